@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/reason.h"
+
+namespace opdock {
+
+const std::vector<CodeInfo>& all_codes() {
+  static const std::vector<CodeInfo> codes = {
+#define OPDOCK_CODE(id, name, stage, severity, meaning, cause, advice) \
+  {Code::k##id, name, stage, Severity::severity, meaning, cause, advice},
+#include "base/codes.def"
+#undef OPDOCK_CODE
+  };
+  return codes;
+}
+
+const CodeInfo& info(Code code) {
+  return all_codes()[static_cast<size_t>(code)];
+}
+
+Reason make_reason(Code code, std::string found, std::string wanted) {
+  return {code, std::move(found), std::move(wanted), std::string(info(code).advice)};
+}
+
+std::string to_text(const Reason& reason) {
+  std::string text(info(reason.code).name);
+  text += ": found " + reason.found;
+  if (!reason.wanted.empty()) text += ", wanted " + reason.wanted;
+  if (!reason.advice.empty()) text += "; " + reason.advice;
+  return text;
+}
+
+}  // namespace opdock

@@ -1,0 +1,42 @@
+// Judging: a pure function of what the plugin claims, what the file is, and what the machine has.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/reason.h"
+#include "facts/machine.h"
+#include "note/file_facts.h"
+
+namespace opdock {
+
+enum class State { kUsable, kUndecided, kRejected };
+std::string_view to_text(State state);  // "usable", "undecided", "rejected"
+
+// How one device type, and on GPUs each GPU, fares.
+struct DeviceVerdict {
+  Backend backend;
+  int index = -1;  // the GPU, or -1 for the CPU and for a backend with no GPU here
+  State state = State::kRejected;
+  int image = -1;  // index into FileFacts::images of the best image, or -1 (CPU, or none fits)
+  std::vector<Reason> reasons;  // why this device is not usable, or notices
+};
+
+// usable: no reason against the file as a whole and at least one device usable. rejected: a reason
+// against the file, or every device rejected. undecided: neither.
+struct Verdict {
+  State state = State::kRejected;
+  std::vector<Reason> reasons;  // all: the file's, then each device's
+  std::vector<DeviceVerdict> devices;
+};
+
+// Pure: no file, no device, no environment is consulted.
+Verdict judge(const FileFacts& file, const MachineFacts& machine);
+
+// Of the images that run on `gpu` the best: exact cubin before family, before lower minor, before
+// PTX (JIT-compiled by the driver), newer toolkit first among equals. -1 and reasons if none does.
+int best_image(const std::vector<DeviceImage>& images, const Gpu& gpu, const MachineFacts& machine,
+               std::vector<Reason>* reasons);
+
+}  // namespace opdock

@@ -1,0 +1,65 @@
+// The catalogue: every plugin file that discovery found, in order, with its verdict.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/reason.h"
+#include "compat/verdict.h"
+#include "facts/machine.h"
+#include "note/file_facts.h"
+
+namespace opdock {
+
+// What identifies a file's content without reading it: the file that was checked must be the file
+// that is loaded.
+struct FileStamp {
+  uint64_t device = 0;
+  uint64_t inode = 0;
+  uint64_t size = 0;
+  int64_t mtime_ns = 0;
+  int64_t ctime_ns = 0;
+  bool operator==(const FileStamp&) const = default;
+};
+
+struct Candidate {
+  std::string path;    // absolute
+  std::string origin;  // which search place: "OPDOCK_PLUGIN_PATH", "/etc/opdock/plugins.d", …
+  size_t rank = 0;     // position in the search order; smaller is earlier
+  FileStamp stamp;
+  FileFacts file;   // empty if the file could not be read or is not trusted enough to matter
+  Verdict verdict;  // state and all reasons, those of discovery and trust included
+};
+
+// Immutable once built; shared by whoever looks at it while a newer one is being made.
+class Catalog {
+ public:
+  const std::vector<std::shared_ptr<const Candidate>>& candidates() const { return candidates_; }
+
+  // The candidates whose note has op `name`, best first: usable before undecided before rejected,
+  // then the newer plugin version, then the smaller rank. `name` may be "plugin/op".
+  std::vector<std::shared_ptr<const Candidate>> providers(const std::string& name) const;
+
+ private:
+  friend class Discovery;
+  std::vector<std::shared_ptr<const Candidate>> candidates_;
+};
+
+struct SearchOptions {
+  std::string plugin_path;  // opdock_options.plugin_path; empty: the default places
+  bool has_plugin_path = false;
+  std::string package_path;  // opdock_options.package_path
+};
+
+// Walks the search places (docs/concepts.md has the order), judges each file on the machine given,
+// and returns the catalogue. Loads nothing. Several threads read files.
+std::shared_ptr<const Catalog> discover(const SearchOptions& options, const MachineFacts& machine);
+
+// One file by explicit path, which is consent: no trust check.
+std::shared_ptr<const Candidate> examine(const std::string& path, const MachineFacts& machine,
+                                         Depth depth);
+
+}  // namespace opdock

@@ -1,0 +1,62 @@
+// A GPU driver behind one interface. CUDA's is here; HIP's is the same interface a second time.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "note/note.h"
+#include "opdock/plugin.h"
+
+namespace opdock {
+
+// The result of a driver call: OPDOCK_OK, or a status and a text that names the call, the driver's
+// own error name and number, and what to do.
+struct DriverStatus {
+  opdock_status status = OPDOCK_OK;
+  std::string text;
+  bool ok() const { return status == OPDOCK_OK; }
+};
+
+// Opaque handles of the driver: CUmodule or CUlibrary, CUfunction, CUstream and the like.
+using ModuleHandle = void*;
+using FunctionHandle = void*;
+
+// Thread-safe. Methods that say so may create the device's primary context; none else does.
+class Driver {
+ public:
+  virtual ~Driver() = default;
+  virtual Backend backend() const = 0;
+
+  // Facts of device `index`, valid until the process ends. Initialises the driver, no context.
+  virtual DriverStatus facts(int index, const opdock_device_facts** out) = 0;
+
+  // Makes the context that belongs to (device, stream) current on this thread and remembers what
+  // was current before; leave() restores it. May create the primary context.
+  virtual DriverStatus enter(int index, void* stream, void** previous) = 0;
+  virtual void leave(void* previous) = 0;
+
+  // Loads an image for device `index` in the current context; kernels stay loaded.
+  virtual DriverStatus load(int index, std::span<const uint8_t> image, ModuleHandle* out) = 0;
+  virtual DriverStatus find(ModuleHandle module, const char* name, FunctionHandle* out) = 0;
+  virtual DriverStatus launch(FunctionHandle function, void* stream,
+                              const opdock_launch& launch) = 0;
+
+  // Stream-ordered memory for workspaces and host-allocated outputs.
+  virtual DriverStatus allocate(int index, void* stream, uint64_t bytes, void** out) = 0;
+  virtual DriverStatus release(int index, void* stream, void* memory) = 0;
+
+  virtual DriverStatus is_capturing(void* stream, bool* out) = 0;
+  virtual DriverStatus synchronize(void* stream) = 0;
+  virtual void* symbol(const char* name) = 0;
+};
+
+// The CUDA driver, opened from libcuda.so.1 on first use; NULL and a problem if it is not there.
+// The pointer lives until the process ends.
+Driver* cuda_driver(std::string* problem);
+
+// The driver for an OPDOCK_CUDA or OPDOCK_ROCM device type; NULL and a problem otherwise.
+Driver* driver_for(Backend backend, std::string* problem);
+
+}  // namespace opdock

@@ -1,0 +1,58 @@
+// What this machine and this process have, as far as a verdict depends on it.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/version.h"
+#include "note/note.h"
+
+namespace opdock {
+
+struct Gpu {
+  Backend backend;     // kCuda or kRocm
+  int index = 0;       // the number that programs see (after the visibility variables)
+  std::string name;    // "NVIDIA H200"
+  std::string uuid;    // "GPU-…"; empty if unknown
+  std::string arch;    // "sm_90", "gfx90a:sramecc+:xnack-"
+  int major = 0;       // compute capability; for gfx90a 9
+  int minor = 0;       // for gfx90a 0
+  bool tegra = false;  // an integrated GPU of the Tegra line, which runs only its own cubins
+  uint64_t memory_bytes = 0;
+};
+
+struct MachineFacts {
+  std::string cpu_arch;  // "x86_64", "aarch64": uname's
+  int cpu_level = 0;     // x86-64: the highest of the psABI's levels 1…4 that CPU and OS support
+  std::vector<std::string> cpu_features;  // "avx2", "avx512f", "neon", … for people
+  uint16_t elf_machine = 0;               // EM_… of this process
+
+  // The newest symbol version that each library here provides, by prefix: {"GLIBC": 2.36,
+  // "GLIBCXX": 3.4.30, "CXXABI": 1.3.13, "GCC": 12.0.0}. A prefix that is absent is unknown.
+  std::map<std::string, Version> symbol_versions;
+
+  std::optional<Version> cuda_driver;  // the CUDA version the driver supports: 13.0
+  std::string cuda_driver_release;     // "580.159.03"; empty if unknown
+  std::string cuda_problem;            // why there is no CUDA device, for people; empty if there is
+  std::optional<Version> rocm;         // of the user-space stack
+  std::string rocm_problem;
+  std::vector<Gpu> gpus;  // visible ones, in the order programs see them
+  // True if several different GPUs are here and which index is which cannot be known before the
+  // driver is initialised (CUDA_DEVICE_ORDER is FASTEST_FIRST, the default).
+  bool gpu_order_uncertain = false;
+
+  // Libraries already in this process, by LibraryClaim's names: {"torch": 2.13.0, "cudart": 13.0}.
+  std::map<std::string, Version> in_process;
+  // True if the process holds a Python interpreter; then in_process has "python".
+};
+
+// Probes the machine. Never creates a CUDA context and never calls cuInit in this process, so a
+// child forked afterwards may use CUDA. Takes milliseconds the first time; the result is cached for
+// the process, except in_process, which is read anew. Thread-safe.
+MachineFacts probe_machine();
+
+}  // namespace opdock

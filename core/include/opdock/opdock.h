@@ -1,0 +1,191 @@
+/*
+ * opdock/opdock.h: the host's interface for programs, in C11.
+ *
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * A runtime finds plugins, judges them, loads the ones that are asked for, and calls their ops. The
+ * Python package and the opdock command stand on this header alone. opdock.hpp wraps it for C++.
+ *
+ *   opdock_runtime* rt;
+ *   opdock_runtime_create(NULL, &rt, err, sizeof err);
+ *   opdock_function* softmax;
+ *   opdock_get_function(rt, "softmax", &softmax, err, sizeof err);
+ *   opdock_tensor* outputs[1] = {&y};
+ *   opdock_invoke(softmax, NULL, args, num_args, outputs, 1, err, sizeof err);
+ *
+ * Errors     Every function that can fail returns an opdock_status and, if `error` is not NULL,
+ *            writes one NUL-terminated text of at most error_size bytes: what was found, what was
+ *            wanted, what to do. On success the buffer is left alone.
+ * Threads    Every function may be called from any thread, on the same handles too, except that
+ *            nothing may use a runtime while it is being destroyed.
+ * Fork       After a fork the child may go on using a runtime that has made no GPU call; one that
+ *            has returns OPDOCK_DEVICE_ERROR for GPU work in the child, as the driver would.
+ * Two copies of this library in one process do not know of each other: each loads plugins of its
+ *            own. Handles must not be passed between them.
+ * Shutdown   Loaded plugins stay loaded until the process ends, also after their runtime is
+ *            destroyed, because other code may hold pointers into them.
+ * Privilege  In a set-user-ID or file-capability program (AT_SECURE) no environment variable, home
+ *            folder or cache is read.
+ */
+#ifndef OPDOCK_OPDOCK_H_
+#define OPDOCK_OPDOCK_H_
+
+#include "opdock/plugin.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct opdock_runtime opdock_runtime;
+typedef struct opdock_function opdock_function;
+
+/* ------------------------------------------------------------------------------------- runtime */
+
+typedef struct opdock_options {
+  uint32_t struct_size;
+  uint32_t reserved;
+  /* Colon-separated plugin folders or files that replace the default places, or NULL. An explicit
+   * path is consent: its files are trusted. */
+  const char* plugin_path;
+  /* Folders searched after the user's own and before /etc, such as those that Python packages
+   * announce: colon-separated, or NULL. Not consent. */
+  const char* package_path;
+  /* Where messages go, or NULL for stderr (warnings and errors only). Called from any thread. */
+  void (*log)(void* context, int32_t level, const char* message);
+  void* log_context;
+  /* Threads for CPU ops, the caller's own included; 0 for the number of usable cores. */
+  uint32_t num_threads;
+  uint32_t reserved2;
+} opdock_options;
+
+/* Creates a runtime; options may be NULL. Reads the environment now; touches no plugin, no device
+ * and no driver until something is asked for. Give it back with opdock_runtime_destroy. */
+OPDOCK_EXPORT opdock_status opdock_runtime_create(const opdock_options* options,
+                                                  opdock_runtime** out, char* error,
+                                                  uint32_t error_size);
+/* Frees the runtime and its functions. NULL is fine. */
+OPDOCK_EXPORT void opdock_runtime_destroy(opdock_runtime* runtime);
+
+/* "0.1.0"; static. */
+OPDOCK_EXPORT const char* opdock_version(void);
+/* "invalid argument" for OPDOCK_INVALID_ARGUMENT, and so on; static. */
+OPDOCK_EXPORT const char* opdock_status_name(opdock_status status);
+
+/* ------------------------------------------------------------------------------------- reports */
+
+/* Each writes a JSON text, NUL-terminated, that the caller frees with opdock_free. docs/verdicts.md
+ * describes the members. They read files and machine facts; none loads a plugin, creates a context
+ * on a device, or starts a process, except where the CUDA driver is present without NVML: then a
+ * short-lived helper process asks it once. */
+
+/* {"plugins": [{"name", "version", "path", "usable", "verdict", "devices", "ops", "reasons": […]}]}
+ * for everything that discovery finds, in its order. rescan: look at the folders again. */
+OPDOCK_EXPORT opdock_status opdock_list_json(opdock_runtime* runtime, int32_t rescan, char** out,
+                                             char* error, uint32_t error_size);
+/* One shared object, whatever it is: its ELF facts, GPU images, note if any, and verdict. Needs no
+ * trust, as nothing of it is executed. OPDOCK_NOT_FOUND if there is no such file. */
+OPDOCK_EXPORT opdock_status opdock_inspect_json(opdock_runtime* runtime, const char* path,
+                                                char** out, char* error, uint32_t error_size);
+/* How `name`, an op or a plugin, is or is not resolved: each candidate in order of preference, the
+ * chosen one for each device, and every other one with its reasons. */
+OPDOCK_EXPORT opdock_status opdock_explain_json(opdock_runtime* runtime, const char* name,
+                                                char** out, char* error, uint32_t error_size);
+/* What this machine has: CPU, C library, drivers, GPUs, tools; and what is missing for what. */
+OPDOCK_EXPORT opdock_status opdock_doctor_json(opdock_runtime* runtime, char** out, char* error,
+                                               uint32_t error_size);
+/* Every reason code: [{"code", "stage", "meaning", "cause", "advice"}]. */
+OPDOCK_EXPORT opdock_status opdock_codes_json(char** out, char* error, uint32_t error_size);
+/* Frees what a function of this header allocated. NULL is fine. */
+OPDOCK_EXPORT void opdock_free(void* memory);
+
+/* Records consent to load plugins from `folder` (an absolute path) in the user's own
+ * configuration. OPDOCK_INVALID_ARGUMENT if it is not a folder. */
+OPDOCK_EXPORT opdock_status opdock_trust(const char* folder, char* error, uint32_t error_size);
+
+/* ----------------------------------------------------------------------------------- functions */
+
+/* Finds an op by name, or by "plugin/op" to insist on one plugin. Discovers and judges if that has
+ * not happened, loads nothing yet. OPDOCK_NOT_FOUND if nothing provides it, OPDOCK_INCOMPATIBLE if
+ * only unusable plugins do; the text has the reasons, opdock_explain_json all of them. The handle
+ * belongs to the runtime; asking twice gives the same one. */
+OPDOCK_EXPORT opdock_status opdock_get_function(opdock_runtime* runtime, const char* name,
+                                                opdock_function** out, char* error,
+                                                uint32_t error_size);
+
+/* The schema's text, such as "softmax(Tensor x, …) -> Tensor", and the op's documentation. Valid as
+ * long as the function. */
+OPDOCK_EXPORT const char* opdock_function_schema(const opdock_function* function);
+OPDOCK_EXPORT const char* opdock_function_doc(const opdock_function* function);
+
+typedef struct opdock_param { /* one parameter of a schema; frozen */
+  const char* name;
+  uint32_t tag;          /* OPDOCK_TENSOR, OPDOCK_FLOAT, …; of the elements for a list */
+  uint32_t flags;        /* OPDOCK_PARAM_… */
+  opdock_value fallback; /* the default, if OPDOCK_PARAM_HAS_DEFAULT */
+} opdock_param;
+#define OPDOCK_PARAM_OPTIONAL 1u     /* None is accepted */
+#define OPDOCK_PARAM_LIST 2u         /* a list of `tag` */
+#define OPDOCK_PARAM_KEYWORD_ONLY 4u /* stands after the `*` */
+#define OPDOCK_PARAM_HAS_DEFAULT 8u
+#define OPDOCK_PARAM_WRITTEN 16u /* Tensor(a!): the op writes into it */
+
+/* The schema's parameters, in order; valid as long as the function. */
+OPDOCK_EXPORT const opdock_param* opdock_function_params(const opdock_function* function,
+                                                         uint32_t* count);
+/* How many fresh outputs the op has, and how many values it returns in all (aliased ones too). */
+OPDOCK_EXPORT void opdock_function_results(const opdock_function* function, uint32_t* fresh,
+                                           uint32_t* all);
+
+/* Loads the plugins for the function and prepares it on `device`, so that the next call there loads
+ * nothing and may lie inside a graph capture. */
+OPDOCK_EXPORT opdock_status opdock_prepare(opdock_function* function, opdock_device device,
+                                           char* error, uint32_t error_size);
+
+typedef struct opdock_call_options {
+  uint32_t struct_size;
+  uint32_t flags;                    /* OPDOCK_CALL_… */
+  void* stream;                      /* CUstream or hipStream_t; NULL is the default stream */
+  const opdock_generator* generator; /* for ops that draw random numbers, or NULL */
+  void* workspace;                   /* the caller's, of the planned size; NULL: the host's */
+  uint64_t workspace_bytes;
+} opdock_call_options;
+
+/* Plans one call: checks the arguments (all parameters in the schema's order, see opdock_bind) and
+ * fills in `plan`, whose `outputs` points at room for the function's fresh outputs. Touches no
+ * device. options may be NULL. */
+OPDOCK_EXPORT opdock_status opdock_plan_call(opdock_function* function,
+                                             const opdock_call_options* options,
+                                             const opdock_value* args, uint32_t num_args,
+                                             opdock_plan* plan, char* error, uint32_t error_size);
+
+/* Runs what opdock_plan_call has planned, for the same function, arguments and options. outputs:
+ * one tensor per fresh output, of the planned dtype, shape and device. Enqueues on the stream and
+ * returns; CPU ops have finished. */
+OPDOCK_EXPORT opdock_status opdock_run_planned(opdock_function* function,
+                                               const opdock_call_options* options,
+                                               const opdock_plan* plan, const opdock_value* args,
+                                               uint32_t num_args, opdock_tensor* const* outputs,
+                                               uint32_t num_outputs, char* error,
+                                               uint32_t error_size);
+
+/* Plans, checks the outputs against the plan, and runs. An output that is NULL is allocated by the
+ * host and written to outputs[i]: give it back with opdock_tensor_free. */
+OPDOCK_EXPORT opdock_status opdock_invoke(opdock_function* function,
+                                          const opdock_call_options* options,
+                                          const opdock_value* args, uint32_t num_args,
+                                          opdock_tensor** outputs, uint32_t num_outputs,
+                                          char* error, uint32_t error_size);
+OPDOCK_EXPORT void opdock_tensor_free(opdock_tensor* tensor);
+
+/* Puts positional and named arguments into the schema's order and fills in defaults. `bound` has
+ * room for every parameter. Texts of the errors name the parameter. */
+OPDOCK_EXPORT opdock_status opdock_bind(const opdock_function* function,
+                                        const opdock_value* positional, uint32_t num_positional,
+                                        const char* const* names, const opdock_value* named,
+                                        uint32_t num_named, opdock_value* bound, char* error,
+                                        uint32_t error_size);
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* OPDOCK_OPDOCK_H_ */

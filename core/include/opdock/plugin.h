@@ -1,0 +1,403 @@
+/*
+ * opdock/plugin.h: the binary interface between the Opdock host and an op plugin.
+ *
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ * A plugin is a shared object that exports one symbol, OPDOCK_ENTRY, and carries an ELF note that
+ * says what it needs (docs/note.md). The host judges the note and the file first and only then
+ * loads it, calls the entry function, and compares what it returns with the note.
+ *
+ * Rules that hold everywhere
+ *   Versions    The ABI has a major and a minor number. The major changes when a frozen struct, the
+ *               meaning of a member or of a function changes, or a member is removed; a host loads
+ *               only its own major. The minor changes when a member, a flag, a status, a value tag
+ *               or an extension is added; a host loads a plugin of any minor of its major.
+ *               Major 0 is a draft and may change without notice; the list at the end of this file
+ *               says what changed.
+ *   Structs     A struct that begins with `struct_size` may grow at its end. Whoever fills it in
+ *               writes sizeof of its own declaration. A member exists only if it lies inside
+ *               struct_size, and a function pointer may be called only if it is also non-NULL
+ *               (OPDOCK_HAS). The others are frozen within a major.
+ *   Ownership   Every pointer is borrowed for the duration of the call unless its comment says so.
+ *   Strings     UTF-8 and NUL-terminated, unless a length stands beside them.
+ *   Errors      Functions return an opdock_status and write a sentence into the call's error
+ * buffer. No exception and no ownership of memory crosses this interface. Threads     Every
+ * function here may be called from any thread, and two calls of one op may run at once, unless the
+ * op lacks OPDOCK_OP_THREAD_SAFE: then the host serialises them. Blocking    Only functions whose
+ * comment says so may block.
+ *
+ * Numbered requirements, OPDOCK-P-n for plugins and OPDOCK-H-n for the host, stand beside what they
+ * govern; docs/abi.md repeats them with what follows from breaking one, and each has a test.
+ */
+#ifndef OPDOCK_PLUGIN_H_
+#define OPDOCK_PLUGIN_H_
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define OPDOCK_ABI_MAJOR 0
+#define OPDOCK_ABI_MINOR 1
+
+/* The one symbol a plugin exports. Its name carries the major: a plugin of another major is never
+ * called through the wrong declaration. */
+#define OPDOCK_ENTRY opdock_plugin_v0
+#define OPDOCK_ENTRY_NAME "opdock_plugin_v0"
+
+#if defined(__GNUC__)
+#define OPDOCK_EXPORT __attribute__((visibility("default")))
+#else
+#define OPDOCK_EXPORT
+#endif
+
+/* True if `member` lies inside the size its owner declared for *ptr. */
+#define OPDOCK_HAS(ptr, type, member) \
+  ((ptr)->struct_size >= offsetof(type, member) + sizeof((ptr)->member))
+
+/* ------------------------------------------------------------------------------------ status */
+
+typedef int32_t opdock_status;
+#define OPDOCK_OK 0
+#define OPDOCK_INVALID_ARGUMENT 1 /* an argument breaks the op's contract: the caller's fault */
+#define OPDOCK_UNSUPPORTED 2      /* a legal argument that this implementation does not handle */
+#define OPDOCK_OUT_OF_MEMORY 3    /* host or device memory */
+#define OPDOCK_DEVICE_ERROR 4     /* a driver call failed; the device is still usable */
+#define OPDOCK_DEVICE_LOST 5      /* a sticky error: the process must not use this device again */
+#define OPDOCK_NOT_FOUND 6        /* no such op, plugin, kernel or symbol */
+#define OPDOCK_INCOMPATIBLE 7     /* something exists but its verdict is not "usable" */
+#define OPDOCK_CANCELLED 8        /* a hook of the program asked to stop */
+#define OPDOCK_INTERNAL 9         /* a defect in the host or the plugin */
+
+/* ------------------------------------------------------------------------------------ tensors */
+
+/* Device types: DLPack's numbers. For CPU the index is 0. */
+#define OPDOCK_CPU 1
+#define OPDOCK_CUDA 2
+#define OPDOCK_ROCM 10
+
+typedef struct opdock_device {
+  int32_t type;
+  int32_t index;
+} opdock_device;
+
+/* dtype codes: DLPack's numbers. One element takes (bits * lanes + 7) / 8 bytes. */
+#define OPDOCK_DTYPE_INT 0
+#define OPDOCK_DTYPE_UINT 1
+#define OPDOCK_DTYPE_FLOAT 2
+#define OPDOCK_DTYPE_OPAQUE 3
+#define OPDOCK_DTYPE_BFLOAT 4
+#define OPDOCK_DTYPE_COMPLEX 5
+#define OPDOCK_DTYPE_BOOL 6
+#define OPDOCK_DTYPE_FLOAT8_E3M4 7
+#define OPDOCK_DTYPE_FLOAT8_E4M3 8
+#define OPDOCK_DTYPE_FLOAT8_E4M3B11FNUZ 9
+#define OPDOCK_DTYPE_FLOAT8_E4M3FN 10
+#define OPDOCK_DTYPE_FLOAT8_E4M3FNUZ 11
+#define OPDOCK_DTYPE_FLOAT8_E5M2 12
+#define OPDOCK_DTYPE_FLOAT8_E5M2FNUZ 13
+#define OPDOCK_DTYPE_FLOAT8_E8M0FNU 14
+#define OPDOCK_DTYPE_FLOAT6_E2M3FN 15
+#define OPDOCK_DTYPE_FLOAT6_E3M2FN 16
+#define OPDOCK_DTYPE_FLOAT4_E2M1FN 17
+
+typedef struct opdock_dtype {
+  uint8_t code;
+  uint8_t bits;
+  uint16_t lanes;
+} opdock_dtype;
+
+/* A strided view of memory somebody else owns. Frozen; its layout is DLPack's DLTensor.
+ * Element [i0, i1, …] lies at data + byte_offset + (Σ i_k * strides[k]) * bytes per element.
+ *
+ * OPDOCK-H-1  The host sets strides always (in elements), also where DLPack allows NULL; with
+ *             ndim 0, shape and strides may be NULL.
+ * OPDOCK-H-2  data may be NULL only if the tensor has no elements. */
+typedef struct opdock_tensor {
+  void* data;
+  opdock_device device;
+  int32_t ndim;
+  opdock_dtype dtype;
+  int64_t* shape;
+  int64_t* strides;
+  uint64_t byte_offset;
+} opdock_tensor;
+
+/* The most dimensions an output may have, and the host accepts for an input. */
+#define OPDOCK_MAX_NDIM 16
+
+/* ------------------------------------------------------------------------------------- values */
+
+/* What an opdock_value holds. Tags are never reused. */
+#define OPDOCK_NONE 0       /* an absent optional argument */
+#define OPDOCK_BOOL 1       /* as.i64, 0 or 1 */
+#define OPDOCK_INT 2        /* as.i64 */
+#define OPDOCK_FLOAT 3      /* as.f64 */
+#define OPDOCK_COMPLEX 4    /* as.c128: real part, imaginary part */
+#define OPDOCK_STRING 5     /* as.str */
+#define OPDOCK_DTYPE 6      /* as.dtype */
+#define OPDOCK_DEVICE 7     /* as.device */
+#define OPDOCK_TENSOR 8     /* as.tensor */
+#define OPDOCK_OBJECT 9     /* as.object */
+#define OPDOCK_STREAM 10    /* as.ptr: a CUstream or hipStream_t; NULL is the default stream */
+#define OPDOCK_GENERATOR 11 /* as.generator */
+#define OPDOCK_LIST 12      /* as.list; the elements carry their own tags and may be OPDOCK_NONE */
+
+/* Flags of an opdock_value that holds a tensor. */
+#define OPDOCK_VALUE_READ_ONLY 1u /* writing through it is an error */
+#define OPDOCK_VALUE_NO_DATA \
+  2u /* shape and dtype only, as while planning; data is not to be read */
+
+struct opdock_value;
+
+typedef struct opdock_string { /* frozen */
+  const char* data;            /* UTF-8, not necessarily NUL-terminated */
+  uint64_t size;               /* bytes */
+} opdock_string;
+
+typedef struct opdock_list { /* frozen */
+  const struct opdock_value* data;
+  uint64_t count;
+} opdock_list;
+
+/* The state of a random number generator. An op that consumes n numbers per element advances
+ * nothing: the host reserved the range [offset, offset + what the plan asked for). */
+typedef struct opdock_generator {
+  uint32_t struct_size;
+  uint32_t reserved;
+  uint64_t seed;
+  uint64_t offset;
+  const uint64_t* device_seed;   /* device memory to read instead, or NULL: for graph replay */
+  const uint64_t* device_offset; /* likewise */
+} opdock_generator;
+
+/* State that outlives a call: an optimizer's state, a KV cache, an I/O handle, a communicator. */
+typedef struct opdock_object {
+  uint32_t struct_size;
+  uint32_t version;    /* of the type named by type_id; counted by the type's owner */
+  const char* type_id; /* such as "opdock.kv_cache"; compared as text */
+  void (*retain)(struct opdock_object* self);  /* atomic; any thread */
+  void (*release)(struct opdock_object* self); /* atomic; any thread; the last one destroys it */
+  opdock_device device;                        /* where its memory lies */
+} opdock_object;
+
+typedef struct opdock_value { /* frozen, 16 bytes */
+  uint32_t tag;
+  uint32_t flags;
+  union {
+    int64_t i64;
+    double f64;
+    const double* c128;
+    const opdock_string* str;
+    opdock_dtype dtype;
+    opdock_device device;
+    const opdock_tensor* tensor;
+    opdock_object* object;
+    void* ptr;
+    const opdock_generator* generator;
+    const opdock_list* list;
+  } as;
+} opdock_value;
+
+/* ------------------------------------------------------------------------------- kernel launch */
+
+typedef struct opdock_kernel opdock_kernel; /* the host's; valid until the process ends */
+
+/* Attributes of a launch. */
+#define OPDOCK_LAUNCH_COOPERATIVE 1u  /* all blocks resident at once; grid-wide barriers allowed */
+#define OPDOCK_LAUNCH_PROGRAMMATIC 2u /* may start before the stream's previous kernel has ended \
+                                       */
+
+typedef struct opdock_launch {
+  uint32_t struct_size;
+  uint32_t flags;        /* OPDOCK_LAUNCH_… */
+  uint32_t grid[3];      /* blocks; each at least 1 */
+  uint32_t block[3];     /* threads; each at least 1 */
+  uint32_t cluster[3];   /* blocks per cluster; all 0 for none */
+  uint32_t shared_bytes; /* dynamic shared memory; above 48 KiB the host raises the limit */
+  void* const* args;     /* one pointer per kernel parameter, read before launch returns */
+  uint32_t num_args;
+  uint32_t reserved;
+} opdock_launch;
+
+/* ------------------------------------------------------------------------------- the call, host */
+
+struct opdock_host;
+
+/* What a plugin may want to know of the device it runs on. Filled in once per device. */
+typedef struct opdock_device_facts {
+  uint32_t struct_size;
+  int32_t type;        /* OPDOCK_CPU, OPDOCK_CUDA, OPDOCK_ROCM */
+  uint32_t arch_major; /* compute capability, or the gfx name's; 0 on the CPU */
+  uint32_t arch_minor;
+  uint32_t warp_size;       /* 32 or 64; 1 on the CPU */
+  uint32_t multiprocessors; /* on the CPU: worker threads the host offers */
+  uint32_t max_threads_per_block;
+  uint32_t max_shared_bytes; /* dynamic shared memory a block may ask for */
+  uint64_t l2_bytes;         /* 0 if unknown */
+  uint64_t memory_bytes;
+} opdock_device_facts;
+
+/* Flags of a call. */
+#define OPDOCK_CALL_CAPTURING 1u     /* the stream is being captured into a graph */
+#define OPDOCK_CALL_DETERMINISTIC 2u /* the same inputs must give the same bits */
+
+/* Reaches plan, prepare and run. Members that a phase has no use for are 0 or NULL.
+ *
+ * The rule for the context: on CUDA and ROCm the stream's context is current while run executes;
+ * for the default stream (NULL) it is the device's primary context. */
+typedef struct opdock_call {
+  uint32_t struct_size;
+  uint32_t flags; /* OPDOCK_CALL_… */
+  const struct opdock_host* host;
+  void* host_data;                  /* the host's own: never touched by a plugin */
+  opdock_device device;             /* where the op runs */
+  const opdock_device_facts* facts; /* of that device; valid until the process ends */
+  void* stream;                     /* CUstream or hipStream_t; NULL on the CPU */
+  void* workspace; /* run: workspace_bytes, aligned as planned; contents undefined */
+  uint64_t workspace_bytes;
+  const void* state; /* run: what plan wrote into opdock_plan.state, 8-aligned */
+  const opdock_generator*
+      generator; /* run: numbers for an op that declared it draws some, or NULL */
+  char* error;   /* see opdock_host.set_error; owned by the host */
+  uint32_t error_size;
+  uint32_t reserved;
+} opdock_call;
+
+typedef struct opdock_host {
+  uint32_t struct_size;
+  uint32_t abi_major;
+  uint32_t abi_minor;
+  uint32_t reserved;
+  const char* version; /* of Opdock, such as "0.1.0" */
+
+  /* Writes a line to the program's log. level: 0 debug, 1 info, 2 warning, 3 error. Any thread, any
+   * time; copies the text. */
+  void (*log)(int32_t level, const char* message);
+
+  /* Records why a call failed: copies `message`, cut at the buffer's end, and returns `status`, so
+   * that a plugin can write `return host->set_error(call, OPDOCK_INVALID_ARGUMENT, "…")`. */
+  opdock_status (*set_error)(const opdock_call* call, opdock_status status, const char* message);
+
+  /* Finds the kernel with the source-level name that the plugin's plugin.toml lists, such as
+   * "softmax<float>", in the image that the host chose for call->device, loading the image first if
+   * need be. May block and allocate: call it from prepare; in run, after prepare, it is one
+   * look-up. OPDOCK_NOT_FOUND if the image has no such kernel. */
+  opdock_status (*kernel)(const opdock_call* call, const char* name, opdock_kernel** out);
+
+  /* Launches on call->stream. Never waits for the device. Errors of the launch itself are returned;
+   * an error while the kernel runs shows in a later call. */
+  opdock_status (*launch)(const opdock_call* call, opdock_kernel* kernel,
+                          const opdock_launch* launch);
+
+  /* More workspace, for an op with OPDOCK_OP_MAY_ALLOCATE that cannot know its need when planning.
+   * Valid until run returns, on the device in stream order. Not while capturing. */
+  opdock_status (*workspace)(const opdock_call* call, uint64_t bytes, uint64_t alignment,
+                             void** out);
+
+  /* The address of a driver function (libcuda's, libamdhip64's) that this table does not wrap, or
+   * NULL. device_type: OPDOCK_CUDA or OPDOCK_ROCM. */
+  void* (*driver_symbol)(int32_t device_type, const char* name);
+
+  /* A table of further functions, or NULL if this host has none of that name and revision, such as
+   * OPDOCK_PARALLEL_1. Valid until the process ends. */
+  const void* (*get_extension)(const char* id);
+} opdock_host;
+
+/* Extension "opdock.parallel/1": the host's threads for CPU ops. */
+#define OPDOCK_PARALLEL_1 "opdock.parallel/1"
+typedef struct opdock_parallel {
+  uint32_t struct_size;
+  uint32_t reserved;
+  /* Calls body(context, begin, end) on disjoint ranges that together are [0, count), each of at
+   * least `grain` items but the last, from this thread and the host's workers, and returns when all
+   * are done (it blocks). body must not throw. Nested calls run on the calling thread alone. */
+  void (*parallel_for)(uint64_t count, uint64_t grain,
+                       void (*body)(void* context, uint64_t begin, uint64_t end), void* context);
+} opdock_parallel;
+
+/* --------------------------------------------------------------------------------- the plugin */
+
+typedef struct opdock_output { /* frozen */
+  opdock_dtype dtype;
+  int32_t ndim;
+  int64_t shape[OPDOCK_MAX_NDIM];
+  int64_t strides[OPDOCK_MAX_NDIM]; /* elements; what the host allocates with */
+} opdock_output;
+
+/* The answer of plan. The host hands it in zeroed, with struct_size set and `outputs` pointing at
+ * as many elements as the schema has fresh outputs. */
+typedef struct opdock_plan {
+  uint32_t struct_size;
+  uint32_t num_outputs;         /* set by the host */
+  opdock_output* outputs;       /* the host's array; the plugin fills in each element */
+  uint64_t workspace_bytes;     /* on the op's device */
+  uint64_t workspace_alignment; /* a power of two, or 0 for 256 */
+  uint64_t random_numbers;      /* how far to advance the generator's offset */
+  uint64_t state[8];            /* handed to run as call->state */
+} opdock_plan;
+
+/* Flags of an op: what the host and frameworks may rely on. */
+#define OPDOCK_OP_THREAD_SAFE 1u   /* two calls may run at once */
+#define OPDOCK_OP_CAPTURE_SAFE 2u  /* after prepare, run may be captured into a graph */
+#define OPDOCK_OP_IN_PLACE 4u      /* an output may be the very tensor that is an input */
+#define OPDOCK_OP_DETERMINISTIC 8u /* always, not only when the call asks for it */
+#define OPDOCK_OP_MAY_BLOCK 16u    /* run may wait for something other than the device */
+#define OPDOCK_OP_MAY_ALLOCATE 32u /* run may allocate */
+#define OPDOCK_OP_HOST_SYNC 64u    /* run may wait for the device */
+
+/* Arguments come in the schema's order, defaults filled in: args[i] is the i-th parameter.
+ *
+ * OPDOCK-P-1  plan checks every argument and touches no device; with OPDOCK_VALUE_NO_DATA set it
+ *             reads no data either. It gives the same answer for the same arguments.
+ * OPDOCK-P-2  prepare loads what run needs on call->device (kernels, tables), so that the first run
+ *             may lie inside a graph capture. The host calls it once per op and device before the
+ *             first run there; it may block. NULL if there is nothing to do.
+ * OPDOCK-P-3  run writes every element of every output, enqueues device work on call->stream only,
+ *             and unless flagged otherwise allocates nothing and waits for nothing. outputs[i] has
+ *             the dtype, shape and device that plan asked for, but maybe other strides if the
+ * caller supplied it. OPDOCK-P-4  No exception leaves any of the three. */
+typedef struct opdock_op {
+  uint32_t struct_size;
+  uint32_t flags;                 /* OPDOCK_OP_… */
+  const char* schema;             /* "name(Tensor x, …) -> Tensor": docs/abi.md has the grammar */
+  const char* doc;                /* for help(): shapes, dtypes, what it computes; never NULL */
+  uint32_t device_arg;            /* the parameter whose device decides where the op runs */
+  uint32_t num_shape_rules;       /* one per fresh output */
+  const char* const* shape_rules; /* such as "like x": docs/abi.md has the grammar */
+  const char* backward;           /* the op that computes gradients, or NULL */
+  opdock_status (*plan)(const opdock_call* call, const opdock_value* args, uint32_t num_args,
+                        opdock_plan* plan);
+  opdock_status (*prepare)(const opdock_call* call);
+  opdock_status (*run)(const opdock_call* call, const opdock_value* args, uint32_t num_args,
+                       opdock_tensor* const* outputs, uint32_t num_outputs);
+} opdock_op;
+
+/* OPDOCK-P-5  The struct and all it points at live, unchanged, until the process ends.
+ * OPDOCK-P-6  Name, version, ops, schemas and flags are those of the note.
+ * OPDOCK-P-7  init may be called more than once, from any thread, and does the same each time; it
+ * is fast and touches no device. NULL if there is nothing to do. */
+typedef struct opdock_plugin {
+  uint32_t struct_size;
+  uint32_t abi_major;
+  uint32_t abi_minor;
+  uint32_t num_ops;
+  const char* name;
+  const char* version; /* dotted numbers, compared number by number */
+  const opdock_op* const* ops;
+  opdock_status (*init)(const opdock_host* host, char* error, uint32_t error_size);
+} opdock_plugin;
+
+/* The entry point. `opdock-pack` writes its definition, and the note, from plugin.toml: one
+ * declaration, so that they cannot differ. OPDOCK-P-8: it has no side effect. */
+OPDOCK_EXPORT const opdock_plugin* OPDOCK_ENTRY(void);
+
+/* Changes
+ *   0.1  first draft. */
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* OPDOCK_PLUGIN_H_ */

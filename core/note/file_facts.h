@@ -1,0 +1,64 @@
+// What an ELF file is, read without executing anything of it.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/reason.h"
+#include "base/version.h"
+#include "note/note.h"
+
+namespace opdock {
+
+struct SymbolVersion {  // one row of .gnu.version_r
+  std::string library;  // "libc.so.6"
+  std::string version;  // "GLIBC_2.34"
+  bool weak = false;
+};
+
+// A device image found in the file: in the plugin's image table, in an nvcc fat binary, or in a HIP
+// bundle. The architecture comes from the image itself wherever the image shows it.
+struct DeviceImage {
+  Backend backend;
+  ImageKind kind;
+  std::string arch;  // with suffix: "sm_90a", "compute_100f", "gfx90a:sramecc+:xnack-"
+  Version toolkit;   // empty if neither the image nor its container tells
+  bool compressed = false;
+  bool from_table = false;   // Opdock's own table, not a fat binary
+  std::string claimed_arch;  // what the container or the note says, if it differs from `arch`
+  uint64_t offset = 0;       // of the image's bytes in the file
+  uint64_t size = 0;
+};
+
+struct FileFacts {
+  std::string path;
+  uint64_t size = 0;
+  bool is_elf = false;
+  uint16_t machine = 0;  // EM_X86_64 …; 0 if not ELF
+  bool is_shared_object = false;
+  std::vector<std::string> needed;
+  std::vector<SymbolVersion> versions;
+  std::string soname, rpath, runpath;
+  bool executable_stack = false;
+  bool static_tls = false;
+  bool unique_symbols = false;          // STB_GNU_UNIQUE
+  bool exports_entry = false;           // OPDOCK_ENTRY is a defined dynamic symbol
+  std::vector<std::string> undefined;   // dynamic symbols wanted from elsewhere
+  std::vector<std::string> unresolved;  // of these, what nothing in `needed` provides
+  std::vector<DeviceImage> images;
+  std::optional<Note> note;
+  std::vector<Reason> reasons;  // defects of the file and the note: truncated, overlapping, …
+};
+
+// How deep to look. kJudge reads what a verdict needs, in a few small reads; kInspect also scans
+// for fat binaries, reads the symbol table, and looks for providers of undefined symbols.
+enum class Depth { kJudge, kInspect };
+
+// Reads `fd`, a regular file of `size` bytes (OPDOCK keeps it open: the caller's). Never fails:
+// whatever is wrong is in `reasons`. Thread-safe.
+FileFacts read_file_facts(int fd, uint64_t size, const std::string& path, Depth depth);
+
+}  // namespace opdock
