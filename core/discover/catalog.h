@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -38,6 +39,8 @@ struct Candidate {
 class Catalog {
  public:
   const std::vector<std::shared_ptr<const Candidate>>& candidates() const { return candidates_; }
+  // What is to be said of the search itself and not of one file: variables that were ignored.
+  const std::vector<Reason>& notices() const { return notices_; }
 
   // The candidates whose note has op `name`, best first: usable before undecided before rejected,
   // then the newer plugin version, then the smaller rank. `name` may be "plugin/op".
@@ -46,12 +49,30 @@ class Catalog {
  private:
   friend class Discovery;
   std::vector<std::shared_ptr<const Candidate>> candidates_;
+  std::vector<Reason> notices_;
 };
+
+// The variables that discovery depends on, read once. Under AT_SECURE none is used: `secure` is
+// set, every other member is empty, and `ignored` names each variable that was there.
+struct Environment {
+  bool secure = false;
+  std::optional<std::string> plugin_path;      // OPDOCK_PLUGIN_PATH: replaces the default places
+  std::optional<std::string> add_plugin_path;  // OPDOCK_ADD_PLUGIN_PATH: searched before them
+  std::optional<std::string> select;           // OPDOCK_PLUGINS_SELECT: globs, colon-separated
+  std::optional<std::string> disable;          // OPDOCK_PLUGINS_DISABLE
+  std::string data_home;                       // $XDG_DATA_HOME, else ~/.local/share; may be empty
+  std::string config_home;                     // $XDG_CONFIG_HOME, else ~/.config
+  std::string cache_home;                      // $XDG_CACHE_HOME, else ~/.cache
+  std::vector<Reason> ignored;
+};
+
+Environment read_environment();
 
 struct SearchOptions {
   std::string plugin_path;  // opdock_options.plugin_path; empty: the default places
   bool has_plugin_path = false;
   std::string package_path;  // opdock_options.package_path
+  Environment environment;
 };
 
 // Walks the search places (docs/concepts.md has the order), judges each file on the machine given,

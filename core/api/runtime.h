@@ -1,0 +1,57 @@
+// The runtime behind opdock.h: options, environment, machine facts and the catalogue, each made on
+// first use and shared from then on.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "discover/catalog.h"
+#include "facts/machine.h"
+#include "opdock/opdock.h"
+
+// Every member function may be called from any thread.
+struct opdock_runtime {
+ public:
+  // options may be NULL. Reads the environment; touches no plugin, device or driver. `problem` is
+  // set if the options are invalid, and the runtime must not be used then.
+  opdock_runtime(const opdock_options* options, std::string* problem);
+  opdock_runtime(const opdock_runtime&) = delete;
+  opdock_runtime& operator=(const opdock_runtime&) = delete;
+
+  // Every plugin found, judged on machine(). Built by the first caller while others wait; with
+  // `rescan`, probed and built anew. Catalogues handed out before stay valid.
+  std::shared_ptr<const opdock::Catalog> catalog(bool rescan = false);
+  // The facts that the current catalogue was, or will be, judged on.
+  std::shared_ptr<const opdock::MachineFacts> machine();
+
+  // Hands a line to the program's log, or to stderr (warnings and errors only). level: 0 debug,
+  // 1 info, 2 warning, 3 error.
+  void log(int32_t level, const char* message) const;
+
+  uint32_t num_threads() const { return num_threads_; }  // 0: the number of usable cores
+  const opdock::SearchOptions& search() const { return search_; }
+
+  // What functions.cc keeps per runtime; destroyed with it. It guards it by its own lock.
+  std::shared_ptr<void> functions;
+
+ private:
+  opdock::SearchOptions search_;
+  void (*log_)(void* context, int32_t level, const char* message) = nullptr;
+  void* log_context_ = nullptr;
+  uint32_t num_threads_ = 0;
+
+  std::mutex mutex_;  // of the two below
+  std::shared_ptr<const opdock::MachineFacts> machine_;
+  std::shared_ptr<const opdock::Catalog> catalog_;
+};
+
+namespace opdock {
+
+// Copies `text` into a caller's buffer, cut at its end on a character's boundary and terminated;
+// does nothing if there is no buffer. Returns `status`.
+opdock_status fail(opdock_status status, const std::string& text, char* error, uint32_t error_size);
+
+}  // namespace opdock
