@@ -1,0 +1,93 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Runs the tests of a build folder and closes with one line over all suites.
+
+    tests/run.py BUILD_FOLDER [SUITE…]
+
+Meson runs everything. GoogleTest programs report their cases to Meson; pytest runs write JUnit files
+into BUILD_FOLDER/test-results. Both are read here, so that a skip or a failure is counted and named
+as a case. A test program that reports no cases counts as one. The exit status is 1 if a case failed
+or if none ran.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+import xml.etree.ElementTree as ElementTree
+from collections import Counter
+from pathlib import Path
+
+
+def run_meson(folder, suites):
+    """Runs `meson test`; returns its exit status. The output of failing programs is shown."""
+    command = [sys.executable, "-m", "mesonbuild.mesonmain", "test", "-C", str(folder)]
+    command += ["--no-rebuild", "--print-errorlogs", "--no-stdsplit"]
+    for suite in suites:
+        command += ["--suite", suite]
+    environment = dict(os.environ, OPDOCK_TEST_RESULTS=str(folder / "test-results"))
+    return subprocess.run(command, env=environment).returncode
+
+
+def reason(element):
+    """The text of a <skipped> or <failure>: its message, else its content, on one line."""
+    text = element.get("message") or element.text or "no reason given"
+    return " ".join(text.split())
+
+
+def cases(path):
+    """Yields (name, outcome, reason) for each test case of a JUnit file."""
+    for suite in ElementTree.parse(path).getroot().iter("testsuite"):
+        for case in suite.findall("testcase"):
+            # Meson puts the program's name on the suite, pytest the module's on the case.
+            name = f"{case.get('classname') or suite.get('name')}.{case.get('name')}"
+            failure = next((e for e in case if e.tag in ("failure", "error")), None)
+            skipped = case.find("skipped")
+            if failure is not None:
+                yield name, "failed", reason(failure)
+            elif skipped is not None or case.get("result") == "suppressed":
+                yield (
+                    name,
+                    "skipped",
+                    reason(skipped) if skipped is not None else "disabled",
+                )
+            else:
+                yield name, "passed", ""
+
+
+def main():
+    if len(sys.argv) < 2:
+        sys.exit("usage: tests/run.py BUILD_FOLDER [SUITE…]")
+    folder = Path(sys.argv[1]).resolve()
+    results = folder / "test-results"
+    shutil.rmtree(results, ignore_errors=True)
+    results.mkdir(parents=True)
+    meson_report = folder / "meson-logs" / "testlog.junit.xml"
+    meson_report.unlink(missing_ok=True)
+
+    status = run_meson(folder, sys.argv[2:])
+
+    reports = sorted(results.glob("*.xml"))
+    # A pytest run is one case to Meson and many in its own file: the file speaks for it.
+    detailed = {report.stem for report in reports}
+    found = [case for report in reports for case in cases(report)]
+    if meson_report.exists():
+        found += [c for c in cases(meson_report) if c[0].split(".")[-1] not in detailed]
+    counts = Counter(outcome for _, outcome, _ in found)
+    for wanted in ("skipped", "failed"):
+        for name, outcome, why in found:
+            if outcome == wanted:
+                print(f"{outcome}: {name}: {why}")
+    if status != 0 and not counts["failed"]:
+        print(
+            f"failed: meson test ended with status {status}; see {folder}/meson-logs/testlog.txt"
+        )
+        counts["failed"] += 1
+    print(
+        f"{counts['passed']} passed, {counts['failed']} failed, {counts['skipped']} skipped"
+    )
+    sys.exit(1 if counts["failed"] or not counts["passed"] else 0)
+
+
+if __name__ == "__main__":
+    main()
