@@ -79,13 +79,9 @@ def main():
             if outcome == wanted:
                 print(f"{outcome}: {name}: {why}")
     if status != 0 and not counts["failed"]:
-        print(
-            f"failed: meson test ended with status {status}; see {folder}/meson-logs/testlog.txt"
-        )
+        print(f"failed: meson test ended with status {status}; see {folder}/meson-logs/testlog.txt")
         counts["failed"] += 1
-    print(
-        f"{counts['passed']} passed, {counts['failed']} failed, {counts['skipped']} skipped"
-    )
+    print(f"{counts['passed']} passed, {counts['failed']} failed, {counts['skipped']} skipped")
     sys.exit(1 if counts["failed"] or not counts["passed"] else 0)
 
 

@@ -43,9 +43,7 @@ def model_folder():
 class Encoder:
     """Sentences in, one unit vector of 384 numbers each out."""
 
-    def __init__(
-        self, device, softmax=torch_softmax, add_layer_norm=torch_add_layer_norm
-    ):
+    def __init__(self, device, softmax=torch_softmax, add_layer_norm=torch_add_layer_norm):
         folder = model_folder()
         config = json.loads((folder / "config.json").read_text())
         self.device = torch.device(device)
@@ -65,9 +63,7 @@ class Encoder:
         encoded = self.tokenizer.encode_batch(sentences)
         ids = torch.tensor([e.ids for e in encoded], device=self.device)
         used = torch.tensor([e.attention_mask for e in encoded], device=self.device)
-        mask = torch.zeros(used.shape, device=self.device).masked_fill(
-            used == 0, -math.inf
-        )
+        mask = torch.zeros(used.shape, device=self.device).masked_fill(used == 0, -math.inf)
         return ids, used, mask[:, None, None, :]
 
     @torch.inference_mode()
@@ -85,9 +81,7 @@ class Encoder:
         words = F.embedding(ids, self.weights[name + "word_embeddings.weight"])
         positions = self.weights[name + "position_embeddings.weight"][: ids.shape[1]]
         kind = self.weights[name + "token_type_embeddings.weight"][0]
-        return self._add_norm(
-            words, (positions + kind).expand_as(words).contiguous(), name
-        )
+        return self._add_norm(words, (positions + kind).expand_as(words).contiguous(), name)
 
     def _layer(self, x, mask, name):
         batch, length, hidden = x.shape
@@ -106,9 +100,7 @@ class Encoder:
             name + "attention.output.",
         )
         inner = F.gelu(self._linear(x, name + "intermediate.dense"))
-        return self._add_norm(
-            self._linear(inner, name + "output.dense"), x, name + "output."
-        )
+        return self._add_norm(self._linear(inner, name + "output.dense"), x, name + "output.")
 
     def _linear(self, x, name):
         return F.linear(x, self.weights[name + ".weight"], self.weights[name + ".bias"])
