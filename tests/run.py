@@ -4,10 +4,10 @@
 
     tests/run.py BUILD_FOLDER [SUITE…]
 
-Meson runs everything. GoogleTest programs report their cases to Meson; pytest runs write JUnit files
-into BUILD_FOLDER/test-results. Both are read here, so that a skip or a failure is counted and named
-as a case. A test program that reports no cases counts as one. The exit status is 1 if a case failed
-or if none ran.
+Meson runs everything. GoogleTest programs report their cases to Meson; pytest runs write JUnit
+files into BUILD_FOLDER/test-results. Both are read here, so that a skip or a failure is counted and
+named as a case. A test program that reports no cases counts as one. The exit status is 1 if a case
+failed or if none ran.
 """
 
 import os

@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Opdock's main job, end to end: find and judge plugins, then run a real model on them."""
+
+import os
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import opdock
+import torch
+
+from . import dropin
+from .encoder import Encoder
+
+SENTENCES = [
+    "A man is eating a piece of bread.",
+    "Someone is having a meal.",
+    "The compiler refuses to inline this function.",
+    "Link-time optimisation can make a program faster.",
+    "It will rain in the mountains tomorrow afternoon, with snow above two thousand metres.",
+    "The weather forecast promises a storm.",
+]
+BAR = 1e-5  # the largest difference of an embedding's element in fp32
+
+
+def heading(text):
+    print(f"\n{text}\n{'-' * len(text)}", flush=True)
+
+
+def show_plugins():
+    """The table of the built tree's plugins and of a folder with good and unfit ones."""
+    heading("1. Plugins: the built tree's, and a drop-in folder with files no host should load")
+    here = torch.cuda.get_device_capability() if torch.cuda.is_available() else None
+    absent = "8.0" if here != (8, 0) else "9.0"
+    folder = dropin.make(Path(os.environ["OPDOCK_BUILD_DIR"]) / "demo-plugins", absent)
+    paths = [p for p in (os.environ.get("OPDOCK_ADD_PLUGIN_PATH"), str(folder)) if p]
+    environment = dict(os.environ, OPDOCK_ADD_PLUGIN_PATH=":".join(paths))
+    listed = subprocess.run(["opdock", "list"], env=environment, check=False).returncode
+    if listed not in (0, 1):
+        sys.exit(f"`opdock list` ended with status {listed}")
+
+
+def opdock_softmax(scores, scale, mask):
+    return opdock.ops.softmax(scores, scale=scale, mask=mask)
+
+
+def opdock_add_layer_norm(x, residual, weight, bias, eps):
+    return opdock.ops.add_layer_norm(x, residual, weight, bias, eps=eps)[0]
+
+
+def timed(encoder):
+    """Embeddings and the median time of 7 runs, in milliseconds, after one to warm up."""
+    embeddings = encoder(SENTENCES)
+    times = []
+    for _ in range(7):
+        if embeddings.is_cuda:
+            torch.cuda.synchronize()
+        start = time.perf_counter()
+        embeddings = encoder(SENTENCES)
+        if embeddings.is_cuda:
+            torch.cuda.synchronize()
+        times.append(1e3 * (time.perf_counter() - start))
+    return embeddings, statistics.median(times)
+
+
+def run_model():
+    """Encodes the sentences in PyTorch and on Opdock's plugins; returns the largest difference."""
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    name = torch.cuda.get_device_name() if device == "cuda" else "CPU"
+    heading(f"2. A sentence encoder, all-MiniLM-L6-v2, fp32, on {name}")
+    expected, torch_ms = timed(Encoder(device))
+    actual, opdock_ms = timed(Encoder(device, opdock_softmax, opdock_add_layer_norm))
+    print("Similarity of the sentences (softmax and add_layer_norm by Opdock's plugins):\n")
+    for i, row in enumerate((actual @ actual.T).tolist()):
+        print("  " + " ".join(f"{value:5.2f}" for value in row) + f"   {SENTENCES[i]}")
+    difference = (actual.double() - expected.double()).abs().max().item()
+    print(f"\nLargest difference of the embeddings: {difference:.2e} (bar {BAR:.0e})")
+    print(f"Time for {len(SENTENCES)} sentences, median of 7: PyTorch {torch_ms:.2f} ms, ", end="")
+    print(f"with Opdock's plugins {opdock_ms:.2f} ms")
+    return difference
+
+
+def main():
+    show_plugins()
+    difference = run_model()
+    heading("3. What to try next")
+    print("""\
+./dev opdock inspect build/plugins/softmax.so    what a plugin carries, read without loading it
+./dev opdock explain softmax                     which plugin would serve an op, and why
+./dev opdock doctor                              what this machine has, and what is missing
+./dev python -c 'import opdock; help(opdock.ops.softmax)'
+docs/write-a-plugin.md                           your own op in ten minutes""")
+    if not difference <= BAR:
+        sys.exit(f"the embeddings differ by {difference:.2e}, wanted at most {BAR:.0e}")
+
+
+if __name__ == "__main__":
+    main()
