@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One line of a record: what was measured, where, with what."""
+
+import datetime
+import importlib.metadata
+import json
+import os
+import platform
+import subprocess
+from pathlib import Path
+
+
+def output(*command):
+    """What a command prints, stripped; empty if it is not there or fails."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    except OSError:
+        return ""
+    return done.stdout.strip() if done.returncode == 0 else ""
+
+
+def version(package):
+    """The installed version of a Python package, or None."""
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def cpu_name():
+    """The processor's name as the kernel gives it."""
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            return line.split(":", 1)[1].strip()
+    return platform.machine()
+
+
+def environment():
+    """Machine, driver, versions, date and commit: dict of JSON values."""
+    gpu = output("nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader")
+    name, _, driver = gpu.splitlines()[0].partition(", ") if gpu else ("", "", "")
+    packages = ("torch", "numpy", "apache-tvm-ffi", "cupy-cuda13x", "jax", "triton")
+    commit = os.environ.get("OPDOCK_COMMIT") or output("git", "rev-parse", "--short=12", "HEAD")
+    return {
+        "gpu": name or None,
+        "driver": driver or None,
+        "cpu": cpu_name(),
+        "cores": os.cpu_count(),
+        "python": platform.python_version(),
+        "versions": {p: v for p in packages if (v := version(p))},
+        "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d"),
+        "commit": commit or None,
+    }
+
+
+def append(path, bench, results):
+    """Appends one JSON line per result: {"bench", …result, "where": environment()}."""
+    where = environment()
+    with open(path, "a") as file:
+        for result in results:
+            file.write(json.dumps({"bench": bench, **result, "where": where}) + "\n")

@@ -1,0 +1,67 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Runs the benches side by side with their peers: ./dev bench [--record NAME] [BENCH…]
+
+Each bench is a program of this folder: a Python script that takes --record FILE, or a native one
+under build/tests/bench that prints Google Benchmark's JSON. --record NAME appends every result to
+tests/bench/records/NAME.jsonl, with machine, driver, versions, date and commit.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import record
+
+HERE = Path(__file__).resolve().parent
+BUILT = Path(os.environ.get("OPDOCK_BUILD_DIR", HERE.parents[1] / "build")) / "tests" / "bench"
+
+
+def native(program, target):
+    """Runs a Google Benchmark program; prints and records the medians in nanoseconds."""
+    command = [str(program), "--benchmark_format=json", "--benchmark_repetitions=5"]
+    command += ["--benchmark_report_aggregates_only=true"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        sys.exit(f"{program.name} ended with status {done.returncode}\n{done.stderr}")
+    results = []
+    factors = {"ns": 1, "us": 1e3, "ms": 1e6, "s": 1e9}
+    for row in json.loads(done.stdout)["benchmarks"]:
+        if row.get("aggregate_name") == "median":
+            nanoseconds = row["real_time"] * factors[row["time_unit"]]
+            results.append({"name": row["run_name"], "ns": round(nanoseconds, 2)})
+            print(f"  {row['run_name']:<48} {nanoseconds:>14,.1f} ns")
+    if target:
+        record.append(target, program.stem, results)
+
+
+def script(program, target):
+    """Runs a Python bench, which prints its own table."""
+    command = [sys.executable, str(program)] + (["--record", str(target)] if target else [])
+    if subprocess.run(command, check=False).returncode:
+        sys.exit(f"{program.name} failed")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--record", metavar="NAME", help="append to records/NAME.jsonl")
+    parser.add_argument("benches", nargs="*", help="names without suffix; all by default")
+    arguments = parser.parse_args()
+    target = HERE / "records" / f"{arguments.record}.jsonl" if arguments.record else None
+    programs = sorted(p for p in HERE.glob("*.py") if p.stem not in ("run", "record", "table"))
+    programs += sorted(p for p in BUILT.glob("*_bench") if p.is_file())
+    chosen = [p for p in programs if not arguments.benches or p.stem in arguments.benches]
+    unknown = set(arguments.benches) - {p.stem for p in programs}
+    if unknown:
+        names = ", ".join(p.stem for p in programs)
+        sys.exit(f"found no bench {', '.join(sorted(unknown))}; there are: {names}")
+    for program in chosen:
+        print(f"\n{program.stem}", flush=True)
+        (script if program.suffix == ".py" else native)(program, target)
+
+
+if __name__ == "__main__":
+    main()
