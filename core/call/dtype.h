@@ -1,0 +1,36 @@
+// Names of dtypes, devices and value tags, for messages and for the note.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "opdock/plugin.h"
+
+namespace opdock {
+
+inline bool same(opdock_dtype a, opdock_dtype b) {
+  return a.code == b.code && a.bits == b.bits && a.lanes == b.lanes;
+}
+inline bool same(opdock_device a, opdock_device b) {
+  return a.type == b.type && a.index == b.index;
+}
+
+// "float32", "bfloat16", "uint8", "float8_e4m3fn", "float4_e2m1fn_x2" for two lanes; a dtype without
+// a name is "dtype code 9 bits 8 lanes 1".
+std::string to_text(opdock_dtype dtype);
+std::optional<opdock_dtype> parse_dtype(std::string_view text);
+
+// "cpu", "cuda:0", "rocm:1", "device type 3 index 0".
+std::string to_text(opdock_device device);
+
+// What a value of this tag is called: "a tensor", "an int", "None".
+std::string_view tag_text(uint32_t tag);
+
+// Bytes of one element.
+inline uint64_t element_bytes(opdock_dtype dtype) {
+  return (static_cast<uint64_t>(dtype.bits) * dtype.lanes + 7) / 8;
+}
+
+}  // namespace opdock

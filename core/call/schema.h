@@ -1,0 +1,75 @@
+// An op's schema: what it takes and what it returns. docs/abi.md has the grammar, a subset of
+// PyTorch's.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/reason.h"
+
+namespace opdock {
+
+// Limits that let a call keep its bookkeeping on the stack.
+inline constexpr size_t kMaxParams = 64;
+inline constexpr size_t kMaxReturns = 32;
+
+// A type: `tag` is OPDOCK_TENSOR, OPDOCK_FLOAT, … ; of the elements for a list.
+struct SchemaType {
+  uint32_t tag = 0;
+  bool list = false;
+  bool optional_element = false;  // Tensor?[]: an element may be None
+  bool optional = false;          // Tensor?, int[]?: None is accepted
+  char alias = 0;                 // 'a' in Tensor(a!); 0: none. An aliased tensor is written.
+};
+
+// A default value. `tag` is OPDOCK_NONE, _BOOL, _INT, _FLOAT, _COMPLEX (real part only), _STRING or
+// _LIST; the member of that type holds it.
+struct SchemaDefault {
+  uint32_t tag = 0;
+  int64_t integer = 0;  // bools too
+  double real = 0;      // the real part of a complex number too
+  std::string text;
+  std::vector<SchemaDefault> items;
+};
+
+struct SchemaParam {
+  std::string name;
+  SchemaType type;
+  bool keyword_only = false;
+  std::optional<SchemaDefault> fallback;
+};
+
+struct SchemaReturn {
+  char alias = 0;  // 0: a fresh tensor; otherwise the parameter with this alias
+  int param = -1;  // index of that parameter
+};
+
+struct Schema {
+  std::string name;
+  std::vector<SchemaParam> params;
+  std::vector<SchemaReturn> returns;
+
+  // The canonical text: one spelling for one meaning, so that its digest identifies the schema.
+  std::string text() const;
+  // SHA-256 of text(), 64 hexadecimal digits.
+  std::string digest() const;
+  // Returned tensors that do not alias a parameter: what plan describes and the caller allocates.
+  size_t fresh_outputs() const;
+  // Index of the parameter, or -1.
+  int find(std::string_view param) const;
+  // Index of the first parameter of type Tensor, Tensor? or a list of them; -1: there is none.
+  int first_tensor() const;
+};
+
+// Parses a schema. On failure returns nullopt and sets *error (Code::kSchemaInvalid) with what stands
+// at which position (in bytes, from 0) and what is allowed there.
+std::optional<Schema> parse_schema(std::string_view text, Reason* error);
+
+// The spelling of a type without alias: "Tensor?[]", "ScalarType". For messages.
+std::string to_text(const SchemaType& type);
+
+}  // namespace opdock
