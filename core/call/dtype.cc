@@ -72,9 +72,12 @@ std::optional<opdock_dtype> parse_dtype(std::string_view text) {
 
 std::string to_text(opdock_device device) {
   switch (device.type) {
-    case OPDOCK_CPU: return device.index == 0 ? "cpu" : "cpu:" + std::to_string(device.index);
-    case OPDOCK_CUDA: return "cuda:" + std::to_string(device.index);
-    case OPDOCK_ROCM: return "rocm:" + std::to_string(device.index);
+    case OPDOCK_CPU:
+      return device.index == 0 ? "cpu" : "cpu:" + std::to_string(device.index);
+    case OPDOCK_CUDA:
+      return "cuda:" + std::to_string(device.index);
+    case OPDOCK_ROCM:
+      return "rocm:" + std::to_string(device.index);
     default:
       return "device type " + std::to_string(device.type) + " index " +
              std::to_string(device.index);
@@ -83,20 +86,34 @@ std::string to_text(opdock_device device) {
 
 std::string_view tag_text(uint32_t tag) {
   switch (tag) {
-    case OPDOCK_NONE: return "None";
-    case OPDOCK_BOOL: return "a bool";
-    case OPDOCK_INT: return "an int";
-    case OPDOCK_FLOAT: return "a float";
-    case OPDOCK_COMPLEX: return "a complex number";
-    case OPDOCK_STRING: return "a str";
-    case OPDOCK_DTYPE: return "a dtype";
-    case OPDOCK_DEVICE: return "a device";
-    case OPDOCK_TENSOR: return "a tensor";
-    case OPDOCK_OBJECT: return "an object";
-    case OPDOCK_STREAM: return "a stream";
-    case OPDOCK_GENERATOR: return "a generator";
-    case OPDOCK_LIST: return "a list";
-    default: return "a value of unknown tag";
+    case OPDOCK_NONE:
+      return "None";
+    case OPDOCK_BOOL:
+      return "a bool";
+    case OPDOCK_INT:
+      return "an int";
+    case OPDOCK_FLOAT:
+      return "a float";
+    case OPDOCK_COMPLEX:
+      return "a complex number";
+    case OPDOCK_STRING:
+      return "a str";
+    case OPDOCK_DTYPE:
+      return "a dtype";
+    case OPDOCK_DEVICE:
+      return "a device";
+    case OPDOCK_TENSOR:
+      return "a tensor";
+    case OPDOCK_OBJECT:
+      return "an object";
+    case OPDOCK_STREAM:
+      return "a stream";
+    case OPDOCK_GENERATOR:
+      return "a generator";
+    case OPDOCK_LIST:
+      return "a list";
+    default:
+      return "a value of unknown tag";
   }
 }
 

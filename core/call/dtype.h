@@ -17,8 +17,8 @@ inline bool same(opdock_device a, opdock_device b) {
   return a.type == b.type && a.index == b.index;
 }
 
-// "float32", "bfloat16", "uint8", "float8_e4m3fn", "float4_e2m1fn_x2" for two lanes; a dtype without
-// a name is "dtype code 9 bits 8 lanes 1".
+// "float32", "bfloat16", "uint8", "float8_e4m3fn", "float4_e2m1fn_x2" for two lanes; a dtype
+// without a name is "dtype code 9 bits 8 lanes 1".
 std::string to_text(opdock_dtype dtype);
 std::optional<opdock_dtype> parse_dtype(std::string_view text);
 

@@ -73,11 +73,10 @@ class Scanner {
     size_t end = at_;
     if (end < text_.size() && (text_[end] == '-' || text_[end] == '+')) ++end;
     size_t digits = end;
-    while (end < text_.size() &&
-           (is_digit(end) || text_[end] == '.' ||
-            ((text_[end] == 'e' || text_[end] == 'E') && end > digits) ||
-            ((text_[end] == '-' || text_[end] == '+') && end > digits &&
-             (text_[end - 1] == 'e' || text_[end - 1] == 'E')))) {
+    while (end < text_.size() && (is_digit(end) || text_[end] == '.' ||
+                                  ((text_[end] == 'e' || text_[end] == 'E') && end > digits) ||
+                                  ((text_[end] == '-' || text_[end] == '+') && end > digits &&
+                                   (text_[end - 1] == 'e' || text_[end - 1] == 'E')))) {
       ++end;
     }
     if (end == digits || !(is_digit(digits) || text_[digits] == '.')) return {};

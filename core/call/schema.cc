@@ -17,9 +17,9 @@ struct TypeName {
   uint32_t tag;
 };
 constexpr TypeName kTypes[] = {
-    {"Tensor", OPDOCK_TENSOR},       {"int", OPDOCK_INT},         {"float", OPDOCK_FLOAT},
-    {"bool", OPDOCK_BOOL},           {"str", OPDOCK_STRING},      {"complex", OPDOCK_COMPLEX},
-    {"ScalarType", OPDOCK_DTYPE},    {"Device", OPDOCK_DEVICE},   {"Stream", OPDOCK_STREAM},
+    {"Tensor", OPDOCK_TENSOR},       {"int", OPDOCK_INT},       {"float", OPDOCK_FLOAT},
+    {"bool", OPDOCK_BOOL},           {"str", OPDOCK_STRING},    {"complex", OPDOCK_COMPLEX},
+    {"ScalarType", OPDOCK_DTYPE},    {"Device", OPDOCK_DEVICE}, {"Stream", OPDOCK_STREAM},
     {"Generator", OPDOCK_GENERATOR}, {"Object", OPDOCK_OBJECT},
 };
 constexpr std::string_view kTypeList =
@@ -27,10 +27,10 @@ constexpr std::string_view kTypeList =
 
 // Parameters are passed by name from Python, so none may be one of its keywords.
 constexpr std::string_view kPythonKeywords[] = {
-    "False",  "None",   "True",  "and",      "as",   "assert", "async",  "await",    "break",
-    "class",  "continue", "def", "del",      "elif", "else",   "except", "finally",  "for",
-    "from",   "global", "if",    "import",   "in",   "is",     "lambda", "nonlocal", "not",
-    "or",     "pass",   "raise", "return",   "try",  "while",  "with",   "yield"};
+    "False", "None",     "True",  "and",    "as",   "assert", "async",  "await",    "break",
+    "class", "continue", "def",   "del",    "elif", "else",   "except", "finally",  "for",
+    "from",  "global",   "if",    "import", "in",   "is",     "lambda", "nonlocal", "not",
+    "or",    "pass",     "raise", "return", "try",  "while",  "with",   "yield"};
 
 bool is_keyword(std::string_view word) {
   return std::find(std::begin(kPythonKeywords), std::end(kPythonKeywords), word) !=
@@ -51,9 +51,7 @@ class Parser {
     return std::move(schema_);
   }
 
-  Reason reason() const {
-    return make_reason(Code::kSchemaInvalid, in_.found(), in_.wanted());
-  }
+  Reason reason() const { return make_reason(Code::kSchemaInvalid, in_.found(), in_.wanted()); }
 
  private:
   void parse_name() {
@@ -166,8 +164,9 @@ class Parser {
     size_t start = in_.position();
     if (in_.take("None")) {
       if (!type.optional) {
-        in_.fail("a default of type " + to_text(type) + " (or make the type " + to_text(type) + "?)",
-                 start);
+        in_.fail(
+            "a default of type " + to_text(type) + " (or make the type " + to_text(type) + "?)",
+            start);
       }
       return value;  // OPDOCK_NONE
     }
@@ -248,7 +247,8 @@ class Parser {
     if (!in_.take("Tensor")) in_.fail("a result: Tensor, Tensor(a!), (Tensor, …) or ()");
     SchemaReturn result;
     result.alias = parse_alias(true);
-    if (in_.peek() == '?' || in_.peek() == '[') in_.fail("a Tensor that is neither optional nor a list");
+    if (in_.peek() == '?' || in_.peek() == '[')
+      in_.fail("a Tensor that is neither optional nor a list");
     for (size_t i = 0; result.alias != 0 && i < schema_.params.size(); ++i) {
       const SchemaType& type = schema_.params[i].type;
       if (type.alias != result.alias) continue;
@@ -283,10 +283,13 @@ std::string number_text(double value) {
 
 std::string default_text(const SchemaDefault& value) {
   switch (value.tag) {
-    case OPDOCK_BOOL: return value.integer ? "True" : "False";
-    case OPDOCK_INT: return std::to_string(value.integer);
+    case OPDOCK_BOOL:
+      return value.integer ? "True" : "False";
+    case OPDOCK_INT:
+      return std::to_string(value.integer);
     case OPDOCK_FLOAT:
-    case OPDOCK_COMPLEX: return number_text(value.real);
+    case OPDOCK_COMPLEX:
+      return number_text(value.real);
     case OPDOCK_STRING: {
       std::string text = "\"";
       for (char c : value.text) {
@@ -303,7 +306,8 @@ std::string default_text(const SchemaDefault& value) {
       }
       return text + "]";
     }
-    default: return "None";
+    default:
+      return "None";
   }
 }
 
@@ -353,8 +357,8 @@ std::string Schema::digest() const {
 }
 
 size_t Schema::fresh_outputs() const {
-  return static_cast<size_t>(std::count_if(
-      returns.begin(), returns.end(), [](const SchemaReturn& r) { return r.alias == 0; }));
+  return static_cast<size_t>(std::count_if(returns.begin(), returns.end(),
+                                           [](const SchemaReturn& r) { return r.alias == 0; }));
 }
 
 int Schema::find(std::string_view param) const {

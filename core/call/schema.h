@@ -65,8 +65,8 @@ struct Schema {
   int first_tensor() const;
 };
 
-// Parses a schema. On failure returns nullopt and sets *error (Code::kSchemaInvalid) with what stands
-// at which position (in bytes, from 0) and what is allowed there.
+// Parses a schema. On failure returns nullopt and sets *error (Code::kSchemaInvalid) with what
+// stands at which position (in bytes, from 0) and what is allowed there.
 std::optional<Schema> parse_schema(std::string_view text, Reason* error);
 
 // The spelling of a type without alias: "Tensor?[]", "ScalarType". For messages.

@@ -196,8 +196,9 @@ class Parser {
       if (type.tag == OPDOCK_DTYPE && !type.list) rule_.dtype_param = index;
     }
     if (rule_.dtype_param < 0) {
-      in_.fail("a dtype such as float32, a ScalarType parameter, or \"like\" and a tensor parameter",
-               start);
+      in_.fail(
+          "a dtype such as float32, a ScalarType parameter, or \"like\" and a tensor parameter",
+          start);
     }
   }
 
@@ -272,7 +273,9 @@ class Evaluator {
 
   bool value(const DimExpr& expr, int64_t* out) {
     switch (expr.kind) {
-      case Kind::kConstant: *out = expr.constant; return true;
+      case Kind::kConstant:
+        *out = expr.constant;
+        return true;
       case Kind::kParam: {
         const opdock_value& arg = args_[static_cast<size_t>(expr.param)];
         if (arg.tag != OPDOCK_INT) {
@@ -304,16 +307,20 @@ class Evaluator {
         if (!value(expr.operands[0], &operand)) return false;
         return !__builtin_sub_overflow(int64_t{0}, operand, out) || overflow();
       }
-      default: return arithmetic(expr, out);
+      default:
+        return arithmetic(expr, out);
     }
   }
   bool arithmetic(const DimExpr& expr, int64_t* out) {
     int64_t left = 0, right = 0;
     if (!value(expr.operands[0], &left) || !value(expr.operands[1], &right)) return false;
     switch (expr.kind) {
-      case Kind::kAdd: return !__builtin_add_overflow(left, right, out) || overflow();
-      case Kind::kSubtract: return !__builtin_sub_overflow(left, right, out) || overflow();
-      case Kind::kMultiply: return !__builtin_mul_overflow(left, right, out) || overflow();
+      case Kind::kAdd:
+        return !__builtin_add_overflow(left, right, out) || overflow();
+      case Kind::kSubtract:
+        return !__builtin_sub_overflow(left, right, out) || overflow();
+      case Kind::kMultiply:
+        return !__builtin_mul_overflow(left, right, out) || overflow();
       default:
         if (right == 0) return fail("the shape rule divides by zero");
         if (left == INT64_MIN && right == -1) return overflow();

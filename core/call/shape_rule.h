@@ -29,16 +29,16 @@ struct DimExpr {
 // An element of a bracket list: one dimension, or a run of a tensor's dimensions.
 struct DimItem {
   bool slice = false;
-  DimExpr value;                  // !slice
-  int param = -1;                 // slice: of this tensor,
+  DimExpr value;                    // !slice
+  int param = -1;                   // slice: of this tensor,
   std::optional<int64_t> from, to;  // from … to-1, negative from the end, as in Python
 };
 
 struct ShapeRule {
-  int like = -1;                       // "like x": the parameter; -1: `dims`
+  int like = -1;  // "like x": the parameter; -1: `dims`
   std::vector<DimItem> dims;
-  std::optional<opdock_dtype> dtype;   // "dtype float32"
-  int dtype_param = -1;                // "dtype like x" (a tensor) or "dtype d" (a ScalarType)
+  std::optional<opdock_dtype> dtype;  // "dtype float32"
+  int dtype_param = -1;               // "dtype like x" (a tensor) or "dtype d" (a ScalarType)
 };
 
 // Parses a rule over the schema's parameters. On failure returns nullopt and sets *error.

@@ -41,7 +41,8 @@ INSTANTIATE_TEST_SUITE_P(
         Accepted{"f(Tensor? x, Tensor[] y, Tensor?[] z, Tensor[]? w=None) -> Tensor", nullptr},
         Accepted{"f(int a, float b, bool c, str d, complex e, ScalarType f) -> ()", nullptr},
         Accepted{"f(Device a, Stream b, Generator c, Object d) -> ()", nullptr},
-        Accepted{"f(int? a, float? b, bool? c, str? d, ScalarType? e, Generator? g) -> ()", nullptr},
+        Accepted{"f(int? a, float? b, bool? c, str? d, ScalarType? e, Generator? g) -> ()",
+                 nullptr},
         Accepted{"f(int[] a, float[]? b, bool[] c, str[] d, Object[] e) -> ()", nullptr},
         Accepted{"f(Tensor x, *, float a=1.0) -> Tensor", nullptr},
         Accepted{"f(*, int a) -> Tensor", nullptr},
@@ -58,8 +59,7 @@ INSTANTIATE_TEST_SUITE_P(
                  "f(int[] a=[], int[] b=[1, 2, 3], int[]? c=None) -> ()"},
         Accepted{"f(float[] a=[1, .5], bool[] b=[True], str[] c=[\"a\", \"b\"]) -> ()",
                  "f(float[] a=[1.0, 0.5], bool[] b=[True], str[] c=[\"a\", \"b\"]) -> ()"},
-        Accepted{"f(complex a=2.5) -> ()", nullptr},
-        Accepted{"_f1(Tensor _x1) -> Tensor", nullptr},
+        Accepted{"f(complex a=2.5) -> ()", nullptr}, Accepted{"_f1(Tensor _x1) -> Tensor", nullptr},
         Accepted{"f(Tensor Tensor, int None_=0) -> Tensor", nullptr}));
 
 struct Refused {
