@@ -1,0 +1,486 @@
+// opdock/plugin.hpp: plugins in C++17. Typed arguments, checks with texts, exceptions turned into
+// statuses; header-only, needs nothing but the standard library.
+// SPDX-License-Identifier: Apache-2.0
+//
+//   static void plan(opdock::Plan& plan, opdock::Tensor x, double a) {
+//     opdock::check(x, "x").dtype(opdock::dtype_of<float>()).contiguous();
+//     plan.output(x.like());
+//   }
+//   static void run(opdock::Call& call, opdock::Outputs out, opdock::Tensor x, double a) { … }
+//   OPDOCK_OP(scale, plan, nullptr, run)
+//
+// After the first parameters come the schema's, in order:
+//   Tensor, Tensor(a!)  Tensor                    Tensor?, int? …  std::optional<Tensor>, …
+//   int                 int64_t                   Tensor[], int[]  List<Tensor>, List<int64_t>, or
+//   a float               double (or float)                          std::vector, which copies bool
+//   bool                      Tensor?[]        List<std::optional<Tensor>> str std::string_view
+//   Stream           Stream complex             std::complex<double>      Generator        const
+//   opdock_generator* ScalarType          Dtype                     Object           opdock_object*
+//   Device              Device
+#ifndef OPDOCK_PLUGIN_HPP_
+#define OPDOCK_PLUGIN_HPP_
+
+#include <array>
+#include <atomic>
+#include <complex>
+#include <cstddef>
+#include <limits>
+#include <new>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "opdock/tensor.hpp"
+
+namespace opdock {
+
+struct Stream {
+  void* handle;  // CUstream or hipStream_t
+};
+
+// ----------------------------------------------------------------------------------- arguments
+
+template <class T>
+class List;
+
+namespace detail {
+
+[[noreturn]] inline void wrong_tag(uint32_t found, const char* wanted) {
+  throw Error(OPDOCK_INTERNAL,
+              concat("an argument has value tag ", found, ", and the plugin's function takes ",
+                     wanted, "; make its parameters those of the schema"));
+}
+
+template <class T>
+struct Reader {
+  static_assert(sizeof(T) == 0, "no schema type is read as this parameter type: see plugin.hpp");
+};
+
+inline const opdock_value& expect(const opdock_value& value, uint32_t tag, const char* wanted) {
+  if (value.tag != tag) wrong_tag(value.tag, wanted);
+  return value;
+}
+
+template <>
+struct Reader<Tensor> {
+  static Tensor read(const opdock_value& v) {
+    return Tensor(expect(v, OPDOCK_TENSOR, "a Tensor").as.tensor, v.flags);
+  }
+};
+template <>
+struct Reader<int64_t> {
+  static int64_t read(const opdock_value& v) { return expect(v, OPDOCK_INT, "an int").as.i64; }
+};
+template <>
+struct Reader<double> {
+  static double read(const opdock_value& v) { return expect(v, OPDOCK_FLOAT, "a float").as.f64; }
+};
+template <>
+struct Reader<float> {
+  static float read(const opdock_value& v) { return static_cast<float>(Reader<double>::read(v)); }
+};
+template <>
+struct Reader<bool> {
+  static bool read(const opdock_value& v) { return expect(v, OPDOCK_BOOL, "a bool").as.i64 != 0; }
+};
+template <>
+struct Reader<std::string_view> {
+  static std::string_view read(const opdock_value& v) {
+    const opdock_string* text = expect(v, OPDOCK_STRING, "a str").as.str;
+    return {text->data, static_cast<size_t>(text->size)};
+  }
+};
+template <>
+struct Reader<std::complex<double>> {
+  static std::complex<double> read(const opdock_value& v) {
+    const double* parts = expect(v, OPDOCK_COMPLEX, "a complex number").as.c128;
+    return {parts[0], parts[1]};
+  }
+};
+template <>
+struct Reader<Dtype> {
+  static Dtype read(const opdock_value& v) { return expect(v, OPDOCK_DTYPE, "a dtype").as.dtype; }
+};
+template <>
+struct Reader<Device> {
+  static Device read(const opdock_value& v) {
+    return expect(v, OPDOCK_DEVICE, "a device").as.device;
+  }
+};
+template <>
+struct Reader<Stream> {
+  static Stream read(const opdock_value& v) {
+    return Stream{expect(v, OPDOCK_STREAM, "a stream").as.ptr};
+  }
+};
+template <>
+struct Reader<const opdock_generator*> {
+  static const opdock_generator* read(const opdock_value& v) {
+    return expect(v, OPDOCK_GENERATOR, "a generator").as.generator;
+  }
+};
+template <>
+struct Reader<opdock_object*> {
+  static opdock_object* read(const opdock_value& v) {
+    return expect(v, OPDOCK_OBJECT, "an object").as.object;
+  }
+};
+template <class T>
+struct Reader<std::optional<T>> {
+  static std::optional<T> read(const opdock_value& v) {
+    if (v.tag == OPDOCK_NONE) return std::nullopt;
+    return Reader<T>::read(v);
+  }
+};
+template <class T>
+struct Reader<List<T>> {
+  static List<T> read(const opdock_value& v) {
+    return List<T>(expect(v, OPDOCK_LIST, "a list").as.list);
+  }
+};
+template <class T>
+struct Reader<std::vector<T>> {
+  static std::vector<T> read(const opdock_value& v) {
+    List<T> list = Reader<List<T>>::read(v);
+    std::vector<T> items;
+    items.reserve(list.size());
+    for (size_t i = 0; i < list.size(); ++i) items.push_back(list[i]);
+    return items;
+  }
+};
+
+}  // namespace detail
+
+// A list argument, read in place.
+template <class T>
+class List {
+ public:
+  explicit List(const opdock_list* list) : list_(list) {}
+  size_t size() const { return static_cast<size_t>(list_->count); }
+  bool empty() const { return size() == 0; }
+  T operator[](size_t i) const { return detail::Reader<T>::read(list_->data[i]); }
+
+ private:
+  const opdock_list* list_;
+};
+
+// -------------------------------------------------------------------------- what a phase is given
+
+// What plan, prepare and run share: where the op runs and how.
+class CallBase {
+ public:
+  explicit CallBase(const opdock_call* call) : call_(call) {}
+
+  const opdock_call* get() const { return call_; }
+  Device device() const { return call_->device; }
+  bool is_cpu() const { return call_->device.type == OPDOCK_CPU; }
+  bool is_cuda() const { return call_->device.type == OPDOCK_CUDA; }
+  bool is_rocm() const { return call_->device.type == OPDOCK_ROCM; }
+  const opdock_device_facts& facts() const { return *call_->facts; }
+  bool deterministic() const { return (call_->flags & OPDOCK_CALL_DETERMINISTIC) != 0; }
+  bool capturing() const { return (call_->flags & OPDOCK_CALL_CAPTURING) != 0; }
+  // level: 0 debug, 1 info, 2 warning, 3 error.
+  void log(int32_t level, const std::string& message) const {
+    if (OPDOCK_HAS(call_->host, opdock_host, log) && call_->host->log != nullptr) {
+      call_->host->log(level, message.c_str());
+    }
+  }
+
+ protected:
+  const opdock_call* call_;
+};
+
+// plan's first parameter: what the call needs.
+class Plan : public CallBase {
+ public:
+  Plan(const opdock_call* call, opdock_plan* plan) : CallBase(call), plan_(plan) {}
+
+  // Describes the next fresh output.
+  void output(const Layout& layout) {
+    if (given_ >= plan_->num_outputs) {
+      throw Error(OPDOCK_INTERNAL, detail::concat("plan describes more outputs than the schema's ",
+                                                  plan_->num_outputs));
+    }
+    plan_->outputs[given_++] = layout;
+  }
+  // Scratch memory on the op's device. alignment: a power of two, or 0 for 256.
+  void workspace(uint64_t bytes, uint64_t alignment = 0) {
+    plan_->workspace_bytes = bytes;
+    plan_->workspace_alignment = alignment;
+  }
+  // How many random numbers run draws from the call's generator.
+  void random_numbers(uint64_t count) { plan_->random_numbers = count; }
+  // Hands a value of at most 64 bytes to run: Call::state<T>() reads it.
+  template <class T>
+  void state(const T& value) {
+    static_assert(
+        std::is_trivially_copyable_v<T> && sizeof(T) <= sizeof(plan_->state) && alignof(T) <= 8,
+        "state is at most 64 bytes, trivially copyable, and aligned to at most 8");
+    std::memcpy(plan_->state, &value, sizeof value);
+  }
+  void finish() const {
+    if (given_ != plan_->num_outputs) {
+      throw Error(OPDOCK_INTERNAL,
+                  detail::concat("plan describes ", given_, " outputs, and the schema has ",
+                                 plan_->num_outputs));
+    }
+  }
+
+ private:
+  opdock_plan* plan_;
+  uint32_t given_ = 0;
+};
+
+// The op's fresh outputs, in the schema's order.
+class Outputs {
+ public:
+  Outputs(opdock_tensor* const* outputs, uint32_t count) : outputs_(outputs), count_(count) {}
+  size_t size() const { return count_; }
+  Tensor operator[](size_t i) const {
+    if (i >= count_) {
+      throw Error(OPDOCK_INTERNAL, detail::concat("output ", i, " of ", count_));
+    }
+    return Tensor(outputs_[i]);
+  }
+
+ private:
+  opdock_tensor* const* outputs_;
+  uint32_t count_;
+};
+
+// Sizes of a grid, block or cluster; one to three numbers.
+struct Dim3 {
+  uint32_t v[3] = {1, 1, 1};
+  template <class X, class = std::enable_if_t<std::is_integral_v<X>>>
+  Dim3(X x) : v{size(x), 1, 1} {}
+  template <class X, class Y>
+  Dim3(X x, Y y) : v{size(x), size(y), 1} {}
+  template <class X, class Y, class Z>
+  Dim3(X x, Y y, Z z) : v{size(x), size(y), size(z)} {}
+
+ private:
+  template <class X>
+  static uint32_t size(X x) {
+    if (static_cast<int64_t>(x) < 0 || static_cast<uint64_t>(x) > UINT32_MAX) {
+      throw Error(OPDOCK_UNSUPPORTED,
+                  detail::concat("a launch of ", x, " blocks or threads; at most 2^32 - 1"));
+    }
+    return static_cast<uint32_t>(x);
+  }
+};
+
+// How a kernel is launched: `{blocks, threads}` or `{blocks, threads, shared_bytes}` will do.
+struct Launch {
+  Dim3 grid;
+  Dim3 block;
+  uint32_t shared_bytes = 0;  // dynamic shared memory
+  Dim3 cluster = {0, 0, 0};   // blocks per cluster; 0: none
+  uint32_t flags = 0;         // OPDOCK_LAUNCH_…
+};
+
+// run's and prepare's first parameter.
+class Call : public CallBase {
+ public:
+  using CallBase::CallBase;
+
+  void* stream() const { return call_->stream; }
+  void* workspace() const { return call_->workspace; }
+  uint64_t workspace_bytes() const { return call_->workspace_bytes; }
+  // More workspace, in stream order, for an op with OPDOCK_OP_MAY_ALLOCATE.
+  void* more_workspace(uint64_t bytes, uint64_t alignment = 0) const {
+    void* memory = nullptr;
+    done(call_->host->workspace(call_, bytes, alignment, &memory));
+    return memory;
+  }
+  // What plan stored with Plan::state().
+  template <class T>
+  const T& state() const {
+    return *static_cast<const T*>(call_->state);
+  }
+  const opdock_generator* generator() const { return call_->generator; }
+
+  // The kernel with this source-level name, such as "softmax<float>". In prepare it loads the
+  // image, so that run's look-up is quick.
+  opdock_kernel* kernel(const char* name) const {
+    opdock_kernel* found = nullptr;
+    done(call_->host->kernel(call_, name, &found));
+    return found;
+  }
+  // Launches on the call's stream. The arguments' types must be the kernel's own: a float where it
+  // takes a float, int64_t where it takes a long long.
+  template <class... Args>
+  void launch(opdock_kernel* kernel, const Launch& how, Args... args) const {
+    void* pointers[] = {const_cast<void*>(static_cast<const void*>(&args))..., nullptr};
+    opdock_launch launch = {};
+    launch.struct_size = sizeof launch;
+    launch.flags = how.flags;
+    for (int i = 0; i < 3; ++i) {
+      launch.grid[i] = how.grid.v[i];
+      launch.block[i] = how.block.v[i];
+      launch.cluster[i] = how.cluster.v[i];
+    }
+    launch.shared_bytes = how.shared_bytes;
+    launch.args = pointers;
+    launch.num_args = sizeof...(args);
+    done(call_->host->launch(call_, kernel, &launch));
+  }
+  template <class... Args>
+  void launch(const char* name, const Launch& how, Args... args) const {
+    launch(kernel(name), how, args...);
+  }
+
+  // Calls body(begin, end) on disjoint ranges that make up [0, count), each of at least `grain`
+  // items but the last, on the host's threads; waits for all. The first exception is rethrown.
+  template <class Body>
+  void parallel_for(int64_t count, int64_t grain, Body&& body) const {
+    if (count <= 0) return;
+    const opdock_parallel* threads = count > grain ? parallel() : nullptr;
+    if (threads == nullptr) {
+      body(int64_t{0}, count);
+      return;
+    }
+    struct Context {
+      std::remove_reference_t<Body>* body;
+      std::atomic<bool> failed{false};
+      std::exception_ptr error;
+    } context;
+    context.body = &body;
+    threads->parallel_for(
+        static_cast<uint64_t>(count), static_cast<uint64_t>(grain < 1 ? 1 : grain),
+        [](void* data, uint64_t begin, uint64_t end) {
+          Context& shared = *static_cast<Context*>(data);
+          try {
+            (*shared.body)(static_cast<int64_t>(begin), static_cast<int64_t>(end));
+          } catch (...) {
+            if (!shared.failed.exchange(true)) shared.error = std::current_exception();
+          }
+        },
+        &context);
+    if (context.error) std::rethrow_exception(context.error);
+  }
+
+  // A driver function that the host table does not wrap, such as
+  // driver_symbol<decltype(&cuMemcpyAsync)>("cuMemcpyAsync"); NULL if there is none.
+  template <class Function>
+  Function driver_symbol(const char* name) const {
+    return reinterpret_cast<Function>(call_->host->driver_symbol(device().type, name));
+  }
+
+ private:
+  // A failing host function has written its text already.
+  static void done(opdock_status status) {
+    if (status != OPDOCK_OK) throw Error(status, std::string());
+  }
+  const opdock_parallel* parallel() const {
+    if (!OPDOCK_HAS(call_->host, opdock_host, get_extension) || !call_->host->get_extension) {
+      return nullptr;
+    }
+    return static_cast<const opdock_parallel*>(call_->host->get_extension(OPDOCK_PARALLEL_1));
+  }
+};
+
+// ------------------------------------------------------------------------------- the C functions
+
+namespace detail {
+
+// Runs `body`; whatever it throws becomes a status and a text in the call's error buffer.
+template <class Body>
+opdock_status guard(const opdock_call* call, Body&& body) noexcept {
+  try {
+    body();
+    return OPDOCK_OK;
+  } catch (const Error& error) {
+    if (error.what()[0] == '\0') return error.status();
+    return call->host->set_error(call, error.status(), error.what());
+  } catch (const std::bad_alloc&) {
+    return call->host->set_error(call, OPDOCK_OUT_OF_MEMORY,
+                                 "the plugin found no host memory; free some and try again");
+  } catch (const std::exception& error) {
+    return call->host->set_error(call, OPDOCK_INTERNAL, error.what());
+  } catch (...) {
+    return call->host->set_error(call, OPDOCK_INTERNAL,
+                                 "the plugin threw something that is no std::exception");
+  }
+}
+
+inline void expect_count(uint32_t found, size_t wanted) {
+  if (found != wanted) {
+    throw Error(OPDOCK_INTERNAL,
+                concat("found ", found, " arguments, and the plugin's function takes ", wanted,
+                       "; make its parameters those of the schema"));
+  }
+}
+
+template <class First, class... Args, size_t... I>
+void apply_plan(void (*plan)(First, Args...), Plan& p, const opdock_value* args,
+                std::index_sequence<I...>) {
+  (void)args;
+  plan(p, Reader<std::decay_t<Args>>::read(args[I])...);
+}
+template <class... Args>
+opdock_status plan_entry(void (*plan)(Plan&, Args...), const opdock_call* call,
+                         const opdock_value* args, uint32_t num_args, opdock_plan* out) noexcept {
+  return guard(call, [&] {
+    expect_count(num_args, sizeof...(Args));
+    Plan p(call, out);
+    apply_plan(plan, p, args, std::index_sequence_for<Args...>{});
+    p.finish();
+  });
+}
+
+inline opdock_status prepare_entry(void (*prepare)(Call&), const opdock_call* call) noexcept {
+  return guard(call, [&] {
+    Call c(call);
+    prepare(c);
+  });
+}
+inline opdock_status prepare_entry(std::nullptr_t, const opdock_call*) noexcept {
+  return OPDOCK_OK;
+}
+
+template <class... Args, size_t... I>
+void apply_run(void (*run)(Call&, Outputs, Args...), Call& call, Outputs outputs,
+               const opdock_value* args, std::index_sequence<I...>) {
+  (void)args;
+  run(call, outputs, Reader<std::decay_t<Args>>::read(args[I])...);
+}
+template <class... Args>
+opdock_status run_entry(void (*run)(Call&, Outputs, Args...), const opdock_call* call,
+                        const opdock_value* args, uint32_t num_args, opdock_tensor* const* outputs,
+                        uint32_t num_outputs) noexcept {
+  return guard(call, [&] {
+    expect_count(num_args, sizeof...(Args));
+    Call c(call);
+    apply_run(run, c, Outputs(outputs, num_outputs), args, std::index_sequence_for<Args...>{});
+  });
+}
+
+}  // namespace detail
+}  // namespace opdock
+
+// Defines the C functions opdock_NAME_plan, opdock_NAME_prepare and opdock_NAME_run, which the
+// entry that opdock-pack generates refers to, from the functions
+//   void plan(opdock::Plan&, …), void prepare(opdock::Call&) or nullptr,
+//   void run(opdock::Call&, opdock::Outputs, …).
+// At namespace scope, once an op; a semicolon after it is optional.
+#define OPDOCK_OP(NAME, PLAN, PREPARE, RUN)                                                        \
+  extern "C" opdock_status opdock_##NAME##_plan(const opdock_call*, const opdock_value*, uint32_t, \
+                                                opdock_plan*);                                     \
+  extern "C" opdock_status opdock_##NAME##_plan(const opdock_call* opdock_c,                       \
+                                                const opdock_value* opdock_a, uint32_t opdock_n,   \
+                                                opdock_plan* opdock_p) {                           \
+    return ::opdock::detail::plan_entry(PLAN, opdock_c, opdock_a, opdock_n, opdock_p);             \
+  }                                                                                                \
+  extern "C" opdock_status opdock_##NAME##_prepare(const opdock_call*);                            \
+  extern "C" opdock_status opdock_##NAME##_prepare(const opdock_call* opdock_c) {                  \
+    return ::opdock::detail::prepare_entry(PREPARE, opdock_c);                                     \
+  }                                                                                                \
+  extern "C" opdock_status opdock_##NAME##_run(const opdock_call*, const opdock_value*, uint32_t,  \
+                                               opdock_tensor* const*, uint32_t);                   \
+  extern "C" opdock_status opdock_##NAME##_run(                                                    \
+      const opdock_call* opdock_c, const opdock_value* opdock_a, uint32_t opdock_n,                \
+      opdock_tensor* const* opdock_o, uint32_t opdock_m) {                                         \
+    return ::opdock::detail::run_entry(RUN, opdock_c, opdock_a, opdock_n, opdock_o, opdock_m);     \
+  }
+
+#endif  // OPDOCK_PLUGIN_HPP_

@@ -1,0 +1,302 @@
+// opdock/tensor.hpp: a view of a tensor argument, checks on it, and the layout of an output, for
+// plugin.hpp. C++17, header-only.
+// SPDX-License-Identifier: Apache-2.0
+#ifndef OPDOCK_TENSOR_HPP_
+#define OPDOCK_TENSOR_HPP_
+
+#include <initializer_list>
+#include <tuple>
+
+#include "opdock/types.hpp"
+
+namespace opdock {
+
+namespace detail {
+inline std::string list_text(const int64_t* values, int32_t count) {
+  std::string text = "[";
+  for (int32_t i = 0; i < count; ++i) append(text, concat(i > 0 ? ", " : "", values[i]));
+  return text + "]";
+}
+}  // namespace detail
+
+// What plan asks the host to allocate: dtype, shape and strides (in elements).
+struct Layout : opdock_output {
+  // Contiguous, row-major. At most OPDOCK_MAX_NDIM sizes, none negative.
+  Layout(Dtype element, const int64_t* sizes, int32_t count) : opdock_output{} {
+    dtype = element;
+    for (int32_t i = 0; i < count; ++i) append_size(sizes[i]);
+    set_strides();
+  }
+  Layout(Dtype element, std::initializer_list<int64_t> sizes)
+      : Layout(element, sizes.begin(), static_cast<int32_t>(sizes.size())) {}
+
+  Layout with_dtype(Dtype element) const {
+    Layout other = *this;
+    other.dtype = element;
+    return other;
+  }
+  // The same with one size replaced; a negative dimension counts from the end.
+  Layout with_size(int32_t dimension, int64_t size) const {
+    Layout other = *this;
+    int32_t at = dimension < 0 ? dimension + ndim : dimension;
+    if (at < 0 || at >= ndim || size < 0) {
+      throw Error(OPDOCK_INTERNAL, detail::concat("an output of ", ndim, " dimensions has no size ",
+                                                  size, " at ", dimension));
+    }
+    other.shape[at] = size;
+    other.set_strides();
+    return other;
+  }
+
+ private:
+  void append_size(int64_t size) {
+    if (ndim >= OPDOCK_MAX_NDIM || size < 0) {
+      throw Error(OPDOCK_INTERNAL, detail::concat("an output cannot have size ", size, " as its ",
+                                                  ndim + 1, "th of at most 16 sizes"));
+    }
+    shape[ndim++] = size;
+  }
+  void set_strides() {
+    int64_t stride = 1;
+    for (int32_t i = ndim - 1; i >= 0; --i) {
+      strides[i] = stride;
+      if (__builtin_mul_overflow(stride, shape[i] > 1 ? shape[i] : 1, &stride)) {
+        throw Error(OPDOCK_INVALID_ARGUMENT,
+                    "an output of shape " + detail::list_text(shape, ndim) +
+                        " would have more than 2^63 elements; pass smaller arguments");
+      }
+    }
+  }
+};
+
+// A view of a tensor argument or output; as cheap to copy as a pointer. The host has checked its
+// sizes, strides and device.
+class Tensor {
+ public:
+  explicit Tensor(const opdock_tensor* tensor, uint32_t flags = 0)
+      : tensor_(tensor), flags_(flags) {}
+
+  const opdock_tensor* get() const { return tensor_; }
+  int32_t ndim() const { return tensor_->ndim; }
+  Dtype dtype() const { return tensor_->dtype; }
+  Device device() const { return tensor_->device; }
+  const int64_t* shape() const { return tensor_->shape; }
+  const int64_t* strides() const { return tensor_->strides; }  // in elements
+  // False while planning a call whose tensors are shapes only: then data() must not be read.
+  bool has_data() const { return (flags_ & OPDOCK_VALUE_NO_DATA) == 0; }
+
+  // Size and stride of one dimension; negative counts from the end.
+  int64_t size(int32_t dimension) const { return tensor_->shape[at(dimension)]; }
+  int64_t stride(int32_t dimension) const { return tensor_->strides[at(dimension)]; }
+  int64_t numel() const {
+    int64_t count = 1;
+    for (int32_t i = 0; i < ndim(); ++i) count *= shape()[i];
+    return count;
+  }
+  // Row-major without gaps. Strides of dimensions of size 1, and of empty tensors, do not matter.
+  bool is_contiguous() const {
+    int64_t stride = 1;
+    bool contiguous = true;
+    for (int32_t i = ndim() - 1; i >= 0; --i) {
+      if (shape()[i] == 0) return true;
+      if (shape()[i] != 1 && strides()[i] != stride) contiguous = false;
+      stride *= shape()[i];
+    }
+    return contiguous;
+  }
+
+  // The first element. T must be the element type (a byte type reads any dtype).
+  template <class T>
+  T* data() const {
+    using U = std::remove_cv_t<T>;
+    if constexpr (!std::is_void_v<U> && !std::is_same_v<U, char> &&
+                  !std::is_same_v<U, unsigned char>) {
+      if (dtype() != dtype_of<U>()) {
+        throw Error(OPDOCK_INTERNAL, detail::concat("data<", dtype_of<U>().name(),
+                                                    ">() of a tensor of ", dtype().name()));
+      }
+    }
+    return static_cast<T*>(raw());
+  }
+  void* raw() const { return static_cast<char*>(tensor_->data) + tensor_->byte_offset; }
+
+  // Same dtype and shape, contiguous: the shape rule "like x".
+  Layout like() const { return Layout(dtype(), shape(), ndim()); }
+  std::string shape_text() const { return detail::list_text(shape(), ndim()); }
+
+ private:
+  int32_t at(int32_t dimension) const {
+    int32_t index = dimension < 0 ? dimension + ndim() : dimension;
+    if (index < 0 || index >= ndim()) {
+      throw Error(OPDOCK_INTERNAL, detail::concat("dimension ", dimension, " of a tensor of ",
+                                                  ndim(), " dimensions: check ndim() first"));
+    }
+    return index;
+  }
+
+  const opdock_tensor* tensor_;
+  uint32_t flags_;
+};
+
+namespace detail {
+// The bytes from the first to one past the last that the tensor's elements touch.
+inline std::pair<uintptr_t, uintptr_t> extent(Tensor x) {
+  uintptr_t low = reinterpret_cast<uintptr_t>(x.raw());
+  uintptr_t high = low;
+  uintptr_t bytes = static_cast<uintptr_t>(x.dtype().bytes());
+  for (int32_t i = 0; i < x.ndim(); ++i) {
+    if (x.shape()[i] == 0) return {low, low};
+    int64_t reach = (x.shape()[i] - 1) * x.strides()[i];
+    if (reach < 0) {
+      low -= static_cast<uintptr_t>(-reach) * bytes;
+    } else {
+      high += static_cast<uintptr_t>(reach) * bytes;
+    }
+  }
+  return {low, high + bytes};
+}
+}  // namespace detail
+
+// Whether the ranges of memory that two tensors lie in share bytes. May say true for interleaved
+// views that share none.
+inline bool may_overlap(Tensor a, Tensor b) {
+  auto [a_low, a_high] = detail::extent(a);
+  auto [b_low, b_high] = detail::extent(b);
+  return a_low < b_high && b_low < a_high && a_low < a_high && b_low < b_high;
+}
+
+// Checks on one argument: each throws an Error that names the argument, what came and what was
+// wanted. Checks of addresses pass while planning without data.
+class Check {
+ public:
+  Check(Tensor tensor, const char* name) : x_(tensor), name_(name) {}
+
+  template <class... Dtypes>
+  const Check& dtype(Dtype first, Dtypes... others) const {
+    const Dtype wanted[] = {first, others...};
+    std::string names;
+    for (Dtype one : wanted) {
+      if (x_.dtype() == one) return *this;
+      names += (names.empty() ? "" : ", ") + one.name();
+    }
+    fail(OPDOCK_UNSUPPORTED, "dtype " + x_.dtype().name(), names, "convert it");
+  }
+  const Check& same_dtype_as(Tensor other, const char* other_name = nullptr) const {
+    if (x_.dtype() == other.dtype()) return *this;
+    fail(OPDOCK_INVALID_ARGUMENT, "dtype " + x_.dtype().name(),
+         other.dtype().name() + as(other_name), "convert one of the two");
+  }
+  const Check& ndim(int32_t wanted) const { return ndim(wanted, wanted); }
+  const Check& ndim(int32_t least, int32_t most) const {
+    if (x_.ndim() >= least && x_.ndim() <= most) return *this;
+    fail(OPDOCK_INVALID_ARGUMENT, detail::concat(x_.ndim(), " dimensions, shape ", x_.shape_text()),
+         least == most             ? detail::concat(least)
+         : most >= OPDOCK_MAX_NDIM ? detail::concat(least, " or more")
+                                   : detail::concat(least, " to ", most),
+         "reshape it");
+  }
+  const Check& ndim_at_least(int32_t least) const { return ndim(least, OPDOCK_MAX_NDIM); }
+  const Check& shape(std::initializer_list<int64_t> wanted) const {
+    int32_t count = static_cast<int32_t>(wanted.size());
+    bool same = x_.ndim() == count;
+    for (int32_t i = 0; same && i < count; ++i) same = x_.shape()[i] == wanted.begin()[i];
+    if (same) return *this;
+    fail(OPDOCK_INVALID_ARGUMENT, "shape " + x_.shape_text(),
+         detail::list_text(wanted.begin(), count), "reshape or slice it");
+  }
+  // One size; a negative dimension counts from the end.
+  const Check& size(int32_t dimension, int64_t wanted) const {
+    ndim_at_least(dimension < 0 ? -dimension : dimension + 1);
+    if (x_.size(dimension) == wanted) return *this;
+    fail(OPDOCK_INVALID_ARGUMENT,
+         detail::concat("size ", x_.size(dimension), " in dimension ", dimension, ", shape ",
+                        x_.shape_text()),
+         detail::concat(wanted), "reshape or slice it");
+  }
+  const Check& same_shape_as(Tensor other, const char* other_name = nullptr) const {
+    bool same = x_.ndim() == other.ndim();
+    for (int32_t i = 0; same && i < x_.ndim(); ++i) same = x_.shape()[i] == other.shape()[i];
+    if (same) return *this;
+    fail(OPDOCK_INVALID_ARGUMENT, "shape " + x_.shape_text(), other.shape_text() + as(other_name),
+         "reshape one of the two");
+  }
+  const Check& same_device_as(Tensor other, const char* other_name = nullptr) const {
+    if (x_.device() == other.device()) return *this;
+    fail(OPDOCK_INVALID_ARGUMENT, "device " + x_.device().name(),
+         other.device().name() + as(other_name), "move one of the two");
+  }
+  const Check& not_empty() const {
+    if (x_.numel() != 0) return *this;
+    fail(OPDOCK_INVALID_ARGUMENT, "shape " + x_.shape_text(), "at least one element",
+         "skip the call for empty tensors");
+  }
+  const Check& contiguous() const {
+    if (x_.is_contiguous()) return *this;
+    fail(OPDOCK_UNSUPPORTED, strides_text(), "contiguous rows", "call contiguous() on it first");
+  }
+  const Check& contiguous_last_dim() const {
+    if (x_.ndim() == 0 || x_.size(-1) <= 1 || x_.stride(-1) == 1) return *this;
+    fail(OPDOCK_UNSUPPORTED, strides_text(), "stride 1 in the last dimension",
+         "call contiguous() on it first");
+  }
+  // The address of the first element is a multiple of `bytes`.
+  const Check& aligned(uint64_t bytes) const {
+    uintptr_t address = reinterpret_cast<uintptr_t>(x_.raw());
+    if (!x_.has_data() || address % bytes == 0) return *this;
+    fail(OPDOCK_UNSUPPORTED,
+         detail::concat("an address ", address % bytes, " past a multiple of ", bytes),
+         detail::concat("one aligned to ", bytes, " bytes"), "copy it first");
+  }
+  const Check& no_overlap_with(Tensor other, const char* other_name = nullptr) const {
+    if (!x_.has_data() || !other.has_data() || !may_overlap(x_, other)) return *this;
+    fail(OPDOCK_INVALID_ARGUMENT, "memory shared with " + another(other_name), "memory of its own",
+         "copy one of the two");
+  }
+
+ private:
+  static std::string another(const char* name) {
+    return name != nullptr ? detail::concat("'", name, "'") : std::string("another argument");
+  }
+  static std::string as(const char* name) { return ", as " + another(name) + " has"; }
+  std::string strides_text() const {
+    return "strides " + detail::list_text(x_.strides(), x_.ndim()) + " for shape " +
+           x_.shape_text();
+  }
+  [[noreturn]] void fail(opdock_status status, const std::string& found, const std::string& wanted,
+                         const char* advice) const {
+    throw Error(status, detail::concat("argument '", name_, "': found ", found, ", wanted ", wanted,
+                                       "; ", advice));
+  }
+
+  Tensor x_;
+  const char* name_;
+};
+
+inline Check check(Tensor tensor, const char* name) {
+  return Check(tensor, name);
+}
+
+// ------------------------------------------------------------------------------ dtype dispatch
+
+// Carries a type to a generic lambda: `using T = typename decltype(tag)::type;`.
+template <class T>
+struct TypeTag {
+  using type = T;
+};
+
+// Calls f(TypeTag<T>{}) with the T among Ts that is x's element type; otherwise throws an Error
+// that names the argument and what it may be.
+template <class... Ts, class F>
+void dispatch(Tensor x, const char* name, F&& f) {
+  bool found = ((x.dtype() == dtype_of<Ts>() ? (f(TypeTag<Ts>{}), true) : false) || ...);
+  if (!found) check(x, name).dtype(dtype_of<Ts>()...);
+}
+
+// The floating types an op usually has: float, half, bfloat16, and double.
+template <class F>
+void dispatch_floating(Tensor x, const char* name, F&& f) {
+  dispatch<float, half, bfloat16, double>(x, name, static_cast<F&&>(f));
+}
+
+}  // namespace opdock
+#endif  // OPDOCK_TENSOR_HPP_

@@ -1,0 +1,198 @@
+// opdock/types.hpp: errors, dtypes, devices and 16-bit floats, for plugin.hpp and opdock.hpp.
+// C++17, header-only.
+// SPDX-License-Identifier: Apache-2.0
+#ifndef OPDOCK_TYPES_HPP_
+#define OPDOCK_TYPES_HPP_
+
+#include <cstdint>
+#include <cstring>
+#include <exception>
+#include <string>
+#include <string_view>
+#include <type_traits>
+
+#include "opdock/plugin.h"
+
+namespace opdock {
+
+// What every wrapper of the C interface throws: an opdock_status and a sentence that says what was
+// found, what was wanted and what to do.
+class Error : public std::exception {
+ public:
+  Error(opdock_status status, std::string text) : status_(status), text_(std::move(text)) {}
+  opdock_status status() const noexcept { return status_; }
+  const char* what() const noexcept override { return text_.c_str(); }
+
+ private:
+  opdock_status status_;
+  std::string text_;
+};
+
+namespace detail {
+
+inline void append(std::string& text, std::string_view part) {
+  text += part;
+}
+inline void append(std::string& text, char part) {
+  text += part;
+}
+template <class T, std::enable_if_t<std::is_arithmetic_v<T>, int> = 0>
+void append(std::string& text, T part) {
+  text += std::to_string(part);
+}
+
+// One text out of texts and numbers.
+template <class... Parts>
+std::string concat(const Parts&... parts) {
+  std::string text;
+  (append(text, parts), ...);
+  return text;
+}
+
+template <class To, class From>
+To bit_cast(const From& from) {
+  static_assert(sizeof(To) == sizeof(From), "bit_cast keeps the size");
+  To to;
+  std::memcpy(&to, &from, sizeof to);
+  return to;
+}
+
+// IEEE 754 binary16, round to nearest even; NaNs stay NaNs.
+inline uint16_t half_from_float(float value) {
+  uint32_t bits = bit_cast<uint32_t>(value);
+  uint32_t sign = (bits >> 16) & 0x8000u;
+  bits &= 0x7fffffffu;
+  if (bits > 0x7f800000u) return static_cast<uint16_t>(sign | 0x7e00u | ((bits >> 13) & 0x3ffu));
+  if (bits >= 0x47800000u) return static_cast<uint16_t>(sign | 0x7c00u);  // 65536 and more
+  if (bits < 0x38800000u) {  // below 2^-14: adding 0.5 rounds at 2^-24, the subnormals' step
+    uint32_t sum = bit_cast<uint32_t>(bit_cast<float>(bits) + 0.5f);
+    return static_cast<uint16_t>(sign | (sum - 0x3f000000u));
+  }
+  bits += 0xfffu + ((bits >> 13) & 1u);
+  return static_cast<uint16_t>(sign | ((bits - 0x38000000u) >> 13));
+}
+
+inline float half_to_float(uint16_t half) {
+  uint32_t sign = static_cast<uint32_t>(half & 0x8000u) << 16;
+  uint32_t exponent = (half >> 10) & 0x1fu;
+  uint32_t mantissa = half & 0x3ffu;
+  if (exponent == 0) {  // zero or subnormal: mantissa * 2^-24, exact
+    uint32_t magnitude = bit_cast<uint32_t>(static_cast<float>(mantissa) * 0x1p-24f);
+    return bit_cast<float>(sign | magnitude);
+  }
+  if (exponent == 31) return bit_cast<float>(sign | 0x7f800000u | (mantissa << 13));
+  return bit_cast<float>(sign | ((exponent + 112u) << 23) | (mantissa << 13));
+}
+
+// The upper half of a float, round to nearest even; NaNs stay NaNs.
+inline uint16_t bfloat16_from_float(float value) {
+  uint32_t bits = bit_cast<uint32_t>(value);
+  if ((bits & 0x7fffffffu) > 0x7f800000u) return static_cast<uint16_t>((bits >> 16) | 0x40u);
+  bits += 0x7fffu + ((bits >> 16) & 1u);
+  return static_cast<uint16_t>(bits >> 16);
+}
+
+}  // namespace detail
+
+// Storage of a float16 on the host. Arithmetic is done in float.
+struct half {
+  uint16_t bits;
+  half() = default;
+  half(float value) : bits(detail::half_from_float(value)) {}
+  operator float() const { return detail::half_to_float(bits); }
+};
+
+// Storage of a bfloat16 on the host. Arithmetic is done in float.
+struct bfloat16 {
+  uint16_t bits;
+  bfloat16() = default;
+  bfloat16(float value) : bits(detail::bfloat16_from_float(value)) {}
+  operator float() const { return detail::bit_cast<float>(static_cast<uint32_t>(bits) << 16); }
+};
+static_assert(sizeof(half) == 2 && sizeof(bfloat16) == 2, "two bytes an element, as in memory");
+
+// An element type.
+struct Dtype : opdock_dtype {
+  constexpr Dtype() : opdock_dtype{0, 0, 0} {}
+  constexpr Dtype(opdock_dtype dtype) : opdock_dtype(dtype) {}
+  constexpr Dtype(uint8_t type_code, uint8_t type_bits) : opdock_dtype{type_code, type_bits, 1} {}
+
+  // "float32", "bfloat16", "int64", …; a rarer one is described by its numbers.
+  std::string name() const {
+    if (lanes == 1) {
+      if (code == OPDOCK_DTYPE_BOOL && bits == 8) return "bool";
+      if (code == OPDOCK_DTYPE_INT) return detail::concat("int", bits);
+      if (code == OPDOCK_DTYPE_UINT) return detail::concat("uint", bits);
+      if (code == OPDOCK_DTYPE_FLOAT) return detail::concat("float", bits);
+      if (code == OPDOCK_DTYPE_BFLOAT) return detail::concat("bfloat", bits);
+      if (code == OPDOCK_DTYPE_COMPLEX) return detail::concat("complex", bits);
+      if (code == OPDOCK_DTYPE_FLOAT8_E4M3FN) return "float8_e4m3fn";
+      if (code == OPDOCK_DTYPE_FLOAT8_E5M2) return "float8_e5m2";
+    }
+    return detail::concat("dtype code ", code, " bits ", bits, " lanes ", lanes);
+  }
+  // Bytes of one element.
+  constexpr int64_t bytes() const { return (int64_t{bits} * lanes + 7) / 8; }
+
+  friend constexpr bool operator==(Dtype a, Dtype b) {
+    return a.code == b.code && a.bits == b.bits && a.lanes == b.lanes;
+  }
+  friend constexpr bool operator!=(Dtype a, Dtype b) { return !(a == b); }
+};
+
+// dtype_of<float>() and so on: bool, the fixed-width integers, half, bfloat16, float, double.
+template <class T>
+constexpr Dtype dtype_of() {
+  using U = std::remove_cv_t<T>;
+  if constexpr (std::is_same_v<U, bool>) {
+    return {OPDOCK_DTYPE_BOOL, 8};
+  } else if constexpr (std::is_same_v<U, half>) {
+    return {OPDOCK_DTYPE_FLOAT, 16};
+  } else if constexpr (std::is_same_v<U, bfloat16>) {
+    return {OPDOCK_DTYPE_BFLOAT, 16};
+  } else if constexpr (std::is_integral_v<U>) {
+    return {std::is_signed_v<U> ? uint8_t{OPDOCK_DTYPE_INT} : uint8_t{OPDOCK_DTYPE_UINT},
+            static_cast<uint8_t>(sizeof(U) * 8)};
+  } else {
+    static_assert(std::is_same_v<U, float> || std::is_same_v<U, double>, "no dtype for this type");
+    return {OPDOCK_DTYPE_FLOAT, static_cast<uint8_t>(sizeof(U) * 8)};
+  }
+}
+
+// A device: type (OPDOCK_CPU, OPDOCK_CUDA, OPDOCK_ROCM) and index.
+struct Device : opdock_device {
+  constexpr Device() : opdock_device{OPDOCK_CPU, 0} {}
+  constexpr Device(opdock_device device) : opdock_device(device) {}
+  constexpr Device(int32_t device_type, int32_t device_index)
+      : opdock_device{device_type, device_index} {}
+
+  // "cpu", "cuda:0", "rocm:1".
+  std::string name() const {
+    if (type == OPDOCK_CPU) return "cpu";
+    if (type == OPDOCK_CUDA) return detail::concat("cuda:", index);
+    if (type == OPDOCK_ROCM) return detail::concat("rocm:", index);
+    return detail::concat("device type ", type, " index ", index);
+  }
+  friend constexpr bool operator==(Device a, Device b) {
+    return a.type == b.type && a.index == b.index;
+  }
+  friend constexpr bool operator!=(Device a, Device b) { return !(a == b); }
+};
+
+// The name by which device code knows a type, for kernel names: "float", "opdock::half".
+template <class T>
+constexpr const char* device_type_name() {
+  if constexpr (std::is_same_v<T, half>) {
+    return "opdock::half";
+  } else if constexpr (std::is_same_v<T, bfloat16>) {
+    return "opdock::bfloat16";
+  } else if constexpr (std::is_same_v<T, float>) {
+    return "float";
+  } else {
+    static_assert(std::is_same_v<T, double>, "a floating type");
+    return "double";
+  }
+}
+
+}  // namespace opdock
+#endif  // OPDOCK_TYPES_HPP_
