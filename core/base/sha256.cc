@@ -7,13 +7,29 @@
 
 namespace opdock {
 
-Digest sha256(std::span<const uint8_t> bytes) {
-  Digest digest;
+struct Sha256::State {
   SHA256_CTX context;
-  SHA256_Init(&context);
-  SHA256_Update(&context, bytes.data(), bytes.size());
-  SHA256_Final(digest.data(), &context);
+};
+
+Sha256::Sha256() : state_(std::make_unique<State>()) {
+  SHA256_Init(&state_->context);
+}
+Sha256::~Sha256() = default;
+
+void Sha256::add(std::span<const uint8_t> bytes) {
+  SHA256_Update(&state_->context, bytes.data(), bytes.size());
+}
+
+Digest Sha256::finish() {
+  Digest digest;
+  SHA256_Final(digest.data(), &state_->context);
   return digest;
+}
+
+Digest sha256(std::span<const uint8_t> bytes) {
+  Sha256 hash;
+  hash.add(bytes);
+  return hash.finish();
 }
 
 Digest sha256(std::string_view text) {

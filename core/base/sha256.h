@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -17,6 +18,21 @@ Digest sha256(std::string_view text);
 
 // 64 lower-case hexadecimal digits.
 std::string to_hex(const Digest& digest);
+
+// The same for bytes that come in pieces.
+class Sha256 {
+ public:
+  Sha256();
+  ~Sha256();
+  Sha256(const Sha256&) = delete;
+  Sha256& operator=(const Sha256&) = delete;
+  void add(std::span<const uint8_t> bytes);
+  Digest finish();  // once
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
 
 // A digest over fields that cannot run into each other: each goes in with its length before it.
 class FieldHasher {

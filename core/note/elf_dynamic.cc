@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "note/elf_dynamic.h"
+
+#include <algorithm>
+#include <map>
+
+namespace opdock {
+namespace {
+
+constexpr uint64_t kMaxDynamicBytes = 1 << 20;
+constexpr size_t kMaxNameBytes = 4096;
+constexpr unsigned kMaxVersions = 65536;
+
+// The entries up to DT_NULL; empty and a defect if they cannot be read.
+std::vector<Elf64_Dyn> read_entries(const ElfFile& elf) {
+  Defects& defects = *elf.defects;
+  const Elf64_Phdr* dynamic = nullptr;
+  for (const Elf64_Phdr& segment : elf.segments) {
+    if (segment.p_type != PT_DYNAMIC) continue;
+    if (dynamic != nullptr) {
+      defects.add(Code::kElfMalformed, "two PT_DYNAMIC segments", "one");
+      return {};
+    }
+    dynamic = &segment;
+  }
+  if (dynamic == nullptr) {
+    defects.add(Code::kElfMalformed, "no PT_DYNAMIC segment", "one");
+    return {};
+  }
+  if (!elf.reader->contains(dynamic->p_offset, dynamic->p_filesz)) {
+    defects.add(Code::kElfTruncated, "a dynamic section at " + hex(dynamic->p_offset),
+                "it inside the file of " + hex(elf.reader->size()) + " bytes");
+    return {};
+  }
+  if (dynamic->p_filesz > kMaxDynamicBytes) {
+    defects.add(Code::kElfMalformed,
+                "a dynamic section of " + std::to_string(dynamic->p_filesz) + " bytes",
+                "at most " + std::to_string(kMaxDynamicBytes));
+    return {};
+  }
+  // The loader goes by the address; tools go by the offset.
+  if (elf.to_offset(dynamic->p_vaddr, dynamic->p_filesz) != dynamic->p_offset) {
+    defects.add(Code::kElfMalformed,
+                "a dynamic section at offset " + hex(dynamic->p_offset) + " and address " +
+                    hex(dynamic->p_vaddr),
+                "that address to be loaded from that offset");
+    return {};
+  }
+  std::vector<Elf64_Dyn> entries(dynamic->p_filesz / sizeof(Elf64_Dyn));
+  if (!elf.reader->read(dynamic->p_offset, entries.data(), entries.size() * sizeof(Elf64_Dyn))) {
+    return {};
+  }
+  const auto end = std::find_if(entries.begin(), entries.end(),
+                                [](const Elf64_Dyn& entry) { return entry.d_tag == DT_NULL; });
+  if (end == entries.end()) {
+    defects.add(Code::kElfMalformed, "a dynamic section without an end", "a DT_NULL entry");
+    return {};
+  }
+  entries.erase(end, entries.end());
+  return entries;
+}
+
+// What the loader follows blindly while it relocates and initialises: {address tag, size tag}.
+constexpr struct {
+  int64_t address, size;
+  const char* name;
+} kTables[] = {
+    {DT_RELA, DT_RELASZ, "relocations"},
+    {DT_JMPREL, DT_PLTRELSZ, "PLT relocations"},
+    {36 /* DT_RELR */, 35 /* DT_RELRSZ */, "relative relocations"},
+    {DT_INIT_ARRAY, DT_INIT_ARRAYSZ, "constructors"},
+    {DT_FINI_ARRAY, DT_FINI_ARRAYSZ, "destructors"},
+    {DT_STRTAB, DT_STRSZ, "string table"},
+    {DT_SYMTAB, 0, "symbol table"},
+    {DT_HASH, 0, "hash table"},
+    {DT_GNU_HASH, 0, "GNU hash table"},
+    {DT_VERSYM, 0, "version table"},
+    {DT_VERNEED, 0, "version needs"},
+    {DT_VERDEF, 0, "version definitions"},
+    {DT_INIT, 0, "init function"},
+    {DT_FINI, 0, "fini function"},
+};
+
+void check_tables(const ElfFile& elf, const std::map<int64_t, uint64_t>& values) {
+  if (elf.defects->has(Code::kElfTruncated)) return;  // the cause is known
+  for (const auto& table : kTables) {
+    const auto address = values.find(table.address);
+    if (address == values.end()) continue;
+    uint64_t size = 1;
+    if (table.size != 0) {
+      const auto given = values.find(table.size);
+      if (given == values.end()) {
+        elf.defects->add(Code::kElfMalformed, std::string(table.name) + " without their size",
+                         "address and size");
+        continue;
+      }
+      size = given->second;
+    }
+    if (size != 0 && !elf.to_offset(address->second, size)) {
+      elf.defects->add(Code::kElfMalformed,
+                       std::string(table.name) + " at address " + hex(address->second) + " of " +
+                           hex(size) + " bytes",
+                       "them inside one PT_LOAD segment");
+    }
+  }
+}
+
+class DynamicReader {
+ public:
+  DynamicReader(const ElfFile& elf, Dynamic* out) : elf_(elf), out_(out) {}
+
+  std::string name(uint64_t offset, const char* what) {
+    std::string text;
+    const Extent& names = out_->names;
+    if (offset >= names.size ||
+        !elf_.reader->read_text(names.offset + offset, names.end(), kMaxNameBytes, &text)) {
+      elf_.defects->add(Code::kElfMalformed,
+                        std::string(what) + " named at " + hex(offset) + " of the string table",
+                        "a text inside its " + hex(names.size) + " bytes");
+    }
+    return text;
+  }
+
+  // DT_VERNEED: a chain of libraries, each with a chain of versions, linked by forward distances.
+  void read_versions(uint64_t address, uint64_t count) {
+    const std::optional<Extent> table = elf_.rest_of_segment(address);
+    if (!table) return;  // check_tables has reported it
+    uint64_t at = 0;
+    unsigned total = 0;
+    for (uint64_t i = 0; i < count; ++i) {
+      Elf64_Verneed need;
+      if (!read(*table, at, &need) || need.vn_version != 1) return malformed(at);
+      const std::string library = name(need.vn_file, "a library");
+      uint64_t aux_at = at + need.vn_aux;
+      for (unsigned j = 0; j < need.vn_cnt; ++j) {
+        Elf64_Vernaux aux;
+        if (++total > kMaxVersions || !read(*table, aux_at, &aux)) return malformed(aux_at);
+        out_->versions.push_back(
+            {library, name(aux.vna_name, "a version"), (aux.vna_flags & VER_FLG_WEAK) != 0});
+        if (aux.vna_next == 0) break;
+        aux_at += aux.vna_next;
+      }
+      if (need.vn_next == 0) return;
+      if (++total > kMaxVersions) return malformed(at);
+      at += need.vn_next;
+    }
+  }
+
+ private:
+  template <typename T>
+  bool read(const Extent& table, uint64_t at, T* out) {
+    return at <= table.size && sizeof(T) <= table.size - at &&
+           elf_.reader->read(table.offset + at, out);
+  }
+  void malformed(uint64_t at) {
+    elf_.defects->add(Code::kElfMalformed, "version needs that break at " + hex(at),
+                      "a chain inside its segment");
+  }
+
+  const ElfFile& elf_;
+  Dynamic* out_;
+};
+
+}  // namespace
+
+std::optional<Dynamic> read_dynamic(const ElfFile& elf) {
+  const std::vector<Elf64_Dyn> entries = read_entries(elf);
+  if (entries.empty()) return std::nullopt;
+  std::map<int64_t, uint64_t> values;  // of the tags that stand once
+  for (const Elf64_Dyn& entry : entries) values[entry.d_tag] = entry.d_un.d_val;
+  const auto value = [&](int64_t tag) {
+    const auto found = values.find(tag);
+    return found == values.end() ? uint64_t{0} : found->second;
+  };
+  check_tables(elf, values);
+
+  Dynamic dynamic;
+  const uint64_t names_size = value(DT_STRSZ);
+  if (const std::optional<uint64_t> offset = elf.to_offset(value(DT_STRTAB), names_size)) {
+    dynamic.names = {*offset, names_size};
+  } else if (values.count(DT_STRTAB) == 0) {
+    elf.defects->add(Code::kElfMalformed, "a dynamic section without a string table",
+                     "DT_STRTAB and DT_STRSZ");
+  }
+  if (values.count(DT_SYMENT) != 0 && value(DT_SYMENT) != sizeof(Elf64_Sym)) {
+    elf.defects->add(Code::kElfMalformed,
+                     "symbols of " + std::to_string(value(DT_SYMENT)) + " bytes",
+                     std::to_string(sizeof(Elf64_Sym)));
+  }
+  dynamic.symbols = value(DT_SYMTAB);
+  dynamic.gnu_hash = value(DT_GNU_HASH);
+  dynamic.hash = value(DT_HASH);
+  dynamic.static_tls = (value(DT_FLAGS) & DF_STATIC_TLS) != 0;
+  dynamic.executable = (value(DT_FLAGS_1) & DF_1_PIE) != 0;
+  if (dynamic.executable) {
+    elf.defects->add(Code::kElfType, "a position-independent executable",
+                     "a shared object (ET_DYN without DF_1_PIE)");
+  }
+  if (dynamic.names.size == 0) return dynamic;
+
+  DynamicReader reader(elf, &dynamic);
+  for (const Elf64_Dyn& entry : entries) {
+    const uint64_t at = entry.d_un.d_val;
+    if (entry.d_tag == DT_NEEDED) dynamic.needed.push_back(reader.name(at, "a needed library"));
+    if (entry.d_tag == DT_SONAME) dynamic.soname = reader.name(at, "the soname");
+    if (entry.d_tag == DT_RPATH) dynamic.rpath = reader.name(at, "the RPATH");
+    if (entry.d_tag == DT_RUNPATH) dynamic.runpath = reader.name(at, "the RUNPATH");
+  }
+  if (values.count(DT_VERNEED) != 0) {
+    reader.read_versions(value(DT_VERNEED), value(DT_VERNEEDNUM));
+  }
+  return dynamic;
+}
+
+}  // namespace opdock

@@ -1,0 +1,214 @@
+// The ELF header and the program headers.
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <cstring>
+
+#include "note/elf_file.h"
+
+namespace opdock {
+namespace {
+
+// User space ends here on x86-64 and aarch64 alike (47 or 48 bits); also keeps sums from wrapping.
+constexpr uint64_t kAddressLimit = uint64_t{1} << 48;
+constexpr uint64_t kSmallestPage = 4096;
+constexpr unsigned kMaxSegments = 1024;  // real ones have about ten
+
+bool check_identity(ElfFile* elf, bool* is_elf) {
+  Defects& defects = *elf->defects;
+  const uint64_t size = elf->reader->size();
+  if (size == 0) {
+    defects.add(Code::kFileEmpty, "0 bytes", "a shared object");
+    return false;
+  }
+  unsigned char identity[EI_NIDENT] = {};
+  const size_t have = static_cast<size_t>(std::min<uint64_t>(size, EI_NIDENT));
+  if (!elf->reader->read(0, identity, have)) return false;
+  if (std::memcmp(identity, ELFMAG, SELFMAG) != 0) {
+    defects.add(Code::kNotElf, "other first bytes", "7f 45 4c 46 (ELF)");
+    return false;
+  }
+  *is_elf = true;
+  if (size < sizeof(Elf64_Ehdr)) {
+    defects.add(Code::kElfTruncated, "a file of " + std::to_string(size) + " bytes",
+                "an ELF header of " + std::to_string(sizeof(Elf64_Ehdr)));
+    return false;
+  }
+  const auto wrong = [&](const char* what, unsigned found, const char* wanted) {
+    defects.add(Code::kElfClass, std::string(what) + " " + std::to_string(found), wanted);
+    return false;
+  };
+  if (identity[EI_CLASS] != ELFCLASS64) return wrong("class", identity[EI_CLASS], "2 (64 bits)");
+  if (identity[EI_DATA] != ELFDATA2LSB) {
+    return wrong("byte order", identity[EI_DATA], "1 (little-endian)");
+  }
+  if (identity[EI_VERSION] != EV_CURRENT) return wrong("version", identity[EI_VERSION], "1");
+  return true;
+}
+
+void check_header(ElfFile* elf) {
+  Defects& defects = *elf->defects;
+  const Elf64_Ehdr& header = elf->header;
+  if (header.e_version != EV_CURRENT) {
+    defects.add(Code::kElfClass, "version " + std::to_string(header.e_version), "1");
+  }
+  const unsigned abi = header.e_ident[EI_OSABI];
+  if (abi != ELFOSABI_SYSV && abi != ELFOSABI_GNU) {
+    defects.add(Code::kElfAbi, "OS ABI " + std::to_string(abi), "0 (System V) or 3 (GNU)");
+  }
+  if (header.e_type != ET_DYN) {
+    static constexpr const char* kNames[] = {"no type", "an object file", "an executable",
+                                             "a shared object", "a core dump"};
+    const std::string found = header.e_type < std::size(kNames)
+                                  ? kNames[header.e_type]
+                                  : "type " + std::to_string(header.e_type);
+    defects.add(Code::kElfType, found, "a shared object (ET_DYN)");
+  }
+}
+
+bool read_segments(ElfFile* elf) {
+  Defects& defects = *elf->defects;
+  const Elf64_Ehdr& header = elf->header;
+  if (header.e_phnum == 0 || header.e_phnum > kMaxSegments) {
+    defects.add(Code::kElfMalformed, std::to_string(header.e_phnum) + " program headers",
+                "1 to " + std::to_string(kMaxSegments));
+    return false;
+  }
+  if (header.e_phentsize != sizeof(Elf64_Phdr)) {
+    defects.add(Code::kElfMalformed,
+                "program headers of " + std::to_string(header.e_phentsize) + " bytes",
+                std::to_string(sizeof(Elf64_Phdr)));
+    return false;
+  }
+  const uint64_t bytes = uint64_t{header.e_phnum} * sizeof(Elf64_Phdr);
+  if (!elf->reader->contains(header.e_phoff, bytes)) {
+    defects.add(
+        Code::kElfTruncated,
+        "program headers at " + hex(header.e_phoff) + " of " + std::to_string(bytes) + " bytes",
+        "them inside the file of " + std::to_string(elf->reader->size()) + " bytes");
+    return false;
+  }
+  elf->segments.resize(header.e_phnum);
+  return elf->reader->read(header.e_phoff, elf->segments.data(), bytes);
+}
+
+void check_load(ElfFile* elf, size_t index, const Elf64_Phdr* previous) {
+  Defects& defects = *elf->defects;
+  const Elf64_Phdr& load = elf->segments[index];
+  const std::string name = "segment " + std::to_string(index);
+  const uint64_t size = elf->reader->size();
+  if (load.p_offset > size || load.p_filesz > size - load.p_offset) {
+    defects.add(Code::kElfTruncated,
+                name + " at " + hex(load.p_offset) + " with " + hex(load.p_filesz) + " bytes",
+                "it inside the file of " + hex(size) + " bytes");
+  }
+  if (load.p_filesz > load.p_memsz) {
+    defects.add(Code::kElfMalformed,
+                name + " with " + hex(load.p_filesz) + " bytes in the file, " + hex(load.p_memsz) +
+                    " in memory",
+                "no more in the file than in memory");
+  }
+  if (load.p_vaddr >= kAddressLimit || load.p_memsz >= kAddressLimit - load.p_vaddr) {
+    defects.add(Code::kElfMalformed,
+                name + " at address " + hex(load.p_vaddr) + " with " + hex(load.p_memsz) + " bytes",
+                "addresses below " + hex(kAddressLimit));
+    return;
+  }
+  const uint64_t alignment = load.p_align;
+  if (alignment == 0 || (alignment & (alignment - 1)) != 0 || alignment % kSmallestPage != 0) {
+    defects.add(Code::kElfMalformed, name + " aligned to " + hex(alignment),
+                "a power of two and a multiple of the page size");
+  } else if ((load.p_vaddr - load.p_offset) % alignment != 0) {
+    defects.add(Code::kElfMalformed,
+                name + " at address " + hex(load.p_vaddr) + ", offset " + hex(load.p_offset),
+                "both equal modulo its alignment " + hex(alignment));
+  }
+  if (previous != nullptr && load.p_vaddr < previous->p_vaddr + previous->p_memsz) {
+    defects.add(Code::kElfMalformed,
+                name + " at address " + hex(load.p_vaddr) + ", inside or before the previous one",
+                "segments in ascending order that do not overlap");
+  }
+}
+
+void check_segments(ElfFile* elf) {
+  const Elf64_Phdr* previous = nullptr;
+  for (size_t i = 0; i < elf->segments.size(); ++i) {
+    if (elf->segments[i].p_type != PT_LOAD) continue;
+    check_load(elf, i, previous);
+    previous = &elf->segments[i];
+  }
+  if (previous == nullptr) {
+    elf->defects->add(Code::kElfMalformed, "no PT_LOAD segment", "at least one");
+  }
+}
+
+}  // namespace
+
+std::string hex(uint64_t value) {
+  char text[19];
+  std::snprintf(text, sizeof text, "0x%llx", static_cast<unsigned long long>(value));
+  return text;
+}
+
+void Defects::add(Code code, std::string found, std::string wanted) {
+  const auto same = std::count_if(reasons_->begin(), reasons_->end(),
+                                  [&](const Reason& r) { return r.code == code; });
+  const auto most = code == Code::kElfTruncated ? 1 : 8;
+  if (same < most) reasons_->push_back(make_reason(code, std::move(found), std::move(wanted)));
+}
+
+bool Defects::has(Code code) const {
+  return std::any_of(reasons_->begin(), reasons_->end(),
+                     [&](const Reason& reason) { return reason.code == code; });
+}
+
+std::optional<uint64_t> ElfFile::to_offset(uint64_t address, uint64_t size) const {
+  const std::optional<Extent> rest = rest_of_segment(address);
+  if (!rest || size > rest->size) return std::nullopt;
+  return rest->offset;
+}
+
+std::optional<Extent> ElfFile::rest_of_segment(uint64_t address) const {
+  for (const Elf64_Phdr& load : segments) {
+    if (load.p_type != PT_LOAD || address < load.p_vaddr) continue;
+    const uint64_t into = address - load.p_vaddr;
+    if (into >= load.p_filesz || load.p_offset > reader->size()) continue;
+    const uint64_t room = reader->size() - load.p_offset;
+    if (into >= room) continue;
+    return Extent{load.p_offset + into, std::min(load.p_filesz, room) - into};
+  }
+  return std::nullopt;
+}
+
+bool read_headers(ElfFile* elf, bool* is_elf) {
+  if (!check_identity(elf, is_elf)) return false;
+  if (!elf->reader->read(0, &elf->header)) return false;
+  check_header(elf);
+  if (!read_segments(elf)) return false;
+  check_segments(elf);
+  return true;
+}
+
+bool has_section(const ElfFile& elf, const std::string& name) {
+  const Elf64_Ehdr& header = elf.header;
+  if (header.e_shentsize != sizeof(Elf64_Shdr) || header.e_shnum == 0) return false;
+  std::vector<Elf64_Shdr> sections(header.e_shnum);
+  if (!elf.reader->read_exactly(header.e_shoff, sections.data(),
+                                sections.size() * sizeof(Elf64_Shdr))) {
+    return false;
+  }
+  if (header.e_shstrndx >= sections.size()) return false;
+  const Elf64_Shdr& names = sections[header.e_shstrndx];
+  if (!elf.reader->contains(names.sh_offset, names.sh_size)) return false;
+  std::string text;
+  for (const Elf64_Shdr& section : sections) {
+    if (section.sh_name < names.sh_size &&
+        elf.reader->read_text(names.sh_offset + section.sh_name, names.sh_offset + names.sh_size,
+                              name.size() + 1, &text) &&
+        text == name) {
+      return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace opdock

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "note/file_facts.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "note/elf_dynamic.h"
+#include "note/elf_file.h"
+#include "note/elf_notes.h"
+#include "note/elf_symbols.h"
+#include "note/image_table.h"
+#include "opdock/plugin.h"
+
+namespace opdock {
+namespace {
+
+bool wants_executable_stack(const ElfFile& elf) {
+  for (const Elf64_Phdr& segment : elf.segments) {
+    if (segment.p_type == PT_GNU_STACK) return (segment.p_flags & PF_X) != 0;
+  }
+  return true;  // the C library's default where nothing is said, on x86-64 and aarch64 alike
+}
+
+void take_symbols(const ElfFile& elf, const Dynamic& dynamic, Depth depth, FileFacts* facts) {
+  for_each_symbol(elf, dynamic, [&](const Elf64_Sym& symbol, std::string_view name) {
+    const unsigned binding = ELF64_ST_BIND(symbol.st_info);
+    if (symbol.st_shndx == SHN_UNDEF) {
+      if (depth == Depth::kInspect && !name.empty()) facts->undefined.emplace_back(name);
+      return;
+    }
+    if (binding == STB_GNU_UNIQUE) facts->unique_symbols = true;
+    if (binding != STB_LOCAL && name == OPDOCK_ENTRY_NAME) facts->exports_entry = true;
+  });
+}
+
+void check_claims(const ElfFile& elf, const Note& note, FileFacts* facts) {
+  const char* machine = nullptr;
+  if (facts->machine == EM_X86_64) machine = "x86_64";
+  if (facts->machine == EM_AARCH64) machine = "aarch64";
+  if (machine != nullptr && note.cpu_arch != machine && !note.cpu_arch.empty()) {
+    elf.defects->add(Code::kClaimMachine, std::string("an ELF header for ") + machine,
+                     note.cpu_arch);
+  }
+  if (!facts->exports_entry && !elf.defects->has(Code::kElfTruncated) &&
+      note.head.abi_major == OPDOCK_ABI_MAJOR) {
+    elf.defects->add(Code::kEntryMissing, "no defined dynamic symbol " OPDOCK_ENTRY_NAME, "one");
+  }
+}
+
+void read_elf(const ElfFile& elf, Depth depth, FileFacts* facts) {
+  facts->machine = elf.header.e_machine;
+  facts->executable_stack = wants_executable_stack(elf);
+  std::optional<FoundNote> found = find_note(elf);
+  std::optional<Dynamic> dynamic = read_dynamic(elf);
+  facts->is_shared_object = elf.header.e_type == ET_DYN && dynamic && !dynamic->executable;
+  if (dynamic) {
+    // Only a plugin's symbols matter to a verdict; other libraries may have a hundred thousand.
+    if (found || depth == Depth::kInspect) take_symbols(elf, *dynamic, depth, facts);
+    facts->needed = std::move(dynamic->needed);
+    facts->versions = std::move(dynamic->versions);
+    facts->soname = std::move(dynamic->soname);
+    facts->rpath = std::move(dynamic->rpath);
+    facts->runpath = std::move(dynamic->runpath);
+    facts->static_tls = dynamic->static_tls;
+  }
+  if (found) {
+    check_claims(elf, found->note, facts);
+    read_image_table(elf, *found, depth == Depth::kInspect, &facts->images);
+    facts->note = std::move(found->note);
+  }
+}
+
+}  // namespace
+
+FileFacts read_file_facts(int fd, uint64_t size, const std::string& path, Depth depth) {
+  FileFacts facts;
+  facts.path = path;
+  facts.size = size;
+  FileReader reader(fd, size);
+  Defects defects(&facts.reasons);
+  ElfFile elf{&reader, &defects, {}, {}};
+  if (read_headers(&elf, &facts.is_elf)) read_elf(elf, depth, &facts);
+  if (reader.changed()) {
+    defects.add(Code::kFileChanged, "fewer bytes than its " + std::to_string(size),
+                "a file that stays as it is");
+  }
+  if (reader.error_number() != 0) {
+    defects.add(Code::kPathUnreadable, std::strerror(reader.error_number()), "readable bytes");
+  }
+  return facts;
+}
+
+}  // namespace opdock

@@ -1,0 +1,62 @@
+// Bounded reads from an open file: no mapping, so that a file which shrinks under us cannot kill
+// us. SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+namespace opdock {
+
+// Reads inside [0, size) of `fd` (the caller's, kept open). The head of the file is kept, and so is
+// the neighbourhood of the last read behind it: a plugin is judged with a handful of system calls.
+// Not thread-safe.
+class FileReader {
+ public:
+  FileReader(int fd, uint64_t size) : fd_(fd), size_(size) {}
+
+  uint64_t size() const { return size_; }
+  // True if [offset, offset + bytes) lies inside the file; never overflows.
+  bool contains(uint64_t offset, uint64_t bytes) const {
+    return offset <= size_ && bytes <= size_ - offset;
+  }
+
+  // Copies bytes out. False if they are not inside the file, or if reading failed (then
+  // error_number() or changed() tells).
+  bool read(uint64_t offset, void* out, size_t bytes);
+  // The same without reading ahead: for single reads far apart.
+  bool read_exactly(uint64_t offset, void* out, size_t bytes);
+
+  template <typename T>
+  bool read(uint64_t offset, T* out) {
+    static_assert(std::is_trivially_copyable_v<T>);
+    return read(offset, out, sizeof(T));
+  }
+
+  // A NUL-terminated text of at most `limit` bytes that begins at `offset` and ends before `end`.
+  bool read_text(uint64_t offset, uint64_t end, size_t limit, std::string* out);
+
+  // The file gave fewer bytes than its size promised: it shrank while being read.
+  bool changed() const { return changed_; }
+  int error_number() const { return error_; }  // errno of a failed read, or 0
+
+ private:
+  struct Window {
+    uint64_t offset = 0;
+    std::vector<uint8_t> bytes;
+    bool contains(uint64_t at, size_t count) const {
+      return at >= offset && at - offset <= bytes.size() && count <= bytes.size() - (at - offset);
+    }
+  };
+  bool fill(Window* window, uint64_t offset, size_t bytes);
+
+  int fd_;
+  uint64_t size_;
+  Window head_, last_;
+  bool changed_ = false;
+  int error_ = 0;
+};
+
+}  // namespace opdock
