@@ -19,7 +19,8 @@ struct DeviceVerdict {
   Backend backend;
   int index = -1;  // the GPU, or -1 for the CPU and for a backend with no GPU here
   State state = State::kRejected;
-  int image = -1;  // index into FileFacts::images of the best image, or -1 (CPU, or none fits)
+  int image = -1;  // index into FileFacts::images of the best image, or -1: the CPU, none fits, or
+                   // a plugin without any device part, which launches no kernels of its own
   std::vector<Reason> reasons;  // why this device is not usable, or notices
 };
 
@@ -36,6 +37,8 @@ Verdict judge(const FileFacts& file, const MachineFacts& machine);
 
 // Of the images that run on `gpu` the best: exact cubin before family, before lower minor, before
 // PTX (JIT-compiled by the driver), newer toolkit first among equals. -1 and reasons if none does.
+// An image that may or may not run (its toolkit is not recorded) is the answer only where no other
+// is, with its reason, so that a caller may try it. PTX as the answer adds the notice ptx-only.
 int best_image(const std::vector<DeviceImage>& images, const Gpu& gpu, const MachineFacts& machine,
                std::vector<Reason>* reasons);
 

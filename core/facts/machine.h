@@ -46,8 +46,8 @@ struct MachineFacts {
   bool gpu_order_uncertain = false;
 
   // Libraries already in this process, by LibraryClaim's names: {"torch": 2.13.0, "cudart": 13.0}.
+  // "python" where the process holds an interpreter.
   std::map<std::string, Version> in_process;
-  // True if the process holds a Python interpreter; then in_process has "python".
 };
 
 // Probes the machine. Never creates a CUDA context and never calls cuInit in this process, so a

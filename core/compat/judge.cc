@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
+#include "compat/system.h"
+#include "compat/verdict.h"
+
+namespace opdock {
+namespace {
+
+State worst(const std::vector<Reason>& reasons) {
+  State state = State::kUsable;
+  for (const Reason& reason : reasons) {
+    const Severity severity = info(reason.code).severity;
+    if (severity == Severity::kReject) return State::kRejected;
+    if (severity == Severity::kUndecided) state = State::kUndecided;
+  }
+  return state;
+}
+
+// What the note claims; for a file without one, what its images show.
+std::vector<Backend> backends_of(const FileFacts& file) {
+  std::vector<Backend> backends;
+  const auto add = [&](Backend backend) {
+    if (std::find(backends.begin(), backends.end(), backend) == backends.end()) {
+      backends.push_back(backend);
+    }
+  };
+  if (file.note) {
+    for (Backend backend : file.note->devices) add(backend);
+  }
+  if (backends.empty()) {
+    for (const DeviceImage& image : file.images) add(image.backend);
+  }
+  if (backends.empty()) add(Backend::kCpu);
+  return backends;
+}
+
+DeviceVerdict judge_gpu(const FileFacts& file, const Gpu& gpu, const MachineFacts& machine) {
+  DeviceVerdict verdict{gpu.backend, gpu.index, State::kUsable, -1, {}};
+  // Without any device part the plugin launches no kernel of its own: it copies memory, or calls a
+  // library of the host.
+  if (file.images.empty()) return verdict;
+  verdict.image = best_image(file.images, gpu, machine, &verdict.reasons);
+  verdict.state = worst(verdict.reasons);
+  return verdict;
+}
+
+DeviceVerdict without_gpu(Backend backend, const MachineFacts& machine) {
+  const bool cuda = backend == Backend::kCuda;
+  const std::string vendor = cuda ? "CUDA" : "ROCm";
+  const std::optional<Version>& driver = cuda ? machine.cuda_driver : machine.rocm;
+  const std::string& problem = cuda ? machine.cuda_problem : machine.rocm_problem;
+  DeviceVerdict verdict{backend, -1, State::kRejected, -1, {}};
+  if (driver) {
+    verdict.reasons.push_back(make_reason(
+        Code::kNoGpu, problem.empty() ? "no visible " + vendor + " GPU" : problem, "a GPU"));
+  } else {
+    verdict.reasons.push_back(make_reason(Code::kNoDriver,
+                                          problem.empty() ? "no " + vendor + " driver" : problem,
+                                          "a " + vendor + " driver"));
+  }
+  return verdict;
+}
+
+// Which GPU has which index is not known: where their answers differ, none can be given.
+void doubt_order(std::vector<DeviceVerdict>* verdicts, const MachineFacts& machine) {
+  const bool same = std::all_of(
+      verdicts->begin(), verdicts->end(),
+      [&](const DeviceVerdict& verdict) { return verdict.state == verdicts->front().state; });
+  if (same) return;
+  std::string names;
+  for (const Gpu& gpu : machine.gpus) {
+    if (gpu.backend != Backend::kCuda || names.find(gpu.arch) != names.npos) continue;
+    names += (names.empty() ? "" : ", ") + gpu.arch;
+  }
+  for (DeviceVerdict& verdict : *verdicts) {
+    verdict.state = State::kUndecided;
+    verdict.image = -1;
+    verdict.reasons.push_back(make_reason(Code::kGpuOrder, "GPUs " + names + " in unknown order",
+                                          "a fixed order, or one answer for all of them"));
+  }
+}
+
+std::vector<DeviceVerdict> judge_backend(Backend backend, const FileFacts& file,
+                                         const MachineFacts& machine) {
+  if (backend == Backend::kCpu) return {{Backend::kCpu, -1, State::kUsable, -1, {}}};
+  std::vector<DeviceVerdict> verdicts;
+  for (const Gpu& gpu : machine.gpus) {
+    if (gpu.backend == backend) verdicts.push_back(judge_gpu(file, gpu, machine));
+  }
+  if (verdicts.empty()) return {without_gpu(backend, machine)};
+  if (backend == Backend::kCuda && machine.gpu_order_uncertain) doubt_order(&verdicts, machine);
+  return verdicts;
+}
+
+bool equal(const Reason& a, const Reason& b) {
+  return a.code == b.code && a.found == b.found && a.wanted == b.wanted;
+}
+
+// Eight equal GPUs give one reason, not eight.
+void add_new(const std::vector<Reason>& more, std::vector<Reason>* reasons) {
+  for (const Reason& reason : more) {
+    if (std::none_of(reasons->begin(), reasons->end(),
+                     [&](const Reason& known) { return equal(known, reason); })) {
+      reasons->push_back(reason);
+    }
+  }
+}
+
+State combine(const std::vector<Reason>& file_reasons, const std::vector<DeviceVerdict>& devices) {
+  const State file = worst(file_reasons);
+  const auto any = [&](State state) {
+    return std::any_of(devices.begin(), devices.end(),
+                       [&](const DeviceVerdict& device) { return device.state == state; });
+  };
+  if (file == State::kRejected || (!any(State::kUsable) && !any(State::kUndecided))) {
+    return State::kRejected;
+  }
+  return file == State::kUsable && any(State::kUsable) ? State::kUsable : State::kUndecided;
+}
+
+}  // namespace
+
+std::string_view to_text(State state) {
+  switch (state) {
+    case State::kUsable:
+      return "usable";
+    case State::kUndecided:
+      return "undecided";
+    case State::kRejected:
+      return "rejected";
+  }
+  return "";
+}
+
+Verdict judge(const FileFacts& file, const MachineFacts& machine) {
+  Verdict verdict;
+  verdict.reasons = file.reasons;
+  judge_system(file, machine, &verdict.reasons);
+  for (Backend backend : backends_of(file)) {
+    for (DeviceVerdict& device : judge_backend(backend, file, machine)) {
+      verdict.devices.push_back(std::move(device));
+    }
+  }
+  verdict.state = combine(verdict.reasons, verdict.devices);
+  for (const DeviceVerdict& device : verdict.devices) add_new(device.reasons, &verdict.reasons);
+  return verdict;
+}
+
+}  // namespace opdock

@@ -1,0 +1,34 @@
+// Version ranges that a plugin declares for the libraries it needs: ">=2.11,<3".
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "base/version.h"
+
+namespace opdock {
+
+class VersionRange {
+ public:
+  // Comma-separated comparisons, all of which must hold: == != >= <= > < and a version, blanks
+  // ignored; "==2.11.*" and "!=2.11.*" compare the numbers given. Empty text: any version. Anything
+  // else: nullopt.
+  static std::optional<VersionRange> parse(std::string_view text);
+
+  bool contains(const Version& version) const;
+
+ private:
+  enum class Relation { kEqual, kNotEqual, kAtLeast, kAtMost, kAbove, kBelow };
+  struct Bound {
+    Relation relation;
+    Version version;
+    int prefix = 0;  // compare only this many numbers; 0: all
+  };
+  static std::optional<Bound> parse_bound(std::string_view text);
+
+  std::vector<Bound> bounds_;
+};
+
+}  // namespace opdock

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "compat/system.h"
+
+#include <algorithm>
+
+#include "opdock/plugin.h"
+
+namespace opdock {
+namespace {
+
+bool has_code(const std::vector<Reason>& reasons, Code code) {
+  return std::any_of(reasons.begin(), reasons.end(),
+                     [&](const Reason& reason) { return reason.code == code; });
+}
+
+// Whether something already explains why no note could be read: a damaged file or a damaged note.
+bool note_explained(const std::vector<Reason>& reasons) {
+  return std::any_of(reasons.begin(), reasons.end(), [](const Reason& reason) {
+    const CodeInfo& code = info(reason.code);
+    if (code.stage == "note") return true;
+    // These judge a readable file; the others mean that it could not be read through.
+    const bool readable = reason.code == Code::kElfMachine || reason.code == Code::kElfAbi ||
+                          reason.code == Code::kElfType;
+    return code.stage == "file" && code.severity == Severity::kReject && !readable;
+  });
+}
+
+std::string machine_name(uint16_t elf_machine) {
+  switch (elf_machine) {
+    case 3:
+      return "i386";
+    case 21:
+      return "ppc64";
+    case 40:
+      return "arm";
+    case 62:
+      return "x86-64";
+    case 183:
+      return "aarch64";
+    case 243:
+      return "riscv";
+    case 258:
+      return "loongarch";
+    default:
+      return "ELF machine " + std::to_string(elf_machine);
+  }
+}
+
+std::string list_some(const std::vector<std::string>& names) {
+  std::string text;
+  for (size_t i = 0; i < names.size() && i < 5; ++i) text += (i > 0 ? ", " : "") + names[i];
+  if (names.size() > 5) text += " and " + std::to_string(names.size() - 5) + " more";
+  return text;
+}
+
+void judge_note(const Note& note, const MachineFacts& machine, std::vector<Reason>* reasons) {
+  if (note.head.abi_major != OPDOCK_ABI_MAJOR && !has_code(*reasons, Code::kAbiMajor)) {
+    reasons->push_back(make_reason(
+        Code::kAbiMajor,
+        "ABI " + std::to_string(note.head.abi_major) + "." + std::to_string(note.head.abi_minor),
+        "ABI " + std::to_string(OPDOCK_ABI_MAJOR) + ".x"));
+  }
+  if (!note.cpu_arch.empty() && note.cpu_arch != machine.cpu_arch) {
+    reasons->push_back(make_reason(Code::kCpuArch, note.cpu_arch, machine.cpu_arch));
+  } else if (note.cpu_level > machine.cpu_level) {
+    reasons->push_back(
+        make_reason(Code::kCpuLevel, "x86-64-v" + std::to_string(note.cpu_level),
+                    "at most x86-64-v" + std::to_string(std::max(machine.cpu_level, 1))));
+  }
+}
+
+}  // namespace
+
+void judge_system(const FileFacts& file, const MachineFacts& machine,
+                  std::vector<Reason>* reasons) {
+  if (!file.note && !note_explained(*reasons)) {
+    reasons->push_back(make_reason(Code::kNoteMissing,
+                                   file.is_elf ? "no Opdock note" : "no ELF file",
+                                   "a plugin made with opdock-pack"));
+  }
+  if (file.is_elf && file.machine != machine.elf_machine &&
+      !has_code(*reasons, Code::kElfMachine)) {
+    reasons->push_back(make_reason(Code::kElfMachine, machine_name(file.machine),
+                                   machine_name(machine.elf_machine)));
+  }
+  if (file.note) judge_note(*file.note, machine, reasons);
+  // Another architecture's libraries are not those of this machine.
+  if (file.machine == machine.elf_machine) judge_symbol_versions(file, machine, reasons);
+  if (file.note) judge_libraries(*file.note, machine, reasons);
+  if (file.executable_stack && !has_code(*reasons, Code::kExecutableStack)) {
+    reasons->push_back(make_reason(Code::kExecutableStack, "PT_GNU_STACK with the executable flag",
+                                   "a stack that is not executable"));
+  }
+  if (file.static_tls && !has_code(*reasons, Code::kStaticTls)) {
+    reasons->push_back(make_reason(Code::kStaticTls, "DF_STATIC_TLS", "dynamic TLS"));
+  }
+  if (file.unique_symbols && !has_code(*reasons, Code::kUniqueSymbols)) {
+    reasons->push_back(
+        make_reason(Code::kUniqueSymbols, "STB_GNU_UNIQUE symbols", "none exported"));
+  }
+  if (!file.unresolved.empty() && !has_code(*reasons, Code::kSymbolsUnresolved)) {
+    reasons->push_back(make_reason(Code::kSymbolsUnresolved, list_some(file.unresolved),
+                                   "a definition in a library that the file needs"));
+  }
+}
+
+}  // namespace opdock

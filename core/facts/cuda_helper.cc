@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "facts/cuda_helper.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <nlohmann/json.hpp>
+
+#include "facts/arch.h"
+
+extern char** environ;
+
+namespace opdock {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+constexpr size_t kMaxOutput = 1 << 20;
+
+struct Output {
+  std::string text;
+  std::string problem;
+};
+
+// Reads until the helper closes its end, or the deadline.
+void read_all(int fd, Clock::time_point deadline, Output* output) {
+  char buffer[4096];
+  for (;;) {
+    const auto left =
+        std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now()).count();
+    pollfd waiting{fd, POLLIN, 0};
+    const int ready = left > 0 ? poll(&waiting, 1, static_cast<int>(left)) : 0;
+    if (ready < 0 && errno == EINTR) continue;
+    if (ready <= 0) {
+      output->problem = "opdock-probe did not answer in time: the CUDA driver hangs";
+      return;
+    }
+    const ssize_t count = read(fd, buffer, sizeof buffer);
+    if (count < 0 && errno == EINTR) continue;
+    if (count <= 0) return;
+    output->text.append(buffer, static_cast<size_t>(count));
+    if (output->text.size() > kMaxOutput) return;
+  }
+}
+
+Output run_helper(const Environment& environment) {
+  Output output;
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0) {
+    output.problem = std::string("pipe: ") + std::strerror(errno);
+    return output;
+  }
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
+  posix_spawn_file_actions_adddup2(&actions, ends[1], 1);
+  posix_spawn_file_actions_addopen(&actions, 2, "/dev/null", O_WRONLY, 0);
+  std::string program = environment.helper, library = environment.cuda;
+  char* arguments[] = {program.data(), library.data(), nullptr};
+  pid_t child = 0;
+  const int error = posix_spawn(&child, program.c_str(), &actions, nullptr, arguments, environ);
+  posix_spawn_file_actions_destroy(&actions);
+  close(ends[1]);
+  if (error != 0) {
+    output.problem = program + ": " + std::strerror(error);
+    close(ends[0]);
+    return output;
+  }
+  read_all(ends[0], Clock::now() + environment.helper_deadline, &output);
+  close(ends[0]);
+  // It has closed its output, or has hung: either way it has nothing more to say.
+  kill(child, SIGKILL);
+  int status = 0;
+  // The program may reap children of its own; then this one is gone already.
+  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  return output;
+}
+
+void use_answer(const nlohmann::json& answer, MachineFacts* facts) {
+  if (answer.contains("problem")) facts->cuda_problem = answer["problem"].get<std::string>();
+  if (answer.contains("cuda")) {
+    const uint32_t cuda = answer["cuda"].get<uint32_t>();
+    facts->cuda_driver = Version{cuda / 1000, cuda % 1000 / 10};
+  }
+  // The driver itself has applied the visibility variables and its order.
+  for (const nlohmann::json& device : answer.at("devices")) {
+    Gpu gpu{};
+  gpu.backend = Backend::kCuda;
+    gpu.index = static_cast<int>(facts->gpus.size());
+    gpu.name = device.at("name").get<std::string>();
+    gpu.uuid = device.at("uuid").get<std::string>();
+    gpu.major = device.at("major").get<int>();
+    gpu.minor = device.at("minor").get<int>();
+    gpu.memory_bytes = device.at("memory").get<uint64_t>();
+    gpu.arch = "sm_" + std::to_string(gpu.major) + std::to_string(gpu.minor);
+    gpu.tegra = is_tegra(gpu.major, gpu.minor);
+    facts->gpus.push_back(std::move(gpu));
+  }
+}
+
+}  // namespace
+
+void ask_cuda_helper(const Environment& environment, MachineFacts* facts) {
+  if (environment.helper.empty()) {
+    facts->cuda_problem += "; opdock-probe, which would ask the driver instead, is not installed";
+    return;
+  }
+  const Output output = run_helper(environment);
+  if (!output.problem.empty()) {
+    facts->cuda_problem = output.problem;
+    return;
+  }
+  facts->cuda_problem.clear();
+  MachineFacts answered = *facts;
+  try {
+    use_answer(nlohmann::json::parse(output.text), &answered);
+    *facts = std::move(answered);
+  } catch (const nlohmann::json::exception&) {
+    facts->cuda_problem = "opdock-probe ended without an answer: the CUDA driver may have crashed";
+  }
+}
+
+}  // namespace opdock

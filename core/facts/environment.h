@@ -1,0 +1,34 @@
+// Where the probes look. Everything outside this process that they consult is named here, so that
+// tests can put their own in its place.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chrono>
+#include <map>
+#include <optional>
+#include <string>
+
+namespace opdock {
+
+struct Environment {
+  std::string nvml = "libnvidia-ml.so.1";  // a name or path for dlopen
+  std::string cuda = "libcuda.so.1";       // only looked for, never initialised
+  std::string helper;                      // opdock-probe's path; empty: none installed
+  std::chrono::milliseconds helper_deadline{10000};
+  std::string sysfs = "/sys";
+  std::string dev = "/dev";
+  std::string opt = "/opt";  // where rocm, rocm-6.2.0, … are
+  // CUDA_VISIBLE_DEVICES and the like; one that is not set is absent.
+  std::map<std::string, std::string> variables;
+
+  std::optional<std::string> variable(const std::string& name) const {
+    const auto entry = variables.find(name);
+    if (entry == variables.end()) return std::nullopt;
+    return entry->second;
+  }
+};
+
+// This process's own: its variables as they are now, and the helper that belongs to this library.
+Environment current_environment();
+
+}  // namespace opdock

@@ -1,0 +1,186 @@
+// AMD GPUs as the kernel's KFD describes them under /sys/class/kfd, and ROCm's version.
+// SPDX-License-Identifier: Apache-2.0
+#include <dirent.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+
+#include "facts/arch.h"
+#include "facts/probes.h"
+#include "facts/visible_devices.h"
+
+namespace opdock {
+namespace {
+
+std::string read_text(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  while (!text.empty() && (text.back() == '\n' || text.back() == ' ')) text.pop_back();
+  return text;
+}
+
+// "name value" lines.
+std::map<std::string, uint64_t> read_properties(const std::string& path) {
+  std::map<std::string, uint64_t> properties;
+  std::ifstream file(path);
+  std::string name;
+  uint64_t value = 0;
+  while (file >> name >> value) properties[name] = value;
+  return properties;
+}
+
+// Names of a folder's entries; numbers in numeric order, the rest bytewise after them.
+std::vector<std::string> entries(const std::string& folder) {
+  std::vector<std::string> names;
+  if (DIR* const stream = opendir(folder.c_str())) {
+    while (const dirent* entry = readdir(stream)) {
+      if (entry->d_name[0] != '.') names.emplace_back(entry->d_name);
+    }
+    closedir(stream);
+  }
+  std::sort(names.begin(), names.end(), [](const std::string& a, const std::string& b) {
+    return a.size() != b.size() ? a.size() < b.size() : a < b;
+  });
+  return names;
+}
+
+// 90010 is 9.0.10, gfx90a: major in decimal, minor and stepping one hexadecimal digit each.
+std::string processor_name(uint64_t version) {
+  static constexpr char kDigits[] = "0123456789abcdef";
+  std::string name = "gfx" + std::to_string(version / 10000);
+  name += kDigits[version / 100 % 100 & 15];
+  name += kDigits[version % 100 & 15];
+  return name;
+}
+
+// LLVM's target ID wants the flags of processors that have them, so that images which state one can
+// be compared. SRAM ECC is bit 26 of KFD's capability word; XNACK is chosen per process, off unless
+// HSA_XNACK asks for it.
+std::string target_id(const std::string& processor, uint64_t capability,
+                      const Environment& environment) {
+  static constexpr std::string_view kEcc[] = {"gfx906", "gfx908", "gfx90a", "gfx940",
+                                              "gfx941", "gfx942", "gfx950"};
+  std::string id = processor;
+  if (std::find(std::begin(kEcc), std::end(kEcc), processor) != std::end(kEcc)) {
+    id += (capability >> 26 & 1) != 0 ? ":sramecc+" : ":sramecc-";
+  }
+  const bool has_xnack = processor.starts_with("gfx9") || processor.starts_with("gfx101");
+  if (has_xnack) id += environment.variable("HSA_XNACK") == "1" ? ":xnack+" : ":xnack-";
+  return id;
+}
+
+uint64_t local_memory(const std::string& node) {
+  uint64_t bytes = 0;
+  for (const std::string& bank : entries(node + "/mem_banks")) {
+    std::map<std::string, uint64_t> bank_properties =
+        read_properties(node + "/mem_banks/" + bank + "/properties");
+    const uint64_t heap = bank_properties["heap_type"];
+    if (heap == 1 || heap == 2) bytes += bank_properties["size_in_bytes"];  // the GPU's own memory
+  }
+  return bytes;
+}
+
+std::string uuid_text(uint64_t unique_id) {
+  if (unique_id == 0) return {};
+  static constexpr char kDigits[] = "0123456789abcdef";
+  std::string text = "GPU-";
+  for (int shift = 60; shift >= 0; shift -= 4) text += kDigits[unique_id >> shift & 15];
+  return text;
+}
+
+// A container may see every node of the machine and be given only some of the GPUs.
+bool may_use(uint64_t render_minor, const Environment& environment) {
+  if (render_minor == 0) return true;
+  const std::string path = environment.dev + "/dri/renderD" + std::to_string(render_minor);
+  return access(path.c_str(), R_OK | W_OK) == 0;
+}
+
+std::vector<Gpu> list_gpus(const std::string& nodes, const Environment& environment,
+                           std::string* problem) {
+  std::vector<Gpu> gpus;
+  for (const std::string& name : entries(nodes)) {
+    const std::string node = nodes + "/" + name;
+    std::map<std::string, uint64_t> properties = read_properties(node + "/properties");
+    const uint64_t version = properties["gfx_target_version"];
+    if (version == 0) continue;  // a CPU
+    if (!may_use(properties["drm_render_minor"], environment)) {
+      *problem = "no permission for " + environment.dev + "/dri/renderD" +
+                 std::to_string(properties["drm_render_minor"]) + "; join the group render";
+      continue;
+    }
+    Gpu gpu{};
+  gpu.backend = Backend::kRocm;
+    const std::string processor = processor_name(version);
+    gpu.name = read_text(node + "/name");
+    if (gpu.name.empty()) gpu.name = processor;
+    gpu.uuid = uuid_text(properties["unique_id"]);
+    gpu.arch = target_id(processor, properties["capability"], environment);
+    gpu.major = static_cast<int>(version / 10000);
+    gpu.minor = static_cast<int>(version / 100 % 100);
+    gpu.memory_bytes = local_memory(node);
+    gpus.push_back(std::move(gpu));
+  }
+  return gpus;
+}
+
+void choose(const char* variable, const Environment& environment, std::vector<Gpu>* gpus,
+            std::string* problem) {
+  const std::optional<std::string> list = environment.variable(variable);
+  if (!list) return;
+  const VisibleDevices visible = parse_visible_devices(*list, static_cast<int>(gpus->size()));
+  std::string why = visible.problem;
+  std::vector<std::string> uuids;
+  for (const Gpu& gpu : *gpus) uuids.push_back(gpu.uuid);
+  std::vector<Gpu> chosen;
+  for (int index : choose_visible(visible, uuids, &why)) chosen.push_back((*gpus)[index]);
+  *gpus = std::move(chosen);
+  if (!why.empty()) *problem = std::string(variable) + "=" + *list + ": " + why;
+}
+
+// "6.2.0-66" from /opt/rocm/.info/version, else from the newest /opt/rocm-*.
+std::optional<Version> rocm_version(const std::string& opt) {
+  std::optional<Version> newest;
+  for (const std::string& folder : entries(opt)) {
+    if (!folder.starts_with("rocm")) continue;
+    const std::string text = read_text(opt + "/" + folder + "/.info/version");
+    const std::optional<Version> version = Version::parse(text.substr(0, text.find('-')));
+    if (!version) continue;
+    if (folder == "rocm") return version;
+    if (!newest || *newest < *version) newest = version;
+  }
+  return newest;
+}
+
+}  // namespace
+
+void probe_rocm(const Environment& environment, MachineFacts* facts) {
+  facts->rocm = rocm_version(environment.opt);
+  const std::string nodes = environment.sysfs + "/class/kfd/kfd/topology/nodes";
+  if (access(nodes.c_str(), R_OK) != 0) {
+    facts->rocm_problem = "no AMD GPU driver: KFD is not in " + environment.sysfs;
+    return;
+  }
+  const std::string kfd = environment.dev + "/kfd";
+  if (access(kfd.c_str(), R_OK | W_OK) != 0) {
+    facts->rocm_problem = kfd + ": " + std::strerror(errno) + "; join the group render";
+    return;
+  }
+  std::vector<Gpu> gpus = list_gpus(nodes, environment, &facts->rocm_problem);
+  choose("ROCR_VISIBLE_DEVICES", environment, &gpus, &facts->rocm_problem);
+  // HIP's own list counts what ROCr left; without it HIP reads CUDA's name for it.
+  const bool hip = environment.variable("HIP_VISIBLE_DEVICES").has_value();
+  choose(hip ? "HIP_VISIBLE_DEVICES" : "CUDA_VISIBLE_DEVICES", environment, &gpus,
+         &facts->rocm_problem);
+  if (gpus.empty() && facts->rocm_problem.empty()) facts->rocm_problem = "no AMD GPU";
+  for (size_t i = 0; i < gpus.size(); ++i) {
+    gpus[i].index = static_cast<int>(i);
+    facts->gpus.push_back(std::move(gpus[i]));
+  }
+}
+
+}  // namespace opdock

@@ -1,0 +1,50 @@
+// A table of verdicts, one line a row: what the file is, what the machine has, what must come out.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <iosfwd>
+#include <string>
+
+#include "compat/verdict.h"
+
+namespace opdock::test {
+
+// Words separated by blanks.
+//
+// file      cpu cuda rocm         devices that the note claims
+//           sm_80@12.9            an image and the toolkit that made it; without @: unknown
+//           compute_80@12.9  gfx90a:xnack-@6.2  source  rocm-source
+//           GLIBC_2.34  weak:…    a symbol version needed (weakly)
+//           torch>=2.11,<3        a declared library; "cudart" alone: any version
+//           level=3 arch=aarch64 machine=183 abi=1.0
+//           execstack static-tls unique unresolved no-note not-elf
+//           =elf-truncated        a reason that the file's reader gave
+// machine   x86-64-v3 by default, glibc 2.36, libstdc++ of g++ 12 (3.4.30, 1.3.13), libgcc 12
+//           driver=12.2 rocm=6.2  sm_86  tegra:sm_87  gfx90a:sramecc+:xnack-  (GPUs, in order)
+//           order?                their order is uncertain
+//           level=2 aarch64 GLIBC=2.28 GLIBCXX=… CXXABI=…  torch=2.13.0
+// wanted    usable | undecided | rejected, every reason's code, and the image that the first GPU
+//           with one gets: "usable sm_80 ptx-only"
+struct Row {
+  int line;
+  std::string file, machine, wanted;
+};
+std::ostream& operator<<(std::ostream& out, const Row& row);
+
+FileFacts file_from(const std::string& words);
+MachineFacts machine_from(const std::string& words);
+// The verdict in the words of `wanted`: state, image, codes in the order of codes.def.
+std::string describe(const FileFacts& file, const Verdict& verdict);
+// `wanted` with its words in the same order.
+std::string normalise(const std::string& wanted);
+
+class VerdictTable : public testing::TestWithParam<Row> {};
+
+}  // namespace opdock::test
+
+#define ROW(file, machine, wanted)  \
+  opdock::test::Row {               \
+    __LINE__, file, machine, wanted \
+  }
