@@ -1,0 +1,42 @@
+// Element types of device memory and their conversion to and from float, in which kernels compute.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "opdock/target.cuh"
+
+namespace opdock {
+
+struct half {  // IEEE binary16
+  uint16_t bits;
+};
+struct bfloat16 {
+  uint16_t bits;
+};
+
+OPDOCK_DEVICE float to_float(float value) {
+  return value;
+}
+OPDOCK_DEVICE float to_float(half value) {
+  return half_bits_to_float(value.bits);
+}
+OPDOCK_DEVICE float to_float(bfloat16 value) {
+  return bits_float(static_cast<uint32_t>(value.bits) << 16);
+}
+
+// Rounds to nearest, ties to even.
+template <typename T>
+OPDOCK_DEVICE T from_float(float value);
+template <>
+OPDOCK_DEVICE float from_float<float>(float value) {
+  return value;
+}
+template <>
+OPDOCK_DEVICE half from_float<half>(float value) {
+  return {float_to_half_bits(value)};
+}
+template <>
+OPDOCK_DEVICE bfloat16 from_float<bfloat16>(float value) {
+  return {float_to_bfloat16_bits(value)};
+}
+
+}  // namespace opdock

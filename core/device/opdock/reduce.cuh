@@ -1,0 +1,45 @@
+// Reductions over the threads of a warp and of a block, whatever the warp's width.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "opdock/target.cuh"
+
+namespace opdock {
+
+struct Sum {
+  static OPDOCK_DEVICE float identity() { return 0.0f; }
+  static OPDOCK_DEVICE float combine(float a, float b) { return a + b; }
+};
+struct Max {
+  static OPDOCK_DEVICE float identity() { return -infinity(); }
+  static OPDOCK_DEVICE float combine(float a, float b) { return max(a, b); }
+};
+
+// The combination over all lanes, in every lane. All lanes of the warp take part.
+template <typename Op, int Width = warp_width()>
+OPDOCK_DEVICE float warp_reduce(float value) {
+  OPDOCK_UNROLL
+  for (int mask = Width / 2; mask > 0; mask /= 2)
+    value = Op::combine(value, shuffle_xor(value, mask));
+  return value;
+}
+
+// The combination over all threads of a one-dimensional block of whole warps, in every thread. All
+// threads of the block take part. `scratch` is shared memory for one float a warp; it may be used
+// again after the next block_barrier(), or at once by the next block_reduce().
+template <typename Op, int Width = warp_width()>
+OPDOCK_DEVICE float block_reduce(float value, float* scratch) {
+  value = warp_reduce<Op, Width>(value);
+  const int warps = block_threads() / Width;
+  if (warps == 1) return value;
+  const int lane = thread_index() % Width;
+  const int warp = thread_index() / Width;
+  block_barrier();  // whoever still reads the scratch of an earlier reduction
+  if (lane == 0) scratch[warp] = value;
+  block_barrier();
+  float total = Op::identity();
+  for (int i = lane; i < warps; i += Width) total = Op::combine(total, scratch[i]);
+  return warp_reduce<Op, Width>(total);
+}
+
+}  // namespace opdock

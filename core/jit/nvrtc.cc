@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "jit/nvrtc.h"
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+
+namespace opdock {
+
+// NVRTC's C interface, as its documentation has it; the toolkit's header need not be installed.
+extern "C" {
+typedef int NvrtcResult;
+typedef struct NvrtcProgramImpl* NvrtcProgram;
+}
+constexpr NvrtcResult kSuccess = 0;
+
+struct Nvrtc::Functions {
+  NvrtcResult (*version)(int* major, int* minor);
+  NvrtcResult (*num_archs)(int* count);
+  NvrtcResult (*archs)(int* archs);
+  const char* (*error_string)(NvrtcResult result);
+  NvrtcResult (*create)(NvrtcProgram* program, const char* source, const char* name,
+                        int num_headers, const char* const* headers, const char* const* names);
+  NvrtcResult (*destroy)(NvrtcProgram* program);
+  NvrtcResult (*add_name)(NvrtcProgram program, const char* expression);
+  NvrtcResult (*compile)(NvrtcProgram program, int num_options, const char* const* options);
+  NvrtcResult (*log_size)(NvrtcProgram program, size_t* size);
+  NvrtcResult (*log)(NvrtcProgram program, char* log);
+  NvrtcResult (*lowered_name)(NvrtcProgram program, const char* expression, const char** name);
+  NvrtcResult (*cubin_size)(NvrtcProgram program, size_t* size);
+  NvrtcResult (*cubin)(NvrtcProgram program, char* cubin);
+  NvrtcResult (*ptx_size)(NvrtcProgram program, size_t* size);
+  NvrtcResult (*ptx)(NvrtcProgram program, char* ptx);
+};
+
+template <typename Function>
+static void find(void* library, const char* name, Function* out, std::string* missing) {
+  *out = reinterpret_cast<Function>(dlsym(library, name));
+  if (!*out && missing->empty()) *missing = name;
+}
+
+// libnvrtc opens its builtins by bare name; that only succeeds where the loader's path or a library
+// loaded before has them.
+static void open_builtins(const std::filesystem::path& library) {
+  std::error_code failed;
+  std::filesystem::path real = std::filesystem::canonical(library, failed);
+  if (failed) return;
+  std::vector<std::filesystem::path> found;
+  for (const auto& entry : std::filesystem::directory_iterator(real.parent_path(), failed)) {
+    std::string name = entry.path().filename().string();
+    if (name.starts_with("libnvrtc-builtins.so.")) found.push_back(entry.path());
+  }
+  std::sort(found.begin(), found.end());
+  for (const std::filesystem::path& path : found) dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+}
+
+const Nvrtc* Nvrtc::open(const std::string& path, std::string* problem) {
+  if (path.find('/') != std::string::npos) open_builtins(path);
+  void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (!library) {
+    const char* text = dlerror();
+    *problem = fmt::format("{}: {}", path, text ? text : "cannot be opened");
+    return nullptr;
+  }
+  Functions f{};
+  std::string missing;
+  find(library, "nvrtcVersion", &f.version, &missing);
+  find(library, "nvrtcGetNumSupportedArchs", &f.num_archs, &missing);
+  find(library, "nvrtcGetSupportedArchs", &f.archs, &missing);
+  find(library, "nvrtcGetErrorString", &f.error_string, &missing);
+  find(library, "nvrtcCreateProgram", &f.create, &missing);
+  find(library, "nvrtcDestroyProgram", &f.destroy, &missing);
+  find(library, "nvrtcAddNameExpression", &f.add_name, &missing);
+  find(library, "nvrtcCompileProgram", &f.compile, &missing);
+  find(library, "nvrtcGetProgramLogSize", &f.log_size, &missing);
+  find(library, "nvrtcGetProgramLog", &f.log, &missing);
+  find(library, "nvrtcGetLoweredName", &f.lowered_name, &missing);
+  find(library, "nvrtcGetCUBINSize", &f.cubin_size, &missing);
+  find(library, "nvrtcGetCUBIN", &f.cubin, &missing);
+  find(library, "nvrtcGetPTXSize", &f.ptx_size, &missing);
+  find(library, "nvrtcGetPTX", &f.ptx, &missing);
+  if (!missing.empty()) {
+    *problem =
+        fmt::format("{}: found no function {}, wanted NVRTC of CUDA 11.2 or newer", path, missing);
+    return nullptr;
+  }
+  int major = 0, minor = 0, count = 0;
+  if (f.version(&major, &minor) != kSuccess || f.num_archs(&count) != kSuccess || count <= 0) {
+    *problem = fmt::format("{}: does not tell its version and architectures", path);
+    return nullptr;
+  }
+  std::vector<int> archs(static_cast<size_t>(count));
+  if (f.archs(archs.data()) != kSuccess) {
+    *problem = fmt::format("{}: does not tell its architectures", path);
+    return nullptr;
+  }
+  std::sort(archs.begin(), archs.end());
+  Nvrtc* out = new Nvrtc;
+  out->path_ = path;
+  out->version_ = Version{static_cast<uint32_t>(major), static_cast<uint32_t>(minor)};
+  out->archs_ = std::move(archs);
+  out->functions_ = new Functions(f);
+  return out;
+}
+
+bool Nvrtc::knows(int arch) const {
+  return std::binary_search(archs_.begin(), archs_.end(), arch);
+}
+
+CompileResult Nvrtc::compile(const CompileJob& job) const {
+  const Functions& f = *functions_;
+  CompileResult result;
+  std::string main;
+  for (const std::string& source : job.sources) main += "#include \"" + source + "\"\n";
+  std::vector<const char*> texts, names;
+  for (const SourceText& header : job.headers) {
+    texts.push_back(header.text.c_str());
+    names.push_back(header.name.c_str());
+  }
+
+  NvrtcProgram program = nullptr;
+  auto fail = [&](const char* step, NvrtcResult code) {
+    result.log += fmt::format("{} of NVRTC {} for {}: {}\n", step, version_.text(), job.arch,
+                              f.error_string(code));
+    if (program) f.destroy(&program);
+    return result;
+  };
+  NvrtcResult code = f.create(&program, main.c_str(), "plugin.cu", static_cast<int>(texts.size()),
+                              texts.data(), names.data());
+  if (code != kSuccess) return fail("nvrtcCreateProgram", code);
+  for (const std::string& kernel : job.kernels) {
+    code = f.add_name(program, kernel.c_str());
+    if (code != kSuccess) return fail("nvrtcAddNameExpression", code);
+  }
+  const std::string arch = "--gpu-architecture=" + job.arch;
+  const std::vector<const char*> options = {arch.c_str(), "--std=c++17"};
+  code = f.compile(program, static_cast<int>(options.size()), options.data());
+  size_t log_size = 0;
+  if (f.log_size(program, &log_size) == kSuccess && log_size > 1) {
+    result.log.resize(log_size);
+    if (f.log(program, result.log.data()) != kSuccess) result.log.clear();
+    while (!result.log.empty() && result.log.back() == '\0') result.log.pop_back();
+  }
+  if (code != kSuccess) return fail("nvrtcCompileProgram", code);
+
+  for (const std::string& kernel : job.kernels) {
+    const char* lowered = nullptr;
+    code = f.lowered_name(program, kernel.c_str(), &lowered);
+    if (code != kSuccess) return fail("nvrtcGetLoweredName", code);
+    result.names.emplace_back(kernel, lowered);
+  }
+  const bool cubin = job.arch.starts_with("sm_");
+  size_t size = 0;
+  code = cubin ? f.cubin_size(program, &size) : f.ptx_size(program, &size);
+  if (code != kSuccess) return fail("the image's size", code);
+  result.image.resize(size);
+  char* image = reinterpret_cast<char*>(result.image.data());
+  code = cubin ? f.cubin(program, image) : f.ptx(program, image);
+  if (code != kSuccess) return fail("the image", code);
+  f.destroy(&program);
+  result.ok = true;
+  return result;
+}
+
+std::vector<const Nvrtc*> open_nvrtcs(const std::vector<std::string>& candidates,
+                                      std::vector<std::string>* problems) {
+  std::vector<const Nvrtc*> compilers;
+  for (const std::string& path : candidates) {
+    const bool by_name = path.find('/') == std::string::npos;
+    std::string problem;
+    const Nvrtc* compiler = Nvrtc::open(path, &problem);
+    if (!compiler) {
+      // The loader's names are guesses: that they lead nowhere is no problem.
+      if (!by_name) problems->push_back(problem);
+      continue;
+    }
+    bool have_major = false;
+    for (const Nvrtc*& other : compilers) {
+      if (other->version().major() != compiler->version().major()) continue;
+      have_major = true;
+      if (other->version() < compiler->version()) other = compiler;
+    }
+    if (!have_major) compilers.push_back(compiler);
+  }
+  std::sort(compilers.begin(), compilers.end(),
+            [](const Nvrtc* a, const Nvrtc* b) { return a->version() < b->version(); });
+  return compilers;
+}
+
+const Nvrtc* choose_nvrtc(const std::vector<const Nvrtc*>& compilers, int arch) {
+  for (const Nvrtc* compiler : compilers)
+    if (compiler->knows(arch)) return compiler;
+  return nullptr;
+}
+
+}  // namespace opdock

@@ -1,0 +1,76 @@
+// NVRTC, CUDA's run-time compiler: found on the machine, opened at run time, used to make images.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/version.h"
+
+namespace opdock {
+
+struct SourceText {
+  std::string name;  // as #include spells it: "opdock/device.cuh"
+  std::string text;
+};
+
+struct CompileJob {
+  std::vector<SourceText> headers;   // all that can be included: no folder is searched
+  std::vector<std::string> sources;  // names among `headers`, included in this order
+  std::vector<std::string> kernels;  // name expressions: "softmax<float>"
+  std::string arch;                  // "sm_90a" makes a cubin, "compute_75" PTX
+};
+
+struct CompileResult {
+  bool ok = false;
+  std::string log;  // the compiler's messages; on failure, at least one line that says what failed
+  std::vector<uint8_t> image;
+  std::vector<std::pair<std::string, std::string>> names;  // name expression, name in the image
+};
+
+// An opened libnvrtc. Lives until the process ends: its static state does not survive dlclose.
+class Nvrtc {
+ public:
+  // Opens the library at `path` with its builtins library, which the CUDA 13 wheel does not find by
+  // itself. NULL and *problem if it cannot be used. Different majors may be open at once.
+  static const Nvrtc* open(const std::string& path, std::string* problem);
+
+  const std::string& path() const { return path_; }
+  const Version& version() const { return version_; }  // 12.9
+  // Architectures it knows as 10 * major + minor, ascending: 50 … 121.
+  const std::vector<int>& archs() const { return archs_; }
+  bool knows(int arch) const;
+
+  // Compiles for one architecture. May take seconds. Any thread; NVRTC serialises its front end.
+  CompileResult compile(const CompileJob& job) const;
+
+ private:
+  struct Functions;
+  Nvrtc() = default;
+
+  std::string path_;
+  Version version_;
+  std::vector<int> archs_;
+  const Functions* functions_ = nullptr;
+};
+
+// Where NVRTC may be: `folders` first (each may hold the library or be a Python site-packages
+// folder), then the active Python and conda environments, $CUDA_HOME and $CUDA_PATH,
+// /usr/local/cuda, and last the loader's own path. Only files that exist are returned, except the
+// loader's names; each file once. *searched gets every folder that was looked into, for messages.
+std::vector<std::string> nvrtc_candidates(const std::vector<std::string>& folders,
+                                          std::vector<std::string>* searched);
+
+// Opens the newest library of each CUDA major among the candidates; oldest major first. Problems of
+// files that exist but cannot be opened are appended to *problems.
+std::vector<const Nvrtc*> open_nvrtcs(const std::vector<std::string>& candidates,
+                                      std::vector<std::string>* problems);
+
+// Which of these makes the image for `arch`: the oldest that knows it, because a cubin needs a
+// driver of at least its toolkit's major. NULL if none does.
+const Nvrtc* choose_nvrtc(const std::vector<const Nvrtc*>& compilers, int arch);
+
+}  // namespace opdock

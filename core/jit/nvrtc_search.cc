@@ -1,0 +1,130 @@
+// Where NVRTC may be on this machine.
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <set>
+
+#include "jit/nvrtc.h"
+
+namespace opdock {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+class Search {
+ public:
+  Search(std::vector<std::string>* found, std::vector<std::string>* searched)
+      : found_(found), searched_(searched) {}
+
+  // Takes every libnvrtc.so.MAJOR… in the folder; libnvrtc.alt.so and the builtins are not it.
+  void folder(const fs::path& folder) {
+    std::error_code failed;
+    if (!fs::is_directory(folder, failed)) return;
+    searched_->push_back(folder.string());
+    std::vector<fs::path> here;
+    for (const auto& entry : fs::directory_iterator(folder, failed))
+      if (entry.path().filename().string().starts_with("libnvrtc.so."))
+        here.push_back(entry.path());
+    std::sort(here.begin(), here.end());
+    for (const fs::path& path : here) {
+      fs::path real = fs::canonical(path, failed);
+      if (!failed && seen_.insert(real.string()).second) found_->push_back(path.string());
+    }
+  }
+
+  void site_packages(const fs::path& site) {
+    std::error_code failed;
+    if (!fs::is_directory(site, failed)) return;
+    searched_->push_back(site.string());
+    folder(site / "nvidia/cuda_nvrtc/lib");  // wheels for CUDA 12
+    std::vector<fs::path> toolkits;          // nvidia/cu13 and later
+    for (const auto& entry : fs::directory_iterator(site / "nvidia", failed))
+      if (entry.path().filename().string().starts_with("cu")) toolkits.push_back(entry.path());
+    std::sort(toolkits.begin(), toolkits.end());
+    for (const fs::path& toolkit : toolkits) folder(toolkit / "lib");
+  }
+
+  // PREFIX/lib/python3.*/{site,dist}-packages
+  void python_prefix(const fs::path& prefix) {
+    std::error_code failed;
+    std::vector<fs::path> versions;
+    for (const auto& entry : fs::directory_iterator(prefix / "lib", failed))
+      if (entry.path().filename().string().starts_with("python3")) versions.push_back(entry.path());
+    std::sort(versions.begin(), versions.end());
+    for (const fs::path& version : versions) {
+      site_packages(version / "site-packages");
+      site_packages(version / "dist-packages");
+    }
+  }
+
+  void toolkit(const fs::path& root) {
+    folder(root / "lib64");
+    folder(root / "lib");
+    std::error_code failed;
+    std::vector<fs::path> targets;
+    for (const auto& entry : fs::directory_iterator(root / "targets", failed))
+      targets.push_back(entry.path());
+    std::sort(targets.begin(), targets.end());
+    for (const fs::path& target : targets) folder(target / "lib");
+  }
+
+ private:
+  std::vector<std::string>* found_;
+  std::vector<std::string>* searched_;
+  std::set<std::string> seen_;
+};
+
+// In a privileged program the environment is not trusted.
+std::string variable(const char* name) {
+  const char* value = secure_getenv(name);
+  return value ? value : "";
+}
+
+}  // namespace
+
+std::vector<std::string> nvrtc_candidates(const std::vector<std::string>& folders,
+                                          std::vector<std::string>* searched) {
+  std::vector<std::string> found, looked;
+  Search search(&found, &looked);
+  for (const std::string& folder : folders) {
+    search.folder(folder);
+    search.site_packages(folder);
+  }
+  for (const char* name : {"VIRTUAL_ENV", "CONDA_PREFIX"}) {
+    std::string prefix = variable(name);
+    if (prefix.empty()) continue;
+    search.python_prefix(prefix);
+    search.toolkit(prefix);
+  }
+  // The Python that the user's PATH finds first.
+  std::string path = variable("PATH");
+  for (size_t begin = 0; begin < path.size();) {
+    size_t end = std::min(path.find(':', begin), path.size());
+    fs::path folder = path.substr(begin, end - begin);
+    std::error_code failed;
+    if (fs::exists(folder / "python3", failed)) {
+      search.python_prefix(folder.parent_path());
+      break;
+    }
+    begin = end + 1;
+  }
+  if (std::string home = variable("HOME"); !home.empty())
+    search.python_prefix(fs::path(home) / ".local");
+  search.python_prefix("/usr/local");
+  search.python_prefix("/usr");
+  for (const char* name : {"CUDA_HOME", "CUDA_PATH"})
+    if (std::string root = variable(name); !root.empty()) search.toolkit(root);
+  search.toolkit("/usr/local/cuda");
+  // What remains is up to ld.so: LD_LIBRARY_PATH, ld.so.conf.
+  for (const char* name : {"libnvrtc.so.12", "libnvrtc.so.13"}) found.push_back(name);
+  if (searched) {
+    std::sort(looked.begin(), looked.end());
+    looked.erase(std::unique(looked.begin(), looked.end()), looked.end());
+    searched->insert(searched->end(), looked.begin(), looked.end());
+  }
+  return found;
+}
+
+}  // namespace opdock

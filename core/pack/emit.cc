@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "pack/emit.h"
+
+#include <fmt/format.h>
+
+#include "opdock/plugin.h"
+
+namespace opdock::pack {
+
+// A literal for C and for GNU as: both take three-digit octal escapes, and C's trigraphs need two
+// question marks.
+static std::string literal(std::string_view text) {
+  std::string out = "\"";
+  for (char c : text) {
+    unsigned char byte = static_cast<unsigned char>(c);
+    if (byte < 0x20 || byte >= 0x7f || c == '"' || c == '\\' || c == '?')
+      out += fmt::format("\\{:03o}", byte);
+    else
+      out += c;
+  }
+  return out + "\"";
+}
+
+static std::string op_source(const OpDecl& op, size_t index) {
+  std::string out;
+  if (!op.shape.empty()) {
+    out += fmt::format("static const char* const rules_{}[] = {{", index);
+    for (size_t i = 0; i < op.shape.size(); ++i) out += (i ? ", " : "") + literal(op.shape[i]);
+    out += "};\n";
+  }
+  out += fmt::format(
+      "OPDOCK_LOCAL opdock_status opdock_{0}_plan(const opdock_call*, const opdock_value*, "
+      "uint32_t,\n                                            opdock_plan*);\n"
+      "OPDOCK_LOCAL __attribute__((weak)) opdock_status opdock_{0}_prepare(const opdock_call*);\n"
+      "OPDOCK_LOCAL opdock_status opdock_{0}_run(const opdock_call*, const opdock_value*, "
+      "uint32_t,\n                                           opdock_tensor* const*, uint32_t);\n",
+      op.name);
+  out += fmt::format(
+      "static const opdock_op op_{0} = {{\n"
+      "    .struct_size = sizeof(opdock_op),\n"
+      "    .flags = {1}u,\n"
+      "    .schema = {2},\n"
+      "    .doc = {3},\n"
+      "    .device_arg = {4}u,\n"
+      "    .num_shape_rules = {5}u,\n"
+      "    .shape_rules = {6},\n"
+      "    .backward = {7},\n"
+      "    .plan = opdock_{8}_plan,\n"
+      "    .prepare = opdock_{8}_prepare,\n"
+      "    .run = opdock_{8}_run,\n"
+      "}};\n\n",
+      index, op.flag_bits, literal(op.schema), literal(op.doc), op.device_arg_index,
+      op.shape.size(), op.shape.empty() ? "NULL" : fmt::format("rules_{}", index),
+      op.backward.empty() ? "NULL" : literal(op.backward), op.name);
+  return out;
+}
+
+std::string entry_source(const Manifest& manifest) {
+  std::string out =
+      "/* Written by opdock-pack from plugin.toml. */\n"
+      "#include \"opdock/plugin.h\"\n\n"
+      "/* Hidden, so that a weak one that is absent cannot be bound to another library's. */\n"
+      "#define OPDOCK_LOCAL __attribute__((visibility(\"hidden\")))\n\n";
+  for (size_t i = 0; i < manifest.ops.size(); ++i) out += op_source(manifest.ops[i], i);
+  out += "static const opdock_op* const ops[] = {";
+  for (size_t i = 0; i < manifest.ops.size(); ++i) out += fmt::format("{}&op_{}", i ? ", " : "", i);
+  out += fmt::format(
+      "}};\n\n"
+      "OPDOCK_LOCAL __attribute__((weak)) opdock_status opdock_init(const opdock_host*, char*,\n"
+      "                                                             uint32_t);\n\n"
+      "static const opdock_plugin plugin = {{\n"
+      "    .struct_size = sizeof(opdock_plugin),\n"
+      "    .abi_major = OPDOCK_ABI_MAJOR,\n"
+      "    .abi_minor = OPDOCK_ABI_MINOR,\n"
+      "    .num_ops = {}u,\n"
+      "    .name = {},\n"
+      "    .version = {},\n"
+      "    .ops = ops,\n"
+      "    .init = opdock_init,\n"
+      "}};\n\n"
+      "OPDOCK_EXPORT const opdock_plugin* OPDOCK_ENTRY(void) {{ return &plugin; }}\n",
+      manifest.ops.size(), literal(manifest.name), literal(manifest.version));
+  return out;
+}
+
+std::string note_source(const Note& note, const std::string& images_file, uint64_t images_size) {
+  const std::string json = note_json(note);
+  std::string hash;
+  for (size_t i = 0; i < note.head.build_hash.size(); ++i)
+    hash += fmt::format("{}0x{:02x}", i ? ", " : "", note.head.build_hash[i]);
+  std::string text;
+  for (size_t begin = 0; begin < json.size(); begin += 64)
+    text += fmt::format("  .ascii {}\n", literal(std::string_view(json).substr(begin, 64)));
+  const bool images = !images_file.empty();
+  std::string out = fmt::format(
+      "# Written by opdock-pack from plugin.toml.\n"
+      "  .section .note.opdock, \"a\", %note\n"
+      "  .balign 4\n"
+      "  .long {}, .Lopdock_end - .Lopdock_head, {}\n"
+      "  .asciz \"{}\"\n"
+      "  .balign 4\n"
+      ".Lopdock_head:\n"
+      "  .short {}, {}, {}, {}\n"
+      "  .long 0, {}\n"
+      "  .byte {}\n"
+      ".Lopdock_images_offset:\n"
+      "  .quad {}\n"
+      "  .quad {}\n"
+      "{}"
+      ".Lopdock_end:\n"
+      "  .balign 4\n",
+      sizeof(kNoteOwner), kNoteType, kNoteOwner, kNoteVersion, sizeof(NoteHead), OPDOCK_ABI_MAJOR,
+      OPDOCK_ABI_MINOR, json.size(), hash,
+      images ? ".Lopdock_images - .Lopdock_images_offset" : "0", images ? images_size : 0, text);
+  if (images)
+    out += fmt::format(
+        "  .section .rodata.opdock_images, \"a\", %progbits\n"
+        "  .balign 64\n"
+        ".Lopdock_images:\n"
+        "  .incbin {}\n",
+        literal(images_file));
+  return out + "  .section .note.GNU-stack, \"\", %progbits\n";
+}
+
+}  // namespace opdock::pack

@@ -1,0 +1,21 @@
+// The generated files: the descriptor in C and the note in assembly.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+
+#include "note/note.h"
+#include "pack/manifest.h"
+
+namespace opdock::pack {
+
+// C11 source of the descriptor and the entry function. It refers to what the plugin defines:
+// opdock_<op>_plan, opdock_<op>_run, and if present opdock_<op>_prepare and opdock_init.
+std::string entry_source(const Manifest& manifest);
+
+// Assembly for GNU as and clang: the note, and the image table included from `images_file`, which
+// as finds by -I; "" if there are no images. `note.head.json_size` and its image members are filled
+// in here. images_size: of the table.
+std::string note_source(const Note& note, const std::string& images_file, uint64_t images_size);
+
+}  // namespace opdock::pack

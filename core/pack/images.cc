@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "pack/images.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <set>
+
+#include "base/sha256.h"
+
+namespace opdock::pack {
+
+static_assert(std::endian::native == std::endian::little, "the table is little-endian");
+
+std::vector<SourceText> read_device_sources(const Manifest& manifest,
+                                            const std::filesystem::path& vocabulary,
+                                            std::vector<std::filesystem::path>* files,
+                                            std::vector<std::string>* errors) {
+  namespace fs = std::filesystem;
+  std::vector<SourceText> sources;
+  std::set<std::string> seen;
+  auto take = [&](const fs::path& path, const std::string& name) {
+    std::optional<std::string> text = read_file(path);
+    if (!text) {
+      errors->push_back(fmt::format("{}:0: found no readable file", path.string()));
+    } else if (!seen.insert(name).second) {
+      errors->push_back(
+          fmt::format("{}:0: found a second device source called \"{}\", wanted each "
+                      "file name once",
+                      path.string(), name));
+    } else {
+      files->push_back(path);
+      sources.push_back({name, *text});
+    }
+  };
+  for (const std::string& source : manifest.device->sources)
+    take(manifest.folder() / source, fs::path(source).filename().string());
+
+  std::error_code failed;
+  std::vector<fs::path> headers;
+  for (const auto& entry : fs::recursive_directory_iterator(vocabulary, failed))
+    if (entry.path().extension() == ".cuh") headers.push_back(entry.path());
+  if (headers.empty())
+    errors->push_back(
+        fmt::format("{}:0: found no *.cuh, wanted the folder of opdock/device.cuh "
+                    "(--include)",
+                    vocabulary.string()));
+  std::sort(headers.begin(), headers.end());
+  for (const fs::path& header : headers)
+    take(header, header.lexically_relative(vocabulary).generic_string());
+  return sources;
+}
+
+namespace {
+
+class Compilation {
+ public:
+  Compilation(const ImageRequest& request, std::vector<Image>* images,
+              std::vector<std::string>* skipped, std::vector<std::string>* errors)
+      : request_(request), images_(images), skipped_(skipped), errors_(errors) {
+    job_.headers = request.sources;
+    for (const std::string& source : request.manifest->device->sources)
+      job_.sources.push_back(std::filesystem::path(source).filename().string());
+    job_.kernels = request.manifest->device->kernels;
+  }
+
+  // False if no compiler knows the architecture.
+  bool compile(int number, const std::string& arch, ImageKind kind) {
+    const Nvrtc* compiler = choose_nvrtc(request_.compilers, number);
+    if (!compiler) {
+      skipped_->push_back(arch);
+      return false;
+    }
+    job_.arch = arch;
+    CompileResult result = compiler->compile(job_);
+    if (!result.ok) {
+      errors_->push_back(fmt::format("{}:0: device code does not compile for {}:\n{}",
+                                     request_.manifest->path.string(), arch, result.log));
+      return true;
+    }
+    Image image;
+    image.kind = kind;
+    image.arch = arch;
+    image.toolkit = compiler->version();
+    image.bytes.assign(result.image.begin(), result.image.end());
+    image.names = std::move(result.names);
+    images_->push_back(std::move(image));
+    return true;
+  }
+
+ private:
+  const ImageRequest& request_;
+  std::vector<Image>* images_;
+  std::vector<std::string>* skipped_;
+  std::vector<std::string>* errors_;
+  CompileJob job_;
+};
+
+}  // namespace
+
+std::vector<Image> make_images(const ImageRequest& request, std::vector<std::string>* skipped,
+                               std::vector<std::string>* errors) {
+  std::vector<Image> images;
+  if (!request.compilers.empty()) {
+    Compilation compilation(request, &images, skipped, errors);
+    std::vector<int> ptx;
+    int lowest = 0;
+    for (const CudaArch& arch : request.archs) {
+      if (!compilation.compile(arch.number, arch.sm(), ImageKind::kCubin)) continue;
+      if (!errors->empty()) return images;  // the other architectures would say the same
+      if (arch.ptx) ptx.push_back(arch.number);
+      if (lowest == 0 || arch.number < lowest) lowest = arch.number;
+    }
+    if (ptx.empty() && lowest != 0) ptx.push_back(lowest);
+    std::sort(ptx.begin(), ptx.end());
+    ptx.erase(std::unique(ptx.begin(), ptx.end()), ptx.end());
+    for (int number : ptx)
+      compilation.compile(number, fmt::format("compute_{}", number), ImageKind::kPtx);
+  }
+  // The source goes in always, with the vocabulary it was written against, so that an image for a
+  // GPU that is not among these can be made later. Its kernels have no lowered names yet.
+  for (const SourceText& source : request.sources) {
+    Image image;
+    image.arch = source.name;
+    image.bytes = source.text;
+    const std::vector<std::string>& own = request.manifest->device->sources;
+    if (source.name == std::filesystem::path(own.front()).filename().string())
+      for (const std::string& kernel : request.manifest->device->kernels)
+        image.names.emplace_back(kernel, "");
+    images.push_back(std::move(image));
+  }
+  return images;
+}
+
+static void pad(std::string* bytes, size_t alignment) {
+  while (bytes->size() % alignment != 0) bytes->push_back('\0');
+}
+
+std::string image_table(const std::vector<Image>& images) {
+  ImageTableHead head{};
+  std::memcpy(head.magic, kImageMagic, sizeof(head.magic));
+  head.count = static_cast<uint32_t>(images.size());
+  head.entry_size = sizeof(ImageEntry);
+  std::vector<ImageEntry> entries(images.size());
+  std::string body(sizeof(head) + entries.size() * sizeof(ImageEntry), '\0');
+  for (size_t i = 0; i < images.size(); ++i) {
+    const Image& image = images[i];
+    ImageEntry& entry = entries[i];
+    entry = {};
+    entry.backend = static_cast<uint32_t>(image.backend);
+    entry.kind = static_cast<uint32_t>(image.kind);
+    std::memcpy(entry.arch, image.arch.data(), std::min(image.arch.size(), sizeof(entry.arch) - 1));
+    entry.toolkit_major = image.toolkit.major();
+    entry.toolkit_minor = image.toolkit.minor();
+    entry.names_offset = body.size();
+    for (const auto& [expression, lowered] : image.names) {
+      body.append(expression).push_back('\0');
+      body.append(lowered).push_back('\0');
+    }
+    entry.names_size = body.size() - entry.names_offset;
+    pad(&body, 64);
+    entry.offset = body.size();
+    entry.size = image.bytes.size();
+    body += image.bytes;
+    pad(&body, 8);
+    Digest digest = sha256(std::string_view(image.bytes));
+    std::memcpy(entry.sha256, digest.data(), digest.size());
+  }
+  std::memcpy(body.data(), &head, sizeof(head));
+  std::memcpy(body.data() + sizeof(head), entries.data(), entries.size() * sizeof(ImageEntry));
+  return body;
+}
+
+std::vector<ImageClaim> image_claims(const std::vector<Image>& images) {
+  std::vector<ImageClaim> claims;
+  for (const Image& image : images)
+    claims.push_back({image.backend, image.kind, image.arch, image.toolkit,
+                      to_hex(sha256(std::string_view(image.bytes)))});
+  return claims;
+}
+
+}  // namespace opdock::pack

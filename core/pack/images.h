@@ -1,0 +1,53 @@
+// The device images of a plugin: compiled by NVRTC, and the source itself.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "jit/nvrtc.h"
+#include "note/note.h"
+#include "pack/archs.h"
+#include "pack/manifest.h"
+
+namespace opdock::pack {
+
+struct Image {
+  Backend backend = Backend::kCuda;
+  ImageKind kind = ImageKind::kSource;
+  std::string arch;  // for source the name that #include spells
+  Version toolkit;
+  std::string bytes;
+  std::vector<std::pair<std::string, std::string>> names;  // name expression, name in the image
+};
+
+// The device sources under the names that they include each other by: the plugin's listed files by
+// file name, and every *.cuh below `vocabulary` (core/device) by its path there, "opdock/…". Also
+// gives the files read, for the depfile. Problems as in read_manifest.
+std::vector<SourceText> read_device_sources(const Manifest& manifest,
+                                            const std::filesystem::path& vocabulary,
+                                            std::vector<std::filesystem::path>* files,
+                                            std::vector<std::string>* errors);
+
+struct ImageRequest {
+  const Manifest* manifest = nullptr;
+  std::vector<SourceText> sources;
+  std::vector<CudaArch> archs;
+  std::vector<const Nvrtc*> compilers;  // empty: the source alone
+};
+
+// Compiles for each architecture that some compiler knows, adds PTX (for each architecture with
+// +PTX; if none has it, for the lowest), and packs the sources. Architectures that no compiler
+// knows go to *skipped. Errors are the compiler's messages.
+std::vector<Image> make_images(const ImageRequest& request, std::vector<std::string>* skipped,
+                               std::vector<std::string>* errors);
+
+// The image table with its images, ready to be placed in the file at a multiple of 64 bytes.
+std::string image_table(const std::vector<Image>& images);
+
+// What the note says of them, in the table's order.
+std::vector<ImageClaim> image_claims(const std::vector<Image>& images);
+
+}  // namespace opdock::pack

@@ -1,0 +1,245 @@
+// opdock-pack: from plugin.toml to the files that make a shared object a plugin.
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+
+#include "base/sha256.h"
+#include "opdock/plugin.h"
+#include "pack/emit.h"
+#include "pack/images.h"
+
+namespace opdock::pack {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Options {
+  std::string toml;
+  std::string out_dir = ".";
+  std::string prefix;
+  std::string depfile;
+  std::string cuda_archs = "8.0;9.0+PTX";
+  std::string include;
+  std::vector<std::string> nvrtc_search;
+  std::string toolchain;
+  std::string cpu_arch = "x86_64";
+  int cpu_level = 1;
+  bool no_device = false;
+  bool require_device = false;
+};
+
+constexpr char kPackages[] =
+    "the Python package nvidia-cuda-nvrtc-cu12 (CUDA 12.9: Maxwell to Blackwell) or "
+    "nvidia-cuda-nvrtc (CUDA 13), or a CUDA toolkit with CUDA_HOME set";
+
+int report(const std::vector<std::string>& errors) {
+  for (const std::string& error : errors) std::fprintf(stderr, "%s\n", error.c_str());
+  return 1;
+}
+
+// Leaves an unchanged file alone, so that nothing that depends on it is made again.
+bool write_file(const fs::path& path, const std::string& bytes) {
+  if (read_file(path) == bytes) return true;
+  std::ofstream stream(path, std::ios::binary | std::ios::trunc);
+  stream << bytes;
+  stream.close();
+  if (!stream) std::fprintf(stderr, "%s: cannot be written\n", path.c_str());
+  return bool(stream);
+}
+
+// make's syntax: a space in a name is escaped.
+std::string escaped(const fs::path& path) {
+  std::string out;
+  for (char c : path.string()) {
+    if (c == ' ' || c == '#') out += '\\';
+    out += c;
+  }
+  return out;
+}
+
+class Packer {
+ public:
+  explicit Packer(const Options& options) : options_(options) {}
+
+  int run() {
+    std::vector<std::string> errors;
+    std::optional<Manifest> manifest = read_manifest(options_.toml, &errors);
+    if (!manifest || !check_ops(&*manifest, &errors)) return report(errors);
+    manifest_ = std::move(*manifest);
+    depends_.push_back(manifest_.path);
+    if (manifest_.device && !make_device(&errors)) return report(errors);
+    return write();
+  }
+
+ private:
+  bool make_device(std::vector<std::string>* errors) {
+    ImageRequest request;
+    request.manifest = &manifest_;
+    request.sources = read_device_sources(manifest_, options_.include, &depends_, errors);
+    std::string problem;
+    std::optional<std::vector<CudaArch>> archs = parse_cuda_archs(options_.cuda_archs, &problem);
+    if (!archs) errors->push_back(fmt::format("--cuda-archs: {}", problem));
+    if (!errors->empty()) return false;
+    request.archs = *archs;
+
+    std::vector<std::string> searched;
+    std::vector<std::string> problems;
+    if (!options_.no_device) {
+      request.compilers =
+          open_nvrtcs(nvrtc_candidates(options_.nvrtc_search, &searched), &problems);
+      for (const Nvrtc* compiler : request.compilers)
+        if (compiler->path().find('/') != std::string::npos) depends_.push_back(compiler->path());
+    }
+    std::vector<std::string> skipped;
+    images_ = make_images(request, &skipped, errors);
+    sources_ = std::move(request.sources);
+    for (const Nvrtc* compiler : request.compilers)
+      compilers_.push_back("nvrtc " + compiler->version().text());
+    if (!errors->empty()) return false;
+    if (options_.no_device) return true;
+    return judge_compilers(request.compilers, searched, problems, skipped, errors);
+  }
+
+  // One notice, or one error if device code is required.
+  bool judge_compilers(const std::vector<const Nvrtc*>& compilers,
+                       const std::vector<std::string>& searched,
+                       const std::vector<std::string>& problems,
+                       const std::vector<std::string>& skipped, std::vector<std::string>* errors) {
+    std::string text;
+    if (compilers.empty()) {
+      text = fmt::format("{}: found no NVRTC, so only the device source is packed; wanted {}.",
+                         manifest_.name, kPackages);
+      for (const std::string& problem : problems) text += "\n  " + problem;
+      // A package that is installed later changes one of these folders and so repeats this step.
+      for (const std::string& folder : searched) depends_.push_back(folder);
+    } else if (!skipped.empty()) {
+      std::string have;
+      for (const Nvrtc* compiler : compilers)
+        have += fmt::format("{}{} (sm_{} to sm_{})", have.empty() ? "" : ", ",
+                            compiler->version().text(), compiler->archs().front(),
+                            compiler->archs().back());
+      text = fmt::format("{}: no image for {}: found NVRTC {}; wanted one that knows them: {}.",
+                         manifest_.name, fmt::join(skipped, ", "), have, kPackages);
+    }
+    if (text.empty()) return true;
+    if (options_.require_device) {
+      errors->push_back(fmt::format("error: {}", text));
+      return false;
+    }
+    std::fprintf(stderr, "notice: %s\n", text.c_str());
+    return true;
+  }
+
+  Digest build_hash() const {
+    FieldHasher hasher;
+    hasher.add("opdock-pack").add(OPDOCK_VERSION);
+    hasher.add(fmt::format("{}.{}", OPDOCK_ABI_MAJOR, OPDOCK_ABI_MINOR));
+    hasher.add(manifest_.text);
+    for (const std::string& source : manifest_.sources)
+      hasher.add(source).add(read_file(manifest_.folder() / source).value_or(""));
+    for (const SourceText& source : sources_) hasher.add(source.name).add(source.text);
+    hasher.add(fmt::format("{} images", images_.size()));
+    for (const Image& image : images_) hasher.add(image.arch).add(image.bytes);
+    for (const std::string& compiler : compilers_) hasher.add(compiler);
+    hasher.add(options_.toolchain).add(options_.cpu_arch);
+    hasher.add(fmt::format("{}", options_.cpu_level));
+    return hasher.finish();
+  }
+
+  Note make_note() const {
+    Note note;
+    note.head.build_hash = build_hash();
+    note.name = manifest_.name;
+    note.version = *Version::parse(manifest_.version);
+    note.license = manifest_.license;
+    for (Backend backend : {Backend::kCpu, Backend::kCuda, Backend::kRocm}) {
+      bool used = false;
+      for (const OpDecl& op : manifest_.ops)
+        for (const std::string& device : op.devices) used |= device == to_text(backend);
+      if (used) note.devices.push_back(backend);
+    }
+    for (const OpDecl& op : manifest_.ops)
+      note.ops.push_back({op.name, op.schema, to_hex(sha256(std::string_view(op.schema))),
+                          op.devices, op.dtypes, op.shape, op.flags, op.backward});
+    note.images = image_claims(images_);
+    note.libraries = manifest_.libraries;
+    note.cpu_arch = options_.cpu_arch;
+    note.cpu_level = options_.cpu_level;
+    note.toolchain = options_.toolchain;
+    return note;
+  }
+
+  int write() {
+    const fs::path folder = options_.out_dir;
+    std::error_code failed;
+    fs::create_directories(folder, failed);
+    const std::string prefix = options_.prefix;
+    const std::string images_name = prefix + "images.bin";
+    const std::string table = images_.empty() ? "" : image_table(images_);
+    const Note note = make_note();
+    const size_t note_bytes = sizeof(NoteHead) + note_json(note).size();
+    if (note_bytes > kMaxNoteBytes) {
+      std::fprintf(stderr, "%s:0: found a note of %zu bytes, wanted at most %u; split the plugin\n",
+                   manifest_.path.c_str(), note_bytes, kMaxNoteBytes);
+      return 1;
+    }
+    if (!write_file(folder / (prefix + "entry.c"), entry_source(manifest_)) ||
+        !write_file(folder / images_name, table) ||
+        !write_file(folder / (prefix + "note.S"),
+                    note_source(note, table.empty() ? "" : images_name, table.size())))
+      return 1;
+    if (options_.depfile.empty()) return 0;
+    for (const std::string& source : manifest_.sources)
+      depends_.push_back(manifest_.folder() / source);
+    std::string text = escaped(folder / (prefix + "entry.c")) + ":";
+    for (const fs::path& path : depends_) text += " \\\n  " + escaped(path);
+    return write_file(options_.depfile, text + "\n") ? 0 : 1;
+  }
+
+  const Options& options_;
+  Manifest manifest_;
+  std::vector<SourceText> sources_;
+  std::vector<Image> images_;
+  std::vector<std::string> compilers_;
+  std::vector<fs::path> depends_;
+};
+
+}  // namespace
+
+}  // namespace opdock::pack
+
+int main(int argc, char** argv) {
+  opdock::pack::Options options;
+  CLI::App app("Makes the descriptor, the note and the device images of an Opdock plugin.",
+               "opdock-pack");
+  app.add_option("--toml", options.toml, "the plugin's plugin.toml")->required();
+  app.add_option("--out-dir", options.out_dir, "where entry.c, note.S and images.bin go");
+  app.add_option("--prefix", options.prefix, "put before the names of these files");
+  app.add_option("--depfile", options.depfile, "what the files were made from, for make and ninja");
+  app.add_option("--cuda-archs", options.cuda_archs,
+                 "CUDA architectures, as in TORCH_CUDA_ARCH_LIST: \"7.5;8.0;9.0a;12.0+PTX\"");
+  app.add_option("--include", options.include, "the folder that holds opdock/device.cuh");
+  app.add_option("--nvrtc-search", options.nvrtc_search,
+                 "folders that hold libnvrtc, or are Python site-packages folders; searched first");
+  app.add_option("--toolchain", options.toolchain, "the host compiler, for people");
+  app.add_option("--cpu-arch", options.cpu_arch, "x86_64 or aarch64");
+  app.add_option("--cpu-level", options.cpu_level,
+                 "the x86-64 level the host part was compiled for: 1 to 4; 0 on other processors")
+      ->check(CLI::Range(0, 4));
+  auto* no_device =
+      app.add_flag("--no-device", options.no_device, "compile no images: pack the source alone");
+  app.add_flag("--require-device", options.require_device,
+               "fail where an image cannot be made for want of a compiler")
+      ->excludes(no_device);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& problem) {
+    return app.exit(problem) == 0 ? 0 : 2;
+  }
+  return opdock::pack::Packer(options).run();
+}
