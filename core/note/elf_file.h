@@ -1,5 +1,5 @@
-// An ELF64 little-endian shared object, read with every bound checked. Section headers play no
-// part. SPDX-License-Identifier: Apache-2.0
+// An ELF64 little-endian shared object, read with every bound checked, without section headers.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <elf.h>
@@ -50,8 +50,13 @@ struct ElfFile {
 // read; otherwise defects may have been added all the same. *is_elf: the magic is there.
 bool read_headers(ElfFile* elf, bool* is_elf);
 
-// True if a section named `name` exists. Section headers may be missing or rubbish: then false.
-bool has_section(const ElfFile& elf, const std::string& name);
+// The section headers, with names, that can be read: they may be missing or rubbish, so they serve
+// only for hints and for finding what inspection shows.
+struct Section {
+  std::string name;  // cut at 32 bytes
+  Extent extent;     // inside the file
+};
+std::vector<Section> read_sections(const ElfFile& elf);
 
 std::string hex(uint64_t value);  // "0x1f"
 

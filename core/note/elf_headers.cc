@@ -188,27 +188,30 @@ bool read_headers(ElfFile* elf, bool* is_elf) {
   return true;
 }
 
-bool has_section(const ElfFile& elf, const std::string& name) {
+std::vector<Section> read_sections(const ElfFile& elf) {
   const Elf64_Ehdr& header = elf.header;
-  if (header.e_shentsize != sizeof(Elf64_Shdr) || header.e_shnum == 0) return false;
-  std::vector<Elf64_Shdr> sections(header.e_shnum);
-  if (!elf.reader->read_exactly(header.e_shoff, sections.data(),
-                                sections.size() * sizeof(Elf64_Shdr))) {
-    return false;
+  FileReader& reader = *elf.reader;
+  if (header.e_shentsize != sizeof(Elf64_Shdr) || header.e_shnum == 0) return {};
+  std::vector<Elf64_Shdr> headers(header.e_shnum);
+  if (!reader.read_exactly(header.e_shoff, headers.data(), headers.size() * sizeof(Elf64_Shdr)) ||
+      header.e_shstrndx >= headers.size()) {
+    return {};
   }
-  if (header.e_shstrndx >= sections.size()) return false;
-  const Elf64_Shdr& names = sections[header.e_shstrndx];
-  if (!elf.reader->contains(names.sh_offset, names.sh_size)) return false;
-  std::string text;
-  for (const Elf64_Shdr& section : sections) {
-    if (section.sh_name < names.sh_size &&
-        elf.reader->read_text(names.sh_offset + section.sh_name, names.sh_offset + names.sh_size,
-                              name.size() + 1, &text) &&
-        text == name) {
-      return true;
+  const Elf64_Shdr& names = headers[header.e_shstrndx];
+  if (!reader.contains(names.sh_offset, names.sh_size)) return {};
+  std::vector<Section> sections;
+  for (const Elf64_Shdr& section : headers) {
+    if (section.sh_name >= names.sh_size || section.sh_type == SHT_NOBITS ||
+        !reader.contains(section.sh_offset, section.sh_size)) {
+      continue;
     }
+    std::string name;
+    constexpr size_t kMaxName = 32;
+    reader.read_text(names.sh_offset + section.sh_name, names.sh_offset + names.sh_size, kMaxName,
+                     &name);
+    sections.push_back({std::move(name), {section.sh_offset, section.sh_size}});
   }
-  return false;
+  return sections;
 }
 
 }  // namespace opdock

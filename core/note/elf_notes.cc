@@ -90,7 +90,9 @@ std::vector<Descriptor> descriptors(const ElfFile& elf) {
 void report_missing(const ElfFile& elf) {
   // What is cut off or garbled may have been the note.
   if (elf.defects->has(Code::kElfTruncated) || elf.defects->has(Code::kNoteMalformed)) return;
-  if (has_section(elf, ".note.opdock")) {
+  const std::vector<Section> sections = read_sections(elf);
+  if (std::any_of(sections.begin(), sections.end(),
+                  [](const Section& section) { return section.name == ".note.opdock"; })) {
     elf.defects->add(Code::kNoteNotInSegment, "a section .note.opdock outside every PT_NOTE",
                      "a PT_NOTE segment that covers it");
   } else {

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "note/dependencies.h"
+#include "note/device_bundles.h"
 #include "note/elf_dynamic.h"
 #include "note/elf_file.h"
 #include "note/elf_notes.h"
@@ -21,16 +23,21 @@ bool wants_executable_stack(const ElfFile& elf) {
   return true;  // the C library's default where nothing is said, on x86-64 and aarch64 alike
 }
 
-void take_symbols(const ElfFile& elf, const Dynamic& dynamic, Depth depth, FileFacts* facts) {
+// Returns the undefined symbols that are not weak.
+std::vector<std::string> take_symbols(const ElfFile& elf, const Dynamic& dynamic, Depth depth,
+                                      FileFacts* facts) {
+  std::vector<std::string> wanted;
   for_each_symbol(elf, dynamic, [&](const Elf64_Sym& symbol, std::string_view name) {
     const unsigned binding = ELF64_ST_BIND(symbol.st_info);
-    if (symbol.st_shndx == SHN_UNDEF) {
-      if (depth == Depth::kInspect && !name.empty()) facts->undefined.emplace_back(name);
-      return;
-    }
-    if (binding == STB_GNU_UNIQUE) facts->unique_symbols = true;
-    if (binding != STB_LOCAL && name == OPDOCK_ENTRY_NAME) facts->exports_entry = true;
+    if (name.empty() || binding == STB_LOCAL) return;
+    const bool defined = symbol.st_shndx != SHN_UNDEF;
+    if (defined && binding == STB_GNU_UNIQUE) facts->unique_symbols = true;
+    if (defined && name == OPDOCK_ENTRY_NAME) facts->exports_entry = true;
+    if (depth != Depth::kInspect) return;
+    (defined ? facts->exports : facts->undefined).emplace_back(name);
+    if (!defined && binding != STB_WEAK) wanted.emplace_back(name);
   });
+  return wanted;
 }
 
 void check_claims(const ElfFile& elf, const Note& note, FileFacts* facts) {
@@ -53,20 +60,28 @@ void read_elf(const ElfFile& elf, Depth depth, FileFacts* facts) {
   std::optional<FoundNote> found = find_note(elf);
   std::optional<Dynamic> dynamic = read_dynamic(elf);
   facts->is_shared_object = elf.header.e_type == ET_DYN && dynamic && !dynamic->executable;
+  std::vector<std::string> wanted;
   if (dynamic) {
     // Only a plugin's symbols matter to a verdict; other libraries may have a hundred thousand.
-    if (found || depth == Depth::kInspect) take_symbols(elf, *dynamic, depth, facts);
+    if (found || depth == Depth::kInspect) {
+      wanted = take_symbols(elf, *dynamic, depth, facts);
+    }
     facts->needed = std::move(dynamic->needed);
     facts->versions = std::move(dynamic->versions);
     facts->soname = std::move(dynamic->soname);
     facts->rpath = std::move(dynamic->rpath);
     facts->runpath = std::move(dynamic->runpath);
     facts->static_tls = dynamic->static_tls;
+    find_missing_libraries(facts);
   }
   if (found) {
     check_claims(elf, found->note, facts);
     read_image_table(elf, *found, depth == Depth::kInspect, &facts->images);
     facts->note = std::move(found->note);
+  }
+  if (depth == Depth::kInspect) {
+    find_device_bundles(elf, &facts->images);
+    resolve_symbols(wanted, facts);
   }
 }
 

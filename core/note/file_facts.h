@@ -50,7 +50,11 @@ struct FileFacts {
   std::vector<std::string> unresolved;  // of these, what nothing in `needed` provides
   std::vector<DeviceImage> images;
   std::optional<Note> note;
-  std::vector<Reason> reasons;  // defects of the file and the note: truncated, overlapping, …
+  std::vector<Reason> reasons;       // defects of the file and the note: truncated, overlapping, …
+  std::vector<std::string> exports;  // defined dynamic symbols; kInspect only
+  // Libraries that the loader would not find from here: of `needed`, and at kInspect of what those
+  // need in turn. Empty for a file of another machine, where looking means nothing.
+  std::vector<std::string> missing_libraries;
 };
 
 // How deep to look. kJudge reads what a verdict needs, in a few small reads; kInspect also scans

@@ -1,5 +1,5 @@
-// Bounded reads from an open file: no mapping, so that a file which shrinks under us cannot kill
-// us. SPDX-License-Identifier: Apache-2.0
+// Bounded reads from an open file. No mapping: a file that shrinks under us must not kill us.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstdint>

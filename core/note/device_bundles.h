@@ -1,0 +1,29 @@
+// Device images that other tools embed: nvcc's fat binaries and HIP's offload bundles.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <vector>
+
+#include "note/elf_file.h"
+#include "note/file_facts.h"
+
+namespace opdock {
+
+// Appends every image found: in the sections that nvcc and hipcc make, or, where there are none
+// (stripped headers, images that a program embeds as data), anywhere in the loaded segments. The
+// architecture stands in the containers' headers, so nothing is decompressed; a compressed HIP
+// bundle does not show its architectures and is reported with an empty one. A container that is
+// damaged is a defect (image-table).
+void find_device_bundles(const ElfFile& elf, std::vector<DeviceImage>* images);
+
+// The parsers for one container at `at`; *end is where it ends. False if it is none, or damaged.
+bool read_fatbin(FileReader* reader, uint64_t at, uint64_t limit, std::vector<DeviceImage>* images,
+                 uint64_t* end);
+bool read_hip_bundle(FileReader* reader, uint64_t at, uint64_t limit,
+                     std::vector<DeviceImage>* images, uint64_t* end);
+
+inline constexpr uint32_t kFatbinMagic = 0xba55ed50;
+inline constexpr char kBundleMagic[] = "__CLANG_OFFLOAD_BUNDLE__";
+inline constexpr char kCompressedBundleMagic[] = "CCOB";
+
+}  // namespace opdock

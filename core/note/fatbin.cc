@@ -1,0 +1,92 @@
+// nvcc's fat binary: a head, then entries, each with its own head. Learnt from nvcc 13.0's output.
+// SPDX-License-Identifier: Apache-2.0
+#include "note/device_bundles.h"
+#include "note/image_identity.h"
+
+namespace opdock {
+namespace {
+
+struct FatbinHead {
+  uint32_t magic;
+  uint16_t version;
+  uint16_t head_size;
+  uint64_t size;  // of the entries behind the head
+};
+
+struct FatbinEntry {
+  uint16_t kind;
+  uint16_t version;
+  uint32_t head_size;
+  uint64_t size;             // in the file, padded
+  uint32_t compressed_size;  // 0: not compressed
+  uint32_t options_offset;
+  uint16_t minor;
+  uint16_t major;
+  uint32_t arch;  // 90 for 9.0
+  uint32_t name_offset;
+  uint32_t name_size;
+  uint64_t flags;
+  uint64_t reserved;
+  uint64_t plain_size;
+};
+static_assert(sizeof(FatbinHead) == 16 && sizeof(FatbinEntry) == 64);
+
+constexpr uint16_t kPtx = 1, kCubin = 2;
+constexpr uint64_t kLz4 = 0x2000, kZstd = 0x8000;
+constexpr uint64_t kAcceleratedArch = 1u << 20, kFamilyArch = 1u << 21;
+
+DeviceImage image_of(FileReader* reader, const FatbinEntry& entry, uint64_t payload) {
+  DeviceImage image{};
+  image.backend = Backend::kCuda;
+  image.kind = entry.kind == kPtx ? ImageKind::kPtx : ImageKind::kCubin;
+  image.compressed = (entry.flags & (kLz4 | kZstd)) != 0;
+  image.offset = payload;
+  image.size = image.compressed && entry.compressed_size != 0 ? entry.compressed_size : entry.size;
+  const char* suffix = "";
+  if ((entry.flags & kFamilyArch) != 0) suffix = "f";
+  if ((entry.flags & kAcceleratedArch) != 0) suffix = "a";
+  const std::string claimed = cuda_arch(image.kind, entry.arch, suffix);
+  image.arch = claimed;
+  if (image.compressed) return image;
+  std::string problem;
+  const std::optional<ImageIdentity> shown =
+      identify_image(reader, image.kind, image.offset, image.size, &problem);
+  if (!shown) return image;
+  image.toolkit = shown->toolkit;
+  const bool only_suffix_differs =
+      !shown->suffix_shown && shown->arch == cuda_arch(image.kind, entry.arch, "");
+  if (!shown->arch.empty() && !only_suffix_differs && shown->arch != claimed) {
+    image.claimed_arch = claimed;
+    image.arch = shown->arch;
+  }
+  return image;
+}
+
+}  // namespace
+
+bool read_fatbin(FileReader* reader, uint64_t at, uint64_t limit, std::vector<DeviceImage>* images,
+                 uint64_t* end) {
+  FatbinHead head;
+  if (limit < sizeof head || at > limit - sizeof head || !reader->read(at, &head) ||
+      head.magic != kFatbinMagic || head.head_size < sizeof head || head.head_size > limit - at ||
+      head.size > limit - at - head.head_size) {
+    return false;
+  }
+  uint64_t next = at + head.head_size;
+  *end = next + head.size;
+  while (*end - next >= sizeof(FatbinEntry)) {
+    FatbinEntry entry;
+    if (!reader->read(next, &entry)) return false;
+    if (entry.head_size < sizeof entry || entry.head_size > *end - next ||
+        entry.size > *end - next - entry.head_size || entry.compressed_size > entry.size) {
+      return false;
+    }
+    if (entry.kind == kPtx || entry.kind == kCubin) {  // others: link-time code, debug data
+      images->push_back(image_of(reader, entry, next + entry.head_size));
+    }
+    next += entry.head_size + entry.size;
+  }
+  return true;
+}
+
+}  // namespace opdock
