@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "api/runtime.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <exception>
+#include <new>
+
+namespace opdock {
+
+opdock_status fail(opdock_status status, const std::string& text, char* error,
+                   uint32_t error_size) {
+  if (error == nullptr || error_size == 0) return status;
+  size_t size = std::min<size_t>(text.size(), error_size - 1);
+  // A byte 10xxxxxx continues a character: one that was cut goes altogether.
+  while (size < text.size() && size > 0 && (static_cast<uint8_t>(text[size]) & 0xC0) == 0x80) {
+    --size;
+  }
+  std::memcpy(error, text.data(), size);
+  error[size] = '\0';
+  return status;
+}
+
+}  // namespace opdock
+
+namespace {
+
+constexpr int32_t kWarning = 2;
+
+}  // namespace
+
+opdock_runtime::opdock_runtime(const opdock_options* options, std::string* problem) {
+  search_.environment = opdock::read_environment();
+  if (options == nullptr) return;
+  if (options->struct_size < offsetof(opdock_options, plugin_path)) {
+    *problem = "options: found struct_size " + std::to_string(options->struct_size) +
+               ", wanted sizeof(opdock_options), " + std::to_string(sizeof(opdock_options)) +
+               "; set it before calling";
+    return;
+  }
+  if (OPDOCK_HAS(options, opdock_options, plugin_path) && options->plugin_path != nullptr) {
+    search_.plugin_path = options->plugin_path;
+    search_.has_plugin_path = true;
+  }
+  if (OPDOCK_HAS(options, opdock_options, package_path) && options->package_path != nullptr) {
+    search_.package_path = options->package_path;
+  }
+  if (OPDOCK_HAS(options, opdock_options, log_context)) {
+    log_ = options->log;
+    log_context_ = options->log_context;
+  }
+  if (OPDOCK_HAS(options, opdock_options, num_threads)) num_threads_ = options->num_threads;
+}
+
+std::shared_ptr<const opdock::MachineFacts> opdock_runtime::machine() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (!machine_) {
+    machine_ = std::make_shared<const opdock::MachineFacts>(opdock::probe_machine());
+  }
+  return machine_;
+}
+
+std::shared_ptr<const opdock::Catalog> opdock_runtime::catalog(bool rescan) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (catalog_ && !rescan) return catalog_;
+  if (!machine_ || rescan) {
+    machine_ = std::make_shared<const opdock::MachineFacts>(opdock::probe_machine());
+  }
+  catalog_ = opdock::discover(search_, *machine_);
+  for (const opdock::Reason& reason : catalog_->notices()) {
+    log(kWarning, opdock::to_text(reason).c_str());
+  }
+  return catalog_;
+}
+
+void opdock_runtime::log(int32_t level, const char* message) const {
+  if (log_ != nullptr) {
+    log_(log_context_, level, message);
+  } else if (level >= kWarning) {
+    std::fprintf(stderr, "opdock: %s\n", message);
+  }
+}
+
+opdock_status opdock_runtime_create(const opdock_options* options, opdock_runtime** out,
+                                    char* error, uint32_t error_size) {
+  if (out == nullptr) {
+    return opdock::fail(OPDOCK_INVALID_ARGUMENT, "out: found NULL, wanted a place for the runtime",
+                        error, error_size);
+  }
+  *out = nullptr;
+  try {
+    std::string problem;
+    std::unique_ptr<opdock_runtime> runtime =
+        std::make_unique<opdock_runtime>(options, &problem);
+    if (!problem.empty()) {
+      return opdock::fail(OPDOCK_INVALID_ARGUMENT, problem, error, error_size);
+    }
+    *out = runtime.release();
+    return OPDOCK_OK;
+  } catch (const std::exception& exception) {
+    return opdock::fail(OPDOCK_INTERNAL, exception.what(), error, error_size);
+  }
+}
+
+void opdock_runtime_destroy(opdock_runtime* runtime) { delete runtime; }

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <set>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+#include "discover/catalog.h"
+#include "discover/marks.h"
+#include "discover/places.h"
+#include "discover/scan.h"
+
+namespace opdock {
+namespace {
+
+constexpr size_t kFilesPerThread = 32;  // below this, starting a thread costs more than it saves
+constexpr size_t kMaxThreads = 8;
+
+// An open folder; every file in it is opened relative to it, so that it cannot be swapped meanwhile.
+class Folder {
+ public:
+  explicit Folder(int fd) : fd_(fd) {}
+  ~Folder() { close(fd_); }
+  Folder(const Folder&) = delete;
+  Folder& operator=(const Folder&) = delete;
+  int fd() const { return fd_; }
+
+ private:
+  int fd_;
+};
+
+// One file to look at, or what is already known of it.
+struct Task {
+  FileSite site;
+  std::string path;
+  const Place* place;
+  bool needs_trust = false;
+  std::optional<Reason> distrust = {};  // of the way to it
+  std::optional<Candidate> done = {};
+};
+
+}  // namespace
+
+// Builds one catalogue; the only writer of Catalog.
+class Discovery {
+ public:
+  Discovery(const SearchOptions& options, const MachineFacts& machine)
+      : options_(options), machine_(machine), trust_(options.environment) {}
+
+  std::shared_ptr<const Catalog> run() {
+    places_ = search_places(options_);
+    for (const Place& place : places_) visit(place);
+    look_at_all();
+    std::vector<Candidate> found;
+    found.reserve(tasks_.size());
+    for (Task& task : tasks_) found.push_back(std::move(*task.done));
+    for (size_t i = 0; i < found.size(); ++i) found[i].rank = i;
+    mark_deselected(options_.environment, &found);
+    mark_duplicates(&found);
+    mark_superseded(&found);
+    const std::shared_ptr<Catalog> catalog = std::make_shared<Catalog>();
+    catalog->notices_ = options_.environment.ignored;
+    catalog->notices_.insert(catalog->notices_.end(), trust_.notices().begin(),
+                             trust_.notices().end());
+    for (Candidate& candidate : found) {
+      catalog->candidates_.push_back(std::make_shared<const Candidate>(std::move(candidate)));
+    }
+    return catalog;
+  }
+
+ private:
+  void visit(const Place& place);
+  void visit_folder(const Place& place, int fd);
+  void add_done(const Place& place, Reason reason);
+  void look_at_one(Task* task);
+  void look_at_all();
+
+  const SearchOptions& options_;
+  const MachineFacts& machine_;
+  Trust trust_;
+  std::vector<Place> places_;
+  std::vector<std::shared_ptr<Folder>> folders_;
+  std::set<std::pair<uint64_t, uint64_t>> visited_;  // folders, by device and inode
+  std::vector<Task> tasks_;
+};
+
+void Discovery::add_done(const Place& place, Reason reason) {
+  Task task{{AT_FDCWD, place.path}, place.path, &place};
+  task.done = rejected(place.path, place.origin, std::move(reason));
+  tasks_.push_back(std::move(task));
+}
+
+void Discovery::visit(const Place& place) {
+  const int fd = open(place.path.c_str(), O_RDONLY | O_DIRECTORY | O_NONBLOCK | O_CLOEXEC);
+  if (fd >= 0) {
+    visit_folder(place, fd);
+    return;
+  }
+  struct stat status{};
+  if (errno == ENOTDIR && stat(place.path.c_str(), &status) == 0) {
+    Task task{{AT_FDCWD, place.path}, place.path, &place};
+    task.needs_trust = !place.consent;
+    if (task.needs_trust) task.distrust = trust_.judge_way(place.path);
+    tasks_.push_back(std::move(task));
+    return;
+  }
+  const int error = errno;
+  const bool is_absent = error == ENOENT || error == ENOTDIR;
+  if (is_absent && lstat(place.path.c_str(), &status) == 0) {
+    add_done(place, make_reason(Code::kLinkBroken, place.path + ", whose target is missing",
+                                "a folder or a file"));
+    return;
+  }
+  if (is_absent && !place.must_exist) return;
+  Reason reason = open_reason(error, place.path);
+  reason.found += ", named by " + place.origin;
+  add_done(place, std::move(reason));
+}
+
+void Discovery::visit_folder(const Place& place, int fd) {
+  folders_.push_back(std::make_shared<Folder>(fd));
+  struct stat status{};
+  if (fstat(fd, &status) != 0) {
+    add_done(place, open_reason(errno, place.path));
+    return;
+  }
+  // The same folder again, under the same or another name, can bring nothing new.
+  if (!visited_.emplace(status.st_dev, status.st_ino).second) return;
+  const bool needs_trust = !place.consent && !trust_.has_consent(place.path);
+  std::optional<Reason> distrust;
+  if (needs_trust) distrust = trust_.judge_way(place.path);
+  int problem = 0;
+  std::string folder = place.path;
+  while (folder.size() > 1 && folder.back() == '/') folder.pop_back();
+  if (folder.back() != '/') folder += '/';
+  for (FileSite& site : list_folder(fd, &problem)) {
+    std::string path = folder + site.name;
+    tasks_.push_back({std::move(site), std::move(path), &place, needs_trust, distrust, {}});
+  }
+  if (problem != 0) add_done(place, open_reason(problem, place.path));
+}
+
+void Discovery::look_at_one(Task* task) {
+  if (task->done) return;
+  task->done = look_at(task->site, task->path, task->place->origin,
+                       task->needs_trust ? &trust_ : nullptr, machine_, Depth::kJudge);
+  if (task->distrust) reject(&*task->done, std::move(*task->distrust));
+}
+
+void Discovery::look_at_all() {
+  std::atomic<size_t> next{0};
+  const auto work = [&] {
+    for (size_t i = next++; i < tasks_.size(); i = next++) look_at_one(&tasks_[i]);
+  };
+  const size_t cores = std::max(1u, std::thread::hardware_concurrency());
+  const size_t wanted = std::min({tasks_.size() / kFilesPerThread, cores, kMaxThreads});
+  std::vector<std::thread> helpers;
+  for (size_t i = 1; i < wanted; ++i) {
+    try {
+      helpers.emplace_back(work);
+    } catch (const std::system_error&) {
+      break;  // no more threads to be had: this one does the work
+    }
+  }
+  work();
+  for (std::thread& helper : helpers) helper.join();
+}
+
+}  // namespace opdock

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <sys/auxv.h>
+
+#include <cstdlib>
+#include <string>
+
+#include "discover/catalog.h"
+
+namespace opdock {
+namespace {
+
+constexpr const char* kVariables[] = {
+    "OPDOCK_PLUGIN_PATH", "OPDOCK_ADD_PLUGIN_PATH", "OPDOCK_PLUGINS_SELECT",
+    "OPDOCK_PLUGINS_DISABLE", "XDG_DATA_HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME", "HOME"};
+
+// Set but empty counts as unset, as the XDG specification has it.
+std::optional<std::string> variable(const char* name) {
+  const char* value = std::getenv(name);
+  if (value == nullptr || *value == '\0') return std::nullopt;
+  return value;
+}
+
+// An XDG base folder: the variable if it is an absolute path, else the default below the home.
+std::string base_folder(const char* name, const std::string& home, const char* fallback,
+                        std::vector<Reason>* ignored) {
+  const std::optional<std::string> value = variable(name);
+  if (value && value->front() == '/') return *value;
+  if (value) {
+    ignored->push_back({Code::kVariableIgnored, std::string(name) + "=" + *value,
+                        "an absolute path", std::string("set ") + name + " to an absolute path"});
+  }
+  return home.empty() ? std::string() : home + fallback;
+}
+
+}  // namespace
+
+Environment read_environment() {
+  Environment environment;
+  if (getauxval(AT_SECURE) != 0) {
+    environment.secure = true;
+    for (const char* name : kVariables) {
+      if (std::getenv(name) == nullptr) continue;
+      environment.ignored.push_back(make_reason(
+          Code::kVariableIgnored, std::string(name) + " in a program with raised privileges",
+          "no influence of the caller on which code is loaded"));
+    }
+    return environment;
+  }
+  environment.plugin_path = variable("OPDOCK_PLUGIN_PATH");
+  environment.add_plugin_path = variable("OPDOCK_ADD_PLUGIN_PATH");
+  environment.select = variable("OPDOCK_PLUGINS_SELECT");
+  environment.disable = variable("OPDOCK_PLUGINS_DISABLE");
+  std::string home = variable("HOME").value_or("");
+  if (!home.empty() && home.front() != '/') home.clear();
+  environment.data_home =
+      base_folder("XDG_DATA_HOME", home, "/.local/share", &environment.ignored);
+  environment.config_home = base_folder("XDG_CONFIG_HOME", home, "/.config", &environment.ignored);
+  environment.cache_home = base_folder("XDG_CACHE_HOME", home, "/.cache", &environment.ignored);
+  return environment;
+}
+
+}  // namespace opdock

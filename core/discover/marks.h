@@ -1,0 +1,19 @@
+// What follows from looking at all candidates together: switched off, duplicate, superseded.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <vector>
+
+#include "discover/catalog.h"
+
+namespace opdock {
+
+// Each takes the candidates in their order and adds reasons to their verdicts.
+void mark_deselected(const Environment& environment, std::vector<Candidate>* candidates);
+void mark_duplicates(std::vector<Candidate>* candidates);
+void mark_superseded(std::vector<Candidate>* candidates);
+
+// Adds a reason that rejects the candidate, before those it has.
+void reject(Candidate* candidate, Reason reason);
+
+}  // namespace opdock

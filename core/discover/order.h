@@ -1,0 +1,17 @@
+// The order among plugins that provide one op.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+
+#include "discover/catalog.h"
+
+namespace opdock {
+
+// True if the candidate's note has op `op`, and `plugin` is empty or its name.
+bool provides(const Candidate& candidate, const std::string& plugin, const std::string& op);
+
+// usable before undecided before rejected, then the newer version, then the smaller rank.
+bool is_better(const Candidate& a, const Candidate& b);
+
+}  // namespace opdock

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "discover/places.h"
+
+#include <dlfcn.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+
+namespace opdock {
+namespace {
+
+std::string absolute(const std::string& path) {
+  if (path.front() == '/') return path;
+  char* folder = getcwd(nullptr, 0);
+  const std::string joined = folder == nullptr ? path : std::string(folder) + "/" + path;
+  std::free(folder);
+  return joined;
+}
+
+void add_list(const std::string& list, const char* origin, bool consent,
+              std::vector<Place>* places) {
+  for (const std::string& entry : split_list(list)) {
+    places->push_back({absolute(entry), origin, consent, true});
+  }
+}
+
+// Length of the well-formed UTF-8 sequence that `text` begins with, or 0.
+size_t sequence_length(std::string_view text) {
+  const auto byte = [&](size_t i) { return static_cast<uint8_t>(text[i]); };
+  const uint8_t lead = byte(0);
+  if (lead < 0x80) return 1;
+  const size_t length = lead >= 0xF0 ? 4 : lead >= 0xE0 ? 3 : 2;
+  if (lead < 0xC2 || lead > 0xF4 || text.size() < length) return 0;
+  for (size_t i = 1; i < length; ++i) {
+    if ((byte(i) & 0xC0) != 0x80) return 0;
+  }
+  if ((lead == 0xE0 && byte(1) < 0xA0) || (lead == 0xED && byte(1) > 0x9F)) return 0;
+  if ((lead == 0xF0 && byte(1) < 0x90) || (lead == 0xF4 && byte(1) > 0x8F)) return 0;
+  return length;
+}
+
+}  // namespace
+
+std::vector<std::string> split_list(std::string_view list) {
+  std::vector<std::string> entries;
+  while (!list.empty()) {
+    const size_t colon = list.find(':');
+    if (colon != 0) entries.emplace_back(list.substr(0, colon));
+    if (colon == std::string_view::npos) break;
+    list.remove_prefix(colon + 1);
+  }
+  return entries;
+}
+
+std::string library_folder() {
+  Dl_info info{};
+  if (dladdr(reinterpret_cast<const void*>(&library_folder), &info) == 0) return {};
+  char* real = realpath(info.dli_fname, nullptr);
+  if (real == nullptr) return {};
+  std::string folder(real);
+  std::free(real);
+  return folder.substr(0, folder.rfind('/'));
+}
+
+std::vector<Place> search_places(const SearchOptions& options) {
+  std::vector<Place> places;
+  if (options.has_plugin_path) {
+    add_list(options.plugin_path, "plugin_path", true, &places);
+    return places;
+  }
+  const Environment& environment = options.environment;
+  if (environment.add_plugin_path) {
+    add_list(*environment.add_plugin_path, "OPDOCK_ADD_PLUGIN_PATH", true, &places);
+  }
+  if (environment.plugin_path) {
+    add_list(*environment.plugin_path, "OPDOCK_PLUGIN_PATH", true, &places);
+    return places;
+  }
+  const auto add_default = [&](const std::string& path) {
+    places.push_back({path, path, false, false});
+  };
+  if (!environment.data_home.empty()) add_default(environment.data_home + "/opdock/plugins");
+  add_list(options.package_path, "package_path", false, &places);
+  add_default("/etc/opdock/plugins.d");
+  add_default(OPDOCK_PLUGINDIR);
+  // A relocated prefix, or a wheel: the plugins lie where the library lies.
+  const std::string folder = library_folder();
+  if (!folder.empty()) add_default(folder + "/opdock/plugins");
+  return places;
+}
+
+bool is_utf8(std::string_view text) {
+  while (!text.empty()) {
+    const size_t length = sequence_length(text);
+    if (length == 0) return false;
+    text.remove_prefix(length);
+  }
+  return true;
+}
+
+std::string escape_bytes(std::string_view text) {
+  std::string escaped;
+  while (!text.empty()) {
+    const size_t length = sequence_length(text);
+    if (length == 0) {
+      char hex[8];
+      std::snprintf(hex, sizeof hex, "\\x%02x", static_cast<uint8_t>(text.front()));
+      escaped += hex;
+      text.remove_prefix(1);
+    } else {
+      escaped += text.substr(0, length);
+      text.remove_prefix(length);
+    }
+  }
+  return escaped;
+}
+
+}  // namespace opdock

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "discover/scan.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <climits>
+#include <cstring>
+
+#include "discover/places.h"
+#include "fmt/format.h"
+
+namespace opdock {
+namespace {
+
+constexpr const char* kWantedFile = "a regular file, or a symbolic link to one";
+
+std::string kind_of(mode_t mode) {
+  if (S_ISDIR(mode)) return "a folder";
+  if (S_ISFIFO(mode)) return "a FIFO";
+  if (S_ISSOCK(mode)) return "a socket";
+  if (S_ISCHR(mode) || S_ISBLK(mode)) return "a device";
+  return "a special file";
+}
+
+// Puts the reasons found before reading in front and lets a rejecting one decide.
+void prepend(std::vector<Reason> reasons, Verdict* verdict) {
+  for (const Reason& reason : reasons) {
+    if (info(reason.code).severity == Severity::kReject) verdict->state = State::kRejected;
+  }
+  verdict->reasons.insert(verdict->reasons.begin(), std::make_move_iterator(reasons.begin()),
+                          std::make_move_iterator(reasons.end()));
+}
+
+}  // namespace
+
+FileStamp stamp_of(const struct stat& status) {
+  const auto nanoseconds = [](const timespec& time) {
+    return static_cast<int64_t>(time.tv_sec) * 1'000'000'000 + time.tv_nsec;
+  };
+  return {status.st_dev, status.st_ino, static_cast<uint64_t>(status.st_size),
+          nanoseconds(status.st_mtim), nanoseconds(status.st_ctim)};
+}
+
+Reason open_reason(int error, const std::string& path) {
+  const std::string text = fmt::format("{} ({})", escape_bytes(path), std::strerror(error));
+  switch (error) {
+    case ENOENT:
+    case ENOTDIR:
+      return make_reason(Code::kPathMissing, text, "a file or folder");
+    case ELOOP:
+      return make_reason(Code::kLinkBroken, text, "a link that leads to a file");
+    case ENAMETOOLONG:
+      return make_reason(Code::kNameInvalid,
+                         fmt::format("a path of {} bytes ({})", path.size(), std::strerror(error)),
+                         fmt::format("names of at most {} bytes in a path of at most {}", NAME_MAX,
+                                     PATH_MAX - 1));
+    case ENXIO:
+      return make_reason(Code::kNotRegular, text, kWantedFile);
+    default:
+      return make_reason(Code::kPathUnreadable, text, "a file that this user can read");
+  }
+}
+
+Candidate rejected(std::string path, std::string origin, Reason reason) {
+  Candidate candidate;
+  candidate.path = escape_bytes(path);
+  candidate.origin = std::move(origin);
+  candidate.file.path = candidate.path;
+  candidate.verdict.state = State::kRejected;
+  candidate.verdict.reasons.push_back(std::move(reason));
+  return candidate;
+}
+
+Candidate look_at(const FileSite& site, std::string path, std::string origin, Trust* trust,
+                  const MachineFacts& machine, Depth depth) {
+  if (!is_utf8(path)) {
+    return rejected(path, origin,
+                    make_reason(Code::kNameInvalid, fmt::format("\"{}\"", escape_bytes(path)),
+                                "a path in UTF-8"));
+  }
+  if (path.size() >= PATH_MAX) {
+    return rejected(path, origin, open_reason(ENAMETOOLONG, path));
+  }
+  struct stat status{};
+  bool is_link = false;
+  if (!site.is_regular) {
+    // Looked at before it is opened: opening a device can have effects.
+    if (fstatat(site.folder_fd, site.name.c_str(), &status, AT_SYMLINK_NOFOLLOW) != 0) {
+      return rejected(path, origin, open_reason(errno, path));
+    }
+    is_link = S_ISLNK(status.st_mode);
+    if (is_link && fstatat(site.folder_fd, site.name.c_str(), &status, 0) != 0) {
+      const bool is_dangling = errno == ENOENT || errno == ENOTDIR;
+      Reason reason = open_reason(is_dangling ? ELOOP : errno, path);
+      if (is_dangling) reason.found = path + ", whose target is missing";
+      return rejected(path, origin, std::move(reason));
+    }
+    if (!S_ISREG(status.st_mode)) {
+      return rejected(path, origin,
+                      make_reason(Code::kNotRegular,
+                                  fmt::format("{}, {}", path, kind_of(status.st_mode)),
+                                  kWantedFile));
+    }
+  }
+  const int flags = O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY | (is_link ? 0 : O_NOFOLLOW);
+  const int fd = openat(site.folder_fd, site.name.c_str(), flags);
+  if (fd < 0) return rejected(path, origin, open_reason(errno, path));
+  Candidate candidate;
+  candidate.path = std::move(path);
+  candidate.origin = std::move(origin);
+  std::vector<Reason> reasons;
+  if (fstat(fd, &status) != 0 || !S_ISREG(status.st_mode)) {
+    close(fd);
+    return rejected(candidate.path, candidate.origin,
+                    make_reason(Code::kNotRegular, kind_of(status.st_mode), kWantedFile));
+  }
+  candidate.stamp = stamp_of(status);
+  if (trust != nullptr) {
+    std::optional<Reason> reason = trust->judge_file(fd, status, candidate.path);
+    if (!reason && is_link) reason = trust->judge_way(candidate.path);
+    if (reason) reasons.push_back(std::move(*reason));
+  }
+  candidate.file = read_file_facts(fd, candidate.stamp.size, candidate.path, depth);
+  if (fstat(fd, &status) != 0 || stamp_of(status) != candidate.stamp) {
+    reasons.push_back(make_reason(Code::kFileChanged, candidate.path + ", written to meanwhile",
+                                  "the same size and times before and after reading"));
+  }
+  close(fd);
+  candidate.verdict = judge(candidate.file, machine);
+  prepend(std::move(reasons), &candidate.verdict);
+  return candidate;
+}
+
+std::vector<FileSite> list_folder(int folder_fd, int* problem) {
+  *problem = 0;
+  std::vector<FileSite> sites;
+  const int fd = openat(folder_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  DIR* folder = fd < 0 ? nullptr : fdopendir(fd);
+  if (folder == nullptr) {
+    *problem = errno;
+    if (fd >= 0) close(fd);
+    return sites;
+  }
+  for (;;) {
+    errno = 0;
+    const dirent* entry = readdir(folder);
+    if (entry == nullptr) break;
+    const std::string_view name(entry->d_name);
+    if (!name.ends_with(".so")) continue;
+    sites.push_back({folder_fd, std::string(name), entry->d_type == DT_REG});
+  }
+  *problem = errno;
+  closedir(folder);
+  // std::string compares as unsigned bytes: the order does not depend on the locale.
+  std::sort(sites.begin(), sites.end(),
+            [](const FileSite& a, const FileSite& b) { return a.name < b.name; });
+  return sites;
+}
+
+}  // namespace opdock

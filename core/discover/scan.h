@@ -1,0 +1,39 @@
+// Looking at one file that may be a plugin, and listing the files of one folder.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <sys/stat.h>
+
+#include <string>
+#include <vector>
+
+#include "discover/catalog.h"
+#include "discover/trust.h"
+
+namespace opdock {
+
+FileStamp stamp_of(const struct stat& status);
+
+// Where to find a file: `name` relative to the open folder `folder_fd`, or AT_FDCWD and a path.
+struct FileSite {
+  int folder_fd;
+  std::string name;
+  bool is_regular = false;  // the folder's listing says so: no link, nothing that blocks
+};
+
+// Opens, reads and judges one file. `trust` is NULL for an explicit path. Every problem is a
+// reason in the verdict. Thread-safe.
+Candidate look_at(const FileSite& site, std::string path, std::string origin, Trust* trust,
+                  const MachineFacts& machine, Depth depth);
+
+// A candidate that is rejected before anything of it is read.
+Candidate rejected(std::string path, std::string origin, Reason reason);
+
+// The names in an open folder that end in ".so", in bytewise order. `problem` is set to an errno
+// if the listing broke off.
+std::vector<FileSite> list_folder(int folder_fd, int* problem);
+
+// The reason for a failed open or stat of `path`.
+Reason open_reason(int error, const std::string& path);
+
+}  // namespace opdock

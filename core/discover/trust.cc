@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "discover/trust.h"
+
+#include <grp.h>
+#include <pwd.h>
+#include <sys/xattr.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdlib>
+#include <deque>
+
+#include "discover/places.h"
+#include "fmt/format.h"
+
+namespace opdock {
+namespace {
+
+constexpr int kMaxLinks = 40;  // what the kernel follows
+
+struct Account {
+  std::string name;  // empty if the number has none
+  gid_t group = static_cast<gid_t>(-1);
+};
+
+Account account(uid_t user) {
+  std::array<char, 4096> buffer{};
+  passwd entry{};
+  passwd* found = nullptr;
+  if (getpwuid_r(user, &entry, buffer.data(), buffer.size(), &found) != 0 || found == nullptr) {
+    return {};
+  }
+  return {entry.pw_name, entry.pw_gid};
+}
+
+std::string describe(uid_t user) {
+  const std::string name = account(user).name;
+  return name.empty() ? fmt::format("user {}", user) : fmt::format("user {} ({})", name, user);
+}
+
+// A group that carries the user's name, is the user's primary one and has no other member.
+bool is_private_group(gid_t group, uid_t user) {
+  const Account owner = account(user);
+  if (owner.name.empty() || owner.group != group) return false;
+  std::array<char, 16384> buffer{};
+  struct group entry{};
+  struct group* found = nullptr;
+  if (getgrgid_r(group, &entry, buffer.data(), buffer.size(), &found) != 0 || found == nullptr) {
+    return false;
+  }
+  if (owner.name != entry.gr_name) return false;
+  for (char** member = entry.gr_mem; *member != nullptr; ++member) {
+    if (owner.name != *member) return false;
+  }
+  return true;
+}
+
+// With an access list, the group bits of the mode are its mask: others may be named in it.
+bool has_access_list(int fd, const std::string& path) {
+  constexpr const char* kList = "system.posix_acl_access";
+  const ssize_t size =
+      fd >= 0 ? fgetxattr(fd, kList, nullptr, 0) : getxattr(path.c_str(), kList, nullptr, 0);
+  return size > 0;
+}
+
+void push_components(const std::string& path, std::deque<std::string>* pending) {
+  std::vector<std::string> parts;
+  size_t begin = 0;
+  while (begin <= path.size()) {
+    size_t end = path.find('/', begin);
+    if (end == std::string::npos) end = path.size();
+    if (end > begin) parts.push_back(path.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  pending->insert(pending->begin(), parts.begin(), parts.end());
+}
+
+uid_t library_owner() {
+  struct stat status{};
+  const std::string folder = library_folder();
+  return !folder.empty() && stat(folder.c_str(), &status) == 0 ? status.st_uid : 0;
+}
+
+}  // namespace
+
+Trust::Trust(const Environment& environment) : owners_{0, library_owner()} {
+  if (!environment.secure) owners_.push_back(geteuid());
+  consents_ = read_consents(environment, &notices_);
+}
+
+bool Trust::is_owner(uid_t user) const {
+  return std::find(owners_.begin(), owners_.end(), user) != owners_.end();
+}
+
+std::optional<Reason> Trust::judge_owner_and_mode(const struct stat& status,
+                                                  const std::string& path, int fd) const {
+  if (!is_owner(status.st_uid)) {
+    return make_reason(Code::kUntrustedOwner,
+                       fmt::format("{} owned by {}", path, describe(status.st_uid)),
+                       fmt::format("an owner that is root or {}", describe(owners_.back())));
+  }
+  const mode_t mode = status.st_mode & 07777;
+  if ((mode & S_IWOTH) != 0) {
+    return make_reason(Code::kUntrustedWritable,
+                       fmt::format("{} with mode {:04o}: everybody can write it", path, mode),
+                       "no write permission for others");
+  }
+  if ((mode & S_IWGRP) == 0) return std::nullopt;
+  const bool is_private =
+      std::any_of(owners_.begin(), owners_.end(),
+                  [&](uid_t owner) { return is_private_group(status.st_gid, owner); });
+  if (is_private && !has_access_list(fd, path)) return std::nullopt;
+  return make_reason(
+      Code::kUntrustedWritable,
+      fmt::format("{} with mode {:04o}: group {} can write it", path, mode, status.st_gid),
+      "no write permission for a group that has other members");
+}
+
+std::optional<Reason> Trust::judge_folder(const std::string& path) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const auto known = folders_.find(path);
+  if (known != folders_.end()) return known->second;
+  struct stat status{};
+  std::optional<Reason> reason;
+  // A folder that cannot be looked at cannot be passed either: opening the file says so.
+  if (stat(path.c_str(), &status) == 0) reason = judge_owner_and_mode(status, path, -1);
+  folders_.emplace(path, reason);
+  return reason;
+}
+
+std::optional<Reason> Trust::judge_way(const std::string& path) {
+  std::string current = "/";
+  if (std::optional<Reason> reason = judge_folder(current)) return reason;
+  std::deque<std::string> pending;
+  push_components(path, &pending);
+  for (int links = 0; !pending.empty();) {
+    const std::string name = pending.front();
+    pending.pop_front();
+    if (name == ".") continue;
+    if (name == "..") {
+      const size_t slash = current.rfind('/');
+      current = slash == 0 ? "/" : current.substr(0, slash);
+      continue;
+    }
+    const std::string next = current == "/" ? "/" + name : current + "/" + name;
+    struct stat status{};
+    if (lstat(next.c_str(), &status) != 0) return std::nullopt;
+    if (S_ISLNK(status.st_mode)) {
+      std::array<char, 4097> target{};
+      const ssize_t size = readlink(next.c_str(), target.data(), target.size() - 1);
+      if (size <= 0 || ++links > kMaxLinks) return std::nullopt;
+      if (target[0] == '/') current = "/";
+      push_components(target.data(), &pending);
+    } else if (S_ISDIR(status.st_mode)) {
+      current = next;
+      if (std::optional<Reason> reason = judge_folder(current)) return reason;
+    }
+  }
+  return std::nullopt;
+}
+
+std::optional<Reason> Trust::judge_file(int fd, const struct stat& status,
+                                        const std::string& path) {
+  return judge_owner_and_mode(status, path, fd);
+}
+
+bool Trust::has_consent(const std::string& folder) const {
+  if (consents_.empty()) return false;
+  char* resolved = realpath(folder.c_str(), nullptr);
+  if (resolved == nullptr) return false;
+  const std::string real(resolved);
+  std::free(resolved);
+  return std::any_of(consents_.begin(), consents_.end(), [&](const std::string& consent) {
+    return real == consent || real.starts_with(consent + "/") || consent == "/";
+  });
+}
+
+}  // namespace opdock

@@ -1,0 +1,18 @@
+// Comparing what a plugin says at run time with what its note said.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <vector>
+
+#include "base/reason.h"
+#include "note/note.h"
+#include "opdock/plugin.h"
+
+namespace opdock {
+
+// Checks the descriptor against the ABI (struct sizes, members that must not be NULL) and against
+// the note. Appends reasons; true if there are none. Reads only what lies inside struct_size.
+bool check_descriptor(const opdock_plugin& descriptor, const Note& note,
+                      std::vector<Reason>* reasons);
+
+}  // namespace opdock

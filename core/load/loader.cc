@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "load/loader.h"
+
+#include <dlfcn.h>
+
+#include <array>
+#include <exception>
+#include <map>
+#include <mutex>
+#include <tuple>
+
+#include "fmt/format.h"
+#include "load/descriptor.h"
+#include "load/mapped.h"
+#include "load/open.h"
+#include "opdock/opdock.h"
+
+namespace opdock {
+namespace {
+
+// One file content's place in the registry. Its lock is held while it is being loaded, so a second
+// thread that wants the same plugin waits and one that wants another does not.
+struct Slot {
+  std::mutex mutex;
+  bool is_done = false;
+  std::unique_ptr<LoadedPlugin> plugin;
+  std::vector<Reason> reasons;
+};
+
+using StampKey = std::tuple<uint64_t, uint64_t, uint64_t, int64_t, int64_t>;
+
+// Never destroyed: plugins outlive every runtime, and other threads may still run at exit.
+struct Registry {
+  std::mutex mutex;
+  std::map<StampKey, std::shared_ptr<Slot>> slots;
+};
+
+Registry& registry() {
+  static Registry* const instance = new Registry;
+  return *instance;
+}
+
+std::shared_ptr<Slot> slot_of(const FileStamp& stamp) {
+  Registry& all = registry();
+  const std::lock_guard<std::mutex> lock(all.mutex);
+  std::shared_ptr<Slot>& slot =
+      all.slots[{stamp.device, stamp.inode, stamp.size, stamp.mtime_ns, stamp.ctime_ns}];
+  if (!slot) slot = std::make_shared<Slot>();
+  return slot;
+}
+
+// A reason that the next try may not meet: nothing is wrong with the content itself.
+bool is_passing(const std::vector<Reason>& reasons) {
+  for (const Reason& reason : reasons) {
+    if (reason.code == Code::kFileChanged) return true;
+  }
+  return false;
+}
+
+const opdock_plugin* call_entry(void* handle, const std::string& path,
+                                std::vector<Reason>* reasons) {
+  using Entry = const opdock_plugin* (*)();
+  const Entry entry = reinterpret_cast<Entry>(dlsym(handle, OPDOCK_ENTRY_NAME));
+  if (entry == nullptr) {
+    reasons->push_back(make_reason(Code::kEntryMissing, path + " without " OPDOCK_ENTRY_NAME,
+                                   "the entry function"));
+    return nullptr;
+  }
+  std::string problem = "NULL";
+  try {
+    if (const opdock_plugin* descriptor = entry()) return descriptor;
+  } catch (const std::exception& exception) {
+    problem = std::string("an exception: ") + exception.what();
+  } catch (...) {
+    problem = "an exception of a type unknown here";
+  }
+  reasons->push_back(make_reason(Code::kEntryFailed, problem + " from " OPDOCK_ENTRY_NAME,
+                                 "a descriptor"));
+  return nullptr;
+}
+
+bool call_init(const opdock_plugin& descriptor, const opdock_host* host,
+               std::vector<Reason>* reasons) {
+  if (!OPDOCK_HAS(&descriptor, opdock_plugin, init) || descriptor.init == nullptr) return true;
+  std::array<char, 1024> error{};
+  std::string problem;
+  try {
+    const opdock_status status =
+        descriptor.init(host, error.data(), static_cast<uint32_t>(error.size()));
+    if (status == OPDOCK_OK) return true;
+    error.back() = '\0';
+    problem = fmt::format("status {} ({})", status, opdock_status_name(status));
+    if (error.front() != '\0') problem += std::string(": ") + error.data();
+  } catch (const std::exception& exception) {
+    problem = std::string("an exception: ") + exception.what();
+  } catch (...) {
+    problem = "an exception of a type unknown here";
+  }
+  reasons->push_back(make_reason(Code::kInitFailed, problem, "ok from init"));
+  return false;
+}
+
+std::unique_ptr<LoadedPlugin> load_now(const std::shared_ptr<const Candidate>& candidate,
+                                       const opdock_host* host, std::vector<Reason>* reasons) {
+  const Note& note = *candidate->file.note;
+  void* handle = open_candidate(*candidate, reasons);
+  if (handle == nullptr) return nullptr;
+  // What is in memory is compared before any function of the plugin is called.
+  const std::span<const uint8_t> images = mapped_images(handle, note, reasons);
+  if (!reasons->empty()) return nullptr;
+  check_image_digests(images, note, reasons);
+  if (!reasons->empty()) return nullptr;
+  const opdock_plugin* descriptor = call_entry(handle, candidate->path, reasons);
+  if (descriptor == nullptr) return nullptr;
+  if (!check_descriptor(*descriptor, note, reasons)) return nullptr;
+  if (!call_init(*descriptor, host, reasons)) return nullptr;
+  return std::make_unique<LoadedPlugin>(LoadedPlugin{candidate, descriptor, handle, images});
+}
+
+}  // namespace
+
+const LoadedPlugin* load(const std::shared_ptr<const Candidate>& candidate, const opdock_host* host,
+                         std::vector<Reason>* reasons) {
+  if (candidate->verdict.state == State::kRejected || !candidate->file.note) {
+    reasons->insert(reasons->end(), candidate->verdict.reasons.begin(),
+                    candidate->verdict.reasons.end());
+    return nullptr;
+  }
+  const std::shared_ptr<Slot> slot = slot_of(candidate->stamp);
+  const std::lock_guard<std::mutex> lock(slot->mutex);
+  if (!slot->is_done) {
+    slot->reasons.clear();
+    slot->plugin = load_now(candidate, host, &slot->reasons);
+    slot->is_done = slot->plugin != nullptr || !is_passing(slot->reasons);
+  }
+  reasons->insert(reasons->end(), slot->reasons.begin(), slot->reasons.end());
+  return slot->plugin.get();
+}
+
+}  // namespace opdock

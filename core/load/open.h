@@ -1,0 +1,25 @@
+// Opening a shared object such that the file that was judged is the one that gets mapped.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/reason.h"
+#include "discover/catalog.h"
+
+namespace opdock {
+
+// dlopen(RTLD_NOW | RTLD_LOCAL) of the candidate's file. NULL and reasons (file-changed,
+// load-failed) on failure. Runs the object's constructors.
+//
+// glibc knows a loaded object by the path's spelling and by device and inode. A file that replaced
+// a loaded one by rename has a new inode, so only the spelling can bring back the old object: then
+// the same path is opened with "./" inserted before the file's name, once more for each version.
+// Unlike a copy, this needs no place to write, and $ORIGIN and messages keep the real folder.
+void* open_candidate(const Candidate& candidate, std::vector<Reason>* reasons);
+
+// The reason behind a text of dlerror.
+Reason loader_reason(const std::string& message, const std::string& path);
+
+}  // namespace opdock
