@@ -3,23 +3,22 @@
 
 #include <dlfcn.h>
 #include <fcntl.h>
-#include <link.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
-#include <cinttypes>
-#include <cstdio>
 #include <cstring>
+#include <map>
+#include <mutex>
+#include <random>
 #include <regex>
+#include <utility>
 
 #include "discover/scan.h"
 #include "fmt/format.h"
 
 namespace opdock {
 namespace {
-
-constexpr int kMaxVersions = 200;  // of one path in one process; PATH_MAX leaves room for them
 
 enum class Check { kSame, kChanged };
 
@@ -41,66 +40,52 @@ Check check_file(const Candidate& candidate, std::vector<Reason>* reasons) {
   return Check::kChanged;
 }
 
-// True if the mapping at `address` is of the candidate's file, by the kernel's own record.
-bool is_mapped_from(uint64_t address, const FileStamp& stamp) {
-  std::FILE* maps = std::fopen("/proc/self/maps", "re");
-  if (maps == nullptr) return false;
-  bool is_same = false;
-  char* line = nullptr;
-  size_t capacity = 0;
-  while (getline(&line, &capacity, maps) > 0) {
-    uint64_t begin = 0, end = 0, inode = 0;
-    const int fields = std::sscanf(line, "%" SCNx64 "-%" SCNx64 " %*s %*s %*s %" SCNu64, &begin,
-                                   &end, &inode);
-    if (fields != 3 || address < begin || address >= end) continue;
-    is_same = inode == stamp.inode;
-    break;
-  }
-  std::free(line);
-  std::fclose(maps);
-  return is_same;
+// The stamps of the files opened so far, by device and inode.
+struct Opened {
+  std::mutex mutex;
+  std::map<std::pair<uint64_t, uint64_t>, FileStamp> stamps;
+};
+
+// False if this very file was opened with other content: it was overwritten in place while mapped,
+// so neither the old content nor the new one can be had.
+bool remember(const Candidate& candidate, std::vector<Reason>* reasons) {
+  static Opened* const opened = new Opened;
+  const FileStamp& stamp = candidate.stamp;
+  const std::lock_guard<std::mutex> lock(opened->mutex);
+  const auto [entry, is_new] = opened->stamps.try_emplace({stamp.device, stamp.inode}, stamp);
+  const FileStamp& known = entry->second;
+  if (is_new || (known.size == stamp.size && known.mtime_ns == stamp.mtime_ns)) return true;
+  reasons->push_back({Code::kFileChanged,
+                      candidate.path + ", overwritten in place after it was loaded",
+                      "a new file that was renamed over the old one",
+                      "restart the program; replace plugins by rename"});
+  return false;
 }
 
-// `path` with "./" inserted `count` times before the file's name: the same file, spelled anew.
-std::string spelling(const std::string& path, int count) {
+// `path` with a random row of "./" and ".//" before the file's name: the same file, spelled as
+// nobody in this process has spelled it before.
+std::string fresh_spelling(const std::string& path) {
   const size_t name = path.rfind('/') + 1;
   std::string text = path.substr(0, name);
-  for (int i = 0; i < count; ++i) text += "./";
+  uint32_t bits = std::random_device{}();
+  for (int i = 0; i < 32; ++i, bits >>= 1) text += (bits & 1) != 0 ? ".//" : "./";
   return text + path.substr(name);
 }
 
-// An address in the object's dynamic section, which is mapped from its file.
-uint64_t dynamic_address(void* handle) {
-  link_map* object = nullptr;
-  if (dlinfo(handle, RTLD_DI_LINKMAP, &object) != 0 || object == nullptr) return 0;
-  return reinterpret_cast<uint64_t>(object->l_ld);
-}
-
-// The first spelling under which no other version of the file is loaded; empty if none is left.
-std::string free_spelling(const Candidate& candidate) {
-  for (int count = 0; count < kMaxVersions; ++count) {
-    const std::string path = spelling(candidate.path, count);
-    void* loaded = dlopen(path.c_str(), RTLD_LAZY | RTLD_NOLOAD);
-    if (loaded == nullptr) return path;
-    const bool is_same = is_mapped_from(dynamic_address(loaded), candidate.stamp);
-    dlclose(loaded);  // gives back only the reference just taken
-    if (is_same) return path;
-  }
-  return {};
+// True if the loader has an object for this spelling or, failing that, for the file's inode.
+bool is_loaded(const std::string& path) {
+  void* loaded = dlopen(path.c_str(), RTLD_LAZY | RTLD_NOLOAD);
+  if (loaded != nullptr) dlclose(loaded);  // gives back only the reference just taken
+  return loaded != nullptr;
 }
 
 }  // namespace
 
 void* open_candidate(const Candidate& candidate, std::vector<Reason>* reasons) {
   if (check_file(candidate, reasons) == Check::kChanged) return nullptr;
-  const std::string path = free_spelling(candidate);
-  if (path.empty()) {
-    reasons->push_back({Code::kLoadFailed,
-                        fmt::format("{} versions of {} in this process", kMaxVersions,
-                                    candidate.path),
-                        "fewer", "restart the program"});
-    return nullptr;
-  }
+  if (!remember(candidate, reasons)) return nullptr;
+  const std::string path =
+      is_loaded(candidate.path) ? fresh_spelling(candidate.path) : candidate.path;
   dlerror();
   void* handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (handle == nullptr) {

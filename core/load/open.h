@@ -13,10 +13,10 @@ namespace opdock {
 // dlopen(RTLD_NOW | RTLD_LOCAL) of the candidate's file. NULL and reasons (file-changed,
 // load-failed) on failure. Runs the object's constructors.
 //
-// glibc knows a loaded object by the path's spelling and by device and inode. A file that replaced
-// a loaded one by rename has a new inode, so only the spelling can bring back the old object: then
-// the same path is opened with "./" inserted before the file's name, once more for each version.
-// Unlike a copy, this needs no place to write, and $ORIGIN and messages keep the real folder.
+// glibc knows a loaded object by every spelling of its path that was used, and by device and inode.
+// A file that replaced a loaded one by rename has a new inode, so only the spelling can bring back
+// the old object: then the path is spelled anew, with "./" and ".//" before the file's name. Unlike
+// a copy elsewhere, this needs no place to write, and $ORIGIN keeps its meaning.
 void* open_candidate(const Candidate& candidate, std::vector<Reason>* reasons);
 
 // The reason behind a text of dlerror.
