@@ -46,20 +46,28 @@ struct Opened {
   std::map<std::pair<uint64_t, uint64_t>, FileStamp> stamps;
 };
 
-// False if this very file was opened with other content: it was overwritten in place while mapped,
-// so neither the old content nor the new one can be had.
-bool remember(const Candidate& candidate, std::vector<Reason>* reasons) {
-  static Opened* const opened = new Opened;
+Opened& opened() {
+  static Opened* const instance = new Opened;
+  return *instance;
+}
+
+// Overwritten in place while mapped, a file has neither its old content nor its new one: refused.
+bool is_overwritten(const Candidate& candidate, std::vector<Reason>* reasons) {
   const FileStamp& stamp = candidate.stamp;
-  const std::lock_guard<std::mutex> lock(opened->mutex);
-  const auto [entry, is_new] = opened->stamps.try_emplace({stamp.device, stamp.inode}, stamp);
-  const FileStamp& known = entry->second;
-  if (is_new || (known.size == stamp.size && known.mtime_ns == stamp.mtime_ns)) return true;
+  const std::lock_guard<std::mutex> lock(opened().mutex);
+  const auto known = opened().stamps.find({stamp.device, stamp.inode});
+  if (known == opened().stamps.end()) return false;
+  if (known->second.size == stamp.size && known->second.mtime_ns == stamp.mtime_ns) return false;
   reasons->push_back({Code::kFileChanged,
                       candidate.path + ", overwritten in place after it was loaded",
                       "a new file that was renamed over the old one",
                       "restart the program; replace plugins by rename"});
-  return false;
+  return true;
+}
+
+void remember(const FileStamp& stamp) {
+  const std::lock_guard<std::mutex> lock(opened().mutex);
+  opened().stamps.try_emplace({stamp.device, stamp.inode}, stamp);
 }
 
 // `path` with a random row of "./" and ".//" before the file's name: the same file, spelled as
@@ -83,7 +91,7 @@ bool is_loaded(const std::string& path) {
 
 void* open_candidate(const Candidate& candidate, std::vector<Reason>* reasons) {
   if (check_file(candidate, reasons) == Check::kChanged) return nullptr;
-  if (!remember(candidate, reasons)) return nullptr;
+  if (is_overwritten(candidate, reasons)) return nullptr;
   const std::string path =
       is_loaded(candidate.path) ? fresh_spelling(candidate.path) : candidate.path;
   dlerror();
@@ -93,6 +101,7 @@ void* open_candidate(const Candidate& candidate, std::vector<Reason>* reasons) {
     reasons->push_back(loader_reason(message == nullptr ? "no message" : message, candidate.path));
     return nullptr;
   }
+  remember(candidate.stamp);
   // Stays open in any case: its constructors have run, and may have left pointers into it.
   return check_file(candidate, reasons) == Check::kSame ? handle : nullptr;
 }

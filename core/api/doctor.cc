@@ -1,0 +1,158 @@
+// What this machine has, what is missing, and what each missing thing is for.
+// SPDX-License-Identifier: Apache-2.0
+#include <unistd.h>
+
+#include <cstdlib>
+#include <map>
+
+#include "api/report.h"
+#include "discover/places.h"
+#include "fmt/format.h"
+#include "fmt/ranges.h"
+
+namespace opdock {
+namespace {
+
+// One line of the diagnosis. A thing that is missing is no error: it limits what can be done.
+Json check(const char* name, bool is_ok, const std::string& found, const char* used_for,
+           const std::string& advice) {
+  return {{"name", name},
+          {"ok", is_ok},
+          {"found", found},
+          {"for", used_for},
+          {"advice", is_ok ? "" : advice}};
+}
+
+// The path of the first of `programs` that PATH has; empty if none, or if the environment is not
+// to be used.
+std::string find_program(std::initializer_list<const char*> programs, const Environment& env) {
+  const char* path = env.secure ? nullptr : std::getenv("PATH");
+  if (path == nullptr) return {};
+  for (const char* program : programs) {
+    for (const std::string& folder : split_list(path)) {
+      const std::string file = folder + "/" + program;
+      if (access(file.c_str(), X_OK) == 0) return file;
+    }
+  }
+  return {};
+}
+
+Json check_program(const char* name, std::initializer_list<const char*> programs,
+                   const char* used_for, const char* advice, const Environment& env) {
+  const std::string path = find_program(programs, env);
+  return check(name, !path.empty(), path.empty() ? "not in PATH" : path, used_for, advice);
+}
+
+std::string version_text(const MachineFacts& machine, const char* prefix) {
+  const auto found = machine.symbol_versions.find(prefix);
+  return found == machine.symbol_versions.end() ? "unknown" : found->second.text();
+}
+
+Json machine_json(const MachineFacts& machine) {
+  Json json;
+  json["cpu_arch"] = machine.cpu_arch;
+  json["cpu_level"] = machine.cpu_level;
+  json["cpu_features"] = machine.cpu_features;
+  json["symbol_versions"] = Json::object();
+  for (const auto& [prefix, version] : machine.symbol_versions) {
+    json["symbol_versions"][prefix] = version.text();
+  }
+  json["cuda_driver"] = machine.cuda_driver ? Json(machine.cuda_driver->text()) : Json(nullptr);
+  json["cuda_driver_release"] = machine.cuda_driver_release;
+  json["cuda_problem"] = machine.cuda_problem;
+  json["rocm"] = machine.rocm ? Json(machine.rocm->text()) : Json(nullptr);
+  json["rocm_problem"] = machine.rocm_problem;
+  json["gpus"] = Json::array();
+  for (const Gpu& gpu : machine.gpus) {
+    json["gpus"].push_back({{"backend", to_text(gpu.backend)},
+                            {"index", gpu.index},
+                            {"name", gpu.name},
+                            {"arch", gpu.arch},
+                            {"memory_bytes", gpu.memory_bytes}});
+  }
+  json["in_process"] = Json::object();
+  for (const auto& [library, version] : machine.in_process) {
+    json["in_process"][library] = version.text();
+  }
+  return json;
+}
+
+std::string gpu_text(const MachineFacts& machine, Backend backend) {
+  std::vector<std::string> names;
+  for (const Gpu& gpu : machine.gpus) {
+    if (gpu.backend == backend) names.push_back(fmt::format("{} ({})", gpu.name, gpu.arch));
+  }
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
+void add_gpu_checks(const MachineFacts& machine, Json* checks) {
+  const std::string cuda = gpu_text(machine, Backend::kCuda);
+  const std::string driver =
+      machine.cuda_driver
+          ? fmt::format("CUDA {} ({})", machine.cuda_driver->text(), machine.cuda_driver_release)
+          : machine.cuda_problem;
+  checks->push_back(check("NVIDIA driver", machine.cuda_driver.has_value(), driver,
+                          "plugins' CUDA kernels",
+                          "with an NVIDIA GPU: install its driver (Debian: nvidia-driver, Ubuntu: "
+                          "nvidia-driver-580-server)"));
+  checks->push_back(check("NVIDIA GPU", !cuda.empty(), cuda.empty() ? machine.cuda_problem : cuda,
+                          "plugins' CUDA kernels",
+                          "check CUDA_VISIBLE_DEVICES, and the container's GPU option"));
+  const std::string rocm = gpu_text(machine, Backend::kRocm);
+  checks->push_back(check("AMD GPU", !rocm.empty(), rocm.empty() ? machine.rocm_problem : rocm,
+                          "plugins' HIP kernels",
+                          "with an AMD GPU: install the amdgpu kernel driver and ROCm"));
+}
+
+}  // namespace
+
+Json diagnosis(const Catalog& catalog, const MachineFacts& machine, const SearchOptions& search) {
+  const Environment& env = search.environment;
+  Json json;
+  json["version"] = OPDOCK_VERSION;
+  json["abi"] = fmt::format("{}.{}", OPDOCK_ABI_MAJOR, OPDOCK_ABI_MINOR);
+  Json& checks = json["checks"] = Json::array();
+  checks.push_back(check("CPU", !machine.cpu_arch.empty(),
+                         machine.cpu_level > 0
+                             ? fmt::format("{} level {}", machine.cpu_arch, machine.cpu_level)
+                             : machine.cpu_arch,
+                         "plugins' CPU code", ""));
+  checks.push_back(check("C library", true, "glibc " + version_text(machine, "GLIBC"),
+                         "loading plugins", ""));
+  checks.push_back(check("libstdc++", machine.symbol_versions.contains("GLIBCXX"),
+                         "GLIBCXX " + version_text(machine, "GLIBCXX"), "plugins in C++",
+                         "install libstdc++6"));
+  add_gpu_checks(machine, &checks);
+  checks.push_back(check_program("C++ compiler", {"c++", "g++", "clang++"}, "building plugins",
+                                 "install g++ (Debian and Ubuntu: apt-get install g++)", env));
+  checks.push_back(check_program("Meson", {"meson"}, "building plugins",
+                                 "pip install meson, or apt-get install meson", env));
+  checks.push_back(check_program("Ninja", {"ninja"}, "building plugins",
+                                 "pip install ninja, or apt-get install ninja-build", env));
+
+  size_t usable = 0, undecided = 0;
+  for (const std::shared_ptr<const Candidate>& candidate : catalog.candidates()) {
+    usable += candidate->verdict.state == State::kUsable;
+    undecided += candidate->verdict.state == State::kUndecided;
+  }
+  const size_t all = catalog.candidates().size();
+  json["plugins"] = {{"found", all},
+                     {"usable", usable},
+                     {"undecided", undecided},
+                     {"rejected", all - usable - undecided}};
+  checks.push_back(check("plugins", usable > 0,
+                         fmt::format("{} usable of {} files", usable, all), "calling ops",
+                         all == 0 ? "install some, or name their folder in OPDOCK_PLUGIN_PATH"
+                                  : "`opdock list` has each one's reasons"));
+  json["search"] = Json::array();
+  for (const Place& place : search_places(search)) {
+    json["search"].push_back({{"path", escape_bytes(place.path)},
+                              {"origin", place.origin},
+                              {"exists", access(place.path.c_str(), F_OK) == 0}});
+  }
+  json["notices"] = to_json(catalog.notices());
+  json["machine"] = machine_json(machine);
+  return json;
+}
+
+}  // namespace opdock

@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "api/report.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+#include <set>
+
+#include "api/runtime.h"
+#include "discover/order.h"
+
+namespace opdock {
+namespace {
+
+std::string device_name(const DeviceVerdict& device) {
+  std::string name(to_text(device.backend));
+  if (device.index >= 0) name += ":" + std::to_string(device.index);
+  return name;
+}
+
+// Architectures of the images, in the order of their numbers: sm_75 before sm_100.
+std::vector<std::string> architectures(const FileFacts& file, Backend backend) {
+  const auto key = [](const std::string& arch) {
+    const size_t digit = std::min(arch.find_first_of("0123456789"), arch.size());
+    return std::make_tuple(arch.substr(0, digit), std::strtoul(arch.c_str() + digit, nullptr, 10),
+                           arch);
+  };
+  std::vector<std::string> found;
+  for (const DeviceImage& image : file.images) {
+    if (image.backend != backend || image.kind == ImageKind::kSource || image.arch.empty()) continue;
+    if (std::find(found.begin(), found.end(), image.arch) == found.end()) {
+      found.push_back(image.arch);
+    }
+  }
+  // The PTX comes last: it is what newer GPUs fall back on.
+  std::sort(found.begin(), found.end(), [&](const std::string& a, const std::string& b) {
+    const bool a_is_ptx = a.starts_with("compute_"), b_is_ptx = b.starts_with("compute_");
+    return a_is_ptx != b_is_ptx ? b_is_ptx : key(a) < key(b);
+  });
+  return found;
+}
+
+Json device_json(const DeviceVerdict& device, const FileFacts& file) {
+  Json json;
+  json["device"] = device_name(device);
+  json["verdict"] = to_text(device.state);
+  json["image"] = device.image >= 0 ? Json(file.images.at(static_cast<size_t>(device.image)).arch)
+                                    : Json(nullptr);
+  json["reasons"] = to_json(device.reasons);
+  return json;
+}
+
+Json image_json(const DeviceImage& image) {
+  Json json;
+  json["backend"] = to_text(image.backend);
+  json["kind"] = to_text(image.kind);
+  json["arch"] = image.arch;
+  json["toolkit"] = image.toolkit.empty() ? Json(nullptr) : Json(image.toolkit.text());
+  json["compressed"] = image.compressed;
+  json["container"] = image.from_table ? "opdock" : "fat binary";
+  json["offset"] = image.offset;
+  json["size"] = image.size;
+  return json;
+}
+
+}  // namespace
+
+Json to_json(const Reason& reason) {
+  const CodeInfo& code = info(reason.code);
+  const char* const severity = code.severity == Severity::kReject      ? "reject"
+                               : code.severity == Severity::kUndecided ? "undecided"
+                                                                       : "notice";
+  return {{"code", code.name},       {"stage", code.stage},     {"severity", severity},
+          {"found", reason.found},   {"wanted", reason.wanted}, {"advice", reason.advice}};
+}
+
+Json to_json(const std::vector<Reason>& reasons) {
+  Json list = Json::array();
+  for (const Reason& reason : reasons) list.push_back(to_json(reason));
+  return list;
+}
+
+Json summary(const Candidate& candidate) {
+  const std::optional<Note>& note = candidate.file.note;
+  Json json;
+  json["name"] = note ? Json(note->name) : Json(nullptr);
+  json["version"] = note ? Json(note->version.text()) : Json(nullptr);
+  json["path"] = candidate.path;
+  json["origin"] = candidate.origin;
+  json["usable"] = candidate.verdict.state == State::kUsable;
+  json["verdict"] = to_text(candidate.verdict.state);
+  json["devices"] = Json::array();
+  for (const DeviceVerdict& device : candidate.verdict.devices) {
+    json["devices"].push_back(device_json(device, candidate.file));
+  }
+  json["cuda_archs"] = architectures(candidate.file, Backend::kCuda);
+  json["hip_archs"] = architectures(candidate.file, Backend::kRocm);
+  json["ops"] = Json::array();
+  if (note) {
+    for (const OpClaim& op : note->ops) json["ops"].push_back(op.name);
+  }
+  json["reasons"] = to_json(candidate.verdict.reasons);
+  return json;
+}
+
+Json details(const Candidate& candidate) {
+  const FileFacts& file = candidate.file;
+  Json json = summary(candidate);
+  json.erase("origin");
+  json["size"] = file.size;
+  json["is_elf"] = file.is_elf;
+  json["is_shared_object"] = file.is_shared_object;
+  json["machine"] = file.machine;
+  json["soname"] = file.soname;
+  json["rpath"] = file.rpath;
+  json["runpath"] = file.runpath;
+  json["needed"] = file.needed;
+  std::set<std::string> versions;
+  Json by_library = Json::object();
+  for (const SymbolVersion& version : file.versions) {
+    versions.insert(version.version);
+    by_library[version.library].push_back(version.version);
+  }
+  json["symbol_versions"] = versions;
+  json["symbol_versions_by_library"] = by_library;
+  json["undefined"] = file.undefined;
+  json["unresolved"] = file.unresolved;
+  json["executable_stack"] = file.executable_stack;
+  json["static_tls"] = file.static_tls;
+  json["unique_symbols"] = file.unique_symbols;
+  json["exports_entry"] = file.exports_entry;
+  json["images"] = Json::array();
+  for (const DeviceImage& image : file.images) json["images"].push_back(image_json(image));
+  json["note"] = file.note ? Json::parse(note_json(*file.note), nullptr, false) : Json(nullptr);
+  if (file.note) {
+    json["abi"] = std::to_string(file.note->head.abi_major) + "." +
+                  std::to_string(file.note->head.abi_minor);
+  }
+  return json;
+}
+
+Json explanation(const Catalog& catalog, const std::string& name) {
+  using List = std::vector<std::shared_ptr<const Candidate>>;
+  List found = catalog.providers(name);
+  const bool is_op = !found.empty();
+  if (!is_op) {
+    for (const std::shared_ptr<const Candidate>& candidate : catalog.candidates()) {
+      if (candidate->file.note && candidate->file.note->name == name) found.push_back(candidate);
+    }
+    std::stable_sort(found.begin(), found.end(),
+                     [](const auto& a, const auto& b) { return is_better(*a, *b); });
+  }
+  Json json;
+  json["name"] = name;
+  json["kind"] = found.empty() ? Json(nullptr) : Json(is_op ? "op" : "plugin");
+  json["usable"] = false;
+  json["chosen"] = Json::object();
+  json["candidates"] = Json::array();
+  for (const std::shared_ptr<const Candidate>& candidate : found) {
+    if (candidate->verdict.state == State::kUsable) json["usable"] = true;
+    json["candidates"].push_back(summary(*candidate));
+    for (const DeviceVerdict& device : candidate->verdict.devices) {
+      if (candidate->verdict.state == State::kRejected || device.state != State::kUsable) continue;
+      const std::string where = device_name(device);
+      if (!json["chosen"].contains(where)) json["chosen"][where] = candidate->path;
+    }
+  }
+  std::set<std::string> known;
+  for (const std::shared_ptr<const Candidate>& candidate : catalog.candidates()) {
+    if (!candidate->file.note) continue;
+    for (const OpClaim& op : candidate->file.note->ops) known.insert(op.name);
+  }
+  json["known_ops"] = known;
+  return json;
+}
+
+opdock_status report(const std::function<Json()>& make, char** out, char* error,
+                     uint32_t error_size) {
+  if (out == nullptr) {
+    return fail(OPDOCK_INVALID_ARGUMENT, "out: found NULL, wanted a place for the text", error,
+                error_size);
+  }
+  *out = nullptr;
+  try {
+    // File names and loader messages come from outside: whatever is not UTF-8 is replaced.
+    const std::string text = make().dump(-1, ' ', false, Json::error_handler_t::replace);
+    *out = static_cast<char*>(std::malloc(text.size() + 1));
+    if (*out == nullptr) throw std::bad_alloc();
+    std::memcpy(*out, text.c_str(), text.size() + 1);
+    return OPDOCK_OK;
+  } catch (const std::bad_alloc&) {
+    return fail(OPDOCK_OUT_OF_MEMORY, "no memory for the report", error, error_size);
+  } catch (const std::exception& exception) {
+    return fail(OPDOCK_INTERNAL, exception.what(), error, error_size);
+  }
+}
+
+}  // namespace opdock

@@ -1,0 +1,33 @@
+// The JSON reports' building blocks: docs/verdicts.md describes the members.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "discover/catalog.h"
+#include "facts/machine.h"
+#include "nlohmann/json.hpp"
+#include "opdock/opdock.h"
+
+namespace opdock {
+
+using Json = nlohmann::ordered_json;
+
+Json to_json(const Reason& reason);
+Json to_json(const std::vector<Reason>& reasons);
+
+// One plugin as `opdock list` shows it.
+Json summary(const Candidate& candidate);
+// One file as `opdock inspect` shows it: the summary, and what the file is.
+Json details(const Candidate& candidate);
+// How an op or plugin is resolved.
+Json explanation(const Catalog& catalog, const std::string& name);
+// What this machine has, and what is missing for what.
+Json diagnosis(const Catalog& catalog, const MachineFacts& machine, const SearchOptions& search);
+
+// Runs `make`, writes its text to *out (freed with opdock_free), and turns exceptions into statuses.
+opdock_status report(const std::function<Json()>& make, char** out, char* error,
+                     uint32_t error_size);
+
+}  // namespace opdock

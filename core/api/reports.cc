@@ -1,0 +1,109 @@
+// The functions of opdock.h that report, and trust.
+// SPDX-License-Identifier: Apache-2.0
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+
+#include "api/report.h"
+#include "api/runtime.h"
+#include "discover/trust.h"
+
+using opdock::Json;
+
+namespace {
+
+opdock_status null_argument(const char* name, char* error, uint32_t error_size) {
+  return opdock::fail(OPDOCK_INVALID_ARGUMENT, std::string(name) + ": found NULL, wanted a value",
+                      error, error_size);
+}
+
+}  // namespace
+
+opdock_status opdock_list_json(opdock_runtime* runtime, int32_t rescan, char** out, char* error,
+                               uint32_t error_size) {
+  if (runtime == nullptr) return null_argument("runtime", error, error_size);
+  return opdock::report(
+      [&] {
+        const std::shared_ptr<const opdock::Catalog> catalog = runtime->catalog(rescan != 0);
+        Json json;
+        json["plugins"] = Json::array();
+        for (const std::shared_ptr<const opdock::Candidate>& candidate : catalog->candidates()) {
+          json["plugins"].push_back(opdock::summary(*candidate));
+        }
+        json["notices"] = opdock::to_json(catalog->notices());
+        return json;
+      },
+      out, error, error_size);
+}
+
+opdock_status opdock_inspect_json(opdock_runtime* runtime, const char* path, char** out,
+                                  char* error, uint32_t error_size) {
+  if (runtime == nullptr) return null_argument("runtime", error, error_size);
+  if (path == nullptr) return null_argument("path", error, error_size);
+  struct stat status{};
+  if (stat(path, &status) != 0) {
+    return opdock::fail(errno == EACCES ? OPDOCK_INVALID_ARGUMENT : OPDOCK_NOT_FOUND,
+                        std::string(path) + ": " + std::strerror(errno) + "; correct the path",
+                        error, error_size);
+  }
+  return opdock::report(
+      [&] {
+        return opdock::details(
+            *opdock::examine(path, *runtime->machine(), opdock::Depth::kInspect));
+      },
+      out, error, error_size);
+}
+
+opdock_status opdock_explain_json(opdock_runtime* runtime, const char* name, char** out,
+                                  char* error, uint32_t error_size) {
+  if (runtime == nullptr) return null_argument("runtime", error, error_size);
+  if (name == nullptr) return null_argument("name", error, error_size);
+  return opdock::report([&] { return opdock::explanation(*runtime->catalog(), name); }, out, error,
+                        error_size);
+}
+
+opdock_status opdock_doctor_json(opdock_runtime* runtime, char** out, char* error,
+                                 uint32_t error_size) {
+  if (runtime == nullptr) return null_argument("runtime", error, error_size);
+  return opdock::report(
+      [&] {
+        const std::shared_ptr<const opdock::Catalog> catalog = runtime->catalog();
+        return opdock::diagnosis(*catalog, *runtime->machine(), runtime->search());
+      },
+      out, error, error_size);
+}
+
+opdock_status opdock_codes_json(char** out, char* error, uint32_t error_size) {
+  return opdock::report(
+      [] {
+        Json json = Json::array();
+        for (const opdock::CodeInfo& code : opdock::all_codes()) {
+          json.push_back({{"code", code.name},
+                          {"stage", code.stage},
+                          {"meaning", code.meaning},
+                          {"cause", code.cause},
+                          {"advice", code.advice}});
+        }
+        return json;
+      },
+      out, error, error_size);
+}
+
+void opdock_free(void* memory) { std::free(memory); }
+
+opdock_status opdock_trust(const char* folder, char* error, uint32_t error_size) {
+  if (folder == nullptr) return null_argument("folder", error, error_size);
+  try {
+    bool is_argument = false;
+    const std::string problem =
+        opdock::record_consent(folder, opdock::read_environment(), &is_argument);
+    if (problem.empty()) return OPDOCK_OK;
+    return opdock::fail(is_argument ? OPDOCK_INVALID_ARGUMENT : OPDOCK_INTERNAL, problem, error,
+                        error_size);
+  } catch (const std::exception& exception) {
+    return opdock::fail(OPDOCK_INTERNAL, exception.what(), error, error_size);
+  }
+}
