@@ -14,8 +14,8 @@ namespace opdock {
 namespace {
 
 // One line of the diagnosis. A thing that is missing is no error: it limits what can be done.
-Json check(const char* name, bool is_ok, const std::string& found, const char* used_for,
-           const std::string& advice) {
+Report check(const char* name, bool is_ok, const std::string& found, const char* used_for,
+             const std::string& advice) {
   return {{"name", name},
           {"ok", is_ok},
           {"found", found},
@@ -25,7 +25,8 @@ Json check(const char* name, bool is_ok, const std::string& found, const char* u
 
 // The path of the first of `programs` that PATH has; empty if none, or if the environment is not
 // to be used.
-std::string find_program(std::initializer_list<const char*> programs, const Environment& env) {
+std::string find_program(std::initializer_list<const char*> programs,
+                         const SearchEnvironment& env) {
   const char* path = env.secure ? nullptr : std::getenv("PATH");
   if (path == nullptr) return {};
   for (const char* program : programs) {
@@ -37,8 +38,8 @@ std::string find_program(std::initializer_list<const char*> programs, const Envi
   return {};
 }
 
-Json check_program(const char* name, std::initializer_list<const char*> programs,
-                   const char* used_for, const char* advice, const Environment& env) {
+Report check_program(const char* name, std::initializer_list<const char*> programs,
+                     const char* used_for, const char* advice, const SearchEnvironment& env) {
   const std::string path = find_program(programs, env);
   return check(name, !path.empty(), path.empty() ? "not in PATH" : path, used_for, advice);
 }
@@ -48,21 +49,21 @@ std::string version_text(const MachineFacts& machine, const char* prefix) {
   return found == machine.symbol_versions.end() ? "unknown" : found->second.text();
 }
 
-Json machine_json(const MachineFacts& machine) {
-  Json json;
+Report machine_json(const MachineFacts& machine) {
+  Report json;
   json["cpu_arch"] = machine.cpu_arch;
   json["cpu_level"] = machine.cpu_level;
   json["cpu_features"] = machine.cpu_features;
-  json["symbol_versions"] = Json::object();
+  json["symbol_versions"] = Report::object();
   for (const auto& [prefix, version] : machine.symbol_versions) {
     json["symbol_versions"][prefix] = version.text();
   }
-  json["cuda_driver"] = machine.cuda_driver ? Json(machine.cuda_driver->text()) : Json(nullptr);
+  json["cuda_driver"] = machine.cuda_driver ? Report(machine.cuda_driver->text()) : Report(nullptr);
   json["cuda_driver_release"] = machine.cuda_driver_release;
   json["cuda_problem"] = machine.cuda_problem;
-  json["rocm"] = machine.rocm ? Json(machine.rocm->text()) : Json(nullptr);
+  json["rocm"] = machine.rocm ? Report(machine.rocm->text()) : Report(nullptr);
   json["rocm_problem"] = machine.rocm_problem;
-  json["gpus"] = Json::array();
+  json["gpus"] = Report::array();
   for (const Gpu& gpu : machine.gpus) {
     json["gpus"].push_back({{"backend", to_text(gpu.backend)},
                             {"index", gpu.index},
@@ -70,7 +71,7 @@ Json machine_json(const MachineFacts& machine) {
                             {"arch", gpu.arch},
                             {"memory_bytes", gpu.memory_bytes}});
   }
-  json["in_process"] = Json::object();
+  json["in_process"] = Report::object();
   for (const auto& [library, version] : machine.in_process) {
     json["in_process"][library] = version.text();
   }
@@ -85,7 +86,7 @@ std::string gpu_text(const MachineFacts& machine, Backend backend) {
   return fmt::format("{}", fmt::join(names, ", "));
 }
 
-void add_gpu_checks(const MachineFacts& machine, Json* checks) {
+void add_gpu_checks(const MachineFacts& machine, Report* checks) {
   const std::string cuda = gpu_text(machine, Backend::kCuda);
   const std::string driver =
       machine.cuda_driver
@@ -106,19 +107,19 @@ void add_gpu_checks(const MachineFacts& machine, Json* checks) {
 
 }  // namespace
 
-Json diagnosis(const Catalog& catalog, const MachineFacts& machine, const SearchOptions& search) {
-  const Environment& env = search.environment;
-  Json json;
+Report diagnosis(const Catalog& catalog, const MachineFacts& machine, const SearchOptions& search) {
+  const SearchEnvironment& env = search.environment;
+  Report json;
   json["version"] = OPDOCK_VERSION;
   json["abi"] = fmt::format("{}.{}", OPDOCK_ABI_MAJOR, OPDOCK_ABI_MINOR);
-  Json& checks = json["checks"] = Json::array();
+  Report& checks = json["checks"] = Report::array();
   checks.push_back(check("CPU", !machine.cpu_arch.empty(),
                          machine.cpu_level > 0
                              ? fmt::format("{} level {}", machine.cpu_arch, machine.cpu_level)
                              : machine.cpu_arch,
                          "plugins' CPU code", ""));
-  checks.push_back(check("C library", true, "glibc " + version_text(machine, "GLIBC"),
-                         "loading plugins", ""));
+  checks.push_back(
+      check("C library", true, "glibc " + version_text(machine, "GLIBC"), "loading plugins", ""));
   checks.push_back(check("libstdc++", machine.symbol_versions.contains("GLIBCXX"),
                          "GLIBCXX " + version_text(machine, "GLIBCXX"), "plugins in C++",
                          "install libstdc++6"));
@@ -140,11 +141,11 @@ Json diagnosis(const Catalog& catalog, const MachineFacts& machine, const Search
                      {"usable", usable},
                      {"undecided", undecided},
                      {"rejected", all - usable - undecided}};
-  checks.push_back(check("plugins", usable > 0,
-                         fmt::format("{} usable of {} files", usable, all), "calling ops",
+  checks.push_back(check("plugins", usable > 0, fmt::format("{} usable of {} files", usable, all),
+                         "calling ops",
                          all == 0 ? "install some, or name their folder in OPDOCK_PLUGIN_PATH"
                                   : "`opdock list` has each one's reasons"));
-  json["search"] = Json::array();
+  json["search"] = Report::array();
   for (const Place& place : search_places(search)) {
     json["search"].push_back({{"path", escape_bytes(place.path)},
                               {"origin", place.origin},

@@ -28,7 +28,8 @@ std::vector<std::string> architectures(const FileFacts& file, Backend backend) {
   };
   std::vector<std::string> found;
   for (const DeviceImage& image : file.images) {
-    if (image.backend != backend || image.kind == ImageKind::kSource || image.arch.empty()) continue;
+    if (image.backend != backend || image.kind == ImageKind::kSource || image.arch.empty())
+      continue;
     if (std::find(found.begin(), found.end(), image.arch) == found.end()) {
       found.push_back(image.arch);
     }
@@ -41,22 +42,22 @@ std::vector<std::string> architectures(const FileFacts& file, Backend backend) {
   return found;
 }
 
-Json device_json(const DeviceVerdict& device, const FileFacts& file) {
-  Json json;
+Report device_json(const DeviceVerdict& device, const FileFacts& file) {
+  Report json;
   json["device"] = device_name(device);
   json["verdict"] = to_text(device.state);
-  json["image"] = device.image >= 0 ? Json(file.images.at(static_cast<size_t>(device.image)).arch)
-                                    : Json(nullptr);
+  json["image"] = device.image >= 0 ? Report(file.images.at(static_cast<size_t>(device.image)).arch)
+                                    : Report(nullptr);
   json["reasons"] = to_json(device.reasons);
   return json;
 }
 
-Json image_json(const DeviceImage& image) {
-  Json json;
+Report image_json(const DeviceImage& image) {
+  Report json;
   json["backend"] = to_text(image.backend);
   json["kind"] = to_text(image.kind);
   json["arch"] = image.arch;
-  json["toolkit"] = image.toolkit.empty() ? Json(nullptr) : Json(image.toolkit.text());
+  json["toolkit"] = image.toolkit.empty() ? Report(nullptr) : Report(image.toolkit.text());
   json["compressed"] = image.compressed;
   json["container"] = image.from_table ? "opdock" : "fat binary";
   json["offset"] = image.offset;
@@ -66,37 +67,39 @@ Json image_json(const DeviceImage& image) {
 
 }  // namespace
 
-Json to_json(const Reason& reason) {
+Report to_json(const Reason& reason) {
   const CodeInfo& code = info(reason.code);
   const char* const severity = code.severity == Severity::kReject      ? "reject"
                                : code.severity == Severity::kUndecided ? "undecided"
                                                                        : "notice";
-  return {{"code", code.name},       {"stage", code.stage},     {"severity", severity},
-          {"found", reason.found},   {"wanted", reason.wanted}, {"advice", reason.advice}};
+  return {{"code", code.name},     {"stage", code.stage},     {"severity", severity},
+          {"found", reason.found}, {"wanted", reason.wanted}, {"advice", reason.advice}};
 }
 
-Json to_json(const std::vector<Reason>& reasons) {
-  Json list = Json::array();
+Report to_json(const std::vector<Reason>& reasons) {
+  Report list = Report::array();
   for (const Reason& reason : reasons) list.push_back(to_json(reason));
   return list;
 }
 
-Json summary(const Candidate& candidate) {
+Report summary(const Candidate& candidate) {
   const std::optional<Note>& note = candidate.file.note;
-  Json json;
-  json["name"] = note ? Json(note->name) : Json(nullptr);
-  json["version"] = note ? Json(note->version.text()) : Json(nullptr);
+  Report json;
+  json["name"] = note ? Report(note->name) : Report(nullptr);
+  json["version"] = note ? Report(note->version.text()) : Report(nullptr);
   json["path"] = candidate.path;
   json["origin"] = candidate.origin;
   json["usable"] = candidate.verdict.state == State::kUsable;
   json["verdict"] = to_text(candidate.verdict.state);
-  json["devices"] = Json::array();
+  json["devices"] = Report::array();
+  // Without a note nothing is known of what the file would run on.
   for (const DeviceVerdict& device : candidate.verdict.devices) {
+    if (!note) break;
     json["devices"].push_back(device_json(device, candidate.file));
   }
   json["cuda_archs"] = architectures(candidate.file, Backend::kCuda);
   json["hip_archs"] = architectures(candidate.file, Backend::kRocm);
-  json["ops"] = Json::array();
+  json["ops"] = Report::array();
   if (note) {
     for (const OpClaim& op : note->ops) json["ops"].push_back(op.name);
   }
@@ -104,9 +107,9 @@ Json summary(const Candidate& candidate) {
   return json;
 }
 
-Json details(const Candidate& candidate) {
+Report details(const Candidate& candidate) {
   const FileFacts& file = candidate.file;
-  Json json = summary(candidate);
+  Report json = summary(candidate);
   json.erase("origin");
   json["size"] = file.size;
   json["is_elf"] = file.is_elf;
@@ -117,7 +120,7 @@ Json details(const Candidate& candidate) {
   json["runpath"] = file.runpath;
   json["needed"] = file.needed;
   std::set<std::string> versions;
-  Json by_library = Json::object();
+  Report by_library = Report::object();
   for (const SymbolVersion& version : file.versions) {
     versions.insert(version.version);
     by_library[version.library].push_back(version.version);
@@ -130,17 +133,17 @@ Json details(const Candidate& candidate) {
   json["static_tls"] = file.static_tls;
   json["unique_symbols"] = file.unique_symbols;
   json["exports_entry"] = file.exports_entry;
-  json["images"] = Json::array();
+  json["images"] = Report::array();
   for (const DeviceImage& image : file.images) json["images"].push_back(image_json(image));
-  json["note"] = file.note ? Json::parse(note_json(*file.note), nullptr, false) : Json(nullptr);
+  json["note"] = file.note ? Report::parse(note_json(*file.note), nullptr, false) : Report(nullptr);
   if (file.note) {
-    json["abi"] = std::to_string(file.note->head.abi_major) + "." +
-                  std::to_string(file.note->head.abi_minor);
+    json["abi"] =
+        std::to_string(file.note->head.abi_major) + "." + std::to_string(file.note->head.abi_minor);
   }
   return json;
 }
 
-Json explanation(const Catalog& catalog, const std::string& name) {
+Report explanation(const Catalog& catalog, const std::string& name) {
   using List = std::vector<std::shared_ptr<const Candidate>>;
   List found = catalog.providers(name);
   const bool is_op = !found.empty();
@@ -151,12 +154,12 @@ Json explanation(const Catalog& catalog, const std::string& name) {
     std::stable_sort(found.begin(), found.end(),
                      [](const auto& a, const auto& b) { return is_better(*a, *b); });
   }
-  Json json;
+  Report json;
   json["name"] = name;
-  json["kind"] = found.empty() ? Json(nullptr) : Json(is_op ? "op" : "plugin");
+  json["kind"] = found.empty() ? Report(nullptr) : Report(is_op ? "op" : "plugin");
   json["usable"] = false;
-  json["chosen"] = Json::object();
-  json["candidates"] = Json::array();
+  json["chosen"] = Report::object();
+  json["candidates"] = Report::array();
   for (const std::shared_ptr<const Candidate>& candidate : found) {
     if (candidate->verdict.state == State::kUsable) json["usable"] = true;
     json["candidates"].push_back(summary(*candidate));
@@ -175,7 +178,7 @@ Json explanation(const Catalog& catalog, const std::string& name) {
   return json;
 }
 
-opdock_status report(const std::function<Json()>& make, char** out, char* error,
+opdock_status report(const std::function<Report()>& make, char** out, char* error,
                      uint32_t error_size) {
   if (out == nullptr) {
     return fail(OPDOCK_INVALID_ARGUMENT, "out: found NULL, wanted a place for the text", error,
@@ -184,7 +187,7 @@ opdock_status report(const std::function<Json()>& make, char** out, char* error,
   *out = nullptr;
   try {
     // File names and loader messages come from outside: whatever is not UTF-8 is replaced.
-    const std::string text = make().dump(-1, ' ', false, Json::error_handler_t::replace);
+    const std::string text = make().dump(-1, ' ', false, Report::error_handler_t::replace);
     *out = static_cast<char*>(std::malloc(text.size() + 1));
     if (*out == nullptr) throw std::bad_alloc();
     std::memcpy(*out, text.c_str(), text.size() + 1);

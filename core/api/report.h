@@ -12,22 +12,23 @@
 
 namespace opdock {
 
-using Json = nlohmann::ordered_json;
+using Report = nlohmann::ordered_json;
 
-Json to_json(const Reason& reason);
-Json to_json(const std::vector<Reason>& reasons);
+Report to_json(const Reason& reason);
+Report to_json(const std::vector<Reason>& reasons);
 
 // One plugin as `opdock list` shows it.
-Json summary(const Candidate& candidate);
+Report summary(const Candidate& candidate);
 // One file as `opdock inspect` shows it: the summary, and what the file is.
-Json details(const Candidate& candidate);
+Report details(const Candidate& candidate);
 // How an op or plugin is resolved.
-Json explanation(const Catalog& catalog, const std::string& name);
+Report explanation(const Catalog& catalog, const std::string& name);
 // What this machine has, and what is missing for what.
-Json diagnosis(const Catalog& catalog, const MachineFacts& machine, const SearchOptions& search);
+Report diagnosis(const Catalog& catalog, const MachineFacts& machine, const SearchOptions& search);
 
-// Runs `make`, writes its text to *out (freed with opdock_free), and turns exceptions into statuses.
-opdock_status report(const std::function<Json()>& make, char** out, char* error,
+// Runs `make`, writes its text to *out (freed with opdock_free), and turns exceptions into
+// statuses.
+opdock_status report(const std::function<Report()>& make, char** out, char* error,
                      uint32_t error_size);
 
 }  // namespace opdock

@@ -11,7 +11,7 @@
 #include "api/runtime.h"
 #include "discover/trust.h"
 
-using opdock::Json;
+using opdock::Report;
 
 namespace {
 
@@ -28,8 +28,8 @@ opdock_status opdock_list_json(opdock_runtime* runtime, int32_t rescan, char** o
   return opdock::report(
       [&] {
         const std::shared_ptr<const opdock::Catalog> catalog = runtime->catalog(rescan != 0);
-        Json json;
-        json["plugins"] = Json::array();
+        Report json;
+        json["plugins"] = Report::array();
         for (const std::shared_ptr<const opdock::Candidate>& candidate : catalog->candidates()) {
           json["plugins"].push_back(opdock::summary(*candidate));
         }
@@ -79,7 +79,7 @@ opdock_status opdock_doctor_json(opdock_runtime* runtime, char** out, char* erro
 opdock_status opdock_codes_json(char** out, char* error, uint32_t error_size) {
   return opdock::report(
       [] {
-        Json json = Json::array();
+        Report json = Report::array();
         for (const opdock::CodeInfo& code : opdock::all_codes()) {
           json.push_back({{"code", code.name},
                           {"stage", code.stage},
@@ -92,14 +92,16 @@ opdock_status opdock_codes_json(char** out, char* error, uint32_t error_size) {
       out, error, error_size);
 }
 
-void opdock_free(void* memory) { std::free(memory); }
+void opdock_free(void* memory) {
+  std::free(memory);
+}
 
 opdock_status opdock_trust(const char* folder, char* error, uint32_t error_size) {
   if (folder == nullptr) return null_argument("folder", error, error_size);
   try {
     bool is_argument = false;
     const std::string problem =
-        opdock::record_consent(folder, opdock::read_environment(), &is_argument);
+        opdock::record_consent(folder, opdock::read_search_environment(), &is_argument);
     if (problem.empty()) return OPDOCK_OK;
     return opdock::fail(is_argument ? OPDOCK_INVALID_ARGUMENT : OPDOCK_INTERNAL, problem, error,
                         error_size);

@@ -31,7 +31,7 @@ constexpr int32_t kWarning = 2;
 }  // namespace
 
 opdock_runtime::opdock_runtime(const opdock_options* options, std::string* problem) {
-  search_.environment = opdock::read_environment();
+  search_.environment = opdock::read_search_environment();
   if (options == nullptr) return;
   if (options->struct_size < offsetof(opdock_options, plugin_path)) {
     *problem = "options: found struct_size " + std::to_string(options->struct_size) +
@@ -91,8 +91,7 @@ opdock_status opdock_runtime_create(const opdock_options* options, opdock_runtim
   *out = nullptr;
   try {
     std::string problem;
-    std::unique_ptr<opdock_runtime> runtime =
-        std::make_unique<opdock_runtime>(options, &problem);
+    std::unique_ptr<opdock_runtime> runtime = std::make_unique<opdock_runtime>(options, &problem);
     if (!problem.empty()) {
       return opdock::fail(OPDOCK_INVALID_ARGUMENT, problem, error, error_size);
     }
@@ -103,4 +102,6 @@ opdock_status opdock_runtime_create(const opdock_options* options, opdock_runtim
   }
 }
 
-void opdock_runtime_destroy(opdock_runtime* runtime) { delete runtime; }
+void opdock_runtime_destroy(opdock_runtime* runtime) {
+  delete runtime;
+}

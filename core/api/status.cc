@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "opdock/opdock.h"
 
-const char* opdock_version(void) { return OPDOCK_VERSION; }
+const char* opdock_version(void) {
+  return OPDOCK_VERSION;
+}
 
 const char* opdock_status_name(opdock_status status) {
   switch (status) {

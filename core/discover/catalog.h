@@ -54,7 +54,7 @@ class Catalog {
 
 // The variables that discovery depends on, read once. Under AT_SECURE none is used: `secure` is
 // set, every other member is empty, and `ignored` names each variable that was there.
-struct Environment {
+struct SearchEnvironment {
   bool secure = false;
   std::optional<std::string> plugin_path;      // OPDOCK_PLUGIN_PATH: replaces the default places
   std::optional<std::string> add_plugin_path;  // OPDOCK_ADD_PLUGIN_PATH: searched before them
@@ -66,13 +66,13 @@ struct Environment {
   std::vector<Reason> ignored;
 };
 
-Environment read_environment();
+SearchEnvironment read_search_environment();
 
 struct SearchOptions {
   std::string plugin_path;  // opdock_options.plugin_path; empty: the default places
   bool has_plugin_path = false;
   std::string package_path;  // opdock_options.package_path
-  Environment environment;
+  SearchEnvironment environment;
 };
 
 // Walks the search places (docs/concepts.md has the order), judges each file on the machine given,

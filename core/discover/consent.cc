@@ -67,12 +67,12 @@ bool make_folders(const std::string& path) {
 
 }  // namespace
 
-std::string consent_file(const Environment& environment) {
+std::string consent_file(const SearchEnvironment& environment) {
   return environment.config_home.empty() ? std::string()
                                          : environment.config_home + "/opdock/trusted";
 }
 
-std::vector<std::string> read_consents(const Environment& environment,
+std::vector<std::string> read_consents(const SearchEnvironment& environment,
                                        std::vector<Reason>* notices) {
   const std::string path = consent_file(environment);
   if (path.empty()) return {};
@@ -109,7 +109,7 @@ std::vector<std::string> read_consents(const Environment& environment,
   return folders;
 }
 
-std::string record_consent(const std::string& folder, const Environment& environment,
+std::string record_consent(const std::string& folder, const SearchEnvironment& environment,
                            bool* is_argument) {
   *is_argument = false;
   if (environment.secure) {

@@ -22,7 +22,8 @@ namespace {
 constexpr size_t kFilesPerThread = 32;  // below this, starting a thread costs more than it saves
 constexpr size_t kMaxThreads = 8;
 
-// An open folder; every file in it is opened relative to it, so that it cannot be swapped meanwhile.
+// An open folder; every file in it is opened relative to it, so that it cannot be swapped
+// meanwhile.
 class Folder {
  public:
   explicit Folder(int fd) : fd_(fd) {}
@@ -170,6 +171,10 @@ void Discovery::look_at_all() {
   }
   work();
   for (std::thread& helper : helpers) helper.join();
+}
+
+std::shared_ptr<const Catalog> discover(const SearchOptions& options, const MachineFacts& machine) {
+  return Discovery(options, machine).run();
 }
 
 }  // namespace opdock

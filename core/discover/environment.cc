@@ -9,9 +9,10 @@
 namespace opdock {
 namespace {
 
-constexpr const char* kVariables[] = {
-    "OPDOCK_PLUGIN_PATH", "OPDOCK_ADD_PLUGIN_PATH", "OPDOCK_PLUGINS_SELECT",
-    "OPDOCK_PLUGINS_DISABLE", "XDG_DATA_HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME", "HOME"};
+constexpr const char* kVariables[] = {"OPDOCK_PLUGIN_PATH",    "OPDOCK_ADD_PLUGIN_PATH",
+                                      "OPDOCK_PLUGINS_SELECT", "OPDOCK_PLUGINS_DISABLE",
+                                      "XDG_DATA_HOME",         "XDG_CONFIG_HOME",
+                                      "XDG_CACHE_HOME",        "HOME"};
 
 // Set but empty counts as unset, as the XDG specification has it.
 std::optional<std::string> variable(const char* name) {
@@ -34,8 +35,8 @@ std::string base_folder(const char* name, const std::string& home, const char* f
 
 }  // namespace
 
-Environment read_environment() {
-  Environment environment;
+SearchEnvironment read_search_environment() {
+  SearchEnvironment environment;
   if (getauxval(AT_SECURE) != 0) {
     environment.secure = true;
     for (const char* name : kVariables) {
@@ -52,8 +53,7 @@ Environment read_environment() {
   environment.disable = variable("OPDOCK_PLUGINS_DISABLE");
   std::string home = variable("HOME").value_or("");
   if (!home.empty() && home.front() != '/') home.clear();
-  environment.data_home =
-      base_folder("XDG_DATA_HOME", home, "/.local/share", &environment.ignored);
+  environment.data_home = base_folder("XDG_DATA_HOME", home, "/.local/share", &environment.ignored);
   environment.config_home = base_folder("XDG_CONFIG_HOME", home, "/.config", &environment.ignored);
   environment.cache_home = base_folder("XDG_CACHE_HOME", home, "/.cache", &environment.ignored);
   return environment;

@@ -51,7 +51,7 @@ void reject(Candidate* candidate, Reason reason) {
   candidate->verdict.reasons.insert(candidate->verdict.reasons.begin(), std::move(reason));
 }
 
-void mark_deselected(const Environment& environment, std::vector<Candidate>* candidates) {
+void mark_deselected(const SearchEnvironment& environment, std::vector<Candidate>* candidates) {
   const std::optional<std::string>& select = environment.select;
   const std::optional<std::string>& disable = environment.disable;
   if (!select && !disable) return;
@@ -60,9 +60,9 @@ void mark_deselected(const Environment& environment, std::vector<Candidate>* can
     const std::string& name = candidate.file.note->name;
     if (matches_any(select, name)) continue;
     if (select) {
-      reject(&candidate, make_reason(Code::kDeselected, fmt::format("plugin {}", name),
-                                     fmt::format("a name that OPDOCK_PLUGINS_SELECT={} matches",
-                                                 *select)));
+      reject(&candidate,
+             make_reason(Code::kDeselected, fmt::format("plugin {}", name),
+                         fmt::format("a name that OPDOCK_PLUGINS_SELECT={} matches", *select)));
     } else if (matches_any(disable, name)) {
       reject(&candidate, make_reason(Code::kDeselected, fmt::format("plugin {}", name),
                                      fmt::format("a name that OPDOCK_PLUGINS_DISABLE={} does not "
@@ -80,8 +80,8 @@ void mark_duplicates(std::vector<Candidate>* candidates) {
     const auto [file, is_new_file] =
         files.try_emplace({candidate.stamp.device, candidate.stamp.inode}, &candidate);
     if (!is_new_file) {
-      reject(&candidate,
-             make_reason(Code::kDuplicateFile, "the file of " + file->second->path, "another file"));
+      reject(&candidate, make_reason(Code::kDuplicateFile, "the file of " + file->second->path,
+                                     "another file"));
       continue;
     }
     if (!candidate.file.note || candidate.verdict.state == State::kRejected) continue;

@@ -9,7 +9,7 @@
 namespace opdock {
 
 // Each takes the candidates in their order and adds reasons to their verdicts.
-void mark_deselected(const Environment& environment, std::vector<Candidate>* candidates);
+void mark_deselected(const SearchEnvironment& environment, std::vector<Candidate>* candidates);
 void mark_duplicates(std::vector<Candidate>* candidates);
 void mark_superseded(std::vector<Candidate>* candidates);
 

@@ -69,7 +69,7 @@ std::vector<Place> search_places(const SearchOptions& options) {
     add_list(options.plugin_path, "plugin_path", true, &places);
     return places;
   }
-  const Environment& environment = options.environment;
+  const SearchEnvironment& environment = options.environment;
   if (environment.add_plugin_path) {
     add_list(*environment.add_plugin_path, "OPDOCK_ADD_PLUGIN_PATH", true, &places);
   }

@@ -54,10 +54,10 @@ Reason open_reason(int error, const std::string& path) {
     case ELOOP:
       return make_reason(Code::kLinkBroken, text, "a link that leads to a file");
     case ENAMETOOLONG:
-      return make_reason(Code::kNameInvalid,
-                         fmt::format("a path of {} bytes ({})", path.size(), std::strerror(error)),
-                         fmt::format("names of at most {} bytes in a path of at most {}", NAME_MAX,
-                                     PATH_MAX - 1));
+      return make_reason(
+          Code::kNameInvalid,
+          fmt::format("a path of {} bytes ({})", path.size(), std::strerror(error)),
+          fmt::format("names of at most {} bytes in a path of at most {}", NAME_MAX, PATH_MAX - 1));
     case ENXIO:
       return make_reason(Code::kNotRegular, text, kWantedFile);
     default:
@@ -100,10 +100,10 @@ Candidate look_at(const FileSite& site, std::string path, std::string origin, Tr
       return rejected(path, origin, std::move(reason));
     }
     if (!S_ISREG(status.st_mode)) {
-      return rejected(path, origin,
-                      make_reason(Code::kNotRegular,
-                                  fmt::format("{}, {}", path, kind_of(status.st_mode)),
-                                  kWantedFile));
+      return rejected(
+          path, origin,
+          make_reason(Code::kNotRegular, fmt::format("{}, {}", path, kind_of(status.st_mode)),
+                      kWantedFile));
     }
   }
   const int flags = O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY | (is_link ? 0 : O_NOFOLLOW);

@@ -85,7 +85,7 @@ uid_t library_owner() {
 
 }  // namespace
 
-Trust::Trust(const Environment& environment) : owners_{0, library_owner()} {
+Trust::Trust(const SearchEnvironment& environment) : owners_{0, library_owner()} {
   if (!environment.secure) owners_.push_back(geteuid());
   consents_ = read_consents(environment, &notices_);
 }
@@ -108,9 +108,9 @@ std::optional<Reason> Trust::judge_owner_and_mode(const struct stat& status,
                        "no write permission for others");
   }
   if ((mode & S_IWGRP) == 0) return std::nullopt;
-  const bool is_private =
-      std::any_of(owners_.begin(), owners_.end(),
-                  [&](uid_t owner) { return is_private_group(status.st_gid, owner); });
+  const bool is_private = std::any_of(owners_.begin(), owners_.end(), [&](uid_t owner) {
+    return is_private_group(status.st_gid, owner);
+  });
   if (is_private && !has_access_list(fd, path)) return std::nullopt;
   return make_reason(
       Code::kUntrustedWritable,

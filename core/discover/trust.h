@@ -23,7 +23,7 @@ namespace opdock {
 // accepted for the private group of a trusted owner, if no access list says more.
 class Trust {
  public:
-  explicit Trust(const Environment& environment);
+  explicit Trust(const SearchEnvironment& environment);
 
   // The first folder that makes `path` (absolute; a folder or a file) untrusted, of all that
   // resolving it passes through, the ones that symbolic links lead to included.
@@ -52,15 +52,15 @@ class Trust {
 };
 
 // The file that holds the user's consents, one absolute path a line; empty if there is no home.
-std::string consent_file(const Environment& environment);
+std::string consent_file(const SearchEnvironment& environment);
 
 // The folders in it. A file that others could have written counts for nothing and gives a notice.
-std::vector<std::string> read_consents(const Environment& environment,
+std::vector<std::string> read_consents(const SearchEnvironment& environment,
                                        std::vector<Reason>* notices);
 
 // Adds `folder`, links resolved, to the user's consents; a second time changes nothing. Returns
 // what went wrong, or an empty text. `is_argument` tells whether the argument was at fault.
-std::string record_consent(const std::string& folder, const Environment& environment,
+std::string record_consent(const std::string& folder, const SearchEnvironment& environment,
                            bool* is_argument);
 
 }  // namespace opdock

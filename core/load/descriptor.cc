@@ -17,15 +17,17 @@ constexpr uint32_t kPluginSize = offsetof(opdock_plugin, ops) + sizeof(opdock_pl
 
 const std::map<std::string, uint32_t>& flag_bits() {
   static const std::map<std::string, uint32_t> bits = {
-      {"thread-safe", OPDOCK_OP_THREAD_SAFE},   {"capture-safe", OPDOCK_OP_CAPTURE_SAFE},
-      {"in-place", OPDOCK_OP_IN_PLACE},         {"deterministic", OPDOCK_OP_DETERMINISTIC},
-      {"may-block", OPDOCK_OP_MAY_BLOCK},       {"may-allocate", OPDOCK_OP_MAY_ALLOCATE},
+      {"thread-safe", OPDOCK_OP_THREAD_SAFE}, {"capture-safe", OPDOCK_OP_CAPTURE_SAFE},
+      {"in-place", OPDOCK_OP_IN_PLACE},       {"deterministic", OPDOCK_OP_DETERMINISTIC},
+      {"may-block", OPDOCK_OP_MAY_BLOCK},     {"may-allocate", OPDOCK_OP_MAY_ALLOCATE},
       {"host-sync", OPDOCK_OP_HOST_SYNC},
   };
   return bits;
 }
 
-std::string text_or_null(const char* text) { return text == nullptr ? "NULL" : text; }
+std::string text_or_null(const char* text) {
+  return text == nullptr ? "NULL" : text;
+}
 
 class Checker {
  public:
@@ -64,13 +66,12 @@ class Checker {
  private:
   void invalid(std::string found, std::string wanted) {
     is_valid_ = false;
-    reasons_->push_back(
-        make_reason(Code::kDescriptorInvalid, std::move(found), std::move(wanted)));
+    reasons_->push_back(make_reason(Code::kDescriptorInvalid, std::move(found), std::move(wanted)));
   }
 
   void mismatch(std::string found, std::string wanted) {
-    reasons_->push_back(make_reason(Code::kDescriptorMismatch, std::move(found),
-                                    wanted + ", as the note says"));
+    reasons_->push_back(
+        make_reason(Code::kDescriptorMismatch, std::move(found), wanted + ", as the note says"));
   }
 
   template <typename Pointer>
@@ -106,7 +107,8 @@ class Checker {
 
   void compare_op(const opdock_op& op, const OpClaim& claim, const std::string& where) {
     if (to_hex(sha256(std::string_view(op.schema))) != claim.digest) {
-      mismatch(where + "schema " + op.schema, where + claim.schema + " with digest " + claim.digest);
+      mismatch(where + "schema " + op.schema,
+               where + claim.schema + " with digest " + claim.digest);
     }
     uint32_t flags = 0;
     for (const std::string& flag : claim.flags) {

@@ -74,8 +74,8 @@ const opdock_plugin* call_entry(void* handle, const std::string& path,
   } catch (...) {
     problem = "an exception of a type unknown here";
   }
-  reasons->push_back(make_reason(Code::kEntryFailed, problem + " from " OPDOCK_ENTRY_NAME,
-                                 "a descriptor"));
+  reasons->push_back(
+      make_reason(Code::kEntryFailed, problem + " from " OPDOCK_ENTRY_NAME, "a descriptor"));
   return nullptr;
 }
 

@@ -17,7 +17,7 @@ namespace {
 // The segments of one object; `base` is what its addresses are relative to.
 struct Segments {
   ElfW(Addr) base = 0;
-  const ElfW(Phdr)* headers = nullptr;
+  const ElfW(Phdr) * headers = nullptr;
   size_t count = 0;
 };
 
@@ -47,7 +47,7 @@ Segments segments_of(void* handle) {
 // True if [address, address + size) is mapped by one PT_LOAD segment.
 bool is_mapped(const Segments& segments, uint64_t address, uint64_t size) {
   for (size_t i = 0; i < segments.count; ++i) {
-    const ElfW(Phdr)& segment = segments.headers[i];
+    const ElfW(Phdr) & segment = segments.headers[i];
     if (segment.p_type != PT_LOAD || (segment.p_flags & PF_R) == 0) continue;
     const uint64_t begin = segments.base + segment.p_vaddr;
     if (address >= begin && address - begin <= segment.p_memsz &&
@@ -83,7 +83,7 @@ const uint8_t* find_note(const uint8_t* at, uint64_t size, uint64_t alignment) {
 
 const uint8_t* find_note(const Segments& segments) {
   for (size_t i = 0; i < segments.count; ++i) {
-    const ElfW(Phdr)& segment = segments.headers[i];
+    const ElfW(Phdr) & segment = segments.headers[i];
     if (segment.p_type != PT_NOTE) continue;
     const uint64_t address = segments.base + segment.p_vaddr;
     if (!is_mapped(segments, address, segment.p_memsz)) continue;
@@ -120,8 +120,8 @@ std::span<const uint8_t> mapped_images(void* handle, const Note& note,
   NoteHead head;
   std::memcpy(&head, descriptor, sizeof head);
   if (head.build_hash != note.head.build_hash) {
-    reasons->push_back(make_reason(Code::kFileChanged, "another build in memory",
-                                   "the build that was judged"));
+    reasons->push_back(
+        make_reason(Code::kFileChanged, "another build in memory", "the build that was judged"));
     return {};
   }
   if (head.images_offset == 0) return {};

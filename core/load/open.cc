@@ -34,9 +34,9 @@ Check check_file(const Candidate& candidate, std::vector<Reason>* reasons) {
   }
   close(fd);
   if (stamp_of(status) == candidate.stamp) return Check::kSame;
-  reasons->push_back(make_reason(
-      Code::kFileChanged, candidate.path + " with another inode, size or time",
-      "the file that was judged; look at the folders again to judge the new one"));
+  reasons->push_back(
+      make_reason(Code::kFileChanged, candidate.path + " with another inode, size or time",
+                  "the file that was judged; look at the folders again to judge the new one"));
   return Check::kChanged;
 }
 
