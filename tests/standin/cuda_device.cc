@@ -1,0 +1,217 @@
+// Initialisation, errors and devices.
+// SPDX-License-Identifier: Apache-2.0
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+
+#include "state.h"
+
+using namespace standin;
+
+namespace {
+
+struct Attribute {
+  int id, value;
+};
+
+// Of a mid-sized GPU; a configuration replaces what matters to it.
+constexpr Attribute kDefaults[] = {
+    {1, 1024},        // MAX_THREADS_PER_BLOCK
+    {2, 1024},        // MAX_BLOCK_DIM_X
+    {3, 1024},        // MAX_BLOCK_DIM_Y
+    {4, 64},          // MAX_BLOCK_DIM_Z
+    {5, 2147483647},  // MAX_GRID_DIM_X
+    {6, 65535},       // MAX_GRID_DIM_Y
+    {7, 65535},       // MAX_GRID_DIM_Z
+    {8, 49152},       // MAX_SHARED_MEMORY_PER_BLOCK
+    {9, 65536},       // TOTAL_CONSTANT_MEMORY
+    {10, 32},         // WARP_SIZE
+    {12, 65536},      // MAX_REGISTERS_PER_BLOCK
+    {13, 1500000},    // CLOCK_RATE
+    {14, 512},        // TEXTURE_ALIGNMENT
+    {16, 32},         // MULTIPROCESSOR_COUNT
+    {19, 1},          // CAN_MAP_HOST_MEMORY
+    {31, 1},          // CONCURRENT_KERNELS
+    {34, 0},          // PCI_DEVICE_ID
+    {36, 8000000},    // MEMORY_CLOCK_RATE
+    {37, 256},        // GLOBAL_MEMORY_BUS_WIDTH
+    {38, 4194304},    // L2_CACHE_SIZE
+    {39, 2048},       // MAX_THREADS_PER_MULTIPROCESSOR
+    {40, 2},          // ASYNC_ENGINE_COUNT
+    {41, 1},          // UNIFIED_ADDRESSING
+    {81, 102400},     // MAX_SHARED_MEMORY_PER_MULTIPROCESSOR
+    {82, 65536},      // MAX_REGISTERS_PER_MULTIPROCESSOR
+    {83, 1},          // MANAGED_MEMORY
+    {95, 1},          // COOPERATIVE_LAUNCH
+    {97, 101376},     // MAX_SHARED_MEMORY_PER_BLOCK_OPTIN
+    {106, 16},        // MAX_BLOCKS_PER_MULTIPROCESSOR
+    {111, 1024},      // RESERVED_SHARED_MEMORY_PER_BLOCK
+    {115, 1},         // MEMORY_POOLS_SUPPORTED
+};
+
+int attribute_of(const Gpu& gpu, CUdevice device, int id) {
+  const auto configured = gpu.attributes.find(id);
+  if (configured != gpu.attributes.end()) return configured->second;
+  switch (id) {
+    case 18:
+      return gpu.integrated ? 1 : 0;
+    case 33:
+      return device + 1;  // PCI_BUS_ID
+    case 75:
+      return gpu.major;
+    case 76:
+      return gpu.minor;
+    case 120:
+      return gpu.major >= 9 ? 1 : 0;  // CLUSTER_LAUNCH
+    default:
+      break;
+  }
+  for (const Attribute& attribute : kDefaults) {
+    if (attribute.id == id) return attribute.value;
+  }
+  return 0;
+}
+
+CUresult check_device(CUdevice device) {
+  const bool valid = device >= 0 && static_cast<size_t>(device) < visible_gpus().size();
+  return valid ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+}
+
+const Gpu& gpu(CUdevice device) {
+  return visible_gpus()[static_cast<size_t>(device)];
+}
+
+struct ErrorName {
+  CUresult code;
+  const char* name;
+  const char* text;
+};
+constexpr ErrorName kErrors[] = {
+    {0, "CUDA_SUCCESS", "no error"},
+    {1, "CUDA_ERROR_INVALID_VALUE", "invalid argument"},
+    {2, "CUDA_ERROR_OUT_OF_MEMORY", "out of memory"},
+    {3, "CUDA_ERROR_NOT_INITIALIZED", "initialization error"},
+    {34, "CUDA_ERROR_STUB_LIBRARY", "CUDA driver is a stub library"},
+    {100, "CUDA_ERROR_NO_DEVICE", "no CUDA-capable device is detected"},
+    {101, "CUDA_ERROR_INVALID_DEVICE", "invalid device ordinal"},
+    {200, "CUDA_ERROR_INVALID_IMAGE", "device kernel image is invalid"},
+    {201, "CUDA_ERROR_INVALID_CONTEXT", "invalid device context"},
+    {209, "CUDA_ERROR_NO_BINARY_FOR_GPU",
+     "no kernel image is available for execution on the device"},
+    {218, "CUDA_ERROR_INVALID_PTX", "a PTX JIT compilation failed"},
+    {222, "CUDA_ERROR_UNSUPPORTED_PTX_VERSION",
+     "the provided PTX was compiled with an unsupported toolchain."},
+    {400, "CUDA_ERROR_INVALID_HANDLE", "invalid resource handle"},
+    {500, "CUDA_ERROR_NOT_FOUND", "named symbol not found"},
+    {700, "CUDA_ERROR_ILLEGAL_ADDRESS", "an illegal memory access was encountered"},
+    {701, "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES", "too many resources requested for launch"},
+    {719, "CUDA_ERROR_LAUNCH_FAILED", "unspecified launch failure"},
+    {801, "CUDA_ERROR_NOT_SUPPORTED", "operation not supported"},
+    {803, "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH",
+     "system has unsupported display driver / cuda driver combination"},
+    {900, "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED",
+     "operation not permitted when stream is capturing"},
+    {901, "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED",
+     "operation failed due to a previous error during capture"},
+    {999, "CUDA_ERROR_UNKNOWN", "unknown error"},
+};
+
+const ErrorName* find_error(CUresult code) {
+  for (const ErrorName& error : kErrors) {
+    if (error.code == code) return &error;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+STANDIN_API CUresult cuInit(unsigned flags) {
+  record("init", {{"flags", flags}});
+  if (const Failure* failure = strike("cuInit")) return failure->error;
+  const std::lock_guard lock(state().mutex);
+  if (state().init_pid != 0 && state().init_pid != getpid()) return CUDA_ERROR_NOT_INITIALIZED;
+  if (visible_gpus().empty()) return CUDA_ERROR_NO_DEVICE;
+  if (state().init_pid == 0) {
+    state().primary.resize(visible_gpus().size());
+    for (size_t i = 0; i < visible_gpus().size(); ++i) {
+      state().primary[i].device = static_cast<CUdevice>(i);
+    }
+  }
+  state().init_pid = getpid();
+  return CUDA_SUCCESS;
+}
+
+STANDIN_API CUresult cuDriverGetVersion(int* version) {
+  if (const Failure* failure = strike("cuDriverGetVersion")) return failure->error;
+  if (!version) return CUDA_ERROR_INVALID_VALUE;
+  *version = config().cuda_version;
+  return CUDA_SUCCESS;
+}
+
+STANDIN_API CUresult cuGetErrorName(CUresult code, const char** name) {
+  const ErrorName* const error = find_error(code);
+  *name = error ? error->name : nullptr;
+  return error ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+STANDIN_API CUresult cuGetErrorString(CUresult code, const char** text) {
+  const ErrorName* const error = find_error(code);
+  *text = error ? error->text : nullptr;
+  return error ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+STANDIN_API CUresult cuDeviceGetCount(int* count) {
+  if (const CUresult error = enter("cuDeviceGetCount")) return error;
+  *count = static_cast<int>(visible_gpus().size());
+  return CUDA_SUCCESS;
+}
+
+STANDIN_API CUresult cuDeviceGet(CUdevice* device, int ordinal) {
+  if (const CUresult error = enter("cuDeviceGet")) return error;
+  *device = ordinal;
+  return check_device(ordinal);
+}
+
+STANDIN_API CUresult cuDeviceGetName(char* name, int size, CUdevice device) {
+  if (const CUresult error = enter("cuDeviceGetName")) return error;
+  if (const CUresult error = check_device(device)) return error;
+  if (size <= 0) return CUDA_ERROR_INVALID_VALUE;
+  std::memset(name, 0, static_cast<size_t>(size));
+  std::strncpy(name, gpu(device).name.c_str(), static_cast<size_t>(size) - 1);
+  return CUDA_SUCCESS;
+}
+
+STANDIN_API CUresult cuDeviceGetAttribute(int* value, int attribute, CUdevice device) {
+  if (const CUresult error = enter("cuDeviceGetAttribute")) return error;
+  if (const CUresult error = check_device(device)) return error;
+  *value = attribute_of(gpu(device), device, attribute);
+  return CUDA_SUCCESS;
+}
+
+STANDIN_API CUresult cuDeviceGetUuid_v2(CUuuid* uuid, CUdevice device) {
+  if (const CUresult error = enter("cuDeviceGetUuid_v2")) return error;
+  if (const CUresult error = check_device(device)) return error;
+  std::string digits;
+  for (const char c : gpu(device).uuid.substr(4)) {  // behind "GPU-"
+    if (c != '-') digits += c;
+  }
+  digits.resize(32, '0');
+  for (size_t i = 0; i < 16; ++i) {
+    uuid->bytes[i] =
+        static_cast<unsigned char>(std::strtoul(digits.substr(2 * i, 2).c_str(), nullptr, 16));
+  }
+  return CUDA_SUCCESS;
+}
+
+STANDIN_API CUresult cuDeviceGetUuid(CUuuid* uuid, CUdevice device) {
+  return cuDeviceGetUuid_v2(uuid, device);
+}
+
+STANDIN_API CUresult cuDeviceTotalMem_v2(size_t* bytes, CUdevice device) {
+  if (const CUresult error = enter("cuDeviceTotalMem_v2")) return error;
+  if (const CUresult error = check_device(device)) return error;
+  *bytes = gpu(device).memory;
+  return CUDA_SUCCESS;
+}

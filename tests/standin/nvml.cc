@@ -1,0 +1,149 @@
+// libnvidia-ml.so.1, as far as facts about GPUs need it.
+// SPDX-License-Identifier: Apache-2.0
+#include <cstring>
+#include <deque>
+#include <mutex>
+
+#include "failures.h"
+#include "record.h"
+
+#define STANDIN_API extern "C" __attribute__((visibility("default")))
+
+namespace {
+
+using standin::config;
+
+constexpr int kSuccess = 0, kUninitialized = 1, kInvalidArgument = 2, kNotSupported = 3,
+              kNotFound = 6, kInsufficientSize = 7;
+
+int initialized = 0;
+
+// A handle: a GPU, or one of its MIG instances.
+struct Device {
+  const standin::Gpu* gpu;
+  const standin::MigInstance* instance;
+};
+
+struct Memory {
+  unsigned long long total, free, used;
+};
+
+// Handles live as long as the process, like NVML's own.
+Device* make_handle(const standin::Gpu* gpu, const standin::MigInstance* instance) {
+  static std::mutex mutex;
+  static std::deque<Device>& handles = *new std::deque<Device>;
+  const std::lock_guard lock(mutex);
+  return &handles.emplace_back(Device{gpu, instance});
+}
+
+int begin(const char* function) {
+  if (const standin::Failure* failure = standin::strike(function)) return failure->error;
+  return initialized > 0 ? kSuccess : kUninitialized;
+}
+
+int copy(const std::string& from, char* to, unsigned size) {
+  if (from.size() + 1 > size) return kInsufficientSize;
+  std::memcpy(to, from.c_str(), from.size() + 1);
+  return kSuccess;
+}
+
+}  // namespace
+
+STANDIN_API int nvmlInit_v2() {
+  standin::record("nvmlInit", nlohmann::json::object());
+  if (const standin::Failure* failure = standin::strike("nvmlInit_v2")) return failure->error;
+  ++initialized;
+  return kSuccess;
+}
+
+STANDIN_API int nvmlShutdown() {
+  if (const int error = begin("nvmlShutdown")) return error;
+  --initialized;
+  return kSuccess;
+}
+
+STANDIN_API const char* nvmlErrorString(int error) {
+  switch (error) {
+    case 0:
+      return "Success";
+    case 1:
+      return "Uninitialized";
+    case 3:
+      return "Not Supported";
+    case 4:
+      return "Insufficient Permissions";
+    case 6:
+      return "Not Found";
+    case 9:
+      return "Driver Not Loaded";
+    case 15:
+      return "GPU is lost";
+    case 18:
+      return "Driver/library version mismatch";
+    default:
+      return "Unknown Error";
+  }
+}
+
+STANDIN_API int nvmlSystemGetCudaDriverVersion_v2(int* version) {
+  if (const int error = begin("nvmlSystemGetCudaDriverVersion_v2")) return error;
+  *version = config().cuda_version;
+  return kSuccess;
+}
+
+STANDIN_API int nvmlSystemGetDriverVersion(char* version, unsigned size) {
+  if (const int error = begin("nvmlSystemGetDriverVersion")) return error;
+  return copy(config().release, version, size);
+}
+
+STANDIN_API int nvmlDeviceGetCount_v2(unsigned* count) {
+  if (const int error = begin("nvmlDeviceGetCount_v2")) return error;
+  *count = static_cast<unsigned>(config().gpus.size());
+  return kSuccess;
+}
+
+STANDIN_API int nvmlDeviceGetHandleByIndex_v2(unsigned index, Device** device) {
+  if (const int error = begin("nvmlDeviceGetHandleByIndex_v2")) return error;
+  if (index >= config().gpus.size()) return kInvalidArgument;
+  *device = make_handle(&config().gpus[index], nullptr);
+  return kSuccess;
+}
+
+STANDIN_API int nvmlDeviceGetName(Device* device, char* name, unsigned size) {
+  if (const int error = begin("nvmlDeviceGetName")) return error;
+  return copy(device->gpu->name, name, size);
+}
+
+STANDIN_API int nvmlDeviceGetUUID(Device* device, char* uuid, unsigned size) {
+  if (const int error = begin("nvmlDeviceGetUUID")) return error;
+  return copy(device->instance ? device->instance->uuid : device->gpu->uuid, uuid, size);
+}
+
+STANDIN_API int nvmlDeviceGetCudaComputeCapability(Device* device, int* major, int* minor) {
+  if (const int error = begin("nvmlDeviceGetCudaComputeCapability")) return error;
+  *major = device->gpu->major;
+  *minor = device->gpu->minor;
+  return kSuccess;
+}
+
+STANDIN_API int nvmlDeviceGetMemoryInfo(Device* device, Memory* memory) {
+  if (const int error = begin("nvmlDeviceGetMemoryInfo")) return error;
+  const uint64_t total = device->instance ? device->instance->memory : device->gpu->memory;
+  *memory = {total, total, 0};
+  return kSuccess;
+}
+
+STANDIN_API int nvmlDeviceGetMaxMigDeviceCount(Device* device, unsigned* count) {
+  if (const int error = begin("nvmlDeviceGetMaxMigDeviceCount")) return error;
+  if (device->gpu->instances.empty()) return kNotSupported;
+  *count = 7;
+  return kSuccess;
+}
+
+STANDIN_API int nvmlDeviceGetMigDeviceHandleByIndex(Device* device, unsigned index,
+                                                    Device** instance) {
+  if (const int error = begin("nvmlDeviceGetMigDeviceHandleByIndex")) return error;
+  if (index >= device->gpu->instances.size()) return kNotFound;
+  *instance = make_handle(device->gpu, &device->gpu->instances[index]);
+  return kSuccess;
+}
