@@ -1,0 +1,30 @@
+// The subcommands. Each prints its result on stdout and returns the exit status; throws Failure.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "runtime.h"
+
+namespace opdock::cli {
+
+int list_command(const std::string& plugin_path, bool json, bool all);
+int inspect_command(const std::string& path, bool json);
+int explain_command(const std::string& plugin_path, const std::string& name, bool json);
+int codes_command(bool json);
+int doctor_command(const std::string& plugin_path, bool json);
+int trust_command(const std::string& folder, bool json);
+
+struct RunOptions {
+  std::string plugin_path;
+  std::string op;
+  std::vector<std::string> arguments;  // "name=VALUE"
+  std::string device = "cpu";
+  uint64_t seed = 0;
+  bool json = false;
+};
+int run_command(const RunOptions& options);
+
+}  // namespace opdock::cli

@@ -1,0 +1,126 @@
+// The opdock command.
+// SPDX-License-Identifier: Apache-2.0
+#include <cstdio>
+#include <exception>
+#include <memory>
+#include <string>
+
+#include "CLI/CLI.hpp"
+#include "commands.h"
+#include "terminal.h"
+
+namespace {
+
+using opdock::cli::Failure;
+
+constexpr const char* kFooter =
+    "Exit status: 0 good, 1 what was asked about cannot be used, 2 bad usage.\n"
+    "Plugins are searched in $OPDOCK_PLUGIN_PATH if set, else in the user's, the system's and\n"
+    "Opdock's own folders; `opdock doctor` shows which.";
+
+struct Arguments {
+  bool json = false;
+  bool all = false;
+  bool codes = false;
+  std::string plugin_path;
+  std::string subject;
+  opdock::cli::RunOptions run;
+};
+
+void define(CLI::App* app, Arguments* args) {
+  app->footer(kFooter);
+  app->set_version_flag("--version", opdock_version());
+  app->require_subcommand(1);
+  const auto add = [&](const char* name, const char* text) {
+    CLI::App* command = app->add_subcommand(name, text);
+    command->add_flag("--json", args->json, "Print JSON, for programs");
+    return command;
+  };
+  const auto add_path = [&](CLI::App* command) {
+    command->add_option("--plugin-path", args->plugin_path,
+                        "Folders or files to use instead of the default places, colon-separated");
+  };
+  CLI::App* list = add("list", "List every plugin found, with its verdict");
+  list->add_flag("--all", args->all, "Show the notices and devices' reasons of usable plugins too");
+  add_path(list);
+  CLI::App* inspect = add("inspect", "Show what a shared object is, without running any of it");
+  inspect->add_option("FILE", args->subject, "Any ELF shared object")->required();
+  CLI::App* explain = add("explain", "Say which plugin serves an op, and why no other does");
+  explain->add_option("NAME", args->subject, "An op, a plugin, or PLUGIN/OP");
+  explain->add_flag("--codes", args->codes, "List every reason code instead");
+  add_path(explain);
+  CLI::App* doctor = add("doctor", "Say what this machine has, and what is missing for what");
+  add_path(doctor);
+  CLI::App* run = add("run", "Run an op on small inputs and print the result");
+  run->add_option("OP", args->run.op, "An op, or PLUGIN/OP")->required();
+  run->add_option("--arg", args->run.arguments,
+                  "NAME=VALUE: a number, text, True, None, [1,2,3], or randn(4,8), zeros(…),\n"
+                  "ones(…), arange(…); tensors may end in :DTYPE")
+      ->take_all();
+  run->add_option("--device", args->run.device, "cpu or cuda:0")->capture_default_str();
+  run->add_option("--seed", args->run.seed, "For randn")->capture_default_str();
+  add_path(run);
+  CLI::App* trust = add("trust", "Allow plugins from a folder that others could have written");
+  trust->add_option("DIR", args->subject, "The folder that holds the plugins")->required();
+}
+
+int dispatch(const CLI::App& app, const Arguments& args) {
+  const std::string command = app.get_subcommands().front()->get_name();
+  if (command == "list") return opdock::cli::list_command(args.plugin_path, args.json, args.all);
+  if (command == "inspect") return opdock::cli::inspect_command(args.subject, args.json);
+  if (command == "doctor") return opdock::cli::doctor_command(args.plugin_path, args.json);
+  if (command == "trust") return opdock::cli::trust_command(args.subject, args.json);
+  if (command == "explain" && args.codes) return opdock::cli::codes_command(args.json);
+  if (command == "explain") {
+    if (args.subject.empty()) {
+      opdock::cli::complain(
+          "explain: found no name; give an op or a plugin, or --codes for all reason codes");
+      return opdock::cli::kBadUsage;
+    }
+    return opdock::cli::explain_command(args.plugin_path, args.subject, args.json);
+  }
+  opdock::cli::RunOptions run = args.run;
+  run.plugin_path = args.plugin_path;
+  run.json = args.json;
+#ifdef OPDOCK_HAS_CALLS
+  return opdock::cli::run_command(run);
+#else
+  opdock::cli::complain("run: this build cannot call ops");
+  return opdock::cli::kUnfit;
+#endif
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app("Opdock finds, checks, loads and calls op plugins.", "opdock");
+  Arguments args;
+  define(&app, &args);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::Success& success) {  // --help, --version
+    return app.exit(success);
+  } catch (const CLI::RequiredError&) {
+    const bool has_word = argc > 1 && argv[1][0] != '-' && app.get_subcommands().empty();
+    opdock::cli::complain(has_word ? "found the command \"" + std::string(argv[1]) +
+                                         "\", wanted list, inspect, explain, doctor, run or trust"
+                                   : "an argument is missing; see `opdock --help`, or "
+                                     "`opdock COMMAND --help`");
+    return opdock::cli::kBadUsage;
+  } catch (const CLI::ParseError& error) {
+    opdock::cli::complain(std::string(error.what()) + "; see `opdock --help`");
+    return opdock::cli::kBadUsage;
+  }
+  try {
+    const int status = dispatch(app, args);
+    return std::fflush(stdout) == 0 ? status : opdock::cli::kUnfit;
+  } catch (const Failure& failure) {
+    opdock::cli::complain(failure.text);
+    const bool is_usage = failure.status == OPDOCK_INVALID_ARGUMENT ||
+                          (failure.status == OPDOCK_NOT_FOUND && app.got_subcommand("inspect"));
+    return is_usage ? opdock::cli::kBadUsage : opdock::cli::kUnfit;
+  } catch (const std::exception& error) {
+    opdock::cli::complain(error.what());
+    return opdock::cli::kUnfit;
+  }
+}

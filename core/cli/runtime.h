@@ -1,0 +1,46 @@
+// The command's own handle on the host.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "nlohmann/json.hpp"
+#include "opdock/opdock.h"
+
+namespace opdock::cli {
+
+using Report = nlohmann::ordered_json;
+
+// Exit statuses of the command.
+constexpr int kGood = 0;
+constexpr int kUnfit = 1;     // what was asked about cannot be used
+constexpr int kBadUsage = 2;  // the command line names something that cannot be
+
+// A failed call of opdock.h: its status and text.
+struct Failure {
+  opdock_status status;
+  std::string text;
+};
+
+// Creates the runtime on construction, destroys it at the end. Throws Failure.
+class Runtime {
+ public:
+  explicit Runtime(const std::string& plugin_path);
+  ~Runtime();
+  Runtime(const Runtime&) = delete;
+  Runtime& operator=(const Runtime&) = delete;
+  opdock_runtime* get() const { return runtime_; }
+
+ private:
+  opdock_runtime* runtime_ = nullptr;
+};
+
+// Calls a function of opdock.h that takes an error buffer; throws Failure unless it returns OK.
+void check(const std::function<opdock_status(char* error, uint32_t error_size)>& call);
+
+// Calls one that writes a JSON text, and reads it.
+Report read_report(
+    const std::function<opdock_status(char** out, char* error, uint32_t error_size)>& call);
+
+}  // namespace opdock::cli

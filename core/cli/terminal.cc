@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "terminal.h"
+
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+namespace opdock::cli {
+namespace {
+
+Terminal find_terminal() {
+  Terminal found;
+  if (isatty(STDOUT_FILENO) == 0) return found;
+  const char* term = std::getenv("TERM");
+  const char* no_colour = std::getenv("NO_COLOR");
+  found.has_colour = term != nullptr && std::strcmp(term, "dumb") != 0 &&
+                     (no_colour == nullptr || *no_colour == '\0');
+  winsize size{};
+  const bool is_known = ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
+  found.width = std::max<size_t>(is_known ? size.ws_col : 80, 40);
+  return found;
+}
+
+const char* escape_of(Style style) {
+  switch (style) {
+    case Style::kBold:
+      return "\033[1m";
+    case Style::kDim:
+      return "\033[2m";
+    case Style::kGood:
+      return "\033[32m";
+    case Style::kBad:
+      return "\033[31m";
+    case Style::kUnsure:
+      return "\033[33m";
+    case Style::kPlain:
+      break;
+  }
+  return "";
+}
+
+}  // namespace
+
+const Terminal& terminal() {
+  static const Terminal found = find_terminal();
+  return found;
+}
+
+std::string styled(std::string_view text, Style style) {
+  if (!terminal().has_colour || style == Style::kPlain) return std::string(text);
+  return escape_of(style) + std::string(text) + "\033[0m";
+}
+
+std::string printable(std::string_view text) {
+  std::string safe;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const uint8_t byte = static_cast<uint8_t>(text[i]);
+    // U+0080 to U+009F, two bytes in UTF-8, are control characters too.
+    const bool is_c1 = byte == 0xC2 && i + 1 < text.size() &&
+                       static_cast<uint8_t>(text[i + 1]) >= 0x80 &&
+                       static_cast<uint8_t>(text[i + 1]) < 0xA0;
+    if (byte >= 0x20 && byte != 0x7F && !is_c1) {
+      safe += text[i];
+      continue;
+    }
+    char hex[8];
+    std::snprintf(hex, sizeof hex, "\\x%02x", is_c1 ? static_cast<uint8_t>(text[++i]) : byte);
+    safe += hex;
+  }
+  return safe;
+}
+
+size_t columns(std::string_view text) {
+  return static_cast<size_t>(std::count_if(
+      text.begin(), text.end(), [](char c) { return (static_cast<uint8_t>(c) & 0xC0) != 0x80; }));
+}
+
+std::string paragraph(std::string_view text, size_t indent) {
+  std::string out(indent, ' ');
+  size_t column = indent;
+  const size_t width = terminal().width;
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t end = std::min(text.find(' ', begin), text.size());
+    const std::string_view word = text.substr(begin, end - begin);
+    const size_t size = columns(word);
+    if (column > indent && width != 0 && column + 1 + size > width) {
+      out += "\n" + std::string(indent + 2, ' ');
+      column = indent + 2;
+    } else if (begin != 0) {
+      out += ' ';
+      ++column;
+    }
+    out += word;
+    column += size;
+    begin = end + 1;
+  }
+  return out + "\n";
+}
+
+std::string table(const std::vector<std::vector<Cell>>& rows) {
+  std::vector<size_t> widths;
+  for (const std::vector<Cell>& row : rows) {
+    widths.resize(std::max(widths.size(), row.size()));
+    for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], columns(row[i].text));
+  }
+  std::string out;
+  for (const std::vector<Cell>& row : rows) {
+    for (size_t i = 0; i < row.size(); ++i) {
+      out += styled(row[i].text, row[i].style);
+      if (i + 1 < row.size()) out += std::string(widths[i] - columns(row[i].text) + 2, ' ');
+    }
+    out += '\n';
+  }
+  return out;
+}
+
+void complain(std::string_view text) {
+  std::fprintf(stderr, "opdock: %s\n", printable(text).c_str());
+}
+
+}  // namespace opdock::cli

@@ -1,0 +1,44 @@
+// Text for people: colours, wrapping and tables on a terminal, plain lines elsewhere.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace opdock::cli {
+
+enum class Style { kPlain, kBold, kDim, kGood, kBad, kUnsure };
+
+// What stdout is. Colours need a terminal, TERM other than "dumb" and no NO_COLOR; the width is 0
+// if stdout is no terminal, and lines are then never wrapped.
+struct Terminal {
+  bool has_colour = false;
+  size_t width = 0;
+};
+const Terminal& terminal();
+
+// `text` in a style; unchanged without colours.
+std::string styled(std::string_view text, Style style);
+
+// Names and messages come from files: control characters are written as \xNN, so that none can
+// move the cursor or change the colours.
+std::string printable(std::string_view text);
+
+// Columns that a UTF-8 text takes, one for each character.
+size_t columns(std::string_view text);
+
+// `text` indented by `indent` and wrapped to the terminal, further lines by two columns more.
+std::string paragraph(std::string_view text, size_t indent);
+
+struct Cell {
+  std::string text;
+  Style style = Style::kPlain;
+};
+// Rows with columns aligned; the last column is not padded.
+std::string table(const std::vector<std::vector<Cell>>& rows);
+
+// "opdock: text" on stderr, in one line per sentence given.
+void complain(std::string_view text);
+
+}  // namespace opdock::cli

@@ -1,0 +1,47 @@
+// Arguments of `opdock run` from text, by the schema's parameter.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <deque>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "arrays.h"
+#include "opdock/opdock.h"
+
+namespace opdock::cli {
+
+// Makes values and owns what they point at.
+class ValueMaker {
+ public:
+  // Tensors go to this device: CPU, or a CUDA device that cuda_open has opened.
+  ValueMaker(opdock_device device, uint64_t seed) : device_(device), seed_(seed) {}
+
+  // Throws std::invalid_argument that names the parameter, what was found and what was wanted.
+  opdock_value make(const opdock_param& param, std::string_view text);
+
+  // The array behind a tensor value, brought up to date with the device's memory.
+  const Array& read_back(const opdock_value& value);
+  // A tensor that the host allocated, copied to host memory.
+  static std::unique_ptr<Array> copy(const opdock_tensor& tensor);
+
+ private:
+  opdock_value make_one(uint32_t tag, std::string_view text);
+  opdock_value make_list(uint32_t tag, std::string_view text);
+  opdock_value make_tensor(std::string_view text);
+
+  opdock_device device_;
+  uint64_t seed_;
+  std::deque<std::unique_ptr<Array>> arrays_;
+  std::deque<std::string> texts_;
+  std::deque<opdock_string> strings_;
+  std::deque<std::vector<opdock_value>> elements_;
+  std::deque<opdock_list> lists_;
+};
+
+// "cpu", "cuda", "cuda:1"; throws std::invalid_argument.
+opdock_device parse_device_name(std::string_view text);
+
+}  // namespace opdock::cli
