@@ -176,11 +176,11 @@ std::optional<Dynamic> read_dynamic(const ElfFile& elf) {
 
   Dynamic dynamic;
   const uint64_t names_size = value(DT_STRSZ);
-  if (const std::optional<uint64_t> offset = elf.to_offset(value(DT_STRTAB), names_size)) {
-    dynamic.names = {*offset, names_size};
-  } else if (values.count(DT_STRTAB) == 0) {
+  if (values.count(DT_STRTAB) == 0) {
     elf.defects->add(Code::kElfMalformed, "a dynamic section without a string table",
                      "DT_STRTAB and DT_STRSZ");
+  } else if (const std::optional<uint64_t> offset = elf.to_offset(value(DT_STRTAB), names_size)) {
+    dynamic.names = {*offset, names_size};
   }
   if (values.count(DT_SYMENT) != 0 && value(DT_SYMENT) != sizeof(Elf64_Sym)) {
     elf.defects->add(Code::kElfMalformed,

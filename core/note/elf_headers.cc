@@ -141,6 +141,18 @@ void check_segments(ElfFile* elf) {
   }
 }
 
+// Nothing is read through section headers that matters, but linkers put them last: headers beyond
+// the end show that the end is missing, even if all that is loaded is there.
+void check_end(ElfFile* elf) {
+  const Elf64_Ehdr& header = elf->header;
+  const uint64_t bytes = uint64_t{header.e_shnum} * header.e_shentsize;
+  if (header.e_shoff == 0 || elf->reader->contains(header.e_shoff, bytes)) return;
+  elf->defects->add(
+      Code::kElfTruncated,
+      "section headers at " + hex(header.e_shoff) + " of " + std::to_string(bytes) + " bytes",
+      "them inside the file of " + hex(elf->reader->size()) + " bytes");
+}
+
 }  // namespace
 
 std::string hex(uint64_t value) {
@@ -185,6 +197,7 @@ bool read_headers(ElfFile* elf, bool* is_elf) {
   check_header(elf);
   if (!read_segments(elf)) return false;
   check_segments(elf);
+  check_end(elf);
   return true;
 }
 

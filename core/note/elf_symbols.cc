@@ -94,6 +94,7 @@ void for_each_symbol(const ElfFile& elf, const Dynamic& dynamic,
     }
     for (size_t i = at == 0 ? 1 : 0; i < symbols.size(); ++i) {
       const uint32_t name = symbols[i].st_name;
+      if (name >= names.size()) return malformed("a symbol named outside the string table");
       const size_t room = std::min(names.size() - name, kMaxName);
       visit(symbols[i], {names.data() + name, strnlen(names.data() + name, room)});
     }

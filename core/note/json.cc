@@ -127,6 +127,10 @@ std::optional<Json> parse_json(std::string_view text, std::string* problem) {
     *problem = "a byte order mark";
     return std::nullopt;
   }
+  if (const size_t nul = text.find('\0'); nul != text.npos) {  // it would take that for the end
+    *problem = "a NUL byte at " + std::to_string(nul);
+    return std::nullopt;
+  }
   TreeBuilder builder(problem);
   if (!nlohmann::json::sax_parse(text.begin(), text.end(), &builder)) return std::nullopt;
   return std::move(builder.root());

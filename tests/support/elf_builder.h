@@ -1,0 +1,280 @@
+// Writes ELF shared objects that look like plugins, byte by byte, for tests to damage. Shares no
+// structure with the reader: offsets and numbers are those of the ELF specification.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <unistd.h>
+
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace opdock_test {
+
+// Bytes with little-endian writes at any place.
+class Bytes {
+ public:
+  Bytes() = default;
+  explicit Bytes(const std::string& text) : data(text.begin(), text.end()) {}
+
+  std::vector<uint8_t> data;
+
+  size_t size() const { return data.size(); }
+  Bytes& put(size_t at, uint64_t value, size_t count) {
+    if (data.size() < at + count) data.resize(at + count);
+    for (size_t i = 0; i < count; ++i) data[at + i] = static_cast<uint8_t>(value >> (8 * i));
+    return *this;
+  }
+  Bytes& u8(size_t at, uint64_t value) { return put(at, value, 1); }
+  Bytes& u16(size_t at, uint64_t value) { return put(at, value, 2); }
+  Bytes& u32(size_t at, uint64_t value) { return put(at, value, 4); }
+  Bytes& u64(size_t at, uint64_t value) { return put(at, value, 8); }
+  Bytes& text(size_t at, const std::string& value) {
+    if (data.size() < at + value.size()) data.resize(at + value.size());
+    std::copy(value.begin(), value.end(), data.begin() + static_cast<std::ptrdiff_t>(at));
+    return *this;
+  }
+  uint64_t get(size_t at, size_t count) const {
+    uint64_t value = 0;
+    for (size_t i = 0; i < count; ++i) value |= uint64_t{data.at(at + i)} << (8 * i);
+    return value;
+  }
+  // Appends; returns where it was put.
+  size_t add(const Bytes& more, size_t alignment = 1) {
+    data.resize((data.size() + alignment - 1) / alignment * alignment);
+    const size_t at = data.size();
+    data.insert(data.end(), more.data.begin(), more.data.end());
+    return at;
+  }
+};
+
+// A file in memory that can be opened by number; gone when the process ends.
+inline int open_bytes(const std::vector<uint8_t>& bytes) {
+  std::FILE* file = std::tmpfile();
+  if (file == nullptr || std::fwrite(bytes.data(), 1, bytes.size(), file) != bytes.size()) abort();
+  std::fflush(file);
+  const int fd = dup(fileno(file));
+  std::fclose(file);
+  return fd;
+}
+
+// A plugin in the making. Change the members, then file() lays it out once; after that the bytes
+// can be changed at the places that the offsets name.
+class Plugin {
+ public:
+  uint16_t machine = 62;  // EM_X86_64
+  std::string json =
+      R"({"name":"axpy","version":"0.1.0","license":"Apache-2.0","ops":[{"schema":"axpy(Tensor x) -> Tensor",)"
+      R"("digest":"669c6ce05420094fc91c0b7c99b98c8421a11f64df65e5bf375c78fa9bfbbdc7","devices":["cpu"],)"
+      R"("dtypes":["float32"],"shape":["like x"],"flags":["thread-safe"]}],"devices":["cpu"],)"
+      R"("cpu":{"arch":"x86_64","level":1},"toolchain":"a test"})";
+  Bytes image_table;                // empty: none
+  std::vector<std::string> needed;  // DT_NEEDED
+  std::string soname, rpath, runpath;
+  struct Symbol {
+    std::string name;
+    bool defined = true;
+    unsigned binding = 1;  // STB_GLOBAL
+  };
+  std::vector<Symbol> symbols = {{"opdock_plugin_v0", true, 1}};
+  std::vector<std::pair<std::string, std::vector<std::string>>> versions;  // library, versions
+  uint64_t flags = 0;                                                      // DT_FLAGS
+  uint64_t flags_1 = 0;                                                    // DT_FLAGS_1
+  bool sysv_hash = false;  // DT_HASH instead of DT_GNU_HASH
+  bool stack_segment = true;
+  uint32_t stack_flags = 6;  // PF_R | PF_W
+  int notes = 1;             // how many copies of the note
+  bool note_segment = true;  // PT_NOTE covers it
+  bool section_headers = true;
+  uint32_t note_alignment = 4;
+  Bytes extra;  // behind all that is loaded: the first segment covers it
+
+  // Offsets in the file, once laid out.
+  size_t load0 = 0, load1 = 0, dynamic_header = 0, note_header = 0, stack_header = 0;
+  size_t note = 0, descriptor = 0, images = 0, dynsym = 0, dynstr = 0, hash = 0, verneed = 0,
+         dynamic = 0, sections = 0, extra_at = 0;
+  static constexpr uint64_t kDynamicShift = 0x1000;  // address minus offset of the second segment
+
+  Bytes& file() {
+    if (!laid_out_) lay_out();
+    laid_out_ = true;
+    return file_;
+  }
+  // The offset of the value of the first dynamic entry with `tag`.
+  size_t dyn(uint64_t tag) {
+    for (size_t at = (file(), dynamic); at + 16 <= file_.size(); at += 16) {
+      if (file_.get(at, 8) == tag) return at + 8;
+    }
+    abort();
+  }
+  void replace(const std::string& what, const std::string& with) {
+    const size_t at = json.find(what);
+    if (at == std::string::npos) abort();
+    json.replace(at, what.size(), with);
+  }
+  void cut(size_t size) { file().data.resize(size); }
+
+ private:
+  Bytes file_;
+  bool laid_out_ = false;
+
+  static uint32_t gnu_hash(const std::string& name) {
+    uint32_t hash = 5381;
+    for (const char c : name) hash = hash * 33 + static_cast<unsigned char>(c);
+    return hash;
+  }
+
+  Bytes make_descriptor(size_t table_distance) const {
+    Bytes head;
+    head.u16(0, 1).u16(2, 64).u16(4, 0).u16(6, 1).u32(8, 0).u32(12, json.size());
+    for (size_t i = 0; i < 32; ++i) head.u8(16 + i, i);
+    const bool table = image_table.size() != 0;
+    head.u64(48, table ? table_distance : 0).u64(56, image_table.size());
+    head.text(64, json);
+    return head;
+  }
+
+  void lay_out() {
+    Bytes& f = file_;
+    const size_t segments = 5;
+    load0 = 64, load1 = load0 + 56, dynamic_header = load1 + 56, note_header = dynamic_header + 56,
+    stack_header = note_header + 56;
+    f.u8(64 + segments * 56 - 1, 0);
+
+    // Notes, with the distance to the table filled in once it is known.
+    std::vector<size_t> descriptors;
+    for (int i = 0; i < notes; ++i) {
+      const size_t size = make_descriptor(0).size();
+      Bytes whole;
+      whole.u32(0, 7).u32(4, size).u32(8, 1).text(12, std::string("opdock\0", 7));
+      const size_t body = (19 + note_alignment - 1) / note_alignment * note_alignment;
+      whole.u8(body + size - 1, 0);
+      const size_t at = f.add(whole, note_alignment);
+      if (i == 0) note = at;
+      descriptors.push_back(at + body);
+    }
+    if (descriptors.empty()) note = f.size();
+    const size_t note_end = f.size();
+    descriptor = descriptors.empty() ? 0 : descriptors.front();
+
+    Bytes strings;
+    strings.u8(0, 0);
+    const auto name = [&](const std::string& text) {
+      const size_t at = strings.size();
+      strings.text(at, text).u8(at + text.size(), 0);
+      return at;
+    };
+    Bytes table;  // symbols: undefined ones first, as DT_GNU_HASH wants
+    table.u8(23, 0);
+    std::vector<Symbol> sorted;
+    for (const bool defined : {false, true}) {
+      for (const Symbol& s : symbols) {
+        if (s.defined == defined) sorted.push_back(s);
+      }
+    }
+    size_t undefined = 1;
+    for (const Symbol& s : sorted) {
+      const size_t at = table.size();
+      table.u32(at, name(s.name)).u8(at + 4, s.binding << 4 | 2).u8(at + 5, 0);
+      table.u16(at + 6, s.defined ? 7 : 0).u64(at + 8, s.defined ? 0x40 : 0).u64(at + 16, 8);
+      if (!s.defined) ++undefined;
+    }
+    Bytes hash_table;
+    if (sysv_hash) {
+      hash_table.u32(0, 1).u32(4, table.size() / 24).u32(8, 0);
+      hash_table.u32(8 + table.size() / 24 * 4, 0);
+    } else {
+      const bool any = undefined < table.size() / 24;
+      hash_table.u32(0, 1).u32(4, undefined).u32(8, 1).u32(12, 6).u64(16, ~uint64_t{0});
+      hash_table.u32(24, any ? undefined : 0);
+      for (size_t i = undefined; i < table.size() / 24; ++i) {
+        const bool last = i + 1 == table.size() / 24;
+        const uint32_t value = gnu_hash(sorted[i - 1].name);
+        hash_table.u32(28 + (i - undefined) * 4, (value & ~1u) | (last ? 1 : 0));
+      }
+    }
+    Bytes needs;
+    for (size_t i = 0; i < versions.size(); ++i) {
+      const auto& [library, list] = versions[i];
+      const size_t at = needs.size();
+      const size_t next = i + 1 < versions.size() ? 16 + 16 * list.size() : 0;
+      needs.u16(at, 1).u16(at + 2, list.size()).u32(at + 4, name(library)).u32(at + 8, 16);
+      needs.u32(at + 12, next);
+      for (size_t j = 0; j < list.size(); ++j) {
+        const size_t aux = at + 16 + 16 * j;
+        needs.u32(aux, 0).u16(aux + 4, 0).u16(aux + 6, 2 + j).u32(aux + 8, name(list[j]));
+        needs.u32(aux + 12, j + 1 < list.size() ? 16 : 0);
+      }
+    }
+
+    Bytes dynamic_table;
+    const auto entry = [&](uint64_t tag, uint64_t value) {
+      const size_t at = dynamic_table.size();
+      dynamic_table.u64(at, tag).u64(at + 8, value);
+    };
+    for (const std::string& library : needed) entry(1, name(library));
+    if (!soname.empty()) entry(14, name(soname));
+    if (!rpath.empty()) entry(15, name(rpath));
+    if (!runpath.empty()) entry(29, name(runpath));
+
+    dynsym = f.add(table, 8);
+    dynstr = f.add(strings);
+    hash = f.add(hash_table, 8);
+    verneed = f.add(needs, 8);
+    images = image_table.size() != 0 ? f.add(image_table, 64) : 0;
+    extra_at = f.add(extra, 8);
+    const size_t loaded = f.size();
+
+    entry(5, dynstr);
+    entry(10, strings.size());
+    entry(6, dynsym);
+    entry(11, 24);
+    entry(sysv_hash ? 4 : 0x6ffffef5, hash);
+    if (!versions.empty()) {
+      entry(0x6ffffffe, verneed);
+      entry(0x6fffffff, versions.size());
+    }
+    if (flags != 0) entry(30, flags);
+    if (flags_1 != 0) entry(0x6ffffffb, flags_1);
+    entry(0, 0);
+    dynamic = f.add(dynamic_table, 8);
+
+    for (const size_t at : descriptors) f.text(at, string_of(make_descriptor(images - (at + 48))));
+
+    f.text(0, std::string("\177ELF\2\1\1", 7)).u16(16, 3).u16(18, machine).u32(20, 1);
+    f.u64(32, 64).u16(52, 64).u16(54, 56).u16(56, stack_segment ? segments : segments - 1);
+    segment(load0, 1, 5, 0, 0, loaded, 0x1000);
+    segment(load1, 1, 6, dynamic, dynamic + kDynamicShift, dynamic_table.size(), 0x1000);
+    segment(dynamic_header, 2, 6, dynamic, dynamic + kDynamicShift, dynamic_table.size(), 8);
+    segment(note_header, note_segment ? 4 : 0, 4, note, note, note_end - note, note_alignment);
+    if (stack_segment) segment(stack_header, 0x6474e551, stack_flags, 0, 0, 0, 16);
+    if (section_headers) add_sections(note_end);
+  }
+
+  void segment(size_t at, uint32_t type, uint32_t rights, uint64_t offset, uint64_t address,
+               uint64_t size, uint64_t alignment) {
+    file_.u32(at, type).u32(at + 4, rights).u64(at + 8, offset).u64(at + 16, address);
+    file_.u64(at + 24, address).u64(at + 32, size).u64(at + 40, size).u64(at + 48, alignment);
+  }
+
+  void add_sections(size_t note_end) {
+    const std::string names("\0.note.opdock\0.shstrtab\0", 24);
+    const size_t names_at = file_.add(Bytes(names));
+    Bytes table;
+    table.u8(3 * 64 - 1, 0);
+    table.u32(64, 1).u32(68, 7).u64(64 + 24, note).u64(64 + 32, note_end - note);
+    table.u32(128, 14).u32(132, 3).u64(128 + 24, names_at).u64(128 + 32, names.size());
+    sections = file_.add(table, 8);
+    file_.u64(40, sections).u16(58, 64).u16(60, 3).u16(62, 2);
+  }
+
+  static std::string string_of(const Bytes& bytes) {
+    return std::string(bytes.data.begin(), bytes.data.end());
+  }
+};
+
+}  // namespace opdock_test
