@@ -91,7 +91,7 @@ void use_answer(const nlohmann::json& answer, MachineFacts* facts) {
   // The driver itself has applied the visibility variables and its order.
   for (const nlohmann::json& device : answer.at("devices")) {
     Gpu gpu{};
-  gpu.backend = Backend::kCuda;
+    gpu.backend = Backend::kCuda;
     gpu.index = static_cast<int>(facts->gpus.size());
     gpu.name = device.at("name").get<std::string>();
     gpu.uuid = device.at("uuid").get<std::string>();

@@ -41,7 +41,8 @@ Environment current_environment() {
   Environment environment;
   environment.helper = find_helper();
   for (const char* name : {"CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "ROCR_VISIBLE_DEVICES",
-                           "HIP_VISIBLE_DEVICES", "HSA_XNACK"}) {
+                           "HIP_VISIBLE_DEVICES", "HSA_XNACK", "PATH", "VIRTUAL_ENV",
+                           "CONDA_PREFIX", "CUDA_HOME", "CUDA_PATH", "ROCM_PATH"}) {
     if (const char* value = std::getenv(name)) environment.variables[name] = value;
   }
   return environment;

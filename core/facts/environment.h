@@ -18,7 +18,8 @@ struct Environment {
   std::string sysfs = "/sys";
   std::string dev = "/dev";
   std::string opt = "/opt";  // where rocm, rocm-6.2.0, … are
-  // CUDA_VISIBLE_DEVICES and the like; one that is not set is absent.
+  std::string root;          // before /usr where tools are looked for; empty: the real one
+  // CUDA_VISIBLE_DEVICES, PATH and the like; one that is not set is absent.
   std::map<std::string, std::string> variables;
 
   std::optional<std::string> variable(const std::string& name) const {

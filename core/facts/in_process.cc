@@ -4,10 +4,12 @@
 #include <dlfcn.h>
 #include <link.h>
 
+#include <cstdio>
 #include <mutex>
 #include <string_view>
 
 #include "facts/probes.h"
+#include "opdock/opdock.h"
 
 namespace opdock {
 namespace {
@@ -91,3 +93,15 @@ void probe_in_process(MachineFacts* facts) {
 }
 
 }  // namespace opdock
+
+opdock_status opdock_note_library(const char* library, const char* version, char* error,
+                                  uint32_t error_size) {
+  if (library && version && opdock::note_in_process(library, version)) return OPDOCK_OK;
+  if (error) {
+    std::snprintf(error, error_size,
+                  "found library \"%s\" with version \"%s\", wanted a name and a version that "
+                  "begins with numbers, such as \"2.13.0\"",
+                  library ? library : "", version ? version : "");
+  }
+  return OPDOCK_INVALID_ARGUMENT;
+}

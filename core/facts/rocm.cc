@@ -114,7 +114,7 @@ std::vector<Gpu> list_gpus(const std::string& nodes, const Environment& environm
       continue;
     }
     Gpu gpu{};
-  gpu.backend = Backend::kRocm;
+    gpu.backend = Backend::kRocm;
     const std::string processor = processor_name(version);
     gpu.name = read_text(node + "/name");
     if (gpu.name.empty()) gpu.name = processor;

@@ -95,6 +95,12 @@ OPDOCK_EXPORT opdock_status opdock_doctor_json(opdock_runtime* runtime, char** o
                                                uint32_t error_size);
 /* Every reason code: [{"code", "stage", "meaning", "cause", "advice"}]. */
 OPDOCK_EXPORT opdock_status opdock_codes_json(char** out, char* error, uint32_t error_size);
+/* Tells the library that `library` ("torch", "python") is in this process in `version`
+ * ("2.13.0+cpu"), where the caller knows and it could not be found out; plugins that declare the
+ * library are judged by it from the next scan on. OPDOCK_INVALID_ARGUMENT for a version that does
+ * not begin with numbers. */
+OPDOCK_EXPORT opdock_status opdock_note_library(const char* library, const char* version,
+                                                char* error, uint32_t error_size);
 /* Frees what a function of this header allocated. NULL is fine. */
 OPDOCK_EXPORT void opdock_free(void* memory);
 

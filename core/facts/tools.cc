@@ -1,0 +1,314 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "facts/tools.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <string_view>
+
+#include "base/version.h"
+
+namespace opdock {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Names in a folder that begin with `prefix`, the newest version number first; none if it is not
+// there.
+std::vector<std::string> names_in(const fs::path& folder, std::string_view prefix) {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
+    std::string name = at->path().filename().string();
+    if (name.starts_with(prefix)) names.push_back(std::move(name));
+  }
+  const auto number = [&](const std::string& name) {
+    return Version::parse(name.substr(prefix.size())).value_or(Version());
+  };
+  std::sort(names.begin(), names.end(), [&](const std::string& a, const std::string& b) {
+    const Version first = number(a), second = number(b);
+    return first == second ? a < b : second < first;
+  });
+  return names;
+}
+
+std::string read_text(const fs::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+}
+
+std::string resolved(const std::string& path) {
+  std::error_code error;
+  const fs::path real = fs::canonical(path, error);
+  return error ? path : real.string();
+}
+
+// "12" of "…/x86_64-linux-gnu-g++-12", "3.11" of "…/python3.11", "12.9.86" of "….so.12.9.86".
+std::string number_at_end(const std::string& text) {
+  const size_t last = text.find_last_not_of("0123456789.");
+  std::string number = last == text.npos ? text : text.substr(last + 1);
+  while (number.starts_with('.')) number.erase(0, 1);
+  return number;
+}
+
+class Search {
+ public:
+  explicit Search(const Environment& environment) : environment_(environment) {}
+
+  std::string variable(const char* name) const {
+    return environment_.variable(name).value_or(std::string());
+  }
+  fs::path system(const char* path) const { return environment_.root + path; }
+
+  // An executable in `folders`, then in PATH.
+  std::string executable(const std::string& name, const std::vector<fs::path>& folders = {}) const {
+    for (const fs::path& folder : folders) {
+      if (is_executable(folder / name)) return (folder / name).string();
+    }
+    std::string path = variable("PATH");
+    while (!path.empty()) {
+      const size_t colon = std::min(path.find(':'), path.size());
+      const fs::path folder = path.substr(0, colon);
+      path.erase(0, colon + 1);
+      // A relative entry would name another file in every working directory.
+      if (folder.is_absolute() && is_executable(folder / name)) return (folder / name).string();
+    }
+    return {};
+  }
+
+  // Where the environment's Python keeps packages: the active environment first.
+  std::vector<fs::path> site_packages() const {
+    std::vector<fs::path> folders;
+    for (const std::string& prefix :
+         {variable("VIRTUAL_ENV"), variable("CONDA_PREFIX"), prefix_of_python()}) {
+      if (!prefix.empty()) add_site_packages(fs::path(prefix) / "lib", &folders);
+    }
+    add_site_packages(system("/usr/local/lib"), &folders);
+    folders.push_back(system("/usr/lib/python3/dist-packages"));
+    return folders;
+  }
+
+  std::vector<fs::path> library_folders() const {
+    return {system("/usr/lib/x86_64-linux-gnu"), system("/usr/lib/aarch64-linux-gnu"),
+            system("/usr/lib64"), system("/usr/lib"), system("/usr/local/lib")};
+  }
+
+  std::vector<fs::path> cuda_folders() const {
+    std::vector<fs::path> folders;
+    for (const char* name : {"CUDA_HOME", "CUDA_PATH", "CONDA_PREFIX"}) {
+      if (const std::string folder = variable(name); !folder.empty()) folders.emplace_back(folder);
+    }
+    folders.push_back(system("/usr/local/cuda"));
+    for (const std::string& name : names_in(system("/usr/local"), "cuda-")) {
+      folders.push_back(system("/usr/local") / name);
+    }
+    return folders;
+  }
+
+  std::vector<fs::path> rocm_folders() const {
+    std::vector<fs::path> folders;
+    if (const std::string folder = variable("ROCM_PATH"); !folder.empty()) {
+      folders.emplace_back(folder);
+    }
+    folders.push_back(fs::path(environment_.opt) / "rocm");
+    for (const std::string& name : names_in(environment_.opt, "rocm-")) {
+      folders.push_back(fs::path(environment_.opt) / name);
+    }
+    return folders;
+  }
+
+  // The version of an installed Python package, from its metadata's folder name.
+  std::string package_version(const std::string& package) const {
+    for (const fs::path& folder : site_packages()) {
+      for (const std::string& name : names_in(folder, package + "-")) {
+        const std::string rest = name.substr(package.size() + 1);
+        for (const char* end : {".dist-info", ".egg-info"}) {
+          if (rest.ends_with(end))
+            return rest.substr(0, rest.size() - std::string_view(end).size());
+        }
+      }
+    }
+    return {};
+  }
+
+ private:
+  static bool is_executable(const fs::path& path) {
+    std::error_code error;
+    return fs::is_regular_file(path, error) && access(path.c_str(), X_OK) == 0;
+  }
+
+  std::string prefix_of_python() const {
+    const std::string python = executable("python3");
+    return python.empty() ? std::string() : fs::path(python).parent_path().parent_path().string();
+  }
+
+  static void add_site_packages(const fs::path& lib, std::vector<fs::path>* folders) {
+    for (const std::string& python : names_in(lib, "python3.")) {
+      folders->push_back(lib / python / "site-packages");
+      folders->push_back(lib / python / "dist-packages");
+    }
+  }
+
+  const Environment& environment_;
+};
+
+// version.json stands in the toolkit's folder, above bin; where it was left out, a header tells
+// major and minor: "#define CUDA_VERSION 13000".
+std::string cuda_version(const std::string& nvcc) {
+  const fs::path folder = fs::path(resolved(nvcc)).parent_path().parent_path();
+  const nlohmann::json json = nlohmann::json::parse(read_text(folder / "version.json"), nullptr,
+                                                    /*allow_exceptions=*/false);
+  for (const char* part : {"cuda_nvcc", "cuda"}) {
+    if (json.is_object() && json.contains(part) && json[part].is_object()) {
+      return json[part].value("version", std::string());
+    }
+  }
+  constexpr std::string_view kDefine = "#define CUDA_VERSION ";
+  const std::string header = read_text(folder / "include/cuda.h");
+  const size_t at = header.find(kDefine);
+  if (at == header.npos) return {};
+  const int version = std::atoi(header.c_str() + at + kDefine.size());
+  return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
+}
+
+std::string first_line(std::string text) {
+  return text.substr(0, text.find('\n'));
+}
+
+Tool find_nvcc(const Search& search) {
+  std::vector<fs::path> folders;
+  for (const fs::path& folder : search.cuda_folders()) folders.push_back(folder / "bin");
+  Tool tool{"nvcc", "plugins with kernels compiled by hand", search.executable("nvcc", folders), "",
+            "apt install nvidia-cuda-toolkit, or NVIDIA's CUDA Toolkit"};
+  if (!tool.path.empty()) tool.version = cuda_version(tool.path);
+  return tool;
+}
+
+Tool find_hipcc(const Search& search) {
+  std::vector<fs::path> folders;
+  for (const fs::path& folder : search.rocm_folders()) folders.push_back(folder / "bin");
+  Tool tool{"hipcc", "plugins with HIP kernels compiled by hand",
+            search.executable("hipcc", folders), "", "apt install hipcc, or AMD's ROCm"};
+  if (!tool.path.empty()) {
+    const fs::path folder = fs::path(resolved(tool.path)).parent_path().parent_path();
+    tool.version = first_line(read_text(folder / ".info/version"));
+  }
+  return tool;
+}
+
+Tool find_compiler(const Search& search, const char* name, const char* package) {
+  Tool tool{name, "building plugins", search.executable(name), "", package};
+  if (!tool.path.empty()) {
+    const fs::path real = resolved(tool.path);
+    tool.version = number_at_end(real.filename().string());
+    // Or in the folder's name: /usr/lib/llvm-14/bin/clang
+    if (tool.version.empty()) {
+      tool.version = number_at_end(real.parent_path().parent_path().filename().string());
+    }
+  }
+  return tool;
+}
+
+Tool find_script(const Search& search, const char* name, const char* purpose, const char* package) {
+  Tool tool{name, purpose, search.executable(name), "", package};
+  if (!tool.path.empty()) tool.version = search.package_version(name);
+  return tool;
+}
+
+Tool find_python(const Search& search) {
+  std::vector<fs::path> folders;
+  for (const char* name : {"VIRTUAL_ENV", "CONDA_PREFIX"}) {
+    if (const std::string folder = search.variable(name); !folder.empty()) {
+      folders.push_back(fs::path(folder) / "bin");
+    }
+  }
+  Tool tool{"python", "the Python package", search.executable("python3", folders), "",
+            "apt install python3"};
+  if (!tool.path.empty()) tool.version = number_at_end(resolved(tool.path));
+  return tool;
+}
+
+Tool find_torch(const Search& search) {
+  Tool tool{"torch", "calling ops with PyTorch tensors", "", "", "pip install torch"};
+  for (const fs::path& folder : search.site_packages()) {
+    std::error_code error;
+    if (!fs::is_regular_file(folder / "torch/version.py", error)) continue;
+    tool.path = (folder / "torch").string();
+    tool.version = search.package_version("torch");
+    return tool;
+  }
+  return tool;
+}
+
+// The first library of that name in `folders`, the newest in each folder.
+void find_library(const std::vector<fs::path>& folders, const std::string& prefix, Tool* tool) {
+  for (const fs::path& folder : folders) {
+    for (const std::string& name : names_in(folder, prefix)) {
+      const std::string path = (folder / name).string();
+      tool->path = path;
+      tool->version = number_at_end(resolved(path));
+      return;
+    }
+  }
+}
+
+Tool find_nvrtc(const Search& search) {
+  Tool tool{"nvrtc", "packing CUDA kernels into plugins", "", "",
+            "pip install nvidia-cuda-nvrtc-cu12, or the CUDA Toolkit"};
+  std::vector<fs::path> folders;
+  std::vector<fs::path> wheels;
+  for (const fs::path& site : search.site_packages()) {
+    wheels.push_back(site / "nvidia/cuda_nvrtc/lib");
+    wheels.push_back(site / "nvidia/cu13/lib");
+  }
+  for (const fs::path& cuda : search.cuda_folders()) {
+    folders.push_back(cuda / "lib64");
+    folders.push_back(cuda / "lib");
+  }
+  for (const fs::path& folder : search.library_folders()) folders.push_back(folder);
+  find_library(wheels, "libnvrtc.so.", &tool);
+  if (!tool.path.empty()) {
+    // A wheel's file name has the major alone; the package's metadata has the rest.
+    const std::string package = "nvidia_cuda_nvrtc_cu" + tool.version;
+    const std::string version = search.package_version(package);
+    const std::string unified = search.package_version("nvidia_cuda_nvrtc");
+    if (!version.empty()) tool.version = version;
+    if (version.empty() && !unified.empty()) tool.version = unified;
+    return tool;
+  }
+  find_library(folders, "libnvrtc.so.", &tool);
+  return tool;
+}
+
+Tool find_hiprtc(const Search& search) {
+  Tool tool{"hiprtc", "packing HIP kernels into plugins", "", "",
+            "apt install libamdhip64-dev, or AMD's ROCm"};
+  std::vector<fs::path> folders;
+  for (const fs::path& rocm : search.rocm_folders()) folders.push_back(rocm / "lib");
+  for (const fs::path& folder : search.library_folders()) folders.push_back(folder);
+  find_library(folders, "libhiprtc.so.", &tool);
+  return tool;
+}
+
+}  // namespace
+
+std::vector<Tool> find_tools(const Environment& environment) {
+  const Search search(environment);
+  return {find_compiler(search, "g++", "apt install g++"),
+          find_compiler(search, "clang++", "apt install clang"),
+          find_script(search, "meson", "building plugins", "apt install meson"),
+          find_script(search, "ninja", "building plugins", "apt install ninja-build"),
+          find_nvcc(search),
+          find_nvrtc(search),
+          find_hipcc(search),
+          find_hiprtc(search),
+          find_python(search),
+          find_torch(search)};
+}
+
+}  // namespace opdock

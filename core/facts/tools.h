@@ -1,0 +1,25 @@
+// Which compilers and build tools are here, found without running any of them.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "facts/environment.h"
+
+namespace opdock {
+
+struct Tool {
+  std::string name;     // "nvcc", "hipcc", "g++", "clang++", "meson", "ninja", "python", "torch",
+                        // "nvrtc", "hiprtc"
+  std::string purpose;  // what it is needed for: "compiling CUDA kernels by hand"
+  std::string path;     // empty: not found
+  std::string version;  // as far as a file or a name tells: "12", "13.0.88"; empty: not told
+  std::string package;  // what brings it, where it is missing: "apt install ninja-build"
+};
+
+// All of them in a fixed order, found or not. Looks in PATH, the virtual or conda environment,
+// CUDA_HOME, ROCM_PATH and the usual system folders. Several milliseconds; thread-safe.
+std::vector<Tool> find_tools(const Environment& environment);
+
+}  // namespace opdock
