@@ -118,8 +118,9 @@ OPDOCK_EXPORT opdock_status opdock_get_function(opdock_runtime* runtime, const c
                                                 opdock_function** out, char* error,
                                                 uint32_t error_size);
 
-/* The schema's text, such as "softmax(Tensor x, …) -> Tensor", and the op's documentation. Valid as
- * long as the function. */
+/* The schema's text, such as "softmax(Tensor x, …) -> Tensor", and the op's documentation (which is
+ * in the plugin's code: asking for it loads the plugin, and gives "" if that fails). Valid as long
+ * as the function. */
 OPDOCK_EXPORT const char* opdock_function_schema(const opdock_function* function);
 OPDOCK_EXPORT const char* opdock_function_doc(const opdock_function* function);
 
@@ -133,7 +134,8 @@ typedef struct opdock_param { /* one parameter of a schema; frozen */
 #define OPDOCK_PARAM_LIST 2u         /* a list of `tag` */
 #define OPDOCK_PARAM_KEYWORD_ONLY 4u /* stands after the `*` */
 #define OPDOCK_PARAM_HAS_DEFAULT 8u
-#define OPDOCK_PARAM_WRITTEN 16u /* Tensor(a!): the op writes into it */
+#define OPDOCK_PARAM_WRITTEN 16u           /* Tensor(a!): the op writes into it */
+#define OPDOCK_PARAM_OPTIONAL_ELEMENTS 32u /* Tensor?[]: elements may be None */
 
 /* The schema's parameters, in order; valid as long as the function. */
 OPDOCK_EXPORT const opdock_param* opdock_function_params(const opdock_function* function,

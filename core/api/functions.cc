@@ -1,0 +1,147 @@
+// The functions of opdock.h that find ops and call them.
+// SPDX-License-Identifier: Apache-2.0
+#include <exception>
+#include <mutex>
+#include <new>
+
+#include "api/resolver.h"
+#include "api/runtime.h"
+#include "call/call.h"
+#include "opdock/opdock.h"
+
+namespace {
+
+using opdock::ErrorBuffer;
+using opdock::FunctionTable;
+
+// Nothing below throws in the course of things; memory may run out.
+template <class F>
+opdock_status guarded(ErrorBuffer error, F&& body) noexcept {
+  try {
+    return body();
+  } catch (const std::bad_alloc&) {
+    error.write("no host memory is left; free some and try again");
+    return OPDOCK_OUT_OF_MEMORY;
+  } catch (const std::exception& problem) {
+    error.write(problem.what());
+    return OPDOCK_INTERNAL;
+  }
+}
+
+opdock_status missing(ErrorBuffer error, const char* what) {
+  error.write("found NULL, wanted ", what);
+  return OPDOCK_INVALID_ARGUMENT;
+}
+
+FunctionTable& table_of(opdock_runtime* runtime) {
+  static std::mutex mutex;
+  std::lock_guard lock(mutex);
+  if (runtime->functions == nullptr) {
+    runtime->functions = std::make_shared<FunctionTable>(runtime);
+  }
+  return *static_cast<FunctionTable*>(runtime->functions.get());
+}
+
+}  // namespace
+
+extern "C" {
+
+opdock_status opdock_get_function(opdock_runtime* runtime, const char* name, opdock_function** out,
+                                  char* error, uint32_t error_size) {
+  ErrorBuffer buffer{error, error_size};
+  if (runtime == nullptr || name == nullptr || out == nullptr) {
+    return missing(buffer, "a runtime, a name and a place for the function");
+  }
+  *out = nullptr;
+  return guarded(buffer, [&] {
+    std::string problem;
+    opdock_status status = table_of(runtime).get(name, out, &problem);
+    if (status != OPDOCK_OK) buffer.write(problem);
+    return status;
+  });
+}
+
+const char* opdock_function_schema(const opdock_function* function) {
+  return function == nullptr ? "" : function->schema_text();
+}
+
+const char* opdock_function_doc(const opdock_function* function) {
+  if (function == nullptr) return "";
+  try {
+    return function->doc();
+  } catch (const std::exception&) {
+    return "";
+  }
+}
+
+const opdock_param* opdock_function_params(const opdock_function* function, uint32_t* count) {
+  if (count != nullptr) {
+    *count = function == nullptr ? 0 : static_cast<uint32_t>(function->params().size());
+  }
+  return function == nullptr ? nullptr : function->params().data();
+}
+
+void opdock_function_results(const opdock_function* function, uint32_t* fresh, uint32_t* all) {
+  if (fresh != nullptr) *fresh = function == nullptr ? 0 : function->fresh();
+  if (all != nullptr) *all = function == nullptr ? 0 : function->all();
+}
+
+opdock_status opdock_prepare(opdock_function* function, opdock_device device, char* error,
+                             uint32_t error_size) {
+  ErrorBuffer buffer{error, error_size};
+  if (function == nullptr) return missing(buffer, "a function");
+  return guarded(buffer, [&] { return opdock::prepare(*function, device, buffer); });
+}
+
+opdock_status opdock_plan_call(opdock_function* function, const opdock_call_options* options,
+                               const opdock_value* args, uint32_t num_args, opdock_plan* plan,
+                               char* error, uint32_t error_size) {
+  ErrorBuffer buffer{error, error_size};
+  if (function == nullptr) return missing(buffer, "a function");
+  return guarded(
+      buffer, [&] { return opdock::plan_call(*function, options, args, num_args, plan, buffer); });
+}
+
+opdock_status opdock_run_planned(opdock_function* function, const opdock_call_options* options,
+                                 const opdock_plan* plan, const opdock_value* args,
+                                 uint32_t num_args, opdock_tensor* const* outputs,
+                                 uint32_t num_outputs, char* error, uint32_t error_size) {
+  ErrorBuffer buffer{error, error_size};
+  if (function == nullptr) return missing(buffer, "a function");
+  return guarded(buffer, [&] {
+    return opdock::run_planned(*function, options, plan, args, num_args, outputs, num_outputs,
+                               buffer);
+  });
+}
+
+opdock_status opdock_invoke(opdock_function* function, const opdock_call_options* options,
+                            const opdock_value* args, uint32_t num_args, opdock_tensor** outputs,
+                            uint32_t num_outputs, char* error, uint32_t error_size) {
+  ErrorBuffer buffer{error, error_size};
+  if (function == nullptr) return missing(buffer, "a function");
+  return guarded(buffer, [&] {
+    return opdock::invoke(*function, options, args, num_args, outputs, num_outputs, buffer);
+  });
+}
+
+void opdock_tensor_free(opdock_tensor* tensor) {
+  opdock::free_output(tensor);
+}
+
+opdock_status opdock_bind(const opdock_function* function, const opdock_value* positional,
+                          uint32_t num_positional, const char* const* names,
+                          const opdock_value* named, uint32_t num_named, opdock_value* bound,
+                          char* error, uint32_t error_size) {
+  ErrorBuffer buffer{error, error_size};
+  if (function == nullptr || (positional == nullptr && num_positional != 0) ||
+      ((names == nullptr || named == nullptr) && num_named != 0) ||
+      (bound == nullptr && !function->params().empty())) {
+    return missing(buffer, "a function, the arguments it is told of, and room for bound ones");
+  }
+  return guarded(buffer, [&] {
+    return opdock::bind(*function, positional, num_positional, names, named, num_named, bound,
+                        buffer);
+  });
+}
+
+}  // extern "C"

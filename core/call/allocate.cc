@@ -1,0 +1,84 @@
+// Outputs that the host allocates.
+// SPDX-License-Identifier: Apache-2.0
+#include <cstdlib>
+#include <memory>
+#include <new>
+
+#include "call/call.h"
+#include "call/dtype.h"
+
+namespace opdock {
+namespace {
+
+constexpr uint64_t kAlignment = 256;
+
+// The tensor stands first, so that its address is the block's.
+struct OwnedTensor {
+  opdock_tensor tensor{};
+  int64_t shape[OPDOCK_MAX_NDIM];
+  int64_t strides[OPDOCK_MAX_NDIM];
+  Driver* driver = nullptr;
+  void* stream = nullptr;
+};
+
+uint64_t bytes_of(const opdock_output& layout) {
+  uint64_t last = 0;  // of the elements, the farthest
+  for (int32_t i = 0; i < layout.ndim; ++i) {
+    if (layout.shape[i] == 0) return 0;
+    last += static_cast<uint64_t>(layout.shape[i] - 1) * static_cast<uint64_t>(layout.strides[i]);
+  }
+  return (last + 1) * element_bytes(layout.dtype);
+}
+
+}  // namespace
+
+opdock_status allocate_output(const Target& target, void* stream, const opdock_output& layout,
+                              opdock_tensor** out, std::string* problem) {
+  std::unique_ptr<OwnedTensor> owned(new (std::nothrow) OwnedTensor);
+  uint64_t bytes = bytes_of(layout);
+  if (owned == nullptr) {
+    *problem = "no host memory for an output; free some and try again";
+    return OPDOCK_OUT_OF_MEMORY;
+  }
+  for (int32_t i = 0; i < layout.ndim; ++i) {
+    owned->shape[i] = layout.shape[i];
+    owned->strides[i] = layout.strides[i];
+  }
+  owned->tensor.device = target.device;
+  owned->tensor.ndim = layout.ndim;
+  owned->tensor.dtype = layout.dtype;
+  owned->tensor.shape = owned->shape;
+  owned->tensor.strides = owned->strides;
+  owned->stream = stream;
+  if (bytes > 0 && target.driver != nullptr) {
+    DriverStatus done =
+        target.driver->allocate(target.device.index, stream, bytes, &owned->tensor.data);
+    if (!done.ok()) {
+      *problem = done.text;
+      return done.status;
+    }
+    owned->driver = target.driver;
+  } else if (bytes > 0) {
+    uint64_t rounded = (bytes + kAlignment - 1) / kAlignment * kAlignment;
+    owned->tensor.data = std::aligned_alloc(kAlignment, rounded);
+    if (owned->tensor.data == nullptr) {
+      *problem = "no host memory of " + std::to_string(bytes) +
+                 " bytes for an output; free some and try again";
+      return OPDOCK_OUT_OF_MEMORY;
+    }
+  }
+  *out = &owned.release()->tensor;
+  return OPDOCK_OK;
+}
+
+void free_output(opdock_tensor* tensor) {
+  if (tensor == nullptr) return;
+  std::unique_ptr<OwnedTensor> owned(reinterpret_cast<OwnedTensor*>(tensor));
+  if (owned->driver != nullptr) {
+    owned->driver->release(tensor->device.index, owned->stream, tensor->data);
+  } else {
+    std::free(tensor->data);
+  }
+}
+
+}  // namespace opdock

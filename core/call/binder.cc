@@ -1,0 +1,168 @@
+// Putting arguments into the schema's order.
+// SPDX-License-Identifier: Apache-2.0
+#include <cstring>
+
+#include "call/dtype.h"
+#include "call/function.h"
+
+namespace opdock {
+namespace {
+
+bool pointer_missing(const opdock_value& value) {
+  switch (value.tag) {
+    case OPDOCK_COMPLEX:
+      return value.as.c128 == nullptr;
+    case OPDOCK_STRING:
+      return value.as.str == nullptr || (value.as.str->data == nullptr && value.as.str->size != 0);
+    case OPDOCK_TENSOR:
+      return value.as.tensor == nullptr;
+    case OPDOCK_OBJECT:
+      return value.as.object == nullptr;
+    case OPDOCK_GENERATOR:
+      return value.as.generator == nullptr;
+    case OPDOCK_LIST:
+      return value.as.list == nullptr ||
+             (value.as.list->data == nullptr && value.as.list->count != 0);
+    default:
+      return false;
+  }
+}
+
+bool is_bad_bool(const opdock_value& value) {
+  return value.tag == OPDOCK_BOOL && value.as.i64 != 0 && value.as.i64 != 1;
+}
+
+// The element at fault, or -1.
+int64_t misfit_element(const opdock_value& value, const opdock_param& param) {
+  const opdock_list& list = *value.as.list;
+  for (uint64_t i = 0; i < list.count; ++i) {
+    const opdock_value& element = list.data[i];
+    bool none = element.tag == OPDOCK_NONE && (param.flags & OPDOCK_PARAM_OPTIONAL_ELEMENTS) != 0;
+    if (!none && (element.tag != param.tag || pointer_missing(element) || is_bad_bool(element))) {
+      return static_cast<int64_t>(i);
+    }
+  }
+  return -1;
+}
+
+// The op's parameters by name, for a message.
+std::string names_of(const opdock_function& function) {
+  std::string text;
+  for (const opdock_param& param : function.params()) {
+    text += text.empty() ? "" : ", ";
+    text += param.name;
+  }
+  return text.empty() ? "none" : text;
+}
+
+opdock_status refuse(const opdock_function& function, ErrorBuffer error, const std::string& text) {
+  error.write(function.schema().name, ": ", text);
+  return OPDOCK_INVALID_ARGUMENT;
+}
+
+// An int where a float is wanted becomes one, as in Python. Everything else must fit.
+opdock_status place(const opdock_function& function, size_t index, const opdock_value& value,
+                    opdock_value* bound, ErrorBuffer error) {
+  const opdock_param& param = function.params()[index];
+  *bound = value;
+  if (param.tag == OPDOCK_FLOAT && value.tag == OPDOCK_INT &&
+      (param.flags & OPDOCK_PARAM_LIST) == 0) {
+    bound->tag = OPDOCK_FLOAT;
+    bound->as.f64 = static_cast<double>(value.as.i64);
+    return OPDOCK_OK;
+  }
+  if (fits(value, param)) return OPDOCK_OK;
+  return refuse(function, error,
+                "argument '" + std::string(param.name) +
+                    "': " + misfit(value, param, function.schema().params[index].type));
+}
+
+}  // namespace
+
+bool fits(const opdock_value& value, const opdock_param& param) {
+  if (value.tag == OPDOCK_NONE) return (param.flags & OPDOCK_PARAM_OPTIONAL) != 0;
+  if (pointer_missing(value) || is_bad_bool(value)) return false;
+  if ((param.flags & OPDOCK_PARAM_LIST) == 0) return value.tag == param.tag;
+  return value.tag == OPDOCK_LIST && misfit_element(value, param) < 0;
+}
+
+std::string misfit(const opdock_value& value, const opdock_param& param, const SchemaType& type) {
+  std::string wanted = ", wanted " + to_text(type);
+  const bool list = (param.flags & OPDOCK_PARAM_LIST) != 0;
+  if (list && value.tag == OPDOCK_LIST && !pointer_missing(value)) {
+    int64_t at = misfit_element(value, param);
+    const opdock_value& element = value.as.list->data[at];
+    return "found " + std::string(tag_text(element.tag)) +
+           (pointer_missing(element) ? " behind a NULL pointer" : "") + " as element " +
+           std::to_string(at) + wanted + "; convert it";
+  }
+  if (pointer_missing(value)) {
+    return "found " + std::string(tag_text(value.tag)) + " behind a NULL pointer" + wanted +
+           "; fill it in";
+  }
+  if (is_bad_bool(value)) {
+    return "found a bool of value " + std::to_string(value.as.i64) + ", wanted 0 or 1; correct it";
+  }
+  return "found " + std::string(tag_text(value.tag)) + wanted +
+         (value.tag == OPDOCK_INT && param.tag == OPDOCK_FLOAT ? "; opdock_bind converts it"
+                                                               : "; convert it");
+}
+
+opdock_status bind(const opdock_function& function, const opdock_value* positional,
+                   uint32_t num_positional, const char* const* names, const opdock_value* named,
+                   uint32_t num_named, opdock_value* bound, ErrorBuffer error) {
+  const std::vector<opdock_param>& params = function.params();
+  uint64_t given = 0;  // a bit a parameter; kMaxParams is 64
+  if (num_positional > params.size()) {
+    return refuse(function, error,
+                  "found " + std::to_string(num_positional) +
+                      " positional arguments, wanted at most " + std::to_string(params.size()) +
+                      " (" + names_of(function) + "); remove some");
+  }
+  for (uint32_t i = 0; i < num_positional; ++i) {
+    if ((params[i].flags & OPDOCK_PARAM_KEYWORD_ONLY) != 0) {
+      return refuse(function, error,
+                    "argument '" + std::string(params[i].name) +
+                        "': found it given by position, wanted by name; write " + params[i].name +
+                        "=…");
+    }
+    opdock_status status = place(function, i, positional[i], &bound[i], error);
+    if (status != OPDOCK_OK) return status;
+    given |= uint64_t{1} << i;
+  }
+  for (uint32_t k = 0; k < num_named; ++k) {
+    size_t at = 0;
+    while (at < params.size() && params[at].name != names[k]) ++at;  // names handed out earlier
+    if (at == params.size()) {
+      at = 0;
+      while (at < params.size() && std::strcmp(params[at].name, names[k]) != 0) ++at;
+    }
+    if (at == params.size()) {
+      return refuse(function, error,
+                    "argument '" + std::string(names[k]) +
+                        "': found an unexpected name, wanted one of " + names_of(function) +
+                        "; correct or remove it");
+    }
+    if ((given >> at & 1) != 0) {
+      return refuse(function, error,
+                    "argument '" + std::string(names[k]) + "': found it given twice" +
+                        (at < num_positional ? ", by position and by name" : "") +
+                        ", wanted once; remove one");
+    }
+    opdock_status status = place(function, at, named[k], &bound[at], error);
+    if (status != OPDOCK_OK) return status;
+    given |= uint64_t{1} << at;
+  }
+  for (size_t i = 0; i < params.size(); ++i) {
+    if ((given >> i & 1) != 0) continue;
+    if ((params[i].flags & OPDOCK_PARAM_HAS_DEFAULT) == 0) {
+      return refuse(function, error,
+                    "argument '" + std::string(params[i].name) + "': found nothing, wanted " +
+                        to_text(function.schema().params[i].type) + "; pass it");
+    }
+    bound[i] = params[i].fallback;
+  }
+  return OPDOCK_OK;
+}
+
+}  // namespace opdock

@@ -1,0 +1,110 @@
+// opdock_function: an op by name, before and after it is resolved on the devices it is called on.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <deque>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "call/error_text.h"
+#include "call/schema.h"
+#include "call/target.h"
+#include "opdock/opdock.h"
+
+namespace opdock {
+
+// Finds who provides a function on a device. Implemented over the catalogue, and by tests.
+class Resolver {
+ public:
+  virtual ~Resolver() = default;
+  // NULL, a status and *problem if nobody does. May load, may block; any thread.
+  virtual Target* resolve(const opdock_function& function, opdock_device device,
+                          opdock_status* status, std::string* problem) = 0;
+  // The op's documentation; "" if it cannot be had. Loads the best provider if need be.
+  virtual std::string doc(const opdock_function& function) = 0;
+};
+
+inline constexpr int32_t kMaxDevices = 64;  // of one type
+
+}  // namespace opdock
+
+// Any thread. Immutable but for the slots, each of which is set once.
+struct opdock_function {
+ public:
+  // name: what it was asked for by, "softmax" or "plugin/softmax". The resolver outlives it.
+  opdock_function(std::string name, opdock::Schema schema, opdock::Resolver* resolver);
+  opdock_function(const opdock_function&) = delete;
+  opdock_function& operator=(const opdock_function&) = delete;
+
+  const std::string& name() const { return name_; }
+  const opdock::Schema& schema() const { return schema_; }
+  const std::string& digest() const { return digest_; }
+  const char* schema_text() const { return schema_text_.c_str(); }
+  const char* doc() const;  // loads on first use
+  const std::vector<opdock_param>& params() const { return params_; }
+  uint32_t fresh() const { return fresh_; }
+  uint32_t all() const { return static_cast<uint32_t>(schema_.returns.size()); }
+
+  // The target on `device`: one atomic read once it is resolved. NULL and an error otherwise.
+  opdock::Target* target(opdock_device device, opdock_status* status,
+                         opdock::ErrorBuffer error) const {
+    std::atomic<opdock::Target*>* slot = this->slot(device);
+    opdock::Target* found = slot == nullptr ? nullptr : slot->load(std::memory_order_acquire);
+    return found != nullptr ? found : resolve(device, slot, status, error);
+  }
+
+ private:
+  std::atomic<opdock::Target*>* slot(opdock_device device) const {
+    if (device.index < 0 || device.index >= opdock::kMaxDevices) return nullptr;
+    switch (device.type) {
+      case OPDOCK_CPU:
+        return device.index == 0 ? &cpu_ : nullptr;
+      case OPDOCK_CUDA:
+        return &cuda_[static_cast<size_t>(device.index)];
+      case OPDOCK_ROCM:
+        return &rocm_[static_cast<size_t>(device.index)];
+      default:
+        return nullptr;
+    }
+  }
+  opdock::Target* resolve(opdock_device device, std::atomic<opdock::Target*>* slot,
+                          opdock_status* status, opdock::ErrorBuffer error) const;
+  opdock_value fallback(const opdock::SchemaDefault& value);
+
+  std::string name_;
+  opdock::Schema schema_;
+  std::string schema_text_, digest_;
+  opdock::Resolver* resolver_;
+  std::vector<opdock_param> params_;
+  uint32_t fresh_;
+  // What the defaults in params_ point at; deques do not move their elements.
+  std::deque<opdock_string> strings_;
+  std::deque<std::array<double, 2>> complexes_;
+  std::deque<std::vector<opdock_value>> items_;
+  std::deque<opdock_list> lists_;
+
+  mutable std::atomic<opdock::Target*> cpu_{nullptr};
+  mutable std::array<std::atomic<opdock::Target*>, opdock::kMaxDevices> cuda_{}, rocm_{};
+  mutable std::mutex doc_mutex_;
+  mutable bool doc_known_ = false;
+  mutable std::string doc_;
+};
+
+namespace opdock {
+
+// opdock_bind.
+opdock_status bind(const opdock_function& function, const opdock_value* positional,
+                   uint32_t num_positional, const char* const* names, const opdock_value* named,
+                   uint32_t num_named, opdock_value* bound, ErrorBuffer error);
+
+// Whether `value` fits parameter `param` as it is: by tag, and its list's elements by theirs. Does
+// not look into tensors.
+bool fits(const opdock_value& value, const opdock_param& param);
+
+// "found a float, wanted an int; …" for a value that does not fit.
+std::string misfit(const opdock_value& value, const opdock_param& param, const SchemaType& type);
+
+}  // namespace opdock

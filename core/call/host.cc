@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "call/host.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "call/dtype.h"
+#include "call/invocation.h"
+#include "call/parallel.h"
+
+namespace opdock {
+namespace {
+
+struct Sinks {
+  std::mutex mutex;
+  std::vector<std::pair<LogSink, void*>> list;
+};
+
+Sinks& sinks() {
+  static Sinks* instance = new Sinks;  // plugins may log until the process ends
+  return *instance;
+}
+
+void host_log(int32_t level, const char* message) {
+  if (message == nullptr) return;
+  Sinks& all = sinks();
+  std::lock_guard lock(all.mutex);
+  if (!all.list.empty()) {
+    all.list.back().first(all.list.back().second, level, message);
+  } else if (level >= 2) {
+    std::fprintf(stderr, "opdock: %s\n", message);
+  }
+}
+
+Invocation& invocation(const opdock_call* call) {
+  return *static_cast<Invocation*>(call->host_data);
+}
+
+opdock_status host_set_error(const opdock_call* call, opdock_status status, const char* message) {
+  return invocation(call).fail(status, message == nullptr ? "" : message);
+}
+
+opdock_status host_kernel(const opdock_call* call, const char* name, opdock_kernel** out) {
+  Invocation& in = invocation(call);
+  if (name == nullptr || out == nullptr) {
+    return in.fail(OPDOCK_INTERNAL, "kernel(): found a NULL name or out, wanted both");
+  }
+  if (in.phase == Phase::kPlan) {
+    return in.fail(OPDOCK_INTERNAL,
+                   "kernel() was called by plan, which must touch no device; call it "
+                   "from prepare");
+  }
+  if (in.target->kernels == nullptr) {
+    return in.fail(OPDOCK_NOT_FOUND, std::string("kernel(\"") + name +
+                                         "\"): there are no kernels on " +
+                                         to_text(in.target->device));
+  }
+  std::string problem;
+  opdock_status status = in.target->kernels->find(name, out, &problem);
+  return status == OPDOCK_OK ? status : in.fail(status, problem);
+}
+
+opdock_status refuse_launch(Invocation& in, const char* text) {
+  return in.fail(OPDOCK_INTERNAL, std::string("launch(): ") + text);
+}
+
+opdock_status host_launch(const opdock_call* call, opdock_kernel* kernel,
+                          const opdock_launch* launch) {
+  Invocation& in = invocation(call);
+  if (kernel == nullptr || launch == nullptr) {
+    return refuse_launch(in, "found a NULL kernel or launch, wanted both");
+  }
+  if (in.phase != Phase::kRun) return refuse_launch(in, "only run may launch");
+  if (in.target->driver == nullptr || !same(kernel->device, in.target->device)) {
+    return refuse_launch(in,
+                         "the kernel belongs to another device than the call's; look it up in "
+                         "every call");
+  }
+  opdock_launch full;
+  if (launch->struct_size != sizeof full) {
+    if (!OPDOCK_HAS(launch, opdock_launch, args)) {
+      return refuse_launch(in, "struct_size ends before args; set it to sizeof(opdock_launch)");
+    }
+    full = {};
+    std::memcpy(&full, launch, std::min<size_t>(launch->struct_size, sizeof full));
+    full.struct_size = sizeof full;
+    launch = &full;
+  }
+  for (int i = 0; i < 3; ++i) {
+    if (launch->grid[i] == 0 || launch->block[i] == 0) {
+      return refuse_launch(in,
+                           "found a grid or block size of 0, wanted at least 1; skip the launch "
+                           "where there is nothing to do");
+    }
+  }
+  if (launch->num_args != 0 && launch->args == nullptr) {
+    return refuse_launch(in, "found args of NULL with num_args above 0, wanted their addresses");
+  }
+  DriverStatus done = in.target->driver->launch(kernel->function, call->stream, *launch);
+  return done.ok() ? OPDOCK_OK : in.fail(done.status, done.text);
+}
+
+opdock_status host_workspace(const opdock_call* call, uint64_t bytes, uint64_t alignment,
+                             void** out) {
+  Invocation& in = invocation(call);
+  if (out == nullptr) return in.fail(OPDOCK_INTERNAL, "workspace(): found out of NULL");
+  *out = nullptr;
+  if (in.phase != Phase::kRun || !in.target->has_flag(OPDOCK_OP_MAY_ALLOCATE)) {
+    return in.fail(
+        OPDOCK_INTERNAL,
+        "workspace(): only run of an op with the flag may-allocate may ask for more; plan "
+        "its size instead");
+  }
+  if ((call->flags & OPDOCK_CALL_CAPTURING) != 0) {
+    return in.fail(OPDOCK_UNSUPPORTED, "workspace(): not while the stream is being captured");
+  }
+  if (alignment == 0) alignment = 256;
+  if (!std::has_single_bit(alignment) || bytes > (UINT64_MAX >> 1)) {
+    return in.fail(OPDOCK_INTERNAL,
+                   "workspace(): found a size or alignment that no memory has, "
+                   "wanted a power of two as alignment");
+  }
+  if (bytes == 0) return OPDOCK_OK;
+  in.extra.reserve(in.extra.size() + 1);
+  if (in.target->driver != nullptr) {
+    if (alignment > 256) {
+      return in.fail(OPDOCK_UNSUPPORTED,
+                     "workspace(): device memory is aligned to 256 bytes at most");
+    }
+    DriverStatus done =
+        in.target->driver->allocate(in.target->device.index, call->stream, bytes, out);
+    if (!done.ok()) return in.fail(done.status, done.text);
+  } else {
+    alignment = std::max<uint64_t>(alignment, 64);
+    *out = std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
+    if (*out == nullptr) {
+      return in.fail(OPDOCK_OUT_OF_MEMORY, "workspace(): no host memory of " +
+                                               std::to_string(bytes) +
+                                               " bytes; free some and try again");
+    }
+  }
+  in.extra.push_back(*out);
+  return OPDOCK_OK;
+}
+
+void* host_driver_symbol(int32_t device_type, const char* name) {
+  if (name == nullptr) return nullptr;
+  Driver* driver = driver_for(static_cast<Backend>(device_type), nullptr);
+  return driver == nullptr ? nullptr : driver->symbol(name);
+}
+
+const void* host_get_extension(const char* id) {
+  if (id != nullptr && std::strcmp(id, OPDOCK_PARALLEL_1) == 0) return parallel_extension();
+  return nullptr;
+}
+
+}  // namespace
+
+const opdock_host* host_table() {
+  static constexpr opdock_host table = {
+      sizeof(opdock_host), OPDOCK_ABI_MAJOR, OPDOCK_ABI_MINOR,   0,
+      OPDOCK_VERSION,      host_log,         host_set_error,     host_kernel,
+      host_launch,         host_workspace,   host_driver_symbol, host_get_extension};
+  return &table;
+}
+
+void add_log_sink(LogSink sink, void* context) {
+  std::lock_guard lock(sinks().mutex);
+  sinks().list.emplace_back(sink, context);
+}
+
+void remove_log_sink(void* context) {
+  std::lock_guard lock(sinks().mutex);
+  std::erase_if(sinks().list, [&](const auto& entry) { return entry.second == context; });
+}
+
+Invocation::Invocation(std::string_view name, Target* on, uint32_t flags, void* stream, Phase when,
+                       ErrorBuffer error)
+    : op_name(name), target(on), phase(when) {
+  call.struct_size = sizeof call;
+  call.flags = flags;
+  call.host = host_table();
+  call.host_data = this;
+  call.device = on->device;
+  call.facts = on->facts;
+  call.stream = stream;
+  call.workspace = nullptr;
+  call.workspace_bytes = 0;
+  call.state = nullptr;
+  call.generator = nullptr;
+  call.error = error.data;
+  call.error_size = error.size;
+  call.reserved = 0;
+}
+
+opdock_status Invocation::fail(opdock_status status, std::string_view text) {
+  has_text = true;
+  ErrorBuffer{call.error, call.error_size}.write(op_name, ": ", text);
+  return status;
+}
+
+opdock_status Invocation::finish(opdock_status status, const char* function) {
+  if (status == OPDOCK_OK) return status;
+  if (status < 0 || status > OPDOCK_INTERNAL) {
+    return fail(OPDOCK_INTERNAL, std::string(function) + " of plugin \"" + target->plugin +
+                                     "\" returned " + std::to_string(status) +
+                                     ", which is no status; report it to the plugin's author");
+  }
+  if (!has_text) {
+    fail(status, std::string(function) + " of plugin \"" + target->plugin +
+                     "\" failed with status " + std::to_string(status) +
+                     " and gave no text; report it to the plugin's author");
+  }
+  return status;
+}
+
+void Invocation::release_extra() {
+  for (void* memory : extra) {
+    if (target->driver != nullptr) {
+      target->driver->release(target->device.index, call.stream, memory);
+    } else {
+      std::free(memory);
+    }
+  }
+  extra.clear();
+}
+
+}  // namespace opdock

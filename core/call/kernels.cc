@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "call/kernels.h"
+
+#include <cstring>
+
+#include "call/dtype.h"
+
+namespace opdock {
+namespace {
+
+bool inside(std::span<const uint8_t> table, uint64_t offset, uint64_t size) {
+  return offset <= table.size() && size <= table.size() - offset;
+}
+
+// FNV-1a: names are short, and few.
+uint64_t hash(std::string_view text) {
+  uint64_t value = 14695981039346656037u;
+  for (char c : text) value = (value ^ static_cast<unsigned char>(c)) * 1099511628211u;
+  return value;
+}
+
+}  // namespace
+
+bool read_mapped_table(std::span<const uint8_t> table, std::vector<ImageRow>* rows,
+                       std::string* problem) {
+  rows->clear();
+  if (table.empty()) return true;
+  ImageTableHead head;
+  if (table.size() < sizeof head) {
+    *problem = "the image table has " + std::to_string(table.size()) + " bytes";
+    return false;
+  }
+  std::memcpy(&head, table.data(), sizeof head);
+  if (std::memcmp(head.magic, kImageMagic, sizeof head.magic) != 0 ||
+      head.entry_size < sizeof(ImageEntry) ||
+      !inside(table, sizeof head, uint64_t{head.count} * head.entry_size)) {
+    *problem = "the image table's head is damaged";
+    return false;
+  }
+  for (uint32_t i = 0; i < head.count; ++i) {
+    ImageEntry entry;
+    std::memcpy(&entry, table.data() + sizeof head + uint64_t{i} * head.entry_size, sizeof entry);
+    if (!inside(table, entry.offset, entry.size) ||
+        !inside(table, entry.names_offset, entry.names_size)) {
+      *problem = "entry " + std::to_string(i) + " of the image table leaves the table";
+      return false;
+    }
+    std::span<const uint8_t> names = table.subspan(entry.names_offset, entry.names_size);
+    if (!names.empty() && names.back() != 0) {
+      *problem = "the kernel names of image " + std::to_string(i) + " do not end with a NUL";
+      return false;
+    }
+    rows->push_back({static_cast<Backend>(entry.backend), static_cast<ImageKind>(entry.kind),
+                     std::string(entry.arch, strnlen(entry.arch, sizeof entry.arch)),
+                     Version{entry.toolkit_major, entry.toolkit_minor},
+                     table.subspan(entry.offset, entry.size), names});
+  }
+  return true;
+}
+
+Kernels::Kernels(Driver* driver, opdock_device device, const ImageRow& row)
+    : driver_(driver),
+      device_(device),
+      description_("the " + row.arch + " " + std::string(to_text(row.kind))),
+      image_(row.bytes) {
+  if (row.kind == ImageKind::kPtx && (image_.empty() || image_.back() != 0)) {
+    ptx_.assign(reinterpret_cast<const char*>(image_.data()), image_.size());
+    image_ = {reinterpret_cast<const uint8_t*>(ptx_.c_str()), ptx_.size() + 1};
+  }
+  std::vector<std::pair<const char*, const char*>> pairs;
+  const char* at = reinterpret_cast<const char*>(row.names.data());
+  const char* end = at + row.names.size();
+  while (at < end) {
+    const char* source = at;
+    at += std::strlen(at) + 1;
+    if (at >= end) break;
+    pairs.emplace_back(source, at);
+    at += std::strlen(at) + 1;
+  }
+  count_ = pairs.size();
+  entries_ = std::make_unique<Entry[]>(count_);
+  size_t capacity = 4;
+  while (capacity < 2 * count_) capacity *= 2;
+  slots_.assign(capacity, 0);
+  for (size_t i = 0; i < count_; ++i) {
+    entries_[i].source_name = pairs[i].first;
+    entries_[i].image_name = pairs[i].second;
+    entries_[i].kernel.device = device;
+    size_t slot = hash(entries_[i].source_name) & (capacity - 1);
+    while (slots_[slot] != 0) slot = (slot + 1) & (capacity - 1);
+    slots_[slot] = static_cast<uint32_t>(i + 1);
+  }
+}
+
+Kernels::Entry* Kernels::lookup(std::string_view name) const {
+  if (slots_.empty()) return nullptr;
+  size_t slot = hash(name) & (slots_.size() - 1);
+  while (slots_[slot] != 0) {
+    Entry& entry = entries_[slots_[slot] - 1];
+    if (entry.source_name == name) return &entry;
+    slot = (slot + 1) & (slots_.size() - 1);
+  }
+  return nullptr;
+}
+
+opdock_status Kernels::find(const char* name, opdock_kernel** out, std::string* problem) {
+  if (driver_ == nullptr) {
+    *problem = problem_;
+    return OPDOCK_NOT_FOUND;
+  }
+  Entry* entry = lookup(name);
+  if (entry == nullptr) {
+    *problem = "found no kernel \"" + std::string(name) + "\" in " + description_ +
+               ", wanted one of its " + std::to_string(count_) + ":";
+    for (size_t i = 0; i < count_ && i < 16; ++i) {
+      *problem += (i ? ", \"" : " \"") + std::string(entries_[i].source_name) + "\"";
+    }
+    *problem += "; list it under `kernels` in plugin.toml";
+    return OPDOCK_NOT_FOUND;
+  }
+  if (!entry->ready.load(std::memory_order_acquire)) {
+    opdock_status status = resolve(entry, problem);
+    if (status != OPDOCK_OK) return status;
+  }
+  *out = &entry->kernel;
+  return OPDOCK_OK;
+}
+
+opdock_status Kernels::resolve(Entry* entry, std::string* problem) {
+  std::lock_guard lock(mutex_);
+  if (entry->ready.load(std::memory_order_relaxed)) return OPDOCK_OK;
+  if (module_ == nullptr) {
+    DriverStatus loaded = driver_->load(device_.index, image_, &module_);
+    if (!loaded.ok()) {
+      module_ = nullptr;
+      *problem = "loading " + description_ + " on " + to_text(device_) + ": " + loaded.text;
+      return loaded.status;
+    }
+  }
+  DriverStatus found = driver_->find(module_, entry->image_name, &entry->kernel.function);
+  if (!found.ok()) {
+    *problem =
+        "kernel \"" + std::string(entry->source_name) + "\" in " + description_ + ": " + found.text;
+    return found.status;
+  }
+  entry->ready.store(true, std::memory_order_release);
+  return OPDOCK_OK;
+}
+
+}  // namespace opdock

@@ -1,0 +1,75 @@
+// The device image of a plugin on one device, and its kernels.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "driver/driver.h"
+#include "note/note.h"
+#include "opdock/plugin.h"
+
+// What host->kernel() hands out.
+struct opdock_kernel {
+  opdock::FunctionHandle function = nullptr;
+  opdock_device device{};
+};
+
+namespace opdock {
+
+// One row of the image table, as mapped.
+struct ImageRow {
+  Backend backend;
+  ImageKind kind;
+  std::string arch;
+  Version toolkit;
+  std::span<const uint8_t> bytes;
+  std::span<const uint8_t> names;  // pairs of NUL-terminated texts
+};
+
+// Reads an image table (core/note/note.h has the format). False and *problem if it is damaged.
+bool read_mapped_table(std::span<const uint8_t> table, std::vector<ImageRow>* rows,
+                       std::string* problem);
+
+// The kernels of one image on one device: loaded on first use, kept until the process ends.
+// Thread-safe; finding a kernel a second time takes no lock.
+class Kernels {
+ public:
+  // A device for which the plugin brings no image: find() gives OPDOCK_NOT_FOUND with `problem`.
+  explicit Kernels(std::string problem) : problem_(std::move(problem)) {}
+  Kernels(Driver* driver, opdock_device device, const ImageRow& row);
+
+  // The kernel whose source-level name is `name`. On first use loads the image: the device's
+  // context must be current.
+  opdock_status find(const char* name, opdock_kernel** out, std::string* problem);
+
+ private:
+  struct Entry {
+    std::string_view source_name;
+    const char* image_name = nullptr;
+    opdock_kernel kernel;
+    std::atomic<bool> ready{false};
+  };
+  Entry* lookup(std::string_view name) const;
+  opdock_status resolve(Entry* entry, std::string* problem);
+
+  std::string problem_;
+  Driver* driver_ = nullptr;
+  opdock_device device_{};
+  std::string description_;  // "the sm_90 cubin", for messages
+  std::span<const uint8_t> image_;
+  std::string ptx_;  // PTX goes to the driver as a NUL-terminated text
+  std::unique_ptr<Entry[]> entries_;
+  size_t count_ = 0;
+  std::vector<uint32_t> slots_;  // open addressing: index + 1 of an entry; a power of two of them
+  std::mutex mutex_;
+  ModuleHandle module_ = nullptr;
+};
+
+}  // namespace opdock

@@ -1,0 +1,135 @@
+// Checks of what plan answered, and of the outputs that run will write.
+// SPDX-License-Identifier: Apache-2.0
+#include <bit>
+
+#include "call/call.h"
+#include "call/dtype.h"
+#include "call/tensor_check.h"
+
+namespace opdock {
+namespace {
+
+// A planned output, looked at like a tensor.
+opdock_tensor as_tensor(const opdock_output& output) {
+  opdock_tensor x{};
+  x.device = {OPDOCK_CPU, 0};
+  x.dtype = output.dtype;
+  x.ndim = output.ndim;
+  x.shape = const_cast<int64_t*>(output.shape);
+  x.strides = const_cast<int64_t*>(output.strides);
+  return x;
+}
+
+[[gnu::cold, gnu::noinline]] opdock_status refuse(const opdock_function& function, uint32_t output,
+                                                  ErrorBuffer error, const std::string& text) {
+  error.write(function.schema().name, ": output ", std::to_string(output) + ": " + text);
+  return OPDOCK_INVALID_ARGUMENT;
+}
+
+bool is_planned(const opdock_tensor& x, const opdock_output& planned, opdock_device device) {
+  if (!same(x.dtype, planned.dtype) || !same(x.device, device) || x.ndim != planned.ndim) {
+    return false;
+  }
+  for (int32_t i = 0; i < x.ndim; ++i) {
+    if (x.shape[i] != planned.shape[i]) return false;
+  }
+  return true;
+}
+
+std::string kind(opdock_dtype dtype, int32_t ndim, const int64_t* shape, opdock_device device) {
+  return to_text(dtype) + " " + shape_text(ndim, shape) + " on " + to_text(device);
+}
+
+std::string shared(const std::string& with) {
+  return "found memory shared with " + with + ", wanted memory of its own; pass another output";
+}
+
+// Output i against one input.
+bool clashes(const Target& target, const opdock_tensor& x, const opdock_value& input) {
+  return input.tag == OPDOCK_TENSOR && may_share_memory(x, *input.as.tensor) &&
+         !(target.has_flag(OPDOCK_OP_IN_PLACE) && same_view(x, *input.as.tensor));
+}
+
+}  // namespace
+
+std::string plan_problem(const opdock_plan& plan) {
+  for (uint32_t i = 0; i < plan.num_outputs; ++i) {
+    opdock_tensor x = as_tensor(plan.outputs[i]);
+    TensorProblem problem = check_tensor(&x, OPDOCK_VALUE_NO_DATA);
+    if (problem != TensorProblem::kNone) {
+      return "output " + std::to_string(i) + ": " + describe(problem, &x);
+    }
+    for (int32_t k = 0; k < x.ndim; ++k) {
+      if (x.strides[k] < 0) {
+        return "output " + std::to_string(i) + ": found strides " + shape_text(x.ndim, x.strides) +
+               ", wanted none below 0";
+      }
+    }
+    if (may_overlap_itself(x.ndim, x.shape, x.strides)) {
+      return "output " + std::to_string(i) + ": found strides " + shape_text(x.ndim, x.strides) +
+             " for shape " + shape_text(x.ndim, x.shape) +
+             ", by which several elements share an address";
+    }
+  }
+  if (plan.workspace_alignment != 0 && !std::has_single_bit(plan.workspace_alignment)) {
+    return "found a workspace alignment of " + std::to_string(plan.workspace_alignment) +
+           ", wanted a power of two";
+  }
+  if (plan.workspace_bytes > (UINT64_MAX >> 1)) {
+    return "found " + std::to_string(plan.workspace_bytes) +
+           " workspace bytes, wanted fewer than 2^63";
+  }
+  return {};
+}
+
+opdock_status check_outputs(const opdock_function& function, const Target& target,
+                            const opdock_plan& plan, const opdock_value* args,
+                            opdock_tensor* const* outputs, uint32_t num_outputs,
+                            ErrorBuffer error) {
+  if (num_outputs != plan.num_outputs || (outputs == nullptr && num_outputs != 0)) {
+    error.write(function.schema().name, ": found " + std::to_string(num_outputs) +
+                                            " outputs, wanted " + std::to_string(plan.num_outputs) +
+                                            ", one per fresh result of the schema");
+    return OPDOCK_INVALID_ARGUMENT;
+  }
+  const std::vector<opdock_param>& params = function.params();
+  for (uint32_t i = 0; i < num_outputs; ++i) {
+    const opdock_tensor* x = outputs[i];
+    TensorProblem problem = check_tensor(x, 0);
+    if (problem != TensorProblem::kNone) return refuse(function, i, error, describe(problem, x));
+    const opdock_output& planned = plan.outputs[i];
+    if (!is_planned(*x, planned, target.device)) {
+      return refuse(function, i, error,
+                    "found " + kind(x->dtype, x->ndim, x->shape, x->device) + ", wanted " +
+                        kind(planned.dtype, planned.ndim, planned.shape, target.device) +
+                        ", as planned; pass such a tensor");
+    }
+    if (may_overlap_itself(x->ndim, x->shape, x->strides)) {
+      return refuse(function, i, error,
+                    "found strides " + shape_text(x->ndim, x->strides) + " for shape " +
+                        shape_text(x->ndim, x->shape) +
+                        ", by which several elements share an address; pass a tensor of its own");
+    }
+    for (size_t k = 0; k < params.size(); ++k) {
+      if (clashes(target, *x, args[k])) {
+        return refuse(function, i, error, shared("argument '" + std::string(params[k].name) + "'"));
+      }
+      if (args[k].tag != OPDOCK_LIST || params[k].tag != OPDOCK_TENSOR) continue;
+      for (uint64_t e = 0; e < args[k].as.list->count; ++e) {
+        if (clashes(target, *x, args[k].as.list->data[e])) {
+          return refuse(function, i, error,
+                        shared("element " + std::to_string(e) + " of argument '" +
+                               std::string(params[k].name) + "'"));
+        }
+      }
+    }
+    for (uint32_t k = 0; k < i; ++k) {
+      if (may_share_memory(*x, *outputs[k])) {
+        return refuse(function, i, error, shared("output " + std::to_string(k)));
+      }
+    }
+  }
+  return OPDOCK_OK;
+}
+
+}  // namespace opdock

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "call/parallel.h"
+
+#include <pthread.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+#include <system_error>
+#include <thread>
+
+namespace opdock {
+namespace {
+
+// One parallel_for. Lives on its caller's stack; workers hold it only while `users` counts them.
+struct Job {
+  void (*body)(void* context, uint64_t begin, uint64_t end);
+  void* context;
+  uint64_t count;
+  uint64_t chunk;
+  std::atomic<uint64_t> next{0};
+  uint32_t users = 0;  // workers inside work(); guarded by the pool's mutex
+
+  // Takes chunks until none is left.
+  void work() {
+    for (;;) {
+      uint64_t begin = next.fetch_add(chunk, std::memory_order_relaxed);
+      if (begin >= count) return;
+      body(context, begin, begin + std::min(chunk, count - begin));
+    }
+  }
+  bool exhausted() const { return next.load(std::memory_order_relaxed) >= count; }
+};
+
+// True in a worker and in a caller while it works: nested calls run alone.
+thread_local bool inside = false;
+
+class Pool {
+ public:
+  void run(Job* job, uint32_t threads) {
+    {
+      std::lock_guard lock(mutex_);
+      start(threads - 1);
+      jobs_.push_back(job);
+    }
+    wake_.notify_all();
+    inside = true;
+    job->work();
+    inside = false;
+    std::unique_lock lock(mutex_);
+    auto place = std::find(jobs_.begin(), jobs_.end(), job);
+    if (place != jobs_.end()) jobs_.erase(place);
+    done_.wait(lock, [&] { return job->users == 0; });
+  }
+
+ private:
+  // Starts workers up to `wanted`; where the system refuses a thread, fewer do the work.
+  void start(uint32_t wanted) {
+    while (workers_ < wanted) {
+      try {
+        std::thread([this] { serve(); }).detach();
+      } catch (const std::system_error&) {
+        return;
+      }
+      ++workers_;
+    }
+  }
+
+  void serve() {
+    inside = true;
+    std::unique_lock lock(mutex_);
+    for (;;) {
+      wake_.wait(lock, [&] { return !jobs_.empty(); });
+      Job* job = jobs_.front();
+      if (job->exhausted()) {  // its caller is waiting for the last chunks
+        jobs_.pop_front();
+        continue;
+      }
+      ++job->users;
+      lock.unlock();
+      job->work();
+      lock.lock();
+      if (--job->users == 0) done_.notify_all();
+    }
+  }
+
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  std::condition_variable done_;
+  std::deque<Job*> jobs_;
+  uint32_t workers_ = 0;
+};
+
+std::atomic<uint32_t> wanted_threads{0};
+std::atomic<Pool*> current_pool{nullptr};
+
+// A forked child has none of the workers and may have inherited a locked mutex: it starts anew. The
+// old pool is left as it is.
+void forget_pool() {
+  current_pool.store(nullptr, std::memory_order_relaxed);
+  inside = false;
+}
+
+Pool& pool() {
+  Pool* pool = current_pool.load(std::memory_order_acquire);
+  if (pool != nullptr) return *pool;
+  static std::once_flag once;
+  std::call_once(once, [] { pthread_atfork(nullptr, nullptr, forget_pool); });
+  Pool* made = new Pool;  // never destroyed: workers may outlive main()
+  if (current_pool.compare_exchange_strong(pool, made, std::memory_order_acq_rel)) return *made;
+  delete made;
+  return *pool;
+}
+
+uint32_t usable_cores() {
+  cpu_set_t set;
+  if (sched_getaffinity(0, sizeof set, &set) == 0) return static_cast<uint32_t>(CPU_COUNT(&set));
+  return std::max(1u, std::thread::hardware_concurrency());
+}
+
+}  // namespace
+
+void set_parallel_threads(uint32_t count) {
+  wanted_threads.store(count, std::memory_order_relaxed);
+}
+
+uint32_t parallel_threads() {
+  uint32_t wanted = wanted_threads.load(std::memory_order_relaxed);
+  static const uint32_t cores = usable_cores();
+  return wanted != 0 ? wanted : cores;
+}
+
+void parallel_for(uint64_t count, uint64_t grain,
+                  void (*body)(void* context, uint64_t begin, uint64_t end), void* context) {
+  if (count == 0) return;
+  grain = std::max<uint64_t>(grain, 1);
+  uint32_t threads = parallel_threads();
+  if (inside || threads <= 1 || count <= grain) {
+    body(context, 0, count);
+    return;
+  }
+  // Four chunks a thread even out unequal speeds. Room above count keeps next from wrapping.
+  uint64_t chunk = std::max<uint64_t>(grain, count / (uint64_t{threads} * 4));
+  if (count > UINT64_MAX - chunk * (uint64_t{threads} + 1)) {
+    body(context, 0, count);
+    return;
+  }
+  Job job{body, context, count, chunk};
+  pool().run(&job, static_cast<uint32_t>(std::min<uint64_t>(threads, (count + chunk - 1) / chunk)));
+}
+
+const opdock_parallel* parallel_extension() {
+  static const opdock_parallel table = {sizeof(opdock_parallel), 0, parallel_for};
+  return &table;
+}
+
+}  // namespace opdock

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "call/target.h"
+
+#include <unistd.h>
+
+#include <map>
+#include <tuple>
+
+#include "call/parallel.h"
+
+namespace opdock {
+namespace {
+
+// Never destroyed: calls may still run while static objects are.
+struct Registry {
+  std::mutex mutex;
+  std::map<std::tuple<const opdock_op*, int32_t, int32_t>, std::unique_ptr<Target>> targets;
+  std::map<const opdock_op*, std::unique_ptr<std::mutex>> serial;  // one an op, not one a device
+};
+
+Registry& registry() {
+  static Registry* instance = new Registry;
+  return *instance;
+}
+
+}  // namespace
+
+Target* intern_target(const opdock_op* op, const std::string& plugin, opdock_device device,
+                      const opdock_device_facts* facts, Driver* driver, Kernels* kernels,
+                      const std::vector<opdock_dtype>& dtypes) {
+  Registry& all = registry();
+  std::lock_guard lock(all.mutex);
+  std::unique_ptr<Target>& place = all.targets[{op, device.type, device.index}];
+  if (place != nullptr) return place.get();
+  place = std::make_unique<Target>();
+  place->op = op;
+  place->plugin = plugin;
+  place->device = device;
+  place->facts = facts;
+  place->driver = driver;
+  place->kernels = kernels;
+  place->dtypes = dtypes;
+  if ((op->flags & OPDOCK_OP_THREAD_SAFE) == 0) {
+    std::unique_ptr<std::mutex>& serial = all.serial[op];
+    if (serial == nullptr) serial = std::make_unique<std::mutex>();
+    place->serial = serial.get();
+  }
+  return place.get();
+}
+
+const opdock_device_facts* cpu_facts() {
+  static const opdock_device_facts facts = [] {
+    opdock_device_facts cpu{};
+    cpu.struct_size = sizeof cpu;
+    cpu.type = OPDOCK_CPU;
+    cpu.warp_size = 1;
+    cpu.multiprocessors = parallel_threads();
+    cpu.max_threads_per_block = 1;
+    long pages = sysconf(_SC_PHYS_PAGES), bytes = sysconf(_SC_PAGESIZE);
+    if (pages > 0 && bytes > 0) {
+      cpu.memory_bytes = static_cast<uint64_t>(pages) * static_cast<uint64_t>(bytes);
+    }
+    return cpu;
+  }();
+  return &facts;
+}
+
+bool check_op(const opdock_op* op, std::string* problem) {
+  if (op == nullptr) {
+    *problem = "an op of NULL";
+  } else if (!OPDOCK_HAS(op, opdock_op, run)) {
+    *problem = "an op of struct_size " + std::to_string(op->struct_size) +
+               ", which ends before run (" +
+               std::to_string(offsetof(opdock_op, run) + sizeof op->run) + ")";
+  } else if (op->schema == nullptr || op->plan == nullptr || op->run == nullptr) {
+    *problem = "an op whose schema, plan or run is NULL";
+  } else {
+    return true;
+  }
+  return false;
+}
+
+}  // namespace opdock

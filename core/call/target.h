@@ -1,0 +1,47 @@
+// An op on one device: what a call needs once everything is resolved and loaded.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "call/kernels.h"
+#include "driver/driver.h"
+#include "opdock/plugin.h"
+
+namespace opdock {
+
+// Lives until the process ends. What does not change after construction is read without a lock.
+struct Target {
+  const opdock_op* op = nullptr;
+  std::string plugin;  // its name, for messages
+  opdock_device device{};
+  const opdock_device_facts* facts = nullptr;
+  Driver* driver = nullptr;          // NULL on the CPU
+  Kernels* kernels = nullptr;        // NULL on the CPU; shared by the plugin's ops on this device
+  std::vector<opdock_dtype> dtypes;  // what the deciding tensor may have; empty: anything
+  std::mutex* serial = nullptr;      // held while the op works, if it lacks OPDOCK_OP_THREAD_SAFE
+
+  std::atomic<bool> prepared{false};
+  std::mutex preparing;
+
+  bool has_flag(uint32_t flag) const { return (op->flags & flag) != 0; }
+};
+
+// The target of `op` on `device`, made by the first caller; asking again gives the same one, for
+// every function and runtime of the process. Thread-safe.
+Target* intern_target(const opdock_op* op, const std::string& plugin, opdock_device device,
+                      const opdock_device_facts* facts, Driver* driver, Kernels* kernels,
+                      const std::vector<opdock_dtype>& dtypes);
+
+// Facts of the CPU; static.
+const opdock_device_facts* cpu_facts();
+
+// Whether a descriptor of an op can be called: everything through `run` lies inside struct_size,
+// and schema, plan and run are there. Otherwise *problem says what is wrong.
+bool check_op(const opdock_op* op, std::string* problem);
+
+}  // namespace opdock

@@ -1,0 +1,194 @@
+// What the tests of the call path share: ops that are functions of the test program, arguments, and
+// a resolver that knows them.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <deque>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "call/call.h"
+#include "call/function.h"
+#include "call/host.h"
+#include "opdock/plugin.h"
+
+namespace opdock::testing_support {
+
+inline constexpr opdock_dtype kF32{OPDOCK_DTYPE_FLOAT, 32, 1};
+inline constexpr opdock_dtype kF64{OPDOCK_DTYPE_FLOAT, 64, 1};
+inline constexpr opdock_dtype kI32{OPDOCK_DTYPE_INT, 32, 1};
+inline constexpr opdock_device kCpu{OPDOCK_CPU, 0};
+
+// Tensors and values with the memory they point at; addresses stay.
+class Arguments {
+ public:
+  // Contiguous, of zeros, unless strides and data say otherwise.
+  opdock_tensor* tensor(std::vector<int64_t> shape, opdock_dtype dtype = kF32,
+                        std::vector<int64_t> strides = {}, void* data = nullptr) {
+    if (strides.empty()) {
+      strides.assign(shape.size(), 1);
+      for (size_t i = shape.size(); i-- > 1;) {
+        strides[i - 1] = strides[i] * (shape[i] > 1 ? shape[i] : 1);
+      }
+    }
+    if (data == nullptr) {
+      int64_t count = 1;
+      for (size_t i = 0; i < shape.size(); ++i)
+        count += (shape[i] < 1 ? 0 : shape[i] - 1) * std::abs(strides[i]);
+      memory_.emplace_back(static_cast<size_t>(count) * 16 / 8);
+      data = memory_.back().data();
+    }
+    ints_.push_back(std::move(shape));
+    std::vector<int64_t>& sizes = ints_.back();
+    ints_.push_back(std::move(strides));
+    tensors_.push_back({data, kCpu, static_cast<int32_t>(sizes.size()), dtype, sizes.data(),
+                        ints_.back().data(), 0});
+    return &tensors_.back();
+  }
+  static opdock_value value(const opdock_tensor* tensor, uint32_t flags = 0) {
+    opdock_value v{};
+    v.tag = OPDOCK_TENSOR;
+    v.flags = flags;
+    v.as.tensor = tensor;
+    return v;
+  }
+  static opdock_value none() { return opdock_value{}; }
+  static opdock_value integer(int64_t number) {
+    opdock_value v{};
+    v.tag = OPDOCK_INT;
+    v.as.i64 = number;
+    return v;
+  }
+  static opdock_value boolean(bool truth) {
+    opdock_value v = integer(truth ? 1 : 0);
+    v.tag = OPDOCK_BOOL;
+    return v;
+  }
+  static opdock_value real(double number) {
+    opdock_value v{};
+    v.tag = OPDOCK_FLOAT;
+    v.as.f64 = number;
+    return v;
+  }
+  opdock_value text(const char* characters) {
+    strings_.push_back({characters, std::strlen(characters)});
+    opdock_value v{};
+    v.tag = OPDOCK_STRING;
+    v.as.str = &strings_.back();
+    return v;
+  }
+  opdock_value list(std::vector<opdock_value> items) {
+    items_.push_back(std::move(items));
+    lists_.push_back({items_.back().data(), items_.back().size()});
+    opdock_value v{};
+    v.tag = OPDOCK_LIST;
+    v.as.list = &lists_.back();
+    return v;
+  }
+
+ private:
+  std::deque<std::vector<double>> memory_;
+  std::deque<std::vector<int64_t>> ints_;
+  std::deque<opdock_tensor> tensors_;
+  std::deque<opdock_string> strings_;
+  std::deque<std::vector<opdock_value>> items_;
+  std::deque<opdock_list> lists_;
+};
+
+inline opdock_status plan_nothing(const opdock_call*, const opdock_value*, uint32_t, opdock_plan*) {
+  return OPDOCK_OK;
+}
+inline opdock_status run_nothing(const opdock_call*, const opdock_value*, uint32_t,
+                                 opdock_tensor* const*, uint32_t) {
+  return OPDOCK_OK;
+}
+// Every output like the first argument, which is a tensor.
+inline opdock_status plan_like(const opdock_call*, const opdock_value* args, uint32_t,
+                               opdock_plan* plan) {
+  const opdock_tensor& x = *args[0].as.tensor;
+  for (uint32_t i = 0; i < plan->num_outputs; ++i) {
+    plan->outputs[i].dtype = x.dtype;
+    plan->outputs[i].ndim = x.ndim;
+    int64_t stride = 1;
+    for (int32_t k = x.ndim - 1; k >= 0; --k) {
+      plan->outputs[i].shape[k] = x.shape[k];
+      plan->outputs[i].strides[k] = stride;
+      stride *= x.shape[k] > 1 ? x.shape[k] : 1;
+    }
+  }
+  return OPDOCK_OK;
+}
+
+inline opdock_op make_op(const char* schema, uint32_t flags = OPDOCK_OP_THREAD_SAFE) {
+  opdock_op op{};
+  op.struct_size = sizeof op;
+  op.flags = flags;
+  op.schema = schema;
+  op.doc = "";
+  op.plan = plan_nothing;
+  op.run = run_nothing;
+  return op;
+}
+
+// One op, on the CPU unless a test brings a driver. The op must outlive the process's targets:
+// tests make ops static.
+class TestResolver : public Resolver {
+ public:
+  explicit TestResolver(const opdock_op* op) : op_(op) {}
+  Target* resolve(const opdock_function&, opdock_device device, opdock_status* status,
+                  std::string* problem) override {
+    ++resolved;
+    if (device.type != OPDOCK_CPU && driver == nullptr) {
+      *status = OPDOCK_INCOMPATIBLE;
+      *problem = "nothing for this device";
+      return nullptr;
+    }
+    const opdock_device_facts* facts = cpu_facts();
+    if (device.type != OPDOCK_CPU) {
+      DriverStatus asked = driver->facts(device.index, &facts);
+      if (!asked.ok()) {
+        *status = asked.status;
+        *problem = asked.text;
+        return nullptr;
+      }
+    }
+    return intern_target(op_, "test", device, facts, device.type == OPDOCK_CPU ? nullptr : driver,
+                         device.type == OPDOCK_CPU ? nullptr : kernels, dtypes);
+  }
+  std::string doc(const opdock_function&) override { return op_->doc; }
+
+  std::vector<opdock_dtype> dtypes;
+  Driver* driver = nullptr;
+  Kernels* kernels = nullptr;
+  std::atomic<int> resolved{0};
+
+ private:
+  const opdock_op* op_;
+};
+
+// A function over one op.
+struct TestFunction {
+  explicit TestFunction(const opdock_op* op)
+      : resolver(op), function("test", *parse_schema(op->schema, nullptr), &resolver) {}
+  opdock_status plan(std::vector<opdock_value> args, opdock_plan* p,
+                     const opdock_call_options* options = nullptr) {
+    error[0] = '\0';
+    return plan_call(function, options, args.data(), static_cast<uint32_t>(args.size()), p,
+                     {error, sizeof error});
+  }
+  opdock_status invoke(std::vector<opdock_value> args, std::vector<opdock_tensor*> outputs = {},
+                       const opdock_call_options* options = nullptr) {
+    error[0] = '\0';
+    return opdock::invoke(function, options, args.data(), static_cast<uint32_t>(args.size()),
+                          outputs.data(), static_cast<uint32_t>(outputs.size()),
+                          {error, sizeof error});
+  }
+  TestResolver resolver;
+  opdock_function function;
+  char error[1024] = "";
+};
+
+}  // namespace opdock::testing_support
