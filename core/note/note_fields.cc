@@ -112,10 +112,17 @@ void read_op(const Json& json, const std::string& in, Fields* fields, Note* note
   op.shape_rules = fields->texts(json, "shape", in);
   op.flags = fields->texts(json, "flags", in);
   op.backward = fields->text(json, "backward", in, false);
-  for (const OpClaim& other : note->ops) {
-    if (other.name == op.name) fields->refuse_value(in + "schema", op.name, "each op name once");
-  }
   note->ops.push_back(std::move(op));
+}
+
+void check_op_names(Fields* fields, const Note& note) {
+  std::vector<std::string_view> names;
+  for (const OpClaim& op : note.ops) {
+    if (!op.name.empty()) names.push_back(op.name);
+  }
+  std::sort(names.begin(), names.end());
+  const auto twice = std::adjacent_find(names.begin(), names.end());
+  if (twice != names.end()) fields->refuse_value("ops[].schema", *twice, "each op name once");
 }
 
 void read_image(const Json& json, const std::string& in, Fields* fields, Note* note) {
@@ -217,6 +224,7 @@ bool read_note_json(std::string_view text, Note* note, std::vector<Reason>* reas
         read_op(ops->items[i], in + ".", &fields, note);
       }
     }
+    check_op_names(&fields, *note);
   }
   if (const Json* images = fields.get(*json, "images", Type::kArray, "", false)) {
     for (size_t i = 0; i < images->items.size(); ++i) {
