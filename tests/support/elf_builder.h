@@ -3,10 +3,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <cstdint>
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <map>
@@ -52,13 +52,12 @@ class Bytes {
   }
 };
 
-// A file in memory that can be opened by number; gone when the process ends.
+// A file in memory that holds the bytes; the caller closes it.
 inline int open_bytes(const std::vector<uint8_t>& bytes) {
-  std::FILE* file = std::tmpfile();
-  if (file == nullptr || std::fwrite(bytes.data(), 1, bytes.size(), file) != bytes.size()) abort();
-  std::fflush(file);
-  const int fd = dup(fileno(file));
-  std::fclose(file);
+  const int fd = memfd_create("opdock-test", MFD_CLOEXEC);
+  if (fd < 0 || write(fd, bytes.data(), bytes.size()) != static_cast<ssize_t>(bytes.size())) {
+    std::abort();
+  }
   return fd;
 }
 

@@ -1,0 +1,210 @@
+// What the reader finds in synthetic plugins that are in order.
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <thread>
+
+#include "note/file_facts.h"
+#include "support/image_builder.h"
+
+namespace opdock {
+namespace {
+
+using namespace opdock_test;
+
+FileFacts read(Plugin plugin, Depth depth = Depth::kJudge) {
+  const int fd = open_bytes(plugin.file().data);
+  FileFacts facts = read_file_facts(fd, plugin.file().size(), "/somewhere/plugin.so", depth);
+  close(fd);
+  return facts;
+}
+
+std::string texts(const FileFacts& facts) {
+  std::string text;
+  for (const Reason& reason : facts.reasons) text += to_text(reason) + "\n";
+  return text;
+}
+
+TEST(FileFacts, OfAGoodPlugin) {
+  const FileFacts facts = read(Plugin());
+  EXPECT_EQ(texts(facts), "");
+  EXPECT_TRUE(facts.is_elf);
+  EXPECT_TRUE(facts.is_shared_object);
+  EXPECT_EQ(facts.machine, 62);
+  EXPECT_EQ(facts.path, "/somewhere/plugin.so");
+  EXPECT_EQ(facts.size, Plugin().file().size());
+  EXPECT_TRUE(facts.exports_entry);
+  EXPECT_FALSE(facts.executable_stack);
+  EXPECT_FALSE(facts.static_tls);
+  EXPECT_FALSE(facts.unique_symbols);
+  EXPECT_TRUE(facts.needed.empty());
+  EXPECT_TRUE(facts.images.empty());
+  ASSERT_TRUE(facts.note);
+  EXPECT_EQ(facts.note->name, "axpy");
+  EXPECT_EQ(facts.note->ops.at(0).name, "axpy");
+}
+
+TEST(FileFacts, OfTheDynamicSection) {
+  Plugin plugin;
+  plugin.needed = {"libc.so.6", "libm.so.6"};
+  plugin.soname = "libaxpy.so.1";
+  plugin.rpath = "/a:/b";
+  plugin.runpath = "$ORIGIN/lib";
+  plugin.versions = {{"libc.so.6", {"GLIBC_2.2.5", "GLIBC_2.34"}}, {"libm.so.6", {"GLIBC_2.29"}}};
+  plugin.flags = 0x10;  // DF_STATIC_TLS
+  const FileFacts facts = read(plugin);
+  EXPECT_EQ(texts(facts), "");
+  EXPECT_EQ(facts.needed, plugin.needed);
+  EXPECT_EQ(facts.soname, "libaxpy.so.1");
+  EXPECT_EQ(facts.rpath, "/a:/b");
+  EXPECT_EQ(facts.runpath, "$ORIGIN/lib");
+  EXPECT_TRUE(facts.static_tls);
+  ASSERT_EQ(facts.versions.size(), 3u);
+  EXPECT_EQ(facts.versions[1].library, "libc.so.6");
+  EXPECT_EQ(facts.versions[1].version, "GLIBC_2.34");
+  EXPECT_FALSE(facts.versions[1].weak);
+  EXPECT_EQ(facts.versions[2].library, "libm.so.6");
+}
+
+TEST(FileFacts, WeakVersionNeeds) {
+  Plugin plugin;
+  plugin.versions = {{"libc.so.6", {"GLIBC_2.99"}}};
+  plugin.file();
+  plugin.file().u16(plugin.verneed + 16 + 4, 2);  // VER_FLG_WEAK
+  const FileFacts facts = read(plugin);
+  ASSERT_EQ(facts.versions.size(), 1u) << texts(facts);
+  EXPECT_TRUE(facts.versions[0].weak);
+}
+
+TEST(FileFacts, ExecutableStack) {
+  Plugin plugin;
+  plugin.stack_flags = 7;
+  EXPECT_TRUE(read(plugin).executable_stack);
+  Plugin silent;
+  silent.stack_segment = false;  // then the loader assumes the worst
+  EXPECT_TRUE(read(silent).executable_stack);
+}
+
+TEST(FileFacts, Symbols) {
+  Plugin plugin;
+  plugin.symbols = {{"opdock_plugin_v0", true, 1},
+                    {"a_unique", true, 10},
+                    {"malloc", false, 1},
+                    {"maybe", false, 2},
+                    {"other_export", true, 2}};
+  const FileFacts judged = read(plugin);
+  EXPECT_TRUE(judged.unique_symbols);
+  EXPECT_TRUE(judged.exports_entry);
+  EXPECT_TRUE(judged.undefined.empty()) << "not wanted for a verdict";
+  const FileFacts inspected = read(plugin, Depth::kInspect);
+  EXPECT_EQ(inspected.undefined, (std::vector<std::string>{"malloc", "maybe"}));
+  EXPECT_EQ(inspected.unresolved, (std::vector<std::string>{"malloc"}));
+  EXPECT_EQ(inspected.exports,
+            (std::vector<std::string>{"opdock_plugin_v0", "a_unique", "other_export"}));
+}
+
+TEST(FileFacts, OldHashTable) {
+  Plugin plugin;
+  plugin.sysv_hash = true;
+  EXPECT_TRUE(read(plugin).exports_entry);
+}
+
+TEST(FileFacts, OfAnotherMachine) {
+  Plugin plugin;
+  plugin.machine = 183;  // EM_AARCH64
+  plugin.replace(R"("x86_64","level":1)", R"("aarch64","level":0)");
+  plugin.needed = {"libnothing.so.1"};
+  const FileFacts facts = read(plugin, Depth::kInspect);
+  EXPECT_EQ(texts(facts), "");
+  EXPECT_EQ(facts.machine, 183);
+#if defined(__x86_64__)
+  EXPECT_TRUE(facts.missing_libraries.empty()) << "this machine's folders say nothing about it";
+#endif
+}
+
+TEST(FileFacts, DoNotDependOnSectionHeaders) {
+  Plugin plugin = plugin_with(usual_images());
+  plugin.section_headers = false;
+  FileFacts facts = read(plugin, Depth::kInspect);
+  EXPECT_EQ(texts(facts), "");
+  EXPECT_EQ(facts.images.size(), 3u);
+  Plugin rubbish = plugin_with(usual_images());
+  for (size_t i = 0; i < 3 * 64; ++i)
+    rubbish.file().u8((rubbish.file(), rubbish.sections) + i, 255);
+  facts = read(rubbish, Depth::kInspect);
+  EXPECT_EQ(texts(facts), "");
+  EXPECT_EQ(facts.images.size(), 3u);
+}
+
+TEST(FileFacts, NotesAlignedToEight) {
+  Plugin plugin;
+  plugin.note_alignment = 8;
+  EXPECT_EQ(texts(read(plugin)), "");
+}
+
+TEST(FileFacts, AnOpdockNoteOfAnotherTypeIsNone) {
+  Plugin plugin;
+  plugin.notes = 2;
+  plugin.file();
+  plugin.file().u32(plugin.note + 8, 9);  // the first; the second one counts
+  EXPECT_EQ(texts(read(plugin)), "");
+}
+
+// A library that is no plugin has facts too.
+TEST(FileFacts, OfAPlainSharedObject) {
+  Plugin plugin;
+  plugin.notes = 0;
+  plugin.section_headers = false;
+  plugin.needed = {"libc.so.6"};
+  const FileFacts facts = read(plugin);
+  ASSERT_EQ(facts.reasons.size(), 1u) << texts(facts);
+  EXPECT_EQ(facts.reasons[0].code, Code::kNoteMissing);
+  EXPECT_EQ(facts.needed, plugin.needed);
+  EXPECT_FALSE(facts.note);
+}
+
+TEST(FileFacts, ImagesOfTheTable) {
+  std::vector<Image> images = usual_images();
+  images.push_back({2, 4, "softmax.cuh", 0, 0, Bytes("__global__ void k();\n"), ""});
+  images.push_back({10, 3, "gfx90a:sramecc+:xnack-", 6, 2, code_object(0x3f, 0xe00), ""});
+  Plugin plugin = plugin_with(images);
+  const FileFacts facts = read(plugin, Depth::kInspect);
+  EXPECT_EQ(texts(facts), "");
+  ASSERT_EQ(facts.images.size(), 5u);
+  for (size_t i = 0; i < images.size(); ++i) {
+    EXPECT_EQ(facts.images[i].arch, images[i].arch);
+    EXPECT_EQ(facts.images[i].claimed_arch, "");
+    EXPECT_TRUE(facts.images[i].from_table);
+    EXPECT_EQ(facts.images[i].size, images[i].bytes.size());
+    Bytes& file = plugin.file();
+    const auto begin = file.data.begin() + static_cast<std::ptrdiff_t>(facts.images[i].offset);
+    EXPECT_TRUE(std::equal(images[i].bytes.data.begin(), images[i].bytes.data.end(), begin));
+  }
+  EXPECT_EQ(facts.images[0].toolkit.text(), "12.9");
+  EXPECT_EQ(facts.images[4].backend, Backend::kRocm);
+}
+
+TEST(FileFacts, AreReadByManyThreadsAtOnce) {
+  Plugin plugin = plugin_with(usual_images());
+  plugin.needed = {"libc.so.6"};
+  const int fd = open_bytes(plugin.file().data);
+  const uint64_t size = plugin.file().size();
+  std::vector<std::thread> threads;
+  std::atomic<int> good = 0;
+  for (int i = 0; i < 8; ++i) {
+    threads.emplace_back([&] {
+      for (int j = 0; j < 4; ++j) {
+        const FileFacts facts = read_file_facts(fd, size, "p", Depth::kInspect);
+        if (facts.images.size() == 3 && facts.reasons.empty()) ++good;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(good, 32);
+  close(fd);
+}
+
+}  // namespace
+}  // namespace opdock

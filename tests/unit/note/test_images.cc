@@ -1,0 +1,250 @@
+// What images and the containers of other tools say about their architecture.
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include "note/device_bundles.h"
+#include "note/file_facts.h"
+#include "note/image_identity.h"
+#include "support/image_builder.h"
+
+namespace opdock {
+namespace {
+
+using namespace opdock_test;
+
+struct Row {
+  const char* name;
+  ImageKind kind;
+  Bytes bytes;
+  const char* arch;     // NULL: refused
+  const char* toolkit;  // "": not shown
+  bool suffix_shown;
+};
+
+TEST(ImageIdentity, Table) {
+  const ImageKind kCubin = ImageKind::kCubin, kPtx = ImageKind::kPtx,
+                  kObject = ImageKind::kCodeObject;
+  Bytes future = old_cubin(90);
+  future.u8(7, 0x55);
+  const Bytes header("// a comment that talks of .target sm_10\n.version 7.8\n\t.target sm_80\n");
+  const std::vector<Row> rows = {
+      {"Pascal by CUDA 12.9", kCubin, old_cubin(60), "sm_60", "12.9", true},
+      {"Turing by CUDA 11.8", kCubin, old_cubin(75, false, 118), "sm_75", "11.8", true},
+      {"Hopper", kCubin, old_cubin(90), "sm_90", "12.9", true},
+      {"Hopper, a", kCubin, old_cubin(90, true), "sm_90a", "12.9", true},
+      {"Turing by CUDA 13", kCubin, new_cubin(75, "", ""), "sm_75", "", true},
+      {"Hopper by CUDA 13, stripped", kCubin, new_cubin(90, "", ""), "sm_90", "", false},
+      {"Hopper by CUDA 13", kCubin, new_cubin(90, "-arch sm_90 -m 64", "13.0"), "sm_90", "13.0",
+       true},
+      {"Hopper by CUDA 13, a", kCubin, new_cubin(90, "-arch sm_90a -m 64", "13.0"), "sm_90a",
+       "13.0", true},
+      {"Blackwell by 12.9, a", kCubin, new_cubin(100, "-arch sm_100a", "12.9", 8), "sm_100a",
+       "12.9", true},
+      {"Blackwell, a by its bit alone", kCubin, new_cubin(100, "", "", 8), "sm_100a", "", true},
+      {"Blackwell, f", kCubin, new_cubin(103, "-arch sm_103f", "13.0"), "sm_103f", "13.0", true},
+      {"Blackwell, options of another tool", kCubin, new_cubin(120, "-O3", "13.0"), "sm_120",
+       "13.0", false},
+      {"options for another architecture", kCubin, new_cubin(120, "-arch sm_1200", "13.0"),
+       "sm_120", "13.0", false},
+      {"an ABI yet to come", kCubin, future, "", "", false},
+      {"PTX", kPtx, ptx("sm_75"), "compute_75", "", true},
+      {"PTX, a", kPtx, ptx("sm_90a"), "compute_90a", "", true},
+      {"PTX, f", kPtx, ptx("sm_120f"), "compute_120f", "", true},
+      {"PTX with options", kPtx, ptx("sm_80, debug"), "compute_80", "", true},
+      {"PTX with a word in a comment, indented", kPtx, header, nullptr, "", true},
+      {"PTX whose target is cut", kPtx, Bytes(".version 8.0\n.target sm_8"), nullptr, "", true},
+      {"PTX of no bytes", kPtx, Bytes(), nullptr, "", true},
+      {"gfx906, code object 3", kObject, code_object(0x2f, 0, 1), "gfx906", "", false},
+      {"gfx906 with xnack, code object 3", kObject, code_object(0x2f, 0x100, 1), "gfx906:xnack+",
+       "", false},
+      {"gfx908 any, code object 4", kObject, code_object(0x30, 0x500), "gfx908", "", false},
+      {"gfx90a off and on", kObject, code_object(0x3f, 0xe00), "gfx90a:sramecc+:xnack-", "", false},
+      {"gfx90a on and off", kObject, code_object(0x3f, 0xb00), "gfx90a:sramecc-:xnack+", "", false},
+      {"gfx1030", kObject, code_object(0x36, 0, 4), "gfx1030", "", false},
+      {"gfx942", kObject, code_object(0x4c, 0x500, 3), "gfx942", "", false},
+      {"a GPU yet to come", kObject, code_object(0xfe), "", "", false},
+      {"a cubin as code object", kObject, old_cubin(90), nullptr, "", false},
+      {"source", ImageKind::kSource, Bytes("anything"), "", "", false},
+  };
+  for (const Row& row : rows) {
+    const int fd = open_bytes(row.bytes.data);
+    FileReader reader(fd, row.bytes.size());
+    std::string problem;
+    const std::optional<ImageIdentity> identity =
+        identify_image(&reader, row.kind, 0, row.bytes.size(), &problem);
+    close(fd);
+    ASSERT_EQ(identity.has_value(), row.arch != nullptr) << row.name << ": " << problem;
+    if (!identity) {
+      EXPECT_FALSE(problem.empty()) << row.name;
+      continue;
+    }
+    EXPECT_EQ(identity->arch, row.arch) << row.name;
+    EXPECT_EQ(identity->toolkit.text(), row.toolkit) << row.name;
+    if (row.kind == kCubin) {
+      EXPECT_EQ(identity->suffix_shown, row.suffix_shown) << row.name;
+    }
+  }
+}
+
+// A cubin cut or changed anywhere is refused or read, never worse.
+TEST(ImageIdentity, SurvivesDamage) {
+  const Bytes good = new_cubin(90, "-arch sm_90a -m 64", "13.0");
+  for (size_t at = 0; at < good.size(); ++at) {
+    for (const uint8_t value : {0, 1, 0x7f, 0xff}) {
+      Bytes b = good;
+      b.data[at] = value;
+      const int fd = open_bytes(b.data);
+      FileReader reader(fd, b.size());
+      std::string problem;
+      identify_image(&reader, ImageKind::kCubin, 0, at, &problem);
+      identify_image(&reader, ImageKind::kCubin, 0, b.size(), &problem);
+      close(fd);
+    }
+  }
+}
+
+// ---- containers
+
+constexpr uint64_t kSuffixA = 1 << 20, kSuffixF = 1 << 21, kLz4 = 0x2000, kZstd = 0x8000;
+
+Bytes fatbin_entry(unsigned kind, unsigned arch, uint64_t flags, const Bytes& payload) {
+  Bytes b;
+  const size_t padded = (payload.size() + 7) / 8 * 8;
+  b.u16(0, kind).u16(2, 0x101).u32(4, 64).u64(8, padded);
+  b.u32(16, (flags & (kLz4 | kZstd)) != 0 ? payload.size() : 0);
+  b.u32(28, arch).u64(40, flags | 0x11).u8(63 + padded, 0);
+  b.text(64, std::string(payload.data.begin(), payload.data.end()));
+  return b;
+}
+
+Bytes fatbin(const std::vector<Bytes>& entries) {
+  Bytes b;
+  for (const Bytes& entry : entries) b.add(entry);
+  Bytes whole;
+  whole.u32(0, 0xba55ed50).u16(4, 1).u16(6, 16).u64(8, b.size());
+  whole.add(b);
+  return whole;
+}
+
+Bytes bundle(const std::vector<std::pair<std::string, Bytes>>& entries) {
+  Bytes b("__CLANG_OFFLOAD_BUNDLE__");
+  b.u64(24, entries.size());
+  size_t heads = 32;
+  for (const auto& [target, object] : entries) heads += 24 + target.size();
+  size_t at = 32, data = (heads + 4095) / 4096 * 4096;
+  for (const auto& [target, object] : entries) {
+    b.u64(at, data).u64(at + 8, object.size()).u64(at + 16, target.size()).text(at + 24, target);
+    at += 24 + target.size();
+    if (object.size() != 0) {
+      b.u8(data + object.size() - 1, 0);
+      b.text(data, std::string(object.data.begin(), object.data.end()));
+    }
+    data += (object.size() + 4095) / 4096 * 4096;
+  }
+  return b;
+}
+
+FileFacts inspect(const Bytes& extra) {
+  Plugin plugin;
+  plugin.extra = extra;
+  const int fd = open_bytes(plugin.file().data);
+  FileFacts facts = read_file_facts(fd, plugin.file().size(), "p.so", Depth::kInspect);
+  close(fd);
+  return facts;
+}
+
+std::string shown(const FileFacts& facts) {
+  std::string text;
+  for (const DeviceImage& image : facts.images) {
+    text += text.empty() ? "" : " ";
+    text += image.arch.empty() ? "?" : image.arch;
+    if (!image.claimed_arch.empty()) text += "(" + image.claimed_arch + ")";
+    if (image.compressed) text += "*";
+  }
+  return text;
+}
+
+TEST(Fatbin, EveryKindOfEntry) {
+  const Bytes squeezed("\x28\xb5\x2f\xfd data");
+  const FileFacts facts = inspect(
+      fatbin({fatbin_entry(2, 80, 0, old_cubin(80)), fatbin_entry(2, 90, kSuffixA, squeezed),
+              fatbin_entry(2, 90, kSuffixA | kZstd, squeezed),
+              fatbin_entry(2, 120, kSuffixF | kLz4, squeezed), fatbin_entry(1, 75, 0, ptx("sm_75")),
+              fatbin_entry(1, 100, kSuffixF | kZstd, squeezed),
+              fatbin_entry(8, 90, 0, squeezed)}));  // link-time code: no image to run
+  EXPECT_EQ(shown(facts), "sm_80 sm_90a sm_90a* sm_120f* compute_75 compute_100f*");
+  EXPECT_TRUE(facts.reasons.empty());
+  EXPECT_FALSE(facts.images[0].from_table);
+}
+
+TEST(Fatbin, TheImageOutranksTheContainer) {
+  EXPECT_EQ(shown(inspect(fatbin({fatbin_entry(2, 90, 0, old_cubin(80))}))), "sm_80(sm_90)");
+  EXPECT_EQ(shown(inspect(fatbin({fatbin_entry(2, 90, kSuffixA, new_cubin(90, "", ""))}))),
+            "sm_90a");
+}
+
+TEST(Fatbin, SeveralBehindEachOther) {
+  Bytes all = fatbin({fatbin_entry(2, 80, 0, old_cubin(80))});
+  all.add(fatbin({fatbin_entry(2, 86, 0, old_cubin(86))}), 16);
+  all.add(Bytes(std::string(3 << 20, '\0')));
+  all.add(fatbin({fatbin_entry(2, 89, 0, old_cubin(89))}), 8);
+  EXPECT_EQ(shown(inspect(all)), "sm_80 sm_86 sm_89");
+}
+
+TEST(Fatbin, SurvivesDamage) {
+  const Bytes good =
+      fatbin({fatbin_entry(2, 80, 0, old_cubin(80)), fatbin_entry(1, 75, 0, ptx("sm_75"))});
+  for (size_t at = 0; at < good.size(); ++at) {
+    for (const uint8_t value : {0, 1, 0x7f, 0xff}) {
+      Bytes b = good;
+      b.data[at] = value;
+      const int fd = open_bytes(b.data);
+      FileReader reader(fd, b.size());
+      std::vector<DeviceImage> images;
+      uint64_t end = 0;
+      read_fatbin(&reader, 0, b.size(), &images, &end);
+      read_fatbin(&reader, 0, at, &images, &end);
+      close(fd);
+    }
+  }
+}
+
+TEST(HipBundle, EveryKindOfEntry) {
+  const FileFacts facts =
+      inspect(bundle({{"host-x86_64-unknown-linux--", Bytes()},
+                      {"hipv4-amdgcn-amd-amdhsa--gfx90a:sramecc+:xnack-", code_object(0x3f, 0xe00)},
+                      {"hip-amdgcn-amd-amdhsa-gfx906", code_object(0x2f, 0, 1)},
+                      {"hipv4-amdgcn-amd-amdhsa--gfx1030", code_object(0x37)}}));
+  EXPECT_EQ(shown(facts), "gfx90a:sramecc+:xnack- gfx906 gfx1031(gfx1030)");
+  EXPECT_EQ(facts.images[0].backend, Backend::kRocm);
+}
+
+TEST(HipBundle, CompressedOnesAreReported) {
+  Bytes v2("CCOB"), v3("CCOB");
+  v2.u16(4, 2).u16(6, 1).u32(8, 64).u32(12, 4096).u8(63, 0);
+  v3.u16(4, 3).u16(6, 1).u64(8, 64).u64(16, 4096).u8(63, 0);
+  Bytes both = v2;
+  both.add(v3, 8);
+  EXPECT_EQ(shown(inspect(both)), "?* ?*");
+}
+
+TEST(HipBundle, SurvivesDamage) {
+  Bytes good = bundle({{"hipv4-amdgcn-amd-amdhsa--gfx90a", code_object(0x3f)}});
+  for (size_t at = 0; at < 128; ++at) {
+    for (const uint8_t value : {0, 1, 0x7f, 0xff}) {
+      Bytes b = good;
+      b.data[at] = value;
+      const int fd = open_bytes(b.data);
+      FileReader reader(fd, b.size());
+      std::vector<DeviceImage> images;
+      uint64_t end = 0;
+      read_hip_bundle(&reader, 0, b.size(), &images, &end);
+      read_hip_bundle(&reader, 0, at, &images, &end);
+      close(fd);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace opdock
