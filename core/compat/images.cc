@@ -115,6 +115,8 @@ int best_image(const std::vector<DeviceImage>& images, const Gpu& gpu, const Mac
     return best;
   }
   for (const auto& [code, failed] : problems) {
+    // What is wrong with other images does not count against one that may run.
+    if (best_undecided >= 0 && info(code).severity != Severity::kUndecided) continue;
     reasons->push_back(reason_for(code, failed, gpu, machine));
   }
   if (best_undecided >= 0) return best_undecided;

@@ -1,0 +1,159 @@
+// CPU, C library, other libraries, and what the file's reader reported. Sources: "System V
+// Application Binary Interface, AMD64", micro-architecture levels; the GNU C Library's and
+// libstdc++'s symbol versioning; glibc's release notes (GLIBC_ABI_DT_RELR came with 2.36).
+// SPDX-License-Identifier: Apache-2.0
+#include "table.h"
+
+namespace opdock::test {
+
+// clang-format off
+INSTANTIATE_TEST_SUITE_P(
+    Cpu, VerdictTable,
+    testing::Values(
+        ROW("cpu level=1", "level=1", "usable"),
+        ROW("cpu level=2", "level=1", "rejected cpu-level"),
+        ROW("cpu level=3", "level=1", "rejected cpu-level"),
+        ROW("cpu level=4", "level=1", "rejected cpu-level"),
+        ROW("cpu level=1", "level=2", "usable"),
+        ROW("cpu level=2", "level=2", "usable"),
+        ROW("cpu level=3", "level=2", "rejected cpu-level"),
+        ROW("cpu level=4", "level=3", "rejected cpu-level"),
+        ROW("cpu level=3", "level=3", "usable"),
+        ROW("cpu level=3", "level=4", "usable"),
+        ROW("cpu level=4", "level=4", "usable"),
+        ROW("cpu arch=aarch64 machine=183 level=0", "aarch64", "usable"),
+        ROW("cpu", "aarch64", "rejected elf-machine cpu-arch"),
+        ROW("cpu arch=aarch64 machine=183 level=0", "", "rejected elf-machine cpu-arch"),
+        ROW("cpu arch=aarch64", "", "rejected cpu-arch"),
+        ROW("cpu machine=183", "", "rejected elf-machine"),
+        ROW("cpu machine=3", "", "rejected elf-machine"),
+        ROW("cpu machine=243 arch=riscv64", "aarch64", "rejected elf-machine cpu-arch"),
+        // another machine's level and C library say nothing here
+        ROW("cpu arch=aarch64 machine=183 level=0 GLIBC_2.99", "", "rejected elf-machine cpu-arch"),
+        ROW("cpu arch=aarch64 machine=183 level=0 GLIBC_2.99", "aarch64", "rejected glibc-version")));
+
+INSTANTIATE_TEST_SUITE_P(
+    Symbols, VerdictTable,
+    testing::Values(
+        ROW("cpu GLIBC_2.2.5", "", "usable"),
+        ROW("cpu GLIBC_2.17", "GLIBC=2.17", "usable"),
+        ROW("cpu GLIBC_2.28", "GLIBC=2.17", "rejected glibc-version"),
+        ROW("cpu GLIBC_2.28", "GLIBC=2.28", "usable"),
+        ROW("cpu GLIBC_2.31", "GLIBC=2.28", "rejected glibc-version"),
+        ROW("cpu GLIBC_2.34", "GLIBC=2.31", "rejected glibc-version"),
+        ROW("cpu GLIBC_2.35", "GLIBC=2.34", "rejected glibc-version"),
+        ROW("cpu GLIBC_2.36", "GLIBC=2.36", "usable"),
+        ROW("cpu GLIBC_2.38", "GLIBC=2.36", "rejected glibc-version"),
+        ROW("cpu GLIBC_2.38", "GLIBC=2.39", "usable"),
+        ROW("cpu GLIBC_2.41", "GLIBC=2.39", "rejected glibc-version"),
+        // numbers, not text: 2.9 < 2.17
+        ROW("cpu GLIBC_2.9", "GLIBC=2.17", "usable"),
+        ROW("cpu GLIBC_2.17", "GLIBC=2.9", "rejected glibc-version"),
+        ROW("cpu GLIBC_2.3.4", "GLIBC=2.4", "usable"),
+        ROW("cpu GLIBC_2.2.5 GLIBC_2.14 GLIBC_2.38", "GLIBC=2.36", "rejected glibc-version"),
+        ROW("cpu GLIBC_2.38 GLIBC_2.2.5", "GLIBC=2.36", "rejected glibc-version"),
+        ROW("cpu weak:GLIBC_2.38", "GLIBC=2.36", "usable"),
+        ROW("cpu weak:GLIBC_2.38 GLIBC_2.38", "GLIBC=2.36", "rejected glibc-version"),
+        ROW("cpu GLIBC_2.38", "GLIBC=", "usable"),
+        ROW("cpu GLIBC_PRIVATE", "", "usable"),
+        ROW("cpu GLIBC_ABI_DT_RELR", "GLIBC=2.36", "usable"),
+        ROW("cpu GLIBC_ABI_DT_RELR", "GLIBC=2.35", "rejected glibc-version"),
+        // libstdc++: g++ 8 … 15
+        ROW("cpu GLIBCXX_3.4.25", "GLIBCXX=3.4.25", "usable"),
+        ROW("cpu GLIBCXX_3.4.26", "GLIBCXX=3.4.25", "rejected libstdcxx-version"),
+        ROW("cpu GLIBCXX_3.4.9", "GLIBCXX=3.4.25", "usable"),
+        ROW("cpu GLIBCXX_3.4.30", "GLIBCXX=3.4.28", "rejected libstdcxx-version"),
+        ROW("cpu GLIBCXX_3.4.32", "GLIBCXX=3.4.30", "rejected libstdcxx-version"),
+        ROW("cpu GLIBCXX_3.4.33", "GLIBCXX=3.4.33", "usable"),
+        ROW("cpu GLIBCXX_3.4", "GLIBCXX=3.4.30", "usable"),
+        ROW("cpu CXXABI_1.3.9", "CXXABI=1.3.13", "usable"),
+        ROW("cpu CXXABI_1.3.15", "CXXABI=1.3.13", "rejected libstdcxx-version"),
+        ROW("cpu CXXABI_FLOAT128", "CXXABI=1.3.13", "usable"),
+        ROW("cpu GLIBCXX_3.4.32 CXXABI_1.3.15", "", "rejected libstdcxx-version"),
+        ROW("cpu GLIBCXX_3.4.32 GLIBC_2.38", "", "rejected glibc-version libstdcxx-version"),
+        // libgcc and others
+        ROW("cpu GCC_3.0", "", "usable"),
+        ROW("cpu GCC_12.0.0", "", "usable"),
+        ROW("cpu GCC_14.0.0", "", "rejected symbol-version"),
+        ROW("cpu OPENSSL_3.0.0", "", "usable"),
+        ROW("cpu OPENSSL_3.2.0", "OPENSSL=3.0", "rejected symbol-version"),
+        ROW("cpu GLIBC_2.38 GLIBCXX_3.4.32 GCC_14.0.0", "", "rejected glibc-version libstdcxx-version symbol-version")));
+
+INSTANTIATE_TEST_SUITE_P(
+    Libraries, VerdictTable,
+    testing::Values(
+        ROW("cpu torch>=2.11", "torch=2.11", "usable"),
+        ROW("cpu torch>=2.11", "torch=2.13.0", "usable"),
+        ROW("cpu torch>=2.11", "torch=2.10.1", "rejected library-range"),
+        ROW("cpu torch>=2.11", "torch=2.9", "rejected library-range"),
+        ROW("cpu torch>=2.11", "", "undecided library-unknown"),
+        ROW("cpu torch>=2.11,<3", "torch=2.99", "usable"),
+        ROW("cpu torch>=2.11,<3", "torch=3.0", "rejected library-range"),
+        ROW("cpu torch==2.13.*", "torch=2.13.1", "usable"),
+        ROW("cpu torch==2.13.*", "torch=2.14", "rejected library-range"),
+        ROW("cpu torch==2.13", "torch=2.13.0", "usable"),
+        ROW("cpu torch==2.13", "torch=2.13.1", "rejected library-range"),
+        ROW("cpu torch!=2.12.*,>=2.11", "torch=2.12.1", "rejected library-range"),
+        ROW("cpu torch!=2.12.*,>=2.11", "torch=2.13", "usable"),
+        ROW("cpu torch>2.11", "torch=2.11.0", "rejected library-range"),
+        ROW("cpu torch<=2.11", "torch=2.11.0", "usable"),
+        ROW("cpu cudart", "cudart=12.9", "usable"),
+        ROW("cpu cudart", "", "undecided library-unknown"),
+        ROW("cpu cudart>=12,<13", "cudart=13.0", "rejected library-range"),
+        ROW("cpu python>=3.10", "python=3.9.2", "rejected library-range"),
+        ROW("cpu python>=3.10", "python=3.14", "usable"),
+        ROW("cpu rocm>=6", "rocm=6.2", "usable"),
+        ROW("cpu rocm>=6", "rocm=5.7", "rejected library-range"),
+        ROW("cpu rocm>=6", "", "undecided library-unknown"),
+        ROW("cpu torch>=2.11 python>=3.10", "torch=2.9 python=3.9", "rejected library-range"),
+        ROW("cpu torch>=2.11 python>=3.10", "torch=2.9", "rejected library-range library-unknown"),
+        ROW("cpu torch>>2", "torch=2.9", "rejected note-field"),
+        ROW("cpu torch>=x", "torch=2.9", "rejected note-field"),
+        ROW("cpu torch>=2,", "torch=2.9", "rejected note-field"),
+        ROW("cpu torch>=2.*", "torch=2.9", "rejected note-field"),
+        // a library that is missing outweighs a device that is not
+        ROW("cuda sm_80@12.9 torch>=2.11", "driver=12.4 sm_80", "undecided sm_80 library-unknown"),
+        ROW("cuda sm_80@12.9 torch>=2.11", "driver=12.4 sm_90", "rejected arch-mismatch library-unknown")));
+
+INSTANTIATE_TEST_SUITE_P(
+    File, VerdictTable,
+    testing::Values(
+        ROW("cpu execstack", "", "rejected executable-stack"),
+        ROW("cpu static-tls", "", "usable static-tls"),
+        ROW("cpu unique", "", "usable unique-symbols"),
+        ROW("cpu unresolved", "", "undecided symbols-unresolved"),
+        ROW("cpu unresolved execstack", "", "rejected executable-stack symbols-unresolved"),
+        ROW("cpu abi=0.1", "", "usable"),
+        ROW("cpu abi=0.99", "", "usable"),
+        ROW("cpu abi=1.0", "", "rejected abi-major"),
+        ROW("cpu abi=7.3", "", "rejected abi-major"),
+        ROW("no-note", "", "rejected note-missing"),
+        ROW("no-note sm_80@12.9", "driver=12.4 sm_80", "rejected sm_80 note-missing"),
+        ROW("no-note compute_80", "driver=12.4 sm_80", "rejected compute_80 note-missing toolkit-unknown"),
+        ROW("no-note sm_80@12.9", "", "rejected note-missing no-driver"),
+        ROW("not-elf =not-elf", "", "rejected not-elf"),
+        ROW("no-note =elf-truncated", "", "rejected elf-truncated"),
+        ROW("no-note =elf-malformed", "", "rejected elf-malformed"),
+        ROW("no-note =elf-type", "", "rejected elf-type note-missing"),
+        ROW("no-note machine=183", "", "rejected elf-machine note-missing"),
+        ROW("no-note =note-missing", "", "rejected note-missing"),
+        ROW("no-note =note-json", "", "rejected note-json"),
+        ROW("no-note =note-version", "", "rejected note-version"),
+        ROW("no-note =note-not-in-segment", "", "rejected note-not-in-segment"),
+        ROW("cpu =claim-arch", "", "rejected claim-arch"),
+        ROW("cpu =claim-machine machine=183", "", "rejected elf-machine claim-machine"),
+        ROW("cpu =entry-missing", "", "rejected entry-missing"),
+        ROW("cpu =elf-machine machine=183", "", "rejected elf-machine"),
+        ROW("cpu =duplicate-plugin", "", "usable duplicate-plugin"),
+        ROW("cpu =superseded", "", "usable superseded"),
+        ROW("cpu =untrusted-owner", "", "rejected untrusted-owner"),
+        ROW("cpu =untrusted-owner =untrusted-writable", "", "rejected untrusted-owner untrusted-writable"),
+        ROW("cpu =executable-stack execstack", "", "rejected executable-stack"),
+        // everything at once
+        ROW("cuda abi=2.0 level=4 GLIBC_2.99 GLIBCXX_3.4.99 torch>=9 execstack sm_90@13.0", "driver=12.4 sm_80 torch=2.13",
+            "rejected abi-major cpu-level glibc-version libstdcxx-version library-range executable-stack arch-mismatch"),
+        ROW("cpu cuda abi=2.0 level=4 sm_80@13.0 source", "driver=12.4 sm_80",
+            "rejected abi-major cpu-level driver-too-old source-only")));
+// clang-format on
+
+}  // namespace opdock::test
