@@ -1,0 +1,217 @@
+// opdock/simd.hpp: for CPU kernels in a plugin's simd_sources: Highway, compiled for one instruction
+// set level, and elements of float, half, bfloat16 and double as vectors of float or double.
+// SPDX-License-Identifier: Apache-2.0
+//
+// Include it first, and little else: an inline function shared with another level would be merged
+// with it by the linker (plugins/meson.build orders them so that the merged one runs everywhere).
+#ifndef OPDOCK_SIMD_HPP_
+#define OPDOCK_SIMD_HPP_
+
+#ifndef OPDOCK_SIMD_LEVEL
+#error "name this file in simd_sources of the plugin: it is compiled once per OPDOCK_SIMD_LEVEL"
+#endif
+// The levels of the psABI do not include AES instructions, which Highway otherwise insists on.
+#define HWY_DISABLE_PCLMUL_AES
+#define HWY_COMPILE_ONLY_STATIC
+#include <hwy/highway.h>
+
+#include <hwy/contrib/math/math-inl.h>
+
+namespace opdock {
+namespace simd {
+namespace OPDOCK_SIMD_LEVEL {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+struct Half {  // IEEE binary16
+  uint16_t bits;
+};
+struct BFloat16 {
+  uint16_t bits;
+};
+
+// In what elements of T are computed.
+template <class T>
+struct Compute {
+  using type = float;
+};
+template <>
+struct Compute<double> {
+  using type = double;
+};
+
+// A tag of full vectors, and one of single elements for what is left at a row's end: one function
+// template over the tag serves both.
+template <class C>
+using FullTag = hn::ScalableTag<C>;
+template <class C>
+using OneTag = hn::CappedTag<C, 1>;
+
+#if HWY_TARGET <= HWY_AVX2 || HWY_TARGET == HWY_NEON
+#define OPDOCK_SIMD_HAS_F16 1
+#else
+#define OPDOCK_SIMD_HAS_F16 0
+#endif
+
+template <class D, class U32>
+HWY_INLINE hn::VFromD<D> half_to_float(D d, U32 h) {
+  const hn::Rebind<uint32_t, D> du;
+  const auto sign = hn::ShiftLeft<16>(hn::And(h, hn::Set(du, 0x8000u)));
+  const auto magnitude = hn::ShiftLeft<13>(hn::And(h, hn::Set(du, 0x7fffu)));
+  // Exponent and mantissa stand at float's places, 112 too low; subnormals are right as well.
+  auto value = hn::BitCast(
+      du, hn::Mul(hn::BitCast(d, magnitude), hn::BitCast(d, hn::Set(du, (127u + 112u) << 23))));
+  const auto special = hn::Gt(magnitude, hn::Set(du, (0x7c00u << 13) - 1u));
+  value = hn::IfThenElse(special, hn::Or(magnitude, hn::Set(du, 0x7f800000u)), value);
+  return hn::BitCast(d, hn::Or(value, sign));
+}
+
+// Round to nearest, ties to even; the result is in the low 16 bits.
+template <class D, class V>
+HWY_INLINE hn::VFromD<hn::Rebind<uint32_t, D>> float_to_half(D d, V v) {
+  const hn::Rebind<uint32_t, D> du;
+  const auto bits = hn::BitCast(du, v);
+  const auto sign = hn::ShiftRight<16>(hn::And(bits, hn::Set(du, 0x80000000u)));
+  const auto magnitude = hn::And(bits, hn::Set(du, 0x7fffffffu));
+  const auto odd = hn::And(hn::ShiftRight<13>(magnitude), hn::Set(du, 1u));
+  // Normal: drop 13 bits with rounding and lower the exponent by 112; overflow ends in infinity.
+  const auto rounded = hn::Add(hn::Add(magnitude, hn::Set(du, 0xfffu)), odd);
+  auto out = hn::ShiftRight<13>(hn::Sub(rounded, hn::Set(du, 112u << 23)));
+  // Below 2^-14: adding 0.5 rounds to multiples of 2^-24, which is what subnormals count.
+  const auto half_one = hn::Set(d, 0.5f);
+  const auto counted = hn::Sub(hn::BitCast(du, hn::Add(hn::BitCast(d, magnitude), half_one)),
+                               hn::BitCast(du, half_one));
+  out = hn::IfThenElse(hn::Lt(magnitude, hn::Set(du, 0x38800000u)), counted, out);
+  out = hn::IfThenElse(hn::Gt(magnitude, hn::Set(du, 0x477fefffu)), hn::Set(du, 0x7c00u), out);
+  out = hn::IfThenElse(hn::Gt(magnitude, hn::Set(du, 0x7f800000u)), hn::Set(du, 0x7e00u), out);
+  return hn::Or(out, sign);
+}
+
+template <class D>
+HWY_INLINE hn::VFromD<D> load(D d, const float* from) {
+  return hn::LoadU(d, from);
+}
+template <class D>
+HWY_INLINE hn::VFromD<D> load(D d, const double* from) {
+  return hn::LoadU(d, from);
+}
+template <class D>
+HWY_INLINE hn::VFromD<D> load(D d, const Half* from) {
+  const hn::Rebind<uint16_t, D> d16;
+  const auto bits = hn::LoadU(d16, &from->bits);
+#if OPDOCK_SIMD_HAS_F16
+  return hn::PromoteTo(d, hn::BitCast(hn::Rebind<hwy::float16_t, D>(), bits));
+#else
+  return half_to_float(d, hn::PromoteTo(hn::Rebind<uint32_t, D>(), bits));
+#endif
+}
+template <class D>
+HWY_INLINE hn::VFromD<D> load(D d, const BFloat16* from) {
+  const hn::Rebind<uint16_t, D> d16;
+  const hn::Rebind<uint32_t, D> d32;
+  return hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(d32, hn::LoadU(d16, &from->bits))));
+}
+
+template <class D, class V>
+HWY_INLINE void store(D d, V value, float* to) {
+  hn::StoreU(value, d, to);
+}
+template <class D, class V>
+HWY_INLINE void store(D d, V value, double* to) {
+  hn::StoreU(value, d, to);
+}
+
+// Keeps the low 16 bits of each lane.
+template <class D, class U32>
+HWY_INLINE void store_low_half(D, U32 bits, uint16_t* to) {
+  const hn::Rebind<uint16_t, D> d16;
+  const hn::Rebind<int32_t, D> di;
+  // DemoteTo saturates from signed lanes: sign-extended, every pattern of 16 bits passes.
+  const hn::Rebind<int16_t, D> di16;
+  const auto extended = hn::ShiftRight<16>(hn::ShiftLeft<16>(hn::BitCast(di, bits)));
+  hn::StoreU(hn::BitCast(d16, hn::DemoteTo(di16, extended)), d16, to);
+}
+template <class D, class V>
+HWY_INLINE void store(D d, V value, Half* to) {
+  (void)d;
+#if OPDOCK_SIMD_HAS_F16
+  const hn::Rebind<uint16_t, D> d16;
+  const hn::Rebind<hwy::float16_t, D> df16;
+  hn::StoreU(hn::BitCast(d16, hn::DemoteTo(df16, value)), d16, &to->bits);
+#else
+  store_low_half(d, float_to_half(d, value), &to->bits);
+#endif
+}
+// Round to nearest, ties to even; NaN stays NaN.
+template <class D, class V>
+HWY_INLINE void store(D d, V value, BFloat16* to) {
+  const hn::Rebind<uint32_t, D> du;
+  const auto bits = hn::BitCast(du, value);
+  const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(du, 1u));
+  auto out = hn::ShiftRight<16>(hn::Add(hn::Add(bits, hn::Set(du, 0x7fffu)), odd));
+  const auto nan = hn::Gt(hn::And(bits, hn::Set(du, 0x7fffffffu)), hn::Set(du, 0x7f800000u));
+  out = hn::IfThenElse(nan, hn::Set(du, 0x7fc0u), out);
+  store_low_half(d, out, &to->bits);
+}
+
+// Calls body(tag, i) for the whole vectors of [0, n), then for its last elements one by one.
+template <class C, class Body>
+HWY_INLINE void for_each_vector(int64_t n, const Body& body) {
+  const FullTag<C> d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  int64_t i = 0;
+  for (; i + lanes <= n; i += lanes) body(d, i);
+  for (; i < n; ++i) body(OneTag<C>(), i);
+}
+
+// The sum of values handed over as vectors or one by one. Two chains, so that an addition need not
+// wait for the one before it.
+template <class C>
+class Sum {
+ public:
+  template <class V>
+  HWY_INLINE void add(V value) {
+    if constexpr (hwy::IsSame<V, Vector>()) {
+      vector_ = hn::Add(vector_, value);
+    } else {
+      scalar_ += hn::GetLane(value);
+    }
+  }
+  HWY_INLINE C total() const {
+    return hn::GetLane(hn::SumOfLanes(FullTag<C>(), vector_)) + scalar_;
+  }
+
+ private:
+  using Vector = hn::VFromD<FullTag<C>>;
+  Vector vector_ = hn::Zero(FullTag<C>());
+  C scalar_ = 0;
+};
+
+// The largest, -infinity of none. Which value a NaN leaves is not defined.
+template <class C>
+class Maximum {
+ public:
+  template <class V>
+  HWY_INLINE void add(V value) {
+    if constexpr (hwy::IsSame<V, Vector>()) {
+      vector_ = hn::Max(vector_, value);
+    } else {
+      const C one = hn::GetLane(value);
+      scalar_ = one > scalar_ ? one : scalar_;
+    }
+  }
+  HWY_INLINE C total() const {
+    const C most = hn::GetLane(hn::MaxOfLanes(FullTag<C>(), vector_));
+    return most > scalar_ ? most : scalar_;
+  }
+
+ private:
+  using Vector = hn::VFromD<FullTag<C>>;
+  Vector vector_ = hn::Set(FullTag<C>(), static_cast<C>(-HUGE_VAL));
+  C scalar_ = static_cast<C>(-HUGE_VAL);
+};
+
+}  // namespace OPDOCK_SIMD_LEVEL
+}  // namespace simd
+}  // namespace opdock
+#endif  // OPDOCK_SIMD_HPP_

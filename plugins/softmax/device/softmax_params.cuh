@@ -1,0 +1,21 @@
+// What the kernels take, filled in by softmax.cc.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "opdock/rows.cuh"
+
+namespace softmax {
+
+struct Params {
+  const void* x;
+  const void* mask;  // null: none
+  void* out;
+  long long length;     // of a row, at least 1
+  long long mask_step;  // 1, or 0 where the mask's rows have one element
+  long long queries;    // causal: row r is query r % queries
+  float scale;
+  int causal;
+  opdock::Rows<3> rows;  // x, mask, out
+};
+
+}  // namespace softmax
