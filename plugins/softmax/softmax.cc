@@ -3,6 +3,9 @@
 #include <opdock/plugin.hpp>
 #include <opdock/rows.hpp>
 
+#include <algorithm>
+#include <cstdio>
+
 #include "device/softmax_params.cuh"
 #include "softmax_cpu.h"
 
@@ -66,38 +69,41 @@ const char* element_name(Tensor x) {
   return x.dtype() == dtype_of<half>() ? "opdock::half" : "opdock::bfloat16";
 }
 
+// Whether every row is made of whole 16-byte vectors that a thread can load.
+bool is_wide(const Params& params, int64_t bytes) {
+  const uint64_t element = static_cast<uint64_t>(bytes);
+  return params.length % (16 / bytes) == 0 &&
+         opdock::rows_aligned(params.rows, 0, params.x, element, 16) &&
+         opdock::rows_aligned(params.rows, 2, params.out, element, 16) &&
+         (!params.mask || params.mask_step == 0 ||
+          opdock::rows_aligned(params.rows, 1, params.mask, element, 16));
+}
+
 void launch(Call& call, const Params& params, Tensor x) {
   const int64_t warp = call.facts().warp_size;
   const int64_t rows = params.rows.count;
-  constexpr int64_t kMaxBlocks = 0x7fffffff;
-  const std::string element = element_name(x);
-  // A lane of a short row holds 8 elements: kShortItems.
-  if (params.length <= 8 * warp) {
-    const int64_t warps = 128 / warp;
-    call.launch(("softmax::short_rows<" + element + ">").c_str(),
-                {std::min((rows + warps - 1) / warps, kMaxBlocks), 128}, params);
-    return;
-  }
   const int64_t bytes = x.dtype().bytes();
-  const uint64_t element_bytes = static_cast<uint64_t>(bytes);
-  const int64_t vector = 16 / bytes;
-  const int64_t vectors = params.length / vector;
+  const int64_t vectors = params.length * bytes / 16;
   const int64_t most_items = bytes == 4 ? 8 : 4;
-  bool wide = params.length % vector == 0 && vectors <= most_items * 1024 &&
-              opdock::rows_aligned(params.rows, 0, params.x, element_bytes, 16) &&
-              opdock::rows_aligned(params.rows, 2, params.out, element_bytes, 16);
-  if (params.mask && params.mask_step == 1)
-    wide = wide && opdock::rows_aligned(params.rows, 1, params.mask, element_bytes, 16);
-  const int64_t blocks = std::min(rows, kMaxBlocks);
-  if (!wide) {
-    const int64_t threads = std::min<int64_t>(1024, (params.length + warp - 1) / warp * warp);
-    call.launch(("softmax::any_rows<" + element + ">").c_str(), {blocks, threads}, params);
-    return;
+  int64_t blocks = rows;
+  int64_t threads;
+  char name[80];
+  if (params.length <= 8 * warp) {  // a lane holds 8 elements: kShortItems
+    const int64_t warps = 128 / warp;
+    blocks = (rows + warps - 1) / warps;
+    threads = 128;
+    std::snprintf(name, sizeof name, "softmax::short_rows<%s>", element_name(x));
+  } else if (is_wide(params, bytes) && vectors <= most_items * 1024) {
+    const int items = vectors <= 256 ? 1 : vectors <= 4 * 1024 ? 4 : 8;
+    threads = (vectors + items - 1) / items;
+    std::snprintf(name, sizeof name, "softmax::vector_rows<%s, %d>", element_name(x), items);
+  } else {
+    threads = std::min<int64_t>(1024, params.length);
+    std::snprintf(name, sizeof name, "softmax::any_rows<%s>", element_name(x));
   }
-  const int64_t items = vectors <= 256 ? 1 : vectors <= 4 * 1024 ? 4 : 8;
-  const int64_t threads = ((vectors + items - 1) / items + warp - 1) / warp * warp;
-  call.launch(("softmax::vector_rows<" + element + ", " + std::to_string(items) + ">").c_str(),
-              {blocks, threads}, params);
+  threads = (threads + warp - 1) / warp * warp;
+  // Kernels go on to further rows where there are more than a grid may have blocks.
+  call.launch(name, {std::min<int64_t>(blocks, 0x7fffffff), threads}, params);
 }
 
 void prepare(Call& call) {

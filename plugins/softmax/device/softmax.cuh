@@ -8,6 +8,8 @@
 namespace softmax {
 
 using namespace opdock;
+using opdock::exp;  // named, these win over the compiler's own
+using opdock::max;
 
 // One row's place in memory, and how many of its elements are not masked by causality.
 template <class T>

@@ -1,0 +1,24 @@
+# SPDX-License-Identifier: Apache-2.0
+"""softmax in PyTorch: what the plugin is compared with, and what stands in for it."""
+
+import torch
+
+
+def softmax(x, *, scale=1.0, mask=None, causal=False):
+    """softmax(x * scale + mask) along the last dimension, in x's dtype and device.
+
+    x: floating, at least one dimension (two if causal). mask: added; broadcasts to x's shape.
+    causal: element j of row i takes part only if j <= i + L_k - L_q. Rows of which no element
+    takes part, or whose scores are all -inf, are 0. Computed in float64 if x is float64, else in
+    float32.
+    """
+    compute = torch.float64 if x.dtype == torch.float64 else torch.float32
+    scores = x.to(compute) * scale
+    if mask is not None:
+        scores = scores + mask.to(compute)
+    if causal:
+        queries, keys = x.shape[-2:]
+        allowed = torch.ones(queries, keys, dtype=torch.bool, device=x.device)
+        scores = scores.masked_fill(~allowed.tril(keys - queries), float("-inf"))
+    masked = (scores == float("-inf")).all(dim=-1, keepdim=True)
+    return torch.softmax(scores, dim=-1).masked_fill(masked, 0.0).to(x.dtype)
