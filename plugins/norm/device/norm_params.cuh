@@ -1,0 +1,21 @@
+// What the kernels take, filled in by norm.cc.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "opdock/rows.cuh"
+
+namespace norm {
+
+struct Params {
+  const void* x;
+  const void* residual;  // null: none, and then sum is null too
+  const void* weight;    // null: ones
+  const void* bias;      // null: zeros
+  void* out;
+  void* sum;
+  long long length;  // of a row, at least 1
+  float eps;
+  opdock::Rows<4> rows;  // x, residual, out, sum
+};
+
+}  // namespace norm

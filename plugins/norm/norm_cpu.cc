@@ -1,0 +1,94 @@
+// Layer normalisation of rows begin … end-1 on the CPU, for one instruction set level.
+// SPDX-License-Identifier: Apache-2.0
+#include "opdock/simd.hpp"
+//
+#include "norm_cpu.h"
+
+namespace norm {
+namespace OPDOCK_SIMD_LEVEL {
+
+namespace simd = opdock::simd::OPDOCK_SIMD_LEVEL;
+namespace hn = simd::hn;
+using simd::BFloat16;
+using simd::Half;
+
+template <class C>
+struct Moments {
+  C mean;
+  C variance;  // of the population: divided by n
+};
+
+// Two passes. The second corrects what rounding has left in the first one's mean, so that rows whose
+// mean is large against their deviation keep their digits.
+template <class T, class C>
+Moments<C> moments(const T* x, int64_t n) {
+  simd::Sum<C> sum;
+  simd::for_each_vector<C>(n, [&](auto d, int64_t i)
+                                  HWY_ATTR { sum.add(simd::load(d, x + i)); });
+  const C count = static_cast<C>(n);
+  const C rough = sum.total() / count;
+  simd::Sum<C> deviations, squares;
+  simd::for_each_vector<C>(n, [&](auto d, int64_t i) HWY_ATTR {
+    const auto deviation = hn::Sub(simd::load(d, x + i), hn::Set(d, rough));
+    deviations.add(deviation);
+    squares.add(hn::Mul(deviation, deviation));
+  });
+  const C rest = deviations.total() / count;
+  const C variance = squares.total() / count - rest * rest;
+  return {rough + rest, variance < 0 ? C{0} : variance};
+}
+
+template <class T>
+void row(const T* x, const T* weight, const T* bias, T* out, int64_t n, double eps) {
+  using C = typename simd::Compute<T>::type;
+  const Moments<C> of = moments<T, C>(x, n);
+  const simd::OneTag<C> one;
+  const C factor = C{1} / hn::GetLane(hn::Sqrt(hn::Set(one, of.variance + static_cast<C>(eps))));
+  simd::for_each_vector<C>(n, [&](auto d, int64_t i) HWY_ATTR {
+    auto y = hn::Mul(hn::Sub(simd::load(d, x + i), hn::Set(d, of.mean)), hn::Set(d, factor));
+    if (weight) y = hn::Mul(y, simd::load(d, weight + i));
+    if (bias) y = hn::Add(y, simd::load(d, bias + i));
+    simd::store(d, y, out + i);
+  });
+}
+
+template <class T>
+void add(const T* x, const T* residual, T* sum, int64_t n) {
+  using C = typename simd::Compute<T>::type;
+  simd::for_each_vector<C>(n, [&](auto d, int64_t i) HWY_ATTR {
+    simd::store(d, hn::Add(simd::load(d, x + i), simd::load(d, residual + i)), sum + i);
+  });
+}
+
+template <class T>
+void rows(const Job& job, int64_t begin, int64_t end) {
+  for (int64_t r = begin; r < end; ++r) {
+    long long offset[4];
+    job.rows.locate(r, offset);
+    const T* x = static_cast<const T*>(job.x) + offset[0];
+    if (job.residual) {
+      // What is normalised is the sum as it is stored, rounded.
+      T* sum = static_cast<T*>(job.sum) + offset[3];
+      add(x, static_cast<const T*>(job.residual) + offset[1], sum, job.length);
+      x = sum;
+    }
+    row(x, static_cast<const T*>(job.weight), static_cast<const T*>(job.bias),
+        static_cast<T*>(job.out) + offset[2], job.length, job.eps);
+  }
+}
+
+void run(const Job& job, int64_t begin, int64_t end) {
+  switch (job.element) {
+    case Element::kFloat32:
+      return rows<float>(job, begin, end);
+    case Element::kFloat16:
+      return rows<Half>(job, begin, end);
+    case Element::kBFloat16:
+      return rows<BFloat16>(job, begin, end);
+    case Element::kFloat64:
+      return rows<double>(job, begin, end);
+  }
+}
+
+}  // namespace OPDOCK_SIMD_LEVEL
+}  // namespace norm
