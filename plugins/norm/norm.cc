@@ -10,7 +10,7 @@
 #include "device/norm_params.cuh"
 #include "norm_cpu.h"
 
-namespace norm {
+namespace layernorm {
 namespace {
 
 using opdock::bfloat16;
@@ -103,14 +103,14 @@ void launch(Call& call, const Params& params, Tensor x) {
     const int64_t warps = 128 / warp;
     blocks = (blocks + warps - 1) / warps;
     threads = 128;
-    std::snprintf(name, sizeof name, "norm::short_rows<%s>", element_name(x));
+    std::snprintf(name, sizeof name, "layernorm::short_rows<%s>", element_name(x));
   } else if (is_wide(params, element_bytes(x)) && vectors <= most_items * 1024) {
     const int items = vectors <= 256 ? 1 : vectors <= 4 * 1024 ? 4 : 8;
     threads = (vectors + items - 1) / items;
-    std::snprintf(name, sizeof name, "norm::vector_rows<%s, %d>", element_name(x), items);
+    std::snprintf(name, sizeof name, "layernorm::vector_rows<%s, %d>", element_name(x), items);
   } else {
     threads = std::min<int64_t>(1024, params.length);
-    std::snprintf(name, sizeof name, "norm::any_rows<%s>", element_name(x));
+    std::snprintf(name, sizeof name, "layernorm::any_rows<%s>", element_name(x));
   }
   threads = (threads + warp - 1) / warp * warp;
   // Kernels go on to further rows where there are more than a grid may have blocks.
@@ -168,7 +168,7 @@ void normalise(Call& call, Tensor x, const OptionalTensor& residual, const Optio
 
 void prepare(Call& call) {
   if (call.is_cpu()) return;
-  call.kernel("norm::short_rows<float>");  // loads the image: all its kernels
+  call.kernel("layernorm::short_rows<float>");  // loads the image: all its kernels
 }
 
 void plan_layer_norm(Plan& plan, Tensor x, OptionalTensor weight, OptionalTensor bias,
@@ -195,7 +195,7 @@ void run_add_layer_norm(Call& call, Outputs outputs, Tensor x, Tensor residual,
 }
 
 }  // namespace
-}  // namespace norm
+}  // namespace layernorm
 
-OPDOCK_OP(layer_norm, norm::plan_layer_norm, norm::prepare, norm::run_layer_norm)
-OPDOCK_OP(add_layer_norm, norm::plan_add_layer_norm, norm::prepare, norm::run_add_layer_norm)
+OPDOCK_OP(layer_norm, layernorm::plan_layer_norm, layernorm::prepare, layernorm::run_layer_norm)
+OPDOCK_OP(add_layer_norm, layernorm::plan_add_layer_norm, layernorm::prepare, layernorm::run_add_layer_norm)

@@ -4,7 +4,7 @@
 //
 #include "norm_cpu.h"
 
-namespace norm {
+namespace layernorm {
 namespace OPDOCK_SIMD_LEVEL {
 
 namespace simd = opdock::simd::OPDOCK_SIMD_LEVEL;
@@ -91,4 +91,4 @@ void run(const Job& job, int64_t begin, int64_t end) {
 }
 
 }  // namespace OPDOCK_SIMD_LEVEL
-}  // namespace norm
+}  // namespace layernorm

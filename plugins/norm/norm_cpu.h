@@ -7,7 +7,7 @@
 #include "opdock/rows.cuh"
 #include "opdock/simd_level.hpp"
 
-namespace norm {
+namespace layernorm {
 
 enum class Element { kFloat32, kFloat16, kBFloat16, kFloat64 };
 
@@ -26,4 +26,4 @@ struct Job {
 
 OPDOCK_SIMD_DECLARE(void run(const Job& job, int64_t begin, int64_t end))
 
-}  // namespace norm
+}  // namespace layernorm

@@ -5,7 +5,7 @@
 #include "norm_params.cuh"
 #include "opdock/device.cuh"
 
-namespace norm {
+namespace layernorm {
 
 using namespace opdock;
 using opdock::rsqrt;  // named, this wins over the compiler's own
@@ -163,4 +163,4 @@ OPDOCK_KERNEL(1024) any_rows(Params p) {
   }
 }
 
-}  // namespace norm
+}  // namespace layernorm

@@ -4,7 +4,7 @@
 
 #include "opdock/rows.cuh"
 
-namespace norm {
+namespace layernorm {
 
 struct Params {
   const void* x;
@@ -18,4 +18,4 @@ struct Params {
   opdock::Rows<4> rows;  // x, residual, out, sum
 };
 
-}  // namespace norm
+}  // namespace layernorm
