@@ -1,11 +1,10 @@
 // layer_norm and add_layer_norm: check their arguments and hand the rows to the kernels.
 // SPDX-License-Identifier: Apache-2.0
-#include <opdock/plugin.hpp>
-#include <opdock/rows.hpp>
-
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <opdock/plugin.hpp>
+#include <opdock/rows.hpp>
 
 #include "device/norm_params.cuh"
 #include "norm_cpu.h"
@@ -171,8 +170,7 @@ void prepare(Call& call) {
   call.kernel("layernorm::short_rows<float>");  // loads the image: all its kernels
 }
 
-void plan_layer_norm(Plan& plan, Tensor x, OptionalTensor weight, OptionalTensor bias,
-                     double eps) {
+void plan_layer_norm(Plan& plan, Tensor x, OptionalTensor weight, OptionalTensor bias, double eps) {
   check_arguments(plan, x, std::nullopt, weight, bias, eps);
   plan.output(x.like());
 }
@@ -198,4 +196,5 @@ void run_add_layer_norm(Call& call, Outputs outputs, Tensor x, Tensor residual,
 }  // namespace layernorm
 
 OPDOCK_OP(layer_norm, layernorm::plan_layer_norm, layernorm::prepare, layernorm::run_layer_norm)
-OPDOCK_OP(add_layer_norm, layernorm::plan_add_layer_norm, layernorm::prepare, layernorm::run_add_layer_norm)
+OPDOCK_OP(add_layer_norm, layernorm::plan_add_layer_norm, layernorm::prepare,
+          layernorm::run_add_layer_norm)

@@ -18,13 +18,12 @@ struct Moments {
   C variance;  // of the population: divided by n
 };
 
-// Two passes. The second corrects what rounding has left in the first one's mean, so that rows whose
-// mean is large against their deviation keep their digits.
+// Two passes. The second corrects what rounding has left in the first one's mean, so that rows
+// whose mean is large against their deviation keep their digits.
 template <class T, class C>
 Moments<C> moments(const T* x, int64_t n) {
   simd::Sum<C> sum;
-  simd::for_each_vector<C>(n, [&](auto d, int64_t i)
-                                  HWY_ATTR { sum.add(simd::load(d, x + i)); });
+  simd::for_each_vector<C>(n, [&](auto d, int64_t i) HWY_ATTR { sum.add(simd::load(d, x + i)); });
   const C count = static_cast<C>(n);
   const C rough = sum.total() / count;
   simd::Sum<C> deviations, squares;

@@ -1,10 +1,9 @@
 // softmax: checks its arguments and hands the rows to the CPU or GPU kernels.
 // SPDX-License-Identifier: Apache-2.0
-#include <opdock/plugin.hpp>
-#include <opdock/rows.hpp>
-
 #include <algorithm>
 #include <cstdio>
+#include <opdock/plugin.hpp>
+#include <opdock/rows.hpp>
 
 #include "device/softmax_params.cuh"
 #include "softmax_cpu.h"
@@ -54,9 +53,7 @@ void plan(Plan& plan, Tensor x, double, std::optional<Tensor> mask, bool causal)
 
 // The output may be x itself; otherwise it shares no memory with an argument.
 void check_output(Tensor out, Tensor x, const std::optional<Tensor>& mask) {
-  check(out, "output 0")
-      .contiguous_last_dim()
-      .aligned(static_cast<uint64_t>(x.dtype().bytes()));
+  check(out, "output 0").contiguous_last_dim().aligned(static_cast<uint64_t>(x.dtype().bytes()));
   bool same = out.raw() == x.raw();
   for (int32_t i = 0; same && i < x.ndim(); ++i)
     same = x.shape()[i] == 1 || x.strides()[i] == out.strides()[i];

@@ -77,8 +77,8 @@ void row(const Scores<T>& scores, T* out, int64_t n, int64_t length) {
   const C total = sum.total();
   const C factor = total == 0 ? C{0} : C{1} / total;
   simd::for_each_vector<C>(n, [&](auto d, int64_t i) HWY_ATTR {
-    const auto e = kept ? hn::LoadU(d, kept + i)
-                        : exponential(d, hn::Sub(scores.at(d, i), hn::Set(d, most)));
+    const auto e =
+        kept ? hn::LoadU(d, kept + i) : exponential(d, hn::Sub(scores.at(d, i), hn::Set(d, most)));
     simd::store(d, hn::Mul(e, hn::Set(d, factor)), out + i);
   });
 }

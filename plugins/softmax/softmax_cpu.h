@@ -14,9 +14,9 @@ enum class Element { kFloat32, kFloat16, kBFloat16, kFloat64 };
 struct Job {
   Element element;
   const void* x;
-  const void* mask;  // NULL: none
-  void* out;         // may be x
-  int64_t length;    // of a row, at least 1
+  const void* mask;   // NULL: none
+  void* out;          // may be x
+  int64_t length;     // of a row, at least 1
   int64_t mask_step;  // 1, or 0 where the mask's rows have one element
   double scale;
   bool causal;

@@ -1,6 +1,6 @@
-// opdock/simd.hpp: for CPU kernels in a plugin's simd_sources: Highway, compiled for one instruction
-// set level, and elements of float, half, bfloat16 and double as vectors of float or double.
-// SPDX-License-Identifier: Apache-2.0
+// opdock/simd.hpp: for CPU kernels in a plugin's simd_sources: Highway, compiled for one
+// instruction set level, and elements of float, half, bfloat16 and double as vectors of float or
+// double. SPDX-License-Identifier: Apache-2.0
 //
 // Include it first, and little else: an inline function shared with another level would be merged
 // with it by the linker (plugins/meson.build orders them so that the merged one runs everywhere).
@@ -13,9 +13,8 @@
 // The levels of the psABI do not include AES instructions, which Highway otherwise insists on.
 #define HWY_DISABLE_PCLMUL_AES
 #define HWY_COMPILE_ONLY_STATIC
-#include <hwy/highway.h>
-
 #include <hwy/contrib/math/math-inl.h>
+#include <hwy/highway.h>
 
 namespace opdock {
 namespace simd {
@@ -164,27 +163,36 @@ HWY_INLINE void for_each_vector(int64_t n, const Body& body) {
   for (; i < n; ++i) body(OneTag<C>(), i);
 }
 
-// The sum of values handed over as vectors or one by one. Two chains, so that an addition need not
-// wait for the one before it.
+// The sum of values handed over as vectors or one by one. Vectors are added up in blocks, single
+// values in double, so that rounding errors do not grow with the row's length.
 template <class C>
 class Sum {
  public:
   template <class V>
   HWY_INLINE void add(V value) {
-    if constexpr (hwy::IsSame<V, Vector>()) {
-      vector_ = hn::Add(vector_, value);
+    constexpr bool kScalarFloat = HWY_TARGET == HWY_SCALAR && sizeof(C) == 4;
+    if constexpr (hwy::IsSame<V, Vector>() && !kScalarFloat) {
+      block_ = hn::Add(block_, value);
+      if (++in_block_ == 32) {
+        vector_ = hn::Add(vector_, block_);
+        block_ = hn::Zero(FullTag<C>());
+        in_block_ = 0;
+      }
     } else {
-      scalar_ += hn::GetLane(value);
+      single_ += static_cast<double>(hn::GetLane(value));
     }
   }
   HWY_INLINE C total() const {
-    return hn::GetLane(hn::SumOfLanes(FullTag<C>(), vector_)) + scalar_;
+    const Vector all = hn::SumOfLanes(FullTag<C>(), hn::Add(vector_, block_));
+    return static_cast<C>(static_cast<double>(hn::GetLane(all)) + single_);
   }
 
  private:
   using Vector = hn::VFromD<FullTag<C>>;
   Vector vector_ = hn::Zero(FullTag<C>());
-  C scalar_ = 0;
+  Vector block_ = hn::Zero(FullTag<C>());
+  int in_block_ = 0;
+  double single_ = 0;
 };
 
 // The largest, -infinity of none. Which value a NaN leaves is not defined.

@@ -46,7 +46,8 @@ OPDOCK_DEVICE float affine(const Params& p, float y, int64_t i) {
 // Rows of at most kShortItems elements a lane: one warp a row.
 constexpr int kShortItems = 8;
 template <class T>
-OPDOCK_KERNEL(128) short_rows(Params p) {
+OPDOCK_KERNEL(128)
+short_rows(Params p) {
   const int lane = thread_index() % warp_width();
   const int64_t warps = block_threads() / warp_width();
   const int64_t first = block_index() * warps + thread_index() / warp_width();
@@ -81,7 +82,8 @@ OPDOCK_KERNEL(128) short_rows(Params p) {
 // Rows of whole, aligned 16-byte vectors, at most Items of them a thread: read once, kept in
 // registers, written once. One block a row.
 template <class T, int Items>
-OPDOCK_KERNEL(1024) vector_rows(Params p) {
+OPDOCK_KERNEL(1024)
+vector_rows(Params p) {
   OPDOCK_SHARED(float, scratch, 1024 / warp_width());
   constexpr int kSize = vector_size<T>;
   const int64_t vectors = p.length / kSize;
@@ -142,7 +144,8 @@ OPDOCK_KERNEL(1024) vector_rows(Params p) {
 
 // Any row: three passes over memory, element by element. One block a row.
 template <class T>
-OPDOCK_KERNEL(1024) any_rows(Params p) {
+OPDOCK_KERNEL(1024)
+any_rows(Params p) {
   OPDOCK_SHARED(float, scratch, 1024 / warp_width());
   const float count = static_cast<float>(p.length);
   for (int64_t r = block_index(); r < p.rows.count; r += grid_blocks()) {

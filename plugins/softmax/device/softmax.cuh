@@ -38,14 +38,19 @@ struct Row {
 
 // The value that is subtracted from each score. Without a finite score every exponential is then 0
 // (or NaN, of a NaN), not the NaN of (-inf) - (-inf).
-OPDOCK_DEVICE float base_of(float most) { return most == -infinity() ? 0.0f : most; }
+OPDOCK_DEVICE float base_of(float most) {
+  return most == -infinity() ? 0.0f : most;
+}
 // Rows whose scores are all -infinity become 0.
-OPDOCK_DEVICE float factor_of(float sum) { return sum == 0.0f ? 0.0f : 1.0f / sum; }
+OPDOCK_DEVICE float factor_of(float sum) {
+  return sum == 0.0f ? 0.0f : 1.0f / sum;
+}
 
 // Rows of at most kShortItems elements a lane: one warp a row.
 constexpr int kShortItems = 8;
 template <class T>
-OPDOCK_KERNEL(128) short_rows(Params p) {
+OPDOCK_KERNEL(128)
+short_rows(Params p) {
   const int lane = thread_index() % warp_width();
   const int64_t warps = block_threads() / warp_width();
   const int64_t first = block_index() * warps + thread_index() / warp_width();
@@ -78,7 +83,8 @@ OPDOCK_KERNEL(128) short_rows(Params p) {
 // Rows of whole, aligned 16-byte vectors, at most Items of them a thread: read once, kept in
 // registers, written once. One block a row.
 template <class T, int Items>
-OPDOCK_KERNEL(1024) vector_rows(Params p) {
+OPDOCK_KERNEL(1024)
+vector_rows(Params p) {
   OPDOCK_SHARED(float, scratch, 1024 / warp_width());
   constexpr int kSize = vector_size<T>;
   const int64_t vectors = p.length / kSize;
@@ -135,7 +141,8 @@ OPDOCK_KERNEL(1024) vector_rows(Params p) {
 
 // Any row: three passes over memory, element by element. One block a row.
 template <class T>
-OPDOCK_KERNEL(1024) any_rows(Params p) {
+OPDOCK_KERNEL(1024)
+any_rows(Params p) {
   OPDOCK_SHARED(float, scratch, 1024 / warp_width());
   for (int64_t r = block_index(); r < p.rows.count; r += grid_blocks()) {
     const Row<T> row(p, r);

@@ -1,0 +1,306 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "harness.h"
+
+#include <dlfcn.h>
+
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <random>
+#include <thread>
+
+namespace opdock_test {
+
+namespace {
+
+struct Format {  // of a binary floating type
+  int digits;    // of the significand, the leading 1 too
+  int least;     // exponent of the smallest normal number
+  int most;      // of the largest
+  int bytes;
+};
+
+Format format_of(Type type) {
+  switch (type) {
+    case Type::kFloat16:
+      return {11, -14, 15, 2};
+    case Type::kBFloat16:
+      return {8, -126, 127, 2};
+    case Type::kFloat64:
+      return {53, -1022, 1023, 8};
+    default:
+      return {24, -126, 127, 4};
+  }
+}
+
+uint16_t encode(Type type, double value) {
+  const Format format = format_of(type);
+  const int fraction_bits = format.digits - 1;
+  const int exponent_bits = 15 - fraction_bits;
+  const uint16_t sign = std::signbit(value) ? 0x8000 : 0;
+  const unsigned top = (1u << exponent_bits) - 1;
+  if (std::isnan(value)) return static_cast<uint16_t>((top << fraction_bits) | 1u);
+  value = std::fabs(round_to(type, value));
+  if (std::isinf(value)) return static_cast<uint16_t>(sign | (top << fraction_bits));
+  if (value == 0) return sign;
+  const int exponent = std::max(std::ilogb(value), format.least);
+  const auto significand = static_cast<unsigned>(std::ldexp(value, fraction_bits - exponent));
+  // A normal number's leading 1 carries into the exponent field.
+  const unsigned biased = static_cast<unsigned>(exponent - format.least);
+  return static_cast<uint16_t>(sign | ((biased << fraction_bits) + significand));
+}
+
+double decode(Type type, uint16_t bits) {
+  const Format format = format_of(type);
+  const int fraction_bits = format.digits - 1;
+  const unsigned top = (1u << (15 - fraction_bits)) - 1;
+  const unsigned exponent = (bits & 0x7fffu) >> fraction_bits;
+  const unsigned fraction = bits & ((1u << fraction_bits) - 1);
+  double value;
+  if (exponent == top)
+    value = fraction ? NAN : INFINITY;
+  else if (exponent == 0)
+    value = std::ldexp(fraction, format.least - fraction_bits);
+  else
+    value = std::ldexp(fraction + (1u << fraction_bits),
+                       static_cast<int>(exponent) - 1 + format.least - fraction_bits);
+  return bits & 0x8000 ? -value : value;
+}
+
+void log(int32_t, const char* text) {
+  std::fprintf(stderr, "%s\n", text);
+}
+opdock_status set_error(const opdock_call* call, opdock_status status, const char* text) {
+  std::snprintf(call->error, call->error_size, "%s", text);
+  return status;
+}
+opdock_status no_kernel(const opdock_call*, const char*, opdock_kernel**) {
+  return OPDOCK_NOT_FOUND;
+}
+// Two threads, each with every other block of `grain` items.
+void parallel_for(uint64_t count, uint64_t grain, void (*body)(void*, uint64_t, uint64_t),
+                  void* context) {
+  auto work = [=](uint64_t first) {
+    for (uint64_t begin = first * grain; begin < count; begin += 2 * grain)
+      body(context, begin, std::min(begin + grain, count));
+  };
+  std::thread other(work, 1);
+  work(0);
+  other.join();
+}
+const void* get_extension(const char* id) {
+  static const opdock_parallel parallel = {sizeof(opdock_parallel), 0, parallel_for};
+  return std::strcmp(id, OPDOCK_PARALLEL_1) == 0 ? &parallel : nullptr;
+}
+
+const opdock_host kHost = {
+    sizeof(opdock_host), OPDOCK_ABI_MAJOR, OPDOCK_ABI_MINOR, 0,       "0.1.0", log,
+    set_error,           no_kernel,        nullptr,          nullptr, nullptr, get_extension};
+
+opdock_call make_call(char* error, uint32_t size, int32_t device) {
+  static const opdock_device_facts facts = [] {
+    opdock_device_facts cpu = {};
+    cpu.struct_size = sizeof(cpu);
+    cpu.type = OPDOCK_CPU;
+    cpu.warp_size = 1;
+    cpu.multiprocessors = 2;
+    return cpu;
+  }();
+  opdock_call call = {};
+  call.struct_size = sizeof(call);
+  call.host = &kHost;
+  call.device = {device, 0};
+  call.facts = &facts;
+  call.error = error;
+  call.error_size = size;
+  return call;
+}
+
+}  // namespace
+
+opdock_dtype dtype_of(Type type) {
+  switch (type) {
+    case Type::kFloat16:
+      return {OPDOCK_DTYPE_FLOAT, 16, 1};
+    case Type::kBFloat16:
+      return {OPDOCK_DTYPE_BFLOAT, 16, 1};
+    case Type::kFloat64:
+      return {OPDOCK_DTYPE_FLOAT, 64, 1};
+    case Type::kInt32:
+      return {OPDOCK_DTYPE_INT, 32, 1};
+    default:
+      return {OPDOCK_DTYPE_FLOAT, 32, 1};
+  }
+}
+
+std::string name_of(Type type) {
+  const char* names[] = {"float32", "float16", "bfloat16", "float64", "int32"};
+  return names[static_cast<int>(type)];
+}
+
+double half_ulp(Type type) {
+  return std::ldexp(1.0, -format_of(type).digits);
+}
+
+double half_smallest(Type type) {
+  const Format format = format_of(type);
+  return std::ldexp(1.0, format.least - format.digits);
+}
+
+double round_to(Type type, double value) {
+  const Format format = format_of(type);
+  if (value == 0 || !std::isfinite(value)) return value;
+  const int exponent = std::max(std::ilogb(value), format.least);
+  const int last = exponent - format.digits + 1;  // of the last place
+  const double rounded = std::ldexp(std::nearbyint(std::ldexp(value, -last)), last);
+  return std::fabs(rounded) >= std::ldexp(2.0, format.most) ? std::copysign(INFINITY, value)
+                                                            : rounded;
+}
+
+Array::Array(Type type, std::vector<int64_t> shape, std::vector<int64_t> strides, int64_t offset)
+    : type_(type), shape_(std::move(shape)), strides_(std::move(strides)), offset_(offset) {
+  if (strides_.empty()) {
+    strides_.resize(shape_.size());
+    int64_t stride = 1;
+    for (size_t i = shape_.size(); i-- > 0; stride *= std::max<int64_t>(shape_[i], 1))
+      strides_[i] = stride;
+  }
+  int64_t last = offset_;
+  for (size_t i = 0; i < shape_.size(); ++i)
+    if (shape_[i] > 0 && strides_[i] > 0) last += (shape_[i] - 1) * strides_[i];
+  const int64_t bytes = format_of(type_).bytes;
+  memory_.assign(static_cast<size_t>((last + 1) * bytes + 16), 0xa5);
+  tensor_ = {};
+  tensor_.data = numel() == 0 ? nullptr : memory_.data();
+  tensor_.device = {OPDOCK_CPU, 0};
+  tensor_.ndim = static_cast<int32_t>(shape_.size());
+  tensor_.dtype = dtype_of(type_);
+  tensor_.shape = shape_.data();
+  tensor_.strides = strides_.data();
+  tensor_.byte_offset = static_cast<uint64_t>(offset_ * bytes);
+}
+
+int64_t Array::numel() const {
+  int64_t count = 1;
+  for (int64_t size : shape_) count *= size;
+  return count;
+}
+
+int64_t Array::position(int64_t index) const {
+  int64_t at = offset_;
+  for (size_t i = shape_.size(); i-- > 0; index /= shape_[i]) at += index % shape_[i] * strides_[i];
+  return at * format_of(type_).bytes;
+}
+
+double Array::get(int64_t index) const {
+  const unsigned char* from = memory_.data() + position(index);
+  if (type_ == Type::kFloat32) {
+    float value;
+    std::memcpy(&value, from, sizeof value);
+    return value;
+  }
+  if (type_ == Type::kFloat64) {
+    double value;
+    std::memcpy(&value, from, sizeof value);
+    return value;
+  }
+  uint16_t bits;
+  std::memcpy(&bits, from, sizeof bits);
+  return decode(type_, bits);
+}
+
+void Array::set(int64_t index, double value) {
+  unsigned char* to = memory_.data() + position(index);
+  const float single = static_cast<float>(value);
+  const uint16_t bits = format_of(type_).bytes == 2 ? encode(type_, value) : uint16_t{0};
+  if (type_ == Type::kFloat32)
+    std::memcpy(to, &single, sizeof single);
+  else if (type_ == Type::kFloat64)
+    std::memcpy(to, &value, sizeof value);
+  else
+    std::memcpy(to, &bits, sizeof bits);
+}
+
+void Array::fill(uint64_t seed, double deviation, double mean) {
+  std::mt19937_64 random(seed);
+  std::normal_distribution<double> normal;
+  for (int64_t i = 0; i < numel(); ++i) set(i, mean + deviation * normal(random));
+}
+
+int64_t Array::gaps_changed() const {
+  std::vector<bool> used(memory_.size());
+  for (int64_t i = 0; i < numel(); ++i)
+    for (int64_t byte = 0; byte < format_of(type_).bytes; ++byte)
+      used[static_cast<size_t>(position(i) + byte)] = true;
+  int64_t changed = 0;
+  for (size_t i = 0; i < memory_.size(); ++i) changed += !used[i] && memory_[i] != 0xa5;
+  return changed;
+}
+
+opdock_value Array::value(uint32_t flags) const {
+  opdock_value value = {};
+  value.tag = OPDOCK_TENSOR;
+  value.flags = flags;
+  value.as.tensor = &tensor_;
+  return value;
+}
+
+opdock_value none() {
+  return {};
+}
+opdock_value number(double value) {
+  opdock_value out = {};
+  out.tag = OPDOCK_FLOAT;
+  out.as.f64 = value;
+  return out;
+}
+opdock_value boolean(bool value) {
+  opdock_value out = {};
+  out.tag = OPDOCK_BOOL;
+  out.as.i64 = value;
+  return out;
+}
+
+Op::Op(const std::string& plugin, const std::string& name) {
+  const std::string path = std::string(OPDOCK_TEST_PLUGINS) + "/" + plugin + ".so";
+  void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (!library) {
+    std::fprintf(stderr, "%s\n", dlerror());
+    std::abort();
+  }
+  using Entry = const opdock_plugin* (*)();
+  const opdock_plugin* descriptor = reinterpret_cast<Entry>(dlsym(library, OPDOCK_ENTRY_NAME))();
+  for (uint32_t i = 0; i < descriptor->num_ops; ++i)
+    if (std::string(descriptor->ops[i]->schema).starts_with(name + "(")) op_ = descriptor->ops[i];
+  if (!op_) std::abort();
+}
+
+Result Op::plan(const std::vector<opdock_value>& args, int32_t device) const {
+  char error[1024] = "";
+  const opdock_call call = make_call(error, sizeof error, device);
+  Result result;
+  result.planned.resize(op_->num_shape_rules);
+  opdock_plan plan = {};
+  plan.struct_size = sizeof plan;
+  plan.num_outputs = op_->num_shape_rules;
+  plan.outputs = result.planned.data();
+  result.status = op_->plan(&call, args.data(), static_cast<uint32_t>(args.size()), &plan);
+  result.text = error;
+  return result;
+}
+
+Result Op::call(const std::vector<opdock_value>& args, const std::vector<Array*>& outputs) const {
+  Result result = plan(args);
+  if (result.status != OPDOCK_OK) return result;
+  char error[1024] = "";
+  const opdock_call call = make_call(error, sizeof error, OPDOCK_CPU);
+  std::vector<opdock_tensor*> tensors;
+  for (Array* output : outputs) tensors.push_back(output->tensor());
+  result.status = op_->run(&call, args.data(), static_cast<uint32_t>(args.size()), tensors.data(),
+                           static_cast<uint32_t>(tensors.size()));
+  result.text = error;
+  return result;
+}
+
+}  // namespace opdock_test

@@ -1,0 +1,82 @@
+// Calls the ops of a built plugin as the host does, with a host table of the test's own, so that
+// what is tested is the plugin alone.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "opdock/plugin.h"
+
+namespace opdock_test {
+
+enum class Type { kFloat32, kFloat16, kBFloat16, kFloat64, kInt32 };
+
+opdock_dtype dtype_of(Type type);
+std::string name_of(Type type);
+// Half a unit in the last place at 1, as a relative error; and half the smallest number above 0.
+double half_ulp(Type type);
+double half_smallest(Type type);
+// The nearest number of the type, ties to even; written from its definition.
+double round_to(Type type, double value);
+
+// A strided array on the CPU, which owns its memory. Elements are read and written as double.
+class Array {
+ public:
+  // Contiguous; or with `strides` in elements and the first element `offset` elements into memory
+  // that has room for all.
+  Array(Type type, std::vector<int64_t> shape, std::vector<int64_t> strides = {},
+        int64_t offset = 0);
+  Array(const Array&) = delete;  // the tensor points into it
+  Array& operator=(const Array&) = delete;
+
+  Type type() const { return type_; }
+  const std::vector<int64_t>& shape() const { return shape_; }
+  int64_t numel() const;
+  // Element number `index` in row-major order.
+  double get(int64_t index) const;
+  void set(int64_t index, double value);
+  // Random numbers, normal around `mean`, rounded to the type. The same for the same seed.
+  void fill(uint64_t seed, double deviation = 1.0, double mean = 0.0);
+  // How many bytes of its memory that belong to no element have changed since it was made.
+  int64_t gaps_changed() const;
+
+  opdock_tensor* tensor() { return &tensor_; }
+  opdock_value value(uint32_t flags = 0) const;
+
+ private:
+  int64_t position(int64_t index) const;
+
+  Type type_;
+  std::vector<int64_t> shape_, strides_;
+  int64_t offset_;
+  std::vector<unsigned char> memory_;
+  opdock_tensor tensor_;
+};
+
+opdock_value none();
+opdock_value number(double value);
+opdock_value boolean(bool value);
+
+struct Result {
+  opdock_status status = OPDOCK_OK;
+  std::string text;
+  std::vector<opdock_output> planned;
+};
+
+class Op {
+ public:
+  // The op of build/plugins/PLUGIN.so; aborts if there is none.
+  Op(const std::string& plugin, const std::string& name);
+  const opdock_op& descriptor() const { return *op_; }
+
+  Result plan(const std::vector<opdock_value>& args, int32_t device = OPDOCK_CPU) const;
+  // Plans, and runs into these outputs if planning succeeds.
+  Result call(const std::vector<opdock_value>& args, const std::vector<Array*>& outputs) const;
+
+ private:
+  const opdock_op* op_ = nullptr;
+};
+
+}  // namespace opdock_test

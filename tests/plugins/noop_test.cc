@@ -1,0 +1,29 @@
+// noop: the call path with nothing at its end.
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include "harness.h"
+
+namespace opdock_test {
+namespace {
+
+TEST(Noop, DoesNothingOnTheCpu) {
+  for (const char* name : {"noop", "noop_launch"}) {
+    const Op op("noop", name);
+    Array x(Type::kFloat32, {3});
+    x.fill(1);
+    const double before = x.get(0);
+    const Result result = op.call({x.value()}, {});
+    EXPECT_EQ(result.status, OPDOCK_OK) << result.text;
+    EXPECT_EQ(x.get(0), before);
+    EXPECT_EQ(op.descriptor().num_shape_rules, 0u);
+  }
+}
+
+TEST(Noop, PrepareIsPresentOnlyWhereItIsDefined) {
+  EXPECT_EQ(Op("noop", "noop").descriptor().prepare, nullptr);
+  EXPECT_NE(Op("noop", "noop_launch").descriptor().prepare, nullptr);
+}
+
+}  // namespace
+}  // namespace opdock_test
