@@ -16,7 +16,7 @@ using opdock::FunctionTable;
 
 // Nothing below throws in the course of things; memory may run out.
 template <class F>
-opdock_status guarded(ErrorBuffer error, F&& body) noexcept {
+opdock_status guarded(const ErrorBuffer& error, F&& body) noexcept {
   try {
     return body();
   } catch (const std::bad_alloc&) {
@@ -28,7 +28,7 @@ opdock_status guarded(ErrorBuffer error, F&& body) noexcept {
   }
 }
 
-opdock_status missing(ErrorBuffer error, const char* what) {
+opdock_status missing(const ErrorBuffer& error, const char* what) {
   error.write("found NULL, wanted ", what);
   return OPDOCK_INVALID_ARGUMENT;
 }

@@ -5,7 +5,7 @@
 #include <new>
 
 #include "call/call.h"
-#include "call/dtype.h"
+#include "call/tensor_check.h"
 
 namespace opdock {
 namespace {

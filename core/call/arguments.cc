@@ -11,19 +11,27 @@ constexpr uint32_t kList = OPDOCK_PARAM_LIST;
 
 // A tensor among the arguments; element -1 unless it stands in a list.
 struct Place {
-  size_t param;
-  int64_t element = -1;
+  uint32_t param;
+  int32_t element = -1;
 };
+
+Place place_of(size_t param) {
+  return {static_cast<uint32_t>(param), -1};
+}
+Place place_of(size_t param, uint64_t element) {
+  return {static_cast<uint32_t>(param), static_cast<int32_t>(element)};
+}
 
 struct Refusal {
   const opdock_function& function;
   opdock_status* status;
-  ErrorBuffer error;
+  const ErrorBuffer& error;
 
   std::string name(Place place) const {
-    std::string text = "'" + function.schema().params[place.param].name + "'";
-    if (place.element >= 0) text = "element " + std::to_string(place.element) + " of " + text;
-    return text;
+    std::string text;
+    if (place.element >= 0)
+      text.append("element ").append(std::to_string(place.element)).append(" of ");
+    return text.append("'").append(function.schema().params[place.param].name).append("'");
   }
   [[gnu::cold, gnu::noinline]] Target* operator()(opdock_status why, Place place,
                                                   const std::string& text) const {
@@ -39,11 +47,11 @@ bool each_tensor(const opdock_function& function, const opdock_value* args, F&& 
   const std::vector<opdock_param>& params = function.params();
   for (size_t i = 0; i < params.size(); ++i) {
     if (args[i].tag == OPDOCK_TENSOR) {
-      if (!f(Place{i}, args[i])) return false;
+      if (!f(place_of(i), args[i])) return false;
     } else if (args[i].tag == OPDOCK_LIST && params[i].tag == OPDOCK_TENSOR) {
       for (uint64_t k = 0; k < args[i].as.list->count; ++k) {
         const opdock_value& element = args[i].as.list->data[k];
-        if (element.tag == OPDOCK_TENSOR && !f(Place{i, static_cast<int64_t>(k)}, element)) {
+        if (element.tag == OPDOCK_TENSOR && !f(place_of(i, k), element)) {
           return false;
         }
       }
@@ -87,104 +95,146 @@ bool each_tensor(const opdock_function& function, const opdock_value* args, F&& 
   });
 }
 
-bool has_dtype(const Target& target, opdock_dtype dtype) {
-  if (target.dtypes.empty()) return true;
-  for (opdock_dtype known : target.dtypes) {
-    if (same(known, dtype)) return true;
+// The first tensor: all others must be on its device.
+struct Anchor {
+  const opdock_tensor* tensor = nullptr;
+  Place place{0};
+};
+
+[[gnu::cold, gnu::noinline]] void refuse_tensor(const Refusal& refuse, Place place,
+                                                const opdock_value& value, const Anchor& anchor) {
+  const opdock_tensor* x = value.as.tensor;
+  TensorProblem problem = check_tensor(x, value.flags);
+  if (problem != TensorProblem::kNone) {
+    refuse(OPDOCK_INVALID_ARGUMENT, place, describe(problem, x));
+  } else if (anchor.tensor != nullptr && !same(x->device, anchor.tensor->device)) {
+    refuse(OPDOCK_INVALID_ARGUMENT, place,
+           "found it on " + to_text(x->device) + ", wanted " + to_text(anchor.tensor->device) +
+               ", where argument " + refuse.name(anchor.place) + " is; move one of the two");
+  } else {
+    refuse(OPDOCK_INVALID_ARGUMENT, place,
+           "found a shape without data, wanted memory, as the op is to run; pass a real tensor");
   }
-  return false;
+}
+
+inline bool good_tensor(const opdock_value& value, bool planning, Place place, Anchor* anchor) {
+  const opdock_tensor* x = value.as.tensor;
+  if (check_tensor(x, value.flags) != TensorProblem::kNone) return false;
+  if ((value.flags & OPDOCK_VALUE_NO_DATA) != 0 && !planning) return false;
+  if (anchor->tensor == nullptr) {
+    anchor->tensor = x;
+    anchor->place = place;
+    return true;
+  }
+  return same(x->device, anchor->tensor->device);
+}
+
+// An argument that is no plain tensor. False, and an error, if it does not fit.
+[[gnu::noinline]] bool check_other(const opdock_value& value, size_t at, bool planning,
+                                   Anchor* anchor, const Refusal& refuse) {
+  const opdock_param& param = refuse.function.params()[at];
+  if (!fits(value, param)) {
+    refuse(OPDOCK_INVALID_ARGUMENT, place_of(at),
+           misfit(value, param, refuse.function.schema().params[at].type));
+    return false;
+  }
+  if (value.tag != OPDOCK_LIST || param.tag != OPDOCK_TENSOR) return true;
+  for (uint64_t k = 0; k < value.as.list->count; ++k) {
+    const opdock_value& element = value.as.list->data[k];
+    const Place place = place_of(at, k);
+    if (element.tag == OPDOCK_TENSOR && !good_tensor(element, planning, place, anchor)) {
+      refuse_tensor(refuse, place, element, *anchor);
+      return false;
+    }
+  }
+  return true;
+}
+
+// Where an op without a tensor argument runs: on the device it was given, else on the CPU.
+opdock_device device_without_tensor(const opdock_value* args, uint32_t num_args) {
+  for (uint32_t i = 0; i < num_args; ++i) {
+    if (args[i].tag == OPDOCK_DEVICE) return args[i].as.device;
+  }
+  return {OPDOCK_CPU, 0};
+}
+
+[[gnu::cold, gnu::noinline]] Target* refuse_count(const Refusal& refuse, uint32_t num_args) {
+  *refuse.status = OPDOCK_INVALID_ARGUMENT;
+  refuse.error.write(refuse.function.schema().name,
+                     ": found " + std::to_string(num_args) + " arguments, wanted all " +
+                         std::to_string(refuse.function.params().size()) +
+                         " of the schema; opdock_bind fills in defaults");
+  return nullptr;
+}
+
+[[gnu::cold, gnu::noinline]] Target* refuse_dtype(const Refusal& refuse, const Target& target,
+                                                  const Anchor& deciding) {
+  std::string wanted;
+  for (opdock_dtype known : target.dtypes) {
+    if (!wanted.empty()) wanted += ", ";
+    wanted += to_text(known);
+  }
+  return refuse(
+      OPDOCK_UNSUPPORTED, deciding.place,
+      "found dtype " + to_text(deciding.tensor->dtype) + ", wanted " + wanted + "; convert it");
 }
 
 }  // namespace
 
 Target* check_arguments(const opdock_function& function, const opdock_value* args,
                         uint32_t num_args, bool planning, opdock_status* status,
-                        ErrorBuffer error) {
+                        const ErrorBuffer& error) {
   const Refusal refuse{function, status, error};
-  const std::vector<opdock_param>& params = function.params();
-  if (num_args != params.size() || (args == nullptr && num_args != 0)) {
-    *status = OPDOCK_INVALID_ARGUMENT;
-    error.write(function.schema().name, ": found " + std::to_string(num_args) +
-                                            " arguments, wanted all " +
-                                            std::to_string(params.size()) +
-                                            " of the schema; opdock_bind fills in defaults");
-    return nullptr;
+  const size_t count = function.params().size();
+  if (num_args != count || (args == nullptr && num_args != 0)) {
+    return refuse_count(refuse, num_args);
   }
-  const opdock_tensor* anchor = nullptr;  // the first tensor: all others must be on its device
-  Place anchor_place{0};
-  bool written = false;
-  const opdock_value* device_value = nullptr;
-  auto check_one = [&](Place place, const opdock_value& value) {
-    const opdock_tensor* x = value.as.tensor;
-    TensorProblem problem = check_tensor(x, value.flags);
-    if (problem != TensorProblem::kNone) {
-      refuse(OPDOCK_INVALID_ARGUMENT, place, describe(problem, x));
-      return false;
+  const opdock_param* params = function.params().data();
+  Anchor anchor;
+  for (size_t i = 0; i < count; ++i) {
+    if (args[i].tag == OPDOCK_TENSOR && params[i].tag == OPDOCK_TENSOR &&
+        (params[i].flags & kList) == 0) {
+      if (good_tensor(args[i], planning, place_of(i), &anchor)) continue;
+      refuse_tensor(refuse, place_of(i), args[i], anchor);
+      return nullptr;
     }
-    if ((value.flags & OPDOCK_VALUE_NO_DATA) != 0 && !planning) {
-      refuse(OPDOCK_INVALID_ARGUMENT, place,
-             "found a shape without data, wanted memory, as the op is to run; pass a real tensor");
-      return false;
-    }
-    if (anchor == nullptr) {
-      anchor = x;
-      anchor_place = place;
-    } else if (!same(x->device, anchor->device)) {
-      refuse(OPDOCK_INVALID_ARGUMENT, place,
-             "found it on " + to_text(x->device) + ", wanted " + to_text(anchor->device) +
-                 ", where argument " + refuse.name(anchor_place) + " is; move one of the two");
-      return false;
-    }
-    return true;
-  };
-  for (size_t i = 0; i < params.size(); ++i) {
-    const opdock_value& value = args[i];
-    const opdock_param& param = params[i];
-    written = written || (param.flags & OPDOCK_PARAM_WRITTEN) != 0;
-    if (value.tag == OPDOCK_TENSOR && param.tag == OPDOCK_TENSOR && (param.flags & kList) == 0) {
-      if (!check_one(Place{i}, value)) return nullptr;
-      continue;
-    }
-    if (!fits(value, param)) {
-      return refuse(OPDOCK_INVALID_ARGUMENT, Place{i},
-                    misfit(value, param, function.schema().params[i].type));
-    }
-    if (value.tag == OPDOCK_LIST && param.tag == OPDOCK_TENSOR) {
-      for (uint64_t k = 0; k < value.as.list->count; ++k) {
-        const opdock_value& element = value.as.list->data[k];
-        if (element.tag == OPDOCK_TENSOR &&
-            !check_one(Place{i, static_cast<int64_t>(k)}, element)) {
-          return nullptr;
-        }
-      }
-    }
-    if (value.tag == OPDOCK_DEVICE && device_value == nullptr) device_value = &value;
+    if (!check_other(args[i], i, planning, &anchor, refuse)) return nullptr;
   }
-  // Where the op runs: with its tensors; without one, on the device it was given; else the CPU.
-  opdock_device device{OPDOCK_CPU, 0};
-  if (anchor != nullptr) {
-    device = anchor->device;
-  } else if (device_value != nullptr) {
-    device = device_value->as.device;
-  }
+  const opdock_device device =
+      anchor.tensor != nullptr ? anchor.tensor->device : device_without_tensor(args, num_args);
   Target* target = function.target(device, status, error);
   if (target == nullptr) return nullptr;
-
   // The dtypes that the note lists are those of the deciding tensor.
-  size_t deciding = target->op->device_arg;
-  if (deciding < params.size() && args[deciding].tag == OPDOCK_TENSOR) {
-    anchor = args[deciding].as.tensor;
-    anchor_place = Place{deciding};
+  const size_t deciding = target->op->device_arg;
+  if (deciding < count && args[deciding].tag == OPDOCK_TENSOR) {
+    anchor = {args[deciding].as.tensor, place_of(deciding)};
   }
-  if (anchor != nullptr && !has_dtype(*target, anchor->dtype)) {
-    std::string wanted;
-    for (opdock_dtype known : target->dtypes)
-      wanted += (wanted.empty() ? "" : ", ") + to_text(known);
-    return refuse(OPDOCK_UNSUPPORTED, anchor_place,
-                  "found dtype " + to_text(anchor->dtype) + ", wanted " + wanted + "; convert it");
+  if (anchor.tensor != nullptr && !target->takes(anchor.tensor->dtype)) {
+    return refuse_dtype(refuse, *target, anchor);
   }
-  if (written && !check_written(function, *target, args, refuse)) return nullptr;
+  if (function.writes() && !check_written(function, *target, args, refuse)) return nullptr;
   return target;
+}
+
+Target* recheck_arguments(const opdock_function& function, const opdock_value* args,
+                          uint32_t num_args, opdock_status* status, const ErrorBuffer& error) {
+  const size_t count = function.params().size();
+  const opdock_param* params = function.params().data();
+  const opdock_tensor* first = nullptr;
+  bool doubtful = num_args != count || args == nullptr || function.writes();
+  for (size_t i = 0; !doubtful && i < count; ++i) {
+    if (args[i].tag != OPDOCK_TENSOR) {
+      doubtful = args[i].tag != params[i].tag;
+      continue;
+    }
+    const opdock_tensor* x = args[i].as.tensor;
+    doubtful = (args[i].flags & OPDOCK_VALUE_NO_DATA) != 0 || x == nullptr || x->data == nullptr;
+    if (first == nullptr) first = x;
+  }
+  if (doubtful || first == nullptr) {
+    return check_arguments(function, args, num_args, false, status, error);
+  }
+  return function.target(first->device, status, error);
 }
 
 }  // namespace opdock

@@ -55,14 +55,15 @@ std::string names_of(const opdock_function& function) {
   return text.empty() ? "none" : text;
 }
 
-opdock_status refuse(const opdock_function& function, ErrorBuffer error, const std::string& text) {
+opdock_status refuse(const opdock_function& function, const ErrorBuffer& error,
+                     const std::string& text) {
   error.write(function.schema().name, ": ", text);
   return OPDOCK_INVALID_ARGUMENT;
 }
 
 // An int where a float is wanted becomes one, as in Python. Everything else must fit.
 opdock_status place(const opdock_function& function, size_t index, const opdock_value& value,
-                    opdock_value* bound, ErrorBuffer error) {
+                    opdock_value* bound, const ErrorBuffer& error) {
   const opdock_param& param = function.params()[index];
   *bound = value;
   if (param.tag == OPDOCK_FLOAT && value.tag == OPDOCK_INT &&
@@ -110,7 +111,7 @@ std::string misfit(const opdock_value& value, const opdock_param& param, const S
 
 opdock_status bind(const opdock_function& function, const opdock_value* positional,
                    uint32_t num_positional, const char* const* names, const opdock_value* named,
-                   uint32_t num_named, opdock_value* bound, ErrorBuffer error) {
+                   uint32_t num_named, opdock_value* bound, const ErrorBuffer& error) {
   const std::vector<opdock_param>& params = function.params();
   uint64_t given = 0;  // a bit a parameter; kMaxParams is 64
   if (num_positional > params.size()) {

@@ -35,8 +35,8 @@ bool readable(const opdock_plan* plan) {
   return plan != nullptr && plan->struct_size >= sizeof(opdock_plan);
 }
 
-opdock_status refuse(const opdock_function& function, ErrorBuffer error, const std::string& text,
-                     opdock_status status = OPDOCK_INVALID_ARGUMENT) {
+opdock_status refuse(const opdock_function& function, const ErrorBuffer& error,
+                     const std::string& text, opdock_status status = OPDOCK_INVALID_ARGUMENT) {
   error.write(function.schema().name, ": ", text);
   return status;
 }
@@ -80,9 +80,20 @@ class Context {
   bool entered_ = false;
 };
 
+bool plan_is_sound(const opdock_plan& plan) {
+  return plan.num_outputs == 0 && plan.workspace_bytes == 0 && plan.workspace_alignment == 0
+             ? true
+             : plan_problem(plan).empty();
+}
+
+[[gnu::cold, gnu::noinline]] opdock_status refuse_plan(Invocation* in, const opdock_plan& plan) {
+  return in->fail(OPDOCK_INTERNAL, "plan of plugin \"" + in->target->plugin + "\" answered " +
+                                       plan_problem(plan) + "; report it to the plugin's author");
+}
+
 opdock_status plan_into(const opdock_function& function, Target* target, const CallOptions& options,
                         const opdock_value* args, uint32_t num_args, opdock_plan* plan,
-                        ErrorBuffer error) {
+                        const ErrorBuffer& error) {
   plan->num_outputs = function.fresh();
   plan->workspace_bytes = 0;
   plan->workspace_alignment = 0;
@@ -103,12 +114,7 @@ opdock_status plan_into(const opdock_function& function, Target* target, const C
     return in.finish(status, "plan");
   plan->num_outputs = function.fresh();
   plan->outputs = outputs;
-  std::string problem = plan_problem(*plan);
-  if (!problem.empty()) [[unlikely]] {
-    return in.fail(OPDOCK_INTERNAL, "plan of plugin \"" + target->plugin + "\" answered " +
-                                        problem + "; report it to the plugin's author");
-  }
-  return OPDOCK_OK;
+  return plan_is_sound(*plan) ? OPDOCK_OK : refuse_plan(&in, *plan);
 }
 
 // The serial lock is held and the context entered.
@@ -151,7 +157,8 @@ opdock_status check_capture(Invocation* in) {
 
 opdock_status run_on(const opdock_function& function, Target* target, const CallOptions& options,
                      const opdock_plan& plan, const opdock_value* args, uint32_t num_args,
-                     opdock_tensor* const* outputs, uint32_t num_outputs, ErrorBuffer error) {
+                     opdock_tensor* const* outputs, uint32_t num_outputs,
+                     const ErrorBuffer& error) {
   Invocation in(function.schema().name, target, options.flags, options.stream, Phase::kRun, error);
   in.call.state = plan.state;
   in.call.generator = options.generator;
@@ -190,7 +197,7 @@ opdock_status run_on(const opdock_function& function, Target* target, const Call
 
 opdock_status plan_call(const opdock_function& function, const opdock_call_options* options,
                         const opdock_value* args, uint32_t num_args, opdock_plan* plan,
-                        ErrorBuffer error) {
+                        const ErrorBuffer& error) {
   if (!readable(plan) || (plan->outputs == nullptr && function.fresh() != 0)) {
     return refuse(function, error,
                   "found a plan without room, wanted struct_size of at least " +
@@ -214,7 +221,8 @@ opdock_status plan_call(const opdock_function& function, const opdock_call_optio
 
 opdock_status run_planned(const opdock_function& function, const opdock_call_options* options,
                           const opdock_plan* plan, const opdock_value* args, uint32_t num_args,
-                          opdock_tensor* const* outputs, uint32_t num_outputs, ErrorBuffer error) {
+                          opdock_tensor* const* outputs, uint32_t num_outputs,
+                          const ErrorBuffer& error) {
   if (!readable(plan) || plan->num_outputs != function.fresh() ||
       (plan->outputs == nullptr && plan->num_outputs != 0)) {
     return refuse(
@@ -222,9 +230,8 @@ opdock_status run_planned(const opdock_function& function, const opdock_call_opt
         "found a plan that opdock_plan_call did not fill in for this function, wanted one; "
         "plan first");
   }
-  // Planning may have seen shapes only, so the arguments are looked at again.
   opdock_status status = OPDOCK_OK;
-  Target* target = check_arguments(function, args, num_args, false, &status, error);
+  Target* target = recheck_arguments(function, args, num_args, &status, error);
   if (target == nullptr) return status;
   status = check_outputs(function, *target, *plan, args, outputs, num_outputs, error);
   if (status != OPDOCK_OK) return status;
@@ -234,7 +241,7 @@ opdock_status run_planned(const opdock_function& function, const opdock_call_opt
 
 opdock_status invoke(const opdock_function& function, const opdock_call_options* options,
                      const opdock_value* args, uint32_t num_args, opdock_tensor** outputs,
-                     uint32_t num_outputs, ErrorBuffer error) {
+                     uint32_t num_outputs, const ErrorBuffer& error) {
   opdock_output planned[kMaxReturns];
   opdock_plan plan;
   plan.struct_size = sizeof plan;
@@ -280,7 +287,8 @@ opdock_status invoke(const opdock_function& function, const opdock_call_options*
   return status;
 }
 
-opdock_status prepare(const opdock_function& function, opdock_device device, ErrorBuffer error) {
+opdock_status prepare(const opdock_function& function, opdock_device device,
+                      const ErrorBuffer& error) {
   opdock_status status = OPDOCK_OK;
   Target* target = function.target(device, &status, error);
   if (target == nullptr) return status;

@@ -28,9 +28,4 @@ std::string to_text(opdock_device device);
 // What a value of this tag is called: "a tensor", "an int", "None".
 std::string_view tag_text(uint32_t tag);
 
-// Bytes of one element.
-inline uint64_t element_bytes(opdock_dtype dtype) {
-  return (static_cast<uint64_t>(dtype.bits) * dtype.lanes + 7) / 8;
-}
-
 }  // namespace opdock

@@ -23,7 +23,10 @@ opdock_function::opdock_function(std::string name, Schema schema, opdock::Resolv
     if (from.type.optional) param.flags |= OPDOCK_PARAM_OPTIONAL;
     if (from.type.list) param.flags |= OPDOCK_PARAM_LIST;
     if (from.type.optional_element) param.flags |= OPDOCK_PARAM_OPTIONAL_ELEMENTS;
-    if (from.type.alias != 0) param.flags |= OPDOCK_PARAM_WRITTEN;
+    if (from.type.alias != 0) {
+      param.flags |= OPDOCK_PARAM_WRITTEN;
+      writes_ = true;
+    }
     if (from.keyword_only) param.flags |= OPDOCK_PARAM_KEYWORD_ONLY;
     if (from.fallback) {
       param.flags |= OPDOCK_PARAM_HAS_DEFAULT;
@@ -76,7 +79,7 @@ const char* opdock_function::doc() const {
 }
 
 Target* opdock_function::resolve(opdock_device device, std::atomic<Target*>* slot,
-                                 opdock_status* status, ErrorBuffer error) const {
+                                 opdock_status* status, const ErrorBuffer& error) const {
   std::string problem;
   if (slot == nullptr) {
     *status = OPDOCK_INVALID_ARGUMENT;

@@ -45,12 +45,13 @@ struct opdock_function {
   const char* schema_text() const { return schema_text_.c_str(); }
   const char* doc() const;  // loads on first use
   const std::vector<opdock_param>& params() const { return params_; }
+  bool writes() const { return writes_; }  // into a Tensor(a!) parameter
   uint32_t fresh() const { return fresh_; }
   uint32_t all() const { return static_cast<uint32_t>(schema_.returns.size()); }
 
   // The target on `device`: one atomic read once it is resolved. NULL and an error otherwise.
   opdock::Target* target(opdock_device device, opdock_status* status,
-                         opdock::ErrorBuffer error) const {
+                         const opdock::ErrorBuffer& error) const {
     std::atomic<opdock::Target*>* slot = this->slot(device);
     opdock::Target* found = slot == nullptr ? nullptr : slot->load(std::memory_order_acquire);
     return found != nullptr ? found : resolve(device, slot, status, error);
@@ -71,7 +72,7 @@ struct opdock_function {
     }
   }
   opdock::Target* resolve(opdock_device device, std::atomic<opdock::Target*>* slot,
-                          opdock_status* status, opdock::ErrorBuffer error) const;
+                          opdock_status* status, const opdock::ErrorBuffer& error) const;
   opdock_value fallback(const opdock::SchemaDefault& value);
 
   std::string name_;
@@ -80,6 +81,7 @@ struct opdock_function {
   opdock::Resolver* resolver_;
   std::vector<opdock_param> params_;
   uint32_t fresh_;
+  bool writes_ = false;
   // What the defaults in params_ point at; deques do not move their elements.
   std::deque<opdock_string> strings_;
   std::deque<std::array<double, 2>> complexes_;
@@ -98,7 +100,7 @@ namespace opdock {
 // opdock_bind.
 opdock_status bind(const opdock_function& function, const opdock_value* positional,
                    uint32_t num_positional, const char* const* names, const opdock_value* named,
-                   uint32_t num_named, opdock_value* bound, ErrorBuffer error);
+                   uint32_t num_named, opdock_value* bound, const ErrorBuffer& error);
 
 // Whether `value` fits parameter `param` as it is: by tag, and its list's elements by theirs. Does
 // not look into tensors.

@@ -163,13 +163,10 @@ const void* host_get_extension(const char* id) {
 
 }  // namespace
 
-const opdock_host* host_table() {
-  static constexpr opdock_host table = {
-      sizeof(opdock_host), OPDOCK_ABI_MAJOR, OPDOCK_ABI_MINOR,   0,
-      OPDOCK_VERSION,      host_log,         host_set_error,     host_kernel,
-      host_launch,         host_workspace,   host_driver_symbol, host_get_extension};
-  return &table;
-}
+const opdock_host host_functions = {
+    sizeof(opdock_host), OPDOCK_ABI_MAJOR, OPDOCK_ABI_MINOR,   0,
+    OPDOCK_VERSION,      host_log,         host_set_error,     host_kernel,
+    host_launch,         host_workspace,   host_driver_symbol, host_get_extension};
 
 void add_log_sink(LogSink sink, void* context) {
   std::lock_guard lock(sinks().mutex);
@@ -181,33 +178,13 @@ void remove_log_sink(void* context) {
   std::erase_if(sinks().list, [&](const auto& entry) { return entry.second == context; });
 }
 
-Invocation::Invocation(std::string_view name, Target* on, uint32_t flags, void* stream, Phase when,
-                       ErrorBuffer error)
-    : op_name(name), target(on), phase(when) {
-  call.struct_size = sizeof call;
-  call.flags = flags;
-  call.host = host_table();
-  call.host_data = this;
-  call.device = on->device;
-  call.facts = on->facts;
-  call.stream = stream;
-  call.workspace = nullptr;
-  call.workspace_bytes = 0;
-  call.state = nullptr;
-  call.generator = nullptr;
-  call.error = error.data;
-  call.error_size = error.size;
-  call.reserved = 0;
-}
-
 opdock_status Invocation::fail(opdock_status status, std::string_view text) {
   has_text = true;
   ErrorBuffer{call.error, call.error_size}.write(op_name, ": ", text);
   return status;
 }
 
-opdock_status Invocation::finish(opdock_status status, const char* function) {
-  if (status == OPDOCK_OK) return status;
+opdock_status Invocation::finish_failed(opdock_status status, const char* function) {
   if (status < 0 || status > OPDOCK_INTERNAL) {
     return fail(OPDOCK_INTERNAL, std::string(function) + " of plugin \"" + target->plugin +
                                      "\" returned " + std::to_string(status) +

@@ -9,7 +9,10 @@
 namespace opdock {
 
 // One for the process, static: plugins keep it.
-const opdock_host* host_table();
+extern const opdock_host host_functions;
+inline const opdock_host* host_table() {
+  return &host_functions;
+}
 
 // Where plugins' messages go: the sink added last that has not been removed; without one, warnings
 // and errors go to stderr. Plugins outlive runtimes, so the log is the process's. Any thread; after

@@ -21,7 +21,8 @@ opdock_tensor as_tensor(const opdock_output& output) {
 }
 
 [[gnu::cold, gnu::noinline]] opdock_status refuse(const opdock_function& function, uint32_t output,
-                                                  ErrorBuffer error, const std::string& text) {
+                                                  const ErrorBuffer& error,
+                                                  const std::string& text) {
   error.write(function.schema().name, ": output ", std::to_string(output) + ": " + text);
   return OPDOCK_INVALID_ARGUMENT;
 }
@@ -85,7 +86,7 @@ std::string plan_problem(const opdock_plan& plan) {
 opdock_status check_outputs(const opdock_function& function, const Target& target,
                             const opdock_plan& plan, const opdock_value* args,
                             opdock_tensor* const* outputs, uint32_t num_outputs,
-                            ErrorBuffer error) {
+                            const ErrorBuffer& error) {
   if (num_outputs != plan.num_outputs || (outputs == nullptr && num_outputs != 0)) {
     error.write(function.schema().name, ": found " + std::to_string(num_outputs) +
                                             " outputs, wanted " + std::to_string(plan.num_outputs) +

@@ -40,6 +40,11 @@ Target* intern_target(const opdock_op* op, const std::string& plugin, opdock_dev
   place->driver = driver;
   place->kernels = kernels;
   place->dtypes = dtypes;
+  for (opdock_dtype one : dtypes) {
+    if (one.lanes == 1 && one.code < place->dtype_bits.size() && std::has_single_bit(one.bits)) {
+      place->dtype_bits[one.code] |= static_cast<uint8_t>(1u << std::countr_zero(one.bits));
+    }
+  }
   if ((op->flags & OPDOCK_OP_THREAD_SAFE) == 0) {
     std::unique_ptr<std::mutex>& serial = all.serial[op];
     if (serial == nullptr) serial = std::make_unique<std::mutex>();

@@ -2,7 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <atomic>
+#include <bit>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -23,12 +26,26 @@ struct Target {
   Driver* driver = nullptr;          // NULL on the CPU
   Kernels* kernels = nullptr;        // NULL on the CPU; shared by the plugin's ops on this device
   std::vector<opdock_dtype> dtypes;  // what the deciding tensor may have; empty: anything
-  std::mutex* serial = nullptr;      // held while the op works, if it lacks OPDOCK_OP_THREAD_SAFE
+  // The same for a quick look: bit log2(bits) of element `code`, for one lane and bits that are a
+  // power of two. What has no bit here is looked up in `dtypes`.
+  std::array<uint8_t, 32> dtype_bits{};
+  std::mutex* serial = nullptr;  // held while the op works, if it lacks OPDOCK_OP_THREAD_SAFE
 
   std::atomic<bool> prepared{false};
   std::mutex preparing;
 
   bool has_flag(uint32_t flag) const { return (op->flags & flag) != 0; }
+  bool takes(opdock_dtype dtype) const {
+    if (dtypes.empty()) return true;
+    if (dtype.lanes == 1 && dtype.code < dtype_bits.size() &&
+        (dtype.bits & (dtype.bits - 1)) == 0) {
+      return (dtype_bits[dtype.code] >> std::countr_zero(dtype.bits) & 1) != 0;
+    }
+    return std::find_if(dtypes.begin(), dtypes.end(), [&](opdock_dtype known) {
+             return known.code == dtype.code && known.bits == dtype.bits &&
+                    known.lanes == dtype.lanes;
+           }) != dtypes.end();
+  }
 };
 
 // The target of `op` on `device`, made by the first caller; asking again gives the same one, for

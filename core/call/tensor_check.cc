@@ -54,43 +54,6 @@ Rows rows(const opdock_tensor& x) {
 
 }  // namespace
 
-TensorProblem check_tensor(const opdock_tensor* tensor, uint32_t flags) {
-  if (tensor == nullptr) return TensorProblem::kNull;
-  const opdock_tensor& x = *tensor;
-  if (x.ndim < 0 || x.ndim > OPDOCK_MAX_NDIM) return TensorProblem::kDimensions;
-  if (x.ndim > 0 && x.shape == nullptr) return TensorProblem::kNoShape;
-  if (x.ndim > 0 && x.strides == nullptr) return TensorProblem::kNoStrides;
-  if (x.dtype.bits == 0 || x.dtype.lanes == 0) return TensorProblem::kDtype;
-  if ((x.device.type != OPDOCK_CPU && x.device.type != OPDOCK_CUDA &&
-       x.device.type != OPDOCK_ROCM) ||
-      x.device.index < 0) {
-    return TensorProblem::kDevice;
-  }
-  bool empty = false;
-  for (int32_t i = 0; i < x.ndim; ++i) {
-    if (x.shape[i] < 0) return TensorProblem::kSize;
-    empty = empty || x.shape[i] == 0;
-  }
-  if (empty) return TensorProblem::kNone;
-  int64_t count = static_cast<int64_t>(element_bytes(x.dtype));
-  int64_t span = 0;  // elements from the lowest to the highest
-  for (int32_t i = 0; i < x.ndim; ++i) {
-    int64_t reach = 0;
-    if (__builtin_mul_overflow(count, x.shape[i], &count) || x.strides[i] == INT64_MIN ||
-        __builtin_mul_overflow(x.shape[i] - 1, x.strides[i] < 0 ? -x.strides[i] : x.strides[i],
-                               &reach) ||
-        __builtin_add_overflow(span, reach, &span)) {
-      return TensorProblem::kTooLarge;
-    }
-  }
-  int64_t bytes = 0;
-  if (__builtin_mul_overflow(span, static_cast<int64_t>(element_bytes(x.dtype)), &bytes)) {
-    return TensorProblem::kTooLarge;
-  }
-  if (x.data == nullptr && (flags & OPDOCK_VALUE_NO_DATA) == 0) return TensorProblem::kNoData;
-  return TensorProblem::kNone;
-}
-
 std::string describe(TensorProblem problem, const opdock_tensor* tensor) {
   switch (problem) {
     case TensorProblem::kNone:

@@ -22,8 +22,44 @@ enum class TensorProblem : uint8_t {
   kDevice,      // no device type of this interface, or a negative index
 };
 
+// Bytes of one element.
+inline uint64_t element_bytes(opdock_dtype dtype) {
+  return (static_cast<uint64_t>(dtype.bits) * dtype.lanes + 7) / 8;
+}
+
 // The tensor by itself. flags: of its opdock_value; with OPDOCK_VALUE_NO_DATA data may be NULL.
-TensorProblem check_tensor(const opdock_tensor* tensor, uint32_t flags);
+inline TensorProblem check_tensor(const opdock_tensor* tensor, uint32_t flags) {
+  if (tensor == nullptr) return TensorProblem::kNull;
+  const opdock_tensor& x = *tensor;
+  if (x.ndim < 0 || x.ndim > OPDOCK_MAX_NDIM) return TensorProblem::kDimensions;
+  if (x.ndim > 0 && x.shape == nullptr) return TensorProblem::kNoShape;
+  if (x.ndim > 0 && x.strides == nullptr) return TensorProblem::kNoStrides;
+  if (x.dtype.bits == 0 || x.dtype.lanes == 0) return TensorProblem::kDtype;
+  if ((x.device.type != OPDOCK_CPU && x.device.type != OPDOCK_CUDA &&
+       x.device.type != OPDOCK_ROCM) ||
+      x.device.index < 0) {
+    return TensorProblem::kDevice;
+  }
+  const int64_t bytes = static_cast<int64_t>(element_bytes(x.dtype));
+  int64_t count = bytes;
+  int64_t span = 0;  // elements from the lowest address to the highest
+  bool empty = false, overflow = false;
+  for (int32_t i = 0; i < x.ndim; ++i) {
+    const int64_t size = x.shape[i];
+    if (size < 0) return TensorProblem::kSize;
+    empty = empty || size == 0;
+    int64_t reach = 0, stride = x.strides[i];
+    if (stride < 0) overflow = __builtin_sub_overflow(int64_t{0}, stride, &stride) || overflow;
+    overflow = __builtin_mul_overflow(count, size, &count) || overflow;
+    overflow = __builtin_mul_overflow(size - 1, stride, &reach) || overflow;
+    overflow = __builtin_add_overflow(span, reach, &span) || overflow;
+  }
+  if (empty) return TensorProblem::kNone;
+  overflow = __builtin_mul_overflow(span, bytes, &span) || overflow;
+  if (overflow) return TensorProblem::kTooLarge;
+  if (x.data == nullptr && (flags & OPDOCK_VALUE_NO_DATA) == 0) return TensorProblem::kNoData;
+  return TensorProblem::kNone;
+}
 
 // "found …, wanted …; what to do", for a problem that check_tensor gave.
 std::string describe(TensorProblem problem, const opdock_tensor* tensor);
