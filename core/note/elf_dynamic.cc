@@ -188,6 +188,12 @@ std::optional<Dynamic> read_dynamic(const ElfFile& elf) {
                      std::to_string(sizeof(Elf64_Sym)));
   }
   dynamic.symbols = value(DT_SYMTAB);
+  for (const auto& table : kTables) {
+    const uint64_t address = value(table.address);
+    if (address > dynamic.symbols && (dynamic.symbols_end == 0 || address < dynamic.symbols_end)) {
+      dynamic.symbols_end = address;
+    }
+  }
   dynamic.gnu_hash = value(DT_GNU_HASH);
   dynamic.hash = value(DT_HASH);
   dynamic.static_tls = (value(DT_FLAGS) & DF_STATIC_TLS) != 0;

@@ -16,9 +16,10 @@ struct Dynamic {
   std::string soname, rpath, runpath;
   std::vector<SymbolVersion> versions;  // needed ones
   bool static_tls = false;
-  bool executable = false;  // DF_1_PIE: a program, which dlopen refuses
-  Extent names;             // the string table, in the file
-  uint64_t symbols = 0;     // addresses; 0 where absent
+  bool executable = false;   // DF_1_PIE: a program, which dlopen refuses
+  Extent names;              // the string table, in the file
+  uint64_t symbols = 0;      // addresses; 0 where absent
+  uint64_t symbols_end = 0;  // at most: where the next table begins
   uint64_t gnu_hash = 0;
   uint64_t hash = 0;
 };

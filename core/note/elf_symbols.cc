@@ -26,8 +26,8 @@ bool for_each_word(const ElfFile& elf, uint64_t offset, uint64_t count, Visit vi
 }
 
 // The number of symbols is not written anywhere: the highest bucket's chain ends at the last one.
-std::optional<uint64_t> count_by_gnu_hash(const ElfFile& elf, uint64_t address) {
-  const std::optional<Extent> table = elf.rest_of_segment(address);
+std::optional<uint64_t> count_by_gnu_hash(const ElfFile& elf, const Dynamic& dynamic) {
+  const std::optional<Extent> table = elf.rest_of_segment(dynamic.gnu_hash);
   struct {
     uint32_t buckets, first, bloom_words, bloom_shift;
   } head;
@@ -42,7 +42,12 @@ std::optional<uint64_t> count_by_gnu_hash(const ElfFile& elf, uint64_t address) 
         return true;
       });
   if (!read) return std::nullopt;
-  if (highest == 0) return head.first;  // nothing is defined
+  if (highest == 0) {
+    // Nothing is defined, so nothing is hashed, and GNU ld writes 1 for `first`: only the next
+    // table's place bounds the undefined symbols.
+    if (head.first > 1 || dynamic.symbols_end == 0) return head.first;
+    return (dynamic.symbols_end - dynamic.symbols) / sizeof(Elf64_Sym);
+  }
   if (highest < head.first) return std::nullopt;
   const uint64_t skip = uint64_t{highest} - head.first;
   const uint64_t chains = (table->size - chains_at) / 4;
@@ -74,9 +79,8 @@ void for_each_symbol(const ElfFile& elf, const Dynamic& dynamic,
       elf.defects->add(Code::kElfMalformed, what, "one whose parts lie inside their segment");
     }
   };
-  const std::optional<uint64_t> count = dynamic.gnu_hash != 0
-                                            ? count_by_gnu_hash(elf, dynamic.gnu_hash)
-                                            : count_by_hash(elf, dynamic.hash);
+  const std::optional<uint64_t> count =
+      dynamic.gnu_hash != 0 ? count_by_gnu_hash(elf, dynamic) : count_by_hash(elf, dynamic.hash);
   if (!count) return malformed("a damaged hash table");
   const std::optional<Extent> table = elf.rest_of_segment(dynamic.symbols);
   if (!table || *count > table->size / sizeof(Elf64_Sym) || *count > kMaxTableBytes / 24 ||

@@ -105,6 +105,16 @@ TEST(FileFacts, Symbols) {
             (std::vector<std::string>{"opdock_plugin_v0", "a_unique", "other_export"}));
 }
 
+// As GNU ld writes it for a library that exports nothing: the hash table does not say how many
+// symbols there are.
+TEST(FileFacts, UndefinedSymbolsOfALibraryWithoutExports) {
+  Plugin plugin;
+  plugin.symbols = {{"malloc", false, 1}, {"free", false, 1}};
+  plugin.file();
+  plugin.file().u32(plugin.hash + 4, 1).u32(plugin.hash + 24, 0);
+  EXPECT_EQ(read(plugin, Depth::kInspect).undefined, (std::vector<std::string>{"malloc", "free"}));
+}
+
 TEST(FileFacts, OldHashTable) {
   Plugin plugin;
   plugin.sysv_hash = true;

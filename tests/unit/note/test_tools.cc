@@ -1,0 +1,141 @@
+// Compares what the reader finds in objects made by nvcc, and in this program's own libraries, with
+// what readelf and cuobjdump print.
+// SPDX-License-Identifier: Apache-2.0
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <regex>
+#include <set>
+#include <sstream>
+
+#include "note/file_facts.h"
+
+namespace opdock {
+namespace {
+
+using Texts = std::vector<std::string>;
+
+std::string variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+Texts words(const std::string& text) {
+  std::istringstream in(text);
+  return {std::istream_iterator<std::string>(in), {}};
+}
+
+std::string run(const std::string& command) {
+  FILE* pipe = popen(("LC_ALL=C " + command + " 2>/dev/null").c_str(), "r");
+  std::string output;
+  char piece[4096];
+  for (size_t got = 0; (got = fread(piece, 1, sizeof piece, pipe)) > 0;) output.append(piece, got);
+  pclose(pipe);
+  return output;
+}
+
+// The first group of every match, in order.
+Texts matches(const std::string& text, const std::string& pattern) {
+  Texts found;
+  const std::regex regex(pattern);
+  for (std::sregex_iterator at(text.begin(), text.end(), regex), end; at != end; ++at) {
+    found.push_back((*at)[1]);
+  }
+  return found;
+}
+
+FileFacts inspect(const std::string& path) {
+  const int fd = open(path.c_str(), O_RDONLY);
+  struct stat status{};
+  EXPECT_EQ(fstat(fd, &status), 0) << path;
+  FileFacts facts =
+      read_file_facts(fd, static_cast<uint64_t>(status.st_size), path, Depth::kInspect);
+  close(fd);
+  return facts;
+}
+
+std::multiset<std::string> sorted(const Texts& texts) {
+  return {texts.begin(), texts.end()};
+}
+
+Texts objects() {
+  Texts all = words(variable("OPDOCK_TEST_NVCC_OBJECTS"));
+  const Texts system = words(variable("OPDOCK_TEST_LIBRARIES"));
+  all.insert(all.end(), system.begin(), system.end());
+  return all;
+}
+
+TEST(Readelf, FindsTheSame) {
+  if (run("readelf --version").empty()) GTEST_SKIP() << "readelf (binutils) is not installed";
+  ASSERT_FALSE(objects().empty());
+  for (const std::string& path : objects()) {
+    SCOPED_TRACE(path);
+    const FileFacts facts = inspect(path);
+    const std::string dynamic = run("readelf -dW " + path);
+    EXPECT_EQ(facts.needed, matches(dynamic, R"(\(NEEDED\)\s+Shared library: \[(.*)\])"));
+    const Texts soname = matches(dynamic, R"(\(SONAME\)\s+Library soname: \[(.*)\])");
+    EXPECT_EQ(facts.soname, soname.empty() ? "" : soname[0]);
+    EXPECT_EQ(facts.static_tls, dynamic.find("STATIC_TLS") != std::string::npos);
+
+    const std::string needs = run("readelf -VW " + path);
+    const size_t at = needs.find("Version needs section");
+    Texts versions;
+    for (const SymbolVersion& version : facts.versions) versions.push_back(version.version);
+    EXPECT_EQ(versions, at == std::string::npos
+                            ? Texts()
+                            : matches(needs.substr(at), R"(Name: (\S+)\s+Flags)"));
+
+    const std::string symbols = run("readelf --dyn-syms -W " + path);
+    EXPECT_EQ(sorted(facts.undefined),
+              sorted(matches(symbols, R"((?:GLOBAL|WEAK)\s+\w+\s+UND ([^@\s]+))")));
+    EXPECT_EQ(facts.unique_symbols, symbols.find("UNIQUE") != std::string::npos);
+    const Texts stack = matches(run("readelf -lW " + path), R"(GNU_STACK.* (RWE?) )");
+    EXPECT_EQ(facts.executable_stack, stack.empty() || stack[0] == "RWE");
+  }
+}
+
+TEST(Cuobjdump, FindsTheSame) {
+  const Texts objects = words(variable("OPDOCK_TEST_NVCC_OBJECTS"));
+  if (objects.empty()) GTEST_SKIP() << "nvcc was not found when this build was set up";
+  const std::string tool = variable("OPDOCK_TEST_CUOBJDUMP");
+  if (run(tool + " --version").empty()) {
+    GTEST_SKIP() << "cuobjdump is not installed (pip: nvidia-cuda-cuobjdump)";
+  }
+  for (const std::string& path : objects) {
+    SCOPED_TRACE(path);
+    // Blocks of "Fatbin elf code:" or "Fatbin ptx code:", each with its arch and maybe
+    // "compressed".
+    Texts wanted, found;
+    const std::regex block(R"(Fatbin (elf|ptx) code:\n=*\n?arch = (\w+)\n((?:.+\n)*))");
+    const std::string output = run(tool + " " + path);
+    for (std::sregex_iterator at(output.begin(), output.end(), block), end; at != end; ++at) {
+      std::string arch = (*at)[2];
+      if ((*at)[1] == "ptx") arch = "compute_" + arch.substr(3);
+      wanted.push_back(arch + (at->str(3).find("compressed") == std::string::npos ? "" : "*"));
+    }
+    for (const DeviceImage& image : inspect(path).images) {
+      found.push_back(image.arch + (image.compressed ? "*" : ""));
+    }
+    EXPECT_FALSE(wanted.empty()) << output;
+    EXPECT_EQ(found, wanted);
+  }
+}
+
+// What was asked of nvcc is what is found, tool or no tool.
+TEST(Nvcc, ArchitecturesAreFound) {
+  const Texts objects = words(variable("OPDOCK_TEST_NVCC_OBJECTS"));
+  if (objects.empty()) GTEST_SKIP() << "nvcc was not found when this build was set up";
+  const Texts archs = words(variable("OPDOCK_TEST_NVCC_ARCHS"));
+  for (const std::string& path : objects) {
+    Texts found;
+    for (const DeviceImage& image : inspect(path).images) found.push_back(image.arch);
+    EXPECT_EQ(found, archs) << path;
+  }
+}
+
+}  // namespace
+}  // namespace opdock
