@@ -1,0 +1,149 @@
+/* A plugin in C whose every detail a case can set; tests/cases/meson.build has the cases.
+ * SPDX-License-Identifier: Apache-2.0 */
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "opdock/plugin.h"
+
+#define MAYBE_UNUSED __attribute__((unused)) /* a case may leave it out */
+
+#ifndef VERSION
+#define VERSION "1.0"
+#endif
+#ifndef ABI_MAJOR
+#define ABI_MAJOR OPDOCK_ABI_MAJOR
+#endif
+#ifndef PLUGIN_SIZE
+#define PLUGIN_SIZE sizeof(opdock_plugin)
+#endif
+#ifndef OP_SIZE
+#define OP_SIZE sizeof(opdock_op)
+#endif
+#ifndef NUM_OPS
+#define NUM_OPS 1
+#endif
+#ifndef FLAGS
+#define FLAGS OPDOCK_OP_THREAD_SAFE
+#endif
+#ifndef SCHEMA
+#define SCHEMA NAME "(Tensor x) -> Tensor"
+#endif
+#ifndef DOC
+#define DOC "Does nothing."
+#endif
+#ifndef SHAPE_RULES
+#define SHAPE_RULES shape_rules
+#endif
+#ifndef NUM_SHAPE_RULES
+#define NUM_SHAPE_RULES 1
+#endif
+#ifndef SHAPE_RULE
+#define SHAPE_RULE "like x"
+#endif
+#ifndef BACKWARD
+#define BACKWARD NULL
+#endif
+#ifndef PLAN
+#define PLAN plan
+#endif
+#ifndef RUN
+#define RUN run
+#endif
+#ifndef OP
+#define OP &op
+#endif
+#ifndef OPS
+#define OPS ops
+#endif
+#ifndef INIT
+#define INIT init
+#endif
+#ifndef ENTRY_RESULT
+#define ENTRY_RESULT &plugin
+#endif
+#ifndef PLUGIN_NAME
+#define PLUGIN_NAME NAME
+#endif
+
+MAYBE_UNUSED static opdock_status plan(const opdock_call* call, const opdock_value* args,
+                                       uint32_t num_args, opdock_plan* out) {
+  (void)call, (void)args, (void)num_args, (void)out;
+  return OPDOCK_OK;
+}
+
+MAYBE_UNUSED static opdock_status run(const opdock_call* call, const opdock_value* args,
+                                      uint32_t num_args, opdock_tensor* const* outputs,
+                                      uint32_t num_outputs) {
+  (void)call, (void)args, (void)num_args, (void)outputs, (void)num_outputs;
+  return OPDOCK_OK;
+}
+
+/* Says on the host's log that it ran, so that tests can count. */
+MAYBE_UNUSED static opdock_status init(const opdock_host* host, char* error, uint32_t error_size) {
+  host->log(1, PLUGIN_NAME);
+#ifdef INIT_FULL
+  memset(error, 'x', error_size); /* a text without an end */
+#elif defined(INIT_STATUS)
+  snprintf(error, error_size, "this plugin is out of order");
+#else
+  (void)error, (void)error_size;
+#endif
+#ifdef INIT_STATUS
+  return INIT_STATUS;
+#else
+  return OPDOCK_OK;
+#endif
+}
+
+MAYBE_UNUSED static const char* const shape_rules[] = {SHAPE_RULE, SHAPE_RULE};
+
+MAYBE_UNUSED static const opdock_op op = {
+    .struct_size = OP_SIZE,
+    .flags = FLAGS,
+    .schema = SCHEMA,
+    .doc = DOC,
+    .device_arg = 0,
+    .num_shape_rules = NUM_SHAPE_RULES,
+    .shape_rules = SHAPE_RULES,
+    .backward = BACKWARD,
+    .plan = PLAN,
+    .run = RUN,
+};
+
+MAYBE_UNUSED static const opdock_op* const ops[] = {OP, OP};
+
+MAYBE_UNUSED static const opdock_plugin plugin = {
+    .struct_size = PLUGIN_SIZE,
+    .abi_major = ABI_MAJOR,
+    .abi_minor = OPDOCK_ABI_MINOR,
+    .num_ops = NUM_OPS,
+    .name = PLUGIN_NAME,
+    .version = VERSION,
+    .ops = OPS,
+    .init = INIT,
+};
+
+#ifdef CONSTRUCTOR
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+__attribute__((constructor)) static void construct(void) {
+  CONSTRUCTOR;
+}
+#endif
+
+#ifdef WANTS_SYMBOL
+extern int opdock_case_no_such_function(void);
+int opdock_case_call(void) {
+  return opdock_case_no_such_function();
+}
+#endif
+
+#ifdef HIDE_ENTRY
+MAYBE_UNUSED static const opdock_plugin* entry(void) {
+#else
+const opdock_plugin* OPDOCK_ENTRY(void) {
+#endif
+  return ENTRY_RESULT;
+}

@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Writes an Opdock note as assembly, from docs/note.md alone: it shares no code with the host."""
+
+import argparse
+import hashlib
+import json
+import platform
+import struct
+
+HEAD = "<HHHHII32s"  # then, in assembly: the self-relative offset of the image table, its size
+IMAGE = "<II48sIIQQQQ32s"
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("output")
+    parser.add_argument("--name", required=True)
+    parser.add_argument("--version", default="1.0")
+    parser.add_argument("--schema", help="default: NAME(Tensor x) -> Tensor")
+    parser.add_argument("--extra-op", action="append", default=[], help="schemas of further ops")
+    parser.add_argument("--flag", action="append", default=["thread-safe"])
+    parser.add_argument("--device", action="append", default=["cpu"])
+    parser.add_argument("--backward", default="")
+    parser.add_argument("--abi-major", type=int, default=0)
+    parser.add_argument("--image", help="adds one source image with this text")
+    parser.add_argument("--wrong-digest", action="store_true", help="of that image")
+    parser.add_argument("--level", type=int, help="of the CPU")
+    return parser.parse_args()
+
+
+def op_claim(args, schema):
+    return {
+        "schema": schema,
+        "digest": hashlib.sha256(schema.encode()).hexdigest(),
+        "devices": args.device,
+        "dtypes": ["float32"],
+        "shape": ["like x"],
+        "flags": args.flag,
+        "backward": args.backward,
+    }
+
+
+def image_table(args):
+    text = args.image.encode()
+    offset = 16 + struct.calcsize(IMAGE)
+    digest = hashlib.sha256(text + (b"x" if args.wrong_digest else b"")).digest()
+    entry = struct.pack(IMAGE, 2, 4, b"kernel.cuh", 0, 0, offset, len(text), 0, 0, digest)
+    return struct.pack("<8sII", b"OPDKIMG1", 1, len(entry)) + entry + text, digest.hex()
+
+
+def as_bytes(data):
+    return "  .byte " + ",".join(str(byte) for byte in data) + "\n" if data else ""
+
+
+def main():
+    args = parse_arguments()
+    schemas = [args.schema or f"{args.name}(Tensor x) -> Tensor", *args.extra_op]
+    machine = platform.machine()
+    claim = {
+        "name": args.name,
+        "version": args.version,
+        "license": "Apache-2.0",
+        "ops": [op_claim(args, schema) for schema in schemas],
+        "devices": args.device,
+        "images": [],
+        "cpu": {"arch": machine, "level": args.level or (1 if machine == "x86_64" else 0)},
+        "toolchain": "by hand",
+    }
+    table = b""
+    if args.image:
+        table, digest = image_table(args)
+        claim["images"].append(
+            {"backend": "cuda", "kind": "source", "arch": "kernel.cuh", "sha256": digest}
+        )
+    text = json.dumps(claim).encode()
+    build_hash = hashlib.sha256(text + table).digest()
+    head = struct.pack(HEAD, 1, 64, args.abi_major, 1, 0, len(text), build_hash)
+    relative = "images - ." if table else "0"
+    with open(args.output, "w") as out:
+        out.write('  .section .note.opdock, "a", %note\n  .balign 4\n')
+        out.write(f"  .long 7, {64 + len(text)}, 1\n  .asciz \"opdock\"\n  .balign 4\n")
+        out.write(as_bytes(head) + f"  .quad {relative}\n  .quad {len(table)}\n" + as_bytes(text))
+        out.write("  .balign 4\n")
+        if table:
+            out.write('  .section .rodata.images, "a", %progbits\n  .balign 64\nimages:\n')
+            out.write(as_bytes(table))
+        out.write('  .section .note.GNU-stack, "", %progbits\n')
+
+
+main()

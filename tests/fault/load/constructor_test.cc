@@ -1,0 +1,82 @@
+// What constructors do. One that aborts, exits, crashes or hangs takes its process with it: nothing
+// in the process can prevent that, and these tests say so. Judging never runs one.
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <string>
+
+#include "folder.h"
+
+namespace opdock::testing {
+namespace {
+
+// The wait status of a child that loads `plugin`; its exit status is 0 if that worked.
+int load_in_child(const std::string& plugin) {
+  const Folder folder;
+  folder.add("good");
+  const std::string path = folder.add(plugin);
+  const SearchOptions options = explicit_place(folder.path());
+  // Judging, in this process, runs nothing: the plugin is usable as far as anybody can see.
+  const std::shared_ptr<const Candidate> candidate = at(*find(options), path);
+  EXPECT_EQ(candidate->verdict.state, State::kUsable) << describe(*candidate);
+  const pid_t child = fork();
+  if (child == 0) {
+    signal(SIGALRM, SIG_DFL);
+    alarm(2);  // a constructor that never returns
+    std::vector<Reason> reasons;
+    const bool is_loaded = load(candidate, counting_host(), &reasons) != nullptr;
+    _exit(is_loaded ? 0 : 1);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  expect_good_still_loads(options);
+  return status;
+}
+
+TEST(Constructor, ThatAbortsEndsItsProcess) {
+  const int status = load_in_child("constructor_abort");
+  ASSERT_TRUE(WIFSIGNALED(status));
+  EXPECT_EQ(WTERMSIG(status), SIGABRT);
+}
+
+TEST(Constructor, ThatExitsEndsItsProcess) {
+  const int status = load_in_child("constructor_exit");
+  ASSERT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 3);
+}
+
+TEST(Constructor, ThatCrashesEndsItsProcess) {
+  const int status = load_in_child("constructor_crash");
+  EXPECT_TRUE(WIFSIGNALED(status) || WEXITSTATUS(status) != 0);  // sanitizers exit instead
+}
+
+TEST(Constructor, ThatHangsHoldsItsThreadForEver) {
+  const int status = load_in_child("constructor_hang");
+  ASSERT_TRUE(WIFSIGNALED(status));
+  EXPECT_EQ(WTERMSIG(status), SIGALRM);
+}
+
+TEST(Constructor, ThatForksIsLoaded) {
+  const int status = load_in_child("constructor_fork");
+  ASSERT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+}
+
+TEST(Constructor, ThatFailsToGetMemoryIsLoaded) {
+  const int status = load_in_child("constructor_memory");
+  ASSERT_TRUE(WIFEXITED(status) || WIFSIGNALED(status));
+}
+
+TEST(Constructor, IsNotRunByJudgingOrInspecting) {
+  const Folder folder;
+  const std::string path = folder.add("constructor_abort");
+  const std::shared_ptr<const Catalog> catalog = find(explicit_place(folder.path()));
+  EXPECT_EQ(catalog->candidates().size(), 1u);
+  EXPECT_EQ(examine(path, probe_machine(), Depth::kInspect)->verdict.state, State::kUsable);
+}
+
+}  // namespace
+}  // namespace opdock::testing
