@@ -1,0 +1,320 @@
+// Files that somebody else could have written are listed, and never loaded without consent.
+// SPDX-License-Identifier: Apache-2.0
+#include "discover/trust.h"
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <string>
+
+#include "folder.h"
+
+namespace opdock::testing {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr uid_t kStranger = 54321;  // no account has it
+
+// The tests' own folder must be trusted before anything can be shown to spoil that.
+std::optional<Reason> reason_against_build_folder() {
+  return Trust(SearchEnvironment{}).judge_way(CASE_PLUGINS);
+}
+
+struct Row {
+  const char* name;
+  Code code;
+  bool needs_root;                                  // to give a file away
+  std::function<void(const Folder& folder)> spoil;  // of plugins/bad.so
+};
+
+void PrintTo(const Row& row, std::ostream* out) {
+  *out << row.name;
+}
+
+void give_away(const std::string& path) {
+  ASSERT_EQ(lchown(path.c_str(), kStranger, 0), 0);
+}
+
+// Moves plugins/bad.so to `folder` and leaves a symbolic link.
+void link_from(const Folder& f, const std::string& to) {
+  fs::create_directories(f.path(to));
+  fs::rename(f.path("plugins/bad.so"), f.path(to + "/real"));
+  fs::create_symlink(f.path(to + "/real"), f.path("plugins/bad.so"));
+}
+
+const Row kRows[] = {
+    {"file_written_by_all", Code::kUntrustedWritable, false,
+     [](const Folder& f) { chmod(f.path("plugins/bad.so").c_str(), 0757); }},
+    {"file_written_by_a_group", Code::kUntrustedWritable, true,
+     [](const Folder& f) {
+       ASSERT_EQ(chown(f.path("plugins/bad.so").c_str(), 0, kStranger), 0);
+       chmod(f.path("plugins/bad.so").c_str(), 0775);
+     }},
+    {"file_of_a_stranger", Code::kUntrustedOwner, true,
+     [](const Folder& f) { give_away(f.path("plugins/bad.so")); }},
+    {"link_to_a_strangers_file", Code::kUntrustedOwner, true,
+     [](const Folder& f) {
+       link_from(f, "other");
+       give_away(f.path("other/real"));
+     }},
+    {"link_into_a_folder_written_by_all", Code::kUntrustedWritable, false,
+     [](const Folder& f) {
+       link_from(f, "other");
+       chmod(f.path("other").c_str(), 0777);
+     }},
+    {"link_into_a_strangers_folder", Code::kUntrustedOwner, true,
+     [](const Folder& f) {
+       link_from(f, "other");
+       give_away(f.path("other"));
+     }},
+    {"link_below_a_folder_written_by_all", Code::kUntrustedWritable, false,
+     [](const Folder& f) {
+       link_from(f, "other/deep/deeper");
+       chmod(f.path("other").c_str(), 0777);
+     }},
+    {"link_by_way_of_a_folder_written_by_all", Code::kUntrustedWritable, false,
+     [](const Folder& f) {
+       // bad.so -> way/link -> safe/real: whoever can write `way` decides where it leads.
+       link_from(f, "safe");
+       fs::create_directory(f.path("way"));
+       fs::remove(f.path("plugins/bad.so"));
+       fs::create_symlink(f.path("safe/real"), f.path("way/link"));
+       fs::create_symlink("../way/link", f.path("plugins/bad.so"));
+       chmod(f.path("way").c_str(), 0777);
+     }},
+};
+
+class Spoilt : public ::testing::TestWithParam<Row> {};
+
+TEST_P(Spoilt, FileIsListedAndNotLoadedAndTheOthersAre) {
+  if (const std::optional<Reason> reason = reason_against_build_folder()) {
+    GTEST_SKIP() << "the build folder is not trusted: " << to_text(*reason);
+  }
+  if (GetParam().needs_root && geteuid() != 0) GTEST_SKIP() << "giving a file away needs root";
+  const Folder folder;
+  fs::create_directory(folder.path("plugins"));
+  folder.add("good", "plugins/good.so");
+  folder.add("good_b", "plugins/bad.so");
+  GetParam().spoil(folder);
+  const SearchOptions options = package_place(folder.path("plugins"));
+  const std::shared_ptr<const Candidate> bad = at(*find(options), folder.path("plugins/bad.so"));
+  ASSERT_NE(bad, nullptr);
+  EXPECT_EQ(bad->verdict.state, State::kRejected);
+  EXPECT_TRUE(has_code(bad->verdict.reasons, GetParam().code)) << describe(*bad);
+  std::vector<Reason> reasons;
+  const int before = count_of("good_b");
+  EXPECT_EQ(load(bad, counting_host(), &reasons), nullptr);
+  EXPECT_EQ(count_of("good_b"), before);
+  expect_good_still_loads(options);
+  // An explicit path, and the user's own variable, are consent.
+  EXPECT_EQ(at(*find(explicit_place(folder.path("plugins"))), bad->path)->verdict.state,
+            State::kUsable);
+  SearchOptions variable;
+  variable.environment.plugin_path = folder.path("plugins");
+  EXPECT_EQ(at(*find(variable), bad->path)->verdict.state, State::kUsable);
+}
+
+INSTANTIATE_TEST_SUITE_P(Row, Spoilt, ::testing::ValuesIn(kRows),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+struct FolderRow {
+  const char* name;
+  Code code;
+  bool needs_root;
+  std::function<void(const Folder& folder)> spoil;  // of a/plugins, or what is above it
+  const char* place = "a/plugins";
+};
+
+void PrintTo(const FolderRow& row, std::ostream* out) {
+  *out << row.name;
+}
+
+const FolderRow kFolderRows[] = {
+    {"written_by_all", Code::kUntrustedWritable, false,
+     [](const Folder& f) { chmod(f.path("a/plugins").c_str(), 0777); }},
+    {"sticky_like_tmp", Code::kUntrustedWritable, false,
+     [](const Folder& f) { chmod(f.path("a/plugins").c_str(), 01777); }},
+    {"below_one_written_by_all", Code::kUntrustedWritable, false,
+     [](const Folder& f) { chmod(f.path("a").c_str(), 0777); }},
+    {"below_a_sticky_one", Code::kUntrustedWritable, false,
+     [](const Folder& f) { chmod(f.path("a").c_str(), 01777); }},
+    {"written_by_a_group", Code::kUntrustedWritable, true,
+     [](const Folder& f) {
+       ASSERT_EQ(chown(f.path("a/plugins").c_str(), 0, kStranger), 0);
+       chmod(f.path("a/plugins").c_str(), 0775);
+     }},
+    {"of_a_stranger", Code::kUntrustedOwner, true,
+     [](const Folder& f) { give_away(f.path("a/plugins")); }},
+    {"below_a_strangers", Code::kUntrustedOwner, true,
+     [](const Folder& f) { give_away(f.path("a")); }},
+    {"reached_by_a_link_in_one_written_by_all", Code::kUntrustedWritable, false,
+     [](const Folder& f) {
+       fs::create_directory(f.path("way"));
+       fs::create_symlink("../a/plugins", f.path("way/link"));
+       chmod(f.path("way").c_str(), 0777);
+     },
+     "way/link"},
+};
+
+class SpoiltFolder : public ::testing::TestWithParam<FolderRow> {};
+
+TEST_P(SpoiltFolder, LoadsNothingWithoutConsent) {
+  if (const std::optional<Reason> reason = reason_against_build_folder()) {
+    GTEST_SKIP() << "the build folder is not trusted: " << to_text(*reason);
+  }
+  if (GetParam().needs_root && geteuid() != 0) GTEST_SKIP() << "giving a file away needs root";
+  const Folder folder, home, other;
+  fs::create_directories(folder.path("a/plugins"));
+  folder.add("good", "a/plugins/good.so");
+  GetParam().spoil(folder);
+  const std::string place = folder.path(GetParam().place);
+  SearchOptions options = package_place(place + ":" + other.path());
+  const std::shared_ptr<const Candidate> candidate = at(*find(options), place + "/good.so");
+  ASSERT_NE(candidate, nullptr);
+  EXPECT_EQ(candidate->verdict.state, State::kRejected);
+  EXPECT_TRUE(has_code(candidate->verdict.reasons, GetParam().code)) << describe(*candidate);
+  other.add("good");
+  expect_good_still_loads(options);
+  // `opdock trust` settles it.
+  options.environment.config_home = home.path();
+  bool is_argument = false;
+  EXPECT_EQ(record_consent(place, options.environment, &is_argument), "");
+  EXPECT_EQ(at(*find(options), place + "/good.so")->verdict.state, State::kUsable);
+}
+
+INSTANTIATE_TEST_SUITE_P(Row, SpoiltFolder, ::testing::ValuesIn(kFolderRows),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+TEST(Trusted, GroupWritableOfTheUsersOwnGroupIsAccepted) {
+  if (geteuid() != 0) GTEST_SKIP() << "needs root, whose group has no other member";
+  if (reason_against_build_folder()) GTEST_SKIP() << "the build folder is not trusted";
+  const Folder folder;
+  chmod(folder.add("good").c_str(), 0775);
+  chmod(folder.path().c_str(), 0775);
+  expect_good_still_loads(package_place(folder.path()));
+}
+
+TEST(Trusted, TheSystemsTmpIsNot) {
+  struct stat status{};
+  if (stat("/tmp", &status) != 0 || (status.st_mode & S_IWOTH) == 0) {
+    GTEST_SKIP() << "/tmp is not written by all here";
+  }
+  const std::optional<Reason> reason = Trust(SearchEnvironment{}).judge_way("/tmp/plugins");
+  ASSERT_TRUE(reason);
+  EXPECT_EQ(reason->code, Code::kUntrustedWritable);
+}
+
+// ---- the list of consents
+
+class Consent : public ::testing::Test {
+ protected:
+  Consent() { environment_.config_home = home_.path("config"); }
+
+  std::string record(const std::string& path) {
+    return record_consent(path, environment_, &is_argument_);
+  }
+  bool counts(const std::string& path) { return Trust(environment_).has_consent(path); }
+
+  const Folder home_, plugins_;
+  SearchEnvironment environment_;
+  bool is_argument_ = false;
+};
+
+TEST_F(Consent, IsRecordedForTheUserAlone) {
+  ASSERT_EQ(record(plugins_.path()), "");
+  struct stat status{};
+  ASSERT_EQ(stat(consent_file(environment_).c_str(), &status), 0);
+  EXPECT_EQ(status.st_mode & 07777, 0600u);
+  ASSERT_EQ(stat(home_.path("config/opdock").c_str(), &status), 0);
+  EXPECT_EQ(status.st_mode & 07777, 0700u);
+  EXPECT_TRUE(counts(plugins_.path()));
+}
+
+TEST_F(Consent, GivenTwiceIsRecordedOnce) {
+  ASSERT_EQ(record(plugins_.path()), "");
+  ASSERT_EQ(record(plugins_.path() + "/"), "");
+  EXPECT_EQ(fs::file_size(consent_file(environment_)), plugins_.path().size() + 1);
+}
+
+TEST_F(Consent, CoversWhatLiesBelowAndNothingBeside) {
+  fs::create_directories(plugins_.path("deep/er"));
+  fs::create_directories(plugins_.path("deeper"));
+  ASSERT_EQ(record(plugins_.path("deep")), "");
+  EXPECT_TRUE(counts(plugins_.path("deep/er")));
+  EXPECT_FALSE(counts(plugins_.path("deeper")));
+  EXPECT_FALSE(counts(plugins_.path()));
+}
+
+TEST_F(Consent, IsForTheFolderAndNotForTheLink) {
+  const Folder other;
+  fs::create_directory(plugins_.path("real"));
+  fs::create_directory_symlink("real", plugins_.path("link"));
+  ASSERT_EQ(record(plugins_.path("link")), "");
+  EXPECT_TRUE(counts(plugins_.path("real")));
+  fs::remove(plugins_.path("link"));
+  fs::create_directory_symlink(other.path(), plugins_.path("link"));
+  EXPECT_FALSE(counts(plugins_.path("link")));
+}
+
+TEST_F(Consent, RefusesWhatIsNoFolder) {
+  for (const std::string& path : {std::string(), std::string("relative"),
+                                  std::string("/nowhere/at/all"), plugins_.add("good")}) {
+    EXPECT_NE(record(path), "") << path;
+    EXPECT_TRUE(is_argument_);
+  }
+}
+
+TEST_F(Consent, NeedsAHome) {
+  environment_.config_home.clear();
+  EXPECT_NE(record(plugins_.path()).find("HOME"), std::string::npos);
+}
+
+TEST_F(Consent, IsNotTakenFromAFileThatOthersCanWrite) {
+  ASSERT_EQ(record(plugins_.path()), "");
+  chmod(consent_file(environment_).c_str(), 0622);
+  const Trust trust(environment_);
+  EXPECT_FALSE(trust.has_consent(plugins_.path()));
+  ASSERT_EQ(trust.notices().size(), 1u);
+  EXPECT_NE(to_text(trust.notices()[0]).find("chmod 600"), std::string::npos);
+}
+
+TEST_F(Consent, IsNotTakenFromAStrangersFile) {
+  if (geteuid() != 0) GTEST_SKIP() << "giving a file away needs root";
+  ASSERT_EQ(record(plugins_.path()), "");
+  give_away(consent_file(environment_));
+  EXPECT_FALSE(counts(plugins_.path()));
+}
+
+TEST_F(Consent, IsNotTakenThroughALink) {
+  ASSERT_EQ(record(plugins_.path()), "");
+  const std::string file = consent_file(environment_);
+  fs::rename(file, file + ".real");
+  fs::create_symlink(file + ".real", file);
+  EXPECT_FALSE(counts(plugins_.path()));
+}
+
+TEST_F(Consent, IgnoresLinesThatAreNoAbsolutePath) {
+  ASSERT_EQ(record(plugins_.path()), "");
+  std::ofstream(consent_file(environment_)) << "relative\n\n# a comment\n" << plugins_.path();
+  EXPECT_TRUE(counts(plugins_.path()));
+}
+
+TEST_F(Consent, AListThatIsAFifoDoesNotBlock) {
+  fs::create_directories(home_.path("config/opdock"));
+  mkfifo(consent_file(environment_).c_str(), 0600);
+  EXPECT_FALSE(counts(plugins_.path()));
+}
+
+TEST_F(Consent, CannotBeRecordedInAReadOnlyHome) {
+  environment_.config_home = "/proc/nowhere";
+  EXPECT_NE(record(plugins_.path()), "");
+  EXPECT_FALSE(is_argument_);
+}
+
+}  // namespace
+}  // namespace opdock::testing
