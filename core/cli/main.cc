@@ -82,12 +82,7 @@ int dispatch(const CLI::App& app, const Arguments& args) {
   opdock::cli::RunOptions run = args.run;
   run.plugin_path = args.plugin_path;
   run.json = args.json;
-#ifdef OPDOCK_HAS_CALLS
   return opdock::cli::run_command(run);
-#else
-  opdock::cli::complain("run: this build cannot call ops");
-  return opdock::cli::kUnfit;
-#endif
 }
 
 }  // namespace
@@ -100,12 +95,16 @@ int main(int argc, char** argv) {
     app.parse(argc, argv);
   } catch (const CLI::Success& success) {  // --help, --version
     return app.exit(success);
-  } catch (const CLI::RequiredError&) {
-    const bool has_word = argc > 1 && argv[1][0] != '-' && app.get_subcommands().empty();
+  } catch (const CLI::RequiredError& error) {
+    if (!app.get_subcommands().empty()) {
+      const std::string command = app.get_subcommands().front()->get_name();
+      opdock::cli::complain(std::string(error.what()) + "; see `opdock " + command + " --help`");
+      return opdock::cli::kBadUsage;
+    }
+    const bool has_word = argc > 1 && argv[1][0] != '-';
     opdock::cli::complain(has_word ? "found the command \"" + std::string(argv[1]) +
                                          "\", wanted list, inspect, explain, doctor, run or trust"
-                                   : "an argument is missing; see `opdock --help`, or "
-                                     "`opdock COMMAND --help`");
+                                   : "found no command; see `opdock --help`");
     return opdock::cli::kBadUsage;
   } catch (const CLI::ParseError& error) {
     opdock::cli::complain(std::string(error.what()) + "; see `opdock --help`");
