@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Opdock finds, checks, loads and calls op plugins.
+
+    import opdock
+    y = opdock.ops.softmax(x, scale=0.125)      # x: a torch, NumPy, CuPy or JAX array
+    softmax = opdock.load("softmax")            # the same function, loaded now
+    opdock.plugins()                            # what was found, with verdicts and reasons
+
+Nothing is searched, loaded or asked of a driver before the first look-up; neither torch nor NumPy
+is imported unless the program has done so.
+"""
+
+from opdock._errors import (
+    ArgumentError,
+    CancelledError,
+    DeviceError,
+    DeviceLostError,
+    IncompatibleError,
+    InternalError,
+    InvalidArgumentError,
+    NotFoundError,
+    OpdockError,
+    OutOfMemoryError,
+    UnsupportedError,
+)
+from opdock._load import Plugin, load, ops
+from opdock._opdock import Function, Runtime
+from opdock._opdock import version as _version
+from opdock._reports import codes, doctor, explain, inspect, plugins, trust
+
+__version__ = _version()
+
+
+def __getattr__(name):
+    if name == "reference":
+        from opdock._reference import reference
+
+        return reference
+    raise AttributeError(f"module 'opdock' has no attribute {name!r}")
+
+
+__all__ = [
+    "ArgumentError",
+    "CancelledError",
+    "DeviceError",
+    "DeviceLostError",
+    "Function",
+    "IncompatibleError",
+    "InternalError",
+    "InvalidArgumentError",
+    "NotFoundError",
+    "OpdockError",
+    "OutOfMemoryError",
+    "Plugin",
+    "Runtime",
+    "UnsupportedError",
+    "codes",
+    "doctor",
+    "explain",
+    "inspect",
+    "load",
+    "ops",
+    "plugins",
+    "reference",
+    "trust",
+]

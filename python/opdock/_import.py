@@ -1,0 +1,23 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Making arrays of a library's own type from memory that opdock allocated."""
+
+import sys
+
+
+def from_dlpack_of(array):
+    """The from_dlpack function of the library that `array` belongs to."""
+    namespace = getattr(array, "__array_namespace__", None)
+    if namespace is not None:
+        found = getattr(namespace(), "from_dlpack", None)
+        if found is not None:
+            return found
+    for kind in type(array).__mro__:
+        module = sys.modules.get(kind.__module__.partition(".")[0])
+        found = getattr(module, "from_dlpack", None)
+        if found is not None:
+            return found
+    kind = type(array)
+    raise TypeError(
+        f"found no from_dlpack for {kind.__module__}.{kind.__qualname__}, so that no result of its "
+        "type can be made; pass out="
+    )

@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Looking functions up by name."""
+
+import json
+
+from opdock import _opdock
+from opdock._errors import IncompatibleError, NotFoundError
+from opdock._runtime import default
+
+
+class Plugin:
+    """The functions of a plugin with several ops, as attributes: opdock.load("norm").layer_norm."""
+
+    def __init__(self, name, functions):
+        self.__name__ = name
+        self.__dict__.update(functions)
+
+    def __repr__(self):
+        ops = ", ".join(key for key in vars(self) if key != "__name__")
+        return f"<opdock plugin {self.__name__}: {ops}>"
+
+
+def _candidates(name):
+    """What opdock_explain_json says of `name`; an empty list where it says nothing."""
+    report = json.loads(default().explain_json(name))
+    return report.get("candidates", [])
+
+
+def _add_reasons(error, name):
+    """Fills in error.reasons: each candidate's reasons, with the candidate's name and path."""
+    for candidate in _candidates(name):
+        for reason in candidate.get("reasons", []):
+            error.reasons.append(
+                {"plugin": candidate.get("name"), "path": candidate.get("path"), **reason}
+            )
+
+
+def _get_function(name):
+    try:
+        return _opdock.get_function(default(), name)
+    except (IncompatibleError, NotFoundError) as error:
+        _add_reasons(error, name)
+        raise
+
+
+def _op_names(plugin_name):
+    """The names of the ops of the plugins called `plugin_name`, in the order found."""
+    found = {}
+    for plugin in json.loads(default().list_json())["plugins"]:
+        if plugin.get("name") == plugin_name:
+            for op in plugin.get("ops", []):
+                found[op if isinstance(op, str) else op["name"]] = True
+    return list(found)
+
+
+def load(name, *, device=None):
+    """The function of an op, or a Plugin with the functions of a plugin.
+
+    name: an op ("softmax"), "plugin/op" to insist on one plugin, or a plugin with several ops
+    ("norm"). device: such as "cpu" or "cuda:0"; the plugin is loaded and prepared for it now, so
+    that the first call there does no more than any other. Without it that happens in the first
+    call. Raises NotFoundError if nothing has that name, IncompatibleError if only plugins that do
+    not fit this machine do: its `reasons` say why.
+    """
+    try:
+        found = _get_function(name)
+        functions = [found]
+    except NotFoundError:
+        names = _op_names(name) if "/" not in name else []
+        if not names:
+            raise
+        functions = [_get_function(f"{name}/{op}") for op in names]
+        found = Plugin(name, {function.__name__: function for function in functions})
+    if device is not None:
+        _prepare(functions, device)
+    return found
+
+
+def _prepare(functions, device):
+    from opdock import _names
+
+    numbers = _names.device(device)
+    if numbers is None:
+        raise TypeError(f"load(): argument 'device': found {device!r}, wanted such as 'cuda:0'")
+    for function in functions:
+        try:
+            _opdock.prepare(function, *numbers)
+        except (IncompatibleError, NotFoundError) as error:
+            _add_reasons(error, function.__name__)
+            raise
+
+
+class _Ops:
+    """Every op as an attribute, looked up on first use and kept: opdock.ops.softmax(x)."""
+
+    def __getattr__(self, name):
+        if name.startswith("__"):
+            raise AttributeError(name)
+        try:
+            function = _get_function(name)
+        except NotFoundError as error:
+            # hasattr() and getattr() with a default work as with any other attribute.
+            raise AttributeError(str(error), name=name, obj=self) from error
+        self.__dict__[name] = function
+        return function
+
+    def __dir__(self):
+        names = set(self.__dict__)
+        for plugin in json.loads(default().list_json())["plugins"]:
+            if plugin.get("usable"):
+                for op in plugin.get("ops", []):
+                    names.add(op if isinstance(op, str) else op["name"])
+        return sorted(names)
+
+    def __repr__(self):
+        return "<opdock.ops>"
+
+
+ops = _Ops()

@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: Apache-2.0
+import inspect
+from typing import Any
+
+class Function:
+    """An op's function. Called by position or name, as its schema says."""
+
+    __name__: str
+    __qualname__: str
+    __signature__: inspect.Signature
+    __text_signature__: str
+    schema: str
+    _op_doc: str
+    _params: list[tuple[str, int, int, Any]]
+    _results: list[int]
+    def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
+
+class Runtime:
+    """Finds plugins and keeps their functions."""
+
+    def __init__(
+        self,
+        plugin_path: str | None = None,
+        package_path: str | None = None,
+        num_threads: int = 0,
+    ) -> None: ...
+    def list_json(self, rescan: bool = False) -> str: ...
+    def inspect_json(self, path: str) -> str: ...
+    def explain_json(self, name: str) -> str: ...
+    def doctor_json(self) -> str: ...
+
+def get_function(runtime: Runtime, name: str) -> Function: ...
+def prepare(function: Function, device_type: int, device_index: int) -> None: ...
+def codes_json() -> str: ...
+def trust(folder: str) -> None: ...
+def version() -> str: ...

@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the extension module asks torch about. Imported only once a torch tensor has been seen."""
+
+import torch
+
+
+def samples():
+    """Tensors in which the extension looks for torch's key set and its autograd data.
+
+    Returns a list of (tensor, address of its implementation, its key set as an int, whether it has
+    autograd data), or an empty list where this torch does not tell.
+    """
+    try:
+        from torch.utils._python_dispatch import _disable_current_modes
+
+        with _disable_current_modes(), torch.inference_mode(False), torch.enable_grad():
+            cpu = {"device": "cpu"}
+            tracked = torch.empty(5, requires_grad=True, **cpu)
+            with torch.inference_mode():
+                inference = torch.empty(2, 2, **cpu)
+            tensors = [
+                (torch.empty(3, **cpu), False),
+                (torch.empty(2, 0, 4, dtype=torch.int32, **cpu), False),
+                (torch.empty(2, 3, dtype=torch.complex64, **cpu).conj(), False),
+                (torch._neg_view(torch.empty(7, **cpu)), False),
+                (torch._efficientzerotensor((4,)), False),
+                (inference, False),
+                (tracked, True),
+                (tracked * 2, True),
+                (torch.nn.Parameter(torch.empty(1, **cpu)), True),
+            ]
+            return [
+                (tensor, tensor._cdata, torch._C._dispatch_keys(tensor).raw_repr(), grad)
+                for tensor, grad in tensors
+            ]
+    except (AttributeError, ImportError, RuntimeError, TypeError):
+        return []
+
+
+def _functional(tensor):
+    return torch._is_functional_tensor(tensor)
+
+
+def _transformed(tensor):
+    return torch._C._functorch.is_functorch_wrapped_tensor(tensor)
+
+
+_ODD = [
+    (torch.is_conj, "its conjugate bit set", "pass x.resolve_conj()"),
+    (torch.is_neg, "its negative bit set", "pass x.resolve_neg()"),
+    (lambda x: x._is_zerotensor(), "no memory (an all-zero tensor)", "pass x.clone()"),
+    (_functional, "a functionalisation wrapper", "call outside the transform"),
+    (_transformed, "a vmap or grad wrapper", "call outside torch.func's transforms"),
+    (lambda x: x.is_nested, "a nested layout", "pass x.to_padded_tensor(…) or its parts"),
+    (lambda x: x.is_quantized, "a quantised dtype", "pass x.dequantize()"),
+    (lambda x: x.is_mkldnn, "an mkldnn layout", "pass x.to_dense()"),
+    (lambda x: x.layout is not torch.strided, "a sparse layout", "pass x.to_dense()"),
+    (lambda x: x.is_meta, "no memory (device meta)", "pass a tensor on a real device"),
+]
+
+
+def refusal(tensor):
+    """Why the extension must not read this tensor's memory as it lies there, or None."""
+    for is_odd, what, advice in _ODD:
+        if is_odd(tensor):
+            return f"found a torch tensor with {what}, wanted plain dense memory; {advice}"
+    return None
+
+
+def _dtype(numbers):
+    from opdock._names import DTYPES
+
+    for name, found in DTYPES.items():
+        if found == numbers and hasattr(torch, name):
+            return getattr(torch, name)
+    raise TypeError(f"found a result of DLPack dtype {numbers}, wanted one that torch has")
+
+
+def empty_strided(shape, strides, dtype, model):
+    """An uninitialised tensor on model's device. dtype: DLPack's (code, bits, lanes)."""
+    with torch.no_grad():
+        return torch.empty_strided(shape, strides, dtype=_dtype(dtype), device=model.device)
+
+
+def mark_written(tensors):
+    """Tells autograd that the tensors were written in place (it then refuses stale values)."""
+    torch.autograd.graph.increment_version(tensors)

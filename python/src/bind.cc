@@ -1,0 +1,100 @@
+// From a vectorcall's arguments to values in the schema's order.
+// SPDX-License-Identifier: Apache-2.0
+#include "errors.h"
+#include "function.h"
+#include "tensor.h"
+
+namespace opdock::python {
+
+namespace {
+
+std::string call_name(const FunctionInfo& info) { return info.name + "()"; }
+
+// The parameter of that name, or -1. Callers' names are interned, so a pointer usually tells.
+int32_t find_param(const FunctionInfo& info, PyObject* name) {
+  for (uint32_t i = 0; i < info.num_params; ++i) {
+    if (info.param_names[i] == name) return static_cast<int32_t>(i);
+  }
+  for (uint32_t i = 0; i < info.num_params; ++i) {
+    if (PyUnicode_Compare(info.param_names[i], name) == 0) return static_cast<int32_t>(i);
+  }
+  return -1;
+}
+
+bool is_out(const FunctionInfo& info, PyObject* name) {
+  return info.num_fresh > 0 && PyUnicode_CompareWithASCIIString(name, "out") == 0;
+}
+
+bool unknown_name(const FunctionInfo& info, PyObject* name) {
+  std::string known;
+  for (uint32_t i = 0; i < info.num_params; ++i) {
+    known += std::string(i == 0 ? "" : ", ") + info.params[i].name;
+  }
+  if (info.num_fresh > 0) known += known.empty() ? "out" : ", out";
+  const char* text = PyUnicode_AsUTF8(name);
+  raise(kArgumentError, call_name(info) + ": found an argument named '" +
+                            (text == nullptr ? "?" : text) + "', wanted one of: " + known);
+  return false;
+}
+
+bool too_many(const FunctionInfo& info, Py_ssize_t given) {
+  raise(kArgumentError, call_name(info) + ": found " + std::to_string(given) +
+                            " positional arguments, wanted at most " +
+                            std::to_string(info.num_positional) +
+                            (info.num_positional < info.num_params
+                                 ? "; pass the others by name"
+                                 : ""));
+  return false;
+}
+
+bool fill_defaults(const FunctionInfo& info, opdock_value* values, PyObject* const* objects) {
+  for (uint32_t i = 0; i < info.num_params; ++i) {
+    if (objects[i] != nullptr) continue;
+    const opdock_param& param = info.params[i];
+    if ((param.flags & OPDOCK_PARAM_HAS_DEFAULT) == 0) {
+      raise(kArgumentError, call_name(info) + ": argument '" + param.name + "' is missing");
+      return false;
+    }
+    values[i] = param.fallback;
+  }
+  return true;
+}
+
+}  // namespace
+
+bool bind_arguments(const FunctionInfo& info, Frame& frame, PyObject* const* args,
+                    Py_ssize_t num_args, PyObject* names, opdock_value* values, PyObject** objects,
+                    PyObject** out) {
+  if (num_args > static_cast<Py_ssize_t>(info.num_positional)) return too_many(info, num_args);
+  const uint32_t given = static_cast<uint32_t>(num_args);
+  for (uint32_t i = 0; i < given; ++i) {
+    const Where where{info.name.c_str(), info.params[i].name};
+    objects[i] = args[i];
+    if (!convert_argument(frame, where, info.params[i], args[i], &values[i])) return false;
+  }
+  const Py_ssize_t num_names = names == nullptr ? 0 : PyTuple_GET_SIZE(names);
+  if (num_names == 0 && given == info.num_params) return true;
+  for (uint32_t i = given; i < info.num_params; ++i) objects[i] = nullptr;
+  for (Py_ssize_t k = 0; k < num_names; ++k) {
+    PyObject* name = PyTuple_GET_ITEM(names, k);
+    PyObject* object = args[num_args + k];
+    const int32_t found = find_param(info, name);
+    if (found < 0) {
+      if (!is_out(info, name)) return unknown_name(info, name);
+      *out = object == Py_None ? nullptr : object;
+      continue;
+    }
+    const opdock_param& param = info.params[found];
+    if (objects[found] != nullptr) {
+      raise(kArgumentError,
+            call_name(info) + ": argument '" + param.name + "' was given by position and by name");
+      return false;
+    }
+    objects[found] = object;
+    const Where where{info.name.c_str(), param.name};
+    if (!convert_argument(frame, where, param, object, &values[found])) return false;
+  }
+  return fill_defaults(info, values, objects);
+}
+
+}  // namespace opdock::python

@@ -1,0 +1,251 @@
+// Running a bound call: streams, outputs, the GIL, errors.
+// SPDX-License-Identifier: Apache-2.0
+#include "errors.h"
+#include "function.h"
+#include "results.h"
+#include "streams.h"
+#include "tensor.h"
+
+namespace opdock::python {
+
+namespace {
+
+// From this size on a CPU op takes longer than getting the GIL back may (25 ns when nobody else
+// wants it, tens of microseconds when another thread spins).
+constexpr uint64_t kReleaseBytes = 64 << 10;
+constexpr size_t kErrorSize = 2048;
+
+bool releases_gil(const FunctionInfo& info, const Frame& frame) {
+  return info.may_block || (frame.device.type == OPDOCK_CPU && frame.cpu_bytes >= kReleaseBytes);
+}
+
+class GilRelease {
+ public:
+  explicit GilRelease(bool wanted) : state_(wanted ? PyEval_SaveThread() : nullptr) {}
+  ~GilRelease() {
+    if (state_ != nullptr) PyEval_RestoreThread(state_);
+  }
+  GilRelease(const GilRelease&) = delete;
+  GilRelease& operator=(const GilRelease&) = delete;
+
+ private:
+  PyThreadState* state_;
+};
+
+struct Call {
+  Call(const FunctionInfo& op, Frame& room, const opdock_value* args)
+      : info(op), frame(room), values(args),
+        options{sizeof(opdock_call_options), 0, room.stream, nullptr, nullptr, 0} {}
+
+  const FunctionInfo& info;
+  Frame& frame;
+  const opdock_value* values;
+  opdock_call_options options;
+  char error[kErrorSize];  // uninitialised until something fails
+};
+
+// After the op: the status as an exception, and the wait that arrays without a stream need.
+bool settle(Call& call, opdock_status status) {
+  std::string problem;
+  bool waited = true;
+  if (call.frame.wait) {
+    const GilRelease release(true);
+    waited = wait_for_stream(call.frame.gpu, call.frame.stream, &problem);
+  }
+  if (status != OPDOCK_OK) {
+    raise_status(status, call.error);
+    return false;
+  }
+  if (!waited) raise("DeviceError", call.info.name + "(): " + problem);
+  return waited;
+}
+
+bool invoke(Call& call, opdock_tensor** outputs, uint32_t num_outputs) {
+  call.error[0] = '\0';
+  opdock_status status = OPDOCK_OK;
+  {
+    const GilRelease release(releases_gil(call.info, call.frame));
+    status = opdock_invoke(call.info.handle, &call.options, call.values, call.info.num_params,
+                           outputs, num_outputs, call.error, kErrorSize);
+  }
+  return settle(call, status);
+}
+
+bool run_planned(Call& call, const opdock_plan& plan, opdock_tensor** outputs) {
+  call.error[0] = '\0';
+  opdock_status status = OPDOCK_OK;
+  {
+    const GilRelease release(releases_gil(call.info, call.frame));
+    status = opdock_run_planned(call.info.handle, &call.options, &plan, call.values,
+                                call.info.num_params, outputs, plan.num_outputs, call.error,
+                                kErrorSize);
+  }
+  return settle(call, status);
+}
+
+// What Python gets back, `fresh` in order between the arguments that come back. Steals `fresh`.
+PyObject* gather(const FunctionInfo& info, PyObject* const* objects, PyObject** fresh) {
+  const size_t count = info.results.size();
+  if (count == 0) Py_RETURN_NONE;
+  const auto result = [&](int32_t param) {
+    if (param < 0) return *fresh++;
+    PyObject* object = objects[param] == nullptr ? Py_None : objects[param];
+    return Py_NewRef(object);
+  };
+  if (count == 1) return result(info.results[0]);
+  PyObject* tuple = PyTuple_New(static_cast<Py_ssize_t>(count));
+  for (size_t i = 0; i < count; ++i) {
+    PyObject* object = result(info.results[i]);
+    if (tuple == nullptr) {
+      Py_DECREF(object);
+    } else {
+      PyTuple_SET_ITEM(tuple, static_cast<Py_ssize_t>(i), object);
+    }
+  }
+  return tuple;
+}
+
+PyObject* finish_all(Call& call, PyObject* const* objects, Result* results) {
+  const uint32_t count = call.info.num_fresh;
+  PyObject** fresh = call.frame.take<PyObject*>(count + 1);
+  uint32_t done = 0;
+  while (done < count && (fresh[done] = finish_result(call.frame, &results[done])) != nullptr) {
+    ++done;
+  }
+  if (done == count) return gather(call.info, objects, fresh);
+  for (uint32_t i = 0; i < done; ++i) Py_DECREF(fresh[i]);
+  for (uint32_t i = done; i < count; ++i) drop_result(&results[i]);
+  return nullptr;
+}
+
+PyObject* run_fresh(Call& call, PyObject* const* objects) {
+  const uint32_t count = call.info.num_fresh;
+  Result* results = call.frame.take<Result>(count);
+  opdock_tensor** outputs = call.frame.take<opdock_tensor*>(count);
+  if (results_from_host(call.frame)) {
+    for (uint32_t i = 0; i < count; ++i) outputs[i] = nullptr;
+    const bool ok = invoke(call, outputs, count);
+    for (uint32_t i = 0; i < count; ++i) results[i] = {{}, nullptr, nullptr, outputs[i]};
+    if (ok) return finish_all(call, objects, results);
+    for (uint32_t i = 0; i < count; ++i) drop_result(&results[i]);
+    return nullptr;
+  }
+  opdock_plan plan = {};
+  plan.struct_size = sizeof plan;
+  call.error[0] = '\0';
+  const opdock_status status =
+      opdock_plan_call(call.info.handle, &call.options, call.values, call.info.num_params, &plan,
+                       call.error, kErrorSize);
+  if (status != OPDOCK_OK) {
+    settle(call, status);
+    return nullptr;
+  }
+  uint32_t made = 0;
+  while (made < count && allocate_result(call.frame, plan.outputs[made], &results[made])) {
+    outputs[made] = &results[made].tensor;
+    ++made;
+  }
+  if (made == count && run_planned(call, plan, outputs)) return finish_all(call, objects, results);
+  for (uint32_t i = 0; i < made; ++i) drop_result(&results[i]);
+  return nullptr;
+}
+
+PyObject* run_into(Call& call, PyObject* const* objects, PyObject* const* out,
+                   const opdock_value* out_values) {
+  const uint32_t count = call.info.num_fresh;
+  opdock_tensor** outputs = call.frame.take<opdock_tensor*>(count);
+  PyObject** fresh = call.frame.take<PyObject*>(count);
+  for (uint32_t i = 0; i < count; ++i) {
+    outputs[i] = const_cast<opdock_tensor*>(out_values[i].as.tensor);
+  }
+  if (!invoke(call, outputs, count)) return nullptr;
+  for (uint32_t i = 0; i < count; ++i) fresh[i] = Py_NewRef(out[i]);
+  return gather(call.info, objects, fresh);
+}
+
+// out= as num_fresh arrays, borrowed from `out`; NULL with an error set.
+PyObject* const* out_items(const FunctionInfo& info, PyObject* const* out) {
+  const uint32_t count = info.num_fresh;
+  if (count == 1 && !PyTuple_Check(*out) && !PyList_Check(*out)) return out;
+  const bool tuple = PyTuple_Check(*out);
+  if (tuple && PyTuple_GET_SIZE(*out) == static_cast<Py_ssize_t>(count)) {
+    return &PyTuple_GET_ITEM(*out, 0);
+  }
+  raise(kArgumentError, info.name + "(): argument 'out': found a " + type_name(*out) +
+                            (tuple ? " of " + std::to_string(PyTuple_GET_SIZE(*out)) : "") +
+                            ", wanted " +
+                            (count == 1 ? std::string("one array")
+                                        : "a tuple of " + std::to_string(count) + " arrays"));
+  return nullptr;
+}
+
+const opdock_value* convert_out(const FunctionInfo& info, Frame& frame, PyObject* const* out) {
+  opdock_value* values = frame.take<opdock_value>(info.num_fresh);
+  for (uint32_t i = 0; i < info.num_fresh; ++i) {
+    const Where where{info.name.c_str(), "out", info.num_fresh == 1 ? -1 : Py_ssize_t{i}};
+    if (!convert_tensor(frame, where, out[i], true, &values[i])) return nullptr;
+  }
+  return values;
+}
+
+void add_torch(PyObject* list, PyObject* object) {
+  if (object == nullptr) return;
+  if (PyList_Check(object) || PyTuple_Check(object)) {
+    const Py_ssize_t count = PySequence_Fast_GET_SIZE(object);
+    for (Py_ssize_t i = 0; i < count; ++i) add_torch(list, PySequence_Fast_GET_ITEM(object, i));
+    return;
+  }
+  const TypeEntry* entry = classify(Py_TYPE(object));
+  if (entry != nullptr && entry->kind == ArrayKind::kTorch) PyList_Append(list, object);
+}
+
+// Autograd notices in-place writes by a tensor's version counter, which a raw write leaves alone.
+bool mark_written(const FunctionInfo& info, PyObject* const* objects, PyObject* out) {
+  PyObject* written = PyList_New(0);
+  if (written == nullptr) return false;
+  for (uint32_t i = 0; i < info.num_params; ++i) {
+    if ((info.params[i].flags & OPDOCK_PARAM_WRITTEN) != 0) add_torch(written, objects[i]);
+  }
+  add_torch(written, out);
+  bool ok = PyErr_Occurred() == nullptr;
+  if (ok && PyList_GET_SIZE(written) > 0) {
+    PyObject* helper = PyImport_ImportModule("opdock._torch");
+    PyObject* done =
+        helper == nullptr ? nullptr : PyObject_CallMethod(helper, "mark_written", "O", written);
+    ok = done != nullptr;
+    Py_XDECREF(helper);
+    Py_XDECREF(done);
+  }
+  Py_DECREF(written);
+  return ok;
+}
+
+}  // namespace
+
+PyObject* run_function(const FunctionInfo& info, Frame& frame, const opdock_value* values,
+                       PyObject* const* objects, PyObject* out) {
+  PyObject* const* items = nullptr;
+  const opdock_value* out_values = nullptr;
+  if (out != nullptr) {
+    items = out_items(info, &out);
+    out_values = items == nullptr ? nullptr : convert_out(info, frame, items);
+    if (out_values == nullptr) return nullptr;
+  }
+  if (frame.gpu.type != OPDOCK_CPU && !finish_streams(frame)) return nullptr;
+  Call call(info, frame, values);
+  PyObject* result = nullptr;
+  if (info.num_fresh == 0) {
+    if (!invoke(call, nullptr, 0)) return nullptr;
+    result = gather(info, objects, nullptr);
+  } else if (out != nullptr) {
+    result = run_into(call, objects, items, out_values);
+  } else {
+    result = run_fresh(call, objects);
+  }
+  if (result != nullptr && (info.writes || out != nullptr) && !mark_written(info, objects, out)) {
+    Py_CLEAR(result);
+  }
+  return result;
+}
+
+}  // namespace opdock::python

@@ -1,0 +1,273 @@
+// Arguments other than tensors: numbers, texts, dtypes, devices, streams, lists.
+// SPDX-License-Identifier: Apache-2.0
+#include <cstring>
+
+#include "errors.h"
+#include "function.h"
+#include "tensor.h"
+
+namespace opdock::python {
+
+namespace {
+
+bool wrong_type(const Where& where, PyObject* object, const char* wanted) {
+  // What a library raised on the way (an overflow, a refusal to convert) stays as the cause.
+  return refuse(kArgumentError, where,
+                "found a " + type_name(object) + ", wanted " + std::string(wanted));
+}
+
+// Arrays have __float__ and __index__ too, but using them would wait for the device, silently.
+bool is_array(PyObject* object) {
+  const TypeEntry* entry = classify(Py_TYPE(object));
+  if (entry == nullptr) PyErr_Clear();
+  return entry != nullptr && entry->kind != ArrayKind::kNone;
+}
+
+bool is_numpy_bool(PyObject* object) {
+  const char* name = Py_TYPE(object)->tp_name;
+  return std::strcmp(name, "numpy.bool") == 0 || std::strcmp(name, "numpy.bool_") == 0;
+}
+
+bool convert_bool(const Where& where, PyObject* object, opdock_value* value) {
+  if (!PyBool_Check(object) && !is_numpy_bool(object)) {
+    return wrong_type(where, object, "a bool: True or False");
+  }
+  value->as.i64 = PyObject_IsTrue(object);
+  return true;
+}
+
+bool convert_int(const Where& where, PyObject* object, opdock_value* value) {
+  if (!PyLong_CheckExact(object) &&
+      (PyBool_Check(object) || !PyIndex_Check(object) || is_array(object))) {
+    return wrong_type(where, object, "an int; of an array's single element, pass .item()");
+  }
+  PyObject* number = PyNumber_Index(object);
+  int overflow = 0;
+  value->as.i64 = number == nullptr ? 0 : PyLong_AsLongLongAndOverflow(number, &overflow);
+  Py_XDECREF(number);
+  if (overflow != 0) {
+    return refuse(kInvalidArgumentError, where,
+                  "found an int beyond 64 bits, wanted one from -2**63 to 2**63 - 1");
+  }
+  return PyErr_Occurred() == nullptr;
+}
+
+bool is_number(PyObject* object) {
+  const PyNumberMethods* methods = Py_TYPE(object)->tp_as_number;
+  return !PyBool_Check(object) && methods != nullptr &&
+         (methods->nb_float != nullptr || methods->nb_index != nullptr) && !is_array(object);
+}
+
+bool convert_float(const Where& where, PyObject* object, opdock_value* value) {
+  if (PyFloat_CheckExact(object)) {
+    value->as.f64 = PyFloat_AS_DOUBLE(object);
+    return true;
+  }
+  constexpr const char* kWanted = "a float; of an array's single element, pass .item()";
+  if (!is_number(object) || PyComplex_Check(object)) return wrong_type(where, object, kWanted);
+  value->as.f64 = PyFloat_AsDouble(object);
+  return PyErr_Occurred() == nullptr || wrong_type(where, object, kWanted);
+}
+
+bool convert_complex(Frame& frame, const Where& where, PyObject* object, opdock_value* value) {
+  constexpr const char* kWanted = "a complex number; of an array's single element, pass .item()";
+  if (!PyComplex_Check(object) && !is_number(object)) return wrong_type(where, object, kWanted);
+  const Py_complex number = PyComplex_AsCComplex(object);
+  if (PyErr_Occurred() != nullptr) return wrong_type(where, object, kWanted);
+  double* parts = frame.take<double>(2);
+  parts[0] = number.real;
+  parts[1] = number.imag;
+  value->as.c128 = parts;
+  return true;
+}
+
+bool convert_string(Frame& frame, const Where& where, PyObject* object, opdock_value* value) {
+  if (!PyUnicode_Check(object)) return wrong_type(where, object, "a str");
+  Py_ssize_t size = 0;
+  const char* text = PyUnicode_AsUTF8AndSize(object, &size);
+  if (text == nullptr) {
+    return refuse(kInvalidArgumentError, where, "found a str that UTF-8 cannot express");
+  }
+  opdock_string* string = frame.take<opdock_string>(1);
+  *string = {text, static_cast<uint64_t>(size)};
+  value->as.str = string;
+  return true;
+}
+
+// Numbers that a function of opdock._names makes of the object; -1 and no error if it knows none.
+int ask_names(const char* function, PyObject* object, long* numbers, int count) {
+  PyObject* module = PyImport_ImportModule("opdock._names");
+  PyObject* found =
+      module == nullptr ? nullptr : PyObject_CallMethod(module, function, "O", object);
+  Py_XDECREF(module);
+  if (found == nullptr) return -1;
+  const bool known = PyTuple_Check(found) && PyTuple_GET_SIZE(found) == count;
+  for (int i = 0; known && i < count; ++i) numbers[i] = PyLong_AsLong(PyTuple_GET_ITEM(found, i));
+  Py_DECREF(found);
+  return known && PyErr_Occurred() == nullptr ? count : -1;
+}
+
+bool convert_dtype(const Where& where, PyObject* object, opdock_value* value) {
+  long numbers[3];
+  if (ask_names("dtype", object, numbers, 3) < 0) {
+    return wrong_type(where, object,
+                      "a dtype: of torch or NumPy, or a name such as \"float32\"");
+  }
+  value->as.dtype = {static_cast<uint8_t>(numbers[0]), static_cast<uint8_t>(numbers[1]),
+                     static_cast<uint16_t>(numbers[2])};
+  return true;
+}
+
+bool convert_device(const Where& where, PyObject* object, opdock_value* value) {
+  long numbers[2];
+  if (ask_names("device", object, numbers, 2) < 0) {
+    return wrong_type(where, object,
+                      "a device: torch.device, a text such as \"cuda:0\", or DLPack's pair");
+  }
+  value->as.device = {static_cast<int32_t>(numbers[0]), static_cast<int32_t>(numbers[1])};
+  return true;
+}
+
+bool convert_stream(const Where& where, PyObject* object, opdock_value* value) {
+  PyObject* address = nullptr;
+  if (PyLong_CheckExact(object)) {
+    address = Py_NewRef(object);
+  } else {
+    for (const char* name : {"cuda_stream", "ptr"}) {  // torch, CuPy
+      if (address == nullptr) address = PyObject_GetAttrString(object, name);
+      PyErr_Clear();
+    }
+  }
+  if (address == nullptr || !PyLong_Check(address)) {
+    Py_XDECREF(address);
+    return wrong_type(where, object, "a stream: torch's, CuPy's, or its address as an int");
+  }
+  value->as.ptr = PyLong_AsVoidPtr(address);
+  Py_DECREF(address);
+  return PyErr_Occurred() == nullptr;
+}
+
+bool convert_generator(Frame& frame, const Where& where, PyObject* object, opdock_value* value) {
+  constexpr const char* kWanted = "a seed (an int) or a pair (seed, offset)";
+  opdock_generator* generator = frame.take<opdock_generator>(1);
+  std::memset(generator, 0, sizeof *generator);
+  generator->struct_size = sizeof *generator;
+  PyObject* seed = object;
+  PyObject* offset = nullptr;
+  if (PyTuple_CheckExact(object) && PyTuple_GET_SIZE(object) == 2) {
+    seed = PyTuple_GET_ITEM(object, 0);
+    offset = PyTuple_GET_ITEM(object, 1);
+  }
+  if (!PyLong_CheckExact(seed) || (offset != nullptr && !PyLong_CheckExact(offset))) {
+    return wrong_type(where, object, kWanted);
+  }
+  generator->seed = PyLong_AsUnsignedLongLongMask(seed);
+  if (offset != nullptr) generator->offset = PyLong_AsUnsignedLongLongMask(offset);
+  value->as.generator = generator;
+  return true;
+}
+
+bool convert_one(Frame& frame, const Where& where, const opdock_param& param, PyObject* object,
+                 opdock_value* value) {
+  value->tag = param.tag;
+  value->flags = 0;
+  value->as.i64 = 0;
+  switch (param.tag) {
+    case OPDOCK_TENSOR:
+      return convert_tensor(frame, where, object, (param.flags & OPDOCK_PARAM_WRITTEN) != 0, value);
+    case OPDOCK_BOOL:
+      return convert_bool(where, object, value);
+    case OPDOCK_INT:
+      return convert_int(where, object, value);
+    case OPDOCK_FLOAT:
+      return convert_float(where, object, value);
+    case OPDOCK_COMPLEX:
+      return convert_complex(frame, where, object, value);
+    case OPDOCK_STRING:
+      return convert_string(frame, where, object, value);
+    case OPDOCK_DTYPE:
+      return convert_dtype(where, object, value);
+    case OPDOCK_DEVICE:
+      return convert_device(where, object, value);
+    case OPDOCK_STREAM:
+      return convert_stream(where, object, value);
+    case OPDOCK_GENERATOR:
+      return convert_generator(frame, where, object, value);
+    default:
+      return refuse("UnsupportedError", where,
+                    "found a parameter of a type that Python cannot pass yet (value tag " +
+                        std::to_string(param.tag) + "); call this op from C or C++");
+  }
+}
+
+bool is_optional(const opdock_param& param) { return (param.flags & OPDOCK_PARAM_OPTIONAL) != 0; }
+
+bool convert_list(Frame& frame, const Where& where, const opdock_param& param, PyObject* object,
+                  opdock_value* value) {
+  if (!PyList_Check(object) && !PyTuple_Check(object)) {
+    return wrong_type(where, object, "a list or tuple");
+  }
+  // A tuple of its own: another thread may change a list while the op runs.
+  PyObject* items = PySequence_Tuple(object);
+  if (items == nullptr) return false;
+  frame.hold(items);
+  const Py_ssize_t count = PyTuple_GET_SIZE(items);
+  opdock_value* elements = frame.take<opdock_value>(static_cast<size_t>(count) + 1);
+  for (Py_ssize_t i = 0; i < count; ++i) {
+    PyObject* item = PyTuple_GET_ITEM(items, i);
+    const Where element{where.function, where.parameter, i};
+    if (item == Py_None && is_optional(param)) {
+      elements[i] = {OPDOCK_NONE, 0, {.i64 = 0}};
+    } else if (!convert_one(frame, element, param, item, &elements[i])) {
+      return false;
+    }
+  }
+  opdock_list* list = frame.take<opdock_list>(1);
+  *list = {elements, static_cast<uint64_t>(count)};
+  *value = {OPDOCK_LIST, 0, {.list = list}};
+  return true;
+}
+
+}  // namespace
+
+bool convert_argument(Frame& frame, const Where& where, const opdock_param& param, PyObject* object,
+                      opdock_value* value) {
+  if (object == Py_None && is_optional(param)) {
+    *value = {OPDOCK_NONE, 0, {.i64 = 0}};
+    return true;
+  }
+  if ((param.flags & OPDOCK_PARAM_LIST) != 0) {
+    return convert_list(frame, where, param, object, value);
+  }
+  return convert_one(frame, where, param, object, value);
+}
+
+PyObject* value_to_python(const opdock_value& value) {
+  switch (value.tag) {
+    case OPDOCK_BOOL:
+      return PyBool_FromLong(value.as.i64 != 0);
+    case OPDOCK_INT:
+      return PyLong_FromLongLong(value.as.i64);
+    case OPDOCK_FLOAT:
+      return PyFloat_FromDouble(value.as.f64);
+    case OPDOCK_COMPLEX:
+      return PyComplex_FromDoubles(value.as.c128[0], value.as.c128[1]);
+    case OPDOCK_STRING:
+      return PyUnicode_FromStringAndSize(value.as.str->data,
+                                         static_cast<Py_ssize_t>(value.as.str->size));
+    case OPDOCK_LIST: {
+      const Py_ssize_t count = static_cast<Py_ssize_t>(value.as.list->count);
+      PyObject* list = PyList_New(count);
+      for (Py_ssize_t i = 0; list != nullptr && i < count; ++i) {
+        PyObject* item = value_to_python(value.as.list->data[i]);
+        if (item == nullptr) Py_CLEAR(list);
+        if (list != nullptr) PyList_SET_ITEM(list, i, item);
+      }
+      return list;
+    }
+    default:
+      Py_RETURN_NONE;
+  }
+}
+
+}  // namespace opdock::python

@@ -1,0 +1,128 @@
+// Arrays that speak the __dlpack__ protocol in Python
+// (https://data-apis.org/array-api/latest/design_topics/data_interchange.html).
+// SPDX-License-Identifier: Apache-2.0
+#include <cstring>
+
+#include "errors.h"
+#include "tensor.h"
+
+namespace opdock::python {
+
+namespace {
+
+bool refuse_export(const Where& where, PyObject* object) {
+  // Keeps the library's own exception as the cause.
+  PyObject *type = nullptr, *value = nullptr, *trace = nullptr;
+  PyErr_Fetch(&type, &value, &trace);
+  Py_XINCREF(type);
+  Py_XINCREF(value);
+  Py_XINCREF(trace);
+  PyErr_Restore(type, value, trace);
+  const std::string text = take_error_text();
+  PyErr_Restore(type, value, trace);
+  return refuse(kInvalidArgumentError, where,
+                "found a " + type_name(object) + " that its library cannot export (" + text +
+                    "), wanted a dense array in memory");
+}
+
+// object.__dlpack__(stream=…, max_version=(1, 3)); older libraries know no max_version.
+PyObject* call_dlpack(PyObject* object, PyObject* stream) {
+  PyObject* method = PyObject_GetAttrString(object, "__dlpack__");
+  PyObject* none = PyTuple_New(0);
+  PyObject* names = PyDict_New();
+  PyObject* version = Py_BuildValue("(II)", kDlpackVersion.major, kDlpackVersion.minor);
+  PyObject* capsule = nullptr;
+  if (method != nullptr && none != nullptr && names != nullptr && version != nullptr &&
+      (stream == nullptr || PyDict_SetItemString(names, "stream", stream) == 0) &&
+      PyDict_SetItemString(names, "max_version", version) == 0) {
+    capsule = PyObject_Call(method, none, names);
+    if (capsule == nullptr && PyErr_ExceptionMatches(PyExc_TypeError)) {
+      PyErr_Clear();
+      if (PyDict_DelItemString(names, "max_version") == 0) {
+        capsule = PyObject_Call(method, none, names);
+      }
+    }
+  }
+  Py_XDECREF(method);
+  Py_XDECREF(none);
+  Py_XDECREF(names);
+  Py_XDECREF(version);
+  return capsule;
+}
+
+template <typename Managed>
+void give_back(void* what) {
+  Managed* managed = static_cast<Managed*>(what);
+  if (managed->deleter != nullptr) managed->deleter(managed);
+}
+
+// Takes the managed tensor out of its capsule; the frame gives it back. NULL with an error set.
+template <typename Managed>
+Managed* consume(Frame& frame, PyObject* capsule, const char* name, const char* used_name) {
+  Managed* managed = static_cast<Managed*>(PyCapsule_GetPointer(capsule, name));
+  if (managed == nullptr || PyCapsule_SetName(capsule, used_name) != 0) return nullptr;
+  frame.hold(give_back<Managed>, managed);
+  return managed;
+}
+
+bool take_capsule(Frame& frame, const Where& where, PyObject* object, PyObject* capsule,
+                  opdock_tensor** out, bool* read_only, bool* copied) {
+  if (PyCapsule_IsValid(capsule, "dltensor_versioned")) {
+    DlpackManagedVersioned* managed = consume<DlpackManagedVersioned>(
+        frame, capsule, "dltensor_versioned", "used_dltensor_versioned");
+    if (managed == nullptr) return false;
+    if (managed->version.major != kDlpackVersion.major) {
+      return refuse(kInvalidArgumentError, where,
+                    "found DLPack version " + std::to_string(managed->version.major) +
+                        ", wanted 1; use versions of " + type_name(object) +
+                        "'s library and of opdock that match");
+    }
+    *out = &managed->tensor;
+    *read_only = (managed->flags & kDlpackReadOnly) != 0;
+    *copied = (managed->flags & kDlpackCopied) != 0;
+    return true;
+  }
+  if (PyCapsule_IsValid(capsule, "dltensor")) {
+    DlpackManaged* managed = consume<DlpackManaged>(frame, capsule, "dltensor", "used_dltensor");
+    if (managed == nullptr) return false;
+    *out = &managed->tensor;
+    return true;
+  }
+  return refuse(kInvalidArgumentError, where,
+                "found a " + type_name(object) +
+                    " whose __dlpack__() gave no DLPack capsule, wanted \"dltensor_versioned\" or "
+                    "\"dltensor\"; report it to that library");
+}
+
+}  // namespace
+
+bool dlpack_to_tensor(Frame& frame, const Where& where, PyObject* object, PyObject* stream,
+                      opdock_tensor** out, bool* read_only, bool* copied) {
+  PyObject* capsule = call_dlpack(object, stream);
+  if (capsule == nullptr) return refuse_export(where, object);
+  const bool ok = take_capsule(frame, where, object, capsule, out, read_only, copied);
+  Py_DECREF(capsule);
+  return ok;
+}
+
+bool dlpack_device(const Where& where, PyObject* object, opdock_device* out) {
+  PyObject* pair = PyObject_CallMethod(object, "__dlpack_device__", nullptr);
+  if (pair == nullptr) return refuse_export(where, object);
+  long type = -1, index = -1;
+  if (PyTuple_Check(pair) && PyTuple_GET_SIZE(pair) == 2) {
+    type = PyLong_AsLong(PyTuple_GET_ITEM(pair, 0));
+    index = PyLong_AsLong(PyTuple_GET_ITEM(pair, 1));
+  }
+  Py_DECREF(pair);
+  if (PyErr_Occurred() != nullptr || type < 0) {
+    return refuse(kInvalidArgumentError, where,
+                  "found a " + type_name(object) +
+                      " whose __dlpack_device__() gave no (type, index); report it to its library");
+  }
+  *out = {static_cast<int32_t>(type), static_cast<int32_t>(index)};
+  if (type == kDlpackCudaHost || type == kDlpackRocmHost) *out = {OPDOCK_CPU, 0};
+  if (type == kDlpackCudaManaged) out->type = OPDOCK_CUDA;
+  return true;
+}
+
+}  // namespace opdock::python

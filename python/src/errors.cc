@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "errors.h"
+
+#include <iterator>
+
+namespace opdock::python {
+
+namespace {
+
+// A new reference to opdock._errors.<name>, or NULL with an error set.
+PyObject* find_exception(const char* name) {
+  PyObject* module = PyImport_ImportModule("opdock._errors");
+  if (module == nullptr) return nullptr;
+  PyObject* found = PyObject_GetAttrString(module, name);
+  Py_DECREF(module);
+  return found;
+}
+
+}  // namespace
+
+void raise(const char* exception, const std::string& message) {
+  PyObject *type = nullptr, *cause = nullptr, *trace = nullptr;
+  PyErr_Fetch(&type, &cause, &trace);
+  if (type != nullptr) PyErr_NormalizeException(&type, &cause, &trace);
+  Py_XDECREF(type);
+  Py_XDECREF(trace);
+  PyObject* found = find_exception(exception);
+  if (found != nullptr) {
+    // Messages may quote what a library wrote: bytes that are not UTF-8 must not hide them.
+    PyObject* text = PyUnicode_DecodeUTF8(message.data(), static_cast<Py_ssize_t>(message.size()),
+                                          "replace");
+    PyObject* value = text == nullptr ? nullptr : PyObject_CallOneArg(found, text);
+    Py_XDECREF(text);
+    if (value != nullptr) {
+      if (cause != nullptr) PyException_SetCause(value, Py_NewRef(cause));
+      PyErr_SetObject(found, value);
+      Py_DECREF(value);
+    }
+    Py_DECREF(found);
+  }
+  Py_XDECREF(cause);
+}
+
+void raise_status(opdock_status status, const char* text) {
+  static constexpr const char* kNames[] = {
+      kInternalError,    kInvalidArgumentError, "UnsupportedError",  "OutOfMemoryError",
+      "DeviceError",     "DeviceLostError",     "NotFoundError",     "IncompatibleError",
+      "CancelledError",  kInternalError};
+  const bool known = status > 0 && status < static_cast<opdock_status>(std::size(kNames));
+  raise(known ? kNames[status] : kInternalError, text);
+}
+
+std::string take_error_text() {
+  PyObject *type = nullptr, *value = nullptr, *trace = nullptr;
+  PyErr_Fetch(&type, &value, &trace);
+  if (type == nullptr) return "no error was set";
+  std::string text = reinterpret_cast<PyTypeObject*>(type)->tp_name;
+  PyObject* words = value == nullptr ? nullptr : PyObject_Str(value);
+  const char* chars = words == nullptr ? nullptr : PyUnicode_AsUTF8(words);
+  if (chars != nullptr && *chars != '\0') {
+    const std::string all(chars);
+    text += ": " + all.substr(0, all.find('\n'));
+  }
+  PyErr_Clear();
+  Py_XDECREF(words);
+  Py_XDECREF(type);
+  Py_XDECREF(value);
+  Py_XDECREF(trace);
+  return text;
+}
+
+std::string type_name(PyObject* object) {
+  PyObject* type = reinterpret_cast<PyObject*>(Py_TYPE(object));
+  std::string name;
+  PyObject* module = PyObject_GetAttrString(type, "__module__");
+  if (module != nullptr && PyUnicode_Check(module)) {
+    const char* text = PyUnicode_AsUTF8(module);
+    if (text != nullptr && std::string(text) != "builtins") name = std::string(text) + ".";
+  }
+  Py_XDECREF(module);
+  PyObject* plain = PyObject_GetAttrString(type, "__qualname__");
+  if (plain != nullptr && PyUnicode_Check(plain)) {
+    const char* text = PyUnicode_AsUTF8(plain);
+    if (text != nullptr) name += text;
+  }
+  Py_XDECREF(plain);
+  PyErr_Clear();
+  return name;
+}
+
+}  // namespace opdock::python

@@ -1,0 +1,29 @@
+// Raising the package's exceptions (python/opdock/_errors.py) from C++.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <Python.h>
+
+#include <string>
+
+#include "opdock/plugin.h"
+
+namespace opdock::python {
+
+// Exceptions by name; see _errors.py for what each is a subclass of.
+inline constexpr const char* kArgumentError = "ArgumentError";               // a TypeError
+inline constexpr const char* kInvalidArgumentError = "InvalidArgumentError";  // a ValueError
+inline constexpr const char* kInternalError = "InternalError";
+
+// Each sets the Python error; an error that was set before becomes its __cause__. The GIL is held.
+void raise(const char* exception, const std::string& message);
+// The exception that stands for `status`, with libopdock's text.
+void raise_status(opdock_status status, const char* text);
+
+// The text of the Python error that is set, its first line only, and its type's name; clears it.
+std::string take_error_text();
+
+// repr-like name of an object's type: "numpy.ndarray".
+std::string type_name(PyObject* object);
+
+}  // namespace opdock::python

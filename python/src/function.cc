@@ -1,0 +1,205 @@
+// The Python type opdock.Function.
+// SPDX-License-Identifier: Apache-2.0
+#include "function.h"
+
+#include <structmember.h>
+
+#include <cstddef>
+#include <memory>
+
+#include "errors.h"
+#include "schema_text.h"
+#include "tensor.h"
+
+namespace opdock::python {
+
+namespace {
+
+struct FunctionObject {
+  PyObject_HEAD;
+  vectorcallfunc vectorcall;
+  FunctionInfo* info;
+};
+
+FunctionInfo& info_of(PyObject* self) { return *reinterpret_cast<FunctionObject*>(self)->info; }
+
+// As many parameters as fit beside a tensor each in the frame's own room in nearly every op.
+PyObject* call(PyObject* self, PyObject* const* args, size_t flagged_count, PyObject* names) {
+  const FunctionInfo& info = info_of(self);
+  Frame frame;
+  opdock_value* values = frame.take<opdock_value>(info.num_params);
+  PyObject** objects = frame.take<PyObject*>(info.num_params);
+  PyObject* out = nullptr;
+  if (!bind_arguments(info, frame, args, PyVectorcall_NARGS(flagged_count), names, values, objects,
+                      &out)) {
+    return nullptr;
+  }
+  return run_function(info, frame, values, objects, out);
+}
+
+void destroy(PyObject* self) {
+  FunctionInfo* info = reinterpret_cast<FunctionObject*>(self)->info;
+  if (info != nullptr) {
+    for (PyObject* name : info->param_names) Py_DECREF(name);
+    Py_XDECREF(info->runtime);
+    delete info;
+  }
+  PyTypeObject* type = Py_TYPE(self);
+  type->tp_free(self);
+  Py_DECREF(type);
+}
+
+PyObject* text(const std::string& value) {
+  return PyUnicode_DecodeUTF8(value.data(), static_cast<Py_ssize_t>(value.size()), "replace");
+}
+
+PyObject* get_name(PyObject* self, void*) { return text(info_of(self).name); }
+
+PyObject* get_schema(PyObject* self, void*) {
+  return text(opdock_function_schema(info_of(self).handle));
+}
+
+PyObject* get_module(PyObject*, void*) { return text("opdock.ops"); }
+
+// What a helper of opdock._describe makes of the function.
+PyObject* describe(PyObject* self, const char* helper) {
+  PyObject* module = PyImport_ImportModule("opdock._describe");
+  PyObject* made = module == nullptr ? nullptr : PyObject_CallMethod(module, helper, "O", self);
+  Py_XDECREF(module);
+  return made;
+}
+
+PyObject* get_signature(PyObject* self, void*) { return describe(self, "signature"); }
+PyObject* get_text_signature(PyObject* self, void*) { return describe(self, "text_signature"); }
+PyObject* get_doc(PyObject* self, void*) { return describe(self, "doc"); }
+
+PyObject* get_op_doc(PyObject* self, void*) {
+  return text(opdock_function_doc(info_of(self).handle));
+}
+
+// [(name, value tag, flags, default or None), …]
+PyObject* get_params(PyObject* self, void*) {
+  const FunctionInfo& info = info_of(self);
+  PyObject* list = PyList_New(0);
+  for (uint32_t i = 0; list != nullptr && i < info.num_params; ++i) {
+    const opdock_param& param = info.params[i];
+    PyObject* fallback = value_to_python(param.fallback);
+    PyObject* item = fallback == nullptr ? nullptr
+                                         : Py_BuildValue("(sIIN)", param.name, param.tag,
+                                                         param.flags, fallback);
+    if (item == nullptr || PyList_Append(list, item) != 0) Py_CLEAR(list);
+    Py_XDECREF(item);
+  }
+  return list;
+}
+
+// One per returned value: the index of the parameter that is returned, or -1 for a fresh one.
+PyObject* get_results(PyObject* self, void*) {
+  const FunctionInfo& info = info_of(self);
+  PyObject* list = PyList_New(0);
+  for (int32_t index : info.results) {
+    PyObject* number = list == nullptr ? nullptr : PyLong_FromLong(index);
+    if (number == nullptr || PyList_Append(list, number) != 0) Py_CLEAR(list);
+    Py_XDECREF(number);
+  }
+  return list;
+}
+
+PyObject* represent(PyObject* self) {
+  return PyUnicode_FromFormat("<opdock function %s>", opdock_function_schema(info_of(self).handle));
+}
+
+// Unpickles by name: another process finds its own plugin.
+PyObject* reduce(PyObject* self, PyObject*) {
+  PyObject* module = PyImport_ImportModule("opdock");
+  PyObject* load = module == nullptr ? nullptr : PyObject_GetAttrString(module, "load");
+  Py_XDECREF(module);
+  return load == nullptr ? nullptr : Py_BuildValue("N(s)", load, info_of(self).asked_for.c_str());
+}
+
+PyMemberDef members[] = {
+    {"__vectorcalloffset__", T_PYSSIZET, offsetof(FunctionObject, vectorcall), READONLY, nullptr},
+    {nullptr, 0, 0, 0, nullptr}};
+
+PyGetSetDef getters[] = {
+    {"__name__", get_name, nullptr, "The op's name.", nullptr},
+    {"__qualname__", get_name, nullptr, "The op's name.", nullptr},
+    {"__module__", get_module, nullptr, "\"opdock.ops\"", nullptr},
+    {"__doc__", get_doc, nullptr, nullptr, nullptr},
+    {"__signature__", get_signature, nullptr, "An inspect.Signature.", nullptr},
+    {"__text_signature__", get_text_signature, nullptr, "The parameters and defaults.", nullptr},
+    {"schema", get_schema, nullptr, "The op's schema, such as \"f(Tensor x) -> Tensor\".", nullptr},
+    {"_op_doc", get_op_doc, nullptr, "What the plugin says of the op.", nullptr},
+    {"_params", get_params, nullptr, "(name, value tag, flags, default) of each.", nullptr},
+    {"_results", get_results, nullptr, "Per result the parameter returned, or -1.", nullptr},
+    {nullptr, nullptr, nullptr, nullptr, nullptr}};
+
+PyMethodDef methods[] = {{"__reduce__", reduce, METH_NOARGS, nullptr},
+                         {nullptr, nullptr, 0, nullptr}};
+
+PyType_Slot slots[] = {
+    {Py_tp_dealloc, reinterpret_cast<void*>(destroy)},
+    {Py_tp_call, reinterpret_cast<void*>(PyVectorcall_Call)},
+    {Py_tp_repr, reinterpret_cast<void*>(represent)},
+    {Py_tp_members, members},
+    {Py_tp_getset, getters},
+    {Py_tp_methods, methods},
+    {0, nullptr}};
+
+PyType_Spec spec = {"opdock.Function", sizeof(FunctionObject), 0,
+                    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL |
+                        Py_TPFLAGS_DISALLOW_INSTANTIATION | Py_TPFLAGS_IMMUTABLETYPE,
+                    slots};
+
+std::unique_ptr<FunctionInfo> read_info(opdock_function* handle) {
+  auto info = std::make_unique<FunctionInfo>();
+  info->handle = handle;
+  const std::string schema = opdock_function_schema(handle);
+  info->name = schema.substr(0, schema.find('('));
+  info->params = opdock_function_params(handle, &info->num_params);
+  bool found_tensor = false;
+  for (uint32_t i = 0; i < info->num_params; ++i) {
+    const opdock_param& param = info->params[i];
+    if ((param.flags & OPDOCK_PARAM_KEYWORD_ONLY) == 0) info->num_positional = i + 1;
+    if ((param.flags & OPDOCK_PARAM_WRITTEN) != 0) info->writes = true;
+    if (param.tag == OPDOCK_TENSOR && !found_tensor) {
+      info->device_arg = i;
+      found_tensor = true;
+    }
+  }
+  uint32_t all = 0;
+  opdock_function_results(handle, &info->num_fresh, &all);
+  info->results = returned_params(schema, info->params, info->num_params);
+  return info;
+}
+
+}  // namespace
+
+PyObject* make_function_type() { return PyType_FromSpec(&spec); }
+
+PyObject* make_function(PyObject* type, PyObject* runtime, opdock_function* handle,
+                        const std::string& asked_for) {
+  std::unique_ptr<FunctionInfo> info = read_info(handle);
+  info->asked_for = asked_for;
+  for (uint32_t i = 0; i < info->num_params; ++i) {
+    PyObject* name = PyUnicode_InternFromString(info->params[i].name);
+    if (name == nullptr) return nullptr;
+    info->param_names.push_back(name);
+  }
+  PyTypeObject* function_type = reinterpret_cast<PyTypeObject*>(type);
+  FunctionObject* self =
+      reinterpret_cast<FunctionObject*>(function_type->tp_alloc(function_type, 0));
+  if (self == nullptr) return nullptr;
+  info->runtime = Py_NewRef(runtime);
+  self->vectorcall = call;
+  self->info = info.release();
+  return reinterpret_cast<PyObject*>(self);
+}
+
+const FunctionInfo* function_info(PyObject* object) {
+  if (Py_TYPE(object)->tp_dealloc == destroy) return &info_of(object);
+  PyErr_SetString(PyExc_TypeError, "wanted a function that opdock.load() returned");
+  return nullptr;
+}
+
+}  // namespace opdock::python

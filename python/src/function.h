@@ -1,0 +1,63 @@
+// The Python type of an op's function. Calls take CPython's vectorcall path straight into libopdock.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <Python.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "frame.h"
+#include "opdock/opdock.h"
+
+namespace opdock::python {
+
+// What a call needs to know of its op; made once, then read only.
+struct FunctionInfo {
+  opdock_function* handle = nullptr;
+  PyObject* runtime = nullptr;  // keeps the handle alive
+  std::string name;
+  std::string asked_for;  // by which name it was looked up: "softmax" or "plugin/softmax"
+  const opdock_param* params = nullptr;
+  uint32_t num_params = 0;
+  uint32_t num_positional = 0;
+  uint32_t device_arg = 0;  // its tensor decides the device and the results' type
+  bool may_block = false;
+  bool writes = false;  // has a parameter such as Tensor(a!)
+  std::vector<PyObject*> param_names;  // interned
+  // One per returned value: the parameter whose object is returned, or -1 for a fresh output.
+  std::vector<int32_t> results;
+  uint32_t num_fresh = 0;
+};
+
+// Creates the Python type; a new reference or NULL with an error set.
+PyObject* make_function_type();
+
+// A function object for the handle, which `runtime` (a Python object) keeps alive. A new reference,
+// or NULL with an error set.
+PyObject* make_function(PyObject* type, PyObject* runtime, opdock_function* handle,
+                        const std::string& asked_for);
+// The handle of a function object, or NULL with a TypeError set.
+const FunctionInfo* function_info(PyObject* object);
+
+// ---- the steps of a call; each returns false or NULL with a Python error set
+
+// Puts the arguments into the schema's order and converts them. objects[i] is the i-th parameter's
+// argument, borrowed, or NULL where the default stands. *out: the `out=` argument or NULL.
+bool bind_arguments(const FunctionInfo& info, Frame& frame, PyObject* const* args,
+                    Py_ssize_t num_args, PyObject* names, opdock_value* values, PyObject** objects,
+                    PyObject** out);
+
+// Runs the op and returns what Python sees: None, one result, or a tuple.
+PyObject* run_function(const FunctionInfo& info, Frame& frame, const opdock_value* values,
+                       PyObject* const* objects, PyObject* out);
+
+// Converts an argument other than by its parameter's default.
+bool convert_argument(Frame& frame, const Where& where, const opdock_param& param, PyObject* object,
+                      opdock_value* value);
+
+// A default as a Python object, for signatures; a new reference.
+PyObject* value_to_python(const opdock_value& value);
+
+}  // namespace opdock::python

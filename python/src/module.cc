@@ -1,0 +1,164 @@
+// The extension module opdock._opdock: everything but a function's call, which function.cc has.
+// SPDX-License-Identifier: Apache-2.0
+#include <pybind11/pybind11.h>
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "errors.h"
+#include "function.h"
+#include "opdock/opdock.h"
+#include "results.h"
+#include "torch_probe.h"
+
+namespace py = pybind11;
+
+namespace opdock::python {
+
+namespace {
+
+// Room for the text of a failed look-up, which lists every candidate with its reasons.
+constexpr uint32_t kLongText = 16 << 10;
+py::handle function_type;
+
+[[noreturn]] void throw_status(opdock_status status, const std::vector<char>& text) {
+  raise_status(status, text.data());
+  throw py::error_already_set();
+}
+
+// Calls f(error, error_size) without the GIL and raises what it reports.
+template <typename F>
+void check(const F& f) {
+  std::vector<char> text(kLongText, '\0');
+  opdock_status status = OPDOCK_OK;
+  {
+    const py::gil_scoped_release release;
+    status = f(text.data(), kLongText);
+  }
+  if (status != OPDOCK_OK) throw_status(status, text);
+}
+
+// The same for a function that writes a JSON text.
+template <typename F>
+std::string json(const F& f) {
+  char* found = nullptr;
+  check([&](char* error, uint32_t size) { return f(&found, error, size); });
+  std::string text(found);
+  opdock_free(found);
+  return text;
+}
+
+const char* c_str(const std::optional<std::string>& text) {
+  return text.has_value() ? text->c_str() : nullptr;
+}
+
+class Runtime {
+ public:
+  Runtime(const std::optional<std::string>& plugin_path,
+          const std::optional<std::string>& package_path, uint32_t num_threads) {
+    opdock_options options = {};
+    options.struct_size = sizeof options;
+    options.plugin_path = c_str(plugin_path);
+    options.package_path = c_str(package_path);
+    options.num_threads = num_threads;
+    check([&](char* error, uint32_t size) {
+      return opdock_runtime_create(&options, &handle_, error, size);
+    });
+  }
+  Runtime(const Runtime&) = delete;
+  Runtime& operator=(const Runtime&) = delete;
+  ~Runtime() { opdock_runtime_destroy(handle_); }
+
+  std::string list(bool rescan) const {
+    return json([&](char** out, char* error, uint32_t size) {
+      return opdock_list_json(handle_, rescan ? 1 : 0, out, error, size);
+    });
+  }
+  std::string inspect(const std::string& path) const {
+    return json([&](char** out, char* error, uint32_t size) {
+      return opdock_inspect_json(handle_, path.c_str(), out, error, size);
+    });
+  }
+  std::string explain(const std::string& name) const {
+    return json([&](char** out, char* error, uint32_t size) {
+      return opdock_explain_json(handle_, name.c_str(), out, error, size);
+    });
+  }
+  std::string doctor() const {
+    return json([&](char** out, char* error, uint32_t size) {
+      return opdock_doctor_json(handle_, out, error, size);
+    });
+  }
+  opdock_function* function(const std::string& name) const {
+    opdock_function* found = nullptr;
+    check([&](char* error, uint32_t size) {
+      return opdock_get_function(handle_, name.c_str(), &found, error, size);
+    });
+    return found;
+  }
+
+ private:
+  opdock_runtime* handle_ = nullptr;
+};
+
+py::object get_function(const py::object& runtime, const std::string& name) {
+  opdock_function* handle = runtime.cast<const Runtime&>().function(name);
+  PyObject* function = make_function(function_type.ptr(), runtime.ptr(), handle, name);
+  if (function == nullptr) throw py::error_already_set();
+  return py::reinterpret_steal<py::object>(function);
+}
+
+void prepare(const py::object& function, int32_t device_type, int32_t device_index) {
+  const FunctionInfo* info = function_info(function.ptr());
+  if (info == nullptr) throw py::error_already_set();
+  check([&](char* error, uint32_t size) {
+    return opdock_prepare(info->handle, {device_type, device_index}, error, size);
+  });
+}
+
+}  // namespace
+
+}  // namespace opdock::python
+
+PYBIND11_MODULE(_opdock, module) {
+  using namespace opdock::python;
+  module.doc() = "Opdock's host library for Python; use the package opdock.";
+  py::object type = py::reinterpret_steal<py::object>(make_function_type());
+  py::object carrier = py::reinterpret_steal<py::object>(make_export_type());
+  if (!type || !carrier) throw py::error_already_set();
+  function_type = type.inc_ref();  // lives as long as the process
+  module.attr("Function") = type;
+  module.attr("_Export") = carrier;
+  py::class_<Runtime>(module, "Runtime",
+                      "Finds plugins and keeps their functions. plugin_path: colon-separated "
+                      "folders or files that replace the default places; package_path: folders "
+                      "searched after the user's own; num_threads: for CPU ops, 0 for all cores.")
+      .def(py::init<const std::optional<std::string>&, const std::optional<std::string>&,
+                    uint32_t>(),
+           py::arg("plugin_path") = py::none(), py::arg("package_path") = py::none(),
+           py::arg("num_threads") = 0)
+      .def("list_json", &Runtime::list, py::arg("rescan") = false)
+      .def("inspect_json", &Runtime::inspect, py::arg("path"))
+      .def("explain_json", &Runtime::explain, py::arg("name"))
+      .def("doctor_json", &Runtime::doctor);
+  module.def("get_function", &get_function, py::arg("runtime"), py::arg("name"));
+  module.def("prepare", &prepare, py::arg("function"), py::arg("device_type"),
+             py::arg("device_index"));
+  module.def("codes_json", [] {
+    return json([](char** out, char* error, uint32_t size) {
+      return opdock_codes_json(out, error, size);
+    });
+  });
+  module.def("trust", [](const std::string& folder) {
+    check([&](char* error, uint32_t size) { return opdock_trust(folder.c_str(), error, size); });
+  });
+  module.def("version", [] { return std::string(opdock_version()); });
+  module.def("_torch_probe", [] {
+    const TorchProbe found = torch_probe_result();
+    return py::make_tuple(found.impl, found.keys, found.grad);
+  });
+  module.def("_disable_torch_probe", [] {
+    if (!torch_probe_disable()) throw py::error_already_set();
+  });
+}

@@ -1,0 +1,228 @@
+// NumPy arrays, read where they lie. The layout is the one pybind11 declares for every NumPy from
+// 1.7 on; numpy_layout_holds() compares it with what this NumPy says before anything relies on it.
+// SPDX-License-Identifier: Apache-2.0
+#include <pybind11/numpy.h>
+
+#include <bit>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "errors.h"
+#include "tensor.h"
+
+namespace py = pybind11;
+
+namespace opdock::python {
+
+namespace {
+
+using Array = py::detail::PyArray_Proxy;
+using Descriptor = py::detail::PyArrayDescr_Proxy;
+using Api = py::detail::npy_api;
+static_assert(sizeof(ssize_t) == sizeof(int64_t) && std::endian::native == std::endian::little);
+
+constexpr int kHalf = 23;  // NPY_HALF
+constexpr int kFirstUserType = 256;
+
+constexpr opdock_dtype dtype(uint8_t code, size_t bytes) {
+  return {code, static_cast<uint8_t>(bytes * 8), 1};
+}
+
+// By NumPy's type number up to NPY_CDOUBLE; bits 0 where there is none.
+constexpr opdock_dtype kBuiltin[] = {
+    dtype(OPDOCK_DTYPE_BOOL, 1),
+    dtype(OPDOCK_DTYPE_INT, 1),
+    dtype(OPDOCK_DTYPE_UINT, 1),
+    dtype(OPDOCK_DTYPE_INT, sizeof(short)),
+    dtype(OPDOCK_DTYPE_UINT, sizeof(short)),
+    dtype(OPDOCK_DTYPE_INT, sizeof(int)),
+    dtype(OPDOCK_DTYPE_UINT, sizeof(int)),
+    dtype(OPDOCK_DTYPE_INT, sizeof(long)),
+    dtype(OPDOCK_DTYPE_UINT, sizeof(long)),
+    dtype(OPDOCK_DTYPE_INT, sizeof(long long)),
+    dtype(OPDOCK_DTYPE_UINT, sizeof(long long)),
+    dtype(OPDOCK_DTYPE_FLOAT, 4),
+    dtype(OPDOCK_DTYPE_FLOAT, 8),
+    {0, 0, 0},  // long double
+    dtype(OPDOCK_DTYPE_COMPLEX, 8),
+    dtype(OPDOCK_DTYPE_COMPLEX, 16),
+};
+
+// The dtypes that the package ml_dtypes adds to NumPy, where one element takes whole bytes.
+constexpr std::pair<std::string_view, opdock_dtype> kAdded[] = {
+    {"bfloat16", dtype(OPDOCK_DTYPE_BFLOAT, 2)},
+    {"float8_e3m4", dtype(OPDOCK_DTYPE_FLOAT8_E3M4, 1)},
+    {"float8_e4m3", dtype(OPDOCK_DTYPE_FLOAT8_E4M3, 1)},
+    {"float8_e4m3b11fnuz", dtype(OPDOCK_DTYPE_FLOAT8_E4M3B11FNUZ, 1)},
+    {"float8_e4m3fn", dtype(OPDOCK_DTYPE_FLOAT8_E4M3FN, 1)},
+    {"float8_e4m3fnuz", dtype(OPDOCK_DTYPE_FLOAT8_E4M3FNUZ, 1)},
+    {"float8_e5m2", dtype(OPDOCK_DTYPE_FLOAT8_E5M2, 1)},
+    {"float8_e5m2fnuz", dtype(OPDOCK_DTYPE_FLOAT8_E5M2FNUZ, 1)},
+    {"float8_e8m0fnu", dtype(OPDOCK_DTYPE_FLOAT8_E8M0FNU, 1)},
+};
+
+std::string attribute_text(PyObject* object, const char* name) {
+  PyObject* value = PyObject_GetAttrString(object, name);
+  std::string text;
+  if (value != nullptr && PyUnicode_Check(value)) {
+    const char* chars = PyUnicode_AsUTF8(value);
+    if (chars != nullptr) text = chars;
+  }
+  Py_XDECREF(value);
+  PyErr_Clear();
+  return text;
+}
+
+// A dtype that a package registered: numbers are given out once and for all in a process.
+opdock_dtype user_dtype(const Descriptor* descriptor) {
+  static auto& known = *new std::vector<std::pair<int, opdock_dtype>>();
+  for (const auto& [number, found] : known) {
+    if (number == descriptor->type_num) return found;
+  }
+  opdock_dtype found = {0, 0, 0};
+  if (attribute_text(descriptor->typeobj, "__module__") == "ml_dtypes") {
+    const std::string name = attribute_text(descriptor->typeobj, "__name__");
+    for (const auto& [added, type] : kAdded) {
+      if (added == name) found = type;
+    }
+  }
+  known.emplace_back(descriptor->type_num, found);
+  return found;
+}
+
+opdock_dtype dtype_of(const Descriptor* descriptor) {
+  const int number = descriptor->type_num;
+  if (static_cast<size_t>(number) < std::size(kBuiltin)) return kBuiltin[number];
+  if (number == kHalf) return dtype(OPDOCK_DTYPE_FLOAT, 2);
+  return number >= kFirstUserType ? user_dtype(descriptor) : opdock_dtype{0, 0, 0};
+}
+
+int type_number(opdock_dtype type) {
+  for (size_t i = 0; i < std::size(kBuiltin); ++i) {
+    if (kBuiltin[i].code == type.code && kBuiltin[i].bits == type.bits) return static_cast<int>(i);
+  }
+  return type.code == OPDOCK_DTYPE_FLOAT && type.bits == 16 ? kHalf : -1;
+}
+
+bool refuse_dtype(const Where& where, PyObject* descriptor) {
+  const std::string name = attribute_text(descriptor, "name");
+  return refuse(kInvalidArgumentError, where,
+                "found a NumPy array of dtype " + name +
+                    ", wanted a number type of fixed width in native byte order (bool, int8…uint64,"
+                    " float16…float64, complex, or one of ml_dtypes); convert it with .astype()");
+}
+
+}  // namespace
+
+bool numpy_to_tensor(Frame& frame, const Where& where, PyObject* object, opdock_tensor* out,
+                     bool* read_only) {
+  const Array* array = reinterpret_cast<const Array*>(object);
+  const Descriptor* descriptor = reinterpret_cast<const Descriptor*>(array->descr);
+  const opdock_dtype type = dtype_of(descriptor);
+  if (type.bits == 0 || descriptor->byteorder == '>') return refuse_dtype(where, array->descr);
+  if ((array->flags & Api::NPY_ARRAY_ALIGNED_) == 0) {
+    return refuse(kInvalidArgumentError, where,
+                  "found a misaligned NumPy array, wanted elements at multiples of their size; "
+                  "pass a copy");
+  }
+  const int64_t element = type.bits / 8;  // every one of them is a power of two
+  const int shift = std::countr_zero(static_cast<unsigned>(element));
+  const int ndim = array->nd;
+  int64_t* strides = frame.take<int64_t>(static_cast<size_t>(ndim));
+  for (int i = 0; i < ndim; ++i) {
+    const int64_t bytes = array->strides[i];
+    if ((bytes & (element - 1)) != 0 && array->dimensions[i] > 1) {
+      return refuse(kInvalidArgumentError, where,
+                    "found a NumPy array with a stride of " + std::to_string(bytes) +
+                        " bytes, wanted a multiple of its element's " + std::to_string(element) +
+                        "; pass numpy.ascontiguousarray(…)");
+    }
+    strides[i] = bytes >> shift;
+  }
+  *out = {array->data, {OPDOCK_CPU, 0}, ndim, type, const_cast<int64_t*>(array->dimensions),
+          strides, 0};
+  *read_only = (array->flags & Api::NPY_ARRAY_WRITEABLE_) == 0;
+  return true;
+}
+
+bool numpy_layout_holds() {
+  static const bool holds = [] {
+    try {
+      // Nothing about this array is a default: an offset, a stride, a dtype, a flag.
+      py::module_ numpy = py::module_::import("numpy");
+      py::object whole = numpy.attr("arange")(60, "int16").attr("reshape")(3, 4, 5);
+      py::object part = whole[py::make_tuple(py::slice(0, 3, 2), 1, py::slice(1, 5, 1))];
+      part.attr("flags").attr("writeable") = false;
+      const Array* array = reinterpret_cast<const Array*>(part.ptr());
+      const Descriptor* descriptor = reinterpret_cast<const Descriptor*>(array->descr);
+      py::dict said = part.attr("__array_interface__");
+      return array->nd == 2 && array->dimensions[0] == 2 && array->dimensions[1] == 4 &&
+             array->strides[0] == 80 && array->strides[1] == 2 &&
+             reinterpret_cast<uintptr_t>(array->data) ==
+                 py::tuple(said["data"])[0].cast<uintptr_t>() &&
+             array->descr == part.attr("dtype").ptr() &&
+             descriptor->type_num == part.attr("dtype").attr("num").cast<int>() &&
+             descriptor->byteorder == '=' && (array->flags & Api::NPY_ARRAY_ALIGNED_) != 0 &&
+             (array->flags & Api::NPY_ARRAY_WRITEABLE_) == 0;
+    } catch (const std::exception&) {
+      PyErr_Clear();
+      return false;
+    }
+  }();
+  return holds;
+}
+
+PyObject* numpy_new(const opdock_output& output, void** data) {
+  try {
+    const Api& api = Api::get();
+    PyObject* descriptor = nullptr;
+    const int number = type_number(output.dtype);
+    if (number >= 0 && output.dtype.lanes == 1) {
+      descriptor = api.PyArray_DescrFromType_(number);
+    } else {
+      for (const auto& [name, type] : kAdded) {
+        if (type.code != output.dtype.code || type.bits != output.dtype.bits) continue;
+        py::object scalar = py::module_::import("ml_dtypes").attr(std::string(name).c_str());
+        descriptor = py::module_::import("numpy").attr("dtype")(scalar).release().ptr();
+      }
+    }
+    if (descriptor == nullptr) {
+      raise("UnsupportedError", "found a result of DLPack dtype (code " +
+                                    std::to_string(output.dtype.code) + ", bits " +
+                                    std::to_string(output.dtype.bits) +
+                                    "), wanted one NumPy has; pass torch tensors");
+      return nullptr;
+    }
+    int64_t strides[OPDOCK_MAX_NDIM];
+    for (int32_t i = 0; i < output.ndim; ++i) {
+      strides[i] = output.strides[i] * (output.dtype.bits / 8);
+    }
+    // It takes the reference to the descriptor. Without strides it makes a C-ordered array.
+    bool compact = true;
+    int64_t step = output.dtype.bits / 8;
+    for (int32_t i = output.ndim - 1; i >= 0; --i) {
+      compact = compact && (output.shape[i] <= 1 || strides[i] == step);
+      step *= output.shape[i];
+    }
+    if (!compact && step != 0) {
+      Py_DECREF(descriptor);
+      // NumPy checks that strides stay inside the memory: let it make the layout from an order.
+      raise("UnsupportedError",
+            "found a result that is not in row-major order, wanted one NumPy allocates; pass out=");
+      return nullptr;
+    }
+    PyObject* array = api.PyArray_NewFromDescr_(api.PyArray_Type_, descriptor, output.ndim,
+                                                output.shape, nullptr, nullptr, 0, nullptr);
+    if (array != nullptr) *data = reinterpret_cast<Array*>(array)->data;
+    return array;
+  } catch (py::error_already_set& error) {
+    error.restore();
+    return nullptr;
+  } catch (const std::exception& error) {
+    raise(kInternalError, error.what());
+    return nullptr;
+  }
+}
+
+}  // namespace opdock::python

@@ -1,0 +1,37 @@
+// Fresh outputs: memory of the library whose arrays came in, wrapped as its own type.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <Python.h>
+
+#include "frame.h"
+#include "opdock/opdock.h"
+#include "tensor.h"
+
+namespace opdock::python {
+
+// One output while it is being made. Plain memory from a Frame: set to {} before use.
+struct Result {
+  opdock_tensor tensor;
+  PyObject* object;                 // owned, or NULL until finished
+  DlpackManagedVersioned* managed;  // owned, or NULL
+  opdock_tensor* host;              // owned; given back by opdock_tensor_free, or NULL
+};
+
+// Whether results for this call are allocated by libopdock (opdock_invoke) and then handed over.
+bool results_from_host(const Frame& frame);
+
+// Allocates one planned output. False with a Python error set; the result is then empty.
+bool allocate_result(const Frame& frame, const opdock_output& output, Result* result);
+
+// Turns the result into the Python object and empties it; a new reference, or NULL with an error.
+PyObject* finish_result(const Frame& frame, Result* result);
+
+// Gives back what an unfinished result owns.
+void drop_result(Result* result);
+
+// A Python object with __dlpack__ and __dlpack_device__ that owns a tensor libopdock allocated.
+PyObject* make_export_type();
+PyObject* export_host_tensor(opdock_tensor* tensor);
+
+}  // namespace opdock::python

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "streams.h"
+
+#include <dlfcn.h>
+
+namespace opdock::python {
+
+namespace {
+
+// A function of a library that is already in the process, or NULL.
+template <typename Function>
+Function* find(void* library, const char* name) {
+  return library == nullptr ? nullptr : reinterpret_cast<Function*>(dlsym(library, name));
+}
+
+bool wait_cuda(int32_t device, void* stream, std::string* problem) {
+  static void* const library = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
+  static auto* const retain = find<int(void**, int)>(library, "cuDevicePrimaryCtxRetain");
+  static auto* const release = find<int(int)>(library, "cuDevicePrimaryCtxRelease_v2");
+  static auto* const push = find<int(void*)>(library, "cuCtxPushCurrent_v2");
+  static auto* const pop = find<int(void**)>(library, "cuCtxPopCurrent_v2");
+  static auto* const wait = find<int(void*)>(library, "cuStreamSynchronize");
+  if (!retain || !release || !push || !pop || !wait) {
+    *problem = "found no CUDA driver in the process, wanted the one that made the arrays";
+    return false;
+  }
+  // The default stream means the primary context's, and this thread may have none current.
+  void* context = nullptr;
+  int error = retain(&context, device);
+  if (error == 0) {
+    error = push(context);
+    if (error == 0) {
+      error = wait(stream);
+      void* popped = nullptr;
+      pop(&popped);
+    }
+    release(device);
+  }
+  if (error != 0) *problem = "waiting for the device failed: CUDA error " + std::to_string(error);
+  return error == 0;
+}
+
+bool wait_rocm(int32_t device, void* stream, std::string* problem) {
+  static void* const library = [] {
+    void* found = nullptr;
+    for (const char* name : {"libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5"}) {
+      if (found == nullptr) found = dlopen(name, RTLD_LAZY | RTLD_NOLOAD);
+    }
+    return found;
+  }();
+  static auto* const get = find<int(int*)>(library, "hipGetDevice");
+  static auto* const set = find<int(int)>(library, "hipSetDevice");
+  static auto* const wait = find<int(void*)>(library, "hipStreamSynchronize");
+  if (!get || !set || !wait) {
+    *problem = "found no HIP runtime in the process, wanted the one that made the arrays";
+    return false;
+  }
+  int before = 0;
+  int error = get(&before);
+  if (error == 0) error = set(device);
+  if (error == 0) error = wait(stream);
+  set(before);
+  if (error != 0) *problem = "waiting for the device failed: HIP error " + std::to_string(error);
+  return error == 0;
+}
+
+}  // namespace
+
+bool cupy_current_stream(void** out) {
+  PyObject* cuda = PyImport_ImportModule("cupy.cuda");
+  PyObject* stream =
+      cuda == nullptr ? nullptr : PyObject_CallMethod(cuda, "get_current_stream", nullptr);
+  PyObject* address = stream == nullptr ? nullptr : PyObject_GetAttrString(stream, "ptr");
+  if (address != nullptr) *out = PyLong_AsVoidPtr(address);
+  Py_XDECREF(cuda);
+  Py_XDECREF(stream);
+  Py_XDECREF(address);
+  return PyErr_Occurred() == nullptr;
+}
+
+PyObject* protocol_stream(int32_t device_type, void* stream, bool own) {
+  if (own) return PyLong_FromLong(-1);
+  // CUDA's default stream is 1 in the protocol, where 0 is forbidden; ROCm's is 0.
+  if (stream == nullptr) return PyLong_FromLong(device_type == OPDOCK_CUDA ? 1 : 0);
+  return PyLong_FromVoidPtr(stream);
+}
+
+bool wait_for_stream(opdock_device device, void* stream, std::string* problem) {
+  return device.type == OPDOCK_CUDA ? wait_cuda(device.index, stream, problem)
+                                    : wait_rocm(device.index, stream, problem);
+}
+
+}  // namespace opdock::python

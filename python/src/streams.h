@@ -1,0 +1,26 @@
+// Streams of libraries that show theirs in Python only, and waiting for a device.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <Python.h>
+
+#include <cstdint>
+#include <string>
+
+#include "opdock/plugin.h"
+
+namespace opdock::python {
+
+// The current stream of CuPy in this thread. False with a Python error set. Holds the GIL.
+bool cupy_current_stream(void** out);
+
+// The number by which __dlpack__(stream=…) knows `stream` (a CUstream or hipStream_t); -1, "do not
+// synchronise", if `own`. A new reference, or NULL with an error set.
+PyObject* protocol_stream(int32_t device_type, void* stream, bool own);
+
+// Blocks until the work enqueued on the stream is done, through the driver that the arrays' library
+// has already opened. False with a text if there is no such driver or it reports an error. Call
+// without the GIL.
+bool wait_for_stream(opdock_device device, void* stream, std::string* problem);
+
+}  // namespace opdock::python

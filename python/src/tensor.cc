@@ -1,0 +1,297 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tensor.h"
+
+#include <unordered_map>
+
+#include "errors.h"
+#include "streams.h"
+
+namespace opdock::python {
+
+namespace {
+
+// The module, if the program has imported it; a borrowed reference or NULL, no error set.
+PyObject* loaded_module(const char* name) {
+  PyObject* modules = PyImport_GetModuleDict();
+  return modules == nullptr ? nullptr : PyDict_GetItemString(modules, name);
+}
+
+// The type `module.name`, if the program has imported the module; a new reference or NULL.
+PyObject* loaded_type(const char* module_name, const char* name) {
+  PyObject* module = loaded_module(module_name);
+  PyObject* type = module == nullptr ? nullptr : PyObject_GetAttrString(module, name);
+  if (type != nullptr && !PyType_Check(type)) Py_CLEAR(type);
+  PyErr_Clear();
+  return type;
+}
+
+bool is_subclass(PyTypeObject* type, PyObject* base) {
+  return base != nullptr && PyType_IsSubtype(type, reinterpret_cast<PyTypeObject*>(base)) != 0;
+}
+
+// The exchange table of DLPack major 1 that the type shows, or NULL.
+const DlpackExchange* exchange_table(PyTypeObject* type) {
+  PyObject* capsule =
+      PyObject_GetAttrString(reinterpret_cast<PyObject*>(type), "__dlpack_c_exchange_api__");
+  const DlpackExchange* table = nullptr;
+  if (capsule != nullptr && PyCapsule_CheckExact(capsule)) {
+    table = static_cast<const DlpackExchange*>(
+        PyCapsule_GetPointer(capsule, "dlpack_exchange_api"));
+  }
+  Py_XDECREF(capsule);
+  PyErr_Clear();
+  while (table != nullptr && table->version.major != kDlpackVersion.major) table = table->previous;
+  return table;
+}
+
+bool has_attribute(PyTypeObject* type, const char* name) {
+  PyObject* found = PyObject_GetAttrString(reinterpret_cast<PyObject*>(type), name);
+  PyErr_Clear();
+  Py_XDECREF(found);
+  return found != nullptr;
+}
+
+bool classify_torch(PyTypeObject* type, TypeEntry* entry) {
+  entry->refusal = torch_subclass_refusal(type);
+  entry->kind = entry->refusal.empty() ? ArrayKind::kTorch : ArrayKind::kRefused;
+  entry->api = exchange_table(type);
+  return torch_calibrate();
+}
+
+void classify_numpy(PyTypeObject* type, PyObject* ndarray, TypeEntry* entry) {
+  PyObject* memmap = loaded_type("numpy", "memmap");
+  if (reinterpret_cast<PyObject*>(type) == ndarray ||
+      reinterpret_cast<PyObject*>(type) == memmap) {
+    entry->kind = numpy_layout_holds() ? ArrayKind::kNumpy : ArrayKind::kDlpack;
+  } else {
+    entry->kind = ArrayKind::kRefused;
+    entry->refusal = std::string("found a ") + type->tp_name +
+                     ", whose meaning (a mask, a unit) would be lost, wanted a plain "
+                     "numpy.ndarray; pass numpy.asarray(…), after filling in masked elements";
+  }
+  Py_XDECREF(memmap);
+}
+
+bool classify_new(PyTypeObject* type, TypeEntry* entry) {
+  PyObject* torch_tensor = loaded_type("torch", "Tensor");
+  PyObject* ndarray = loaded_type("numpy", "ndarray");
+  bool ok = true;
+  if (is_subclass(type, torch_tensor)) {
+    ok = classify_torch(type, entry);
+  } else if (is_subclass(type, ndarray)) {
+    classify_numpy(type, ndarray, entry);
+  } else if ((entry->api = exchange_table(type)) != nullptr && entry->api->borrow != nullptr) {
+    entry->kind = ArrayKind::kExchange;
+  } else if (has_attribute(type, "__dlpack__") && has_attribute(type, "__dlpack_device__")) {
+    entry->kind = ArrayKind::kDlpack;
+    PyObject* cupy = loaded_type("cupy", "ndarray");
+    entry->is_cupy = is_subclass(type, cupy);
+    Py_XDECREF(cupy);
+  }
+  Py_XDECREF(torch_tensor);
+  Py_XDECREF(ndarray);
+  return ok;
+}
+
+struct Slot {
+  PyTypeObject* type;
+  const TypeEntry* entry;
+};
+constexpr size_t kSlots = 64;
+Slot recent[kSlots];
+
+// Types of programs that make new ones without end must not pile up here.
+constexpr size_t kMaxTypes = 4096;
+
+const TypeEntry* classify_slowly(PyTypeObject* type, Slot* slot) {
+  // Never destroyed: types may outlive any static object.
+  static auto& entries = *new std::unordered_map<PyTypeObject*, TypeEntry>();
+  const auto known = entries.find(type);
+  if (known != entries.end()) {
+    *slot = {type, &known->second};
+    return &known->second;
+  }
+  TypeEntry entry;
+  entry.type = type;
+  if (!classify_new(type, &entry)) return nullptr;
+  // "Not an array" may change when its library is imported; so is it not remembered.
+  if (entry.kind == ArrayKind::kNone || entries.size() >= kMaxTypes) {
+    static TypeEntry last;
+    last = entry;
+    return &last;
+  }
+  Py_INCREF(type);
+  const TypeEntry* stored = &entries.emplace(type, std::move(entry)).first->second;
+  *slot = {type, stored};
+  return stored;
+}
+
+bool exchange_to_tensor(Frame&, const Where& where, PyObject* object, const TypeEntry& entry,
+                        opdock_tensor* out) {
+  if (entry.api->borrow(object, out) == 0) return true;
+  return refuse(kInvalidArgumentError, where,
+                "found a " + type_name(object) + " that its library cannot export (" +
+                    take_error_text() + "), wanted a dense tensor in memory");
+}
+
+void note_tensor(Frame& frame, PyObject* object, const TypeEntry& entry, bool shows_stream,
+                 const opdock_device& device) {
+  if (frame.model == nullptr) {
+    frame.model = object;
+    frame.model_entry = &entry;
+    frame.device = device;
+  }
+  if (device.type == OPDOCK_CPU) return;
+  if (frame.gpu.type == OPDOCK_CPU) frame.gpu = device;
+  // torch before CuPy: its graphs and allocator depend on the stream most.
+  if (shows_stream && (frame.stream_entry == nullptr || frame.stream_entry->is_cupy)) {
+    frame.stream_entry = &entry;
+  }
+}
+
+bool check_written(const Where& where, PyObject* object, bool written, bool read_only) {
+  if (!written || !read_only) return true;
+  return refuse(kInvalidArgumentError, where,
+                "found a read-only " + type_name(object) +
+                    ", wanted one that can be written; pass a writable array or a copy");
+}
+
+bool import_dlpack(Frame& frame, const Where& where, PyObject* object, bool written,
+                   PyObject* stream, opdock_value* out) {
+  bool read_only = false, copied = false;
+  opdock_tensor* tensor = nullptr;
+  if (!dlpack_to_tensor(frame, where, object, stream, &tensor, &read_only, &copied)) return false;
+  if (!check_written(where, object, written, read_only || copied)) return false;
+  if (!check_tensor(frame, where, tensor)) return false;
+  *out = {OPDOCK_TENSOR, read_only ? OPDOCK_VALUE_READ_ONLY : 0u, {.tensor = tensor}};
+  return true;
+}
+
+bool convert_dlpack(Frame& frame, const Where& where, PyObject* object, const TypeEntry& entry,
+                    bool written, opdock_value* out) {
+  opdock_device device;
+  if (!dlpack_device(where, object, &device)) return false;
+  note_tensor(frame, object, entry, entry.is_cupy, device);
+  if (device.type == OPDOCK_CPU) return import_dlpack(frame, where, object, written, nullptr, out);
+  Foreign* foreign = frame.take<Foreign>(1);
+  *foreign = {frame.foreign, object, &entry, where, written, device, out};
+  frame.foreign = foreign;
+  return true;
+}
+
+}  // namespace
+
+const TypeEntry* classify(PyTypeObject* type) {
+  Slot* slot = &recent[(reinterpret_cast<uintptr_t>(type) >> 4) % kSlots];
+  return slot->type == type ? slot->entry : classify_slowly(type, slot);
+}
+
+bool refuse(const char* exception, const Where& where, const std::string& text) {
+  std::string message = std::string(where.function) + "(): argument '" + where.parameter + "'";
+  if (where.element >= 0) message += "[" + std::to_string(where.element) + "]";
+  raise(exception, message + ": " + text);
+  return false;
+}
+
+bool check_tensor(Frame& frame, const Where& where, opdock_tensor* tensor) {
+  if (tensor->ndim > OPDOCK_MAX_NDIM) {
+    return refuse(kInvalidArgumentError, where,
+                  "found " + std::to_string(tensor->ndim) + " dimensions, wanted at most " +
+                      std::to_string(OPDOCK_MAX_NDIM) + "; reshape it");
+  }
+  if (tensor->strides == nullptr && tensor->ndim > 0) {
+    tensor->strides = frame.take<int64_t>(static_cast<size_t>(tensor->ndim));
+    int64_t step = 1;
+    for (int32_t i = tensor->ndim - 1; i >= 0; --i) {
+      tensor->strides[i] = step;
+      step *= tensor->shape[i] > 0 ? tensor->shape[i] : 1;
+    }
+  }
+  if (tensor->data == nullptr && num_elements(*tensor) != 0) {
+    return refuse(kInvalidArgumentError, where,
+                  "found a tensor without memory (an all-zero, functionalised or fake one), wanted "
+                  "one with data; make it real first, for torch by .clone()");
+  }
+  int32_t* type = &tensor->device.type;
+  if (*type == OPDOCK_CPU) return true;
+  if (*type == kDlpackCudaHost || *type == kDlpackRocmHost) {
+    tensor->device = {OPDOCK_CPU, 0};
+  } else if (*type == kDlpackCudaManaged) {
+    *type = OPDOCK_CUDA;
+  } else if (*type != OPDOCK_CUDA && *type != OPDOCK_ROCM) {
+    return refuse(kInvalidArgumentError, where,
+                  "found memory of DLPack device type " + std::to_string(*type) +
+                      ", wanted the CPU, CUDA or ROCm; move it to one of them");
+  }
+  return true;
+}
+
+bool convert_tensor(Frame& frame, const Where& where, PyObject* object, bool written,
+                    opdock_value* out) {
+  const TypeEntry* entry = classify(Py_TYPE(object));
+  if (entry == nullptr) return false;
+  bool read_only = false;
+  opdock_tensor* tensor = nullptr;
+  switch (entry->kind) {
+    case ArrayKind::kTorch:
+      if (entry->api == nullptr) {  // torch before 2.9
+        if (!torch_to_tensor(frame, where, object, *entry, nullptr)) return false;
+        return convert_dlpack(frame, where, object, *entry, written, out);
+      }
+      tensor = frame.take<opdock_tensor>(1);
+      if (!torch_to_tensor(frame, where, object, *entry, tensor)) return false;
+      break;
+    case ArrayKind::kNumpy:
+      tensor = frame.take<opdock_tensor>(1);
+      if (!numpy_to_tensor(frame, where, object, tensor, &read_only)) return false;
+      if (!check_written(where, object, written, read_only)) return false;
+      break;
+    case ArrayKind::kExchange:
+      tensor = frame.take<opdock_tensor>(1);
+      if (!exchange_to_tensor(frame, where, object, *entry, tensor)) return false;
+      break;
+    case ArrayKind::kDlpack:
+      return convert_dlpack(frame, where, object, *entry, written, out);
+    case ArrayKind::kRefused:
+      return refuse(kArgumentError, where, entry->refusal);
+    case ArrayKind::kNone:
+      return refuse(kArgumentError, where,
+                    "found a " + type_name(object) +
+                        ", wanted a tensor: torch, NumPy, CuPy, JAX or any array with __dlpack__");
+  }
+  if (!check_tensor(frame, where, tensor)) return false;
+  note_tensor(frame, object, *entry, true, tensor->device);
+  if (tensor->device.type == OPDOCK_CPU) {
+    const uint64_t element = (tensor->dtype.bits * tensor->dtype.lanes + 7u) / 8u;
+    const uint64_t bytes = static_cast<uint64_t>(num_elements(*tensor)) * element;
+    if (bytes > frame.cpu_bytes) frame.cpu_bytes = bytes;
+  }
+  *out = {OPDOCK_TENSOR, read_only ? OPDOCK_VALUE_READ_ONLY : 0u, {.tensor = tensor}};
+  return true;
+}
+
+bool finish_streams(Frame& frame) {
+  const TypeEntry* owner = frame.stream_entry;
+  if (owner != nullptr && owner->api != nullptr) {
+    if (owner->api->current_stream(frame.gpu.type, frame.gpu.index, &frame.stream) != 0) {
+      return false;
+    }
+  } else if (owner != nullptr && !cupy_current_stream(&frame.stream)) {
+    return false;
+  }
+  for (Foreign* foreign = frame.foreign; foreign != nullptr; foreign = foreign->next) {
+    // An array of the stream's own library is ordered by it; any other one is made to wait for the
+    // stream, and, as its memory may be given away once the call returns, the stream for the host.
+    const bool own = foreign->entry == owner;
+    if (!own) frame.wait = true;
+    PyObject* stream = protocol_stream(frame.gpu.type, frame.stream, own);
+    if (stream == nullptr) return false;
+    const bool ok = import_dlpack(frame, foreign->where, foreign->object, foreign->written, stream,
+                                  foreign->value);
+    Py_DECREF(stream);
+    if (!ok) return false;
+  }
+  return true;
+}
+
+}  // namespace opdock::python

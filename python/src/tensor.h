@@ -1,0 +1,79 @@
+// From Python arrays to opdock_tensor. The kind of array is decided once per Python type.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <Python.h>
+
+#include <string>
+
+#include "dlpack_abi.h"
+#include "frame.h"
+#include "opdock/opdock.h"
+
+namespace opdock::python {
+
+enum class ArrayKind : uint8_t {
+  kNone,      // not an array
+  kTorch,     // torch.Tensor or a subclass that is one in all but name
+  kExchange,  // another type with DLPack's C exchange table
+  kNumpy,     // numpy.ndarray, numpy.memmap
+  kDlpack,    // has __dlpack__ and __dlpack_device__: CuPy, JAX, …
+  kRefused,   // an array that would be misread; `refusal` says why
+};
+
+// The classification of one Python type, cached for ever (it holds a reference to the type).
+struct TypeEntry {
+  PyTypeObject* type = nullptr;
+  ArrayKind kind = ArrayKind::kNone;
+  bool is_cupy = false;
+  const DlpackExchange* api = nullptr;  // kTorch (may be NULL there), kExchange
+  std::string refusal;                  // kRefused: "found …, wanted …; …"
+};
+
+// The entry of a type, classifying it if it is new; NULL with a Python error set if that failed.
+const TypeEntry* classify(PyTypeObject* type);
+
+// Converts one array into *out. written: the op writes into it. False with a Python error set.
+bool convert_tensor(Frame& frame, const Where& where, PyObject* object, bool written,
+                    opdock_value* out);
+
+// Finds the stream to work on and imports the arrays that were waiting for it.
+bool finish_streams(Frame& frame);
+
+// ---- per library; each is called by the two above
+
+bool torch_to_tensor(Frame& frame, const Where& where, PyObject* object, const TypeEntry& entry,
+                     opdock_tensor* out);
+// Learns where this torch keeps what its exchange call does not show. False on a Python error.
+bool torch_calibrate();
+// Why a subclass of torch.Tensor cannot be taken, or empty.
+std::string torch_subclass_refusal(PyTypeObject* type);
+
+bool numpy_to_tensor(Frame& frame, const Where& where, PyObject* object, opdock_tensor* out,
+                     bool* read_only);
+// Whether this NumPy's arrays are laid out as numpy_to_tensor reads them.
+bool numpy_layout_holds();
+// A new, uninitialised array; NULL with an error set. strides in elements; *data is its memory.
+PyObject* numpy_new(const opdock_output& output, void** data);
+
+// Imports by the __dlpack__ protocol. stream: the protocol's number, or NULL for none.
+bool dlpack_to_tensor(Frame& frame, const Where& where, PyObject* object, PyObject* stream,
+                      opdock_tensor** out, bool* read_only, bool* copied);
+bool dlpack_device(const Where& where, PyObject* object, opdock_device* out);
+
+// ---- shared by them
+
+// Raises ArgumentError or InvalidArgumentError "op(): argument 'x': found …, wanted …; advice".
+bool refuse(const char* exception, const Where& where, const std::string& text);
+
+// Dimensions within the limit, strides present, data present if there are elements, a device this
+// interface knows. `strides` are filled in from the frame if the library left them NULL.
+bool check_tensor(Frame& frame, const Where& where, opdock_tensor* tensor);
+
+inline int64_t num_elements(const opdock_tensor& tensor) {
+  int64_t n = 1;
+  for (int32_t i = 0; i < tensor.ndim; ++i) n *= tensor.shape[i];
+  return n;
+}
+
+}  // namespace opdock::python

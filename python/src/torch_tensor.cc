@@ -1,0 +1,229 @@
+// torch tensors by the C exchange table, and what that table does not show: the conjugate and
+// negative bits, tensors without memory, and autograd. Torch's own key set says the first two, and a
+// pointer in the tensor the third; where they lie differs from release to release, so they are
+// looked for in sample tensors whose key sets torch itself prints. Where that search has no single
+// answer, torch is asked through Python on every call.
+// SPDX-License-Identifier: Apache-2.0
+#include <pybind11/pybind11.h>
+
+#include <cstring>
+#include <vector>
+
+#include "errors.h"
+#include "tensor.h"
+#include "torch_probe.h"
+
+namespace py = pybind11;
+
+namespace opdock::python {
+
+namespace {
+
+// Words of a TensorImpl that may be read: it has been at least this large since 2.1.
+constexpr size_t kImplWords = 22;
+constexpr size_t kObjectWords = 4;  // of the Python object, from its head on
+
+struct Probe {
+  bool done = false;
+  ptrdiff_t impl = -1;  // byte offset of the TensorImpl's address in the Python object
+  ptrdiff_t keys = -1;  // byte offset of the key set in the TensorImpl
+  ptrdiff_t grad = -1;  // byte offset of the autograd data's address in the TensorImpl
+  PyObject* refusal = nullptr;  // opdock._torch.refusal
+  PyObject* is_grad_enabled = nullptr;
+  PyObject* forward_names = nullptr;  // torch.autograd.forward_ad's __dict__
+  PyObject* tensor_dispatch = nullptr;
+  PyObject* requires_grad = nullptr;  // the interned name
+  PyObject* level_name = nullptr;
+};
+Probe probe;
+
+// Key sets that torch_tensor has looked into and found to be plain, the first ones most used.
+constexpr size_t kAccepted = 16;
+uint64_t accepted[kAccepted];
+size_t num_accepted = 0;
+
+uint64_t word(const void* base, ptrdiff_t offset) {
+  uint64_t value;
+  std::memcpy(&value, static_cast<const char*>(base) + offset, sizeof value);
+  return value;
+}
+
+const void* impl_of(PyObject* object) {
+  return reinterpret_cast<const void*>(word(object, probe.impl));
+}
+
+struct Sample {
+  PyObject* tensor;
+  uint64_t impl;
+  uint64_t keys;
+  bool grad;
+};
+
+// The one offset at which `matches` holds for every sample, or -1.
+template <typename Matches>
+ptrdiff_t find_offset(size_t first, size_t last, const Matches& matches) {
+  ptrdiff_t found = -1;
+  for (size_t i = first; i < last; ++i) {
+    const ptrdiff_t offset = static_cast<ptrdiff_t>(i * sizeof(uint64_t));
+    if (!matches(offset)) continue;
+    if (found >= 0) return -1;
+    found = offset;
+  }
+  return found;
+}
+
+void search(const std::vector<Sample>& samples) {
+  const auto all = [&samples](const auto& holds) {
+    for (const Sample& sample : samples) {
+      if (!holds(sample)) return false;
+    }
+    return !samples.empty();
+  };
+  const size_t head = sizeof(PyObject) / sizeof(uint64_t);
+  probe.impl = find_offset(head, kObjectWords, [&](ptrdiff_t at) {
+    return all([at](const Sample& sample) { return word(sample.tensor, at) == sample.impl; });
+  });
+  if (probe.impl < 0) return;
+  const auto in_impl = [](const Sample& sample, ptrdiff_t at) {
+    return word(reinterpret_cast<const void*>(sample.impl), at);
+  };
+  probe.keys = find_offset(1, kImplWords, [&](ptrdiff_t at) {
+    return all([&](const Sample& sample) { return in_impl(sample, at) == sample.keys; });
+  });
+  probe.grad = find_offset(1, kImplWords, [&](ptrdiff_t at) {
+    return all([&](const Sample& sample) { return (in_impl(sample, at) != 0) == sample.grad; });
+  });
+}
+
+bool ask_refusal(const Where& where, PyObject* object, bool* plain) {
+  PyObject* text = PyObject_CallOneArg(probe.refusal, object);
+  if (text == nullptr) {
+    return refuse(kInvalidArgumentError, where, "found a tensor that torch cannot describe");
+  }
+  *plain = text == Py_None;
+  bool ok = true;
+  if (!*plain) {
+    const char* chars = PyUnicode_AsUTF8(text);
+    ok = refuse(kInvalidArgumentError, where, chars == nullptr ? "found an odd tensor" : chars);
+  }
+  Py_DECREF(text);
+  return ok;
+}
+
+bool check_keys_slowly(const Where& where, PyObject* object, uint64_t keys, bool remember) {
+  bool plain = false;
+  if (!ask_refusal(where, object, &plain)) return false;
+  if (remember) {
+    accepted[num_accepted < kAccepted ? num_accepted++ : kAccepted - 1] = keys;
+  }
+  return true;
+}
+
+bool check_keys(const Where& where, PyObject* object) {
+  if (probe.keys < 0) return check_keys_slowly(where, object, 0, false);
+  const uint64_t keys = word(impl_of(object), probe.keys);
+  for (size_t i = 0; i < num_accepted; ++i) {
+    if (accepted[i] == keys) return true;
+  }
+  return check_keys_slowly(where, object, keys, true);
+}
+
+// Whether the tensor takes part in reverse or forward differentiation right now: 1, 0, -1 on error.
+int records_gradients(PyObject* object) {
+  PyObject* wanted = PyObject_GetAttr(object, probe.requires_grad);
+  if (wanted == nullptr) return -1;
+  Py_DECREF(wanted);
+  if (wanted == Py_True) {
+    PyObject* enabled = PyObject_CallNoArgs(probe.is_grad_enabled);
+    if (enabled == nullptr) return -1;
+    Py_DECREF(enabled);
+    if (enabled == Py_True) return 1;
+  }
+  PyObject* level = PyDict_GetItem(probe.forward_names, probe.level_name);
+  if (level == nullptr || PyLong_AsLong(level) < 0) return 0;
+  py::object tangent = py::reinterpret_borrow<py::dict>(probe.forward_names)["unpack_dual"](
+                           py::reinterpret_borrow<py::object>(object))
+                           .attr("tangent");
+  return tangent.is_none() ? 0 : 1;
+}
+
+bool check_gradients(const Where& where, PyObject* object) {
+  if (probe.grad >= 0 && word(impl_of(object), probe.grad) == 0) return true;
+  int records = -1;
+  try {
+    records = records_gradients(object);
+  } catch (py::error_already_set& error) {
+    error.restore();
+  }
+  if (records == 0) return true;
+  if (records < 0) return false;
+  return refuse(kInvalidArgumentError, where,
+                "found a tensor that takes part in differentiation, wanted one that does not: this "
+                "call records no gradient; pass x.detach(), or call under torch.no_grad()");
+}
+
+}  // namespace
+
+bool torch_calibrate() {
+  if (probe.done) return true;
+  try {
+    py::module_ helper = py::module_::import("opdock._torch");
+    py::module_ torch = py::module_::import("torch");
+    py::list found = helper.attr("samples")();
+    std::vector<Sample> samples;
+    for (py::handle item : found) {
+      const py::tuple sample = py::reinterpret_borrow<py::tuple>(item);
+      samples.push_back({py::object(sample[0]).ptr(), sample[1].cast<uint64_t>(),
+                         sample[2].cast<uint64_t>(), sample[3].cast<bool>()});
+    }
+    search(samples);
+    probe.refusal = py::object(helper.attr("refusal")).release().ptr();
+    probe.is_grad_enabled = py::object(torch.attr("is_grad_enabled")).release().ptr();
+    probe.tensor_dispatch = py::object(torch.attr("Tensor").attr("__torch_dispatch__")).release().ptr();
+    py::object forward = py::module_::import("torch.autograd.forward_ad");
+    probe.forward_names = py::object(forward.attr("__dict__")).release().ptr();
+    probe.requires_grad = PyUnicode_InternFromString("requires_grad");
+    probe.level_name = PyUnicode_InternFromString("_current_level");
+    probe.done = true;
+    return true;
+  } catch (py::error_already_set& error) {
+    error.restore();
+    return false;
+  }
+}
+
+std::string torch_subclass_refusal(PyTypeObject* type) {
+  if (!torch_calibrate()) {
+    PyErr_Clear();
+    return "";
+  }
+  PyObject* dispatch =
+      PyObject_GetAttrString(reinterpret_cast<PyObject*>(type), "__torch_dispatch__");
+  PyErr_Clear();
+  const bool own = dispatch != nullptr && dispatch != probe.tensor_dispatch;
+  Py_XDECREF(dispatch);
+  if (!own) return "";
+  return std::string("found a ") + type->tp_name +
+         ", a tensor subclass that handles operators itself (fake, wrapped or distributed), wanted a "
+         "plain torch.Tensor; pass the real tensor it stands for";
+}
+
+bool torch_to_tensor(Frame&, const Where& where, PyObject* object, const TypeEntry& entry,
+                     opdock_tensor* out) {
+  if (!check_keys(where, object) || !check_gradients(where, object)) return false;
+  if (out == nullptr) return true;
+  if (entry.api->borrow != nullptr && entry.api->borrow(object, out) == 0) return true;
+  return refuse(kInvalidArgumentError, where,
+                "found a tensor that torch cannot export (" + take_error_text() +
+                    "), wanted a dense tensor in memory");
+}
+
+TorchProbe torch_probe_result() { return {probe.impl, probe.keys, probe.grad}; }
+
+bool torch_probe_disable() {
+  if (!torch_calibrate()) return false;
+  probe.impl = probe.keys = probe.grad = -1;
+  return true;
+}
+
+}  // namespace opdock::python
