@@ -52,3 +52,7 @@ class CancelledError(OpdockError, RuntimeError):
 
 class InternalError(OpdockError, RuntimeError):
     """A defect in opdock or in the plugin: please report it."""
+
+
+for _class in [OpdockError, *OpdockError.__subclasses__(), DeviceLostError]:
+    _class.__module__ = "opdock"  # where users find it

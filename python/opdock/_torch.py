@@ -8,7 +8,7 @@ def samples():
     """Tensors in which the extension looks for torch's key set and its autograd data.
 
     Returns a list of (tensor, address of its implementation, its key set as an int, whether it has
-    autograd data), or an empty list where this torch does not tell.
+    autograd data or None if that is not known), or an empty list where this torch does not tell.
     """
     try:
         from torch.utils._python_dispatch import _disable_current_modes
@@ -21,8 +21,8 @@ def samples():
             tensors = [
                 (torch.empty(3, **cpu), False),
                 (torch.empty(2, 0, 4, dtype=torch.int32, **cpu), False),
-                (torch.empty(2, 3, dtype=torch.complex64, **cpu).conj(), False),
-                (torch._neg_view(torch.empty(7, **cpu)), False),
+                (torch.empty(2, 3, dtype=torch.complex64, **cpu).conj(), None),
+                (torch._neg_view(torch.empty(7, **cpu)), None),
                 (torch._efficientzerotensor((4,)), False),
                 (inference, False),
                 (tracked, True),

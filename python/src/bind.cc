@@ -8,7 +8,9 @@ namespace opdock::python {
 
 namespace {
 
-std::string call_name(const FunctionInfo& info) { return info.name + "()"; }
+std::string call_name(const FunctionInfo& info) {
+  return info.name + "()";
+}
 
 // The parameter of that name, or -1. Callers' names are interned, so a pointer usually tells.
 int32_t find_param(const FunctionInfo& info, PyObject* name) {
@@ -38,12 +40,10 @@ bool unknown_name(const FunctionInfo& info, PyObject* name) {
 }
 
 bool too_many(const FunctionInfo& info, Py_ssize_t given) {
-  raise(kArgumentError, call_name(info) + ": found " + std::to_string(given) +
-                            " positional arguments, wanted at most " +
-                            std::to_string(info.num_positional) +
-                            (info.num_positional < info.num_params
-                                 ? "; pass the others by name"
-                                 : ""));
+  raise(kArgumentError,
+        call_name(info) + ": found " + std::to_string(given) +
+            " positional arguments, wanted at most " + std::to_string(info.num_positional) +
+            (info.num_positional < info.num_params ? "; pass the others by name" : ""));
   return false;
 }
 

@@ -34,7 +34,9 @@ class GilRelease {
 
 struct Call {
   Call(const FunctionInfo& op, Frame& room, const opdock_value* args)
-      : info(op), frame(room), values(args),
+      : info(op),
+        frame(room),
+        values(args),
         options{sizeof(opdock_call_options), 0, room.stream, nullptr, nullptr, 0} {}
 
   const FunctionInfo& info;
@@ -76,9 +78,9 @@ bool run_planned(Call& call, const opdock_plan& plan, opdock_tensor** outputs) {
   opdock_status status = OPDOCK_OK;
   {
     const GilRelease release(releases_gil(call.info, call.frame));
-    status = opdock_run_planned(call.info.handle, &call.options, &plan, call.values,
-                                call.info.num_params, outputs, plan.num_outputs, call.error,
-                                kErrorSize);
+    status =
+        opdock_run_planned(call.info.handle, &call.options, &plan, call.values,
+                           call.info.num_params, outputs, plan.num_outputs, call.error, kErrorSize);
   }
   return settle(call, status);
 }
@@ -171,11 +173,11 @@ PyObject* const* out_items(const FunctionInfo& info, PyObject* const* out) {
   if (tuple && PyTuple_GET_SIZE(*out) == static_cast<Py_ssize_t>(count)) {
     return &PyTuple_GET_ITEM(*out, 0);
   }
-  raise(kArgumentError, info.name + "(): argument 'out': found a " + type_name(*out) +
-                            (tuple ? " of " + std::to_string(PyTuple_GET_SIZE(*out)) : "") +
-                            ", wanted " +
-                            (count == 1 ? std::string("one array")
-                                        : "a tuple of " + std::to_string(count) + " arrays"));
+  raise(kArgumentError,
+        info.name + "(): argument 'out': found an object of type " + type_name(*out) +
+            (tuple ? " of " + std::to_string(PyTuple_GET_SIZE(*out)) : "") + ", wanted " +
+            (count == 1 ? std::string("one array")
+                        : "a tuple of " + std::to_string(count) + " arrays"));
   return nullptr;
 }
 

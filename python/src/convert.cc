@@ -13,7 +13,7 @@ namespace {
 bool wrong_type(const Where& where, PyObject* object, const char* wanted) {
   // What a library raised on the way (an overflow, a refusal to convert) stays as the cause.
   return refuse(kArgumentError, where,
-                "found a " + type_name(object) + ", wanted " + std::string(wanted));
+                "found an object of type " + type_name(object) + ", wanted " + std::string(wanted));
 }
 
 // Arrays have __float__ and __index__ too, but using them would wait for the device, silently.
@@ -110,8 +110,7 @@ int ask_names(const char* function, PyObject* object, long* numbers, int count) 
 bool convert_dtype(const Where& where, PyObject* object, opdock_value* value) {
   long numbers[3];
   if (ask_names("dtype", object, numbers, 3) < 0) {
-    return wrong_type(where, object,
-                      "a dtype: of torch or NumPy, or a name such as \"float32\"");
+    return wrong_type(where, object, "a dtype: of torch or NumPy, or a name such as \"float32\"");
   }
   value->as.dtype = {static_cast<uint8_t>(numbers[0]), static_cast<uint8_t>(numbers[1]),
                      static_cast<uint16_t>(numbers[2])};
@@ -200,7 +199,9 @@ bool convert_one(Frame& frame, const Where& where, const opdock_param& param, Py
   }
 }
 
-bool is_optional(const opdock_param& param) { return (param.flags & OPDOCK_PARAM_OPTIONAL) != 0; }
+bool is_optional(const opdock_param& param) {
+  return (param.flags & OPDOCK_PARAM_OPTIONAL) != 0;
+}
 
 bool convert_list(Frame& frame, const Where& where, const opdock_param& param, PyObject* object,
                   opdock_value* value) {

@@ -21,7 +21,8 @@ bool refuse_export(const Where& where, PyObject* object) {
   const std::string text = take_error_text();
   PyErr_Restore(type, value, trace);
   return refuse(kInvalidArgumentError, where,
-                "found a " + type_name(object) + " that its library cannot export (" + text +
+                "found an object of type " + type_name(object) +
+                    " that its library cannot export (" + text +
                     "), wanted a dense array in memory");
 }
 
@@ -89,7 +90,7 @@ bool take_capsule(Frame& frame, const Where& where, PyObject* object, PyObject* 
     return true;
   }
   return refuse(kInvalidArgumentError, where,
-                "found a " + type_name(object) +
+                "found an object of type " + type_name(object) +
                     " whose __dlpack__() gave no DLPack capsule, wanted \"dltensor_versioned\" or "
                     "\"dltensor\"; report it to that library");
 }
@@ -116,7 +117,7 @@ bool dlpack_device(const Where& where, PyObject* object, opdock_device* out) {
   Py_DECREF(pair);
   if (PyErr_Occurred() != nullptr || type < 0) {
     return refuse(kInvalidArgumentError, where,
-                  "found a " + type_name(object) +
+                  "found an object of type " + type_name(object) +
                       " whose __dlpack_device__() gave no (type, index); report it to its library");
   }
   *out = {static_cast<int32_t>(type), static_cast<int32_t>(index)};

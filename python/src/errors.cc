@@ -27,8 +27,8 @@ void raise(const char* exception, const std::string& message) {
   PyObject* found = find_exception(exception);
   if (found != nullptr) {
     // Messages may quote what a library wrote: bytes that are not UTF-8 must not hide them.
-    PyObject* text = PyUnicode_DecodeUTF8(message.data(), static_cast<Py_ssize_t>(message.size()),
-                                          "replace");
+    PyObject* text =
+        PyUnicode_DecodeUTF8(message.data(), static_cast<Py_ssize_t>(message.size()), "replace");
     PyObject* value = text == nullptr ? nullptr : PyObject_CallOneArg(found, text);
     Py_XDECREF(text);
     if (value != nullptr) {
@@ -43,9 +43,9 @@ void raise(const char* exception, const std::string& message) {
 
 void raise_status(opdock_status status, const char* text) {
   static constexpr const char* kNames[] = {
-      kInternalError,    kInvalidArgumentError, "UnsupportedError",  "OutOfMemoryError",
-      "DeviceError",     "DeviceLostError",     "NotFoundError",     "IncompatibleError",
-      "CancelledError",  kInternalError};
+      kInternalError,   kInvalidArgumentError, "UnsupportedError", "OutOfMemoryError",
+      "DeviceError",    "DeviceLostError",     "NotFoundError",    "IncompatibleError",
+      "CancelledError", kInternalError};
   const bool known = status > 0 && status < static_cast<opdock_status>(std::size(kNames));
   raise(known ? kNames[status] : kInternalError, text);
 }

@@ -11,7 +11,7 @@
 namespace opdock::python {
 
 // Exceptions by name; see _errors.py for what each is a subclass of.
-inline constexpr const char* kArgumentError = "ArgumentError";               // a TypeError
+inline constexpr const char* kArgumentError = "ArgumentError";                // a TypeError
 inline constexpr const char* kInvalidArgumentError = "InvalidArgumentError";  // a ValueError
 inline constexpr const char* kInternalError = "InternalError";
 

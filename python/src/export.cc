@@ -8,7 +8,7 @@ namespace opdock::python {
 namespace {
 
 struct ExportObject {
-  PyObject_HEAD;
+  PyObject base;
   opdock_tensor* tensor;  // owned until __dlpack__ has handed it over
 };
 
@@ -60,10 +60,9 @@ PyObject* dlpack(PyObject* self, PyObject*, PyObject* names) {
                          PyTuple_GET_SIZE(version) == 2 &&
                          PyLong_AsLong(PyTuple_GET_ITEM(version, 0)) >= 1;
   PyErr_Clear();
-  PyObject* capsule = versioned
-                          ? make_capsule<DlpackManagedVersioned>(object->tensor,
-                                                                 "dltensor_versioned")
-                          : make_capsule<DlpackManaged>(object->tensor, "dltensor");
+  PyObject* capsule =
+      versioned ? make_capsule<DlpackManagedVersioned>(object->tensor, "dltensor_versioned")
+                : make_capsule<DlpackManaged>(object->tensor, "dltensor");
   if (capsule != nullptr) object->tensor = nullptr;
   return capsule;
 }
@@ -83,9 +82,8 @@ PyMethodDef methods[] = {
     {"__dlpack_device__", dlpack_device, METH_NOARGS, nullptr},
     {nullptr, nullptr, 0, nullptr}};
 
-PyType_Slot slots[] = {{Py_tp_dealloc, reinterpret_cast<void*>(destroy)},
-                       {Py_tp_methods, methods},
-                       {0, nullptr}};
+PyType_Slot slots[] = {
+    {Py_tp_dealloc, reinterpret_cast<void*>(destroy)}, {Py_tp_methods, methods}, {0, nullptr}};
 
 PyType_Spec spec = {"opdock._Export", sizeof(ExportObject), 0,
                     Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, slots};

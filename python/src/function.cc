@@ -16,12 +16,15 @@ namespace opdock::python {
 namespace {
 
 struct FunctionObject {
-  PyObject_HEAD;
+  PyObject base;
   vectorcallfunc vectorcall;
   FunctionInfo* info;
+  PyObject* weak_references;
 };
 
-FunctionInfo& info_of(PyObject* self) { return *reinterpret_cast<FunctionObject*>(self)->info; }
+FunctionInfo& info_of(PyObject* self) {
+  return *reinterpret_cast<FunctionObject*>(self)->info;
+}
 
 // As many parameters as fit beside a tensor each in the frame's own room in nearly every op.
 PyObject* call(PyObject* self, PyObject* const* args, size_t flagged_count, PyObject* names) {
@@ -38,6 +41,9 @@ PyObject* call(PyObject* self, PyObject* const* args, size_t flagged_count, PyOb
 }
 
 void destroy(PyObject* self) {
+  if (reinterpret_cast<FunctionObject*>(self)->weak_references != nullptr) {
+    PyObject_ClearWeakRefs(self);
+  }
   FunctionInfo* info = reinterpret_cast<FunctionObject*>(self)->info;
   if (info != nullptr) {
     for (PyObject* name : info->param_names) Py_DECREF(name);
@@ -53,13 +59,17 @@ PyObject* text(const std::string& value) {
   return PyUnicode_DecodeUTF8(value.data(), static_cast<Py_ssize_t>(value.size()), "replace");
 }
 
-PyObject* get_name(PyObject* self, void*) { return text(info_of(self).name); }
+PyObject* get_name(PyObject* self, void*) {
+  return text(info_of(self).name);
+}
 
 PyObject* get_schema(PyObject* self, void*) {
   return text(opdock_function_schema(info_of(self).handle));
 }
 
-PyObject* get_module(PyObject*, void*) { return text("opdock.ops"); }
+PyObject* get_module(PyObject*, void*) {
+  return text("opdock.ops");
+}
 
 // What a helper of opdock._describe makes of the function.
 PyObject* describe(PyObject* self, const char* helper) {
@@ -69,9 +79,15 @@ PyObject* describe(PyObject* self, const char* helper) {
   return made;
 }
 
-PyObject* get_signature(PyObject* self, void*) { return describe(self, "signature"); }
-PyObject* get_text_signature(PyObject* self, void*) { return describe(self, "text_signature"); }
-PyObject* get_doc(PyObject* self, void*) { return describe(self, "doc"); }
+PyObject* get_signature(PyObject* self, void*) {
+  return describe(self, "signature");
+}
+PyObject* get_text_signature(PyObject* self, void*) {
+  return describe(self, "text_signature");
+}
+PyObject* get_doc(PyObject* self, void*) {
+  return describe(self, "doc");
+}
 
 PyObject* get_op_doc(PyObject* self, void*) {
   return text(opdock_function_doc(info_of(self).handle));
@@ -84,9 +100,9 @@ PyObject* get_params(PyObject* self, void*) {
   for (uint32_t i = 0; list != nullptr && i < info.num_params; ++i) {
     const opdock_param& param = info.params[i];
     PyObject* fallback = value_to_python(param.fallback);
-    PyObject* item = fallback == nullptr ? nullptr
-                                         : Py_BuildValue("(sIIN)", param.name, param.tag,
-                                                         param.flags, fallback);
+    PyObject* item = fallback == nullptr
+                         ? nullptr
+                         : Py_BuildValue("(sIIN)", param.name, param.tag, param.flags, fallback);
     if (item == nullptr || PyList_Append(list, item) != 0) Py_CLEAR(list);
     Py_XDECREF(item);
   }
@@ -119,6 +135,8 @@ PyObject* reduce(PyObject* self, PyObject*) {
 
 PyMemberDef members[] = {
     {"__vectorcalloffset__", T_PYSSIZET, offsetof(FunctionObject, vectorcall), READONLY, nullptr},
+    {"__weaklistoffset__", T_PYSSIZET, offsetof(FunctionObject, weak_references), READONLY,
+     nullptr},
     {nullptr, 0, 0, 0, nullptr}};
 
 PyGetSetDef getters[] = {
@@ -137,14 +155,13 @@ PyGetSetDef getters[] = {
 PyMethodDef methods[] = {{"__reduce__", reduce, METH_NOARGS, nullptr},
                          {nullptr, nullptr, 0, nullptr}};
 
-PyType_Slot slots[] = {
-    {Py_tp_dealloc, reinterpret_cast<void*>(destroy)},
-    {Py_tp_call, reinterpret_cast<void*>(PyVectorcall_Call)},
-    {Py_tp_repr, reinterpret_cast<void*>(represent)},
-    {Py_tp_members, members},
-    {Py_tp_getset, getters},
-    {Py_tp_methods, methods},
-    {0, nullptr}};
+PyType_Slot slots[] = {{Py_tp_dealloc, reinterpret_cast<void*>(destroy)},
+                       {Py_tp_call, reinterpret_cast<void*>(PyVectorcall_Call)},
+                       {Py_tp_repr, reinterpret_cast<void*>(represent)},
+                       {Py_tp_members, members},
+                       {Py_tp_getset, getters},
+                       {Py_tp_methods, methods},
+                       {0, nullptr}};
 
 PyType_Spec spec = {"opdock.Function", sizeof(FunctionObject), 0,
                     Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL |
@@ -175,7 +192,9 @@ std::unique_ptr<FunctionInfo> read_info(opdock_function* handle) {
 
 }  // namespace
 
-PyObject* make_function_type() { return PyType_FromSpec(&spec); }
+PyObject* make_function_type() {
+  return PyType_FromSpec(&spec);
+}
 
 PyObject* make_function(PyObject* type, PyObject* runtime, opdock_function* handle,
                         const std::string& asked_for) {

@@ -1,5 +1,5 @@
-// The Python type of an op's function. Calls take CPython's vectorcall path straight into libopdock.
-// SPDX-License-Identifier: Apache-2.0
+// The Python type of an op's function. Calls take CPython's vectorcall path straight into
+// libopdock. SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <Python.h>
@@ -24,7 +24,7 @@ struct FunctionInfo {
   uint32_t num_positional = 0;
   uint32_t device_arg = 0;  // its tensor decides the device and the results' type
   bool may_block = false;
-  bool writes = false;  // has a parameter such as Tensor(a!)
+  bool writes = false;                 // has a parameter such as Tensor(a!)
   std::vector<PyObject*> param_names;  // interned
   // One per returned value: the parameter whose object is returned, or -1 for a fresh output.
   std::vector<int32_t> results;

@@ -1,6 +1,7 @@
 // The extension module opdock._opdock: everything but a function's call, which function.cc has.
 // SPDX-License-Identifier: Apache-2.0
 #include <pybind11/pybind11.h>
+#include <pybind11/stl.h>
 
 #include <optional>
 #include <string>
@@ -10,6 +11,7 @@
 #include "function.h"
 #include "opdock/opdock.h"
 #include "results.h"
+#include "tensor.h"
 #include "torch_probe.h"
 
 namespace py = pybind11;
@@ -146,9 +148,8 @@ PYBIND11_MODULE(_opdock, module) {
   module.def("prepare", &prepare, py::arg("function"), py::arg("device_type"),
              py::arg("device_index"));
   module.def("codes_json", [] {
-    return json([](char** out, char* error, uint32_t size) {
-      return opdock_codes_json(out, error, size);
-    });
+    return json(
+        [](char** out, char* error, uint32_t size) { return opdock_codes_json(out, error, size); });
   });
   module.def("trust", [](const std::string& folder) {
     check([&](char* error, uint32_t size) { return opdock_trust(folder.c_str(), error, size); });
@@ -158,6 +159,7 @@ PYBIND11_MODULE(_opdock, module) {
     const TorchProbe found = torch_probe_result();
     return py::make_tuple(found.impl, found.keys, found.grad);
   });
+  module.def("_numpy_layout_holds", &numpy_layout_holds);
   module.def("_disable_torch_probe", [] {
     if (!torch_probe_disable()) throw py::error_already_set();
   });

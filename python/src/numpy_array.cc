@@ -106,7 +106,10 @@ int type_number(opdock_dtype type) {
 }
 
 bool refuse_dtype(const Where& where, PyObject* descriptor) {
-  const std::string name = attribute_text(descriptor, "name");
+  PyObject* text = PyObject_Str(descriptor);  // ">f4" for big-endian, "object", …
+  const char* chars = text == nullptr ? nullptr : PyUnicode_AsUTF8(text);
+  const std::string name = chars == nullptr ? "?" : chars;
+  Py_XDECREF(text);
   return refuse(kInvalidArgumentError, where,
                 "found a NumPy array of dtype " + name +
                     ", wanted a number type of fixed width in native byte order (bool, int8…uint64,"
@@ -140,8 +143,13 @@ bool numpy_to_tensor(Frame& frame, const Where& where, PyObject* object, opdock_
     }
     strides[i] = bytes >> shift;
   }
-  *out = {array->data, {OPDOCK_CPU, 0}, ndim, type, const_cast<int64_t*>(array->dimensions),
-          strides, 0};
+  *out = {array->data,
+          {OPDOCK_CPU, 0},
+          ndim,
+          type,
+          const_cast<int64_t*>(array->dimensions),
+          strides,
+          0};
   *read_only = (array->flags & Api::NPY_ARRAY_WRITEABLE_) == 0;
   return true;
 }
@@ -151,7 +159,8 @@ bool numpy_layout_holds() {
     try {
       // Nothing about this array is a default: an offset, a stride, a dtype, a flag.
       py::module_ numpy = py::module_::import("numpy");
-      py::object whole = numpy.attr("arange")(60, "int16").attr("reshape")(3, 4, 5);
+      py::object whole =
+          numpy.attr("arange")(60, py::arg("dtype") = "int16").attr("reshape")(3, 4, 5);
       py::object part = whole[py::make_tuple(py::slice(0, 3, 2), 1, py::slice(1, 5, 1))];
       part.attr("flags").attr("writeable") = false;
       const Array* array = reinterpret_cast<const Array*>(part.ptr());

@@ -27,8 +27,8 @@ void keep_message(void* context, const char* kind, const char* message) {
 
 bool allocate_by_exchange(const Frame& frame, const opdock_output& output, Result* result) {
   opdock_output wanted = output;
-  opdock_tensor prototype = {nullptr, frame.device, output.ndim,   output.dtype,
-                             wanted.shape, nullptr, 0};
+  opdock_tensor prototype = {
+      nullptr, frame.device, output.ndim, output.dtype, wanted.shape, nullptr, 0};
   std::string problem;
   const DlpackExchange& api = *frame.model_entry->api;
   if (api.allocate(&prototype, &result->managed, &problem, keep_message) != 0) {
@@ -50,12 +50,11 @@ bool allocate_by_torch(const Frame& frame, const opdock_output& output, Result* 
     PyTuple_SET_ITEM(strides, i, PyLong_FromLongLong(output.strides[i]));
   }
   PyObject* helper = PyImport_ImportModule("opdock._torch");
-  result->object =
-      helper == nullptr
-          ? nullptr
-          : PyObject_CallMethod(helper, "empty_strided", "OO(iii)O", shape, strides,
-                                int{output.dtype.code}, int{output.dtype.bits},
-                                int{output.dtype.lanes}, frame.model);
+  result->object = helper == nullptr
+                       ? nullptr
+                       : PyObject_CallMethod(helper, "empty_strided", "OO(iii)O", shape, strides,
+                                             int{output.dtype.code}, int{output.dtype.bits},
+                                             int{output.dtype.lanes}, frame.model);
   Py_XDECREF(helper);
   Py_XDECREF(shape);
   Py_XDECREF(strides);
@@ -90,8 +89,8 @@ bool allocate_result(const Frame& frame, const opdock_output& output, Result* re
     void* data = nullptr;
     result->object = numpy_new(output, &data);
     opdock_output& kept = const_cast<opdock_output&>(output);  // the plan outlives the result
-    result->tensor = {data, {OPDOCK_CPU, 0}, output.ndim, output.dtype,
-                      kept.shape, kept.strides, 0};
+    result->tensor = {data, {OPDOCK_CPU, 0}, output.ndim, output.dtype, kept.shape, kept.strides,
+                      0};
     return result->object != nullptr;
   }
   if (!is_compact(output) && frame.model_entry->kind == ArrayKind::kTorch) {

@@ -38,7 +38,8 @@ std::vector<int32_t> returned_params(const std::string& schema, const opdock_par
   if (arrow == std::string::npos) return found;
   const std::string before = schema.substr(0, arrow);
   const std::string after = schema.substr(arrow + 2);
-  for (size_t at = after.find("Tensor"); at != std::string::npos; at = after.find("Tensor", at + 1)) {
+  for (size_t at = after.find("Tensor"); at != std::string::npos;
+       at = after.find("Tensor", at + 1)) {
     const size_t open = at + 6;
     if (open < after.size() && after[open] == '(') {
       const std::string alias = after.substr(open + 1, after.find(')', open) - open - 1);

@@ -35,8 +35,8 @@ const DlpackExchange* exchange_table(PyTypeObject* type) {
       PyObject_GetAttrString(reinterpret_cast<PyObject*>(type), "__dlpack_c_exchange_api__");
   const DlpackExchange* table = nullptr;
   if (capsule != nullptr && PyCapsule_CheckExact(capsule)) {
-    table = static_cast<const DlpackExchange*>(
-        PyCapsule_GetPointer(capsule, "dlpack_exchange_api"));
+    table =
+        static_cast<const DlpackExchange*>(PyCapsule_GetPointer(capsule, "dlpack_exchange_api"));
   }
   Py_XDECREF(capsule);
   PyErr_Clear();
@@ -51,6 +51,16 @@ bool has_attribute(PyTypeObject* type, const char* name) {
   return found != nullptr;
 }
 
+// Whether the type comes from a module whose name begins so ("jax": jaxlib too).
+bool is_of_module(PyTypeObject* type, const char* prefix) {
+  PyObject* module = PyObject_GetAttrString(reinterpret_cast<PyObject*>(type), "__module__");
+  const char* name = module == nullptr ? nullptr : PyUnicode_AsUTF8(module);
+  const bool same = name != nullptr && std::string(name).rfind(prefix, 0) == 0;
+  Py_XDECREF(module);
+  PyErr_Clear();
+  return same;
+}
+
 bool classify_torch(PyTypeObject* type, TypeEntry* entry) {
   entry->refusal = torch_subclass_refusal(type);
   entry->kind = entry->refusal.empty() ? ArrayKind::kTorch : ArrayKind::kRefused;
@@ -60,8 +70,7 @@ bool classify_torch(PyTypeObject* type, TypeEntry* entry) {
 
 void classify_numpy(PyTypeObject* type, PyObject* ndarray, TypeEntry* entry) {
   PyObject* memmap = loaded_type("numpy", "memmap");
-  if (reinterpret_cast<PyObject*>(type) == ndarray ||
-      reinterpret_cast<PyObject*>(type) == memmap) {
+  if (reinterpret_cast<PyObject*>(type) == ndarray || reinterpret_cast<PyObject*>(type) == memmap) {
     entry->kind = numpy_layout_holds() ? ArrayKind::kNumpy : ArrayKind::kDlpack;
   } else {
     entry->kind = ArrayKind::kRefused;
@@ -87,6 +96,7 @@ bool classify_new(PyTypeObject* type, TypeEntry* entry) {
     PyObject* cupy = loaded_type("cupy", "ndarray");
     entry->is_cupy = is_subclass(type, cupy);
     Py_XDECREF(cupy);
+    entry->immutable = is_of_module(type, "jax") || is_of_module(type, "tensorflow");
   }
   Py_XDECREF(torch_tensor);
   Py_XDECREF(ndarray);
@@ -130,8 +140,9 @@ bool exchange_to_tensor(Frame&, const Where& where, PyObject* object, const Type
                         opdock_tensor* out) {
   if (entry.api->borrow(object, out) == 0) return true;
   return refuse(kInvalidArgumentError, where,
-                "found a " + type_name(object) + " that its library cannot export (" +
-                    take_error_text() + "), wanted a dense tensor in memory");
+                "found an object of type " + type_name(object) +
+                    " that its library cannot export (" + take_error_text() +
+                    "), wanted a dense tensor in memory");
 }
 
 void note_tensor(Frame& frame, PyObject* object, const TypeEntry& entry, bool shows_stream,
@@ -156,10 +167,11 @@ bool check_written(const Where& where, PyObject* object, bool written, bool read
                     ", wanted one that can be written; pass a writable array or a copy");
 }
 
-bool import_dlpack(Frame& frame, const Where& where, PyObject* object, bool written,
-                   PyObject* stream, opdock_value* out) {
+bool import_dlpack(Frame& frame, const Where& where, PyObject* object, const TypeEntry& entry,
+                   bool written, PyObject* stream, opdock_value* out) {
   bool read_only = false, copied = false;
   opdock_tensor* tensor = nullptr;
+  if (!check_written(where, object, written, entry.immutable)) return false;
   if (!dlpack_to_tensor(frame, where, object, stream, &tensor, &read_only, &copied)) return false;
   if (!check_written(where, object, written, read_only || copied)) return false;
   if (!check_tensor(frame, where, tensor)) return false;
@@ -172,7 +184,9 @@ bool convert_dlpack(Frame& frame, const Where& where, PyObject* object, const Ty
   opdock_device device;
   if (!dlpack_device(where, object, &device)) return false;
   note_tensor(frame, object, entry, entry.is_cupy, device);
-  if (device.type == OPDOCK_CPU) return import_dlpack(frame, where, object, written, nullptr, out);
+  if (device.type == OPDOCK_CPU) {
+    return import_dlpack(frame, where, object, entry, written, nullptr, out);
+  }
   Foreign* foreign = frame.take<Foreign>(1);
   *foreign = {frame.foreign, object, &entry, where, written, device, out};
   frame.foreign = foreign;
@@ -256,7 +270,7 @@ bool convert_tensor(Frame& frame, const Where& where, PyObject* object, bool wri
       return refuse(kArgumentError, where, entry->refusal);
     case ArrayKind::kNone:
       return refuse(kArgumentError, where,
-                    "found a " + type_name(object) +
+                    "found an object of type " + type_name(object) +
                         ", wanted a tensor: torch, NumPy, CuPy, JAX or any array with __dlpack__");
   }
   if (!check_tensor(frame, where, tensor)) return false;
@@ -286,8 +300,8 @@ bool finish_streams(Frame& frame) {
     if (!own) frame.wait = true;
     PyObject* stream = protocol_stream(frame.gpu.type, frame.stream, own);
     if (stream == nullptr) return false;
-    const bool ok = import_dlpack(frame, foreign->where, foreign->object, foreign->written, stream,
-                                  foreign->value);
+    const bool ok = import_dlpack(frame, foreign->where, foreign->object, *foreign->entry,
+                                  foreign->written, stream, foreign->value);
     Py_DECREF(stream);
     if (!ok) return false;
   }

@@ -1,12 +1,14 @@
 // torch tensors by the C exchange table, and what that table does not show: the conjugate and
-// negative bits, tensors without memory, and autograd. Torch's own key set says the first two, and a
-// pointer in the tensor the third; where they lie differs from release to release, so they are
+// negative bits, tensors without memory, and autograd. Torch's own key set says the first two, and
+// a pointer in the tensor the third; where they lie differs from release to release, so they are
 // looked for in sample tensors whose key sets torch itself prints. Where that search has no single
 // answer, torch is asked through Python on every call.
 // SPDX-License-Identifier: Apache-2.0
 #include <pybind11/pybind11.h>
+#include <pybind11/stl.h>
 
 #include <cstring>
+#include <optional>
 #include <vector>
 
 #include "errors.h"
@@ -25,9 +27,9 @@ constexpr size_t kObjectWords = 4;  // of the Python object, from its head on
 
 struct Probe {
   bool done = false;
-  ptrdiff_t impl = -1;  // byte offset of the TensorImpl's address in the Python object
-  ptrdiff_t keys = -1;  // byte offset of the key set in the TensorImpl
-  ptrdiff_t grad = -1;  // byte offset of the autograd data's address in the TensorImpl
+  ptrdiff_t impl = -1;          // byte offset of the TensorImpl's address in the Python object
+  ptrdiff_t keys = -1;          // byte offset of the key set in the TensorImpl
+  ptrdiff_t grad = -1;          // byte offset of the autograd data's address in the TensorImpl
   PyObject* refusal = nullptr;  // opdock._torch.refusal
   PyObject* is_grad_enabled = nullptr;
   PyObject* forward_names = nullptr;  // torch.autograd.forward_ad's __dict__
@@ -56,7 +58,7 @@ struct Sample {
   PyObject* tensor;
   uint64_t impl;
   uint64_t keys;
-  bool grad;
+  std::optional<bool> grad;  // whether it has autograd data; a view may have some for being a view
 };
 
 // The one offset at which `matches` holds for every sample, or -1.
@@ -91,7 +93,9 @@ void search(const std::vector<Sample>& samples) {
     return all([&](const Sample& sample) { return in_impl(sample, at) == sample.keys; });
   });
   probe.grad = find_offset(1, kImplWords, [&](ptrdiff_t at) {
-    return all([&](const Sample& sample) { return (in_impl(sample, at) != 0) == sample.grad; });
+    return all([&](const Sample& sample) {
+      return !sample.grad.has_value() || (in_impl(sample, at) != 0) == *sample.grad;
+    });
   });
 }
 
@@ -174,12 +178,13 @@ bool torch_calibrate() {
     for (py::handle item : found) {
       const py::tuple sample = py::reinterpret_borrow<py::tuple>(item);
       samples.push_back({py::object(sample[0]).ptr(), sample[1].cast<uint64_t>(),
-                         sample[2].cast<uint64_t>(), sample[3].cast<bool>()});
+                         sample[2].cast<uint64_t>(), sample[3].cast<std::optional<bool>>()});
     }
     search(samples);
     probe.refusal = py::object(helper.attr("refusal")).release().ptr();
     probe.is_grad_enabled = py::object(torch.attr("is_grad_enabled")).release().ptr();
-    probe.tensor_dispatch = py::object(torch.attr("Tensor").attr("__torch_dispatch__")).release().ptr();
+    probe.tensor_dispatch =
+        py::object(torch.attr("Tensor").attr("__torch_dispatch__")).release().ptr();
     py::object forward = py::module_::import("torch.autograd.forward_ad");
     probe.forward_names = py::object(forward.attr("__dict__")).release().ptr();
     probe.requires_grad = PyUnicode_InternFromString("requires_grad");
@@ -204,7 +209,8 @@ std::string torch_subclass_refusal(PyTypeObject* type) {
   Py_XDECREF(dispatch);
   if (!own) return "";
   return std::string("found a ") + type->tp_name +
-         ", a tensor subclass that handles operators itself (fake, wrapped or distributed), wanted a "
+         ", a tensor subclass that handles operators itself (fake, wrapped or distributed), wanted "
+         "a "
          "plain torch.Tensor; pass the real tensor it stands for";
 }
 
@@ -218,7 +224,9 @@ bool torch_to_tensor(Frame&, const Where& where, PyObject* object, const TypeEnt
                     "), wanted a dense tensor in memory");
 }
 
-TorchProbe torch_probe_result() { return {probe.impl, probe.keys, probe.grad}; }
+TorchProbe torch_probe_result() {
+  return {probe.impl, probe.keys, probe.grad};
+}
 
 bool torch_probe_disable() {
   if (!torch_calibrate()) return false;
