@@ -3,7 +3,7 @@
 
 import inspect
 
-_OPTIONAL, _LIST, _KEYWORD_ONLY, _HAS_DEFAULT = 1, 2, 4, 8
+_OPTIONAL, _LIST, _KEYWORD_ONLY, _HAS_DEFAULT, _OPTIONAL_ELEMENTS = 1, 2, 4, 8, 32
 
 _TYPES = {
     1: "bool",
@@ -24,7 +24,7 @@ def annotation(tag, flags):
     """The Python type of a parameter with opdock.h's value tag and flags, as text."""
     text = _TYPES.get(tag, "Any")
     if flags & _LIST:
-        element = f"{text} | None" if flags & _OPTIONAL and tag == 8 else text
+        element = f"{text} | None" if flags & _OPTIONAL_ELEMENTS else text
         text = f"Sequence[{element}]"
     return f"{text} | None" if flags & _OPTIONAL else text
 

@@ -33,7 +33,9 @@ def reference(name):
     looked_at = []
     for path in _files():
         looked_at.append(str(path))
-        spec = importlib.util.spec_from_file_location(f"opdock._references.{path.parent.name}", path)
+        spec = importlib.util.spec_from_file_location(
+            f"opdock._references.{path.parent.name}", path
+        )
         module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
         found = getattr(module, name, None)

@@ -26,7 +26,10 @@ def package_folders():
             spec = util.find_spec(entry.value)
         except (ImportError, ValueError):
             spec = None
-        found = [os.path.abspath(folder) for folder in getattr(spec, "submodule_search_locations", None) or ()]
+        found = [
+            os.path.abspath(folder)
+            for folder in getattr(spec, "submodule_search_locations", None) or ()
+        ]
         if not found:
             warnings.warn(
                 f"entry point {entry.name!r} of the group opdock.plugins names {entry.value!r}, "

@@ -217,7 +217,7 @@ bool convert_list(Frame& frame, const Where& where, const opdock_param& param, P
   for (Py_ssize_t i = 0; i < count; ++i) {
     PyObject* item = PyTuple_GET_ITEM(items, i);
     const Where element{where.function, where.parameter, i};
-    if (item == Py_None && is_optional(param)) {
+    if (item == Py_None && (param.flags & OPDOCK_PARAM_OPTIONAL_ELEMENTS) != 0) {
       elements[i] = {OPDOCK_NONE, 0, {.i64 = 0}};
     } else if (!convert_one(frame, element, param, item, &elements[i])) {
       return false;
