@@ -134,6 +134,8 @@ PyObject* run_fresh(Call& call, PyObject* const* objects) {
   }
   opdock_plan plan = {};
   plan.struct_size = sizeof plan;
+  plan.num_outputs = count;
+  plan.outputs = call.frame.take<opdock_output>(count);
   call.error[0] = '\0';
   const opdock_status status =
       opdock_plan_call(call.info.handle, &call.options, call.values, call.info.num_params, &plan,

@@ -97,9 +97,10 @@ bool convert_string(Frame& frame, const Where& where, PyObject* object, opdock_v
 // Numbers that a function of opdock._names makes of the object; -1 and no error if it knows none.
 int ask_names(const char* function, PyObject* object, long* numbers, int count) {
   PyObject* module = PyImport_ImportModule("opdock._names");
-  PyObject* found =
-      module == nullptr ? nullptr : PyObject_CallMethod(module, function, "O", object);
+  PyObject* helper = module == nullptr ? nullptr : PyObject_GetAttrString(module, function);
+  PyObject* found = helper == nullptr ? nullptr : PyObject_CallOneArg(helper, object);
   Py_XDECREF(module);
+  Py_XDECREF(helper);
   if (found == nullptr) return -1;
   const bool known = PyTuple_Check(found) && PyTuple_GET_SIZE(found) == count;
   for (int i = 0; known && i < count; ++i) numbers[i] = PyLong_AsLong(PyTuple_GET_ITEM(found, i));

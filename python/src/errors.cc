@@ -70,6 +70,8 @@ std::string take_error_text() {
 }
 
 std::string type_name(PyObject* object) {
+  PyObject *error = nullptr, *value = nullptr, *trace = nullptr;
+  PyErr_Fetch(&error, &value, &trace);  // it may become the cause of what is about to be raised
   PyObject* type = reinterpret_cast<PyObject*>(Py_TYPE(object));
   std::string name;
   PyObject* module = PyObject_GetAttrString(type, "__module__");
@@ -84,7 +86,7 @@ std::string type_name(PyObject* object) {
     if (text != nullptr) name += text;
   }
   Py_XDECREF(plain);
-  PyErr_Clear();
+  PyErr_Restore(error, value, trace);
   return name;
 }
 

@@ -160,7 +160,7 @@ PYBIND11_MODULE(_opdock, module) {
     return py::make_tuple(found.impl, found.keys, found.grad);
   });
   module.def("_numpy_layout_holds", &numpy_layout_holds);
-  module.def("_disable_torch_probe", [] {
-    if (!torch_probe_disable()) throw py::error_already_set();
+  module.def("_set_torch_probe", [](ptrdiff_t impl, ptrdiff_t keys, ptrdiff_t grad) {
+    if (!torch_probe_set({impl, keys, grad})) throw py::error_already_set();
   });
 }

@@ -124,11 +124,6 @@ bool numpy_to_tensor(Frame& frame, const Where& where, PyObject* object, opdock_
   const Descriptor* descriptor = reinterpret_cast<const Descriptor*>(array->descr);
   const opdock_dtype type = dtype_of(descriptor);
   if (type.bits == 0 || descriptor->byteorder == '>') return refuse_dtype(where, array->descr);
-  if ((array->flags & Api::NPY_ARRAY_ALIGNED_) == 0) {
-    return refuse(kInvalidArgumentError, where,
-                  "found a misaligned NumPy array, wanted elements at multiples of their size; "
-                  "pass a copy");
-  }
   const int64_t element = type.bits / 8;  // every one of them is a power of two
   const int shift = std::countr_zero(static_cast<unsigned>(element));
   const int ndim = array->nd;
@@ -142,6 +137,11 @@ bool numpy_to_tensor(Frame& frame, const Where& where, PyObject* object, opdock_
                         "; pass numpy.ascontiguousarray(…)");
     }
     strides[i] = bytes >> shift;
+  }
+  if ((array->flags & Api::NPY_ARRAY_ALIGNED_) == 0) {
+    return refuse(kInvalidArgumentError, where,
+                  "found a misaligned NumPy array, wanted elements at multiples of their size; "
+                  "pass a copy");
   }
   *out = {array->data,
           {OPDOCK_CPU, 0},

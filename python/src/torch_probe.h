@@ -14,7 +14,8 @@ struct TorchProbe {
 };
 
 TorchProbe torch_probe_result();
-// Acts from now on as if the search had failed (tests). False with a Python error set.
-bool torch_probe_disable();
+// Acts from now on as if the search had found this; {-1, -1, -1}: nothing (for tests). False with a
+// Python error set.
+bool torch_probe_set(const TorchProbe& found);
 
 }  // namespace opdock::python

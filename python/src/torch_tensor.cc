@@ -228,9 +228,11 @@ TorchProbe torch_probe_result() {
   return {probe.impl, probe.keys, probe.grad};
 }
 
-bool torch_probe_disable() {
+bool torch_probe_set(const TorchProbe& found) {
   if (!torch_calibrate()) return false;
-  probe.impl = probe.keys = probe.grad = -1;
+  probe.impl = found.impl;
+  probe.keys = found.keys;
+  probe.grad = found.grad;
   return true;
 }
 

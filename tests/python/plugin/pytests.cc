@@ -65,8 +65,7 @@ using Ints = opdock::List<int64_t>;
 void show_plan(opdock::Plan& plan, opdock::Tensor, int64_t, double, bool, std::complex<double>,
                std::string_view, std::optional<opdock::Dtype>, std::optional<opdock::Device>, Ints,
                std::optional<opdock::Tensor>, Tensors, std::optional<const opdock_generator*>) {
-  const int64_t shape[] = {16};
-  plan.output(opdock::Layout(opdock::dtype_of<double>(), shape, 1));
+  plan.output(opdock::Layout(opdock::dtype_of<double>(), {16}));
 }
 void show_run(opdock::Call&, opdock::Outputs out, opdock::Tensor x, int64_t i, double f, bool b,
               std::complex<double> c, std::string_view s, std::optional<opdock::Dtype> d,
@@ -99,7 +98,7 @@ void show_run(opdock::Call&, opdock::Outputs out, opdock::Tensor x, int64_t i, d
 }
 
 void columns_plan(opdock::Plan& plan, opdock::Tensor x) {
-  opdock_output layout = static_cast<opdock_output>(x.like());
+  opdock::Layout layout = x.like();
   layout.strides[0] = 1;
   layout.strides[1] = x.size(0);
   plan.output(layout);
@@ -119,8 +118,7 @@ int present = 0;
 int met = 0;
 
 void meet_plan(opdock::Plan& plan, opdock::Tensor, int64_t) {
-  const int64_t shape[] = {1};
-  plan.output(opdock::Layout(opdock::dtype_of<double>(), shape, 1));
+  plan.output(opdock::Layout(opdock::dtype_of<double>(), {1}));
 }
 void meet_run(opdock::Call&, opdock::Outputs out, opdock::Tensor, int64_t milliseconds) {
   std::unique_lock lock(meeting);

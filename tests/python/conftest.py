@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Fixtures for the package's tests; tests/python/meson.build sets where plugins are found."""
+
+import importlib.util
+
+import pytest
+
+
+def _has(module):
+    return importlib.util.find_spec(module) is not None
+
+
+requires_torch = pytest.mark.skipif(not _has("torch"), reason="torch is not installed")
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "gpu: needs a CUDA GPU")
+    config.addinivalue_line("markers", "wheel: builds and installs a wheel (slow)")
+
+
+@pytest.fixture
+def ops():
+    import opdock
+
+    return opdock.ops
+
+
+@pytest.fixture
+def torch():
+    return pytest.importorskip("torch", reason="torch is not installed")
+
+
+@pytest.fixture
+def cuda(torch):
+    """torch, where it reaches a GPU."""
+    if not torch.cuda.is_available():
+        pytest.skip("no CUDA GPU, or a torch without CUDA")
+    return torch

@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Arrays that speak __dlpack__ only: JAX, and exporters made for the tests."""
+
+import gc
+import weakref
+
+import numpy as np
+import pytest
+
+import opdock
+
+
+class Box:
+    """Exports a NumPy array by the protocol, and remembers how it was asked."""
+
+    def __init__(self, array, versioned=True):
+        self.array = array
+        self.versioned = versioned
+        self.asked = []
+
+    def __dlpack__(self, *, stream=None, max_version=None):
+        self.asked.append((stream, max_version))
+        return self.array.__dlpack__(max_version=max_version if self.versioned else None)
+
+    def __dlpack_device__(self):
+        return self.array.__dlpack_device__()
+
+    def __array_namespace__(self):
+        return np
+
+
+class OldBox(Box):
+    """As libraries did before DLPack 1.0."""
+
+    def __dlpack__(self, stream=None):
+        self.asked.append((stream, None))
+        return self.array.__dlpack__()
+
+
+@pytest.mark.parametrize("kind", [Box, OldBox])
+def test_exporters(ops, kind):
+    x = np.arange(6, dtype=np.float32).reshape(2, 3)
+    box = kind(x.T)
+    copy = ops.py_copy(box)
+    np.testing.assert_array_equal(copy, x.T)
+    # No stream on the CPU; a version where the exporter knows of any.
+    assert box.asked == [(None, (1, 3) if kind is Box else None)]
+    assert ops.py_add_(box) is box
+    assert x[0, 0] == 1
+
+
+def test_results_outlive_everything(ops):
+    copy = ops.py_copy(Box(np.arange(1000, dtype=np.float64)))
+    gc.collect()
+    assert copy.sum() == 499500
+
+
+def test_the_export_is_given_back(ops):
+    x = np.zeros(3, np.float32)
+    dead = weakref.ref(x)
+    box = Box(x)
+    ops.py_copy(box)
+    del x, box
+    gc.collect()
+    assert dead() is None
+
+
+def test_read_only_exports_are_not_written(ops):
+    x = np.zeros(3, np.float32)
+    x.flags.writeable = False
+    np.testing.assert_array_equal(ops.py_copy(Box(x)), x)
+    with pytest.raises(opdock.InvalidArgumentError, match="read-only"):
+        ops.py_add_(Box(x))
+
+
+def broken(device=(1, 0), capsule=None, error=None):
+    class Broken:
+        def __dlpack__(self, **_):
+            if error is not None:
+                raise error
+            return capsule
+
+        def __dlpack_device__(self):
+            return device
+
+    return Broken()
+
+
+@pytest.mark.parametrize(
+    ("thing", "words"),
+    [
+        (broken(error=BufferError("strided by magic")), "strided by magic"),
+        (broken(capsule=42), "no DLPack capsule"),
+        (broken(device=None), "__dlpack_device__"),
+        (broken(device=("a", "b")), "__dlpack_device__"),
+        (broken(device=(-3, 0)), "__dlpack_device__"),
+    ],
+)
+def test_broken_exporters(ops, thing, words):
+    with pytest.raises(opdock.InvalidArgumentError, match=words) as caught:
+        ops.noop(thing)
+    assert "argument 'x'" in str(caught.value)
+
+
+def test_the_exporters_error_is_the_cause(ops):
+    with pytest.raises(opdock.OpdockError) as caught:
+        ops.noop(broken(error=BufferError("why")))
+    assert isinstance(caught.value.__cause__, BufferError)
+
+
+def test_a_used_capsule_is_refused(ops):
+    capsule = np.zeros(3).__dlpack__(max_version=(1, 0))
+    thing = broken(capsule=capsule)
+    ops.noop(thing)
+    with pytest.raises(opdock.InvalidArgumentError, match="no DLPack capsule"):
+        ops.noop(thing)
+
+
+def test_a_library_without_from_dlpack(ops):
+    class Bare(Box):
+        __array_namespace__ = None
+
+    with pytest.raises(TypeError, match="from_dlpack.*out="):
+        ops.py_copy(Bare(np.ones(3, np.float32)))
+    out = np.empty(3, np.float32)
+    assert ops.py_copy(Bare(np.ones(3, np.float32)), out=out) is out
+    assert out.tolist() == [1, 1, 1]
+
+
+@pytest.fixture(scope="module")
+def jax():
+    return pytest.importorskip("jax", reason="jax is not installed")
+
+
+def test_jax(ops, jax):
+    x = jax.numpy.arange(6, dtype="float32").reshape(2, 3)
+    copy = ops.py_copy(x)
+    assert isinstance(copy, jax.Array)
+    np.testing.assert_array_equal(np.asarray(copy), np.asarray(x))
+    bf16 = jax.numpy.arange(4, dtype="bfloat16")
+    assert ops.py_copy(bf16).dtype == bf16.dtype
+    assert float((ops.py_copy(x) + 1).sum()) == 21  # JAX computes with the result
+
+
+def test_jax_arrays_are_not_written(ops, jax):
+    x = jax.numpy.zeros(3)
+    for call in (lambda: ops.py_add_(x), lambda: ops.py_copy(x, out=x)):
+        with pytest.raises(opdock.InvalidArgumentError, match="read-only"):
+            call()
+    assert x.tolist() == [0, 0, 0]
+
+
+def test_jax_tracers_are_refused(ops, jax):
+    with pytest.raises(opdock.ArgumentError, match="Tracer"):
+        jax.jit(lambda x: ops.noop(x))(jax.numpy.zeros(3))

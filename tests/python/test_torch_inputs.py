@@ -1,0 +1,268 @@
+# SPDX-License-Identifier: Apache-2.0
+"""torch tensors: results, and every trap that the raw path would read wrongly."""
+
+import threading
+
+import numpy as np
+import pytest
+
+import opdock
+
+torch = pytest.importorskip("torch", reason="torch is not installed")
+
+DTYPES = [
+    torch.bool, torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8, torch.uint16,
+    torch.uint32, torch.uint64, torch.float16, torch.bfloat16, torch.float32, torch.float64,
+    torch.complex64, torch.complex128,
+]  # fmt: skip
+
+
+def layouts(x):
+    """Views of a matrix with every kind of strides that torch has."""
+    yield "row-major", x
+    yield "transposed", x.t()
+    yield "row-strided", x[:, :2]
+    yield "column", x[:, 1]
+    yield "offset", x[1:]
+    yield "expanded", x[:1].expand(4, -1)
+    yield "scalar", x[0, 0]
+    yield "empty", x[:0]
+    yield "many dimensions", x.reshape((1,) * 14 + (3, 4))
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_copies_equal(ops, dtype):
+    x = torch.arange(12).reshape(3, 4).to(dtype)
+    for name, view in layouts(x):
+        copy = ops.py_copy(view)
+        assert type(copy) is torch.Tensor and copy.dtype == dtype, name
+        assert torch.equal(copy, view), name
+        assert copy.is_contiguous() and copy.data_ptr() != view.data_ptr() or not view.numel(), name
+
+
+def test_results_that_are_not_row_major(ops):
+    x = torch.arange(6.0).reshape(2, 3)
+    columns = ops.py_columns(x)
+    assert columns.stride() == (1, 2) and torch.equal(columns, x)
+
+
+def test_writing_in_place_raises_the_version(ops):
+    x = torch.zeros(3)
+    version = x._version
+    assert ops.py_add_(x, by=2) is x
+    assert x.tolist() == [2, 2, 2] and x._version == version + 1
+    out = torch.zeros(3)
+    ops.py_copy(x, out=out)
+    assert out._version == 1 and torch.equal(out, x)
+    # So autograd notices that a value it saved is gone.
+    w = torch.ones(3, requires_grad=True)
+    saved = torch.ones(3)
+    loss = (w * saved).sum()
+    ops.py_add_(saved)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        loss.backward()
+
+
+def test_torch_arguments(ops):
+    x = torch.ones(2)
+    shown = ops.py_show(x, d=torch.bfloat16, dev=torch.device("cpu"), y=x, xs=[x, x])
+    assert type(shown) is torch.Tensor
+    assert shown[7:11].tolist() == [4, 16, 1, 0] and shown[12:14].tolist() == [2, 4]
+    assert ops.py_show(x, d=torch.float8_e4m3fn)[7:9].tolist() == [10, 8]
+    assert ops.py_show(x, dev=torch.device("cuda", 2))[9:11].tolist() == [2, 2]
+
+
+def _conjugate():
+    return torch.ones(2, dtype=torch.complex64).conj()
+
+
+def _jagged():
+    return torch.nested.nested_tensor([torch.ones(2), torch.ones(3)], layout=torch.jagged)
+
+
+def _fake():
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    with FakeTensorMode():
+        return torch.ones(3)
+
+
+class _Wrapper(torch.Tensor):
+    @classmethod
+    def __torch_dispatch__(cls, function, types, args=(), kwargs=None):
+        return function(*args, **(kwargs or {}))
+
+
+TRAPS = {
+    "conjugate": (_conjugate, "conjugate bit", "resolve_conj"),
+    "negative": (lambda: _conjugate().imag, "negative bit", "resolve_neg"),
+    "negative view": (lambda: torch._neg_view(torch.ones(2)), "negative bit", "resolve_neg"),
+    "all-zero": (lambda: torch._efficientzerotensor(3), "no memory", "clone"),
+    "functionalised": (lambda: torch._to_functional_tensor(torch.ones(2)), "functional", "outside"),
+    "requires grad": (lambda: torch.ones(2, requires_grad=True), "differentiation", "detach"),
+    "has a gradient": (
+        lambda: torch.ones(2, requires_grad=True) * 2,
+        "differentiation",
+        "torch.no_grad",
+    ),
+    "parameter": (lambda: torch.nn.Parameter(torch.ones(2)), "differentiation", "detach"),
+    "view of a parameter": (
+        lambda: torch.nn.Parameter(torch.ones(2))[:1],
+        "differentiation",
+        "detach",
+    ),
+    "fake": (_fake, "FakeTensor", "plain torch.Tensor"),
+    "wrapper": (lambda: torch.ones(2).as_subclass(_Wrapper), "Wrapper", "plain torch.Tensor"),
+    "jagged": (_jagged, "NestedTensor", "plain torch.Tensor"),
+    "sparse": (lambda: torch.eye(2).to_sparse(), "sparse", "to_dense"),
+    "compressed": (lambda: torch.eye(2).to_sparse_csr(), "sparse", "to_dense"),
+    "meta": (lambda: torch.ones(2, device="meta"), "meta", "real device"),
+    "quantised": (
+        lambda: torch.quantize_per_tensor(torch.ones(2), 0.1, 0, torch.qint8),
+        "quantised",
+        "dequantize",
+    ),
+    "too many dimensions": (lambda: torch.ones((1,) * 17), "17 dimensions", "reshape"),
+}
+
+
+@pytest.fixture(params=["found", "not found"])
+def probe(request):
+    """The traps hold whether torch's key set was found in memory or torch is asked each time."""
+    from opdock import _opdock
+
+    opdock.ops.noop(torch.ones(1))
+    if request.param == "not found":
+        restore = _opdock._torch_probe()
+        _opdock._set_torch_probe(-1, -1, -1)
+        yield
+        _opdock._set_torch_probe(*restore)
+    else:
+        yield
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("trap", TRAPS)
+def test_traps_are_refused(ops, probe, trap):
+    make, what, advice = TRAPS[trap]
+    x = make()
+    for _ in range(2):  # the second time from what was learnt
+        with pytest.raises(opdock.OpdockError) as caught:
+            ops.noop(x)
+        text = str(caught.value)
+        assert "noop(): argument 'x'" in text and what in text and advice in text
+    ops.noop(torch.ones(2))
+
+
+@pytest.mark.parametrize("transform", ["vmap", "functionalize", "grad"])
+def test_transforms_are_refused(ops, probe, transform):
+    def loss(x):
+        ops.noop(x)
+        return x.sum()
+
+    with pytest.raises(opdock.OpdockError, match="argument 'x'"):
+        getattr(torch.func, transform)(loss)(torch.ones(2, 2))
+
+
+def test_forward_mode_is_refused(ops, probe):
+    from torch.autograd import forward_ad
+
+    with forward_ad.dual_level():
+        dual = forward_ad.make_dual(torch.ones(2), torch.ones(2))
+        for enabled in (True, False):
+            with torch.set_grad_enabled(enabled), pytest.raises(ValueError, match="differentia"):
+                ops.noop(dual)
+        ops.noop(torch.ones(2, requires_grad=True).detach())
+
+
+def test_what_is_no_trap(ops, probe):
+    parameter = torch.nn.Parameter(torch.arange(4.0))
+    with torch.no_grad():
+        assert torch.equal(ops.py_copy(parameter), parameter)
+        assert not ops.py_copy(parameter).requires_grad
+        assert torch.equal(ops.py_copy(parameter[1:]), parameter[1:])
+    with torch.inference_mode():
+        x = torch.arange(3.0)
+        assert torch.equal(ops.py_copy(x), x) and torch.equal(ops.py_copy(x.t()), x)
+        ops.py_add_(x)
+    assert ops.py_copy(x).tolist() == [1, 2, 3]
+    frozen = torch.nn.Parameter(torch.ones(2), requires_grad=False)
+    assert torch.equal(ops.py_copy(frozen), frozen)
+    conj = _conjugate()
+    assert torch.equal(ops.py_copy(conj.resolve_conj()), conj)
+
+
+def test_the_key_set_is_found_here():
+    from opdock import _opdock
+
+    opdock.ops.noop(torch.ones(1))
+    impl, keys, grad = _opdock._torch_probe()
+    assert impl > 0 and keys > 0 and grad > 0
+
+
+def test_calibration_inside_modes():
+    """The first tensor may be met under modes that change what torch.empty gives."""
+    import subprocess
+    import sys
+
+    program = """
+import torch, opdock
+from torch._subclasses.fake_tensor import FakeTensorMode
+plain = torch.ones(2)
+torch.set_default_dtype(torch.float64)
+with torch.device("meta"), torch.inference_mode(), FakeTensorMode(allow_non_fake_inputs=True):
+    opdock.ops.noop(plain)
+found = opdock._opdock._torch_probe()
+assert min(found) > 0, found
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_four_bit_pairs_keep_their_lanes(ops):
+    if not hasattr(torch, "float4_e2m1fn_x2"):
+        pytest.skip("this torch has no float4_e2m1fn_x2")
+    pairs = torch.zeros(4, dtype=torch.uint8).view(torch.float4_e2m1fn_x2)
+    with pytest.raises(opdock.OpdockError, match="'?x'?.*float4|float4.*'?x'?"):
+        ops.py_copy(pairs)
+
+
+def test_a_dtype_the_op_does_not_take(ops):
+    with pytest.raises(opdock.OpdockError, match="float8"):
+        ops.py_copy(torch.zeros(4, dtype=torch.float8_e4m3fn))
+
+
+def test_a_subclass_without_dispatch_is_a_tensor(ops):
+    class Named(torch.Tensor):
+        pass
+
+    copy = ops.py_copy(torch.arange(3.0).as_subclass(Named))
+    assert copy.tolist() == [0, 1, 2]
+
+
+def test_threads_with_gradients_off_and_on(ops):
+    x = torch.ones(4, requires_grad=True)
+    wrong = []
+
+    def work(enabled):
+        with torch.set_grad_enabled(enabled):
+            for _ in range(200):
+                try:
+                    ops.noop(x)
+                    refused = False
+                except ValueError:
+                    refused = True
+                if refused != enabled:
+                    wrong.append(enabled)
+
+    threads = [threading.Thread(target=work, args=(bool(i % 2),)) for i in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+
+
+def test_numpy_and_torch_mix(ops):
+    x = torch.arange(3.0)
+    shown = ops.py_show(x, y=np.ones(5, np.float32), xs=[np.ones(2, np.float32), x])
+    assert type(shown) is torch.Tensor and shown[12:14].tolist() == [5, 5]
