@@ -86,6 +86,10 @@ void opdock_function_results(const opdock_function* function, uint32_t* fresh, u
   if (all != nullptr) *all = function == nullptr ? 0 : function->all();
 }
 
+int32_t opdock_function_may_block(const opdock_function* function) {
+  return function != nullptr && function->may_block ? 1 : 0;
+}
+
 opdock_status opdock_prepare(opdock_function* function, opdock_device device, char* error,
                              uint32_t error_size) {
   ErrorBuffer buffer{error, error_size};

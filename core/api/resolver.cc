@@ -65,6 +65,13 @@ const opdock_op* op_of(const LoadedPlugin& plugin, const OpClaim& claim) {
   return nullptr;
 }
 
+bool says_may_block(const OpClaim& claim) {
+  for (const std::string& flag : claim.flags) {
+    if (flag == "may-block" || flag == "host-sync") return true;
+  }
+  return false;
+}
+
 // Why the verdict rules the device out; "" if it does not. What is undecided is tried.
 std::string refusal(const Verdict& verdict, opdock_device device) {
   if (verdict.state == State::kRejected) return joined(serious(verdict.reasons));
@@ -227,8 +234,11 @@ opdock_status FunctionTable::get(const std::string& name, opdock_function** out,
     *problem = "\"" + name + "\":" + line(*best, to_text(error));
     return OPDOCK_INCOMPATIBLE;
   }
-  *out =
-      (functions_[name] = std::make_unique<opdock_function>(name, *std::move(schema), this)).get();
+  auto function = std::make_unique<opdock_function>(name, *std::move(schema), this);
+  for (const CandidatePtr& one : providers) {
+    function->may_block = function->may_block || says_may_block(*claim_of(*one, op_name(name)));
+  }
+  *out = (functions_[name] = std::move(function)).get();
   return OPDOCK_OK;
 }
 

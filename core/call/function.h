@@ -47,6 +47,7 @@ struct opdock_function {
   const std::vector<opdock_param>& params() const { return params_; }
   bool writes() const { return writes_; }  // into a Tensor(a!) parameter
   uint32_t fresh() const { return fresh_; }
+  bool may_block = false;  // a provider says so; set before the function is handed out
   uint32_t all() const { return static_cast<uint32_t>(schema_.returns.size()); }
 
   // The target on `device`: one atomic read once it is resolved. NULL and an error otherwise.

@@ -174,16 +174,12 @@ std::unique_ptr<FunctionInfo> read_info(opdock_function* handle) {
   const std::string schema = opdock_function_schema(handle);
   info->name = schema.substr(0, schema.find('('));
   info->params = opdock_function_params(handle, &info->num_params);
-  bool found_tensor = false;
   for (uint32_t i = 0; i < info->num_params; ++i) {
     const opdock_param& param = info->params[i];
     if ((param.flags & OPDOCK_PARAM_KEYWORD_ONLY) == 0) info->num_positional = i + 1;
     if ((param.flags & OPDOCK_PARAM_WRITTEN) != 0) info->writes = true;
-    if (param.tag == OPDOCK_TENSOR && !found_tensor) {
-      info->device_arg = i;
-      found_tensor = true;
-    }
   }
+  info->may_block = opdock_function_may_block(handle) != 0;
   uint32_t all = 0;
   opdock_function_results(handle, &info->num_fresh, &all);
   info->results = returned_params(schema, info->params, info->num_params);

@@ -22,7 +22,6 @@ struct FunctionInfo {
   const opdock_param* params = nullptr;
   uint32_t num_params = 0;
   uint32_t num_positional = 0;
-  uint32_t device_arg = 0;  // its tensor decides the device and the results' type
   bool may_block = false;
   bool writes = false;                 // has a parameter such as Tensor(a!)
   std::vector<PyObject*> param_names;  // interned
