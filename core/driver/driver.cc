@@ -21,9 +21,4 @@ Driver* driver_for(Backend backend, std::string* problem) {
   return nullptr;
 }
 
-Driver* cuda_driver(std::string* problem) {
-  if (problem != nullptr) *problem = "to come";
-  return nullptr;
-}
-
 }  // namespace opdock

@@ -44,7 +44,8 @@ Gpu gpu_from(const json& from, size_t index) {
   gpu.uuid = from.value("uuid", default_uuid(index));
   gpu.memory = from.value("memory", uint64_t{16} << 30);
   gpu.integrated = from.value("integrated", false);
-  for (const auto& [attribute, value] : from.value("attributes", json::object()).items()) {
+  const json attributes = from.value("attributes", json::object());  // items() refers to it
+  for (const auto& [attribute, value] : attributes.items()) {
     gpu.attributes[std::stoi(attribute)] = value.get<int>();
   }
   for (const json& instance : from.value("mig", json::array())) {

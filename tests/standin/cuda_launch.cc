@@ -121,6 +121,17 @@ STANDIN_API CUresult cuFuncSetAttribute(CUfunction function, int attribute, int 
   return CUDA_SUCCESS;
 }
 
+STANDIN_API CUresult cuKernelSetAttribute(int attribute, int value, CUkernel kernel, CUdevice) {
+  if (const CUresult error = enter("cuKernelSetAttribute")) return error;
+  const std::lock_guard lock(state().mutex);
+  if (!kernel) return CUDA_ERROR_INVALID_HANDLE;
+  if (attribute == kMaxDynamicShared && (value < 0 || unsigned(value) > kLargestShared)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  kernel->attributes[attribute] = value;
+  return CUDA_SUCCESS;
+}
+
 STANDIN_API CUresult cuFuncGetAttribute(int* value, int attribute, CUfunction function) {
   if (const CUresult error = enter("cuFuncGetAttribute")) return error;
   const std::lock_guard lock(state().mutex);

@@ -1,0 +1,399 @@
+// The CUDA driver behind the Driver interface.
+// SPDX-License-Identifier: Apache-2.0
+#include <pthread.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <deque>
+#include <memory>
+#include <mutex>
+
+#include "driver/cuda_api.h"
+#include "driver/driver.h"
+
+namespace opdock {
+namespace {
+
+using namespace cuda;
+
+constexpr int kMaxGpus = 64;
+constexpr uint32_t kSharedWithoutAsking =
+    48 * 1024;  // dynamic shared memory that every launch gets
+constexpr uint32_t kUnknown = UINT32_MAX;
+
+// Behind a FunctionHandle.
+struct LoadedKernel {
+  Function function = nullptr;  // a CUkernel where the driver has libraries
+  bool is_kernel = false;
+  Device device = 0;
+  uint32_t num_params = kUnknown;
+  uint32_t max_shared = 0;
+  std::atomic<uint32_t> shared_limit{kSharedWithoutAsking};
+};
+
+// Behind a ModuleHandle.
+struct LoadedImage {
+  Library library = nullptr;  // or
+  Module module = nullptr;
+  int index = 0;
+  std::mutex mutex;
+  std::deque<LoadedKernel> kernels;
+};
+
+// One visible GPU. What is set is never changed.
+struct Gpu {
+  std::mutex mutex;
+  std::atomic<bool> known{false};
+  Device device = 0;
+  bool has_pools = false;
+  opdock_device_facts facts{};
+  std::atomic<Context> primary{nullptr};
+};
+
+// Set in a child forked after cuInit: the driver is of no use there.
+std::atomic<bool> initialised{false};
+std::atomic<bool> forked{false};
+
+void mark_child() {
+  if (initialised.load(std::memory_order_relaxed)) forked.store(true, std::memory_order_relaxed);
+}
+
+// What enter() answers if the right context was current already.
+char unchanged_mark;
+void* const kUnchanged = &unchanged_mark;
+
+class CudaDriver : public Driver {
+ public:
+  explicit CudaDriver(const Api* api) : api_(*api) {}
+
+  Backend backend() const override { return Backend::kCuda; }
+
+  DriverStatus facts(int index, const opdock_device_facts** out) override {
+    Gpu* gpu = nullptr;
+    DriverStatus done = find(index, &gpu);
+    if (done.ok()) *out = &gpu->facts;
+    return done;
+  }
+
+  DriverStatus enter(int index, void* stream, void** previous) override {
+    *previous = kUnchanged;
+    Gpu* gpu = nullptr;
+    DriverStatus done = find(index, &gpu);
+    if (!done.ok()) return done;
+    Context wanted = nullptr;
+    if (stream != nullptr && stream != kStreamLegacy && stream != kStreamPerThread) {
+      // Streams of green contexts have no CUcontext of their own: theirs is the primary one.
+      const Result result = api_.cuStreamGetCtx(stream, &wanted);
+      if (result == kNotSupported) {
+        wanted = nullptr;
+      } else if (result != kSuccess) {
+        return status_of(api_, result, "cuStreamGetCtx");
+      }
+    }
+    if (wanted == nullptr) {
+      wanted = gpu->primary.load(std::memory_order_acquire);
+      if (wanted == nullptr) {
+        done = retain(gpu, &wanted);
+        if (!done.ok()) return done;
+      }
+    }
+    Context current = nullptr;
+    Result result = api_.cuCtxGetCurrent(&current);
+    if (result != kSuccess) return status_of(api_, result, "cuCtxGetCurrent");
+    if (current == wanted) return {};
+    result = api_.cuCtxPushCurrent(wanted);
+    if (result != kSuccess) return status_of(api_, result, "cuCtxPushCurrent");
+    *previous = nullptr;
+    return {};
+  }
+
+  void leave(void* previous) override {
+    if (previous == kUnchanged) return;
+    Context popped = nullptr;
+    api_.cuCtxPopCurrent(&popped);
+  }
+
+  DriverStatus load(int index, std::span<const uint8_t> image, ModuleHandle* out) override {
+    auto loaded = std::make_unique<LoadedImage>();
+    loaded->index = index;
+    if (api_.has_libraries()) {
+      const Result result = api_.cuLibraryLoadData(&loaded->library, image.data(), nullptr, nullptr,
+                                                   0, nullptr, nullptr, 0);
+      if (result != kSuccess) return status_of(api_, result, "cuLibraryLoadData");
+    } else {
+      // PTX may fail to compile: the driver's log says where.
+      std::array<char, 4096> log{};
+      int options[] = {5, 6};  // CU_JIT_ERROR_LOG_BUFFER, …_SIZE_BYTES
+      void* values[] = {log.data(), reinterpret_cast<void*>(log.size() - 1)};
+      const Result result =
+          api_.cuModuleLoadDataEx(&loaded->module, image.data(), 2, options, values);
+      if (result != kSuccess) {
+        DriverStatus failed = status_of(api_, result, "cuModuleLoadDataEx");
+        if (log[0] != '\0') failed.text.append("\n").append(log.data());
+        return failed;
+      }
+    }
+    *out = loaded.release();  // stays loaded
+    return {};
+  }
+
+  DriverStatus find(ModuleHandle module, const char* name, FunctionHandle* out) override {
+    LoadedImage& image = *static_cast<LoadedImage*>(module);
+    Gpu* gpu = nullptr;
+    DriverStatus done = find(image.index, &gpu);
+    if (!done.ok()) return done;
+    Function function = nullptr;
+    Function in_context = nullptr;
+    if (image.library != nullptr) {
+      Result result = api_.cuLibraryGetKernel(&function, image.library, name);
+      if (result != kSuccess) return status_of(api_, result, "cuLibraryGetKernel");
+      result = api_.cuKernelGetFunction(&in_context, function);  // loads it into this context now
+      if (result != kSuccess) return status_of(api_, result, "cuKernelGetFunction");
+    } else {
+      const Result result = api_.cuModuleGetFunction(&function, image.module, name);
+      if (result != kSuccess) return status_of(api_, result, "cuModuleGetFunction");
+      in_context = function;
+    }
+    // With lazy loading a first launch would load, which a capture forbids.
+    if (api_.cuFuncLoad != nullptr) {
+      const Result result = api_.cuFuncLoad(in_context);
+      if (result != kSuccess) return status_of(api_, result, "cuFuncLoad");
+    }
+    std::lock_guard lock(image.mutex);
+    LoadedKernel& kernel = image.kernels.emplace_back();
+    kernel.function = function;
+    kernel.is_kernel = image.library != nullptr;
+    kernel.device = gpu->device;
+    kernel.max_shared = gpu->facts.max_shared_bytes;
+    kernel.num_params = count_params(in_context);
+    *out = &kernel;
+    return {};
+  }
+
+  DriverStatus launch(FunctionHandle function, void* stream, const opdock_launch& how) override {
+    LoadedKernel& kernel = *static_cast<LoadedKernel*>(function);
+    if (kernel.num_params != kUnknown && how.num_args != kernel.num_params) {
+      return {OPDOCK_INTERNAL, "launch(): found " + std::to_string(how.num_args) +
+                                   " arguments, wanted the kernel's " +
+                                   std::to_string(kernel.num_params)};
+    }
+    if (how.shared_bytes > kernel.shared_limit.load(std::memory_order_relaxed)) {
+      DriverStatus raised = raise_shared(&kernel, how.shared_bytes);
+      if (!raised.ok()) return raised;
+    }
+    void** args = const_cast<void**>(how.args);
+    const bool clusters = (how.cluster[0] | how.cluster[1] | how.cluster[2]) != 0;
+    if (how.flags == 0 && !clusters) {
+      const Result result =
+          api_.cuLaunchKernel(kernel.function, how.grid[0], how.grid[1], how.grid[2], how.block[0],
+                              how.block[1], how.block[2], how.shared_bytes, stream, args, nullptr);
+      return result == kSuccess ? DriverStatus{} : status_of(api_, result, "cuLaunchKernel");
+    }
+    return launch_with_attributes(kernel, stream, how, args, clusters);
+  }
+
+  DriverStatus allocate(int index, void* stream, uint64_t bytes, void** out) override {
+    Gpu* gpu = nullptr;
+    DriverStatus done = find(index, &gpu);
+    if (!done.ok()) return done;
+    Pointer memory = 0;
+    if (pooled(*gpu)) {
+      const Result result = api_.cuMemAllocAsync(&memory, bytes, stream);
+      if (result != kSuccess) return status_of(api_, result, "cuMemAllocAsync");
+    } else {
+      const Result result = api_.cuMemAlloc(&memory, bytes);
+      if (result != kSuccess) return status_of(api_, result, "cuMemAlloc");
+    }
+    *out = reinterpret_cast<void*>(memory);
+    return {};
+  }
+
+  DriverStatus release(int index, void* stream, void* memory) override {
+    Gpu* gpu = nullptr;
+    DriverStatus done = find(index, &gpu);
+    if (!done.ok()) return done;
+    void* previous = nullptr;
+    done = enter(index, stream, &previous);
+    if (!done.ok()) return done;
+    const Pointer pointer = reinterpret_cast<Pointer>(memory);
+    const Result result =
+        pooled(*gpu) ? api_.cuMemFreeAsync(pointer, stream) : api_.cuMemFree(pointer);
+    leave(previous);
+    return status_of(api_, result, pooled(*gpu) ? "cuMemFreeAsync" : "cuMemFree");
+  }
+
+  DriverStatus is_capturing(void* stream, bool* out) override {
+    *out = false;
+    if (stream == nullptr || stream == kStreamLegacy) return {};  // cannot be captured
+    int capturing = 0;
+    const Result result = api_.cuStreamIsCapturing(stream, &capturing);
+    if (result != kSuccess) return status_of(api_, result, "cuStreamIsCapturing");
+    *out = capturing != 0;
+    return {};
+  }
+
+  DriverStatus synchronize(void* stream) override {
+    return status_of(api_, api_.cuStreamSynchronize(stream), "cuStreamSynchronize");
+  }
+
+  void* symbol(const char* name) override { return find_symbol(api_, name); }
+
+ private:
+  bool pooled(const Gpu& gpu) const { return gpu.has_pools && api_.cuMemAllocAsync != nullptr; }
+
+  // The GPU, known: two atomic reads after the first time.
+  DriverStatus find(int index, Gpu** out) {
+    if (forked.load(std::memory_order_relaxed)) {
+      return {OPDOCK_DEVICE_ERROR,
+              "found the CUDA driver initialised before this process was forked, wanted it "
+              "initialised here; start GPU work after fork, or start processes by spawn"};
+    }
+    if (index < 0 || index >= kMaxGpus) {
+      return {OPDOCK_DEVICE_ERROR, "found cuda:" + std::to_string(index) +
+                                       ", wanted an index below " + std::to_string(kMaxGpus)};
+    }
+    Gpu& gpu = gpus_[static_cast<size_t>(index)];
+    *out = &gpu;
+    return gpu.known.load(std::memory_order_acquire) ? DriverStatus{} : learn(index, &gpu);
+  }
+
+  DriverStatus learn(int index, Gpu* gpu) {
+    std::lock_guard lock(gpu->mutex);
+    if (gpu->known.load(std::memory_order_relaxed)) return {};
+    DriverStatus done = initialise();
+    if (!done.ok()) return done;
+    Result result = api_.cuDeviceGet(&gpu->device, index);
+    if (result != kSuccess) {
+      done = status_of(api_, result, "cuDeviceGet");
+      done.text.append(" (cuda:").append(std::to_string(index)).append(")");
+      return done;
+    }
+    auto attribute = [&](Attribute which) {
+      int value = 0;
+      const Result got = api_.cuDeviceGetAttribute(&value, which, gpu->device);
+      if (got != kSuccess && result == kSuccess) result = got;
+      return static_cast<uint32_t>(value < 0 ? 0 : value);
+    };
+    opdock_device_facts& facts = gpu->facts;
+    facts.struct_size = sizeof facts;
+    facts.type = OPDOCK_CUDA;
+    facts.arch_major = attribute(kCapabilityMajor);
+    facts.arch_minor = attribute(kCapabilityMinor);
+    facts.warp_size = attribute(kWarpSize);
+    facts.multiprocessors = attribute(kMultiprocessors);
+    facts.max_threads_per_block = attribute(kMaxThreadsPerBlock);
+    facts.max_shared_bytes = attribute(kMaxSharedPerBlockOptin);
+    if (facts.max_shared_bytes == 0) facts.max_shared_bytes = attribute(kMaxSharedPerBlock);
+    facts.l2_bytes = attribute(kL2Bytes);
+    if (result != kSuccess) return status_of(api_, result, "cuDeviceGetAttribute");
+    int pools = 0;  // drivers before 11.2 do not know the attribute
+    gpu->has_pools =
+        api_.cuDeviceGetAttribute(&pools, kMemoryPoolsSupported, gpu->device) == kSuccess &&
+        pools != 0 && api_.cuMemFreeAsync != nullptr;
+    size_t memory = 0;
+    result = api_.cuDeviceTotalMem(&memory, gpu->device);
+    if (result != kSuccess) return status_of(api_, result, "cuDeviceTotalMem");
+    facts.memory_bytes = memory;
+    gpu->known.store(true, std::memory_order_release);
+    return {};
+  }
+
+  DriverStatus initialise() {
+    std::lock_guard lock(init_mutex_);
+    if (initialised.load(std::memory_order_relaxed)) return {};
+    const Result result = api_.cuInit(0);
+    if (result != kSuccess) return status_of(api_, result, "cuInit");
+    pthread_atfork(nullptr, nullptr, mark_child);
+    initialised.store(true, std::memory_order_relaxed);
+    return {};
+  }
+
+  // The device's primary context, kept until the process ends.
+  DriverStatus retain(Gpu* gpu, Context* out) {
+    std::lock_guard lock(gpu->mutex);
+    *out = gpu->primary.load(std::memory_order_relaxed);
+    if (*out != nullptr) return {};
+    const Result result = api_.cuDevicePrimaryCtxRetain(out, gpu->device);
+    if (result != kSuccess) return status_of(api_, result, "cuDevicePrimaryCtxRetain");
+    gpu->primary.store(*out, std::memory_order_release);
+    return {};
+  }
+
+  // How many parameters the kernel has, where the driver (12.4) can tell.
+  uint32_t count_params(Function function) const {
+    if (api_.cuFuncGetParamInfo == nullptr) return kUnknown;
+    uint32_t count = 0;
+    size_t offset = 0, size = 0;
+    while (api_.cuFuncGetParamInfo(function, count, &offset, &size) == kSuccess) ++count;
+    return count == 0 ? kUnknown : count;
+  }
+
+  DriverStatus raise_shared(LoadedKernel* kernel, uint32_t bytes) {
+    if (bytes > kernel->max_shared) {
+      return {OPDOCK_UNSUPPORTED, "launch(): found " + std::to_string(bytes) +
+                                      " bytes of dynamic shared memory, wanted at most " +
+                                      std::to_string(kernel->max_shared) +
+                                      " on this GPU; launch with less"};
+    }
+    // One at a time: a smaller request must not lower what a larger one has raised.
+    std::lock_guard lock(shared_mutex_);
+    if (bytes <= kernel->shared_limit.load(std::memory_order_relaxed)) return {};
+    const int most = static_cast<int>(bytes);
+    const Result result =
+        kernel->is_kernel
+            ? api_.cuKernelSetAttribute(kFunctionMaxDynamicShared, most, kernel->function,
+                                        kernel->device)
+            : api_.cuFuncSetAttribute(kernel->function, kFunctionMaxDynamicShared, most);
+    if (result == kSuccess) kernel->shared_limit.store(bytes, std::memory_order_relaxed);
+    return status_of(api_, result, "cuFuncSetAttribute");
+  }
+
+  DriverStatus launch_with_attributes(const LoadedKernel& kernel, void* stream,
+                                      const opdock_launch& how, void** args, bool clusters) {
+    if (api_.cuLaunchKernelEx == nullptr) {
+      return {OPDOCK_UNSUPPORTED,
+              "launch(): found a driver without cuLaunchKernelEx, wanted one of CUDA 11.8 for "
+              "clusters, cooperative and programmatic launches; upgrade the NVIDIA driver"};
+    }
+    std::array<LaunchAttribute, 3> attributes{};
+    uint32_t count = 0;
+    if ((how.flags & OPDOCK_LAUNCH_COOPERATIVE) != 0) {
+      attributes[count].id = kAttributeCooperative;
+      attributes[count++].value.flag = 1;
+    }
+    if (clusters) {
+      attributes[count].id = kAttributeCluster;
+      for (int i = 0; i < 3; ++i) attributes[count].value.cluster[i] = std::max(how.cluster[i], 1u);
+      ++count;
+    }
+    if ((how.flags & OPDOCK_LAUNCH_PROGRAMMATIC) != 0) {
+      attributes[count].id = kAttributeProgrammatic;
+      attributes[count++].value.flag = 1;
+    }
+    LaunchConfig config{{how.grid[0], how.grid[1], how.grid[2]},
+                        {how.block[0], how.block[1], how.block[2]},
+                        how.shared_bytes,
+                        stream,
+                        attributes.data(),
+                        count};
+    return status_of(api_, api_.cuLaunchKernelEx(&config, kernel.function, args, nullptr),
+                     "cuLaunchKernelEx");
+  }
+
+  const Api& api_;
+  std::mutex init_mutex_;
+  std::mutex shared_mutex_;
+  std::array<Gpu, kMaxGpus> gpus_;
+};
+
+}  // namespace
+
+Driver* cuda_driver(std::string* problem) {
+  const Api* api = open_api(problem);
+  if (api == nullptr) return nullptr;
+  static CudaDriver* driver = new CudaDriver(api);  // used until the process ends
+  return driver;
+}
+
+}  // namespace opdock

@@ -1,0 +1,547 @@
+// The CUDA driver and the call path over it, against the stand-in libcuda. The driver's state is
+// the process's, so each test works in a child of its own.
+// SPDX-License-Identifier: Apache-2.0
+#include "driver/driver.h"
+
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <fstream>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "driver/cuda_api.h"
+#include "support.h"
+
+namespace opdock {
+namespace {
+
+using namespace testing_support;
+using A = Arguments;
+using nlohmann::json;
+
+constexpr char kTwoGpus[] =
+    R"({"cuda": 12090, "gpus": [{"arch": "sm_90", "memory": 1000000},
+        {"arch": "sm_80", "memory": 1000000, "attributes": {"16": 108}}]})";
+
+// PTX whose parameters the stand-in reads, so that it records arguments.
+constexpr char kPtx[] =
+    ".version 7.0\n.target sm_80\n.address_size 64\n"
+    ".visible .entry scale(.param .u64 x, .param .f32 a) { ret; }\n";
+
+// What the stand-in recorded: one object a line.
+std::vector<json> read_record(const std::string& path, const std::string& event) {
+  std::vector<json> lines;
+  std::ifstream file(path);
+  for (std::string line; std::getline(file, line);) {
+    json object = json::parse(line);
+    if (object.at("event") == event) lines.push_back(object);
+  }
+  return lines;
+}
+
+// Runs `body` in a child with the stand-in set up; the child's failures are the test's.
+void in_child(const char* config, const std::function<void(const std::string& record)>& body) {
+  char path[] = "/tmp/opdock-record-XXXXXX";
+  int file = mkstemp(path);
+  ASSERT_GE(file, 0);
+  close(file);
+  std::fflush(nullptr);
+  pid_t child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    setenv("OPDOCK_STANDIN", config, 1);
+    setenv("OPDOCK_STANDIN_RECORD", path, 1);
+    unsetenv("CUDA_VISIBLE_DEVICES");
+    // Loaded under its SONAME, so that opening "libcuda.so.1" finds it.
+    EXPECT_NE(dlopen(STANDIN_CUDA, RTLD_NOW), nullptr) << dlerror();
+    body(path);
+    std::fflush(nullptr);
+    _exit(testing::Test::HasFailure() ? 1 : 0);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  unlink(path);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << "the child's failures are above";
+}
+
+Driver* driver() {
+  std::string problem;
+  Driver* found = cuda_driver(&problem);
+  EXPECT_NE(found, nullptr) << problem;
+  return found;
+}
+
+// libcuda's own functions, for what a program would do.
+template <class F>
+F cuda_function(const char* name) {
+  return reinterpret_cast<F>(dlsym(dlopen("libcuda.so.1", RTLD_NOW), name));
+}
+void* current_context() {
+  void* context = nullptr;
+  cuda_function<int (*)(void**)>("cuCtxGetCurrent")(&context);
+  return context;
+}
+void* new_stream(int index) {
+  void* previous = nullptr;
+  void* stream = nullptr;
+  EXPECT_TRUE(driver()->enter(index, nullptr, &previous).ok());
+  EXPECT_EQ(cuda_function<int (*)(void**, unsigned)>("cuStreamCreate")(&stream, 0), 0);
+  driver()->leave(previous);
+  return stream;
+}
+
+// ---- an op that launches one kernel, over an image table made here
+
+struct Image {
+  std::string bytes;
+  std::span<const uint8_t> span() const {
+    return {reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()};
+  }
+};
+Kernels* ptx_kernels(int index) {
+  static const Image* image = new Image{std::string(kPtx, sizeof kPtx)};
+  static const std::string* names = new std::string("scale<float>\0scale\0", 19);
+  ImageRow row{Backend::kCuda, ImageKind::kPtx,
+               "compute_80",   Version{11, 0},
+               image->span(),  {reinterpret_cast<const uint8_t*>(names->data()), names->size()}};
+  return new Kernels(driver(), {OPDOCK_CUDA, index}, row);
+}
+
+opdock_status run_scale(const opdock_call* call, const opdock_value* args, uint32_t,
+                        opdock_tensor* const*, uint32_t) {
+  opdock_kernel* kernel = nullptr;
+  opdock_status status = call->host->kernel(call, "scale<float>", &kernel);
+  if (status != OPDOCK_OK) return status;
+  const void* x = args[0].as.tensor->data;
+  float a = 2;
+  void* pointers[] = {&x, &a};
+  opdock_launch launch{};
+  launch.struct_size = sizeof launch;
+  launch.grid[0] = 3;
+  launch.block[0] = 128;
+  launch.grid[1] = launch.grid[2] = launch.block[1] = launch.block[2] = 1;
+  launch.args = pointers;
+  launch.num_args = 2;
+  if (args[1].as.i64 > 0) launch.shared_bytes = static_cast<uint32_t>(args[1].as.i64);
+  if (args[1].as.i64 == -1) launch.num_args = 1;
+  if (args[1].as.i64 == -2) launch.grid[1] = 0;
+  return call->host->launch(call, kernel, &launch);
+}
+opdock_status prepare_scale(const opdock_call* call) {
+  opdock_kernel* kernel = nullptr;
+  return call->host->kernel(call, "scale<float>", &kernel);
+}
+
+struct ScaleOp {
+  explicit ScaleOp(uint32_t flags = OPDOCK_OP_THREAD_SAFE | OPDOCK_OP_CAPTURE_SAFE)
+      : op(make_op("scale(Tensor x, int shared=0) -> ()", flags)) {
+    op.run = run_scale;
+    op.prepare = prepare_scale;
+  }
+  opdock_op op;
+};
+
+struct GpuCall {
+  explicit GpuCall(const ScaleOp& op) : function(&op.op) {
+    function.resolver.driver = driver();
+    function.resolver.kernels = ptx_kernels(0);
+    x = arguments.tensor({4});
+    x->device = {OPDOCK_CUDA, 0};
+  }
+  opdock_status operator()(int64_t shared = 0, void* stream = nullptr) {
+    opdock_call_options options{};
+    options.struct_size = sizeof options;
+    options.stream = stream;
+    return function.invoke({A::value(x), A::integer(shared)}, {}, &options);
+  }
+  Arguments arguments;
+  opdock_tensor* x;
+  TestFunction function;
+};
+
+TEST(CudaDriver, TellsTheFactsOfEachGpuWithoutAContext) {
+  in_child(kTwoGpus, [](const std::string& record) {
+    const opdock_device_facts* facts = nullptr;
+    ASSERT_TRUE(driver()->facts(1, &facts).ok());
+    EXPECT_EQ(facts->struct_size, sizeof(opdock_device_facts));
+    EXPECT_EQ(facts->type, OPDOCK_CUDA);
+    EXPECT_EQ(facts->arch_major, 8u);
+    EXPECT_EQ(facts->arch_minor, 0u);
+    EXPECT_EQ(facts->warp_size, 32u);
+    EXPECT_EQ(facts->multiprocessors, 108u);
+    EXPECT_EQ(facts->max_threads_per_block, 1024u);
+    EXPECT_EQ(facts->max_shared_bytes, 101376u);
+    EXPECT_EQ(facts->memory_bytes, 1000000u);
+    EXPECT_TRUE(read_record(record, "context").empty());
+  });
+}
+
+TEST(CudaDriver, RefusesAGpuThatIsNotThere) {
+  in_child(kTwoGpus, [](const std::string&) {
+    const opdock_device_facts* facts = nullptr;
+    for (int index : {2, 63, 64, -1}) {
+      DriverStatus done = driver()->facts(index, &facts);
+      EXPECT_EQ(done.status, OPDOCK_DEVICE_ERROR) << index;
+      EXPECT_NE(done.text.find("cuda:" + std::to_string(index)), std::string::npos) << done.text;
+    }
+  });
+}
+
+TEST(CudaDriver, SaysThatThereIsNoGpu) {
+  in_child(R"({"gpus": []})", [](const std::string&) {
+    const opdock_device_facts* facts = nullptr;
+    DriverStatus done = driver()->facts(0, &facts);
+    EXPECT_EQ(done.status, OPDOCK_DEVICE_ERROR);
+    EXPECT_NE(done.text.find("CUDA_ERROR_NO_DEVICE (100)"), std::string::npos) << done.text;
+    EXPECT_NE(done.text.find("CUDA_VISIBLE_DEVICES"), std::string::npos) << done.text;
+  });
+}
+
+TEST(CudaDriver, EntersThePrimaryContextAndRestoresTheFormerOne) {
+  in_child(kTwoGpus, [](const std::string& record) {
+    void *first = nullptr, *second = nullptr;
+    ASSERT_TRUE(driver()->enter(0, nullptr, &first).ok());
+    void* zero = current_context();
+    ASSERT_NE(zero, nullptr);
+    ASSERT_TRUE(driver()->enter(1, nullptr, &second).ok());
+    EXPECT_NE(current_context(), zero);
+    driver()->leave(second);
+    EXPECT_EQ(current_context(), zero);
+    void* again = nullptr;
+    ASSERT_TRUE(driver()->enter(0, nullptr, &again).ok());
+    driver()->leave(again);
+    EXPECT_EQ(current_context(), zero);
+    driver()->leave(first);
+    EXPECT_EQ(current_context(), nullptr);
+    EXPECT_EQ(read_record(record, "context").size(), 2u);
+  });
+}
+
+TEST(CudaDriver, EntersTheStreamsContext) {
+  in_child(kTwoGpus, [](const std::string&) {
+    void* stream = new_stream(1);
+    void* previous = nullptr;
+    ASSERT_TRUE(driver()->enter(1, nullptr, &previous).ok());
+    void* one = current_context();
+    driver()->leave(previous);
+    ASSERT_TRUE(driver()->enter(0, stream, &previous).ok());
+    EXPECT_EQ(current_context(), one);
+    driver()->leave(previous);
+    EXPECT_EQ(current_context(), nullptr);
+  });
+}
+
+TEST(CudaDriver, IsOfNoUseInAForkedChild) {
+  in_child(kTwoGpus, [](const std::string&) {
+    const opdock_device_facts* facts = nullptr;
+    ASSERT_TRUE(driver()->facts(0, &facts).ok());
+    pid_t child = fork();
+    if (child == 0) {
+      void* previous = nullptr;
+      DriverStatus done = driver()->enter(0, nullptr, &previous);
+      bool good = done.status == OPDOCK_DEVICE_ERROR &&
+                  done.text.find("before this process was forked") != std::string::npos;
+      _exit(good ? 0 : 1);
+    }
+    int status = 0;
+    waitpid(child, &status, 0);
+    EXPECT_EQ(status, 0);
+  });
+}
+
+TEST(CudaDriver, StaysUsableInAChildThatWasForkedBeforeIt) {
+  in_child(kTwoGpus, [](const std::string&) {
+    driver();  // opened, not initialised
+    pid_t child = fork();
+    if (child == 0) {
+      const opdock_device_facts* facts = nullptr;
+      _exit(driver()->facts(0, &facts).ok() ? 0 : 1);
+    }
+    int status = 0;
+    waitpid(child, &status, 0);
+    EXPECT_EQ(status, 0);
+  });
+}
+
+TEST(CudaDriver, AllocatesInStreamOrderAndGivesBack) {
+  in_child(kTwoGpus, [](const std::string& record) {
+    void *previous = nullptr, *memory = nullptr;
+    ASSERT_TRUE(driver()->enter(1, nullptr, &previous).ok());
+    ASSERT_TRUE(driver()->allocate(1, nullptr, 1000, &memory).ok());
+    driver()->leave(previous);
+    ASSERT_TRUE(driver()->release(1, nullptr, memory).ok());
+    EXPECT_EQ(read_record(record, "allocate").at(0).at("device"), 1);
+    EXPECT_EQ(read_record(record, "free").at(0).at("bytes"), 1000);
+    ASSERT_TRUE(driver()->enter(0, nullptr, &previous).ok());
+    DriverStatus done = driver()->allocate(0, nullptr, 2000000, &memory);
+    EXPECT_EQ(done.status, OPDOCK_OUT_OF_MEMORY);
+    EXPECT_NE(done.text.find("CUDA_ERROR_OUT_OF_MEMORY (2)"), std::string::npos) << done.text;
+  });
+}
+
+TEST(CudaDriver, AllocatesWithoutPoolsWhereThereAreNone) {
+  in_child(R"({"gpus": [{"arch": "sm_60", "memory": 100000, "attributes": {"115": 0}}],
+               "failures": [{"function": "cuMemAllocAsync", "error": 801}]})",
+           [](const std::string& record) {
+             void *previous = nullptr, *memory = nullptr;
+             ASSERT_TRUE(driver()->enter(0, nullptr, &previous).ok());
+             DriverStatus done = driver()->allocate(0, nullptr, 1000, &memory);
+             ASSERT_TRUE(done.ok()) << done.text;
+             driver()->leave(previous);
+             EXPECT_TRUE(driver()->release(0, nullptr, memory).ok());
+             EXPECT_EQ(read_record(record, "free").size(), 1u);
+           });
+}
+
+TEST(CudaDriver, FindsFurtherSymbols) {
+  in_child(kTwoGpus, [](const std::string&) {
+    EXPECT_EQ(driver()->symbol("cuMemAlloc"),
+              dlsym(dlopen("libcuda.so.1", RTLD_NOW), "cuMemAlloc_v2"));
+    EXPECT_EQ(driver()->symbol("cuNoSuchThing"), nullptr);
+    EXPECT_EQ(host_table()->driver_symbol(OPDOCK_CUDA, "cuMemFree"), driver()->symbol("cuMemFree"));
+    EXPECT_EQ(host_table()->driver_symbol(OPDOCK_ROCM, "hipMalloc"), nullptr);
+  });
+}
+
+TEST(CudaDriver, ReportsEveryStatusWithTheDriversName) {
+  in_child(kTwoGpus, [](const std::string&) {
+    const cuda::Api* api = cuda::open_api(nullptr);
+    ASSERT_NE(api, nullptr);
+    const struct {
+      int result;
+      opdock_status status;
+      const char* text;
+    } rows[] = {
+        {1, OPDOCK_DEVICE_ERROR, "CUDA_ERROR_INVALID_VALUE (1)"},
+        {2, OPDOCK_OUT_OF_MEMORY, "CUDA_ERROR_OUT_OF_MEMORY (2)"},
+        {3, OPDOCK_DEVICE_ERROR, "fork"},
+        {209, OPDOCK_INCOMPATIBLE, "CUDA_ERROR_NO_BINARY_FOR_GPU (209)"},
+        {222, OPDOCK_INCOMPATIBLE, "toolkit"},
+        {500, OPDOCK_NOT_FOUND, "CUDA_ERROR_NOT_FOUND (500)"},
+        {700, OPDOCK_DEVICE_LOST, "CUDA_ERROR_ILLEGAL_ADDRESS (700)"},
+        {719, OPDOCK_DEVICE_LOST, "end this process"},
+        {701, OPDOCK_UNSUPPORTED, "fewer threads"},
+        {900, OPDOCK_DEVICE_ERROR, "captured"},
+        {12345, OPDOCK_DEVICE_ERROR, "unknown error (12345)"},
+    };
+    for (const auto& row : rows) {
+      DriverStatus done = cuda::status_of(*api, row.result, "cuTest");
+      EXPECT_EQ(done.status, row.status) << done.text;
+      EXPECT_EQ(done.text.find("cuTest: found "), 0u) << done.text;
+      EXPECT_NE(done.text.find(row.text), std::string::npos) << done.text;
+    }
+  });
+}
+
+TEST(Driver, HasNoneForRocmAndTheCpu) {
+  std::string problem;
+  EXPECT_EQ(driver_for(Backend::kRocm, &problem), nullptr);
+  EXPECT_NE(problem.find("HIP driver is not part of this version"), std::string::npos);
+  EXPECT_EQ(driver_for(Backend::kCpu, &problem), nullptr);
+  EXPECT_EQ(driver_for(static_cast<Backend>(7), nullptr), nullptr);
+}
+
+// ---------------------------------------------------------------------------- calls on the GPU
+
+TEST(GpuCall, LaunchesWithArgumentsOnTheCallersStream) {
+  in_child(kTwoGpus, [](const std::string& record) {
+    static const ScaleOp op;
+    GpuCall call(op);
+    void* stream = new_stream(0);
+    ASSERT_EQ(call(0, stream), OPDOCK_OK) << call.function.error;
+    ASSERT_EQ(call(0, nullptr), OPDOCK_OK) << call.function.error;
+    std::vector<json> launches = read_record(record, "launch");
+    ASSERT_EQ(launches.size(), 2u);
+    EXPECT_EQ(launches[0].at("function"), "scale");
+    EXPECT_EQ(launches[0].at("device"), 0);
+    EXPECT_EQ(launches[0].at("grid"), json({3, 1, 1}));
+    EXPECT_EQ(launches[0].at("block"), json({128, 1, 1}));
+    char text[32];
+    std::snprintf(text, sizeof text, "%p", stream);
+    EXPECT_EQ(launches[0].at("stream"), text);
+    EXPECT_EQ(launches[0].at("args").at(1), "00000040");  // 2.0f
+    EXPECT_EQ(read_record(record, "load").size(), 1u);    // once for both calls
+    EXPECT_EQ(current_context(), nullptr);
+  });
+}
+
+TEST(GpuCall, RunsOnTheTensorsDeviceNotTheCurrentOne) {
+  in_child(kTwoGpus, [](const std::string& record) {
+    static const ScaleOp op;
+    GpuCall call(op);
+    call.function.resolver.kernels = ptx_kernels(1);
+    call.x->device.index = 1;
+    void* previous = nullptr;
+    ASSERT_TRUE(driver()->enter(0, nullptr, &previous).ok());
+    void* zero = current_context();
+    ASSERT_EQ(call(), OPDOCK_OK) << call.function.error;
+    EXPECT_EQ(current_context(), zero);
+    EXPECT_EQ(read_record(record, "launch").at(0).at("device"), 1);
+  });
+}
+
+TEST(GpuCall, RaisesTheLimitOfSharedMemory) {
+  in_child(kTwoGpus, [](const std::string& record) {
+    static const ScaleOp op;
+    GpuCall call(op);
+    ASSERT_EQ(call(60000), OPDOCK_OK) << call.function.error;
+    ASSERT_EQ(call(90000), OPDOCK_OK) << call.function.error;
+    ASSERT_EQ(call(60000), OPDOCK_OK) << call.function.error;
+    EXPECT_EQ(call(200000), OPDOCK_UNSUPPORTED);
+    EXPECT_NE(std::string(call.function.error).find("wanted at most 101376"), std::string::npos)
+        << call.function.error;
+    EXPECT_EQ(read_record(record, "launch").size(), 3u);
+  });
+}
+
+TEST(GpuCall, RefusesALaunchThatCannotBeRight) {
+  in_child(kTwoGpus, [](const std::string& record) {
+    static const ScaleOp op;
+    GpuCall call(op);
+    EXPECT_EQ(call(-1), OPDOCK_INTERNAL);
+    EXPECT_NE(std::string(call.function.error).find("found 1 arguments, wanted the kernel's 2"),
+              std::string::npos)
+        << call.function.error;
+    EXPECT_EQ(call(-2), OPDOCK_INTERNAL);
+    EXPECT_NE(std::string(call.function.error).find("size of 0"), std::string::npos);
+    EXPECT_TRUE(read_record(record, "launch").empty());
+  });
+}
+
+TEST(GpuCall, SaysWhenTheDeviceIsLost) {
+  in_child(R"({"gpus": [{"arch": "sm_90", "memory": 1000000}], "failures":
+               [{"function": "cuLaunchKernel", "call": 2, "error": 700, "sticky": true}]})",
+           [](const std::string&) {
+             static const ScaleOp op;
+             GpuCall call(op);
+             ASSERT_EQ(call(), OPDOCK_OK) << call.function.error;
+             for (int i = 0; i < 2; ++i) {
+               EXPECT_EQ(call(), OPDOCK_DEVICE_LOST);
+               EXPECT_NE(std::string(call.function.error).find("CUDA_ERROR_ILLEGAL_ADDRESS (700)"),
+                         std::string::npos)
+                   << call.function.error;
+             }
+           });
+}
+
+TEST(GpuCall, ReportsAFailedLoadAndMayTryAgain) {
+  in_child(R"({"gpus": [{"arch": "sm_90", "memory": 1000000}], "failures":
+               [{"function": "cuLibraryLoadData", "call": 1, "error": 2}]})",
+           [](const std::string&) {
+             static const ScaleOp op;
+             GpuCall call(op);
+             EXPECT_EQ(call(), OPDOCK_OUT_OF_MEMORY);
+             EXPECT_NE(
+                 std::string(call.function.error).find("loading the compute_80 ptx on cuda:0"),
+                 std::string::npos)
+                 << call.function.error;
+             EXPECT_EQ(call(), OPDOCK_OK) << call.function.error;
+           });
+}
+
+TEST(GpuCall, MayBeCapturedOncePrepared) {
+  in_child(kTwoGpus, [](const std::string& record) {
+    static const ScaleOp op;
+    GpuCall call(op);
+    void* stream = new_stream(0);
+    auto begin = cuda_function<int (*)(void*, int)>("cuStreamBeginCapture_v2");
+    auto end = cuda_function<int (*)(void*, void**)>("cuStreamEndCapture");
+    void* graph = nullptr;
+    ASSERT_EQ(begin(stream, 0), 0);
+    EXPECT_EQ(call(0, stream), OPDOCK_UNSUPPORTED);
+    EXPECT_NE(std::string(call.function.error).find("opdock_prepare, before the capture"),
+              std::string::npos)
+        << call.function.error;
+    ASSERT_EQ(end(stream, &graph), 0);
+    char error[512] = "";
+    ASSERT_EQ(prepare(call.function.function, {OPDOCK_CUDA, 0}, {error, sizeof error}), OPDOCK_OK)
+        << error;
+    ASSERT_EQ(begin(stream, 0), 0);
+    EXPECT_EQ(call(0, stream), OPDOCK_OK) << call.function.error;
+    ASSERT_EQ(end(stream, &graph), 0);
+    EXPECT_EQ(read_record(record, "launch").size(), 1u);
+  });
+}
+
+TEST(GpuCall, IsRefusedInACaptureIfNotCaptureSafe) {
+  in_child(kTwoGpus, [](const std::string& record) {
+    static const ScaleOp op(OPDOCK_OP_THREAD_SAFE);
+    GpuCall call(op);
+    void* stream = new_stream(0);
+    ASSERT_EQ(call(0, stream), OPDOCK_OK) << call.function.error;
+    ASSERT_EQ(cuda_function<int (*)(void*, int)>("cuStreamBeginCapture_v2")(stream, 0), 0);
+    EXPECT_EQ(call(0, stream), OPDOCK_UNSUPPORTED);
+    EXPECT_NE(std::string(call.function.error).find("capture-safe"), std::string::npos);
+    EXPECT_EQ(read_record(record, "launch").size(), 1u);
+  });
+}
+
+opdock_status plan_workspace(const opdock_call*, const opdock_value*, uint32_t, opdock_plan* plan) {
+  plan->workspace_bytes = 5000;
+  return OPDOCK_OK;
+}
+opdock_status run_workspace(const opdock_call* call, const opdock_value*, uint32_t,
+                            opdock_tensor* const*, uint32_t) {
+  void* more = nullptr;
+  opdock_status status = call->host->workspace(call, 700, 0, &more);
+  if (status != OPDOCK_OK) return status;
+  bool good = call->workspace != nullptr && call->workspace_bytes == 5000 && more != nullptr;
+  return good ? OPDOCK_OK : OPDOCK_INTERNAL;
+}
+
+TEST(GpuCall, GivesDeviceWorkspaceAndTakesItBack) {
+  in_child(kTwoGpus, [](const std::string& record) {
+    static const opdock_op op = [] {
+      opdock_op o = make_op("w(Tensor x) -> ()", OPDOCK_OP_THREAD_SAFE | OPDOCK_OP_MAY_ALLOCATE);
+      o.plan = plan_workspace;
+      o.run = run_workspace;
+      return o;
+    }();
+    TestFunction f(&op);
+    f.resolver.driver = driver();
+    A a;
+    opdock_tensor* x = a.tensor({4});
+    x->device = {OPDOCK_CUDA, 1};
+    ASSERT_EQ(f.invoke({A::value(x)}), OPDOCK_OK) << f.error;
+    std::vector<json> made = read_record(record, "allocate");
+    ASSERT_EQ(made.size(), 2u);
+    EXPECT_EQ(made[0].at("bytes"), 5000);
+    EXPECT_EQ(made[1].at("bytes"), 700);
+    EXPECT_EQ(made[0].at("device"), 1);
+    EXPECT_EQ(read_record(record, "free").size(), 2u);
+  });
+}
+
+TEST(GpuCall, LoadsOnceForManyThreads) {
+  in_child(kTwoGpus, [](const std::string& record) {
+    static const ScaleOp op;
+    GpuCall call(op);
+    std::atomic<int> failed{0};
+    std::vector<std::thread> threads;
+    for (int t = 0; t < 8; ++t) {
+      threads.emplace_back([&] {
+        opdock_value args[] = {A::value(call.x), A::integer(0)};
+        for (int i = 0; i < 50; ++i) {
+          char error[256];
+          if (invoke(call.function.function, nullptr, args, 2, nullptr, 0, {error, sizeof error}) !=
+              OPDOCK_OK) {
+            ++failed;
+          }
+        }
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    EXPECT_EQ(failed, 0);
+    EXPECT_EQ(read_record(record, "load").size(), 1u);
+    EXPECT_EQ(read_record(record, "launch").size(), 400u);
+    EXPECT_EQ(read_record(record, "context").size(), 1u);
+  });
+}
+
+}  // namespace
+}  // namespace opdock
