@@ -65,11 +65,10 @@ void read_toolkit_note(const std::vector<uint8_t>& bytes, const std::string& bas
 // is the judge of the rest of a cubin.
 void read_cubin_notes(FileReader* reader, uint64_t offset, uint64_t size, const Elf64_Ehdr& header,
                       const std::string& base, ImageIdentity* identity) {
-  constexpr unsigned kMaxSections = 65536;
   constexpr uint64_t kMaxNote = 4096;
   const uint64_t bytes = uint64_t{header.e_shnum} * sizeof(Elf64_Shdr);
-  if (header.e_shentsize != sizeof(Elf64_Shdr) || header.e_shnum >= kMaxSections ||
-      header.e_shoff > size || bytes > size - header.e_shoff) {
+  if (header.e_shentsize != sizeof(Elf64_Shdr) || header.e_shoff > size ||
+      bytes > size - header.e_shoff) {
     return;
   }
   std::vector<Elf64_Shdr> sections(header.e_shnum);

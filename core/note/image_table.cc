@@ -133,6 +133,10 @@ bool check_entry(const ElfFile& elf, const Table& table, size_t index, DeviceIma
   return true;
 }
 
+std::string text_or_none(const Version& version) {
+  return version.empty() ? "none" : version.text();
+}
+
 bool has_suffix(const std::string& arch) {
   return !arch.empty() && (arch.back() == 'a' || arch.back() == 'f');
 }
@@ -148,6 +152,7 @@ void settle_arch(const ElfFile& elf, size_t index, DeviceImage* image) {
     bad_table(elf, "image " + std::to_string(index) + ": " + problem,
               "a " + std::string(to_text(image->kind)));
     image->arch = claimed;
+    image->claimed_arch.clear();
     return;
   }
   image->arch = identity->arch.empty() ? claimed : identity->arch;
@@ -204,7 +209,8 @@ void check_claim(const ElfFile& elf, size_t index, const ImageEntry& entry,
     elf.defects->add(Code::kClaimImages, name + "digest " + to_hex(digest), claim.sha256);
   } else if (std::pair(toolkit.major(), toolkit.minor()) !=
              std::pair(claim.toolkit.major(), claim.toolkit.minor())) {
-    elf.defects->add(Code::kClaimImages, name + "toolkit " + toolkit.text(), claim.toolkit.text());
+    elf.defects->add(Code::kClaimImages, name + "toolkit " + text_or_none(toolkit),
+                     text_or_none(claim.toolkit));
   }
 }
 

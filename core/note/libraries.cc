@@ -19,6 +19,9 @@ namespace {
 
 // Only a shared object of the right machine counts: the loader passes over others.
 bool fits(const std::string& path, uint16_t machine) {
+  // The path comes from a file that nobody vouches for: a device must not even be opened.
+  struct stat status{};
+  if (::stat(path.c_str(), &status) != 0 || !S_ISREG(status.st_mode)) return false;
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) return false;
   Elf64_Ehdr header{};
@@ -145,6 +148,7 @@ std::string folder_of(const std::string& path) {
 
 std::optional<std::string> find_library(const std::string& name, const Needer& needer) {
   const uint16_t machine = needer.machine;
+  if (name.empty()) return std::nullopt;  // dlopen would take it for the program itself
   if (name.find('/') != std::string::npos) {
     const std::string path = expand(name, needer.folder, machine);
     return fits(path, machine) ? std::optional(path) : std::nullopt;

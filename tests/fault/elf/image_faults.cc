@@ -40,12 +40,13 @@ std::vector<Fault> image_faults() {
   const size_t e0 = entry_at(0), e1 = entry_at(1);
   const std::vector<Image> usual = usual_images();
   std::vector<Image> fewer = usual, swapped = usual, other_arch = usual, other_bytes = usual,
-                     other_toolkit = usual, other_kind = usual;
+                     other_toolkit = usual, other_kind = usual, no_toolkit = usual;
   fewer.pop_back();
   std::swap(swapped[0], swapped[1]);
   other_arch[0] = {2, 1, "sm_80", 12, 9, old_cubin(80), usual[0].names};
   other_bytes[2].bytes.text(other_bytes[2].bytes.size(), "// more\n");
   other_toolkit[2].minor = 8;
+  no_toolkit[2].major = 0;
   other_kind[2].kind = 4;
   return {
       poke("the magic damaged", 0, 'o', 1),
@@ -130,6 +131,8 @@ std::vector<Fault> image_faults() {
       differ("another architecture", kImages, usual, other_arch),
       differ("other bytes", kImages, usual, other_bytes),
       differ("another toolkit", kImages, usual, other_toolkit),
+      differ("a toolkit where the note names none", kImages, no_toolkit, usual),
+      differ("no toolkit where the note names one", kImages, usual, no_toolkit),
       differ("PTX called source", kImages, usual, other_kind),
       one("a cubin for another architecture", kArchCode, {2, 1, "sm_90", 12, 9, old_cubin(80), ""}),
       one("a cubin that hides its suffix a", kArchCode,

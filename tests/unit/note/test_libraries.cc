@@ -138,6 +138,10 @@ TEST_F(Libraries, NamesWithASlashArePaths) {
   EXPECT_FALSE(find_library(root + "/y.so", needer));
 }
 
+TEST_F(Libraries, AnEmptyNameIsNoLibrary) {
+  EXPECT_EQ(read(make("p.so", {}, {""}), Depth::kJudge).missing_libraries, Texts{""});
+}
+
 TEST_F(Libraries, CirclesEnd) {
   make("liba.so", {}, {"libb.so"}, {}, "$ORIGIN");
   make("libb.so", {"b"}, {"liba.so"}, {}, "$ORIGIN");

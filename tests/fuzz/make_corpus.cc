@@ -1,0 +1,68 @@
+// Writes seed inputs for the fuzzers: make_corpus FOLDER makes FOLDER/{elf,note,json}.
+// SPDX-License-Identifier: Apache-2.0
+#include <filesystem>
+#include <fstream>
+
+#include "support/image_builder.h"
+
+namespace {
+
+using namespace opdock_test;
+namespace fs = std::filesystem;
+
+void write(const fs::path& path, const std::vector<uint8_t>& bytes) {
+  fs::create_directories(path.parent_path());
+  std::ofstream(path, std::ios::binary)
+      .write(reinterpret_cast<const char*>(bytes.data()),
+             static_cast<std::streamsize>(bytes.size()));
+}
+
+Bytes fatbin() {
+  const Bytes cubin = old_cubin(80);
+  Bytes b;
+  b.u32(0, 0xba55ed50).u16(4, 1).u16(6, 16).u64(8, 64 + cubin.size());
+  b.u16(16, 2).u16(18, 0x101).u32(20, 64).u64(24, cubin.size()).u32(44, 80).u64(56, 0x11);
+  b.u8(79, 0);
+  b.add(cubin);
+  return b;
+}
+
+Bytes bundle() {
+  const std::string target = "hipv4-amdgcn-amd-amdhsa--gfx90a";
+  Bytes b("__CLANG_OFFLOAD_BUNDLE__");
+  b.u64(24, 1).u64(32, 128).u64(40, 64).u64(48, target.size()).text(56, target).u8(127, 0);
+  b.add(code_object(0x3f));
+  return b;
+}
+
+}  // namespace
+
+int main(int count, char** arguments) {
+  if (count != 2) return 2;
+  const fs::path root = arguments[1];
+  std::vector<Image> images = usual_images();
+  images.push_back({10, 3, "gfx90a", 6, 2, code_object(0x3f), ""});
+  std::vector<Plugin> plugins = {Plugin(), plugin_with(usual_images()), plugin_with(images)};
+  plugins[0].needed = {"libc.so.6", "libnothing.so"};
+  plugins[0].versions = {{"libc.so.6", {"GLIBC_2.2.5", "GLIBC_2.34"}}};
+  plugins[0].runpath = "$ORIGIN";
+  Plugin old = Plugin();
+  old.sysv_hash = true;
+  old.extra = fatbin();
+  plugins.push_back(old);
+  Plugin bundled = Plugin();
+  bundled.extra = bundle();
+  bundled.symbols.push_back({"malloc", false, 1});
+  plugins.push_back(bundled);
+  for (size_t i = 0; i < plugins.size(); ++i) {
+    const std::string name = "seed" + std::to_string(i);
+    Bytes& file = plugins[i].file();
+    write(root / "elf" / name, file.data);
+    const auto begin = file.data.begin() + static_cast<std::ptrdiff_t>(plugins[i].descriptor);
+    const size_t size = 64 + plugins[i].json.size();
+    write(root / "note" / name, {begin, begin + static_cast<std::ptrdiff_t>(size)});
+    write(root / "json" / name, Bytes(plugins[i].json).data);
+  }
+  write(root / "json" / "odd",
+        Bytes(R"([{"a":[1,-2.5e3,"\u00e9\ud83d\ude80",null,true,{}]}])").data);
+}
