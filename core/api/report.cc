@@ -15,7 +15,7 @@ namespace {
 
 std::string device_name(const DeviceVerdict& device) {
   std::string name(to_text(device.backend));
-  if (device.index >= 0) name += ":" + std::to_string(device.index);
+  if (device.index >= 0) name.append(":").append(std::to_string(device.index));
   return name;
 }
 

@@ -88,7 +88,8 @@ std::string paragraph(std::string_view text, size_t indent) {
     const std::string_view word = text.substr(begin, end - begin);
     const size_t size = columns(word);
     if (column > indent && width != 0 && column + 1 + size > width) {
-      out += "\n" + std::string(indent + 2, ' ');
+      out += '\n';
+      out.append(indent + 2, ' ');
       column = indent + 2;
     } else if (begin != 0) {
       out += ' ';

@@ -38,12 +38,15 @@ class Folder {
 
 // One file to look at, or what is already known of it.
 struct Task {
+  Task(FileSite where, std::string its_path, const Place* its_place)
+      : site(std::move(where)), path(std::move(its_path)), place(its_place) {}
+
   FileSite site;
   std::string path;
   const Place* place;
   bool needs_trust = false;
-  std::optional<Reason> distrust = {};  // of the way to it
-  std::optional<Candidate> done = {};
+  std::optional<Reason> distrust;  // of the way to it
+  std::optional<Candidate> done;
 };
 
 }  // namespace
@@ -92,7 +95,7 @@ class Discovery {
 };
 
 void Discovery::add_done(const Place& place, Reason reason) {
-  Task task{{AT_FDCWD, place.path}, place.path, &place};
+  Task task(FileSite{AT_FDCWD, place.path}, place.path, &place);
   task.done = rejected(place.path, place.origin, std::move(reason));
   tasks_.push_back(std::move(task));
 }
@@ -105,7 +108,7 @@ void Discovery::visit(const Place& place) {
   }
   struct stat status{};
   if (errno == ENOTDIR && stat(place.path.c_str(), &status) == 0) {
-    Task task{{AT_FDCWD, place.path}, place.path, &place};
+    Task task(FileSite{AT_FDCWD, place.path}, place.path, &place);
     task.needs_trust = !place.consent;
     if (task.needs_trust) task.distrust = trust_.judge_way(place.path);
     tasks_.push_back(std::move(task));
@@ -142,7 +145,9 @@ void Discovery::visit_folder(const Place& place, int fd) {
   if (folder.back() != '/') folder += '/';
   for (FileSite& site : list_folder(fd, &problem)) {
     std::string path = folder + site.name;
-    tasks_.push_back({std::move(site), std::move(path), &place, needs_trust, distrust, {}});
+    Task& task = tasks_.emplace_back(std::move(site), std::move(path), &place);
+    task.needs_trust = needs_trust;
+    task.distrust = distrust;
   }
   if (problem != 0) add_done(place, open_reason(problem, place.path));
 }

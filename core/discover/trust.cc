@@ -144,7 +144,9 @@ std::optional<Reason> Trust::judge_way(const std::string& path) {
       current = slash == 0 ? "/" : current.substr(0, slash);
       continue;
     }
-    const std::string next = current == "/" ? "/" + name : current + "/" + name;
+    std::string next = current;
+    if (next != "/") next += '/';
+    next += name;
     struct stat status{};
     if (lstat(next.c_str(), &status) != 0) return std::nullopt;
     if (S_ISLNK(status.st_mode)) {

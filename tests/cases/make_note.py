@@ -78,7 +78,7 @@ def main():
     relative = "images - ." if table else "0"
     with open(args.output, "w") as out:
         out.write('  .section .note.opdock, "a", %note\n  .balign 4\n')
-        out.write(f"  .long 7, {64 + len(text)}, 1\n  .asciz \"opdock\"\n  .balign 4\n")
+        out.write(f'  .long 7, {64 + len(text)}, 1\n  .asciz "opdock"\n  .balign 4\n')
         out.write(as_bytes(head) + f"  .quad {relative}\n  .quad {len(table)}\n" + as_bytes(text))
         out.write("  .balign 4\n")
         if table:

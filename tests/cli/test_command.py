@@ -1,0 +1,290 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The opdock command: what it prints, its JSON, its exit status."""
+
+import os
+import pty
+import shutil
+import subprocess
+import sys
+
+import pytest
+from conftest import CASES, COMMAND, PLUGINS
+
+REASON_KEYS = {"code", "stage", "found", "wanted", "advice"}
+
+
+def by_name(report):
+    return {plugin["path"].rsplit("/", 1)[1]: plugin for plugin in report["plugins"]}
+
+
+# ---- list
+
+
+def test_list_json_has_the_agreed_members(opdock, folder):
+    result = opdock("list", "--json", OPDOCK_PLUGIN_PATH=str(folder))
+    assert result.status == 0 and result.err == ""
+    for plugin in result.json["plugins"]:
+        assert {"name", "version", "path", "usable", "ops", "reasons"} <= plugin.keys()
+        for reason in plugin["reasons"]:
+            assert reason.keys() >= REASON_KEYS
+    good = by_name(result.json)["good.so"]
+    assert good["usable"] is True and good["ops"] == ["good"] and good["reasons"] == []
+    assert good["name"] == "good" and good["version"] == "1.0"
+
+
+def test_list_says_why_each_other_is_not_usable(opdock, folder):
+    plugins = by_name(opdock("list", "--json", "--plugin-path", folder).json)
+    assert [reason["code"] for reason in plugins["note_major.so"]["reasons"]] == ["abi-major"]
+    assert [reason["code"] for reason in plugins["text.so"]["reasons"]] == ["not-elf"]
+    assert plugins["text.so"]["name"] is None and plugins["text.so"]["usable"] is False
+
+
+def test_list_is_a_table_with_reason_and_advice(opdock, folder):
+    result = opdock("list", "--plugin-path", folder)
+    assert result.status == 0
+    assert "abi-major: found ABI 7.1, wanted ABI 0" in result.out
+    assert "-> rebuild the plugin" in result.out
+    assert "1 of 3 usable" in result.out
+    assert "\033" not in result.out
+
+
+def test_list_of_nothing_says_where_to_look(opdock):
+    result = opdock("list", "--plugin-path", ":")
+    assert result.status == 0 and "opdock doctor" in result.out
+
+
+def test_list_shows_a_path_that_is_missing(opdock):
+    result = opdock("list", "--json", OPDOCK_PLUGIN_PATH="/nowhere/at/all")
+    assert [p["reasons"][0]["code"] for p in result.json["plugins"]] == ["path-missing"]
+
+
+def test_list_writes_control_characters_as_text(opdock, folder):
+    shutil.copy(CASES / "good_b.so", folder / "\033[31mred\n.so")
+    result = opdock("list", "--plugin-path", folder)
+    assert "\033" not in result.out and "\\x1b[31mred\\x0a.so" in result.out
+
+
+# ---- inspect
+
+
+def test_inspect_json_has_the_agreed_members(opdock):
+    result = opdock("inspect", CASES / "good.so", "--json")
+    assert result.status == 0
+    report = result.json
+    assert report["verdict"] == "usable" and report["reasons"] == []
+    assert report["path"] == str(CASES / "good.so")
+    for key in ("cuda_archs", "hip_archs", "needed", "symbol_versions"):
+        assert isinstance(report[key], list)
+    assert report["note"]["name"] == "good"
+
+
+def test_inspect_of_a_plain_shared_object_is_unfit(opdock):
+    result = opdock("inspect", sys.executable, "--json")
+    assert result.status == 1
+    assert result.json["verdict"] == "rejected"
+    assert any(version.startswith("GLIBC_") for version in result.json["symbol_versions"])
+
+
+def test_inspect_of_a_broken_file_is_unfit_and_says_why(opdock, folder):
+    result = opdock("inspect", folder / "text.so")
+    assert result.status == 1 and "not-elf" in result.out
+
+
+def test_inspect_of_no_file_is_bad_usage(opdock):
+    result = opdock("inspect", "/nowhere/at/all.so")
+    assert result.status == 2 and result.out == ""
+    assert "/nowhere/at/all.so" in result.err and "correct the path" in result.err
+
+
+def test_inspect_of_a_folder_is_unfit(opdock, tmp_path):
+    result = opdock("inspect", tmp_path, "--json")
+    assert result.status == 1 and result.json["reasons"][0]["code"] == "not-regular"
+
+
+# ---- explain
+
+
+def test_explain_names_the_plugin_chosen(opdock, folder):
+    result = opdock("explain", "good", "--json", "--plugin-path", folder)
+    assert result.status == 0
+    assert result.json["chosen"] == {"cpu": str(folder / "good.so")}
+
+
+def test_explain_puts_the_newest_first_and_says_why_not_the_other(opdock, folder):
+    shutil.copy(CASES / "good_v2.so", folder)
+    report = opdock("explain", "good", "--json", "--plugin-path", folder).json
+    assert [c["version"] for c in report["candidates"]] == ["2.0", "1.0"]
+    assert "superseded" in [reason["code"] for reason in report["candidates"][1]["reasons"]]
+
+
+def test_explain_of_what_only_an_unfit_plugin_has_is_unfit(opdock, folder):
+    result = opdock("explain", "note_major", "--plugin-path", folder)
+    assert result.status == 1 and "abi-major" in result.out
+
+
+def test_explain_of_an_unknown_name_lists_the_known_ops(opdock, folder):
+    result = opdock("explain", "nothing", "--plugin-path", folder)
+    assert result.status == 1 and "known ops: good" in result.err
+
+
+def test_explain_codes_lists_every_code(opdock):
+    codes = opdock("explain", "--codes", "--json")
+    assert codes.status == 0
+    names = [code["code"] for code in codes.json]
+    assert len(names) == len(set(names)) and "abi-major" in names
+    assert all(set(code) == {"code", "stage", "meaning", "cause", "advice"} for code in codes.json)
+    text = opdock("explain", "--codes").out
+    assert all(name in text for name in names)
+
+
+def test_explain_without_a_name_is_bad_usage(opdock):
+    assert opdock("explain").status == 2
+
+
+# ---- doctor, trust
+
+
+def test_doctor_says_what_is_there_and_what_is_missing(opdock, folder):
+    result = opdock("doctor", "--json", OPDOCK_PLUGIN_PATH=str(folder))
+    assert result.status == 0
+    checks = {check["name"]: check for check in result.json["checks"]}
+    assert checks["CPU"]["ok"] and checks["C library"]["ok"]
+    for check in checks.values():
+        assert check["ok"] or (check["for"] and check["advice"])
+    assert result.json["plugins"] == {"found": 3, "usable": 1, "undecided": 0, "rejected": 2}
+
+
+def test_doctor_without_a_usable_plugin_is_unfit(opdock):
+    assert opdock("doctor", "--plugin-path", "/nowhere").status == 1
+
+
+def test_trust_lets_a_folder_that_others_can_write_be_used(opdock, tmp_path):
+    data = tmp_path / "data"
+    plugins = data / "opdock" / "plugins"
+    plugins.mkdir(parents=True)
+    shutil.copy(CASES / "good.so", plugins)
+    plugins.chmod(0o777)
+    variables = {"XDG_DATA_HOME": str(data)}
+    before = by_name(opdock("list", "--json", **variables).json)["good.so"]
+    assert before["reasons"][0]["code"] in ("untrusted-writable", "untrusted-owner")
+    assert opdock("trust", plugins, **variables).status == 0
+    after = by_name(opdock("list", "--json", **variables).json)["good.so"]
+    assert after["usable"] is True
+    recorded = tmp_path / "home" / ".config" / "opdock" / "trusted"
+    assert recorded.read_text() == f"{plugins}\n" and recorded.stat().st_mode & 0o777 == 0o600
+
+
+def test_trust_of_a_relative_folder_means_the_one_here(opdock, tmp_path, folder):
+    assert opdock("trust", "plugins", "--json").json == {"trusted": str(folder)}
+
+
+@pytest.mark.parametrize("what", ["/nowhere/at/all", "/dev/null"])
+def test_trust_of_what_is_no_folder_is_bad_usage(opdock, what):
+    result = opdock("trust", what)
+    assert result.status == 2 and what in result.err
+
+
+# ---- usage
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["nonsense"],
+        ["list", "extra"],
+        ["list", "--nonsense"],
+        ["inspect"],
+        ["trust"],
+        ["run"],
+        ["run", "good", "--arg", "x"],
+        ["run", "good", "--device", "tpu"],
+        ["run", "good", "--seed", "x"],
+    ],
+)
+def test_bad_usage_is_2_with_a_line_on_stderr(opdock, folder, arguments):
+    result = opdock(*arguments, OPDOCK_PLUGIN_PATH=str(folder))
+    assert result.status == 2 and result.out == ""
+    assert result.err.startswith("opdock: ") and result.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["list", "--help"], ["--version"]])
+def test_help_and_version_are_good(opdock, arguments):
+    result = opdock(*arguments)
+    assert result.status == 0 and result.out and result.err == ""
+
+
+def read_terminal(arguments, environment):
+    """What the command prints on a terminal of 60 columns."""
+    master, slave = pty.openpty()
+    subprocess.run(["stty", "cols", "60"], stdin=slave, check=True)
+    process = subprocess.Popen(arguments, stdout=slave, stderr=slave, env=environment)
+    os.close(slave)
+    data = b""
+    while True:
+        try:
+            chunk = os.read(master, 65536)
+        except OSError:
+            break
+        if not chunk:
+            break
+        data += chunk
+    process.wait()
+    os.close(master)
+    return data.decode()
+
+
+def test_colours_and_wrapping_are_for_terminals_only(folder):
+    variables = {"TERM": "xterm", "HOME": "/nowhere", "OPDOCK_PLUGIN_PATH": str(folder)}
+    text = read_terminal([COMMAND, "explain", "--codes"], variables)
+    assert "\033[" in text
+    text = read_terminal([COMMAND, "explain", "--codes"], {**variables, "NO_COLOR": "1"})
+    assert "\033[" not in text
+    assert max(len(line) for line in text.splitlines()) <= 60
+
+
+# ---- run, on the plugins of the tree
+
+
+def run_op(opdock, *arguments):
+    if not (PLUGINS / "softmax.so").exists():
+        pytest.skip("plugins/softmax.so was not built")
+    return opdock("run", *arguments, OPDOCK_PLUGIN_PATH=str(PLUGINS))
+
+
+def test_run_prints_the_result(opdock):
+    result = run_op(opdock, "softmax", "--arg", "x=[[0, 0], [0, 0]]")
+    assert result.status == 0
+    assert result.out == "float32 (2, 2)\n[[0.5, 0.5],\n [0.5, 0.5]]\n"
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64"])
+def test_run_takes_other_dtypes(opdock, dtype):
+    result = run_op(opdock, "softmax", "--arg", f"x=zeros(2,4):{dtype}", "--json")
+    assert result.json["results"] == [{"dtype": dtype, "shape": [2, 4], "values": [0.25] * 8}]
+
+
+def test_run_gives_the_same_numbers_for_the_same_seed(opdock):
+    arguments = ("softmax", "--arg", "x=randn(3,5)", "--json")
+    first = run_op(opdock, *arguments).out
+    assert run_op(opdock, *arguments).out == first
+    assert run_op(opdock, *arguments, "--seed", "7").out != first
+
+
+@pytest.mark.parametrize(
+    "arguments, status, text",
+    [
+        (["nothing"], 1, "nothing"),
+        (["softmax"], 2, "'x'"),
+        (["softmax", "--arg", "y=[1]"], 2, 'no parameter "y"'),
+        (["softmax", "--arg", "x=[[1],[1,2]]"], 2, "rows of one length"),
+        (["softmax", "--arg", "x=randn(-1)"], 2, "a size"),
+        (["softmax", "--arg", "x=randn(999999999)"], 2, "16 Mi"),
+        (["softmax", "--arg", "x=randn(2):float33"], 2, "float33"),
+        (["softmax", "--arg", "x=[1]", "--arg", "scale=big"], 2, "scale"),
+        (["softmax", "--arg", "x=[1]", "--arg", "causal=yes"], 2, "True or False"),
+    ],
+)
+def test_run_names_what_is_wrong(opdock, arguments, status, text):
+    result = run_op(opdock, *arguments)
+    assert result.status == status and text in result.err, result.err
