@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <cstring>
+#include <functional>
 #include <thread>
 
 #include "support.h"
@@ -71,6 +73,427 @@ TEST(Call, AllocatesOutputsThatAreNull) {
   EXPECT_EQ(outputs[0]->shape[0], 3);
   EXPECT_EQ(reinterpret_cast<uintptr_t>(outputs[0]->data) % 256, 0u);
   free_output(outputs[0]);
+}
+
+// ---- phases
+
+std::atomic<int> prepared{0};
+std::atomic<int> inside{0};
+std::atomic<int> most_inside{0};
+
+opdock_status prepare_count(const opdock_call*) {
+  ++prepared;
+  return OPDOCK_OK;
+}
+opdock_status run_slowly(const opdock_call*, const opdock_value*, uint32_t, opdock_tensor* const*,
+                         uint32_t) {
+  int now = ++inside;
+  int known = most_inside;
+  while (known < now && !most_inside.compare_exchange_weak(known, now)) {
+  }
+  std::this_thread::yield();
+  --inside;
+  return OPDOCK_OK;
+}
+
+void call_from_threads(TestFunction& f, int threads, int calls) {
+  A a;
+  opdock_value x = A::value(a.tensor({4}));
+  std::atomic<int> failed{0};
+  std::vector<std::thread> callers;
+  for (int t = 0; t < threads; ++t) {
+    callers.emplace_back([&] {
+      for (int i = 0; i < calls; ++i) {
+        char error[256];
+        if (invoke(f.function, nullptr, &x, 1, nullptr, 0, {error, sizeof error}) != OPDOCK_OK) {
+          ++failed;
+        }
+      }
+    });
+  }
+  for (std::thread& caller : callers) caller.join();
+  EXPECT_EQ(failed, 0);
+}
+
+TEST(Call, PreparesOnceForSixteenThreads) {  // OPDOCK-P-2
+  static const opdock_op op = [] {
+    opdock_op o = make_op("p(Tensor x) -> ()");
+    o.prepare = prepare_count;
+    return o;
+  }();
+  prepared = 0;
+  TestFunction f(&op), g(&op);  // two functions of one op share its preparation
+  call_from_threads(f, 16, 100);
+  call_from_threads(g, 2, 10);
+  EXPECT_EQ(prepared, 1);
+}
+
+TEST(Call, SerialisesAnOpThatIsNotThreadSafe) {
+  static const opdock_op op = [] {
+    opdock_op o = make_op("s(Tensor x) -> ()", 0);
+    o.run = run_slowly;
+    return o;
+  }();
+  TestFunction f(&op);
+  most_inside = 0;
+  call_from_threads(f, 8, 200);
+  EXPECT_EQ(most_inside, 1);
+}
+
+struct Seen {
+  opdock_call call;
+  uint64_t state[8];
+  bool workspace_good;
+};
+Seen seen;
+
+opdock_status plan_everything(const opdock_call*, const opdock_value*, uint32_t,
+                              opdock_plan* plan) {
+  plan->workspace_bytes = 1000;
+  plan->workspace_alignment = 512;
+  for (uint64_t i = 0; i < 8; ++i) plan->state[i] = i * 11;
+  return OPDOCK_OK;
+}
+opdock_status run_everything(const opdock_call* call, const opdock_value*, uint32_t,
+                             opdock_tensor* const*, uint32_t) {
+  seen.call = *call;
+  std::memcpy(seen.state, call->state, sizeof seen.state);
+  std::memset(call->workspace, 7, call->workspace_bytes);
+  return OPDOCK_OK;
+}
+const opdock_op& everything() {
+  static const opdock_op op = [] {
+    opdock_op o = make_op("e(Tensor x) -> ()");
+    o.plan = plan_everything;
+    o.run = run_everything;
+    return o;
+  }();
+  return op;
+}
+
+TEST(Call, GivesRunWhatPlanAskedFor) {
+  TestFunction f(&everything());
+  A a;
+  ASSERT_EQ(f.invoke({A::value(a.tensor({4}))}), OPDOCK_OK) << f.error;
+  EXPECT_EQ(seen.call.struct_size, sizeof(opdock_call));
+  EXPECT_EQ(seen.call.host, host_table());
+  EXPECT_EQ(seen.call.device.type, OPDOCK_CPU);
+  EXPECT_EQ(seen.call.facts->type, OPDOCK_CPU);
+  EXPECT_EQ(seen.call.facts->warp_size, 1u);
+  EXPECT_GE(seen.call.facts->multiprocessors, 1u);
+  EXPECT_EQ(seen.call.stream, nullptr);
+  EXPECT_EQ(seen.call.workspace_bytes, 1000u);
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(seen.call.workspace) % 512, 0u);
+  EXPECT_EQ(seen.state[7], 77u);
+}
+
+TEST(Call, UsesTheCallersWorkspace) {
+  TestFunction f(&everything());
+  A a;
+  alignas(512) static char memory[2048];
+  opdock_call_options options{};
+  options.struct_size = sizeof options;
+  options.workspace = memory;
+  options.workspace_bytes = sizeof memory;
+  opdock_value x = A::value(a.tensor({4}));
+  ASSERT_EQ(f.invoke({x}, {}, &options), OPDOCK_OK) << f.error;
+  EXPECT_EQ(seen.call.workspace, memory);
+  options.workspace_bytes = 999;
+  EXPECT_EQ(f.invoke({x}, {}, &options), OPDOCK_INVALID_ARGUMENT);
+  EXPECT_NE(std::string(f.error).find("found 999 bytes"), std::string::npos) << f.error;
+  options.workspace_bytes = 1500;
+  options.workspace = memory + 64;
+  EXPECT_EQ(f.invoke({x}, {}, &options), OPDOCK_INVALID_ARGUMENT);
+  EXPECT_NE(std::string(f.error).find("64 past a multiple of 512"), std::string::npos) << f.error;
+  // Options of a program that was built with a smaller struct: no workspace is read.
+  options.struct_size = offsetof(opdock_call_options, workspace);
+  EXPECT_EQ(f.invoke({x}, {}, &options), OPDOCK_OK) << f.error;
+  EXPECT_NE(seen.call.workspace, options.workspace);
+}
+
+// ---- failures of the op
+
+struct Answer {
+  opdock_status status;
+  const char* text;
+} answer;
+
+opdock_status run_answer(const opdock_call* call, const opdock_value*, uint32_t,
+                         opdock_tensor* const*, uint32_t) {
+  if (answer.text == nullptr) return answer.status;
+  return call->host->set_error(call, answer.status, answer.text);
+}
+
+TEST(Call, PassesOnStatusAndText) {
+  static const opdock_op op = [] {
+    opdock_op o = make_op("a(Tensor x) -> ()");
+    o.run = run_answer;
+    return o;
+  }();
+  TestFunction f(&op);
+  A a;
+  opdock_value x = A::value(a.tensor({4}));
+  answer = {OPDOCK_UNSUPPORTED, "not today"};
+  EXPECT_EQ(f.invoke({x}), OPDOCK_UNSUPPORTED);
+  EXPECT_STREQ(f.error, "a: not today");
+  answer = {OPDOCK_DEVICE_ERROR, nullptr};
+  EXPECT_EQ(f.invoke({x}), OPDOCK_DEVICE_ERROR);
+  EXPECT_NE(
+      std::string(f.error).find("run of plugin \"test\" failed with status 4 and gave no text"),
+      std::string::npos)
+      << f.error;
+  for (opdock_status wild : {10, -1, 12345}) {
+    answer = {wild, nullptr};
+    EXPECT_EQ(f.invoke({x}), OPDOCK_INTERNAL);
+    EXPECT_NE(std::string(f.error).find("which is no status"), std::string::npos) << f.error;
+  }
+  // No buffer, a tiny one, and one that would be cut inside a character.
+  answer = {OPDOCK_UNSUPPORTED, "\xc3\xa4\xc3\xb6"};
+  EXPECT_EQ(invoke(f.function, nullptr, &x, 1, nullptr, 0, {}), OPDOCK_UNSUPPORTED);
+  char tiny[7] = "??????";
+  EXPECT_EQ(invoke(f.function, nullptr, &x, 1, nullptr, 0, {tiny, 1}), OPDOCK_UNSUPPORTED);
+  EXPECT_STREQ(tiny, "");
+  EXPECT_EQ(invoke(f.function, nullptr, &x, 1, nullptr, 0, {tiny, 7}), OPDOCK_UNSUPPORTED);
+  EXPECT_STREQ(tiny, "a: \xc3\xa4");
+  // On success the buffer is left alone.
+  answer = {OPDOCK_OK, nullptr};
+  std::strcpy(tiny, "kept");
+  EXPECT_EQ(invoke(f.function, nullptr, &x, 1, nullptr, 0, {tiny, 7}), OPDOCK_OK);
+  EXPECT_STREQ(tiny, "kept");
+}
+
+// ---- plans that break the interface
+
+std::function<void(opdock_plan*)> spoil;
+opdock_status plan_spoilt(const opdock_call* call, const opdock_value* args, uint32_t n,
+                          opdock_plan* plan) {
+  plan_like(call, args, n, plan);
+  spoil(plan);
+  return OPDOCK_OK;
+}
+
+TEST(Call, RefusesAPlanThatCannotBe) {  // OPDOCK-P-1
+  static const opdock_op op = [] {
+    opdock_op o = make_op("b(Tensor x) -> Tensor");
+    o.plan = plan_spoilt;
+    return o;
+  }();
+  TestFunction f(&op);
+  A a;
+  opdock_value x = A::value(a.tensor({2, 3}));
+  const std::pair<std::function<void(opdock_plan*)>, const char*> rows[] = {
+      {[](opdock_plan* p) { p->outputs[0].ndim = 17; }, "output 0: found 17 dimensions"},
+      {[](opdock_plan* p) { p->outputs[0].ndim = -1; }, "output 0: found -1 dimensions"},
+      {[](opdock_plan* p) { p->outputs[0].shape[0] = -1; }, "negative size"},
+      {[](opdock_plan* p) { p->outputs[0].shape[0] = INT64_MAX; }, "2^63"},
+      {[](opdock_plan* p) { p->outputs[0].dtype = {}; }, "1 bit"},
+      {[](opdock_plan* p) { p->outputs[0].strides[0] = -3; }, "wanted none below 0"},
+      {[](opdock_plan* p) { p->outputs[0].strides[0] = 0; }, "share an address"},
+      {[](opdock_plan* p) { p->outputs[0].strides[0] = 2; }, "share an address"},
+      {[](opdock_plan* p) { p->workspace_alignment = 48; }, "power of two"},
+      {[](opdock_plan* p) { p->workspace_bytes = UINT64_MAX; }, "2^63"},
+  };
+  for (const auto& [change, text] : rows) {
+    spoil = change;
+    EXPECT_EQ(f.invoke({x}, {nullptr}), OPDOCK_INTERNAL) << text;
+    EXPECT_NE(std::string(f.error).find(text), std::string::npos) << f.error;
+    EXPECT_NE(std::string(f.error).find("report it to the plugin's author"), std::string::npos);
+  }
+  // What it must not change is put right.
+  spoil = [](opdock_plan* p) {
+    p->num_outputs = 5;
+    p->outputs = nullptr;
+  };
+  opdock_tensor* output = a.tensor({2, 3});
+  EXPECT_EQ(f.invoke({x}, {output}), OPDOCK_OK) << f.error;
+}
+
+TEST(Call, LeavesNothingAllocatedWhenItFails) {
+  static const opdock_op op = [] {
+    opdock_op o = make_op("c(Tensor x) -> Tensor");
+    o.plan = plan_like;
+    o.run = run_answer;
+    return o;
+  }();
+  TestFunction f(&op);
+  A a;
+  opdock_value x = A::value(a.tensor({2, 3}));
+  answer = {OPDOCK_UNSUPPORTED, "no"};
+  opdock_tensor* outputs[] = {nullptr};
+  EXPECT_EQ(invoke(f.function, nullptr, &x, 1, outputs, 1, {}), OPDOCK_UNSUPPORTED);
+  EXPECT_EQ(outputs[0], nullptr);
+}
+
+TEST(Call, PlansOverShapesWithoutData) {
+  static const opdock_op op = [] {
+    opdock_op o = make_op("d(Tensor x) -> Tensor");
+    o.plan = plan_like;
+    return o;
+  }();
+  TestFunction f(&op);
+  A a;
+  opdock_tensor* x = a.tensor({2, 3});
+  x->data = nullptr;
+  opdock_output planned[1];
+  opdock_plan plan{};
+  plan.struct_size = sizeof plan;
+  plan.outputs = planned;
+  opdock_value shape_only = A::value(x, OPDOCK_VALUE_NO_DATA);
+  EXPECT_EQ(f.plan({shape_only}, &plan), OPDOCK_OK) << f.error;
+  EXPECT_EQ(planned[0].shape[1], 3);
+  opdock_tensor* outputs[] = {a.tensor({2, 3})};
+  EXPECT_EQ(run_planned(f.function, nullptr, &plan, &shape_only, 1, outputs, 1,
+                        {f.error, sizeof f.error}),
+            OPDOCK_INVALID_ARGUMENT);
+  EXPECT_NE(std::string(f.error).find("argument 'x': found a shape without data"),
+            std::string::npos)
+      << f.error;
+  opdock_value real = A::value(a.tensor({2, 3}));
+  EXPECT_EQ(
+      run_planned(f.function, nullptr, &plan, &real, 1, outputs, 1, {f.error, sizeof f.error}),
+      OPDOCK_OK)
+      << f.error;
+}
+
+TEST(Call, RefusesAPlanThatWasNotMade) {
+  static const opdock_op op = [] {
+    opdock_op o = make_op("g(Tensor x) -> Tensor");
+    o.plan = plan_like;
+    return o;
+  }();
+  TestFunction f(&op);
+  A a;
+  opdock_value x = A::value(a.tensor({2, 3}));
+  opdock_plan plan{};
+  EXPECT_EQ(f.plan({x}, &plan), OPDOCK_INVALID_ARGUMENT);  // struct_size 0
+  EXPECT_NE(std::string(f.error).find("fill in struct_size"), std::string::npos) << f.error;
+  plan.struct_size = sizeof plan;
+  EXPECT_EQ(f.plan({x}, &plan), OPDOCK_INVALID_ARGUMENT);  // no room for the output
+  EXPECT_EQ(f.plan({x}, nullptr), OPDOCK_INVALID_ARGUMENT);
+  opdock_tensor* outputs[] = {a.tensor({2, 3})};
+  EXPECT_EQ(run_planned(f.function, nullptr, &plan, &x, 1, outputs, 1, {f.error, sizeof f.error}),
+            OPDOCK_INVALID_ARGUMENT);
+  EXPECT_NE(std::string(f.error).find("plan first"), std::string::npos) << f.error;
+}
+
+// ---- random numbers
+
+opdock_status plan_random(const opdock_call*, const opdock_value*, uint32_t, opdock_plan* plan) {
+  plan->random_numbers = 4;
+  return OPDOCK_OK;
+}
+TEST(Call, AsksForAGeneratorWhereNumbersAreDrawn) {
+  static const opdock_op op = [] {
+    opdock_op o = make_op("r(Tensor x) -> ()");
+    o.plan = plan_random;
+    o.run = [](const opdock_call* call, const opdock_value*, uint32_t, opdock_tensor* const*,
+               uint32_t) { return call->generator->seed == 5 ? OPDOCK_OK : OPDOCK_INTERNAL; };
+    return o;
+  }();
+  TestFunction f(&op);
+  A a;
+  opdock_value x = A::value(a.tensor({4}));
+  EXPECT_EQ(f.invoke({x}), OPDOCK_INVALID_ARGUMENT);
+  EXPECT_NE(std::string(f.error).find("options.generator"), std::string::npos) << f.error;
+  opdock_generator generator{};
+  generator.struct_size = sizeof generator;
+  generator.seed = 5;
+  opdock_call_options options{};
+  options.struct_size = sizeof options;
+  options.generator = &generator;
+  EXPECT_EQ(f.invoke({x}, {}, &options), OPDOCK_OK) << f.error;
+}
+
+// ---- what the host table refuses
+
+opdock_status misuse(const opdock_call* call, const opdock_value* args) {
+  opdock_kernel* kernel = nullptr;
+  void* memory = nullptr;
+  switch (args[0].as.i64) {
+    case 1:
+      return call->host->kernel(call, "k", &kernel);
+    case 2:
+      return call->host->launch(call, nullptr, nullptr);
+    case 3:
+      return call->host->workspace(call, 10, 0, &memory);
+    case 4:
+      return call->host->kernel(call, nullptr, &kernel);
+    default:
+      return OPDOCK_OK;
+  }
+}
+opdock_status plan_misuse(const opdock_call* call, const opdock_value* args, uint32_t,
+                          opdock_plan*) {
+  return misuse(call, args);
+}
+opdock_status run_misuse(const opdock_call* call, const opdock_value* args, uint32_t,
+                         opdock_tensor* const*, uint32_t) {
+  return misuse(call, args);
+}
+
+TEST(Host, RefusesMisuse) {
+  static const opdock_op planner = [] {
+    opdock_op o = make_op("m(int what) -> ()");
+    o.plan = plan_misuse;
+    return o;
+  }();
+  static const opdock_op runner = [] {
+    opdock_op o = make_op("m(int what) -> ()");
+    o.run = run_misuse;
+    return o;
+  }();
+  TestFunction f(&planner), g(&runner);
+  EXPECT_EQ(f.invoke({A::integer(1)}), OPDOCK_INTERNAL);
+  EXPECT_NE(std::string(f.error).find("plan, which must touch no device"), std::string::npos);
+  EXPECT_EQ(f.invoke({A::integer(3)}), OPDOCK_INTERNAL);
+  EXPECT_NE(std::string(f.error).find("may-allocate"), std::string::npos);
+  EXPECT_EQ(g.invoke({A::integer(1)}), OPDOCK_NOT_FOUND);
+  EXPECT_EQ(g.invoke({A::integer(2)}), OPDOCK_INTERNAL);
+  EXPECT_EQ(g.invoke({A::integer(3)}), OPDOCK_INTERNAL);
+  EXPECT_EQ(g.invoke({A::integer(4)}), OPDOCK_INTERNAL);
+  EXPECT_EQ(host_table()->get_extension("opdock.gemm/1"), nullptr);
+  EXPECT_NE(host_table()->get_extension(OPDOCK_PARALLEL_1), nullptr);
+  EXPECT_EQ(host_table()->get_extension(nullptr), nullptr);
+}
+
+TEST(Host, LogsToTheSinkAddedLast) {
+  static std::string last;
+  static std::string first;
+  add_log_sink([](void*, int32_t level, const char* m) { first = std::to_string(level) + m; },
+               &first);
+  add_log_sink([](void*, int32_t level, const char* m) { last = std::to_string(level) + m; },
+               &last);
+  host_table()->log(1, "one");
+  remove_log_sink(&last);
+  host_table()->log(3, "two");
+  remove_log_sink(&first);
+  EXPECT_EQ(last, "1one");
+  EXPECT_EQ(first, "3two");
+}
+
+TEST(Target, ChecksAnOpsDescriptor) {
+  std::string problem;
+  opdock_op op = make_op("f() -> ()");
+  EXPECT_TRUE(check_op(&op, &problem));
+  op.struct_size = sizeof op + 64;  // a later minor
+  EXPECT_TRUE(check_op(&op, &problem));
+  op.struct_size = offsetof(opdock_op, run);
+  EXPECT_FALSE(check_op(&op, &problem));
+  EXPECT_NE(problem.find("ends before run"), std::string::npos);
+  op = make_op("f() -> ()");
+  op.run = nullptr;
+  EXPECT_FALSE(check_op(&op, &problem));
+  EXPECT_FALSE(check_op(nullptr, &problem));
+}
+
+TEST(Call, TheDeviceComesFromADeviceArgumentWithoutTensors) {
+  static const opdock_op op = make_op("z(int n, Device? where=None) -> ()");
+  TestFunction f(&op);
+  opdock_value where{};
+  where.tag = OPDOCK_DEVICE;
+  where.as.device = {OPDOCK_CUDA, 3};
+  EXPECT_EQ(f.invoke({A::integer(1), where}), OPDOCK_INCOMPATIBLE);
+  EXPECT_EQ(f.invoke({A::integer(1), A::none()}), OPDOCK_OK) << f.error;
 }
 
 }  // namespace

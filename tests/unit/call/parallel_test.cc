@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "call/parallel.h"
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <numeric>
+#include <thread>
+#include <vector>
+
+namespace opdock {
+namespace {
+
+struct Marks {
+  explicit Marks(size_t count) : seen(count) {}
+  std::vector<std::atomic<int>> seen;
+  std::atomic<uint64_t> smallest{UINT64_MAX};
+  std::atomic<int> calls{0};
+};
+
+void mark(void* context, uint64_t begin, uint64_t end) {
+  Marks& marks = *static_cast<Marks*>(context);
+  ++marks.calls;
+  for (uint64_t i = begin; i < end; ++i) ++marks.seen[i];
+  if (end != marks.seen.size()) {
+    uint64_t known = marks.smallest;
+    while (end - begin < known && !marks.smallest.compare_exchange_weak(known, end - begin)) {
+    }
+  }
+}
+
+TEST(Parallel, VisitsEveryItemOnceInPiecesOfTheGrain) {
+  set_parallel_threads(4);
+  for (uint64_t count : {0u, 1u, 2u, 7u, 100u, 1000u, 12345u}) {
+    for (uint64_t grain : {0u, 1u, 3u, 64u, 5000u, 1000000u}) {
+      Marks marks(count);
+      parallel_for(count, grain, mark, &marks);
+      for (const std::atomic<int>& seen : marks.seen) ASSERT_EQ(seen, 1) << count << " " << grain;
+      EXPECT_GE(marks.smallest, grain) << count;
+    }
+  }
+}
+
+TEST(Parallel, UsesSeveralThreads) {
+  set_parallel_threads(4);
+  struct Context {
+    std::mutex mutex;
+    std::vector<std::thread::id> ids;
+    std::atomic<int> arrived{0};
+  } context;
+  // Two threads must meet, or this would not end.
+  parallel_for(
+      2, 1,
+      [](void* data, uint64_t, uint64_t) {
+        Context& shared = *static_cast<Context*>(data);
+        {
+          std::lock_guard lock(shared.mutex);
+          shared.ids.push_back(std::this_thread::get_id());
+        }
+        ++shared.arrived;
+        while (shared.arrived < 2) std::this_thread::yield();
+      },
+      &context);
+  ASSERT_EQ(context.ids.size(), 2u);
+  EXPECT_NE(context.ids[0], context.ids[1]);
+}
+
+TEST(Parallel, RunsNestedCallsAlone) {
+  set_parallel_threads(4);
+  std::atomic<int> wrong{0};
+  parallel_for(
+      16, 1,
+      [](void* data, uint64_t, uint64_t) {
+        struct Inner {
+          std::thread::id id;
+          std::atomic<int>* wrong;
+        } inner{std::this_thread::get_id(), static_cast<std::atomic<int>*>(data)};
+        parallel_for(
+            100, 1,
+            [](void* inner_data, uint64_t, uint64_t) {
+              Inner& known = *static_cast<Inner*>(inner_data);
+              if (std::this_thread::get_id() != known.id) ++*known.wrong;
+            },
+            &inner);
+      },
+      &wrong);
+  EXPECT_EQ(wrong, 0);
+}
+
+TEST(Parallel, ServesManyCallersAtOnce) {
+  set_parallel_threads(3);
+  std::atomic<int> wrong{0};
+  std::vector<std::thread> callers;
+  for (int t = 0; t < 8; ++t) {
+    callers.emplace_back([&] {
+      for (int i = 0; i < 50; ++i) {
+        Marks marks(500);
+        parallel_for(500, 10, mark, &marks);
+        for (const std::atomic<int>& seen : marks.seen) {
+          if (seen != 1) ++wrong;
+        }
+      }
+    });
+  }
+  for (std::thread& caller : callers) caller.join();
+  EXPECT_EQ(wrong, 0);
+}
+
+TEST(Parallel, WorksInAForkedChild) {
+  set_parallel_threads(4);
+  Marks before(1000);
+  parallel_for(1000, 1, mark, &before);
+  pid_t child = fork();
+  if (child == 0) {
+    Marks marks(1000);
+    parallel_for(1000, 1, mark, &marks);
+    for (const std::atomic<int>& seen : marks.seen) {
+      if (seen != 1) _exit(1);
+    }
+    _exit(0);
+  }
+  int status = -1;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  Marks after(1000);
+  parallel_for(1000, 1, mark, &after);
+  EXPECT_EQ(after.seen[999], 1);
+}
+
+TEST(Parallel, TakesCountsNearTheLimit) {
+  set_parallel_threads(2);
+  std::atomic<int> calls{0};
+  parallel_for(
+      UINT64_MAX, UINT64_MAX / 2,
+      [](void* data, uint64_t begin, uint64_t end) {
+        if (begin < end) ++*static_cast<std::atomic<int>*>(data);
+      },
+      &calls);
+  EXPECT_EQ(calls, 1);
+}
+
+TEST(Parallel, ExtensionIsFoundById) {
+  EXPECT_EQ(parallel_extension()->struct_size, sizeof(opdock_parallel));
+}
+
+}  // namespace
+}  // namespace opdock
