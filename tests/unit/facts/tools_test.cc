@@ -1,0 +1,131 @@
+// Tools in made-up folders.
+// SPDX-License-Identifier: Apache-2.0
+#include "facts/tools.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "child.h"
+
+namespace opdock::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+class Tools : public testing::Test {
+ protected:
+  Tools() {
+    environment_.root = folder_.path();
+    environment_.opt = folder_.path() + "/opt";
+    environment_.variables["PATH"] =
+        folder_.path() + "/bin:relative/bin::" + folder_.path() + "/more";
+  }
+
+  void executable(const std::string& name) {
+    folder_.write(name, "#!/bin/false\n");
+    fs::permissions(folder_.path() + "/" + name, fs::perms::owner_all);
+  }
+
+  void link(const std::string& name, const std::string& target) {
+    fs::create_directories((fs::path(folder_.path()) / name).parent_path());
+    fs::create_symlink(target, folder_.path() + "/" + name);
+  }
+
+  Tool tool(const std::string& name) {
+    const std::vector<Tool> tools = find_tools(environment_);
+    return *std::find_if(tools.begin(), tools.end(),
+                         [&](const Tool& tool) { return tool.name == name; });
+  }
+
+  std::string at(const std::string& name) { return folder_.path() + "/" + name; }
+
+  TemporaryFolder folder_;
+  Environment environment_;
+};
+
+TEST_F(Tools, NothingIsAnOrdinaryFact) {
+  for (const Tool& tool : find_tools(environment_)) {
+    EXPECT_EQ(tool.path, "") << tool.name;
+    EXPECT_EQ(tool.version, "") << tool.name;
+    EXPECT_NE(tool.purpose, "") << tool.name;
+    EXPECT_NE(tool.package, "") << tool.name;
+  }
+}
+
+TEST_F(Tools, CompilersTellTheirVersionInTheirNames) {
+  executable("bin/x86_64-linux-gnu-g++-12");
+  link("bin/g++", "x86_64-linux-gnu-g++-12");
+  executable("usr/lib/llvm-14/bin/clang");
+  link("more/clang++", at("usr/lib/llvm-14/bin/clang"));
+  EXPECT_EQ(tool("g++").path, at("bin/g++"));
+  EXPECT_EQ(tool("g++").version, "12");
+  EXPECT_EQ(tool("clang++").version, "14");
+}
+
+TEST_F(Tools, AFileThatIsNotExecutableIsNone) {
+  folder_.write("bin/g++", "");
+  fs::create_directories(at("bin/meson"));
+  EXPECT_EQ(tool("g++").path, "");
+  EXPECT_EQ(tool("meson").path, "");
+}
+
+TEST_F(Tools, NvccFromCudaHomeFirst) {
+  executable("bin/nvcc");
+  executable("cuda/bin/nvcc");
+  folder_.write("cuda/version.json",
+                R"({"cuda": {"version": "12.9.1"}, "cuda_nvcc": {"version": "12.9.86"}})");
+  EXPECT_EQ(tool("nvcc").path, at("bin/nvcc"));
+  environment_.variables["CUDA_HOME"] = at("cuda");
+  EXPECT_EQ(tool("nvcc").path, at("cuda/bin/nvcc"));
+  EXPECT_EQ(tool("nvcc").version, "12.9.86");
+}
+
+TEST_F(Tools, NvccByItsHeader) {
+  executable("usr/local/cuda-13.0/bin/nvcc");
+  folder_.write("usr/local/cuda-13.0/include/cuda.h", "\n#define CUDA_VERSION 13000\n");
+  EXPECT_EQ(tool("nvcc").version, "13.0");
+  folder_.write("usr/local/cuda-13.0/version.json", "not json");
+  EXPECT_EQ(tool("nvcc").version, "13.0");
+}
+
+TEST_F(Tools, TheNewestOfSeveralToolkits) {
+  for (const char* version : {"9.2", "12.9", "13.0"}) {
+    executable(std::string("usr/local/cuda-") + version + "/bin/nvcc");
+  }
+  EXPECT_EQ(tool("nvcc").path, at("usr/local/cuda-13.0/bin/nvcc"));
+}
+
+TEST_F(Tools, PythonsPackages) {
+  executable("venv/bin/python3.11");
+  link("venv/bin/python3", "python3.11");
+  executable("venv/bin/meson");
+  const std::string site = "venv/lib/python3.11/site-packages/";
+  folder_.write(site + "torch/version.py", "__version__ = '2.13.0+cpu'\n");
+  folder_.write(site + "torch-2.13.0+cpu.dist-info/METADATA", "");
+  folder_.write(site + "meson-1.7.0.dist-info/METADATA", "");
+  folder_.write(site + "nvidia/cuda_nvrtc/lib/libnvrtc.so.12", "");
+  folder_.write(site + "nvidia_cuda_nvrtc_cu12-12.9.86.dist-info/METADATA", "");
+  environment_.variables["VIRTUAL_ENV"] = at("venv");
+  environment_.variables["PATH"] = at("venv/bin");
+  EXPECT_EQ(tool("python").version, "3.11");
+  EXPECT_EQ(tool("torch").version, "2.13.0+cpu");
+  EXPECT_EQ(tool("meson").version, "1.7.0");
+  EXPECT_EQ(tool("nvrtc").version, "12.9.86");
+  EXPECT_EQ(tool("nvrtc").path, at(site + "nvidia/cuda_nvrtc/lib/libnvrtc.so.12"));
+}
+
+TEST_F(Tools, HipsLibraries) {
+  folder_.write("usr/lib/x86_64-linux-gnu/libhiprtc.so.5.2.21153", "");
+  link("usr/lib/x86_64-linux-gnu/libhiprtc.so.5", "libhiprtc.so.5.2.21153");
+  EXPECT_EQ(tool("hiprtc").version, "5.2.21153");
+  executable("opt/rocm-6.2.0/bin/hipcc");
+  folder_.write("opt/rocm-6.2.0/.info/version", "6.2.0-66\n");
+  folder_.write("opt/rocm-6.2.0/lib/libhiprtc.so.6", "");
+  EXPECT_EQ(tool("hipcc").version, "6.2.0-66");
+  EXPECT_EQ(tool("hiprtc").path, at("opt/rocm-6.2.0/lib/libhiprtc.so.6"));
+}
+
+}  // namespace
+}  // namespace opdock::test
