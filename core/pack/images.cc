@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstdio>
 #include <cstring>
 #include <set>
 
@@ -80,6 +81,8 @@ class Compilation {
                                      request_.manifest->path.string(), arch, result.log));
       return true;
     }
+    // Warnings are the same for every architecture.
+    if (images_->empty() && !result.log.empty()) std::fprintf(stderr, "%s\n", result.log.c_str());
     Image image;
     image.kind = kind;
     image.arch = arch;

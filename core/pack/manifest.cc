@@ -5,8 +5,8 @@
 
 #include <algorithm>
 #include <fstream>
+#include <iterator>
 #include <set>
-#include <sstream>
 #include <string_view>
 
 #include "base/version.h"
@@ -30,10 +30,10 @@ std::optional<std::string> read_file(const std::filesystem::path& path) {
   std::error_code failed;
   if (!std::filesystem::is_regular_file(path, failed)) return std::nullopt;
   std::ifstream stream(path, std::ios::binary);
-  std::ostringstream text;
-  text << stream.rdbuf();
-  if (!stream || text.fail()) return std::nullopt;
-  return text.str();
+  if (!stream) return std::nullopt;
+  std::string text((std::istreambuf_iterator<char>(stream)), std::istreambuf_iterator<char>());
+  if (stream.bad()) return std::nullopt;
+  return text;
 }
 
 // Identifiers become parts of file and symbol names.

@@ -1,0 +1,181 @@
+// Choice of compiler, images and their table, with stand-in compilers.
+// SPDX-License-Identifier: Apache-2.0
+#include "pack/images.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "base/sha256.h"
+#include "files.h"
+#include "pack/emit.h"
+
+namespace opdock::pack {
+namespace {
+
+using opdock_test::TestFolder;
+
+std::vector<const Nvrtc*> both() {
+  std::vector<std::string> problems;
+  auto compilers = open_nvrtcs({OPDOCK_FAKE_NVRTC_13, OPDOCK_FAKE_NVRTC_12}, &problems);
+  EXPECT_TRUE(problems.empty()) << problems[0];
+  return compilers;
+}
+
+Manifest manifest() {
+  Manifest out;
+  out.path = "plugin.toml";
+  out.device = DeviceDecl{{"device/k.cuh"}, {"k<float>"}};
+  return out;
+}
+
+ImageRequest request(const Manifest& manifest, const char* archs,
+                     std::vector<const Nvrtc*> compilers, const char* source = "code") {
+  std::string problem;
+  ImageRequest out;
+  out.manifest = &manifest;
+  out.sources = {{"k.cuh", source}, {"opdock/device.cuh", "vocabulary"}};
+  out.archs = *parse_cuda_archs(archs, &problem);
+  out.compilers = std::move(compilers);
+  return out;
+}
+
+std::string spelled(const std::vector<Image>& images) {
+  std::string out;
+  for (const Image& image : images) {
+    out += std::string(to_text(image.kind)) + " " + image.arch;
+    if (!image.toolkit.empty()) out += " " + image.toolkit.text();
+    out += "\n";
+  }
+  return out;
+}
+
+TEST(Images, OldestCompilerThatKnowsTheArchitecture) {
+  const Manifest m = manifest();
+  std::vector<std::string> skipped, errors;
+  const std::vector<Image> images =
+      make_images(request(m, "7.0;9.0a;11.0;12.0+PTX", both()), &skipped, &errors);
+  ASSERT_TRUE(errors.empty()) << errors[0];
+  EXPECT_TRUE(skipped.empty());
+  EXPECT_EQ(spelled(images),
+            "cubin sm_70 12.9\ncubin sm_90a 12.9\ncubin sm_110 13.0\ncubin sm_120 12.9\n"
+            "ptx compute_120 12.9\nsource k.cuh\nsource opdock/device.cuh\n");
+  EXPECT_EQ(images[1].names[0].first, "k<float>");
+  EXPECT_EQ(images[1].names[0].second, "lowered_k<float>");
+  EXPECT_NE(images[1].bytes.find("--gpu-architecture=sm_90a"), std::string::npos);
+  EXPECT_EQ(images[5].names[0].first, "k<float>");
+}
+
+TEST(Images, PtxOfTheLowestArchitectureUnlessAsked) {
+  const Manifest m = manifest();
+  std::vector<std::string> skipped, errors;
+  EXPECT_EQ(spelled(make_images(request(m, "9.0;8.0", both()), &skipped, &errors)),
+            "cubin sm_90 12.9\ncubin sm_80 12.9\nptx compute_80 12.9\n"
+            "source k.cuh\nsource opdock/device.cuh\n");
+  // PTX of an `a` architecture runs nowhere else: the plain one is made.
+  EXPECT_EQ(spelled(make_images(request(m, "9.0a+PTX", both()), &skipped, &errors)),
+            "cubin sm_90a 12.9\nptx compute_90 12.9\nsource k.cuh\nsource opdock/device.cuh\n");
+}
+
+TEST(Images, OnlyCuda13) {
+  const Manifest m = manifest();
+  std::vector<std::string> skipped, errors, problems;
+  const auto compilers = open_nvrtcs({OPDOCK_FAKE_NVRTC_13}, &problems);
+  EXPECT_EQ(spelled(make_images(request(m, "7.0;7.5;9.0", compilers), &skipped, &errors)),
+            "cubin sm_75 13.0\ncubin sm_90 13.0\nptx compute_75 13.0\n"
+            "source k.cuh\nsource opdock/device.cuh\n");
+  EXPECT_EQ(skipped, std::vector<std::string>{"sm_70"});
+}
+
+TEST(Images, WithoutCompilerTheSourceAlone) {
+  const Manifest m = manifest();
+  std::vector<std::string> skipped, errors;
+  EXPECT_EQ(spelled(make_images(request(m, "9.0", {}), &skipped, &errors)),
+            "source k.cuh\nsource opdock/device.cuh\n");
+  EXPECT_TRUE(errors.empty());
+}
+
+TEST(Images, CompileErrorsShowTheCompilersLog) {
+  const Manifest m = manifest();
+  std::vector<std::string> skipped, errors;
+  make_images(request(m, "8.0;9.0", both(), "#error"), &skipped, &errors);
+  ASSERT_EQ(errors.size(), 1u);
+  EXPECT_NE(errors[0].find("line 3: #error found"), std::string::npos) << errors[0];
+  EXPECT_NE(errors[0].find("sm_80"), std::string::npos) << errors[0];
+}
+
+TEST(Images, TableLayout) {
+  Image cubin;
+  cubin.kind = ImageKind::kCubin;
+  cubin.arch = "sm_90a";
+  cubin.toolkit = Version{12, 9};
+  cubin.bytes = "some machine code";
+  cubin.names = {{"k<float>", "_Z1kIfEvv"}};
+  Image source;
+  source.arch = "k.cuh";
+  source.bytes = "text";
+  const std::string table = image_table({cubin, source});
+  ImageTableHead head;
+  ImageEntry entries[2];
+  std::memcpy(&head, table.data(), sizeof head);
+  std::memcpy(entries, table.data() + sizeof head, sizeof entries);
+  EXPECT_EQ(std::memcmp(head.magic, kImageMagic, 8), 0);
+  EXPECT_EQ(head.count, 2u);
+  EXPECT_EQ(head.entry_size, sizeof(ImageEntry));
+  EXPECT_STREQ(entries[0].arch, "sm_90a");
+  EXPECT_EQ(entries[0].kind, 1u);
+  EXPECT_EQ(entries[0].toolkit_major, 12u);
+  EXPECT_EQ(entries[0].toolkit_minor, 9u);
+  EXPECT_EQ(table.substr(entries[0].offset, entries[0].size), cubin.bytes);
+  EXPECT_EQ(entries[0].offset % 64, 0u);  // the driver reads ELF headers in place
+  EXPECT_EQ(table.substr(entries[0].names_offset, entries[0].names_size),
+            std::string("k<float>\0_Z1kIfEvv\0", 19));
+  EXPECT_EQ(std::memcmp(entries[0].sha256, sha256(std::string_view(cubin.bytes)).data(), 32), 0);
+  EXPECT_EQ(table.substr(entries[1].offset, entries[1].size), "text");
+  EXPECT_EQ(entries[1].kind, 4u);
+  EXPECT_LE(entries[1].offset + entries[1].size, table.size());
+}
+
+TEST(Nvrtc, WhatIsNoCompilerIsAProblemWithItsPath) {
+  TestFolder folder;
+  const std::string text = folder.write("libnvrtc.so.12", "no library").string();
+  std::vector<std::string> problems;
+  EXPECT_TRUE(open_nvrtcs({text, "libnvrtc-none.so.1"}, &problems).empty());
+  ASSERT_EQ(problems.size(), 1u);  // a bare name is a guess
+  EXPECT_NE(problems[0].find(text), std::string::npos) << problems[0];
+}
+
+TEST(Nvrtc, SearchesFoldersAndSitePackages) {
+  TestFolder folder;
+  folder.write("plain/libnvrtc.so.12", "");
+  folder.write("plain/libnvrtc.alt.so.12", "");
+  folder.write("plain/libnvrtc-builtins.so.12.9", "");
+  folder.write("site/nvidia/cuda_nvrtc/lib/libnvrtc.so.12", "");
+  folder.write("site/nvidia/cu13/lib/libnvrtc.so.13", "");
+  std::vector<std::string> searched;
+  const std::vector<std::string> found = nvrtc_candidates(
+      {(folder.path() / "plain").string(), (folder.path() / "site").string()}, &searched);
+  ASSERT_GE(found.size(), 3u);
+  EXPECT_EQ(found[0], (folder.path() / "plain/libnvrtc.so.12").string());
+  EXPECT_EQ(found[1], (folder.path() / "site/nvidia/cuda_nvrtc/lib/libnvrtc.so.12").string());
+  EXPECT_EQ(found[2], (folder.path() / "site/nvidia/cu13/lib/libnvrtc.so.13").string());
+}
+
+TEST(Emit, TextsSurviveQuoting) {
+  Manifest m = manifest();
+  m.name = "p";
+  m.version = "1.0";
+  OpDecl op;
+  op.name = "f";
+  op.schema = "f(str s=\"a\\\"b\") -> ()";
+  op.doc = "tab\t quote\" back\\ question?? \xc3\xa9\n1";
+  m.ops.push_back(op);
+  const std::string source = entry_source(m);
+  EXPECT_NE(source.find("tab\\011 quote\\042 back\\134 question\\077\\077 \\303\\251\\0121"),
+            std::string::npos)
+      << source;
+  EXPECT_EQ(source.find("\t"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace opdock::pack

@@ -1,0 +1,154 @@
+// The program opdock-pack: what it writes, reports and returns.
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include "files.h"
+#include "jit/nvrtc.h"
+
+namespace opdock {
+namespace {
+
+using opdock_test::contents;
+using opdock_test::TestFolder;
+
+struct Outcome {
+  int status;
+  std::string text;  // stdout and stderr
+};
+
+// Runs it in an environment that hides this machine's Python and CUDA.
+Outcome pack(const TestFolder& folder, const std::string& arguments) {
+  const std::string log = (folder.path() / "log").string();
+  const std::string command = "env -i HOME=/nonexistent PATH=/nonexistent " OPDOCK_PACK " " +
+                              arguments + " >" + log + " 2>&1";
+  const int raw = std::system(command.c_str());
+  return {WIFEXITED(raw) ? WEXITSTATUS(raw) : -1, contents(log)};
+}
+
+void write_plugin(const TestFolder& folder) {
+  folder.write("p/plugin.toml", R"(name = "p"
+version = "1.2"
+license = "MIT"
+sources = ["p.cc"]
+[[op]]
+schema = "f(Tensor x) -> Tensor"
+doc = "f"
+shape = ["like x"]
+devices = ["cuda"]
+dtypes = ["float32"]
+[device]
+sources = ["p.cuh"]
+kernels = ["f"]
+)");
+  folder.write("p/p.cc", "int host;");
+  folder.write("p/p.cuh", "#include \"opdock/device.cuh\"\nOPDOCK_KERNEL(32) f() {}\n");
+  folder.write("vocabulary/opdock/device.cuh",
+               "#pragma once\n#define OPDOCK_KERNEL(n) "
+               "__global__ void\n");
+  // Where the loader would look: under the name that wheels use.
+  std::filesystem::create_directories(folder.path() / "nvrtc");
+  std::filesystem::copy_file(OPDOCK_FAKE_NVRTC_12, folder.path() / "nvrtc/libnvrtc.so.12");
+}
+
+std::string arguments(const TestFolder& folder, const std::string& out) {
+  const std::string base = folder.path().string();
+  return "--toml " + base + "/p/plugin.toml --out-dir " + base + "/" + out + " --depfile " + base +
+         "/" + out + ".d --include " + base + "/vocabulary --cuda-archs '8.0;9.0a'";
+}
+
+TEST(OpdockPack, SameInputsSameBytes) {
+  TestFolder folder, other;
+  write_plugin(folder);
+  write_plugin(other);
+  const std::string search = " --nvrtc-search " + folder.path().string() + "/nvrtc";
+  const std::string other_search = " --nvrtc-search " + other.path().string() + "/nvrtc";
+  ASSERT_EQ(pack(folder, arguments(folder, "a") + search).status, 0);
+  const Outcome second = pack(other, arguments(other, "b") + other_search);
+  ASSERT_EQ(second.status, 0) << second.text;
+  for (const char* name : {"entry.c", "note.S", "images.bin"}) {
+    const std::string bytes = contents(folder.path() / "a" / name);
+    EXPECT_FALSE(bytes.empty()) << name;
+    EXPECT_EQ(bytes, contents(other.path() / "b" / name)) << name;
+  }
+  // Each input changes the build hash, which is in note.S.
+  const std::string before = contents(folder.path() / "a/note.S");
+  for (const char* file : {"p/plugin.toml", "p/p.cc", "p/p.cuh", "vocabulary/opdock/device.cuh"}) {
+    const std::string text = contents(folder.path() / file);
+    folder.write(file, text + "\n");
+    ASSERT_EQ(pack(folder, arguments(folder, "a") + search).status, 0);
+    EXPECT_NE(contents(folder.path() / "a/note.S"), before) << file;
+    folder.write(file, text);
+  }
+  ASSERT_EQ(pack(folder, arguments(folder, "a") + search + " --toolchain other").status, 0);
+  EXPECT_NE(contents(folder.path() / "a/note.S"), before) << "toolchain";
+}
+
+TEST(OpdockPack, DepfileNamesEveryInput) {
+  TestFolder folder;
+  write_plugin(folder);
+  const std::string search = " --nvrtc-search " + folder.path().string() + "/nvrtc";
+  ASSERT_EQ(pack(folder, arguments(folder, "a") + search).status, 0);
+  const std::string depfile = contents(folder.path() / "a.d");
+  for (const char* name :
+       {"p/plugin.toml", "p/p.cc", "p/p.cuh", "opdock/device.cuh", "libnvrtc.so.12"})
+    EXPECT_NE(depfile.find(name), std::string::npos) << depfile;
+}
+
+TEST(OpdockPack, WithoutCompilerANoticeOrAnError) {
+  std::vector<std::string> problems;
+  // This machine's own, which no environment hides: /usr/local/cuda and the loader's path.
+  if (!open_nvrtcs({"/usr/local/cuda/lib64/libnvrtc.so.12", "/usr/local/cuda/lib64/libnvrtc.so.13",
+                    "/usr/local/cuda/lib64/libnvrtc.so", "libnvrtc.so.12", "libnvrtc.so.13"},
+                   &problems)
+           .empty())
+    GTEST_SKIP() << "an NVRTC is installed where it is always found";
+  TestFolder folder;
+  write_plugin(folder);
+  Outcome outcome = pack(folder, arguments(folder, "a"));
+  EXPECT_EQ(outcome.status, 0) << outcome.text;
+  EXPECT_NE(outcome.text.find("notice: p: found no NVRTC"), std::string::npos) << outcome.text;
+  EXPECT_NE(outcome.text.find("nvidia-cuda-nvrtc-cu12"), std::string::npos) << outcome.text;
+  EXPECT_NE(contents(folder.path() / "a/images.bin").find("OPDOCK_KERNEL(32) f()"),
+            std::string::npos);
+  outcome = pack(folder, arguments(folder, "b") + " --require-device");
+  EXPECT_EQ(outcome.status, 1);
+  EXPECT_NE(outcome.text.find("error: p: found no NVRTC"), std::string::npos) << outcome.text;
+  EXPECT_FALSE(std::filesystem::exists(folder.path() / "b/note.S"));
+}
+
+TEST(OpdockPack, NoDeviceIsQuiet) {
+  TestFolder folder;
+  write_plugin(folder);
+  const Outcome outcome = pack(folder, arguments(folder, "a") + " --no-device");
+  EXPECT_EQ(outcome.status, 0);
+  EXPECT_EQ(outcome.text, "");
+}
+
+TEST(OpdockPack, ArchitecturesThatNoCompilerKnows) {
+  TestFolder folder;
+  write_plugin(folder);
+  const std::string search =
+      " --cuda-archs 9.9 --nvrtc-search " + folder.path().string() + "/nvrtc";
+  std::string base = arguments(folder, "a");
+  base.resize(base.find(" --cuda-archs"));
+  Outcome outcome = pack(folder, base + search);
+  EXPECT_EQ(outcome.status, 0) << outcome.text;
+  EXPECT_NE(outcome.text.find("no image for sm_99"), std::string::npos) << outcome.text;
+  outcome = pack(folder, base + search + " --require-device");
+  EXPECT_EQ(outcome.status, 1);
+}
+
+TEST(OpdockPack, ExitStatus) {
+  TestFolder folder;
+  write_plugin(folder);
+  EXPECT_EQ(pack(folder, "--help").status, 0);
+  EXPECT_EQ(pack(folder, "--unknown").status, 2);
+  EXPECT_EQ(pack(folder, "").status, 2);
+  EXPECT_EQ(pack(folder, "--toml /nonexistent").status, 1);
+  const Outcome bad = pack(folder, arguments(folder, "a") + " --cpu-level 9");
+  EXPECT_EQ(bad.status, 2) << bad.text;
+}
+
+}  // namespace
+}  // namespace opdock

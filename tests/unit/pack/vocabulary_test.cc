@@ -1,0 +1,89 @@
+// The device vocabulary and the plugins' kernels under every NVRTC that is here.
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "files.h"
+#include "jit/nvrtc.h"
+
+namespace opdock {
+namespace {
+
+std::vector<const Nvrtc*> compilers() {
+  std::vector<std::string> problems;
+  return open_nvrtcs(nvrtc_candidates({OPDOCK_NVRTC_SEARCH}, nullptr), &problems);
+}
+
+std::vector<SourceText> vocabulary() {
+  const std::filesystem::path root = OPDOCK_DEVICE_DIR;
+  std::vector<SourceText> headers;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(root))
+    if (entry.path().extension() == ".cuh")
+      headers.push_back({entry.path().lexically_relative(root).generic_string(),
+                         opdock_test::contents(entry.path())});
+  return headers;
+}
+
+TEST(Vocabulary, EachHeaderCompilesAloneOnTheOldestAndNewestArchitecture) {
+  if (compilers().empty()) GTEST_SKIP() << "no NVRTC is installed";
+  for (const Nvrtc* compiler : compilers()) {
+    for (const SourceText& header : vocabulary()) {
+      for (int arch : {compiler->archs().front(), 90, compiler->archs().back()}) {
+        CompileJob job;
+        job.headers = vocabulary();
+        job.sources = {header.name};
+        job.arch = "sm_" + std::to_string(arch);
+        const CompileResult result = compiler->compile(job);
+        EXPECT_TRUE(result.ok) << header.name << " " << job.arch << "\n" << result.log;
+        // NVRTC warns of architectures that it is about to drop.
+        if (arch >= 75) {
+          EXPECT_EQ(result.log, "") << header.name << " " << job.arch;
+        }
+      }
+    }
+  }
+}
+
+TEST(Vocabulary, KernelsAreFoundByTheirSourceName) {
+  if (compilers().empty()) GTEST_SKIP() << "no NVRTC is installed";
+  for (const Nvrtc* compiler : compilers()) {
+    CompileJob job;
+    job.headers = vocabulary();
+    job.headers.push_back({"k.cuh",
+                           "#include \"opdock/device.cuh\"\n"
+                           "namespace p { template <class T> OPDOCK_KERNEL(32) k(T* x) {\n"
+                           "  x[opdock::thread_index()] = opdock::from_float<T>(1.0f); } }\n"});
+    job.sources = {"k.cuh"};
+    job.kernels = {"p::k<float>", "p::k<opdock::half>", "p::k<opdock::bfloat16>"};
+    job.arch = "sm_90";
+    const CompileResult cubin = compiler->compile(job);
+    ASSERT_TRUE(cubin.ok) << cubin.log;
+    EXPECT_EQ(std::string(cubin.image.begin(), cubin.image.begin() + 4),
+              "\x7f"
+              "ELF");
+    ASSERT_EQ(cubin.names.size(), 3u);
+    EXPECT_EQ(cubin.names[0].second, "_ZN1p1kIfEEvPT_");
+    job.arch = "compute_75";
+    const CompileResult ptx = compiler->compile(job);
+    ASSERT_TRUE(ptx.ok) << ptx.log;
+    const std::string text(ptx.image.begin(), ptx.image.end());
+    EXPECT_NE(text.find(".target sm_75"), std::string::npos);
+    // The same inputs give the same image.
+    EXPECT_EQ(compiler->compile(job).image, ptx.image);
+  }
+}
+
+TEST(Vocabulary, ErrorsInKernelsAreShown) {
+  if (compilers().empty()) GTEST_SKIP() << "no NVRTC is installed";
+  CompileJob job;
+  job.headers = {{"k.cuh", "\n\nthis is no code\n"}};
+  job.sources = {"k.cuh"};
+  job.arch = "sm_90";
+  const CompileResult result = compilers()[0]->compile(job);
+  EXPECT_FALSE(result.ok);
+  EXPECT_NE(result.log.find("k.cuh(3)"), std::string::npos) << result.log;
+}
+
+}  // namespace
+}  // namespace opdock
