@@ -128,10 +128,10 @@ class Packer {
     }
     if (text.empty()) return true;
     if (options_.require_device) {
-      errors->push_back(fmt::format("error: {}", text));
+      errors->push_back(fmt::format("opdock-pack: error: {}", text));
       return false;
     }
-    std::fprintf(stderr, "notice: %s\n", text.c_str());
+    std::fprintf(stderr, "opdock-pack: notice: %s\n", text.c_str());
     return true;
   }
 

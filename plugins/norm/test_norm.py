@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: Apache-2.0
+"""layer_norm and add_layer_norm through the Python package, on every device, in float64."""
+
+import pytest
+import torch
+
+import opdock
+
+# A handful of roundings of the mean, of x - mean, of the deviation and of the affine map.
+COMPUTED = 8 * 2.0**-24
+
+LENGTHS = [1, 2, 3, 7, 31, 32, 33, 64, 65, 127, 128, 129, 255, 256, 257, 264, 512, 1000, 1024]
+LENGTHS += [1032, 2048, 4096, 8192, 14432, 16384, 32768, 32769, 32776, 65536]
+
+
+def random(shape, device, dtype, seed=0, deviation=2.0, mean=0.0):
+    generator = torch.Generator().manual_seed(seed)
+    return (torch.randn(shape, generator=generator) * deviation + mean).to(device, dtype)
+
+
+def double(parameter):
+    return None if parameter is None else parameter.double()
+
+
+def scale_of(x, weight, bias, eps):
+    """What rounding errors are relative to: the terms of the formula in units of the deviation."""
+    deviation = (x.var(-1, correction=0, keepdim=True) + eps).sqrt()
+    scale = 1 + (x - x.mean(-1, keepdim=True)).abs() / deviation
+    scale = scale + x.mean(-1, keepdim=True).abs() / deviation
+    scale = scale if weight is None else scale * weight.double().abs()
+    return scale if bias is None else scale + bias.double().abs()
+
+
+def check(reference, assert_close, x, weight=None, bias=None, eps=1e-5):
+    found = opdock.ops.layer_norm(x, weight, bias, eps=eps)
+    assert found.dtype == x.dtype and found.shape == x.shape and found.device == x.device
+    oracle = reference.layer_norm(x.double(), double(weight), double(bias), eps=eps)
+    assert_close(found, oracle, COMPUTED, scale_of(x.double(), weight, bias, eps))
+
+
+def check_add(reference, assert_close, x, residual, weight=None, bias=None, eps=1e-5):
+    found, total = opdock.ops.add_layer_norm(x, residual, weight, bias, eps=eps)
+    assert torch.equal(total, x + residual)
+    oracle = reference.layer_norm(total.double(), double(weight), double(bias), eps=eps)
+    assert_close(found, oracle, COMPUTED, scale_of(total.double(), weight, bias, eps))
+
+
+@pytest.mark.parametrize("length", LENGTHS)
+def test_row_lengths(reference, assert_close, device, dtype, length):
+    x = random((5, length), device, dtype, length, mean=0.5)
+    residual = random((5, length), device, dtype, length + 1)
+    weight = random(length, device, dtype, length + 2, 0.5, 1.0)
+    bias = random(length, device, dtype, length + 3)
+    check(reference, assert_close, x)
+    check(reference, assert_close, x, weight, bias)
+    check_add(reference, assert_close, x, residual, weight, bias)
+
+
+@pytest.mark.parametrize("length", [33, 520, 1000, 1024])
+@pytest.mark.parametrize("eps", [0.0, 1e-5, 1.0])
+def test_optional_parameters(reference, assert_close, device, dtype, length, eps):
+    x, residual = (random((4, length), device, dtype, seed) for seed in (1, 2))
+    weight, bias = (random(length, device, dtype, seed) for seed in (3, 4))
+    for w in (None, weight):
+        for b in (None, bias):
+            check(reference, assert_close, x, w, b, eps)
+            check_add(reference, assert_close, x, residual, w, b, eps)
+
+
+@pytest.mark.parametrize("length", [8, 33, 512, 1032, 4096])
+def test_misaligned_and_padded_rows(reference, assert_close, device, dtype, length):
+    wide = random((7, length + 24), device, dtype, 1)
+    other = random((7, length), device, dtype, 2)
+    parameters = random(length + 24, device, dtype, 3)
+    for begin in (0, 1, 8, 16):
+        x = wide[:, begin : begin + length]
+        check(reference, assert_close, x)
+        check(reference, assert_close, other, parameters[begin : begin + length])
+        check_add(reference, assert_close, x, other)
+        check_add(reference, assert_close, other, x)
+    check(reference, assert_close, wide[::2, 8 : 8 + length])
+    check(reference, assert_close, wide[:1, :length].expand(3, length))
+    batch = random((3, 4, 2, length), device, dtype, 4)
+    check(reference, assert_close, batch.permute(2, 0, 1, 3))
+    check_add(reference, assert_close, batch.permute(2, 0, 1, 3), batch.permute(2, 0, 1, 3) * 2)
+
+
+def test_mean_far_from_zero(reference, assert_close, device, dtype):
+    for length in (100, 1000, 1024, 40001):
+        check(reference, assert_close, random((2, length), device, dtype, 5, 1.0, 300.0))
+
+
+def test_nan_and_infinity_are_not_hidden(device, dtype):
+    for length in (40, 1000, 1024):
+        x = random((3, length), device, dtype, 6)
+        x[0, length // 2] = float("nan")
+        x[1, 0] = float("inf")
+        found = opdock.ops.layer_norm(x)
+        assert found[:2].isnan().all() and not found[2].isnan().any()
+
+
+@pytest.mark.parametrize("shape", [(0,), (0, 5), (5, 0), (2, 0, 3)])
+def test_zero_sizes(device, dtype, shape):
+    x = torch.empty(shape, device=device, dtype=dtype)
+    assert opdock.ops.layer_norm(x).shape == shape
+    assert [y.shape for y in opdock.ops.add_layer_norm(x, x)] == [shape, shape]
+
+
+def test_float64_is_for_the_cpu(reference, device):
+    x = random((5, 1000), device, torch.float64)
+    if device == "cpu":
+        found = opdock.ops.layer_norm(x)
+        torch.testing.assert_close(found, reference.layer_norm(x), rtol=1e-13, atol=1e-14)
+    else:
+        with pytest.raises(opdock.OpdockError, match="float64"):
+            opdock.ops.layer_norm(x)
+
+
+def bad_inputs(device):
+    x = torch.ones(2, 8, device=device)
+    half = torch.ones(8, device=device, dtype=torch.float16)
+    return [
+        ("x", "layer_norm", (torch.ones(2, 8, dtype=torch.int64, device=device),), {}),
+        ("x", "layer_norm", (torch.ones((), device=device),), {}),
+        ("x", "layer_norm", (x.t(),), {}),
+        ("weight", "layer_norm", (x, half), {}),
+        ("weight", "layer_norm", (x, torch.ones(7, device=device)), {}),
+        ("weight", "layer_norm", (x, x), {}),
+        ("weight", "layer_norm", (x, torch.ones(16, device=device)[::2]), {}),
+        ("bias", "layer_norm", (x, None, half), {}),
+        ("bias", "layer_norm", (x, None, torch.ones(9, device=device)), {}),
+        ("eps", "layer_norm", (x,), {"eps": -1.0}),
+        ("eps", "layer_norm", (x,), {"eps": float("nan")}),
+        ("residual", "add_layer_norm", (x, torch.ones(8, device=device)), {}),
+        ("residual", "add_layer_norm", (x, x.double()), {}),
+        ("residual", "add_layer_norm", (x,), {}),
+    ]
+
+
+@pytest.mark.parametrize("number", range(14))
+def test_bad_inputs_name_the_argument(device, number):
+    name, op, args, keywords = bad_inputs(device)[number]
+    with pytest.raises(opdock.OpdockError, match=f"'{name}'"):
+        getattr(opdock.ops, op)(*args, **keywords)
+
+
+@pytest.mark.gpu
+def test_on_another_stream_and_in_a_graph(reference, assert_close, cuda):
+    x = random((64, 1024), cuda, torch.float16)
+    scale = torch.full((), 4.0, device=cuda, dtype=torch.float64)
+    wanted = reference.layer_norm(x.double())
+    with torch.cuda.stream(torch.cuda.Stream()):
+        torch.cuda._sleep(10_000_000)
+        y = x + 0
+        found = opdock.ops.layer_norm(y)
+    torch.cuda.synchronize()
+    assert_close(found, wanted, COMPUTED, scale)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        found, total = opdock.ops.add_layer_norm(x, x)
+    x.copy_(random((64, 1024), cuda, torch.float16, 9))
+    graph.replay()
+    assert torch.equal(total, x + x)
+    assert_close(found, reference.layer_norm(total.double()), COMPUTED, scale)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("length", [32776, 32777, 256, 3])
+def test_more_than_2_to_the_31_elements(reference, assert_close, cuda, length):
+    rows = 2**31 // length + 70
+    if torch.cuda.mem_get_info()[0] < 7 * rows * length:
+        pytest.skip("needs 15 GB of free GPU memory")
+    x = torch.zeros(rows, length, device=cuda, dtype=torch.bfloat16)
+    last = random((40, length), cuda, torch.bfloat16, 7)
+    x[-40:] = last
+    found, total = opdock.ops.add_layer_norm(x, x)
+    assert torch.equal(total[-40:], last + last)
+    doubled = (last + last).double()
+    scale = scale_of(doubled, None, None, 1e-5)
+    assert_close(found[-40:], reference.layer_norm(doubled), COMPUTED, scale)
+    assert found[:-40].count_nonzero().item() == 0
