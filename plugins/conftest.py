@@ -9,6 +9,8 @@ try:
     import torch
 except ImportError:
     torch = None
+else:
+    torch.set_num_threads(1)  # the oracles are small, and share the cores with what they test
 
 collect_ignore_glob = [] if torch else ["*/test_*.py"]
 
