@@ -1,0 +1,94 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Writes the table of reason codes in docs/verdicts.md from core/base/codes.def.
+
+    docs/make_verdicts.py           replaces what stands between the two marks
+    docs/make_verdicts.py --check   changes nothing; exit status 1 if it would
+
+The rest of the page is written by hand.
+"""
+
+import re
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+CODES = ROOT / "core" / "base" / "codes.def"
+PAGE = ROOT / "docs" / "verdicts.md"
+BEGIN = "<!-- codes: written by make_verdicts.py -->"
+END = "<!-- end of codes -->"
+
+STAGES = {
+    "discover": "Finding files",
+    "trust": "Who may have written the file",
+    "file": "What the bytes are",
+    "note": "What the plugin says about itself",
+    "abi": "The plugin ABI",
+    "system": "CPU, C library, other libraries",
+    "device": "Devices",
+    "load": "Running the plugin's code",
+}
+EFFECTS = {
+    "kReject": "rejects",
+    "kUndecided": "leaves undecided",
+    "kNotice": "notice",
+}
+
+
+def strings(text):
+    """The C string literals of `text`, adjacent ones joined, one entry a macro argument."""
+    arguments, current, at = [], None, 0
+    for match in re.finditer(r'"((?:[^"\\]|\\.)*)"|,|\bk[A-Z]\w*', text):
+        if match.group(0) == ",":
+            if current is not None:
+                arguments.append(current)
+            current = None
+        elif match.group(1) is not None:
+            current = (current or "") + match.group(1).replace('\\"', '"')
+        else:
+            current = match.group(0)
+        at = match.end()
+    assert at <= len(text)
+    return arguments + ([current] if current is not None else [])
+
+
+def read_codes():
+    """Yields (name, stage, severity, meaning, cause, advice) in the file's order."""
+    source = re.sub(r"(?m)^\s*//.*$", "", CODES.read_text(encoding="utf-8"))
+    for entry in re.split(r"\bOPDOCK_CODE\(", source)[1:]:
+        body = entry[: entry.rindex(")")]
+        fields = strings(body.split(",", 1)[1])  # behind the identifier
+        if len(fields) != 6:
+            sys.exit(f"{CODES}: {len(fields)} fields, wanted 6: {fields}")
+        yield fields
+
+
+def table():
+    """The generated part of the page."""
+    lines = []
+    shown = None
+    for name, stage, severity, meaning, cause, advice in read_codes():
+        if stage != shown:
+            lines += ["", f"### {STAGES[stage]} (stage `{stage}`)", ""]
+            lines += ["| code | effect | meaning | cause | way out |", "|---|---|---|---|---|"]
+            shown = stage
+        cells = [f"`{name}`", EFFECTS[severity], meaning, cause, advice[0].upper() + advice[1:]]
+        lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
+    return "\n".join([BEGIN, *lines, "", END])
+
+
+def main():
+    page = PAGE.read_text(encoding="utf-8")
+    if page.count(BEGIN) != 1 or page.count(END) != 1:
+        sys.exit(f"{PAGE}: the two marks are missing")
+    before, rest = page.split(BEGIN)
+    wanted = before + table() + rest.split(END)[1]
+    if wanted == page:
+        return
+    if "--check" in sys.argv[1:]:
+        sys.exit("docs/verdicts.md is older than core/base/codes.def: run docs/make_verdicts.py")
+    PAGE.write_text(wanted, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
