@@ -45,8 +45,8 @@ opdock_status opdock_{name}_run(const opdock_call *call, const opdock_value *arg
 """
 
 KERNEL = """\
-#include <opdock/device.cuh>
-OPDOCK_KERNEL void nothing() {}
+#include "opdock/device.cuh"
+OPDOCK_KERNEL(1) nothing() {}
 """
 
 

@@ -41,8 +41,11 @@ def candidates(x, residual, weight, bias):
     yield "softmax", "torch.compile", 2, lambda: compiled(x)
     yield "layer_norm", "opdock", 2, lambda: opdock.ops.layer_norm(x, weight, bias)
     yield "layer_norm", "torch", 2, lambda: F.layer_norm(x, width, weight, bias)
-    yield "add_layer_norm", "opdock", 4, lambda: opdock.ops.add_layer_norm(
-        x, residual, weight, bias
+    yield (
+        "add_layer_norm",
+        "opdock",
+        4,
+        lambda: opdock.ops.add_layer_norm(x, residual, weight, bias),
     )
 
     def both(a, b):

@@ -5,9 +5,8 @@ import pickle
 import threading
 
 import numpy as np
-import pytest
-
 import opdock
+import pytest
 
 X = np.ones((2, 3), np.float32)
 #: What py_show shows for its defaults: see plugin/pytests.cc.

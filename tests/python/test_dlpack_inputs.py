@@ -5,9 +5,8 @@ import gc
 import weakref
 
 import numpy as np
-import pytest
-
 import opdock
+import pytest
 
 
 class Box:

@@ -2,14 +2,28 @@
 """NumPy arrays: results, and every kind that must be refused by name."""
 
 import numpy as np
+import opdock
 import pytest
 
-import opdock
-
-DTYPES = (
-    "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64 complex64 "
-    "complex128 longlong ulonglong intp"
-).split()
+DTYPES = [
+    "bool",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "uint8",
+    "uint16",
+    "uint32",
+    "uint64",
+    "float16",
+    "float32",
+    "float64",
+    "complex64",
+    "complex128",
+    "longlong",
+    "ulonglong",
+    "intp",
+]
 
 
 def layouts(x):

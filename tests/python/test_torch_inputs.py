@@ -4,9 +4,8 @@
 import threading
 
 import numpy as np
-import pytest
-
 import opdock
+import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 

@@ -8,11 +8,10 @@ import sys
 import time
 from pathlib import Path
 
+import dropin
 import opdock
 import torch
-
-from . import dropin
-from .encoder import Encoder
+from encoder import Encoder
 
 SENTENCES = [
     "A man is eating a piece of bread.",
