@@ -130,8 +130,9 @@ TEST(Secure, WithoutPrivilegesTheVariablesCount) {
   fs::copy_file(SECURE_HELPER, folder.path("helper"));
   chmod(folder.path("helper").c_str(), 0755);
   const std::string path = folder.add("good");
-  const std::string text = run_helper(folder.path("helper"), Way::kPlain,
-                                      {"OPDOCK_PLUGIN_PATH=" + folder.path(), "HOME=/nowhere"});
+  const std::string text =
+      run_helper(folder.path("helper"), Way::kPlain,
+                 {"OPDOCK_PLUGIN_PATH=" + folder.path(), "HOME=" + folder.path()});
   EXPECT_NE(text.find("secure 0"), std::string::npos) << text;
   EXPECT_NE(text.find("plugin " + path + " usable"), std::string::npos) << text;
 }
