@@ -22,7 +22,7 @@ struct Registers {
 
 Registers cpuid(uint32_t leaf) {
   Registers r;
-  if (__get_cpuid_max(leaf & 0x80000000u, nullptr) < leaf) return {};
+  if (static_cast<uint32_t>(__get_cpuid_max(leaf & 0x80000000u, nullptr)) < leaf) return {};
   __cpuid_count(leaf, 0, r.eax, r.ebx, r.ecx, r.edx);
   return r;
 }

@@ -41,15 +41,17 @@ using CUlibrary = Library*;
 using CUfunction = Function*;
 using CUkernel = Function*;  // as the driver: launches take either
 
+struct ClusterDimension {
+  unsigned x, y, z;
+};
+
 struct CUlaunchAttribute {
   int id;
   char pad[4];
   union {
     char bytes[64];
     int value;
-    struct {
-      unsigned x, y, z;
-    } cluster;
+    ClusterDimension cluster;
   };
 };
 static_assert(sizeof(CUlaunchAttribute) == 72);
