@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Follows docs/write-a-plugin.md literally: writes its files, builds them, runs its Python.
+
+    tutorial.py MARKDOWN WORK_FOLDER SOURCE_ROOT MESON OPDOCK_PACK [MESON_OPTION…]
+
+A code block whose first line is "```LANGUAGE PATH" is the file PATH; "```python run" is run after
+the plugins have been built from the files so far. Everything happens in WORK_FOLDER, with the
+wrapper project that builds plugins outside of Opdock's tree.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+markdown, work, source, meson, pack = sys.argv[1:6]
+options = sys.argv[6:]
+source, work = Path(source), Path(work)
+
+
+def run(*command, **environment):
+    result = subprocess.run(
+        command, env={**os.environ, **environment}, capture_output=True, text=True
+    )
+    if result.returncode:
+        sys.exit(f"{' '.join(map(str, command))}\n{result.stdout}{result.stderr}")
+    return result.stdout + result.stderr
+
+
+def prepare():
+    shutil.rmtree(work, ignore_errors=True)
+    shutil.copytree(source / "core/pack/plugin-build", work)
+    (work / "plugins").mkdir()
+    for name in ("meson.build", "opdock-plugin.map", "conftest.py"):
+        shutil.copy(source / "plugins" / name, work / "plugins")
+
+
+def build():
+    folder = work / "build"
+    settings = [f"-Dopdock-pack={pack}", f"-Dinclude-dir={source}/core/include"]
+    settings += [f"-Ddevice-dir={source}/core/device", *options]
+    again = ["--reconfigure"] if folder.exists() else []
+    run(*meson.split(), "setup", *again, folder, work, "-Dwerror=true", *settings)
+    run(*meson.split(), "compile", "-C", folder)
+    return folder / "plugins"
+
+
+prepare()
+text = Path(markdown).read_text()
+blocks = re.findall(r"^```(\w+) (\S+)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+ran = written = 0
+for _language, name, body in blocks:
+    if name != "run":
+        path = work / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(body)
+        written += 1
+        continue
+    plugins = build()
+    print(run(sys.executable, "-c", body, OPDOCK_PLUGIN_PATH=str(plugins)), end="")
+    ran += 1
+tests = run(
+    *[sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--import-mode=importlib"],
+    *[work / "plugins"],
+    OPDOCK_PLUGIN_PATH=str(plugins),
+)
+print(tests.strip().splitlines()[-1])
+assert ran == 2 and written == 8, f"found {written} files and {ran} runs, wanted 8 and 2"
+
+# What the page and the README promise of the smallest plugin.
+smallest = [body for _, name, body in blocks if name.endswith("axpy.cc")][0]
+assert len(smallest.strip().splitlines()) <= 25, "the smallest plugin has grown beyond 25 lines"
+assert len([b for _, n, b in blocks if n.endswith("meson.build")][0].splitlines()) <= 5
