@@ -114,7 +114,7 @@ typedef struct opdock_dtype {
  *
  * OPDOCK-H-1  The host sets strides always (in elements), also where DLPack allows NULL; with
  *             ndim 0, shape and strides may be NULL.
- * OPDOCK-H-2  data may be NULL only if the tensor has no elements. */
+ * OPDOCK-H-2  data may be NULL only if the tensor has no elements, or with OPDOCK_VALUE_NO_DATA. */
 typedef struct opdock_tensor {
   void* data;
   opdock_device device;
@@ -206,9 +206,10 @@ typedef struct opdock_value { /* frozen, 16 bytes */
 typedef struct opdock_kernel opdock_kernel; /* the host's; valid until the process ends */
 
 /* Attributes of a launch. */
-#define OPDOCK_LAUNCH_COOPERATIVE 1u  /* all blocks resident at once; grid-wide barriers allowed */
-#define OPDOCK_LAUNCH_PROGRAMMATIC 2u /* may start before the stream's previous kernel has ended \
-                                       */
+#define OPDOCK_LAUNCH_COOPERATIVE 1u /* all blocks resident at once; grid-wide barriers allowed */
+#define OPDOCK_LAUNCH_PROGRAMMATIC                              \
+  2u /* may start before the stream's previous kernel has ended \
+      */
 
 typedef struct opdock_launch {
   uint32_t struct_size;
@@ -246,8 +247,9 @@ typedef struct opdock_device_facts {
 
 /* Reaches plan, prepare and run. Members that a phase has no use for are 0 or NULL.
  *
- * The rule for the context: on CUDA and ROCm the stream's context is current while run executes;
- * for the default stream (NULL) it is the device's primary context. */
+ * OPDOCK-H-3  The rule for the context: on CUDA and ROCm the stream's context is current while
+ *             prepare and run execute; for the default stream (NULL) it is the device's primary
+ *             context. Afterwards what was current before is current again. */
 typedef struct opdock_call {
   uint32_t struct_size;
   uint32_t flags; /* OPDOCK_CALL_… */
@@ -358,7 +360,14 @@ typedef struct opdock_plan {
  * OPDOCK-P-3  run writes every element of every output, enqueues device work on call->stream only,
  *             and unless flagged otherwise allocates nothing and waits for nothing. outputs[i] has
  *             the dtype, shape and device that plan asked for, but maybe other strides if the
- * caller supplied it. OPDOCK-P-4  No exception leaves any of the three. */
+ * caller supplied it. OPDOCK-P-4  No exception leaves any of the three. OPDOCK-H-4  The host has
+ * called prepare with success before it calls run, and calls it once an op and device unless it
+ * fails. OPDOCK-H-5  Of an op without OPDOCK_OP_THREAD_SAFE the host runs one function at a time.
+ * OPDOCK-H-6  Outputs and written arguments (Tensor(a!)) share no memory with each other or with an
+ *             argument, and none of their elements share an address; only an op with
+ *             OPDOCK_OP_IN_PLACE may get the very tensor that is an input as its output.
+ * OPDOCK-H-7  The host reads and writes of a struct only what lies inside its struct_size.
+ * OPDOCK-H-8  Within a major version the layout of a struct changes only by growth at its end. */
 typedef struct opdock_op {
   uint32_t struct_size;
   uint32_t flags;                 /* OPDOCK_OP_… */
@@ -378,7 +387,7 @@ typedef struct opdock_op {
 /* OPDOCK-P-5  The struct and all it points at live, unchanged, until the process ends.
  * OPDOCK-P-6  Name, version, ops, schemas and flags are those of the note.
  * OPDOCK-P-7  init may be called more than once, from any thread, and does the same each time; it
- * is fast and touches no device. NULL if there is nothing to do. */
+ *             is fast and touches no device. NULL if there is nothing to do. */
 typedef struct opdock_plugin {
   uint32_t struct_size;
   uint32_t abi_major;
