@@ -31,9 +31,9 @@ def heading(text):
 def show_plugins():
     """The table of the built tree's plugins and of a folder with good and unfit ones."""
     heading("1. Plugins: the built tree's, and a drop-in folder with files no host should load")
-    here = torch.cuda.get_device_capability() if torch.cuda.is_available() else None
-    # Architecture-specific code runs on exactly its own architecture: no PTX fits elsewhere.
-    absent = "9.0a" if here != (9, 0) else "10.0a"
+    # The highest architecture that every supported run-time compiler knows: neither its cubin nor
+    # its PTX runs on a lower one.
+    absent = "12.1"
     folder = dropin.make(Path(os.environ["OPDOCK_BUILD_DIR"]) / "demo-plugins", absent)
     paths = [p for p in (os.environ.get("OPDOCK_ADD_PLUGIN_PATH"), str(folder)) if p]
     environment = dict(os.environ, OPDOCK_ADD_PLUGIN_PATH=":".join(paths))
