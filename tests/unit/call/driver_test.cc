@@ -130,6 +130,20 @@ opdock_status run_scale(const opdock_call* call, const opdock_value* args, uint3
   if (args[1].as.i64 > 0) launch.shared_bytes = static_cast<uint32_t>(args[1].as.i64);
   if (args[1].as.i64 == -1) launch.num_args = 1;
   if (args[1].as.i64 == -2) launch.grid[1] = 0;
+  struct Later {  // of a later minor version
+    opdock_launch known;
+    uint64_t more[4];
+  } later{launch, {7, 7, 7, 7}};
+  if (args[1].as.i64 == -3) {
+    later.known.struct_size = sizeof later;
+    return call->host->launch(call, kernel, &later.known);
+  }
+  if (args[1].as.i64 == -4) launch.struct_size = offsetof(opdock_launch, args);
+  if (args[1].as.i64 == -5) launch.struct_size = offsetof(opdock_launch, reserved);
+  if (args[1].as.i64 == -6) {
+    launch.flags = OPDOCK_LAUNCH_COOPERATIVE | OPDOCK_LAUNCH_PROGRAMMATIC;
+    launch.cluster[0] = 3;
+  }
   return call->host->launch(call, kernel, &launch);
 }
 opdock_status prepare_scale(const opdock_call* call) {
@@ -410,6 +424,30 @@ TEST(GpuCall, RefusesALaunchThatCannotBeRight) {
     EXPECT_EQ(call(-2), OPDOCK_INTERNAL);
     EXPECT_NE(std::string(call.function.error).find("size of 0"), std::string::npos);
     EXPECT_TRUE(read_record(record, "launch").empty());
+  });
+}
+
+TEST(GpuCall, ReadsLaunchesOfOtherVersions) {
+  in_child(kTwoGpus, [](const std::string& record) {
+    static const ScaleOp op;
+    GpuCall call(op);
+    EXPECT_EQ(call(-3), OPDOCK_OK) << call.function.error;  // longer
+    EXPECT_EQ(call(-5), OPDOCK_OK) << call.function.error;  // shorter
+    EXPECT_EQ(call(-4), OPDOCK_INTERNAL);                   // too short
+    EXPECT_NE(std::string(call.function.error).find("ends before args"), std::string::npos);
+    EXPECT_EQ(read_record(record, "launch").size(), 2u);
+  });
+}
+
+TEST(GpuCall, PassesOnTheAttributesOfALaunch) {
+  in_child(kTwoGpus, [](const std::string& record) {
+    static const ScaleOp op;
+    GpuCall call(op);
+    ASSERT_EQ(call(-6), OPDOCK_OK) << call.function.error;
+    json attributes = read_record(record, "launch").at(0).at("attributes");
+    EXPECT_EQ(attributes.at("cooperative"), true);
+    EXPECT_EQ(attributes.at("programmatic"), true);
+    EXPECT_EQ(attributes.at("cluster"), json({3, 1, 1}));
   });
 }
 
