@@ -83,7 +83,10 @@ class TreeBuilder : public nlohmann::json_sax<nlohmann::json> {
     if (stack_.size() == kMaxJsonDepth) {
       return refuse("more than " + std::to_string(kMaxJsonDepth) + " levels of nesting");
     }
-    stack_.push_back(place(type));  // an item stays put while its children are being added
+    Json* const value = place(type);
+    value->items.reserve(4);
+    if (type == Json::Type::kObject) value->keys.reserve(8);
+    stack_.push_back(value);  // an item stays put while its children are being added
     return true;
   }
 

@@ -19,7 +19,9 @@ bool is_word(std::string_view text, std::string_view extra) {
 }
 
 bool is_digest(std::string_view text) {
-  return text.size() == 64 && text.find_first_not_of("0123456789abcdef") == std::string_view::npos;
+  return text.size() == 64 && std::all_of(text.begin(), text.end(), [](char c) {
+           return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f');
+         });
 }
 
 // What is found may be anything, of any length.
@@ -53,7 +55,8 @@ class Fields {
       if (required) refuse(Code::kNoteField, "no member " + in + key, std::string(to_text(type)));
       return nullptr;
     }
-    return of_type(*member, type, in + key) ? member : nullptr;
+    // The path is put together only where it is needed: most members are fine.
+    return member->type == type || of_type(*member, type, in + key) ? member : nullptr;
   }
   bool of_type(const Json& value, Type type, const std::string& path) {
     if (value.type == type) return true;
@@ -72,7 +75,9 @@ class Fields {
     const Json* member = get(object, key, Type::kArray, in, false);
     if (member == nullptr) return list;
     for (const Json& item : member->items) {
-      if (of_type(item, Type::kString, in + key + "[]")) list.push_back(item.text);
+      if (item.type == Type::kString || of_type(item, Type::kString, in + key + "[]")) {
+        list.push_back(item.text);
+      }
     }
     return list;
   }

@@ -17,6 +17,9 @@ constexpr size_t kWindowBytes = 4096;
 
 bool FileReader::read_exactly(uint64_t offset, void* out, size_t bytes) {
   if (!contains(offset, bytes)) return false;
+  for (const Window* window : {&head_, &last_}) {
+    if (window->contains(offset, bytes)) return window->copy(offset, out, bytes);
+  }
   uint8_t* to = static_cast<uint8_t*>(out);
   while (bytes > 0) {
     const ssize_t got = ::pread(fd_, to, bytes, static_cast<off_t>(offset));
@@ -38,11 +41,12 @@ bool FileReader::read_exactly(uint64_t offset, void* out, size_t bytes) {
 
 bool FileReader::fill(Window* window, uint64_t offset, size_t bytes) {
   bytes = static_cast<size_t>(std::min<uint64_t>(bytes, size_ - offset));
+  window->bytes.clear();  // so that the read does not look into the window that it fills
+  std::vector<uint8_t> fresh(bytes);
+  if (!read_exactly(offset, fresh.data(), bytes)) return false;
   window->offset = offset;
-  window->bytes.resize(bytes);
-  if (read_exactly(offset, window->bytes.data(), bytes)) return true;
-  window->bytes.clear();
-  return false;
+  window->bytes = std::move(fresh);
+  return true;
 }
 
 bool FileReader::read(uint64_t offset, void* out, size_t bytes) {
@@ -55,8 +59,7 @@ bool FileReader::read(uint64_t offset, void* out, size_t bytes) {
     window = &last_;
     if (!window->contains(offset, bytes) && !fill(&last_, offset, kWindowBytes)) return false;
   }
-  std::memcpy(out, window->bytes.data() + (offset - window->offset), bytes);
-  return true;
+  return window->copy(offset, out, bytes);
 }
 
 bool FileReader::read_text(uint64_t offset, uint64_t end, size_t limit, std::string* out) {

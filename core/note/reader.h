@@ -49,6 +49,10 @@ class FileReader {
     bool contains(uint64_t at, size_t count) const {
       return at >= offset && at - offset <= bytes.size() && count <= bytes.size() - (at - offset);
     }
+    bool copy(uint64_t at, void* out, size_t count) const {
+      std::memcpy(out, bytes.data() + (at - offset), count);
+      return true;
+    }
   };
   bool fill(Window* window, uint64_t offset, size_t bytes);
 
