@@ -1,5 +1,8 @@
 // Libraries that the note declares, with the versions it accepts.
 // SPDX-License-Identifier: Apache-2.0
+#include <string_view>
+#include <utility>
+
 #include "compat/range.h"
 #include "compat/system.h"
 
@@ -13,7 +16,36 @@ std::optional<Version> version_here(const std::string& library, const MachineFac
   return entry->second;
 }
 
+// Whether a shared object belongs to a library that the note declares: that is in the process or
+// not, and judged by its range.
+bool is_declared(std::string_view name, const Note& note) {
+  static constexpr std::pair<std::string_view, std::string_view> kPrefixes[] = {
+      {"torch", "libtorch"},
+      {"torch", "libc10"},
+      {"cudart", "libcudart"},
+      {"python", "libpython"},
+      {"rocm", "libamdhip64"}};
+  for (const auto& [library, prefix] : kPrefixes) {
+    if (!name.starts_with(prefix)) continue;
+    for (const LibraryClaim& claim : note.libraries) {
+      if (claim.library == library) return true;
+    }
+  }
+  return false;
+}
+
 }  // namespace
+
+void judge_missing_libraries(const FileFacts& file, std::vector<Reason>* reasons) {
+  std::string missing;
+  for (const std::string& name : file.missing_libraries) {
+    if (file.note && is_declared(name, *file.note)) continue;
+    missing += (missing.empty() ? "" : ", ") + name;
+  }
+  if (missing.empty()) return;
+  reasons->push_back(make_reason(Code::kLibraryMissing, "nowhere that the loader looks: " + missing,
+                                 "every library that the file needs"));
+}
 
 void judge_libraries(const Note& note, const MachineFacts& machine, std::vector<Reason>* reasons) {
   for (const LibraryClaim& claim : note.libraries) {

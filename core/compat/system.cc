@@ -86,6 +86,7 @@ void judge_system(const FileFacts& file, const MachineFacts& machine,
   if (file.note) judge_note(*file.note, machine, reasons);
   // Another architecture's libraries are not those of this machine.
   if (file.machine == machine.elf_machine) judge_symbol_versions(file, machine, reasons);
+  judge_missing_libraries(file, reasons);
   if (file.note) judge_libraries(*file.note, machine, reasons);
   if (file.executable_stack && !has_code(*reasons, Code::kExecutableStack)) {
     reasons->push_back(make_reason(Code::kExecutableStack, "PT_GNU_STACK with the executable flag",

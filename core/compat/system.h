@@ -21,4 +21,7 @@ void judge_symbol_versions(const FileFacts& file, const MachineFacts& machine,
 // The libraries that the note declares with ranges.
 void judge_libraries(const Note& note, const MachineFacts& machine, std::vector<Reason>* reasons);
 
+// Libraries in DT_NEEDED that the loader would not find.
+void judge_missing_libraries(const FileFacts& file, std::vector<Reason>* reasons);
+
 }  // namespace opdock

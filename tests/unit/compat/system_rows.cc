@@ -111,6 +111,13 @@ INSTANTIATE_TEST_SUITE_P(
         ROW("cpu torch>=x", "torch=2.9", "rejected note-field"),
         ROW("cpu torch>=2,", "torch=2.9", "rejected note-field"),
         ROW("cpu torch>=2.*", "torch=2.9", "rejected note-field"),
+        // libraries that the loader would not find; those of a declared one are judged by its range
+        ROW("cpu missing=libcufft.so.11", "", "rejected library-missing"),
+        ROW("cpu missing=liba.so missing=libb.so", "", "rejected library-missing"),
+        ROW("cpu missing=libtorch_cpu.so", "torch=2.13", "rejected library-missing"),
+        ROW("cpu torch>=2.11 missing=libtorch_cpu.so missing=libc10.so", "torch=2.13", "usable"),
+        ROW("cpu torch>=2.11 missing=libtorch_cpu.so", "", "undecided library-unknown"),
+        ROW("cpu torch>=2.11 missing=libtorch_cpu.so missing=libz.so.9", "torch=2.13", "rejected library-missing"),
         // a library that is missing outweighs a device that is not
         ROW("cuda sm_80@12.9 torch>=2.11", "driver=12.4 sm_80", "undecided sm_80 library-unknown"),
         ROW("cuda sm_80@12.9 torch>=2.11", "driver=12.4 sm_90", "rejected arch-mismatch library-unknown")));

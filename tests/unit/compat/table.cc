@@ -90,6 +90,8 @@ void add_word(const std::string& word, FileFacts* file, Note* note) {
   } else if (word == "not-elf") {
     file->is_elf = false;
     file->machine = 0;
+  } else if (take(word, "missing=", &rest)) {
+    file->missing_libraries.push_back(rest);
   } else if (take(word, "=", &rest)) {
     file->reasons.push_back(make_reason(code_named(rest).code, "something", "something else"));
   } else if (take(word, "weak:", &rest)) {

@@ -19,6 +19,7 @@ namespace opdock::test {
 //           GLIBC_2.34  weak:…    a symbol version needed (weakly)
 //           torch>=2.11,<3        a declared library; "cudart" alone: any version
 //           level=3 arch=aarch64 machine=183 abi=1.0
+//           missing=libfoo.so.1   a library that the loader would not find
 //           execstack static-tls unique unresolved no-note not-elf
 //           =elf-truncated        a reason that the file's reader gave
 // machine   x86-64-v3 by default, glibc 2.36, libstdc++ of g++ 12 (3.4.30, 1.3.13), libgcc 12
