@@ -17,6 +17,7 @@ constexpr size_t kWindowBytes = 4096;
 
 bool FileReader::read_exactly(uint64_t offset, void* out, size_t bytes) {
   if (!contains(offset, bytes)) return false;
+  if (bytes == 0) return true;  // `out` may be NULL then
   for (const Window* window : {&head_, &last_}) {
     if (window->contains(offset, bytes)) return window->copy(offset, out, bytes);
   }
