@@ -98,7 +98,9 @@ TEST(Cycles, LeaveNoFileOpenAndNoMemory) {
   const size_t pages = resident_pages();
   for (int i = 0; i < kCycles; ++i) cycle();
   EXPECT_EQ(open_files(), files);
-  if (!kHasSanitizer) EXPECT_LT(resident_pages(), pages + 256);
+  if (!kHasSanitizer) {
+    EXPECT_LT(resident_pages(), pages + 256);
+  }
 }
 
 TEST(Fork, AfterLoadingTheChildUsesAndLoadsPlugins) {
