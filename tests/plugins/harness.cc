@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <random>
+#include <set>
 #include <thread>
 
 namespace opdock_test {
@@ -75,8 +76,16 @@ opdock_status set_error(const opdock_call* call, opdock_status status, const cha
   std::snprintf(call->error, call->error_size, "%s", text);
   return status;
 }
-opdock_status no_kernel(const opdock_call*, const char*, opdock_kernel**) {
-  return OPDOCK_NOT_FOUND;
+// Kernels are their names; launches go to call->host_data.
+opdock_status kernel(const opdock_call*, const char* name, opdock_kernel** out) {
+  static std::set<std::string> names;
+  *out = reinterpret_cast<opdock_kernel*>(const_cast<char*>(names.insert(name).first->c_str()));
+  return OPDOCK_OK;
+}
+opdock_status launch(const opdock_call* call, opdock_kernel* kernel, const opdock_launch* how) {
+  static_cast<std::vector<Launch>*>(call->host_data)
+      ->push_back({reinterpret_cast<const char*>(kernel), *how});
+  return OPDOCK_OK;
 }
 // Two threads, each with every other block of `grain` items.
 void parallel_for(uint64_t count, uint64_t grain, void (*body)(void*, uint64_t, uint64_t),
@@ -96,7 +105,7 @@ const void* get_extension(const char* id) {
 
 const opdock_host kHost = {
     sizeof(opdock_host), OPDOCK_ABI_MAJOR, OPDOCK_ABI_MINOR, 0,       "0.1.0", log,
-    set_error,           no_kernel,        nullptr,          nullptr, nullptr, get_extension};
+    set_error,           kernel,           launch,           nullptr, nullptr, get_extension};
 
 opdock_call make_call(char* error, uint32_t size, int32_t device) {
   static const opdock_device_facts facts = [] {
@@ -295,6 +304,26 @@ Result Op::call(const std::vector<opdock_value>& args, const std::vector<Array*>
   if (result.status != OPDOCK_OK) return result;
   char error[1024] = "";
   const opdock_call call = make_call(error, sizeof error, OPDOCK_CPU);
+  std::vector<opdock_tensor*> tensors;
+  for (Array* output : outputs) tensors.push_back(output->tensor());
+  result.status = op_->run(&call, args.data(), static_cast<uint32_t>(args.size()), tensors.data(),
+                           static_cast<uint32_t>(tensors.size()));
+  result.text = error;
+  return result;
+}
+
+Result Op::record(const std::vector<opdock_value>& args, const std::vector<Array*>& outputs,
+                  uint32_t warp_size, std::vector<Launch>* launches) const {
+  Result result = plan(args, OPDOCK_CUDA);
+  if (result.status != OPDOCK_OK) return result;
+  char error[1024] = "";
+  opdock_device_facts facts = {};
+  facts.struct_size = sizeof facts;
+  facts.type = OPDOCK_CUDA;
+  facts.warp_size = warp_size;
+  opdock_call call = make_call(error, sizeof error, OPDOCK_CUDA);
+  call.facts = &facts;
+  call.host_data = launches;
   std::vector<opdock_tensor*> tensors;
   for (Array* output : outputs) tensors.push_back(output->tensor());
   result.status = op_->run(&call, args.data(), static_cast<uint32_t>(args.size()), tensors.data(),

@@ -59,6 +59,12 @@ opdock_value none();
 opdock_value number(double value);
 opdock_value boolean(bool value);
 
+// A kernel launch that a plugin asked the host for.
+struct Launch {
+  std::string kernel;
+  opdock_launch how;
+};
+
 struct Result {
   opdock_status status = OPDOCK_OK;
   std::string text;
@@ -72,6 +78,10 @@ class Op {
   const opdock_op& descriptor() const { return *op_; }
 
   Result plan(const std::vector<opdock_value>& args, int32_t device = OPDOCK_CPU) const;
+  // Plans, and runs into these outputs, all said to lie on a GPU with this width of warps. Nothing
+  // is executed; `launches` gets what the plugin asks for.
+  Result record(const std::vector<opdock_value>& args, const std::vector<Array*>& outputs,
+                uint32_t warp_size, std::vector<Launch>* launches) const;
   // Plans, and runs into these outputs if planning succeeds.
   Result call(const std::vector<opdock_value>& args, const std::vector<Array*>& outputs) const;
 
