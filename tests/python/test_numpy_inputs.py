@@ -2,28 +2,13 @@
 """NumPy arrays: results, and every kind that must be refused by name."""
 
 import numpy as np
-import opdock
 import pytest
 
-DTYPES = [
-    "bool",
-    "int8",
-    "int16",
-    "int32",
-    "int64",
-    "uint8",
-    "uint16",
-    "uint32",
-    "uint64",
-    "float16",
-    "float32",
-    "float64",
-    "complex64",
-    "complex128",
-    "longlong",
-    "ulonglong",
-    "intp",
-]
+import opdock
+
+DTYPES = [f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)]
+DTYPES += ["bool", "float16", "float32", "float64", "complex64", "complex128"]
+DTYPES += ["longlong", "ulonglong", "intp"]
 
 
 def layouts(x):
