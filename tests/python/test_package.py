@@ -1,0 +1,265 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Import, look-up, reports, documentation, stubs, entry points."""
+
+import inspect
+import json
+import os
+import pydoc
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import numpy as np
+import opdock
+import pytest
+
+X = np.ones((2, 3), np.float32)
+
+
+def run(program, **environment):
+    """Runs a program in a Python of its own; returns what it printed."""
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        env=os.environ | environment,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def test_import_brings_nothing_else():
+    program = (
+        "import sys, opdock; print([m for m in ('torch', 'numpy', 'jax', 'cupy') "
+        "if m in sys.modules])"
+    )
+    assert run(program) == "[]"
+
+
+def test_import_without_torch_and_numpy():
+    program = """
+import sys
+for name in ("torch", "numpy", "jax", "cupy"):
+    sys.modules[name] = None  # importing it fails
+import opdock
+assert opdock.plugins()
+noop = opdock.load("noop", device="cpu")
+try:
+    noop(1)
+except TypeError as error:
+    print(error)
+"""
+    assert "wanted a tensor" in run(program)
+
+
+def test_import_touches_no_plugin_and_starts_no_process():
+    program = """
+import sys
+events = []
+sys.addaudithook(lambda name, args: events.append(name))
+import opdock
+libraries = open("/proc/self/maps").read()
+print([e for e in events if e in ("subprocess.Popen", "os.fork", "os.exec", "os.posix_spawn")])
+print("pytests.so" in libraries, "libcuda" in libraries, "nvidia-ml" in libraries)
+"""
+    assert run(program).splitlines() == ["[]", "False False False"]
+
+
+def test_a_torch_imported_later_is_recognised():
+    pytest.importorskip("torch", reason="torch is not installed")
+    program = """
+import opdock
+opdock.load("noop", device="cpu")
+import torch
+print(opdock.ops.py_copy(torch.ones(2)).tolist())
+"""
+    assert run(program) == "[1.0, 1.0]"
+
+
+def test_load_by_op_by_plugin_and_by_both(ops):
+    assert opdock.load("py_copy").schema == opdock.load("pytests/py_copy").schema
+    plugin = opdock.load("pytests")
+    assert "py_copy" in repr(plugin) and plugin.py_copy(X).tolist() == X.tolist()
+    assert opdock.load("py_copy", device="cpu")(X).tolist() == X.tolist()
+
+
+def test_nothing_of_that_name(ops):
+    for name in ("no_such_op", "pytests/no_such_op", "no_such_plugin/py_copy"):
+        with pytest.raises(opdock.NotFoundError, match="no_such"):
+            opdock.load(name)
+    assert not hasattr(ops, "no_such_op")
+    with pytest.raises(AttributeError, match="no_such_op"):
+        _ = ops.no_such_op
+
+
+def test_a_device_that_is_no_device():
+    with pytest.raises(TypeError, match="'device'"):
+        opdock.load("py_copy", device="abacus")
+
+
+def test_a_device_nobody_serves():
+    with pytest.raises(opdock.IncompatibleError, match="py_copy|cuda"):
+        opdock.load("py_copy", device="cuda:0")
+
+
+def test_rejected_plugins_tell_their_reasons(tmp_path):
+    """Half a plugin: the exception has the record that opdock.plugins() shows."""
+    path = next(p["path"] for p in opdock.plugins() if p["name"] == "pytests")
+    with open(path, "rb") as file:
+        data = file.read()
+    (tmp_path / "cut.so").write_bytes(data[: len(data) // 2])
+    program = """
+import json, opdock
+plugins = opdock.plugins()
+try:
+    opdock.load("py_copy")
+except opdock.OpdockError as error:
+    print(json.dumps([type(error).__name__, str(error), error.reasons, plugins]))
+"""
+    found = json.loads(run(program, OPDOCK_PLUGIN_PATH=str(tmp_path)))
+    name, _, reasons, plugins = found
+    assert name in ("NotFoundError", "IncompatibleError")
+    assert plugins[0]["usable"] is False
+    codes = [reason["code"] for reason in plugins[0]["reasons"]]
+    assert "elf-truncated" in codes
+    for reason in [*reasons, *plugins[0]["reasons"]]:
+        assert {"code", "stage", "found", "wanted", "advice"} <= set(reason)
+    if name == "IncompatibleError":
+        assert codes == [reason["code"] for reason in reasons]
+
+
+def test_reports():
+    found = {plugin["name"]: plugin for plugin in opdock.plugins(rescan=True)}
+    assert found["pytests"]["usable"] and found["pytests"]["version"] == "0.1.0"
+    assert opdock.inspect(found["pytests"]["path"])["verdict"] == "usable"
+    assert isinstance(opdock.explain("py_copy"), dict)
+    assert isinstance(opdock.doctor(), dict)
+    codes = {code["code"] for code in opdock.codes()}
+    assert {"abi-major", "elf-truncated", "no-driver"} <= codes
+    with pytest.raises(opdock.NotFoundError):
+        opdock.inspect("/nonexistent/plugin.so")
+
+
+def test_signature_and_documentation(ops):
+    signature = inspect.signature(ops.py_show)
+    assert str(signature).startswith("(x: 'Array', i: 'int' = 7, *, f: 'float' = 0.5")
+    kinds = {name: p.kind for name, p in signature.parameters.items()}
+    assert kinds["i"] == inspect.Parameter.POSITIONAL_OR_KEYWORD
+    assert kinds["f"] == kinds["out"] == inspect.Parameter.KEYWORD_ONLY
+    assert signature.parameters["sizes"].default == [1, 2]
+    assert signature.return_annotation == "Array"
+    assert inspect.signature(ops.noop).return_annotation == "None"
+    assert "out" not in inspect.signature(ops.noop).parameters
+    assert inspect.signature(ops.py_two).return_annotation == "tuple[Array, Array, Array]"
+    text = pydoc.plain(pydoc.render_doc(ops.py_copy))
+    assert "py_copy(x, *, out=None)" in text and "in row-major order" in text
+    assert ops.py_copy.__name__ == "py_copy" and "py_copy(Tensor x)" in repr(ops.py_copy)
+    assert "py_copy" in dir(ops)
+
+
+def test_stubs_compile_and_name_everything(tmp_path):
+    from opdock import stubs
+
+    text = stubs.generate(["py_show", "py_two", "py_add_", "noop"])
+    compile(text, "stubs", "exec")
+    assert "def noop(x: Array) -> None:" in text
+    assert "def py_add_(x: Array, *, by: float = 1.0) -> Array:" in text
+    assert "xs: Sequence[Array] = []" in text and "d: DType | None = None" in text
+    path = tmp_path / "ops.pyi"
+    subprocess.run([sys.executable, "-m", "opdock.stubs", "-o", str(path)], check=True)
+    assert "def py_copy(" in path.read_text()
+
+
+def test_entry_points_announce_plugins(tmp_path):
+    """A package's folder is searched, and the package is not imported for it."""
+    source = next(p["path"] for p in opdock.plugins() if p["name"] == "pytests")
+    package = tmp_path / "my_kernels"
+    package.mkdir()
+    (package / "__init__.py").write_text("raise RuntimeError('imported')")
+    (package / "pytests.so").write_bytes(Path(source).read_bytes())
+    info = tmp_path / "my_kernels-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: my-kernels\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(
+        "[opdock.plugins]\nmine = my_kernels\nlost = no_such_package\n"
+    )
+    program = """
+import warnings
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("always")
+    from opdock._runtime import package_folders
+    print(package_folders())
+    print([str(w.message) for w in caught])
+import opdock
+print([p["path"] for p in opdock.plugins() if p["name"] == "pytests"])
+"""
+    path = f"{os.environ['PYTHONPATH']}:{tmp_path}"
+    environment = {k: v for k, v in os.environ.items() if k != "OPDOCK_PLUGIN_PATH"}
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        env=environment | {"PYTHONPATH": path},
+        check=True,
+    )
+    folders, warned, found = done.stdout.splitlines()
+    assert str(package) in folders
+    assert "no_such_package" in warned
+    assert str(package / "pytests.so") in found
+
+
+def test_threads_share_the_first_look_up():
+    program = """
+import threading, opdock
+found, barrier = [], threading.Barrier(8)
+def work():
+    barrier.wait()
+    found.append(opdock.load("py_copy", device="cpu").schema)
+threads = [threading.Thread(target=work) for _ in range(8)]
+[t.start() for t in threads]; [t.join() for t in threads]
+print(len(found), len(set(found)))
+"""
+    assert run(program) == "8 1"
+
+
+def test_runtimes_of_ones_own(ops):
+    path = next(p["path"] for p in opdock.plugins() if p["name"] == "pytests")
+    runtime = opdock.Runtime(plugin_path=path)
+    function = opdock._opdock.get_function(runtime, "py_copy")
+    del runtime  # the function keeps it
+    assert function(X).tolist() == X.tolist()
+    done = threading.Event()
+    threading.Thread(target=lambda: (function(X), done.set())).start()
+    assert done.wait(10)
+
+
+def test_a_forked_child_calls(ops):
+    ops.py_copy(X)
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if ops.py_copy(X).tolist() == X.tolist() else 1)
+    assert os.waitpid(child, 0)[1] == 0
+
+
+def test_references_are_found():
+    pytest.importorskip("torch", reason="torch is not installed")
+    reference = opdock.reference("softmax")
+    assert callable(reference)
+    with pytest.raises(opdock.NotFoundError, match="no_such_op.*reference.py"):
+        opdock.reference("no_such_op")
+
+
+def test_the_command_is_found():
+    from opdock import cli
+
+    command = cli.command()
+    if command is None:
+        pytest.skip("the opdock command is not built in this tree")
+    done = subprocess.run(
+        [sys.executable, "-m", "opdock", "list", "--json"], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    names = [plugin["name"] for plugin in json.loads(done.stdout)["plugins"]]
+    assert "pytests" in names

@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The wheel: built, installed into a clean virtual environment, judged and called from there.
+
+Slow (a whole build): meson test --suite wheel. OPDOCK_TEST_WHEEL names a wheel that is there
+already.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PLUGINS = ["noop", "norm", "softmax"]
+
+pytestmark = pytest.mark.wheel
+
+
+def run(*command, **environment):
+    """Runs a command without anything of the build tree in its environment."""
+    clean = {k: v for k, v in os.environ.items() if k != "PYTHONPATH" and "OPDOCK" not in k}
+    done = subprocess.run(
+        [str(part) for part in command],
+        capture_output=True,
+        text=True,
+        env=clean | environment,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
+    return done.stdout
+
+
+@pytest.fixture(scope="session")
+def wheel(tmp_path_factory):
+    given = os.environ.get("OPDOCK_TEST_WHEEL")
+    if given:
+        return Path(given)
+    if not os.environ.get("OPDOCK_TEST_WHEEL_BUILD"):
+        pytest.skip("builds everything once more: meson test --suite wheel")
+    pytest.importorskip("mesonpy", reason="meson-python is not installed")
+    folder = tmp_path_factory.mktemp("wheel")
+    build = Path(os.environ["OPDOCK_BUILD_DIR"]) / "wheel"
+    command = [sys.executable, "-m", "pip", "wheel", "--no-build-isolation", "--no-deps"]
+    run(*command, "--no-index", f"-Cbuild-dir={build}", "-w", folder, ROOT)
+    return next(folder.glob("opdock-*.whl"))
+
+
+@pytest.fixture(scope="session")
+def installed(wheel):
+    """The Python of a clean virtual environment with nothing but the wheel."""
+    # Not under /tmp: plugins in a folder that others can write to are not trusted.
+    folder = Path(os.environ["OPDOCK_BUILD_DIR"]) / "wheel-test"
+    shutil.rmtree(folder, ignore_errors=True)
+    run(sys.executable, "-m", "venv", folder)
+    python = folder / "bin" / "python"
+    run(python, "-m", "pip", "install", "--no-index", "--no-deps", wheel)
+    return python
+
+
+def test_contents(wheel):
+    names = zipfile.ZipFile(wheel).namelist()
+    for name in PLUGINS:
+        assert f"opdock/lib/opdock/plugins/{name}.so" in names
+    for name in (
+        "opdock/lib/libopdock.so.0",
+        "opdock/bin/opdock",
+        "opdock/references/softmax/reference.py",
+    ):
+        assert name in names
+    outside = [n for n in names if not n.startswith(("opdock/", "opdock-"))]
+    assert outside == []
+    assert all(".pytest" not in name and "/src/" not in name for name in names)
+
+
+def test_the_command_judges_the_plugins_from_site_packages(installed):
+    command = installed.parent / "opdock"
+    plugins = json.loads(run(command, "list", "--json"))["plugins"]
+    folder = installed.parents[1]
+    found = {p["name"]: p for p in plugins if p["path"].startswith(str(folder.resolve()))}
+    for name in PLUGINS:
+        assert found[name]["usable"], found[name]["reasons"]
+        note = json.loads(run(command, "inspect", "--json", found[name]["path"]))
+        assert note["verdict"] == "usable" and note["reasons"] is not None
+
+
+def test_the_package_works_without_numpy(installed):
+    program = """
+import json, opdock
+assert opdock.load("softmax", device="cpu").schema.startswith("softmax(")
+print(json.dumps([opdock.__file__, opdock.ops.noop.__doc__]))
+"""
+    path, doc = json.loads(run(installed, "-c", program))
+    assert path.startswith(str(installed.parents[1])) and "noop" in doc
+
+
+def test_the_package_computes(installed):
+    """With this environment's NumPy, beside the wheel's package."""
+    numpy = pytest.importorskip("numpy", reason="numpy is not installed")
+    program = f"""
+import sys
+sys.path.append({str(Path(numpy.__file__).parents[1])!r})
+import numpy as np, opdock
+assert "site-packages" in opdock.__file__
+x = np.random.default_rng(0).standard_normal((5, 33)).astype(np.float32)
+wanted = np.exp(x.astype(np.float64))
+wanted /= wanted.sum(-1, keepdims=True)
+print(np.abs(opdock.ops.softmax(x) - wanted).max() < 1e-6)
+"""
+    assert run(installed, "-c", program) == "True\n"
+
+
+def test_no_folder_of_the_build_remains(installed):
+    """Nothing in the installed files points back to where they were built."""
+    package = next(installed.parents[1].glob("lib/python*/site-packages/opdock"))
+    for path in [*package.rglob("*.so*"), package / "bin" / "opdock"]:
+        text = subprocess.run(["readelf", "-d", path], capture_output=True, text=True).stdout
+        for line in text.splitlines():
+            if "RUNPATH" in line or "RPATH" in line:
+                assert "[$ORIGIN" in line and str(ROOT) not in line, (path, line)
