@@ -1,0 +1,150 @@
+// On the GPU: a no-op with one launch through libopdock, beside a bare cuLaunchKernel of an empty
+// kernel on the same stream in the same context. Also the no-op without a launch, on the CPU.
+// Needs a CUDA driver and OPDOCK_PLUGIN_PATH; without them its benchmarks say why they are skipped.
+// SPDX-License-Identifier: Apache-2.0
+#include <benchmark/benchmark.h>
+#include <dlfcn.h>
+
+#include <cstdint>
+#include <string>
+
+#include "opdock/opdock.h"
+
+namespace {
+
+// Launches that fit the driver's queue: a full one makes a launch wait for the device.
+constexpr int kBatch = 256;
+
+constexpr char kEmptyKernel[] =
+    ".version 6.0\n.target sm_50\n.address_size 64\n.visible .entry empty() { ret; }\n";
+
+template <typename Function>
+Function symbol(void* library, const char* name) {
+  return reinterpret_cast<Function>(dlsym(library, name));
+}
+
+// The driver's functions and one empty kernel in device 0's primary context.
+struct Cuda {
+  std::string problem;
+  int (*launch)(void*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void*,
+                void**, void**) = nullptr;
+  int (*synchronize)() = nullptr;
+  int (*allocate)(uint64_t*, size_t) = nullptr;
+  void* kernel = nullptr;
+
+  Cuda() {
+    void* library = dlopen("libcuda.so.1", RTLD_NOW);
+    if (library == nullptr) {
+      problem = "no CUDA driver: libcuda.so.1 is not here";
+      return;
+    }
+    auto init = symbol<int (*)(unsigned)>(library, "cuInit");
+    auto retain = symbol<int (*)(void**, int)>(library, "cuDevicePrimaryCtxRetain");
+    auto make_current = symbol<int (*)(void*)>(library, "cuCtxSetCurrent");
+    auto load = symbol<int (*)(void**, const void*)>(library, "cuModuleLoadData");
+    auto get = symbol<int (*)(void**, void*, const char*)>(library, "cuModuleGetFunction");
+    launch = symbol<decltype(launch)>(library, "cuLaunchKernel");
+    synchronize = symbol<decltype(synchronize)>(library, "cuCtxSynchronize");
+    allocate = symbol<decltype(allocate)>(library, "cuMemAlloc_v2");
+    void *context = nullptr, *module = nullptr;
+    int error = init(0);
+    if (error == 0) error = retain(&context, 0);
+    if (error == 0) error = make_current(context);
+    if (error == 0) error = load(&module, kEmptyKernel);
+    if (error == 0) error = get(&kernel, module, "empty");
+    if (error != 0) problem = "CUDA error " + std::to_string(error);
+  }
+};
+
+Cuda& cuda() {
+  static Cuda* made = new Cuda;
+  return *made;
+}
+
+opdock_runtime* runtime() {
+  static opdock_runtime* made = [] {
+    opdock_runtime* created = nullptr;
+    opdock_runtime_create(nullptr, &created, nullptr, 0);
+    return created;
+  }();
+  return made;
+}
+
+// Calls `name` with one tensor of 8 floats, in batches between which `between` runs untimed.
+template <typename Between>
+void call_op(benchmark::State& state, const char* name, opdock_device device, void* data,
+             const Between& between) {
+  char error[4096] = "";
+  opdock_function* function = nullptr;
+  int64_t shape[] = {8}, strides[] = {1};
+  opdock_tensor tensor = {data, device, 1, {OPDOCK_DTYPE_FLOAT, 32, 1}, shape, strides, 0};
+  opdock_value value = {OPDOCK_TENSOR, 0, {.tensor = &tensor}};
+  opdock_status status = opdock_get_function(runtime(), name, &function, error, sizeof error);
+  if (status == OPDOCK_OK) status = opdock_prepare(function, device, error, sizeof error);
+  if (status != OPDOCK_OK) {
+    state.SkipWithError(error);
+    return;
+  }
+  int done = 0;
+  for (auto _ : state) {
+    status = opdock_invoke(function, nullptr, &value, 1, nullptr, 0, error, sizeof error);
+    if (++done == kBatch) {
+      state.PauseTiming();
+      between();
+      done = 0;
+      state.ResumeTiming();
+    }
+  }
+  if (status != OPDOCK_OK) state.SkipWithError(error);
+}
+
+void cpu_noop(benchmark::State& state) {
+  static float data[8];
+  call_op(state, "noop", {OPDOCK_CPU, 0}, data, [] {});
+}
+
+void bare_launch(benchmark::State& state) {
+  Cuda& driver = cuda();
+  if (!driver.problem.empty()) {
+    state.SkipWithError(driver.problem.c_str());
+    return;
+  }
+  int done = 0;
+  for (auto _ : state) {
+    driver.launch(driver.kernel, 1, 1, 1, 1, 1, 1, 0, nullptr, nullptr, nullptr);
+    if (++done == kBatch) {
+      state.PauseTiming();
+      driver.synchronize();
+      done = 0;
+      state.ResumeTiming();
+    }
+  }
+}
+
+void gpu_op(benchmark::State& state, const char* name) {
+  Cuda& driver = cuda();
+  if (!driver.problem.empty()) {
+    state.SkipWithError(driver.problem.c_str());
+    return;
+  }
+  static uint64_t data = 0;
+  if (data == 0) driver.allocate(&data, 64);
+  call_op(state, name, {OPDOCK_CUDA, 0}, reinterpret_cast<void*>(data),
+          [&] { driver.synchronize(); });
+}
+
+void gpu_noop(benchmark::State& state) {
+  gpu_op(state, "noop");
+}
+void gpu_noop_launch(benchmark::State& state) {
+  gpu_op(state, "noop_launch");
+}
+
+BENCHMARK(cpu_noop);
+BENCHMARK(bare_launch);
+BENCHMARK(gpu_noop);
+BENCHMARK(gpu_noop_launch);
+
+}  // namespace
+
+BENCHMARK_MAIN();

@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""On the GPU: what a call with one launch costs the CPU, from Python, beside a bare cuLaunchKernel.
+
+Microseconds a call, minimum and median of interleaved repeats; each repeat enqueues fewer launches
+than the driver's queue holds and waits for the device outside the measured time. The bare launch is
+measured by launch_bench, a C++ program, just before: from Python it would look dearer than it is.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import time
+from pathlib import Path
+
+import opdock
+import record
+
+CALLS = 256
+BENCH = Path(os.environ.get("OPDOCK_BUILD_DIR", Path(__file__).resolve().parents[2] / "build"))
+BENCH = BENCH / "tests" / "bench" / "launch_bench"
+
+
+def native_rows():
+    """What launch_bench measures from C++: {name: [µs a call, …]}; {} with the reason printed."""
+    if not BENCH.is_file():
+        print(f"  skipped: a bare cuLaunchKernel ({BENCH} is not built)")
+        return {}
+    command = [str(BENCH), "--benchmark_format=json", "--benchmark_repetitions=10"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    times = {}
+    for row in json.loads(done.stdout)["benchmarks"] if done.returncode == 0 else ():
+        if row.get("run_type") == "iteration" and not row.get("error_occurred"):
+            times.setdefault(f"C++ {row['run_name']}", []).append(row["real_time"] / 1e3)
+    return times
+
+
+def interleaved(torch, functions, repeats):
+    """{name: [µs a call, …]}."""
+    times = {name: [] for name in functions}
+    for _ in range(repeats):
+        for name, function in functions.items():
+            torch.cuda.synchronize()
+            start = time.perf_counter()
+            for _ in range(CALLS):
+                function()
+            times[name].append((time.perf_counter() - start) / CALLS * 1e6)
+    return times
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--record", metavar="FILE")
+    parser.add_argument("--repeats", type=int, default=40)
+    arguments = parser.parse_args()
+    try:
+        import torch
+    except ImportError as error:
+        print(f"  skipped: {error}")
+        return
+    if not torch.cuda.is_available():
+        print("  skipped: no CUDA GPU, or a torch without CUDA")
+        return
+    x = torch.ones(8, 64, device="cuda")
+    noop, noop_launch, softmax = (
+        opdock.load(name, device="cuda:0") for name in ("noop", "noop_launch", "softmax")
+    )
+    functions = {
+        "opdock noop": lambda: noop(x),
+        "opdock noop with one launch": lambda: noop_launch(x),
+        "opdock softmax 8x64": lambda: softmax(x),
+        "torch.softmax 8x64": lambda: torch.softmax(x, -1),
+        "torch add in place": lambda: x.add_(0),
+    }
+    try:
+        import tvm_ffi
+
+        tvm_noop = tvm_ffi.get_global_func("testing.nop")
+        functions["tvm-ffi noop"] = lambda: tvm_noop(x)
+    except ImportError as error:
+        print(f"  skipped: tvm-ffi ({error})")
+    for function in functions.values():
+        function()
+    times = native_rows() | interleaved(torch, functions, arguments.repeats)
+    results = []
+    print(f"  {'µs a call':<40} {'minimum':>10} {'median':>10}")
+    for name, all_times in times.items():
+        low, middle = min(all_times), statistics.median(all_times)
+        print(f"  {name:<40} {low:>10.3f} {middle:>10.3f}")
+        results.append({"name": name, "min_us": round(low, 3), "median_us": round(middle, 3)})
+    if "C++ bare_launch" in times:
+        above = min(times["opdock noop with one launch"]) - min(times["C++ bare_launch"])
+        print(f"  opdock noop with one launch - bare launch: {above:.3f} µs (bar 0.6)")
+    if arguments.record:
+        record.append(arguments.record, "python_gpu", results)
+
+
+if __name__ == "__main__":
+    main()
