@@ -1,11 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Looking functions up by name."""
 
-import json
-
 from opdock import _opdock
 from opdock._errors import IncompatibleError, NotFoundError
-from opdock._runtime import default
+from opdock._runtime import default, parse
 
 
 class Plugin:
@@ -22,7 +20,7 @@ class Plugin:
 
 def _candidates(name):
     """What opdock_explain_json says of `name`; an empty list where it says nothing."""
-    report = json.loads(default().explain_json(name))
+    report = parse(default().explain_json(name))
     return report.get("candidates", [])
 
 
@@ -46,7 +44,7 @@ def _get_function(name):
 def _op_names(plugin_name):
     """The names of the ops of the plugins called `plugin_name`, in the order found."""
     found = {}
-    for plugin in json.loads(default().list_json())["plugins"]:
+    for plugin in parse(default().list_json())["plugins"]:
         if plugin.get("name") == plugin_name:
             for op in plugin.get("ops", []):
                 found[op if isinstance(op, str) else op["name"]] = True
@@ -106,7 +104,7 @@ class _Ops:
 
     def __dir__(self):
         names = set(self.__dict__)
-        for plugin in json.loads(default().list_json())["plugins"]:
+        for plugin in parse(default().list_json())["plugins"]:
             if plugin.get("usable"):
                 for op in plugin.get("ops", []):
                     names.add(op if isinstance(op, str) else op["name"])

@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reports about plugins and this machine, as plain dicts (docs/verdicts.md has their members)."""
 
-import json
 import os
 
 from opdock import _opdock
-from opdock._runtime import default
+from opdock._runtime import default, parse
 
 
 def plugins(*, rescan=False):
@@ -13,7 +12,7 @@ def plugins(*, rescan=False):
 
     rescan: look at the folders again. Loads nothing.
     """
-    return json.loads(default().list_json(rescan))["plugins"]
+    return parse(default().list_json(rescan))["plugins"]
 
 
 def inspect(path):
@@ -21,22 +20,22 @@ def inspect(path):
 
     Nothing of the file is executed. Raises NotFoundError if there is no such file.
     """
-    return json.loads(default().inspect_json(os.fspath(path)))
+    return parse(default().inspect_json(os.fspath(path)))
 
 
 def explain(name):
     """How an op or a plugin is, or is not, resolved: every candidate, best first, with reasons."""
-    return json.loads(default().explain_json(name))
+    return parse(default().explain_json(name))
 
 
 def doctor():
     """What this machine has, what is missing for what, and what would bring it."""
-    return json.loads(default().doctor_json())
+    return parse(default().doctor_json())
 
 
 def codes():
     """Every reason code with its stage, meaning, cause and advice."""
-    return json.loads(_opdock.codes_json())
+    return parse(_opdock.codes_json())
 
 
 def trust(folder):

@@ -2,6 +2,7 @@
 """The process's own runtime, made on first use."""
 
 import os
+import sys
 import threading
 import warnings
 
@@ -9,6 +10,14 @@ from opdock import _opdock
 
 _lock = threading.Lock()
 _default = None
+_told = None  # the torch version that libopdock has been told of
+
+
+def parse(text):
+    """json.loads, which is imported only once somebody asks for a report."""
+    import json
+
+    return json.loads(text)
 
 
 def package_folders():
@@ -40,11 +49,34 @@ def package_folders():
     return folders
 
 
+def _torch_version():
+    """The version of the torch that the program has imported, or an empty text."""
+    return str(getattr(sys.modules.get("torch"), "__version__", ""))
+
+
+def _tell_libraries():
+    """Tells libopdock which Python and torch are in this process; True if that was news."""
+    global _told
+    version = _torch_version()
+    if _told == version:
+        return False
+    if _told is None:
+        _opdock.note_library("python", ".".join(map(str, sys.version_info[:3])))
+    if version[:1].isdigit():
+        _opdock.note_library("torch", version)
+    _told = version
+    return bool(version)
+
+
 def default():
     """The runtime that opdock.load() and opdock.ops use; never destroyed."""
     global _default
-    if _default is None:
-        with _lock:
-            if _default is None:
-                _default = _opdock.Runtime(package_path=":".join(package_folders()) or None)
+    if _default is not None and _told == _torch_version():
+        return _default
+    with _lock:
+        news = _tell_libraries()
+        if _default is None:
+            _default = _opdock.Runtime(package_path=":".join(package_folders()) or None)
+        elif news:  # torch was imported since: plugins that need it are judged anew
+            _default.list_json(rescan=True)
     return _default

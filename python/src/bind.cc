@@ -60,6 +60,16 @@ bool fill_defaults(const FunctionInfo& info, opdock_value* values, PyObject* con
   return true;
 }
 
+// Tensors go straight to their conversion: they are what most arguments are.
+inline bool convert(Frame& frame, const Where& where, const opdock_param& param, PyObject* object,
+                    opdock_value* value) {
+  constexpr uint32_t kOther = OPDOCK_PARAM_LIST | OPDOCK_PARAM_OPTIONAL;
+  if (param.tag == OPDOCK_TENSOR && (param.flags & kOther) == 0) {
+    return convert_tensor(frame, where, object, (param.flags & OPDOCK_PARAM_WRITTEN) != 0, value);
+  }
+  return convert_argument(frame, where, param, object, value);
+}
+
 }  // namespace
 
 bool bind_arguments(const FunctionInfo& info, Frame& frame, PyObject* const* args,
@@ -70,7 +80,7 @@ bool bind_arguments(const FunctionInfo& info, Frame& frame, PyObject* const* arg
   for (uint32_t i = 0; i < given; ++i) {
     const Where where{info.name.c_str(), info.params[i].name};
     objects[i] = args[i];
-    if (!convert_argument(frame, where, info.params[i], args[i], &values[i])) return false;
+    if (!convert(frame, where, info.params[i], args[i], &values[i])) return false;
   }
   const Py_ssize_t num_names = names == nullptr ? 0 : PyTuple_GET_SIZE(names);
   if (num_names == 0 && given == info.num_params) return true;
@@ -92,7 +102,7 @@ bool bind_arguments(const FunctionInfo& info, Frame& frame, PyObject* const* arg
     }
     objects[found] = object;
     const Where where{info.name.c_str(), param.name};
-    if (!convert_argument(frame, where, param, object, &values[found])) return false;
+    if (!convert(frame, where, param, object, &values[found])) return false;
   }
   return fill_defaults(info, values, objects);
 }

@@ -47,7 +47,7 @@ struct Call {
 };
 
 // After the op: the status as an exception, and the wait that arrays without a stream need.
-bool settle(Call& call, opdock_status status) {
+bool settle_slowly(Call& call, opdock_status status) {
   std::string problem;
   bool waited = true;
   if (call.frame.wait) {
@@ -60,6 +60,10 @@ bool settle(Call& call, opdock_status status) {
   }
   if (!waited) raise("DeviceError", call.info.name + "(): " + problem);
   return waited;
+}
+
+inline bool settle(Call& call, opdock_status status) {
+  return (status == OPDOCK_OK && !call.frame.wait) || settle_slowly(call, status);
 }
 
 bool invoke(Call& call, opdock_tensor** outputs, uint32_t num_outputs) {

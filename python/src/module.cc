@@ -154,6 +154,11 @@ PYBIND11_MODULE(_opdock, module) {
   module.def("trust", [](const std::string& folder) {
     check([&](char* error, uint32_t size) { return opdock_trust(folder.c_str(), error, size); });
   });
+  module.def("note_library", [](const std::string& library, const std::string& version) {
+    check([&](char* error, uint32_t size) {
+      return opdock_note_library(library.c_str(), version.c_str(), error, size);
+    });
+  });
   module.def("version", [] { return std::string(opdock_version()); });
   module.def("_torch_probe", [] {
     const TorchProbe found = torch_probe_result();

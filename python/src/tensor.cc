@@ -103,38 +103,8 @@ bool classify_new(PyTypeObject* type, TypeEntry* entry) {
   return ok;
 }
 
-struct Slot {
-  PyTypeObject* type;
-  const TypeEntry* entry;
-};
-constexpr size_t kSlots = 64;
-Slot recent[kSlots];
-
 // Types of programs that make new ones without end must not pile up here.
 constexpr size_t kMaxTypes = 4096;
-
-const TypeEntry* classify_slowly(PyTypeObject* type, Slot* slot) {
-  // Never destroyed: types may outlive any static object.
-  static auto& entries = *new std::unordered_map<PyTypeObject*, TypeEntry>();
-  const auto known = entries.find(type);
-  if (known != entries.end()) {
-    *slot = {type, &known->second};
-    return &known->second;
-  }
-  TypeEntry entry;
-  entry.type = type;
-  if (!classify_new(type, &entry)) return nullptr;
-  // "Not an array" may change when its library is imported; so is it not remembered.
-  if (entry.kind == ArrayKind::kNone || entries.size() >= kMaxTypes) {
-    static TypeEntry last;
-    last = entry;
-    return &last;
-  }
-  Py_INCREF(type);
-  const TypeEntry* stored = &entries.emplace(type, std::move(entry)).first->second;
-  *slot = {type, stored};
-  return stored;
-}
 
 bool exchange_to_tensor(Frame&, const Where& where, PyObject* object, const TypeEntry& entry,
                         opdock_tensor* out) {
@@ -195,9 +165,29 @@ bool convert_dlpack(Frame& frame, const Where& where, PyObject* object, const Ty
 
 }  // namespace
 
-const TypeEntry* classify(PyTypeObject* type) {
-  Slot* slot = &recent[(reinterpret_cast<uintptr_t>(type) >> 4) % kSlots];
-  return slot->type == type ? slot->entry : classify_slowly(type, slot);
+TypeSlot recent_types[kTypeSlots];
+
+const TypeEntry* classify_slowly(PyTypeObject* type, TypeSlot* slot) {
+  // Never destroyed: types may outlive any static object.
+  static auto& entries = *new std::unordered_map<PyTypeObject*, TypeEntry>();
+  const auto known = entries.find(type);
+  if (known != entries.end()) {
+    *slot = {type, &known->second};
+    return &known->second;
+  }
+  TypeEntry entry;
+  entry.type = type;
+  if (!classify_new(type, &entry)) return nullptr;
+  // "Not an array" may change when its library is imported; so is it not remembered.
+  if (entry.kind == ArrayKind::kNone || entries.size() >= kMaxTypes) {
+    static TypeEntry last;
+    last = entry;
+    return &last;
+  }
+  Py_INCREF(type);
+  const TypeEntry* stored = &entries.emplace(type, std::move(entry)).first->second;
+  *slot = {type, stored};
+  return stored;
 }
 
 bool refuse(const char* exception, const Where& where, const std::string& text) {
@@ -207,7 +197,7 @@ bool refuse(const char* exception, const Where& where, const std::string& text) 
   return false;
 }
 
-bool check_tensor(Frame& frame, const Where& where, opdock_tensor* tensor) {
+bool check_odd_tensor(Frame& frame, const Where& where, opdock_tensor* tensor) {
   if (tensor->ndim > OPDOCK_MAX_NDIM) {
     return refuse(kInvalidArgumentError, where,
                   "found " + std::to_string(tensor->ndim) + " dimensions, wanted at most " +

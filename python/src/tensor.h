@@ -31,8 +31,20 @@ struct TypeEntry {
   std::string refusal;                  // kRefused: "found …, wanted …; …"
 };
 
+// The types seen last, by their address.
+struct TypeSlot {
+  PyTypeObject* type;
+  const TypeEntry* entry;
+};
+inline constexpr size_t kTypeSlots = 64;
+extern TypeSlot recent_types[kTypeSlots];
+const TypeEntry* classify_slowly(PyTypeObject* type, TypeSlot* slot);
+
 // The entry of a type, classifying it if it is new; NULL with a Python error set if that failed.
-const TypeEntry* classify(PyTypeObject* type);
+inline const TypeEntry* classify(PyTypeObject* type) {
+  TypeSlot* slot = &recent_types[(reinterpret_cast<uintptr_t>(type) >> 4) % kTypeSlots];
+  return slot->type == type ? slot->entry : classify_slowly(type, slot);
+}
 
 // Converts one array into *out. written: the op writes into it. False with a Python error set.
 bool convert_tensor(Frame& frame, const Where& where, PyObject* object, bool written,
@@ -69,7 +81,12 @@ bool refuse(const char* exception, const Where& where, const std::string& text);
 
 // Dimensions within the limit, strides present, data present if there are elements, a device this
 // interface knows. `strides` are filled in from the frame if the library left them NULL.
-bool check_tensor(Frame& frame, const Where& where, opdock_tensor* tensor);
+bool check_odd_tensor(Frame& frame, const Where& where, opdock_tensor* tensor);
+inline bool check_tensor(Frame& frame, const Where& where, opdock_tensor* tensor) {
+  const bool plain = tensor->ndim <= OPDOCK_MAX_NDIM && tensor->data != nullptr &&
+                     tensor->strides != nullptr && tensor->device.type <= OPDOCK_CUDA;
+  return plain || check_odd_tensor(frame, where, tensor);
+}
 
 inline int64_t num_elements(const opdock_tensor& tensor) {
   int64_t n = 1;
