@@ -14,8 +14,9 @@ import subprocess
 import time
 from pathlib import Path
 
-import opdock
 import record
+
+import opdock
 
 CALLS = 256
 BENCH = Path(os.environ.get("OPDOCK_BUILD_DIR", Path(__file__).resolve().parents[2] / "build"))

@@ -16,8 +16,9 @@ import timeit
 from pathlib import Path
 
 import numpy as np
-import opdock
 import record
+
+import opdock
 
 BUILD = Path(os.environ.get("OPDOCK_BUILD_DIR", Path(__file__).resolve().parents[2] / "build"))
 

@@ -5,8 +5,9 @@ import pickle
 import threading
 
 import numpy as np
-import opdock
 import pytest
+
+import opdock
 
 X = np.ones((2, 3), np.float32)
 #: What py_show shows for its defaults: see plugin/pytests.cc.

@@ -5,8 +5,9 @@ import gc
 import weakref
 
 import numpy as np
-import opdock
 import pytest
+
+import opdock
 
 
 class Box:

@@ -4,8 +4,9 @@
 import threading
 
 import numpy as np
-import opdock
 import pytest
+
+import opdock
 
 pytestmark = pytest.mark.gpu
 

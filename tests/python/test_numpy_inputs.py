@@ -2,8 +2,9 @@
 """NumPy arrays: results, and every kind that must be refused by name."""
 
 import numpy as np
-import opdock
 import pytest
+
+import opdock
 
 DTYPES = [f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)]
 DTYPES += ["bool", "float16", "float32", "float64", "complex64", "complex128"]
