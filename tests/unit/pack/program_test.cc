@@ -107,13 +107,15 @@ TEST(OpdockPack, WithoutCompilerANoticeOrAnError) {
   write_plugin(folder);
   Outcome outcome = pack(folder, arguments(folder, "a"));
   EXPECT_EQ(outcome.status, 0) << outcome.text;
-  EXPECT_NE(outcome.text.find("opdock-pack: notice: p: found no NVRTC"), std::string::npos) << outcome.text;
+  EXPECT_NE(outcome.text.find("opdock-pack: notice: p: found no NVRTC"), std::string::npos)
+      << outcome.text;
   EXPECT_NE(outcome.text.find("nvidia-cuda-nvrtc-cu12"), std::string::npos) << outcome.text;
   EXPECT_NE(contents(folder.path() / "a/images.bin").find("OPDOCK_KERNEL(32) f()"),
             std::string::npos);
   outcome = pack(folder, arguments(folder, "b") + " --require-device");
   EXPECT_EQ(outcome.status, 1);
-  EXPECT_NE(outcome.text.find("opdock-pack: error: p: found no NVRTC"), std::string::npos) << outcome.text;
+  EXPECT_NE(outcome.text.find("opdock-pack: error: p: found no NVRTC"), std::string::npos)
+      << outcome.text;
   EXPECT_FALSE(std::filesystem::exists(folder.path() / "b/note.S"));
 }
 
