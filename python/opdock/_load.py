@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Looking functions up by name."""
 
-from opdock import _opdock
+from opdock import _names, _opdock
 from opdock._errors import IncompatibleError, NotFoundError
 from opdock._runtime import default, parse
 
@@ -75,8 +75,6 @@ def load(name, *, device=None):
 
 
 def _prepare(functions, device):
-    from opdock import _names
-
     numbers = _names.device(device)
     if numbers is None:
         raise TypeError(f"load(): argument 'device': found {device!r}, wanted such as 'cuda:0'")
