@@ -22,7 +22,7 @@ from pathlib import Path
 def run_meson(folder, suites):
     """Runs `meson test`; returns its exit status. The output of failing programs is shown."""
     command = [sys.executable, "-m", "mesonbuild.mesonmain", "test", "-C", str(folder)]
-    command += ["--no-rebuild", "--print-errorlogs", "--no-stdsplit"]
+    command += ["--print-errorlogs", "--no-stdsplit"]
     for suite in suites:
         command += ["--suite", suite]
     environment = dict(os.environ, OPDOCK_TEST_RESULTS=str(folder / "test-results"))
