@@ -80,7 +80,8 @@ def build(work, target, name, *, device="cpu", archs="", source_extra="", link=(
     run(pack, "--toml", folder / "plugin.toml", "--out-dir", folder, *options)
     version_script = ROOT / "plugins" / "opdock-plugin.map"
     run(
-        *(compiler(), "-shared", "-fPIC", "-O2", "-fvisibility=hidden", f"-I{HEADERS}", f"-I{folder}"),
+        *(compiler(), "-shared", "-fPIC", "-O2", "-fvisibility=hidden"),
+        *(f"-I{HEADERS}", f"-I{folder}"),
         *(f"-Wl,--version-script={version_script}", "-Wl,-z,noexecstack"),
         *(folder / f"{name}.c", folder / "entry.c", folder / "note.S", *link, "-o", target),
     )

@@ -9,9 +9,10 @@ import time
 from pathlib import Path
 
 import dropin
-import opdock
 import torch
 from encoder import Encoder
+
+import opdock
 
 SENTENCES = [
     "A man is eating a piece of bread.",

@@ -7,12 +7,12 @@
 #include "opdock/opdock.h"
 
 static char error[1024];
-#define CHECK(condition)                                                       \
-  do {                                                                         \
-    if (!(condition)) {                                                        \
-      fprintf(stderr, "line %d: %s: %s\n", __LINE__, #condition, error);       \
-      return 1;                                                                \
-    }                                                                          \
+#define CHECK(condition)                                                 \
+  do {                                                                   \
+    if (!(condition)) {                                                  \
+      fprintf(stderr, "line %d: %s: %s\n", __LINE__, #condition, error); \
+      return 1;                                                          \
+    }                                                                    \
   } while (0)
 
 static opdock_value tensor_value(const opdock_tensor* tensor) {

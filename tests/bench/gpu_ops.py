@@ -8,10 +8,11 @@ the median time of one call, by CUDA events around each call.
 import argparse
 import statistics
 
-import opdock
 import record
 import torch
 import torch.nn.functional as F
+
+import opdock
 
 SHAPES = [(8192, 8192), (65536, 1024), (2048, 32768)]
 DTYPES = [torch.float32, torch.bfloat16, torch.float16]

@@ -144,9 +144,9 @@ OPDOCK_EXPORT const opdock_param* opdock_function_params(const opdock_function* 
 OPDOCK_EXPORT void opdock_function_results(const opdock_function* function, uint32_t* fresh,
                                            uint32_t* all);
 
-/* 1 if a plugin that provides the function says that a call may wait, for the device or for anything
- * else (OPDOCK_OP_MAY_BLOCK, OPDOCK_OP_HOST_SYNC); 0 otherwise. Loads nothing. An interpreter lets
- * its other threads run meanwhile. */
+/* 1 if a plugin that provides the function says that a call may wait, for the device or for
+ * anything else (OPDOCK_OP_MAY_BLOCK, OPDOCK_OP_HOST_SYNC); 0 otherwise. Loads nothing. An
+ * interpreter lets its other threads run meanwhile. */
 OPDOCK_EXPORT int32_t opdock_function_may_block(const opdock_function* function);
 
 /* Loads the plugins for the function and prepares it on `device`, so that the next call there loads
