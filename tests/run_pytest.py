@@ -12,6 +12,8 @@ import sys
 import pytest
 
 name, arguments = sys.argv[1], sys.argv[2:]
+# JAX would take three quarters of the GPU's memory, which other tests of the process need.
+os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
 results = os.environ.get("OPDOCK_TEST_RESULTS")
 if results:
     arguments += [f"--junitxml={results}/{name}.xml"]

@@ -21,8 +21,9 @@ namespace opdock::python {
 
 namespace {
 
-// Words of a TensorImpl that may be read: it has been at least this large since 2.1.
-constexpr size_t kImplWords = 22;
+// Words of a TensorImpl that may be read. Where the key set is its 22nd word (2.13), the bit fields
+// behind it take the 23rd; where it is the 23rd (2.11), those come after. Either way it has them.
+constexpr size_t kImplWords = 23;
 constexpr size_t kObjectWords = 4;  // of the Python object, from its head on
 
 struct Probe {

@@ -129,11 +129,15 @@ def test_a_library_without_from_dlpack(ops):
 
 @pytest.fixture(scope="module")
 def jax():
-    return pytest.importorskip("jax", reason="jax is not installed")
+    """jax, whose arrays lie on the CPU, where the test plugin's ops are, also if it has a GPU."""
+    jax = pytest.importorskip("jax", reason="jax is not installed")
+    with jax.default_device(jax.devices("cpu")[0]):
+        yield jax
 
 
 def test_jax(ops, jax):
     x = jax.numpy.arange(6, dtype="float32").reshape(2, 3)
+    assert x.__dlpack_device__()[0] == 1
     copy = ops.py_copy(x)
     assert isinstance(copy, jax.Array)
     np.testing.assert_array_equal(np.asarray(copy), np.asarray(x))

@@ -165,6 +165,21 @@ def test_jax(ops, cuda):
         x = x @ jax.numpy.eye(256)  # still being computed when the call is made
         y = ops.softmax(x)
         assert isinstance(y, jax.Array)
+        assert y.device == x.device
         np.testing.assert_allclose(
             np.asarray(y), np.asarray(jax.nn.softmax(x.astype("float32"))), atol=2e-6
         )
+
+
+def test_jax_results_and_refusals(ops, cuda):
+    jax = pytest.importorskip("jax", reason="jax is not installed")
+    if jax.default_backend() != "gpu":
+        pytest.skip("this jax has no GPU")
+    x = jax.numpy.arange(24, dtype="bfloat16").reshape(4, 6)
+    y = ops.softmax(x)
+    assert y.dtype == x.dtype and float((y + 1).astype("float32").sum()) == pytest.approx(28, 0.01)
+    with pytest.raises(opdock.InvalidArgumentError, match="read-only"):
+        ops.softmax(x, out=x)
+    w = jax.device_put(jax.numpy.ones(6, "bfloat16"), jax.devices("cpu")[0])
+    with pytest.raises(opdock.OpdockError, match="'weight'.*cpu.*cuda:0"):
+        ops.layer_norm(x, w, w)
