@@ -2,6 +2,7 @@
 #include "runtime.h"
 
 #include <array>
+#include <cstdlib>
 
 namespace opdock::cli {
 
@@ -17,6 +18,8 @@ Runtime::Runtime(const std::string& plugin_path) {
   opdock_options options{};
   options.struct_size = sizeof options;
   if (!plugin_path.empty()) options.plugin_path = plugin_path.c_str();
+  // The Python package's console script says here where other packages announce plugins.
+  options.package_path = secure_getenv("OPDOCK_PACKAGE_PATH");
   check([&](char* error, uint32_t size) {
     return opdock_runtime_create(&options, &runtime_, error, size);
   });

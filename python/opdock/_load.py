@@ -2,7 +2,7 @@
 """Looking functions up by name."""
 
 from opdock import _names, _opdock
-from opdock._errors import IncompatibleError, NotFoundError
+from opdock._errors import ArgumentError, IncompatibleError, NotFoundError
 from opdock._runtime import default, parse
 
 
@@ -41,6 +41,15 @@ def _get_function(name):
         raise
 
 
+def _suggest(error, name):
+    """Adds to a NotFoundError's text the plugin or op found here whose name is nearest."""
+    names = set()
+    for plugin in parse(default().list_json())["plugins"]:
+        names.add(plugin.get("name") or "")
+        names.update(op if isinstance(op, str) else op["name"] for op in plugin.get("ops", []))
+    error.args = (str(error) + _names.suggestion(name, ", ".join(sorted(names))),)
+
+
 def _op_names(plugin_name):
     """The names of the ops of the plugins called `plugin_name`, in the order found."""
     found = {}
@@ -60,12 +69,18 @@ def load(name, *, device=None):
     call. Raises NotFoundError if nothing has that name, IncompatibleError if only plugins that do
     not fit this machine do: its `reasons` say why.
     """
+    if not isinstance(name, str):
+        raise ArgumentError(
+            f"load(): argument 'name': found an object of type {type(name).__name__}, wanted a str "
+            "such as 'softmax'"
+        )
     try:
         found = _get_function(name)
         functions = [found]
-    except NotFoundError:
+    except NotFoundError as error:
         names = _op_names(name) if "/" not in name else []
         if not names:
+            _suggest(error, name)
             raise
         functions = [_get_function(f"{name}/{op}") for op in names]
         found = Plugin(name, {function.__name__: function for function in functions})
@@ -77,7 +92,10 @@ def load(name, *, device=None):
 def _prepare(functions, device):
     numbers = _names.device(device)
     if numbers is None:
-        raise TypeError(f"load(): argument 'device': found {device!r}, wanted such as 'cuda:0'")
+        raise ArgumentError(
+            f"load(): argument 'device': found {device!r}, wanted a device such as 'cpu' or "
+            "'cuda:0'"
+        )
     for function in functions:
         try:
             _opdock.prepare(function, *numbers)
@@ -95,6 +113,7 @@ class _Ops:
         try:
             function = _get_function(name)
         except NotFoundError as error:
+            _suggest(error, name)
             # hasattr() and getattr() with a default work as with any other attribute.
             raise AttributeError(str(error), name=name, obj=self) from error
         self.__dict__[name] = function

@@ -84,3 +84,12 @@ def device(thing):
     if kind == "cpu":
         return 1, 0
     return _torch_device(kind, index) if kind in _DEVICE_TYPES else None
+
+
+def suggestion(name, known):
+    """The text "; did you mean 'scale'?" if a name in `known` ("x, scale, out") is near, or ""."""
+    import difflib
+
+    names = {known_name.lower(): known_name for known_name in known.split(", ")}
+    near = difflib.get_close_matches(name.lower(), names, n=1, cutoff=0.6)
+    return f"; did you mean {names[near[0]]!r}?" if near else ""

@@ -1,6 +1,7 @@
 // From a vectorcall's arguments to values in the schema's order.
 // SPDX-License-Identifier: Apache-2.0
 #include "errors.h"
+#include "fast_tensor.h"
 #include "function.h"
 #include "tensor.h"
 
@@ -27,6 +28,20 @@ bool is_out(const FunctionInfo& info, PyObject* name) {
   return info.num_fresh > 0 && PyUnicode_CompareWithASCIIString(name, "out") == 0;
 }
 
+// "; did you mean 'scale'?", or nothing. known: names separated by ", ".
+std::string near_name(PyObject* name, const std::string& known) {
+  PyObject* helper = PyImport_ImportModule("opdock._names");
+  PyObject* text = helper == nullptr
+                       ? nullptr
+                       : PyObject_CallMethod(helper, "suggestion", "Os", name, known.c_str());
+  const char* chars = text == nullptr ? nullptr : PyUnicode_AsUTF8(text);
+  const std::string found = chars == nullptr ? "" : chars;
+  PyErr_Clear();
+  Py_XDECREF(helper);
+  Py_XDECREF(text);
+  return found;
+}
+
 bool unknown_name(const FunctionInfo& info, PyObject* name) {
   std::string known;
   for (uint32_t i = 0; i < info.num_params; ++i) {
@@ -35,15 +50,20 @@ bool unknown_name(const FunctionInfo& info, PyObject* name) {
   if (info.num_fresh > 0) known += known.empty() ? "out" : ", out";
   const char* text = PyUnicode_AsUTF8(name);
   raise(kArgumentError, call_name(info) + ": found an argument named '" +
-                            (text == nullptr ? "?" : text) + "', wanted one of: " + known);
+                            (text == nullptr ? "?" : text) + "', wanted one of: " + known +
+                            near_name(name, known));
   return false;
 }
 
 bool too_many(const FunctionInfo& info, Py_ssize_t given) {
-  raise(kArgumentError,
-        call_name(info) + ": found " + std::to_string(given) +
-            " positional arguments, wanted at most " + std::to_string(info.num_positional) +
-            (info.num_positional < info.num_params ? "; pass the others by name" : ""));
+  std::string advice;
+  if (info.num_positional < info.num_params) {
+    const std::string next = info.params[info.num_positional].name;
+    advice = "; pass the others by name, such as " + next + "=…";
+  }
+  raise(kArgumentError, call_name(info) + ": found " + std::to_string(given) +
+                            " positional arguments, wanted at most " +
+                            std::to_string(info.num_positional) + advice);
   return false;
 }
 
@@ -52,7 +72,8 @@ bool fill_defaults(const FunctionInfo& info, opdock_value* values, PyObject* con
     if (objects[i] != nullptr) continue;
     const opdock_param& param = info.params[i];
     if ((param.flags & OPDOCK_PARAM_HAS_DEFAULT) == 0) {
-      raise(kArgumentError, call_name(info) + ": argument '" + param.name + "' is missing");
+      raise(kArgumentError, call_name(info) + ": argument '" + param.name +
+                                "' is missing, wanted " + opdock_function_schema(info.handle));
       return false;
     }
     values[i] = param.fallback;
@@ -60,27 +81,28 @@ bool fill_defaults(const FunctionInfo& info, opdock_value* values, PyObject* con
   return true;
 }
 
-// Tensors go straight to their conversion: they are what most arguments are.
-inline bool convert(Frame& frame, const Where& where, const opdock_param& param, PyObject* object,
-                    opdock_value* value) {
+// Plain tensors go the short way: they are what most arguments are.
+bool convert(const FunctionInfo& info, Frame& frame, const opdock_param& param, PyObject* object,
+             opdock_value* value) {
   constexpr uint32_t kOther = OPDOCK_PARAM_LIST | OPDOCK_PARAM_OPTIONAL;
-  if (param.tag == OPDOCK_TENSOR && (param.flags & kOther) == 0) {
-    return convert_tensor(frame, where, object, (param.flags & OPDOCK_PARAM_WRITTEN) != 0, value);
-  }
-  return convert_argument(frame, where, param, object, value);
+  const bool tensor = param.tag == OPDOCK_TENSOR && (param.flags & kOther) == 0;
+  const bool written = (param.flags & OPDOCK_PARAM_WRITTEN) != 0;
+  if (tensor && fast_tensor(frame, object, written, value)) return true;
+  const Where where{info.name.c_str(), param.name};
+  return tensor ? convert_tensor(frame, where, object, written, value)
+                : convert_argument(frame, where, param, object, value);
 }
 
 }  // namespace
 
 bool bind_arguments(const FunctionInfo& info, Frame& frame, PyObject* const* args,
-                    Py_ssize_t num_args, PyObject* names, opdock_value* values, PyObject** objects,
-                    PyObject** out) {
+                    Py_ssize_t num_args, PyObject* names, uint32_t done, opdock_value* values,
+                    PyObject** objects, PyObject** out) {
   if (num_args > static_cast<Py_ssize_t>(info.num_positional)) return too_many(info, num_args);
   const uint32_t given = static_cast<uint32_t>(num_args);
-  for (uint32_t i = 0; i < given; ++i) {
-    const Where where{info.name.c_str(), info.params[i].name};
+  for (uint32_t i = done; i < given; ++i) {
     objects[i] = args[i];
-    if (!convert(frame, where, info.params[i], args[i], &values[i])) return false;
+    if (!convert(info, frame, info.params[i], args[i], &values[i])) return false;
   }
   const Py_ssize_t num_names = names == nullptr ? 0 : PyTuple_GET_SIZE(names);
   if (num_names == 0 && given == info.num_params) return true;
@@ -96,13 +118,12 @@ bool bind_arguments(const FunctionInfo& info, Frame& frame, PyObject* const* arg
     }
     const opdock_param& param = info.params[found];
     if (objects[found] != nullptr) {
-      raise(kArgumentError,
-            call_name(info) + ": argument '" + param.name + "' was given by position and by name");
+      raise(kArgumentError, call_name(info) + ": argument '" + param.name +
+                                "' was given by position and by name, wanted once");
       return false;
     }
     objects[found] = object;
-    const Where where{info.name.c_str(), param.name};
-    if (!convert(frame, where, param, object, &values[found])) return false;
+    if (!convert(info, frame, param, object, &values[found])) return false;
   }
   return fill_defaults(info, values, objects);
 }

@@ -23,7 +23,8 @@ class GilRelease {
  public:
   explicit GilRelease(bool wanted) : state_(wanted ? PyEval_SaveThread() : nullptr) {}
   ~GilRelease() {
-    if (state_ != nullptr) PyEval_RestoreThread(state_);
+    if (state_ != nullptr) [[unlikely]]
+      PyEval_RestoreThread(state_);
   }
   GilRelease(const GilRelease&) = delete;
   GilRelease& operator=(const GilRelease&) = delete;
@@ -43,11 +44,23 @@ struct Call {
   Frame& frame;
   const opdock_value* values;
   opdock_call_options options;
+  bool has_out = false;    // the outputs are the caller's `out=`
   char error[kErrorSize];  // uninitialised until something fails
 };
 
+// libopdock's text, where outputs are counted, in terms of the argument `out`.
+std::string error_text(const Call& call) {
+  const std::string text = call.error, prefix = call.info.name + ": output ";
+  if (!call.has_out || text.rfind(prefix, 0) != 0) return text;
+  const size_t colon = text.find(':', prefix.size());
+  if (colon == std::string::npos) return text;
+  const std::string number = text.substr(prefix.size(), colon - prefix.size());
+  return call.info.name + "(): argument 'out'" +
+         (call.info.num_fresh == 1 ? "" : "[" + number + "]") + text.substr(colon);
+}
+
 // After the op: the status as an exception, and the wait that arrays without a stream need.
-bool settle_slowly(Call& call, opdock_status status) {
+[[gnu::noinline]] bool settle_slowly(Call& call, opdock_status status) {
   std::string problem;
   bool waited = true;
   if (call.frame.wait) {
@@ -55,7 +68,7 @@ bool settle_slowly(Call& call, opdock_status status) {
     waited = wait_for_stream(call.frame.gpu, call.frame.stream, &problem);
   }
   if (status != OPDOCK_OK) {
-    raise_status(status, call.error);
+    raise_status(status, error_text(call).c_str());
     return false;
   }
   if (!waited) raise("DeviceError", call.info.name + "(): " + problem);
@@ -66,7 +79,8 @@ inline bool settle(Call& call, opdock_status status) {
   return (status == OPDOCK_OK && !call.frame.wait) || settle_slowly(call, status);
 }
 
-bool invoke(Call& call, opdock_tensor** outputs, uint32_t num_outputs) {
+[[gnu::always_inline]] inline bool invoke(Call& call, opdock_tensor** outputs,
+                                          uint32_t num_outputs) {
   call.error[0] = '\0';
   opdock_status status = OPDOCK_OK;
   {
@@ -77,7 +91,7 @@ bool invoke(Call& call, opdock_tensor** outputs, uint32_t num_outputs) {
   return settle(call, status);
 }
 
-bool run_planned(Call& call, const opdock_plan& plan, opdock_tensor** outputs) {
+[[gnu::noinline]] bool run_planned(Call& call, const opdock_plan& plan, opdock_tensor** outputs) {
   call.error[0] = '\0';
   opdock_status status = OPDOCK_OK;
   {
@@ -90,7 +104,8 @@ bool run_planned(Call& call, const opdock_plan& plan, opdock_tensor** outputs) {
 }
 
 // What Python gets back, `fresh` in order between the arguments that come back. Steals `fresh`.
-PyObject* gather(const FunctionInfo& info, PyObject* const* objects, PyObject** fresh) {
+[[gnu::noinline]] PyObject* gather(const FunctionInfo& info, PyObject* const* objects,
+                                   PyObject** fresh) {
   const size_t count = info.results.size();
   if (count == 0) Py_RETURN_NONE;
   const auto result = [&](int32_t param) {
@@ -111,7 +126,7 @@ PyObject* gather(const FunctionInfo& info, PyObject* const* objects, PyObject** 
   return tuple;
 }
 
-PyObject* finish_all(Call& call, PyObject* const* objects, Result* results) {
+[[gnu::noinline]] PyObject* finish_all(Call& call, PyObject* const* objects, Result* results) {
   const uint32_t count = call.info.num_fresh;
   PyObject** fresh = call.frame.take<PyObject*>(count + 1);
   uint32_t done = 0;
@@ -124,7 +139,7 @@ PyObject* finish_all(Call& call, PyObject* const* objects, Result* results) {
   return nullptr;
 }
 
-PyObject* run_fresh(Call& call, PyObject* const* objects) {
+[[gnu::noinline]] PyObject* run_fresh(Call& call, PyObject* const* objects) {
   const uint32_t count = call.info.num_fresh;
   Result* results = call.frame.take<Result>(count);
   opdock_tensor** outputs = call.frame.take<opdock_tensor*>(count);
@@ -158,21 +173,22 @@ PyObject* run_fresh(Call& call, PyObject* const* objects) {
   return nullptr;
 }
 
-PyObject* run_into(Call& call, PyObject* const* objects, PyObject* const* out,
-                   const opdock_value* out_values) {
+[[gnu::noinline]] PyObject* run_into(Call& call, PyObject* const* objects, PyObject* const* out,
+                                     const opdock_value* out_values) {
   const uint32_t count = call.info.num_fresh;
   opdock_tensor** outputs = call.frame.take<opdock_tensor*>(count);
   PyObject** fresh = call.frame.take<PyObject*>(count);
   for (uint32_t i = 0; i < count; ++i) {
     outputs[i] = const_cast<opdock_tensor*>(out_values[i].as.tensor);
   }
+  call.has_out = true;
   if (!invoke(call, outputs, count)) return nullptr;
   for (uint32_t i = 0; i < count; ++i) fresh[i] = Py_NewRef(out[i]);
   return gather(call.info, objects, fresh);
 }
 
 // out= as num_fresh arrays, borrowed from `out`; NULL with an error set.
-PyObject* const* out_items(const FunctionInfo& info, PyObject* const* out) {
+[[gnu::noinline]] PyObject* const* out_items(const FunctionInfo& info, PyObject* const* out) {
   const uint32_t count = info.num_fresh;
   if (count == 1 && !PyTuple_Check(*out) && !PyList_Check(*out)) return out;
   const bool tuple = PyTuple_Check(*out);
@@ -187,7 +203,8 @@ PyObject* const* out_items(const FunctionInfo& info, PyObject* const* out) {
   return nullptr;
 }
 
-const opdock_value* convert_out(const FunctionInfo& info, Frame& frame, PyObject* const* out) {
+[[gnu::noinline]] const opdock_value* convert_out(const FunctionInfo& info, Frame& frame,
+                                                  PyObject* const* out) {
   opdock_value* values = frame.take<opdock_value>(info.num_fresh);
   for (uint32_t i = 0; i < info.num_fresh; ++i) {
     const Where where{info.name.c_str(), "out", info.num_fresh == 1 ? -1 : Py_ssize_t{i}};
@@ -208,7 +225,8 @@ void add_torch(PyObject* list, PyObject* object) {
 }
 
 // Autograd notices in-place writes by a tensor's version counter, which a raw write leaves alone.
-bool mark_written(const FunctionInfo& info, PyObject* const* objects, PyObject* out) {
+[[gnu::noinline]] bool mark_written(const FunctionInfo& info, PyObject* const* objects,
+                                    PyObject* out) {
   PyObject* written = PyList_New(0);
   if (written == nullptr) return false;
   for (uint32_t i = 0; i < info.num_params; ++i) {
@@ -244,7 +262,7 @@ PyObject* run_function(const FunctionInfo& info, Frame& frame, const opdock_valu
   PyObject* result = nullptr;
   if (info.num_fresh == 0) {
     if (!invoke(call, nullptr, 0)) return nullptr;
-    result = gather(info, objects, nullptr);
+    result = info.results.empty() ? Py_NewRef(Py_None) : gather(info, objects, nullptr);
   } else if (out != nullptr) {
     result = run_into(call, objects, items, out_values);
   } else {

@@ -10,17 +10,33 @@ namespace opdock::python {
 
 namespace {
 
+// Arrays have __float__ and __index__ too, but using them would wait for the device, silently.
+bool is_array(PyObject* object) {
+  const TypeEntry* entry = classify(Py_TYPE(object));
+  if (entry == nullptr) PyErr_Clear();
+  return entry != nullptr && entry->kind != ArrayKind::kNone;
+}
+
 bool wrong_type(const Where& where, PyObject* object, const char* wanted) {
   // What a library raised on the way (an overflow, a refusal to convert) stays as the cause.
   return refuse(kArgumentError, where,
                 "found an object of type " + type_name(object) + ", wanted " + std::string(wanted));
 }
 
-// Arrays have __float__ and __index__ too, but using them would wait for the device, silently.
-bool is_array(PyObject* object) {
-  const TypeEntry* entry = classify(Py_TYPE(object));
-  if (entry == nullptr) PyErr_Clear();
-  return entry != nullptr && entry->kind != ArrayKind::kNone;
+// The same where a number is wanted.
+bool wrong_number(const Where& where, PyObject* object, const char* wanted) {
+  PyObject *type = nullptr, *value = nullptr, *trace = nullptr;
+  PyErr_Fetch(&type, &value, &trace);  // the cause, which looking at the type must not lose
+  std::string text(wanted);
+  if (is_array(object)) {
+    text += "; of an array's single element, pass .item()";
+  } else if (PyUnicode_Check(object)) {
+    text += "; of a text, pass float(…) or int(…)";
+  } else if (PyFloat_Check(object)) {
+    text += "; if it is a whole number, pass int(…)";
+  }
+  PyErr_Restore(type, value, trace);
+  return wrong_type(where, object, text.c_str());
 }
 
 bool is_numpy_bool(PyObject* object) {
@@ -39,7 +55,7 @@ bool convert_bool(const Where& where, PyObject* object, opdock_value* value) {
 bool convert_int(const Where& where, PyObject* object, opdock_value* value) {
   if (!PyLong_CheckExact(object) &&
       (PyBool_Check(object) || !PyIndex_Check(object) || is_array(object))) {
-    return wrong_type(where, object, "an int; of an array's single element, pass .item()");
+    return wrong_number(where, object, "an int");
   }
   PyObject* number = PyNumber_Index(object);
   int overflow = 0;
@@ -63,17 +79,17 @@ bool convert_float(const Where& where, PyObject* object, opdock_value* value) {
     value->as.f64 = PyFloat_AS_DOUBLE(object);
     return true;
   }
-  constexpr const char* kWanted = "a float; of an array's single element, pass .item()";
-  if (!is_number(object) || PyComplex_Check(object)) return wrong_type(where, object, kWanted);
+  constexpr const char* kWanted = "a float";
+  if (!is_number(object) || PyComplex_Check(object)) return wrong_number(where, object, kWanted);
   value->as.f64 = PyFloat_AsDouble(object);
-  return PyErr_Occurred() == nullptr || wrong_type(where, object, kWanted);
+  return PyErr_Occurred() == nullptr || wrong_number(where, object, kWanted);
 }
 
 bool convert_complex(Frame& frame, const Where& where, PyObject* object, opdock_value* value) {
-  constexpr const char* kWanted = "a complex number; of an array's single element, pass .item()";
-  if (!PyComplex_Check(object) && !is_number(object)) return wrong_type(where, object, kWanted);
+  constexpr const char* kWanted = "a complex number";
+  if (!PyComplex_Check(object) && !is_number(object)) return wrong_number(where, object, kWanted);
   const Py_complex number = PyComplex_AsCComplex(object);
-  if (PyErr_Occurred() != nullptr) return wrong_type(where, object, kWanted);
+  if (PyErr_Occurred() != nullptr) return wrong_number(where, object, kWanted);
   double* parts = frame.take<double>(2);
   parts[0] = number.real;
   parts[1] = number.imag;

@@ -7,8 +7,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
-#include <vector>
 
 #include "opdock/opdock.h"
 
@@ -41,22 +39,23 @@ class Frame {
   Frame(const Frame&) = delete;
   Frame& operator=(const Frame&) = delete;
   ~Frame() {
-    while (held_ != nullptr) {
-      held_->release(held_->what);
-      held_ = held_->next;
-    }
+    if (held_ != nullptr) [[unlikely]]
+      release_all();
   }
 
   // Room for n objects of a trivial type, uninitialised, until the frame ends.
   template <typename T>
-  T* take(size_t n) {
-    const size_t bytes = (n * sizeof(T) + 15) & ~size_t{15};
-    if (bytes <= sizeof(room_) - used_) {
-      used_ += bytes;
-      return reinterpret_cast<T*>(room_ + used_ - bytes);
-    }
-    more_.push_back(std::make_unique<std::byte[]>(bytes));
-    return reinterpret_cast<T*>(more_.back().get());
+  [[gnu::always_inline]] T* take(size_t n) {
+    return take_as<T>(n * sizeof(T));
+  }
+  // The same for a T with more behind it, `size` bytes in all.
+  template <typename T>
+  [[gnu::always_inline]] T* take_as(size_t size) {
+    const size_t bytes = (size + 15) & ~size_t{15};
+    if (bytes > sizeof(room_) - used_) [[unlikely]]
+      return reinterpret_cast<T*>(take_more(bytes));
+    used_ += bytes;
+    return reinterpret_cast<T*>(room_ + used_ - bytes);
   }
 
   // Calls release(what) when the frame ends, the last one first.
@@ -90,10 +89,26 @@ class Frame {
     void (*release)(void*);
     void* what;
   };
-  alignas(16) std::byte room_[2048];
+
+  [[gnu::cold, gnu::noinline]] void release_all() {
+    while (held_ != nullptr) {
+      const Held held = *held_;  // what is released may be where it lies
+      held_ = held.next;
+      held.release(held.what);
+    }
+  }
+  // Memory of its own, given back as the last thing of what was held after it.
+  [[gnu::cold, gnu::noinline]] std::byte* take_more(size_t bytes) {
+    std::byte* block = new std::byte[bytes + sizeof(Held)];
+    Held* held = reinterpret_cast<Held*>(block + bytes);
+    *held = {held_, [](void* what) { delete[] static_cast<std::byte*>(what); }, block};
+    held_ = held;
+    return block;
+  }
+
   size_t used_ = 0;
   Held* held_ = nullptr;
-  std::vector<std::unique_ptr<std::byte[]>> more_;
+  alignas(16) std::byte room_[2048];
 };
 
 }  // namespace opdock::python

@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "errors.h"
+#include "fast_tensor.h"
 #include "schema_text.h"
 #include "tensor.h"
 
@@ -26,15 +27,37 @@ FunctionInfo& info_of(PyObject* self) {
   return *reinterpret_cast<FunctionObject*>(self)->info;
 }
 
-// As many parameters as fit beside a tensor each in the frame's own room in nearly every op.
+// Converts the arguments that are plain tensors given by position, as far as they are the first
+// ones; returns how many.
+[[gnu::always_inline]] inline uint32_t take_tensors(const FunctionInfo& info, Frame& frame,
+                                                    PyObject* const* args, Py_ssize_t num_args,
+                                                    opdock_value* values, PyObject** objects) {
+  constexpr uint32_t kOther = OPDOCK_PARAM_LIST | OPDOCK_PARAM_OPTIONAL;
+  const uint32_t limit = num_args < static_cast<Py_ssize_t>(info.num_positional)
+                             ? static_cast<uint32_t>(num_args)
+                             : info.num_positional;
+  uint32_t done = 0;
+  for (; done < limit; ++done) {
+    const opdock_param& param = info.params[done];
+    if (param.tag != OPDOCK_TENSOR || (param.flags & kOther) != 0 ||
+        !fast_tensor(frame, args[done], (param.flags & OPDOCK_PARAM_WRITTEN) != 0, &values[done])) {
+      break;
+    }
+    objects[done] = args[done];
+  }
+  return done;
+}
+
 PyObject* call(PyObject* self, PyObject* const* args, size_t flagged_count, PyObject* names) {
   const FunctionInfo& info = info_of(self);
   Frame frame;
   opdock_value* values = frame.take<opdock_value>(info.num_params);
   PyObject** objects = frame.take<PyObject*>(info.num_params);
   PyObject* out = nullptr;
-  if (!bind_arguments(info, frame, args, PyVectorcall_NARGS(flagged_count), names, values, objects,
-                      &out)) {
+  const Py_ssize_t count = PyVectorcall_NARGS(flagged_count);
+  const uint32_t done = take_tensors(info, frame, args, count, values, objects);
+  const bool complete = names == nullptr && done == count && done == info.num_params;
+  if (!complete && !bind_arguments(info, frame, args, count, names, done, values, objects, &out)) {
     return nullptr;
   }
   return run_function(info, frame, values, objects, out);

@@ -43,10 +43,11 @@ const FunctionInfo* function_info(PyObject* object);
 // ---- the steps of a call; each returns false or NULL with a Python error set
 
 // Puts the arguments into the schema's order and converts them. objects[i] is the i-th parameter's
-// argument, borrowed, or NULL where the default stands. *out: the `out=` argument or NULL.
+// argument, borrowed, or NULL where the default stands; the first `done` are converted already.
+// *out: the `out=` argument or NULL.
 bool bind_arguments(const FunctionInfo& info, Frame& frame, PyObject* const* args,
-                    Py_ssize_t num_args, PyObject* names, opdock_value* values, PyObject** objects,
-                    PyObject** out);
+                    Py_ssize_t num_args, PyObject* names, uint32_t done, opdock_value* values,
+                    PyObject** objects, PyObject** out);
 
 // Runs the op and returns what Python sees: None, one result, or a tuple.
 PyObject* run_function(const FunctionInfo& info, Frame& frame, const opdock_value* values,

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "errors.h"
+#include "fast_tensor.h"
 #include "tensor.h"
 
 namespace py = pybind11;
@@ -116,7 +117,18 @@ bool refuse_dtype(const Where& where, PyObject* descriptor) {
                     " float16…float64, complex, or one of ml_dtypes); convert it with .astype()");
 }
 
+// From now on fast_tensor() knows it.
+void remember(PyObject* descriptor, opdock_dtype type) {
+  NumpyDtype& slot = dtype_slot(descriptor);
+  if (slot.descriptor == descriptor) return;
+  PyObject* before = slot.descriptor;
+  slot = {Py_NewRef(descriptor), type};
+  Py_XDECREF(before);
+}
+
 }  // namespace
+
+NumpyDtype recent_dtypes[kDtypeSlots];
 
 bool numpy_to_tensor(Frame& frame, const Where& where, PyObject* object, opdock_tensor* out,
                      bool* read_only) {
@@ -150,6 +162,7 @@ bool numpy_to_tensor(Frame& frame, const Where& where, PyObject* object, opdock_
           const_cast<int64_t*>(array->dimensions),
           strides,
           0};
+  remember(array->descr, type);
   *read_only = (array->flags & Api::NPY_ARRAY_WRITEABLE_) == 0;
   return true;
 }

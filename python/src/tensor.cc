@@ -4,6 +4,7 @@
 #include <unordered_map>
 
 #include "errors.h"
+#include "fast_tensor.h"
 #include "streams.h"
 
 namespace opdock::python {
@@ -65,6 +66,7 @@ bool classify_torch(PyTypeObject* type, TypeEntry* entry) {
   entry->refusal = torch_subclass_refusal(type);
   entry->kind = entry->refusal.empty() ? ArrayKind::kTorch : ArrayKind::kRefused;
   entry->api = exchange_table(type);
+  entry->borrows = entry->api != nullptr && entry->api->borrow != nullptr;
   return torch_calibrate();
 }
 
@@ -113,21 +115,6 @@ bool exchange_to_tensor(Frame&, const Where& where, PyObject* object, const Type
                 "found an object of type " + type_name(object) +
                     " that its library cannot export (" + take_error_text() +
                     "), wanted a dense tensor in memory");
-}
-
-void note_tensor(Frame& frame, PyObject* object, const TypeEntry& entry, bool shows_stream,
-                 const opdock_device& device) {
-  if (frame.model == nullptr) {
-    frame.model = object;
-    frame.model_entry = &entry;
-    frame.device = device;
-  }
-  if (device.type == OPDOCK_CPU) return;
-  if (frame.gpu.type == OPDOCK_CPU) frame.gpu = device;
-  // torch before CuPy: its graphs and allocator depend on the stream most.
-  if (shows_stream && (frame.stream_entry == nullptr || frame.stream_entry->is_cupy)) {
-    frame.stream_entry = &entry;
-  }
 }
 
 bool check_written(const Where& where, PyObject* object, bool written, bool read_only) {
@@ -261,7 +248,10 @@ bool convert_tensor(Frame& frame, const Where& where, PyObject* object, bool wri
     case ArrayKind::kNone:
       return refuse(kArgumentError, where,
                     "found an object of type " + type_name(object) +
-                        ", wanted a tensor: torch, NumPy, CuPy, JAX or any array with __dlpack__");
+                        ", wanted a tensor: torch, NumPy, CuPy, JAX or any array with __dlpack__" +
+                        (PyList_Check(object) || PyTuple_Check(object) || PyNumber_Check(object)
+                             ? "; make one of it by torch.tensor(…) or numpy.array(…)"
+                             : ""));
   }
   if (!check_tensor(frame, where, tensor)) return false;
   note_tensor(frame, object, *entry, true, tensor->device);

@@ -26,6 +26,7 @@ struct TypeEntry {
   PyTypeObject* type = nullptr;
   ArrayKind kind = ArrayKind::kNone;
   bool is_cupy = false;
+  bool borrows = false;                 // api->borrow may be called
   bool immutable = false;               // its library never writes into one, and relies on that
   const DlpackExchange* api = nullptr;  // kTorch (may be NULL there), kExchange
   std::string refusal;                  // kRefused: "found …, wanted …; …"

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "errors.h"
+#include "fast_tensor.h"
 #include "tensor.h"
 #include "torch_probe.h"
 
@@ -53,6 +54,14 @@ uint64_t word(const void* base, ptrdiff_t offset) {
 
 const void* impl_of(PyObject* object) {
   return reinterpret_cast<const void*>(word(object, probe.impl));
+}
+
+// Lets fast_tensor() take the key sets accepted first, if all of the offsets are known.
+void tell_fast_path() {
+  torch_plain = {};
+  if (probe.impl < 0 || probe.keys < 0 || probe.grad < 0 || num_accepted == 0) return;
+  torch_plain = {{probe.impl, probe.keys, probe.grad}, {accepted[0], accepted[0]}};
+  if (num_accepted > 1) torch_plain.keys[1] = accepted[1];
 }
 
 struct Sample {
@@ -120,6 +129,7 @@ bool check_keys_slowly(const Where& where, PyObject* object, uint64_t keys, bool
   if (!ask_refusal(where, object, &plain)) return false;
   if (remember) {
     accepted[num_accepted < kAccepted ? num_accepted++ : kAccepted - 1] = keys;
+    tell_fast_path();
   }
   return true;
 }
@@ -168,6 +178,8 @@ bool check_gradients(const Where& where, PyObject* object) {
 }
 
 }  // namespace
+
+TorchPlain torch_plain;
 
 bool torch_calibrate() {
   if (probe.done) return true;
@@ -234,6 +246,7 @@ bool torch_probe_set(const TorchProbe& found) {
   probe.impl = found.impl;
   probe.keys = found.keys;
   probe.grad = found.grad;
+  tell_fast_path();
   return true;
 }
 

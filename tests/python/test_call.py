@@ -72,17 +72,21 @@ def test_many_tensors_exceed_the_frame(ops):
 @pytest.mark.parametrize(
     ("args", "keywords", "words"),
     [
-        ((), {}, ["py_show()", "'x'", "missing"]),
-        ((X, 1, 2.0), {}, ["3 positional", "at most 2"]),
+        ((), {}, ["py_show()", "'x'", "missing", "wanted py_show(Tensor x, int i=7, *"]),
+        ((X, 1, 2.0), {}, ["3 positional", "at most 2", "by name, such as f=…"]),
         ((X,), {"x": X}, ["'x'", "by position and by name"]),
         ((X,), {"nope": 1}, ["'nope'", "wanted one of", "sizes", "out"]),
-        ((1.0,), {}, ["'x'", "float", "wanted a tensor"]),
-        (([1.0],), {}, ["'x'", "list", "wanted a tensor"]),
+        ((X,), {"size": [1]}, ["'size'", "did you mean 'sizes'?"]),
+        ((X,), {"XS": [X]}, ["'XS'", "did you mean 'xs'?"]),
+        ((X,), {"ouput": X}, ["'ouput'", "did you mean 'out'?"]),
+        ((1.0,), {}, ["'x'", "float", "wanted a tensor", "numpy.array"]),
+        (([1.0],), {}, ["'x'", "list", "wanted a tensor", "torch.tensor"]),
+        (("x",), {}, ["'x'", "type str", "wanted a tensor"]),
         ((None,), {}, ["'x'", "NoneType"]),
-        ((X, 1.5), {}, ["'i'", "float", "wanted an int"]),
+        ((X, 1.5), {}, ["'i'", "float", "wanted an int", "pass int("]),
         ((X, True), {}, ["'i'", "bool", "wanted an int"]),
         ((X, np.array(1)), {}, ["'i'", "ndarray", ".item()"]),
-        ((X,), {"f": "1"}, ["'f'", "str", "wanted a float"]),
+        ((X,), {"f": "1"}, ["'f'", "str", "wanted a float", "pass float("]),
         ((X,), {"f": True}, ["'f'", "bool"]),
         ((X,), {"f": 1j}, ["'f'", "complex"]),
         ((X,), {"f": np.array(1.0)}, ["'f'", ".item()"]),
@@ -150,8 +154,13 @@ def test_out(ops):
 @pytest.mark.parametrize(
     ("out", "error", "words"),
     [
-        (np.zeros((3, 3), np.float32), ValueError, "3"),
-        (np.zeros((2, 3), np.float64), ValueError, "float64"),
+        (
+            np.zeros((3, 3), np.float32),
+            ValueError,
+            r"py_copy\(\): argument 'out': found .*\[3, 3\].*wanted .*\[2, 3\]",
+        ),
+        (np.zeros((2, 3), np.float64), ValueError, "'out': found float64.*wanted float32"),
+        (np.broadcast_to(np.float32(0), (2, 3)), ValueError, "'out': found a read-only"),
         (1.0, TypeError, "'out'"),
         ((X, X), TypeError, "'out'"),
         ([X], TypeError, "'out'"),
@@ -161,6 +170,45 @@ def test_wrong_out(ops, out, error, words):
     with pytest.raises(error, match=words) as caught:
         ops.py_copy(X, out=out)
     assert isinstance(caught.value, opdock.OpdockError)
+
+
+def test_the_wrong_one_of_several_outs_is_counted(ops):
+    x, y = np.ones((2, 3), np.float32), np.zeros(2, np.float32)
+    with pytest.raises(ValueError, match=r"py_two\(\): argument 'out'\[1\]: found .*\[5\]"):
+        ops.py_two(x, y, out=(np.empty_like(x), np.zeros(5, np.float32)))
+    with pytest.raises(ValueError, match="'out': found memory shared with argument 'x'"):
+        ops.py_copy(x, out=x)
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "words"),
+    [
+        ("ops.softmax()", TypeError, ["'x' is missing", "wanted softmax(Tensor x, *, float scale"]),
+        ("ops.softmax(x, 0.5)", TypeError, ["2 positional", "at most 1", "scale=…"]),
+        ("ops.softmax(x, scal=2)", TypeError, ["'scal'", "did you mean 'scale'?"]),
+        ("ops.softmax(x, scale=np.ones(1))", TypeError, ["'scale'", "wanted a float", ".item()"]),
+        ("ops.softmax(x, causal=1)", TypeError, ["'causal'", "True or False"]),
+        ("ops.softmax(x.astype(np.int32))", ValueError, ["'x'", "int32", "wanted float32"]),
+        ("ops.softmax(x.T)", ValueError, ["'x'", "strides", "contiguous()"]),
+        ("ops.softmax(x, mask=x.astype(float))", ValueError, ["'mask'", "float64", "float32"]),
+        ("ops.softmax(x, mask=x[:1, :2])", ValueError, ["'mask'", "[1, 2]", "broadcasts to x's"]),
+        ("ops.softmax(x, out=x[:1])", ValueError, ["'out'", "[1, 3]", "[2, 3]"]),
+        ("ops.layer_norm(x, x[0, :2])", ValueError, ["'weight'", "[2]", "wanted [3]"]),
+        ("ops.layer_norm(x, eps=-1)", ValueError, ["'eps'", "not negative", "1e-5"]),
+        ("ops.layer_norm(x, eps='1e-5')", TypeError, ["'eps'", "str", "float(…)"]),
+        ("ops.softmx(x)", AttributeError, ["softmx", "did you mean 'softmax'?"]),
+        ("opdock.load('softmx')", LookupError, ["softmx", "did you mean 'softmax'?"]),
+        ("opdock.load(softmax)", TypeError, ["'name'", "wanted a str"]),
+        ("opdock.load('softmax', device='gpu')", TypeError, ["'device'", "'gpu'", "'cuda:0'"]),
+    ],
+)
+def test_what_a_new_user_gets_wrong(ops, call, error, words):
+    names = {"opdock": opdock, "ops": ops, "np": np, "x": X, "softmax": ops.softmax}
+    accepted = (error, NotImplementedError) if error is ValueError else error
+    with pytest.raises(accepted) as caught:
+        eval(call, names)
+    for word in words:
+        assert word in str(caught.value)
 
 
 def test_an_op_without_results_takes_no_out(ops):

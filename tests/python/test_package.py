@@ -211,6 +211,32 @@ print([p["path"] for p in opdock.plugins() if p["name"] == "pytests"])
     assert str(package / "pytests.so") in found
 
 
+def test_the_console_script_shows_announced_plugins(tmp_path):
+    """`opdock list` and `python -m opdock list` know what Python packages announce."""
+    from opdock import cli
+
+    if cli.command() is None:
+        pytest.skip("the opdock command is not built in this tree")
+    source = next(p["path"] for p in opdock.plugins() if p["name"] == "pytests")
+    package = tmp_path / "announced"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "mine.so").write_bytes(Path(source).read_bytes())
+    info = tmp_path / "announced-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: announced\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[opdock.plugins]\nmine = announced\n")
+    environment = {k: v for k, v in os.environ.items() if k != "OPDOCK_PLUGIN_PATH"}
+    environment["PYTHONPATH"] = f"{os.environ['PYTHONPATH']}:{tmp_path}"
+    program = "from opdock.cli import main; import sys; sys.argv[1:] = ['list', '--json']; main()"
+    for arguments in (["-m", "opdock", "list", "--json"], ["-c", program]):
+        done = subprocess.run(
+            [sys.executable, *arguments], capture_output=True, text=True, env=environment
+        )
+        plugins = json.loads(done.stdout)["plugins"]
+        assert str(package / "mine.so") in [plugin["path"] for plugin in plugins]
+
+
 def test_threads_share_the_first_look_up():
     program = """
 import threading, opdock

@@ -1,0 +1,153 @@
+// The short way from a NumPy array or a torch tensor to an opdock_tensor: what nearly every
+// argument takes. It handles what is plain and leaves everything else, errors too, to
+// convert_tensor, so no check here may be weaker than there.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <pybind11/numpy.h>
+
+#include <bit>
+#include <cstring>
+
+#include "frame.h"
+#include "tensor.h"
+#include "torch_probe.h"
+
+namespace opdock::python {
+
+// NumPy's dtype objects seen last, by their address; each is held. Native byte order only, and of
+// element sizes that are powers of two.
+struct NumpyDtype {
+  PyObject* descriptor;
+  opdock_dtype type;
+};
+inline constexpr size_t kDtypeSlots = 32;
+extern NumpyDtype recent_dtypes[kDtypeSlots];
+
+// NumPy's own ones lie 512 bytes apart, added ones anywhere.
+inline NumpyDtype& dtype_slot(const PyObject* descriptor) {
+  const uintptr_t address = reinterpret_cast<uintptr_t>(descriptor);
+  return recent_dtypes[(address >> 9 ^ address >> 4) % kDtypeSlots];
+}
+
+// Where torch keeps what its exchange call does not show, and the key sets known to be plain. All
+// zero until torch_calibrate() has found the offsets; nothing is accepted before.
+struct TorchPlain {
+  TorchProbe at;
+  uint64_t keys[2];
+};
+extern TorchPlain torch_plain;
+
+inline void note_tensor(Frame& frame, PyObject* object, const TypeEntry& entry, bool shows_stream,
+                        const opdock_device& device) {
+  if (frame.model == nullptr) {
+    frame.model = object;
+    frame.model_entry = &entry;
+    frame.device = device;
+  }
+  if (device.type == OPDOCK_CPU) return;
+  if (frame.gpu.type == OPDOCK_CPU) frame.gpu = device;
+  // torch before CuPy: its graphs and allocator depend on the stream most.
+  if (shows_stream && (frame.stream_entry == nullptr || frame.stream_entry->is_cupy)) {
+    frame.stream_entry = &entry;
+  }
+}
+
+inline void note_cpu_tensor(Frame& frame, PyObject* object, const TypeEntry& entry,
+                            uint64_t bytes) {
+  if (bytes > frame.cpu_bytes) frame.cpu_bytes = bytes;
+  if (frame.model != nullptr) return;
+  frame.model = object;
+  frame.model_entry = &entry;
+}
+
+// Each is a function of its own to have the registers to itself. False: not handled, no error set.
+[[gnu::noinline]] inline bool fast_numpy(Frame& frame, PyObject* object, const TypeEntry& entry,
+                                         bool written, opdock_value* out) {
+  using Api = pybind11::detail::npy_api;
+  const auto* array = reinterpret_cast<const pybind11::detail::PyArray_Proxy*>(object);
+  PyObject* descriptor = array->descr;
+  const NumpyDtype& known = dtype_slot(descriptor);
+  const int wanted = Api::NPY_ARRAY_ALIGNED_ | (written ? Api::NPY_ARRAY_WRITEABLE_ : 0);
+  const int ndim = array->nd;
+  if (known.descriptor != descriptor || (array->flags & wanted) != wanted ||
+      ndim > OPDOCK_MAX_NDIM || array->data == nullptr) {
+    return false;
+  }
+  struct Room {
+    opdock_tensor tensor;
+    int64_t strides[1];
+  };
+  Room* room = frame.take_as<Room>(sizeof(opdock_tensor) + static_cast<size_t>(ndim) * 8);
+  const int64_t element = known.type.bits / 8;
+  const int shift = std::countr_zero(static_cast<unsigned>(element));
+  int64_t bytes = element;
+  int64_t odd = 0;
+  for (int i = 0; i < ndim; ++i) {
+    const int64_t stride = array->strides[i];
+    odd |= stride;
+    room->strides[i] = stride >> shift;
+    bytes *= array->dimensions[i];
+  }
+  if ((odd & (element - 1)) != 0) return false;
+  room->tensor = {array->data,
+                  {OPDOCK_CPU, 0},
+                  ndim,
+                  known.type,
+                  const_cast<int64_t*>(array->dimensions),
+                  room->strides,
+                  0};
+  const bool writable = (array->flags & Api::NPY_ARRAY_WRITEABLE_) != 0;
+  *out = {OPDOCK_TENSOR, writable ? 0u : OPDOCK_VALUE_READ_ONLY, {.tensor = &room->tensor}};
+  note_cpu_tensor(frame, object, entry, static_cast<uint64_t>(bytes));
+  return true;
+}
+
+[[gnu::noinline]] inline bool fast_torch(Frame& frame, PyObject* object, const TypeEntry& entry,
+                                         opdock_value* out) {
+  const auto word = [](const void* base, ptrdiff_t offset) {
+    uint64_t value;
+    std::memcpy(&value, static_cast<const char*>(base) + offset, sizeof value);
+    return value;
+  };
+  if (!entry.borrows || torch_plain.keys[0] == 0) return false;
+  const void* impl = reinterpret_cast<const void*>(word(object, torch_plain.at.impl));
+  const uint64_t keys = word(impl, torch_plain.at.keys);
+  if ((keys != torch_plain.keys[0] && keys != torch_plain.keys[1]) ||
+      word(impl, torch_plain.at.grad) != 0) {
+    return false;
+  }
+  opdock_tensor* tensor = frame.take<opdock_tensor>(1);
+  if (entry.api->borrow(object, tensor) != 0) {
+    PyErr_Clear();  // convert_tensor meets it again, and reports it
+    return false;
+  }
+  const int32_t ndim = tensor->ndim;
+  const int32_t device = tensor->device.type;
+  if (tensor->data == nullptr || tensor->strides == nullptr || ndim > OPDOCK_MAX_NDIM ||
+      device > OPDOCK_CUDA) {
+    return false;
+  }
+  *out = {OPDOCK_TENSOR, 0, {.tensor = tensor}};
+  if (device != OPDOCK_CPU) {
+    note_tensor(frame, object, entry, true, tensor->device);
+    return true;
+  }
+  int64_t bytes = (tensor->dtype.bits * tensor->dtype.lanes + 7) / 8;
+  for (int32_t i = 0; i < ndim; ++i) bytes *= tensor->shape[i];
+  note_cpu_tensor(frame, object, entry, static_cast<uint64_t>(bytes));
+  return true;
+}
+
+// As convert_tensor; false: not handled, no error set.
+[[gnu::always_inline]] inline bool fast_tensor(Frame& frame, PyObject* object, bool written,
+                                               opdock_value* out) {
+  PyTypeObject* type = Py_TYPE(object);
+  const TypeSlot& slot = recent_types[(reinterpret_cast<uintptr_t>(type) >> 4) % kTypeSlots];
+  if (slot.type != type) return false;
+  const TypeEntry& entry = *slot.entry;
+  if (entry.kind == ArrayKind::kNumpy) return fast_numpy(frame, object, entry, written, out);
+  return entry.kind == ArrayKind::kTorch && fast_torch(frame, object, entry, out);
+}
+
+}  // namespace opdock::python
