@@ -3,7 +3,7 @@
 
     tutorial.py MARKDOWN FILES RUNS WORK_FOLDER SOURCE_ROOT MESON OPDOCK_PACK [MESON_OPTION…]
 
-FILES and RUNS are how many blocks of each kind the page has: a block whose head is misspelt is found.
+FILES and RUNS are how many blocks of each kind the page has, so that a misspelt head is noticed.
 
 A code block whose first line is "```LANGUAGE PATH" is the file PATH; "```python run" is run after
 the plugins have been built from the files so far. Everything happens in WORK_FOLDER, with the
