@@ -15,8 +15,8 @@ PAGE = HERE.parents[1] / "docs" / "benchmarks.md"
 HEAD = """\
 # Benchmarks
 
-Made by `tests/bench/table.py` from `tests/bench/records/`, which `./dev bench --record NAME` writes. Each table is one run on one machine;
-opdock and its peers were measured in the same run.
+Made by `tests/bench/table.py` from `tests/bench/records/`, which `./dev bench --record NAME`
+writes. Each table is one run on one machine; opdock and its peers were measured in the same run.
 """
 
 
