@@ -125,6 +125,7 @@ MAYBE_UNUSED static const opdock_plugin plugin = {
 };
 
 #ifdef CONSTRUCTOR
+#include <signal.h>
 #include <stdlib.h>
 #include <sys/wait.h>
 #include <unistd.h>
