@@ -11,8 +11,9 @@ namespace opdock {
 // CPU architecture, level and features of this machine; the ELF machine of this process.
 void probe_cpu(MachineFacts* facts);
 
-// Symbol versions of the C library, libstdc++ and libgcc that this process has loaded: those that a
-// plugin will be bound to.
+// Symbol versions of the C library, libstdc++ and libgcc that a plugin will be bound to: those in
+// this process, or, of one that is not in it, those that the loader would find (LD_LIBRARY_PATH,
+// ld.so.cache, the default folders).
 void probe_symbol_versions(MachineFacts* facts);
 
 // CUDA driver and visible GPUs, through NVML, or where that is missing or broken through the

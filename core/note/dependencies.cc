@@ -15,14 +15,6 @@
 namespace opdock {
 namespace {
 
-#if defined(__x86_64__)
-constexpr uint16_t kThisMachine = EM_X86_64;
-#elif defined(__aarch64__)
-constexpr uint16_t kThisMachine = EM_AARCH64;
-#else
-#error "Opdock runs on x86-64 and aarch64"
-#endif
-
 Needer needer_of(const FileFacts& facts) {
   return {folder_of(facts.path), facts.rpath, facts.runpath, facts.machine, nullptr};
 }

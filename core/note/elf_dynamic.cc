@@ -196,6 +196,8 @@ std::optional<Dynamic> read_dynamic(const ElfFile& elf) {
   }
   dynamic.gnu_hash = value(DT_GNU_HASH);
   dynamic.hash = value(DT_HASH);
+  dynamic.definitions = value(DT_VERDEF);
+  dynamic.num_definitions = value(DT_VERDEFNUM);
   dynamic.static_tls = (value(DT_FLAGS) & DF_STATIC_TLS) != 0;
   dynamic.executable = (value(DT_FLAGS_1) & DF_1_PIE) != 0;
   if (dynamic.executable) {
@@ -216,6 +218,37 @@ std::optional<Dynamic> read_dynamic(const ElfFile& elf) {
     reader.read_versions(value(DT_VERNEED), value(DT_VERNEEDNUM));
   }
   return dynamic;
+}
+
+std::vector<std::string> read_version_definitions(const ElfFile& elf, const Dynamic& dynamic) {
+  std::vector<std::string> names;
+  if (dynamic.definitions == 0) return names;
+  const std::optional<Extent> table = elf.rest_of_segment(dynamic.definitions);
+  if (!table) return names;
+  const uint64_t count = std::min<uint64_t>(dynamic.num_definitions, kMaxVersions);
+  uint64_t at = 0;
+  for (uint64_t i = 0; i < count; ++i) {
+    Elf64_Verdef definition;
+    Elf64_Verdaux own;  // the first of its names; others are its parents'
+    if (at > table->size || sizeof definition > table->size - at ||
+        !elf.reader->read(table->offset + at, &definition)) {
+      break;
+    }
+    const uint64_t own_at = at + definition.vd_aux;
+    if (own_at > table->size || sizeof own > table->size - own_at ||
+        !elf.reader->read(table->offset + own_at, &own) || own.vda_name >= dynamic.names.size) {
+      break;
+    }
+    std::string name;
+    if (!elf.reader->read_text(dynamic.names.offset + own.vda_name, dynamic.names.end(),
+                               kMaxNameBytes, &name)) {
+      break;
+    }
+    if ((definition.vd_flags & VER_FLG_BASE) == 0) names.push_back(std::move(name));
+    if (definition.vd_next == 0) break;
+    at += definition.vd_next;
+  }
+  return names;
 }
 
 }  // namespace opdock

@@ -2,6 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <elf.h>
+
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -9,6 +12,14 @@
 #include "note/elf_dynamic.h"
 
 namespace opdock {
+
+#if defined(__x86_64__)
+inline constexpr uint16_t kThisMachine = EM_X86_64;
+#elif defined(__aarch64__)
+inline constexpr uint16_t kThisMachine = EM_AARCH64;
+#else
+#error "Opdock runs on x86-64 and aarch64"
+#endif
 
 // What a library's place depends on, of the file that needs it.
 struct Needer {

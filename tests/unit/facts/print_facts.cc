@@ -30,7 +30,13 @@ json describe(const MachineFacts& facts) {
                     {"tegra", gpu.tegra},
                     {"memory", gpu.memory_bytes}});
   }
-  return {{"cuda", facts.cuda_driver ? facts.cuda_driver->text() : ""},
+  json versions = json::object();
+  for (const auto& [prefix, version] : facts.symbol_versions) versions[prefix] = version.text();
+  // Whether it is in this process: the test of the static program must know that it is not.
+  const bool has_libstdcxx = dlopen("libstdc++.so.6", RTLD_LAZY | RTLD_NOLOAD) != nullptr;
+  return {{"symbol_versions", versions},
+          {"has_libstdcxx", has_libstdcxx},
+          {"cuda", facts.cuda_driver ? facts.cuda_driver->text() : ""},
           {"release", facts.cuda_driver_release},
           {"cuda_problem", facts.cuda_problem},
           {"rocm", facts.rocm ? facts.rocm->text() : ""},

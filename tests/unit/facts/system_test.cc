@@ -63,6 +63,10 @@ TEST(Cpu, ArchitectureIsUnames) {
   EXPECT_NE(facts.elf_machine, 0);
 }
 
+std::string own_folder() {
+  return std::filesystem::canonical("/proc/self/exe").parent_path();
+}
+
 // The highest PREFIX_1.2.3 that readelf finds in a library that this process has loaded.
 std::string newest_by_readelf(const std::string& library, const std::string& prefix) {
   std::ifstream maps("/proc/self/maps");
@@ -92,8 +96,28 @@ TEST(SymbolVersions, AreThoseOfTheLoadedLibraries) {
   EXPECT_EQ(facts.symbol_versions["GCC"].text(), newest_by_readelf("libgcc_s.so.1", "GCC"));
 }
 
-std::string own_folder() {
-  return std::filesystem::canonical("/proc/self/exe").parent_path();
+
+nlohmann::json facts_of_static_program(const std::map<std::string, std::string>& variables) {
+  return nlohmann::json::parse(
+      run({own_folder() + "/print_facts_static", "nvml", "libnone.so", "cuda", "libnone.so"},
+          variables));
+}
+
+TEST(SymbolVersions, OfALibraryThatIsNotInTheProcessAreThoseOfTheOneTheLoaderFinds) {
+  const nlohmann::json facts = facts_of_static_program({});
+  if (facts["has_libstdcxx"] == true) GTEST_SKIP() << "a sanitizer brings libstdc++ by itself";
+  MachineFacts here;
+  probe_symbol_versions(&here);
+  for (const char* prefix : {"GLIBC", "GLIBCXX", "CXXABI", "GCC"}) {
+    EXPECT_EQ(facts["symbol_versions"].value(prefix, ""), here.symbol_versions[prefix].text());
+  }
+}
+
+TEST(SymbolVersions, FollowLdLibraryPathForALibraryThatIsNotInTheProcess) {
+  const nlohmann::json facts =
+      facts_of_static_program({{"LD_LIBRARY_PATH", own_folder() + "/fake_libstdcxx"}});
+  if (facts["has_libstdcxx"] == true) GTEST_SKIP() << "a sanitizer brings libstdc++ by itself";
+  EXPECT_EQ(facts["symbol_versions"].value("GLIBCXX", ""), "9.8.7");
 }
 
 TEST(InProcess, FindsLoadedLibraries) {
