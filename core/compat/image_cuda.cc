@@ -68,6 +68,7 @@ std::array<int, 4> rank(const CudaArch& arch, const DeviceImage& image, const Gp
 }  // namespace
 
 ImageFit fit_cuda(const DeviceImage& image, const Gpu& gpu, const MachineFacts& machine) {
+  if (image.arch.empty()) return {Code::kArchUnknown, {}};
   const std::optional<CudaArch> arch = parse_cuda_arch(image.arch);
   if (!arch || arch->is_virtual != (image.kind == ImageKind::kPtx)) {
     return {Code::kArchMismatch, {}};

@@ -50,6 +50,7 @@ bool feature_fits(const std::optional<bool>& image, const std::optional<bool>& g
 }  // namespace
 
 ImageFit fit_rocm(const DeviceImage& image, const Gpu& gpu) {
+  if (image.arch.empty()) return {Code::kArchUnknown, {}};
   const std::optional<GfxArch> built_for = parse_gfx_arch(image.arch);
   const std::optional<GfxArch> here = parse_gfx_arch(gpu.arch);
   if (!built_for || !here || !processor_fits(*built_for, *here)) return {Code::kArchMismatch, {}};

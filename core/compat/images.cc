@@ -20,6 +20,7 @@ std::string join(const std::vector<std::string>& parts) {
 }
 
 std::string name_of(const DeviceImage& image) {
+  if (image.arch.empty()) return image.compressed ? "a compressed image" : "an image";
   return image.kind == ImageKind::kPtx ? image.arch + " PTX" : image.arch;
 }
 
@@ -67,6 +68,8 @@ Reason reason_for(Code code, const std::vector<const DeviceImage*>& images, cons
       if (!machine.cuda_driver) return make_reason(code, driver_text(machine), join(toolkits));
       return make_reason(code, join(names) + " without its toolkit's version",
                          "a toolkit of at most CUDA " + machine.cuda_driver->text());
+    case Code::kArchUnknown:
+      return make_reason(code, join(names) + " without its architecture", what_runs_on(gpu));
     default: {
       Reason reason = make_reason(code, join(names), what_runs_on(gpu));
       reason.advice = "build it for " + gpu.arch;

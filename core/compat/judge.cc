@@ -38,8 +38,12 @@ std::vector<Backend> backends_of(const FileFacts& file) {
 DeviceVerdict judge_gpu(const FileFacts& file, const Gpu& gpu, const MachineFacts& machine) {
   DeviceVerdict verdict{gpu.backend, gpu.index, State::kUsable, -1, {}};
   // Without any device part the plugin launches no kernel of its own: it copies memory, or calls a
-  // library of the host.
-  if (file.images.empty()) return verdict;
+  // library of the host. That is legal, but seldom what was meant, so it is said.
+  if (file.images.empty()) {
+    verdict.reasons.push_back(make_reason(Code::kNoKernels, "no device image of any kind",
+                                          "none, for ops that launch no kernels of their own"));
+    return verdict;
+  }
   verdict.image = best_image(file.images, gpu, machine, &verdict.reasons);
   verdict.state = worst(verdict.reasons);
   return verdict;

@@ -1,5 +1,7 @@
 // nvcc's fat binary: a head, then entries, each with its own head. Learnt from nvcc 13.0's output.
 // SPDX-License-Identifier: Apache-2.0
+#include <iterator>
+
 #include "note/device_bundles.h"
 #include "note/image_identity.h"
 
@@ -35,6 +37,18 @@ constexpr uint16_t kPtx = 1, kCubin = 2;
 constexpr uint64_t kLz4 = 0x2000, kZstd = 0x8000;
 constexpr uint64_t kAcceleratedArch = 1u << 20, kFamilyArch = 1u << 21;
 
+// The first CUDA release whose tools write, and whose drivers read, this version of the PTX ISA.
+// Source: NVIDIA, "PTX ISA", release notes. Empty for versions it does not list yet.
+Version release_of_ptx(unsigned major, unsigned minor) {
+  static constexpr unsigned kOfSix[][2] = {{9, 0}, {9, 1}, {9, 2}, {10, 0}, {10, 1}, {10, 2}};
+  if (major == 6 && minor < std::size(kOfSix)) return {kOfSix[minor][0], kOfSix[minor][1]};
+  if (major == 7 && minor <= 8) return {11, minor};
+  if (major == 8 && minor <= 5) return {12, minor};
+  if (major == 8 && minor <= 8) return {12, minor + 1};  // 12.6 wrote 8.5 as 12.5 did
+  if (major == 9 && minor <= 1) return {13, minor};
+  return {};
+}
+
 DeviceImage image_of(FileReader* reader, const FatbinEntry& entry, uint64_t payload) {
   DeviceImage image{};
   image.backend = Backend::kCuda;
@@ -47,12 +61,14 @@ DeviceImage image_of(FileReader* reader, const FatbinEntry& entry, uint64_t payl
   if ((entry.flags & kAcceleratedArch) != 0) suffix = "a";
   const std::string claimed = cuda_arch(image.kind, entry.arch, suffix);
   image.arch = claimed;
+  // The version in a PTX entry's head is that of its ISA; a cubin's says nothing of its toolkit.
+  if (image.kind == ImageKind::kPtx) image.toolkit = release_of_ptx(entry.major, entry.minor);
   if (image.compressed) return image;
   std::string problem;
   const std::optional<ImageIdentity> shown =
       identify_image(reader, image.kind, image.offset, image.size, &problem);
   if (!shown) return image;
-  image.toolkit = shown->toolkit;
+  if (!shown->toolkit.empty()) image.toolkit = shown->toolkit;
   const bool only_suffix_differs =
       !shown->suffix_shown && shown->arch == cuda_arch(image.kind, entry.arch, "");
   if (!shown->arch.empty() && !only_suffix_differs && shown->arch != claimed) {

@@ -54,6 +54,16 @@ void check_claims(const ElfFile& elf, const Note& note, FileFacts* facts) {
   }
 }
 
+// True if the note lists a GPU that Opdock's table has no image for: the device code, if there is
+// any, was then embedded by another tool.
+bool lacks_images(const Note& note, const std::vector<DeviceImage>& images) {
+  return std::any_of(note.devices.begin(), note.devices.end(), [&](Backend backend) {
+    return backend != Backend::kCpu &&
+           std::none_of(images.begin(), images.end(),
+                        [&](const DeviceImage& image) { return image.backend == backend; });
+  });
+}
+
 void read_elf(const ElfFile& elf, Depth depth, FileFacts* facts) {
   facts->machine = elf.header.e_machine;
   facts->executable_stack = wants_executable_stack(elf);
@@ -79,8 +89,10 @@ void read_elf(const ElfFile& elf, Depth depth, FileFacts* facts) {
     read_image_table(elf, *found, depth == Depth::kInspect, &facts->images);
     facts->note = std::move(found->note);
   }
-  if (depth == Depth::kInspect) {
+  if (depth == Depth::kInspect || (facts->note && lacks_images(*facts->note, facts->images))) {
     find_device_bundles(elf, &facts->images);
+  }
+  if (depth == Depth::kInspect) {
     resolve_symbols(wanted, facts);
   }
 }

@@ -57,8 +57,10 @@ struct FileFacts {
   std::vector<std::string> missing_libraries;
 };
 
-// How deep to look. kJudge reads what a verdict needs, in a few small reads; kInspect also scans
-// for fat binaries, reads the symbol table, and looks for providers of undefined symbols.
+// How deep to look. kJudge reads what a verdict needs, in a few small reads; only where the note
+// lists a GPU that Opdock's table has no image for does it look for other tools' fat binaries.
+// kInspect looks for them in every file, reads the symbol table, and looks for providers of
+// undefined symbols.
 enum class Depth { kJudge, kInspect };
 
 // Reads `fd`, a regular file of `size` bytes (OPDOCK keeps it open: the caller's). Never fails:

@@ -24,6 +24,7 @@ def parse_arguments():
     parser.add_argument("--abi-major", type=int, default=0)
     parser.add_argument("--image", help="adds one source image with this text")
     parser.add_argument("--wrong-digest", action="store_true", help="of that image")
+    parser.add_argument("--fatbin", help="a file that is embedded as nvcc embeds its own")
     parser.add_argument("--level", type=int, help="of the CPU")
     return parser.parse_args()
 
@@ -84,6 +85,9 @@ def main():
         if table:
             out.write('  .section .rodata.images, "a", %progbits\n  .balign 64\nimages:\n')
             out.write(as_bytes(table))
+        if args.fatbin:
+            out.write('  .section .nv_fatbin, "a", %progbits\n  .balign 8\n')
+            out.write(f'  .incbin "{args.fatbin}"\n')
         out.write('  .section .note.GNU-stack, "", %progbits\n')
 
 

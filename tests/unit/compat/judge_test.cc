@@ -31,6 +31,17 @@ TEST(Judge, TegraWantsItsOwnCubinsAlone) {
   EXPECT_EQ(reason_of(verdict, Code::kTegraImage).wanted, "sm_87, or PTX of at most compute_87");
 }
 
+TEST(Judge, AnImageThatDoesNotShowItsArchitectureLeavesItOpen) {
+  FileFacts file = file_from("rocm gfx90a@6.2");
+  file.images[0].arch.clear();
+  file.images[0].compressed = true;
+  const Verdict verdict = judge(file, machine_from("rocm=6.2 gfx1030"));
+  EXPECT_EQ(verdict.state, State::kUndecided);
+  const Reason& reason = reason_of(verdict, Code::kArchUnknown);
+  EXPECT_EQ(reason.found, "a compressed image without its architecture");
+  EXPECT_EQ(reason.wanted, "gfx1030");
+}
+
 TEST(Judge, NamesTheDriverThatWouldDo) {
   const Verdict verdict = judged("cuda sm_80@13.1 compute_80@13.1", "driver=12.4 sm_80");
   const Reason& reason = reason_of(verdict, Code::kDriverTooOld);

@@ -145,13 +145,17 @@ Bytes bundle(const std::vector<std::pair<std::string, Bytes>>& entries) {
   return b;
 }
 
+FileFacts read(Plugin plugin, Depth depth) {
+  const int fd = open_bytes(plugin.file().data);
+  FileFacts facts = read_file_facts(fd, plugin.file().size(), "p.so", depth);
+  close(fd);
+  return facts;
+}
+
 FileFacts inspect(const Bytes& extra) {
   Plugin plugin;
   plugin.extra = extra;
-  const int fd = open_bytes(plugin.file().data);
-  FileFacts facts = read_file_facts(fd, plugin.file().size(), "p.so", Depth::kInspect);
-  close(fd);
-  return facts;
+  return read(plugin, Depth::kInspect);
 }
 
 std::string shown(const FileFacts& facts) {
@@ -190,6 +194,35 @@ TEST(Fatbin, SeveralBehindEachOther) {
   all.add(Bytes(std::string(3 << 20, '\0')));
   all.add(fatbin({fatbin_entry(2, 89, 0, old_cubin(89))}), 8);
   EXPECT_EQ(shown(inspect(all)), "sm_80 sm_86 sm_89");
+}
+
+// A verdict needs the images of every GPU that the note lists, wherever they are; no others.
+TEST(Fatbin, IsLookedForInJudgingWhereTheTableHasNoImage) {
+  const Bytes other = fatbin({fatbin_entry(2, 80, 0, old_cubin(80))});
+  Plugin without = plugin_with({});
+  without.image_table = Bytes();
+  without.extra = other;
+  EXPECT_EQ(shown(read(without, Depth::kJudge)), "sm_80");
+  Plugin for_cpu;
+  for_cpu.extra = other;
+  EXPECT_EQ(shown(read(for_cpu, Depth::kJudge)), "");
+  Plugin complete = plugin_with(usual_images());
+  complete.replace(",\"rocm\"]", "]");
+  complete.extra = other;
+  EXPECT_EQ(shown(read(complete, Depth::kJudge)), "sm_90a sm_100f compute_75");
+}
+
+TEST(Fatbin, PtxTellsTheReleaseThatItsIsaCameWith) {
+  const std::tuple<uint16_t, uint16_t, const char*> rows[] = {
+      {6, 5, "10.2"}, {7, 0, "11.0"}, {7, 8, "11.8"}, {8, 0, "12.0"}, {8, 5, "12.5"},
+      {8, 6, "12.7"}, {8, 8, "12.9"}, {9, 0, "13.0"}, {99, 0, ""},    {1, 8, ""}};
+  for (const auto& [major, minor, release] : rows) {
+    Bytes entry = fatbin_entry(1, 75, kZstd, Bytes("pressed"));
+    entry.u16(24, minor).u16(26, major);
+    const FileFacts facts = inspect(fatbin({entry}));
+    ASSERT_EQ(facts.images.size(), 1u);
+    EXPECT_EQ(facts.images[0].toolkit.text(), release) << major << "." << minor;
+  }
 }
 
 TEST(Fatbin, SurvivesDamage) {

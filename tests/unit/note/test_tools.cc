@@ -1,6 +1,5 @@
-// Compares what the reader finds in objects made by nvcc, and in this program's own libraries, with
-// what readelf and cuobjdump print.
-// SPDX-License-Identifier: Apache-2.0
+// Compares what the reader finds in objects made by nvcc and hipcc, and in this program's own
+// libraries, with what readelf and cuobjdump print. SPDX-License-Identifier: Apache-2.0
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -12,6 +11,7 @@
 #include <set>
 #include <sstream>
 
+#include "compat/verdict.h"
 #include "note/file_facts.h"
 
 namespace opdock {
@@ -48,14 +48,17 @@ Texts matches(const std::string& text, const std::string& pattern) {
   return found;
 }
 
-FileFacts inspect(const std::string& path) {
+FileFacts read_facts(const std::string& path, Depth depth) {
   const int fd = open(path.c_str(), O_RDONLY);
   struct stat status{};
   EXPECT_EQ(fstat(fd, &status), 0) << path;
-  FileFacts facts =
-      read_file_facts(fd, static_cast<uint64_t>(status.st_size), path, Depth::kInspect);
+  FileFacts facts = read_file_facts(fd, static_cast<uint64_t>(status.st_size), path, depth);
   close(fd);
   return facts;
+}
+
+FileFacts inspect(const std::string& path) {
+  return read_facts(path, Depth::kInspect);
 }
 
 std::multiset<std::string> sorted(const Texts& texts) {
@@ -134,6 +137,52 @@ TEST(Nvcc, ArchitecturesAreFound) {
     Texts found;
     for (const DeviceImage& image : inspect(path).images) found.push_back(image.arch);
     EXPECT_EQ(found, archs) << path;
+  }
+}
+
+TEST(Hipcc, ArchitecturesAreFound) {
+  const Texts objects = words(variable("OPDOCK_TEST_HIP_OBJECTS"));
+  if (objects.empty()) {
+    GTEST_SKIP() << "no hipcc that compiles for " << variable("OPDOCK_TEST_HIP_ARCHS")
+                 << " was found when this build was set up";
+  }
+  const Texts archs = words(variable("OPDOCK_TEST_HIP_ARCHS"));
+  for (const std::string& path : objects) {
+    Texts found;
+    for (const DeviceImage& image : inspect(path).images) {
+      EXPECT_EQ(image.backend, Backend::kRocm);
+      EXPECT_EQ(image.kind, ImageKind::kCodeObject);
+      EXPECT_EQ(image.claimed_arch, "");
+      found.push_back(image.arch);
+    }
+    EXPECT_EQ(sorted(found), sorted(archs)) << path;
+  }
+}
+
+// A note that lists "cuda" does not make a plugin fit: nvcc's images decide, also in judging.
+TEST(Nvcc, PluginsAreJudgedByTheirFatBinaries) {
+  const std::string folder = variable("OPDOCK_TEST_NVCC_PLUGINS");
+  if (folder.empty()) GTEST_SKIP() << "nvcc was not found when this build was set up";
+  MachineFacts machine;
+  machine.cuda_driver = Version{13, 0};
+  Gpu gpu{};
+  gpu.backend = Backend::kCuda;
+  gpu.arch = "sm_90";
+  gpu.major = 9;
+  machine.gpus.push_back(gpu);
+  const std::tuple<const char*, State, const char*> rows[] = {
+      {"cubin_80", State::kRejected, "arch-mismatch"},
+      {"cubin_90", State::kUsable, ""},
+      {"cubin_80_ptx_80", State::kUsable, "ptx-only"},
+      {"ptx_100", State::kRejected, "arch-mismatch"}};
+  for (const auto& [name, state, code] : rows) {
+    for (const Depth depth : {Depth::kJudge, Depth::kInspect}) {
+      const Verdict verdict = judge(read_facts(folder + "/" + name + ".so", depth), machine);
+      ASSERT_EQ(verdict.devices.size(), 2u) << name;  // and the CPU, which this op has too
+      EXPECT_EQ(verdict.devices[1].state, state) << name;
+      const std::vector<Reason>& reasons = verdict.devices[1].reasons;
+      EXPECT_EQ(reasons.empty() ? "" : info(reasons[0].code).name, code) << name;
+    }
   }
 }
 
