@@ -7,6 +7,7 @@
 #include <new>
 #include <set>
 
+#include "api/near_names.h"
 #include "api/runtime.h"
 #include "discover/order.h"
 
@@ -169,12 +170,9 @@ Report explanation(const Catalog& catalog, const std::string& name) {
       if (!json["chosen"].contains(where)) json["chosen"][where] = candidate->path;
     }
   }
-  std::set<std::string> known;
-  for (const std::shared_ptr<const Candidate>& candidate : catalog.candidates()) {
-    if (!candidate->file.note) continue;
-    for (const OpClaim& op : candidate->file.note->ops) known.insert(op.name);
-  }
+  const std::vector<std::string> known = known_ops(catalog);
   json["known_ops"] = known;
+  json["near_ops"] = found.empty() ? near_names(name, known) : std::vector<std::string>();
   return json;
 }
 

@@ -5,6 +5,7 @@
 #include <map>
 #include <tuple>
 
+#include "api/near_names.h"
 #include "call/dtype.h"
 #include "call/host.h"
 #include "call/kernels.h"
@@ -215,9 +216,16 @@ opdock_status FunctionTable::get(const std::string& name, opdock_function** out,
   }
   std::vector<CandidatePtr> providers = runtime_->catalog()->providers(name);
   if (providers.empty()) {
-    *problem = "found no plugin that provides \"" + name +
-               "\", wanted one in the search path; `opdock list` shows what there is, "
-               "OPDOCK_PLUGIN_PATH says where to look";
+    const std::vector<std::string> known = known_ops(*runtime_->catalog());
+    *problem = "found no plugin that provides \"" + name + "\", wanted one in the search path; ";
+    std::string near;
+    for (const std::string& one : near_names(name, known)) {
+      near += (near.empty() ? "did you mean " : " or ") + one;
+    }
+    if (!near.empty()) *problem += near + "? ";
+    *problem += known.empty()
+                    ? "no plugin was found at all: `opdock doctor` shows where they are searched"
+                    : "`opdock list` shows what there is, OPDOCK_PLUGIN_PATH says where to look";
     return OPDOCK_NOT_FOUND;
   }
   const CandidatePtr& best = providers.front();

@@ -1,5 +1,6 @@
 // list, inspect, explain, doctor and trust: opdock.h's reports as text.
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <climits>
 #include <cstdio>
 #include <cstdlib>
@@ -111,11 +112,38 @@ void print_plugins(const Report& plugins, bool all) {
   }
 }
 
+constexpr size_t kLabelColumns = 18;
+
+// A long list goes on under its first item. Lists are wrapped also where stdout is no terminal: a
+// library of thousands of symbols is for people to read here, programs take --json.
 void print_list(const char* label, const Report& list) {
+  constexpr size_t kMostItems = 100;
   if (list.empty()) return;
-  const std::vector<std::string> items = list.get<std::vector<std::string>>();
-  print(paragraph(
-      fmt::format("{:<18}{}", label, printable(fmt::format("{}", fmt::join(items, " ")))), 0));
+  const size_t width = terminal().width == 0 ? 79 : terminal().width;
+  std::string text = fmt::format("{:<{}}", label, kLabelColumns);
+  size_t column = kLabelColumns;
+  const auto add = [&](const std::string& item) {
+    if (column > kLabelColumns && column + 1 + columns(item) > width) {
+      text += "\n" + std::string(kLabelColumns, ' ');
+      column = kLabelColumns;
+    } else if (column > kLabelColumns) {
+      text += ' ';
+      ++column;
+    }
+    text += item;
+    column += columns(item);
+  };
+  for (size_t i = 0; i < std::min(list.size(), kMostItems); ++i) {
+    add(printable(list[i].get<std::string>()));
+  }
+  if (list.size() > kMostItems) {
+    for (const std::string& word :
+         {std::string("…"), fmt::format("and {}", list.size() - kMostItems), std::string("more:"),
+          std::string("see --json")}) {
+      add(word);
+    }
+  }
+  print(text + "\n");
 }
 
 void print_yes(const char* label, const Report& value) {
@@ -190,7 +218,10 @@ int explain_command(const std::string& plugin_path, const std::string& name, boo
   }
   if (report.at("candidates").empty()) {
     const std::vector<std::string> known = report.at("known_ops").get<std::vector<std::string>>();
-    complain(fmt::format("found no plugin or op named \"{}\"; {}", name,
+    const std::vector<std::string> near = report.at("near_ops").get<std::vector<std::string>>();
+    const std::string guess =
+        near.empty() ? "" : fmt::format("did you mean {}? ", fmt::join(near, " or "));
+    complain(fmt::format("found no plugin or op named \"{}\"; {}{}", name, guess,
                          known.empty() ? "no plugin was found at all: see `opdock doctor`"
                                        : fmt::format("known ops: {}", fmt::join(known, ", "))));
     return status;

@@ -1,0 +1,20 @@
+// Names that somebody may have meant.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "discover/catalog.h"
+
+namespace opdock {
+
+// All op names of the catalogue's notes, sorted, each once.
+std::vector<std::string> known_ops(const Catalog& catalog);
+
+// Those of `known` that are at most a third of their letters (one at least) away from `name` in
+// insertions, deletions, replacements and swaps of neighbours, or begin with it; the nearest first,
+// three at most. Case does not count. Of "plugin/op" the op is compared.
+std::vector<std::string> near_names(const std::string& name, const std::vector<std::string>& known);
+
+}  // namespace opdock
