@@ -2,11 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <unistd.h>
 
-#include <cstdlib>
 #include <map>
 
 #include "api/report.h"
 #include "discover/places.h"
+#include "facts/environment.h"
+#include "facts/tools.h"
 #include "fmt/format.h"
 #include "fmt/ranges.h"
 
@@ -23,25 +24,44 @@ Report check(const char* name, bool is_ok, const std::string& found, const char*
           {"advice", is_ok ? "" : advice}};
 }
 
-// The path of the first of `programs` that PATH has; empty if none, or if the environment is not
-// to be used.
-std::string find_program(std::initializer_list<const char*> programs,
-                         const SearchEnvironment& env) {
-  const char* path = env.secure ? nullptr : std::getenv("PATH");
-  if (path == nullptr) return {};
-  for (const char* program : programs) {
-    for (const std::string& folder : split_list(path)) {
-      const std::string file = folder + "/" + program;
-      if (access(file.c_str(), X_OK) == 0) return file;
-    }
-  }
-  return {};
+bool is_compiler(const Tool& tool) {
+  return tool.name == "g++" || tool.name == "clang++";
 }
 
-Report check_program(const char* name, std::initializer_list<const char*> programs,
-                     const char* used_for, const char* advice, const SearchEnvironment& env) {
-  const std::string path = find_program(programs, env);
-  return check(name, !path.empty(), path.empty() ? "not in PATH" : path, used_for, advice);
+std::string tool_text(const Tool& tool) {
+  return tool.version.empty() ? tool.path : fmt::format("{} ({})", tool.version, tool.path);
+}
+
+// What doctor calls a tool.
+const char* label_of(const std::string& name) {
+  static const std::map<std::string, const char*> labels = {
+      {"libcuda", "CUDA library"}, {"nvml", "NVML"},     {"meson", "Meson"},
+      {"ninja", "Ninja"},          {"nvcc", "nvcc"},     {"nvrtc", "NVRTC"},
+      {"hipcc", "hipcc"},          {"hiprtc", "hipRTC"}, {"python", "Python"},
+      {"torch", "torch"}};
+  return labels.at(name);
+}
+
+Report check_tool(const Tool& tool) {
+  return check(label_of(tool.name), !tool.path.empty(),
+               tool.path.empty() ? "not found" : tool_text(tool), tool.purpose.c_str(),
+               "install it: " + tool.package);
+}
+
+// One compiler of the two is enough.
+Report check_compilers(const std::vector<Tool>& tools) {
+  std::vector<std::string> found, packages;
+  std::string purpose;
+  for (const Tool& tool : tools) {
+    if (!is_compiler(tool)) continue;
+    if (!tool.path.empty()) found.push_back(tool.name + " " + tool_text(tool));
+    packages.push_back(tool.package);
+    purpose = tool.purpose;
+  }
+  return check(
+      "C++ compiler", !found.empty(),
+      found.empty() ? "neither g++ nor clang++" : fmt::format("{}", fmt::join(found, ", ")),
+      purpose.c_str(), fmt::format("install one: {}", fmt::join(packages, ", or ")));
 }
 
 std::string version_text(const MachineFacts& machine, const char* prefix) {
@@ -94,21 +114,22 @@ void add_gpu_checks(const MachineFacts& machine, Report* checks) {
           : machine.cuda_problem;
   checks->push_back(check("NVIDIA driver", machine.cuda_driver.has_value(), driver,
                           "plugins' CUDA kernels",
-                          "with an NVIDIA GPU: install its driver (Debian: nvidia-driver, Ubuntu: "
-                          "nvidia-driver-580-server)"));
+                          "with an NVIDIA GPU, install its driver: apt install nvidia-driver "
+                          "(Debian) or nvidia-driver-580-server (Ubuntu)"));
   checks->push_back(check("NVIDIA GPU", !cuda.empty(), cuda.empty() ? machine.cuda_problem : cuda,
                           "plugins' CUDA kernels",
                           "check CUDA_VISIBLE_DEVICES, and the container's GPU option"));
   const std::string rocm = gpu_text(machine, Backend::kRocm);
-  checks->push_back(check("AMD GPU", !rocm.empty(), rocm.empty() ? machine.rocm_problem : rocm,
-                          "plugins' HIP kernels",
-                          "with an AMD GPU: install the amdgpu kernel driver and ROCm"));
+  checks->push_back(check(
+      "AMD GPU", !rocm.empty(), rocm.empty() ? machine.rocm_problem : rocm, "plugins' HIP kernels",
+      "with an AMD GPU, install its driver: the kernel's amdgpu module, and ROCm "
+      "(apt install rocm from AMD's repository)"));
 }
 
 }  // namespace
 
 Report diagnosis(const Catalog& catalog, const MachineFacts& machine, const SearchOptions& search) {
-  const SearchEnvironment& env = search.environment;
+  const std::vector<Tool> tools = find_tools(current_environment());
   Report json;
   json["version"] = OPDOCK_VERSION;
   json["abi"] = fmt::format("{}.{}", OPDOCK_ABI_MAJOR, OPDOCK_ABI_MINOR);
@@ -122,15 +143,17 @@ Report diagnosis(const Catalog& catalog, const MachineFacts& machine, const Sear
       check("C library", true, "glibc " + version_text(machine, "GLIBC"), "loading plugins", ""));
   checks.push_back(check("libstdc++", machine.symbol_versions.contains("GLIBCXX"),
                          "GLIBCXX " + version_text(machine, "GLIBCXX"), "plugins in C++",
-                         "install libstdc++6"));
+                         "install it: apt install libstdc++6"));
   add_gpu_checks(machine, &checks);
-  checks.push_back(check_program("C++ compiler", {"c++", "g++", "clang++"}, "building plugins",
-                                 "install g++ (Debian and Ubuntu: apt-get install g++)", env));
-  checks.push_back(check_program("Meson", {"meson"}, "building plugins",
-                                 "pip install meson, or apt-get install meson", env));
-  checks.push_back(check_program("Ninja", {"ninja"}, "building plugins",
-                                 "pip install ninja, or apt-get install ninja-build", env));
-
+  bool has_compilers = false;
+  for (const Tool& tool : tools) {
+    if (!is_compiler(tool)) {
+      checks.push_back(check_tool(tool));
+    } else if (!has_compilers) {
+      checks.push_back(check_compilers(tools));
+      has_compilers = true;
+    }
+  }
   size_t usable = 0, undecided = 0;
   for (const std::shared_ptr<const Candidate>& candidate : catalog.candidates()) {
     usable += candidate->verdict.state == State::kUsable;
@@ -145,6 +168,15 @@ Report diagnosis(const Catalog& catalog, const MachineFacts& machine, const Sear
                          "calling ops",
                          all == 0 ? "install some, or name their folder in OPDOCK_PLUGIN_PATH"
                                   : "`opdock list` has each one's reasons"));
+  json["tools"] = Report::array();
+  for (const Tool& tool : tools) {
+    json["tools"].push_back(
+        {{"name", tool.name},
+         {"path", tool.path.empty() ? Report(nullptr) : Report(tool.path)},
+         {"version", tool.version.empty() ? Report(nullptr) : Report(tool.version)},
+         {"for", tool.purpose},
+         {"package", tool.package}});
+  }
   json["search"] = Report::array();
   for (const Place& place : search_places(search)) {
     json["search"].push_back({{"path", escape_bytes(place.path)},

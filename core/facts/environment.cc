@@ -41,9 +41,13 @@ Environment current_environment() {
   Environment environment;
   environment.helper = find_helper();
   for (const char* name : {"CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "ROCR_VISIBLE_DEVICES",
-                           "HIP_VISIBLE_DEVICES", "HSA_XNACK", "PATH", "VIRTUAL_ENV",
-                           "CONDA_PREFIX", "CUDA_HOME", "CUDA_PATH", "ROCM_PATH"}) {
+                           "HIP_VISIBLE_DEVICES", "HSA_XNACK"}) {
     if (const char* value = std::getenv(name)) environment.variables[name] = value;
+  }
+  // Where to look for files is not the caller's to say in a privileged program.
+  for (const char* name :
+       {"PATH", "VIRTUAL_ENV", "CONDA_PREFIX", "CUDA_HOME", "CUDA_PATH", "ROCM_PATH", "HOME"}) {
+    if (const char* value = secure_getenv(name)) environment.variables[name] = value;
   }
   return environment;
 }

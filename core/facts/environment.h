@@ -30,6 +30,7 @@ struct Environment {
 };
 
 // This process's own: its variables as they are now, and the helper that belongs to this library.
+// In a privileged program (AT_SECURE) the variables that name folders are left out.
 Environment current_environment();
 
 }  // namespace opdock

@@ -12,6 +12,8 @@
 #include <string_view>
 
 #include "base/version.h"
+#include "jit/nvrtc.h"
+#include "note/libraries.h"
 
 namespace opdock {
 namespace {
@@ -189,6 +191,19 @@ Tool find_nvcc(const Search& search) {
   return tool;
 }
 
+// "5.2.21153" of lines like "HIP_VERSION_MAJOR=5": what distributions' packages have.
+std::string hip_version(const std::string& text) {
+  std::string version;
+  for (const char* part : {"HIP_VERSION_MAJOR=", "HIP_VERSION_MINOR=", "HIP_VERSION_PATCH="}) {
+    const size_t at = text.find(part);
+    if (at == text.npos) return version;
+    const size_t begin = at + std::string_view(part).size();
+    version += (version.empty() ? "" : ".") +
+               text.substr(begin, text.find_first_not_of("0123456789", begin) - begin);
+  }
+  return version;
+}
+
 Tool find_hipcc(const Search& search) {
   std::vector<fs::path> folders;
   for (const fs::path& folder : search.rocm_folders()) folders.push_back(folder / "bin");
@@ -197,6 +212,7 @@ Tool find_hipcc(const Search& search) {
   if (!tool.path.empty()) {
     const fs::path folder = fs::path(resolved(tool.path)).parent_path().parent_path();
     tool.version = first_line(read_text(folder / ".info/version"));
+    if (tool.version.empty()) tool.version = hip_version(read_text(folder / "share/hip/version"));
   }
   return tool;
 }
@@ -245,8 +261,16 @@ Tool find_torch(const Search& search) {
   return tool;
 }
 
+// Where the loader would find `library`, a path or a name; empty if nowhere. Under another root
+// only paths are looked for, since the loader knows no other root.
+std::string find_loadable(const std::string& library, const Environment& environment) {
+  const bool is_path = library.find('/') != std::string::npos;
+  if (!is_path && !environment.root.empty()) return {};
+  return find_library(library, Needer{"", "", "", kThisMachine, nullptr}).value_or("");
+}
+
 // The first library of that name in `folders`, the newest in each folder.
-void find_library(const std::vector<fs::path>& folders, const std::string& prefix, Tool* tool) {
+void find_in_folders(const std::vector<fs::path>& folders, const std::string& prefix, Tool* tool) {
   for (const fs::path& folder : folders) {
     for (const std::string& name : names_in(folder, prefix)) {
       const std::string path = (folder / name).string();
@@ -257,31 +281,32 @@ void find_library(const std::vector<fs::path>& folders, const std::string& prefi
   }
 }
 
-Tool find_nvrtc(const Search& search) {
+// What opdock-pack would use: the first of its candidates that is there.
+Tool find_nvrtc(const Search& search, const Environment& environment) {
   Tool tool{"nvrtc", "packing CUDA kernels into plugins", "", "",
             "pip install nvidia-cuda-nvrtc-cu12, or the CUDA Toolkit"};
-  std::vector<fs::path> folders;
-  std::vector<fs::path> wheels;
-  for (const fs::path& site : search.site_packages()) {
-    wheels.push_back(site / "nvidia/cuda_nvrtc/lib");
-    wheels.push_back(site / "nvidia/cu13/lib");
+  for (const std::string& candidate : nvrtc_candidates({}, environment, nullptr)) {
+    tool.path = find_loadable(candidate, environment);
+    if (!tool.path.empty()) break;
   }
-  for (const fs::path& cuda : search.cuda_folders()) {
-    folders.push_back(cuda / "lib64");
-    folders.push_back(cuda / "lib");
-  }
-  for (const fs::path& folder : search.library_folders()) folders.push_back(folder);
-  find_library(wheels, "libnvrtc.so.", &tool);
-  if (!tool.path.empty()) {
-    // A wheel's file name has the major alone; the package's metadata has the rest.
-    const std::string package = "nvidia_cuda_nvrtc_cu" + tool.version;
+  if (tool.path.empty()) return tool;
+  tool.version = number_at_end(resolved(tool.path));
+  // A wheel's file name has the major alone; the package's metadata has the rest.
+  if (tool.path.find("-packages/nvidia/") == std::string::npos) return tool;
+  for (const std::string& package :
+       {"nvidia_cuda_nvrtc_cu" + tool.version, std::string("nvidia_cuda_nvrtc")}) {
     const std::string version = search.package_version(package);
-    const std::string unified = search.package_version("nvidia_cuda_nvrtc");
-    if (!version.empty()) tool.version = version;
-    if (version.empty() && !unified.empty()) tool.version = unified;
-    return tool;
+    if (version.empty()) continue;
+    tool.version = version;
+    break;
   }
-  find_library(folders, "libnvrtc.so.", &tool);
+  return tool;
+}
+
+Tool find_driver_library(const char* name, const std::string& library, const char* purpose,
+                         const char* package, const Environment& environment) {
+  Tool tool{name, purpose, find_loadable(library, environment), "", package};
+  if (!tool.path.empty()) tool.version = number_at_end(resolved(tool.path));
   return tool;
 }
 
@@ -291,7 +316,9 @@ Tool find_hiprtc(const Search& search) {
   std::vector<fs::path> folders;
   for (const fs::path& rocm : search.rocm_folders()) folders.push_back(rocm / "lib");
   for (const fs::path& folder : search.library_folders()) folders.push_back(folder);
-  find_library(folders, "libhiprtc.so.", &tool);
+  find_in_folders(folders, "libhiprtc.so.", &tool);
+  // Up to ROCm 5 it is part of HIP's run-time library.
+  if (tool.path.empty()) find_in_folders(folders, "libamdhip64.so.5", &tool);
   return tool;
 }
 
@@ -299,12 +326,20 @@ Tool find_hiprtc(const Search& search) {
 
 std::vector<Tool> find_tools(const Environment& environment) {
   const Search search(environment);
-  return {find_compiler(search, "g++", "apt install g++"),
+  return {find_driver_library("libcuda", environment.cuda, "plugins' CUDA kernels",
+                              "apt install libcuda1 (Debian) or libnvidia-compute-580-server "
+                              "(Ubuntu), of the NVIDIA driver",
+                              environment),
+          find_driver_library("nvml", environment.nvml, "knowing NVIDIA GPUs without starting CUDA",
+                              "apt install libnvidia-ml1 (Debian) or "
+                              "libnvidia-compute-580-server (Ubuntu), of the NVIDIA driver",
+                              environment),
+          find_compiler(search, "g++", "apt install g++"),
           find_compiler(search, "clang++", "apt install clang"),
           find_script(search, "meson", "building plugins", "apt install meson"),
           find_script(search, "ninja", "building plugins", "apt install ninja-build"),
           find_nvcc(search),
-          find_nvrtc(search),
+          find_nvrtc(search, environment),
           find_hipcc(search),
           find_hiprtc(search),
           find_python(search),

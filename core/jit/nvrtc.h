@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/version.h"
+#include "facts/environment.h"
 
 namespace opdock {
 
@@ -62,6 +63,10 @@ class Nvrtc {
 // /usr/local/cuda, and last the loader's own path. Only files that exist are returned, except the
 // loader's names; each file once. *searched gets every folder that was looked into, for messages.
 std::vector<std::string> nvrtc_candidates(const std::vector<std::string>& folders,
+                                          std::vector<std::string>* searched);
+// The same with the variables and the root of `environment`.
+std::vector<std::string> nvrtc_candidates(const std::vector<std::string>& folders,
+                                          const Environment& environment,
                                           std::vector<std::string>* searched);
 
 // Opens the newest library of each CUDA major among the candidates; oldest major first. Problems of

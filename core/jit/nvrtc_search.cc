@@ -1,7 +1,6 @@
 // Where NVRTC may be on this machine.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
-#include <cstdlib>
 #include <filesystem>
 #include <set>
 
@@ -76,16 +75,19 @@ class Search {
   std::set<std::string> seen_;
 };
 
-// In a privileged program the environment is not trusted.
-std::string variable(const char* name) {
-  const char* value = secure_getenv(name);
-  return value ? value : "";
-}
-
 }  // namespace
 
 std::vector<std::string> nvrtc_candidates(const std::vector<std::string>& folders,
                                           std::vector<std::string>* searched) {
+  return nvrtc_candidates(folders, current_environment(), searched);
+}
+
+std::vector<std::string> nvrtc_candidates(const std::vector<std::string>& folders,
+                                          const Environment& environment,
+                                          std::vector<std::string>* searched) {
+  const auto variable = [&](const char* name) {
+    return environment.variable(name).value_or(std::string());
+  };
   std::vector<std::string> found, looked;
   Search search(&found, &looked);
   for (const std::string& folder : folders) {
@@ -112,11 +114,11 @@ std::vector<std::string> nvrtc_candidates(const std::vector<std::string>& folder
   }
   if (std::string home = variable("HOME"); !home.empty())
     search.python_prefix(fs::path(home) / ".local");
-  search.python_prefix("/usr/local");
-  search.python_prefix("/usr");
+  search.python_prefix(environment.root + "/usr/local");
+  search.python_prefix(environment.root + "/usr");
   for (const char* name : {"CUDA_HOME", "CUDA_PATH"})
     if (std::string root = variable(name); !root.empty()) search.toolkit(root);
-  search.toolkit("/usr/local/cuda");
+  search.toolkit(environment.root + "/usr/local/cuda");
   // What remains is up to ld.so: LD_LIBRARY_PATH, ld.so.conf.
   for (const char* name : {"libnvrtc.so.12", "libnvrtc.so.13"}) found.push_back(name);
   if (searched) {

@@ -85,6 +85,14 @@ def test_inspect_of_a_plain_shared_object_is_unfit(opdock):
     assert any(version.startswith("GLIBC_") for version in result.json["symbol_versions"])
 
 
+def test_inspect_wraps_long_lists(opdock):
+    """The command itself needs dozens of symbol versions."""
+    lines = opdock("inspect", COMMAND).out.splitlines()
+    assert any(line.startswith("symbol versions   ") for line in lines)
+    assert any(line.startswith(" " * 18 + "GLIBC") for line in lines)
+    assert max(len(line) for line in lines if "GLIBC_" in line) <= 79
+
+
 def test_inspect_of_a_broken_file_is_unfit_and_says_why(opdock, folder):
     result = opdock("inspect", folder / "text.so")
     assert result.status == 1 and "not-elf" in result.out
@@ -127,6 +135,16 @@ def test_explain_of_an_unknown_name_lists_the_known_ops(opdock, folder):
     assert result.status == 1 and "known ops: good" in result.err
 
 
+def test_a_misspelt_op_is_guessed(opdock, folder):
+    result = opdock("explain", "goood", "--plugin-path", folder)
+    assert result.status == 1 and "did you mean good?" in result.err
+    assert opdock("explain", "goood", "--json", "--plugin-path", folder).json["near_ops"] == [
+        "good"
+    ]
+    result = opdock("run", "goood", "--plugin-path", folder)
+    assert result.status == 1 and "did you mean good?" in result.err
+
+
 def test_explain_codes_lists_every_code(opdock):
     codes = opdock("explain", "--codes", "--json")
     assert codes.status == 0
@@ -152,6 +170,44 @@ def test_doctor_says_what_is_there_and_what_is_missing(opdock, folder):
     for check in checks.values():
         assert check["ok"] or (check["for"] and check["advice"])
     assert result.json["plugins"] == {"found": 3, "usable": 1, "undecided": 0, "rejected": 2}
+
+
+TOOLS = [
+    *("libcuda", "nvml", "g++", "clang++", "meson", "ninja"),
+    *("nvcc", "nvrtc", "hipcc", "hiprtc", "python", "torch"),
+]
+
+
+def test_doctor_names_the_package_of_everything_that_is_missing(opdock, tmp_path):
+    """PATH and HOME are empty folders; what lies in system folders may be there or not."""
+    report = opdock("doctor", "--json", PATH=str(tmp_path)).json
+    tools = {tool["name"]: tool for tool in report["tools"]}
+    assert list(tools) == TOOLS
+    assert tools["meson"]["path"] is None and tools["g++"]["path"] is None
+    checks = {check["name"]: check for check in report["checks"]}
+    for name, package in (
+        ("C++ compiler", "apt install g++"),
+        ("Meson", "apt install meson"),
+        ("Ninja", "apt install ninja-build"),
+        ("Python", "apt install python3"),
+    ):
+        assert not checks[name]["ok"]
+        assert package in checks[name]["advice"]
+        assert checks[name]["for"]
+    assert {"CUDA library", "NVML", "nvcc", "NVRTC", "hipcc", "hipRTC", "torch"} <= checks.keys()
+    text = opdock("doctor", PATH=str(tmp_path)).out
+    assert "apt install ninja-build" in text and "C++ compiler" in text
+
+
+def test_doctor_names_what_is_there(opdock, tmp_path):
+    program = tmp_path / "bin" / "ninja"
+    program.parent.mkdir()
+    program.write_text("#!/bin/false\n")
+    program.chmod(0o755)
+    result = opdock("doctor", "--json", PATH=str(program.parent))
+    checks = {check["name"]: check for check in result.json["checks"]}
+    assert checks["Ninja"]["ok"] and str(program) in checks["Ninja"]["found"]
+    assert checks["libstdc++"]["ok"] and "unknown" not in checks["libstdc++"]["found"]
 
 
 def test_doctor_without_a_usable_plugin_is_unfit(opdock):

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
 
 #include "child.h"
 
@@ -37,6 +38,14 @@ class Tools : public testing::Test {
     const std::vector<Tool> tools = find_tools(environment_);
     return *std::find_if(tools.begin(), tools.end(),
                          [&](const Tool& tool) { return tool.name == name; });
+  }
+
+  // The head of a shared object of this machine, which is all that the search looks at.
+  static std::string elf() {
+    std::ifstream self("/proc/self/exe", std::ios::binary);
+    std::string head(64, '\0');
+    self.read(head.data(), 64);
+    return head;
   }
 
   std::string at(const std::string& name) { return folder_.path() + "/" + name; }
@@ -105,7 +114,7 @@ TEST_F(Tools, PythonsPackages) {
   folder_.write(site + "torch/version.py", "__version__ = '2.13.0+cpu'\n");
   folder_.write(site + "torch-2.13.0+cpu.dist-info/METADATA", "");
   folder_.write(site + "meson-1.7.0.dist-info/METADATA", "");
-  folder_.write(site + "nvidia/cuda_nvrtc/lib/libnvrtc.so.12", "");
+  folder_.write(site + "nvidia/cuda_nvrtc/lib/libnvrtc.so.12", elf());
   folder_.write(site + "nvidia_cuda_nvrtc_cu12-12.9.86.dist-info/METADATA", "");
   environment_.variables["VIRTUAL_ENV"] = at("venv");
   environment_.variables["PATH"] = at("venv/bin");
@@ -116,15 +125,52 @@ TEST_F(Tools, PythonsPackages) {
   EXPECT_EQ(tool("nvrtc").path, at(site + "nvidia/cuda_nvrtc/lib/libnvrtc.so.12"));
 }
 
+TEST_F(Tools, NvrtcOfANewerWheel) {
+  executable("venv/bin/python3");
+  const std::string site = "venv/lib/python3.13/site-packages/";
+  folder_.write(site + "nvidia/cu14/lib/libnvrtc.so.14", elf());
+  folder_.write(site + "nvidia_cuda_nvrtc-14.1.7.dist-info/METADATA", "");
+  environment_.variables["PATH"] = at("venv/bin");
+  EXPECT_EQ(tool("nvrtc").path, at(site + "nvidia/cu14/lib/libnvrtc.so.14"));
+  EXPECT_EQ(tool("nvrtc").version, "14.1.7");
+}
+
+TEST_F(Tools, TheDriversLibraries) {
+  folder_.write("lib/libcuda.so.580.159.03", elf());
+  link("lib/libcuda.so.1", "libcuda.so.580.159.03");
+  folder_.write("lib/libnvidia-ml.so.1", "not a library");
+  environment_.cuda = at("lib/libcuda.so.1");
+  environment_.nvml = at("lib/libnvidia-ml.so.1");
+  EXPECT_EQ(tool("libcuda").path, at("lib/libcuda.so.1"));
+  EXPECT_EQ(tool("libcuda").version, "580.159.03");
+  EXPECT_EQ(tool("nvml").path, "");
+}
+
 TEST_F(Tools, HipsLibraries) {
   folder_.write("usr/lib/x86_64-linux-gnu/libhiprtc.so.5.2.21153", "");
   link("usr/lib/x86_64-linux-gnu/libhiprtc.so.5", "libhiprtc.so.5.2.21153");
   EXPECT_EQ(tool("hiprtc").version, "5.2.21153");
+  executable("usr/bin/hipcc");
+  folder_.write(
+      "usr/share/hip/version",
+      "# made by cmake\nHIP_VERSION_MAJOR=5\nHIP_VERSION_MINOR=2\nHIP_VERSION_PATCH=21153\n");
+  environment_.variables["PATH"] = at("usr/bin");
+  EXPECT_EQ(tool("hipcc").version, "5.2.21153");
   executable("opt/rocm-6.2.0/bin/hipcc");
   folder_.write("opt/rocm-6.2.0/.info/version", "6.2.0-66\n");
   folder_.write("opt/rocm-6.2.0/lib/libhiprtc.so.6", "");
   EXPECT_EQ(tool("hipcc").version, "6.2.0-66");
   EXPECT_EQ(tool("hiprtc").path, at("opt/rocm-6.2.0/lib/libhiprtc.so.6"));
+}
+
+TEST_F(Tools, HiprtcInsideTheRuntimeLibrary) {
+  folder_.write("usr/lib/x86_64-linux-gnu/libamdhip64.so.5.2.21153", "");
+  link("usr/lib/x86_64-linux-gnu/libamdhip64.so.5", "libamdhip64.so.5.2.21153");
+  EXPECT_EQ(tool("hiprtc").version, "5.2.21153");
+  fs::remove(at("usr/lib/x86_64-linux-gnu/libamdhip64.so.5"));
+  fs::remove(at("usr/lib/x86_64-linux-gnu/libamdhip64.so.5.2.21153"));
+  folder_.write("usr/lib/x86_64-linux-gnu/libamdhip64.so.6", "");  // has none in it
+  EXPECT_EQ(tool("hiprtc").path, "");
 }
 
 }  // namespace
