@@ -2,7 +2,9 @@
 """The opdock command: what it prints, its JSON, its exit status."""
 
 import os
+import pathlib
 import pty
+import re
 import shutil
 import subprocess
 import sys
@@ -344,3 +346,30 @@ def test_run_gives_the_same_numbers_for_the_same_seed(opdock):
 def test_run_names_what_is_wrong(opdock, arguments, status, text):
     result = run_op(opdock, *arguments)
     assert result.status == status and text in result.err, result.err
+
+
+# ---- the reports and their description
+
+
+def members(value):
+    """The names of all members below a JSON value; of maps whose keys are data, none."""
+    if isinstance(value, list):
+        return set().union(*map(members, value))
+    if not isinstance(value, dict):
+        return set()
+    data = ("symbol_versions_by_library", "chosen", "note", "in_process", "symbol_versions")
+    below = (members(child) for key, child in value.items() if key not in data)
+    return set(value).union(*below)
+
+
+def test_every_member_of_the_reports_is_described(opdock, folder):
+    page = (pathlib.Path(__file__).parents[2] / "docs" / "verdicts.md").read_text()
+    described = set(re.findall(r"""[`."]([a-z_]+)[`"]""", page))
+    for arguments in (
+        ("list",),
+        ("inspect", CASES / "with_image.so"),
+        ("explain", "good"),
+        ("doctor",),
+    ):
+        report = opdock(*arguments, "--json", OPDOCK_PLUGIN_PATH=str(folder)).json
+        assert members(report) - described == set(), arguments
