@@ -1,5 +1,5 @@
-// Which compilers, build tools and drivers' libraries are here, found without running or loading any
-// of them.
+// Which compilers, build tools and drivers' libraries are here, found without running or loading
+// any of them.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -11,8 +11,8 @@
 namespace opdock {
 
 struct Tool {
-  std::string name;     // "libcuda", "nvml", "nvcc", "hipcc", "g++", "clang++", "meson", "ninja", "python",
-                        // "torch", "nvrtc", "hiprtc"
+  std::string name;     // "libcuda", "nvml", "nvcc", "hipcc", "g++", "clang++", "meson", "ninja",
+                        // "python", "torch", "nvrtc", "hiprtc"
   std::string purpose;  // what it is needed for: "compiling CUDA kernels by hand"
   std::string path;     // empty: not found
   std::string version;  // as far as a file or a name tells: "12", "13.0.88"; empty: not told
@@ -20,7 +20,8 @@ struct Tool {
 };
 
 // All of them in a fixed order, found or not. Looks in PATH, the virtual or conda environment,
-// CUDA_HOME, ROCM_PATH and the usual system folders; for libraries also where the loader looks. Several milliseconds; thread-safe.
+// CUDA_HOME, ROCM_PATH and the usual system folders; for libraries also where the loader looks.
+// Several milliseconds; thread-safe.
 std::vector<Tool> find_tools(const Environment& environment);
 
 }  // namespace opdock
