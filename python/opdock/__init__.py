@@ -23,10 +23,17 @@ from opdock._errors import (
     OutOfMemoryError,
     UnsupportedError,
 )
-from opdock._load import Plugin, load, ops
+from opdock._load import Plugin, load
 from opdock._opdock import Function, Runtime
 from opdock._opdock import version as _version
 from opdock._reports import codes, doctor, explain, inspect, plugins, trust
+
+TYPE_CHECKING = False  # as in typing, which this need not import
+if TYPE_CHECKING:  # the ops by name and signature, written by opdock.stubs at build time
+    from opdock import _ops as ops
+    from opdock._reference import reference
+else:
+    from opdock._load import ops
 
 __version__ = _version()
 

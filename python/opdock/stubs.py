@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Type stubs for the ops of the plugins that are found: python -m opdock.stubs [-o FILE].
 
-Writes what a type checker or an editor needs to know of `opdock.ops`, from the ops' schemas.
+Writes what a type checker or an editor needs to know of `opdock.ops`, from the ops' schemas. The
+build writes those of Opdock's own plugins to opdock/_ops.pyi; to have those of other plugins too,
+write a new one over it, or into a folder `typings/opdock` of a project that uses pyright.
 """
 
 import argparse
@@ -15,9 +17,14 @@ _HEAD = """\
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
+from opdock._opdock import Function
+
 Array: TypeAlias = Any
 DType: TypeAlias = Any
 Device: TypeAlias = Any
+
+def __getattr__(name: str) -> Function: ...  # ops of other plugins
+
 """
 
 
@@ -48,7 +55,7 @@ def stub(function):
 def generate(names=None):
     """The text of the stub file for the ops named, or for all that are usable here."""
     parts = [stub(load(name)) for name in (sorted(names) if names is not None else dir(ops))]
-    return "\n".join([_HEAD, *parts])
+    return "\n".join([_HEAD.rstrip("\n") + "\n", *parts])
 
 
 def main():

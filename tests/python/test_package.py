@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Import, look-up, reports, documentation, stubs, entry points."""
 
+import ast
 import inspect
 import json
 import os
@@ -171,6 +172,47 @@ def test_stubs_compile_and_name_everything(tmp_path):
     path = tmp_path / "ops.pyi"
     subprocess.run([sys.executable, "-m", "opdock.stubs", "-o", str(path)], check=True)
     assert "def py_copy(" in path.read_text()
+
+
+BUILT_STUB = Path(opdock.__file__).with_name("_ops.pyi")
+built_stub = pytest.mark.skipif(not BUILT_STUB.is_file(), reason="built with a sanitizer: no stub")
+
+
+@built_stub
+def test_the_built_stub_has_every_op_of_the_built_plugins():
+    stub = ast.parse(BUILT_STUB.read_text())
+    functions = {node.name: node for node in stub.body if isinstance(node, ast.FunctionDef)}
+    built = [p for p in opdock.plugins() if p["name"] != "pytests"]
+    names = {op if isinstance(op, str) else op["name"] for p in built for op in p["ops"]}
+    assert {"noop", "softmax", "layer_norm", "add_layer_norm"} <= names
+    assert names == set(functions) - {"__getattr__"}
+    for name in names:
+        parameters = inspect.signature(getattr(opdock.ops, name)).parameters
+        arguments = functions[name].args
+        found = [a.arg for a in arguments.posonlyargs + arguments.args + arguments.kwonlyargs]
+        assert found == list(parameters)
+        assert ast.get_docstring(functions[name])
+
+
+@built_stub
+def test_type_checkers_know_the_ops(tmp_path):
+    pytest.importorskip("mypy", reason="mypy is not installed")
+    program = tmp_path / "user.py"
+    program.write_text(
+        "import opdock\n"
+        "x: object = None\n"
+        "opdock.ops.softmax(x, scale=0.5, causal=True)\n"
+        "opdock.ops.softmax(x, scal=0.5)\n"
+        "opdock.ops.softmax(x, scale='a')\n"
+        "opdock.ops.of_another_plugin(x, y=1)\n"
+        "a, b = opdock.ops.add_layer_norm(x, x)\n"
+        "opdock.load('softmax', device='cpu')(x)\n"
+    )
+    path = {"MYPYPATH": str(BUILT_STUB.parents[1])}
+    command = [sys.executable, "-m", "mypy", "--cache-dir", str(tmp_path), str(program)]
+    done = subprocess.run(command, capture_output=True, text=True, env=os.environ | path)
+    lines = [line.split(":")[1] for line in done.stdout.splitlines() if "user.py" in line]
+    assert sorted(set(lines)) == ["4", "5"], done.stdout + done.stderr
 
 
 def test_entry_points_announce_plugins(tmp_path):
