@@ -103,9 +103,18 @@ std::optional<Reason> Trust::judge_owner_and_mode(const struct stat& status,
   }
   const mode_t mode = status.st_mode & 07777;
   if ((mode & S_IWOTH) != 0) {
-    return make_reason(Code::kUntrustedWritable,
-                       fmt::format("{} with mode {:04o}: everybody can write it", path, mode),
-                       "no write permission for others");
+    Reason reason =
+        make_reason(Code::kUntrustedWritable,
+                    fmt::format("{} with mode {:04o}: everybody can write it", path, mode),
+                    "no write permission for others");
+    if ((mode & S_ISVTX) != 0) {  // a shared folder such as /tmp is to stay as it is
+      reason.advice =
+          "move the plugin, or the virtual environment that it is in, to a folder that only you "
+          "can "
+          "write, such as one in your home; or run `opdock trust FOLDER` on the plugin's own "
+          "folder";
+    }
+    return reason;
   }
   if ((mode & S_IWGRP) == 0) return std::nullopt;
   const bool is_private = std::any_of(owners_.begin(), owners_.end(), [&](uid_t owner) {

@@ -279,6 +279,28 @@ def test_the_console_script_shows_announced_plugins(tmp_path):
         assert str(package / "mine.so") in [plugin["path"] for plugin in plugins]
 
 
+def test_advice_for_an_environment_in_a_shared_folder(tmp_path):
+    source = next(p["path"] for p in opdock.plugins() if p["name"] == "pytests")
+    shared = tmp_path / "shared"
+    site = shared / "venv" / "site-packages"
+    site.mkdir(parents=True)
+    (site / "mine.so").write_bytes(Path(source).read_bytes())
+    shared.chmod(0o1777)
+    program = f"import opdock, json; r = opdock.Runtime(package_path={str(site)!r})"
+    program += "; print(r.list_json())"
+    environment = {k: v for k, v in os.environ.items() if k != "OPDOCK_PLUGIN_PATH"}
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, env=environment
+    )
+    plugins = {p["path"]: p for p in json.loads(done.stdout)["plugins"]}
+    reasons = {r["code"]: r for r in plugins[str(site / "mine.so")]["reasons"]}
+    reason = reasons["untrusted-writable"]
+    assert "everybody can write" in reason["found"]
+    for words in ("virtual environment", "a folder that only you can write", "opdock trust"):
+        assert words in reason["advice"]
+    assert "chmod" not in reason["advice"]
+
+
 def test_threads_share_the_first_look_up():
     program = """
 import threading, opdock

@@ -5,6 +5,7 @@ Slow (a whole build): meson test --suite wheel. OPDOCK_TEST_WHEEL names a wheel 
 already.
 """
 
+import importlib.util
 import json
 import os
 import shutil
@@ -33,6 +34,13 @@ def run(*command, **environment):
     )
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
     return done.stdout
+
+
+def opdock_inspect(path):
+    """What this build's package says of a file."""
+    import opdock
+
+    return opdock.inspect(path)
 
 
 @pytest.fixture(scope="session")
@@ -70,11 +78,22 @@ def test_contents(wheel):
         "opdock/lib/libopdock.so.0",
         "opdock/bin/opdock",
         "opdock/references/softmax/reference.py",
+        "opdock/_ops.pyi",
+        "opdock/py.typed",
     ):
         assert name in names
     outside = [n for n in names if not n.startswith(("opdock/", "opdock-"))]
     assert outside == []
     assert all(".pytest" not in name and "/src/" not in name for name in names)
+
+
+def test_the_plugins_carry_gpu_images(wheel, tmp_path):
+    """Where the build had an NVRTC."""
+    if importlib.util.find_spec("nvidia") is None:
+        pytest.skip("the build had no NVRTC wheel")
+    zipfile.ZipFile(wheel).extract("opdock/lib/opdock/plugins/softmax.so", tmp_path)
+    archs = opdock_inspect(tmp_path / "opdock/lib/opdock/plugins/softmax.so")["cuda_archs"]
+    assert "sm_90" in archs and any(arch.startswith("compute_") for arch in archs)
 
 
 def test_the_command_judges_the_plugins_from_site_packages(installed):
@@ -122,3 +141,38 @@ def test_no_folder_of_the_build_remains(installed):
         for line in text.splitlines():
             if "RUNPATH" in line or "RPATH" in line:
                 assert "[$ORIGIN" in line and str(ROOT) not in line, (path, line)
+
+
+@pytest.fixture(scope="session")
+def prefix():
+    """Where `meson install --destdir` put the build's prefix."""
+    if not os.environ.get("OPDOCK_TEST_WHEEL_BUILD"):
+        pytest.skip("installs the whole build: meson test --suite wheel")
+    pytest.importorskip("mesonbuild", reason="meson is no package of this Python")
+    build = Path(os.environ["OPDOCK_BUILD_DIR"])
+    folder = build / "install-test"
+    shutil.rmtree(folder, ignore_errors=True)
+    meson = [sys.executable, "-m", "mesonbuild.mesonmain"]
+    run(*meson, "install", "-C", build, "--quiet", "--destdir", folder)
+    return next(folder.rglob("include/opdock/plugin.h")).parents[2]
+
+
+def test_a_staged_install_works_as_it_lies(prefix):
+    """Programs and library know their prefix; its plugins are found beside the library."""
+    library = next(prefix.glob("lib*/**/libopdock.so.0")).parent
+    environment = {"LD_LIBRARY_PATH": str(library)}
+    found = json.loads(run(prefix / "bin" / "opdock", "list", "--json", **environment))["plugins"]
+    paths = {p["name"]: Path(p["path"]) for p in found if p["usable"]}
+    for name in PLUGINS:
+        assert paths[name] == library / "opdock" / "plugins" / f"{name}.so"
+    packages = next(prefix.rglob("opdock/__init__.py")).parents[1]
+    program = """
+import json, opdock
+softmax = opdock.load("softmax", device="cpu")
+print(json.dumps([opdock.__file__, softmax.schema, [p["path"] for p in opdock.plugins()]]))
+"""
+    environment["PYTHONPATH"] = str(packages)
+    file, schema, plugins = json.loads(run(sys.executable, "-c", program, **environment))
+    assert Path(file).parents[1] == packages and schema.startswith("softmax(")
+    assert str(paths["softmax"]) in plugins
+    assert (packages / "opdock" / "_ops.pyi").is_file()
