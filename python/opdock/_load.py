@@ -41,15 +41,6 @@ def _get_function(name):
         raise
 
 
-def _suggest(error, name):
-    """Adds to a NotFoundError's text the plugin or op found here whose name is nearest."""
-    names = set()
-    for plugin in parse(default().list_json())["plugins"]:
-        names.add(plugin.get("name") or "")
-        names.update(op if isinstance(op, str) else op["name"] for op in plugin.get("ops", []))
-    error.args = (str(error) + _names.suggestion(name, ", ".join(sorted(names))),)
-
-
 def _op_names(plugin_name):
     """The names of the ops of the plugins called `plugin_name`, in the order found."""
     found = {}
@@ -77,10 +68,9 @@ def load(name, *, device=None):
     try:
         found = _get_function(name)
         functions = [found]
-    except NotFoundError as error:
+    except NotFoundError:
         names = _op_names(name) if "/" not in name else []
         if not names:
-            _suggest(error, name)
             raise
         functions = [_get_function(f"{name}/{op}") for op in names]
         found = Plugin(name, {function.__name__: function for function in functions})
@@ -113,7 +103,6 @@ class _Ops:
         try:
             function = _get_function(name)
         except NotFoundError as error:
-            _suggest(error, name)
             # hasattr() and getattr() with a default work as with any other attribute.
             raise AttributeError(str(error), name=name, obj=self) from error
         self.__dict__[name] = function
