@@ -60,22 +60,26 @@ class Serial {
 // Makes the stream's context current for a scope; nothing on the CPU.
 class Context {
  public:
-  explicit Context(Driver* driver) : driver_(driver) {}
+  explicit Context(const Target& target) : target_(target) {}
   ~Context() {
-    if (entered_) driver_->leave(previous_);
+    if (entered_) target_.driver->leave(previous_);
   }
   Context(const Context&) = delete;
   Context& operator=(const Context&) = delete;
 
-  opdock_status enter(Invocation* in) {
-    DriverStatus done = driver_->enter(in->target->device.index, in->call.stream, &previous_);
-    if (!done.ok()) return in->fail(done.status, done.text);
+  opdock_status enter(const opdock_function& function, void* stream, const ErrorBuffer& error) {
+    return target_.driver == nullptr ? OPDOCK_OK : enter_gpu(function, stream, error);
+  }
+
+ private:
+  opdock_status enter_gpu(const opdock_function& function, void* stream, const ErrorBuffer& error) {
+    DriverStatus done = target_.driver->enter(target_.device.index, stream, &previous_);
+    if (!done.ok()) return refuse(function, error, done.text, done.status);
     entered_ = true;
     return OPDOCK_OK;
   }
 
- private:
-  Driver* driver_;
+  const Target& target_;
   void* previous_ = nullptr;
   bool entered_ = false;
 };
@@ -155,6 +159,7 @@ opdock_status check_capture(Invocation* in) {
                   "capture-safe; call it outside the capture");
 }
 
+// The context is entered.
 opdock_status run_on(const opdock_function& function, Target* target, const CallOptions& options,
                      const opdock_plan& plan, const opdock_value* args, uint32_t num_args,
                      opdock_tensor* const* outputs, uint32_t num_outputs,
@@ -168,11 +173,9 @@ opdock_status run_on(const opdock_function& function, Target* target, const Call
                    "options.generator");
   }
   Serial serial(*target);
-  Context context(target->driver);
   opdock_status status = OPDOCK_OK;
   if (target->driver != nullptr) {
-    status = context.enter(&in);
-    if (status == OPDOCK_OK) status = check_capture(&in);
+    status = check_capture(&in);
     if (status != OPDOCK_OK) return status;
   } else {
     in.call.flags &= ~OPDOCK_CALL_CAPTURING;
@@ -235,8 +238,11 @@ opdock_status run_planned(const opdock_function& function, const opdock_call_opt
   if (target == nullptr) return status;
   status = check_outputs(function, *target, *plan, args, outputs, num_outputs, error);
   if (status != OPDOCK_OK) return status;
-  return run_on(function, target, read_options(options), *plan, args, num_args, outputs,
-                num_outputs, error);
+  const CallOptions how = read_options(options);
+  Context context(*target);
+  status = context.enter(function, how.stream, error);
+  if (status != OPDOCK_OK) return status;
+  return run_on(function, target, how, *plan, args, num_args, outputs, num_outputs, error);
 }
 
 opdock_status invoke(const opdock_function& function, const opdock_call_options* options,
@@ -257,20 +263,18 @@ opdock_status invoke(const opdock_function& function, const opdock_call_options*
                   "found " + std::to_string(num_outputs) + " outputs, wanted " +
                       std::to_string(plan.num_outputs) + ", one per fresh result of the schema");
   }
+  Context context(*target);
+  status = context.enter(function, how.stream, error);
   uint32_t made = 0;  // a bit an output
   static_assert(kMaxReturns <= 32);
   for (uint32_t i = 0; i < num_outputs && status == OPDOCK_OK; ++i) {
     if (outputs[i] != nullptr) continue;
     std::string problem;
-    Invocation in(function.schema().name, target, how.flags, how.stream, Phase::kPrepare, error);
-    Context context(target->driver);
-    if (target->driver != nullptr) status = context.enter(&in);
-    if (status != OPDOCK_OK) break;
     status = allocate_output(*target, how.stream, planned[i], &outputs[i], &problem);
     if (status == OPDOCK_OK) {
       made |= 1u << i;
     } else {
-      in.fail(status, "output " + std::to_string(i) + ": " + problem);
+      refuse(function, error, "output " + std::to_string(i) + ": " + problem, status);
     }
   }
   if (status == OPDOCK_OK) {
@@ -294,12 +298,9 @@ opdock_status prepare(const opdock_function& function, opdock_device device,
   if (target == nullptr) return status;
   Invocation in(function.schema().name, target, 0, nullptr, Phase::kPrepare, error);
   Serial serial(*target);
-  Context context(target->driver);
-  if (target->driver != nullptr) {
-    status = context.enter(&in);
-    if (status != OPDOCK_OK) return status;
-  }
-  return prepare_once(&in);
+  Context context(*target);
+  status = context.enter(function, nullptr, error);
+  return status == OPDOCK_OK ? prepare_once(&in) : status;
 }
 
 }  // namespace opdock

@@ -53,7 +53,7 @@ bool read_mapped_table(std::span<const uint8_t> table, std::vector<ImageRow>* ro
     rows->push_back({static_cast<Backend>(entry.backend), static_cast<ImageKind>(entry.kind),
                      std::string(entry.arch, strnlen(entry.arch, sizeof entry.arch)),
                      Version{entry.toolkit_major, entry.toolkit_minor},
-                     table.subspan(entry.offset, entry.size), names});
+                     table.subspan(entry.offset, entry.size), names, i});
   }
   return true;
 }

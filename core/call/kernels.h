@@ -31,6 +31,7 @@ struct ImageRow {
   Version toolkit;
   std::span<const uint8_t> bytes;
   std::span<const uint8_t> names;  // pairs of NUL-terminated texts
+  uint32_t index = 0;              // its place in the table, and in the note's list
 };
 
 // Reads an image table (core/note/note.h has the format). False and *problem if it is damaged.

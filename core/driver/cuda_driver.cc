@@ -81,10 +81,21 @@ class CudaDriver : public Driver {
     Gpu* gpu = nullptr;
     DriverStatus done = find(index, &gpu);
     if (!done.ok()) return done;
+    Context current = nullptr;
+    Result result = api_.cuCtxGetCurrent(&current);
+    if (result != kSuccess) return status_of(api_, result, "cuCtxGetCurrent");
+    const bool is_handle =
+        stream != nullptr && stream != kStreamLegacy && stream != kStreamPerThread;
+    // A CUkernel is launched in its stream's context, whatever context is current: the common case
+    // needs no look at the stream.
+    if (current != nullptr && current == gpu->primary.load(std::memory_order_acquire) &&
+        (!is_handle || api_.has_libraries())) {
+      return {};
+    }
     Context wanted = nullptr;
-    if (stream != nullptr && stream != kStreamLegacy && stream != kStreamPerThread) {
+    if (is_handle) {
       // Streams of green contexts have no CUcontext of their own: theirs is the primary one.
-      const Result result = api_.cuStreamGetCtx(stream, &wanted);
+      result = api_.cuStreamGetCtx(stream, &wanted);
       if (result == kNotSupported) {
         wanted = nullptr;
       } else if (result != kSuccess) {
@@ -98,9 +109,6 @@ class CudaDriver : public Driver {
         if (!done.ok()) return done;
       }
     }
-    Context current = nullptr;
-    Result result = api_.cuCtxGetCurrent(&current);
-    if (result != kSuccess) return status_of(api_, result, "cuCtxGetCurrent");
     if (current == wanted) return {};
     result = api_.cuCtxPushCurrent(wanted);
     if (result != kSuccess) return status_of(api_, result, "cuCtxPushCurrent");

@@ -33,7 +33,8 @@ class Driver {
   virtual DriverStatus facts(int index, const opdock_device_facts** out) = 0;
 
   // Makes the context that belongs to (device, stream) current on this thread and remembers what
-  // was current before; leave() restores it. May create the primary context.
+  // was current before; leave() restores it. May create the primary context. If that one is current
+  // already it stays, where launches go to their stream's context by themselves.
   virtual DriverStatus enter(int index, void* stream, void** previous) = 0;
   virtual void leave(void* previous) = 0;
 

@@ -249,7 +249,9 @@ typedef struct opdock_device_facts {
  *
  * OPDOCK-H-3  The rule for the context: on CUDA and ROCm the stream's context is current while
  *             prepare and run execute; for the default stream (NULL) it is the device's primary
- *             context. Afterwards what was current before is current again. */
+ *             context. If the caller has made the primary context current, that one stays current
+ *             for a stream of any context: host->launch goes to the stream's context in either
+ *             case. Afterwards what was current before is current again. */
 typedef struct opdock_call {
   uint32_t struct_size;
   uint32_t flags; /* OPDOCK_CALL_… */

@@ -399,6 +399,26 @@ TEST(GpuCall, RunsOnTheTensorsDeviceNotTheCurrentOne) {
   });
 }
 
+// A call with the primary context current asks the driver for no more than it needs.
+TEST(GpuCall, DoesNotAskForTheStreamsContextInThePrimaryOne) {
+  constexpr char kFailing[] = R"({"cuda": 12090, "gpus": [{"arch": "sm_90", "memory": 1000000}],
+      "failures": [{"function": "cuStreamGetCtx", "error": 999}]})";
+  in_child(kFailing, [](const std::string& record) {
+    static const ScaleOp op;
+    GpuCall call(op);
+    void* stream = new_stream(0);
+    EXPECT_EQ(call(0, stream), OPDOCK_DEVICE_ERROR);
+    EXPECT_NE(std::string(call.function.error).find("cuStreamGetCtx"), std::string::npos)
+        << call.function.error;
+    void* previous = nullptr;
+    ASSERT_TRUE(driver()->enter(0, nullptr, &previous).ok());
+    void* primary = current_context();
+    EXPECT_EQ(call(0, stream), OPDOCK_OK) << call.function.error;
+    EXPECT_EQ(current_context(), primary);
+    EXPECT_EQ(read_record(record, "launch").size(), 1u);
+  });
+}
+
 TEST(GpuCall, RaisesTheLimitOfSharedMemory) {
   in_child(kTwoGpus, [](const std::string& record) {
     static const ScaleOp op;
