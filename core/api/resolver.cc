@@ -12,6 +12,7 @@
 #include "call/parallel.h"
 #include "compat/verdict.h"
 #include "load/loader.h"
+#include "load/mapped.h"
 
 namespace opdock {
 namespace {
@@ -140,7 +141,13 @@ Kernels* kernels_of(const LoadedPlugin& plugin, opdock_device device, Driver* dr
     *problem = joined(serious(reasons));
     return nullptr;
   }
-  place = std::make_unique<Kernels>(driver, device, rows[static_cast<size_t>(best)]);
+  // load() has seen to it that the note lists as many images as the table.
+  const ImageRow& row = rows[static_cast<size_t>(best)];
+  if (!check_image(row.bytes, plugin.candidate->file.note->images[row.index], &reasons)) {
+    *problem = joined(serious(reasons));
+    return nullptr;
+  }
+  place = std::make_unique<Kernels>(driver, device, row);
   return place.get();
 }
 

@@ -108,7 +108,7 @@ std::unique_ptr<LoadedPlugin> load_now(const std::shared_ptr<const Candidate>& c
   // What is in memory is compared before any function of the plugin is called.
   const std::span<const uint8_t> images = mapped_images(handle, note, reasons);
   if (!reasons->empty()) return nullptr;
-  check_image_digests(images, note, reasons);
+  check_image_table(images, note, reasons);
   if (!reasons->empty()) return nullptr;
   const opdock_plugin* descriptor = call_entry(handle, candidate->path, reasons);
   if (descriptor == nullptr) return nullptr;

@@ -136,8 +136,8 @@ std::span<const uint8_t> mapped_images(void* handle, const Note& note,
   return {reinterpret_cast<const uint8_t*>(address), head.images_size};
 }
 
-void check_image_digests(std::span<const uint8_t> table, const Note& note,
-                         std::vector<Reason>* reasons) {
+void check_image_table(std::span<const uint8_t> table, const Note& note,
+                       std::vector<Reason>* reasons) {
   if (table.empty()) return;
   ImageTableHead head;
   const bool has_head = table.size() >= sizeof head;
@@ -156,14 +156,23 @@ void check_image_digests(std::span<const uint8_t> table, const Note& note,
           make_reason(Code::kImageTable, name + " outside the table", "images inside it"));
       continue;
     }
-    const Digest digest = sha256(table.subspan(entry->offset, entry->size));
-    if (std::memcmp(digest.data(), entry->sha256, digest.size()) == 0 &&
-        to_hex(digest) == note.images[i].sha256) {
-      continue;
-    }
-    reasons->push_back(make_reason(Code::kClaimDigest, name + " with SHA-256 " + to_hex(digest),
+    Digest digest;
+    std::memcpy(digest.data(), entry->sha256, digest.size());
+    if (to_hex(digest) == note.images[i].sha256) continue;
+    reasons->push_back(make_reason(Code::kClaimDigest,
+                                   name + " with SHA-256 " + to_hex(digest) + " in the table",
                                    note.images[i].sha256));
   }
+}
+
+bool check_image(std::span<const uint8_t> image, const ImageClaim& claim,
+                 std::vector<Reason>* reasons) {
+  const std::string digest = to_hex(sha256(image));
+  if (digest == claim.sha256) return true;
+  reasons->push_back(make_reason(
+      Code::kClaimDigest, fmt::format("the image for {} with SHA-256 {}", claim.arch, digest),
+      claim.sha256));
+  return false;
 }
 
 }  // namespace opdock

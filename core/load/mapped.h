@@ -17,8 +17,15 @@ namespace opdock {
 std::span<const uint8_t> mapped_images(void* handle, const Note& note,
                                        std::vector<Reason>* reasons);
 
-// Compares the SHA-256 digest of every image in the table with the table's and the note's.
-void check_image_digests(std::span<const uint8_t> table, const Note& note,
-                         std::vector<Reason>* reasons);
+// Compares the table's entries with the note: their number, their bounds and the digests they name.
+// Appends reasons (image-table, claim-digest). Reads no image.
+void check_image_table(std::span<const uint8_t> table, const Note& note,
+                       std::vector<Reason>* reasons);
+
+// Compares an image's SHA-256 digest with the note's. To be asked before the image is used: hashing
+// every image when a plugin is loaded would take milliseconds. False, and claim-digest, if it
+// differs.
+bool check_image(std::span<const uint8_t> image, const ImageClaim& claim,
+                 std::vector<Reason>* reasons);
 
 }  // namespace opdock

@@ -2,10 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
+#include <cstring>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "folder.h"
+#include "load/mapped.h"
 
 namespace opdock::testing {
 namespace {
@@ -69,7 +72,6 @@ constexpr Row kRejected[] = {
     {"init_status_minus_1", Code::kInitFailed, "-1"},
     {"endless_text", Code::kInitFailed, "xxxx"},
     {"missing_symbol", Code::kLoadFailed, "opdock_case_no_such_function"},
-    {"wrong_digest", Code::kClaimDigest, "SHA-256"},
 };
 
 class RejectedWhenLoaded : public ::testing::TestWithParam<Row> {};
@@ -127,6 +129,48 @@ TEST(Load, GivesTheImageTableAsMapped) {
   const std::string table(plugin->images.begin(), plugin->images.end());
   EXPECT_EQ(table.substr(0, 8), "OPDKIMG1");
   EXPECT_EQ(table.substr(table.size() - 8), "a kernel");
+}
+
+// The images of a plugin are hashed when they are used, not when it is loaded.
+TEST(Load, LeavesTheDigestOfAnImageToItsUse) {
+  const Folder folder;
+  for (const char* name : {"with_image", "wrong_digest"}) {
+    const std::string path = folder.add(name);
+    const std::shared_ptr<const Candidate> candidate =
+        at(*find(explicit_place(folder.path())), path);
+    ASSERT_NE(candidate, nullptr);
+    std::vector<Reason> reasons;
+    const LoadedPlugin* plugin = load(candidate, counting_host(), &reasons);
+    ASSERT_NE(plugin, nullptr) << describe(*candidate);
+    const std::span<const uint8_t> image = plugin->images.last(std::strlen("a kernel"));
+    const bool is_good = name == std::string("with_image");
+    EXPECT_EQ(check_image(image, candidate->file.note->images.at(0), &reasons), is_good);
+    EXPECT_EQ(has_code(reasons, Code::kClaimDigest), !is_good);
+  }
+}
+
+// The table in memory against a note that it was not judged with.
+TEST(Load, ComparesTheImageTableWithTheNote) {
+  const Folder folder;
+  const std::string path = folder.add("with_image");
+  const std::shared_ptr<const Candidate> candidate = at(*find(explicit_place(folder.path())), path);
+  ASSERT_NE(candidate, nullptr);
+  std::vector<Reason> reasons;
+  const LoadedPlugin* plugin = load(candidate, counting_host(), &reasons);
+  ASSERT_NE(plugin, nullptr) << describe(*candidate);
+  Note note = *candidate->file.note;
+  check_image_table(plugin->images, note, &reasons);
+  EXPECT_TRUE(reasons.empty());
+  note.images[0].sha256 = std::string(64, '0');
+  check_image_table(plugin->images, note, &reasons);
+  EXPECT_TRUE(has_code(reasons, Code::kClaimDigest));
+  note.images.clear();
+  check_image_table(plugin->images, note, &reasons);
+  EXPECT_TRUE(has_code(reasons, Code::kImageTable));
+  reasons.clear();
+  check_image_table(plugin->images.first(plugin->images.size() - 1), *candidate->file.note,
+                    &reasons);
+  EXPECT_TRUE(has_code(reasons, Code::kImageTable));
 }
 
 TEST(Load, ReturnsTheSamePluginTheSecondTime) {
