@@ -42,10 +42,11 @@ bool FileReader::read_exactly(uint64_t offset, void* out, size_t bytes) {
 
 bool FileReader::fill(Window* window, uint64_t offset, size_t bytes) {
   bytes = static_cast<size_t>(std::min<uint64_t>(bytes, size_ - offset));
-  window->bytes.clear();  // so that the read does not look into the window that it fills
-  std::vector<uint8_t> fresh(bytes);
-  if (!read_exactly(offset, fresh.data(), bytes)) return false;
+  window->size = 0;  // so that the read does not look into the window that it fills
+  std::unique_ptr<uint8_t[]> fresh = std::make_unique_for_overwrite<uint8_t[]>(bytes);
+  if (!read_exactly(offset, fresh.get(), bytes)) return false;
   window->offset = offset;
+  window->size = bytes;
   window->bytes = std::move(fresh);
   return true;
 }
@@ -53,7 +54,7 @@ bool FileReader::fill(Window* window, uint64_t offset, size_t bytes) {
 bool FileReader::read(uint64_t offset, void* out, size_t bytes) {
   if (!contains(offset, bytes)) return false;
   if (bytes == 0) return true;
-  if (head_.bytes.empty() && !changed_ && error_ == 0) fill(&head_, 0, kHeadBytes);
+  if (head_.size == 0 && !changed_ && error_ == 0) fill(&head_, 0, kHeadBytes);
   const Window* window = &head_;
   if (!window->contains(offset, bytes)) {
     if (bytes > kWindowBytes) return read_exactly(offset, out, bytes);

@@ -4,9 +4,9 @@
 
 #include <cstdint>
 #include <cstring>
+#include <memory>
 #include <string>
 #include <type_traits>
-#include <vector>
 
 namespace opdock {
 
@@ -45,12 +45,13 @@ class FileReader {
  private:
   struct Window {
     uint64_t offset = 0;
-    std::vector<uint8_t> bytes;
+    size_t size = 0;
+    std::unique_ptr<uint8_t[]> bytes;
     bool contains(uint64_t at, size_t count) const {
-      return at >= offset && at - offset <= bytes.size() && count <= bytes.size() - (at - offset);
+      return at >= offset && at - offset <= size && count <= size - (at - offset);
     }
     bool copy(uint64_t at, void* out, size_t count) const {
-      std::memcpy(out, bytes.data() + (at - offset), count);
+      std::memcpy(out, bytes.get() + (at - offset), count);
       return true;
     }
   };
