@@ -7,6 +7,7 @@ one has members that this host does not know.
 """
 
 import argparse
+import platform
 import re
 import shutil
 import subprocess
@@ -67,6 +68,7 @@ def main():
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir(parents=True)
     lines = []
+    machine = platform.machine()
 
     subprocess.run(
         [
@@ -82,9 +84,9 @@ def main():
             "--toolchain",
             "test",
             "--cpu-arch",
-            "x86_64",
+            machine,
             "--cpu-level",
-            "1",
+            "1" if machine == "x86_64" else "0",
             "--no-device",
         ],
         check=True,
