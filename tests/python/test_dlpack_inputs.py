@@ -157,3 +157,41 @@ def test_jax_arrays_are_not_written(ops, jax):
 def test_jax_tracers_are_refused(ops, jax):
     with pytest.raises(opdock.ArgumentError, match="Tracer"):
         jax.jit(lambda x: ops.noop(x))(jax.numpy.zeros(3))
+
+
+def on_a_gpu(array):
+    """Exports the array's memory as if it lay on cuda:0: nothing may touch it."""
+    import ctypes
+
+    class Tensor(ctypes.Structure):
+        _fields_ = [
+            ("data", ctypes.c_void_p),
+            ("device", ctypes.c_int32 * 2),
+            ("rest", ctypes.c_byte * 32),
+        ]
+
+    class Claims(Box):
+        def __dlpack__(self, **_):
+            capsule = self.array.__dlpack__()
+            get = ctypes.pythonapi.PyCapsule_GetPointer
+            get.restype, get.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+            tensor = Tensor.from_address(get(capsule, b"dltensor"))
+            tensor.device[0], tensor.device[1] = self.__dlpack_device__()
+            return capsule
+
+        def __dlpack_device__(self):
+            return 2, 0
+
+    return Claims(array)
+
+
+def test_mixed_devices_name_the_argument(ops):
+    x, y = np.ones((2, 3), np.float32), np.ones(2, np.float32)
+    with pytest.raises(ValueError, match=r"argument 'y'.*on cuda:0, wanted cpu.*'x'.*move one"):
+        ops.py_two(x, on_a_gpu(y))
+    with pytest.raises(ValueError, match=r"argument 'y'.*on cpu, wanted cuda:0.*'x'.*move one"):
+        ops.py_two(on_a_gpu(x), y)
+    with pytest.raises(ValueError, match=r"argument 'weight'.*on cuda:0, wanted cpu.*'x'"):
+        ops.layer_norm(x, on_a_gpu(np.ones(3, np.float32)))
+    with pytest.raises(opdock.OpdockError, match=r"'out'.*cuda:0.*wanted.*cpu"):
+        ops.py_copy(x, out=on_a_gpu(np.ones((2, 3), np.float32)))
