@@ -399,6 +399,29 @@ TEST(GpuCall, RunsOnTheTensorsDeviceNotTheCurrentOne) {
   });
 }
 
+TEST(GpuCall, RunsWhatWasPlannedOnTheTensorsDevice) {
+  in_child(kTwoGpus, [](const std::string& record) {
+    static const ScaleOp op;
+    GpuCall call(op);
+    call.function.resolver.kernels = ptx_kernels(1);
+    call.x->device.index = 1;
+    void* previous = nullptr;
+    ASSERT_TRUE(driver()->enter(0, nullptr, &previous).ok());
+    void* zero = current_context();
+    const std::vector<opdock_value> args = {A::value(call.x), A::integer(0)};
+    opdock_plan plan{};
+    plan.struct_size = sizeof plan;
+    char error[512] = "";
+    ASSERT_EQ(call.function.plan(args, &plan), OPDOCK_OK) << call.function.error;
+    ASSERT_EQ(run_planned(call.function.function, nullptr, &plan, args.data(), 2, nullptr, 0,
+                          {error, sizeof error}),
+              OPDOCK_OK)
+        << error;
+    EXPECT_EQ(current_context(), zero);
+    EXPECT_EQ(read_record(record, "launch").at(0).at("device"), 1);
+  });
+}
+
 // A call with the primary context current asks the driver for no more than it needs.
 TEST(GpuCall, DoesNotAskForTheStreamsContextInThePrimaryOne) {
   constexpr char kFailing[] = R"({"cuda": 12090, "gpus": [{"arch": "sm_90", "memory": 1000000}],
