@@ -9,10 +9,19 @@
 #include "facts/environment.h"
 #include "facts/tools.h"
 #include "fmt/format.h"
-#include "fmt/ranges.h"
 
 namespace opdock {
 namespace {
+
+// Not fmt::join: g++ 12 warns of fmt 9's parser of its format when optimising.
+std::string join(const std::vector<std::string>& parts, const char* between) {
+  std::string text;
+  for (const std::string& part : parts) {
+    if (!text.empty()) text += between;
+    text += part;
+  }
+  return text;
+}
 
 // One line of the diagnosis. A thing that is missing is no error: it limits what can be done.
 Report check(const char* name, bool is_ok, const std::string& found, const char* used_for,
@@ -58,10 +67,9 @@ Report check_compilers(const std::vector<Tool>& tools) {
     packages.push_back(tool.package);
     purpose = tool.purpose;
   }
-  return check(
-      "C++ compiler", !found.empty(),
-      found.empty() ? "neither g++ nor clang++" : fmt::format("{}", fmt::join(found, ", ")),
-      purpose.c_str(), fmt::format("install one: {}", fmt::join(packages, ", or ")));
+  return check("C++ compiler", !found.empty(),
+               found.empty() ? "neither g++ nor clang++" : join(found, ", "), purpose.c_str(),
+               fmt::format("install one: {}", join(packages, ", or ")));
 }
 
 std::string version_text(const MachineFacts& machine, const char* prefix) {
@@ -103,7 +111,7 @@ std::string gpu_text(const MachineFacts& machine, Backend backend) {
   for (const Gpu& gpu : machine.gpus) {
     if (gpu.backend == backend) names.push_back(fmt::format("{} ({})", gpu.name, gpu.arch));
   }
-  return fmt::format("{}", fmt::join(names, ", "));
+  return join(names, ", ");
 }
 
 void add_gpu_checks(const MachineFacts& machine, Report* checks) {

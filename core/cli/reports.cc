@@ -8,11 +8,20 @@
 
 #include "commands.h"
 #include "fmt/format.h"
-#include "fmt/ranges.h"
 #include "terminal.h"
 
 namespace opdock::cli {
 namespace {
+
+// Not fmt::join: g++ 12 warns of fmt 9's parser of its format when optimising.
+std::string join(const std::vector<std::string>& parts, const char* between) {
+  std::string text;
+  for (const std::string& part : parts) {
+    if (!text.empty()) text += between;
+    text += part;
+  }
+  return text;
+}
 
 void print(const std::string& text) {
   std::fwrite(text.data(), 1, text.size(), stdout);
@@ -44,13 +53,13 @@ std::string devices_text(const Report& plugin) {
     }
     parts.push_back(part);
   }
-  return parts.empty() ? "-" : fmt::format("{}", fmt::join(parts, ", "));
+  return parts.empty() ? "-" : join(parts, ", ");
 }
 
 std::string archs_text(const Report& plugin) {
   std::vector<std::string> archs = plugin.at("cuda_archs").get<std::vector<std::string>>();
   for (const Report& arch : plugin.at("hip_archs")) archs.push_back(arch.get<std::string>());
-  return printable(fmt::format("{}", fmt::join(archs, " ")));
+  return printable(join(archs, " "));
 }
 
 std::string name_of(const Report& plugin) {
@@ -220,10 +229,10 @@ int explain_command(const std::string& plugin_path, const std::string& name, boo
     const std::vector<std::string> known = report.at("known_ops").get<std::vector<std::string>>();
     const std::vector<std::string> near = report.at("near_ops").get<std::vector<std::string>>();
     const std::string guess =
-        near.empty() ? "" : fmt::format("did you mean {}? ", fmt::join(near, " or "));
+        near.empty() ? "" : fmt::format("did you mean {}? ", join(near, " or "));
     complain(fmt::format("found no plugin or op named \"{}\"; {}{}", name, guess,
                          known.empty() ? "no plugin was found at all: see `opdock doctor`"
-                                       : fmt::format("known ops: {}", fmt::join(known, ", "))));
+                                       : fmt::format("known ops: {}", join(known, ", "))));
     return status;
   }
   for (const auto& [device, path] : report.at("chosen").items()) {
