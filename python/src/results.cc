@@ -41,25 +41,45 @@ bool allocate_by_exchange(const Frame& frame, const opdock_output& output, Resul
   return true;
 }
 
-// torch.empty_strided, for results that are not in row-major order.
-bool allocate_by_torch(const Frame& frame, const opdock_output& output, Result* result) {
+// Calls a helper of the package with (shape, strides, dtype, the array that results look like).
+PyObject* call_empty(const Frame& frame, const opdock_output& output, const char* module,
+                     const char* function) {
   PyObject* shape = PyTuple_New(output.ndim);
   PyObject* strides = PyTuple_New(output.ndim);
   for (int32_t i = 0; i < output.ndim; ++i) {
     PyTuple_SET_ITEM(shape, i, PyLong_FromLongLong(output.shape[i]));
     PyTuple_SET_ITEM(strides, i, PyLong_FromLongLong(output.strides[i]));
   }
-  PyObject* helper = PyImport_ImportModule("opdock._torch");
-  result->object = helper == nullptr
+  PyObject* helper = PyImport_ImportModule(module);
+  PyObject* made = helper == nullptr
                        ? nullptr
-                       : PyObject_CallMethod(helper, "empty_strided", "OO(iii)O", shape, strides,
+                       : PyObject_CallMethod(helper, function, "OO(iii)O", shape, strides,
                                              int{output.dtype.code}, int{output.dtype.bits},
                                              int{output.dtype.lanes}, frame.model);
   Py_XDECREF(helper);
   Py_XDECREF(shape);
   Py_XDECREF(strides);
+  return made;
+}
+
+// torch.empty_strided, for results that are not in row-major order.
+bool allocate_by_torch(const Frame& frame, const opdock_output& output, Result* result) {
+  result->object = call_empty(frame, output, "opdock._torch", "empty_strided");
   if (result->object == nullptr) return false;
   return frame.model_entry->api->borrow(result->object, &result->tensor) == 0;
+}
+
+// From CuPy's pool. Memory of the host's would be given back on the stream of the call, which may
+// have been destroyed before the array is.
+bool allocate_by_cupy(const Frame& frame, const opdock_output& output, Result* result) {
+  PyObject* made = call_empty(frame, output, "opdock._import", "empty_cupy");
+  if (made == nullptr) return false;
+  result->object = Py_NewRef(PyTuple_GET_ITEM(made, 0));
+  void* data = PyLong_AsVoidPtr(PyTuple_GET_ITEM(made, 1));
+  Py_DECREF(made);
+  opdock_output& kept = const_cast<opdock_output&>(output);  // the plan outlives the result
+  result->tensor = {data, frame.device, output.ndim, output.dtype, kept.shape, kept.strides, 0};
+  return PyErr_Occurred() == nullptr;
 }
 
 // The library's own from_dlpack, for arrays of the type of `model`.
@@ -79,6 +99,7 @@ bool is_numpy_result(const Frame& frame) {
 
 bool results_from_host(const Frame& frame) {
   if (frame.model_entry == nullptr) return false;
+  if (frame.model_entry->is_cupy) return false;
   return frame.model_entry->kind == ArrayKind::kDlpack ||
          (frame.model_entry->kind == ArrayKind::kTorch && frame.model_entry->api == nullptr);
 }
@@ -93,6 +114,7 @@ bool allocate_result(const Frame& frame, const opdock_output& output, Result* re
                       0};
     return result->object != nullptr;
   }
+  if (frame.model_entry->is_cupy) return allocate_by_cupy(frame, output, result);
   if (!is_compact(output) && frame.model_entry->kind == ArrayKind::kTorch) {
     return allocate_by_torch(frame, output, result);
   }

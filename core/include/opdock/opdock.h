@@ -182,8 +182,8 @@ OPDOCK_EXPORT opdock_status opdock_run_planned(opdock_function* function,
                                                uint32_t error_size);
 
 /* Plans, checks the outputs against the plan, and runs. An output that is NULL is allocated by the
- * host and written to outputs[i]: give it back with opdock_tensor_free. On a GPU it is given back in
- * the order of options->stream, which must still exist then. */
+ * host and written to outputs[i]: give it back with opdock_tensor_free. On a GPU it is given back
+ * in the order of options->stream, which must still exist then. */
 OPDOCK_EXPORT opdock_status opdock_invoke(opdock_function* function,
                                           const opdock_call_options* options,
                                           const opdock_value* args, uint32_t num_args,

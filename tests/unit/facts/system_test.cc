@@ -89,11 +89,16 @@ TEST(SymbolVersions, AreThoseOfTheLoadedLibraries) {
   if (std::system("command -v readelf > /dev/null") != 0) GTEST_SKIP() << "readelf is not here";
   MachineFacts facts;
   probe_symbol_versions(&facts);
-  EXPECT_EQ(facts.symbol_versions["GLIBC"].text(), newest_by_readelf("libc.so.6", "GLIBC"));
-  EXPECT_EQ(facts.symbol_versions["GLIBCXX"].text(),
-            newest_by_readelf("libstdc++.so.6", "GLIBCXX"));
-  EXPECT_EQ(facts.symbol_versions["CXXABI"].text(), newest_by_readelf("libstdc++.so.6", "CXXABI"));
-  EXPECT_EQ(facts.symbol_versions["GCC"].text(), newest_by_readelf("libgcc_s.so.1", "GCC"));
+  const std::pair<const char*, const char*> libraries[] = {{"libc.so.6", "GLIBC"},
+                                                           {"libstdc++.so.6", "GLIBCXX"},
+                                                           {"libstdc++.so.6", "CXXABI"},
+                                                           {"libgcc_s.so.1", "GCC"}};
+  for (const auto& [library, prefix] : libraries) {
+    const std::string newest = newest_by_readelf(library, prefix);
+    // A compiler may link libstdc++ statically; the next test is about that.
+    if (newest.empty() && std::string(library) != "libc.so.6") continue;
+    EXPECT_EQ(facts.symbol_versions[prefix].text(), newest);
+  }
 }
 
 nlohmann::json facts_of_static_program(const std::map<std::string, std::string>& variables) {
