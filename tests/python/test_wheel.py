@@ -43,6 +43,13 @@ def opdock_inspect(path):
     return opdock.inspect(path)
 
 
+def needs_trusted_place(folder):
+    """Skips where plugins below `folder` are untrusted by design, as in a clone below /tmp."""
+    for place in [folder, *folder.parents]:
+        if place.exists() and place.stat().st_mode & 0o002:
+            pytest.skip(f"everybody can write {place}: plugins below it are not trusted")
+
+
 @pytest.fixture(scope="session")
 def wheel(tmp_path_factory):
     given = os.environ.get("OPDOCK_TEST_WHEEL")
@@ -54,7 +61,8 @@ def wheel(tmp_path_factory):
     folder = tmp_path_factory.mktemp("wheel")
     build = Path(os.environ["OPDOCK_BUILD_DIR"]) / "wheel"
     command = [sys.executable, "-m", "pip", "wheel", "--no-build-isolation", "--no-deps"]
-    run(*command, "--no-index", f"-Cbuild-dir={build}", "-w", folder, ROOT)
+    settings = ["--config-settings", f"build-dir={build}"]  # -C is not in pip before 23.1
+    run(*command, "--no-index", *settings, "-w", folder, ROOT)
     return next(folder.glob("opdock-*.whl"))
 
 
@@ -63,6 +71,7 @@ def installed(wheel):
     """The Python of a clean virtual environment with nothing but the wheel."""
     # Not under /tmp: plugins in a folder that others can write to are not trusted.
     folder = Path(os.environ["OPDOCK_BUILD_DIR"]) / "wheel-test"
+    needs_trusted_place(folder)
     shutil.rmtree(folder, ignore_errors=True)
     run(sys.executable, "-m", "venv", folder)
     python = folder / "bin" / "python"
@@ -151,6 +160,7 @@ def prefix():
     pytest.importorskip("mesonbuild", reason="meson is no package of this Python")
     build = Path(os.environ["OPDOCK_BUILD_DIR"])
     folder = build / "install-test"
+    needs_trusted_place(folder)
     shutil.rmtree(folder, ignore_errors=True)
     meson = [sys.executable, "-m", "mesonbuild.mesonmain"]
     run(*meson, "install", "-C", build, "--quiet", "--destdir", folder)
