@@ -25,7 +25,7 @@ pytestmark = pytest.mark.wheel
 def run(*command, **environment):
     """Runs a command without anything of the build tree in its environment."""
     # Meson's LD_LIBRARY_PATH would bring the build tree's libopdock before the wheel's own.
-    hidden = ("PYTHONPATH", "LD_LIBRARY_PATH")
+    hidden = ["PYTHONPATH"] if "wheel" in command else ["PYTHONPATH", "LD_LIBRARY_PATH"]
     clean = {k: v for k, v in os.environ.items() if k not in hidden and "OPDOCK" not in k}
     done = subprocess.run(
         [str(part) for part in command],
