@@ -1,0 +1,133 @@
+// The cache of what was compiled and built: content-addressed, shared by processes, ranks and
+// machines. docs/cache.md has the layout on disk.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/progress.h"
+#include "base/reason.h"
+
+namespace opdock {
+
+// One input of what is asked for. Long values (sources) are given as to_hex(sha256(…)).
+struct CacheField {
+  std::string name;   // "source axpy.cc", "arch", "option 3", "abi"
+  std::string value;
+  bool operator==(const CacheField&) const = default;
+};
+
+// What is asked for. Everything that changes the result is a field; nothing else is.
+struct CacheRequest {
+  std::string kind;     // "kernels" or "plugin"
+  std::string subject;  // what it is, for people and for finding its history: "axpy for sm_90a"
+  std::vector<CacheField> fields;
+  // SHA-256, hex, over kind and the fields in order, each with its length before it. The subject
+  // is no part of it.
+  std::string key() const;
+};
+
+// Who made a variant.
+struct CacheMaker {
+  std::string text;  // "nvrtc 12.9.86", "g++ 12.2.0, nvcc 13.0.88": for people
+  std::string id;    // hex: distinguishes compilers that call themselves the same
+};
+
+struct CacheBlob {
+  std::string name;  // "image", "names"
+  std::string bytes;
+};
+
+// A published variant, open and held: nothing evicts it while this lives, in any process. Of kind
+// "kernels" the blobs are mapped; of kind "plugin" `folder` has the files.
+class CacheEntry {
+ public:
+  virtual ~CacheEntry() = default;
+  virtual const std::string& key() const = 0;
+  virtual const std::string& kind() const = 0;
+  virtual const std::string& subject() const = 0;
+  virtual const std::vector<CacheField>& fields() const = 0;
+  virtual const CacheMaker& maker() const = 0;
+  virtual int64_t created() const = 0;  // seconds since the epoch, by the clock of whoever made it
+  virtual const std::string& path() const = 0;    // of the entry file
+  virtual const std::string& folder() const = 0;  // of kind "plugin"; else empty
+  // The blob's bytes, valid while this lives; empty and false if there is none of that name.
+  virtual bool blob(std::string_view name, std::span<const uint8_t>* out) const = 0;
+};
+
+// Kernel-held, close-on-exec: dies with its holder. Released on destruction.
+class CacheLock {
+ public:
+  virtual ~CacheLock() = default;
+};
+
+struct CacheOptions {
+  std::string folder;                 // absolute; empty: there is no cache, everything misses
+  uint64_t max_bytes = 10ull << 30;   // OPDOCK_CACHE_MAX_BYTES; least recently used go first
+};
+
+// Thread-safe. Never throws for what the file system does: a defect becomes a reason and a miss.
+class Cache {
+ public:
+  // Looks at the folder (made on first writing). A folder that cannot be used (foreign owner,
+  // writable by others, below /tmp's like) gives a cache that misses, and appends its reason.
+  static std::unique_ptr<Cache> open(const CacheOptions& options, std::vector<Reason>* reasons);
+  virtual ~Cache() = default;
+
+  // The variants of a request, the one made by `preferred` first, then newest first; damaged ones
+  // are set aside (never returned, never blocking) with a reason. Marks as used.
+  virtual std::vector<std::shared_ptr<CacheEntry>> find(const CacheRequest& request,
+                                                        const CacheMaker* preferred,
+                                                        std::vector<Reason>* reasons) = 0;
+
+  // Waits until no other thread, process or host makes this request's variant. After 2 s of waiting
+  // progress hears for whom (pid, host). NULL and a reason: cancelled, or the file system has no
+  // locks and no folder can be written (then the caller may make it without publishing). After
+  // acquiring, look again with find().
+  virtual std::unique_ptr<CacheLock> lock(const CacheRequest& request, const CacheMaker& maker,
+                                          Progress* progress, std::vector<Reason>* reasons) = 0;
+
+  // Publishes, atomically and durably: temp, fsync, rename, fsync of the folder. If another has
+  // published the same variant meanwhile, that one is returned. NULL and a reason (no space, read
+  // only, …) leaves nothing behind.
+  virtual std::shared_ptr<CacheEntry> publish_blobs(const CacheRequest& request,
+                                                    const CacheMaker& maker,
+                                                    const std::vector<CacheBlob>& blobs,
+                                                    std::vector<Reason>* reasons) = 0;
+  // A folder to build in, on the cache's file system, private to this process; removed by
+  // discard_folder or by a later gc when its owner is dead.
+  virtual std::optional<std::string> make_folder(std::vector<Reason>* reasons) = 0;
+  virtual void discard_folder(const std::string& folder) = 0;
+  // Takes `files` (names relative to folder, which make_folder gave) over as the variant's.
+  virtual std::shared_ptr<CacheEntry> publish_folder(const CacheRequest& request,
+                                                     const CacheMaker& maker,
+                                                     const std::string& folder,
+                                                     const std::vector<std::string>& files,
+                                                     std::vector<Reason>* reasons) = 0;
+
+  // A failure, remembered for request and maker until an input changes: found by lookup, forgotten
+  // by forget_failure or `opdock cache clear`.
+  virtual void remember_failure(const CacheRequest& request, const CacheMaker& maker,
+                                const std::vector<Reason>& why, std::string_view log) = 0;
+  virtual std::optional<std::vector<Reason>> failure(const CacheRequest& request,
+                                                     const CacheMaker& maker,
+                                                     std::string* log_path) = 0;
+  virtual void forget_failure(const CacheRequest& request) = 0;
+
+  // Moves a variant that turned out unusable (it does not load) out of the way.
+  virtual void set_aside(const CacheEntry& entry, const Reason& why) = 0;
+
+  // The newest entry of the same kind and subject with another key, for telling what changed: the
+  // fields that differ, as "source axpy.cc changed", "option 3: found …, was …".
+  virtual std::vector<std::string> what_changed(const CacheRequest& request) = 0;
+
+  virtual const std::string& folder() const = 0;  // empty: none
+};
+
+}  // namespace opdock
