@@ -4,8 +4,8 @@
 
 #include <string>
 
+#include "manifest/manifest.h"
 #include "note/note.h"
-#include "pack/manifest.h"
 
 namespace opdock::pack {
 

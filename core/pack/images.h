@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "jit/nvrtc.h"
+#include "manifest/manifest.h"
 #include "note/note.h"
 #include "pack/archs.h"
-#include "pack/manifest.h"
 
 namespace opdock::pack {
 

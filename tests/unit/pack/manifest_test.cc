@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "pack/manifest.h"
+#include "manifest/manifest.h"
 
 #include <gtest/gtest.h>
 

@@ -10,7 +10,7 @@
 
 #include "note/note.h"
 
-namespace opdock::pack {
+namespace opdock {
 
 struct OpDecl {
   std::string schema;  // as the file has it; canonical after check_ops()
@@ -62,4 +62,4 @@ bool check_ops(Manifest* manifest, std::vector<std::string>* errors);
 // The file's bytes; nullopt if it cannot be read.
 std::optional<std::string> read_file(const std::filesystem::path& path);
 
-}  // namespace opdock::pack
+}  // namespace opdock

@@ -6,9 +6,9 @@
 
 #include "call/schema.h"
 #include "call/shape_rule.h"
-#include "pack/manifest.h"
+#include "manifest/manifest.h"
 
-namespace opdock::pack {
+namespace opdock {
 
 namespace {
 
@@ -93,4 +93,4 @@ bool check_ops(Manifest* manifest, std::vector<std::string>* errors) {
   return errors->size() == errors_before;
 }
 
-}  // namespace opdock::pack
+}  // namespace opdock

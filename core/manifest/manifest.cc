@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "pack/manifest.h"
+#include "manifest/manifest.h"
 
 #include <fmt/format.h>
 
@@ -11,10 +11,10 @@
 
 #include "base/version.h"
 #include "call/dtype.h"
+#include "manifest/toml_table.h"
 #include "opdock/plugin.h"
-#include "pack/toml_table.h"
 
-namespace opdock::pack {
+namespace opdock {
 
 static const std::vector<std::string> kDevices = {"cpu", "cuda", "rocm"};
 
@@ -248,4 +248,4 @@ std::optional<Manifest> read_manifest(const std::filesystem::path& path,
   return manifest;
 }
 
-}  // namespace opdock::pack
+}  // namespace opdock

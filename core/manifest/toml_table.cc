@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "pack/toml_table.h"
+#include "manifest/toml_table.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <sstream>
 
-namespace opdock::pack {
+namespace opdock {
 
 static std::string describe(const toml::node& node) {
   std::ostringstream type;
@@ -109,4 +109,4 @@ void TomlTable::only(const std::vector<std::string>& known) {
   }
 }
 
-}  // namespace opdock::pack
+}  // namespace opdock

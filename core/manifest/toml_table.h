@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-namespace opdock::pack {
+namespace opdock {
 
 class TomlTable {
  public:
@@ -42,4 +42,4 @@ std::string nearest(std::string_view word, const std::vector<std::string>& known
 // "a, b, c"
 std::string join(const std::vector<std::string>& words);
 
-}  // namespace opdock::pack
+}  // namespace opdock
