@@ -27,6 +27,10 @@ STAGES = {
     "system": "CPU, C library, other libraries",
     "device": "Devices",
     "load": "Running the plugin's code",
+    "cache": "What was compiled and built before",
+    "jit": "Compiling device code at run time",
+    "build": "Building a source plugin",
+    "reference": "The reference implementation",
 }
 EFFECTS = {
     "kReject": "rejects",
