@@ -40,6 +40,12 @@ std::vector<std::string> known_ops(const Catalog& catalog) {
     if (!candidate->file.note) continue;
     for (const OpClaim& op : candidate->file.note->ops) names.insert(op.name);
   }
+  for (const std::shared_ptr<const SourcePlugin>& source : catalog.sources()) {
+    if (!source->manifest) continue;
+    for (const OpDecl& op : source->manifest->ops) {
+      if (!op.name.empty()) names.insert(op.name);
+    }
+  }
   return {names.begin(), names.end()};
 }
 

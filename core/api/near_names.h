@@ -9,7 +9,7 @@
 
 namespace opdock {
 
-// All op names of the catalogue's notes, sorted, each once.
+// All op names of the catalogue's plugins, sources too, sorted, each once.
 std::vector<std::string> known_ops(const Catalog& catalog);
 
 // Those of `known` that are at most a third of their letters (one at least) away from `name` in

@@ -86,6 +86,7 @@ Report to_json(const std::vector<Reason>& reasons) {
 Report summary(const Candidate& candidate) {
   const std::optional<Note>& note = candidate.file.note;
   Report json;
+  json["kind"] = "binary";
   json["name"] = note ? Report(note->name) : Report(nullptr);
   json["version"] = note ? Report(note->version.text()) : Report(nullptr);
   json["path"] = candidate.path;
@@ -108,10 +109,37 @@ Report summary(const Candidate& candidate) {
   return json;
 }
 
+Report summary(const SourcePlugin& source) {
+  const bool is_buildable = source.state != State::kRejected;
+  Report json;
+  json["kind"] = "source";
+  json["name"] = source.manifest ? Report(source.manifest->name) : Report(nullptr);
+  json["version"] = source.manifest ? Report(source.manifest->version) : Report(nullptr);
+  json["path"] = source.folder;
+  json["origin"] = source.origin;
+  json["usable"] = false;  // not before it is built
+  json["verdict"] = is_buildable ? "buildable" : "rejected";
+  json["devices"] = Report::array();
+  for (const DeviceVerdict& device : source.devices) {
+    Report one = device_json(device, FileFacts());
+    if (device.state != State::kRejected) one["verdict"] = "buildable";
+    json["devices"].push_back(std::move(one));
+  }
+  json["cuda_archs"] = json["hip_archs"] = json["ops"] = Report::array();
+  if (source.manifest) {
+    for (const OpDecl& op : source.manifest->ops) {
+      if (!op.name.empty()) json["ops"].push_back(op.name);
+    }
+  }
+  json["reasons"] = to_json(source.reasons);
+  return json;
+}
+
 Report details(const Candidate& candidate) {
   const FileFacts& file = candidate.file;
   Report json = summary(candidate);
   json.erase("origin");
+  json.erase("kind");
   json["size"] = file.size;
   json["is_elf"] = file.is_elf;
   json["is_shared_object"] = file.is_shared_object;

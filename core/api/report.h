@@ -19,6 +19,8 @@ Report to_json(const std::vector<Reason>& reasons);
 
 // One plugin as `opdock list` shows it.
 Report summary(const Candidate& candidate);
+// One source plugin, likewise: "verdict" is "buildable" where nothing speaks against a build.
+Report summary(const SourcePlugin& source);
 // One file as `opdock inspect` shows it: the summary, and what the file is.
 Report details(const Candidate& candidate);
 // How an op or plugin is resolved.

@@ -33,6 +33,9 @@ opdock_status opdock_list_json(opdock_runtime* runtime, int32_t rescan, char** o
         for (const std::shared_ptr<const opdock::Candidate>& candidate : catalog->candidates()) {
           json["plugins"].push_back(opdock::summary(*candidate));
         }
+        for (const std::shared_ptr<const opdock::SourcePlugin>& source : catalog->sources()) {
+          json["plugins"].push_back(opdock::summary(*source));
+        }
         json["notices"] = opdock::to_json(catalog->notices());
         return json;
       },

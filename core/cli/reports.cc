@@ -37,7 +37,9 @@ std::string text_of(const Report& object, const char* key, const char* missing =
 }
 
 Style verdict_style(const std::string& verdict) {
-  return verdict == "usable" ? Style::kGood : verdict == "rejected" ? Style::kBad : Style::kUnsure;
+  return verdict == "usable" || verdict == "buildable" ? Style::kGood
+         : verdict == "rejected"                       ? Style::kBad
+                                                       : Style::kUnsure;
 }
 
 // "cpu, cuda:0 (sm_90), rocm: no-driver": what serves a device, or why nothing does.
@@ -116,8 +118,9 @@ void print_plugins(const Report& plugins, bool all) {
     print(styled(paragraph(text_of(plugin, "path"), 2), Style::kDim));
     const std::string archs = archs_text(plugin);
     if (!archs.empty()) print(styled(paragraph("built for " + archs, 2), Style::kDim));
-    const bool is_usable = plugin.at("usable").get<bool>();
-    if (all || !is_usable) print_reasons(plugin.at("reasons"), 4, all);
+    const std::string verdict = text_of(plugin, "verdict");
+    if (all || (verdict != "usable" && verdict != "buildable"))
+      print_reasons(plugin.at("reasons"), 4, all);
   }
 }
 
@@ -176,9 +179,17 @@ int list_command(const std::string& plugin_path, bool json, bool all) {
     return kGood;
   }
   print_plugins(plugins, all);
-  size_t usable = 0;
-  for (const Report& plugin : plugins) usable += plugin.at("usable").get<bool>();
-  print(fmt::format("\n{} of {} usable\n", usable, plugins.size()));
+  size_t usable = 0, binaries = 0, buildable = 0;
+  for (const Report& plugin : plugins) {
+    usable += plugin.at("usable").get<bool>();
+    binaries += plugin.at("kind") == "binary";
+    buildable += plugin.at("verdict") == "buildable";
+  }
+  print(fmt::format("\n{} of {} usable", usable, binaries));
+  if (const size_t sources = plugins.size() - binaries; sources != 0) {
+    print(fmt::format(", {} of {} source plugins buildable", buildable, sources));
+  }
+  print("\n");
   return kGood;
 }
 

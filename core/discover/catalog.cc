@@ -25,17 +25,33 @@ bool is_better(const Candidate& a, const Candidate& b) {
   return a.rank < b.rank;
 }
 
-std::vector<std::shared_ptr<const Candidate>> Catalog::providers(const std::string& name) const {
+namespace {
+
+// What of `all` provides op `name` ("op" or "plugin/op"), best first.
+template <class T>
+std::vector<std::shared_ptr<const T>> best_first(const std::vector<std::shared_ptr<const T>>& all,
+                                                 const std::string& name) {
   const size_t slash = name.find('/');
   const std::string plugin = slash == std::string::npos ? "" : name.substr(0, slash);
   const std::string op = slash == std::string::npos ? name : name.substr(slash + 1);
-  std::vector<std::shared_ptr<const Candidate>> found;
-  for (const std::shared_ptr<const Candidate>& candidate : candidates_) {
-    if (provides(*candidate, plugin, op)) found.push_back(candidate);
+  std::vector<std::shared_ptr<const T>> found;
+  for (const std::shared_ptr<const T>& one : all) {
+    if (provides(*one, plugin, op)) found.push_back(one);
   }
   std::sort(found.begin(), found.end(),
             [](const auto& a, const auto& b) { return is_better(*a, *b); });
   return found;
+}
+
+}  // namespace
+
+std::vector<std::shared_ptr<const Candidate>> Catalog::providers(const std::string& name) const {
+  return best_first(candidates_, name);
+}
+
+std::vector<std::shared_ptr<const SourcePlugin>> Catalog::source_providers(
+    const std::string& name) const {
+  return best_first(sources_, name);
 }
 
 }  // namespace opdock

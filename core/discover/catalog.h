@@ -11,6 +11,7 @@
 #include "base/reason.h"
 #include "compat/verdict.h"
 #include "facts/machine.h"
+#include "manifest/manifest.h"
 #include "note/file_facts.h"
 
 namespace opdock {
@@ -35,20 +36,38 @@ struct Candidate {
   Verdict verdict;  // state and all reasons, those of discovery and trust included
 };
 
+// A folder with a plugin.toml: what can be built where no binary fits.
+struct SourcePlugin {
+  std::string folder;        // absolute
+  std::string origin;        // which search place
+  size_t rank = 0;           // position in the search order, among the source plugins
+  bool needs_trust = false;  // nobody named this very place: trust is asked again before a build
+  std::shared_ptr<const Manifest> manifest;  // NULL: plugin.toml cannot be read
+  State state = State::kUsable;              // kUsable: it may be built; kRejected: it may not
+  std::vector<Reason> reasons;               // all, notices too
+  // How each device it is for would fare: rejected where it is not on this machine.
+  std::vector<DeviceVerdict> devices;
+};
+
 // Immutable once built; shared by whoever looks at it while a newer one is being made.
 class Catalog {
  public:
   const std::vector<std::shared_ptr<const Candidate>>& candidates() const { return candidates_; }
+  // Every source plugin found, in the order of the search.
+  const std::vector<std::shared_ptr<const SourcePlugin>>& sources() const { return sources_; }
   // What is to be said of the search itself and not of one file: variables that were ignored.
   const std::vector<Reason>& notices() const { return notices_; }
 
   // The candidates whose note has op `name`, best first: usable before undecided before rejected,
   // then the newer plugin version, then the smaller rank. `name` may be "plugin/op".
   std::vector<std::shared_ptr<const Candidate>> providers(const std::string& name) const;
+  // The source plugins that declare op `name`, best first, by the same rules.
+  std::vector<std::shared_ptr<const SourcePlugin>> source_providers(const std::string& name) const;
 
  private:
   friend class Discovery;
   std::vector<std::shared_ptr<const Candidate>> candidates_;
+  std::vector<std::shared_ptr<const SourcePlugin>> sources_;
   std::vector<Reason> notices_;
 };
 

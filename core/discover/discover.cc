@@ -15,6 +15,7 @@
 #include "discover/marks.h"
 #include "discover/places.h"
 #include "discover/scan.h"
+#include "discover/sources.h"
 
 namespace opdock {
 namespace {
@@ -68,6 +69,8 @@ class Discovery {
     mark_deselected(options_.environment, &found);
     mark_duplicates(&found);
     mark_superseded(&found);
+    for (size_t i = 0; i < sources_.size(); ++i) sources_[i].rank = i;
+    mark_sources(options_.environment, &sources_);
     const std::shared_ptr<Catalog> catalog = std::make_shared<Catalog>();
     catalog->notices_ = options_.environment.ignored;
     catalog->notices_.insert(catalog->notices_.end(), trust_.notices().begin(),
@@ -75,12 +78,16 @@ class Discovery {
     for (Candidate& candidate : found) {
       catalog->candidates_.push_back(std::make_shared<const Candidate>(std::move(candidate)));
     }
+    for (SourcePlugin& source : sources_) {
+      catalog->sources_.push_back(std::make_shared<const SourcePlugin>(std::move(source)));
+    }
     return catalog;
   }
 
  private:
   void visit(const Place& place);
   void visit_folder(const Place& place, int fd);
+  void visit_source(const Place& place, const std::string& folder, bool needs_trust);
   void add_done(const Place& place, Reason reason);
   void look_at_one(Task* task);
   void look_at_all();
@@ -91,7 +98,9 @@ class Discovery {
   std::vector<Place> places_;
   std::vector<std::shared_ptr<Folder>> folders_;
   std::set<std::pair<uint64_t, uint64_t>> visited_;  // folders, by device and inode
+  std::set<std::pair<uint64_t, uint64_t>> source_folders_;
   std::vector<Task> tasks_;
+  std::vector<SourcePlugin> sources_;
 };
 
 void Discovery::add_done(const Place& place, Reason reason) {
@@ -107,6 +116,10 @@ void Discovery::visit(const Place& place) {
     return;
   }
   struct stat status{};
+  if (errno == ENOTDIR && place.path.ends_with(std::string("/") + kManifestName)) {
+    visit_source(place, place.path.substr(0, place.path.rfind('/')), !place.consent);
+    return;
+  }
   if (errno == ENOTDIR && stat(place.path.c_str(), &status) == 0) {
     Task task(FileSite{AT_FDCWD, place.path}, place.path, &place);
     task.needs_trust = !place.consent;
@@ -142,14 +155,29 @@ void Discovery::visit_folder(const Place& place, int fd) {
   int problem = 0;
   std::string folder = place.path;
   while (folder.size() > 1 && folder.back() == '/') folder.pop_back();
+  if (is_source_folder(fd, ".")) visit_source(place, folder, needs_trust);
   if (folder.back() != '/') folder += '/';
-  for (FileSite& site : list_folder(fd, &problem)) {
+  std::vector<std::string> sources;
+  for (FileSite& site : list_folder(fd, &sources, &problem)) {
     std::string path = folder + site.name;
     Task& task = tasks_.emplace_back(std::move(site), std::move(path), &place);
     task.needs_trust = needs_trust;
     task.distrust = distrust;
   }
+  for (const std::string& name : sources) visit_source(place, folder + name, needs_trust);
   if (problem != 0) add_done(place, open_reason(problem, place.path));
+}
+
+void Discovery::visit_source(const Place& place, const std::string& folder, bool needs_trust) {
+  struct stat status{};
+  // Named twice, or reached by a link beside it: the first counts.
+  if (stat(folder.c_str(), &status) == 0 &&
+      !source_folders_.emplace(status.st_dev, status.st_ino).second) {
+    return;
+  }
+  if (needs_trust && trust_.has_consent(folder)) needs_trust = false;
+  sources_.push_back(
+      look_at_source(folder, place.origin, needs_trust ? &trust_ : nullptr, machine_));
 }
 
 void Discovery::look_at_one(Task* task) {

@@ -51,24 +51,27 @@ void reject(Candidate* candidate, Reason reason) {
   candidate->verdict.reasons.insert(candidate->verdict.reasons.begin(), std::move(reason));
 }
 
-void mark_deselected(const SearchEnvironment& environment, std::vector<Candidate>* candidates) {
+std::optional<Reason> deselection(const SearchEnvironment& environment, const std::string& name) {
   const std::optional<std::string>& select = environment.select;
   const std::optional<std::string>& disable = environment.disable;
-  if (!select && !disable) return;
+  if (select && !matches_any(select, name)) {
+    return make_reason(Code::kDeselected, fmt::format("plugin {}", name),
+                       fmt::format("a name that OPDOCK_PLUGINS_SELECT={} matches", *select));
+  }
+  if (!select && disable && matches_any(disable, name)) {
+    return make_reason(
+        Code::kDeselected, fmt::format("plugin {}", name),
+        fmt::format("a name that OPDOCK_PLUGINS_DISABLE={} does not match", *disable));
+  }
+  return std::nullopt;
+}
+
+void mark_deselected(const SearchEnvironment& environment, std::vector<Candidate>* candidates) {
+  if (!environment.select && !environment.disable) return;
   for (Candidate& candidate : *candidates) {
     if (!candidate.file.note) continue;
-    const std::string& name = candidate.file.note->name;
-    if (matches_any(select, name)) continue;
-    if (select) {
-      reject(&candidate,
-             make_reason(Code::kDeselected, fmt::format("plugin {}", name),
-                         fmt::format("a name that OPDOCK_PLUGINS_SELECT={} matches", *select)));
-    } else if (matches_any(disable, name)) {
-      reject(&candidate, make_reason(Code::kDeselected, fmt::format("plugin {}", name),
-                                     fmt::format("a name that OPDOCK_PLUGINS_DISABLE={} does not "
-                                                 "match",
-                                                 *disable)));
-    }
+    std::optional<Reason> reason = deselection(environment, candidate.file.note->name);
+    if (reason) reject(&candidate, std::move(*reason));
   }
 }
 

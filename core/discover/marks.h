@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "discover/catalog.h"
@@ -12,6 +14,9 @@ namespace opdock {
 void mark_deselected(const SearchEnvironment& environment, std::vector<Candidate>* candidates);
 void mark_duplicates(std::vector<Candidate>* candidates);
 void mark_superseded(std::vector<Candidate>* candidates);
+
+// The reason for which the variables switch a plugin of this name off, if they do.
+std::optional<Reason> deselection(const SearchEnvironment& environment, const std::string& name);
 
 // Adds a reason that rejects the candidate, before those it has.
 void reject(Candidate* candidate, Reason reason);

@@ -14,4 +14,8 @@ bool provides(const Candidate& candidate, const std::string& plugin, const std::
 // usable before undecided before rejected, then the newer version, then the smaller rank.
 bool is_better(const Candidate& a, const Candidate& b);
 
+// The same for source plugins.
+bool provides(const SourcePlugin& source, const std::string& plugin, const std::string& op);
+bool is_better(const SourcePlugin& a, const SourcePlugin& b);
+
 }  // namespace opdock

@@ -11,6 +11,7 @@
 #include <cstring>
 
 #include "discover/places.h"
+#include "discover/sources.h"
 #include "fmt/format.h"
 
 namespace opdock {
@@ -135,7 +136,7 @@ Candidate look_at(const FileSite& site, std::string path, std::string origin, Tr
   return candidate;
 }
 
-std::vector<FileSite> list_folder(int folder_fd, int* problem) {
+std::vector<FileSite> list_folder(int folder_fd, std::vector<std::string>* folders, int* problem) {
   *problem = 0;
   std::vector<FileSite> sites;
   const int fd = openat(folder_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -150,7 +151,13 @@ std::vector<FileSite> list_folder(int folder_fd, int* problem) {
     const dirent* entry = readdir(folder);
     if (entry == nullptr) break;
     const std::string_view name(entry->d_name);
-    if (!name.ends_with(".so")) continue;
+    if (!name.ends_with(".so")) {
+      const bool is_file =
+          entry->d_type != DT_DIR && entry->d_type != DT_LNK && entry->d_type != DT_UNKNOWN;
+      if (is_file || name.starts_with('.') || !is_source_folder(folder_fd, entry->d_name)) continue;
+      folders->emplace_back(name);
+      continue;
+    }
     sites.push_back({folder_fd, std::string(name), entry->d_type == DT_REG});
   }
   *problem = errno;
@@ -158,6 +165,7 @@ std::vector<FileSite> list_folder(int folder_fd, int* problem) {
   // std::string compares as unsigned bytes: the order does not depend on the locale.
   std::sort(sites.begin(), sites.end(),
             [](const FileSite& a, const FileSite& b) { return a.name < b.name; });
+  std::sort(folders->begin(), folders->end());
   return sites;
 }
 

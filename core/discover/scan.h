@@ -29,9 +29,10 @@ Candidate look_at(const FileSite& site, std::string path, std::string origin, Tr
 // A candidate that is rejected before anything of it is read.
 Candidate rejected(std::string path, std::string origin, Reason reason);
 
-// The names in an open folder that end in ".so", in bytewise order. `problem` is set to an errno
-// if the listing broke off.
-std::vector<FileSite> list_folder(int folder_fd, int* problem);
+// The names in an open folder that end in ".so", and, in `folders`, those of the folders in it that
+// have a plugin.toml; both in bytewise order. `problem` is set to an errno if the listing broke
+// off.
+std::vector<FileSite> list_folder(int folder_fd, std::vector<std::string>* folders, int* problem);
 
 // The reason for a failed open or stat of `path`.
 Reason open_reason(int error, const std::string& path);

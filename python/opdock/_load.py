@@ -111,7 +111,7 @@ class _Ops:
     def __dir__(self):
         names = set(self.__dict__)
         for plugin in parse(default().list_json())["plugins"]:
-            if plugin.get("usable"):
+            if plugin.get("usable") or plugin.get("verdict") == "buildable":
                 for op in plugin.get("ops", []):
                     names.add(op if isinstance(op, str) else op["name"])
         return sorted(names)

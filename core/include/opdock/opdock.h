@@ -78,8 +78,10 @@ OPDOCK_EXPORT const char* opdock_status_name(opdock_status status);
  * on a device, or starts a process, except where the CUDA driver is present without NVML: then a
  * short-lived helper process asks it once. */
 
-/* {"plugins": [{"name", "version", "path", "usable", "verdict", "devices", "ops", "reasons": […]}]}
- * for everything that discovery finds, in its order. rescan: look at the folders again. */
+/* {"plugins": [{"kind", "name", "version", "path", "usable", "verdict", "devices", "ops",
+ * "reasons": […]}]} for everything that discovery finds, in its order: shared objects (kind
+ * "binary"), then source plugins (kind "source", verdict "buildable" or "rejected"). rescan: look
+ * at the folders again. */
 OPDOCK_EXPORT opdock_status opdock_list_json(opdock_runtime* runtime, int32_t rescan, char** out,
                                              char* error, uint32_t error_size);
 /* One shared object, whatever it is: its ELF facts, GPU images, note if any, and verdict. Needs no

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "discover/sources.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <system_error>
+#include <utility>
+
+#include "discover/marks.h"
+#include "discover/order.h"
+#include "discover/places.h"
+#include "fmt/format.h"
+
+namespace opdock {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr uint64_t kMostBytes = 1 << 20;  // of a plugin.toml: it is written by hand
+constexpr size_t kMostFiles = 10000;      // in a plugin's folder: a build copies and hashes them
+constexpr size_t kMostErrors = 20;        // of one plugin.toml that are told
+
+void reject(SourcePlugin* source, Reason reason) {
+  source->state = State::kRejected;
+  source->reasons.push_back(std::move(reason));
+}
+
+// What the declared devices would be judged as, if the plugin were built for this machine: only
+// what is not there at all speaks against them.
+std::vector<DeviceVerdict> judge_devices(const Manifest& manifest, const MachineFacts& machine) {
+  FileFacts file;
+  file.note.emplace();
+  for (Backend backend : {Backend::kCpu, Backend::kCuda, Backend::kRocm}) {
+    for (const OpDecl& op : manifest.ops) {
+      if (std::find(op.devices.begin(), op.devices.end(), to_text(backend)) == op.devices.end()) {
+        continue;
+      }
+      file.note->devices.push_back(backend);
+      break;
+    }
+  }
+  std::vector<DeviceVerdict> devices = judge(file, machine).devices;
+  for (DeviceVerdict& device : devices) {
+    if (device.state != State::kRejected) device.reasons.clear();
+  }
+  return devices;
+}
+
+void read_declaration(SourcePlugin* source) {
+  const std::string path = source->folder + "/" + kManifestName;
+  struct stat status{};
+  if (stat(path.c_str(), &status) != 0 || !S_ISREG(status.st_mode)) {
+    return reject(source, make_reason(Code::kManifestInvalid, path + ", which is no readable file",
+                                      "a regular file"));
+  }
+  if (static_cast<uint64_t>(status.st_size) > kMostBytes) {
+    return reject(source, make_reason(Code::kManifestInvalid,
+                                      fmt::format("{} of {} bytes", path, status.st_size),
+                                      fmt::format("at most {} bytes", kMostBytes)));
+  }
+  std::vector<std::string> errors;
+  std::optional<Manifest> manifest = read_manifest(path, &errors);
+  if (manifest) check_ops(&*manifest, &errors);
+  const size_t told = std::min(errors.size(), kMostErrors);
+  for (size_t i = 0; i < told; ++i) {
+    reject(source,
+           make_reason(Code::kManifestInvalid, escape_bytes(errors[i]), "a valid plugin.toml"));
+  }
+  if (manifest) source->manifest = std::make_shared<const Manifest>(*std::move(manifest));
+}
+
+std::string version_of(const SourcePlugin& source) {
+  return source.manifest ? source.manifest->version : "";
+}
+
+}  // namespace
+
+bool is_source_folder(int folder_fd, const std::string& name) {
+  struct stat status{};
+  return fstatat(folder_fd, (name + "/" + kManifestName).c_str(), &status, AT_SYMLINK_NOFOLLOW) ==
+         0;
+}
+
+std::optional<Reason> judge_source_tree(const std::string& folder, Trust* trust) {
+  if (std::optional<Reason> reason = trust->judge_way(folder)) return reason;
+  std::error_code error;
+  size_t files = 0;
+  for (fs::recursive_directory_iterator at(folder, error), end; !error && at != end;
+       at.increment(error)) {
+    if (++files > kMostFiles) {
+      return Reason{Code::kManifestInvalid,
+                    fmt::format("more than {} files in {}", kMostFiles, folder),
+                    "a folder that holds the plugin's own files alone",
+                    "move the plugin into a folder of its own"};
+    }
+    const std::string path = at->path().string();
+    struct stat status{};
+    if (lstat(path.c_str(), &status) != 0) continue;  // gone meanwhile: the build will miss it
+    if (S_ISLNK(status.st_mode)) {
+      if (std::optional<Reason> reason = trust->judge_way(path)) return reason;
+      if (stat(path.c_str(), &status) != 0) continue;
+    }
+    if (std::optional<Reason> reason = trust->judge_file(-1, status, path)) return reason;
+  }
+  if (error) {
+    return make_reason(Code::kPathUnreadable, fmt::format("{} ({})", folder, error.message()),
+                       "a folder that can be read");
+  }
+  return std::nullopt;
+}
+
+SourcePlugin look_at_source(std::string folder, std::string origin, Trust* trust,
+                            const MachineFacts& machine) {
+  SourcePlugin source;
+  source.folder = std::move(folder);
+  source.origin = std::move(origin);
+  source.needs_trust = trust != nullptr;
+  if (!is_utf8(source.folder)) {
+    const std::string shown = escape_bytes(source.folder);
+    source.folder = shown;
+    reject(&source,
+           make_reason(Code::kNameInvalid, fmt::format("\"{}\"", shown), "a path in UTF-8"));
+    return source;
+  }
+  if (trust != nullptr) {
+    if (std::optional<Reason> reason = judge_source_tree(source.folder, trust)) {
+      reject(&source, std::move(*reason));
+    }
+  }
+  read_declaration(&source);
+  if (source.manifest) source.devices = judge_devices(*source.manifest, machine);
+  return source;
+}
+
+void mark_sources(const SearchEnvironment& environment, std::vector<SourcePlugin>* sources) {
+  std::map<std::pair<std::string, std::string>, const SourcePlugin*> first;
+  for (SourcePlugin& source : *sources) {
+    if (!source.manifest) continue;
+    const std::string& name = source.manifest->name;
+    if (environment.secure) {
+      source.state = State::kRejected;
+      source.reasons.push_back(make_reason(Code::kBuildPrivileged, "raised privileges (AT_SECURE)",
+                                           "a program without them"));
+    }
+    if (std::optional<Reason> reason = deselection(environment, name)) {
+      source.state = State::kRejected;
+      source.reasons.insert(source.reasons.begin(), std::move(*reason));
+    }
+    if (source.state == State::kRejected) continue;
+    const auto [entry, is_new] = first.try_emplace({name, version_of(source)}, &source);
+    if (is_new) continue;
+    source.reasons.push_back(make_reason(
+        Code::kDuplicatePlugin,
+        fmt::format("{} {} also in {}", name, version_of(source), entry->second->folder),
+        "one folder for each version of a source plugin"));
+  }
+}
+
+bool provides(const SourcePlugin& source, const std::string& plugin, const std::string& op) {
+  if (!source.manifest) return false;
+  if (!plugin.empty() && source.manifest->name != plugin) return false;
+  return std::any_of(source.manifest->ops.begin(), source.manifest->ops.end(),
+                     [&](const OpDecl& declared) { return declared.name == op; });
+}
+
+bool is_better(const SourcePlugin& a, const SourcePlugin& b) {
+  if (a.state != b.state) return a.state < b.state;
+  const Version first = Version::parse(version_of(a)).value_or(Version());
+  const Version second = Version::parse(version_of(b)).value_or(Version());
+  return first != second ? first > second : a.rank < b.rank;
+}
+
+}  // namespace opdock
