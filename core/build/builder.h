@@ -15,12 +15,13 @@
 namespace opdock {
 
 struct BuildOptions {
-  std::string cuda_archs;          // resolved already: "9.0a;10.0+PTX"; empty: no CUDA images
-  std::string hip_archs;           // "gfx90a;gfx1030"; empty: none
-  bool debug = false;              // -O0 -g
-  int jobs = 0;                    // 0: by cores and free memory
-  double timeout_seconds = 1800;   // of the whole build
-  bool retry_failed = false;       // forget a remembered failure first
+  std::string cuda_archs;         // resolved already: "9.0a;10.0+PTX"; empty: no CUDA images
+  std::string hip_archs;          // "gfx90a;gfx1030"; empty: none
+  bool debug = false;             // -O0 -g
+  int jobs = 0;                   // 0: by cores and free memory
+  double timeout_seconds = 1800;  // of the whole build
+  bool retry_failed = false;      // forget a remembered failure first
+  bool trusted = false;           // somebody asked for this very folder: no trust check
 };
 
 struct BuildResult {
@@ -30,8 +31,9 @@ struct BuildResult {
   std::string log_path;               // of the build, also of a failed one; may be empty
 };
 
-// What goes into the request: every file of the folder by content and relative name, flags,
-// architectures, ABI, Opdock's version, headers, vocabulary and wrapper. Reads files, starts nothing.
+// What goes into the request: every file of the folder (build/sources.h has the rule) by content
+// and relative name, flags, architectures, ABI, Opdock's version, headers, vocabulary and wrapper.
+// Reads files, starts nothing.
 CacheRequest build_request(const Manifest& manifest, const BuildOptions& options);
 
 // The variants in the cache, newest first, without any compiler: what `load` may try.
@@ -39,7 +41,10 @@ CacheRequest build_request(const Manifest& manifest, const BuildOptions& options
 
 // Finds the tools, takes the lock, builds in a folder of its own, checks the result (it has a note,
 // the right name) and publishes. Children die with this process; a cancelled or failed build leaves
-// nothing but its log. Reasons: stage "build". Blocking; any thread.
+// nothing but its log. Without tools, a variant that another compiler made is taken. A failure of
+// the source is remembered, and told again with build-remembered until an input changes. progress
+// and reasons as elsewhere; progress may be NULL. Reasons: stage "build", and the cache's. Under
+// AT_SECURE nothing is built. Blocking; any thread; never throws.
 BuildResult build_plugin(const Manifest& manifest, const BuildOptions& options, Cache* cache,
                          Progress* progress, std::vector<Reason>* reasons);
 

@@ -1,0 +1,221 @@
+// Who made a result: the compilers' versions for people, their programs' build-ids for machines.
+// SPDX-License-Identifier: Apache-2.0
+#include <elf.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+
+#include "base/sha256.h"
+#include "build/process.h"
+#include "build/tools.h"
+#include "jit/nvrtc.h"
+
+namespace opdock {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr size_t kMaxNotes = 65536;
+constexpr size_t kMaxVersionText = 4096;
+
+bool read_at(int fd, uint64_t offset, void* out, size_t size) {
+  return pread(fd, out, size, static_cast<off_t>(offset)) == static_cast<ssize_t>(size);
+}
+
+std::string hex_of(const uint8_t* bytes, size_t count) {
+  constexpr char kDigits[] = "0123456789abcdef";
+  std::string text;
+  for (size_t i = 0; i < count; ++i) {
+    text += kDigits[bytes[i] >> 4];
+    text += kDigits[bytes[i] & 15];
+  }
+  return text;
+}
+
+// The descriptor of the note "GNU", NT_GNU_BUILD_ID among the notes of a segment.
+std::string build_id_in(const std::vector<uint8_t>& notes) {
+  size_t at = 0;
+  while (at + sizeof(Elf64_Nhdr) <= notes.size()) {
+    Elf64_Nhdr head;
+    std::memcpy(&head, notes.data() + at, sizeof head);
+    const uint64_t name = at + sizeof head;
+    const uint64_t bytes = name + ((uint64_t{head.n_namesz} + 3) & ~uint64_t{3});
+    const uint64_t next = bytes + ((uint64_t{head.n_descsz} + 3) & ~uint64_t{3});
+    if (next > notes.size()) return {};
+    if (head.n_type == NT_GNU_BUILD_ID && head.n_namesz == 4 &&
+        std::memcmp(notes.data() + name, "GNU", 4) == 0) {
+      return hex_of(notes.data() + bytes, head.n_descsz);
+    }
+    at = next;
+  }
+  return {};
+}
+
+std::string build_id(int fd) {
+  Elf64_Ehdr header;
+  if (!read_at(fd, 0, &header, sizeof header) ||
+      std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 || header.e_ident[EI_CLASS] != ELFCLASS64 ||
+      header.e_phentsize != sizeof(Elf64_Phdr)) {
+    return {};
+  }
+  for (size_t i = 0; i < header.e_phnum; ++i) {
+    Elf64_Phdr segment;
+    if (!read_at(fd, header.e_phoff + i * sizeof segment, &segment, sizeof segment)) return {};
+    if (segment.p_type != PT_NOTE || segment.p_filesz > kMaxNotes) continue;
+    std::vector<uint8_t> notes(segment.p_filesz);
+    if (!read_at(fd, segment.p_offset, notes.data(), notes.size())) return {};
+    if (std::string id = build_id_in(notes); !id.empty()) return id;
+  }
+  return {};
+}
+
+std::string digest_of(int fd) {
+  Sha256 hasher;
+  uint64_t size = 0;
+  std::vector<uint8_t> buffer(1 << 16);
+  for (ssize_t count; (count = read(fd, buffer.data(), buffer.size())) > 0;) {
+    hasher.add({buffer.data(), static_cast<size_t>(count)});
+    size += static_cast<uint64_t>(count);
+  }
+  return std::to_string(size) + ":" + to_hex(hasher.finish());
+}
+
+class Identifier {
+ public:
+  Identifier(const BuildTools& tools, std::chrono::steady_clock::time_point deadline,
+             Progress* progress, std::vector<Reason>* reasons)
+      : tools_(tools), deadline_(deadline), progress_(progress), reasons_(reasons) {
+    environment_ = build_environment(tools, "/tmp");
+  }
+
+  // The compiler's version line; its program and the part that does the work go into the id.
+  void add_host_compiler(const std::vector<std::string>& compiler, const char* part) {
+    const std::string version = ask(compiler, "--version");
+    std::string name = fs::path(compiler.back()).filename().string();
+    add_version(name + " " + number_in(version));
+    for (const std::string& word : compiler) add_program(word);
+    hasher_.add(version);
+    std::string inner = ask(compiler, std::string("-print-prog-name=") + part);
+    while (!inner.empty() && inner.back() == '\n') inner.pop_back();
+    if (inner.starts_with('/')) add_program(inner);
+  }
+
+  void add_nvcc() {
+    const std::string version = ask({tools_.nvcc}, "--version");
+    const size_t at = version.find("release ");
+    add_version("nvcc " + number_in(at == version.npos ? version : version.substr(at)));
+    hasher_.add(version);
+    add_program(tools_.nvcc);
+    // The parts that make code lie beside the driver, or in ../nvvm/bin.
+    const fs::path folder = fs::canonical(tools_.nvcc).parent_path();
+    for (const fs::path& part : {folder / "cudafe++", folder / "ptxas", folder / "fatbinary",
+                                 folder.parent_path() / "nvvm/bin/cicc"}) {
+      if (fs::exists(part)) add_program(part.string());
+    }
+  }
+
+  void add_hipcc() {
+    const std::string version = ask({tools_.hipcc}, "--version");
+    const size_t at = version.find("HIP version");
+    add_version("hipcc " + number_in(at == version.npos ? version : version.substr(at)));
+    hasher_.add(version);
+    add_program(tools_.hipcc);
+  }
+
+  // opdock-pack compiles with what it finds by the same rule.
+  void add_nvrtc() {
+    for (const std::string& path : nvrtc_candidates({}, nullptr)) {
+      std::error_code error;
+      const fs::path real = fs::canonical(path, error);
+      if (error) continue;
+      add_version(real.filename().string());
+      add_program(real.string());
+    }
+  }
+
+  CacheMaker finish() { return {text_, to_hex(hasher_.finish())}; }
+
+ private:
+  void add_version(const std::string& version) {
+    if (!text_.empty()) text_ += ", ";
+    text_ += version;
+  }
+
+  void add_program(const std::string& path) { hasher_.add(file_identity(path)); }
+
+  // "12.2.0" of "g++ (Debian 12.2.0-14+deb12u1) 12.2.0\n…": the last number of the first line.
+  static std::string number_in(const std::string& text) {
+    const std::string line = text.substr(0, text.find('\n'));
+    std::string best;
+    for (size_t at = 0; at < line.size();) {
+      const size_t begin = line.find_first_of("0123456789", at);
+      if (begin == line.npos) break;
+      at = std::min(line.find_first_not_of("0123456789.", begin), line.size());
+      const std::string number = line.substr(begin, at - begin);
+      const bool is_word = begin == 0 || line[begin - 1] == ' ' || line[begin - 1] == 'V';
+      if (is_word && number.find('.') != number.npos) best = number;
+    }
+    return best;
+  }
+
+  std::string ask(std::vector<std::string> command, const std::string& question) {
+    ProcessJob job;
+    job.arguments = std::move(command);
+    job.arguments.push_back(question);
+    job.environment = environment_;
+    job.progress = progress_;
+    job.deadline = std::min(deadline_, std::chrono::steady_clock::now() + std::chrono::seconds(10));
+    std::string answer;
+    const ProcessEnd end = run_and_read(tools_.guard, job, kMaxVersionText, &answer);
+    if (end.ok()) return answer;
+    if (end.kind == ProcessEnd::kCancelled) {
+      reasons_->push_back(make_reason(Code::kCancelled, "a request to stop", ""));
+    } else {
+      reasons_->push_back(
+          make_reason(Code::kBuildNoCompiler,
+                      job.arguments.front() + ", which, asked for " + question + ", " + end.text(),
+                      "a compiler that works"));
+    }
+    return {};
+  }
+
+  const BuildTools& tools_;
+  const std::chrono::steady_clock::time_point deadline_;
+  Progress* progress_;
+  std::vector<Reason>* reasons_;
+  std::vector<std::string> environment_;
+  std::string text_;
+  FieldHasher hasher_;
+};
+
+}  // namespace
+
+std::string file_identity(const std::string& path) {
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return {};
+  std::string id = build_id(fd);
+  if (id.empty()) id = digest_of(fd);
+  close(fd);
+  return id;
+}
+
+CacheMaker identify(const BuildTools& tools, const Languages& languages,
+                    std::chrono::steady_clock::time_point deadline, Progress* progress,
+                    std::vector<Reason>* reasons) {
+  Identifier identifier(tools, deadline, progress, reasons);
+  const size_t before = reasons->size();
+  identifier.add_host_compiler(tools.cpp, "cc1plus");
+  // One that cannot answer has said enough.
+  if (reasons->size() == before) identifier.add_host_compiler(tools.c, "cc1");
+  if (reasons->size() == before && languages.cuda) identifier.add_nvcc();
+  if (reasons->size() == before && languages.hip) identifier.add_hipcc();
+  if (reasons->size() == before && languages.device_images) identifier.add_nvrtc();
+  return identifier.finish();
+}
+
+}  // namespace opdock

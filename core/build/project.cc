@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "build/project.h"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "base/installed.h"
+
+namespace opdock {
+namespace {
+
+namespace fs = std::filesystem;
+
+// A string of Meson's: '…', with backslash and quote escaped.
+std::string quoted(const std::string& text) {
+  std::string out = "'";
+  for (const char c : text) {
+    if (c == '\'' || c == '\\') out += '\\';
+    out += c;
+  }
+  return out + "'";
+}
+
+std::string quoted_list(const std::vector<std::string>& texts) {
+  std::string out;
+  for (const std::string& text : texts) out += (out.empty() ? "" : ", ") + quoted(text);
+  return "[" + out + "]";
+}
+
+bool write_text(const std::string& path, const std::string& text, std::vector<Reason>* reasons) {
+  errno = 0;
+  std::ofstream file(path, std::ios::binary | std::ios::trunc);
+  file << text;
+  file.close();
+  if (file) return true;
+  const int error = errno;
+  const Code code = error == ENOSPC || error == EDQUOT ? Code::kBuildDiskFull : Code::kBuildNoCache;
+  reasons->push_back(make_reason(code, path + ": " + std::strerror(error), "a file written"));
+  return false;
+}
+
+// What a plugin without a meson.build of its own means: its sources by their names' endings.
+std::string default_fragment(const Manifest& manifest) {
+  std::vector<std::string> host, cuda, hip;
+  for (const std::string& source : manifest.sources) {
+    for (const char* ending : {".cc", ".cpp", ".cxx", ".c"}) {
+      if (source.ends_with(ending)) host.push_back(source);
+    }
+    if (source.ends_with(".cu")) cuda.push_back(source);
+    if (source.ends_with(".hip")) hip.push_back(source);
+  }
+  std::string text = "opdock_plugins += [{'name': " + quoted(manifest.name) +
+                     ", 'toml': files('plugin.toml'), 'sources': files(" + quoted_list(host) + ")";
+  if (!cuda.empty()) text += ", 'cuda_sources': files(" + quoted_list(cuda) + ")";
+  if (!hip.empty()) text += ", 'hip_sources': files(" + quoted_list(hip) + ")";
+  return text + "}]\n";
+}
+
+std::string native_file(const ProjectFolders& folders, const BuildOptions& options,
+                        const BuildTools& tools) {
+  const Installed& own = installed();
+  std::ostringstream text;
+  text << "[binaries]\n"
+       << "c = " << quoted_list(tools.c) << "\n"
+       << "cpp = " << quoted_list(tools.cpp) << "\n";
+  if (!tools.nvcc.empty()) text << "nvcc = " << quoted(tools.nvcc) << "\n";
+  if (!tools.hipcc.empty()) text << "hipcc = " << quoted(tools.hipcc) << "\n";
+  // No path of this build in what it makes, whatever __FILE__ is used for.
+  const std::vector<std::string> maps = {"-ffile-prefix-map=" + folders.all + "=.",
+                                         "-ffile-prefix-map=" + own.include + "=include",
+                                         "-ffile-prefix-map=" + own.device + "=device"};
+  text << "[built-in options]\n"
+       << "c_args = " << quoted_list(maps) << "\n"
+       << "cpp_args = " << quoted_list(maps) << "\n"
+       << "optimization = " << (options.debug ? "'0'" : "'2'") << "\n"
+       << "debug = " << (options.debug ? "true" : "false") << "\n"
+       << "warning_level = '1'\n"
+       << "wrap_mode = 'nofallback'\n"
+       << "libdir = 'lib'\n"  // else Meson asks the distribution for it
+       << "[project options]\n"
+       << "opdock-pack = " << quoted(tools.pack) << "\n"
+       << "include-dir = " << quoted(own.include) << "\n"
+       << "device-dir = " << quoted(own.device) << "\n"
+       << "folders = ['plugin']\n"
+       << "cuda = " << (options.cuda_archs.empty() ? "'disabled'" : "'auto'") << "\n"
+       << "cuda-archs = " << quoted(options.cuda_archs) << "\n"
+       << "hip-archs = " << quoted(options.hip_archs) << "\n";
+  return text.str();
+}
+
+// The number in a file such as "/sys/fs/cgroup/memory.max"; `otherwise` if there is none.
+double number_in(const std::string& path, double otherwise) {
+  std::ifstream file(path);
+  double number = 0;
+  return file >> number ? number : otherwise;
+}
+
+double free_memory() {
+  double free_bytes = 0;
+  std::ifstream meminfo("/proc/meminfo");
+  for (std::string line; std::getline(meminfo, line);) {
+    if (line.starts_with("MemAvailable:")) free_bytes = std::atof(line.c_str() + 13) * 1024;
+  }
+  const double limit = number_in("/sys/fs/cgroup/memory.max", 0);
+  if (limit <= 0) return free_bytes;
+  const double left = limit - number_in("/sys/fs/cgroup/memory.current", 0);
+  return free_bytes <= 0 ? left : std::min(free_bytes, left);
+}
+
+int usable_cores() {
+  cpu_set_t cores;
+  int count = sched_getaffinity(0, sizeof cores, &cores) == 0 ? CPU_COUNT(&cores) : 1;
+  std::ifstream quota("/sys/fs/cgroup/cpu.max");  // "200000 100000", or "max 100000"
+  double time = 0, period = 0;
+  if (quota >> time >> period && period > 0) {
+    count = std::min(count, static_cast<int>(time / period + 0.5));
+  }
+  return std::max(count, 1);
+}
+
+}  // namespace
+
+ProjectFolders::ProjectFolders(const std::string& folder)
+    : all(folder),
+      project(folder + "/project"),
+      plugin(project + "/plugins/plugin"),
+      build(folder + "/build"),
+      temporary(folder + "/tmp"),
+      native(folder + "/native.ini") {}
+
+bool write_project(const ProjectFolders& folders, const Manifest& manifest,
+                   const BuildOptions& options, const BuildTools& tools,
+                   std::vector<Reason>* reasons) {
+  std::error_code error;
+  fs::create_directories(folders.temporary, error);
+  if (!error) {
+    // copy() follows the links that the build tree has instead of files.
+    fs::copy(installed().plugin_build, folders.project,
+             fs::copy_options::recursive | fs::copy_options::overwrite_existing, error);
+  }
+  if (error) {
+    const bool is_full = error == std::errc::no_space_on_device;
+    reasons->push_back(make_reason(is_full ? Code::kBuildDiskFull : Code::kBuildIncomplete,
+                                   folders.project + ": " + error.message(),
+                                   "a copy of " + installed().plugin_build));
+    return false;
+  }
+  if (!fs::exists(folders.plugin + "/meson.build") &&
+      !write_text(folders.plugin + "/meson.build", default_fragment(manifest), reasons)) {
+    return false;
+  }
+  return write_text(folders.native, native_file(folders, options, tools), reasons);
+}
+
+std::vector<std::string> setup_command(const ProjectFolders& folders, const BuildTools& tools) {
+  return {tools.meson, "setup", "--native-file", folders.native, folders.build, folders.project};
+}
+
+std::vector<std::string> compile_command(const ProjectFolders& folders, const BuildTools& tools,
+                                         int jobs) {
+  return {tools.ninja, "-C", folders.build, "-j", std::to_string(jobs)};
+}
+
+int default_jobs(const Languages& languages) {
+  // What cc1plus takes for a file with many templates; nvcc runs several such programs.
+  const double each = languages.cuda || languages.hip ? 2e9 : 1e9;
+  const double memory = free_memory();
+  const int room = memory <= 0 ? 1 : std::max(1, static_cast<int>(memory / each));
+  return std::min(usable_cores(), room);
+}
+
+}  // namespace opdock

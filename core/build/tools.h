@@ -1,0 +1,51 @@
+// The programs that a build runs: found, and identified by their contents.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+#include "base/reason.h"
+#include "build/builder.h"
+#include "cache/cache.h"
+#include "manifest/manifest.h"
+
+namespace opdock {
+
+// Which compilers a plugin's sources take, by their names' endings.
+struct Languages {
+  bool cuda = false;           // .cu: nvcc
+  bool hip = false;            // .hip: hipcc
+  bool device_images = false;  // [device] and architectures: NVRTC, inside opdock-pack
+};
+Languages languages_of(const Manifest& manifest, const BuildOptions& options);
+
+// Absolute paths; a compiler's further words are its arguments ("ccache", "g++"). Empty: not found.
+struct BuildTools {
+  std::vector<std::string> c;    // $CC, else cc, gcc, clang
+  std::vector<std::string> cpp;  // $CXX, else c++, g++, clang++
+  std::string meson, ninja;      // $MESON, $NINJA, else beside this library's Python, else in PATH
+  std::string nvcc, hipcc;       // $CUDACXX, $HIPCXX, else as find_tools() has them
+  std::string pack, guard;       // Opdock's own
+};
+
+// Looks for those that `languages` take; whatever is missing becomes a reason. Starts nothing.
+BuildTools find_build_tools(const Languages& languages, std::vector<Reason>* reasons);
+
+// Who would make the result: versions for people, and an id from what the compilers' programs are.
+// Starts the compilers with --version, each for at most 10 seconds and not beyond `deadline`; one
+// that cannot say its version becomes a reason (build-no-compiler).
+CacheMaker identify(const BuildTools& tools, const Languages& languages,
+                    std::chrono::steady_clock::time_point deadline, Progress* progress,
+                    std::vector<Reason>* reasons);
+
+// What the tools are started with: nothing of the caller's that changes what they make. Of its
+// environment only HOME, LD_LIBRARY_PATH and what says where an installation is are kept; CFLAGS,
+// CPATH and the like are not. `temporary`: for TMPDIR.
+std::vector<std::string> build_environment(const BuildTools& tools, const std::string& temporary);
+
+// The build-id of an ELF file, else its size and the SHA-256 of its contents; "" if unreadable.
+std::string file_identity(const std::string& path);
+
+}  // namespace opdock

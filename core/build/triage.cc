@@ -1,0 +1,295 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "build/triage.h"
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cctype>
+#include <vector>
+
+namespace opdock {
+namespace {
+
+constexpr size_t kMostLines = 20;
+constexpr size_t kLongestLine = 400;
+
+std::vector<std::string_view> lines_of(std::string_view text) {
+  std::vector<std::string_view> lines;
+  while (!text.empty()) {
+    const size_t end = std::min(text.find('\n'), text.size());
+    lines.push_back(text.substr(0, end));
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return lines;
+}
+
+bool contains(std::string_view text, std::string_view part) {
+  return text.find(part) != text.npos;
+}
+
+// A line that a compiler, linker or Meson reports an error by.
+bool is_error(std::string_view line) {
+  for (const std::string_view mark :
+       {": error:", ": fatal error:", "): error", ": Error:", ": ERROR:", "nvcc fatal",
+        "undefined reference to", ": cannot find -l", ": undefined symbol:", "collect2: fatal",
+        "clang: error", "relocation R_", "error: linker", "internal compiler error",
+        "ninja: error:", "ninja: fatal:", "ptxas fatal", "ptxas error", "PLEASE submit a bug"}) {
+    if (contains(line, mark)) return true;
+  }
+  return line.starts_with("ERROR: ") || line.starts_with("opdock-pack:");
+}
+
+bool ends_message(std::string_view line) {
+  return line.starts_with("ninja: ") || line.starts_with("FAILED: ") ||
+         line.starts_with("A full log can be found") ||
+         (line.starts_with('[') && line.size() > 1 && std::isdigit(line[1]));
+}
+
+std::string replaced(std::string text, const std::string& from, const std::string& to) {
+  for (size_t at = 0; !from.empty() && (at = text.find(from, at)) != text.npos; at += to.size()) {
+    text.replace(at, from.size(), to);
+  }
+  return text;
+}
+
+// The text between the first `open` behind `at` and the next `close`.
+std::string between(std::string_view text, size_t at, std::string_view open,
+                    std::string_view close) {
+  const size_t begin = text.find(open, at);
+  if (begin == text.npos) return {};
+  const size_t end = text.find(close, begin + open.size());
+  if (end == text.npos) return {};
+  return std::string(text.substr(begin + open.size(), end - begin - open.size()));
+}
+
+// The header of "fatal error: X: No such file", "'X' file not found", 'cannot open source file
+// "X"'.
+std::string missing_header(std::string_view log) {
+  constexpr std::string_view kGcc = ": No such file or directory";
+  for (const std::string_view line : lines_of(log)) {
+    const size_t fatal = line.find("fatal error: ");
+    if (fatal != line.npos && line.ends_with(kGcc)) {
+      const size_t begin = fatal + std::string_view("fatal error: ").size();
+      return std::string(line.substr(begin, line.size() - kGcc.size() - begin));
+    }
+    if (fatal != line.npos && contains(line, "' file not found")) {
+      return between(line, fatal, "'", "'");
+    }
+    const size_t edg = line.find("cannot open source file");
+    if (edg != line.npos) return between(line, edg, "\"", "\"");
+  }
+  return {};
+}
+
+struct Meaning {
+  Code code;
+  std::vector<std::string_view> marks;  // any of them in the log
+};
+
+// In the order in which they are looked for: what ends a compiler comes before what it says.
+const std::vector<Meaning>& meanings() {
+  static const std::vector<Meaning> all = {
+      {Code::kBuildDiskFull, {"No space left on device", "Disk quota exceeded"}},
+      {Code::kBuildMemory,
+       {"virtual memory exhausted", "out of memory allocating", "Cannot allocate memory",
+        "std::bad_alloc", "Killed signal terminated program", "memory exhausted"}},
+      {Code::kBuildHostCompiler,
+       {"unsupported GNU version", "unsupported clang version", "unsupported Clang version",
+        "host compiler not supported"}},
+      {Code::kBuildArch,
+       {"Unsupported gpu architecture", "is not defined for option 'gpu-architecture'",
+        "unsupported HIP gpu architecture", "invalid target ID", "Unknown CUDA arch",
+        "unsupported CUDA gpu architecture"}},
+      {Code::kBuildCompilerCrash,
+       {"internal compiler error", "PLEASE submit a bug report", "Segmentation fault"}},
+  };
+  return all;
+}
+
+Reason reason_for(Code code, std::string found, std::string wanted, std::string advice = "") {
+  Reason reason = make_reason(code, std::move(found), std::move(wanted));
+  if (!advice.empty()) reason.advice = std::move(advice);
+  return reason;
+}
+
+Reason header_reason(const std::string& error, const std::string& header) {
+  const std::string package = package_of_header(header);
+  return reason_for(Code::kBuildHeaderMissing, error, "the header " + header,
+                    package.empty() ? "install what has " + header : package);
+}
+
+// nvcc's own words on what it accepts: "… later than 15 are not supported! …".
+std::string accepted_compilers(std::string_view log) {
+  for (const std::string_view line : lines_of(log)) {
+    const size_t at = line.find("-- unsupported");
+    if (at != line.npos) return std::string(line.substr(at + 3, kLongestLine));
+  }
+  return "a host compiler that this nvcc supports";
+}
+
+Reason arch_reason(const FailedStep& step, const std::string& error) {
+  std::string advice;
+  if (!step.newest_arch.empty()) {
+    advice = "ask for " + step.newest_arch + "+PTX: the newest that this nvcc knows, and PTX, " +
+             "which newer GPUs can run";
+  }
+  return reason_for(Code::kBuildArch, error,
+                    "architectures that the compiler knows: not all of " + step.archs, advice);
+}
+
+// What Meson says before any file is compiled.
+Reason setup_reason(std::string_view log, const std::string& error) {
+  const bool is_compiler = contains(log, "Unknown compiler") ||
+                           contains(log, "cannot compile programs") ||
+                           contains(log, "not runnable") || contains(log, "sanity check");
+  if (is_compiler) return reason_for(Code::kBuildNoCompiler, error, "a compiler that works");
+  if (contains(log, "Could not detect Ninja")) {
+    return reason_for(Code::kBuildNoNinja, error, "ninja 1.8.2 or newer");
+  }
+  if (contains(log, "Meson version is") || contains(log, "Traceback (most recent call last)") ||
+      contains(log, "No module named 'mesonbuild'")) {
+    return reason_for(Code::kBuildNoMeson, error, "Meson 1.1 or newer that works");
+  }
+  return reason_for(Code::kBuildFailed, error, "a meson.build that configures");
+}
+
+Reason ended_reason(const FailedStep& step) {
+  const bool is_setup = step.phase == FailedStep::kSetup;
+  const std::string program = is_setup ? "meson setup" : "ninja";
+  const std::string found = program + " " + step.end.text();
+  switch (step.end.kind) {
+    case ProcessEnd::kTimeout:
+      return reason_for(Code::kBuildTimeout, found, "an end of the build in time");
+    case ProcessEnd::kCancelled:
+      return reason_for(Code::kCancelled, "a request to stop", "the build's end");
+    case ProcessEnd::kNotStarted:
+      return reason_for(is_setup ? Code::kBuildNoMeson : Code::kBuildNoNinja, found,
+                        program + " running");
+    case ProcessEnd::kSignal:
+      if (step.end.number == SIGKILL) {
+        return reason_for(Code::kBuildMemory, found, "its end; memory running out kills programs");
+      }
+      return reason_for(is_setup ? Code::kBuildNoMeson : Code::kBuildNoNinja, found,
+                        program + " ending by itself");
+    case ProcessEnd::kExit:
+      break;
+  }
+  return reason_for(Code::kBuildFailed, found, "status 0");
+}
+
+}  // namespace
+
+std::string first_error(const FailedStep& step) {
+  const std::vector<std::string_view> lines = lines_of(step.log);
+  size_t begin = 0;
+  while (begin < lines.size() && !is_error(lines[begin])) ++begin;
+  if (begin == lines.size()) {
+    // A program that says nothing of the kind: what it printed behind its command.
+    begin = 0;
+    while (begin < lines.size() && !lines[begin].starts_with("FAILED: ")) ++begin;
+    begin += 2;
+    if (begin >= lines.size()) return {};
+  }
+  // "In file included from …" and "In function …" stand before the error and belong to it.
+  size_t from = begin;
+  while (from > 0 && begin - from < 6 &&
+         (contains(lines[from - 1], "In file included from") ||
+          contains(lines[from - 1], "                 from ") ||
+          contains(lines[from - 1], ": In function ") ||
+          contains(lines[from - 1], ": in function "))) {
+    --from;
+  }
+  std::string text;
+  for (size_t i = from; i < lines.size() && i < from + kMostLines; ++i) {
+    if (i > begin && (ends_message(lines[i]) || contains(lines[i], ": error:"))) break;
+    text += (text.empty() ? "" : "\n") + std::string(lines[i].substr(0, kLongestLine));
+  }
+  text = replaced(text, step.copied_folder + "/", step.plugin_folder + "/");
+  return replaced(text, "../project/plugins/plugin/", step.plugin_folder + "/");
+}
+
+std::string package_of_header(std::string_view header) {
+  struct Row {
+    std::string_view begin, advice;
+  };
+  static constexpr Row kRows[] = {
+      {"Python.h", "install Python's headers (Debian: apt install python3-dev)"},
+      {"cuda_runtime", "install NVIDIA's CUDA Toolkit (Debian: apt install nvidia-cuda-toolkit)"},
+      {"cuda", "install NVIDIA's CUDA Toolkit (Debian: apt install nvidia-cuda-toolkit)"},
+      {"cublas", "install NVIDIA's CUDA Toolkit (Debian: apt install nvidia-cuda-toolkit)"},
+      {"cudnn", "install NVIDIA's cuDNN (Debian: apt install nvidia-cudnn)"},
+      {"nvtx", "install NVIDIA's CUDA Toolkit (Debian: apt install nvidia-cuda-toolkit)"},
+      {"hip/", "install HIP's headers (Debian: apt install libamdhip64-dev)"},
+      {"rocblas", "install rocBLAS's headers (Debian: apt install librocblas-dev)"},
+      {"hwy/", "install Highway's headers (Debian: apt install libhwy-dev)"},
+      {"torch/", "build with the headers of PyTorch: add its include folder in meson.build"},
+      {"ATen/", "build with the headers of PyTorch: add its include folder in meson.build"},
+      {"c10/", "build with the headers of PyTorch: add its include folder in meson.build"},
+      {"pybind11/", "install pybind11 (Debian: apt install pybind11-dev)"},
+      {"numpy/", "build with NumPy's headers: add the folder that numpy.get_include() names"},
+      {"omp.h", "install OpenMP's headers (Debian: apt install libomp-dev, or use g++)"},
+      {"mpi.h", "install MPI's headers (Debian: apt install libopenmpi-dev)"},
+      {"cblas.h", "install BLAS's headers (Debian: apt install libopenblas-dev)"},
+      {"Eigen/", "install Eigen (Debian: apt install libeigen3-dev)"},
+      {"opdock/", "install the Opdock that has this header: the plugin wants another version"},
+  };
+  for (const Row& row : kRows) {
+    if (header.starts_with(row.begin)) return std::string(row.advice);
+  }
+  // The C and C++ libraries themselves: <cstdint>, <stdio.h>.
+  if (header.find('/') == header.npos && (header.find('.') == header.npos || header == "stdio.h" ||
+                                          header == "stdlib.h" || header == "stdint.h")) {
+    return "install the compiler's standard library (Debian: apt install g++ libc6-dev)";
+  }
+  return {};
+}
+
+// Where packages put headers; a compiler's own folders are not looked into.
+static bool is_installed(std::string_view header) {
+  for (const char* folder : {"/usr/include/", "/usr/local/include/", "/usr/local/cuda/include/",
+                             "/usr/include/x86_64-linux-gnu/", "/usr/include/aarch64-linux-gnu/"}) {
+    if (access((folder + std::string(header)).c_str(), R_OK) == 0) return true;
+  }
+  return false;
+}
+
+bool is_passing(const Reason& reason) {
+  switch (reason.code) {
+    case Code::kBuildFailed:
+    case Code::kBuildHostCompiler:
+    case Code::kBuildArch:
+    case Code::kBuildResult:
+      return false;
+    case Code::kBuildHeaderMissing: {
+      constexpr std::string_view kHeader = "the header ";
+      return std::string_view(reason.wanted).starts_with(kHeader) &&
+             is_installed(reason.wanted.substr(kHeader.size()));
+    }
+    default:
+      return true;
+  }
+}
+
+Reason triage(const FailedStep& step) {
+  if (step.end.kind != ProcessEnd::kExit) return ended_reason(step);
+  std::string error = first_error(step);
+  if (error.empty()) error = ended_reason(step).found;
+  for (const Meaning& meaning : meanings()) {
+    for (const std::string_view mark : meaning.marks) {
+      if (!contains(step.log, mark)) continue;
+      if (meaning.code == Code::kBuildHostCompiler) {
+        return reason_for(meaning.code, error, accepted_compilers(step.log));
+      }
+      if (meaning.code == Code::kBuildArch) return arch_reason(step, error);
+      return reason_for(meaning.code, error, "a compiler that ends by itself");
+    }
+  }
+  if (const std::string header = missing_header(step.log); !header.empty()) {
+    return header_reason(error, header);
+  }
+  if (step.phase == FailedStep::kSetup) return setup_reason(step.log, error);
+  return reason_for(Code::kBuildFailed, error, "source that compiles and links");
+}
+
+}  // namespace opdock
