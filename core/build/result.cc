@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "note/file_facts.h"
+#include "note/libraries.h"
 #include "opdock/plugin.h"
 
 namespace opdock {
@@ -29,6 +30,7 @@ std::optional<Reason> check_result(const std::string& path, const Manifest& mani
       return refuse(std::string(info(reason.code).name) + ": " + reason.found);
     }
   }
+  if (facts.machine != kThisMachine) return refuse("a file for another kind of processor");
   if (!facts.note) return refuse("a file without Opdock's note");
   if (facts.note->name != manifest.name) return refuse("the plugin " + facts.note->name);
   if (facts.note->head.abi_major != OPDOCK_ABI_MAJOR) {

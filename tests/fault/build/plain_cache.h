@@ -76,9 +76,7 @@ class PlainCache : public Cache {
     std::filesystem::create_directories(path);
     return path;
   }
-  void discard_folder(const std::string& folder) override {
-    std::filesystem::remove_all(folder);
-  }
+  void discard_folder(const std::string& folder) override { std::filesystem::remove_all(folder); }
   std::shared_ptr<CacheEntry> publish_folder(const CacheRequest& request, const CacheMaker& maker,
                                              const std::string& folder,
                                              const std::vector<std::string>& files,

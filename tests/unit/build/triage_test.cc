@@ -1,0 +1,172 @@
+// What logs of compilers, linkers, ninja and Meson are taken to mean. The logs are what these
+// programs print: g++ 12, clang 14, nvcc 13.0, hipcc 5.2, ld 2.40, Meson 1.12, ninja 1.11.
+// SPDX-License-Identifier: Apache-2.0
+#include "build/triage.h"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+
+namespace opdock {
+namespace {
+
+FailedStep failed(std::string_view log, FailedStep::Phase phase = FailedStep::kCompile) {
+  FailedStep step;
+  step.phase = phase;
+  step.end = {ProcessEnd::kExit, 1};
+  step.log = log;
+  step.plugin_folder = "/home/me/axpy";
+  step.copied_folder = "/cache/work1/project/plugins/plugin";
+  step.archs = "9.0a";
+  step.newest_arch = "12.1";
+  return step;
+}
+
+struct LogCase {
+  const char* name;
+  const char* log;
+  Code code;
+  const char* found;   // begins the reason's found
+  const char* advice;  // part of it, or of wanted
+};
+
+const LogCase kCases[] = {
+    {"GccError",
+     "ninja: Entering directory `/cache/work1/build'\n"
+     "[1/5] Compiling C object plugins/axpy.so.p/axpy.entry.c.o\n"
+     "[2/5] Compiling C++ object plugins/axpy.so.p/plugin_axpy.cc.o\n"
+     "FAILED: plugins/axpy.so.p/plugin_axpy.cc.o \n"
+     "c++ -Iplugins/axpy.so.p -c ../project/plugins/plugin/axpy.cc\n"
+     "../project/plugins/plugin/axpy.cc: In function 'int f()':\n"
+     "../project/plugins/plugin/axpy.cc:1:17: error: 'y' was not declared in this scope\n"
+     "    1 | int f() { return y; }\n"
+     "      |                  ^\n"
+     "../project/plugins/plugin/axpy.cc:2:1: error: another\n"
+     "ninja: build stopped: subcommand failed.\n",
+     Code::kBuildFailed,
+     "/home/me/axpy/axpy.cc: In function 'int f()':\n"
+     "/home/me/axpy/axpy.cc:1:17: error: 'y' was not declared in this scope\n"
+     "    1 | int f() { return y; }\n"
+     "      |                  ^",
+     "correct the source"},
+    {"GccHeader",
+     "FAILED: x.o \nc++ -c x\n"
+     "../project/plugins/plugin/axpy.cc:2:10: fatal error: hwy/highway.h: No such file or "
+     "directory\n"
+     "    2 | #include <hwy/highway.h>\n      |          ^~~~\ncompilation terminated.\n",
+     Code::kBuildHeaderMissing, "/home/me/axpy/axpy.cc:2:10: fatal error: hwy/highway.h",
+     "libhwy-dev"},
+    {"ClangHeader", "axpy.cc:1:10: fatal error: 'Python.h' file not found\n#include <Python.h>\n",
+     Code::kBuildHeaderMissing, "axpy.cc:1:10: fatal error: 'Python.h'", "python3-dev"},
+    {"EdgHeader", "axpy.cu(3): fatal error: cannot open source file \"cublas_v2.h\"\n",
+     Code::kBuildHeaderMissing, "axpy.cu(3)", "nvidia-cuda-toolkit"},
+    {"UnknownHeader", "a.cc:1:10: fatal error: acme/rocket.h: No such file or directory\n",
+     Code::kBuildHeaderMissing, "a.cc:1:10", "install what has acme/rocket.h"},
+    {"StandardHeader", "a.cc:1:10: fatal error: cstdint: No such file or directory\n",
+     Code::kBuildHeaderMissing, "a.cc:1:10", "standard library"},
+    {"TorchHeader", "a.cc:1:10: fatal error: torch/extension.h: No such file or directory\n",
+     Code::kBuildHeaderMissing, "a.cc:1:10", "PyTorch"},
+    {"HipHeader", "a.cc:1:10: fatal error: 'hip/hip_runtime.h' file not found\n",
+     Code::kBuildHeaderMissing, "a.cc:1:10", "libamdhip64-dev"},
+    {"Undefined",
+     "FAILED: plugins/axpy.so \nc++ -o plugins/axpy.so\n"
+     "/usr/bin/ld: plugins/axpy.so.p/axpy.cc.o: in function `run':\n"
+     "axpy.cc:(.text+0x5): undefined reference to `helper()'\n"
+     "collect2: error: ld returned 1 exit status\n",
+     Code::kBuildFailed, "/usr/bin/ld: plugins/axpy.so.p/axpy.cc.o: in function `run':\n", ""},
+    {"LibraryMissing", "/usr/bin/ld: cannot find -lfoo: No such file or directory\n",
+     Code::kBuildFailed, "/usr/bin/ld: cannot find -lfoo", ""},
+    {"CompilerKilled",
+     "c++: fatal error: Killed signal terminated program cc1plus\ncompilation terminated.\n",
+     Code::kBuildMemory, "c++: fatal error: Killed", "--jobs 1"},
+    {"CompilerOutOfMemory", "cc1plus: out of memory allocating 65536 bytes after a total of 9\n",
+     Code::kBuildMemory, "", "memory"},
+    {"GccCrash",
+     "axpy.cc:3:1: internal compiler error: Segmentation fault\n"
+     "Please submit a full bug report, with preprocessed source.\n",
+     Code::kBuildCompilerCrash, "axpy.cc:3:1: internal compiler error", "another one"},
+    {"ClangCrash",
+     "PLEASE submit a bug report to https://github.com/llvm/llvm-project/issues/\nStack dump:\n",
+     Code::kBuildCompilerCrash, "PLEASE submit", "another one"},
+    {"DiskFull", "axpy.cc:9:1: fatal error: error writing to /tmp/x.s: No space left on device\n",
+     Code::kBuildDiskFull, "axpy.cc:9:1", "free space"},
+    {"Quota", "/usr/bin/ld: final link failed: Disk quota exceeded\n", Code::kBuildDiskFull, "",
+     "free space"},
+    {"NvccHostCompiler",
+     "In file included from /usr/local/cuda/include/cuda_runtime.h:82,\n"
+     "                 from <command-line>:\n"
+     "/usr/local/cuda/include/crt/host_config.h:138:2: error: #error -- unsupported GNU version! "
+     "gcc versions later than 15 are not supported!\n",
+     Code::kBuildHostCompiler, "In file included from", "later than 15 are not supported"},
+    {"NvccArch", "nvcc fatal   : Unsupported gpu architecture 'compute_190'\n", Code::kBuildArch,
+     "nvcc fatal", "12.1+PTX"},
+    {"HipArch", "clang: error: unsupported HIP gpu architecture: gfx1400\n", Code::kBuildArch,
+     "clang: error", ""},
+    {"Manifest",
+     "FAILED: plugins/axpy.entry.c plugins/axpy.note.S \nopdock-pack --toml plugin.toml\n"
+     "../project/plugins/plugin/plugin.toml:7: [[op]] 1: found no \"doc\", wanted a text\n"
+     "ninja: build stopped: subcommand failed.\n",
+     Code::kBuildFailed, "/home/me/axpy/plugin.toml:7: [[op]] 1: found no \"doc\"", ""},
+    {"NoBuildFile", "ninja: error: loading 'build.ninja': No such file or directory\n",
+     Code::kBuildFailed, "ninja: error: loading", ""},
+    {"Nothing", "", Code::kBuildFailed, "ninja ended with status 1", ""},
+};
+
+class Logs : public ::testing::TestWithParam<LogCase> {};
+
+TEST_P(Logs, AreUnderstood) {
+  const LogCase& row = GetParam();
+  const Reason reason = triage(failed(row.log));
+  EXPECT_EQ(info(reason.code).name, info(row.code).name);
+  EXPECT_TRUE(reason.found.starts_with(row.found)) << reason.found;
+  EXPECT_NE((reason.wanted + reason.advice).find(row.advice), std::string::npos) << to_text(reason);
+  EXPECT_EQ(reason.found.find("ninja: build stopped"), std::string::npos) << reason.found;
+  EXPECT_EQ(reason.found.find("another"), std::string::npos) << reason.found;
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Logs, ::testing::ValuesIn(kCases),
+                         [](const auto& row) { return std::string(row.param.name); });
+
+TEST(Triage, NamesTheErrorInMesonBuild) {
+  const Reason reason = triage(
+      failed("The Meson build system\nVersion: 1.12.1\n"
+             "../project/plugins/plugin/meson.build:2:0: ERROR: Unknown variable \"nothing\".\n"
+             "A full log can be found at /cache/work1/build/meson-logs/meson-log.txt\n",
+             FailedStep::kSetup));
+  EXPECT_EQ(reason.code, Code::kBuildFailed);
+  EXPECT_EQ(reason.found, "/home/me/axpy/meson.build:2:0: ERROR: Unknown variable \"nothing\".");
+}
+
+TEST(Triage, KeepsAtMostTwentyShortLines) {
+  std::string log = "a.cc:1:1: error: no matching function\n";
+  for (int i = 0; i < 1000; ++i)
+    log += "a.cc:1:1: note: candidate " + std::string(1000, 'x') + "\n";
+  const Reason reason = triage(failed(log));
+  EXPECT_LE(std::count(reason.found.begin(), reason.found.end(), '\n'), 19);
+  EXPECT_LT(reason.found.size(), 20u * 402);
+}
+
+TEST(Triage, TellsEndsWithoutALog) {
+  FailedStep step = failed("");
+  step.end = {ProcessEnd::kSignal, SIGKILL};
+  EXPECT_EQ(triage(step).code, Code::kBuildMemory);
+  step.end = {ProcessEnd::kSignal, SIGSEGV};
+  EXPECT_EQ(triage(step).code, Code::kBuildNoNinja);
+  step.end = {ProcessEnd::kTimeout, 0};
+  EXPECT_EQ(triage(step).code, Code::kBuildTimeout);
+  step.end = {ProcessEnd::kCancelled, 0};
+  EXPECT_EQ(triage(step).code, Code::kCancelled);
+  step.end = {ProcessEnd::kNotStarted, 2};
+  EXPECT_EQ(triage(step).code, Code::kBuildNoNinja);
+}
+
+TEST(Triage, HoldsAMissingHeaderAgainstTheSourceUntilItIsThere) {
+  Reason reason = make_reason(Code::kBuildHeaderMissing, "x", "the header acme/rocket.h");
+  EXPECT_FALSE(is_passing(reason));
+  reason.wanted = "the header stdio.h";
+  EXPECT_TRUE(is_passing(reason));
+  EXPECT_FALSE(is_passing(make_reason(Code::kBuildFailed, "x", "y")));
+  EXPECT_TRUE(is_passing(make_reason(Code::kBuildTimeout, "x", "y")));
+}
+
+}  // namespace
+}  // namespace opdock
