@@ -18,7 +18,7 @@ namespace opdock {
 
 // One input of what is asked for. Long values (sources) are given as to_hex(sha256(…)).
 struct CacheField {
-  std::string name;   // "source axpy.cc", "arch", "option 3", "abi"
+  std::string name;  // "source axpy.cc", "arch", "option 3", "abi"
   std::string value;
   bool operator==(const CacheField&) const = default;
 };
@@ -68,9 +68,14 @@ class CacheLock {
 };
 
 struct CacheOptions {
-  std::string folder;                 // absolute; empty: there is no cache, everything misses
-  uint64_t max_bytes = 10ull << 30;   // OPDOCK_CACHE_MAX_BYTES; least recently used go first
+  std::string folder;                // absolute; empty: there is no cache, everything misses
+  uint64_t max_bytes = 10ull << 30;  // OPDOCK_CACHE_MAX_BYTES; least recently used go first
 };
+
+// The options that OPDOCK_CACHE_DIR, XDG_CACHE_HOME, HOME and OPDOCK_CACHE_MAX_BYTES make. What is
+// wrong with them is appended: a value that cannot be (cache-setting), or why there is no folder
+// (cache-unusable); under AT_SECURE there is none.
+CacheOptions cache_options_from_environment(std::vector<Reason>* reasons);
 
 // Thread-safe. Never throws for what the file system does: a defect becomes a reason and a miss.
 class Cache {

@@ -1,0 +1,293 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cache/collect.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <ctime>
+#include <map>
+#include <set>
+
+#include "cache/entry_format.h"
+#include "cache/files.h"
+#include "cache/locks.h"
+#include "fmt/format.h"
+
+namespace opdock::cache {
+namespace {
+
+constexpr int64_t kMinute = 60, kHour = 3600, kDay = 24 * kHour;
+constexpr int64_t kGrace = 10 * kMinute;
+constexpr size_t kKeptBad = 16;
+
+int64_t modified(const std::string& path) {
+  struct stat status{};
+  return lstat(path.c_str(), &status) == 0 ? status.st_mtim.tv_sec : 0;
+}
+
+// The file system's own time: of a file that is made for the purpose. The machines that share it
+// need not agree on theirs.
+int64_t file_system_time(const Layout& layout) {
+  const std::string path = layout.temp() + "/" + unique_name();
+  Fd file;
+  struct stat status{};
+  int64_t now = now_seconds();
+  if (open_file(path, O_WRONLY | O_CREAT | O_EXCL, 0600, &file) == 0) {
+    if (fstat(file.get(), &status) == 0) now = status.st_mtim.tv_sec;
+    unlink(path.c_str());
+  }
+  return now;
+}
+
+// A time in the future comes from a clock that was wrong, and says as little as one long ago.
+bool is_older(int64_t time, int64_t seconds, int64_t now) {
+  return time > now + kMinute || now - time > seconds;
+}
+
+// Of a temporary file, by its name: true only if it was made on this host and its maker is gone.
+bool is_maker_gone(const std::string& name) {
+  const std::string host = host_name();
+  if (!name.starts_with(host + ".")) return false;
+  const long pid = std::strtol(name.c_str() + host.size() + 1, nullptr, 10);
+  return pid > 0 && kill(static_cast<pid_t>(pid), 0) != 0 && errno == ESRCH;
+}
+
+// Whether nobody alive works on the temporary file or folder `name`.
+bool is_abandoned(const std::string& folder, const std::string& name, int64_t now) {
+  const std::string path = folder + "/" + name, lock = path + ".lock";
+  // Between making a file and locking it: too young to tell.
+  if (!is_older(std::max(modified(path), modified(lock)), kMinute, now)) return false;
+  Fd file;
+  int error = open_file(lock, O_RDWR, 0, &file);
+  if (error == ENOENT) error = open_file(path, O_RDWR, 0, &file);
+  if (error == EISDIR) return true;  // its lock is removed last
+  if (error == 0) error = try_flock(file.get(), LOCK_EX);
+  if (error == 0) return true;
+  if (error == EWOULDBLOCK) return false;
+  return is_maker_gone(name) || is_older(modified(path), kDay, now);
+}
+
+size_t sweep_temp(const Layout& layout, int64_t now) {
+  std::vector<std::string> names;
+  list_folder(layout.temp(), &names);
+  std::set<std::string> items;
+  for (const std::string& name : names) {
+    items.insert(name.ends_with(".lock") ? name.substr(0, name.size() - 5) : name);
+  }
+  size_t swept = 0;
+  for (const std::string& item : items) {
+    if (!is_abandoned(layout.temp(), item, now)) continue;
+    remove_tree(layout.temp() + "/" + item);
+    unlink((layout.temp() + "/" + item + ".lock").c_str());
+    ++swept;
+  }
+  return swept;
+}
+
+size_t sweep_locks(const Layout& layout, int64_t now) {
+  std::vector<std::string> names;
+  list_folder(layout.locks(), &names);
+  size_t swept = 0;
+  for (const std::string& name : names) {
+    const std::string path = layout.locks() + "/" + name;
+    if (name == "gc" || !is_older(modified(path), kDay, now)) continue;
+    LockFile lock;
+    // Whoever has it open already finds, once he has locked it, that the path names it no more.
+    if (lock.open(path) != 0 || lock.try_lock() != 0) continue;
+    lock.unlink();
+    ++swept;
+  }
+  return swept;
+}
+
+size_t sweep_bad(const Layout& layout, int64_t now) {
+  std::vector<std::string> names;
+  list_folder(layout.bad(), &names);
+  std::map<std::string, int64_t> items;
+  for (const std::string& name : names) {
+    const std::string item = name.ends_with(".why") ? name.substr(0, name.size() - 4) : name;
+    items[item] = std::max(items[item], modified(layout.bad() + "/" + name));
+  }
+  std::vector<std::pair<int64_t, std::string>> newest_first;
+  for (const auto& [item, time] : items) newest_first.emplace_back(-time, item);
+  std::sort(newest_first.begin(), newest_first.end());
+  size_t swept = 0;
+  for (size_t i = 0; i < newest_first.size(); ++i) {
+    if (i < kKeptBad && !is_older(-newest_first[i].first, 7 * kDay, now)) continue;
+    remove_tree(layout.bad() + "/" + newest_first[i].second);
+    unlink((layout.bad() + "/" + newest_first[i].second + ".why").c_str());
+    ++swept;
+  }
+  return swept;
+}
+
+// Files two levels down, such as failures/ab/KEY/…: those that are older go.
+size_t sweep_records(const std::string& folder, int64_t seconds, int64_t now) {
+  size_t swept = 0;
+  std::vector<std::string> shards, keys, names;
+  list_folder(folder, &shards);
+  for (const std::string& shard : shards) {
+    list_folder(folder + "/" + shard, &keys);
+    for (const std::string& key : keys) {
+      const std::string path = folder + "/" + shard + "/" + key;
+      list_folder(path, &names);
+      for (const std::string& name : names) {
+        if (!is_older(modified(path + "/" + name), seconds, now)) continue;
+        swept += unlink((path + "/" + name).c_str()) == 0;
+      }
+      rmdir(path.c_str());
+    }
+    rmdir((folder + "/" + shard).c_str());
+  }
+  return swept;
+}
+
+std::string entry_file(const Variant& variant) {
+  struct stat status{};
+  const bool is_folder = lstat(variant.path.c_str(), &status) == 0 && S_ISDIR(status.st_mode);
+  return is_folder ? variant.path + "/entry" : variant.path;
+}
+
+struct Usage {
+  uint64_t bytes = 0;
+  int64_t walked = 0;  // when they were last counted
+};
+
+bool read_usage(const Layout& layout, Usage* usage) {
+  Fd file;
+  std::vector<uint8_t> bytes;
+  if (open_file(layout.usage(), O_RDONLY, 0, &file) != 0) return false;
+  if (read_all(file.get(), 100, &bytes) != 0) return false;
+  const std::string text(bytes.begin(), bytes.end());
+  unsigned long long total = 0;
+  long long walked = 0;
+  if (std::sscanf(text.c_str(), "%llu %lld", &total, &walked) != 2) return false;
+  *usage = {total, walked};
+  return true;
+}
+
+// An estimate: that two processes may overwrite each other's is no harm.
+void write_usage(const Layout& layout, const Usage& usage) {
+  Fd file;
+  if (open_file(layout.usage(), O_WRONLY | O_CREAT, 0600, &file) != 0) return;
+  write_all(file.get(), fmt::format("{:20} {:20}\n", usage.bytes, usage.walked));
+}
+
+}  // namespace
+
+std::vector<Variant> list_variants(const Layout& layout) {
+  std::vector<Variant> variants;
+  std::vector<std::string> shards, keys, makers;
+  for (const char* kind : kKinds) {
+    const std::string base = layout.base() + "/" + kind;
+    list_folder(base, &shards);
+    for (const std::string& shard : shards) {
+      list_folder(base + "/" + shard, &keys);
+      for (const std::string& key : keys) {
+        if (!is_key(key) || key.substr(0, 2) != shard) continue;
+        const std::string folder = base + "/" + shard + "/" + key;
+        list_folder(folder, &makers);
+        for (const std::string& maker : makers) {
+          if (!is_hex(maker, 8, 64)) continue;
+          Variant variant{kind, key, maker, folder + "/" + maker, 0, 0};
+          variant.bytes = tree_bytes(variant.path);
+          variant.used = modified(entry_file(variant));
+          variants.push_back(variant);
+        }
+      }
+    }
+  }
+  return variants;
+}
+
+bool is_newer_format(const std::string& entry_file) {
+  Fd file;
+  if (open_file(entry_file, O_RDONLY, 0, &file) != 0) return false;
+  // The head alone, made up to an entry's least size: the digest is looked at only after the
+  // format.
+  std::vector<uint8_t> head(kEntryHeadBytes + 32);
+  if (pread(file.get(), head.data(), kEntryHeadBytes, 0) != kEntryHeadBytes) return false;
+  EntryData data;
+  std::string problem;
+  return decode_entry(head, &data, &problem) == EntryState::kNewer;
+}
+
+bool remove_unused(const Layout& layout, const Variant& variant, int64_t now) {
+  const std::string entry = entry_file(variant);
+  Fd file;
+  int error = open_file(entry, O_RDWR, 0, &file);
+  if (error == EACCES) error = open_file(entry, O_RDONLY, 0, &file);
+  if (error == 0) {
+    error = try_flock(file.get(), LOCK_EX);
+    if (error == EWOULDBLOCK) return false;
+    if (error != 0 && !is_older(variant.used, kDay, now)) return false;
+  }
+  if (entry == variant.path) return unlink(entry.c_str()) == 0;
+  // Out of sight at once, as a whole; what is left after a crash is swept.
+  const std::string dead = layout.temp() + "/" + unique_name();
+  if (make_folders(layout.temp()) != 0 || rename(variant.path.c_str(), dead.c_str()) != 0) {
+    return false;
+  }
+  remove_tree(dead);
+  return true;
+}
+
+Collected collect(const Layout& layout, uint64_t max_bytes) {
+  Collected result;
+  if (make_folders(layout.locks()) != 0 || make_folders(layout.temp()) != 0) return result;
+  LockFile lock;
+  if (lock.open(layout.locks() + "/gc") == 0 && lock.try_lock() == EWOULDBLOCK) {
+    result.busy = true;
+    return result;
+  }
+  const int64_t now = file_system_time(layout);
+  result.swept = sweep_temp(layout, now) + sweep_locks(layout, now) + sweep_bad(layout, now) +
+                 sweep_records(layout.base() + "/failures", 30 * kDay, now) +
+                 sweep_records(layout.base() + "/history", 180 * kDay, now);
+  std::vector<Variant> variants = list_variants(layout);
+  std::sort(variants.begin(), variants.end(),
+            [](const Variant& a, const Variant& b) { return a.used < b.used; });
+  for (const Variant& variant : variants) result.kept_bytes += variant.bytes;
+  for (const Variant& variant : variants) {
+    if (variant.used > now + kHour) {  // from a clock that was ahead: from now on it ages
+      const timespec times[2] = {{0, UTIME_OMIT}, {0, UTIME_NOW}};
+      utimensat(AT_FDCWD, entry_file(variant).c_str(), times, AT_SYMLINK_NOFOLLOW);
+      continue;
+    }
+    if (result.kept_bytes <= max_bytes || now - variant.used < kGrace) continue;
+    if (is_newer_format(entry_file(variant))) continue;
+    if (!remove_unused(layout, variant, now)) {
+      ++result.in_use;
+      continue;
+    }
+    ++result.removed;
+    result.removed_bytes += variant.bytes;
+    result.kept_bytes -= variant.bytes;
+    rmdir(parent_of(variant.path).c_str());
+    rmdir(parent_of(parent_of(variant.path)).c_str());
+  }
+  write_usage(layout, {result.kept_bytes, now_seconds()});
+  return result;
+}
+
+void collect_if_due(const Layout& layout, uint64_t max_bytes, uint64_t published) {
+  Usage usage;
+  const int64_t now = now_seconds();
+  const bool is_known = read_usage(layout, &usage);
+  const int64_t age = now >= usage.walked ? now - usage.walked : usage.walked - now;
+  usage.bytes += published;
+  // What could not be removed a moment ago can hardly be removed now.
+  const bool is_over = usage.bytes > max_bytes && age >= 10;
+  if (!is_known || is_over || age > 6 * kHour) {
+    collect(layout, max_bytes);
+  } else {
+    write_usage(layout, usage);
+  }
+}
+
+}  // namespace opdock::cache

@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cache/files.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <cstdio>
+#include <ctime>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include "base/sha256.h"
+#include "fmt/format.h"
+
+namespace opdock::cache {
+
+Fd& Fd::operator=(Fd&& other) noexcept {
+  if (this != &other) {
+    if (fd_ >= 0) close(fd_);
+    fd_ = other.release();
+  }
+  return *this;
+}
+
+Fd::~Fd() {
+  if (fd_ >= 0) close(fd_);
+}
+
+int Fd::release() {
+  return std::exchange(fd_, -1);
+}
+
+std::string error_text(int error) {
+  return std::generic_category().message(error);
+}
+
+int open_file(const std::string& path, int flags, mode_t mode, Fd* out) {
+  int fd = -1;
+  do {
+    fd = open(path.c_str(), flags | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW, mode);
+  } while (fd < 0 && errno == EINTR);
+  if (fd < 0) return errno;
+  *out = Fd(fd);
+  return 0;
+}
+
+int write_all(int fd, std::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t written = write(fd, bytes.data(), bytes.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) return errno;
+    if (written == 0) return EIO;
+    bytes.remove_prefix(static_cast<size_t>(written));
+  }
+  return 0;
+}
+
+int read_all(int fd, uint64_t most, std::vector<uint8_t>* out) {
+  struct stat status{};
+  if (fstat(fd, &status) != 0) return errno;
+  if (!S_ISREG(status.st_mode)) return EISDIR;
+  if (static_cast<uint64_t>(status.st_size) > most) return EFBIG;
+  out->resize(static_cast<size_t>(status.st_size));
+  size_t at = 0;
+  while (at < out->size()) {
+    const ssize_t got = pread(fd, out->data() + at, out->size() - at, static_cast<off_t>(at));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return errno;
+    if (got == 0) break;  // cut meanwhile: the digest will tell
+    at += static_cast<size_t>(got);
+  }
+  out->resize(at);
+  return 0;
+}
+
+int sync_file(int fd) {
+  while (fsync(fd) != 0) {
+    if (errno != EINTR) return errno;
+  }
+  return 0;
+}
+
+int sync_folder(const std::string& path) {
+  Fd fd;
+  if (const int error = open_file(path, O_RDONLY | O_DIRECTORY, 0, &fd)) return error;
+  const int error = sync_file(fd.get());
+  return error == EINVAL || error == ENOTSUP ? 0 : error;
+}
+
+int make_folders(const std::string& path) {
+  if (mkdir(path.c_str(), 0700) == 0) return sync_folder(parent_of(path));
+  if (errno == EEXIST) {
+    struct stat status{};
+    if (stat(path.c_str(), &status) != 0) return errno;
+    return S_ISDIR(status.st_mode) ? 0 : ENOTDIR;
+  }
+  if (errno != ENOENT || path == "/" || path.empty()) return errno;
+  if (const int error = make_folders(parent_of(path))) return error;
+  if (mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) return errno;
+  return sync_folder(parent_of(path));
+}
+
+int rename_new(const std::string& from, const std::string& to) {
+  if (renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE) == 0) return 0;
+  if (errno != EINVAL && errno != ENOSYS && errno != EOPNOTSUPP) return errno;
+  struct stat status{};
+  if (lstat(from.c_str(), &status) != 0) return errno;
+  if (!S_ISDIR(status.st_mode)) {
+    if (link(from.c_str(), to.c_str()) == 0) {
+      unlink(from.c_str());
+      return 0;
+    }
+    if (errno != EPERM && errno != EOPNOTSUPP && errno != ENOSYS && errno != EMLINK) return errno;
+    // Neither: a rename, which replaces. What it would replace is the same thing made twice.
+    if (lstat(to.c_str(), &status) == 0) return EEXIST;
+  }
+  if (rename(from.c_str(), to.c_str()) == 0) return 0;
+  return errno == ENOTEMPTY || errno == ENOTDIR ? EEXIST : errno;
+}
+
+void remove_tree(const std::string& path) {
+  if (path.empty()) return;
+  std::error_code error;
+  std::filesystem::remove_all(path, error);
+}
+
+uint64_t tree_bytes(const std::string& path) {
+  struct stat status{};
+  if (lstat(path.c_str(), &status) != 0) return 0;
+  if (S_ISREG(status.st_mode)) return static_cast<uint64_t>(status.st_size);
+  if (!S_ISDIR(status.st_mode)) return 0;
+  std::vector<std::string> names;
+  list_folder(path, &names);
+  uint64_t total = 0;
+  for (const std::string& name : names) total += tree_bytes(path + "/" + name);
+  return total;
+}
+
+int list_folder(const std::string& path, std::vector<std::string>* names) {
+  names->clear();
+  DIR* folder = opendir(path.c_str());
+  if (folder == nullptr) return errno;
+  errno = 0;
+  while (const dirent* entry = readdir(folder)) {
+    const std::string name = entry->d_name;
+    if (name != "." && name != "..") names->push_back(name);
+    errno = 0;
+  }
+  const int error = errno;
+  closedir(folder);
+  std::sort(names->begin(), names->end());
+  return error;
+}
+
+int digest_file(const std::string& path, std::string* sha256, uint64_t* size) {
+  Fd fd;
+  if (const int error = open_file(path, O_RDONLY, 0, &fd)) return error;
+  struct stat status{};
+  if (fstat(fd.get(), &status) != 0) return errno;
+  if (!S_ISREG(status.st_mode)) return EISDIR;
+  Sha256 hash;
+  std::vector<uint8_t> buffer(256 << 10);
+  *size = 0;
+  while (true) {
+    const ssize_t got = read(fd.get(), buffer.data(), buffer.size());
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return errno;
+    if (got == 0) break;
+    hash.add({buffer.data(), static_cast<size_t>(got)});
+    *size += static_cast<uint64_t>(got);
+  }
+  *sha256 = to_hex(hash.finish());
+  return 0;
+}
+
+std::string parent_of(const std::string& path) {
+  const size_t slash = path.rfind('/');
+  if (slash == std::string::npos) return {};
+  return slash == 0 ? "/" : path.substr(0, slash);
+}
+
+int64_t now_seconds() {
+  timespec now{};
+  clock_gettime(CLOCK_REALTIME, &now);
+  return now.tv_sec;
+}
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  if (gethostname(name.data(), name.size() - 1) != 0 || name[0] == '\0') return "unknown-host";
+  return name.data();
+}
+
+std::string unique_name() {
+  static std::atomic<uint32_t> next{0};
+  uint64_t random = 0;
+  if (getrandom(&random, sizeof random, GRND_NONBLOCK) != sizeof random) {
+    timespec now{};
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    random = static_cast<uint64_t>(now.tv_nsec);
+  }
+  std::string host = host_name().substr(0, 64);
+  std::replace(host.begin(), host.end(), '/', '-');
+  return fmt::format("{}.{}.{}.{:016x}", host, getpid(), next++, random);
+}
+
+}  // namespace opdock::cache

@@ -1,0 +1,62 @@
+// Files and folders, with errno as the answer: 0 is success. Nothing here throws.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <sys/stat.h>
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace opdock::cache {
+
+// An open file; closed on destruction.
+class Fd {
+ public:
+  Fd() = default;
+  explicit Fd(int fd) : fd_(fd) {}
+  Fd(Fd&& other) noexcept : fd_(other.release()) {}
+  Fd& operator=(Fd&& other) noexcept;
+  ~Fd();
+  int get() const { return fd_; }
+  explicit operator bool() const { return fd_ >= 0; }
+  int release();
+
+ private:
+  int fd_ = -1;
+};
+
+std::string error_text(int error);  // "No space left on device"
+
+// O_CLOEXEC, O_NONBLOCK and O_NOFOLLOW are added to flags; a FIFO cannot hold the caller up.
+int open_file(const std::string& path, int flags, mode_t mode, Fd* out);
+int write_all(int fd, std::string_view bytes);
+// The whole of a regular file of at most `most` bytes, else EFBIG.
+int read_all(int fd, uint64_t most, std::vector<uint8_t>* out);
+int sync_file(int fd);
+// A file system that cannot sync folders counts as one that need not.
+int sync_folder(const std::string& path);
+
+// Makes the folder and what is missing above it, 0700, each one durably.
+int make_folders(const std::string& path);
+// Renames unless `to` is there already (EEXIST), atomically on every file system that can.
+int rename_new(const std::string& from, const std::string& to);
+// A file or a folder with everything in it, links not followed. Best effort.
+void remove_tree(const std::string& path);
+// The bytes of the regular files in a tree.
+uint64_t tree_bytes(const std::string& path);
+
+// Names in a folder, sorted, without "." and "..".
+int list_folder(const std::string& path, std::vector<std::string>* names);
+// SHA-256, hex, and size of a regular file.
+int digest_file(const std::string& path, std::string* sha256, uint64_t* size);
+
+std::string parent_of(const std::string& path);
+int64_t now_seconds();  // by the wall clock
+std::string host_name();
+// "host.pid.number.random": different in every process, thread and machine that shares the folder.
+std::string unique_name();
+
+}  // namespace opdock::cache

@@ -1,0 +1,43 @@
+// Which file lies where in the cache's folder.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "cache/cache.h"
+
+namespace opdock::cache {
+
+// <root>/v1/…; docs/cache.md draws it. A later layout gets a folder of its own, v2, and neither
+// touches the other's.
+struct Layout {
+  std::string root;
+
+  std::string base() const { return root + "/v1"; }
+  std::string temp() const { return base() + "/tmp"; }
+  std::string bad() const { return base() + "/bad"; }
+  std::string locks() const { return base() + "/locks"; }
+  std::string usage() const { return base() + "/usage"; }
+  // The folder of a request's variants, and one variant in it: a file, or a folder with "entry".
+  std::string variants(std::string_view kind, std::string_view key) const;
+  std::string variant(std::string_view kind, std::string_view key, const CacheMaker& maker) const;
+  std::string lock(std::string_view key, const CacheMaker& maker) const;
+  // The folder of a request's remembered failures.
+  std::string failures(std::string_view key) const;
+  std::string failure(std::string_view key, const CacheMaker& maker) const;
+  std::string failure_log(std::string_view key, const CacheMaker& maker) const;
+  // The folder that tells what was made before for a subject: a file a key.
+  std::string history(std::string_view kind, std::string_view subject) const;
+};
+
+// The folder names in base() that hold entries.
+inline constexpr const char* kKinds[] = {"kernels", "plugin"};
+
+// A maker's id as a file name: itself if it is 8 to 64 lower-case hexadecimal digits, else its
+// SHA-256.
+std::string maker_name(const CacheMaker& maker);
+bool is_hex(std::string_view text, size_t least, size_t most);
+bool is_key(std::string_view text);
+
+}  // namespace opdock::cache

@@ -1,0 +1,119 @@
+// Which folder the cache is in, and whether it may be used.
+// SPDX-License-Identifier: Apache-2.0
+#include <sys/auxv.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <charconv>
+#include <cstdlib>
+
+#include "cache/store.h"
+#include "discover/trust.h"
+#include "fmt/format.h"
+
+namespace opdock {
+namespace {
+
+using cache::error_text;
+
+// Why the folder cannot be used, or nothing. One that is not there yet is judged by the folders
+// above it.
+std::optional<Reason> judge(const std::string& folder) {
+  const SearchEnvironment environment = read_search_environment();
+  if (environment.secure) {
+    return make_reason(Code::kCacheUnusable, "a program with raised privileges",
+                       "a user's program");
+  }
+  if (folder.front() != '/') {
+    return make_reason(Code::kCacheUnusable, folder, "an absolute path");
+  }
+  struct stat status{};
+  if (stat(folder.c_str(), &status) != 0) {
+    if (errno != ENOENT) {
+      return make_reason(Code::kCacheUnusable, folder + ": " + error_text(errno), "a folder");
+    }
+    struct stat link{};
+    if (lstat(folder.c_str(), &link) == 0) {
+      return make_reason(Code::kCacheUnusable, folder + ", a link that leads nowhere", "a folder");
+    }
+  } else if (!S_ISDIR(status.st_mode)) {
+    return make_reason(Code::kCacheUnusable, folder + ", which is no folder", "a folder");
+  } else if (status.st_uid != geteuid() && status.st_uid != 0) {
+    return make_reason(Code::kCacheUnusable,
+                       fmt::format("{} owned by user {}", folder, status.st_uid),
+                       fmt::format("a folder of user {}", geteuid()));
+  } else if ((status.st_mode & S_IWOTH) != 0) {
+    return make_reason(
+        Code::kCacheUnusable,
+        fmt::format("{} with mode {:04o}: everybody can write it", folder, status.st_mode & 07777),
+        "a folder that only its owner can write (chmod go-w)");
+  }
+  Trust trust(environment);
+  const std::optional<Reason> way = trust.judge_way(folder);
+  if (!way || trust.has_consent(folder)) return std::nullopt;
+  return make_reason(Code::kCacheUnusable, way->found, way->wanted + ", on the way to the cache");
+}
+
+std::string variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? std::string() : value;
+}
+
+}  // namespace
+
+CacheOptions cache_options_from_environment(std::vector<Reason>* reasons) {
+  CacheOptions options;
+  const SearchEnvironment environment = read_search_environment();
+  if (environment.secure) {
+    cache::add_reason(reasons, Code::kCacheUnusable, "a program with raised privileges",
+                      "a user's program");
+    return options;
+  }
+  const std::string folder = variable("OPDOCK_CACHE_DIR"),
+                    size = variable("OPDOCK_CACHE_MAX_BYTES");
+  if (!size.empty()) {
+    uint64_t bytes = 0;
+    const auto [end, error] = std::from_chars(size.data(), size.data() + size.size(), bytes);
+    if (error == std::errc() && end == size.data() + size.size()) {
+      options.max_bytes = bytes;
+    } else {
+      cache::add_reason(reasons, Code::kCacheSetting, "OPDOCK_CACHE_MAX_BYTES=" + size,
+                        "a number of bytes");
+    }
+  }
+  if (!folder.empty() && folder.front() != '/') {
+    cache::add_reason(reasons, Code::kCacheSetting, "OPDOCK_CACHE_DIR=" + folder,
+                      "an absolute path");
+  } else if (!folder.empty()) {
+    options.folder = folder;
+  } else if (environment.cache_home.empty()) {
+    cache::add_reason(reasons, Code::kCacheUnusable,
+                      "neither OPDOCK_CACHE_DIR nor XDG_CACHE_HOME nor HOME", "one of them");
+  } else {
+    // A home that is not there is not made: whoever has none is not meant to write there.
+    const std::string home = variable("HOME");
+    const bool is_in_home = environment.cache_home == home + "/.cache";
+    if (is_in_home && access(home.c_str(), F_OK) != 0) {
+      cache::add_reason(reasons, Code::kCacheUnusable, "HOME=" + home + ": " + error_text(errno),
+                        "a home folder");
+    } else {
+      options.folder = environment.cache_home + "/opdock";
+    }
+  }
+  return options;
+}
+
+std::unique_ptr<Cache> Cache::open(const CacheOptions& options, std::vector<Reason>* reasons) {
+  std::string folder = options.folder;
+  while (folder.size() > 1 && folder.back() == '/') folder.pop_back();
+  if (folder.empty()) {
+    return std::make_unique<cache::Store>(
+        "", options.max_bytes, make_reason(Code::kCacheUnusable, "no folder for it", "a cache"));
+  }
+  std::optional<Reason> reason = judge(folder);
+  if (!reason) return std::make_unique<cache::Store>(folder, options.max_bytes, Reason());
+  if (reasons != nullptr) reasons->push_back(*reason);
+  return std::make_unique<cache::Store>("", options.max_bytes, *reason);
+}
+
+}  // namespace opdock

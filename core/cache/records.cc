@@ -1,0 +1,186 @@
+// What is remembered beside the entries: failures, and what was made before for a subject.
+// SPDX-License-Identifier: Apache-2.0
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <map>
+
+#include "cache/store.h"
+#include "fmt/format.h"
+#include "nlohmann/json.hpp"
+#include "note/json.h"
+
+namespace opdock::cache {
+namespace {
+
+constexpr uint64_t kMaxRecord = 16ull << 20;
+constexpr size_t kKeptHistory = 4;  // keys a subject
+
+// A record is an entry file too, so that damage to it is noticed in the same way.
+std::optional<EntryData> read_record(const std::string& path, std::vector<uint8_t>* bytes,
+                                     bool* is_damaged) {
+  *is_damaged = false;
+  Fd file;
+  EntryData data;
+  std::string problem;
+  if (open_file(path, O_RDONLY, 0, &file) != 0 || read_all(file.get(), kMaxRecord, bytes) != 0) {
+    return {};
+  }
+  const EntryState state = decode_entry(*bytes, &data, &problem);
+  *is_damaged = state == EntryState::kDamaged;
+  if (state != EntryState::kGood) return {};
+  return data;
+}
+
+std::string dump(const std::vector<Reason>& reasons) {
+  nlohmann::ordered_json list = nlohmann::ordered_json::array();
+  for (const Reason& reason : reasons) {
+    list.push_back({{"code", info(reason.code).name},
+                    {"found", reason.found},
+                    {"wanted", reason.wanted},
+                    {"advice", reason.advice}});
+  }
+  return list.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+}
+
+std::string member(const Json& object, std::string_view name) {
+  const Json* found = object.find(name);
+  return found == nullptr ? std::string() : found->text;
+}
+
+// nullopt if it has a code that this Opdock does not know.
+std::optional<std::vector<Reason>> parse(std::string_view text) {
+  std::string problem;
+  const std::optional<Json> list = parse_json(text, &problem);
+  if (!list || list->type != Json::Type::kArray) return {};
+  std::vector<Reason> reasons;
+  for (const Json& item : list->items) {
+    const std::string name = member(item, "code");
+    const auto code = std::find_if(all_codes().begin(), all_codes().end(),
+                                   [&](const CodeInfo& known) { return known.name == name; });
+    if (code == all_codes().end()) return {};
+    reasons.push_back(
+        {code->code, member(item, "found"), member(item, "wanted"), member(item, "advice")});
+  }
+  return reasons;
+}
+
+std::string shortened(const std::string& text) {
+  constexpr size_t kMost = 80;
+  return text.size() <= kMost ? text : text.substr(0, kMost) + "…";
+}
+
+std::map<std::string, std::string> by_name(const std::vector<CacheField>& fields) {
+  std::map<std::string, std::string> map;
+  for (const CacheField& field : fields) map[field.name] = field.value;
+  return map;
+}
+
+std::vector<std::string> differences(const std::vector<CacheField>& now,
+                                     const std::vector<CacheField>& before) {
+  const std::map<std::string, std::string> old = by_name(before), current = by_name(now);
+  std::vector<std::string> texts;
+  for (const CacheField& field : now) {
+    const auto was = old.find(field.name);
+    if (was == old.end()) {
+      texts.push_back(field.name + " was added");
+    } else if (was->second != field.value) {
+      const bool is_digest = is_key(field.value) && is_key(was->second);
+      texts.push_back(is_digest ? field.name + " changed"
+                                : fmt::format("{}: found {}, was {}", field.name,
+                                              shortened(field.value), shortened(was->second)));
+    }
+  }
+  for (const CacheField& field : before) {
+    if (current.count(field.name) == 0) texts.push_back(field.name + " was removed");
+  }
+  if (texts.empty()) texts.push_back("the order of the inputs changed");
+  return texts;
+}
+
+}  // namespace
+
+void Store::remember_failure(const CacheRequest& request, const CacheMaker& maker,
+                             const std::vector<Reason>& why, std::string_view log) {
+  if (layout_.root.empty()) return;
+  EntryData data;
+  data.kind = request.kind;
+  data.key = request.key();
+  data.subject = request.subject;
+  data.fields = request.fields;
+  data.maker = maker;
+  data.created = now_seconds();
+  if (prepare(layout_.failures(data.key)) != 0) return;
+  const std::string log_path = layout_.failure_log(data.key, maker);
+  if (replace_file(layout_, log_path, log) != 0) unlink(log_path.c_str());
+  replace_file(layout_, layout_.failure(data.key, maker),
+               encode_entry(data, {{"reasons", dump(why)}}));
+}
+
+std::optional<std::vector<Reason>> Store::failure(const CacheRequest& request,
+                                                  const CacheMaker& maker, std::string* log_path) {
+  if (log_path != nullptr) log_path->clear();
+  if (layout_.root.empty()) return {};
+  const std::string key = request.key(), path = layout_.failure(key, maker);
+  std::vector<uint8_t> bytes;
+  bool is_damaged = false;
+  const std::optional<EntryData> data = read_record(path, &bytes, &is_damaged);
+  if (is_damaged) unlink(path.c_str());  // the next attempt finds out anew
+  if (!data || data->key != key || maker_name(data->maker) != maker_name(maker)) return {};
+  if (data->blobs.size() != 1) return {};
+  const EntryBlob& blob = data->blobs.front();
+  std::optional<std::vector<Reason>> reasons =
+      parse({reinterpret_cast<const char*>(bytes.data()) + blob.offset, blob.size});
+  const std::string log = layout_.failure_log(key, maker);
+  if (reasons && log_path != nullptr && access(log.c_str(), R_OK) == 0) *log_path = log;
+  return reasons;
+}
+
+void Store::forget_failure(const CacheRequest& request) {
+  if (!layout_.root.empty()) remove_tree(layout_.failures(request.key()));
+}
+
+void forget_failure_of(const Layout& layout, const std::string& key, const CacheMaker& maker) {
+  unlink(layout.failure(key, maker).c_str());
+  unlink(layout.failure_log(key, maker).c_str());
+  rmdir(layout.failures(key).c_str());
+}
+
+void record_history(const Layout& layout, const EntryData& data) {
+  EntryData record = data;
+  record.blobs.clear();
+  record.files.clear();
+  const std::string folder = layout.history(data.kind, data.subject);
+  if (replace_file(layout, folder + "/" + data.key, encode_entry(record, {})) != 0) return;
+  std::vector<std::string> names;
+  list_folder(folder, &names);
+  std::vector<std::pair<int64_t, std::string>> others;
+  for (const std::string& name : names) {
+    struct stat status{};
+    const std::string path = folder + "/" + name;
+    if (name != data.key && lstat(path.c_str(), &status) == 0) {
+      others.emplace_back(status.st_mtim.tv_sec, path);
+    }
+  }
+  std::sort(others.begin(), others.end());
+  for (size_t i = 0; i + kKeptHistory <= others.size(); ++i) unlink(others[i].second.c_str());
+}
+
+std::vector<std::string> Store::what_changed(const CacheRequest& request) {
+  if (layout_.root.empty()) return {};
+  const std::string folder = layout_.history(request.kind, request.subject), key = request.key();
+  std::vector<std::string> names;
+  list_folder(folder, &names);
+  std::optional<EntryData> newest;
+  for (const std::string& name : names) {
+    std::vector<uint8_t> bytes;
+    bool is_damaged = false;
+    if (name == key) continue;
+    std::optional<EntryData> data = read_record(folder + "/" + name, &bytes, &is_damaged);
+    if (data && (!newest || data->created > newest->created)) newest = std::move(data);
+  }
+  return newest ? differences(request.fields, newest->fields) : std::vector<std::string>();
+}
+
+}  // namespace opdock::cache

@@ -1,0 +1,102 @@
+// Waiting for whoever makes the same thing.
+// SPDX-License-Identifier: Apache-2.0
+#include <sys/file.h>
+
+#include <cerrno>
+#include <chrono>
+#include <thread>
+
+#include "cache/store.h"
+#include "fmt/format.h"
+
+namespace opdock::cache {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+constexpr auto kPoll = std::chrono::milliseconds(4);
+constexpr auto kSilence = std::chrono::seconds(2);  // of waiting, before it is told for whom
+constexpr auto kRepeat = std::chrono::seconds(1);   // the holder may change
+
+class HeldLock final : public CacheLock {
+ public:
+  explicit HeldLock(std::unique_ptr<LockFile> file) : file_(std::move(file)) {}
+
+ private:
+  std::unique_ptr<LockFile> file_;  // NULL: there is nothing to hold
+};
+
+// What stands at a path, if anything.
+struct Identity {
+  dev_t device = 0;
+  ino_t inode = 0;
+  int64_t seconds = 0, nanoseconds = 0;  // of its last change: inode numbers are used again
+  bool operator==(const Identity&) const = default;
+};
+
+Identity identify(const std::string& path) {
+  struct stat status{};
+  if (lstat(path.c_str(), &status) != 0) return {};
+  return {status.st_dev, status.st_ino, status.st_ctim.tv_sec, status.st_ctim.tv_nsec};
+}
+
+}  // namespace
+
+std::unique_ptr<CacheLock> Store::lock(const CacheRequest& request, const CacheMaker& maker,
+                                       Progress* progress, std::vector<Reason>* reasons) {
+  if (!is_usable(reasons)) return nullptr;
+  const std::string key = request.key(), path = layout_.lock(key, maker);
+  if (const int error = prepare(layout_.locks())) {
+    add_reason(reasons, Code::kCacheWrite, layout_.locks() + ": " + error_text(error),
+               "a folder that can be written");
+    return nullptr;
+  }
+  // One lock is passed from hand to hand; sixty waiters would each wait for all before them. What
+  // they wait for is the result, so all go on as soon as it, or a remembered failure, is there.
+  const std::string result = layout_.variant(request.kind, key, maker);
+  const std::string failure = layout_.failure(key, maker);
+  const Identity old_result = identify(result), old_failure = identify(failure);
+  const auto begin = Clock::now();
+  auto next_word = begin + kSilence;
+  auto file = std::make_unique<LockFile>();
+  int error = file->open(path);
+  while (error == 0) {
+    error = file->try_lock();
+    if (error == ESTALE) {
+      error = file->open(path);
+      continue;
+    }
+    if (error == 0) {
+      file->write_holder(request.subject);
+      return std::make_unique<HeldLock>(std::move(file));
+    }
+    if (error != EWOULDBLOCK) break;
+    const Identity new_result = identify(result), new_failure = identify(failure);
+    if ((new_result.inode != 0 && new_result != old_result) ||
+        (new_failure.inode != 0 && new_failure != old_failure)) {
+      return std::make_unique<HeldLock>(nullptr);
+    }
+    if (progress != nullptr && progress->cancelled()) {
+      add_reason(reasons, Code::kCancelled, "a request to stop while waiting for another process",
+                 "");
+      return nullptr;
+    }
+    if (progress != nullptr && Clock::now() >= next_word) {
+      const std::optional<Holder> holder = read_holder(path);
+      progress->step("waiting for " + (holder ? to_text(*holder) : "another process"), -1);
+      next_word = Clock::now() + kRepeat;
+    }
+    std::this_thread::sleep_for(kPoll);
+    error = 0;
+  }
+  if (error == ENOSPC || error == EDQUOT || error == EROFS || error == EACCES || error == EMFILE ||
+      error == ENFILE) {
+    add_reason(reasons, Code::kCacheWrite, path + ": " + error_text(error),
+               "a file that can be written");
+    return nullptr;
+  }
+  // Racing makers publish the same thing, and the loser drops its own.
+  add_reason(reasons, Code::kCacheLock, path + ": " + error_text(error), "a lock");
+  return std::make_unique<HeldLock>(nullptr);
+}
+
+}  // namespace opdock::cache

@@ -1,0 +1,257 @@
+// Publishing, and folders to build in.
+// SPDX-License-Identifier: Apache-2.0
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <set>
+
+#include "cache/collect.h"
+#include "cache/store.h"
+#include "fmt/format.h"
+
+namespace opdock::cache {
+namespace {
+
+constexpr const char* kCacheTag =
+    "Signature: 8a477f597d28d172789f06886806bc55\n"
+    "# A cache of Opdock, which can make all of it again. See https://bford.info/cachedir/\n";
+
+// Best effort: it keeps backup programs out.
+void write_cache_tag(const std::string& root) {
+  Fd fd;
+  if (open_file(root + "/CACHEDIR.TAG", O_WRONLY | O_CREAT | O_EXCL, 0600, &fd) != 0) return;
+  write_all(fd.get(), kCacheTag);
+}
+
+EntryData describe(const CacheRequest& request, const CacheMaker& maker) {
+  EntryData data;
+  data.kind = request.kind;
+  data.key = request.key();
+  data.subject = request.subject;
+  data.fields = request.fields;
+  data.maker = maker;
+  data.created = now_seconds();
+  return data;
+}
+
+// Removes whatever is not listed, so that nothing else is published. Folders on the way to a listed
+// file stay.
+void keep_only(const std::string& folder, const std::string& prefix,
+               const std::set<std::string>& files) {
+  std::vector<std::string> names;
+  list_folder(folder, &names);
+  for (const std::string& name : names) {
+    const std::string path = folder + "/" + name, inner = prefix + name;
+    if (files.count(inner) != 0) continue;
+    const auto below = files.lower_bound(inner + "/");
+    struct stat status{};
+    const bool is_on_the_way = below != files.end() && below->starts_with(inner + "/") &&
+                               lstat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode);
+    if (is_on_the_way) {
+      keep_only(path, inner + "/", files);
+    } else {
+      remove_tree(path);
+    }
+  }
+}
+
+// Digest, mode and fsync of a file that is to be published.
+int settle_file(const std::string& folder, const std::string& name, EntryFile* out) {
+  const std::string path = folder + "/" + name;
+  Fd fd;
+  if (const int error = open_file(path, O_RDONLY, 0, &fd)) return error;
+  struct stat status{};
+  if (fstat(fd.get(), &status) != 0) return errno;
+  if (!S_ISREG(status.st_mode)) return EISDIR;
+  if (fchmod(fd.get(), (status.st_mode & S_IXUSR) != 0 ? 0700 : 0600) != 0) return errno;
+  if (const int error = sync_file(fd.get())) return error;
+  out->name = name;
+  return digest_file(path, &out->sha256, &out->size);
+}
+
+// Writes a new file durably and leaves it open.
+int write_file(const std::string& path, std::string_view bytes, Fd* out) {
+  if (const int error = open_file(path, O_RDWR | O_CREAT | O_EXCL, 0600, out)) return error;
+  // Says that its maker is alive. Where there are no locks, its age has to do.
+  try_flock(out->get(), LOCK_SH);
+  if (const int error = write_all(out->get(), bytes)) return error;
+  return sync_file(out->get());
+}
+
+}  // namespace
+
+int Store::prepare(const std::string& folder) {
+  if (const int error = make_folders(layout_.root)) return error;
+  write_cache_tag(layout_.root);
+  return make_folders(folder);
+}
+
+std::shared_ptr<CacheEntry> Store::put_in_place(const std::string& temp, const std::string& variant,
+                                                std::vector<Reason>* reasons) {
+  const auto refuse = [&](int error) {
+    add_reason(reasons, Code::kCacheWrite, variant + ": " + error_text(error),
+               "a cache that can be written");
+    return nullptr;
+  };
+  for (int attempt = 0; attempt < 3; ++attempt) {
+    int error = make_folders(parent_of(variant));
+    if (error == 0) error = rename_new(temp, variant);
+    const bool is_ours = error == 0;
+    if (error == 0) {
+      error = sync_folder(parent_of(variant));
+      if (error != 0) {  // it may be gone after a crash, so it does not count as published
+        if (rename(variant.c_str(), temp.c_str()) != 0) remove_tree(variant);
+        return refuse(error);
+      }
+    }
+    if (error == ENOENT && attempt < 2 && access(temp.c_str(), F_OK) == 0) {
+      continue;  // an emptied folder was swept between making it and using it
+    }
+    if (error != 0 && error != EEXIST) return refuse(error);
+    const OpenedEntry opened = open_entry(variant);
+    switch (opened.state) {
+      case OpenedEntry::kGood:
+        if (is_ours) after_publishing(*opened.entry);
+        return opened.entry;
+      case OpenedEntry::kDamaged:
+        move_aside(layout_, variant, opened, opened.problem);
+        add_reason(reasons, Code::kCacheDamaged, variant + ": " + opened.problem,
+                   "the entry as it was written");
+        break;
+      case OpenedEntry::kNewer:
+        add_reason(reasons, Code::kCacheNewer, variant + " in " + opened.problem,
+                   fmt::format("format {}", kEntryFormat));
+        return nullptr;
+      case OpenedEntry::kUnreadable:
+        add_reason(reasons, Code::kCacheUnusable, variant + ": " + opened.problem,
+                   "an entry that can be read");
+        return nullptr;
+      case OpenedEntry::kMissing:
+      case OpenedEntry::kBusy:
+        break;
+    }
+    if (is_ours) break;  // ours, and already no more
+  }
+  add_reason(reasons, Code::kCacheWrite, variant + ", which does not stay as it is written",
+             "a file system that keeps what is written");
+  return nullptr;
+}
+
+std::shared_ptr<CacheEntry> Store::publish_blobs(const CacheRequest& request,
+                                                 const CacheMaker& maker,
+                                                 const std::vector<CacheBlob>& blobs,
+                                                 std::vector<Reason>* reasons) {
+  if (!is_usable(reasons)) return nullptr;
+  const EntryData data = describe(request, maker);
+  const std::string temp = layout_.temp() + "/" + unique_name();
+  int error = prepare(layout_.temp());
+  Fd file;
+  if (error == 0) error = write_file(temp, encode_entry(data, blobs), &file);
+  std::shared_ptr<CacheEntry> entry;
+  if (error == 0) {
+    entry = put_in_place(temp, layout_.variant(data.kind, data.key, maker), reasons);
+  } else {
+    add_reason(reasons, Code::kCacheWrite, temp + ": " + error_text(error),
+               "a cache that can be written");
+  }
+  unlink(temp.c_str());  // of a loser or a failure
+  return entry;
+}
+
+std::optional<std::string> Store::make_folder(std::vector<Reason>* reasons) {
+  if (!is_usable(reasons)) return std::nullopt;
+  const std::string folder = layout_.temp() + "/" + unique_name();
+  auto lock = std::make_unique<LockFile>();
+  int error = prepare(layout_.temp());
+  if (error == 0) error = lock->open(folder + ".lock");
+  if (error == 0) {
+    const int lock_error = lock->try_lock();  // without locks, its age has to do
+    if (lock_error == 0) lock->write_holder("a build");
+    if (lock_error == ESTALE || mkdir(folder.c_str(), 0700) != 0) {
+      error = lock_error == ESTALE ? ESTALE : errno;
+      unlink((folder + ".lock").c_str());
+    }
+  }
+  if (error != 0) {
+    add_reason(reasons, Code::kCacheWrite, folder + ": " + error_text(error),
+               "a cache that can be written");
+    return std::nullopt;
+  }
+  const std::lock_guard<std::mutex> guard(mutex_);
+  folders_[folder] = {getpid(), std::move(lock)};
+  return folder;
+}
+
+void Store::discard_folder(const std::string& folder) {
+  std::unique_ptr<LockFile> lock;
+  {
+    const std::lock_guard<std::mutex> guard(mutex_);
+    const auto found = folders_.find(folder);
+    if (found == folders_.end()) return;
+    if (found->second.maker != getpid()) return;
+    lock = std::move(found->second.lock);
+    folders_.erase(found);
+  }
+  remove_tree(folder);
+  unlink((folder + ".lock").c_str());
+}
+
+std::shared_ptr<CacheEntry> Store::publish_folder(const CacheRequest& request,
+                                                  const CacheMaker& maker,
+                                                  const std::string& folder,
+                                                  const std::vector<std::string>& files,
+                                                  std::vector<Reason>* reasons) {
+  if (!is_usable(reasons)) return nullptr;
+  EntryData data = describe(request, maker);
+  const auto refuse = [&](const std::string& what, const std::string& wanted) {
+    add_reason(reasons, Code::kCacheWrite, folder + "/" + what, wanted);
+    return nullptr;
+  };
+  {
+    const std::lock_guard<std::mutex> guard(mutex_);
+    if (folders_.count(folder) == 0) return refuse("", "a folder that make_folder gave");
+  }
+  for (const std::string& name : files) {
+    if (!is_inner_name(name) || name == "entry") return refuse(name, "a relative file name");
+  }
+  keep_only(folder, "", {files.begin(), files.end()});
+  std::set<std::string> folders = {folder};
+  for (const std::string& name : files) {
+    EntryFile file;
+    if (const int error = settle_file(folder, name, &file)) {
+      return refuse(name + ": " + error_text(error), "a file to publish");
+    }
+    data.files.push_back(file);
+    for (std::string path = parent_of(folder + "/" + name); path.size() > folder.size();
+         path = parent_of(path)) {
+      folders.insert(path);
+    }
+  }
+  Fd file;
+  int error = write_file(folder + "/entry", encode_entry(data, {}), &file);
+  for (const std::string& path : folders) {
+    if (error == 0) error = sync_folder(path);
+  }
+  std::shared_ptr<CacheEntry> entry;
+  if (error == 0) {
+    entry = put_in_place(folder, layout_.variant(data.kind, data.key, maker), reasons);
+  } else {
+    refuse("entry: " + error_text(error), "a cache that can be written");
+  }
+  if (entry == nullptr) {
+    unlink((folder + "/entry").c_str());  // the caller may use the files, or discard the folder
+  } else {
+    discard_folder(folder);  // of the loser; the winner's is only a lock by now
+  }
+  return entry;
+}
+
+void Store::after_publishing(const StoredEntry& entry) {
+  record_history(layout_, entry.data());
+  forget_failure_of(layout_, entry.key(), entry.maker());
+  collect_if_due(layout_, max_bytes_, entry.bytes());
+}
+
+}  // namespace opdock::cache
