@@ -15,6 +15,9 @@ typedef int NvrtcResult;
 typedef struct NvrtcProgramImpl* NvrtcProgram;
 }
 constexpr NvrtcResult kSuccess = 0;
+constexpr NvrtcResult kInvalidOption = 5;
+constexpr NvrtcResult kCompilation = 6;
+constexpr NvrtcResult kNoSuchName = 10;
 
 struct Nvrtc::Functions {
   NvrtcResult (*version)(int* major, int* minor);
@@ -33,6 +36,9 @@ struct Nvrtc::Functions {
   NvrtcResult (*cubin)(NvrtcProgram program, char* cubin);
   NvrtcResult (*ptx_size)(NvrtcProgram program, size_t* size);
   NvrtcResult (*ptx)(NvrtcProgram program, char* ptx);
+  // Since 12.8: asked now and then; 1 stops the compilation.
+  NvrtcResult (*set_flow_callback)(NvrtcProgram program, int (*callback)(void*, void*),
+                                   void* payload);
 };
 
 template <typename Function>
@@ -81,6 +87,8 @@ const Nvrtc* Nvrtc::open(const std::string& path, std::string* problem) {
   find(library, "nvrtcGetCUBIN", &f.cubin, &missing);
   find(library, "nvrtcGetPTXSize", &f.ptx_size, &missing);
   find(library, "nvrtcGetPTX", &f.ptx, &missing);
+  f.set_flow_callback =
+      reinterpret_cast<decltype(f.set_flow_callback)>(dlsym(library, "nvrtcSetFlowCallback"));
   if (!missing.empty()) {
     *problem =
         fmt::format("{}: found no function {}, wanted NVRTC of CUDA 11.2 or newer", path, missing);
@@ -109,11 +117,29 @@ bool Nvrtc::knows(int arch) const {
   return std::binary_search(archs_.begin(), archs_.end(), arch);
 }
 
+static int asks_to_stop(void* progress, void*) {
+  return static_cast<Progress*>(progress)->cancelled() ? 1 : 0;
+}
+
+static bool names_standard(const std::vector<std::string>& options) {
+  return std::any_of(options.begin(), options.end(), [](const std::string& option) {
+    return option.starts_with("--std=") || option.starts_with("-std=");
+  });
+}
+
+// Name expressions are parsed in a file of the compiler's own.
+static CompileFault fault_of(NvrtcResult code, const std::string& log) {
+  if (code == kInvalidOption) return CompileFault::kOption;
+  if (code == kNoSuchName) return CompileFault::kKernel;
+  if (code != kCompilation) return CompileFault::kCompiler;
+  return log.starts_with("__nv_name_map(") ? CompileFault::kKernel : CompileFault::kSource;
+}
+
 CompileResult Nvrtc::compile(const CompileJob& job) const {
   const Functions& f = *functions_;
   CompileResult result;
-  std::string main;
-  for (const std::string& source : job.sources) main += "#include \"" + source + "\"\n";
+  std::string main = job.program;
+  if (main.empty()) for (const std::string& source : job.sources) main += "#include \"" + source + "\"\n";
   std::vector<const char*> texts, names;
   for (const SourceText& header : job.headers) {
     texts.push_back(header.text.c_str());
@@ -122,12 +148,14 @@ CompileResult Nvrtc::compile(const CompileJob& job) const {
 
   NvrtcProgram program = nullptr;
   auto fail = [&](const char* step, NvrtcResult code) {
+    result.fault = job.progress && job.progress->cancelled() ? CompileFault::kCancelled
+                                                             : fault_of(code, result.log);
     result.log += fmt::format("{} of NVRTC {} for {}: {}\n", step, version_.text(), job.arch,
                               f.error_string(code));
     if (program) f.destroy(&program);
     return result;
   };
-  NvrtcResult code = f.create(&program, main.c_str(), "plugin.cu", static_cast<int>(texts.size()),
+  NvrtcResult code = f.create(&program, main.c_str(), job.program_name.c_str(), static_cast<int>(texts.size()),
                               texts.data(), names.data());
   if (code != kSuccess) return fail("nvrtcCreateProgram", code);
   for (const std::string& kernel : job.kernels) {
@@ -135,7 +163,13 @@ CompileResult Nvrtc::compile(const CompileJob& job) const {
     if (code != kSuccess) return fail("nvrtcAddNameExpression", code);
   }
   const std::string arch = "--gpu-architecture=" + job.arch;
-  const std::vector<const char*> options = {arch.c_str(), "--std=c++17"};
+  std::vector<const char*> options = {arch.c_str()};
+  if (!names_standard(job.options)) options.push_back("--std=c++17");
+  for (const std::string& option : job.options) options.push_back(option.c_str());
+  if (job.progress && f.set_flow_callback) {
+    code = f.set_flow_callback(program, asks_to_stop, job.progress);
+    if (code != kSuccess) return fail("nvrtcSetFlowCallback", code);
+  }
   code = f.compile(program, static_cast<int>(options.size()), options.data());
   size_t log_size = 0;
   if (f.log_size(program, &log_size) == kSuccess && log_size > 1) {

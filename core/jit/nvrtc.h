@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/progress.h"
 #include "base/version.h"
 #include "facts/environment.h"
 
@@ -23,10 +24,26 @@ struct CompileJob {
   std::vector<std::string> sources;  // names among `headers`, included in this order
   std::vector<std::string> kernels;  // name expressions: "softmax<float>"
   std::string arch;                  // "sm_90a" makes a cubin, "compute_75" PTX
+  // The program's own text and what messages call it. Empty: it includes `sources`.
+  std::string program;
+  std::string program_name = "plugin.cu";
+  std::vector<std::string> options;   // further ones, as NVRTC's documentation has them
+  Progress* progress = nullptr;       // asked whether to stop, where NVRTC (12.8) can
+};
+
+// Whose fault a failure is.
+enum class CompileFault {
+  kNone,
+  kSource,     // the program: the log has file and line
+  kKernel,     // a name expression that names no kernel
+  kOption,     // an option that the compiler does not know
+  kCompiler,   // the compiler itself: no memory, an internal error
+  kCancelled,  // Progress said so
 };
 
 struct CompileResult {
   bool ok = false;
+  CompileFault fault = CompileFault::kNone;
   std::string log;  // the compiler's messages; on failure, at least one line that says what failed
   std::vector<uint8_t> image;
   std::vector<std::pair<std::string, std::string>> names;  // name expression, name in the image

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "jit/includes.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <optional>
+#include <set>
+
+#include "base/sha256.h"
+
+namespace opdock {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Include {
+  std::string name;
+  bool quoted = false;
+  bool computed = false;
+};
+
+bool blank(char c) {
+  return c == ' ' || c == '\t';
+}
+
+// The #include lines of a text. Comments are not told apart: a name too many does no harm.
+std::vector<Include> includes_of(std::string_view text) {
+  std::vector<Include> found;
+  constexpr std::string_view kWord = "include";
+  for (size_t at = text.find(kWord); at != text.npos; at = text.find(kWord, at + 1)) {
+    size_t before = at;
+    while (before > 0 && blank(text[before - 1])) --before;
+    if (before == 0 || text[before - 1] != '#') continue;
+    size_t begin = at + kWord.size();
+    if (text.substr(begin, 5) == "_next") begin += 5;
+    while (begin < text.size() && blank(text[begin])) ++begin;
+    if (begin >= text.size()) break;
+    const char open = text[begin];
+    if (open != '"' && open != '<') {
+      found.push_back({"", false, true});
+      continue;
+    }
+    const size_t end = text.find_first_of(open == '"' ? "\"\n" : ">\n", begin + 1);
+    if (end == text.npos || text[end] == '\n') continue;
+    found.push_back({std::string(text.substr(begin + 1, end - begin - 1)), open == '"', false});
+  }
+  return found;
+}
+
+std::optional<std::string> read_text(const fs::path& path) {
+  std::error_code failed;
+  if (!fs::is_regular_file(path, failed)) return std::nullopt;
+  std::ifstream file(path, std::ios::binary);
+  if (!file) return std::nullopt;
+  return std::string(std::istreambuf_iterator<char>(file), {});
+}
+
+class Walk {
+ public:
+  Walk(const std::vector<SourceText>& embedded, const std::vector<std::string>& folders,
+       const std::string& toolkit, OutsideHeaders* out)
+      : folders_(folders), toolkit_(toolkit), out_(out) {
+    for (const SourceText& header : embedded) embedded_[header.name] = header.text;
+  }
+
+  // `from`: the folder of the file that `text` is; empty for what is embedded.
+  void follow(std::string_view text, const std::string& from) {
+    for (const Include& include : includes_of(text)) {
+      if (include.computed) {
+        out_->uncertain = true;
+      } else {
+        resolve(include, from);
+      }
+    }
+  }
+
+ private:
+  void resolve(const Include& include, const std::string& from) {
+    if (embedded_.count(include.name) != 0) {
+      // Its own includes are followed once, from its first mention.
+      if (entered_.insert(include.name).second) follow(embedded_[include.name], "");
+      return;
+    }
+    if (include.quoted && !from.empty() && take(from, include.name, from)) return;
+    for (const std::string& folder : folders_) {
+      if (take(folder, include.name, from)) return;
+    }
+    if (!toolkit_.empty() && !take(toolkit_, include.name, from)) {
+      take(toolkit_ + "/cccl", include.name, from);  // where CUDA 13 keeps these
+    }
+  }
+
+  bool take(const std::string& folder, const std::string& name, const std::string&) {
+    const fs::path path = (fs::path(folder) / name).lexically_normal();
+    if (!read_.insert(path.string()).second) return true;
+    const std::optional<std::string> text = read_text(path);
+    if (!text) {
+      read_.erase(path.string());
+      return false;
+    }
+    const bool in_toolkit = !toolkit_.empty() && path.string().starts_with(toolkit_ + "/");
+    (in_toolkit ? out_->toolkit : out_->named).push_back({name, to_hex(sha256(*text))});
+    follow(*text, path.parent_path().string());
+    return true;
+  }
+
+  std::map<std::string, std::string> embedded_;
+  const std::vector<std::string>& folders_;
+  const std::string& toolkit_;
+  OutsideHeaders* out_;
+  std::set<std::string> entered_, read_;
+};
+
+void sort(std::vector<OutsideHeader>* headers) {
+  std::sort(headers->begin(), headers->end(), [](const OutsideHeader& a, const OutsideHeader& b) {
+    return a.name != b.name ? a.name < b.name : a.digest < b.digest;
+  });
+}
+
+// The value of "--name=value", "--name" "value", "-Nvalue" at options[*i]; moves *i over it.
+std::optional<std::string> value_of(const std::vector<std::string>& options, size_t* i,
+                                    std::string_view name, bool joined) {
+  const std::string& option = options[*i];
+  if (!option.starts_with(name)) return std::nullopt;
+  std::string rest = option.substr(name.size());
+  if (rest.empty()) return *i + 1 < options.size() ? std::optional(options[++*i]) : std::nullopt;
+  if (rest.starts_with('=')) return rest.substr(1);
+  if (joined) return rest;
+  return std::nullopt;
+}
+
+}  // namespace
+
+OutsideHeaders outside_headers(std::string_view text, const std::vector<SourceText>& embedded,
+                               const std::vector<std::string>& folders,
+                               const std::string& toolkit) {
+  OutsideHeaders out;
+  Walk walk(embedded, folders, toolkit, &out);
+  walk.follow(text, "");
+  sort(&out.named);
+  sort(&out.toolkit);
+  return out;
+}
+
+IncludeOptions include_options(const std::vector<std::string>& options) {
+  IncludeOptions found;
+  for (size_t i = 0; i < options.size(); ++i) {
+    if (auto folder = value_of(options, &i, "--include-path", false)) {
+      found.folders.push_back(*folder);
+    } else if (auto short_folder = value_of(options, &i, "-I", true)) {
+      found.folders.push_back(*short_folder);
+    } else if (auto file = value_of(options, &i, "--pre-include", false)) {
+      found.files.push_back(*file);
+    } else if (auto short_file = value_of(options, &i, "-include", false)) {
+      found.files.push_back(*short_file);
+    }
+  }
+  return found;
+}
+
+}  // namespace opdock

@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "jit/nvrtc_files.h"
+
+#include <elf.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+#include <mutex>
+#include <optional>
+#include <set>
+
+#include "jit/nvrtc.h"
+#include "note/libraries.h"
+
+namespace opdock {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr size_t kMaxNotes = 65536;
+
+class File {
+ public:
+  explicit File(const std::string& path) : fd_(open(path.c_str(), O_RDONLY | O_CLOEXEC)) {}
+  File(const File&) = delete;
+  File& operator=(const File&) = delete;
+  ~File() {
+    if (fd_ >= 0) close(fd_);
+  }
+  bool read(uint64_t offset, void* out, size_t size) const {
+    return pread(fd_, out, size, static_cast<off_t>(offset)) == static_cast<ssize_t>(size);
+  }
+  uint64_t size() const {
+    struct stat info {};
+    return fstat(fd_, &info) == 0 ? static_cast<uint64_t>(info.st_size) : 0;
+  }
+
+ private:
+  int fd_;
+};
+
+std::string hex_of(const unsigned char* bytes, size_t count) {
+  static constexpr char kDigits[] = "0123456789abcdef";
+  std::string text;
+  for (size_t i = 0; i < count; ++i) {
+    text += kDigits[bytes[i] >> 4];
+    text += kDigits[bytes[i] & 15];
+  }
+  return text;
+}
+
+std::string build_id_among(const std::vector<unsigned char>& notes) {
+  for (size_t at = 0; at + sizeof(Elf64_Nhdr) <= notes.size();) {
+    Elf64_Nhdr head;
+    std::memcpy(&head, notes.data() + at, sizeof head);
+    const uint64_t name = at + sizeof head;
+    const uint64_t bytes = name + ((uint64_t{head.n_namesz} + 3) & ~uint64_t{3});
+    const uint64_t end = bytes + ((uint64_t{head.n_descsz} + 3) & ~uint64_t{3});
+    if (end > notes.size()) break;
+    if (head.n_type == NT_GNU_BUILD_ID && head.n_namesz == 4 &&
+        std::memcmp(notes.data() + name, "GNU", 4) == 0) {
+      return hex_of(notes.data() + bytes, head.n_descsz);
+    }
+    at = end;
+  }
+  return {};
+}
+
+std::string build_id_of(const File& file) {
+  Elf64_Ehdr header;
+  if (!file.read(0, &header, sizeof header) ||
+      std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 ||
+      header.e_phentsize != sizeof(Elf64_Phdr)) {
+    return {};
+  }
+  for (unsigned i = 0; i < header.e_phnum; ++i) {
+    Elf64_Phdr segment;
+    if (!file.read(header.e_phoff + i * sizeof segment, &segment, sizeof segment)) break;
+    if (segment.p_type != PT_NOTE || segment.p_filesz > kMaxNotes) continue;
+    std::vector<unsigned char> notes(segment.p_filesz);
+    if (!file.read(segment.p_offset, notes.data(), notes.size())) break;
+    if (std::string id = build_id_among(notes); !id.empty()) return id;
+  }
+  return {};
+}
+
+// "12.9" of libnvrtc-builtins.so.12.9 beside the library; else what its own name tells.
+Version version_of(const fs::path& library) {
+  static constexpr std::string_view kBuiltins = "libnvrtc-builtins.so.";
+  static constexpr std::string_view kLibrary = "libnvrtc.so.";
+  const std::string own = library.filename().string();
+  const Version named = own.starts_with(kLibrary)
+                            ? Version::parse(own.substr(kLibrary.size())).value_or(Version())
+                            : Version();
+  Version best;
+  std::error_code failed;
+  for (const auto& entry : fs::directory_iterator(library.parent_path(), failed)) {
+    const std::string name = entry.path().filename().string();
+    if (!name.starts_with(kBuiltins)) continue;
+    const std::optional<Version> version = Version::parse(name.substr(kBuiltins.size()));
+    if (!version || (!named.empty() && version->major() != named.major())) continue;
+    if (best < *version) best = *version;
+  }
+  return best.empty() ? named : Version{best.major(), best.minor()};
+}
+
+// The headers that come with the library: beside its lib folder, or in the wheel next to its own.
+std::string include_of(const fs::path& library) {
+  const fs::path lib = library.parent_path();
+  std::error_code failed;
+  for (const fs::path& folder :
+       {lib.parent_path() / "include", lib.parent_path().parent_path() / "cuda_runtime/include",
+        lib.parent_path().parent_path().parent_path() / "include"}) {
+    if (fs::is_regular_file(folder / "cuda_fp16.h", failed)) {
+      return fs::canonical(folder, failed).string();
+    }
+  }
+  return {};
+}
+
+struct Folders {
+  std::mutex mutex;
+  std::vector<std::string> all;
+};
+Folders& added() {
+  static Folders* folders = new Folders;
+  return *folders;
+}
+
+}  // namespace
+
+std::string library_id(const std::string& path) {
+  const File file(path);
+  const std::string id = build_id_of(file);
+  if (!id.empty()) return id;
+  const uint64_t size = file.size();
+  unsigned char bytes[8];
+  for (int i = 0; i < 8; ++i) bytes[i] = static_cast<unsigned char>(size >> (56 - 8 * i));
+  return hex_of(bytes, sizeof bytes);
+}
+
+std::vector<NvrtcFile> find_nvrtc_files(const std::vector<std::string>& folders,
+                                        const Environment& environment,
+                                        std::vector<std::string>* searched) {
+  std::vector<NvrtcFile> found;
+  std::set<std::string> seen;
+  for (const std::string& candidate : nvrtc_candidates(folders, environment, searched)) {
+    std::string path = candidate;
+    if (path.find('/') == std::string::npos) {
+      if (!environment.root.empty()) continue;  // the loader knows no other root
+      path = find_library(path, Needer{"", "", "", kThisMachine, nullptr}).value_or("");
+      if (path.empty()) continue;
+    }
+    std::error_code failed;
+    const fs::path real = fs::canonical(path, failed);
+    if (failed || !seen.insert(real.string()).second) continue;
+    found.push_back({path, version_of(real), library_id(real.string()), include_of(real)});
+  }
+  std::stable_sort(found.begin(), found.end(), [](const NvrtcFile& a, const NvrtcFile& b) {
+    return b.version < a.version;
+  });
+  return found;
+}
+
+void add_compiler_folder(const std::string& folder) {
+  Folders& folders = added();
+  const std::lock_guard lock(folders.mutex);
+  if (std::find(folders.all.begin(), folders.all.end(), folder) == folders.all.end()) {
+    folders.all.push_back(folder);
+  }
+}
+
+std::vector<std::string> compiler_folders() {
+  Folders& folders = added();
+  const std::lock_guard lock(folders.mutex);
+  return folders.all;
+}
+
+}  // namespace opdock

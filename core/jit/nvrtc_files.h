@@ -1,0 +1,35 @@
+// Which NVRTC libraries are here, told from their files: opening one costs tens of milliseconds,
+// and an image that is in the cache needs none.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/version.h"
+#include "facts/environment.h"
+
+namespace opdock {
+
+struct NvrtcFile {
+  std::string path;  // absolute
+  Version version;   // 12.9; as far as file names tell
+  std::string id;    // the ELF build-id, or the size where there is none, in hexadecimal
+  std::string include;  // the toolkit's headers that belong to it; empty: not installed
+};
+
+// One per library, the newest first. `folders` are looked into first, as by nvrtc_candidates.
+// *searched gets the folders, for messages. Reads folders and file heads; opens no library.
+std::vector<NvrtcFile> find_nvrtc_files(const std::vector<std::string>& folders,
+                                        const Environment& environment,
+                                        std::vector<std::string>* searched);
+
+// Folders that this process looks into for run-time compilers before all others, such as the
+// site-packages of a Python that is not the first in PATH. Thread-safe.
+void add_compiler_folder(const std::string& folder);
+std::vector<std::string> compiler_folders();
+
+// What tells one build of a library from another: its ELF build-id, or its size.
+std::string library_id(const std::string& path);
+
+}  // namespace opdock

@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "jit/toolchain.h"
+
+#include <algorithm>
+#include <map>
+#include <mutex>
+
+#include "base/sha256.h"
+#include "facts/arch.h"
+#include "jit/request.h"
+
+namespace opdock {
+namespace {
+
+constexpr size_t kFoldersShown = 4;
+
+std::string list(const std::vector<std::string>& texts, size_t most) {
+  std::string text;
+  for (size_t i = 0; i < texts.size() && i < most; ++i) text += (i ? ", " : "") + texts[i];
+  if (texts.size() > most) text += " and " + std::to_string(texts.size() - most) + " more";
+  return text;
+}
+
+// Opened libraries stay open until the process ends, each once.
+const Nvrtc* opened(const std::string& path, std::string* problem) {
+  struct Outcome {
+    std::once_flag once;
+    const Nvrtc* compiler = nullptr;
+    std::string problem;
+  };
+  static std::mutex* mutex = new std::mutex;
+  static auto* outcomes = new std::map<std::string, std::shared_ptr<Outcome>>;
+  std::shared_ptr<Outcome> outcome;
+  {
+    const std::lock_guard lock(*mutex);
+    std::shared_ptr<Outcome>& place = (*outcomes)[path];
+    if (place == nullptr) place = std::make_shared<Outcome>();
+    outcome = place;
+  }
+  std::call_once(outcome->once,
+                 [&] { outcome->compiler = Nvrtc::open(path, &outcome->problem); });
+  *problem = outcome->problem;
+  if (outcome->compiler == nullptr) {
+    // It may be repaired while the process lives: the next request tries again.
+    const std::lock_guard lock(*mutex);
+    auto place = outcomes->find(path);
+    if (place != outcomes->end() && place->second == outcome) outcomes->erase(place);
+  }
+  return outcome->compiler;
+}
+
+// A cubin needs a driver of its toolkit's major, PTX one of its toolkit's version.
+bool runs_on(const Version& toolkit, ImageKind kind, const std::optional<Version>& driver) {
+  if (!driver || toolkit.empty()) return true;
+  return kind == ImageKind::kPtx ? toolkit <= *driver : toolkit.major() <= driver->major();
+}
+
+class NvrtcToolchain : public Toolchain {
+ public:
+  NvrtcToolchain(const NvrtcFile& file, const CompileRequest& request, const JitContext& context)
+      : file_(file), kind_(output_kind(request)), driver_(context.cuda_driver) {
+    version_ = file.version;
+    maker_.text = "NVRTC " + file.version.text();
+    // The toolkit's headers are a part of the compiler, as far as the program reads them.
+    const OutsideHeaders outside = outside_of(request, file.include);
+    FieldHasher hasher;
+    hasher.add(file.id);
+    for (const OutsideHeader& header : outside.toolkit) hasher.add(header.name).add(header.digest);
+    maker_.id = outside.toolkit.empty() ? file.id : to_hex(hasher.finish());
+    if (!outside.toolkit.empty()) include_ = file.include;
+  }
+
+  bool open(const std::string& arch, std::vector<Reason>* reasons) override {
+    std::string problem;
+    compiler_ = opened(file_.path, &problem);
+    if (compiler_ == nullptr) {
+      reasons->push_back(make_reason(Code::kJitNoCompiler, problem, "a libnvrtc that opens"));
+      return false;
+    }
+    const CudaArch parsed = *parse_cuda_arch(arch);
+    if (!compiler_->knows(parsed.major * 10 + parsed.minor)) {
+      Reason reason = make_reason(Code::kJitArch, "NVRTC " + compiler_->version().text(),
+                                  "one that knows " + arch);
+      const std::vector<int>& archs = compiler_->archs();
+      if (!archs.empty()) {
+        reason.found += ", which knows sm_" + std::to_string(archs.front()) + " to sm_" +
+                        std::to_string(archs.back());
+      }
+      reasons->push_back(std::move(reason));
+      return false;
+    }
+    // What its file name left open.
+    if (!runs_on(compiler_->version(), kind_, driver_)) {
+      reasons->push_back(too_new(compiler_->version()));
+      return false;
+    }
+    version_ = compiler_->version();
+    maker_.text = "NVRTC " + version_.text();
+    return true;
+  }
+
+  CompileResult compile(const CompileJob& job) override {
+    CompileJob own = job;
+    if (!include_.empty()) {
+      own.options.push_back("--include-path=" + include_);
+      own.options.push_back("--include-path=" + include_ + "/cccl");
+    }
+    return compiler_->compile(own);
+  }
+
+  Reason too_new(const Version& version) const {
+    const std::string most = kind_ == ImageKind::kPtx ? "CUDA " + driver_->text() + " at most"
+                                                      : "CUDA " +
+                                                            std::to_string(driver_->major()) +
+                                                            " at most";
+    Reason reason = make_reason(Code::kJitDriver, "NVRTC " + version.text(),
+                                "one of " + most + ", which is what the driver runs");
+    reason.advice = "pip install nvidia-cuda-nvrtc-cu" + std::to_string(driver_->major()) +
+                    ", or upgrade the driver";
+    if (driver_->major() >= 13) reason.advice = "pip install nvidia-cuda-nvrtc, or upgrade the driver";
+    return reason;
+  }
+
+ private:
+  NvrtcFile file_;
+  ImageKind kind_;
+  std::optional<Version> driver_;
+  std::string include_;
+  const Nvrtc* compiler_ = nullptr;
+};
+
+// What is on the machine, looked for again where nothing was found before.
+std::vector<NvrtcFile> machine_nvrtcs(std::vector<std::string>* searched) {
+  static std::mutex* mutex = new std::mutex;
+  static auto* found = new std::vector<NvrtcFile>;
+  static auto* folders = new std::vector<std::string>;
+  const std::lock_guard lock(*mutex);
+  const std::vector<std::string> wanted = compiler_folders();
+  if (found->empty() || *folders != wanted) {
+    *found = find_nvrtc_files(wanted, current_environment(), searched);
+    *folders = wanted;
+  }
+  return *found;
+}
+
+void find_nvrtcs(const CompileRequest& request, const JitContext& context,
+                 std::vector<std::unique_ptr<Toolchain>>* out, std::vector<Reason>* reasons) {
+  std::vector<std::string> searched;
+  const std::vector<NvrtcFile> files =
+      context.nvrtcs != nullptr ? *context.nvrtcs : machine_nvrtcs(&searched);
+  const ImageKind kind = output_kind(request);
+  for (const NvrtcFile& file : files) {
+    auto toolchain = std::make_unique<NvrtcToolchain>(file, request, context);
+    if (runs_on(file.version, kind, context.cuda_driver)) {
+      out->push_back(std::move(toolchain));
+    } else {
+      reasons->push_back(toolchain->too_new(file.version));
+    }
+  }
+  if (!files.empty()) return;
+  std::string wanted = "libnvrtc";
+  if (context.cuda_driver) wanted += " of CUDA " + std::to_string(context.cuda_driver->major());
+  Reason reason = make_reason(
+      Code::kJitNoCompiler,
+      searched.empty() ? "no libnvrtc" : "no libnvrtc in " + list(searched, kFoldersShown), wanted);
+  if (context.cuda_driver && context.cuda_driver->major() >= 13) {
+    reason.advice = "install it: pip install nvidia-cuda-nvrtc, or the CUDA Toolkit";
+  }
+  reasons->push_back(std::move(reason));
+}
+
+}  // namespace
+
+OutsideHeaders outside_of(const CompileRequest& request, const std::string& toolkit) {
+  const IncludeOptions options = include_options(request.options);
+  std::string text = request.program;
+  if (text.empty()) {
+    for (const std::string& source : request.sources) text += "#include \"" + source + "\"\n";
+  }
+  for (const std::string& file : options.files) text += "#include \"" + file + "\"\n";
+  return outside_headers(text, request.headers, options.folders, toolkit);
+}
+
+std::vector<std::unique_ptr<Toolchain>> find_toolchains(const CompileRequest& request,
+                                                        const JitContext& context,
+                                                        std::vector<Reason>* reasons) {
+  std::vector<std::unique_ptr<Toolchain>> found;
+  if (request.backend == Backend::kCuda) find_nvrtcs(request, context, &found, reasons);
+  return found;
+}
+
+}  // namespace opdock

@@ -1,0 +1,39 @@
+// One compiler that could make a request's image, not necessarily opened yet.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "jit/compiler.h"
+#include "jit/includes.h"
+
+namespace opdock {
+
+class Toolchain {
+ public:
+  virtual ~Toolchain() = default;
+  // As the cache knows it; told without opening it.
+  const CacheMaker& maker() const { return maker_; }
+  const Version& version() const { return version_; }
+  // Opens it and asks whether it knows the architecture. False and a reason otherwise.
+  virtual bool open(const std::string& arch, std::vector<Reason>* reasons) = 0;
+  // After open().
+  virtual CompileResult compile(const CompileJob& job) = 0;
+
+ protected:
+  CacheMaker maker_;
+  Version version_;
+};
+
+// Those that make what the driver runs, the best first. Reasons say why there is none, or why not
+// those that are here. `outside`: the headers that each would read of its own toolkit.
+std::vector<std::unique_ptr<Toolchain>> find_toolchains(const CompileRequest& request,
+                                                        const JitContext& context,
+                                                        std::vector<Reason>* reasons);
+
+// Every header outside the request that the program may read in folders that options name.
+OutsideHeaders outside_of(const CompileRequest& request, const std::string& toolkit);
+
+}  // namespace opdock
