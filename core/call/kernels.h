@@ -9,6 +9,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "driver/driver.h"
@@ -45,6 +46,13 @@ class Kernels {
   // A device for which the plugin brings no image: find() gives OPDOCK_NOT_FOUND with `problem`.
   explicit Kernels(std::string problem) : problem_(std::move(problem)) {}
   Kernels(Driver* driver, opdock_device device, const ImageRow& row);
+  // The same for an image that is loaded already; `owner` keeps what `row` points at.
+  Kernels(Driver* driver, opdock_device device, const ImageRow& row, ModuleHandle loaded,
+          std::shared_ptr<const void> owner)
+      : Kernels(driver, device, row) {
+    module_ = loaded;
+    owner_ = std::move(owner);
+  }
 
   // The kernel whose source-level name is `name`. On first use loads the image: the device's
   // context must be current.
@@ -71,6 +79,7 @@ class Kernels {
   std::vector<uint32_t> slots_;  // open addressing: index + 1 of an entry; a power of two of them
   std::mutex mutex_;
   ModuleHandle module_ = nullptr;
+  std::shared_ptr<const void> owner_;
 };
 
 }  // namespace opdock
