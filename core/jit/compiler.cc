@@ -59,7 +59,8 @@ bool cancelled(const JitContext& context) {
 }
 
 Reason cancelled_reason(const CompileRequest& request) {
-  return make_reason(Code::kCancelled, "a request to stop", subject_of(request) + " to be compiled");
+  return make_reason(Code::kCancelled, "a request to stop",
+                     subject_of(request) + " to be compiled");
 }
 
 // Everything that distinguishes results in this process; the driver decides which compiler is used.

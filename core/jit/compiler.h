@@ -41,9 +41,9 @@ struct CompiledImage {
   Version toolkit;    // the compiler's
   std::string maker;  // "NVRTC 12.9", for people
   std::span<const uint8_t> bytes;
-  std::span<const uint8_t> names;     // pairs of NUL-terminated texts: expression, name in the image
-  std::string log;                    // the compiler's warnings, where it was compiled just now
-  bool from_cache = false;            // no compiler ran for whoever got this first
+  std::span<const uint8_t> names;  // pairs of NUL-terminated texts: expression, name in the image
+  std::string log;                 // the compiler's warnings, where it was compiled just now
+  bool from_cache = false;         // no compiler ran for whoever got this first
   std::shared_ptr<CacheEntry> entry;  // what bytes and names lie in; or else these:
   std::vector<uint8_t> own_bytes, own_names;
 };
@@ -51,14 +51,14 @@ using CompiledImagePtr = std::shared_ptr<const CompiledImage>;
 
 // What one compilation may use. The pointed-at things outlive the call.
 struct JitContext {
-  Cache* cache = nullptr;             // NULL: nothing is kept
-  Progress* progress = nullptr;       // may be NULL
-  std::string denied;                 // where compiling was switched off: "OPDOCK_JIT=never"; empty:
-                                      // it is allowed. Cached images are used all the same.
-  std::optional<Version> cuda_driver; // unknown: any compiler will do
+  Cache* cache = nullptr;        // NULL: nothing is kept
+  Progress* progress = nullptr;  // may be NULL
+  std::string denied;            // where compiling was switched off: "OPDOCK_JIT=never"; empty:
+                                 // it is allowed. Cached images are used all the same.
+  std::optional<Version> cuda_driver;  // unknown: any compiler will do
   // Tests: these instead of what is on the machine.
   const std::vector<NvrtcFile>* nvrtcs = nullptr;
-  std::string worker;                 // opdock-compile's path; empty: the installed one
+  std::string worker;  // opdock-compile's path; empty: the installed one
 };
 
 // The image for the request, from memory, the cache or a compiler; NULL and reasons (stage jit; of

@@ -84,16 +84,16 @@ class Walk {
       if (entered_.insert(include.name).second) follow(embedded_[include.name], "");
       return;
     }
-    if (include.quoted && !from.empty() && take(from, include.name, from)) return;
+    if (include.quoted && !from.empty() && take(from, include.name)) return;
     for (const std::string& folder : folders_) {
-      if (take(folder, include.name, from)) return;
+      if (take(folder, include.name)) return;
     }
-    if (!toolkit_.empty() && !take(toolkit_, include.name, from)) {
-      take(toolkit_ + "/cccl", include.name, from);  // where CUDA 13 keeps these
+    if (!toolkit_.empty() && !take(toolkit_, include.name)) {
+      take(toolkit_ + "/cccl", include.name);  // where CUDA 13 keeps these
     }
   }
 
-  bool take(const std::string& folder, const std::string& name, const std::string&) {
+  bool take(const std::string& folder, const std::string& name) {
     const fs::path path = (fs::path(folder) / name).lexically_normal();
     if (!read_.insert(path.string()).second) return true;
     const std::optional<std::string> text = read_text(path);

@@ -139,7 +139,8 @@ CompileResult Nvrtc::compile(const CompileJob& job) const {
   const Functions& f = *functions_;
   CompileResult result;
   std::string main = job.program;
-  if (main.empty()) for (const std::string& source : job.sources) main += "#include \"" + source + "\"\n";
+  if (main.empty())
+    for (const std::string& source : job.sources) main += "#include \"" + source + "\"\n";
   std::vector<const char*> texts, names;
   for (const SourceText& header : job.headers) {
     texts.push_back(header.text.c_str());
@@ -155,8 +156,8 @@ CompileResult Nvrtc::compile(const CompileJob& job) const {
     if (program) f.destroy(&program);
     return result;
   };
-  NvrtcResult code = f.create(&program, main.c_str(), job.program_name.c_str(), static_cast<int>(texts.size()),
-                              texts.data(), names.data());
+  NvrtcResult code = f.create(&program, main.c_str(), job.program_name.c_str(),
+                              static_cast<int>(texts.size()), texts.data(), names.data());
   if (code != kSuccess) return fail("nvrtcCreateProgram", code);
   for (const std::string& kernel : job.kernels) {
     code = f.add_name(program, kernel.c_str());

@@ -27,8 +27,8 @@ struct CompileJob {
   // The program's own text and what messages call it. Empty: it includes `sources`.
   std::string program;
   std::string program_name = "plugin.cu";
-  std::vector<std::string> options;   // further ones, as NVRTC's documentation has them
-  Progress* progress = nullptr;       // asked whether to stop, where NVRTC (12.8) can
+  std::vector<std::string> options;  // further ones, as NVRTC's documentation has them
+  Progress* progress = nullptr;      // asked whether to stop, where NVRTC (12.8) can
 };
 
 // Whose fault a failure is.

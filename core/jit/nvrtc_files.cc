@@ -35,7 +35,7 @@ class File {
     return pread(fd_, out, size, static_cast<off_t>(offset)) == static_cast<ssize_t>(size);
   }
   uint64_t size() const {
-    struct stat info {};
+    struct stat info{};
     return fstat(fd_, &info) == 0 ? static_cast<uint64_t>(info.st_size) : 0;
   }
 
@@ -72,8 +72,7 @@ std::string build_id_among(const std::vector<unsigned char>& notes) {
 
 std::string build_id_of(const File& file) {
   Elf64_Ehdr header;
-  if (!file.read(0, &header, sizeof header) ||
-      std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 ||
+  if (!file.read(0, &header, sizeof header) || std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 ||
       header.e_phentsize != sizeof(Elf64_Phdr)) {
     return {};
   }
@@ -160,9 +159,8 @@ std::vector<NvrtcFile> find_nvrtc_files(const std::vector<std::string>& folders,
     if (failed || !seen.insert(real.string()).second) continue;
     found.push_back({path, version_of(real), library_id(real.string()), include_of(real)});
   }
-  std::stable_sort(found.begin(), found.end(), [](const NvrtcFile& a, const NvrtcFile& b) {
-    return b.version < a.version;
-  });
+  std::stable_sort(found.begin(), found.end(),
+                   [](const NvrtcFile& a, const NvrtcFile& b) { return b.version < a.version; });
   return found;
 }
 

@@ -12,9 +12,9 @@
 namespace opdock {
 
 struct NvrtcFile {
-  std::string path;  // absolute
-  Version version;   // 12.9; as far as file names tell
-  std::string id;    // the ELF build-id, or the size where there is none, in hexadecimal
+  std::string path;     // absolute
+  Version version;      // 12.9; as far as file names tell
+  std::string id;       // the ELF build-id, or the size where there is none, in hexadecimal
   std::string include;  // the toolkit's headers that belong to it; empty: not installed
 };
 

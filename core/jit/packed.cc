@@ -94,9 +94,9 @@ std::unique_ptr<Kernels> load_compiled(const CompileRequest& request, Driver* dr
   for (bool again = false; *image != nullptr; again = true) {
     const Entered entered(driver, device.index);
     ModuleHandle module = nullptr;
-    const DriverStatus done =
-        entered.status().ok() ? try_image(**image, driver, device.index, &module)
-                              : entered.status();
+    const DriverStatus done = entered.status().ok()
+                                  ? try_image(**image, driver, device.index, &module)
+                                  : entered.status();
     if (done.ok()) {
       return std::make_unique<Kernels>(driver, device, row_of(**image, request.backend), module,
                                        *image);

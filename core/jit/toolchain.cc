@@ -37,8 +37,7 @@ const Nvrtc* opened(const std::string& path, std::string* problem) {
     if (place == nullptr) place = std::make_shared<Outcome>();
     outcome = place;
   }
-  std::call_once(outcome->once,
-                 [&] { outcome->compiler = Nvrtc::open(path, &outcome->problem); });
+  std::call_once(outcome->once, [&] { outcome->compiler = Nvrtc::open(path, &outcome->problem); });
   *problem = outcome->problem;
   if (outcome->compiler == nullptr) {
     // It may be repaired while the process lives: the next request tries again.
@@ -109,15 +108,15 @@ class NvrtcToolchain : public Toolchain {
   }
 
   Reason too_new(const Version& version) const {
-    const std::string most = kind_ == ImageKind::kPtx ? "CUDA " + driver_->text() + " at most"
-                                                      : "CUDA " +
-                                                            std::to_string(driver_->major()) +
-                                                            " at most";
+    const std::string most = kind_ == ImageKind::kPtx
+                                 ? "CUDA " + driver_->text() + " at most"
+                                 : "CUDA " + std::to_string(driver_->major()) + " at most";
     Reason reason = make_reason(Code::kJitDriver, "NVRTC " + version.text(),
                                 "one of " + most + ", which is what the driver runs");
     reason.advice = "pip install nvidia-cuda-nvrtc-cu" + std::to_string(driver_->major()) +
                     ", or upgrade the driver";
-    if (driver_->major() >= 13) reason.advice = "pip install nvidia-cuda-nvrtc, or upgrade the driver";
+    if (driver_->major() >= 13)
+      reason.advice = "pip install nvidia-cuda-nvrtc, or upgrade the driver";
     return reason;
   }
 

@@ -27,8 +27,9 @@ std::vector<SourceText> read_device_sources(const Manifest& manifest,
     if (!text) {
       errors->push_back(fmt::format("{}:0: found no readable file", path.string()));
     } else if (name.size() >= sizeof(ImageEntry::arch)) {
-      errors->push_back(fmt::format("{}:0: found a device source's name of {} bytes, wanted at most {}",
-                                    path.string(), name.size(), sizeof(ImageEntry::arch) - 1));
+      errors->push_back(
+          fmt::format("{}:0: found a device source's name of {} bytes, wanted at most {}",
+                      path.string(), name.size(), sizeof(ImageEntry::arch) - 1));
     } else if (!seen.insert(name).second) {
       errors->push_back(
           fmt::format("{}:0: found a second device source called \"{}\", wanted each "

@@ -1,0 +1,389 @@
+// The compile service over fake compilers: what is compiled, when, by whom, and what is kept.
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <thread>
+
+#include "support.h"
+
+namespace opdock_test {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+NvrtcFile file(const char* path, Version version, std::string id) {
+  return {path, std::move(version), std::move(id), ""};
+}
+const NvrtcFile kOld = file(FAKE_NVRTC_12, {12, 9}, "aa12");
+const NvrtcFile kNew = file(FAKE_NVRTC_13, {13, 0}, "bb13");
+
+class Service : public testing::Test {
+ protected:
+  Service() {
+    context.cache = &cache;
+    context.nvrtcs = &nvrtcs;
+    // Tests of one process must not find each other's images in memory.
+    static int number = 0;
+    request.name = "test";
+    request.program = "// " + std::to_string(++number) + "\n";
+    request.kernels = {"f<float>"};
+    request.arch = "sm_90a";
+  }
+  CompiledImagePtr ask() {
+    reasons.clear();
+    return compile_image(request, context, &reasons);
+  }
+  int made() const { return compiles(FAKE_NVRTC_12) + compiles(FAKE_NVRTC_13) - before; }
+
+  std::vector<NvrtcFile> nvrtcs = {kNew, kOld};
+  MemoryCache cache;
+  JitContext context;
+  CompileRequest request;
+  std::vector<Reason> reasons;
+  int before = compiles(FAKE_NVRTC_12) + compiles(FAKE_NVRTC_13);
+};
+
+TEST_F(Service, CompilesOnceAndFindsItInTheCacheLater) {
+  CompiledImagePtr image = ask();
+  ASSERT_NE(image, nullptr) << all_text(reasons);
+  EXPECT_FALSE(image->from_cache);
+  EXPECT_EQ(image->maker, "NVRTC 13.0");
+  EXPECT_EQ(image->toolkit, (Version{13, 0}));
+  EXPECT_EQ(image->kind, ImageKind::kCubin);
+  EXPECT_NE(text(image->bytes).find("option --gpu-architecture=sm_90a\noption --std=c++17"),
+            std::string::npos);
+  const std::string bytes = text(image->bytes), names = text(image->names);
+  EXPECT_EQ(names, std::string("f<float>\0lowered_f<float>\0", 26));
+  EXPECT_EQ(ask(), image) << "while somebody holds it, it is in memory";
+  image.reset();
+  image = ask();
+  ASSERT_NE(image, nullptr);
+  EXPECT_TRUE(image->from_cache);
+  EXPECT_EQ(text(image->bytes), bytes);
+  EXPECT_EQ(text(image->names), names);
+  EXPECT_EQ(image->toolkit, (Version{13, 0}));
+  EXPECT_EQ(made(), 1);
+  EXPECT_TRUE(reasons.empty()) << all_text(reasons);
+}
+
+TEST_F(Service, EverythingThatDecidesTheResultIsInTheKey) {
+  request.headers = {{"a.h", "A"}, {"b.h", "B"}};
+  request.options = {"-DX=1", "-DY=11"};
+  request.kernels = {"f", "g"};
+  const auto key = [&](const CompileRequest& one) {
+    return key_of(cache_request(one, context, {}));
+  };
+  const std::string base = key(request);
+  std::vector<std::string> keys = {base};
+  const auto differs = [&](const char* what, const std::function<void(CompileRequest*)>& change) {
+    CompileRequest other = request;
+    change(&other);
+    const std::string found = key(other);
+    EXPECT_EQ(std::count(keys.begin(), keys.end(), found), 0) << what;
+    keys.push_back(found);
+  };
+  differs("program", [](CompileRequest* r) { r->program += " "; });
+  differs("file name", [](CompileRequest* r) { r->program_name = "x.cu"; });
+  differs("header's text", [](CompileRequest* r) { r->headers[1].text = "b"; });
+  differs("header's name", [](CompileRequest* r) { r->headers[1].name = "c.h"; });
+  differs("texts swapped",
+          [](CompileRequest* r) { std::swap(r->headers[0].text, r->headers[1].text); });
+  differs("another header", [](CompileRequest* r) { r->headers.push_back({"c.h", ""}); });
+  differs("option", [](CompileRequest* r) { r->options[1] = "-DY=12"; });
+  differs("order of options", [](CompileRequest* r) { std::swap(r->options[0], r->options[1]); });
+  // (1, 11) and (11, 1): parts must not run into each other.
+  differs("border of options", [](CompileRequest* r) { r->options = {"-DX=11", "-DY=1"}; });
+  differs("options joined", [](CompileRequest* r) { r->options = {"-DX=1-DY=11"}; });
+  differs("kernel", [](CompileRequest* r) { r->kernels[1] = "h"; });
+  differs("fewer kernels", [](CompileRequest* r) { r->kernels = {"f"}; });
+  differs("kernels joined", [](CompileRequest* r) { r->kernels = {"fg"}; });
+  differs("arch", [](CompileRequest* r) { r->arch = "sm_100a"; });
+  differs("arch's suffix", [](CompileRequest* r) { r->arch = "sm_90"; });
+  differs("output", [](CompileRequest* r) { r->arch = "compute_90"; });
+  differs("sources", [](CompileRequest* r) { r->sources = {"a.h"}; });
+  differs("sources' order", [](CompileRequest* r) { r->sources = {"b.h", "a.h"}; });
+
+  const auto same = [&](const char* what, const std::function<void(CompileRequest*)>& change) {
+    CompileRequest other = request;
+    change(&other);
+    EXPECT_EQ(key(other), base) << what;
+  };
+  same("what it is called", [](CompileRequest* r) { r->name = "another"; });
+  same("order of headers", [](CompileRequest* r) { std::swap(r->headers[0], r->headers[1]); });
+  same("order of kernels", [](CompileRequest* r) { std::swap(r->kernels[0], r->kernels[1]); });
+}
+
+TEST_F(Service, TheDriverIsInTheKeyOfPtxOnly) {
+  const auto key = [&](const char* arch, Version driver) {
+    request.arch = arch;
+    context.cuda_driver = std::move(driver);
+    return key_of(cache_request(request, context, {}));
+  };
+  EXPECT_EQ(key("sm_90a", {12, 4}), key("sm_90a", {13, 0}));
+  EXPECT_NE(key("compute_90", {12, 4}), key("compute_90", {13, 0}));
+}
+
+TEST_F(Service, ImagesInMemoryAreByArchitecture) {
+  CompiledImagePtr first = ask();
+  request.arch = "sm_100a";
+  CompiledImagePtr second = ask();
+  ASSERT_TRUE(first != nullptr && second != nullptr);
+  EXPECT_NE(text(first->bytes), text(second->bytes));
+  EXPECT_EQ(made(), 2);
+}
+
+TEST_F(Service, TakesTheNewestCompilerThatTheDriverRuns) {
+  struct Row {
+    const char* arch;
+    std::optional<Version> driver;
+    const char* maker;  // "": none, for `code`
+    Code code;
+  };
+  const Row rows[] = {
+      {"sm_90", Version{13, 1}, "NVRTC 13.0", Code::kJitDriver},
+      {"sm_90", Version{13, 0}, "NVRTC 13.0", Code::kJitDriver},
+      {"sm_90", Version{12, 4}, "NVRTC 12.9", Code::kJitDriver},  // minors do not matter
+      {"sm_90", std::nullopt, "NVRTC 13.0", Code::kJitDriver},
+      {"sm_90", Version{11, 8}, "", Code::kJitDriver},
+      {"compute_90", Version{13, 0}, "NVRTC 13.0", Code::kJitDriver},
+      {"compute_90", Version{12, 9}, "NVRTC 12.9", Code::kJitDriver},
+      {"compute_90", Version{12, 8}, "", Code::kJitDriver},     // here they do
+      {"sm_60", Version{13, 0}, "NVRTC 12.9", Code::kJitArch},  // 13 knows it no more
+      {"sm_110", Version{12, 9}, "", Code::kJitArch},
+      {"sm_33", Version{13, 0}, "", Code::kJitArch},
+  };
+  for (const Row& row : rows) {
+    request.arch = row.arch;
+    context.cuda_driver = row.driver;
+    const CompiledImagePtr image = ask();
+    const std::string what = std::string(row.arch) + " " +
+                             (row.driver ? row.driver->text() : "no driver") + "\n" +
+                             all_text(reasons);
+    EXPECT_EQ(image == nullptr ? "" : image->maker, row.maker) << what;
+    if (*row.maker == '\0') {
+      EXPECT_TRUE(has(reasons, row.code)) << what;
+    }
+  }
+}
+
+TEST_F(Service, AnotherCompilerMakesItAnew) {
+  nvrtcs = {kOld};
+  ASSERT_NE(ask(), nullptr);
+  NvrtcFile other = kOld;
+  other.id = "cc12";  // calls itself the same
+  nvrtcs = {other};
+  ASSERT_NE(ask(), nullptr);
+  EXPECT_EQ(made(), 2);
+  EXPECT_EQ(cache.entries.size(), 2u);
+  nvrtcs = {kNew, kOld};
+  EXPECT_EQ(ask()->maker, "NVRTC 13.0");
+  EXPECT_EQ(made(), 3);
+  // Each finds its own again.
+  nvrtcs = {kOld};
+  EXPECT_TRUE(ask()->from_cache);
+  EXPECT_EQ(ask()->maker, "NVRTC 12.9");
+  EXPECT_EQ(made(), 3);
+}
+
+TEST_F(Service, WithoutACompilerTheCachesNewestThatTheDriverRunsWillDo) {
+  nvrtcs = {kOld};
+  ASSERT_NE(ask(), nullptr);
+  nvrtcs = {kNew};
+  ASSERT_NE(ask(), nullptr);
+  nvrtcs = {};
+  CompiledImagePtr image = ask();
+  ASSERT_NE(image, nullptr) << all_text(reasons);
+  EXPECT_EQ(image->maker, "NVRTC 13.0");
+  image.reset();
+  context.cuda_driver = Version{12, 2};
+  image = ask();
+  ASSERT_NE(image, nullptr) << all_text(reasons);
+  EXPECT_EQ(image->maker, "NVRTC 12.9");
+  EXPECT_TRUE(cache.aside.empty()) << "the newer one is of use elsewhere";
+  image.reset();
+  context.cuda_driver = Version{11, 4};
+  EXPECT_EQ(ask(), nullptr);
+  EXPECT_TRUE(has(reasons, Code::kJitNoCompiler)) << all_text(reasons);
+}
+
+TEST_F(Service, ThreadsThatAskForTheSameGetOneCompilation) {
+  request.program += "// SLEEP=300\n";
+  std::vector<CompiledImagePtr> images(8);
+  std::vector<std::thread> threads;
+  for (CompiledImagePtr& image : images) {
+    threads.emplace_back([&] {
+      std::vector<Reason> why;
+      image = compile_image(request, context, &why);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const CompiledImagePtr& image : images) {
+    ASSERT_NE(image, nullptr);
+    EXPECT_EQ(image, images[0]);
+  }
+  EXPECT_EQ(made(), 1);
+}
+
+TEST_F(Service, OtherRequestsAreNotHeldUp) {
+  CompileRequest slow = request;
+  slow.program += "// SLEEP=5000\n";
+  Stop stop;
+  JitContext own = context;
+  own.progress = &stop;
+  std::thread thread([&] {
+    std::vector<Reason> why;
+    EXPECT_EQ(compile_image(slow, own, &why), nullptr);
+    EXPECT_TRUE(has(why, Code::kCancelled)) << all_text(why);
+  });
+  while (true) {  // until the slow one is being compiled
+    const std::lock_guard lock(stop.mutex);
+    if (!stop.steps.empty()) break;
+  }
+  EXPECT_NE(ask(), nullptr);
+  EXPECT_EQ(stop.steps, std::vector<std::string>{"compiling test for sm_90a"});
+  stop.stop = true;
+  thread.join();
+  // What was stopped can be asked for again.
+  slow.program = slow.program.substr(0, slow.program.find("//")) + "// now\n";
+  request = slow;
+  EXPECT_NE(ask(), nullptr);
+}
+
+TEST_F(Service, AWaiterCanGiveUpAndAnotherTakesOverFromAStoppedMaker) {
+  request.program += "// SLEEP=1000\n";
+  Stop first, second;
+  JitContext own = context;
+  own.progress = &first;
+  std::thread maker([&] {
+    std::vector<Reason> why;
+    EXPECT_EQ(compile_image(request, own, &why), nullptr);
+  });
+  while (true) {
+    const std::lock_guard lock(first.mutex);
+    if (!first.steps.empty()) break;
+  }
+  JitContext waiting = context;
+  waiting.progress = &second;
+  second.stop = true;
+  std::vector<Reason> why;
+  EXPECT_EQ(compile_image(request, waiting, &why), nullptr);
+  EXPECT_TRUE(has(why, Code::kCancelled));
+  std::thread heir([&] {
+    std::vector<Reason> own_why;
+    EXPECT_NE(compile_image(request, context, &own_why), nullptr) << all_text(own_why);
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  first.stop = true;
+  maker.join();
+  heir.join();
+}
+
+TEST_F(Service, WaitersGetTheMakersFailure) {
+  request.program += "// SLEEP=200\n#error\n";
+  std::vector<std::thread> threads;
+  std::atomic<int> failed{0};
+  for (int i = 0; i < 4; ++i) {
+    threads.emplace_back([&] {
+      std::vector<Reason> why;
+      if (compile_image(request, context, &why) == nullptr && has(why, Code::kJitSource)) ++failed;
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(failed, 4);
+  EXPECT_LT(made(), 4);
+  const int until_now = made();
+  EXPECT_EQ(ask(), nullptr);
+  EXPECT_EQ(made(), until_now + 1) << "asked again, it is tried again";
+  EXPECT_TRUE(cache.entries.empty());
+}
+
+TEST_F(Service, AForkedChildDoesNotWaitForItsParentsThread) {
+  request.program += "// SLEEP=3000\n";
+  Stop stop;
+  JitContext own = context;
+  own.progress = &stop;
+  std::thread maker([&] {
+    std::vector<Reason> why;
+    compile_image(request, own, &why);
+  });
+  while (true) {
+    const std::lock_guard lock(stop.mutex);
+    if (!stop.steps.empty()) break;
+  }
+  const pid_t child = fork();
+  if (child == 0) {
+    alarm(20);
+    std::vector<Reason> why;
+    _exit(compile_image(request, context, &why) != nullptr ? 0 : 1);
+  }
+  stop.stop = true;
+  maker.join();
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+}
+
+TEST_F(Service, WithoutALockNothingIsPublished) {
+  cache.refuse_lock = true;
+  EXPECT_NE(ask(), nullptr);
+  EXPECT_TRUE(cache.entries.empty());
+}
+
+TEST_F(Service, WithoutACacheItCompilesEachTime) {
+  context.cache = nullptr;
+  EXPECT_NE(ask(), nullptr);
+  EXPECT_NE(ask(), nullptr);
+  EXPECT_EQ(made(), 2);
+}
+
+TEST_F(Service, HeadersInFoldersCountByContent) {
+  TemporaryFolder folder, elsewhere;
+  const auto write = [](const TemporaryFolder& where, const std::string& inner) {
+    where.write("include/a.h", "#include \"sub/b.h\"\n");
+    where.write("include/sub/b.h", "#  include <c.h>\n");
+    where.write("include/c.h", inner);
+  };
+  write(folder, "// 1");
+  write(elsewhere, "// 1");
+  request.program += "#include \"a.h\"\n#include <nowhere.h>\n";
+  request.options = {"-I" + (folder.path() / "include").string()};
+  ASSERT_NE(ask(), nullptr) << all_text(reasons);
+  write(folder, "// 1");  // new times, the same contents
+  EXPECT_TRUE(ask()->from_cache);
+  request.options = {"-I" + (elsewhere.path() / "include").string()};
+  EXPECT_TRUE(ask()->from_cache) << "where the folder is does not matter";
+  EXPECT_EQ(made(), 1);
+  write(folder, "// 2");
+  request.options = {"-I" + (folder.path() / "include").string()};
+  EXPECT_FALSE(ask()->from_cache) << "a header of a header's header has changed";
+  folder.write("include/nowhere.h", "");
+  EXPECT_FALSE(ask()->from_cache) << "one that was missing has come";
+  EXPECT_EQ(made(), 3);
+  // What a macro names cannot be told beforehand: such an image is not kept.
+  request.program += "#include HEADER\n";
+  ASSERT_NE(ask(), nullptr);
+  ASSERT_NE(ask(), nullptr);
+  EXPECT_EQ(made(), 5);
+  EXPECT_EQ(cache.entries.size(), 3u);
+}
+
+TEST_F(Service, TheToolkitsHeadersBelongToTheCompiler) {
+  TemporaryFolder folder;
+  folder.write("include/cuda_fp16.h", "// 1");
+  nvrtcs = {kNew};
+  nvrtcs[0].include = (folder.path() / "include").string();
+  request.program += "#include <cuda_fp16.h>\n";
+  ASSERT_NE(ask(), nullptr);
+  EXPECT_TRUE(ask()->from_cache);
+  EXPECT_NE(text(ask()->bytes).find("--include-path=" + nvrtcs[0].include), std::string::npos);
+  folder.write("include/cuda_fp16.h", "// 2");
+  EXPECT_FALSE(ask()->from_cache);
+  nvrtcs = {};  // a machine without a toolkit
+  EXPECT_TRUE(ask()->from_cache);
+}
+
+}  // namespace
+}  // namespace opdock_test

@@ -1,0 +1,186 @@
+// What the tests of run-time compilation share: a cache in memory, compilers in a folder.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "cache/cache.h"
+#include "jit/compiler.h"
+
+namespace opdock_test {
+
+using namespace opdock;
+namespace fs = std::filesystem;
+
+inline std::string key_of(const CacheRequest& request) {
+  std::string text = request.kind + "\n";
+  for (const CacheField& field : request.fields) {
+    text += std::to_string(field.name.size()) + ":" + field.name;
+    text += std::to_string(field.value.size()) + ":" + field.value;
+  }
+  return text;
+}
+
+class MemoryEntry : public CacheEntry {
+ public:
+  std::string key_, kind_, subject_, path_, folder_;
+  std::vector<CacheField> fields_;
+  CacheMaker maker_;
+  std::vector<CacheBlob> blobs_;
+
+  const std::string& key() const override { return key_; }
+  const std::string& kind() const override { return kind_; }
+  const std::string& subject() const override { return subject_; }
+  const std::vector<CacheField>& fields() const override { return fields_; }
+  const CacheMaker& maker() const override { return maker_; }
+  int64_t created() const override { return 0; }
+  const std::string& path() const override { return path_; }
+  const std::string& folder() const override { return folder_; }
+  bool blob(std::string_view name, std::span<const uint8_t>* out) const override {
+    *out = {};
+    for (const CacheBlob& blob : blobs_) {
+      if (blob.name != name) continue;
+      *out = {reinterpret_cast<const uint8_t*>(blob.bytes.data()), blob.bytes.size()};
+      return true;
+    }
+    return false;
+  }
+};
+
+// The contract of cache.h, in memory and without eviction: an oracle for how it is used.
+class MemoryCache : public Cache {
+ public:
+  std::vector<std::shared_ptr<CacheEntry>> find(const CacheRequest& request,
+                                                const CacheMaker* preferred,
+                                                std::vector<Reason>*) override {
+    const std::lock_guard lock(mutex_);
+    ++finds;
+    std::vector<std::shared_ptr<CacheEntry>> found;
+    for (const auto& entry : entries) {
+      if (entry->key() != key_of(request)) continue;
+      const bool first = preferred != nullptr && entry->maker().id == preferred->id;
+      found.insert(first ? found.begin() : found.end(), entry);
+    }
+    return found;
+  }
+  std::unique_ptr<CacheLock> lock(const CacheRequest&, const CacheMaker&, Progress*,
+                                  std::vector<Reason>* reasons) override {
+    ++locks;
+    if (!refuse_lock) return std::make_unique<CacheLock>();
+    reasons->push_back(make_reason(Code::kCancelled, "no lock", "one"));
+    return nullptr;
+  }
+  std::shared_ptr<CacheEntry> publish_blobs(const CacheRequest& request, const CacheMaker& maker,
+                                            const std::vector<CacheBlob>& blobs,
+                                            std::vector<Reason>*) override {
+    const std::lock_guard lock(mutex_);
+    auto entry = std::make_shared<MemoryEntry>();
+    entry->key_ = key_of(request);
+    entry->kind_ = request.kind;
+    entry->subject_ = request.subject;
+    entry->fields_ = request.fields;
+    entry->maker_ = maker;
+    entry->blobs_ = blobs;
+    entries.insert(entries.begin(), entry);
+    return entry;
+  }
+  std::optional<std::string> make_folder(std::vector<Reason>*) override { return std::nullopt; }
+  void discard_folder(const std::string&) override {}
+  std::shared_ptr<CacheEntry> publish_folder(const CacheRequest&, const CacheMaker&,
+                                             const std::string&, const std::vector<std::string>&,
+                                             std::vector<Reason>*) override {
+    return nullptr;
+  }
+  void remember_failure(const CacheRequest&, const CacheMaker&, const std::vector<Reason>&,
+                        std::string_view) override {}
+  std::optional<std::vector<Reason>> failure(const CacheRequest&, const CacheMaker&,
+                                             std::string*) override {
+    return std::nullopt;
+  }
+  void forget_failure(const CacheRequest&) override {}
+  void set_aside(const CacheEntry& entry, const Reason& why) override {
+    const std::lock_guard lock(mutex_);
+    std::erase_if(entries, [&](const auto& one) { return one.get() == &entry; });
+    aside.push_back(why);
+  }
+  std::vector<std::string> what_changed(const CacheRequest&) override { return {}; }
+  const std::string& folder() const override { return folder_; }
+
+  std::vector<std::shared_ptr<MemoryEntry>> entries;
+  std::vector<Reason> aside;
+  std::atomic<int> finds{0}, locks{0};
+  bool refuse_lock = false;
+
+ private:
+  std::mutex mutex_;
+  // Tells this cache from those of other tests in the process.
+  std::string folder_ = "memory-" + std::to_string(++count_);
+  static inline std::atomic<int> count_{0};
+};
+
+class TemporaryFolder {
+ public:
+  TemporaryFolder() {
+    char pattern[] = "/tmp/opdock-jit-XXXXXX";
+    path_ = mkdtemp(pattern);
+  }
+  ~TemporaryFolder() { fs::remove_all(path_); }
+  const fs::path& path() const { return path_; }
+  fs::path write(const std::string& name, const std::string& text) const {
+    fs::create_directories((path_ / name).parent_path());
+    std::ofstream(path_ / name, std::ios::binary) << text;
+    return path_ / name;
+  }
+
+ private:
+  fs::path path_;
+};
+
+// How often a fake compiler has compiled in this process.
+inline int compiles(const std::string& library) {
+  void* const handle = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
+  int* const count =
+      handle == nullptr ? nullptr : static_cast<int*>(dlsym(handle, "fake_compiles"));
+  return count == nullptr ? -1 : __atomic_load_n(count, __ATOMIC_SEQ_CST);
+}
+
+inline bool has(const std::vector<Reason>& reasons, Code code) {
+  for (const Reason& reason : reasons) {
+    if (reason.code == code) return true;
+  }
+  return false;
+}
+
+inline std::string all_text(const std::vector<Reason>& reasons) {
+  std::string text;
+  for (const Reason& reason : reasons) text += to_text(reason) + "\n";
+  return text;
+}
+
+inline std::string text(std::span<const uint8_t> bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+class Stop : public Progress {
+ public:
+  void step(std::string_view text, double) override {
+    const std::lock_guard lock(mutex);
+    steps.emplace_back(text);
+  }
+  bool cancelled() override { return stop.load(); }
+  std::atomic<bool> stop{false};
+  std::mutex mutex;
+  std::vector<std::string> steps;
+};
+
+}  // namespace opdock_test
