@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <string_view>
 
 namespace opdock {
 
@@ -127,12 +128,41 @@ static bool names_standard(const std::vector<std::string>& options) {
   });
 }
 
-// Name expressions are parsed in a file of the compiler's own.
-static CompileFault fault_of(NvrtcResult code, const std::string& log) {
+// Name expressions are parsed in a file of the compiler's own, before the program.
+constexpr std::string_view kNameFile = "__nv_name_map(";
+
+static bool blames_names_only(const std::string& log) {
+  bool any = false;
+  for (size_t at = 0; at < log.size();) {
+    const size_t end = std::min(log.find('\n', at), log.size());
+    const std::string_view line = std::string_view(log).substr(at, end - at);
+    at = end + 1;
+    if (line.find(": error:") == line.npos) continue;
+    if (!line.starts_with(kNameFile)) return false;
+    any = true;
+  }
+  return any;
+}
+
+// Without what a faulty program makes of names: its own faults are the cause.
+static std::string without_names(const std::string& log) {
+  std::string kept;
+  for (size_t at = 0; at < log.size();) {
+    const size_t blank = log.find("\n\n", at);
+    const size_t end = blank == log.npos ? log.size() : blank + 2;
+    if (!std::string_view(log).substr(at).starts_with(kNameFile)) kept += log.substr(at, end - at);
+    at = end;
+  }
+  return kept;
+}
+
+static CompileFault fault_of(NvrtcResult code, std::string* log) {
   if (code == kInvalidOption) return CompileFault::kOption;
   if (code == kNoSuchName) return CompileFault::kKernel;
   if (code != kCompilation) return CompileFault::kCompiler;
-  return log.starts_with("__nv_name_map(") ? CompileFault::kKernel : CompileFault::kSource;
+  if (blames_names_only(*log)) return CompileFault::kKernel;
+  *log = without_names(*log);
+  return CompileFault::kSource;
 }
 
 CompileResult Nvrtc::compile(const CompileJob& job) const {
@@ -150,7 +180,7 @@ CompileResult Nvrtc::compile(const CompileJob& job) const {
   NvrtcProgram program = nullptr;
   auto fail = [&](const char* step, NvrtcResult code) {
     result.fault = job.progress && job.progress->cancelled() ? CompileFault::kCancelled
-                                                             : fault_of(code, result.log);
+                                                             : fault_of(code, &result.log);
     result.log += fmt::format("{} of NVRTC {} for {}: {}\n", step, version_.text(), job.arch,
                               f.error_string(code));
     if (program) f.destroy(&program);

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 #include <filesystem>
 #include <mutex>
@@ -31,6 +32,7 @@ class File {
   ~File() {
     if (fd_ >= 0) close(fd_);
   }
+  bool is_open() const { return fd_ >= 0; }
   bool read(uint64_t offset, void* out, size_t size) const {
     return pread(fd_, out, size, static_cast<off_t>(offset)) == static_cast<ssize_t>(size);
   }
@@ -140,6 +142,26 @@ std::string library_id(const std::string& path) {
   unsigned char bytes[8];
   for (int i = 0; i < 8; ++i) bytes[i] = static_cast<unsigned char>(size >> (56 - 8 * i));
   return hex_of(bytes, sizeof bytes);
+}
+
+std::string library_problem(const std::string& path) {
+  const File file(path);
+  Elf64_Ehdr header;
+  if (!file.is_open()) return path + ": " + std::strerror(errno);
+  if (!file.read(0, &header, sizeof header) || std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 ||
+      header.e_phentsize != sizeof(Elf64_Phdr)) {
+    return path + ": no shared object";
+  }
+  const uint64_t size = file.size();
+  for (unsigned i = 0; i < header.e_phnum; ++i) {
+    Elf64_Phdr segment;
+    const bool read = file.read(header.e_phoff + i * sizeof segment, &segment, sizeof segment);
+    if (read && segment.p_type != PT_LOAD) continue;
+    if (!read || segment.p_offset > size || segment.p_filesz > size - segment.p_offset) {
+      return path + ": the file ends too early, after " + std::to_string(size) + " bytes";
+    }
+  }
+  return {};
 }
 
 std::vector<NvrtcFile> find_nvrtc_files(const std::vector<std::string>& folders,

@@ -29,6 +29,10 @@ std::vector<NvrtcFile> find_nvrtc_files(const std::vector<std::string>& folders,
 void add_compiler_folder(const std::string& folder);
 std::vector<std::string> compiler_folders();
 
+// Why the file at `path` must not be handed to the dynamic loader; empty: it may. A file that ends
+// before its segments do would kill the process.
+std::string library_problem(const std::string& path);
+
 // What tells one build of a library from another: its ELF build-id, or its size.
 std::string library_id(const std::string& path);
 

@@ -37,7 +37,10 @@ const Nvrtc* opened(const std::string& path, std::string* problem) {
     if (place == nullptr) place = std::make_shared<Outcome>();
     outcome = place;
   }
-  std::call_once(outcome->once, [&] { outcome->compiler = Nvrtc::open(path, &outcome->problem); });
+  std::call_once(outcome->once, [&] {
+    outcome->problem = library_problem(path);
+    if (outcome->problem.empty()) outcome->compiler = Nvrtc::open(path, &outcome->problem);
+  });
   *problem = outcome->problem;
   if (outcome->compiler == nullptr) {
     // It may be repaired while the process lives: the next request tries again.
