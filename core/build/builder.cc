@@ -219,9 +219,8 @@ class Builder {
   bool run_steps(const ProjectFolders& folders, std::vector<Reason>* why) {
     StepCounter steps(manifest_.name, progress_);
     const int jobs = options_.jobs > 0 ? options_.jobs : default_jobs(languages_);
-    return run_step(FailedStep::kSetup, folders, setup_command(folders, tools_), nullptr, why) &&
-           run_step(FailedStep::kCompile, folders, compile_command(folders, tools_, jobs), &steps,
-                    why);
+    return run_step(FailedStep::kSetup, folders, setup_command(tools_), nullptr, why) &&
+           run_step(FailedStep::kCompile, folders, compile_command(tools_, jobs), &steps, why);
   }
 
   bool run_step(FailedStep::Phase phase, const ProjectFolders& folders,

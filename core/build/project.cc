@@ -17,14 +17,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A string of Meson's: '…', with backslash and quote escaped.
+// A string of Meson's. A machine file knows no escapes: a quote cannot be written, so nothing whose
+// name the user chooses freely, such as the cache's folder, may stand in one.
 std::string quoted(const std::string& text) {
-  std::string out = "'";
-  for (const char c : text) {
-    if (c == '\'' || c == '\\') out += '\\';
-    out += c;
-  }
-  return out + "'";
+  return "'" + text + "'";
 }
 
 std::string quoted_list(const std::vector<std::string>& texts) {
@@ -62,22 +58,14 @@ std::string default_fragment(const Manifest& manifest) {
   return text + "}]\n";
 }
 
-std::string native_file(const ProjectFolders& folders, const BuildOptions& options,
-                        const BuildTools& tools) {
-  const Installed& own = installed();
+std::string native_file(const BuildOptions& options, const BuildTools& tools) {
   std::ostringstream text;
   text << "[binaries]\n"
        << "c = " << quoted_list(tools.c) << "\n"
        << "cpp = " << quoted_list(tools.cpp) << "\n";
   if (!tools.nvcc.empty()) text << "nvcc = " << quoted(tools.nvcc) << "\n";
   if (!tools.hipcc.empty()) text << "hipcc = " << quoted(tools.hipcc) << "\n";
-  // No path of this build in what it makes, whatever __FILE__ is used for.
-  const std::vector<std::string> maps = {"-ffile-prefix-map=" + folders.all + "=.",
-                                         "-ffile-prefix-map=" + own.include + "=include",
-                                         "-ffile-prefix-map=" + own.device + "=device"};
   text << "[built-in options]\n"
-       << "c_args = " << quoted_list(maps) << "\n"
-       << "cpp_args = " << quoted_list(maps) << "\n"
        << "optimization = " << (options.debug ? "'0'" : "'2'") << "\n"
        << "debug = " << (options.debug ? "true" : "false") << "\n"
        << "warning_level = '1'\n"
@@ -85,8 +73,8 @@ std::string native_file(const ProjectFolders& folders, const BuildOptions& optio
        << "libdir = 'lib'\n"  // else Meson asks the distribution for it
        << "[project options]\n"
        << "opdock-pack = " << quoted(tools.pack) << "\n"
-       << "include-dir = " << quoted(own.include) << "\n"
-       << "device-dir = " << quoted(own.device) << "\n"
+       << "include-dir = '../include'\n"  // as compilers see it, which run in the build folder
+       << "device-dir = '../device'\n"
        << "folders = ['plugin']\n"
        << "cuda = " << (options.cuda_archs.empty() ? "'disabled'" : "'auto'") << "\n"
        << "cuda-archs = " << quoted(options.cuda_archs) << "\n"
@@ -144,6 +132,9 @@ bool write_project(const ProjectFolders& folders, const Manifest& manifest,
     fs::copy(installed().plugin_build, folders.project,
              fs::copy_options::recursive | fs::copy_options::overwrite_existing, error);
   }
+  // Relative names for the headers: no path of this machine in what is made.
+  if (!error) fs::create_directory_symlink(installed().include, folders.all + "/include", error);
+  if (!error) fs::create_directory_symlink(installed().device, folders.all + "/device", error);
   if (error) {
     const bool is_full = error == std::errc::no_space_on_device;
     reasons->push_back(make_reason(is_full ? Code::kBuildDiskFull : Code::kBuildIncomplete,
@@ -155,16 +146,16 @@ bool write_project(const ProjectFolders& folders, const Manifest& manifest,
       !write_text(folders.plugin + "/meson.build", default_fragment(manifest), reasons)) {
     return false;
   }
-  return write_text(folders.native, native_file(folders, options, tools), reasons);
+  return write_text(folders.native, native_file(options, tools), reasons);
 }
 
-std::vector<std::string> setup_command(const ProjectFolders& folders, const BuildTools& tools) {
-  return {tools.meson, "setup", "--native-file", folders.native, folders.build, folders.project};
+// Relative to the build's folder: Meson expands "$NAME" and "~" in these.
+std::vector<std::string> setup_command(const BuildTools& tools) {
+  return {tools.meson, "setup", "--native-file", "native.ini", "build", "project"};
 }
 
-std::vector<std::string> compile_command(const ProjectFolders& folders, const BuildTools& tools,
-                                         int jobs) {
-  return {tools.ninja, "-C", folders.build, "-j", std::to_string(jobs)};
+std::vector<std::string> compile_command(const BuildTools& tools, int jobs) {
+  return {tools.ninja, "-C", "build", "-j", std::to_string(jobs)};
 }
 
 int default_jobs(const Languages& languages) {

@@ -28,9 +28,9 @@ bool write_project(const ProjectFolders& folders, const Manifest& manifest,
                    const BuildOptions& options, const BuildTools& tools,
                    std::vector<Reason>* reasons);
 
-std::vector<std::string> setup_command(const ProjectFolders& folders, const BuildTools& tools);
-std::vector<std::string> compile_command(const ProjectFolders& folders, const BuildTools& tools,
-                                         int jobs);
+// To be run in `folders.all`.
+std::vector<std::string> setup_command(const BuildTools& tools);
+std::vector<std::string> compile_command(const BuildTools& tools, int jobs);
 
 // As many as there are cores for this process (its affinity and its control group's quota count),
 // and as the free memory has room for compilers; at least 1.

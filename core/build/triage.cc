@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cstring>
 #include <vector>
 
 namespace opdock {
@@ -46,9 +47,12 @@ bool ends_message(std::string_view line) {
          (line.starts_with('[') && line.size() > 1 && std::isdigit(line[1]));
 }
 
+// Of names that begin with `from` only, not of those that have it within.
 std::string replaced(std::string text, const std::string& from, const std::string& to) {
-  for (size_t at = 0; !from.empty() && (at = text.find(from, at)) != text.npos; at += to.size()) {
-    text.replace(at, from.size(), to);
+  for (size_t at = 0; (at = text.find(from, at)) != text.npos;) {
+    const bool begins = at == 0 || std::strchr(" \n'\"(`=<", text[at - 1]) != nullptr;
+    if (begins) text.replace(at, from.size(), to);
+    at += begins ? to.size() : from.size();
   }
   return text;
 }
@@ -206,6 +210,7 @@ std::string first_error(const FailedStep& step) {
     text += (text.empty() ? "" : "\n") + std::string(lines[i].substr(0, kLongestLine));
   }
   text = replaced(text, step.copied_folder + "/", step.plugin_folder + "/");
+  text = replaced(text, "project/plugins/plugin/", step.plugin_folder + "/");
   return replaced(text, "../project/plugins/plugin/", step.plugin_folder + "/");
 }
 
