@@ -9,6 +9,7 @@
 #include <cstring>
 #include <set>
 
+#include "arch/compiler_archs.h"
 #include "base/sha256.h"
 
 namespace opdock::pack {
@@ -63,27 +64,33 @@ namespace {
 class Compilation {
  public:
   Compilation(const ImageRequest& request, std::vector<Image>* images,
-              std::vector<std::string>* skipped, std::vector<std::string>* errors)
-      : request_(request), images_(images), skipped_(skipped), errors_(errors) {
+              std::vector<std::string>* errors)
+      : request_(request), images_(images), errors_(errors) {
     job_.headers = request.sources;
     for (const std::string& source : request.manifest->device->sources)
       job_.sources.push_back(std::filesystem::path(source).filename().string());
     job_.kernels = request.manifest->device->kernels;
   }
 
-  // False if no compiler knows the architecture.
-  bool compile(int number, const std::string& arch, ImageKind kind) {
-    const Nvrtc* compiler = choose_nvrtc(request_.compilers, number);
+  void compile(const CudaTarget& target, ImageKind kind) {
+    const std::string arch = kind == ImageKind::kPtx ? target.compute() : target.sm();
+    std::vector<const Nvrtc*> able;
+    for (const Nvrtc* compiler : request_.compilers) {
+      if (archs_of_nvrtc(compiler->version(), compiler->archs()).knows(target))
+        able.push_back(compiler);
+    }
+    const Nvrtc* compiler = choose_nvrtc(able, target.number);
     if (!compiler) {
-      skipped_->push_back(arch);
-      return false;
+      errors_->push_back(
+          fmt::format("{}:0: no compiler here knows {}", request_.manifest->path.string(), arch));
+      return;
     }
     job_.arch = arch;
     CompileResult result = compiler->compile(job_);
     if (!result.ok) {
       errors_->push_back(fmt::format("{}:0: device code does not compile for {}:\n{}",
                                      request_.manifest->path.string(), arch, result.log));
-      return true;
+      return;
     }
     // Warnings are the same for every architecture.
     if (images_->empty() && !result.log.empty()) std::fprintf(stderr, "%s\n", result.log.c_str());
@@ -94,37 +101,30 @@ class Compilation {
     image.bytes.assign(result.image.begin(), result.image.end());
     image.names = std::move(result.names);
     images_->push_back(std::move(image));
-    return true;
   }
 
  private:
   const ImageRequest& request_;
   std::vector<Image>* images_;
-  std::vector<std::string>* skipped_;
   std::vector<std::string>* errors_;
   CompileJob job_;
 };
 
 }  // namespace
 
-std::vector<Image> make_images(const ImageRequest& request, std::vector<std::string>* skipped,
-                               std::vector<std::string>* errors) {
+std::vector<Image> make_images(const ImageRequest& request, std::vector<std::string>* errors) {
   std::vector<Image> images;
   if (!request.compilers.empty()) {
-    Compilation compilation(request, &images, skipped, errors);
-    std::vector<int> ptx;
-    int lowest = 0;
-    for (const CudaArch& arch : request.archs) {
-      if (!compilation.compile(arch.number, arch.sm(), ImageKind::kCubin)) continue;
+    Compilation compilation(request, &images, errors);
+    std::vector<CudaTarget> ptx;
+    for (const CudaTarget& target : request.archs) {
+      compilation.compile(target, ImageKind::kCubin);
       if (!errors->empty()) return images;  // the other architectures would say the same
-      if (arch.ptx) ptx.push_back(arch.number);
-      if (lowest == 0 || arch.number < lowest) lowest = arch.number;
+      CudaTarget plain;
+      plain.number = target.number;
+      if (target.ptx) merge(plain, &ptx);
     }
-    if (ptx.empty() && lowest != 0) ptx.push_back(lowest);
-    std::sort(ptx.begin(), ptx.end());
-    ptx.erase(std::unique(ptx.begin(), ptx.end()), ptx.end());
-    for (int number : ptx)
-      compilation.compile(number, fmt::format("compute_{}", number), ImageKind::kPtx);
+    for (const CudaTarget& target : ptx) compilation.compile(target, ImageKind::kPtx);
   }
   // The source goes in always, with the vocabulary it was written against, so that an image for a
   // GPU that is not among these can be made later. Its kernels have no lowered names yet.

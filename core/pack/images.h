@@ -7,10 +7,10 @@
 #include <utility>
 #include <vector>
 
+#include "arch/cuda_list.h"
 #include "jit/nvrtc.h"
 #include "manifest/manifest.h"
 #include "note/note.h"
-#include "pack/archs.h"
 
 namespace opdock::pack {
 
@@ -34,15 +34,14 @@ std::vector<SourceText> read_device_sources(const Manifest& manifest,
 struct ImageRequest {
   const Manifest* manifest = nullptr;
   std::vector<SourceText> sources;
-  std::vector<CudaArch> archs;
+  std::vector<CudaTarget> archs;        // each known to one of `compilers`
   std::vector<const Nvrtc*> compilers;  // empty: the source alone
 };
 
-// Compiles for each architecture that some compiler knows, adds PTX (for each architecture with
-// +PTX; if none has it, for the lowest), and packs the sources. Architectures that no compiler
-// knows go to *skipped. Errors are the compiler's messages.
-std::vector<Image> make_images(const ImageRequest& request, std::vector<std::string>* skipped,
-                               std::vector<std::string>* errors);
+// Compiles for each architecture with the oldest compiler that knows it, adds PTX for those with
+// +PTX (of a suffixed one that of the plain architecture, since the other would run nowhere else),
+// and packs the sources. Errors are the compiler's messages.
+std::vector<Image> make_images(const ImageRequest& request, std::vector<std::string>* errors);
 
 // The image table with its images, ready to be placed in the file at a multiple of 64 bytes.
 std::string image_table(const std::vector<Image>& images);

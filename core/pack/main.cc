@@ -7,8 +7,10 @@
 #include <filesystem>
 #include <fstream>
 
+#include "arch/choose.h"
 #include "base/sha256.h"
 #include "opdock/plugin.h"
+#include "pack/arch_flags.h"
 #include "pack/emit.h"
 #include "pack/images.h"
 
@@ -23,7 +25,7 @@ struct Options {
   std::string out_dir = ".";
   std::string prefix;
   std::string depfile;
-  std::string cuda_archs = "8.0;9.0+PTX";
+  std::string cuda_archs;  // empty: the default of the compilers at hand
   std::string include;
   std::vector<std::string> nvrtc_search;
   std::string toolchain;
@@ -81,11 +83,14 @@ class Packer {
     ImageRequest request;
     request.manifest = &manifest_;
     request.sources = read_device_sources(manifest_, options_.include, &depends_, errors);
-    std::string problem;
-    std::optional<std::vector<CudaArch>> archs = parse_cuda_archs(options_.cuda_archs, &problem);
-    if (!archs) errors->push_back(fmt::format("--cuda-archs: {}", problem));
+    // A misspelt list is an error even where there is nothing to compile with.
+    CudaArchInputs wanted;
+    wanted.sources = {{"--cuda-archs", options_.cuda_archs}};
+    Reason reason{};
+    if (const std::optional<CudaArchChoice> choice = choose_cuda_archs(wanted, &reason);
+        !choice && reason.code == Code::kArchListInvalid)
+      errors->push_back(to_text(reason));
     if (!errors->empty()) return false;
-    request.archs = *archs;
 
     std::vector<std::string> searched;
     std::vector<std::string> problems;
@@ -95,38 +100,48 @@ class Packer {
       for (const Nvrtc* compiler : request.compilers)
         if (compiler->path().find('/') != std::string::npos) depends_.push_back(compiler->path());
     }
-    std::vector<std::string> skipped;
-    images_ = make_images(request, &skipped, errors);
+    if (!request.compilers.empty()) {
+      if (!choose_archs(wanted, request.compilers, &request.archs, errors)) return false;
+    }
+    images_ = make_images(request, errors);
     sources_ = std::move(request.sources);
     for (const Nvrtc* compiler : request.compilers)
       compilers_.push_back("nvrtc " + compiler->version().text());
     if (!errors->empty()) return false;
     if (options_.no_device) return true;
-    return judge_compilers(request.compilers, searched, problems, skipped, errors);
+    return !request.compilers.empty() || judge_missing_compiler(searched, problems, errors);
+  }
+
+  // Refuses what no compiler knows before anything is compiled.
+  bool choose_archs(CudaArchInputs wanted, const std::vector<const Nvrtc*>& compilers,
+                    std::vector<CudaTarget>* archs, std::vector<std::string>* errors) {
+    for (const Nvrtc* compiler : compilers)
+      wanted.compilers.push_back(archs_of_nvrtc(compiler->version(), compiler->archs()));
+    // The machine that packs decides only if asked to: a package must not depend on its GPU.
+    Reason reason{};
+    const std::optional<CudaList> list =
+        parse_cuda_list(options_.cuda_archs, "--cuda-archs", &reason);
+    if (list && list->native) wanted.gpus = probe_machine().gpus;
+    const std::optional<CudaArchChoice> choice = choose_cuda_archs(wanted, &reason);
+    if (!choice) {
+      errors->push_back(fmt::format("opdock-pack: error: {}: {}. Compilers are in {}.",
+                                    manifest_.name, to_text(reason), kPackages));
+      return false;
+    }
+    *archs = choice->targets;
+    return true;
   }
 
   // One notice, or one error if device code is required.
-  bool judge_compilers(const std::vector<const Nvrtc*>& compilers,
-                       const std::vector<std::string>& searched,
-                       const std::vector<std::string>& problems,
-                       const std::vector<std::string>& skipped, std::vector<std::string>* errors) {
-    std::string text;
-    if (compilers.empty()) {
-      text = fmt::format("{}: found no NVRTC, so only the device source is packed; wanted {}.",
-                         manifest_.name, kPackages);
-      for (const std::string& problem : problems) text += "\n  " + problem;
-      // A package that is installed later changes one of these folders and so repeats this step.
-      for (const std::string& folder : searched) depends_.push_back(folder);
-    } else if (!skipped.empty()) {
-      std::string have;
-      for (const Nvrtc* compiler : compilers)
-        have += fmt::format("{}{} (sm_{} to sm_{})", have.empty() ? "" : ", ",
-                            compiler->version().text(), compiler->archs().front(),
-                            compiler->archs().back());
-      text = fmt::format("{}: no image for {}: found NVRTC {}; wanted one that knows them: {}.",
-                         manifest_.name, fmt::join(skipped, ", "), have, kPackages);
-    }
-    if (text.empty()) return true;
+  bool judge_missing_compiler(const std::vector<std::string>& searched,
+                              const std::vector<std::string>& problems,
+                              std::vector<std::string>* errors) {
+    std::string text =
+        fmt::format("{}: found no NVRTC, so only the device source is packed; wanted {}.",
+                    manifest_.name, kPackages);
+    for (const std::string& problem : problems) text += "\n  " + problem;
+    // A package that is installed later changes one of these folders and so repeats this step.
+    for (const std::string& folder : searched) depends_.push_back(folder);
     if (options_.require_device) {
       errors->push_back(fmt::format("opdock-pack: error: {}", text));
       return false;
@@ -217,12 +232,25 @@ int main(int argc, char** argv) {
   opdock::pack::Options options;
   CLI::App app("Makes the descriptor, the note and the device images of an Opdock plugin.",
                "opdock-pack");
-  app.add_option("--toml", options.toml, "the plugin's plugin.toml")->required();
+  opdock::pack::ArchFlags flags;
+  auto* toml = app.add_option("--toml", options.toml, "the plugin's plugin.toml");
+  auto* arch_flags =
+      app.add_option("--arch-flags", flags.compiler,
+                     "instead of packing: write the architectures as this compiler's arguments")
+          ->check(CLI::IsMember({"nvcc", "hipcc"}))
+          ->excludes(toml);
+  app.add_option("--compiler", flags.program, "with --arch-flags nvcc: its path, to ask it")
+      ->needs(arch_flags);
+  app.add_option("--flags-file", flags.out, "with --arch-flags: where to, instead of stdout")
+      ->needs(arch_flags);
   app.add_option("--out-dir", options.out_dir, "where entry.c, note.S and images.bin go");
   app.add_option("--prefix", options.prefix, "put before the names of these files");
   app.add_option("--depfile", options.depfile, "what the files were made from, for make and ninja");
   app.add_option("--cuda-archs", options.cuda_archs,
-                 "CUDA architectures, as in TORCH_CUDA_ARCH_LIST: \"7.5;8.0;9.0a;12.0+PTX\"");
+                 "CUDA architectures, as in TORCH_CUDA_ARCH_LIST: \"7.5;8.0;9.0a;12.0+PTX\",\n"
+                 "native, all or all-major; none: the default of the compilers at hand");
+  app.add_option("--hip-archs", flags.hip_archs,
+                 "AMD architectures, as in PYTORCH_ROCM_ARCH: \"gfx90a;gfx1030\"");
   app.add_option("--include", options.include, "the folder that holds opdock/device.cuh");
   app.add_option("--nvrtc-search", options.nvrtc_search,
                  "folders that hold libnvrtc, or are Python site-packages folders; searched first");
@@ -241,5 +269,14 @@ int main(int argc, char** argv) {
   } catch (const CLI::ParseError& problem) {
     return app.exit(problem) == 0 ? 0 : 2;
   }
+  if (!flags.compiler.empty()) {
+    flags.cuda_archs = options.cuda_archs;
+    return opdock::pack::write_arch_flags(flags);
+  }
+  if (options.toml.empty()) {
+    std::fprintf(stderr, "opdock-pack: found neither --toml nor --arch-flags, wanted one\n");
+    return 2;
+  }
+  if (!opdock::pack::check_hip_archs(flags.hip_archs)) return 1;
   return opdock::pack::Packer(options).run();
 }

@@ -31,11 +31,11 @@ Manifest manifest() {
 
 ImageRequest request(const Manifest& manifest, const char* archs,
                      std::vector<const Nvrtc*> compilers, const char* source = "code") {
-  std::string problem;
+  Reason reason{};
   ImageRequest out;
   out.manifest = &manifest;
   out.sources = {{"k.cuh", source}, {"opdock/device.cuh", "vocabulary"}};
-  out.archs = *parse_cuda_archs(archs, &problem);
+  out.archs = parse_cuda_list(archs, "--cuda-archs", &reason)->targets;
   out.compilers = std::move(compilers);
   return out;
 }
@@ -52,11 +52,10 @@ std::string spelled(const std::vector<Image>& images) {
 
 TEST(Images, OldestCompilerThatKnowsTheArchitecture) {
   const Manifest m = manifest();
-  std::vector<std::string> skipped, errors;
+  std::vector<std::string> errors;
   const std::vector<Image> images =
-      make_images(request(m, "7.0;9.0a;11.0;12.0+PTX", both()), &skipped, &errors);
+      make_images(request(m, "7.0;9.0a;11.0;12.0+PTX", both()), &errors);
   ASSERT_TRUE(errors.empty()) << errors[0];
-  EXPECT_TRUE(skipped.empty());
   EXPECT_EQ(spelled(images),
             "cubin sm_70 12.9\ncubin sm_90a 12.9\ncubin sm_110 13.0\ncubin sm_120 12.9\n"
             "ptx compute_120 12.9\nsource k.cuh\nsource opdock/device.cuh\n");
@@ -66,39 +65,44 @@ TEST(Images, OldestCompilerThatKnowsTheArchitecture) {
   EXPECT_EQ(images[5].names[0].first, "k<float>");
 }
 
-TEST(Images, PtxOfTheLowestArchitectureUnlessAsked) {
+TEST(Images, PtxWhereItIsAskedFor) {
   const Manifest m = manifest();
-  std::vector<std::string> skipped, errors;
-  EXPECT_EQ(spelled(make_images(request(m, "9.0;8.0", both()), &skipped, &errors)),
-            "cubin sm_90 12.9\ncubin sm_80 12.9\nptx compute_80 12.9\n"
+  std::vector<std::string> errors;
+  EXPECT_EQ(spelled(make_images(request(m, "9.0;8.0", both()), &errors)),
+            "cubin sm_80 12.9\ncubin sm_90 12.9\nsource k.cuh\nsource opdock/device.cuh\n");
+  EXPECT_EQ(spelled(make_images(request(m, "9.0;8.0+PTX", both()), &errors)),
+            "cubin sm_80 12.9\ncubin sm_90 12.9\nptx compute_80 12.9\n"
             "source k.cuh\nsource opdock/device.cuh\n");
   // PTX of an `a` architecture runs nowhere else: the plain one is made.
-  EXPECT_EQ(spelled(make_images(request(m, "9.0a+PTX", both()), &skipped, &errors)),
+  EXPECT_EQ(spelled(make_images(request(m, "9.0a+PTX", both()), &errors)),
             "cubin sm_90a 12.9\nptx compute_90 12.9\nsource k.cuh\nsource opdock/device.cuh\n");
 }
 
 TEST(Images, OnlyCuda13) {
   const Manifest m = manifest();
-  std::vector<std::string> skipped, errors, problems;
+  std::vector<std::string> errors, problems;
   const auto compilers = open_nvrtcs({OPDOCK_FAKE_NVRTC_13}, &problems);
-  EXPECT_EQ(spelled(make_images(request(m, "7.0;7.5;9.0", compilers), &skipped, &errors)),
+  EXPECT_EQ(spelled(make_images(request(m, "7.5+PTX;9.0", compilers), &errors)),
             "cubin sm_75 13.0\ncubin sm_90 13.0\nptx compute_75 13.0\n"
             "source k.cuh\nsource opdock/device.cuh\n");
-  EXPECT_EQ(skipped, std::vector<std::string>{"sm_70"});
+  EXPECT_TRUE(errors.empty());
+  make_images(request(m, "7.0", compilers), &errors);
+  ASSERT_EQ(errors.size(), 1u);
+  EXPECT_NE(errors[0].find("sm_70"), std::string::npos);
 }
 
 TEST(Images, WithoutCompilerTheSourceAlone) {
   const Manifest m = manifest();
-  std::vector<std::string> skipped, errors;
-  EXPECT_EQ(spelled(make_images(request(m, "9.0", {}), &skipped, &errors)),
+  std::vector<std::string> errors;
+  EXPECT_EQ(spelled(make_images(request(m, "9.0", {}), &errors)),
             "source k.cuh\nsource opdock/device.cuh\n");
   EXPECT_TRUE(errors.empty());
 }
 
 TEST(Images, CompileErrorsShowTheCompilersLog) {
   const Manifest m = manifest();
-  std::vector<std::string> skipped, errors;
-  make_images(request(m, "8.0;9.0", both(), "#error"), &skipped, &errors);
+  std::vector<std::string> errors;
+  make_images(request(m, "8.0;9.0", both(), "#error"), &errors);
   ASSERT_EQ(errors.size(), 1u);
   EXPECT_NE(errors[0].find("line 3: #error found"), std::string::npos) << errors[0];
   EXPECT_NE(errors[0].find("sm_80"), std::string::npos) << errors[0];

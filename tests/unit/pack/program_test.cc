@@ -134,11 +134,53 @@ TEST(OpdockPack, ArchitecturesThatNoCompilerKnows) {
       " --cuda-archs 9.9 --nvrtc-search " + folder.path().string() + "/nvrtc";
   std::string base = arguments(folder, "a");
   base.resize(base.find(" --cuda-archs"));
-  Outcome outcome = pack(folder, base + search);
-  EXPECT_EQ(outcome.status, 0) << outcome.text;
-  EXPECT_NE(outcome.text.find("no image for sm_99"), std::string::npos) << outcome.text;
-  outcome = pack(folder, base + search + " --require-device");
+  const Outcome outcome = pack(folder, base + search);
+  EXPECT_EQ(outcome.status, 1) << outcome.text;
+  EXPECT_NE(outcome.text.find("build-arch: found 9.9 in --cuda-archs"), std::string::npos)
+      << outcome.text;
+  EXPECT_NE(outcome.text.find("write 9.0+PTX"), std::string::npos) << outcome.text;
+}
+
+TEST(OpdockPack, ArchitecturesAsCompilersArguments) {
+  TestFolder folder;
+  EXPECT_EQ(pack(folder, "--arch-flags hipcc --hip-archs 'gfx942 gfx90a:xnack+'").text,
+            "--offload-arch=gfx90a:xnack+\n--offload-arch=gfx942\n");
+  EXPECT_EQ(pack(folder, "--arch-flags hipcc").text, "");
+  EXPECT_EQ(pack(folder, "--arch-flags nvcc --cuda-archs '9.0a;8.0+PTX'").text,
+            "-gencode=arch=compute_80,code=sm_80\n-gencode=arch=compute_80,code=compute_80\n"
+            "-gencode=arch=compute_90a,code=sm_90a\n");
+  // One that knows 8.0 and 9.0, whose path has what a shell would act on.
+  folder.write("it's nvcc", "#!/bin/sh\necho \"'sm_80','sm_90'\"\n");
+  const std::string nvcc = (folder.path() / "it's nvcc").string();
+  std::filesystem::permissions(nvcc, std::filesystem::perms::owner_all);
+  const std::string asked = "--arch-flags nvcc --compiler \"" + nvcc + "\"";
+  EXPECT_EQ(pack(folder, asked).text,
+            "-gencode=arch=compute_80,code=sm_80\n-gencode=arch=compute_80,code=compute_80\n"
+            "-gencode=arch=compute_90,code=sm_90\n-gencode=arch=compute_90,code=compute_90\n");
+  Outcome outcome = pack(folder, asked + " --cuda-archs '9.0;6.0;7.0+PTX'");
   EXPECT_EQ(outcome.status, 1);
+  EXPECT_NE(outcome.text.find("build-arch: found 6.0, 7.0+PTX in --cuda-archs"),
+            std::string::npos)
+      << outcome.text;
+  outcome = pack(folder, "--arch-flags nvcc --compiler /bin/true");
+  EXPECT_EQ(outcome.status, 1);
+  EXPECT_NE(outcome.text.find("found no architectures"), std::string::npos) << outcome.text;
+  outcome = pack(folder, "--arch-flags nvcc --cuda-archs 8.0 --flags-file /nonexistent/file");
+  EXPECT_EQ(outcome.status, 1);
+  EXPECT_NE(outcome.text.find("/nonexistent/file cannot be written"), std::string::npos);
+  EXPECT_EQ(pack(folder, "--arch-flags ptxas").status, 2);
+}
+
+TEST(OpdockPack, AMisspeltListIsAnErrorWithoutAnyCompiler) {
+  TestFolder folder;
+  write_plugin(folder);
+  std::string base = arguments(folder, "a");
+  base.resize(base.find(" --cuda-archs"));
+  for (const char* list : {" --cuda-archs sm_80", " --hip-archs 90a"}) {
+    const Outcome outcome = pack(folder, base + " --no-device" + list);
+    EXPECT_EQ(outcome.status, 1);
+    EXPECT_NE(outcome.text.find("arch-list-invalid"), std::string::npos) << outcome.text;
+  }
 }
 
 TEST(OpdockPack, ExitStatus) {

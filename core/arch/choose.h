@@ -1,0 +1,87 @@
+// Which architectures to compile for, from what the user, the machine and the compiler say.
+//
+// Order: the command line (or the Meson option) over the environment over the user's configuration
+// over the GPUs that are visible here over a default that depends on the compiler alone. The first
+// that is given decides by itself; lists are never mixed.
+//
+// - A list that somebody wrote is taken literally. An architecture that no compiler at hand knows
+// is
+//   refused, all of them in one go, before anything is compiled.
+// - `native` and the visible GPUs: each GPU's own architecture, and PTX of the newest, for GPUs
+// that
+//   replace these (as PyTorch does). A GPU that is newer than the compiler gets PTX of the newest
+//   architecture that the compiler knows below it, with a notice.
+// - `all`: every architecture the compiler knows, and PTX of the first of its newest major;
+//   `all-major`: the first of each major, and the same PTX (as nvcc's -arch=all, all-major).
+// - The default: of the architectures the compiler knows from 7.5 on the lowest with PTX (whatever
+// no
+//   cubin serves), the first of each later major, and PTX of the newest of these.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "arch/compiler_archs.h"
+#include "arch/cuda_list.h"
+#include "arch/rocm_list.h"
+#include "base/reason.h"
+#include "facts/environment.h"
+#include "facts/machine.h"
+
+namespace opdock {
+
+// A list that somebody wrote, and where. One without text (or of blanks) is not given.
+struct ArchSource {
+  std::string name;  // for messages: "--archs", "TORCH_CUDA_ARCH_LIST"
+  std::string text;
+};
+
+// The usual places, most important first. `option` is the text of the option called `option_name`,
+// `config` that of the key in the file at `config_path`; each may be empty. The environment's are
+// TORCH_CUDA_ARCH_LIST and PYTORCH_ROCM_ARCH.
+std::vector<ArchSource> cuda_arch_sources(const std::string& option_name, const std::string& option,
+                                          const Environment& environment,
+                                          const std::string& config_path = {},
+                                          const std::string& config = {});
+std::vector<ArchSource> rocm_arch_sources(const std::string& option_name, const std::string& option,
+                                          const Environment& environment,
+                                          const std::string& config_path = {},
+                                          const std::string& config = {});
+
+struct CudaArchInputs {
+  std::vector<ArchSource> sources;
+  std::vector<Gpu> gpus;                 // visible ones; of other backends are passed over
+  std::vector<CompilerArchs> compilers;  // those that will compile; none: nothing can be checked
+};
+
+struct CudaArchChoice {
+  std::vector<CudaTarget> targets;  // in order, merged; empty if nothing decides (no compiler)
+  std::string origin;               // "--archs", "the visible GPUs", "the default of NVRTC 12.9"
+  std::vector<Reason> notices;      // arch-uncovered: GPUs here that the result will not run on
+  std::string text() const { return to_text(targets); }
+};
+
+// nullopt and *reason: arch-list-invalid or build-arch. Pure.
+std::optional<CudaArchChoice> choose_cuda_archs(const CudaArchInputs& inputs, Reason* reason);
+
+struct RocmArchInputs {
+  std::vector<ArchSource> sources;
+  std::vector<Gpu> gpus;
+};
+
+struct RocmArchChoice {
+  std::vector<std::string>
+      targets;  // target IDs; empty: nothing decides, the compiler's own default
+  std::string origin;
+  std::vector<Reason> notices;
+  std::string text() const { return to_text(targets); }
+};
+
+// The same for AMD. The HIP compilers tell nobody what they know, so they refuse by themselves; and
+// without a GPU there is no default. A GPU's features are left out: such code runs with any
+// setting.
+std::optional<RocmArchChoice> choose_rocm_archs(const RocmArchInputs& inputs, Reason* reason);
+
+}  // namespace opdock

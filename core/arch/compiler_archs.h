@@ -1,0 +1,37 @@
+// What a compiler says that it can compile for.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "arch/cuda_list.h"
+#include "base/version.h"
+
+namespace opdock {
+
+struct CompilerArchs {
+  std::string name;                 // for people: "nvcc 13.0", "NVRTC 12.9"
+  std::vector<CudaTarget> targets;  // ascending; suffixed ones are listed by themselves
+
+  bool knows(const CudaTarget& target) const;  // its PTX as well as its cubin
+};
+
+// From the text of `nvcc --help`, whose list of --gpu-code's values has every architecture with its
+// suffixes (--list-gpu-arch lacks them in some releases); also from that of --list-gpu-code. None
+// if it has no such list.
+CompilerArchs archs_of_nvcc(const Version& version, std::string_view help);
+
+// Of a run-time compiler, which tells plain numbers (nvrtcGetSupportedArchs) and takes suffixes
+// too: `a` from 9.0 on, in releases since 12.0; `f` from 10.0 on, since 12.9.
+CompilerArchs archs_of_nvrtc(const Version& version, const std::vector<int>& numbers);
+
+// Of several compilers, of which one may do what another cannot.
+bool any_knows(const std::vector<CompilerArchs>& compilers, const CudaTarget& target);
+// The plain architectures that they know together, ascending.
+std::vector<int> numbers_of(const std::vector<CompilerArchs>& compilers);
+// "nvcc 13.0 knows 7.5, 8.0, …": for messages.
+std::string knowledge_of(const std::vector<CompilerArchs>& compilers);
+
+}  // namespace opdock

@@ -1,0 +1,37 @@
+// A list of AMD GPU architectures as people write it, in the grammar of PyTorch's
+// PYTORCH_ROCM_ARCH.
+//
+//   list = item { separator item }              separators: ';' ',' space, tab, newline
+//   item = processor { ":" feature } | "native"
+//   processor = "gfx" hexadecimal digits, or a generic one: gfx942  gfx90a  gfx9-4-generic
+//   feature = ("sramecc" | "xnack") ("+" | "-") one not named leaves the image good for both
+//   settings
+//
+// Items are a set, given back in ascending order of their names, features in the order sramecc,
+// xnack. As the compiler does, the list refuses a processor once with a feature and once without,
+// because a program could not tell which image is meant.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/reason.h"
+
+namespace opdock {
+
+struct RocmList {
+  std::vector<std::string> targets;  // target IDs: "gfx90a:sramecc+:xnack-"
+  bool native = false;               // the AMD GPUs that programs here see
+};
+
+// `origin` as in parse_cuda_list; errors likewise (arch-list-invalid).
+std::optional<RocmList> parse_rocm_list(std::string_view text, std::string_view origin,
+                                        Reason* reason);
+
+// "gfx90a;gfx1030"
+std::string to_text(const std::vector<std::string>& targets);
+
+}  // namespace opdock
