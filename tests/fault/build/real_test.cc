@@ -183,7 +183,7 @@ TEST_F(Real, CudaFile) {
   options.cuda_archs = "19.0";
   EXPECT_EQ(make(cuda).entry, nullptr);
   EXPECT_TRUE(failed_with(Code::kBuildArch)) << text_of_reasons();
-  EXPECT_NE(text_of_reasons().find("+PTX: the newest"), std::string::npos) << text_of_reasons();
+  EXPECT_NE(text_of_reasons().find("+PTX"), std::string::npos) << text_of_reasons();
 }
 
 TEST_F(Real, HipFile) {

@@ -99,6 +99,11 @@ const LogCase kCases[] = {
      Code::kBuildHostCompiler, "In file included from", "later than 15 are not supported"},
     {"NvccArch", "nvcc fatal   : Unsupported gpu architecture 'compute_190'\n", Code::kBuildArch,
      "nvcc fatal", "12.1+PTX"},
+    {"PackersOwnReason",
+     "FAILED: plugins/nvcc-archs.txt \nopdock-pack --arch-flags nvcc\n"
+     "opdock-pack: error: build-arch: found 19.0 in --cuda-archs = \"19.0\", wanted what the "
+     "compiler knows: nvcc knows 7.5, 12.1; write 12.1+PTX\n",
+     Code::kBuildArch, "19.0 in --cuda-archs = \"19.0\"", "nvcc knows 7.5, 12.1write 12.1+PTX"},
     {"HipArch", "clang: error: unsupported HIP gpu architecture: gfx1400\n", Code::kBuildArch,
      "clang: error", ""},
     {"Manifest",
