@@ -22,16 +22,31 @@ PLUGINS = ["noop", "norm", "softmax"]
 pytestmark = pytest.mark.wheel
 
 
-def run(*command, **environment):
+def environment():
+    """This process's environment as it was before `meson test` and ./dev added the build tree's.
+
+    Meson's LD_LIBRARY_PATH would bring the build tree's libopdock before the wheel's own; what the
+    user's compiler needs stays in it. pip's build calls meson and ninja by name, so the programs
+    beside this Python are on PATH, also where its virtual environment is not active.
+    """
+    mine = ("MESON", "OPDOCK", "MALLOC_PERTURB_", "PYTHONPATH")
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(mine)}
+    build = os.environ.get("OPDOCK_BUILD_DIR", ROOT / "build")
+    libraries = clean.pop("LD_LIBRARY_PATH", "").split(os.pathsep)
+    libraries = [p for p in libraries if p and not Path(p).is_relative_to(build)]
+    if libraries:
+        clean["LD_LIBRARY_PATH"] = os.pathsep.join(libraries)
+    clean["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), clean.get("PATH", "")])
+    return clean
+
+
+def run(*command, **more):
     """Runs a command without anything of the build tree in its environment."""
-    # Meson's LD_LIBRARY_PATH would bring the build tree's libopdock before the wheel's own.
-    hidden = ["PYTHONPATH"] if "wheel" in command else ["PYTHONPATH", "LD_LIBRARY_PATH"]
-    clean = {k: v for k, v in os.environ.items() if k not in hidden and "OPDOCK" not in k}
     done = subprocess.run(
         [str(part) for part in command],
         capture_output=True,
         text=True,
-        env=clean | environment,
+        env=environment() | more,
         check=False,
     )
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
