@@ -67,20 +67,22 @@ def needs_trusted_place(folder):
             pytest.skip(f"everybody can write {place}: plugins below it are not trusted")
 
 
-@pytest.fixture(scope="session")
-def wheel(tmp_path_factory):
-    given = os.environ.get("OPDOCK_TEST_WHEEL")
-    if given:
-        return Path(given)
+def build_wheel(folder):
+    """The wheel, built into `folder` from this source; everything compiled is kept for the next."""
     if not os.environ.get("OPDOCK_TEST_WHEEL_BUILD"):
         pytest.skip("builds everything once more: meson test --suite wheel")
     pytest.importorskip("mesonpy", reason="meson-python is not installed")
-    folder = tmp_path_factory.mktemp("wheel")
     build = Path(os.environ["OPDOCK_BUILD_DIR"]) / "wheel"
     command = [sys.executable, "-m", "pip", "wheel", "--no-build-isolation", "--no-deps"]
     settings = ["--config-settings", f"build-dir={build}"]  # -C is not in pip before 23.1
     run(*command, "--no-index", *settings, "-w", folder, ROOT)
     return next(folder.glob("opdock-*.whl"))
+
+
+@pytest.fixture(scope="session")
+def wheel(tmp_path_factory):
+    given = os.environ.get("OPDOCK_TEST_WHEEL")
+    return Path(given) if given else build_wheel(tmp_path_factory.mktemp("wheel"))
 
 
 @pytest.fixture(scope="session")
@@ -111,6 +113,12 @@ def test_contents(wheel):
     outside = [n for n in names if not n.startswith(("opdock/", "opdock-"))]
     assert outside == []
     assert all(".pytest" not in name and "/src/" not in name for name in names)
+
+
+def test_a_second_wheel_comes_from_the_same_build_folder(wheel, tmp_path):
+    """Also though meson-python changed the built module's RPATH when it packed the first."""
+    names = zipfile.ZipFile(build_wheel(tmp_path)).namelist()
+    assert sorted(names) == sorted(zipfile.ZipFile(wheel).namelist())
 
 
 def test_the_plugins_carry_gpu_images(wheel, tmp_path):
