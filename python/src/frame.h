@@ -46,16 +46,12 @@ class Frame {
   // Room for n objects of a trivial type, uninitialised, until the frame ends.
   template <typename T>
   [[gnu::always_inline]] T* take(size_t n) {
-    return take_as<T>(n * sizeof(T));
+    return take_bytes<T>(sizeof(T) % 16 == 0 ? n * sizeof(T) : round_up(n * sizeof(T)));
   }
   // The same for a T with more behind it, `size` bytes in all.
   template <typename T>
   [[gnu::always_inline]] T* take_as(size_t size) {
-    const size_t bytes = (size + 15) & ~size_t{15};
-    if (bytes > sizeof(room_) - used_) [[unlikely]]
-      return reinterpret_cast<T*>(take_more(bytes));
-    used_ += bytes;
-    return reinterpret_cast<T*>(room_ + used_ - bytes);
+    return take_bytes<T>(round_up(size));
   }
 
   // Calls release(what) when the frame ends, the last one first.
@@ -90,6 +86,16 @@ class Frame {
     void* what;
   };
 
+  static constexpr size_t round_up(size_t size) { return (size + 15) & ~size_t{15}; }
+  template <typename T>
+  [[gnu::always_inline]] T* take_bytes(size_t bytes) {
+    if (bytes > static_cast<size_t>(room_ + sizeof room_ - next_)) [[unlikely]]
+      return reinterpret_cast<T*>(take_more(bytes));
+    T* const taken = reinterpret_cast<T*>(next_);
+    next_ += bytes;
+    return taken;
+  }
+
   [[gnu::cold, gnu::noinline]] void release_all() {
     while (held_ != nullptr) {
       const Held held = *held_;  // what is released may be where it lies
@@ -106,7 +112,7 @@ class Frame {
     return block;
   }
 
-  size_t used_ = 0;
+  std::byte* next_ = room_;
   Held* held_ = nullptr;
   alignas(16) std::byte room_[2048];
 };
