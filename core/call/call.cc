@@ -61,16 +61,25 @@ bool readable(const opdock_plan* plan) {
                     std::to_string(function.fresh()) + ", one per fresh result of the schema");
 }
 
-// invoke after planning, where there are outputs or a context.
-[[gnu::noinline]] opdock_status run_invoked(Invocation* in, const opdock_call_options& how,
-                                            const opdock_plan& plan, const opdock_value* args,
-                                            uint32_t num_args, opdock_tensor** outputs,
-                                            const ErrorBuffer& error) {
+// An invocation with outputs or on a GPU.
+[[gnu::noinline]] opdock_status invoke_in_full(Invocation* in, const opdock_call_options& how,
+                                               const opdock_value* args, uint32_t num_args,
+                                               opdock_tensor** outputs, uint32_t num_outputs,
+                                               const ErrorBuffer& error) {
   const opdock_function& function = in->function;
   const Target& target = *in->target;
+  opdock_output planned[kMaxReturns];
+  opdock_plan plan;
+  plan.struct_size = sizeof plan;
+  plan.outputs = planned;
+  opdock_status status = plan_once(in, args, num_args, &plan);
+  if (status != OPDOCK_OK) return status;
   const uint32_t count = plan.num_outputs;
+  if (num_outputs != count || (outputs == nullptr && num_outputs != 0)) {
+    return refuse_outputs(function, num_outputs, error);
+  }
   Context context(target);
-  opdock_status status = context.enter(function, how.stream, error);
+  status = context.enter(function, how.stream, error);
   uint32_t made = 0;  // a bit an output
   static_assert(kMaxReturns <= 32);
   for (uint32_t i = 0; i < count && status == OPDOCK_OK; ++i) {
@@ -220,19 +229,15 @@ opdock_status opdock_invoke(opdock_function* function, const opdock_call_options
     opdock_call_options room;
     const opdock_call_options& how = read_options(options, &room);
     Invocation in(*function, target, how, Phase::kPlan, error);
-    opdock_output planned[kMaxReturns];
+    if (function->fresh() != 0 || num_outputs != 0 || target->driver != nullptr) {
+      return invoke_in_full(&in, how, args, num_args, outputs, num_outputs, error);
+    }
     opdock_plan plan;
     plan.struct_size = sizeof plan;
-    plan.outputs = planned;
+    plan.outputs = nullptr;
     status = plan_once(&in, args, num_args, &plan);
     if (status != OPDOCK_OK) return status;
-    if (num_outputs != plan.num_outputs || (outputs == nullptr && num_outputs != 0)) {
-      return refuse_outputs(*function, num_outputs, error);
-    }
-    if (num_outputs != 0 || target->driver != nullptr) {
-      return run_invoked(&in, how, plan, args, num_args, outputs, error);
-    }
-    return run_once(&in, how, plan, args, num_args, outputs, 0);
+    return run_once(&in, how, plan, args, num_args, nullptr, 0);
   } catch (...) {
     return caught(error);
   }

@@ -29,7 +29,7 @@ Registry& registry() {
 
 }  // namespace
 
-bool Target::takes_odd(opdock_dtype dtype) const {
+bool Target::takes(opdock_dtype dtype) const {
   return dtypes.empty() || std::any_of(dtypes.begin(), dtypes.end(),
                                        [dtype](opdock_dtype known) { return same(known, dtype); });
 }

@@ -39,14 +39,13 @@ struct Target {
   std::mutex preparing;
 
   bool has_flag(uint32_t flag) const { return (op->flags & flag) != 0; }
-  bool takes(opdock_dtype dtype) const {
-    if (dtype.lanes == 1 && dtype.code < dtype_bits.size() && (dtype.bits & (dtype.bits - 1)) == 0)
-        [[likely]] {
-      return (dtype_bits.data()[dtype.code] & dtype.bits) != 0;
-    }
-    return takes_odd(dtype);
+  // false also for what is odd.
+  bool takes_quickly(opdock_dtype dtype) const {
+    return dtype.lanes == 1 && dtype.code < dtype_bits.size() &&
+           (dtype.bits & (dtype.bits - 1)) == 0 &&
+           (dtype_bits.data()[dtype.code] & dtype.bits) != 0;
   }
-  bool takes_odd(opdock_dtype dtype) const;
+  bool takes(opdock_dtype dtype) const;
 };
 
 // The target of `op` on `device`, made by the first caller; asking again gives the same one, for

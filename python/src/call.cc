@@ -287,13 +287,27 @@ void add_torch(PyObject* list, PyObject* object) {
 }
 
 // Runs the op and returns what Python sees: None, one result, or a tuple.
-[[gnu::always_inline]] inline PyObject* run_function(const FunctionInfo& info, Frame& frame,
-                                                     const opdock_value* values,
-                                                     PyObject* const* objects) {
+[[gnu::noinline]] PyObject* run_function(const FunctionInfo& info, Frame& frame,
+                                         const opdock_value* values, PyObject* const* objects) {
   if (frame.gpu.type != OPDOCK_CPU && !finish_streams(frame)) return nullptr;
   Call call(info, frame, values);
   if (info.num_fresh != 0) return run_fresh(call, objects);
-  if (!invoke(call, nullptr, 0)) return nullptr;
+  return invoke(call, nullptr, 0) ? gather(info, objects, nullptr) : nullptr;
+}
+
+// The same where there is nothing to do around the op: no stream, no fresh result, no other thread
+// to let run.
+[[gnu::always_inline]] inline PyObject* run_directly(const FunctionInfo& info,
+                                                     const opdock_value* values,
+                                                     PyObject* const* objects) {
+  char error[kErrorSize];
+  error[0] = '\0';
+  const opdock_status status =
+      opdock_invoke(info.handle, nullptr, values, info.num_params, nullptr, 0, error, kErrorSize);
+  if (status != OPDOCK_OK) [[unlikely]] {
+    raise_status(status, error);
+    return nullptr;
+  }
   return info.results.empty() ? Py_NewRef(Py_None) : gather(info, objects, nullptr);
 }
 
@@ -312,8 +326,14 @@ PyObject* call_function(PyObject* self, PyObject* const* args, size_t flagged_co
     objects = take_others(info, frame, args, count, names, done, values, &out);
     if (objects == nullptr) return nullptr;
   }
-  PyObject* result = out == nullptr ? run_function(info, frame, values, objects)
-                                    : run_with_out(info, frame, values, objects, out);
+  PyObject* result = nullptr;
+  if (out != nullptr) {
+    result = run_with_out(info, frame, values, objects, out);
+  } else if (info.num_fresh == 0 && frame.gpu.type == OPDOCK_CPU && !releases_gil(info, frame)) {
+    result = run_directly(info, values, objects);
+  } else {
+    result = run_function(info, frame, values, objects);
+  }
   if (result != nullptr && (info.written != 0 || out != nullptr) &&
       !mark_written(info, objects, out)) {
     Py_CLEAR(result);

@@ -79,7 +79,9 @@ inline void note_cpu_tensor(Frame& frame, PyObject* object, const TypeEntry& ent
     opdock_tensor tensor;
     int64_t strides[1];
   };
-  Room* room = frame.take_as<Room>(sizeof(opdock_tensor) + static_cast<size_t>(ndim) * 8);
+  // No call from here, not even a rare one: registers would have to be saved for it.
+  Room* room = frame.take_quickly<Room>(sizeof(opdock_tensor) + static_cast<size_t>(ndim) * 8);
+  if (room == nullptr) return false;
   const int shift = known.shift;
   int64_t bytes = int64_t{1} << shift;
   const int64_t remainder = bytes - 1;

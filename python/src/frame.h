@@ -54,6 +54,13 @@ class Frame {
     return take_bytes<T>(round_up(size));
   }
 
+  // The same, but NULL where the frame's own room is used up.
+  template <typename T>
+  [[gnu::always_inline]] T* take_quickly(size_t size) {
+    const size_t bytes = round_up(size);
+    return fits(bytes) ? take_here<T>(bytes) : nullptr;
+  }
+
   // Calls release(what) when the frame ends, the last one first.
   void hold(void (*release)(void*), void* what) {
     Held* held = take<Held>(1);
@@ -68,16 +75,17 @@ class Frame {
   // The tensor whose type the results have, and whose device they lie on; NULL without tensors.
   PyObject* model = nullptr;
   const TypeEntry* model_entry = nullptr;
-  opdock_device device = {OPDOCK_CPU, 0};
 
   // The first tensor on a GPU whose library shows a current stream, or NULL.
   const TypeEntry* stream_entry = nullptr;
-  opdock_device gpu = {OPDOCK_CPU, 0};  // of the first tensor on a GPU; type CPU: there is none
   void* stream = nullptr;
-  bool wait = false;  // the device must be done before the call returns
 
-  uint64_t cpu_bytes = 0;  // of the largest tensor on the CPU
   Foreign* foreign = nullptr;
+  uint64_t cpu_bytes = 0;  // of the largest tensor on the CPU
+
+  opdock_device device = {OPDOCK_CPU, 0};  // of `model`
+  opdock_device gpu = {OPDOCK_CPU, 0};     // of the first tensor on a GPU; type CPU: there is none
+  bool wait = false;                       // the device must be done before the call returns
 
  private:
   struct Held {
@@ -87,13 +95,20 @@ class Frame {
   };
 
   static constexpr size_t round_up(size_t size) { return (size + 15) & ~size_t{15}; }
+  bool fits(size_t bytes) const {
+    return bytes <= static_cast<size_t>(room_ + sizeof room_ - next_);
+  }
   template <typename T>
-  [[gnu::always_inline]] T* take_bytes(size_t bytes) {
-    if (bytes > static_cast<size_t>(room_ + sizeof room_ - next_)) [[unlikely]]
-      return reinterpret_cast<T*>(take_more(bytes));
+  [[gnu::always_inline]] T* take_here(size_t bytes) {
     T* const taken = reinterpret_cast<T*>(next_);
     next_ += bytes;
     return taken;
+  }
+  template <typename T>
+  [[gnu::always_inline]] T* take_bytes(size_t bytes) {
+    if (!fits(bytes)) [[unlikely]]
+      return reinterpret_cast<T*>(take_more(bytes));
+    return take_here<T>(bytes);
   }
 
   [[gnu::cold, gnu::noinline]] void release_all() {
