@@ -77,6 +77,10 @@ opdock_status Context::enter_gpu(const opdock_function& function, void* stream,
   return OPDOCK_OK;
 }
 
+void clear_outputs(opdock_output* outputs, uint32_t count) {
+  std::memset(outputs, 0, count * sizeof *outputs);
+}
+
 opdock_status plan_serially(Invocation* in, const opdock_value* args, uint32_t num_args,
                             opdock_plan* plan) {
   Serial serial(*in->target);

@@ -32,6 +32,7 @@ class Context {
   bool entered_ = false;
 };
 
+void clear_outputs(opdock_output* outputs, uint32_t count);
 // op->plan, of an op that is not thread-safe.
 opdock_status plan_serially(Invocation* in, const opdock_value* args, uint32_t num_args,
                             opdock_plan* plan);
@@ -48,7 +49,7 @@ opdock_status judge_plan(Invocation* in, const opdock_plan& plan);
   plan->workspace_alignment = 0;
   plan->random_numbers = 0;
   std::memset(plan->state, 0, sizeof plan->state);
-  if (fresh != 0) std::memset(outputs, 0, fresh * sizeof *outputs);
+  if (fresh != 0) clear_outputs(outputs, fresh);
   const opdock_status status =
       in->target->serial == nullptr
           ? in->finish(in->target->op->plan(&in->call, args, num_args, plan), "plan")
