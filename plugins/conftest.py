@@ -2,6 +2,8 @@
 """What the plugins' tests share: devices and dtypes to run on, references, tolerances."""
 
 import importlib.util
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +13,8 @@ except ImportError:
     torch = None
 else:
     torch.set_num_threads(1)  # the oracles are small, and share the cores with what they test
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))  # for row_cases
 
 collect_ignore_glob = [] if torch else ["*/test_*.py"]
 

@@ -1,37 +1,20 @@
-// The functions of opdock.h that find ops and call them.
+// The functions of opdock.h that find ops, describe them and bind their arguments; call/call.cc has
+// those that call them.
 // SPDX-License-Identifier: Apache-2.0
-#include <exception>
 #include <mutex>
-#include <new>
 
 #include "api/resolver.h"
 #include "api/runtime.h"
 #include "call/call.h"
+#include "call/guarded.h"
 #include "opdock/opdock.h"
 
 namespace {
 
 using opdock::ErrorBuffer;
 using opdock::FunctionTable;
-
-// Nothing below throws in the course of things; memory may run out.
-template <class F>
-opdock_status guarded(const ErrorBuffer& error, F&& body) noexcept {
-  try {
-    return body();
-  } catch (const std::bad_alloc&) {
-    error.write("no host memory is left; free some and try again");
-    return OPDOCK_OUT_OF_MEMORY;
-  } catch (const std::exception& problem) {
-    error.write(problem.what());
-    return OPDOCK_INTERNAL;
-  }
-}
-
-opdock_status missing(const ErrorBuffer& error, const char* what) {
-  error.write("found NULL, wanted ", what);
-  return OPDOCK_INVALID_ARGUMENT;
-}
+using opdock::guarded;
+using opdock::missing;
 
 FunctionTable& table_of(opdock_runtime* runtime) {
   static std::mutex mutex;
@@ -88,44 +71,6 @@ void opdock_function_results(const opdock_function* function, uint32_t* fresh, u
 
 int32_t opdock_function_may_block(const opdock_function* function) {
   return function != nullptr && function->may_block ? 1 : 0;
-}
-
-opdock_status opdock_prepare(opdock_function* function, opdock_device device, char* error,
-                             uint32_t error_size) {
-  ErrorBuffer buffer{error, error_size};
-  if (function == nullptr) return missing(buffer, "a function");
-  return guarded(buffer, [&] { return opdock::prepare(*function, device, buffer); });
-}
-
-opdock_status opdock_plan_call(opdock_function* function, const opdock_call_options* options,
-                               const opdock_value* args, uint32_t num_args, opdock_plan* plan,
-                               char* error, uint32_t error_size) {
-  ErrorBuffer buffer{error, error_size};
-  if (function == nullptr) return missing(buffer, "a function");
-  return guarded(
-      buffer, [&] { return opdock::plan_call(*function, options, args, num_args, plan, buffer); });
-}
-
-opdock_status opdock_run_planned(opdock_function* function, const opdock_call_options* options,
-                                 const opdock_plan* plan, const opdock_value* args,
-                                 uint32_t num_args, opdock_tensor* const* outputs,
-                                 uint32_t num_outputs, char* error, uint32_t error_size) {
-  ErrorBuffer buffer{error, error_size};
-  if (function == nullptr) return missing(buffer, "a function");
-  return guarded(buffer, [&] {
-    return opdock::run_planned(*function, options, plan, args, num_args, outputs, num_outputs,
-                               buffer);
-  });
-}
-
-opdock_status opdock_invoke(opdock_function* function, const opdock_call_options* options,
-                            const opdock_value* args, uint32_t num_args, opdock_tensor** outputs,
-                            uint32_t num_outputs, char* error, uint32_t error_size) {
-  ErrorBuffer buffer{error, error_size};
-  if (function == nullptr) return missing(buffer, "a function");
-  return guarded(buffer, [&] {
-    return opdock::invoke(*function, options, args, num_args, outputs, num_outputs, buffer);
-  });
 }
 
 void opdock_tensor_free(opdock_tensor* tensor) {

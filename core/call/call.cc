@@ -1,12 +1,12 @@
+// The functions of opdock.h that call an op.
 // SPDX-License-Identifier: Apache-2.0
 #include "call/call.h"
 
-#include <algorithm>
 #include <cstring>
 
-#include "call/dtype.h"
-#include "call/invocation.h"
-#include "call/workspace.h"
+#include "call/accept.h"
+#include "call/guarded.h"
+#include "call/phases.h"
 
 namespace opdock {
 namespace {
@@ -17,17 +17,28 @@ bool inside(const T* owner, const M* member) {
          reinterpret_cast<const char*>(owner) + owner->struct_size;
 }
 
-CallOptions read_options(const opdock_call_options* from) {
-  CallOptions options;
-  if (from == nullptr) return options;
-  if (inside(from, &from->flags)) options.flags = from->flags;
-  if (inside(from, &from->stream)) options.stream = from->stream;
-  if (inside(from, &from->generator)) options.generator = from->generator;
+constexpr opdock_call_options kNoOptions{sizeof kNoOptions, 0, nullptr, nullptr, nullptr, 0};
+
+[[gnu::cold, gnu::noinline]] void read_short_options(const opdock_call_options* from,
+                                                     opdock_call_options* to) {
+  *to = kNoOptions;
+  if (inside(from, &from->flags)) to->flags = from->flags;
+  if (inside(from, &from->stream)) to->stream = from->stream;
+  if (inside(from, &from->generator)) to->generator = from->generator;
   if (inside(from, &from->workspace_bytes)) {
-    options.workspace = from->workspace;
-    options.workspace_bytes = from->workspace_bytes;
+    to->workspace = from->workspace;
+    to->workspace_bytes = from->workspace_bytes;
   }
-  return options;
+}
+
+// The caller's options, whatever the size of its declaration; `room` for those of a shorter one.
+inline const opdock_call_options& read_options(const opdock_call_options* from,
+                                               opdock_call_options* room) {
+  if (from == nullptr) return kNoOptions;
+  if (from->struct_size >= sizeof *from) [[likely]]
+    return *from;
+  read_short_options(from, room);
+  return *room;
 }
 
 // The caller's plan, whatever the size of its declaration; the host's own size is what the op sees.
@@ -35,242 +46,46 @@ bool readable(const opdock_plan* plan) {
   return plan != nullptr && plan->struct_size >= sizeof(opdock_plan);
 }
 
-opdock_status refuse(const opdock_function& function, const ErrorBuffer& error,
-                     const std::string& text, opdock_status status = OPDOCK_INVALID_ARGUMENT) {
+[[gnu::cold, gnu::noinline]] opdock_status refuse(const opdock_function& function,
+                                                  const ErrorBuffer& error, const std::string& text,
+                                                  opdock_status status = OPDOCK_INVALID_ARGUMENT) {
   error.write(function.schema().name, ": ", text);
   return status;
 }
 
-// Locks an op that may not be called twice at once; costs a test for the others.
-class Serial {
- public:
-  explicit Serial(const Target& target) : mutex_(target.serial) {
-    if (mutex_ != nullptr) mutex_->lock();
-  }
-  ~Serial() {
-    if (mutex_ != nullptr) mutex_->unlock();
-  }
-  Serial(const Serial&) = delete;
-  Serial& operator=(const Serial&) = delete;
-
- private:
-  std::mutex* mutex_;
-};
-
-// Makes the stream's context current for a scope; nothing on the CPU.
-class Context {
- public:
-  explicit Context(const Target& target) : target_(target) {}
-  ~Context() {
-    if (entered_) target_.driver->leave(previous_);
-  }
-  Context(const Context&) = delete;
-  Context& operator=(const Context&) = delete;
-
-  opdock_status enter(const opdock_function& function, void* stream, const ErrorBuffer& error) {
-    return target_.driver == nullptr ? OPDOCK_OK : enter_gpu(function, stream, error);
-  }
-
- private:
-  opdock_status enter_gpu(const opdock_function& function, void* stream, const ErrorBuffer& error) {
-    DriverStatus done = target_.driver->enter(target_.device.index, stream, &previous_);
-    if (!done.ok()) return refuse(function, error, done.text, done.status);
-    entered_ = true;
-    return OPDOCK_OK;
-  }
-
-  const Target& target_;
-  void* previous_ = nullptr;
-  bool entered_ = false;
-};
-
-bool plan_is_sound(const opdock_plan& plan) {
-  return plan.num_outputs == 0 && plan.workspace_bytes == 0 && plan.workspace_alignment == 0
-             ? true
-             : plan_problem(plan).empty();
+[[gnu::cold, gnu::noinline]] opdock_status refuse_outputs(const opdock_function& function,
+                                                          uint32_t found,
+                                                          const ErrorBuffer& error) {
+  return refuse(function, error,
+                "found " + std::to_string(found) + " outputs, wanted " +
+                    std::to_string(function.fresh()) + ", one per fresh result of the schema");
 }
 
-[[gnu::cold, gnu::noinline]] opdock_status refuse_plan(Invocation* in, const opdock_plan& plan) {
-  return in->fail(OPDOCK_INTERNAL, "plan of plugin \"" + in->target->plugin + "\" answered " +
-                                       plan_problem(plan) + "; report it to the plugin's author");
-}
-
-opdock_status plan_into(const opdock_function& function, Target* target, const CallOptions& options,
-                        const opdock_value* args, uint32_t num_args, opdock_plan* plan,
-                        const ErrorBuffer& error) {
-  plan->num_outputs = function.fresh();
-  plan->workspace_bytes = 0;
-  plan->workspace_alignment = 0;
-  plan->random_numbers = 0;
-  std::memset(plan->state, 0, sizeof plan->state);
-  if (plan->num_outputs != 0) {
-    std::memset(plan->outputs, 0, plan->num_outputs * sizeof *plan->outputs);
-  }
-  opdock_output* outputs = plan->outputs;
-  Invocation in(function.schema().name, target, options.flags, options.stream, Phase::kPlan, error);
-  in.call.generator = options.generator;
-  opdock_status status;
-  {
-    Serial serial(*target);
-    status = target->op->plan(&in.call, args, num_args, plan);
-  }
-  if (status != OPDOCK_OK) [[unlikely]]
-    return in.finish(status, "plan");
-  plan->num_outputs = function.fresh();
-  plan->outputs = outputs;
-  return plan_is_sound(*plan) ? OPDOCK_OK : refuse_plan(&in, *plan);
-}
-
-// The serial lock is held and the context entered.
-opdock_status prepare_once(Invocation* in) {
-  Target* target = in->target;
-  std::lock_guard lock(target->preparing);
-  if (target->prepared.load(std::memory_order_relaxed)) return OPDOCK_OK;
-  if (target->op->prepare != nullptr) {
-    if ((in->call.flags & OPDOCK_CALL_CAPTURING) != 0) {
-      return in->fail(
-          OPDOCK_UNSUPPORTED,
-          "found the stream being captured and the op not prepared on " + to_text(target->device) +
-              ", wanted it prepared; call it once, or opdock_prepare, before the capture");
-    }
-    Phase phase = in->phase;
-    in->phase = Phase::kPrepare;
-    opdock_status status = in->finish(target->op->prepare(&in->call), "prepare");
-    in->phase = phase;
-    if (status != OPDOCK_OK) return status;
-  }
-  target->prepared.store(true, std::memory_order_release);
-  return OPDOCK_OK;
-}
-
-opdock_status check_capture(Invocation* in) {
-  Target* target = in->target;
-  bool capturing = false;
-  DriverStatus done = target->driver->is_capturing(in->call.stream, &capturing);
-  if (!done.ok()) return in->fail(done.status, done.text);
-  if (!capturing) {
-    in->call.flags &= ~OPDOCK_CALL_CAPTURING;
-    return OPDOCK_OK;
-  }
-  in->call.flags |= OPDOCK_CALL_CAPTURING;
-  if (target->has_flag(OPDOCK_OP_CAPTURE_SAFE)) return OPDOCK_OK;
-  return in->fail(OPDOCK_UNSUPPORTED,
-                  "found the stream being captured, wanted an op with the flag "
-                  "capture-safe; call it outside the capture");
-}
-
-// The context is entered.
-opdock_status run_on(const opdock_function& function, Target* target, const CallOptions& options,
-                     const opdock_plan& plan, const opdock_value* args, uint32_t num_args,
-                     opdock_tensor* const* outputs, uint32_t num_outputs,
-                     const ErrorBuffer& error) {
-  Invocation in(function.schema().name, target, options.flags, options.stream, Phase::kRun, error);
-  in.call.state = plan.state;
-  in.call.generator = options.generator;
-  if (plan.random_numbers != 0 && options.generator == nullptr) {
-    return in.fail(OPDOCK_INVALID_ARGUMENT,
-                   "found no generator, wanted one, as the op draws random numbers; pass "
-                   "options.generator");
-  }
-  Serial serial(*target);
-  opdock_status status = OPDOCK_OK;
-  if (target->driver != nullptr) {
-    status = check_capture(&in);
-    if (status != OPDOCK_OK) return status;
-  } else {
-    in.call.flags &= ~OPDOCK_CALL_CAPTURING;
-    in.call.stream = nullptr;
-  }
-  if (!target->prepared.load(std::memory_order_acquire)) [[unlikely]] {
-    status = prepare_once(&in);
-    if (status != OPDOCK_OK) return status;
-  }
-  Workspace workspace(&in);
-  if (plan.workspace_bytes != 0) {
-    status = workspace.acquire(plan.workspace_bytes, plan.workspace_alignment, options.workspace,
-                               options.workspace_bytes);
-    if (status != OPDOCK_OK) return status;
-  }
-  status = in.finish(target->op->run(&in.call, args, num_args, outputs, num_outputs), "run");
-  if (!in.extra.empty()) in.release_extra();  // while the context is current
-  return status;
-}
-
-}  // namespace
-
-opdock_status plan_call(const opdock_function& function, const opdock_call_options* options,
-                        const opdock_value* args, uint32_t num_args, opdock_plan* plan,
-                        const ErrorBuffer& error) {
-  if (!readable(plan) || (plan->outputs == nullptr && function.fresh() != 0)) {
-    return refuse(function, error,
-                  "found a plan without room, wanted struct_size of at least " +
-                      std::to_string(sizeof *plan) + " and outputs for " +
-                      std::to_string(function.fresh()) + "; fill in struct_size and outputs");
-  }
-  opdock_status status = OPDOCK_OK;
-  Target* target = check_arguments(function, args, num_args, true, &status, error);
-  if (target == nullptr) return status;
-  if (plan->struct_size == sizeof *plan) [[likely]] {
-    return plan_into(function, target, read_options(options), args, num_args, plan, error);
-  }
-  opdock_plan own;  // the caller's is larger: it must not look to the op as if the host knew it all
-  std::memcpy(&own, plan, sizeof own);
-  own.struct_size = sizeof own;
-  status = plan_into(function, target, read_options(options), args, num_args, &own, error);
-  own.struct_size = plan->struct_size;
-  std::memcpy(plan, &own, sizeof own);
-  return status;
-}
-
-opdock_status run_planned(const opdock_function& function, const opdock_call_options* options,
-                          const opdock_plan* plan, const opdock_value* args, uint32_t num_args,
-                          opdock_tensor* const* outputs, uint32_t num_outputs,
-                          const ErrorBuffer& error) {
-  if (!readable(plan) || plan->num_outputs != function.fresh() ||
-      (plan->outputs == nullptr && plan->num_outputs != 0)) {
-    return refuse(
-        function, error,
-        "found a plan that opdock_plan_call did not fill in for this function, wanted one; "
-        "plan first");
-  }
-  opdock_status status = OPDOCK_OK;
-  Target* target = recheck_arguments(function, args, num_args, &status, error);
-  if (target == nullptr) return status;
-  status = check_outputs(function, *target, *plan, args, outputs, num_outputs, error);
-  if (status != OPDOCK_OK) return status;
-  const CallOptions how = read_options(options);
-  Context context(*target);
-  status = context.enter(function, how.stream, error);
-  if (status != OPDOCK_OK) return status;
-  return run_on(function, target, how, *plan, args, num_args, outputs, num_outputs, error);
-}
-
-opdock_status invoke(const opdock_function& function, const opdock_call_options* options,
-                     const opdock_value* args, uint32_t num_args, opdock_tensor** outputs,
-                     uint32_t num_outputs, const ErrorBuffer& error) {
+// An invocation with outputs or on a GPU.
+[[gnu::noinline]] opdock_status invoke_in_full(Invocation* in, const opdock_call_options& how,
+                                               const opdock_value* args, uint32_t num_args,
+                                               opdock_tensor** outputs, uint32_t num_outputs,
+                                               const ErrorBuffer& error) {
+  const opdock_function& function = in->function;
+  const Target& target = *in->target;
   opdock_output planned[kMaxReturns];
   opdock_plan plan;
   plan.struct_size = sizeof plan;
   plan.outputs = planned;
-  opdock_status status = OPDOCK_OK;
-  Target* target = check_arguments(function, args, num_args, false, &status, error);
-  if (target == nullptr) return status;
-  const CallOptions how = read_options(options);
-  status = plan_into(function, target, how, args, num_args, &plan, error);
+  opdock_status status = plan_once(in, args, num_args, &plan);
   if (status != OPDOCK_OK) return status;
-  if (num_outputs != plan.num_outputs || (outputs == nullptr && num_outputs != 0)) {
-    return refuse(function, error,
-                  "found " + std::to_string(num_outputs) + " outputs, wanted " +
-                      std::to_string(plan.num_outputs) + ", one per fresh result of the schema");
+  const uint32_t count = plan.num_outputs;
+  if (num_outputs != count || (outputs == nullptr && num_outputs != 0)) {
+    return refuse_outputs(function, num_outputs, error);
   }
-  Context context(*target);
+  Context context(target);
   status = context.enter(function, how.stream, error);
   uint32_t made = 0;  // a bit an output
   static_assert(kMaxReturns <= 32);
-  for (uint32_t i = 0; i < num_outputs && status == OPDOCK_OK; ++i) {
+  for (uint32_t i = 0; i < count && status == OPDOCK_OK; ++i) {
     if (outputs[i] != nullptr) continue;
     std::string problem;
-    status = allocate_output(*target, how.stream, planned[i], &outputs[i], &problem);
+    status = allocate_output(target, how.stream, plan.outputs[i], &outputs[i], &problem);
     if (status == OPDOCK_OK) {
       made |= 1u << i;
     } else {
@@ -278,12 +93,10 @@ opdock_status invoke(const opdock_function& function, const opdock_call_options*
     }
   }
   if (status == OPDOCK_OK) {
-    status = check_outputs(function, *target, plan, args, outputs, num_outputs, error);
+    status = check_outputs(function, target, plan, args, outputs, count, error);
   }
-  if (status == OPDOCK_OK) {
-    status = run_on(function, target, how, plan, args, num_args, outputs, num_outputs, error);
-  }
-  for (uint32_t i = 0; status != OPDOCK_OK && i < num_outputs; ++i) {
+  if (status == OPDOCK_OK) status = run_once(in, how, plan, args, num_args, outputs, count);
+  for (uint32_t i = 0; status != OPDOCK_OK && i < count; ++i) {
     if ((made >> i & 1) == 0) continue;
     free_output(outputs[i]);
     outputs[i] = nullptr;
@@ -291,16 +104,143 @@ opdock_status invoke(const opdock_function& function, const opdock_call_options*
   return status;
 }
 
-opdock_status prepare(const opdock_function& function, opdock_device device,
-                      const ErrorBuffer& error) {
-  opdock_status status = OPDOCK_OK;
-  Target* target = function.target(device, &status, error);
-  if (target == nullptr) return status;
-  Invocation in(function.schema().name, target, 0, nullptr, Phase::kPrepare, error);
-  Serial serial(*target);
-  Context context(*target);
-  status = context.enter(function, nullptr, error);
-  return status == OPDOCK_OK ? prepare_once(&in) : status;
+[[gnu::cold, gnu::noinline]] opdock_status refuse_room(const opdock_function& function,
+                                                       const ErrorBuffer& error) {
+  return refuse(function, error,
+                "found a plan without room, wanted struct_size of at least " +
+                    std::to_string(sizeof(opdock_plan)) + " and outputs for " +
+                    std::to_string(function.fresh()) + "; fill in struct_size and outputs");
 }
 
+[[gnu::cold, gnu::noinline]] opdock_status refuse_unplanned(const opdock_function& function,
+                                                            const ErrorBuffer& error) {
+  return refuse(function, error,
+                "found a plan that opdock_plan_call did not fill in for this function, wanted one; "
+                "plan first");
+}
+
+// The quick look first; what it does not take is judged in full.
+inline Target* accept_or_check(const opdock_function& function, const opdock_value* args,
+                               uint32_t num_args, bool planning, opdock_status* status,
+                               const ErrorBuffer& error) {
+  Target* target = accept_arguments(function, args, num_args);
+  if (target != nullptr) [[likely]]
+    return target;
+  return check_arguments(function, args, num_args, planning, status, error);
+}
+
+// A caller's plan that is larger than the host's: it must not look to the op as if the host knew
+// all of it.
+[[gnu::noinline]] opdock_status plan_larger(Invocation* in, const opdock_value* args,
+                                            uint32_t num_args, opdock_plan* plan) {
+  opdock_plan own;
+  std::memcpy(&own, plan, sizeof own);
+  own.struct_size = sizeof own;
+  opdock_status status = plan_once(in, args, num_args, &own);
+  own.struct_size = plan->struct_size;
+  std::memcpy(plan, &own, sizeof own);
+  return status;
+}
+
+}  // namespace
 }  // namespace opdock
+
+using namespace opdock;
+
+extern "C" {
+
+opdock_status opdock_prepare(opdock_function* function, opdock_device device, char* error_text,
+                             uint32_t error_size) {
+  const ErrorBuffer error{error_text, error_size};
+  if (function == nullptr) return missing(error, "a function");
+  try {
+    opdock_status status = OPDOCK_OK;
+    Target* target = function->target(device, &status, error);
+    if (target == nullptr) return status;
+    Invocation in(*function, target, kNoOptions, Phase::kPrepare, error);
+    Context context(*target);
+    status = context.enter(*function, nullptr, error);
+    return status == OPDOCK_OK ? prepare_target(&in) : status;
+  } catch (...) {
+    return caught(error);
+  }
+}
+
+opdock_status opdock_plan_call(opdock_function* function, const opdock_call_options* options,
+                               const opdock_value* args, uint32_t num_args, opdock_plan* plan,
+                               char* error_text, uint32_t error_size) {
+  const ErrorBuffer error{error_text, error_size};
+  if (function == nullptr) return missing(error, "a function");
+  try {
+    if (!readable(plan) || (plan->outputs == nullptr && function->fresh() != 0)) {
+      return refuse_room(*function, error);
+    }
+    opdock_status status = OPDOCK_OK;
+    Target* target = accept_or_check(*function, args, num_args, true, &status, error);
+    if (target == nullptr) return status;
+    opdock_call_options room;
+    Invocation in(*function, target, read_options(options, &room), Phase::kPlan, error);
+    if (plan->struct_size != sizeof *plan) return plan_larger(&in, args, num_args, plan);
+    return plan_once(&in, args, num_args, plan);
+  } catch (...) {
+    return caught(error);
+  }
+}
+
+opdock_status opdock_run_planned(opdock_function* function, const opdock_call_options* options,
+                                 const opdock_plan* plan, const opdock_value* args,
+                                 uint32_t num_args, opdock_tensor* const* outputs,
+                                 uint32_t num_outputs, char* error_text, uint32_t error_size) {
+  const ErrorBuffer error{error_text, error_size};
+  if (function == nullptr) return missing(error, "a function");
+  try {
+    if (!readable(plan) || plan->num_outputs != function->fresh() ||
+        (plan->outputs == nullptr && plan->num_outputs != 0)) {
+      return refuse_unplanned(*function, error);
+    }
+    opdock_status status = OPDOCK_OK;
+    Target* target = recheck_arguments(*function, args, num_args, &status, error);
+    if (target == nullptr) return status;
+    if ((num_outputs | plan->num_outputs) != 0) {
+      status = check_outputs(*function, *target, *plan, args, outputs, num_outputs, error);
+      if (status != OPDOCK_OK) return status;
+    }
+    opdock_call_options room;
+    const opdock_call_options& how = read_options(options, &room);
+    Invocation in(*function, target, how, Phase::kRun, error);
+    Context context(*target);
+    status = context.enter(*function, how.stream, error);
+    if (status != OPDOCK_OK) return status;
+    return run_once(&in, how, *plan, args, num_args, outputs, num_outputs);
+  } catch (...) {
+    return caught(error);
+  }
+}
+
+opdock_status opdock_invoke(opdock_function* function, const opdock_call_options* options,
+                            const opdock_value* args, uint32_t num_args, opdock_tensor** outputs,
+                            uint32_t num_outputs, char* error_text, uint32_t error_size) {
+  const ErrorBuffer error{error_text, error_size};
+  if (function == nullptr) return missing(error, "a function");
+  try {
+    opdock_status status = OPDOCK_OK;
+    Target* target = accept_or_check(*function, args, num_args, false, &status, error);
+    if (target == nullptr) return status;
+    opdock_call_options room;
+    const opdock_call_options& how = read_options(options, &room);
+    Invocation in(*function, target, how, Phase::kPlan, error);
+    if (function->fresh() != 0 || num_outputs != 0 || target->driver != nullptr) {
+      return invoke_in_full(&in, how, args, num_args, outputs, num_outputs, error);
+    }
+    opdock_plan plan;
+    plan.struct_size = sizeof plan;
+    plan.outputs = nullptr;
+    status = plan_once(&in, args, num_args, &plan);
+    if (status != OPDOCK_OK) return status;
+    return run_once(&in, how, plan, args, num_args, nullptr, 0);
+  } catch (...) {
+    return caught(error);
+  }
+}
+
+}  // extern "C"

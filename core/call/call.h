@@ -1,4 +1,5 @@
-// The call path: check, plan, prepare, run. opdock.h says what each function promises.
+// The parts of the call path that check and allocate; opdock_plan_call, opdock_run_planned and
+// opdock_invoke (call.cc) put them together with the phases (phases.h).
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -9,34 +10,6 @@
 #include "opdock/opdock.h"
 
 namespace opdock {
-
-// opdock_plan_call.
-opdock_status plan_call(const opdock_function& function, const opdock_call_options* options,
-                        const opdock_value* args, uint32_t num_args, opdock_plan* plan,
-                        const ErrorBuffer& error);
-// opdock_run_planned.
-opdock_status run_planned(const opdock_function& function, const opdock_call_options* options,
-                          const opdock_plan* plan, const opdock_value* args, uint32_t num_args,
-                          opdock_tensor* const* outputs, uint32_t num_outputs,
-                          const ErrorBuffer& error);
-// opdock_invoke.
-opdock_status invoke(const opdock_function& function, const opdock_call_options* options,
-                     const opdock_value* args, uint32_t num_args, opdock_tensor** outputs,
-                     uint32_t num_outputs, const ErrorBuffer& error);
-// opdock_prepare.
-opdock_status prepare(const opdock_function& function, opdock_device device,
-                      const ErrorBuffer& error);
-
-// ---- parts of it, each in a file of its own
-
-// What opdock_call_options says, whatever its struct_size.
-struct CallOptions {
-  uint32_t flags = 0;
-  void* stream = nullptr;
-  const opdock_generator* generator = nullptr;
-  void* workspace = nullptr;
-  uint64_t workspace_bytes = 0;
-};
 
 // Checks every argument by itself and against the others, and finds the op's target on their
 // device. NULL, a status and a text if something is wrong. Shapes without data will do only for

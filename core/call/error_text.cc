@@ -3,6 +3,8 @@
 
 #include <cstring>
 
+#include "call/guarded.h"
+
 namespace opdock {
 
 void ErrorBuffer::write(std::string_view first, std::string_view second,
@@ -27,6 +29,23 @@ void ErrorBuffer::write(std::string_view first, std::string_view second,
     }
   }
   data[used] = '\0';
+}
+
+opdock_status caught(const ErrorBuffer& error) noexcept {
+  try {
+    throw;
+  } catch (const std::bad_alloc&) {
+    error.write("no host memory is left; free some and try again");
+    return OPDOCK_OUT_OF_MEMORY;
+  } catch (const std::exception& problem) {
+    error.write(problem.what());
+    return OPDOCK_INTERNAL;
+  }
+}
+
+opdock_status missing(const ErrorBuffer& error, const char* what) {
+  error.write("found NULL, wanted ", what);
+  return OPDOCK_INVALID_ARGUMENT;
 }
 
 }  // namespace opdock

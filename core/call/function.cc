@@ -9,12 +9,34 @@ using opdock::SchemaDefault;
 using opdock::SchemaParam;
 using opdock::Target;
 
+namespace {
+
+uint32_t quick_tags_of(const opdock_param& param) {
+  uint32_t tags = (param.flags & OPDOCK_PARAM_OPTIONAL) != 0 ? 1u << OPDOCK_NONE : 0;
+  if ((param.flags & OPDOCK_PARAM_LIST) != 0) return tags;
+  switch (param.tag) {  // those of other tags have a pointer to look at
+    case OPDOCK_BOOL:
+    case OPDOCK_INT:
+    case OPDOCK_FLOAT:
+    case OPDOCK_DTYPE:
+    case OPDOCK_DEVICE:
+    case OPDOCK_TENSOR:
+    case OPDOCK_STREAM:
+      return tags | 1u << param.tag;
+    default:
+      return tags;
+  }
+}
+
+}  // namespace
+
 opdock_function::opdock_function(std::string name, Schema schema, opdock::Resolver* resolver)
     : name_(std::move(name)),
       schema_(std::move(schema)),
       schema_text_(schema_.text()),
       digest_(schema_.digest()),
       resolver_(resolver),
+      num_params_(static_cast<uint32_t>(schema_.params.size())),
       fresh_(static_cast<uint32_t>(schema_.fresh_outputs())) {
   for (const SchemaParam& from : schema_.params) {
     opdock_param param{};
@@ -34,6 +56,8 @@ opdock_function::opdock_function(std::string name, Schema schema, opdock::Resolv
     }
     params_.push_back(param);
   }
+  for (const opdock_param& param : params_)
+    quick_tags_.push_back(writes_ ? 0 : quick_tags_of(param));
 }
 
 opdock_value opdock_function::fallback(const SchemaDefault& from) {
@@ -78,9 +102,10 @@ const char* opdock_function::doc() const {
   return doc_.c_str();
 }
 
-Target* opdock_function::resolve(opdock_device device, std::atomic<Target*>* slot,
-                                 opdock_status* status, const ErrorBuffer& error) const {
+Target* opdock_function::resolve(opdock_device device, opdock_status* status,
+                                 const ErrorBuffer& error) const {
   std::string problem;
+  std::atomic<Target*>* slot = this->slot(device);
   if (slot == nullptr) {
     *status = OPDOCK_INVALID_ARGUMENT;
     error.write(name_, ": found ",

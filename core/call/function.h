@@ -45,17 +45,27 @@ struct opdock_function {
   const char* schema_text() const { return schema_text_.c_str(); }
   const char* doc() const;  // loads on first use
   const std::vector<opdock_param>& params() const { return params_; }
+  uint32_t num_params() const { return num_params_; }
   bool writes() const { return writes_; }  // into a Tensor(a!) parameter
   uint32_t fresh() const { return fresh_; }
   bool may_block = false;  // a provider says so; set before the function is handed out
   uint32_t all() const { return static_cast<uint32_t>(schema_.returns.size()); }
 
+  // For a quick look at arguments: bit t of element i says that a value of tag t fits parameter i
+  // whatever it holds (accept.h looks into tensors and bools). No bits where the op writes.
+  const uint32_t* quick_tags() const { return quick_tags_.data(); }
+
+  // The target on `device` if a call has resolved it already, else NULL.
+  opdock::Target* known_target(opdock_device device) const {
+    if (device.type == OPDOCK_CPU && device.index == 0) return cpu_.load(std::memory_order_acquire);
+    const std::atomic<opdock::Target*>* slot = this->slot(device);
+    return slot == nullptr ? nullptr : slot->load(std::memory_order_acquire);
+  }
   // The target on `device`: one atomic read once it is resolved. NULL and an error otherwise.
   opdock::Target* target(opdock_device device, opdock_status* status,
                          const opdock::ErrorBuffer& error) const {
-    std::atomic<opdock::Target*>* slot = this->slot(device);
-    opdock::Target* found = slot == nullptr ? nullptr : slot->load(std::memory_order_acquire);
-    return found != nullptr ? found : resolve(device, slot, status, error);
+    opdock::Target* found = known_target(device);
+    return found != nullptr ? found : resolve(device, status, error);
   }
 
  private:
@@ -72,8 +82,8 @@ struct opdock_function {
         return nullptr;
     }
   }
-  opdock::Target* resolve(opdock_device device, std::atomic<opdock::Target*>* slot,
-                          opdock_status* status, const opdock::ErrorBuffer& error) const;
+  opdock::Target* resolve(opdock_device device, opdock_status* status,
+                          const opdock::ErrorBuffer& error) const;
   opdock_value fallback(const opdock::SchemaDefault& value);
 
   std::string name_;
@@ -81,7 +91,8 @@ struct opdock_function {
   std::string schema_text_, digest_;
   opdock::Resolver* resolver_;
   std::vector<opdock_param> params_;
-  uint32_t fresh_;
+  std::vector<uint32_t> quick_tags_;
+  uint32_t num_params_, fresh_;
   bool writes_ = false;
   // What the defaults in params_ point at; deques do not move their elements.
   std::deque<opdock_string> strings_;

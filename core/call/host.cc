@@ -128,7 +128,8 @@ opdock_status host_workspace(const opdock_call* call, uint64_t bytes, uint64_t a
                    "wanted a power of two as alignment");
   }
   if (bytes == 0) return OPDOCK_OK;
-  in.extra.reserve(in.extra.size() + 1);
+  if (in.extra == nullptr) in.extra = new std::vector<void*>;
+  in.extra->reserve(in.extra->size() + 1);
   if (in.target->driver != nullptr) {
     if (alignment > 256) {
       return in.fail(OPDOCK_UNSUPPORTED,
@@ -146,7 +147,7 @@ opdock_status host_workspace(const opdock_call* call, uint64_t bytes, uint64_t a
                                                " bytes; free some and try again");
     }
   }
-  in.extra.push_back(*out);
+  in.extra->push_back(*out);
   return OPDOCK_OK;
 }
 
@@ -180,7 +181,7 @@ void remove_log_sink(void* context) {
 
 opdock_status Invocation::fail(opdock_status status, std::string_view text) {
   has_text = true;
-  ErrorBuffer{call.error, call.error_size}.write(op_name, ": ", text);
+  ErrorBuffer{call.error, call.error_size}.write(function.schema().name, ": ", text);
   return status;
 }
 
@@ -199,14 +200,15 @@ opdock_status Invocation::finish_failed(opdock_status status, const char* functi
 }
 
 void Invocation::release_extra() {
-  for (void* memory : extra) {
+  for (void* memory : *extra) {
     if (target->driver != nullptr) {
       target->driver->release(target->device.index, call.stream, memory);
     } else {
       std::free(memory);
     }
   }
-  extra.clear();
+  delete extra;
+  extra = nullptr;
 }
 
 }  // namespace opdock

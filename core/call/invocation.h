@@ -7,34 +7,26 @@
 #include <vector>
 
 #include "call/error_text.h"
-#include "call/host.h"
+#include "call/function.h"
 #include "call/target.h"
-#include "opdock/plugin.h"
+#include "opdock/opdock.h"
 
 namespace opdock {
 
 enum class Phase : uint8_t { kPlan, kPrepare, kRun };
 
-// Lives on the stack of the thread that calls. Not copied: call.host_data points at it.
+// Lives on the stack of the thread that calls, through the phases of one call. Not copied:
+// call.host_data points at it.
 struct Invocation {
-  Invocation(std::string_view name, Target* on, uint32_t flags, void* stream, Phase when,
+  Invocation(const opdock_function& what, Target* on, const opdock_call_options& how, Phase when,
              const ErrorBuffer& error)
-      : op_name(name), target(on), phase(when) {
-    call.struct_size = sizeof call;
-    call.flags = flags;
-    call.host = host_table();
+      : call(on->call), function(what), target(on), phase(when) {
+    call.flags = how.flags;
     call.host_data = this;
-    call.device.type = on->device.type;
-    call.device.index = on->device.index;
-    call.facts = on->facts;
-    call.stream = stream;
-    call.workspace = nullptr;
-    call.workspace_bytes = 0;
-    call.state = nullptr;
-    call.generator = nullptr;
+    call.stream = how.stream;
+    call.generator = how.generator;
     call.error = error.data;
     call.error_size = error.size;
-    call.reserved = 0;
   }
   Invocation(const Invocation&) = delete;
   Invocation& operator=(const Invocation&) = delete;
@@ -48,11 +40,11 @@ struct Invocation {
   }
 
   opdock_call call;
-  std::string_view op_name;
+  const opdock_function& function;
   Target* target;
   Phase phase;
   bool has_text = false;
-  std::vector<void*> extra;  // host->workspace's
+  std::vector<void*>* extra = nullptr;  // host->workspace's, from the first one to release_extra()
   void release_extra();
 
  private:

@@ -3,9 +3,13 @@
 
 #include <unistd.h>
 
+#include <algorithm>
+#include <bit>
 #include <map>
 #include <tuple>
 
+#include "call/dtype.h"
+#include "call/host.h"
 #include "call/parallel.h"
 
 namespace opdock {
@@ -25,6 +29,11 @@ Registry& registry() {
 
 }  // namespace
 
+bool Target::takes(opdock_dtype dtype) const {
+  return dtypes.empty() || std::any_of(dtypes.begin(), dtypes.end(),
+                                       [dtype](opdock_dtype known) { return same(known, dtype); });
+}
+
 Target* intern_target(const opdock_op* op, const std::string& plugin, opdock_device device,
                       const opdock_device_facts* facts, Driver* driver, Kernels* kernels,
                       const std::vector<opdock_dtype>& dtypes) {
@@ -40,11 +49,16 @@ Target* intern_target(const opdock_op* op, const std::string& plugin, opdock_dev
   place->driver = driver;
   place->kernels = kernels;
   place->dtypes = dtypes;
+  if (dtypes.empty()) place->dtype_bits.fill(0xff);
   for (opdock_dtype one : dtypes) {
     if (one.lanes == 1 && one.code < place->dtype_bits.size() && std::has_single_bit(one.bits)) {
-      place->dtype_bits[one.code] |= static_cast<uint8_t>(1u << std::countr_zero(one.bits));
+      place->dtype_bits[one.code] |= one.bits;
     }
   }
+  place->call.struct_size = sizeof place->call;
+  place->call.host = host_table();
+  place->call.device = device;
+  place->call.facts = facts;
   if ((op->flags & OPDOCK_OP_THREAD_SAFE) == 0) {
     std::unique_ptr<std::mutex>& serial = all.serial[op];
     if (serial == nullptr) serial = std::make_unique<std::mutex>();

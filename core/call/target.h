@@ -2,10 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
 #include <array>
 #include <atomic>
-#include <bit>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -26,26 +24,28 @@ struct Target {
   Driver* driver = nullptr;          // NULL on the CPU
   Kernels* kernels = nullptr;        // NULL on the CPU; shared by the plugin's ops on this device
   std::vector<opdock_dtype> dtypes;  // what the deciding tensor may have; empty: anything
-  // The same for a quick look: bit log2(bits) of element `code`, for one lane and bits that are a
-  // power of two. What has no bit here is looked up in `dtypes`.
+  // The same for a quick look: the bits of the dtypes of element `code`, or-ed, for one lane and
+  // bits that are a power of two; all set if anything may come. What is odd is looked up in
+  // `dtypes`.
   std::array<uint8_t, 32> dtype_bits{};
   std::mutex* serial = nullptr;  // held while the op works, if it lacks OPDOCK_OP_THREAD_SAFE
 
+  // What a call of the op starts from: host, device and facts filled in, the rest zero.
+  opdock_call call{};
+
   std::atomic<bool> prepared{false};
+  // Prepared, on the CPU and thread-safe: nothing is to be done around run.
+  std::atomic<bool> runs_directly{false};
   std::mutex preparing;
 
   bool has_flag(uint32_t flag) const { return (op->flags & flag) != 0; }
-  bool takes(opdock_dtype dtype) const {
-    if (dtypes.empty()) return true;
-    if (dtype.lanes == 1 && dtype.code < dtype_bits.size() &&
-        (dtype.bits & (dtype.bits - 1)) == 0) {
-      return (dtype_bits[dtype.code] >> std::countr_zero(dtype.bits) & 1) != 0;
-    }
-    return std::find_if(dtypes.begin(), dtypes.end(), [&](opdock_dtype known) {
-             return known.code == dtype.code && known.bits == dtype.bits &&
-                    known.lanes == dtype.lanes;
-           }) != dtypes.end();
+  // false also for what is odd.
+  bool takes_quickly(opdock_dtype dtype) const {
+    return dtype.lanes == 1 && dtype.code < dtype_bits.size() &&
+           (dtype.bits & (dtype.bits - 1)) == 0 &&
+           (dtype_bits.data()[dtype.code] & dtype.bits) != 0;
   }
+  bool takes(opdock_dtype dtype) const;
 };
 
 // The target of `op` on `device`, made by the first caller; asking again gives the same one, for

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <mutex>
 #include <string_view>
 
 namespace opdock {
@@ -106,11 +107,16 @@ const Nvrtc* Nvrtc::open(const std::string& path, std::string* problem) {
     return nullptr;
   }
   std::sort(archs.begin(), archs.end());
+  // Kept for the whole process, and where a leak checker sees it.
+  static std::mutex mutex;
+  static std::vector<const Nvrtc*>* opened = new std::vector<const Nvrtc*>;
   Nvrtc* out = new Nvrtc;
   out->path_ = path;
   out->version_ = Version{static_cast<uint32_t>(major), static_cast<uint32_t>(minor)};
   out->archs_ = std::move(archs);
   out->functions_ = new Functions(f);
+  std::lock_guard lock(mutex);
+  opened->push_back(out);
   return out;
 }
 

@@ -9,8 +9,6 @@ namespace OPDOCK_SIMD_LEVEL {
 
 namespace simd = opdock::simd::OPDOCK_SIMD_LEVEL;
 namespace hn = simd::hn;
-using simd::BFloat16;
-using simd::Half;
 
 template <class C>
 struct Moments {
@@ -61,32 +59,24 @@ void add(const T* x, const T* residual, T* sum, int64_t n) {
 
 template <class T>
 void rows(const Job& job, int64_t begin, int64_t end) {
+  const Params& p = job.params;
   for (int64_t r = begin; r < end; ++r) {
     long long offset[4];
-    job.rows.locate(r, offset);
-    const T* x = static_cast<const T*>(job.x) + offset[0];
-    if (job.residual) {
+    p.rows.locate(r, offset);
+    const T* x = static_cast<const T*>(p.x) + offset[0];
+    if (p.residual) {
       // What is normalised is the sum as it is stored, rounded.
-      T* sum = static_cast<T*>(job.sum) + offset[3];
-      add(x, static_cast<const T*>(job.residual) + offset[1], sum, job.length);
+      T* sum = static_cast<T*>(p.sum) + offset[3];
+      add(x, static_cast<const T*>(p.residual) + offset[1], sum, p.length);
       x = sum;
     }
-    row(x, static_cast<const T*>(job.weight), static_cast<const T*>(job.bias),
-        static_cast<T*>(job.out) + offset[2], job.length, job.eps);
+    row(x, static_cast<const T*>(p.weight), static_cast<const T*>(p.bias),
+        static_cast<T*>(p.out) + offset[2], p.length, job.eps);
   }
 }
 
 void run(const Job& job, int64_t begin, int64_t end) {
-  switch (job.element) {
-    case Element::kFloat32:
-      return rows<float>(job, begin, end);
-    case Element::kFloat16:
-      return rows<Half>(job, begin, end);
-    case Element::kBFloat16:
-      return rows<BFloat16>(job, begin, end);
-    case Element::kFloat64:
-      return rows<double>(job, begin, end);
-  }
+  simd::dispatch(job.dtype, [&](auto zero) { rows<decltype(zero)>(job, begin, end); });
 }
 
 }  // namespace OPDOCK_SIMD_LEVEL

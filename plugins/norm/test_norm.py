@@ -2,20 +2,14 @@
 """layer_norm and add_layer_norm through the Python package, on every device, in float64."""
 
 import pytest
+import row_cases
 import torch
+from row_cases import random
 
 import opdock
 
 # A handful of roundings of the mean, of x - mean, of the deviation and of the affine map.
 COMPUTED = 8 * 2.0**-24
-
-LENGTHS = [1, 2, 3, 7, 31, 32, 33, 64, 65, 127, 128, 129, 255, 256, 257, 264, 512, 1000, 1024]
-LENGTHS += [1032, 2048, 4096, 8192, 14432, 16384, 32768, 32769, 32776, 65536]
-
-
-def random(shape, device, dtype, seed=0, deviation=2.0, mean=0.0):
-    generator = torch.Generator().manual_seed(seed)
-    return (torch.randn(shape, generator=generator) * deviation + mean).to(device, dtype)
 
 
 def double(parameter):
@@ -33,7 +27,7 @@ def scale_of(x, weight, bias, eps):
 
 def check(reference, assert_close, x, weight=None, bias=None, eps=1e-5):
     found = opdock.ops.layer_norm(x, weight, bias, eps=eps)
-    assert found.dtype == x.dtype and found.shape == x.shape and found.device == x.device
+    row_cases.assert_like(found, x)
     oracle = reference.layer_norm(x.double(), double(weight), double(bias), eps=eps)
     assert_close(found, oracle, COMPUTED, scale_of(x.double(), weight, bias, eps))
 
@@ -45,7 +39,7 @@ def check_add(reference, assert_close, x, residual, weight=None, bias=None, eps=
     assert_close(found, oracle, COMPUTED, scale_of(total.double(), weight, bias, eps))
 
 
-@pytest.mark.parametrize("length", LENGTHS)
+@pytest.mark.parametrize("length", row_cases.LENGTHS)
 def test_row_lengths(reference, assert_close, device, dtype, length):
     x = random((5, length), device, dtype, length, mean=0.5)
     residual = random((5, length), device, dtype, length + 1)
@@ -69,20 +63,15 @@ def test_optional_parameters(reference, assert_close, device, dtype, length, eps
 
 @pytest.mark.parametrize("length", [8, 33, 512, 1032, 4096])
 def test_misaligned_and_padded_rows(reference, assert_close, device, dtype, length):
-    wide = random((7, length + 24), device, dtype, 1)
-    other = random((7, length), device, dtype, 2)
-    parameters = random(length + 24, device, dtype, 3)
-    for begin in (0, 1, 8, 16):
-        x = wide[:, begin : begin + length]
+    for x in row_cases.layouts(length, device, dtype):
+        other = random(x.shape, device, dtype, 3)
         check(reference, assert_close, x)
-        check(reference, assert_close, other, parameters[begin : begin + length])
         check_add(reference, assert_close, x, other)
         check_add(reference, assert_close, other, x)
-    check(reference, assert_close, wide[::2, 8 : 8 + length])
-    check(reference, assert_close, wide[:1, :length].expand(3, length))
-    batch = random((3, 4, 2, length), device, dtype, 4)
-    check(reference, assert_close, batch.permute(2, 0, 1, 3))
-    check_add(reference, assert_close, batch.permute(2, 0, 1, 3), batch.permute(2, 0, 1, 3) * 2)
+        check_add(reference, assert_close, x, x * 2)
+    x, parameters = (random(n, device, dtype, 4) for n in ((7, length), (length + 24,)))
+    for begin in row_cases.OFFSETS:
+        check(reference, assert_close, x, parameters[begin : begin + length])
 
 
 def test_mean_far_from_zero(reference, assert_close, device, dtype):
@@ -99,7 +88,7 @@ def test_nan_and_infinity_are_not_hidden(device, dtype):
         assert found[:2].isnan().all() and not found[2].isnan().any()
 
 
-@pytest.mark.parametrize("shape", [(0,), (0, 5), (5, 0), (2, 0, 3)])
+@pytest.mark.parametrize("shape", row_cases.EMPTY_SHAPES)
 def test_zero_sizes(device, dtype, shape):
     x = torch.empty(shape, device=device, dtype=dtype)
     assert opdock.ops.layer_norm(x).shape == shape
@@ -107,13 +96,9 @@ def test_zero_sizes(device, dtype, shape):
 
 
 def test_float64_is_for_the_cpu(reference, device):
-    x = random((5, 1000), device, torch.float64)
-    if device == "cpu":
-        found = opdock.ops.layer_norm(x)
-        torch.testing.assert_close(found, reference.layer_norm(x), rtol=1e-13, atol=1e-14)
-    else:
-        with pytest.raises(opdock.OpdockError, match="float64"):
-            opdock.ops.layer_norm(x)
+    row_cases.assert_float64_is_for_the_cpu(
+        opdock.ops.layer_norm, reference.layer_norm, device, rtol=1e-13, atol=1e-14
+    )
 
 
 def bad_inputs(device):
@@ -140,39 +125,24 @@ def bad_inputs(device):
 @pytest.mark.parametrize("number", range(14))
 def test_bad_inputs_name_the_argument(device, number):
     name, op, args, keywords = bad_inputs(device)[number]
-    with pytest.raises(opdock.OpdockError, match=f"'{name}'"):
-        getattr(opdock.ops, op)(*args, **keywords)
+    row_cases.assert_refused(getattr(opdock.ops, op), name, *args, **keywords)
 
 
 @pytest.mark.gpu
 def test_on_another_stream_and_in_a_graph(reference, assert_close, cuda):
     x = random((64, 1024), cuda, torch.float16)
     scale = torch.full((), 4.0, device=cuda, dtype=torch.float64)
-    wanted = reference.layer_norm(x.double())
-    with torch.cuda.stream(torch.cuda.Stream()):
-        torch.cuda._sleep(10_000_000)
-        y = x + 0
-        found = opdock.ops.layer_norm(y)
-    torch.cuda.synchronize()
-    assert_close(found, wanted, COMPUTED, scale)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        found, total = opdock.ops.add_layer_norm(x, x)
-    x.copy_(random((64, 1024), cuda, torch.float16, 9))
-    graph.replay()
+    found = row_cases.on_another_stream(opdock.ops.layer_norm, x)
+    assert_close(found, reference.layer_norm(x.double()), COMPUTED, scale)
+    found, total = row_cases.in_a_graph(lambda x: opdock.ops.add_layer_norm(x, x), x)
     assert torch.equal(total, x + x)
     assert_close(found, reference.layer_norm(total.double()), COMPUTED, scale)
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("length", [32776, 32777, 256, 3])
+@pytest.mark.parametrize("length", row_cases.HUGE_LENGTHS)
 def test_more_than_2_to_the_31_elements(reference, assert_close, cuda, length):
-    rows = 2**31 // length + 70
-    if torch.cuda.mem_get_info()[0] < 7 * rows * length:
-        pytest.skip("needs 15 GB of free GPU memory")
-    x = torch.zeros(rows, length, device=cuda, dtype=torch.bfloat16)
-    last = random((40, length), cuda, torch.bfloat16, 7)
-    x[-40:] = last
+    x, last = row_cases.huge_rows(length, cuda, copies=3)
     found, total = opdock.ops.add_layer_norm(x, x)
     assert torch.equal(total[-40:], last + last)
     doubled = (last + last).double()

@@ -9,8 +9,6 @@ namespace OPDOCK_SIMD_LEVEL {
 
 namespace simd = opdock::simd::OPDOCK_SIMD_LEVEL;
 namespace hn = simd::hn;
-using simd::BFloat16;
-using simd::Half;
 
 // Scaled and masked scores of one row, as vectors.
 template <class T>
@@ -86,33 +84,25 @@ void row(const Scores<T>& scores, T* out, int64_t n, int64_t length) {
 template <class T>
 void rows(const Job& job, int64_t begin, int64_t end) {
   using C = typename simd::Compute<T>::type;
+  const Params& p = job.params;
   for (int64_t r = begin; r < end; ++r) {
     long long offset[3];
-    job.rows.locate(r, offset);
-    const T* mask = static_cast<const T*>(job.mask);
-    const Scores<T> scores = {static_cast<const T*>(job.x) + offset[0],
-                              mask ? mask + offset[1] : nullptr, job.mask_step,
+    p.rows.locate(r, offset);
+    const T* mask = static_cast<const T*>(p.mask);
+    const Scores<T> scores = {static_cast<const T*>(p.x) + offset[0],
+                              mask ? mask + offset[1] : nullptr, p.mask_step,
                               static_cast<C>(job.scale)};
-    int64_t n = job.length;
-    if (job.causal) {
-      n = r % job.queries + 1 + job.length - job.queries;
-      n = n < 0 ? 0 : n > job.length ? job.length : n;
+    int64_t n = p.length;
+    if (p.causal) {
+      n = r % p.queries + 1 + p.length - p.queries;
+      n = n < 0 ? 0 : n > p.length ? p.length : n;
     }
-    row(scores, static_cast<T*>(job.out) + offset[2], n, job.length);
+    row(scores, static_cast<T*>(p.out) + offset[2], n, p.length);
   }
 }
 
 void run(const Job& job, int64_t begin, int64_t end) {
-  switch (job.element) {
-    case Element::kFloat32:
-      return rows<float>(job, begin, end);
-    case Element::kFloat16:
-      return rows<Half>(job, begin, end);
-    case Element::kBFloat16:
-      return rows<BFloat16>(job, begin, end);
-    case Element::kFloat64:
-      return rows<double>(job, begin, end);
-  }
+  simd::dispatch(job.dtype, [&](auto zero) { rows<decltype(zero)>(job, begin, end); });
 }
 
 }  // namespace OPDOCK_SIMD_LEVEL

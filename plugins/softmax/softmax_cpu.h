@@ -4,24 +4,16 @@
 
 #include <stdint.h>
 
-#include "opdock/rows.cuh"
+#include "device/softmax_params.cuh"
+#include "opdock/plugin.h"
 #include "opdock/simd_level.hpp"
 
 namespace softmax {
 
-enum class Element { kFloat32, kFloat16, kBFloat16, kFloat64 };
-
 struct Job {
-  Element element;
-  const void* x;
-  const void* mask;   // NULL: none
-  void* out;          // may be x
-  int64_t length;     // of a row, at least 1
-  int64_t mask_step;  // 1, or 0 where the mask's rows have one element
-  double scale;
-  bool causal;
-  int64_t queries;       // causal: row r is query r % queries
-  opdock::Rows<3> rows;  // x, mask, out
+  opdock_dtype dtype;  // float32, float16, bfloat16 or float64
+  double scale;        // what is used, not params.scale
+  Params params;
 };
 
 OPDOCK_SIMD_DECLARE(void run(const Job& job, int64_t begin, int64_t end))

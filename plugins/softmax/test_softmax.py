@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """softmax through the Python package, on every device, against the reference in float64."""
 
+import functools
+
 import pytest
+import row_cases
 import torch
 
 import opdock
@@ -9,37 +12,27 @@ import opdock
 # Rounding of the scores (|score| below 32), of the exponential and of the sum, relative.
 COMPUTED = 3e-6
 
-LENGTHS = [1, 2, 3, 7, 31, 32, 33, 64, 65, 127, 128, 129, 255, 256, 257, 264, 512, 1000, 1024]
-LENGTHS += [1032, 2048, 4096, 8192, 14432, 16384, 32768, 32769, 32776, 65536]
-
-
-def random(shape, device, dtype, seed=0, deviation=3.0):
-    generator = torch.Generator().manual_seed(seed)
-    return (torch.randn(shape, generator=generator) * deviation).to(device, dtype)
+DEVIATION = 3.0  # of the scores: most are below 10, a few near 16
+random = functools.partial(row_cases.random, deviation=DEVIATION)
 
 
 def check(reference, assert_close, x, **options):
     found = opdock.ops.softmax(x, **options)
-    assert found.dtype == x.dtype and found.shape == x.shape and found.device == x.device
+    row_cases.assert_like(found, x)
     if options.get("mask") is not None:
         options["mask"] = options["mask"].double()
     assert_close(found, reference.softmax(x.double(), **options), COMPUTED)
 
 
-@pytest.mark.parametrize("length", LENGTHS)
+@pytest.mark.parametrize("length", row_cases.LENGTHS)
 def test_row_lengths(reference, assert_close, device, dtype, length):
     check(reference, assert_close, random((5, length), device, dtype, length), scale=0.7)
 
 
 @pytest.mark.parametrize("length", [8, 33, 512, 1032, 4096])
 def test_misaligned_and_padded_rows(reference, assert_close, device, dtype, length):
-    wide = random((7, length + 24), device, dtype, 1)
-    for begin in (0, 1, 8, 16):
-        check(reference, assert_close, wide[:, begin : begin + length])
-    check(reference, assert_close, wide[::2, 8 : 8 + length])
-    check(reference, assert_close, wide[:1, :length].expand(3, length))
-    batch = random((3, 4, 2, length), device, dtype, 2)
-    check(reference, assert_close, batch.permute(2, 0, 1, 3))
+    for x in row_cases.layouts(length, device, dtype, DEVIATION):
+        check(reference, assert_close, x)
 
 
 @pytest.mark.parametrize("length", [19, 256, 520, 1000])
@@ -74,20 +67,16 @@ def test_masked_rows_nan_and_infinity(reference, assert_close, device, dtype, le
     check(reference, assert_close, x)
 
 
-@pytest.mark.parametrize("shape", [(0,), (0, 5), (5, 0), (2, 0, 3)])
+@pytest.mark.parametrize("shape", row_cases.EMPTY_SHAPES)
 def test_zero_sizes(device, dtype, shape):
     found = opdock.ops.softmax(torch.empty(shape, device=device, dtype=dtype))
     assert found.shape == shape
 
 
 def test_float64_is_for_the_cpu(reference, device):
-    x = random((5, 1000), device, torch.float64)
-    if device == "cpu":
-        found = opdock.ops.softmax(x)
-        torch.testing.assert_close(found, reference.softmax(x), rtol=1e-14, atol=0)
-    else:
-        with pytest.raises(opdock.OpdockError, match="float64"):
-            opdock.ops.softmax(x)
+    row_cases.assert_float64_is_for_the_cpu(
+        opdock.ops.softmax, reference.softmax, device, rtol=1e-14, atol=0
+    )
 
 
 def bad_inputs(device):
@@ -110,8 +99,7 @@ def bad_inputs(device):
 @pytest.mark.parametrize("number", range(11))
 def test_bad_inputs_name_the_argument(device, number):
     name, args, keywords = bad_inputs(device)[number]
-    with pytest.raises(opdock.OpdockError, match=f"'{name}'"):
-        opdock.ops.softmax(*args, **keywords)
+    row_cases.assert_refused(opdock.ops.softmax, name, *args, **keywords)
 
 
 @pytest.mark.gpu
@@ -123,30 +111,16 @@ def test_mask_on_another_device(cuda):
 @pytest.mark.gpu
 def test_on_another_stream_and_in_a_graph(reference, assert_close, cuda):
     x = random((64, 1024), cuda, torch.float16)
-    wanted = reference.softmax(x.double())
-    with torch.cuda.stream(torch.cuda.Stream()):
-        torch.cuda._sleep(10_000_000)
-        y = x + 0
-        found = opdock.ops.softmax(y)
-    torch.cuda.synchronize()
-    assert_close(found, wanted, COMPUTED)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        found = opdock.ops.softmax(x)
-    x.copy_(random((64, 1024), cuda, torch.float16, 9))
-    graph.replay()
+    found = row_cases.on_another_stream(opdock.ops.softmax, x)
+    assert_close(found, reference.softmax(x.double()), COMPUTED)
+    found = row_cases.in_a_graph(opdock.ops.softmax, x)
     assert_close(found, reference.softmax(x.double()), COMPUTED)
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("length", [32776, 32777, 256, 3])
+@pytest.mark.parametrize("length", row_cases.HUGE_LENGTHS)
 def test_more_than_2_to_the_31_elements(reference, assert_close, cuda, length):
-    rows = 2**31 // length + 70
-    if torch.cuda.mem_get_info()[0] < 5 * rows * length:
-        pytest.skip("needs 11 GB of free GPU memory")
-    x = torch.zeros(rows, length, device=cuda, dtype=torch.bfloat16)
-    last = random((40, length), cuda, torch.bfloat16, 7)
-    x[-40:] = last
+    x, last = row_cases.huge_rows(length, cuda, copies=2)
     found = opdock.ops.softmax(x)
     assert_close(found[-40:], reference.softmax(last.double()), COMPUTED)
     torch.testing.assert_close(found[0].float(), torch.full_like(found[0], 1 / length).float())

@@ -1,6 +1,7 @@
-// Running a bound call: streams, outputs, the GIL, errors.
+// A call: plain tensors first, then streams, outputs, the GIL, errors.
 // SPDX-License-Identifier: Apache-2.0
 #include "errors.h"
+#include "fast_tensor.h"
 #include "function.h"
 #include "results.h"
 #include "streams.h"
@@ -35,15 +36,18 @@ class GilRelease {
 
 struct Call {
   Call(const FunctionInfo& op, Frame& room, const opdock_value* args)
-      : info(op),
-        frame(room),
-        values(args),
-        options{sizeof(opdock_call_options), 0, room.stream, nullptr, nullptr, 0} {}
+      : info(op), frame(room), values(args) {
+    error[0] = '\0';
+    if (room.stream == nullptr) return;
+    with_stream = {sizeof with_stream, 0, room.stream, nullptr, nullptr, 0};
+    options = &with_stream;
+  }
 
   const FunctionInfo& info;
   Frame& frame;
   const opdock_value* values;
-  opdock_call_options options;
+  const opdock_call_options* options = nullptr;
+  opdock_call_options with_stream;
   bool has_out = false;    // the outputs are the caller's `out=`
   char error[kErrorSize];  // uninitialised until something fails
 };
@@ -81,24 +85,22 @@ inline bool settle(Call& call, opdock_status status) {
 
 [[gnu::always_inline]] inline bool invoke(Call& call, opdock_tensor** outputs,
                                           uint32_t num_outputs) {
-  call.error[0] = '\0';
   opdock_status status = OPDOCK_OK;
   {
     const GilRelease release(releases_gil(call.info, call.frame));
-    status = opdock_invoke(call.info.handle, &call.options, call.values, call.info.num_params,
+    status = opdock_invoke(call.info.handle, call.options, call.values, call.info.num_params,
                            outputs, num_outputs, call.error, kErrorSize);
   }
   return settle(call, status);
 }
 
 [[gnu::noinline]] bool run_planned(Call& call, const opdock_plan& plan, opdock_tensor** outputs) {
-  call.error[0] = '\0';
   opdock_status status = OPDOCK_OK;
   {
     const GilRelease release(releases_gil(call.info, call.frame));
     status =
-        opdock_run_planned(call.info.handle, &call.options, &plan, call.values,
-                           call.info.num_params, outputs, plan.num_outputs, call.error, kErrorSize);
+        opdock_run_planned(call.info.handle, call.options, &plan, call.values, call.info.num_params,
+                           outputs, plan.num_outputs, call.error, kErrorSize);
   }
   return settle(call, status);
 }
@@ -155,9 +157,8 @@ inline bool settle(Call& call, opdock_status status) {
   plan.struct_size = sizeof plan;
   plan.num_outputs = count;
   plan.outputs = call.frame.take<opdock_output>(count);
-  call.error[0] = '\0';
   const opdock_status status =
-      opdock_plan_call(call.info.handle, &call.options, call.values, call.info.num_params, &plan,
+      opdock_plan_call(call.info.handle, call.options, call.values, call.info.num_params, &plan,
                        call.error, kErrorSize);
   if (status != OPDOCK_OK) {
     settle(call, status);
@@ -230,7 +231,7 @@ void add_torch(PyObject* list, PyObject* object) {
   PyObject* written = PyList_New(0);
   if (written == nullptr) return false;
   for (uint32_t i = 0; i < info.num_params; ++i) {
-    if ((info.params[i].flags & OPDOCK_PARAM_WRITTEN) != 0) add_torch(written, objects[i]);
+    if ((info.written >> i & 1) != 0) add_torch(written, objects[i]);
   }
   add_torch(written, out);
   bool ok = PyErr_Occurred() == nullptr;
@@ -246,29 +247,95 @@ void add_torch(PyObject* list, PyObject* object) {
   return ok;
 }
 
-}  // namespace
-
-PyObject* run_function(const FunctionInfo& info, Frame& frame, const opdock_value* values,
-                       PyObject* const* objects, PyObject* out) {
-  PyObject* const* items = nullptr;
-  const opdock_value* out_values = nullptr;
-  if (out != nullptr) {
-    items = out_items(info, &out);
-    out_values = items == nullptr ? nullptr : convert_out(info, frame, items);
-    if (out_values == nullptr) return nullptr;
+// Converts the arguments that are plain tensors given by position, as far as they are the first
+// ones; returns how many.
+[[gnu::always_inline]] inline uint32_t take_tensors(const FunctionInfo& info, Frame& frame,
+                                                    PyObject* const* args, Py_ssize_t num_args,
+                                                    opdock_value* values) {
+  const uint32_t limit = num_args < static_cast<Py_ssize_t>(info.num_plain)
+                             ? static_cast<uint32_t>(num_args)
+                             : info.num_plain;
+  uint32_t done = 0;
+  while (done < limit &&
+         fast_tensor(frame, args[done], (info.written >> done & 1) != 0, &values[done])) {
+    ++done;
   }
+  return done;
+}
+
+// The arguments that take_tensors() left.
+[[gnu::noinline]] PyObject* const* take_others(const FunctionInfo& info, Frame& frame,
+                                               PyObject* const* args, Py_ssize_t num_args,
+                                               PyObject* names, uint32_t done, opdock_value* values,
+                                               PyObject** out) {
+  PyObject** objects = frame.take<PyObject*>(info.num_params);
+  for (uint32_t i = 0; i < done; ++i) objects[i] = args[i];
+  return bind_arguments(info, frame, args, num_args, names, done, values, objects, out) ? objects
+                                                                                        : nullptr;
+}
+
+// The op with `out=`, from its conversion on.
+[[gnu::noinline]] PyObject* run_with_out(const FunctionInfo& info, Frame& frame,
+                                         const opdock_value* values, PyObject* const* objects,
+                                         PyObject* out) {
+  PyObject* const* items = out_items(info, &out);
+  const opdock_value* out_values = items == nullptr ? nullptr : convert_out(info, frame, items);
+  if (out_values == nullptr) return nullptr;
   if (frame.gpu.type != OPDOCK_CPU && !finish_streams(frame)) return nullptr;
   Call call(info, frame, values);
-  PyObject* result = nullptr;
-  if (info.num_fresh == 0) {
-    if (!invoke(call, nullptr, 0)) return nullptr;
-    result = info.results.empty() ? Py_NewRef(Py_None) : gather(info, objects, nullptr);
-  } else if (out != nullptr) {
-    result = run_into(call, objects, items, out_values);
-  } else {
-    result = run_fresh(call, objects);
+  return run_into(call, objects, items, out_values);
+}
+
+// Runs the op and returns what Python sees: None, one result, or a tuple.
+[[gnu::noinline]] PyObject* run_function(const FunctionInfo& info, Frame& frame,
+                                         const opdock_value* values, PyObject* const* objects) {
+  if (frame.gpu.type != OPDOCK_CPU && !finish_streams(frame)) return nullptr;
+  Call call(info, frame, values);
+  if (info.num_fresh != 0) return run_fresh(call, objects);
+  return invoke(call, nullptr, 0) ? gather(info, objects, nullptr) : nullptr;
+}
+
+// The same where there is nothing to do around the op: no stream, no fresh result, no other thread
+// to let run.
+[[gnu::always_inline]] inline PyObject* run_directly(const FunctionInfo& info,
+                                                     const opdock_value* values,
+                                                     PyObject* const* objects) {
+  char error[kErrorSize];
+  error[0] = '\0';
+  const opdock_status status =
+      opdock_invoke(info.handle, nullptr, values, info.num_params, nullptr, 0, error, kErrorSize);
+  if (status != OPDOCK_OK) [[unlikely]] {
+    raise_status(status, error);
+    return nullptr;
   }
-  if (result != nullptr && (info.writes || out != nullptr) && !mark_written(info, objects, out)) {
+  return info.results.empty() ? Py_NewRef(Py_None) : gather(info, objects, nullptr);
+}
+
+}  // namespace
+
+PyObject* call_function(PyObject* self, PyObject* const* args, size_t flagged_count,
+                        PyObject* names) {
+  const FunctionInfo& info = info_of(self);
+  Frame frame;
+  opdock_value* values = frame.take<opdock_value>(info.num_params);
+  PyObject* const* objects = args;
+  PyObject* out = nullptr;
+  const Py_ssize_t count = PyVectorcall_NARGS(flagged_count);
+  const uint32_t done = take_tensors(info, frame, args, count, values);
+  if (names != nullptr || done != count || done != info.num_params) {
+    objects = take_others(info, frame, args, count, names, done, values, &out);
+    if (objects == nullptr) return nullptr;
+  }
+  PyObject* result = nullptr;
+  if (out != nullptr) {
+    result = run_with_out(info, frame, values, objects, out);
+  } else if (info.num_fresh == 0 && frame.gpu.type == OPDOCK_CPU && !releases_gil(info, frame)) {
+    result = run_directly(info, values, objects);
+  } else {
+    result = run_function(info, frame, values, objects);
+  }
+  if (result != nullptr && (info.written != 0 || out != nullptr) &&
+      !mark_written(info, objects, out)) {
     Py_CLEAR(result);
   }
   return result;

@@ -6,7 +6,6 @@
 
 #include <pybind11/numpy.h>
 
-#include <bit>
 #include <cstring>
 
 #include "frame.h"
@@ -20,6 +19,7 @@ namespace opdock::python {
 struct NumpyDtype {
   PyObject* descriptor;
   opdock_dtype type;
+  uint8_t shift;  // an element takes 1 << shift bytes
 };
 inline constexpr size_t kDtypeSlots = 32;
 extern NumpyDtype recent_dtypes[kDtypeSlots];
@@ -70,26 +70,30 @@ inline void note_cpu_tensor(Frame& frame, PyObject* object, const TypeEntry& ent
   const NumpyDtype& known = dtype_slot(descriptor);
   const int wanted = Api::NPY_ARRAY_ALIGNED_ | (written ? Api::NPY_ARRAY_WRITEABLE_ : 0);
   const int ndim = array->nd;
-  if (known.descriptor != descriptor || (array->flags & wanted) != wanted ||
-      ndim > OPDOCK_MAX_NDIM || array->data == nullptr) {
+  const int flags = array->flags;
+  if (known.descriptor != descriptor || (flags & wanted) != wanted || ndim > OPDOCK_MAX_NDIM ||
+      array->data == nullptr) {
     return false;
   }
   struct Room {
     opdock_tensor tensor;
     int64_t strides[1];
   };
-  Room* room = frame.take_as<Room>(sizeof(opdock_tensor) + static_cast<size_t>(ndim) * 8);
-  const int64_t element = known.type.bits / 8;
-  const int shift = std::countr_zero(static_cast<unsigned>(element));
-  int64_t bytes = element;
+  // No call from here, not even a rare one: registers would have to be saved for it.
+  Room* room = frame.take_quickly<Room>(sizeof(opdock_tensor) + static_cast<size_t>(ndim) * 8);
+  if (room == nullptr) return false;
+  const int shift = known.shift;
+  int64_t bytes = int64_t{1} << shift;
+  const int64_t remainder = bytes - 1;
   int64_t odd = 0;
+#pragma GCC unroll 1
   for (int i = 0; i < ndim; ++i) {
     const int64_t stride = array->strides[i];
     odd |= stride;
     room->strides[i] = stride >> shift;
     bytes *= array->dimensions[i];
   }
-  if ((odd & (element - 1)) != 0) return false;
+  if ((odd & remainder) != 0) return false;
   room->tensor = {array->data,
                   {OPDOCK_CPU, 0},
                   ndim,
@@ -97,7 +101,7 @@ inline void note_cpu_tensor(Frame& frame, PyObject* object, const TypeEntry& ent
                   const_cast<int64_t*>(array->dimensions),
                   room->strides,
                   0};
-  const bool writable = (array->flags & Api::NPY_ARRAY_WRITEABLE_) != 0;
+  const bool writable = (flags & Api::NPY_ARRAY_WRITEABLE_) != 0;
   *out = {OPDOCK_TENSOR, writable ? 0u : OPDOCK_VALUE_READ_ONLY, {.tensor = &room->tensor}};
   note_cpu_tensor(frame, object, entry, static_cast<uint64_t>(bytes));
   return true;
@@ -134,6 +138,7 @@ inline void note_cpu_tensor(Frame& frame, PyObject* object, const TypeEntry& ent
     return true;
   }
   int64_t bytes = (tensor->dtype.bits * tensor->dtype.lanes + 7) / 8;
+#pragma GCC unroll 1
   for (int32_t i = 0; i < ndim; ++i) bytes *= tensor->shape[i];
   note_cpu_tensor(frame, object, entry, static_cast<uint64_t>(bytes));
   return true;

@@ -46,16 +46,19 @@ class Frame {
   // Room for n objects of a trivial type, uninitialised, until the frame ends.
   template <typename T>
   [[gnu::always_inline]] T* take(size_t n) {
-    return take_as<T>(n * sizeof(T));
+    return take_bytes<T>(sizeof(T) % 16 == 0 ? n * sizeof(T) : round_up(n * sizeof(T)));
   }
   // The same for a T with more behind it, `size` bytes in all.
   template <typename T>
   [[gnu::always_inline]] T* take_as(size_t size) {
-    const size_t bytes = (size + 15) & ~size_t{15};
-    if (bytes > sizeof(room_) - used_) [[unlikely]]
-      return reinterpret_cast<T*>(take_more(bytes));
-    used_ += bytes;
-    return reinterpret_cast<T*>(room_ + used_ - bytes);
+    return take_bytes<T>(round_up(size));
+  }
+
+  // The same, but NULL where the frame's own room is used up.
+  template <typename T>
+  [[gnu::always_inline]] T* take_quickly(size_t size) {
+    const size_t bytes = round_up(size);
+    return fits(bytes) ? take_here<T>(bytes) : nullptr;
   }
 
   // Calls release(what) when the frame ends, the last one first.
@@ -72,16 +75,17 @@ class Frame {
   // The tensor whose type the results have, and whose device they lie on; NULL without tensors.
   PyObject* model = nullptr;
   const TypeEntry* model_entry = nullptr;
-  opdock_device device = {OPDOCK_CPU, 0};
 
   // The first tensor on a GPU whose library shows a current stream, or NULL.
   const TypeEntry* stream_entry = nullptr;
-  opdock_device gpu = {OPDOCK_CPU, 0};  // of the first tensor on a GPU; type CPU: there is none
   void* stream = nullptr;
-  bool wait = false;  // the device must be done before the call returns
 
-  uint64_t cpu_bytes = 0;  // of the largest tensor on the CPU
   Foreign* foreign = nullptr;
+  uint64_t cpu_bytes = 0;  // of the largest tensor on the CPU
+
+  opdock_device device = {OPDOCK_CPU, 0};  // of `model`
+  opdock_device gpu = {OPDOCK_CPU, 0};     // of the first tensor on a GPU; type CPU: there is none
+  bool wait = false;                       // the device must be done before the call returns
 
  private:
   struct Held {
@@ -89,6 +93,23 @@ class Frame {
     void (*release)(void*);
     void* what;
   };
+
+  static constexpr size_t round_up(size_t size) { return (size + 15) & ~size_t{15}; }
+  bool fits(size_t bytes) const {
+    return bytes <= static_cast<size_t>(room_ + sizeof room_ - next_);
+  }
+  template <typename T>
+  [[gnu::always_inline]] T* take_here(size_t bytes) {
+    T* const taken = reinterpret_cast<T*>(next_);
+    next_ += bytes;
+    return taken;
+  }
+  template <typename T>
+  [[gnu::always_inline]] T* take_bytes(size_t bytes) {
+    if (!fits(bytes)) [[unlikely]]
+      return reinterpret_cast<T*>(take_more(bytes));
+    return take_here<T>(bytes);
+  }
 
   [[gnu::cold, gnu::noinline]] void release_all() {
     while (held_ != nullptr) {
@@ -106,7 +127,7 @@ class Frame {
     return block;
   }
 
-  size_t used_ = 0;
+  std::byte* next_ = room_;
   Held* held_ = nullptr;
   alignas(16) std::byte room_[2048];
 };

@@ -8,60 +8,11 @@
 #include <memory>
 
 #include "errors.h"
-#include "fast_tensor.h"
 #include "schema_text.h"
-#include "tensor.h"
 
 namespace opdock::python {
 
 namespace {
-
-struct FunctionObject {
-  PyObject base;
-  vectorcallfunc vectorcall;
-  FunctionInfo* info;
-  PyObject* weak_references;
-};
-
-FunctionInfo& info_of(PyObject* self) {
-  return *reinterpret_cast<FunctionObject*>(self)->info;
-}
-
-// Converts the arguments that are plain tensors given by position, as far as they are the first
-// ones; returns how many.
-[[gnu::always_inline]] inline uint32_t take_tensors(const FunctionInfo& info, Frame& frame,
-                                                    PyObject* const* args, Py_ssize_t num_args,
-                                                    opdock_value* values, PyObject** objects) {
-  constexpr uint32_t kOther = OPDOCK_PARAM_LIST | OPDOCK_PARAM_OPTIONAL;
-  const uint32_t limit = num_args < static_cast<Py_ssize_t>(info.num_positional)
-                             ? static_cast<uint32_t>(num_args)
-                             : info.num_positional;
-  uint32_t done = 0;
-  for (; done < limit; ++done) {
-    const opdock_param& param = info.params[done];
-    if (param.tag != OPDOCK_TENSOR || (param.flags & kOther) != 0 ||
-        !fast_tensor(frame, args[done], (param.flags & OPDOCK_PARAM_WRITTEN) != 0, &values[done])) {
-      break;
-    }
-    objects[done] = args[done];
-  }
-  return done;
-}
-
-PyObject* call(PyObject* self, PyObject* const* args, size_t flagged_count, PyObject* names) {
-  const FunctionInfo& info = info_of(self);
-  Frame frame;
-  opdock_value* values = frame.take<opdock_value>(info.num_params);
-  PyObject** objects = frame.take<PyObject*>(info.num_params);
-  PyObject* out = nullptr;
-  const Py_ssize_t count = PyVectorcall_NARGS(flagged_count);
-  const uint32_t done = take_tensors(info, frame, args, count, values, objects);
-  const bool complete = names == nullptr && done == count && done == info.num_params;
-  if (!complete && !bind_arguments(info, frame, args, count, names, done, values, objects, &out)) {
-    return nullptr;
-  }
-  return run_function(info, frame, values, objects, out);
-}
 
 void destroy(PyObject* self) {
   if (reinterpret_cast<FunctionObject*>(self)->weak_references != nullptr) {
@@ -197,10 +148,13 @@ std::unique_ptr<FunctionInfo> read_info(opdock_function* handle) {
   const std::string schema = opdock_function_schema(handle);
   info->name = schema.substr(0, schema.find('('));
   info->params = opdock_function_params(handle, &info->num_params);
+  constexpr uint32_t kOther = OPDOCK_PARAM_LIST | OPDOCK_PARAM_OPTIONAL | OPDOCK_PARAM_KEYWORD_ONLY;
   for (uint32_t i = 0; i < info->num_params; ++i) {
     const opdock_param& param = info->params[i];
     if ((param.flags & OPDOCK_PARAM_KEYWORD_ONLY) == 0) info->num_positional = i + 1;
-    if ((param.flags & OPDOCK_PARAM_WRITTEN) != 0) info->writes = true;
+    if ((param.flags & OPDOCK_PARAM_WRITTEN) != 0) info->written |= uint64_t{1} << i;
+    const bool plain = param.tag == OPDOCK_TENSOR && (param.flags & kOther) == 0;
+    if (plain && info->num_plain == i) info->num_plain = i + 1;
   }
   info->may_block = opdock_function_may_block(handle) != 0;
   uint32_t all = 0;
@@ -229,7 +183,7 @@ PyObject* make_function(PyObject* type, PyObject* runtime, opdock_function* hand
       reinterpret_cast<FunctionObject*>(function_type->tp_alloc(function_type, 0));
   if (self == nullptr) return nullptr;
   info->runtime = Py_NewRef(runtime);
-  self->vectorcall = call;
+  self->vectorcall = call_function;
   self->info = info.release();
   return reinterpret_cast<PyObject*>(self);
 }

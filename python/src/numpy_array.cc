@@ -122,7 +122,8 @@ void remember(PyObject* descriptor, opdock_dtype type) {
   NumpyDtype& slot = dtype_slot(descriptor);
   if (slot.descriptor == descriptor) return;
   PyObject* before = slot.descriptor;
-  slot = {Py_NewRef(descriptor), type};
+  const int shift = std::countr_zero(static_cast<unsigned>(type.bits / 8));
+  slot = {Py_NewRef(descriptor), type, static_cast<uint8_t>(shift)};
   Py_XDECREF(before);
 }
 

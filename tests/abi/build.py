@@ -61,6 +61,8 @@ def main():
     for name in ("pack", "include", "device", "map", "library", "out", "source"):
         parser.add_argument("--" + name, required=True, type=Path)
     parser.add_argument("--compiler", action="append", default=[], help="gcc=PATH, g++=…, clang=…")
+    parser.add_argument("--sanitize", default="", help="what the library was built with")
+    parser.add_argument("--sanitizer", help="whose runtime that is: gcc or clang")
     args = parser.parse_args()
     compilers = dict(one.split("=", 1) for one in args.compiler)
     source, include = args.source.resolve(), args.include.resolve()
@@ -208,11 +210,19 @@ def main():
 
     def program(name, compiler, flags, file, generation="now"):
         library = args.library.resolve()
+        sanitize = []
+        if args.sanitize:
+            # A sanitizer's runtime must be the program's, and be that of the library.
+            family = "clang" if "clang" in compiler else "gcc"
+            if family != args.sanitizer:
+                lines.append(f"skipped {name} the library has a sanitizer of {args.sanitizer}")
+                return
+            sanitize = [f"-fsanitize={args.sanitize}"]
         run(
             "program",
             name,
             compiler,
-            [*flags, "-Wall", "-Wextra", "-Wpedantic", "-Werror"],
+            [*flags, *sanitize, "-Wall", "-Wextra", "-Wpedantic", "-Werror"],
             [source / file, library, f"-Wl,-rpath,{library.parent}"],
             generation,
             out / name,

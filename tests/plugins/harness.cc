@@ -299,36 +299,37 @@ Result Op::plan(const std::vector<opdock_value>& args, int32_t device) const {
   return result;
 }
 
-Result Op::call(const std::vector<opdock_value>& args, const std::vector<Array*>& outputs) const {
-  Result result = plan(args);
-  if (result.status != OPDOCK_OK) return result;
+template <class Change>
+void Op::run(const std::vector<opdock_value>& args, const std::vector<Array*>& outputs,
+             int32_t device, const Change& change, Result* result) const {
   char error[1024] = "";
-  const opdock_call call = make_call(error, sizeof error, OPDOCK_CPU);
+  opdock_call call = make_call(error, sizeof error, device);
+  change(&call);
   std::vector<opdock_tensor*> tensors;
   for (Array* output : outputs) tensors.push_back(output->tensor());
-  result.status = op_->run(&call, args.data(), static_cast<uint32_t>(args.size()), tensors.data(),
-                           static_cast<uint32_t>(tensors.size()));
-  result.text = error;
+  result->status = op_->run(&call, args.data(), static_cast<uint32_t>(args.size()), tensors.data(),
+                            static_cast<uint32_t>(tensors.size()));
+  result->text = error;
+}
+
+Result Op::call(const std::vector<opdock_value>& args, const std::vector<Array*>& outputs) const {
+  Result result = plan(args);
+  if (result.status == OPDOCK_OK) run(args, outputs, OPDOCK_CPU, [](opdock_call*) {}, &result);
   return result;
 }
 
 Result Op::record(const std::vector<opdock_value>& args, const std::vector<Array*>& outputs,
                   uint32_t warp_size, std::vector<Launch>* launches) const {
-  Result result = plan(args, OPDOCK_CUDA);
-  if (result.status != OPDOCK_OK) return result;
-  char error[1024] = "";
   opdock_device_facts facts = {};
   facts.struct_size = sizeof facts;
   facts.type = OPDOCK_CUDA;
   facts.warp_size = warp_size;
-  opdock_call call = make_call(error, sizeof error, OPDOCK_CUDA);
-  call.facts = &facts;
-  call.host_data = launches;
-  std::vector<opdock_tensor*> tensors;
-  for (Array* output : outputs) tensors.push_back(output->tensor());
-  result.status = op_->run(&call, args.data(), static_cast<uint32_t>(args.size()), tensors.data(),
-                           static_cast<uint32_t>(tensors.size()));
-  result.text = error;
+  Result result = plan(args, OPDOCK_CUDA);
+  auto on_gpu = [&](opdock_call* call) {
+    call->facts = &facts;
+    call->host_data = launches;
+  };
+  if (result.status == OPDOCK_OK) run(args, outputs, OPDOCK_CUDA, on_gpu, &result);
   return result;
 }
 

@@ -86,6 +86,11 @@ class Op {
   Result call(const std::vector<opdock_value>& args, const std::vector<Array*>& outputs) const;
 
  private:
+  // Runs on this device after change(&call); sets the result's status and text.
+  template <class Change>
+  void run(const std::vector<opdock_value>& args, const std::vector<Array*>& outputs,
+           int32_t device, const Change& change, Result* result) const;
+
   const opdock_op* op_ = nullptr;
 };
 

@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "harness.h"
+#include "row_cases.h"
 
 namespace opdock_test {
 namespace {
@@ -18,12 +18,8 @@ const Op& add_layer_norm() {
   return op;
 }
 
-struct Wanted {
-  double value;
-  double scale;  // what rounding errors are relative to: the terms of the last formula, and the
-                 // mean's, which is of the order of the deviation or of the mean itself
-};
-
+// Rounding errors are relative to the terms of the last formula, and to the mean's, which is of the
+// order of the deviation or of the mean itself.
 std::vector<Wanted> oracle(const std::vector<double>& x, int64_t length, const Array* weight,
                            const Array* bias, double eps) {
   std::vector<Wanted> out(x.size());
@@ -58,16 +54,7 @@ std::vector<double> values(const Array& x) {
 void expect_close(const Array& out, const std::vector<Wanted>& wanted, const std::string& what) {
   const double computed =
       8 * half_ulp(out.type() == Type::kFloat64 ? Type::kFloat64 : Type::kFloat32);
-  for (int64_t i = 0; i < out.numel(); ++i) {
-    const Wanted& want = wanted[static_cast<size_t>(i)];
-    if (std::isnan(want.value)) {
-      ASSERT_TRUE(std::isnan(out.get(i))) << what << " element " << i;
-      continue;
-    }
-    const double allowed = half_ulp(out.type()) * (1 + 1e-3) * std::fabs(want.value) +
-                           computed * want.scale + half_smallest(out.type());
-    ASSERT_NEAR(out.get(i), want.value, allowed) << what << " element " << i;
-  }
+  expect_close(out, wanted, computed, half_smallest(out.type()), what);
 }
 
 opdock_value value(Array* array) {
@@ -114,15 +101,10 @@ void run_add_layer_norm(const Array& x, const Array& residual, const Case& c,
 }
 
 class NormOf : public testing::TestWithParam<Type> {};
-INSTANTIATE_TEST_SUITE_P(Dtypes, NormOf,
-                         testing::Values(Type::kFloat32, Type::kFloat16, Type::kBFloat16,
-                                         Type::kFloat64),
-                         [](const auto& info) { return name_of(info.param); });
+INSTANTIATE_TEST_SUITE_P(Dtypes, NormOf, every_type(), type_name);
 
 TEST_P(NormOf, EveryRowLength) {
-  std::vector<int64_t> lengths = {127, 128, 129, 4096, 14432};
-  for (int64_t length = 1; length <= 70; ++length) lengths.push_back(length);
-  for (int64_t length : lengths) {
+  for (int64_t length : row_lengths()) {
     const uint64_t seed = static_cast<uint64_t>(length);
     Array x(GetParam(), {3, length}), residual(GetParam(), {3, length});
     Array weight(GetParam(), {length}), bias(GetParam(), {length});
@@ -153,8 +135,7 @@ TEST_P(NormOf, WeightAndBiasEachOptional) {
 }
 
 TEST_P(NormOf, BatchShapesAndStridedRows) {
-  for (const std::vector<int64_t>& shape :
-       std::vector<std::vector<int64_t>>{{5}, {1, 1, 5}, {2, 3, 33}, {2, 1, 3, 2, 17}}) {
+  for (const std::vector<int64_t>& shape : batch_shapes()) {
     Array x(GetParam(), shape), residual(GetParam(), shape);
     x.fill(1, 2.0);
     residual.fill(2);
@@ -206,8 +187,7 @@ TEST_P(NormOf, NanAndInfinityAreNotHidden) {
 }
 
 TEST_P(NormOf, ZeroSizes) {
-  for (const std::vector<int64_t>& shape :
-       std::vector<std::vector<int64_t>>{{0}, {0, 5}, {5, 0}, {2, 0, 3}}) {
+  for (const std::vector<int64_t>& shape : empty_shapes()) {
     Array x(GetParam(), shape), residual(GetParam(), shape);
     run_layer_norm(x, {}, "empty");
     run_add_layer_norm(x, residual, {}, "empty");
@@ -261,12 +241,7 @@ TEST(NormRefuses, BadArgumentsByName) {
   auto add = [&](const opdock_value& residual) {
     return add_layer_norm().plan({x.value(), residual, none(), none(), number(1e-5)});
   };
-  struct Row {
-    Result result;
-    const char* argument;
-    const char* found;
-  };
-  const Row rows[] = {
+  expect_refused({
       {plain(integers.value()), "'x'", "int32"},
       {plain(doubles.value(), none(), none(), 1e-5, OPDOCK_CUDA), "'x'", "float64"},
       {plain(scalar.value()), "'x'", "0 dimensions"},
@@ -285,14 +260,7 @@ TEST(NormRefuses, BadArgumentsByName) {
       {add(half_x.value()), "'residual'", "float16"},
       {add(elsewhere.value()), "'residual'", "cuda:0"},
       {add(odd.value()), "'residual'", "address"},
-  };
-  for (const Row& row : rows) {
-    EXPECT_NE(row.result.status, OPDOCK_OK) << row.argument << " " << row.found;
-    EXPECT_NE(row.result.status, OPDOCK_INTERNAL) << row.result.text;
-    EXPECT_NE(row.result.text.find(row.argument), std::string::npos) << row.result.text;
-    EXPECT_NE(row.result.text.find(row.found), std::string::npos) << row.result.text;
-    EXPECT_NE(row.result.text.find("wanted"), std::string::npos) << row.result.text;
-  }
+  });
 }
 
 TEST(NormRefuses, OutputsThatOverlap) {

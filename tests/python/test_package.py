@@ -215,19 +215,31 @@ def test_type_checkers_know_the_ops(tmp_path):
     assert sorted(set(lines)) == ["4", "5"], done.stdout + done.stderr
 
 
+def announce(folder, name, entry_points, module=""):
+    """Lays out an installed package that announces the plugin "pytests"; returns its folder."""
+    source = next(p["path"] for p in opdock.plugins() if p["name"] == "pytests")
+    package = folder / name
+    package.mkdir()
+    (package / "__init__.py").write_text(module)
+    (package / "mine.so").write_bytes(Path(source).read_bytes())
+    info = folder / f"{name}-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(f"[opdock.plugins]\n{entry_points}")
+    return package
+
+
+def environment_with(*folders):
+    """The environment with more folders to import from and without a plugin path."""
+    path = ":".join([os.environ["PYTHONPATH"], *map(str, folders)])
+    kept = {k: v for k, v in os.environ.items() if k != "OPDOCK_PLUGIN_PATH"}
+    return kept | {"PYTHONPATH": path}
+
+
 def test_entry_points_announce_plugins(tmp_path):
     """A package's folder is searched, and the package is not imported for it."""
-    source = next(p["path"] for p in opdock.plugins() if p["name"] == "pytests")
-    package = tmp_path / "my_kernels"
-    package.mkdir()
-    (package / "__init__.py").write_text("raise RuntimeError('imported')")
-    (package / "pytests.so").write_bytes(Path(source).read_bytes())
-    info = tmp_path / "my_kernels-1.0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: my-kernels\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text(
-        "[opdock.plugins]\nmine = my_kernels\nlost = no_such_package\n"
-    )
+    entry_points = "mine = my_kernels\nlost = no_such_package\n"
+    package = announce(tmp_path, "my_kernels", entry_points, "raise RuntimeError('imported')")
     program = """
 import warnings
 with warnings.catch_warnings(record=True) as caught:
@@ -238,19 +250,17 @@ with warnings.catch_warnings(record=True) as caught:
 import opdock
 print([p["path"] for p in opdock.plugins() if p["name"] == "pytests"])
 """
-    path = f"{os.environ['PYTHONPATH']}:{tmp_path}"
-    environment = {k: v for k, v in os.environ.items() if k != "OPDOCK_PLUGIN_PATH"}
     done = subprocess.run(
         [sys.executable, "-c", program],
         capture_output=True,
         text=True,
-        env=environment | {"PYTHONPATH": path},
+        env=environment_with(tmp_path),
         check=True,
     )
     folders, warned, found = done.stdout.splitlines()
     assert str(package) in folders
     assert "no_such_package" in warned
-    assert str(package / "pytests.so") in found
+    assert str(package / "mine.so") in found
 
 
 def test_the_console_script_shows_announced_plugins(tmp_path):
@@ -259,17 +269,8 @@ def test_the_console_script_shows_announced_plugins(tmp_path):
 
     if cli.command() is None:
         pytest.skip("the opdock command is not built in this tree")
-    source = next(p["path"] for p in opdock.plugins() if p["name"] == "pytests")
-    package = tmp_path / "announced"
-    package.mkdir()
-    (package / "__init__.py").write_text("")
-    (package / "mine.so").write_bytes(Path(source).read_bytes())
-    info = tmp_path / "announced-1.0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: announced\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text("[opdock.plugins]\nmine = announced\n")
-    environment = {k: v for k, v in os.environ.items() if k != "OPDOCK_PLUGIN_PATH"}
-    environment["PYTHONPATH"] = f"{os.environ['PYTHONPATH']}:{tmp_path}"
+    package = announce(tmp_path, "announced", "mine = announced\n")
+    environment = environment_with(tmp_path)
     program = "from opdock.cli import main; import sys; sys.argv[1:] = ['list', '--json']; main()"
     for arguments in (["-m", "opdock", "list", "--json"], ["-c", program]):
         done = subprocess.run(
@@ -288,9 +289,8 @@ def test_advice_for_an_environment_in_a_shared_folder(tmp_path):
     shared.chmod(0o1777)
     program = f"import opdock, json; r = opdock.Runtime(package_path={str(site)!r})"
     program += "; print(r.list_json())"
-    environment = {k: v for k, v in os.environ.items() if k != "OPDOCK_PLUGIN_PATH"}
     done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, env=environment
+        [sys.executable, "-c", program], capture_output=True, text=True, env=environment_with()
     )
     plugins = {p["path"]: p for p in json.loads(done.stdout)["plugins"]}
     reasons = {r["code"]: r for r in plugins[str(site / "mine.so")]["reasons"]}

@@ -22,16 +22,31 @@ PLUGINS = ["noop", "norm", "softmax"]
 pytestmark = pytest.mark.wheel
 
 
-def run(*command, **environment):
+def environment():
+    """This process's environment as it was before `meson test` and ./dev added the build tree's.
+
+    Meson's LD_LIBRARY_PATH would bring the build tree's libopdock before the wheel's own; what the
+    user's compiler needs stays in it. pip's build calls meson and ninja by name, so the programs
+    beside this Python are on PATH, also where its virtual environment is not active.
+    """
+    mine = ("MESON", "OPDOCK", "MALLOC_PERTURB_", "PYTHONPATH")
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(mine)}
+    build = os.environ.get("OPDOCK_BUILD_DIR", ROOT / "build")
+    libraries = clean.pop("LD_LIBRARY_PATH", "").split(os.pathsep)
+    libraries = [p for p in libraries if p and not Path(p).is_relative_to(build)]
+    if libraries:
+        clean["LD_LIBRARY_PATH"] = os.pathsep.join(libraries)
+    clean["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), clean.get("PATH", "")])
+    return clean
+
+
+def run(*command, **more):
     """Runs a command without anything of the build tree in its environment."""
-    # Meson's LD_LIBRARY_PATH would bring the build tree's libopdock before the wheel's own.
-    hidden = ["PYTHONPATH"] if "wheel" in command else ["PYTHONPATH", "LD_LIBRARY_PATH"]
-    clean = {k: v for k, v in os.environ.items() if k not in hidden and "OPDOCK" not in k}
     done = subprocess.run(
         [str(part) for part in command],
         capture_output=True,
         text=True,
-        env=clean | environment,
+        env=environment() | more,
         check=False,
     )
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
@@ -52,20 +67,22 @@ def needs_trusted_place(folder):
             pytest.skip(f"everybody can write {place}: plugins below it are not trusted")
 
 
-@pytest.fixture(scope="session")
-def wheel(tmp_path_factory):
-    given = os.environ.get("OPDOCK_TEST_WHEEL")
-    if given:
-        return Path(given)
+def build_wheel(folder):
+    """The wheel, built into `folder` from this source; everything compiled is kept for the next."""
     if not os.environ.get("OPDOCK_TEST_WHEEL_BUILD"):
         pytest.skip("builds everything once more: meson test --suite wheel")
     pytest.importorskip("mesonpy", reason="meson-python is not installed")
-    folder = tmp_path_factory.mktemp("wheel")
     build = Path(os.environ["OPDOCK_BUILD_DIR"]) / "wheel"
     command = [sys.executable, "-m", "pip", "wheel", "--no-build-isolation", "--no-deps"]
     settings = ["--config-settings", f"build-dir={build}"]  # -C is not in pip before 23.1
     run(*command, "--no-index", *settings, "-w", folder, ROOT)
     return next(folder.glob("opdock-*.whl"))
+
+
+@pytest.fixture(scope="session")
+def wheel(tmp_path_factory):
+    given = os.environ.get("OPDOCK_TEST_WHEEL")
+    return Path(given) if given else build_wheel(tmp_path_factory.mktemp("wheel"))
 
 
 @pytest.fixture(scope="session")
@@ -98,9 +115,17 @@ def test_contents(wheel):
     assert all(".pytest" not in name and "/src/" not in name for name in names)
 
 
+def test_a_second_wheel_comes_from_the_same_build_folder(wheel, tmp_path):
+    """Also though meson-python changed the built module's RPATH when it packed the first."""
+    names = zipfile.ZipFile(build_wheel(tmp_path)).namelist()
+    assert sorted(names) == sorted(zipfile.ZipFile(wheel).namelist())
+
+
 def test_the_plugins_carry_gpu_images(wheel, tmp_path):
     """Where the build had an NVRTC."""
-    if importlib.util.find_spec("nvidia") is None:
+    nvidia = importlib.util.find_spec("nvidia")
+    folders = nvidia.submodule_search_locations if nvidia else []
+    if not [lib for folder in folders for lib in Path(folder).glob("*/lib/libnvrtc.so*")]:
         pytest.skip("the build had no NVRTC wheel")
     zipfile.ZipFile(wheel).extract("opdock/lib/opdock/plugins/softmax.so", tmp_path)
     archs = opdock_inspect(tmp_path / "opdock/lib/opdock/plugins/softmax.so")["cuda_archs"]

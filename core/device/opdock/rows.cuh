@@ -14,6 +14,11 @@ namespace opdock {
 // A row is what lies along the last dimension; the others are the batch.
 inline constexpr int kMaxBatchDims = 15;
 
+// What kernels over rows and opdock/row_op.hpp, which launches them, agree on.
+inline constexpr int kShortRowItems = 8;      // elements of a short row that a lane holds, at most
+inline constexpr int kShortRowThreads = 128;  // of a block where each warp has a row
+inline constexpr int kRowThreads = 1024;      // of a block that has a row, at most
+
 template <int Tensors>
 struct Rows {
   long long count;  // rows in all

@@ -16,6 +16,8 @@
 #include <hwy/contrib/math/math-inl.h>
 #include <hwy/highway.h>
 
+#include "opdock/plugin.h"
+
 namespace opdock {
 namespace simd {
 namespace OPDOCK_SIMD_LEVEL {
@@ -38,6 +40,16 @@ template <>
 struct Compute<double> {
   using type = double;
 };
+
+// Calls body(T{}) with the T of such elements: float, Half, BFloat16 or double. dtype is of one of
+// the four.
+template <class Body>
+void dispatch(opdock_dtype dtype, const Body& body) {
+  if (dtype.code == OPDOCK_DTYPE_BFLOAT) return body(BFloat16{});
+  if (dtype.bits == 16) return body(Half{});
+  if (dtype.bits == 64) return body(double{});
+  body(float{});
+}
 
 // A tag of full vectors, and one of single elements for what is left at a row's end: one function
 // template over the tag serves both.

@@ -252,6 +252,15 @@ class Check {
     fail(OPDOCK_INVALID_ARGUMENT, "memory shared with " + another(other_name), "memory of its own",
          "copy one of the two");
   }
+  // For an output: the other's very elements, each in its place, or memory apart from it.
+  const Check& in_place_or_apart_from(Tensor other, const char* other_name = nullptr) const {
+    bool same = x_.raw() == other.raw() && x_.ndim() == other.ndim();
+    for (int32_t i = 0; same && i < x_.ndim(); ++i) {
+      const bool one = x_.shape()[i] == 1;
+      same = x_.shape()[i] == other.shape()[i] && (one || x_.strides()[i] == other.strides()[i]);
+    }
+    return same ? *this : no_overlap_with(other, other_name);
+  }
 
  private:
   static std::string another(const char* name) {

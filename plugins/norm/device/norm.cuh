@@ -43,10 +43,9 @@ OPDOCK_DEVICE float affine(const Params& p, float y, int64_t i) {
   return y;
 }
 
-// Rows of at most kShortItems elements a lane: one warp a row.
-constexpr int kShortItems = 8;
+// Rows of at most kShortRowItems elements a lane: one warp a row.
 template <class T>
-OPDOCK_KERNEL(128)
+OPDOCK_KERNEL(kShortRowThreads)
 short_rows(Params p) {
   const int lane = thread_index() % warp_width();
   const int64_t warps = block_threads() / warp_width();
@@ -54,10 +53,10 @@ short_rows(Params p) {
   const float count = static_cast<float>(p.length);
   for (int64_t r = first; r < p.rows.count; r += grid_blocks() * warps) {
     const Row<T> row(p, r);
-    float value[kShortItems];
+    float value[kShortRowItems];
     float sum = 0.0f;
     OPDOCK_UNROLL
-    for (int k = 0; k < kShortItems; ++k) {
+    for (int k = 0; k < kShortRowItems; ++k) {
       const int i = lane + k * warp_width();
       value[k] = i < p.length ? row.take(i) : 0.0f;
       sum += value[k];
@@ -65,14 +64,14 @@ short_rows(Params p) {
     const float mean = warp_reduce<Sum>(sum) / count;
     float squares = 0.0f;
     OPDOCK_UNROLL
-    for (int k = 0; k < kShortItems; ++k) {
+    for (int k = 0; k < kShortRowItems; ++k) {
       const int i = lane + k * warp_width();
       value[k] -= mean;
       if (i < p.length) squares += value[k] * value[k];
     }
     const float factor = rsqrt(warp_reduce<Sum>(squares) / count + p.eps);
     OPDOCK_UNROLL
-    for (int k = 0; k < kShortItems; ++k) {
+    for (int k = 0; k < kShortRowItems; ++k) {
       const int i = lane + k * warp_width();
       if (i < p.length) row.out[i] = from_float<T>(affine<T>(p, value[k] * factor, i));
     }
@@ -82,9 +81,9 @@ short_rows(Params p) {
 // Rows of whole, aligned 16-byte vectors, at most Items of them a thread: read once, kept in
 // registers, written once. One block a row.
 template <class T, int Items>
-OPDOCK_KERNEL(1024)
+OPDOCK_KERNEL(kRowThreads)
 vector_rows(Params p) {
-  OPDOCK_SHARED(float, scratch, 1024 / warp_width());
+  OPDOCK_SHARED(float, scratch, kRowThreads / warp_width());
   constexpr int kSize = vector_size<T>;
   const int64_t vectors = p.length / kSize;
   const float count = static_cast<float>(p.length);
@@ -144,9 +143,9 @@ vector_rows(Params p) {
 
 // Any row: three passes over memory, element by element. One block a row.
 template <class T>
-OPDOCK_KERNEL(1024)
+OPDOCK_KERNEL(kRowThreads)
 any_rows(Params p) {
-  OPDOCK_SHARED(float, scratch, 1024 / warp_width());
+  OPDOCK_SHARED(float, scratch, kRowThreads / warp_width());
   const float count = static_cast<float>(p.length);
   for (int64_t r = block_index(); r < p.rows.count; r += grid_blocks()) {
     const Row<T> row(p, r);

@@ -1,4 +1,4 @@
-// What the kernels take, filled in by norm.cc.
+// What the kernels take, on the GPU and on the CPU, filled in by norm.cc.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -11,9 +11,9 @@ struct Params {
   const void* residual;  // null: none, and then sum is null too
   const void* weight;    // null: ones
   const void* bias;      // null: zeros
-  void* out;
-  void* sum;
-  long long length;  // of a row, at least 1
+  void* out;             // may be x or residual
+  void* sum;             // may be x or residual
+  long long length;      // of a row, at least 1
   float eps;
   opdock::Rows<4> rows;  // x, residual, out, sum
 };

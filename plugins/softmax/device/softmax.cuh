@@ -46,20 +46,19 @@ OPDOCK_DEVICE float factor_of(float sum) {
   return sum == 0.0f ? 0.0f : 1.0f / sum;
 }
 
-// Rows of at most kShortItems elements a lane: one warp a row.
-constexpr int kShortItems = 8;
+// Rows of at most kShortRowItems elements a lane: one warp a row.
 template <class T>
-OPDOCK_KERNEL(128)
+OPDOCK_KERNEL(kShortRowThreads)
 short_rows(Params p) {
   const int lane = thread_index() % warp_width();
   const int64_t warps = block_threads() / warp_width();
   const int64_t first = block_index() * warps + thread_index() / warp_width();
   for (int64_t r = first; r < p.rows.count; r += grid_blocks() * warps) {
     const Row<T> row(p, r);
-    float value[kShortItems];
+    float value[kShortRowItems];
     float most = -infinity();
     OPDOCK_UNROLL
-    for (int k = 0; k < kShortItems; ++k) {
+    for (int k = 0; k < kShortRowItems; ++k) {
       const int i = lane + k * warp_width();
       value[k] = i < p.length ? row.score(p, i) : -infinity();
       most = max(most, value[k]);
@@ -67,13 +66,13 @@ short_rows(Params p) {
     const float base = base_of(warp_reduce<Max>(most));
     float sum = 0.0f;
     OPDOCK_UNROLL
-    for (int k = 0; k < kShortItems; ++k) {
+    for (int k = 0; k < kShortRowItems; ++k) {
       value[k] = exp(value[k] - base);
       sum += value[k];
     }
     const float factor = factor_of(warp_reduce<Sum>(sum));
     OPDOCK_UNROLL
-    for (int k = 0; k < kShortItems; ++k) {
+    for (int k = 0; k < kShortRowItems; ++k) {
       const int i = lane + k * warp_width();
       if (i < p.length) row.out[i] = from_float<T>(value[k] * factor);
     }
@@ -83,9 +82,9 @@ short_rows(Params p) {
 // Rows of whole, aligned 16-byte vectors, at most Items of them a thread: read once, kept in
 // registers, written once. One block a row.
 template <class T, int Items>
-OPDOCK_KERNEL(1024)
+OPDOCK_KERNEL(kRowThreads)
 vector_rows(Params p) {
-  OPDOCK_SHARED(float, scratch, 1024 / warp_width());
+  OPDOCK_SHARED(float, scratch, kRowThreads / warp_width());
   constexpr int kSize = vector_size<T>;
   const int64_t vectors = p.length / kSize;
   for (int64_t r = block_index(); r < p.rows.count; r += grid_blocks()) {
@@ -141,9 +140,9 @@ vector_rows(Params p) {
 
 // Any row: three passes over memory, element by element. One block a row.
 template <class T>
-OPDOCK_KERNEL(1024)
+OPDOCK_KERNEL(kRowThreads)
 any_rows(Params p) {
-  OPDOCK_SHARED(float, scratch, 1024 / warp_width());
+  OPDOCK_SHARED(float, scratch, kRowThreads / warp_width());
   for (int64_t r = block_index(); r < p.rows.count; r += grid_blocks()) {
     const Row<T> row(p, r);
     float most = -infinity();

@@ -17,23 +17,8 @@ namespace {
 using namespace testing_support;
 using A = Arguments;
 
-opdock_status run_double(const opdock_call*, const opdock_value* args, uint32_t,
-                         opdock_tensor* const* outputs, uint32_t) {
-  const opdock_tensor& x = *args[0].as.tensor;
-  for (int64_t i = 0; i < x.shape[0]; ++i) {
-    static_cast<float*>(outputs[0]->data)[i] = 2 * static_cast<float*>(x.data)[i];
-  }
-  return OPDOCK_OK;
-}
-
 TEST(Call, PlansAndRunsIntoTheCallersOutput) {
-  static const opdock_op op = [] {
-    opdock_op o = make_op("double(Tensor x) -> Tensor");
-    o.plan = plan_like;
-    o.run = run_double;
-    return o;
-  }();
-  TestFunction f(&op);
+  TestFunction f(double_op());
   A a;
   opdock_tensor* x = a.tensor({3});
   for (int i = 0; i < 3; ++i) static_cast<float*>(x->data)[i] = static_cast<float>(i + 1);
@@ -57,13 +42,7 @@ TEST(Call, PlansAndRunsIntoTheCallersOutput) {
 }
 
 TEST(Call, AllocatesOutputsThatAreNull) {
-  static const opdock_op op = [] {
-    opdock_op o = make_op("double(Tensor x) -> Tensor");
-    o.plan = plan_like;
-    o.run = run_double;
-    return o;
-  }();
-  TestFunction f(&op);
+  TestFunction f(double_op());
   A a;
   opdock_value args[] = {A::value(a.tensor({3}))};
   opdock_tensor* outputs[] = {nullptr};

@@ -10,6 +10,8 @@
 #include <thread>
 #include <vector>
 
+#include "support/sanitizer.h"
+
 namespace opdock {
 namespace {
 
@@ -107,15 +109,6 @@ TEST(Parallel, ServesManyCallersAtOnce) {
   for (std::thread& caller : callers) caller.join();
   EXPECT_EQ(wrong, 0);
 }
-
-// g++ and clang say it each in a way of its own.
-#if defined(__SANITIZE_THREAD__)
-#define OPDOCK_TEST_TSAN 1
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define OPDOCK_TEST_TSAN 1
-#endif
-#endif
 
 TEST(Parallel, WorksInAForkedChild) {
 #ifdef OPDOCK_TEST_TSAN

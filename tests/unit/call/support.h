@@ -133,6 +133,25 @@ inline opdock_op make_op(const char* schema, uint32_t flags = OPDOCK_OP_THREAD_S
   return op;
 }
 
+// "double(Tensor x) -> Tensor" of one dimension of float32: 2 * x. Lives as long as the process.
+inline opdock_status run_double(const opdock_call*, const opdock_value* args, uint32_t,
+                                opdock_tensor* const* outputs, uint32_t) {
+  const opdock_tensor& x = *args[0].as.tensor;
+  for (int64_t i = 0; i < x.shape[0]; ++i) {
+    static_cast<float*>(outputs[0]->data)[i] = 2 * static_cast<float*>(x.data)[i];
+  }
+  return OPDOCK_OK;
+}
+inline const opdock_op* double_op() {
+  static const opdock_op op = [] {
+    opdock_op o = make_op("double(Tensor x) -> Tensor");
+    o.plan = plan_like;
+    o.run = run_double;
+    return o;
+  }();
+  return &op;
+}
+
 // One op, on the CPU unless a test brings a driver. The op must outlive the process's targets:
 // tests make ops static.
 class TestResolver : public Resolver {
@@ -169,6 +188,30 @@ class TestResolver : public Resolver {
   const opdock_op* op_;
 };
 
+// The functions of opdock.h as the tests call them.
+inline opdock_status plan_call(opdock_function& function, const opdock_call_options* options,
+                               const opdock_value* args, uint32_t num_args, opdock_plan* plan,
+                               const ErrorBuffer& error) {
+  return opdock_plan_call(&function, options, args, num_args, plan, error.data, error.size);
+}
+inline opdock_status run_planned(opdock_function& function, const opdock_call_options* options,
+                                 const opdock_plan* plan, const opdock_value* args,
+                                 uint32_t num_args, opdock_tensor* const* outputs,
+                                 uint32_t num_outputs, const ErrorBuffer& error) {
+  return opdock_run_planned(&function, options, plan, args, num_args, outputs, num_outputs,
+                            error.data, error.size);
+}
+inline opdock_status invoke(opdock_function& function, const opdock_call_options* options,
+                            const opdock_value* args, uint32_t num_args, opdock_tensor** outputs,
+                            uint32_t num_outputs, const ErrorBuffer& error) {
+  return opdock_invoke(&function, options, args, num_args, outputs, num_outputs, error.data,
+                       error.size);
+}
+inline opdock_status prepare(opdock_function& function, opdock_device device,
+                             const ErrorBuffer& error) {
+  return opdock_prepare(&function, device, error.data, error.size);
+}
+
 // A function over one op.
 struct TestFunction {
   explicit TestFunction(const opdock_op* op)
@@ -182,9 +225,9 @@ struct TestFunction {
   opdock_status invoke(std::vector<opdock_value> args, std::vector<opdock_tensor*> outputs = {},
                        const opdock_call_options* options = nullptr) {
     error[0] = '\0';
-    return opdock::invoke(function, options, args.data(), static_cast<uint32_t>(args.size()),
-                          outputs.data(), static_cast<uint32_t>(outputs.size()),
-                          {error, sizeof error});
+    return testing_support::invoke(function, options, args.data(),
+                                   static_cast<uint32_t>(args.size()), outputs.data(),
+                                   static_cast<uint32_t>(outputs.size()), {error, sizeof error});
   }
   TestResolver resolver;
   opdock_function function;

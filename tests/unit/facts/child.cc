@@ -36,23 +36,6 @@ std::string standin_cuda() {
   return own_folder() / "../../standin/libcuda.so.1";
 }
 
-TemporaryFolder::TemporaryFolder() {
-  std::string name = (fs::temp_directory_path() / "opdock-facts-XXXXXX").string();
-  if (!mkdtemp(name.data())) throw std::runtime_error("mkdtemp: " + name);
-  path_ = name;
-}
-
-TemporaryFolder::~TemporaryFolder() {
-  std::error_code ignored;
-  fs::remove_all(path_, ignored);
-}
-
-void TemporaryFolder::write(const std::string& name, const std::string& text) const {
-  const fs::path path = fs::path(path_) / name;
-  fs::create_directories(path.parent_path());
-  std::ofstream(path) << text;
-}
-
 std::string run(const std::vector<std::string>& arguments,
                 const std::map<std::string, std::string>& variables) {
   std::vector<std::string> environment;

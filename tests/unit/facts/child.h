@@ -7,28 +7,17 @@
 #include <string>
 #include <vector>
 
+#include "support/temporary_folder.h"
+
 namespace opdock::test {
+
+using opdock_test::TemporaryFolder;
 
 // Paths in the build tree, found from the test program's own.
 std::string print_facts_path();
 std::string helper_path();   // opdock-probe
 std::string standin_nvml();  // libnvidia-ml.so.1
 std::string standin_cuda();  // libcuda.so.1
-
-// A folder of its own under the system's temporary one, removed with the object.
-class TemporaryFolder {
- public:
-  TemporaryFolder();
-  ~TemporaryFolder();
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-  const std::string& path() const { return path_; }
-  // Writes a file and the folders above it.
-  void write(const std::string& name, const std::string& text) const;
-
- private:
-  std::string path_;
-};
 
 // The program's standard output; its variables are this process's with `variables` over them. Fails
 // the test if it does not end with 0.

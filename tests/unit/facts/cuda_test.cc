@@ -89,7 +89,7 @@ TEST(Nvml, DriverButNoGpu) {
 
 TEST(Nvml, LibraryWithoutDriver) {
   const TemporaryFolder folder;
-  const std::string record = folder.path() + "/record";
+  const std::string record = folder.path() / "record";
   const json facts =
       facts_of({with_failure(R"({"function": "nvmlInit_v2", "error": 9})"), {}, {}, record});
   EXPECT_EQ(facts["cuda"], "");
@@ -317,7 +317,7 @@ TEST(Helper, PrintsNonsense) {
 
 TEST(Fork, NvmlLeavesCudaUntouched) {
   const TemporaryFolder folder;
-  const std::string record = folder.path() + "/record";
+  const std::string record = folder.path() / "record";
   const json facts = facts_of({kTwo, {}, {{"fork", "yes"}}, record});
   EXPECT_EQ(facts["child"], 0);
   for (const json& line : read_record(record)) {
@@ -328,7 +328,7 @@ TEST(Fork, NvmlLeavesCudaUntouched) {
 
 TEST(Fork, TheHelperLeavesCudaUntouched) {
   const TemporaryFolder folder;
-  const std::string record = folder.path() + "/record";
+  const std::string record = folder.path() / "record";
   Probe probe = without_nvml(kTwo);
   probe.options["fork"] = "yes";
   probe.record = record;

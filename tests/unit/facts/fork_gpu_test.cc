@@ -9,6 +9,12 @@
 #include <cstring>
 
 #include "facts/machine.h"
+#include "support/sanitizer.h"
+
+// AddressSanitizer would keep the addresses that CUDA reserves for itself.
+extern "C" const char* __asan_default_options() {
+  return "protect_shadow_gap=0";
+}
 
 namespace opdock {
 namespace {
@@ -45,6 +51,9 @@ int use_cuda() {
 }
 
 TEST(ForkOnGpu, AChildForkedAfterProbingUsesCuda) {
+#ifdef OPDOCK_TEST_TSAN
+  GTEST_SKIP() << "ThreadSanitizer ends a child that starts threads after a fork";
+#endif
   const MachineFacts facts = probe_machine();
   bool cuda = false;
   for (const Gpu& gpu : facts.gpus) cuda = cuda || gpu.backend == Backend::kCuda;

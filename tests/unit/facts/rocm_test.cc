@@ -14,9 +14,9 @@ class Kfd : public testing::Test {
   Kfd() {
     environment_.nvml = "libno-nvml.so.1";
     environment_.cuda = "libno-cuda.so.1";
-    environment_.sysfs = folder_.path() + "/sys";
-    environment_.dev = folder_.path() + "/dev";
-    environment_.opt = folder_.path() + "/opt";
+    environment_.sysfs = folder_.path() / "sys";
+    environment_.dev = folder_.path() / "dev";
+    environment_.opt = folder_.path() / "opt";
     folder_.write("dev/kfd", "");
     folder_.write("dev/dri/renderD128", "");
     folder_.write("dev/dri/renderD129", "");
@@ -122,7 +122,7 @@ TEST_F(Kfd, HipReadsCudasVariableUnlessItHasItsOwn) {
 }
 
 TEST_F(Kfd, GpusThatAContainerDoesNotGive) {
-  std::remove((folder_.path() + "/dev/dri/renderD128").c_str());
+  std::remove((folder_.path() / "dev/dri/renderD128").c_str());
   const MachineFacts facts = probe();
   ASSERT_EQ(facts.gpus.size(), 1u);
   EXPECT_EQ(facts.gpus[0].arch, "gfx1100");
@@ -130,7 +130,7 @@ TEST_F(Kfd, GpusThatAContainerDoesNotGive) {
 }
 
 TEST_F(Kfd, NoDeviceFile) {
-  std::remove((folder_.path() + "/dev/kfd").c_str());
+  std::remove((folder_.path() / "dev/kfd").c_str());
   const MachineFacts facts = probe();
   EXPECT_TRUE(facts.gpus.empty());
   EXPECT_NE(facts.rocm_problem.find("/dev/kfd: No such file"), std::string::npos);
@@ -157,7 +157,7 @@ TEST_F(Kfd, DamagedProperties) {
 }
 
 TEST_F(Kfd, VersionOfTheNewestInstallation) {
-  std::remove((folder_.path() + "/opt/rocm/.info/version").c_str());
+  std::remove((folder_.path() / "opt/rocm/.info/version").c_str());
   EXPECT_FALSE(probe().rocm);
   folder_.write("opt/rocm-5.7.1/.info/version", "5.7.1-98\n");
   folder_.write("opt/rocm-6.10.0/.info/version", "6.10.0\n");

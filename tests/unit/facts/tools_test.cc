@@ -19,19 +19,18 @@ class Tools : public testing::Test {
  protected:
   Tools() {
     environment_.root = folder_.path();
-    environment_.opt = folder_.path() + "/opt";
-    environment_.variables["PATH"] =
-        folder_.path() + "/bin:relative/bin::" + folder_.path() + "/more";
+    environment_.opt = folder_.path() / "opt";
+    environment_.variables["PATH"] = at("bin") + ":relative/bin::" + at("more");
   }
 
   void executable(const std::string& name) {
     folder_.write(name, "#!/bin/false\n");
-    fs::permissions(folder_.path() + "/" + name, fs::perms::owner_all);
+    fs::permissions(folder_.path() / name, fs::perms::owner_all);
   }
 
   void link(const std::string& name, const std::string& target) {
-    fs::create_directories((fs::path(folder_.path()) / name).parent_path());
-    fs::create_symlink(target, folder_.path() + "/" + name);
+    fs::create_directories((folder_.path() / name).parent_path());
+    fs::create_symlink(target, folder_.path() / name);
   }
 
   Tool tool(const std::string& name) {
@@ -48,7 +47,7 @@ class Tools : public testing::Test {
     return head;
   }
 
-  std::string at(const std::string& name) { return folder_.path() + "/" + name; }
+  std::string at(const std::string& name) { return folder_.path() / name; }
 
   TemporaryFolder folder_;
   Environment environment_;

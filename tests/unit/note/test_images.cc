@@ -13,6 +13,31 @@ namespace {
 
 using namespace opdock_test;
 
+// Calls body(&reader, size) for a file of these bytes.
+template <class Body>
+void read_bytes(const Bytes& bytes, const Body& body) {
+  const int fd = open_bytes(bytes.data);
+  FileReader reader(fd, bytes.size());
+  body(&reader, bytes.size());
+  close(fd);
+}
+
+// The same for copies of `good` with one of its first `count` bytes changed, whole and cut there:
+// each is refused or read, never worse.
+template <class Body>
+void read_damaged(const Bytes& good, size_t count, const Body& body) {
+  for (size_t at = 0; at < count; ++at) {
+    for (const uint8_t value : {0, 1, 0x7f, 0xff}) {
+      Bytes damaged = good;
+      damaged.data[at] = value;
+      read_bytes(damaged, [&](FileReader* reader, size_t size) {
+        body(reader, size);
+        body(reader, at);
+      });
+    }
+  }
+}
+
 struct Row {
   const char* name;
   ImageKind kind;
@@ -68,12 +93,11 @@ TEST(ImageIdentity, Table) {
       {"source", ImageKind::kSource, Bytes("anything"), "", "", false},
   };
   for (const Row& row : rows) {
-    const int fd = open_bytes(row.bytes.data);
-    FileReader reader(fd, row.bytes.size());
     std::string problem;
-    const std::optional<ImageIdentity> identity =
-        identify_image(&reader, row.kind, 0, row.bytes.size(), &problem);
-    close(fd);
+    std::optional<ImageIdentity> identity;
+    read_bytes(row.bytes, [&](FileReader* reader, size_t size) {
+      identity = identify_image(reader, row.kind, 0, size, &problem);
+    });
     ASSERT_EQ(identity.has_value(), row.arch != nullptr) << row.name << ": " << problem;
     if (!identity) {
       EXPECT_FALSE(problem.empty()) << row.name;
@@ -87,21 +111,12 @@ TEST(ImageIdentity, Table) {
   }
 }
 
-// A cubin cut or changed anywhere is refused or read, never worse.
 TEST(ImageIdentity, SurvivesDamage) {
   const Bytes good = new_cubin(90, "-arch sm_90a -m 64", "13.0");
-  for (size_t at = 0; at < good.size(); ++at) {
-    for (const uint8_t value : {0, 1, 0x7f, 0xff}) {
-      Bytes b = good;
-      b.data[at] = value;
-      const int fd = open_bytes(b.data);
-      FileReader reader(fd, b.size());
-      std::string problem;
-      identify_image(&reader, ImageKind::kCubin, 0, at, &problem);
-      identify_image(&reader, ImageKind::kCubin, 0, b.size(), &problem);
-      close(fd);
-    }
-  }
+  read_damaged(good, good.size(), [](FileReader* reader, size_t size) {
+    std::string problem;
+    identify_image(reader, ImageKind::kCubin, 0, size, &problem);
+  });
 }
 
 // ---- containers
@@ -116,6 +131,11 @@ Bytes fatbin_entry(unsigned kind, unsigned arch, uint64_t flags, const Bytes& pa
   b.u32(28, arch).u64(40, flags | 0x11).u8(63 + padded, 0);
   b.text(64, std::string(payload.data.begin(), payload.data.end()));
   return b;
+}
+
+// A cubin without suffix, as it is.
+Bytes plain_cubin(unsigned arch) {
+  return fatbin_entry(2, arch, 0, old_cubin(arch));
 }
 
 Bytes fatbin(const std::vector<Bytes>& entries) {
@@ -172,7 +192,7 @@ std::string shown(const FileFacts& facts) {
 TEST(Fatbin, EveryKindOfEntry) {
   const Bytes squeezed("\x28\xb5\x2f\xfd data");
   const FileFacts facts = inspect(
-      fatbin({fatbin_entry(2, 80, 0, old_cubin(80)), fatbin_entry(2, 90, kSuffixA, squeezed),
+      fatbin({plain_cubin(80), fatbin_entry(2, 90, kSuffixA, squeezed),
               fatbin_entry(2, 90, kSuffixA | kZstd, squeezed),
               fatbin_entry(2, 120, kSuffixF | kLz4, squeezed), fatbin_entry(1, 75, 0, ptx("sm_75")),
               fatbin_entry(1, 100, kSuffixF | kZstd, squeezed),
@@ -189,16 +209,16 @@ TEST(Fatbin, TheImageOutranksTheContainer) {
 }
 
 TEST(Fatbin, SeveralBehindEachOther) {
-  Bytes all = fatbin({fatbin_entry(2, 80, 0, old_cubin(80))});
-  all.add(fatbin({fatbin_entry(2, 86, 0, old_cubin(86))}), 16);
+  Bytes all = fatbin({plain_cubin(80)});
+  all.add(fatbin({plain_cubin(86)}), 16);
   all.add(Bytes(std::string(3 << 20, '\0')));
-  all.add(fatbin({fatbin_entry(2, 89, 0, old_cubin(89))}), 8);
+  all.add(fatbin({plain_cubin(89)}), 8);
   EXPECT_EQ(shown(inspect(all)), "sm_80 sm_86 sm_89");
 }
 
 // A verdict needs the images of every GPU that the note lists, wherever they are; no others.
 TEST(Fatbin, IsLookedForInJudgingWhereTheTableHasNoImage) {
-  const Bytes other = fatbin({fatbin_entry(2, 80, 0, old_cubin(80))});
+  const Bytes other = fatbin({plain_cubin(80)});
   Plugin without = plugin_with({});
   without.image_table = Bytes();
   without.extra = other;
@@ -226,21 +246,12 @@ TEST(Fatbin, PtxTellsTheReleaseThatItsIsaCameWith) {
 }
 
 TEST(Fatbin, SurvivesDamage) {
-  const Bytes good =
-      fatbin({fatbin_entry(2, 80, 0, old_cubin(80)), fatbin_entry(1, 75, 0, ptx("sm_75"))});
-  for (size_t at = 0; at < good.size(); ++at) {
-    for (const uint8_t value : {0, 1, 0x7f, 0xff}) {
-      Bytes b = good;
-      b.data[at] = value;
-      const int fd = open_bytes(b.data);
-      FileReader reader(fd, b.size());
-      std::vector<DeviceImage> images;
-      uint64_t end = 0;
-      read_fatbin(&reader, 0, b.size(), &images, &end);
-      read_fatbin(&reader, 0, at, &images, &end);
-      close(fd);
-    }
-  }
+  const Bytes good = fatbin({plain_cubin(80), fatbin_entry(1, 75, 0, ptx("sm_75"))});
+  read_damaged(good, good.size(), [](FileReader* reader, size_t size) {
+    std::vector<DeviceImage> images;
+    uint64_t end = 0;
+    read_fatbin(reader, 0, size, &images, &end);
+  });
 }
 
 TEST(HipBundle, EveryKindOfEntry) {
@@ -263,20 +274,12 @@ TEST(HipBundle, CompressedOnesAreReported) {
 }
 
 TEST(HipBundle, SurvivesDamage) {
-  Bytes good = bundle({{"hipv4-amdgcn-amd-amdhsa--gfx90a", code_object(0x3f)}});
-  for (size_t at = 0; at < 128; ++at) {
-    for (const uint8_t value : {0, 1, 0x7f, 0xff}) {
-      Bytes b = good;
-      b.data[at] = value;
-      const int fd = open_bytes(b.data);
-      FileReader reader(fd, b.size());
-      std::vector<DeviceImage> images;
-      uint64_t end = 0;
-      read_hip_bundle(&reader, 0, b.size(), &images, &end);
-      read_hip_bundle(&reader, 0, at, &images, &end);
-      close(fd);
-    }
-  }
+  const Bytes good = bundle({{"hipv4-amdgcn-amd-amdhsa--gfx90a", code_object(0x3f)}});
+  read_damaged(good, 128, [](FileReader* reader, size_t size) {
+    std::vector<DeviceImage> images;
+    uint64_t end = 0;
+    read_hip_bundle(reader, 0, size, &images, &end);
+  });
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include "note/libraries.h"
 #include "note/loader_cache.h"
 #include "support/elf_builder.h"
+#include "support/temporary_folder.h"
 
 namespace opdock {
 namespace {
@@ -28,13 +29,6 @@ constexpr uint16_t kHere = 183, kElsewhere = 62;
 
 class Libraries : public testing::Test {
  protected:
-  void SetUp() override {
-    char name[] = "/tmp/opdock-test-XXXXXX";
-    ASSERT_NE(mkdtemp(name), nullptr);
-    root = name;
-  }
-  void TearDown() override { fs::remove_all(root); }
-
   // A shared object that defines `defines`, wants `wants` and needs `needed`.
   std::string make(const std::string& path, const std::vector<std::string>& defines = {},
                    const std::vector<std::string>& needed = {},
@@ -66,7 +60,8 @@ class Libraries : public testing::Test {
     return facts;
   }
 
-  std::string root;
+  const opdock_test::TemporaryFolder folder;
+  const std::string root = folder.path();
 };
 
 using Texts = std::vector<std::string>;

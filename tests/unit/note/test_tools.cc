@@ -19,6 +19,10 @@ namespace {
 
 using Texts = std::vector<std::string>;
 
+constexpr const char* kNoNvcc =
+    "no nvcc that compiles for sm_103a was found when this build was set up"
+    " (pip: nvidia-cuda-nvcc, nvidia-cuda-crt, nvidia-nvvm, nvidia-cuda-runtime)";
+
 std::string variable(const char* name) {
   const char* value = std::getenv(name);
   return value == nullptr ? "" : value;
@@ -103,7 +107,7 @@ TEST(Readelf, FindsTheSame) {
 
 TEST(Cuobjdump, FindsTheSame) {
   const Texts objects = words(variable("OPDOCK_TEST_NVCC_OBJECTS"));
-  if (objects.empty()) GTEST_SKIP() << "nvcc was not found when this build was set up";
+  if (objects.empty()) GTEST_SKIP() << kNoNvcc;
   const std::string tool = variable("OPDOCK_TEST_CUOBJDUMP");
   if (run(tool + " --version").empty()) {
     GTEST_SKIP() << "cuobjdump is not installed (pip: nvidia-cuda-cuobjdump)";
@@ -131,7 +135,7 @@ TEST(Cuobjdump, FindsTheSame) {
 // What was asked of nvcc is what is found, tool or no tool.
 TEST(Nvcc, ArchitecturesAreFound) {
   const Texts objects = words(variable("OPDOCK_TEST_NVCC_OBJECTS"));
-  if (objects.empty()) GTEST_SKIP() << "nvcc was not found when this build was set up";
+  if (objects.empty()) GTEST_SKIP() << kNoNvcc;
   const Texts archs = words(variable("OPDOCK_TEST_NVCC_ARCHS"));
   for (const std::string& path : objects) {
     Texts found;
@@ -162,7 +166,7 @@ TEST(Hipcc, ArchitecturesAreFound) {
 // A note that lists "cuda" does not make a plugin fit: nvcc's images decide, also in judging.
 TEST(Nvcc, PluginsAreJudgedByTheirFatBinaries) {
   const std::string folder = variable("OPDOCK_TEST_NVCC_PLUGINS");
-  if (folder.empty()) GTEST_SKIP() << "nvcc was not found when this build was set up";
+  if (folder.empty()) GTEST_SKIP() << kNoNvcc;
   MachineFacts machine;
   machine.cuda_driver = Version{13, 0};
   Gpu gpu{};

@@ -7,13 +7,13 @@
 #include <cstring>
 
 #include "base/sha256.h"
-#include "files.h"
 #include "pack/emit.h"
+#include "support/temporary_folder.h"
 
 namespace opdock::pack {
 namespace {
 
-using opdock_test::TestFolder;
+using opdock_test::TemporaryFolder;
 
 std::vector<const Nvrtc*> both() {
   std::vector<std::string> problems;
@@ -141,7 +141,7 @@ TEST(Images, TableLayout) {
 }
 
 TEST(Nvrtc, WhatIsNoCompilerIsAProblemWithItsPath) {
-  TestFolder folder;
+  TemporaryFolder folder;
   const std::string text = folder.write("libnvrtc.so.12", "no library").string();
   std::vector<std::string> problems;
   EXPECT_TRUE(open_nvrtcs({text, "libnvrtc-none.so.1"}, &problems).empty());
@@ -150,7 +150,7 @@ TEST(Nvrtc, WhatIsNoCompilerIsAProblemWithItsPath) {
 }
 
 TEST(Nvrtc, SearchesFoldersAndSitePackages) {
-  TestFolder folder;
+  TemporaryFolder folder;
   folder.write("plain/libnvrtc.so.12", "");
   folder.write("plain/libnvrtc.alt.so.12", "");
   folder.write("plain/libnvrtc-builtins.so.12.9", "");

@@ -3,13 +3,13 @@
 
 #include <gtest/gtest.h>
 
-#include "files.h"
 #include "opdock/plugin.h"
+#include "support/temporary_folder.h"
 
 namespace opdock::pack {
 namespace {
 
-using opdock_test::TestFolder;
+using opdock_test::TemporaryFolder;
 
 const char kGood[] = R"(name = "axpy"
 version = "0.1.0"
@@ -30,7 +30,7 @@ torch = ">=2.11,<3"
 )";
 
 std::optional<Manifest> read(const std::string& text, std::vector<std::string>* errors) {
-  TestFolder folder;
+  TemporaryFolder folder;
   folder.write("axpy.cc", "");
   folder.write("device/axpy.cuh", "");
   std::optional<Manifest> manifest = read_manifest(folder.write("plugin.toml", text), errors);

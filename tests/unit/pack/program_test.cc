@@ -3,14 +3,14 @@
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 
-#include "files.h"
 #include "jit/nvrtc.h"
+#include "support/temporary_folder.h"
 
 namespace opdock {
 namespace {
 
 using opdock_test::contents;
-using opdock_test::TestFolder;
+using opdock_test::TemporaryFolder;
 
 struct Outcome {
   int status;
@@ -18,7 +18,7 @@ struct Outcome {
 };
 
 // Runs it in an environment that hides this machine's Python and CUDA.
-Outcome pack(const TestFolder& folder, const std::string& arguments) {
+Outcome pack(const TemporaryFolder& folder, const std::string& arguments) {
   const std::string log = (folder.path() / "log").string();
   const std::string command = "env -i HOME=/nonexistent PATH=/nonexistent " OPDOCK_PACK " " +
                               arguments + " >" + log + " 2>&1";
@@ -26,7 +26,7 @@ Outcome pack(const TestFolder& folder, const std::string& arguments) {
   return {WIFEXITED(raw) ? WEXITSTATUS(raw) : -1, contents(log)};
 }
 
-void write_plugin(const TestFolder& folder) {
+void write_plugin(const TemporaryFolder& folder) {
   folder.write("p/plugin.toml", R"(name = "p"
 version = "1.2"
 license = "MIT"
@@ -51,14 +51,14 @@ kernels = ["f"]
   std::filesystem::copy_file(OPDOCK_FAKE_NVRTC_12, folder.path() / "nvrtc/libnvrtc.so.12");
 }
 
-std::string arguments(const TestFolder& folder, const std::string& out) {
+std::string arguments(const TemporaryFolder& folder, const std::string& out) {
   const std::string base = folder.path().string();
   return "--toml " + base + "/p/plugin.toml --out-dir " + base + "/" + out + " --depfile " + base +
          "/" + out + ".d --include " + base + "/vocabulary --cuda-archs '8.0;9.0a'";
 }
 
 TEST(OpdockPack, SameInputsSameBytes) {
-  TestFolder folder, other;
+  TemporaryFolder folder, other;
   write_plugin(folder);
   write_plugin(other);
   const std::string search = " --nvrtc-search " + folder.path().string() + "/nvrtc";
@@ -85,7 +85,7 @@ TEST(OpdockPack, SameInputsSameBytes) {
 }
 
 TEST(OpdockPack, DepfileNamesEveryInput) {
-  TestFolder folder;
+  TemporaryFolder folder;
   write_plugin(folder);
   const std::string search = " --nvrtc-search " + folder.path().string() + "/nvrtc";
   ASSERT_EQ(pack(folder, arguments(folder, "a") + search).status, 0);
@@ -103,7 +103,7 @@ TEST(OpdockPack, WithoutCompilerANoticeOrAnError) {
                    &problems)
            .empty())
     GTEST_SKIP() << "an NVRTC is installed where it is always found";
-  TestFolder folder;
+  TemporaryFolder folder;
   write_plugin(folder);
   Outcome outcome = pack(folder, arguments(folder, "a"));
   EXPECT_EQ(outcome.status, 0) << outcome.text;
@@ -120,7 +120,7 @@ TEST(OpdockPack, WithoutCompilerANoticeOrAnError) {
 }
 
 TEST(OpdockPack, NoDeviceIsQuiet) {
-  TestFolder folder;
+  TemporaryFolder folder;
   write_plugin(folder);
   const Outcome outcome = pack(folder, arguments(folder, "a") + " --no-device");
   EXPECT_EQ(outcome.status, 0);
@@ -128,7 +128,7 @@ TEST(OpdockPack, NoDeviceIsQuiet) {
 }
 
 TEST(OpdockPack, ArchitecturesThatNoCompilerKnows) {
-  TestFolder folder;
+  TemporaryFolder folder;
   write_plugin(folder);
   const std::string search =
       " --cuda-archs 9.9 --nvrtc-search " + folder.path().string() + "/nvrtc";
@@ -184,7 +184,7 @@ TEST(OpdockPack, AMisspeltListIsAnErrorWithoutAnyCompiler) {
 }
 
 TEST(OpdockPack, ExitStatus) {
-  TestFolder folder;
+  TemporaryFolder folder;
   write_plugin(folder);
   EXPECT_EQ(pack(folder, "--help").status, 0);
   EXPECT_EQ(pack(folder, "--unknown").status, 2);

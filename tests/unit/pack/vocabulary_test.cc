@@ -4,8 +4,8 @@
 
 #include <filesystem>
 
-#include "files.h"
 #include "jit/nvrtc.h"
+#include "support/temporary_folder.h"
 
 namespace opdock {
 namespace {

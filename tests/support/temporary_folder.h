@@ -7,21 +7,28 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <stdexcept>
 #include <string>
 
 namespace opdock_test {
 
-class TestFolder {
+// A new folder under the system's temporary one.
+class TemporaryFolder {
  public:
-  TestFolder() {
-    std::string name = (std::filesystem::temp_directory_path() / "opdock-pack-XXXXXX").string();
-    path_ = mkdtemp(name.data());
+  TemporaryFolder() {
+    std::string name = (std::filesystem::temp_directory_path() / "opdock-test-XXXXXX").string();
+    if (mkdtemp(name.data()) == nullptr) throw std::runtime_error("mkdtemp: " + name);
+    path_ = name;
   }
-  ~TestFolder() { std::filesystem::remove_all(path_); }
-  TestFolder(const TestFolder&) = delete;
-  TestFolder& operator=(const TestFolder&) = delete;
+  ~TemporaryFolder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
 
   const std::filesystem::path& path() const { return path_; }
+  // Writes a file, and the folders above it; returns its path.
   std::filesystem::path write(const std::string& name, const std::string& text) const {
     std::filesystem::create_directories((path_ / name).parent_path());
     std::ofstream(path_ / name, std::ios::binary) << text;
@@ -32,6 +39,7 @@ class TestFolder {
   std::filesystem::path path_;
 };
 
+// A file's bytes; empty if it cannot be read.
 inline std::string contents(const std::filesystem::path& path) {
   std::ifstream stream(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(stream), {}};

@@ -1,0 +1,99 @@
+// The phases of a call: what is done around op->plan, op->prepare and op->run. The usual way, a
+// thread-safe op on the CPU that is prepared, is inline; everything else is in phases.cc.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstring>
+
+#include "call/call.h"
+#include "call/invocation.h"
+
+namespace opdock {
+
+// Makes the stream's context current for a scope; nothing on the CPU.
+class Context {
+ public:
+  explicit Context(const Target& target) : target_(target) {}
+  ~Context() {
+    if (entered_) target_.driver->leave(previous_);
+  }
+  Context(const Context&) = delete;
+  Context& operator=(const Context&) = delete;
+
+  opdock_status enter(const opdock_function& function, void* stream, const ErrorBuffer& error) {
+    return target_.driver == nullptr ? OPDOCK_OK : enter_gpu(function, stream, error);
+  }
+
+ private:
+  opdock_status enter_gpu(const opdock_function& function, void* stream, const ErrorBuffer& error);
+
+  const Target& target_;
+  void* previous_ = nullptr;
+  bool entered_ = false;
+};
+
+void clear_outputs(opdock_output* outputs, uint32_t count);
+// op->plan, of an op that is not thread-safe.
+opdock_status plan_serially(Invocation* in, const opdock_value* args, uint32_t num_args,
+                            opdock_plan* plan);
+// Whether what plan answered may be used; OPDOCK_INTERNAL and a text if not.
+opdock_status judge_plan(Invocation* in, const opdock_plan& plan);
+
+// Plans into *plan, whose struct_size is the host's and whose outputs have room.
+[[gnu::always_inline]] inline opdock_status plan_once(Invocation* in, const opdock_value* args,
+                                                      uint32_t num_args, opdock_plan* plan) {
+  const uint32_t fresh = in->function.fresh();
+  opdock_output* const outputs = plan->outputs;
+  plan->num_outputs = fresh;
+  plan->workspace_bytes = 0;
+  plan->workspace_alignment = 0;
+  plan->random_numbers = 0;
+  std::memset(plan->state, 0, sizeof plan->state);
+  if (fresh != 0) clear_outputs(outputs, fresh);
+  const opdock_status status =
+      in->target->serial == nullptr
+          ? in->finish(in->target->op->plan(&in->call, args, num_args, plan), "plan")
+          : plan_serially(in, args, num_args, plan);
+  if (status != OPDOCK_OK) [[unlikely]]
+    return status;
+  plan->num_outputs = fresh;
+  plan->outputs = outputs;
+  if ((fresh | plan->workspace_bytes | plan->workspace_alignment) == 0) return OPDOCK_OK;
+  return judge_plan(in, *plan);
+}
+
+// Prepares the op on the invocation's device if that has not happened. Takes the op's lock.
+opdock_status prepare_target(Invocation* in);
+
+// The whole of run: generator, lock, capture, preparation, workspace.
+opdock_status run_in_full(Invocation* in, const opdock_call_options& how, const opdock_plan& plan,
+                          const opdock_value* args, uint32_t num_args,
+                          opdock_tensor* const* outputs, uint32_t num_outputs);
+
+// What op->run returned, while the context is still current.
+inline opdock_status ended(Invocation* in, opdock_status status) {
+  status = in->finish(status, "run");
+  if (in->extra != nullptr) [[unlikely]]
+    in->release_extra();
+  return status;
+}
+
+// Runs what was planned. The context is entered, the outputs are checked.
+[[gnu::always_inline]] inline opdock_status run_once(Invocation* in, const opdock_call_options& how,
+                                                     const opdock_plan& plan,
+                                                     const opdock_value* args, uint32_t num_args,
+                                                     opdock_tensor* const* outputs,
+                                                     uint32_t num_outputs) {
+  in->phase = Phase::kRun;
+  in->has_text = false;  // plan may have left one and gone on
+  in->call.state = plan.state;
+  if (!in->target->runs_directly.load(std::memory_order_acquire) ||
+      (plan.workspace_bytes | plan.random_numbers) != 0) {
+    return run_in_full(in, how, plan, args, num_args, outputs, num_outputs);
+  }
+  in->call.flags &= ~OPDOCK_CALL_CAPTURING;
+  in->call.stream = nullptr;
+  return ended(in, in->target->op->run(&in->call, args, num_args, outputs, num_outputs));
+}
+
+}  // namespace opdock
