@@ -77,7 +77,7 @@ class CudaChooser {
     }
     if (!gpus_.empty()) {
       choice_.origin = "the visible GPUs";
-      if (!take_native("the visible GPUs")) return std::nullopt;
+      if (!take_native("the visible GPUs", false)) return std::nullopt;
       note_uncovered();
       return choice_;
     }
@@ -102,7 +102,7 @@ class CudaChooser {
     }
     if (list->all) take_all(known_);
     if (list->all_major) take_all(first_of_majors(known_));
-    return !list->native || take_native(source.name + " = \"" + source.text + "\"");
+    return !list->native || take_native(source.name + " = \"" + source.text + "\"", true);
   }
 
   // All that no compiler knows, in one message.
@@ -161,8 +161,8 @@ class CudaChooser {
     merge(plain(first_of_majors(known_).back(), true), &choice_.targets);
   }
 
-  // `asked`: who wants the GPUs' architectures.
-  bool take_native(const std::string& asked) {
+  // `asked`: who wants the GPUs' architectures. `with_ptx`: PTX of the newest too.
+  bool take_native(const std::string& asked, bool with_ptx) {
     if (gpus_.empty()) {
       *reason_ = make_reason(Code::kBuildArch, asked + ", and no visible NVIDIA GPU",
                              "a GPU whose architecture `native` means");
@@ -173,7 +173,7 @@ class CudaChooser {
     for (const Gpu& gpu : gpus_) numbers.insert(10 * gpu.major + gpu.minor);
     for (const int number : numbers) {
       if (inputs_.compilers.empty() || any_knows(inputs_.compilers, plain(number))) {
-        merge(plain(number, number == *numbers.rbegin()), &choice_.targets);
+        merge(plain(number, with_ptx && number == *numbers.rbegin()), &choice_.targets);
       } else if (const int below = newest_up_to(number); below != 0) {
         merge(plain(below, true), &choice_.targets);
         Reason notice = make_reason(
@@ -260,6 +260,30 @@ std::vector<ArchSource> rocm_arch_sources(const std::string& option_name, const 
 
 std::optional<CudaArchChoice> choose_cuda_archs(const CudaArchInputs& inputs, Reason* reason) {
   return CudaChooser(inputs, reason).run();
+}
+
+std::optional<ArchRequest> request_cuda_archs(const std::vector<ArchSource>& sources,
+                                              const std::vector<Gpu>& gpus, Reason* reason) {
+  CudaArchInputs inputs;
+  inputs.gpus = gpus;
+  std::string words;
+  for (const ArchSource& source : sources) {
+    if (!is_given(source)) continue;
+    const std::optional<CudaList> list = parse_cuda_list(source.text, source.name, reason);
+    if (!list) return std::nullopt;
+    if (list->all) words += "all;";
+    if (list->all_major) words += "all-major;";
+    // What is left can be chosen without a compiler.
+    std::string rest = to_text(list->targets);
+    if (list->native) rest += rest.empty() ? "native" : ";native";
+    if (rest.empty()) return ArchRequest{words.substr(0, words.size() - 1), source.name, {}};
+    inputs.sources = {{source.name, rest}};
+    break;
+  }
+  std::optional<CudaArchChoice> choice = choose_cuda_archs(inputs, reason);
+  if (!choice) return std::nullopt;
+  if (!words.empty()) choice->notices.clear();  // the words cover what the list does not
+  return ArchRequest{words + choice->text(), choice->origin, std::move(choice->notices)};
 }
 
 std::optional<RocmArchChoice> choose_rocm_archs(const RocmArchInputs& inputs, Reason* reason) {

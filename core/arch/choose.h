@@ -5,17 +5,15 @@
 // that is given decides by itself; lists are never mixed.
 //
 // - A list that somebody wrote is taken literally. An architecture that no compiler at hand knows
-// is
-//   refused, all of them in one go, before anything is compiled.
-// - `native` and the visible GPUs: each GPU's own architecture, and PTX of the newest, for GPUs
-// that
-//   replace these (as PyTorch does). A GPU that is newer than the compiler gets PTX of the newest
-//   architecture that the compiler knows below it, with a notice.
+//   is refused, all of them in one go, before anything is compiled.
+// - `native`: each visible GPU's own architecture, and PTX of the newest (as PyTorch does). Where
+//   the visible GPUs decide unasked, the same without that PTX: another GPU makes another build.
+//   A GPU that is newer than the compiler gets PTX of the newest architecture that the compiler
+//   knows below it, with a notice.
 // - `all`: every architecture the compiler knows, and PTX of the first of its newest major;
 //   `all-major`: the first of each major, and the same PTX (as nvcc's -arch=all, all-major).
-// - The default: of the architectures the compiler knows from 7.5 on the lowest with PTX (whatever
-// no
-//   cubin serves), the first of each later major, and PTX of the newest of these.
+// - The default: of the architectures the compiler knows from 7.5 on the lowest with PTX (for what
+//   no cubin serves), the first of each later major, and PTX of the newest of these.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -65,6 +63,17 @@ struct CudaArchChoice {
 
 // nullopt and *reason: arch-list-invalid or build-arch. Pure.
 std::optional<CudaArchChoice> choose_cuda_archs(const CudaArchInputs& inputs, Reason* reason);
+
+// The list that a build's request holds, which a machine without a compiler must come to as well:
+// no compiler is asked, `all` and `all-major` stay words, and without a list or a GPU it is empty.
+// Errors and order as above; opdock-pack and nvcc's arguments take the text later.
+struct ArchRequest {
+  std::string text;             // "8.0;9.0a+PTX", "all-major;9.0a", "gfx90a"
+  std::string origin;           // as in CudaArchChoice
+  std::vector<Reason> notices;  // arch-uncovered
+};
+std::optional<ArchRequest> request_cuda_archs(const std::vector<ArchSource>& sources,
+                                              const std::vector<Gpu>& gpus, Reason* reason);
 
 struct RocmArchInputs {
   std::vector<ArchSource> sources;

@@ -4,8 +4,7 @@
 //   list = item { separator item }              separators: ';' ',' space, tab, newline
 //   item = processor { ":" feature } | "native"
 //   processor = "gfx" hexadecimal digits, or a generic one: gfx942  gfx90a  gfx9-4-generic
-//   feature = ("sramecc" | "xnack") ("+" | "-") one not named leaves the image good for both
-//   settings
+//   feature = ("sramecc" | "xnack") ("+" | "-")   if not named, the image is good for both settings
 //
 // Items are a set, given back in ascending order of their names, features in the order sramecc,
 // xnack. As the compiler does, the list refuses a processor once with a feature and once without,

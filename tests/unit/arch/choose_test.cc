@@ -78,7 +78,7 @@ TEST(CudaArchs, OptionOverEnvironmentOverConfigurationOverGpusOverDefault) {
   EXPECT_EQ(out.text + " " + out.origin, "8.6 cuda-archs in /etc/opdock/config.toml");
   environment.variables.clear();
   out = choose(with("", ""), {89}, {nvrtc12()});
-  EXPECT_EQ(out.text + " " + out.origin, "8.9+PTX the visible GPUs");
+  EXPECT_EQ(out.text + " " + out.origin, "8.9 the visible GPUs");
   out = choose(with("", ""), {}, {nvrtc12()});
   EXPECT_EQ(out.text, "7.5+PTX;8.0;9.0;10.0;12.0+PTX");
   EXPECT_EQ(out.origin, "the default of NVRTC 12.9");
@@ -172,7 +172,7 @@ TEST(CudaArchs, AGpuOlderThanTheCompilerIsNamed) {
   EXPECT_NE(out.reason.found.find("a GPU of 6.0"), std::string::npos);
   EXPECT_NE(out.reason.advice.find("older toolkit"), std::string::npos);
   out = choose({}, {60, 90}, {nvrtc13()});
-  EXPECT_EQ(out.text, "9.0+PTX");
+  EXPECT_EQ(out.text, "9.0");
   ASSERT_EQ(out.notices.size(), 1u);
   EXPECT_NE(out.notices[0].wanted.find("6.0 for GPU"), std::string::npos);
   EXPECT_NE(out.notices[0].advice.find("older toolkit"), std::string::npos);
@@ -207,6 +207,37 @@ TEST(CudaArchs, DefaultOfCompilersOfAnyAge) {
   EXPECT_EQ(of({archs_of_nvrtc(Version{9, 0}, {30, 35, 50, 60, 61, 70})}),
             "3.0+PTX;5.0;6.0;7.0+PTX");
   EXPECT_EQ(of({archs_of_nvrtc(Version{20, 1}, {90})}), "9.0+PTX");
+}
+
+// ---- without asking a compiler
+
+TEST(CudaArchs, TheRequestOfABuildAsksNoCompiler) {
+  const std::tuple<const char*, int, const char*> rows[] = {
+      {"9.0a;8.0", 90, "8.0;9.0a"},
+      {"all-major", 90, "all-major"},
+      {"9.0a all all-major", 0, "all;all-major;9.0a"},
+      {"native", 90, "9.0+PTX"},
+      {"all,native", 90, "all;9.0+PTX"},
+      {"", 90, "9.0"},
+      {"", 0, ""},
+      {"3.5;99.0", 0, "3.5;99.0"},
+      {"Hopper", 0, "9.0+PTX"},
+  };
+  for (const auto& [list, gpu, wanted] : rows) {
+    Reason reason{};
+    std::vector<Gpu> gpus = {rocm_gpu("gfx90a")};
+    if (gpu != 0) gpus.push_back(cuda_gpu(gpu));
+    const auto request = request_cuda_archs({{"--archs", list}}, gpus, &reason);
+    ASSERT_TRUE(request) << list;
+    EXPECT_EQ(request->text, wanted);
+    EXPECT_TRUE(request->notices.empty()) << list;
+  }
+  Reason reason{};
+  EXPECT_EQ(request_cuda_archs({{"X", "9.0a"}}, {cuda_gpu(80)}, &reason)->notices.size(), 1u);
+  EXPECT_FALSE(request_cuda_archs({{"X", "native"}}, {}, &reason));
+  EXPECT_EQ(reason.code, Code::kBuildArch);
+  EXPECT_FALSE(request_cuda_archs({{"X", "sm_80"}}, {}, &reason));
+  EXPECT_EQ(reason.code, Code::kArchListInvalid);
 }
 
 // ---- AMD

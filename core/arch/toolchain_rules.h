@@ -1,0 +1,98 @@
+// Which versions go together: toolkit, driver, PyTorch, host compiler, build tools.
+//
+// Every rule is a pure function of versions. It answers nullopt where nothing speaks against them,
+// also where a version is not known and nothing can be told. Versions count as far as a rule says.
+// Sources are named at each rule.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "arch/host_limits.h"
+#include "base/reason.h"
+#include "base/version.h"
+#include "note/note.h"
+
+namespace opdock {
+
+// ---- CUDA toolkit against driver
+
+struct CudaDriver {
+  std::optional<Version> cuda;  // the CUDA version that libcuda supports: 12.4; nullopt: no driver
+  std::string release;          // of the kernel's driver, "535.104.05"; empty if unknown
+};
+
+// Whether images of `kind` (kCubin or kPtx) that `toolkit` makes run with this driver.
+// - A cubin: a driver of the toolkit's major or a later one; its minor does not matter since CUDA
+// 11
+//   (before: a driver of the toolkit's version). Source: NVIDIA, "CUDA Compatibility", Minor
+//   Version Compatibility.
+// - PTX: a driver of the toolkit's version, major and minor, because it must know the PTX ISA
+// version.
+//   Source: same, Limitations.
+// libcuda counts, not the kernel's driver: the forward-compatibility package (cuda-compat-…) brings
+// a newer libcuda for an older kernel's driver on data-centre GPUs. Source: same, Forward
+// Compatibility. Without a driver there is nothing against it: code can be compiled for other
+// machines.
+std::optional<Reason> judge_driver(const Version& toolkit, ImageKind kind,
+                                   const CudaDriver& driver);
+
+// Whether libcuda is newer than the kernel's driver brings by itself, that is from cuda-compat.
+// Source: NVIDIA, "CUDA Toolkit Release Notes", table of minimum driver versions.
+bool has_forward_compatibility(const CudaDriver& driver);
+
+// ---- CUDA toolkit against PyTorch
+
+enum class Links { kNothing, kCudart, kTorch };  // kCudart: the shared libcudart
+
+struct TorchFacts {
+  Version version;              // 2.13.0; empty: no PyTorch
+  std::optional<Version> cuda;  // that it was built for; nullopt: none
+};
+
+// Only a plugin that links libcudart or libtorch shares one with PyTorch; then CUDA's major must be
+// the same, and since CUDA 11 the minor may differ (Source: "CUDA Compatibility", Minor Version
+// Compatibility: libraries of one major are binary compatible). A plugin that links neither, as
+// Opdock's own and all with a static cudart, works beside any PyTorch: streams, memory and contexts
+// are the driver's. (DeepSpeed refuses 12.1 against 11.8 for every op.)
+std::optional<Reason> judge_torch(const Version& toolkit, const TorchFacts& torch, Links links);
+
+// ---- host compilers
+
+struct HostCompiler {
+  std::string name;  // "g++" or "clang++"
+  Version version;   // empty: not told
+};
+
+// As nvcc's own check of -ccbin. tool-unknown if the compiler's version is not known.
+std::optional<Reason> judge_host_compiler(const Version& toolkit,
+                                          const std::optional<HostLimits>& limits,
+                                          const HostCompiler& compiler);
+
+// ---- minimum versions
+
+// The oldest that does what Opdock asks of it; tools not named here: none.
+//   meson    1.1     meson.build's meson_version
+//   ninja    1.8.2   Meson's own minimum (mesonbuild/environment.py, detect_ninja)
+//   g++      10      -std=c++20 (GCC manual, C++ Standards Support)
+//   clang++  10      -std=c++20 (Clang, C++ Status)
+//   nvrtc    11.2    nvrtcGetCUBIN, nvrtcGetSupportedArchs (CUDA 11.1, 11.2 release notes)
+//   nvcc     11.0    the oldest whose images the host's rules cover
+std::optional<Version> oldest_usable(const std::string& tool);
+
+// tool-too-old, or tool-unknown for an empty version.
+std::optional<Reason> judge_tool(const std::string& tool, const Version& version);
+
+// .cu files that include plugin.hpp need C++20, which nvcc knows since CUDA 12.0 (release notes).
+// `standard` is 17 or 20.
+std::optional<Reason> judge_cuda_standard(const Version& nvcc, int standard);
+
+// ---- ROCm
+
+// hipcc against the run-time libraries (libamdhip64), whose file names carry the major version.
+// Source: AMD, "ROCm Compatibility"; HIP's versioning (major versions break the ABI).
+std::optional<Reason> judge_rocm(const Version& hipcc, const std::optional<Version>& runtime);
+
+}  // namespace opdock
