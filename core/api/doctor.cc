@@ -5,6 +5,8 @@
 #include <map>
 
 #include "api/report.h"
+#include "api/ways.h"
+#include "cache/cache.h"
 #include "discover/places.h"
 #include "facts/environment.h"
 #include "facts/tools.h"
@@ -134,6 +136,29 @@ void add_gpu_checks(const MachineFacts& machine, Report* checks) {
       "(apt install rocm from AMD's repository)"));
 }
 
+Report ways_json(const MachineFacts& machine) {
+  Report list = Report::array();
+  for (const Way& way : find_ways(machine)) {
+    list.push_back({{"name", way.name},
+                    {"verdict", way.verdict()},
+                    {"found", way.found},
+                    {"needs", way.needs.empty() ? Report(nullptr) : Report(way.needs)},
+                    {"reasons", to_json(way.reasons)}});
+  }
+  return list;
+}
+
+Report cache_json() {
+  std::vector<Reason> reasons;
+  const CacheOptions options = cache_options_from_environment(&reasons);
+  const std::unique_ptr<Cache> cache = Cache::open(options, &reasons);
+  return {
+      {"folder", options.folder.empty() ? Report(nullptr) : Report(escape_bytes(options.folder))},
+      {"usable", !cache->folder().empty()},
+      {"max_bytes", options.max_bytes},
+      {"reasons", to_json(reasons)}};
+}
+
 }  // namespace
 
 Report diagnosis(const Catalog& catalog, const MachineFacts& machine, const SearchOptions& search) {
@@ -185,6 +210,8 @@ Report diagnosis(const Catalog& catalog, const MachineFacts& machine, const Sear
          {"for", tool.purpose},
          {"package", tool.package}});
   }
+  json["ways"] = ways_json(machine);
+  json["cache"] = cache_json();
   json["search"] = Report::array();
   for (const Place& place : search_places(search)) {
     json["search"].push_back({{"path", escape_bytes(place.path)},

@@ -297,6 +297,28 @@ int doctor_command(const std::string& plugin_path, bool json) {
     print(paragraph("for " + text_of(check, "for"), 20));
     print(paragraph("-> " + text_of(check, "advice"), 20));
   }
+  print("\nAn op can come from:\n");
+  for (const Report& way : report.at("ways")) {
+    const std::string verdict = text_of(way, "verdict");
+    const Style style = verdict == "ready"    ? Style::kGood
+                        : verdict == "unsure" ? Style::kUnsure
+                                              : Style::kBad;
+    const std::string label = fmt::format("{:<10}", verdict);
+    const std::string found = text_of(way, "found"), needs = text_of(way, "needs");
+    std::string text = label + fmt::format("{:<27}", text_of(way, "name")) + found;
+    if (!needs.empty()) text += fmt::format("{}needs {}", found.empty() ? "" : "; ", needs);
+    text.erase(text.find_last_not_of(' ') + 1);
+    std::string block = paragraph(text, 2);
+    block.replace(2, label.size(), styled(label, style));
+    print(block);
+    print_reasons(way.at("reasons"), 12, true);
+  }
+  const Report& cache = report.at("cache");
+  print(paragraph(
+      fmt::format("\nWhat is made is kept in {}{}.", text_of(cache, "folder", "no folder"),
+                  cache.at("usable").get<bool>() ? "" : ", which cannot be used"),
+      0));
+  print_reasons(cache.at("reasons"), 2, true);
   print("\nPlugins are searched in, in this order:\n");
   for (const Report& place : report.at("search")) {
     const std::string origin = text_of(place, "origin");

@@ -40,8 +40,9 @@ std::string find_helper() {
 Environment current_environment() {
   Environment environment;
   environment.helper = find_helper();
-  for (const char* name : {"CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "ROCR_VISIBLE_DEVICES",
-                           "HIP_VISIBLE_DEVICES", "HSA_XNACK"}) {
+  for (const char* name :
+       {"CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES",
+        "HSA_XNACK", "TORCH_CUDA_ARCH_LIST", "PYTORCH_ROCM_ARCH"}) {
     if (const char* value = std::getenv(name)) environment.variables[name] = value;
   }
   // Where to look for files is not the caller's to say in a privileged program.

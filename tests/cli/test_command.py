@@ -212,6 +212,116 @@ def test_doctor_names_what_is_there(opdock, tmp_path):
     assert checks["libstdc++"]["ok"] and "unknown" not in checks["libstdc++"]["found"]
 
 
+WAYS = [
+    *("binary plugins", "run-time compilation, CUDA", "run-time compilation, HIP"),
+    *("building from source", "building with nvcc", "building with hipcc"),
+    "linking libtorch with nvcc",
+]
+
+
+def ways_of(report):
+    return {way["name"]: way for way in report["ways"]}
+
+
+def codes_of(way):
+    return [reason["code"] for reason in way["reasons"]]
+
+
+def test_doctor_judges_every_way_ahead_of_time(opdock):
+    ways = ways_of(opdock("doctor", "--json").json)
+    assert list(ways) == WAYS
+    for way in ways.values():
+        assert way["verdict"] in ("ready", "not ready", "unsure")
+        rejecting = [r for r in way["reasons"] if r["severity"] == "reject"]
+        assert (way["verdict"] == "not ready") == bool(rejecting or way["needs"])
+        for reason in way["reasons"]:
+            assert reason.keys() >= REASON_KEYS and reason["advice"]
+    assert ways["binary plugins"]["verdict"] == "ready"
+
+
+def test_doctor_with_nothing_in_path_says_what_building_misses(opdock, tmp_path):
+    result = opdock("doctor", PATH=str(tmp_path), CUDA_HOME=str(tmp_path))
+    for text in ("not ready building from source", "apt install g++", "pip install meson"):
+        assert text in result.out
+    ways = ways_of(opdock("doctor", "--json", PATH=str(tmp_path)).json)
+    assert {"build-no-compiler", "build-no-meson", "build-no-ninja"} <= set(
+        codes_of(ways["building from source"])
+    )
+    assert ways["building with nvcc"]["needs"] == "building from source"
+    assert ways["building with hipcc"]["verdict"] == "not ready"
+
+
+def fake_tools(folder, **texts):
+    """Programs that answer any question with their text; NVCC's also to --help and --dryrun."""
+    folder.mkdir(exist_ok=True)
+    for name, text in texts.items():
+        program = folder / name.replace("_", "+")
+        program.write_text(f"#!/bin/sh\ncat <<'END'\n{text}\nEND\n")
+        program.chmod(0o755)
+    return {
+        "PATH": f"{folder}:/usr/bin:/bin",
+        "MESON": f"{folder}/meson",
+        "NINJA": f"{folder}/ninja",
+    }
+
+
+def test_doctor_names_tools_that_are_too_old(opdock, tmp_path):
+    names = {"CXX": "g++", "CC": "gcc"}
+    tools = fake_tools(tmp_path / "old", meson="0.63.0", ninja="1.7.2", gcc="9.4.0")
+    tools |= fake_tools(tmp_path / "old", **{"g__": "g++ (Debian 9.4.0-1) 9.4.0"})
+    way = ways_of(opdock("doctor", "--json", **tools, **names).json)["building from source"]
+    old = [reason for reason in way["reasons"] if reason["code"] == "tool-too-old"]
+    assert [reason["wanted"].split()[0] for reason in old] == ["g++", "meson", "ninja"]
+    assert "found" not in way["found"] and "meson 0.63.0" in way["found"]
+
+
+def test_doctor_judges_nvcc_with_the_host_compiler_and_the_archs(opdock, tmp_path):
+    toolkit = tmp_path / "cuda"
+    (toolkit / "include" / "crt").mkdir(parents=True)
+    (toolkit / "include" / "crt" / "host_config.h").write_text(
+        "#if __GNUC__ > 11\n#error -- unsupported GNU version!\n#endif\n"
+    )
+    answer = f"Cuda compilation tools, release 12.9, V12.9.86\n#$ TOP={toolkit}\n'sm_80','sm_90'"
+    tools = fake_tools(tmp_path / "bin", nvcc=answer, meson="1.4.0", ninja="1.11.1")
+    tools |= fake_tools(tmp_path / "bin", **{"g__": "g++ (GCC) 12.2.0", "gcc": "12.2.0"})
+    tools |= {"CXX": "g++", "CC": "gcc", "CUDACXX": f"{tmp_path}/bin/nvcc"}
+    way = ways_of(opdock("doctor", "--json", **tools).json)["building with nvcc"]
+    assert "nvcc 12.9.86" in way["found"]
+    refused = [r for r in way["reasons"] if r["code"] == "build-host-compiler"]
+    assert len(refused) == 1 and refused[0]["found"] == "g++ 12.2.0"
+    assert (
+        f"gcc 11 or older for nvcc 12.9 ({toolkit}/include/crt/host_config.h)"
+        in (refused[0]["wanted"])
+    )
+    way = ways_of(opdock("doctor", "--json", **tools, TORCH_CUDA_ARCH_LIST="6.0").json)[
+        "building with nvcc"
+    ]
+    assert "6.0 in TORCH_CUDA_ARCH_LIST" in way["reasons"][0]["found"]
+    way = ways_of(opdock("doctor", "--json", **tools, TORCH_CUDA_ARCH_LIST="Hopper").json)[
+        "building with nvcc"
+    ]
+    assert "9.0+PTX (TORCH_CUDA_ARCH_LIST)" in way["found"]
+
+
+def test_doctor_survives_tools_that_hang_up_or_lie(opdock, tmp_path):
+    tools = fake_tools(tmp_path / "bin", meson="no number", ninja="", gcc="", **{"g__": ""})
+    for name in ("ninja", "g++"):
+        (tmp_path / "bin" / name).write_text("#!/bin/sh\nkill -9 $$\n")
+    way = ways_of(opdock("doctor", "--json", **tools, CXX="g++", CC="gcc").json)[
+        "building from source"
+    ]
+    codes = codes_of(way)
+    assert codes.count("tool-unknown") == 2 and "build-no-compiler" in codes
+
+
+def test_doctor_tells_the_cache_s_state(opdock, tmp_path):
+    cache = opdock("doctor", "--json", OPDOCK_CACHE_DIR=str(tmp_path / "cache")).json["cache"]
+    assert cache["folder"] == str(tmp_path / "cache")
+    assert cache["usable"] or cache["reasons"]
+    cache = opdock("doctor", "--json", OPDOCK_CACHE_MAX_BYTES="lots").json["cache"]
+    assert "cache-setting" in [reason["code"] for reason in cache["reasons"]]
+
+
 def test_doctor_without_a_usable_plugin_is_unfit(opdock):
     assert opdock("doctor", "--plugin-path", "/nowhere").status == 1
 

@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "api/ways.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <fstream>
+#include <iterator>
+
+#include "arch/choose.h"
+#include "arch/toolchain_rules.h"
+#include "build/tool_versions.h"
+#include "cache/cache.h"
+#include "facts/tools.h"
+#include "jit/nvrtc_files.h"
+
+namespace opdock {
+namespace {
+
+void add(std::optional<Reason> reason, std::vector<Reason>* reasons) {
+  if (reason) reasons->push_back(std::move(*reason));
+}
+
+bool is_rejected(const std::vector<Reason>& reasons) {
+  return std::any_of(reasons.begin(), reasons.end(), [](const Reason& reason) {
+    return info(reason.code).severity == Severity::kReject;
+  });
+}
+
+void append(std::string* list, const std::string& item) {
+  if (!item.empty()) *list += (list->empty() ? "" : ", ") + item;
+}
+
+std::string named(const char* name, const Version& version) {
+  return version.empty() ? name : fmt::format("{} {}", name, version.text());
+}
+
+// "12.6" of torch/version.py's line "cuda: Optional[str] = '12.6'"; none of a torch without.
+std::optional<Version> cuda_of_torch(const std::string& folder) {
+  std::ifstream file(folder + "/version.py");
+  for (std::string line; std::getline(file, line);) {
+    if (!line.starts_with("cuda")) continue;
+    const size_t begin = line.find('\'');
+    if (begin == line.npos) return std::nullopt;
+    return Version::parse(line.substr(begin + 1, line.rfind('\'') - begin - 1));
+  }
+  return std::nullopt;
+}
+
+constexpr char kSource[] = "building from source";
+
+class Judge {
+ public:
+  explicit Judge(const MachineFacts& machine)
+      : machine_(machine), environment_(current_environment()), found_(find_tools(environment_)) {
+    driver_ = {machine.cuda_driver, machine.cuda_driver_release};
+  }
+
+  std::vector<Way> run() {
+    return {binaries(), nvrtc(), hiprtc(), source(), nvcc(), hipcc(), libtorch()};
+  }
+
+ private:
+  const Tool& tool(const char* name) const {
+    return *std::find_if(found_.begin(), found_.end(),
+                         [&](const Tool& tool) { return tool.name == name; });
+  }
+
+  Version version_of(const char* name) const {
+    return Version::parse(tool(name).version).value_or(Version());
+  }
+
+  Way binaries() const {
+    Way way{"binary plugins", "on the CPU", {}, {}};
+    for (const Gpu& gpu : machine_.gpus)
+      append(&way.found, fmt::format("{}:{} ({})", to_text(gpu.backend), gpu.index, gpu.arch));
+    if (has_forward_compatibility(driver_)) append(&way.found, "with cuda-compat");
+    return way;
+  }
+
+  Way nvrtc() const {
+    Way way{"run-time compilation, CUDA", "", {}, {}};
+    std::vector<Reason> against;
+    bool usable = false;
+    for (const NvrtcFile& file : find_nvrtc_files(compiler_folders(), environment_, nullptr)) {
+      std::vector<Reason> reasons;
+      add(judge_tool("nvrtc", file.version), &reasons);
+      add(judge_driver(file.version, ImageKind::kCubin, driver_), &reasons);
+      const bool fits = !is_rejected(reasons);
+      append(&way.found, fmt::format("NVRTC {}{} ({})", file.version.text(),
+                                     fits ? "" : ", which is not used", file.path));
+      std::vector<Reason>& kept = fits ? way.reasons : against;
+      kept.insert(kept.end(), reasons.begin(), reasons.end());
+      usable |= fits;
+    }
+    if (usable) return way;
+    way.reasons = std::move(against);
+    if (way.found.empty()) {
+      Reason missing = make_reason(Code::kJitNoCompiler, "no NVRTC", "NVRTC 11.2 or newer");
+      missing.advice = "install it: " + tool("nvrtc").package;
+      way.reasons.push_back(std::move(missing));
+    }
+    return way;
+  }
+
+  Way hiprtc() const {
+    const Tool& library = tool("hiprtc");
+    Way way{"run-time compilation, HIP", "", {}, {}};
+    if (!library.path.empty()) {
+      way.found = fmt::format("hipRTC {} ({})", library.version, library.path);
+      return way;
+    }
+    Reason missing = make_reason(Code::kJitNoCompiler, "no hipRTC", "hipRTC");
+    missing.advice = "install it: " + library.package;
+    way.reasons.push_back(std::move(missing));
+    return way;
+  }
+
+  // What every build takes.
+  Way source() {
+    Way way{kSource, "", {}, {}};
+    tools_ = find_build_tools(Languages{}, &way.reasons);
+    // Without it no program is started, so none can be asked.
+    const bool can_ask = !tools_.guard.empty();
+    compiler_ = ask_compiler(tools_);
+    if (!tools_.cpp.empty()) {
+      append(&way.found, compiler_.name.empty() ? tools_.cpp.back()
+                                                : named(compiler_.name.c_str(), compiler_.version));
+      if (compiler_.name.empty() && can_ask) {
+        way.reasons.push_back(make_reason(Code::kBuildNoCompiler,
+                                          tools_.cpp.back() + ", which does not tell its version",
+                                          "a compiler that works"));
+      } else if (!compiler_.name.empty()) {
+        add(judge_tool(compiler_.name, compiler_.version), &way.reasons);
+      }
+    }
+    for (const auto& [name, path] :
+         {std::pair{"meson", tools_.meson}, std::pair{"ninja", tools_.ninja}}) {
+      if (path.empty()) continue;
+      const Version version = ask_version(tools_, path);
+      append(&way.found, named(name, version));
+      if (can_ask) add(judge_tool(name, version), &way.reasons);
+    }
+    std::vector<Reason> cache_reasons;
+    const CacheOptions options = cache_options_from_environment(&cache_reasons);
+    const std::unique_ptr<Cache> cache = Cache::open(options, &cache_reasons);
+    if (cache->folder().empty()) {
+      way.reasons.push_back(make_reason(Code::kBuildNoCache, "no usable cache folder",
+                                        "a folder to build in and to keep the result"));
+    }
+    if (is_rejected(way.reasons)) blocked_ = kSource;
+    return way;
+  }
+
+  Way nvcc() {
+    Way way{"building with nvcc", "", {}, blocked_};
+    Languages languages;
+    languages.cuda = true;
+    std::vector<Reason> missing;
+    tools_.nvcc = find_build_tools(languages, &missing).nvcc;
+    for (Reason& reason : missing)
+      if (reason.code == Code::kBuildNoNvcc) way.reasons.push_back(std::move(reason));
+    if (tools_.nvcc.empty()) return way;
+    NvccFacts facts = ask_nvcc(tools_);
+    // What its files say, where it was not asked.
+    if (tools_.guard.empty()) facts.version = version_of("nvcc");
+    nvcc_ = facts.version;
+    way.found = named("nvcc", facts.version);
+    if (!facts.archs.targets.empty()) {
+      CudaArchInputs inputs;
+      inputs.sources = cuda_arch_sources("", "", environment_);
+      inputs.gpus = machine_.gpus;
+      inputs.compilers = {facts.archs};
+      Reason reason{};
+      if (const auto choice = choose_cuda_archs(inputs, &reason)) {
+        append(&way.found, fmt::format("for {} ({})", choice->text(), choice->origin));
+        way.reasons.insert(way.reasons.end(), choice->notices.begin(), choice->notices.end());
+      } else {
+        way.reasons.push_back(std::move(reason));
+      }
+    }
+    add(judge_tool("nvcc", facts.version), &way.reasons);
+    add(judge_cuda_standard(facts.version, 20), &way.reasons);
+    add(judge_driver(facts.version, ImageKind::kCubin, driver_), &way.reasons);
+    if (!compiler_.name.empty()) {
+      add(judge_host_compiler(facts.version, facts.limits, {compiler_.name, compiler_.version}),
+          &way.reasons);
+    }
+    return way;
+  }
+
+  Way hipcc() {
+    Way way{"building with hipcc", "", {}, blocked_};
+    Languages languages;
+    languages.hip = true;
+    std::vector<Reason> missing;
+    tools_.hipcc = find_build_tools(languages, &missing).hipcc;
+    for (Reason& reason : missing)
+      if (reason.code == Code::kBuildNoHipcc) way.reasons.push_back(std::move(reason));
+    if (tools_.hipcc.empty()) return way;
+    const Version version = version_of("hipcc");
+    way.found = named("hipcc", version);
+    add(judge_rocm(version, Version::parse(tool("hiprtc").version)), &way.reasons);
+    return way;
+  }
+
+  // Only of use, and only judged, where both are here.
+  Way libtorch() const {
+    const Tool& torch = tool("torch");
+    Way way{"linking libtorch with nvcc", "", {}, {}};
+    if (torch.path.empty() || nvcc_.empty()) {
+      way.found = torch.path.empty() ? "no PyTorch here" : "no nvcc here";
+      return way;
+    }
+    TorchFacts facts{Version::parse(torch.version).value_or(Version()), cuda_of_torch(torch.path)};
+    way.found = fmt::format("PyTorch {}{}", torch.version,
+                            facts.cuda ? " for CUDA " + facts.cuda->text() : std::string());
+    add(judge_torch(nvcc_, facts, Links::kTorch), &way.reasons);
+    return way;
+  }
+
+  const MachineFacts& machine_;
+  const Environment environment_;
+  const std::vector<Tool> found_;
+  CudaDriver driver_;
+  BuildTools tools_;
+  CompilerVersion compiler_;
+  Version nvcc_;
+  std::string blocked_;  // kSource if nothing can be built at all
+};
+
+}  // namespace
+
+std::string Way::verdict() const {
+  if (!needs.empty() || is_rejected(reasons)) return "not ready";
+  const bool is_unsure = std::any_of(reasons.begin(), reasons.end(), [](const Reason& reason) {
+    return info(reason.code).severity == Severity::kUndecided;
+  });
+  return is_unsure ? "unsure" : "ready";
+}
+
+std::vector<Way> find_ways(const MachineFacts& machine) {
+  return Judge(machine).run();
+}
+
+}  // namespace opdock

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "build/tool_versions.h"
+
+#include <sys/auxv.h>
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <mutex>
+
+#include "build/process.h"
+
+namespace opdock {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr size_t kMaxAnswer = 1 << 20;
+
+// Empty if the program fails.
+std::string start(const BuildTools& tools, std::vector<std::string> command) {
+  if (command.empty() || command.front().empty() || tools.guard.empty()) return {};
+  if (getauxval(AT_SECURE) != 0) return {};
+  ProcessJob job;
+  job.arguments = std::move(command);
+  job.environment = build_environment(tools, "/tmp");
+  job.deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+  std::string answer;
+  return run_and_read(tools.guard, job, kMaxAnswer, &answer).ok() ? answer : std::string();
+}
+
+std::string ask(const BuildTools& tools, std::vector<std::string> command) {
+  static std::mutex* const mutex = new std::mutex;
+  static auto* const answers = new std::map<std::vector<std::string>, std::string>;
+  const std::lock_guard lock(*mutex);
+  const auto known = answers->find(command);
+  if (known != answers->end()) return known->second;
+  return (*answers)[command] = start(tools, command);
+}
+
+// The first number with a point in it, from `key` on: "12.2.0" of "g++ (Debian 12.2.0-14) 12.2.0".
+Version version_in(const std::string& text, const std::string& key = {}) {
+  size_t at = text.find(key);
+  while (at != text.npos && (at = text.find_first_of("0123456789", at)) != text.npos) {
+    const size_t end = std::min(text.find_first_not_of("0123456789.", at), text.size());
+    std::string number = text.substr(at, end - at);
+    while (number.ends_with('.')) number.pop_back();
+    if (number.find('.') != number.npos) return Version::parse(number).value_or(Version());
+    at = end;
+  }
+  return {};
+}
+
+std::string read_text(const fs::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+}
+
+// The toolkit's own word on where it is: nvcc may be a script that calls the real one.
+std::string toolkit_of(const std::string& dryrun) {
+  constexpr std::string_view kTop = "#$ TOP=";
+  const size_t at = dryrun.find(kTop);
+  if (at == dryrun.npos) return {};
+  const size_t begin = at + kTop.size();
+  return dryrun.substr(begin, dryrun.find('\n', begin) - begin);
+}
+
+}  // namespace
+
+CompilerVersion ask_compiler(const BuildTools& tools) {
+  if (tools.cpp.empty()) return {};
+  std::vector<std::string> command = tools.cpp;
+  command.push_back("--version");
+  const std::string answer = ask(tools, command);
+  if (answer.empty()) return {};
+  if (answer.find("clang") != answer.npos) return {"clang++", version_in(answer, "version")};
+  // A distribution puts its own version in parentheses before GCC's.
+  command.back() = "-dumpfullversion";
+  return {"g++", version_in(ask(tools, command))};
+}
+
+NvccFacts ask_nvcc(const BuildTools& tools) {
+  NvccFacts facts;
+  if (tools.nvcc.empty()) return facts;
+  facts.version = version_in(ask(tools, {tools.nvcc, "--version"}), ", V");
+  facts.archs = archs_of_nvcc(Version{facts.version.major(), facts.version.minor()},
+                              ask(tools, {tools.nvcc, "--help"}));
+  const fs::path toolkit =
+      toolkit_of(ask(tools, {tools.nvcc, "--dryrun", "-c", "-x", "cu", "/dev/null"}));
+  const fs::path header = (toolkit / "include/crt/host_config.h").lexically_normal();
+  if (!toolkit.empty()) facts.limits = read_host_limits(read_text(header), header.string());
+  if (!facts.limits) facts.limits = documented_host_limits(facts.version);
+  return facts;
+}
+
+Version ask_version(const BuildTools& tools, const std::string& program) {
+  return program.empty() ? Version() : version_in(ask(tools, {program, "--version"}));
+}
+
+}  // namespace opdock
