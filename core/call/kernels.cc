@@ -86,6 +86,7 @@ Kernels::Kernels(Driver* driver, opdock_device device, const ImageRow& row)
     entries_[i].source_name = pairs[i].first;
     entries_[i].image_name = pairs[i].second;
     entries_[i].kernel.device = device;
+    entries_[i].kernel.image_name = pairs[i].second;
     size_t slot = hash(entries_[i].source_name) & (capacity - 1);
     while (slots_[slot] != 0) slot = (slot + 1) & (capacity - 1);
     slots_[slot] = static_cast<uint32_t>(i + 1);

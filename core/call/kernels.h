@@ -20,6 +20,7 @@
 struct opdock_kernel {
   opdock::FunctionHandle function = nullptr;
   opdock_device device{};
+  const char* image_name = nullptr;
 };
 
 namespace opdock {

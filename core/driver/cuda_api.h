@@ -22,6 +22,7 @@ using Function = void*;    // CUfunction; launches take a CUkernel in its place
 using Pointer = uint64_t;  // CUdeviceptr
 
 inline constexpr Result kSuccess = 0;
+inline constexpr Result kInvalidValue = 1;
 inline constexpr Result kOutOfMemory = 2;
 inline constexpr Result kNotFound = 500;
 inline constexpr Result kNotSupported = 801;

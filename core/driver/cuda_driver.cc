@@ -28,6 +28,7 @@ struct LoadedKernel {
   bool is_kernel = false;
   Device device = 0;
   uint32_t num_params = kUnknown;
+  std::vector<uint32_t> param_sizes;  // unless kUnknown
   uint32_t max_shared = 0;
   std::atomic<uint32_t> shared_limit{kSharedWithoutAsking};
 };
@@ -174,9 +175,14 @@ class CudaDriver : public Driver {
     kernel.is_kernel = image.library != nullptr;
     kernel.device = gpu->device;
     kernel.max_shared = gpu->facts.max_shared_bytes;
-    kernel.num_params = count_params(in_context);
+    read_params(in_context, &kernel);
     *out = &kernel;
     return {};
+  }
+
+  const std::vector<uint32_t>* params(FunctionHandle function) override {
+    const LoadedKernel& kernel = *static_cast<LoadedKernel*>(function);
+    return kernel.num_params == kUnknown ? nullptr : &kernel.param_sizes;
   }
 
   DriverStatus launch(FunctionHandle function, void* stream, const opdock_launch& how) override {
@@ -328,13 +334,18 @@ class CudaDriver : public Driver {
     return {};
   }
 
-  // How many parameters the kernel has, where the driver (12.4) can tell.
-  uint32_t count_params(Function function) const {
-    if (api_.cuFuncGetParamInfo == nullptr) return kUnknown;
-    uint32_t count = 0;
+  // The kernel's parameters, where the driver (12.4) can tell.
+  void read_params(Function function, LoadedKernel* kernel) const {
+    if (api_.cuFuncGetParamInfo == nullptr) return;
     size_t offset = 0, size = 0;
-    while (api_.cuFuncGetParamInfo(function, count, &offset, &size) == kSuccess) ++count;
-    return count == 0 ? kUnknown : count;
+    Result result = kSuccess;
+    for (uint32_t i = 0; result == kSuccess; ++i) {
+      result = api_.cuFuncGetParamInfo(function, i, &offset, &size);
+      if (result == kSuccess) kernel->param_sizes.push_back(static_cast<uint32_t>(size));
+    }
+    // Behind the last one the index is invalid.
+    if (result != kInvalidValue && kernel->param_sizes.empty()) return;
+    kernel->num_params = static_cast<uint32_t>(kernel->param_sizes.size());
   }
 
   DriverStatus raise_shared(LoadedKernel* kernel, uint32_t bytes) {

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "note/note.h"
 #include "opdock/plugin.h"
@@ -41,6 +42,9 @@ class Driver {
   // Loads an image for device `index` in the current context; kernels stay loaded.
   virtual DriverStatus load(int index, std::span<const uint8_t> image, ModuleHandle* out) = 0;
   virtual DriverStatus find(ModuleHandle module, const char* name, FunctionHandle* out) = 0;
+  // The sizes of the kernel's parameters in bytes, valid until the process ends; NULL where the
+  // driver does not tell.
+  virtual const std::vector<uint32_t>* params(FunctionHandle function) = 0;
   virtual DriverStatus launch(FunctionHandle function, void* stream,
                               const opdock_launch& launch) = 0;
 

@@ -230,19 +230,28 @@ class Maker {
     std::string log = result.log;
     while (!log.empty() && log.back() == '\n') log.pop_back();
     if (log.size() > kMostLog) log = log.substr(0, kMostLog) + "\n(the rest is left out)";
-    const std::string found = toolchain.maker().text + " says\n" + log + "\n";
+    Reason reason =
+        make_reason(Code::kJitFailed, "errors that " + toolchain.maker().text + " reports",
+                    "an image for " + request_.arch);
     switch (result.fault) {
       case CompileFault::kSource:
-        return make_reason(Code::kJitSource, found, "code that compiles for " + request_.arch);
+        reason = make_reason(Code::kJitSource, reason.found,
+                             request_.name + " to compile for " + request_.arch);
+        break;
       case CompileFault::kKernel:
-        return make_reason(Code::kJitKernel, found, "names of __global__ functions of the source");
+        reason = make_reason(Code::kJitKernel, reason.found,
+                             "names of __global__ functions of " + request_.name);
+        break;
       case CompileFault::kOption:
-        return make_reason(Code::kJitOption, found, "options that it knows");
+        reason = make_reason(Code::kJitOption, reason.found, "options that it knows");
+        break;
       case CompileFault::kCancelled:
         return cancelled_reason(request_);
       default:
-        return make_reason(Code::kJitFailed, found, "an image for " + request_.arch);
+        break;
     }
+    reason.advice += ":\n" + log;
+    return reason;
   }
 
   CompiledImagePtr keep(const Toolchain& toolchain, CompileResult result, bool locked,

@@ -165,6 +165,7 @@ STANDIN_API CUresult cuFuncGetAttribute(int* value, int attribute, CUfunction fu
 STANDIN_API CUresult cuFuncGetParamInfo(CUfunction function, size_t index, size_t* offset,
                                         size_t* size) {
   if (const CUresult error = enter("cuFuncGetParamInfo")) return error;
+  if (function && function->image->any_kernel) return CUDA_ERROR_INVALID_HANDLE;  // not known
   if (!function || index >= function->parameters.size()) return CUDA_ERROR_INVALID_VALUE;
   *offset = function->parameters[index].offset;
   if (size) *size = function->parameters[index].size;

@@ -1,0 +1,15 @@
+// What a runtime lets a compilation use.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <vector>
+
+#include "api/runtime.h"
+#include "jit/compiler.h"
+
+namespace opdock {
+
+// The runtime's cache, policy and driver version; `progress` may be NULL. Reasons: of the cache.
+JitContext jit_context(opdock_runtime* runtime, Progress* progress, std::vector<Reason>* reasons);
+
+}  // namespace opdock

@@ -1,0 +1,128 @@
+/*
+ * opdock/compile.h: compiling kernels at run time, in C11.
+ *
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ *   opdock_compile_options options = {.struct_size = sizeof options, .source = text,
+ *                                     .name = "saxpy.cu", .device = {OPDOCK_CUDA, 0}};
+ *   opdock_module* module;
+ *   opdock_compile(runtime, &options, &module, err, sizeof err);
+ *   opdock_kernel* saxpy;
+ *   opdock_module_kernel(module, "saxpy<float>", &saxpy, err, sizeof err);
+ *   void* args[] = {&n, &a, &x, &y};
+ *   opdock_launch launch = {.struct_size = sizeof launch, .grid = {64, 1, 1},
+ *                           .block = {256, 1, 1}, .args = args, .num_args = 4};
+ *   opdock_launch_kernel(saxpy, stream, &launch, err, sizeof err);
+ *
+ * The compiler is NVRTC, opened from wherever it is: Python wheels, conda, $CUDA_HOME, the system;
+ * the newest whose images the driver runs. What was compiled is cached on disk by its contents, so
+ * the next process compiles nothing. docs/compile.md tells more.
+ *
+ * Errors, threads and buffers are those of opdock.h. Every function here may be called from any
+ * thread, on the same module too. A kernel stays valid until the process ends, as its image stays
+ * loaded; compiling the same again for the same device gives the same kernels.
+ */
+#ifndef OPDOCK_COMPILE_H_
+#define OPDOCK_COMPILE_H_
+
+#include "opdock/opdock.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct opdock_module opdock_module;
+
+typedef struct opdock_header { /* frozen */
+  const char* name;            /* as #include spells it: "my/helpers.cuh" */
+  const char* text;
+} opdock_header;
+
+typedef struct opdock_compile_options {
+  uint32_t struct_size;
+  uint32_t num_headers;
+  const char* source; /* the program: C++ with __global__ functions, NUL-terminated UTF-8 */
+  const char* name;   /* what the compiler's messages call it; NULL for "program.cu" */
+  /* What #include finds first. The device vocabulary ("opdock/device.cuh") is there by itself, and
+   * so are the toolkit's headers where they are installed beside the compiler. */
+  const opdock_header* headers;
+  const char* const* options; /* the compiler's, in order; --std=c++17 unless they name another */
+  uint32_t num_options;
+  uint32_t num_kernels;
+  /* Kernels by the names that C++ knows them by, template arguments written out:
+   * "ns::f<float, 4>". They are compiled now, in one image. Without any, nothing is compiled before
+   * a kernel is asked for. */
+  const char* const* kernels;
+  opdock_device device; /* where the kernels are to run; type 0 with `arch` for an image alone */
+  /* "sm_90a" for a cubin, "compute_90" for PTX, "gfx90a" for a code object; NULL: exactly the
+   * device's. */
+  const char* arch;
+} opdock_compile_options;
+
+/* Compiles, or finds in the cache. Everything is copied. Blocks for as long as the compiler takes
+ * (tens to hundreds of milliseconds), or while another thread or process compiles the same.
+ * OPDOCK_INVALID_ARGUMENT: the program or an option is faulty; the text holds the compiler's
+ * messages with the program's own file names and lines. OPDOCK_NOT_FOUND: no kernel of that name.
+ * OPDOCK_INCOMPATIBLE: no compiler for this driver or architecture, or OPDOCK_JIT=never. The
+ * runtime must outlive the module. */
+OPDOCK_EXPORT opdock_status opdock_compile(opdock_runtime* runtime,
+                                           const opdock_compile_options* options,
+                                           opdock_module** out, char* error, uint32_t error_size);
+/* Frees the handle; kernels stay. NULL is fine. */
+OPDOCK_EXPORT void opdock_module_free(opdock_module* module);
+
+/* The kernel of that name, loaded on the module's device. One that was not named beforehand is
+ * compiled now, in an image of its own: its __device__ variables are not those of the other
+ * kernels. Whitespace in names counts. */
+OPDOCK_EXPORT opdock_status opdock_module_kernel(opdock_module* module, const char* name,
+                                                 opdock_kernel** out, char* error,
+                                                 uint32_t error_size);
+
+typedef struct opdock_module_image {
+  uint32_t struct_size; /* set by the caller */
+  uint32_t from_cache;  /* 1: no compiler ran for it */
+  const uint8_t* bytes; /* cubin, PTX (with its NUL) or code object; valid as long as the module */
+  uint64_t size;
+  const char* arch;     /* "sm_90a" */
+  const char* compiler; /* "NVRTC 12.9" */
+  const char* log;      /* its warnings, where it ran just now; "" otherwise */
+} opdock_module_image;
+/* The image with the kernels that were named when compiling; without any, the whole program with
+ * what is not a template, compiled now if it was not. Loads nothing. */
+OPDOCK_EXPORT opdock_status opdock_module_get_image(opdock_module* module, opdock_module_image* out,
+                                                    char* error, uint32_t error_size);
+
+typedef struct opdock_kernel_info {
+  uint32_t struct_size; /* set by the caller */
+  uint32_t num_params;  /* meaningful if has_params */
+  uint32_t has_params;  /* 1: the driver tells the parameters (CUDA 12.4) */
+  uint32_t reserved;
+  const uint32_t* param_sizes; /* bytes of each; valid until the process ends */
+  const char* image_name;      /* the name in the image, "_Z1fIfEvPT_"; likewise */
+  opdock_device device;
+} opdock_kernel_info;
+OPDOCK_EXPORT opdock_status opdock_kernel_get_info(const opdock_kernel* kernel,
+                                                   opdock_kernel_info* out, char* error,
+                                                   uint32_t error_size);
+
+/* Launches on `stream` (CUstream or hipStream_t of the kernel's device; NULL: the default stream of
+ * its primary context) and returns; arguments are read before it does. */
+OPDOCK_EXPORT opdock_status opdock_launch_kernel(opdock_kernel* kernel, void* stream,
+                                                 const opdock_launch* launch, char* error,
+                                                 uint32_t error_size);
+
+/* Why the last call of this thread to opdock_compile, opdock_module_kernel or
+ * opdock_module_get_image failed, as [{"code", "stage", "found", "wanted", "advice"}]; [] if it did
+ * not. Free it with opdock_free. */
+OPDOCK_EXPORT opdock_status opdock_compile_reasons_json(char** out, char* error,
+                                                        uint32_t error_size);
+
+/* Looks for run-time compilers in `folder` first from now on: one that holds libnvrtc, or a Python
+ * site-packages folder. For the whole process. */
+OPDOCK_EXPORT opdock_status opdock_add_compiler_folder(const char* folder, char* error,
+                                                       uint32_t error_size);
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* OPDOCK_COMPILE_H_ */
