@@ -92,7 +92,6 @@ opdock_status status_of(const std::vector<Reason>& reasons) {
 std::string text_of(const std::string& name, const std::vector<Reason>& reasons) {
   std::string text;
   for (const Reason& reason : reasons) {
-    if (info(reason.code).severity == Severity::kNotice) continue;
     text += (text.empty() ? name + ": " : "\n") + to_text(reason);
   }
   return text.empty() ? name + ": no reason was recorded" : text;
@@ -125,6 +124,9 @@ struct opdock_module {
   std::map<std::string, opdock_kernel*, std::less<>> kernels;
 
   opdock_status fail_for(std::vector<Reason> reasons, std::string* problem) {
+    std::erase_if(reasons, [](const Reason& reason) {
+      return info(reason.code).severity == Severity::kNotice;
+    });
     *problem = text_of(request.name, reasons);
     const opdock_status status = status_of(reasons);
     last_reasons = std::move(reasons);

@@ -10,6 +10,7 @@ Nothing is searched, loaded or asked of a driver before the first look-up; neith
 is imported unless the program has done so.
 """
 
+from opdock._compile import Module, compile
 from opdock._errors import (
     ArgumentError,
     CancelledError,
@@ -24,7 +25,7 @@ from opdock._errors import (
     UnsupportedError,
 )
 from opdock._load import Plugin, load
-from opdock._opdock import Function, Runtime
+from opdock._opdock import Function, Kernel, Runtime
 from opdock._opdock import version as _version
 from opdock._reports import codes, doctor, explain, inspect, plugins, trust
 
@@ -55,6 +56,8 @@ __all__ = [
     "IncompatibleError",
     "InternalError",
     "InvalidArgumentError",
+    "Kernel",
+    "Module",
     "NotFoundError",
     "OpdockError",
     "OutOfMemoryError",
@@ -62,6 +65,7 @@ __all__ = [
     "Runtime",
     "UnsupportedError",
     "codes",
+    "compile",
     "doctor",
     "explain",
     "inspect",

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 import inspect
+from collections.abc import Sequence
 from typing import Any
 
 class Function:
@@ -14,6 +15,24 @@ class Function:
     _params: list[tuple[str, int, int, Any]]
     _results: list[int]
     def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
+
+class Kernel:
+    """A kernel that opdock.compile() made; calling it launches it."""
+
+    __name__: str
+    param_sizes: list[int] | None
+    def __call__(
+        self,
+        grid: int | Sequence[int],
+        block: int | Sequence[int],
+        *args: Any,
+        shared: int = 0,
+        stream: Any = None,
+        cluster: int | Sequence[int] | None = None,
+        cooperative: bool = False,
+        programmatic: bool = False,
+    ) -> None: ...
+    def _prepare(self, device: int) -> None: ...
 
 class Runtime:
     """Finds plugins and keeps their functions."""

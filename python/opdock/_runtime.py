@@ -68,6 +68,13 @@ def _tell_libraries():
     return bool(version)
 
 
+def _tell_folders():
+    """Tells libopdock of this Python's packages, among which compilers may be."""
+    for folder in sys.path:
+        if os.path.isdir(os.path.join(folder, "nvidia")):
+            _opdock._add_compiler_folder(os.path.abspath(folder))
+
+
 def default():
     """The runtime that opdock.load() and opdock.ops use; never destroyed."""
     global _default
@@ -76,6 +83,7 @@ def default():
     with _lock:
         news = _tell_libraries()
         if _default is None:
+            _tell_folders()
             _default = _opdock.Runtime(package_path=":".join(package_folders()) or None)
         elif news:  # torch was imported since: plugins that need it are judged anew
             _default.list_json(rescan=True)

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "compile.h"
 #include "errors.h"
 #include "function.h"
 #include "opdock/opdock.h"
@@ -92,6 +93,7 @@ class Runtime {
       return opdock_doctor_json(handle_, out, error, size);
     });
   }
+  opdock_runtime* handle() const { return handle_; }
   opdock_function* function(const std::string& name) const {
     opdock_function* found = nullptr;
     check([&](char* error, uint32_t size) {
@@ -144,6 +146,7 @@ PYBIND11_MODULE(_opdock, module) {
       .def("inspect_json", &Runtime::inspect, py::arg("path"))
       .def("explain_json", &Runtime::explain, py::arg("name"))
       .def("doctor_json", &Runtime::doctor);
+  add_compile(module, [](py::handle runtime) { return runtime.cast<const Runtime&>().handle(); });
   module.def("get_function", &get_function, py::arg("runtime"), py::arg("name"));
   module.def("prepare", &prepare, py::arg("function"), py::arg("device_type"),
              py::arg("device_index"));

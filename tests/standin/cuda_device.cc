@@ -215,3 +215,12 @@ STANDIN_API CUresult cuDeviceTotalMem_v2(size_t* bytes, CUdevice device) {
   *bytes = gpu(device).memory;
   return CUDA_SUCCESS;
 }
+
+// Tables of functions without documentation: NVRTC 13 asks for one, and reads its size without
+// asking whether there was any. This one says that it is empty.
+STANDIN_API CUresult cuGetExportTable(const void** table, const void*) {
+  static const size_t kEmpty[8] = {sizeof(size_t)};
+  if (!table) return CUDA_ERROR_INVALID_VALUE;
+  *table = kEmpty;
+  return CUDA_SUCCESS;
+}

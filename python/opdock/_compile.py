@@ -1,0 +1,201 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Compiling kernels at run time.
+
+saxpy = opdock.compile('''
+extern "C" __global__ void saxpy(int n, float a, const float* x, float* y) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n) y[i] += a * x[i];
+}''').kernel("saxpy")
+saxpy((n + 255) // 256, 256, n, 2.0, x, y)      # x, y: torch or CuPy arrays
+"""
+
+import sys
+
+from opdock import _names, _opdock
+from opdock._errors import ArgumentError, OpdockError
+from opdock._runtime import default, parse
+
+_CUDA = 2
+
+
+def _refuse(argument, found, wanted):
+    name = type(found).__name__
+    raise ArgumentError(
+        f"compile(): argument '{argument}': found an object of type {name}, wanted {wanted}"
+    )
+
+
+def _texts(argument, given):
+    if isinstance(given, str):
+        _refuse(argument, given, "a list of str")
+    texts = list(given)
+    for text in texts:
+        if not isinstance(text, str):
+            _refuse(argument, text, "a list of str")
+    return texts
+
+
+def _device_index(device):
+    if isinstance(device, int) and not isinstance(device, bool):
+        return device
+    numbers = _names.device(device)
+    if numbers is None or numbers[0] != _CUDA:
+        raise ArgumentError(
+            f"compile(): argument 'device': found {device!r}, wanted a GPU such as 'cuda:0' or 0"
+        )
+    return numbers[1]
+
+
+def _current_device():
+    """The GPU that torch or CuPy, if the program uses them, would put a new array on; else 0."""
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.cuda.is_initialized():
+        return torch.cuda.current_device()
+    cupy = sys.modules.get("cupy")
+    if cupy is not None:
+        return cupy.cuda.runtime.getDevice()
+    return 0
+
+
+def _current_stream(device):
+    """The handle of the current stream of torch or CuPy; 0, the default stream, without them."""
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.cuda.is_initialized():
+        return torch.cuda.current_stream(device).cuda_stream
+    cupy = sys.modules.get("cupy")
+    if cupy is not None:
+        return cupy.cuda.get_current_stream().ptr
+    return 0
+
+
+class Module:
+    """A program and the kernels in it; what opdock.compile() returns."""
+
+    def __init__(self, source, options, headers, kernels, device, arch, name):
+        self._given = (source, name, headers, options, kernels)
+        self._arch = arch
+        self._device_given = device
+        self._on = {}  # device, or None for an image alone -> _opdock._CompiledModule
+        self._kernels = {}
+        self._name = name
+
+    def kernel(self, name):
+        """The kernel of that name, as C++ knows it: "saxpy", "ns::f<float, 4>".
+
+        It is compiled, or found in the cache, and loaded now, on the module's device or the
+        current one; on another device when it is first launched there. One that compile() was not
+        told of gets an image of its own, with its own __device__ variables. NotFoundError if there
+        is none, InvalidArgumentError if the program does not compile.
+        """
+        if name not in self._kernels:
+            if not isinstance(name, str):
+                raise ArgumentError(
+                    f"kernel(): found an object of type {type(name).__name__}, wanted a str"
+                )
+            device = -1 if self._device_given is None else self._device_given
+            kernel = _opdock._make_kernel(self, name, device)
+            kernel._prepare(_current_device() if device < 0 else device)
+            self._kernels[name] = kernel
+        return self._kernels[name]
+
+    @property
+    def image(self):
+        """What was compiled, as bytes: a cubin, or PTX for an architecture such as compute_90."""
+        return self._image()[0]
+
+    @property
+    def arch(self):
+        """The architecture it is for: "sm_90a"."""
+        return self._image()[1]
+
+    @property
+    def compiler(self):
+        """Who made the image: "NVRTC 12.9"."""
+        return self._image()[2]
+
+    @property
+    def from_cache(self):
+        """Whether no compiler ran for the image."""
+        return self._image()[3]
+
+    @property
+    def log(self):
+        """The compiler's warnings, where it ran just now."""
+        return self._image()[4]
+
+    def _image(self):
+        return _with_reasons(self._compiled(self._default()).image)
+
+    def _default(self):
+        if self._arch is not None and self._device_given is None:
+            return None
+        return _current_device() if self._device_given is None else self._device_given
+
+    def _compiled(self, device):
+        found = self._on.get(device)
+        if found is None:
+            index = -1 if device is None else device
+            found = _with_reasons(
+                _opdock._CompiledModule, default(), *self._given, index, self._arch
+            )
+            self._on[device] = found
+        return found
+
+    # ---- what a kernel asks for
+
+    def _load(self, name, device):
+        return _with_reasons(self._compiled(device).kernel, name)
+
+    def _device(self, _):
+        return _current_device()
+
+    def _stream(self, device):
+        return _current_stream(device)
+
+    def __repr__(self):
+        return f"<opdock module {self._name}>"
+
+
+def _with_reasons(function, *args):
+    """function(*args); an error's `reasons` are filled in."""
+    try:
+        return function(*args)
+    except OpdockError as error:
+        error.reasons = error.reasons or parse(_opdock._compile_reasons_json())
+        raise
+
+
+def compile(
+    source, *, options=(), headers=None, kernels=(), device=None, arch=None, name="program.cu"
+):
+    """Compiles CUDA C++ with NVRTC and returns a Module, whose kernels are called from Python.
+
+    source: the program. options: the compiler's, such as "-DN=4" or "--use_fast_math"; C++17 unless
+    they say otherwise. headers: {name: text} that #include finds first; "opdock/device.cuh", the
+    device vocabulary, is there by itself. kernels: names of kernels to compile now, in one image;
+    without any, the first call of Module.kernel() compiles. device: such as "cuda:1" or 1; without
+    it each kernel runs where its arguments lie. arch: "sm_90a" or "compute_90" (PTX) instead of
+    exactly the device's; without a device, no GPU is needed and only the image can be had.
+    name: what the compiler's messages call the program.
+
+    Results are cached on disk by content: the next process does not compile. Raises
+    InvalidArgumentError, with the compiler's messages, if the program is faulty; IncompatibleError
+    if there is no compiler for this GPU and driver, or OPDOCK_JIT=never.
+    """
+    if not isinstance(source, str):
+        _refuse("source", source, "a str")
+    texts = []
+    for header, text in dict(headers or {}).items():
+        if not isinstance(header, str) or not isinstance(text, str):
+            _refuse("headers", header if not isinstance(header, str) else text, "a dict of str")
+        texts.append((header, text))
+    if not isinstance(name, str):
+        _refuse("name", name, "a str")
+    if arch is not None and not isinstance(arch, str):
+        _refuse("arch", arch, "a str such as 'sm_90a'")
+    index = None if device is None else _device_index(device)
+    names = _texts("kernels", kernels)
+    module = Module(source, _texts("options", options), texts, names, index, arch, name)
+    if names:
+        module._image()
+    return module

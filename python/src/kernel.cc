@@ -1,0 +1,428 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernel.h"
+
+#include <structmember.h>
+
+#include <cstddef>
+#include <memory>
+
+#include "errors.h"
+#include "fast_tensor.h"
+#include "streams.h"
+#include "tensor.h"
+
+namespace opdock::python {
+
+namespace {
+
+constexpr size_t kErrorSize = 2048;
+
+struct KernelObject {
+  PyObject base;
+  vectorcallfunc vectorcall;
+  KernelInfo* info;
+};
+
+KernelInfo& info_of(PyObject* self) {
+  return *reinterpret_cast<KernelObject*>(self)->info;
+}
+
+bool refuse(const char* exception, const KernelInfo& kernel, const std::string& text) {
+  raise(exception, kernel.name + "(): " + text);
+  return false;
+}
+
+// How messages call an argument's place; they count from 0, after grid and block.
+const char* place(uint32_t index) {
+  static constexpr const char* kPlaces[] = {"0",  "1",  "2",  "3",  "4",  "5",  "6",  "7",
+                                            "8",  "9",  "10", "11", "12", "13", "14", "15",
+                                            "16", "17", "18", "19", "20", "21", "22", "23"};
+  return index < std::size(kPlaces) ? kPlaces[index] : "24 or later";
+}
+
+bool read_number(const KernelInfo& kernel, const char* what, PyObject* object, uint32_t least,
+                 uint32_t* out) {
+  const long long value = PyLong_AsLongLong(object);
+  if (value == -1 && PyErr_Occurred() != nullptr) {
+    PyErr_Clear();
+    return refuse(
+        kArgumentError, kernel,
+        std::string(what) + ": found an object of type " + type_name(object) + ", wanted an int");
+  }
+  if (value < least || value > UINT32_MAX) {
+    return refuse(kInvalidArgumentError, kernel,
+                  std::string(what) + ": found " + std::to_string(value) + ", wanted at least " +
+                      std::to_string(least));
+  }
+  *out = static_cast<uint32_t>(value);
+  return true;
+}
+
+// An int, or a tuple or list of up to three.
+bool read_dims(const KernelInfo& kernel, const char* what, PyObject* object, uint32_t (&out)[3]) {
+  if (PyLong_CheckExact(object)) return read_number(kernel, what, object, 1, &out[0]);
+  const bool sequence = PyTuple_Check(object) || PyList_Check(object);
+  const Py_ssize_t count = sequence ? PySequence_Fast_GET_SIZE(object) : 1;
+  if (count < 1 || count > 3) {
+    return refuse(
+        kArgumentError, kernel,
+        std::string(what) + ": found " + std::to_string(count) + " numbers, wanted 1 to 3");
+  }
+  if (!sequence) return read_number(kernel, what, object, 1, &out[0]);
+  for (Py_ssize_t i = 0; i < count; ++i) {
+    if (!read_number(kernel, what, PySequence_Fast_GET_ITEM(object, i), 1, &out[i])) return false;
+  }
+  return true;
+}
+
+// A handle as an int, or an object of torch (cuda_stream), CuPy (ptr) or CUDA's protocol.
+bool read_stream(const KernelInfo& kernel, PyObject* object, void** out) {
+  PyObject* number = nullptr;
+  if (PyLong_Check(object)) {
+    number = Py_NewRef(object);
+  } else if (PyObject* pair = PyObject_CallMethod(object, "__cuda_stream__", nullptr)) {
+    number = PySequence_GetItem(pair, 1);
+    Py_DECREF(pair);
+  } else {
+    for (const char* name : {"cuda_stream", "ptr"}) {
+      PyErr_Clear();
+      number = PyObject_GetAttrString(object, name);
+      if (number != nullptr) break;
+    }
+  }
+  *out = number == nullptr ? nullptr : PyLong_AsVoidPtr(number);
+  Py_XDECREF(number);
+  if (PyErr_Occurred() == nullptr) return true;
+  PyErr_Clear();
+  return refuse(kArgumentError, kernel,
+                "argument 'stream': found an object of type " + type_name(object) +
+                    ", wanted a stream of torch or CuPy, or its handle as an int");
+}
+
+// What stands behind the arguments.
+struct Extras {
+  PyObject* stream = nullptr;
+  opdock_launch* launch;
+};
+
+bool read_extra(const KernelInfo& kernel, PyObject* name, PyObject* object, Extras* extras) {
+  opdock_launch& launch = *extras->launch;
+  const auto is = [&](const char* known) {
+    return PyUnicode_CompareWithASCIIString(name, known) == 0;
+  };
+  if (is("shared"))
+    return read_number(kernel, "argument 'shared'", object, 0, &launch.shared_bytes);
+  if (is("stream")) {
+    extras->stream = object == Py_None ? nullptr : object;
+    return true;
+  }
+  if (is("cluster")) {
+    if (object == Py_None) return true;
+    for (uint32_t& size : launch.cluster) size = 1;
+    return read_dims(kernel, "argument 'cluster'", object, launch.cluster);
+  }
+  const bool cooperative = is("cooperative");
+  if (cooperative || is("programmatic")) {
+    const int wanted = PyObject_IsTrue(object);
+    if (wanted < 0) return false;
+    if (wanted != 0) {
+      launch.flags |= cooperative ? OPDOCK_LAUNCH_COOPERATIVE : OPDOCK_LAUNCH_PROGRAMMATIC;
+    }
+    return true;
+  }
+  const char* text = PyUnicode_AsUTF8(name);
+  return refuse(kArgumentError, kernel,
+                "found an unknown argument '" + std::string(text == nullptr ? "" : text) +
+                    "', wanted shared, stream, cluster, cooperative or programmatic");
+}
+
+// The number that a method of the module answers for a device.
+bool ask_module(const KernelInfo& kernel, const char* method, int32_t device, void** out) {
+  PyObject* answer = PyObject_CallMethod(kernel.module, method, "i", static_cast<int>(device));
+  *out = answer == nullptr ? nullptr : PyLong_AsVoidPtr(answer);
+  Py_XDECREF(answer);
+  return PyErr_Occurred() == nullptr;
+}
+
+// The kernel on a device, compiled and loaded there on first use.
+[[gnu::noinline]] KernelTarget* load(KernelInfo& kernel, int32_t device) {
+  PyObject* answer = PyObject_CallMethod(kernel.module, "_load", "si", kernel.name.c_str(), device);
+  void* const handle = answer == nullptr ? nullptr : PyLong_AsVoidPtr(answer);
+  Py_XDECREF(answer);
+  if (handle == nullptr) return nullptr;
+  opdock_kernel_info info = {};
+  info.struct_size = sizeof info;
+  char error[kErrorSize] = "";
+  const opdock_status status =
+      opdock_kernel_get_info(static_cast<opdock_kernel*>(handle), &info, error, kErrorSize);
+  if (status != OPDOCK_OK) {
+    raise_status(status, error);
+    return nullptr;
+  }
+  auto target = std::make_unique<KernelTarget>();
+  target->handle = static_cast<opdock_kernel*>(handle);
+  target->has_sizes = info.has_params != 0;
+  target->sizes.assign(info.param_sizes, info.param_sizes + info.num_params);
+  target->kinds = kinds_of(info.image_name, info.num_params);
+  return kernel.targets[device] = target.release();
+}
+
+inline KernelTarget* target_on(KernelInfo& kernel, int32_t device) {
+  if (device < 0 || device >= kMaxDevices) {
+    refuse(kInvalidArgumentError, kernel,
+           "found device " + std::to_string(device) + ", wanted one below " +
+               std::to_string(kMaxDevices));
+    return nullptr;
+  }
+  KernelTarget* target = kernel.targets[device];
+  return target != nullptr ? target : load(kernel, device);
+}
+
+bool is_array(PyObject* object, bool* failed) {
+  PyTypeObject* type = Py_TYPE(object);
+  if (object == Py_None || type == &PyLong_Type || type == &PyFloat_Type || type == &PyBool_Type) {
+    return false;
+  }
+  const TypeEntry* entry = classify(type);
+  *failed = entry == nullptr;
+  return entry != nullptr && entry->kind != ArrayKind::kNone;
+}
+
+// Converts the arrays among the arguments; the values of others keep tag OPDOCK_NONE.
+bool take_arrays(KernelInfo& kernel, Frame& frame, PyObject* const* args, uint32_t count,
+                 opdock_value* values) {
+  for (uint32_t i = 0; i < count; ++i) {
+    values[i].tag = OPDOCK_NONE;
+    bool failed = false;
+    if (!fast_tensor(frame, args[i], false, &values[i])) {
+      if (!is_array(args[i], &failed)) {
+        if (failed) return false;
+        continue;
+      }
+      const Where where{kernel.name.c_str(), place(i)};
+      if (!convert_tensor(frame, where, args[i], false, &values[i])) return false;
+    }
+  }
+  return true;
+}
+
+bool check_devices(const KernelInfo& kernel, const opdock_value* values, uint32_t count,
+                   int32_t device) {
+  for (uint32_t i = 0; i < count; ++i) {
+    if (values[i].tag != OPDOCK_TENSOR) continue;
+    const opdock_device& found = values[i].as.tensor->device;
+    if (found.type == kernel.device_type && found.index == device) continue;
+    const std::string text = found.type == OPDOCK_CPU
+                                 ? "an array on the CPU"
+                                 : "an array on GPU " + std::to_string(found.index);
+    return refuse(kInvalidArgumentError, kernel,
+                  "argument " + std::to_string(i) + ": found " + text + ", wanted one on GPU " +
+                      std::to_string(device) + "; move it there");
+  }
+  return true;
+}
+
+bool choose_stream(const KernelInfo& kernel, Frame& frame, PyObject* given, int32_t device) {
+  if (given != nullptr) {
+    const TypeEntry* owner = frame.stream_entry;
+    frame.stream_entry = nullptr;
+    if (!read_stream(kernel, given, &frame.stream)) return false;
+    if (frame.gpu.type != OPDOCK_CPU && !finish_streams(frame)) return false;
+    // CuPy's arrays are the caller's to order by the stream that was given.
+    if (owner != nullptr && owner->is_cupy) frame.wait = false;
+    return true;
+  }
+  if (frame.gpu.type != OPDOCK_CPU) return finish_streams(frame);
+  return ask_module(kernel, "_stream", device, &frame.stream);
+}
+
+PyObject* finish(const KernelInfo& kernel, Frame& frame, opdock_status status, const char* error) {
+  if (status != OPDOCK_OK) {
+    raise_status(status, (kernel.name + "(): " + error).c_str());
+    return nullptr;
+  }
+  if (frame.wait) {
+    std::string problem;
+    PyThreadState* state = PyEval_SaveThread();
+    const bool waited = wait_for_stream(frame.gpu, frame.stream, &problem);
+    PyEval_RestoreThread(state);
+    if (!waited) {
+      raise("DeviceError", kernel.name + "(): " + problem);
+      return nullptr;
+    }
+  }
+  Py_RETURN_NONE;
+}
+
+PyObject* call(PyObject* self, PyObject* const* args, size_t flagged_count, PyObject* names) {
+  KernelInfo& kernel = info_of(self);
+  const Py_ssize_t given = PyVectorcall_NARGS(flagged_count);
+  if (given < 2) {
+    refuse(kArgumentError, kernel, "found no grid and block, wanted kernel(grid, block, *args)");
+    return nullptr;
+  }
+  opdock_launch launch = {sizeof launch, 0, {1, 1, 1}, {1, 1, 1}, {0, 0, 0}, 0, nullptr, 0, 0};
+  if (!read_dims(kernel, "grid", args[0], launch.grid) ||
+      !read_dims(kernel, "block", args[1], launch.block)) {
+    return nullptr;
+  }
+  Extras extras;
+  extras.launch = &launch;
+  const Py_ssize_t num_names = names == nullptr ? 0 : PyTuple_GET_SIZE(names);
+  for (Py_ssize_t i = 0; i < num_names; ++i) {
+    if (!read_extra(kernel, PyTuple_GET_ITEM(names, i), args[given + i], &extras)) return nullptr;
+  }
+  PyObject* const* own = args + 2;
+  const uint32_t count = static_cast<uint32_t>(given - 2);
+  Frame frame;
+  opdock_value* values = frame.take<opdock_value>(count + 1);
+  if (!take_arrays(kernel, frame, own, count, values)) return nullptr;
+  int32_t device = kernel.device;
+  if (device < 0 && frame.gpu.type != OPDOCK_CPU) device = frame.gpu.index;
+  if (device < 0) {
+    void* current = nullptr;
+    if (!ask_module(kernel, "_device", -1, &current)) return nullptr;
+    device = static_cast<int32_t>(reinterpret_cast<intptr_t>(current));
+  }
+  KernelTarget* target = target_on(kernel, device);
+  if (target == nullptr) return nullptr;
+  if (target->has_sizes && target->sizes.size() != count) {
+    refuse(kArgumentError, kernel,
+           "found " + std::to_string(count) + " arguments after grid and block, wanted " +
+               std::to_string(target->sizes.size()));
+    return nullptr;
+  }
+  // Arrays of libraries without a stream are imported here, and have their addresses then.
+  if (!choose_stream(kernel, frame, extras.stream, device) ||
+      !check_devices(kernel, values, count, device)) {
+    return nullptr;
+  }
+  void** slots = frame.take<void*>(count + 1);
+  void** addresses = frame.take<void*>(count + 1);
+  for (uint32_t i = 0; i < count; ++i) {
+    if (values[i].tag == OPDOCK_TENSOR) {
+      if (!check_pointer(kernel, *target, i)) return nullptr;
+      const opdock_tensor& tensor = *values[i].as.tensor;
+      addresses[i] = static_cast<char*>(tensor.data) + tensor.byte_offset;
+      slots[i] = &addresses[i];
+    } else if (!pack_scalar(frame, kernel, *target, i, own[i], &slots[i])) {
+      return nullptr;
+    }
+  }
+  launch.args = slots;
+  launch.num_args = count;
+  char error[kErrorSize];
+  error[0] = '\0';
+  const opdock_status status =
+      opdock_launch_kernel(target->handle, frame.stream, &launch, error, kErrorSize);
+  return finish(kernel, frame, status, error);
+}
+
+void destroy(PyObject* self) {
+  PyTypeObject* type = Py_TYPE(self);
+  PyObject_GC_UnTrack(self);
+  KernelInfo* info = reinterpret_cast<KernelObject*>(self)->info;
+  if (info != nullptr) {
+    for (KernelTarget* target : info->targets) delete target;
+    Py_XDECREF(info->module);
+    delete info;
+  }
+  type->tp_free(self);
+  Py_DECREF(type);
+}
+
+int traverse(PyObject* self, visitproc visit, void* arg) {
+  KernelInfo* info = reinterpret_cast<KernelObject*>(self)->info;
+  if (info != nullptr) Py_VISIT(info->module);
+  Py_VISIT(Py_TYPE(self));
+  return 0;
+}
+
+PyObject* get_name(PyObject* self, void*) {
+  return PyUnicode_FromString(info_of(self).name.c_str());
+}
+
+// What the driver tells of the parameters' sizes on the device that it was last asked for; None
+// where it does not.
+PyObject* get_param_sizes(PyObject* self, void*) {
+  for (const KernelTarget* target : info_of(self).targets) {
+    if (target == nullptr || !target->has_sizes) continue;
+    PyObject* list = PyList_New(0);
+    for (uint32_t size : target->sizes) {
+      PyObject* number = list == nullptr ? nullptr : PyLong_FromUnsignedLong(size);
+      if (number == nullptr || PyList_Append(list, number) != 0) Py_CLEAR(list);
+      Py_XDECREF(number);
+    }
+    return list;
+  }
+  Py_RETURN_NONE;
+}
+
+PyObject* represent(PyObject* self) {
+  return PyUnicode_FromFormat("<opdock kernel %s>", info_of(self).name.c_str());
+}
+
+// Loads the kernel on a device now.
+PyObject* prepare(PyObject* self, PyObject* device) {
+  const long index = PyLong_AsLong(device);
+  if (index == -1 && PyErr_Occurred() != nullptr) return nullptr;
+  if (target_on(info_of(self), static_cast<int32_t>(index)) == nullptr) return nullptr;
+  Py_RETURN_NONE;
+}
+
+PyMemberDef members[] = {
+    {"__vectorcalloffset__", T_PYSSIZET, offsetof(KernelObject, vectorcall), READONLY, nullptr},
+    {nullptr, 0, 0, 0, nullptr}};
+
+PyGetSetDef getters[] = {{"__name__", get_name, nullptr, "The name it was asked for by.", nullptr},
+                         {"param_sizes", get_param_sizes, nullptr,
+                          "Bytes of each parameter; None where the driver does not tell.", nullptr},
+                         {nullptr, nullptr, nullptr, nullptr, nullptr}};
+
+PyMethodDef methods[] = {{"_prepare", prepare, METH_O, "Loads it on the GPU of that index."},
+                         {nullptr, nullptr, 0, nullptr}};
+
+constexpr char kDoc[] =
+    "A kernel: kernel(grid, block, *args, shared=0, stream=None, cluster=None, cooperative=False, "
+    "programmatic=False).\n\n"
+    "grid, block: an int or a tuple of up to three. args: arrays on the GPU (their address is "
+    "passed), ints, floats, bools, None for a null pointer; NumPy scalars, ctypes objects and "
+    "bytes of exactly the parameter's size. shared: bytes of dynamic shared memory. stream: of "
+    "torch or CuPy or a handle; by default the current one of the library that the arrays are "
+    "of. Returns at once; the work is enqueued.";
+
+PyType_Slot slots[] = {{Py_tp_dealloc, reinterpret_cast<void*>(destroy)},
+                       {Py_tp_traverse, reinterpret_cast<void*>(traverse)},
+                       {Py_tp_call, reinterpret_cast<void*>(PyVectorcall_Call)},
+                       {Py_tp_repr, reinterpret_cast<void*>(represent)},
+                       {Py_tp_doc, const_cast<char*>(kDoc)},
+                       {Py_tp_members, members},
+                       {Py_tp_getset, getters},
+                       {Py_tp_methods, methods},
+                       {0, nullptr}};
+
+PyType_Spec spec = {"opdock.Kernel", sizeof(KernelObject), 0,
+                    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL |
+                        Py_TPFLAGS_DISALLOW_INSTANTIATION | Py_TPFLAGS_IMMUTABLETYPE,
+                    slots};
+
+}  // namespace
+
+PyObject* make_kernel_type() {
+  return PyType_FromSpec(&spec);
+}
+
+PyObject* make_kernel(PyObject* type, PyObject* module, const std::string& name, int32_t device) {
+  PyTypeObject* kernel_type = reinterpret_cast<PyTypeObject*>(type);
+  auto info = std::make_unique<KernelInfo>();
+  info->name = name;
+  info->device = device;
+  KernelObject* self = reinterpret_cast<KernelObject*>(kernel_type->tp_alloc(kernel_type, 0));
+  if (self == nullptr) return nullptr;
+  info->module = Py_NewRef(module);
+  self->vectorcall = call;
+  self->info = info.release();
+  return reinterpret_cast<PyObject*>(self);
+}
+
+}  // namespace opdock::python
