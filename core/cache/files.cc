@@ -94,17 +94,18 @@ int sync_folder(const std::string& path) {
   return error == EINVAL || error == ENOTSUP ? 0 : error;
 }
 
-int make_folders(const std::string& path) {
-  if (mkdir(path.c_str(), 0700) == 0) return sync_folder(parent_of(path));
-  if (errno == EEXIST) {
-    struct stat status{};
-    if (stat(path.c_str(), &status) != 0) return errno;
-    return S_ISDIR(status.st_mode) ? 0 : ENOTDIR;
+int make_folders(const std::string& path, std::vector<std::string>* changed) {
+  if (path.empty()) return ENOENT;
+  int error = mkdir(path.c_str(), 0700) == 0 ? 0 : errno;
+  if (error == ENOENT && path != "/") {
+    error = make_folders(parent_of(path), changed);
+    if (error == 0 && mkdir(path.c_str(), 0700) != 0) error = errno;
   }
-  if (errno != ENOENT || path == "/" || path.empty()) return errno;
-  if (const int error = make_folders(parent_of(path))) return error;
-  if (mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) return errno;
-  return sync_folder(parent_of(path));
+  if (error == 0 && changed != nullptr) changed->push_back(parent_of(path));
+  // Some systems answer EROFS or EACCES also for a folder that is there.
+  struct stat status{};
+  if (error == 0 || stat(path.c_str(), &status) != 0) return error;
+  return S_ISDIR(status.st_mode) ? 0 : ENOTDIR;
 }
 
 int rename_new(const std::string& from, const std::string& to) {

@@ -39,8 +39,9 @@ int sync_file(int fd);
 // A file system that cannot sync folders counts as one that need not.
 int sync_folder(const std::string& path);
 
-// Makes the folder and what is missing above it, 0700, each one durably.
-int make_folders(const std::string& path);
+// Makes the folder and what is missing above it, 0700. Appends the folders that got a new one in
+// them: to be synced, once, after what is made for has been put there.
+int make_folders(const std::string& path, std::vector<std::string>* changed = nullptr);
 // Renames unless `to` is there already (EEXIST), atomically on every file system that can.
 int rename_new(const std::string& from, const std::string& to);
 // A file or a folder with everything in it, links not followed. Best effort.

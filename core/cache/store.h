@@ -56,10 +56,12 @@ class Store final : public Cache {
 
  private:
   bool is_usable(std::vector<Reason>* reasons) const;
-  // Makes the root, its marks and `folder`. errno.
-  int prepare(const std::string& folder);
-  // Puts `temp`, a file or folder, in the variant's place. Returns what stands there afterwards.
+  // Makes the root, its marks and `folder`; *changed as make_folders. errno.
+  int prepare(const std::string& folder, std::vector<std::string>* changed = nullptr);
+  // Puts `temp`, a file or folder, in the variant's place and syncs that and the folders in
+  // `changed`. Returns what stands there afterwards.
   std::shared_ptr<CacheEntry> put_in_place(const std::string& temp, const std::string& variant,
+                                           std::vector<std::string> changed,
                                            std::vector<Reason>* reasons);
   void after_publishing(const StoredEntry& entry);
 

@@ -82,13 +82,16 @@ int write_file(const std::string& path, std::string_view bytes, Fd* out) {
 
 }  // namespace
 
-int Store::prepare(const std::string& folder) {
-  if (const int error = make_folders(layout_.root)) return error;
-  write_cache_tag(layout_.root);
-  return make_folders(folder);
+int Store::prepare(const std::string& folder, std::vector<std::string>* changed) {
+  std::vector<std::string> made;
+  const int error = make_folders(folder, &made);
+  if (error == 0 && !made.empty()) write_cache_tag(layout_.root);
+  if (changed != nullptr) *changed = std::move(made);
+  return error;
 }
 
 std::shared_ptr<CacheEntry> Store::put_in_place(const std::string& temp, const std::string& variant,
+                                                std::vector<std::string> changed,
                                                 std::vector<Reason>* reasons) {
   const auto refuse = [&](int error) {
     add_reason(reasons, Code::kCacheWrite, variant + ": " + error_text(error),
@@ -96,18 +99,20 @@ std::shared_ptr<CacheEntry> Store::put_in_place(const std::string& temp, const s
     return nullptr;
   };
   for (int attempt = 0; attempt < 3; ++attempt) {
-    int error = make_folders(parent_of(variant));
+    int error = make_folders(parent_of(variant), &changed);
     if (error == 0) error = rename_new(temp, variant);
-    const bool is_ours = error == 0;
-    if (error == 0) {
-      error = sync_folder(parent_of(variant));
-      if (error != 0) {  // it may be gone after a crash, so it does not count as published
-        if (rename(variant.c_str(), temp.c_str()) != 0) remove_tree(variant);
-        return refuse(error);
-      }
-    }
     if (error == ENOENT && attempt < 2 && access(temp.c_str(), F_OK) == 0) {
       continue;  // an emptied folder was swept between making it and using it
+    }
+    const bool is_ours = error == 0;
+    if (is_ours) {
+      error = sync_folder(parent_of(variant));
+      for (const std::string& folder : changed) {
+        if (error == 0) error = sync_folder(folder);
+      }
+    }
+    if (is_ours && error != 0) {  // it may be gone after a crash: that does not count as published
+      if (rename(variant.c_str(), temp.c_str()) != 0) remove_tree(variant);
     }
     if (error != 0 && error != EEXIST) return refuse(error);
     const OpenedEntry opened = open_entry(variant);
@@ -146,12 +151,16 @@ std::shared_ptr<CacheEntry> Store::publish_blobs(const CacheRequest& request,
   if (!is_usable(reasons)) return nullptr;
   const EntryData data = describe(request, maker);
   const std::string temp = layout_.temp() + "/" + unique_name();
-  int error = prepare(layout_.temp());
+  std::vector<std::string> changed;
+  int error = prepare(layout_.temp(), &changed);
   Fd file;
   if (error == 0) error = write_file(temp, encode_entry(data, blobs), &file);
   std::shared_ptr<CacheEntry> entry;
   if (error == 0) {
-    entry = put_in_place(temp, layout_.variant(data.kind, data.key, maker), reasons);
+    // lock() may have made these before, and does not sync.
+    changed.insert(changed.end(), {layout_.base(), layout_.root});
+    entry = put_in_place(temp, layout_.variant(data.kind, data.key, maker), std::move(changed),
+                         reasons);
   } else {
     add_reason(reasons, Code::kCacheWrite, temp + ": " + error_text(error),
                "a cache that can be written");
@@ -236,7 +245,8 @@ std::shared_ptr<CacheEntry> Store::publish_folder(const CacheRequest& request,
   }
   std::shared_ptr<CacheEntry> entry;
   if (error == 0) {
-    entry = put_in_place(folder, layout_.variant(data.kind, data.key, maker), reasons);
+    entry = put_in_place(folder, layout_.variant(data.kind, data.key, maker),
+                         {layout_.base(), layout_.root}, reasons);
   } else {
     refuse("entry: " + error_text(error), "a cache that can be written");
   }

@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cache_folder.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <cstdlib>
 #include <fstream>
 #include <sstream>
@@ -62,8 +66,7 @@ std::shared_ptr<CacheEntry> publish_plugin(Cache* cache, std::vector<Reason>* re
                                            const CacheMaker& by) {
   const std::optional<std::string> folder = cache->make_folder(reasons);
   if (!folder) return nullptr;
-  fs::create_directories(*folder + "/log");
-  fs::create_directories(*folder + "/objects/deep");
+  for (const char* name : {"/log", "/objects", "/objects/deep"}) make_folder(*folder + name);
   write(*folder + "/axpy.so", kLibrary);
   write(*folder + "/log/build.log", "done\n");
   write(*folder + "/objects/deep/axpy.o", "object");
@@ -109,7 +112,14 @@ std::string read(const std::string& path) {
 }
 
 void write(const std::string& path, const std::string& bytes) {
-  std::ofstream(path, std::ios::binary) << bytes;
+  std::FILE* file = std::fopen(path.c_str(), "wb");
+  ASSERT_NE(file, nullptr) << path;
+  std::fwrite(bytes.data(), 1, bytes.size(), file);
+  std::fclose(file);
+}
+
+void make_folder(const std::string& path) {
+  syscall(SYS_mkdirat, AT_FDCWD, path.c_str(), 0700);
 }
 
 }  // namespace opdock::testing

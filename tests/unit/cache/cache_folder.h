@@ -47,6 +47,8 @@ void expect_whole(const CacheEntry& entry);
 std::string text(const std::vector<Reason>& reasons);
 bool has(const std::vector<Reason>& reasons, Code code);
 std::string read(const std::string& path);
+// Neither goes through the calls that the fault tests stand in for.
 void write(const std::string& path, const std::string& bytes);
+void make_folder(const std::string& path);
 
 }  // namespace opdock::testing
