@@ -58,7 +58,7 @@ int pin(int fd) {
 std::string check_one_file(const std::string& folder, const EntryFile& file, int* error) {
   std::string digest;
   uint64_t size = 0;
-  *error = digest_file(folder + "/" + file.name, &digest, &size);
+  *error = digest_file(folder + "/" + file.name, file.size, &digest, &size);
   if (*error != 0) return fmt::format("{}: {}", file.name, error_text(*error));
   if (size != file.size) return fmt::format("{} with {} bytes", file.name, size);
   return digest == file.sha256 ? std::string() : file.name + " with other bytes";

@@ -88,8 +88,8 @@ int sync_file(int fd) {
 }
 
 int sync_folder(const std::string& path) {
-  Fd fd;
-  if (const int error = open_file(path, O_RDONLY | O_DIRECTORY, 0, &fd)) return error;
+  const Fd fd(open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));  // the root may be a link
+  if (!fd) return errno;
   const int error = sync_file(fd.get());
   return error == EINVAL || error == ENOTSUP ? 0 : error;
 }
@@ -160,12 +160,13 @@ int list_folder(const std::string& path, std::vector<std::string>* names) {
   return error;
 }
 
-int digest_file(const std::string& path, std::string* sha256, uint64_t* size) {
+int digest_file(const std::string& path, uint64_t most, std::string* sha256, uint64_t* size) {
   Fd fd;
   if (const int error = open_file(path, O_RDONLY, 0, &fd)) return error;
   struct stat status{};
   if (fstat(fd.get(), &status) != 0) return errno;
   if (!S_ISREG(status.st_mode)) return EISDIR;
+  if (static_cast<uint64_t>(status.st_size) > most) return EFBIG;
   Sha256 hash;
   std::vector<uint8_t> buffer(256 << 10);
   *size = 0;

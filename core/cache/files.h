@@ -51,8 +51,8 @@ uint64_t tree_bytes(const std::string& path);
 
 // Names in a folder, sorted, without "." and "..".
 int list_folder(const std::string& path, std::vector<std::string>* names);
-// SHA-256, hex, and size of a regular file.
-int digest_file(const std::string& path, std::string* sha256, uint64_t* size);
+// SHA-256, hex, and size of a regular file of at most `most` bytes, else EFBIG.
+int digest_file(const std::string& path, uint64_t most, std::string* sha256, uint64_t* size);
 
 std::string parent_of(const std::string& path);
 int64_t now_seconds();  // by the wall clock

@@ -68,7 +68,7 @@ int settle_file(const std::string& folder, const std::string& name, EntryFile* o
   if (fchmod(fd.get(), (status.st_mode & S_IXUSR) != 0 ? 0700 : 0600) != 0) return errno;
   if (const int error = sync_file(fd.get())) return error;
   out->name = name;
-  return digest_file(path, &out->sha256, &out->size);
+  return digest_file(path, UINT64_MAX, &out->sha256, &out->size);
 }
 
 // Writes a new file durably and leaves it open.

@@ -1,9 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "support.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include <ctime>
+
+#include "base/sha256.h"
 
 namespace opdock::testing {
 namespace {
@@ -48,6 +54,27 @@ void expect_next_attempt_right(const CacheFolder& folder) {
   EXPECT_EQ(cache->find(request(), nullptr, &reasons).size(), 1u) << text(reasons);
   EXPECT_EQ(cache->find(plugin_request(), nullptr, &reasons).size(), 1u) << text(reasons);
   EXPECT_TRUE(reasons.empty()) << text(reasons);
+}
+
+void make_older(const std::string& path, int64_t seconds) {
+  const timespec times[2] = {{0, UTIME_OMIT}, {std::time(nullptr) - seconds, 0}};
+  EXPECT_EQ(utimensat(AT_FDCWD, path.c_str(), times, AT_SYMLINK_NOFOLLOW), 0) << path;
+  if (!std::filesystem::is_directory(path)) return;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(path)) {
+    utimensat(AT_FDCWD, entry.path().c_str(), times, AT_SYMLINK_NOFOLLOW);
+  }
+}
+
+cache::Collected collect_now(const CacheFolder& folder, uint64_t max_bytes) {
+  return cache::collect({folder.path("cache")}, max_bytes);
+}
+
+// Magic, the format's number, and the first four bytes of their SHA-256: docs/cache.md.
+std::string newer_format(std::string bytes) {
+  bytes[8] = 2;
+  const Digest digest = sha256(bytes.substr(0, 12));
+  bytes.replace(12, 4, reinterpret_cast<const char*>(digest.data()), 4);
+  return bytes;
 }
 
 pid_t start_child(const std::function<int()>& work) {

@@ -4,6 +4,7 @@
 #include <functional>
 #include <string>
 
+#include "cache/collect.h"
 #include "cache_folder.h"
 #include "faults.h"
 
@@ -21,6 +22,12 @@ void expect_next_attempt_right(const CacheFolder& folder);
 
 // Publishes an entry that no fault may touch; expect_next_attempt_right looks for it.
 void publish_neighbour(const CacheFolder& folder);
+
+// Sets the modification times of a file, or of all in a tree, to that many seconds ago.
+void make_older(const std::string& path, int64_t seconds);
+cache::Collected collect_now(const CacheFolder& folder, uint64_t max_bytes);
+// The bytes of an entry, with the head of a format of the future.
+std::string newer_format(std::string bytes);
 
 // Runs `work` in a child process and waits: its exit status, or minus the signal that ended it.
 int in_child(const std::function<int()>& work);

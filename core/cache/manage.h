@@ -1,0 +1,51 @@
+// What `opdock cache` does: listing, clearing and verifying, and moving entries between machines.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "cache/collect.h"
+#include "cache/entry.h"
+
+namespace opdock::cache {
+
+struct Listed {
+  Variant variant;
+  OpenedEntry opened;  // entry: NULL unless state is kGood
+};
+
+// Every variant, opened; with all its files checked if `check`.
+std::vector<Listed> list_entries(const Layout& layout, bool check);
+
+// Checks every byte of everything, and sets aside what is damaged.
+std::vector<Listed> verify(const Layout& layout);
+
+struct Cleared {
+  size_t removed = 0, in_use = 0;
+  uint64_t removed_bytes = 0;
+};
+// Removes everything, newer formats and remembered failures too, except entries and build folders
+// that a live process uses.
+Cleared clear(const Layout& layout);
+
+struct Exported {
+  size_t entries = 0;
+  uint64_t bytes = 0;               // of the file
+  std::vector<std::string> left_out;  // paths of entries that are damaged or in a newer format
+};
+// Writes every good entry into a tar file (POSIX.1-1988 ustar, uncompressed), atomically. False and
+// a reason (cache-write).
+bool export_entries(const Layout& layout, const std::string& file, Exported* result,
+                    std::vector<Reason>* reasons);
+
+struct Imported {
+  size_t entries = 0;
+  size_t present = 0;  // were there already, and stay as they are
+};
+// Takes over what export wrote. Everything is checked before anything is taken over: on a file that
+// was cut, changed, or names anything but entries (cache-archive, cache-newer), nothing is.
+bool import_entries(const Layout& layout, const std::string& file, Imported* result,
+                    std::vector<Reason>* reasons);
+
+}  // namespace opdock::cache

@@ -1,0 +1,134 @@
+// opdock cache: what was compiled and built, and what is to become of it.
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <cstdio>
+#include <ctime>
+#include <filesystem>
+
+#include "commands.h"
+#include "fmt/format.h"
+#include "terminal.h"
+
+namespace opdock::cli {
+namespace {
+
+void print(const std::string& text) {
+  std::fwrite(text.data(), 1, text.size(), stdout);
+}
+
+std::string text_of(const Report& object, const char* key) {
+  return printable(object.at(key).get<std::string>());
+}
+
+std::string size_text(const Report& value) {
+  double size = static_cast<double>(value.get<uint64_t>());
+  for (const char* unit : {"B", "KiB", "MiB", "GiB"}) {
+    if (size < 1024) return fmt::format("{:.{}f} {}", size, *unit == 'B' ? 0 : 1, unit);
+    size /= 1024;
+  }
+  return fmt::format("{:.1f} TiB", size);
+}
+
+std::string time_text(const Report& value) {
+  const std::time_t seconds = value.get<int64_t>();
+  std::tm time{};
+  char text[32] = "";
+  if (localtime_r(&seconds, &time) == nullptr) return "-";
+  return std::strftime(text, sizeof text, "%Y-%m-%d %H:%M", &time) > 0 ? text : "-";
+}
+
+size_t count_of(const Report& report, const char* state) {
+  const Report& entries = report.at("entries");
+  return static_cast<size_t>(std::count_if(entries.begin(), entries.end(), [&](const Report& entry) {
+    return entry.at("state") == state;
+  }));
+}
+
+void print_entries(const Report& report, bool only_bad) {
+  std::vector<std::vector<Cell>> rows = {{{"SUBJECT", Style::kDim},
+                                          {"KIND", Style::kDim},
+                                          {"SIZE", Style::kDim},
+                                          {"USED", Style::kDim},
+                                          {"KEY", Style::kDim},
+                                          {"MADE BY", Style::kDim}}};
+  for (const Report& entry : report.at("entries")) {
+    const bool is_good = entry.at("state") == "good";
+    if (is_good && only_bad) continue;
+    const std::string problem = text_of(entry, "state") + ": " + text_of(entry, "problem");
+    rows.push_back({{is_good ? text_of(entry, "subject") : problem,
+                     is_good ? Style::kBold : Style::kBad},
+                    {text_of(entry, "kind")},
+                    {size_text(entry.at("bytes"))},
+                    {time_text(entry.at("used"))},
+                    {text_of(entry, "key").substr(0, 12)},
+                    {text_of(entry, "maker")}});
+  }
+  if (rows.size() > 1) print(table(rows));
+}
+
+void print_result(const std::string& action, const std::string& file, const Report& report) {
+  const std::string folder = text_of(report, "folder");
+  const auto number = [&](const char* key) { return report.at(key).get<size_t>(); };
+  const auto size = [&](const char* key) { return size_text(report.at(key)); };
+  if (action == "ls") {
+    print_entries(report, false);
+    print(fmt::format("{}{} in {} entries of at most {}, in {}\n",
+                      report.at("entries").empty() ? "" : "\n", size("bytes"),
+                      report.at("entries").size(), size("max_bytes"), folder));
+  } else if (action == "verify") {
+    print_entries(report, true);
+    const size_t damaged = count_of(report, "damaged");
+    print(fmt::format("{} entries are good, {} {} damaged{}\n", count_of(report, "good"), damaged,
+                      damaged == 1 ? "is" : "are",
+                      damaged == 0 ? "" : " and set aside, to be made again"));
+  } else if (action == "gc") {
+    if (report.at("busy").get<bool>()) {
+      print("Another process is at it.\n");
+      return;
+    }
+    print(fmt::format("removed {} entries ({}) and {} temporary files; {} are left{}\n",
+                      number("removed"), size("removed_bytes"), number("swept"), size("bytes"),
+                      number("in_use") == 0
+                          ? ""
+                          : fmt::format(" ({} entries are in use)", number("in_use"))));
+  } else if (action == "clear") {
+    print(fmt::format("removed {} entries ({}) from {}{}\n", number("removed"),
+                      size("removed_bytes"), folder,
+                      number("in_use") == 0
+                          ? ""
+                          : fmt::format("; {} are in use and were kept", number("in_use"))));
+  } else if (action == "export") {
+    for (const Report& path : report.at("left_out")) {
+      complain("left out " + printable(path.get<std::string>()));
+    }
+    print(fmt::format("wrote {} entries ({}) to {}\n", number("exported"), size("bytes"),
+                      printable(file)));
+  } else {
+    print(fmt::format("took over {} entries from {}; {} were there already\n", number("imported"),
+                      printable(file), number("present")));
+  }
+}
+
+}  // namespace
+
+int cache_command(const std::string& action, const std::string& file, bool json) {
+  const std::string path =
+      file.empty() ? file : std::filesystem::absolute(file).lexically_normal().string();
+  if (action == "import" && !std::filesystem::exists(path)) {
+    complain("found no file " + printable(path) + ", wanted one that `opdock cache export` wrote");
+    return kBadUsage;
+  }
+  const Report report = read_report([&](char** out, char* error, uint32_t size) {
+    return opdock_cache_json(action.c_str(), path.c_str(), out, error, size);
+  });
+  if (json) {
+    print(report.dump(2, ' ', false, Report::error_handler_t::replace) + "\n");
+  } else {
+    print_result(action, path, report);
+  }
+  const bool has_bad = (action == "verify" && count_of(report, "good") < report.at("entries").size()) ||
+                       (action == "export" && !report.at("left_out").empty());
+  return has_bad ? kUnfit : kGood;
+}
+
+}  // namespace opdock::cli
