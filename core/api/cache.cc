@@ -13,17 +13,21 @@ using cache::OpenedEntry;
 
 const char* state_name(OpenedEntry::State state) {
   switch (state) {
-    case OpenedEntry::kGood: return "good";
-    case OpenedEntry::kNewer: return "newer";
-    case OpenedEntry::kDamaged: return "damaged";
-    default: return "unreadable";
+    case OpenedEntry::kGood:
+      return "good";
+    case OpenedEntry::kNewer:
+      return "newer";
+    case OpenedEntry::kDamaged:
+      return "damaged";
+    default:
+      return "unreadable";
   }
 }
 
 Report to_json(const Listed& listed) {
-  Report json = {{"kind", listed.variant.kind},   {"key", listed.variant.key},
-                 {"path", listed.variant.path},   {"bytes", listed.variant.bytes},
-                 {"used", listed.variant.used},   {"state", state_name(listed.opened.state)},
+  Report json = {{"kind", listed.variant.kind},     {"key", listed.variant.key},
+                 {"path", listed.variant.path},     {"bytes", listed.variant.bytes},
+                 {"used", listed.variant.used},     {"state", state_name(listed.opened.state)},
                  {"problem", listed.opened.problem}};
   const auto& entry = listed.opened.entry;
   json["subject"] = entry == nullptr ? "" : entry->subject();
@@ -50,21 +54,22 @@ std::optional<Report> act(const std::string& action, const Layout& layout, uint6
   if (action == "ls" || action == "verify") return list(layout, action == "verify");
   if (action == "gc") {
     const cache::Collected done = cache::collect(layout, max_bytes);
-    return Report{{"busy", done.busy},     {"removed", done.removed},
-                  {"removed_bytes", done.removed_bytes}, {"bytes", done.kept_bytes},
-                  {"in_use", done.in_use}, {"swept", done.swept}};
+    return Report{{"busy", done.busy},
+                  {"removed", done.removed},
+                  {"removed_bytes", done.removed_bytes},
+                  {"bytes", done.kept_bytes},
+                  {"in_use", done.in_use},
+                  {"swept", done.swept}};
   }
   if (action == "clear") {
     const cache::Cleared done = cache::clear(layout);
-    return Report{{"removed", done.removed},
-                  {"removed_bytes", done.removed_bytes},
-                  {"in_use", done.in_use}};
+    return Report{
+        {"removed", done.removed}, {"removed_bytes", done.removed_bytes}, {"in_use", done.in_use}};
   }
   if (action == "export") {
     cache::Exported done;
     if (!cache::export_entries(layout, file, &done, reasons)) return std::nullopt;
-    return Report{
-        {"exported", done.entries}, {"bytes", done.bytes}, {"left_out", done.left_out}};
+    return Report{{"exported", done.entries}, {"bytes", done.bytes}, {"left_out", done.left_out}};
   }
   cache::Imported done;
   if (!cache::import_entries(layout, file, &done, reasons)) return std::nullopt;
@@ -99,8 +104,8 @@ opdock_status opdock_cache_json(const char* action, const char* file, char** out
   for (const Reason& reason : reasons) {
     const bool is_setting = reason.code == Code::kCacheSetting;
     if (is_setting || opened->folder().empty()) {
-      return fail(is_setting ? OPDOCK_INVALID_ARGUMENT : OPDOCK_INCOMPATIBLE, to_text(reason), error,
-                  error_size);
+      return fail(is_setting ? OPDOCK_INVALID_ARGUMENT : OPDOCK_INCOMPATIBLE, to_text(reason),
+                  error, error_size);
     }
   }
   bool has_failed = false;

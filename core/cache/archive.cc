@@ -58,7 +58,10 @@ bool make_header(const std::string& name, uint64_t size, bool is_executable, Hea
   put(header->size, 12, fmt::format("{:011o}", size));
   put(header->mtime, 12, "00000000000");
   header->type = '0';
-  std::memcpy(header->magic, "ustar\0" "00", 8);
+  std::memcpy(header->magic,
+              "ustar\0"
+              "00",
+              8);
   put(header->checksum, 8, fmt::format("{:06o}", checksum(*header)));
   return true;
 }
@@ -168,8 +171,8 @@ bool extract(Reading* reading, const std::string& name, const Header& header) {
   Fd file;
   reading->error = make_folders(parent_of(path));
   if (reading->error == 0) {
-    reading->error = open_file(path, O_WRONLY | O_CREAT | O_EXCL,
-                               (mode & 0100) != 0 ? 0700 : 0600, &file);
+    reading->error =
+        open_file(path, O_WRONLY | O_CREAT | O_EXCL, (mode & 0100) != 0 ? 0700 : 0600, &file);
   }
   if (reading->error == EEXIST || reading->error == ENOTDIR) {
     reading->error = 0;
@@ -249,7 +252,9 @@ bool export_entries(const Layout& layout, const std::string& file, Exported* res
       continue;
     }
     const StoredEntry& entry = *listed.opened.entry;
-    const auto inside = [&](const std::string& path) { return path.substr(layout.root.size() + 1); };
+    const auto inside = [&](const std::string& path) {
+      return path.substr(layout.root.size() + 1);
+    };
     error = append_file(out.get(), entry.path(), inside(entry.path()), &result->bytes);
     for (const EntryFile& one : entry.data().files) {
       const std::string path = entry.folder() + "/" + one.name;

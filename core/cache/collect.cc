@@ -239,6 +239,8 @@ bool remove_unused(const Layout& layout, const Variant& variant, int64_t now) {
 
 Collected collect(const Layout& layout, uint64_t max_bytes) {
   Collected result;
+  struct stat status{};
+  if (stat(layout.base().c_str(), &status) != 0) return result;  // nothing was ever kept
   if (make_folders(layout.locks()) != 0 || make_folders(layout.temp()) != 0) return result;
   LockFile lock;
   if (lock.open(layout.locks() + "/gc") == 0 && lock.try_lock() == EWOULDBLOCK) {

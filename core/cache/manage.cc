@@ -43,8 +43,7 @@ Cleared clear(const Layout& layout) {
   for (const char* name : {"failures", "history", "bad"}) {
     remove_tree(layout.base() + "/" + name);
   }
-  struct stat status{};
-  if (stat(layout.base().c_str(), &status) == 0) collect(layout, UINT64_MAX);  // sweeps
+  collect(layout, UINT64_MAX);  // sweeps
   return result;
 }
 

@@ -31,7 +31,7 @@ Cleared clear(const Layout& layout);
 
 struct Exported {
   size_t entries = 0;
-  uint64_t bytes = 0;               // of the file
+  uint64_t bytes = 0;                 // of the file
   std::vector<std::string> left_out;  // paths of entries that are damaged or in a newer format
 };
 // Writes every good entry into a tar file (POSIX.1-1988 ustar, uncompressed), atomically. False and

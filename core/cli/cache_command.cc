@@ -39,9 +39,9 @@ std::string time_text(const Report& value) {
 
 size_t count_of(const Report& report, const char* state) {
   const Report& entries = report.at("entries");
-  return static_cast<size_t>(std::count_if(entries.begin(), entries.end(), [&](const Report& entry) {
-    return entry.at("state") == state;
-  }));
+  return static_cast<size_t>(
+      std::count_if(entries.begin(), entries.end(),
+                    [&](const Report& entry) { return entry.at("state") == state; }));
 }
 
 void print_entries(const Report& report, bool only_bad) {
@@ -55,13 +55,13 @@ void print_entries(const Report& report, bool only_bad) {
     const bool is_good = entry.at("state") == "good";
     if (is_good && only_bad) continue;
     const std::string problem = text_of(entry, "state") + ": " + text_of(entry, "problem");
-    rows.push_back({{is_good ? text_of(entry, "subject") : problem,
-                     is_good ? Style::kBold : Style::kBad},
-                    {text_of(entry, "kind")},
-                    {size_text(entry.at("bytes"))},
-                    {time_text(entry.at("used"))},
-                    {text_of(entry, "key").substr(0, 12)},
-                    {text_of(entry, "maker")}});
+    rows.push_back(
+        {{is_good ? text_of(entry, "subject") : problem, is_good ? Style::kBold : Style::kBad},
+         {text_of(entry, "kind")},
+         {size_text(entry.at("bytes"))},
+         {time_text(entry.at("used"))},
+         {text_of(entry, "key").substr(0, 12)},
+         {text_of(entry, "maker")}});
   }
   if (rows.size() > 1) print(table(rows));
 }
@@ -86,17 +86,15 @@ void print_result(const std::string& action, const std::string& file, const Repo
       print("Another process is at it.\n");
       return;
     }
-    print(fmt::format("removed {} entries ({}) and {} temporary files; {} are left{}\n",
-                      number("removed"), size("removed_bytes"), number("swept"), size("bytes"),
-                      number("in_use") == 0
-                          ? ""
-                          : fmt::format(" ({} entries are in use)", number("in_use"))));
+    print(fmt::format(
+        "removed {} entries ({}) and {} temporary files; {} are left{}\n", number("removed"),
+        size("removed_bytes"), number("swept"), size("bytes"),
+        number("in_use") == 0 ? "" : fmt::format(" ({} entries are in use)", number("in_use"))));
   } else if (action == "clear") {
-    print(fmt::format("removed {} entries ({}) from {}{}\n", number("removed"),
-                      size("removed_bytes"), folder,
-                      number("in_use") == 0
-                          ? ""
-                          : fmt::format("; {} are in use and were kept", number("in_use"))));
+    print(fmt::format(
+        "removed {} entries ({}) from {}{}\n", number("removed"), size("removed_bytes"), folder,
+        number("in_use") == 0 ? ""
+                              : fmt::format("; {} are in use and were kept", number("in_use"))));
   } else if (action == "export") {
     for (const Report& path : report.at("left_out")) {
       complain("left out " + printable(path.get<std::string>()));
@@ -126,8 +124,9 @@ int cache_command(const std::string& action, const std::string& file, bool json)
   } else {
     print_result(action, path, report);
   }
-  const bool has_bad = (action == "verify" && count_of(report, "good") < report.at("entries").size()) ||
-                       (action == "export" && !report.at("left_out").empty());
+  const bool has_bad =
+      (action == "verify" && count_of(report, "good") < report.at("entries").size()) ||
+      (action == "export" && !report.at("left_out").empty());
   return has_bad ? kUnfit : kGood;
 }
 

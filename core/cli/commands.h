@@ -16,6 +16,8 @@ int explain_command(const std::string& plugin_path, const std::string& name, boo
 int codes_command(bool json);
 int doctor_command(const std::string& plugin_path, bool json);
 int trust_command(const std::string& folder, bool json);
+// action: ls, gc, clear, verify, export or import; file: of the last two.
+int cache_command(const std::string& action, const std::string& file, bool json);
 
 struct RunOptions {
   std::string plugin_path;

@@ -62,6 +62,25 @@ void define(CLI::App* app, Arguments* args) {
   add_path(run);
   CLI::App* trust = add("trust", "Allow plugins from a folder that others could have written");
   trust->add_option("DIR", args->subject, "The folder that holds the plugins")->required();
+  CLI::App* cache = app->add_subcommand("cache", "Show and tidy what was compiled and built");
+  cache->require_subcommand(1);
+  const auto add_action = [&](const char* name, const char* text) {
+    CLI::App* action = cache->add_subcommand(name, text);
+    action->add_flag("--json", args->json, "Print JSON, for programs");
+    return action;
+  };
+  add_action("ls", "List what is in it");
+  add_action("gc",
+             "Remove the least recently used beyond $OPDOCK_CACHE_MAX_BYTES, and what dead\n"
+             "processes left; never what is in use");
+  add_action("clear", "Remove everything that is not in use");
+  add_action("verify", "Check every byte, and set aside what is damaged");
+  add_action("export", "Write everything into one file, for another machine of the same kind")
+      ->add_option("FILE", args->subject, "A tar file to write")
+      ->required();
+  add_action("import", "Take over what export wrote")
+      ->add_option("FILE", args->subject, "A tar file that export wrote")
+      ->required();
 }
 
 int dispatch(const CLI::App& app, const Arguments& args) {
@@ -70,6 +89,10 @@ int dispatch(const CLI::App& app, const Arguments& args) {
   if (command == "inspect") return opdock::cli::inspect_command(args.subject, args.json);
   if (command == "doctor") return opdock::cli::doctor_command(args.plugin_path, args.json);
   if (command == "trust") return opdock::cli::trust_command(args.subject, args.json);
+  if (command == "cache") {
+    const CLI::App* action = app.get_subcommands().front()->get_subcommands().front();
+    return opdock::cli::cache_command(action->get_name(), args.subject, args.json);
+  }
   if (command == "explain" && args.codes) return opdock::cli::codes_command(args.json);
   if (command == "explain") {
     if (args.subject.empty()) {
@@ -102,9 +125,10 @@ int main(int argc, char** argv) {
       return opdock::cli::kBadUsage;
     }
     const bool has_word = argc > 1 && argv[1][0] != '-';
-    opdock::cli::complain(has_word ? "found the command \"" + std::string(argv[1]) +
-                                         "\", wanted list, inspect, explain, doctor, run or trust"
-                                   : "found no command; see `opdock --help`");
+    opdock::cli::complain(has_word
+                              ? "found the command \"" + std::string(argv[1]) +
+                                    "\", wanted list, inspect, explain, doctor, run, trust or cache"
+                              : "found no command; see `opdock --help`");
     return opdock::cli::kBadUsage;
   } catch (const CLI::ParseError& error) {
     opdock::cli::complain(std::string(error.what()) + "; see `opdock --help`");

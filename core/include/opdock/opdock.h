@@ -95,6 +95,14 @@ OPDOCK_EXPORT opdock_status opdock_explain_json(opdock_runtime* runtime, const c
 /* What this machine has: CPU, C library, drivers, GPUs, tools; and what is missing for what. */
 OPDOCK_EXPORT opdock_status opdock_doctor_json(opdock_runtime* runtime, char** out, char* error,
                                                uint32_t error_size);
+/* The cache of what was compiled and built. action: "ls" (what is in it), "verify" (the same, every
+ * byte checked, what is damaged set aside), "gc" (remove the least recently used beyond
+ * OPDOCK_CACHE_MAX_BYTES, and what dead processes left), "clear", "export" or "import" (file: the
+ * archive; else NULL). *out: an object, see docs/cache.md. OPDOCK_INVALID_ARGUMENT for another action
+ * or a setting that cannot be; OPDOCK_INCOMPATIBLE where the folder, the file or its file system
+ * cannot be used. May block on files. */
+OPDOCK_EXPORT opdock_status opdock_cache_json(const char* action, const char* file, char** out,
+                                              char* error, uint32_t error_size);
 /* Every reason code: [{"code", "stage", "meaning", "cause", "advice"}]. */
 OPDOCK_EXPORT opdock_status opdock_codes_json(char** out, char* error, uint32_t error_size);
 /* Tells the library that `library` ("torch", "python") is in this process in `version`
