@@ -18,7 +18,7 @@ PROGRAMS = {
     "bin/opdock-pack": "core/pack/opdock-pack",
     "libexec/opdock/opdock-probe": "core/facts/opdock-probe",
     "libexec/opdock/opdock-guard": "core/build/opdock-guard",
-    "libexec/opdock/opdock-compile": "core/jit/opdock-compile",
+    "libexec/opdock/opdock-compile": "core/jit/worker/opdock-compile",
 }
 
 

@@ -5,11 +5,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <map>
 #include <mutex>
-#include <set>
+#include <thread>
 
 #include "base/sha256.h"
 #include "jit/request.h"
@@ -203,9 +204,9 @@ class Maker {
     if (context_.progress != nullptr) {
       context_.progress->step("compiling " + subject_of(request_), -1);
     }
-    CompileResult result = toolchain->compile(job());
+    CompileResult result = toolchain->compile(job(), reasons);
     if (!result.ok) {
-      reasons->push_back(failure(*toolchain, result));
+      if (result.fault != CompileFault::kNone) reasons->push_back(failure(*toolchain, result));
       return nullptr;
     }
     return keep(*toolchain, std::move(result), lock != nullptr, reasons);
@@ -350,6 +351,32 @@ CompiledImagePtr once(const CompileRequest& request, const JitContext& context,
 CompiledImagePtr compile_image(const CompileRequest& request, const JitContext& context,
                                std::vector<Reason>* reasons) {
   return once(request, context, nullptr, reasons);
+}
+
+void compile_all(
+    const std::vector<CompileRequest>& requests, int jobs, const JitContext& context,
+    const std::function<void(size_t, const CompiledImagePtr&, const std::vector<Reason>&)>& done) {
+  JitContext own = context;
+  own.in_worker = true;
+  std::atomic<size_t> next{0};
+  std::mutex telling;
+  const auto work = [&] {
+    for (size_t i = next++; i < requests.size(); i = next++) {
+      std::vector<Reason> reasons;
+      CompiledImagePtr image;
+      if (cancelled(own)) {
+        reasons.push_back(cancelled_reason(requests[i]));
+      } else {
+        image = compile_image(requests[i], own, &reasons);
+      }
+      const std::lock_guard lock(telling);
+      done(i, image, reasons);
+    }
+  };
+  std::vector<std::jthread> threads;
+  const size_t count = std::min(requests.size(), static_cast<size_t>(std::max(jobs, 1)));
+  for (size_t i = 1; i < count; ++i) threads.emplace_back(work);
+  work();
 }
 
 CompiledImagePtr compile_again(const CompileRequest& request, const JitContext& context,

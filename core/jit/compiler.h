@@ -3,7 +3,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -15,6 +17,7 @@
 #include "base/version.h"
 #include "cache/cache.h"
 #include "facts/environment.h"
+#include "jit/hiprtc_files.h"
 #include "jit/nvrtc.h"
 #include "jit/nvrtc_files.h"
 #include "note/note.h"
@@ -56,8 +59,13 @@ struct JitContext {
   std::string denied;            // where compiling was switched off: "OPDOCK_JIT=never"; empty:
                                  // it is allowed. Cached images are used all the same.
   std::optional<Version> cuda_driver;  // unknown: any compiler will do
+  // Compile with NVRTC in a process of its own too: several at once, and nothing that the compiler
+  // does (NVRTC 13 initialises the CUDA driver) happens in this one.
+  bool in_worker = false;
+  std::chrono::milliseconds deadline{300000};  // of a worker's compilation, which is then ended
   // Tests: these instead of what is on the machine.
   const std::vector<NvrtcFile>* nvrtcs = nullptr;
+  const std::vector<HiprtcFile>* hiprtcs = nullptr;
   std::string worker;  // opdock-compile's path; empty: the installed one
 };
 
@@ -77,6 +85,13 @@ CompiledImagePtr compile_image(const CompileRequest& request, const JitContext& 
 CompiledImagePtr compile_again(const CompileRequest& request, const JitContext& context,
                                const CompiledImagePtr& refused, const std::string& why,
                                std::vector<Reason>* reasons);
+
+// Makes the images of all requests, `jobs` at a time, each in a process of its own. done(i, image,
+// reasons) is called for each as it ends, from any thread, one at a time; image is NULL where it
+// failed, also because `context.progress` said to stop before its turn came.
+void compile_all(
+    const std::vector<CompileRequest>& requests, int jobs, const JitContext& context,
+    const std::function<void(size_t, const CompiledImagePtr&, const std::vector<Reason>&)>& done);
 
 // The cache's view of a request. `outside` are digests of headers in folders that options name.
 CacheRequest cache_request(const CompileRequest& request, const JitContext& context,

@@ -8,6 +8,7 @@
 #include "base/sha256.h"
 #include "facts/arch.h"
 #include "jit/request.h"
+#include "jit/worker.h"
 
 namespace opdock {
 namespace {
@@ -57,10 +58,18 @@ bool runs_on(const Version& toolkit, ImageKind kind, const std::optional<Version
   return kind == ImageKind::kPtx ? toolkit <= *driver : toolkit.major() <= driver->major();
 }
 
+CompileResult in_worker(const JitContext& context, Backend backend, const std::string& library,
+                        const CompileJob& job, std::vector<Reason>* reasons) {
+  CompileWorker worker(context.worker);
+  CompileResult result;
+  worker.compile({backend, library, job}, context.deadline, job.progress, &result, reasons);
+  return result;
+}
+
 class NvrtcToolchain : public Toolchain {
  public:
   NvrtcToolchain(const NvrtcFile& file, const CompileRequest& request, const JitContext& context)
-      : file_(file), kind_(output_kind(request)), driver_(context.cuda_driver) {
+      : file_(file), kind_(output_kind(request)), driver_(context.cuda_driver), context_(context) {
     version_ = file.version;
     maker_.text = "NVRTC " + file.version.text();
     // The toolkit's headers are a part of the compiler, as far as the program reads them.
@@ -101,12 +110,13 @@ class NvrtcToolchain : public Toolchain {
     return true;
   }
 
-  CompileResult compile(const CompileJob& job) override {
+  CompileResult compile(const CompileJob& job, std::vector<Reason>* reasons) override {
     CompileJob own = job;
     if (!include_.empty()) {
       own.options.push_back("--include-path=" + include_);
       own.options.push_back("--include-path=" + include_ + "/cccl");
     }
+    if (context_.in_worker) return in_worker(context_, Backend::kCuda, file_.path, own, reasons);
     return compiler_->compile(own);
   }
 
@@ -129,6 +139,30 @@ class NvrtcToolchain : public Toolchain {
   std::optional<Version> driver_;
   std::string include_;
   const Nvrtc* compiler_ = nullptr;
+  const JitContext& context_;
+};
+
+class HiprtcToolchain : public Toolchain {
+ public:
+  HiprtcToolchain(const HiprtcFile& file, const JitContext& context)
+      : file_(file), context_(context) {
+    version_ = file.version;
+    maker_ = {"hipRTC " + file.version.text(), file.id};
+  }
+  // Which architectures it knows shows when it compiles.
+  bool open(const std::string&, std::vector<Reason>* reasons) override {
+    const std::string problem = library_problem(file_.path);
+    if (problem.empty()) return true;
+    reasons->push_back(make_reason(Code::kJitNoCompiler, problem, "a hipRTC that opens"));
+    return false;
+  }
+  CompileResult compile(const CompileJob& job, std::vector<Reason>* reasons) override {
+    return in_worker(context_, Backend::kRocm, file_.path, job, reasons);
+  }
+
+ private:
+  HiprtcFile file_;
+  const JitContext& context_;
 };
 
 // What is on the machine, looked for again where nothing was found before.
@@ -171,6 +205,22 @@ void find_nvrtcs(const CompileRequest& request, const JitContext& context,
   reasons->push_back(std::move(reason));
 }
 
+void find_hiprtcs(const JitContext& context, std::vector<std::unique_ptr<Toolchain>>* out,
+                  std::vector<Reason>* reasons) {
+  std::vector<std::string> searched;
+  const std::vector<HiprtcFile> files = context.hiprtcs != nullptr
+                                            ? *context.hiprtcs
+                                            : find_hiprtc_files(current_environment(), &searched);
+  for (const HiprtcFile& file : files) {
+    out->push_back(std::make_unique<HiprtcToolchain>(file, context));
+  }
+  if (!files.empty()) return;
+  Reason reason = make_reason(Code::kJitNoCompiler, "no libhiprtc", "hipRTC");
+  if (!searched.empty()) reason.found += " in " + list(searched, kFoldersShown);
+  reason.advice = "install it: apt install libamdhip64-5, or AMD's ROCm";
+  reasons->push_back(std::move(reason));
+}
+
 }  // namespace
 
 OutsideHeaders outside_of(const CompileRequest& request, const std::string& toolkit) {
@@ -187,7 +237,11 @@ std::vector<std::unique_ptr<Toolchain>> find_toolchains(const CompileRequest& re
                                                         const JitContext& context,
                                                         std::vector<Reason>* reasons) {
   std::vector<std::unique_ptr<Toolchain>> found;
-  if (request.backend == Backend::kCuda) find_nvrtcs(request, context, &found, reasons);
+  if (request.backend == Backend::kRocm) {
+    find_hiprtcs(context, &found, reasons);
+  } else {
+    find_nvrtcs(request, context, &found, reasons);
+  }
   return found;
 }
 

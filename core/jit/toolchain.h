@@ -19,8 +19,8 @@ class Toolchain {
   const Version& version() const { return version_; }
   // Opens it and asks whether it knows the architecture. False and a reason otherwise.
   virtual bool open(const std::string& arch, std::vector<Reason>* reasons) = 0;
-  // After open().
-  virtual CompileResult compile(const CompileJob& job) = 0;
+  // After open(). A failure whose fault is kNone has its reason appended.
+  virtual CompileResult compile(const CompileJob& job, std::vector<Reason>* reasons) = 0;
 
  protected:
   CacheMaker maker_;

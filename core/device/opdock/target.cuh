@@ -1,5 +1,6 @@
-// What a GPU's compiler gives, under names of our own: the only file with raw intrinsics. Another
-// target (hipRTC, the software GPU) is another branch here; nothing above it changes.
+// What a GPU's compiler gives, under names of our own: the only file with raw intrinsics. NVRTC and
+// hipRTC have their branches; another target (the software GPU) is one more, and nothing above it
+// changes.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -11,6 +12,12 @@
 // Unrolls the loop that follows; its trip count is a constant.
 #define OPDOCK_UNROLL _Pragma("unroll")
 
+#if defined(__HIP__) || defined(__HIPCC_RTC__)
+#define OPDOCK_HIP 1
+#else
+#define OPDOCK_HIP 0
+#endif
+
 namespace opdock {
 
 using uint8_t = unsigned char;
@@ -20,9 +27,14 @@ using int32_t = int;
 using int64_t = long long;
 using uint64_t = unsigned long long;
 
-// Threads that execute together: 32 on NVIDIA GPUs. A parameter of the target, never to be assumed.
+// Threads that execute together: 32 on NVIDIA GPUs and AMD's RDNA, 64 on CDNA. A parameter of the
+// target, never to be assumed.
 OPDOCK_DEVICE constexpr int warp_width() {
+#if OPDOCK_HIP
+  return __AMDGCN_WAVEFRONT_SIZE;
+#else
   return 32;
+#endif
 }
 
 OPDOCK_DEVICE int thread_index() {
@@ -54,26 +66,63 @@ OPDOCK_DEVICE void block_barrier() {
 }
 // The same for the threads of one warp.
 OPDOCK_DEVICE void warp_barrier() {
+#if OPDOCK_HIP
+  __builtin_amdgcn_fence(__ATOMIC_RELEASE, "wavefront");
+  __builtin_amdgcn_wave_barrier();
+  __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "wavefront");
+#else
   __syncwarp();
+#endif
 }
+
+#if OPDOCK_HIP
+// A lane of the warp, by its number; lanes read each other's registers by byte address.
+OPDOCK_DEVICE uint32_t shuffle_bits(uint32_t value, int lane) {
+  return static_cast<uint32_t>(
+      __builtin_amdgcn_ds_bpermute(lane << 2, static_cast<int>(value)));
+}
+OPDOCK_DEVICE int lane_number() {
+#if __AMDGCN_WAVEFRONT_SIZE == 64
+  return static_cast<int>(__builtin_amdgcn_mbcnt_hi(~0u, __builtin_amdgcn_mbcnt_lo(~0u, 0u)));
+#else
+  return static_cast<int>(__builtin_amdgcn_mbcnt_lo(~0u, 0u));
+#endif
+}
+#endif
 
 // The value of the lane whose number differs in the bits of `mask`. All lanes of the warp take
 // part.
-OPDOCK_DEVICE float shuffle_xor(float value, int mask) {
-  return __shfl_xor_sync(0xffffffffu, value, mask);
-}
 OPDOCK_DEVICE uint32_t shuffle_xor(uint32_t value, int mask) {
+#if OPDOCK_HIP
+  return shuffle_bits(value, lane_number() ^ mask);
+#else
   return __shfl_xor_sync(0xffffffffu, value, mask);
+#endif
+}
+OPDOCK_DEVICE float shuffle_xor(float value, int mask) {
+#if OPDOCK_HIP
+  return __builtin_bit_cast(float, shuffle_xor(__builtin_bit_cast(uint32_t, value), mask));
+#else
+  return __shfl_xor_sync(0xffffffffu, value, mask);
+#endif
 }
 // The value of lane `lane`.
 OPDOCK_DEVICE float shuffle(float value, int lane) {
+#if OPDOCK_HIP
+  return __builtin_bit_cast(float, shuffle_bits(__builtin_bit_cast(uint32_t, value), lane));
+#else
   return __shfl_sync(0xffffffffu, value, lane);
+#endif
 }
 
 // The launch's dynamic shared memory, 16-byte aligned.
 template <typename T>
 OPDOCK_DEVICE T* dynamic_shared() {
+#if OPDOCK_HIP
+  extern __shared__ __attribute__((aligned(16))) unsigned char opdock_dynamic_shared[];
+#else
   extern __shared__ __align__(16) unsigned char opdock_dynamic_shared[];
+#endif
   return reinterpret_cast<T*>(opdock_dynamic_shared);
 }
 
@@ -85,6 +134,14 @@ OPDOCK_DEVICE float bits_float(uint32_t bits) {
 }
 
 // IEEE binary16 bits; to binary16 rounds to nearest, ties to even.
+#if OPDOCK_HIP
+OPDOCK_DEVICE float half_bits_to_float(uint16_t bits) {
+  return static_cast<float>(__builtin_bit_cast(_Float16, bits));
+}
+OPDOCK_DEVICE uint16_t float_to_half_bits(float value) {
+  return __builtin_bit_cast(uint16_t, static_cast<_Float16>(value));
+}
+#else
 OPDOCK_DEVICE float half_bits_to_float(uint16_t bits) {
   float value;
   asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(bits));
@@ -95,9 +152,10 @@ OPDOCK_DEVICE uint16_t float_to_half_bits(float value) {
   asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(value));
   return bits;
 }
+#endif
 // Rounds to nearest, ties to even; NaN stays NaN.
 OPDOCK_DEVICE uint16_t float_to_bfloat16_bits(float value) {
-#if __CUDA_ARCH__ >= 800
+#if !OPDOCK_HIP && __CUDA_ARCH__ >= 800
   uint16_t bits;
   asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(bits) : "f"(value));
   return bits;
@@ -114,9 +172,13 @@ OPDOCK_DEVICE float exp(float x) {
 }
 // 2^x to 2 ulp, subnormal results flushed to 0.
 OPDOCK_DEVICE float exp2(float x) {
+#if OPDOCK_HIP
+  return exp2f(x);
+#else
   float value;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(value) : "f"(x));
   return value;
+#endif
 }
 OPDOCK_DEVICE float sqrt(float x) {
   return sqrtf(x);
@@ -142,6 +204,16 @@ OPDOCK_DEVICE float infinity() {
 struct alignas(16) Bytes16 {
   uint32_t word[4];
 };
+#if OPDOCK_HIP
+typedef uint32_t Words4 __attribute__((ext_vector_type(4)));
+OPDOCK_DEVICE Bytes16 load16(const void* from) {
+  const Words4 value = *static_cast<const Words4*>(from);
+  return {{value.x, value.y, value.z, value.w}};
+}
+OPDOCK_DEVICE void store16(void* to, const Bytes16& value) {
+  *static_cast<Words4*>(to) = {value.word[0], value.word[1], value.word[2], value.word[3]};
+}
+#else
 OPDOCK_DEVICE Bytes16 load16(const void* from) {
   const uint4 value = *static_cast<const uint4*>(from);
   return {{value.x, value.y, value.z, value.w}};
@@ -149,5 +221,6 @@ OPDOCK_DEVICE Bytes16 load16(const void* from) {
 OPDOCK_DEVICE void store16(void* to, const Bytes16& value) {
   *static_cast<uint4*>(to) = make_uint4(value.word[0], value.word[1], value.word[2], value.word[3]);
 }
+#endif
 
 }  // namespace opdock

@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "jit/worker.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "base/installed.h"
+
+extern char** environ;
+
+namespace opdock {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+constexpr std::chrono::milliseconds kPoll{50};
+constexpr size_t kMostWords = 4096;  // of stderr, the end
+
+std::string wait_text(int status) {
+  if (WIFSIGNALED(status)) {
+    const char* name = sigabbrev_np(WTERMSIG(status));
+    return std::string("ended by SIG") + (name != nullptr ? name : "?");
+  }
+  return "ended with status " + std::to_string(WEXITSTATUS(status));
+}
+
+}  // namespace
+
+std::string compile_worker_path() {
+  return installed().program("opdock-compile");
+}
+
+CompileWorker::CompileWorker(const std::string& program)
+    : program_(program.empty() ? compile_worker_path() : program) {}
+
+CompileWorker::~CompileWorker() {
+  end();
+}
+
+bool CompileWorker::start(std::string* problem) {
+  if (program_.empty()) {
+    *problem = "no opdock-compile where Opdock is installed";
+    return false;
+  }
+  int ends[2], words[2];
+  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
+    *problem = std::string("socketpair: ") + std::strerror(errno);
+    return false;
+  }
+  if (pipe2(words, O_CLOEXEC) != 0) {
+    *problem = std::string("pipe: ") + std::strerror(errno);
+    close(ends[0]);
+    close(ends[1]);
+    return false;
+  }
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_adddup2(&actions, ends[1], 0);
+  posix_spawn_file_actions_adddup2(&actions, ends[1], 1);
+  posix_spawn_file_actions_adddup2(&actions, words[1], 2);
+  char* arguments[] = {program_.data(), nullptr};
+  pid_t child = 0;
+  const int failed = posix_spawn(&child, program_.c_str(), &actions, nullptr, arguments, environ);
+  posix_spawn_file_actions_destroy(&actions);
+  close(ends[1]);
+  close(words[1]);
+  if (failed != 0) {
+    *problem = program_ + ": " + std::strerror(failed);
+    close(ends[0]);
+    close(words[0]);
+    return false;
+  }
+  pid_ = child;
+  socket_ = ends[0];
+  errors_ = words[0];
+  fcntl(socket_, F_SETFL, O_NONBLOCK);
+  fcntl(errors_, F_SETFL, O_NONBLOCK);
+  words_.clear();
+  return true;
+}
+
+void CompileWorker::end() {
+  if (pid_ < 0) return;
+  close(socket_);
+  close(errors_);
+  kill(pid_, SIGKILL);
+  while (waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
+  }
+  pid_ = socket_ = errors_ = -1;
+}
+
+void CompileWorker::read_words() {
+  char buffer[65536];
+  const ssize_t count = read(errors_, buffer, sizeof buffer);
+  if (count <= 0) return;
+  words_.append(buffer, static_cast<size_t>(count));
+  if (words_.size() > kMostWords) words_.erase(0, words_.size() - kMostWords);
+}
+
+std::string CompileWorker::last_words() const {
+  std::string text = words_;
+  while (!text.empty() && text.back() == '\n') text.pop_back();
+  return text.empty() ? "" : "; its last words:\n" + text;
+}
+
+bool CompileWorker::compile(const worker::Request& request, std::chrono::milliseconds deadline,
+                            Progress* progress, CompileResult* result,
+                            std::vector<Reason>* reasons) {
+  *result = {};
+  std::string problem;
+  const auto give_up = [&](const std::string& found) {
+    reasons->push_back(
+        make_reason(Code::kJitWorker, found + last_words(), "an image for " + request.job.arch));
+    end();
+    return false;
+  };
+  if (pid_ < 0 && !start(&problem)) {
+    reasons->push_back(make_reason(Code::kJitWorker, problem, "a process to compile in"));
+    return false;
+  }
+  const std::string message = encode(request);
+  const Clock::time_point latest = Clock::now() + deadline;
+  size_t sent = 0;
+  std::string answer;
+  bool closed = false;
+  for (;;) {
+    if (progress != nullptr && progress->cancelled()) {
+      end();
+      result->fault = CompileFault::kCancelled;
+      return true;
+    }
+    if (Clock::now() >= latest) {
+      return give_up("no answer of opdock-compile within " +
+                     std::to_string(deadline.count() / 1000.0) + " s");
+    }
+    pollfd watched[] = {
+        {socket_, static_cast<short>(sent < message.size() ? POLLIN | POLLOUT : POLLIN), 0},
+        {errors_, POLLIN, 0}};
+    if (poll(watched, 2, static_cast<int>(kPoll.count())) < 0 && errno != EINTR) {
+      return give_up(std::string("poll: ") + std::strerror(errno));
+    }
+    char buffer[65536];
+    if (watched[1].revents != 0) read_words();
+    if ((watched[0].revents & POLLOUT) != 0) {
+      const ssize_t count =
+          send(socket_, message.data() + sent, message.size() - sent, MSG_NOSIGNAL);
+      if (count > 0) sent += static_cast<size_t>(count);
+    }
+    if ((watched[0].revents & (POLLIN | POLLHUP | POLLERR)) != 0) {
+      const ssize_t count = read(socket_, buffer, sizeof buffer);
+      if (count > 0) answer.append(buffer, static_cast<size_t>(count));
+      closed = count == 0 || (count < 0 && errno != EAGAIN && errno != EINTR);
+    }
+    worker::Head head{};
+    if (answer.size() >= sizeof head) {
+      std::memcpy(&head, answer.data(), sizeof head);
+      if (!plausible(head)) return give_up("nonsense in opdock-compile's answer");
+      if (answer.size() - sizeof head >= head.bytes) {
+        const auto texts = worker::decode(head, answer.substr(sizeof head, head.bytes));
+        const auto decoded = texts ? worker::decode_result(*texts) : std::nullopt;
+        if (!decoded || answer.size() - sizeof head != head.bytes) {
+          return give_up("nonsense in opdock-compile's answer");
+        }
+        *result = *decoded;
+        return true;
+      }
+    }
+    if (closed) {
+      // It has closed its end, so it is ending, unless it only pretends to.
+      int status = 0;
+      pid_t reaped = 0;
+      for (int i = 0; i < 50 && reaped == 0; ++i) {
+        reaped = waitpid(pid_, &status, WNOHANG);
+        if (reaped == 0) usleep(10000);
+      }
+      read_words();
+      const std::string how = reaped > 0 ? wait_text(status) : "closed its output";
+      reasons->push_back(make_reason(Code::kJitWorker,
+                                     "an opdock-compile that " + how + last_words(),
+                                     "an image for " + request.job.arch));
+      if (reaped != 0) {
+        close(socket_);
+        close(errors_);
+        pid_ = socket_ = errors_ = -1;  // its number may be another's by now
+      } else {
+        end();
+      }
+      return false;
+    }
+  }
+}
+
+}  // namespace opdock

@@ -1,0 +1,51 @@
+// Compiling in a process of its own: a compiler that aborts, hangs or floods costs a reason, never
+// this process. hipRTC runs only so, as it aborts for architectures that it does not know.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chrono>
+#include <string>
+
+#include "base/progress.h"
+#include "base/reason.h"
+#include "jit/worker_protocol.h"
+
+namespace opdock {
+
+// One opdock-compile. Not thread-safe; different workers may be used by different threads.
+class CompileWorker {
+ public:
+  // program: its path; empty: the installed one.
+  explicit CompileWorker(const std::string& program);
+  CompileWorker(const CompileWorker&) = delete;
+  CompileWorker& operator=(const CompileWorker&) = delete;
+  ~CompileWorker();  // ends the process
+
+  // Starts the process if there is none, and compiles. False and a reason (jit-worker) if it could
+  // not be started, died, did not answer within `deadline` or answered nonsense; it is ended then,
+  // and the next call starts another. Ended also when `progress` (may be NULL) says to stop; the
+  // result's fault is kCancelled then.
+  bool compile(const worker::Request& request, std::chrono::milliseconds deadline,
+               Progress* progress, CompileResult* result, std::vector<Reason>* reasons);
+
+ private:
+  bool start(std::string* problem);
+  void end();
+  void read_words();
+  // The last lines that it wrote to stderr, for messages.
+  std::string last_words() const;
+
+  std::string program_;
+  int pid_ = -1;
+  int socket_ = -1;  // its stdin and stdout
+  int errors_ = -1;  // its stderr
+  std::string words_;
+};
+
+// How long a compilation may take before its worker is ended: far longer than any real one.
+inline constexpr std::chrono::milliseconds kCompileDeadline{300000};
+
+// The path of opdock-compile; empty: it is not installed.
+std::string compile_worker_path();
+
+}  // namespace opdock

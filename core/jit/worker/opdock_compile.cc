@@ -1,0 +1,85 @@
+// opdock-compile: compiles what it is asked for on its stdin, in a process of its own, until stdin
+// ends. core/jit/worker_protocol.h has the messages; stdin and stdout are one socket.
+// SPDX-License-Identifier: Apache-2.0
+#include <fcntl.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <map>
+#include <thread>
+
+#include "jit/nvrtc.h"
+#include "jit/worker_protocol.h"
+#include "worker/hiprtc.h"
+
+namespace {
+
+using namespace opdock;
+
+bool read_all(int fd, void* out, size_t size) {
+  char* at = static_cast<char*>(out);
+  while (size > 0) {
+    const ssize_t count = read(fd, at, size);
+    if (count < 0 && errno == EINTR) continue;
+    if (count <= 0) return false;
+    at += count;
+    size -= static_cast<size_t>(count);
+  }
+  return true;
+}
+
+bool write_all(int fd, const std::string& text) {
+  for (size_t at = 0; at < text.size();) {
+    const ssize_t count = write(fd, text.data() + at, text.size() - at);
+    if (count < 0 && errno == EINTR) continue;
+    if (count <= 0) return false;
+    at += static_cast<size_t>(count);
+  }
+  return true;
+}
+
+// Ends this process when the host is gone, also in the middle of a compilation.
+void watch(int host) {
+  for (;;) {
+    pollfd watched{host, POLLRDHUP, 0};
+    if (poll(&watched, 1, -1) > 0 && (watched.revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0) {
+      _exit(0);
+    }
+  }
+}
+
+CompileResult compile(const worker::Request& request) {
+  if (request.backend == Backend::kRocm) return compile_with_hiprtc(request.library, request.job);
+  static std::map<std::string, const Nvrtc*> opened;
+  const Nvrtc*& compiler = opened[request.library];
+  CompileResult result;
+  if (compiler == nullptr) compiler = Nvrtc::open(request.library, &result.log);
+  if (compiler != nullptr) return compiler->compile(request.job);
+  result.fault = CompileFault::kCompiler;
+  return result;
+}
+
+}  // namespace
+
+int main() {
+  // What the compiler prints must not run into the answers.
+  const int host = fcntl(1, F_DUPFD_CLOEXEC, 3);
+  const int nothing = open("/dev/null", O_RDONLY | O_CLOEXEC);
+  if (host < 0 || nothing < 0 || dup2(nothing, 0) < 0 || dup2(2, 1) < 0) return 2;
+  std::thread(watch, host).detach();
+  worker::Head head;
+  while (read_all(host, &head, sizeof head)) {
+    if (!plausible(head)) return 3;
+    std::string body(head.bytes, '\0');
+    if (!read_all(host, body.data(), body.size())) break;
+    const auto texts = worker::decode(head, body);
+    const auto request = texts ? worker::decode_request(*texts) : std::nullopt;
+    if (!request) return 3;
+    if (!write_all(host, worker::encode(compile(*request)))) break;
+    std::fflush(nullptr);
+  }
+  // Compilers' own destructors at exit are known to crash.
+  _exit(0);
+}

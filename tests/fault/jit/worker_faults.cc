@@ -1,0 +1,293 @@
+// Compiling in processes of their own: workers that die, hang, flood or talk nonsense, and hipRTC.
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <set>
+#include <thread>
+
+#include "jit/packed.h"
+#include "jit/worker.h"
+#include "unit/jit/support.h"
+
+namespace opdock_test {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+class WorkerFault : public testing::Test {
+ protected:
+  WorkerFault() {
+    context.cache = &cache;
+    context.nvrtcs = &nvrtcs;
+    context.worker = OPDOCK_COMPILE;
+    context.in_worker = true;
+    static int number = 0;
+    request.name = request.program_name = "user.cu";
+    request.program = "// " + std::to_string(++number) + "\n";
+    request.kernels = {"f"};
+    request.arch = "sm_90a";
+  }
+  CompiledImagePtr ask() {
+    reasons.clear();
+    return compile_image(request, context, &reasons);
+  }
+  void script(const std::string& text) {
+    const fs::path path = folder.write("worker", "#!/bin/sh\n" + text + "\n");
+    fs::permissions(path, fs::perms::owner_all);
+    context.worker = path.string();
+  }
+  // Refused so, and soon; with a sound worker and program it works.
+  void refused(const std::string& words, Code code = Code::kJitWorker) {
+    const Clock::time_point begin = Clock::now();
+    EXPECT_EQ(ask(), nullptr);
+    EXPECT_LT(Clock::now() - begin, std::chrono::seconds(30));
+    EXPECT_TRUE(has(reasons, code)) << all_text(reasons);
+    EXPECT_NE(all_text(reasons).find(words), std::string::npos) << words << "\n"
+                                                                << all_text(reasons);
+    EXPECT_TRUE(cache.entries.empty());
+    context.worker = OPDOCK_COMPILE;
+    request.program = "// sound " + request.program.substr(0, 8) + "\n";
+    EXPECT_NE(ask(), nullptr) << all_text(reasons);
+  }
+
+  std::vector<NvrtcFile> nvrtcs = {{FAKE_NVRTC_12, Version{12, 9}, "aa12", ""}};
+  MemoryCache cache;
+  JitContext context;
+  CompileRequest request;
+  std::vector<Reason> reasons;
+  TemporaryFolder folder;
+};
+
+TEST_F(WorkerFault, NotThere) {
+  context.worker = (folder.path() / "worker").string();
+  refused("No such file");
+}
+TEST_F(WorkerFault, NoProgram) {
+  context.worker = folder.write("worker", "text").string();
+  refused("worker: ");
+}
+TEST_F(WorkerFault, EndsAtOnce) {
+  script("exit 3");
+  refused("ended with status 3");
+}
+TEST_F(WorkerFault, EndsAtOnceWithWords) {
+  script("echo 'a library is missing' >&2; exit 127");
+  refused("a library is missing");
+}
+TEST_F(WorkerFault, IsKilled) {
+  script("kill -SEGV $$");
+  refused("ended by SIGSEGV");
+}
+TEST_F(WorkerFault, TalksNonsense) {
+  script("echo 'this is no message, but long enough to look at'; sleep 60");
+  refused("nonsense");
+}
+TEST_F(WorkerFault, PromisesTooMuch) {
+  script("printf 'OPJ1\\001\\000\\000\\000\\377\\377\\377\\377\\377\\377\\377\\377'; sleep 60");
+  refused("nonsense");
+}
+TEST_F(WorkerFault, AnswersWithoutContent) {
+  script("printf 'OPJ1\\000\\000\\000\\000\\000\\000\\000\\000\\000\\000\\000\\000'; sleep 60");
+  refused("nonsense");
+}
+TEST_F(WorkerFault, FloodsItsAnswer) {
+  script("head -c 100000000 /dev/zero; sleep 60");
+  refused("nonsense");
+}
+TEST_F(WorkerFault, Hangs) {
+  context.deadline = std::chrono::milliseconds(300);
+  script("sleep 60");
+  refused("within 0.3");
+}
+TEST_F(WorkerFault, ClosesItsOutputAndLives) {
+  script("exec >&- <&-; sleep 60");
+  refused("closed its output");
+}
+
+TEST_F(WorkerFault, CompilerCrashes) {
+  request.program += "// CRASH\n";
+  refused("ended by SIGABRT; its last words:\nfake compiler: cannot go on");
+}
+TEST_F(WorkerFault, CompilerHangs) {
+  context.deadline = std::chrono::milliseconds(500);
+  request.program += "// HANG\n";
+  refused("within 0.5");
+}
+TEST_F(WorkerFault, CompilerPrintsAHundredMegabytes) {
+  request.program += "// FLOOD\n";
+  ASSERT_NE(ask(), nullptr) << all_text(reasons);
+}
+TEST_F(WorkerFault, CompilerFailsItself) {
+  request.program += "// NOMEMORY\n";
+  refused("FAKE_ERROR", Code::kJitFailed);
+}
+TEST_F(WorkerFault, SourceIsFaulty) {
+  request.program += "#error\n";
+  refused("user.cu(3): error", Code::kJitSource);
+}
+
+TEST_F(WorkerFault, IsStopped) {
+  request.program += "// HANG\n";
+  Stop stop;
+  context.progress = &stop;
+  std::thread later([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    stop.stop = true;
+  });
+  EXPECT_EQ(ask(), nullptr);
+  EXPECT_TRUE(has(reasons, Code::kCancelled)) << all_text(reasons);
+  later.join();
+}
+
+TEST_F(WorkerFault, ManyTexts) {
+  for (int i = 0; i < 3000; ++i) {
+    request.headers.push_back({"h" + std::to_string(i), std::string(2000, ' ')});
+  }
+  EXPECT_NE(ask(), nullptr) << all_text(reasons);
+}
+
+TEST_F(WorkerFault, DoesNotOutliveItsHost) {
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);
+  const pid_t host = fork();
+  if (host == 0) {
+    // The worker, hanging in a compilation, keeps the pipe's end open as long as it lives.
+    request.program += "// HANG\n";
+    ask();
+    _exit(0);
+  }
+  close(ends[1]);
+  std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  kill(host, SIGKILL);
+  waitpid(host, nullptr, 0);
+  alarm(10);  // a worker that stays would keep the read waiting
+  char byte;
+  EXPECT_EQ(read(ends[0], &byte, 1), 0);
+  alarm(0);
+  close(ends[0]);
+}
+
+TEST_F(WorkerFault, ManyAtOnceEachInAProcess) {
+  std::vector<CompileRequest> requests;
+  for (int i = 0; i < 12; ++i) {
+    requests.push_back(request);
+    requests.back().program += i == 5 ? "// CRASH\n" : "// SLEEP=100 " + std::to_string(i) + "\n";
+  }
+  std::set<size_t> made;
+  std::vector<Reason> failed;
+  compile_all(requests, 4, context,
+              [&](size_t i, const CompiledImagePtr& image, const std::vector<Reason>& why) {
+                if (image != nullptr) made.insert(i);
+                failed.insert(failed.end(), why.begin(), why.end());
+              });
+  EXPECT_EQ(made.size(), 11u);
+  EXPECT_EQ(made.count(5), 0u);
+  EXPECT_TRUE(has(failed, Code::kJitWorker)) << all_text(failed);
+  EXPECT_EQ(cache.entries.size(), 11u);
+  EXPECT_EQ(compiles(FAKE_NVRTC_12), 0) << "nothing was compiled in this process";
+}
+
+// ---- hipRTC
+
+class Hiprtc : public WorkerFault {
+ protected:
+  void SetUp() override {
+    std::vector<std::string> searched;
+    if (find_hiprtc_files(current_environment(), &searched).empty()) {
+      GTEST_SKIP() << "no hipRTC is installed";
+    }
+    request.backend = Backend::kRocm;
+    request.arch = "gfx90a";
+    request.program +=
+        "template <class T> __global__ void f(T* x) { x[threadIdx.x] = T(warpSize); }\n";
+    request.kernels = {"f<float>"};
+  }
+};
+
+TEST_F(Hiprtc, MakesCodeObjects) {
+  for (const char* arch : {"gfx90a", "gfx908", "gfx1030", "gfx90a:xnack-"}) {
+    request.arch = arch;
+    const CompiledImagePtr image = ask();
+    ASSERT_NE(image, nullptr) << all_text(reasons);
+    EXPECT_EQ(image->kind, ImageKind::kCodeObject);
+    EXPECT_EQ(text(image->bytes).substr(1, 3), "ELF");
+    EXPECT_TRUE(image->maker.starts_with("hipRTC ")) << image->maker;
+    EXPECT_NE(text(image->names).find("_Z1fIfEvPT_"), std::string::npos);
+  }
+}
+
+TEST_F(Hiprtc, AnUnknownArchitectureCostsAReasonNotTheProcess) {
+  request.arch = "gfx9999";
+  EXPECT_EQ(ask(), nullptr);
+  EXPECT_FALSE(reasons.empty());
+  EXPECT_TRUE(has(reasons, Code::kJitWorker) || has(reasons, Code::kJitSource) ||
+              has(reasons, Code::kJitFailed))
+      << all_text(reasons);
+  request.arch = "gfx90a";
+  EXPECT_NE(ask(), nullptr) << all_text(reasons);
+}
+
+TEST_F(Hiprtc, ErrorsNameTheUsersFileAndLine) {
+  const std::string good = request.program;
+  request.program += "__global__ void g() {\n  no_such_function();\n}\n";
+  EXPECT_EQ(ask(), nullptr);
+  EXPECT_TRUE(has(reasons, Code::kJitSource)) << all_text(reasons);
+  EXPECT_NE(all_text(reasons).find("user.cu:4:"), std::string::npos) << all_text(reasons);
+  request.program = good;
+  request.kernels = {"nothing"};
+  EXPECT_EQ(ask(), nullptr);
+  EXPECT_TRUE(has(reasons, Code::kJitKernel)) << all_text(reasons);
+  request.kernels = {"f<float>"};
+  request.options = {"--no-such-option"};
+  EXPECT_EQ(ask(), nullptr);
+  EXPECT_TRUE(has(reasons, Code::kJitOption)) << all_text(reasons);
+  request.options = {"-DX=1"};
+  EXPECT_NE(ask(), nullptr) << all_text(reasons);
+}
+
+TEST_F(Hiprtc, IsNotThere) {
+  const std::vector<HiprtcFile> none;
+  context.hiprtcs = &none;
+  EXPECT_EQ(ask(), nullptr);
+  EXPECT_TRUE(has(reasons, Code::kJitNoCompiler)) << all_text(reasons);
+  const std::vector<HiprtcFile> wrong = {{OTHER_LIBRARY, Version{9, 0}, "x"}};
+  context.hiprtcs = &wrong;
+  EXPECT_EQ(ask(), nullptr);
+  EXPECT_NE(all_text(reasons).find("found no function hiprtc"), std::string::npos)
+      << all_text(reasons);
+}
+
+// The device sources of the shipped plugins, for warps of 64 (CDNA) and of 32 (RDNA).
+TEST_F(Hiprtc, ShippedPluginsCompileForAmd) {
+  std::string problem;
+  for (const char* name : {"noop", "norm", "softmax"}) {
+    const std::string path = std::string(PLUGINS_FOLDER "/") + name + ".so";
+    if (!fs::exists(path)) GTEST_SKIP() << path << " is not built";
+    std::ifstream stream(path, std::ios::binary);
+    const std::string bytes{std::istreambuf_iterator<char>(stream), {}};
+    const size_t at = bytes.find(std::string(kImageMagic, sizeof kImageMagic));
+    ASSERT_NE(at, bytes.npos) << name;
+    std::vector<ImageRow> rows;
+    const auto* table = reinterpret_cast<const uint8_t*>(bytes.data()) + at;
+    ASSERT_TRUE(read_mapped_table({table, bytes.size() - at}, &rows, &problem)) << problem;
+    for (const char* arch : {"gfx90a", "gfx908", "gfx1030"}) {
+      CompileRequest packed;
+      reasons.clear();
+      ASSERT_TRUE(packed_request(name, rows, Backend::kRocm, arch, &packed, &reasons))
+          << all_text(reasons);
+      const CompiledImagePtr image = compile_image(packed, context, &reasons);
+      ASSERT_NE(image, nullptr) << name << " " << arch << "\n" << all_text(reasons);
+      EXPECT_EQ(text(image->bytes).substr(1, 3), "ELF");
+      std::vector<std::pair<std::string, std::string>> names;
+      ASSERT_TRUE(read_names(image->names, &names));
+      EXPECT_EQ(names.size(), packed.kernels.size());
+    }
+  }
+}
+
+}  // namespace
+}  // namespace opdock_test
