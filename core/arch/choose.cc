@@ -100,6 +100,7 @@ class CudaChooser {
       reason_->advice = "install nvcc or NVRTC, or name the architectures";
       return false;
     }
+    if (list->by_default) take_default();
     if (list->all) take_all(known_);
     if (list->all_major) take_all(first_of_majors(known_));
     return !list->native || take_native(source.name + " = \"" + source.text + "\"", true);
@@ -273,6 +274,7 @@ std::optional<ArchRequest> request_cuda_archs(const std::vector<ArchSource>& sou
     if (!list) return std::nullopt;
     if (list->all) words += "all;";
     if (list->all_major) words += "all-major;";
+    if (list->by_default) words += "default;";
     // What is left can be chosen without a compiler.
     std::string rest = to_text(list->targets);
     if (list->native) rest += rest.empty() ? "native" : ";native";

@@ -13,7 +13,7 @@ namespace {
 constexpr std::string_view kPtx = "+PTX";
 constexpr char kWanted[] =
     "numbers such as 8.0, 9.0a, 10.0f or 12.0+PTX, PyTorch's names from Kepler to Blackwell, "
-    "native, all or all-major, separated by ';', ',' or spaces";
+    "native, all, all-major or default, separated by ';', ',' or spaces";
 
 // PyTorch's names. Each means what torch.utils.cpp_extension of torch 2.13 takes it for; a test
 // compares them with the torch that is installed.
@@ -80,7 +80,7 @@ std::string guess(std::string_view word) {
   }
   for (const Name& name : kNames)
     if (lower(name.name) == rest) return std::string(name.name) + end;
-  for (const char* item : {"native", "all", "all-major"})
+  for (const char* item : {"native", "all", "all-major", "default"})
     if (rest == item) return item;
   if (rest == "all_major" || rest == "major") return "all-major";
   for (const std::string_view prefix : {"sm_", "compute_", "sm"}) {
@@ -118,6 +118,7 @@ class Parser {
     if (word == "native") return list_.native = true;
     if (word == "all") return list_.all = true;
     if (word == "all-major") return list_.all_major = true;
+    if (word == "default") return list_.by_default = true;
     std::string_view rest = word;
     const bool ptx = rest.ends_with(kPtx);
     if (ptx) rest.remove_suffix(kPtx.size());

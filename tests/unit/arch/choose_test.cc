@@ -147,6 +147,12 @@ TEST(CudaArchs, AllAndAllMajor) {
   EXPECT_EQ(chosen("all-major;9.0a", {}, nvrtc13()), "7.5;8.0;9.0;9.0a;10.0;11.0;12.0+PTX");
 }
 
+TEST(CudaArchs, TheDefaultCanBeAskedForByName) {
+  EXPECT_EQ(chosen("default", {90}, nvrtc12()), "7.5+PTX;8.0;9.0;10.0;12.0+PTX");
+  EXPECT_EQ(chosen("9.0a default", {}, nvrtc13()), "7.5+PTX;8.0;9.0;9.0a;10.0;11.0;12.0+PTX");
+  EXPECT_EQ(choose({{"--archs", "default"}}, {}, {}).text, "");
+}
+
 TEST(CudaArchs, NativeIsTheGpusWithPtxOfTheNewest) {
   EXPECT_EQ(chosen("native", {90, 80, 90}, nvrtc12()), "8.0;9.0+PTX");
   EXPECT_EQ(chosen("native;7.5", {86}, nvrtc12()), "7.5;8.6+PTX");
@@ -216,6 +222,7 @@ TEST(CudaArchs, TheRequestOfABuildAsksNoCompiler) {
       {"9.0a;8.0", 90, "8.0;9.0a"},
       {"all-major", 90, "all-major"},
       {"9.0a all all-major", 0, "all;all-major;9.0a"},
+      {"default", 90, "default"},
       {"native", 90, "9.0+PTX"},
       {"all,native", 90, "all;9.0+PTX"},
       {"", 90, "9.0"},

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "api/build_archs.h"
+
+#include <algorithm>
+
+#include "arch/choose.h"
+
+namespace opdock {
+namespace {
+
+bool is_for(const Manifest& manifest, Backend backend) {
+  const std::string device(to_text(backend));
+  return std::any_of(manifest.ops.begin(), manifest.ops.end(), [&](const auto& op) {
+    return std::find(op.devices.begin(), op.devices.end(), device) != op.devices.end();
+  });
+}
+
+}  // namespace
+
+bool decide_archs(const Manifest& manifest, const ArchSettings& settings,
+                  const MachineFacts& machine, bool ahead_of_time, BuildOptions* options,
+                  std::vector<Reason>* reasons) {
+  const Environment environment = current_environment();
+  Reason reason{};
+  if (!is_for(manifest, Backend::kCuda)) {
+    options->cuda_archs.clear();
+  } else {
+    const auto sources = cuda_arch_sources("--archs", options->cuda_archs, environment,
+                                           settings.cuda_place, settings.cuda);
+    const auto request = request_cuda_archs(sources, machine.gpus, &reason);
+    if (!request) {
+      reasons->push_back(std::move(reason));
+      return false;
+    }
+    options->cuda_archs = request->text;
+    if (options->cuda_archs.empty() && ahead_of_time) options->cuda_archs = "default";
+    reasons->insert(reasons->end(), request->notices.begin(), request->notices.end());
+  }
+  if (!is_for(manifest, Backend::kRocm)) {
+    options->hip_archs.clear();
+    return true;
+  }
+  RocmArchInputs inputs;
+  inputs.sources = rocm_arch_sources("--hip-archs", options->hip_archs, environment,
+                                     settings.hip_place, settings.hip);
+  inputs.gpus = machine.gpus;
+  const auto choice = choose_rocm_archs(inputs, &reason);
+  if (!choice) {
+    reasons->push_back(std::move(reason));
+    return false;
+  }
+  options->hip_archs = choice->text();
+  reasons->insert(reasons->end(), choice->notices.begin(), choice->notices.end());
+  return true;
+}
+
+}  // namespace opdock

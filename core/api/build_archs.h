@@ -1,0 +1,28 @@
+// The architectures of a build, decided from everything that may say so.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "build/builder.h"
+#include "facts/machine.h"
+#include "manifest/manifest.h"
+
+namespace opdock {
+
+struct ArchSettings {
+  std::string cuda, cuda_place;  // the configuration's lists and where they stand; may be empty
+  std::string hip, hip_place;
+};
+
+// Replaces options->cuda_archs and hip_archs, which hold what the command line said (or nothing),
+// by the request's lists: by the order of docs/architectures.md, for the devices that the plugin's
+// ops have. No compiler is asked, so that a machine without one comes to the same request. Where
+// nothing decides, `ahead_of_time` takes the compiler's default and a first use no images. False
+// and a reason for a list that cannot be read or taken; notices (arch-uncovered) are appended too.
+bool decide_archs(const Manifest& manifest, const ArchSettings& settings,
+                  const MachineFacts& machine, bool ahead_of_time, BuildOptions* options,
+                  std::vector<Reason>* reasons);
+
+}  // namespace opdock
