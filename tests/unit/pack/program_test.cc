@@ -142,7 +142,7 @@ TEST(OpdockPack, ArchitecturesThatNoCompilerKnows) {
 }
 
 TEST(OpdockPack, ArchitecturesAsCompilersArguments) {
-  TestFolder folder;
+  TemporaryFolder folder;
   EXPECT_EQ(pack(folder, "--arch-flags hipcc --hip-archs 'gfx942 gfx90a:xnack+'").text,
             "--offload-arch=gfx90a:xnack+\n--offload-arch=gfx942\n");
   EXPECT_EQ(pack(folder, "--arch-flags hipcc").text, "");
@@ -159,8 +159,7 @@ TEST(OpdockPack, ArchitecturesAsCompilersArguments) {
             "-gencode=arch=compute_90,code=sm_90\n-gencode=arch=compute_90,code=compute_90\n");
   Outcome outcome = pack(folder, asked + " --cuda-archs '9.0;6.0;7.0+PTX'");
   EXPECT_EQ(outcome.status, 1);
-  EXPECT_NE(outcome.text.find("build-arch: found 6.0, 7.0+PTX in --cuda-archs"),
-            std::string::npos)
+  EXPECT_NE(outcome.text.find("build-arch: found 6.0, 7.0+PTX in --cuda-archs"), std::string::npos)
       << outcome.text;
   outcome = pack(folder, "--arch-flags nvcc --compiler /bin/true");
   EXPECT_EQ(outcome.status, 1);
@@ -172,7 +171,7 @@ TEST(OpdockPack, ArchitecturesAsCompilersArguments) {
 }
 
 TEST(OpdockPack, AMisspeltListIsAnErrorWithoutAnyCompiler) {
-  TestFolder folder;
+  TemporaryFolder folder;
   write_plugin(folder);
   std::string base = arguments(folder, "a");
   base.resize(base.find(" --cuda-archs"));
