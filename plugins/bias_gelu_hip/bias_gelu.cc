@@ -1,0 +1,1 @@
+../bias_gelu/bias_gelu.cc

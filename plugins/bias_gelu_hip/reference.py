@@ -1,0 +1,1 @@
+../bias_gelu/reference.py

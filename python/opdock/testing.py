@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+"""For plugins' tests and benches: devices and dtypes to run on, references, tolerances, timings.
+
+A pytest plugin, which `opdock test PATH` loads; elsewhere `pytest -p opdock.testing`, or import the
+fixtures into a conftest.py. Needs pytest and torch.
+"""
+
+import importlib.util
+import os
+import statistics
+import time
+
+import pytest
+
+try:
+    import torch
+except ImportError:
+    torch = None
+
+__all__ = ["assert_close", "cuda", "device", "dtype", "reference"]
+
+# Half a unit in the last place: the rounding of the result alone.
+HALF_ULP = {"float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8, "float64": 2.0**-53}
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "gpu: needs a CUDA GPU")
+
+
+def _why_not(name):
+    """Why nothing can be run on this device; None if it can."""
+    claimed = os.environ.get("OPDOCK_TEST_DEVICES")  # of the plugin that `opdock test` built
+    if claimed is not None and name not in claimed.split(","):
+        return f"the plugin has no ops for {name}"
+    if name == "cuda" and not torch.cuda.is_available():
+        return "no CUDA GPU, or a torch without CUDA"
+    return None
+
+
+def devices():
+    """The devices, of "cpu" and "cuda", that the plugin and this machine have: for benches."""
+    return [name for name in ("cpu", "cuda") if _why_not(name) is None]
+
+
+@pytest.fixture(params=["cpu", "cuda"])
+def device(request):
+    """Each device in turn; skipped where the plugin has no op for it or torch does not reach it."""
+    if reason := _why_not(request.param):
+        pytest.skip(reason)
+    return request.param
+
+
+@pytest.fixture
+def cuda():
+    """ "cuda"; the test is skipped where `device` skips it."""
+    if reason := _why_not("cuda"):
+        pytest.skip(reason)
+    return "cuda"
+
+
+@pytest.fixture(params=["float32", "float16", "bfloat16"])
+def dtype(request):
+    return getattr(torch, request.param)
+
+
+@pytest.fixture
+def reference(request):
+    """The module reference.py beside the test."""
+    path = request.path.parent / "reference.py"
+    spec = importlib.util.spec_from_file_location(f"reference_{path.parent.name}", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def assert_close():
+    """assert_close(found, oracle, computed): `oracle` is in float64; the difference may be the
+    rounding of the result plus `computed`, an error relative to `scale` (default: the oracle)."""
+
+    def check(found, oracle, computed, scale=None):
+        name = str(found.dtype).removeprefix("torch.")
+        scale = oracle.abs() if scale is None else scale
+        smallest = {"float16": 2.0**-25, "bfloat16": 2.0**-134}.get(name, 2.0**-149)
+        allowed = HALF_ULP[name] * 1.001 * oracle.abs() + computed * scale + smallest
+        wrong = (found.double() - oracle).abs() > allowed
+        wrong |= found.isnan() != oracle.isnan()
+        count = int(wrong.sum())
+        if count:
+            at = tuple(int(i) for i in wrong.nonzero()[0])
+            text = f"{count} of {wrong.numel()} elements differ; at {at} found {found[at].item()!r}"
+            pytest.fail(f"{text}, wanted {oracle[at].item()!r}, allowed {allowed[at].item():.3g}")
+
+    return check
+
+
+def _cpu_us(function, seconds):
+    """One sample is as many calls as fill a millisecond."""
+    function()
+    begin = time.perf_counter()
+    function()
+    calls = max(1, int(1e-3 / max(time.perf_counter() - begin, 1e-9)))
+    samples = []
+    end = time.perf_counter() + seconds
+    while len(samples) < 5 or time.perf_counter() < end:
+        begin = time.perf_counter()
+        for _ in range(calls):
+            function()
+        samples.append((time.perf_counter() - begin) / calls)
+    return statistics.median(samples) * 1e6
+
+
+def _cuda_us(function, repeats=50):
+    """By events around each call, after five that are not counted."""
+    for _ in range(5):
+        function()
+    events = [[torch.cuda.Event(enable_timing=True) for _ in range(2)] for _ in range(repeats)]
+    for begin, end in events:
+        begin.record()
+        function()
+        end.record()
+    torch.cuda.synchronize()
+    return statistics.median(begin.elapsed_time(end) for begin, end in events) * 1e3
+
+
+def bench(label, device, functions, *, seconds=0.2):
+    """Times `functions` (name: callable without arguments) side by side and prints one line.
+
+    Returns {name: median time of one call in microseconds}. On CUDA that is the time on the device,
+    measured on the current stream; elsewhere the wall clock's, sampled for `seconds`.
+    """
+    on_cuda = str(device).startswith("cuda")
+    times = {n: _cuda_us(f) if on_cuda else _cpu_us(f, seconds) for n, f in functions.items()}
+    print(f"{label:32} {device:5}", *(f"{n} {us:9.2f} us" for n, us in times.items()), sep="  ")
+    return times
