@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "base/installed.h"
 #include "jit/nvrtc_files.h"
 #include "opdock/compile.hpp"
 
@@ -32,6 +33,9 @@ class CompileApi : public testing::Test {
     if (opdock::find_nvrtc_files({NVRTC_SEARCH}, opdock::current_environment(), nullptr).empty()) {
       GTEST_SKIP() << "no NVRTC is installed";
     }
+    opdock::Installed here = opdock::installed();
+    here.root = INSTALLED_ROOT;  // opdock-compile, which the library would find beside itself
+    opdock::use_installed(here);
     std::string pattern = BUILD_FOLDER "/test-cache-XXXXXX";
     ASSERT_NE(mkdtemp(pattern.data()), nullptr);
     folder_ = pattern;
@@ -228,6 +232,38 @@ TEST_F(CompileApi, ImagesForAnArchitectureAlone) {
     opdock::Module module(runtime, kProgram, how);
     EXPECT_NE(module.image().find(".target sm_80"), std::string_view::npos);
     EXPECT_THROW(module.kernel("fill"), opdock::Error);
+  });
+}
+
+// Warms the shipped plugins for GPUs that are not here; what is made is what they would ask for.
+TEST_F(CompileApi, WarmsWhatPluginsCarry) {
+  if (!fs::exists(PLUGINS_FOLDER "/noop.so")) GTEST_SKIP() << "noop.so is not built";
+  fs::create_directory(folder_ / "plugins");
+  fs::copy_file(PLUGINS_FOLDER "/noop.so", folder_ / "plugins" / "noop.so");
+  in_child([&] {
+    opdock::Runtime runtime((folder_ / "plugins").string());
+    const auto warm = [&](const char* archs) {
+      char* text = nullptr;
+      EXPECT_EQ(opdock_warm_json(runtime.get(), archs, 2, &text, error_, sizeof error_), OPDOCK_OK)
+          << error_;
+      const json answer = json::parse(text);
+      opdock_free(text);
+      std::vector<std::string> found;
+      for (const json& image : answer.at("images")) {
+        found.push_back(image.at("arch").get<std::string>() + " " +
+                        image.at("outcome").get<std::string>());
+        EXPECT_EQ(image.at("reasons"), json::array()) << image;
+      }
+      return found;
+    };
+    EXPECT_EQ(warm("8.0;12.0"), (Codes{"sm_80 compiled", "sm_120a compiled"}));
+    EXPECT_EQ(warm("8.0 8.6"), (Codes{"sm_80 cached", "sm_86 compiled"}));
+    EXPECT_EQ(warm(nullptr), Codes{"sm_90a compiled"});  // the stand-in's GPU
+    EXPECT_EQ(warm("9.0"), Codes{"sm_90a cached"});
+    char* text = nullptr;
+    EXPECT_EQ(opdock_warm_json(runtime.get(), "nine", 1, &text, error_, sizeof error_),
+              OPDOCK_INVALID_ARGUMENT);
+    EXPECT_NE(std::string(error_).find("nine"), std::string::npos) << error_;
   });
 }
 
