@@ -66,6 +66,13 @@ std::optional<std::vector<Reason>> parse(std::string_view text) {
   return reasons;
 }
 
+// Modification time in nanoseconds; 0 for what is not there.
+int64_t modified(const std::string& path) {
+  struct stat status{};
+  if (lstat(path.c_str(), &status) != 0) return 0;
+  return int64_t{status.st_mtim.tv_sec} * 1000000000 + status.st_mtim.tv_nsec;
+}
+
 std::string shortened(const std::string& text) {
   constexpr size_t kMost = 80;
   return text.size() <= kMost ? text : text.substr(0, kMost) + "…";
@@ -157,11 +164,8 @@ void record_history(const Layout& layout, const EntryData& data) {
   list_folder(folder, &names);
   std::vector<std::pair<int64_t, std::string>> others;
   for (const std::string& name : names) {
-    struct stat status{};
     const std::string path = folder + "/" + name;
-    if (name != data.key && lstat(path.c_str(), &status) == 0) {
-      others.emplace_back(status.st_mtim.tv_sec, path);
-    }
+    if (name != data.key) others.emplace_back(modified(path), path);
   }
   std::sort(others.begin(), others.end());
   for (size_t i = 0; i + kKeptHistory <= others.size(); ++i) unlink(others[i].second.c_str());
@@ -172,13 +176,15 @@ std::vector<std::string> Store::what_changed(const CacheRequest& request) {
   const std::string folder = layout_.history(request.kind, request.subject), key = request.key();
   std::vector<std::string> names;
   list_folder(folder, &names);
+  std::erase(names, key);
+  std::sort(names.begin(), names.end(), [&](const std::string& a, const std::string& b) {
+    return modified(folder + "/" + a) > modified(folder + "/" + b);
+  });
   std::optional<EntryData> newest;
-  for (const std::string& name : names) {
+  for (size_t i = 0; i < names.size() && !newest; ++i) {
     std::vector<uint8_t> bytes;
     bool is_damaged = false;
-    if (name == key) continue;
-    std::optional<EntryData> data = read_record(folder + "/" + name, &bytes, &is_damaged);
-    if (data && (!newest || data->created > newest->created)) newest = std::move(data);
+    newest = read_record(folder + "/" + names[i], &bytes, &is_damaged);
   }
   return newest ? differences(request.fields, newest->fields) : std::vector<std::string>();
 }

@@ -1,8 +1,9 @@
-// Writes seed inputs for the fuzzers: make_corpus FOLDER makes FOLDER/{elf,note,json}.
+// Writes seed inputs for the fuzzers: make_corpus FOLDER makes FOLDER/{cache,elf,json,note}.
 // SPDX-License-Identifier: Apache-2.0
 #include <filesystem>
 #include <fstream>
 
+#include "cache/entry_format.h"
 #include "support/image_builder.h"
 
 namespace {
@@ -65,4 +66,13 @@ int main(int count, char** arguments) {
   }
   write(root / "json" / "odd",
         Bytes(R"([{"a":[1,-2.5e3,"\u00e9\ud83d\ude80",null,true,{}]}])").data);
+  opdock::cache::EntryData entry;
+  entry.kind = "kernels";
+  entry.key = std::string(64, 'a');
+  entry.fields = {{"source", "x"}, {"arch", "sm_90"}};
+  entry.files = {{"axpy.so", 5, std::string(64, 'b')}};
+  const std::string bytes = encode_entry(entry, {{"image", "cubin"}, {"names", ""}});
+  write(root / "cache" / "whole", Bytes(bytes).data);
+  // The fuzzer adds the digest itself.
+  write(root / "cache" / "body", Bytes(bytes.substr(0, bytes.size() - 32)).data);
 }
