@@ -96,8 +96,7 @@ TEST(Store, SetsAsideWhatDoesNotLoad) {
 TEST(Store, RefusesToPublishWhatIsNotInTheFolder) {
   CacheFolder folder;
   const auto cache = folder.open();
-  for (const std::string& name :
-       {"../x", "/etc/passwd", "", "missing", "entry", "link", "folder"}) {
+  for (const char* name : {"../x", "/etc/passwd", "", "missing", "entry", "link", "folder"}) {
     const auto made = cache->make_folder(nullptr);
     ASSERT_TRUE(made);
     std::filesystem::create_symlink("/etc/passwd", *made + "/link");
