@@ -161,7 +161,19 @@ Report cache_json() {
 
 }  // namespace
 
-Report diagnosis(const Catalog& catalog, const MachineFacts& machine, const SearchOptions& search) {
+Report to_json(const Settings& settings) {
+  Report json;
+  for (const auto& [name, setting] :
+       {std::pair{"build", &settings.build}, std::pair{"jit", &settings.jit},
+        std::pair{"fallback", &settings.fallback}, std::pair{"cuda_archs", &settings.cuda_archs},
+        std::pair{"hip_archs", &settings.hip_archs}}) {
+    json[name] = {{"value", setting->value}, {"from", setting->place}};
+  }
+  return json;
+}
+
+Report diagnosis(const Catalog& catalog, const MachineFacts& machine, const SearchOptions& search,
+                 const Settings& settings) {
   const std::vector<Tool> tools = find_tools(current_environment());
   Report json;
   json["version"] = OPDOCK_VERSION;
@@ -218,6 +230,7 @@ Report diagnosis(const Catalog& catalog, const MachineFacts& machine, const Sear
                               {"origin", place.origin},
                               {"exists", access(place.path.c_str(), F_OK) == 0}});
   }
+  json["policy"] = to_json(settings);
   json["notices"] = to_json(catalog.notices());
   json["machine"] = machine_json(machine);
   return json;

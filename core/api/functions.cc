@@ -16,7 +16,9 @@ using opdock::FunctionTable;
 using opdock::guarded;
 using opdock::missing;
 
-FunctionTable& table_of(opdock_runtime* runtime) {
+}  // namespace
+
+FunctionTable& opdock::function_table(opdock_runtime* runtime) {
   static std::mutex mutex;
   std::lock_guard lock(mutex);
   if (runtime->functions == nullptr) {
@@ -24,8 +26,6 @@ FunctionTable& table_of(opdock_runtime* runtime) {
   }
   return *static_cast<FunctionTable*>(runtime->functions.get());
 }
-
-}  // namespace
 
 extern "C" {
 
@@ -38,7 +38,7 @@ opdock_status opdock_get_function(opdock_runtime* runtime, const char* name, opd
   *out = nullptr;
   return guarded(buffer, [&] {
     std::string problem;
-    opdock_status status = table_of(runtime).get(name, out, &problem);
+    opdock_status status = opdock::function_table(runtime).get(name, out, &problem);
     if (status != OPDOCK_OK) buffer.write(problem);
     return status;
   });

@@ -7,18 +7,10 @@
 #include <new>
 #include <set>
 
-#include "api/near_names.h"
 #include "api/runtime.h"
-#include "discover/order.h"
 
 namespace opdock {
 namespace {
-
-std::string device_name(const DeviceVerdict& device) {
-  std::string name(to_text(device.backend));
-  if (device.index >= 0) name.append(":").append(std::to_string(device.index));
-  return name;
-}
 
 // Architectures of the images, in the order of their numbers: sm_75 before sm_100.
 std::vector<std::string> architectures(const FileFacts& file, Backend backend) {
@@ -67,6 +59,12 @@ Report image_json(const DeviceImage& image) {
 }
 
 }  // namespace
+
+std::string device_name(const DeviceVerdict& device) {
+  std::string name(to_text(device.backend));
+  if (device.index >= 0) name.append(":").append(std::to_string(device.index));
+  return name;
+}
 
 Report to_json(const Reason& reason) {
   const CodeInfo& code = info(reason.code);
@@ -169,38 +167,6 @@ Report details(const Candidate& candidate) {
     json["abi"] =
         std::to_string(file.note->head.abi_major) + "." + std::to_string(file.note->head.abi_minor);
   }
-  return json;
-}
-
-Report explanation(const Catalog& catalog, const std::string& name) {
-  using List = std::vector<std::shared_ptr<const Candidate>>;
-  List found = catalog.providers(name);
-  const bool is_op = !found.empty();
-  if (!is_op) {
-    for (const std::shared_ptr<const Candidate>& candidate : catalog.candidates()) {
-      if (candidate->file.note && candidate->file.note->name == name) found.push_back(candidate);
-    }
-    std::stable_sort(found.begin(), found.end(),
-                     [](const auto& a, const auto& b) { return is_better(*a, *b); });
-  }
-  Report json;
-  json["name"] = name;
-  json["kind"] = found.empty() ? Report(nullptr) : Report(is_op ? "op" : "plugin");
-  json["usable"] = false;
-  json["chosen"] = Report::object();
-  json["candidates"] = Report::array();
-  for (const std::shared_ptr<const Candidate>& candidate : found) {
-    if (candidate->verdict.state == State::kUsable) json["usable"] = true;
-    json["candidates"].push_back(summary(*candidate));
-    for (const DeviceVerdict& device : candidate->verdict.devices) {
-      if (candidate->verdict.state == State::kRejected || device.state != State::kUsable) continue;
-      const std::string where = device_name(device);
-      if (!json["chosen"].contains(where)) json["chosen"][where] = candidate->path;
-    }
-  }
-  const std::vector<std::string> known = known_ops(catalog);
-  json["known_ops"] = known;
-  json["near_ops"] = found.empty() ? near_names(name, known) : std::vector<std::string>();
   return json;
 }
 

@@ -5,6 +5,7 @@
 #include <functional>
 #include <string>
 
+#include "api/settings.h"
 #include "discover/catalog.h"
 #include "facts/machine.h"
 #include "nlohmann/json.hpp"
@@ -17,16 +18,22 @@ using Report = nlohmann::ordered_json;
 Report to_json(const Reason& reason);
 Report to_json(const std::vector<Reason>& reasons);
 
+// "cpu", "cuda:0"; "cuda" where no such GPU is here.
+std::string device_name(const DeviceVerdict& device);
+
 // One plugin as `opdock list` shows it.
 Report summary(const Candidate& candidate);
 // One source plugin, likewise: "verdict" is "buildable" where nothing speaks against a build.
 Report summary(const SourcePlugin& source);
 // One file as `opdock inspect` shows it: the summary, and what the file is.
 Report details(const Candidate& candidate);
-// How an op or plugin is resolved.
-Report explanation(const Catalog& catalog, const std::string& name);
+// How an op or plugin is resolved: what happened, or would. Starts nothing. (explain.cc)
+Report explanation(opdock_runtime* runtime, const std::string& name);
 // What this machine has, and what is missing for what.
-Report diagnosis(const Catalog& catalog, const MachineFacts& machine, const SearchOptions& search);
+Report diagnosis(const Catalog& catalog, const MachineFacts& machine, const SearchOptions& search,
+                 const Settings& settings);
+// {"build": {"value", "from"}, …}
+Report to_json(const Settings& settings);
 
 // Runs `make`, writes its text to *out (freed with opdock_free), and turns exceptions into
 // statuses.

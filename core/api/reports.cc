@@ -7,7 +7,9 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "api/chain_report.h"
 #include "api/report.h"
+#include "api/resolver.h"
 #include "api/runtime.h"
 #include "discover/trust.h"
 
@@ -64,8 +66,7 @@ opdock_status opdock_explain_json(opdock_runtime* runtime, const char* name, cha
                                   char* error, uint32_t error_size) {
   if (runtime == nullptr) return null_argument("runtime", error, error_size);
   if (name == nullptr) return null_argument("name", error, error_size);
-  return opdock::report([&] { return opdock::explanation(*runtime->catalog(), name); }, out, error,
-                        error_size);
+  return opdock::report([&] { return opdock::explanation(runtime, name); }, out, error, error_size);
 }
 
 opdock_status opdock_doctor_json(opdock_runtime* runtime, char** out, char* error,
@@ -74,7 +75,8 @@ opdock_status opdock_doctor_json(opdock_runtime* runtime, char** out, char* erro
   return opdock::report(
       [&] {
         const std::shared_ptr<const opdock::Catalog> catalog = runtime->catalog();
-        return opdock::diagnosis(*catalog, *runtime->machine(), runtime->search());
+        return opdock::diagnosis(*catalog, *runtime->machine(), runtime->search(),
+                                 runtime->settings());
       },
       out, error, error_size);
 }
@@ -93,6 +95,10 @@ opdock_status opdock_codes_json(char** out, char* error, uint32_t error_size) {
         return json;
       },
       out, error, error_size);
+}
+
+opdock_status opdock_take_reasons_json(char** out, char* error, uint32_t error_size) {
+  return opdock::report([] { return opdock::take_reasons(); }, out, error, error_size);
 }
 
 void opdock_free(void* memory) {

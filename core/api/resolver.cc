@@ -2,53 +2,34 @@
 #include "api/resolver.h"
 
 #include <algorithm>
-#include <map>
-#include <tuple>
+#include <chrono>
 
+#include "api/chain_report.h"
 #include "api/near_names.h"
 #include "call/dtype.h"
 #include "call/host.h"
-#include "call/kernels.h"
 #include "call/parallel.h"
-#include "compat/verdict.h"
 #include "load/loader.h"
-#include "load/mapped.h"
 
 namespace opdock {
 namespace {
 
 using CandidatePtr = std::shared_ptr<const Candidate>;
+using SourcePtr = std::shared_ptr<const SourcePlugin>;
+
+constexpr std::chrono::milliseconds kPoll{50};  // between two questions whether to go on waiting
 
 void log_to_runtime(void* runtime, int32_t level, const char* message) {
   static_cast<opdock_runtime*>(runtime)->log(level, message);
 }
 
-std::string joined(const std::vector<Reason>& reasons) {
-  std::string text;
-  for (const Reason& reason : reasons) text += (text.empty() ? "" : "; ") + to_text(reason);
-  return text.empty() ? "no reason was recorded" : text;
-}
-
 // Reasons that explain a refusal: notices do not.
-std::vector<Reason> serious(const std::vector<Reason>& reasons) {
-  std::vector<Reason> left;
-  for (const Reason& reason : reasons) {
-    if (info(reason.code).severity != Severity::kNotice) left.push_back(reason);
-  }
-  return left;
-}
-
-// "plugin 0.1.0 (/path): why".
-std::string line(const Candidate& candidate, const std::string& why) {
-  std::string text = "\n  ";
-  if (candidate.file.note) {
-    text += candidate.file.note->name + " " + candidate.file.note->version.text() + " ";
-  }
-  return text + "(" + candidate.path + "): " + why;
+bool is_serious(const Reason& reason) {
+  return info(reason.code).severity != Severity::kNotice;
 }
 
 std::string op_name(const std::string& name) {
-  size_t slash = name.find('/');
+  const size_t slash = name.find('/');
   return slash == std::string::npos ? name : name.substr(slash + 1);
 }
 
@@ -59,147 +40,64 @@ const OpClaim* claim_of(const Candidate& candidate, const std::string& op) {
   return nullptr;
 }
 
-const opdock_op* op_of(const LoadedPlugin& plugin, const OpClaim& claim) {
-  for (uint32_t i = 0; i < plugin.descriptor->num_ops; ++i) {
-    const opdock_op* op = plugin.descriptor->ops[i];
-    if (op != nullptr && op->schema != nullptr && claim.schema == op->schema) return op;
+const OpDecl* declaration_of(const SourcePlugin& source, const std::string& op) {
+  for (const OpDecl& declared : source.manifest->ops) {
+    if (declared.name == op) return &declared;
   }
   return nullptr;
 }
 
-bool says_may_block(const OpClaim& claim) {
-  for (const std::string& flag : claim.flags) {
-    if (flag == "may-block" || flag == "host-sync") return true;
+bool says_may_block(const std::vector<std::string>& flags) {
+  return std::any_of(flags.begin(), flags.end(), [](const std::string& flag) {
+    return flag == "may-block" || flag == "host-sync";
+  });
+}
+
+// Whether the candidate serves the op on some device of this machine, as it is or once its device
+// code is compiled.
+bool may_serve(const Candidate& candidate, Wanted wanted) {
+  if (candidate.verdict.state != State::kRejected) return true;
+  for (const DeviceVerdict& device : candidate.verdict.devices) {
+    if (device.index < 0) continue;
+    wanted.device = {static_cast<int32_t>(device.backend), device.index};
+    if (can_compile(candidate, wanted)) return true;
   }
   return false;
 }
 
-// Why the verdict rules the device out; "" if it does not. What is undecided is tried.
-std::string refusal(const Verdict& verdict, opdock_device device) {
-  if (verdict.state == State::kRejected) return joined(serious(verdict.reasons));
-  bool seen = false;
-  for (const DeviceVerdict& one : verdict.devices) {
-    if (static_cast<int32_t>(one.backend) != device.type) continue;
-    seen = true;
-    if (one.index >= 0 && one.index != device.index) continue;
-    return one.state == State::kRejected ? joined(serious(one.reasons)) : "";
+// Every provider's reasons, as a record that tells why there is no function at all.
+ChainRecord refusals(const std::vector<CandidatePtr>& candidates,
+                     const std::vector<SourcePtr>& sources) {
+  ChainRecord record;
+  ChainStep binary{ChainStep::Kind::kBinary, ChainStep::Outcome::kFailed, "none fits", {}, {}};
+  for (const CandidatePtr& candidate : candidates) {
+    for (const Reason& reason : candidate->verdict.reasons) {
+      if (is_serious(reason)) binary.reasons.push_back(reason_of(*candidate, reason));
+    }
   }
-  if (!seen) return "it is not made for " + to_text(device);
-  return to_text(device) + " is not on this machine";
+  if (!candidates.empty()) record.steps.push_back(std::move(binary));
+  ChainStep build{
+      ChainStep::Kind::kBuild, ChainStep::Outcome::kFailed, "none may be built", {}, {}};
+  for (const SourcePtr& source : sources) {
+    for (const Reason& reason : source->reasons) {
+      if (is_serious(reason)) build.reasons.push_back(reason_of(*source, reason));
+    }
+  }
+  if (!sources.empty()) record.steps.push_back(std::move(build));
+  return record;
 }
 
-// Finds the image for the device as its driver describes it, and interns its kernels.
-Kernels* kernels_of(const LoadedPlugin& plugin, opdock_device device, Driver* driver,
-                    const opdock_device_facts& facts, const MachineFacts& machine,
-                    std::string* problem) {
-  struct Registry {
-    std::mutex mutex;
-    std::map<std::tuple<const LoadedPlugin*, int32_t, int32_t>, std::unique_ptr<Kernels>> all;
-  };
-  static Registry* registry = new Registry;  // kernels stay until the process ends
-  std::lock_guard lock(registry->mutex);
-  std::unique_ptr<Kernels>& place = registry->all[{&plugin, device.type, device.index}];
-  if (place != nullptr) return place.get();
-
-  std::vector<ImageRow> rows;
-  if (!read_mapped_table(plugin.images, &rows, problem)) return nullptr;
-  std::erase_if(
-      rows, [&](const ImageRow& row) { return static_cast<int32_t>(row.backend) != device.type; });
-  if (rows.empty()) {
-    place = std::make_unique<Kernels>("the plugin brings no device image for " + to_text(device) +
-                                      "; list its kernels under [device] in plugin.toml");
-    return place.get();
-  }
-  std::vector<DeviceImage> images;
-  for (const ImageRow& row : rows) {
-    DeviceImage image;
-    image.backend = row.backend;
-    image.kind = row.kind;
-    image.arch = row.arch;
-    image.toolkit = row.toolkit;
-    image.from_table = true;
-    image.size = row.bytes.size();
-    images.push_back(std::move(image));
-  }
-  // The machine's facts may not know which GPU has which number; the driver does.
-  Gpu gpu;
-  for (const Gpu& known : machine.gpus) {
-    if (static_cast<int32_t>(known.backend) == device.type && known.index == device.index) {
-      gpu = known;
+std::string lines_of(const ChainRecord& record) {
+  std::string text, path;
+  for (const ChainStep& step : record.steps) {
+    for (const StepReason& one : step.reasons) {
+      if (one.path != path) text += "\n  " + one.plugin + " (" + one.path + "): ";
+      if (one.path == path) text += "; ";
+      text += to_text(one.reason);
+      path = one.path;
     }
   }
-  gpu.backend = static_cast<Backend>(device.type);
-  gpu.index = device.index;
-  if (device.type == OPDOCK_CUDA) {
-    gpu.major = static_cast<int>(facts.arch_major);
-    gpu.minor = static_cast<int>(facts.arch_minor);
-    gpu.arch = "sm_" + std::to_string(facts.arch_major) + std::to_string(facts.arch_minor);
-  }
-  std::vector<Reason> reasons;
-  int best = best_image(images, gpu, machine, &reasons);
-  if (best < 0) {
-    *problem = joined(serious(reasons));
-    return nullptr;
-  }
-  // load() has seen to it that the note lists as many images as the table.
-  const ImageRow& row = rows[static_cast<size_t>(best)];
-  if (!check_image(row.bytes, plugin.candidate->file.note->images[row.index], &reasons)) {
-    *problem = joined(serious(reasons));
-    return nullptr;
-  }
-  place = std::make_unique<Kernels>(driver, device, row);
-  return place.get();
-}
-
-// The candidate's op on the device, loaded; NULL and why not.
-Target* target_of(const CandidatePtr& candidate, const opdock_function& function,
-                  opdock_device device, const MachineFacts& machine, std::string* why) {
-  const OpClaim& claim = *claim_of(*candidate, function.schema().name);
-  if (claim.digest != function.digest()) {
-    *why = "its schema is another one, " + claim.schema;
-    return nullptr;
-  }
-  const std::string type(to_text(static_cast<Backend>(device.type)));
-  if (std::find(claim.devices.begin(), claim.devices.end(), type) == claim.devices.end()) {
-    *why = "its op is not made for " + type;
-    return nullptr;
-  }
-  *why = refusal(candidate->verdict, device);
-  if (!why->empty()) return nullptr;
-
-  std::vector<Reason> reasons;
-  const LoadedPlugin* plugin = load(candidate, host_table(), &reasons);
-  if (plugin == nullptr) {
-    *why = joined(serious(reasons));
-    return nullptr;
-  }
-  const opdock_op* op = op_of(*plugin, claim);
-  if (op == nullptr || !check_op(op, why)) return nullptr;
-
-  const opdock_device_facts* facts = cpu_facts();
-  Driver* driver = nullptr;
-  Kernels* kernels = nullptr;
-  if (device.type != OPDOCK_CPU) {
-    driver = driver_for(static_cast<Backend>(device.type), why);
-    if (driver == nullptr) return nullptr;
-    DriverStatus asked = driver->facts(device.index, &facts);
-    if (!asked.ok()) {
-      *why = asked.text;
-      return nullptr;
-    }
-    kernels = kernels_of(*plugin, device, driver, *facts, machine, why);
-    if (kernels == nullptr) return nullptr;
-  }
-  std::vector<opdock_dtype> dtypes;
-  for (const std::string& name : claim.dtypes) {
-    std::optional<opdock_dtype> dtype = parse_dtype(name);
-    if (!dtype) {
-      *why = "its note names a dtype that this host does not know, " + name;
-      return nullptr;
-    }
-    dtypes.push_back(*dtype);
-  }
-  return intern_target(op, plugin->descriptor->name, device, facts, driver, kernels, dtypes);
+  return text;
 }
 
 }  // namespace
@@ -213,17 +111,59 @@ FunctionTable::~FunctionTable() {
   remove_log_sink(runtime_);
 }
 
+std::optional<Wanted> FunctionTable::wanted(const std::string& name, std::string* problem) {
+  const std::shared_ptr<const Catalog> catalog = runtime_->catalog();
+  Wanted wanted{name, op_name(name), "", "", {}};
+  const auto take = [&](const std::string& text) {
+    Reason error{};
+    const std::optional<Schema> schema = parse_schema(text, &error);
+    if (!schema) {
+      *problem = to_text(error);
+      return false;
+    }
+    wanted.schema = schema->text();
+    wanted.digest = schema->digest();
+    return true;
+  };
+  const std::vector<CandidatePtr> candidates = catalog->providers(name);
+  const std::vector<SourcePtr> sources = catalog->source_providers(name);
+  const auto from_source = [&](bool may_be_rejected) {
+    for (const SourcePtr& source : sources) {
+      if (source->state == State::kRejected && !may_be_rejected) continue;
+      if (take(declaration_of(*source, wanted.op)->schema)) return true;
+    }
+    return false;
+  };
+  const auto from_binary = [&](bool may_be_rejected) {
+    for (const CandidatePtr& candidate : candidates) {
+      if (!take(claim_of(*candidate, wanted.op)->schema)) continue;
+      if (may_be_rejected || may_serve(*candidate, wanted)) return true;
+    }
+    return false;
+  };
+  const bool source_first = runtime_->settings().build.value == "always";
+  if (source_first && from_source(false)) return wanted;
+  if (from_binary(false) || from_source(false)) return wanted;
+  // Nothing here can serve, but it is known what the op is: the reference may.
+  if ((from_binary(true) || from_source(true)) && has_reference(runtime_, wanted)) return wanted;
+  return std::nullopt;
+}
+
 opdock_status FunctionTable::get(const std::string& name, opdock_function** out,
                                  std::string* problem) {
-  std::lock_guard lock(mutex_);
-  auto known = functions_.find(name);
-  if (known != functions_.end()) {
-    *out = known->second.get();
-    return OPDOCK_OK;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto known = functions_.find(name);
+    if (known != functions_.end()) {
+      *out = known->second.get();
+      return OPDOCK_OK;
+    }
   }
-  std::vector<CandidatePtr> providers = runtime_->catalog()->providers(name);
-  if (providers.empty()) {
-    const std::vector<std::string> known = known_ops(*runtime_->catalog());
+  const std::shared_ptr<const Catalog> catalog = runtime_->catalog();
+  const std::vector<CandidatePtr> candidates = catalog->providers(name);
+  const std::vector<SourcePtr> sources = catalog->source_providers(name);
+  if (candidates.empty() && sources.empty()) {
+    const std::vector<std::string> known = known_ops(*catalog);
     *problem = "found no plugin that provides \"" + name + "\", wanted one in the search path; ";
     std::string near;
     for (const std::string& one : near_names(name, known)) {
@@ -235,55 +175,144 @@ opdock_status FunctionTable::get(const std::string& name, opdock_function** out,
                     : "`opdock list` shows what there is, OPDOCK_PLUGIN_PATH says where to look";
     return OPDOCK_NOT_FOUND;
   }
-  const CandidatePtr& best = providers.front();
-  if (best->verdict.state == State::kRejected) {
-    *problem = "\"" + name + "\": found only plugins that cannot be used here:";
-    for (const CandidatePtr& one : providers) {
-      *problem += line(*one, joined(serious(one->verdict.reasons)));
-    }
-    return OPDOCK_INCOMPATIBLE;
-  }
-  Reason error;
-  std::optional<Schema> schema = parse_schema(claim_of(*best, op_name(name))->schema, &error);
+  std::string why;
+  const std::optional<Wanted> found = wanted(name, &why);
+  Reason error{};
+  std::optional<Schema> schema;
+  if (found) schema = parse_schema(found->schema, &error);
   if (!schema) {
-    *problem = "\"" + name + "\":" + line(*best, to_text(error));
+    const ChainRecord record = refusals(candidates, sources);
+    keep_reasons(flat_reasons(record));
+    *problem = "\"" + name + "\": found only plugins that cannot be used here:" + lines_of(record);
+    if (!why.empty()) *problem += "\n  " + why;
     return OPDOCK_INCOMPATIBLE;
   }
   auto function = std::make_unique<opdock_function>(name, *std::move(schema), this);
-  for (const CandidatePtr& one : providers) {
-    function->may_block = function->may_block || says_may_block(*claim_of(*one, op_name(name)));
+  for (const CandidatePtr& one : candidates) {
+    function->may_block = function->may_block || says_may_block(claim_of(*one, found->op)->flags);
   }
-  *out = (functions_[name] = std::move(function)).get();
+  for (const SourcePtr& one : sources) {
+    function->may_block =
+        function->may_block || says_may_block(declaration_of(*one, found->op)->flags);
+  }
+  const std::lock_guard lock(mutex_);
+  std::unique_ptr<opdock_function>& place = functions_[name];
+  if (place == nullptr) place = std::move(function);
+  *out = place.get();
   return OPDOCK_OK;
+}
+
+std::shared_ptr<FunctionTable::Resolution> FunctionTable::resolution(const std::string& name,
+                                                                     opdock_device device) {
+  const std::lock_guard lock(mutex_);
+  std::shared_ptr<Resolution>& slot = resolutions_[{name, device.type, device.index}];
+  if (slot == nullptr) slot = std::make_shared<Resolution>();
+  return slot;
+}
+
+// NULL: cancelled while somebody else was at it.
+std::shared_ptr<const ChainRecord> FunctionTable::attempt(Resolution* slot,
+                                                          const opdock_function& function,
+                                                          opdock_device device) {
+  HookedProgress progress(runtime_->hooks());
+  std::unique_lock lock(slot->mutex);
+  bool has_waited = false;
+  while (slot->busy) {
+    has_waited = true;
+    lock.unlock();
+    {
+      const Waiting waiting(runtime_->hooks());
+      std::unique_lock again(slot->mutex);
+      slot->done.wait_for(again, kPoll, [&] { return !slot->busy; });
+      again.unlock();
+      if (progress.cancelled()) return nullptr;
+    }
+    lock.lock();
+  }
+  // What the other one found holds for us, unless it was stopped: then we go on in its place.
+  if (slot->record != nullptr && !slot->record->cancelled &&
+      (has_waited || slot->record->target != nullptr)) {
+    return slot->record;
+  }
+  slot->busy = true;
+  lock.unlock();
+  const Wanted wanted{function.name(), function.schema().name, function.schema_text(),
+                      function.digest(), device};
+  std::shared_ptr<const ChainRecord> record;
+  const auto finish = [&] {
+    lock.lock();
+    slot->busy = false;
+    if (record != nullptr) slot->record = record;
+    slot->done.notify_all();
+    lock.unlock();
+  };
+  try {
+    record = std::make_shared<const ChainRecord>(run_chain(runtime_, wanted, &function, &progress));
+  } catch (...) {
+    finish();
+    throw;
+  }
+  finish();
+  return record;
 }
 
 Target* FunctionTable::resolve(const opdock_function& function, opdock_device device,
                                opdock_status* status, std::string* problem) {
-  *status = OPDOCK_INCOMPATIBLE;
-  *problem = "found nothing that runs on " + to_text(device) + ", wanted a plugin for it:";
-  std::shared_ptr<const MachineFacts> machine = runtime_->machine();
-  for (const CandidatePtr& candidate : runtime_->catalog()->providers(function.name())) {
-    std::string why;
-    Target* target = target_of(candidate, function, device, *machine, &why);
-    if (target != nullptr) return target;
-    *problem += line(*candidate, why);
+  const std::shared_ptr<Resolution> slot = resolution(function.name(), device);
+  const std::shared_ptr<const ChainRecord> record = attempt(slot.get(), function, device);
+  if (record != nullptr && record->target != nullptr) return record->target;
+  if (record == nullptr || record->cancelled) {
+    *status = OPDOCK_CANCELLED;
+    *problem = "stopped on request while " + to_text(device) + " was being prepared; ask again";
+    return nullptr;
   }
-  *problem +=
-      "\nmove the arguments to a device that a plugin serves, or add a plugin; `opdock explain " +
-      function.schema().name + "` says more";
+  *status = OPDOCK_INCOMPATIBLE;
+  keep_reasons(flat_reasons(*record));
+  *problem = "found nothing that runs on " + to_text(device) + ", wanted a plugin for it:\n" +
+             record->story() +
+             "\nmove the arguments to a device that a plugin serves, or add a plugin; `opdock "
+             "explain " +
+             function.schema().name + "` says more";
   return nullptr;
 }
 
 std::string FunctionTable::doc(const opdock_function& function) {
-  for (const CandidatePtr& candidate : runtime_->catalog()->providers(function.name())) {
-    const OpClaim& claim = *claim_of(*candidate, function.schema().name);
+  const std::string& op = function.schema().name;
+  const std::shared_ptr<const Catalog> catalog = runtime_->catalog();
+  for (const CandidatePtr& candidate : catalog->providers(function.name())) {
+    const OpClaim& claim = *claim_of(*candidate, op);
     if (candidate->verdict.state == State::kRejected || claim.digest != function.digest()) continue;
     std::vector<Reason> reasons;
     const LoadedPlugin* plugin = load(candidate, host_table(), &reasons);
-    const opdock_op* op = plugin == nullptr ? nullptr : op_of(*plugin, claim);
-    if (op != nullptr && op->doc != nullptr) return op->doc;
+    if (plugin == nullptr) continue;
+    for (uint32_t i = 0; i < plugin->descriptor->num_ops; ++i) {
+      const opdock_op* one = plugin->descriptor->ops[i];
+      if (one != nullptr && one->schema != nullptr && claim.schema == one->schema &&
+          one->doc != nullptr) {
+        return one->doc;
+      }
+    }
+  }
+  for (const SourcePtr& source : catalog->source_providers(function.name())) {
+    const OpDecl& declared = *declaration_of(*source, op);
+    if (declared.schema == function.schema_text()) return declared.doc;
   }
   return "";
+}
+
+std::shared_ptr<const ChainRecord> FunctionTable::explain(const std::string& name,
+                                                          opdock_device device) {
+  std::string problem;
+  std::optional<Wanted> found = wanted(name, &problem);
+  if (!found) return nullptr;
+  const std::shared_ptr<Resolution> slot = resolution(name, device);
+  {
+    const std::lock_guard lock(slot->mutex);
+    if (slot->record != nullptr) return slot->record;
+  }
+  found->device = device;
+  HookedProgress progress(runtime_->hooks());
+  return std::make_shared<const ChainRecord>(run_chain(runtime_, *found, nullptr, &progress));
 }
 
 }  // namespace opdock

@@ -1,18 +1,23 @@
-// From an op's name to code that runs on a device, over the runtime's catalogue.
+// From an op's name to code that runs on a device, by the chain, once.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <condition_variable>
+#include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
+#include <tuple>
 #include <unordered_map>
 
+#include "api/chain.h"
 #include "api/runtime.h"
 #include "call/function.h"
 
 namespace opdock {
 
-// The functions of one runtime. Any thread.
+// The functions of one runtime, and what became of them. Any thread.
 class FunctionTable : public Resolver {
  public:
   explicit FunctionTable(opdock_runtime* runtime);
@@ -21,14 +26,36 @@ class FunctionTable : public Resolver {
   // opdock_get_function.
   opdock_status get(const std::string& name, opdock_function** out, std::string* problem);
 
+  // Threads that ask for one op on one device at the same time wait for the first of them; if it is
+  // cancelled, another takes over. Different ops do not wait for each other here.
   Target* resolve(const opdock_function& function, opdock_device device, opdock_status* status,
                   std::string* problem) override;
   std::string doc(const opdock_function& function) override;
 
+  // What became of the op on the device, or else what would. NULL: no schema is known.
+  std::shared_ptr<const ChainRecord> explain(const std::string& name, opdock_device device);
+
  private:
+  // One op on one device.
+  struct Resolution {
+    std::mutex mutex;
+    std::condition_variable done;
+    bool busy = false;
+    std::shared_ptr<const ChainRecord> record;  // of the last attempt that came to an end
+  };
+  std::shared_ptr<Resolution> resolution(const std::string& name, opdock_device device);
+  std::shared_ptr<const ChainRecord> attempt(Resolution* slot, const opdock_function& function,
+                                             opdock_device device);
+  // The schema under this name: of the best plugin that may serve, else of any.
+  std::optional<Wanted> wanted(const std::string& name, std::string* problem);
+
   opdock_runtime* runtime_;
   std::mutex mutex_;
   std::unordered_map<std::string, std::unique_ptr<opdock_function>> functions_;
+  std::map<std::tuple<std::string, int32_t, int32_t>, std::shared_ptr<Resolution>> resolutions_;
 };
+
+// The runtime's, made on first use.
+FunctionTable& function_table(opdock_runtime* runtime);
 
 }  // namespace opdock

@@ -32,13 +32,16 @@ constexpr int32_t kWarning = 2;
 
 opdock_runtime::opdock_runtime(const opdock_options* options, std::string* problem) {
   search_.environment = opdock::read_search_environment();
-  if (options == nullptr) return;
-  if (options->struct_size < offsetof(opdock_options, plugin_path)) {
+  if (options != nullptr && options->struct_size < offsetof(opdock_options, plugin_path)) {
     *problem = "options: found struct_size " + std::to_string(options->struct_size) +
                ", wanted sizeof(opdock_options), " + std::to_string(sizeof(opdock_options)) +
                "; set it before calling";
     return;
   }
+  const std::vector<std::string> files = opdock::config_files(search_.environment);
+  if (!opdock::read_settings(files, search_.environment, options, &settings_, problem)) return;
+  hooks_ = opdock::Hooks::of(options);
+  if (options == nullptr) return;
   if (OPDOCK_HAS(options, opdock_options, plugin_path) && options->plugin_path != nullptr) {
     search_.plugin_path = options->plugin_path;
     search_.has_plugin_path = true;
@@ -72,6 +75,16 @@ std::shared_ptr<const opdock::Catalog> opdock_runtime::catalog(bool rescan) {
     log(kWarning, opdock::to_text(reason).c_str());
   }
   return catalog_;
+}
+
+opdock::Cache* opdock_runtime::cache(std::vector<opdock::Reason>* reasons) {
+  const std::lock_guard<std::mutex> lock(cache_mutex_);
+  if (!cache_) {
+    cache_ = opdock::Cache::open(opdock::cache_options_from_environment(&cache_reasons_),
+                                 &cache_reasons_);
+  }
+  reasons->insert(reasons->end(), cache_reasons_.begin(), cache_reasons_.end());
+  return cache_.get();
 }
 
 void opdock_runtime::log(int32_t level, const char* message) const {

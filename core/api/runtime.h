@@ -8,6 +8,9 @@
 #include <mutex>
 #include <string>
 
+#include "api/hooks.h"
+#include "api/settings.h"
+#include "cache/cache.h"
 #include "discover/catalog.h"
 #include "facts/machine.h"
 #include "opdock/opdock.h"
@@ -27,18 +30,26 @@ struct opdock_runtime {
   // The facts that the current catalogue was, or will be, judged on.
   std::shared_ptr<const opdock::MachineFacts> machine();
 
+  // What was compiled and built before; opened by the first caller. Never NULL: one that cannot be
+  // used misses, and its reason is appended each time.
+  opdock::Cache* cache(std::vector<opdock::Reason>* reasons);
+
   // Hands a line to the program's log, or to stderr (warnings and errors only). level: 0 debug,
   // 1 info, 2 warning, 3 error.
   void log(int32_t level, const char* message) const;
 
   uint32_t num_threads() const { return num_threads_; }  // 0: the number of usable cores
   const opdock::SearchOptions& search() const { return search_; }
+  const opdock::Settings& settings() const { return settings_; }
+  const opdock::Hooks& hooks() const { return hooks_; }
 
   // What functions.cc keeps per runtime; destroyed with it. It guards it by its own lock.
   std::shared_ptr<void> functions;
 
  private:
   opdock::SearchOptions search_;
+  opdock::Settings settings_;
+  opdock::Hooks hooks_;
   void (*log_)(void* context, int32_t level, const char* message) = nullptr;
   void* log_context_ = nullptr;
   uint32_t num_threads_ = 0;
@@ -46,6 +57,9 @@ struct opdock_runtime {
   std::mutex mutex_;  // of the two below
   std::shared_ptr<const opdock::MachineFacts> machine_;
   std::shared_ptr<const opdock::Catalog> catalog_;
+  std::mutex cache_mutex_;  // of the two below
+  std::unique_ptr<opdock::Cache> cache_;
+  std::vector<opdock::Reason> cache_reasons_;
 };
 
 namespace opdock {

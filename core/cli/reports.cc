@@ -101,6 +101,39 @@ std::vector<Cell> plugin_row(const Report& plugin) {
           {devices_text(plugin)}};
 }
 
+// "cpu: binary plugin: …", the steps of one device, each with its reasons.
+void print_chain(const Report& chain) {
+  for (const Report& record : chain) {
+    const bool serves = record.at("serves").get<bool>();
+    const bool dry = record.at("dry").get<bool>();
+    print(styled(text_of(record, "device"), Style::kBold) + "  " +
+          styled(serves ? (dry ? "would be served" : "is served") : "not served",
+                 serves ? Style::kGood : Style::kBad) +
+          "\n");
+    for (const Report& step : record.at("steps")) {
+      const std::string outcome = text_of(step, "outcome");
+      if (outcome == "not-needed") continue;
+      const Style style = outcome == "used"     ? Style::kGood
+                          : outcome == "failed" ? Style::kBad
+                                                : Style::kDim;
+      const std::string label = fmt::format("{:<10}", text_of(step, "step"));
+      std::string block = paragraph(label + text_of(step, "text"), 2);
+      block.replace(2, label.size(), styled(label, style));
+      print(block);
+      for (const Report& change : step.at("changed")) {
+        print(paragraph("since the last build: " + printable(change.get<std::string>()), 4));
+      }
+      std::string shown;
+      for (const Report& reason : step.at("reasons")) {
+        const std::string path = text_of(reason, "path");
+        if (path != shown) print(styled(paragraph(path, 4), Style::kDim));
+        shown = path;
+        print_reason(reason, 6);
+      }
+    }
+  }
+}
+
 // The rows aligned, and under each one its path, architectures and reasons.
 void print_plugins(const Report& plugins, bool all) {
   std::vector<std::vector<Cell>> rows = {{{"PLUGIN", Style::kDim},
@@ -250,7 +283,8 @@ int explain_command(const std::string& plugin_path, const std::string& name, boo
     print(fmt::format("{} on {} comes from {}\n", printable(name), styled(device, Style::kBold),
                       printable(path.get<std::string>())));
   }
-  if (report.at("chosen").empty()) {
+  print_chain(report.at("chain"));
+  if (report.at("chosen").empty() && report.at("chain").empty()) {
     print(fmt::format("Nothing usable provides {}.\n", printable(name)));
   }
   print("\n");
@@ -326,6 +360,13 @@ int doctor_command(const std::string& plugin_path, bool json) {
     print(paragraph(path + (origin == path ? "" : " (" + origin + ")") +
                         (place.at("exists").get<bool>() ? "" : " - not there"),
                     2));
+  }
+  print("\nWhere no plugin fits:\n");
+  for (const auto& [name, setting] : report.at("policy").items()) {
+    if (text_of(setting, "value").empty()) continue;
+    print(paragraph(
+        fmt::format("{:<10} {:<7} ({})", name, text_of(setting, "value"), text_of(setting, "from")),
+        2));
   }
   print_reasons(report.at("notices"), 0, true);
   return status;

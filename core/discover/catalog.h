@@ -79,6 +79,9 @@ struct SearchEnvironment {
   std::optional<std::string> add_plugin_path;  // OPDOCK_ADD_PLUGIN_PATH: searched before them
   std::optional<std::string> select;           // OPDOCK_PLUGINS_SELECT: globs, colon-separated
   std::optional<std::string> disable;          // OPDOCK_PLUGINS_DISABLE
+  std::optional<std::string> build;            // OPDOCK_BUILD
+  std::optional<std::string> jit;              // OPDOCK_JIT
+  std::optional<std::string> fallback;         // OPDOCK_FALLBACK
   std::string data_home;                       // $XDG_DATA_HOME, else ~/.local/share; may be empty
   std::string config_home;                     // $XDG_CONFIG_HOME, else ~/.config
   std::string cache_home;                      // $XDG_CACHE_HOME, else ~/.cache

@@ -12,7 +12,9 @@ namespace {
 constexpr const char* kVariables[] = {"OPDOCK_PLUGIN_PATH",    "OPDOCK_ADD_PLUGIN_PATH",
                                       "OPDOCK_PLUGINS_SELECT", "OPDOCK_PLUGINS_DISABLE",
                                       "XDG_DATA_HOME",         "XDG_CONFIG_HOME",
-                                      "XDG_CACHE_HOME",        "HOME"};
+                                      "XDG_CACHE_HOME",        "HOME",
+                                      "OPDOCK_BUILD",          "OPDOCK_JIT",
+                                      "OPDOCK_FALLBACK"};
 
 // Set but empty counts as unset, as the XDG specification has it.
 std::optional<std::string> variable(const char* name) {
@@ -51,6 +53,9 @@ SearchEnvironment read_search_environment() {
   environment.add_plugin_path = variable("OPDOCK_ADD_PLUGIN_PATH");
   environment.select = variable("OPDOCK_PLUGINS_SELECT");
   environment.disable = variable("OPDOCK_PLUGINS_DISABLE");
+  environment.build = variable("OPDOCK_BUILD");
+  environment.jit = variable("OPDOCK_JIT");
+  environment.fallback = variable("OPDOCK_FALLBACK");
   std::string home = variable("HOME").value_or("");
   if (!home.empty() && home.front() != '/') home.clear();
   environment.data_home = base_folder("XDG_DATA_HOME", home, "/.local/share", &environment.ignored);

@@ -7,6 +7,8 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "base/installed.h"
+
 namespace opdock {
 namespace {
 
@@ -87,6 +89,8 @@ std::vector<Place> search_places(const SearchOptions& options) {
   // A relocated prefix, or a wheel: the plugins lie where the library lies.
   const std::string folder = library_folder();
   if (!folder.empty()) add_default(folder + "/opdock/plugins");
+  // Last: what the installation can build.
+  if (!installed().plugin_sources.empty()) add_default(installed().plugin_sources);
   return places;
 }
 

@@ -56,7 +56,49 @@ typedef struct opdock_options {
   /* Threads for CPU ops, the caller's own included; 0 for the number of usable cores. */
   uint32_t num_threads;
   uint32_t reserved2;
+  /* What is done where no compatible plugin is there (docs/build-on-demand.md). Each as text, or
+   * NULL for what the environment (OPDOCK_BUILD, OPDOCK_JIT, OPDOCK_FALLBACK), the user's and the
+   * system's configuration file say, in this order, and else the first value. A text that is none
+   * of these is OPDOCK_INVALID_ARGUMENT. */
+  const char* build;    /* "auto", "never", or "always": source plugins before binaries */
+  const char* jit;      /* "auto" or "never" */
+  const char* fallback; /* "warn", "error" or "silent" */
+  /* Hooks of work that takes noticeable time: compiling, building, waiting for another process that
+   * does. Called on the thread that asked for the function, or on a helper while that one waits;
+   * never two at once for one piece of work. */
+  void* hooks_context;
+  /* Supersedes the text before. fraction: 0 to 1, below 0 where unknown. An empty text: done. NULL:
+   * a line on stderr, which overwrites itself on a terminal. */
+  void (*progress)(void* context, const char* text, double fraction);
+  /* Asked every 50 ms or so; nonzero: stop, undo, and return OPDOCK_CANCELLED. NULL: never. */
+  int32_t (*cancelled)(void* context);
+  /* begins 1: this thread will now be busy for a while; 0: it is not any more. For an interpreter
+   * to let its other threads run meanwhile. NULL: nothing. */
+  void (*waiting)(void* context, int32_t begins);
+  /* Who runs the ops' reference implementations, or NULL: then an op without a fitting plugin is an
+   * error. Lives as long as the process. */
+  const struct opdock_references* references;
 } opdock_options;
+
+/* Runs reference implementations (reference.py of a plugin). Each member gets opdock_options'
+ * hooks_context. May be called from any thread. */
+typedef struct opdock_references {
+  uint32_t struct_size;
+  uint32_t reserved;
+  /* Whether there is one for op `op`; looks, runs nothing. file: the plugin's own, absolute, or
+   * NULL: those the runner knows. */
+  int32_t (*has)(void* context, const char* op, const char* file);
+  /* Makes it ready to stand in for `function` on `device`: once for each. record: the steps that
+   * failed before, as opdock_explain_json's "chain" has them with "story", a text for people, and
+   * "warn", whether the user is to be told. *out goes to `run`; it is never given back. */
+  opdock_status (*open)(void* context, opdock_function* function, opdock_device device,
+                        const char* file, const char* record, void** out, char* error,
+                        uint32_t error_size);
+  /* As opdock_op.run: outputs are allocated, of the shapes that the op's shape rules give. */
+  opdock_status (*run)(void* context, void* reference, const opdock_call* call,
+                       const opdock_value* args, uint32_t num_args, opdock_tensor* const* outputs,
+                       uint32_t num_outputs);
+} opdock_references;
 
 /* Creates a runtime; options may be NULL. Reads the environment now; touches no plugin, no device
  * and no driver until something is asked for. Give it back with opdock_runtime_destroy. */
@@ -111,6 +153,10 @@ OPDOCK_EXPORT opdock_status opdock_codes_json(char** out, char* error, uint32_t 
  * not begin with numbers. */
 OPDOCK_EXPORT opdock_status opdock_note_library(const char* library, const char* version,
                                                 char* error, uint32_t error_size);
+/* Every reason behind the last OPDOCK_NOT_FOUND or OPDOCK_INCOMPATIBLE that this thread got from
+ * opdock_get_function, opdock_prepare or a call, and forgets them: [{"step", "plugin", "path",
+ * "code", "stage", "severity", "found", "wanted", "advice"}]; [] if there are none. */
+OPDOCK_EXPORT opdock_status opdock_take_reasons_json(char** out, char* error, uint32_t error_size);
 /* Frees what a function of this header allocated. NULL is fine. */
 OPDOCK_EXPORT void opdock_free(void* memory);
 

@@ -1,0 +1,289 @@
+// The chain's first two steps: what a binary plugin needs to serve an op on a device.
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <map>
+#include <tuple>
+
+#include "api/chain.h"
+#include "call/dtype.h"
+#include "call/host.h"
+#include "call/kernels.h"
+#include "compat/verdict.h"
+#include "jit/packed.h"
+#include "load/loader.h"
+#include "load/mapped.h"
+
+namespace opdock {
+namespace {
+
+using CandidatePtr = std::shared_ptr<const Candidate>;
+
+const OpClaim* claim_of(const Candidate& candidate, const std::string& op) {
+  for (const OpClaim& claim : candidate.file.note->ops) {
+    if (claim.name == op) return &claim;
+  }
+  return nullptr;
+}
+
+const opdock_op* op_of(const LoadedPlugin& plugin, const OpClaim& claim) {
+  for (uint32_t i = 0; i < plugin.descriptor->num_ops; ++i) {
+    const opdock_op* op = plugin.descriptor->ops[i];
+    if (op != nullptr && op->schema != nullptr && claim.schema == op->schema) return op;
+  }
+  return nullptr;
+}
+
+bool is_serious(const Reason& reason) {
+  return info(reason.code).severity != Severity::kNotice;
+}
+
+void add_serious(const std::vector<Reason>& from, std::vector<Reason>* to) {
+  std::copy_if(from.begin(), from.end(), std::back_inserter(*to), is_serious);
+}
+
+bool equal(const Reason& a, const Reason& b) {
+  return a.code == b.code && a.found == b.found && a.wanted == b.wanted;
+}
+
+// Against the file as a whole: a verdict repeats the devices' reasons among its own.
+std::vector<Reason> reasons_against_file(const Verdict& verdict) {
+  std::vector<Reason> left;
+  for (const Reason& reason : verdict.reasons) {
+    if (info(reason.code).severity != Severity::kReject) continue;
+    const bool is_devices =
+        std::any_of(verdict.devices.begin(), verdict.devices.end(), [&](const auto& device) {
+          return std::any_of(device.reasons.begin(), device.reasons.end(),
+                             [&](const Reason& other) { return equal(reason, other); });
+        });
+    if (!is_devices) left.push_back(reason);
+  }
+  return left;
+}
+
+const DeviceVerdict* verdict_for(const Verdict& verdict, opdock_device device) {
+  for (const DeviceVerdict& one : verdict.devices) {
+    if (static_cast<int32_t>(one.backend) != device.type) continue;
+    if (one.index < 0 || one.index == device.index) return &one;
+  }
+  return nullptr;
+}
+
+// Reasons that hold whatever images the file has.
+std::vector<Reason> reasons_against_host_part(const Candidate& candidate, const Wanted& wanted) {
+  std::vector<Reason> reasons = reasons_against_file(candidate.verdict);
+  const OpClaim& claim = *claim_of(candidate, wanted.op);
+  if (claim.digest != wanted.digest) {
+    reasons.push_back(make_reason(Code::kSchemaDiffers, claim.schema, wanted.schema));
+  }
+  const std::string type(to_text(static_cast<Backend>(wanted.device.type)));
+  if (std::find(claim.devices.begin(), claim.devices.end(), type) == claim.devices.end()) {
+    std::string made_for;
+    for (const std::string& device : claim.devices)
+      made_for += (made_for.empty() ? "" : ", ") + device;
+    reasons.push_back(make_reason(Code::kDeviceNotServed, "an op for " + made_for, type));
+  }
+  return reasons;
+}
+
+Gpu gpu_of(opdock_device device, const opdock_device_facts& facts, const MachineFacts& machine) {
+  // The machine's facts may not know which GPU has which number; the driver does.
+  Gpu gpu;
+  for (const Gpu& known : machine.gpus) {
+    if (static_cast<int32_t>(known.backend) == device.type && known.index == device.index) {
+      gpu = known;
+    }
+  }
+  gpu.backend = static_cast<Backend>(device.type);
+  gpu.index = device.index;
+  if (device.type == OPDOCK_CUDA) {
+    gpu.major = static_cast<int>(facts.arch_major);
+    gpu.minor = static_cast<int>(facts.arch_minor);
+    gpu.arch = "sm_" + std::to_string(facts.arch_major) + std::to_string(facts.arch_minor);
+  }
+  return gpu;
+}
+
+// Finds the image for the device as its driver describes it, and interns its kernels.
+Kernels* kernels_of(const LoadedPlugin& plugin, opdock_device device, Driver* driver,
+                    const opdock_device_facts& facts, const MachineFacts& machine,
+                    std::vector<Reason>* reasons) {
+  struct Registry {
+    std::mutex mutex;
+    std::map<std::tuple<const LoadedPlugin*, int32_t, int32_t>, std::unique_ptr<Kernels>> all;
+  };
+  static Registry* registry = new Registry;  // kernels stay until the process ends
+  std::lock_guard lock(registry->mutex);
+  std::unique_ptr<Kernels>& place = registry->all[{&plugin, device.type, device.index}];
+  if (place != nullptr) return place.get();
+
+  std::vector<ImageRow> rows;
+  std::string problem;
+  if (!read_mapped_table(plugin.images, &rows, &problem)) {
+    reasons->push_back(make_reason(Code::kImageTable, problem, "a sound image table"));
+    return nullptr;
+  }
+  std::erase_if(
+      rows, [&](const ImageRow& row) { return static_cast<int32_t>(row.backend) != device.type; });
+  if (rows.empty()) {
+    place = std::make_unique<Kernels>("the plugin brings no device image for " + to_text(device) +
+                                      "; list its kernels under [device] in plugin.toml");
+    return place.get();
+  }
+  std::vector<DeviceImage> images;
+  for (const ImageRow& row : rows) {
+    DeviceImage image;
+    image.backend = row.backend;
+    image.kind = row.kind;
+    image.arch = row.arch;
+    image.toolkit = row.toolkit;
+    image.from_table = true;
+    image.size = row.bytes.size();
+    images.push_back(std::move(image));
+  }
+  const Gpu gpu = gpu_of(device, facts, machine);
+  int best = best_image(images, gpu, machine, reasons);
+  if (best < 0) return nullptr;
+  // load() has seen to it that the note lists as many images as the table.
+  const ImageRow& row = rows[static_cast<size_t>(best)];
+  if (!check_image(row.bytes, plugin.candidate->file.note->images[row.index], reasons)) {
+    return nullptr;
+  }
+  place = std::make_unique<Kernels>(driver, device, row);
+  return place.get();
+}
+
+// The same from the source that the plugin carries, compiled for exactly this GPU.
+Kernels* compiled_kernels(const LoadedPlugin& plugin, const Wanted& wanted, Driver* driver,
+                          const opdock_device_facts& facts, opdock_runtime* runtime,
+                          Progress* progress, std::vector<Reason>* reasons) {
+  struct Registry {
+    std::mutex mutex;
+    std::map<std::tuple<const LoadedPlugin*, int32_t, int32_t>, std::unique_ptr<Kernels>> all;
+  };
+  static Registry* registry = new Registry;  // kernels stay until the process ends
+  const auto key = std::make_tuple(&plugin, wanted.device.type, wanted.device.index);
+  {
+    const std::lock_guard lock(registry->mutex);
+    const auto known = registry->all.find(key);
+    if (known != registry->all.end()) return known->second.get();
+  }
+  std::vector<ImageRow> rows;
+  std::string problem;
+  if (!read_mapped_table(plugin.images, &rows, &problem)) {
+    reasons->push_back(make_reason(Code::kImageTable, problem, "a sound image table"));
+    return nullptr;
+  }
+  const Note& note = *plugin.candidate->file.note;
+  for (const ImageRow& row : rows) {
+    if (row.kind != ImageKind::kSource) continue;
+    if (!check_image(row.bytes, note.images[row.index], reasons)) return nullptr;
+  }
+  const std::shared_ptr<const MachineFacts> machine = runtime->machine();
+  JitContext context;
+  context.cache = runtime->cache(reasons);
+  context.progress = progress;
+  context.denied = jit_denied(runtime);
+  context.cuda_driver = machine->cuda_driver;
+  std::unique_ptr<Kernels> made =
+      jit_kernels(note.name + " " + note.version.text(), rows, driver, wanted.device,
+                  gpu_of(wanted.device, facts, *machine), context, reasons);
+  if (made == nullptr) return nullptr;
+  const std::lock_guard lock(registry->mutex);
+  std::unique_ptr<Kernels>& place = registry->all[key];
+  if (place == nullptr) place = std::move(made);
+  return place.get();
+}
+
+std::vector<opdock_dtype> dtypes_of(const OpClaim& claim, std::vector<Reason>* reasons) {
+  std::vector<opdock_dtype> dtypes;
+  for (const std::string& name : claim.dtypes) {
+    std::optional<opdock_dtype> dtype = parse_dtype(name);
+    if (dtype) {
+      dtypes.push_back(*dtype);
+    } else {
+      reasons->push_back(
+          make_reason(Code::kNoteField, "the dtype " + name, "dtypes that this host knows"));
+    }
+  }
+  return dtypes;
+}
+
+}  // namespace
+
+StepReason reason_of(const Candidate& candidate, Reason reason) {
+  std::string plugin;
+  if (candidate.file.note) {
+    plugin = candidate.file.note->name + " " + candidate.file.note->version.text();
+  }
+  return {plugin, candidate.path, std::move(reason)};
+}
+
+std::vector<Reason> reasons_against(const Candidate& candidate, const Wanted& wanted) {
+  std::vector<Reason> reasons = reasons_against_host_part(candidate, wanted);
+  if (!reasons.empty()) return reasons;
+  const DeviceVerdict* device = verdict_for(candidate.verdict, wanted.device);
+  if (device == nullptr) {
+    return {make_reason(Code::kNoGpu, to_text(wanted.device) + ", which is not on this machine",
+                        "a device that is")};
+  }
+  // What is undecided is tried.
+  if (device->state == State::kRejected) add_serious(device->reasons, &reasons);
+  return reasons;
+}
+
+bool can_compile(const Candidate& candidate, const Wanted& wanted) {
+  if (wanted.device.type == OPDOCK_CPU) return false;
+  const std::vector<DeviceImage>& images = candidate.file.images;
+  return std::any_of(images.begin(), images.end(),
+                     [&](const DeviceImage& image) {
+                       return image.kind == ImageKind::kSource && image.from_table &&
+                              static_cast<int32_t>(image.backend) == wanted.device.type;
+                     }) &&
+         reasons_against_host_part(candidate, wanted).empty();
+}
+
+Target* load_target(const CandidatePtr& candidate, const Wanted& wanted, opdock_runtime* runtime,
+                    bool compile, Progress* progress, std::vector<Reason>* reasons) {
+  CandidatePtr fit = candidate;
+  if (candidate->verdict.state == State::kRejected) {
+    // Only for want of an image, which is about to be made.
+    std::shared_ptr<Candidate> copy = std::make_shared<Candidate>(*candidate);
+    copy->verdict.state = State::kUndecided;
+    fit = std::move(copy);
+  }
+  const LoadedPlugin* plugin = load(fit, host_table(), reasons);
+  if (plugin == nullptr) return nullptr;
+  const OpClaim& claim = *claim_of(*candidate, wanted.op);
+  const opdock_op* op = op_of(*plugin, claim);
+  std::string problem = "no op of that schema";
+  if (op == nullptr || !check_op(op, &problem)) {
+    reasons->push_back(make_reason(Code::kDescriptorInvalid, problem, "an op that can be called"));
+    return nullptr;
+  }
+  const opdock_device_facts* facts = cpu_facts();
+  Driver* driver = nullptr;
+  Kernels* kernels = nullptr;
+  if (wanted.device.type != OPDOCK_CPU) {
+    driver = driver_for(static_cast<Backend>(wanted.device.type), &problem);
+    if (driver == nullptr) {
+      reasons->push_back(make_reason(Code::kDriverFailed, problem, "a driver"));
+      return nullptr;
+    }
+    const DriverStatus asked = driver->facts(wanted.device.index, &facts);
+    if (!asked.ok()) {
+      reasons->push_back(make_reason(Code::kDriverFailed, asked.text, "a device that answers"));
+      return nullptr;
+    }
+    const std::shared_ptr<const MachineFacts> machine = runtime->machine();
+    kernels = compile
+                  ? compiled_kernels(*plugin, wanted, driver, *facts, runtime, progress, reasons)
+                  : kernels_of(*plugin, wanted.device, driver, *facts, *machine, reasons);
+    if (kernels == nullptr) return nullptr;
+  }
+  const size_t before = reasons->size();
+  const std::vector<opdock_dtype> dtypes = dtypes_of(claim, reasons);
+  if (reasons->size() != before) return nullptr;
+  return intern_target(op, plugin->descriptor->name, wanted.device, facts, driver, kernels, dtypes);
+}
+
+}  // namespace opdock

@@ -1,0 +1,262 @@
+// The chain's third step: source plugins, from the cache or built now.
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <chrono>
+#include <set>
+
+#include "api/chain.h"
+#include "arch/choose.h"
+#include "build/builder.h"
+#include "build/tools.h"
+#include "cache/cache.h"
+#include "call/dtype.h"
+#include "facts/environment.h"
+#include "fmt/format.h"
+
+namespace opdock {
+namespace {
+
+using SourcePtr = std::shared_ptr<const SourcePlugin>;
+using EntryPtr = std::shared_ptr<CacheEntry>;
+
+// What was loaded out of the cache is not evicted while this process lives.
+void hold(EntryPtr entry) {
+  static std::mutex* const mutex = new std::mutex;
+  static std::set<EntryPtr>* const held = new std::set<EntryPtr>;
+  const std::lock_guard lock(*mutex);
+  held->insert(std::move(entry));
+}
+
+bool is_for(const SourcePlugin& source, std::string_view device) {
+  return std::any_of(source.manifest->ops.begin(), source.manifest->ops.end(), [&](const auto& op) {
+    return std::find(op.devices.begin(), op.devices.end(), device) != op.devices.end();
+  });
+}
+
+// What was asked for in the environment or a configuration file, else the GPUs that are visible
+// here. Nothing that a compiler says goes in: a machine without one must come to the same request.
+bool choose_archs(const SourcePlugin& source, opdock_runtime* runtime, BuildOptions* options,
+                  std::vector<Reason>* reasons) {
+  const std::shared_ptr<const MachineFacts> machine = runtime->machine();
+  const Settings& settings = runtime->settings();
+  const Environment environment = current_environment();
+  Reason reason{};
+  if (is_for(source, "cuda")) {
+    CudaArchInputs inputs;
+    inputs.sources = cuda_arch_sources("", "", environment, settings.cuda_archs.place,
+                                       settings.cuda_archs.value);
+    inputs.gpus = machine->gpus;
+    const std::optional<CudaArchChoice> choice = choose_cuda_archs(inputs, &reason);
+    if (!choice) {
+      reasons->push_back(std::move(reason));
+      return false;
+    }
+    options->cuda_archs = choice->text();
+  }
+  if (is_for(source, "rocm")) {
+    RocmArchInputs inputs;
+    inputs.sources =
+        rocm_arch_sources("", "", environment, settings.hip_archs.place, settings.hip_archs.value);
+    inputs.gpus = machine->gpus;
+    const std::optional<RocmArchChoice> choice = choose_rocm_archs(inputs, &reason);
+    if (!choice) {
+      reasons->push_back(std::move(reason));
+      return false;
+    }
+    options->hip_archs = choice->text();
+  }
+  return true;
+}
+
+std::string describe(const SourcePlugin& source) {
+  return source.manifest->name + " " + source.manifest->version + " (" + source.folder + ")";
+}
+
+// Notices of discovery say nothing here; those of the cache and of the build do: that there is no
+// usable cache, that a failure is remembered.
+bool explains_failure(const Reason& reason) {
+  const CodeInfo& code = info(reason.code);
+  return code.severity != Severity::kNotice || code.stage == "cache" || code.stage == "jit" ||
+         code.stage == "build";
+}
+
+class BuildStep {
+ public:
+  BuildStep(opdock_runtime* runtime, const Wanted& wanted, bool dry, HookedProgress* progress,
+            ChainRecord* record)
+      : runtime_(runtime), wanted_(wanted), dry_(dry), progress_(progress), record_(record) {
+    step_.kind = ChainStep::Kind::kBuild;
+    step_.outcome = ChainStep::Outcome::kFailed;
+  }
+
+  void take() {
+    const std::vector<SourcePtr> sources = runtime_->catalog()->source_providers(wanted_.name);
+    step_.text = "none could be built";
+    if (sources.empty()) {
+      step_.outcome = ChainStep::Outcome::kSkipped;
+      step_.text = "no source plugin provides it";
+    }
+    for (const SourcePtr& source : sources) {
+      std::vector<Reason> reasons;
+      const bool served = try_source(*source, &reasons);
+      if (served) {
+        step_.outcome = ChainStep::Outcome::kUsed;
+        break;
+      }
+      const bool stopped = std::any_of(reasons.begin(), reasons.end(), [](const Reason& reason) {
+        return reason.code == Code::kCancelled;
+      });
+      for (Reason& reason : reasons) {
+        if (!explains_failure(reason)) continue;
+        step_.reasons.push_back(reason_of(*source, std::move(reason)));
+      }
+      if (stopped) break;
+    }
+    record_->steps.push_back(std::move(step_));
+  }
+
+ private:
+  // True: it serves (dry: it would).
+  bool try_source(const SourcePlugin& source, std::vector<Reason>* reasons) {
+    if (source.state == State::kRejected) {
+      reasons->insert(reasons->end(), source.reasons.begin(), source.reasons.end());
+      return false;
+    }
+    if (!check_declaration(source, reasons)) return false;
+    if (read_file(source.manifest->path) != source.manifest->text) {
+      reasons->push_back(
+          {Code::kSourceChanged,
+           source.manifest->path.string() + ", changed or gone since it was listed",
+           "the declaration that the op was looked up by",
+           "look at the folders again (opdock.plugins(rescan=True), or start anew)"});
+      return false;
+    }
+    Cache* cache = runtime_->cache(reasons);
+    BuildOptions options;
+    options.trusted = !source.needs_trust;
+    if (!choose_archs(source, runtime_, &options, reasons)) return false;
+    const CacheRequest request = build_request(*source.manifest, options);
+    for (const EntryPtr& entry : cache->find(request, nullptr, reasons)) {
+      if (!use(source, entry, entry->folder() + "/" + source.manifest->name + ".so", reasons)) {
+        continue;
+      }
+      step_.text =
+          fmt::format("{}, in the cache, built by {}", describe(source), entry->maker().text);
+      return true;
+    }
+    step_.changed = cache->what_changed(request);
+    const Setting& policy = runtime_->settings().build;
+    if (policy.value == "never") {
+      reasons->push_back(make_reason(Code::kBuildPolicy,
+                                     fmt::format("build = \"never\" ({})", policy.place),
+                                     "build = \"auto\""));
+      return false;
+    }
+    return dry_ ? may_build(source, options, reasons) : build(source, options, cache, reasons);
+  }
+
+  bool check_declaration(const SourcePlugin& source, std::vector<Reason>* reasons) {
+    const std::string type(to_text(static_cast<Backend>(wanted_.device.type)));
+    for (const OpDecl& op : source.manifest->ops) {
+      if (op.name != wanted_.op) continue;
+      if (op.schema != wanted_.schema) {
+        reasons->push_back(make_reason(Code::kSchemaDiffers, op.schema, wanted_.schema));
+      }
+      if (std::find(op.devices.begin(), op.devices.end(), type) == op.devices.end()) {
+        std::string made_for;
+        for (const std::string& one : op.devices) made_for += (made_for.empty() ? "" : ", ") + one;
+        reasons->push_back(make_reason(Code::kDeviceNotServed, "an op for " + made_for, type));
+      }
+    }
+    return reasons->empty();
+  }
+
+  // Judges what was built as any plugin is judged, and loads it.
+  bool use(const SourcePlugin& source, const EntryPtr& entry, const std::string& path,
+           std::vector<Reason>* reasons) {
+    const std::shared_ptr<const Candidate> candidate =
+        examine(path, *runtime_->machine(), Depth::kJudge);
+    if (!candidate->file.note || candidate->file.note->name != source.manifest->name) {
+      reasons->insert(reasons->end(), candidate->verdict.reasons.begin(),
+                      candidate->verdict.reasons.end());
+      return false;
+    }
+    std::vector<Reason> why = reasons_against(*candidate, wanted_);
+    const bool compile = !why.empty() && can_compile(*candidate, wanted_);
+    if (dry_) {
+      if (why.empty() || (compile && jit_denied(runtime_).empty())) return true;
+      reasons->insert(reasons->end(), why.begin(), why.end());
+      return false;
+    }
+    if (why.empty() || compile) {
+      hold(entry);
+      why.clear();
+      record_->target = load_target(candidate, wanted_, runtime_, compile, progress_, &why);
+    }
+    reasons->insert(reasons->end(), why.begin(), why.end());
+    return record_->target != nullptr;
+  }
+
+  // What can be told beforehand: whether the tools are here.
+  bool may_build(const SourcePlugin& source, const BuildOptions& options,
+                 std::vector<Reason>* reasons) {
+    if (runtime_->search().environment.secure) {
+      reasons->push_back(make_reason(Code::kBuildPrivileged, "raised privileges (AT_SECURE)",
+                                     "a program without them"));
+      return false;
+    }
+    std::vector<Reason> missing;
+    find_build_tools(languages_of(*source.manifest, options), &missing);
+    reasons->insert(reasons->end(), missing.begin(), missing.end());
+    step_.text = missing.empty() ? describe(source) + " would be built" : "none can be built here";
+    return missing.empty();
+  }
+
+  bool build(const SourcePlugin& source, const BuildOptions& options, Cache* cache,
+             std::vector<Reason>* reasons) {
+    const Waiting waiting(runtime_->hooks());
+    const auto begin = std::chrono::steady_clock::now();
+    const BuildResult result = build_plugin(*source.manifest, options, cache, progress_, reasons);
+    if (result.entry == nullptr) {
+      progress_->finish(source.manifest->name + " could not be built");
+      if (!result.log_path.empty()) {
+        step_.text = source.manifest->name + " could not be built, see " + result.log_path;
+      }
+      return false;
+    }
+    const double seconds =
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    const std::string what = fmt::format("built {} in {:.1f} s", source.manifest->name, seconds);
+    progress_->finish(what);
+    if (!use(source, result.entry, result.plugin, reasons)) {
+      step_.text = what + ", but it cannot be used";
+      return false;
+    }
+    step_.text = fmt::format("{}, {} by {}", describe(source),
+                             result.built ? fmt::format("built in {:.1f} s", seconds) : "built",
+                             result.entry->maker().text);
+    return true;
+  }
+
+  opdock_runtime* runtime_;
+  const Wanted& wanted_;
+  const bool dry_;
+  HookedProgress* progress_;
+  ChainRecord* record_;
+  ChainStep step_{};
+};
+
+}  // namespace
+
+StepReason reason_of(const SourcePlugin& source, Reason reason) {
+  std::string plugin;
+  if (source.manifest) plugin = source.manifest->name + " " + source.manifest->version;
+  return {plugin, source.folder, std::move(reason)};
+}
+
+void take_build_step(opdock_runtime* runtime, const Wanted& wanted, bool dry,
+                     HookedProgress* progress, ChainRecord* record) {
+  BuildStep(runtime, wanted, dry, progress, record).take();
+}
+
+}  // namespace opdock

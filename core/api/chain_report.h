@@ -1,0 +1,25 @@
+// The chain's records as JSON.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+
+#include "api/chain.h"
+#include "api/report.h"
+
+namespace opdock {
+
+Report to_json(const StepReason& reason);
+// {"device", "dry", "serves", "steps": [{"step", "outcome", "text", "reasons", "changed"}],
+// "story"}
+Report to_json(const ChainRecord& record);
+// All reasons of all steps, each with "step".
+Report flat_reasons(const ChainRecord& record);
+// What a runner of references is told: the record with "op" and "warn".
+std::string reference_report(const ChainRecord& record, const std::string& op, bool warn);
+
+// opdock_take_reasons_json's, of this thread.
+void keep_reasons(Report reasons);
+Report take_reasons();
+
+}  // namespace opdock

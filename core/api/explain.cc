@@ -1,0 +1,94 @@
+// How an op or a plugin is resolved, for `opdock explain`.
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <set>
+
+#include "api/chain_report.h"
+#include "api/near_names.h"
+#include "api/resolver.h"
+#include "call/dtype.h"
+#include "discover/order.h"
+
+namespace opdock {
+namespace {
+
+using CandidatePtr = std::shared_ptr<const Candidate>;
+using SourcePtr = std::shared_ptr<const SourcePlugin>;
+
+template <class List>
+void sort_best_first(List* list) {
+  std::stable_sort(list->begin(), list->end(),
+                   [](const auto& a, const auto& b) { return is_better(*a, *b); });
+}
+
+// The devices of this machine that a provider is for; the CPU in any case, where the reference can
+// always stand in.
+std::vector<opdock_device> devices_of(const std::vector<CandidatePtr>& candidates,
+                                      const std::vector<SourcePtr>& sources) {
+  std::set<std::pair<int32_t, int32_t>> found = {{OPDOCK_CPU, 0}};
+  const auto add = [&](const std::vector<DeviceVerdict>& devices) {
+    for (const DeviceVerdict& device : devices) {
+      if (device.index >= 0) found.emplace(static_cast<int32_t>(device.backend), device.index);
+    }
+  };
+  for (const CandidatePtr& candidate : candidates) add(candidate->verdict.devices);
+  for (const SourcePtr& source : sources) add(source->devices);
+  std::vector<opdock_device> devices;
+  for (const auto& [type, index] : found) devices.push_back({type, index});
+  return devices;
+}
+
+}  // namespace
+
+Report explanation(opdock_runtime* runtime, const std::string& name) {
+  const std::shared_ptr<const Catalog> catalog = runtime->catalog();
+  std::vector<CandidatePtr> candidates = catalog->providers(name);
+  std::vector<SourcePtr> sources = catalog->source_providers(name);
+  const bool is_op = !candidates.empty() || !sources.empty();
+  if (!is_op) {
+    for (const CandidatePtr& candidate : catalog->candidates()) {
+      if (candidate->file.note && candidate->file.note->name == name) {
+        candidates.push_back(candidate);
+      }
+    }
+    for (const SourcePtr& source : catalog->sources()) {
+      if (source->manifest && source->manifest->name == name) sources.push_back(source);
+    }
+    sort_best_first(&candidates);
+    sort_best_first(&sources);
+  }
+  const bool found = !candidates.empty() || !sources.empty();
+  Report json;
+  json["name"] = name;
+  json["kind"] = !found ? Report(nullptr) : Report(is_op ? "op" : "plugin");
+  json["usable"] = false;
+  json["chosen"] = Report::object();
+  json["candidates"] = Report::array();
+  for (const CandidatePtr& candidate : candidates) {
+    if (candidate->verdict.state == State::kUsable) json["usable"] = true;
+    json["candidates"].push_back(summary(*candidate));
+    for (const DeviceVerdict& device : candidate->verdict.devices) {
+      if (candidate->verdict.state == State::kRejected || device.state != State::kUsable) continue;
+      const std::string where = device_name(device);
+      if (!json["chosen"].contains(where)) json["chosen"][where] = candidate->path;
+    }
+  }
+  for (const SourcePtr& source : sources) json["candidates"].push_back(summary(*source));
+  json["chain"] = Report::array();
+  if (is_op) {
+    for (opdock_device device : devices_of(candidates, sources)) {
+      const std::shared_ptr<const ChainRecord> record =
+          function_table(runtime).explain(name, device);
+      if (record == nullptr) continue;
+      if (record->serves()) json["usable"] = true;
+      json["chain"].push_back(to_json(*record));
+    }
+  }
+  json["policy"] = to_json(runtime->settings());
+  const std::vector<std::string> known = known_ops(*catalog);
+  json["known_ops"] = known;
+  json["near_ops"] = found ? std::vector<std::string>() : near_names(name, known);
+  return json;
+}
+
+}  // namespace opdock

@@ -1,0 +1,212 @@
+// The chain's last step: the op's reference implementation, run by the program, as a target.
+// SPDX-License-Identifier: Apache-2.0
+#include <array>
+#include <deque>
+
+#include "api/chain.h"
+#include "api/chain_report.h"
+#include "call/dtype.h"
+#include "call/invocation.h"
+#include "call/shape_rule.h"
+
+namespace opdock {
+namespace {
+
+// An op whose run is the program's reference. The descriptor stands first: its address leads back.
+struct ReferenceOp {
+  opdock_op op{};
+  Schema schema;
+  std::string schema_text;
+  std::vector<ShapeRule> rules;
+  const opdock_references* runner = nullptr;
+  void* context = nullptr;
+  void* handle = nullptr;
+};
+
+const ReferenceOp& op_of(const opdock_call* call) {
+  const Invocation* invocation = static_cast<const Invocation*>(call->host_data);
+  return *reinterpret_cast<const ReferenceOp*>(invocation->target->op);
+}
+
+opdock_status plan(const opdock_call* call, const opdock_value* args, uint32_t num_args,
+                   opdock_plan* plan) {
+  const ReferenceOp& op = op_of(call);
+  for (uint32_t i = 0; i < plan->num_outputs; ++i) {
+    std::string problem;
+    if (!evaluate(op.rules[i], op.schema, {args, num_args}, &plan->outputs[i], &problem)) {
+      return call->host->set_error(call, OPDOCK_INVALID_ARGUMENT, problem.c_str());
+    }
+  }
+  return OPDOCK_OK;
+}
+
+opdock_status run(const opdock_call* call, const opdock_value* args, uint32_t num_args,
+                  opdock_tensor* const* outputs, uint32_t num_outputs) {
+  const ReferenceOp& op = op_of(call);
+  return op.runner->run(op.context, op.handle, call, args, num_args, outputs, num_outputs);
+}
+
+// The declaration that has the schema wanted: its shape rules, and its file if it may be run.
+struct Declaration {
+  std::vector<std::string> shape_rules;
+  std::string file;  // reference.py, absolute; empty: none
+  int device_arg = -1;
+};
+
+Declaration find_declaration(const Catalog& catalog, const Wanted& wanted) {
+  Declaration found;
+  bool has_rules = false;
+  for (const std::shared_ptr<const SourcePlugin>& source : catalog.source_providers(wanted.name)) {
+    for (const OpDecl& op : source->manifest->ops) {
+      if (op.name != wanted.op || op.schema != wanted.schema) continue;
+      if (!has_rules) {
+        found.shape_rules = op.shape;
+        found.device_arg = static_cast<int>(op.device_arg_index);
+        has_rules = true;
+      }
+      // What may not be built may not be run either.
+      if (found.file.empty() && source->state == State::kUsable &&
+          !source->manifest->reference.empty()) {
+        found.file = source->folder + "/" + source->manifest->reference;
+      }
+    }
+  }
+  for (const std::shared_ptr<const Candidate>& candidate : catalog.providers(wanted.name)) {
+    for (const OpClaim& claim : candidate->file.note->ops) {
+      if (has_rules || claim.name != wanted.op || claim.digest != wanted.digest) continue;
+      found.shape_rules = claim.shape_rules;
+      has_rules = true;
+    }
+  }
+  return found;
+}
+
+// Never freed: targets are interned by the address of their op until the process ends.
+ReferenceOp* make_op(const Wanted& wanted, const Declaration& declaration, const Hooks& hooks,
+                     std::string* problem) {
+  Reason error{};
+  std::optional<Schema> schema = parse_schema(wanted.schema, &error);
+  std::unique_ptr<ReferenceOp> made = std::make_unique<ReferenceOp>();
+  if (!schema) {
+    *problem = to_text(error);
+    return nullptr;
+  }
+  for (const std::string& text : declaration.shape_rules) {
+    std::optional<ShapeRule> rule = parse_shape_rule(text, *schema, &error);
+    if (!rule) {
+      *problem = to_text(error);
+      return nullptr;
+    }
+    made->rules.push_back(*std::move(rule));
+  }
+  if (made->rules.size() != schema->fresh_outputs()) {
+    *problem = "found no shape rule for each output";
+    return nullptr;
+  }
+  made->op.struct_size = sizeof made->op;
+  made->op.flags =
+      OPDOCK_OP_THREAD_SAFE | OPDOCK_OP_MAY_BLOCK | OPDOCK_OP_MAY_ALLOCATE | OPDOCK_OP_HOST_SYNC;
+  made->schema_text = wanted.schema;
+  made->op.schema = made->schema_text.c_str();
+  made->op.doc = "";
+  const int deciding =
+      declaration.device_arg >= 0 ? declaration.device_arg : schema->first_tensor();
+  made->op.device_arg = static_cast<uint32_t>(std::max(deciding, 0));
+  made->op.plan = plan;
+  made->op.run = run;
+  made->schema = *std::move(schema);
+  made->runner = hooks.references;
+  made->context = hooks.context;
+  return made.release();
+}
+
+Target* make_target(const Wanted& wanted, ReferenceOp* op, std::string* problem) {
+  const opdock_device_facts* facts = cpu_facts();
+  Driver* driver = nullptr;
+  if (wanted.device.type != OPDOCK_CPU) {
+    driver = driver_for(static_cast<Backend>(wanted.device.type), problem);
+    if (driver == nullptr) return nullptr;
+    const DriverStatus asked = driver->facts(wanted.device.index, &facts);
+    if (!asked.ok()) {
+      *problem = asked.text;
+      return nullptr;
+    }
+  }
+  return intern_target(&op->op, "reference", wanted.device, facts, driver, nullptr, {});
+}
+
+// The reference's file that would be used; nullopt: there is none.
+std::optional<std::string> find_file(const Hooks& hooks, const std::string& op,
+                                     const std::string& declared) {
+  const opdock_references& runner = *hooks.references;
+  if (!declared.empty() && runner.has(hooks.context, op.c_str(), declared.c_str()) != 0) {
+    return declared;
+  }
+  if (runner.has(hooks.context, op.c_str(), nullptr) != 0) return "";
+  return std::nullopt;
+}
+
+}  // namespace
+
+bool has_reference(opdock_runtime* runtime, const Wanted& wanted) {
+  const Hooks& hooks = runtime->hooks();
+  if (hooks.references == nullptr || runtime->settings().fallback.value == "error") return false;
+  const Declaration declaration = find_declaration(*runtime->catalog(), wanted);
+  return find_file(hooks, wanted.op, declaration.file).has_value();
+}
+
+void take_reference_step(opdock_runtime* runtime, const Wanted& wanted,
+                         const opdock_function* function, ChainRecord* record) {
+  const Hooks& hooks = runtime->hooks();
+  const Setting& policy = runtime->settings().fallback;
+  ChainStep step{ChainStep::Kind::kReference, ChainStep::Outcome::kSkipped, "", {}, {}};
+  const auto end = [&](Code code, std::string found, std::string wish, const char* text) {
+    step.text = text;
+    step.reasons.push_back({"", "", make_reason(code, std::move(found), std::move(wish))});
+    record->steps.push_back(std::move(step));
+  };
+  if (policy.value == "error") {
+    return end(Code::kReferencePolicy, "fallback = \"error\" (" + policy.place + ")",
+               "fallback = \"warn\"", "switched off");
+  }
+  if (hooks.references == nullptr) {
+    return end(Code::kReferenceRunner, "a program that runs none", "one that does",
+               "not in this program");
+  }
+  step.outcome = ChainStep::Outcome::kFailed;
+  const Declaration declaration = find_declaration(*runtime->catalog(), wanted);
+  const std::optional<std::string> file = find_file(hooks, wanted.op, declaration.file);
+  if (!file) {
+    return end(Code::kReferenceMissing, "no reference of " + wanted.op,
+               "a function of that name in a reference.py", "there is none");
+  }
+  if (record->dry) {
+    step.outcome = ChainStep::Outcome::kUsed;
+    step.text = policy.value == "warn" ? "would stand in, with a warning" : "would stand in";
+    record->steps.push_back(std::move(step));
+    return;
+  }
+  std::string problem;
+  ReferenceOp* op = make_op(wanted, declaration, hooks, &problem);
+  Target* target = op == nullptr ? nullptr : make_target(wanted, op, &problem);
+  if (target != nullptr) {
+    std::array<char, 4096> error{};
+    const opdock_status status =
+        hooks.references->open(hooks.context, const_cast<opdock_function*>(function), wanted.device,
+                               file->empty() ? nullptr : file->c_str(),
+                               reference_report(*record, wanted.op, policy.value == "warn").c_str(),
+                               &op->handle, error.data(), static_cast<uint32_t>(error.size()));
+    if (status == OPDOCK_OK) {
+      step.outcome = ChainStep::Outcome::kUsed;
+      step.text = file->empty() ? "stands in" : "stands in (" + *file + ")";
+      record->target = target;
+      record->steps.push_back(std::move(step));
+      return;
+    }
+    record->cancelled = status == OPDOCK_CANCELLED;
+    problem = error.data();
+  }
+  end(Code::kReferenceUnusable, problem, "a reference that can be run", "cannot be run");
+}
+
+}  // namespace opdock

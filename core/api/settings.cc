@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "api/settings.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "discover/trust.h"
+#include "fmt/format.h"
+#include "manifest/toml_table.h"
+
+namespace opdock {
+namespace {
+
+struct Policy {
+  const char* name;  // in configuration files, and the options' member
+  const char* variable;
+  Setting Settings::* setting;
+  std::optional<std::string> SearchEnvironment::* given;
+  std::vector<std::string> values;
+};
+
+const std::vector<Policy>& policies() {
+  static const std::vector<Policy> all = {
+      {"build",
+       "OPDOCK_BUILD",
+       &Settings::build,
+       &SearchEnvironment::build,
+       {"auto", "never", "always"}},
+      {"jit", "OPDOCK_JIT", &Settings::jit, &SearchEnvironment::jit, {"auto", "never"}},
+      {"fallback",
+       "OPDOCK_FALLBACK",
+       &Settings::fallback,
+       &SearchEnvironment::fallback,
+       {"warn", "error", "silent"}}};
+  return all;
+}
+
+bool set_policy(const Policy& policy, const std::string& value, const std::string& place,
+                Settings* settings, std::string* problem) {
+  if (std::find(policy.values.begin(), policy.values.end(), value) == policy.values.end()) {
+    const std::string guess = nearest(value, policy.values);
+    *problem = fmt::format("{}: found \"{}\" for {}, wanted {}{}", place, value, policy.name,
+                           join(policy.values),
+                           guess.empty() ? "" : fmt::format(" (did you mean \"{}\"?)", guess));
+    return false;
+  }
+  settings->*policy.setting = {value, place};
+  return true;
+}
+
+// The text of a regular file that nobody else could have written. False and *problem if it is there
+// and cannot be used; an absent file is "".
+bool read_config(const std::string& path, const SearchEnvironment& environment, std::string* text,
+                 std::string* problem) {
+  constexpr off_t kMostBytes = 1 << 20;
+  const int fd = open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
+  if (fd < 0) {
+    if (errno == ENOENT || errno == ENOTDIR) return true;
+    *problem = fmt::format("{}: {}; make it readable or remove it", path, std::strerror(errno));
+    return false;
+  }
+  struct stat status{};
+  if (fstat(fd, &status) != 0 || !S_ISREG(status.st_mode) || status.st_size > kMostBytes) {
+    *problem = fmt::format("{}: found no regular file of at most {} bytes; repair or remove it",
+                           path, kMostBytes);
+  } else if (std::optional<Reason> reason = Trust(environment).judge_file(fd, status, path)) {
+    *problem = fmt::format("{}: {}; it decides what is built: run `chmod go-w` on it", path,
+                           to_text(*reason));
+  } else {
+    text->resize(static_cast<size_t>(status.st_size));
+    const ssize_t size = read(fd, text->data(), text->size());
+    if (size < 0) *problem = fmt::format("{}: {}", path, std::strerror(errno));
+    text->resize(size < 0 ? 0 : static_cast<size_t>(size));
+  }
+  close(fd);
+  return problem->empty();
+}
+
+bool apply_config(const std::string& path, const std::string& text, Settings* settings,
+                  std::string* problem) {
+  std::vector<std::string> errors;
+  try {
+    const toml::table root = toml::parse(text, path);
+    TomlTable table(root, path, "", &errors);
+    std::vector<std::string> known = {"cuda-archs", "hip-archs"};
+    for (const Policy& policy : policies()) known.push_back(policy.name);
+    table.only(known);
+    const auto place = [&](const char* key) { return fmt::format("{}:{}", path, table.line(key)); };
+    for (const Policy& policy : policies()) {
+      const std::string value = table.text(policy.name, false);
+      if (value.empty()) continue;
+      if (!set_policy(policy, value, place(policy.name), settings, problem)) return false;
+    }
+    for (const auto& [key, setting] : {std::pair{"cuda-archs", &Settings::cuda_archs},
+                                       std::pair{"hip-archs", &Settings::hip_archs}}) {
+      const std::string value = table.text(key, false);
+      if (!value.empty()) settings->*setting = {value, place(key)};
+    }
+  } catch (const toml::parse_error& error) {
+    errors.push_back(
+        fmt::format("{}:{}: not TOML: {}", path, error.source().begin.line, error.description()));
+  }
+  if (!errors.empty()) *problem = errors.front();
+  return errors.empty();
+}
+
+}  // namespace
+
+std::vector<std::string> config_files(const SearchEnvironment& environment) {
+  std::vector<std::string> files = {"/etc/opdock/config.toml"};
+  if (!environment.secure && !environment.config_home.empty()) {
+    files.push_back(environment.config_home + "/opdock/config.toml");
+  }
+  return files;
+}
+
+bool read_settings(const std::vector<std::string>& files, const SearchEnvironment& environment,
+                   const opdock_options* options, Settings* settings, std::string* problem) {
+  for (const std::string& path : files) {
+    std::string text;
+    if (!read_config(path, environment, &text, problem)) return false;
+    if (!apply_config(path, text, settings, problem)) return false;
+  }
+  for (const Policy& policy : policies()) {
+    const std::optional<std::string>& given = environment.*policy.given;
+    if (given && !set_policy(policy, *given, policy.variable, settings, problem)) return false;
+  }
+  if (options == nullptr) return true;
+  const char* const given[] = {
+      OPDOCK_HAS(options, opdock_options, build) ? options->build : nullptr,
+      OPDOCK_HAS(options, opdock_options, jit) ? options->jit : nullptr,
+      OPDOCK_HAS(options, opdock_options, fallback) ? options->fallback : nullptr};
+  for (size_t i = 0; i < policies().size(); ++i) {
+    if (given[i] == nullptr) continue;
+    if (!set_policy(policies()[i], given[i], "opdock_options", settings, problem)) return false;
+  }
+  return true;
+}
+
+}  // namespace opdock

@@ -1,0 +1,315 @@
+// What goes wrong on the way: each case has its code, the host alive, another plugin still served,
+// and the next attempt right once the cause is gone.
+// SPDX-License-Identifier: Apache-2.0
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include "world.h"
+
+namespace opdock::testing {
+namespace {
+
+namespace fs = std::filesystem;
+
+class FaultWorld : public World {
+ public:
+  using World::add_source;
+  using World::path;
+  using World::remove_tool;
+  using World::tool;
+  using World::top_;
+};
+
+struct FaultCase {
+  const char* name;
+  const char* code;
+  void (*spoil)(FaultWorld& world);
+  void (*mend)(FaultWorld& world);
+  const char* step = "build";
+  bool before_scan = true;  // else after the runtime has listed the plugins
+};
+
+void PrintTo(const FaultCase& row, std::ostream* out) {
+  *out << row.name;
+}
+
+constexpr char kMeson[] = "/bin/mkdir -p \"$4\"";
+std::string ninja_that_copies(const std::string& name) {
+  return "/bin/mkdir -p \"$2/plugins\"; /bin/cp " + case_path(name) + " \"$2/plugins/good.so\"";
+}
+void good_tools(FaultWorld& w) {
+  w.tool("c++", "echo 'c++ 1.2.3'");
+  w.tool("cc", "echo 'cc 1.2.3'");
+  w.tool("meson", kMeson);
+  w.tool("ninja", ninja_that_copies("good"));
+}
+// Failures are remembered for an input: what mends the tool alone must change the compiler's
+// answer, as another version would.
+void other_tools(FaultWorld& w) {
+  good_tools(w);
+  w.tool("c++", "echo 'c++ 1.2.4'");
+}
+
+const FaultCase kCases[] = {
+    {"no_cxx", "build-no-compiler", [](FaultWorld& w) { w.remove_tool("c++"); }, good_tools},
+    {"no_c", "build-no-compiler", [](FaultWorld& w) { w.remove_tool("cc"); }, good_tools},
+    {"no_meson", "build-no-meson", [](FaultWorld& w) { w.remove_tool("meson"); }, good_tools},
+    {"no_ninja", "build-no-ninja", [](FaultWorld& w) { w.remove_tool("ninja"); }, good_tools},
+    {"no_tools_at_all", "build-no-compiler",
+     [](FaultWorld& w) { setenv("PATH", w.path("home").c_str(), 1); },
+     [](FaultWorld& w) { setenv("PATH", w.path("bin").c_str(), 1); }},
+    {"compiler_says_nothing", "build-no-compiler", [](FaultWorld& w) { w.tool("c++", "exit 3"); },
+     good_tools},
+    {"source_does_not_compile", "build-failed",
+     [](FaultWorld& w) { w.tool("ninja", "echo 'code.c:1:1: error: no'; exit 1"); }, other_tools},
+    {"meson_fails", "build-failed",
+     [](FaultWorld& w) { w.tool("meson", "echo 'meson.build:1:0: ERROR: no'; exit 1"); },
+     other_tools},
+    {"another_plugin_comes_out", "build-result",
+     [](FaultWorld& w) { w.tool("ninja", ninja_that_copies("good_b")); }, other_tools},
+    {"nothing_comes_out", "build-result",
+     [](FaultWorld& w) { w.tool("ninja", "/bin/mkdir -p \"$2/plugins\""); }, other_tools},
+    {"a_text_comes_out", "build-result",
+     [](FaultWorld& w) {
+       w.tool("ninja", "/bin/mkdir -p \"$2/plugins\"; echo text > \"$2/plugins/good.so\"");
+     },
+     other_tools},
+    {"cache_written_by_all", "cache-unusable",
+     [](FaultWorld& w) {
+       fs::create_directory(w.path("cache"));
+       chmod(w.path("cache").c_str(), 0777);
+     },
+     [](FaultWorld& w) { chmod(w.path("cache").c_str(), 0700); }},
+    {"cache_is_a_file", "cache-unusable", [](FaultWorld& w) { w.top_.write("cache", "no"); },
+     [](FaultWorld& w) { fs::remove(w.path("cache")); }},
+    {"no_place_for_a_cache", "cache-unusable",
+     [](FaultWorld&) {
+       unsetenv("OPDOCK_CACHE_DIR");
+       unsetenv("HOME");
+     },
+     [](FaultWorld& w) {
+       setenv("OPDOCK_CACHE_DIR", w.path("cache").c_str(), 1);
+       setenv("HOME", w.path("home").c_str(), 1);
+     }},
+    {"built_plugin_refuses_to_load", "load-failed",
+     [](FaultWorld& w) {
+       // Judged usable, and then a symbol is missing that only the loader asks for.
+       w.tool("ninja", ninja_that_copies("good") + "; echo x >> $TOP/builds");
+       fs::rename(w.path("plugins/good"), w.path("home/good"));
+       w.add_source("missing_symbol", "1.0", "", "good");
+       w.tool("ninja", "/bin/mkdir -p \"$2/plugins\"; /bin/cp " + case_path("missing_symbol") +
+                           " \"$2/plugins/missing_symbol.so\"");
+     },
+     [](FaultWorld& w) {
+       fs::remove_all(w.path("plugins/good"));
+       fs::rename(w.path("home/good"), w.path("plugins/good"));
+       good_tools(w);
+     }},
+    {"init_fails", "init-failed",
+     [](FaultWorld& w) {
+       fs::rename(w.path("plugins/good"), w.path("home/good"));
+       w.add_source("init_status_2", "1.0", "", "good");
+       w.tool("ninja", "/bin/mkdir -p \"$2/plugins\"; /bin/cp " + case_path("init_status_2") +
+                           " \"$2/plugins/init_status_2.so\"");
+     },
+     [](FaultWorld& w) {
+       fs::remove_all(w.path("plugins/good"));
+       fs::rename(w.path("home/good"), w.path("plugins/good"));
+       good_tools(w);
+     }},
+    {"source_goes_after_the_scan", "source-changed",
+     [](FaultWorld& w) { fs::rename(w.path("plugins/good"), w.path("home/gone")); },
+     [](FaultWorld& w) { fs::rename(w.path("home/gone"), w.path("plugins/good")); }, "build",
+     false},
+    {"arch_list_is_nonsense", "arch-list-invalid",
+     [](FaultWorld& w) {
+       setenv("TORCH_CUDA_ARCH_LIST", "twelve", 1);
+       std::ofstream(w.path("plugins/good/plugin.toml"), std::ios::app) << "";
+       const std::string toml = w.path("plugins/good/plugin.toml");
+       std::ifstream in(toml);
+       std::string text((std::istreambuf_iterator<char>(in)), {});
+       text.replace(text.find("[\"cpu\"]"), 7, "[\"cpu\", \"cuda\"]");
+       std::ofstream(toml) << text;
+     },
+     [](FaultWorld& w) {
+       unsetenv("TORCH_CUDA_ARCH_LIST");
+       w.add_source("good");
+     }},
+};
+
+class Faults : public FaultWorld, public ::testing::WithParamInterface<FaultCase> {};
+
+TEST_P(Faults, HaveTheirCodeAndPass) {
+  const FaultCase& row = GetParam();
+  add_source("good");
+  tool("ninja", ninja_that_copies("good"));
+  top_.add("good_b", "plugins/good_b.so");
+  std::string op = "good";
+  if (row.before_scan) row.spoil(*this);
+  if (!fs::exists(path("plugins/good/plugin.toml"))) FAIL() << "the case removed the source";
+  {
+    std::ifstream toml(path("plugins/good/plugin.toml"));
+    std::string line;
+    std::getline(toml, line);
+    op = line.substr(8, line.size() - 9);
+  }
+  const RuntimePtr runtime = this->runtime();
+  if (!row.before_scan) {
+    explain(runtime.get(), op);
+    row.spoil(*this);
+  }
+  const Outcome refused = resolve(runtime.get(), op);
+  EXPECT_EQ(refused.status, OPDOCK_INCOMPATIBLE) << refused.text;
+  EXPECT_TRUE(refused.has(row.code)) << refused.reasons.dump(2);
+  EXPECT_NE(refused.text.find(row.code), std::string::npos) << refused.text;
+  EXPECT_EQ(outcome(explain(runtime.get(), op), row.step), "failed");
+  EXPECT_EQ(resolve(runtime.get(), "good_b").status, OPDOCK_OK);
+  row.mend(*this);
+  const Outcome next = resolve(this->runtime().get(), "good");
+  EXPECT_EQ(next.status, OPDOCK_OK) << next.text;
+}
+
+INSTANTIATE_TEST_SUITE_P(Row, Faults, ::testing::ValuesIn(kCases),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+class Fault : public World {};
+
+std::string published(const World& world, const std::string& top) {
+  (void)world;
+  for (const auto& entry : fs::recursive_directory_iterator(top + "/cache")) {
+    if (entry.path().filename() == "good.so") return entry.path().string();
+  }
+  ADD_FAILURE() << "nothing was published";
+  return "";
+}
+
+TEST_F(Fault, AnEntryThatWasCorruptedIsBuiltAgain) {
+  add_source("good");
+  ASSERT_EQ(resolve(runtime().get(), "good").status, OPDOCK_OK);
+  const std::string file = published(*this, path());
+  chmod(file.c_str(), 0700);
+  fs::remove(file);
+  std::ofstream(file) << "not what was published";
+  const Outcome next = resolve(runtime().get(), "good");
+  EXPECT_EQ(next.status, OPDOCK_OK) << next.text;
+  EXPECT_EQ(builds(), 2u);
+}
+
+TEST_F(Fault, AnEntryWhosePluginIsGoneIsBuiltAgain) {
+  add_source("good");
+  ASSERT_EQ(resolve(runtime().get(), "good").status, OPDOCK_OK);
+  const std::string file = published(*this, path());
+  chmod(fs::path(file).parent_path().c_str(), 0700);
+  fs::remove(file);
+  const Outcome next = resolve(runtime().get(), "good");
+  EXPECT_EQ(next.status, OPDOCK_OK) << next.text;
+  EXPECT_EQ(builds(), 2u);
+}
+
+TEST_F(Fault, AFailureIsToldAgainWithoutBuilding) {
+  add_source("good");
+  tool("ninja", "echo ran >> $TOP/builds; exit 1");
+  EXPECT_EQ(resolve(runtime().get(), "good").status, OPDOCK_INCOMPATIBLE);
+  const Outcome again = resolve(runtime().get(), "good");
+  EXPECT_TRUE(again.has("build-failed")) << again.reasons.dump(2);
+  EXPECT_TRUE(again.has("build-remembered")) << again.reasons.dump(2);
+  EXPECT_EQ(builds(), 1u);
+}
+
+TEST_F(Fault, AnotherDeviceIsNotServed) {
+  add_source("good");
+  top_.add("good_b", "plugins/good_b.so");
+  const RuntimePtr runtime = this->runtime();
+  for (const char* op : {"good", "good_b"}) {
+    const Outcome refused = resolve(runtime.get(), op, {OPDOCK_ROCM, 0});
+    EXPECT_EQ(refused.status, OPDOCK_INCOMPATIBLE);
+    EXPECT_TRUE(refused.has("device-not-served")) << refused.reasons.dump(2);
+    EXPECT_EQ(resolve(runtime.get(), op).status, OPDOCK_OK);
+  }
+}
+
+TEST_F(Fault, ASourceWithAnotherSchemaDoesNotStandInForTheBinary) {
+  top_.add("good", "plugins/good.so");
+  const std::string source = add_source("good");
+  std::ifstream in(source + "/plugin.toml");
+  std::string text((std::istreambuf_iterator<char>(in)), {});
+  text.replace(text.find("good(Tensor x)"), 14, "good(Tensor z)");
+  top_.write("plugins/good/plugin.toml", text);
+  top_.write("plugins/good/plugin.toml", text.replace(text.find("like x"), 6, "like z"));
+  const RuntimePtr runtime = this->runtime();
+  const Outcome refused = resolve(runtime.get(), "good", {OPDOCK_ROCM, 0});
+  EXPECT_TRUE(refused.has("schema-differs")) << refused.reasons.dump(2);
+  EXPECT_EQ(resolve(runtime.get(), "good").status, OPDOCK_OK);
+  EXPECT_EQ(builds(), 0u);
+}
+
+TEST_F(Fault, WhatIsNotTrustedIsNeverBuiltNorItsReferenceRun) {
+  if (geteuid() != 0) GTEST_SKIP() << "needs a folder that others may write and a trusted way";
+  add_source("good", "1.0", "reference = \"reference.py\"\n");
+  top_.write("plugins/good/reference.py", "def good(x):\n    return x\n");
+  chmod(path("plugins/good/code.c").c_str(), 0666);
+  Program program;
+  program.has_runner = true;
+  const std::string places = path("plugins");
+  opdock_options options{};
+  options.struct_size = sizeof options;
+  options.package_path = places.c_str();  // no consent
+  opdock_runtime* made = nullptr;
+  ASSERT_EQ(opdock_runtime_create(&options, &made, nullptr, 0), OPDOCK_OK);
+  const RuntimePtr runtime(made);
+  const Outcome refused = resolve(runtime.get(), "good");
+  EXPECT_EQ(refused.status, OPDOCK_INCOMPATIBLE);
+  EXPECT_TRUE(refused.has("untrusted-writable")) << refused.reasons.dump(2);
+  EXPECT_EQ(builds(), 0u);
+}
+
+TEST_F(Fault, AReferenceThatCannotBeOpenedIsAReason) {
+  add_source("good");
+  tool("ninja", "exit 1");
+  Program program;
+  program.has_runner = true;
+  program.references["good"] = OPDOCK_NOT_FOUND;
+  const RuntimePtr runtime = this->runtime(&program);
+  const Outcome refused = resolve(runtime.get(), "good");
+  EXPECT_EQ(refused.status, OPDOCK_INCOMPATIBLE);
+  EXPECT_TRUE(refused.has("reference-unusable"));
+  EXPECT_NE(refused.text.find("no torch here"), std::string::npos) << refused.text;
+  program.references["good"] = OPDOCK_OK;
+  EXPECT_EQ(resolve(runtime.get(), "good").status, OPDOCK_OK);
+}
+
+TEST_F(Fault, AProgramThatStopsWhileTheReferenceIsOpenedIsCancelled) {
+  add_source("good");
+  tool("ninja", "exit 1");
+  Program program;
+  program.has_runner = true;
+  program.references["good"] = OPDOCK_CANCELLED;
+  const RuntimePtr runtime = this->runtime(&program);
+  EXPECT_EQ(resolve(runtime.get(), "good").status, OPDOCK_CANCELLED);
+  program.references["good"] = OPDOCK_OK;
+  EXPECT_EQ(resolve(runtime.get(), "good").status, OPDOCK_OK);
+}
+
+TEST_F(Fault, NoReferenceIsAReason) {
+  add_source("good");
+  tool("ninja", "exit 1");
+  Program program;
+  EXPECT_TRUE(resolve(runtime(&program).get(), "good").has("reference-runner"));
+  program.has_runner = true;
+  EXPECT_TRUE(resolve(runtime(&program).get(), "good").has("reference-missing"));
+}
+
+TEST_F(Fault, CodeThatCannotBeCompiledForTheCpuIsNoStep) {
+  top_.add("with_image", "plugins/with_image.so");
+  const RuntimePtr runtime = this->runtime();
+  const Outcome refused = resolve(runtime.get(), "with_image", {OPDOCK_CUDA, 0});
+  EXPECT_NE(refused.status, OPDOCK_OK);
+  EXPECT_EQ(resolve(runtime.get(), "with_image").status, OPDOCK_OK);
+}
+
+}  // namespace
+}  // namespace opdock::testing

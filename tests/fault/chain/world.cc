@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "world.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+
+#include "base/installed.h"
+
+namespace opdock::testing {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string contents(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+}
+
+Program& program_of(void* context) {
+  return *static_cast<Program*>(context);
+}
+
+int32_t cancelled(void* context) {
+  const Program& program = program_of(context);
+  return program.cancelled && program.cancelled() ? 1 : 0;
+}
+
+void progress(void* context, const char* text, double) {
+  program_of(context).told.push_back(text);
+}
+
+void waiting(void* context, int32_t begins) {
+  program_of(context).waits += begins != 0 ? 1 : -1;
+}
+
+int32_t has_reference(void* context, const char* op, const char*) {
+  return program_of(context).references.contains(op) ? 1 : 0;
+}
+
+opdock_status open_reference(void* context, opdock_function*, opdock_device, const char* file,
+                             const char* record, void** out, char* error, uint32_t error_size) {
+  Program& program = program_of(context);
+  const Json told = Json::parse(record);
+  program.records.push_back(told);
+  program.files.push_back(file == nullptr ? "" : file);
+  *out = &program;
+  const opdock_status status = program.references.at(told.at("op"));
+  if (status != OPDOCK_OK) std::snprintf(error, error_size, "no torch here");
+  return status;
+}
+
+opdock_status run_reference(void*, void* reference, const opdock_call*, const opdock_value*,
+                            uint32_t, opdock_tensor* const*, uint32_t) {
+  return static_cast<Program*>(reference)->run_status;
+}
+
+constexpr opdock_references kReferences = {sizeof(opdock_references), 0, has_reference,
+                                           open_reference, run_reference};
+
+}  // namespace
+
+bool Outcome::has(const std::string& code) const {
+  return std::any_of(reasons.begin(), reasons.end(),
+                     [&](const Json& reason) { return reason.at("code") == code; });
+}
+
+World::World() {
+  for (const char* name :
+       {"CC", "CXX", "MESON", "NINJA", "VIRTUAL_ENV", "CONDA_PREFIX", "OPDOCK_BUILD", "OPDOCK_JIT",
+        "OPDOCK_FALLBACK", "OPDOCK_PLUGIN_PATH", "OPDOCK_ADD_PLUGIN_PATH", "OPDOCK_PLUGINS_SELECT",
+        "OPDOCK_PLUGINS_DISABLE", "XDG_DATA_HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME",
+        "TORCH_CUDA_ARCH_LIST"}) {
+    unsetenv(name);
+  }
+  use_installed(find_installed(std::getenv("OPDOCK_TEST_LIBDIR")));
+  for (const char* name : {"bin", "plugins", "home"}) fs::create_directory(path(name));
+  setenv("PATH", path("bin").c_str(), 1);
+  setenv("HOME", path("home").c_str(), 1);
+  setenv("OPDOCK_CACHE_DIR", path("cache").c_str(), 1);
+  tool("c++", "echo 'c++ 1.2.3'");
+  tool("cc", "echo 'cc 1.2.3'");
+  tool("meson", "/bin/mkdir -p \"$4\"; echo \"$3\" > $TOP/wrapper");
+  // The name of the plugin is that of the folder's declaration, which the wrapper has a copy of.
+  tool("ninja",
+       "echo build >> $TOP/builds\n/bin/mkdir -p \"$2/plugins\"\n"
+       "name=$(/bin/sed -n 's/^name = \"\\(.*\\)\"/\\1/p' $(/usr/bin/find \"$(/usr/bin/dirname "
+       "\"$2\")\" -name plugin.toml | /usr/bin/head -n 1))\n"
+       "made=$name; [ -e $TOP/made ] && read made < $TOP/made\n"
+       "/bin/cp " +
+           std::string(CASE_PLUGINS) + "/$made.so \"$2/plugins/$name.so\"");
+}
+
+World::~World() = default;
+
+void World::tool(const std::string& name, const std::string& body) {
+  top_.write("bin/" + name, "#!/bin/sh\nTOP='" + path() + "'\n" + body + "\n");
+  chmod(path("bin/" + name).c_str(), 0700);
+}
+
+void World::remove_tool(const std::string& name) {
+  fs::remove(path("bin/" + name));
+}
+
+std::string World::add_source(const std::string& name, const std::string& version,
+                              const std::string& extra, const std::string& folder) {
+  const std::string where = "plugins/" + (folder.empty() ? name : folder);
+  fs::create_directories(path(where));
+  top_.write(where + "/code.c", "int code;\n");
+  top_.write(where + "/plugin.toml",
+             "name = \"" + name + "\"\nversion = \"" + version +
+                 "\"\nlicense = \"Apache-2.0\"\nsources = [\"code.c\"]\n" + extra +
+                 "[[op]]\nschema = \"" + name +
+                 "(Tensor x) -> Tensor\"\ndoc = \"Nothing.\"\nshape = [\"like x\"]\n"
+                 "devices = [\"cpu\"]\ndtypes = [\"float32\"]\nflags = [\"thread-safe\"]\n");
+  return path(where);
+}
+
+size_t World::builds() const {
+  const std::string text = contents(path("builds"));
+  return static_cast<size_t>(std::count(text.begin(), text.end(), '\n'));
+}
+
+RuntimePtr World::runtime(Program* program, const std::string& plugin_path) {
+  const std::string places = plugin_path.empty() ? path("plugins") : plugin_path;
+  opdock_options options{};
+  options.struct_size = sizeof options;
+  options.plugin_path = places.c_str();
+  if (program != nullptr) {
+    options.build = program->build;
+    options.jit = program->jit;
+    options.fallback = program->fallback;
+    options.hooks_context = program;
+    options.progress = progress;
+    options.cancelled = cancelled;
+    options.waiting = waiting;
+    if (program->has_runner) options.references = &kReferences;
+  }
+  std::array<char, 4096> error{};
+  opdock_runtime* made = nullptr;
+  EXPECT_EQ(opdock_runtime_create(&options, &made, error.data(), error.size()), OPDOCK_OK)
+      << error.data();
+  return RuntimePtr(made);
+}
+
+Outcome World::resolve(opdock_runtime* runtime, const std::string& op, opdock_device device) {
+  Outcome outcome;
+  std::array<char, 16384> error{};
+  opdock_function* function = nullptr;
+  outcome.status = opdock_get_function(runtime, op.c_str(), &function, error.data(), error.size());
+  if (outcome.status == OPDOCK_OK) {
+    outcome.status = opdock_prepare(function, device, error.data(), error.size());
+  }
+  outcome.text = error.data();
+  char* text = nullptr;
+  EXPECT_EQ(opdock_take_reasons_json(&text, nullptr, 0), OPDOCK_OK);
+  outcome.reasons = Json::parse(text);
+  opdock_free(text);
+  return outcome;
+}
+
+Json World::explain(opdock_runtime* runtime, const std::string& name) {
+  char* text = nullptr;
+  EXPECT_EQ(opdock_explain_json(runtime, name.c_str(), &text, nullptr, 0), OPDOCK_OK);
+  Json json = Json::parse(text);
+  opdock_free(text);
+  return json;
+}
+
+Json World::step(const Json& explanation, const std::string& name) {
+  for (const Json& one : explanation.at("chain").at(0).at("steps")) {
+    if (one.at("step") == name) return one;
+  }
+  ADD_FAILURE() << "no step " << name << " in " << explanation.dump(2);
+  return {};
+}
+
+}  // namespace opdock::testing

@@ -1,0 +1,79 @@
+// A folder of plugins, a cache and a PATH of scripts that play the build's tools; runtimes on them.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "folder.h"
+#include "nlohmann/json.hpp"
+#include "opdock/opdock.h"
+
+namespace opdock::testing {
+
+using Json = nlohmann::json;
+
+struct RuntimeCloser {
+  void operator()(opdock_runtime* runtime) const { opdock_runtime_destroy(runtime); }
+};
+using RuntimePtr = std::unique_ptr<opdock_runtime, RuntimeCloser>;
+
+// What a resolution gave.
+struct Outcome {
+  opdock_status status = OPDOCK_OK;
+  std::string text;
+  Json reasons;  // opdock_take_reasons_json's
+  bool has(const std::string& code) const;
+};
+
+// Plays the program: policies, hooks, references.
+struct Program {
+  const char* build = nullptr;
+  const char* jit = nullptr;
+  const char* fallback = nullptr;
+  std::function<bool()> cancelled;
+  std::atomic<int> waits{0};  // how often a thread said that it waits, and has not ended
+  std::vector<std::string> told;
+  // References: the ops that there are; what opening and running one answers.
+  bool has_runner = false;
+  std::map<std::string, opdock_status> references;
+  opdock_status run_status = OPDOCK_OK;
+  std::vector<Json> records;  // what `open` was told
+  std::vector<std::string> files;
+};
+
+// The scripts are those of a good build: compilers that say their version, meson that makes a
+// folder, ninja that copies a case plugin there ($TOP/made names it) and notes that it ran.
+class World : public ::testing::Test {
+ protected:
+  World();
+  ~World() override;
+
+  void tool(const std::string& name, const std::string& body);
+  void remove_tool(const std::string& name);
+  // A source plugin in plugins/<name> whose build copies the case plugin `name`.
+  std::string add_source(const std::string& name, const std::string& version = "1.0",
+                         const std::string& extra = "", const std::string& folder = "");
+  size_t builds() const;  // how often ninja ran
+  std::string path(const std::string& name = "") const { return top_.path(name); }
+
+  RuntimePtr runtime(Program* program = nullptr, const std::string& plugin_path = "");
+  static Outcome resolve(opdock_runtime* runtime, const std::string& op,
+                         opdock_device device = {OPDOCK_CPU, 0});
+  static Json explain(opdock_runtime* runtime, const std::string& name);
+  // The step of the first device in an explanation.
+  static Json step(const Json& explanation, const std::string& name);
+  static std::string outcome(const Json& explanation, const std::string& name) {
+    return step(explanation, name).at("outcome").get<std::string>();
+  }
+
+  Folder top_;
+};
+
+}  // namespace opdock::testing
