@@ -16,6 +16,7 @@ from opdock._errors import (
     CancelledError,
     DeviceError,
     DeviceLostError,
+    FallbackWarning,
     IncompatibleError,
     InternalError,
     InvalidArgumentError,
@@ -28,6 +29,7 @@ from opdock._load import Plugin, load
 from opdock._opdock import Function, Kernel, Runtime
 from opdock._opdock import version as _version
 from opdock._reports import codes, doctor, explain, inspect, plugins, trust
+from opdock._runtime import configure
 
 TYPE_CHECKING = False  # as in typing, which this need not import
 if TYPE_CHECKING:  # the ops by name and signature, written by opdock.stubs at build time
@@ -52,6 +54,7 @@ __all__ = [
     "CancelledError",
     "DeviceError",
     "DeviceLostError",
+    "FallbackWarning",
     "Function",
     "IncompatibleError",
     "InternalError",
@@ -66,6 +69,7 @@ __all__ = [
     "UnsupportedError",
     "codes",
     "compile",
+    "configure",
     "doctor",
     "explain",
     "inspect",

@@ -5,13 +5,32 @@
 class OpdockError(Exception):
     """What everything that opdock raises derives from.
 
-    reasons: a list of dicts {"code", "stage", "found", "wanted", "advice"}, where plugins were
-    rejected with the plugin's "plugin" and "path" too; empty for errors that have no such record.
+    reasons: a list of dicts {"step", "plugin", "path", "code", "stage", "severity", "found",
+    "wanted", "advice"}, one for each thing that speaks against each plugin and each way to make
+    one; empty for errors that have no such record.
     """
 
     def __init__(self, *args):
         super().__init__(*args)
         self.reasons = []
+
+
+class FallbackWarning(UserWarning):
+    """No plugin fits, and the op's reference implementation stands in: correct, and slower.
+
+    reasons: as OpdockError.reasons, of every step that failed before.
+    """
+
+    def __init__(self, *args):
+        super().__init__(*args)
+        self.reasons = []
+
+
+def add_reasons(error, text):
+    """Puts the reasons of opdock_take_reasons_json into an exception."""
+    import json
+
+    error.reasons = json.loads(text)
 
 
 class ArgumentError(OpdockError, TypeError):
@@ -54,5 +73,5 @@ class InternalError(OpdockError, RuntimeError):
     """A defect in opdock or in the plugin: please report it."""
 
 
-for _class in [OpdockError, *OpdockError.__subclasses__(), DeviceLostError]:
+for _class in [OpdockError, FallbackWarning, *OpdockError.__subclasses__(), DeviceLostError]:
     _class.__module__ = "opdock"  # where users find it

@@ -2,7 +2,7 @@
 """Looking functions up by name."""
 
 from opdock import _names, _opdock
-from opdock._errors import ArgumentError, IncompatibleError, NotFoundError
+from opdock._errors import ArgumentError, NotFoundError
 from opdock._runtime import default, parse
 
 
@@ -18,27 +18,8 @@ class Plugin:
         return f"<opdock plugin {self.__name__}: {ops}>"
 
 
-def _candidates(name):
-    """What opdock_explain_json says of `name`; an empty list where it says nothing."""
-    report = parse(default().explain_json(name))
-    return report.get("candidates", [])
-
-
-def _add_reasons(error, name):
-    """Fills in error.reasons: each candidate's reasons, with the candidate's name and path."""
-    for candidate in _candidates(name):
-        for reason in candidate.get("reasons", []):
-            error.reasons.append(
-                {"plugin": candidate.get("name"), "path": candidate.get("path"), **reason}
-            )
-
-
 def _get_function(name):
-    try:
-        return _opdock.get_function(default(), name)
-    except (IncompatibleError, NotFoundError) as error:
-        _add_reasons(error, name)
-        raise
+    return _opdock.get_function(default(), name)
 
 
 def _op_names(plugin_name):
@@ -87,11 +68,7 @@ def _prepare(functions, device):
             "'cuda:0'"
         )
     for function in functions:
-        try:
-            _opdock.prepare(function, *numbers)
-        except (IncompatibleError, NotFoundError) as error:
-            _add_reasons(error, function.__name__)
-            raise
+        _opdock.prepare(function, *numbers)
 
 
 class _Ops:

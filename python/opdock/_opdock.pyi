@@ -42,6 +42,9 @@ class Runtime:
         plugin_path: str | None = None,
         package_path: str | None = None,
         num_threads: int = 0,
+        build: str | None = None,
+        jit: str | None = None,
+        fallback: str | None = None,
     ) -> None: ...
     def list_json(self, rescan: bool = False) -> str: ...
     def inspect_json(self, path: str) -> str: ...

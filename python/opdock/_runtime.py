@@ -10,6 +10,7 @@ from opdock import _opdock
 
 _lock = threading.Lock()
 _default = None
+_policies = {}
 _told = None  # the torch version that libopdock has been told of
 
 
@@ -84,7 +85,28 @@ def default():
         news = _tell_libraries()
         if _default is None:
             _tell_folders()
-            _default = _opdock.Runtime(package_path=":".join(package_folders()) or None)
+            _default = _opdock.Runtime(
+                package_path=":".join(package_folders()) or None, **_policies
+            )
         elif news:  # torch was imported since: plugins that need it are judged anew
             _default.list_json(rescan=True)
     return _default
+
+
+def configure(*, build=None, jit=None, fallback=None):
+    """Decides what is done where no compatible plugin is there, for this process.
+
+    build: "auto", "never", or "always" (source plugins are built and preferred). jit: "auto" or
+    "never". fallback: "warn", "error" or "silent". None: what the environment (OPDOCK_BUILD,
+    OPDOCK_JIT, OPDOCK_FALLBACK) or a configuration file says. Functions looked up before keep the
+    policies they were made with. Raises InvalidArgumentError for any other text.
+    """
+    global _default, _policies
+    from opdock._load import ops
+
+    given = {"build": build, "jit": jit, "fallback": fallback}
+    with _lock:
+        _opdock.Runtime(plugin_path=":", **given)  # refuses what is none
+        _policies = given
+        _default = None
+        ops.__dict__.clear()

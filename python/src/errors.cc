@@ -3,6 +3,8 @@
 
 #include <iterator>
 
+#include "hooks.h"
+
 namespace opdock::python {
 
 namespace {
@@ -42,12 +44,14 @@ void raise(const char* exception, const std::string& message) {
 }
 
 void raise_status(opdock_status status, const char* text) {
+  if (raise_kept_error()) return;
   static constexpr const char* kNames[] = {
       kInternalError,   kInvalidArgumentError, "UnsupportedError", "OutOfMemoryError",
       "DeviceError",    "DeviceLostError",     "NotFoundError",    "IncompatibleError",
       "CancelledError", kInternalError};
   const bool known = status > 0 && status < static_cast<opdock_status>(std::size(kNames));
   raise(known ? kNames[status] : kInternalError, text);
+  if (status == OPDOCK_NOT_FOUND || status == OPDOCK_INCOMPATIBLE) add_reasons();
 }
 
 std::string take_error_text() {

@@ -10,6 +10,7 @@
 #include "compile.h"
 #include "errors.h"
 #include "function.h"
+#include "hooks.h"
 #include "opdock/opdock.h"
 #include "results.h"
 #include "tensor.h"
@@ -59,12 +60,18 @@ const char* c_str(const std::optional<std::string>& text) {
 class Runtime {
  public:
   Runtime(const std::optional<std::string>& plugin_path,
-          const std::optional<std::string>& package_path, uint32_t num_threads) {
+          const std::optional<std::string>& package_path, uint32_t num_threads,
+          const std::optional<std::string>& build, const std::optional<std::string>& jit,
+          const std::optional<std::string>& fallback) {
     opdock_options options = {};
     options.struct_size = sizeof options;
     options.plugin_path = c_str(plugin_path);
     options.package_path = c_str(package_path);
     options.num_threads = num_threads;
+    options.build = c_str(build);
+    options.jit = c_str(jit);
+    options.fallback = c_str(fallback);
+    set_hooks(&options);
     check([&](char* error, uint32_t size) {
       return opdock_runtime_create(&options, &handle_, error, size);
     });
@@ -137,11 +144,14 @@ PYBIND11_MODULE(_opdock, module) {
   py::class_<Runtime>(module, "Runtime",
                       "Finds plugins and keeps their functions. plugin_path: colon-separated "
                       "folders or files that replace the default places; package_path: folders "
-                      "searched after the user's own; num_threads: for CPU ops, 0 for all cores.")
-      .def(py::init<const std::optional<std::string>&, const std::optional<std::string>&,
-                    uint32_t>(),
+                      "searched after the user's own; num_threads: for CPU ops, 0 for all cores; "
+                      "build, jit, fallback: policies, as opdock.configure() has them.")
+      .def(py::init<const std::optional<std::string>&, const std::optional<std::string>&, uint32_t,
+                    const std::optional<std::string>&, const std::optional<std::string>&,
+                    const std::optional<std::string>&>(),
            py::arg("plugin_path") = py::none(), py::arg("package_path") = py::none(),
-           py::arg("num_threads") = 0)
+           py::arg("num_threads") = 0, py::arg("build") = py::none(), py::arg("jit") = py::none(),
+           py::arg("fallback") = py::none())
       .def("list_json", &Runtime::list, py::arg("rescan") = false)
       .def("inspect_json", &Runtime::inspect, py::arg("path"))
       .def("explain_json", &Runtime::explain, py::arg("name"))

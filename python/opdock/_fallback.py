@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The last step where no plugin fits: an op's reference, written in PyTorch, stands in.
+
+libopdock calls this through the extension module (python/src/hooks.cc). Arrays arrive as DLPack
+capsules over the caller's memory, which is only valid during the call.
+"""
+
+import contextlib
+import functools
+import json
+import os
+import re
+import sys
+import warnings
+from pathlib import Path
+
+from opdock._errors import FallbackWarning, UnsupportedError
+from opdock._names import DTYPES
+
+_CPU, _ROCM = 1, 10
+_HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
+
+
+@functools.cache
+def _packaged():
+    """The reference files that came with Opdock: in the package, or in the build tree it is in."""
+    here = Path(__file__).resolve().parent
+    folders = [here / "references", here.parents[1] / "share" / "opdock" / "plugins-src"]
+    return [path for folder in folders for path in sorted(folder.glob("*/reference.py"))]
+
+
+def _defines(path, op):
+    """Whether the file defines a function `op`, judged by its text: nothing of it is run."""
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        return False
+    return re.search(rf"(?m)^def {re.escape(op)}\(", text) is not None
+
+
+def _find(op, file):
+    files = [file] if file is not None else _packaged()
+    return next((path for path in files if _defines(path, op)), None)
+
+
+def has(op, file):
+    """Whether there is a reference of `op` in `file`, or in Opdock's own ones if that is None."""
+    return _find(op, file) is not None
+
+
+def _execute(path):
+    """The names that the file defines. Leaves no __pycache__ in somebody's folder."""
+    space = {"__name__": "opdock._references." + Path(path).parent.name, "__file__": str(path)}
+    exec(compile(Path(path).read_bytes(), str(path), "exec"), space)
+    return space
+
+
+def _warn(report):
+    warning = FallbackWarning(
+        f"{report['op']}: no plugin serves {report['device']}, so its reference implementation "
+        f"stands in: correct, and slower. What was tried:\n{report['story']}\n"
+        "OPDOCK_FALLBACK=silent says nothing of it, OPDOCK_FALLBACK=error refuses"
+    )
+    for step in report["steps"]:
+        for reason in step["reasons"]:
+            warning.reasons.append({"step": step["step"], **reason})
+    level, frame = 1, sys._getframe()
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_HERE):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(warning, stacklevel=level)
+
+
+class _Reference:
+    def __init__(self, call, params, returned):
+        self.call, self.params, self.returned = call, params, returned
+
+
+def open_reference(description, device, file, record):
+    """Makes the reference ready and tells the user; raises if it cannot be run.
+
+    description: (parameters as (name, keyword only), results as parameter index or -1). record:
+    the JSON of opdock_references.open.
+    """
+    report = json.loads(record)
+    op = report["op"]
+    try:
+        import torch  # noqa: F401
+    except ImportError as error:
+        raise ImportError(
+            f"found no PyTorch ({error}), wanted it for the reference of {op}; pip install torch"
+        ) from error
+    path = _find(op, file)
+    if path is None:
+        raise LookupError(f"found no reference of {op} in {file}, wanted a function of that name")
+    function = _execute(path)[op]
+    if report["warn"]:
+        _warn(report)
+    params, returned = description
+    return _Reference(function, params, returned)
+
+
+def _to_torch(value):
+    import torch
+
+    if isinstance(value, list):
+        return [_to_torch(item) for item in value]
+    if type(value).__name__ == "PyCapsule":
+        return torch.from_dlpack(value)
+    if not isinstance(value, tuple):
+        return value
+    kind, *numbers = value
+    if kind == "dtype":
+        for name, known in DTYPES.items():
+            if known == tuple(numbers) and hasattr(torch, name):
+                return getattr(torch, name)
+    elif kind == "device":
+        number, index = numbers
+        return torch.device("cpu") if number == _CPU else torch.device("cuda", index)
+    elif kind == "generator":
+        return torch.Generator().manual_seed(numbers[0] + numbers[1])
+    raise UnsupportedError(f"found a {kind} {tuple(numbers)}, wanted one that torch has")
+
+
+def _on_stream(device, stream):
+    """The context in which torch works on the call's stream (torch calls ROCm's devices cuda)."""
+    import torch
+
+    kind, index = device
+    if kind == _CPU:
+        return contextlib.nullcontext()
+    if stream == 0:
+        return torch.cuda.stream(torch.cuda.default_stream(index))
+    return torch.cuda.stream(torch.cuda.ExternalStream(stream, device=index))
+
+
+def run(reference, values, outputs, device, stream):
+    """Runs the reference on the call's arrays and writes its results into the outputs."""
+    import torch
+
+    with torch.no_grad(), _on_stream(device, stream):
+        positional, named = [], {}
+        for (name, keyword_only), value in zip(reference.params, values, strict=True):
+            if keyword_only:
+                named[name] = _to_torch(value)
+            else:
+                positional.append(_to_torch(value))
+        found = reference.call(*positional, **named)
+        if len(reference.returned) == 1:
+            found = (found,)
+        fresh = [
+            result
+            for result, index in zip(found or (), reference.returned, strict=True)
+            if index < 0
+        ]
+        for number, (result, capsule) in enumerate(zip(fresh, outputs, strict=True)):
+            target = torch.from_dlpack(capsule)
+            if result.shape != target.shape or result.dtype != target.dtype:
+                raise RuntimeError(
+                    f"result {number} of the reference: found {tuple(result.shape)} of "
+                    f"{result.dtype}, wanted {tuple(target.shape)} of {target.dtype}, as the op's "
+                    "shape rule says; report it to the plugin's author"
+                )
+            target.copy_(result)

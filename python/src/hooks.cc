@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "hooks.h"
+
+#include <cstdio>
+#include <cstring>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "dlpack_abi.h"
+#include "errors.h"
+#include "function.h"
+#include "schema_text.h"
+
+namespace opdock::python {
+
+namespace {
+
+class Gil {
+ public:
+  Gil() : state_(PyGILState_Ensure()) {}
+  ~Gil() { PyGILState_Release(state_); }
+  Gil(const Gil&) = delete;
+  Gil& operator=(const Gil&) = delete;
+
+ private:
+  PyGILState_STATE state_;
+};
+
+struct KeptError {
+  PyObject* type = nullptr;
+  PyObject* value = nullptr;
+  PyObject* trace = nullptr;
+};
+thread_local KeptError kept;
+
+void keep_error() {
+  if (kept.type != nullptr) {  // the first one is what the caller is to see
+    PyErr_Clear();
+    return;
+  }
+  PyErr_Fetch(&kept.type, &kept.value, &kept.trace);
+}
+
+int32_t cancelled(void*) {
+  if (Py_IsInitialized() == 0) return 1;
+  const Gil gil;
+  if (kept.type != nullptr) return 1;
+  if (PyErr_CheckSignals() == 0) return 0;
+  keep_error();
+  return 1;
+}
+
+// A call may come with the GIL or without; only what was held is given up, and taken again.
+void waiting(void*, int32_t begins) {
+  thread_local PyThreadState* released = nullptr;
+  thread_local int depth = 0;
+  if (begins != 0) {
+    if (depth++ == 0 && PyGILState_Check() != 0) released = PyEval_SaveThread();
+  } else if (--depth == 0 && released != nullptr) {
+    PyEval_RestoreThread(std::exchange(released, nullptr));
+  }
+}
+
+// opdock._fallback.<name>(*arguments); steals `arguments`. NULL with an error set.
+PyObject* call_helper(const char* name, PyObject* arguments) {
+  PyObject* module = arguments == nullptr ? nullptr : PyImport_ImportModule("opdock._fallback");
+  PyObject* helper = module == nullptr ? nullptr : PyObject_GetAttrString(module, name);
+  PyObject* result = helper == nullptr ? nullptr : PyObject_CallObject(helper, arguments);
+  Py_XDECREF(helper);
+  Py_XDECREF(module);
+  Py_XDECREF(arguments);
+  return result;
+}
+
+int32_t has_reference(void*, const char* op, const char* file) {
+  const Gil gil;
+  PyObject* answer = call_helper("has", Py_BuildValue("(sz)", op, file));
+  const int yes = answer == nullptr ? -1 : PyObject_IsTrue(answer);
+  Py_XDECREF(answer);
+  if (yes < 0) PyErr_WriteUnraisable(nullptr);
+  return yes > 0 ? 1 : 0;
+}
+
+// [(name, is keyword only), …] and, per returned value, the parameter that it is, or -1.
+PyObject* describe(opdock_function* function) {
+  uint32_t count = 0;
+  const opdock_param* params = opdock_function_params(function, &count);
+  PyObject* names = PyList_New(0);
+  for (uint32_t i = 0; names != nullptr && i < count; ++i) {
+    PyObject* item =
+        Py_BuildValue("(sO)", params[i].name,
+                      (params[i].flags & OPDOCK_PARAM_KEYWORD_ONLY) != 0 ? Py_True : Py_False);
+    if (item == nullptr || PyList_Append(names, item) != 0) Py_CLEAR(names);
+    Py_XDECREF(item);
+  }
+  PyObject* returned = PyList_New(0);
+  for (int32_t index : returned_params(opdock_function_schema(function), params, count)) {
+    PyObject* number = returned == nullptr ? nullptr : PyLong_FromLong(index);
+    if (number == nullptr || PyList_Append(returned, number) != 0) Py_CLEAR(returned);
+    Py_XDECREF(number);
+  }
+  return Py_BuildValue("(NN)", names, returned);
+}
+
+// A failure of the reference itself is a text for the story; what is not an Exception
+// (KeyboardInterrupt), and a warning that was turned into an error, go to the caller as they are.
+opdock_status open_failed(char* error, uint32_t error_size) {
+  const bool is_ordinary =
+      PyErr_ExceptionMatches(PyExc_Exception) != 0 && PyErr_ExceptionMatches(PyExc_Warning) == 0;
+  if (!is_ordinary) {
+    keep_error();
+    return OPDOCK_CANCELLED;
+  }
+  std::snprintf(error, error_size, "%s", take_error_text().c_str());
+  return OPDOCK_NOT_FOUND;
+}
+
+opdock_status open_reference(void*, opdock_function* function, opdock_device device,
+                             const char* file, const char* record, void** out, char* error,
+                             uint32_t error_size) {
+  const Gil gil;
+  PyObject* arguments =
+      Py_BuildValue("(N(ii)zs)", describe(function), device.type, device.index, file, record);
+  PyObject* made = call_helper("open_reference", arguments);
+  if (made == nullptr) return open_failed(error, error_size);
+  *out = made;  // as long as the process
+  return OPDOCK_OK;
+}
+
+// A capsule over memory that is the call's: nobody may keep it, so there is nothing to give back.
+PyObject* borrow(const opdock_tensor& tensor) {
+  DlpackManaged* managed = new DlpackManaged{};
+  managed->tensor = tensor;
+  managed->deleter = [](DlpackManaged* self) { delete self; };
+  return PyCapsule_New(managed, "dltensor", [](PyObject* capsule) {
+    if (PyCapsule_IsValid(capsule, "dltensor") == 0) return;  // consumed
+    delete static_cast<DlpackManaged*>(PyCapsule_GetPointer(capsule, "dltensor"));
+  });
+}
+
+PyObject* to_python(const opdock_value& value) {
+  switch (value.tag) {
+    case OPDOCK_TENSOR:
+      return borrow(*value.as.tensor);
+    case OPDOCK_DTYPE:
+      return Py_BuildValue("(siii)", "dtype", value.as.dtype.code, value.as.dtype.bits,
+                           value.as.dtype.lanes);
+    case OPDOCK_DEVICE:
+      return Py_BuildValue("(sii)", "device", value.as.device.type, value.as.device.index);
+    case OPDOCK_GENERATOR:
+      return Py_BuildValue("(sKK)", "generator",
+                           static_cast<unsigned long long>(value.as.generator->seed),
+                           static_cast<unsigned long long>(value.as.generator->offset));
+    case OPDOCK_LIST: {
+      PyObject* list = PyList_New(0);
+      for (uint64_t i = 0; list != nullptr && i < value.as.list->count; ++i) {
+        PyObject* item = to_python(value.as.list->data[i]);
+        if (item == nullptr || PyList_Append(list, item) != 0) Py_CLEAR(list);
+        Py_XDECREF(item);
+      }
+      return list;
+    }
+    case OPDOCK_OBJECT:
+    case OPDOCK_STREAM:
+      PyErr_SetString(PyExc_TypeError,
+                      "found an object or a stream, which a reference cannot take");
+      return nullptr;
+    default:
+      return value_to_python(value);
+  }
+}
+
+PyObject* run_arguments(void* reference, const opdock_call* call, const opdock_value* args,
+                        uint32_t num_args, opdock_tensor* const* outputs, uint32_t num_outputs) {
+  PyObject* values = PyList_New(0);
+  for (uint32_t i = 0; values != nullptr && i < num_args; ++i) {
+    PyObject* item = to_python(args[i]);
+    if (item == nullptr || PyList_Append(values, item) != 0) Py_CLEAR(values);
+    Py_XDECREF(item);
+  }
+  PyObject* results = values == nullptr ? nullptr : PyList_New(0);
+  for (uint32_t i = 0; results != nullptr && i < num_outputs; ++i) {
+    PyObject* item = borrow(*outputs[i]);
+    if (item == nullptr || PyList_Append(results, item) != 0) Py_CLEAR(results);
+    Py_XDECREF(item);
+  }
+  if (results == nullptr) {
+    Py_XDECREF(values);
+    return nullptr;
+  }
+  return Py_BuildValue("(ONN(ii)K)", static_cast<PyObject*>(reference), values, results,
+                       call->device.type, call->device.index,
+                       static_cast<unsigned long long>(reinterpret_cast<uintptr_t>(call->stream)));
+}
+
+opdock_status run_reference(void*, void* reference, const opdock_call* call,
+                            const opdock_value* args, uint32_t num_args,
+                            opdock_tensor* const* outputs, uint32_t num_outputs) {
+  const Gil gil;
+  PyObject* done =
+      call_helper("run", run_arguments(reference, call, args, num_args, outputs, num_outputs));
+  if (done != nullptr) {
+    Py_DECREF(done);
+    return OPDOCK_OK;
+  }
+  // Its own exception, with its traceback, says more than a status could.
+  keep_error();
+  return call->host->set_error(call, OPDOCK_CANCELLED, "the reference raised an exception");
+}
+
+const opdock_references kReferences = {sizeof(opdock_references), 0, has_reference, open_reference,
+                                       run_reference};
+
+}  // namespace
+
+void set_hooks(opdock_options* options) {
+  options->cancelled = cancelled;
+  options->waiting = waiting;
+  options->references = &kReferences;
+}
+
+bool raise_kept_error() {
+  if (kept.type == nullptr) return false;
+  const KeptError error = std::exchange(kept, {});
+  PyErr_Restore(error.type, error.value, error.trace);
+  return true;
+}
+
+void add_reasons() {
+  char* text = nullptr;
+  if (opdock_take_reasons_json(&text, nullptr, 0) != OPDOCK_OK) return;
+  PyObject *type = nullptr, *value = nullptr, *trace = nullptr;
+  PyErr_Fetch(&type, &value, &trace);
+  PyErr_NormalizeException(&type, &value, &trace);
+  PyObject* module = value == nullptr || std::strcmp(text, "[]") == 0
+                         ? nullptr
+                         : PyImport_ImportModule("opdock._errors");
+  PyObject* done =
+      module == nullptr ? nullptr : PyObject_CallMethod(module, "add_reasons", "Os", value, text);
+  opdock_free(text);
+  PyErr_Clear();
+  Py_XDECREF(module);
+  Py_XDECREF(done);
+  PyErr_Restore(type, value, trace);
+}
+
+}  // namespace opdock::python
