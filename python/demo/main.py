@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import dropin
+import ondemand
 import torch
 from encoder import Encoder
 
@@ -86,13 +87,16 @@ def run_model():
 def main():
     show_plugins()
     difference = run_model()
-    heading("3. What to try next")
+    heading("3. On demand: a source plugin is built on first use")
+    ondemand.show(os.environ["OPDOCK_BUILD_DIR"])
+    heading("4. What to try next")
     print("""\
 ./dev opdock inspect build/plugins/softmax.so    what a plugin carries, read without loading it
 ./dev opdock explain softmax                     which plugin would serve an op, and why
 ./dev opdock doctor                              what this machine has, and what is missing
 ./dev python -c 'import opdock; help(opdock.ops.softmax)'
-docs/write-a-plugin.md                           your own op in ten minutes""")
+docs/write-a-plugin.md                           your own op in ten minutes
+docs/build-on-demand.md                          what happens where no plugin fits""")
     if not difference <= BAR:
         sys.exit(f"the embeddings differ by {difference:.2e}, wanted at most {BAR:.0e}")
 
