@@ -5,6 +5,7 @@
 #include <tuple>
 
 #include "api/chain.h"
+#include "api/compile_context.h"
 #include "call/dtype.h"
 #include "call/host.h"
 #include "call/kernels.h"
@@ -179,11 +180,7 @@ Kernels* compiled_kernels(const LoadedPlugin& plugin, const Wanted& wanted, Driv
     if (!check_image(row.bytes, note.images[row.index], reasons)) return nullptr;
   }
   const std::shared_ptr<const MachineFacts> machine = runtime->machine();
-  JitContext context;
-  context.cache = runtime->cache(reasons);
-  context.progress = progress;
-  context.denied = jit_denied(runtime);
-  context.cuda_driver = machine->cuda_driver;
+  const JitContext context = jit_context(runtime, progress, reasons);
   std::unique_ptr<Kernels> made =
       jit_kernels(note.name + " " + note.version.text(), rows, driver, wanted.device,
                   gpu_of(wanted.device, facts, *machine), context, reasons);

@@ -1,18 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "api/compile_context.h"
 
-#include <cstdlib>
-#include <string_view>
+#include "api/chain.h"
 
 namespace opdock {
 
 JitContext jit_context(opdock_runtime* runtime, Progress* progress, std::vector<Reason>* reasons) {
   JitContext context;
-  static Cache* cache = Cache::open(cache_options_from_environment(reasons), reasons).release();
-  context.cache = cache;
+  context.cache = runtime->cache(reasons);
   context.progress = progress;
-  const char* policy = secure_getenv("OPDOCK_JIT");
-  if (policy != nullptr && std::string_view(policy) == "never") context.denied = "OPDOCK_JIT=never";
+  context.denied = jit_denied(runtime);
   context.cuda_driver = runtime->machine()->cuda_driver;
   return context;
 }
