@@ -2,15 +2,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <chrono>
+#include <mutex>
 #include <set>
 
+#include "api/build_archs.h"
 #include "api/chain.h"
-#include "arch/choose.h"
 #include "build/builder.h"
 #include "build/tools.h"
 #include "cache/cache.h"
 #include "call/dtype.h"
-#include "facts/environment.h"
 #include "fmt/format.h"
 
 namespace opdock {
@@ -27,45 +27,12 @@ void hold(EntryPtr entry) {
   held->insert(std::move(entry));
 }
 
-bool is_for(const SourcePlugin& source, std::string_view device) {
-  return std::any_of(source.manifest->ops.begin(), source.manifest->ops.end(), [&](const auto& op) {
-    return std::find(op.devices.begin(), op.devices.end(), device) != op.devices.end();
-  });
-}
-
-// What was asked for in the environment or a configuration file, else the GPUs that are visible
-// here. Nothing that a compiler says goes in: a machine without one must come to the same request.
-bool choose_archs(const SourcePlugin& source, opdock_runtime* runtime, BuildOptions* options,
-                  std::vector<Reason>* reasons) {
-  const std::shared_ptr<const MachineFacts> machine = runtime->machine();
-  const Settings& settings = runtime->settings();
-  const Environment environment = current_environment();
-  Reason reason{};
-  if (is_for(source, "cuda")) {
-    CudaArchInputs inputs;
-    inputs.sources = cuda_arch_sources("", "", environment, settings.cuda_archs.place,
-                                       settings.cuda_archs.value);
-    inputs.gpus = machine->gpus;
-    const std::optional<CudaArchChoice> choice = choose_cuda_archs(inputs, &reason);
-    if (!choice) {
-      reasons->push_back(std::move(reason));
-      return false;
-    }
-    options->cuda_archs = choice->text();
-  }
-  if (is_for(source, "rocm")) {
-    RocmArchInputs inputs;
-    inputs.sources =
-        rocm_arch_sources("", "", environment, settings.hip_archs.place, settings.hip_archs.value);
-    inputs.gpus = machine->gpus;
-    const std::optional<RocmArchChoice> choice = choose_rocm_archs(inputs, &reason);
-    if (!choice) {
-      reasons->push_back(std::move(reason));
-      return false;
-    }
-    options->hip_archs = choice->text();
-  }
-  return true;
+bool decide(const SourcePlugin& source, opdock_runtime* runtime, BuildOptions* options,
+            std::vector<Reason>* reasons) {
+  const Settings& said = runtime->settings();
+  const ArchSettings lists{said.cuda_archs.value, said.cuda_archs.place, said.hip_archs.value,
+                           said.hip_archs.place};
+  return decide_archs(*source.manifest, lists, *runtime->machine(), false, options, reasons);
 }
 
 std::string describe(const SourcePlugin& source) {
@@ -134,7 +101,7 @@ class BuildStep {
     Cache* cache = runtime_->cache(reasons);
     BuildOptions options;
     options.trusted = !source.needs_trust;
-    if (!choose_archs(source, runtime_, &options, reasons)) return false;
+    if (!decide(source, runtime_, &options, reasons)) return false;
     const CacheRequest request = build_request(*source.manifest, options);
     for (const EntryPtr& entry : cache->find(request, nullptr, reasons)) {
       if (!use(source, entry, entry->folder() + "/" + source.manifest->name + ".so", reasons)) {
