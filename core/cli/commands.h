@@ -29,4 +29,16 @@ struct RunOptions {
 };
 int run_command(const RunOptions& options);
 
+struct BuildCommand {
+  std::string path;        // a folder with a plugin.toml, or that file
+  std::string cuda_archs;  // as docs/architectures.md has it; empty: what `load` would ask for
+  std::string hip_archs;
+  bool debug = false;
+  bool retry = false;
+  unsigned jobs = 0;   // 0: by cores and free memory
+  double timeout = 0;  // seconds; 0: half an hour
+  bool json = false;
+};
+int build_command(const BuildCommand& command);
+
 }  // namespace opdock::cli

@@ -25,6 +25,7 @@ struct Arguments {
   std::string plugin_path;
   std::string subject;
   opdock::cli::RunOptions run;
+  opdock::cli::BuildCommand build;
 };
 
 void define(CLI::App* app, Arguments* args) {
@@ -60,6 +61,18 @@ void define(CLI::App* app, Arguments* args) {
   run->add_option("--device", args->run.device, "cpu or cuda:0")->capture_default_str();
   run->add_option("--seed", args->run.seed, "For randn")->capture_default_str();
   add_path(run);
+  CLI::App* build = add("build", "Build a source plugin into the cache, ahead of time");
+  build->add_option("PATH", args->build.path, "A folder with a plugin.toml")->required();
+  build->add_option("--archs", args->build.cuda_archs,
+                    "CUDA architectures, as in TORCH_CUDA_ARCH_LIST: \"8.0;9.0a;10.0+PTX\"");
+  build->add_option("--hip-archs", args->build.hip_archs,
+                    "AMD architectures, as in PYTORCH_ROCM_ARCH: \"gfx90a;gfx1030\"");
+  build->add_flag("--debug", args->build.debug, "Without optimisation, with debug information");
+  build->add_flag("--retry", args->build.retry, "Even if these inputs failed to build before");
+  build->add_option("--jobs", args->build.jobs,
+                    "Compilers at once; by default by cores and memory");
+  build->add_option("--timeout", args->build.timeout, "Seconds; by default half an hour")
+      ->check(CLI::PositiveNumber);
   CLI::App* trust = add("trust", "Allow plugins from a folder that others could have written");
   trust->add_option("DIR", args->subject, "The folder that holds the plugins")->required();
   CLI::App* cache = app->add_subcommand("cache", "Show and tidy what was compiled and built");
@@ -88,6 +101,11 @@ int dispatch(const CLI::App& app, const Arguments& args) {
   if (command == "list") return opdock::cli::list_command(args.plugin_path, args.json, args.all);
   if (command == "inspect") return opdock::cli::inspect_command(args.subject, args.json);
   if (command == "doctor") return opdock::cli::doctor_command(args.plugin_path, args.json);
+  if (command == "build") {
+    opdock::cli::BuildCommand build = args.build;
+    build.json = args.json;
+    return opdock::cli::build_command(build);
+  }
   if (command == "trust") return opdock::cli::trust_command(args.subject, args.json);
   if (command == "cache") {
     const CLI::App* action = app.get_subcommands().front()->get_subcommands().front();
@@ -125,10 +143,10 @@ int main(int argc, char** argv) {
       return opdock::cli::kBadUsage;
     }
     const bool has_word = argc > 1 && argv[1][0] != '-';
-    opdock::cli::complain(has_word
-                              ? "found the command \"" + std::string(argv[1]) +
-                                    "\", wanted list, inspect, explain, doctor, run, trust or cache"
-                              : "found no command; see `opdock --help`");
+    opdock::cli::complain(
+        has_word ? "found the command \"" + std::string(argv[1]) +
+                       "\", wanted list, inspect, explain, doctor, run, build, trust or cache"
+                 : "found no command; see `opdock --help`");
     return opdock::cli::kBadUsage;
   } catch (const CLI::ParseError& error) {
     opdock::cli::complain(std::string(error.what()) + "; see `opdock --help`");

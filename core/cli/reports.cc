@@ -71,12 +71,17 @@ std::string name_of(const Report& plugin) {
 }
 
 void print_reason(const Report& reason, size_t indent) {
-  const std::string code = text_of(reason, "code");
-  std::string text = code + ": found " + text_of(reason, "found");
-  if (const std::string wanted = text_of(reason, "wanted"); !wanted.empty()) {
-    text += ", wanted " + wanted;
+  const std::string code = text_of(reason, "code"), wanted = text_of(reason, "wanted");
+  const std::string found = reason.at("found").get<std::string>();
+  std::string block;
+  if (found.find('\n') != found.npos) {
+    block = paragraph(code + ": found", indent) + lines(found, indent + 2) +
+            paragraph("wanted " + wanted, indent + 2);
+  } else {
+    block = paragraph(
+        code + ": found " + printable(found) + (wanted.empty() ? "" : ", wanted " + wanted),
+        indent);
   }
-  std::string block = paragraph(text, indent);
   const Style style = reason.at("severity") == "reject"      ? Style::kBad
                       : reason.at("severity") == "undecided" ? Style::kUnsure
                                                              : Style::kDim;

@@ -25,6 +25,12 @@ Runtime::Runtime(const std::string& plugin_path) {
   });
 }
 
+Runtime::Runtime(const opdock_options& options) {
+  check([&](char* error, uint32_t size) {
+    return opdock_runtime_create(&options, &runtime_, error, size);
+  });
+}
+
 Runtime::~Runtime() {
   opdock_runtime_destroy(runtime_);
 }

@@ -14,8 +14,9 @@ using Report = nlohmann::ordered_json;
 
 // Exit statuses of the command.
 constexpr int kGood = 0;
-constexpr int kUnfit = 1;     // what was asked about cannot be used
-constexpr int kBadUsage = 2;  // the command line names something that cannot be
+constexpr int kUnfit = 1;          // what was asked about cannot be used
+constexpr int kBadUsage = 2;       // the command line names something that cannot be
+constexpr int kInterrupted = 130;  // Ctrl-C, as shells have it
 
 // A failed call of opdock.h: its status and text.
 struct Failure {
@@ -27,6 +28,7 @@ struct Failure {
 class Runtime {
  public:
   explicit Runtime(const std::string& plugin_path);
+  explicit Runtime(const opdock_options& options);
   ~Runtime();
   Runtime(const Runtime&) = delete;
   Runtime& operator=(const Runtime&) = delete;

@@ -80,6 +80,16 @@ size_t columns(std::string_view text) {
       text.begin(), text.end(), [](char c) { return (static_cast<uint8_t>(c) & 0xC0) != 0x80; }));
 }
 
+std::string lines(std::string_view text, size_t indent) {
+  std::string out;
+  while (!text.empty()) {
+    const size_t end = std::min(text.find('\n'), text.size());
+    out += std::string(indent, ' ') + printable(text.substr(0, end)) + "\n";
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return out;
+}
+
 std::string paragraph(std::string_view text, size_t indent) {
   std::string out(indent, ' ');
   size_t column = indent;

@@ -31,6 +31,9 @@ size_t columns(std::string_view text);
 // `text` indented by `indent` and wrapped to the terminal, further lines by two columns more.
 std::string paragraph(std::string_view text, size_t indent);
 
+// The lines of `text` as they are, such as a compiler's message, each printable and indented.
+std::string lines(std::string_view text, size_t indent);
+
 struct Cell {
   std::string text;
   Style style = Style::kPlain;

@@ -105,6 +105,12 @@ def test_contents(wheel):
     for name in (
         "opdock/lib/libopdock.so.0",
         "opdock/bin/opdock",
+        "opdock/bin/opdock-pack",
+        "opdock/libexec/opdock/opdock-guard",
+        "opdock/include/opdock/plugin.hpp",
+        "opdock/share/opdock/device/opdock/device.cuh",
+        "opdock/share/opdock/plugin-build/plugins/meson.build",
+        "opdock/share/opdock/plugins-src/softmax/plugin.toml",
         "opdock/references/softmax/reference.py",
         "opdock/_ops.pyi",
         "opdock/py.typed",
@@ -179,6 +185,26 @@ def test_no_folder_of_the_build_remains(installed):
                 assert "[$ORIGIN" in line and str(ROOT) not in line, (path, line)
 
 
+def build_a_plugin(command, name, **more):
+    """Builds the shipped plugin noop from its source, by the installed command alone."""
+    tools = {tool: shutil.which(tool.lower()) for tool in ("MESON", "NINJA")}
+    if None in tools.values():
+        pytest.skip(f"{[tool for tool, path in tools.items() if path is None]} not found")
+    cache = Path(os.environ["OPDOCK_BUILD_DIR"]) / f"{name}-cache"
+    shutil.rmtree(cache, ignore_errors=True)
+    source = next(Path(command).resolve().parents[1].rglob("plugins-src/noop"))
+    more |= {"OPDOCK_CACHE_DIR": str(cache), **tools}
+    report = json.loads(run(command, "build", "--json", source, **more))
+    assert report["built"] and report["path"], report
+    note = json.loads(run(command, "inspect", "--json", report["path"], **more))
+    assert note["usable"] and note["ops"] == ["noop", "noop_launch"]
+
+
+def test_the_wheel_builds_a_plugin_from_its_source(installed):
+    package = next(installed.parents[1].glob("lib/python*/site-packages/opdock"))
+    build_a_plugin(package / "bin" / "opdock", "wheel")
+
+
 @pytest.fixture(scope="session")
 def prefix():
     """Where `meson install --destdir` put the build's prefix."""
@@ -213,3 +239,8 @@ print(json.dumps([opdock.__file__, softmax.schema, [p["path"] for p in opdock.pl
     assert Path(file).parents[1] == packages and schema.startswith("softmax(")
     assert str(paths["softmax"]) in plugins
     assert (packages / "opdock" / "_ops.pyi").is_file()
+
+
+def test_a_staged_install_builds_a_plugin_from_its_source(prefix):
+    library = next(prefix.glob("lib*/**/libopdock.so.0")).parent
+    build_a_plugin(prefix / "bin" / "opdock", "prefix", LD_LIBRARY_PATH=str(library))

@@ -147,6 +147,17 @@ OPDOCK_EXPORT opdock_status opdock_cache_json(const char* action, const char* fi
                                               char* error, uint32_t error_size);
 /* Every reason code: [{"code", "stage", "meaning", "cause", "advice"}]. */
 OPDOCK_EXPORT opdock_status opdock_codes_json(char** out, char* error, uint32_t error_size);
+/* Builds the source plugin in the folder `path`, or of the plugin.toml `path`, into the cache, unless
+ * it is there already; docs/building.md. The path is consent: the folder is not asked whether it can
+ * be trusted. May take minutes; opdock_options' hooks are told and asked. options: NULL, or a JSON
+ * object with any of "cuda_archs", "hip_archs" (texts, docs/architectures.md), "debug", "retry"
+ * (bools), "jobs", "timeout" (numbers; seconds). Writes {"plugin", "version", "folder", "cuda_archs",
+ * "hip_archs", "path" (of the shared object, or null), "built" (by this call), "by", "seconds",
+ * "log", "changed", "reasons"}. OPDOCK_OK also where it could not be built: then "path" is null and "reasons" say why.
+ * OPDOCK_INVALID_ARGUMENT for options or a plugin.toml that cannot be. */
+OPDOCK_EXPORT opdock_status opdock_build_json(opdock_runtime* runtime, const char* path,
+                                              const char* options, char** out, char* error,
+                                              uint32_t error_size);
 /* Tells the library that `library` ("torch", "python") is in this process in `version`
  * ("2.13.0+cpu"), where the caller knows and it could not be found out; plugins that declare the
  * library are judged by it from the next scan on. OPDOCK_INVALID_ARGUMENT for a version that does
