@@ -45,7 +45,8 @@ struct CacheBlob {
 };
 
 // A published variant, open and held: nothing evicts it while this lives, in any process. Of kind
-// "kernels" the blobs are mapped; of kind "plugin" `folder` has the files.
+// "kernels" the blobs are in memory; of kind "plugin" `folder` has the files. All bytes were
+// checked.
 class CacheEntry {
  public:
   virtual ~CacheEntry() = default;
@@ -91,10 +92,11 @@ class Cache {
                                                         const CacheMaker* preferred,
                                                         std::vector<Reason>* reasons) = 0;
 
-  // Waits until no other thread, process or host makes this request's variant. After 2 s of waiting
-  // progress hears for whom (pid, host). NULL and a reason: cancelled, or the file system has no
-  // locks and no folder can be written (then the caller may make it without publishing). After
-  // acquiring, look again with find().
+  // Waits until no other thread, process or host makes this request's variant, or until one has
+  // made it or its failure is remembered: then there is nothing to hold any more. After 2 s of
+  // waiting progress hears for whom (pid, host). NULL and a reason: cancelled, or the file system
+  // has no locks and no folder can be written (then the caller may make it without publishing).
+  // After acquiring, look again with find().
   virtual std::unique_ptr<CacheLock> lock(const CacheRequest& request, const CacheMaker& maker,
                                           Progress* progress, std::vector<Reason>* reasons) = 0;
 
@@ -109,7 +111,9 @@ class Cache {
   // discard_folder or by a later gc when its owner is dead.
   virtual std::optional<std::string> make_folder(std::vector<Reason>* reasons) = 0;
   virtual void discard_folder(const std::string& folder) = 0;
-  // Takes `files` (names relative to folder, which make_folder gave) over as the variant's.
+  // Takes `files` (names relative to folder, which make_folder gave) over as the variant's, and
+  // removes whatever else is in the folder. On success the folder is no more; on failure it stays,
+  // with the files, to be used without the cache or discarded.
   virtual std::shared_ptr<CacheEntry> publish_folder(const CacheRequest& request,
                                                      const CacheMaker& maker,
                                                      const std::string& folder,

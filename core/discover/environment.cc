@@ -14,7 +14,8 @@ constexpr const char* kVariables[] = {"OPDOCK_PLUGIN_PATH",    "OPDOCK_ADD_PLUGI
                                       "XDG_DATA_HOME",         "XDG_CONFIG_HOME",
                                       "XDG_CACHE_HOME",        "HOME",
                                       "OPDOCK_BUILD",          "OPDOCK_JIT",
-                                      "OPDOCK_FALLBACK"};
+                                      "OPDOCK_FALLBACK",       "OPDOCK_CACHE_DIR",
+                                      "OPDOCK_CACHE_MAX_BYTES"};
 
 // Set but empty counts as unset, as the XDG specification has it.
 std::optional<std::string> variable(const char* name) {
