@@ -29,8 +29,13 @@ struct Options {
   std::string include;
   std::vector<std::string> nvrtc_search;
   std::string toolchain;
+#if defined(__x86_64__)
   std::string cpu_arch = "x86_64";
   int cpu_level = 1;
+#else
+  std::string cpu_arch = "aarch64";
+  int cpu_level = 0;
+#endif
   bool no_device = false;
   bool require_device = false;
 };
@@ -255,7 +260,7 @@ int main(int argc, char** argv) {
   app.add_option("--nvrtc-search", options.nvrtc_search,
                  "folders that hold libnvrtc, or are Python site-packages folders; searched first");
   app.add_option("--toolchain", options.toolchain, "the host compiler, for people");
-  app.add_option("--cpu-arch", options.cpu_arch, "x86_64 or aarch64");
+  app.add_option("--cpu-arch", options.cpu_arch, "x86_64 or aarch64; default: this machine's");
   app.add_option("--cpu-level", options.cpu_level,
                  "the x86-64 level the host part was compiled for: 1 to 4; 0 on other processors")
       ->check(CLI::Range(0, 4));

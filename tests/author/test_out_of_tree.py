@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The example outside of Opdock's tree, built by CMake and by Meson against a staged install."""
+
+import os
+import shutil
+import sys
+
+import pytest
+from conftest import SOURCE, run_well
+
+EXAMPLE = SOURCE / "examples" / "out-of-tree"
+
+CALL = """
+import numpy, opdock
+x = numpy.array([-2.0, 0.5, numpy.nan], numpy.float32)
+assert numpy.array_equal(opdock.ops.clamp_min(x, 0.0), [0.0, 0.5, numpy.nan], equal_nan=True)
+try:
+    opdock.ops.clamp_min(x[::2], 0.0)
+except opdock.UnsupportedError as error:
+    assert "'x'" in str(error)
+else:
+    raise SystemExit("strides were not refused")
+"""
+
+
+@pytest.fixture
+def settings(prefix, tmp_path):
+    """pkg-config that finds the staged prefix, which does not lie where it was configured to."""
+    if shutil.which("pkg-config") is None:
+        pytest.skip("no pkg-config")
+    script = tmp_path / "pkg-config"
+    real = shutil.which("pkg-config")
+    script.write_text(f'#!/bin/sh\nexec {real} --define-variable=prefix={prefix} "$@"\n')
+    script.chmod(0o755)
+    folder = next(prefix.rglob("opdock-plugin.pc")).parent
+    library = next(prefix.rglob("libopdock.so.0")).parent
+    # An installation would be where the programs' RUNPATH points.
+    return {"PKG_CONFIG": script, "PKG_CONFIG_PATH": folder, "LD_LIBRARY_PATH": library}
+
+
+def check(plugin, settings):
+    symbols = run_well("nm", "-D", "--defined-only", plugin).split()
+    assert symbols[2:] == ["opdock_plugin_v0"]
+    assert (
+        "opdock" not in run_well("readelf", "-d", plugin).split("NEEDED", 1)[1].split("SONAME")[0]
+    )
+    run_well(sys.executable, "-c", CALL, OPDOCK_PLUGIN_PATH=plugin)
+
+
+def test_cmake(settings, tmp_path):
+    if shutil.which("cmake") is None:
+        pytest.skip("no cmake (Debian: cmake)")
+    build = tmp_path / "build"
+    run_well("cmake", "-S", EXAMPLE, "-B", build, "-DCMAKE_BUILD_TYPE=Release", **settings)
+    run_well("cmake", "--build", build, **settings)
+    check(build / "clamp_min.so", settings)
+
+
+def test_cmake_packs_again_what_has_changed(settings, tmp_path):
+    if shutil.which("cmake") is None:
+        pytest.skip("no cmake (Debian: cmake)")
+    source, build = tmp_path / "source", tmp_path / "build"
+    shutil.copytree(EXAMPLE, source)
+    run_well("cmake", "-S", source, "-B", build, **settings)
+    run_well("cmake", "--build", build, **settings)
+    toml = source / "plugin.toml"
+    toml.write_text(toml.read_text().replace("1.0.0", "1.0.1"))
+    os.utime(toml, (4e9, 4e9))
+    run_well("cmake", "--build", build, **settings)
+    program = "import opdock, sys; print(opdock.inspect(sys.argv[1])['version'])"
+    assert run_well(sys.executable, "-c", program, build / "clamp_min.so") == "1.0.1\n"
+
+
+def test_meson(settings, tmp_path):
+    meson = [sys.executable, "-m", "mesonbuild.mesonmain"]
+    build = tmp_path / "build"
+    run_well(*meson, "setup", build, EXAMPLE, "-Dwerror=true", **settings)
+    run_well(*meson, "compile", "-C", build, **settings)
+    check(build / "clamp_min.so", settings)
+    # Installed where the host looks: the plugindir of opdock-plugin.pc.
+    run_well(*meson, "install", "-C", build, "--destdir", tmp_path / "stage", **settings)
+    installed = next((tmp_path / "stage").rglob("clamp_min.so"))
+    assert installed.parent.parts[-2:] == ("opdock", "plugins")
