@@ -42,6 +42,7 @@ def main():
     share = build / "share" / "opdock"
     link(share / "include", source / "core" / "include")
     link(share / "device", source / "core" / "device")
+    link(share / "templates", source / "core" / "cli" / "templates")
     wrapper = share / "plugin-build"
     for name in ("meson.build", "meson_options.txt"):
         link(wrapper / name, source / "core" / "pack" / "plugin-build" / name)

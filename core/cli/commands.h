@@ -41,4 +41,17 @@ struct BuildCommand {
 };
 int build_command(const BuildCommand& command);
 
+struct NewCommand {
+  std::string name;          // of the plugin, its op and the folder
+  std::string kind = "cpu";  // a folder of templates: "cpu", "device", "nvcc"
+  std::string folder;        // where the new one goes; empty: the current one
+  bool json = false;
+};
+int new_command(const NewCommand& command);
+
+// what: "test" or "bench"; path: a plugin's folder; arguments: for pytest or the benches. Becomes a
+// Python process and does not return, unless there is no Python.
+int author_command(const std::string& what, const std::string& path,
+                   const std::vector<std::string>& arguments);
+
 }  // namespace opdock::cli

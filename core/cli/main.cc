@@ -4,6 +4,7 @@
 #include <exception>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "CLI/CLI.hpp"
 #include "commands.h"
@@ -26,6 +27,8 @@ struct Arguments {
   std::string subject;
   opdock::cli::RunOptions run;
   opdock::cli::BuildCommand build;
+  opdock::cli::NewCommand fresh;
+  std::vector<std::string> words;
 };
 
 void define(CLI::App* app, Arguments* args) {
@@ -75,6 +78,23 @@ void define(CLI::App* app, Arguments* args) {
       ->check(CLI::PositiveNumber);
   CLI::App* trust = add("trust", "Allow plugins from a folder that others could have written");
   trust->add_option("DIR", args->subject, "The folder that holds the plugins")->required();
+  CLI::App* fresh = add("new", "Write a plugin's folder that builds and passes its own test");
+  fresh->add_option("NAME", args->fresh.name, "Of the plugin and its op")->required();
+  fresh
+      ->add_option("--kind", args->fresh.kind,
+                   "cpu; device: also kernels that NVRTC compiles; nvcc: also a .cu file")
+      ->check(CLI::IsMember({"cpu", "device", "nvcc"}))
+      ->capture_default_str();
+  fresh->add_option("--in", args->fresh.folder, "Where the folder goes; default: here");
+  const auto add_author = [&](const char* name, const char* text, const char* others) {
+    CLI::App* command = app->add_subcommand(name, text);
+    command->add_option("PATH", args->subject, "A folder with a plugin.toml")->required();
+    command->add_option("ARGS", args->words, others);
+  };
+  add_author("test", "Build a source plugin and run its test_*.py by pytest",
+             "Further arguments of pytest, after --");
+  add_author("bench", "Build a source plugin and run its bench_*.py",
+             "Arguments of the benches, after --");
   CLI::App* cache = app->add_subcommand("cache", "Show and tidy what was compiled and built");
   cache->require_subcommand(1);
   const auto add_action = [&](const char* name, const char* text) {
@@ -107,6 +127,13 @@ int dispatch(const CLI::App& app, const Arguments& args) {
     return opdock::cli::build_command(build);
   }
   if (command == "trust") return opdock::cli::trust_command(args.subject, args.json);
+  if (command == "test" || command == "bench")
+    return opdock::cli::author_command(command, args.subject, args.words);
+  if (command == "new") {
+    opdock::cli::NewCommand fresh = args.fresh;
+    fresh.json = args.json;
+    return opdock::cli::new_command(fresh);
+  }
   if (command == "cache") {
     const CLI::App* action = app.get_subcommands().front()->get_subcommands().front();
     return opdock::cli::cache_command(action->get_name(), args.subject, args.json);
@@ -145,7 +172,8 @@ int main(int argc, char** argv) {
     const bool has_word = argc > 1 && argv[1][0] != '-';
     opdock::cli::complain(
         has_word ? "found the command \"" + std::string(argv[1]) +
-                       "\", wanted list, inspect, explain, doctor, run, build, trust or cache"
+                       "\", wanted list, inspect, explain, doctor, run, build, trust, cache, "
+                       "new, test or bench"
                  : "found no command; see `opdock --help`");
     return opdock::cli::kBadUsage;
   } catch (const CLI::ParseError& error) {

@@ -28,6 +28,7 @@ def main():
     folders = package_folders()
     if folders:
         os.environ.setdefault("OPDOCK_PACKAGE_PATH", ":".join(folders))
+    os.environ.setdefault("OPDOCK_PYTHON", sys.executable)  # for `opdock test` and `opdock bench`
     os.execv(path, [str(path), *sys.argv[1:]])
 
 

@@ -1,0 +1,24 @@
+#include <opdock/plugin.hpp>
+
+using namespace opdock;
+
+// Checks the arguments and says what the output is like; touches no data. The host has checked the
+// dtypes and devices that plugin.toml declares.
+static void plan(Plan& plan, Tensor x, double) {
+  check(x, "x").contiguous();
+  plan.output(x.like());
+}
+
+static void run(Call& call, Outputs out, Tensor x, double a) {
+  check(out[0], "output 0").contiguous();
+  dispatch<float, half, bfloat16>(x, "x", [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    const T* px = x.data<T>();
+    T* py = out[0].data<T>();
+    call.parallel_for(x.numel(), 4096, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) py[i] = T(float(a) * float(px[i]));
+    });
+  });
+}
+
+OPDOCK_OP(opname, plan, nullptr, run)

@@ -1,0 +1,13 @@
+#pragma once
+
+#include "opdock/device.cuh"
+
+// At most 256 threads a block; each takes every element that is a whole grid further.
+template <class T>
+OPDOCK_KERNEL(256)
+opname_kernel(const T* x, T* y, float a, opdock::int64_t n) {
+  using namespace opdock;
+  const int64_t step = grid_blocks() * block_threads();
+  for (int64_t i = block_index() * block_threads() + thread_index(); i < n; i += step)
+    y[i] = from_float<T>(a * to_float(x[i]));
+}

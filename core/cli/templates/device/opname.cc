@@ -1,0 +1,39 @@
+#include <algorithm>
+#include <opdock/plugin.hpp>
+
+using namespace opdock;
+
+// Checks the arguments and says what the output is like; touches no data. The host has checked the
+// dtypes and devices that plugin.toml declares.
+static void plan(Plan& plan, Tensor x, double) {
+  check(x, "x").contiguous().aligned(uint64_t(x.dtype().bytes()));
+  plan.output(x.like());
+}
+
+// Once a device: loads the kernels, so that the first run may lie inside a graph capture.
+static void prepare(Call& call) {
+  if (call.is_cuda()) call.kernel("opname_kernel<float>");  // its image has all of them
+}
+
+static void run(Call& call, Outputs out, Tensor x, double a) {
+  check(out[0], "output 0").contiguous();
+  const int64_t n = x.numel();
+  if (n == 0) return;
+  dispatch<float, half, bfloat16>(x, "x", [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    const T* px = x.data<T>();
+    T* py = out[0].data<T>();
+    if (call.is_cuda()) {
+      const std::string kernel = std::string("opname_kernel<") + device_type_name<T>() + ">";
+      const int64_t blocks = std::min<int64_t>((n + 255) / 256, 65535);
+      // The arguments' types must be the kernel's own.
+      call.launch(kernel.c_str(), {blocks, 256}, px, py, float(a), n);
+      return;
+    }
+    call.parallel_for(n, 4096, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) py[i] = T(float(a) * float(px[i]));
+    });
+  });
+}
+
+OPDOCK_OP(opname, plan, prepare, run)

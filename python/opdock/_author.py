@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`opdock test PATH` and `opdock bench PATH`: build a source plugin, then run what its author wrote
+beside it, with that plugin alone on the search path. The command starts this with its own path.
+"""
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+KINDS = {"test": "test_*.py", "bench": "bench_*.py"}
+NEEDED = {"test": ["pytest", "torch"], "bench": ["pytest", "torch"]}
+
+
+class Problem(Exception):
+    """What was found, what was wanted, what to do."""
+
+
+def check_packages(kind):
+    missing = [name for name in NEEDED[kind] if importlib.util.find_spec(name) is None]
+    if missing:
+        raise Problem(
+            f"found no {' and no '.join(missing)} in {sys.executable}, wanted what plugins' tests "
+            f"and benches use; install it with {sys.executable} -m pip install {' '.join(missing)}"
+        )
+
+
+def find_files(kind, path):
+    """The plugin's folder, and the files there that are to be run."""
+    folder = path.parent if path.name == "plugin.toml" else path
+    if not (folder / "plugin.toml").is_file():
+        raise Problem(
+            f"found no plugin.toml in {folder}, wanted a plugin's folder, as `opdock new NAME` "
+            "makes"
+        )
+    files = sorted(folder.glob(KINDS[kind]))
+    if not files:
+        raise Problem(
+            f"found no {KINDS[kind]} in {folder}, wanted at least one; `opdock new NAME` makes a "
+            "folder with an example"
+        )
+    return folder, files
+
+
+def tell(report):
+    """What `opdock build` prints of a failure; a compiler's message keeps its lines."""
+    lines = [f"{report.get('plugin')} could not be built"]
+    for reason in report.get("reasons", []):
+        lines.append(f"{reason['code']}: {reason['found']}")
+        if reason.get("wanted"):
+            lines.append(f"  wanted {reason['wanted']}")
+        if reason.get("advice"):
+            lines.append(f"  -> {reason['advice']}")
+    if report.get("log"):
+        lines.append(f"the whole log is {report['log']}")
+    print("\n".join(lines), file=sys.stderr)
+
+
+def build(command, folder):
+    """The path of what `opdock build` makes, or finds in the cache; None if it cannot."""
+    # --retry: whoever asks for a test wants the error itself, not that there was one before.
+    words = [command, "build", "--retry", "--json", str(folder)]
+    done = subprocess.run(words, stdout=subprocess.PIPE, text=True)
+    if not done.stdout.strip():  # it has said on stderr what is wrong
+        return None
+    report = json.loads(done.stdout)
+    if not report.get("path"):
+        tell(report)
+    return report.get("path")
+
+
+def environment(plugin):
+    """This one's, with the built plugin alone to be found, and no reference in its place."""
+    import opdock
+
+    report = opdock.inspect(plugin)
+    found = {device["device"].split(":")[0] for device in report["devices"]}
+    return {
+        **os.environ,
+        "OPDOCK_PLUGIN_PATH": plugin,
+        "OPDOCK_FALLBACK": "error",
+        "OPDOCK_BUILD": "never",
+        "OPDOCK_TEST_DEVICES": ",".join(sorted(found)),
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
+
+
+def run(kind, folder, files, arguments, env):
+    if kind == "test":
+        options = ["-q", "-rs", "-p", "opdock.testing", "-p", "no:cacheprovider"]
+        options += ["--import-mode=importlib", *map(str, files), *arguments]
+        return subprocess.run([sys.executable, "-m", "pytest", *options], env=env).returncode
+    statuses = [
+        subprocess.run([sys.executable, str(file), *arguments], env=env).returncode
+        for file in files
+    ]
+    return max(statuses, key=abs)
+
+
+def main(words):
+    """words: the command's path, "test" or "bench", the plugin's folder, arguments of pytest or of
+    the benches. Returns the exit status: 0 good, 1 not, 2 bad usage."""
+    command, kind, path, *arguments = words
+    try:
+        folder, files = find_files(kind, Path(path))
+        check_packages(kind)
+        plugin = build(command, folder)
+        if plugin is None:
+            return 1
+        return 1 if run(kind, folder, files, arguments, environment(plugin)) else 0
+    except Problem as problem:
+        print(f"opdock: {kind}: {problem}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130

@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a plugin's author uses: the command, the installed files, the compilers."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+BUILD = Path(os.environ["OPDOCK_BUILD_DIR"])
+SOURCE = Path(__file__).resolve().parents[2]
+COMMAND = BUILD / "core" / "cli" / "opdock"
+
+
+def clean_environment(**more):
+    """This process's environment without the build tree's libraries and settings."""
+    mine = ("OPDOCK_", "LD_LIBRARY_PATH", "MESON", "MALLOC_PERTURB_", "TORCH_CUDA_ARCH_LIST")
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(mine)}
+    clean["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), clean.get("PATH", "")])
+    return clean | {name: str(value) for name, value in more.items()}
+
+
+def run(*command, cwd=None, **more):
+    """The finished process; its output as text."""
+    words = [str(word) for word in command]
+    return subprocess.run(
+        words, cwd=cwd, env=clean_environment(**more), capture_output=True, text=True, timeout=500
+    )
+
+
+def run_well(*command, **more):
+    done = run(*command, **more)
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
+    return done.stdout
+
+
+@pytest.fixture(scope="session")
+def cache():
+    """An empty cache in the build tree: one below /tmp would be refused."""
+    folder = BUILD / "author-cache"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(mode=0o700)
+    return folder
+
+
+@pytest.fixture
+def opdock(cache, tmp_path):
+    """opdock(*arguments, **variables): the command, in a fresh folder."""
+
+    def call(*arguments, **variables):
+        variables.setdefault("OPDOCK_CACHE_DIR", cache)
+        variables.setdefault("OPDOCK_PYTHON", sys.executable)
+        return run(COMMAND, *arguments, cwd=tmp_path, **variables)
+
+    return call
+
+
+@pytest.fixture(scope="session")
+def built():
+    """The three kinds of new plugins, built by the wrapper project: the folder with *.so, or with
+    what could be built; kinds by folder name."""
+    folder = BUILD / "author-test"
+    shutil.rmtree(folder, ignore_errors=True)
+    shutil.copytree(SOURCE / "core/pack/plugin-build", folder)
+    plugins = folder / "plugins"
+    plugins.mkdir()
+    for name in ("meson.build", "opdock-plugin.map"):
+        shutil.copy(SOURCE / "plugins" / name, plugins)
+    for kind in ("cpu", "device", "nvcc"):
+        run_well(COMMAND, "new", f"made_{kind}", "--kind", kind, "--in", plugins)
+    settings = {
+        "opdock-pack": BUILD / "core/pack/opdock-pack",
+        "include-dir": SOURCE / "core/include",
+        "device-dir": SOURCE / "core/device",
+        "cuda-archs": "8.0;9.0",
+        "werror": "true",
+    }
+    meson = [sys.executable, "-m", "mesonbuild.mesonmain"]
+    words = [f"-D{name}={value}" for name, value in settings.items()]
+    run_well(*meson, "setup", folder / "build", folder, *words)
+    run_well(*meson, "compile", "-C", folder / "build")
+    return folder / "build" / "plugins"
+
+
+@pytest.fixture(scope="session")
+def prefix():
+    """Where a staged `meson install` of this build put the prefix."""
+    folder = BUILD / "author-stage"
+    shutil.rmtree(folder, ignore_errors=True)
+    meson = [sys.executable, "-m", "mesonbuild.mesonmain"]
+    tags = ["--tags", "runtime,devel"]
+    run_well(*meson, "install", "-C", BUILD, "--no-rebuild", "--destdir", folder, *tags)
+    return next(folder.rglob("include/opdock/plugin.h")).parents[2]

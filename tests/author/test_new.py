@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""opdock new: what it writes builds, passes its own test and bench; what it refuses."""
+
+import json
+import shutil
+import sys
+
+import pytest
+from conftest import run
+
+KINDS = {
+    "cpu": ["NAME.cc"],
+    "device": ["NAME.cc", "device/NAME.cuh"],
+    "nvcc": ["NAME.cc", "NAME.cu", "NAME.h"],
+}
+COMMON = ["plugin.toml", "meson.build", "reference.py", "test_NAME.py", "bench_NAME.py"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_files(opdock, tmp_path, kind):
+    done = opdock("new", "my_op2", "--kind", kind, "--json")
+    assert done.returncode == 0, done.stderr
+    wanted = sorted(name.replace("NAME", "my_op2") for name in COMMON + KINDS[kind])
+    folder = tmp_path / "my_op2"
+    report = json.loads(done.stdout)
+    assert report == {"path": str(folder), "kind": kind, "files": wanted}
+    found = sorted(str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file())
+    assert found == wanted
+    for file in found:
+        assert "opname" not in (folder / file).read_text() and "opname" not in file
+
+
+def test_the_default_is_cpu_and_the_next_steps_are_told(opdock, tmp_path):
+    done = opdock("new", "mine", "--in", "some/where")
+    assert done.returncode == 0 and (tmp_path / "some/where/mine/mine.cc").is_file()
+    assert "opdock test some/where/mine" in done.stdout
+
+
+@pytest.mark.parametrize(
+    "name", ["", "Upper", "1st", "a-b", "a b", "../up", "a/b", "ä", "_x", "x" * 65, "for", "lambda"]
+)
+def test_bad_names_are_refused(opdock, tmp_path, name):
+    done = opdock("new", name)
+    assert done.returncode == 2 and done.stderr.startswith("opdock: ") and name in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("there", ["folder", "file", "link"])
+def test_what_is_there_is_left_alone(opdock, tmp_path, there):
+    if there == "folder":
+        (tmp_path / "mine").mkdir()
+        (tmp_path / "mine" / "mine.cc").write_text("precious")
+    elif there == "file":
+        (tmp_path / "mine").write_text("precious")
+    else:
+        (tmp_path / "other").mkdir()
+        (tmp_path / "mine").symlink_to("other")
+    before = sorted(tmp_path.rglob("*"))
+    done = opdock("new", "mine")
+    assert done.returncode == 2 and "mine" in done.stderr and "there already" in done.stderr
+    assert sorted(tmp_path.rglob("*")) == before
+    if there == "folder":
+        assert (tmp_path / "mine" / "mine.cc").read_text() == "precious"
+
+
+def test_a_folder_that_cannot_be_made(opdock, tmp_path):
+    (tmp_path / "file").write_text("")
+    done = opdock("new", "mine", "--in", "file/below")
+    assert done.returncode == 1 and "file/below" in done.stderr
+
+
+def test_an_unknown_kind_names_the_known_ones(opdock):
+    done = opdock("new", "mine", "--kind", "rust")
+    assert done.returncode == 2
+    assert all(kind in done.stderr for kind in ("rust", "cpu", "device", "nvcc"))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_its_own_test_and_bench_pass(built, kind):
+    """Through pytest with the fixtures, as `opdock test` runs it."""
+    plugin = built / f"made_{kind}.so"
+    if kind == "nvcc" and not plugin.exists() and shutil.which("nvcc") is None:
+        pytest.skip("no nvcc")
+    folder = built.parents[1] / "plugins" / f"made_{kind}"
+    variables = {"OPDOCK_PLUGIN_PATH": plugin}
+    if kind == "cpu":
+        variables["OPDOCK_TEST_DEVICES"] = "cpu"
+    options = ["-q", "-p", "opdock.testing", "-p", "no:cacheprovider", "--import-mode=importlib"]
+    done = run(sys.executable, "-m", "pytest", *options, folder, **variables)
+    assert done.returncode == 0 and " passed" in done.stdout, done.stdout + done.stderr
+    done = run(sys.executable, folder / f"bench_made_{kind}.py", **variables)
+    assert done.returncode == 0, done.stderr
+    assert all(line.count(" us") == 2 for line in done.stdout.splitlines())
+    assert f"made_{kind} 1000000" in done.stdout
