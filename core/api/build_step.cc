@@ -27,12 +27,13 @@ void hold(EntryPtr entry) {
   held->insert(std::move(entry));
 }
 
-bool decide(const SourcePlugin& source, opdock_runtime* runtime, BuildOptions* options,
-            std::vector<Reason>* reasons) {
+bool decide(const SourcePlugin& source, opdock_runtime* runtime, bool ahead_of_time,
+            BuildOptions* options, std::vector<Reason>* reasons) {
   const Settings& said = runtime->settings();
   const ArchSettings lists{said.cuda_archs.value, said.cuda_archs.place, said.hip_archs.value,
                            said.hip_archs.place};
-  return decide_archs(*source.manifest, lists, *runtime->machine(), false, options, reasons);
+  return decide_archs(*source.manifest, lists, *runtime->machine(), ahead_of_time, options,
+                      reasons);
 }
 
 std::string describe(const SourcePlugin& source) {
@@ -101,14 +102,16 @@ class BuildStep {
     Cache* cache = runtime_->cache(reasons);
     BuildOptions options;
     options.trusted = !source.needs_trust;
-    if (!decide(source, runtime_, &options, reasons)) return false;
+    if (!decide(source, runtime_, false, &options, reasons)) return false;
     const CacheRequest request = build_request(*source.manifest, options);
-    for (const EntryPtr& entry : cache->find(request, nullptr, reasons)) {
-      if (!use(source, entry, entry->folder() + "/" + source.manifest->name + ".so", reasons)) {
-        continue;
-      }
-      step_.text =
-          fmt::format("{}, in the cache, built by {}", describe(source), entry->maker().text);
+    if (find_built(source, request, cache, reasons)) return true;
+    // Where no GPU is here, `opdock build` makes images for the compilers' default architectures; a
+    // first use does not. What the one has built serves the other.
+    BuildOptions ahead = options;
+    std::vector<Reason> said_before;
+    if (decide(source, runtime_, true, &ahead, &said_before) &&
+        (ahead.cuda_archs != options.cuda_archs || ahead.hip_archs != options.hip_archs) &&
+        find_built(source, build_request(*source.manifest, ahead), cache, reasons)) {
       return true;
     }
     step_.changed = cache->what_changed(request);
@@ -120,6 +123,19 @@ class BuildStep {
       return false;
     }
     return dry_ ? may_build(source, options, reasons) : build(source, options, cache, reasons);
+  }
+
+  bool find_built(const SourcePlugin& source, const CacheRequest& request, Cache* cache,
+                  std::vector<Reason>* reasons) {
+    for (const EntryPtr& entry : cache->find(request, nullptr, reasons)) {
+      if (!use(source, entry, entry->folder() + "/" + source.manifest->name + ".so", reasons)) {
+        continue;
+      }
+      step_.text =
+          fmt::format("{}, in the cache, built by {}", describe(source), entry->maker().text);
+      return true;
+    }
+    return false;
   }
 
   bool check_declaration(const SourcePlugin& source, std::vector<Reason>* reasons) {

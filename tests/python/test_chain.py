@@ -207,6 +207,18 @@ def test_of_two_versions_the_newer_is_built(room):
     assert room.run().json["y"] == [0, 3, 6, 9]
 
 
+def test_what_was_built_ahead_of_time_serves_the_first_use(room):
+    """Where no GPU is here the two choose different architectures for a plugin that has CUDA."""
+    declaration = room.add() / "plugin.toml"
+    declaration.write_text(declaration.read_text().replace('["cpu"]', '["cpu", "cuda"]'))
+    command = [str(BUILD / "core/cli/opdock"), "build", str(declaration.parent)]
+    done = subprocess.run(
+        command, env=room.environment, capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert room.without_tools().json["used"] == ["build"]
+
+
 def test_loading_a_cached_plugin_starts_no_process(built):
     code = """\
 import sys, opdock
