@@ -220,7 +220,7 @@ class Workplace:
         return [float(at) for at, kind in words if what in (None, kind)]
 
 
-def workplace():
+def fresh_room():
     """A fresh one below the build folder: a cache below /tmp is refused."""
     return tempfile.TemporaryDirectory(prefix="first-use-", dir=BUILD)
 
@@ -243,7 +243,7 @@ def first_uses(kind, repeats):
     """Seconds of `repeats` cold first uses, or None with the reason printed."""
     seconds = []
     for _ in range(repeats):
-        with workplace() as folder:
+        with fresh_room() as folder:
             result = once(kind, Workplace(folder).environment())
         if "error" in result:
             print(f"  skipped: {kind} ({result['error']})")
@@ -254,7 +254,7 @@ def first_uses(kind, repeats):
 
 def warm_loads(repeats):
     """Seconds of opdock.load() in new processes, of a plugin that is in the cache."""
-    with workplace() as folder:
+    with fresh_room() as folder:
         environment = Workplace(folder).environment()
         results = [once("opdock", environment) for _ in range(repeats + 1)]
     failed = [result["error"] for result in results if "error" in result]
@@ -266,7 +266,7 @@ def warm_loads(repeats):
 
 def crowd(count):
     """{compiles, last behind the first in seconds} of `count` processes that ask at once."""
-    with workplace() as folder:
+    with fresh_room() as folder:
         place = Workplace(folder)
         environment = place.environment(diary=True)
         children = [Child("opdock", environment) for _ in range(count)]
@@ -290,7 +290,7 @@ def crowd(count):
 
 def killed(waiting):
     """From the builder's death until another starts a compiler, and until the last has the op."""
-    with workplace() as folder:
+    with fresh_room() as folder:
         place = Workplace(folder)
         environment = place.environment(diary=True)
         builder = Child("opdock", environment)

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <threads.h>
 #include <unistd.h>
 
 typedef struct Program {
@@ -88,7 +89,7 @@ int nvrtcCompileProgram(Program* program, int count, const char* const* options)
   const char* sleeps = strstr(program->source, "SLEEP=");
   for (int left = sleeps ? atoi(sleeps + 6) : 0; left > 0; left -= 10) {
     if (program->ask && program->ask(program->payload, NULL)) return 13;
-    usleep(10000);
+    thrd_sleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
   }
   if (strstr(program->source, "CRASH")) {
     fprintf(stderr, "fake compiler: cannot go on\n");
