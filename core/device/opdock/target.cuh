@@ -78,8 +78,7 @@ OPDOCK_DEVICE void warp_barrier() {
 #if OPDOCK_HIP
 // A lane of the warp, by its number; lanes read each other's registers by byte address.
 OPDOCK_DEVICE uint32_t shuffle_bits(uint32_t value, int lane) {
-  return static_cast<uint32_t>(
-      __builtin_amdgcn_ds_bpermute(lane << 2, static_cast<int>(value)));
+  return static_cast<uint32_t>(__builtin_amdgcn_ds_bpermute(lane << 2, static_cast<int>(value)));
 }
 OPDOCK_DEVICE int lane_number() {
 #if __AMDGCN_WAVEFRONT_SIZE == 64

@@ -140,21 +140,22 @@ OPDOCK_EXPORT opdock_status opdock_doctor_json(opdock_runtime* runtime, char** o
 /* The cache of what was compiled and built. action: "ls" (what is in it), "verify" (the same, every
  * byte checked, what is damaged set aside), "gc" (remove the least recently used beyond
  * OPDOCK_CACHE_MAX_BYTES, and what dead processes left), "clear", "export" or "import" (file: the
- * archive; else NULL). *out: an object, see docs/cache.md. OPDOCK_INVALID_ARGUMENT for another action
- * or a setting that cannot be; OPDOCK_INCOMPATIBLE where the folder, the file or its file system
- * cannot be used. May block on files. */
+ * archive; else NULL). *out: an object, see docs/cache.md. OPDOCK_INVALID_ARGUMENT for another
+ * action or a setting that cannot be; OPDOCK_INCOMPATIBLE where the folder, the file or its file
+ * system cannot be used. May block on files. */
 OPDOCK_EXPORT opdock_status opdock_cache_json(const char* action, const char* file, char** out,
                                               char* error, uint32_t error_size);
 /* Every reason code: [{"code", "stage", "meaning", "cause", "advice"}]. */
 OPDOCK_EXPORT opdock_status opdock_codes_json(char** out, char* error, uint32_t error_size);
-/* Builds the source plugin in the folder `path`, or of the plugin.toml `path`, into the cache, unless
- * it is there already; docs/building.md. The path is consent: the folder is not asked whether it can
- * be trusted. May take minutes; opdock_options' hooks are told and asked. options: NULL, or a JSON
- * object with any of "cuda_archs", "hip_archs" (texts, docs/architectures.md), "debug", "retry"
- * (bools), "jobs", "timeout" (numbers; seconds). Writes {"plugin", "version", "folder", "cuda_archs",
- * "hip_archs", "path" (of the shared object, or null), "built" (by this call), "by", "seconds",
- * "log", "changed", "reasons"}. OPDOCK_OK also where it could not be built: then "path" is null and "reasons" say why.
- * OPDOCK_INVALID_ARGUMENT for options or a plugin.toml that cannot be. */
+/* Builds the source plugin in the folder `path`, or of the plugin.toml `path`, into the cache,
+ * unless it is there already; docs/building.md. The path is consent: the folder is not asked
+ * whether it can be trusted. May take minutes; opdock_options' hooks are told and asked. options:
+ * NULL, or a JSON object with any of "cuda_archs", "hip_archs" (texts, docs/architectures.md),
+ * "debug", "retry" (bools), "jobs", "timeout" (numbers; seconds). Writes {"plugin", "version",
+ * "folder", "cuda_archs", "hip_archs", "path" (of the shared object, or null), "built" (by this
+ * call), "by", "seconds", "log", "changed", "reasons"}. OPDOCK_OK also where it could not be built:
+ * then "path" is null and "reasons" say why. OPDOCK_INVALID_ARGUMENT for options or a plugin.toml
+ * that cannot be. */
 OPDOCK_EXPORT opdock_status opdock_build_json(opdock_runtime* runtime, const char* path,
                                               const char* options, char** out, char* error,
                                               uint32_t error_size);
