@@ -103,7 +103,7 @@ class BuildStep {
     BuildOptions options;
     options.trusted = !source.needs_trust;
     if (!decide(source, runtime_, false, &options, reasons)) return false;
-    const CacheRequest request = build_request(*source.manifest, options);
+    const CacheRequest request = build_request(*source.manifest, options, cache);
     if (find_built(source, request, cache, reasons)) return true;
     // Where no GPU is here, `opdock build` makes images for the compilers' default architectures; a
     // first use does not. What the one has built serves the other.
@@ -111,7 +111,7 @@ class BuildStep {
     std::vector<Reason> said_before;
     if (decide(source, runtime_, true, &ahead, &said_before) &&
         (ahead.cuda_archs != options.cuda_archs || ahead.hip_archs != options.hip_archs) &&
-        find_built(source, build_request(*source.manifest, ahead), cache, reasons)) {
+        find_built(source, build_request(*source.manifest, ahead, cache), cache, reasons)) {
       return true;
     }
     step_.changed = cache->what_changed(request);

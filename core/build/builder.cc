@@ -82,7 +82,7 @@ class Builder {
 
   BuildResult run() {
     if (!may_build()) return {};
-    request_ = build_request(manifest_, options_);
+    request_ = build_request(manifest_, options_, cache_);
     std::vector<Reason> missing;
     tools_ = find_build_tools(languages_, &missing);
     // Without tools nothing says who would have made it: what is there, whoever made it.
@@ -282,6 +282,8 @@ class Builder {
     BuildResult result = take(cache_->publish_folder(
         request_, maker_, folder, {made.filename().string(), "build.log"}, reasons_));
     result.built = result.entry != nullptr;
+    // By now the sources are old enough for their digests to be remembered, for the next process.
+    if (result.built) build_request(manifest_, options_, cache_);
     return result;
   }
 

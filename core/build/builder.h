@@ -33,8 +33,10 @@ struct BuildResult {
 
 // What goes into the request: every file of the folder (build/sources.h has the rule) by content
 // and relative name, flags, architectures, ABI, Opdock's version, headers, vocabulary and wrapper.
-// Reads files, starts nothing.
-CacheRequest build_request(const Manifest& manifest, const BuildOptions& options);
+// Reads files, starts nothing. cache: remembers digests with the stamps of what was read, so that
+// what looks as it did is not read again; NULL: everything is read.
+CacheRequest build_request(const Manifest& manifest, const BuildOptions& options,
+                           Cache* cache = nullptr);
 
 // The variants in the cache, newest first, without any compiler: what `load` may try.
 // (Cache::find over build_request.)

@@ -6,11 +6,13 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <optional>
 
 #include "base/installed.h"
 #include "base/sha256.h"
 #include "build/builder.h"
 #include "build/sources.h"
+#include "cache/stamps.h"
 #include "opdock/plugin.h"
 
 namespace opdock {
@@ -18,22 +20,61 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// What `compute` gives for a folder, or gave when everything that it read looked as it does now.
+// cache: NULL: it is computed.
+template <typename Compute>
+std::string remembered(const std::string& what, const std::string& folder, Cache* cache,
+                       const Compute& compute) {
+  const std::string name = what + " of " + folder;
+  if (cache != nullptr) {
+    const std::optional<std::string> memo = cache->recall(name);
+    std::optional<std::string> value;
+    if (memo) value = Stamps::open(folder, *memo);
+    if (value) return *value;
+  }
+  Stamps stamps(folder);
+  const std::string value = compute(&stamps);
+  if (cache == nullptr) return value;
+  if (const std::optional<std::string> memo = stamps.seal(value)) cache->remember(name, *memo);
+  return value;
+}
+
 // Names and contents of all files below `folder`.
-std::string digest_of_folder(const std::string& folder) {
-  FieldHasher hasher;
-  std::vector<std::string> names;
-  std::error_code error;
-  for (fs::recursive_directory_iterator at(folder, error), end; !error && at != end;
-       at.increment(error)) {
-    if (at->is_regular_file()) names.push_back(at->path().lexically_relative(folder).string());
-  }
-  std::sort(names.begin(), names.end());
-  for (const std::string& name : names) {
-    std::ifstream file(folder + "/" + name, std::ios::binary);
-    hasher.add(name).add(
-        std::string(std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()));
-  }
-  return to_hex(hasher.finish());
+std::string digest_of_folder(const std::string& folder, Cache* cache) {
+  return remembered("contents", folder, cache, [&](Stamps* stamps) {
+    FieldHasher hasher;
+    std::vector<std::string> names;
+    std::error_code error;
+    stamps->add("");
+    for (fs::recursive_directory_iterator at(folder, error), end; !error && at != end;
+         at.increment(error)) {
+      const std::string name = at->path().lexically_relative(folder).string();
+      stamps->add(name);
+      if (at->is_regular_file()) names.push_back(name);
+    }
+    if (error) stamps->spoil();
+    std::sort(names.begin(), names.end());
+    for (const std::string& name : names) {
+      std::ifstream file(folder + "/" + name, std::ios::binary);
+      hasher.add(name).add(
+          std::string(std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()));
+      if (!file) stamps->spoil();
+    }
+    return to_hex(hasher.finish());
+  });
+}
+
+// list_sources(), as name, digest, name, digest, …
+std::vector<std::string> source_fields(const std::string& folder, Cache* cache) {
+  const std::string packed = remembered("sources", folder, cache, [&](Stamps* stamps) {
+    std::vector<std::string> texts;
+    for (const SourceFile& file : list_sources(folder, stamps)) {
+      texts.push_back(file.name);
+      texts.push_back(file.sha256);
+    }
+    return pack_texts(texts);
+  });
+  return *unpack_texts(packed);  // whole: it was just packed, or kept with its digest
 }
 
 struct OwnDigests {
@@ -41,11 +82,12 @@ struct OwnDigests {
 };
 
 // Read once: what is installed does not change under a running process.
-const OwnDigests& own_digests() {
-  static const OwnDigests digests = [] {
+const OwnDigests& own_digests(Cache* cache) {
+  static const OwnDigests digests = [&] {
     const Installed& own = installed();
-    return OwnDigests{digest_of_folder(own.include + "/opdock"),
-                      digest_of_folder(own.device + "/opdock"), digest_of_folder(own.plugin_build)};
+    return OwnDigests{digest_of_folder(own.include + "/opdock", cache),
+                      digest_of_folder(own.device + "/opdock", cache),
+                      digest_of_folder(own.plugin_build, cache)};
   }();
   return digests;
 }
@@ -57,7 +99,7 @@ std::string machine() {
 
 }  // namespace
 
-CacheRequest build_request(const Manifest& manifest, const BuildOptions& options) {
+CacheRequest build_request(const Manifest& manifest, const BuildOptions& options, Cache* cache) {
   CacheRequest request;
   request.kind = "plugin";
   request.subject = manifest.name;
@@ -65,16 +107,15 @@ CacheRequest build_request(const Manifest& manifest, const BuildOptions& options
     request.fields.push_back({std::move(name), std::move(value)});
   };
   add("plugin", manifest.name);
-  for (const SourceFile& file : list_sources(manifest.folder().string())) {
-    add("source " + file.name, file.sha256);
-  }
+  const std::vector<std::string> sources = source_fields(manifest.folder().string(), cache);
+  for (size_t i = 0; i + 1 < sources.size(); i += 2) add("source " + sources[i], sources[i + 1]);
   add("CUDA architectures", options.cuda_archs);
   add("HIP architectures", options.hip_archs);
   add("optimisation", options.debug ? "debug" : "release");
   add("machine", machine());
   add("ABI", std::to_string(OPDOCK_ABI_MAJOR) + "." + std::to_string(OPDOCK_ABI_MINOR));
   add("Opdock", OPDOCK_VERSION);
-  const OwnDigests& own = own_digests();
+  const OwnDigests& own = own_digests(cache);
   add("Opdock's headers", own.headers);
   add("Opdock's device headers", own.vocabulary);
   add("Opdock's build rules", own.wrapper);

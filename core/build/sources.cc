@@ -46,21 +46,30 @@ std::string digest_of(const std::string& path) {
 }
 
 void list_folder(const std::string& folder, const std::string& prefix,
-                 std::vector<SourceFile>* files) {
+                 std::vector<SourceFile>* files, Stamps* stamps) {
   std::error_code error;
+  if (stamps != nullptr) stamps->add(prefix.substr(0, prefix.empty() ? 0 : prefix.size() - 1));
   for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
     const std::string name = at->path().filename().string();
     std::error_code failed;
     // Of a link to a folder only its name counts: a circle of them must not be followed.
     const bool is_folder = at->is_directory(failed);
-    if (is_left_out(name, is_folder) || files->size() >= kMaxFiles) continue;
-    if (!is_folder) {
-      files->push_back({prefix + name, at->is_regular_file(failed) ? digest_of(at->path())
-                                                                   : std::string("unreadable")});
-    } else if (!at->is_symlink(failed)) {
-      list_folder(at->path(), prefix + name + "/", files);
+    const bool is_taken = !is_left_out(name, is_folder) && files->size() < kMaxFiles;
+    const bool is_link_to_folder = is_folder && at->is_symlink(failed);
+    if (stamps != nullptr && !is_left_out(name, !is_folder) && (!is_taken || is_link_to_folder)) {
+      stamps->add_kind(prefix + name);  // were it the other kind, it would count
     }
+    if (!is_taken || is_link_to_folder) continue;
+    if (is_folder) {
+      list_folder(at->path(), prefix + name + "/", files, stamps);
+      continue;
+    }
+    if (stamps != nullptr) stamps->add(prefix + name);
+    files->push_back({prefix + name, at->is_regular_file(failed) ? digest_of(at->path())
+                                                                 : std::string("unreadable")});
+    if (stamps != nullptr && files->back().sha256 == "unreadable") stamps->spoil();
   }
+  if (error && stamps != nullptr) stamps->spoil();
 }
 
 Reason unreadable(const std::string& path, const char* why) {
@@ -97,9 +106,9 @@ bool copy_open_file(int from, const std::string& target, std::vector<Reason>* re
 
 }  // namespace
 
-std::vector<SourceFile> list_sources(const std::string& folder) {
+std::vector<SourceFile> list_sources(const std::string& folder, Stamps* stamps) {
   std::vector<SourceFile> files;
-  list_folder(folder, "", &files);
+  list_folder(folder, "", &files, stamps);
   std::sort(files.begin(), files.end(),
             [](const SourceFile& a, const SourceFile& b) { return a.name < b.name; });
   return files;

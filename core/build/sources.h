@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/reason.h"
+#include "cache/stamps.h"
 
 namespace opdock {
 
@@ -17,7 +18,8 @@ struct SourceFile {
 // Every file below `folder` in the order of their names, by the rule: all but hidden files, what
 // Python and tests leave and are (__pycache__, *.pyc, conftest.py, test_*, bench_*, and folders
 // named test, tests, bench or build), and links to folders. Reads every file.
-std::vector<SourceFile> list_sources(const std::string& folder);
+// stamps, of this folder: what the list depends on is added; NULL: none.
+std::vector<SourceFile> list_sources(const std::string& folder, Stamps* stamps = nullptr);
 
 // Copies these files below `target`, which exists. `check` (NULL: none) gives the reason why a
 // file, open for reading, must not be used. False and a reason if one cannot be read, written or

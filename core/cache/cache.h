@@ -136,6 +136,12 @@ class Cache {
   // fields that differ, as "source axpy.cc changed", "option 3: found …, was …".
   virtual std::vector<std::string> what_changed(const CacheRequest& request) = 0;
 
+  // A text that this machine keeps under a name, to spare itself work; it may be lost at any time.
+  // recall: nothing if there is none, or if it is damaged. remember: best effort, and only in a
+  // cache that is there already.
+  virtual std::optional<std::string> recall(const std::string& name) const;
+  virtual void remember(const std::string& name, const std::string& text);
+
   virtual const std::string& folder() const = 0;  // empty: none
 };
 

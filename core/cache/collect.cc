@@ -250,7 +250,8 @@ Collected collect(const Layout& layout, uint64_t max_bytes) {
   const int64_t now = file_system_time(layout);
   result.swept = sweep_temp(layout, now) + sweep_locks(layout, now) + sweep_bad(layout, now) +
                  sweep_records(layout.base() + "/failures", 30 * kDay, now) +
-                 sweep_records(layout.base() + "/history", 180 * kDay, now);
+                 sweep_records(layout.base() + "/history", 180 * kDay, now) +
+                 sweep_records(layout.base() + "/memos", 30 * kDay, now);
   std::vector<Variant> variants = list_variants(layout);
   std::sort(variants.begin(), variants.end(),
             [](const Variant& a, const Variant& b) { return a.used < b.used; });

@@ -9,8 +9,10 @@
 #include <ctime>
 #include <thread>
 
+#include "base/sha256.h"
 #include "cache/layout.h"
 #include "cache/locks.h"
+#include "cache/stamps.h"
 #include "fmt/format.h"
 
 namespace opdock::cache {
@@ -66,6 +68,27 @@ std::string check_one_file(const std::string& folder, const EntryFile& file, int
 
 }  // namespace
 
+// *error: 0 if a file has other bytes.
+bool StoredEntry::check_files(const Layout* memos, int* error, std::string* problem) const {
+  if (data_.files.empty()) return true;
+  // What was found good counts for this very entry file: its digest stands at its end.
+  const std::string name = "files of " + folder_;
+  const std::string value(bytes_.end() - sizeof(Digest), bytes_.end());
+  if (memos != nullptr) {
+    const std::optional<std::string> memo = recall(*memos, name);
+    if (memo && Stamps::open(folder_, *memo) == value) return true;
+  }
+  Stamps stamps(folder_);
+  for (const EntryFile& file : data_.files) {
+    stamps.add(file.name);
+    *problem = check_one_file(folder_, file, error);
+    if (!problem->empty()) return false;
+  }
+  if (memos == nullptr) return true;
+  if (const std::optional<std::string> memo = stamps.seal(value)) remember(*memos, name, *memo);
+  return true;
+}
+
 bool StoredEntry::blob(std::string_view name, std::span<const uint8_t>* out) const {
   *out = {};
   for (const EntryBlob& blob : data_.blobs) {
@@ -85,7 +108,7 @@ void StoredEntry::mark_used() {
   if (futimens(pin_.get(), times) == 0) used_ = now;
 }
 
-OpenedEntry open_entry(const std::string& variant, bool check_files) {
+OpenedEntry open_entry(const std::string& variant, bool check_files, const Layout* memos) {
   OpenedEntry opened;
   struct stat status{};
   if (lstat(variant.c_str(), &status) != 0) {
@@ -133,11 +156,8 @@ OpenedEntry open_entry(const std::string& variant, bool check_files) {
   if (!variant.ends_with(wanted)) {
     return failed(std::move(opened), OpenedEntry::kDamaged, "the entry of another request");
   }
-  for (const EntryFile& file : data.files) {
-    entry->size_ += file.size;
-    if (!check_files) continue;
-    problem = check_one_file(variant, file, &error);
-    if (problem.empty()) continue;
+  for (const EntryFile& file : data.files) entry->size_ += file.size;
+  if (check_files && !entry->check_files(memos, &error, &problem)) {
     // A file that is gone is damage; one that cannot be opened now may be whole.
     const bool is_damage =
         error == 0 || error == ENOENT || state_of(error) == OpenedEntry::kDamaged;

@@ -7,6 +7,7 @@
 
 #include "cache/entry_format.h"
 #include "cache/files.h"
+#include "cache/layout.h"
 
 namespace opdock::cache {
 
@@ -31,7 +32,9 @@ class StoredEntry : public CacheEntry {
   void mark_used();
 
  private:
-  friend struct OpenedEntry open_entry(const std::string& variant, bool check_files);
+  friend struct OpenedEntry open_entry(const std::string& variant, bool check_files,
+                                       const Layout* memos);
+  bool check_files(const Layout* memos, int* error, std::string* problem) const;
   EntryData data_;
   std::string path_, folder_;
   std::vector<uint8_t> bytes_;
@@ -58,6 +61,10 @@ struct OpenedEntry {
 // own digest, that it is what its path says, and the digest of each of its files (unless
 // check_files is false). What was checked is what is used: blobs are held in memory, not mapped, so
 // that nothing that happens to the file can change them or raise SIGBUS.
-OpenedEntry open_entry(const std::string& variant, bool check_files = true);
+//
+// memos: files whose stamps are those of the last time that all of them were good are not read
+// again. NULL: every byte is read.
+OpenedEntry open_entry(const std::string& variant, bool check_files = true,
+                       const Layout* memos = nullptr);
 
 }  // namespace opdock::cache

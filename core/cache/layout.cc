@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "base/sha256.h"
+#include "cache/files.h"
 #include "fmt/format.h"
 
 namespace opdock {
@@ -60,6 +61,12 @@ std::string Layout::history(std::string_view kind, std::string_view subject) con
   FieldHasher hasher;
   const std::string name = to_hex(hasher.add(kind).add(subject).finish());
   return fmt::format("{}/history/{}/{}", base(), name.substr(0, 2), name);
+}
+
+std::string Layout::memo(std::string_view name) const {
+  FieldHasher hasher;
+  const std::string file = to_hex(hasher.add(host_name()).add(name).finish());
+  return fmt::format("{}/memos/{}/{}/memo", base(), file.substr(0, 2), file);
 }
 
 }  // namespace cache

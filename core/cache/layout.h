@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -27,9 +28,15 @@ struct Layout {
   std::string failures(std::string_view key) const;
   std::string failure(std::string_view key, const CacheMaker& maker) const;
   std::string failure_log(std::string_view key, const CacheMaker& maker) const;
+  // Where this machine keeps a text under a name.
+  std::string memo(std::string_view name) const;
   // The folder that tells what was made before for a subject: a file a key.
   std::string history(std::string_view kind, std::string_view subject) const;
 };
+
+// Texts that this machine keeps to spare itself work; see Cache::recall.
+std::optional<std::string> recall(const Layout& layout, const std::string& name);
+void remember(const Layout& layout, const std::string& name, const std::string& text);
 
 // The folder names in base() that hold entries.
 inline constexpr const char* kKinds[] = {"kernels", "plugin"};

@@ -40,7 +40,7 @@ Cleared clear(const Layout& layout) {
     rmdir(parent_of(variant.path).c_str());
     rmdir(parent_of(parent_of(variant.path)).c_str());
   }
-  for (const char* name : {"failures", "history", "bad"}) {
+  for (const char* name : {"failures", "history", "memos", "bad"}) {
     remove_tree(layout.base() + "/" + name);
   }
   collect(layout, UINT64_MAX);  // sweeps

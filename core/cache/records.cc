@@ -1,4 +1,5 @@
-// What is remembered beside the entries: failures, and what was made before for a subject.
+// What is remembered beside the entries: failures, and what was made before for a subject,
+// and texts that spare this machine work.
 // SPDX-License-Identifier: Apache-2.0
 #include <fcntl.h>
 #include <unistd.h>
@@ -6,6 +7,7 @@
 #include <algorithm>
 #include <map>
 
+#include "base/sha256.h"
 #include "cache/store.h"
 #include "fmt/format.h"
 #include "nlohmann/json.hpp"
@@ -106,6 +108,12 @@ std::vector<std::string> differences(const std::vector<CacheField>& now,
   return texts;
 }
 
+// Of a kept text; its name is part of it, so that no other file can be put in its place.
+Digest memo_digest(const std::string& name, const std::string& text) {
+  FieldHasher hasher;
+  return hasher.add("memo 1").add(name).add(text).finish();
+}
+
 }  // namespace
 
 void Store::remember_failure(const CacheRequest& request, const CacheMaker& maker,
@@ -189,4 +197,47 @@ std::vector<std::string> Store::what_changed(const CacheRequest& request) {
   return newest ? differences(request.fields, newest->fields) : std::vector<std::string>();
 }
 
+std::optional<std::string> recall(const Layout& layout, const std::string& name) {
+  Fd file;
+  std::vector<uint8_t> bytes;
+  if (open_file(layout.memo(name), O_RDONLY, 0, &file) != 0 ||
+      read_all(file.get(), kMaxRecord, &bytes) != 0 || bytes.size() < sizeof(Digest)) {
+    return {};
+  }
+  const size_t size = bytes.size() - sizeof(Digest);
+  std::string text(bytes.begin(), bytes.begin() + static_cast<ptrdiff_t>(size));
+  const Digest digest = memo_digest(name, text);
+  if (!std::equal(digest.begin(), digest.end(), bytes.begin() + static_cast<ptrdiff_t>(size))) {
+    return {};
+  }
+  return text;
+}
+
+void remember(const Layout& layout, const std::string& name, const std::string& text) {
+  // A cache that was only looked into is not made for that.
+  if (access(layout.base().c_str(), W_OK) != 0) return;
+  const Digest digest = memo_digest(name, text);
+  replace_file(layout, layout.memo(name),
+               text + std::string(reinterpret_cast<const char*>(digest.data()), digest.size()));
+}
+
+std::optional<std::string> Store::recall(const std::string& name) const {
+  if (layout_.root.empty()) return {};
+  return cache::recall(layout_, name);
+}
+
+void Store::remember(const std::string& name, const std::string& text) {
+  if (!layout_.root.empty()) cache::remember(layout_, name, text);
+}
+
 }  // namespace opdock::cache
+
+namespace opdock {
+
+std::optional<std::string> Cache::recall(const std::string&) const {
+  return std::nullopt;
+}
+
+void Cache::remember(const std::string&, const std::string&) {}
+
+}  // namespace opdock

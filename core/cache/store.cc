@@ -72,7 +72,7 @@ std::vector<std::shared_ptr<CacheEntry>> Store::find(const CacheRequest& request
   for (const std::string& name : names) {
     if (!is_hex(name, 8, 64)) continue;  // no variant of this layout
     const std::string variant = folder + "/" + name;
-    const OpenedEntry opened = open_entry(variant);
+    const OpenedEntry opened = open_entry(variant, true, &layout_);
     switch (opened.state) {
       case OpenedEntry::kGood:
         found.push_back(opened.entry);

@@ -52,6 +52,8 @@ class Store final : public Cache {
   void forget_failure(const CacheRequest& request) override;
   void set_aside(const CacheEntry& entry, const Reason& why) override;
   std::vector<std::string> what_changed(const CacheRequest& request) override;
+  std::optional<std::string> recall(const std::string& name) const override;
+  void remember(const std::string& name, const std::string& text) override;
   const std::string& folder() const override { return layout_.root; }
 
  private:
