@@ -46,7 +46,7 @@ struct CacheBlob {
 
 // A published variant, open and held: nothing evicts it while this lives, in any process. Of kind
 // "kernels" the blobs are in memory; of kind "plugin" `folder` has the files. All bytes were
-// checked.
+// checked: those of files now, or since they last changed (cache/stamps.h).
 class CacheEntry {
  public:
   virtual ~CacheEntry() = default;
