@@ -39,7 +39,8 @@ bool is_error(std::string_view line) {
         "ninja: error:", "ninja: fatal:", "ptxas fatal", "ptxas error", "PLEASE submit a bug"}) {
     if (contains(line, mark)) return true;
   }
-  return line.starts_with("ERROR: ") || line.starts_with("opdock-pack:");
+  return line.starts_with("ERROR: ") ||
+         (line.starts_with("opdock-pack:") && !line.starts_with("opdock-pack: notice:"));
 }
 
 bool ends_message(std::string_view line) {

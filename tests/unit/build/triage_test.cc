@@ -48,6 +48,10 @@ const LogCase kCases[] = {
      "    1 | int f() { return y; }\n"
      "      |                  ^",
      "correct the source"},
+    {"PackNotice",
+     "opdock-pack: notice: axpy: found no NVRTC, wanted one to pack images\n"
+     "../project/plugins/plugin/axpy.cc:1:1: error: 'this' does not name a type\n",
+     Code::kBuildFailed, "/home/me/axpy/axpy.cc:1:1: error:", "correct the source"},
     {"GccHeader",
      "FAILED: x.o \nc++ -c x\n"
      "../project/plugins/plugin/axpy.cc:2:10: fatal error: hwy/highway.h: No such file or "
