@@ -362,7 +362,12 @@ def test_torch_arrays_on_the_current_stream(nvrtc, cuda):
     y = cuda.randn(1000, device="cuda")
     wanted = y + 2.5 * x
     saxpy(4, 256, 1000, 2.5, x, y)
-    assert cuda.allclose(y, wanted)
+
+    def close(found, wanted):
+        # A sum near 0 keeps its terms' rounding: at most 2**-21 each for terms below 16, six of them.
+        return cuda.allclose(found, wanted, atol=4e-6)
+
+    assert close(y, wanted)
     z = cuda.arange(10, dtype=cuda.float64, device="cuda")
     scale(1, 32, z[2:], 3, 4)
     assert z.tolist() == [0, 1, 6, 9, 12, 15, 6, 7, 8, 9]
@@ -375,10 +380,10 @@ def test_torch_arrays_on_the_current_stream(nvrtc, cuda):
         saxpy(4, 256, 1000, 1.0, slow, y)
     assert not stream.query(), "a launch does not wait"
     stream.synchronize()
-    assert cuda.allclose(y, wanted + 1)
+    assert close(y, wanted + 1)
     saxpy(4, 256, 1000, 1.0, slow, y, stream=stream)
     stream.synchronize()
-    assert cuda.allclose(y, wanted + 2)
+    assert close(y, wanted + 2)
 
 
 @pytest.mark.gpu
