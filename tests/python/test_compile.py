@@ -364,7 +364,7 @@ def test_torch_arrays_on_the_current_stream(nvrtc, cuda):
     saxpy(4, 256, 1000, 2.5, x, y)
 
     def close(found, wanted):
-        # A sum near 0 keeps its terms' rounding: at most 2**-21 each for terms below 16, six of them.
+        # A sum near 0 keeps its terms' rounding: six of at most 2**-21, for terms below 16.
         return cuda.allclose(found, wanted, atol=4e-6)
 
     assert close(y, wanted)
