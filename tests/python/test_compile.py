@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """opdock.compile: images without a GPU, launches on the stand-in driver, and on a real GPU.
 
-On the stand-in (tests/standin) kernels are not executed; what reached the driver is recorded.
+On the stand-in (tests/softgpu/driver) kernels are not executed; what reached the driver is recorded.
 """
 
 import json
@@ -167,9 +167,9 @@ def run(code, env):
 
 
 @pytest.fixture
-def standin(nvrtc, cache, tmp_path):
+def softgpu(nvrtc, cache, tmp_path):
     """run(code) -> (what it printed, launches), on two stand-in GPUs."""
-    folder = Path(os.environ.get("OPDOCK_BUILD_DIR", "build")) / "tests" / "standin"
+    folder = Path(os.environ.get("OPDOCK_BUILD_DIR", "build")) / "tests" / "softgpu" / "driver"
     if not (folder / "libcuda.so.1").exists():
         pytest.skip("the stand-in driver is not built")
 
@@ -180,8 +180,8 @@ def standin(nvrtc, cache, tmp_path):
         env = {
             **os.environ,
             "LD_LIBRARY_PATH": str(folder),
-            "OPDOCK_STANDIN": json.dumps({"cuda": 13000, "gpus": gpus, "failures": failures}),
-            "OPDOCK_STANDIN_RECORD": str(record),
+            "OPDOCK_SOFTGPU": json.dumps({"cuda": 13000, "gpus": gpus, "failures": failures}),
+            "OPDOCK_SOFTGPU_RECORD": str(record),
             "OPDOCK_CACHE_DIR": cache,
             "PROGRAM": PROGRAM,
         }
@@ -194,8 +194,8 @@ def standin(nvrtc, cache, tmp_path):
     return go
 
 
-def test_arguments_are_packed_by_the_parameters_sizes(standin):
-    _, launches = standin("""
+def test_arguments_are_packed_by_the_parameters_sizes(softgpu):
+    _, launches = softgpu("""
         f = opdock.compile(PROGRAM).kernel("saxpy")
         assert f.param_sizes == [4, 4, 8, 8] and f.__name__ == "saxpy"
         f(7, 256, 1000, 2.5, 0x1122334455667788, None)
@@ -216,13 +216,13 @@ def test_arguments_are_packed_by_the_parameters_sizes(standin):
     assert launches[3]["args"][1] == struct.pack("<d", 3.0).hex()
 
 
-def test_structs_by_value_and_small_types(standin):
+def test_structs_by_value_and_small_types(softgpu):
     program = """
         struct P { float a; short b; };
         extern "C" __global__ void f(P p, unsigned char c, long long d, bool e) {}
         __global__ void g(unsigned short a, double b) {}
     """
-    _, launches = standin(f"""
+    _, launches = softgpu(f"""
         import ctypes
         class P(ctypes.Structure):
             _fields_ = [("a", ctypes.c_float), ("b", ctypes.c_short)]
@@ -241,8 +241,8 @@ def test_structs_by_value_and_small_types(standin):
     assert launches[3]["args"] == ["ffff", struct.pack("<d", 1.0).hex()]
 
 
-def test_wrong_arguments_name_their_place(standin):
-    out, launches = standin("""
+def test_wrong_arguments_name_their_place(softgpu):
+    out, launches = softgpu("""
         f = opdock.compile(PROGRAM).kernel("saxpy")
         g = opdock.compile(PROGRAM).kernel("scale<float>")
         def show(k, *args, **names):
@@ -295,8 +295,8 @@ def test_wrong_arguments_name_their_place(standin):
     assert len(launches) == 1
 
 
-def test_launch_attributes_streams_and_devices(standin):
-    _, launches = standin("""
+def test_launch_attributes_streams_and_devices(softgpu):
+    _, launches = softgpu("""
         class Torch:
             cuda_stream = 0
         class Cupy:
@@ -318,8 +318,8 @@ def test_launch_attributes_streams_and_devices(standin):
     assert [launch["device"] for launch in launches] == [0] * 7 + [1]
 
 
-def test_without_the_drivers_sizes_exact_types_are_asked_for(standin):
-    out, launches = standin(
+def test_without_the_drivers_sizes_exact_types_are_asked_for(softgpu):
+    out, launches = softgpu(
         """
         f = opdock.compile(PROGRAM).kernel("saxpy")
         print(f.param_sizes)
@@ -335,8 +335,8 @@ def test_without_the_drivers_sizes_exact_types_are_asked_for(standin):
     assert len(launches) == 1
 
 
-def test_a_kernel_not_named_beforehand_is_compiled_when_asked_for(standin):
-    out, launches = standin("""
+def test_a_kernel_not_named_beforehand_is_compiled_when_asked_for(softgpu):
+    out, launches = softgpu("""
         m = opdock.compile(PROGRAM, kernels=["scale<float>"])
         for name in ("scale<float>", "scale<int>", "saxpy", "scale<int>"):
             k = m.kernel(name)

@@ -343,8 +343,8 @@ class JitDevice : public JitFault {
     if (child == 0) {
       const std::string gpus =
           "{\"cuda\": 13000, \"gpus\": [{\"arch\": \"sm_90\"}], \"failures\": [" + failures + "]}";
-      setenv("OPDOCK_STANDIN", gpus.c_str(), 1);
-      EXPECT_NE(dlopen(STANDIN_CUDA, RTLD_NOW), nullptr) << dlerror();
+      setenv("OPDOCK_SOFTGPU", gpus.c_str(), 1);
+      EXPECT_NE(dlopen(SOFTGPU_CUDA, RTLD_NOW), nullptr) << dlerror();
       context.cuda_driver = Version{13, 0};
       gpu.backend = Backend::kCuda;
       gpu.major = 9;

@@ -54,11 +54,11 @@ void in_child(const char* config, const std::function<void(const std::string& re
   pid_t child = fork();
   ASSERT_GE(child, 0);
   if (child == 0) {
-    setenv("OPDOCK_STANDIN", config, 1);
-    setenv("OPDOCK_STANDIN_RECORD", path, 1);
+    setenv("OPDOCK_SOFTGPU", config, 1);
+    setenv("OPDOCK_SOFTGPU_RECORD", path, 1);
     unsetenv("CUDA_VISIBLE_DEVICES");
     // Loaded under its SONAME, so that opening "libcuda.so.1" finds it.
-    EXPECT_NE(dlopen(STANDIN_CUDA, RTLD_NOW), nullptr) << dlerror();
+    EXPECT_NE(dlopen(SOFTGPU_CUDA, RTLD_NOW), nullptr) << dlerror();
     body(path);
     std::fflush(nullptr);
     _exit(testing::Test::HasFailure() ? 1 : 0);

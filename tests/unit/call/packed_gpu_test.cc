@@ -87,15 +87,15 @@ class PackedPlugin : public testing::Test {
     pid_t child = fork();
     ASSERT_GE(child, 0);
     if (child == 0) {
-      setenv("OPDOCK_STANDIN", kTwoGpus, 1);
-      setenv("OPDOCK_STANDIN_RECORD", record().c_str(), 1);
-      setenv("LD_LIBRARY_PATH", STANDIN_FOLDER, 1);  // of a helper process
+      setenv("OPDOCK_SOFTGPU", kTwoGpus, 1);
+      setenv("OPDOCK_SOFTGPU_RECORD", record().c_str(), 1);
+      setenv("LD_LIBRARY_PATH", SOFTGPU_FOLDER, 1);  // of a helper process
       unsetenv("CUDA_VISIBLE_DEVICES");
       // The packed images alone are looked at, not what was compiled before either.
       setenv("OPDOCK_JIT", "never", 1);
       setenv("OPDOCK_CACHE_DIR", (folder_ / "cache").c_str(), 1);
       for (const char* name : {"libcuda.so.1", "libnvidia-ml.so.1"}) {
-        EXPECT_NE(dlopen((fs::path(STANDIN_FOLDER) / name).c_str(), RTLD_NOW), nullptr)
+        EXPECT_NE(dlopen((fs::path(SOFTGPU_FOLDER) / name).c_str(), RTLD_NOW), nullptr)
             << dlerror();
       }
       body();

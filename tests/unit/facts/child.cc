@@ -29,11 +29,11 @@ std::string print_facts_path() {
 std::string helper_path() {
   return own_folder() / "../../../core/facts/opdock-probe";
 }
-std::string standin_nvml() {
-  return own_folder() / "../../standin/libnvidia-ml.so.1";
+std::string softgpu_nvml() {
+  return own_folder() / "../../softgpu/driver/libnvidia-ml.so.1";
 }
-std::string standin_cuda() {
-  return own_folder() / "../../standin/libcuda.so.1";
+std::string softgpu_cuda() {
+  return own_folder() / "../../softgpu/driver/libcuda.so.1";
 }
 
 std::string run(const std::vector<std::string>& arguments,
@@ -75,7 +75,7 @@ std::string run(const std::vector<std::string>& arguments,
 
 nlohmann::json facts_of(const Probe& probe) {
   std::map<std::string, std::string> options = {
-      {"nvml", standin_nvml()},  {"cuda", standin_cuda()}, {"helper", helper_path()},
+      {"nvml", softgpu_nvml()},  {"cuda", softgpu_cuda()}, {"helper", helper_path()},
       {"sysfs", "/nonexistent"}, {"dev", "/nonexistent"},  {"opt", "/nonexistent"}};
   for (const auto& [name, value] : probe.options) options[name] = value;
   std::vector<std::string> arguments = {print_facts_path()};
@@ -84,8 +84,8 @@ nlohmann::json facts_of(const Probe& probe) {
     arguments.push_back(value);
   }
   std::map<std::string, std::string> variables = probe.variables;
-  variables["OPDOCK_STANDIN"] = probe.config;
-  variables["OPDOCK_STANDIN_RECORD"] = probe.record;
+  variables["OPDOCK_SOFTGPU"] = probe.config;
+  variables["OPDOCK_SOFTGPU_RECORD"] = probe.record;
   // The machine's own must not leak in: unset is unlike empty, so remove what is not asked for.
   std::vector<std::string> command = {"env"};
   for (const char* name : {"CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "ROCR_VISIBLE_DEVICES",

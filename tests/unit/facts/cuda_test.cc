@@ -109,7 +109,7 @@ TEST(Nvml, MismatchIsNamedByBothLibraries) {
 
 TEST(Nvml, ALibraryThatIsNoNvml) {
   const json facts =
-      facts_of({kTwo, {}, {{"nvml", standin_cuda()}, {"cuda", "libno-cuda.so"}}, {}});
+      facts_of({kTwo, {}, {{"nvml", softgpu_cuda()}, {"cuda", "libno-cuda.so"}}, {}});
   EXPECT_NE(facts["cuda_problem"].get<std::string>().find("has no nvmlInit_v2"), std::string::npos);
 }
 

@@ -49,13 +49,13 @@ class CompileApi : public testing::Test {
     const pid_t child = fork();
     ASSERT_GE(child, 0);
     if (child == 0) {
-      setenv("OPDOCK_STANDIN", R"({"cuda": 13000, "gpus": [{"arch": "sm_90"}]})", 1);
-      setenv("OPDOCK_STANDIN_RECORD", (folder_ / "record").c_str(), 1);
+      setenv("OPDOCK_SOFTGPU", R"({"cuda": 13000, "gpus": [{"arch": "sm_90"}]})", 1);
+      setenv("OPDOCK_SOFTGPU_RECORD", (folder_ / "record").c_str(), 1);
       setenv("OPDOCK_CACHE_DIR", (folder_ / "cache").c_str(), 1);
-      setenv("LD_LIBRARY_PATH", STANDIN_FOLDER, 1);
+      setenv("LD_LIBRARY_PATH", SOFTGPU_FOLDER, 1);
       unsetenv("CUDA_VISIBLE_DEVICES");
       for (const char* name : {"libcuda.so.1", "libnvidia-ml.so.1"}) {
-        EXPECT_NE(dlopen((fs::path(STANDIN_FOLDER) / name).c_str(), RTLD_NOW), nullptr);
+        EXPECT_NE(dlopen((fs::path(SOFTGPU_FOLDER) / name).c_str(), RTLD_NOW), nullptr);
       }
       EXPECT_EQ(opdock_add_compiler_folder(NVRTC_SEARCH, error_, sizeof error_), OPDOCK_OK);
       body();

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "state.h"
 
-using namespace standin;
+using namespace softgpu;
 
 namespace {
 
@@ -74,20 +74,20 @@ CUresult module_of(CUlibrary library, CUcontext context, CUmodule* out) {
 
 }  // namespace
 
-STANDIN_API CUresult cuModuleLoadData(CUmodule* module, const void* image) {
+SOFTGPU_API CUresult cuModuleLoadData(CUmodule* module, const void* image) {
   CUcontext context = nullptr;
   if (const CUresult error = enter_with_context("cuModuleLoadData", &context)) return error;
   return load(context, image, module);
 }
 
-STANDIN_API CUresult cuModuleLoadDataEx(CUmodule* module, const void* image, unsigned, int*,
+SOFTGPU_API CUresult cuModuleLoadDataEx(CUmodule* module, const void* image, unsigned, int*,
                                         void**) {
   CUcontext context = nullptr;
   if (const CUresult error = enter_with_context("cuModuleLoadDataEx", &context)) return error;
   return load(context, image, module);
 }
 
-STANDIN_API CUresult cuModuleUnload(CUmodule module) {
+SOFTGPU_API CUresult cuModuleUnload(CUmodule module) {
   CUcontext context = nullptr;
   if (const CUresult error = enter_with_context("cuModuleUnload", &context)) return error;
   const std::lock_guard lock(state().mutex);
@@ -95,7 +95,7 @@ STANDIN_API CUresult cuModuleUnload(CUmodule module) {
   return state().modules.erase(module) == 1 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
 
-STANDIN_API CUresult cuModuleGetFunction(CUfunction* function, CUmodule module, const char* name) {
+SOFTGPU_API CUresult cuModuleGetFunction(CUfunction* function, CUmodule module, const char* name) {
   CUcontext context = nullptr;
   if (const CUresult error = enter_with_context("cuModuleGetFunction", &context)) return error;
   const std::lock_guard lock(state().mutex);
@@ -107,7 +107,7 @@ STANDIN_API CUresult cuModuleGetFunction(CUfunction* function, CUmodule module, 
   return CUDA_SUCCESS;
 }
 
-STANDIN_API CUresult cuLibraryLoadData(CUlibrary* library, const void* code, int*, void**, unsigned,
+SOFTGPU_API CUresult cuLibraryLoadData(CUlibrary* library, const void* code, int*, void**, unsigned,
                                        int*, void**, unsigned) {
   if (const CUresult error = enter("cuLibraryLoadData")) return error;
   auto made = std::make_unique<Library>();
@@ -130,14 +130,14 @@ STANDIN_API CUresult cuLibraryLoadData(CUlibrary* library, const void* code, int
   return CUDA_SUCCESS;
 }
 
-STANDIN_API CUresult cuLibraryUnload(CUlibrary library) {
+SOFTGPU_API CUresult cuLibraryUnload(CUlibrary library) {
   if (const CUresult error = enter("cuLibraryUnload")) return error;
   const std::lock_guard lock(state().mutex);
   record("unload", {{"library", handle_text(library)}});
   return state().libraries.erase(library) == 1 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
 
-STANDIN_API CUresult cuLibraryGetKernel(CUkernel* kernel, CUlibrary library, const char* name) {
+SOFTGPU_API CUresult cuLibraryGetKernel(CUkernel* kernel, CUlibrary library, const char* name) {
   if (const CUresult error = enter("cuLibraryGetKernel")) return error;
   const std::lock_guard lock(state().mutex);
   if (!library || !name) return CUDA_ERROR_INVALID_VALUE;
@@ -148,7 +148,7 @@ STANDIN_API CUresult cuLibraryGetKernel(CUkernel* kernel, CUlibrary library, con
   return CUDA_SUCCESS;
 }
 
-STANDIN_API CUresult cuLibraryGetModule(CUmodule* module, CUlibrary library) {
+SOFTGPU_API CUresult cuLibraryGetModule(CUmodule* module, CUlibrary library) {
   CUcontext context = nullptr;
   if (const CUresult error = enter_with_context("cuLibraryGetModule", &context)) return error;
   const std::lock_guard lock(state().mutex);
@@ -156,7 +156,7 @@ STANDIN_API CUresult cuLibraryGetModule(CUmodule* module, CUlibrary library) {
   return module_of(library, context, module);
 }
 
-STANDIN_API CUresult cuKernelGetFunction(CUfunction* function, CUkernel kernel) {
+SOFTGPU_API CUresult cuKernelGetFunction(CUfunction* function, CUkernel kernel) {
   CUcontext context = nullptr;
   if (const CUresult error = enter_with_context("cuKernelGetFunction", &context)) return error;
   const std::lock_guard lock(state().mutex);
@@ -169,7 +169,7 @@ STANDIN_API CUresult cuKernelGetFunction(CUfunction* function, CUkernel kernel) 
   return CUDA_SUCCESS;
 }
 
-STANDIN_API CUresult cuFuncGetModule(CUmodule* module, CUfunction function) {
+SOFTGPU_API CUresult cuFuncGetModule(CUmodule* module, CUfunction function) {
   if (const CUresult error = enter("cuFuncGetModule")) return error;
   if (!function || !function->module) return CUDA_ERROR_INVALID_HANDLE;
   *module = function->module;

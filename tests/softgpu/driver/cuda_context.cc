@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "state.h"
 
-using namespace standin;
+using namespace softgpu;
 
 namespace {
 
@@ -13,7 +13,7 @@ Context* primary_of(CUdevice device) {
 
 }  // namespace
 
-STANDIN_API CUresult cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice device) {
+SOFTGPU_API CUresult cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice device) {
   if (const CUresult error = enter("cuDevicePrimaryCtxRetain")) return error;
   const std::lock_guard lock(state().mutex);
   Context* const primary = primary_of(device);
@@ -23,7 +23,7 @@ STANDIN_API CUresult cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice devic
   return CUDA_SUCCESS;
 }
 
-STANDIN_API CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device) {
+SOFTGPU_API CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device) {
   if (const CUresult error = enter("cuDevicePrimaryCtxRelease_v2")) return error;
   const std::lock_guard lock(state().mutex);
   Context* const primary = primary_of(device);
@@ -33,7 +33,7 @@ STANDIN_API CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device) {
   return CUDA_SUCCESS;
 }
 
-STANDIN_API CUresult cuDevicePrimaryCtxGetState(CUdevice device, unsigned* flags, int* active) {
+SOFTGPU_API CUresult cuDevicePrimaryCtxGetState(CUdevice device, unsigned* flags, int* active) {
   if (const CUresult error = enter("cuDevicePrimaryCtxGetState")) return error;
   const std::lock_guard lock(state().mutex);
   Context* const primary = primary_of(device);
@@ -43,27 +43,27 @@ STANDIN_API CUresult cuDevicePrimaryCtxGetState(CUdevice device, unsigned* flags
   return CUDA_SUCCESS;
 }
 
-STANDIN_API CUresult cuCtxGetCurrent(CUcontext* context) {
+SOFTGPU_API CUresult cuCtxGetCurrent(CUcontext* context) {
   if (const CUresult error = enter("cuCtxGetCurrent")) return error;
   *context = current_context();
   return CUDA_SUCCESS;
 }
 
-STANDIN_API CUresult cuCtxSetCurrent(CUcontext context) {
+SOFTGPU_API CUresult cuCtxSetCurrent(CUcontext context) {
   if (const CUresult error = enter("cuCtxSetCurrent")) return error;
   if (!context_stack().empty()) context_stack().pop_back();
   if (context) context_stack().push_back(context);
   return CUDA_SUCCESS;
 }
 
-STANDIN_API CUresult cuCtxPushCurrent_v2(CUcontext context) {
+SOFTGPU_API CUresult cuCtxPushCurrent_v2(CUcontext context) {
   if (const CUresult error = enter("cuCtxPushCurrent_v2")) return error;
   if (!context) return CUDA_ERROR_INVALID_CONTEXT;
   context_stack().push_back(context);
   return CUDA_SUCCESS;
 }
 
-STANDIN_API CUresult cuCtxPopCurrent_v2(CUcontext* context) {
+SOFTGPU_API CUresult cuCtxPopCurrent_v2(CUcontext* context) {
   if (const CUresult error = enter("cuCtxPopCurrent_v2")) return error;
   if (context_stack().empty()) return CUDA_ERROR_INVALID_CONTEXT;
   if (context) *context = context_stack().back();
@@ -71,19 +71,19 @@ STANDIN_API CUresult cuCtxPopCurrent_v2(CUcontext* context) {
   return CUDA_SUCCESS;
 }
 
-STANDIN_API CUresult cuCtxGetDevice(CUdevice* device) {
+SOFTGPU_API CUresult cuCtxGetDevice(CUdevice* device) {
   CUcontext context = nullptr;
   if (const CUresult error = enter_with_context("cuCtxGetDevice", &context)) return error;
   *device = context->device;
   return CUDA_SUCCESS;
 }
 
-STANDIN_API CUresult cuCtxSynchronize() {
+SOFTGPU_API CUresult cuCtxSynchronize() {
   CUcontext context = nullptr;
   return enter_with_context("cuCtxSynchronize", &context);
 }
 
-STANDIN_API CUresult cuStreamCreate(CUstream* stream, unsigned) {
+SOFTGPU_API CUresult cuStreamCreate(CUstream* stream, unsigned) {
   CUcontext context = nullptr;
   if (const CUresult error = enter_with_context("cuStreamCreate", &context)) return error;
   const std::lock_guard lock(state().mutex);
@@ -93,20 +93,20 @@ STANDIN_API CUresult cuStreamCreate(CUstream* stream, unsigned) {
   return CUDA_SUCCESS;
 }
 
-STANDIN_API CUresult cuStreamDestroy_v2(CUstream stream) {
+SOFTGPU_API CUresult cuStreamDestroy_v2(CUstream stream) {
   if (const CUresult error = enter("cuStreamDestroy_v2")) return error;
   const std::lock_guard lock(state().mutex);
   return state().streams.erase(stream) == 1 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
 
-STANDIN_API CUresult cuStreamGetCtx(CUstream stream, CUcontext* context) {
+SOFTGPU_API CUresult cuStreamGetCtx(CUstream stream, CUcontext* context) {
   if (const CUresult error = enter("cuStreamGetCtx")) return error;
   const std::lock_guard lock(state().mutex);
   *context = context_of(stream);
   return *context ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
 }
 
-STANDIN_API CUresult cuStreamSynchronize(CUstream stream) {
+SOFTGPU_API CUresult cuStreamSynchronize(CUstream stream) {
   if (const CUresult error = enter("cuStreamSynchronize")) return error;
   const std::lock_guard lock(state().mutex);
   if (!context_of(stream)) return CUDA_ERROR_INVALID_HANDLE;
@@ -114,13 +114,13 @@ STANDIN_API CUresult cuStreamSynchronize(CUstream stream) {
   return any_capturing() ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : CUDA_SUCCESS;
 }
 
-STANDIN_API CUresult cuStreamQuery(CUstream stream) {
+SOFTGPU_API CUresult cuStreamQuery(CUstream stream) {
   if (const CUresult error = enter("cuStreamQuery")) return error;
   const std::lock_guard lock(state().mutex);
   return context_of(stream) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
 
-STANDIN_API CUresult cuStreamIsCapturing(CUstream stream, int* status) {
+SOFTGPU_API CUresult cuStreamIsCapturing(CUstream stream, int* status) {
   if (const CUresult error = enter("cuStreamIsCapturing")) return error;
   const std::lock_guard lock(state().mutex);
   const auto found = state().streams.find(stream);
@@ -129,7 +129,7 @@ STANDIN_API CUresult cuStreamIsCapturing(CUstream stream, int* status) {
 }
 
 // Capturing makes no graph: it only makes the calls fail that a capture forbids.
-STANDIN_API CUresult cuStreamBeginCapture_v2(CUstream stream, int) {
+SOFTGPU_API CUresult cuStreamBeginCapture_v2(CUstream stream, int) {
   if (const CUresult error = enter("cuStreamBeginCapture_v2")) return error;
   const std::lock_guard lock(state().mutex);
   const auto found = state().streams.find(stream);
@@ -138,7 +138,7 @@ STANDIN_API CUresult cuStreamBeginCapture_v2(CUstream stream, int) {
   return CUDA_SUCCESS;
 }
 
-STANDIN_API CUresult cuStreamEndCapture(CUstream stream, void** graph) {
+SOFTGPU_API CUresult cuStreamEndCapture(CUstream stream, void** graph) {
   if (const CUresult error = enter("cuStreamEndCapture")) return error;
   const std::lock_guard lock(state().mutex);
   const auto found = state().streams.find(stream);

@@ -16,7 +16,7 @@
 #include "image.h"
 #include "record.h"
 
-#define STANDIN_API extern "C" __attribute__((visibility("default")))
+#define SOFTGPU_API extern "C" __attribute__((visibility("default")))
 
 struct Context {
   CUdevice device = 0;
@@ -30,27 +30,27 @@ struct Stream {
 
 struct Function {
   std::string name;
-  const standin::Image* image = nullptr;
-  std::vector<standin::Parameter> parameters;
+  const softgpu::Image* image = nullptr;
+  std::vector<softgpu::Parameter> parameters;
   CUmodule module = nullptr;  // NULL for a kernel of a library
   CUlibrary library = nullptr;
   std::map<int, int> attributes;  // cuFuncSetAttribute's
 };
 
 struct Module {
-  standin::Image image;
+  softgpu::Image image;
   CUcontext context = nullptr;
   CUlibrary library = nullptr;  // whose module this is, or NULL
   std::map<std::string, std::unique_ptr<Function>> functions;
 };
 
 struct Library {
-  standin::Image image;
+  softgpu::Image image;
   std::map<CUdevice, std::unique_ptr<Module>> modules;  // made on demand
   std::map<std::string, std::unique_ptr<Function>> kernels;
 };
 
-namespace standin {
+namespace softgpu {
 
 struct Allocation {
   uint64_t size = 0;
@@ -89,4 +89,4 @@ CUcontext context_of(CUstream stream);
 // Whether any stream is capturing. The mutex must be held.
 bool any_capturing();
 
-}  // namespace standin
+}  // namespace softgpu

@@ -10,7 +10,7 @@
 
 #include "base/sha256.h"
 
-namespace standin {
+namespace softgpu {
 namespace {
 
 constexpr uint16_t kMachineCuda = 190;
@@ -182,4 +182,4 @@ CUresult check_image(const Image& image, const Gpu& gpu, int cuda_version) {
   return image.cuda13 && cuda_version < 13000 ? CUDA_ERROR_NO_BINARY_FOR_GPU : CUDA_SUCCESS;
 }
 
-}  // namespace standin
+}  // namespace softgpu

@@ -8,7 +8,7 @@
 
 #include "state.h"
 
-using namespace standin;
+using namespace softgpu;
 
 namespace {
 
@@ -127,7 +127,7 @@ const ErrorName* find_error(CUresult code) {
 
 }  // namespace
 
-STANDIN_API CUresult cuInit(unsigned flags) {
+SOFTGPU_API CUresult cuInit(unsigned flags) {
   record("init", {{"flags", flags}});
   if (const Failure* failure = strike("cuInit")) return failure->error;
   const std::lock_guard lock(state().mutex);
@@ -143,38 +143,38 @@ STANDIN_API CUresult cuInit(unsigned flags) {
   return CUDA_SUCCESS;
 }
 
-STANDIN_API CUresult cuDriverGetVersion(int* version) {
+SOFTGPU_API CUresult cuDriverGetVersion(int* version) {
   if (const Failure* failure = strike("cuDriverGetVersion")) return failure->error;
   if (!version) return CUDA_ERROR_INVALID_VALUE;
   *version = config().cuda_version;
   return CUDA_SUCCESS;
 }
 
-STANDIN_API CUresult cuGetErrorName(CUresult code, const char** name) {
+SOFTGPU_API CUresult cuGetErrorName(CUresult code, const char** name) {
   const ErrorName* const error = find_error(code);
   *name = error ? error->name : nullptr;
   return error ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-STANDIN_API CUresult cuGetErrorString(CUresult code, const char** text) {
+SOFTGPU_API CUresult cuGetErrorString(CUresult code, const char** text) {
   const ErrorName* const error = find_error(code);
   *text = error ? error->text : nullptr;
   return error ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-STANDIN_API CUresult cuDeviceGetCount(int* count) {
+SOFTGPU_API CUresult cuDeviceGetCount(int* count) {
   if (const CUresult error = enter("cuDeviceGetCount")) return error;
   *count = static_cast<int>(visible_gpus().size());
   return CUDA_SUCCESS;
 }
 
-STANDIN_API CUresult cuDeviceGet(CUdevice* device, int ordinal) {
+SOFTGPU_API CUresult cuDeviceGet(CUdevice* device, int ordinal) {
   if (const CUresult error = enter("cuDeviceGet")) return error;
   *device = ordinal;
   return check_device(ordinal);
 }
 
-STANDIN_API CUresult cuDeviceGetName(char* name, int size, CUdevice device) {
+SOFTGPU_API CUresult cuDeviceGetName(char* name, int size, CUdevice device) {
   if (const CUresult error = enter("cuDeviceGetName")) return error;
   if (const CUresult error = check_device(device)) return error;
   if (size <= 0) return CUDA_ERROR_INVALID_VALUE;
@@ -183,14 +183,14 @@ STANDIN_API CUresult cuDeviceGetName(char* name, int size, CUdevice device) {
   return CUDA_SUCCESS;
 }
 
-STANDIN_API CUresult cuDeviceGetAttribute(int* value, int attribute, CUdevice device) {
+SOFTGPU_API CUresult cuDeviceGetAttribute(int* value, int attribute, CUdevice device) {
   if (const CUresult error = enter("cuDeviceGetAttribute")) return error;
   if (const CUresult error = check_device(device)) return error;
   *value = attribute_of(gpu(device), device, attribute);
   return CUDA_SUCCESS;
 }
 
-STANDIN_API CUresult cuDeviceGetUuid_v2(CUuuid* uuid, CUdevice device) {
+SOFTGPU_API CUresult cuDeviceGetUuid_v2(CUuuid* uuid, CUdevice device) {
   if (const CUresult error = enter("cuDeviceGetUuid_v2")) return error;
   if (const CUresult error = check_device(device)) return error;
   std::string digits;
@@ -205,11 +205,11 @@ STANDIN_API CUresult cuDeviceGetUuid_v2(CUuuid* uuid, CUdevice device) {
   return CUDA_SUCCESS;
 }
 
-STANDIN_API CUresult cuDeviceGetUuid(CUuuid* uuid, CUdevice device) {
+SOFTGPU_API CUresult cuDeviceGetUuid(CUuuid* uuid, CUdevice device) {
   return cuDeviceGetUuid_v2(uuid, device);
 }
 
-STANDIN_API CUresult cuDeviceTotalMem_v2(size_t* bytes, CUdevice device) {
+SOFTGPU_API CUresult cuDeviceTotalMem_v2(size_t* bytes, CUdevice device) {
   if (const CUresult error = enter("cuDeviceTotalMem_v2")) return error;
   if (const CUresult error = check_device(device)) return error;
   *bytes = gpu(device).memory;
@@ -218,7 +218,7 @@ STANDIN_API CUresult cuDeviceTotalMem_v2(size_t* bytes, CUdevice device) {
 
 // Tables of functions without documentation: NVRTC 13 asks for one, and reads its size without
 // asking whether there was any. This one says that it is empty.
-STANDIN_API CUresult cuGetExportTable(const void** table, const void*) {
+SOFTGPU_API CUresult cuGetExportTable(const void** table, const void*) {
   static const size_t kEmpty[8] = {sizeof(size_t)};
   if (!table) return CUDA_ERROR_INVALID_VALUE;
   *table = kEmpty;

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-namespace standin {
+namespace softgpu {
 
 State& state() {
   static State& state = *new State;
@@ -58,4 +58,4 @@ bool any_capturing() {
                      [](const auto& entry) { return entry.second->capturing; });
 }
 
-}  // namespace standin
+}  // namespace softgpu

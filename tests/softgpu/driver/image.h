@@ -11,7 +11,7 @@
 #include "config.h"
 #include "cuda_types.h"
 
-namespace standin {
+namespace softgpu {
 
 struct Parameter {
   uint32_t offset = 0, size = 0;
@@ -39,4 +39,4 @@ CUresult read_image(const void* data, Image* image);
 // that does not fit, CUDA_ERROR_UNSUPPORTED_PTX_VERSION for PTX that is too new.
 CUresult check_image(const Image& image, const Gpu& gpu, int cuda_version);
 
-}  // namespace standin
+}  // namespace softgpu

@@ -7,10 +7,10 @@
 #include <cstdio>
 #include <cstdlib>
 
-namespace standin {
+namespace softgpu {
 
 void record(const char* event, nlohmann::json members) {
-  const char* const path = std::getenv("OPDOCK_STANDIN_RECORD");
+  const char* const path = std::getenv("OPDOCK_SOFTGPU_RECORD");
   if (!path || !*path) return;
   nlohmann::ordered_json line = {{"event", event}, {"pid", getpid()}};
   for (const auto& [name, value] : members.items()) line[name] = value;
@@ -18,7 +18,7 @@ void record(const char* event, nlohmann::json members) {
       line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
   const int file = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
   if (file < 0 || write(file, text.data(), text.size()) != static_cast<ssize_t>(text.size())) {
-    std::fprintf(stderr, "OPDOCK_STANDIN_RECORD: cannot write %s\n", path);
+    std::fprintf(stderr, "OPDOCK_SOFTGPU_RECORD: cannot write %s\n", path);
     std::_Exit(3);
   }
   close(file);
@@ -30,4 +30,4 @@ std::string handle_text(const void* handle) {
   return text;
 }
 
-}  // namespace standin
+}  // namespace softgpu

@@ -7,7 +7,7 @@
 #include <map>
 #include <mutex>
 
-namespace standin {
+namespace softgpu {
 
 const Failure* strike(const char* function) {
   static std::mutex mutex;
@@ -26,4 +26,4 @@ const Failure* strike(const char* function) {
   return nullptr;
 }
 
-}  // namespace standin
+}  // namespace softgpu

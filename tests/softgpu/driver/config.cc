@@ -7,18 +7,18 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-namespace standin {
+namespace softgpu {
 namespace {
 
 using nlohmann::json;
 
 [[noreturn]] void refuse(const std::string& why) {
-  std::fprintf(stderr, "OPDOCK_STANDIN: %s\n", why.c_str());
+  std::fprintf(stderr, "OPDOCK_SOFTGPU: %s\n", why.c_str());
   std::_Exit(3);
 }
 
 json source() {
-  const char* const text = std::getenv("OPDOCK_STANDIN");
+  const char* const text = std::getenv("OPDOCK_SOFTGPU");
   if (!text || !*text) return json::object();
   if (*text == '{') return json::parse(text);
   std::ifstream file(text);
@@ -126,4 +126,4 @@ const std::vector<Gpu>& visible_gpus() {
   return gpus;
 }
 
-}  // namespace standin
+}  // namespace softgpu

@@ -4,10 +4,10 @@
 
 #include "config.h"
 
-namespace standin {
+namespace softgpu {
 
 // Counts this call of `function` and gives the rule that strikes it, or NULL. A rule that hangs
 // never returns; one that crashes aborts. Thread-safe.
 const Failure* strike(const char* function);
 
-}  // namespace standin
+}  // namespace softgpu

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "state.h"
 
-using namespace standin;
+using namespace softgpu;
 
 namespace {
 
@@ -93,7 +93,7 @@ CUresult launch(const CUlaunchConfig& config, CUfunction function, void** argume
 
 }  // namespace
 
-STANDIN_API CUresult cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y,
+SOFTGPU_API CUresult cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y,
                                     unsigned grid_z, unsigned block_x, unsigned block_y,
                                     unsigned block_z, unsigned shared_bytes, CUstream stream,
                                     void** arguments, void** extra) {
@@ -103,14 +103,14 @@ STANDIN_API CUresult cuLaunchKernel(CUfunction function, unsigned grid_x, unsign
       function, arguments, extra);
 }
 
-STANDIN_API CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction function,
+SOFTGPU_API CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction function,
                                       void** arguments, void** extra) {
   if (const CUresult error = enter("cuLaunchKernelEx")) return error;
   if (!config) return CUDA_ERROR_INVALID_VALUE;
   return launch(*config, function, arguments, extra);
 }
 
-STANDIN_API CUresult cuFuncSetAttribute(CUfunction function, int attribute, int value) {
+SOFTGPU_API CUresult cuFuncSetAttribute(CUfunction function, int attribute, int value) {
   if (const CUresult error = enter("cuFuncSetAttribute")) return error;
   const std::lock_guard lock(state().mutex);
   if (!function) return CUDA_ERROR_INVALID_HANDLE;
@@ -121,7 +121,7 @@ STANDIN_API CUresult cuFuncSetAttribute(CUfunction function, int attribute, int 
   return CUDA_SUCCESS;
 }
 
-STANDIN_API CUresult cuKernelSetAttribute(int attribute, int value, CUkernel kernel, CUdevice) {
+SOFTGPU_API CUresult cuKernelSetAttribute(int attribute, int value, CUkernel kernel, CUdevice) {
   if (const CUresult error = enter("cuKernelSetAttribute")) return error;
   const std::lock_guard lock(state().mutex);
   if (!kernel) return CUDA_ERROR_INVALID_HANDLE;
@@ -132,7 +132,7 @@ STANDIN_API CUresult cuKernelSetAttribute(int attribute, int value, CUkernel ker
   return CUDA_SUCCESS;
 }
 
-STANDIN_API CUresult cuFuncGetAttribute(int* value, int attribute, CUfunction function) {
+SOFTGPU_API CUresult cuFuncGetAttribute(int* value, int attribute, CUfunction function) {
   if (const CUresult error = enter("cuFuncGetAttribute")) return error;
   const std::lock_guard lock(state().mutex);
   if (!function) return CUDA_ERROR_INVALID_HANDLE;
@@ -162,7 +162,7 @@ STANDIN_API CUresult cuFuncGetAttribute(int* value, int attribute, CUfunction fu
   return CUDA_SUCCESS;
 }
 
-STANDIN_API CUresult cuFuncGetParamInfo(CUfunction function, size_t index, size_t* offset,
+SOFTGPU_API CUresult cuFuncGetParamInfo(CUfunction function, size_t index, size_t* offset,
                                         size_t* size) {
   if (const CUresult error = enter("cuFuncGetParamInfo")) return error;
   if (function && function->image->any_kernel) return CUDA_ERROR_INVALID_HANDLE;  // not known
@@ -172,7 +172,7 @@ STANDIN_API CUresult cuFuncGetParamInfo(CUfunction function, size_t index, size_
   return CUDA_SUCCESS;
 }
 
-STANDIN_API CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, CUfunction function,
+SOFTGPU_API CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, CUfunction function,
                                                                  int block_size, size_t) {
   if (const CUresult error = enter("cuOccupancyMaxActiveBlocksPerMultiprocessor")) return error;
   if (!function || block_size <= 0) return CUDA_ERROR_INVALID_VALUE;

@@ -5,7 +5,7 @@
 
 #include "state.h"
 
-using namespace standin;
+using namespace softgpu;
 
 namespace {
 
@@ -70,7 +70,7 @@ CUresult fill(CUdeviceptr to, T value, size_t count) {
 
 }  // namespace
 
-STANDIN_API CUresult cuMemAlloc_v2(CUdeviceptr* memory, size_t bytes) {
+SOFTGPU_API CUresult cuMemAlloc_v2(CUdeviceptr* memory, size_t bytes) {
   CUcontext context = nullptr;
   if (const CUresult error = enter_with_context("cuMemAlloc_v2", &context)) return error;
   {
@@ -83,13 +83,13 @@ STANDIN_API CUresult cuMemAlloc_v2(CUdeviceptr* memory, size_t bytes) {
   return result;
 }
 
-STANDIN_API CUresult cuMemFree_v2(CUdeviceptr memory) {
+SOFTGPU_API CUresult cuMemFree_v2(CUdeviceptr memory) {
   CUcontext context = nullptr;
   if (const CUresult error = enter_with_context("cuMemFree_v2", &context)) return error;
   return release(pointer(memory));
 }
 
-STANDIN_API CUresult cuMemAllocAsync(CUdeviceptr* memory, size_t bytes, CUstream stream) {
+SOFTGPU_API CUresult cuMemAllocAsync(CUdeviceptr* memory, size_t bytes, CUstream stream) {
   if (const CUresult error = enter("cuMemAllocAsync")) return error;
   CUcontext context = nullptr;
   {
@@ -103,12 +103,12 @@ STANDIN_API CUresult cuMemAllocAsync(CUdeviceptr* memory, size_t bytes, CUstream
   return result;
 }
 
-STANDIN_API CUresult cuMemFreeAsync(CUdeviceptr memory, CUstream) {
+SOFTGPU_API CUresult cuMemFreeAsync(CUdeviceptr memory, CUstream) {
   if (const CUresult error = enter("cuMemFreeAsync")) return error;
   return release(pointer(memory));
 }
 
-STANDIN_API CUresult cuMemGetInfo_v2(size_t* available, size_t* total) {
+SOFTGPU_API CUresult cuMemGetInfo_v2(size_t* available, size_t* total) {
   CUcontext context = nullptr;
   if (const CUresult error = enter_with_context("cuMemGetInfo_v2", &context)) return error;
   const std::lock_guard lock(state().mutex);
@@ -119,75 +119,75 @@ STANDIN_API CUresult cuMemGetInfo_v2(size_t* available, size_t* total) {
   return CUDA_SUCCESS;
 }
 
-STANDIN_API CUresult cuMemHostAlloc(void** memory, size_t bytes, unsigned) {
+SOFTGPU_API CUresult cuMemHostAlloc(void** memory, size_t bytes, unsigned) {
   CUcontext context = nullptr;
   if (const CUresult error = enter_with_context("cuMemHostAlloc", &context)) return error;
   return allocate(context, -1, bytes, memory);
 }
 
-STANDIN_API CUresult cuMemFreeHost(void* memory) {
+SOFTGPU_API CUresult cuMemFreeHost(void* memory) {
   if (const CUresult error = enter("cuMemFreeHost")) return error;
   return release(memory);
 }
 
-STANDIN_API CUresult cuMemcpyHtoD_v2(CUdeviceptr to, const void* from, size_t bytes) {
+SOFTGPU_API CUresult cuMemcpyHtoD_v2(CUdeviceptr to, const void* from, size_t bytes) {
   CUcontext context = nullptr;
   if (const CUresult error = enter_with_context("cuMemcpyHtoD_v2", &context)) return error;
   return copy(pointer(to), true, from, false, bytes);
 }
 
-STANDIN_API CUresult cuMemcpyDtoH_v2(void* to, CUdeviceptr from, size_t bytes) {
+SOFTGPU_API CUresult cuMemcpyDtoH_v2(void* to, CUdeviceptr from, size_t bytes) {
   CUcontext context = nullptr;
   if (const CUresult error = enter_with_context("cuMemcpyDtoH_v2", &context)) return error;
   return copy(to, false, pointer(from), true, bytes);
 }
 
-STANDIN_API CUresult cuMemcpyDtoD_v2(CUdeviceptr to, CUdeviceptr from, size_t bytes) {
+SOFTGPU_API CUresult cuMemcpyDtoD_v2(CUdeviceptr to, CUdeviceptr from, size_t bytes) {
   CUcontext context = nullptr;
   if (const CUresult error = enter_with_context("cuMemcpyDtoD_v2", &context)) return error;
   return copy(pointer(to), true, pointer(from), true, bytes);
 }
 
-STANDIN_API CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void* from, size_t bytes,
+SOFTGPU_API CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void* from, size_t bytes,
                                           CUstream) {
   if (const CUresult error = enter("cuMemcpyHtoDAsync_v2")) return error;
   return copy(pointer(to), true, from, false, bytes);
 }
 
-STANDIN_API CUresult cuMemcpyDtoHAsync_v2(void* to, CUdeviceptr from, size_t bytes, CUstream) {
+SOFTGPU_API CUresult cuMemcpyDtoHAsync_v2(void* to, CUdeviceptr from, size_t bytes, CUstream) {
   if (const CUresult error = enter("cuMemcpyDtoHAsync_v2")) return error;
   return copy(to, false, pointer(from), true, bytes);
 }
 
-STANDIN_API CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t bytes,
+SOFTGPU_API CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t bytes,
                                           CUstream) {
   if (const CUresult error = enter("cuMemcpyDtoDAsync_v2")) return error;
   return copy(pointer(to), true, pointer(from), true, bytes);
 }
 
 // Addresses of either kind, as in unified addressing.
-STANDIN_API CUresult cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream) {
+SOFTGPU_API CUresult cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream) {
   if (const CUresult error = enter("cuMemcpyAsync")) return error;
   return copy(pointer(to), false, pointer(from), false, bytes);
 }
 
-STANDIN_API CUresult cuMemcpy(CUdeviceptr to, CUdeviceptr from, size_t bytes) {
+SOFTGPU_API CUresult cuMemcpy(CUdeviceptr to, CUdeviceptr from, size_t bytes) {
   CUcontext context = nullptr;
   if (const CUresult error = enter_with_context("cuMemcpy", &context)) return error;
   return copy(pointer(to), false, pointer(from), false, bytes);
 }
 
-STANDIN_API CUresult cuMemsetD8Async(CUdeviceptr to, unsigned char value, size_t count, CUstream) {
+SOFTGPU_API CUresult cuMemsetD8Async(CUdeviceptr to, unsigned char value, size_t count, CUstream) {
   if (const CUresult error = enter("cuMemsetD8Async")) return error;
   return fill(to, value, count);
 }
 
-STANDIN_API CUresult cuMemsetD32Async(CUdeviceptr to, unsigned value, size_t count, CUstream) {
+SOFTGPU_API CUresult cuMemsetD32Async(CUdeviceptr to, unsigned value, size_t count, CUstream) {
   if (const CUresult error = enter("cuMemsetD32Async")) return error;
   return fill(to, value, count);
 }
 
-STANDIN_API CUresult cuPointerGetAttribute(void* value, int attribute, CUdeviceptr address) {
+SOFTGPU_API CUresult cuPointerGetAttribute(void* value, int attribute, CUdeviceptr address) {
   constexpr int kContext = 1, kMemoryType = 2, kDevicePointer = 3, kHostPointer = 4, kOrdinal = 9;
   constexpr unsigned kHost = 1, kDevice = 2;
   if (const CUresult error = enter("cuPointerGetAttribute")) return error;

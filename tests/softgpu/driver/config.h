@@ -1,4 +1,4 @@
-// What the stand-ins pretend to be: OPDOCK_STANDIN holds JSON, or the path of a file with it.
+// What the stand-ins pretend to be: OPDOCK_SOFTGPU holds JSON, or the path of a file with it.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-namespace standin {
+namespace softgpu {
 
 struct MigInstance {
   std::string uuid;
@@ -47,4 +47,4 @@ const Config& config();
 // The GPUs that CUDA shows this process: ordered, CUDA_VISIBLE_DEVICES applied. Read once.
 const std::vector<Gpu>& visible_gpus();
 
-}  // namespace standin
+}  // namespace softgpu

@@ -7,11 +7,11 @@
 #include "failures.h"
 #include "record.h"
 
-#define STANDIN_API extern "C" __attribute__((visibility("default")))
+#define SOFTGPU_API extern "C" __attribute__((visibility("default")))
 
 namespace {
 
-using standin::config;
+using softgpu::config;
 
 constexpr int kSuccess = 0, kUninitialized = 1, kInvalidArgument = 2, kNotSupported = 3,
               kNotFound = 6, kInsufficientSize = 7;
@@ -20,8 +20,8 @@ int initialized = 0;
 
 // A handle: a GPU, or one of its MIG instances.
 struct Device {
-  const standin::Gpu* gpu;
-  const standin::MigInstance* instance;
+  const softgpu::Gpu* gpu;
+  const softgpu::MigInstance* instance;
 };
 
 struct Memory {
@@ -29,7 +29,7 @@ struct Memory {
 };
 
 // Handles live as long as the process, like NVML's own.
-Device* make_handle(const standin::Gpu* gpu, const standin::MigInstance* instance) {
+Device* make_handle(const softgpu::Gpu* gpu, const softgpu::MigInstance* instance) {
   static std::mutex mutex;
   static std::deque<Device>& handles = *new std::deque<Device>;
   const std::lock_guard lock(mutex);
@@ -37,7 +37,7 @@ Device* make_handle(const standin::Gpu* gpu, const standin::MigInstance* instanc
 }
 
 int begin(const char* function) {
-  if (const standin::Failure* failure = standin::strike(function)) return failure->error;
+  if (const softgpu::Failure* failure = softgpu::strike(function)) return failure->error;
   return initialized > 0 ? kSuccess : kUninitialized;
 }
 
@@ -49,20 +49,20 @@ int copy(const std::string& from, char* to, unsigned size) {
 
 }  // namespace
 
-STANDIN_API int nvmlInit_v2() {
-  standin::record("nvmlInit", nlohmann::json::object());
-  if (const standin::Failure* failure = standin::strike("nvmlInit_v2")) return failure->error;
+SOFTGPU_API int nvmlInit_v2() {
+  softgpu::record("nvmlInit", nlohmann::json::object());
+  if (const softgpu::Failure* failure = softgpu::strike("nvmlInit_v2")) return failure->error;
   ++initialized;
   return kSuccess;
 }
 
-STANDIN_API int nvmlShutdown() {
+SOFTGPU_API int nvmlShutdown() {
   if (const int error = begin("nvmlShutdown")) return error;
   --initialized;
   return kSuccess;
 }
 
-STANDIN_API const char* nvmlErrorString(int error) {
+SOFTGPU_API const char* nvmlErrorString(int error) {
   switch (error) {
     case 0:
       return "Success";
@@ -85,62 +85,62 @@ STANDIN_API const char* nvmlErrorString(int error) {
   }
 }
 
-STANDIN_API int nvmlSystemGetCudaDriverVersion_v2(int* version) {
+SOFTGPU_API int nvmlSystemGetCudaDriverVersion_v2(int* version) {
   if (const int error = begin("nvmlSystemGetCudaDriverVersion_v2")) return error;
   *version = config().cuda_version;
   return kSuccess;
 }
 
-STANDIN_API int nvmlSystemGetDriverVersion(char* version, unsigned size) {
+SOFTGPU_API int nvmlSystemGetDriverVersion(char* version, unsigned size) {
   if (const int error = begin("nvmlSystemGetDriverVersion")) return error;
   return copy(config().release, version, size);
 }
 
-STANDIN_API int nvmlDeviceGetCount_v2(unsigned* count) {
+SOFTGPU_API int nvmlDeviceGetCount_v2(unsigned* count) {
   if (const int error = begin("nvmlDeviceGetCount_v2")) return error;
   *count = static_cast<unsigned>(config().gpus.size());
   return kSuccess;
 }
 
-STANDIN_API int nvmlDeviceGetHandleByIndex_v2(unsigned index, Device** device) {
+SOFTGPU_API int nvmlDeviceGetHandleByIndex_v2(unsigned index, Device** device) {
   if (const int error = begin("nvmlDeviceGetHandleByIndex_v2")) return error;
   if (index >= config().gpus.size()) return kInvalidArgument;
   *device = make_handle(&config().gpus[index], nullptr);
   return kSuccess;
 }
 
-STANDIN_API int nvmlDeviceGetName(Device* device, char* name, unsigned size) {
+SOFTGPU_API int nvmlDeviceGetName(Device* device, char* name, unsigned size) {
   if (const int error = begin("nvmlDeviceGetName")) return error;
   return copy(device->gpu->name, name, size);
 }
 
-STANDIN_API int nvmlDeviceGetUUID(Device* device, char* uuid, unsigned size) {
+SOFTGPU_API int nvmlDeviceGetUUID(Device* device, char* uuid, unsigned size) {
   if (const int error = begin("nvmlDeviceGetUUID")) return error;
   return copy(device->instance ? device->instance->uuid : device->gpu->uuid, uuid, size);
 }
 
-STANDIN_API int nvmlDeviceGetCudaComputeCapability(Device* device, int* major, int* minor) {
+SOFTGPU_API int nvmlDeviceGetCudaComputeCapability(Device* device, int* major, int* minor) {
   if (const int error = begin("nvmlDeviceGetCudaComputeCapability")) return error;
   *major = device->gpu->major;
   *minor = device->gpu->minor;
   return kSuccess;
 }
 
-STANDIN_API int nvmlDeviceGetMemoryInfo(Device* device, Memory* memory) {
+SOFTGPU_API int nvmlDeviceGetMemoryInfo(Device* device, Memory* memory) {
   if (const int error = begin("nvmlDeviceGetMemoryInfo")) return error;
   const uint64_t total = device->instance ? device->instance->memory : device->gpu->memory;
   *memory = {total, total, 0};
   return kSuccess;
 }
 
-STANDIN_API int nvmlDeviceGetMaxMigDeviceCount(Device* device, unsigned* count) {
+SOFTGPU_API int nvmlDeviceGetMaxMigDeviceCount(Device* device, unsigned* count) {
   if (const int error = begin("nvmlDeviceGetMaxMigDeviceCount")) return error;
   if (device->gpu->instances.empty()) return kNotSupported;
   *count = 7;
   return kSuccess;
 }
 
-STANDIN_API int nvmlDeviceGetMigDeviceHandleByIndex(Device* device, unsigned index,
+SOFTGPU_API int nvmlDeviceGetMigDeviceHandleByIndex(Device* device, unsigned index,
                                                     Device** instance) {
   if (const int error = begin("nvmlDeviceGetMigDeviceHandleByIndex")) return error;
   if (index >= device->gpu->instances.size()) return kNotFound;

@@ -6,7 +6,7 @@
 
 #include "state.h"
 
-using namespace standin;
+using namespace softgpu;
 
 namespace {
 
@@ -43,7 +43,7 @@ void* find(const std::string& name) {
 
 }  // namespace
 
-STANDIN_API CUresult cuGetProcAddress_v2(const char* name, void** function, int cuda_version,
+SOFTGPU_API CUresult cuGetProcAddress_v2(const char* name, void** function, int cuda_version,
                                          uint64_t, int* status) {
   constexpr int kFound = 0, kNotFound = 1, kVersionTooLow = 2;
   if (const Failure* failure = strike("cuGetProcAddress_v2")) return failure->error;
@@ -55,7 +55,7 @@ STANDIN_API CUresult cuGetProcAddress_v2(const char* name, void** function, int 
   return *function ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
 }
 
-STANDIN_API CUresult cuGetProcAddress(const char* name, void** function, int cuda_version,
+SOFTGPU_API CUresult cuGetProcAddress(const char* name, void** function, int cuda_version,
                                       uint64_t flags) {
   return cuGetProcAddress_v2(name, function, cuda_version, flags, nullptr);
 }

@@ -27,15 +27,15 @@ const char kConfig[] = R"({"cuda": 12040, "gpus": [
 
 std::string record_path() {
   static const std::string path =
-      (std::filesystem::temp_directory_path() / ("opdock-standin-" + std::to_string(getpid())))
+      (std::filesystem::temp_directory_path() / ("opdock-softgpu-" + std::to_string(getpid())))
           .string();
   return path;
 }
 
 void* library() {
   static void* const handle = [] {
-    setenv("OPDOCK_STANDIN", kConfig, 1);
-    setenv("OPDOCK_STANDIN_RECORD", record_path().c_str(), 1);
+    setenv("OPDOCK_SOFTGPU", kConfig, 1);
+    setenv("OPDOCK_SOFTGPU_RECORD", record_path().c_str(), 1);
     unsetenv("CUDA_VISIBLE_DEVICES");
     const std::filesystem::path own = std::filesystem::canonical("/proc/self/exe").parent_path();
     return dlopen((own / "libcuda.so.1").c_str(), RTLD_NOW | RTLD_LOCAL);
@@ -77,7 +77,7 @@ std::string ptx(const char* version, const char* target) {
          " .param .f32 axpy_param_1,\n .param .align 8 .b8 axpy_param_2[24]\n)\n{ ret; }\n";
 }
 
-class Standin : public testing::Test {
+class Softgpu : public testing::Test {
  protected:
   void SetUp() override {
     ASSERT_NE(library(), nullptr) << dlerror();
@@ -95,7 +95,7 @@ class Standin : public testing::Test {
   void* module_ = nullptr;
 };
 
-TEST_F(Standin, ShowsItsGpus) {
+TEST_F(Softgpu, ShowsItsGpus) {
   int count = 0, value = 0;
   char name[64] = {};
   EXPECT_EQ(call("cuDeviceGetCount", &count), CUDA_SUCCESS);
@@ -109,7 +109,7 @@ TEST_F(Standin, ShowsItsGpus) {
   EXPECT_EQ(call("cuDeviceGetAttribute", &value, 16, 2), CUDA_ERROR_INVALID_DEVICE);
 }
 
-TEST_F(Standin, TakesTheImagesThatTheDriverTakes) {
+TEST_F(Softgpu, TakesTheImagesThatTheDriverTakes) {
   EXPECT_EQ(load(cubin(90)), CUDA_SUCCESS);
   EXPECT_EQ(load(cubin(90, false, 0x800)), CUDA_SUCCESS);  // sm_90a
   EXPECT_EQ(load(ptx("8.4", "sm_80")), CUDA_SUCCESS);
@@ -123,7 +123,7 @@ TEST_F(Standin, TakesTheImagesThatTheDriverTakes) {
   EXPECT_EQ(load("// no version\n"), CUDA_ERROR_INVALID_IMAGE);
 }
 
-TEST_F(Standin, RecordsLoadsLookupsAndLaunches) {
+TEST_F(Softgpu, RecordsLoadsLookupsAndLaunches) {
   const std::string image = ptx("8.0", "sm_75");
   ASSERT_EQ(load(image), CUDA_SUCCESS);
   const json line = events("load").back();
@@ -160,7 +160,7 @@ TEST_F(Standin, RecordsLoadsLookupsAndLaunches) {
   EXPECT_EQ(launched["args"][2].get<std::string>().substr(0, 4), "0700");
 }
 
-TEST_F(Standin, MemoryIsTheHostsWithTheDriversRules) {
+TEST_F(Softgpu, MemoryIsTheHostsWithTheDriversRules) {
   CUdeviceptr memory = 0;
   int value = 5, back = 0;
   ASSERT_EQ(call("cuMemAlloc_v2", &memory, sizeof value), CUDA_SUCCESS);
@@ -175,7 +175,7 @@ TEST_F(Standin, MemoryIsTheHostsWithTheDriversRules) {
   EXPECT_EQ(call("cuMemAlloc_v2", &memory, size_t{2} << 20), CUDA_ERROR_OUT_OF_MEMORY);
 }
 
-TEST_F(Standin, ACaptureForbidsWhatItForbids) {
+TEST_F(Softgpu, ACaptureForbidsWhatItForbids) {
   void *stream = nullptr, *graph = nullptr;
   CUdeviceptr memory = 0;
   int capturing = 0;
@@ -192,7 +192,7 @@ TEST_F(Standin, ACaptureForbidsWhatItForbids) {
   EXPECT_EQ(call("cuStreamSynchronize", stream), CUDA_ERROR_INVALID_HANDLE);
 }
 
-TEST_F(Standin, KnowsNamesByVersion) {
+TEST_F(Softgpu, KnowsNamesByVersion) {
   void* function = nullptr;
   int status = -1;
   const uint64_t flags = 0;
@@ -207,7 +207,7 @@ TEST_F(Standin, KnowsNamesByVersion) {
   EXPECT_EQ(status, 1);
 }
 
-TEST_F(Standin, FailsTheNthCall) {
+TEST_F(Softgpu, FailsTheNthCall) {
   void* memory = nullptr;
   EXPECT_EQ(call("cuMemHostAlloc", &memory, size_t{8}, 0u), CUDA_SUCCESS);
   EXPECT_EQ(call("cuMemFreeHost", memory), CUDA_SUCCESS);
@@ -217,7 +217,7 @@ TEST_F(Standin, FailsTheNthCall) {
 }
 
 // In a child, since nothing works after it.
-TEST_F(Standin, AStickyErrorStays) {
+TEST_F(Softgpu, AStickyErrorStays) {
   EXPECT_EXIT(
       {
         const bool first =
