@@ -54,6 +54,12 @@ bool find_allocation(uintptr_t address, uint64_t bytes, Allocation* out);
 // Allocations that nobody released, for leak reports, in the order in which they were made.
 std::vector<Allocation> live_allocations();
 
+// Memory in a stream's order. allocate(): only operations that are ordered after `operation` may
+// touch it. release(): whatever touched it must be ordered before `operation`; false if there was a
+// finding, or if `memory` is not the begin of an allocation.
+void* allocate(const Operation& operation, uint64_t bytes);
+bool release(const Operation& operation, void* memory);
+
 // Executed at once, on the calling thread. Device ranges must lie in one allocation and, where they
 // are read, have been written; otherwise there is a finding and false.
 bool copy_to_device(const Operation& operation, void* to, const void* from, uint64_t bytes);
@@ -99,6 +105,12 @@ bool execute(const Operation& operation, const Launch& launch);
 // or allocated, and how to run the same order again. They are printed to stderr as they are found.
 std::vector<std::string> findings();
 void clear_findings();
+
+// What a GPU would say of the last operation on this thread that returned false: an address that is
+// not its to touch, one that is misaligned, or something that it would not see at all (a race,
+// uninitialised memory, no progress).
+enum class Fault { kNone, kAddress, kMisaligned, kOther };
+Fault last_fault();
 
 // ---- counters (Settings::counters)
 
