@@ -23,13 +23,13 @@ constexpr char kBusy[] =
 
 class Stop : public Workshop, public ::testing::WithParamInterface<const char*> {};
 
-TEST_P(Stop, EndsWithinASecondAndLeavesNothing) {
+TEST_P(Stop, EndsBeforeItsChildrenWouldAndLeavesNothing) {
   const std::string name = GetParam(), good = read("bin/" + name);
   tool(name, kBusy);
   watcher.stop_when = top + "/reached";
   const auto begin = Clock::now();
   EXPECT_EQ(build().entry, nullptr);
-  EXPECT_LT(Clock::now() - begin, std::chrono::seconds(5));
+  EXPECT_LT(Clock::now() - begin, std::chrono::seconds(30));
   EXPECT_TRUE(failed_with(Code::kCancelled)) << text_of_reasons();
   EXPECT_TRUE(left_nothing());
   EXPECT_EQ(orphans(), std::vector<std::string>());
