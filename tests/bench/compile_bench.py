@@ -95,11 +95,12 @@ def launches(torch, repeats):
     functions["opdock kernel"] = lambda: saxpy(4, 256, n, 2.0, x, y)
     try:
         torch_saxpy = make("torch.cuda._compile_kernel")()
+        torch_saxpy((4, 1, 1), (256, 1, 1), (n, 2.0, x, y))
         functions["torch.cuda._compile_kernel"] = lambda: torch_saxpy(
             (4, 1, 1), (256, 1, 1), (n, 2.0, x, y)
         )
-    except AttributeError as error:
-        print(f"  skipped: torch.cuda._compile_kernel ({error})")
+    except Exception as error:  # a private function: it may be missing or have changed
+        print(f"  skipped: torch.cuda._compile_kernel ({type(error).__name__}: {error})")
     try:
         import cupy
 
