@@ -1,7 +1,5 @@
 // The CUDA driver behind the Driver interface.
 // SPDX-License-Identifier: Apache-2.0
-#include <pthread.h>
-
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -11,13 +9,13 @@
 
 #include "driver/cuda_api.h"
 #include "driver/driver.h"
+#include "driver/gpu_table.h"
 
 namespace opdock {
 namespace {
 
 using namespace cuda;
 
-constexpr int kMaxGpus = 64;
 constexpr uint32_t kSharedWithoutAsking =
     48 * 1024;  // dynamic shared memory that every launch gets
 constexpr uint32_t kUnknown = UINT32_MAX;
@@ -42,23 +40,11 @@ struct LoadedImage {
   std::deque<LoadedKernel> kernels;
 };
 
-// One visible GPU. What is set is never changed.
-struct Gpu {
-  std::mutex mutex;
-  std::atomic<bool> known{false};
+struct Gpu : GpuEntry {
   Device device = 0;
   bool has_pools = false;
-  opdock_device_facts facts{};
   std::atomic<Context> primary{nullptr};
 };
-
-// Set in a child forked after cuInit: the driver is of no use there.
-std::atomic<bool> initialised{false};
-std::atomic<bool> forked{false};
-
-void mark_child() {
-  if (initialised.load(std::memory_order_relaxed)) forked.store(true, std::memory_order_relaxed);
-}
 
 // What enter() answers if the right context was current already.
 char unchanged_mark;
@@ -74,6 +60,13 @@ class CudaDriver : public Driver {
     Gpu* gpu = nullptr;
     DriverStatus done = find(index, &gpu);
     if (done.ok()) *out = &gpu->facts;
+    return done;
+  }
+
+  DriverStatus arch(int index, std::string* out) override {
+    Gpu* gpu = nullptr;
+    DriverStatus done = find(index, &gpu);
+    if (done.ok()) *out = gpu->arch;
     return done;
   }
 
@@ -256,26 +249,13 @@ class CudaDriver : public Driver {
  private:
   bool pooled(const Gpu& gpu) const { return gpu.has_pools && api_.cuMemAllocAsync != nullptr; }
 
-  // The GPU, known: two atomic reads after the first time.
   DriverStatus find(int index, Gpu** out) {
-    if (forked.load(std::memory_order_relaxed)) {
-      return {OPDOCK_DEVICE_ERROR,
-              "found the CUDA driver initialised before this process was forked, wanted it "
-              "initialised here; start GPU work after fork, or start processes by spawn"};
-    }
-    if (index < 0 || index >= kMaxGpus) {
-      return {OPDOCK_DEVICE_ERROR, "found cuda:" + std::to_string(index) +
-                                       ", wanted an index below " + std::to_string(kMaxGpus)};
-    }
-    Gpu& gpu = gpus_[static_cast<size_t>(index)];
-    *out = &gpu;
-    return gpu.known.load(std::memory_order_acquire) ? DriverStatus{} : learn(index, &gpu);
+    return gpus_.find(index, out, [this](int which, Gpu* gpu) { return learn(which, gpu); });
   }
 
   DriverStatus learn(int index, Gpu* gpu) {
-    std::lock_guard lock(gpu->mutex);
-    if (gpu->known.load(std::memory_order_relaxed)) return {};
-    DriverStatus done = initialise();
+    DriverStatus done =
+        gpus_.initialise([this] { return status_of(api_, api_.cuInit(0), "cuInit"); });
     if (!done.ok()) return done;
     Result result = api_.cuDeviceGet(&gpu->device, index);
     if (result != kSuccess) {
@@ -309,17 +289,7 @@ class CudaDriver : public Driver {
     result = api_.cuDeviceTotalMem(&memory, gpu->device);
     if (result != kSuccess) return status_of(api_, result, "cuDeviceTotalMem");
     facts.memory_bytes = memory;
-    gpu->known.store(true, std::memory_order_release);
-    return {};
-  }
-
-  DriverStatus initialise() {
-    std::lock_guard lock(init_mutex_);
-    if (initialised.load(std::memory_order_relaxed)) return {};
-    const Result result = api_.cuInit(0);
-    if (result != kSuccess) return status_of(api_, result, "cuInit");
-    pthread_atfork(nullptr, nullptr, mark_child);
-    initialised.store(true, std::memory_order_relaxed);
+    gpu->arch = "sm_" + std::to_string(facts.arch_major) + std::to_string(facts.arch_minor);
     return {};
   }
 
@@ -401,9 +371,8 @@ class CudaDriver : public Driver {
   }
 
   const Api& api_;
-  std::mutex init_mutex_;
   std::mutex shared_mutex_;
-  std::array<Gpu, kMaxGpus> gpus_;
+  GpuTable<Gpu> gpus_{"cuda", "the CUDA driver"};
 };
 
 }  // namespace

@@ -9,8 +9,7 @@ Driver* driver_for(Backend backend, std::string* problem) {
     case Backend::kCuda:
       return cuda_driver(problem);
     case Backend::kRocm:
-      text = "the HIP driver is not part of this version of Opdock";
-      break;
+      return hip_driver(problem);
     case Backend::kCpu:
       text = "the CPU has no driver";
       break;

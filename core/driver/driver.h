@@ -1,4 +1,4 @@
-// A GPU driver behind one interface. CUDA's is here; HIP's is the same interface a second time.
+// A GPU driver behind one interface, NVIDIA's and AMD's.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -20,7 +20,7 @@ struct DriverStatus {
   bool ok() const { return status == OPDOCK_OK; }
 };
 
-// Opaque handles of the driver: CUmodule or CUlibrary, CUfunction, CUstream and the like.
+// Opaque: what stands behind them is the driver's own.
 using ModuleHandle = void*;
 using FunctionHandle = void*;
 
@@ -32,10 +32,13 @@ class Driver {
 
   // Facts of device `index`, valid until the process ends. Initialises the driver, no context.
   virtual DriverStatus facts(int index, const opdock_device_facts** out) = 0;
+  // What the driver calls its architecture, "sm_90" or "gfx90a:sramecc+:xnack-"; as facts().
+  virtual DriverStatus arch(int index, std::string* out) = 0;
 
   // Makes the context that belongs to (device, stream) current on this thread and remembers what
   // was current before; leave() restores it. May create the primary context. If that one is current
-  // already it stays, where launches go to their stream's context by themselves.
+  // already it stays, where launches go to their stream's context by themselves. HIP has a current
+  // device in the place of contexts; a stream of another device is OPDOCK_INVALID_ARGUMENT there.
   virtual DriverStatus enter(int index, void* stream, void** previous) = 0;
   virtual void leave(void* previous) = 0;
 
@@ -60,6 +63,9 @@ class Driver {
 // The CUDA driver, opened from libcuda.so.1 on first use; NULL and a problem if it is not there.
 // The pointer lives until the process ends.
 Driver* cuda_driver(std::string* problem);
+
+// AMD's HIP runtime, opened on first use from where hip_library.h says; otherwise the same.
+Driver* hip_driver(std::string* problem);
 
 // The driver for an OPDOCK_CUDA or OPDOCK_ROCM device type; NULL and a problem otherwise.
 Driver* driver_for(Backend backend, std::string* problem);

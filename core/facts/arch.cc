@@ -69,4 +69,20 @@ std::optional<GfxArch> parse_gfx_arch(std::string_view text) {
   return arch;
 }
 
+std::optional<GfxVersion> gfx_version(std::string_view processor) {
+  if (!processor.starts_with("gfx") || processor.size() < 6) return std::nullopt;
+  processor.remove_prefix(3);
+  GfxVersion version;
+  const char* const end = processor.data() + processor.size();
+  const auto major = std::from_chars(processor.data(), end - 2, version.major);
+  uint32_t rest = 0;
+  const auto minor = std::from_chars(end - 2, end, rest, 16);
+  if (major.ec != std::errc() || major.ptr != end - 2 || minor.ec != std::errc() ||
+      minor.ptr != end) {
+    return std::nullopt;
+  }
+  version.minor = rest / 16;
+  return version;
+}
+
 }  // namespace opdock

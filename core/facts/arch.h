@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -34,5 +35,12 @@ struct GfxArch {
 
 // "gfx90a:sramecc+:xnack-"; an unknown feature or a name that does not begin with gfx: nullopt.
 std::optional<GfxArch> parse_gfx_arch(std::string_view text);
+
+struct GfxVersion {
+  uint32_t major = 0, minor = 0;
+};
+// 10.3 of "gfx1030": the last two digits, hexadecimal ones, are minor and stepping. A generic or
+// other name: nullopt.
+std::optional<GfxVersion> gfx_version(std::string_view processor);
 
 }  // namespace opdock

@@ -1,0 +1,87 @@
+// The part of AMD's HIP runtime that Opdock uses, declared here so that building needs no ROCm.
+// Names and numbers are those of the HIP API reference; HIP 5.2 to 7 agree on all of them, except
+// where a comment says otherwise.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "driver/driver.h"
+
+namespace opdock::hip {
+
+using Result = int;      // hipError_t
+using Stream = void*;    // hipStream_t
+using Module = void*;    // hipModule_t
+using Function = void*;  // hipFunction_t
+
+inline constexpr Result kSuccess = 0;
+
+// hipStreamLegacy (HIP 6.1) and hipStreamPerThread: numbers instead of handles.
+inline const Stream kStreamLegacy = reinterpret_cast<Stream>(1);
+inline const Stream kStreamPerThread = reinterpret_cast<Stream>(2);
+
+enum Attribute : int {  // hipDeviceAttribute_t
+  kL2Bytes = 19,
+  kMaxThreadsPerBlock = 56,
+  kMultiprocessors = 63,
+  kMaxSharedPerBlock = 74,
+  kWarpSize = 87,
+  kMemoryPoolsSupported = 88,
+};
+
+// hipDeviceProp_t, of which only the target ID is read. HIP 6 gave it another layout and its
+// function another symbol; libraries of HIP 6 keep the former under the former symbol.
+inline constexpr size_t kPropertiesBytes = 4096;   // more than any layout has
+inline constexpr size_t kTargetIdBytes = 256;      // gcnArchName, "gfx90a:sramecc+:xnack-"
+inline constexpr size_t kTargetIdAt = 1160;        // hipGetDevicePropertiesR0600
+inline constexpr size_t kTargetIdAtBefore6 = 396;  // hipGetDeviceProperties
+
+// The library's functions. Those marked optional are NULL in versions that lack them.
+struct Api {
+  Result (*hipInit)(unsigned);
+  const char* (*hipGetErrorName)(Result);
+  const char* (*hipGetErrorString)(Result);
+  Result (*hipGetLastError)();
+  Result (*hipGetDeviceCount)(int*);
+  Result (*hipGetDevice)(int*);
+  Result (*hipSetDevice)(int);
+  Result (*hipDeviceGetAttribute)(int*, int, int);
+  Result (*hipDeviceTotalMem)(size_t*, int);
+  Result (*hipStreamIsCapturing)(Stream, int*);
+  Result (*hipStreamSynchronize)(Stream);
+  Result (*hipModuleLoadData)(Module*, const void*);
+  Result (*hipModuleGetFunction)(Function*, Module, const char*);
+  Result (*hipModuleLaunchKernel)(Function, unsigned, unsigned, unsigned, unsigned, unsigned,
+                                  unsigned, unsigned, Stream, void**, void**);
+  Result (*hipMalloc)(void**, size_t);
+  Result (*hipFree)(void*);
+  // one of the two
+  Result (*hipGetDevicePropertiesR0600)(void*, int);
+  Result (*hipGetDeviceProperties)(void*, int);
+  // optional
+  Result (*hipStreamGetDevice)(Stream, int*);                               // HIP 5.6
+  Result (*hipModuleLaunchCooperativeKernel)(Function, unsigned, unsigned,  // HIP 5.5
+                                             unsigned, unsigned, unsigned, unsigned, unsigned,
+                                             Stream, void**);
+  Result (*hipMallocAsync)(void**, size_t, Stream);  // HIP 5.2
+  Result (*hipFreeAsync)(void*, Stream);
+};
+
+// Opens the library (hip_library.h) on the first call and remembers the outcome. NULL and *problem
+// if it is not there or lacks a function. Calls none of its functions. Thread-safe.
+const Api* open_api(std::string* problem);
+
+// The library's own symbol, or NULL.
+void* find_symbol(const char* name);
+
+// The target ID of device `index` as HIP tells it; "" and *result if it fails.
+std::string target_id(const Api& api, int index, Result* result);
+
+// What a result of `function` means: OPDOCK_OK for success; a text with HIP's own name for it. A
+// failure is taken off HIP's record of this thread, where others would take it for theirs.
+DriverStatus status_of(const Api& api, Result result, const char* function);
+
+}  // namespace opdock::hip

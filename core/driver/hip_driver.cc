@@ -1,0 +1,274 @@
+// AMD's HIP runtime behind the Driver interface.
+// SPDX-License-Identifier: Apache-2.0
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+
+#include "driver/driver.h"
+#include "driver/gpu_table.h"
+#include "driver/hip_api.h"
+#include "driver/kernel_metadata.h"
+#include "facts/arch.h"
+
+namespace opdock {
+namespace {
+
+using namespace hip;
+
+// Behind a FunctionHandle.
+struct LoadedKernel {
+  Function function = nullptr;
+  const std::vector<uint32_t>* params = nullptr;  // NULL: not known
+  uint32_t max_shared = 0;
+};
+
+// Behind a ModuleHandle.
+struct LoadedImage {
+  Module module = nullptr;
+  int index = 0;
+  std::map<std::string, std::vector<uint32_t>> params;  // by the kernels' names
+  std::mutex mutex;
+  std::deque<LoadedKernel> kernels;
+};
+
+struct Gpu : GpuEntry {
+  bool has_pools = false;
+};
+
+// What enter() answers if the right device was current already; else the other one's number + 1.
+void* const kUnchanged = nullptr;
+
+bool is_handle(Stream stream) {
+  return stream != nullptr && stream != kStreamLegacy && stream != kStreamPerThread;
+}
+
+class HipDriver : public Driver {
+ public:
+  explicit HipDriver(const Api* api) : api_(*api) {}
+
+  Backend backend() const override { return Backend::kRocm; }
+
+  DriverStatus facts(int index, const opdock_device_facts** out) override {
+    Gpu* gpu = nullptr;
+    DriverStatus done = find(index, &gpu);
+    if (done.ok()) *out = &gpu->facts;
+    return done;
+  }
+
+  DriverStatus arch(int index, std::string* out) override {
+    Gpu* gpu = nullptr;
+    DriverStatus done = find(index, &gpu);
+    if (done.ok()) *out = gpu->arch;
+    return done;
+  }
+
+  DriverStatus enter(int index, void* stream, void** previous) override {
+    *previous = kUnchanged;
+    Gpu* gpu = nullptr;
+    DriverStatus done = find(index, &gpu);
+    if (!done.ok()) return done;
+    if (is_handle(stream) && api_.hipStreamGetDevice != nullptr) {
+      done = check_stream(index, stream);
+      if (!done.ok()) return done;
+    }
+    int current = 0;
+    Result result = api_.hipGetDevice(&current);
+    if (result != kSuccess) return status_of(api_, result, "hipGetDevice");
+    if (current == index) return {};
+    result = api_.hipSetDevice(index);
+    if (result != kSuccess) return status_of(api_, result, "hipSetDevice");
+    *previous = reinterpret_cast<void*>(static_cast<intptr_t>(current) + 1);
+    return {};
+  }
+
+  void leave(void* previous) override {
+    if (previous == kUnchanged) return;
+    api_.hipSetDevice(static_cast<int>(reinterpret_cast<intptr_t>(previous) - 1));
+  }
+
+  DriverStatus load(int index, std::span<const uint8_t> image, ModuleHandle* out) override {
+    auto loaded = std::make_unique<LoadedImage>();
+    loaded->index = index;
+    loaded->params = read_kernel_params(image);
+    const Result result = api_.hipModuleLoadData(&loaded->module, image.data());
+    if (result != kSuccess) return status_of(api_, result, "hipModuleLoadData");
+    *out = loaded.release();  // stays loaded
+    return {};
+  }
+
+  DriverStatus find(ModuleHandle module, const char* name, FunctionHandle* out) override {
+    LoadedImage& image = *static_cast<LoadedImage*>(module);
+    Gpu* gpu = nullptr;
+    DriverStatus done = find(image.index, &gpu);
+    if (!done.ok()) return done;
+    Function function = nullptr;
+    const Result result = api_.hipModuleGetFunction(&function, image.module, name);
+    if (result != kSuccess) return status_of(api_, result, "hipModuleGetFunction");
+    const auto params = image.params.find(name);
+    const std::lock_guard lock(image.mutex);
+    LoadedKernel& kernel = image.kernels.emplace_back();
+    kernel.function = function;
+    kernel.max_shared = gpu->facts.max_shared_bytes;
+    if (params != image.params.end()) kernel.params = &params->second;
+    *out = &kernel;
+    return {};
+  }
+
+  const std::vector<uint32_t>* params(FunctionHandle function) override {
+    return static_cast<LoadedKernel*>(function)->params;
+  }
+
+  DriverStatus launch(FunctionHandle function, void* stream, const opdock_launch& how) override {
+    const LoadedKernel& kernel = *static_cast<LoadedKernel*>(function);
+    if (kernel.params != nullptr && how.num_args != kernel.params->size()) {
+      return {OPDOCK_INTERNAL, "launch(): found " + std::to_string(how.num_args) +
+                                   " arguments, wanted the kernel's " +
+                                   std::to_string(kernel.params->size())};
+    }
+    if (how.shared_bytes > kernel.max_shared) {
+      return {OPDOCK_UNSUPPORTED, "launch(): found " + std::to_string(how.shared_bytes) +
+                                      " bytes of dynamic shared memory, wanted at most " +
+                                      std::to_string(kernel.max_shared) +
+                                      " on this GPU; launch with less"};
+    }
+    if (how.cluster[0] > 1 || how.cluster[1] > 1 || how.cluster[2] > 1) {
+      return {OPDOCK_UNSUPPORTED,
+              "launch(): found clusters of blocks, wanted none, as AMD's GPUs have none; launch "
+              "without them"};
+    }
+    // A programmatic launch may begin early; beginning after the kernel before it is as correct.
+    void** args = const_cast<void**>(how.args);
+    if ((how.flags & OPDOCK_LAUNCH_COOPERATIVE) != 0) {
+      if (api_.hipModuleLaunchCooperativeKernel == nullptr) {
+        return {OPDOCK_UNSUPPORTED,
+                "launch(): found a HIP runtime without hipModuleLaunchCooperativeKernel, wanted "
+                "ROCm 5.5 for cooperative launches; upgrade it"};
+      }
+      const Result result = api_.hipModuleLaunchCooperativeKernel(
+          kernel.function, how.grid[0], how.grid[1], how.grid[2], how.block[0], how.block[1],
+          how.block[2], how.shared_bytes, stream, args);
+      return status_of(api_, result, "hipModuleLaunchCooperativeKernel");
+    }
+    const Result result = api_.hipModuleLaunchKernel(
+        kernel.function, how.grid[0], how.grid[1], how.grid[2], how.block[0], how.block[1],
+        how.block[2], how.shared_bytes, stream, args, nullptr);
+    return result == kSuccess ? DriverStatus{} : status_of(api_, result, "hipModuleLaunchKernel");
+  }
+
+  DriverStatus allocate(int index, void* stream, uint64_t bytes, void** out) override {
+    Gpu* gpu = nullptr;
+    DriverStatus done = find(index, &gpu);
+    if (!done.ok()) return done;
+    const Result result =
+        gpu->has_pools ? api_.hipMallocAsync(out, bytes, stream) : api_.hipMalloc(out, bytes);
+    return status_of(api_, result, gpu->has_pools ? "hipMallocAsync" : "hipMalloc");
+  }
+
+  DriverStatus release(int index, void* stream, void* memory) override {
+    Gpu* gpu = nullptr;
+    DriverStatus done = find(index, &gpu);
+    if (!done.ok()) return done;
+    void* previous = nullptr;
+    done = enter(index, stream, &previous);
+    if (!done.ok()) return done;
+    const Result result = gpu->has_pools ? api_.hipFreeAsync(memory, stream) : api_.hipFree(memory);
+    leave(previous);
+    return status_of(api_, result, gpu->has_pools ? "hipFreeAsync" : "hipFree");
+  }
+
+  DriverStatus is_capturing(void* stream, bool* out) override {
+    *out = false;
+    if (stream == nullptr || stream == kStreamLegacy) return {};  // cannot be captured
+    int capturing = 0;
+    const Result result = api_.hipStreamIsCapturing(stream, &capturing);
+    if (result != kSuccess) return status_of(api_, result, "hipStreamIsCapturing");
+    *out = capturing != 0;
+    return {};
+  }
+
+  DriverStatus synchronize(void* stream) override {
+    return status_of(api_, api_.hipStreamSynchronize(stream), "hipStreamSynchronize");
+  }
+
+  void* symbol(const char* name) override { return find_symbol(name); }
+
+ private:
+  // Kernels lie on one device: a stream of another one would launch what is not there.
+  DriverStatus check_stream(int index, Stream stream) {
+    int owner = 0;
+    const Result result = api_.hipStreamGetDevice(stream, &owner);
+    if (result != kSuccess) return status_of(api_, result, "hipStreamGetDevice");
+    if (owner == index) return {};
+    const std::string wanted = "rocm:" + std::to_string(index);
+    return {OPDOCK_INVALID_ARGUMENT, "found a stream of rocm:" + std::to_string(owner) +
+                                         ", wanted one of " + wanted +
+                                         ", where the arguments are; pass one of that device"};
+  }
+
+  DriverStatus find(int index, Gpu** out) {
+    return gpus_.find(index, out, [this](int which, Gpu* gpu) { return learn(which, gpu); });
+  }
+
+  DriverStatus learn(int index, Gpu* gpu) {
+    DriverStatus done =
+        gpus_.initialise([this] { return status_of(api_, api_.hipInit(0), "hipInit"); });
+    if (!done.ok()) return done;
+    Result result = kSuccess;
+    auto attribute = [&](Attribute which) {
+      int value = 0;
+      const Result got = api_.hipDeviceGetAttribute(&value, which, index);
+      if (got != kSuccess && result == kSuccess) result = got;
+      return static_cast<uint32_t>(value < 0 ? 0 : value);
+    };
+    opdock_device_facts& facts = gpu->facts;
+    facts.struct_size = sizeof facts;
+    facts.type = OPDOCK_ROCM;
+    facts.warp_size = attribute(kWarpSize);
+    facts.multiprocessors = attribute(kMultiprocessors);
+    facts.max_threads_per_block = attribute(kMaxThreadsPerBlock);
+    facts.max_shared_bytes = attribute(kMaxSharedPerBlock);
+    facts.l2_bytes = attribute(kL2Bytes);
+    if (result != kSuccess) {
+      done = status_of(api_, result, "hipDeviceGetAttribute");
+      done.text.append(" (rocm:").append(std::to_string(index)).append(")");
+      return done;
+    }
+    size_t memory = 0;
+    result = api_.hipDeviceTotalMem(&memory, index);
+    if (result != kSuccess) return status_of(api_, result, "hipDeviceTotalMem");
+    facts.memory_bytes = memory;
+    gpu->arch = target_id(api_, index, &result);
+    if (result != kSuccess) return status_of(api_, result, "hipGetDeviceProperties");
+    const std::optional<GfxArch> arch = parse_gfx_arch(gpu->arch);
+    const std::optional<GfxVersion> version =
+        arch ? gfx_version(arch->processor) : std::optional<GfxVersion>();
+    if (!version) {
+      return {OPDOCK_DEVICE_ERROR, "found the architecture \"" + gpu->arch +
+                                       "\" of rocm:" + std::to_string(index) +
+                                       ", wanted one such as gfx90a; report it to Opdock"};
+    }
+    facts.arch_major = version->major;
+    facts.arch_minor = version->minor;
+    int pools = 0;  // libraries that do not know the attribute refuse it
+    gpu->has_pools = api_.hipMallocAsync != nullptr && api_.hipFreeAsync != nullptr &&
+                     api_.hipDeviceGetAttribute(&pools, kMemoryPoolsSupported, index) == kSuccess &&
+                     pools != 0;
+    if (!gpu->has_pools) api_.hipGetLastError();
+    return {};
+  }
+
+  const Api& api_;
+  GpuTable<Gpu> gpus_{"rocm", "the HIP runtime"};
+};
+
+}  // namespace
+
+Driver* hip_driver(std::string* problem) {
+  const Api* api = open_api(problem);
+  if (api == nullptr) return nullptr;
+  static HipDriver* driver = new HipDriver(api);  // used until the process ends
+  return driver;
+}
+
+}  // namespace opdock

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "driver/hip_library.h"
+
+#include <dlfcn.h>
+#include <link.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <string_view>
+
+namespace opdock::hip {
+namespace {
+
+constexpr const char* kNames[] = {"libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5"};
+
+// "libamdhip64.so.6.2.41133", and "libamdhip64-3d4e5f.so.6" of wheels that rename what they bring.
+int note_loaded(dl_phdr_info* library, size_t, void* context) {
+  const std::string_view path = library->dlpi_name == nullptr ? "" : library->dlpi_name;
+  const std::string_view name = path.substr(path.rfind('/') + 1);
+  if (!name.starts_with("libamdhip64.so") && !name.starts_with("libamdhip64-")) return 0;
+  *static_cast<std::string*>(context) = path;
+  return 1;
+}
+
+}  // namespace
+
+std::string loaded_library() {
+  std::string path;
+  dl_iterate_phdr(note_loaded, &path);
+  return path;
+}
+
+std::vector<std::string> library_candidates(const std::string& rocm) {
+  std::vector<std::string> candidates;
+  if (!rocm.empty()) {
+    for (const char* name : kNames) candidates.push_back(rocm + "/lib/" + name);
+  }
+  for (const char* name : kNames) candidates.push_back(std::string("/opt/rocm/lib/") + name);
+  for (const char* name : kNames) candidates.emplace_back(name);
+  return candidates;
+}
+
+void* open_library(std::string* problem) {
+  if (const std::string path = loaded_library(); !path.empty()) {
+    if (void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_NOLOAD)) return library;
+  }
+  const char* rocm = secure_getenv("ROCM_PATH");
+  std::string why;
+  for (const std::string& candidate : library_candidates(rocm == nullptr ? "" : rocm)) {
+    const bool is_path = candidate.front() == '/';
+    if (is_path && access(candidate.c_str(), F_OK) != 0) continue;
+    if (void* library = dlopen(candidate.c_str(), RTLD_NOW | RTLD_LOCAL)) return library;
+    // Of the names, that one says it that is not simply absent.
+    const char* text = dlerror();
+    const std::string now = text == nullptr ? candidate : text;
+    if (is_path || why.empty() || now.find("No such file") == now.npos) why = now;
+  }
+  *problem = "found no HIP runtime (" + why +
+             "), wanted libamdhip64.so.7, .6 or .5 in ROCM_PATH/lib, /opt/rocm/lib or where the "
+             "loader looks; install AMD's ROCm";
+  return nullptr;
+}
+
+}  // namespace opdock::hip
