@@ -135,7 +135,12 @@ struct opdock_module {
 
   opdock_status compile(std::string* problem) {
     std::vector<Reason> reasons;
-    const JitContext context = jit_context(runtime, nullptr, &reasons);
+    const Waiting waiting(runtime->hooks());
+    HookedProgress progress(runtime->hooks());
+    JitContext context = jit_context(runtime, &progress, &reasons);
+    // Without a device nothing of this process is needed, and it may be about to fork: NVRTC 13
+    // initialises the CUDA driver where it compiles.
+    context.in_worker = driver == nullptr;
     image = compile_image(request, context, &reasons);
     if (image == nullptr) return fail_for(std::move(reasons), problem);
     if (!image->log.empty()) runtime->log(1, (request.name + ":\n" + image->log).c_str());
@@ -145,7 +150,9 @@ struct opdock_module {
   // One that was not named beforehand gets an image of its own.
   opdock_status find(const std::string& name, opdock_kernel** out, std::string* problem) {
     std::vector<Reason> reasons;
-    const JitContext context = jit_context(runtime, nullptr, &reasons);
+    const Waiting waiting(runtime->hooks());
+    HookedProgress progress(runtime->hooks());
+    const JitContext context = jit_context(runtime, &progress, &reasons);
     CompileRequest wanted = request;
     const bool named =
         std::find(wanted.kernels.begin(), wanted.kernels.end(), name) != wanted.kernels.end();

@@ -4,6 +4,7 @@
 
 #include <vector>
 
+#include "api/hooks.h"
 #include "api/runtime.h"
 #include "jit/compiler.h"
 

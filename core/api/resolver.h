@@ -30,6 +30,10 @@ class FunctionTable : public Resolver {
   // cancelled, another takes over. Different ops do not wait for each other here.
   Target* resolve(const opdock_function& function, opdock_device device, opdock_status* status,
                   std::string* problem) override;
+  // Why it failed is kept for this thread's exception and in the op's record. (compile_kernels.cc)
+  opdock_status make_kernels(const opdock_function& function, Target* target, const char* name,
+                             std::string* problem) override;
+  void waiting(bool begins) override;
   std::string doc(const opdock_function& function) override;
 
   // What became of the op on the device, or else what would. NULL: no schema is known.
@@ -46,6 +50,9 @@ class FunctionTable : public Resolver {
   std::shared_ptr<Resolution> resolution(const std::string& name, opdock_device device);
   std::shared_ptr<const ChainRecord> attempt(Resolution* slot, const opdock_function& function,
                                              opdock_device device);
+  // Adds to the step that was to compile what it could not.
+  void record_failure(const opdock_function& function, const Target& target,
+                      const std::vector<Reason>& reasons);
   // The schema under this name: of the best plugin that may serve, else of any.
   std::optional<Wanted> wanted(const std::string& name, std::string* problem);
 

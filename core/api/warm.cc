@@ -105,6 +105,7 @@ Report warm(opdock_runtime* runtime, const char* archs, uint32_t jobs) {
   const std::vector<Target> targets =
       archs == nullptr ? visible_targets(*machine) : listed_targets(archs, *machine);
   std::vector<CompileRequest> requests;
+  std::vector<std::string> plugins;  // of each request
   for (const auto& candidate : runtime->catalog()->candidates()) {
     std::string bytes;
     std::vector<ImageRow> rows;
@@ -113,14 +114,20 @@ Report warm(opdock_runtime* runtime, const char* archs, uint32_t jobs) {
     for (const Target& target : targets) {
       CompileRequest request;
       std::vector<Reason> ignored;  // nothing to compile
-      if (packed_request(note.name + " " + note.version.text(), rows, target.backend, target.arch,
-                         &request, &ignored)) {
-        requests.push_back(std::move(request));
+      if (!packed_request(note.name + " " + note.version.text(), rows, target.backend, target.arch,
+                          &request, &ignored)) {
+        continue;
+      }
+      for (CompileRequest& one : kernel_requests(request)) {
+        requests.push_back(std::move(one));
+        plugins.push_back(request.name);
       }
     }
   }
   std::vector<Reason> notices;
-  const JitContext context = jit_context(runtime, nullptr, &notices);
+  const Waiting waiting(runtime->hooks());
+  HookedProgress progress(runtime->hooks());
+  const JitContext context = jit_context(runtime, &progress, &notices);
   std::vector<Report> done(requests.size());
   if (jobs == 0) jobs = std::max(1u, std::thread::hardware_concurrency());
   compile_all(requests, static_cast<int>(jobs), context,
@@ -128,7 +135,8 @@ Report warm(opdock_runtime* runtime, const char* archs, uint32_t jobs) {
                 const char* outcome = image == nullptr    ? "failed"
                                       : image->from_cache ? "cached"
                                                           : "compiled";
-                done[i] = {{"plugin", requests[i].name},
+                done[i] = {{"plugin", plugins[i]},
+                           {"kernel", requests[i].kernels.front()},
                            {"arch", requests[i].arch},
                            {"outcome", outcome},
                            {"compiler", image == nullptr ? "" : image->maker},

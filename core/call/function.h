@@ -23,6 +23,15 @@ class Resolver {
   // NULL, a status and *problem if nobody does. May load, may block; any thread.
   virtual Target* resolve(const opdock_function& function, opdock_device device,
                           opdock_status* status, std::string* problem) = 0;
+  // Makes kernels of `target` ready that are made on demand: `name`, or all if it is NULL. The
+  // device's context is current. May compile, may block; any thread.
+  virtual opdock_status make_kernels(const opdock_function&, Target*, const char* name,
+                                     std::string* problem) {
+    (void)name, (void)problem;
+    return OPDOCK_OK;  // for who hands none out
+  }
+  // The thread begins or ceases to wait for another one that is at work.
+  virtual void waiting(bool begins) { (void)begins; }
   // The op's documentation; "" if it cannot be had. Loads the best provider if need be.
   virtual std::string doc(const opdock_function& function) = 0;
 };
@@ -44,6 +53,7 @@ struct opdock_function {
   const std::string& digest() const { return digest_; }
   const char* schema_text() const { return schema_text_.c_str(); }
   const char* doc() const;  // loads on first use
+  opdock::Resolver* resolver() const { return resolver_; }
   const std::vector<opdock_param>& params() const { return params_; }
   uint32_t num_params() const { return num_params_; }
   bool writes() const { return writes_; }  // into a Tensor(a!) parameter

@@ -63,7 +63,12 @@ opdock_status host_kernel(const opdock_call* call, const char* name, opdock_kern
                                          to_text(in.target->device));
   }
   std::string problem;
-  opdock_status status = in.target->kernels->find(name, out, &problem);
+  const bool may_load = (in.call.flags & OPDOCK_CALL_CAPTURING) == 0;
+  opdock_status status = in.target->kernels->find(name, out, &problem, may_load);
+  if (status == OPDOCK_OK && *out == nullptr) [[unlikely]] {
+    status = in.function.resolver()->make_kernels(in.function, in.target, name, &problem);
+    if (status == OPDOCK_OK) status = in.target->kernels->find(name, out, &problem, false);
+  }
   return status == OPDOCK_OK ? status : in.fail(status, problem);
 }
 

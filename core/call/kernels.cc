@@ -77,6 +77,18 @@ Kernels::Kernels(Driver* driver, opdock_device device, const ImageRow& row)
     pairs.emplace_back(source, at);
     at += std::strlen(at) + 1;
   }
+  index(pairs);
+}
+
+Kernels::Kernels(opdock_device device, const std::vector<std::string>& names,
+                 std::string description)
+    : device_(device), description_(std::move(description)), on_demand_(true), names_(names) {
+  std::vector<std::pair<const char*, const char*>> pairs;
+  for (const std::string& name : names_) pairs.emplace_back(name.c_str(), nullptr);
+  index(pairs);
+}
+
+void Kernels::index(const std::vector<std::pair<const char*, const char*>>& pairs) {
   count_ = pairs.size();
   entries_ = std::make_unique<Entry[]>(count_);
   size_t capacity = 4;
@@ -85,7 +97,7 @@ Kernels::Kernels(Driver* driver, opdock_device device, const ImageRow& row)
   for (size_t i = 0; i < count_; ++i) {
     entries_[i].source_name = pairs[i].first;
     entries_[i].image_name = pairs[i].second;
-    entries_[i].kernel.device = device;
+    entries_[i].kernel.device = device_;
     entries_[i].kernel.image_name = pairs[i].second;
     size_t slot = hash(entries_[i].source_name) & (capacity - 1);
     while (slots_[slot] != 0) slot = (slot + 1) & (capacity - 1);
@@ -104,8 +116,22 @@ Kernels::Entry* Kernels::lookup(std::string_view name) const {
   return nullptr;
 }
 
-opdock_status Kernels::find(const char* name, opdock_kernel** out, std::string* problem) {
-  if (driver_ == nullptr) {
+bool Kernels::is_settled(std::string_view name) const {
+  const Entry* entry = lookup(name);
+  return entry == nullptr || entry->ready.load(std::memory_order_acquire);
+}
+
+void Kernels::put(std::string_view name, const opdock_kernel& kernel) {
+  Entry* entry = lookup(name);
+  const std::lock_guard lock(mutex_);
+  if (entry == nullptr || entry->ready.load(std::memory_order_relaxed)) return;
+  entry->kernel = kernel;
+  entry->ready.store(true, std::memory_order_release);
+}
+
+opdock_status Kernels::find(const char* name, opdock_kernel** out, std::string* problem,
+                            bool may_load) {
+  if (driver_ == nullptr && !on_demand_) {
     *problem = problem_;
     return OPDOCK_NOT_FOUND;
   }
@@ -120,24 +146,46 @@ opdock_status Kernels::find(const char* name, opdock_kernel** out, std::string* 
     return OPDOCK_NOT_FOUND;
   }
   if (!entry->ready.load(std::memory_order_acquire)) {
-    opdock_status status = resolve(entry, problem);
+    if (on_demand_) {
+      *out = nullptr;
+      return may_load ? OPDOCK_OK : refuse_in_capture(name, problem);
+    }
+    opdock_status status = resolve(entry, may_load, problem);
     if (status != OPDOCK_OK) return status;
   }
   *out = &entry->kernel;
   return OPDOCK_OK;
 }
 
-opdock_status Kernels::resolve(Entry* entry, std::string* problem) {
+opdock_status Kernels::refuse_in_capture(std::string_view name, std::string* problem) const {
+  *problem = "found the stream being captured and kernel \"" + std::string(name) +
+             "\" not loaded on " + to_text(device_) +
+             ", wanted it loaded; call the op once with such arguments, or opdock_prepare, before "
+             "the capture";
+  return OPDOCK_UNSUPPORTED;
+}
+
+opdock_status Kernels::load(std::string* problem) {
+  if (driver_ == nullptr) return OPDOCK_OK;
+  const std::lock_guard lock(mutex_);
+  return load_locked(problem);
+}
+
+opdock_status Kernels::load_locked(std::string* problem) {
+  if (module_ != nullptr) return OPDOCK_OK;
+  DriverStatus loaded = driver_->load(device_.index, image_, &module_);
+  if (loaded.ok()) return OPDOCK_OK;
+  module_ = nullptr;
+  *problem = "loading " + description_ + " on " + to_text(device_) + ": " + loaded.text;
+  return loaded.status;
+}
+
+opdock_status Kernels::resolve(Entry* entry, bool may_load, std::string* problem) {
   std::lock_guard lock(mutex_);
   if (entry->ready.load(std::memory_order_relaxed)) return OPDOCK_OK;
-  if (module_ == nullptr) {
-    DriverStatus loaded = driver_->load(device_.index, image_, &module_);
-    if (!loaded.ok()) {
-      module_ = nullptr;
-      *problem = "loading " + description_ + " on " + to_text(device_) + ": " + loaded.text;
-      return loaded.status;
-    }
-  }
+  if (module_ == nullptr && !may_load) return refuse_in_capture(entry->source_name, problem);
+  const opdock_status status = load_locked(problem);
+  if (status != OPDOCK_OK) return status;
   DriverStatus found = driver_->find(module_, entry->image_name, &entry->kernel.function);
   if (!found.ok()) {
     *problem =

@@ -40,10 +40,11 @@ struct ImageRow {
 bool read_mapped_table(std::span<const uint8_t> table, std::vector<ImageRow>* rows,
                        std::string* problem);
 
-// The kernels of one image on one device: loaded on first use, kept until the process ends.
+// The kernels of a plugin on one device: loaded on first use, kept until the process ends.
 // Thread-safe; finding a kernel a second time takes no lock.
 class Kernels {
  public:
+  virtual ~Kernels() = default;
   // A device for which the plugin brings no image: find() gives OPDOCK_NOT_FOUND with `problem`.
   explicit Kernels(std::string problem) : problem_(std::move(problem)) {}
   Kernels(Driver* driver, opdock_device device, const ImageRow& row);
@@ -56,8 +57,22 @@ class Kernels {
   }
 
   // The kernel whose source-level name is `name`. On first use loads the image: the device's
-  // context must be current.
-  opdock_status find(const char* name, opdock_kernel** out, std::string* problem);
+  // context must be current. may_load: false while a stream is being captured; what is not loaded
+  // is OPDOCK_UNSUPPORTED then. OPDOCK_OK and *out of NULL: the kernel is one that is made when it
+  // is asked for and has not been; Resolver::make_kernels makes it.
+  opdock_status find(const char* name, opdock_kernel** out, std::string* problem,
+                     bool may_load = true);
+  // Loads the image if that has not happened; nothing where kernels are made on demand.
+  opdock_status load(std::string* problem);
+
+ protected:
+  // Kernels that have no image until put() hands them over. description: for messages.
+  Kernels(opdock_device device, const std::vector<std::string>& names, std::string description);
+  opdock_device device() const { return device_; }
+  // Whether there is no such name, or it has been handed over.
+  bool is_settled(std::string_view name) const;
+  // The first time for a known name counts.
+  void put(std::string_view name, const opdock_kernel& kernel);
 
  private:
   struct Entry {
@@ -66,13 +81,19 @@ class Kernels {
     opdock_kernel kernel;
     std::atomic<bool> ready{false};
   };
+  // pairs: names in the source and in the image, which outlive this.
+  void index(const std::vector<std::pair<const char*, const char*>>& pairs);
   Entry* lookup(std::string_view name) const;
-  opdock_status resolve(Entry* entry, std::string* problem);
+  opdock_status resolve(Entry* entry, bool may_load, std::string* problem);
+  opdock_status load_locked(std::string* problem);
+  opdock_status refuse_in_capture(std::string_view name, std::string* problem) const;
 
   std::string problem_;
   Driver* driver_ = nullptr;
   opdock_device device_{};
   std::string description_;  // "the sm_90 cubin", for messages
+  bool on_demand_ = false;
+  std::vector<std::string> names_;  // on demand: what the entries point at
   std::span<const uint8_t> image_;
   std::string ptx_;  // PTX goes to the driver as a NUL-terminated text
   std::unique_ptr<Entry[]> entries_;

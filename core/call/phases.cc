@@ -7,11 +7,20 @@
 namespace opdock {
 namespace {
 
+// Who holds the lock may be compiling, and may need what this thread holds (Python's GIL, for a
+// hook of the program): it is given up while waiting.
+void lock_politely(std::mutex* mutex, const opdock_function& function) {
+  if (mutex->try_lock()) return;
+  function.resolver()->waiting(true);
+  mutex->lock();
+  function.resolver()->waiting(false);
+}
+
 // Locks an op that may not be called twice at once; costs a test for the others.
 class Serial {
  public:
-  explicit Serial(const Target& target) : mutex_(target.serial) {
-    if (mutex_ != nullptr) mutex_->lock();
+  explicit Serial(const Invocation& in) : mutex_(in.target->serial) {
+    if (mutex_ != nullptr) lock_politely(mutex_, in.function);
   }
   ~Serial() {
     if (mutex_ != nullptr) mutex_->unlock();
@@ -26,7 +35,8 @@ class Serial {
 // The serial lock is held and the context entered.
 opdock_status prepare_once(Invocation* in) {
   Target* target = in->target;
-  std::lock_guard lock(target->preparing);
+  lock_politely(&target->preparing, in->function);
+  const std::lock_guard lock(target->preparing, std::adopt_lock);
   if (target->prepared.load(std::memory_order_relaxed)) return OPDOCK_OK;
   if (target->op->prepare != nullptr) {
     if ((in->call.flags & OPDOCK_CALL_CAPTURING) != 0) {
@@ -83,7 +93,7 @@ void clear_outputs(opdock_output* outputs, uint32_t count) {
 
 opdock_status plan_serially(Invocation* in, const opdock_value* args, uint32_t num_args,
                             opdock_plan* plan) {
-  Serial serial(*in->target);
+  Serial serial(*in);
   return in->finish(in->target->op->plan(&in->call, args, num_args, plan), "plan");
 }
 
@@ -95,7 +105,16 @@ opdock_status judge_plan(Invocation* in, const opdock_plan& plan) {
 }
 
 opdock_status prepare_target(Invocation* in) {
-  Serial serial(*in->target);
+  if (in->target->kernels != nullptr) {
+    // First of all, so that the op's own prepare finds what it asks for.
+    std::string problem;
+    opdock_status status = in->target->kernels->load(&problem);
+    if (status == OPDOCK_OK) {
+      status = in->function.resolver()->make_kernels(in->function, in->target, nullptr, &problem);
+    }
+    if (status != OPDOCK_OK) return in->fail(status, problem);
+  }
+  Serial serial(*in);
   return prepare_once(in);
 }
 
@@ -108,7 +127,7 @@ opdock_status run_in_full(Invocation* in, const opdock_call_options& how, const 
                     "found no generator, wanted one, as the op draws random numbers; pass "
                     "options.generator");
   }
-  Serial serial(*target);
+  Serial serial(*in);
   opdock_status status = OPDOCK_OK;
   if (target->driver != nullptr) {
     status = check_capture(in);

@@ -62,7 +62,8 @@ opdock_status judge_plan(Invocation* in, const opdock_plan& plan);
   return judge_plan(in, *plan);
 }
 
-// Prepares the op on the invocation's device if that has not happened. Takes the op's lock.
+// Makes all kernels ready and prepares the op on the invocation's device, as far as that has not
+// happened: nothing is left to compile or load. The context is entered. Takes the op's lock.
 opdock_status prepare_target(Invocation* in);
 
 // The whole of run: generator, lock, capture, preparation, workspace.

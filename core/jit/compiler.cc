@@ -55,6 +55,21 @@ std::shared_ptr<Slot> slot_of(Table& all, const std::string& key) {
   return slot;
 }
 
+// One piece of work by several threads: told to one of them to stop, it stops in all.
+class SharedProgress : public Progress {
+ public:
+  explicit SharedProgress(Progress* progress) : progress_(progress) {}
+  void step(std::string_view text, double fraction) override { progress_->step(text, fraction); }
+  bool cancelled() override {
+    if (!stop_.load() && progress_->cancelled()) stop_ = true;
+    return stop_.load();
+  }
+
+ private:
+  Progress* progress_;
+  std::atomic<bool> stop_{false};
+};
+
 bool cancelled(const JitContext& context) {
   return context.progress != nullptr && context.progress->cancelled();
 }
@@ -136,8 +151,16 @@ class Maker {
     return nullptr;
   }
 
- private:
-  Cache* cache() const { return uncertain_ ? nullptr : context_.cache; }
+  // Whether the cache has an image: by `maker`, or by anybody if it is NULL.
+  bool has_image(const CacheMaker* maker, std::vector<Reason>* reasons) {
+    if (cache() == nullptr) return false;
+    entries_ = cache()->find(cached_, maker, reasons);
+    if (maker != nullptr) return cached_by(*maker, reasons) != nullptr;
+    while (!entries_.empty()) {
+      if (take(0, reasons) != nullptr) return true;
+    }
+    return false;
+  }
 
   bool may_compile(std::vector<Reason>* why) const {
     if (!context_.denied.empty()) {
@@ -151,6 +174,9 @@ class Maker {
     }
     return true;
   }
+
+ private:
+  Cache* cache() const { return uncertain_ ? nullptr : context_.cache; }
 
   void look_up(const std::vector<std::unique_ptr<Toolchain>>& toolchains,
                std::vector<Reason>* reasons) {
@@ -289,13 +315,21 @@ class Maker {
   std::vector<std::shared_ptr<CacheEntry>> entries_;
 };
 
+// The request as the cache sees it, with what it reads of named folders. *uncertain: not all of
+// that is known, nothing may be kept.
+CacheRequest cache_view(const CompileRequest& request, const JitContext& context, bool* uncertain) {
+  const OutsideHeaders outside = outside_of(request, "");
+  *uncertain = outside.uncertain;
+  std::vector<SourceText> digests;
+  for (const OutsideHeader& header : outside.named) digests.push_back({header.name, header.digest});
+  return cache_request(request, context, digests);
+}
+
 CompiledImagePtr once(const CompileRequest& request, const JitContext& context,
                       const CompiledImage* refused, std::vector<Reason>* reasons) {
   if (!check_request(request, reasons)) return nullptr;
-  const OutsideHeaders outside = outside_of(request, "");
-  std::vector<SourceText> digests;
-  for (const OutsideHeader& header : outside.named) digests.push_back({header.name, header.digest});
-  CacheRequest cached = cache_request(request, context, digests);
+  bool uncertain = false;
+  CacheRequest cached = cache_view(request, context, &uncertain);
   const std::string key = identity(cached, context);
 
   Table& all = table();
@@ -339,7 +373,7 @@ CompiledImagePtr once(const CompileRequest& request, const JitContext& context,
       slot.done.notify_all();
     }
   } round{all, *slot, {}, nullptr};
-  Maker maker(request, context, std::move(cached), outside.uncertain);
+  Maker maker(request, context, std::move(cached), uncertain);
   round.image = maker.make(refused != nullptr, &round.reasons);
   round.stopped = cancelled(context);
   reasons->insert(reasons->end(), round.reasons.begin(), round.reasons.end());
@@ -353,11 +387,40 @@ CompiledImagePtr compile_image(const CompileRequest& request, const JitContext& 
   return once(request, context, nullptr, reasons);
 }
 
+bool can_make(const std::vector<CompileRequest>& requests, const JitContext& context,
+              std::vector<Reason>* reasons) {
+  if (!check_request(requests.front(), reasons)) return false;
+  std::vector<Maker> makers;
+  for (const CompileRequest& one : requests) {
+    bool uncertain = false;
+    CacheRequest cached = cache_view(one, context, &uncertain);
+    makers.emplace_back(one, context, std::move(cached), uncertain);
+  }
+  std::vector<Reason> why, ignored;
+  const std::vector<std::unique_ptr<Toolchain>> toolchains =
+      find_toolchains(requests.front(), context, &why);
+  if (makers.front().may_compile(&why)) {
+    for (const std::unique_ptr<Toolchain>& toolchain : toolchains) {
+      const bool known = std::any_of(makers.begin(), makers.end(), [&](Maker& maker) {
+        return maker.has_image(&toolchain->maker(), &ignored);
+      });
+      if (known || toolchain->open(requests.front().arch, &why)) return true;
+    }
+  }
+  const bool all_there = std::all_of(makers.begin(), makers.end(), [&](Maker& maker) {
+    return maker.has_image(nullptr, &ignored);
+  });
+  if (!all_there) reasons->insert(reasons->end(), why.begin(), why.end());
+  return all_there;
+}
+
 void compile_all(
     const std::vector<CompileRequest>& requests, int jobs, const JitContext& context,
     const std::function<void(size_t, const CompiledImagePtr&, const std::vector<Reason>&)>& done) {
   JitContext own = context;
   own.in_worker = true;
+  SharedProgress shared(context.progress);
+  if (context.progress != nullptr) own.progress = &shared;
   std::atomic<size_t> next{0};
   std::mutex telling;
   const auto work = [&] {
@@ -373,10 +436,28 @@ void compile_all(
       done(i, image, reasons);
     }
   };
-  std::vector<std::jthread> threads;
   const size_t count = std::min(requests.size(), static_cast<size_t>(std::max(jobs, 1)));
-  for (size_t i = 1; i < count; ++i) threads.emplace_back(work);
+  std::mutex ending;
+  std::condition_variable ended;
+  size_t running = count == 0 ? 0 : count - 1;
+  std::vector<std::jthread> threads;
+  for (size_t i = 1; i < count; ++i) {
+    threads.emplace_back([&] {
+      work();
+      const std::lock_guard lock(ending);
+      --running;
+      ended.notify_one();
+    });
+  }
   work();
+  // The program may answer only the thread that it called from.
+  std::unique_lock lock(ending);
+  while (running != 0) {
+    if (ended.wait_for(lock, kPoll, [&] { return running == 0; })) break;
+    lock.unlock();
+    cancelled(own);
+    lock.lock();
+  }
 }
 
 CompiledImagePtr compile_again(const CompileRequest& request, const JitContext& context,

@@ -79,6 +79,12 @@ struct JitContext {
 CompiledImagePtr compile_image(const CompileRequest& request, const JitContext& context,
                                std::vector<Reason>* reasons);
 
+// Whether the images of `requests`, which differ in their kernels only, could be made, without
+// compiling one: there is a compiler for their architecture, which is opened unless one of the
+// images is in the cache by it; or all of them are in the cache. Otherwise false and the reasons.
+bool can_make(const std::vector<CompileRequest>& requests, const JitContext& context,
+              std::vector<Reason>* reasons);
+
 // After `refused` turned out not to load, for `why`: an image from the cache is set aside and
 // compiled anew; for one that was just compiled there is nothing more to do: NULL, and `why` is the
 // reason.

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "jit/packed.h"
 
+#include <algorithm>
+#include <chrono>
 #include <optional>
+#include <thread>
 
 #include "call/dtype.h"
 
@@ -11,6 +14,15 @@ namespace {
 // Statuses that say nothing against the image.
 bool blames_device(opdock_status status) {
   return status == OPDOCK_DEVICE_LOST || status == OPDOCK_OUT_OF_MEMORY;
+}
+
+constexpr std::chrono::milliseconds kPoll{50};  // how often a waiting thread asks whether to stop
+
+CompileRequest request_of(const CompileRequest& all, const std::string& kernel) {
+  CompileRequest one = all;
+  one.name += " " + kernel;
+  one.kernels = {kernel};
+  return one;
 }
 
 ImageRow row_of(const CompiledImage& image, Backend backend) {
@@ -119,14 +131,104 @@ std::unique_ptr<Kernels> load_compiled(const CompileRequest& request, Driver* dr
   return nullptr;
 }
 
-std::unique_ptr<Kernels> jit_kernels(const std::string& plugin, std::span<const ImageRow> rows,
-                                     Driver* driver, opdock_device device, const Gpu& gpu,
-                                     const JitContext& context, std::vector<Reason>* reasons) {
+std::vector<CompileRequest> kernel_requests(const CompileRequest& all) {
+  std::vector<CompileRequest> requests;
+  std::set<std::string> seen;
+  for (const std::string& kernel : all.kernels) {
+    if (seen.insert(kernel).second) requests.push_back(request_of(all, kernel));
+  }
+  return requests;
+}
+
+CompiledKernels::CompiledKernels(CompileRequest request, Driver* driver, opdock_device device)
+    : Kernels(device, request.kernels, "the source for " + request.arch),
+      request_(std::move(request)),
+      driver_(driver) {}
+
+bool CompiledKernels::make(std::string_view name, const JitContext& context,
+                           std::vector<Reason>* reasons) {
+  {
+    std::unique_lock lock(mutex_);
+    while (busy_.contains(name)) {
+      if (done_.wait_for(lock, kPoll) == std::cv_status::no_timeout) continue;
+      lock.unlock();
+      if (context.progress != nullptr && context.progress->cancelled()) {
+        reasons->push_back(
+            make_reason(Code::kCancelled, "a request to stop", request_.name + " to be compiled"));
+        return false;
+      }
+      lock.lock();
+    }
+    if (is_settled(name)) return true;
+    busy_.emplace(name);
+  }
+  struct Turn {  // ends however this ends: others wait for it
+    CompiledKernels& all;
+    std::string_view name;
+    ~Turn() {
+      const std::lock_guard lock(all.mutex_);
+      all.busy_.erase(all.busy_.find(name));
+      all.done_.notify_all();
+    }
+  } turn{*this, name};
+  CompiledImagePtr image;
+  std::unique_ptr<Kernels> part = load_compiled(request_of(request_, std::string(name)), driver_,
+                                                device(), context, &image, reasons);
+  if (part == nullptr) return false;
+  opdock_kernel* kernel = nullptr;
+  std::string problem;
+  const Entered entered(driver_, device().index);
+  if (!entered.status().ok()) {
+    reasons->push_back(make_reason(Code::kDriverFailed, entered.status().text,
+                                   to_text(device()) + " to be usable"));
+    return false;
+  }
+  if (part->find(std::string(name).c_str(), &kernel, &problem) != OPDOCK_OK) {
+    reasons->push_back(make_reason(Code::kDriverFailed, problem, "the kernel to be found"));
+    return false;
+  }
+  put(name, *kernel);
+  const std::lock_guard lock(mutex_);
+  parts_.push_back(std::move(part));
+  return true;
+}
+
+bool CompiledKernels::make_all(const JitContext& context, std::vector<Reason>* reasons) {
+  std::vector<CompileRequest> missing = kernel_requests(request_);
+  std::erase_if(missing,
+                [&](const CompileRequest& one) { return is_settled(one.kernels.front()); });
+  std::vector<CompiledImagePtr> images(missing.size());  // held until they are loaded
+  bool whole = true;
+  if (missing.size() > 1) {
+    const int jobs = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+    compile_all(missing, jobs, context,
+                [&](size_t i, const CompiledImagePtr& image, const std::vector<Reason>& why) {
+                  images[i] = image;
+                  if (image != nullptr) return;
+                  if (whole) reasons->insert(reasons->end(), why.begin(), why.end());
+                  whole = false;
+                });
+  }
+  for (size_t i = 0; i < missing.size(); ++i) {
+    if (missing.size() > 1 && images[i] == nullptr) continue;
+    std::vector<Reason> why;
+    if (make(missing[i].kernels.front(), context, &why)) continue;
+    if (whole) reasons->insert(reasons->end(), why.begin(), why.end());
+    whole = false;
+  }
+  return whole;
+}
+
+std::unique_ptr<CompiledKernels> jit_kernels(const std::string& plugin,
+                                             std::span<const ImageRow> rows, Driver* driver,
+                                             opdock_device device, const Gpu& gpu,
+                                             const JitContext& context,
+                                             std::vector<Reason>* reasons) {
   CompileRequest request;
   const Backend backend = static_cast<Backend>(device.type);
   if (!packed_request(plugin, rows, backend, exact_arch(gpu), &request, reasons)) return nullptr;
-  CompiledImagePtr image;
-  return load_compiled(request, driver, device, context, &image, reasons);
+  if (!can_make(kernel_requests(request), context, reasons)) return nullptr;
+  return std::make_unique<CompiledKernels>(std::move(request), driver, device);
 }
 
 }  // namespace opdock

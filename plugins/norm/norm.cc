@@ -94,11 +94,6 @@ void normalise(Call& call, Tensor x, const OptionalTensor& residual, const Optio
                    [&](int64_t begin, int64_t end) { kernel(job, begin, end); });
 }
 
-void prepare(Call& call) {
-  if (call.is_cpu()) return;
-  call.kernel("layernorm::short_rows<float>");  // loads the image: all its kernels
-}
-
 void plan_layer_norm(Plan& plan, Tensor x, OptionalTensor weight, OptionalTensor bias, double eps) {
   check_arguments(plan, x, std::nullopt, weight, bias, eps);
   plan.output(x.like());
@@ -124,6 +119,5 @@ void run_add_layer_norm(Call& call, Outputs outputs, Tensor x, Tensor residual,
 }  // namespace
 }  // namespace layernorm
 
-OPDOCK_OP(layer_norm, layernorm::plan_layer_norm, layernorm::prepare, layernorm::run_layer_norm)
-OPDOCK_OP(add_layer_norm, layernorm::plan_add_layer_norm, layernorm::prepare,
-          layernorm::run_add_layer_norm)
+OPDOCK_OP(layer_norm, layernorm::plan_layer_norm, nullptr, layernorm::run_layer_norm)
+OPDOCK_OP(add_layer_norm, layernorm::plan_add_layer_norm, nullptr, layernorm::run_add_layer_norm)

@@ -43,11 +43,6 @@ void check_output(Tensor out, Tensor x, const std::optional<Tensor>& mask) {
   if (mask) check(out, "output 0").no_overlap_with(*mask, "mask");
 }
 
-void prepare(Call& call) {
-  if (call.is_cpu()) return;
-  call.kernel("softmax::short_rows<float>");  // loads the image: all its kernels
-}
-
 void run(Call& call, Outputs outputs, Tensor x, double scale, std::optional<Tensor> mask,
          bool causal) {
   const Tensor out = outputs[0];
@@ -80,4 +75,4 @@ void run(Call& call, Outputs outputs, Tensor x, double scale, std::optional<Tens
 }  // namespace
 }  // namespace softmax
 
-OPDOCK_OP(softmax, softmax::plan, softmax::prepare, softmax::run)
+OPDOCK_OP(softmax, softmax::plan, nullptr, softmax::run)

@@ -120,9 +120,9 @@ OPDOCK_EXPORT opdock_status opdock_compile_reasons_json(char** out, char* error,
 /* Compiles ahead of time what the plugins found here carry as source, for `archs`, a list such as
  * "8.0;9.0 gfx90a" (NULL: of the visible GPUs), exactly as it would be compiled on such a GPU, into
  * the cache. `jobs` at a time, each in a process of its own; 0: as many as there are cores.
- * *out: {"images": [{"plugin", "arch", "outcome": "compiled" | "cached" | "failed", "compiler",
- * "reasons"}], "notices"}, freed with opdock_free. Failures are in it; the status tells of wrong
- * arguments. Blocks until all are done. */
+ * *out: {"images": [{"plugin", "kernel", "arch", "outcome": "compiled" | "cached" | "failed",
+ * "compiler", "reasons"}], "notices"}, an image for each kernel, freed with opdock_free. Failures
+ * are in it; the status tells of wrong arguments. Blocks until all are done. */
 OPDOCK_EXPORT opdock_status opdock_warm_json(opdock_runtime* runtime, const char* archs,
                                              uint32_t jobs, char** out, char* error,
                                              uint32_t error_size);

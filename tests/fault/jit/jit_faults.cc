@@ -478,9 +478,13 @@ class JitPacked : public JitDevice {
     };
     return {Backend::kCuda, kind, name, {}, span(*texts[texts.size() - 2]), span(*texts.back()), 0};
   }
-  std::unique_ptr<Kernels> load_packed() {
+  std::unique_ptr<CompiledKernels> load_packed() {
     reasons.clear();
     return jit_kernels("p 0.1", rows, driver, {OPDOCK_CUDA, 0}, gpu, context, &reasons);
+  }
+  bool make(CompiledKernels* kernels, const char* name) {
+    reasons.clear();
+    return kernels->make(name, context, &reasons);
   }
   std::vector<std::unique_ptr<std::string>> texts;
   std::vector<ImageRow> rows;
@@ -492,11 +496,13 @@ TEST_F(JitPacked, IsCompiledForExactlyThisGpu) {
             row(ImageKind::kSource, "p.cuh", "#include \"opdock/x.cuh\"\n" + std::string(kKernels),
                 std::string("f<float>\0\0g\0\0", 13)),
             row(ImageKind::kSource, "opdock/x.cuh", "// vocabulary\n", "")};
-    const std::unique_ptr<Kernels> kernels = load_packed();
+    const std::unique_ptr<CompiledKernels> kernels = load_packed();
     ASSERT_NE(kernels, nullptr) << all_text(reasons);
+    EXPECT_TRUE(cache.entries.empty()) << "none was asked for";
+    ASSERT_TRUE(make(kernels.get(), "f<float>")) << all_text(reasons);
     finds(kernels.get(), "f<float>");
     ASSERT_EQ(cache.entries.size(), 1u);
-    EXPECT_EQ(cache.entries[0]->subject(), "p 0.1 for sm_90a");
+    EXPECT_EQ(cache.entries[0]->subject(), "p 0.1 f<float> for sm_90a");
   });
 }
 
@@ -522,11 +528,77 @@ TEST_F(JitPacked, WithoutKernelNamesThoseOfItsImagesAreTaken) {
 TEST_F(JitPacked, SourceThatDoesNotCompile) {
   in_child("", [&] {
     rows = {row(ImageKind::kSource, "p.cuh", "\n oops\n", std::string("f\0\0", 3))};
-    EXPECT_EQ(load_packed(), nullptr);
-    EXPECT_TRUE(has(reasons, Code::kJitSource)) << all_text(reasons);
-    EXPECT_NE(all_text(reasons).find("p.cuh(2)"), std::string::npos) << all_text(reasons);
+    std::unique_ptr<CompiledKernels> kernels = load_packed();
+    ASSERT_NE(kernels, nullptr) << all_text(reasons);
+    for (int i = 0; i < 2; ++i) {
+      EXPECT_FALSE(make(kernels.get(), "f"));
+      EXPECT_TRUE(has(reasons, Code::kJitSource)) << all_text(reasons);
+      EXPECT_NE(all_text(reasons).find("p.cuh(2)"), std::string::npos) << all_text(reasons);
+    }
     rows[0] = row(ImageKind::kSource, "p.cuh", kKernels, std::string("g\0\0", 3));
-    EXPECT_NE(load_packed(), nullptr) << all_text(reasons);
+    kernels = load_packed();
+    ASSERT_NE(kernels, nullptr) << all_text(reasons);
+    EXPECT_TRUE(make(kernels.get(), "g")) << all_text(reasons);
+  });
+}
+
+TEST_F(JitPacked, AKernelThatDoesNotCompileLeavesTheOthers) {
+  in_child("", [&] {
+    rows = {row(ImageKind::kSource, "p.cuh",
+                "template <class T> __global__ void f(T* x) { x->no(); }\n"
+                "extern \"C\" __global__ void g(float* x) { *x = 2; }\n",
+                std::string("f<float>\0\0g\0\0", 13))};
+    const std::unique_ptr<CompiledKernels> kernels = load_packed();
+    ASSERT_NE(kernels, nullptr) << all_text(reasons);
+    EXPECT_FALSE(make(kernels.get(), "f<float>"));
+    EXPECT_TRUE(has(reasons, Code::kJitSource)) << all_text(reasons);
+    ASSERT_TRUE(make(kernels.get(), "g")) << all_text(reasons);
+    finds(kernels.get(), "g");
+    opdock_kernel* kernel = nullptr;
+    std::string problem;
+    EXPECT_EQ(kernels->find("f<float>", &kernel, &problem), OPDOCK_OK);
+    EXPECT_EQ(kernel, nullptr);
+    EXPECT_TRUE(make(kernels.get(), "h")) << "left to find()";
+    EXPECT_EQ(kernels->find("h", &kernel, &problem), OPDOCK_NOT_FOUND);
+    EXPECT_NE(problem.find("\"f<float>\""), std::string::npos) << problem;
+  });
+}
+
+// Without a compiler step 2 fails at once, so that the next ones follow; not where all is cached.
+TEST_F(JitPacked, WithoutCompilerOnlyWhatIsCachedAsAWhole) {
+  in_child("", [&] {
+    rows = {row(ImageKind::kSource, "p.cuh", kKernels, std::string("f<float>\0\0g\0\0", 13))};
+    const std::vector<NvrtcFile> good = nvrtcs;
+    const auto refused_for = [&](Code code) {
+      EXPECT_EQ(load_packed(), nullptr);
+      EXPECT_TRUE(has(reasons, code)) << all_text(reasons);
+    };
+    nvrtcs.clear();
+    refused_for(Code::kJitNoCompiler);
+    nvrtcs = good;
+    context.denied = "OPDOCK_JIT=never";
+    refused_for(Code::kJitPolicy);
+    context.denied.clear();
+    gpu.major = 31;
+    refused_for(Code::kJitArch);
+    gpu.major = 9;
+    context.cuda_driver = Version{11, 0};
+    refused_for(Code::kJitDriver);
+    context.cuda_driver = Version{13, 0};
+
+    std::unique_ptr<CompiledKernels> kernels = load_packed();
+    ASSERT_NE(kernels, nullptr) << all_text(reasons);
+    ASSERT_TRUE(make(kernels.get(), "g")) << all_text(reasons);
+    nvrtcs.clear();
+    refused_for(Code::kJitNoCompiler);
+    nvrtcs = good;
+    ASSERT_TRUE(make(kernels.get(), "f<float>")) << all_text(reasons);
+    nvrtcs.clear();
+    context.denied = "OPDOCK_JIT=never";
+    kernels = load_packed();
+    ASSERT_NE(kernels, nullptr) << all_text(reasons);
+    ASSERT_TRUE(make(kernels.get(), "g")) << all_text(reasons);
+    finds(kernels.get(), "g");
   });
 }
 

@@ -191,6 +191,66 @@ TEST_F(WorkerFault, ManyAtOnceEachInAProcess) {
   EXPECT_EQ(compiles(FAKE_NVRTC_12), 0) << "nothing was compiled in this process";
 }
 
+// Preparing makes all kernels of a plugin, none of them in this process; one that fails leaves the
+// others ready and is tried again.
+TEST_F(WorkerFault, PreparingMakesAllKernels) {
+  const std::vector<NvrtcFile> good = nvrtcs;
+  LoadsAll driver;
+  request.kernels = {"f<1>", "f<2>", "f<3>", "f<2>"};
+  CompiledKernels kernels(request, &driver, {OPDOCK_CUDA, 0});
+  nvrtcs.clear();
+  EXPECT_FALSE(kernels.make_all(context, &reasons));
+  EXPECT_TRUE(has(reasons, Code::kJitNoCompiler)) << all_text(reasons);
+  nvrtcs = good;
+  reasons.clear();
+  const int before = compiles(FAKE_NVRTC_12);
+  ASSERT_TRUE(kernels.make_all(context, &reasons)) << all_text(reasons);
+  EXPECT_EQ(compiles(FAKE_NVRTC_12), before);
+  EXPECT_EQ(cache.entries.size(), 3u);
+  EXPECT_EQ(driver.loads, 3);
+  for (const char* name : {"f<1>", "f<2>", "f<3>"}) {
+    opdock_kernel* kernel = nullptr;
+    std::string problem;
+    ASSERT_EQ(kernels.find(name, &kernel, &problem, false), OPDOCK_OK) << problem;
+    EXPECT_EQ(kernel->image_name, "lowered_" + std::string(name));
+  }
+  ASSERT_TRUE(kernels.make_all(context, &reasons)) << all_text(reasons);
+  EXPECT_EQ(driver.loads, 3);
+}
+
+TEST_F(WorkerFault, PreparingTellsOfADeadWorkerOnce) {
+  LoadsAll driver;
+  request.program += "// CRASH\n";
+  request.kernels = {"f<1>", "f<2>"};
+  CompiledKernels kernels(request, &driver, {OPDOCK_CUDA, 0});
+  EXPECT_FALSE(kernels.make_all(context, &reasons));
+  EXPECT_EQ(reasons.size(), 1u) << all_text(reasons);
+  EXPECT_TRUE(has(reasons, Code::kJitWorker)) << all_text(reasons);
+  EXPECT_EQ(driver.loads, 0);
+}
+
+TEST_F(WorkerFault, PreparingIsStopped) {
+  LoadsAll driver;
+  request.program += "// HANG\n";
+  request.kernels = {"f<1>", "f<2>", "f<3>"};
+  CompiledKernels kernels(request, &driver, {OPDOCK_CUDA, 0});
+  // Only the thread that called may hear of it, as Python's main thread.
+  struct Mine : Progress {
+    const std::thread::id caller = std::this_thread::get_id();
+    std::atomic<bool> stop{false};
+    void step(std::string_view, double) override {}
+    bool cancelled() override { return stop && std::this_thread::get_id() == caller; }
+  } progress;
+  context.progress = &progress;
+  std::thread later([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    progress.stop = true;
+  });
+  EXPECT_FALSE(kernels.make_all(context, &reasons));
+  EXPECT_TRUE(has(reasons, Code::kCancelled)) << all_text(reasons);
+  later.join();
+}
+
 // ---- hipRTC
 
 class Hiprtc : public WorkerFault {

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <thread>
 
+#include "jit/packed.h"
 #include "support.h"
 
 namespace opdock_test {
@@ -383,6 +384,124 @@ TEST_F(Service, TheToolkitsHeadersBelongToTheCompiler) {
   EXPECT_FALSE(ask()->from_cache);
   nvrtcs = {};  // a machine without a toolkit
   EXPECT_TRUE(ask()->from_cache);
+}
+
+// ---- a plugin's kernels, made as they are asked for
+
+class OnDemand : public Service {
+ protected:
+  OnDemand() { request.kernels = {"f<float>", "f<int>", "g", "h"}; }
+  bool can() {
+    reasons.clear();
+    return can_make(kernel_requests(request), context, &reasons);
+  }
+  bool make(CompiledKernels* kernels, const char* name) {
+    reasons.clear();
+    return kernels->make(name, context, &reasons);
+  }
+  opdock_kernel* find(CompiledKernels* kernels, const char* name) {
+    opdock_kernel* kernel = nullptr;
+    std::string problem;
+    EXPECT_EQ(kernels->find(name, &kernel, &problem), OPDOCK_OK) << problem;
+    return kernel;
+  }
+  LoadsAll driver;
+};
+
+TEST_F(OnDemand, ExactlyTheKernelThatIsAskedForIsCompiled) {
+  ASSERT_TRUE(can()) << all_text(reasons);
+  CompiledKernels kernels(request, &driver, {OPDOCK_CUDA, 0});
+  EXPECT_EQ(made(), 0);
+  EXPECT_EQ(find(&kernels, "g"), nullptr);
+  ASSERT_TRUE(make(&kernels, "g")) << all_text(reasons);
+  EXPECT_EQ(made(), 1);
+  const opdock_kernel* kernel = find(&kernels, "g");
+  ASSERT_NE(kernel, nullptr);
+  EXPECT_STREQ(kernel->image_name, "lowered_g");
+  EXPECT_EQ(find(&kernels, "h"), nullptr);
+  ASSERT_TRUE(make(&kernels, "g"));
+  EXPECT_EQ(made(), 1);
+  ASSERT_TRUE(make(&kernels, "f<int>"));
+  EXPECT_EQ(made(), 2);
+  EXPECT_EQ(driver.loads, 2);
+  ASSERT_EQ(cache.entries.size(), 2u);
+  EXPECT_EQ(cache.entries[0]->subject(), "test f<int> for sm_90a");
+  EXPECT_EQ(find(&kernels, "g"), kernel) << "a kernel stays where it is";
+}
+
+// A later process finds each kernel without compiling, and without opening a compiler.
+TEST_F(OnDemand, LaterNothingIsCompiled) {
+  {
+    CompiledKernels kernels(request, &driver, {OPDOCK_CUDA, 0});
+    ASSERT_TRUE(make(&kernels, "h")) << all_text(reasons);
+  }
+  nvrtcs[0].path = "/nonexistent/libnvrtc.so.13";
+  nvrtcs.resize(1);
+  ASSERT_TRUE(can()) << all_text(reasons);
+  CompiledKernels again(request, &driver, {OPDOCK_CUDA, 0});
+  ASSERT_TRUE(make(&again, "h")) << all_text(reasons);
+  EXPECT_EQ(made(), 1);
+  EXPECT_FALSE(make(&again, "g"));
+  EXPECT_TRUE(has(reasons, Code::kJitNoCompiler)) << all_text(reasons);
+}
+
+// What compile_all makes ahead of time is what is looked for.
+TEST_F(OnDemand, WarmedKernelsAreFound) {
+  std::vector<Reason> why;
+  for (const CompileRequest& one : kernel_requests(request)) {
+    ASSERT_NE(compile_image(one, context, &why), nullptr) << all_text(why);
+  }
+  EXPECT_EQ(made(), 4);
+  nvrtcs.clear();
+  context.denied = "OPDOCK_JIT=never";
+  ASSERT_TRUE(can()) << all_text(reasons);
+  CompiledKernels kernels(request, &driver, {OPDOCK_CUDA, 0});
+  for (const std::string& name : request.kernels) {
+    EXPECT_TRUE(make(&kernels, name.c_str())) << all_text(reasons);
+  }
+  EXPECT_EQ(made(), 4);
+  cache.entries.pop_back();
+  EXPECT_FALSE(can());
+  EXPECT_TRUE(has(reasons, Code::kJitPolicy)) << all_text(reasons);
+}
+
+TEST_F(OnDemand, ThreadsMakeAKernelOnceAndDoNotWaitForOthers) {
+  request.program += "// SLEEP=200\n";
+  CompiledKernels kernels(request, &driver, {OPDOCK_CUDA, 0});
+  std::atomic<int> working{0}, most{0}, good{0};
+  struct Count : Progress {
+    std::atomic<int>&working, &most;
+    Count(std::atomic<int>& w, std::atomic<int>& m) : working(w), most(m) {}
+    void step(std::string_view, double) override {
+      const int now = ++working;
+      if (now > most) most = now;
+    }
+    bool cancelled() override { return false; }
+  } progress(working, most);
+  context.progress = &progress;
+  std::vector<std::jthread> threads;
+  for (int i = 0; i < 12; ++i) {
+    threads.emplace_back([&, i] {
+      std::vector<Reason> why;
+      good += kernels.make(i % 2 ? "g" : "h", context, &why);
+    });
+  }
+  threads.clear();
+  EXPECT_EQ(good, 12);
+  EXPECT_EQ(made(), 2);
+  EXPECT_EQ(driver.loads, 2);
+  EXPECT_EQ(most, 2) << "told of each compilation once";
+}
+
+TEST_F(OnDemand, NothingIsMadeInACapture) {
+  CompiledKernels kernels(request, &driver, {OPDOCK_CUDA, 0});
+  opdock_kernel* kernel = nullptr;
+  std::string problem;
+  EXPECT_EQ(kernels.find("g", &kernel, &problem, false), OPDOCK_UNSUPPORTED);
+  EXPECT_NE(problem.find("opdock_prepare, before the capture"), std::string::npos) << problem;
+  ASSERT_TRUE(make(&kernels, "g")) << all_text(reasons);
+  EXPECT_EQ(kernels.find("g", &kernel, &problem, false), OPDOCK_OK);
+  EXPECT_EQ(kernels.find("h", &kernel, &problem, false), OPDOCK_UNSUPPORTED);
 }
 
 }  // namespace

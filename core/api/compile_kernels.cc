@@ -1,0 +1,80 @@
+// Kernels that are compiled when a plugin asks for them: the resolver's part in it.
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
+#include "api/chain_report.h"
+#include "api/compile_context.h"
+#include "api/report.h"
+#include "api/resolver.h"
+#include "call/dtype.h"
+#include "jit/packed.h"
+
+namespace opdock {
+namespace {
+
+opdock_status status_of(const std::vector<Reason>& reasons) {
+  for (const Reason& reason : reasons) {
+    if (reason.code == Code::kCancelled) return OPDOCK_CANCELLED;
+    if (reason.code == Code::kDriverFailed) return OPDOCK_DEVICE_ERROR;
+  }
+  return OPDOCK_INCOMPATIBLE;
+}
+
+}  // namespace
+
+opdock_status FunctionTable::make_kernels(const opdock_function& function, Target* target,
+                                          const char* name, std::string* problem) {
+  auto* kernels = dynamic_cast<CompiledKernels*>(target->kernels);
+  if (kernels == nullptr) return OPDOCK_OK;
+  const Waiting waiting(runtime_->hooks());
+  HookedProgress progress(runtime_->hooks());
+  std::vector<Reason> reasons;
+  const JitContext context = jit_context(runtime_, &progress, &reasons);
+  const bool made = name == nullptr ? kernels->make_all(context, &reasons)
+                                    : kernels->make(name, context, &reasons);
+  if (made) return OPDOCK_OK;
+  std::erase_if(reasons, [](const Reason& reason) {
+    return info(reason.code).severity == Severity::kNotice;
+  });
+  *problem = name == nullptr ? "kernels" : "kernel \"" + std::string(name) + "\"";
+  *problem += " of plugin \"" + target->plugin + "\" for " + to_text(target->device) + ": ";
+  for (const Reason& reason : reasons) {
+    *problem += (&reason == &reasons.front() ? "" : "\n") + to_text(reason);
+  }
+  record_failure(function, *target, reasons);
+  Report list = Report::array();
+  for (const Reason& reason : reasons) {
+    Report one;
+    one["step"] = to_text(ChainStep::Kind::kJit);
+    one.update(to_json(reason));
+    list.push_back(std::move(one));
+  }
+  keep_reasons(std::move(list));
+  return status_of(reasons);
+}
+
+void FunctionTable::record_failure(const opdock_function& function, const Target& target,
+                                   const std::vector<Reason>& reasons) {
+  const std::shared_ptr<Resolution> slot = resolution(function.name(), target.device);
+  const std::lock_guard lock(slot->mutex);
+  if (slot->record == nullptr) return;
+  auto record = std::make_shared<ChainRecord>(*slot->record);
+  for (ChainStep& step : record->steps) {
+    if (step.kind != ChainStep::Kind::kJit) continue;
+    for (const Reason& reason : reasons) {
+      if (reason.code == Code::kCancelled) continue;
+      const bool known = std::any_of(
+          step.reasons.begin(), step.reasons.end(),
+          [&](const StepReason& one) { return to_text(one.reason) == to_text(reason); });
+      if (!known) step.reasons.push_back({target.plugin, "", reason});
+    }
+  }
+  slot->record = std::move(record);
+}
+
+void FunctionTable::waiting(bool begins) {
+  const Hooks& hooks = runtime_->hooks();
+  if (hooks.waiting != nullptr) hooks.waiting(hooks.context, begins ? 1 : 0);
+}
+
+}  // namespace opdock
