@@ -136,7 +136,8 @@ struct opdock_module {
   opdock_status compile(std::string* problem) {
     std::vector<Reason> reasons;
     const Waiting waiting(runtime->hooks());
-    HookedProgress progress(runtime->hooks());
+    std::atomic<bool> told{true};  // it was asked for by name: no line in a log about it
+    HookedProgress progress(runtime->hooks(), &told);
     JitContext context = jit_context(runtime, &progress, &reasons);
     // Without a device nothing of this process is needed, and it may be about to fork: NVRTC 13
     // initialises the CUDA driver where it compiles.
@@ -151,7 +152,8 @@ struct opdock_module {
   opdock_status find(const std::string& name, opdock_kernel** out, std::string* problem) {
     std::vector<Reason> reasons;
     const Waiting waiting(runtime->hooks());
-    HookedProgress progress(runtime->hooks());
+    std::atomic<bool> told{true};
+    HookedProgress progress(runtime->hooks(), &told);
     const JitContext context = jit_context(runtime, &progress, &reasons);
     CompileRequest wanted = request;
     const bool named =

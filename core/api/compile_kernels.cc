@@ -1,6 +1,9 @@
 // Kernels that are compiled when a plugin asks for them: the resolver's part in it.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <atomic>
+#include <map>
+#include <mutex>
 
 #include "api/chain_report.h"
 #include "api/compile_context.h"
@@ -20,6 +23,17 @@ opdock_status status_of(const std::vector<Reason>& reasons) {
   return OPDOCK_INCOMPATIBLE;
 }
 
+// Whether stderr has been told that kernels of this plugin are compiled.
+std::atomic<bool>* told_of(const std::string& plugin) {
+  struct Table {
+    std::mutex mutex;
+    std::map<std::string, std::atomic<bool>> all;
+  };
+  static Table* table = new Table;
+  const std::lock_guard lock(table->mutex);
+  return &table->all[plugin];
+}
+
 }  // namespace
 
 opdock_status FunctionTable::make_kernels(const opdock_function& function, Target* target,
@@ -27,7 +41,7 @@ opdock_status FunctionTable::make_kernels(const opdock_function& function, Targe
   auto* kernels = dynamic_cast<CompiledKernels*>(target->kernels);
   if (kernels == nullptr) return OPDOCK_OK;
   const Waiting waiting(runtime_->hooks());
-  HookedProgress progress(runtime_->hooks());
+  HookedProgress progress(runtime_->hooks(), told_of(target->plugin));
   std::vector<Reason> reasons;
   const JitContext context = jit_context(runtime_, &progress, &reasons);
   const bool made = name == nullptr ? kernels->make_all(context, &reasons)

@@ -52,7 +52,8 @@ Hooks Hooks::of(const opdock_options* options) {
   return hooks;
 }
 
-HookedProgress::HookedProgress(const Hooks& hooks) : hooks_(hooks), terminal_(is_terminal()) {}
+HookedProgress::HookedProgress(const Hooks& hooks, std::atomic<bool>* told)
+    : hooks_(hooks), terminal_(is_terminal()), told_(told) {}
 
 HookedProgress::~HookedProgress() {
   finish("");
@@ -66,7 +67,7 @@ void HookedProgress::step(std::string_view text, double fraction) {
     hooks_.progress(hooks_.context, std::string(text).c_str(), fraction);
   } else if (terminal_) {
     std::fprintf(stderr, "\r\033[K%s", one_line(text, fraction).c_str());
-  } else if (is_first) {
+  } else if (is_first && (told_ == nullptr || !told_->exchange(true))) {
     std::fprintf(stderr, "opdock: %s …\n", std::string(text).c_str());
   }
 }

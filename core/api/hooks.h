@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -27,7 +28,9 @@ struct Hooks {
 // beginning and one at the end. Nothing is printed before the first step.
 class HookedProgress : public Progress {
  public:
-  explicit HookedProgress(const Hooks& hooks);
+  // told: if not NULL, the line at the beginning is left out where stderr is no terminal and *told
+  // is true; writing it sets *told. For many short pieces of work of one kind.
+  explicit HookedProgress(const Hooks& hooks, std::atomic<bool>* told = nullptr);
   ~HookedProgress() override;  // finish("")
 
   void step(std::string_view text, double fraction) override;
@@ -38,6 +41,7 @@ class HookedProgress : public Progress {
  private:
   const Hooks& hooks_;
   const bool terminal_;
+  std::atomic<bool>* const told_;
   std::mutex mutex_;
   bool begun_ = false;
 };

@@ -126,7 +126,8 @@ Report warm(opdock_runtime* runtime, const char* archs, uint32_t jobs) {
   }
   std::vector<Reason> notices;
   const Waiting waiting(runtime->hooks());
-  HookedProgress progress(runtime->hooks());
+  std::atomic<bool> told{true};  // the report says it all
+  HookedProgress progress(runtime->hooks(), &told);
   const JitContext context = jit_context(runtime, &progress, &notices);
   std::vector<Report> done(requests.size());
   if (jobs == 0) jobs = std::max(1u, std::thread::hardware_concurrency());

@@ -59,15 +59,20 @@ std::shared_ptr<Slot> slot_of(Table& all, const std::string& key) {
 class SharedProgress : public Progress {
  public:
   explicit SharedProgress(Progress* progress) : progress_(progress) {}
-  void step(std::string_view text, double fraction) override { progress_->step(text, fraction); }
+  void step(std::string_view text, double fraction) override {
+    const std::lock_guard lock(mutex_);
+    progress_->step(text, fraction);
+  }
   bool cancelled() override {
-    if (!stop_.load() && progress_->cancelled()) stop_ = true;
-    return stop_.load();
+    const std::lock_guard lock(mutex_);
+    stop_ = stop_ || progress_->cancelled();
+    return stop_;
   }
 
  private:
   Progress* progress_;
-  std::atomic<bool> stop_{false};
+  std::mutex mutex_;  // the program's hooks are called one at a time
+  bool stop_ = false;
 };
 
 bool cancelled(const JitContext& context) {

@@ -187,9 +187,11 @@ bool CompiledKernels::make(std::string_view name, const JitContext& context,
     reasons->push_back(make_reason(Code::kDriverFailed, problem, "the kernel to be found"));
     return false;
   }
+  {
+    const std::lock_guard lock(mutex_);
+    parts_.push_back(std::move(part));
+  }
   put(name, *kernel);
-  const std::lock_guard lock(mutex_);
-  parts_.push_back(std::move(part));
   return true;
 }
 

@@ -217,8 +217,10 @@ OPDOCK_EXPORT void opdock_function_results(const opdock_function* function, uint
  * interpreter lets its other threads run meanwhile. */
 OPDOCK_EXPORT int32_t opdock_function_may_block(const opdock_function* function);
 
-/* Loads the plugins for the function and prepares it on `device`, so that the next call there loads
- * nothing and may lie inside a graph capture. */
+/* Loads the plugins for the function, makes all their kernels ready on `device` (those that have to
+ * be compiled, several at once) and prepares it, so that the next call there loads and compiles
+ * nothing and may lie inside a graph capture. Without it a call makes ready the kernels that it
+ * launches. A kernel that does not compile is an error; the others are ready all the same. */
 OPDOCK_EXPORT opdock_status opdock_prepare(opdock_function* function, opdock_device device,
                                            char* error, uint32_t error_size);
 

@@ -286,9 +286,12 @@ typedef struct opdock_host {
   opdock_status (*set_error)(const opdock_call* call, opdock_status status, const char* message);
 
   /* Finds the kernel with the source-level name that the plugin's plugin.toml lists, such as
-   * "softmax<float>", in the image that the host chose for call->device, loading the image first if
-   * need be. May block and allocate: call it from prepare; in run, after prepare, it is one
-   * look-up. OPDOCK_NOT_FOUND if the image has no such kernel. */
+   * "softmax<float>", for call->device. The first time loads the image that the host chose; where
+   * the plugin brings none for the device, it takes this one kernel from the cache or compiles it
+   * from the plugin's source. So the first time may block and allocate; afterwards it is one
+   * look-up. Ask for what is launched, and no more. OPDOCK_NOT_FOUND: there is no such kernel;
+   * OPDOCK_INCOMPATIBLE: it does not compile; OPDOCK_UNSUPPORTED: it is not ready and the stream is
+   * being captured (opdock_prepare makes all of a plugin's kernels ready). */
   opdock_status (*kernel)(const opdock_call* call, const char* name, opdock_kernel** out);
 
   /* Launches on call->stream. Never waits for the device. Errors of the launch itself are returned;
@@ -356,9 +359,10 @@ typedef struct opdock_plan {
  *
  * OPDOCK-P-1  plan checks every argument and touches no device; with OPDOCK_VALUE_NO_DATA set it
  *             reads no data either. It gives the same answer for the same arguments.
- * OPDOCK-P-2  prepare loads what run needs on call->device (kernels, tables), so that the first run
- *             may lie inside a graph capture. The host calls it once per op and device before the
- *             first run there; it may block. NULL if there is nothing to do.
+ * OPDOCK-P-2  prepare loads what run needs on call->device (tables, kernels whose attributes it
+ *             sets), so that the first run may lie inside a graph capture. The host calls it once
+ *             per op and device before the first run there; it may block. NULL if there is nothing
+ *             to do: kernels alone need none, opdock_prepare makes them ready by itself.
  * OPDOCK-P-3  run writes every element of every output, enqueues device work on call->stream only,
  *             and unless flagged otherwise allocates nothing and waits for nothing. outputs[i] has
  *             the dtype, shape and device that plan asked for, but maybe other strides if the

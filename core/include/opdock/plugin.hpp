@@ -299,8 +299,8 @@ class Call : public CallBase {
   }
   const opdock_generator* generator() const { return call_->generator; }
 
-  // The kernel with this source-level name, such as "softmax<float>". In prepare it loads the
-  // image, so that run's look-up is quick.
+  // The kernel with this source-level name, such as "softmax<float>". The first time loads or
+  // compiles it (see opdock_host.kernel), later it is a quick look-up.
   opdock_kernel* kernel(const char* name) const {
     opdock_kernel* found = nullptr;
     done(call_->host->kernel(call_, name, &found));

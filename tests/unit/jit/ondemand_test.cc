@@ -1,0 +1,370 @@
+// A plugin that carries source and no image, through opdock.h on the stand-in libcuda, in children:
+// which of its kernels are compiled when, and what is said of it.
+// SPDX-License-Identifier: Apache-2.0
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <iterator>
+#include <latch>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/installed.h"
+#include "jit/nvrtc_files.h"
+#include "opdock/compile.h"
+#include "opdock/opdock.h"
+
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+constexpr opdock_device kGood = {OPDOCK_CUDA, 0};
+constexpr opdock_device kBad = {OPDOCK_CUDA, 1};  // where kernel 0 has its error
+
+class OnDemandPlugin : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (opdock::find_nvrtc_files({NVRTC_SEARCH}, opdock::current_environment(), nullptr).empty()) {
+      GTEST_SKIP() << "no NVRTC is installed";
+    }
+    opdock::Installed here = opdock::installed();
+    here.root = INSTALLED_ROOT;  // opdock-compile, which the library would find beside itself
+    opdock::use_installed(here);
+    std::string pattern = BUILD_FOLDER "/test-ondemand-XXXXXX";
+    ASSERT_NE(mkdtemp(pattern.data()), nullptr);
+    folder_ = pattern;
+    fs::create_directory(folder_ / "plugins");
+    fs::copy_file(ONDEMAND_PLUGIN, folder_ / "plugins" / "ondemand.so");
+  }
+  void TearDown() override {
+    if (!folder_.empty()) fs::remove_all(folder_);
+  }
+
+  // Runs `body` in a child: the driver's state, and what was said on stderr, are the process's.
+  // The cache stays. Afterwards said() has its stderr, which is no terminal.
+  void in_child(const std::function<void()>& body) {
+    std::fflush(nullptr);
+    const pid_t child = fork();
+    ASSERT_GE(child, 0);
+    if (child == 0) {
+      setenv("OPDOCK_STANDIN", R"({"cuda": 13000, "gpus": [{"arch": "sm_90"}, {"arch": "sm_80"}]})",
+             1);
+      setenv("OPDOCK_STANDIN_RECORD", record().c_str(), 1);
+      setenv("OPDOCK_CACHE_DIR", (folder_ / "cache").c_str(), 1);
+      setenv("LD_LIBRARY_PATH", STANDIN_FOLDER, 1);
+      unsetenv("CUDA_VISIBLE_DEVICES");
+      fs::remove(record());
+      const int file =
+          open((folder_ / "stderr").c_str(), O_CREAT | O_TRUNC | O_WRONLY | O_CLOEXEC, 0600);
+      EXPECT_EQ(dup2(file, STDERR_FILENO), STDERR_FILENO);
+      for (const char* name : {"libcuda.so.1", "libnvidia-ml.so.1"}) {
+        void* library = dlopen((fs::path(STANDIN_FOLDER) / name).c_str(), RTLD_NOW);
+        EXPECT_NE(library, nullptr);
+        if (driver_ == nullptr) driver_ = library;
+      }
+      EXPECT_EQ(opdock_add_compiler_folder(NVRTC_SEARCH, error_, sizeof error_), OPDOCK_OK);
+      open_runtime();
+      body();
+      std::fflush(nullptr);
+      _exit(HasFailure() ? 1 : 0);
+    }
+    int status = 0;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << "see the failures above";
+  }
+
+  void open_runtime() {
+    opdock_options options{};
+    options.struct_size = sizeof options;
+    const std::string place = (folder_ / "plugins").string();
+    options.plugin_path = place.c_str();
+    options.hooks_context = this;
+    options.waiting = [](void* self, int32_t begins) {
+      auto* test = static_cast<OnDemandPlugin*>(self);
+      test->waits_ += begins != 0 ? 1 : -1;
+      if (begins != 0) ++test->all_waits_;
+    };
+    options.cancelled = [](void* self) {
+      return static_cast<OnDemandPlugin*>(self)->stop_ ? 1 : 0;
+    };
+    if (listens_) {
+      options.progress = [](void* self, const char* text, double) {
+        static_cast<OnDemandPlugin*>(self)->told_.emplace_back(text);
+      };
+    }
+    ASSERT_EQ(opdock_runtime_create(&options, &runtime_, error_, sizeof error_), OPDOCK_OK)
+        << error_;
+  }
+  opdock_function* function(const char* name) {
+    opdock_function* found = nullptr;
+    EXPECT_EQ(opdock_get_function(runtime_, name, &found, error_, sizeof error_), OPDOCK_OK)
+        << error_;
+    return found;
+  }
+  opdock_status prepare(const char* name, opdock_device device = kGood) {
+    error_[0] = '\0';
+    return opdock_prepare(function(name), device, error_, sizeof error_);
+  }
+  opdock_status call(int64_t which, opdock_device device = kGood, void* stream = nullptr,
+                     const char* name = "launches") {
+    float data[1] = {};
+    int64_t shape[] = {1}, strides[] = {1};
+    opdock_tensor x = {data, device, 1, {OPDOCK_DTYPE_FLOAT, 32, 1}, shape, strides, 0};
+    opdock_value values[2] = {};
+    values[0].tag = OPDOCK_TENSOR;
+    values[0].as.tensor = &x;
+    values[1].tag = OPDOCK_INT;
+    values[1].as.i64 = which;
+    opdock_call_options how{};
+    how.struct_size = sizeof how;
+    how.stream = stream;
+    char error[8192] = "";
+    const opdock_status status =
+        opdock_invoke(function(name), &how, values, std::string(name) == "launches" ? 2 : 1,
+                      nullptr, 0, error, sizeof error);
+    if (status != OPDOCK_OK) std::snprintf(error_, sizeof error_, "%s", error);
+    return status;
+  }
+
+  // A stream of device 0 that is being captured from `begin` to `end`.
+  void* stream() {
+    const auto retain = driver_call<int (*)(void**, int)>("cuDevicePrimaryCtxRetain");
+    const auto set = driver_call<int (*)(void*)>("cuCtxSetCurrent");
+    const auto create = driver_call<int (*)(void**, unsigned)>("cuStreamCreate");
+    void *context = nullptr, *made = nullptr;
+    EXPECT_EQ(driver_call<int (*)(unsigned)>("cuInit")(0), 0);
+    EXPECT_EQ(retain(&context, 0), 0);
+    EXPECT_EQ(set(context), 0);
+    EXPECT_EQ(create(&made, 0), 0);
+    return made;
+  }
+  int begin(void* stream) {
+    return driver_call<int (*)(void*, int)>("cuStreamBeginCapture_v2")(stream, 0);
+  }
+  int end(void* stream) {
+    void* graph = nullptr;
+    return driver_call<int (*)(void*, void**)>("cuStreamEndCapture")(stream, &graph);
+  }
+  template <class Function>
+  Function driver_call(const char* name) {
+    void* symbol = dlsym(driver_, name);
+    EXPECT_NE(symbol, nullptr) << name;
+    return reinterpret_cast<Function>(symbol);
+  }
+
+  fs::path record() const { return folder_ / "record"; }
+  size_t events(const std::string& kind) const {
+    size_t count = 0;
+    std::ifstream file(record());
+    for (std::string line; std::getline(file, line);) {
+      count += json::parse(line).at("event") == kind;
+    }
+    return count;
+  }
+  size_t entries() {
+    char* text = nullptr;
+    EXPECT_EQ(opdock_cache_json("ls", nullptr, &text, error_, sizeof error_), OPDOCK_OK) << error_;
+    const size_t count = json::parse(text).at("entries").size();
+    opdock_free(text);
+    return count;
+  }
+  static json reasons() {
+    char* text = nullptr;
+    EXPECT_EQ(opdock_take_reasons_json(&text, nullptr, 0), OPDOCK_OK);
+    json found = json::parse(text);
+    opdock_free(text);
+    return found;
+  }
+  std::string said() const {
+    std::ifstream file(folder_ / "stderr");
+    return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  }
+
+  fs::path folder_;
+  opdock_runtime* runtime_ = nullptr;
+  void* driver_ = nullptr;
+  std::atomic<int> waits_{0}, all_waits_{0};
+  std::atomic<bool> stop_{false};
+  bool listens_ = false;
+  std::vector<std::string> told_;
+  char error_[8192] = "";
+};
+
+TEST_F(OnDemandPlugin, ACallCompilesWhatItLaunches) {
+  in_child([&] {
+    ASSERT_EQ(call(1), OPDOCK_OK) << error_;
+    EXPECT_EQ(entries(), 1u);
+    EXPECT_EQ(events("load"), 1u);
+    ASSERT_EQ(call(1), OPDOCK_OK) << error_;
+    EXPECT_EQ(entries(), 1u);
+    ASSERT_EQ(call(3), OPDOCK_OK) << error_;
+    EXPECT_EQ(entries(), 2u);
+    EXPECT_EQ(events("load"), 2u);
+    EXPECT_EQ(events("launch"), 3u);
+    EXPECT_EQ(call(0, kGood, nullptr, "prepares"), OPDOCK_OK) << error_;
+    EXPECT_EQ(entries(), 2u) << "its prepare asked for one that the other op has";
+    EXPECT_EQ(waits_, 0);
+    EXPECT_GE(all_waits_, 2);
+  });
+}
+
+// stderr is no terminal here: one line for the plugin, and none where nothing is compiled.
+TEST_F(OnDemandPlugin, OneLineTellsOfAllKernels) {
+  in_child([&] {
+    for (int64_t which : {1, 2, 3}) ASSERT_EQ(call(which), OPDOCK_OK) << error_;
+    ASSERT_EQ(call(2, kBad), OPDOCK_OK) << error_;
+  });
+  const std::string first = said();
+  EXPECT_EQ(std::count(first.begin(), first.end(), '\n'), 1) << first;
+  EXPECT_EQ(first.rfind("opdock: compiling ondemand 1.0.0", 0), 0u) << first;
+  in_child([&] {
+    for (int64_t which : {1, 2, 3}) ASSERT_EQ(call(which), OPDOCK_OK) << error_;
+    ASSERT_EQ(call(2, kBad), OPDOCK_OK) << error_;
+    EXPECT_EQ(events("load"), 4u);
+  });
+  EXPECT_EQ(said(), "");
+  // What the cache had first does not use the line up.
+  in_child([&] {
+    ASSERT_EQ(call(1), OPDOCK_OK) << error_;
+    ASSERT_EQ(call(0), OPDOCK_OK) << error_;
+  });
+  const std::string later = said();
+  EXPECT_EQ(std::count(later.begin(), later.end(), '\n'), 1) << later;
+  fs::remove_all(folder_ / "cache");
+  in_child([&] { ASSERT_EQ(prepare("launches"), OPDOCK_OK) << error_; });
+  const std::string all = said();
+  EXPECT_EQ(std::count(all.begin(), all.end(), '\n'), 1) << all;
+}
+
+TEST_F(OnDemandPlugin, TheProgramsHookHearsOfEach) {
+  listens_ = true;
+  in_child([&] {
+    for (int64_t which : {1, 2, 2}) ASSERT_EQ(call(which), OPDOCK_OK) << error_;
+    EXPECT_EQ(told_, (std::vector<std::string>{"compiling ondemand 1.0.0 add<1> for sm_90a", "",
+                                               "compiling ondemand 1.0.0 add<2> for sm_90a", ""}));
+  });
+  EXPECT_EQ(said(), "");
+}
+
+TEST_F(OnDemandPlugin, PreparingMakesAllAndACaptureNeedsNothing) {
+  in_child([&] {
+    ASSERT_EQ(prepare("launches"), OPDOCK_OK) << error_;
+    EXPECT_EQ(entries(), 4u);
+    EXPECT_EQ(events("load"), 4u);
+    EXPECT_EQ(waits_, 0);
+    void* captured = stream();
+    ASSERT_EQ(begin(captured), 0);
+    for (int64_t which : {0, 1, 2, 3}) EXPECT_EQ(call(which, kGood, captured), OPDOCK_OK) << error_;
+    EXPECT_EQ(end(captured), 0);
+    EXPECT_EQ(events("load"), 4u);
+    EXPECT_EQ(events("launch"), 4u);
+  });
+}
+
+TEST_F(OnDemandPlugin, NothingIsCompiledInACapture) {
+  in_child([&] {
+    ASSERT_EQ(call(1), OPDOCK_OK) << error_;
+    void* captured = stream();
+    ASSERT_EQ(begin(captured), 0);
+    EXPECT_EQ(call(1, kGood, captured), OPDOCK_OK) << error_;
+    EXPECT_EQ(call(2, kGood, captured), OPDOCK_UNSUPPORTED);
+    EXPECT_NE(std::string(error_).find("kernel \"add<2>\" not loaded on cuda:0"), std::string::npos)
+        << error_;
+    EXPECT_NE(std::string(error_).find("opdock_prepare, before the capture"), std::string::npos)
+        << error_;
+    EXPECT_EQ(end(captured), 0) << "the capture is as good as before";
+    EXPECT_EQ(entries(), 1u);
+    EXPECT_EQ(call(2), OPDOCK_OK) << error_;
+  });
+}
+
+TEST_F(OnDemandPlugin, AFaultyKernelSaysSoAndLeavesTheOthers) {
+  in_child([&] {
+    ASSERT_EQ(call(1, kBad), OPDOCK_OK) << error_;
+    for (int again = 0; again < 2; ++again) {
+      EXPECT_EQ(call(0, kBad), OPDOCK_INCOMPATIBLE);
+      const std::string text = error_;
+      EXPECT_NE(text.find("kernel \"faulty<float>\" of plugin \"ondemand\" for cuda:1"),
+                std::string::npos)
+          << text;
+      EXPECT_NE(text.find("ondemand.cuh(11)"), std::string::npos) << text;
+      const json list = reasons();
+      ASSERT_EQ(list.size(), 1u) << list;
+      EXPECT_EQ(list[0].at("code"), "jit-source");
+      EXPECT_EQ(list[0].at("step"), "jit");
+    }
+    EXPECT_EQ(call(0), OPDOCK_OK) << "on another GPU: " << error_;
+    EXPECT_EQ(call(2, kBad), OPDOCK_OK) << error_;
+    EXPECT_EQ(prepare("launches", kBad), OPDOCK_INCOMPATIBLE);
+    EXPECT_NE(std::string(error_).find("ondemand.cuh(11)"), std::string::npos) << error_;
+    EXPECT_EQ(entries(), 4u) << "three for sm_80, one for sm_90a";
+
+    char* text = nullptr;
+    ASSERT_EQ(opdock_explain_json(runtime_, "launches", &text, error_, sizeof error_), OPDOCK_OK);
+    const json told = json::parse(text);
+    opdock_free(text);
+    size_t found = 0;
+    for (const json& device : told.at("chain")) {
+      for (const json& step : device.at("steps")) {
+        for (const json& reason : step.at("reasons")) found += reason.at("code") == "jit-source";
+      }
+    }
+    EXPECT_EQ(found, 1u) << "kept in the op's record, once: " << told.dump(1);
+  });
+}
+
+TEST_F(OnDemandPlugin, IsStoppedAndGoesOnLater) {
+  in_child([&] {
+    ASSERT_EQ(call(1), OPDOCK_OK) << error_;
+    stop_ = true;
+    EXPECT_EQ(call(2), OPDOCK_CANCELLED) << error_;
+    EXPECT_EQ(call(1), OPDOCK_OK) << "which needs nothing: " << error_;
+    EXPECT_EQ(prepare("launches"), OPDOCK_CANCELLED) << error_;
+    stop_ = false;
+    EXPECT_EQ(call(2), OPDOCK_OK) << error_;
+    EXPECT_EQ(prepare("launches"), OPDOCK_OK) << error_;
+    EXPECT_EQ(entries(), 4u);
+    EXPECT_EQ(waits_, 0);
+  });
+}
+
+// Threads that wait for another one's compilation say so, or an interpreter would stand still.
+TEST_F(OnDemandPlugin, ThreadsThatWaitSaySo) {
+  in_child([&] {
+    void* captured = stream();
+    ASSERT_EQ(begin(captured), 0);
+    EXPECT_EQ(call(0, kGood, captured, "prepares"), OPDOCK_UNSUPPORTED) << "but it is resolved";
+    EXPECT_EQ(end(captured), 0);
+    all_waits_ = 0;
+    std::atomic<int> good{0};
+    std::latch start(8);
+    {
+      std::vector<std::jthread> threads;
+      for (int i = 0; i < 8; ++i) {
+        threads.emplace_back([&] {
+          start.arrive_and_wait();
+          good += call(0, kGood, nullptr, "prepares") == OPDOCK_OK ? 1 : 0;
+        });
+      }
+    }
+    EXPECT_EQ(good, 8) << error_;
+    EXPECT_EQ(entries(), 1u);
+    EXPECT_EQ(waits_, 0);
+    EXPECT_GE(all_waits_, 2) << "one compiles, at least one other waits for it";
+  });
+}
+
+}  // namespace
