@@ -19,6 +19,7 @@ import time
 from pathlib import Path
 
 import record
+from timing import interleaved
 
 SOURCE = """
 extern "C" __global__ void saxpy(int n, float a, const float* x, float* y) {
@@ -26,7 +27,6 @@ extern "C" __global__ void saxpy(int n, float a, const float* x, float* y) {
   if (i < n) y[i] += a * x[i];
 }
 """
-CALLS = 256
 PEERS = ("opdock.compile", "cupy.RawKernel", "cupy.RawModule", "torch.cuda._compile_kernel")
 BUILD = Path(os.environ.get("OPDOCK_BUILD_DIR", Path(__file__).resolve().parents[2] / "build"))
 
@@ -113,15 +113,7 @@ def launches(torch, repeats):
         print(f"  skipped: cupy ({error})")
     for function in functions.values():
         function()
-    times = {name: [] for name in functions}
-    for _ in range(repeats):
-        for name, function in functions.items():
-            torch.cuda.synchronize()
-            start = time.perf_counter()
-            for _ in range(CALLS):
-                function()
-            times[name].append((time.perf_counter() - start) / CALLS * 1e6)
-    return times
+    return interleaved(torch, functions, repeats)
 
 
 def main():

@@ -11,14 +11,13 @@ import json
 import os
 import statistics
 import subprocess
-import time
 from pathlib import Path
 
 import record
+from timing import interleaved
 
 import opdock
 
-CALLS = 256
 BENCH = Path(os.environ.get("OPDOCK_BUILD_DIR", Path(__file__).resolve().parents[2] / "build"))
 BENCH = BENCH / "tests" / "bench" / "launch_bench"
 
@@ -34,19 +33,6 @@ def native_rows():
     for row in json.loads(done.stdout)["benchmarks"] if done.returncode == 0 else ():
         if row.get("run_type") == "iteration" and not row.get("error_occurred"):
             times.setdefault(f"C++ {row['run_name']}", []).append(row["real_time"] / 1e3)
-    return times
-
-
-def interleaved(torch, functions, repeats):
-    """{name: [µs a call, …]}."""
-    times = {name: [] for name in functions}
-    for _ in range(repeats):
-        for name, function in functions.items():
-            torch.cuda.synchronize()
-            start = time.perf_counter()
-            for _ in range(CALLS):
-                function()
-            times[name].append((time.perf_counter() - start) / CALLS * 1e6)
     return times
 
 
