@@ -152,15 +152,22 @@ class Judge {
     return way;
   }
 
+  // Puts the compiler of a language into tools_, as a build would find it. False, and the reason
+  // with the code `missing`, if there is none.
+  bool find_compiler(bool Languages::* language, std::string BuildTools::* path, Code missing,
+                     Way* way) {
+    Languages languages;
+    languages.*language = true;
+    std::vector<Reason> reasons;
+    tools_.*path = find_build_tools(languages, &reasons).*path;
+    for (Reason& reason : reasons)
+      if (reason.code == missing) way->reasons.push_back(std::move(reason));
+    return !(tools_.*path).empty();
+  }
+
   Way nvcc() {
     Way way{"building with nvcc", "", {}, blocked_};
-    Languages languages;
-    languages.cuda = true;
-    std::vector<Reason> missing;
-    tools_.nvcc = find_build_tools(languages, &missing).nvcc;
-    for (Reason& reason : missing)
-      if (reason.code == Code::kBuildNoNvcc) way.reasons.push_back(std::move(reason));
-    if (tools_.nvcc.empty()) return way;
+    if (!find_compiler(&Languages::cuda, &BuildTools::nvcc, Code::kBuildNoNvcc, &way)) return way;
     NvccFacts facts = ask_nvcc(tools_);
     // What its files say, where it was not asked.
     if (tools_.guard.empty()) facts.version = version_of("nvcc");
@@ -191,13 +198,7 @@ class Judge {
 
   Way hipcc() {
     Way way{"building with hipcc", "", {}, blocked_};
-    Languages languages;
-    languages.hip = true;
-    std::vector<Reason> missing;
-    tools_.hipcc = find_build_tools(languages, &missing).hipcc;
-    for (Reason& reason : missing)
-      if (reason.code == Code::kBuildNoHipcc) way.reasons.push_back(std::move(reason));
-    if (tools_.hipcc.empty()) return way;
+    if (!find_compiler(&Languages::hip, &BuildTools::hipcc, Code::kBuildNoHipcc, &way)) return way;
     const Version version = version_of("hipcc");
     way.found = named("hipcc", version);
     add(judge_rocm(version, Version::parse(tool("hiprtc").version)), &way.reasons);

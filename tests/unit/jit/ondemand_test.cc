@@ -60,18 +60,18 @@ class OnDemandPlugin : public testing::Test {
     const pid_t child = fork();
     ASSERT_GE(child, 0);
     if (child == 0) {
-      setenv("OPDOCK_STANDIN", R"({"cuda": 13000, "gpus": [{"arch": "sm_90"}, {"arch": "sm_80"}]})",
+      setenv("OPDOCK_SOFTGPU", R"({"cuda": 13000, "gpus": [{"arch": "sm_90"}, {"arch": "sm_80"}]})",
              1);
-      setenv("OPDOCK_STANDIN_RECORD", record().c_str(), 1);
+      setenv("OPDOCK_SOFTGPU_RECORD", record().c_str(), 1);
       setenv("OPDOCK_CACHE_DIR", (folder_ / "cache").c_str(), 1);
-      setenv("LD_LIBRARY_PATH", STANDIN_FOLDER, 1);
+      setenv("LD_LIBRARY_PATH", SOFTGPU_FOLDER, 1);
       unsetenv("CUDA_VISIBLE_DEVICES");
       fs::remove(record());
       const int file =
           open((folder_ / "stderr").c_str(), O_CREAT | O_TRUNC | O_WRONLY | O_CLOEXEC, 0600);
       EXPECT_EQ(dup2(file, STDERR_FILENO), STDERR_FILENO);
       for (const char* name : {"libcuda.so.1", "libnvidia-ml.so.1"}) {
-        void* library = dlopen((fs::path(STANDIN_FOLDER) / name).c_str(), RTLD_NOW);
+        void* library = dlopen((fs::path(SOFTGPU_FOLDER) / name).c_str(), RTLD_NOW);
         EXPECT_NE(library, nullptr);
         if (driver_ == nullptr) driver_ = library;
       }

@@ -17,7 +17,7 @@ using opdock_test::TemporaryFolder;
 
 std::vector<const Nvrtc*> both() {
   std::vector<std::string> problems;
-  auto compilers = open_nvrtcs({OPDOCK_FAKE_NVRTC_13, OPDOCK_FAKE_NVRTC_12}, &problems);
+  auto compilers = open_nvrtcs({FAKE_NVRTC_13, FAKE_NVRTC_12}, &problems);
   EXPECT_TRUE(problems.empty()) << problems[0];
   return compilers;
 }
@@ -81,7 +81,7 @@ TEST(Images, PtxWhereItIsAskedFor) {
 TEST(Images, OnlyCuda13) {
   const Manifest m = manifest();
   std::vector<std::string> errors, problems;
-  const auto compilers = open_nvrtcs({OPDOCK_FAKE_NVRTC_13}, &problems);
+  const auto compilers = open_nvrtcs({FAKE_NVRTC_13}, &problems);
   EXPECT_EQ(spelled(make_images(request(m, "7.5+PTX;9.0", compilers), &errors)),
             "cubin sm_75 13.0\ncubin sm_90 13.0\nptx compute_75 13.0\n"
             "source k.cuh\nsource opdock/device.cuh\n");
@@ -104,7 +104,7 @@ TEST(Images, CompileErrorsShowTheCompilersLog) {
   std::vector<std::string> errors;
   make_images(request(m, "8.0;9.0", both(), "#error"), &errors);
   ASSERT_EQ(errors.size(), 1u);
-  EXPECT_NE(errors[0].find("line 3: #error found"), std::string::npos) << errors[0];
+  EXPECT_NE(errors[0].find("(3): error: #error found"), std::string::npos) << errors[0];
   EXPECT_NE(errors[0].find("sm_80"), std::string::npos) << errors[0];
 }
 

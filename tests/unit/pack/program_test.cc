@@ -48,7 +48,7 @@ kernels = ["f"]
                "__global__ void\n");
   // Where the loader would look: under the name that wheels use.
   std::filesystem::create_directories(folder.path() / "nvrtc");
-  std::filesystem::copy_file(OPDOCK_FAKE_NVRTC_12, folder.path() / "nvrtc/libnvrtc.so.12");
+  std::filesystem::copy_file(FAKE_NVRTC_12, folder.path() / "nvrtc/libnvrtc.so.12");
 }
 
 std::string arguments(const TemporaryFolder& folder, const std::string& out) {

@@ -1,4 +1,4 @@
-/* An NVRTC for the tests of the compile service. It "compiles" to a text of what it was asked for.
+/* An NVRTC for tests of who calls one. It "compiles" to a text of what it was asked for.
  * FAKE_VERSION (1209) says which one it is; a program may contain orders: "#error" fails at line 3,
  * "SLEEP=200" takes so many milliseconds, "CRASH" aborts, "HANG" never ends, "NOMEMORY" fails as
  * the compiler's own fault, "FLOOD" prints 100 MB first. SPDX-License-Identifier: Apache-2.0 */
