@@ -1,8 +1,11 @@
 // What a GPU's compiler gives, under names of our own: the only file with raw intrinsics. NVRTC and
-// hipRTC have their branches; another target (the software GPU) is one more, and nothing above it
-// changes.
+// hipRTC have their branches here, the software GPU has the same words in target_soft.cuh.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
+
+#if defined(OPDOCK_SOFT)
+#include "opdock/target_soft.cuh"
+#else
 
 #define OPDOCK_DEVICE __device__ __forceinline__
 // A kernel that is launched with at most max_threads threads a block.
@@ -223,3 +226,5 @@ OPDOCK_DEVICE void store16(void* to, const Bytes16& value) {
 #endif
 
 }  // namespace opdock
+
+#endif

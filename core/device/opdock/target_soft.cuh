@@ -1,0 +1,152 @@
+// The vocabulary on the software GPU, which compiles device code as C++ for the CPU and executes
+// it: the same words as in target.cuh, where they are explained. Its engine (tests/softgpu/engine)
+// provides softgpu/device_calls.h, and sees each load and store of memory as it happens.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "softgpu/device_calls.h"
+
+#define OPDOCK_DEVICE inline __attribute__((always_inline))
+// Whoever launches it sees to the bound.
+#define OPDOCK_KERNEL(max_threads) void
+#define OPDOCK_SHARED(type, name, count)                          \
+  static constexpr char opdock_site_##name = 0;                   \
+  using opdock_array_##name = type[count];                        \
+  opdock_array_##name& name = *static_cast<opdock_array_##name*>( \
+      softgpu_shared(&opdock_site_##name, sizeof(opdock_array_##name), alignof(type)))
+#if defined(__clang__)
+#define OPDOCK_UNROLL _Pragma("unroll")
+#else
+#define OPDOCK_UNROLL _Pragma("GCC unroll 8")
+#endif
+#define OPDOCK_HIP (OPDOCK_SOFT_ARCH == 0)
+
+namespace opdock {
+
+using uint8_t = unsigned char;
+using uint16_t = unsigned short;
+using uint32_t = unsigned int;
+using int32_t = int;
+using int64_t = long long;
+using uint64_t = unsigned long long;
+
+OPDOCK_DEVICE constexpr int warp_width() {
+  return OPDOCK_SOFT_WARP;
+}
+
+OPDOCK_DEVICE int thread_index() {
+  return static_cast<int>(softgpu::this_lane()->thread[0]);
+}
+OPDOCK_DEVICE int thread_index_y() {
+  return static_cast<int>(softgpu::this_lane()->thread[1]);
+}
+OPDOCK_DEVICE int block_threads() {
+  return static_cast<int>(softgpu::this_lane()->threads[0]);
+}
+OPDOCK_DEVICE int block_threads_y() {
+  return static_cast<int>(softgpu::this_lane()->threads[1]);
+}
+OPDOCK_DEVICE int64_t block_index() {
+  return softgpu::this_lane()->block[0];
+}
+OPDOCK_DEVICE int64_t block_index_y() {
+  return softgpu::this_lane()->block[1];
+}
+OPDOCK_DEVICE int64_t grid_blocks() {
+  return softgpu::this_lane()->blocks[0];
+}
+
+OPDOCK_DEVICE void block_barrier() {
+  softgpu_block_barrier();
+}
+OPDOCK_DEVICE void warp_barrier() {
+  softgpu_warp(softgpu::WarpOp::kBarrier, 0, 0);
+}
+
+OPDOCK_DEVICE uint32_t float_bits(float value) {
+  return __builtin_bit_cast(uint32_t, value);
+}
+OPDOCK_DEVICE float bits_float(uint32_t bits) {
+  return __builtin_bit_cast(float, bits);
+}
+
+OPDOCK_DEVICE uint32_t shuffle_xor(uint32_t value, int mask) {
+  return static_cast<uint32_t>(softgpu_warp(softgpu::WarpOp::kShuffleXor, value, mask));
+}
+OPDOCK_DEVICE float shuffle_xor(float value, int mask) {
+  return bits_float(shuffle_xor(float_bits(value), mask));
+}
+OPDOCK_DEVICE float shuffle(float value, int lane) {
+  return bits_float(
+      static_cast<uint32_t>(softgpu_warp(softgpu::WarpOp::kShuffle, float_bits(value), lane)));
+}
+
+template <typename T>
+OPDOCK_DEVICE T* dynamic_shared() {
+  return static_cast<T*>(softgpu_dynamic_shared());
+}
+
+// In integers, since not every compiler has a binary16 of its own.
+OPDOCK_DEVICE float half_bits_to_float(uint16_t bits) {
+  const uint32_t sign = static_cast<uint32_t>(bits & 0x8000u) << 16;
+  const uint32_t rest = bits & 0x7fffu;
+  if (rest >= 0x7c00u) return bits_float(sign | 0x7f800000u | (rest & 0x3ffu) << 13);
+  // As a float the same bits are smaller by 2^112, subnormal numbers too.
+  return bits_float(sign | float_bits(bits_float(rest << 13) * 0x1p112f));
+}
+OPDOCK_DEVICE uint16_t float_to_half_bits(float value) {
+  const uint32_t bits = float_bits(value);
+  const uint32_t sign = (bits >> 16) & 0x8000u;
+  const uint32_t rest = bits & 0x7fffffffu;
+  if (rest > 0x7f800000u) return static_cast<uint16_t>(sign | 0x7e00u | (rest >> 13 & 0x3ffu));
+  if (rest >= 0x477ff000u) return static_cast<uint16_t>(sign | 0x7c00u);
+  // Below the smallest normal number the addition of 0.5 rounds to multiples of 2^-24.
+  if (rest < 0x38800000u)
+    return static_cast<uint16_t>(sign | (float_bits(bits_float(rest) + 0.5f) - 0x3f000000u));
+  return static_cast<uint16_t>(sign | ((rest - 0x38000000u + 0xfffu + ((rest >> 13) & 1u)) >> 13));
+}
+OPDOCK_DEVICE uint16_t float_to_bfloat16_bits(float value) {
+  const uint32_t bits = float_bits(value);
+  if ((bits & 0x7fffffffu) > 0x7f800000u) return 0x7fffu;
+  return static_cast<uint16_t>((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
+}
+
+OPDOCK_DEVICE float exp(float x) {
+  return __builtin_expf(x);
+}
+OPDOCK_DEVICE float exp2(float x) {
+  const float value = __builtin_exp2f(x);
+  return value < 0x1p-126f ? 0.0f : value;
+}
+OPDOCK_DEVICE float sqrt(float x) {
+  return __builtin_sqrtf(x);
+}
+OPDOCK_DEVICE float rsqrt(float x) {
+  return 1.0f / __builtin_sqrtf(x);
+}
+OPDOCK_DEVICE float max(float a, float b) {
+  return __builtin_fmaxf(a, b);
+}
+OPDOCK_DEVICE float min(float a, float b) {
+  return __builtin_fminf(a, b);
+}
+OPDOCK_DEVICE float fma(float a, float b, float c) {
+  return __builtin_fmaf(a, b, c);
+}
+OPDOCK_DEVICE float infinity() {
+  return bits_float(0x7f800000u);
+}
+
+struct alignas(16) Bytes16 {
+  uint32_t word[4];
+};
+typedef uint32_t Words4 __attribute__((vector_size(16), may_alias));
+OPDOCK_DEVICE Bytes16 load16(const void* from) {
+  const Words4 value = *static_cast<const Words4*>(from);
+  return {{value[0], value[1], value[2], value[3]}};
+}
+OPDOCK_DEVICE void store16(void* to, const Bytes16& value) {
+  *static_cast<Words4*>(to) = Words4{value.word[0], value.word[1], value.word[2], value.word[3]};
+}
+
+}  // namespace opdock

@@ -1,0 +1,228 @@
+// What is checked at each load and store of a kernel.
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <cstring>
+
+#include "library.h"
+#include "runner.h"
+
+namespace softgpu {
+
+void Runner::access(Lane* lane, const Access& access) {
+  if (lane->pending.bytes) settle(lane);
+  const Arena& all = arena();
+  Access part = access;
+  for (uint64_t done = 0; done < access.bytes; done += part.bytes) {
+    part.address = access.address + done;
+    const uint32_t offset = part.address & (kPageBytes - 1);
+    part.bytes = std::min<uint64_t>(access.bytes - done, kPageBytes - offset);
+    if (!all.contains(part.address)) {
+      if (!access.write && may_read(part.address, part.bytes)) continue;
+      fail_outside(lane, access.address, access.bytes, access.write, access.pc);
+    }
+    Page& page = all.page(part.address);
+    if (offset < page.begin || offset + part.bytes > page.end ||
+        (page.kind == PageKind::kShared && !owns_shared(lane, part.address)))
+      fail_outside(lane, access.address, access.bytes, access.write, access.pc);
+    bool good = true;
+    if (page.kind == PageKind::kGlobal && page.device != state_->record->device) {
+      good = found(FindingKind::kOtherDevice, part, 0, 0, false);
+    } else {
+      const PageLock lock(&page);
+      Cell* cells = all.cells_of(part.address);
+      if ((offset | part.bytes) & ((uint64_t{1} << page.cell_shift) - 1))
+        refine(&page, cells, offset, part.bytes);
+      size_t first = offset >> page.cell_shift;
+      const size_t last = (offset + part.bytes - 1) >> page.cell_shift;
+      if (page.cell_shift == kPageShift) cells = &page.whole;
+      for (; good && first <= last; ++first)
+        good = part.write ? check_write(lane, &cells[first], part)
+                          : check_read(lane, &cells[first], part);
+    }
+    if (!good) fail(lane, finding_);
+  }
+}
+
+// Memory outside of the arena that a kernel reads rightly: its constants and its parameters.
+bool Runner::may_read(uintptr_t address, uint64_t bytes) const {
+  if (state_->library->contains(address)) return true;
+  for (const std::vector<uint8_t>& arg : state_->launch->args) {
+    const uintptr_t begin = reinterpret_cast<uintptr_t>(arg.data());
+    if (address >= begin && address + bytes <= begin + arg.size()) return true;
+  }
+  return false;
+}
+
+bool Runner::owns_shared(const Lane* lane, uintptr_t address) const {
+  if (address - lane->block->shared_begin < kBlockShared) return true;
+  for (size_t i = 0; i < cluster_size_; ++i)
+    if (address - blocks_[i].shared_begin < kBlockShared) return true;
+  return false;
+}
+
+bool Runner::found(FindingKind kind, const Access& access, Stamp other, uint32_t site,
+                   bool other_write) {
+  finding_ = Finding();
+  finding_.kind = kind;
+  finding_.pc = access.pc;
+  finding_.address = access.address;
+  finding_.bytes = access.bytes;
+  finding_.write = access.write;
+  finding_.atomic = access.atomic;
+  finding_.other = other;
+  finding_.other_site = site;
+  finding_.other_write = other_write;
+  return false;
+}
+
+void Runner::fail_outside(Lane* lane, uintptr_t address, uint64_t bytes, bool write,
+                          const void* pc) {
+  Access access;
+  access.address = address;
+  access.bytes = bytes;
+  access.write = write;
+  access.pc = pc;
+  found(FindingKind::kOutside, access, 0, 0, false);
+  fail(lane, finding_);
+}
+
+namespace {
+
+// Whether two threads of one block, of which `stamp` is one, are not ordered by a barrier.
+bool concurrent(Stamp stamp, Stamp own, uint32_t width) {
+  const uint32_t thread = thread_of(stamp), mine = thread_of(own);
+  if (thread == mine || block_epoch_of(stamp) != block_epoch_of(own)) return false;
+  return thread / width != mine / width || warp_epoch_of(stamp) == warp_epoch_of(own);
+}
+
+// The same for those who have read, of which `stamp` is the last.
+bool concurrent_readers(Stamp stamp, Stamp own, uint32_t width) {
+  if (block_epoch_of(stamp) != block_epoch_of(own)) return false;
+  if (stamp & kManyWarps) return true;
+  if (thread_of(stamp) / width != thread_of(own) / width) return true;
+  if (warp_epoch_of(stamp) != warp_epoch_of(own)) return false;
+  return (stamp & kManyLanes) || thread_of(stamp) != thread_of(own);
+}
+
+Stamp with_reader(Stamp readers, Stamp own, uint32_t width, bool atomic) {
+  Stamp flags = atomic ? kAtomic : 0;
+  if (run_of(readers) == run_of(own) && block_epoch_of(readers) == block_epoch_of(own)) {
+    flags &= readers;
+    flags |= readers & (kManyLanes | kManyWarps);
+    if (thread_of(readers) / width != thread_of(own) / width) {
+      flags = (flags | kManyWarps) & ~kManyLanes;
+    } else if (warp_epoch_of(readers) != warp_epoch_of(own)) {
+      flags &= ~kManyLanes;
+    } else if (thread_of(readers) != thread_of(own)) {
+      flags |= kManyLanes;
+    }
+  }
+  return own | flags;
+}
+
+}  // namespace
+
+// Whether whoever this was belongs to an operation that was over when the launch began.
+bool Runner::ordered_before_launch(Stamp stamp) {
+  const uint32_t chunk = run_of(stamp) >> 8;
+  if (ordered_chunks_[chunk % 64] == chunk) return true;
+  const OperationRecord* const record = operation_of_run(run_of(stamp));
+  if (record == state_->record || !ordered_before(*record, *state_->operation)) return false;
+  ordered_chunks_[chunk % 64] = chunk;
+  return true;
+}
+
+// Whether it was another block of this launch (and not this one under an earlier number).
+bool Runner::other_block(const Lane* lane, Stamp stamp) const {
+  return state_->record->block_of(run_of(stamp)) != lane->block->number;
+}
+
+bool Runner::check_read(Lane* lane, Cell* cell, const Access& access) {
+  const Stamp own = lane->stamp;
+  const uint32_t width = state_->launch->kernel->warp_size;
+  const Stamp write = cell->write;
+  if (write == 0) return found(FindingKind::kUninitialised, access, 0, 0, false);
+  if ((write ^ own) >> kThreadShift != 0) {  // not this thread
+    if (run_of(write) == run_of(own)) {
+      if (concurrent(write, own, width) && !(access.atomic && (write & kAtomic)))
+        return found(FindingKind::kRace, access, write, cell->write_site, true);
+    } else if (!ordered_before_launch(write)) {
+      if (operation_of_run(run_of(write)) != state_->record)
+        return found(FindingKind::kUnordered, access, write, cell->write_site, true);
+      if (other_block(lane, write) && !(access.atomic && (write & kAtomic)))
+        return found(FindingKind::kRace, access, write, cell->write_site, true);
+    }
+  }
+  if ((cell->read & ~kFlags) != own) cell->read_site = state_->library->site_of(access.pc);
+  cell->read = with_reader(cell->read, own, width, access.atomic);
+  return true;
+}
+
+bool Runner::check_write(Lane* lane, Cell* cell, const Access& access) {
+  const Stamp own = lane->stamp;
+  const uint32_t width = state_->launch->kernel->warp_size;
+  const Stamp write = cell->write;
+  if (write != 0 && (write ^ own) >> kThreadShift != 0) {
+    const bool atomics = access.atomic && (write & kAtomic);
+    if (run_of(write) == run_of(own)) {
+      if (!atomics && concurrent(write, own, width)) {
+        if (access.atomic) return found(FindingKind::kRace, access, write, cell->write_site, true);
+        await_value(lane, access, FindingKind::kRace, *cell);
+      }
+    } else if (!ordered_before_launch(write)) {
+      if (operation_of_run(run_of(write)) != state_->record)
+        return found(FindingKind::kUnordered, access, write, cell->write_site, true);
+      if (!atomics && other_block(lane, write)) {
+        if (access.atomic) return found(FindingKind::kRace, access, write, cell->write_site, true);
+        await_value(lane, access, FindingKind::kDifferentValues, *cell);
+      }
+    }
+  }
+  const Stamp read = cell->read;
+  if (read != 0) {
+    const bool atomics = access.atomic && (read & kAtomic);
+    if (run_of(read) == run_of(own)) {
+      if (!atomics && concurrent_readers(read, own, width))
+        return found(FindingKind::kRace, access, read, cell->read_site, false);
+    } else if (!ordered_before_launch(read)) {
+      if (operation_of_run(run_of(read)) != state_->record)
+        return found(FindingKind::kUnordered, access, read, cell->read_site, false);
+      if (!atomics && other_block(lane, read))
+        return found(FindingKind::kRace, access, read, cell->read_site, false);
+    }
+  }
+  cell->write = own | (access.atomic ? kAtomic : 0);
+  cell->read = 0;
+  cell->write_site = state_->library->site_of(access.pc);
+  return true;
+}
+
+void Runner::await_value(Lane* lane, const Access& access, FindingKind kind, const Cell& cell) {
+  PendingStore& pending = lane->pending;
+  if (pending.bytes) return;
+  pending.address = access.address;
+  pending.bytes = static_cast<uint32_t>(std::min<uint64_t>(access.bytes, sizeof(pending.before)));
+  pending.kind = static_cast<uint8_t>(kind);
+  std::memcpy(pending.before, reinterpret_cast<const void*>(access.address), pending.bytes);
+  pending.other = cell.write;
+  pending.other_site = cell.write_site;
+  pending.pc = access.pc;
+}
+
+void Runner::settle(Lane* lane) {
+  PendingStore& pending = lane->pending;
+  if (!pending.bytes) return;
+  const bool same = std::memcmp(reinterpret_cast<const void*>(pending.address), pending.before,
+                                pending.bytes) == 0;
+  Access access;
+  access.address = pending.address;
+  access.bytes = pending.bytes;
+  access.write = true;
+  access.pc = pending.pc;
+  pending.bytes = 0;
+  if (same) return;
+  found(static_cast<FindingKind>(pending.kind), access, pending.other, pending.other_site, true);
+  fail(lane, finding_);
+}
+
+}  // namespace softgpu

@@ -1,0 +1,150 @@
+// Where threads wait for each other.
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
+#include "library.h"
+#include "runner.h"
+
+namespace softgpu {
+
+// One source line can have become several instructions; threads at any of them are at one place.
+bool Runner::same_place(const void* a, const void* b) {
+  if (a == b) return true;
+  const KernelLibrary& library = *state_->library;
+  return source_lines(library, library.site_of(a)) == source_lines(library, library.site_of(b));
+}
+
+void Runner::block_barrier(Lane* lane, const void* pc) {
+  settle(lane);
+  Block* const block = lane->block;
+  lane->pc = pc;
+  lane->state = LaneState::kAtBlockBarrier;
+  if (++block->waiting == block->lanes.size()) {
+    for (Lane* other : block->lanes) {
+      if (same_place(pc, other->pc)) continue;
+      Finding finding;
+      finding.kind = FindingKind::kBarrierSites;
+      finding.pc = pc;
+      finding.other_site = state_->library->site_of(other->pc);
+      finding.other = other->stamp;
+      fail(lane, finding);
+    }
+    release_block(block);
+  }
+  suspend(lane);
+}
+
+void Runner::release_block(Block* block) {
+  block->waiting = 0;
+  for (Warp& warp : block->warps) warp.epoch = 0;
+  if (block->epoch++ == kMaxBlockEpoch) renumber(block);
+  for (Lane* lane : block->lanes) refresh_stamp(lane);
+  order_.assign(block->lanes.begin(), block->lanes.end());
+  push_all(order_.data(), order_.size());
+}
+
+uint64_t Runner::warp(Lane* lane, WarpOp op, uint64_t value, int argument, const void* pc) {
+  settle(lane);
+  Warp* const warp = lane->warp;
+  lane->pc = pc;
+  lane->state = LaneState::kInWarp;
+  lane->warp_op = op;
+  lane->warp_value = value;
+  lane->warp_argument = argument;
+  if (++warp->waiting == warp->count) {
+    Lane** const lanes = lane->block->lanes.data() + warp->first;
+    for (uint32_t i = 0; i < warp->count; ++i) {
+      if (lanes[i]->warp_op == op && same_place(pc, lanes[i]->pc)) continue;
+      Finding finding;
+      finding.kind = FindingKind::kWarpSites;
+      finding.pc = pc;
+      finding.other_site = state_->library->site_of(lanes[i]->pc);
+      finding.other = lanes[i]->stamp;
+      fail(lane, finding);
+    }
+    finish_warp(warp, lanes);
+  }
+  suspend(lane);
+  if (lane->warp_argument < 0 && lane->warp_op == WarpOp::kShuffle) {
+    Finding finding;
+    finding.kind = FindingKind::kNoSuchLane;
+    finding.pc = pc;
+    finding.number = ~lane->warp_argument;
+    fail(lane, finding);
+  }
+  return lane->warp_result;
+}
+
+// All lanes of the warp are here, in one operation.
+void Runner::finish_warp(Warp* warp, Lane** lanes) {
+  warp->waiting = 0;
+  const int width = static_cast<int>(state_->launch->kernel->warp_size);
+  const int count = static_cast<int>(warp->count);
+  const WarpOp op = lanes[0]->warp_op;
+  uint64_t votes = 0;
+  for (int i = 0; i < count; ++i) votes |= static_cast<uint64_t>(lanes[i]->warp_value != 0) << i;
+  const uint64_t all = count == 64 ? ~uint64_t{0} : (uint64_t{1} << count) - 1;
+  for (int i = 0; i < count; ++i) {
+    Lane* const lane = lanes[i];
+    int from = -1;
+    switch (op) {
+      case WarpOp::kBarrier:
+        break;
+      case WarpOp::kAny:
+        lane->warp_result = votes != 0;
+        break;
+      case WarpOp::kAll:
+        lane->warp_result = votes == all;
+        break;
+      case WarpOp::kBallot:
+        lane->warp_result = votes;
+        break;
+      case WarpOp::kShuffle:
+        from = lane->warp_argument & (width - 1);
+        break;
+      case WarpOp::kShuffleXor:
+        from = (i ^ lane->warp_argument) & (width - 1);
+        break;
+      case WarpOp::kShuffleUp:
+        from = i >= lane->warp_argument ? i - lane->warp_argument : i;
+        break;
+      case WarpOp::kShuffleDown:
+        from = i + lane->warp_argument < width ? i + lane->warp_argument : i;
+        break;
+    }
+    if (from < 0) continue;
+    if (from < count) {
+      lane->warp_result = lanes[from]->warp_value;
+      lane->warp_argument = 0;
+    } else {  // told to the lane when it goes on
+      lane->warp_op = WarpOp::kShuffle;
+      lane->warp_argument = ~from;
+    }
+  }
+  if (op == WarpOp::kBarrier) {
+    if (warp->epoch++ == kMaxWarpEpoch) renumber(lanes[0]->block);
+    for (int i = 0; i < count; ++i) refresh_stamp(lanes[i]);
+  }
+  order_.assign(lanes, lanes + count);
+  push_all(order_.data(), order_.size());
+}
+
+// No thread can go on: somebody waits for one that will not come.
+Finding Runner::find_stuck() {
+  Finding finding;
+  for (size_t i = 0; i < cluster_size_; ++i) {
+    for (Lane* lane : blocks_[i].lanes) {
+      if (lane->state == LaneState::kDone) continue;
+      // What a warp does together is the narrower circle.
+      if (finding.lane && lane->state != LaneState::kInWarp) continue;
+      finding.lane = lane;
+      finding.pc = lane->pc;
+      finding.kind = lane->state == LaneState::kInWarp ? FindingKind::kWarp : FindingKind::kBarrier;
+      if (finding.kind == FindingKind::kWarp) return finding;
+    }
+    if (finding.lane) return finding;
+  }
+  return finding;
+}
+
+}  // namespace softgpu

@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "compile.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "base/sha256.h"
+#include "embedded.h"
+#include "process.h"
+
+namespace softgpu {
+namespace {
+
+namespace fs = std::filesystem;
+
+// The words of CXX, or the first compiler in PATH.
+std::vector<std::string> compiler() {
+  std::vector<std::string> words;
+  if (const char* cxx = std::getenv("CXX")) {
+    std::istringstream text(cxx);
+    for (std::string word; text >> word;) words.push_back(word);
+  }
+  if (!words.empty()) return words;
+  for (const char* name : {"g++", "clang++", "c++"})
+    if (const std::string path = find_program(name); !path.empty()) return {path};
+  return {};
+}
+
+// The device compiler's options that mean the same to a C++ compiler.
+std::vector<std::string> usable_options(const std::vector<std::string>& options) {
+  std::vector<std::string> out;
+  for (size_t i = 0; i < options.size(); ++i) {
+    const std::string& option = options[i];
+    if (option == "-D" || option == "-U" || option == "--define-macro") {
+      if (i + 1 < options.size()) out.push_back((option == "-U" ? "-U" : "-D") + options[++i]);
+    } else if (option.rfind("--define-macro=", 0) == 0) {
+      out.push_back("-D" + option.substr(15));
+    } else if (option.rfind("-D", 0) == 0 || option.rfind("-U", 0) == 0) {
+      out.push_back(option);
+    } else if (option.rfind("-std=", 0) == 0 || option.rfind("--std=", 0) == 0) {
+      const std::string standard = option.substr(option.find('=') + 1);
+      // What describes the kernels is C++17.
+      if (standard == "c++20" || standard == "c++23") out.push_back("-std=" + standard);
+    }
+  }
+  return out;
+}
+
+// The program, and after it the table of its kernels.
+std::string with_table(const KernelSource& source) {
+  std::string text = "#include \"softgpu/device_calls.h\"\n";
+  text += "#line 1 \"/softgpu/" + source.program_name + "\"\n" + source.program;
+  text += "\n#line 1 \"/softgpu/softgpu/kernels\"\n";
+  text +=
+      "extern \"C\" __attribute__((visibility(\"hidden\"))) const softgpu::Hooks* softgpu_hooks;\n";
+  text += "static constexpr softgpu::KernelEntry softgpu_kernels[] = {\n";
+  for (const std::string& kernel : source.kernels)
+    text += "  softgpu::KernelOf<decltype(&" + kernel + "), &" + kernel + ">::entry(R\"name(" +
+            kernel + ")name\"),\n";
+  text +=
+      "};\nextern \"C\" __attribute__((visibility(\"default\"))) const softgpu::Module "
+      "softgpu_module;\n";
+  text += "const softgpu::Module softgpu_module = {softgpu::kModuleVersion, " +
+          std::to_string(source.warp_size) + ", softgpu_kernels, " +
+          std::to_string(source.kernels.size()) + ", &softgpu_hooks};\n";
+  return text;
+}
+
+bool write_file(const fs::path& path, const std::string& text) {
+  std::error_code failed;
+  fs::create_directories(path.parent_path(), failed);
+  std::ofstream file(path, std::ios::binary);
+  file << text;
+  file.close();
+  return !file.fail();
+}
+
+std::string name_of(const KernelSource& source, const std::vector<std::string>& cxx) {
+  opdock::FieldHasher hash;
+  hash.add(kModuleText).add(kDeviceCallsText).add(kDeviceCallsCode).add(kTargetSoftText);
+  hash.add(source.program).add(source.program_name);
+  for (const auto& [name, text] : source.headers) hash.add(name).add(text);
+  for (const std::string& option : source.options) hash.add("-o").add(option);
+  for (const std::string& kernel : source.kernels) hash.add("-k").add(kernel);
+  hash.add(std::to_string(source.warp_size)).add(std::to_string(source.arch));
+  for (const std::string& word : cxx) hash.add("-c").add(word);
+  // Another compiler under the same name is another size or date.
+  std::error_code failed;
+  const fs::path program = cxx[0].find('/') == cxx[0].npos ? find_program(cxx[0]) : cxx[0];
+  hash.add(std::to_string(fs::file_size(program, failed)));
+  hash.add(std::to_string(fs::last_write_time(program, failed).time_since_epoch().count()));
+  return opdock::to_hex(hash.finish()).substr(0, 32);
+}
+
+// A header's name must stay below the folder into which it is written.
+bool safe_name(const std::string& name) {
+  const fs::path path(name);
+  if (name.empty() || path.is_absolute()) return false;
+  for (const fs::path& part : path)
+    if (part == "..") return false;
+  return true;
+}
+
+void erase_all(std::string* text, const std::string& what) {
+  for (size_t at = text->find(what); at != text->npos; at = text->find(what, at))
+    text->erase(at, what.size());
+}
+
+bool build(const KernelSource& source, const std::vector<std::string>& cxx, const fs::path& work,
+           std::string* problem) {
+  std::vector<std::pair<std::string, std::string>> files = {
+      {"softgpu/module.h", kModuleText},
+      {"softgpu/device_calls.h", kDeviceCallsText},
+      {"opdock/target_soft.cuh", kTargetSoftText}};
+  for (const auto& header : source.headers) files.push_back(header);
+  for (const auto& [name, text] : files) {
+    if (!safe_name(name) || !write_file(work / "include" / name, text)) {
+      *problem = "the header \"" + name + "\" cannot be written below " + work.string();
+      return false;
+    }
+  }
+  if (!write_file(work / "kernels.cc", with_table(source)) ||
+      !write_file(work / "device_calls.cc", kDeviceCallsCode)) {
+    *problem = "nothing can be written below " + work.string();
+    return false;
+  }
+  const std::string at = work.string() + "/";
+  // Debug information and messages name headers as #include does (source_lines.cc).
+  const std::vector<std::string> common = {"-x",
+                                           "c++",
+                                           "-std=c++17",
+                                           "-O1",
+                                           "-g",
+                                           "-fPIC",
+                                           "-fno-exceptions",
+                                           "-fno-rtti",
+                                           "-w",
+                                           "-I" + at + "include",
+                                           "-ffile-prefix-map=" + at + "include=/softgpu",
+                                           "-c"};
+  std::vector<std::string> kernels = cxx;
+  kernels.insert(kernels.end(), common.begin(), common.end());
+  for (const std::string& option : usable_options(source.options)) kernels.push_back(option);
+  for (const std::string& option : {std::string("-fsanitize=thread"), std::string("-DOPDOCK_SOFT"),
+                                    "-DOPDOCK_SOFT_WARP=" + std::to_string(source.warp_size),
+                                    "-DOPDOCK_SOFT_ARCH=" + std::to_string(source.arch),
+                                    at + "kernels.cc", std::string("-o"), at + "kernels.o"})
+    kernels.push_back(option);
+  std::vector<std::string> calls = cxx;
+  calls.insert(calls.end(), common.begin(), common.end());
+  for (const std::string& option :
+       {std::string("-fno-builtin"), at + "device_calls.cc", std::string("-o"), at + "calls.o"})
+    calls.push_back(option);
+  std::vector<std::string> link = cxx;
+  for (const std::string& option :
+       {std::string("-shared"), std::string("-Wl,-Bsymbolic,-z,defs,-z,now"), at + "kernels.o",
+        at + "calls.o", std::string("-lm"), std::string("-o"), at + "library.so"})
+    link.push_back(option);
+  for (const std::vector<std::string>& command : {kernels, calls, link}) {
+    std::string output;
+    if (run_program(command, &output)) continue;
+    erase_all(&output, at + "include/");
+    erase_all(&output, "/softgpu/");
+    *problem = "the device source does not compile for the software GPU:\n" + output;
+    return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+std::string compile_kernels(const KernelSource& source, const std::string& folder,
+                            std::string* problem) {
+  const std::vector<std::string> cxx = compiler();
+  if (cxx.empty()) {
+    *problem =
+        "no C++ compiler was found: the software GPU compiles kernels with CXX, else g++ or "
+        "clang++ in PATH; install one (Debian: g++)";
+    return "";
+  }
+  std::error_code failed;
+  const fs::path root = fs::absolute(folder, failed);
+  fs::create_directories(root, failed);
+  const std::string name = name_of(source, cxx);
+  const fs::path library = root / (name + ".so");
+  if (fs::exists(library, failed)) return library.string();
+  const std::string lock_path = (root / (name + ".lock")).string();
+  const int lock = open(lock_path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+  if (lock < 0 || flock(lock, LOCK_EX) != 0) {
+    *problem = lock_path + " cannot be locked: " + std::strerror(errno);
+    if (lock >= 0) close(lock);
+    return "";
+  }
+  std::string made;
+  if (fs::exists(library, failed)) {
+    made = library.string();
+  } else {
+    const fs::path work = root / (name + ".work");
+    fs::remove_all(work, failed);
+    if (build(source, cxx, work, problem)) {
+      fs::rename(work / "library.so", library, failed);
+      if (failed) *problem = library.string() + " cannot be made: " + failed.message();
+      if (!failed) made = library.string();
+    }
+    fs::remove_all(work, failed);
+  }
+  close(lock);
+  return made;
+}
+
+}  // namespace softgpu

@@ -1,0 +1,61 @@
+// A fault of a kernel or a copy, and its text.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "engine.h"
+#include "memory.h"
+
+namespace softgpu {
+
+struct Lane;
+struct OperationRecord;
+
+enum class FindingKind : uint8_t {
+  kNone,
+  kOutside,  // of any memory that the thread may access so
+  kMisaligned,
+  kUninitialised,
+  kRace,             // with `other`
+  kDifferentValues,  // as `other` wrote
+  kUnordered,        // against `other`, of another operation
+  kOtherDevice,
+  kBarrier,       // not reached by all
+  kBarrierSites,  // at different places
+  kWarp,          // likewise for what a warp does together
+  kWarpSites,
+  kNoSuchLane,
+  kTooMuchShared,
+  kTrap,
+  kNotShared,  // an address that should be in shared memory
+};
+
+// Noted by the thread that it befalls; described when that has stopped.
+struct Finding {
+  FindingKind kind = FindingKind::kNone;
+  Lane* lane = nullptr;
+  const void* pc = nullptr;
+  uintptr_t address = 0;
+  uint64_t bytes = 0;
+  bool write = false;
+  bool atomic = false;
+  Stamp other = 0;
+  uint32_t other_site = 0;
+  bool other_write = false;
+  int number = 0;    // kNoSuchLane: the lane
+  std::string text;  // further lines
+};
+
+Fault fault_of(const Finding& finding);
+
+// Where an address of global memory lies: "0x… is 4 bytes after the end of an allocation of …".
+std::string describe_memory(uintptr_t address, uint64_t bytes);
+// Who `stamp` was: "thread (3, 0, 0) of block (1, 0, 0), softmax.cuh:120".
+std::string describe_stamp(Stamp stamp, uint32_t site, const OperationRecord* here);
+
+// Prints it and keeps it for findings().
+void report(const std::string& text);
+
+}  // namespace softgpu

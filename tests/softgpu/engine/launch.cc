@@ -1,0 +1,130 @@
+// A launch: its blocks given to several threads.
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <numeric>
+#include <thread>
+#include <vector>
+
+#include "library.h"
+#include "runner.h"
+#include "settings.h"
+
+namespace softgpu {
+namespace {
+
+// Less is not worth another thread's start.
+constexpr uint64_t kThreadsForHelp = 4096;
+
+std::mutex runners_mutex;
+
+std::vector<std::unique_ptr<Runner>>& idle_runners() {
+  static auto* const all = new std::vector<std::unique_ptr<Runner>>;
+  return *all;
+}
+
+std::unique_ptr<Runner> take_runner() {
+  const std::lock_guard<std::mutex> lock(runners_mutex);
+  if (idle_runners().empty()) return std::make_unique<Runner>();
+  std::unique_ptr<Runner> runner = std::move(idle_runners().back());
+  idle_runners().pop_back();
+  return runner;
+}
+
+void keep_runner(std::unique_ptr<Runner> runner) {
+  const std::lock_guard<std::mutex> lock(runners_mutex);
+  idle_runners().push_back(std::move(runner));
+}
+
+// What cannot be executed at all; empty if it can.
+std::string problem_of(const Launch& launch) {
+  if (!launch.kernel || !launch.kernel->library) return "has no kernel";
+  uint64_t blocks = 1, threads = 1, cluster = 1;
+  for (int i = 0; i < 3; ++i) {
+    blocks *= launch.grid[i];
+    threads *= launch.block[i];
+    cluster *= launch.cluster[i];
+    if (launch.cluster[i] && launch.grid[i] % launch.cluster[i] != 0)
+      return "has a grid that is not a multiple of its clusters";
+  }
+  if (blocks == 0 || threads == 0 || cluster == 0) return "has an empty grid, block or cluster";
+  if (threads > 1024) return "has " + std::to_string(threads) + " threads a block, of at most 1024";
+  if (cluster > 16) return "has clusters of more than 16 blocks";
+  if (blocks >= uint64_t{1} << 31) return "has more blocks than the software GPU counts";
+  const std::vector<uint32_t>& sizes = launch.kernel->param_sizes;
+  if (launch.args.size() != sizes.size())
+    return "has " + std::to_string(launch.args.size()) + " arguments for " +
+           std::to_string(sizes.size()) + " parameters";
+  for (size_t i = 0; i < sizes.size(); ++i)
+    if (launch.args[i].size() != sizes[i])
+      return "has " + std::to_string(launch.args[i].size()) + " bytes for parameter " +
+             std::to_string(i) + ", which has " + std::to_string(sizes[i]);
+  return "";
+}
+
+}  // namespace
+
+bool execute(const Operation& operation, const Launch& launch, Fault* fault) {
+  if (fault) *fault = Fault::kNone;
+  const std::string problem = problem_of(launch);
+  if (!problem.empty()) {
+    report("softgpu: " + operation.what + ": the launch " + problem + "\n");
+    if (fault) *fault = Fault::kLaunchFailed;
+    return false;
+  }
+  LaunchState state;
+  state.operation = &operation;
+  state.launch = &launch;
+  state.library = launch.kernel->library.get();
+  for (unsigned i = 0; i < state.library->module().kernel_count; ++i)
+    if (launch.kernel->expression == state.library->module().kernels[i].expression)
+      state.run = state.library->module().kernels[i].run;
+  for (const std::vector<uint8_t>& arg : launch.args)
+    state.params.push_back(const_cast<uint8_t*>(arg.data()));
+  const uint64_t blocks = uint64_t{launch.grid[0]} * launch.grid[1] * launch.grid[2];
+  const uint64_t size = uint64_t{launch.cluster[0]} * launch.cluster[1] * launch.cluster[2];
+  state.clusters = blocks / size;
+  state.record = record_operation(operation, blocks);
+  state.record->library = launch.kernel->library;
+  std::copy_n(launch.grid, 3, state.record->grid);
+  std::copy_n(launch.block, 3, state.record->threads);
+  const Settings settings = current_settings();
+  state.seed = mix(settings.seed, operation.number ? mix(operation.stream, operation.number)
+                                                   : next_launch_number());
+  state.order.resize(state.clusters);
+  std::iota(state.order.begin(), state.order.end(), 0u);
+  Random(state.seed).shuffle(state.order.data(), state.order.size());
+
+  std::mutex mutex;
+  Finding finding;
+  std::string text;
+  const auto work = [&] {
+    std::unique_ptr<Runner> runner = take_runner();
+    for (uint64_t i; !state.stop && (i = state.next++) < state.clusters;) {
+      if (runner->run_cluster(&state, state.order[i])) continue;
+      const std::lock_guard<std::mutex> lock(mutex);
+      state.stop = true;
+      if (finding.kind != FindingKind::kNone) break;
+      finding = runner->finding();
+      text = runner->describe();
+    }
+    keep_runner(std::move(runner));
+  };
+  const uint64_t threads = blocks * launch.block[0] * launch.block[1] * launch.block[2];
+  unsigned workers = settings.workers ? settings.workers : std::thread::hardware_concurrency();
+  if (threads < kThreadsForHelp) workers = 1;
+  workers = static_cast<unsigned>(std::clamp<uint64_t>(state.clusters, 1, std::max(workers, 1u)));
+  std::vector<std::thread> helpers;
+  for (unsigned i = 1; i < workers; ++i) helpers.emplace_back(work);
+  work();
+  for (std::thread& helper : helpers) helper.join();
+
+  if (finding.kind == FindingKind::kNone) return true;
+  report(text);
+  if (fault) *fault = fault_of(finding);
+  return false;
+}
+
+}  // namespace softgpu

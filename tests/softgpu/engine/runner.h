@@ -1,0 +1,115 @@
+// Executes one block, or the blocks of one cluster, on the calling thread: its threads take turns
+// as fibers, in an order that a seed decides.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine.h"
+#include "finding.h"
+#include "lane.h"
+#include "operations.h"
+#include "random.h"
+
+namespace softgpu {
+
+// A launch while it is executed, by one runner or several.
+struct LaunchState {
+  const Operation* operation = nullptr;
+  const Launch* launch = nullptr;
+  OperationRecord* record = nullptr;
+  KernelLibrary* library = nullptr;
+  void (*run)(void* const*) = nullptr;
+  std::vector<void*> params;  // into launch->args
+  uint64_t seed = 0;          // of this launch
+  uint64_t clusters = 0;
+  std::vector<uint32_t> order;  // in which they run
+  std::atomic<uint64_t> next{0};
+  std::atomic<bool> stop{false};  // there was a finding
+};
+
+// One access of one thread, or the part of it in one page.
+struct Access {
+  uintptr_t address = 0;
+  uint64_t bytes = 0;
+  bool write = false;
+  bool atomic = false;
+  const void* pc = nullptr;
+};
+
+constexpr uint64_t kBlockShared = uint64_t{2} << 20;  // of addresses, for each block that runs
+
+class Runner {
+ public:
+  Runner() = default;
+  ~Runner();
+  Runner(const Runner&) = delete;
+  Runner& operator=(const Runner&) = delete;
+
+  // Executes the cluster with this number; false with finding() if something was found.
+  bool run_cluster(LaunchState* state, uint64_t cluster);
+  const Finding& finding() const { return finding_; }
+  // The lines of a report that say where and in whose hands it happened.
+  std::string describe() const;
+
+  // ---- what the threads' calls come down to; called on a fiber
+
+  void block_barrier(Lane* lane, const void* pc);
+  void cluster_barrier(Lane* lane, const void* pc);
+  uint64_t warp(Lane* lane, WarpOp op, uint64_t value, int argument, const void* pc);
+  void* shared(Lane* lane, const void* site, uint64_t bytes, uint64_t alignment, const void* pc);
+  void* cluster_shared(Lane* lane, const void* address, unsigned rank, const void* pc);
+  // Every load and store; fails where it may not be.
+  void access(Lane* lane, const Access& access);
+  // Looks at what the thread's last store did, if it is waited for.
+  void settle(Lane* lane);
+  // The thread that calls goes no further.
+  [[noreturn]] void fail(Lane* lane, const Finding& finding);
+
+  LaunchState* state() { return state_; }
+
+ private:
+  static void lane_entry();
+  void set_up_block(uint64_t cluster, uint32_t rank);
+  void open_dynamic_shared(Block* block);
+  void start_lanes();
+  void push(Lane* lane);
+  void push_all(Lane** lanes, size_t count);
+  void suspend(Lane* lane);  // until somebody pushes it
+  void lane_done(Lane* lane);
+  void release_block(Block* block);
+  void finish_warp(Warp* warp, Lane** lanes);
+  void refresh_stamp(Lane* lane);
+  void renumber(Block* block);
+  bool same_place(const void* a, const void* b);
+  Finding find_stuck();
+  [[noreturn]] void fail_outside(Lane* lane, uintptr_t address, uint64_t bytes, bool write,
+                                 const void* pc);
+  bool owns_shared(const Lane* lane, uintptr_t address) const;
+  bool may_read(uintptr_t address, uint64_t bytes) const;
+  bool check_write(Lane* lane, Cell* cell, const Access& access);
+  bool check_read(Lane* lane, Cell* cell, const Access& access);
+  bool found(FindingKind kind, const Access& access, Stamp other, uint32_t site, bool other_write);
+  void await_value(Lane* lane, const Access& access, FindingKind kind, const Cell& cell);
+  bool ordered_before_launch(Stamp stamp);
+  bool other_block(const Lane* lane, Stamp stamp) const;
+
+  LaunchState* state_ = nullptr;
+  std::vector<char*> chunks_;  // memory of fibers, kChunkLanes each
+  size_t lanes_ = 0, cluster_size_ = 0;
+  std::vector<Block> blocks_;
+  std::vector<Lane*> ready_;  // a ring
+  size_t ready_begin_ = 0, ready_count_ = 0;
+  std::vector<Lane*> order_;  // scratch
+  Context main_;
+  Random random_;
+  Finding finding_;
+  size_t done_ = 0;
+  uint32_t ordered_chunks_[64] = {};  // of runs that were found to be ordered before the launch
+};
+
+}  // namespace softgpu

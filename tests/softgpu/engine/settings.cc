@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "settings.h"
+
+#include <mutex>
+
+namespace softgpu {
+namespace {
+
+std::mutex mutex;
+Settings current;
+uint64_t launches = 0;
+
+}  // namespace
+
+void configure(const Settings& settings) {
+  const std::lock_guard<std::mutex> lock(mutex);
+  current = settings;
+  launches = 0;
+}
+
+Settings current_settings() {
+  const std::lock_guard<std::mutex> lock(mutex);
+  return current;
+}
+
+uint64_t next_launch_number() {
+  const std::lock_guard<std::mutex> lock(mutex);
+  return ++launches;
+}
+
+}  // namespace softgpu

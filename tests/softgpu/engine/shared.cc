@@ -1,0 +1,54 @@
+// Shared memory of a block: each array has pages of its own, and after them pages that are
+// nobody's. SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
+#include "library.h"
+#include "runner.h"
+
+namespace softgpu {
+namespace {
+
+// What a compiler lets static shared memory take: 48 KiB by CUDA, 64 KiB by HIP. The engine knows
+// no architectures, so the larger one.
+constexpr uint64_t kMostStatic = 64 * 1024;
+
+// No more aligned than it must be, so that whoever relies on more is found out.
+SharedArray take_array(Block* block, uint64_t bytes, uint64_t alignment) {
+  SharedArray array;
+  array.begin = block->shared_begin + block->shared_used + alignment;
+  array.bytes = bytes;
+  const uint64_t pages = (alignment + bytes + kPageBytes - 1) / kPageBytes + 1;
+  if (block->shared_used + pages * kPageBytes > kBlockShared) return SharedArray();
+  block->shared_used += pages * kPageBytes;
+  open_pages(array.begin, bytes, PageKind::kShared, 0);
+  block->arrays.push_back(array);
+  return array;
+}
+
+}  // namespace
+
+void Runner::open_dynamic_shared(Block* block) {
+  block->dynamic_shared = take_array(block, state_->launch->shared_bytes, 16);
+}
+
+void* Runner::shared(Lane* lane, const void* site, uint64_t bytes, uint64_t alignment,
+                     const void* pc) {
+  Block* const block = lane->block;
+  for (const SharedArray& array : block->arrays)
+    if (array.site == site) return reinterpret_cast<void*>(array.begin);
+  block->static_bytes += bytes;
+  SharedArray array;
+  if (block->static_bytes <= kMostStatic) array = take_array(block, bytes, alignment);
+  if (!array.begin) {
+    Finding finding;
+    finding.kind = FindingKind::kTooMuchShared;
+    finding.pc = pc;
+    finding.bytes = block->static_bytes;
+    fail(lane, finding);
+  }
+  block->arrays.back().site = site;
+  block->arrays.back().pc = pc;
+  return reinterpret_cast<void*>(array.begin);
+}
+
+}  // namespace softgpu

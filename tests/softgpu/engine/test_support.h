@@ -1,0 +1,82 @@
+// Kernels given as text, compiled and launched by tests of the engine.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "compile.h"
+#include "engine.h"
+
+namespace softgpu {
+
+// The text of a file of the repository, by its path from there.
+std::string read_source(const std::string& path);
+// The vocabulary's headers, and those files too, without their folders.
+std::vector<std::pair<std::string, std::string>> headers_with(
+    const std::vector<std::string>& paths);
+
+// Compiles and opens; a test failure and nothing if that fails.
+std::vector<Kernel> make_kernels(const std::string& program,
+                                 const std::vector<std::string>& expressions, uint32_t warp_size,
+                                 const std::vector<std::string>& paths = {});
+Kernel make_kernel(const std::string& program, const std::string& expression,
+                   uint32_t warp_size = 32);
+
+// Elements in device memory, released at the end.
+template <typename T>
+class DeviceArray {
+ public:
+  explicit DeviceArray(size_t count, int device = 0)
+      : count_(count), data_(static_cast<T*>(allocate(device, count * sizeof(T)))) {}
+  explicit DeviceArray(const std::vector<T>& values, int device = 0)
+      : DeviceArray(values.size(), device) {
+    set(values);
+  }
+  DeviceArray(const DeviceArray&) = delete;
+  DeviceArray& operator=(const DeviceArray&) = delete;
+  ~DeviceArray() { release(data_); }
+
+  T* data() const { return data_; }
+  void set(const std::vector<T>& values) {
+    EXPECT_TRUE(copy_to_device({}, data_, values.data(), values.size() * sizeof(T)));
+  }
+  std::vector<T> get() const {
+    std::vector<T> values(count_);
+    EXPECT_TRUE(copy_from_device({}, values.data(), data_, count_ * sizeof(T)));
+    return values;
+  }
+
+ private:
+  size_t count_;
+  T* data_;
+};
+
+template <typename T>
+std::vector<uint8_t> bytes_of(const T& value) {
+  std::vector<uint8_t> bytes(sizeof(T));
+  std::memcpy(bytes.data(), &value, sizeof(T));
+  return bytes;
+}
+
+template <typename... Args>
+Launch launch_of(const Kernel& kernel, uint32_t blocks, uint32_t threads, const Args&... args) {
+  Launch launch;
+  launch.kernel = &kernel;
+  launch.grid[0] = blocks;
+  launch.block[0] = threads;
+  launch.args = {bytes_of(args)...};
+  return launch;
+}
+
+// What executing finds; empty if it finds nothing.
+std::string finding_of(const Operation& operation, const Launch& launch, Fault* fault = nullptr);
+inline std::string finding_of(const Launch& launch, Fault* fault = nullptr) {
+  return finding_of(Operation(), launch, fault);
+}
+
+}  // namespace softgpu
