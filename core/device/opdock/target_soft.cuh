@@ -3,6 +3,7 @@
 // provides softgpu/device_calls.h, and sees each load and store of memory as it happens.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
+#if defined(OPDOCK_SOFT)
 
 #include "softgpu/device_calls.h"
 
@@ -150,3 +151,5 @@ OPDOCK_DEVICE void store16(void* to, const Bytes16& value) {
 }
 
 }  // namespace opdock
+
+#endif

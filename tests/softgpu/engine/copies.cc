@@ -24,7 +24,8 @@ class HostAccess {
     if (bytes == 0) return true;
     const uintptr_t begin = reinterpret_cast<uintptr_t>(memory);
     if (!find_allocation(begin, bytes, nullptr))
-      return found(write ? "out-of-bounds write" : "out-of-bounds read", begin, bytes);
+      return found(Fault::kAddress, write ? "out-of-bounds write" : "out-of-bounds read", begin,
+                   bytes);
     for (uint64_t done = 0; done < bytes;) {
       const uintptr_t address = begin + done;
       const uint32_t offset = address & (kPageBytes - 1);
@@ -33,6 +34,16 @@ class HostAccess {
       done += part;
     }
     return true;
+  }
+
+  void claim(void* memory, uint64_t bytes) {
+    const uintptr_t begin = reinterpret_cast<uintptr_t>(memory);
+    for (uintptr_t at = begin & ~(uintptr_t{kPageBytes} - 1); at < begin + bytes;
+         at += kPageBytes) {
+      Page& page = arena().page(at);
+      const PageLock lock(&page);
+      page.whole.read = own_;
+    }
   }
 
  private:
@@ -50,15 +61,16 @@ class HostAccess {
       Cell& cell = cells[i];
       const uintptr_t at = std::max(address, address - offset + (i << shift));
       if (!write && cell.write == 0)
-        return found("read of uninitialised memory: nobody has written it", at,
+        return found(Fault::kOther, "read of uninitialised memory: nobody has written it", at,
                      address + bytes - at);
       if (cell.write && !ordered(cell.write))
-        return found(write ? "write over what an unordered operation writes"
+        return found(Fault::kOther,
+                     write ? "write over what an unordered operation writes"
                            : "read of what an unordered operation writes",
                      at, address + bytes - at, cell.write, cell.write_site);
       if (write && cell.read && !ordered(cell.read))
-        return found("write over what an unordered operation reads", at, address + bytes - at,
-                     cell.read, cell.read_site);
+        return found(Fault::kOther, "write over what an unordered operation reads or allocates", at,
+                     address + bytes - at, cell.read, cell.read_site);
       if (write) {
         cell = Cell();
         cell.write = own_;
@@ -81,13 +93,13 @@ class HostAccess {
     return true;
   }
 
-  bool found(const char* what, uintptr_t address, uint64_t bytes, Stamp other = 0,
+  bool found(Fault fault, const char* what, uintptr_t address, uint64_t bytes, Stamp other = 0,
              uint32_t site = 0) {
     std::string text = "softgpu: " + std::string(what) + "\n";
     text += "  by       " + operation_.what + "\n";
     text += "  memory   " + describe_memory(address, bytes) + "\n";
     if (other) text += "  other    " + describe_stamp(other, site, record_) + "\n";
-    report(text);
+    report(text, fault);
     return false;
   }
 
@@ -98,6 +110,21 @@ class HostAccess {
 };
 
 }  // namespace
+
+void* allocate(const Operation& operation, uint64_t bytes) {
+  void* const memory = allocate(operation.device, bytes);
+  // As if the operation read it all: whoever writes first is ordered after it.
+  if (memory) HostAccess(operation).claim(memory, bytes);
+  return memory;
+}
+
+bool release(const Operation& operation, void* memory) {
+  Allocation allocation;
+  const uintptr_t begin = reinterpret_cast<uintptr_t>(memory);
+  if (!find_allocation(begin, 0, &allocation) || allocation.begin != begin) return false;
+  // As if it wrote it all.
+  return HostAccess(operation).range(memory, allocation.bytes, true) && release(memory);
+}
 
 bool copy_to_device(const Operation& operation, void* to, const void* from, uint64_t bytes) {
   if (!HostAccess(operation).range(to, bytes, true)) return false;

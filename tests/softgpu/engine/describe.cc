@@ -37,8 +37,9 @@ std::string headline(const Finding& finding) {
     case FindingKind::kDifferentValues:
       return access + " that another block has written with a different value";
     case FindingKind::kUnordered:
-      return access + " that an operation " + (finding.other_write ? "writes" : "reads") +
-             " which this launch is not ordered after";
+      return access +
+             " in memory that another operation uses, which this launch is not ordered "
+             "after";
     case FindingKind::kOtherDevice:
       return access + " in another device's memory";
     case FindingKind::kBarrier:

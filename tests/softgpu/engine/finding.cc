@@ -12,6 +12,8 @@
 namespace softgpu {
 namespace {
 
+thread_local Fault fault_of_thread = Fault::kNone;
+
 std::mutex mutex;
 std::vector<std::string>& texts() {
   static auto* const all = new std::vector<std::string>;
@@ -36,11 +38,11 @@ Fault fault_of(const Finding& finding) {
       return Fault::kNone;
     case FindingKind::kOutside:
     case FindingKind::kOtherDevice:
-      return Fault::kIllegalAddress;
+      return Fault::kAddress;
     case FindingKind::kMisaligned:
       return Fault::kMisaligned;
     default:
-      return Fault::kLaunchFailed;
+      return Fault::kOther;
   }
 }
 
@@ -81,10 +83,15 @@ std::string describe_memory(uintptr_t address, uint64_t bytes) {
   return text;
 }
 
-void report(const std::string& text) {
+void report(const std::string& text, Fault fault) {
+  fault_of_thread = fault;
   std::fputs(text.c_str(), stderr);
   const std::lock_guard<std::mutex> lock(mutex);
   texts().push_back(text);
+}
+
+Fault last_fault() {
+  return fault_of_thread;
 }
 
 std::vector<std::string> findings() {

@@ -55,7 +55,7 @@ std::string describe_memory(uintptr_t address, uint64_t bytes);
 // Who `stamp` was: "thread (3, 0, 0) of block (1, 0, 0), softmax.cuh:120".
 std::string describe_stamp(Stamp stamp, uint32_t site, const OperationRecord* here);
 
-// Prints it and keeps it for findings().
-void report(const std::string& text);
+// Prints it and keeps it for findings(), and `fault` for last_fault().
+void report(const std::string& text, Fault fault);
 
 }  // namespace softgpu

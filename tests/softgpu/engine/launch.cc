@@ -66,12 +66,10 @@ std::string problem_of(const Launch& launch) {
 
 }  // namespace
 
-bool execute(const Operation& operation, const Launch& launch, Fault* fault) {
-  if (fault) *fault = Fault::kNone;
+bool execute(const Operation& operation, const Launch& launch) {
   const std::string problem = problem_of(launch);
   if (!problem.empty()) {
-    report("softgpu: " + operation.what + ": the launch " + problem + "\n");
-    if (fault) *fault = Fault::kLaunchFailed;
+    report("softgpu: " + operation.what + ": the launch " + problem + "\n", Fault::kOther);
     return false;
   }
   LaunchState state;
@@ -122,8 +120,7 @@ bool execute(const Operation& operation, const Launch& launch, Fault* fault) {
   for (std::thread& helper : helpers) helper.join();
 
   if (finding.kind == FindingKind::kNone) return true;
-  report(text);
-  if (fault) *fault = fault_of(finding);
+  report(text, fault_of(finding));
   return false;
 }
 

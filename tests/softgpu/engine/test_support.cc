@@ -56,9 +56,9 @@ Kernel make_kernel(const std::string& program, const std::string& expression, ui
   return kernels.empty() ? Kernel() : kernels.front();
 }
 
-std::string finding_of(const Operation& operation, const Launch& launch, Fault* fault) {
+std::string finding_of(const Operation& operation, const Launch& launch) {
   clear_findings();
-  const bool good = execute(operation, launch, fault);
+  const bool good = execute(operation, launch);
   const std::vector<std::string> found = findings();
   EXPECT_EQ(good, found.empty());
   clear_findings();

@@ -74,9 +74,9 @@ Launch launch_of(const Kernel& kernel, uint32_t blocks, uint32_t threads, const 
 }
 
 // What executing finds; empty if it finds nothing.
-std::string finding_of(const Operation& operation, const Launch& launch, Fault* fault = nullptr);
-inline std::string finding_of(const Launch& launch, Fault* fault = nullptr) {
-  return finding_of(Operation(), launch, fault);
+std::string finding_of(const Operation& operation, const Launch& launch);
+inline std::string finding_of(const Launch& launch) {
+  return finding_of(Operation(), launch);
 }
 
 }  // namespace softgpu
