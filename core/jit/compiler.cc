@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "base/sha256.h"
+#include "jit/keep.h"
 #include "jit/request.h"
 #include "jit/toolchain.h"
 
@@ -380,6 +381,8 @@ CompiledImagePtr once(const CompileRequest& request, const JitContext& context,
   } round{all, *slot, {}, nullptr};
   Maker maker(request, context, std::move(cached), uncertain);
   round.image = maker.make(refused != nullptr, &round.reasons);
+  if (const std::string folder = keep_folder(); round.image != nullptr && !folder.empty())
+    keep_source(folder, request, round.image->kind, round.image->bytes, &round.reasons);
   round.stopped = cancelled(context);
   reasons->insert(reasons->end(), round.reasons.begin(), round.reasons.end());
   return round.image;

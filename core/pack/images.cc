@@ -11,6 +11,7 @@
 
 #include "arch/compiler_archs.h"
 #include "base/sha256.h"
+#include "jit/keep.h"
 
 namespace opdock::pack {
 
@@ -139,6 +140,27 @@ std::vector<Image> make_images(const ImageRequest& request, std::vector<std::str
     images.push_back(std::move(image));
   }
   return images;
+}
+
+void keep_sources(const ImageRequest& request, const std::vector<Image>& images) {
+  const std::string folder = keep_folder();
+  if (folder.empty()) return;
+  CompileRequest source;
+  source.name = request.manifest->name;
+  source.headers = request.sources;
+  for (const std::string& file : request.manifest->device->sources)
+    source.sources.push_back(std::filesystem::path(file).filename().string());
+  source.kernels = request.manifest->device->kernels;
+  std::vector<Reason> notices;
+  for (const Image& image : images) {
+    if (image.kind == ImageKind::kSource) continue;
+    source.backend = image.backend;
+    source.arch = image.arch;
+    const uint8_t* const bytes = reinterpret_cast<const uint8_t*>(image.bytes.data());
+    keep_source(folder, source, image.kind, {bytes, image.bytes.size()}, &notices);
+  }
+  if (!notices.empty())
+    std::fprintf(stderr, "opdock-pack: notice: %s\n", to_text(notices.front()).c_str());
 }
 
 static void pad(std::string* bytes, size_t alignment) {

@@ -43,6 +43,10 @@ struct ImageRequest {
 // and packs the sources. Errors are the compiler's messages.
 std::vector<Image> make_images(const ImageRequest& request, std::vector<std::string>* errors);
 
+// Where OPDOCK_JIT_KEEP is set: keeps the source of each compiled image in its folder (jit/keep.h).
+// What cannot be written is said on stderr and stops nothing.
+void keep_sources(const ImageRequest& request, const std::vector<Image>& images);
+
 // The image table with its images, ready to be placed in the file at a multiple of 64 bytes.
 std::string image_table(const std::vector<Image>& images);
 

@@ -109,6 +109,7 @@ class Packer {
       if (!choose_archs(wanted, request.compilers, &request.archs, errors)) return false;
     }
     images_ = make_images(request, errors);
+    keep_sources(request, images_);
     sources_ = std::move(request.sources);
     for (const Nvrtc* compiler : request.compilers)
       compilers_.push_back("nvrtc " + compiler->version().text());

@@ -18,10 +18,11 @@ struct Outcome {
 };
 
 // Runs it in an environment that hides this machine's Python and CUDA.
-Outcome pack(const TemporaryFolder& folder, const std::string& arguments) {
+Outcome pack(const TemporaryFolder& folder, const std::string& arguments,
+             const std::string& variables = "") {
   const std::string log = (folder.path() / "log").string();
-  const std::string command = "env -i HOME=/nonexistent PATH=/nonexistent " OPDOCK_PACK " " +
-                              arguments + " >" + log + " 2>&1";
+  const std::string command = "env -i HOME=/nonexistent PATH=/nonexistent " + variables +
+                              " " OPDOCK_PACK " " + arguments + " >" + log + " 2>&1";
   const int raw = std::system(command.c_str());
   return {WIFEXITED(raw) ? WEXITSTATUS(raw) : -1, contents(log)};
 }
@@ -82,6 +83,35 @@ TEST(OpdockPack, SameInputsSameBytes) {
   }
   ASSERT_EQ(pack(folder, arguments(folder, "a") + search + " --toolchain other").status, 0);
   EXPECT_NE(contents(folder.path() / "a/note.S"), before) << "toolchain";
+}
+
+TEST(OpdockPack, KeepsTheSourceOfEachImageWhereAsked) {
+  TemporaryFolder folder;
+  write_plugin(folder);
+  const std::string search = " --nvrtc-search " + folder.path().string() + "/nvrtc";
+  const std::string kept = folder.path().string() + "/kept";
+  const Outcome done = pack(folder, arguments(folder, "a") + search, "OPDOCK_JIT_KEEP=" + kept);
+  ASSERT_EQ(done.status, 0) << done.text;
+  std::string note = contents(folder.path() / "a/note.S");  // its JSON stands there in pieces
+  for (size_t at; (at = note.find("\"\n  .ascii \"")) != note.npos;) note.erase(at, 12);
+  size_t images = 0, sources = 0;
+  for (const auto& file : std::filesystem::directory_iterator(kept)) {
+    const std::string name = file.path().filename().string();
+    const bool source = name.starts_with("source-");
+    ++(source ? sources : images);
+    if (source) continue;
+    // The note has the digests of what is in the file.
+    EXPECT_NE(note.find(name.substr(0, 64)), std::string::npos);
+    EXPECT_NE(contents(file.path()).find("\"arch\": \"sm_"), std::string::npos);
+  }
+  EXPECT_EQ(images, 2u);
+  EXPECT_EQ(sources, 1u);
+
+  folder.write("taken", "");
+  const Outcome notice =
+      pack(folder, arguments(folder, "b") + search, "OPDOCK_JIT_KEEP=" + kept + "/../taken");
+  EXPECT_EQ(notice.status, 0);
+  EXPECT_NE(notice.text.find("opdock-pack: notice: jit-keep"), std::string::npos) << notice.text;
 }
 
 TEST(OpdockPack, DepfileNamesEveryInput) {

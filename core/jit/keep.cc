@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "jit/keep.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "base/sha256.h"
+#include "cache/files.h"
+
+namespace opdock {
+namespace {
+
+using Json = nlohmann::json;
+
+// What a compiler is given where only the names of the sources are known.
+std::string program_of(const CompileRequest& request) {
+  if (!request.program.empty()) return request.program;
+  std::string text;
+  for (const std::string& source : request.sources) text += "#include \"" + source + "\"\n";
+  return text;
+}
+
+std::set<std::string> kernels_of(const CompileRequest& request) {
+  return {request.kernels.begin(), request.kernels.end()};
+}
+
+std::string image_digest(ImageKind kind, std::span<const uint8_t> image) {
+  Sha256 hash;
+  hash.add(image);
+  // As a driver gets it, which is not told where it ends.
+  const uint8_t end = 0;
+  if (kind == ImageKind::kPtx && (image.empty() || image.back() != end)) hash.add({&end, 1});
+  return to_hex(hash.finish());
+}
+
+// A source may hold bytes that are no UTF-8, in a comment, say.
+std::string text_of(const Json& json) {
+  return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+int write_whole(const std::string& path, const std::string& text) {
+  const std::string temporary = path + "." + cache::unique_name();
+  cache::Fd file;
+  int error = cache::open_file(temporary, O_WRONLY | O_CREAT | O_EXCL, 0666, &file);
+  if (error != 0) return error;
+  error = cache::write_all(file.get(), text);
+  file = cache::Fd();
+  if (error == 0 && rename(temporary.c_str(), path.c_str()) != 0) error = errno;
+  if (error != 0) unlink(temporary.c_str());
+  return error;
+}
+
+}  // namespace
+
+std::string keep_folder() {
+  const char* const folder = secure_getenv("OPDOCK_JIT_KEEP");
+  return folder == nullptr ? std::string() : folder;
+}
+
+std::string source_digest(const CompileRequest& request) {
+  FieldHasher hasher;
+  hasher.add(program_of(request)).add(request.program_name);
+  std::set<std::pair<std::string_view, std::string_view>> headers;
+  for (const SourceText& header : request.headers) headers.emplace(header.name, header.text);
+  for (const auto& [name, text] : headers) hasher.add("header").add(name).add(text);
+  for (const std::string& option : request.options) hasher.add("option").add(option);
+  for (const std::string& kernel : kernels_of(request)) hasher.add("kernel").add(kernel);
+  return to_hex(hasher.finish());
+}
+
+void keep_source(const std::string& folder, const CompileRequest& request, ImageKind kind,
+                 std::span<const uint8_t> image, std::vector<Reason>* reasons) {
+  Json headers = Json::object();
+  for (const SourceText& header : request.headers) headers[header.name] = header.text;
+  const Json source = {{"program", program_of(request)},
+                       {"program_name", request.program_name},
+                       {"headers", headers},
+                       {"options", request.options},
+                       {"kernels", kernels_of(request)}};
+  const std::string digest = source_digest(request);
+  const Json entry = {
+      {"backend", to_text(request.backend)}, {"arch", request.arch}, {"source", digest}};
+  // The source first: whoever finds the image's file finds what it names.
+  int error = cache::make_folders(folder);
+  if (error == 0) error = write_whole(folder + "/source-" + digest + ".json", text_of(source));
+  if (error == 0)
+    error = write_whole(folder + "/" + image_digest(kind, image) + ".json", text_of(entry));
+  if (error == 0) return;
+  reasons->push_back(make_reason(Code::kJitKeep, folder + ": " + cache::error_text(error),
+                                 "a folder for the source of " + request.name));
+}
+
+}  // namespace opdock
