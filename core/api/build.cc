@@ -1,5 +1,6 @@
-// The function of opdock.h that builds a source plugin ahead of time.
+// The function of opdock.h that builds source plugins ahead of time: one, or all that are found.
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
 
@@ -7,6 +8,8 @@
 #include "api/hooks.h"
 #include "api/report.h"
 #include "api/runtime.h"
+#include "arch/cuda_list.h"
+#include "arch/rocm_list.h"
 #include "build/builder.h"
 #include "fmt/format.h"
 
@@ -56,36 +59,189 @@ std::optional<Manifest> read_plugin(const std::string& path, std::string* proble
   return manifest;
 }
 
-Report build(opdock_runtime* runtime, const Manifest& manifest, const BuildOptions& wanted) {
-  std::vector<Reason> reasons;
-  BuildOptions options = wanted;
-  const Settings& settings = runtime->settings();
-  const ArchSettings lists{settings.cuda_archs.value, settings.cuda_archs.place,
-                           settings.hip_archs.value, settings.hip_archs.place};
-  Report json;
-  json["plugin"] = manifest.name;
-  json["version"] = manifest.version;
-  json["folder"] = manifest.folder().string();
-  json["changed"] = Report::array();
-  BuildResult result;
-  const auto begin = std::chrono::steady_clock::now();
-  if (decide_archs(manifest, lists, *runtime->machine(), true, &options, &reasons)) {
-    Cache* const cache = runtime->cache(&reasons);
-    json["changed"] = cache->what_changed(build_request(manifest, options));
-    HookedProgress progress(runtime->hooks());
-    const Waiting waiting(runtime->hooks());
-    result = build_plugin(manifest, options, cache, &progress, &reasons);
+// Read even where no plugin has a device that it would count for: a misspelt list is never passed
+// over.
+bool check_lists(const BuildOptions& wanted, std::vector<Reason>* reasons) {
+  Reason reason{};
+  const auto is_given = [](const std::string& list) {
+    return list.find_first_not_of(" \t\r\n") != list.npos;
+  };
+  if ((is_given(wanted.cuda_archs) && !parse_cuda_list(wanted.cuda_archs, "--archs", &reason)) ||
+      (is_given(wanted.hip_archs) && !parse_rocm_list(wanted.hip_archs, "--hip-archs", &reason))) {
+    reasons->push_back(std::move(reason));
+    return false;
+  }
+  return true;
+}
+
+bool has_rejection(const std::vector<Reason>& reasons, Code code) {
+  return std::any_of(reasons.begin(), reasons.end(),
+                     [&](const Reason& reason) { return reason.code == code; });
+}
+
+// One plugin, with the architectures that it is built for.
+class Job {
+ public:
+  Job(opdock_runtime* runtime, const Manifest& manifest, const BuildOptions& wanted)
+      : runtime_(runtime), manifest_(manifest), wanted_(wanted), options_(wanted) {}
+
+  // False, with a reason in the report: nothing can be started.
+  bool decide() {
+    const Settings& settings = runtime_->settings();
+    const ArchSettings lists{settings.cuda_archs.value, settings.cuda_archs.place,
+                             settings.hip_archs.value, settings.hip_archs.place};
+    return check_lists(wanted_, &reasons_) &&
+           decide_archs(manifest_, lists, *runtime_->machine(), true, &options_, &reasons_);
+  }
+
+  // Architectures that the compilers here do not know.
+  std::vector<Reason> unknown_archs() const {
+    std::vector<Reason> against = check_build(manifest_, options_);
+    std::erase_if(against, [](const Reason& reason) { return reason.code != Code::kBuildArch; });
+    return against;
+  }
+
+  void build() {
+    Cache* const cache = runtime_->cache(&reasons_);
+    changed_ = cache->what_changed(build_request(manifest_, options_));
+    HookedProgress progress(runtime_->hooks());
+    const Waiting waiting(runtime_->hooks());
+    const auto begin = std::chrono::steady_clock::now();
+    result_ = build_plugin(manifest_, options_, cache, &progress, &reasons_);
+    seconds_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
     progress.finish("");
   }
-  const std::chrono::duration<double> time = std::chrono::steady_clock::now() - begin;
-  json["cuda_archs"] = options.cuda_archs;
-  json["hip_archs"] = options.hip_archs;
-  json["path"] = result.entry ? Report(result.plugin) : Report();
-  json["built"] = result.built;
-  json["by"] = result.entry ? Report(result.entry->maker().text) : Report();
-  json["seconds"] = time.count();
-  json["log"] = result.log_path.empty() ? Report() : Report(result.log_path);
+
+  bool was_cancelled() const { return has_rejection(reasons_, Code::kCancelled); }
+  void add_reason(Reason reason) { reasons_.push_back(std::move(reason)); }
+  const Reason& reason() const { return reasons_.back(); }
+
+  Report report() const {
+    Report json;
+    json["plugin"] = manifest_.name;
+    json["version"] = manifest_.version;
+    json["folder"] = manifest_.folder().string();
+    json["outcome"] = outcome();
+    json["changed"] = changed_;
+    json["cuda_archs"] = options_.cuda_archs;
+    json["hip_archs"] = options_.hip_archs;
+    json["path"] = result_.entry ? Report(result_.plugin) : Report();
+    json["built"] = result_.built;
+    json["by"] = result_.entry ? Report(result_.entry->maker().text) : Report();
+    json["seconds"] = seconds_;
+    json["log"] = result_.log_path.empty() ? Report() : Report(result_.log_path);
+    json["warnings"] = to_json(result_.warnings);
+    json["reasons"] = to_json(reasons_);
+    return json;
+  }
+
+ private:
+  const char* outcome() const {
+    if (result_.entry) return result_.built ? "built" : "cached";
+    return is_not_asked_for() ? "skipped" : "failed";
+  }
+
+  // Nobody asked for this kind of GPU, and all that is missing is its compiler.
+  bool is_not_asked_for() const {
+    const auto sees = [&](Backend backend) {
+      const std::vector<Gpu>& gpus = runtime_->machine()->gpus;
+      return std::any_of(gpus.begin(), gpus.end(),
+                         [&](const Gpu& gpu) { return gpu.backend == backend; });
+    };
+    bool is_missing = false;
+    for (const Reason& reason : reasons_) {
+      if (info(reason.code).severity != Severity::kReject) continue;
+      const bool cuda =
+          reason.code == Code::kBuildNoNvcc && wanted_.cuda_archs.empty() && !sees(Backend::kCuda);
+      const bool hip =
+          reason.code == Code::kBuildNoHipcc && wanted_.hip_archs.empty() && !sees(Backend::kRocm);
+      if (!cuda && !hip) return false;
+      is_missing = true;
+    }
+    return is_missing;
+  }
+
+  opdock_runtime* runtime_;
+  const Manifest& manifest_;
+  const BuildOptions& wanted_;
+  BuildOptions options_;
+  BuildResult result_;
+  double seconds_ = 0;
+  std::vector<std::string> changed_;
+  std::vector<Reason> reasons_;
+};
+
+Report build_one(opdock_runtime* runtime, const Manifest& manifest, const BuildOptions& wanted) {
+  Job job(runtime, manifest, wanted);
+  if (job.decide()) job.build();
+  return job.report();
+}
+
+// A folder that is not built at all.
+Report passed_over(const SourcePlugin& source, bool skipped, const std::vector<Reason>& reasons) {
+  Report json;
+  json["plugin"] = source.manifest ? Report(source.manifest->name) : Report();
+  json["version"] = source.manifest ? Report(source.manifest->version) : Report();
+  json["folder"] = source.folder;
+  json["outcome"] = skipped ? "skipped" : "failed";
+  json["path"] = Report();
+  json["warnings"] = Report::array();
   json["reasons"] = to_json(reasons);
+  return json;
+}
+
+Report build_all(opdock_runtime* runtime, const BuildOptions& wanted) {
+  struct Item {
+    std::shared_ptr<const SourcePlugin> source;
+    BuildOptions wanted;
+    std::unique_ptr<Job> job;  // NULL: passed over
+    bool skipped = false;
+  };
+  std::vector<Item> items;
+  for (const auto& source : runtime->catalog()->sources()) {
+    Item& item = items.emplace_back(Item{source, wanted, nullptr, false});
+    const bool is_again = has_rejection(source->reasons, Code::kDuplicatePlugin);
+    item.skipped = is_again || has_rejection(source->reasons, Code::kDeselected);
+    if (is_again || source->state == State::kRejected) continue;
+    item.wanted.trusted = !source->needs_trust;
+  }
+  // What cannot be compiled for is told before the first compiler starts.
+  std::vector<Reason> against;
+  const auto refuse = [&](const Reason& reason) {
+    const bool is_known = std::any_of(against.begin(), against.end(), [&](const Reason& other) {
+      return other.code == reason.code && other.found == reason.found;
+    });
+    if (!is_known) against.push_back(reason);
+  };
+  if (check_lists(wanted, &against)) {
+    for (Item& item : items) {
+      if (item.skipped || item.source->state == State::kRejected) continue;
+      item.job = std::make_unique<Job>(runtime, *item.source->manifest, item.wanted);
+      if (!item.job->decide()) {
+        refuse(item.job->reason());
+      } else {
+        for (const Reason& reason : item.job->unknown_archs()) refuse(reason);
+      }
+    }
+  }
+  Report json;
+  json["plugins"] = Report::array();
+  json["reasons"] = to_json(against);
+  if (!against.empty()) return json;
+  bool stopped = false;
+  for (Item& item : items) {
+    if (item.job == nullptr) {
+      json["plugins"].push_back(passed_over(*item.source, item.skipped, item.source->reasons));
+      continue;
+    }
+    if (stopped) {
+      item.job->add_reason(make_reason(Code::kCancelled, "a request to stop", ""));
+    } else {
+      item.job->build();
+      stopped = item.job->was_cancelled();
+    }
+    json["plugins"].push_back(item.job->report());
+  }
   return json;
 }
 
@@ -94,18 +250,23 @@ Report build(opdock_runtime* runtime, const Manifest& manifest, const BuildOptio
 
 opdock_status opdock_build_json(opdock_runtime* runtime, const char* path, const char* options,
                                 char** out, char* error, uint32_t error_size) {
-  if (runtime == nullptr || path == nullptr) {
-    return opdock::fail(OPDOCK_INVALID_ARGUMENT, "found NULL, wanted a runtime and a path", error,
-                        error_size);
+  if (runtime == nullptr || out == nullptr) {
+    return opdock::fail(OPDOCK_INVALID_ARGUMENT,
+                        "runtime, out: found NULL, wanted a runtime and a place for the text",
+                        error, error_size);
   }
   std::string problem;
   opdock::BuildOptions wanted;
-  wanted.trusted = true;
   if (!opdock::read_options(options, &wanted, &problem)) {
     return opdock::fail(OPDOCK_INVALID_ARGUMENT, problem, error, error_size);
   }
+  if (path == nullptr) {
+    return opdock::report([&] { return opdock::build_all(runtime, wanted); }, out, error,
+                          error_size);
+  }
+  wanted.trusted = true;
   const std::optional<opdock::Manifest> manifest = opdock::read_plugin(path, &problem);
   if (!manifest) return opdock::fail(OPDOCK_INVALID_ARGUMENT, problem, error, error_size);
-  return opdock::report([&] { return opdock::build(runtime, *manifest, wanted); }, out, error,
+  return opdock::report([&] { return opdock::build_one(runtime, *manifest, wanted); }, out, error,
                         error_size);
 }

@@ -24,6 +24,7 @@ bool decide_archs(const Manifest& manifest, const ArchSettings& settings,
   Reason reason{};
   if (!is_for(manifest, Backend::kCuda)) {
     options->cuda_archs.clear();
+    options->gpu_archs.clear();
   } else {
     const auto sources = cuda_arch_sources("--archs", options->cuda_archs, environment,
                                            settings.cuda_place, settings.cuda);
@@ -33,7 +34,10 @@ bool decide_archs(const Manifest& manifest, const ArchSettings& settings,
       return false;
     }
     options->cuda_archs = request->text;
+    options->gpu_archs = request->gpu_archs;
+    options->arch_origin = request->origin;
     if (options->cuda_archs.empty() && ahead_of_time) options->cuda_archs = "default";
+    if (ahead_of_time) options->must_run_here |= !request->gpu_archs.empty();
     reasons->insert(reasons->end(), request->notices.begin(), request->notices.end());
   }
   if (!is_for(manifest, Backend::kRocm)) {
@@ -50,6 +54,8 @@ bool decide_archs(const Manifest& manifest, const ArchSettings& settings,
     return false;
   }
   options->hip_archs = choice->text();
+  options->hip_origin = choice->origin;
+  if (ahead_of_time) options->must_run_here |= choice->by_gpus;
   reasons->insert(reasons->end(), choice->notices.begin(), choice->notices.end());
   return true;
 }

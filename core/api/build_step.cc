@@ -102,6 +102,7 @@ class BuildStep {
     Cache* cache = runtime_->cache(reasons);
     BuildOptions options;
     options.trusted = !source.needs_trust;
+    options.must_run_here = wanted_.device.type != OPDOCK_CPU;
     if (!decide(source, runtime_, false, &options, reasons)) return false;
     const CacheRequest request = build_request(*source.manifest, options, cache);
     if (find_built(source, request, cache, reasons)) return true;
@@ -218,6 +219,9 @@ class BuildStep {
     step_.text = fmt::format("{}, {} by {}", describe(source),
                              result.built ? fmt::format("built in {:.1f} s", seconds) : "built",
                              result.entry->maker().text);
+    // It serves; what may not go together is told all the same.
+    for (const Reason& warning : result.warnings)
+      step_.reasons.push_back(reason_of(source, warning));
     return true;
   }
 

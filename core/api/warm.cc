@@ -9,14 +9,20 @@
 
 #include "api/compile_context.h"
 #include "api/report.h"
-#include "arch/cuda_list.h"
+#include "arch/choose.h"
+#include "arch/list_scanner.h"
+#include "arch/rocm_list.h"
+#include "base/installed.h"
+#include "build/tool_versions.h"
 #include "call/kernels.h"
-#include "facts/arch.h"
 #include "jit/packed.h"
 #include "opdock/compile.h"
 
 namespace opdock {
 namespace {
+
+constexpr char kNoGpu[] =
+    "archs: found no visible GPU to compile for, wanted one, or a list such as \"9.0\"";
 
 struct Target {
   Backend backend;
@@ -34,37 +40,59 @@ std::vector<Target> visible_targets(const MachineFacts& machine) {
   return targets;
 }
 
-// "8.0;9.0a gfx90a". Throws std::invalid_argument.
+// What the run-time compilers here say that they know. Asked in a process of its own, as all is
+// compiled in others.
+std::vector<CompilerArchs> known_archs() {
+  BuildTools tools;
+  tools.pack = installed().program("opdock-pack");
+  tools.guard = installed().program("opdock-guard");
+  tools.nvrtc_folders = nvrtc_folders();
+  std::vector<CompilerArchs> known;
+  for (const NvrtcKnowledge& one : ask_nvrtcs(tools))
+    known.push_back(archs_of_nvrtc(one.version, one.numbers));
+  return known;
+}
+
+// A list in the grammar of docs/architectures.md, both kinds of GPU in one: "8.0;9.0a gfx90a".
+// Throws std::invalid_argument, also for what no compiler here knows.
 std::vector<Target> listed_targets(const std::string& list, const MachineFacts& machine) {
   std::vector<Target> targets;
-  std::string cuda;
-  for (size_t at = 0; at < list.size();) {
-    const size_t end = std::min(list.find_first_of("; ", at), list.size());
-    const std::string word = list.substr(at, end - at);
-    at = end + 1;
-    if (!word.starts_with("gfx")) {
-      cuda += word + ";";
-    } else if (parse_gfx_arch(word)) {
-      targets.push_back({Backend::kRocm, word});
+  const auto add = [&](Backend backend, const std::string& arch) {
+    const bool is_known = std::any_of(targets.begin(), targets.end(),
+                                      [&](const Target& other) { return other.arch == arch; });
+    if (!is_known) targets.push_back({backend, arch});
+  };
+  std::string cuda, rocm;
+  ListScanner scanner(list, "--archs");
+  for (std::string_view word; scanner.next(&word);) {
+    if (word == "native") {
+      targets = visible_targets(machine);
+      if (targets.empty()) throw std::invalid_argument(kNoGpu);
     } else {
-      throw std::invalid_argument("archs: found \"" + word + "\", wanted a name such as gfx90a");
+      (word.starts_with("gfx") ? rocm : cuda).append(word) += ';';
     }
   }
-  if (cuda.find_first_not_of(';') == cuda.npos) return targets;
-  Reason reason;
-  const std::optional<CudaList> parsed = parse_cuda_list(cuda, "archs", &reason);
-  if (!parsed) throw std::invalid_argument(to_text(reason));
-  if (parsed->all || parsed->all_major) {
-    throw std::invalid_argument("archs: found a word for all architectures, wanted those of GPUs");
+  Reason reason{};
+  if (!cuda.empty()) {
+    CudaArchInputs inputs;
+    inputs.sources = {{"--archs", cuda.substr(0, cuda.size() - 1)}};
+    inputs.compilers = known_archs();
+    const std::optional<CudaArchChoice> choice = choose_cuda_archs(inputs, &reason);
+    if (!choice) throw std::invalid_argument(to_text(reason));
+    for (const CudaTarget& one : choice->targets) {
+      Gpu gpu{};
+      gpu.backend = Backend::kCuda;
+      gpu.major = one.number / 10;
+      gpu.minor = one.number % 10;
+      add(Backend::kCuda, exact_arch(gpu));
+    }
   }
-  if (parsed->native) targets = visible_targets(machine);
-  for (const CudaTarget& one : parsed->targets) {
-    Gpu gpu{};
-    gpu.backend = Backend::kCuda;
-    gpu.major = one.number / 10;
-    gpu.minor = one.number % 10;
-    targets.push_back({Backend::kCuda, exact_arch(gpu)});
+  if (!rocm.empty()) {
+    const std::optional<RocmList> parsed = parse_rocm_list(rocm, "--archs", &reason);
+    if (!parsed) throw std::invalid_argument(to_text(reason));
+    for (const std::string& one : parsed->targets) add(Backend::kRocm, one);
   }
+  if (targets.empty()) throw std::invalid_argument(to_text(scanner.empty("architectures")));
   return targets;
 }
 
@@ -104,6 +132,7 @@ Report warm(opdock_runtime* runtime, const char* archs, uint32_t jobs) {
   const std::shared_ptr<const MachineFacts> machine = runtime->machine();
   const std::vector<Target> targets =
       archs == nullptr ? visible_targets(*machine) : listed_targets(archs, *machine);
+  if (targets.empty()) throw std::invalid_argument(kNoGpu);
   std::vector<CompileRequest> requests;
   std::vector<std::string> plugins;  // of each request
   for (const auto& candidate : runtime->catalog()->candidates()) {

@@ -4,14 +4,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <fstream>
-#include <iterator>
 
 #include "arch/choose.h"
 #include "arch/toolchain_rules.h"
 #include "build/tool_versions.h"
 #include "cache/cache.h"
 #include "facts/tools.h"
+#include "facts/torch.h"
 #include "jit/nvrtc_files.h"
 
 namespace opdock {
@@ -33,18 +32,6 @@ void append(std::string* list, const std::string& item) {
 
 std::string named(const char* name, const Version& version) {
   return version.empty() ? name : fmt::format("{} {}", name, version.text());
-}
-
-// "12.6" of torch/version.py's line "cuda: Optional[str] = '12.6'"; none of a torch without.
-std::optional<Version> cuda_of_torch(const std::string& folder) {
-  std::ifstream file(folder + "/version.py");
-  for (std::string line; std::getline(file, line);) {
-    if (!line.starts_with("cuda")) continue;
-    const size_t begin = line.find('\'');
-    if (begin == line.npos) return std::nullopt;
-    return Version::parse(line.substr(begin + 1, line.rfind('\'') - begin - 1));
-  }
-  return std::nullopt;
 }
 
 constexpr char kSource[] = "building from source";

@@ -90,7 +90,14 @@ class CudaChooser {
   bool take(const ArchSource& source) {
     const std::optional<CudaList> list = parse_cuda_list(source.text, source.name, reason_);
     if (!list || !check(*list, source)) return false;
-    for (const CudaTarget& target : list->targets) merge(target, &choice_.targets);
+    for (const CudaTarget& target : list->targets) {
+      if (stands_for_gpu(target)) {
+        take_gpu(target.number, target.ptx);
+      } else {
+        merge(target, &choice_.targets);
+      }
+    }
+    if (choice_.targets.empty() && !too_old_.empty()) return refuse_too_old(source.name);
     if ((list->all || list->all_major) && known_.empty()) {
       *reason_ =
           make_reason(Code::kBuildArch,
@@ -111,7 +118,7 @@ class CudaChooser {
     if (inputs_.compilers.empty()) return true;
     std::string unknown, way_out;
     for (const CudaTarget& target : list.targets) {
-      if (any_knows(inputs_.compilers, target)) continue;
+      if (any_knows(inputs_.compilers, target) || stands_for_gpu(target)) continue;
       unknown += (unknown.empty() ? "" : ", ") + target.text();
       const std::string advice = instead_of(target);
       if (way_out.find(advice) == std::string::npos)
@@ -172,25 +179,41 @@ class CudaChooser {
     }
     std::set<int> numbers;
     for (const Gpu& gpu : gpus_) numbers.insert(10 * gpu.major + gpu.minor);
-    for (const int number : numbers) {
-      if (inputs_.compilers.empty() || any_knows(inputs_.compilers, plain(number))) {
-        merge(plain(number, with_ptx && number == *numbers.rbegin()), &choice_.targets);
-      } else if (const int below = newest_up_to(number); below != 0) {
-        merge(plain(below, true), &choice_.targets);
-        Reason notice = make_reason(
-            Code::kArchUncovered,
-            fmt::format("a GPU of {}, which no compiler here knows", dotted(number)),
-            fmt::format("what the compiler knows: {}", knowledge_of(inputs_.compilers)));
-        notice.advice = fmt::format(
-            "nothing to do: {}+PTX is built, which the driver compiles; a newer toolkit makes it "
-            "faster",
-            dotted(below));
-        choice_.notices.push_back(std::move(notice));
-      } else {
-        too_old_.insert(number);
-      }
+    for (const int number : numbers) take_gpu(number, with_ptx && number == *numbers.rbegin());
+    return !choice_.targets.empty() || refuse_too_old(asked);
+  }
+
+  bool stands_for_gpu(const CudaTarget& target) const {
+    const std::vector<int>& numbers = inputs_.gpu_numbers;
+    return target.suffix == '\0' &&
+           std::find(numbers.begin(), numbers.end(), target.number) != numbers.end();
+  }
+
+  // A GPU's own architecture, or PTX of the newest below it that a compiler knows.
+  void take_gpu(int number, bool with_ptx) {
+    if (inputs_.compilers.empty() || any_knows(inputs_.compilers, plain(number))) {
+      merge(plain(number, with_ptx), &choice_.targets);
+      return;
     }
-    if (!choice_.targets.empty()) return true;
+    const int below = newest_up_to(number);
+    if (below == 0) {
+      too_old_.insert(number);
+      return;
+    }
+    merge(plain(below, true), &choice_.targets);
+    Reason notice =
+        make_reason(Code::kArchUncovered,
+                    fmt::format("a GPU of {}, which no compiler here knows", dotted(number)),
+                    fmt::format("what the compiler knows: {}", knowledge_of(inputs_.compilers)));
+    notice.advice = fmt::format(
+        "nothing to do: {}+PTX is built, which the driver compiles; a newer toolkit makes it "
+        "faster",
+        dotted(below));
+    choice_.notices.push_back(std::move(notice));
+  }
+
+  // Always false.
+  bool refuse_too_old(const std::string& asked) {
     const CudaTarget oldest = plain(*too_old_.begin());
     *reason_ =
         make_reason(Code::kBuildArch, fmt::format("{}: a GPU of {}", asked, oldest.text()),
@@ -268,24 +291,46 @@ std::optional<ArchRequest> request_cuda_archs(const std::vector<ArchSource>& sou
   CudaArchInputs inputs;
   inputs.gpus = gpus;
   std::string words;
+  bool by_gpus = true;  // unless a list decides
+  std::vector<CudaTarget> written;
   for (const ArchSource& source : sources) {
     if (!is_given(source)) continue;
     const std::optional<CudaList> list = parse_cuda_list(source.text, source.name, reason);
     if (!list) return std::nullopt;
+    by_gpus = list->native;
+    written = list->targets;
     if (list->all) words += "all;";
     if (list->all_major) words += "all-major;";
     if (list->by_default) words += "default;";
     // What is left can be chosen without a compiler.
     std::string rest = to_text(list->targets);
     if (list->native) rest += rest.empty() ? "native" : ";native";
-    if (rest.empty()) return ArchRequest{words.substr(0, words.size() - 1), source.name, {}};
+    if (rest.empty()) return ArchRequest{words.substr(0, words.size() - 1), source.name, {}, {}};
     inputs.sources = {{source.name, rest}};
     break;
   }
   std::optional<CudaArchChoice> choice = choose_cuda_archs(inputs, reason);
   if (!choice) return std::nullopt;
   if (!words.empty()) choice->notices.clear();  // the words cover what the list does not
-  return ArchRequest{words + choice->text(), choice->origin, std::move(choice->notices)};
+  std::vector<CudaTarget> of_gpus;
+  for (const Gpu& gpu : by_gpus ? gpus_of(gpus, Backend::kCuda) : std::vector<Gpu>()) {
+    const int number = 10 * gpu.major + gpu.minor;
+    const bool is_written = std::any_of(
+        written.begin(), written.end(),
+        [&](const CudaTarget& target) { return target.number == number && target.suffix == '\0'; });
+    if (!is_written) merge(plain(number), &of_gpus);
+  }
+  return ArchRequest{words + choice->text(), choice->origin, std::move(choice->notices),
+                     to_text(of_gpus)};
+}
+
+std::vector<int> gpu_numbers_of(const std::string& gpu_archs) {
+  Reason ignored{};
+  std::vector<int> numbers;
+  if (const std::optional<CudaList> list = parse_cuda_list(gpu_archs, "", &ignored)) {
+    for (const CudaTarget& target : list->targets) numbers.push_back(target.number);
+  }
+  return numbers;
 }
 
 std::optional<RocmArchChoice> choose_rocm_archs(const RocmArchInputs& inputs, Reason* reason) {
@@ -310,6 +355,7 @@ std::optional<RocmArchChoice> choose_rocm_archs(const RocmArchInputs& inputs, Re
     }
     break;
   }
+  choice.by_gpus = native;
   const auto processor = [](const std::string& target) {
     return target.substr(0, target.find(':'));
   };

@@ -52,6 +52,9 @@ struct CudaArchInputs {
   std::vector<ArchSource> sources;
   std::vector<Gpu> gpus;                 // visible ones; of other backends are passed over
   std::vector<CompilerArchs> compilers;  // those that will compile; none: nothing can be checked
+  // Numbers in `sources` that nobody wrote but that stand for GPUs of the machine that asks
+  // (ArchRequest): one that is newer than the compilers is not refused but gets PTX, as a GPU does.
+  std::vector<int> gpu_numbers;
 };
 
 struct CudaArchChoice {
@@ -71,7 +74,10 @@ struct ArchRequest {
   std::string text;             // "8.0;9.0a+PTX", "all-major;9.0a", "gfx90a"
   std::string origin;           // as in CudaArchChoice
   std::vector<Reason> notices;  // arch-uncovered
+  std::string gpu_archs;        // what of `text` stands for GPUs here and not for itself: "12.1"
 };
+// CudaArchInputs::gpu_numbers of that text.
+std::vector<int> gpu_numbers_of(const std::string& gpu_archs);
 std::optional<ArchRequest> request_cuda_archs(const std::vector<ArchSource>& sources,
                                               const std::vector<Gpu>& gpus, Reason* reason);
 
@@ -85,6 +91,7 @@ struct RocmArchChoice {
       targets;  // target IDs; empty: nothing decides, the compiler's own default
   std::string origin;
   std::vector<Reason> notices;
+  bool by_gpus = false;  // GPUs of this machine decide, asked for (`native`) or not
   std::string text() const { return to_text(targets); }
 };
 

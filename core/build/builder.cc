@@ -17,6 +17,7 @@
 #include "build/project.h"
 #include "build/result.h"
 #include "build/sources.h"
+#include "build/toolchain_check.h"
 #include "build/tools.h"
 #include "build/triage.h"
 #include "discover/catalog.h"
@@ -160,6 +161,7 @@ class Builder {
 
   BuildResult find_or_make() {
     if (std::optional<BuildResult> made = find_made()) return *made;
+    if (!check_toolchain()) return {};
     const std::unique_ptr<CacheLock> lock = cache_->lock(request_, maker_, progress_, reasons_);
     if (!lock) return {};
     if (std::optional<BuildResult> made = find_made()) return *made;
@@ -168,6 +170,15 @@ class Builder {
     BuildResult result = make_in(*folder);
     cache_->discard_folder(*folder);
     return result;
+  }
+
+  bool check_toolchain() {
+    BuildCheck check =
+        judge_toolchain(manifest_, options_, ask_toolchain(manifest_, options_, tools_));
+    warnings_ = std::move(check.warnings);
+    for (const Reason& warning : warnings_) log_ += "opdock: warning: " + to_text(warning) + "\n";
+    reasons_->insert(reasons_->end(), check.against.begin(), check.against.end());
+    return check.against.empty();
   }
 
   BuildResult make_in(const std::string& folder) {
@@ -282,6 +293,7 @@ class Builder {
     BuildResult result = take(cache_->publish_folder(
         request_, maker_, folder, {made.filename().string(), "build.log"}, reasons_));
     result.built = result.entry != nullptr;
+    result.warnings = warnings_;
     // By now the sources are old enough for their digests to be remembered, for the next process.
     if (result.built) build_request(manifest_, options_, cache_);
     return result;
@@ -309,6 +321,7 @@ class Builder {
   CacheRequest request_;
   CacheMaker maker_;
   std::string log_;
+  std::vector<Reason> warnings_;
   std::optional<Reason> changed_;  // what changed under us: begin again
 };
 
@@ -323,6 +336,19 @@ BuildResult build_plugin(const Manifest& manifest, const BuildOptions& options, 
         make_reason(Code::kBuildFailed, problem.what(), "no failure of the builder"));
     return {};
   }
+}
+
+std::vector<Reason> check_build(const Manifest& manifest, const BuildOptions& options) {
+  std::vector<Reason> against;
+  try {
+    const BuildTools tools = find_build_tools(languages_of(manifest, options), &against);
+    const BuildCheck check =
+        judge_toolchain(manifest, options, ask_toolchain(manifest, options, tools));
+    against.insert(against.end(), check.against.begin(), check.against.end());
+  } catch (const std::exception& problem) {
+    against.push_back(make_reason(Code::kBuildFailed, problem.what(), "no failure of the builder"));
+  }
+  return against;
 }
 
 }  // namespace opdock

@@ -15,8 +15,14 @@
 namespace opdock {
 
 struct BuildOptions {
-  std::string cuda_archs;         // resolved already: "9.0a;10.0+PTX"; empty: no CUDA images
-  std::string hip_archs;          // "gfx90a;gfx1030"; empty: none
+  std::string cuda_archs;  // resolved already: "9.0a;10.0+PTX"; empty: no CUDA images
+  std::string hip_archs;   // "gfx90a;gfx1030"; empty: none
+  // What of cuda_archs stands for GPUs of this machine: "12.1". Where a compiler is older than such
+  // a GPU, it makes PTX of the newest architecture that it knows.
+  std::string gpu_archs;
+  std::string arch_origin, hip_origin;  // where the lists come from, for messages: "--archs"
+  // The result is wanted for GPUs of this machine: what their driver cannot run is not built.
+  bool must_run_here = false;
   bool debug = false;             // -O0 -g
   int jobs = 0;                   // 0: by cores and free memory
   double timeout_seconds = 1800;  // of the whole build
@@ -29,6 +35,9 @@ struct BuildResult {
   std::string plugin;                 // the shared object in it, absolute
   bool built = false;                 // by this call; false: it was in the cache
   std::string log_path;               // of the build, also of a failed one; may be empty
+  // Of the build by this call: versions that may not go together, PTX in place of an architecture.
+  // They are in its log too.
+  std::vector<Reason> warnings;
 };
 
 // What goes into the request: every file of the folder (build/sources.h has the rule) by content
@@ -41,13 +50,18 @@ CacheRequest build_request(const Manifest& manifest, const BuildOptions& options
 // The variants in the cache, newest first, without any compiler: what `load` may try.
 // (Cache::find over build_request.)
 
-// Finds the tools, takes the lock, builds in a folder of its own, checks the result (it has a note,
-// the right name) and publishes. Children die with this process; a cancelled or failed build leaves
-// nothing but its log. Without tools, a variant that another compiler made is taken. A failure of
-// the source is remembered, and told again with build-remembered until an input changes. progress
-// and reasons as elsewhere; progress may be NULL. Reasons: stage "build", and the cache's. Under
-// AT_SECURE nothing is built. Blocking; any thread; never throws.
+// Finds the tools, judges them (build/toolchain_check.h), takes the lock, builds in a folder of its
+// own, checks the result (it has a note, the right name) and publishes. Children die with this
+// process; a cancelled or failed build leaves nothing but its log. Without tools, a variant that
+// another compiler made is taken. A failure of the source is remembered, and told again with
+// build-remembered until an input changes. progress and reasons as elsewhere; progress may be NULL.
+// Reasons: stage "build", and the cache's. Under AT_SECURE nothing is built. Blocking; any thread;
+// never throws.
 BuildResult build_plugin(const Manifest& manifest, const BuildOptions& options, Cache* cache,
                          Progress* progress, std::vector<Reason>* reasons);
+
+// What would keep build_plugin from starting on this machine, told without building anything: tools
+// that are missing, versions and architectures that they do not take. Starts compilers to ask them.
+std::vector<Reason> check_build(const Manifest& manifest, const BuildOptions& options);
 
 }  // namespace opdock

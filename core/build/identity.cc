@@ -129,7 +129,7 @@ class Identifier {
 
   // opdock-pack compiles with what it finds by the same rule.
   void add_nvrtc() {
-    for (const std::string& path : nvrtc_candidates({}, nullptr)) {
+    for (const std::string& path : nvrtc_candidates(tools_.nvrtc_folders, nullptr)) {
       std::error_code error;
       const fs::path real = fs::canonical(path, error);
       if (error) continue;

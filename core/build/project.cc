@@ -75,9 +75,11 @@ std::string native_file(const BuildOptions& options, const BuildTools& tools) {
        << "opdock-pack = " << quoted(tools.pack) << "\n"
        << "include-dir = '../include'\n"  // as compilers see it, which run in the build folder
        << "device-dir = '../device'\n"
+       << "nvrtc-search = " << quoted_list(tools.nvrtc_folders) << "\n"
        << "folders = ['plugin']\n"
        << "cuda = " << (options.cuda_archs.empty() ? "'disabled'" : "'auto'") << "\n"
        << "cuda-archs = " << quoted(options.cuda_archs) << "\n"
+       << "gpu-archs = " << quoted(options.gpu_archs) << "\n"
        << "hip-archs = " << quoted(options.hip_archs) << "\n";
   return text.str();
 }

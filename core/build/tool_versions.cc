@@ -8,7 +8,11 @@
 #include <iterator>
 #include <map>
 #include <mutex>
+#include <optional>
+#include <sstream>
 
+#include "arch/flags.h"
+#include "arch/rocm_list.h"
 #include "build/process.h"
 
 namespace opdock {
@@ -18,25 +22,37 @@ namespace fs = std::filesystem;
 
 constexpr size_t kMaxAnswer = 1 << 20;
 
-// Empty if the program fails.
-std::string start(const BuildTools& tools, std::vector<std::string> command) {
-  if (command.empty() || command.front().empty() || tools.guard.empty()) return {};
-  if (getauxval(AT_SECURE) != 0) return {};
+ProcessEnd run_tool(const BuildTools& tools, std::vector<std::string> command,
+                    std::string* answer) {
   ProcessJob job;
   job.arguments = std::move(command);
   job.environment = build_environment(tools, "/tmp");
   job.deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+  return run_and_read(tools.guard, job, kMaxAnswer, answer);
+}
+
+bool can_start(const BuildTools& tools, const std::vector<std::string>& command) {
+  return !command.empty() && !command.front().empty() && !tools.guard.empty() &&
+         getauxval(AT_SECURE) == 0;
+}
+
+// Empty if the program fails.
+std::string start(const BuildTools& tools, std::vector<std::string> command) {
   std::string answer;
-  return run_and_read(tools.guard, job, kMaxAnswer, &answer).ok() ? answer : std::string();
+  if (!can_start(tools, command)) return answer;
+  return run_tool(tools, std::move(command), &answer).ok() ? answer : std::string();
 }
 
 std::string ask(const BuildTools& tools, std::vector<std::string> command) {
   static std::mutex* const mutex = new std::mutex;
   static auto* const answers = new std::map<std::vector<std::string>, std::string>;
+  // A program that was replaced is asked again.
+  std::vector<std::string> key = command;
+  if (!key.empty()) key.push_back(file_identity(key.front()));
   const std::lock_guard lock(*mutex);
-  const auto known = answers->find(command);
+  const auto known = answers->find(key);
   if (known != answers->end()) return known->second;
-  return (*answers)[command] = start(tools, command);
+  return (*answers)[key] = start(tools, std::move(command));
 }
 
 // The first number with a point in it, from `key` on: "12.2.0" of "g++ (Debian 12.2.0-14) 12.2.0".
@@ -96,6 +112,55 @@ NvccFacts ask_nvcc(const BuildTools& tools) {
 
 Version ask_version(const BuildTools& tools, const std::string& program) {
   return program.empty() ? Version() : version_in(ask(tools, {program, "--version"}));
+}
+
+Version ask_hipcc(const BuildTools& tools) {
+  if (tools.hipcc.empty()) return {};
+  return version_in(ask(tools, {tools.hipcc, "--version"}), "HIP version");
+}
+
+std::vector<NvrtcKnowledge> ask_nvrtcs(const BuildTools& tools) {
+  std::vector<NvrtcKnowledge> all;
+  std::vector<std::string> command = {tools.pack, "--known-archs"};
+  for (const std::string& folder : tools.nvrtc_folders) {
+    command.push_back("--nvrtc-search");
+    command.push_back(folder);
+  }
+  std::istringstream lines(start(tools, std::move(command)));
+  for (std::string line; std::getline(lines, line);) {
+    std::istringstream words(line);
+    std::string name, version;
+    if (!(words >> name >> version) || name != "NVRTC") continue;
+    NvrtcKnowledge one;
+    one.version = Version::parse(version).value_or(Version());
+    for (int number = 0; words >> number;) one.numbers.push_back(number);
+    if (!one.version.empty()) all.push_back(std::move(one));
+  }
+  return all;
+}
+
+std::vector<std::string> unknown_to_hipcc(const BuildTools& tools, const std::string& archs) {
+  Reason ignored{};
+  const std::optional<RocmList> list = parse_rocm_list(archs, "", &ignored);
+  std::vector<std::string> unknown;
+  if (!list || list->targets.empty()) return unknown;
+  std::vector<std::string> command = {tools.hipcc};
+  for (std::string& argument : offload_arguments(list->targets))
+    command.push_back(std::move(argument));
+  // Nothing is compiled: the list is looked at before.
+  for (const char* word : {"-nogpulib", "-nogpuinc", "-fsyntax-only", "-x", "hip", "/dev/null"})
+    command.push_back(word);
+  std::string answer;
+  if (!can_start(tools, command) || run_tool(tools, command, &answer).ok()) return unknown;
+  for (const std::string& target : list->targets) {
+    for (const std::string& words :
+         {"invalid target ID '" + target + "'", "unsupported HIP gpu architecture: " + target}) {
+      if (answer.find(words) == answer.npos) continue;
+      unknown.push_back(target);
+      break;
+    }
+  }
+  return unknown;
 }
 
 }  // namespace opdock

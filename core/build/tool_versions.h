@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "arch/compiler_archs.h"
 #include "arch/host_limits.h"
@@ -23,11 +24,22 @@ struct NvccFacts {
   std::optional<HostLimits> limits;  // the host compilers that it accepts
 };
 
-// Each starts its program, at most once in a process for the same path, for 10 seconds at most. An
+// A run-time compiler, as opdock-pack finds it.
+struct NvrtcKnowledge {
+  Version version;           // 12.9
+  std::vector<int> numbers;  // 10 * major + minor of each architecture that it knows, ascending
+};
+
+// Each starts its program, at most once in a process for the same file, for 10 seconds at most. An
 // empty version: it is not there, does not run, or says something else. Never under AT_SECURE.
 // Thread-safe.
 CompilerVersion ask_compiler(const BuildTools& tools);                     // tools.cpp
 NvccFacts ask_nvcc(const BuildTools& tools);                               // tools.nvcc
 Version ask_version(const BuildTools& tools, const std::string& program);  // `program --version`
+Version ask_hipcc(const BuildTools& tools);                                // HIP's: 5.2.21153
+// These two anew each time.
+std::vector<NvrtcKnowledge> ask_nvrtcs(const BuildTools& tools);  // tools.pack, oldest first
+// Those of a list of processors that hipcc refuses; none where it says nothing of the kind.
+std::vector<std::string> unknown_to_hipcc(const BuildTools& tools, const std::string& archs);
 
 }  // namespace opdock

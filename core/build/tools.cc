@@ -10,6 +10,8 @@
 #include "base/installed.h"
 #include "facts/environment.h"
 #include "facts/tools.h"
+#include "jit/nvrtc.h"
+#include "jit/nvrtc_files.h"
 
 namespace opdock {
 namespace {
@@ -112,6 +114,17 @@ std::string find_gpu_compiler(const char* name, const char* own_variable) {
 
 }  // namespace
 
+std::vector<std::string> nvrtc_folders() {
+  std::vector<std::string> folders;
+  for (const std::string& path : nvrtc_candidates(compiler_folders(), nullptr)) {
+    const std::string folder = fs::path(path).parent_path().string();
+    const bool is_usable = folder.starts_with('/') && folder.find_first_of("'\n") == folder.npos;
+    if (is_usable && std::find(folders.begin(), folders.end(), folder) == folders.end())
+      folders.push_back(folder);
+  }
+  return folders;
+}
+
 Languages languages_of(const Manifest& manifest, const BuildOptions& options) {
   Languages languages;
   for (const std::string& source : manifest.sources) {
@@ -137,13 +150,15 @@ BuildTools find_build_tools(const Languages& languages, std::vector<Reason>* rea
                    reasons);
   }
   if (languages.cuda && (tools.nvcc = find_gpu_compiler("nvcc", "CUDACXX")).empty()) {
-    report_missing(Code::kBuildNoNvcc, "no nvcc in CUDA_HOME, /usr/local/cuda or PATH",
+    report_missing(Code::kBuildNoNvcc,
+                   "no nvcc in CUDA_HOME, /usr/local/cuda, PATH or Python's packages",
                    "nvcc, for the plugin's .cu files", reasons);
   }
   if (languages.hip && (tools.hipcc = find_gpu_compiler("hipcc", "HIPCXX")).empty()) {
     report_missing(Code::kBuildNoHipcc, "no hipcc in ROCM_PATH, /opt/rocm or PATH",
                    "hipcc, for the plugin's .hip files", reasons);
   }
+  if (languages.device_images) tools.nvrtc_folders = nvrtc_folders();
   const Installed& own = installed();
   tools.pack = own.program("opdock-pack");
   tools.guard = own.program("opdock-guard");

@@ -28,7 +28,13 @@ struct BuildTools {
   std::string meson, ninja;      // $MESON, $NINJA, else beside this library's Python, else in PATH
   std::string nvcc, hipcc;       // $CUDACXX, $HIPCXX, else as find_tools() has them
   std::string pack, guard;       // Opdock's own
+  // Where this process has NVRTC. opdock-pack looks there first: what it is started with does not
+  // lead it to the Python that this process belongs to.
+  std::vector<std::string> nvrtc_folders;
 };
+
+// The folders of every NVRTC that this process would find; none whose name Meson cannot take.
+std::vector<std::string> nvrtc_folders();
 
 // Looks for those that `languages` take; whatever is missing becomes a reason. Starts nothing.
 BuildTools find_build_tools(const Languages& languages, std::vector<Reason>* reasons);

@@ -1,10 +1,11 @@
-// opdock build: a source plugin, ahead of time.
+// opdock build: source plugins, and the kernels that plugins carry as source, ahead of time.
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <csignal>
 #include <cstdio>
 
 #include "commands.h"
-#include "fmt/format.h"
+#include "opdock/compile.h"
 #include "terminal.h"
 
 namespace opdock::cli {
@@ -26,8 +27,8 @@ std::string text_of(const Report& value) {
   return value.is_string() ? printable(value.get<std::string>()) : std::string();
 }
 
-void print_reason(const Report& reason) {
-  std::printf("%s: found\n", styled(text_of(reason.at("code")), Style::kBad).c_str());
+void print_reason(const Report& reason, Style style) {
+  std::printf("%s: found\n", styled(text_of(reason.at("code")), style).c_str());
   std::fputs(lines(reason.at("found").get<std::string>(), 2).c_str(), stdout);
   if (const std::string wanted = text_of(reason.at("wanted")); !wanted.empty()) {
     std::fputs(paragraph("wanted " + wanted, 2).c_str(), stdout);
@@ -37,13 +38,11 @@ void print_reason(const Report& reason) {
   }
 }
 
-}  // namespace
+void print_json(const Report& report) {
+  std::printf("%s\n", report.dump(2, ' ', false, Report::error_handler_t::replace).c_str());
+}
 
-int build_command(const BuildCommand& command) {
-  opdock_options options{};
-  options.struct_size = sizeof options;
-  options.cancelled = is_interrupted;
-  const Runtime runtime(options);
+Report options_of(const BuildCommand& command) {
   Report wanted = Report::object();
   if (!command.cuda_archs.empty()) wanted["cuda_archs"] = command.cuda_archs;
   if (!command.hip_archs.empty()) wanted["hip_archs"] = command.hip_archs;
@@ -51,41 +50,152 @@ int build_command(const BuildCommand& command) {
   if (command.retry) wanted["retry"] = true;
   if (command.jobs != 0) wanted["jobs"] = command.jobs;
   if (command.timeout > 0) wanted["timeout"] = command.timeout;
-  std::signal(SIGINT, interrupt);
-  const Report report = read_report([&](char** out, char* error, uint32_t size) {
-    return opdock_build_json(runtime.get(), command.path.c_str(), wanted.dump().c_str(), out, error,
-                             size);
-  });
-  std::signal(SIGINT, SIG_DFL);
-  const bool good = report.at("path").is_string();
-  const int status = good ? kGood : interrupted ? kInterrupted : kUnfit;
-  if (command.json) {
-    std::printf("%s\n", report.dump(2, ' ', false, Report::error_handler_t::replace).c_str());
-    return status;
+  return wanted;
+}
+
+// ", for 8.0;9.0a", or nothing.
+std::string archs_text(const Report& report) {
+  std::string text;
+  for (const char* key : {"cuda_archs", "hip_archs"}) {
+    const std::string archs = report.contains(key) ? text_of(report.at(key)) : "";
+    if (!archs.empty()) text += (text.empty() ? ", for " : " and ") + archs;
   }
-  const std::string name = styled(text_of(report.at("plugin")), Style::kBold);
-  if (good) {
-    const std::string by = text_of(report.at("by"));
-    if (report.at("built").get<bool>()) {
-      std::printf("%s was built in %.1f s by %s\n", name.c_str(),
-                  report.at("seconds").get<double>(), by.c_str());
-    } else {
-      std::printf("%s is there already, built by %s\n", name.c_str(), by.c_str());
-    }
-    std::fputs(paragraph(text_of(report.at("path")), 2).c_str(), stdout);
+  return text;
+}
+
+// What became of one plugin.
+void print_plugin(const Report& report) {
+  const std::string outcome = text_of(report.at("outcome"));
+  const std::string shown =
+      report.at("plugin").is_string() ? text_of(report.at("plugin")) : text_of(report.at("folder"));
+  const std::string name = styled(shown, Style::kBold);
+  if (outcome == "built") {
+    std::printf("%s was built in %.1f s by %s%s\n", name.c_str(),
+                report.at("seconds").get<double>(), text_of(report.at("by")).c_str(),
+                archs_text(report).c_str());
+  } else if (outcome == "cached") {
+    std::printf("%s is there already, built by %s%s\n", name.c_str(),
+                text_of(report.at("by")).c_str(), archs_text(report).c_str());
+  } else if (outcome == "skipped") {
+    std::printf("%s was left out\n", name.c_str());
   } else {
     std::printf("%s could not be built\n", name.c_str());
   }
-  for (const Report& change : report.at("changed")) {
-    std::fputs(paragraph("since the last build: " + text_of(change), 2).c_str(), stdout);
+  const bool good = report.at("path").is_string();
+  if (good) std::fputs(paragraph(text_of(report.at("path")), 2).c_str(), stdout);
+  if (report.contains("changed")) {
+    for (const Report& change : report.at("changed"))
+      std::fputs(paragraph("since the last build: " + text_of(change), 2).c_str(), stdout);
   }
+  for (const Report& warning : report.at("warnings")) print_reason(warning, Style::kUnsure);
   for (const Report& reason : report.at("reasons")) {
-    if (!good || reason.at("severity") != "notice") print_reason(reason);
+    const bool shows = reason.at("severity") != "notice" || !good;
+    if (shows) print_reason(reason, outcome == "skipped" ? Style::kUnsure : Style::kBad);
   }
-  if (!good && report.at("log").is_string()) {
+  if (outcome == "failed" && report.contains("log") && report.at("log").is_string())
     std::fputs(paragraph("the whole log is " + text_of(report.at("log")), 2).c_str(), stdout);
+}
+
+int build_one(const BuildCommand& command, const Runtime& runtime) {
+  const Report report = read_report([&](char** out, char* error, uint32_t size) {
+    return opdock_build_json(runtime.get(), command.path.c_str(),
+                             options_of(command).dump().c_str(), out, error, size);
+  });
+  if (command.json) {
+    print_json(report);
+  } else {
+    print_plugin(report);
+  }
+  return report.at("path").is_string() ? kGood : kUnfit;
+}
+
+int build_all(const BuildCommand& command, const Runtime& runtime) {
+  const Report report = read_report([&](char** out, char* error, uint32_t size) {
+    return opdock_build_json(runtime.get(), nullptr, options_of(command).dump().c_str(), out, error,
+                             size);
+  });
+  const Report& plugins = report.at("plugins");
+  const Report& against = report.at("reasons");
+  size_t counts[4] = {};
+  constexpr const char* kOutcomes[] = {"built", "cached", "skipped", "failed"};
+  for (const Report& plugin : plugins)
+    for (size_t i = 0; i < 4; ++i) counts[i] += plugin.at("outcome") == kOutcomes[i];
+  const int status = counts[3] == 0 && against.empty() && !plugins.empty() ? kGood : kUnfit;
+  if (command.json) {
+    print_json(report);
+    return status;
+  }
+  for (const Report& plugin : plugins) print_plugin(plugin);
+  for (const Report& reason : against) print_reason(reason, Style::kBad);
+  if (!against.empty()) {
+    std::printf("nothing was built\n");
+  } else if (plugins.empty()) {
+    std::printf("no source plugin was found; `opdock doctor` shows where they are looked for\n");
+  } else {
+    std::printf("%zu built, %zu there already, %zu left out, %zu failed\n", counts[0], counts[1],
+                counts[2], counts[3]);
   }
   return status;
+}
+
+// A line for each plugin and architecture, however many kernels of it were compiled.
+int compile_all(const BuildCommand& command, const Runtime& runtime) {
+  std::string archs = command.cuda_archs;
+  if (!command.hip_archs.empty()) archs += (archs.empty() ? "" : ";") + command.hip_archs;
+  const Report report = read_report([&](char** out, char* error, uint32_t size) {
+    return opdock_warm_json(runtime.get(), archs.empty() ? nullptr : archs.c_str(), command.jobs,
+                            out, error, size);
+  });
+  const Report& images = report.at("images");
+  bool failed = images.empty();
+  for (const Report& image : images) failed = failed || image.at("outcome") == "failed";
+  const int status = failed ? kUnfit : kGood;
+  if (command.json) {
+    print_json(report);
+    return status;
+  }
+  for (const Report& notice : report.at("notices")) print_reason(notice, Style::kUnsure);
+  if (images.empty()) std::printf("no plugin here carries source for these GPUs\n");
+  for (size_t i = 0; i < images.size();) {
+    const Report& first = images[i];
+    size_t counts[3] = {}, all = 0;
+    std::string by;
+    std::vector<const Report*> reasons;
+    for (; i < images.size() && images[i].at("plugin") == first.at("plugin") &&
+           images[i].at("arch") == first.at("arch");
+         ++i, ++all) {
+      const std::string outcome = text_of(images[i].at("outcome"));
+      counts[outcome == "compiled" ? 0 : outcome == "cached" ? 1 : 2]++;
+      if (by.empty()) by = text_of(images[i].at("compiler"));
+      for (const Report& reason : images[i].at("reasons")) {
+        const bool is_told = std::any_of(reasons.begin(), reasons.end(),
+                                         [&](const Report* told) { return *told == reason; });
+        if (!is_told) reasons.push_back(&reason);
+      }
+    }
+    std::printf("%s for %s: %zu compiled, %zu there already, %zu failed%s\n",
+                styled(text_of(first.at("plugin")), Style::kBold).c_str(),
+                text_of(first.at("arch")).c_str(), counts[0], counts[1], counts[2],
+                by.empty() ? "" : (", by " + by).c_str());
+    for (const Report* reason : reasons) print_reason(*reason, Style::kBad);
+  }
+  return status;
+}
+
+}  // namespace
+
+int build_command(const BuildCommand& command) {
+  opdock_options options{};
+  options.struct_size = sizeof options;
+  options.cancelled = is_interrupted;
+  if (!command.plugin_path.empty()) options.plugin_path = command.plugin_path.c_str();
+  const Runtime runtime(options);
+  std::signal(SIGINT, interrupt);
+  const int status = command.jit   ? compile_all(command, runtime)
+                     : command.all ? build_all(command, runtime)
+                                   : build_one(command, runtime);
+  std::signal(SIGINT, SIG_DFL);
+  return interrupted && status != kGood ? kInterrupted : status;
 }
 
 }  // namespace opdock::cli

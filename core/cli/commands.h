@@ -30,8 +30,11 @@ struct RunOptions {
 int run_command(const RunOptions& options);
 
 struct BuildCommand {
-  std::string path;        // a folder with a plugin.toml, or that file
-  std::string cuda_archs;  // as docs/architectures.md has it; empty: what `load` would ask for
+  std::string path;         // a folder with a plugin.toml, or that file; empty: all or jit
+  bool all = false;         // every source plugin that is found
+  bool jit = false;         // compile what plugins carry as device source instead
+  std::string plugin_path;  // where `all` and `jit` look instead of the default places
+  std::string cuda_archs;   // as docs/architectures.md has it; empty: what `load` would ask for
   std::string hip_archs;
   bool debug = false;
   bool retry = false;

@@ -19,6 +19,14 @@ constexpr const char* kFooter =
     "Plugins are searched in $OPDOCK_PLUGIN_PATH if set, else in the user's, the system's and\n"
     "Opdock's own folders; `opdock doctor` shows which.";
 
+constexpr const char* kBuildFooter =
+    "Which architectures count, most important first: --archs and --hip-archs;\n"
+    "TORCH_CUDA_ARCH_LIST and PYTORCH_ROCM_ARCH; cuda-archs and hip-archs in the configuration;\n"
+    "the GPUs that are visible; a default of the compiler's (none for AMD). With --jit only "
+    "--archs,\n"
+    "which then names AMD's processors too, and the visible GPUs.\n"
+    "Exit status: 0 all there, 1 something could not be built, 2 bad usage.";
+
 struct Arguments {
   bool json = false;
   bool all = false;
@@ -64,17 +72,26 @@ void define(CLI::App* app, Arguments* args) {
   run->add_option("--device", args->run.device, "cpu or cuda:0")->capture_default_str();
   run->add_option("--seed", args->run.seed, "For randn")->capture_default_str();
   add_path(run);
-  CLI::App* build = add("build", "Build a source plugin into the cache, ahead of time");
-  build->add_option("PATH", args->build.path, "A folder with a plugin.toml")->required();
+  CLI::App* build = add("build", "Build source plugins into the cache, ahead of time");
+  build->footer(kBuildFooter);
+  build->add_option("PATH", args->build.path, "A folder with a plugin.toml");
+  build->add_flag("--all", args->build.all, "Instead of PATH: every source plugin that is found");
+  build->add_flag("--jit", args->build.jit,
+                  "Instead of building: compile the device source that binary plugins carry, as\n"
+                  "their first use on such a GPU would, --jobs at a time");
+  add_path(build);
   build->add_option("--archs", args->build.cuda_archs,
-                    "CUDA architectures, as in TORCH_CUDA_ARCH_LIST: \"8.0;9.0a;10.0+PTX\"");
+                    "CUDA architectures, as in TORCH_CUDA_ARCH_LIST: \"8.0;9.0a;10.0+PTX\",\n"
+                    "native, all or all-major");
   build->add_option("--hip-archs", args->build.hip_archs,
                     "AMD architectures, as in PYTORCH_ROCM_ARCH: \"gfx90a;gfx1030\"");
   build->add_flag("--debug", args->build.debug, "Without optimisation, with debug information");
   build->add_flag("--retry", args->build.retry, "Even if these inputs failed to build before");
   build->add_option("--jobs", args->build.jobs,
                     "Compilers at once; by default by cores and memory");
-  build->add_option("--timeout", args->build.timeout, "Seconds; by default half an hour")
+  build
+      ->add_option("--timeout", args->build.timeout,
+                   "Seconds for each plugin; by default half an hour")
       ->check(CLI::PositiveNumber);
   CLI::App* trust = add("trust", "Allow plugins from a folder that others could have written");
   trust->add_option("DIR", args->subject, "The folder that holds the plugins")->required();
@@ -116,6 +133,32 @@ void define(CLI::App* app, Arguments* args) {
       ->required();
 }
 
+// Complains unless the options of `build` go together.
+bool is_one_thing(const opdock::cli::BuildCommand& build) {
+  std::string found;
+  const auto add = [&](bool is_given, const std::string& name) {
+    if (is_given) found += (found.empty() ? "" : " and ") + name;
+  };
+  add(!build.path.empty(), "PATH (\"" + build.path + "\")");
+  add(build.all, "--all");
+  add(build.jit, "--jit");
+  std::string wanted = "one of PATH, --all and --jit";
+  bool good = (!build.path.empty()) + build.all + build.jit == 1;
+  if (good && build.jit && (build.debug || build.retry || build.timeout > 0)) {
+    add(build.debug, "--debug");
+    add(build.retry, "--retry");
+    add(build.timeout > 0, "--timeout");
+    wanted = "none of --debug, --retry and --timeout with --jit";
+    good = false;
+  }
+  if (found.empty()) found = "nothing to build";
+  if (!good) {
+    opdock::cli::complain("build: found " + found + ", wanted " + wanted +
+                          "; see `opdock build --help`");
+  }
+  return good;
+}
+
 int dispatch(const CLI::App& app, const Arguments& args) {
   const std::string command = app.get_subcommands().front()->get_name();
   if (command == "list") return opdock::cli::list_command(args.plugin_path, args.json, args.all);
@@ -124,6 +167,8 @@ int dispatch(const CLI::App& app, const Arguments& args) {
   if (command == "build") {
     opdock::cli::BuildCommand build = args.build;
     build.json = args.json;
+    build.plugin_path = args.plugin_path;
+    if (!is_one_thing(build)) return opdock::cli::kBadUsage;
     return opdock::cli::build_command(build);
   }
   if (command == "trust") return opdock::cli::trust_command(args.subject, args.json);

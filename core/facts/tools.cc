@@ -124,6 +124,25 @@ class Search {
     return folders;
   }
 
+  // The nvcc of the package nvidia-cuda-nvcc (CUDA 13 and later), if what it takes beside it to
+  // compile a .cu file is there too: nvidia-cuda-cccl and nvidia-cuda-runtime.
+  // core/pack/find_nvcc.py has the same rule.
+  std::string nvcc_of_wheels() const {
+    std::error_code error;
+    const auto has = [&](const fs::path& path) { return fs::exists(path, error); };
+    for (const fs::path& folder : site_packages()) {
+      for (const std::string& name : names_in(folder / "nvidia", "cu")) {
+        const fs::path wheel = folder / "nvidia" / name;
+        if (is_executable(wheel / "bin/nvcc") && has(wheel / "include/cuda_runtime.h") &&
+            has(wheel / "lib/libcudart_static.a") &&
+            (has(wheel / "include/nv/target") || has(wheel / "include/cccl/nv/target"))) {
+          return (wheel / "bin/nvcc").string();
+        }
+      }
+    }
+    return {};
+  }
+
   // The version of an installed Python package, from its metadata's folder name.
   std::string package_version(const std::string& package) const {
     for (const fs::path& folder : site_packages()) {
@@ -187,6 +206,7 @@ Tool find_nvcc(const Search& search) {
   for (const fs::path& folder : search.cuda_folders()) folders.push_back(folder / "bin");
   Tool tool{"nvcc", "plugins with kernels compiled by hand", search.executable("nvcc", folders), "",
             "apt install nvidia-cuda-toolkit, or NVIDIA's CUDA Toolkit"};
+  if (tool.path.empty()) tool.path = search.nvcc_of_wheels();
   if (!tool.path.empty()) tool.version = cuda_version(tool.path);
   return tool;
 }

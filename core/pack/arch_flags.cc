@@ -10,6 +10,7 @@
 
 #include "arch/choose.h"
 #include "arch/flags.h"
+#include "jit/nvrtc.h"
 
 namespace opdock::pack {
 namespace {
@@ -51,6 +52,7 @@ std::optional<std::vector<std::string>> nvcc_arguments(const ArchFlags& flags, s
   CudaArchInputs inputs;
   inputs.sources = {{"--cuda-archs", flags.cuda_archs}};
   inputs.gpus = gpus_for(flags.cuda_archs);
+  inputs.gpu_numbers = gpu_numbers_of(flags.gpu_archs);
   if (!flags.program.empty()) {
     CompilerArchs known = archs_of_nvcc(Version(), help_of(flags.program));
     if (known.targets.empty()) {
@@ -101,6 +103,18 @@ int write_arch_flags(const ArchFlags& flags) {
   file << text;
   file.close();
   return file ? 0 : refuse(flags.out + " cannot be written");
+}
+
+int write_known_archs(const std::vector<std::string>& nvrtc_search) {
+  std::vector<std::string> problems;
+  for (const Nvrtc* compiler : open_nvrtcs(nvrtc_candidates(nvrtc_search, nullptr), &problems)) {
+    std::string line =
+        fmt::format("NVRTC {}.{}", compiler->version().major(), compiler->version().minor());
+    for (const int number : compiler->archs()) line += fmt::format(" {}", number);
+    std::printf("%s\n", line.c_str());
+  }
+  for (const std::string& problem : problems) std::fprintf(stderr, "%s\n", problem.c_str());
+  return std::fflush(stdout) == 0 ? 0 : refuse("standard output cannot be written");
 }
 
 bool check_hip_archs(const std::string& list) {

@@ -26,6 +26,7 @@ struct Options {
   std::string prefix;
   std::string depfile;
   std::string cuda_archs;  // empty: the default of the compilers at hand
+  std::string gpu_archs;
   std::string include;
   std::vector<std::string> nvrtc_search;
   std::string toolchain;
@@ -123,6 +124,7 @@ class Packer {
                     std::vector<CudaTarget>* archs, std::vector<std::string>* errors) {
     for (const Nvrtc* compiler : compilers)
       wanted.compilers.push_back(archs_of_nvrtc(compiler->version(), compiler->archs()));
+    wanted.gpu_numbers = gpu_numbers_of(options_.gpu_archs);
     // The machine that packs decides only if asked to: a package must not depend on its GPU.
     Reason reason{};
     const std::optional<CudaList> list =
@@ -249,12 +251,20 @@ int main(int argc, char** argv) {
       ->needs(arch_flags);
   app.add_option("--flags-file", flags.out, "with --arch-flags: where to, instead of stdout")
       ->needs(arch_flags);
+  bool known_archs = false;
+  app.add_flag("--known-archs", known_archs,
+               "instead of packing: list each NVRTC here with the architectures that it knows")
+      ->excludes(toml)
+      ->excludes(arch_flags);
   app.add_option("--out-dir", options.out_dir, "where entry.c, note.S and images.bin go");
   app.add_option("--prefix", options.prefix, "put before the names of these files");
   app.add_option("--depfile", options.depfile, "what the files were made from, for make and ninja");
   app.add_option("--cuda-archs", options.cuda_archs,
                  "CUDA architectures, as in TORCH_CUDA_ARCH_LIST: \"7.5;8.0;9.0a;12.0+PTX\",\n"
                  "native, all or all-major; none: the default of the compilers at hand");
+  app.add_option("--gpu-archs", options.gpu_archs,
+                 "those of --cuda-archs that stand for the GPUs here: where a compiler is older\n"
+                 "than one of them, it makes PTX of the newest architecture that it knows");
   app.add_option("--hip-archs", flags.hip_archs,
                  "AMD architectures, as in PYTORCH_ROCM_ARCH: \"gfx90a;gfx1030\"");
   app.add_option("--include", options.include, "the folder that holds opdock/device.cuh");
@@ -275,12 +285,15 @@ int main(int argc, char** argv) {
   } catch (const CLI::ParseError& problem) {
     return app.exit(problem) == 0 ? 0 : 2;
   }
+  if (known_archs) return opdock::pack::write_known_archs(options.nvrtc_search);
   if (!flags.compiler.empty()) {
     flags.cuda_archs = options.cuda_archs;
+    flags.gpu_archs = options.gpu_archs;
     return opdock::pack::write_arch_flags(flags);
   }
   if (options.toml.empty()) {
-    std::fprintf(stderr, "opdock-pack: found neither --toml nor --arch-flags, wanted one\n");
+    std::fprintf(stderr,
+                 "opdock-pack: found none of --toml, --arch-flags and --known-archs, wanted one\n");
     return 2;
   }
   if (!opdock::pack::check_hip_archs(flags.hip_archs)) return 1;

@@ -117,12 +117,15 @@ OPDOCK_EXPORT opdock_status opdock_launch_kernel(opdock_kernel* kernel, void* st
 OPDOCK_EXPORT opdock_status opdock_compile_reasons_json(char** out, char* error,
                                                         uint32_t error_size);
 
-/* Compiles ahead of time what the plugins found here carry as source, for `archs`, a list such as
- * "8.0;9.0 gfx90a" (NULL: of the visible GPUs), exactly as it would be compiled on such a GPU, into
- * the cache. `jobs` at a time, each in a process of its own; 0: as many as there are cores.
+/* Compiles ahead of time what the plugins found here carry as source, for `archs`, a list of either
+ * kind of GPU such as "8.0;9.0a gfx90a" or "all-major" (docs/architectures.md; NULL: the visible
+ * GPUs), exactly as it would be compiled on such a GPU, into the cache. `jobs` at a time, each in a
+ * process of its own; 0: as many as there are cores.
  * *out: {"images": [{"plugin", "kernel", "arch", "outcome": "compiled" | "cached" | "failed",
  * "compiler", "reasons"}], "notices"}, an image for each kernel, freed with opdock_free. Failures
- * are in it; the status tells of wrong arguments. Blocks until all are done. */
+ * are in it; OPDOCK_INVALID_ARGUMENT for a list that cannot be read, an architecture that no
+ * compiler here knows, or none where no GPU is visible: nothing was compiled then. Blocks until all
+ * are done. */
 OPDOCK_EXPORT opdock_status opdock_warm_json(opdock_runtime* runtime, const char* archs,
                                              uint32_t jobs, char** out, char* error,
                                              uint32_t error_size);

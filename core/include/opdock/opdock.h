@@ -151,11 +151,17 @@ OPDOCK_EXPORT opdock_status opdock_codes_json(char** out, char* error, uint32_t 
  * unless it is there already; docs/building.md. The path is consent: the folder is not asked
  * whether it can be trusted. May take minutes; opdock_options' hooks are told and asked. options:
  * NULL, or a JSON object with any of "cuda_archs", "hip_archs" (texts, docs/architectures.md),
- * "debug", "retry" (bools), "jobs", "timeout" (numbers; seconds). Writes {"plugin", "version",
- * "folder", "cuda_archs", "hip_archs", "path" (of the shared object, or null), "built" (by this
- * call), "by", "seconds", "log", "changed", "reasons"}. OPDOCK_OK also where it could not be built:
+ * "debug", "retry" (bools), "jobs", "timeout" (numbers; seconds, for each plugin). Writes
+ * {"plugin", "version", "folder", "outcome": "built" | "cached" | "failed" | "skipped",
+ * "cuda_archs", "hip_archs", "path" (of the shared object, or null), "built" (by this call), "by",
+ * "seconds", "log", "changed", "warnings", "reasons"}. OPDOCK_OK also where it could not be built:
  * then "path" is null and "reasons" say why. OPDOCK_INVALID_ARGUMENT for options or a plugin.toml
- * that cannot be. */
+ * that cannot be.
+ * path NULL: every source plugin that is found, one after the other, each judged for trust. Writes
+ * {"plugins": [one such object each], "reasons"}; of a folder that is not built for another reason
+ * than its build some members are absent. "skipped": switched off, found a second time, or for
+ * GPUs that nobody asked for and whose compiler is not here. "reasons" are architectures that
+ * cannot be compiled for: then nothing was started, and "plugins" is empty. */
 OPDOCK_EXPORT opdock_status opdock_build_json(opdock_runtime* runtime, const char* path,
                                               const char* options, char** out, char* error,
                                               uint32_t error_size);

@@ -247,6 +247,57 @@ TEST(CudaArchs, TheRequestOfABuildAsksNoCompiler) {
   EXPECT_EQ(reason.code, Code::kArchListInvalid);
 }
 
+TEST(CudaArchs, TheRequestSaysWhatStandsForGpus) {
+  const std::tuple<const char*, std::vector<int>, const char*> rows[] = {
+      {"", {90}, "9.0"},
+      {"", {120, 90, 90}, "9.0;12.0"},
+      {"", {}, ""},
+      {"native", {90}, "9.0"},
+      {"native;9.0", {90, 120}, "12.0"},
+      {"native;9.0a", {90}, "9.0"},
+      {"all;native", {90}, "9.0"},
+      {"9.0", {90}, ""},
+      {"all", {90}, ""},
+  };
+  for (const auto& [list, numbers, wanted] : rows) {
+    Reason reason{};
+    std::vector<Gpu> gpus = {rocm_gpu("gfx90a")};
+    for (const int number : numbers) gpus.push_back(cuda_gpu(number));
+    const auto request = request_cuda_archs({{"--archs", list}}, gpus, &reason);
+    ASSERT_TRUE(request) << list;
+    EXPECT_EQ(request->gpu_archs, wanted) << list;
+  }
+  EXPECT_EQ(gpu_numbers_of("9.0;12.0"), (std::vector<int>{90, 120}));
+  EXPECT_TRUE(gpu_numbers_of("").empty());
+}
+
+TEST(CudaArchs, WhatStandsForAGpuIsNotRefusedButGetsPtx) {
+  const auto choose_for = [](const char* list, std::vector<int> gpu_numbers, Outcome* out) {
+    CudaArchInputs inputs;
+    inputs.sources = {{"--archs", list}};
+    inputs.compilers = {nvrtc12()};
+    inputs.gpu_numbers = std::move(gpu_numbers);
+    const auto choice = choose_cuda_archs(inputs, &out->reason);
+    if (choice) out->notices = choice->notices;
+    return choice ? choice->text() : "refused";
+  };
+  Outcome out;
+  EXPECT_EQ(choose_for("9.0;13.0", {130}, &out), "9.0;12.1+PTX");
+  ASSERT_EQ(out.notices.size(), 1u);
+  EXPECT_EQ(out.notices[0].code, Code::kArchUncovered);
+  EXPECT_NE(out.notices[0].found.find("13.0"), std::string::npos);
+  EXPECT_NE(out.notices[0].advice.find("12.1+PTX"), std::string::npos);
+  out = {};
+  EXPECT_EQ(choose_for("9.0", {90}, &out), "9.0");
+  EXPECT_TRUE(out.notices.empty());
+  // What somebody wrote is refused beside it, alone by its own name.
+  EXPECT_EQ(choose_for("13.0;14.0", {130}, &out), "refused");
+  EXPECT_EQ(out.reason.found.find("13.0"), out.reason.found.find("13.0;14.0"));
+  EXPECT_EQ(choose_for("13.0a", {130}, &out), "refused");
+  EXPECT_EQ(choose_for("3.0", {30}, &out), "refused");
+  EXPECT_EQ(out.reason.code, Code::kBuildArch);
+}
+
 // ---- AMD
 
 TEST(RocmArchs, SourcesAndGpus) {

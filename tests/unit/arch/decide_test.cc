@@ -25,7 +25,7 @@ class Decide : public testing::Test {
 
   // "CUDA | ROCm", or "refused".
   std::string decide(const char* cuda = "", const char* hip = "", bool ahead = false) {
-    BuildOptions options;
+    BuildOptions& options = options_ = BuildOptions();
     options.cuda_archs = cuda;
     options.hip_archs = hip;
     reasons_.clear();
@@ -43,6 +43,7 @@ class Decide : public testing::Test {
   }
 
   Manifest manifest_;
+  BuildOptions options_;  // of the last decision
   ArchSettings settings_;
   MachineFacts machine_;
   std::vector<Reason> reasons_;
@@ -62,6 +63,34 @@ TEST_F(Decide, TheOrder) {
   EXPECT_EQ(decide(), "9.0a | gfx90a:xnack-");
   EXPECT_TRUE(reasons_.empty());
   EXPECT_EQ(decide("10.0,9.0", "gfx1030 gfx90a"), "9.0;10.0 | gfx1030;gfx90a");
+}
+
+TEST_F(Decide, WhoseGpusTheResultIsFor) {
+  decide("", "", true);
+  EXPECT_FALSE(options_.must_run_here);
+  EXPECT_EQ(options_.gpu_archs, "");
+  add_gpu(Backend::kCuda, "sm_90", 9, 0);
+  decide("", "", true);
+  EXPECT_TRUE(options_.must_run_here);
+  EXPECT_EQ(options_.gpu_archs + " of " + options_.arch_origin, "9.0 of the visible GPUs");
+  decide("native", "", true);
+  EXPECT_TRUE(options_.must_run_here);
+  EXPECT_EQ(options_.gpu_archs + " of " + options_.arch_origin, "9.0 of --archs");
+  decide("8.0", "", true);
+  EXPECT_FALSE(options_.must_run_here) << "it may be for another machine";
+  EXPECT_EQ(options_.gpu_archs + " of " + options_.arch_origin, " of --archs");
+  decide();  // a first use, whose caller knows
+  EXPECT_FALSE(options_.must_run_here);
+  EXPECT_EQ(options_.gpu_archs, "9.0");
+  machine_.gpus.clear();
+  add_gpu(Backend::kRocm, "gfx90a", 9, 0);
+  decide("", "", true);
+  EXPECT_TRUE(options_.must_run_here);
+  EXPECT_EQ(options_.hip_origin, "the visible GPUs");
+  decide("", "gfx90a", true);
+  EXPECT_FALSE(options_.must_run_here);
+  decide("", "native", true);
+  EXPECT_TRUE(options_.must_run_here);
 }
 
 TEST_F(Decide, APresetListForAnotherGpuIsTakenWithANotice) {

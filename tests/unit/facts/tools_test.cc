@@ -98,6 +98,29 @@ TEST_F(Tools, NvccByItsHeader) {
   EXPECT_EQ(tool("nvcc").version, "13.0");
 }
 
+// The packages that make a toolkit are several; nvcc alone compiles nothing.
+TEST_F(Tools, NvccOfPythonsPackagesCountsWhereTheyAreWhole) {
+  const std::string site = "env/lib/python3.11/site-packages/nvidia/";
+  environment_.variables["VIRTUAL_ENV"] = at("env");
+  const auto make = [&](const std::string& wheel, const std::string& headers) {
+    executable(site + wheel + "/bin/nvcc");
+    folder_.write(site + wheel + "/include/cuda_runtime.h", "");
+    folder_.write(site + wheel + "/lib/libcudart_static.a", "");
+    if (!headers.empty()) folder_.write(site + wheel + "/" + headers, "");
+  };
+  make("cu13", "");
+  EXPECT_EQ(tool("nvcc").path, "");
+  make("cu13", "include/cccl/nv/target");
+  EXPECT_EQ(tool("nvcc").path, at(site + "cu13/bin/nvcc"));
+  make("cu14", "include/nv/target");
+  folder_.write(site + "cublas/lib/libcublas.so.13", "");
+  EXPECT_EQ(tool("nvcc").path, at(site + "cu14/bin/nvcc"));
+  fs::remove(folder_.path() / (site + "cu14/lib/libcudart_static.a"));
+  EXPECT_EQ(tool("nvcc").path, at(site + "cu13/bin/nvcc"));
+  executable("more/nvcc");  // PATH comes before
+  EXPECT_EQ(tool("nvcc").path, at("more/nvcc"));
+}
+
 TEST_F(Tools, TheNewestOfSeveralToolkits) {
   for (const char* version : {"9.2", "12.9", "13.0"}) {
     executable(std::string("usr/local/cuda-") + version + "/bin/nvcc");

@@ -125,6 +125,52 @@ TEST(OpdockPack, DepfileNamesEveryInput) {
     EXPECT_NE(depfile.find(name), std::string::npos) << depfile;
 }
 
+TEST(OpdockPack, TellsWhatTheCompilersHereKnow) {
+  TemporaryFolder folder;
+  write_plugin(folder);
+  std::filesystem::copy_file(OPDOCK_FAKE_NVRTC_13, folder.path() / "nvrtc/libnvrtc.so.13");
+  const std::string search = " --nvrtc-search " + folder.path().string() + "/nvrtc";
+  const Outcome outcome = pack(folder, "--known-archs" + search);
+  ASSERT_EQ(outcome.status, 0) << outcome.text;
+  const size_t old_at = outcome.text.find("NVRTC 12.9 50 "),
+               new_at = outcome.text.find("NVRTC 13.0 75 ");
+  ASSERT_NE(old_at, std::string::npos) << outcome.text;
+  EXPECT_LT(old_at, new_at) << outcome.text;
+  EXPECT_NE(outcome.text.find(" 120"), std::string::npos) << outcome.text;
+  EXPECT_NE(pack(folder, "--known-archs --toml x").status, 0);
+}
+
+TEST(OpdockPack, WhatStandsForAGpuThatNoCompilerKnowsGetsPtx) {
+  TemporaryFolder folder;
+  write_plugin(folder);
+  const std::string base = folder.path().string();
+  const std::string both = "--toml " + base + "/p/plugin.toml --out-dir " + base + "/a --include " +
+                           base + "/vocabulary --nvrtc-search " + base +
+                           "/nvrtc --cuda-archs '8.0;99.0'";
+  Outcome outcome = pack(folder, both);
+  EXPECT_EQ(outcome.status, 1);
+  EXPECT_NE(outcome.text.find("99.0 in --cuda-archs"), std::string::npos) << outcome.text;
+  outcome = pack(folder, both + " --gpu-archs 99.0");
+  ASSERT_EQ(outcome.status, 0) << outcome.text;
+  const std::string note = contents(folder.path() / "a/note.S");
+  for (const char* arch : {"sm_80", "sm_120", "compute_120"})
+    EXPECT_NE(note.find(arch), std::string::npos) << arch;
+  EXPECT_EQ(note.find("99"), std::string::npos);
+  // The same as nvcc's arguments.
+  outcome = pack(folder, "--arch-flags nvcc --cuda-archs 9.0 --gpu-archs 9.0");
+  EXPECT_EQ(outcome.text, "-gencode=arch=compute_90,code=sm_90\n");
+}
+
+TEST(OpdockPack, HipccIsToldTheProcessors) {
+  TemporaryFolder folder;
+  EXPECT_EQ(pack(folder, "--arch-flags hipcc --hip-archs 'gfx90a:xnack+, gfx1030'").text,
+            "--offload-arch=gfx1030\n--offload-arch=gfx90a:xnack+\n");
+  EXPECT_EQ(pack(folder, "--arch-flags hipcc").text, "");
+  const Outcome outcome = pack(folder, "--arch-flags hipcc --hip-archs native");
+  EXPECT_EQ(outcome.status, 1) << "no AMD GPU is here";
+  EXPECT_NE(outcome.text.find("no visible AMD GPU"), std::string::npos) << outcome.text;
+}
+
 TEST(OpdockPack, WithoutCompilerANoticeOrAnError) {
   std::vector<std::string> problems;
   // This machine's own, which no environment hides: /usr/local/cuda and the loader's path.

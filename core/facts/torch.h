@@ -1,0 +1,27 @@
+// Which PyTorch counts: that of this process, else that of the environment's Python.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "base/version.h"
+#include "facts/environment.h"
+#include "facts/machine.h"
+
+namespace opdock {
+
+struct TorchInstall {
+  std::string folder;           // the package's; empty: no PyTorch
+  Version version;              // 2.13.0; empty: none, or not told
+  std::optional<Version> cuda;  // that it was built for; nullopt: none
+};
+
+// Reads files and asks nobody. `machine`: what this process holds. Thread-safe.
+TorchInstall find_torch(const Environment& environment, const MachineFacts& machine);
+
+// "12.6" of the line "cuda: Optional[str] = '12.6'" of version.py in the package's folder; nullopt
+// for a PyTorch without CUDA.
+std::optional<Version> cuda_of_torch(const std::string& folder);
+
+}  // namespace opdock
