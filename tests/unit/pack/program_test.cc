@@ -128,7 +128,7 @@ TEST(OpdockPack, DepfileNamesEveryInput) {
 TEST(OpdockPack, TellsWhatTheCompilersHereKnow) {
   TemporaryFolder folder;
   write_plugin(folder);
-  std::filesystem::copy_file(OPDOCK_FAKE_NVRTC_13, folder.path() / "nvrtc/libnvrtc.so.13");
+  std::filesystem::copy_file(FAKE_NVRTC_13, folder.path() / "nvrtc/libnvrtc.so.13");
   const std::string search = " --nvrtc-search " + folder.path().string() + "/nvrtc";
   const Outcome outcome = pack(folder, "--known-archs" + search);
   ASSERT_EQ(outcome.status, 0) << outcome.text;
