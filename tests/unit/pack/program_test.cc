@@ -152,10 +152,10 @@ TEST(OpdockPack, WhatStandsForAGpuThatNoCompilerKnowsGetsPtx) {
   EXPECT_NE(outcome.text.find("99.0 in --cuda-archs"), std::string::npos) << outcome.text;
   outcome = pack(folder, both + " --gpu-archs 99.0");
   ASSERT_EQ(outcome.status, 0) << outcome.text;
-  const std::string note = contents(folder.path() / "a/note.S");
+  const std::string images = contents(folder.path() / "a/images.bin");
   for (const char* arch : {"sm_80", "sm_120", "compute_120"})
-    EXPECT_NE(note.find(arch), std::string::npos) << arch;
-  EXPECT_EQ(note.find("99"), std::string::npos);
+    EXPECT_NE(images.find(arch), std::string::npos) << arch;
+  EXPECT_EQ(images.find("sm_99"), std::string::npos);
   // The same as nvcc's arguments.
   outcome = pack(folder, "--arch-flags nvcc --cuda-archs 9.0 --gpu-archs 9.0");
   EXPECT_EQ(outcome.text, "-gencode=arch=compute_90,code=sm_90\n");
