@@ -47,8 +47,10 @@ Runner::~Runner() {
 }
 
 bool Runner::run_cluster(LaunchState* state, uint64_t cluster) {
-  if (state_ != state) std::fill(std::begin(ordered_chunks_), std::end(ordered_chunks_), 0);
+  if (record_ != state->record)
+    std::fill(std::begin(ordered_chunks_), std::end(ordered_chunks_), 0);
   state_ = state;
+  record_ = state->record;
   finding_ = Finding();
   random_ = Random(mix(state->seed, cluster + 1));
   const Launch& launch = *state->launch;

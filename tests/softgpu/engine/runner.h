@@ -99,7 +99,8 @@ class Runner {
   bool other_block(const Lane* lane, Stamp stamp) const;
 
   LaunchState* state_ = nullptr;
-  std::vector<char*> chunks_;  // memory of fibers, kChunkLanes each
+  const OperationRecord* record_ = nullptr;  // the state's; no two launches have the same
+  std::vector<char*> chunks_;                // memory of fibers, kChunkLanes each
   size_t lanes_ = 0, cluster_size_ = 0;
   std::vector<Block> blocks_;
   std::vector<Lane*> ready_;  // a ring

@@ -65,4 +65,9 @@ std::string finding_of(const Operation& operation, const Launch& launch) {
   return found.empty() ? "" : found.front();
 }
 
+void expect_finding(const std::string& text, const std::vector<std::string>& parts) {
+  for (const std::string& part : parts)
+    EXPECT_NE(text.find(part), std::string::npos) << "no \"" << part << "\" in:\n" << text;
+}
+
 }  // namespace softgpu

@@ -42,7 +42,7 @@ class DeviceArray {
   ~DeviceArray() { release(data_); }
 
   T* data() const { return data_; }
-  void set(const std::vector<T>& values) {
+  void set(const std::vector<T>& values) const {
     EXPECT_TRUE(copy_to_device({}, data_, values.data(), values.size() * sizeof(T)));
   }
   std::vector<T> get() const {
@@ -78,5 +78,8 @@ std::string finding_of(const Operation& operation, const Launch& launch);
 inline std::string finding_of(const Launch& launch) {
   return finding_of(Operation(), launch);
 }
+
+// A test failure for each part that the text does not have.
+void expect_finding(const std::string& text, const std::vector<std::string>& parts);
 
 }  // namespace softgpu
