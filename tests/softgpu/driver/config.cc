@@ -5,7 +5,9 @@
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
+#include <iterator>
 #include <nlohmann/json.hpp>
+#include <string_view>
 
 namespace softgpu {
 namespace {
@@ -26,27 +28,65 @@ json source() {
   return json::parse(file);
 }
 
-std::string default_uuid(size_t index) {
+std::string default_uuid(const Gpu& gpu) {
+  const auto index = static_cast<size_t>(gpu.index);
   char text[64];
+  if (gpu.amd) {
+    std::snprintf(text, sizeof text, "GPU-%016zx", index + 1);
+    return text;
+  }
   std::snprintf(text, sizeof text, "GPU-%08zx-0000-4000-8000-%012zx", index + 1, index + 1);
   return text;
 }
 
-// {"arch": "sm_90"} and, where wanted, name, uuid, memory, integrated, attributes, mig.
+// "gfx90a:sramecc+:xnack-" has the major 9, minor 0 and stepping a. Waves are of 64 lanes up to
+// gfx9.
+void read_amd_arch(const std::string& arch, Gpu* gpu) {
+  const std::string processor = arch.substr(3, arch.find(':') - 3);
+  if (processor.size() < 3) refuse("arch \"" + arch + "\" is not gfxNNN");
+  gpu->amd = true;
+  gpu->major = std::stoi(processor.substr(0, processor.size() - 2));
+  gpu->minor = std::stoi(processor.substr(processor.size() - 2, 1), nullptr, 16);
+  gpu->warp_size = gpu->major < 10 ? 64 : 32;
+  // A target ID states the features that its processor has.
+  static constexpr std::string_view kEcc[] = {"906", "908", "90a", "940", "941", "942", "950"};
+  const bool ecc = std::find(std::begin(kEcc), std::end(kEcc), processor) != std::end(kEcc);
+  if (ecc && arch.find(":sramecc") == arch.npos) gpu->arch += ":sramecc+";
+  const bool xnack = gpu->major == 9 || (gpu->major == 10 && gpu->minor == 1);
+  const char* const wanted = std::getenv("HSA_XNACK");
+  if (xnack && arch.find(":xnack") == arch.npos) {
+    gpu->arch += wanted && std::string_view(wanted) == "1" ? ":xnack+" : ":xnack-";
+  }
+}
+
+void read_arch(const std::string& arch, Gpu* gpu) {
+  gpu->arch = arch;
+  if (arch.starts_with("gfx")) return read_amd_arch(arch, gpu);
+  if (!arch.starts_with("sm_")) refuse("arch \"" + arch + "\" is neither sm_NN nor gfxNNN");
+  const int number = std::stoi(arch.substr(3));
+  gpu->major = number / 10;
+  gpu->minor = number % 10;
+}
+
+// {"arch": "sm_90"} and, where wanted, name, uuid, memory, integrated, multiprocessors, attributes,
+// mig.
 Gpu gpu_from(const json& from, size_t index) {
   Gpu gpu;
   const std::string arch = from.at("arch").get<std::string>();
-  if (!arch.starts_with("sm_")) refuse("arch \"" + arch + "\" is not sm_NN");
-  const int number = std::stoi(arch.substr(3));
-  gpu.major = number / 10;
-  gpu.minor = number % 10;
+  read_arch(arch, &gpu);
+  gpu.index = static_cast<int>(index);
+  gpu.multiprocessors = from.value("multiprocessors", gpu.multiprocessors);
   gpu.name = from.value("name", "Stand-in " + arch);
-  gpu.uuid = from.value("uuid", default_uuid(index));
+  gpu.uuid = from.value("uuid", default_uuid(gpu));
   gpu.memory = from.value("memory", uint64_t{16} << 30);
   gpu.integrated = from.value("integrated", false);
   const json attributes = from.value("attributes", json::object());  // items() refers to it
   for (const auto& [attribute, value] : attributes.items()) {
     gpu.attributes[std::stoi(attribute)] = value.get<int>();
+  }
+  const auto multiprocessors = gpu.attributes.find(16);
+  if (!gpu.amd && multiprocessors != gpu.attributes.end()) {
+    gpu.multiprocessors = static_cast<unsigned>(multiprocessors->second);
   }
   for (const json& instance : from.value("mig", json::array())) {
     gpu.instances.push_back(
@@ -72,9 +112,17 @@ Config read() {
     Config config;
     config.cuda_version = from.value("cuda", config.cuda_version);
     config.release = from.value("release", config.release);
-    for (const json& gpu : from.value("gpus", json::array())) {
-      config.gpus.push_back(gpu_from(gpu, config.gpus.size()));
+    config.hip_version = from.value("hip", config.hip_version);
+    for (const json& entry : from.value("gpus", json::array())) {
+      Gpu gpu = gpu_from(entry, config.gpus.size() + config.amd_gpus.size());
+      (gpu.amd ? config.amd_gpus : config.gpus).push_back(std::move(gpu));
     }
+    config.code = from.value("code", "");
+    config.seed = from.value("seed", config.seed);
+    config.workers = from.value("workers", config.workers);
+    config.counters = from.value("counters", "");
+    config.findings = from.value("findings", "");
+    config.leaks = from.value("leaks", false);
     config.order = from.value("order", std::vector<int>());
     for (const json& failure : from.value("failures", json::array())) {
       config.failures.push_back(failure_from(failure));
@@ -95,9 +143,8 @@ std::vector<Gpu> in_cuda_order() {
 }
 
 // Enough of the driver's rules for tests: numbers or whole UUIDs, the first one unknown ends it.
-std::vector<Gpu> visible() {
-  const std::vector<Gpu> all = in_cuda_order();
-  const char* const variable = std::getenv("CUDA_VISIBLE_DEVICES");
+std::vector<Gpu> chosen_by(const char* name, const std::vector<Gpu>& all) {
+  const char* const variable = std::getenv(name);
   if (!variable) return all;
   std::vector<Gpu> chosen;
   std::string list = variable;
@@ -114,6 +161,12 @@ std::vector<Gpu> visible() {
   return chosen;
 }
 
+std::vector<Gpu> visible_amd() {
+  const std::vector<Gpu> rocr = chosen_by("ROCR_VISIBLE_DEVICES", config().amd_gpus);
+  return chosen_by(
+      std::getenv("HIP_VISIBLE_DEVICES") ? "HIP_VISIBLE_DEVICES" : "CUDA_VISIBLE_DEVICES", rocr);
+}
+
 }  // namespace
 
 const Config& config() {
@@ -122,7 +175,13 @@ const Config& config() {
 }
 
 const std::vector<Gpu>& visible_gpus() {
-  static const std::vector<Gpu>& gpus = *new std::vector<Gpu>(visible());
+  static const std::vector<Gpu>& gpus =
+      *new std::vector<Gpu>(chosen_by("CUDA_VISIBLE_DEVICES", in_cuda_order()));
+  return gpus;
+}
+
+const std::vector<Gpu>& visible_amd_gpus() {
+  static const std::vector<Gpu>& gpus = *new std::vector<Gpu>(visible_amd());
   return gpus;
 }
 

@@ -1,22 +1,50 @@
-// Primary contexts, the current one, and streams.
+// Primary contexts and the current one.
 // SPDX-License-Identifier: Apache-2.0
-#include "state.h"
+#include "capture.h"
+#include "cuda.h"
 
 using namespace softgpu;
 
+namespace softgpu {
+
+std::vector<CUcontext>& context_stack() {
+  thread_local std::vector<CUcontext> stack;
+  return stack;
+}
+
+CUcontext current_context() {
+  return context_stack().empty() ? nullptr : context_stack().back();
+}
+
+CUresult enter_with_context(const char* function, CUcontext* context) {
+  if (const CUresult error = enter(function)) return error;
+  *context = current_context();
+  return *context ? (*context)->failed.load() : CUDA_ERROR_INVALID_CONTEXT;
+}
+
+CUresult enter_with_stream(const char* function, CUstream handle, std::shared_ptr<Stream>* stream,
+                           CUresult wrong) {
+  if (const CUresult error = enter(function)) return error;
+  const Lock lock = lock_state();
+  *stream = find_stream(handle, current_context());
+  return *stream ? (*stream)->context->failed.load() : wrong;
+}
+
+}  // namespace softgpu
+
 namespace {
 
-Context* primary_of(CUdevice device) {
-  const bool valid = device >= 0 && static_cast<size_t>(device) < state().primary.size();
-  return valid ? &state().primary[static_cast<size_t>(device)] : nullptr;
+DeviceContext* primary_of(CUdevice device) {
+  const bool valid = device >= 0 && static_cast<size_t>(device) < state().cuda.size();
+  return valid ? &state().cuda[static_cast<size_t>(device)] : nullptr;
 }
 
 }  // namespace
 
 SOFTGPU_API CUresult cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice device) {
   if (const CUresult error = enter("cuDevicePrimaryCtxRetain")) return error;
-  const std::lock_guard lock(state().mutex);
-  Context* const primary = primary_of(device);
+  const Lock lock = lock_state();
+  DeviceContext* const primary = primary_of(device);
   if (!primary) return CUDA_ERROR_INVALID_DEVICE;
   if (primary->references++ == 0) record("context", {{"device", device}});
   *context = primary;
@@ -25,8 +53,8 @@ SOFTGPU_API CUresult cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice devic
 
 SOFTGPU_API CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device) {
   if (const CUresult error = enter("cuDevicePrimaryCtxRelease_v2")) return error;
-  const std::lock_guard lock(state().mutex);
-  Context* const primary = primary_of(device);
+  const Lock lock = lock_state();
+  DeviceContext* const primary = primary_of(device);
   if (!primary) return CUDA_ERROR_INVALID_DEVICE;
   if (primary->references == 0) return CUDA_ERROR_INVALID_CONTEXT;
   --primary->references;
@@ -35,8 +63,8 @@ SOFTGPU_API CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device) {
 
 SOFTGPU_API CUresult cuDevicePrimaryCtxGetState(CUdevice device, unsigned* flags, int* active) {
   if (const CUresult error = enter("cuDevicePrimaryCtxGetState")) return error;
-  const std::lock_guard lock(state().mutex);
-  Context* const primary = primary_of(device);
+  const Lock lock = lock_state();
+  DeviceContext* const primary = primary_of(device);
   if (!primary) return CUDA_ERROR_INVALID_DEVICE;
   *flags = 0;
   *active = primary->references > 0 ? 1 : 0;
@@ -72,78 +100,29 @@ SOFTGPU_API CUresult cuCtxPopCurrent_v2(CUcontext* context) {
 }
 
 SOFTGPU_API CUresult cuCtxGetDevice(CUdevice* device) {
-  CUcontext context = nullptr;
-  if (const CUresult error = enter_with_context("cuCtxGetDevice", &context)) return error;
-  *device = context->device;
+  if (const CUresult error = enter("cuCtxGetDevice")) return error;
+  if (!current_context()) return CUDA_ERROR_INVALID_CONTEXT;
+  *device = current_context()->device;
   return CUDA_SUCCESS;
 }
 
 SOFTGPU_API CUresult cuCtxSynchronize() {
   CUcontext context = nullptr;
-  return enter_with_context("cuCtxSynchronize", &context);
+  if (const CUresult error = enter_with_context("cuCtxSynchronize", &context)) return error;
+  Lock lock = lock_state();
+  if (config().executes()) {
+    if (const CUresult error = forbid_in_capture()) return error;
+  }
+  wait_for_context(&lock, context);
+  return context->failed;
 }
 
-SOFTGPU_API CUresult cuStreamCreate(CUstream* stream, unsigned) {
+SOFTGPU_API CUresult cuCtxGetStreamPriorityRange(int* least, int* greatest) {
   CUcontext context = nullptr;
-  if (const CUresult error = enter_with_context("cuStreamCreate", &context)) return error;
-  const std::lock_guard lock(state().mutex);
-  auto made = std::make_unique<Stream>(Stream{context, false});
-  *stream = made.get();
-  state().streams[*stream] = std::move(made);
-  return CUDA_SUCCESS;
-}
-
-SOFTGPU_API CUresult cuStreamDestroy_v2(CUstream stream) {
-  if (const CUresult error = enter("cuStreamDestroy_v2")) return error;
-  const std::lock_guard lock(state().mutex);
-  return state().streams.erase(stream) == 1 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
-}
-
-SOFTGPU_API CUresult cuStreamGetCtx(CUstream stream, CUcontext* context) {
-  if (const CUresult error = enter("cuStreamGetCtx")) return error;
-  const std::lock_guard lock(state().mutex);
-  *context = context_of(stream);
-  return *context ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
-}
-
-SOFTGPU_API CUresult cuStreamSynchronize(CUstream stream) {
-  if (const CUresult error = enter("cuStreamSynchronize")) return error;
-  const std::lock_guard lock(state().mutex);
-  if (!context_of(stream)) return CUDA_ERROR_INVALID_HANDLE;
-  record("synchronize", {{"stream", handle_text(stream)}});
-  return any_capturing() ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : CUDA_SUCCESS;
-}
-
-SOFTGPU_API CUresult cuStreamQuery(CUstream stream) {
-  if (const CUresult error = enter("cuStreamQuery")) return error;
-  const std::lock_guard lock(state().mutex);
-  return context_of(stream) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
-}
-
-SOFTGPU_API CUresult cuStreamIsCapturing(CUstream stream, int* status) {
-  if (const CUresult error = enter("cuStreamIsCapturing")) return error;
-  const std::lock_guard lock(state().mutex);
-  const auto found = state().streams.find(stream);
-  *status = found != state().streams.end() && found->second->capturing ? 1 : 0;
-  return CUDA_SUCCESS;
-}
-
-// Capturing makes no graph: it only makes the calls fail that a capture forbids.
-SOFTGPU_API CUresult cuStreamBeginCapture_v2(CUstream stream, int) {
-  if (const CUresult error = enter("cuStreamBeginCapture_v2")) return error;
-  const std::lock_guard lock(state().mutex);
-  const auto found = state().streams.find(stream);
-  if (found == state().streams.end()) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-  found->second->capturing = true;
-  return CUDA_SUCCESS;
-}
-
-SOFTGPU_API CUresult cuStreamEndCapture(CUstream stream, void** graph) {
-  if (const CUresult error = enter("cuStreamEndCapture")) return error;
-  const std::lock_guard lock(state().mutex);
-  const auto found = state().streams.find(stream);
-  if (found == state().streams.end() || !found->second->capturing) return CUDA_ERROR_INVALID_VALUE;
-  found->second->capturing = false;
-  *graph = nullptr;
+  if (const CUresult error = enter_with_context("cuCtxGetStreamPriorityRange", &context)) {
+    return error;
+  }
+  if (least) *least = 0;
+  if (greatest) *greatest = -5;
   return CUDA_SUCCESS;
 }

@@ -1,4 +1,4 @@
-// Initialisation, errors and devices.
+// Initialisation and devices.
 // SPDX-License-Identifier: Apache-2.0
 #include <unistd.h>
 
@@ -6,7 +6,8 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "state.h"
+#include "cuda.h"
+#include "launch.h"
 
 using namespace softgpu;
 
@@ -25,28 +26,21 @@ constexpr Attribute kDefaults[] = {
     {5, 2147483647},  // MAX_GRID_DIM_X
     {6, 65535},       // MAX_GRID_DIM_Y
     {7, 65535},       // MAX_GRID_DIM_Z
-    {8, 49152},       // MAX_SHARED_MEMORY_PER_BLOCK
     {9, 65536},       // TOTAL_CONSTANT_MEMORY
-    {10, 32},         // WARP_SIZE
     {12, 65536},      // MAX_REGISTERS_PER_BLOCK
     {13, 1500000},    // CLOCK_RATE
     {14, 512},        // TEXTURE_ALIGNMENT
-    {16, 32},         // MULTIPROCESSOR_COUNT
     {19, 1},          // CAN_MAP_HOST_MEMORY
     {31, 1},          // CONCURRENT_KERNELS
     {34, 0},          // PCI_DEVICE_ID
     {36, 8000000},    // MEMORY_CLOCK_RATE
     {37, 256},        // GLOBAL_MEMORY_BUS_WIDTH
     {38, 4194304},    // L2_CACHE_SIZE
-    {39, 2048},       // MAX_THREADS_PER_MULTIPROCESSOR
     {40, 2},          // ASYNC_ENGINE_COUNT
     {41, 1},          // UNIFIED_ADDRESSING
-    {81, 102400},     // MAX_SHARED_MEMORY_PER_MULTIPROCESSOR
     {82, 65536},      // MAX_REGISTERS_PER_MULTIPROCESSOR
     {83, 1},          // MANAGED_MEMORY
     {95, 1},          // COOPERATIVE_LAUNCH
-    {97, 101376},     // MAX_SHARED_MEMORY_PER_BLOCK_OPTIN
-    {106, 16},        // MAX_BLOCKS_PER_MULTIPROCESSOR
     {111, 1024},      // RESERVED_SHARED_MEMORY_PER_BLOCK
     {115, 1},         // MEMORY_POOLS_SUPPORTED
 };
@@ -54,7 +48,22 @@ constexpr Attribute kDefaults[] = {
 int attribute_of(const Gpu& gpu, CUdevice device, int id) {
   const auto configured = gpu.attributes.find(id);
   if (configured != gpu.attributes.end()) return configured->second;
+  const Limits limits = limits_of(gpu);
   switch (id) {
+    case 8:  // MAX_SHARED_MEMORY_PER_BLOCK
+      return static_cast<int>(limits.shared_per_block);
+    case 10:
+      return static_cast<int>(gpu.warp_size);
+    case 16:
+      return static_cast<int>(gpu.multiprocessors);
+    case 39:  // MAX_THREADS_PER_MULTIPROCESSOR
+      return static_cast<int>(limits.threads_per_multiprocessor);
+    case 81:  // MAX_SHARED_MEMORY_PER_MULTIPROCESSOR
+      return static_cast<int>(limits.shared_per_multiprocessor);
+    case 97:  // MAX_SHARED_MEMORY_PER_BLOCK_OPTIN
+      return static_cast<int>(limits.shared_per_block_optin);
+    case 106:  // MAX_BLOCKS_PER_MULTIPROCESSOR
+      return static_cast<int>(limits.blocks_per_multiprocessor);
     case 18:
       return gpu.integrated ? 1 : 0;
     case 33:
@@ -83,64 +92,12 @@ const Gpu& gpu(CUdevice device) {
   return visible_gpus()[static_cast<size_t>(device)];
 }
 
-struct ErrorName {
-  CUresult code;
-  const char* name;
-  const char* text;
-};
-constexpr ErrorName kErrors[] = {
-    {0, "CUDA_SUCCESS", "no error"},
-    {1, "CUDA_ERROR_INVALID_VALUE", "invalid argument"},
-    {2, "CUDA_ERROR_OUT_OF_MEMORY", "out of memory"},
-    {3, "CUDA_ERROR_NOT_INITIALIZED", "initialization error"},
-    {34, "CUDA_ERROR_STUB_LIBRARY", "CUDA driver is a stub library"},
-    {100, "CUDA_ERROR_NO_DEVICE", "no CUDA-capable device is detected"},
-    {101, "CUDA_ERROR_INVALID_DEVICE", "invalid device ordinal"},
-    {200, "CUDA_ERROR_INVALID_IMAGE", "device kernel image is invalid"},
-    {201, "CUDA_ERROR_INVALID_CONTEXT", "invalid device context"},
-    {209, "CUDA_ERROR_NO_BINARY_FOR_GPU",
-     "no kernel image is available for execution on the device"},
-    {218, "CUDA_ERROR_INVALID_PTX", "a PTX JIT compilation failed"},
-    {222, "CUDA_ERROR_UNSUPPORTED_PTX_VERSION",
-     "the provided PTX was compiled with an unsupported toolchain."},
-    {400, "CUDA_ERROR_INVALID_HANDLE", "invalid resource handle"},
-    {500, "CUDA_ERROR_NOT_FOUND", "named symbol not found"},
-    {700, "CUDA_ERROR_ILLEGAL_ADDRESS", "an illegal memory access was encountered"},
-    {701, "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES", "too many resources requested for launch"},
-    {719, "CUDA_ERROR_LAUNCH_FAILED", "unspecified launch failure"},
-    {801, "CUDA_ERROR_NOT_SUPPORTED", "operation not supported"},
-    {803, "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH",
-     "system has unsupported display driver / cuda driver combination"},
-    {900, "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED",
-     "operation not permitted when stream is capturing"},
-    {901, "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED",
-     "operation failed due to a previous error during capture"},
-    {999, "CUDA_ERROR_UNKNOWN", "unknown error"},
-};
-
-const ErrorName* find_error(CUresult code) {
-  for (const ErrorName& error : kErrors) {
-    if (error.code == code) return &error;
-  }
-  return nullptr;
-}
-
 }  // namespace
 
 SOFTGPU_API CUresult cuInit(unsigned flags) {
   record("init", {{"flags", flags}});
   if (const Failure* failure = strike("cuInit")) return failure->error;
-  const std::lock_guard lock(state().mutex);
-  if (state().init_pid != 0 && state().init_pid != getpid()) return CUDA_ERROR_NOT_INITIALIZED;
-  if (visible_gpus().empty()) return CUDA_ERROR_NO_DEVICE;
-  if (state().init_pid == 0) {
-    state().primary.resize(visible_gpus().size());
-    for (size_t i = 0; i < visible_gpus().size(); ++i) {
-      state().primary[i].device = static_cast<CUdevice>(i);
-    }
-  }
-  state().init_pid = getpid();
-  return CUDA_SUCCESS;
+  return initialise(&state().cuda, visible_gpus());
 }
 
 SOFTGPU_API CUresult cuDriverGetVersion(int* version) {
@@ -148,18 +105,6 @@ SOFTGPU_API CUresult cuDriverGetVersion(int* version) {
   if (!version) return CUDA_ERROR_INVALID_VALUE;
   *version = config().cuda_version;
   return CUDA_SUCCESS;
-}
-
-SOFTGPU_API CUresult cuGetErrorName(CUresult code, const char** name) {
-  const ErrorName* const error = find_error(code);
-  *name = error ? error->name : nullptr;
-  return error ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-}
-
-SOFTGPU_API CUresult cuGetErrorString(CUresult code, const char** text) {
-  const ErrorName* const error = find_error(code);
-  *text = error ? error->text : nullptr;
-  return error ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 SOFTGPU_API CUresult cuDeviceGetCount(int* count) {

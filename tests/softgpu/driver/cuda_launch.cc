@@ -1,94 +1,75 @@
-// Launches: checked as the driver checks them, recorded, and not executed.
+// Launches, and what is known of functions.
 // SPDX-License-Identifier: Apache-2.0
-#include "state.h"
+#include <algorithm>
+
+#include "cuda.h"
+#include "launch.h"
 
 using namespace softgpu;
 
 namespace {
 
 constexpr int kMaxThreadsPerBlock = 0, kSharedSize = 1, kNumRegs = 4, kPtxVersion = 5,
-              kBinaryVersion = 6, kMaxDynamicShared = 8;
+              kBinaryVersion = 6, kNonPortableCluster = 14;
 constexpr int kCooperative = 2, kClusterDimension = 4, kProgrammaticSerialization = 6;
-constexpr unsigned kDefaultShared = 49152, kLargestShared = 101376;
 
-std::string hex_bytes(const void* data, uint32_t size) {
-  static constexpr char kDigits[] = "0123456789abcdef";
-  std::string text;
-  for (uint32_t i = 0; i < size; ++i) {
-    const unsigned char byte = static_cast<const unsigned char*>(data)[i];
-    text += kDigits[byte >> 4];
-    text += kDigits[byte & 15];
-  }
-  return text;
-}
-
-// Each argument's bytes in memory order; null where the image does not tell the sizes.
-nlohmann::json arguments_of(const Function& function, void** arguments) {
-  if (function.parameters.empty() || !arguments) return nullptr;
-  nlohmann::json list = nlohmann::json::array();
-  for (size_t i = 0; i < function.parameters.size(); ++i) {
-    list.push_back(hex_bytes(arguments[i], function.parameters[i].size));
-  }
-  return list;
-}
-
-nlohmann::json attributes_of(const CUlaunchConfig& launch) {
-  nlohmann::json list = nlohmann::json::object();
-  for (unsigned i = 0; i < launch.num_attributes; ++i) {
-    const CUlaunchAttribute& attribute = launch.attributes[i];
+void read_attributes(const CUlaunchConfig& config, LaunchRequest* request) {
+  for (unsigned i = 0; i < config.num_attributes; ++i) {
+    const CUlaunchAttribute& attribute = config.attributes[i];
     switch (attribute.id) {
       case kCooperative:
-        list["cooperative"] = attribute.value != 0;
+        request->attributes["cooperative"] = request->cooperative = attribute.value != 0;
         break;
       case kProgrammaticSerialization:
-        list["programmatic"] = attribute.value != 0;
+        request->attributes["programmatic"] = attribute.value != 0;
         break;
       case kClusterDimension:
-        list["cluster"] = {attribute.cluster.x, attribute.cluster.y, attribute.cluster.z};
+        request->cluster[0] = attribute.cluster.x;
+        request->cluster[1] = attribute.cluster.y;
+        request->cluster[2] = attribute.cluster.z;
+        request->attributes["cluster"] = request->cluster;
         break;
       default:
-        list[std::to_string(attribute.id)] = true;
+        request->attributes[std::to_string(attribute.id)] = true;
     }
   }
-  return list;
 }
 
-bool sizes_valid(const CUlaunchConfig& launch, const Function& function) {
-  const uint64_t threads = uint64_t{launch.block_x} * launch.block_y * launch.block_z;
-  const bool grid = launch.grid_x > 0 && launch.grid_x <= 2147483647u && launch.grid_y > 0 &&
-                    launch.grid_y <= 65535 && launch.grid_z > 0 && launch.grid_z <= 65535;
-  const auto raised = function.attributes.find(kMaxDynamicShared);
-  const unsigned shared =
-      raised == function.attributes.end() ? kDefaultShared : static_cast<unsigned>(raised->second);
-  return grid && threads > 0 && threads <= 1024 && launch.block_z <= 64 &&
-         launch.shared_bytes <= shared;
-}
-
-// The image must fit the device of the stream's context; a kernel of a library is bound to it now.
-CUresult check_function(const Function& function, CUcontext context) {
-  const CUcontext own = function.module ? function.module->context : nullptr;
-  if (own && own->device != context->device) return CUDA_ERROR_INVALID_HANDLE;
-  return check_image(*function.image, visible_gpus()[static_cast<size_t>(context->device)],
-                     config().cuda_version);
-}
-
-CUresult launch(const CUlaunchConfig& config, CUfunction function, void** arguments, void** extra) {
-  const std::lock_guard lock(state().mutex);
-  const CUcontext context = context_of(config.stream);
-  if (!context) return CUDA_ERROR_INVALID_CONTEXT;
+CUresult launch(const char* name, const CUlaunchConfig& config, CUfunction function,
+                void** arguments, void** extra) {
+  std::shared_ptr<Stream> stream;
+  if (const CUresult error =
+          enter_with_stream(name, config.stream, &stream, CUDA_ERROR_INVALID_CONTEXT)) {
+    return error;
+  }
   if (!function) return CUDA_ERROR_INVALID_HANDLE;
-  if (!sizes_valid(config, *function)) return CUDA_ERROR_INVALID_VALUE;
-  if (const CUresult error = check_function(*function, context)) return error;
-  record("launch", {{"function", function->name},
-                    {"device", context->device},
-                    {"grid", {config.grid_x, config.grid_y, config.grid_z}},
-                    {"block", {config.block_x, config.block_y, config.block_z}},
-                    {"shared", config.shared_bytes},
-                    {"stream", handle_text(config.stream)},
-                    {"attributes", attributes_of(config)},
-                    {"extra", extra != nullptr},
-                    {"args", arguments_of(*function, arguments)}});
+  LaunchRequest request{.grid = {config.grid_x, config.grid_y, config.grid_z},
+                        .block = {config.block_x, config.block_y, config.block_z},
+                        .shared_bytes = config.shared_bytes,
+                        .handle = config.stream,
+                        .arguments = arguments,
+                        .extra = extra};
+  read_attributes(config, &request);
+  const auto large = function->attributes.find(kNonPortableCluster);
+  request.large_clusters = large != function->attributes.end() && large->second != 0;
+  return launch_kernel(stream, function, request);
+}
+
+CUresult set_attribute(CUfunction function, int attribute, int value, const Gpu& gpu) {
+  if (!function) return CUDA_ERROR_INVALID_HANDLE;
+  const Lock lock = lock_state();
+  if (attribute == kMaxDynamicShared &&
+      (value < 0 || static_cast<uint32_t>(value) > limits_of(gpu).shared_per_block_optin)) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  function->attributes[attribute] = value;
   return CUDA_SUCCESS;
+}
+
+// The GPU that a function is asked about: its module's, else the current context's, else the first.
+const Gpu& gpu_of(const Function& function) {
+  if (function.module) return *function.module->context->gpu;
+  return current_context() ? *current_context()->gpu : visible_gpus().front();
 }
 
 }  // namespace
@@ -97,50 +78,56 @@ SOFTGPU_API CUresult cuLaunchKernel(CUfunction function, unsigned grid_x, unsign
                                     unsigned grid_z, unsigned block_x, unsigned block_y,
                                     unsigned block_z, unsigned shared_bytes, CUstream stream,
                                     void** arguments, void** extra) {
-  if (const CUresult error = enter("cuLaunchKernel")) return error;
   return launch(
+      "cuLaunchKernel",
       {grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes, stream, nullptr, 0},
       function, arguments, extra);
 }
 
+SOFTGPU_API CUresult cuLaunchCooperativeKernel(CUfunction function, unsigned grid_x,
+                                               unsigned grid_y, unsigned grid_z, unsigned block_x,
+                                               unsigned block_y, unsigned block_z,
+                                               unsigned shared_bytes, CUstream stream,
+                                               void** arguments) {
+  CUlaunchAttribute cooperative{};
+  cooperative.id = kCooperative;
+  cooperative.value = 1;
+  return launch(
+      "cuLaunchCooperativeKernel",
+      {grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes, stream, &cooperative, 1},
+      function, arguments, nullptr);
+}
+
 SOFTGPU_API CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction function,
                                       void** arguments, void** extra) {
-  if (const CUresult error = enter("cuLaunchKernelEx")) return error;
   if (!config) return CUDA_ERROR_INVALID_VALUE;
-  return launch(*config, function, arguments, extra);
+  return launch("cuLaunchKernelEx", *config, function, arguments, extra);
 }
 
 SOFTGPU_API CUresult cuFuncSetAttribute(CUfunction function, int attribute, int value) {
   if (const CUresult error = enter("cuFuncSetAttribute")) return error;
-  const std::lock_guard lock(state().mutex);
   if (!function) return CUDA_ERROR_INVALID_HANDLE;
-  if (attribute == kMaxDynamicShared && (value < 0 || unsigned(value) > kLargestShared)) {
-    return CUDA_ERROR_INVALID_VALUE;
-  }
-  function->attributes[attribute] = value;
-  return CUDA_SUCCESS;
+  return set_attribute(function, attribute, value, gpu_of(*function));
 }
 
-SOFTGPU_API CUresult cuKernelSetAttribute(int attribute, int value, CUkernel kernel, CUdevice) {
+SOFTGPU_API CUresult cuKernelSetAttribute(int attribute, int value, CUkernel kernel,
+                                          CUdevice device) {
   if (const CUresult error = enter("cuKernelSetAttribute")) return error;
-  const std::lock_guard lock(state().mutex);
-  if (!kernel) return CUDA_ERROR_INVALID_HANDLE;
-  if (attribute == kMaxDynamicShared && (value < 0 || unsigned(value) > kLargestShared)) {
-    return CUDA_ERROR_INVALID_VALUE;
-  }
-  kernel->attributes[attribute] = value;
-  return CUDA_SUCCESS;
+  const auto& gpus = visible_gpus();
+  if (device < 0 || static_cast<size_t>(device) >= gpus.size()) return CUDA_ERROR_INVALID_DEVICE;
+  return set_attribute(kernel, attribute, value, gpus[static_cast<size_t>(device)]);
 }
 
 SOFTGPU_API CUresult cuFuncGetAttribute(int* value, int attribute, CUfunction function) {
   if (const CUresult error = enter("cuFuncGetAttribute")) return error;
-  const std::lock_guard lock(state().mutex);
   if (!function) return CUDA_ERROR_INVALID_HANDLE;
+  const Gpu& gpu = gpu_of(*function);
+  const Kernel* const code = config().executes() ? code_of(function, gpu) : nullptr;
+  const Lock lock = lock_state();
   const auto set = function->attributes.find(attribute);
-  const int version = function->image->major * 10 + function->image->minor;
   switch (attribute) {
     case kMaxThreadsPerBlock:
-      *value = 1024;
+      *value = code ? static_cast<int>(code->max_threads) : 1024;
       break;
     case kSharedSize:
       *value = 0;
@@ -150,10 +137,10 @@ SOFTGPU_API CUresult cuFuncGetAttribute(int* value, int attribute, CUfunction fu
       break;
     case kPtxVersion:
     case kBinaryVersion:
-      *value = version;
+      *value = function->image->major * 10 + function->image->minor;
       break;
     case kMaxDynamicShared:
-      *value = static_cast<int>(kDefaultShared);
+      *value = static_cast<int>(limits_of(gpu).shared_per_block);
       break;
     default:
       *value = 0;
@@ -165,17 +152,20 @@ SOFTGPU_API CUresult cuFuncGetAttribute(int* value, int attribute, CUfunction fu
 SOFTGPU_API CUresult cuFuncGetParamInfo(CUfunction function, size_t index, size_t* offset,
                                         size_t* size) {
   if (const CUresult error = enter("cuFuncGetParamInfo")) return error;
-  if (function && function->image->any_kernel) return CUDA_ERROR_INVALID_HANDLE;  // not known
-  if (!function || index >= function->parameters.size()) return CUDA_ERROR_INVALID_VALUE;
-  *offset = function->parameters[index].offset;
-  if (size) *size = function->parameters[index].size;
+  if (!function) return CUDA_ERROR_INVALID_VALUE;
+  std::vector<Parameter> parameters;
+  if (!parameters_of(function, gpu_of(*function), &parameters)) return CUDA_ERROR_INVALID_HANDLE;
+  if (index >= parameters.size()) return CUDA_ERROR_INVALID_VALUE;
+  *offset = parameters[index].offset;
+  if (size) *size = parameters[index].size;
   return CUDA_SUCCESS;
 }
 
 SOFTGPU_API CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, CUfunction function,
-                                                                 int block_size, size_t) {
+                                                                 int block_size, size_t shared) {
   if (const CUresult error = enter("cuOccupancyMaxActiveBlocksPerMultiprocessor")) return error;
   if (!function || block_size <= 0) return CUDA_ERROR_INVALID_VALUE;
-  *blocks = 2048 / block_size;
+  *blocks = static_cast<int>(blocks_per_multiprocessor(
+      gpu_of(*function), static_cast<uint32_t>(block_size), static_cast<uint32_t>(shared)));
   return CUDA_SUCCESS;
 }

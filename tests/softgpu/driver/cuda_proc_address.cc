@@ -4,7 +4,7 @@
 
 #include <string_view>
 
-#include "state.h"
+#include "cuda.h"
 
 using namespace softgpu;
 

@@ -22,24 +22,32 @@ inline constexpr CUresult CUDA_ERROR_NO_BINARY_FOR_GPU = 209;
 inline constexpr CUresult CUDA_ERROR_UNSUPPORTED_PTX_VERSION = 222;
 inline constexpr CUresult CUDA_ERROR_INVALID_HANDLE = 400;
 inline constexpr CUresult CUDA_ERROR_NOT_FOUND = 500;
+inline constexpr CUresult CUDA_ERROR_NOT_READY = 600;
 inline constexpr CUresult CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED = 900;
 
 struct CUuuid {
   unsigned char bytes[16];
 };
 
-// Handles of the stand-in: see state.h.
-struct Context;
+// Handles of the stand-in.
+namespace softgpu {
+struct DeviceContext;
 struct Stream;
-struct Module;
-struct Library;
+struct Event;
+struct LoadedModule;
+struct LoadedLibrary;
 struct Function;
-using CUcontext = Context*;
-using CUstream = Stream*;
-using CUmodule = Module*;
-using CUlibrary = Library*;
-using CUfunction = Function*;
-using CUkernel = Function*;  // as the driver: launches take either
+struct Graph;
+}  // namespace softgpu
+using CUcontext = softgpu::DeviceContext*;
+using CUstream = softgpu::Stream*;
+using CUevent = softgpu::Event*;
+using CUmodule = softgpu::LoadedModule*;
+using CUlibrary = softgpu::LoadedLibrary*;
+using CUfunction = softgpu::Function*;
+using CUkernel = softgpu::Function*;  // as the driver: launches take either
+using CUgraph = softgpu::Graph*;      // a graph and an instantiated one are the same
+using CUgraphExec = softgpu::Graph*;
 
 struct ClusterDimension {
   unsigned x, y, z;

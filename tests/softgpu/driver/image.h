@@ -9,12 +9,19 @@
 #include <vector>
 
 #include "config.h"
-#include "cuda_types.h"
+#include "result.h"
 
 namespace softgpu {
 
 struct Parameter {
   uint32_t offset = 0, size = 0;
+};
+
+// What an image says of a kernel.
+struct KernelFacts {
+  std::vector<Parameter> parameters;
+  bool known = false;        // whether it tells the parameters; else the executed library does
+  uint32_t max_threads = 0;  // 0: not told
 };
 
 struct Image {
@@ -27,16 +34,25 @@ struct Image {
   std::string sha256;
   // Kernels with their parameters. A cubin that is only a header (tests make such) has none and
   // accepts any name.
-  std::map<std::string, std::vector<Parameter>> kernels;
+  std::map<std::string, KernelFacts> kernels;
   bool any_kernel = false;
+  // An AMD code object's: "gfx90a"; '+', '-' or, where it does not matter, '\0'.
+  std::string processor;
+  char xnack = '\0', sramecc = '\0';
+  std::string arch() const;  // as people write it
 };
 
 // An image's size is not passed to the driver: an ELF file ends with its tables, PTX with a NUL.
-// CUDA_ERROR_INVALID_IMAGE for anything else (fat binaries too).
-CUresult read_image(const void* data, Image* image);
+// kInvalidImage for anything else (fat binaries and bundles too). `amd`: only code objects, else
+// none.
+Result read_image(const void* data, bool amd, Image* image);
+// Its parts, of an ELF file with its header.
+Result read_cubin(const char* base, Image* image);
+Result read_code_object(const char* base, Image* image);
+uint64_t elf_size(const char* base);
 
-// As the driver of `cuda_version` on `gpu` would: CUDA_ERROR_NO_BINARY_FOR_GPU for an architecture
-// that does not fit, CUDA_ERROR_UNSUPPORTED_PTX_VERSION for PTX that is too new.
-CUresult check_image(const Image& image, const Gpu& gpu, int cuda_version);
+// As the driver on `gpu` would: kNoBinaryForGpu for an architecture that does not fit,
+// kUnsupportedPtxVersion for PTX that is too new.
+Result check_image(const Image& image, const Gpu& gpu);
 
 }  // namespace softgpu

@@ -3,7 +3,7 @@
 
 #include <unistd.h>
 
-#include <algorithm>
+#include "at_exit.h"
 
 namespace softgpu {
 
@@ -12,50 +12,50 @@ State& state() {
   return state;
 }
 
-std::vector<CUcontext>& context_stack() {
-  thread_local std::vector<CUcontext> stack;
-  return stack;
+Result initialise(std::deque<DeviceContext>* contexts, const std::vector<Gpu>& gpus) {
+  // Before the mutex, which a thread of the parent may have held at the fork.
+  const int initialised_by = state().init_pid;
+  if (initialised_by != 0 && initialised_by != getpid()) return kNotInitialized;
+  if (gpus.empty()) return kNoDevice;
+  const Lock lock = lock_state();
+  if (state().init_pid == 0 && config().executes()) {
+    configure({config().seed, config().workers, !config().counters.empty()});
+    finish_at_exit();
+  }
+  if (contexts->empty()) {
+    for (size_t i = 0; i < gpus.size(); ++i) {
+      DeviceContext& context = contexts->emplace_back();
+      context.gpu = &gpus[i];
+      context.device = static_cast<int>(i);
+    }
+  }
+  state().init_pid = getpid();
+  return kSuccess;
 }
 
-CUcontext current_context() {
-  return context_stack().empty() ? nullptr : context_stack().back();
+bool& in_host_function() {
+  thread_local bool inside = false;
+  return inside;
 }
 
-CUresult enter(const char* function) {
+Result enter(const char* function) {
   if (const Failure* failure = strike(function)) {
     if (failure->sticky) state().sticky = failure->error;
     return failure->error;
   }
-  if (state().sticky != CUDA_SUCCESS) return state().sticky;
-  if (state().init_pid != getpid()) return CUDA_ERROR_NOT_INITIALIZED;
-  return CUDA_SUCCESS;
+  if (state().sticky != kSuccess) return state().sticky;
+  if (state().init_pid != getpid()) return kNotInitialized;
+  return in_host_function() ? kNotPermitted : kSuccess;
 }
 
-CUresult enter_with_context(const char* function, CUcontext* context) {
-  if (const CUresult error = enter(function)) return error;
-  *context = current_context();
-  return *context ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
-}
-
-const Allocation* find_allocation(uintptr_t address, uint64_t size) {
-  auto& allocations = state().allocations;
-  auto after = allocations.upper_bound(address);
-  if (after == allocations.begin()) return nullptr;
+const Memory* find_memory(uintptr_t address, uint64_t size) {
+  auto& memory = state().memory;
+  auto after = memory.upper_bound(address);
+  if (after == memory.begin()) return nullptr;
   --after;
   const uint64_t offset = address - after->first;
   const bool inside = offset <= after->second.size && size <= after->second.size - offset;
   return inside ? &after->second : nullptr;
-}
-
-CUcontext context_of(CUstream stream) {
-  if (reinterpret_cast<uintptr_t>(stream) <= 2) return current_context();
-  const auto found = state().streams.find(stream);
-  return found == state().streams.end() ? nullptr : found->second->context;
-}
-
-bool any_capturing() {
-  return std::any_of(state().streams.begin(), state().streams.end(),
-                     [](const auto& entry) { return entry.second->capturing; });
 }
 
 }  // namespace softgpu

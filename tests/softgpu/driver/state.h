@@ -1,92 +1,87 @@
-// The stand-in driver's state: contexts, streams, modules and memory. One mutex guards it all; the
-// current context is the thread's.
+// What both drivers keep: contexts, streams, events, modules, memory. One mutex guards it all; what
+// a context, stream or module is, their own headers say.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <atomic>
+#include <condition_variable>
+#include <deque>
 #include <map>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <string>
 #include <vector>
 
-#include "cuda_types.h"
+#include "../engine/engine.h"
+#include "config.h"
 #include "failures.h"
-#include "image.h"
 #include "record.h"
+#include "result.h"
 
 #define SOFTGPU_API extern "C" __attribute__((visibility("default")))
 
-struct Context {
-  CUdevice device = 0;
-  int references = 0;  // of the primary context; it is active while there are any
-};
-
-struct Stream {
-  CUcontext context = nullptr;
-  bool capturing = false;
-};
-
-struct Function {
-  std::string name;
-  const softgpu::Image* image = nullptr;
-  std::vector<softgpu::Parameter> parameters;
-  CUmodule module = nullptr;  // NULL for a kernel of a library
-  CUlibrary library = nullptr;
-  std::map<int, int> attributes;  // cuFuncSetAttribute's
-};
-
-struct Module {
-  softgpu::Image image;
-  CUcontext context = nullptr;
-  CUlibrary library = nullptr;  // whose module this is, or NULL
-  std::map<std::string, std::unique_ptr<Function>> functions;
-};
-
-struct Library {
-  softgpu::Image image;
-  std::map<CUdevice, std::unique_ptr<Module>> modules;  // made on demand
-  std::map<std::string, std::unique_ptr<Function>> kernels;
-};
-
 namespace softgpu {
 
-struct Allocation {
+struct Stream;
+struct Event;
+struct LoadedModule;
+struct LoadedLibrary;
+struct Graph;
+
+// The primary context of a device; HIP's devices have one as well.
+struct DeviceContext {
+  const Gpu* gpu = nullptr;
+  int device = 0;                        // as the API numbers it
+  int references = 0;                    // of the primary context; active while there are any
+  std::atomic<Result> failed{kSuccess};  // sticky, as after a fault of the device
+  std::shared_ptr<Stream> legacy;        // made on first use
+  uint64_t used = 0;                     // bytes of the device's memory
+};
+
+struct Memory {
   uint64_t size = 0;
-  CUdevice device = -1;  // -1: pinned host memory
-  CUcontext context = nullptr;
+  DeviceContext* context = nullptr;
+  bool pinned = false;   // host memory
+  bool ordered = false;  // made in a stream's order
+  bool in_graph = false;
+  std::string maker;  // for leaks: "cuMemAlloc_v2 #3"
 };
 
 struct State {
   std::mutex mutex;
-  int init_pid = 0;  // the process that called cuInit; 0: none has
-  std::atomic<CUresult> sticky{CUDA_SUCCESS};
-  std::vector<Context> primary;  // one a device
-  std::map<CUstream, std::unique_ptr<Stream>> streams;
-  std::map<CUmodule, std::unique_ptr<Module>> modules;
-  std::map<CUlibrary, std::unique_ptr<Library>> libraries;
-  std::map<uintptr_t, Allocation> allocations;  // by address
+  std::condition_variable progress;  // a command is done, or there is one more
+  std::atomic<int> init_pid{0};      // the process that initialised the driver; 0: none has
+  std::atomic<Result> sticky{kSuccess};
+  std::deque<DeviceContext> cuda, hip;                 // one a visible device
+  std::map<Stream*, std::shared_ptr<Stream>> streams;  // by handle
+  std::vector<std::shared_ptr<Stream>> all_streams;    // destroyed ones too while they have work
+  std::map<Event*, std::shared_ptr<Event>> events;
+  std::map<LoadedModule*, std::shared_ptr<LoadedModule>> modules;
+  std::map<LoadedLibrary*, std::shared_ptr<LoadedLibrary>> libraries;
+  std::map<Graph*, std::shared_ptr<Graph>> graphs;  // instantiated ones as well
+  std::map<uintptr_t, Memory> memory;               // by address
+  Clock host;                                       // what the host has waited for
+  uint32_t num_streams = 0;                         // ever made: they number the streams
 };
 State& state();
 
-// This thread's stack of contexts; the last is current.
-std::vector<CUcontext>& context_stack();
-CUcontext current_context();
+using Lock = std::unique_lock<std::mutex>;
+inline Lock lock_state() {
+  return Lock(state().mutex);
+}
 
-// What every entry point asks first: configured failure, then a sticky error, then whether cuInit
-// was called in this very process (a fork after it leaves the driver unusable, as in the real one).
-CUresult enter(const char* function);
-// enter() for calls that need a current context; gives it.
-CUresult enter_with_context(const char* function, CUcontext* context);
+// Readies contexts and the engine, once; a process that forked after it cannot use the driver.
+// kNoDevice if `gpus` is empty.
+Result initialise(std::deque<DeviceContext>* contexts, const std::vector<Gpu>& gpus);
+
+// What every entry point asks first: configured failure, then a sticky error, then whether the
+// driver was initialised in this very process, then whether this is a function that a stream calls.
+Result enter(const char* function);
+
+// Commands of this thread's stream run host functions, which may not call the driver.
+bool& in_host_function();
 
 // The allocation that holds [address, address + size), or NULL. The mutex must be held.
-const Allocation* find_allocation(uintptr_t address, uint64_t size);
-
-// The stream's context; NULL and the handles 1 and 2 (legacy, per-thread) belong to the current
-// one. NULL if there is no such stream. The mutex must be held.
-CUcontext context_of(CUstream stream);
-// Whether any stream is capturing. The mutex must be held.
-bool any_capturing();
+const Memory* find_memory(uintptr_t address, uint64_t size);
 
 }  // namespace softgpu

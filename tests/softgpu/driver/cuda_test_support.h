@@ -1,0 +1,47 @@
+// A CUDA program of the tests: device 0's context is current, kernels are loaded by name.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "cuda_types.h"
+#include "test_support.h"
+
+namespace softgpu_test {
+
+inline constexpr unsigned kNonBlocking = 1;
+
+// Two sm_90 GPUs of 1 MiB, with `more` over it.
+json cuda_config(const json& more = json::object());
+
+// in_child() with libcuda initialised and the context of device 0 current.
+void cuda_child(
+    const json& more, const std::function<void()>& body,
+    const std::function<void()>& after = [] {});
+
+CUstream new_stream(unsigned flags = kNonBlocking);
+CUdeviceptr new_memory(size_t bytes);
+// Of `count` ints that are `value`, on the default stream, and waited for.
+CUdeviceptr new_ints(size_t count, int value);
+std::vector<int> ints_at(CUdeviceptr memory, size_t count);
+
+// The kernels of all tests; see the source.
+CUmodule load_kernels();
+CUfunction kernel(const char* name);
+
+struct Shape {
+  unsigned grid = 1, block = 32, shared = 0;
+};
+CUresult launch(CUfunction function, CUstream stream, Shape shape,
+                const std::vector<void*>& arguments);
+// fill(int* out, int count, int value), enough threads.
+CUresult launch_fill(CUdeviceptr out, int count, int value, CUstream stream);
+// add(int* out, const int* in, int count)
+CUresult launch_add(CUdeviceptr out, CUdeviceptr in, int count, CUstream stream);
+
+inline CUresult synchronize(CUstream stream) {
+  return call("cuStreamSynchronize", stream);
+}
+inline CUresult hold(CUstream stream, Gate* gate) {
+  return call("cuLaunchHostFunc", stream, &Gate::wait, static_cast<void*>(gate));
+}
+
+}  // namespace softgpu_test

@@ -1,0 +1,349 @@
+// Images executed through libcuda: the code folder, the checks of launches, what a finding does to
+// its device, memory in a stream's order, graphs, and what is written at exit.
+// SPDX-License-Identifier: Apache-2.0
+#include <fstream>
+
+#include "cuda_test_support.h"
+
+namespace softgpu_test {
+namespace {
+
+constexpr int kCount = 100;
+constexpr size_t kBytes = kCount * sizeof(int);
+
+bool mention(const std::vector<std::string>& texts, const std::string& what) {
+  for (const std::string& text : texts) {
+    if (text.find(what) != text.npos) return true;
+  }
+  return false;
+}
+
+CUresult copy_back(CUdeviceptr memory, CUstream stream) {
+  std::vector<int> values(kCount);
+  return call("cuMemcpyDtoHAsync_v2", static_cast<void*>(values.data()), memory, kBytes, stream);
+}
+
+CUdeviceptr new_ordered(CUstream stream) {
+  CUdeviceptr memory = 0;
+  EXPECT_EQ(call("cuMemAllocAsync", &memory, kBytes, stream), CUDA_SUCCESS);
+  return memory;
+}
+
+// ---- what is executed
+
+TEST(Execute, ALibrarysKernel) {
+  cuda_child(json::object(), [] {
+    const std::string ptx =
+        "//\n.version 8.0\n.target sm_80\n.address_size 64\n.visible .entry twice(\n"
+        " .param .u64 a,\n .param .u32 b\n)\n.maxntid 64, 1, 1\n{ ret; }\n";
+    // The macro is the image's architecture, not the device's.
+    add_code(ptx + '\0', "cuda", "compute_80",
+             "extern \"C\" OPDOCK_KERNEL(64) twice(int* x, int add) {\n"
+             "  x[thread_index()] = 2 * x[thread_index()] + add + OPDOCK_SOFT_ARCH;\n}\n",
+             {"twice"});
+    CUlibrary library = nullptr;
+    CUkernel twice = nullptr;
+    const void* const none = nullptr;
+    ASSERT_EQ(call("cuLibraryLoadData", &library, static_cast<const void*>(ptx.c_str()), none, none,
+                   0u, none, none, 0u),
+              CUDA_SUCCESS);
+    ASSERT_EQ(call("cuLibraryGetKernel", &twice, library, "twice"), CUDA_SUCCESS);
+    CUdeviceptr memory = new_ints(64, 4);
+    int add = 1;
+    EXPECT_EQ(launch(twice, nullptr, {1, 65, 0}, {&memory, &add}), 701);  // its launch bound
+    EXPECT_EQ(launch(twice, nullptr, {1, 64, 0}, {&memory, &add}), CUDA_SUCCESS);
+    EXPECT_EQ(ints_at(memory, 64), std::vector<int>(64, 809));
+    EXPECT_EQ(events("launch").back()["args"][1], "01000000");
+  });
+}
+
+TEST(Execute, SizesOfParametersComeFromTheLibraryToo) {
+  cuda_child(json::object(), [] {
+    size_t offset = 0, size = 0;
+    EXPECT_EQ(call("cuFuncGetParamInfo", kernel("add"), size_t{2}, &offset, &size), CUDA_SUCCESS);
+    EXPECT_EQ(offset, 16u);
+    EXPECT_EQ(size, 4u);
+    EXPECT_EQ(call("cuFuncGetParamInfo", kernel("add"), size_t{3}, &offset, &size),
+              CUDA_ERROR_INVALID_VALUE);
+  });
+}
+
+TEST(Execute, AnImageThatIsNotInTheFolderIsNotSilentlySkipped) {
+  cuda_child(json::object(), [] {
+    const std::string ptx =
+        "//\n.version 8.0\n.target sm_80\n.address_size 64\n.visible .entry lost()\n{ ret; }\n";
+    CUmodule module = nullptr;
+    CUfunction lost = nullptr;
+    ASSERT_EQ(call("cuModuleLoadData", &module, static_cast<const void*>(ptx.c_str())), 0);
+    ASSERT_EQ(call("cuModuleGetFunction", &lost, module, "lost"), 0);
+    testing::internal::CaptureStderr();
+    EXPECT_EQ(launch(lost, nullptr, {}, {}), CUDA_ERROR_NOT_FOUND);
+    const std::string said = testing::internal::GetCapturedStderr();
+    EXPECT_NE(said.find("lost"), said.npos);
+    EXPECT_NE(said.find("cannot open"), said.npos) << said;
+  });
+}
+
+TEST(Execute, LaunchesAreChecked) {
+  cuda_child(json::object(), [] {
+    CUdeviceptr memory = new_ints(kCount, 0);
+    int count = 0, value = 0;
+    const std::vector<void*> arguments = {&memory, &count, &value};
+    const CUfunction fill = kernel("fill");
+    EXPECT_EQ(launch(fill, nullptr, {1, 1024, 0}, arguments), CUDA_SUCCESS);
+    EXPECT_EQ(launch(fill, nullptr, {1, 1025, 0}, arguments), CUDA_ERROR_INVALID_VALUE);
+    EXPECT_EQ(launch(fill, nullptr, {1, 32, 65536}, arguments), CUDA_ERROR_INVALID_VALUE);
+    EXPECT_EQ(call("cuFuncSetAttribute", fill, 8, 228 * 1024), CUDA_ERROR_INVALID_VALUE);
+    EXPECT_EQ(call("cuFuncSetAttribute", fill, 8, 65536), CUDA_SUCCESS);
+    EXPECT_EQ(launch(fill, nullptr, {1, 32, 65536}, arguments), CUDA_SUCCESS);
+
+    const auto with = [&](const CUlaunchAttribute& attribute, unsigned grid) {
+      CUlaunchAttribute copy = attribute;
+      const CUlaunchConfig config{grid, 1, 1, 32, 1, 1, 0, nullptr, &copy, 1};
+      std::vector<void*> pointers = arguments;
+      return call("cuLaunchKernelEx", &config, fill, pointers.data(), static_cast<void**>(nullptr));
+    };
+    CUlaunchAttribute cluster{};
+    cluster.id = 4;
+    cluster.cluster = {4, 1, 1};
+    EXPECT_EQ(with(cluster, 8), CUDA_SUCCESS);
+    EXPECT_EQ(with(cluster, 6), CUDA_ERROR_INVALID_VALUE);
+    cluster.cluster = {16, 1, 1};
+    EXPECT_EQ(with(cluster, 16), 912);
+    CUlaunchAttribute cooperative{};
+    cooperative.id = 2;
+    cooperative.value = 1;
+    EXPECT_EQ(with(cooperative, 4 * 16), CUDA_SUCCESS);
+    EXPECT_EQ(with(cooperative, 4 * 16 + 1), 720);
+    EXPECT_EQ(call("cuCtxSynchronize"), CUDA_SUCCESS);
+  });
+}
+
+// ---- findings
+
+struct Fault {
+  const char* what;
+  CUresult result;
+  const char* text;
+};
+class Faults : public testing::TestWithParam<Fault> {};
+INSTANTIATE_TEST_SUITE_P(All, Faults,
+                         testing::Values(Fault{"bounds", 700, "out-of-bounds write"},
+                                         Fault{"misalign", 716, "misaligned"},
+                                         Fault{"race", 719, "race"}));
+
+TEST_P(Faults, FailTheirDeviceForGood) {
+  cuda_child(json::object(), [] {
+    const std::string what = GetParam().what;
+    CUdeviceptr memory = new_ints(8, 0);
+    const CUfunction fill = kernel("fill");
+    int count = 8, value = 1;
+    CUresult result = CUDA_SUCCESS;
+    if (what == "bounds") result = launch_fill(memory, 9, 1, nullptr);
+    if (what == "misalign") result = launch(kernel("misalign"), nullptr, {}, {&memory});
+    if (what == "race") result = launch(kernel("race"), nullptr, {1, 64, 0}, {&memory});
+    EXPECT_EQ(result, CUDA_SUCCESS);
+    EXPECT_EQ(call("cuCtxSynchronize"), GetParam().result);
+    EXPECT_TRUE(mention(findings(), GetParam().text));
+    // Whatever is asked of this device next says so too, and does nothing.
+    CUdeviceptr more = 0;
+    EXPECT_EQ(call("cuMemAlloc_v2", &more, size_t{8}), GetParam().result);
+    EXPECT_EQ(launch(fill, nullptr, {}, {&memory, &count, &value}), GetParam().result);
+    EXPECT_EQ(call("cuMemFree_v2", memory), GetParam().result);
+    // The other one works on.
+    CUcontext other = nullptr;
+    ASSERT_EQ(call("cuDevicePrimaryCtxRetain", &other, 1), CUDA_SUCCESS);
+    ASSERT_EQ(call("cuCtxSetCurrent", other), CUDA_SUCCESS);
+    EXPECT_EQ(ints_at(new_ints(8, 3), 8), std::vector<int>(8, 3));
+  });
+}
+
+TEST(Execute, ConfiguredFailuresWorkHereToo) {
+  const json failures = {
+      {{"function", "cuMemAlloc_v2"}, {"call", 2}, {"error", 2}},
+      {{"function", "cuLaunchKernel"}, {"call", 2}, {"error", 701}},
+      {{"function", "cuCtxSynchronize"}, {"call", 3}, {"error", 700}, {"sticky", true}}};
+  cuda_child({{"failures", failures}}, [] {
+    const CUdeviceptr memory = new_ints(kCount, 1);
+    CUdeviceptr more = 0;
+    EXPECT_EQ(call("cuMemAlloc_v2", &more, kBytes), CUDA_ERROR_OUT_OF_MEMORY);
+    EXPECT_EQ(call("cuMemAlloc_v2", &more, size_t{1} << 20), CUDA_ERROR_OUT_OF_MEMORY);
+    EXPECT_EQ(launch_fill(memory, kCount, 2, nullptr), CUDA_SUCCESS);
+    EXPECT_EQ(launch_fill(memory, kCount, 3, nullptr), 701);
+    EXPECT_EQ(ints_at(memory, kCount), std::vector<int>(kCount, 2));
+    EXPECT_EQ(call("cuCtxSynchronize"), CUDA_SUCCESS);
+    EXPECT_EQ(call("cuCtxSynchronize"), 700);
+    EXPECT_EQ(call("cuMemFree_v2", memory), 700);
+  });
+}
+
+// ---- memory in a stream's order
+
+TEST(Execute, OrderedMemoryMayBeTouchedFromItsAllocationOn) {
+  cuda_child(json::object(), [] {
+    const CUstream stream = new_stream(), other = new_stream();
+    const CUdeviceptr memory = new_ordered(stream);
+    EXPECT_EQ(launch_fill(memory, kCount, 1, stream), CUDA_SUCCESS);
+    EXPECT_EQ(copy_back(memory, stream), CUDA_SUCCESS);
+    const CUdeviceptr early = new_ordered(stream);
+    launch_fill(early, kCount, 1, other);
+    EXPECT_EQ(synchronize(other), 719);
+    EXPECT_TRUE(mention(findings(), "an allocation on stream"));
+  });
+}
+
+TEST(Execute, OrderedMemoryMayBeTouchedUpToItsFree) {
+  for (const bool same_stream : {true, false}) {
+    cuda_child(json::object(), [=] {
+      const CUstream stream = new_stream(), other = new_stream();
+      const CUdeviceptr memory = new_ordered(stream);
+      EXPECT_EQ(launch_fill(memory, kCount, 1, stream), CUDA_SUCCESS);
+      EXPECT_EQ(synchronize(stream), CUDA_SUCCESS);
+      Gate gate;
+      hold(stream, &gate);
+      EXPECT_EQ(call("cuMemFreeAsync", memory, stream), CUDA_SUCCESS);
+      if (same_stream) {
+        launch_fill(memory, kCount, 2, stream);
+      } else {
+        EXPECT_EQ(launch_fill(memory, kCount, 2, other), CUDA_SUCCESS);
+        EXPECT_EQ(synchronize(other), CUDA_SUCCESS);  // it is still there: the free finds it
+        launch_fill(new_memory(4), 1, 2, other);      // the host waited: not ordered for the free
+      }
+      gate.open();
+      EXPECT_EQ(synchronize(stream), same_stream ? 700 : 719);
+      EXPECT_FALSE(findings().empty());
+    });
+  }
+}
+
+TEST(Execute, MemoryThatIsAboutToBeFreedIsWaitedFor) {
+  cuda_child(json::object(), [] {
+    const CUstream stream = new_stream();
+    for (int i = 0; i < 20; ++i) {  // 10 MiB in all, of 1
+      CUdeviceptr memory = 0;
+      ASSERT_EQ(call("cuMemAllocAsync", &memory, size_t{1} << 19, stream), CUDA_SUCCESS);
+      EXPECT_EQ(launch_fill(memory, kCount, i, stream), CUDA_SUCCESS);
+      EXPECT_EQ(call("cuMemFreeAsync", memory, stream), CUDA_SUCCESS);
+    }
+    EXPECT_EQ(synchronize(stream), CUDA_SUCCESS);
+  });
+}
+
+// cuMemFree waits for whatever may use the memory.
+TEST(Execute, FreeingWaits) {
+  cuda_child(json::object(), [] {
+    const CUstream stream = new_stream();
+    const CUdeviceptr memory = new_memory(kBytes);
+    EXPECT_EQ(launch_fill(memory, kCount, 1, stream), CUDA_SUCCESS);
+    EXPECT_EQ(call("cuMemFree_v2", memory), CUDA_SUCCESS);
+    EXPECT_EQ(synchronize(stream), CUDA_SUCCESS);
+    EXPECT_EQ(call("cuMemFree_v2", memory), CUDA_ERROR_INVALID_VALUE);
+    EXPECT_TRUE(findings().empty());
+  });
+}
+
+TEST(Execute, CopyingWhatNobodyWroteIsFound) {
+  cuda_child(json::object(), [] {
+    const CUdeviceptr memory = new_memory(kBytes);
+    EXPECT_EQ(launch_fill(memory, kCount - 1, 1, nullptr), CUDA_SUCCESS);
+    EXPECT_EQ(copy_back(memory, nullptr), 719);
+    EXPECT_TRUE(mention(findings(), "uninitialised"));
+  });
+}
+
+// ---- graphs
+
+TEST(Execute, AGraphIsExecutedEachTimeItIsLaunched) {
+  cuda_child(json::object(), [] {
+    const CUstream stream = new_stream(), branch = new_stream();
+    const CUdeviceptr sum = new_ints(kCount, 0), one = new_ints(kCount, 1);
+    CUgraph graph = nullptr;
+    CUgraphExec instance = nullptr;
+    CUevent forked = nullptr, joined = nullptr;
+    int status = 0;
+    call("cuEventCreate", &forked, 2u);
+    call("cuEventCreate", &joined, 2u);
+    kernel("add");
+    ASSERT_EQ(call("cuStreamBeginCapture_v2", stream, 0), CUDA_SUCCESS);
+    EXPECT_EQ(launch_add(sum, one, kCount, stream), CUDA_SUCCESS);
+    EXPECT_EQ(call("cuEventRecord", forked, stream), CUDA_SUCCESS);
+    EXPECT_EQ(call("cuStreamWaitEvent", branch, forked, 0u), CUDA_SUCCESS);
+    EXPECT_EQ(call("cuStreamIsCapturing", branch, &status), CUDA_SUCCESS);
+    EXPECT_EQ(status, 1);
+    EXPECT_EQ(call("cuEventQuery", forked), 907);
+    const CUdeviceptr scratch = new_ordered(branch);  // the graph's own
+    EXPECT_EQ(call("cuMemsetD32Async", scratch, 2u, size_t{kCount}, branch), CUDA_SUCCESS);
+    EXPECT_EQ(launch_add(sum, scratch, kCount, branch), CUDA_SUCCESS);
+    EXPECT_EQ(call("cuMemFreeAsync", scratch, branch), CUDA_SUCCESS);
+    EXPECT_EQ(call("cuEventRecord", joined, branch), CUDA_SUCCESS);
+    EXPECT_EQ(call("cuStreamWaitEvent", stream, joined, 0u), CUDA_SUCCESS);
+    ASSERT_EQ(call("cuStreamEndCapture", stream, &graph), CUDA_SUCCESS);
+    EXPECT_EQ(ints_at(sum, kCount), std::vector<int>(kCount, 0));
+    ASSERT_EQ(call("cuGraphInstantiateWithFlags", &instance, graph, 0ull), CUDA_SUCCESS);
+    EXPECT_EQ(call("cuGraphDestroy", graph), CUDA_SUCCESS);
+    for (int i = 0; i < 3; ++i) EXPECT_EQ(call("cuGraphLaunch", instance, stream), CUDA_SUCCESS);
+    EXPECT_EQ(synchronize(stream), CUDA_SUCCESS);
+    EXPECT_EQ(ints_at(sum, kCount), std::vector<int>(kCount, 9));
+    EXPECT_EQ(call("cuGraphExecDestroy", instance), CUDA_SUCCESS);
+    EXPECT_EQ(copy_back(scratch, stream), CUDA_ERROR_INVALID_VALUE);
+    EXPECT_TRUE(findings().empty());
+  });
+}
+
+TEST(Execute, WhatACaptureForbidsEndsIt) {
+  for (const std::string what : {"synchronize", "allocate", "legacy"}) {
+    cuda_child(json::object(), [what] {
+      const CUstream stream = new_stream(0);
+      const CUdeviceptr memory = new_ints(kCount, 0);
+      kernel("fill");
+      ASSERT_EQ(call("cuStreamBeginCapture_v2", stream, 0), CUDA_SUCCESS);
+      CUdeviceptr more = 0;
+      if (what == "synchronize") {
+        EXPECT_EQ(synchronize(stream), 900);
+      }
+      if (what == "allocate") {
+        EXPECT_EQ(call("cuMemAlloc_v2", &more, size_t{8}), 900);
+      }
+      if (what == "legacy") {
+        EXPECT_EQ(launch_fill(memory, kCount, 1, nullptr), 906);
+      }
+      EXPECT_EQ(launch_fill(memory, kCount, 1, stream), 901);
+      CUgraph graph = nullptr;
+      EXPECT_EQ(call("cuStreamEndCapture", stream, &graph), 901);
+      EXPECT_EQ(graph, nullptr);
+      EXPECT_EQ(launch_fill(memory, kCount, 1, stream), CUDA_SUCCESS);
+      EXPECT_EQ(synchronize(stream), CUDA_SUCCESS);
+    });
+  }
+}
+
+// ---- at exit
+
+TEST(Execute, LeaksAreFoundAtTheEnd) {
+  cuda_child(
+      {{"leaks", true}},
+      [] {
+        const CUstream stream = new_stream();
+        call("cuMemFree_v2", new_memory(100));
+        new_memory(48);
+        call("cuMemFreeAsync", new_ordered(stream), stream);
+        new_ordered(stream);
+        void* pinned = nullptr;
+        call("cuMemHostAlloc", &pinned, size_t{24}, 0u);
+        EXPECT_TRUE(findings().empty());
+      },
+      [] {
+        const std::vector<std::string> found = findings();
+        EXPECT_EQ(found.size(), 3u);
+        EXPECT_TRUE(mention(found,
+                            "leak: 48 bytes of memory of cuda:0, made by cuMemAlloc_v2 (its "
+                            "allocation 2)"));
+        EXPECT_TRUE(mention(found,
+                            "leak: 400 bytes of memory of cuda:0, made by cuMemAllocAsync "
+                            "(its allocation 2)"));
+        EXPECT_TRUE(mention(found, "leak: 24 bytes of pinned host memory"));
+      });
+}
+
+}  // namespace
+}  // namespace softgpu_test

@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "stream.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <thread>
+
+#include "at_exit.h"
+#include "capture.h"
+
+namespace softgpu {
+namespace {
+
+Result result_of(Fault fault) {
+  switch (fault) {
+    case Fault::kAddress:
+      return kIllegalAddress;
+    case Fault::kMisaligned:
+      return kMisalignedAddress;
+    default:
+      return kLaunchFailed;
+  }
+}
+
+bool is_ready(const Command& command) {
+  return std::all_of(command.after.begin(), command.after.end(),
+                     [](const std::shared_ptr<Signal>& signal) { return signal->done; });
+}
+
+void finish(const Command* command) {
+  command->done->done = true;
+  command->done->when = std::chrono::steady_clock::now();
+}
+
+// Executes one command without the mutex, under which what it held is given up. After a fault the
+// device does nothing more.
+void execute_command(Lock* lock, DeviceContext* context, Command* command) {
+  if (command->action) {
+    Action action = std::move(command->action);
+    const bool skip = context->failed != kSuccess;
+    lock->unlock();
+    const Result result = skip || action(command->operation) ? kSuccess : result_of(last_fault());
+    lock->lock();
+    if (result != kSuccess) {
+      Result none = kSuccess;
+      context->failed.compare_exchange_strong(none, result);
+      write_findings();
+    }
+  }
+  finish(command);
+}
+
+void forget(const Stream* stream) {
+  std::erase_if(state().all_streams, [&](const auto& other) { return other.get() == stream; });
+}
+
+void work(std::shared_ptr<Stream> stream) {
+  Lock lock = lock_state();
+  for (;;) {
+    state().progress.wait(lock, [&] {
+      return stream->queue.empty() ? stream->closed : is_ready(stream->queue.front());
+    });
+    if (stream->queue.empty()) break;
+    Command& command = stream->queue.front();  // stays put: only this thread takes from the front
+    execute_command(&lock, stream->context, &command);
+    stream->queue.pop_front();
+    state().progress.notify_all();
+  }
+  forget(stream.get());
+}
+
+void push(Stream* stream, Command command) {
+  stream->queue.push_back(std::move(command));
+  if (!stream->has_thread) {
+    stream->has_thread = true;
+    std::thread(work, state().streams.at(stream)).detach();
+  }
+  state().progress.notify_all();
+}
+
+void after_stream(Command* command, Clock* clock, const Stream& other) {
+  if (other.last && !other.last->done) command->after.push_back(other.last);
+  join(clock, other.clock);
+}
+
+// What a command of a stream must wait for besides the stream itself.
+void order(Stream* stream, Command* command) {
+  DeviceContext* const context = stream->context;
+  if (stream->legacy) {
+    for (const std::shared_ptr<Stream>& other : state().all_streams) {
+      if (other->context == context && other->blocking && other.get() != stream) {
+        after_stream(command, &stream->clock, *other);
+      }
+    }
+  } else if (stream->blocking && context->legacy) {
+    after_stream(command, &stream->clock, *context->legacy);
+  }
+  join(&stream->clock, state().host);
+}
+
+// Numbered, with its place in the order, and not yet in the queue.
+Command next_command(Stream* stream, const std::string& what) {
+  Command command;
+  order(stream, &command);
+  command.operation.what = what + " on " + name_of(*stream);
+  command.operation.device = stream->context->gpu->index;
+  command.operation.stream = stream->number;
+  command.operation.number = ++stream->count;
+  command.operation.before = stream->clock;
+  if (stream->clock.size() <= stream->number) stream->clock.resize(stream->number + 1);
+  stream->clock[stream->number] = stream->count;
+  command.done = std::make_shared<Signal>();
+  stream->last = command.done;
+  return command;
+}
+
+// A thread's default streams, one a context; they end with the thread.
+struct ThreadStreams {
+  std::map<DeviceContext*, std::shared_ptr<Stream>> streams;
+  ~ThreadStreams() {
+    if (state().init_pid != getpid()) return;
+    const Lock lock = lock_state();
+    for (const auto& [context, stream] : streams) close_stream(stream.get());
+  }
+};
+
+std::shared_ptr<Stream> thread_stream(DeviceContext* context) {
+  thread_local ThreadStreams own;
+  std::shared_ptr<Stream>& stream = own.streams[context];
+  if (!stream) stream = open_stream(context, true);
+  return stream;
+}
+
+}  // namespace
+
+void join(Clock* into, const Clock& from) {
+  if (into->size() < from.size()) into->resize(from.size());
+  for (size_t i = 0; i < from.size(); ++i) (*into)[i] = std::max((*into)[i], from[i]);
+}
+
+std::string name_of(const Stream& stream) {
+  const std::string device =
+      (stream.context->gpu->amd ? "rocm:" : "cuda:") + std::to_string(stream.context->device);
+  if (stream.legacy) return "the default stream of " + device;
+  return "stream " + std::to_string(stream.number) + " of " + device;
+}
+
+Action host_action(void (*function)(void*), void* data) {
+  return [=](const Operation&) {
+    in_host_function() = true;
+    function(data);
+    in_host_function() = false;
+    return true;
+  };
+}
+
+std::shared_ptr<Stream> open_stream(DeviceContext* context, bool blocking) {
+  auto stream = std::make_shared<Stream>();
+  stream->context = context;
+  stream->number = ++state().num_streams;
+  stream->blocking = blocking;
+  state().streams[stream.get()] = stream;
+  state().all_streams.push_back(stream);
+  return stream;
+}
+
+void close_stream(Stream* stream) {
+  const auto found = state().streams.find(stream);
+  if (found == state().streams.end()) return;
+  stream->closed = true;
+  if (stream->capture) end_capture(stream->capture.get());
+  if (!stream->has_thread) forget(stream);
+  state().streams.erase(found);
+  state().progress.notify_all();
+}
+
+std::shared_ptr<Stream> find_stream(Stream* handle, DeviceContext* current) {
+  if (is_legacy_handle(handle)) {
+    if (current && !current->legacy) {
+      current->legacy = open_stream(current, true);
+      current->legacy->legacy = true;
+    }
+    return current ? current->legacy : nullptr;
+  }
+  if (is_per_thread_handle(handle)) return current ? thread_stream(current) : nullptr;
+  const auto found = state().streams.find(handle);
+  return found == state().streams.end() ? nullptr : found->second;
+}
+
+Result submit(Stream* stream, const std::string& what, Action action,
+              std::shared_ptr<Signal>* done) {
+  if (done) *done = nullptr;
+  if (stream->capture) return add_node(stream->capture.get(), what, std::move(action));
+  if (const Result error = check_implicit(stream)) return error;
+  Command command = next_command(stream, what);
+  command.action = std::move(action);
+  if (done) *done = command.done;
+  if (config().executes()) {
+    push(stream, std::move(command));
+  } else {
+    if (command.action) command.action(command.operation);
+    finish(&command);
+  }
+  return kSuccess;
+}
+
+Result submit_mark(Stream* stream, const std::string& what, Operation* out) {
+  if (const Result error = check_implicit(stream)) return error;
+  Command command = next_command(stream, what);
+  *out = command.operation;
+  push(stream, std::move(command));
+  return kSuccess;
+}
+
+void depend(Stream* stream, const std::shared_ptr<Signal>& signal, const Clock& clock) {
+  join(&stream->clock, clock);
+  if (!signal || signal->done) return;
+  Command command = next_command(stream, "a wait");
+  command.after.push_back(signal);
+  push(stream, std::move(command));
+}
+
+void wait_for(Lock* lock, std::shared_ptr<Signal> signal, Clock clock) {
+  if (signal) state().progress.wait(*lock, [&] { return signal->done; });
+  join(&state().host, clock);
+}
+
+void wait_for_stream(Lock* lock, const std::shared_ptr<Stream>& stream) {
+  // The legacy stream is done when all that it would wait for is.
+  if (stream->legacy && config().executes()) submit(stream.get(), "a wait", {});
+  wait_for(lock, stream->last, stream->clock);
+}
+
+void wait_for_context(Lock* lock, const DeviceContext* context) {
+  const std::vector<std::shared_ptr<Stream>> streams = state().all_streams;
+  for (const std::shared_ptr<Stream>& stream : streams) {
+    if (!context || stream->context == context) wait_for(lock, stream->last, stream->clock);
+  }
+}
+
+bool is_idle(const Stream* stream) {
+  for (const std::shared_ptr<Stream>& other : state().all_streams) {
+    const bool counts = other.get() == stream ||
+                        (stream->legacy && other->context == stream->context && other->blocking);
+    if (counts && other->last && !other->last->done) return false;
+  }
+  join(&state().host, stream->clock);
+  return true;
+}
+
+}  // namespace softgpu
