@@ -4,7 +4,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "opdock/atomic.cuh"
+#include "opdock/cluster.cuh"
+#include "opdock/copy_async.cuh"
 #include "opdock/dtype.cuh"
 #include "opdock/reduce.cuh"
 #include "opdock/target.cuh"
 #include "opdock/vector.cuh"
+#include "opdock/warp.cuh"

@@ -1,5 +1,6 @@
-// What a GPU's compiler gives, under names of our own: the only file with raw intrinsics. NVRTC and
-// hipRTC have their branches here, the software GPU has the same words in target_soft.cuh.
+// What a GPU's compiler gives, under names of our own: with warp.cuh, atomic.cuh, cluster.cuh and
+// copy_async.cuh the only files with raw intrinsics. NVRTC and hipRTC have their branches here, the
+// software GPU has the same words in target_soft.cuh.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -46,11 +47,17 @@ OPDOCK_DEVICE int thread_index() {
 OPDOCK_DEVICE int thread_index_y() {
   return static_cast<int>(threadIdx.y);
 }
+OPDOCK_DEVICE int thread_index_z() {
+  return static_cast<int>(threadIdx.z);
+}
 OPDOCK_DEVICE int block_threads() {
   return static_cast<int>(blockDim.x);
 }
 OPDOCK_DEVICE int block_threads_y() {
   return static_cast<int>(blockDim.y);
+}
+OPDOCK_DEVICE int block_threads_z() {
+  return static_cast<int>(blockDim.z);
 }
 OPDOCK_DEVICE int64_t block_index() {
   return static_cast<int64_t>(blockIdx.x);
@@ -58,8 +65,17 @@ OPDOCK_DEVICE int64_t block_index() {
 OPDOCK_DEVICE int64_t block_index_y() {
   return static_cast<int64_t>(blockIdx.y);
 }
+OPDOCK_DEVICE int64_t block_index_z() {
+  return static_cast<int64_t>(blockIdx.z);
+}
 OPDOCK_DEVICE int64_t grid_blocks() {
   return static_cast<int64_t>(gridDim.x);
+}
+OPDOCK_DEVICE int64_t grid_blocks_y() {
+  return static_cast<int64_t>(gridDim.y);
+}
+OPDOCK_DEVICE int64_t grid_blocks_z() {
+  return static_cast<int64_t>(gridDim.z);
 }
 
 // Every thread of the block waits until all are here, and then sees what the others have written to
@@ -200,6 +216,15 @@ OPDOCK_DEVICE float fma(float a, float b, float c) {
 }
 OPDOCK_DEVICE float infinity() {
   return bits_float(0x7f800000u);
+}
+
+// Ends the kernel, and with it the stream, with an error: for what must not happen.
+OPDOCK_DEVICE void trap() {
+#if OPDOCK_HIP
+  __builtin_trap();
+#else
+  __trap();
+#endif
 }
 
 // 16 bytes moved by one instruction.

@@ -41,11 +41,17 @@ OPDOCK_DEVICE int thread_index() {
 OPDOCK_DEVICE int thread_index_y() {
   return static_cast<int>(softgpu::this_lane()->thread[1]);
 }
+OPDOCK_DEVICE int thread_index_z() {
+  return static_cast<int>(softgpu::this_lane()->thread[2]);
+}
 OPDOCK_DEVICE int block_threads() {
   return static_cast<int>(softgpu::this_lane()->threads[0]);
 }
 OPDOCK_DEVICE int block_threads_y() {
   return static_cast<int>(softgpu::this_lane()->threads[1]);
+}
+OPDOCK_DEVICE int block_threads_z() {
+  return static_cast<int>(softgpu::this_lane()->threads[2]);
 }
 OPDOCK_DEVICE int64_t block_index() {
   return softgpu::this_lane()->block[0];
@@ -53,8 +59,17 @@ OPDOCK_DEVICE int64_t block_index() {
 OPDOCK_DEVICE int64_t block_index_y() {
   return softgpu::this_lane()->block[1];
 }
+OPDOCK_DEVICE int64_t block_index_z() {
+  return softgpu::this_lane()->block[2];
+}
 OPDOCK_DEVICE int64_t grid_blocks() {
   return softgpu::this_lane()->blocks[0];
+}
+OPDOCK_DEVICE int64_t grid_blocks_y() {
+  return softgpu::this_lane()->blocks[1];
+}
+OPDOCK_DEVICE int64_t grid_blocks_z() {
+  return softgpu::this_lane()->blocks[2];
 }
 
 OPDOCK_DEVICE void block_barrier() {
@@ -136,6 +151,10 @@ OPDOCK_DEVICE float fma(float a, float b, float c) {
 }
 OPDOCK_DEVICE float infinity() {
   return bits_float(0x7f800000u);
+}
+
+OPDOCK_DEVICE void trap() {
+  softgpu_trap();
 }
 
 struct alignas(16) Bytes16 {

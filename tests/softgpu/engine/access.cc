@@ -10,6 +10,10 @@ namespace softgpu {
 
 void Runner::access(Lane* lane, const Access& access) {
   if (lane->pending.bytes) settle(lane);
+  if (access.aligned && (access.address & (access.bytes - 1))) {
+    found(FindingKind::kMisaligned, access, 0, 0, false);
+    fail(lane, finding_);
+  }
   const Arena& all = arena();
   Access part = access;
   for (uint64_t done = 0; done < access.bytes; done += part.bytes) {
@@ -40,6 +44,7 @@ void Runner::access(Lane* lane, const Access& access) {
                           : check_read(lane, &cells[first], part);
     }
     if (!good) fail(lane, finding_);
+    if (part.write && !part.atomic && page.kind == PageKind::kGlobal) lane->fenced = false;
   }
 }
 
@@ -53,10 +58,12 @@ bool Runner::may_read(uintptr_t address, uint64_t bytes) const {
   return false;
 }
 
+// Its own block's, or that of a block of the cluster that has not ended.
 bool Runner::owns_shared(const Lane* lane, uintptr_t address) const {
   if (address - lane->block->shared_begin < kBlockShared) return true;
   for (size_t i = 0; i < cluster_size_; ++i)
-    if (address - blocks_[i].shared_begin < kBlockShared) return true;
+    if (address - blocks_[i].shared_begin < kBlockShared)
+      return blocks_[i].done < blocks_[i].lanes.size();
   return false;
 }
 
@@ -132,9 +139,14 @@ bool Runner::ordered_before_launch(Stamp stamp) {
   return true;
 }
 
-// Whether it was another block of this launch (and not this one under an earlier number).
-bool Runner::other_block(const Lane* lane, Stamp stamp) const {
-  return state_->record->block_of(run_of(stamp)) != lane->block->number;
+// Whether it was another block of this launch, and nothing orders what it did before now.
+bool Runner::other_block(const Lane* lane, Stamp stamp) {
+  const uint64_t block = state_->record->block_of(run_of(stamp));
+  if (block == lane->block->number) return false;
+  // A cluster's barrier gives its blocks new runs.
+  for (size_t i = 0; i < cluster_size_; ++i)
+    if (blocks_[i].number == block) return blocks_[i].run == run_of(stamp);
+  return !lane->block->known.has(block);
 }
 
 bool Runner::check_read(Lane* lane, Cell* cell, const Access& access) {
@@ -162,6 +174,7 @@ bool Runner::check_write(Lane* lane, Cell* cell, const Access& access) {
   const Stamp own = lane->stamp;
   const uint32_t width = state_->launch->kernel->warp_size;
   const Stamp write = cell->write;
+  if (access.atomic && write == 0) return found(FindingKind::kUninitialised, access, 0, 0, false);
   if (write != 0 && (write ^ own) >> kThreadShift != 0) {
     const bool atomics = access.atomic && (write & kAtomic);
     if (run_of(write) == run_of(own)) {

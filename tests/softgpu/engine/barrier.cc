@@ -43,6 +43,22 @@ void Runner::release_block(Block* block) {
   push_all(order_.data(), order_.size());
 }
 
+void Runner::cluster_barrier(Lane* lane, const void* pc) {
+  settle(lane);
+  lane->pc = pc;
+  lane->state = LaneState::kAtClusterBarrier;
+  if (++at_cluster_barrier_ == lanes_) {
+    at_cluster_barrier_ = 0;
+    order_.clear();
+    for (size_t i = 0; i < cluster_size_; ++i) {
+      renumber(&blocks_[i]);
+      order_.insert(order_.end(), blocks_[i].lanes.begin(), blocks_[i].lanes.end());
+    }
+    push_all(order_.data(), order_.size());
+  }
+  suspend(lane);
+}
+
 uint64_t Runner::warp(Lane* lane, WarpOp op, uint64_t value, int argument, const void* pc) {
   settle(lane);
   Warp* const warp = lane->warp;

@@ -59,6 +59,9 @@ std::string headline(const Finding& finding) {
              " bytes, more than a block has";
     case FindingKind::kTrap:
       return "the kernel stops itself: trap()";
+    case FindingKind::kNoSuchBlock:
+      return "shared memory of block " + std::to_string(finding.number) +
+             " of the cluster, which has no such block";
     case FindingKind::kNotShared:
       return "an address that is not in the block's shared memory";
   }
@@ -141,7 +144,8 @@ std::string Runner::describe() const {
   text += "\n";
   if (finding_.address || finding_.kind == FindingKind::kOutside) {
     std::string where;
-    if (finding_.lane) where = describe_shared(*finding_.lane->block, finding_.address, library);
+    for (size_t i = 0; i < cluster_size_ && where.empty(); ++i)
+      where = describe_shared(blocks_[i], finding_.address, library);
     if (where.empty()) where = describe_memory(finding_.address, finding_.bytes);
     text += "  memory   " + where + "\n";
   }
@@ -149,6 +153,10 @@ std::string Runner::describe() const {
     text +=
         "  other    " + describe_stamp(finding_.other, finding_.other_site, state_->record) + "\n";
   const FindingKind kind = finding_.kind;
+  if (const AsyncCopy* copy = copy_under_way(finding_.address, finding_.bytes);
+      copy && kind == FindingKind::kUninitialised)
+    text += "  copy     an asynchronous copy to there, of " +
+            source_lines(library, library.site_of(copy->pc)).place + ", was not waited for\n";
   if (finding_.lane && (kind == FindingKind::kBarrier || kind == FindingKind::kWarp))
     text += waiting_lines(*finding_.lane->block, library);
   text += finding_.text;

@@ -29,7 +29,8 @@ enum class FindingKind : uint8_t {
   kNoSuchLane,
   kTooMuchShared,
   kTrap,
-  kNotShared,  // an address that should be in shared memory
+  kNoSuchBlock,  // in the cluster
+  kNotShared,    // an address that should be in shared memory
 };
 
 // Noted by the thread that it befalls; described when that has stopped.

@@ -11,22 +11,13 @@ Lane* of(LaneView* view) {
 }
 
 void access(LaneView* view, const void* address, Word bytes, unsigned how, const void* pc) {
-  Lane* const lane = of(view);
   Access access;
   access.address = reinterpret_cast<uintptr_t>(address);
   access.bytes = bytes;
   access.write = how & kWrite;
+  access.aligned = !(how & kAnyAlignment);
   access.pc = pc;
-  if (!(how & kAnyAlignment) && (access.address & (bytes - 1))) {
-    Finding finding;
-    finding.kind = FindingKind::kMisaligned;
-    finding.address = access.address;
-    finding.bytes = bytes;
-    finding.write = access.write;
-    finding.pc = pc;
-    lane->runner->fail(lane, finding);
-  }
-  lane->runner->access(lane, access);
+  of(view)->runner->access(of(view), access);
 }
 
 void block_barrier(LaneView* view, const void* pc) {
@@ -49,6 +40,37 @@ void* dynamic_shared(LaneView* view) {
                                                             : block.shared_begin);
 }
 
+void cluster_barrier(LaneView* view, const void* pc) {
+  of(view)->runner->cluster_barrier(of(view), pc);
+}
+
+void* cluster_shared(LaneView* view, const void* address, unsigned rank, const void* pc) {
+  return of(view)->runner->cluster_shared(of(view), address, rank, pc);
+}
+
+unsigned long long atomic(LaneView* view, AtomicOp op, void* address, unsigned bytes,
+                          unsigned long long value, unsigned long long expected, const void* pc) {
+  return of(view)->runner->atomic(of(view), op, reinterpret_cast<uintptr_t>(address), bytes, value,
+                                  expected, pc);
+}
+
+void fence(LaneView* view, const void*) {
+  of(view)->runner->fence(of(view));
+}
+
+void copy_async(LaneView* view, void* to, const void* from, const void* pc) {
+  of(view)->runner->copy_async(of(view), reinterpret_cast<uintptr_t>(to),
+                               reinterpret_cast<uintptr_t>(from), pc);
+}
+
+void copy_commit(LaneView* view, const void*) {
+  of(view)->runner->copy_commit(of(view));
+}
+
+void copy_wait(LaneView* view, unsigned left, const void*) {
+  of(view)->runner->copy_wait(of(view), left);
+}
+
 void trap(LaneView* view, const void* pc) {
   Finding finding;
   finding.kind = FindingKind::kTrap;
@@ -61,16 +83,16 @@ void trap(LaneView* view, const void* pc) {
 const Hooks kHooks = {
     .access = access,
     .block_barrier = block_barrier,
-    .cluster_barrier = nullptr,
+    .cluster_barrier = cluster_barrier,
     .warp = warp,
     .shared = shared,
     .dynamic_shared = dynamic_shared,
-    .cluster_shared = nullptr,
-    .atomic = nullptr,
-    .fence = nullptr,
-    .copy_async = nullptr,
-    .copy_commit = nullptr,
-    .copy_wait = nullptr,
+    .cluster_shared = cluster_shared,
+    .atomic = atomic,
+    .fence = fence,
+    .copy_async = copy_async,
+    .copy_commit = copy_commit,
+    .copy_wait = copy_wait,
     .trap = trap,
 };
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "fiber.h"
+#include "handover.h"
 #include "memory.h"
 #include "module.h"
 
@@ -44,6 +45,8 @@ struct Lane {
   int warp_argument;
   uint64_t warp_value;
   uint64_t warp_result;
+  bool fenced;           // since it last wrote
+  unsigned copy_groups;  // that it has committed
   PendingStore pending;
   Context context;
 };
@@ -59,6 +62,7 @@ struct SharedArray {
   const void* site = nullptr;
   uintptr_t begin = 0;
   uint64_t bytes = 0;
+  uint64_t alignment = 0;
   const void* pc = nullptr;  // where it is declared
 };
 
@@ -76,6 +80,7 @@ struct Block {
   uint64_t static_bytes = 0;
   SharedArray dynamic_shared;
   std::vector<SharedArray> arrays;
+  BlockSet known;  // blocks whose writes it has been handed
 };
 
 }  // namespace softgpu

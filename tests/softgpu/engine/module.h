@@ -40,8 +40,6 @@ enum class WarpOp : unsigned {
 };
 
 enum class AtomicOp : unsigned {
-  kLoad,
-  kStore,
   kAdd,
   kAddFloat,
   kMax,  // of signed numbers, as kMin

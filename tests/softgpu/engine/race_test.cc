@@ -140,6 +140,34 @@ TEST(Race, ManyBarriersAreStillToldApart) {
   }
 }
 
+TEST(Race, TwoThreadsAfterManyBarriers) {
+  const Kernel kernel = make_kernel(
+      "OPDOCK_KERNEL(2) pair(int* y) {\n"
+      "  OPDOCK_SHARED(int, a, 2);\n"
+      "  a[thread_index()] = 0;\n"
+      "  for (int i = 0; i < 1200; ++i) block_barrier();\n"
+      "  a[thread_index()] = 1;\n"
+      "  y[thread_index()] = a[1 - thread_index()];\n"
+      "}\n",
+      "pair");
+  const DeviceArray<int> y(2);
+  expect_always(launch_of(kernel, 1, 2, y.data()), {"race: ", "test.cu:7", "test.cu:8"});
+}
+
+TEST(Race, ABlocksBarrierAfterManyOfAWarp) {
+  const Kernel kernel = make_kernel(
+      "OPDOCK_KERNEL(64) warps(int* y) {\n"
+      "  OPDOCK_SHARED(int, a, 64);\n"
+      "  for (int i = 0; i < 512; ++i) warp_barrier();\n"
+      "  a[thread_index()] = 1;\n"
+      "  block_barrier();\n"
+      "  y[thread_index()] = a[63 - thread_index()];\n"
+      "}\n",
+      "warps");
+  const DeviceArray<int> y(64);
+  expect_clean(launch_of(kernel, 1, 64, y.data()));
+}
+
 // ---- between blocks
 
 TEST(Race, OutputWrittenTwiceWithDifferentValues) {

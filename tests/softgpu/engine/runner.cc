@@ -58,7 +58,8 @@ bool Runner::run_cluster(LaunchState* state, uint64_t cluster) {
   cluster_size_ = size;
   const size_t threads = size_t{launch.block[0]} * launch.block[1] * launch.block[2];
   lanes_ = size * threads;
-  done_ = 0;
+  done_ = at_cluster_barrier_ = 0;
+  copies_.clear();
   while (chunks_.size() * kChunkLanes < lanes_) chunks_.push_back(map_chunk());
   if (blocks_.size() < size) blocks_.resize(size);
   for (uint32_t rank = 0; rank < size; ++rank) set_up_block(cluster, rank);
@@ -93,6 +94,7 @@ void Runner::set_up_block(uint64_t cluster, uint32_t rank) {
                                       (block.index[1] + uint64_t{launch.grid[1]} * block.index[2]);
   block.run = state_->record->first_run + static_cast<uint32_t>(block.number);
   block.epoch = block.waiting = block.done = 0;
+  block.known.clear();
 
   const uint32_t threads = launch.block[0] * launch.block[1] * launch.block[2];
   const uint32_t width = launch.kernel->warp_size;

@@ -7,10 +7,12 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "engine.h"
 #include "finding.h"
+#include "handover.h"
 #include "lane.h"
 #include "operations.h"
 #include "random.h"
@@ -30,6 +32,7 @@ struct LaunchState {
   std::vector<uint32_t> order;  // in which they run
   std::atomic<uint64_t> next{0};
   std::atomic<bool> stop{false};  // there was a finding
+  Handover handover;
 };
 
 // One access of one thread, or the part of it in one page.
@@ -38,7 +41,16 @@ struct Access {
   uint64_t bytes = 0;
   bool write = false;
   bool atomic = false;
+  bool aligned = false;  // must be, to its size
   const void* pc = nullptr;
+};
+
+// A copy that has not arrived.
+struct AsyncCopy {
+  uintptr_t to = 0, from = 0;
+  const void* pc = nullptr;
+  bool committed = false;
+  unsigned group = 0;
 };
 
 constexpr uint64_t kBlockShared = uint64_t{2} << 20;  // of addresses, for each block that runs
@@ -63,6 +75,12 @@ class Runner {
   uint64_t warp(Lane* lane, WarpOp op, uint64_t value, int argument, const void* pc);
   void* shared(Lane* lane, const void* site, uint64_t bytes, uint64_t alignment, const void* pc);
   void* cluster_shared(Lane* lane, const void* address, unsigned rank, const void* pc);
+  uint64_t atomic(Lane* lane, AtomicOp op, uintptr_t address, unsigned bytes, uint64_t value,
+                  uint64_t expected, const void* pc);
+  void fence(Lane* lane);
+  void copy_async(Lane* lane, uintptr_t to, uintptr_t from, const void* pc);
+  void copy_commit(Lane* lane);
+  void copy_wait(Lane* lane, unsigned left);
   // Every load and store; fails where it may not be.
   void access(Lane* lane, const Access& access);
   // Looks at what the thread's last store did, if it is waited for.
@@ -96,7 +114,10 @@ class Runner {
   bool found(FindingKind kind, const Access& access, Stamp other, uint32_t site, bool other_write);
   void await_value(Lane* lane, const Access& access, FindingKind kind, const Cell& cell);
   bool ordered_before_launch(Stamp stamp);
-  bool other_block(const Lane* lane, Stamp stamp) const;
+  bool other_block(const Lane* lane, Stamp stamp);
+  // The array of `block` that is declared at a site; null if it has not come by there.
+  static SharedArray* array_of(Block* block, const void* site);
+  const AsyncCopy* copy_under_way(uintptr_t address, uint64_t bytes) const;
 
   LaunchState* state_ = nullptr;
   const OperationRecord* record_ = nullptr;  // the state's; no two launches have the same
@@ -110,6 +131,8 @@ class Runner {
   Random random_;
   Finding finding_;
   size_t done_ = 0;
+  size_t at_cluster_barrier_ = 0;
+  std::unordered_map<const Lane*, std::vector<AsyncCopy>> copies_;
   uint32_t ordered_chunks_[64] = {};  // of runs that were found to be ordered before the launch
 };
 

@@ -1,0 +1,56 @@
+// Copies from global to shared memory that go on while the thread does. Before sm_80 and on AMD
+// GPUs they are done at once.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "opdock/target.cuh"
+
+#if defined(OPDOCK_SOFT)
+#define OPDOCK_COPIES_ASYNC (OPDOCK_SOFT_ARCH >= 800)
+#else
+#define OPDOCK_COPIES_ASYNC (!OPDOCK_HIP && __CUDA_ARCH__ >= 800)
+#endif
+
+namespace opdock {
+
+// Starts a copy of 16 bytes, both ends aligned to 16. What it writes may be read by this thread
+// after copy_async_wait(), by others of the block after a barrier that follows.
+OPDOCK_DEVICE void copy_async16(void* shared, const void* global) {
+#if !OPDOCK_COPIES_ASYNC
+  store16(shared, load16(global));
+#elif defined(OPDOCK_SOFT)
+  softgpu_copy_async(shared, global);
+#else
+  asm volatile(
+      "{\n"
+      ".reg .u64 to, from;\n"
+      "cvta.to.shared.u64 to, %0;\n"
+      "cvta.to.global.u64 from, %1;\n"
+      "cp.async.cg.shared.global [to], [from], 16;\n"
+      "}"
+      :
+      : "l"(shared), "l"(global)
+      : "memory");
+#endif
+}
+// The copies started since the last commit become a group.
+OPDOCK_DEVICE void copy_async_commit() {
+#if !OPDOCK_COPIES_ASYNC
+#elif defined(OPDOCK_SOFT)
+  softgpu_copy_commit();
+#else
+  asm volatile("cp.async.commit_group;" : : : "memory");
+#endif
+}
+// Waits until all of this thread's groups but the newest `Groups` have arrived.
+template <int Groups>
+OPDOCK_DEVICE void copy_async_wait() {
+#if !OPDOCK_COPIES_ASYNC
+#elif defined(OPDOCK_SOFT)
+  softgpu_copy_wait(Groups);
+#else
+  asm volatile("cp.async.wait_group %0;" : : "n"(Groups) : "memory");
+#endif
+}
+
+}  // namespace opdock

@@ -1,0 +1,364 @@
+// The words of the vocabulary beyond loads, barriers and shuffles: what they compute, and what goes
+// wrong with them.
+// SPDX-License-Identifier: Apache-2.0
+#include <numeric>
+
+#include "test_support.h"
+
+namespace softgpu {
+namespace {
+
+TEST(Words, VotesAndShufflesForBothWidths) {
+  const std::string text =
+      "OPDOCK_KERNEL(128) votes(opdock::uint64_t* ballot, int* any, int* all) {\n"
+      "  const int i = thread_index();\n"
+      "  ballot[i] = vote_ballot(i % 3 == 0);\n"
+      "  any[i] = vote_any(i == 70) + 2 * vote_any(i < 0);\n"
+      "  all[i] = vote_all(i != 70) + 2 * vote_all(i >= 0);\n"
+      "}\n"
+      "OPDOCK_KERNEL(128) moves(uint32_t* up, int* down, float* to, int* x) {\n"
+      "  const int i = thread_index();\n"
+      "  up[i] = shuffle_up(static_cast<uint32_t>(i), 3);\n"
+      "  down[i] = shuffle_down(-i, 5);\n"
+      "  to[i] = shuffle_up(i + 0.5f, 1) + shuffle_down(i + 0.25f, 1);\n"
+      "  x[i] = shuffle(-i, 7) + shuffle_xor(-i, 1) + static_cast<int>(shuffle(1000u * i, 2));\n"
+      "}\n";
+  for (int width : {32, 64}) {
+    const std::vector<Kernel> kernels =
+        make_kernels("#include \"opdock/device.cuh\"\nusing namespace opdock;\n" + text,
+                     {"votes", "moves"}, static_cast<uint32_t>(width));
+    ASSERT_EQ(kernels.size(), 2u);
+    const DeviceArray<uint64_t> ballot(128);
+    const DeviceArray<int> any(128), all(128), down(128), x(128);
+    const DeviceArray<uint32_t> up(128);
+    const DeviceArray<float> to(128);
+    EXPECT_EQ(finding_of(launch_of(kernels[0], 1, 128, ballot.data(), any.data(), all.data())), "");
+    EXPECT_EQ(
+        finding_of(launch_of(kernels[1], 1, 128, up.data(), down.data(), to.data(), x.data())), "");
+    for (int i = 0; i < 128; ++i) {
+      const int lane = i % width, first = i - lane;
+      uint64_t bits = 0;
+      for (int k = 0; k < width; ++k) bits |= static_cast<uint64_t>((first + k) % 3 == 0) << k;
+      const bool has70 = first <= 70 && 70 < first + width;
+      const int higher1 = lane + 1 < width ? i + 1 : i, lower1 = lane >= 1 ? i - 1 : i;
+      const size_t at = static_cast<size_t>(i);
+      EXPECT_EQ(ballot.get()[at], bits);
+      EXPECT_EQ(any.get()[at], has70 ? 1 : 0);
+      EXPECT_EQ(all.get()[at], has70 ? 2 : 3);
+      EXPECT_EQ(up.get()[at], static_cast<uint32_t>(lane >= 3 ? i - 3 : i));
+      EXPECT_EQ(down.get()[at], lane + 5 < width ? -i - 5 : -i);
+      EXPECT_EQ(to.get()[at], static_cast<float>(lower1) + static_cast<float>(higher1) + 0.75f);
+      EXPECT_EQ(x.get()[at], -(first + 7) - (i ^ 1) + 1000 * (first + 2));
+    }
+  }
+}
+
+TEST(Words, AtomicsOfManyBlocks) {
+  const Kernel kernel = make_kernel(
+      "OPDOCK_KERNEL(64) sums(float* f, int* i, uint32_t* u, opdock::uint64_t* l, int* extremes) "
+      "{\n"
+      "  const int at = static_cast<int>(block_index()) * 64 + thread_index();\n"
+      "  OPDOCK_SHARED(int, mine, 1);\n"
+      "  if (thread_index() == 0) mine[0] = 0;\n"
+      "  block_barrier();\n"
+      "  atomic_add(mine, 1);\n"
+      "  block_barrier();\n"
+      "  atomic_add(f, 0.5f);\n"
+      "  atomic_add(i, -at);\n"
+      "  atomic_add(u, static_cast<uint32_t>(mine[0]));\n"
+      "  atomic_add(l, static_cast<opdock::uint64_t>(at) << 32);\n"
+      "  atomic_max(extremes, at - 100);\n"
+      "  atomic_min(extremes + 1, at - 100);\n"
+      "}\n",
+      "sums");
+  for (unsigned workers : {1u, 2u}) {
+    configure({.seed = workers, .workers = workers, .counters = false});
+    const DeviceArray<float> f(std::vector<float>(1, 1.0f));
+    const DeviceArray<int> i(std::vector<int>(1, 5)), extremes(std::vector<int>{-1000, 1000});
+    const DeviceArray<uint32_t> u(std::vector<uint32_t>(1, 0));
+    const DeviceArray<uint64_t> l(std::vector<uint64_t>(1, 9));
+    EXPECT_EQ(finding_of(launch_of(kernel, 100, 64, f.data(), i.data(), u.data(), l.data(),
+                                   extremes.data())),
+              "");
+    const int count = 6400;
+    EXPECT_EQ(f.get()[0], 1.0f + 0.5f * count);
+    EXPECT_EQ(i.get()[0], 5 - count * (count - 1) / 2);
+    EXPECT_EQ(u.get()[0], 64u * count);
+    EXPECT_EQ(l.get()[0], 9 + (static_cast<uint64_t>(count) * (count - 1) / 2 << 32));
+    EXPECT_EQ(extremes.get(), (std::vector<int>{count - 101, -100}));
+  }
+  configure({});
+}
+
+TEST(Words, ExchangeAndCompareAndSwapMakeALock) {
+  const Kernel kernel = make_kernel(
+      "OPDOCK_KERNEL(64) locked(uint32_t* lock, int* held, opdock::uint64_t* seen) {\n"
+      "  for (bool done = false; !done;) {\n"
+      "    if (atomic_compare_and_swap(lock, 0u, 7u) != 0u) continue;\n"
+      "    atomic_add(held, 1);\n"
+      "    if (atomic_exchange(lock, 0u) == 7u) done = true;\n"
+      "  }\n"
+      "  atomic_exchange(seen, atomic_compare_and_swap(seen, opdock::uint64_t(1) << 40,\n"
+      "                                                opdock::uint64_t(2)));\n"
+      "}\n",
+      "locked");
+  const DeviceArray<uint32_t> lock(std::vector<uint32_t>(1, 0));
+  const DeviceArray<int> held(std::vector<int>(1, 0));
+  const DeviceArray<uint64_t> seen(std::vector<uint64_t>(1, uint64_t{1} << 40));
+  EXPECT_EQ(finding_of(launch_of(kernel, 4, 64, lock.data(), held.data(), seen.data())), "");
+  EXPECT_EQ(held.get()[0], 256);
+}
+
+TEST(Words, AnAtomicAndAPlainAccessRace) {
+  const Kernel kernel = make_kernel(
+      "OPDOCK_KERNEL(64) mixed(int* x) {\n"
+      "  if (thread_index() == 3) x[0] = 1;\n"
+      "  else atomic_add(x, 1);\n"
+      "}\n",
+      "mixed");
+  const DeviceArray<int> x(std::vector<int>(1, 0));
+  for (uint64_t seed = 0; seed < 20; ++seed) {
+    configure({.seed = seed, .workers = 1, .counters = false});
+    expect_finding(finding_of(launch_of(kernel, 1, 64, x.data())), {"race: "});
+  }
+  configure({});
+  const DeviceArray<int> y(2);
+  expect_finding(finding_of(launch_of(kernel, 1, 2, y.data())),
+                 {"atomic operation on 4 bytes of uninitialised memory"});
+  const DeviceArray<int> z(std::vector<int>(2, 0));
+  expect_finding(finding_of(launch_of(
+                     kernel, 1, 2, reinterpret_cast<int*>(reinterpret_cast<char*>(z.data()) + 2))),
+                 {"misaligned atomic operation on 4 bytes"});
+  expect_finding(finding_of(launch_of(kernel, 1, 2, z.data() + 2)), {"out-of-bounds"});
+}
+
+// The last block to come adds up what all have written: right with a fence, a race without.
+TEST(Words, TheLastBlockReadsWhatOthersFenced) {
+  const std::string text =
+      "OPDOCK_KERNEL(64) total(int* parts, uint32_t* count, int* out) {\n"
+      "  OPDOCK_SHARED(uint32_t, ticket, 1);\n"
+      "  if (thread_index() == 0) {\n"
+      "    parts[block_index()] = static_cast<int>(block_index());\n"
+      "    FENCE\n"
+      "    ticket[0] = atomic_add(count, 1u);\n"
+      "  }\n"
+      "  block_barrier();\n"
+      "  if (ticket[0] + 1 != grid_blocks() || thread_index() != 0) return;\n"
+      "  int sum = 0;\n"
+      "  for (int i = 0; i < grid_blocks(); ++i) sum += parts[i];\n"
+      "  *out = sum;\n"
+      "}\n";
+  const Kernel right = make_kernel("#define FENCE device_fence();\n" + text, "total");
+  const Kernel wrong = make_kernel("#define FENCE\n" + text, "total");
+  const DeviceArray<int> parts(100), out(1);
+  for (uint64_t seed = 0; seed < 10; ++seed) {
+    configure({.seed = seed, .workers = 2, .counters = false});
+    const DeviceArray<uint32_t> count(std::vector<uint32_t>(1, 0));
+    EXPECT_EQ(finding_of(launch_of(right, 100, 64, parts.data(), count.data(), out.data())), "");
+    EXPECT_EQ(out.get()[0], 4950);
+    const DeviceArray<uint32_t> again(std::vector<uint32_t>(1, 0));
+    expect_finding(finding_of(launch_of(wrong, 100, 64, parts.data(), again.data(), out.data())),
+                   {"race: read of 4 bytes", "test.cu:14", "test.cu:7"});
+  }
+  configure({});
+}
+
+TEST(Words, IndicesOfThreeDimensions) {
+  const Kernel kernel = make_kernel(
+      "OPDOCK_KERNEL(64) where(int* y) {\n"
+      "  const int64_t block =\n"
+      "      block_index() + grid_blocks() * (block_index_y() + grid_blocks_y() * "
+      "block_index_z());\n"
+      "  const int thread = thread_index() + block_threads() * (thread_index_y() +\n"
+      "                     block_threads_y() * thread_index_z());\n"
+      "  y[block * 24 + thread] = static_cast<int>(grid_blocks_z() * 10 + block_threads_z());\n"
+      "}\n",
+      "where");
+  const DeviceArray<int> y(24 * 30);
+  Launch launch = launch_of(kernel, 2, 2, y.data());
+  launch.grid[1] = 3;
+  launch.grid[2] = 5;
+  launch.block[1] = 3;
+  launch.block[2] = 4;
+  EXPECT_EQ(finding_of(launch), "");
+  EXPECT_EQ(y.get(), std::vector<int>(24 * 30, 54));
+}
+
+TEST(Words, Trap) {
+  const Kernel kernel = make_kernel(
+      "OPDOCK_KERNEL(64) check(const int* x) {\n"
+      "  if (x[thread_index()] < 0)\n"
+      "    opdock::trap();\n"
+      "}\n",
+      "check");
+  std::vector<int> values(64, 1);
+  const DeviceArray<int> x(values);
+  EXPECT_EQ(finding_of(launch_of(kernel, 1, 64, x.data())), "");
+  values[9] = -1;
+  x.set(values);
+  expect_finding(finding_of(launch_of(kernel, 1, 64, x.data())),
+                 {"the kernel stops itself: trap()", "test.cu:5", "thread (9, 0, 0)"});
+}
+
+// ---- clusters
+
+std::string cluster_text(const std::string& between, const std::string& last) {
+  return "OPDOCK_KERNEL(64) ring(int* y) {\n"
+         "  OPDOCK_SHARED(int, other, 3);\n"
+         "  OPDOCK_SHARED(int, mine, 64);\n"
+         "  mine[thread_index()] = 100 * cluster_rank() + thread_index();\n"
+         "  " +
+         between +
+         "\n"
+         "  const int next = (cluster_rank() + 1) % cluster_blocks();\n"
+         "  y[64 * block_index() + thread_index()] = cluster_shared(mine + 1, next)[thread_index() "
+         "- 1];\n"
+         "  " +
+         last +
+         "\n"
+         "}\n";
+}
+
+Launch ring_launch(const Kernel& kernel, const DeviceArray<int>& y) {
+  Launch launch = launch_of(kernel, 8, 64, y.data());
+  launch.cluster[0] = 4;
+  return launch;
+}
+
+TEST(Cluster, BlocksReadEachOthersSharedMemory) {
+  const Kernel kernel =
+      make_kernel(cluster_text("cluster_barrier();", "cluster_barrier();"), "ring");
+  const DeviceArray<int> y(512);
+  for (uint64_t seed = 0; seed < 20; ++seed) {
+    configure({.seed = seed, .workers = 2, .counters = false});
+    EXPECT_EQ(finding_of(ring_launch(kernel, y)), "");
+    for (int i = 0; i < 512; ++i)
+      EXPECT_EQ(y.get()[static_cast<size_t>(i)], 100 * ((i / 64 + 1) % 4) + i % 64);
+  }
+  configure({});
+  Launch alone = launch_of(kernel, 8, 64, y.data());
+  EXPECT_EQ(finding_of(alone), "");
+  EXPECT_EQ(y.get()[511], 63);
+  alone.cluster[0] = 3;
+  expect_finding(finding_of(alone), {"not a multiple of its clusters"});
+}
+
+TEST(Cluster, WithoutItsBarrierItIsARace) {
+  const Kernel kernel = make_kernel(
+      cluster_text("mine[thread_index()] += 0; block_barrier();", "cluster_barrier();"), "ring");
+  const DeviceArray<int> y(512);
+  int races = 0;
+  for (uint64_t seed = 0; seed < 20; ++seed) {
+    configure({.seed = seed, .workers = 1, .counters = false});
+    const std::string found = finding_of(ring_launch(kernel, y));
+    EXPECT_NE(found, "");
+    races += found.find("race: read of 4 bytes") != found.npos;
+  }
+  configure({});
+  EXPECT_GT(races, 0);
+}
+
+TEST(Cluster, ABlockThatHasEndedHasNoSharedMemory) {
+  const Kernel kernel = make_kernel(cluster_text("cluster_barrier();", ""), "ring");
+  const DeviceArray<int> y(512);
+  int found = 0;
+  for (uint64_t seed = 0; seed < 20; ++seed) {
+    configure({.seed = seed, .workers = 1, .counters = false});
+    found += finding_of(ring_launch(kernel, y)).find("out-of-bounds read") != std::string::npos;
+  }
+  configure({});
+  EXPECT_GT(found, 0);
+}
+
+TEST(Cluster, OfABlockOrMemoryThatIsNotThere) {
+  const Kernel kernel = make_kernel(
+      "OPDOCK_KERNEL(64) wrong(int* y, int rank, int shared) {\n"
+      "  OPDOCK_SHARED(int, mine, 64);\n"
+      "  cluster_barrier();\n"
+      "  *cluster_shared(shared ? mine : y, rank) = 1;\n"
+      "}\n",
+      "wrong");
+  const DeviceArray<int> y(1);
+  expect_finding(finding_of(launch_of(kernel, 1, 1, y.data(), 1, 1)),
+                 {"block 1 of the cluster, which has no such block"});
+  expect_finding(finding_of(launch_of(kernel, 1, 1, y.data(), 0, 0)),
+                 {"an address that is not in the block's shared memory", "test.cu:6"});
+  EXPECT_EQ(finding_of(launch_of(kernel, 1, 1, y.data(), 0, 1)), "");
+}
+
+// ---- asynchronous copies
+
+std::string copy_text(const std::string& wait) {
+  return "OPDOCK_KERNEL(32) stage(const float* x, float* y) {\n"
+         "  float* const a = dynamic_shared<float>();\n"
+         "  const int i = 4 * thread_index();\n"
+         "  copy_async16(a + i, x + i);\n"
+         "  copy_async_commit();\n"
+         "  copy_async16(a + 128 + i, x + 128 + i);\n"
+         "  copy_async_commit();\n"
+         "  " +
+         wait +
+         "\n"
+         "  y[i] = a[i + 3];\n"
+         "  " +
+         (wait.empty() ? "" : "copy_async_wait<0>();") +
+         "\n"
+         "  block_barrier();\n"
+         "  y[128 + i] = a[128 + (i + 4) % 128];\n"
+         "}\n";
+}
+
+TEST(CopyAsync, ArrivesWhenItIsWaitedFor) {
+  std::vector<float> values(256);
+  std::iota(values.begin(), values.end(), 0.0f);
+  const DeviceArray<float> x(values), y(256);
+  for (uint32_t width : {32u, 64u}) {  // 64: an AMD GPU, where the copy is plain
+    const Kernel kernel = make_kernel(copy_text("copy_async_wait<1>();"), "stage", width);
+    Launch launch = launch_of(kernel, 1, 32, x.data(), y.data());
+    launch.shared_bytes = 1024;
+    EXPECT_EQ(finding_of(launch), "");
+    for (int i = 0; i < 128; i += 4) {
+      float got[2];
+      std::memcpy(&got[0], y.data() + i, 4);
+      std::memcpy(&got[1], y.data() + 128 + i, 4);
+      EXPECT_EQ(got[0], static_cast<float>(i + 3));
+      EXPECT_EQ(got[1], static_cast<float>(128 + (i + 4) % 128));
+    }
+  }
+}
+
+TEST(CopyAsync, IsNotThereBefore) {
+  const DeviceArray<float> x(std::vector<float>(256, 1.0f)), y(256);
+  for (const char* wait : {"", "copy_async_wait<2>();"}) {
+    const Kernel kernel = make_kernel(copy_text(wait), "stage");
+    Launch launch = launch_of(kernel, 1, 32, x.data(), y.data());
+    launch.shared_bytes = 1024;
+    expect_finding(finding_of(launch),
+                   {"read of 4 bytes of uninitialised memory", "test.cu:11",
+                    "copy     an asynchronous copy to there, of test.cu:6", "was not waited for"});
+  }
+}
+
+TEST(CopyAsync, ItsEndsAreChecked) {
+  const Kernel kernel = make_kernel(
+      "OPDOCK_KERNEL(32) one(const char* x, char* y) {\n"
+      "  char* const a = dynamic_shared<char>();\n"
+      "  copy_async16(y ? y : a, x);\n"
+      "}\n",
+      "one");
+  const DeviceArray<char> x(std::vector<char>(40, 1)), y(16);
+  char* const null = nullptr;
+  Launch launch = launch_of(kernel, 1, 1, x.data(), null);
+  launch.shared_bytes = 16;
+  EXPECT_EQ(finding_of(launch), "");
+  launch.args[0] = bytes_of(x.data() + 8);
+  expect_finding(finding_of(launch), {"misaligned read of 16 bytes", "test.cu:5"});
+  launch.args[0] = bytes_of(x.data() + 32);
+  expect_finding(finding_of(launch), {"out-of-bounds read of 16 bytes"});
+  launch.args[0] = bytes_of(x.data());
+  launch.args[1] = bytes_of(y.data());
+  expect_finding(finding_of(launch), {"an address that is not in the block's shared memory"});
+}
+
+}  // namespace
+}  // namespace softgpu
