@@ -47,6 +47,7 @@ void report_leaks() {
   }
 }
 
+// Not for a process that launched nothing, which may share the file with one that did.
 void write_counters() {
   nlohmann::ordered_json list = nlohmann::ordered_json::array();
   for (const Counters& kernel : counters()) {
@@ -65,6 +66,7 @@ void write_counters() {
                     {"shuffles", kernel.shuffles},
                     {"atomics", kernel.atomics}});
   }
+  if (list.empty()) return;
   std::ofstream file(config().counters);
   file << list.dump(1) << "\n";
   if (!file) {

@@ -91,10 +91,14 @@ Result read_code_object(const char* base, Image* image) {
   image->size = elf_size(base);
   image->any_kernel = header.e_shnum == 0;
   const auto* const sections = reinterpret_cast<const Elf64_Shdr*>(base + header.e_shoff);
-  for (int i = 0; i < header.e_shnum; ++i) {
-    const Elf64_Shdr& section = sections[i];
-    if (section.sh_type == SHT_DYNSYM) read_symbols(base, sections, section, image);
-    if (section.sh_type == SHT_NOTE) read_notes(base + section.sh_offset, section.sh_size, image);
+  try {
+    for (int i = 0; i < header.e_shnum; ++i) {
+      const Elf64_Shdr& section = sections[i];
+      if (section.sh_type == SHT_DYNSYM) read_symbols(base, sections, section, image);
+      if (section.sh_type == SHT_NOTE) read_notes(base + section.sh_offset, section.sh_size, image);
+    }
+  } catch (const nlohmann::json::exception&) {
+    return kInvalidImage;  // a note that does not say what it should
   }
   return kSuccess;
 }

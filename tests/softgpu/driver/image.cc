@@ -20,15 +20,22 @@ uint32_t size_of_type(const std::string& type) {
   return 1;
 }
 
+// Each at a multiple of its alignment, which is its type's unless it says otherwise.
 std::vector<Parameter> ptx_parameters(const std::string& list) {
   static const std::regex pattern(
-      R"(\.param\s+(?:\.align\s+\d+\s+)?\.(\w+)\s+(?:\.ptr\s+[^\s,]*\s+(?:\.align\s+\d+\s+)?)?\w+(?:\[(\d+)\])?)");
+      R"(\.param\s+(?:\.align\s+(\d+)\s+)?\.(\w+)\s+(?:\.ptr\s+[^\s,]*\s+(?:\.align\s+\d+\s+)?)?\w+(?:\[(\d+)\])?)");
   std::vector<Parameter> parameters;
+  uint32_t offset = 0;
+  const auto number = [](const std::ssub_match& digits) {
+    return static_cast<uint32_t>(std::stoul(digits));
+  };
   for (std::sregex_iterator at(list.begin(), list.end(), pattern), end; at != end; ++at) {
-    const uint32_t item = size_of_type((*at)[1]);
-    const uint32_t size =
-        (*at)[2].matched ? item * static_cast<uint32_t>(std::stoul((*at)[2])) : item;
-    parameters.push_back({0, size});
+    const uint32_t item = size_of_type((*at)[2]);
+    const uint32_t size = (*at)[3].matched ? item * number((*at)[3]) : item;
+    const uint32_t alignment = (*at)[1].matched ? number((*at)[1]) : item;
+    offset = (offset + alignment - 1) / alignment * alignment;
+    parameters.push_back({offset, size});
+    offset += size;
   }
   return parameters;
 }
