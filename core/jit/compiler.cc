@@ -426,6 +426,7 @@ bool can_make(const std::vector<CompileRequest>& requests, const JitContext& con
 std::optional<CompileRequest> ptx_for_newer_gpu(const CompileRequest& request,
                                                 const JitContext& context, Reason* why) {
   if (request.backend != Backend::kCuda || output_kind(request) != ImageKind::kCubin) return {};
+  if (getauxval(AT_SECURE) != 0) return {};  // no compiler is opened there
   const std::optional<CudaArch> arch = parse_cuda_arch(request.arch);
   if (!arch) return {};
   const int number = arch->major * 10 + arch->minor;
