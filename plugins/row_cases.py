@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the tests of ops along the last dimension share: tensors to call them with, what any result
 must be, and runs on streams, in graphs and on huge tensors. The tests bring oracle and tolerance.
+
+Tensors are on the CPU, where the oracle is computed; opdock.testing.on() takes them to the device.
 """
 
 import pytest
 import torch
 
 import opdock
+from opdock.testing import on
 
 # Row lengths that kernels treat differently, at and around each limit.
 LENGTHS = [1, 2, 3, 7, 31, 32, 33, 64, 65, 127, 128, 129, 255, 256, 257, 264, 512, 1000, 1024]
@@ -16,35 +19,35 @@ OFFSETS = (0, 1, 8, 16)  # of a view's first element: aligned to 16 bytes or not
 HUGE_LENGTHS = [32776, 32777, 256, 3]  # for huge_rows()
 
 
-def random(shape, device, dtype, seed=0, deviation=2.0, mean=0.0):
-    """Normal numbers, drawn in float32 on the CPU: the same for the same seed on any device."""
+def random(shape, dtype, seed=0, deviation=2.0, mean=0.0):
+    """Normal numbers, drawn in float32: the same for the same seed."""
     generator = torch.Generator().manual_seed(seed)
-    return (torch.randn(shape, generator=generator) * deviation + mean).to(device, dtype)
+    return (torch.randn(shape, generator=generator) * deviation + mean).to(dtype)
 
 
-def layouts(length, device, dtype, deviation=2.0):
+def layouts(length, dtype, deviation=2.0):
     """Tensors with rows of this length: misaligned, padded, with gaps, expanded, permuted."""
-    wide = random((7, length + 24), device, dtype, 1, deviation)
+    wide = random((7, length + 24), dtype, 1, deviation)
     for begin in OFFSETS:
         yield wide[:, begin : begin + length]
     yield wide[::2, 8 : 8 + length]
     yield wide[:1, :length].expand(3, length)
-    yield random((3, 4, 2, length), device, dtype, 2, deviation).permute(2, 0, 1, 3)
+    yield random((3, 4, 2, length), dtype, 2, deviation).permute(2, 0, 1, 3)
 
 
 def assert_like(found, x):
-    """The result has x's dtype, shape and device."""
-    assert (found.dtype, found.shape, found.device) == (x.dtype, x.shape, x.device)
+    """The result has x's dtype and shape."""
+    assert (found.dtype, found.shape) == (x.dtype, x.shape)
 
 
 def assert_float64_is_for_the_cpu(op, reference, device, **tolerances):
     """On the CPU float64 is as close to the reference as `tolerances` say; on a GPU refused."""
-    x = random((5, 1000), device, torch.float64)
+    x = random((5, 1000), torch.float64)
     if device == "cpu":
         torch.testing.assert_close(op(x), reference(x), **tolerances)
     else:
         with pytest.raises(opdock.OpdockError, match="float64"):
-            op(x)
+            on(device, op)(x)
 
 
 def assert_refused(op, name, *args, **keywords):
@@ -68,7 +71,7 @@ def in_a_graph(op, x):
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         found = op(x)
-    x.copy_(random(x.shape, x.device, x.dtype, 9))
+    x.copy_(random(x.shape, x.dtype, 9))
     graph.replay()
     return found
 
@@ -80,6 +83,6 @@ def huge_rows(length, device, copies):
     if torch.cuda.mem_get_info()[0] < (2 * copies + 1) * rows * length:
         pytest.skip(f"needs {4.3 * copies + 2.2:.0f} GB of free GPU memory")
     x = torch.zeros(rows, length, device=device, dtype=torch.bfloat16)
-    last = random((40, length), device, torch.bfloat16, 7)
+    last = random((40, length), torch.bfloat16, 7).to(device)
     x[-40:] = last
     return x, last

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 
 #include "commands.h"
 #include "fmt/format.h"
@@ -40,6 +41,20 @@ std::string package_folder() {
   return {};
 }
 
+// What opdock/_soft.py wants to know, as JSON.
+std::string soft_options(const AuthorCommand& command) {
+  const std::string program = own_files().program("opdock-soft-code");
+  if (program.empty())
+    throw Failure{OPDOCK_NOT_FOUND,
+                  "test: found no software GPU where this Opdock is installed, wanted "
+                  "libexec/opdock/opdock-soft-code; install Opdock as a whole"};
+  const nlohmann::json options = {
+      {"code", program},      {"drivers", fs::path(program).parent_path() / "softgpu"},
+      {"arch", command.arch}, {"warp", command.warp},
+      {"seed", command.seed}, {"counters", command.counters}};
+  return options.dump();
+}
+
 }  // namespace
 
 std::string own_path() {
@@ -51,8 +66,7 @@ Installed own_files() {
   return find_installed(fs::path(own_path()).parent_path().string());
 }
 
-int author_command(const std::string& what, const std::string& path,
-                   const std::vector<std::string>& arguments) {
+int author_command(const AuthorCommand& command) {
   const char* chosen = std::getenv("OPDOCK_PYTHON");  // the package's own script sets it
   const std::string python = chosen != nullptr && *chosen != '\0' ? chosen : "python3";
   if (const std::string folder = package_folder(); !folder.empty()) {
@@ -60,8 +74,9 @@ int author_command(const std::string& what, const std::string& path,
     const std::string all = others != nullptr && *others != '\0' ? folder + ":" + others : folder;
     setenv("PYTHONPATH", all.c_str(), 1);
   }
-  std::vector<std::string> words = {python, "-c", kProgram, own_path(), what, path};
-  words.insert(words.end(), arguments.begin(), arguments.end());
+  std::vector<std::string> words = {python, "-c", kProgram, own_path(), command.what, command.path};
+  if (command.device == "soft") words.push_back("--soft=" + soft_options(command));
+  words.insert(words.end(), command.arguments.begin(), command.arguments.end());
   std::vector<char*> argv;
   for (std::string& word : words) argv.push_back(word.data());
   argv.push_back(nullptr);
@@ -70,7 +85,7 @@ int author_command(const std::string& what, const std::string& path,
   throw Failure{OPDOCK_NOT_FOUND,
                 fmt::format("{}: found no Python to run ({}: {}), wanted python3 in PATH or its "
                             "path in $OPDOCK_PYTHON",
-                            what, python, std::strerror(errno))};
+                            command.what, python, std::strerror(errno))};
 }
 
 }  // namespace opdock::cli

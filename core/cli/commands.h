@@ -52,9 +52,18 @@ struct NewCommand {
 };
 int new_command(const NewCommand& command);
 
-// what: "test" or "bench"; path: a plugin's folder; arguments: for pytest or the benches. Becomes a
-// Python process and does not return, unless there is no Python.
-int author_command(const std::string& what, const std::string& path,
-                   const std::vector<std::string>& arguments);
+struct AuthorCommand {
+  std::string what;                    // "test" or "bench"
+  std::string path;                    // a plugin's folder
+  std::vector<std::string> arguments;  // for pytest or the benches
+  // Of `test`: "soft" runs on software GPUs only (docs/testing-kernels.md), else on what is here.
+  std::string device;
+  std::string arch;  // of one software GPU: "sm_90", "gfx90a"; empty: one of each kind
+  int warp = 0;      // only those whose warps are so wide; 0: all
+  uint64_t seed = 0;
+  bool counters = false;
+};
+// Becomes a Python process and does not return, unless there is no Python.
+int author_command(const AuthorCommand& command);
 
 }  // namespace opdock::cli

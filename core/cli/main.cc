@@ -36,7 +36,7 @@ struct Arguments {
   opdock::cli::RunOptions run;
   opdock::cli::BuildCommand build;
   opdock::cli::NewCommand fresh;
-  std::vector<std::string> words;
+  opdock::cli::AuthorCommand author;
 };
 
 void define(CLI::App* app, Arguments* args) {
@@ -105,11 +105,26 @@ void define(CLI::App* app, Arguments* args) {
   fresh->add_option("--in", args->fresh.folder, "Where the folder goes; default: here");
   const auto add_author = [&](const char* name, const char* text, const char* others) {
     CLI::App* command = app->add_subcommand(name, text);
-    command->add_option("PATH", args->subject, "A folder with a plugin.toml")->required();
-    command->add_option("ARGS", args->words, others);
+    command->add_option("PATH", args->author.path, "A folder with a plugin.toml")->required();
+    command->add_option("ARGS", args->author.arguments, others);
+    return command;
   };
-  add_author("test", "Build a source plugin and run its test_*.py by pytest",
-             "Further arguments of pytest, after --");
+  CLI::App* test = add_author("test", "Build a source plugin and run its test_*.py by pytest",
+                              "Further arguments of pytest, after --");
+  CLI::Option* soft =
+      test->add_option("--device", args->author.device,
+                       "soft: on software GPUs, CUDA's and AMD's, that execute the kernels here")
+          ->check(CLI::IsMember({"soft"}));
+  test->add_option("--arch", args->author.arch, "Of the one software GPU: sm_90, gfx1030, …")
+      ->needs(soft);
+  test->add_option("--warp", args->author.warp, "Only software GPUs with warps of 32 or 64 threads")
+      ->check(CLI::IsMember({32, 64}))
+      ->needs(soft);
+  test->add_option("--seed", args->author.seed, "Of the order in which blocks and threads run")
+      ->needs(soft);
+  test->add_flag("--counters", args->author.counters,
+                 "Print what each kernel did: sectors, bank conflicts, barriers")
+      ->needs(soft);
   add_author("bench", "Build a source plugin and run its bench_*.py",
              "Arguments of the benches, after --");
   CLI::App* cache = app->add_subcommand("cache", "Show and tidy what was compiled and built");
@@ -172,8 +187,11 @@ int dispatch(const CLI::App& app, const Arguments& args) {
     return opdock::cli::build_command(build);
   }
   if (command == "trust") return opdock::cli::trust_command(args.subject, args.json);
-  if (command == "test" || command == "bench")
-    return opdock::cli::author_command(command, args.subject, args.words);
+  if (command == "test" || command == "bench") {
+    opdock::cli::AuthorCommand author = args.author;
+    author.what = command;
+    return opdock::cli::author_command(author);
+  }
   if (command == "new") {
     opdock::cli::NewCommand fresh = args.fresh;
     fresh.json = args.json;

@@ -7,6 +7,7 @@ import torch
 from row_cases import random
 
 import opdock
+from opdock.testing import on
 
 # A handful of roundings of the mean, of x - mean, of the deviation and of the affine map.
 COMPUTED = 8 * 2.0**-24
@@ -25,15 +26,16 @@ def scale_of(x, weight, bias, eps):
     return scale if bias is None else scale + bias.double().abs()
 
 
-def check(reference, assert_close, x, weight=None, bias=None, eps=1e-5):
-    found = opdock.ops.layer_norm(x, weight, bias, eps=eps)
+def check(reference, assert_close, device, x, weight=None, bias=None, eps=1e-5):
+    found = on(device, opdock.ops.layer_norm)(x, weight, bias, eps=eps)
     row_cases.assert_like(found, x)
     oracle = reference.layer_norm(x.double(), double(weight), double(bias), eps=eps)
     assert_close(found, oracle, COMPUTED, scale_of(x.double(), weight, bias, eps))
 
 
-def check_add(reference, assert_close, x, residual, weight=None, bias=None, eps=1e-5):
-    found, total = opdock.ops.add_layer_norm(x, residual, weight, bias, eps=eps)
+def check_add(reference, assert_close, device, x, residual, weight=None, bias=None, eps=1e-5):
+    add_layer_norm = on(device, opdock.ops.add_layer_norm)
+    found, total = add_layer_norm(x, residual, weight, bias, eps=eps)
     assert torch.equal(total, x + residual)
     oracle = reference.layer_norm(total.double(), double(weight), double(bias), eps=eps)
     assert_close(found, oracle, COMPUTED, scale_of(total.double(), weight, bias, eps))
@@ -41,58 +43,58 @@ def check_add(reference, assert_close, x, residual, weight=None, bias=None, eps=
 
 @pytest.mark.parametrize("length", row_cases.LENGTHS)
 def test_row_lengths(reference, assert_close, device, dtype, length):
-    x = random((5, length), device, dtype, length, mean=0.5)
-    residual = random((5, length), device, dtype, length + 1)
-    weight = random(length, device, dtype, length + 2, 0.5, 1.0)
-    bias = random(length, device, dtype, length + 3)
-    check(reference, assert_close, x)
-    check(reference, assert_close, x, weight, bias)
-    check_add(reference, assert_close, x, residual, weight, bias)
+    x = random((5, length), dtype, length, mean=0.5)
+    residual = random((5, length), dtype, length + 1)
+    weight = random(length, dtype, length + 2, 0.5, 1.0)
+    bias = random(length, dtype, length + 3)
+    check(reference, assert_close, device, x)
+    check(reference, assert_close, device, x, weight, bias)
+    check_add(reference, assert_close, device, x, residual, weight, bias)
 
 
 @pytest.mark.parametrize("length", [33, 520, 1000, 1024])
 @pytest.mark.parametrize("eps", [0.0, 1e-5, 1.0])
 def test_optional_parameters(reference, assert_close, device, dtype, length, eps):
-    x, residual = (random((4, length), device, dtype, seed) for seed in (1, 2))
-    weight, bias = (random(length, device, dtype, seed) for seed in (3, 4))
+    x, residual = (random((4, length), dtype, seed) for seed in (1, 2))
+    weight, bias = (random(length, dtype, seed) for seed in (3, 4))
     for w in (None, weight):
         for b in (None, bias):
-            check(reference, assert_close, x, w, b, eps)
-            check_add(reference, assert_close, x, residual, w, b, eps)
+            check(reference, assert_close, device, x, w, b, eps)
+            check_add(reference, assert_close, device, x, residual, w, b, eps)
 
 
 @pytest.mark.parametrize("length", [8, 33, 512, 1032, 4096])
 def test_misaligned_and_padded_rows(reference, assert_close, device, dtype, length):
-    for x in row_cases.layouts(length, device, dtype):
-        other = random(x.shape, device, dtype, 3)
-        check(reference, assert_close, x)
-        check_add(reference, assert_close, x, other)
-        check_add(reference, assert_close, other, x)
-        check_add(reference, assert_close, x, x * 2)
-    x, parameters = (random(n, device, dtype, 4) for n in ((7, length), (length + 24,)))
+    for x in row_cases.layouts(length, dtype):
+        other = random(x.shape, dtype, 3)
+        check(reference, assert_close, device, x)
+        check_add(reference, assert_close, device, x, other)
+        check_add(reference, assert_close, device, other, x)
+        check_add(reference, assert_close, device, x, x * 2)
+    x, parameters = (random(n, dtype, 4) for n in ((7, length), (length + 24,)))
     for begin in row_cases.OFFSETS:
-        check(reference, assert_close, x, parameters[begin : begin + length])
+        check(reference, assert_close, device, x, parameters[begin : begin + length])
 
 
 def test_mean_far_from_zero(reference, assert_close, device, dtype):
     for length in (100, 1000, 1024, 40001):
-        check(reference, assert_close, random((2, length), device, dtype, 5, 1.0, 300.0))
+        check(reference, assert_close, device, random((2, length), dtype, 5, 1.0, 300.0))
 
 
 def test_nan_and_infinity_are_not_hidden(device, dtype):
     for length in (40, 1000, 1024):
-        x = random((3, length), device, dtype, 6)
+        x = random((3, length), dtype, 6)
         x[0, length // 2] = float("nan")
         x[1, 0] = float("inf")
-        found = opdock.ops.layer_norm(x)
+        found = on(device, opdock.ops.layer_norm)(x)
         assert found[:2].isnan().all() and not found[2].isnan().any()
 
 
 @pytest.mark.parametrize("shape", row_cases.EMPTY_SHAPES)
 def test_zero_sizes(device, dtype, shape):
-    x = torch.empty(shape, device=device, dtype=dtype)
-    assert opdock.ops.layer_norm(x).shape == shape
-    assert [y.shape for y in opdock.ops.add_layer_norm(x, x)] == [shape, shape]
+    x = torch.empty(shape, dtype=dtype)
+    assert on(device, opdock.ops.layer_norm)(x).shape == shape
+    assert [y.shape for y in on(device, opdock.ops.add_layer_norm)(x, x)] == [shape, shape]
 
 
 def test_float64_is_for_the_cpu(reference, device):
@@ -101,22 +103,22 @@ def test_float64_is_for_the_cpu(reference, device):
     )
 
 
-def bad_inputs(device):
-    x = torch.ones(2, 8, device=device)
-    half = torch.ones(8, device=device, dtype=torch.float16)
+def bad_inputs():
+    x = torch.ones(2, 8)
+    half = torch.ones(8, dtype=torch.float16)
     return [
-        ("x", "layer_norm", (torch.ones(2, 8, dtype=torch.int64, device=device),), {}),
-        ("x", "layer_norm", (torch.ones((), device=device),), {}),
+        ("x", "layer_norm", (torch.ones(2, 8, dtype=torch.int64),), {}),
+        ("x", "layer_norm", (torch.ones(()),), {}),
         ("x", "layer_norm", (x.t(),), {}),
         ("weight", "layer_norm", (x, half), {}),
-        ("weight", "layer_norm", (x, torch.ones(7, device=device)), {}),
+        ("weight", "layer_norm", (x, torch.ones(7)), {}),
         ("weight", "layer_norm", (x, x), {}),
-        ("weight", "layer_norm", (x, torch.ones(16, device=device)[::2]), {}),
+        ("weight", "layer_norm", (x, torch.ones(16)[::2]), {}),
         ("bias", "layer_norm", (x, None, half), {}),
-        ("bias", "layer_norm", (x, None, torch.ones(9, device=device)), {}),
+        ("bias", "layer_norm", (x, None, torch.ones(9)), {}),
         ("eps", "layer_norm", (x,), {"eps": -1.0}),
         ("eps", "layer_norm", (x,), {"eps": float("nan")}),
-        ("residual", "add_layer_norm", (x, torch.ones(8, device=device)), {}),
+        ("residual", "add_layer_norm", (x, torch.ones(8)), {}),
         ("residual", "add_layer_norm", (x, x.double()), {}),
         ("residual", "add_layer_norm", (x,), {}),
     ]
@@ -124,13 +126,13 @@ def bad_inputs(device):
 
 @pytest.mark.parametrize("number", range(14))
 def test_bad_inputs_name_the_argument(device, number):
-    name, op, args, keywords = bad_inputs(device)[number]
-    row_cases.assert_refused(getattr(opdock.ops, op), name, *args, **keywords)
+    name, op, args, keywords = bad_inputs()[number]
+    row_cases.assert_refused(on(device, getattr(opdock.ops, op)), name, *args, **keywords)
 
 
 @pytest.mark.gpu
 def test_on_another_stream_and_in_a_graph(reference, assert_close, cuda):
-    x = random((64, 1024), cuda, torch.float16)
+    x = random((64, 1024), torch.float16).to(cuda)
     scale = torch.full((), 4.0, device=cuda, dtype=torch.float64)
     found = row_cases.on_another_stream(opdock.ops.layer_norm, x)
     assert_close(found, reference.layer_norm(x.double()), COMPUTED, scale)

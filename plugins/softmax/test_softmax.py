@@ -8,6 +8,7 @@ import row_cases
 import torch
 
 import opdock
+from opdock.testing import move, on
 
 # Rounding of the scores (|score| below 32), of the exponential and of the sum, relative.
 COMPUTED = 3e-6
@@ -16,8 +17,8 @@ DEVIATION = 3.0  # of the scores: most are below 10, a few near 16
 random = functools.partial(row_cases.random, deviation=DEVIATION)
 
 
-def check(reference, assert_close, x, **options):
-    found = opdock.ops.softmax(x, **options)
+def check(reference, assert_close, device, x, **options):
+    found = on(device, opdock.ops.softmax)(x, **options)
     row_cases.assert_like(found, x)
     if options.get("mask") is not None:
         options["mask"] = options["mask"].double()
@@ -26,13 +27,13 @@ def check(reference, assert_close, x, **options):
 
 @pytest.mark.parametrize("length", row_cases.LENGTHS)
 def test_row_lengths(reference, assert_close, device, dtype, length):
-    check(reference, assert_close, random((5, length), device, dtype, length), scale=0.7)
+    check(reference, assert_close, device, random((5, length), dtype, length), scale=0.7)
 
 
 @pytest.mark.parametrize("length", [8, 33, 512, 1032, 4096])
 def test_misaligned_and_padded_rows(reference, assert_close, device, dtype, length):
-    for x in row_cases.layouts(length, device, dtype, DEVIATION):
-        check(reference, assert_close, x)
+    for x in row_cases.layouts(length, dtype, DEVIATION):
+        check(reference, assert_close, device, x)
 
 
 @pytest.mark.parametrize("length", [19, 256, 520, 1000])
@@ -43,33 +44,34 @@ def test_misaligned_and_padded_rows(reference, assert_close, device, dtype, leng
 )
 def test_masks(reference, assert_close, device, dtype, length, shape):
     shape = tuple(length if size == -1 else size for size in shape)
-    x, mask = random((2, 3, 4, length), device, dtype, 3), random(shape, device, dtype, 4)
+    x, mask = random((2, 3, 4, length), dtype, 3), random(shape, dtype, 4)
     if mask.numel() > 2:
         mask.view(-1)[1] = float("-inf")
-    check(reference, assert_close, x, mask=mask, scale=0.125)
-    check(reference, assert_close, x, mask=mask, causal=True)
+    check(reference, assert_close, device, x, mask=mask, scale=0.125)
+    check(reference, assert_close, device, x, mask=mask, causal=True)
 
 
 @pytest.mark.parametrize("queries", [1, 2, 7, 64, 100])
 @pytest.mark.parametrize("keys", [1, 64, 520, 1024])
 def test_causal(reference, assert_close, device, dtype, queries, keys):
-    check(reference, assert_close, random((2, queries, keys), device, dtype, 5), causal=True)
+    x = random((2, queries, keys), dtype, 5)
+    check(reference, assert_close, device, x, causal=True)
 
 
 @pytest.mark.parametrize("length", [3, 64, 1000, 1024, 5000])
 def test_masked_rows_nan_and_infinity(reference, assert_close, device, dtype, length):
-    x = random((5, length), device, dtype, 6)
+    x = random((5, length), dtype, 6)
     x[0] = float("-inf")
     x[1, length // 2] = float("nan")
     x[2] = float("-inf")
     x[2, -1] = float("nan")
     x[3, 0] = float("inf")
-    check(reference, assert_close, x)
+    check(reference, assert_close, device, x)
 
 
 @pytest.mark.parametrize("shape", row_cases.EMPTY_SHAPES)
 def test_zero_sizes(device, dtype, shape):
-    found = opdock.ops.softmax(torch.empty(shape, device=device, dtype=dtype))
+    found = on(device, opdock.ops.softmax)(torch.empty(shape, dtype=dtype))
     assert found.shape == shape
 
 
@@ -79,18 +81,18 @@ def test_float64_is_for_the_cpu(reference, device):
     )
 
 
-def bad_inputs(device):
-    x = torch.ones(2, 3, 8, device=device)
+def bad_inputs():
+    x = torch.ones(2, 3, 8)
     return [
-        ("x", (torch.ones(2, 8, dtype=torch.int32, device=device),), {}),
-        ("x", (torch.ones((), device=device),), {}),
-        ("x", (torch.ones(8, device=device),), {"causal": True}),
+        ("x", (torch.ones(2, 8, dtype=torch.int32),), {}),
+        ("x", (torch.ones(()),), {}),
+        ("x", (torch.ones(8),), {"causal": True}),
         ("x", (x.transpose(1, 2),), {}),
-        ("mask", (x,), {"mask": torch.ones(8, device=device, dtype=torch.float16)}),
-        ("mask", (x,), {"mask": torch.ones(7, device=device)}),
-        ("mask", (x,), {"mask": torch.ones(1, 2, 3, 8, device=device)}),
-        ("mask", (x,), {"mask": torch.ones(2, 8, 3, device=device).transpose(1, 2)}),
-        ("mask", (x,), {"mask": torch.ones(2, 3, 8, dtype=torch.bool, device=device)}),
+        ("mask", (x,), {"mask": torch.ones(8, dtype=torch.float16)}),
+        ("mask", (x,), {"mask": torch.ones(7)}),
+        ("mask", (x,), {"mask": torch.ones(1, 2, 3, 8)}),
+        ("mask", (x,), {"mask": torch.ones(2, 8, 3).transpose(1, 2)}),
+        ("mask", (x,), {"mask": torch.ones(2, 3, 8, dtype=torch.bool)}),
         ("scale", (x,), {"scale": "much"}),
         ("nope", (x,), {"nope": 1}),
     ]
@@ -98,19 +100,20 @@ def bad_inputs(device):
 
 @pytest.mark.parametrize("number", range(11))
 def test_bad_inputs_name_the_argument(device, number):
-    name, args, keywords = bad_inputs(device)[number]
-    row_cases.assert_refused(opdock.ops.softmax, name, *args, **keywords)
+    name, args, keywords = bad_inputs()[number]
+    row_cases.assert_refused(on(device, opdock.ops.softmax), name, *args, **keywords)
 
 
-@pytest.mark.gpu
-def test_mask_on_another_device(cuda):
+def test_mask_on_another_device(device):
+    if device == "cpu":
+        pytest.skip("there is no other device to have the mask on")
     with pytest.raises(opdock.OpdockError, match="'mask'.*cpu"):
-        opdock.ops.softmax(torch.ones(2, 8, device=cuda), mask=torch.ones(8))
+        opdock.ops.softmax(move(torch.ones(2, 8), device), mask=torch.ones(8))
 
 
 @pytest.mark.gpu
 def test_on_another_stream_and_in_a_graph(reference, assert_close, cuda):
-    x = random((64, 1024), cuda, torch.float16)
+    x = random((64, 1024), torch.float16).to(cuda)
     found = row_cases.on_another_stream(opdock.ops.softmax, x)
     assert_close(found, reference.softmax(x.double()), COMPUTED)
     found = row_cases.in_a_graph(opdock.ops.softmax, x)

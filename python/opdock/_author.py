@@ -58,10 +58,11 @@ def tell(report):
     print("\n".join(lines), file=sys.stderr)
 
 
-def build(command, folder):
-    """The path of what `opdock build` makes, or finds in the cache; None if it cannot."""
+def build(command, folder, archs=()):
+    """The path of what `opdock build` makes, or finds in the cache; None if it cannot. archs: more
+    arguments of it."""
     # --retry: whoever asks for a test wants the error itself, not that there was one before.
-    words = [command, "build", "--retry", "--json", str(folder)]
+    words = [command, "build", "--retry", "--json", *archs, str(folder)]
     done = subprocess.run(words, stdout=subprocess.PIPE, text=True)
     if not done.stdout.strip():  # it has said on stderr what is wrong
         return None
@@ -71,18 +72,22 @@ def build(command, folder):
     return report.get("path")
 
 
-def environment(plugin):
-    """This one's, with the built plugin alone to be found, and no reference in its place."""
+def claimed_devices(plugin):
+    """The kinds of device that the built plugin has ops for."""
     import opdock
 
     report = opdock.inspect(plugin)
-    found = {device["device"].split(":")[0] for device in report["devices"]}
+    return {device["device"].split(":")[0] for device in report["devices"]}
+
+
+def environment(plugin, claimed):
+    """This one's, with the built plugin alone to be found, and no reference in its place."""
     return {
         **os.environ,
         "OPDOCK_PLUGIN_PATH": plugin,
         "OPDOCK_FALLBACK": "error",
         "OPDOCK_BUILD": "never",
-        "OPDOCK_TEST_DEVICES": ",".join(sorted(found)),
+        "OPDOCK_TEST_DEVICES": ",".join(sorted(claimed)),
         "PYTHONDONTWRITEBYTECODE": "1",
     }
 
@@ -99,17 +104,42 @@ def run(kind, folder, files, arguments, env):
     return max(statuses, key=abs)
 
 
+def soft(folder, files, arguments, command, options):
+    """`opdock test --device=soft`: returns the exit status."""
+    from opdock import _soft
+
+    try:
+        archs = _soft.wanted_archs(options)
+    except ValueError as problem:
+        raise Problem(str(problem)) from None
+    plugin = build(command, folder, _soft.build_arguments(archs))
+    if plugin is None:
+        return 1
+    claimed = claimed_devices(plugin)
+
+    def run_tests(more, variables):
+        env = {**environment(plugin, claimed), **variables}
+        return run("test", folder, files, [*arguments, *more], env)
+
+    return _soft.test(run_tests, claimed, plugin, options)
+
+
 def main(words):
-    """words: the command's path, "test" or "bench", the plugin's folder, arguments of pytest or of
-    the benches. Returns the exit status: 0 good, 1 not, 2 bad usage."""
+    """words: the command's path, "test" or "bench", the plugin's folder, perhaps --soft=JSON (the
+    command's core/cli/author_command.cc writes it), arguments of pytest or of the benches. Returns
+    the exit status: 0 good, 1 not, 2 bad usage."""
     command, kind, path, *arguments = words
     try:
         folder, files = find_files(kind, Path(path))
         check_packages(kind)
+        if arguments and arguments[0].startswith("--soft="):
+            options = json.loads(arguments[0].removeprefix("--soft="))
+            return soft(folder, files, arguments[1:], command, options)
         plugin = build(command, folder)
         if plugin is None:
             return 1
-        return 1 if run(kind, folder, files, arguments, environment(plugin)) else 0
+        env = environment(plugin, claimed_devices(plugin))
+        return 1 if run(kind, folder, files, arguments, env) else 0
     except Problem as problem:
         print(f"opdock: {kind}: {problem}", file=sys.stderr)
         return 1

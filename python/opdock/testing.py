@@ -3,6 +3,10 @@
 
 A pytest plugin, which `opdock test PATH` loads; elsewhere `pytest -p opdock.testing`, or import the
 fixtures into a conftest.py. Needs pytest and torch.
+
+Tests hold CPU torch tensors and call ops by `on(device, op)`, which takes the arguments to the
+device and the results back: by torch where it has the device, else, as on the software GPU
+(docs/testing-kernels.md), through the driver library.
 """
 
 import importlib.util
@@ -17,14 +21,19 @@ try:
 except ImportError:
     torch = None
 
-__all__ = ["assert_close", "cuda", "device", "dtype", "reference"]
+from opdock import _gpu
+
+if torch is not None:
+    from opdock._on_device import is_soft, move, on, to_cpu, torch_has
+
+__all__ = ["assert_close", "cuda", "device", "dtype", "move", "on", "reference", "to_cpu"]
 
 # Half a unit in the last place: the rounding of the result alone.
 HALF_ULP = {"float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8, "float64": 2.0**-53}
 
 
 def pytest_configure(config):
-    config.addinivalue_line("markers", "gpu: needs a CUDA GPU")
+    config.addinivalue_line("markers", "gpu: needs a CUDA GPU that torch reaches")
 
 
 def _why_not(name):
@@ -32,19 +41,27 @@ def _why_not(name):
     claimed = os.environ.get("OPDOCK_TEST_DEVICES")  # of the plugin that `opdock test` built
     if claimed is not None and name not in claimed.split(","):
         return f"the plugin has no ops for {name}"
-    if name == "cuda" and not torch.cuda.is_available():
-        return "no CUDA GPU, or a torch without CUDA"
-    return None
+    if name == "cpu" or torch_has(name):
+        return None
+    found, problem = _gpu.count(name)
+    return None if found else f"no {name} GPU ({problem})"
 
 
 def devices():
     """The devices, of "cpu" and "cuda", that the plugin and this machine have: for benches."""
-    return [name for name in ("cpu", "cuda") if _why_not(name) is None]
+    return [n for n in ("cpu", "cuda") if _why_not(n) is None and (n == "cpu" or torch_has(n))]
 
 
-@pytest.fixture(params=["cpu", "cuda"])
+def _kinds():
+    if torch and is_soft() and (claimed := os.environ.get("OPDOCK_TEST_DEVICES")):
+        return claimed.split(",")  # what the stand-ins were set up for
+    return ["cpu", "cuda", "rocm"] if torch and torch.version.hip else ["cpu", "cuda"]
+
+
+@pytest.fixture(params=_kinds())
 def device(request):
-    """Each device in turn; skipped where the plugin has no op for it or torch does not reach it."""
+    """Each device in turn, "cpu", "cuda" and where there are such "rocm"; skipped where the plugin
+    has no op for it or it is not here. For on() and move(): torch need not know it."""
     if reason := _why_not(request.param):
         pytest.skip(reason)
     return request.param
@@ -52,9 +69,11 @@ def device(request):
 
 @pytest.fixture
 def cuda():
-    """ "cuda"; the test is skipped where `device` skips it."""
+    """ "cuda", where torch computes on it too: for tests of torch's streams and graphs."""
     if reason := _why_not("cuda"):
         pytest.skip(reason)
+    if not torch_has("cuda"):
+        pytest.skip("no CUDA GPU that torch reaches")
     return "cuda"
 
 

@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`opdock test --device=soft PATH`: a plugin's tests on software GPUs, one kind after the other.
+
+A software GPU is a stand-in for a driver library that executes kernels on the CPU
+(docs/testing-kernels.md); what differs from a test on a GPU is where the loader finds the driver.
+"""
+
+import json
+import os
+import subprocess
+import tempfile
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+#: What each kind of software GPU is: (backend, threads of a warp).
+KINDS = {"sm_90": ("cuda", 32), "gfx1030": ("rocm", 32), "gfx90a": ("rocm", 64)}
+_LIBRARIES = {"cuda": "libcuda.so.1", "rocm": "libamdhip64.so.6"}
+_COUNTERS = [
+    ("kernel", "kernel"),
+    ("launches", "launches"),
+    ("global_load_sectors", "sectors read"),
+    ("global_store_sectors", "sectors written"),
+    ("shared_bank_conflicts", "bank conflicts"),
+    ("barriers", "barriers"),
+    ("shuffles", "shuffles"),
+    ("atomics", "atomics"),
+]
+
+
+def kind_of(arch):
+    """(backend, warp) of any architecture that the stand-ins know; None if it is none."""
+    if arch.startswith("sm_"):
+        return "cuda", 32
+    # AMD's GCN and CDNA (gfx6 to gfx9) have 64-wide warps, RDNA (gfx10 and later) 32-wide ones.
+    digits = arch.partition(":")[0].removeprefix("gfx")
+    if not arch.startswith("gfx") or len(digits) < 3 or not digits[:-2].isdigit():
+        return None
+    return "rocm", 64 if int(digits[:-2]) < 10 else 32
+
+
+def environment(drivers, code, gpus, **settings):
+    """The variables of a process for which libcuda and libamdhip64 are the software GPU's.
+
+    drivers: the folder of the stand-ins. code: the code folder. gpus: of OPDOCK_SOFTGPU, each with
+    an "arch". settings: more of OPDOCK_SOFTGPU: "seed", "failures", … (tests/softgpu/driver).
+    """
+    others = os.environ.get("LD_LIBRARY_PATH")
+    return {
+        "LD_LIBRARY_PATH": f"{drivers}:{others}" if others else str(drivers),
+        "OPDOCK_SOFTGPU": json.dumps({"gpus": gpus, "code": str(code), **settings}),
+        "OPDOCK_JIT_KEEP": str(code),  # what is compiled on the way is executed too
+        # Where a GPU is visible to the user, that one is not meant.
+        "CUDA_VISIBLE_DEVICES": ",".join(str(i) for i in range(len(gpus))),
+    }
+
+
+def fill_code(program, plugins, code):
+    """Fills the code folder from plugins' own images; program: opdock-soft-code. True if it could;
+    otherwise the program has said why not."""
+    words = [program, *map(str, plugins), str(code)]
+    return subprocess.run(words, stdout=subprocess.DEVNULL).returncode == 0
+
+
+def code_folder():
+    """Where sources and what was compiled of them are kept between runs."""
+    cache = os.environ.get("OPDOCK_CACHE_DIR") or os.path.join(
+        os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "opdock"
+    )
+    return Path(cache) / "soft"
+
+
+def counted(path):
+    """{"passed": …, "failed": …, "skipped": …} of a JUnit file."""
+    counts = {"passed": 0, "failed": 0, "skipped": 0}
+    if path.exists():
+        for case in ElementTree.parse(path).getroot().iter("testcase"):
+            tags = {child.tag for child in case}
+            outcome = "failed" if tags & {"failure", "error"} else "passed"
+            counts["skipped" if outcome == "passed" and "skipped" in tags else outcome] += 1
+    return counts
+
+
+def print_counters(path):
+    """The table of --counters: sums over all launches, by kernel."""
+    if not path.exists():
+        print("no counters: the software GPU wrote none")
+        return
+    rows = [[title for _, title in _COUNTERS]]
+    for kernel in json.loads(path.read_text()):
+        rows.append([str(kernel[name]) for name, _ in _COUNTERS])
+    widths = [max(len(row[i]) for row in rows) for i in range(len(_COUNTERS))]
+    for row in rows:
+        cells = [row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]
+        print("  ".join(cells).rstrip())
+
+
+def run_one(run, claimed, arch, options, code):
+    """Runs the tests on one software GPU; returns (a line that says how it went, whether well)."""
+    backend, warp = kind_of(arch)
+    title = f"{arch} ({backend}, warps of {warp})"
+    if backend not in claimed:
+        return f"{title}: not run: the plugin has no ops for {backend}", True
+    if not (Path(options["drivers"]) / _LIBRARIES[backend]).exists():
+        return f"{title}: not run: this Opdock has no stand-in for {_LIBRARIES[backend]}", True
+    print(f"== {title}", flush=True)
+    with tempfile.TemporaryDirectory() as folder:
+        results, findings, counters = (
+            Path(folder) / name for name in ("junit.xml", "findings", "counters.json")
+        )
+        settings = {"seed": options["seed"], "findings": str(findings), "leaks": True}
+        if options["counters"]:
+            settings["counters"] = str(counters)
+        variables = environment(options["drivers"], code, [{"arch": arch}], **settings)
+        variables["OPDOCK_TEST_DEVICES"] = backend
+        status = run([f"--junitxml={results}"], variables)
+        counts = counted(results)
+        found = len(findings.read_text().splitlines()) if findings.exists() else 0
+        print_counters(counters)
+    parts = [f"{count} {what}" for what, count in counts.items() if count or what == "passed"]
+    parts += [f"{found} findings"] if found else []
+    good = status == 0 and found == 0 and counts["passed"] > 0
+    if status == 0 and not counts["passed"]:
+        parts.append("nothing ran")
+    return f"{title}: {', '.join(parts)}", good
+
+
+def wanted_archs(options):
+    """The architectures to test; raises ValueError with what is wrong."""
+    if options["arch"]:
+        kind = kind_of(options["arch"])
+        if kind is None:
+            raise ValueError(
+                f'found the architecture "{options["arch"]}", wanted one such as sm_90, gfx1030 or '
+                "gfx90a"
+            )
+        if options["warp"] not in (0, kind[1]):
+            raise ValueError(
+                f"found --warp={options['warp']} for {options['arch']}, whose warps have {kind[1]} "
+                "threads; leave one of the two out"
+            )
+        return [options["arch"]]
+    return [a for a, (_, warp) in KINDS.items() if options["warp"] in (0, warp)]
+
+
+def build_arguments(archs):
+    """Those of `opdock build` that give the plugin images for these architectures."""
+    lists = {"--archs": [], "--hip-archs": []}
+    for arch in archs:
+        number = arch.removeprefix("sm_")
+        if number == arch:
+            lists["--hip-archs"].append(arch)
+        else:
+            digits = number.rstrip("af")
+            lists["--archs"].append(f"{digits[:-1]}.{digits[-1]}{number[len(digits) :]}")
+    return [f"{name}={';'.join(values)}" for name, values in lists.items() if values]
+
+
+def test(run, claimed, plugin, options):
+    """Runs the tests on each software GPU in turn and prints how it went; returns the exit status.
+
+    run(arguments, variables): pytest with these arguments and variables more; returns its status.
+    claimed: the plugin's devices. plugin: the built file. options: what the command was given.
+    """
+    code = code_folder()
+    code.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if not fill_code(options["code"], [plugin], code):
+        return 1
+    lines = [run_one(run, claimed, arch, options, code) for arch in wanted_archs(options)]
+    print()
+    for line, _ in lines:
+        print(line)
+    return 0 if all(good for _, good in lines) else 1

@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Programs on software GPUs: each in a process of its own, since a driver reads its configuration
+once and a device that failed stays so."""
+
+import dataclasses
+import json
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from opdock import _soft
+
+BUILD = Path(os.environ["OPDOCK_BUILD_DIR"])
+TOOLS = BUILD / "libexec" / "opdock"
+SM_90 = [{"arch": "sm_90"}]
+
+# What the programs below begin with.
+PROLOGUE = """
+import json, os, sys
+import torch
+import opdock
+from opdock.testing import move, on, to_cpu
+torch.set_num_threads(1)
+softmax, layer_norm = opdock.ops.softmax, opdock.ops.layer_norm
+def show(**values):
+    print(json.dumps(values), flush=True)
+def error(call, *args, **keywords):
+    try:
+        call(*args, **keywords)
+    except Exception as problem:
+        return type(problem).__name__ + ": " + str(problem)
+def wrong(found, x):  # of softmax: how many elements
+    return int(((found.double() - torch.softmax(x.double(), -1)).abs() > 1e-6).sum())
+"""
+
+
+@dataclasses.dataclass
+class Done:
+    status: int
+    shown: dict  # what the program gave to show()
+    stderr: str
+    findings: list  # texts
+    record: list  # what the driver was asked for
+
+    def events(self, name):
+        return [line for line in self.record if line["event"] == name]
+
+
+@pytest.fixture(scope="session")
+def code():
+    """The code folder of the built plugins, kept between runs: nothing is compiled twice."""
+    folder = BUILD / "tests" / "softgpu" / "ops" / "code"
+    folder.mkdir(parents=True, exist_ok=True)
+    plugins = [BUILD / "plugins" / f"{name}.so" for name in ("noop", "norm", "softmax")]
+    assert _soft.fill_code(TOOLS / "opdock-soft-code", plugins, folder)
+    return folder
+
+
+@pytest.fixture
+def soft(tmp_path, code):
+    """soft(program, gpus=…, variables=…, **settings of OPDOCK_SOFTGPU): runs Python text."""
+
+    def run(program, gpus=SM_90, variables=(), check=True, code=code, **settings):
+        findings, record = tmp_path / "findings", tmp_path / "record"
+        for path in (findings, record):
+            path.unlink(missing_ok=True)
+        env = {
+            **os.environ,
+            "OPDOCK_PLUGIN_PATH": str(BUILD / "plugins"),
+            "OPDOCK_BUILD": "never",
+            "OPDOCK_FALLBACK": "error",
+            **_soft.environment(TOOLS / "softgpu", code, gpus, findings=str(findings), **settings),
+            "OPDOCK_SOFTGPU_RECORD": str(record),
+            **dict(variables),
+        }
+        text = PROLOGUE + textwrap.dedent(program)
+        words = [sys.executable, "-c", text]
+        done = subprocess.run(words, env=env, capture_output=True, text=True, timeout=240)
+        if check:
+            assert done.returncode == 0, done.stderr
+        shown = {}
+        for line in done.stdout.splitlines():
+            shown.update(json.loads(line))
+
+        def lines(path):
+            return [json.loads(x) for x in path.read_text().splitlines()] if path.exists() else []
+
+        texts = [line["finding"] for line in lines(findings)]
+        return Done(done.returncode, shown, done.stderr, texts, lines(record))
+
+    return run

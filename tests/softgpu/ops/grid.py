@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One plugin's test_*.py on one software GPU, as one Meson test.
+
+    grid.py NAME PLUGIN ARCH SEED PYTEST_ARGS…
+
+NAME is the Meson test's name; PLUGIN a name below plugins/. Fails as well where the run left a
+finding behind, leaked device memory among them, or where nothing was executed.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from opdock import _soft
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def executed(record):
+    """How many kernels the run launched."""
+    lines = map(json.loads, record.read_text().splitlines()) if record.exists() else []
+    return sum(line["event"] == "launch" and not line.get("result") for line in lines)
+
+
+def main():
+    name, plugin, arch, seed, *arguments = sys.argv[1:]
+    build = Path(os.environ["OPDOCK_BUILD_DIR"])
+    tools = build / "libexec" / "opdock"
+    backend, _ = _soft.kind_of(arch)
+    code = build / "tests" / "softgpu" / "ops" / "code"
+    code.mkdir(parents=True, exist_ok=True)
+    binary = build / "plugins" / f"{plugin}.so"
+    if not _soft.fill_code(tools / "opdock-soft-code", [binary], code):
+        return 1
+    with tempfile.TemporaryDirectory() as folder:
+        findings, record = Path(folder) / "findings", Path(folder) / "record"
+        settings = {"seed": int(seed), "findings": str(findings), "leaks": True}
+        env = {
+            **os.environ,
+            **_soft.environment(tools / "softgpu", code, [{"arch": arch}], **settings),
+            "OPDOCK_SOFTGPU_RECORD": str(record),
+            "OPDOCK_TEST_DEVICES": backend,
+            "OPDOCK_PLUGIN_PATH": str(build / "plugins"),
+            "OPDOCK_BUILD": "never",
+            "OPDOCK_FALLBACK": "error",
+        }
+        words = [sys.executable, ROOT / "tests" / "run_pytest.py", name]
+        words += ["--import-mode=importlib", ROOT / "plugins" / plugin, *arguments]
+        status = subprocess.run(words, env=env).returncode
+        found = findings.read_text() if findings.exists() else ""
+        launches = executed(record)
+    print(f"{launches} launches, seed {seed}")
+    if found or not launches:
+        print(f"the software GPU found:\n{found}" if found else "no kernel was executed")
+        return 1
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())
