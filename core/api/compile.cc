@@ -118,9 +118,10 @@ struct opdock_module {
   opdock_runtime* runtime = nullptr;
   CompileRequest request;  // with the kernels that were named beforehand
   opdock_device device{};
-  Driver* driver = nullptr;  // NULL: an image alone
-  std::mutex mutex;          // of what follows
-  CompiledImagePtr image;    // of the kernels named beforehand
+  Driver* driver = nullptr;   // NULL: an image alone
+  bool arch_is_gpus = false;  // nobody named an architecture: it is the device's own
+  std::mutex mutex;           // of what follows
+  CompiledImagePtr image;     // of the kernels named beforehand
   std::map<std::string, opdock_kernel*, std::less<>> kernels;
 
   opdock_status fail_for(std::vector<Reason> reasons, std::string* problem) {
@@ -143,9 +144,27 @@ struct opdock_module {
     // initialises the CUDA driver where it compiles.
     context.in_worker = driver == nullptr;
     image = compile_image(request, context, &reasons);
+    if (const auto ptx =
+            image == nullptr ? for_newer_gpu(request, context, &reasons) : std::nullopt)
+      image = compile_image(*ptx, context, &reasons);
     if (image == nullptr) return fail_for(std::move(reasons), problem);
     if (!image->log.empty()) runtime->log(1, (request.name + ":\n" + image->log).c_str());
     return OPDOCK_OK;
+  }
+
+  // What to compile instead where the GPU is newer than every compiler; `reasons`, why it could not
+  // be compiled for itself, are settled then. An architecture that the caller named is never
+  // replaced.
+  std::optional<CompileRequest> for_newer_gpu(const CompileRequest& failed,
+                                              const JitContext& context,
+                                              std::vector<Reason>* reasons) const {
+    if (!arch_is_gpus) return std::nullopt;
+    Reason why{};
+    std::optional<CompileRequest> ptx = ptx_for_newer_gpu(failed, context, &why);
+    if (!ptx) return std::nullopt;
+    reasons->clear();
+    runtime->log(1, (request.name + ": " + to_text(why)).c_str());
+    return ptx;
   }
 
   // One that was not named beforehand gets an image of its own.
@@ -161,6 +180,9 @@ struct opdock_module {
     if (!named) wanted.kernels = {name};
     CompiledImagePtr own;
     Kernels* loaded = Loaded::get(wanted, driver, device, context, &own, &reasons);
+    if (const auto ptx =
+            loaded == nullptr ? for_newer_gpu(wanted, context, &reasons) : std::nullopt)
+      loaded = Loaded::get(*ptx, driver, device, context, &own, &reasons);
     if (loaded == nullptr) return fail_for(std::move(reasons), problem);
     if (named) image = own;
     void* previous = nullptr;
@@ -254,6 +276,7 @@ opdock_status choose_target(const opdock_compile_options& given, opdock_module* 
   gpu.major = static_cast<int>(facts->arch_major);
   gpu.minor = static_cast<int>(facts->arch_minor);
   request.arch = exact_arch(gpu);
+  module->arch_is_gpus = true;
   return OPDOCK_OK;
 }
 

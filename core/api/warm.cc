@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <fstream>
 #include <iterator>
+#include <optional>
 #include <set>
 #include <stdexcept>
 #include <thread>
@@ -29,28 +30,48 @@ struct Target {
   std::string arch;
 };
 
-// The exact architectures that the chain would ask for on such GPUs.
-std::vector<Target> visible_targets(const MachineFacts& machine) {
-  std::vector<Target> targets;
-  std::set<std::string> seen;
-  for (const Gpu& gpu : machine.gpus) {
-    const std::string arch = exact_arch(gpu);
-    if (seen.insert(arch).second) targets.push_back({gpu.backend, arch});
-  }
-  return targets;
-}
-
-// What the run-time compilers here say that they know. Asked in a process of its own, as all is
-// compiled in others.
-std::vector<CompilerArchs> known_archs() {
+// The run-time compilers here. Asked in a process of its own, as all is compiled in others.
+std::vector<NvrtcKnowledge> nvrtcs_here() {
   BuildTools tools;
   tools.pack = installed().program("opdock-pack");
   tools.guard = installed().program("opdock-guard");
   tools.nvrtc_folders = nvrtc_folders();
+  return ask_nvrtcs(tools);
+}
+
+std::vector<CompilerArchs> known_archs() {
   std::vector<CompilerArchs> known;
-  for (const NvrtcKnowledge& one : ask_nvrtcs(tools))
+  for (const NvrtcKnowledge& one : nvrtcs_here())
     known.push_back(archs_of_nvrtc(one.version, one.numbers));
   return known;
+}
+
+// What the chain would ask for on this GPU (ptx_for_newer_gpu): its own architecture, or, where it
+// is newer than every compiler, PTX of the newest that one of them knows.
+std::string arch_for(const Gpu& gpu, const std::vector<NvrtcKnowledge>& compilers,
+                     const std::optional<Version>& driver) {
+  if (gpu.backend != Backend::kCuda) return exact_arch(gpu);
+  const int number = 10 * gpu.major + gpu.minor;
+  int newest = 0;
+  for (const NvrtcKnowledge& one : compilers) {
+    if (driver && one.version.major() > driver->major()) continue;
+    for (const int known : one.numbers) {
+      if (known == number) return exact_arch(gpu);
+      if (known < number && (!driver || one.version <= *driver)) newest = std::max(newest, known);
+    }
+  }
+  return newest == 0 ? exact_arch(gpu) : "compute_" + std::to_string(newest);
+}
+
+std::vector<Target> visible_targets(const MachineFacts& machine) {
+  std::vector<Target> targets;
+  std::set<std::string> seen;
+  const std::vector<NvrtcKnowledge> compilers = nvrtcs_here();
+  for (const Gpu& gpu : machine.gpus) {
+    const std::string arch = arch_for(gpu, compilers, machine.cuda_driver);
+    if (seen.insert(arch).second) targets.push_back({gpu.backend, arch});
+  }
+  return targets;
 }
 
 // A list in the grammar of docs/architectures.md, both kinds of GPU in one: "8.0;9.0a gfx90a".
@@ -85,6 +106,8 @@ std::vector<Target> listed_targets(const std::string& list, const MachineFacts& 
       gpu.major = one.number / 10;
       gpu.minor = one.number % 10;
       add(Backend::kCuda, exact_arch(gpu));
+      // What GPUs ask for that are newer than the compilers, if this is the newest that they know.
+      if (one.ptx) add(Backend::kCuda, "compute_" + std::to_string(one.number));
     }
   }
   if (!rocm.empty()) {

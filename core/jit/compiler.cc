@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "base/sha256.h"
+#include "facts/arch.h"
 #include "jit/keep.h"
 #include "jit/request.h"
 #include "jit/toolchain.h"
@@ -420,6 +421,36 @@ bool can_make(const std::vector<CompileRequest>& requests, const JitContext& con
   });
   if (!all_there) reasons->insert(reasons->end(), why.begin(), why.end());
   return all_there;
+}
+
+std::optional<CompileRequest> ptx_for_newer_gpu(const CompileRequest& request,
+                                                const JitContext& context, Reason* why) {
+  if (request.backend != Backend::kCuda || output_kind(request) != ImageKind::kCubin) return {};
+  if (getauxval(AT_SECURE) != 0) return {};  // no compiler is opened there
+  const std::optional<CudaArch> arch = parse_cuda_arch(request.arch);
+  if (!arch) return {};
+  const int number = arch->major * 10 + arch->minor;
+  std::vector<Reason> ignored;
+  for (const auto& toolchain : find_toolchains(request, context, &ignored))
+    if (toolchain->newest_up_to(number) == number) return {};
+  CompileRequest ptx = request;
+  int best = 0;
+  std::string maker;
+  ptx.arch = "compute_" + std::to_string(number);  // which of them the driver takes PTX of
+  for (const auto& toolchain : find_toolchains(ptx, context, &ignored)) {
+    const int newest = toolchain->newest_up_to(number);
+    if (newest <= best) continue;
+    best = newest;
+    maker = toolchain->maker().text;
+  }
+  if (best == 0) return {};
+  ptx.arch = "compute_" + std::to_string(best);
+  *why =
+      make_reason(Code::kArchUncovered, "a GPU for " + request.arch + ", which no NVRTC here knows",
+                  "an NVRTC that knows it");
+  why->advice = "nothing to do: " + maker + " makes PTX for " + ptx.arch +
+                ", which the driver compiles; a newer NVRTC makes it faster";
+  return ptx;
 }
 
 void compile_all(

@@ -92,6 +92,13 @@ CompiledImagePtr compile_again(const CompileRequest& request, const JitContext& 
                                const CompiledImagePtr& refused, const std::string& why,
                                std::vector<Reason>* reasons);
 
+// For a request whose cubin is for a GPU that is newer than every NVRTC here: the same for PTX of
+// the newest architecture that one of them knows and whose PTX the driver takes ("compute_121"),
+// which the driver then compiles; *why says so (arch-uncovered). nullopt: a compiler knows the
+// architecture, or the GPU is older than all that they know, or nothing can be made here.
+std::optional<CompileRequest> ptx_for_newer_gpu(const CompileRequest& request,
+                                                const JitContext& context, Reason* why);
+
 // Makes the images of all requests, `jobs` at a time, each in a process of its own. done(i, image,
 // reasons) is called for each as it ends, from any thread, one at a time; image is NULL where it
 // failed, also because `context.progress` said to stop before its turn came.

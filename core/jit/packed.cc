@@ -229,7 +229,18 @@ std::unique_ptr<CompiledKernels> jit_kernels(const std::string& plugin,
   CompileRequest request;
   const Backend backend = static_cast<Backend>(device.type);
   if (!packed_request(plugin, rows, backend, exact_arch(gpu), &request, reasons)) return nullptr;
-  if (!can_make(kernel_requests(request), context, reasons)) return nullptr;
+  std::vector<Reason> why;
+  if (!can_make(kernel_requests(request), context, &why)) {
+    Reason notice{};
+    std::optional<CompileRequest> ptx = ptx_for_newer_gpu(request, context, &notice);
+    if (!ptx) {
+      reasons->insert(reasons->end(), why.begin(), why.end());
+      return nullptr;
+    }
+    if (!can_make(kernel_requests(*ptx), context, reasons)) return nullptr;
+    reasons->push_back(std::move(notice));
+    request = *std::move(ptx);
+  }
   return std::make_unique<CompiledKernels>(std::move(request), driver, device);
 }
 

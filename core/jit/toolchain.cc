@@ -110,6 +110,16 @@ class NvrtcToolchain : public Toolchain {
     return true;
   }
 
+  int newest_up_to(int number) override {
+    std::string problem;
+    compiler_ = opened(file_.path, &problem);
+    if (compiler_ == nullptr || !runs_on(compiler_->version(), kind_, driver_)) return 0;
+    int newest = 0;
+    for (const int known : compiler_->archs())
+      if (known <= number) newest = std::max(newest, known);
+    return newest;
+  }
+
   CompileResult compile(const CompileJob& job, std::vector<Reason>* reasons) override {
     CompileJob own = job;
     if (!include_.empty()) {

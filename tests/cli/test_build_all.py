@@ -202,6 +202,25 @@ def test_a_toolkit_that_the_driver_refuses(world):
     assert "opdock: warning: toolkit-driver: found a driver for CUDA 12.4" in log
 
 
+@needs_tools
+def test_device_source_is_compiled_by_the_nvrtc_that_is_found_here(opdock, world):
+    """Meson and opdock-pack are started with another PATH than this process has."""
+    folder = world.add("kernels", device="cuda")
+    device = '\n[device]\nsources = ["kernels.cuh"]\nkernels = ["nothing"]\n'
+    (folder / "plugin.toml").write_text((folder / "plugin.toml").read_text() + device)
+    (folder / "kernels.cuh").write_text('extern "C" __global__ void nothing() {}\n')
+    result = world.build(folder, "--archs", "8.0;9.0+PTX", "--json")
+    assert result.status == 0, result.out
+    if "jit-no-compiler" in codes(result.json["warnings"]):
+        pytest.skip("found no NVRTC")
+    images = opdock("inspect", result.json["path"], "--json").json["images"]
+    archs = {image["arch"] for image in images if image["kind"] != "source"}
+    assert archs == {"sm_80", "sm_90", "compute_90"}
+    refused = world.build(folder, "--archs", "99.0", "--json")
+    assert codes(refused.json["reasons"]) == ["build-arch"]
+    assert "NVRTC" in refused.json["reasons"][0]["wanted"]
+
+
 def test_ctrl_c_stops_all_that_is_left(tmp_path, world):
     world.add("one")
     world.add("two")

@@ -184,6 +184,15 @@ TEST_F(Real, CudaFile) {
   EXPECT_EQ(make(cuda).entry, nullptr);
   EXPECT_TRUE(failed_with(Code::kBuildArch)) << text_of_reasons();
   EXPECT_NE(text_of_reasons().find("+PTX"), std::string::npos) << text_of_reasons();
+
+  options.gpu_archs = "19.0";  // not what somebody wrote, but a GPU here
+  const BuildResult newer = make(cuda);
+  ASSERT_NE(newer.entry, nullptr) << text_of_reasons();
+  size_t ptx = 0;
+  for (const DeviceImage& image : facts(newer.plugin).images) ptx += image.kind == ImageKind::kPtx;
+  EXPECT_EQ(ptx, 1u);
+  ASSERT_FALSE(newer.warnings.empty());
+  EXPECT_EQ(newer.warnings[0].code, Code::kArchUncovered);
 }
 
 TEST_F(Real, HipFile) {
@@ -198,6 +207,11 @@ TEST_F(Real, HipFile) {
   for (const DeviceImage& image : found.images) archs.push_back(image.arch);
   std::sort(archs.begin(), archs.end());
   EXPECT_EQ(archs, (std::vector<std::string>{"gfx1030", "gfx90a"}));
+
+  options.hip_archs = "gfx90a;gfx99f";
+  EXPECT_EQ(make(plugin("hip", "rocm", "scale.hip", kernel + kKernel)).entry, nullptr);
+  EXPECT_TRUE(failed_with(Code::kBuildArch)) << text_of_reasons();
+  EXPECT_NE(text_of_reasons().find("found gfx99f in"), std::string::npos) << text_of_reasons();
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
 
 #include "world.h"
 
@@ -59,6 +60,26 @@ TEST_F(Steps, ASourceIsBuiltOnceAndFoundInTheCacheAfterwards) {
   EXPECT_EQ(resolve(runtime.get(), "good").status, OPDOCK_OK);
   EXPECT_EQ(builds(), 1u);
   EXPECT_TRUE(second.told.empty());
+}
+
+// An nvcc that tells no version is tried; what it may come to is in the record.
+TEST_F(Steps, WarningsOfABuildAreToldThoughItServes) {
+  const std::string folder = add_source("good");
+  std::string toml;
+  std::getline(std::ifstream(folder + "/plugin.toml"), toml, '\0');
+  toml.replace(toml.find("\"code.c\""), 8, "\"code.c\", \"code.cu\"");
+  top_.write("plugins/good/plugin.toml", toml);
+  top_.write("plugins/good/code.cu", "int code;\n");
+  tool("nvcc", "echo what");
+  setenv("CUDACXX", path("bin/nvcc").c_str(), 1);
+  const RuntimePtr runtime = this->runtime();
+  const Outcome done = resolve(runtime.get(), "good");
+  unsetenv("CUDACXX");
+  ASSERT_EQ(done.status, OPDOCK_OK) << done.text;
+  const Json told = step(explain(runtime.get(), "good"), "build");
+  EXPECT_EQ(told.at("outcome"), "used");
+  ASSERT_EQ(told.at("reasons").size(), 1u) << told.dump(1);
+  EXPECT_EQ(told["reasons"][0]["code"], "tool-unknown");
 }
 
 TEST_F(Steps, BuildingAlwaysPrefersTheSource) {

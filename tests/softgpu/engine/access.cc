@@ -44,8 +44,19 @@ void Runner::access(Lane* lane, const Access& access) {
                           : check_read(lane, &cells[first], part);
     }
     if (!good) fail(lane, finding_);
-    if (part.write && !part.atomic && page.kind == PageKind::kGlobal) lane->fenced = false;
+    const bool global = page.kind == PageKind::kGlobal;
+    if (part.write && !part.atomic && global) lane->fenced = false;
+    if (lane->block->counting && done == 0 && access.counted) count(lane, access, global);
   }
+}
+
+void Runner::count(Lane* lane, const Access& access, bool global) {
+  const RequestKind kind = access.atomic ? RequestKind::kAtomic
+                           : access.write
+                               ? (global ? RequestKind::kGlobalStore : RequestKind::kSharedStore)
+                               : (global ? RequestKind::kGlobalLoad : RequestKind::kSharedLoad);
+  lane->block->counting->access(lane->number / state_->launch->kernel->warp_size, lane->view.lane,
+                                access.pc, kind, access.address, access.bytes);
 }
 
 // Memory outside of the arena that a kernel reads rightly: its constants and its parameters.

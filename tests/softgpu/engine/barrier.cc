@@ -35,6 +35,7 @@ void Runner::block_barrier(Lane* lane, const void* pc) {
 }
 
 void Runner::release_block(Block* block) {
+  if (block->counting) block->counting->barrier();
   block->waiting = 0;
   for (Warp& warp : block->warps) warp.epoch = 0;
   if (block->epoch++ == kMaxBlockEpoch) renumber(block);
@@ -94,6 +95,8 @@ uint64_t Runner::warp(Lane* lane, WarpOp op, uint64_t value, int argument, const
 // All lanes of the warp are here, in one operation.
 void Runner::finish_warp(Warp* warp, Lane** lanes) {
   warp->waiting = 0;
+  if (BlockCounting* counting = lanes[0]->block->counting.get())
+    counting->warp_operation(lanes[0]->warp_op == WarpOp::kBarrier);
   const int width = static_cast<int>(state_->launch->kernel->warp_size);
   const int count = static_cast<int>(warp->count);
   const WarpOp op = lanes[0]->warp_op;

@@ -64,7 +64,9 @@ void Runner::copy_wait(Lane* lane, unsigned left) {
   for (size_t i = 0; i < copies.size(); ++i) {
     const AsyncCopy copy = copies[i];
     if (!arrives(copy)) continue;
-    access(lane, part(copy.to, true, copy.pc));
+    Access arrival = part(copy.to, true, copy.pc);
+    arrival.counted = false;  // it was when the copy started
+    access(lane, arrival);
     std::memcpy(reinterpret_cast<void*>(copy.to), reinterpret_cast<const void*>(copy.from), kBytes);
   }
   copies.erase(std::remove_if(copies.begin(), copies.end(), arrives), copies.end());

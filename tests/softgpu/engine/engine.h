@@ -120,7 +120,9 @@ struct Counters {
   uint64_t global_load_sectors = 0, global_store_sectors = 0;  // of 32 bytes, a warp's request each
   uint64_t global_load_requests = 0, global_store_requests = 0;
   uint64_t shared_load_requests = 0, shared_store_requests = 0, shared_bank_conflicts = 0;
-  uint64_t barriers = 0, shuffles = 0, atomics = 0;
+  uint64_t barriers = 0;  // passed by a block
+  uint64_t shuffles = 0;  // and votes, of a warp
+  uint64_t atomics = 0;   // of a warp
 };
 // Summed by kernel, in the order of first launch.
 std::vector<Counters> counters();

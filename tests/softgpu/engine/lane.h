@@ -3,8 +3,10 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
+#include "counting.h"
 #include "fiber.h"
 #include "handover.h"
 #include "memory.h"
@@ -80,7 +82,8 @@ struct Block {
   uint64_t static_bytes = 0;
   SharedArray dynamic_shared;
   std::vector<SharedArray> arrays;
-  BlockSet known;  // blocks whose writes it has been handed
+  std::unique_ptr<BlockCounting> counting;  // null: nobody asked
+  BlockSet known;                           // blocks whose writes it has been handed
 };
 
 }  // namespace softgpu

@@ -89,6 +89,8 @@ bool execute(const Operation& operation, const Launch& launch) {
   std::copy_n(launch.grid, 3, state.record->grid);
   std::copy_n(launch.block, 3, state.record->threads);
   const Settings settings = current_settings();
+  state.counting = settings.counters;
+  state.counters.kernel = launch.kernel->expression;
   state.seed = mix(settings.seed, operation.number ? mix(operation.stream, operation.number)
                                                    : next_launch_number());
   state.order.resize(state.clusters);
@@ -119,6 +121,12 @@ bool execute(const Operation& operation, const Launch& launch) {
   work();
   for (std::thread& helper : helpers) helper.join();
 
+  if (state.counting) {
+    state.counters.launches = 1;
+    state.counters.blocks = blocks;
+    state.counters.threads = threads;
+    publish_counters(state.counters);
+  }
   if (finding.kind == FindingKind::kNone) return true;
   report(text, fault_of(finding));
   return false;

@@ -71,7 +71,13 @@ bool Runner::run_cluster(LaunchState* state, uint64_t cluster) {
     switch_fiber(&main_, &first->context);
   }
   if (finding_.kind == FindingKind::kNone && done_ < lanes_) finding_ = find_stuck();
-  if (finding_.kind == FindingKind::kNone) return true;
+  if (finding_.kind == FindingKind::kNone) {
+    for (size_t i = 0; i < size && state->counting; ++i) {
+      const std::lock_guard<std::mutex> lock(state->counters_mutex);
+      add_counters(&state->counters, blocks_[i].counting->end());
+    }
+    return true;
+  }
   for (size_t i = 0; i < size; ++i)
     for (Lane* lane : blocks_[i].lanes)
       if (lane->state != LaneState::kDone) forget_fiber(lane->context);
@@ -95,6 +101,7 @@ void Runner::set_up_block(uint64_t cluster, uint32_t rank) {
   block.run = state_->record->first_run + static_cast<uint32_t>(block.number);
   block.epoch = block.waiting = block.done = 0;
   block.known.clear();
+  block.counting = state_->counting ? std::make_unique<BlockCounting>() : nullptr;
 
   const uint32_t threads = launch.block[0] * launch.block[1] * launch.block[2];
   const uint32_t width = launch.kernel->warp_size;
@@ -104,6 +111,7 @@ void Runner::set_up_block(uint64_t cluster, uint32_t rank) {
     block.warps[w].first = w * width;
     block.warps[w].count = std::min(width, threads - w * width);
   }
+  if (block.counting) block.counting->begin(static_cast<uint32_t>(block.warps.size()), width);
   if (!block.shared_begin) block.shared_begin = take_addresses(kBlockShared);
   for (const SharedArray& array : block.arrays)
     close_pages(array.begin, array.bytes, PageKind::kNone);

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -33,6 +34,9 @@ struct LaunchState {
   std::atomic<uint64_t> next{0};
   std::atomic<bool> stop{false};  // there was a finding
   Handover handover;
+  bool counting = false;
+  std::mutex counters_mutex;
+  Counters counters;
 };
 
 // One access of one thread, or the part of it in one page.
@@ -42,6 +46,7 @@ struct Access {
   bool write = false;
   bool atomic = false;
   bool aligned = false;  // must be, to its size
+  bool counted = true;   // among the requests of its warp
   const void* pc = nullptr;
 };
 
@@ -107,6 +112,7 @@ class Runner {
   Finding find_stuck();
   [[noreturn]] void fail_outside(Lane* lane, uintptr_t address, uint64_t bytes, bool write,
                                  const void* pc);
+  void count(Lane* lane, const Access& access, bool global);
   bool owns_shared(const Lane* lane, uintptr_t address) const;
   bool may_read(uintptr_t address, uint64_t bytes) const;
   bool check_write(Lane* lane, Cell* cell, const Access& access);

@@ -163,6 +163,31 @@ TEST(Words, TheLastBlockReadsWhatOthersFenced) {
   configure({});
 }
 
+// The same in two stages: what the last of a group was handed, it hands on.
+TEST(Words, WhatWasHandedOverIsHandedOn) {
+  const Kernel kernel = make_kernel(
+      "OPDOCK_KERNEL(1) total(int* parts, uint32_t* count, int* out) {\n"
+      "  const int block = static_cast<int>(block_index());\n"
+      "  parts[block] = block;\n"
+      "  device_fence();\n"
+      "  if (atomic_add(count + 1 + block / 10, 1u) != 9) return;\n"
+      "  device_fence();\n"
+      "  if (atomic_add(count, 1u) != 9) return;\n"
+      "  int sum = 0;\n"
+      "  for (int i = 0; i < 100; ++i) sum += parts[i];\n"
+      "  *out = sum;\n"
+      "}\n",
+      "total");
+  const DeviceArray<int> parts(100), out(1);
+  for (uint64_t seed = 0; seed < 10; ++seed) {
+    configure({.seed = seed, .workers = 1, .counters = false});
+    const DeviceArray<uint32_t> count(std::vector<uint32_t>(11, 0));
+    EXPECT_EQ(finding_of(launch_of(kernel, 100, 1, parts.data(), count.data(), out.data())), "");
+    EXPECT_EQ(out.get()[0], 4950);
+  }
+  configure({});
+}
+
 TEST(Words, IndicesOfThreeDimensions) {
   const Kernel kernel = make_kernel(
       "OPDOCK_KERNEL(64) where(int* y) {\n"

@@ -49,7 +49,7 @@ class CompileApi : public testing::Test {
     const pid_t child = fork();
     ASSERT_GE(child, 0);
     if (child == 0) {
-      setenv("OPDOCK_SOFTGPU", R"({"cuda": 13000, "gpus": [{"arch": "sm_90"}]})", 1);
+      setenv("OPDOCK_SOFTGPU", gpus_, 1);
       setenv("OPDOCK_SOFTGPU_RECORD", (folder_ / "record").c_str(), 1);
       setenv("OPDOCK_CACHE_DIR", (folder_ / "cache").c_str(), 1);
       setenv("LD_LIBRARY_PATH", SOFTGPU_FOLDER, 1);
@@ -93,6 +93,7 @@ class CompileApi : public testing::Test {
     return all;
   }
 
+  const char* gpus_ = R"({"cuda": 13000, "gpus": [{"arch": "sm_90"}]})";
   fs::path folder_;
   char error_[8192] = "";
 };
@@ -221,6 +222,24 @@ TEST_F(CompileApi, RefusesWhatCannotBe) {
               OPDOCK_DEVICE_ERROR);
     launch.block[0] = 1;
     EXPECT_EQ(opdock_launch_kernel(kernel, nullptr, &launch, error_, sizeof error_), OPDOCK_OK);
+  });
+}
+
+TEST_F(CompileApi, AGpuNewerThanEveryCompilerGetsPtxUnlessAnArchitectureIsNamed) {
+  gpus_ = R"({"cuda": 13000, "gpus": [{"arch": "sm_200"}]})";
+  in_child([&] {
+    opdock::Runtime runtime;
+    opdock::CompileOptions how;
+    how.device = {OPDOCK_CUDA, 0};
+    how.kernels = {"fill"};
+    opdock::Module module(runtime, kProgram, how);
+    EXPECT_NE(module.image().find(".target sm_"), std::string_view::npos);
+    module.kernel("fill");
+    module.kernel("scale<double>");  // not named beforehand
+    how.arch = "sm_200";
+    EXPECT_THROW(opdock::Module(runtime, kProgram, how), opdock::Error);
+    const Codes found = codes();
+    EXPECT_NE(std::find(found.begin(), found.end(), "jit-arch"), found.end());
   });
 }
 

@@ -60,8 +60,7 @@ class OnDemandPlugin : public testing::Test {
     const pid_t child = fork();
     ASSERT_GE(child, 0);
     if (child == 0) {
-      setenv("OPDOCK_SOFTGPU", R"({"cuda": 13000, "gpus": [{"arch": "sm_90"}, {"arch": "sm_80"}]})",
-             1);
+      setenv("OPDOCK_SOFTGPU", gpus_, 1);
       setenv("OPDOCK_SOFTGPU_RECORD", record().c_str(), 1);
       setenv("OPDOCK_CACHE_DIR", (folder_ / "cache").c_str(), 1);
       setenv("LD_LIBRARY_PATH", SOFTGPU_FOLDER, 1);
@@ -193,6 +192,7 @@ class OnDemandPlugin : public testing::Test {
     return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
   }
 
+  const char* gpus_ = R"({"cuda": 13000, "gpus": [{"arch": "sm_90"}, {"arch": "sm_80"}]})";
   fs::path folder_;
   opdock_runtime* runtime_ = nullptr;
   void* driver_ = nullptr;
@@ -218,6 +218,53 @@ TEST_F(OnDemandPlugin, ACallCompilesWhatItLaunches) {
     EXPECT_EQ(entries(), 2u) << "its prepare asked for one that the other op has";
     EXPECT_EQ(waits_, 0);
     EXPECT_GE(all_waits_, 2);
+  });
+}
+
+// No NVRTC knows such a GPU: PTX of the newest that one of them knows, which the driver compiles.
+TEST_F(OnDemandPlugin, AGpuNewerThanEveryCompilerGetsPtx) {
+  gpus_ = R"({"cuda": 13000, "gpus": [{"arch": "sm_200"}]})";
+  in_child([&] {
+    ASSERT_EQ(call(1), OPDOCK_OK) << error_;
+    EXPECT_EQ(entries(), 1u);
+    EXPECT_EQ(events("launch"), 1u);
+    char* text = nullptr;
+    ASSERT_EQ(opdock_explain_json(runtime_, "launches", &text, error_, sizeof error_), OPDOCK_OK);
+    const json told = json::parse(text);
+    opdock_free(text);
+    std::vector<std::string> found;
+    for (const json& device : told.at("chain")) {
+      if (device.at("device") != "cuda:0") continue;
+      EXPECT_TRUE(device.at("serves")) << device.dump(1);
+      for (const json& step : device.at("steps")) {
+        if (step.at("step") != "jit") continue;
+        EXPECT_EQ(step.at("outcome"), "used");
+        for (const json& reason : step.at("reasons")) {
+          EXPECT_EQ(reason.at("code"), "arch-uncovered");
+          found.push_back(reason.at("found"));
+        }
+      }
+    }
+    EXPECT_EQ(found, std::vector<std::string>{"a GPU for sm_200a, which no NVRTC here knows"});
+  });
+  EXPECT_NE(said().find("for compute_"), std::string::npos) << said();
+  in_child([&] {
+    ASSERT_EQ(call(1), OPDOCK_OK) << error_;
+    // What is compiled ahead of time for this GPU is what it asks for.
+    char* text = nullptr;
+    ASSERT_EQ(opdock_warm_json(runtime_, nullptr, 2, &text, error_, sizeof error_), OPDOCK_OK)
+        << error_;
+    const json warmed = json::parse(text);
+    opdock_free(text);
+    std::vector<std::string> outcomes;
+    for (const json& image : warmed.at("images")) {
+      EXPECT_EQ(image.at("arch").get<std::string>().rfind("compute_", 0), 0u) << image;
+      outcomes.push_back(image.at("kernel").get<std::string>() + " " +
+                         image.at("outcome").get<std::string>());
+    }
+    EXPECT_NE(std::find(outcomes.begin(), outcomes.end(), "add<1> cached"), outcomes.end())
+        << warmed.dump(1);
+    EXPECT_EQ(entries(), warmed.at("images").size());
   });
 }
 

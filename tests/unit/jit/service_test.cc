@@ -170,6 +170,50 @@ TEST_F(Service, TakesTheNewestCompilerThatTheDriverRuns) {
   }
 }
 
+TEST_F(Service, AGpuNewerThanEveryCompilerGetsPtxOfTheNewestThatTheDriverTakes) {
+  struct Row {
+    const char* arch;
+    std::optional<Version> driver;
+    const char* ptx;  // "": none
+  };
+  const Row rows[] = {
+      {"sm_130a", Version{13, 0}, "compute_120"},
+      {"sm_130", Version{12, 9}, "compute_120"},  // by NVRTC 12.9
+      {"sm_130", Version{12, 8}, ""},             // whose PTX an older driver does not read
+      {"sm_130", std::nullopt, "compute_120"},
+      {"sm_103", Version{13, 0}, "compute_100"},
+      {"sm_110", Version{12, 9}, "compute_100"},  // known to one that the driver does not run
+      {"sm_110", Version{13, 0}, ""},             // known
+      {"sm_90a", Version{13, 0}, ""},
+      {"sm_33", Version{13, 0}, ""},  // older than all that they know
+      {"compute_130", Version{13, 0}, ""},
+  };
+  for (const Row& row : rows) {
+    request.arch = row.arch;
+    context.cuda_driver = row.driver;
+    Reason why{};
+    const auto ptx = ptx_for_newer_gpu(request, context, &why);
+    EXPECT_EQ(ptx ? ptx->arch : "", row.ptx) << row.arch;
+    if (!ptx) continue;
+    EXPECT_EQ(why.code, Code::kArchUncovered);
+    EXPECT_NE(why.found.find(row.arch), std::string::npos) << why.found;
+    EXPECT_NE(why.advice.find(row.ptx), std::string::npos) << why.advice;
+    EXPECT_EQ(ptx->program, request.program);
+    reasons.clear();
+    const CompiledImagePtr image = compile_image(*ptx, context, &reasons);
+    ASSERT_NE(image, nullptr) << all_text(reasons);
+    EXPECT_EQ(image->kind, ImageKind::kPtx);
+  }
+  request.backend = Backend::kRocm;
+  request.arch = "gfx999";
+  Reason why{};
+  EXPECT_FALSE(ptx_for_newer_gpu(request, context, &why));
+  request.backend = Backend::kCuda;
+  request.arch = "sm_130";
+  nvrtcs.clear();
+  EXPECT_FALSE(ptx_for_newer_gpu(request, context, &why));
+}
+
 TEST_F(Service, AnotherCompilerMakesItAnew) {
   nvrtcs = {kOld};
   ASSERT_NE(ask(), nullptr);
