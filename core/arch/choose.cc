@@ -6,16 +6,13 @@
 #include <algorithm>
 #include <set>
 
+#include "arch/choose_inputs.h"
 #include "compat/image_fit.h"
 
 namespace opdock {
 namespace {
 
 constexpr int kOldestByDefault = 75;  // what the device vocabulary is written for
-
-bool is_given(const ArchSource& source) {
-  return source.text.find_first_not_of(" \t\r\n") != std::string::npos;
-}
 
 std::vector<ArchSource> sources_of(const std::string& option_name, const std::string& option,
                                    const char* variable, const Environment& environment,
@@ -35,13 +32,6 @@ CudaTarget plain(int number, bool ptx = false) {
   target.number = number;
   target.ptx = ptx;
   return target;
-}
-
-std::vector<Gpu> gpus_of(const std::vector<Gpu>& gpus, Backend backend) {
-  std::vector<Gpu> out;
-  for (const Gpu& gpu : gpus)
-    if (gpu.backend == backend) out.push_back(gpu);
-  return out;
 }
 
 bool runs(ImageKind kind, const std::string& arch, const Gpu& gpu) {
@@ -331,56 +321,6 @@ std::vector<int> gpu_numbers_of(const std::string& gpu_archs) {
     for (const CudaTarget& target : list->targets) numbers.push_back(target.number);
   }
   return numbers;
-}
-
-std::optional<RocmArchChoice> choose_rocm_archs(const RocmArchInputs& inputs, Reason* reason) {
-  const std::vector<Gpu> gpus = gpus_of(inputs.gpus, Backend::kRocm);
-  RocmArchChoice choice;
-  choice.origin = gpus.empty() ? "no AMD GPU" : "the visible GPUs";
-  bool native = !gpus.empty();
-  for (const ArchSource& source : inputs.sources) {
-    if (!is_given(source)) continue;
-    choice.origin = source.name;
-    const std::optional<RocmList> list = parse_rocm_list(source.text, source.name, reason);
-    if (!list) return std::nullopt;
-    choice.targets = list->targets;
-    native = list->native;
-    if (native && gpus.empty()) {
-      *reason =
-          make_reason(Code::kBuildArch,
-                      fmt::format("{} = \"{}\", and no visible AMD GPU", source.name, source.text),
-                      "a GPU whose architecture `native` means");
-      reason->advice = "name the processors; `opdock doctor` says why no GPU is seen";
-      return std::nullopt;
-    }
-    break;
-  }
-  choice.by_gpus = native;
-  const auto processor = [](const std::string& target) {
-    return target.substr(0, target.find(':'));
-  };
-  std::set<std::string> named;
-  for (const std::string& target : choice.targets) named.insert(processor(target));
-  for (const Gpu& gpu : gpus) {
-    const std::string wanted = processor(gpu.arch);
-    if (native && named.insert(wanted).second) choice.targets.push_back(wanted);
-  }
-  std::sort(choice.targets.begin(), choice.targets.end());
-  for (const Gpu& gpu : gpus) {
-    DeviceImage image;
-    image.backend = Backend::kRocm;
-    image.kind = ImageKind::kCodeObject;
-    const bool covered =
-        std::any_of(choice.targets.begin(), choice.targets.end(), [&](const std::string& target) {
-          image.arch = target;
-          return !fit_rocm(image, gpu).problem;
-        });
-    if (covered) continue;
-    choice.notices.push_back(
-        make_reason(Code::kArchUncovered, fmt::format("{} from {}", choice.text(), choice.origin),
-                    fmt::format("{} for GPU {} ({})", gpu.arch, gpu.index, gpu.name)));
-  }
-  return choice;
 }
 
 }  // namespace opdock

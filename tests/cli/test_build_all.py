@@ -202,6 +202,26 @@ def test_a_toolkit_that_the_driver_refuses(world):
     assert "opdock: warning: toolkit-driver: found a driver for CUDA 12.4" in log
 
 
+@pytest.mark.parametrize(
+    ("cuda", "outcome"),
+    [("'12.8'", ["toolkit-torch"]), ("None", ["toolkit-torch"]), ("'13.0'", [])],
+)
+@needs_tools
+def test_a_toolkit_of_another_cuda_than_the_torch_that_is_linked(tmp_path, world, cuda, outcome):
+    folder = world.add("kernels", "kernels.cu", "cuda")
+    site = tmp_path / "env/lib/python3.11/site-packages"
+    (site / "torch").mkdir(parents=True)
+    (site / "torch-2.9.0.dist-info").mkdir()
+    (site / "torch/version.py").write_text(f"cuda: Optional[str] = {cuda}\n")
+    tools = {"CUDACXX": str(world.tool("nvcc", NVCC)), "VIRTUAL_ENV": str(tmp_path / "env")}
+    words = [folder, "--archs", "9.0", "--json"]
+    assert "toolkit-torch" not in codes(world.build(*words, **tools).json["reasons"])  # not linked
+    toml = (folder / "plugin.toml").read_text()
+    (folder / "plugin.toml").write_text(toml + '\n[requires]\ntorch = ">=2.9"\n')
+    found = codes(world.build(*words, **tools).json["reasons"])
+    assert [code for code in found if code == "toolkit-torch"] == outcome
+
+
 @needs_tools
 def test_device_source_is_compiled_by_the_nvrtc_that_is_found_here(opdock, world):
     """Meson and opdock-pack are started with another PATH than this process has."""

@@ -9,6 +9,7 @@
 #include <fstream>
 
 #include "child.h"
+#include "facts/torch.h"
 
 namespace opdock::test {
 namespace {
@@ -96,6 +97,25 @@ TEST_F(Tools, NvccByItsHeader) {
   EXPECT_EQ(tool("nvcc").version, "13.0");
   folder_.write("usr/local/cuda-13.0/version.json", "not json");
   EXPECT_EQ(tool("nvcc").version, "13.0");
+}
+
+TEST_F(Tools, TorchAndTheCudaThatItWasBuiltFor) {
+  const MachineFacts machine;
+  EXPECT_EQ(find_torch(environment_, machine).folder, "");
+  EXPECT_FALSE(find_torch(environment_, machine).cuda);
+  environment_.variables["VIRTUAL_ENV"] = at("env");
+  const std::string site = "env/lib/python3.11/site-packages/";
+  fs::create_directories(folder_.path() / (site + "torch-2.9.1.dist-info"));
+  for (const auto& [line, cuda] : {std::pair{"cuda: Optional[str] = '12.8'", "12.8"},
+                                   {"cuda = '13.0'", "13.0"},
+                                   {"cuda: Optional[str] = None", ""},
+                                   {"", ""}}) {
+    folder_.write(site + "torch/version.py", std::string("debug = False\n") + line + "\n");
+    const TorchInstall torch = find_torch(environment_, machine);
+    EXPECT_EQ(torch.folder, at(site + "torch"));
+    EXPECT_EQ(torch.version.text(), "2.9.1");
+    EXPECT_EQ(torch.cuda ? torch.cuda->text() : "", cuda);
+  }
 }
 
 // The packages that make a toolkit are several; nvcc alone compiles nothing.

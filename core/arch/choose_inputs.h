@@ -1,0 +1,23 @@
+// What both choices of architectures, CUDA's and AMD's, do with their inputs.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <vector>
+
+#include "arch/choose.h"
+
+namespace opdock {
+
+// Whether somebody wrote anything there.
+inline bool is_given(const ArchSource& source) {
+  return source.text.find_first_not_of(" \t\r\n") != std::string::npos;
+}
+
+inline std::vector<Gpu> gpus_of(const std::vector<Gpu>& gpus, Backend backend) {
+  std::vector<Gpu> out;
+  for (const Gpu& gpu : gpus)
+    if (gpu.backend == backend) out.push_back(gpu);
+  return out;
+}
+
+}  // namespace opdock
