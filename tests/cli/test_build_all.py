@@ -202,6 +202,22 @@ def test_a_toolkit_that_the_driver_refuses(world):
     assert "opdock: warning: toolkit-driver: found a driver for CUDA 12.4" in log
 
 
+@needs_tools
+def test_a_first_use_on_the_gpu_is_refused_for_its_driver_and_on_the_cpu_is_not(opdock, world):
+    folder = world.add("kernels", "kernels.cu", "cuda")
+    toml = (folder / "plugin.toml").read_text()
+    (folder / "plugin.toml").write_text(toml.replace('["cuda"]', '["cpu", "cuda"]'))
+    nvcc = world.tool("nvcc", NVCC)
+    old = {"CUDACXX": str(nvcc), **gpus("sm_90", cuda=12040)}
+    words = ["run", "kernels", "--arg", "x=ones(2)", "--plugin-path", world.path, "--device"]
+    on_gpu = opdock(*words, "cuda:0", **old)
+    assert on_gpu.status == 1 and "toolkit-driver: found a driver for CUDA 12.4" in on_gpu.err
+    assert not nvcc.with_suffix(".compiled").exists()
+    on_cpu = opdock(*words, "cpu", **old)
+    assert on_cpu.status == 1 and "toolkit-driver" not in on_cpu.err
+    assert nvcc.with_suffix(".compiled").exists()  # it was begun
+
+
 @pytest.mark.parametrize(
     ("cuda", "outcome"),
     [("'12.8'", ["toolkit-torch"]), ("None", ["toolkit-torch"]), ("'13.0'", [])],
