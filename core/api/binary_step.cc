@@ -86,28 +86,32 @@ std::vector<Reason> reasons_against_host_part(const Candidate& candidate, const 
   return reasons;
 }
 
-Gpu gpu_of(opdock_device device, const opdock_device_facts& facts, const MachineFacts& machine) {
-  // The machine's facts may not know which GPU has which number; the driver does.
-  Gpu gpu;
+// As its driver describes it, which knows what the machine's facts may not: which GPU has which
+// number, and whether this process has XNACK. False and a reason if the driver does not answer.
+bool describe_gpu(Driver* driver, opdock_device device, const MachineFacts& machine, Gpu* gpu,
+                  std::vector<Reason>* reasons) {
   for (const Gpu& known : machine.gpus) {
     if (static_cast<int32_t>(known.backend) == device.type && known.index == device.index) {
-      gpu = known;
+      *gpu = known;
     }
   }
-  gpu.backend = static_cast<Backend>(device.type);
-  gpu.index = device.index;
-  if (device.type == OPDOCK_CUDA) {
-    gpu.major = static_cast<int>(facts.arch_major);
-    gpu.minor = static_cast<int>(facts.arch_minor);
-    gpu.arch = "sm_" + std::to_string(facts.arch_major) + std::to_string(facts.arch_minor);
+  gpu->backend = static_cast<Backend>(device.type);
+  gpu->index = device.index;
+  const opdock_device_facts* facts = nullptr;
+  DriverStatus asked = driver->facts(device.index, &facts);
+  if (asked.ok()) asked = driver->arch(device.index, &gpu->arch);
+  if (!asked.ok()) {
+    reasons->push_back(make_reason(Code::kDriverFailed, asked.text, "a device that answers"));
+    return false;
   }
-  return gpu;
+  gpu->major = static_cast<int>(facts->arch_major);
+  gpu->minor = static_cast<int>(facts->arch_minor);
+  return true;
 }
 
 // Finds the image for the device as its driver describes it, and interns its kernels.
 Kernels* kernels_of(const LoadedPlugin& plugin, opdock_device device, Driver* driver,
-                    const opdock_device_facts& facts, const MachineFacts& machine,
-                    std::vector<Reason>* reasons) {
+                    const MachineFacts& machine, std::vector<Reason>* reasons) {
   struct Registry {
     std::mutex mutex;
     std::map<std::tuple<const LoadedPlugin*, int32_t, int32_t>, std::unique_ptr<Kernels>> all;
@@ -123,8 +127,9 @@ Kernels* kernels_of(const LoadedPlugin& plugin, opdock_device device, Driver* dr
     reasons->push_back(make_reason(Code::kImageTable, problem, "a sound image table"));
     return nullptr;
   }
-  std::erase_if(
-      rows, [&](const ImageRow& row) { return static_cast<int32_t>(row.backend) != device.type; });
+  std::erase_if(rows, [&](const ImageRow& row) {
+    return row.kind != ImageKind::kSource && static_cast<int32_t>(row.backend) != device.type;
+  });
   if (rows.empty()) {
     place = std::make_unique<Kernels>("the plugin brings no device image for " + to_text(device) +
                                       "; list its kernels under [device] in plugin.toml");
@@ -141,7 +146,8 @@ Kernels* kernels_of(const LoadedPlugin& plugin, opdock_device device, Driver* dr
     image.size = row.bytes.size();
     images.push_back(std::move(image));
   }
-  const Gpu gpu = gpu_of(device, facts, machine);
+  Gpu gpu{};
+  if (!describe_gpu(driver, device, machine, &gpu, reasons)) return nullptr;
   int best = best_image(images, gpu, machine, reasons);
   if (best < 0) return nullptr;
   // load() has seen to it that the note lists as many images as the table.
@@ -155,8 +161,8 @@ Kernels* kernels_of(const LoadedPlugin& plugin, opdock_device device, Driver* dr
 
 // The same from the source that the plugin carries, compiled for exactly this GPU.
 Kernels* compiled_kernels(const LoadedPlugin& plugin, const Wanted& wanted, Driver* driver,
-                          const opdock_device_facts& facts, opdock_runtime* runtime,
-                          Progress* progress, std::vector<Reason>* reasons) {
+                          opdock_runtime* runtime, Progress* progress,
+                          std::vector<Reason>* reasons) {
   struct Registry {
     std::mutex mutex;
     std::map<std::tuple<const LoadedPlugin*, int32_t, int32_t>, std::unique_ptr<Kernels>> all;
@@ -180,10 +186,11 @@ Kernels* compiled_kernels(const LoadedPlugin& plugin, const Wanted& wanted, Driv
     if (!check_image(row.bytes, note.images[row.index], reasons)) return nullptr;
   }
   const std::shared_ptr<const MachineFacts> machine = runtime->machine();
+  Gpu gpu{};
+  if (!describe_gpu(driver, wanted.device, *machine, &gpu, reasons)) return nullptr;
   const JitContext context = jit_context(runtime, progress, reasons);
-  std::unique_ptr<Kernels> made =
-      jit_kernels(note.name + " " + note.version.text(), rows, driver, wanted.device,
-                  gpu_of(wanted.device, facts, *machine), context, reasons);
+  std::unique_ptr<Kernels> made = jit_kernels(note.name + " " + note.version.text(), rows, driver,
+                                              wanted.device, gpu, context, reasons);
   if (made == nullptr) return nullptr;
   const std::lock_guard lock(registry->mutex);
   std::unique_ptr<Kernels>& place = registry->all[key];
@@ -232,9 +239,8 @@ bool can_compile(const Candidate& candidate, const Wanted& wanted) {
   if (wanted.device.type == OPDOCK_CPU) return false;
   const std::vector<DeviceImage>& images = candidate.file.images;
   return std::any_of(images.begin(), images.end(),
-                     [&](const DeviceImage& image) {
-                       return image.kind == ImageKind::kSource && image.from_table &&
-                              static_cast<int32_t>(image.backend) == wanted.device.type;
+                     [](const DeviceImage& image) {
+                       return image.kind == ImageKind::kSource && image.from_table;
                      }) &&
          reasons_against_host_part(candidate, wanted).empty();
 }
@@ -272,9 +278,8 @@ Target* load_target(const CandidatePtr& candidate, const Wanted& wanted, opdock_
       return nullptr;
     }
     const std::shared_ptr<const MachineFacts> machine = runtime->machine();
-    kernels = compile
-                  ? compiled_kernels(*plugin, wanted, driver, *facts, runtime, progress, reasons)
-                  : kernels_of(*plugin, wanted.device, driver, *facts, *machine, reasons);
+    kernels = compile ? compiled_kernels(*plugin, wanted, driver, runtime, progress, reasons)
+                      : kernels_of(*plugin, wanted.device, driver, *machine, reasons);
     if (kernels == nullptr) return nullptr;
   }
   const size_t before = reasons->size();

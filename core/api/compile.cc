@@ -204,6 +204,16 @@ opdock_status null_argument(const char* name, std::string* problem) {
   return OPDOCK_INVALID_ARGUMENT;
 }
 
+// The kernel has come from it, so it is there.
+Driver* driver_of(const opdock_kernel& kernel) {
+  if (kernel.device.type == OPDOCK_CUDA) {
+    static Driver* const cuda = driver_for(Backend::kCuda, nullptr);
+    return cuda;
+  }
+  static Driver* const rocm = driver_for(Backend::kRocm, nullptr);
+  return rocm;
+}
+
 bool uses_vocabulary(const CompileRequest& request) {
   if (request.program.find("opdock/") != request.program.npos) return true;
   return std::any_of(request.headers.begin(), request.headers.end(), [](const SourceText& header) {
@@ -273,6 +283,11 @@ opdock_status choose_target(const opdock_compile_options& given, opdock_module* 
   if (!request.arch.empty()) return OPDOCK_OK;
   Gpu gpu{};
   gpu.backend = request.backend;
+  const DriverStatus told = module->driver->arch(given.device.index, &gpu.arch);
+  if (!told.ok()) {
+    *problem = told.text;
+    return told.status;
+  }
   gpu.major = static_cast<int>(facts->arch_major);
   gpu.minor = static_cast<int>(facts->arch_minor);
   request.arch = exact_arch(gpu);
@@ -400,13 +415,7 @@ opdock_status opdock_launch_kernel(opdock_kernel* kernel, void* stream, const op
                   "launch: found args of NULL with num_args above 0, wanted their addresses");
   }
   try {
-    static Driver* const cuda = driver_for(Backend::kCuda, nullptr);
-    Driver* driver = cuda;
-    if (kernel->device.type != OPDOCK_CUDA) {
-      std::string problem;
-      driver = driver_for(static_cast<Backend>(kernel->device.type), &problem);
-      if (driver == nullptr) return refuse(OPDOCK_INCOMPATIBLE, problem);
-    }
+    Driver* const driver = driver_of(*kernel);
     void* previous = nullptr;
     DriverStatus done = driver->enter(kernel->device.index, stream, &previous);
     if (!done.ok()) return refuse(done.status, done.text);

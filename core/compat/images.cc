@@ -90,11 +90,11 @@ int best_image(const std::vector<DeviceImage>& images, const Gpu& gpu, const Mac
   std::string source;
   for (size_t i = 0; i < images.size(); ++i) {
     const DeviceImage& image = images[i];
-    if (image.backend != gpu.backend) continue;
-    if (image.kind == ImageKind::kSource) {
+    if (image.kind == ImageKind::kSource) {  // one vocabulary for all GPUs
       source = image.arch;
       continue;
     }
+    if (image.backend != gpu.backend) continue;
     any = true;
     const ImageFit fit =
         gpu.backend == Backend::kRocm ? fit_rocm(image, gpu) : fit_cuda(image, gpu, machine);

@@ -50,6 +50,10 @@ Environment current_environment() {
        {"PATH", "VIRTUAL_ENV", "CONDA_PREFIX", "CUDA_HOME", "CUDA_PATH", "ROCM_PATH", "HOME"}) {
     if (const char* value = secure_getenv(name)) environment.variables[name] = value;
   }
+  if (const char* root = secure_getenv("OPDOCK_KFD"); root != nullptr && *root != '\0') {
+    environment.sysfs = std::string(root) + "/sys";
+    environment.dev = std::string(root) + "/dev";
+  }
   return environment;
 }
 

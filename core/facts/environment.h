@@ -15,6 +15,8 @@ struct Environment {
   std::string cuda = "libcuda.so.1";       // only looked for, never initialised
   std::string helper;                      // opdock-probe's path; empty: none installed
   std::chrono::milliseconds helper_deadline{10000};
+  // Where KFD's class/kfd and its devices kfd and dri are; below $OPDOCK_KFD if that is set, for
+  // containers that see them elsewhere, and for tests.
   std::string sysfs = "/sys";
   std::string dev = "/dev";
   std::string opt = "/opt";  // where rocm, rocm-6.2.0, … are

@@ -38,6 +38,7 @@ enum class CompileFault {
   kKernel,     // a name expression that names no kernel
   kOption,     // an option that the compiler does not know
   kCompiler,   // the compiler itself: no memory, an internal error
+  kArch,       // hipRTC does not know the architecture: the log has those that it knows
   kCancelled,  // Progress said so
 };
 

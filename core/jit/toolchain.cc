@@ -152,6 +152,33 @@ class NvrtcToolchain : public Toolchain {
   const JitContext& context_;
 };
 
+// What a hipRTC is known to take, by its id and the architecture: asking takes a process. Only
+// answers are kept, no failures to get one.
+class KnownArchs {
+ public:
+  static bool find(const std::string& key, std::string* others) {
+    const std::lock_guard lock(mutex());
+    const auto known = all().find(key);
+    if (known == all().end()) return false;
+    *others = known->second;
+    return true;
+  }
+  static void put(const std::string& key, const std::string& others) {
+    const std::lock_guard lock(mutex());
+    all()[key] = others;
+  }
+
+ private:
+  static std::mutex& mutex() {
+    static std::mutex* instance = new std::mutex;
+    return *instance;
+  }
+  static std::map<std::string, std::string>& all() {
+    static auto* instance = new std::map<std::string, std::string>;
+    return *instance;
+  }
+};
+
 class HiprtcToolchain : public Toolchain {
  public:
   HiprtcToolchain(const HiprtcFile& file, const JitContext& context)
@@ -159,11 +186,28 @@ class HiprtcToolchain : public Toolchain {
     version_ = file.version;
     maker_ = {"hipRTC " + file.version.text(), file.id};
   }
-  // Which architectures it knows shows when it compiles.
-  bool open(const std::string&, std::vector<Reason>* reasons) override {
+  bool open(const std::string& arch, std::vector<Reason>* reasons) override {
     const std::string problem = library_problem(file_.path);
-    if (problem.empty()) return true;
-    reasons->push_back(make_reason(Code::kJitNoCompiler, problem, "a hipRTC that opens"));
+    if (!problem.empty()) {
+      reasons->push_back(make_reason(Code::kJitNoCompiler, problem, "a hipRTC that opens"));
+      return false;
+    }
+    const std::string key = file_.id + " " + arch;
+    std::string others;  // that it knows instead; empty: it knows this one, or does not tell
+    if (!KnownArchs::find(key, &others)) {
+      CompileJob question;
+      question.arch = arch;
+      const CompileResult answer =
+          in_worker(context_, Backend::kRocm, file_.path, question, reasons);
+      if (!answer.ok && answer.fault != CompileFault::kArch) return false;
+      others = answer.log;
+      KnownArchs::put(key, others);
+    }
+    if (others.empty()) return true;
+    Reason reason = make_reason(Code::kJitArch, maker_.text + ", which knows " + others,
+                                "one that knows " + arch);
+    reason.advice = "install a ROCm that knows the GPU";
+    reasons->push_back(std::move(reason));
     return false;
   }
   CompileResult compile(const CompileJob& job, std::vector<Reason>* reasons) override {

@@ -94,6 +94,13 @@ struct Request {
   CompileJob job;
 };
 
+// A job without a program asks whether hipRTC knows its architecture. Answered with fault kArch and
+// the names of those that it knows in the log; with ok if it does, or if that cannot be told.
+inline bool asks_for_arch(const Request& request) {
+  return request.backend == Backend::kRocm && request.job.program.empty() &&
+         request.job.sources.empty();
+}
+
 inline void add_list(const std::vector<std::string>& list, std::vector<std::string>* out) {
   out->push_back(std::to_string(list.size()));
   out->insert(out->end(), list.begin(), list.end());

@@ -44,7 +44,7 @@ void scan(const ElfFile& elf, const Extent& extent, bool named, std::vector<Devi
 
 }  // namespace
 
-void find_device_bundles(const ElfFile& elf, std::vector<DeviceImage>* images) {
+void find_device_bundles(const ElfFile& elf, bool by_name_alone, std::vector<DeviceImage>* images) {
   bool any = false;
   for (const Section& section : read_sections(elf)) {
     if (section.name != ".nv_fatbin" && section.name != "__nv_relfatbin" &&
@@ -54,7 +54,7 @@ void find_device_bundles(const ElfFile& elf, std::vector<DeviceImage>* images) {
     any = true;
     scan(elf, section.extent, true, images);
   }
-  if (any) return;
+  if (any || by_name_alone) return;
   for (const Elf64_Phdr& segment : elf.segments) {
     if (segment.p_type != PT_LOAD || segment.p_offset > elf.reader->size()) continue;
     const uint64_t room = elf.reader->size() - segment.p_offset;

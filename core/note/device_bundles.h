@@ -13,8 +13,8 @@ namespace opdock {
 // (stripped headers, images that a program embeds as data), anywhere in the loaded segments. The
 // architecture stands in the containers' headers, so nothing is decompressed; a compressed HIP
 // bundle does not show its architectures and is reported with an empty one. A container that is
-// damaged is a defect (image-table).
-void find_device_bundles(const ElfFile& elf, std::vector<DeviceImage>* images);
+// damaged is a defect (image-table). by_name_alone: only in those sections.
+void find_device_bundles(const ElfFile& elf, bool by_name_alone, std::vector<DeviceImage>* images);
 
 // The parsers for one container at `at`; *end is where it ends. False if it is none, or damaged.
 bool read_fatbin(FileReader* reader, uint64_t at, uint64_t limit, std::vector<DeviceImage>* images,

@@ -90,7 +90,11 @@ void read_elf(const ElfFile& elf, Depth depth, FileFacts* facts) {
     facts->note = std::move(found->note);
   }
   if (depth == Depth::kInspect || (facts->note && lacks_images(*facts->note, facts->images))) {
-    find_device_bundles(elf, &facts->images);
+    // Source serves any GPU: where it is, a whole file is not searched for what is seldom there.
+    const bool has_source =
+        std::any_of(facts->images.begin(), facts->images.end(),
+                    [](const DeviceImage& image) { return image.kind == ImageKind::kSource; });
+    find_device_bundles(elf, depth != Depth::kInspect && has_source, &facts->images);
   }
   if (depth == Depth::kInspect) {
     resolve_symbols(wanted, facts);

@@ -43,7 +43,7 @@ std::optional<ImageKind> parse_image_kind(std::string_view text);
 
 // One device image as the note's JSON claims it. Images stand in the table's order.
 struct ImageClaim {
-  Backend backend;
+  Backend backend;  // of source, which is for whatever GPUs the ops name: one of theirs
   ImageKind kind;
   std::string arch;  // "sm_90a", "compute_75", "gfx90a:xnack-"; for source the file's name
   Version toolkit;   // the run-time compiler's; empty for source

@@ -129,7 +129,7 @@ inline void note_cpu_tensor(Frame& frame, PyObject* object, const TypeEntry& ent
   const int32_t ndim = tensor->ndim;
   const int32_t device = tensor->device.type;
   if (tensor->data == nullptr || tensor->strides == nullptr || ndim > OPDOCK_MAX_NDIM ||
-      device > OPDOCK_CUDA) {
+      (device > OPDOCK_CUDA && device != OPDOCK_ROCM)) {
     return false;
   }
   *out = {OPDOCK_TENSOR, 0, {.tensor = tensor}};

@@ -2,6 +2,9 @@
 #include "streams.h"
 
 #include <dlfcn.h>
+#include <link.h>
+
+#include <string_view>
 
 namespace opdock::python {
 
@@ -40,14 +43,22 @@ bool wait_cuda(int32_t device, void* stream, std::string* problem) {
   return error == 0;
 }
 
+// torch's wheels bring a copy of the library under a name of their own.
+void* loaded_hip() {
+  std::string path;
+  const auto look = [](dl_phdr_info* library, size_t, void* context) {
+    const std::string_view path = library->dlpi_name == nullptr ? "" : library->dlpi_name;
+    const std::string_view name = path.substr(path.rfind('/') + 1);
+    if (!name.starts_with("libamdhip64.so") && !name.starts_with("libamdhip64-")) return 0;
+    *static_cast<std::string*>(context) = path;
+    return 1;
+  };
+  dl_iterate_phdr(look, &path);
+  return path.empty() ? nullptr : dlopen(path.c_str(), RTLD_LAZY | RTLD_NOLOAD);
+}
+
 bool wait_rocm(int32_t device, void* stream, std::string* problem) {
-  static void* const library = [] {
-    void* found = nullptr;
-    for (const char* name : {"libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5"}) {
-      if (found == nullptr) found = dlopen(name, RTLD_LAZY | RTLD_NOLOAD);
-    }
-    return found;
-  }();
+  static void* const library = loaded_hip();
   static auto* const get = find<int(int*)>(library, "hipGetDevice");
   static auto* const set = find<int(int)>(library, "hipSetDevice");
   static auto* const wait = find<int(void*)>(library, "hipStreamSynchronize");

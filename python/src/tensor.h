@@ -84,8 +84,9 @@ bool refuse(const char* exception, const Where& where, const std::string& text);
 // interface knows. `strides` are filled in from the frame if the library left them NULL.
 bool check_odd_tensor(Frame& frame, const Where& where, opdock_tensor* tensor);
 inline bool check_tensor(Frame& frame, const Where& where, opdock_tensor* tensor) {
+  const int32_t type = tensor->device.type;
   const bool plain = tensor->ndim <= OPDOCK_MAX_NDIM && tensor->data != nullptr &&
-                     tensor->strides != nullptr && tensor->device.type <= OPDOCK_CUDA;
+                     tensor->strides != nullptr && (type <= OPDOCK_CUDA || type == OPDOCK_ROCM);
   return plain || check_odd_tensor(frame, where, tensor);
 }
 

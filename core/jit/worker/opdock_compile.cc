@@ -12,6 +12,7 @@
 
 #include "jit/nvrtc.h"
 #include "jit/worker_protocol.h"
+#include "worker/comgr.h"
 #include "worker/hiprtc.h"
 
 namespace {
@@ -50,7 +51,16 @@ void watch(int host) {
   }
 }
 
+CompileResult judge_arch(const worker::Request& request) {
+  CompileResult result;
+  result.log = archs_without(request.library, request.job.arch);
+  result.ok = result.log.empty();
+  if (!result.ok) result.fault = CompileFault::kArch;
+  return result;
+}
+
 CompileResult compile(const worker::Request& request) {
+  if (worker::asks_for_arch(request)) return judge_arch(request);
   if (request.backend == Backend::kRocm) return compile_with_hiprtc(request.library, request.job);
   static std::map<std::string, const Nvrtc*> opened;
   const Nvrtc*& compiler = opened[request.library];

@@ -137,7 +137,7 @@ INSTANTIATE_TEST_SUITE_P(
         ROW("cuda source sm_90a@12.9", "driver=12.4 sm_80", "rejected arch-specific source-only"),
         ROW("cuda source sm_80@13.0", "driver=12.4 sm_80", "rejected driver-too-old source-only"),
         ROW("cuda source compute_80", "driver=12.4 sm_80", "undecided compute_80 toolkit-unknown"),
-        ROW("cuda rocm source", "rocm=6.2 gfx90a", "rejected no-driver no-images"),
+        ROW("cuda rocm source", "rocm=6.2 gfx90a", "rejected no-driver source-only"),
         ROW("rocm rocm-source", "rocm=6.2 gfx90a", "rejected source-only"),
         ROW("cuda rocm source rocm-source", "rocm=6.2 gfx90a driver=12.4 sm_80", "rejected source-only")));
 
