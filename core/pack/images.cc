@@ -12,6 +12,7 @@
 #include "arch/compiler_archs.h"
 #include "base/sha256.h"
 #include "jit/keep.h"
+#include "pack/hip_images.h"
 
 namespace opdock::pack {
 
@@ -126,11 +127,15 @@ std::vector<Image> make_images(const ImageRequest& request, std::vector<std::str
       if (target.ptx) merge(plain, &ptx);
     }
     for (const CudaTarget& target : ptx) compilation.compile(target, ImageKind::kPtx);
+    if (!errors->empty()) return images;
   }
+  for (Image& image : make_hip_images(request, errors)) images.push_back(std::move(image));
+  if (!errors->empty()) return images;
   // The source goes in always, with the vocabulary it was written against, so that an image for a
   // GPU that is not among these can be made later. Its kernels have no lowered names yet.
   for (const SourceText& source : request.sources) {
     Image image;
+    image.backend = is_for(*request.manifest, Backend::kCuda) ? Backend::kCuda : Backend::kRocm;
     image.arch = source.name;
     image.bytes = source.text;
     const std::vector<std::string>& own = request.manifest->device->sources;
@@ -161,6 +166,12 @@ void keep_sources(const ImageRequest& request, const std::vector<Image>& images)
   }
   if (!notices.empty())
     std::fprintf(stderr, "opdock-pack: notice: %s\n", to_text(notices.front()).c_str());
+}
+
+bool is_for(const Manifest& manifest, Backend backend) {
+  return std::any_of(manifest.ops.begin(), manifest.ops.end(), [&](const OpDecl& op) {
+    return std::find(op.devices.begin(), op.devices.end(), to_text(backend)) != op.devices.end();
+  });
 }
 
 static void pad(std::string* bytes, size_t alignment) {

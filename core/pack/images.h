@@ -1,4 +1,4 @@
-// The device images of a plugin: compiled by NVRTC, and the source itself.
+// The device images of a plugin: compiled by NVRTC and hipRTC, and the source itself.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "arch/cuda_list.h"
+#include "jit/hiprtc_files.h"
 #include "jit/nvrtc.h"
 #include "manifest/manifest.h"
 #include "note/note.h"
@@ -35,17 +36,23 @@ struct ImageRequest {
   const Manifest* manifest = nullptr;
   std::vector<SourceText> sources;
   std::vector<CudaTarget> archs;        // each known to one of `compilers`
-  std::vector<const Nvrtc*> compilers;  // empty: the source alone
+  std::vector<const Nvrtc*> compilers;  // empty: no images for CUDA
+  std::vector<std::string> hip_archs;   // target IDs: "gfx90a", "gfx90a:xnack+"
+  std::vector<HiprtcFile> hiprtcs;      // the newest first; empty: no code objects
+  std::string worker;                   // opdock-compile's path; empty: the installed one
 };
 
 // Compiles for each architecture with the oldest compiler that knows it, adds PTX for those with
 // +PTX (of a suffixed one that of the plain architecture, since the other would run nowhere else),
-// and packs the sources. Errors are the compiler's messages.
+// then the code objects (hip_images.h), and packs the sources. Errors are the compiler's messages.
 std::vector<Image> make_images(const ImageRequest& request, std::vector<std::string>* errors);
 
 // Where OPDOCK_JIT_KEEP is set: keeps the source of each compiled image in its folder (jit/keep.h).
 // What cannot be written is said on stderr and stops nothing.
 void keep_sources(const ImageRequest& request, const std::vector<Image>& images);
+
+// Whether an op names the device type.
+bool is_for(const Manifest& manifest, Backend backend);
 
 // The image table with its images, ready to be placed in the file at a multiple of 64 bytes.
 std::string image_table(const std::vector<Image>& images);

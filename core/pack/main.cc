@@ -12,6 +12,7 @@
 #include "opdock/plugin.h"
 #include "pack/arch_flags.h"
 #include "pack/emit.h"
+#include "pack/hip_images.h"
 #include "pack/images.h"
 
 namespace opdock::pack {
@@ -37,8 +38,9 @@ struct Options {
   std::string cpu_arch = "aarch64";
   int cpu_level = 0;
 #endif
-  bool no_device = false;
-  bool require_device = false;
+  bool no_cuda = false;
+  bool require_cuda = false;
+  HipOptions hip;
 };
 
 constexpr char kPackages[] =
@@ -100,7 +102,8 @@ class Packer {
 
     std::vector<std::string> searched;
     std::vector<std::string> problems;
-    if (!options_.no_device) {
+    const bool with_cuda = !options_.no_cuda && is_for(manifest_, Backend::kCuda);
+    if (with_cuda) {
       request.compilers =
           open_nvrtcs(nvrtc_candidates(options_.nvrtc_search, &searched), &problems);
       for (const Nvrtc* compiler : request.compilers)
@@ -109,13 +112,16 @@ class Packer {
     if (!request.compilers.empty()) {
       if (!choose_archs(wanted, request.compilers, &request.archs, errors)) return false;
     }
+    if (!find_hip_compilers(options_.hip, &request, &depends_, errors)) return false;
     images_ = make_images(request, errors);
     keep_sources(request, images_);
     sources_ = std::move(request.sources);
     for (const Nvrtc* compiler : request.compilers)
       compilers_.push_back("nvrtc " + compiler->version().text());
+    for (const HiprtcFile& file : request.hiprtcs)
+      compilers_.push_back("hiprtc " + file.version.text());
     if (!errors->empty()) return false;
-    if (options_.no_device) return true;
+    if (!with_cuda) return true;
     return !request.compilers.empty() || judge_missing_compiler(searched, problems, errors);
   }
 
@@ -145,12 +151,12 @@ class Packer {
                               const std::vector<std::string>& problems,
                               std::vector<std::string>* errors) {
     std::string text =
-        fmt::format("{}: found no NVRTC, so only the device source is packed; wanted {}.",
+        fmt::format("{}: found no NVRTC, so no images for CUDA are packed; wanted {}.",
                     manifest_.name, kPackages);
     for (const std::string& problem : problems) text += "\n  " + problem;
     // A package that is installed later changes one of these folders and so repeats this step.
     for (const std::string& folder : searched) depends_.push_back(folder);
-    if (options_.require_device) {
+    if (options_.require_cuda) {
       errors->push_back(fmt::format("opdock-pack: error: {}", text));
       return false;
     }
@@ -265,8 +271,9 @@ int main(int argc, char** argv) {
   app.add_option("--gpu-archs", options.gpu_archs,
                  "those of --cuda-archs that stand for the GPUs here: where a compiler is older\n"
                  "than one of them, it makes PTX of the newest architecture that it knows");
-  app.add_option("--hip-archs", flags.hip_archs,
-                 "AMD architectures, as in PYTORCH_ROCM_ARCH: \"gfx90a;gfx1030\"");
+  app.add_option(
+      "--hip-archs", flags.hip_archs,
+      "AMD architectures, as in PYTORCH_ROCM_ARCH: \"gfx90a;gfx1030\";\nnone: no code objects");
   app.add_option("--include", options.include, "the folder that holds opdock/device.cuh");
   app.add_option("--nvrtc-search", options.nvrtc_search,
                  "folders that hold libnvrtc, or are Python site-packages folders; searched first");
@@ -275,11 +282,19 @@ int main(int argc, char** argv) {
   app.add_option("--cpu-level", options.cpu_level,
                  "the x86-64 level the host part was compiled for: 1 to 4; 0 on other processors")
       ->check(CLI::Range(0, 4));
-  auto* no_device =
-      app.add_flag("--no-device", options.no_device, "compile no images: pack the source alone");
-  app.add_flag("--require-device", options.require_device,
-               "fail where an image cannot be made for want of a compiler")
-      ->excludes(no_device);
+  const auto add_pair = [&app](const char* name, const char* what, bool* none, bool* require) {
+    auto* off =
+        app.add_flag(fmt::format("--no-{}", name), *none, fmt::format("compile no {}", what));
+    app.add_flag(fmt::format("--require-{}", name), *require,
+                 "fail where these cannot be made for want of a compiler")
+        ->excludes(off);
+  };
+  add_pair("cuda", "CUDA images", &options.no_cuda, &options.require_cuda);
+  add_pair("hip", "HIP code objects", &options.hip.none, &options.hip.require);
+  bool no_device = false, require_device = false;
+  add_pair("device", "images of either kind: pack the source alone", &no_device, &require_device);
+  app.add_option("--compile-program", options.hip.worker,
+                 "opdock-compile, in which hipRTC runs; default: the installed one");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& problem) {
@@ -296,6 +311,11 @@ int main(int argc, char** argv) {
                  "opdock-pack: found none of --toml, --arch-flags and --known-archs, wanted one\n");
     return 2;
   }
+  options.hip.archs = flags.hip_archs;
+  options.no_cuda |= no_device;
+  options.hip.none |= no_device;
+  options.require_cuda |= require_device;
+  options.hip.require |= require_device;
   if (!opdock::pack::check_hip_archs(flags.hip_archs)) return 1;
   return opdock::pack::Packer(options).run();
 }

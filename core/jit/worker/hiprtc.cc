@@ -80,14 +80,18 @@ CompileFault fault_of(HiprtcResult code, const std::string& log, const CompileJo
   if (code != kCompilation) return CompileFault::kCompiler;
   // Names become variables at the end of the program. Errors in these lines alone blame the names.
   bool names = false;
+  std::string last;  // file and line of such an error: it may be the first of several
   for (size_t at = 0; at < log.size();) {
     const size_t end = std::min(log.find('\n', at), log.size());
     const std::string line = log.substr(at, end - at);
     const std::string next = log.substr(std::min(end + 1, log.size()), 200);
     at = end + 1;
-    if (line.find(": error:") == line.npos) continue;
-    if (next.find("__hiprtc_") == next.npos) return CompileFault::kSource;
+    const size_t error = line.find(": error:");
+    if (error == line.npos) continue;
+    const std::string place = line.substr(0, line.rfind(':', error - 1));
+    if (next.find("__hiprtc_") == next.npos && place != last) return CompileFault::kSource;
     names = true;
+    last = place;
   }
   return names && !job.kernels.empty() ? CompileFault::kKernel : CompileFault::kSource;
 }

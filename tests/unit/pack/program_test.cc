@@ -258,6 +258,18 @@ TEST(OpdockPack, AMisspeltListIsAnErrorWithoutAnyCompiler) {
   }
 }
 
+TEST(OpdockPack, OnlyForRocmNoNvrtcIsAskedFor) {
+  TemporaryFolder folder;
+  write_plugin(folder);
+  std::string toml = contents(folder.path() / "p/plugin.toml");
+  toml.replace(toml.find("\"cuda\""), 6, "\"rocm\"");
+  folder.write("p/plugin.toml", toml);
+  const Outcome outcome = pack(folder, arguments(folder, "a") + " --require-cuda --no-hip");
+  EXPECT_EQ(outcome.status, 0) << outcome.text;
+  EXPECT_EQ(outcome.text, "");
+  EXPECT_EQ(pack(folder, arguments(folder, "a") + " --require-hip --no-hip").status, 2);
+}
+
 TEST(OpdockPack, ExitStatus) {
   TemporaryFolder folder;
   write_plugin(folder);
