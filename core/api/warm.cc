@@ -164,6 +164,9 @@ Report warm(opdock_runtime* runtime, const char* archs, uint32_t jobs) {
     if (!may_read(*candidate) || !read_rows(candidate->file, &bytes, &rows)) continue;
     const Note& note = *candidate->file.note;
     for (const Target& target : targets) {
+      // Source serves the GPUs that the ops name.
+      if (std::find(note.devices.begin(), note.devices.end(), target.backend) == note.devices.end())
+        continue;
       CompileRequest request;
       std::vector<Reason> ignored;  // nothing to compile
       if (!packed_request(note.name + " " + note.version.text(), rows, target.backend, target.arch,

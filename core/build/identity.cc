@@ -13,6 +13,8 @@
 #include "base/sha256.h"
 #include "build/process.h"
 #include "build/tools.h"
+#include "facts/environment.h"
+#include "jit/hiprtc_files.h"
 #include "jit/nvrtc.h"
 
 namespace opdock {
@@ -138,6 +140,14 @@ class Identifier {
     }
   }
 
+  void add_hiprtc() {
+    std::vector<std::string> searched;
+    for (const HiprtcFile& file : find_hiprtc_files(current_environment(), &searched)) {
+      add_version("hipRTC " + file.version.text());
+      hasher_.add(file.id);
+    }
+  }
+
   CacheMaker finish() { return {text_, to_hex(hasher_.finish())}; }
 
  private:
@@ -215,6 +225,7 @@ CacheMaker identify(const BuildTools& tools, const Languages& languages,
   if (reasons->size() == before && languages.cuda) identifier.add_nvcc();
   if (reasons->size() == before && languages.hip) identifier.add_hipcc();
   if (reasons->size() == before && languages.device_images) identifier.add_nvrtc();
+  if (reasons->size() == before && languages.hip_images) identifier.add_hiprtc();
   return identifier.finish();
 }
 

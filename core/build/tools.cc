@@ -132,6 +132,7 @@ Languages languages_of(const Manifest& manifest, const BuildOptions& options) {
     languages.hip |= source.ends_with(".hip");
   }
   languages.device_images = manifest.device.has_value() && !options.cuda_archs.empty();
+  languages.hip_images = manifest.device.has_value() && !options.hip_archs.empty();
   return languages;
 }
 

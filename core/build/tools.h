@@ -18,6 +18,7 @@ struct Languages {
   bool cuda = false;           // .cu: nvcc
   bool hip = false;            // .hip: hipcc
   bool device_images = false;  // [device] and architectures: NVRTC, inside opdock-pack
+  bool hip_images = false;     // the same for AMD's GPUs: hipRTC
 };
 Languages languages_of(const Manifest& manifest, const BuildOptions& options);
 

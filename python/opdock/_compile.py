@@ -15,7 +15,7 @@ from opdock import _names, _opdock
 from opdock._errors import ArgumentError, OpdockError
 from opdock._runtime import default, parse
 
-_CUDA = 2
+_CUDA, _ROCM = 2, 10
 
 
 def _refuse(argument, found, wanted):
@@ -35,15 +35,28 @@ def _texts(argument, given):
     return texts
 
 
-def _device_index(device):
+def _device_numbers(device):
+    """(device type, index) of what the user gave."""
     if isinstance(device, int) and not isinstance(device, bool):
-        return device
+        return _gpu_type(), device
     numbers = _names.device(device)
-    if numbers is None or numbers[0] != _CUDA:
+    if numbers is None or numbers[0] not in (_CUDA, _ROCM):
         raise ArgumentError(
-            f"compile(): argument 'device': found {device!r}, wanted a GPU such as 'cuda:0' or 0"
+            f"compile(): argument 'device': found {device!r}, wanted a GPU such as 'cuda:0', "
+            "'rocm:0' or 0"
         )
-    return numbers[1]
+    return numbers
+
+
+def _gpu_type():
+    """The vendor of whose GPUs torch or CuPy, if the program uses them, is; else NVIDIA."""
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.cuda.is_initialized():
+        return _ROCM if torch.version.hip else _CUDA
+    cupy = sys.modules.get("cupy")
+    if cupy is not None and cupy.cuda.runtime.is_hip:
+        return _ROCM
+    return _ROCM if torch is not None and torch.version.hip else _CUDA
 
 
 def _current_device():
@@ -74,7 +87,11 @@ class Module:
     def __init__(self, source, options, headers, kernels, device, arch, name):
         self._given = (source, name, headers, options, kernels)
         self._arch = arch
-        self._device_given = device
+        if device is None:
+            is_amd = arch is not None and arch.startswith("gfx")
+            own = _ROCM if is_amd else _CUDA if arch is not None else _gpu_type()
+            device = own, None
+        self._type, self._device_given = device
         self._on = {}  # device, or None for an image alone -> _opdock._CompiledModule
         self._kernels = {}
         self._name = name
@@ -93,24 +110,25 @@ class Module:
                     f"kernel(): found an object of type {type(name).__name__}, wanted a str"
                 )
             device = -1 if self._device_given is None else self._device_given
-            kernel = _opdock._make_kernel(self, name, device)
+            kernel = _opdock._make_kernel(self, name, self._type, device)
             kernel._prepare(_current_device() if device < 0 else device)
             self._kernels[name] = kernel
         return self._kernels[name]
 
     @property
     def image(self):
-        """What was compiled, as bytes: a cubin, or PTX for an architecture such as compute_90."""
+        """What was compiled, as bytes: a cubin, PTX for an architecture such as compute_90, or, for
+        AMD, a code object."""
         return self._image()[0]
 
     @property
     def arch(self):
-        """The architecture it is for: "sm_90a"."""
+        """The architecture it is for: "sm_90a", "gfx90a:sramecc+:xnack-"."""
         return self._image()[1]
 
     @property
     def compiler(self):
-        """Who made the image: "NVRTC 12.9"."""
+        """Who made the image: "NVRTC 12.9", "hipRTC 6.2"."""
         return self._image()[2]
 
     @property
@@ -136,7 +154,7 @@ class Module:
         if found is None:
             index = -1 if device is None else device
             found = _with_reasons(
-                _opdock._CompiledModule, default(), *self._given, index, self._arch
+                _opdock._CompiledModule, default(), *self._given, self._type, index, self._arch
             )
             self._on[device] = found
         return found
@@ -168,14 +186,16 @@ def _with_reasons(function, *args):
 def compile(
     source, *, options=(), headers=None, kernels=(), device=None, arch=None, name="program.cu"
 ):
-    """Compiles CUDA C++ with NVRTC and returns a Module, whose kernels are called from Python.
+    """Compiles CUDA C++ with NVRTC, or HIP C++ with hipRTC, and returns a Module, whose kernels are
+    called from Python.
 
     source: the program. options: the compiler's, such as "-DN=4" or "--use_fast_math"; C++17 unless
     they say otherwise. headers: {name: text} that #include finds first; "opdock/device.cuh", the
     device vocabulary, is there by itself. kernels: names of kernels to compile now, in one image;
-    without any, the first call of Module.kernel() compiles. device: such as "cuda:1" or 1; without
-    it each kernel runs where its arguments lie. arch: "sm_90a" or "compute_90" (PTX) instead of
-    exactly the device's; without a device, no GPU is needed and only the image can be had.
+    without any, the first call of Module.kernel() compiles. device: such as "cuda:1", "rocm:0" or 1;
+    without it each kernel runs where its arguments lie, on AMD's GPUs if torch or CuPy is built for
+    them. arch: "sm_90a", "compute_90" (PTX) or "gfx90a" instead of exactly the device's; without a
+    device, no GPU is needed and only the image can be had.
     name: what the compiler's messages call the program.
 
     Results are cached on disk by content: the next process does not compile. Raises
@@ -193,9 +213,9 @@ def compile(
         _refuse("name", name, "a str")
     if arch is not None and not isinstance(arch, str):
         _refuse("arch", arch, "a str such as 'sm_90a'")
-    index = None if device is None else _device_index(device)
+    numbers = None if device is None else _device_numbers(device)
     names = _texts("kernels", kernels)
-    module = Module(source, _texts("options", options), texts, names, index, arch, name)
+    module = Module(source, _texts("options", options), texts, names, numbers, arch, name)
     if names:
         module._image()
     return module

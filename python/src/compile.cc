@@ -44,7 +44,7 @@ class CompiledModule {
   CompiledModule(const py::object& runtime, const std::string& source, const std::string& name,
                  const std::vector<std::pair<std::string, std::string>>& headers,
                  const std::vector<std::string>& options, const std::vector<std::string>& kernels,
-                 int32_t device, const std::optional<std::string>& arch)
+                 int32_t device_type, int32_t device, const std::optional<std::string>& arch)
       : runtime_(runtime) {
     std::vector<opdock_header> given_headers;
     for (const auto& [header, text] : headers) {
@@ -63,7 +63,7 @@ class CompiledModule {
     all.num_options = static_cast<uint32_t>(given_options.size());
     all.kernels = given_kernels.data();
     all.num_kernels = static_cast<uint32_t>(given_kernels.size());
-    if (device >= 0) all.device = {OPDOCK_CUDA, device};
+    if (device >= 0) all.device = {device_type, device};
     all.arch = arch.has_value() ? arch->c_str() : nullptr;
     opdock_runtime* handle = handle_of(runtime);
     check([&](char* error, uint32_t size) {
@@ -101,8 +101,9 @@ class CompiledModule {
   opdock_module* module_ = nullptr;
 };
 
-py::object kernel_object(const py::object& module, const std::string& name, int32_t device) {
-  PyObject* made = make_kernel(kernel_type.ptr(), module.ptr(), name, device);
+py::object kernel_object(const py::object& module, const std::string& name, int32_t device_type,
+                         int32_t device) {
+  PyObject* made = make_kernel(kernel_type.ptr(), module.ptr(), name, {device_type, device});
   if (made == nullptr) throw py::error_already_set();
   return py::reinterpret_steal<py::object>(made);
 }
@@ -128,7 +129,7 @@ void add_compile(py::module_& module, opdock_runtime* (*runtime_of)(py::handle))
       .def(py::init<const py::object&, const std::string&, const std::string&,
                     const std::vector<std::pair<std::string, std::string>>&,
                     const std::vector<std::string>&, const std::vector<std::string>&, int32_t,
-                    const std::optional<std::string>&>())
+                    int32_t, const std::optional<std::string>&>())
       .def("kernel", &CompiledModule::kernel)
       .def("image", &CompiledModule::image);
   module.def("_make_kernel", &kernel_object);

@@ -206,6 +206,10 @@ bool take_arrays(KernelInfo& kernel, Frame& frame, PyObject* const* args, uint32
   return true;
 }
 
+std::string gpu_text(int32_t type, int32_t index) {
+  return (type == OPDOCK_ROCM ? "rocm:" : "cuda:") + std::to_string(index);
+}
+
 bool check_devices(const KernelInfo& kernel, const opdock_value* values, uint32_t count,
                    int32_t device) {
   for (uint32_t i = 0; i < count; ++i) {
@@ -214,10 +218,10 @@ bool check_devices(const KernelInfo& kernel, const opdock_value* values, uint32_
     if (found.type == kernel.device_type && found.index == device) continue;
     const std::string text = found.type == OPDOCK_CPU
                                  ? "an array on the CPU"
-                                 : "an array on GPU " + std::to_string(found.index);
+                                 : "an array on " + gpu_text(found.type, found.index);
     return refuse(kInvalidArgumentError, kernel,
-                  "argument " + std::to_string(i) + ": found " + text + ", wanted one on GPU " +
-                      std::to_string(device) + "; move it there");
+                  "argument " + std::to_string(i) + ": found " + text + ", wanted one on " +
+                      gpu_text(kernel.device_type, device) + "; move it there");
   }
   return true;
 }
@@ -412,11 +416,13 @@ PyObject* make_kernel_type() {
   return PyType_FromSpec(&spec);
 }
 
-PyObject* make_kernel(PyObject* type, PyObject* module, const std::string& name, int32_t device) {
+PyObject* make_kernel(PyObject* type, PyObject* module, const std::string& name,
+                      opdock_device device) {
   PyTypeObject* kernel_type = reinterpret_cast<PyTypeObject*>(type);
   auto info = std::make_unique<KernelInfo>();
   info->name = name;
-  info->device = device;
+  info->device_type = device.type;
+  info->device = device.index;
   KernelObject* self = reinterpret_cast<KernelObject*>(kernel_type->tp_alloc(kernel_type, 0));
   if (self == nullptr) return nullptr;
   info->module = Py_NewRef(module);

@@ -43,8 +43,9 @@ struct KernelInfo {
 
 // Creates the Python type; a new reference or NULL with an error set.
 PyObject* make_kernel_type();
-// A kernel object; a new reference, or NULL with an error set.
-PyObject* make_kernel(PyObject* type, PyObject* module, const std::string& name, int32_t device);
+// A kernel object; a new reference, or NULL with an error set. device: its index may be -1.
+PyObject* make_kernel(PyObject* type, PyObject* module, const std::string& name,
+                      opdock_device device);
 
 // The kinds that the parameters have by the name in the image; all unknown where it does not tell.
 std::vector<ParamKind> kinds_of(const char* image_name, uint32_t num_params);

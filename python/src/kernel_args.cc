@@ -183,7 +183,7 @@ bool pack_scalar(Frame& frame, const KernelInfo& kernel, const KernelTarget& tar
   if (!target.has_sizes) {
     return refuse(kArgumentError, kernel, index,
                   "found a Python number, wanted a NumPy scalar of the parameter's exact type: "
-                  "this driver (before CUDA 12.4) does not tell its size");
+                  "this driver (before CUDA 12.4), or this code object, does not tell its size");
   }
   const ParamKind kind = target.kinds[index];
   const uint32_t size = target.sizes[index];

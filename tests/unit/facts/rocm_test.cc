@@ -156,6 +156,15 @@ TEST_F(Kfd, DamagedProperties) {
   EXPECT_EQ(archs().size(), 2u);
 }
 
+TEST_F(Kfd, IsWhereTheEnvironmentSays) {
+  ASSERT_EQ(setenv("OPDOCK_KFD", folder_.path().c_str(), 1), 0);
+  const Environment found = current_environment();
+  unsetenv("OPDOCK_KFD");
+  EXPECT_EQ(found.sysfs, (folder_.path() / "sys").string());
+  EXPECT_EQ(found.dev, (folder_.path() / "dev").string());
+  EXPECT_EQ(current_environment().sysfs, "/sys");
+}
+
 TEST_F(Kfd, VersionOfTheNewestInstallation) {
   std::remove((folder_.path() / "opt/rocm/.info/version").c_str());
   EXPECT_FALSE(probe().rocm);

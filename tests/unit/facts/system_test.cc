@@ -201,6 +201,12 @@ TEST(Arch, ReadsTargetIds) {
   EXPECT_EQ(arch->xnack, false);
   EXPECT_FALSE(parse_gfx_arch("gfx1030")->xnack.has_value());
   EXPECT_TRUE(parse_gfx_arch("gfx9-4-generic")->is_generic());
+  EXPECT_EQ(gfx_version("gfx90a")->major, 9u);
+  EXPECT_EQ(gfx_version("gfx90a")->minor, 0u);
+  EXPECT_EQ(gfx_version("gfx1036")->major, 10u);
+  EXPECT_EQ(gfx_version("gfx1036")->minor, 3u);
+  for (const char* text : {"gfx9-4-generic", "gfx90", "gfx", "sm_90", "gfx90ax", "gfx-103", ""})
+    EXPECT_FALSE(gfx_version(text)) << text;
   for (const char* name :
        {"", "gfx", "gfx9", "sm_80", "gfx90a:", "gfx90a:xnack", "gfx90a:foo+", "gfx90a::xnack+"}) {
     EXPECT_FALSE(parse_gfx_arch(name)) << name;
