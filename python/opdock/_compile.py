@@ -192,11 +192,11 @@ def compile(
     source: the program. options: the compiler's, such as "-DN=4" or "--use_fast_math"; C++17 unless
     they say otherwise. headers: {name: text} that #include finds first; "opdock/device.cuh", the
     device vocabulary, is there by itself. kernels: names of kernels to compile now, in one image;
-    without any, the first call of Module.kernel() compiles. device: such as "cuda:1", "rocm:0" or 1;
-    without it each kernel runs where its arguments lie, on AMD's GPUs if torch or CuPy is built for
-    them. arch: "sm_90a", "compute_90" (PTX) or "gfx90a" instead of exactly the device's; without a
-    device, no GPU is needed and only the image can be had.
-    name: what the compiler's messages call the program.
+    without any, the first call of Module.kernel() compiles. device: such as "cuda:1", "rocm:0" or
+    1; without it each kernel runs where its arguments lie, on AMD's GPUs if torch or CuPy is built
+    for them. arch: "sm_90a", "compute_90" (PTX) or "gfx90a" instead of exactly the device's;
+    without a device, no GPU is needed and only the image can be had. name: what the compiler's
+    messages call the program.
 
     Results are cached on disk by content: the next process does not compile. Raises
     InvalidArgumentError, with the compiler's messages, if the program is faulty; IncompatibleError
