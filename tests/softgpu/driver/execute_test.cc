@@ -138,12 +138,18 @@ TEST_P(Faults, FailTheirDeviceForGood) {
     CUdeviceptr memory = new_ints(8, 0);
     const CUfunction fill = kernel("fill");
     int count = 8, value = 1;
-    CUresult result = CUDA_SUCCESS;
+    static bool called = false;
+    void (*const waiting)(void*) = [](void*) { called = true; };
+    Gate gate;
+    CUresult result = hold(nullptr, &gate);
     if (what == "bounds") result = launch_fill(memory, 9, 1, nullptr);
     if (what == "misalign") result = launch(kernel("misalign"), nullptr, {}, {&memory});
     if (what == "race") result = launch(kernel("race"), nullptr, {1, 64, 0}, {&memory});
     EXPECT_EQ(result, CUDA_SUCCESS);
+    EXPECT_EQ(call("cuLaunchHostFunc", CUstream{nullptr}, waiting, static_cast<void*>(nullptr)), 0);
+    gate.open();
     EXPECT_EQ(call("cuCtxSynchronize"), GetParam().result);
+    EXPECT_FALSE(called);  // what waits behind a fault is not done
     EXPECT_TRUE(mention(findings(), GetParam().text));
     // Whatever is asked of this device next says so too, and does nothing.
     CUdeviceptr more = 0;
@@ -343,6 +349,20 @@ TEST(Execute, LeaksAreFoundAtTheEnd) {
                             "(its allocation 2)"));
         EXPECT_TRUE(mention(found, "leak: 24 bytes of pinned host memory"));
       });
+}
+
+TEST(Execute, CountersAreWrittenAtTheEnd) {
+  static const std::string path =
+      (std::filesystem::temp_directory_path() / ("counters-" + std::to_string(getpid()))).string();
+  cuda_child({{"counters", path}},
+             [] { EXPECT_EQ(launch_fill(new_memory(kBytes), kCount, 1, nullptr), CUDA_SUCCESS); });
+  std::ifstream file(path);
+  const json counters = json::parse(file);
+  ASSERT_EQ(counters.size(), 1u);
+  EXPECT_EQ(counters[0]["kernel"], "fill");
+  EXPECT_EQ(counters[0]["launches"], 1);
+  EXPECT_EQ(counters[0]["global_store_sectors"], (kBytes + 31) / 32);
+  std::filesystem::remove(path);
 }
 
 }  // namespace

@@ -1,7 +1,5 @@
 // HIP's initialisation and devices.
 // SPDX-License-Identifier: Apache-2.0
-#include <unistd.h>
-
 #include <cstdlib>
 #include <cstring>
 
@@ -154,9 +152,7 @@ int& current_device() {
 }
 
 Result enter_hip(const char* function) {
-  if (state().init_pid != getpid() || state().hip.empty()) {
-    if (const Result error = initialise(&state().hip, visible_amd_gpus())) return error;
-  }
+  if (const Result error = initialise(&state().hip, visible_amd_gpus())) return error;
   return enter(function);
 }
 

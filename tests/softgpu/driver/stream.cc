@@ -74,7 +74,7 @@ void push(Stream* stream, Command command) {
   stream->queue.push_back(std::move(command));
   if (!stream->has_thread) {
     stream->has_thread = true;
-    std::thread(work, state().streams.at(stream)).detach();
+    std::thread(work, stream->shared_from_this()).detach();
   }
   state().progress.notify_all();
 }
@@ -84,14 +84,23 @@ void after_stream(Command* command, Clock* clock, const Stream& other) {
   join(clock, other.clock);
 }
 
+// The stream; with the legacy stream all those that it would wait for.
+std::vector<std::shared_ptr<Stream>> with_blocking(Stream* stream) {
+  std::vector<std::shared_ptr<Stream>> streams = {stream->shared_from_this()};
+  if (!stream->legacy) return streams;
+  for (const std::shared_ptr<Stream>& other : state().all_streams) {
+    const bool waits = other->context == stream->context && other->blocking;
+    if (waits && other.get() != stream) streams.push_back(other);
+  }
+  return streams;
+}
+
 // What a command of a stream must wait for besides the stream itself.
 void order(Stream* stream, Command* command) {
   DeviceContext* const context = stream->context;
   if (stream->legacy) {
-    for (const std::shared_ptr<Stream>& other : state().all_streams) {
-      if (other->context == context && other->blocking && other.get() != stream) {
-        after_stream(command, &stream->clock, *other);
-      }
+    for (const std::shared_ptr<Stream>& other : with_blocking(stream)) {
+      if (other.get() != stream) after_stream(command, &stream->clock, *other);
     }
   } else if (stream->blocking && context->legacy) {
     after_stream(command, &stream->clock, *context->legacy);
@@ -227,9 +236,9 @@ void wait_for(Lock* lock, std::shared_ptr<Signal> signal, Clock clock) {
 }
 
 void wait_for_stream(Lock* lock, const std::shared_ptr<Stream>& stream) {
-  // The legacy stream is done when all that it would wait for is.
-  if (stream->legacy && config().executes()) submit(stream.get(), "a wait", {});
-  wait_for(lock, stream->last, stream->clock);
+  for (const std::shared_ptr<Stream>& other : with_blocking(stream.get())) {
+    wait_for(lock, other->last, other->clock);
+  }
 }
 
 void wait_for_context(Lock* lock, const DeviceContext* context) {
@@ -239,13 +248,12 @@ void wait_for_context(Lock* lock, const DeviceContext* context) {
   }
 }
 
-bool is_idle(const Stream* stream) {
-  for (const std::shared_ptr<Stream>& other : state().all_streams) {
-    const bool counts = other.get() == stream ||
-                        (stream->legacy && other->context == stream->context && other->blocking);
-    if (counts && other->last && !other->last->done) return false;
+bool is_idle(Stream* stream) {
+  const std::vector<std::shared_ptr<Stream>> streams = with_blocking(stream);
+  for (const std::shared_ptr<Stream>& other : streams) {
+    if (other->last && !other->last->done) return false;
   }
-  join(&state().host, stream->clock);
+  for (const std::shared_ptr<Stream>& other : streams) join(&state().host, other->clock);
   return true;
 }
 

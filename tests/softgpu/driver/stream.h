@@ -29,7 +29,7 @@ struct Command {
 
 struct Capture;
 
-struct Stream {
+struct Stream : std::enable_shared_from_this<Stream> {
   DeviceContext* context = nullptr;
   uint32_t number = 0;  // from 1, of any device
   bool legacy = false;
@@ -82,7 +82,7 @@ void wait_for_stream(Lock* lock, const std::shared_ptr<Stream>& stream);
 void wait_for_context(Lock* lock, const DeviceContext* context);
 
 // Whether nothing is left to do; the host is then ordered after it.
-bool is_idle(const Stream* stream);
+bool is_idle(Stream* stream);
 
 // A function of the caller's as a command: it may not call the driver.
 Action host_action(void (*function)(void*), void* data);

@@ -232,6 +232,7 @@ TEST(Streams, EventsMeasureTime) {
     EXPECT_EQ(call("cuEventElapsedTime", &milliseconds, from, to), CUDA_ERROR_INVALID_HANDLE);
     Gate gate;
     call("cuEventRecord", from, stream);
+    EXPECT_EQ(call("cuEventSynchronize", from), CUDA_SUCCESS);
     hold(stream, &gate);
     call("cuEventRecord", to, stream);
     EXPECT_EQ(call("cuEventElapsedTime", &milliseconds, from, to), CUDA_ERROR_NOT_READY);
