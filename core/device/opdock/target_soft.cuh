@@ -160,13 +160,13 @@ OPDOCK_DEVICE void trap() {
 struct alignas(16) Bytes16 {
   uint32_t word[4];
 };
-typedef uint32_t Words4 __attribute__((vector_size(16), may_alias));
 OPDOCK_DEVICE Bytes16 load16(const void* from) {
-  const Words4 value = *static_cast<const Words4*>(from);
-  return {{value[0], value[1], value[2], value[3]}};
+  Bytes16 value;
+  softgpu_move16(&value, from);
+  return value;
 }
 OPDOCK_DEVICE void store16(void* to, const Bytes16& value) {
-  *static_cast<Words4*>(to) = Words4{value.word[0], value.word[1], value.word[2], value.word[3]};
+  softgpu_move16(to, &value);
 }
 
 }  // namespace opdock

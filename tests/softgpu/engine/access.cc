@@ -190,14 +190,16 @@ bool Runner::check_write(Lane* lane, Cell* cell, const Access& access) {
     const bool atomics = access.atomic && (write & kAtomic);
     if (run_of(write) == run_of(own)) {
       if (!atomics && concurrent(write, own, width)) {
-        if (access.atomic) return found(FindingKind::kRace, access, write, cell->write_site, true);
+        if (access.atomic || (write & kAtomic))
+          return found(FindingKind::kRace, access, write, cell->write_site, true);
         await_value(lane, access, FindingKind::kRace, *cell);
       }
     } else if (!ordered_before_launch(write)) {
       if (operation_of_run(run_of(write)) != state_->record)
         return found(FindingKind::kUnordered, access, write, cell->write_site, true);
       if (!atomics && other_block(lane, write)) {
-        if (access.atomic) return found(FindingKind::kRace, access, write, cell->write_site, true);
+        if (access.atomic || (write & kAtomic))
+          return found(FindingKind::kRace, access, write, cell->write_site, true);
         await_value(lane, access, FindingKind::kDifferentValues, *cell);
       }
     }

@@ -21,6 +21,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// Counts changes of this file that change what is made of a source.
+constexpr const char* kRecipe = "2";
+
 // The words of CXX, or the first compiler in PATH.
 std::vector<std::string> compiler() {
   std::vector<std::string> words;
@@ -32,6 +35,12 @@ std::vector<std::string> compiler() {
   for (const char* name : {"g++", "clang++", "c++"})
     if (const std::string path = find_program(name); !path.empty()) return {path};
   return {};
+}
+
+bool is_clang(std::vector<std::string> cxx) {
+  std::string version;
+  cxx.push_back("--version");
+  return run_program(cxx, &version) && version.find("clang") != version.npos;
 }
 
 // The device compiler's options that mean the same to a C++ compiler.
@@ -54,20 +63,16 @@ std::vector<std::string> usable_options(const std::vector<std::string>& options)
   return out;
 }
 
-// The program, and after it the table of its kernels.
-std::string with_table(const KernelSource& source) {
-  std::string text = "#include \"softgpu/device_calls.h\"\n";
-  text += "#line 1 \"/softgpu/" + source.program_name + "\"\n" + source.program;
-  text += "\n#line 1 \"/softgpu/softgpu/kernels\"\n";
+// What is compiled: the program, and after it the table of its kernels.
+std::string with_table(const KernelSource& source, const std::string& program) {
+  std::string text = "#include \"softgpu/device_calls.h\"\n#include \"" + program + "\"\n";
   text +=
       "extern \"C\" __attribute__((visibility(\"hidden\"))) const softgpu::Hooks* softgpu_hooks;\n";
   text += "static constexpr softgpu::KernelEntry softgpu_kernels[] = {\n";
   for (const std::string& kernel : source.kernels)
     text += "  softgpu::KernelOf<decltype(&" + kernel + "), &" + kernel + ">::entry(R\"name(" +
             kernel + ")name\"),\n";
-  text +=
-      "};\nextern \"C\" __attribute__((visibility(\"default\"))) const softgpu::Module "
-      "softgpu_module;\n";
+  text += "};\nextern \"C\" const softgpu::Module softgpu_module;\n";
   text += "const softgpu::Module softgpu_module = {softgpu::kModuleVersion, " +
           std::to_string(source.warp_size) + ", softgpu_kernels, " +
           std::to_string(source.kernels.size()) + ", &softgpu_hooks};\n";
@@ -85,7 +90,11 @@ bool write_file(const fs::path& path, const std::string& text) {
 
 std::string name_of(const KernelSource& source, const std::vector<std::string>& cxx) {
   opdock::FieldHasher hash;
-  hash.add(kModuleText).add(kDeviceCallsText).add(kDeviceCallsCode).add(kTargetSoftText);
+  hash.add(kRecipe)
+      .add(kModuleText)
+      .add(kDeviceCallsText)
+      .add(kDeviceCallsCode)
+      .add(kTargetSoftText);
   hash.add(source.program).add(source.program_name);
   for (const auto& [name, text] : source.headers) hash.add(name).add(text);
   for (const std::string& option : source.options) hash.add("-o").add(option);
@@ -127,35 +136,38 @@ bool build(const KernelSource& source, const std::vector<std::string>& cxx, cons
       return false;
     }
   }
-  if (!write_file(work / "kernels.cc", with_table(source)) ||
+  // In a folder of its own: it may have the name of a header.
+  const fs::path name = safe_name(source.program_name) ? fs::path(source.program_name)
+                                                       : fs::path(source.program_name).filename();
+  const fs::path program = work / "program" / name;
+  if (!write_file(program, source.program) ||
+      !write_file(work / "kernels.cc", with_table(source, program.string())) ||
       !write_file(work / "device_calls.cc", kDeviceCallsCode)) {
     *problem = "nothing can be written below " + work.string();
     return false;
   }
   const std::string at = work.string() + "/";
-  // Debug information and messages name headers as #include does (source_lines.cc).
-  const std::vector<std::string> common = {"-x",
-                                           "c++",
-                                           "-std=c++17",
-                                           "-O1",
-                                           "-g",
-                                           "-fPIC",
-                                           "-fno-exceptions",
-                                           "-fno-rtti",
-                                           "-w",
-                                           "-I" + at + "include",
-                                           "-ffile-prefix-map=" + at + "include=/softgpu",
-                                           "-c"};
-  std::vector<std::string> kernels = cxx;
-  kernels.insert(kernels.end(), common.begin(), common.end());
+  // Debug information and messages name files as #include does (source_lines.cc). DWARF 4, since
+  // not every addr2line reads clang's DWARF 5 right.
+  std::vector<std::string> common = cxx;
+  for (const char* option : {"-x", "c++", "-c", "-std=c++17", "-O1", "-g", "-gdwarf-4", "-fPIC",
+                             "-fno-exceptions", "-fno-rtti", "-w"})
+    common.push_back(option);
+  common.push_back("-I" + at + "include");
+  for (const char* folder : {"include", "program"})
+    common.push_back("-ffile-prefix-map=" + at + folder + "=/softgpu");
+  std::vector<std::string> kernels = common;
   for (const std::string& option : usable_options(source.options)) kernels.push_back(option);
+  // clang leaves out reads where a write of the same follows.
+  if (is_clang(cxx))
+    for (const char* option : {"-mllvm", "-tsan-instrument-read-before-write"})
+      kernels.push_back(option);
   for (const std::string& option : {std::string("-fsanitize=thread"), std::string("-DOPDOCK_SOFT"),
                                     "-DOPDOCK_SOFT_WARP=" + std::to_string(source.warp_size),
                                     "-DOPDOCK_SOFT_ARCH=" + std::to_string(source.arch),
                                     at + "kernels.cc", std::string("-o"), at + "kernels.o"})
     kernels.push_back(option);
-  std::vector<std::string> calls = cxx;
-  calls.insert(calls.end(), common.begin(), common.end());
+  std::vector<std::string> calls = common;
   for (const std::string& option :
        {std::string("-fno-builtin"), at + "device_calls.cc", std::string("-o"), at + "calls.o"})
     calls.push_back(option);
@@ -168,6 +180,7 @@ bool build(const KernelSource& source, const std::vector<std::string>& cxx, cons
     std::string output;
     if (run_program(command, &output)) continue;
     erase_all(&output, at + "include/");
+    erase_all(&output, at + "program/");
     erase_all(&output, "/softgpu/");
     *problem = "the device source does not compile for the software GPU:\n" + output;
     return false;

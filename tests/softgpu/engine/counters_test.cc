@@ -78,7 +78,7 @@ TEST(Counters, WideLoadsAndLoopsAndLanesThatSitOut) {
       "  float sum = 0;\n"
       "  for (int i = 0; i < n; ++i)\n"
       "    if (thread_index() % 2 == 0 || i == 0)\n"
-      "      sum += load_vector(x + 4 * thread_index()).at[0];\n"
+      "      sum += load_vector(x + 4 * thread_index()).at[i];\n"
       "  y[thread_index()] = sum;\n"
       "}\n",
       "loop");

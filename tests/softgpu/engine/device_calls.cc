@@ -75,6 +75,13 @@ HIDDEN void __tsan_init() {}
 namespace {
 
 void* copy_bytes(void* to, const void* from, Word bytes, bool backwards) {
+  if (((reinterpret_cast<Word>(to) | reinterpret_cast<Word>(from) | bytes) & 7) == 0 &&
+      !backwards) {
+    volatile Word* out = static_cast<Word*>(to);
+    const volatile Word* in = static_cast<const Word*>(from);
+    for (Word i = 0; i < bytes / 8; ++i) out[i] = in[i];
+    return to;
+  }
   volatile unsigned char* out = static_cast<unsigned char*>(to);
   const volatile unsigned char* in = static_cast<const unsigned char*>(from);
   for (Word i = 0; i < bytes; ++i) {
@@ -144,6 +151,12 @@ void* softgpu_cluster_shared(const void* address, unsigned rank) {
 unsigned long long softgpu_atomic(softgpu::AtomicOp op, void* address, unsigned bytes,
                                   unsigned long long value, unsigned long long expected) {
   return softgpu_hooks->atomic(this_lane(), op, address, bytes, value, expected, PC);
+}
+// Not left to the compiler, which makes smaller accesses of it where it can.
+void softgpu_move16(void* to, const void* from) {
+  if (!own(from)) softgpu_hooks->access(this_lane(), from, 16, 0, PC);
+  if (!own(to)) softgpu_hooks->access(this_lane(), to, 16, softgpu::kWrite, PC);
+  copy_bytes(to, from, 16, false);
 }
 void softgpu_fence() {
   softgpu_hooks->fence(this_lane(), PC);

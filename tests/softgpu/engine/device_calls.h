@@ -15,6 +15,8 @@ void* softgpu_dynamic_shared();
 void* softgpu_cluster_shared(const void* address, unsigned rank);
 unsigned long long softgpu_atomic(softgpu::AtomicOp op, void* address, unsigned bytes,
                                   unsigned long long value, unsigned long long expected);
+// 16 bytes by one instruction.
+void softgpu_move16(void* to, const void* from);
 void softgpu_fence();
 void softgpu_copy_async(void* to, const void* from);
 void softgpu_copy_commit();

@@ -113,10 +113,11 @@ TEST(Words, AnAtomicAndAPlainAccessRace) {
   const Kernel kernel = make_kernel(
       "OPDOCK_KERNEL(64) mixed(int* x) {\n"
       "  if (thread_index() == 3) x[0] = 1;\n"
-      "  else atomic_add(x, 1);\n"
+      "  else atomic_max(x, 0);\n"
       "}\n",
       "mixed");
-  const DeviceArray<int> x(std::vector<int>(1, 0));
+  // Nobody changes anything; that is no excuse.
+  const DeviceArray<int> x(std::vector<int>(1, 1));
   for (uint64_t seed = 0; seed < 20; ++seed) {
     configure({.seed = seed, .workers = 1, .counters = false});
     expect_finding(finding_of(launch_of(kernel, 1, 64, x.data())), {"race: "});
@@ -138,7 +139,7 @@ TEST(Words, TheLastBlockReadsWhatOthersFenced) {
       "OPDOCK_KERNEL(64) total(int* parts, uint32_t* count, int* out) {\n"
       "  OPDOCK_SHARED(uint32_t, ticket, 1);\n"
       "  if (thread_index() == 0) {\n"
-      "    parts[block_index()] = static_cast<int>(block_index());\n"
+      "    EARLY parts[block_index()] = static_cast<int>(block_index());\n"
       "    FENCE\n"
       "    ticket[0] = atomic_add(count, 1u);\n"
       "  }\n"
@@ -148,8 +149,11 @@ TEST(Words, TheLastBlockReadsWhatOthersFenced) {
       "  for (int i = 0; i < grid_blocks(); ++i) sum += parts[i];\n"
       "  *out = sum;\n"
       "}\n";
-  const Kernel right = make_kernel("#define FENCE device_fence();\n" + text, "total");
-  const Kernel wrong = make_kernel("#define FENCE\n" + text, "total");
+  const Kernel right =
+      make_kernel("#define EARLY\n#define FENCE device_fence();\n" + text, "total");
+  const Kernel wrong = make_kernel("#define EARLY\n#define FENCE\n" + text, "total");
+  const Kernel early =
+      make_kernel("#define EARLY device_fence();\n#define FENCE\n" + text, "total");
   const DeviceArray<int> parts(100), out(1);
   for (uint64_t seed = 0; seed < 10; ++seed) {
     configure({.seed = seed, .workers = 2, .counters = false});
@@ -158,7 +162,10 @@ TEST(Words, TheLastBlockReadsWhatOthersFenced) {
     EXPECT_EQ(out.get()[0], 4950);
     const DeviceArray<uint32_t> again(std::vector<uint32_t>(1, 0));
     expect_finding(finding_of(launch_of(wrong, 100, 64, parts.data(), again.data(), out.data())),
-                   {"race: read of 4 bytes", "test.cu:14", "test.cu:7"});
+                   {"race: read of 4 bytes", "test.cu:15", "test.cu:8"});
+    const DeviceArray<uint32_t> third(std::vector<uint32_t>(1, 0));
+    expect_finding(finding_of(launch_of(early, 100, 64, parts.data(), third.data(), out.data())),
+                   {"race: read of 4 bytes", "test.cu:15", "test.cu:8"});
   }
   configure({});
 }
