@@ -84,11 +84,19 @@ def open_reference(description, device, file, record):
     report = json.loads(record)
     op = report["op"]
     try:
-        import torch  # noqa: F401
+        import torch
     except ImportError as error:
         raise ImportError(
             f"found no PyTorch ({error}), wanted it for the reference of {op}; pip install torch"
         ) from error
+    kind = report["device"].partition(":")[0]
+    if kind != "cpu":
+        reaches = torch.cuda.is_available() and (kind == "rocm") == (torch.version.hip is not None)
+        if not reaches:
+            raise RuntimeError(
+                f"found PyTorch {torch.__version__}, which does not reach {report['device']}, wanted "
+                f"one that does for the reference of {op}; install it, or use the CPU"
+            )
     path = _find(op, file)
     if path is None:
         raise LookupError(f"found no reference of {op} in {file}, wanted a function of that name")

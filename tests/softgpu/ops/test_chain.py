@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""On-demand building for a software GPU: a plugin without an image for it is compiled by the real
+run-time compiler; the result is selected, cached and executed."""
+
+import json
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+import pytest
+
+CALL = """
+    x = torch.randn(9, 200)
+    show(wrong=wrong(on("cuda", softmax)(x), x))
+"""
+# None of the plugin's images runs on it, and NVRTC 12 and 13 know it.
+UNCOVERED = [{"arch": "sm_86"}]
+
+
+@pytest.fixture
+def fresh():
+    """A folder for a cache and a code folder: not below /tmp, where others could write to it."""
+    place = Path(os.environ["OPDOCK_BUILD_DIR"]) / "tests" / "softgpu" / "ops"
+    folder = Path(tempfile.mkdtemp(dir=place, prefix="chain-"))
+    yield folder
+    shutil.rmtree(folder)
+
+
+@pytest.fixture
+def chained(soft, fresh):
+    """soft() with a cache and a code folder that were empty, and the plugin without its images."""
+
+    def run(program=CALL, gpus=UNCOVERED, **variables):
+        variables = {"OPDOCK_CACHE_DIR": str(fresh / "cache"), **variables}
+        return soft(program, gpus=gpus, variables=variables, code=fresh / "code")
+
+    return run
+
+
+def test_an_image_is_compiled_cached_and_executed(chained, fresh):
+    first = chained()
+    assert first.shown == {"wrong": 0} and first.findings == []
+    (load,) = first.events("load")
+    assert load["arch"] == "sm_86" and load["result"] == 0
+    assert "compiling softmax" in first.stderr
+    # What was loaded is what was compiled: its digest leads to the source.
+    entry = json.loads((fresh / "code" / f"{load['sha256']}.json").read_text())
+    source = json.loads((fresh / "code" / f"source-{entry['source']}.json").read_text())
+    assert entry["arch"] == "sm_86" and "softmax.cuh" in source["headers"]
+    assert len(first.events("launch")) == 1
+
+    again = chained()
+    assert again.shown == {"wrong": 0} and "compiling" not in again.stderr
+    assert [load["sha256"] for load in again.events("load")] == [load["sha256"]]
+
+
+def test_a_damaged_image_in_the_cache_is_compiled_anew(chained, fresh):
+    chained()
+    entries = [p for p in (fresh / "cache").rglob("*") if p.is_file() and p.stat().st_size > 4096]
+    assert entries
+    for path in entries:
+        data = bytearray(path.read_bytes())
+        data[len(data) // 2] ^= 1
+        path.write_bytes(data)
+    done = chained()
+    assert done.shown == {"wrong": 0} and "compiling softmax" in done.stderr
+
+
+def test_switched_off_there_is_no_result(chained):
+    done = chained('show(error=error(on("cuda", softmax), torch.ones(2, 3)))', OPDOCK_JIT="never")
+    assert done.shown["error"].startswith("IncompatibleError"), done.shown
+    assert "arch-mismatch" in done.shown["error"]
+    assert done.events("launch") == []
+
+
+@pytest.mark.parametrize("fallback", ["warn", "silent"])
+def test_the_reference_needs_a_torch_that_has_the_device(chained, fallback):
+    """The last step computes with torch, which has no software GPU: that is said, and nothing is
+    computed on the CPU in secret."""
+    done = chained(
+        'show(error=error(on("cuda", softmax), torch.ones(2, 3)))',
+        OPDOCK_JIT="never",
+        OPDOCK_FALLBACK=fallback,
+    )
+    assert done.shown["error"], done.shown
+    assert "which does not reach cuda:0" in done.shown["error"]
+    assert done.events("launch") == []
+
+
+def test_a_driver_that_refuses_the_newest_toolkits_images(soft, fresh):
+    """A driver of CUDA 12 takes no cubin of NVRTC 13: the older compiler is used."""
+    done = soft(
+        CALL,
+        gpus=UNCOVERED,
+        variables={"OPDOCK_CACHE_DIR": str(fresh / "cache")},
+        code=fresh / "code",
+        cuda=12090,
+    )
+    assert done.shown == {"wrong": 0} and done.findings == []
