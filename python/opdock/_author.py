@@ -72,16 +72,16 @@ def build(command, folder, archs=()):
     return report.get("path")
 
 
-def claimed_devices(plugin):
-    """The kinds of device that the built plugin has ops for."""
+def inspect(plugin):
     import opdock
 
-    report = opdock.inspect(plugin)
-    return {device["device"].split(":")[0] for device in report["devices"]}
+    return opdock.inspect(plugin)
 
 
-def environment(plugin, claimed):
-    """This one's, with the built plugin alone to be found, and no reference in its place."""
+def environment(plugin, report):
+    """This one's, with the built plugin alone to be found, and no reference in its place. report:
+    of inspect()."""
+    claimed = {device["device"].split(":")[0] for device in report["devices"]}
     return {
         **os.environ,
         "OPDOCK_PLUGIN_PATH": plugin,
@@ -115,13 +115,12 @@ def soft(folder, files, arguments, command, options):
     plugin = build(command, folder, _soft.build_arguments(archs))
     if plugin is None:
         return 1
-    claimed = claimed_devices(plugin)
+    report = inspect(plugin)
 
-    def run_tests(more, variables):
-        env = {**environment(plugin, claimed), **variables}
+    def run_tests(more, env):
         return run("test", folder, files, [*arguments, *more], env)
 
-    return _soft.test(run_tests, claimed, plugin, options)
+    return _soft.test(run_tests, environment(plugin, report), plugin, report, options)
 
 
 def main(words):
@@ -138,7 +137,7 @@ def main(words):
         plugin = build(command, folder)
         if plugin is None:
             return 1
-        env = environment(plugin, claimed_devices(plugin))
+        env = environment(plugin, inspect(plugin))
         return 1 if run(kind, folder, files, arguments, env) else 0
     except Problem as problem:
         print(f"opdock: {kind}: {problem}", file=sys.stderr)

@@ -94,8 +94,8 @@ def open_reference(description, device, file, record):
         reaches = torch.cuda.is_available() and (kind == "rocm") == (torch.version.hip is not None)
         if not reaches:
             raise RuntimeError(
-                f"found PyTorch {torch.__version__}, which does not reach {report['device']}, wanted "
-                f"one that does for the reference of {op}; install it, or use the CPU"
+                f"found PyTorch {torch.__version__}, which does not reach {report['device']}, "
+                f"wanted one that does for the reference of {op}; install it, or use the CPU"
             )
     path = _find(op, file)
     if path is None:

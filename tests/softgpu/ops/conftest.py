@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import textwrap
 from pathlib import Path
 
@@ -68,12 +69,12 @@ def soft(tmp_path, code):
         findings, record = tmp_path / "findings", tmp_path / "record"
         for path in (findings, record):
             path.unlink(missing_ok=True)
-        env = {
-            **os.environ,
+        scratch = Path(tempfile.mkdtemp(dir=tmp_path))
+        settings["findings"] = str(findings)
+        env = _soft.environment(os.environ, TOOLS / "softgpu", code, gpus, scratch, **settings) | {
             "OPDOCK_PLUGIN_PATH": str(BUILD / "plugins"),
             "OPDOCK_BUILD": "never",
             "OPDOCK_FALLBACK": "error",
-            **_soft.environment(TOOLS / "softgpu", code, gpus, findings=str(findings), **settings),
             "OPDOCK_SOFTGPU_RECORD": str(record),
             **dict(variables),
         }

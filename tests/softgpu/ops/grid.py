@@ -4,7 +4,8 @@
     grid.py NAME PLUGIN ARCH SEED PYTEST_ARGS…
 
 NAME is the Meson test's name; PLUGIN a name below plugins/. Fails as well where the run left a
-finding behind, leaked device memory among them, or where nothing was executed.
+finding behind, leaked device memory among them, or where nothing was executed. Skipped (77) for an
+AMD GPU where the plugin was packed without hipRTC.
 """
 
 import json
@@ -14,6 +15,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+import opdock
 from opdock import _soft
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -33,14 +35,16 @@ def main():
     code = build / "tests" / "softgpu" / "ops" / "code"
     code.mkdir(parents=True, exist_ok=True)
     binary = build / "plugins" / f"{plugin}.so"
+    if backend == "rocm" and not opdock.inspect(str(binary))["hip_archs"]:
+        print(f"{plugin} has no code objects: it was packed without hipRTC")
+        return 77
     if not _soft.fill_code(tools / "opdock-soft-code", [binary], code):
         return 1
     with tempfile.TemporaryDirectory() as folder:
         findings, record = Path(folder) / "findings", Path(folder) / "record"
         settings = {"seed": int(seed), "findings": str(findings), "leaks": True}
-        env = {
-            **os.environ,
-            **_soft.environment(tools / "softgpu", code, [{"arch": arch}], **settings),
+        gpus = [{"arch": arch}]
+        env = _soft.environment(os.environ, tools / "softgpu", code, gpus, folder, **settings) | {
             "OPDOCK_SOFTGPU_RECORD": str(record),
             "OPDOCK_TEST_DEVICES": backend,
             "OPDOCK_PLUGIN_PATH": str(build / "plugins"),

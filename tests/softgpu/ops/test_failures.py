@@ -107,7 +107,8 @@ WILD = """
     }''').kernel("wild")
     there = move(x, "cuda")
     called = error(kernel, 1, 64, there, int(os.environ["AT"]))  # waits for the device
-    show(called=called, read=error(to_cpu, there), second=error(on("cuda", softmax), x), cpu=wrong(softmax(x), x))
+    show(called=called, read=error(to_cpu, there), second=error(on("cuda", softmax), x),
+         cpu=wrong(softmax(x), x))
 """
 
 
