@@ -64,7 +64,9 @@ class WithNvcc : public testing::Test {
   // "sm_80" and "compute_120" that nvcc would make images for.
   static std::set<std::string> images(const std::string& arguments) {
     const std::string text = output_of(
-        "printf '' >empty.cu && nvcc --dryrun --fatbin -o empty.fatbin empty.cu " + arguments);
+        "(folder=$(mktemp -d) && cd $folder && printf '' >empty.cu && "
+        "nvcc --dryrun --fatbin -o empty.fatbin empty.cu " +
+        arguments + "; rm -rf $folder)");
     std::set<std::string> out;
     for (const char* key : {"kind=elf,sm=", "kind=ptx,sm="}) {
       const std::string prefix = key;
