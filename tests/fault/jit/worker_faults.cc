@@ -179,6 +179,7 @@ TEST_F(WorkerFault, ManyAtOnceEachInAProcess) {
   }
   std::set<size_t> made;
   std::vector<Reason> failed;
+  context.in_worker = false;
   compile_all(requests, 4, context,
               [&](size_t i, const CompiledImagePtr& image, const std::vector<Reason>& why) {
                 if (image != nullptr) made.insert(i);
@@ -197,6 +198,7 @@ TEST_F(WorkerFault, PreparingMakesAllKernels) {
   const std::vector<NvrtcFile> good = nvrtcs;
   LoadsAll driver;
   request.kernels = {"f<1>", "f<2>", "f<3>", "f<2>"};
+  context.in_worker = false;  // what happens in a process of its own is not for the caller to say
   CompiledKernels kernels(request, &driver, {OPDOCK_CUDA, 0});
   nvrtcs.clear();
   EXPECT_FALSE(kernels.make_all(context, &reasons));

@@ -75,6 +75,16 @@ class CompileApi : public testing::Test {
     }
     return found;
   }
+  // How often this process initialised the driver.
+  int inits() {
+    int count = 0;
+    std::ifstream file(folder_ / "record");
+    for (std::string line; std::getline(file, line);) {
+      const json event = json::parse(line);
+      count += event.at("event") == "init" && event.at("pid") == getpid() ? 1 : 0;
+    }
+    return count;
+  }
   // What the last failure was for, by code.
   std::vector<std::string> codes() {
     char* text = nullptr;
@@ -251,6 +261,14 @@ TEST_F(CompileApi, ImagesForAnArchitectureAlone) {
     opdock::Module module(runtime, kProgram, how);
     EXPECT_NE(module.image().find(".target sm_80"), std::string_view::npos);
     EXPECT_THROW(module.kernel("fill"), opdock::Error);
+    // Not in this process, where NVRTC 13 would initialise the driver before a fork.
+    opdock::Installed here = opdock::installed();
+    here.root = folder_.string();  // without an opdock-compile
+    opdock::use_installed(here);
+    how.arch = "compute_90";
+    EXPECT_THROW(opdock::Module(runtime, kProgram, how).image(), opdock::Error);
+    EXPECT_EQ(codes(), Codes{"jit-worker"});
+    EXPECT_EQ(inits(), 0);
   });
 }
 

@@ -210,14 +210,15 @@ TEST_F(OnDemandPlugin, ACallCompilesWhatItLaunches) {
     EXPECT_EQ(events("load"), 1u);
     ASSERT_EQ(call(1), OPDOCK_OK) << error_;
     EXPECT_EQ(entries(), 1u);
+    all_waits_ = 0;
     ASSERT_EQ(call(3), OPDOCK_OK) << error_;
+    EXPECT_EQ(all_waits_, 1) << "an interpreter may let others run while it compiles";
     EXPECT_EQ(entries(), 2u);
     EXPECT_EQ(events("load"), 2u);
     EXPECT_EQ(events("launch"), 3u);
     EXPECT_EQ(call(0, kGood, nullptr, "prepares"), OPDOCK_OK) << error_;
     EXPECT_EQ(entries(), 2u) << "its prepare asked for one that the other op has";
     EXPECT_EQ(waits_, 0);
-    EXPECT_GE(all_waits_, 2);
   });
 }
 

@@ -5,6 +5,8 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <condition_variable>
+#include <mutex>
 #include <thread>
 
 #include "jit/packed.h"
@@ -512,17 +514,22 @@ TEST_F(OnDemand, WarmedKernelsAreFound) {
 TEST_F(OnDemand, ThreadsMakeAKernelOnceAndDoNotWaitForOthers) {
   request.program += "// SLEEP=200\n";
   CompiledKernels kernels(request, &driver, {OPDOCK_CUDA, 0});
-  std::atomic<int> working{0}, most{0}, good{0};
-  struct Count : Progress {
-    std::atomic<int>&working, &most;
-    Count(std::atomic<int>& w, std::atomic<int>& m) : working(w), most(m) {}
+  // Each kernel's maker waits for the other's to have begun.
+  struct Meeting : Progress {
+    std::mutex mutex;
+    std::condition_variable both;
+    int begun = 0;
+    bool alone = false;
     void step(std::string_view, double) override {
-      const int now = ++working;
-      if (now > most) most = now;
+      std::unique_lock lock(mutex);
+      ++begun;
+      both.notify_all();
+      alone |= !both.wait_for(lock, std::chrono::seconds(20), [&] { return begun == 2; });
     }
     bool cancelled() override { return false; }
-  } progress(working, most);
+  } progress;
   context.progress = &progress;
+  std::atomic<int> good{0};
   std::vector<std::jthread> threads;
   for (int i = 0; i < 12; ++i) {
     threads.emplace_back([&, i] {
@@ -534,7 +541,8 @@ TEST_F(OnDemand, ThreadsMakeAKernelOnceAndDoNotWaitForOthers) {
   EXPECT_EQ(good, 12);
   EXPECT_EQ(made(), 2);
   EXPECT_EQ(driver.loads, 2);
-  EXPECT_EQ(most, 2) << "told of each compilation once";
+  EXPECT_EQ(progress.begun, 2) << "told of each compilation once";
+  EXPECT_FALSE(progress.alone) << "one kernel had to wait for the other";
 }
 
 TEST_F(OnDemand, NothingIsMadeInACapture) {
