@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes a header with the text of files: embed.py OUT NAME=FILE…; each becomes `const char NAME[]`."""
+"""Writes a header with the text of files, each a `const char NAME[]`: embed.py OUT NAME=FILE…."""
 
 import sys
 

@@ -4,6 +4,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <sched.h>
+
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -62,8 +64,8 @@ static_assert(sizeof(Page) == 32);
 class PageLock {
  public:
   explicit PageLock(Page* page) : page_(page) {
-    while (page_->lock.exchange(1, std::memory_order_acquire)) {
-    }
+    for (int turns = 0; page_->lock.exchange(1, std::memory_order_acquire); ++turns)
+      if (turns > 100) sched_yield();  // whoever has it may wait for this core
   }
   ~PageLock() { page_->lock.store(0, std::memory_order_release); }
   PageLock(const PageLock&) = delete;

@@ -71,7 +71,7 @@ TEST(Words, CompileUnderHiprtc) {
     std::vector<Reason> reasons;
     const CompiledImagePtr image = compile_image(request, context, &reasons);
     std::string text;
-    for (const Reason& reason : reasons) text += reason.found + "\n";
+    for (const Reason& reason : reasons) text += to_text(reason) + "\n";
     ASSERT_NE(image, nullptr) << arch << "\n" << text;
     EXPECT_EQ(image->kind, ImageKind::kCodeObject);
   }
