@@ -76,7 +76,6 @@ void finish() {
   if (state().init_pid != getpid()) return;  // a child that forked has no streams
   Lock lock = lock_state();
   wait_for_context(&lock, nullptr);
-  write_findings();
   if (config().leaks) report_leaks();
   if (!config().counters.empty()) write_counters();
 }

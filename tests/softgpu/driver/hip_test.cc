@@ -14,7 +14,7 @@ using Handle = void*;
 
 constexpr int kCount = 100;
 constexpr size_t kBytes = kCount * sizeof(int);
-constexpr int kToDevice = 1, kToHost = 2;
+constexpr int kToHost = 2;  // hipMemcpyKind
 
 // gfx90a (XNACK off, which is what the device has), gfx1030; as the code objects' flags have them.
 constexpr unsigned kGfx90a = 0x3f, kGfx1030 = 0x36, kXnackOff = 0x200, kXnackOn = 0x300;
