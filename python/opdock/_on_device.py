@@ -141,6 +141,7 @@ def on(device, op):
         return op
 
     def call(*args, **keywords):
+        __tracebackhide__ = True  # of pytest: the line of the test is what matters
         mover = _mover(device, list(_tensors([*args, *keywords.values()])))
         moved = {}  # by id, so that one tensor given twice stays one
 

@@ -7,6 +7,7 @@ A software GPU is a stand-in for a driver library that executes kernels on the C
 
 import json
 import os
+import re
 import subprocess
 import tempfile
 import xml.etree.ElementTree as ElementTree
@@ -29,13 +30,11 @@ _COUNTERS = [
 
 def kind_of(arch):
     """(backend, warp) of any architecture that the stand-ins know; None if it is none."""
-    if arch.startswith("sm_"):
+    if re.fullmatch(r"sm_\d{2,3}", arch):
         return "cuda", 32
     # AMD's GCN and CDNA (gfx6 to gfx9) have 64-wide warps, RDNA (gfx10 and later) 32-wide ones.
-    digits = arch.partition(":")[0].removeprefix("gfx")
-    if not arch.startswith("gfx") or len(digits) < 3 or not digits[:-2].isdigit():
-        return None
-    return "rocm", 64 if int(digits[:-2]) < 10 else 32
+    found = re.fullmatch(r"gfx(\d{1,2})[0-9a-f]{2}(:\w+[+-])*", arch)
+    return ("rocm", 64 if int(found[1]) < 10 else 32) if found else None
 
 
 def environment(base, drivers, code, gpus, scratch, **settings):
@@ -137,7 +136,8 @@ def run_one(run, base, report, arch, options, code):
         status = run([f"--junitxml={results}"], env)
         counts = counted(results)
         found = len(findings.read_text().splitlines()) if findings.exists() else 0
-        print_counters(counters)
+        if options["counters"]:
+            print_counters(counters)
     parts = [f"{count} {what}" for what, count in counts.items() if count or what == "passed"]
     parts += [f"{found} findings"] if found else []
     good = status == 0 and found == 0 and counts["passed"] > 0

@@ -3,25 +3,34 @@
 run-time compiler; the result is selected, cached and executed."""
 
 import json
-import os
 import shutil
 import tempfile
 from pathlib import Path
 
 import pytest
+from conftest import BUILD
 
 CALL = """
     x = torch.randn(9, 200)
-    show(wrong=wrong(on("cuda", softmax)(x), x))
+    device = "rocm" if "gfx" in os.environ["OPDOCK_SOFTGPU"] else "cuda"
+    show(wrong=wrong(on(device, softmax)(x), x))
 """
-# None of the plugin's images runs on it, and NVRTC 12 and 13 know it.
+# None of the plugin's images runs on it, and NVRTC 12 and 13 know it; the same for hipRTC.
 UNCOVERED = [{"arch": "sm_86"}]
+UNCOVERED_AMD = [{"arch": "gfx908"}]
+
+
+def needs_hiprtc():
+    import opdock
+
+    if not opdock.inspect(str(BUILD / "plugins" / "softmax.so"))["hip_archs"]:
+        pytest.skip("softmax was packed without hipRTC")
 
 
 @pytest.fixture
 def fresh():
     """A folder for a cache and a code folder: not below /tmp, where others could write to it."""
-    place = Path(os.environ["OPDOCK_BUILD_DIR"]) / "tests" / "softgpu" / "ops"
+    place = BUILD / "tests" / "softgpu" / "ops"
     folder = Path(tempfile.mkdtemp(dir=place, prefix="chain-"))
     yield folder
     shutil.rmtree(folder)
@@ -38,19 +47,24 @@ def chained(soft, fresh):
     return run
 
 
-def test_an_image_is_compiled_cached_and_executed(chained, fresh):
-    first = chained()
+@pytest.mark.parametrize(
+    ("gpus", "arch"), [(UNCOVERED, "sm_86"), (UNCOVERED_AMD, "gfx908")], ids=["cuda", "rocm"]
+)
+def test_an_image_is_compiled_cached_and_executed(chained, fresh, gpus, arch):
+    if arch.startswith("gfx"):
+        needs_hiprtc()
+    first = chained(gpus=gpus)
     assert first.shown == {"wrong": 0} and first.findings == []
     (load,) = first.events("load")
-    assert load["arch"] == "sm_86" and load["result"] == 0
+    assert load["arch"].startswith(arch) and load["result"] == 0
     assert "compiling softmax" in first.stderr
     # What was loaded is what was compiled: its digest leads to the source.
     entry = json.loads((fresh / "code" / f"{load['sha256']}.json").read_text())
     source = json.loads((fresh / "code" / f"source-{entry['source']}.json").read_text())
-    assert entry["arch"] == "sm_86" and "softmax.cuh" in source["headers"]
+    assert entry["arch"].startswith(arch) and "softmax.cuh" in source["headers"]
     assert len(first.events("launch")) == 1
 
-    again = chained()
+    again = chained(gpus=gpus)
     assert again.shown == {"wrong": 0} and "compiling" not in again.stderr
     assert [load["sha256"] for load in again.events("load")] == [load["sha256"]]
 

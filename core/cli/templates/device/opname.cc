@@ -12,7 +12,7 @@ static void plan(Plan& plan, Tensor x, double) {
 
 // Once a device: loads the kernels, so that the first run may lie inside a graph capture.
 static void prepare(Call& call) {
-  if (call.is_cuda()) call.kernel("opname_kernel<float>");  // its image has all of them
+  if (!call.is_cpu()) call.kernel("opname_kernel<float>");  // its image has all of them
 }
 
 static void run(Call& call, Outputs out, Tensor x, double a) {
@@ -23,7 +23,7 @@ static void run(Call& call, Outputs out, Tensor x, double a) {
     using T = typename decltype(tag)::type;
     const T* px = x.data<T>();
     T* py = out[0].data<T>();
-    if (call.is_cuda()) {
+    if (!call.is_cpu()) {
       const std::string kernel = std::string("opname_kernel<") + device_type_name<T>() + ">";
       const int64_t blocks = std::min<int64_t>((n + 255) / 256, 65535);
       // The arguments' types must be the kernel's own.

@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""docs/testing-kernels.md: its commands do what it says and print what it shows, in its order."""
+
+import re
+import subprocess
+
+import pytest
+from conftest import BUILD, SOURCE
+
+TEXT = (SOURCE / "docs" / "testing-kernels.md").read_text()
+STAND_INS = BUILD / "libexec" / "opdock" / "softgpu"
+
+
+def commands():
+    """[(command, the lines it is shown to print)] of the page's console blocks."""
+    found = []
+    for block in re.findall(r"```console\n(.*?)```", TEXT, re.DOTALL):
+        for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
+            command, *lines = part.splitlines()
+            found.append((command, [line for line in lines if line.strip()]))
+    return found
+
+
+def normal(line):
+    """Without times, addresses, and pytest's progress."""
+    line = re.sub(r" in \d+\.\d+s.*", "", line.rstrip())
+    return re.sub(r"\b0x[0-9a-f]+", "ADDRESS", line)
+
+
+def is_shown(lines, output):
+    """Whether the lines appear in the output in this order; else the first that does not."""
+    rest = iter(map(normal, output.splitlines()))
+    return next((line for line in lines if normal(line) not in rest), None)
+
+
+def test_the_commands_print_what_the_page_shows(opdock, tmp_path):
+    for place in BUILD.parents:
+        if place.stat().st_mode & 0o002:
+            pytest.skip(f"everybody can write {place}: a cache below it is refused")
+    import opdock as package
+
+    noop = package.inspect(str(BUILD / "plugins" / "noop.so"))
+    if not noop["cuda_archs"] or not noop["hip_archs"]:
+        pytest.skip("there is no NVRTC or no hipRTC here")
+    ran = 0
+    for command, lines in commands():
+        program, *words = command.split(None, 1)
+        if program == "opdock":
+            done = opdock(*words[0].split())
+            assert done.returncode == ("failed" in "".join(lines)), done.stdout + done.stderr
+            assert is_shown(lines, done.stdout) is None, done.stdout + done.stderr
+            ran += 1
+        elif program == "sed":
+            before = (tmp_path / "scale_rows/device/scale_rows.cuh").read_text()
+            subprocess.run(command, shell=True, check=True, cwd=tmp_path)
+            assert (tmp_path / "scale_rows/device/scale_rows.cuh").read_text() != before
+            ran += 1
+    assert ran == 5
+
+
+def test_the_options_are_those_there_are(opdock):
+    shown = set(re.findall(r"`(--\w+)", TEXT))
+    helped = set(re.findall(r"(--\w+)", opdock("test", "--help").stdout)) - {"--help"}
+    assert helped - {"--device"} <= shown and {"--arch", "--warp", "--seed", "--counters"} <= helped
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (["--device=soft", "--arch=sm_x"], "sm_x"),
+        (["--device=soft", "--arch=tpu"], '"tpu"'),
+        (["--device=soft", "--arch=gfx90a", "--warp=32"], "whose warps have 64"),
+    ],
+)
+def test_what_contradicts_itself_is_refused_before_anything_is_built(
+    opdock, tmp_path, words, problem
+):
+    (tmp_path / "plugin.toml").write_text("")
+    (tmp_path / "test_it.py").write_text("")
+    done = opdock("test", *words, ".")
+    assert done.returncode == 1 and problem in done.stderr, done.stderr
+    assert "building" not in done.stderr
+
+
+def test_options_that_want_a_software_gpu_are_refused_without_one(opdock):
+    for words in (["--warp=64"], ["--seed=3"], ["--counters"], ["--arch=sm_90"], ["--device=cuda"]):
+        done = opdock("test", *words, ".")
+        assert done.returncode == 2 and "--device" in done.stderr, done.stderr
+
+
+def test_a_plugin_for_the_cpu_alone_and_one_of_nvcc_are_not_run(tmp_path):
+    """Said for each kind of GPU, and no success."""
+    from opdock import _soft
+
+    report = {"devices": [{"device": "cpu"}], "images": []}
+    assert _soft.why_not(report, "cuda", STAND_INS) == "the plugin has no ops for cuda"
+    report = {
+        "devices": [{"device": "cuda:0"}],
+        "images": [{"backend": "cuda", "container": "fat binary"}],
+    }
+    assert "compiled by nvcc" in _soft.why_not(report, "cuda", STAND_INS)
+    report["images"][0]["container"] = "opdock"
+    assert _soft.why_not(report, "cuda", STAND_INS) is None
+    assert "no stand-in for libcuda.so.1" in _soft.why_not(report, "cuda", tmp_path)
+
+
+def test_no_loader_finds_the_stand_ins_by_accident(prefix):
+    """They are installed in a folder of their own, with what they need beside them."""
+    folder = prefix / "libexec" / "opdock" / "softgpu"
+    for name in ("libcuda.so.1", "libnvidia-ml.so.1", "libamdhip64.so.6", "libsoftgpu.so"):
+        assert (folder / name).is_file()
+        assert not [path for path in prefix.rglob(name) if path.parent != folder]
+    needs = subprocess.run(["ldd", folder / "libcuda.so.1"], capture_output=True, text=True).stdout
+    assert str(folder.resolve() / "libsoftgpu.so") in needs
