@@ -55,7 +55,7 @@ def test_the_commands_print_what_the_page_shows(opdock, tmp_path):
             subprocess.run(command, shell=True, check=True, cwd=tmp_path)
             assert (tmp_path / "scale_rows/device/scale_rows.cuh").read_text() != before
             ran += 1
-    assert ran == 5
+    assert ran == 6
 
 
 def test_the_options_are_those_there_are(opdock):
