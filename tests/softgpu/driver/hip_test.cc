@@ -295,15 +295,23 @@ TEST(Hip, AFindingFailsItsDevice) {
       });
 }
 
-// HIP 5 has another soname and no hipGetDevicePropertiesR0600.
-TEST(Hip, FiveIsThereToo) {
-  in_child("hip5/libamdhip64.so.5", devices({{"hip", 50221153}}), [] {
-    int version = 0;
-    EXPECT_EQ(call("hipRuntimeGetVersion", &version), 0);
-    EXPECT_EQ(version, 50221153);
-    EXPECT_THROW(symbol("hipGetDevicePropertiesR0600"), std::runtime_error);
-    EXPECT_EQ(call("hipInit", 0u), 0);
-  });
+// HIP 5 and 7 have other sonames, and 5 no hipGetDevicePropertiesR0600.
+TEST(Hip, FiveAndSevenAreThereToo) {
+  for (const int major : {5, 7}) {
+    const std::string name = std::to_string(major);
+    const json config = devices({{"hip", major * 10000000 + 221153}});
+    in_child("hip" + name + "/libamdhip64.so." + name, config, [=] {
+      int version = 0;
+      EXPECT_EQ(call("hipRuntimeGetVersion", &version), 0);
+      EXPECT_EQ(version / 10000000, major);
+      if (major == 5) {
+        EXPECT_THROW(symbol("hipGetDevicePropertiesR0600"), std::runtime_error);
+      } else {
+        EXPECT_NE(symbol("hipGetDevicePropertiesR0600"), nullptr);
+      }
+      EXPECT_EQ(call("hipInit", 0u), 0);
+    });
+  }
 }
 
 // Both drivers in one process know of each other's memory and threads.
