@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""AMD's GPUs through the stand-in HIP runtime, which records what it is asked: devices' names,
-images, streams, and the compiler in the step after.
+"""AMD's GPUs through the stand-in HIP runtime, which records what it is asked, and executes it
+where that is said: devices, images, streams, and the compiler in the step after.
 """
 
 import json
@@ -18,7 +18,13 @@ BUILD = Path(os.environ.get("OPDOCK_BUILD_DIR", ".")).resolve()
 SOFTGPU = BUILD / "tests" / "softgpu" / "driver"
 
 #: What KFD calls these processors.
-VERSIONS = {"gfx906": 90006, "gfx90a": 90010, "gfx942": 90402, "gfx1030": 100300}
+VERSIONS = {
+    "gfx906": 90006,
+    "gfx90a": 90010,
+    "gfx942": 90402,
+    "gfx1030": 100300,
+    "gfx1031": 100301,
+}
 
 #: An array in HIP memory that speaks DLPack and nothing else, as a library without a stream does.
 ARRAY = """
@@ -90,11 +96,10 @@ class Machine:
             pytest.skip("the stand-in HIP runtime is not built")
         self.record = folder / "record"
         write_kfd(folder, archs)
-        gpus = [{"arch": arch, "memory": 1 << 20} for arch in archs]
+        self.soft = {"gpus": [{"arch": arch, "memory": 1 << 20} for arch in archs]}
         self.env = {
             **os.environ,
             "LD_LIBRARY_PATH": str(SOFTGPU),
-            "OPDOCK_SOFTGPU": json.dumps({"gpus": gpus}),
             "OPDOCK_SOFTGPU_RECORD": str(self.record),
             "OPDOCK_KFD": str(folder),
             "OPDOCK_CACHE_DIR": cache,
@@ -108,7 +113,7 @@ class Machine:
         self.record.write_text("")
         done = subprocess.run(
             [sys.executable, "-c", ARRAY + textwrap.dedent(code)],
-            env={**self.env, **variables},
+            env={**self.env, "OPDOCK_SOFTGPU": json.dumps(self.soft), **variables},
             capture_output=True,
             text=True,
             check=False,
@@ -217,6 +222,36 @@ def test_a_gpu_that_no_image_is_for_is_compiled_for_and_kept(machine):
     # The next process takes it from the cache, where no compiler may run.
     assert soft.run(code, OPDOCK_JIT="never").splitlines()[0] == "failed used"
     assert [one["sha256"] for one in soft.events("load")] == [loaded[0]["sha256"]]
+
+
+@pytest.mark.parametrize("arch", ["gfx906", "gfx1031"])
+def test_what_is_compiled_for_a_gpu_is_right(machine, tmp_path, arch):
+    """Waves of 64 and of 32 lanes; the software GPU executes the source that hipRTC compiled."""
+    needs_hiprtc()
+    code = tmp_path / "code"
+    code.mkdir()
+    soft = machine(arch)
+    soft.soft.update(code=str(code), findings=str(tmp_path / "findings"))
+    soft.run(
+        """
+        import numpy as np
+
+        def move(function, to, source, array):
+            pointers = [ctypes.c_void_p(one) for one in (to, source)]
+            assert getattr(hip, function)(*pointers, ctypes.c_size_t(array.nbytes)) == 0
+
+        values = np.random.default_rng(0).standard_normal(1000).astype(np.float32)
+        x, y, found = Array(1000), Array(1000), np.empty(1000, np.float32)
+        move("hipMemcpyHtoD", x.data, values.ctypes.data, values)
+        assert opdock.ops.softmax(x, out=y) is y
+        move("hipMemcpyDtoH", found.ctypes.data, y.data, found)
+        wanted = np.exp(values.astype(np.float64))
+        assert abs(found - wanted / wanted.sum()).max() < 1e-8
+        """,
+        OPDOCK_JIT_KEEP=str(code),
+    )
+    assert [one["arch"].split(":")[0] for one in soft.events("load")] == [arch]
+    assert not (tmp_path / "findings").exists() or not (tmp_path / "findings").read_text()
 
 
 def test_a_gpu_that_no_compiler_knows(machine):

@@ -1,16 +1,21 @@
-// The HIP driver and the call path over it, against libraries that stand for HIP 5 and 7. A library
-// is opened once a process, so each test works in a child of its own.
+// The HIP driver and the call path over it, against the stand-ins for HIP 5 and 6. A library is
+// opened once a process, so each test works in a child of its own.
 // SPDX-License-Identifier: Apache-2.0
 #include <dlfcn.h>
 #include <gtest/gtest.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <functional>
+#include <map>
+#include <nlohmann/json.hpp>
 
+#include "code_object.h"
 #include "driver/driver.h"
 #include "driver/hip_api.h"
 #include "driver/hip_library.h"
@@ -21,9 +26,13 @@ namespace {
 
 using namespace testing_support;
 using A = Arguments;
+using nlohmann::json;
 
-constexpr char kHip5[] = FAKE_HIP_FOLDER "/libamdhip64.so.5";
-constexpr char kHip7[] = FAKE_HIP_FOLDER "/libamdhip64.so.7";
+constexpr char kHip5[] = SOFTGPU_HIP5;
+constexpr char kHip6[] = SOFTGPU_HIP6;
+constexpr char kTwoGpus[] =
+    R"({"gpus": [{"arch": "gfx90a", "memory": 1000000, "multiprocessors": 104},
+        {"arch": "gfx1030", "memory": 2000000}]})";
 
 void in_child(const std::function<void()>& body) {
   std::fflush(nullptr);
@@ -40,25 +49,33 @@ void in_child(const std::function<void()>& body) {
 }
 
 void* library = nullptr;  // the stand-in
-template <class T>
-T* of_fake(const char* name) {
-  return static_cast<T*>(dlsym(library, name));
-}
-// What was called since the last time, by name.
-std::string calls() {
-  char* text = of_fake<char>("fake_hip_calls");
-  const std::string found = text;
-  text[0] = '\0';
-  return found;
-}
-void fail(const char* function, int error) {
-  *of_fake<const char*>("fake_hip_failing") = function;
-  *of_fake<int>("fake_hip_error") = error;
+std::string record;       // its file
+
+template <typename... Arguments>
+int call_hip(const char* name, Arguments... arguments) {
+  return reinterpret_cast<int (*)(Arguments...)>(dlsym(library, name))(arguments...);
 }
 int current_device() {
   int device = -1;
-  reinterpret_cast<int (*)(int*)>(dlsym(library, "hipGetDevice"))(&device);
+  EXPECT_EQ(call_hip("hipGetDevice", &device), 0);
   return device;
+}
+void* new_stream(int device) {
+  const int before = current_device();
+  void* stream = nullptr;
+  EXPECT_EQ(call_hip("hipSetDevice", device), 0);
+  EXPECT_EQ(call_hip("hipStreamCreate", &stream), 0);
+  EXPECT_EQ(call_hip("hipSetDevice", before), 0);
+  return stream;
+}
+std::vector<json> events(const std::string& name) {
+  std::vector<json> found;
+  std::ifstream file(record);
+  for (std::string line; std::getline(file, line);) {
+    json object = json::parse(line);
+    if (object.at("event") == name) found.push_back(object);
+  }
+  return found;
 }
 
 Driver* driver() {
@@ -69,17 +86,26 @@ Driver* driver() {
 }
 
 // As if a framework had brought the library into the process.
-void with(const char* path, const std::function<void()>& body) {
+void with(const char* path, const std::function<void()>& body, const char* config = kTwoGpus) {
+  char name[] = "/tmp/opdock-record-XXXXXX";
+  close(mkstemp(name));
   in_child([&] {
+    record = name;
+    setenv("OPDOCK_SOFTGPU", config, 1);
+    setenv("OPDOCK_SOFTGPU_RECORD", name, 1);
+    for (const char* one : {"CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES",
+                            "HSA_XNACK", "ROCM_PATH"})
+      unsetenv(one);
     library = dlopen(path, RTLD_NOW);
     ASSERT_NE(library, nullptr) << dlerror();
     body();
   });
+  unlink(name);
 }
 
 class HipVersions : public testing::TestWithParam<const char*> {};
-INSTANTIATE_TEST_SUITE_P(Both, HipVersions, testing::Values(kHip5, kHip7),
-                         [](const auto& one) { return one.index == 0 ? "Hip5" : "Hip7"; });
+INSTANTIATE_TEST_SUITE_P(Both, HipVersions, testing::Values(kHip5, kHip6),
+                         [](const auto& one) { return one.index == 0 ? "Hip5" : "Hip6"; });
 
 TEST_P(HipVersions, TellsTheFactsOfEachGpu) {
   with(GetParam(), [] {
@@ -97,7 +123,7 @@ TEST_P(HipVersions, TellsTheFactsOfEachGpu) {
     EXPECT_EQ(facts->max_threads_per_block, 1024u);
     EXPECT_EQ(facts->max_shared_bytes, 65536u);
     EXPECT_EQ(facts->l2_bytes, 8u << 20);
-    EXPECT_EQ(facts->memory_bytes, uint64_t{64} << 30);
+    EXPECT_EQ(facts->memory_bytes, 1000000u);
     ASSERT_TRUE(driver()->facts(1, &facts).ok());
     ASSERT_TRUE(driver()->arch(1, &arch).ok());
     EXPECT_EQ(arch, "gfx1030");
@@ -115,48 +141,70 @@ TEST_P(HipVersions, RefusesAGpuThatIsNotThere) {
       EXPECT_EQ(done.status, OPDOCK_DEVICE_ERROR) << index;
       EXPECT_NE(done.text.find("rocm:" + std::to_string(index)), done.text.npos) << done.text;
     }
-    EXPECT_EQ(*of_fake<int>("fake_hip_last_error"), 0);
+    EXPECT_EQ(call_hip("hipGetLastError"), 0);
   });
 }
 
 TEST_P(HipVersions, EntersTheDeviceAndRestoresTheFormerOne) {
   with(GetParam(), [] {
-    void *first = nullptr, *second = nullptr;
+    void *first = nullptr, *second = nullptr, *again = nullptr;
     ASSERT_TRUE(driver()->enter(0, nullptr, &first).ok());
-    calls();
     ASSERT_TRUE(driver()->enter(1, nullptr, &second).ok());
+    EXPECT_EQ(current_device(), 1);
+    ASSERT_TRUE(driver()->enter(1, nullptr, &again).ok());
+    driver()->leave(again);
     EXPECT_EQ(current_device(), 1);
     driver()->leave(second);
     EXPECT_EQ(current_device(), 0);
     driver()->leave(first);
     EXPECT_EQ(current_device(), 0);
-    calls();
-    ASSERT_TRUE(driver()->enter(0, nullptr, &first).ok());
-    driver()->leave(first);
-    EXPECT_EQ(calls(), "hipGetDevice ");  // nothing is set that is set already
   });
 }
 
-TEST_P(HipVersions, AllocatesAndGivesBack) {
+TEST_P(HipVersions, AllocatesInStreamOrderAndGivesBack) {
   with(GetParam(), [] {
     void *previous = nullptr, *memory = nullptr;
     ASSERT_TRUE(driver()->enter(1, nullptr, &previous).ok());
-    EXPECT_EQ(*of_fake<int>("fake_hip_last_error"), 0);  // of asking for pools
-    calls();
     ASSERT_TRUE(driver()->allocate(1, nullptr, 1000, &memory).ok());
-    const bool pools = std::string(GetParam()) == kHip7;
-    EXPECT_EQ(calls(), pools ? "hipMallocAsync " : "hipMalloc ");
     driver()->leave(previous);
     ASSERT_TRUE(driver()->release(1, nullptr, memory).ok());
-    const std::string said = calls();
-    EXPECT_NE(said.find(pools ? "hipSetDevice hipFreeAsync hipSetDevice "
-                              : "hipSetDevice hipFree hipSetDevice "),
-              said.npos)
-        << said;
     EXPECT_EQ(current_device(), 0);
-    fail(pools ? "hipMallocAsync" : "hipMalloc", 2);
-    EXPECT_EQ(driver()->allocate(0, nullptr, 1000, &memory).status, OPDOCK_OUT_OF_MEMORY);
+    ASSERT_EQ(events("allocate").size(), 1u);
+    EXPECT_EQ(events("allocate")[0].at("device"), 1);
+    EXPECT_EQ(events("free").size(), 1u);
+    const DriverStatus done = driver()->allocate(0, nullptr, 3000000, &memory);
+    EXPECT_EQ(done.status, OPDOCK_OUT_OF_MEMORY);
+    EXPECT_NE(done.text.find("hipMallocAsync: found hipErrorOutOfMemory (2)"), done.text.npos)
+        << done.text;
+    EXPECT_EQ(call_hip("hipGetLastError"), 0);
   });
+}
+
+TEST(HipDriver, AllocatesWithoutPoolsWhereThereAreNone) {
+  with(
+      kHip6,
+      [] {
+        void* memory = nullptr;
+        const DriverStatus done = driver()->allocate(0, nullptr, 1000, &memory);
+        ASSERT_TRUE(done.ok()) << done.text;
+        EXPECT_TRUE(driver()->release(0, nullptr, memory).ok());
+        EXPECT_EQ(events("free").size(), 1u);
+      },
+      R"({"gpus": [{"arch": "gfx906", "memory": 100000, "attributes": {"88": 0}}],
+          "failures": [{"function": "hipMallocAsync", "error": 801}]})");
+}
+
+TEST(HipDriver, SaysThatThereIsNoGpu) {
+  with(
+      kHip6,
+      [] {
+        const opdock_device_facts* facts = nullptr;
+        const DriverStatus done = driver()->facts(0, &facts);
+        EXPECT_EQ(done.status, OPDOCK_DEVICE_ERROR);
+        EXPECT_NE(done.text.find("hipErrorNoDevice (100)"), done.text.npos) << done.text;
+        EXPECT_NE(done.text.find("ROCR_VISIBLE_DEVICES"), done.text.npos) << done.text;
+      },
+      R"({"gpus": []})");
 }
 
 TEST_P(HipVersions, IsOfNoUseInAForkedChild) {
@@ -177,7 +225,7 @@ TEST_P(HipVersions, IsOfNoUseInAForkedChild) {
 TEST_P(HipVersions, StaysUsableInAChildThatWasForkedBeforeIt) {
   with(GetParam(), [] {
     driver();  // opened, not initialised
-    EXPECT_EQ(calls(), "");
+    EXPECT_TRUE(events("init").empty());
     in_child([] {
       const opdock_device_facts* facts = nullptr;
       EXPECT_TRUE(driver()->facts(0, &facts).ok());
@@ -185,39 +233,39 @@ TEST_P(HipVersions, StaysUsableInAChildThatWasForkedBeforeIt) {
   });
 }
 
-TEST(HipDriver, RefusesAStreamOfAnotherDevice) {
-  with(kHip7, [] {
-    int of_one[2] = {1, 0};  // what stands behind the stand-in's stream
+TEST_P(HipVersions, RefusesAStreamOfAnotherDevice) {
+  with(GetParam(), [] {
+    void* const stream = new_stream(1);
     void* previous = nullptr;
-    const DriverStatus done = driver()->enter(0, of_one, &previous);
+    const DriverStatus done = driver()->enter(0, stream, &previous);
     EXPECT_EQ(done.status, OPDOCK_INVALID_ARGUMENT);
     EXPECT_NE(done.text.find("found a stream of rocm:1, wanted one of rocm:0"), done.text.npos)
         << done.text;
     EXPECT_EQ(current_device(), 0);
-    ASSERT_TRUE(driver()->enter(1, of_one, &previous).ok());
+    ASSERT_TRUE(driver()->enter(1, stream, &previous).ok());
+    EXPECT_EQ(current_device(), 1);
     driver()->leave(previous);
-    calls();
     ASSERT_TRUE(driver()->enter(0, hip::kStreamPerThread, &previous).ok());
-    EXPECT_EQ(calls().find("hipStreamGetDevice"), std::string::npos);
+    driver()->leave(previous);
   });
 }
 
-TEST(HipDriver, TellsWhetherAStreamIsCaptured) {
-  with(kHip5, [] {
-    int busy = 1, idle = 0;
-    bool capturing = false;
-    ASSERT_TRUE(driver()->is_capturing(&busy, &capturing).ok());
-    EXPECT_TRUE(capturing);
-    ASSERT_TRUE(driver()->is_capturing(&idle, &capturing).ok());
+TEST_P(HipVersions, TellsWhetherAStreamIsCaptured) {
+  with(GetParam(), [] {
+    bool capturing = true;
+    void* const stream = new_stream(0);
+    ASSERT_TRUE(driver()->is_capturing(stream, &capturing).ok());
     EXPECT_FALSE(capturing);
-    calls();
+    ASSERT_EQ(call_hip("hipStreamBeginCapture", stream, 2), 0);
+    ASSERT_TRUE(driver()->is_capturing(stream, &capturing).ok());
+    EXPECT_TRUE(capturing);
     ASSERT_TRUE(driver()->is_capturing(nullptr, &capturing).ok());
-    EXPECT_EQ(calls(), "");
+    EXPECT_FALSE(capturing);
   });
 }
 
 TEST(HipDriver, ReportsEveryStatusWithHipsNameAndLeavesNoErrorBehind) {
-  with(kHip7, [] {
+  with(kHip6, [] {
     const hip::Api* api = hip::open_api(nullptr);
     ASSERT_NE(api, nullptr);
     const struct {
@@ -225,7 +273,7 @@ TEST(HipDriver, ReportsEveryStatusWithHipsNameAndLeavesNoErrorBehind) {
       opdock_status status;
       const char* text;
     } rows[] = {
-        {1, OPDOCK_DEVICE_ERROR, "HIP reference"},
+        {1, OPDOCK_DEVICE_ERROR, "hipErrorInvalidValue (1)"},
         {2, OPDOCK_OUT_OF_MEMORY, "device memory"},
         {3, OPDOCK_DEVICE_ERROR, "fork"},
         {9, OPDOCK_UNSUPPORTED, "fewer threads"},
@@ -239,18 +287,18 @@ TEST(HipDriver, ReportsEveryStatusWithHipsNameAndLeavesNoErrorBehind) {
         {900, OPDOCK_DEVICE_ERROR, "captured"},
     };
     for (const auto& row : rows) {
-      *of_fake<int>("fake_hip_last_error") = row.result;
+      call_hip("hipSetDevice", 99);  // leaves an error behind
       const DriverStatus done = hip::status_of(*api, row.result, "hipTest");
       EXPECT_EQ(done.status, row.status) << done.text;
       EXPECT_EQ(done.text.find("hipTest: found "), 0u) << done.text;
       EXPECT_NE(done.text.find(row.text), std::string::npos) << done.text;
-      EXPECT_EQ(*of_fake<int>("fake_hip_last_error"), 0);
+      EXPECT_EQ(call_hip("hipGetLastError"), 0);
     }
   });
 }
 
 TEST(HipDriver, FindsFurtherSymbols) {
-  with(kHip7, [] {
+  with(kHip6, [] {
     EXPECT_EQ(host_table()->driver_symbol(OPDOCK_ROCM, "hipMalloc"), dlsym(library, "hipMalloc"));
     EXPECT_EQ(driver()->symbol("hipNoSuchThing"), nullptr);
   });
@@ -269,47 +317,57 @@ TEST(HipLibrary, TakesTheNewestInEachPlace) {
   EXPECT_EQ(hip::library_candidates("").size(), 6u);
 }
 
+// $ROCM_PATH with `lib` as its folder of libraries.
 class RocmFolder {
  public:
-  RocmFolder() {
+  explicit RocmFolder(const std::filesystem::path& lib = "") {
     char name[] = "/tmp/opdock-rocm-XXXXXX";
     root = mkdtemp(name);
-    mkdir((root + "/lib").c_str(), 0700);
+    if (lib.empty()) {
+      std::filesystem::create_directory(root / "lib");
+    } else {
+      std::filesystem::create_symlink(lib, root / "lib");
+    }
     setenv("ROCM_PATH", root.c_str(), 1);
   }
-  ~RocmFolder() { std::system(("rm -r " + root).c_str()); }
-  void add(const char* from, const char* name) {
-    EXPECT_EQ(symlink(from, (root + "/lib/" + name).c_str()), 0);
+  ~RocmFolder() {
+    unsetenv("ROCM_PATH");
+    std::filesystem::remove_all(root);
   }
-  std::string root;
+  void add(const char* from, const char* name) {
+    std::filesystem::create_symlink(from, root / "lib" / name);
+  }
+  std::filesystem::path root;
 };
 
 TEST(HipLibrary, IsLookedForInRocmPath) {
-  RocmFolder folder;
-  folder.add(kHip5, "libamdhip64.so.5");
-  folder.add(kHip7, "libamdhip64.so.7");
-  in_child([] {
+  const RocmFolder folder(std::filesystem::path(kHip6).parent_path());
+  in_child([&] {
     ASSERT_NE(driver(), nullptr);
+    EXPECT_EQ(hip::loaded_library(), folder.root / "lib" / "libamdhip64.so.6");
     EXPECT_NE(driver()->symbol("hipGetDevicePropertiesR0600"), nullptr);
   });
 }
 
 TEST(HipLibrary, IsTheOneThatIsInTheProcessAlready) {
-  RocmFolder folder;
-  folder.add(kHip7, "libamdhip64.so.7");
   with(kHip5, [] {
+    const RocmFolder folder(std::filesystem::path(kHip6).parent_path());
     EXPECT_EQ(hip::loaded_library(), kHip5);
     EXPECT_EQ(driver()->symbol("hipMalloc"), dlsym(library, "hipMalloc"));
+    EXPECT_EQ(driver()->symbol("hipGetDevicePropertiesR0600"), nullptr);
   });
   in_child([] { EXPECT_EQ(hip::loaded_library(), ""); });
 }
 
 TEST(HipLibrary, LacksAFunction) {
-  with(FAKE_HIP_FOLDER "/libamdhip64.so.0", [] {
+  Dl_info math{};
+  ASSERT_NE(dladdr(reinterpret_cast<void*>(static_cast<double (*)(double)>(std::cos)), &math), 0);
+  RocmFolder folder;
+  folder.add(math.dli_fname, "libamdhip64.so.7");
+  in_child([] {
     std::string problem;
     EXPECT_EQ(driver_for(Backend::kRocm, &problem), nullptr);
-    EXPECT_NE(problem.find("without hipGetErrorName, wanted HIP 5.2 or newer"), problem.npos)
-        << problem;
+    EXPECT_NE(problem.find("without hipInit, wanted HIP 5.2 or newer"), problem.npos) << problem;
   });
 }
 
@@ -329,20 +387,37 @@ TEST(HipLibrary, CannotBeOpened) {
 
 // ---- calls
 
-// Stands for a code object: the stand-in looks at nothing of it.
-Kernels* kernels_on(int index) {
-  static const std::string bytes = "a code object";
+const std::string& image_of(uint32_t mach) {
+  static std::map<uint32_t, std::string> all;
+  const json metadata = {
+      {"amdhsa.kernels",
+       {{{".name", "scale"},
+         {".max_flat_workgroup_size", 1024},
+         {".args", {kernel_arg(0, 8, "global_buffer"), kernel_arg(8, 8, "by_value")}}}}}};
+  return all.try_emplace(mach, code_object(packed(metadata), mach)).first->second;
+}
+
+// The image is for gfx90a or, on device 1, for gfx1030.
+Kernels* kernels_on(int index, uint32_t mach) {
   static const std::string names("scale<float>\0scale\0lost\0lost\0", 29);
   const auto span = [](const std::string& text) {
     return std::span(reinterpret_cast<const uint8_t*>(text.data()), text.size());
   };
-  const ImageRow row{Backend::kRocm, ImageKind::kCodeObject, "gfx90a", Version{5, 2}, span(bytes),
-                     span(names)};
+  const ImageRow row{Backend::kRocm, ImageKind::kCodeObject, "gfx90a",
+                     Version{5, 2},  span(image_of(mach)),   span(names)};
   return new Kernels(driver(), {OPDOCK_ROCM, index}, row);
 }
 
 // How the op launches is its second argument.
-enum How { kPlain, kCooperative, kClusters, kProgrammatic, kMuchShared, kNoSuchKernel };
+enum How {
+  kPlain,
+  kCooperative,
+  kClusters,
+  kProgrammatic,
+  kMuchShared,
+  kNoSuchKernel,
+  kOneArgument
+};
 
 opdock_status run_scale(const opdock_call* call, const opdock_value* args, uint32_t,
                         opdock_tensor* const*, uint32_t) {
@@ -365,14 +440,15 @@ opdock_status run_scale(const opdock_call* call, const opdock_value* args, uint3
   if (how == kProgrammatic) launch.flags = OPDOCK_LAUNCH_PROGRAMMATIC;
   if (how == kClusters) launch.cluster[0] = 2;
   if (how == kMuchShared) launch.shared_bytes = 65537;
+  if (how == kOneArgument) launch.num_args = 1;
   return call->host->launch(call, kernel, &launch);
 }
 
 struct RocmCall {
-  explicit RocmCall(int index) : function(op()) {
-    *of_fake<unsigned>("fake_hip_num_args") = 2;
+  explicit RocmCall(int index, uint32_t mach = 0) : function(op()) {
+    if (mach == 0) mach = index == 0 ? 0x3f : 0x36;
     function.resolver.driver = driver();
-    function.resolver.kernels = kernels_on(index);
+    function.resolver.kernels = kernels_on(index, mach);
     x = arguments.tensor({4});
     x->device = {OPDOCK_ROCM, index};
   }
@@ -396,51 +472,68 @@ struct RocmCall {
 TEST_P(HipVersions, LaunchesOnTheTensorsDevice) {
   with(GetParam(), [] {
     RocmCall call(1);
+    void* const stream = new_stream(1);
+    ASSERT_EQ(call(kPlain, stream), OPDOCK_OK) << call.function.error;
     ASSERT_EQ(call(), OPDOCK_OK) << call.function.error;
-    const std::string said = calls();
-    EXPECT_NE(said.find("hipModuleLaunchKernel 3x256@1 "), said.npos) << said;
     EXPECT_EQ(current_device(), 0);
-    EXPECT_EQ(of_fake<uint64_t>("fake_hip_args")[0], reinterpret_cast<uint64_t>(call.x->data));
-    EXPECT_EQ(of_fake<uint64_t>("fake_hip_args")[1], 0x4000000000000000u);  // 2.0
-    ASSERT_EQ(call(), OPDOCK_OK);
-    EXPECT_EQ(calls().find("hipModuleLoadData"), said.npos);  // once for both
+    EXPECT_EQ(events("load").size(), 1u);  // once for both
+    const std::vector<json> launches = events("launch");
+    ASSERT_EQ(launches.size(), 2u);
+    EXPECT_EQ(launches[0].at("function"), "scale");
+    EXPECT_EQ(launches[0].at("device"), 1);
+    EXPECT_EQ(launches[0].at("grid"), json({3, 1, 1}));
+    EXPECT_EQ(launches[0].at("block"), json({256, 1, 1}));
+    EXPECT_NE(launches[0].at("stream"), launches[1].at("stream"));
+    EXPECT_EQ(launches[0].at("args").at(1), "0000000000000040");  // 2.0
   });
 }
 
 TEST_P(HipVersions, LaunchesAsAmdCan) {
   with(GetParam(), [] {
     RocmCall call(0);
-    const bool is_new = std::string(GetParam()) == kHip7;
-    EXPECT_EQ(call(kCooperative), is_new ? OPDOCK_OK : OPDOCK_UNSUPPORTED);
-    const std::string said = is_new ? calls() : call.function.error;
-    EXPECT_NE(said.find("hipModuleLaunchCooperativeKernel"), said.npos) << said;
+    const auto refused = [&](How how, opdock_status status, const char* text) {
+      EXPECT_EQ(call(how), status) << call.function.error;
+      EXPECT_NE(std::string(call.function.error).find(text), std::string::npos)
+          << call.function.error;
+    };
+    EXPECT_EQ(call(kCooperative), OPDOCK_OK) << call.function.error;
     EXPECT_EQ(call(kProgrammatic), OPDOCK_OK) << call.function.error;
-    EXPECT_EQ(call(kClusters), OPDOCK_UNSUPPORTED);
-    EXPECT_NE(std::string(call.function.error).find("found clusters"), said.npos);
-    EXPECT_EQ(call(kMuchShared), OPDOCK_UNSUPPORTED);
-    EXPECT_NE(std::string(call.function.error).find("wanted at most 65536"), said.npos)
-        << call.function.error;
-    EXPECT_EQ(call(kNoSuchKernel), OPDOCK_NOT_FOUND);
+    EXPECT_EQ(events("launch").size(), 2u);
+    refused(kClusters, OPDOCK_UNSUPPORTED, "found clusters");
+    refused(kMuchShared, OPDOCK_UNSUPPORTED, "wanted at most 65536");
+    refused(kNoSuchKernel, OPDOCK_NOT_FOUND, "hipModuleGetFunction: found hipErrorNotFound (500)");
+    refused(kOneArgument, OPDOCK_INTERNAL, "found 1 arguments, wanted the kernel's 2");
+    EXPECT_EQ(events("launch").size(), 2u);
   });
 }
 
-TEST(HipCall, GivesEachFailureItsStatusAndText) {
-  with(kHip7, [] {
-    RocmCall call(0);
-    fail("hipModuleLoadData", 209);
+TEST(HipCall, AnImageForAnotherGpu) {
+  with(kHip6, [] {
+    RocmCall call(0, 0x36);
     EXPECT_EQ(call(), OPDOCK_INCOMPATIBLE);
     EXPECT_NE(std::string(call.function.error)
                   .find("loading the gfx90a code-object on rocm:0: hipModuleLoadData: found "
                         "hipErrorNoBinaryForGpu (209)"),
               std::string::npos)
         << call.function.error;
-    fail("hipModuleLaunchKernel", 700);
-    EXPECT_EQ(call(), OPDOCK_DEVICE_LOST);
-    EXPECT_EQ(*of_fake<int>("fake_hip_last_error"), 0);
-    int of_one[2] = {1, 0};
-    EXPECT_EQ(call(kPlain, of_one), OPDOCK_INVALID_ARGUMENT);
-    EXPECT_EQ(call(), OPDOCK_OK) << call.function.error;
+    EXPECT_EQ(call_hip("hipGetLastError"), 0);
   });
+}
+
+TEST(HipCall, AKernelThatFailsLosesTheDevice) {
+  with(
+      kHip6,
+      [] {
+        RocmCall call(0);
+        EXPECT_EQ(call(kPlain, new_stream(1)), OPDOCK_INVALID_ARGUMENT);
+        EXPECT_EQ(call(), OPDOCK_DEVICE_LOST);
+        EXPECT_NE(std::string(call.function.error)
+                      .find("hipErrorIllegalAddress (700), an illegal memory access"),
+                  std::string::npos)
+            << call.function.error;
+      },
+      R"({"gpus": [{"arch": "gfx90a", "memory": 1000}, {"arch": "gfx90a", "memory": 1000}],
+          "failures": [{"function": "hipModuleLaunchKernel", "error": 700, "sticky": true}]})");
 }
 
 }  // namespace

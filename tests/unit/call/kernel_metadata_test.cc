@@ -1,73 +1,30 @@
-// Kernels' parameters out of code objects, made here from LLVM's description of them.
+// Kernels' parameters out of code objects.
 // SPDX-License-Identifier: Apache-2.0
 #include "driver/kernel_metadata.h"
 
-#include <elf.h>
 #include <gtest/gtest.h>
 
-#include <cstring>
-#include <nlohmann/json.hpp>
+#include "code_object.h"
 
 namespace opdock {
 namespace {
 
+using namespace testing_support;
 using nlohmann::json;
-
-template <class T>
-void append(std::string* bytes, const T& value) {
-  bytes->append(reinterpret_cast<const char*>(&value), sizeof value);
-}
-
-// A code object that has nothing but its notes: another owner's, and the metadata.
-std::string code_object(const std::string& metadata) {
-  std::string notes;
-  const auto add = [&](uint32_t type, std::string owner, std::string text) {
-    append(&notes, Elf64_Nhdr{static_cast<uint32_t>(owner.size()),
-                              static_cast<uint32_t>(text.size()), type});
-    owner.resize((owner.size() + 3) / 4 * 4);
-    text.resize((text.size() + 3) / 4 * 4);
-    notes += owner + text;
-  };
-  add(32, std::string("AMD\0", 4), "another's");
-  add(32, std::string("AMDGPU\0", 7), metadata);
-  Elf64_Ehdr header{};
-  std::memcpy(header.e_ident, ELFMAG, SELFMAG);
-  header.e_ident[EI_CLASS] = ELFCLASS64;
-  header.e_machine = 224;
-  header.e_phoff = sizeof header;
-  header.e_phnum = 2;
-  Elf64_Phdr load{}, note{};
-  load.p_type = PT_LOAD;
-  note.p_type = PT_NOTE;
-  note.p_offset = sizeof header + 2 * sizeof note;
-  note.p_filesz = notes.size();
-  std::string image;
-  append(&image, header);
-  append(&image, load);
-  append(&image, note);
-  return image + notes;
-}
-
-std::string packed(const json& metadata) {
-  const std::vector<uint8_t> bytes = json::to_msgpack(metadata);
-  return {bytes.begin(), bytes.end()};
-}
 
 std::map<std::string, std::vector<uint32_t>> read(const std::string& image) {
   return read_kernel_params({reinterpret_cast<const uint8_t*>(image.data()), image.size()});
 }
 
-json arg(unsigned size, const char* kind) {
-  return {{".size", size}, {".value_kind", kind}, {".offset", 0u}};
-}
-
-const json kMetadata = {{"amdhsa.version", {1, 1}},
-                        {"amdhsa.kernels",
-                         {{{".name", "scale"},
-                           {".args",
-                            {arg(8, "global_buffer"), arg(4, "by_value"), arg(72, "by_value"),
-                             arg(8, "hidden_global_offset_x"), arg(8, "hidden_none")}}},
-                          {{".name", "nothing"}}}}};
+const json kMetadata = {
+    {"amdhsa.version", {1, 1}},
+    {"amdhsa.kernels",
+     {{{".name", "scale"},
+       {".args",
+        {kernel_arg(0, 8, "global_buffer"), kernel_arg(8, 4, "by_value"),
+         kernel_arg(16, 72, "by_value"), kernel_arg(88, 8, "hidden_global_offset_x"),
+         kernel_arg(96, 8, "hidden_none")}}},
+      {{".name", "nothing"}}}}};
 
 TEST(KernelMetadata, TellsWhatALaunchGives) {
   const auto found = read(code_object(packed(kMetadata)));
