@@ -69,7 +69,7 @@ void define(CLI::App* app, Arguments* args) {
                   "NAME=VALUE: a number, text, True, None, [1,2,3], or randn(4,8), zeros(…),\n"
                   "ones(…), arange(…); tensors may end in :DTYPE")
       ->take_all();
-  run->add_option("--device", args->run.device, "cpu or cuda:0")->capture_default_str();
+  run->add_option("--device", args->run.device, "cpu, cuda:0 or rocm:0")->capture_default_str();
   run->add_option("--seed", args->run.seed, "For randn")->capture_default_str();
   add_path(run);
   CLI::App* build = add("build", "Build source plugins into the cache, ahead of time");

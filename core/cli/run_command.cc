@@ -5,8 +5,8 @@
 #include <stdexcept>
 
 #include "commands.h"
-#include "cuda_memory.h"
 #include "fmt/format.h"
+#include "gpu_memory.h"
 #include "terminal.h"
 #include "values.h"
 
@@ -64,7 +64,7 @@ int run(const RunOptions& options) {
   const char* const schema = opdock_function_schema(function);
   Parameters parameters{};
   parameters.data = opdock_function_params(function, &parameters.count);
-  if (device.type == OPDOCK_CUDA) cuda_open(device.index);
+  gpu_open(device);
 
   ValueMaker maker(device, options.seed);
   std::vector<std::string> names;

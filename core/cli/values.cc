@@ -5,8 +5,8 @@
 #include <cstring>
 #include <stdexcept>
 
-#include "cuda_memory.h"
 #include "fmt/format.h"
+#include "gpu_memory.h"
 
 namespace opdock::cli {
 namespace {
@@ -50,9 +50,14 @@ std::vector<std::string_view> split_elements(std::string_view text) {
 
 opdock_device parse_device_name(std::string_view text) {
   if (text == "cpu") return {OPDOCK_CPU, 0};
-  if (text == "cuda") return {OPDOCK_CUDA, 0};
-  if (!text.starts_with("cuda:")) throw unfit(text, "cpu or cuda:N");
-  return {OPDOCK_CUDA, parse_number<int32_t>(text.substr(5), "a device number after \"cuda:\"")};
+  for (const auto& [name, type] :
+       {std::pair("cuda", OPDOCK_CUDA), std::pair("rocm", OPDOCK_ROCM)}) {
+    if (text.substr(0, 4) != name) continue;
+    if (text.size() == 4) return {type, 0};
+    if (text[4] != ':') break;
+    return {type, parse_number<int32_t>(text.substr(5), "a device number after the colon")};
+  }
+  throw unfit(text, "cpu, cuda:N or rocm:N");
 }
 
 opdock_value ValueMaker::make_tensor(std::string_view text) {
@@ -60,8 +65,8 @@ opdock_value ValueMaker::make_tensor(std::string_view text) {
   Array& array = *arrays_.back();
   if (device_.type != OPDOCK_CPU) {
     array.tensor.device = device_;
-    array.tensor.data = cuda_allocate(array.bytes.size());
-    cuda_copy_in(array.tensor.data, array.bytes.data(), array.bytes.size());
+    array.tensor.data = gpu_allocate(array.bytes.size());
+    gpu_copy_in(array.tensor.data, array.bytes.data(), array.bytes.size());
   }
   opdock_value value{};
   value.tag = OPDOCK_TENSOR;
@@ -126,7 +131,7 @@ const Array& ValueMaker::read_back(const opdock_value& value) {
   for (const std::unique_ptr<Array>& array : arrays_) {
     if (&array->tensor != value.as.tensor) continue;
     if (device_.type != OPDOCK_CPU) {
-      cuda_copy_out(array->bytes.data(), array->tensor.data, array->bytes.size());
+      gpu_copy_out(array->bytes.data(), array->tensor.data, array->bytes.size());
     }
     return *array;
   }
@@ -145,7 +150,7 @@ std::unique_ptr<Array> ValueMaker::copy(const opdock_tensor& tensor) {
   }
   const std::byte* data = static_cast<const std::byte*>(tensor.data) + tensor.byte_offset;
   if (tensor.device.type != OPDOCK_CPU) {
-    cuda_copy_out(array->bytes.data(), data, array->bytes.size());
+    gpu_copy_out(array->bytes.data(), data, array->bytes.size());
   } else if (!array->bytes.empty()) {
     std::memcpy(array->bytes.data(), data, array->bytes.size());
   }

@@ -16,7 +16,7 @@ namespace opdock::cli {
 // Makes values and owns what they point at.
 class ValueMaker {
  public:
-  // Tensors go to this device: CPU, or a CUDA device that cuda_open has opened.
+  // Tensors go to this device: CPU, or the GPU that gpu_open() has opened.
   ValueMaker(opdock_device device, uint64_t seed) : device_(device), seed_(seed) {}
 
   // Throws std::invalid_argument that names the parameter, what was found and what was wanted.
@@ -41,7 +41,7 @@ class ValueMaker {
   std::deque<opdock_list> lists_;
 };
 
-// "cpu", "cuda", "cuda:1"; throws std::invalid_argument.
+// "cpu", "cuda", "cuda:1", "rocm:0"; throws std::invalid_argument.
 opdock_device parse_device_name(std::string_view text);
 
 }  // namespace opdock::cli

@@ -265,6 +265,21 @@ def test_a_gpu_that_no_compiler_knows(machine):
     assert "jit-arch" in out or "jit-no-compiler" in out or "loaded" in out, out
 
 
+def test_the_command_runs_an_op(machine):
+    packed("gfx1030")
+    soft = machine("gfx90a", "gfx1030")
+    soft.run(
+        """
+        import os, subprocess
+        words = ["run", "noop_launch", "--device", "rocm:1", "--arg", "x=ones(4)"]
+        subprocess.run([os.environ["OPDOCK"], *words], check=True)
+        """,
+        OPDOCK=str(BUILD / "core" / "cli" / "opdock"),
+    )
+    assert [one["device"] for one in soft.events("launch")] == [1]
+    assert [one["device"] for one in soft.events("allocate")] == [1]
+
+
 PROGRAM = """
 struct Pair { float a; int b; };
 extern "C" __global__ void fill(float* x, int n, float a, Pair pair) {
