@@ -172,7 +172,10 @@ Kernels* compiled_kernels(const LoadedPlugin& plugin, const Wanted& wanted, Driv
   {
     const std::lock_guard lock(registry->mutex);
     const auto known = registry->all.find(key);
-    if (known != registry->all.end()) return known->second.get();
+    if (known != registry->all.end()) {
+      Kernels* const kernels = known->second.get();
+      return is_given_up(kernels, reasons) ? nullptr : kernels;
+    }
   }
   std::vector<ImageRow> rows;
   std::string problem;

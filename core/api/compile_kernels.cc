@@ -23,6 +23,14 @@ opdock_status status_of(const std::vector<Reason>& reasons) {
   return OPDOCK_INCOMPATIBLE;
 }
 
+// What the call that this thread is in could not make.
+struct Failed {
+  Kernels* kernels;
+  std::vector<Reason> reasons;
+  bool given_up = false;
+};
+thread_local std::vector<Failed> failed_here;
+
 // Whether stderr has been told that kernels of this plugin are compiled.
 std::atomic<bool>* told_of(const std::string& plugin) {
   struct Table {
@@ -35,6 +43,40 @@ std::atomic<bool>* told_of(const std::string& plugin) {
 }
 
 }  // namespace
+
+bool is_given_up(const Kernels* kernels, std::vector<Reason>* reasons) {
+  for (const Failed& one : failed_here) {
+    if (one.kernels != kernels || !one.given_up) continue;
+    reasons->insert(reasons->end(), one.reasons.begin(), one.reasons.end());
+    return true;
+  }
+  return false;
+}
+
+bool FunctionTable::give_up(const opdock_function& function, Target* target) {
+  for (Failed& one : failed_here) {
+    if (one.kernels != target->kernels || one.given_up) continue;
+    auto* const kernels = dynamic_cast<CompiledKernels*>(one.kernels);
+    if (kernels == nullptr || kernels->has_made()) return false;
+    one.given_up = true;
+    {
+      const std::shared_ptr<Resolution> slot = resolution(function.name(), target->device);
+      const std::lock_guard lock(slot->mutex);
+      if (slot->record != nullptr && slot->record->target == target) {
+        auto record = std::make_shared<ChainRecord>(*slot->record);
+        record->target = nullptr;
+        slot->record = std::move(record);
+      }
+    }
+    function.forget(target);
+    return true;
+  }
+  return false;
+}
+
+void FunctionTable::end_of_call() {
+  failed_here.clear();
+}
 
 opdock_status FunctionTable::make_kernels(const opdock_function& function, Target* target,
                                           const char* name, std::string* problem) {
@@ -64,7 +106,12 @@ opdock_status FunctionTable::make_kernels(const opdock_function& function, Targe
     list.push_back(std::move(one));
   }
   keep_reasons(std::move(list));
-  return status_of(reasons);
+  const opdock_status status = status_of(reasons);
+  if (status == OPDOCK_INCOMPATIBLE) {
+    std::erase_if(failed_here, [&](const Failed& one) { return one.kernels == kernels; });
+    failed_here.push_back({kernels, std::move(reasons)});
+  }
+  return status;
 }
 
 void FunctionTable::record_failure(const opdock_function& function, const Target& target,

@@ -33,6 +33,8 @@ class FunctionTable : public Resolver {
   // Why it failed is kept for this thread's exception and in the op's record. (compile_kernels.cc)
   opdock_status make_kernels(const opdock_function& function, Target* target, const char* name,
                              std::string* problem) override;
+  bool give_up(const opdock_function& function, Target* target) override;
+  void end_of_call() override;
   void waiting(bool begins) override;
   std::string doc(const opdock_function& function) override;
 

@@ -3,6 +3,7 @@
 #include "call/call.h"
 
 #include <cstring>
+#include <vector>
 
 #include "call/accept.h"
 #include "call/guarded.h"
@@ -119,6 +120,23 @@ bool readable(const opdock_plan* plan) {
                 "plan first");
 }
 
+// After a failure on `target`: the same call on what the chain has further, as long as it fails for
+// want of a kernel that cannot be made. call(&target) makes it anew and says on which target.
+template <class Call>
+[[gnu::cold, gnu::noinline]] opdock_status call_further(const opdock_function& function,
+                                                        Target* target, opdock_status status,
+                                                        const Call& call) {
+  // Each turn gives up one provider; the limit is for those that other threads bring back.
+  for (int turn = 0; turn < 8; ++turn) {
+    if (status != OPDOCK_INCOMPATIBLE || target == nullptr) break;
+    if (!function.resolver()->give_up(function, target)) break;
+    target = nullptr;
+    status = call(&target);
+  }
+  function.resolver()->end_of_call();
+  return status;
+}
+
 // The quick look first; what it does not take is judged in full.
 inline Target* accept_or_check(const opdock_function& function, const opdock_value* args,
                                uint32_t num_args, bool planning, opdock_status* status,
@@ -154,13 +172,18 @@ opdock_status opdock_prepare(opdock_function* function, opdock_device device, ch
   const ErrorBuffer error{error_text, error_size};
   if (function == nullptr) return missing(error, "a function");
   try {
-    opdock_status status = OPDOCK_OK;
-    Target* target = function->target(device, &status, error);
-    if (target == nullptr) return status;
-    Invocation in(*function, target, kNoOptions, Phase::kPrepare, error);
-    Context context(*target);
-    status = context.enter(*function, nullptr, error);
-    return status == OPDOCK_OK ? prepare_target(&in) : status;
+    const auto prepare = [&](Target** on) {
+      opdock_status status = OPDOCK_OK;
+      Target* target = *on = function->target(device, &status, error);
+      if (target == nullptr) return status;
+      Invocation in(*function, target, kNoOptions, Phase::kPrepare, error);
+      Context context(*target);
+      status = context.enter(*function, nullptr, error);
+      return status == OPDOCK_OK ? prepare_target(&in) : status;
+    };
+    Target* target = nullptr;
+    const opdock_status status = prepare(&target);
+    return status == OPDOCK_OK ? status : call_further(*function, target, status, prepare);
   } catch (...) {
     return caught(error);
   }
@@ -208,10 +231,23 @@ opdock_status opdock_run_planned(opdock_function* function, const opdock_call_op
     opdock_call_options room;
     const opdock_call_options& how = read_options(options, &room);
     Invocation in(*function, target, how, Phase::kRun, error);
-    Context context(*target);
-    status = context.enter(*function, how.stream, error);
-    if (status != OPDOCK_OK) return status;
-    return run_once(&in, how, *plan, args, num_args, outputs, num_outputs);
+    {
+      Context context(*target);
+      status = context.enter(*function, how.stream, error);
+      if (status != OPDOCK_OK) return status;
+      status = run_once(&in, how, *plan, args, num_args, outputs, num_outputs);
+    }
+    if (status != OPDOCK_INCOMPATIBLE) [[likely]]
+      return status;
+    // Another provider's plan is its own, also where it comes to the same outputs.
+    return call_further(*function, target, status, [&](Target** on) {
+      opdock_status again = OPDOCK_OK;
+      Target* further = *on = accept_or_check(*function, args, num_args, true, &again, error);
+      if (further == nullptr) return again;
+      std::vector<opdock_tensor*> given(outputs, outputs + num_outputs);
+      Invocation second(*function, further, how, Phase::kPlan, error);
+      return invoke_in_full(&second, how, args, num_args, given.data(), num_outputs, error);
+    });
   } catch (...) {
     return caught(error);
   }
@@ -230,7 +266,16 @@ opdock_status opdock_invoke(opdock_function* function, const opdock_call_options
     const opdock_call_options& how = read_options(options, &room);
     Invocation in(*function, target, how, Phase::kPlan, error);
     if (function->fresh() != 0 || num_outputs != 0 || target->driver != nullptr) {
-      return invoke_in_full(&in, how, args, num_args, outputs, num_outputs, error);
+      status = invoke_in_full(&in, how, args, num_args, outputs, num_outputs, error);
+      if (status != OPDOCK_INCOMPATIBLE) [[likely]]
+        return status;
+      return call_further(*function, target, status, [&](Target** on) {
+        opdock_status again = OPDOCK_OK;
+        Target* further = *on = accept_or_check(*function, args, num_args, false, &again, error);
+        if (further == nullptr) return again;
+        Invocation second(*function, further, how, Phase::kPlan, error);
+        return invoke_in_full(&second, how, args, num_args, outputs, num_outputs, error);
+      });
     }
     opdock_plan plan;
     plan.struct_size = sizeof plan;

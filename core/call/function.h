@@ -30,6 +30,11 @@ class Resolver {
     (void)name, (void)problem;
     return OPDOCK_OK;  // for who hands none out
   }
+  // A call on `target` failed with OPDOCK_INCOMPATIBLE. True: because its first kernel could not be
+  // made, and nothing was launched; resolve() passes this target over on this thread until
+  // end_of_call(), so that the call can be made again on what the chain has further.
+  virtual bool give_up(const opdock_function&, Target*) { return false; }
+  virtual void end_of_call() {}
   // The thread begins or ceases to wait for another one that is at work.
   virtual void waiting(bool begins) { (void)begins; }
   // The op's documentation; "" if it cannot be had. Loads the best provider if need be.
@@ -76,6 +81,11 @@ struct opdock_function {
                          const opdock::ErrorBuffer& error) const {
     opdock::Target* found = known_target(device);
     return found != nullptr ? found : resolve(device, status, error);
+  }
+  // The next call on its device resolves anew, unless another thread has done so already.
+  void forget(opdock::Target* target) const {
+    std::atomic<opdock::Target*>* known = slot(target->device);
+    if (known != nullptr) known->compare_exchange_strong(target, nullptr);
   }
 
  private:

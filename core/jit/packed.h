@@ -51,6 +51,11 @@ class CompiledKernels : public Kernels {
   // own, as many at a time as there are cores. Reasons are those of the first that failed; the
   // others are ready all the same.
   bool make_all(const JitContext& context, std::vector<Reason>* reasons);
+  // Whether one of them has been made ready.
+  bool has_made() {
+    const std::lock_guard lock(mutex_);
+    return !parts_.empty();
+  }
 
  private:
   CompileRequest request_;

@@ -99,6 +99,22 @@ class OnDemandPlugin : public testing::Test {
     options.cancelled = [](void* self) {
       return static_cast<OnDemandPlugin*>(self)->stop_ ? 1 : 0;
     };
+    static const opdock_references references = {
+        sizeof references,
+        0,
+        [](void*, const char*, const char*) { return int32_t{1}; },
+        [](void* self, opdock_function*, opdock_device, const char*, const char* record, void** out,
+           char*, uint32_t) {
+          static_cast<OnDemandPlugin*>(self)->referred_record_ = record;
+          *out = self;
+          return opdock_status{OPDOCK_OK};
+        },
+        [](void* self, auto...) {
+          ++static_cast<OnDemandPlugin*>(self)->referred_;
+          return opdock_status{OPDOCK_OK};
+        },
+    };
+    if (references_) options.references = &references;
     if (listens_) {
       options.progress = [](void* self, const char* text, double) {
         static_cast<OnDemandPlugin*>(self)->told_.emplace_back(text);
@@ -198,7 +214,9 @@ class OnDemandPlugin : public testing::Test {
   void* driver_ = nullptr;
   std::atomic<int> waits_{0}, all_waits_{0};
   std::atomic<bool> stop_{false};
-  bool listens_ = false;
+  bool listens_ = false, references_ = false;
+  int referred_ = 0;
+  std::string referred_record_;
   std::vector<std::string> told_;
   char error_[8192] = "";
 };
@@ -371,6 +389,38 @@ TEST_F(OnDemandPlugin, AFaultyKernelSaysSoAndLeavesTheOthers) {
       }
     }
     EXPECT_EQ(found, 1u) << "kept in the op's record, once: " << told.dump(1);
+  });
+}
+
+// The first kernel that a call asks for cannot be made: nothing has run yet, so the chain goes on.
+TEST_F(OnDemandPlugin, WhereTheFirstKernelIsFaultyTheReferenceTakesTheCall) {
+  references_ = true;
+  in_child([&] {
+    EXPECT_EQ(call(0, kBad), OPDOCK_OK) << error_;
+    EXPECT_EQ(referred_, 1);
+    EXPECT_NE(referred_record_.find("ondemand.cuh(11)"), std::string::npos) << referred_record_;
+    EXPECT_EQ(call(1, kBad), OPDOCK_OK) << error_;
+    EXPECT_EQ(referred_, 2) << "what a process has resolved stays";
+    EXPECT_EQ(events("launch"), 0u);
+    EXPECT_EQ(call(0), OPDOCK_OK) << "on another GPU: " << error_;
+    EXPECT_EQ(referred_, 2);
+    EXPECT_EQ(events("launch"), 1u);
+  });
+}
+
+TEST_F(OnDemandPlugin, WhereTheFirstKernelIsFaultyAndNothingElseServesAllStepsAreTold) {
+  in_child([&] {
+    for (int again = 0; again < 2; ++again) {
+      EXPECT_EQ(call(0, kBad), OPDOCK_INCOMPATIBLE);
+      const std::string text = error_;
+      EXPECT_NE(text.find("nothing that runs on cuda:1"), std::string::npos) << text;
+      EXPECT_NE(text.find("ondemand.cuh(11)"), std::string::npos) << text;
+      std::vector<std::string> codes;
+      for (const json& reason : reasons()) codes.push_back(reason.at("code"));
+      EXPECT_EQ(std::count(codes.begin(), codes.end(), "jit-source"), 1) << json(codes);
+    }
+    EXPECT_EQ(call(2, kBad), OPDOCK_OK) << "the source's other kernels are good: " << error_;
+    EXPECT_EQ(events("launch"), 1u);
   });
 }
 
