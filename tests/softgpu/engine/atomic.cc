@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <bit>
-#include <cstring>
 
 #include "runner.h"
 
@@ -30,6 +29,14 @@ uint64_t result_of(AtomicOp op, uint64_t before, uint64_t value, uint64_t expect
   return before;
 }
 
+template <typename T>
+uint64_t change(T* at, AtomicOp op, uint64_t value, uint64_t expected) {
+  const PageLock lock(&arena().page(reinterpret_cast<uintptr_t>(at)));
+  const T before = *at;
+  *at = static_cast<T>(result_of(op, before, static_cast<T>(value), static_cast<T>(expected)));
+  return before;
+}
+
 }  // namespace
 
 uint64_t Runner::atomic(Lane* lane, AtomicOp op, uintptr_t address, unsigned bytes, uint64_t value,
@@ -45,17 +52,9 @@ uint64_t Runner::atomic(Lane* lane, AtomicOp op, uintptr_t address, unsigned byt
   access.write = access.atomic = access.aligned = true;
   access.pc = pc;
   this->access(lane, access);
-  if (bytes == 4) {
-    value &= 0xffffffffu;
-    expected &= 0xffffffffu;
-  }
-  uint64_t before = 0;
-  {
-    const PageLock lock(&arena().page(address));
-    std::memcpy(&before, reinterpret_cast<const void*>(address), bytes);
-    const uint64_t after = result_of(op, before, value, expected);
-    std::memcpy(reinterpret_cast<void*>(address), &after, bytes);
-  }
+  const uint64_t before = bytes == 4
+                              ? change(reinterpret_cast<uint32_t*>(address), op, value, expected)
+                              : change(reinterpret_cast<uint64_t*>(address), op, value, expected);
   state_->handover.meet(address, lane->block->number, lane->fenced, &lane->block->known);
   return before;
 }

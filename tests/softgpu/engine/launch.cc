@@ -50,7 +50,9 @@ std::string problem_of(const Launch& launch) {
       return "has a grid that is not a multiple of its clusters";
   }
   if (blocks == 0 || threads == 0 || cluster == 0) return "has an empty grid, block or cluster";
-  if (threads > 1024) return "has " + std::to_string(threads) + " threads a block, of at most 1024";
+  if (threads > launch.kernel->max_threads)
+    return "has " + std::to_string(threads) + " threads a block, of at most " +
+           std::to_string(launch.kernel->max_threads);
   if (cluster > 16) return "has clusters of more than 16 blocks";
   if (blocks >= uint64_t{1} << 31) return "has more blocks than the software GPU counts";
   const std::vector<uint32_t>& sizes = launch.kernel->param_sizes;

@@ -1,6 +1,7 @@
 // Barriers, shuffles and warps of both widths.
 // SPDX-License-Identifier: Apache-2.0
 #include <set>
+#include <thread>
 
 #include "test_support.h"
 
@@ -207,9 +208,45 @@ TEST(Launch, IsRefusedWithAReason) {
   const Kernel kernel = make_kernel("OPDOCK_KERNEL(64) one(int* y) { *y = 1; }\n", "one");
   const DeviceArray<int> y(1);
   expect_finding(finding_of(launch_of(kernel, 1, 1025, y.data())), {"1025 threads a block"});
+  Kernel bound = kernel;
+  bound.max_threads = 64;
+  EXPECT_EQ(finding_of(launch_of(bound, 1, 64, y.data())), "");
+  expect_finding(finding_of(launch_of(bound, 1, 65, y.data())),
+                 {"65 threads a block, of at most 64"});
   expect_finding(finding_of(launch_of(kernel, 0, 32, y.data())), {"empty grid"});
   expect_finding(finding_of(launch_of(kernel, 1, 32)), {"0 arguments for 1 parameters"});
   expect_finding(finding_of(launch_of(kernel, 1, 32, 7)), {"4 bytes for parameter 0, which has 8"});
+}
+
+TEST(Launch, SeveralAtOnce) {
+  const Kernel kernel = make_kernel(
+      "OPDOCK_KERNEL(64) sum(const int* x, int* y) {\n"
+      "  OPDOCK_SHARED(int, a, 64);\n"
+      "  a[thread_index()] = x[block_index() * 64 + thread_index()];\n"
+      "  block_barrier();\n"
+      "  if (thread_index() != 0) return;\n"
+      "  int sum = 0;\n"
+      "  for (int i = 0; i < 64; ++i) sum += a[i];\n"
+      "  y[block_index()] = sum;\n"
+      "}\n",
+      "sum");
+  clear_findings();
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&kernel, t] {
+      for (int round = 0; round < 20; ++round) {
+        const DeviceArray<int> x(std::vector<int>(64 * 80, t + round)), y(80);
+        EXPECT_TRUE(execute({}, launch_of(kernel, 80, 64, x.data(), y.data())));
+        EXPECT_EQ(y.get(), std::vector<int>(80, 64 * (t + round)));
+        // Another one's fault stops nobody else.
+        EXPECT_FALSE(execute({}, launch_of(kernel, 81, 64, x.data(), y.data())));
+        EXPECT_EQ(last_fault(), Fault::kAddress);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(findings().size(), 80u);
+  clear_findings();
 }
 
 TEST(Compile, SaysWhatTheCompilerSaid) {
