@@ -9,6 +9,7 @@
 namespace softgpu {
 
 void Runner::access(Lane* lane, const Access& access) {
+  tick(lane, access.pc);
   if (lane->pending.bytes) settle(lane);
   if (access.aligned && (access.address & (access.bytes - 1))) {
     found(FindingKind::kMisaligned, access, 0, 0, false);

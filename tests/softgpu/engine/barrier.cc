@@ -15,6 +15,7 @@ bool Runner::same_place(const void* a, const void* b) {
 }
 
 void Runner::block_barrier(Lane* lane, const void* pc) {
+  tick(lane, pc);
   settle(lane);
   Block* const block = lane->block;
   lane->pc = pc;
@@ -45,6 +46,7 @@ void Runner::release_block(Block* block) {
 }
 
 void Runner::cluster_barrier(Lane* lane, const void* pc) {
+  tick(lane, pc);
   settle(lane);
   lane->pc = pc;
   lane->state = LaneState::kAtClusterBarrier;
@@ -61,6 +63,7 @@ void Runner::cluster_barrier(Lane* lane, const void* pc) {
 }
 
 uint64_t Runner::warp(Lane* lane, WarpOp op, uint64_t value, int argument, const void* pc) {
+  tick(lane, pc);
   settle(lane);
   Warp* const warp = lane->warp;
   lane->pc = pc;

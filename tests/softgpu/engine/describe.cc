@@ -57,6 +57,9 @@ std::string headline(const Finding& finding) {
     case FindingKind::kTooMuchShared:
       return "static shared memory of " + std::to_string(finding.bytes) +
              " bytes, more than a block has";
+    case FindingKind::kEndless:
+      return "a block that has not ended after " + std::to_string(finding.number) +
+             " seconds: a loop without end, or a wait for a block that has not begun";
     case FindingKind::kTrap:
       return "the kernel stops itself: trap()";
     case FindingKind::kNoSuchBlock:
@@ -159,7 +162,6 @@ std::string Runner::describe() const {
             source_lines(library, library.site_of(copy->pc)).place + ", was not waited for\n";
   if (finding_.lane && (kind == FindingKind::kBarrier || kind == FindingKind::kWarp))
     text += waiting_lines(*finding_.lane->block, library);
-  text += finding_.text;
   if (!state_->operation->what.empty()) text += "  launch   " + state_->operation->what + "\n";
   text += "  again    the same order of blocks and threads: seed " +
           std::to_string(current_settings().seed) + "\n";

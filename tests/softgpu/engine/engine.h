@@ -17,6 +17,7 @@ struct Settings {
   uint64_t seed = 0;     // of the order in which blocks and threads run
   unsigned workers = 0;  // threads that execute blocks; 0: as many as there are cores
   bool counters = false;
+  unsigned patience = 300;  // seconds that one block may take; then it is a finding
 };
 // Before anything else; later calls change only what starts later.
 void configure(const Settings& settings);

@@ -29,6 +29,7 @@ enum class FindingKind : uint8_t {
   kNoSuchLane,
   kTooMuchShared,
   kTrap,
+  kEndless,      // a block that goes on and on
   kNoSuchBlock,  // in the cluster
   kNotShared,    // an address that should be in shared memory
 };
@@ -45,8 +46,7 @@ struct Finding {
   Stamp other = 0;
   uint32_t other_site = 0;
   bool other_write = false;
-  int number = 0;    // kNoSuchLane: the lane
-  std::string text;  // further lines
+  int number = 0;  // kNoSuchLane, kNoSuchBlock: which; kEndless: seconds
 };
 
 Fault fault_of(const Finding& finding);

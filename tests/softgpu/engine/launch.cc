@@ -92,6 +92,7 @@ bool execute(const Operation& operation, const Launch& launch) {
   std::copy_n(launch.block, 3, state.record->threads);
   const Settings settings = current_settings();
   state.counting = settings.counters;
+  state.patience = settings.patience;
   state.counters.kernel = launch.kernel->expression;
   state.seed = mix(settings.seed, operation.number ? mix(operation.stream, operation.number)
                                                    : next_launch_number());

@@ -8,7 +8,7 @@ namespace {
 // Nothing is found with any of many orders.
 void expect_clean(const Launch& launch) {
   for (uint64_t seed = 0; seed < 50; ++seed) {
-    configure({.seed = seed, .workers = 1, .counters = false});
+    configure({.seed = seed, .workers = 1, .counters = false, .patience = 300});
     ASSERT_EQ(finding_of(launch), "") << seed;
   }
   configure({});
@@ -17,7 +17,7 @@ void expect_clean(const Launch& launch) {
 // Found with each of many orders, not only with an unlucky one.
 void expect_always(const Launch& launch, const std::vector<std::string>& parts) {
   for (uint64_t seed = 0; seed < 50; ++seed) {
-    configure({.seed = seed, .workers = 1, .counters = false});
+    configure({.seed = seed, .workers = 1, .counters = false, .patience = 300});
     expect_finding(finding_of(launch), parts);
     if (testing::Test::HasFailure()) return;
   }
@@ -179,7 +179,7 @@ TEST(Race, OutputWrittenTwiceWithDifferentValues) {
   const DeviceArray<int> y(32);
   expect_clean(launch_of(kernel, 3, 32, y.data(), 1));
   for (unsigned workers : {1u, 2u}) {
-    configure({.seed = 1, .workers = workers, .counters = false});
+    configure({.seed = 1, .workers = workers, .counters = false, .patience = 300});
     expect_finding(finding_of(launch_of(kernel, 200, 32, y.data(), 0)),
                    {"write of 4 bytes that another block has written with a different value",
                     "test.cu:4", "other    thread (", "byte "});

@@ -60,6 +60,7 @@ bool Runner::run_cluster(LaunchState* state, uint64_t cluster) {
   lanes_ = size * threads;
   done_ = at_cluster_barrier_ = 0;
   copies_.clear();
+  began_ = std::chrono::steady_clock::now();
   while (chunks_.size() * kChunkLanes < lanes_) chunks_.push_back(map_chunk());
   if (blocks_.size() < size) blocks_.resize(size);
   for (uint32_t rank = 0; rank < size; ++rank) set_up_block(cluster, rank);
@@ -209,6 +210,15 @@ void Runner::fail(Lane* lane, const Finding& finding) {
   state_->stop = true;
   switch_fiber(&lane->context, &main_);
   std::abort();
+}
+
+void Runner::look_at_clock(Lane* lane, const void* pc) {
+  if (std::chrono::steady_clock::now() - began_ < std::chrono::seconds(state_->patience)) return;
+  Finding finding;
+  finding.kind = FindingKind::kEndless;
+  finding.pc = pc;
+  finding.number = static_cast<int>(state_->patience);
+  fail(lane, finding);
 }
 
 void Runner::refresh_stamp(Lane* lane) {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -35,6 +36,7 @@ struct LaunchState {
   std::atomic<bool> stop{false};  // there was a finding
   Handover handover;
   bool counting = false;
+  unsigned patience = 300;  // Settings::patience
   std::mutex counters_mutex;
   Counters counters;
 };
@@ -97,6 +99,11 @@ class Runner {
 
  private:
   static void lane_entry();
+  // Each thread comes by here often; one of them looks at the clock now and then.
+  void tick(Lane* lane, const void* pc) {
+    if ((++ticks_ & 0xfffff) == 0) look_at_clock(lane, pc);
+  }
+  void look_at_clock(Lane* lane, const void* pc);
   void set_up_block(uint64_t cluster, uint32_t rank);
   void open_dynamic_shared(Block* block);
   void start_lanes();
@@ -138,6 +145,8 @@ class Runner {
   Finding finding_;
   size_t done_ = 0;
   size_t at_cluster_barrier_ = 0;
+  uint32_t ticks_ = 0;
+  std::chrono::steady_clock::time_point began_;
   std::unordered_map<const Lane*, std::vector<AsyncCopy>> copies_;
   uint32_t ordered_chunks_[64] = {};  // of runs that were found to be ordered before the launch
 };

@@ -70,7 +70,7 @@ TEST(Words, AtomicsOfManyBlocks) {
       "}\n",
       "sums");
   for (unsigned workers : {1u, 2u}) {
-    configure({.seed = workers, .workers = workers, .counters = false});
+    configure({.seed = workers, .workers = workers, .counters = false, .patience = 300});
     const DeviceArray<float> f(std::vector<float>(1, 1.0f));
     const DeviceArray<int> i(std::vector<int>(1, 5)), extremes(std::vector<int>{-1000, 1000});
     const DeviceArray<uint32_t> u(std::vector<uint32_t>(1, 0));
@@ -117,7 +117,7 @@ TEST(Words, AnAtomicAndAPlainAccessRace) {
   // Nobody changes anything; that is no excuse.
   const DeviceArray<int> x(std::vector<int>(1, 1));
   for (uint64_t seed = 0; seed < 20; ++seed) {
-    configure({.seed = seed, .workers = 1, .counters = false});
+    configure({.seed = seed, .workers = 1, .counters = false, .patience = 300});
     expect_finding(finding_of(launch_of(kernel, 1, 64, x.data())), {"race: "});
   }
   configure({});
@@ -154,7 +154,7 @@ TEST(Words, TheLastBlockReadsWhatOthersFenced) {
       make_kernel("#define EARLY device_fence();\n#define FENCE\n" + text, "total");
   const DeviceArray<int> parts(100), out(1);
   for (uint64_t seed = 0; seed < 10; ++seed) {
-    configure({.seed = seed, .workers = 2, .counters = false});
+    configure({.seed = seed, .workers = 2, .counters = false, .patience = 300});
     const DeviceArray<uint32_t> count(std::vector<uint32_t>(1, 0));
     EXPECT_EQ(finding_of(launch_of(right, 100, 64, parts.data(), count.data(), out.data())), "");
     EXPECT_EQ(out.get()[0], 4950);
@@ -185,7 +185,7 @@ TEST(Words, WhatWasHandedOverIsHandedOn) {
       "total");
   const DeviceArray<int> parts(100), out(1);
   for (uint64_t seed = 0; seed < 10; ++seed) {
-    configure({.seed = seed, .workers = 1, .counters = false});
+    configure({.seed = seed, .workers = 1, .counters = false, .patience = 300});
     const DeviceArray<uint32_t> count(std::vector<uint32_t>(11, 0));
     EXPECT_EQ(finding_of(launch_of(kernel, 100, 1, parts.data(), count.data(), out.data())), "");
     EXPECT_EQ(out.get()[0], 4950);
