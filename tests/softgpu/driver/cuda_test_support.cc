@@ -77,6 +77,18 @@ std::vector<int> ints_at(CUdeviceptr memory, size_t count) {
   return values;
 }
 
+CUdeviceptr new_ordered(CUstream stream, size_t count) {
+  CUdeviceptr memory = 0;
+  EXPECT_EQ(call("cuMemAllocAsync", &memory, count * sizeof(int), stream), CUDA_SUCCESS);
+  return memory;
+}
+
+CUresult copy_back(CUdeviceptr memory, size_t count, CUstream stream) {
+  std::vector<int> values(count);
+  return call("cuMemcpyDtoHAsync_v2", static_cast<void*>(values.data()), memory,
+              count * sizeof(int), stream);
+}
+
 CUmodule load_kernels() {
   // A cubin that is only a header: its kernels' names and parameters are the library's.
   static const std::string image = [] {

@@ -23,6 +23,11 @@ CUdeviceptr new_memory(size_t bytes);
 CUdeviceptr new_ints(size_t count, int value);
 std::vector<int> ints_at(CUdeviceptr memory, size_t count);
 
+// Memory for `count` ints, allocated in the stream's order.
+CUdeviceptr new_ordered(CUstream stream, size_t count);
+// Copies `count` ints to the host in the stream's order, which is waited for.
+CUresult copy_back(CUdeviceptr memory, size_t count, CUstream stream);
+
 // The kernels of all tests; see the source.
 CUmodule load_kernels();
 CUfunction kernel(const char* name);

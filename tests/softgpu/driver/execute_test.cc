@@ -1,5 +1,5 @@
 // Images executed through libcuda: the code folder, the checks of launches, what a finding does to
-// its device, memory in a stream's order, graphs, and what is written at exit.
+// its device, and what is written at exit.
 // SPDX-License-Identifier: Apache-2.0
 #include <fstream>
 
@@ -10,24 +10,6 @@ namespace {
 
 constexpr int kCount = 100;
 constexpr size_t kBytes = kCount * sizeof(int);
-
-bool mention(const std::vector<std::string>& texts, const std::string& what) {
-  for (const std::string& text : texts) {
-    if (text.find(what) != text.npos) return true;
-  }
-  return false;
-}
-
-CUresult copy_back(CUdeviceptr memory, CUstream stream) {
-  std::vector<int> values(kCount);
-  return call("cuMemcpyDtoHAsync_v2", static_cast<void*>(values.data()), memory, kBytes, stream);
-}
-
-CUdeviceptr new_ordered(CUstream stream) {
-  CUdeviceptr memory = 0;
-  EXPECT_EQ(call("cuMemAllocAsync", &memory, kBytes, stream), CUDA_SUCCESS);
-  return memory;
-}
 
 // ---- what is executed
 
@@ -150,7 +132,7 @@ TEST_P(Faults, FailTheirDeviceForGood) {
     gate.open();
     EXPECT_EQ(call("cuCtxSynchronize"), GetParam().result);
     EXPECT_FALSE(called);  // what waits behind a fault is not done
-    EXPECT_TRUE(mention(findings(), GetParam().text));
+    EXPECT_TRUE(found(GetParam().text));
     // Whatever is asked of this device next says so too, and does nothing.
     CUdeviceptr more = 0;
     EXPECT_EQ(call("cuMemAlloc_v2", &more, size_t{8}), GetParam().result);
@@ -183,146 +165,6 @@ TEST(Execute, ConfiguredFailuresWorkHereToo) {
   });
 }
 
-// ---- memory in a stream's order
-
-TEST(Execute, OrderedMemoryMayBeTouchedFromItsAllocationOn) {
-  cuda_child(json::object(), [] {
-    const CUstream stream = new_stream(), other = new_stream();
-    const CUdeviceptr memory = new_ordered(stream);
-    EXPECT_EQ(launch_fill(memory, kCount, 1, stream), CUDA_SUCCESS);
-    EXPECT_EQ(copy_back(memory, stream), CUDA_SUCCESS);
-    const CUdeviceptr early = new_ordered(stream);
-    launch_fill(early, kCount, 1, other);
-    EXPECT_EQ(synchronize(other), 719);
-    EXPECT_TRUE(mention(findings(), "an allocation on stream"));
-  });
-}
-
-TEST(Execute, OrderedMemoryMayBeTouchedUpToItsFree) {
-  for (const bool same_stream : {true, false}) {
-    cuda_child(json::object(), [=] {
-      const CUstream stream = new_stream(), other = new_stream();
-      const CUdeviceptr memory = new_ordered(stream);
-      EXPECT_EQ(launch_fill(memory, kCount, 1, stream), CUDA_SUCCESS);
-      EXPECT_EQ(synchronize(stream), CUDA_SUCCESS);
-      Gate gate;
-      hold(stream, &gate);
-      EXPECT_EQ(call("cuMemFreeAsync", memory, stream), CUDA_SUCCESS);
-      if (same_stream) {
-        launch_fill(memory, kCount, 2, stream);
-      } else {
-        EXPECT_EQ(launch_fill(memory, kCount, 2, other), CUDA_SUCCESS);
-        EXPECT_EQ(synchronize(other), CUDA_SUCCESS);  // it is still there: the free finds it
-        launch_fill(new_memory(4), 1, 2, other);      // the host waited: not ordered for the free
-      }
-      gate.open();
-      EXPECT_EQ(synchronize(stream), same_stream ? 700 : 719);
-      EXPECT_FALSE(findings().empty());
-    });
-  }
-}
-
-TEST(Execute, MemoryThatIsAboutToBeFreedIsWaitedFor) {
-  cuda_child(json::object(), [] {
-    const CUstream stream = new_stream();
-    for (int i = 0; i < 20; ++i) {  // 10 MiB in all, of 1
-      CUdeviceptr memory = 0;
-      ASSERT_EQ(call("cuMemAllocAsync", &memory, size_t{1} << 19, stream), CUDA_SUCCESS);
-      EXPECT_EQ(launch_fill(memory, kCount, i, stream), CUDA_SUCCESS);
-      EXPECT_EQ(call("cuMemFreeAsync", memory, stream), CUDA_SUCCESS);
-    }
-    EXPECT_EQ(synchronize(stream), CUDA_SUCCESS);
-  });
-}
-
-// cuMemFree waits for whatever may use the memory.
-TEST(Execute, FreeingWaits) {
-  cuda_child(json::object(), [] {
-    const CUstream stream = new_stream();
-    const CUdeviceptr memory = new_memory(kBytes);
-    EXPECT_EQ(launch_fill(memory, kCount, 1, stream), CUDA_SUCCESS);
-    EXPECT_EQ(call("cuMemFree_v2", memory), CUDA_SUCCESS);
-    EXPECT_EQ(synchronize(stream), CUDA_SUCCESS);
-    EXPECT_EQ(call("cuMemFree_v2", memory), CUDA_ERROR_INVALID_VALUE);
-    EXPECT_TRUE(findings().empty());
-  });
-}
-
-TEST(Execute, CopyingWhatNobodyWroteIsFound) {
-  cuda_child(json::object(), [] {
-    const CUdeviceptr memory = new_memory(kBytes);
-    EXPECT_EQ(launch_fill(memory, kCount - 1, 1, nullptr), CUDA_SUCCESS);
-    EXPECT_EQ(copy_back(memory, nullptr), 719);
-    EXPECT_TRUE(mention(findings(), "uninitialised"));
-  });
-}
-
-// ---- graphs
-
-TEST(Execute, AGraphIsExecutedEachTimeItIsLaunched) {
-  cuda_child(json::object(), [] {
-    const CUstream stream = new_stream(), branch = new_stream();
-    const CUdeviceptr sum = new_ints(kCount, 0), one = new_ints(kCount, 1);
-    CUgraph graph = nullptr;
-    CUgraphExec instance = nullptr;
-    CUevent forked = nullptr, joined = nullptr;
-    int status = 0;
-    call("cuEventCreate", &forked, 2u);
-    call("cuEventCreate", &joined, 2u);
-    kernel("add");
-    ASSERT_EQ(call("cuStreamBeginCapture_v2", stream, 0), CUDA_SUCCESS);
-    EXPECT_EQ(launch_add(sum, one, kCount, stream), CUDA_SUCCESS);
-    EXPECT_EQ(call("cuEventRecord", forked, stream), CUDA_SUCCESS);
-    EXPECT_EQ(call("cuStreamWaitEvent", branch, forked, 0u), CUDA_SUCCESS);
-    EXPECT_EQ(call("cuStreamIsCapturing", branch, &status), CUDA_SUCCESS);
-    EXPECT_EQ(status, 1);
-    EXPECT_EQ(call("cuEventQuery", forked), 907);
-    const CUdeviceptr scratch = new_ordered(branch);  // the graph's own
-    EXPECT_EQ(call("cuMemsetD32Async", scratch, 2u, size_t{kCount}, branch), CUDA_SUCCESS);
-    EXPECT_EQ(launch_add(sum, scratch, kCount, branch), CUDA_SUCCESS);
-    EXPECT_EQ(call("cuMemFreeAsync", scratch, branch), CUDA_SUCCESS);
-    EXPECT_EQ(call("cuEventRecord", joined, branch), CUDA_SUCCESS);
-    EXPECT_EQ(call("cuStreamWaitEvent", stream, joined, 0u), CUDA_SUCCESS);
-    ASSERT_EQ(call("cuStreamEndCapture", stream, &graph), CUDA_SUCCESS);
-    EXPECT_EQ(ints_at(sum, kCount), std::vector<int>(kCount, 0));
-    ASSERT_EQ(call("cuGraphInstantiateWithFlags", &instance, graph, 0ull), CUDA_SUCCESS);
-    EXPECT_EQ(call("cuGraphDestroy", graph), CUDA_SUCCESS);
-    for (int i = 0; i < 3; ++i) EXPECT_EQ(call("cuGraphLaunch", instance, stream), CUDA_SUCCESS);
-    EXPECT_EQ(synchronize(stream), CUDA_SUCCESS);
-    EXPECT_EQ(ints_at(sum, kCount), std::vector<int>(kCount, 9));
-    EXPECT_EQ(call("cuGraphExecDestroy", instance), CUDA_SUCCESS);
-    EXPECT_EQ(copy_back(scratch, stream), CUDA_ERROR_INVALID_VALUE);
-    EXPECT_TRUE(findings().empty());
-  });
-}
-
-TEST(Execute, WhatACaptureForbidsEndsIt) {
-  for (const std::string what : {"synchronize", "allocate", "legacy"}) {
-    cuda_child(json::object(), [what] {
-      const CUstream stream = new_stream(0);
-      const CUdeviceptr memory = new_ints(kCount, 0);
-      kernel("fill");
-      ASSERT_EQ(call("cuStreamBeginCapture_v2", stream, 0), CUDA_SUCCESS);
-      CUdeviceptr more = 0;
-      if (what == "synchronize") {
-        EXPECT_EQ(synchronize(stream), 900);
-      }
-      if (what == "allocate") {
-        EXPECT_EQ(call("cuMemAlloc_v2", &more, size_t{8}), 900);
-      }
-      if (what == "legacy") {
-        EXPECT_EQ(launch_fill(memory, kCount, 1, nullptr), 906);
-      }
-      EXPECT_EQ(launch_fill(memory, kCount, 1, stream), 901);
-      CUgraph graph = nullptr;
-      EXPECT_EQ(call("cuStreamEndCapture", stream, &graph), 901);
-      EXPECT_EQ(graph, nullptr);
-      EXPECT_EQ(launch_fill(memory, kCount, 1, stream), CUDA_SUCCESS);
-      EXPECT_EQ(synchronize(stream), CUDA_SUCCESS);
-    });
-  }
-}
-
 // ---- at exit
 
 TEST(Execute, LeaksAreFoundAtTheEnd) {
@@ -332,22 +174,21 @@ TEST(Execute, LeaksAreFoundAtTheEnd) {
         const CUstream stream = new_stream();
         call("cuMemFree_v2", new_memory(100));
         new_memory(48);
-        call("cuMemFreeAsync", new_ordered(stream), stream);
-        new_ordered(stream);
+        call("cuMemFreeAsync", new_ordered(stream, kCount), stream);
+        new_ordered(stream, kCount);
         void* pinned = nullptr;
         call("cuMemHostAlloc", &pinned, size_t{24}, 0u);
         EXPECT_TRUE(findings().empty());
       },
       [] {
-        const std::vector<std::string> found = findings();
-        EXPECT_EQ(found.size(), 3u);
-        EXPECT_TRUE(mention(found,
-                            "leak: 48 bytes of memory of cuda:0, made by cuMemAlloc_v2 (its "
-                            "allocation 2)"));
-        EXPECT_TRUE(mention(found,
-                            "leak: 400 bytes of memory of cuda:0, made by cuMemAllocAsync "
-                            "(its allocation 2)"));
-        EXPECT_TRUE(mention(found, "leak: 24 bytes of pinned host memory"));
+        EXPECT_EQ(findings().size(), 3u);
+        EXPECT_TRUE(
+            found("leak: 48 bytes of memory of cuda:0, made by cuMemAlloc_v2 (its "
+                  "allocation 2)"));
+        EXPECT_TRUE(
+            found("leak: 400 bytes of memory of cuda:0, made by cuMemAllocAsync "
+                  "(its allocation 2)"));
+        EXPECT_TRUE(found("leak: 24 bytes of pinned host memory"));
       });
 }
 

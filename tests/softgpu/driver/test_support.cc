@@ -4,6 +4,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <fstream>
 
@@ -65,6 +66,12 @@ std::vector<std::string> findings() {
     texts.push_back(json::parse(line).at("finding").get<std::string>());
   }
   return texts;
+}
+
+bool found(const std::string& what) {
+  const std::vector<std::string> texts = findings();
+  return std::any_of(texts.begin(), texts.end(),
+                     [&](const std::string& text) { return text.find(what) != text.npos; });
 }
 
 std::vector<json> events(const std::string& event) {

@@ -19,8 +19,10 @@ using nlohmann::json;
 
 // A folder of a child's files, removed at the end: the code folder and what is written.
 std::filesystem::path folder();
-// Texts of the findings file so far; the lines of the record with that event.
+// Texts of the findings file so far; whether one of them says `what`; the lines of the record with
+// that event.
 std::vector<std::string> findings();
+bool found(const std::string& what);
 std::vector<json> events(const std::string& event);
 
 // Runs `body` in a child with `config` (and "code", "findings" of folder()) in OPDOCK_SOFTGPU and
