@@ -42,7 +42,7 @@ Environment current_environment() {
   environment.helper = find_helper();
   for (const char* name :
        {"CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES",
-        "HSA_XNACK", "TORCH_CUDA_ARCH_LIST", "PYTORCH_ROCM_ARCH"}) {
+        "HSA_XNACK", "HSA_OVERRIDE_GFX_VERSION", "TORCH_CUDA_ARCH_LIST", "PYTORCH_ROCM_ARCH"}) {
     if (const char* value = std::getenv(name)) environment.variables[name] = value;
   }
   // Where to look for files is not the caller's to say in a privileged program.

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <cstdio>
 #include <cstring>
 #include <fstream>
 #include <iterator>
@@ -100,14 +101,29 @@ bool may_use(uint64_t render_minor, const Environment& environment) {
   return access(path.c_str(), R_OK | W_OK) == 0;
 }
 
+// "10.3.0" as KFD writes it, 100300: what ROCr is told to take every GPU for. 0: nothing it reads.
+uint64_t overriding_version(const Environment& environment) {
+  const std::string text = environment.variable("HSA_OVERRIDE_GFX_VERSION").value_or("");
+  unsigned major = 0, minor = 0, stepping = 0;
+  int end = 0;
+  if (std::sscanf(text.c_str(), "%3u.%2u.%2u%n", &major, &minor, &stepping, &end) != 3 ||
+      static_cast<size_t>(end) != text.size() ||
+      text.find_first_not_of("0123456789.") != text.npos || minor > 15 || stepping > 15) {
+    return 0;
+  }
+  return uint64_t{major} * 10000 + minor * 100 + stepping;
+}
+
 std::vector<Gpu> list_gpus(const std::string& nodes, const Environment& environment,
                            std::string* problem) {
+  const uint64_t override = overriding_version(environment);
   std::vector<Gpu> gpus;
   for (const std::string& name : entries(nodes)) {
     const std::string node = nodes + "/" + name;
     std::map<std::string, uint64_t> properties = read_properties(node + "/properties");
-    const uint64_t version = properties["gfx_target_version"];
+    uint64_t version = properties["gfx_target_version"];
     if (version == 0) continue;  // a CPU
+    if (override != 0) version = override;
     if (!may_use(properties["drm_render_minor"], environment)) {
       *problem = "no permission for " + environment.dev + "/dri/renderD" +
                  std::to_string(properties["drm_render_minor"]) + "; join the group render";

@@ -224,6 +224,19 @@ def test_a_gpu_that_no_image_is_for_is_compiled_for_and_kept(machine):
     assert [one["sha256"] for one in soft.events("load")] == [loaded[0]["sha256"]]
 
 
+@pytest.mark.parametrize(
+    ("kfd", "hip"), [("gfx906", "gfx906:sramecc-:xnack-"), ("gfx90a", "gfx906:sramecc+:xnack+")]
+)
+def test_the_drivers_word_on_an_architecture_counts(machine, kfd, hip):
+    """Other features, or another processor, than KFD tells: an image for that would fail."""
+    packed("gfx90a")
+    needs_hiprtc()
+    soft = machine(kfd)
+    soft.soft["gpus"][0]["arch"] = hip
+    soft.run("opdock.load('noop_launch', device='rocm:0')(Array(16))")
+    assert [(one["arch"], one["result"]) for one in soft.events("load")] == [(hip, 0)]
+
+
 @pytest.mark.parametrize("arch", ["gfx906", "gfx1031"])
 def test_what_is_compiled_for_a_gpu_is_right(machine, tmp_path, arch):
     """Waves of 64 and of 32 lanes; the software GPU executes the source that hipRTC compiled."""

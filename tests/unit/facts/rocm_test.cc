@@ -156,6 +156,17 @@ TEST_F(Kfd, DamagedProperties) {
   EXPECT_EQ(archs().size(), 2u);
 }
 
+TEST_F(Kfd, OverriddenVersion) {
+  environment_.variables["HSA_OVERRIDE_GFX_VERSION"] = "10.3.0";
+  EXPECT_EQ(archs(), (Strings{"gfx1030", "gfx1030"}));
+  environment_.variables["HSA_OVERRIDE_GFX_VERSION"] = "9.0.10";
+  EXPECT_EQ(archs().at(1).substr(0, 6), "gfx90a");
+  for (const char* text : {"", "10.3", "10.3.0x", "gfx1030", "10.99.0", "-1.0.0"}) {
+    environment_.variables["HSA_OVERRIDE_GFX_VERSION"] = text;
+    EXPECT_EQ(archs().at(1), "gfx1100") << text;
+  }
+}
+
 TEST_F(Kfd, IsWhereTheEnvironmentSays) {
   ASSERT_EQ(setenv("OPDOCK_KFD", folder_.path().c_str(), 1), 0);
   const Environment found = current_environment();
