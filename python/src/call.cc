@@ -66,7 +66,7 @@ std::string error_text(const Call& call) {
 // After the op: the status as an exception, and the wait that arrays without a stream need.
 [[gnu::noinline]] bool settle_slowly(Call& call, opdock_status status) {
   std::string problem;
-  bool waited = true;
+  opdock_status waited = OPDOCK_OK;
   if (call.frame.wait) {
     const GilRelease release(true);
     waited = wait_for_stream(call.frame.gpu, call.frame.stream, &problem);
@@ -75,8 +75,8 @@ std::string error_text(const Call& call) {
     raise_status(status, error_text(call).c_str());
     return false;
   }
-  if (!waited) raise("DeviceError", call.info.name + "(): " + problem);
-  return waited;
+  if (waited != OPDOCK_OK) raise_status(waited, (call.info.name + "(): " + problem).c_str());
+  return waited == OPDOCK_OK;
 }
 
 inline bool settle(Call& call, opdock_status status) {

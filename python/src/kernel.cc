@@ -248,10 +248,10 @@ PyObject* finish(const KernelInfo& kernel, Frame& frame, opdock_status status, c
   if (frame.wait) {
     std::string problem;
     PyThreadState* state = PyEval_SaveThread();
-    const bool waited = wait_for_stream(frame.gpu, frame.stream, &problem);
+    const opdock_status waited = wait_for_stream(frame.gpu, frame.stream, &problem);
     PyEval_RestoreThread(state);
-    if (!waited) {
-      raise("DeviceError", kernel.name + "(): " + problem);
+    if (waited != OPDOCK_OK) {
+      raise_status(waited, (kernel.name + "(): " + problem).c_str());
       return nullptr;
     }
   }

@@ -4,6 +4,8 @@
 #include <dlfcn.h>
 #include <link.h>
 
+#include <algorithm>
+#include <iterator>
 #include <string_view>
 
 namespace opdock::python {
@@ -16,16 +18,32 @@ Function* find(void* library, const char* name) {
   return library == nullptr ? nullptr : reinterpret_cast<Function*>(dlsym(library, name));
 }
 
-bool wait_cuda(int32_t device, void* stream, std::string* problem) {
+// Errors after which CUDA, or HIP, refuses everything on the device in this process.
+bool is_sticky(int error) {
+  constexpr int kSticky[] = {53, 214, 220, 226, 700, 702, 710, 714, 715, 716, 717, 718, 719, 721};
+  return std::find(std::begin(kSticky), std::end(kSticky), error) != std::end(kSticky);
+}
+
+opdock_status judge(int error, const char* name, std::string* problem) {
+  if (error == 0) return OPDOCK_OK;
+  *problem = "waiting for the device failed: found " +
+             std::string(name == nullptr ? "error" : name) + " (" + std::to_string(error) + ")";
+  if (!is_sticky(error)) return OPDOCK_DEVICE_ERROR;
+  *problem += ", wanted work that succeeds; the device is of no more use to this process";
+  return OPDOCK_DEVICE_LOST;
+}
+
+opdock_status wait_cuda(int32_t device, void* stream, std::string* problem) {
   static void* const library = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
   static auto* const retain = find<int(void**, int)>(library, "cuDevicePrimaryCtxRetain");
   static auto* const release = find<int(int)>(library, "cuDevicePrimaryCtxRelease_v2");
   static auto* const push = find<int(void*)>(library, "cuCtxPushCurrent_v2");
   static auto* const pop = find<int(void**)>(library, "cuCtxPopCurrent_v2");
   static auto* const wait = find<int(void*)>(library, "cuStreamSynchronize");
+  static auto* const name_of = find<int(int, const char**)>(library, "cuGetErrorName");
   if (!retain || !release || !push || !pop || !wait) {
     *problem = "found no CUDA driver in the process, wanted the one that made the arrays";
-    return false;
+    return OPDOCK_DEVICE_ERROR;
   }
   // The default stream means the primary context's, and this thread may have none current.
   void* context = nullptr;
@@ -39,8 +57,9 @@ bool wait_cuda(int32_t device, void* stream, std::string* problem) {
     }
     release(device);
   }
-  if (error != 0) *problem = "waiting for the device failed: CUDA error " + std::to_string(error);
-  return error == 0;
+  const char* name = nullptr;
+  if (error != 0 && name_of) name_of(error, &name);
+  return judge(error, name, problem);
 }
 
 // torch's wheels bring a copy of the library under a name of their own.
@@ -57,22 +76,22 @@ void* loaded_hip() {
   return path.empty() ? nullptr : dlopen(path.c_str(), RTLD_LAZY | RTLD_NOLOAD);
 }
 
-bool wait_rocm(int32_t device, void* stream, std::string* problem) {
+opdock_status wait_rocm(int32_t device, void* stream, std::string* problem) {
   static void* const library = loaded_hip();
   static auto* const get = find<int(int*)>(library, "hipGetDevice");
   static auto* const set = find<int(int)>(library, "hipSetDevice");
   static auto* const wait = find<int(void*)>(library, "hipStreamSynchronize");
+  static auto* const name_of = find<const char*(int)>(library, "hipGetErrorName");
   if (!get || !set || !wait) {
     *problem = "found no HIP runtime in the process, wanted the one that made the arrays";
-    return false;
+    return OPDOCK_DEVICE_ERROR;
   }
   int before = 0;
   int error = get(&before);
   if (error == 0) error = set(device);
   if (error == 0) error = wait(stream);
   set(before);
-  if (error != 0) *problem = "waiting for the device failed: HIP error " + std::to_string(error);
-  return error == 0;
+  return judge(error, error != 0 && name_of ? name_of(error) : nullptr, problem);
 }
 
 }  // namespace
@@ -96,7 +115,7 @@ PyObject* protocol_stream(int32_t device_type, void* stream, bool own) {
   return PyLong_FromVoidPtr(stream);
 }
 
-bool wait_for_stream(opdock_device device, void* stream, std::string* problem) {
+opdock_status wait_for_stream(opdock_device device, void* stream, std::string* problem) {
   return device.type == OPDOCK_CUDA ? wait_cuda(device.index, stream, problem)
                                     : wait_rocm(device.index, stream, problem);
 }

@@ -19,8 +19,8 @@ bool cupy_current_stream(void** out);
 PyObject* protocol_stream(int32_t device_type, void* stream, bool own);
 
 // Blocks until the work enqueued on the stream is done, through the driver that the arrays' library
-// has already opened. False with a text if there is no such driver or it reports an error. Call
-// without the GIL.
-bool wait_for_stream(opdock_device device, void* stream, std::string* problem);
+// has already opened. OPDOCK_DEVICE_LOST, if something that ran there has failed the device for
+// good, or OPDOCK_DEVICE_ERROR, also if there is no such driver, with a text. Call without the GIL.
+opdock_status wait_for_stream(opdock_device device, void* stream, std::string* problem);
 
 }  // namespace opdock::python
