@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """opdock.compile: images without a GPU, launches on the stand-in driver, and on a real GPU.
 
-On the stand-in (tests/softgpu/driver) kernels are not executed; what reached the driver is recorded.
+On the stand-in (tests/softgpu/driver) kernels are not executed, only recorded as they reached it.
 """
 
 import json

@@ -6,15 +6,24 @@
 using namespace opdock;
 OPDOCK_KERNEL(128) words(float* f, int* i, opdock::uint32_t* u, opdock::uint64_t* l) {
   OPDOCK_SHARED(float, shared, 1024);
-  const int t = thread_index_z() + block_threads_z() + static_cast<int>(block_index_z() + grid_blocks_y() + grid_blocks_z());
+  const int t = thread_index_z() + block_threads_z() +
+                static_cast<int>(block_index_z() + grid_blocks_y() + grid_blocks_z());
   u[0] = static_cast<opdock::uint32_t>(vote_ballot(t > 3) + vote_any(t > 4) + vote_all(t > 5));
   f[1] = shuffle_up(f[0], 1) + shuffle_down(f[0], 2);
   i[1] = shuffle_up(i[0], 1) + shuffle_down(i[0], 2) + shuffle(i[3], 4) + shuffle_xor(i[4], 5);
   u[1] = shuffle_up(u[0], 1) + shuffle_down(u[0], 2) + shuffle(u[3], 4);
-  atomic_add(f, 1.0f); atomic_add(i, 1); atomic_add(u, 1u); atomic_add(l, opdock::uint64_t(1));
-  atomic_max(i, 3); atomic_min(i, 4);
-  atomic_exchange(i, 1); atomic_exchange(u, 1u); atomic_exchange(l, opdock::uint64_t(1));
-  atomic_compare_and_swap(i, 1, 2); atomic_compare_and_swap(u, 1u, 2u); atomic_compare_and_swap(l, opdock::uint64_t(1), opdock::uint64_t(2));
+  atomic_add(f, 1.0f);
+  atomic_add(i, 1);
+  atomic_add(u, 1u);
+  atomic_add(l, opdock::uint64_t(1));
+  atomic_max(i, 3);
+  atomic_min(i, 4);
+  atomic_exchange(i, 1);
+  atomic_exchange(u, 1u);
+  atomic_exchange(l, opdock::uint64_t(1));
+  atomic_compare_and_swap(i, 1, 2);
+  atomic_compare_and_swap(u, 1u, 2u);
+  atomic_compare_and_swap(l, opdock::uint64_t(1), opdock::uint64_t(2));
   device_fence();
   copy_async16(shared + 4 * thread_index(), f + 4 * thread_index());
   copy_async_commit();
