@@ -93,8 +93,8 @@ TEST_F(WithNvcc, TheHelpNamesWhatTheListsName) {
 TEST_F(WithNvcc, AllAndAllMajorAreNvccs) {
   for (const char* word : {"all", "all-major"}) {
     Reason reason{};
-    const auto choice =
-        choose_cuda_archs({{{"--archs", word}}, {}, {archs_of_nvcc(Version{1}, help_)}}, &reason);
+    const auto choice = choose_cuda_archs(
+        {{{"--archs", word}}, {}, {archs_of_nvcc(Version{1}, help_)}, {}}, &reason);
     ASSERT_TRUE(choice);
     std::string arguments;
     for (const std::string& argument : gencode_arguments(choice->targets))
