@@ -3,7 +3,10 @@
 run-time compiler; the result is selected, cached and executed."""
 
 import json
+import os
 import shutil
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
@@ -15,7 +18,7 @@ CALL = """
     device = "rocm" if "gfx" in os.environ["OPDOCK_SOFTGPU"] else "cuda"
     show(wrong=wrong(on(device, softmax)(x), x))
 """
-# None of the plugin's images runs on it, and NVRTC 12 and 13 know it; the same for hipRTC.
+# No image of sparse() runs on it, and NVRTC 12 and 13 know it; the same for hipRTC.
 UNCOVERED = [{"arch": "sm_86"}]
 UNCOVERED_AMD = [{"arch": "gfx908"}]
 
@@ -27,22 +30,53 @@ def needs_hiprtc():
         pytest.skip("softmax was packed without hipRTC")
 
 
+def make_folder():
+    """Not below /tmp, where others could write to it."""
+    return Path(tempfile.mkdtemp(dir=BUILD / "tests" / "softgpu" / "ops", prefix="chain-"))
+
+
 @pytest.fixture
 def fresh():
-    """A folder for a cache and a code folder: not below /tmp, where others could write to it."""
-    place = BUILD / "tests" / "softgpu" / "ops"
-    folder = Path(tempfile.mkdtemp(dir=place, prefix="chain-"))
+    """A folder for a cache and a code folder."""
+    folder = make_folder()
     yield folder
     shutil.rmtree(folder)
 
 
-@pytest.fixture
-def chained(soft, fresh):
-    """soft() with a cache and a code folder that were empty, and the plugin without its images."""
+@pytest.fixture(scope="session")
+def sparse():
+    """A folder with softmax built for sm_90 and gfx90a alone, whatever the tree's is built for, and
+    the tree's norm."""
+    folder = make_folder()
+    tools = os.path.dirname(sys.executable) + os.pathsep + os.environ["PATH"]
+    done = subprocess.run(
+        [BUILD / "core" / "cli" / "opdock", "build", "--json", "--archs=9.0", "--hip-archs=gfx90a"]
+        + [Path(__file__).resolve().parents[3] / "plugins" / "softmax"],
+        env={**os.environ, "PATH": tools, "OPDOCK_CACHE_DIR": str(folder / "cache")},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    built = Path(json.loads(done.stdout)["path"])
+    place = folder / "plugins"
+    place.mkdir()
+    for plugin in (built, BUILD / "plugins" / "norm.so"):
+        shutil.copy(plugin, place)
+    yield place
+    shutil.rmtree(folder)
 
-    def run(program=CALL, gpus=UNCOVERED, **variables):
-        variables = {"OPDOCK_CACHE_DIR": str(fresh / "cache"), **variables}
-        return soft(program, gpus=gpus, variables=variables, code=fresh / "code")
+
+@pytest.fixture
+def chained(soft, fresh, sparse):
+    """soft() with that plugin, and with a cache and a code folder that were empty."""
+
+    def run(program=CALL, gpus=UNCOVERED, variables=(), **settings):
+        variables = {
+            "OPDOCK_PLUGIN_PATH": str(sparse),
+            "OPDOCK_CACHE_DIR": str(fresh / "cache"),
+            **dict(variables),
+        }
+        return soft(program, gpus=gpus, variables=variables, code=fresh / "code", **settings)
 
     return run
 
@@ -82,7 +116,10 @@ def test_a_damaged_image_in_the_cache_is_compiled_anew(chained, fresh):
 
 
 def test_switched_off_there_is_no_result(chained):
-    done = chained('show(error=error(on("cuda", softmax), torch.ones(2, 3)))', OPDOCK_JIT="never")
+    done = chained(
+        'show(error=error(on("cuda", softmax), torch.ones(2, 3)))',
+        variables={"OPDOCK_JIT": "never"},
+    )
     assert done.shown["error"].startswith("IncompatibleError"), done.shown
     assert "arch-mismatch" in done.shown["error"]
     assert done.events("launch") == []
@@ -94,21 +131,14 @@ def test_the_reference_needs_a_torch_that_has_the_device(chained, fallback):
     computed on the CPU in secret."""
     done = chained(
         'show(error=error(on("cuda", softmax), torch.ones(2, 3)))',
-        OPDOCK_JIT="never",
-        OPDOCK_FALLBACK=fallback,
+        variables={"OPDOCK_JIT": "never", "OPDOCK_FALLBACK": fallback},
     )
     assert done.shown["error"], done.shown
     assert "which does not reach cuda:0" in done.shown["error"]
     assert done.events("launch") == []
 
 
-def test_a_driver_that_refuses_the_newest_toolkits_images(soft, fresh):
+def test_a_driver_that_refuses_the_newest_toolkits_images(chained):
     """A driver of CUDA 12 takes no cubin of NVRTC 13: the older compiler is used."""
-    done = soft(
-        CALL,
-        gpus=UNCOVERED,
-        variables={"OPDOCK_CACHE_DIR": str(fresh / "cache")},
-        code=fresh / "code",
-        cuda=12090,
-    )
+    done = chained(cuda=12090)
     assert done.shown == {"wrong": 0} and done.findings == []
