@@ -408,6 +408,31 @@ TEST_F(OnDemandPlugin, WhereTheFirstKernelIsFaultyTheReferenceTakesTheCall) {
   });
 }
 
+TEST_F(OnDemandPlugin, WhereTheFirstKernelIsFaultyAPlannedCallIsPlannedAnew) {
+  references_ = true;
+  in_child([&] {
+    float data[1] = {};
+    int64_t shape[] = {1}, strides[] = {1};
+    opdock_tensor x = {data, kBad, 1, {OPDOCK_DTYPE_FLOAT, 32, 1}, shape, strides, 0};
+    opdock_value values[2] = {};
+    values[0].tag = OPDOCK_TENSOR;
+    values[0].as.tensor = &x;
+    values[1].tag = OPDOCK_INT;  // kernel 0
+    opdock_plan plan{};
+    plan.struct_size = sizeof plan;
+    opdock_function* launches = function("launches");
+    ASSERT_EQ(opdock_plan_call(launches, nullptr, values, 2, &plan, error_, sizeof error_),
+              OPDOCK_OK)
+        << error_;
+    EXPECT_EQ(
+        opdock_run_planned(launches, nullptr, &plan, values, 2, nullptr, 0, error_, sizeof error_),
+        OPDOCK_OK)
+        << error_;
+    EXPECT_EQ(referred_, 1);
+    EXPECT_EQ(events("launch"), 0u);
+  });
+}
+
 TEST_F(OnDemandPlugin, WhereTheFirstKernelIsFaultyAndNothingElseServesAllStepsAreTold) {
   in_child([&] {
     for (int again = 0; again < 2; ++again) {
