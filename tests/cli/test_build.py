@@ -138,6 +138,7 @@ def test_ctrl_c_stops_the_build_and_all_it_started(tmp_path, plugin):
         out, _ = command.communicate(timeout=20)
     assert command.returncode == 130 and "cancelled" in out
     for process in pathlib.Path("/proc").glob("[0-9]*/environ"):
+        # Those that end meanwhile, and those of other users, who have nothing of ours.
         with contextlib.suppress(ProcessLookupError, PermissionError, FileNotFoundError):
             assert str(tmp_path).encode() not in process.read_bytes(), process
     assert list((tmp_path / "home/.cache/opdock/v1/tmp").iterdir()) == []
