@@ -245,8 +245,18 @@ OPDOCK_DEVICE Bytes16 load16(const void* from) {
   const uint4 value = *static_cast<const uint4*>(from);
   return {{value.x, value.y, value.z, value.w}};
 }
+// By hand, since an assignment of uint4 may be compiled to four stores of 4 bytes. Where the
+// compiler knows the kind of memory, nothing is left of the question.
 OPDOCK_DEVICE void store16(void* to, const Bytes16& value) {
-  *static_cast<uint4*>(to) = make_uint4(value.word[0], value.word[1], value.word[2], value.word[3]);
+  if (__isGlobal(to)) {
+    asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(__cvta_generic_to_global(to)),
+                 "r"(value.word[0]), "r"(value.word[1]), "r"(value.word[2]), "r"(value.word[3])
+                 : "memory");
+  } else {
+    asm volatile("st.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(to), "r"(value.word[0]),
+                 "r"(value.word[1]), "r"(value.word[2]), "r"(value.word[3])
+                 : "memory");
+  }
 }
 #endif
 

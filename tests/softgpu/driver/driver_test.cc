@@ -207,6 +207,18 @@ TEST_F(Softgpu, KnowsNamesByVersion) {
   EXPECT_EQ(status, 1);
 }
 
+// The CUDA runtime calls functions of its tables: an empty one would make it call nothing.
+TEST_F(Softgpu, RefusesTablesThatNobodyDocuments) {
+  const void* table = this;
+  const unsigned char nobodys[16] = {1},
+                      nvrtcs[16] = {0x17, 0x34, 0xdc, 0x26, 0x80, 0x0d, 0x47, 0x45,
+                                    0x87, 0x26, 0xc0, 0xf1, 0xe7, 0xdd, 0x8b, 0xca};
+  EXPECT_EQ(call("cuGetExportTable", &table, nobodys), CUDA_ERROR_NOT_SUPPORTED);
+  EXPECT_EQ(table, nullptr);
+  ASSERT_EQ(call("cuGetExportTable", &table, nvrtcs), CUDA_SUCCESS);
+  EXPECT_EQ(*static_cast<const size_t*>(table), sizeof(size_t));
+}
+
 TEST_F(Softgpu, FailsTheNthCall) {
   void* memory = nullptr;
   EXPECT_EQ(call("cuMemHostAlloc", &memory, size_t{8}, 0u), CUDA_SUCCESS);

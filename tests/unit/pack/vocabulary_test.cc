@@ -74,6 +74,29 @@ TEST(Vocabulary, KernelsAreFoundByTheirSourceName) {
   }
 }
 
+// The compiler once made eight stores of 4 bytes of two of them: found by counting on a GPU.
+TEST(Vocabulary, AVectorIsStoredByOneInstruction) {
+  if (compilers().empty()) GTEST_SKIP() << "no NVRTC is installed";
+  const std::filesystem::path softmax =
+      std::filesystem::path(OPDOCK_DEVICE_DIR) / "../../plugins/softmax/device/softmax.cuh";
+  for (const Nvrtc* compiler : compilers()) {
+    CompileJob job;
+    job.headers = vocabulary();
+    for (const char* name : {"softmax.cuh", "softmax_params.cuh"})
+      job.headers.push_back({name, opdock_test::contents(softmax.parent_path() / name)});
+    job.sources = {"softmax.cuh"};
+    job.kernels = {"softmax::vector_rows<opdock::half, 4>"};
+    job.arch = "compute_90";
+    const CompileResult ptx = compiler->compile(job);
+    ASSERT_TRUE(ptx.ok) << ptx.log;
+    const std::string text(ptx.image.begin(), ptx.image.end());
+    int stores = 0;
+    for (size_t at = 0; (at = text.find("st.global.", at)) != std::string::npos; ++at, ++stores)
+      EXPECT_EQ(text.substr(at, 16), "st.global.v4.b32");
+    EXPECT_EQ(stores, 4);
+  }
+}
+
 TEST(Vocabulary, ErrorsInKernelsAreShown) {
   if (compilers().empty()) GTEST_SKIP() << "no NVRTC is installed";
   CompileJob job;
