@@ -5,7 +5,8 @@ The op is a * x + y on the CPU, from source, with cold caches: opdock's source p
 cpp_extension.load_inline, tvm-ffi's cpp.load_inline. Each measurement is a process of its own with
 empty caches; the time is that of loading and the first call, after the imports. Then what opdock
 does for many: a plugin in the cache in a new process; 64 processes that ask at once; and a builder
-that is killed while others wait for it.
+that is killed while others wait for it. On a GPU: the first call of softmax, whose kernels are
+there as source only; the run-time compiler's opening counts, the CUDA context's creation does not.
 """
 
 import argparse
@@ -131,7 +132,25 @@ def use_tvm(start):
     return {"seconds": time.monotonic() - begin}
 
 
-USES = {"opdock": use_opdock, "torch": use_torch, "tvm-ffi": use_tvm}
+def use_kernel(start):
+    import torch
+
+    import opdock
+
+    opdock.plugins()
+    x = torch.ones(8, 1024, device="cuda")
+    torch.softmax(x, -1)
+    torch.cuda.synchronize()
+    start()
+    begin = time.monotonic()
+    y = opdock.ops.softmax(x)
+    torch.cuda.synchronize()
+    seconds = time.monotonic() - begin
+    assert (y - 1 / 1024).abs().max().item() < 1e-6
+    return {"seconds": seconds}
+
+
+USES = {"opdock": use_opdock, "torch": use_torch, "tvm-ffi": use_tvm, "kernel": use_kernel}
 
 
 def wait_for_line():
@@ -276,6 +295,45 @@ def warm_loads(repeats):
     return [result["load"] for result in results[2:]]
 
 
+def kernels(repeats):
+    """Seconds of the first call of a plugin that has no image for this GPU: with cold caches, and
+    in new processes after that. None without a GPU."""
+    try:
+        import torch
+
+        major = torch.cuda.get_device_capability()[0]
+    except (ImportError, AssertionError, RuntimeError) as error:
+        print(f"  skipped: device part missing ({str(error).splitlines()[0]})")
+        return None
+    with fresh_room() as folder:
+        plugins = Path(folder) / "plugins"
+        other = "7.5" if major == 8 else "8.0"  # what runs on no GPU of another major version
+        command = [BUILD / "core" / "cli" / "opdock", "build", "--json", f"--archs={other}"]
+        done = subprocess.run(
+            command + [HERE.parents[2] / "plugins" / "softmax"],
+            env=Workplace(Path(folder) / "build").environment(),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode:
+            print(f"  skipped: device part missing ({done.stdout} {done.stderr})")
+            return None
+        plugins.mkdir()
+        shutil.copy(json.loads(done.stdout)["path"], plugins)
+        cold, warm = [], []
+        for turn in range(repeats):
+            environment = Workplace(Path(folder) / str(turn)).environment()
+            environment["OPDOCK_PLUGIN_PATH"] = str(plugins)
+            for seconds in (cold, warm):
+                result = once("kernel", environment)
+                if "error" in result:
+                    print(f"  skipped: device part missing ({result['error']})")
+                    return None
+                seconds.append(result["seconds"])
+        return cold, warm
+
+
 def crowd(count):
     """Of `count` processes that ask at once: the compiles, the builder's time, and how much later
     than the builder the last has the op, by their own clocks. Neither Python's start nor its end
@@ -367,6 +425,9 @@ def main():
             show(f"{names[kind]}, first use", milliseconds(seconds))
     if seconds := warm_loads(5):
         show("opdock.load(), in the cache, new process", milliseconds(seconds))
+    if found := kernels(5):
+        show("opdock, device part missing, first call", milliseconds(found[0]))
+        show("opdock, device part in the cache, new process", milliseconds(found[1]))
     show(f"opdock, {arguments.processes} processes at once", crowd(arguments.processes))
     show("opdock, builder killed, 2 wait", killed(2))
     if arguments.record:
