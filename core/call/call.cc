@@ -189,9 +189,13 @@ opdock_status opdock_prepare(opdock_function* function, opdock_device device, ch
   }
 }
 
-opdock_status opdock_plan_call(opdock_function* function, const opdock_call_options* options,
-                               const opdock_value* args, uint32_t num_args, opdock_plan* plan,
-                               char* error_text, uint32_t error_size) {
+// gnu::hot: for their branches to cold functions g++ makes these small rather than fast otherwise,
+// and clears a plan by `rep stos`, which takes longer than all the rest.
+[[gnu::hot]] opdock_status opdock_plan_call(opdock_function* function,
+                                            const opdock_call_options* options,
+                                            const opdock_value* args, uint32_t num_args,
+                                            opdock_plan* plan, char* error_text,
+                                            uint32_t error_size) {
   const ErrorBuffer error{error_text, error_size};
   if (function == nullptr) return missing(error, "a function");
   try {
@@ -210,10 +214,12 @@ opdock_status opdock_plan_call(opdock_function* function, const opdock_call_opti
   }
 }
 
-opdock_status opdock_run_planned(opdock_function* function, const opdock_call_options* options,
-                                 const opdock_plan* plan, const opdock_value* args,
-                                 uint32_t num_args, opdock_tensor* const* outputs,
-                                 uint32_t num_outputs, char* error_text, uint32_t error_size) {
+[[gnu::hot]] opdock_status opdock_run_planned(opdock_function* function,
+                                              const opdock_call_options* options,
+                                              const opdock_plan* plan, const opdock_value* args,
+                                              uint32_t num_args, opdock_tensor* const* outputs,
+                                              uint32_t num_outputs, char* error_text,
+                                              uint32_t error_size) {
   const ErrorBuffer error{error_text, error_size};
   if (function == nullptr) return missing(error, "a function");
   try {
@@ -253,9 +259,11 @@ opdock_status opdock_run_planned(opdock_function* function, const opdock_call_op
   }
 }
 
-opdock_status opdock_invoke(opdock_function* function, const opdock_call_options* options,
-                            const opdock_value* args, uint32_t num_args, opdock_tensor** outputs,
-                            uint32_t num_outputs, char* error_text, uint32_t error_size) {
+[[gnu::hot]] opdock_status opdock_invoke(opdock_function* function,
+                                         const opdock_call_options* options,
+                                         const opdock_value* args, uint32_t num_args,
+                                         opdock_tensor** outputs, uint32_t num_outputs,
+                                         char* error_text, uint32_t error_size) {
   const ErrorBuffer error{error_text, error_size};
   if (function == nullptr) return missing(error, "a function");
   try {
