@@ -14,8 +14,8 @@
 #include "build/process.h"
 #include "build/tools.h"
 #include "facts/environment.h"
+#include "facts/nvrtc_search.h"
 #include "jit/hiprtc_files.h"
-#include "jit/nvrtc.h"
 
 namespace opdock {
 namespace {

@@ -9,8 +9,8 @@
 
 #include "base/installed.h"
 #include "facts/environment.h"
+#include "facts/nvrtc_search.h"
 #include "facts/tools.h"
-#include "jit/nvrtc.h"
 #include "jit/nvrtc_files.h"
 
 namespace opdock {

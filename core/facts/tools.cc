@@ -12,7 +12,7 @@
 #include <string_view>
 
 #include "base/version.h"
-#include "jit/nvrtc.h"
+#include "facts/nvrtc_search.h"
 #include "note/libraries.h"
 
 namespace opdock {

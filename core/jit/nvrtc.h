@@ -10,7 +10,6 @@
 
 #include "base/progress.h"
 #include "base/version.h"
-#include "facts/environment.h"
 
 namespace opdock {
 
@@ -75,17 +74,6 @@ class Nvrtc {
   std::vector<int> archs_;
   const Functions* functions_ = nullptr;
 };
-
-// Where NVRTC may be: `folders` first (each may hold the library or be a Python site-packages
-// folder), then the active Python and conda environments, $CUDA_HOME and $CUDA_PATH,
-// /usr/local/cuda, and last the loader's own path. Only files that exist are returned, except the
-// loader's names; each file once. *searched gets every folder that was looked into, for messages.
-std::vector<std::string> nvrtc_candidates(const std::vector<std::string>& folders,
-                                          std::vector<std::string>* searched);
-// The same with the variables and the root of `environment`.
-std::vector<std::string> nvrtc_candidates(const std::vector<std::string>& folders,
-                                          const Environment& environment,
-                                          std::vector<std::string>* searched);
 
 // Opens the newest library of each CUDA major among the candidates; oldest major first. Problems of
 // files that exist but cannot be opened are appended to *problems.

@@ -14,7 +14,7 @@
 #include <optional>
 #include <set>
 
-#include "jit/nvrtc.h"
+#include "facts/nvrtc_search.h"
 #include "note/libraries.h"
 
 namespace opdock {

@@ -10,6 +10,7 @@
 
 #include "arch/choose.h"
 #include "arch/flags.h"
+#include "facts/nvrtc_search.h"
 #include "jit/nvrtc.h"
 
 namespace opdock::pack {

@@ -9,6 +9,7 @@
 
 #include "arch/choose.h"
 #include "base/sha256.h"
+#include "facts/nvrtc_search.h"
 #include "opdock/plugin.h"
 #include "pack/arch_flags.h"
 #include "pack/emit.h"

@@ -8,6 +8,7 @@
 #include <iterator>
 
 #include "facts/environment.h"
+#include "facts/nvrtc_search.h"
 #include "jit/compiler.h"
 #include "jit/nvrtc.h"
 

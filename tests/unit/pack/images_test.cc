@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "base/sha256.h"
+#include "facts/nvrtc_search.h"
 #include "pack/emit.h"
 #include "support/temporary_folder.h"
 

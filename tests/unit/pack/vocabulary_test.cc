@@ -4,6 +4,7 @@
 
 #include <filesystem>
 
+#include "facts/nvrtc_search.h"
 #include "jit/nvrtc.h"
 #include "support/temporary_folder.h"
 

@@ -1,10 +1,9 @@
-// Where NVRTC may be on this machine.
 // SPDX-License-Identifier: Apache-2.0
+#include "facts/nvrtc_search.h"
+
 #include <algorithm>
 #include <filesystem>
 #include <set>
-
-#include "jit/nvrtc.h"
 
 namespace opdock {
 
