@@ -191,10 +191,9 @@ class CudaChooser {
       return;
     }
     merge(plain(below, true), &choice_.targets);
-    Reason notice =
-        make_reason(Code::kArchUncovered,
-                    fmt::format("a GPU of {}, which no compiler here knows", dotted(number)),
-                    fmt::format("what the compiler knows: {}", knowledge_of(inputs_.compilers)));
+    Reason notice = make_reason(
+        Code::kArchPtx, fmt::format("a GPU of {}, which no compiler here knows", dotted(number)),
+        fmt::format("what the compiler knows: {}", knowledge_of(inputs_.compilers)));
     notice.advice = fmt::format(
         "nothing to do: {}+PTX is built, which the driver compiles; a newer toolkit makes it "
         "faster",

@@ -60,7 +60,7 @@ struct CudaArchInputs {
 struct CudaArchChoice {
   std::vector<CudaTarget> targets;  // in order, merged; empty if nothing decides (no compiler)
   std::string origin;               // "--archs", "the visible GPUs", "the default of NVRTC 12.9"
-  std::vector<Reason> notices;      // arch-uncovered: GPUs here that the result will not run on
+  std::vector<Reason> notices;  // arch-uncovered: GPUs that the result will not run on; arch-ptx
   std::string text() const { return to_text(targets); }
 };
 

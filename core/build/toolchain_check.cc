@@ -44,7 +44,9 @@ class Judge {
     if (!reason) return;
     std::vector<Reason>& list = is_fatal && is_reject(*reason) ? out_.against : out_.warnings;
     const bool is_known = std::any_of(list.begin(), list.end(), [&](const Reason& other) {
-      return other.code == reason->code && other.found == reason->found;
+      // Each compiler that makes PTX in place of an architecture counts.
+      return other.code == reason->code && other.found == reason->found &&
+             (reason->code != Code::kArchPtx || other.wanted == reason->wanted);
     });
     if (!is_known) list.push_back(std::move(*reason));
   }
@@ -83,7 +85,9 @@ class Judge {
     const bool has_ptx = std::any_of(choice->targets.begin(), choice->targets.end(),
                                      [](const CudaTarget& target) { return target.ptx; });
     // A GPU here that is newer than the compiler has nothing but the PTX.
-    const bool has_newer_gpu = !choice->notices.empty();
+    const bool has_newer_gpu =
+        std::any_of(choice->notices.begin(), choice->notices.end(),
+                    [](const Reason& notice) { return notice.code == Code::kArchPtx; });
     if (has_ptx && !is_refused_by_driver())
       add(judge_driver(nvcc.version, ImageKind::kPtx, facts_.driver),
           options_.must_run_here && has_newer_gpu);

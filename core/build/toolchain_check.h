@@ -32,7 +32,7 @@ struct BuildCheck {
 };
 
 // - An architecture that the compiler does not know: against (build-arch), all of them at once. One
-//   that stands for a GPU here (options.gpu_archs): PTX instead, with a warning (arch-uncovered).
+//   that stands for a GPU here (options.gpu_archs): PTX instead, with a warning (arch-ptx).
 // - nvcc too old for Opdock, a host compiler that it refuses, another CUDA than that of the PyTorch
 //   that the plugin links: against.
 // - What the driver, or ROCm's libraries, here would refuse: against if options.must_run_here, else

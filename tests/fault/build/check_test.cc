@@ -123,13 +123,12 @@ TEST_F(Checked, AGpuThatIsNewerThanNvccIsBuiltForWithAWarning) {
   const BuildResult result = build();
   ASSERT_NE(result.entry, nullptr) << text_of_reasons();
   ASSERT_EQ(result.warnings.size(), 1u);
-  EXPECT_EQ(result.warnings[0].code, Code::kArchUncovered);
+  EXPECT_EQ(result.warnings[0].code, Code::kArchPtx);
   EXPECT_NE(result.warnings[0].advice.find("12.0+PTX"), std::string::npos);
   EXPECT_NE(read("native").find("gpu-archs = '13.0'"), std::string::npos) << read("native");
   std::ifstream log(result.log_path);
   const std::string text{std::istreambuf_iterator<char>(log), {}};
-  EXPECT_NE(text.find("opdock: warning: arch-uncovered: found a GPU of 13.0"), std::string::npos)
-      << text;
+  EXPECT_NE(text.find("opdock: warning: arch-ptx: found a GPU of 13.0"), std::string::npos) << text;
   EXPECT_TRUE(build().warnings.empty()) << "it was in the cache";
 }
 

@@ -192,7 +192,7 @@ TEST_F(Real, CudaFile) {
   for (const DeviceImage& image : facts(newer.plugin).images) ptx += image.kind == ImageKind::kPtx;
   EXPECT_EQ(ptx, 1u);
   ASSERT_FALSE(newer.warnings.empty());
-  EXPECT_EQ(newer.warnings[0].code, Code::kArchUncovered);
+  EXPECT_EQ(newer.warnings[0].code, Code::kArchPtx);
 }
 
 TEST_F(Real, HipFile) {

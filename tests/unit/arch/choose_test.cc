@@ -166,7 +166,8 @@ TEST(CudaArchs, AGpuNewerThanTheCompilerGetsPtx) {
     const Outcome out = choose({{"--archs", list}}, {80, 130}, {nvrtc12()});
     EXPECT_EQ(out.text, "8.0;12.1+PTX");
     ASSERT_EQ(out.notices.size(), 1u);
-    EXPECT_EQ(out.notices[0].code, Code::kArchUncovered);
+    EXPECT_EQ(out.notices[0].code, Code::kArchPtx);
+    EXPECT_EQ(info(out.notices[0].code).meaning.find("will not run"), std::string::npos);
     EXPECT_NE(out.notices[0].found.find("13.0"), std::string::npos);
     EXPECT_NE(out.notices[0].advice.find("12.1+PTX"), std::string::npos);
   }
@@ -180,6 +181,7 @@ TEST(CudaArchs, AGpuOlderThanTheCompilerIsNamed) {
   out = choose({}, {60, 90}, {nvrtc13()});
   EXPECT_EQ(out.text, "9.0");
   ASSERT_EQ(out.notices.size(), 1u);
+  EXPECT_EQ(out.notices[0].code, Code::kArchUncovered);
   EXPECT_NE(out.notices[0].wanted.find("6.0 for GPU"), std::string::npos);
   EXPECT_NE(out.notices[0].advice.find("older toolkit"), std::string::npos);
 }
@@ -199,8 +201,20 @@ TEST(CudaArchs, GpusThatTheListDoesNotServeAreNamed) {
     EXPECT_EQ(out.notices.empty(), covered) << list << " on " << gpu;
     if (covered || out.notices.empty()) continue;
     EXPECT_EQ(out.notices[0].code, Code::kArchUncovered);
+    EXPECT_NE(info(out.notices[0].code).meaning.find("will not run"), std::string::npos);
     EXPECT_EQ(out.notices[0].found, std::string(list) + " from TORCH_CUDA_ARCH_LIST");
   }
+}
+
+// PTX stands in for the newer one, which will run it; nothing serves the older one.
+TEST(CudaArchs, AnOlderAndANewerGpuAreToldApart) {
+  const Outcome out = choose({}, {60, 140}, {nvrtc13()});
+  EXPECT_EQ(out.text, "12.1+PTX");
+  ASSERT_EQ(out.notices.size(), 2u);
+  EXPECT_EQ(out.notices[0].code, Code::kArchPtx);
+  EXPECT_NE(out.notices[0].found.find("14.0"), std::string::npos);
+  EXPECT_EQ(out.notices[1].code, Code::kArchUncovered);
+  EXPECT_NE(out.notices[1].wanted.find("6.0 for GPU"), std::string::npos);
 }
 
 TEST(CudaArchs, DefaultOfCompilersOfAnyAge) {
@@ -284,7 +298,7 @@ TEST(CudaArchs, WhatStandsForAGpuIsNotRefusedButGetsPtx) {
   Outcome out;
   EXPECT_EQ(choose_for("9.0;13.0", {130}, &out), "9.0;12.1+PTX");
   ASSERT_EQ(out.notices.size(), 1u);
-  EXPECT_EQ(out.notices[0].code, Code::kArchUncovered);
+  EXPECT_EQ(out.notices[0].code, Code::kArchPtx);
   EXPECT_NE(out.notices[0].found.find("13.0"), std::string::npos);
   EXPECT_NE(out.notices[0].advice.find("12.1+PTX"), std::string::npos);
   out = {};

@@ -79,13 +79,13 @@ TEST_F(Check, AGpuNewerThanTheCompiler) {
   options_.gpu_archs = "13.0";
   options_.must_run_here = true;
   driver({13, 0});
-  EXPECT_EQ(judge(), "warned arch-uncovered;");
+  EXPECT_EQ(judge(), "warned arch-ptx;");
   EXPECT_NE(result_.warnings[0].advice.find("12.0+PTX"), std::string::npos);
   // All that it has is PTX, which takes a driver of the toolkit's version.
   facts_.nvcc.version = Version{13, 1};
-  EXPECT_EQ(judge(), "against toolkit-driver;warned arch-uncovered;");
+  EXPECT_EQ(judge(), "against toolkit-driver;warned arch-ptx;");
   options_.must_run_here = false;
-  EXPECT_EQ(judge(), "warned arch-uncovered;warned toolkit-driver;");
+  EXPECT_EQ(judge(), "warned arch-ptx;warned toolkit-driver;");
 }
 
 TEST_F(Check, ToolkitAgainstDriver) {
@@ -151,7 +151,7 @@ TEST_F(CheckNvrtc, WhatOneOfThemKnowsIsEnough) {
   EXPECT_EQ(judge(), "against build-arch;");
   EXPECT_NE(result_.against[0].found.find("12.1, 99.0"), std::string::npos);
   options_.gpu_archs = "12.1;99.0";
-  EXPECT_EQ(judge(), "warned arch-uncovered;warned arch-uncovered;");
+  EXPECT_EQ(judge(), "warned arch-ptx;warned arch-ptx;");
 }
 
 TEST_F(CheckNvrtc, AnOldDriverIsToldForTheyCanBeMadeAnew) {
