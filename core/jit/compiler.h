@@ -94,7 +94,7 @@ CompiledImagePtr compile_again(const CompileRequest& request, const JitContext& 
 
 // For a request whose cubin is for a GPU that is newer than every NVRTC here: the same for PTX of
 // the newest architecture that one of them knows and whose PTX the driver takes ("compute_121"),
-// which the driver then compiles; *why says so (arch-uncovered). nullopt: a compiler knows the
+// which the driver then compiles; *why says so (arch-ptx). nullopt: a compiler knows the
 // architecture, or the GPU is older than all that they know, or nothing can be made here.
 std::optional<CompileRequest> ptx_for_newer_gpu(const CompileRequest& request,
                                                 const JitContext& context, Reason* why);

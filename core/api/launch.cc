@@ -1,0 +1,82 @@
+// The functions of compile.h for a kernel: what it takes, and launching it.
+// SPDX-License-Identifier: Apache-2.0
+#include <exception>
+
+#include "api/module.h"
+#include "driver/driver.h"
+
+using namespace opdock;
+
+namespace {
+
+// The kernel has come from it, so it is there.
+Driver* driver_of(const opdock_kernel& kernel) {
+  if (kernel.device.type == OPDOCK_CUDA) {
+    static Driver* const cuda = driver_for(Backend::kCuda, nullptr);
+    return cuda;
+  }
+  static Driver* const rocm = driver_for(Backend::kRocm, nullptr);
+  return rocm;
+}
+
+}  // namespace
+
+opdock_status opdock_kernel_get_info(const opdock_kernel* kernel, opdock_kernel_info* out,
+                                     char* error, uint32_t error_size) {
+  return guarded(error, error_size, [&](std::string* problem) {
+    if (kernel == nullptr) return null_argument("kernel", problem);
+    if (out == nullptr || !OPDOCK_HAS(out, opdock_kernel_info, device)) {
+      return null_argument("out (with its struct_size)", problem);
+    }
+    Driver* driver = driver_for(static_cast<Backend>(kernel->device.type), problem);
+    if (driver == nullptr) return OPDOCK_INCOMPATIBLE;
+    const std::vector<uint32_t>* sizes = driver->params(kernel->function);
+    *out = {out->struct_size,
+            sizes == nullptr ? 0u : static_cast<uint32_t>(sizes->size()),
+            sizes == nullptr ? 0u : 1u,
+            0,
+            sizes == nullptr ? nullptr : sizes->data(),
+            kernel->image_name,
+            kernel->device};
+    return OPDOCK_OK;
+  });
+}
+
+opdock_status opdock_launch_kernel(opdock_kernel* kernel, void* stream, const opdock_launch* launch,
+                                   char* error, uint32_t error_size) {
+  const auto refuse = [&](opdock_status status, const std::string& text) {
+    return fail(status, text, error, error_size);
+  };
+  if (kernel == nullptr || launch == nullptr) {
+    return refuse(OPDOCK_INVALID_ARGUMENT, "launch: found a NULL kernel or launch, wanted both");
+  }
+  if (!OPDOCK_HAS(launch, opdock_launch, num_args)) {
+    return refuse(OPDOCK_INVALID_ARGUMENT,
+                  "launch: struct_size ends before num_args; set it to sizeof(opdock_launch)");
+  }
+  for (int i = 0; i < 3; ++i) {
+    if (launch->grid[i] == 0 || launch->block[i] == 0) {
+      return refuse(OPDOCK_INVALID_ARGUMENT,
+                    "launch: found a grid or block size of 0, wanted at least 1; skip the launch "
+                    "where there is nothing to do");
+    }
+  }
+  if (launch->num_args != 0 && launch->args == nullptr) {
+    return refuse(OPDOCK_INVALID_ARGUMENT,
+                  "launch: found args of NULL with num_args above 0, wanted their addresses");
+  }
+  try {
+    Driver* const driver = driver_of(*kernel);
+    void* previous = nullptr;
+    DriverStatus done = driver->enter(kernel->device.index, stream, &previous);
+    if (!done.ok()) return refuse(done.status, done.text);
+    done = driver->launch(kernel->function, stream, *launch);
+    driver->leave(previous);
+    if (done.ok()) return OPDOCK_OK;
+    // Here it is the program that gave the arguments, not a plugin.
+    return refuse(done.status == OPDOCK_INTERNAL ? OPDOCK_INVALID_ARGUMENT : done.status,
+                  done.text);
+  } catch (const std::exception& exception) {
+    return refuse(OPDOCK_INTERNAL, exception.what());
+  }
+}

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "api/module.h"
+
+#include <algorithm>
+#include <atomic>
+#include <memory>
+#include <utility>
+
+#include "api/compile_context.h"
+#include "jit/packed.h"
+
+namespace opdock {
+namespace {
+
+// The kernels of an image on a device, loaded once in this process and kept.
+class Loaded {
+ public:
+  static Kernels* get(const CompileRequest& request, Driver* driver, opdock_device device,
+                      const JitContext& context, CompiledImagePtr* image,
+                      std::vector<Reason>* reasons) {
+    static Loaded* all = new Loaded;
+    *image = compile_image(request, context, reasons);
+    if (*image == nullptr) return nullptr;
+    const std::lock_guard lock(all->mutex_);
+    if (Kernels* known = all->find(image->get(), device)) return known;
+    std::unique_ptr<Kernels> made = load_compiled(request, driver, device, context, image, reasons);
+    if (made == nullptr) return nullptr;
+    return (all->kernels_[{image->get(), device.index}] = std::move(made)).get();
+  }
+
+ private:
+  Kernels* find(const CompiledImage* image, opdock_device device) {
+    const auto known = kernels_.find({image, device.index});
+    return known == kernels_.end() ? nullptr : known->second.get();
+  }
+  std::mutex mutex_;
+  // An image that is loaded is held by its kernels: its address is not used again.
+  std::map<std::pair<const CompiledImage*, int32_t>, std::unique_ptr<Kernels>> kernels_;
+};
+
+opdock_status status_of(const std::vector<Reason>& reasons) {
+  for (const Reason& reason : reasons) {
+    switch (reason.code) {
+      case Code::kCancelled:
+        return OPDOCK_CANCELLED;
+      case Code::kJitSource:
+      case Code::kJitOption:
+        return OPDOCK_INVALID_ARGUMENT;
+      case Code::kJitKernel:
+        return OPDOCK_NOT_FOUND;
+      case Code::kDriverFailed:
+        return OPDOCK_DEVICE_ERROR;
+      case Code::kJitFailed:
+        return OPDOCK_INTERNAL;
+      default:
+        break;
+    }
+  }
+  return OPDOCK_INCOMPATIBLE;
+}
+
+std::string text_of(const std::string& name, const std::vector<Reason>& reasons) {
+  std::string text;
+  for (const Reason& reason : reasons) {
+    text += (text.empty() ? name + ": " : "\n") + to_text(reason);
+  }
+  return text.empty() ? name + ": no reason was recorded" : text;
+}
+
+}  // namespace
+
+std::vector<Reason>& last_compile_reasons() {
+  thread_local std::vector<Reason> reasons;
+  return reasons;
+}
+
+opdock_status null_argument(const char* name, std::string* problem) {
+  *problem = std::string(name) + ": found NULL, wanted a value";
+  return OPDOCK_INVALID_ARGUMENT;
+}
+
+}  // namespace opdock
+
+using namespace opdock;
+
+opdock_status opdock_module::fail_for(std::vector<Reason> reasons, std::string* problem) {
+  std::erase_if(reasons, [](const Reason& reason) {
+    return info(reason.code).severity == Severity::kNotice;
+  });
+  *problem = text_of(request.name, reasons);
+  const opdock_status status = status_of(reasons);
+  last_compile_reasons() = std::move(reasons);
+  return status;
+}
+
+opdock_status opdock_module::compile(std::string* problem) {
+  std::vector<Reason> reasons;
+  const Waiting waiting(runtime->hooks());
+  std::atomic<bool> told{true};  // it was asked for by name: no line in a log about it
+  HookedProgress progress(runtime->hooks(), &told);
+  JitContext context = jit_context(runtime, &progress, &reasons);
+  // Without a device nothing of this process is needed, and it may be about to fork: NVRTC 13
+  // initialises the CUDA driver where it compiles.
+  context.in_worker = driver == nullptr;
+  image = compile_image(request, context, &reasons);
+  if (const auto ptx = image == nullptr ? for_newer_gpu(request, context, &reasons) : std::nullopt)
+    image = compile_image(*ptx, context, &reasons);
+  if (image == nullptr) return fail_for(std::move(reasons), problem);
+  if (!image->log.empty()) runtime->log(1, (request.name + ":\n" + image->log).c_str());
+  return OPDOCK_OK;
+}
+
+// What to compile instead where the GPU is newer than every compiler; `reasons`, why it could not
+// be compiled for itself, are settled then. An architecture that the caller named is never
+// replaced.
+std::optional<CompileRequest> opdock_module::for_newer_gpu(const CompileRequest& failed,
+                                                           const JitContext& context,
+                                                           std::vector<Reason>* reasons) const {
+  if (!arch_is_gpus) return std::nullopt;
+  Reason why{};
+  std::optional<CompileRequest> ptx = ptx_for_newer_gpu(failed, context, &why);
+  if (!ptx) return std::nullopt;
+  reasons->clear();
+  runtime->log(1, (request.name + ": " + to_text(why)).c_str());
+  return ptx;
+}
+
+opdock_status opdock_module::find(const std::string& name, opdock_kernel** out,
+                                  std::string* problem) {
+  std::vector<Reason> reasons;
+  const Waiting waiting(runtime->hooks());
+  std::atomic<bool> told{true};
+  HookedProgress progress(runtime->hooks(), &told);
+  const JitContext context = jit_context(runtime, &progress, &reasons);
+  CompileRequest wanted = request;
+  const bool named =
+      std::find(wanted.kernels.begin(), wanted.kernels.end(), name) != wanted.kernels.end();
+  if (!named) wanted.kernels = {name};
+  CompiledImagePtr own;
+  Kernels* loaded = Loaded::get(wanted, driver, device, context, &own, &reasons);
+  if (const auto ptx = loaded == nullptr ? for_newer_gpu(wanted, context, &reasons) : std::nullopt)
+    loaded = Loaded::get(*ptx, driver, device, context, &own, &reasons);
+  if (loaded == nullptr) return fail_for(std::move(reasons), problem);
+  if (named) image = own;
+  void* previous = nullptr;
+  DriverStatus entered = driver->enter(device.index, nullptr, &previous);
+  if (!entered.ok()) {
+    *problem = entered.text;
+    return entered.status;
+  }
+  const opdock_status status = loaded->find(name.c_str(), out, problem);
+  driver->leave(previous);
+  return status;
+}

@@ -1,0 +1,59 @@
+// A module of compile.h: a program, and its kernels on one device.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <exception>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "api/report.h"
+#include "api/runtime.h"
+#include "call/kernels.h"
+#include "jit/compiler.h"
+#include "opdock/compile.h"
+
+struct opdock_module {
+  opdock_runtime* runtime = nullptr;
+  opdock::CompileRequest request;  // with the kernels that were named beforehand
+  opdock_device device{};
+  opdock::Driver* driver = nullptr;  // NULL: an image alone
+  bool arch_is_gpus = false;         // nobody named an architecture: it is the device's own
+  std::mutex mutex;                  // of what follows; the caller of compile() and find() holds it
+  opdock::CompiledImagePtr image;    // of the kernels named beforehand
+  std::map<std::string, opdock_kernel*, std::less<>> kernels;
+
+  // Makes `image`. A failure's reasons are kept for this thread.
+  opdock_status compile(std::string* problem);
+  // One that was not named beforehand gets an image of its own.
+  opdock_status find(const std::string& name, opdock_kernel** out, std::string* problem);
+
+ private:
+  opdock_status fail_for(std::vector<opdock::Reason> reasons, std::string* problem);
+  std::optional<opdock::CompileRequest> for_newer_gpu(const opdock::CompileRequest& failed,
+                                                      const opdock::JitContext& context,
+                                                      std::vector<opdock::Reason>* reasons) const;
+};
+
+namespace opdock {
+
+// Why this thread's last compilation failed.
+std::vector<Reason>& last_compile_reasons();
+
+opdock_status null_argument(const char* name, std::string* problem);
+
+// Runs `work`, which returns a status and sets *problem, and turns exceptions into statuses.
+template <typename Work>
+opdock_status guarded(char* error, uint32_t error_size, const Work& work) {
+  try {
+    std::string problem;
+    const opdock_status status = work(&problem);
+    return status == OPDOCK_OK ? status : fail(status, problem, error, error_size);
+  } catch (const std::exception& exception) {
+    return fail(OPDOCK_INTERNAL, exception.what(), error, error_size);
+  }
+}
+
+}  // namespace opdock

@@ -1,0 +1,85 @@
+// Many images at a time, each made in a process of its own.
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+
+#include "jit/image_maker.h"
+
+namespace opdock {
+namespace {
+
+constexpr std::chrono::milliseconds kPoll{50};  // how often the program is asked whether to stop
+
+// One piece of work by several threads: told to one of them to stop, it stops in all.
+class SharedProgress : public Progress {
+ public:
+  explicit SharedProgress(Progress* progress) : progress_(progress) {}
+  void step(std::string_view text, double fraction) override {
+    const std::lock_guard lock(mutex_);
+    progress_->step(text, fraction);
+  }
+  bool cancelled() override {
+    const std::lock_guard lock(mutex_);
+    stop_ = stop_ || progress_->cancelled();
+    return stop_;
+  }
+
+ private:
+  Progress* progress_;
+  std::mutex mutex_;  // the program's hooks are called one at a time
+  bool stop_ = false;
+};
+
+}  // namespace
+
+void compile_all(
+    const std::vector<CompileRequest>& requests, int jobs, const JitContext& context,
+    const std::function<void(size_t, const CompiledImagePtr&, const std::vector<Reason>&)>& done) {
+  JitContext own = context;
+  own.in_worker = true;
+  SharedProgress shared(context.progress);
+  if (context.progress != nullptr) own.progress = &shared;
+  std::atomic<size_t> next{0};
+  std::mutex telling;
+  const auto work = [&] {
+    for (size_t i = next++; i < requests.size(); i = next++) {
+      std::vector<Reason> reasons;
+      CompiledImagePtr image;
+      if (cancelled(own)) {
+        reasons.push_back(cancelled_reason(requests[i]));
+      } else {
+        image = compile_image(requests[i], own, &reasons);
+      }
+      const std::lock_guard lock(telling);
+      done(i, image, reasons);
+    }
+  };
+  const size_t count = std::min(requests.size(), static_cast<size_t>(std::max(jobs, 1)));
+  std::mutex ending;
+  std::condition_variable ended;
+  size_t running = count == 0 ? 0 : count - 1;
+  std::vector<std::jthread> threads;
+  for (size_t i = 1; i < count; ++i) {
+    threads.emplace_back([&] {
+      work();
+      const std::lock_guard lock(ending);
+      --running;
+      ended.notify_one();
+    });
+  }
+  work();
+  // The program may answer only the thread that it called from.
+  std::unique_lock lock(ending);
+  while (running != 0) {
+    if (ended.wait_for(lock, kPoll, [&] { return running == 0; })) break;
+    lock.unlock();
+    cancelled(own);
+    lock.lock();
+  }
+}
+
+}  // namespace opdock
