@@ -19,23 +19,12 @@ namespace {
 
 using CandidatePtr = std::shared_ptr<const Candidate>;
 
-const OpClaim* claim_of(const Candidate& candidate, const std::string& op) {
-  for (const OpClaim& claim : candidate.file.note->ops) {
-    if (claim.name == op) return &claim;
-  }
-  return nullptr;
-}
-
 const opdock_op* op_of(const LoadedPlugin& plugin, const OpClaim& claim) {
   for (uint32_t i = 0; i < plugin.descriptor->num_ops; ++i) {
     const opdock_op* op = plugin.descriptor->ops[i];
     if (op != nullptr && op->schema != nullptr && claim.schema == op->schema) return op;
   }
   return nullptr;
-}
-
-bool is_serious(const Reason& reason) {
-  return info(reason.code).severity != Severity::kNotice;
 }
 
 void add_serious(const std::vector<Reason>& from, std::vector<Reason>* to) {
@@ -109,17 +98,44 @@ bool describe_gpu(Driver* driver, opdock_device device, const MachineFacts& mach
   return true;
 }
 
+// The kernels of each plugin on each device: those of an image that it brings, and those that are
+// compiled from its source. They stay until the process ends. They are made without a lock: of two
+// that are made at once, the first counts.
+class KernelRegistry {
+ public:
+  enum class Origin { kImage, kSource };
+  using Key = std::tuple<const LoadedPlugin*, int32_t, int32_t, Origin>;
+
+  static KernelRegistry& instance() {
+    static auto* const registry = new KernelRegistry;
+    return *registry;
+  }
+  static Key key(const LoadedPlugin& plugin, opdock_device device, Origin origin) {
+    return {&plugin, device.type, device.index, origin};
+  }
+
+  Kernels* find(const Key& key) {
+    const std::lock_guard lock(mutex_);
+    const auto known = all_.find(key);
+    return known == all_.end() ? nullptr : known->second.get();
+  }
+  Kernels* keep(const Key& key, std::unique_ptr<Kernels> made) {
+    const std::lock_guard lock(mutex_);
+    return all_.try_emplace(key, std::move(made)).first->second.get();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<Key, std::unique_ptr<Kernels>> all_;
+};
+using Origin = KernelRegistry::Origin;
+
 // Finds the image for the device as its driver describes it, and interns its kernels.
 Kernels* kernels_of(const LoadedPlugin& plugin, opdock_device device, Driver* driver,
                     const MachineFacts& machine, std::vector<Reason>* reasons) {
-  struct Registry {
-    std::mutex mutex;
-    std::map<std::tuple<const LoadedPlugin*, int32_t, int32_t>, std::unique_ptr<Kernels>> all;
-  };
-  static Registry* registry = new Registry;  // kernels stay until the process ends
-  std::lock_guard lock(registry->mutex);
-  std::unique_ptr<Kernels>& place = registry->all[{&plugin, device.type, device.index}];
-  if (place != nullptr) return place.get();
+  KernelRegistry& registry = KernelRegistry::instance();
+  const KernelRegistry::Key key = KernelRegistry::key(plugin, device, Origin::kImage);
+  if (Kernels* const known = registry.find(key)) return known;
 
   std::vector<ImageRow> rows;
   std::string problem;
@@ -131,9 +147,9 @@ Kernels* kernels_of(const LoadedPlugin& plugin, opdock_device device, Driver* dr
     return row.kind != ImageKind::kSource && static_cast<int32_t>(row.backend) != device.type;
   });
   if (rows.empty()) {
-    place = std::make_unique<Kernels>("the plugin brings no device image for " + to_text(device) +
-                                      "; list its kernels under [device] in plugin.toml");
-    return place.get();
+    return registry.keep(
+        key, std::make_unique<Kernels>("the plugin brings no device image for " + to_text(device) +
+                                       "; list its kernels under [device] in plugin.toml"));
   }
   std::vector<DeviceImage> images;
   for (const ImageRow& row : rows) {
@@ -155,28 +171,17 @@ Kernels* kernels_of(const LoadedPlugin& plugin, opdock_device device, Driver* dr
   if (!check_image(row.bytes, plugin.candidate->file.note->images[row.index], reasons)) {
     return nullptr;
   }
-  place = std::make_unique<Kernels>(driver, device, row);
-  return place.get();
+  return registry.keep(key, std::make_unique<Kernels>(driver, device, row));
 }
 
 // The same from the source that the plugin carries, compiled for exactly this GPU.
 Kernels* compiled_kernels(const LoadedPlugin& plugin, const Wanted& wanted, Driver* driver,
                           opdock_runtime* runtime, Progress* progress,
                           std::vector<Reason>* reasons) {
-  struct Registry {
-    std::mutex mutex;
-    std::map<std::tuple<const LoadedPlugin*, int32_t, int32_t>, std::unique_ptr<Kernels>> all;
-  };
-  static Registry* registry = new Registry;  // kernels stay until the process ends
-  const auto key = std::make_tuple(&plugin, wanted.device.type, wanted.device.index);
-  {
-    const std::lock_guard lock(registry->mutex);
-    const auto known = registry->all.find(key);
-    if (known != registry->all.end()) {
-      Kernels* const kernels = known->second.get();
-      return is_given_up(kernels, reasons) ? nullptr : kernels;
-    }
-  }
+  KernelRegistry& registry = KernelRegistry::instance();
+  const KernelRegistry::Key key = KernelRegistry::key(plugin, wanted.device, Origin::kSource);
+  if (Kernels* const known = registry.find(key))
+    return is_given_up(known, reasons) ? nullptr : known;
   std::vector<ImageRow> rows;
   std::string problem;
   if (!read_mapped_table(plugin.images, &rows, &problem)) {
@@ -195,10 +200,7 @@ Kernels* compiled_kernels(const LoadedPlugin& plugin, const Wanted& wanted, Driv
   std::unique_ptr<Kernels> made = jit_kernels(note.name + " " + note.version.text(), rows, driver,
                                               wanted.device, gpu, context, reasons);
   if (made == nullptr) return nullptr;
-  const std::lock_guard lock(registry->mutex);
-  std::unique_ptr<Kernels>& place = registry->all[key];
-  if (place == nullptr) place = std::move(made);
-  return place.get();
+  return registry.keep(key, std::move(made));
 }
 
 std::vector<opdock_dtype> dtypes_of(const OpClaim& claim, std::vector<Reason>* reasons) {
@@ -216,6 +218,17 @@ std::vector<opdock_dtype> dtypes_of(const OpClaim& claim, std::vector<Reason>* r
 }
 
 }  // namespace
+
+const OpClaim* claim_of(const Candidate& candidate, const std::string& op) {
+  for (const OpClaim& claim : candidate.file.note->ops) {
+    if (claim.name == op) return &claim;
+  }
+  return nullptr;
+}
+
+bool is_serious(const Reason& reason) {
+  return info(reason.code).severity != Severity::kNotice;
+}
 
 StepReason reason_of(const Candidate& candidate, Reason reason) {
   std::string plugin;

@@ -66,6 +66,10 @@ ChainRecord run_chain(opdock_runtime* runtime, const Wanted& wanted,
 
 // ---- parts of it
 
+// What the candidate's note says of the op; NULL if it is none of its ops.
+const OpClaim* claim_of(const Candidate& candidate, const std::string& op);
+// Whether it explains a refusal: notices do not.
+bool is_serious(const Reason& reason);
 // The reasons that speak against a candidate for what is wanted, without loading it.
 std::vector<Reason> reasons_against(const Candidate& candidate, const Wanted& wanted);
 // Whether the host part fits this machine and the file carries source for the device.

@@ -23,21 +23,9 @@ void log_to_runtime(void* runtime, int32_t level, const char* message) {
   static_cast<opdock_runtime*>(runtime)->log(level, message);
 }
 
-// Reasons that explain a refusal: notices do not.
-bool is_serious(const Reason& reason) {
-  return info(reason.code).severity != Severity::kNotice;
-}
-
 std::string op_name(const std::string& name) {
   const size_t slash = name.find('/');
   return slash == std::string::npos ? name : name.substr(slash + 1);
-}
-
-const OpClaim* claim_of(const Candidate& candidate, const std::string& op) {
-  for (const OpClaim& claim : candidate.file.note->ops) {
-    if (claim.name == op) return &claim;
-  }
-  return nullptr;
 }
 
 const OpDecl* declaration_of(const SourcePlugin& source, const std::string& op) {
