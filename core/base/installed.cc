@@ -23,9 +23,10 @@ std::string parent(const std::string& path) {
   return slash == std::string::npos ? std::string() : path.substr(0, slash);
 }
 
-std::string own_folder() {
+std::string find_own_folder() {
   Dl_info info{};
-  if (dladdr(reinterpret_cast<const void*>(&own_folder), &info) == 0 || !info.dli_fname) return {};
+  if (dladdr(reinterpret_cast<const void*>(&find_own_folder), &info) == 0 || !info.dli_fname)
+    return {};
   return parent(resolved(info.dli_fname));
 }
 
@@ -43,6 +44,11 @@ std::optional<Installed>& override_value() {
 }
 
 }  // namespace
+
+const std::string& own_folder() {
+  static const auto* const folder = new std::string(find_own_folder());
+  return *folder;
+}
 
 std::string Installed::program(const std::string& name) const {
   if (root.empty()) return {};

@@ -21,6 +21,10 @@ struct Installed {
   std::string program(const std::string& name) const;
 };
 
+// The folder of the shared object (or program) that holds this code, links resolved; empty: not
+// known. Looked for once. Thread-safe.
+const std::string& own_folder();
+
 // Looked for once. The data folder is the first that exists of <libdir>/../share/opdock,
 // <libdir>/../../share/opdock and the configured one. Thread-safe.
 const Installed& installed();

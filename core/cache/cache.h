@@ -69,13 +69,17 @@ class CacheLock {
 };
 
 struct CacheOptions {
-  std::string folder;                // absolute; empty: there is no cache, everything misses
+  std::string folder;  // absolute; empty: there is no cache, everything misses
+  // Absolute: where memos are kept instead if this process cannot write `folder`. It is made if
+  // need be. Empty: then there are none.
+  std::string memo_folder;
   uint64_t max_bytes = 10ull << 30;  // OPDOCK_CACHE_MAX_BYTES; least recently used go first
 };
 
 // The options that OPDOCK_CACHE_DIR, XDG_CACHE_HOME, HOME and OPDOCK_CACHE_MAX_BYTES make. What is
 // wrong with them is appended: a value that cannot be (cache-setting), or why there is no folder
-// (cache-unusable); under AT_SECURE there is none.
+// (cache-unusable); under AT_SECURE there is none. Memos of a cache that OPDOCK_CACHE_DIR names go
+// to the user's own where it cannot be written.
 CacheOptions cache_options_from_environment(std::vector<Reason>* reasons);
 
 // Thread-safe. Never throws for what the file system does: a defect becomes a reason and a miss.
@@ -138,7 +142,7 @@ class Cache {
 
   // A text that this machine keeps under a name, to spare itself work; it may be lost at any time.
   // recall: nothing if there is none, or if it is damaged. remember: best effort, and only in a
-  // cache that is there already.
+  // cache that is there already, or in CacheOptions::memo_folder.
   virtual std::optional<std::string> recall(const std::string& name) const;
   virtual void remember(const std::string& name, const std::string& text);
 

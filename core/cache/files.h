@@ -42,6 +42,8 @@ int sync_folder(const std::string& path);
 // Makes the folder and what is missing above it, 0700. Appends the folders that got a new one in
 // them: to be synced, once, after what is made for has been put there.
 int make_folders(const std::string& path, std::vector<std::string>* changed = nullptr);
+// Whether this process may write in the folder.
+bool can_write(const std::string& folder);
 // Renames unless `to` is there already (EEXIST), atomically on every file system that can.
 int rename_new(const std::string& from, const std::string& to);
 // A file or a folder with everything in it, links not followed. Best effort.

@@ -14,9 +14,12 @@ namespace opdock::cache {
 // touches the other's.
 struct Layout {
   std::string root;
+  std::string memo_root =
+      {};  // where memos lie instead, for a root that cannot be written; else empty
 
   std::string base() const { return root + "/v1"; }
   std::string temp() const { return base() + "/tmp"; }
+  Layout memos() const { return {memo_root.empty() ? root : memo_root, ""}; }
   std::string bad() const { return base() + "/bad"; }
   std::string locks() const { return base() + "/locks"; }
   std::string usage() const { return base() + "/usage"; }

@@ -54,9 +54,33 @@ std::optional<Reason> judge(const std::string& folder) {
   return make_reason(Code::kCacheUnusable, way->found, way->wanted + ", on the way to the cache");
 }
 
+// Memos lie with the cache itself wherever that can be written.
+std::string memo_root(const std::string& folder, const std::string& memo_folder) {
+  if (memo_folder.empty() || memo_folder == folder) return {};
+  if (cache::can_write(folder) || errno == ENOENT || judge(memo_folder)) return {};
+  return memo_folder;
+}
+
 std::string variable(const char* name) {
   const char* value = std::getenv(name);
   return value == nullptr ? std::string() : value;
+}
+
+// The user's own: in XDG_CACHE_HOME, or in a home. One that is not there is not made: whoever has
+// none is not meant to write there. Empty, and a reason.
+std::string folder_of_user(const SearchEnvironment& environment, std::vector<Reason>* reasons) {
+  if (environment.cache_home.empty()) {
+    cache::add_reason(reasons, Code::kCacheUnusable,
+                      "neither OPDOCK_CACHE_DIR nor XDG_CACHE_HOME nor HOME", "one of them");
+    return {};
+  }
+  const std::string home = variable("HOME");
+  if (environment.cache_home == home + "/.cache" && access(home.c_str(), F_OK) != 0) {
+    cache::add_reason(reasons, Code::kCacheUnusable, "HOME=" + home + ": " + error_text(errno),
+                      "a home folder");
+    return {};
+  }
+  return environment.cache_home + "/opdock";
 }
 
 }  // namespace
@@ -86,19 +110,9 @@ CacheOptions cache_options_from_environment(std::vector<Reason>* reasons) {
                       "an absolute path");
   } else if (!folder.empty()) {
     options.folder = folder;
-  } else if (environment.cache_home.empty()) {
-    cache::add_reason(reasons, Code::kCacheUnusable,
-                      "neither OPDOCK_CACHE_DIR nor XDG_CACHE_HOME nor HOME", "one of them");
+    options.memo_folder = folder_of_user(environment, nullptr);
   } else {
-    // A home that is not there is not made: whoever has none is not meant to write there.
-    const std::string home = variable("HOME");
-    const bool is_in_home = environment.cache_home == home + "/.cache";
-    if (is_in_home && access(home.c_str(), F_OK) != 0) {
-      cache::add_reason(reasons, Code::kCacheUnusable, "HOME=" + home + ": " + error_text(errno),
-                        "a home folder");
-    } else {
-      options.folder = environment.cache_home + "/opdock";
-    }
+    options.folder = folder_of_user(environment, reasons);
   }
   return options;
 }
@@ -111,7 +125,10 @@ std::unique_ptr<Cache> Cache::open(const CacheOptions& options, std::vector<Reas
         "", options.max_bytes, make_reason(Code::kCacheUnusable, "no folder for it", "a cache"));
   }
   std::optional<Reason> reason = judge(folder);
-  if (!reason) return std::make_unique<cache::Store>(folder, options.max_bytes, Reason());
+  if (!reason) {
+    return std::make_unique<cache::Store>(folder, options.max_bytes, Reason(),
+                                          memo_root(folder, options.memo_folder));
+  }
   if (reasons != nullptr) reasons->push_back(*reason);
   return std::make_unique<cache::Store>("", options.max_bytes, *reason);
 }

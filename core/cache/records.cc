@@ -200,7 +200,7 @@ std::vector<std::string> Store::what_changed(const CacheRequest& request) {
 std::optional<std::string> recall(const Layout& layout, const std::string& name) {
   Fd file;
   std::vector<uint8_t> bytes;
-  if (open_file(layout.memo(name), O_RDONLY, 0, &file) != 0 ||
+  if (open_file(layout.memos().memo(name), O_RDONLY, 0, &file) != 0 ||
       read_all(file.get(), kMaxRecord, &bytes) != 0 || bytes.size() < sizeof(Digest)) {
     return {};
   }
@@ -214,10 +214,14 @@ std::optional<std::string> recall(const Layout& layout, const std::string& name)
 }
 
 void remember(const Layout& layout, const std::string& name, const std::string& text) {
-  // A cache that was only looked into is not made for that.
-  if (access(layout.base().c_str(), W_OK) != 0) return;
+  const Layout memos = layout.memos();
+  if (!layout.memo_root.empty()) {
+    if (prepare_folder(memos.root, memos.base()) != 0) return;
+  } else if (!can_write(memos.base())) {
+    return;  // a cache that was only looked into is not made for that
+  }
   const Digest digest = memo_digest(name, text);
-  replace_file(layout, layout.memo(name),
+  replace_file(memos, memos.memo(name),
                text + std::string(reinterpret_cast<const char*>(digest.data()), digest.size()));
 }
 

@@ -42,8 +42,10 @@ Aside move_aside(const Layout& layout, const std::string& variant, const OpenedE
   return Aside::kMoved;
 }
 
-Store::Store(std::string root, uint64_t max_bytes, Reason unusable)
-    : layout_{std::move(root)}, max_bytes_(max_bytes), unusable_(std::move(unusable)) {}
+Store::Store(std::string root, uint64_t max_bytes, Reason unusable, std::string memo_root)
+    : layout_{std::move(root), std::move(memo_root)},
+      max_bytes_(max_bytes),
+      unusable_(std::move(unusable)) {}
 
 Store::~Store() {
   std::vector<std::string> left;

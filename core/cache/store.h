@@ -28,7 +28,8 @@ Aside move_aside(const Layout& layout, const std::string& variant, const OpenedE
 class Store final : public Cache {
  public:
   // root: judged already; empty: a cache that misses everything, for the reason given.
-  Store(std::string root, uint64_t max_bytes, Reason unusable);
+  // memo_root: where memos go instead; empty: with the rest.
+  Store(std::string root, uint64_t max_bytes, Reason unusable, std::string memo_root = {});
   ~Store() override;
 
   std::vector<std::shared_ptr<CacheEntry>> find(const CacheRequest& request,
@@ -78,6 +79,10 @@ class Store final : public Cache {
   std::map<std::string, Folder> folders_;  // made by make_folder
 };
 
+// Makes `folder`, of the cache at `root`, and marks a cache that begins with it; *changed as
+// make_folders. errno.
+int prepare_folder(const std::string& root, const std::string& folder,
+                   std::vector<std::string>* changed = nullptr);
 // Puts into the history what was made for a subject. Best effort.
 void record_history(const Layout& layout, const EntryData& data);
 // What was made cannot have failed. Best effort.

@@ -82,12 +82,17 @@ int write_file(const std::string& path, std::string_view bytes, Fd* out) {
 
 }  // namespace
 
-int Store::prepare(const std::string& folder, std::vector<std::string>* changed) {
+int prepare_folder(const std::string& root, const std::string& folder,
+                   std::vector<std::string>* changed) {
   std::vector<std::string> made;
   const int error = make_folders(folder, &made);
-  if (error == 0 && !made.empty()) write_cache_tag(layout_.root);
+  if (error == 0 && !made.empty()) write_cache_tag(root);
   if (changed != nullptr) *changed = std::move(made);
   return error;
+}
+
+int Store::prepare(const std::string& folder, std::vector<std::string>* changed) {
+  return prepare_folder(layout_.root, folder, changed);
 }
 
 std::shared_ptr<CacheEntry> Store::put_in_place(const std::string& temp, const std::string& variant,

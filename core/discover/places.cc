@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "discover/places.h"
 
-#include <dlfcn.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -56,13 +55,7 @@ std::vector<std::string> split_list(std::string_view list) {
 }
 
 std::string library_folder() {
-  Dl_info info{};
-  if (dladdr(reinterpret_cast<const void*>(&library_folder), &info) == 0) return {};
-  char* real = realpath(info.dli_fname, nullptr);
-  if (real == nullptr) return {};
-  std::string folder(real);
-  std::free(real);
-  return folder.substr(0, folder.rfind('/'));
+  return own_folder();
 }
 
 std::vector<Place> search_places(const SearchOptions& options) {

@@ -1,30 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "facts/environment.h"
 
-#include <dlfcn.h>
 #include <unistd.h>
 
 #include <cstdlib>
 #include <initializer_list>
 
+#include "base/installed.h"
+
 namespace opdock {
 namespace {
 
-// The folder of the shared object (or executable) that holds this code.
-std::string own_folder() {
-  Dl_info info{};
-  if (dladdr(reinterpret_cast<void*>(&current_environment), &info) == 0 || !info.dli_fname) {
-    return {};
-  }
-  char* const resolved = realpath(info.dli_fname, nullptr);
-  std::string path = resolved ? resolved : info.dli_fname;
-  std::free(resolved);
-  const size_t slash = path.rfind('/');
-  return slash == path.npos ? std::string() : path.substr(0, slash);
-}
-
 std::string find_helper() {
-  const std::string folder = own_folder();
+  const std::string& folder = own_folder();
   // Beside the library (a wheel), in its build tree, in its prefix, where it was configured to be.
   for (const std::string& path :
        {folder + "/opdock-probe", folder + "/facts/opdock-probe",

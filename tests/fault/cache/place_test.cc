@@ -194,6 +194,39 @@ TEST_P(ReadOnly, DamageIsPassedOver) {
   EXPECT_EQ(folder.open()->find(request(), nullptr, nullptr).size(), 2u);
 }
 
+// What a machine may keep to spare itself work goes to the user's own folder instead.
+TEST_P(ReadOnly, MemosGoToTheUsersOwnFolder) {
+  CacheFolder folder;
+  ASSERT_NE(publish_plugin(folder.open().get(), nullptr), nullptr);
+  make_older(folder.path("cache"), 60);
+  const auto names = [&] { return folder.list("memos"); };
+  CacheOptions options;
+  options.folder = folder.path("cache");
+  const auto reopen = [&] { return Cache::open(options, nullptr); };
+  reopen()->remember("before", "x");
+  const std::vector<std::string> before = names();
+  arm(folder.path("cache"), {"", 0, Fault::kFail, GetParam()});
+  reopen()->remember("name", "text");
+  EXPECT_EQ(reopen()->recall("name"), std::nullopt) << "nowhere to keep it";
+  options.memo_folder = folder.path("own/opdock");
+  EXPECT_EQ(reopen()->recall("name"), std::nullopt);
+  EXPECT_FALSE(fs::exists(folder.path("own"))) << "made for asking";
+  reopen()->remember("name", "text");
+  EXPECT_EQ(reopen()->recall("name"), "text");
+  EXPECT_EQ(reopen()->recall("before"), std::nullopt) << "one place or the other";
+  EXPECT_TRUE(fs::exists(folder.path("own/opdock/CACHEDIR.TAG")));
+  EXPECT_EQ(reopen()->find(plugin_request(), nullptr, nullptr).size(), 1u);
+  // One that others can write counts for nothing.
+  ASSERT_EQ(chmod(folder.path("own/opdock").c_str(), 0777), 0);
+  EXPECT_EQ(reopen()->recall("name"), std::nullopt);
+  disarm();
+  EXPECT_EQ(names(), before);
+  // Where the cache itself can be written, they are there.
+  ASSERT_EQ(chmod(folder.path("own/opdock").c_str(), 0700), 0);
+  EXPECT_EQ(reopen()->recall("name"), std::nullopt);
+  EXPECT_EQ(reopen()->recall("before"), "x");
+}
+
 INSTANTIATE_TEST_SUITE_P(Errors, ReadOnly, ::testing::Values(EROFS, EACCES), [](const auto& info) {
   return std::string(info.param == EROFS ? "EROFS" : "EACCES");
 });
@@ -231,8 +264,10 @@ TEST_F(Environment, NamesTheFolder) {
   EXPECT_EQ(cache_options_from_environment(&reasons_).folder, folder.path(".cache/opdock"));
   setenv("XDG_CACHE_HOME", "/x/cache", 1);
   EXPECT_EQ(cache_options_from_environment(&reasons_).folder, "/x/cache/opdock");
+  EXPECT_EQ(cache_options_from_environment(&reasons_).memo_folder, "");
   setenv("OPDOCK_CACHE_DIR", "/y", 1);
   EXPECT_EQ(cache_options_from_environment(&reasons_).folder, "/y");
+  EXPECT_EQ(cache_options_from_environment(&reasons_).memo_folder, "/x/cache/opdock");
   setenv("OPDOCK_CACHE_MAX_BYTES", "12345", 1);
   EXPECT_EQ(cache_options_from_environment(&reasons_).max_bytes, 12345u);
   EXPECT_TRUE(reasons_.empty()) << text(reasons_);
