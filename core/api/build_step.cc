@@ -8,7 +8,9 @@
 #include "api/build_archs.h"
 #include "api/chain.h"
 #include "build/builder.h"
+#include "build/stand_in.h"
 #include "build/tools.h"
+#include "build/triage.h"
 #include "cache/cache.h"
 #include "call/dtype.h"
 #include "fmt/format.h"
@@ -66,6 +68,8 @@ class BuildStep {
     }
     for (const SourcePtr& source : sources) {
       std::vector<Reason> reasons;
+      step_.changed.clear();
+      outdone_.clear();
       const bool served = try_source(*source, &reasons);
       if (served) {
         step_.outcome = ChainStep::Outcome::kUsed;
@@ -105,17 +109,17 @@ class BuildStep {
     options.must_run_here = wanted_.device.type != OPDOCK_CPU;
     if (!decide(source, runtime_, false, &options, reasons)) return false;
     const CacheRequest request = build_request(*source.manifest, options, cache);
-    if (find_built(source, request, cache, reasons)) return true;
+    if (find_built(source, options, request, cache, reasons)) return true;
     // Where no GPU is here, `opdock build` makes images for the compilers' default architectures; a
     // first use does not. What the one has built serves the other.
     BuildOptions ahead = options;
     std::vector<Reason> said_before;
     if (decide(source, runtime_, true, &ahead, &said_before) &&
         (ahead.cuda_archs != options.cuda_archs || ahead.hip_archs != options.hip_archs) &&
-        find_built(source, build_request(*source.manifest, ahead, cache), cache, reasons)) {
+        find_built(source, ahead, build_request(*source.manifest, ahead, cache), cache, reasons)) {
       return true;
     }
-    step_.changed = cache->what_changed(request);
+    if (step_.changed.empty()) step_.changed = cache->what_changed(request);
     const Setting& policy = runtime_->settings().build;
     if (policy.value == "never") {
       reasons->push_back(make_reason(Code::kBuildPolicy,
@@ -123,17 +127,53 @@ class BuildStep {
                                      "build = \"auto\""));
       return false;
     }
-    return dry_ ? may_build(source, options, reasons) : build(source, options, cache, reasons);
+    if (dry_) return may_build(source, options, reasons);
+    return build(source, options, cache, reasons) || use_outdone(source, options, cache, reasons);
   }
 
-  bool find_built(const SourcePlugin& source, const CacheRequest& request, Cache* cache,
-                  std::vector<Reason>* reasons) {
-    for (const EntryPtr& entry : cache->find(request, nullptr, reasons)) {
-      if (!use(source, entry, entry->folder() + "/" + source.manifest->name + ".so", reasons)) {
-        continue;
+  bool find_built(const SourcePlugin& source, const BuildOptions& options,
+                  const CacheRequest& request, Cache* cache, std::vector<Reason>* reasons) {
+    std::vector<EntryPtr> entries = cache->find(request, nullptr, reasons);
+    // What was made for the GPU itself, before PTX that stands in for it.
+    std::stable_partition(entries.begin(), entries.end(),
+                          [](const EntryPtr& entry) { return !has_stand_in(*entry); });
+    const bool may_build = runtime_->settings().build.value != "never";
+    for (const EntryPtr& entry : entries) {
+      if (may_build) {
+        if (std::optional<std::string> newer =
+                newer_compiler(*source.manifest, options, *entry, cache, !dry_)) {
+          step_.changed = {*std::move(newer)};
+          if (!dry_) {
+            outdone_.push_back(entry);
+            continue;
+          }
+        }
       }
-      step_.text =
-          fmt::format("{}, in the cache, built by {}", describe(source), entry->maker().text);
+      if (use_cached(source, entry, reasons)) return true;
+    }
+    return false;
+  }
+
+  bool use_cached(const SourcePlugin& source, const EntryPtr& entry, std::vector<Reason>* reasons) {
+    if (!use(source, entry, entry->folder() + "/" + source.manifest->name + ".so", reasons))
+      return false;
+    step_.text =
+        fmt::format("{}, in the cache, built by {}", describe(source), entry->maker().text);
+    return true;
+  }
+
+  // PTX that was to be replaced is better than nothing where the newer compiler fails; that is not
+  // tried again until a compiler changes, unless what failed may pass.
+  bool use_outdone(const SourcePlugin& source, const BuildOptions& options, Cache* cache,
+                   std::vector<Reason>* reasons) {
+    const bool may_pass = std::any_of(reasons->begin(), reasons->end(), [](const Reason& reason) {
+      return reason.code == Code::kCancelled || is_passing(reason);
+    });
+    for (const EntryPtr& entry : outdone_) {
+      std::vector<Reason> why;
+      if (!use_cached(source, entry, &why)) continue;
+      if (!may_pass) accept_stand_in(*source.manifest, options, *entry, cache);
+      for (Reason& reason : *reasons) step_.reasons.push_back(reason_of(source, std::move(reason)));
       return true;
     }
     return false;
@@ -231,6 +271,7 @@ class BuildStep {
   HookedProgress* progress_;
   ChainRecord* record_;
   ChainStep step_{};
+  std::vector<EntryPtr> outdone_;  // of the source: a compiler is here that makes better
 };
 
 }  // namespace

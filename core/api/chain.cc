@@ -115,9 +115,10 @@ class Run {
         step.outcome = ChainStep::Outcome::kUsed;
         step.text = "the device code of " + describe(*candidate) + ", compiled for " +
                     to_text(wanted_.device);
-        // It serves; that it is PTX for an older GPU is told all the same.
-        std::erase_if(reasons,
-                      [](const Reason& reason) { return reason.code != Code::kArchUncovered; });
+        // It serves; that it is PTX for an older GPU, or no longer is, is told all the same.
+        std::erase_if(reasons, [](const Reason& reason) {
+          return reason.code != Code::kArchPtx && reason.code != Code::kArchKnown;
+        });
         for (const Reason& reason : reasons) step.reasons.push_back(reason_of(*candidate, reason));
         return;
       }

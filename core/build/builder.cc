@@ -17,6 +17,7 @@
 #include "build/project.h"
 #include "build/result.h"
 #include "build/sources.h"
+#include "build/stand_in.h"
 #include "build/toolchain_check.h"
 #include "build/tools.h"
 #include "build/triage.h"
@@ -62,6 +63,13 @@ class StepCounter {
   Progress* progress_;
   std::string line_;
 };
+
+bool write_file(const std::string& path, std::string_view text) {
+  std::ofstream file(path, std::ios::binary | std::ios::trunc);
+  file << text;
+  file.close();
+  return static_cast<bool>(file);
+}
 
 bool has_code(const std::vector<Reason>& reasons, Code code) {
   return std::any_of(reasons.begin(), reasons.end(),
@@ -173,9 +181,10 @@ class Builder {
   }
 
   bool check_toolchain() {
-    BuildCheck check =
-        judge_toolchain(manifest_, options_, ask_toolchain(manifest_, options_, tools_));
+    const ToolchainFacts facts = ask_toolchain(manifest_, options_, tools_);
+    BuildCheck check = judge_toolchain(manifest_, options_, facts);
     warnings_ = std::move(check.warnings);
+    stand_in_ = stand_in_text(tools_, languages_, facts, warnings_);
     for (const Reason& warning : warnings_) log_ += "opdock: warning: " + to_text(warning) + "\n";
     reasons_->insert(reasons_->end(), check.against.begin(), check.against.end());
     return check.against.empty();
@@ -282,16 +291,18 @@ class Builder {
   BuildResult publish(const std::string& folder, const fs::path& made) {
     std::error_code error;
     fs::rename(made, fs::path(folder) / made.filename(), error);
-    std::ofstream log(folder + "/build.log", std::ios::binary | std::ios::trunc);
-    log << log_;
-    log.close();
-    if (error || !log) {
+    std::vector<std::string> files = {made.filename().string(), "build.log"};
+    bool written = write_file(folder + "/build.log", log_);
+    if (!stand_in_.empty()) {
+      files.push_back(kStandInFile);
+      written = write_file(folder + "/" + kStandInFile, stand_in_) && written;
+    }
+    if (error || !written) {
       return fail({make_reason(Code::kBuildDiskFull, "a result that could not be kept in " + folder,
                                "room for it")},
                   false);
     }
-    BuildResult result = take(cache_->publish_folder(
-        request_, maker_, folder, {made.filename().string(), "build.log"}, reasons_));
+    BuildResult result = take(cache_->publish_folder(request_, maker_, folder, files, reasons_));
     result.built = result.entry != nullptr;
     result.warnings = warnings_;
     // By now the sources are old enough for their digests to be remembered, for the next process.
@@ -320,7 +331,7 @@ class Builder {
   BuildTools tools_;
   CacheRequest request_;
   CacheMaker maker_;
-  std::string log_;
+  std::string log_, stand_in_;
   std::vector<Reason> warnings_;
   std::optional<Reason> changed_;  // what changed under us: begin again
 };

@@ -113,12 +113,7 @@ class Identifier {
     add_version("nvcc " + number_in(at == version.npos ? version : version.substr(at)));
     hasher_.add(version);
     add_program(tools_.nvcc);
-    // The parts that make code lie beside the driver, or in ../nvvm/bin.
-    const fs::path folder = fs::canonical(tools_.nvcc).parent_path();
-    for (const fs::path& part : {folder / "cudafe++", folder / "ptxas", folder / "fatbinary",
-                                 folder.parent_path() / "nvvm/bin/cicc"}) {
-      if (fs::exists(part)) add_program(part.string());
-    }
+    for (const std::string& part : nvcc_parts(tools_.nvcc)) add_program(part);
   }
 
   void add_hipcc() {

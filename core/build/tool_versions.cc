@@ -102,10 +102,10 @@ NvccFacts ask_nvcc(const BuildTools& tools) {
   facts.version = version_in(ask(tools, {tools.nvcc, "--version"}), ", V");
   facts.archs = archs_of_nvcc(Version{facts.version.major(), facts.version.minor()},
                               ask(tools, {tools.nvcc, "--help"}));
-  const fs::path toolkit =
-      toolkit_of(ask(tools, {tools.nvcc, "--dryrun", "-c", "-x", "cu", "/dev/null"}));
-  const fs::path header = (toolkit / "include/crt/host_config.h").lexically_normal();
-  if (!toolkit.empty()) facts.limits = read_host_limits(read_text(header), header.string());
+  facts.toolkit = toolkit_of(ask(tools, {tools.nvcc, "--dryrun", "-c", "-x", "cu", "/dev/null"}));
+  const fs::path header =
+      (fs::path(facts.toolkit) / "include/crt/host_config.h").lexically_normal();
+  if (!facts.toolkit.empty()) facts.limits = read_host_limits(read_text(header), header.string());
   if (!facts.limits) facts.limits = documented_host_limits(facts.version);
   return facts;
 }

@@ -21,6 +21,7 @@ struct CompilerVersion {
 struct NvccFacts {
   Version version;                   // 13.0.88; empty: it does not answer
   CompilerArchs archs;               // what it compiles for
+  std::string toolkit;               // its folder, by its own word; empty: it does not say
   std::optional<HostLimits> limits;  // the host compilers that it accepts
 };
 

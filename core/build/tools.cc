@@ -106,13 +106,27 @@ std::string find_script(const char* name, const char* own_variable) {
 std::string find_gpu_compiler(const char* name, const char* own_variable) {
   // One that is named and not there is not quietly replaced by another.
   if (const std::string given = variable(own_variable); !given.empty()) return find_in_path(given);
-  for (const Tool& tool : find_tools(current_environment())) {
-    if (tool.name == name) return tool.path;
-  }
-  return {};
+  return find_gpu_tool(name, current_environment());
 }
 
 }  // namespace
+
+std::string find_nvcc() {
+  return find_gpu_compiler("nvcc", "CUDACXX");
+}
+
+std::vector<std::string> nvcc_parts(const std::string& nvcc) {
+  std::error_code error;
+  const fs::path folder = fs::canonical(nvcc, error).parent_path();
+  std::vector<std::string> parts;
+  if (error) return parts;
+  // They lie beside the driver, or in ../nvvm/bin.
+  for (const fs::path& part : {folder / "cudafe++", folder / "ptxas", folder / "fatbinary",
+                               folder.parent_path() / "nvvm/bin/cicc"}) {
+    if (fs::exists(part, error)) parts.push_back(part.string());
+  }
+  return parts;
+}
 
 std::vector<std::string> nvrtc_folders() {
   std::vector<std::string> folders;
@@ -150,7 +164,7 @@ BuildTools find_build_tools(const Languages& languages, std::vector<Reason>* rea
     report_missing(Code::kBuildNoNinja, "no ninja in the Python environment or in PATH", "ninja",
                    reasons);
   }
-  if (languages.cuda && (tools.nvcc = find_gpu_compiler("nvcc", "CUDACXX")).empty()) {
+  if (languages.cuda && (tools.nvcc = find_nvcc()).empty()) {
     report_missing(Code::kBuildNoNvcc,
                    "no nvcc in CUDA_HOME, /usr/local/cuda, PATH or Python's packages",
                    "nvcc, for the plugin's .cu files", reasons);

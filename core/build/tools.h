@@ -34,6 +34,11 @@ struct BuildTools {
   std::vector<std::string> nvrtc_folders;
 };
 
+// nvcc as a build finds it: $CUDACXX, else as find_tools() has it. Empty: none. Starts nothing.
+std::string find_nvcc();
+// The programs beside that nvcc that make the code, as far as they are there.
+std::vector<std::string> nvcc_parts(const std::string& nvcc);
+
 // The folders of every NVRTC that this process would find; none whose name Meson cannot take.
 std::vector<std::string> nvrtc_folders();
 

@@ -201,12 +201,22 @@ std::string first_line(std::string text) {
   return text.substr(0, text.find('\n'));
 }
 
-Tool find_nvcc(const Search& search) {
+std::string path_of_nvcc(const Search& search) {
   std::vector<fs::path> folders;
   for (const fs::path& folder : search.cuda_folders()) folders.push_back(folder / "bin");
-  Tool tool{"nvcc", "plugins with kernels compiled by hand", search.executable("nvcc", folders), "",
+  const std::string path = search.executable("nvcc", folders);
+  return path.empty() ? search.nvcc_of_wheels() : path;
+}
+
+std::string path_of_hipcc(const Search& search) {
+  std::vector<fs::path> folders;
+  for (const fs::path& folder : search.rocm_folders()) folders.push_back(folder / "bin");
+  return search.executable("hipcc", folders);
+}
+
+Tool find_nvcc(const Search& search) {
+  Tool tool{"nvcc", "plugins with kernels compiled by hand", path_of_nvcc(search), "",
             "apt install nvidia-cuda-toolkit, or NVIDIA's CUDA Toolkit"};
-  if (tool.path.empty()) tool.path = search.nvcc_of_wheels();
   if (!tool.path.empty()) tool.version = cuda_version(tool.path);
   return tool;
 }
@@ -225,10 +235,8 @@ std::string hip_version(const std::string& text) {
 }
 
 Tool find_hipcc(const Search& search) {
-  std::vector<fs::path> folders;
-  for (const fs::path& folder : search.rocm_folders()) folders.push_back(folder / "bin");
-  Tool tool{"hipcc", "plugins with HIP kernels compiled by hand",
-            search.executable("hipcc", folders), "", "apt install hipcc, or AMD's ROCm"};
+  Tool tool{"hipcc", "plugins with HIP kernels compiled by hand", path_of_hipcc(search), "",
+            "apt install hipcc, or AMD's ROCm"};
   if (!tool.path.empty()) {
     const fs::path folder = fs::path(resolved(tool.path)).parent_path().parent_path();
     tool.version = first_line(read_text(folder / ".info/version"));
@@ -364,6 +372,12 @@ std::vector<Tool> find_tools(const Environment& environment) {
           find_hiprtc(search),
           find_python(search),
           find_torch(search)};
+}
+
+std::string find_gpu_tool(const std::string& name, const Environment& environment) {
+  const Search search(environment);
+  if (name == "nvcc") return path_of_nvcc(search);
+  return name == "hipcc" ? path_of_hipcc(search) : std::string();
 }
 
 }  // namespace opdock

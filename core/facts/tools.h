@@ -24,4 +24,7 @@ struct Tool {
 // Several milliseconds; thread-safe.
 std::vector<Tool> find_tools(const Environment& environment);
 
+// The path of one of "nvcc" and "hipcc", as find_tools() has it, without looking for the others.
+std::string find_gpu_tool(const std::string& name, const Environment& environment);
+
 }  // namespace opdock

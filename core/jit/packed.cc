@@ -59,6 +59,17 @@ DriverStatus try_image(const CompiledImage& image, Driver* driver, int index,
   return driver->find(*module, names.front().second.c_str(), &function);
 }
 
+// That a compiler is here for an architecture for which PTX stood in before. Told once.
+std::optional<Reason> newly_known(const CompileRequest& request, const std::string& memo,
+                                  const JitContext& context) {
+  if (context.cache == nullptr) return std::nullopt;
+  const std::string before = context.cache->recall(memo).value_or("");
+  if (before.empty()) return std::nullopt;
+  context.cache->remember(memo, "");
+  return make_reason(Code::kArchKnown, "a compiler that knows " + request.arch,
+                     "no more PTX for " + before + ", which stood in for it");
+}
+
 }  // namespace
 
 std::string exact_arch(const Gpu& gpu) {
@@ -230,7 +241,13 @@ std::unique_ptr<CompiledKernels> jit_kernels(const std::string& plugin,
   const Backend backend = static_cast<Backend>(device.type);
   if (!packed_request(plugin, rows, backend, exact_arch(gpu), &request, reasons)) return nullptr;
   std::vector<Reason> why;
-  if (!can_make(kernel_requests(request), context, &why)) {
+  // What stood in for this architecture, for this plugin; so that it can be told when it no longer
+  // has to.
+  const std::string memo = "stand-in " + plugin + " " + request.arch;
+  if (can_make(kernel_requests(request), context, &why)) {
+    if (std::optional<Reason> notice = newly_known(request, memo, context))
+      reasons->push_back(*std::move(notice));
+  } else {
     Reason notice{};
     std::optional<CompileRequest> ptx = ptx_for_newer_gpu(request, context, &notice);
     if (!ptx) {
@@ -240,6 +257,8 @@ std::unique_ptr<CompiledKernels> jit_kernels(const std::string& plugin,
     if (!can_make(kernel_requests(*ptx), context, reasons)) return nullptr;
     reasons->push_back(std::move(notice));
     request = *std::move(ptx);
+    if (context.cache != nullptr && context.cache->recall(memo) != request.arch)
+      context.cache->remember(memo, request.arch);
   }
   return std::make_unique<CompiledKernels>(std::move(request), driver, device);
 }

@@ -68,7 +68,8 @@ class CompiledKernels : public Kernels {
 
 // The kernels of a plugin on `device`, none of which is compiled yet. rows: all of the plugin's
 // table, of every kind and backend. gpu: that device, as its driver describes it; where it is newer
-// than every compiler, the kernels are PTX, and a notice says so (arch-uncovered). NULL and reasons
+// than every compiler, the kernels are PTX, and a notice says so (arch-ptx); another, once, that a
+// compiler has come since that knows it (arch-known). NULL and reasons
 // if none could be made: no source, no compiler for this GPU and driver (the compiler is opened,
 // for that shows only then) while not all kernels are in the cache, or switched off. What the
 // source itself has wrong shows when a kernel is asked for: finding it here would cost every first

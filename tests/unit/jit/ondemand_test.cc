@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "base/installed.h"
+#include "cache/cache.h"
 #include "jit/nvrtc_files.h"
 #include "opdock/compile.h"
 #include "opdock/opdock.h"
@@ -83,6 +84,28 @@ class OnDemandPlugin : public testing::Test {
     int status = 0;
     ASSERT_EQ(waitpid(child, &status, 0), child);
     EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << "see the failures above";
+  }
+
+  // What explain tells of the step that compiled for cuda:0: "code: found".
+  std::vector<std::string> jit_reasons() {
+    std::vector<std::string> told;
+    char* text = nullptr;
+    EXPECT_EQ(opdock_explain_json(runtime_, "launches", &text, error_, sizeof error_), OPDOCK_OK);
+    const json explanation = json::parse(text);
+    opdock_free(text);
+    for (const json& device : explanation.at("chain")) {
+      if (device.at("device") != "cuda:0") continue;
+      EXPECT_TRUE(device.at("serves")) << device.dump(1);
+      for (const json& step : device.at("steps")) {
+        if (step.at("step") != "jit") continue;
+        EXPECT_EQ(step.at("outcome"), "used");
+        for (const json& reason : step.at("reasons")) {
+          told.push_back(reason.at("code").get<std::string>() + ": " +
+                         reason.at("found").get<std::string>());
+        }
+      }
+    }
+    return told;
   }
 
   void open_runtime() {
@@ -247,24 +270,8 @@ TEST_F(OnDemandPlugin, AGpuNewerThanEveryCompilerGetsPtx) {
     ASSERT_EQ(call(1), OPDOCK_OK) << error_;
     EXPECT_EQ(entries(), 1u);
     EXPECT_EQ(events("launch"), 1u);
-    char* text = nullptr;
-    ASSERT_EQ(opdock_explain_json(runtime_, "launches", &text, error_, sizeof error_), OPDOCK_OK);
-    const json told = json::parse(text);
-    opdock_free(text);
-    std::vector<std::string> found;
-    for (const json& device : told.at("chain")) {
-      if (device.at("device") != "cuda:0") continue;
-      EXPECT_TRUE(device.at("serves")) << device.dump(1);
-      for (const json& step : device.at("steps")) {
-        if (step.at("step") != "jit") continue;
-        EXPECT_EQ(step.at("outcome"), "used");
-        for (const json& reason : step.at("reasons")) {
-          EXPECT_EQ(reason.at("code"), "arch-uncovered");
-          found.push_back(reason.at("found"));
-        }
-      }
-    }
-    EXPECT_EQ(found, std::vector<std::string>{"a GPU for sm_200a, which no NVRTC here knows"});
+    EXPECT_EQ(jit_reasons(),
+              std::vector<std::string>{"arch-ptx: a GPU for sm_200a, which no NVRTC here knows"});
   });
   EXPECT_NE(said().find("for compute_"), std::string::npos) << said();
   in_child([&] {
@@ -284,6 +291,22 @@ TEST_F(OnDemandPlugin, AGpuNewerThanEveryCompilerGetsPtx) {
     EXPECT_NE(std::find(outcomes.begin(), outcomes.end(), "add<1> cached"), outcomes.end())
         << warmed.dump(1);
     EXPECT_EQ(entries(), warmed.at("images").size());
+  });
+}
+
+// A cache in which PTX stood in for this GPU, as one that was filled before the compiler came.
+TEST_F(OnDemandPlugin, ACompilerThatHasComeIsTheCauseThatIsTold) {
+  in_child([&] { ASSERT_EQ(call(1), OPDOCK_OK) << error_; });
+  opdock::CacheOptions options;
+  options.folder = (folder_ / "cache").string();
+  opdock::Cache::open(options, nullptr)->remember("stand-in ondemand 1.0.0 sm_90a", "compute_80");
+  in_child([&] {
+    ASSERT_EQ(call(1), OPDOCK_OK) << error_;
+    EXPECT_EQ(jit_reasons(), std::vector<std::string>{"arch-known: a compiler that knows sm_90a"});
+  });
+  in_child([&] {
+    ASSERT_EQ(call(1), OPDOCK_OK) << error_;
+    EXPECT_TRUE(jit_reasons().empty());
   });
 }
 

@@ -197,7 +197,7 @@ TEST_F(Service, AGpuNewerThanEveryCompilerGetsPtxOfTheNewestThatTheDriverTakes) 
     const auto ptx = ptx_for_newer_gpu(request, context, &why);
     EXPECT_EQ(ptx ? ptx->arch : "", row.ptx) << row.arch;
     if (!ptx) continue;
-    EXPECT_EQ(why.code, Code::kArchUncovered);
+    EXPECT_EQ(why.code, Code::kArchPtx);
     EXPECT_NE(why.found.find(row.arch), std::string::npos) << why.found;
     EXPECT_NE(why.advice.find(row.ptx), std::string::npos) << why.advice;
     EXPECT_EQ(ptx->program, request.program);
@@ -214,6 +214,45 @@ TEST_F(Service, AGpuNewerThanEveryCompilerGetsPtxOfTheNewestThatTheDriverTakes) 
   request.arch = "sm_130";
   nvrtcs.clear();
   EXPECT_FALSE(ptx_for_newer_gpu(request, context, &why));
+}
+
+// PTX stands in for 11.0 until the compiler that knows it is there: then its own code is made.
+TEST_F(Service, ACompilerThatComesAndKnowsTheGpuEndsThePtxAndIsTold) {
+  const std::string source = "template <class T> __global__ void f() {}\n";
+  const std::string names("f<float>\0\0", 10);
+  const auto span = [](const std::string& text) {
+    return std::span(reinterpret_cast<const uint8_t*>(text.data()), text.size());
+  };
+  const std::vector<ImageRow> rows = {
+      {Backend::kCuda, ImageKind::kSource, "p.cuh", {}, span(source), span(names), 0}};
+  Gpu gpu{};
+  gpu.backend = Backend::kCuda;
+  gpu.major = 11;
+  const auto told = [&] {
+    reasons.clear();
+    EXPECT_NE(jit_kernels("p 0.1", rows, nullptr, {OPDOCK_CUDA, 0}, gpu, context, &reasons),
+              nullptr);
+    std::string codes;
+    for (const Reason& reason : reasons) codes += std::string(info(reason.code).name) + ";";
+    return codes;
+  };
+  nvrtcs = {kOld};
+  EXPECT_EQ(told(), "arch-ptx;");
+  EXPECT_EQ(told(), "arch-ptx;");
+  nvrtcs = {kNew, kOld};
+  EXPECT_EQ(told(), "arch-known;");
+  EXPECT_NE(reasons[0].found.find("sm_110a"), std::string::npos) << reasons[0].found;
+  EXPECT_EQ(told(), "") << "once";
+  // The image too: that of the older compiler is no longer used.
+  request.arch = "compute_100";
+  nvrtcs = {kOld};
+  ASSERT_NE(ask(), nullptr) << all_text(reasons);
+  request.arch = "sm_110a";
+  nvrtcs = {kNew, kOld};
+  const CompiledImagePtr image = ask();
+  ASSERT_NE(image, nullptr) << all_text(reasons);
+  EXPECT_EQ(image->kind, ImageKind::kCubin);
+  EXPECT_EQ(image->maker, "NVRTC 13.0");
 }
 
 TEST_F(Service, AnotherCompilerMakesItAnew) {

@@ -115,8 +115,14 @@ class MemoryCache : public Cache {
     aside.push_back(why);
   }
   std::vector<std::string> what_changed(const CacheRequest&) override { return {}; }
+  std::optional<std::string> recall(const std::string& name) const override {
+    const auto known = memos.find(name);
+    return known == memos.end() ? std::nullopt : std::optional(known->second);
+  }
+  void remember(const std::string& name, const std::string& text) override { memos[name] = text; }
   const std::string& folder() const override { return folder_; }
 
+  std::map<std::string, std::string> memos;  // one thread
   std::vector<std::shared_ptr<MemoryEntry>> entries;
   std::vector<Reason> aside;
   std::atomic<int> finds{0}, locks{0};

@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "build/stand_in.h"
+
+#include <sys/auxv.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "cache/stamps.h"
+#include "facts/nvrtc_search.h"
+#include "fmt/format.h"
+#include "jit/nvrtc_files.h"
+
+namespace opdock {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+using Paths = std::set<std::string>;
+
+struct StandIn {
+  size_t gpus = 0;  // how many architectures got PTX, counted for each compiler
+  std::string by;   // the compilers that did not know them
+  Paths paths;      // their files
+  std::set<std::string> ids;
+};
+
+bool is_file(const fs::path& path) {
+  std::error_code error;
+  return fs::is_regular_file(path, error);
+}
+
+void add_real(const fs::path& path, Paths* paths) {
+  std::error_code error;
+  const fs::path real = fs::canonical(path, error);
+  if (!error && is_file(real)) paths->insert(real.string());
+}
+
+// The compilers' files that a build would find now.
+Paths compilers_here(const std::string& nvcc, const std::vector<std::string>& nvrtc_folders,
+                     const Languages& languages) {
+  Paths paths;
+  if (languages.cuda && !nvcc.empty()) {
+    add_real(nvcc, &paths);
+    for (const std::string& part : nvcc_parts(nvcc)) add_real(part, &paths);
+  }
+  if (languages.device_images) {
+    for (const std::string& path : nvrtc_candidates(nvrtc_folders, nullptr)) add_real(path, &paths);
+  }
+  return paths;
+}
+
+std::set<std::string> ids_of(const Paths& paths) {
+  std::set<std::string> ids;
+  for (const std::string& path : paths) ids.insert(file_identity(path));
+  return ids;
+}
+
+size_t count_ptx(const std::vector<Reason>& reasons) {
+  return static_cast<size_t>(
+      std::count_if(reasons.begin(), reasons.end(),
+                    [](const Reason& reason) { return reason.code == Code::kArchPtx; }));
+}
+
+std::string versions_of(const ToolchainFacts& facts) {
+  std::string text;
+  const auto add = [&](const char* name, const Version& version) {
+    if (!version.empty())
+      text += fmt::format("{}{} {}", text.empty() ? "" : ", ", name, version.text());
+  };
+  add("nvcc", facts.nvcc.version);
+  for (const NvrtcKnowledge& one : facts.nvrtcs) add("NVRTC", one.version);
+  return text;
+}
+
+std::optional<StandIn> read_stand_in(const CacheEntry& entry) {
+  std::ifstream file(entry.folder() + "/" + kStandInFile, std::ios::binary);
+  if (!file) return std::nullopt;
+  const std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  const json data = json::parse(text, nullptr, /*allow_exceptions=*/false);
+  // Its digest was right: who wrote it was another version of Opdock. What it made is used.
+  if (!data.is_object()) return std::nullopt;
+  StandIn out;
+  try {
+    out.gpus = data.at("gpus").get<size_t>();
+    out.by = data.at("by").get<std::string>();
+    for (const json& one : data.at("files")) {
+      out.paths.insert(one.at("path").get<std::string>());
+      out.ids.insert(one.at("id").get<std::string>());
+    }
+  } catch (const json::exception&) {
+    return std::nullopt;
+  }
+  return out;
+}
+
+// That the files at `paths`, and no others, were found to bring nothing new.
+class Memo {
+ public:
+  Memo(Cache* cache, const CacheEntry& entry, const Paths& paths)
+      : cache_(cache),
+        name_("compilers " + entry.key() + " " + entry.maker().id),
+        value_(pack_texts({paths.begin(), paths.end()})),
+        stamps_("/") {
+    for (const std::string& path : paths) stamps_.add(path.substr(1));
+  }
+  bool holds() const {
+    const std::optional<std::string> memo = cache_->recall(name_);
+    return memo && Stamps::open("/", *memo) == value_;
+  }
+  void keep() {
+    if (const std::optional<std::string> memo = stamps_.seal(value_))
+      cache_->remember(name_, *memo);
+  }
+
+ private:
+  Cache* cache_;
+  const std::string name_, value_;
+  Stamps stamps_;  // taken before anything is read of them
+};
+
+Paths compilers_to_compare(const Manifest& manifest, const BuildOptions& options,
+                           const StandIn& then) {
+  const Languages languages = languages_of(manifest, options);
+  Paths paths =
+      compilers_here(languages.cuda ? find_nvcc() : std::string(), compiler_folders(), languages);
+  if (paths.empty()) return paths;  // nobody could do better
+  for (const std::string& path : then.paths) add_real(path, &paths);
+  return paths;
+}
+
+}  // namespace
+
+bool has_stand_in(const CacheEntry& entry) {
+  return is_file(entry.folder() + "/" + kStandInFile);
+}
+
+std::string stand_in_text(const BuildTools& tools, const Languages& languages,
+                          const ToolchainFacts& facts, const std::vector<Reason>& warnings) {
+  const size_t gpus = count_ptx(warnings);
+  if (gpus == 0) return {};
+  Paths paths = compilers_here(tools.nvcc, tools.nvrtc_folders, languages);
+  // Where nvcc is a script that calls the real one, a new toolkit leaves it as it is.
+  for (const std::string& part : nvcc_parts(facts.nvcc.toolkit + "/bin/nvcc"))
+    add_real(part, &paths);
+  json files = json::array();
+  for (const std::string& path : paths)
+    files.push_back({{"path", path}, {"id", file_identity(path)}});
+  const json data = {{"gpus", gpus}, {"by", versions_of(facts)}, {"files", files}};
+  return data.dump(1, ' ', false, json::error_handler_t::replace) + "\n";
+}
+
+std::optional<std::string> newer_compiler(const Manifest& manifest, const BuildOptions& options,
+                                          const CacheEntry& entry, Cache* cache, bool may_start) {
+  const std::optional<StandIn> then = read_stand_in(entry);
+  if (!then || getauxval(AT_SECURE) != 0) return std::nullopt;
+  const Paths paths = compilers_to_compare(manifest, options, *then);
+  if (paths.empty()) return std::nullopt;
+  Memo memo(cache, entry, paths);
+  if (memo.holds()) return std::nullopt;
+  if (ids_of(paths) == then->ids) {
+    memo.keep();
+    return std::nullopt;
+  }
+  if (!may_start) {
+    return fmt::format(
+        "toolkit: found others than {}, which gave a GPU here PTX: they are asked "
+        "whether they know it when the op is used",
+        then->by);
+  }
+  std::vector<Reason> missing;
+  const BuildTools tools = find_build_tools(languages_of(manifest, options), &missing);
+  if (!missing.empty()) return std::nullopt;
+  const ToolchainFacts facts = ask_toolchain(manifest, options, tools);
+  const BuildCheck check = judge_toolchain(manifest, options, facts);
+  if (check.against.empty() && count_ptx(check.warnings) < then->gpus) {
+    return fmt::format("toolkit: found {}, which knows a GPU here, was {}, which gave it PTX",
+                       versions_of(facts), then->by);
+  }
+  memo.keep();
+  return std::nullopt;
+}
+
+void accept_stand_in(const Manifest& manifest, const BuildOptions& options, const CacheEntry& entry,
+                     Cache* cache) {
+  const std::optional<StandIn> then = read_stand_in(entry);
+  if (!then) return;
+  Memo(cache, entry, compilers_to_compare(manifest, options, *then)).keep();
+}
+
+}  // namespace opdock
