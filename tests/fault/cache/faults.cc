@@ -137,7 +137,8 @@ int flock(int fd, int operation) noexcept {
 // No change either, but a cache that cannot be written says so here too.
 int faccessat(int folder, const char* path, int mode, int flags) noexcept {
   const auto call = [&] { return REAL(faccessat)(folder, path, mode, flags); };
-  return (mode & W_OK) != 0 && state.fault.nth == 0 ? pass("faccessat", path, call) : call();
+  const bool fails_all = state.fault.nth == 0 && state.fault.error != 0;
+  return (mode & W_OK) != 0 && fails_all ? pass("faccessat", path, call) : call();
 }
 
 int mkdir(const char* path, mode_t mode) noexcept {

@@ -151,6 +151,30 @@ TEST_F(NewToolkit, OneThatKnowsTheGpuBuildsAnewAndIsNamed) {
   EXPECT_EQ(builds(), 2u);
 }
 
+// As where machines with different toolkits share a cache: the newest entry need not be the best.
+TEST_F(NewToolkit, WhatKnowsTheGpuIsPreferredToPtxThatWasBuiltLater) {
+  nvcc("14.0", "'sm_90','sm_130'");
+  in_child([&] { use(); });
+  nvcc("13.0", "'sm_90','sm_120'");
+  std::this_thread::sleep_for(std::chrono::milliseconds(1100));  // entries tell whole seconds
+  in_child([&] {
+    const RuntimePtr runtime = this->runtime();
+    char* text = nullptr;
+    ASSERT_EQ(
+        opdock_build_json(runtime.get(), path("plugins/good").c_str(), nullptr, &text, nullptr, 0),
+        OPDOCK_OK);
+    const Json report = Json::parse(text);
+    opdock_free(text);
+    EXPECT_EQ(report.at("outcome"), "built") << report.dump(1);
+    EXPECT_EQ(report.at("warnings").size(), 1u) << report.dump(1);
+  });
+  EXPECT_EQ(builds(), 2u);
+  expect_kept();
+  nvcc("14.0", "'sm_90','sm_130'");
+  expect_kept();
+  EXPECT_EQ(builds(), 2u);
+}
+
 TEST_F(NewToolkit, BehindAScriptThatStaysAsItIs) {
   build_with_ptx();
   top_.write("nvcc.version", "14.0\n");
