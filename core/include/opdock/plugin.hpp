@@ -10,19 +10,18 @@
 //   OPDOCK_OP(scale, plan, nullptr, run)
 //
 // After the first parameters come the schema's, in order:
-//   Tensor, Tensor(a!)  Tensor                    Tensor?, int? …  std::optional<Tensor>, …
-//   int                 int64_t                   Tensor[], int[]  List<Tensor>, List<int64_t>, or
-//   a float               double (or float)                          std::vector, which copies bool
-//   bool                      Tensor?[]        List<std::optional<Tensor>> str std::string_view
-//   Stream           Stream complex             std::complex<double>      Generator        const
-//   opdock_generator* ScalarType          Dtype                     Object           opdock_object*
+//   Tensor, Tensor(a!)  Tensor                 Tensor?, int? …  std::optional<Tensor>, …
+//   int                 int64_t                Tensor[], int[]  List<Tensor>, List<int64_t>, or a
+//   float               double (or float)                       std::vector, which copies
+//   bool                bool                   Tensor?[]        List<std::optional<Tensor>>
+//   str                 std::string_view       Stream           Stream
+//   complex             std::complex<double>   Generator        const opdock_generator*
+//   ScalarType          Dtype                  Object           opdock_object*
 //   Device              Device
+// A plugin that takes a complex number includes <complex> itself.
 #ifndef OPDOCK_PLUGIN_HPP_
 #define OPDOCK_PLUGIN_HPP_
 
-#include <array>
-#include <atomic>
-#include <complex>
 #include <cstddef>
 #include <limits>
 #include <new>
@@ -51,7 +50,15 @@ namespace detail {
                      wanted, "; make its parameters those of the schema"));
 }
 
+// std::complex<double>, told without <complex>, which takes a compiler as long as all the rest of
+// this header.
+template <class T, class = void>
+struct IsComplex : std::false_type {};
 template <class T>
+struct IsComplex<T, std::void_t<decltype(std::declval<T&>().real()), typename T::value_type>>
+    : std::is_same<typename T::value_type, double> {};
+
+template <class T, class = void>
 struct Reader {
   static_assert(sizeof(T) == 0, "no schema type is read as this parameter type: see plugin.hpp");
 };
@@ -90,11 +97,11 @@ struct Reader<std::string_view> {
     return {text->data, static_cast<size_t>(text->size)};
   }
 };
-template <>
-struct Reader<std::complex<double>> {
-  static std::complex<double> read(const opdock_value& v) {
+template <class T>
+struct Reader<T, std::enable_if_t<IsComplex<T>::value>> {
+  static T read(const opdock_value& v) {
     const double* parts = expect(v, OPDOCK_COMPLEX, "a complex number").as.c128;
-    return {parts[0], parts[1]};
+    return T(parts[0], parts[1]);
   }
 };
 template <>
@@ -341,7 +348,7 @@ class Call : public CallBase {
     }
     struct Context {
       std::remove_reference_t<Body>* body;
-      std::atomic<bool> failed{false};
+      bool failed = false;  // atomically
       std::exception_ptr error;
     } context;
     context.body = &body;
@@ -352,7 +359,8 @@ class Call : public CallBase {
           try {
             (*shared.body)(static_cast<int64_t>(begin), static_cast<int64_t>(end));
           } catch (...) {
-            if (!shared.failed.exchange(true)) shared.error = std::current_exception();
+            if (!__atomic_exchange_n(&shared.failed, true, __ATOMIC_RELAXED))
+              shared.error = std::current_exception();
           }
         },
         &context);

@@ -12,10 +12,11 @@
 namespace opdock {
 
 namespace detail {
-inline std::string list_text(const int64_t* values, int32_t count) {
+[[gnu::cold, gnu::noinline]] inline std::string list_text(const int64_t* values, int32_t count) {
   std::string text = "[";
-  for (int32_t i = 0; i < count; ++i) append(text, concat(i > 0 ? ", " : "", values[i]));
-  return text + "]";
+  for (int32_t i = 0; i < count; ++i) text += concat(i > 0 ? ", " : "", values[i]);
+  text += ']';
+  return text;
 }
 }  // namespace detail
 
@@ -62,8 +63,8 @@ struct Layout : opdock_output {
       strides[i] = stride;
       if (__builtin_mul_overflow(stride, shape[i] > 1 ? shape[i] : 1, &stride)) {
         throw Error(OPDOCK_INVALID_ARGUMENT,
-                    "an output of shape " + detail::list_text(shape, ndim) +
-                        " would have more than 2^63 elements; pass smaller arguments");
+                    detail::concat("an output of shape ", detail::list_text(shape, ndim),
+                                   " would have more than 2^63 elements; pass smaller arguments"));
       }
     }
   }
@@ -177,14 +178,14 @@ class Check {
     std::string names;
     for (Dtype one : wanted) {
       if (x_.dtype() == one) return *this;
-      names += (names.empty() ? "" : ", ") + one.name();
+      names += detail::concat(names.empty() ? "" : ", ", one.name());
     }
-    fail(OPDOCK_UNSUPPORTED, "dtype " + x_.dtype().name(), names, "convert it");
+    fail(OPDOCK_UNSUPPORTED, detail::concat("dtype ", x_.dtype().name()), names, "convert it");
   }
   const Check& same_dtype_as(Tensor other, const char* other_name = nullptr) const {
     if (x_.dtype() == other.dtype()) return *this;
-    fail(OPDOCK_INVALID_ARGUMENT, "dtype " + x_.dtype().name(),
-         other.dtype().name() + as(other_name), "convert one of the two");
+    fail(OPDOCK_INVALID_ARGUMENT, detail::concat("dtype ", x_.dtype().name()),
+         detail::concat(other.dtype().name(), as(other_name)), "convert one of the two");
   }
   const Check& ndim(int32_t wanted) const { return ndim(wanted, wanted); }
   const Check& ndim(int32_t least, int32_t most) const {
@@ -201,7 +202,7 @@ class Check {
     bool same = x_.ndim() == count;
     for (int32_t i = 0; same && i < count; ++i) same = x_.shape()[i] == wanted.begin()[i];
     if (same) return *this;
-    fail(OPDOCK_INVALID_ARGUMENT, "shape " + x_.shape_text(),
+    fail(OPDOCK_INVALID_ARGUMENT, detail::concat("shape ", x_.shape_text()),
          detail::list_text(wanted.begin(), count), "reshape or slice it");
   }
   // One size; a negative dimension counts from the end.
@@ -217,17 +218,17 @@ class Check {
     bool same = x_.ndim() == other.ndim();
     for (int32_t i = 0; same && i < x_.ndim(); ++i) same = x_.shape()[i] == other.shape()[i];
     if (same) return *this;
-    fail(OPDOCK_INVALID_ARGUMENT, "shape " + x_.shape_text(), other.shape_text() + as(other_name),
-         "reshape one of the two");
+    fail(OPDOCK_INVALID_ARGUMENT, detail::concat("shape ", x_.shape_text()),
+         detail::concat(other.shape_text(), as(other_name)), "reshape one of the two");
   }
   const Check& same_device_as(Tensor other, const char* other_name = nullptr) const {
     if (x_.device() == other.device()) return *this;
-    fail(OPDOCK_INVALID_ARGUMENT, "device " + x_.device().name(),
-         other.device().name() + as(other_name), "move one of the two");
+    fail(OPDOCK_INVALID_ARGUMENT, detail::concat("device ", x_.device().name()),
+         detail::concat(other.device().name(), as(other_name)), "move one of the two");
   }
   const Check& not_empty() const {
     if (x_.numel() != 0) return *this;
-    fail(OPDOCK_INVALID_ARGUMENT, "shape " + x_.shape_text(), "at least one element",
+    fail(OPDOCK_INVALID_ARGUMENT, detail::concat("shape ", x_.shape_text()), "at least one element",
          "skip the call for empty tensors");
   }
   const Check& contiguous() const {
@@ -249,8 +250,8 @@ class Check {
   }
   const Check& no_overlap_with(Tensor other, const char* other_name = nullptr) const {
     if (!x_.has_data() || !other.has_data() || !may_overlap(x_, other)) return *this;
-    fail(OPDOCK_INVALID_ARGUMENT, "memory shared with " + another(other_name), "memory of its own",
-         "copy one of the two");
+    fail(OPDOCK_INVALID_ARGUMENT, detail::concat("memory shared with ", another(other_name)),
+         "memory of its own", "copy one of the two");
   }
   // For an output: the other's very elements, each in its place, or memory apart from it.
   const Check& in_place_or_apart_from(Tensor other, const char* other_name = nullptr) const {
@@ -263,16 +264,19 @@ class Check {
   }
 
  private:
-  static std::string another(const char* name) {
+  [[gnu::cold, gnu::noinline]] static std::string another(const char* name) {
     return name != nullptr ? detail::concat("'", name, "'") : std::string("another argument");
   }
-  static std::string as(const char* name) { return ", as " + another(name) + " has"; }
-  std::string strides_text() const {
-    return "strides " + detail::list_text(x_.strides(), x_.ndim()) + " for shape " +
-           x_.shape_text();
+  [[gnu::cold, gnu::noinline]] static std::string as(const char* name) {
+    return detail::concat(", as ", another(name), " has");
   }
-  [[noreturn]] void fail(opdock_status status, const std::string& found, const std::string& wanted,
-                         const char* advice) const {
+  [[gnu::cold, gnu::noinline]] std::string strides_text() const {
+    return detail::concat("strides ", detail::list_text(x_.strides(), x_.ndim()), " for shape ",
+                          x_.shape_text());
+  }
+  [[noreturn, gnu::cold, gnu::noinline]] void fail(opdock_status status, const std::string& found,
+                                                   const std::string& wanted,
+                                                   const char* advice) const {
     throw Error(status, detail::concat("argument '", name_, "': found ", found, ", wanted ", wanted,
                                        "; ", advice));
   }

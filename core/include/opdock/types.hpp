@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <cstring>
 #include <exception>
+#include <initializer_list>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -30,23 +31,53 @@ class Error : public std::exception {
 
 namespace detail {
 
-inline void append(std::string& text, std::string_view part) {
-  text += part;
-}
-inline void append(std::string& text, char part) {
-  text += part;
-}
-template <class T, std::enable_if_t<std::is_arithmetic_v<T>, int> = 0>
-void append(std::string& text, T part) {
-  text += std::to_string(part);
+// A piece of a text: a text or an integer. One type for all, so that building an error's text takes
+// the compiler no instantiation for each.
+class Part {
+ public:
+  Part(const char* text) : text_(text) {}
+  Part(std::string_view text) : text_(text) {}
+  Part(const std::string& text) : text_(text) {}
+  Part(char) = delete;  // a text of one letter, or a number?
+  template <class T, std::enable_if_t<std::is_integral_v<T>, int> = 0>
+  Part(T number)
+      : magnitude_(number < T() ? uint64_t{0} - static_cast<uint64_t>(number)
+                                : static_cast<uint64_t>(number)),
+        is_number_(true),
+        is_negative_(number < T()) {}
+
+  void append_to(std::string& text) const {
+    if (!is_number_) {
+      text += text_;
+      return;
+    }
+    char digits[20];
+    size_t at = sizeof digits;
+    uint64_t rest = magnitude_;
+    do {
+      digits[--at] = static_cast<char>('0' + rest % 10);
+      rest /= 10;
+    } while (rest != 0);
+    if (is_negative_) text += '-';
+    text.append(digits + at, sizeof digits - at);
+  }
+
+ private:
+  std::string_view text_;
+  uint64_t magnitude_ = 0;
+  bool is_number_ = false, is_negative_ = false;
+};
+
+[[gnu::cold, gnu::noinline]] inline std::string join(std::initializer_list<Part> parts) {
+  std::string text;
+  for (const Part& part : parts) part.append_to(text);
+  return text;
 }
 
-// One text out of texts and numbers.
+// One text out of texts and integers.
 template <class... Parts>
 std::string concat(const Parts&... parts) {
-  std::string text;
-  (append(text, parts), ...);
-  return text;
+  return join({Part(parts)...});
 }
 
 template <class To, class From>
@@ -118,7 +149,7 @@ struct Dtype : opdock_dtype {
   constexpr Dtype(uint8_t type_code, uint8_t type_bits) : opdock_dtype{type_code, type_bits, 1} {}
 
   // "float32", "bfloat16", "int64", …; a rarer one is described by its numbers.
-  std::string name() const {
+  [[gnu::cold, gnu::noinline]] std::string name() const {
     if (lanes == 1) {
       if (code == OPDOCK_DTYPE_BOOL && bits == 8) return "bool";
       if (code == OPDOCK_DTYPE_INT) return detail::concat("int", bits);

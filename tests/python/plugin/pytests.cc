@@ -1,6 +1,7 @@
 // Ops that show the Python tests what reached them.
 // SPDX-License-Identifier: Apache-2.0
 #include <chrono>
+#include <complex>
 #include <condition_variable>
 #include <cstring>
 #include <mutex>

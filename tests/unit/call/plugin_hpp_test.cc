@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <complex>
 #include <cstring>
 
 #include "opdock/plugin.hpp"
@@ -341,6 +342,18 @@ TEST(PluginHpp, RefusesAFunctionThatIsNotTheSchemas) {
   TestFunction g(&typed);
   EXPECT_EQ(g.invoke({x, x, A::integer(1)}, {nullptr}), OPDOCK_INTERNAL);
   EXPECT_NE(std::string(g.error).find("takes a float"), std::string::npos) << g.error;
+}
+
+TEST(Texts, OfNumbersOfEveryKind) {
+  const std::string text("text");
+  const std::string_view view("view");
+  EXPECT_EQ(detail::concat(INT64_MIN, " ", INT64_MAX, " ", UINT64_MAX),
+            "-9223372036854775808 9223372036854775807 18446744073709551615");
+  EXPECT_EQ(
+      detail::concat(int8_t{-128}, ",", uint8_t{255}, ",", 0, ",", -1, ",", uint32_t{4000000000}),
+      "-128,255,0,-1,4000000000");
+  EXPECT_EQ(detail::concat(text, view, "literal", std::string("temporary")),
+            "textviewliteraltemporary");
 }
 
 }  // namespace
