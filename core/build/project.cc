@@ -65,7 +65,16 @@ std::string native_file(const BuildOptions& options, const BuildTools& tools) {
        << "cpp = " << quoted_list(tools.cpp) << "\n";
   if (!tools.nvcc.empty()) text << "nvcc = " << quoted(tools.nvcc) << "\n";
   if (!tools.hipcc.empty()) text << "hipcc = " << quoted(tools.hipcc) << "\n";
-  text << "[built-in options]\n"
+  // What Meson would find out by compiling, linking and running programs is known, or shows when
+  // the plugin is compiled. Assertions are on by -UNDEBUG, with what Meson would add to them once
+  // it knew which C++ library it is.
+  text << "[properties]\n"
+       << "skip_sanity_check = true\n"
+       << "[built-in options]\n"
+       << "b_ndebug = 'true'\n"
+       << "c_args = ['-UNDEBUG']\n"
+       << "cpp_args = ['-UNDEBUG', '-D_GLIBCXX_ASSERTIONS=1', "
+          "'-D_LIBCPP_HARDENING_MODE=_LIBCPP_HARDENING_MODE_FAST']\n"
        << "optimization = " << (options.debug ? "'0'" : "'2'") << "\n"
        << "debug = " << (options.debug ? "true" : "false") << "\n"
        << "warning_level = '1'\n"
