@@ -22,7 +22,7 @@ namespace {
 namespace fs = std::filesystem;
 
 // Counts changes of this file that change what is made of a source.
-constexpr const char* kRecipe = "2";
+constexpr const char* kRecipe = "3";
 
 // The words of CXX, or the first compiler in PATH.
 std::vector<std::string> compiler() {
@@ -125,11 +125,11 @@ void erase_all(std::string* text, const std::string& what) {
 
 bool build(const KernelSource& source, const std::vector<std::string>& cxx, const fs::path& work,
            std::string* problem) {
-  std::vector<std::pair<std::string, std::string>> files = {
-      {"softgpu/module.h", kModuleText},
-      {"softgpu/device_calls.h", kDeviceCallsText},
-      {"opdock/target_soft.cuh", kTargetSoftText}};
-  for (const auto& header : source.headers) files.push_back(header);
+  // The engine's own come last: what another version has packed must not stand for them.
+  std::vector<std::pair<std::string, std::string>> files = source.headers;
+  files.emplace_back("softgpu/module.h", kModuleText);
+  files.emplace_back("softgpu/device_calls.h", kDeviceCallsText);
+  files.emplace_back("opdock/target_soft.cuh", kTargetSoftText);
   for (const auto& [name, text] : files) {
     if (!safe_name(name) || !write_file(work / "include" / name, text)) {
       *problem = "the header \"" + name + "\" cannot be written below " + work.string();

@@ -1,0 +1,45 @@
+// Whose headers a source is compiled with. SPDX-License-Identifier: Apache-2.0
+#include "test_support.h"
+
+namespace softgpu {
+namespace {
+
+// A plugin carries the vocabulary of the Opdock that packed it. What belongs to the engine is the
+// engine's own, under whatever spelling of its name the plugin has another.
+TEST(Compile, TheEnginesOwnHeadersWin) {
+  for (const char* name : {"opdock/target_soft.cuh", "opdock/./target_soft.cuh", "softgpu/module.h",
+                           "softgpu/device_calls.h"}) {
+    KernelSource source;
+    source.program =
+        "#include \"opdock/device.cuh\"\nusing namespace opdock;\n"
+        "extern \"C\" OPDOCK_KERNEL(32) k(int* out) { out[thread_index()] = warp_width(); }\n";
+    source.headers = headers_with({});
+    std::erase_if(source.headers, [&](const auto& header) { return header.first == name; });
+    source.headers.emplace_back(name, "#error packed by an older Opdock\n");
+    source.kernels = {"k"};
+    source.arch = 900;
+    std::string problem;
+    const std::string library = compile_kernels(source, KERNEL_FOLDER, &problem);
+    ASSERT_FALSE(library.empty()) << name << ": " << problem;
+    const std::vector<Kernel> kernels = open_kernels(library, &problem);
+    ASSERT_EQ(kernels.size(), 1u) << problem;
+    const DeviceArray<int> out(32);
+    EXPECT_EQ(finding_of(launch_of(kernels[0], 1, 32, out.data())), "");
+    EXPECT_EQ(out.get(), std::vector<int>(32, 32));
+  }
+}
+
+// All else is the plugin's.
+TEST(Compile, APluginsOwnHeadersAreItsOwn) {
+  KernelSource source;
+  source.program = "#include \"opdock/device.cuh\"\n";
+  source.headers = headers_with({});
+  for (auto& [name, text] : source.headers)
+    if (name == "opdock/vector.cuh") text = "#error as it was packed\n";
+  std::string problem;
+  EXPECT_EQ(compile_kernels(source, KERNEL_FOLDER, &problem), "");
+  EXPECT_NE(problem.find("as it was packed"), problem.npos) << problem;
+}
+
+}  // namespace
+}  // namespace softgpu
