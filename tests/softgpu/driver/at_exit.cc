@@ -76,6 +76,7 @@ void finish() {
   if (state().init_pid != getpid()) return;  // a child that forked has no streams
   Lock lock = lock_state();
   wait_for_context(&lock, nullptr);
+  stop_threads(&lock);  // whoever looks at the process now finds it at rest
   if (config().leaks) report_leaks();
   if (!config().counters.empty()) write_counters();
 }

@@ -8,6 +8,7 @@
 
 #include "../engine/compile.h"
 #include "../engine/engine.h"
+#include "reason.h"
 
 namespace softgpu {
 namespace {
@@ -86,10 +87,12 @@ const Kernel* find_kernel(const Image& image, const std::string& name, const Gpu
   const std::string why = !code.problem.empty()
                               ? code.problem
                               : "the source that it was compiled from has none so named";
-  std::fprintf(stderr,
-               "softgpu: the kernel %s of the image %s for %s is not executed: %s; the folder "
-               "\"code\" names the source of each image\n",
-               name.c_str(), image.sha256.c_str(), image.arch().c_str(), why.c_str());
+  const std::string what = "the kernel " + name + " of the image " + image.sha256 + " for " +
+                           image.arch() + " is not executed: ";
+  const std::string where = "; the folder \"code\" names the source of each image";
+  std::fprintf(stderr, "softgpu: %s%s%s\n", what.c_str(), why.c_str(), where.c_str());
+  // A compiler's messages are on stderr alone.
+  explain(kNotFound, what + why.substr(0, why.find('\n')) + where);
   return nullptr;
 }
 

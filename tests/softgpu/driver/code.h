@@ -10,8 +10,9 @@ namespace softgpu {
 struct Kernel;
 
 // The kernel `name` of `image` for the GPU, compiled on first use; lives as long as the process.
-// NULL, with the reason said on stderr, where the folder does not have the image or its source does
-// not compile: nothing is silently not executed. Blocking; thread-safe; without the state's mutex.
+// NULL, with the reason said on stderr and to explain(kNotFound, …), where the folder does not have
+// the image or its source does not compile: nothing is silently not executed. Blocking;
+// thread-safe; without the state's mutex.
 const Kernel* find_kernel(const Image& image, const std::string& name, const Gpu& gpu);
 
 }  // namespace softgpu

@@ -37,6 +37,7 @@ void read_kernel(const nlohmann::json& from, Image* image) {
   KernelFacts kernel;
   kernel.known = true;
   kernel.max_threads = from.value(".max_flat_workgroup_size", 0u);
+  kernel.static_shared = from.value(".group_segment_fixed_size", 0u);
   for (const nlohmann::json& argument : from.value(".args", nlohmann::json::array())) {
     const std::string kind = argument.value(".value_kind", "");
     if (kind.starts_with("hidden_")) continue;  // not the caller's

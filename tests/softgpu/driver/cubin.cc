@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <elf.h>
 
+#include <algorithm>
 #include <cstring>
 #include <string_view>
 
@@ -50,6 +51,21 @@ KernelFacts facts_of(const char* info, uint64_t size) {
   return kernel;
 }
 
+// .nv.shared.<kernel> fills no bytes of the file; its size is the kernel's static shared memory,
+// from sm_90 on behind 1 KiB of the system's.
+void read_static_shared(const char* names, const Elf64_Shdr* sections, int count, Image* image) {
+  constexpr std::string_view kShared = ".nv.shared.";
+  const uint64_t systems = image->major >= 9 ? 1024 : 0;
+  for (int i = 0; i < count; ++i) {
+    const std::string_view name = names + sections[i].sh_name;
+    if (!name.starts_with(kShared)) continue;
+    const auto kernel = image->kernels.find(std::string(name.substr(kShared.size())));
+    if (kernel == image->kernels.end()) continue;  // the system's own
+    kernel->second.static_shared =
+        static_cast<uint32_t>(std::max(sections[i].sh_size, systems) - systems);
+  }
+}
+
 void read_kernels(const char* base, const Elf64_Ehdr& header, Image* image) {
   if (header.e_shnum == 0 || header.e_shstrndx >= header.e_shnum) {
     image->any_kernel = true;
@@ -66,6 +82,7 @@ void read_kernels(const char* base, const Elf64_Ehdr& header, Image* image) {
           facts_of(base + sections[i].sh_offset, sections[i].sh_size);
     }
   }
+  read_static_shared(names, sections, header.e_shnum, image);
 }
 
 }  // namespace

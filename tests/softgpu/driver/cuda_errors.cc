@@ -1,6 +1,7 @@
 // Result codes' names and texts, as the driver's own.
 // SPDX-License-Identifier: Apache-2.0
 #include "cuda.h"
+#include "reason.h"
 
 namespace {
 
@@ -71,6 +72,6 @@ SOFTGPU_API CUresult cuGetErrorName(CUresult code, const char** name) {
 
 SOFTGPU_API CUresult cuGetErrorString(CUresult code, const char** text) {
   const ErrorName* const error = find_error(code);
-  *text = error ? error->text : nullptr;
+  *text = error ? softgpu::explained(code, error->text) : nullptr;
   return error ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }

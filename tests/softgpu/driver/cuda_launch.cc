@@ -59,7 +59,8 @@ CUresult set_attribute(CUfunction function, int attribute, int value, const Gpu&
   if (!function) return CUDA_ERROR_INVALID_HANDLE;
   const Lock lock = lock_state();
   if (attribute == kMaxDynamicShared &&
-      (value < 0 || static_cast<uint32_t>(value) > limits_of(gpu).shared_per_block_optin)) {
+      (value < 0 || static_cast<uint64_t>(value) + function->facts.static_shared >
+                        limits_of(gpu).shared_per_block_optin)) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   function->attributes[attribute] = value;
@@ -122,7 +123,8 @@ SOFTGPU_API CUresult cuFuncGetAttribute(int* value, int attribute, CUfunction fu
   if (const CUresult error = enter("cuFuncGetAttribute")) return error;
   if (!function) return CUDA_ERROR_INVALID_HANDLE;
   const Gpu& gpu = gpu_of(*function);
-  const Kernel* const code = config().executes() ? code_of(function, gpu) : nullptr;
+  const bool asked = attribute == kMaxThreadsPerBlock && config().executes();
+  const Kernel* const code = asked ? code_of(function, gpu) : nullptr;
   const Lock lock = lock_state();
   const auto set = function->attributes.find(attribute);
   switch (attribute) {
@@ -130,7 +132,7 @@ SOFTGPU_API CUresult cuFuncGetAttribute(int* value, int attribute, CUfunction fu
       *value = code ? static_cast<int>(code->max_threads) : 1024;
       break;
     case kSharedSize:
-      *value = 0;
+      *value = static_cast<int>(function->facts.static_shared);
       break;
     case kNumRegs:
       *value = 32;
@@ -140,7 +142,8 @@ SOFTGPU_API CUresult cuFuncGetAttribute(int* value, int attribute, CUfunction fu
       *value = function->image->major * 10 + function->image->minor;
       break;
     case kMaxDynamicShared:
-      *value = static_cast<int>(limits_of(gpu).shared_per_block);
+      *value = std::max(0, static_cast<int>(limits_of(gpu).shared_per_block) -
+                               static_cast<int>(function->facts.static_shared));
       break;
     default:
       *value = 0;

@@ -63,6 +63,17 @@ TEST(Execute, AnImageThatIsNotInTheFolderIsNotSilentlySkipped) {
     const std::string said = testing::internal::GetCapturedStderr();
     EXPECT_NE(said.find("lost"), said.npos);
     EXPECT_NE(said.find("cannot open"), said.npos) << said;
+    // What the host asks of the code tells it too, until its next call.
+    const char* text = nullptr;
+    EXPECT_EQ(call("cuGetErrorString", CUresult{CUDA_ERROR_NOT_FOUND}, &text), CUDA_SUCCESS);
+    const std::string told = text;
+    EXPECT_EQ(told.find("named symbol not found: the kernel lost of the image"), 0u) << told;
+    EXPECT_NE(told.find("is not executed: cannot open"), told.npos) << told;
+    EXPECT_EQ(call("cuGetErrorString", CUresult{CUDA_ERROR_INVALID_VALUE}, &text), CUDA_SUCCESS);
+    EXPECT_EQ(std::string(text).find("lost"), std::string::npos);
+    EXPECT_EQ(call("cuCtxSynchronize"), CUDA_SUCCESS);
+    EXPECT_EQ(call("cuGetErrorString", CUresult{CUDA_ERROR_NOT_FOUND}, &text), CUDA_SUCCESS);
+    EXPECT_STREQ(text, "named symbol not found");
   });
 }
 

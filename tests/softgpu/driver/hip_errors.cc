@@ -1,6 +1,7 @@
 // HIP's result codes: names, texts, and the last one of each thread.
 // SPDX-License-Identifier: Apache-2.0
 #include "hip.h"
+#include "reason.h"
 
 using namespace softgpu;
 
@@ -73,7 +74,7 @@ SOFTGPU_API const char* hipGetErrorName(Result code) {
 }
 
 SOFTGPU_API const char* hipGetErrorString(Result code) {
-  return find_error(code).text;
+  return explained(code, find_error(code).text);
 }
 
 SOFTGPU_API Result hipDrvGetErrorName(Result code, const char** name) {
@@ -82,7 +83,7 @@ SOFTGPU_API Result hipDrvGetErrorName(Result code, const char** name) {
 }
 
 SOFTGPU_API Result hipDrvGetErrorString(Result code, const char** text) {
-  *text = find_error(code).text;
+  *text = explained(code, find_error(code).text);
   return find_error(code).code == code ? kSuccess : kInvalidValue;
 }
 

@@ -204,6 +204,42 @@ TEST(Hip, ExecutesInWavesOfTheDevicesWidth) {
   });
 }
 
+TEST(Hip, TellsWhyAnImageIsNotExecuted) {
+  hip_child([] {
+    const std::string image = test_object(kGfx90a);
+    Handle module = nullptr;
+    EXPECT_EQ(call("hipModuleLoadData", &module, static_cast<const void*>(image.data())), 0);
+    void* memory = new_memory(4);
+    EXPECT_EQ(launch(find(module, "width"), nullptr, 64, {&memory}), 500);
+    EXPECT_EQ(call("hipGetLastError"), 500);
+    const auto text = reinterpret_cast<const char* (*)(int)>(symbol("hipGetErrorString"));
+    const std::string told = text(500);
+    EXPECT_NE(told.find("the kernel width of the image"), told.npos) << told;
+    EXPECT_NE(told.find("is not executed: cannot open"), told.npos) << told;
+    EXPECT_EQ(call("hipDeviceSynchronize"), 0);
+    EXPECT_EQ(std::string(text(500)).find("width"), std::string::npos);
+  });
+}
+
+// Static shared memory as the code object's note has it, dynamic beside it: 64 KiB together.
+TEST(Hip, SharedMemoryIsLimited) {
+  hip_child([] {
+    json facts = kernel_facts("width", {8});
+    facts[".group_segment_fixed_size"] = 40000;
+    const std::string image = code_object(kGfx90a, json::array({facts}));
+    const Handle width = find(load(image, "gfx90a"), "width");
+    void* memory = new_memory(4);
+    void* arguments[] = {&memory};
+    const auto result = [&](unsigned dynamic) {
+      return call("hipModuleLaunchKernel", width, 1u, 1u, 1u, 64u, 1u, 1u, dynamic, Handle{nullptr},
+                  static_cast<void**>(arguments), static_cast<void**>(nullptr));
+    };
+    EXPECT_EQ(result(65536 - 40000), 0);
+    EXPECT_EQ(result(65536 - 40000 + 1), 1);
+    EXPECT_EQ(call("hipDeviceSynchronize"), 0);
+  });
+}
+
 // One buffer with all arguments, which HIP's programs prefer.
 TEST(Hip, TakesPackedArguments) {
   hip_child([] {

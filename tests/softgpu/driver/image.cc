@@ -9,6 +9,8 @@
 #include <string_view>
 
 #include "base/sha256.h"
+#include "launch.h"
+#include "reason.h"
 
 namespace softgpu {
 namespace {
@@ -40,6 +42,32 @@ std::vector<Parameter> ptx_parameters(const std::string& list) {
   return parameters;
 }
 
+// The text of the body that opens at or after `at`, by its braces.
+std::string_view body_at(const std::string& text, size_t at) {
+  const size_t begin = text.find('{', at);
+  if (begin == text.npos) return {};
+  int depth = 0;
+  for (size_t i = begin; i < text.size(); ++i) {
+    if (text[i] == '{') ++depth;
+    if (text[i] == '}' && --depth == 0) return std::string_view(text).substr(begin, i - begin);
+  }
+  return {};
+}
+
+// Static shared variables by name: those of the file and of the kernels alike, whose names differ.
+// Dynamic ones have no size.
+std::map<std::string, uint32_t> ptx_shared(const std::string& text) {
+  static const std::regex pattern(
+      R"(\.shared\s+(?:\.align\s+\d+\s+)?\.(\w+)\s+([\w$]+)(?:\[(\d+)\])?\s*;)");
+  std::map<std::string, uint32_t> sizes;
+  for (std::sregex_iterator at(text.begin(), text.end(), pattern), end; at != end; ++at) {
+    const uint32_t count =
+        (*at)[3].matched ? static_cast<uint32_t>(std::stoul((*at)[3])) : uint32_t{1};
+    sizes[(*at)[2]] = size_of_type((*at)[1]) * count;
+  }
+  return sizes;
+}
+
 Result read_ptx(const std::string& text, Image* image) {
   std::smatch found;
   static const std::regex version(R"(\.version\s+(\d+)\.(\d+))");
@@ -56,9 +84,17 @@ Result read_ptx(const std::string& text, Image* image) {
   image->minor = arch % 10;
   if (found[2].length() > 0) image->suffix = found[2].str()[0];
   image->size = text.size() + 1;
+  const std::map<std::string, uint32_t> shared = ptx_shared(text);
   for (std::sregex_iterator at(text.begin(), text.end(), entry), end; at != end; ++at) {
     KernelFacts& kernel = image->kernels[(*at)[1]];
-    kernel = {ptx_parameters((*at)[2]), true, (*at)[3].matched ? 1u : 0u};
+    kernel.parameters = ptx_parameters((*at)[2]);
+    kernel.known = true;
+    kernel.max_threads = (*at)[3].matched ? 1 : 0;
+    const size_t after = static_cast<size_t>(at->position() + at->length());
+    const std::string_view body = body_at(text, after);
+    for (const auto& [name, size] : shared) {
+      if (body.find(name) != body.npos) kernel.static_shared += size;
+    }
     for (size_t i = 3; i <= 5; ++i) {
       if ((*at)[i].matched) kernel.max_threads *= static_cast<uint32_t>(std::stoul((*at)[i]));
     }
@@ -89,6 +125,19 @@ Result check_code_object(const Image& image, const Gpu& gpu) {
   const bool same = gpu.arch.substr(0, gpu.arch.find(':')) == image.processor;
   return same && fits(":sramecc", image.sramecc) && fits(":xnack", image.xnack) ? kSuccess
                                                                                 : kNoBinaryForGpu;
+}
+
+// Where a driver compiles, too much static shared memory is an error of its compiler.
+Result check_ptx_shared(const Image& image, const Gpu& gpu) {
+  const uint32_t most = most_static_shared(image, gpu);
+  for (const auto& [name, kernel] : image.kernels) {
+    if (kernel.static_shared <= most) continue;
+    explain(kInvalidPtx, name + " has " + std::to_string(kernel.static_shared) +
+                             " bytes of static shared memory, more than the " +
+                             std::to_string(most) + " of a block");
+    return kInvalidPtx;
+  }
+  return kSuccess;
 }
 
 }  // namespace
@@ -142,7 +191,8 @@ Result check_image(const Image& image, const Gpu& gpu) {
     if (!older || (image.suffix == 'f' && image.major != gpu.major)) {
       return kNoBinaryForGpu;
     }
-    return ptx_too_new(image, config().cuda_version) ? kUnsupportedPtxVersion : kSuccess;
+    if (ptx_too_new(image, config().cuda_version)) return kUnsupportedPtxVersion;
+    return check_ptx_shared(image, gpu);
   }
   const bool tegra =
       is_tegra(gpu.major * 10 + gpu.minor) || is_tegra(image.major * 10 + image.minor);

@@ -20,8 +20,9 @@ struct Parameter {
 // What an image says of a kernel.
 struct KernelFacts {
   std::vector<Parameter> parameters;
-  bool known = false;        // whether it tells the parameters; else the executed library does
-  uint32_t max_threads = 0;  // 0: not told
+  bool known = false;          // whether it tells the parameters; else the executed library does
+  uint32_t max_threads = 0;    // 0: not told
+  uint32_t static_shared = 0;  // bytes, as far as it is told
 };
 
 struct Image {
@@ -52,7 +53,8 @@ Result read_code_object(const char* base, Image* image);
 uint64_t elf_size(const char* base);
 
 // As the driver on `gpu` would: kNoBinaryForGpu for an architecture that does not fit,
-// kUnsupportedPtxVersion for PTX that is too new.
+// kUnsupportedPtxVersion for PTX that is too new, kInvalidPtx for PTX whose kernels have more
+// static shared memory than its compiler lets them have.
 Result check_image(const Image& image, const Gpu& gpu);
 
 }  // namespace softgpu

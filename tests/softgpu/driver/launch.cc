@@ -5,6 +5,8 @@
 #include <cstdio>
 #include <cstring>
 
+#include "reason.h"
+
 namespace softgpu {
 namespace {
 
@@ -65,16 +67,28 @@ nlohmann::json recorded_arguments(const Function& function, const LaunchRequest&
   return list;
 }
 
+// Static and dynamic shared memory together; more than usual only where it was asked for.
+Result check_shared(const Function& function, uint32_t dynamic, const Gpu& gpu) {
+  const uint64_t own = function.facts.static_shared;
+  const auto raised = function.attributes.find(kMaxDynamicShared);
+  const uint64_t own_most = most_static_shared(*function.image, gpu);
+  const uint64_t most = raised != function.attributes.end()
+                            ? own + static_cast<uint64_t>(raised->second)
+                            : std::max<uint64_t>(limits_of(gpu).shared_per_block, own);
+  if (own <= own_most && own + dynamic <= most) return kSuccess;
+  explain(kInvalidValue, function.name + " has " + std::to_string(own) +
+                             " bytes of static shared memory, and " + std::to_string(dynamic) +
+                             " are asked for beside them: more than the " +
+                             std::to_string(own > own_most ? own_most : most) + " of a block");
+  return kInvalidValue;
+}
+
 Result check_sizes(const Function& function, const LaunchRequest& request, const Gpu& gpu) {
   const uint64_t threads = product(request.block);
   const bool grid = product(request.grid) > 0 && request.grid[0] <= kMaxGridX &&
                     request.grid[1] <= kMaxGridYZ && request.grid[2] <= kMaxGridYZ;
   const bool block = threads > 0 && threads <= kMaxThreads && request.block[2] <= kMaxBlockZ;
-  const auto raised = function.attributes.find(kMaxDynamicShared);
-  const uint32_t shared = raised == function.attributes.end()
-                              ? limits_of(gpu).shared_per_block
-                              : static_cast<uint32_t>(raised->second);
-  return grid && block && request.shared_bytes <= shared ? kSuccess : kInvalidValue;
+  return grid && block ? check_shared(function, request.shared_bytes, gpu) : kInvalidValue;
 }
 
 Result check_cluster(const LaunchRequest& request, const Gpu& gpu) {
@@ -122,10 +136,11 @@ bool same_parameters(const std::vector<Parameter>& parameters, const Kernel& ker
       parameters.begin(), parameters.end(), kernel.param_sizes.begin(), kernel.param_sizes.end(),
       [](const Parameter& parameter, uint32_t size) { return parameter.size == size; });
   if (!same) {
-    std::fprintf(stderr,
-                 "softgpu: %s has other parameters in the image than in the source that the code "
-                 "folder names; fill the folder anew\n",
-                 kernel.expression.c_str());
+    const std::string reason = kernel.expression +
+                               " has other parameters in the image than in the source that the "
+                               "code folder names; fill the folder anew";
+    std::fprintf(stderr, "softgpu: %s\n", reason.c_str());
+    explain(kInvalidImage, reason);
   }
   return same;
 }
@@ -139,7 +154,7 @@ Result check_function(const Function& function, const DeviceContext& context) {
 }
 
 Result submit_launch(Stream* stream, const Kernel& kernel, const LaunchRequest& request,
-                     Arguments arguments) {
+                     uint32_t most_static, Arguments arguments) {
   Launch launch;
   launch.kernel = &kernel;
   for (int i = 0; i < 3; ++i) {
@@ -148,6 +163,7 @@ Result submit_launch(Stream* stream, const Kernel& kernel, const LaunchRequest& 
     launch.cluster[i] = std::max(request.cluster[i], 1u);
   }
   launch.shared_bytes = request.shared_bytes;
+  launch.most_static_shared = most_static;
   launch.cooperative = request.cooperative;
   launch.args = std::move(arguments);
   return submit(stream, kernel.expression,
@@ -162,8 +178,16 @@ Limits limits_of(const Gpu& gpu) {
     const auto found = gpu.attributes.find(attribute);
     if (found != gpu.attributes.end()) *value = static_cast<uint32_t>(found->second);
   };
-  if (gpu.amd) limits = {65536, 65536, 65536, 2048, 32};
-  if (!gpu.amd && config().executes()) {
+  if (gpu.amd) {  // hipDeviceAttribute_t
+    limits = {65536, 65536, 65536, 2048, 32};
+    configured(74, &limits.shared_per_block);
+    limits.shared_per_block_optin = limits.shared_per_block;
+    configured(10002, &limits.shared_per_multiprocessor);
+    configured(57, &limits.threads_per_multiprocessor);
+    configured(25, &limits.blocks_per_multiprocessor);
+    return limits;
+  }
+  if (config().executes()) {
     const uint32_t kib = gpu.major == 8 && gpu.minor == 0   ? 164
                          : gpu.major >= 9 && gpu.major < 12 ? 228
                                                             : 100;
@@ -176,6 +200,12 @@ Limits limits_of(const Gpu& gpu) {
   configured(39, &limits.threads_per_multiprocessor);
   configured(106, &limits.blocks_per_multiprocessor);
   return limits;
+}
+
+uint32_t most_static_shared(const Image& image, const Gpu& gpu) {
+  const Limits limits = limits_of(gpu);
+  const bool all = !gpu.amd && (!image.ptx || image.suffix == 'a');
+  return all ? limits.shared_per_block_optin : limits.shared_per_block;
 }
 
 uint32_t blocks_per_multiprocessor(const Gpu& gpu, uint32_t threads, uint32_t shared_bytes) {
@@ -225,7 +255,8 @@ Result launch_kernel(const std::shared_ptr<Stream>& stream, Function* function,
   if (!same_parameters(parameters, *kernel)) return kInvalidImage;
   if (!copy_arguments(parameters, request, &arguments)) return kInvalidValue;
   const Lock lock = lock_state();
-  return submit_launch(stream.get(), *kernel, request, std::move(arguments));
+  return submit_launch(stream.get(), *kernel, request, most_static_shared(*function->image, gpu),
+                       std::move(arguments));
 }
 
 }  // namespace softgpu

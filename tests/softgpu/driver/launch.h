@@ -30,6 +30,11 @@ struct Limits {
 };
 Limits limits_of(const Gpu& gpu);
 
+// What a kernel's static shared memory may take. PTX: what a block has without asking, by CUDA's
+// compilers; for one architecture alone, such as sm_90a, what it has at most. A cubin does not tell
+// which of the two it was compiled for.
+uint32_t most_static_shared(const Image& image, const Gpu& gpu);
+
 // CUfunction_attribute: dynamic shared memory that launches may ask for.
 inline constexpr int kMaxDynamicShared = 8;
 

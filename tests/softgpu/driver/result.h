@@ -15,6 +15,7 @@ inline constexpr Result kInvalidDevice = 101;
 inline constexpr Result kInvalidImage = 200;
 inline constexpr Result kInvalidContext = 201;
 inline constexpr Result kNoBinaryForGpu = 209;
+inline constexpr Result kInvalidPtx = 218;
 inline constexpr Result kUnsupportedPtxVersion = 222;
 inline constexpr Result kInvalidHandle = 400;
 inline constexpr Result kNotFound = 500;

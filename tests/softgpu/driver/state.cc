@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "at_exit.h"
+#include "reason.h"
 
 namespace softgpu {
 
@@ -39,6 +40,7 @@ bool& in_host_function() {
 }
 
 Result enter(const char* function) {
+  forget_reason();
   if (const Failure* failure = strike(function)) {
     if (failure->sticky) state().sticky = failure->error;
     return failure->error;

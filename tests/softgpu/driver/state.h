@@ -10,6 +10,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "../engine/engine.h"
@@ -55,6 +56,9 @@ struct State {
   std::deque<DeviceContext> cuda, hip;                 // one a visible device
   std::map<Stream*, std::shared_ptr<Stream>> streams;  // by handle
   std::vector<std::shared_ptr<Stream>> all_streams;    // destroyed ones too while they have work
+  std::map<Stream*, std::thread> threads;              // of streams that have had work
+  std::vector<std::thread> ended;                      // those that need no mutex any more
+  bool stopping = false;                               // threads end when they have no work
   std::map<Event*, std::shared_ptr<Event>> events;
   std::map<LoadedModule*, std::shared_ptr<LoadedModule>> modules;
   std::map<LoadedLibrary*, std::shared_ptr<LoadedLibrary>> libraries;

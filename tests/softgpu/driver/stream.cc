@@ -59,7 +59,8 @@ void work(std::shared_ptr<Stream> stream) {
   Lock lock = lock_state();
   for (;;) {
     state().progress.wait(lock, [&] {
-      return stream->queue.empty() ? stream->closed : is_ready(stream->queue.front());
+      return stream->queue.empty() ? stream->closed || state().stopping
+                                   : is_ready(stream->queue.front());
     });
     if (stream->queue.empty()) break;
     Command& command = stream->queue.front();  // stays put: only this thread takes from the front
@@ -67,14 +68,26 @@ void work(std::shared_ptr<Stream> stream) {
     stream->queue.pop_front();
     state().progress.notify_all();
   }
-  forget(stream.get());
+  stream->has_thread = false;
+  if (stream->closed) forget(stream.get());
+  const auto own = state().threads.find(stream.get());
+  state().ended.push_back(std::move(own->second));
+  state().threads.erase(own);
+  state().progress.notify_all();
+}
+
+// What has put itself there gives up the mutex, which is held, before anybody else gets it.
+void join_ended() {
+  for (std::thread& thread : state().ended) thread.join();
+  state().ended.clear();
 }
 
 void push(Stream* stream, Command command) {
   stream->queue.push_back(std::move(command));
   if (!stream->has_thread) {
     stream->has_thread = true;
-    std::thread(work, stream->shared_from_this()).detach();
+    join_ended();
+    state().threads[stream] = std::thread(work, stream->shared_from_this());
   }
   state().progress.notify_all();
 }
@@ -239,6 +252,14 @@ void wait_for_stream(Lock* lock, const std::shared_ptr<Stream>& stream) {
   for (const std::shared_ptr<Stream>& other : with_blocking(stream.get())) {
     wait_for(lock, other->last, other->clock);
   }
+}
+
+void stop_threads(Lock* lock) {
+  state().stopping = true;
+  state().progress.notify_all();
+  state().progress.wait(*lock, [] { return state().threads.empty(); });
+  state().stopping = false;
+  join_ended();
 }
 
 void wait_for_context(Lock* lock, const DeviceContext* context) {

@@ -81,6 +81,9 @@ void wait_for(Lock* lock, std::shared_ptr<Signal> signal, Clock clock);
 void wait_for_stream(Lock* lock, const std::shared_ptr<Stream>& stream);
 void wait_for_context(Lock* lock, const DeviceContext* context);
 
+// Ends the streams' threads when their work is done; more work starts new ones.
+void stop_threads(Lock* lock);
+
 // Whether nothing is left to do; the host is then ordered after it.
 bool is_idle(Stream* stream);
 

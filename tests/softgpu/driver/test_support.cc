@@ -49,7 +49,11 @@ int run(const std::string& library, json config, const std::function<void()>& bo
   }
   library_handle = dlopen((fs::path(BUILD_FOLDER) / library).c_str(), RTLD_NOW | RTLD_LOCAL);
   EXPECT_NE(library_handle, nullptr) << dlerror();
-  if (library_handle) body();
+  try {  // beyond here it would run the parent's other tests
+    if (library_handle) body();
+  } catch (const std::exception& error) {
+    ADD_FAILURE() << error.what();
+  }
   return testing::Test::HasFailure() ? 1 : 0;
 }
 

@@ -55,8 +55,8 @@ std::string headline(const Finding& finding) {
       return "a shuffle that takes the value of lane " + std::to_string(finding.number) +
              ", which the last warp of the block does not have";
     case FindingKind::kTooMuchShared:
-      return "static shared memory of " + std::to_string(finding.bytes) +
-             " bytes, more than a block has";
+      return "static shared memory of " + std::to_string(finding.bytes) + " bytes, more than the " +
+             std::to_string(finding.number) + " that a block has";
     case FindingKind::kEndless:
       return "a block that has not ended after " + std::to_string(finding.number) +
              " seconds: a loop without end, or a wait for a block that has not begun";

@@ -92,7 +92,8 @@ struct Launch {
   uint32_t grid[3] = {1, 1, 1};
   uint32_t block[3] = {1, 1, 1};
   uint32_t cluster[3] = {1, 1, 1};
-  uint32_t shared_bytes = 0;  // dynamic
+  uint32_t shared_bytes = 0;                // dynamic
+  uint32_t most_static_shared = 64 * 1024;  // bytes
   bool cooperative = false;
   std::vector<std::vector<uint8_t>> args;  // copies: each as large as param_sizes says
 };

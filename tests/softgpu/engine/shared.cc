@@ -8,10 +8,6 @@
 namespace softgpu {
 namespace {
 
-// What a compiler lets static shared memory take: 48 KiB by CUDA, 64 KiB by HIP. The engine knows
-// no architectures, so the larger one.
-constexpr uint64_t kMostStatic = 64 * 1024;
-
 // No more aligned than it must be, so that whoever relies on more is found out.
 SharedArray take_array(Block* block, uint64_t bytes, uint64_t alignment) {
   SharedArray array;
@@ -45,12 +41,14 @@ void* Runner::shared(Lane* lane, const void* site, uint64_t bytes, uint64_t alig
     return reinterpret_cast<void*>(known->begin);
   block->static_bytes += bytes;
   SharedArray array;
-  if (block->static_bytes <= kMostStatic) array = take_array(block, bytes, alignment);
+  if (block->static_bytes <= state_->launch->most_static_shared)
+    array = take_array(block, bytes, alignment);
   if (!array.begin) {
     Finding finding;
     finding.kind = FindingKind::kTooMuchShared;
     finding.pc = pc;
     finding.bytes = block->static_bytes;
+    finding.number = static_cast<int>(state_->launch->most_static_shared);
     fail(lane, finding);
   }
   block->arrays.back().site = site;
