@@ -18,6 +18,8 @@ from opdock import _soft
 BUILD = Path(os.environ["OPDOCK_BUILD_DIR"])
 TOOLS = BUILD / "libexec" / "opdock"
 SM_90 = [{"arch": "sm_90"}]
+# Both drivers, warps of 32 and 64 threads. gfx1030 as well: the tests in C++ (gpu.h).
+ARCHS = ["sm_90", "gfx90a"]
 
 # What the programs below begin with.
 PROLOGUE = """
@@ -27,6 +29,7 @@ import opdock
 from opdock.testing import move, on, to_cpu
 torch.set_num_threads(1)
 softmax, layer_norm = opdock.ops.softmax, opdock.ops.layer_norm
+device = os.environ["DEVICE"]  # "cuda" or "rocm": the first GPU's
 def show(**values):
     print(json.dumps(values), flush=True)
 def error(call, *args, **keywords):
@@ -61,6 +64,21 @@ def code():
     return folder
 
 
+@pytest.fixture(params=ARCHS)
+def arch(request):
+    """Each kind of software GPU for which the plugins have images."""
+    if request.param.startswith("gfx"):
+        needs_hiprtc()
+    return request.param
+
+
+def needs_hiprtc():
+    import opdock
+
+    if not opdock.inspect(str(BUILD / "plugins" / "softmax.so"))["hip_archs"]:
+        pytest.skip("softmax was packed without hipRTC")
+
+
 @pytest.fixture
 def soft(tmp_path, code):
     """soft(program, gpus=…, variables=…, **settings of OPDOCK_SOFTGPU): runs Python text."""
@@ -72,6 +90,7 @@ def soft(tmp_path, code):
         scratch = Path(tempfile.mkdtemp(dir=tmp_path))
         settings["findings"] = str(findings)
         env = _soft.environment(os.environ, TOOLS / "softgpu", code, gpus, scratch, **settings) | {
+            "DEVICE": _soft.kind_of(gpus[0]["arch"])[0],
             "OPDOCK_PLUGIN_PATH": str(BUILD / "plugins"),
             "OPDOCK_BUILD": "never",
             "OPDOCK_FALLBACK": "error",

@@ -4,13 +4,16 @@
 import hashlib
 import json
 import os
+import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from conftest import BUILD, TOOLS
 
 PLUGINS = BUILD / "plugins"
+ROOT = Path(__file__).resolve().parents[3]
 
 
 def soft_code(*words):
@@ -101,3 +104,42 @@ def test_what_is_no_plugin_or_carries_no_source(tmp_path):
     done = soft_code(damaged, tmp_path / "code")
     assert done.returncode == 1 and "image-table" in done.stderr
     assert soft_code(PLUGINS / "noop.so").returncode == 2
+
+
+def packed_with(headers, folder):
+    """The plugin noop, made for sm_90 and gfx90a with these device headers, as Meson makes it."""
+    source = ROOT / "plugins" / "noop"
+    pack = [BUILD / "core" / "pack" / "opdock-pack", "--toml", source / "plugin.toml"]
+    pack += ["--out-dir", folder, "--include", headers, "--cuda-archs", "9.0"]
+    pack += ["--hip-archs", "gfx90a", "--cpu-level", "0" if os.uname().machine != "x86_64" else "1"]
+    pack += ["--compile-program", BUILD / "libexec" / "opdock" / "opdock-compile"]
+    build = ["g++", "-std=c++20", "-shared", "-fPIC", f"-I{ROOT / 'core' / 'include'}"]
+    build += ["-o", folder / "noop.so", source / "noop.cc", folder / "note.S"]
+    descriptor = ["gcc", "-fPIC", f"-I{ROOT / 'core' / 'include'}", "-c", folder / "entry.c"]
+    for command in (pack, [*descriptor, "-o", folder / "entry.o"], [*build, folder / "entry.o"]):
+        done = subprocess.run(command, capture_output=True, text=True, cwd=folder)
+        assert done.returncode == 0, done.stderr
+    return folder / "noop.so"
+
+
+def test_the_engines_own_header_is_used_whatever_a_plugin_has_packed(soft, arch, tmp_path):
+    """A plugin carries the vocabulary of the Opdock that packed it, target_soft.cuh too; that one
+    belongs to the engine which executes it."""
+    headers = tmp_path / "device"
+    shutil.copytree(ROOT / "core" / "device", headers)
+    (headers / "opdock" / "target_soft.cuh").write_text("#error packed by another Opdock\n")
+    plugin, code = packed_with(headers, tmp_path), tmp_path / "code"
+    assert soft_code(plugin, code).returncode == 0
+    (source,) = code.glob("source-*.json")
+    carried = json.loads(source.read_text())["headers"]
+    assert "#error" in carried["opdock/target_soft.cuh"]
+    paths = [plugin, PLUGINS / "softmax.so", PLUGINS / "norm.so"]
+    done = soft(
+        "show(error=error(on(device, opdock.ops.noop_launch), torch.ones(3)))",
+        gpus=[{"arch": arch}],
+        code=code,
+        variables={"OPDOCK_PLUGIN_PATH": ":".join(map(str, paths)), "OPDOCK_JIT": "never"},
+    )
+    assert done.shown == {"error": None} and done.findings == [], done.stderr
+    (launch,) = done.events("launch")
+    assert "noop" in launch["function"]

@@ -1,25 +1,41 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Several software GPUs, and work that is made to wait for other work."""
+"""Several software GPUs, and work that is made to wait for other work, on each kind of them."""
 
-FOUR = [{"arch": "sm_90"}, {"arch": "sm_90"}, {"arch": "sm_80"}, {"arch": "sm_75"}]
+import pytest
+from conftest import needs_hiprtc
+
+FOURS = {
+    "cuda": ["sm_90", "sm_90", "sm_80", "sm_75"],
+    "rocm": ["gfx90a", "gfx90a", "gfx1030", "gfx1030"],
+}
 
 
-def test_each_device_gets_its_own_image_and_gives_its_own_results(soft):
+@pytest.fixture(params=["cuda", "rocm"])
+def four(request):
+    """Four GPUs of one driver."""
+    if request.param == "rocm":
+        needs_hiprtc()
+    return [{"arch": arch} for arch in FOURS[request.param]]
+
+
+def test_each_device_gets_its_own_image_and_gives_its_own_results(soft, four):
     done = soft(
         """
         x = torch.randn(7, 300)
-        found = [on(f"cuda:{i}", softmax)(x) for i in range(4)]
-        show(wrong=[wrong(y, x) for y in found], same=[torch.equal(y, found[0]) for y in found])
+        found = [on(f"{device}:{i}", softmax)(x) for i in range(4)]
+        show(wrong=[wrong(y, x) for y in found],
+             near=[torch.allclose(y, found[0], rtol=1e-6, atol=0) for y in found])
         """,
-        gpus=FOUR,
+        gpus=four,
     )
-    assert done.shown == {"wrong": [0] * 4, "same": [True] * 4}
-    assert {load["arch"] for load in done.events("load")} == {"sm_75", "sm_80", "sm_90"}
+    assert done.shown == {"wrong": [0] * 4, "near": [True] * 4}
+    loaded = {load["arch"].split(":")[0] for load in done.events("load")}
+    assert loaded == {gpu["arch"] for gpu in four}
     assert {launch["device"] for launch in done.events("launch")} == {0, 1, 2, 3}
     assert done.findings == []
 
 
-def test_threads_on_four_devices(soft):
+def test_threads_on_four_devices(soft, four):
     done = soft(
         """
         import threading
@@ -27,37 +43,52 @@ def test_threads_on_four_devices(soft):
         def work(index):
             for seed in range(5):
                 x = torch.randn(20, 100 + seed, generator=torch.Generator().manual_seed(seed))
-                if wrong(on(f"cuda:{index}", softmax)(x), x):
+                if wrong(on(f"{device}:{index}", softmax)(x), x):
                     bad.append((index, seed))
         threads = [threading.Thread(target=work, args=(i % 4,)) for i in range(8)]
         for thread in threads: thread.start()
         for thread in threads: thread.join()
         show(bad=bad)
         """,
-        gpus=FOUR,
+        gpus=four,
     )
     assert done.shown == {"bad": []} and done.findings == []
     assert len(done.events("launch")) == 40
 
 
-def test_tensors_on_different_devices_are_refused(soft):
+def test_tensors_on_different_devices_are_refused(soft, four):
     done = soft(
         """
         x = torch.ones(2, 8)
-        show(mask=error(softmax, move(x, "cuda:0"), mask=move(x[0], "cuda:1")),
-             out=error(softmax, move(x, "cuda:0"), out=move(x, "cuda:1")))
+        first, second = f"{device}:0", f"{device}:1"
+        show(mask=error(softmax, move(x, first), mask=move(x[0], second)),
+             out=error(softmax, move(x, first), out=move(x, second)), second=second)
         """,
-        gpus=FOUR,
+        gpus=four,
     )
-    assert "'mask'" in done.shown["mask"] and "cuda:1" in done.shown["mask"]
-    assert "cuda:1" in done.shown["out"]
+    assert "'mask'" in done.shown["mask"] and done.shown["second"] in done.shown["mask"]
+    assert done.shown["second"] in done.shown["out"]
     assert done.events("launch") == []
+
+
+def test_both_drivers_in_one_process(soft):
+    needs_hiprtc()
+    done = soft(
+        """
+        x = torch.randn(7, 300)
+        show(wrong=[wrong(on(device, softmax)(x), x) for device in ("cuda", "rocm")],
+             mixed=error(softmax, move(x, "cuda"), out=move(x, "rocm")))
+        """,
+        gpus=[{"arch": "sm_90"}, {"arch": "gfx90a"}],
+    )
+    assert done.shown["wrong"] == [0, 0] and done.findings == []
+    assert "rocm:0" in done.shown["mixed"]
 
 
 PENDING = """
     from opdock import _gpu
     from opdock._device_array import allocate_like, to_gpu
-    gpu = _gpu.gpu("cuda")
+    gpu = _gpu.gpu(device)
     stream = gpu.stream()
     x = torch.randn(64, 1024)
     there = to_gpu(x, gpu, stream)  # a copy that is still under way
@@ -68,25 +99,78 @@ PENDING = """
 """
 
 
-def test_an_op_waits_for_the_stream_that_makes_its_argument(soft):
+def test_an_op_waits_for_the_stream_that_makes_its_argument(soft, arch):
     """By the __dlpack__ handshake: the array makes the op's stream wait for its own."""
-    done = soft(PENDING.format(forget=""))
+    done = soft(PENDING.format(forget=""), gpus=[{"arch": arch}])
     assert done.shown == {"wrong": 0} and done.findings == []
 
 
-def test_an_op_that_did_not_wait_is_found(soft):
-    done = soft(PENDING.format(forget="there.stream = None"), check=False)
-    assert done.status != 0 or done.findings
+def test_an_op_that_did_not_wait_is_found(soft, arch):
+    done = soft(PENDING.format(forget="there.stream = None"), gpus=[{"arch": arch}], check=False)
+    assert done.status != 0 and "wrong" not in done.shown
+    assert "DeviceLostError" in done.stderr
     assert any("stream" in finding for finding in done.findings), done.stderr
 
 
-def test_captured_copies_and_launches_run_when_the_graph_does(soft):
+# Opdock takes an op's stream from the arrays' library: torch, which has no software GPU, or CuPy,
+# of which this is as much as Opdock uses. Work on it is the caller's to order.
+SIDE = """
+    import types
+    from opdock import _gpu
+    from opdock._device_array import DeviceArray, allocate_like, to_gpu
+    gpu = _gpu.gpu(device)
+    makes, uses = gpu.stream(), gpu.stream()
+    cupy, cuda = types.ModuleType("cupy"), types.ModuleType("cupy.cuda")
+    cupy.ndarray, cupy.cuda = type("ndarray", (DeviceArray,), {}), cuda
+    cuda.get_current_stream = lambda: types.SimpleNamespace(ptr=uses)
+    sys.modules |= {"cupy": cupy, "cupy.cuda": cuda}
+    x = torch.randn(64, 1024)
+    there, out = to_gpu(x, gpu, makes), allocate_like(x, gpu)
+    there.__class__ = out.__class__ = cupy.ndarray
+"""
+OP = """
+    assert softmax(there, out=out) is out
+    gpu.synchronize(uses)
+    show(stream=uses, wrong=wrong(to_cpu(out), x))
+"""
+KERNEL = """
+    kernel = opdock.compile('''
+    #include "opdock/device.cuh"
+    using namespace opdock;
+    extern "C" OPDOCK_KERNEL(256) copy(float* y, const float* x) {
+      const long long at = block_index() * block_threads() + thread_index();
+      y[at] = x[at];
+    }''', device=device).kernel("copy")
+    kernel(256, 256, out, there, stream=uses)
+    gpu.synchronize(uses)
+    show(stream=uses, wrong=int((to_cpu(out) != x).sum()))
+"""
+
+
+@pytest.mark.parametrize("what", [OP, KERNEL], ids=["op", "kernel"])
+def test_on_a_side_stream(soft, arch, what):
+    done = soft(SIDE + "    gpu.order(makes, uses)\n" + what, gpus=[{"arch": arch}])
+    assert done.shown["wrong"] == 0 and done.findings == []
+    (launch,) = done.events("launch")
+    assert int(launch["stream"], 16) == done.shown["stream"]
+
+
+@pytest.mark.parametrize("what", [OP, KERNEL], ids=["op", "kernel"])
+def test_a_missing_dependency_of_a_side_stream_is_found(soft, arch, what):
+    forget = "    there.stream = None\n"  # what __dlpack__ would tell a kernel's stream
+    done = soft(SIDE + forget + what, gpus=[{"arch": arch}], check=False)
+    assert done.status != 0 and "wrong" not in done.shown, done.shown
+    assert "DeviceLostError" in done.stderr or "GpuError" in done.stderr, done.stderr
+    assert "stream" in done.findings[0], done.findings
+
+
+def test_captured_copies_and_launches_run_when_the_graph_does(soft, arch):
     """The driver's graphs, through the helpers of opdock.testing."""
     done = soft(
         """
         from opdock import _gpu
         from opdock._device_array import allocate_like, to_gpu
-        gpu = _gpu.gpu("cuda")
+        gpu = _gpu.gpu(device)
         stream = gpu.stream()
         x = torch.arange(12.0).view(3, 4)
         kept = x.clone()
@@ -96,6 +180,30 @@ def test_captured_copies_and_launches_run_when_the_graph_does(soft):
         gpu.launch_graph(graph, stream)
         gpu.synchronize(stream)
         show(new=torch.equal(there.to_host(), kept + 1))
-        """
+        """,
+        gpus=[{"arch": arch}],
     )
     assert done.shown == {"new": True} and done.findings == []
+
+
+def test_a_captured_op_on_a_side_stream_runs_when_the_graph_does(soft, arch):
+    """An op that is captured launches nothing; its graph does, as often as it is launched."""
+    done = soft(
+        SIDE
+        + """
+    gpu.synchronize(makes)
+    softmax(there, out=out)  # now its kernels are loaded
+    gpu.synchronize(uses)
+    graph = gpu.capture(uses, lambda: softmax(there, out=out))
+    bad = []
+    for seed in (1, 2):
+        x = torch.randn(64, 1024, generator=torch.Generator().manual_seed(seed))
+        gpu.to_device(there.address, x.data_ptr(), x.nbytes, uses)
+        gpu.launch_graph(graph, uses)
+        gpu.synchronize(uses)
+        bad.append(wrong(to_cpu(out), x))
+    show(bad=bad)
+    """,
+        gpus=[{"arch": arch}],
+    )
+    assert done.shown == {"bad": [0, 0]} and done.findings == []
