@@ -3,6 +3,9 @@
 """Runs the tests of a build folder and closes with one line over all suites.
 
     tests/run.py BUILD_FOLDER [SUITE…]
+    tests/run.py --needs BUILD_FOLDER [SUITE…]
+
+The second form only prints what has to be built for these tests, as targets of ninja.
 
 Meson runs everything. GoogleTest programs report their cases to Meson; pytest runs write JUnit
 files into BUILD_FOLDER/test-results. Both are read here, so that a skip or a failure is counted and
@@ -10,6 +13,7 @@ named as a case. A test program that reports no cases counts as one. The exit st
 failed or if none ran.
 """
 
+import json
 import os
 import shutil
 import subprocess
@@ -17,6 +21,20 @@ import sys
 import xml.etree.ElementTree as ElementTree
 from collections import Counter, defaultdict
 from pathlib import Path
+
+
+def needs(folder, suites):
+    """The files, relative to the folder, that the tests of the suites (of all, without any) use."""
+
+    def read(what):
+        return json.loads((folder / "meson-info" / f"intro-{what}.json").read_text())
+
+    files = {target["id"]: target["filename"] for target in read("targets")}
+    used = set()
+    for test in read("tests"):
+        if not suites or {name.split(":")[-1] for name in test["suite"]} & set(suites):
+            used.update(file for target in test["depends"] for file in files[target])
+    return sorted(os.path.relpath(file, folder) for file in used)
 
 
 def run_meson(folder, suites):
@@ -29,9 +47,11 @@ def run_meson(folder, suites):
     return subprocess.run(command, env=environment).returncode
 
 
-def reason(element):
-    """The text of a <skipped> or <failure>: its message, else its content, on one line."""
-    text = element.get("message") or element.text or "no reason given"
+def reason(element, case):
+    """The text of a <skipped> or <failure> of a <testcase>: its message, else its content, else the
+    last line that the test printed, on one line."""
+    printed = (case.findtext("system-out") or "").strip().splitlines()
+    text = element.get("message") or element.text or (printed or ["no reason given"])[-1]
     return " ".join(text.split())
 
 
@@ -44,20 +64,24 @@ def cases(path):
             failure = next((e for e in case if e.tag in ("failure", "error")), None)
             skipped = case.find("skipped")
             if failure is not None:
-                yield name, "failed", reason(failure)
+                yield name, "failed", reason(failure, case)
             elif skipped is not None or case.get("result") == "suppressed":
                 yield (
                     name,
                     "skipped",
-                    reason(skipped) if skipped is not None else "disabled",
+                    reason(skipped, case) if skipped is not None else "disabled",
                 )
             else:
                 yield name, "passed", ""
 
 
 def main():
+    if sys.argv[1:2] == ["--needs"] and len(sys.argv) > 2:
+        for file in needs(Path(sys.argv[2]).resolve(), sys.argv[3:]):
+            print(file)
+        return
     if len(sys.argv) < 2:
-        sys.exit("usage: tests/run.py BUILD_FOLDER [SUITE…]")
+        sys.exit("usage: tests/run.py [--needs] BUILD_FOLDER [SUITE…]")
     folder = Path(sys.argv[1]).resolve()
     results = folder / "test-results"
     shutil.rmtree(results, ignore_errors=True)
