@@ -23,8 +23,6 @@ using Pointer = uint64_t;  // CUdeviceptr
 
 inline constexpr Result kSuccess = 0;
 inline constexpr Result kInvalidValue = 1;
-inline constexpr Result kOutOfMemory = 2;
-inline constexpr Result kNotFound = 500;
 inline constexpr Result kNotSupported = 801;
 
 // CU_STREAM_LEGACY and CU_STREAM_PER_THREAD: numbers instead of handles.

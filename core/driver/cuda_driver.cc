@@ -9,6 +9,7 @@
 
 #include "driver/cuda_api.h"
 #include "driver/driver.h"
+#include "driver/errors.h"
 #include "driver/gpu_table.h"
 
 namespace opdock {
@@ -181,9 +182,7 @@ class CudaDriver : public Driver {
   DriverStatus launch(FunctionHandle function, void* stream, const opdock_launch& how) override {
     LoadedKernel& kernel = *static_cast<LoadedKernel*>(function);
     if (kernel.num_params != kUnknown && how.num_args != kernel.num_params) {
-      return {OPDOCK_INTERNAL, "launch(): found " + std::to_string(how.num_args) +
-                                   " arguments, wanted the kernel's " +
-                                   std::to_string(kernel.num_params)};
+      return wrong_argument_count(how.num_args, kernel.num_params);
     }
     if (how.shared_bytes > kernel.shared_limit.load(std::memory_order_relaxed)) {
       DriverStatus raised = raise_shared(&kernel, how.shared_bytes);
@@ -319,12 +318,7 @@ class CudaDriver : public Driver {
   }
 
   DriverStatus raise_shared(LoadedKernel* kernel, uint32_t bytes) {
-    if (bytes > kernel->max_shared) {
-      return {OPDOCK_UNSUPPORTED, "launch(): found " + std::to_string(bytes) +
-                                      " bytes of dynamic shared memory, wanted at most " +
-                                      std::to_string(kernel->max_shared) +
-                                      " on this GPU; launch with less"};
-    }
+    if (bytes > kernel->max_shared) return too_much_shared_memory(bytes, kernel->max_shared);
     // One at a time: a smaller request must not lower what a larger one has raised.
     std::lock_guard lock(shared_mutex_);
     if (bytes <= kernel->shared_limit.load(std::memory_order_relaxed)) return {};

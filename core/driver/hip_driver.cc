@@ -6,6 +6,7 @@
 #include <mutex>
 
 #include "driver/driver.h"
+#include "driver/errors.h"
 #include "driver/gpu_table.h"
 #include "driver/hip_api.h"
 #include "driver/kernel_metadata.h"
@@ -122,16 +123,10 @@ class HipDriver : public Driver {
   DriverStatus launch(FunctionHandle function, void* stream, const opdock_launch& how) override {
     const LoadedKernel& kernel = *static_cast<LoadedKernel*>(function);
     if (kernel.params != nullptr && how.num_args != kernel.params->size()) {
-      return {OPDOCK_INTERNAL, "launch(): found " + std::to_string(how.num_args) +
-                                   " arguments, wanted the kernel's " +
-                                   std::to_string(kernel.params->size())};
+      return wrong_argument_count(how.num_args, kernel.params->size());
     }
-    if (how.shared_bytes > kernel.max_shared) {
-      return {OPDOCK_UNSUPPORTED, "launch(): found " + std::to_string(how.shared_bytes) +
-                                      " bytes of dynamic shared memory, wanted at most " +
-                                      std::to_string(kernel.max_shared) +
-                                      " on this GPU; launch with less"};
-    }
+    if (how.shared_bytes > kernel.max_shared)
+      return too_much_shared_memory(how.shared_bytes, kernel.max_shared);
     if (how.cluster[0] > 1 || how.cluster[1] > 1 || how.cluster[2] > 1) {
       return {OPDOCK_UNSUPPORTED,
               "launch(): found clusters of blocks, wanted none, as AMD's GPUs have none; launch "
