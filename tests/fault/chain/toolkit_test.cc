@@ -11,6 +11,7 @@
 
 #include "jit/nvrtc_files.h"
 #include "opdock/compile.h"
+#include "support/soft_child.h"
 #include "world.h"
 
 namespace opdock::testing {
@@ -67,22 +68,13 @@ class NewToolkit : public World {
 
   // In a process that has this GPU.
   void in_child(const std::function<void()>& body) {
-    std::fflush(nullptr);
-    const pid_t child = fork();
-    ASSERT_GE(child, 0);
-    if (child == 0) {
+    soft_child::run([&] {
       setenv("OPDOCK_SOFTGPU", gpu.c_str(), 1);
       setenv("LD_LIBRARY_PATH", SOFTGPU_FOLDER, 1);
       unsetenv("CUDA_VISIBLE_DEVICES");
-      for (const char* name : {"libcuda.so.1", "libnvidia-ml.so.1"})
-        EXPECT_NE(dlopen((fs::path(SOFTGPU_FOLDER) / name).c_str(), RTLD_NOW), nullptr);
+      soft_child::load_cuda(SOFTGPU_FOLDER);
       body();
-      std::fflush(nullptr);
-      _exit(HasFailure() ? 1 : 0);
-    }
-    int status = 0;
-    ASSERT_EQ(waitpid(child, &status, 0), child);
-    EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << "see the failures above";
+    });
   }
 
   std::string gpu = R"({"cuda": 13000, "gpus": [{"arch": "sm_130"}]})";

@@ -11,6 +11,7 @@
 #include <functional>
 
 #include "jit/packed.h"
+#include "support/soft_child.h"
 #include "unit/jit/support.h"
 
 namespace opdock_test {
@@ -337,10 +338,7 @@ class JitDevice : public JitFault {
     if (nvrtcs.empty()) GTEST_SKIP() << "no NVRTC is installed";
   }
   void in_child(const std::string& failures, const std::function<void()>& body) {
-    std::fflush(nullptr);
-    const pid_t child = fork();
-    ASSERT_GE(child, 0);
-    if (child == 0) {
+    soft_child::run([&] {
       const std::string gpus =
           "{\"cuda\": 13000, \"gpus\": [{\"arch\": \"sm_90\"}], \"failures\": [" + failures + "]}";
       setenv("OPDOCK_SOFTGPU", gpus.c_str(), 1);
@@ -351,12 +349,7 @@ class JitDevice : public JitFault {
       gpu.arch = "sm_90";
       driver = driver_for(Backend::kCuda, nullptr);
       body();
-      std::fflush(nullptr);
-      _exit(HasFailure() ? 1 : 0);
-    }
-    int status = 0;
-    ASSERT_EQ(waitpid(child, &status, 0), child);
-    EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << "see the failures above";
+    });
   }
   std::unique_ptr<Kernels> load() {
     reasons.clear();

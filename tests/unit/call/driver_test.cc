@@ -5,7 +5,6 @@
 
 #include <dlfcn.h>
 #include <gtest/gtest.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -16,6 +15,7 @@
 
 #include "driver/cuda_api.h"
 #include "support.h"
+#include "support/soft_child.h"
 
 namespace opdock {
 namespace {
@@ -33,16 +33,7 @@ constexpr char kPtx[] =
     ".version 7.0\n.target sm_80\n.address_size 64\n"
     ".visible .entry scale(.param .u64 x, .param .f32 a) { ret; }\n";
 
-// What the stand-in recorded: one object a line.
-std::vector<json> read_record(const std::string& path, const std::string& event) {
-  std::vector<json> lines;
-  std::ifstream file(path);
-  for (std::string line; std::getline(file, line);) {
-    json object = json::parse(line);
-    if (object.at("event") == event) lines.push_back(object);
-  }
-  return lines;
-}
+using soft_child::recorded;
 
 // Runs `body` in a child with the stand-in set up; the child's failures are the test's.
 void in_child(const char* config, const std::function<void(const std::string& record)>& body) {
@@ -50,23 +41,15 @@ void in_child(const char* config, const std::function<void(const std::string& re
   int file = mkstemp(path);
   ASSERT_GE(file, 0);
   close(file);
-  std::fflush(nullptr);
-  pid_t child = fork();
-  ASSERT_GE(child, 0);
-  if (child == 0) {
+  soft_child::run([&] {
     setenv("OPDOCK_SOFTGPU", config, 1);
     setenv("OPDOCK_SOFTGPU_RECORD", path, 1);
     unsetenv("CUDA_VISIBLE_DEVICES");
     // Loaded under its SONAME, so that opening "libcuda.so.1" finds it.
     EXPECT_NE(dlopen(SOFTGPU_CUDA, RTLD_NOW), nullptr) << dlerror();
     body(path);
-    std::fflush(nullptr);
-    _exit(testing::Test::HasFailure() ? 1 : 0);
-  }
-  int status = 0;
-  ASSERT_EQ(waitpid(child, &status, 0), child);
+  });
   unlink(path);
-  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << "the child's failures are above";
 }
 
 Driver* driver() {
@@ -191,7 +174,7 @@ TEST(CudaDriver, TellsTheFactsOfEachGpuWithoutAContext) {
     EXPECT_EQ(facts->max_threads_per_block, 1024u);
     EXPECT_EQ(facts->max_shared_bytes, 101376u);
     EXPECT_EQ(facts->memory_bytes, 1000000u);
-    EXPECT_TRUE(read_record(record, "context").empty());
+    EXPECT_TRUE(recorded(record, "context").empty());
   });
 }
 
@@ -232,7 +215,7 @@ TEST(CudaDriver, EntersThePrimaryContextAndRestoresTheFormerOne) {
     EXPECT_EQ(current_context(), zero);
     driver()->leave(first);
     EXPECT_EQ(current_context(), nullptr);
-    EXPECT_EQ(read_record(record, "context").size(), 2u);
+    EXPECT_EQ(recorded(record, "context").size(), 2u);
   });
 }
 
@@ -289,8 +272,8 @@ TEST(CudaDriver, AllocatesInStreamOrderAndGivesBack) {
     ASSERT_TRUE(driver()->allocate(1, nullptr, 1000, &memory).ok());
     driver()->leave(previous);
     ASSERT_TRUE(driver()->release(1, nullptr, memory).ok());
-    EXPECT_EQ(read_record(record, "allocate").at(0).at("device"), 1);
-    EXPECT_EQ(read_record(record, "free").at(0).at("bytes"), 1000);
+    EXPECT_EQ(recorded(record, "allocate").at(0).at("device"), 1);
+    EXPECT_EQ(recorded(record, "free").at(0).at("bytes"), 1000);
     ASSERT_TRUE(driver()->enter(0, nullptr, &previous).ok());
     DriverStatus done = driver()->allocate(0, nullptr, 2000000, &memory);
     EXPECT_EQ(done.status, OPDOCK_OUT_OF_MEMORY);
@@ -308,7 +291,7 @@ TEST(CudaDriver, AllocatesWithoutPoolsWhereThereAreNone) {
              ASSERT_TRUE(done.ok()) << done.text;
              driver()->leave(previous);
              EXPECT_TRUE(driver()->release(0, nullptr, memory).ok());
-             EXPECT_EQ(read_record(record, "free").size(), 1u);
+             EXPECT_EQ(recorded(record, "free").size(), 1u);
            });
 }
 
@@ -366,7 +349,7 @@ TEST(GpuCall, LaunchesWithArgumentsOnTheCallersStream) {
     void* stream = new_stream(0);
     ASSERT_EQ(call(0, stream), OPDOCK_OK) << call.function.error;
     ASSERT_EQ(call(0, nullptr), OPDOCK_OK) << call.function.error;
-    std::vector<json> launches = read_record(record, "launch");
+    std::vector<json> launches = recorded(record, "launch");
     ASSERT_EQ(launches.size(), 2u);
     EXPECT_EQ(launches[0].at("function"), "scale");
     EXPECT_EQ(launches[0].at("device"), 0);
@@ -376,7 +359,7 @@ TEST(GpuCall, LaunchesWithArgumentsOnTheCallersStream) {
     std::snprintf(text, sizeof text, "%p", stream);
     EXPECT_EQ(launches[0].at("stream"), text);
     EXPECT_EQ(launches[0].at("args").at(1), "00000040");  // 2.0f
-    EXPECT_EQ(read_record(record, "load").size(), 1u);    // once for both calls
+    EXPECT_EQ(recorded(record, "load").size(), 1u);       // once for both calls
     EXPECT_EQ(current_context(), nullptr);
   });
 }
@@ -392,7 +375,7 @@ TEST(GpuCall, RunsOnTheTensorsDeviceNotTheCurrentOne) {
     void* zero = current_context();
     ASSERT_EQ(call(), OPDOCK_OK) << call.function.error;
     EXPECT_EQ(current_context(), zero);
-    EXPECT_EQ(read_record(record, "launch").at(0).at("device"), 1);
+    EXPECT_EQ(recorded(record, "launch").at(0).at("device"), 1);
   });
 }
 
@@ -415,7 +398,7 @@ TEST(GpuCall, RunsWhatWasPlannedOnTheTensorsDevice) {
               OPDOCK_OK)
         << error;
     EXPECT_EQ(current_context(), zero);
-    EXPECT_EQ(read_record(record, "launch").at(0).at("device"), 1);
+    EXPECT_EQ(recorded(record, "launch").at(0).at("device"), 1);
   });
 }
 
@@ -435,7 +418,7 @@ TEST(GpuCall, DoesNotAskForTheStreamsContextInThePrimaryOne) {
     void* primary = current_context();
     EXPECT_EQ(call(0, stream), OPDOCK_OK) << call.function.error;
     EXPECT_EQ(current_context(), primary);
-    EXPECT_EQ(read_record(record, "launch").size(), 1u);
+    EXPECT_EQ(recorded(record, "launch").size(), 1u);
   });
 }
 
@@ -449,7 +432,7 @@ TEST(GpuCall, RaisesTheLimitOfSharedMemory) {
     EXPECT_EQ(call(200000), OPDOCK_UNSUPPORTED);
     EXPECT_NE(std::string(call.function.error).find("wanted at most 101376"), std::string::npos)
         << call.function.error;
-    EXPECT_EQ(read_record(record, "launch").size(), 3u);
+    EXPECT_EQ(recorded(record, "launch").size(), 3u);
   });
 }
 
@@ -463,7 +446,7 @@ TEST(GpuCall, RefusesALaunchThatCannotBeRight) {
         << call.function.error;
     EXPECT_EQ(call(-2), OPDOCK_INTERNAL);
     EXPECT_NE(std::string(call.function.error).find("size of 0"), std::string::npos);
-    EXPECT_TRUE(read_record(record, "launch").empty());
+    EXPECT_TRUE(recorded(record, "launch").empty());
   });
 }
 
@@ -475,7 +458,7 @@ TEST(GpuCall, ReadsLaunchesOfOtherVersions) {
     EXPECT_EQ(call(-5), OPDOCK_OK) << call.function.error;  // shorter
     EXPECT_EQ(call(-4), OPDOCK_INTERNAL);                   // too short
     EXPECT_NE(std::string(call.function.error).find("ends before args"), std::string::npos);
-    EXPECT_EQ(read_record(record, "launch").size(), 2u);
+    EXPECT_EQ(recorded(record, "launch").size(), 2u);
   });
 }
 
@@ -484,7 +467,7 @@ TEST(GpuCall, PassesOnTheAttributesOfALaunch) {
     static const ScaleOp op;
     GpuCall call(op);
     ASSERT_EQ(call(-6), OPDOCK_OK) << call.function.error;
-    json attributes = read_record(record, "launch").at(0).at("attributes");
+    json attributes = recorded(record, "launch").at(0).at("attributes");
     EXPECT_EQ(attributes.at("cooperative"), true);
     EXPECT_EQ(attributes.at("programmatic"), true);
     EXPECT_EQ(attributes.at("cluster"), json({3, 1, 1}));
@@ -542,7 +525,7 @@ TEST(GpuCall, MayBeCapturedOncePrepared) {
     ASSERT_EQ(begin(stream, 0), 0);
     EXPECT_EQ(call(0, stream), OPDOCK_OK) << call.function.error;
     ASSERT_EQ(end(stream, &graph), 0);
-    EXPECT_EQ(read_record(record, "launch").size(), 1u);
+    EXPECT_EQ(recorded(record, "launch").size(), 1u);
   });
 }
 
@@ -555,7 +538,7 @@ TEST(GpuCall, IsRefusedInACaptureIfNotCaptureSafe) {
     ASSERT_EQ(cuda_function<int (*)(void*, int)>("cuStreamBeginCapture_v2")(stream, 0), 0);
     EXPECT_EQ(call(0, stream), OPDOCK_UNSUPPORTED);
     EXPECT_NE(std::string(call.function.error).find("capture-safe"), std::string::npos);
-    EXPECT_EQ(read_record(record, "launch").size(), 1u);
+    EXPECT_EQ(recorded(record, "launch").size(), 1u);
   });
 }
 
@@ -586,12 +569,12 @@ TEST(GpuCall, GivesDeviceWorkspaceAndTakesItBack) {
     opdock_tensor* x = a.tensor({4});
     x->device = {OPDOCK_CUDA, 1};
     ASSERT_EQ(f.invoke({A::value(x)}), OPDOCK_OK) << f.error;
-    std::vector<json> made = read_record(record, "allocate");
+    std::vector<json> made = recorded(record, "allocate");
     ASSERT_EQ(made.size(), 2u);
     EXPECT_EQ(made[0].at("bytes"), 5000);
     EXPECT_EQ(made[1].at("bytes"), 700);
     EXPECT_EQ(made[0].at("device"), 1);
-    EXPECT_EQ(read_record(record, "free").size(), 2u);
+    EXPECT_EQ(recorded(record, "free").size(), 2u);
   });
 }
 
@@ -615,9 +598,9 @@ TEST(GpuCall, LoadsOnceForManyThreads) {
     }
     for (std::thread& thread : threads) thread.join();
     EXPECT_EQ(failed, 0);
-    EXPECT_EQ(read_record(record, "load").size(), 1u);
-    EXPECT_EQ(read_record(record, "launch").size(), 400u);
-    EXPECT_EQ(read_record(record, "context").size(), 1u);
+    EXPECT_EQ(recorded(record, "load").size(), 1u);
+    EXPECT_EQ(recorded(record, "launch").size(), 400u);
+    EXPECT_EQ(recorded(record, "context").size(), 1u);
   });
 }
 

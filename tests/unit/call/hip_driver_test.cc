@@ -3,7 +3,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <dlfcn.h>
 #include <gtest/gtest.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmath>
@@ -20,6 +19,7 @@
 #include "driver/hip_api.h"
 #include "driver/hip_library.h"
 #include "support.h"
+#include "support/soft_child.h"
 
 namespace opdock {
 namespace {
@@ -33,20 +33,6 @@ constexpr char kHip6[] = SOFTGPU_HIP6;
 constexpr char kTwoGpus[] =
     R"({"gpus": [{"arch": "gfx90a", "memory": 1000000, "multiprocessors": 104},
         {"arch": "gfx1030", "memory": 2000000}]})";
-
-void in_child(const std::function<void()>& body) {
-  std::fflush(nullptr);
-  const pid_t child = fork();
-  ASSERT_GE(child, 0);
-  if (child == 0) {
-    body();
-    std::fflush(nullptr);
-    _exit(testing::Test::HasFailure() ? 1 : 0);
-  }
-  int status = 0;
-  ASSERT_EQ(waitpid(child, &status, 0), child);
-  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << "the child's failures are above";
-}
 
 void* library = nullptr;  // the stand-in
 std::string record;       // its file
@@ -69,13 +55,7 @@ void* new_stream(int device) {
   return stream;
 }
 std::vector<json> events(const std::string& name) {
-  std::vector<json> found;
-  std::ifstream file(record);
-  for (std::string line; std::getline(file, line);) {
-    json object = json::parse(line);
-    if (object.at("event") == name) found.push_back(object);
-  }
-  return found;
+  return soft_child::recorded(record, name);
 }
 
 Driver* driver() {
@@ -89,7 +69,7 @@ Driver* driver() {
 void with(const char* path, const std::function<void()>& body, const char* config = kTwoGpus) {
   char name[] = "/tmp/opdock-record-XXXXXX";
   close(mkstemp(name));
-  in_child([&] {
+  soft_child::run([&] {
     record = name;
     setenv("OPDOCK_SOFTGPU", config, 1);
     setenv("OPDOCK_SOFTGPU_RECORD", name, 1);
@@ -211,7 +191,7 @@ TEST_P(HipVersions, IsOfNoUseInAForkedChild) {
   with(GetParam(), [] {
     const opdock_device_facts* facts = nullptr;
     ASSERT_TRUE(driver()->facts(0, &facts).ok());
-    in_child([] {
+    soft_child::run([] {
       void* previous = nullptr;
       const DriverStatus done = driver()->enter(0, nullptr, &previous);
       EXPECT_EQ(done.status, OPDOCK_DEVICE_ERROR);
@@ -226,7 +206,7 @@ TEST_P(HipVersions, StaysUsableInAChildThatWasForkedBeforeIt) {
   with(GetParam(), [] {
     driver();  // opened, not initialised
     EXPECT_TRUE(events("init").empty());
-    in_child([] {
+    soft_child::run([] {
       const opdock_device_facts* facts = nullptr;
       EXPECT_TRUE(driver()->facts(0, &facts).ok());
     });
@@ -342,7 +322,7 @@ class RocmFolder {
 
 TEST(HipLibrary, IsLookedForInRocmPath) {
   const RocmFolder folder(std::filesystem::path(kHip6).parent_path());
-  in_child([&] {
+  soft_child::run([&] {
     ASSERT_NE(driver(), nullptr);
     EXPECT_EQ(hip::loaded_library(), folder.root / "lib" / "libamdhip64.so.6");
     EXPECT_NE(driver()->symbol("hipGetDevicePropertiesR0600"), nullptr);
@@ -356,7 +336,7 @@ TEST(HipLibrary, IsTheOneThatIsInTheProcessAlready) {
     EXPECT_EQ(driver()->symbol("hipMalloc"), dlsym(library, "hipMalloc"));
     EXPECT_EQ(driver()->symbol("hipGetDevicePropertiesR0600"), nullptr);
   });
-  in_child([] { EXPECT_EQ(hip::loaded_library(), ""); });
+  soft_child::run([] { EXPECT_EQ(hip::loaded_library(), ""); });
 }
 
 TEST(HipLibrary, LacksAFunction) {
@@ -364,7 +344,7 @@ TEST(HipLibrary, LacksAFunction) {
   ASSERT_NE(dladdr(reinterpret_cast<void*>(static_cast<double (*)(double)>(std::cos)), &math), 0);
   RocmFolder folder;
   folder.add(math.dli_fname, "libamdhip64.so.7");
-  in_child([] {
+  soft_child::run([] {
     std::string problem;
     EXPECT_EQ(driver_for(Backend::kRocm, &problem), nullptr);
     EXPECT_NE(problem.find("without hipInit, wanted HIP 5.2 or newer"), problem.npos) << problem;
@@ -374,7 +354,7 @@ TEST(HipLibrary, LacksAFunction) {
 TEST(HipLibrary, CannotBeOpened) {
   RocmFolder folder;
   folder.add("/dev/null", "libamdhip64.so.7");
-  in_child([] {
+  soft_child::run([] {
     std::string problem;
     if (void* library = hip::open_library(&problem)) {  // this machine has one
       dlclose(library);

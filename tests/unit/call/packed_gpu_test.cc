@@ -4,7 +4,6 @@
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <gtest/gtest.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -19,6 +18,7 @@
 
 #include "note/file_facts.h"
 #include "opdock/opdock.h"
+#include "support/soft_child.h"
 
 namespace {
 
@@ -33,16 +33,6 @@ constexpr char kTwoGpus[] =
 std::string read_file(const fs::path& path) {
   std::ifstream file(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-}
-
-std::vector<json> events(const fs::path& record, const std::string& event) {
-  std::vector<json> found;
-  std::ifstream file(record);
-  for (std::string line; std::getline(file, line);) {
-    json object = json::parse(line);
-    if (object.at("event") == event) found.push_back(object);
-  }
-  return found;
 }
 
 opdock::FileFacts facts_of(const fs::path& path) {
@@ -83,10 +73,7 @@ class PackedPlugin : public testing::Test {
 
   // Runs `body` in a child, as the driver's state is the process's.
   void in_child(const std::function<void()>& body) {
-    std::fflush(nullptr);
-    pid_t child = fork();
-    ASSERT_GE(child, 0);
-    if (child == 0) {
+    soft_child::run([&] {
       setenv("OPDOCK_SOFTGPU", kTwoGpus, 1);
       setenv("OPDOCK_SOFTGPU_RECORD", record().c_str(), 1);
       setenv("LD_LIBRARY_PATH", SOFTGPU_FOLDER, 1);  // of a helper process
@@ -94,17 +81,9 @@ class PackedPlugin : public testing::Test {
       // The packed images alone are looked at, not what was compiled before either.
       setenv("OPDOCK_JIT", "never", 1);
       setenv("OPDOCK_CACHE_DIR", (folder_ / "cache").c_str(), 1);
-      for (const char* name : {"libcuda.so.1", "libnvidia-ml.so.1"}) {
-        EXPECT_NE(dlopen((fs::path(SOFTGPU_FOLDER) / name).c_str(), RTLD_NOW), nullptr)
-            << dlerror();
-      }
+      soft_child::load_cuda(SOFTGPU_FOLDER);
       body();
-      std::fflush(nullptr);
-      _exit(testing::Test::HasFailure() ? 1 : 0);
-    }
-    int status = 0;
-    ASSERT_EQ(waitpid(child, &status, 0), child);
-    EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << "the child's failures are above";
+    });
   }
 
   opdock_function* function() {
@@ -142,16 +121,17 @@ TEST_F(PackedPlugin, LaunchesTheImageOfEachGpu) {
   in_child([&] {
     opdock_function* noop = function();
     ASSERT_NE(noop, nullptr);
-    EXPECT_TRUE(events(record(), "context").empty()) << "before any call";
+    EXPECT_TRUE(soft_child::recorded(record(), "context").empty()) << "before any call";
     for (int gpu : {0, 1, 1}) ASSERT_EQ(call(noop, gpu), OPDOCK_OK) << error_;
 
     // The driver saw the very bytes that the note vouches for, once for each GPU.
     std::vector<std::string> loaded;
-    for (const json& load : events(record(), "load")) loaded.push_back(load.at("sha256"));
+    for (const json& load : soft_child::recorded(record(), "load"))
+      loaded.push_back(load.at("sha256"));
     EXPECT_EQ(loaded,
               (std::vector<std::string>{digest_of(facts_, "sm_90"), digest_of(facts_, "sm_100")}));
     std::vector<int> devices;
-    for (const json& launch : events(record(), "launch")) {
+    for (const json& launch : soft_child::recorded(record(), "launch")) {
       EXPECT_EQ(launch.at("function"), "_Z4noopv");  // the name in the image
       devices.push_back(launch.at("device"));
     }
@@ -173,7 +153,7 @@ TEST_F(PackedPlugin, DoesNotGiveADamagedImageToTheDriver) {
     EXPECT_EQ(call(noop, 1), OPDOCK_INCOMPATIBLE);
     EXPECT_NE(std::string(error_).find("claim-digest"), std::string::npos) << error_;
     EXPECT_EQ(call(noop, 0), OPDOCK_OK) << error_;  // whose image is whole
-    EXPECT_EQ(events(record(), "load").size(), 1u);
+    EXPECT_EQ(soft_child::recorded(record(), "load").size(), 1u);
   });
 }
 

@@ -17,6 +17,7 @@
 #include "base/installed.h"
 #include "jit/nvrtc_files.h"
 #include "opdock/compile.hpp"
+#include "support/soft_child.h"
 
 namespace {
 
@@ -45,44 +46,23 @@ class CompileApi : public testing::Test {
   }
 
   void in_child(const std::function<void()>& body) {
-    std::fflush(nullptr);
-    const pid_t child = fork();
-    ASSERT_GE(child, 0);
-    if (child == 0) {
+    soft_child::run([&] {
       setenv("OPDOCK_SOFTGPU", gpus_, 1);
       setenv("OPDOCK_SOFTGPU_RECORD", (folder_ / "record").c_str(), 1);
       setenv("OPDOCK_CACHE_DIR", (folder_ / "cache").c_str(), 1);
       setenv("LD_LIBRARY_PATH", SOFTGPU_FOLDER, 1);
       unsetenv("CUDA_VISIBLE_DEVICES");
-      for (const char* name : {"libcuda.so.1", "libnvidia-ml.so.1"}) {
-        EXPECT_NE(dlopen((fs::path(SOFTGPU_FOLDER) / name).c_str(), RTLD_NOW), nullptr);
-      }
+      soft_child::load_cuda(SOFTGPU_FOLDER);
       EXPECT_EQ(opdock_add_compiler_folder(NVRTC_SEARCH, error_, sizeof error_), OPDOCK_OK);
       body();
-      std::fflush(nullptr);
-      _exit(HasFailure() ? 1 : 0);
-    }
-    int status = 0;
-    ASSERT_EQ(waitpid(child, &status, 0), child);
-    EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << "see the failures above";
+    });
   }
-  std::vector<json> launches() {
-    std::vector<json> found;
-    std::ifstream file(folder_ / "record");
-    for (std::string line; std::getline(file, line);) {
-      const json event = json::parse(line);
-      if (event.at("event") == "launch") found.push_back(event);
-    }
-    return found;
-  }
+  std::vector<json> launches() { return soft_child::recorded(folder_ / "record", "launch"); }
   // How often this process initialised the driver.
   int inits() {
     int count = 0;
-    std::ifstream file(folder_ / "record");
-    for (std::string line; std::getline(file, line);) {
-      const json event = json::parse(line);
-      count += event.at("event") == "init" && event.at("pid") == getpid() ? 1 : 0;
-    }
+    for (const json& event : soft_child::recorded(folder_ / "record", "init"))
+      count += event.at("pid") == getpid() ? 1 : 0;
     return count;
   }
   // What the last failure was for, by code.

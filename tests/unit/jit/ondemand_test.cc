@@ -26,6 +26,7 @@
 #include "jit/nvrtc_files.h"
 #include "opdock/compile.h"
 #include "opdock/opdock.h"
+#include "support/soft_child.h"
 
 namespace {
 
@@ -57,10 +58,7 @@ class OnDemandPlugin : public testing::Test {
   // Runs `body` in a child: the driver's state, and what was said on stderr, are the process's.
   // The cache stays. Afterwards said() has its stderr, which is no terminal.
   void in_child(const std::function<void()>& body) {
-    std::fflush(nullptr);
-    const pid_t child = fork();
-    ASSERT_GE(child, 0);
-    if (child == 0) {
+    soft_child::run([&] {
       setenv("OPDOCK_SOFTGPU", gpus_, 1);
       setenv("OPDOCK_SOFTGPU_RECORD", record().c_str(), 1);
       setenv("OPDOCK_CACHE_DIR", (folder_ / "cache").c_str(), 1);
@@ -70,20 +68,11 @@ class OnDemandPlugin : public testing::Test {
       const int file =
           open((folder_ / "stderr").c_str(), O_CREAT | O_TRUNC | O_WRONLY | O_CLOEXEC, 0600);
       EXPECT_EQ(dup2(file, STDERR_FILENO), STDERR_FILENO);
-      for (const char* name : {"libcuda.so.1", "libnvidia-ml.so.1"}) {
-        void* library = dlopen((fs::path(SOFTGPU_FOLDER) / name).c_str(), RTLD_NOW);
-        EXPECT_NE(library, nullptr);
-        if (driver_ == nullptr) driver_ = library;
-      }
+      driver_ = soft_child::load_cuda(SOFTGPU_FOLDER);
       EXPECT_EQ(opdock_add_compiler_folder(NVRTC_SEARCH, error_, sizeof error_), OPDOCK_OK);
       open_runtime();
       body();
-      std::fflush(nullptr);
-      _exit(HasFailure() ? 1 : 0);
-    }
-    int status = 0;
-    ASSERT_EQ(waitpid(child, &status, 0), child);
-    EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << "see the failures above";
+    });
   }
 
   // What explain tells of the step that compiled for cuda:0: "code: found".
@@ -205,12 +194,7 @@ class OnDemandPlugin : public testing::Test {
 
   fs::path record() const { return folder_ / "record"; }
   size_t events(const std::string& kind) const {
-    size_t count = 0;
-    std::ifstream file(record());
-    for (std::string line; std::getline(file, line);) {
-      count += json::parse(line).at("event") == kind;
-    }
-    return count;
+    return soft_child::recorded(record(), kind).size();
   }
   size_t entries() {
     char* text = nullptr;

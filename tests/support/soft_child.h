@@ -1,0 +1,59 @@
+// Tests over the stand-in drivers: each in a child process, as a driver's state is the process's,
+// and what the stand-in recorded there.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <fstream>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+namespace soft_child {
+
+// Runs `body` in a child; its failures are the test's.
+inline void run(const std::function<void()>& body) {
+  std::fflush(nullptr);
+  const pid_t child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    body();
+    std::fflush(nullptr);
+    _exit(::testing::Test::HasFailure() ? 1 : 0);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << "the child's failures are above";
+}
+
+// Loads the stand-ins for NVIDIA's libraries that lie in `folder` under their SONAMEs, so that
+// opening them by name finds these. libcuda.so.1's handle.
+inline void* load_cuda(const std::string& folder) {
+  void* cuda = nullptr;
+  for (const char* name : {"libcuda.so.1", "libnvidia-ml.so.1"}) {
+    void* const library = dlopen((folder + "/" + name).c_str(), RTLD_NOW);
+    EXPECT_NE(library, nullptr) << dlerror();
+    if (cuda == nullptr) cuda = library;
+  }
+  return cuda;
+}
+
+// The objects that a stand-in wrote to the file OPDOCK_SOFTGPU_RECORD names, one a line, whose
+// "event" is `event`.
+inline std::vector<nlohmann::json> recorded(const std::string& path, const std::string& event) {
+  std::vector<nlohmann::json> found;
+  std::ifstream file(path);
+  for (std::string line; std::getline(file, line);) {
+    nlohmann::json object = nlohmann::json::parse(line);
+    if (object.at("event") == event) found.push_back(std::move(object));
+  }
+  return found;
+}
+
+}  // namespace soft_child
