@@ -8,6 +8,7 @@
 
 #include "errors.h"
 #include "fast_tensor.h"
+#include "launch_arguments.h"
 #include "streams.h"
 #include "tensor.h"
 
@@ -27,113 +28,12 @@ KernelInfo& info_of(PyObject* self) {
   return *reinterpret_cast<KernelObject*>(self)->info;
 }
 
-bool refuse(const char* exception, const KernelInfo& kernel, const std::string& text) {
-  raise(exception, kernel.name + "(): " + text);
-  return false;
-}
-
 // How messages call an argument's place; they count from 0, after grid and block.
 const char* place(uint32_t index) {
   static constexpr const char* kPlaces[] = {"0",  "1",  "2",  "3",  "4",  "5",  "6",  "7",
                                             "8",  "9",  "10", "11", "12", "13", "14", "15",
                                             "16", "17", "18", "19", "20", "21", "22", "23"};
   return index < std::size(kPlaces) ? kPlaces[index] : "24 or later";
-}
-
-bool read_number(const KernelInfo& kernel, const char* what, PyObject* object, uint32_t least,
-                 uint32_t* out) {
-  const long long value = PyLong_AsLongLong(object);
-  if (value == -1 && PyErr_Occurred() != nullptr) {
-    PyErr_Clear();
-    return refuse(
-        kArgumentError, kernel,
-        std::string(what) + ": found an object of type " + type_name(object) + ", wanted an int");
-  }
-  if (value < least || value > UINT32_MAX) {
-    return refuse(kInvalidArgumentError, kernel,
-                  std::string(what) + ": found " + std::to_string(value) + ", wanted at least " +
-                      std::to_string(least));
-  }
-  *out = static_cast<uint32_t>(value);
-  return true;
-}
-
-// An int, or a tuple or list of up to three.
-bool read_dims(const KernelInfo& kernel, const char* what, PyObject* object, uint32_t (&out)[3]) {
-  if (PyLong_CheckExact(object)) return read_number(kernel, what, object, 1, &out[0]);
-  const bool sequence = PyTuple_Check(object) || PyList_Check(object);
-  const Py_ssize_t count = sequence ? PySequence_Fast_GET_SIZE(object) : 1;
-  if (count < 1 || count > 3) {
-    return refuse(
-        kArgumentError, kernel,
-        std::string(what) + ": found " + std::to_string(count) + " numbers, wanted 1 to 3");
-  }
-  if (!sequence) return read_number(kernel, what, object, 1, &out[0]);
-  for (Py_ssize_t i = 0; i < count; ++i) {
-    if (!read_number(kernel, what, PySequence_Fast_GET_ITEM(object, i), 1, &out[i])) return false;
-  }
-  return true;
-}
-
-// A handle as an int, or an object of torch (cuda_stream), CuPy (ptr) or CUDA's protocol.
-bool read_stream(const KernelInfo& kernel, PyObject* object, void** out) {
-  PyObject* number = nullptr;
-  if (PyLong_Check(object)) {
-    number = Py_NewRef(object);
-  } else if (PyObject* pair = PyObject_CallMethod(object, "__cuda_stream__", nullptr)) {
-    number = PySequence_GetItem(pair, 1);
-    Py_DECREF(pair);
-  } else {
-    for (const char* name : {"cuda_stream", "ptr"}) {
-      PyErr_Clear();
-      number = PyObject_GetAttrString(object, name);
-      if (number != nullptr) break;
-    }
-  }
-  *out = number == nullptr ? nullptr : PyLong_AsVoidPtr(number);
-  Py_XDECREF(number);
-  if (PyErr_Occurred() == nullptr) return true;
-  PyErr_Clear();
-  return refuse(kArgumentError, kernel,
-                "argument 'stream': found an object of type " + type_name(object) +
-                    ", wanted a stream of torch or CuPy, or its handle as an int");
-}
-
-// What stands behind the arguments.
-struct Extras {
-  PyObject* stream = nullptr;
-  opdock_launch* launch;
-};
-
-bool read_extra(const KernelInfo& kernel, PyObject* name, PyObject* object, Extras* extras) {
-  opdock_launch& launch = *extras->launch;
-  const auto is = [&](const char* known) {
-    return PyUnicode_CompareWithASCIIString(name, known) == 0;
-  };
-  if (is("shared"))
-    return read_number(kernel, "argument 'shared'", object, 0, &launch.shared_bytes);
-  if (is("stream")) {
-    extras->stream = object == Py_None ? nullptr : object;
-    return true;
-  }
-  if (is("cluster")) {
-    if (object == Py_None) return true;
-    for (uint32_t& size : launch.cluster) size = 1;
-    return read_dims(kernel, "argument 'cluster'", object, launch.cluster);
-  }
-  const bool cooperative = is("cooperative");
-  if (cooperative || is("programmatic")) {
-    const int wanted = PyObject_IsTrue(object);
-    if (wanted < 0) return false;
-    if (wanted != 0) {
-      launch.flags |= cooperative ? OPDOCK_LAUNCH_COOPERATIVE : OPDOCK_LAUNCH_PROGRAMMATIC;
-    }
-    return true;
-  }
-  const char* text = PyUnicode_AsUTF8(name);
-  return refuse(kArgumentError, kernel,
-                "found an unknown argument '" + std::string(text == nullptr ? "" : text) +
-                    "', wanted shared, stream, cluster, cooperative or programmatic");
 }
 
 // The number that a method of the module answers for a device.
