@@ -18,6 +18,7 @@
 #include "build/result.h"
 #include "build/sources.h"
 #include "build/stand_in.h"
+#include "build/step_counter.h"
 #include "build/toolchain_check.h"
 #include "build/tools.h"
 #include "build/triage.h"
@@ -30,39 +31,7 @@ namespace {
 namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
-constexpr int kMostAttempts = 3;     // while the source or the compilers change under us
-constexpr double kSetupShare = 0.3;  // of the whole time, for the progress bar
-
-// Reads ninja's "[3/12] …" as it comes.
-class StepCounter {
- public:
-  StepCounter(const std::string& name, Progress* progress) : name_(name), progress_(progress) {}
-
-  void add(std::string_view piece) {
-    if (progress_ == nullptr) return;
-    for (const char c : piece) {
-      if (c == '\n') {
-        read_line();
-        line_.clear();
-      } else if (line_.size() < 64) {
-        line_ += c;
-      }
-    }
-  }
-
- private:
-  void read_line() {
-    int done = 0, all = 0;
-    if (std::sscanf(line_.c_str(), "[%d/%d]", &done, &all) != 2 || all <= 0) return;
-    progress_->step(
-        "building " + name_ + ": " + std::to_string(done) + " of " + std::to_string(all) + " steps",
-        kSetupShare + (1 - kSetupShare) * done / all);
-  }
-
-  const std::string& name_;
-  Progress* progress_;
-  std::string line_;
-};
+constexpr int kMostAttempts = 3;  // while the source or the compilers change under us
 
 bool write_file(const std::string& path, std::string_view text) {
   std::ofstream file(path, std::ios::binary | std::ios::trunc);
