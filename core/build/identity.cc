@@ -14,8 +14,8 @@
 #include "build/process.h"
 #include "build/tools.h"
 #include "facts/environment.h"
-#include "facts/nvrtc_search.h"
 #include "jit/hiprtc_files.h"
+#include "jit/nvrtc_files.h"
 
 namespace opdock {
 namespace {
@@ -126,7 +126,8 @@ class Identifier {
 
   // opdock-pack compiles with what it finds by the same rule.
   void add_nvrtc() {
-    for (const std::string& path : nvrtc_candidates(tools_.nvrtc_folders, nullptr)) {
+    for (const std::string& path :
+         find_nvrtc_paths(tools_.nvrtc_folders, current_environment(), nullptr)) {
       std::error_code error;
       const fs::path real = fs::canonical(path, error);
       if (error) continue;

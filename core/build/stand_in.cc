@@ -11,7 +11,7 @@
 #include <set>
 
 #include "cache/stamps.h"
-#include "facts/nvrtc_search.h"
+#include "facts/environment.h"
 #include "fmt/format.h"
 #include "jit/nvrtc_files.h"
 
@@ -50,7 +50,8 @@ Paths compilers_here(const std::string& nvcc, const std::vector<std::string>& nv
     for (const std::string& part : nvcc_parts(nvcc)) add_real(part, &paths);
   }
   if (languages.device_images) {
-    for (const std::string& path : nvrtc_candidates(nvrtc_folders, nullptr)) add_real(path, &paths);
+    for (const std::string& path : find_nvrtc_paths(nvrtc_folders, current_environment(), nullptr))
+      add_real(path, &paths);
   }
   return paths;
 }

@@ -164,10 +164,10 @@ std::string library_problem(const std::string& path) {
   return {};
 }
 
-std::vector<NvrtcFile> find_nvrtc_files(const std::vector<std::string>& folders,
-                                        const Environment& environment,
-                                        std::vector<std::string>* searched) {
-  std::vector<NvrtcFile> found;
+std::vector<std::string> find_nvrtc_paths(const std::vector<std::string>& folders,
+                                          const Environment& environment,
+                                          std::vector<std::string>* searched) {
+  std::vector<std::string> found;
   std::set<std::string> seen;
   for (const std::string& candidate : nvrtc_candidates(folders, environment, searched)) {
     std::string path = candidate;
@@ -178,8 +178,20 @@ std::vector<NvrtcFile> find_nvrtc_files(const std::vector<std::string>& folders,
     }
     std::error_code failed;
     const fs::path real = fs::canonical(path, failed);
-    if (failed || !seen.insert(real.string()).second) continue;
-    found.push_back({path, version_of(real), library_id(real.string()), include_of(real)});
+    if (!failed && seen.insert(real.string()).second) found.push_back(std::move(path));
+  }
+  return found;
+}
+
+std::vector<NvrtcFile> find_nvrtc_files(const std::vector<std::string>& folders,
+                                        const Environment& environment,
+                                        std::vector<std::string>* searched) {
+  std::vector<NvrtcFile> found;
+  for (const std::string& path : find_nvrtc_paths(folders, environment, searched)) {
+    std::error_code failed;
+    const fs::path real = fs::canonical(path, failed);
+    if (!failed)
+      found.push_back({path, version_of(real), library_id(real.string()), include_of(real)});
   }
   std::stable_sort(found.begin(), found.end(),
                    [](const NvrtcFile& a, const NvrtcFile& b) { return b.version < a.version; });

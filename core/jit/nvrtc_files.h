@@ -18,6 +18,11 @@ struct NvrtcFile {
   std::string include;  // the toolkit's headers that belong to it; empty: not installed
 };
 
+// Where they are: nvrtc_candidates(), what the loader finds by itself among them, each library
+// once.
+std::vector<std::string> find_nvrtc_paths(const std::vector<std::string>& folders,
+                                          const Environment& environment,
+                                          std::vector<std::string>* searched);
 // One per library, the newest first. `folders` are looked into first, as by nvrtc_candidates.
 // *searched gets the folders, for messages. Reads folders and file heads; opens no library.
 std::vector<NvrtcFile> find_nvrtc_files(const std::vector<std::string>& folders,

@@ -62,6 +62,14 @@ class NewToolkit : public World {
     tool("nvcc", kNvcc);
     top_.write("toolkit/bin/ptxas", version);
   }
+  // Images by opdock-pack's NVRTC instead of nvcc's.
+  void use_device_source() {
+    replace("plugins/good/plugin.toml", ", \"code.cu\"", "");
+    replace(
+        "plugins/good/plugin.toml", "flags = [\"thread-safe\"]",
+        "flags = [\"thread-safe\"]\n[device]\nsources = [\"code.cuh\"]\nkernels = [\"f<int>\"]");
+    top_.write("plugins/good/code.cuh", "template <class T> __global__ void f() {}\n");
+  }
   size_t asked() const { return count_lines(path("asked")); }
   // No memo is made of what changed less than two seconds before.
   static void settle() { std::this_thread::sleep_for(std::chrono::milliseconds(2300)); }
@@ -229,10 +237,7 @@ TEST_F(NewToolkit, ANewerNvrtc) {
   if (!find_nvrtc_files({}, current_environment(), nullptr).empty())
     GTEST_SKIP() << "the system's own NVRTC may know the GPU";
   gpu = R"({"cuda": 13000, "gpus": [{"arch": "sm_110"}]})";
-  replace("plugins/good/plugin.toml", ", \"code.cu\"", "");
-  replace("plugins/good/plugin.toml", "flags = [\"thread-safe\"]",
-          "flags = [\"thread-safe\"]\n[device]\nsources = [\"code.cuh\"]\nkernels = [\"f<int>\"]");
-  top_.write("plugins/good/code.cuh", "template <class T> __global__ void f() {}\n");
+  use_device_source();
   fs::create_directory(path("nvrtc"));
   fs::copy_file(FAKE_NVRTC_12, path("nvrtc/libnvrtc.so.12"));
   const auto use_it = [&] {
@@ -254,6 +259,28 @@ TEST_F(NewToolkit, ANewerNvrtc) {
   });
   EXPECT_EQ(builds(), 2u);
   in_child([&] { EXPECT_TRUE(use_it().at("changed").empty()); });
+  EXPECT_EQ(builds(), 2u);
+}
+
+// One that the loader alone finds, as a distribution's.
+TEST_F(NewToolkit, ANewerNvrtcOnTheLoadersPath) {
+  if (!find_nvrtc_files({}, current_environment(), nullptr).empty())
+    GTEST_SKIP() << "the system's own NVRTC may know the GPU";
+  gpu = R"({"cuda": 13000, "gpus": [{"arch": "sm_110"}]})";
+  use_device_source();
+  const auto use_it = [&] {
+    setenv("LD_LIBRARY_PATH", (path("nvrtc") + ":" + SOFTGPU_FOLDER).c_str(), 1);
+    return use();
+  };
+  fs::create_directory(path("nvrtc"));
+  fs::copy_file(FAKE_NVRTC_12, path("nvrtc/libnvrtc.so.12"));
+  in_child([&] { EXPECT_TRUE(has_code(use_it(), "arch-ptx")); });
+  fs::copy_file(FAKE_NVRTC_13, path("nvrtc/libnvrtc.so.13"));
+  in_child([&] {
+    const Json told = use_it();
+    EXPECT_EQ(told.at("changed").size(), 1u) << told.dump(1);
+    EXPECT_FALSE(has_code(told, "arch-ptx")) << told.dump(1);
+  });
   EXPECT_EQ(builds(), 2u);
 }
 
