@@ -4,6 +4,7 @@
 #include <sys/auxv.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -39,21 +40,6 @@ void add_real(const fs::path& path, Paths* paths) {
   std::error_code error;
   const fs::path real = fs::canonical(path, error);
   if (!error && is_file(real)) paths->insert(real.string());
-}
-
-// The compilers' files that a build would find now.
-Paths compilers_here(const std::string& nvcc, const std::vector<std::string>& nvrtc_folders,
-                     const Languages& languages) {
-  Paths paths;
-  if (languages.cuda && !nvcc.empty()) {
-    add_real(nvcc, &paths);
-    for (const std::string& part : nvcc_parts(nvcc)) add_real(part, &paths);
-  }
-  if (languages.device_images) {
-    for (const std::string& path : find_nvrtc_paths(nvrtc_folders, current_environment(), nullptr))
-      add_real(path, &paths);
-  }
-  return paths;
 }
 
 std::set<std::string> ids_of(const Paths& paths) {
@@ -100,40 +86,86 @@ std::optional<StandIn> read_stand_in(const CacheEntry& entry) {
   return out;
 }
 
-// That the files at `paths`, and no others, were found to bring nothing new.
-class Memo {
- public:
-  Memo(Cache* cache, const CacheEntry& entry, const Paths& paths)
-      : cache_(cache),
-        name_("compilers " + entry.key() + " " + entry.maker().id),
-        value_(pack_texts({paths.begin(), paths.end()})),
-        stamps_("/") {
-    for (const std::string& path : paths) stamps_.add(path.substr(1));
+// The compilers' files that a build would find now. *tested gets the folders that counted.
+Paths compilers_here(const std::string& nvcc, const std::vector<std::string>& nvrtc_folders,
+                     const Languages& languages, std::vector<std::string>* tested) {
+  Paths paths;
+  if (languages.cuda && !nvcc.empty()) {
+    add_real(nvcc, &paths);
+    for (const std::string& part : nvcc_parts(nvcc)) add_real(part, &paths);
   }
-  bool holds() const {
+  if (languages.device_images) {
+    for (const std::string& path :
+         find_nvrtc_paths(nvrtc_folders, current_environment(), nullptr, tested))
+      add_real(path, &paths);
+  }
+  return paths;
+}
+
+// The compilers here beside those that an entry was made by, and the memo that there is nothing new
+// among them. It holds while the surroundings, what was looked at, and the files are as they were.
+class Comparison {
+ public:
+  Comparison(const Manifest& manifest, const BuildOptions& options, const CacheEntry& entry,
+             Cache* cache)
+      : cache_(cache),
+        languages_(languages_of(manifest, options)),
+        nvcc_(languages_.cuda ? find_nvcc() : std::string()),
+        name_("compilers " + entry.key() + " " + entry.maker().id),
+        value_(surroundings()) {}
+
+  bool is_settled() const {
     const std::optional<std::string> memo = cache_->recall(name_);
     return memo && Stamps::open("/", *memo) == value_;
   }
-  void keep() {
+
+  // False: there is no compiler at all, or none but those of `then`.
+  bool look(const StandIn& then) {
+    std::vector<std::string> tested;
+    paths_ = compilers_here(nvcc_, compiler_folders(), languages_, &tested);
+    if (!paths_.empty()) {
+      for (const std::string& path : then.paths) add_real(path, &paths_);
+    }
+    for (const std::string& path : paths_) stamps_.add(path.substr(1));
+    std::set<std::string> places;
+    for (const std::string& path : tested) places.insert(nearest(path));
+    for (const std::string& path : places) stamps_.add(path.substr(1));
+    return !paths_.empty() && ids_of(paths_) != then.ids;
+  }
+
+  // After look().
+  void settle() {
     if (const std::optional<std::string> memo = stamps_.seal(value_))
       cache_->remember(name_, *memo);
   }
 
  private:
-  Cache* cache_;
-  const std::string name_, value_;
-  Stamps stamps_;  // taken before anything is read of them
-};
+  // What of this process decides where compilers are looked for.
+  std::string surroundings() const {
+    std::vector<std::string> texts = compiler_folders();
+    texts.push_back(nvcc_);
+    for (const char* name : {"PATH", "HOME", "VIRTUAL_ENV", "CONDA_PREFIX", "CUDA_HOME",
+                             "CUDA_PATH", "LD_LIBRARY_PATH"}) {
+      const char* value = std::getenv(name);
+      texts.push_back(value == nullptr ? "" : value);
+    }
+    return pack_texts(texts);
+  }
 
-Paths compilers_to_compare(const Manifest& manifest, const BuildOptions& options,
-                           const StandIn& then) {
-  const Languages languages = languages_of(manifest, options);
-  Paths paths =
-      compilers_here(languages.cuda ? find_nvcc() : std::string(), compiler_folders(), languages);
-  if (paths.empty()) return paths;  // nobody could do better
-  for (const std::string& path : then.paths) add_real(path, &paths);
-  return paths;
-}
+  // The path, or the folder that changes if it comes to be there.
+  static std::string nearest(std::string path) {
+    std::error_code error;
+    while (path.size() > 1 && !fs::exists(path, error))
+      path = fs::path(path).parent_path().string();
+    return path.starts_with('/') ? path : "/";
+  }
+
+  Cache* cache_;
+  const Languages languages_;
+  const std::string nvcc_, name_, value_;
+  Stamps stamps_{"/"};  // begun before anything is looked at
+  Paths paths_;
+};
 
 }  // namespace
 
@@ -145,7 +177,7 @@ std::string stand_in_text(const BuildTools& tools, const Languages& languages,
                           const ToolchainFacts& facts, const std::vector<Reason>& warnings) {
   const size_t gpus = count_ptx(warnings);
   if (gpus == 0) return {};
-  Paths paths = compilers_here(tools.nvcc, tools.nvrtc_folders, languages);
+  Paths paths = compilers_here(tools.nvcc, tools.nvrtc_folders, languages, nullptr);
   // Where nvcc is a script that calls the real one, a new toolkit leaves it as it is.
   for (const std::string& part : nvcc_parts(facts.nvcc.toolkit + "/bin/nvcc"))
     add_real(part, &paths);
@@ -160,12 +192,10 @@ std::optional<std::string> newer_compiler(const Manifest& manifest, const BuildO
                                           const CacheEntry& entry, Cache* cache, bool may_start) {
   const std::optional<StandIn> then = read_stand_in(entry);
   if (!then || getauxval(AT_SECURE) != 0) return std::nullopt;
-  const Paths paths = compilers_to_compare(manifest, options, *then);
-  if (paths.empty()) return std::nullopt;
-  Memo memo(cache, entry, paths);
-  if (memo.holds()) return std::nullopt;
-  if (ids_of(paths) == then->ids) {
-    memo.keep();
+  Comparison comparison(manifest, options, entry, cache);
+  if (comparison.is_settled()) return std::nullopt;
+  if (!comparison.look(*then)) {
+    comparison.settle();
     return std::nullopt;
   }
   if (!may_start) {
@@ -183,7 +213,7 @@ std::optional<std::string> newer_compiler(const Manifest& manifest, const BuildO
     return fmt::format("toolkit: found {}, which knows a GPU here, was {}, which gave it PTX",
                        versions_of(facts), then->by);
   }
-  memo.keep();
+  comparison.settle();
   return std::nullopt;
 }
 
@@ -191,7 +221,9 @@ void accept_stand_in(const Manifest& manifest, const BuildOptions& options, cons
                      Cache* cache) {
   const std::optional<StandIn> then = read_stand_in(entry);
   if (!then) return;
-  Memo(cache, entry, compilers_to_compare(manifest, options, *then)).keep();
+  Comparison comparison(manifest, options, entry, cache);
+  comparison.look(*then);
+  comparison.settle();
 }
 
 }  // namespace opdock

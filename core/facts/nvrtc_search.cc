@@ -13,11 +13,18 @@ namespace fs = std::filesystem;
 
 class Search {
  public:
-  Search(std::vector<std::string>* found, std::vector<std::string>* searched)
-      : found_(found), searched_(searched) {}
+  Search(std::vector<std::string>* found, std::vector<std::string>* searched,
+         std::vector<std::string>* tested)
+      : found_(found), searched_(searched), tested_(tested) {}
+
+  // Notes that what is in the folder, or whether it is there, counted.
+  void note(const fs::path& folder) {
+    if (tested_ != nullptr) tested_->push_back(folder.string());
+  }
 
   // Takes every libnvrtc.so.MAJOR… in the folder; libnvrtc.alt.so and the builtins are not it.
   void folder(const fs::path& folder) {
+    note(folder);
     std::error_code failed;
     if (!fs::is_directory(folder, failed)) return;
     searched_->push_back(folder.string());
@@ -33,9 +40,11 @@ class Search {
   }
 
   void site_packages(const fs::path& site) {
+    note(site);
     std::error_code failed;
     if (!fs::is_directory(site, failed)) return;
     searched_->push_back(site.string());
+    note(site / "nvidia");
     folder(site / "nvidia/cuda_nvrtc/lib");  // wheels for CUDA 12
     std::vector<fs::path> toolkits;          // nvidia/cu13 and later
     for (const auto& entry : fs::directory_iterator(site / "nvidia", failed))
@@ -46,6 +55,7 @@ class Search {
 
   // PREFIX/lib/python3.*/{site,dist}-packages
   void python_prefix(const fs::path& prefix) {
+    note(prefix / "lib");
     std::error_code failed;
     std::vector<fs::path> versions;
     for (const auto& entry : fs::directory_iterator(prefix / "lib", failed))
@@ -58,6 +68,7 @@ class Search {
   }
 
   void toolkit(const fs::path& root) {
+    note(root / "targets");
     folder(root / "lib64");
     folder(root / "lib");
     std::error_code failed;
@@ -71,6 +82,7 @@ class Search {
  private:
   std::vector<std::string>* found_;
   std::vector<std::string>* searched_;
+  std::vector<std::string>* tested_;  // may be NULL
   std::set<std::string> seen_;
 };
 
@@ -83,12 +95,13 @@ std::vector<std::string> nvrtc_candidates(const std::vector<std::string>& folder
 
 std::vector<std::string> nvrtc_candidates(const std::vector<std::string>& folders,
                                           const Environment& environment,
-                                          std::vector<std::string>* searched) {
+                                          std::vector<std::string>* searched,
+                                          std::vector<std::string>* tested) {
   const auto variable = [&](const char* name) {
     return environment.variable(name).value_or(std::string());
   };
   std::vector<std::string> found, looked;
-  Search search(&found, &looked);
+  Search search(&found, &looked, tested);
   for (const std::string& folder : folders) {
     search.folder(folder);
     search.site_packages(folder);
@@ -104,6 +117,7 @@ std::vector<std::string> nvrtc_candidates(const std::vector<std::string>& folder
   for (size_t begin = 0; begin < path.size();) {
     size_t end = std::min(path.find(':', begin), path.size());
     fs::path folder = path.substr(begin, end - begin);
+    search.note(folder);
     std::error_code failed;
     if (fs::exists(folder / "python3", failed)) {
       search.python_prefix(folder.parent_path());

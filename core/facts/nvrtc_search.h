@@ -15,9 +15,12 @@ namespace opdock {
 // loader's names; each file once. *searched gets every folder that was looked into, for messages.
 std::vector<std::string> nvrtc_candidates(const std::vector<std::string>& folders,
                                           std::vector<std::string>* searched);
-// The same with the variables and the root of `environment`.
+// The same with the variables and the root of `environment`. *tested (unless NULL) gets every
+// folder whose contents counted, those that are not there included: while none of them changes, and
+// none comes, the answer is the same.
 std::vector<std::string> nvrtc_candidates(const std::vector<std::string>& folders,
                                           const Environment& environment,
-                                          std::vector<std::string>* searched);
+                                          std::vector<std::string>* searched,
+                                          std::vector<std::string>* tested = nullptr);
 
 }  // namespace opdock

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <mutex>
@@ -123,6 +124,20 @@ std::string include_of(const fs::path& library) {
   return {};
 }
 
+// Where the loader finds a library that nobody gives it a path for.
+void add_loader_places(std::vector<std::string>* out) {
+  for (const char* place : {"/etc/ld.so.cache", "/lib", "/usr/lib", "/lib64", "/usr/lib64",
+                            "/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu"})
+    out->push_back(place);
+  const char* folders = secure_getenv("LD_LIBRARY_PATH");
+  std::string list = folders == nullptr ? "" : folders;
+  while (!list.empty()) {
+    const size_t end = std::min(list.find_first_of(":;"), list.size());
+    if (end != 0) out->push_back(list.substr(0, end));
+    list.erase(0, end + 1);
+  }
+}
+
 struct Folders {
   std::mutex mutex;
   std::vector<std::string> all;
@@ -166,10 +181,12 @@ std::string library_problem(const std::string& path) {
 
 std::vector<std::string> find_nvrtc_paths(const std::vector<std::string>& folders,
                                           const Environment& environment,
-                                          std::vector<std::string>* searched) {
+                                          std::vector<std::string>* searched,
+                                          std::vector<std::string>* tested) {
+  if (tested != nullptr) add_loader_places(tested);
   std::vector<std::string> found;
   std::set<std::string> seen;
-  for (const std::string& candidate : nvrtc_candidates(folders, environment, searched)) {
+  for (const std::string& candidate : nvrtc_candidates(folders, environment, searched, tested)) {
     std::string path = candidate;
     if (path.find('/') == std::string::npos) {
       if (!environment.root.empty()) continue;  // the loader knows no other root

@@ -19,10 +19,11 @@ struct NvrtcFile {
 };
 
 // Where they are: nvrtc_candidates(), what the loader finds by itself among them, each library
-// once.
+// once. *tested (unless NULL) as there, with the files and folders that the loader looks at.
 std::vector<std::string> find_nvrtc_paths(const std::vector<std::string>& folders,
                                           const Environment& environment,
-                                          std::vector<std::string>* searched);
+                                          std::vector<std::string>* searched,
+                                          std::vector<std::string>* tested = nullptr);
 // One per library, the newest first. `folders` are looked into first, as by nvrtc_candidates.
 // *searched gets the folders, for messages. Reads folders and file heads; opens no library.
 std::vector<NvrtcFile> find_nvrtc_files(const std::vector<std::string>& folders,

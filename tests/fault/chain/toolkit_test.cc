@@ -250,6 +250,8 @@ TEST_F(NewToolkit, ANewerNvrtc) {
     const Json told = use_it();
     EXPECT_TRUE(has_code(told, "arch-ptx")) << told.dump(1);
   });
+  settle();
+  in_child([&] { EXPECT_TRUE(use_it().at("changed").empty()); });  // makes a memo of that
   fs::copy_file(FAKE_NVRTC_13, path("nvrtc/libnvrtc.so.13"));
   in_child([&] {
     const Json told = use_it();
@@ -275,6 +277,8 @@ TEST_F(NewToolkit, ANewerNvrtcOnTheLoadersPath) {
   fs::create_directory(path("nvrtc"));
   fs::copy_file(FAKE_NVRTC_12, path("nvrtc/libnvrtc.so.12"));
   in_child([&] { EXPECT_TRUE(has_code(use_it(), "arch-ptx")); });
+  settle();
+  in_child([&] { EXPECT_TRUE(use_it().at("changed").empty()); });
   fs::copy_file(FAKE_NVRTC_13, path("nvrtc/libnvrtc.so.13"));
   in_child([&] {
     const Json told = use_it();
