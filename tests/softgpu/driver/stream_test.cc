@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "cuda_test_support.h"
+#include "support/sanitizer.h"
 
 namespace softgpu_test {
 namespace {
@@ -267,7 +268,7 @@ TEST(Streams, WhatIsLeftIsDoneBeforeTheProcessEnds) {
 
 // With what the driver does at exit; the leak checker would miss the parent's other threads.
 void end_child(bool good) {
-#if defined(__SANITIZE_ADDRESS__)
+#if defined(OPDOCK_TEST_ASAN)
   _exit(good ? 0 : 1);
 #else
   std::exit(good ? 0 : 1);
