@@ -325,6 +325,7 @@ def kernels(repeats):
         for turn in range(repeats):
             environment = Workplace(Path(folder) / str(turn)).environment()
             environment["OPDOCK_PLUGIN_PATH"] = str(plugins)
+            environment.pop("OPDOCK_ADD_PLUGIN_PATH", None)  # the tree's has an image
             for seconds in (cold, warm):
                 result = once("kernel", environment)
                 if "error" in result:

@@ -35,4 +35,6 @@ def cuda(torch):
     """torch, where it reaches a GPU."""
     if not torch.cuda.is_available():
         pytest.skip("no CUDA GPU, or a torch without CUDA")
+    # Seen with two GPUs: after a test of another library's arrays the second one was current.
+    torch.cuda.set_device(0)
     return torch

@@ -437,6 +437,7 @@ def test_a_kernel_follows_its_arguments_to_another_gpu(nvrtc, cuda):
     for device in ("cuda:1", "cuda:0"):
         x, y = cuda.ones(8, device=device), cuda.zeros(8, device=device)
         saxpy(1, 8, 8, 2.0, x, y)
+        assert cuda.cuda.current_device() == 0
         assert y.tolist() == [2.0] * 8
     with pytest.raises(opdock.InvalidArgumentError, match="argument 3"):
         saxpy(1, 8, 8, 2.0, cuda.ones(8, device="cuda:0"), y.to("cuda:1"))
