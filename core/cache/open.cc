@@ -34,6 +34,7 @@ std::optional<Reason> judge(const std::string& folder) {
     }
     struct stat link{};
     if (lstat(folder.c_str(), &link) == 0) {
+      if (!S_ISLNK(link.st_mode)) return judge(folder);  // another process has just made it
       return make_reason(Code::kCacheUnusable, folder + ", a link that leads nowhere", "a folder");
     }
   } else if (!S_ISDIR(status.st_mode)) {
