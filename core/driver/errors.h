@@ -1,5 +1,6 @@
 // What both vendors' drivers say of failures: their error numbers agree where CUDA's came first,
-// and launches are refused with the same words. SPDX-License-Identifier: Apache-2.0
+// and launches are refused with the same words.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstddef>
