@@ -68,9 +68,10 @@ bool read_config(const std::string& path, const SearchEnvironment& environment, 
   if (fstat(fd, &status) != 0 || !S_ISREG(status.st_mode) || status.st_size > kMostBytes) {
     *problem = fmt::format("{}: found no regular file of at most {} bytes; repair or remove it",
                            path, kMostBytes);
-  } else if (std::optional<Reason> reason = Trust(environment).judge_file(fd, status, path)) {
-    *problem = fmt::format("{}: {}; it decides what is built: run `chmod go-w` on it", path,
-                           to_text(*reason));
+  } else if (std::optional<Reason> reason = Trust(environment).judge(path, fd, status)) {
+    *problem =
+        fmt::format("{}: {}; it decides what is built: run `chmod go-w` on what others can write",
+                    path, to_text(*reason));
   } else {
     text->resize(static_cast<size_t>(status.st_size));
     const ssize_t size = read(fd, text->data(), text->size());

@@ -130,9 +130,7 @@ bool copy_sources(const std::string& folder, const std::vector<SourceFile>& file
     bool good = S_ISREG(status.st_mode);
     if (!good) reasons->push_back(unreadable(path, "no regular file"));
     if (good && trust != nullptr) {
-      std::optional<Reason> reason = trust->judge_way(path);
-      if (!reason) reason = trust->judge_file(fd, status, path);
-      if (reason) {
+      if (const std::optional<Reason> reason = trust->judge(path, fd, status)) {
         reasons->push_back(make_reason(Code::kBuildUntrusted, reason->found, reason->wanted));
         good = false;
       }

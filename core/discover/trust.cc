@@ -127,21 +127,36 @@ std::optional<Reason> Trust::judge_owner_and_mode(const struct stat& status,
       "no write permission for a group that has other members");
 }
 
-std::optional<Reason> Trust::judge_folder(const std::string& path) {
+Trust::Folder Trust::judge_folder(const std::string& path) {
   const std::lock_guard<std::mutex> lock(mutex_);
   const auto known = folders_.find(path);
   if (known != folders_.end()) return known->second;
   struct stat status{};
-  std::optional<Reason> reason;
+  Folder folder;
   // A folder that cannot be looked at cannot be passed either: opening the file says so.
-  if (stat(path.c_str(), &status) == 0) reason = judge_owner_and_mode(status, path, -1);
-  folders_.emplace(path, reason);
-  return reason;
+  if (stat(path.c_str(), &status) == 0) {
+    folder.reason = judge_owner_and_mode(status, path, -1);
+    folder.is_sticky = is_owner(status.st_uid) && (status.st_mode & S_ISVTX) != 0;
+  }
+  folders_.emplace(path, folder);
+  return folder;
+}
+
+// Why what `folder` has under the name `path` could be somebody else's. Of a sticky folder only its
+// owner and the entry's can rename or remove an entry.
+std::optional<Reason> Trust::judge_entry(const std::string& folder, const std::string& path,
+                                         const struct stat& status) {
+  const Folder judged = judge_folder(folder);
+  if (!judged.reason || !judged.is_sticky) return judged.reason;
+  if (is_owner(status.st_uid)) return std::nullopt;
+  return make_reason(Code::kUntrustedOwner,
+                     fmt::format("{} owned by {}, in a folder that others can write", path,
+                                 describe(status.st_uid)),
+                     fmt::format("an owner that is root or {}", describe(owners_.back())));
 }
 
 std::optional<Reason> Trust::judge_way(const std::string& path) {
   std::string current = "/";
-  if (std::optional<Reason> reason = judge_folder(current)) return reason;
   std::deque<std::string> pending;
   push_components(path, &pending);
   for (int links = 0; !pending.empty();) {
@@ -157,7 +172,16 @@ std::optional<Reason> Trust::judge_way(const std::string& path) {
     if (next != "/") next += '/';
     next += name;
     struct stat status{};
-    if (lstat(next.c_str(), &status) != 0) return std::nullopt;
+    if (lstat(next.c_str(), &status) != 0) {
+      const bool is_absent = errno == ENOENT;
+      Folder folder = judge_folder(current);
+      if (folder.reason && folder.is_sticky && is_absent) {
+        folder.reason->found = fmt::format("{}, which is not there: others can create it", next);
+        folder.reason->wanted = "a folder of your own that is there (mkdir -m 700)";
+      }
+      return folder.reason;
+    }
+    if (std::optional<Reason> reason = judge_entry(current, next, status)) return reason;
     if (S_ISLNK(status.st_mode)) {
       std::array<char, 4097> target{};
       const ssize_t size = readlink(next.c_str(), target.data(), target.size() - 1);
@@ -166,15 +190,21 @@ std::optional<Reason> Trust::judge_way(const std::string& path) {
       push_components(target.data(), &pending);
     } else if (S_ISDIR(status.st_mode)) {
       current = next;
-      if (std::optional<Reason> reason = judge_folder(current)) return reason;
+    } else {
+      return std::nullopt;
     }
   }
-  return std::nullopt;
+  return judge_folder(current).reason;
 }
 
 std::optional<Reason> Trust::judge_file(int fd, const struct stat& status,
                                         const std::string& path) {
   return judge_owner_and_mode(status, path, fd);
+}
+
+std::optional<Reason> Trust::judge(const std::string& path, int fd, const struct stat& status) {
+  const std::optional<Reason> reason = judge_way(path);
+  return reason ? reason : judge_file(fd, status, path);
 }
 
 bool Trust::has_consent(const std::string& folder) const {

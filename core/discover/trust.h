@@ -19,18 +19,22 @@ namespace opdock {
 //
 // Trusted owners are root, the owner of this library, and the user, except under AT_SECURE: there
 // the user is whom the program's privileges must be protected from. What others can write is not
-// trusted, a sticky /tmp included, as anybody may create a file there. Group write permission is
-// accepted for the private group of a trusted owner, if no access list says more.
+// trusted. A sticky folder, such as /tmp, may be passed through to what a trusted owner has in it,
+// as nobody else can rename or remove that. Group write permission is accepted for the private
+// group of a trusted owner, if no access list says more.
 class Trust {
  public:
   explicit Trust(const SearchEnvironment& environment);
 
-  // The first folder that makes `path` (absolute; a folder or a file) untrusted, of all that
-  // resolving it passes through, the ones that symbolic links lead to included.
+  // The first folder or link that makes `path` (absolute; a folder or a file) untrusted, of all
+  // that resolving it passes through. If `path` is not there, what might be made there counts.
   std::optional<Reason> judge_way(const std::string& path);
 
   // The file itself, by the descriptor that was opened. `path` is for the text.
   std::optional<Reason> judge_file(int fd, const struct stat& status, const std::string& path);
+
+  // Both: the way to a file, and the file that was opened there.
+  std::optional<Reason> judge(const std::string& path, int fd, const struct stat& status);
 
   // True if `folder` (absolute), links resolved, is one that the user vouched for, or lies in one.
   bool has_consent(const std::string& folder) const;
@@ -39,7 +43,15 @@ class Trust {
   const std::vector<Reason>& notices() const { return notices_; }
 
  private:
-  std::optional<Reason> judge_folder(const std::string& path);
+  // What is known of a folder: why others decide what is in it, and whether they can only add.
+  struct Folder {
+    std::optional<Reason> reason;
+    bool is_sticky = false;
+  };
+
+  Folder judge_folder(const std::string& path);
+  std::optional<Reason> judge_entry(const std::string& folder, const std::string& path,
+                                    const struct stat& status);
   std::optional<Reason> judge_owner_and_mode(const struct stat& status, const std::string& path,
                                              int fd) const;
   bool is_owner(uid_t user) const;
@@ -48,7 +60,7 @@ class Trust {
   std::vector<std::string> consents_;
   std::vector<Reason> notices_;
   std::mutex mutex_;
-  std::map<std::string, std::optional<Reason>> folders_;
+  std::map<std::string, Folder> folders_;
 };
 
 // The file that holds the user's consents, one absolute path a line; empty if there is no home.

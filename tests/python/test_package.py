@@ -280,20 +280,33 @@ def test_the_console_script_shows_announced_plugins(tmp_path):
         assert str(package / "mine.so") in [plugin["path"] for plugin in plugins]
 
 
-def test_advice_for_an_environment_in_a_shared_folder(tmp_path):
-    source = next(p["path"] for p in opdock.plugins() if p["name"] == "pytests")
-    shared = tmp_path / "shared"
-    site = shared / "venv" / "site-packages"
-    site.mkdir(parents=True)
-    (site / "mine.so").write_bytes(Path(source).read_bytes())
-    shared.chmod(0o1777)
+def look_in(site):
+    """What a process sees of the plugin in `site`, which a package announces."""
     program = f"import opdock, json; r = opdock.Runtime(package_path={str(site)!r})"
     program += "; print(r.list_json())"
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, env=environment_with()
     )
     plugins = {p["path"]: p for p in json.loads(done.stdout)["plugins"]}
-    reasons = {r["code"]: r for r in plugins[str(site / "mine.so")]["reasons"]}
+    return plugins[str(site / "mine.so")]
+
+
+def shared_folder(tmp_path, site):
+    source = next(p["path"] for p in opdock.plugins() if p["name"] == "pytests")
+    shared = tmp_path / "shared"
+    (shared / site).mkdir(parents=True)
+    (shared / site / "mine.so").write_bytes(Path(source).read_bytes())
+    shared.chmod(0o1777)
+    return shared / site
+
+
+def test_an_environment_below_a_shared_sticky_folder_is_used(tmp_path):
+    found = look_in(shared_folder(tmp_path, "venv/site-packages"))
+    assert not {"untrusted-writable", "untrusted-owner"} & {r["code"] for r in found["reasons"]}
+
+
+def test_advice_for_plugins_in_a_shared_folder_itself(tmp_path):
+    reasons = {r["code"]: r for r in look_in(shared_folder(tmp_path, "."))["reasons"]}
     reason = reasons["untrusted-writable"]
     assert "everybody can write" in reason["found"]
     for words in ("virtual environment", "a folder that only you can write", "opdock trust"):

@@ -64,6 +64,9 @@ INSTANTIATE_TEST_SUITE_P(
         Place{"OthersCanWriteAboveIt",
               [](const CacheFolder& f) { ASSERT_EQ(chmod(f.path().c_str(), 0777), 0); },
               "everybody can write it"},
+        Place{"OthersCanMakeIt",
+              [](const CacheFolder& f) { ASSERT_EQ(chmod(f.path().c_str(), 01777), 0); },
+              "others can create it"},
         Place{"ItIsAFile", [](const CacheFolder& f) { write(f.path("cache"), "x"); }, "no folder"},
         Place{"ItIsALinkToItself",
               [](const CacheFolder& f) { fs::create_symlink("cache", f.path("cache")); },
@@ -97,6 +100,28 @@ TEST(Place, OfAnotherUserIsRefused) {
   ASSERT_EQ(reasons.size(), 1u);
   EXPECT_EQ(reasons[0].code, Code::kCacheUnusable);
   EXPECT_NE(text(reasons).find("user 12345"), std::string::npos) << text(reasons);
+}
+
+TEST(Place, OfAnotherUserInAStickyFolderIsRefused) {
+  CacheFolder folder;
+  make_folder(folder.path("shared"));
+  make_folder(folder.path("shared/his"));
+  make_folder(folder.path("shared/his/own"));
+  fs::create_symlink("shared/his/own", folder.path("cache"));
+  ASSERT_EQ(chmod(folder.path("shared").c_str(), 01777), 0);
+  if (geteuid() != 0) GTEST_SKIP() << "only root can give a folder away";
+  ASSERT_EQ(chown(folder.path("shared/his").c_str(), 12345, 12345), 0);
+  std::vector<Reason> reasons;
+  EXPECT_TRUE(folder.open(&reasons)->folder().empty());
+  EXPECT_NE(text(reasons).find("user 12345"), std::string::npos) << text(reasons);
+}
+
+TEST(Place, BelowAStickyFolderIsUsed) {
+  CacheFolder folder;
+  make_folder(folder.path("cache"));
+  ASSERT_EQ(chmod(folder.path().c_str(), 01777), 0);
+  publish_neighbour(folder);
+  expect_next_attempt_right(folder);
 }
 
 TEST(Place, BehindAGoodLinkIsUsed) {

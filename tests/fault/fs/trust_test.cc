@@ -141,8 +141,37 @@ const FolderRow kFolderRows[] = {
      [](const Folder& f) { chmod(f.path("a/plugins").c_str(), 01777); }},
     {"below_one_written_by_all", Code::kUntrustedWritable, false,
      [](const Folder& f) { chmod(f.path("a").c_str(), 0777); }},
-    {"below_a_sticky_one", Code::kUntrustedWritable, false,
-     [](const Folder& f) { chmod(f.path("a").c_str(), 01777); }},
+    {"of_a_stranger_in_a_sticky_one", Code::kUntrustedOwner, true,
+     [](const Folder& f) {
+       chmod(f.path("a").c_str(), 01777);
+       give_away(f.path("a/plugins"));
+     }},
+    {"below_a_strangers_in_a_sticky_one", Code::kUntrustedOwner, true,
+     [](const Folder& f) {
+       fs::create_directory(f.path("deep"));
+       fs::rename(f.path("a"), f.path("deep/a"));
+       chmod(f.path().c_str(), 01777);
+       give_away(f.path("deep"));
+     },
+     "deep/a/plugins"},
+    {"below_a_strangers_sticky_one", Code::kUntrustedOwner, true,
+     [](const Folder& f) {  // a sticky folder's owner may rename what is in it
+       chmod(f.path("a").c_str(), 01777);
+       give_away(f.path("a"));
+     }},
+    {"reached_by_a_strangers_link_in_a_sticky_one", Code::kUntrustedOwner, true,
+     [](const Folder& f) {
+       fs::create_directory(f.path("way"));
+       fs::create_symlink("../a/plugins", f.path("way/link"));
+       chmod(f.path("way").c_str(), 01777);
+       give_away(f.path("way/link"));
+     },
+     "way/link"},
+    {"below_one_written_by_all_in_a_sticky_one", Code::kUntrustedWritable, false,
+     [](const Folder& f) {
+       chmod(f.path().c_str(), 01777);
+       chmod(f.path("a").c_str(), 0777);
+     }},
     {"written_by_a_group", Code::kUntrustedWritable, true,
      [](const Folder& f) {
        ASSERT_EQ(chown(f.path("a/plugins").c_str(), 0, kStranger), 0);
@@ -199,14 +228,58 @@ TEST(Trusted, GroupWritableOfTheUsersOwnGroupIsAccepted) {
   expect_good_still_loads(package_place(folder.path()));
 }
 
-TEST(Trusted, TheSystemsTmpIsNot) {
-  struct stat status{};
-  if (stat("/tmp", &status) != 0 || (status.st_mode & S_IWOTH) == 0) {
-    GTEST_SKIP() << "/tmp is not written by all here";
+// What a trusted owner has in a sticky folder nobody else can rename or remove.
+TEST(Trusted, BelowAStickyFolderIsAccepted) {
+  if (reason_against_build_folder()) GTEST_SKIP() << "the build folder is not trusted";
+  for (const mode_t mode : {01777, 01775}) {
+    const Folder folder;
+    fs::create_directories(folder.path("a/plugins"));
+    folder.add("good", "a/plugins/good.so");
+    if (geteuid() == 0) ASSERT_EQ(chown(folder.path("a").c_str(), 0, kStranger), 0);
+    chmod(folder.path("a").c_str(), mode);
+    expect_good_still_loads(package_place(folder.path("a/plugins")));
+    fs::create_symlink("plugins", folder.path("a/link"));
+    expect_good_still_loads(package_place(folder.path("a/link")));
   }
-  const std::optional<Reason> reason = Trust(SearchEnvironment{}).judge_way("/tmp/plugins");
+}
+
+class Tmp : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    struct stat status{};
+    if (stat("/tmp", &status) != 0 || (status.st_mode & 01002) != 01002 || status.st_uid != 0) {
+      GTEST_SKIP() << "/tmp is not root's, sticky and written by all here";
+    }
+  }
+  std::optional<Reason> judge(const std::string& path) {
+    return Trust(SearchEnvironment{}).judge_way(path);
+  }
+};
+
+TEST_F(Tmp, IsNoPlaceForPlugins) {
+  const std::optional<Reason> reason = judge("/tmp");
   ASSERT_TRUE(reason);
   EXPECT_EQ(reason->code, Code::kUntrustedWritable);
+}
+
+TEST_F(Tmp, OwnFoldersInItAre) {
+  char name[] = "/tmp/opdock-trust-XXXXXX";
+  ASSERT_NE(mkdtemp(name), nullptr);
+  const std::optional<Reason> reason = judge(name);
+  EXPECT_FALSE(reason) << to_text(*reason);
+  if (geteuid() == 0) {  // made by somebody else before us
+    give_away(name);
+    EXPECT_TRUE(judge(name));
+  }
+  rmdir(name);
+}
+
+// Whoever is first decides whose it is.
+TEST_F(Tmp, WhatIsNotThereYetIsNot) {
+  const std::optional<Reason> reason = judge("/tmp/opdock-is-not-there");
+  ASSERT_TRUE(reason);
+  EXPECT_EQ(reason->code, Code::kUntrustedWritable);
+  EXPECT_NE(to_text(*reason).find("mkdir"), std::string::npos) << to_text(*reason);
 }
 
 // ---- the list of consents

@@ -4,7 +4,11 @@
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
+#include <filesystem>
+
+#include "discover/trust.h"
 #include "folder.h"
 
 namespace opdock::testing {
@@ -12,6 +16,11 @@ namespace {
 
 class SettingsTest : public ::testing::Test {
  protected:
+  void SetUp() override {
+    if (const auto reason = Trust(environment_).judge_way(folder_.path())) {
+      GTEST_SKIP() << "the build folder is not trusted: " << to_text(*reason);
+    }
+  }
   // False and problem_ if they cannot be read.
   bool read(const opdock_options* options = nullptr) {
     settings_ = Settings();
@@ -115,6 +124,24 @@ const BadFile kBadFiles[] = {
 
 INSTANTIATE_TEST_SUITE_P(Row, BadConfig, ::testing::ValuesIn(kBadFiles),
                          [](const auto& info) { return std::string(info.param.name); });
+
+// Whoever can replace the file, or what leads to it, writes it.
+TEST_F(SettingsTest, AFileInAFolderThatOthersCanWriteIsRefused) {
+  std::filesystem::create_directory(folder_.path("shared"));
+  const std::string path = config("shared/config.toml", "build = \"never\"\n");
+  chmod(folder_.path("shared").c_str(), 0777);
+  EXPECT_FALSE(read());
+  EXPECT_NE(problem_.find("everybody can write it"), std::string::npos) << problem_;
+  chmod(folder_.path("shared").c_str(), 01777);  // like /tmp: only the file's owner can
+  EXPECT_TRUE(read()) << problem_;
+  std::filesystem::create_symlink("config.toml", folder_.path("shared/link"));
+  files_ = {folder_.path("shared/link")};
+  EXPECT_TRUE(read()) << problem_;
+  if (geteuid() != 0) GTEST_SKIP() << "giving a link away needs root";
+  ASSERT_EQ(lchown(files_[0].c_str(), 54321, 0), 0);
+  EXPECT_FALSE(read());
+  EXPECT_NE(problem_.find("user 54321"), std::string::npos) << problem_;
+}
 
 TEST_F(SettingsTest, AFolderOrAFifoInAFilesPlaceIsRefusedAndDoesNotBlock) {
   files_ = {folder_.path()};

@@ -242,7 +242,14 @@ const TrustRow kTrustRows[] = {
     {"folder_written_by_all", Code::kUntrustedWritable, false,
      [](const Folder& f) { chmod(f.path("a/axpy").c_str(), 0777); }},
     {"folder_above_written_by_all", Code::kUntrustedWritable, false,
-     [](const Folder& f) { chmod(f.path("a").c_str(), 01777); }},
+     [](const Folder& f) { chmod(f.path("a").c_str(), 0777); }},
+    {"a_strangers_folder_in_a_sticky_one", Code::kUntrustedOwner, true,
+     [](const Folder& f) {
+       chmod(f.path("a").c_str(), 01777);
+       ASSERT_EQ(lchown(f.path("a/axpy").c_str(), kStranger, 0), 0);
+     }},
+    {"sticky_subfolder_written_by_all", Code::kUntrustedWritable, false,
+     [](const Folder& f) { chmod(f.path("a/axpy/device").c_str(), 01777); }},
     {"manifest_written_by_all", Code::kUntrustedWritable, false,
      [](const Folder& f) { chmod(f.path("a/axpy/plugin.toml").c_str(), 0666); }},
     {"source_written_by_all", Code::kUntrustedWritable, false,
@@ -266,6 +273,17 @@ const TrustRow kTrustRows[] = {
 
 INSTANTIATE_TEST_SUITE_P(Row, Untrusted, ::testing::ValuesIn(kTrustRows),
                          [](const auto& info) { return std::string(info.param.name); });
+
+TEST(Trusted, SourcesBelowAStickyFolderMayBeBuilt) {
+  if (Trust(SearchEnvironment{}).judge_way(CASE_PLUGINS)) {
+    GTEST_SKIP() << "the build folder is not trusted";
+  }
+  const Folder folder;
+  const std::string path = add_source(folder, "a/b/axpy", manifest("axpy"));
+  chmod(folder.path("a").c_str(), 01777);
+  const SourcePtr source = source_at(*find(package_place(folder.path("a/b"))), path);
+  EXPECT_EQ(source->state, State::kUsable) << texts(*source);
+}
 
 TEST(Secure, ProgramsWithRaisedPrivilegesBuildNothing) {
   const Folder folder;
