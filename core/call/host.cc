@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "call/dtype.h"
+#include "call/guarded.h"
 #include "call/invocation.h"
 #include "call/parallel.h"
 
@@ -43,12 +44,25 @@ Invocation& invocation(const opdock_call* call) {
   return *static_cast<Invocation*>(call->host_data);
 }
 
+// What a function of the table answers. Its caller's frames may be C, which nothing is thrown
+// through.
+template <class F>
+[[gnu::always_inline]] inline opdock_status answer(const opdock_call* call, F&& body) noexcept {
+  Invocation& in = invocation(call);
+  try {
+    return body(in);
+  } catch (...) {
+    char text[256] = "";
+    const opdock_status status = caught({text, sizeof text});
+    return in.fail(status, text);
+  }
+}
+
 opdock_status host_set_error(const opdock_call* call, opdock_status status, const char* message) {
   return invocation(call).fail(status, message == nullptr ? "" : message);
 }
 
-opdock_status host_kernel(const opdock_call* call, const char* name, opdock_kernel** out) {
-  Invocation& in = invocation(call);
+opdock_status find_kernel(Invocation& in, const char* name, opdock_kernel** out) {
   if (name == nullptr || out == nullptr) {
     return in.fail(OPDOCK_INTERNAL, "kernel(): found a NULL name or out, wanted both");
   }
@@ -76,9 +90,8 @@ opdock_status refuse_launch(Invocation& in, const char* text) {
   return in.fail(OPDOCK_INTERNAL, std::string("launch(): ") + text);
 }
 
-opdock_status host_launch(const opdock_call* call, opdock_kernel* kernel,
-                          const opdock_launch* launch) {
-  Invocation& in = invocation(call);
+opdock_status launch_kernel(Invocation& in, const opdock_call* call, opdock_kernel* kernel,
+                            const opdock_launch* launch) {
   if (kernel == nullptr || launch == nullptr) {
     return refuse_launch(in, "found a NULL kernel or launch, wanted both");
   }
@@ -112,9 +125,8 @@ opdock_status host_launch(const opdock_call* call, opdock_kernel* kernel,
   return done.ok() ? OPDOCK_OK : in.fail(done.status, done.text);
 }
 
-opdock_status host_workspace(const opdock_call* call, uint64_t bytes, uint64_t alignment,
-                             void** out) {
-  Invocation& in = invocation(call);
+opdock_status more_workspace(Invocation& in, const opdock_call* call, uint64_t bytes,
+                             uint64_t alignment, void** out) {
   if (out == nullptr) return in.fail(OPDOCK_INTERNAL, "workspace(): found out of NULL");
   *out = nullptr;
   if (in.phase != Phase::kRun || !in.target->has_flag(OPDOCK_OP_MAY_ALLOCATE)) {
@@ -156,10 +168,29 @@ opdock_status host_workspace(const opdock_call* call, uint64_t bytes, uint64_t a
   return OPDOCK_OK;
 }
 
+opdock_status host_kernel(const opdock_call* call, const char* name, opdock_kernel** out) {
+  return answer(call, [=](Invocation& in) { return find_kernel(in, name, out); });
+}
+
+opdock_status host_launch(const opdock_call* call, opdock_kernel* kernel,
+                          const opdock_launch* launch) {
+  return answer(call, [=](Invocation& in) { return launch_kernel(in, call, kernel, launch); });
+}
+
+opdock_status host_workspace(const opdock_call* call, uint64_t bytes, uint64_t alignment,
+                             void** out) {
+  return answer(call,
+                [=](Invocation& in) { return more_workspace(in, call, bytes, alignment, out); });
+}
+
 void* host_driver_symbol(int32_t device_type, const char* name) {
   if (name == nullptr) return nullptr;
-  Driver* driver = driver_for(static_cast<Backend>(device_type), nullptr);
-  return driver == nullptr ? nullptr : driver->symbol(name);
+  try {
+    Driver* driver = driver_for(static_cast<Backend>(device_type), nullptr);
+    return driver == nullptr ? nullptr : driver->symbol(name);
+  } catch (const std::exception&) {
+    return nullptr;
+  }
 }
 
 const void* host_get_extension(const char* id) {

@@ -8,8 +8,9 @@
 #include <atomic>
 #include <condition_variable>
 #include <deque>
+#include <exception>
 #include <mutex>
-#include <system_error>
+#include <new>
 #include <thread>
 
 namespace opdock {
@@ -40,13 +41,15 @@ thread_local bool inside = false;
 
 class Pool {
  public:
+  // Without memory for it the caller works alone.
   void run(Job* job, uint32_t threads) {
-    {
+    try {
       std::lock_guard lock(mutex_);
       start(threads - 1);
       jobs_.push_back(job);
+      wake_.notify_all();
+    } catch (const std::bad_alloc&) {
     }
-    wake_.notify_all();
     inside = true;
     job->work();
     inside = false;
@@ -57,12 +60,12 @@ class Pool {
   }
 
  private:
-  // Starts workers up to `wanted`; where the system refuses a thread, fewer do the work.
+  // Starts workers up to `wanted`; where the system refuses a thread or memory, fewer do the work.
   void start(uint32_t wanted) {
     while (workers_ < wanted) {
       try {
         std::thread([this] { serve(); }).detach();
-      } catch (const std::system_error&) {
+      } catch (const std::exception&) {
         return;
       }
       ++workers_;
@@ -148,8 +151,16 @@ void parallel_for(uint64_t count, uint64_t grain,
     body(context, 0, count);
     return;
   }
+  Pool* workers = nullptr;
+  try {
+    workers = &pool();
+  } catch (const std::bad_alloc&) {
+    body(context, 0, count);
+    return;
+  }
   Job job{body, context, count, chunk};
-  pool().run(&job, static_cast<uint32_t>(std::min<uint64_t>(threads, (count + chunk - 1) / chunk)));
+  workers->run(&job,
+               static_cast<uint32_t>(std::min<uint64_t>(threads, (count + chunk - 1) / chunk)));
 }
 
 const opdock_parallel* parallel_extension() {

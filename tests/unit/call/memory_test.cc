@@ -1,0 +1,122 @@
+// What the host does for a plugin when there is no memory: an error, never an exception, which
+// would unwind the plugin's frames. SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <new>
+
+#include "call/parallel.h"
+#include "support.h"
+
+namespace {
+
+thread_local bool is_used_up = false;
+
+struct NoMemory {  // on this thread, as long as it lives
+  NoMemory() { is_used_up = true; }
+  ~NoMemory() { is_used_up = false; }
+};
+
+}  // namespace
+
+// Not inlined: g++ takes the inside of one for a mismatch with the other.
+[[gnu::noinline]] void* operator new(size_t size) {
+  void* memory = is_used_up ? nullptr : std::malloc(size);
+  if (memory == nullptr) throw std::bad_alloc();
+  return memory;
+}
+[[gnu::noinline]] void operator delete(void* memory) noexcept {
+  std::free(memory);
+}
+[[gnu::noinline]] void operator delete(void* memory, size_t) noexcept {
+  std::free(memory);
+}
+
+namespace opdock {
+namespace {
+
+using namespace testing_support;
+
+// What an op asks of the host, and what came back to it.
+struct Asked {
+  opdock_status (*ask)(const opdock_call* call);
+  bool came_back = false;
+  opdock_status status = OPDOCK_OK;
+};
+Asked* asked = nullptr;
+
+opdock_status run_asking(const opdock_call* call, const opdock_value*, uint32_t,
+                         opdock_tensor* const*, uint32_t) {
+  const NoMemory here;
+  asked->status = asked->ask(call);
+  asked->came_back = true;
+  return asked->status;
+}
+
+const opdock_op* asking_op() {
+  static const opdock_op op = [] {
+    opdock_op o = make_op("asking(Tensor x) -> ()", OPDOCK_OP_THREAD_SAFE | OPDOCK_OP_MAY_ALLOCATE);
+    o.run = run_asking;
+    return o;
+  }();
+  return &op;
+}
+
+class HostWithoutMemory : public ::testing::TestWithParam<Asked> {};
+
+TEST_P(HostWithoutMemory, AnswersAndTheCallFails) {
+  Asked mine = GetParam();
+  asked = &mine;
+  Arguments arguments;
+  TestFunction function(asking_op());
+  const opdock_status status = function.invoke({Arguments::value(arguments.tensor({2}))});
+  EXPECT_TRUE(mine.came_back) << "an exception went through the op";
+  EXPECT_EQ(mine.status, OPDOCK_OUT_OF_MEMORY);
+  EXPECT_EQ(status, OPDOCK_OUT_OF_MEMORY);
+  EXPECT_STREQ(function.error, "asking: no host memory is left; free some and try again");
+}
+
+constexpr char kLongName[] = "a_kernel_whose_name_is_too_long_to_be_kept_inside_a_string";
+
+INSTANTIATE_TEST_SUITE_P(Of, HostWithoutMemory,
+                         ::testing::Values(Asked{[](const opdock_call* call) {
+                                             void* memory = nullptr;
+                                             return call->host->workspace(call, 8, 0, &memory);
+                                           }},
+                                           Asked{[](const opdock_call* call) {
+                                             opdock_kernel* kernel = nullptr;
+                                             return call->host->kernel(call, kLongName, &kernel);
+                                           }},
+                                           Asked{[](const opdock_call* call) {
+                                             return call->host->launch(call, nullptr, nullptr);
+                                           }}));
+
+TEST(HostWithoutMemoryToo, FindsNoDriverSymbol) {
+  const NoMemory here;
+  EXPECT_EQ(host_table()->driver_symbol(OPDOCK_ROCM, "hipInit"), nullptr);
+}
+
+// The first use, which makes the pool, and later ones, which find it.
+TEST(HostWithoutMemoryToo, RunsAParallelLoopAlone) {
+  set_parallel_threads(4);
+  const auto* parallel =
+      static_cast<const opdock_parallel*>(host_table()->get_extension(OPDOCK_PARALLEL_1));
+  for (const bool is_first : {true, false}) {
+    int seen[100] = {};
+    {
+      const NoMemory here;
+      parallel->parallel_for(
+          100, 1,
+          [](void* context, uint64_t begin, uint64_t end) {
+            for (uint64_t i = begin; i < end; ++i) ++static_cast<int*>(context)[i];
+          },
+          seen);
+    }
+    EXPECT_EQ(std::count(seen, seen + 100, 1), 100) << is_first;
+    parallel_for(100, 1, [](void*, uint64_t, uint64_t) {}, nullptr);
+  }
+}
+
+}  // namespace
+}  // namespace opdock
