@@ -15,6 +15,7 @@
 #include "call/dtype.h"
 #include "jit/nvrtc_files.h"
 #include "jit/packed.h"
+#include "jit/request.h"
 
 namespace opdock {
 namespace {
@@ -141,6 +142,10 @@ opdock_status opdock_compile(opdock_runtime* runtime, const opdock_compile_optio
     module->runtime = runtime;
     if (!read_options(*options, &module->request, problem)) return OPDOCK_INVALID_ARGUMENT;
     opdock_status status = choose_target(*options, module.get(), problem);
+    std::vector<Reason> wrong;  // without kernels nothing is compiled yet, but this can be told
+    if (status == OPDOCK_OK && !check_request(module->request, &wrong)) {
+      status = module->fail_for(std::move(wrong), problem);
+    }
     if (status == OPDOCK_OK && !module->request.kernels.empty()) status = module->compile(problem);
     if (status == OPDOCK_OK) *out = module.release();
     return status;

@@ -29,9 +29,10 @@ struct opdock_module {
   opdock_status compile(std::string* problem);
   // One that was not named beforehand gets an image of its own.
   opdock_status find(const std::string& name, opdock_kernel** out, std::string* problem);
+  // The status and text that `reasons` come to; keeps them for this thread.
+  opdock_status fail_for(std::vector<opdock::Reason> reasons, std::string* problem);
 
  private:
-  opdock_status fail_for(std::vector<opdock::Reason> reasons, std::string* problem);
   std::optional<opdock::CompileRequest> for_newer_gpu(const opdock::CompileRequest& failed,
                                                       const opdock::JitContext& context,
                                                       std::vector<opdock::Reason>* reasons) const;

@@ -21,10 +21,8 @@ bool refuse(std::vector<Reason>* reasons, Code code, std::string found, std::str
 }
 
 bool is_arch(const CompileRequest& request) {
-  if (request.backend == Backend::kRocm) {
-    return request.arch.starts_with("gfx") && request.arch.size() > 3;
-  }
-  return parse_cuda_arch(request.arch).has_value();
+  return request.backend == Backend::kRocm ? parse_gfx_arch(request.arch).has_value()
+                                           : parse_cuda_arch(request.arch).has_value();
 }
 
 // What the driver's version changes: whether it knows the PTX.
@@ -46,10 +44,9 @@ std::string subject_of(const CompileRequest& request) {
 
 bool check_request(const CompileRequest& request, std::vector<Reason>* reasons) {
   if (!is_arch(request)) {
-    return refuse(reasons, Code::kJitArch, "\"" + request.arch + "\"",
-                  request.backend == Backend::kRocm
-                      ? "an architecture such as gfx90a"
-                      : "an architecture such as sm_90a, or compute_90 for PTX",
+    return refuse(reasons, Code::kJitOption, "the architecture \"" + request.arch + "\"",
+                  request.backend == Backend::kRocm ? "one such as gfx90a"
+                                                    : "one such as sm_90a, or compute_90 for PTX",
                   "correct the architecture");
   }
   for (const std::string& option : request.options) {

@@ -199,8 +199,9 @@ def compile(
     messages call the program.
 
     Results are cached on disk by content: the next process does not compile. Raises
-    InvalidArgumentError, with the compiler's messages, if the program is faulty; IncompatibleError
-    if there is no compiler for this GPU and driver, or OPDOCK_JIT=never.
+    InvalidArgumentError if the program is faulty, with the compiler's messages, or `arch` is no
+    architecture; IncompatibleError if there is no compiler for this GPU and driver, or
+    OPDOCK_JIT=never.
     """
     if not isinstance(source, str):
         _refuse("source", source, "a str")
@@ -216,6 +217,8 @@ def compile(
     numbers = None if device is None else _device_numbers(device)
     names = _texts("kernels", kernels)
     module = Module(source, _texts("options", options), texts, names, numbers, arch, name)
+    if arch is not None:
+        module._compiled(None)  # refuses what is no architecture; nothing is compiled
     if names:
         module._image()
     return module

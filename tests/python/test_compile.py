@@ -112,6 +112,15 @@ def test_wrong_arguments_are_named(arguments):
         opdock.compile(given.pop("source"), **given)
 
 
+@pytest.mark.parametrize("device", [None, "cuda:0"])
+@pytest.mark.parametrize("arch", ["sm_foo", "9.0", "", "hopper", "gfx", "gfx90a:xnack"])
+def test_what_is_no_architecture_is_refused_at_once(arch, device):
+    with pytest.raises(opdock.InvalidArgumentError, match="wanted one such as") as caught:
+        opdock.compile(PROGRAM, arch=arch, device=device)
+    assert f'"{arch}"' in str(caught.value)
+    assert caught.value.reasons[0]["code"] == "jit-option"
+
+
 def test_switched_off(nvrtc, cache):
     code = """
         import opdock

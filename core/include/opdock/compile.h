@@ -61,10 +61,10 @@ typedef struct opdock_compile_options {
 
 /* Compiles, or finds in the cache. Everything is copied. Blocks for as long as the compiler takes
  * (tens to hundreds of milliseconds), or while another thread or process compiles the same.
- * OPDOCK_INVALID_ARGUMENT: the program or an option is faulty; the text holds the compiler's
- * messages with the program's own file names and lines. OPDOCK_NOT_FOUND: no kernel of that name.
- * OPDOCK_INCOMPATIBLE: no compiler for this driver or architecture, or OPDOCK_JIT=never. The
- * runtime must outlive the module. */
+ * OPDOCK_INVALID_ARGUMENT: the program, an option or `arch` is faulty; the text holds the
+ * compiler's messages with the program's own file names and lines. OPDOCK_NOT_FOUND: no kernel of
+ * that name. OPDOCK_INCOMPATIBLE: no compiler for this driver or architecture, or OPDOCK_JIT=never.
+ * The runtime must outlive the module. */
 OPDOCK_EXPORT opdock_status opdock_compile(opdock_runtime* runtime,
                                            const opdock_compile_options* options,
                                            opdock_module** out, char* error, uint32_t error_size);
