@@ -105,8 +105,40 @@ bool classify_new(PyTypeObject* type, TypeEntry* entry) {
   return ok;
 }
 
-// Types of programs that make new ones without end must not pile up here.
-constexpr size_t kMaxTypes = 4096;
+TypeSlot& slot_of(const PyTypeObject* type) {
+  return recent_types[(reinterpret_cast<uintptr_t>(type) >> 4) % kTypeSlots];
+}
+
+// Never destroyed: types may outlive any static object. Nodes stay where they are.
+std::unordered_map<PyTypeObject*, TypeEntry>& entries() {
+  static auto& all = *new std::unordered_map<PyTypeObject*, TypeEntry>();
+  return all;
+}
+
+// A type has gone, and with it every array of it: no call uses its entry.
+PyObject* forget_type(PyObject* address, PyObject* reference) {
+  auto* const type = static_cast<PyTypeObject*>(PyLong_AsVoidPtr(address));
+  TypeSlot& slot = slot_of(type);
+  if (slot.type == type) slot = {};
+  const auto found = entries().find(type);
+  if (found != entries().end() && found->second.reference == reference) {
+    entries().erase(found);
+    Py_DECREF(reference);
+  }
+  Py_RETURN_NONE;
+}
+PyMethodDef forget_method = {"forget_type", forget_type, METH_O, nullptr};
+
+// Calls forget_type when the type goes; a new reference or NULL with an error set.
+PyObject* watch(PyTypeObject* type) {
+  PyObject* address = PyLong_FromVoidPtr(type);
+  PyObject* forget = address == nullptr ? nullptr : PyCFunction_New(&forget_method, address);
+  PyObject* reference =
+      forget == nullptr ? nullptr : PyWeakref_NewRef(reinterpret_cast<PyObject*>(type), forget);
+  Py_XDECREF(address);
+  Py_XDECREF(forget);
+  return reference;
+}
 
 bool exchange_to_tensor(Frame&, const Where& where, PyObject* object, const TypeEntry& entry,
                         opdock_tensor* out) {
@@ -154,27 +186,23 @@ bool convert_dlpack(Frame& frame, const Where& where, PyObject* object, const Ty
 
 TypeSlot recent_types[kTypeSlots];
 
-const TypeEntry* classify_slowly(PyTypeObject* type, TypeSlot* slot) {
-  // Never destroyed: types may outlive any static object.
-  static auto& entries = *new std::unordered_map<PyTypeObject*, TypeEntry>();
-  const auto known = entries.find(type);
-  if (known != entries.end()) {
-    *slot = {type, &known->second};
+const TypeEntry* classify_slowly(PyTypeObject* type) {
+  const auto known = entries().find(type);
+  if (known != entries().end()) {
+    slot_of(type) = {type, &known->second};
     return &known->second;
   }
   TypeEntry entry;
-  entry.type = type;
   if (!classify_new(type, &entry)) return nullptr;
   // "Not an array" may change when its library is imported; so is it not remembered.
-  if (entry.kind == ArrayKind::kNone || entries.size() >= kMaxTypes) {
-    static TypeEntry last;
-    last = entry;
-    return &last;
-  }
-  Py_INCREF(type);
-  const TypeEntry* stored = &entries.emplace(type, std::move(entry)).first->second;
-  *slot = {type, stored};
-  return stored;
+  static const TypeEntry no_array;
+  if (entry.kind == ArrayKind::kNone) return &no_array;
+  entry.reference = watch(type);
+  if (entry.reference == nullptr) return nullptr;
+  const auto [place, is_new] = entries().try_emplace(type, std::move(entry));
+  if (!is_new) Py_DECREF(entry.reference);  // another thread was faster
+  slot_of(type) = {type, &place->second};
+  return &place->second;
 }
 
 bool refuse(const char* exception, const Where& where, const std::string& text) {

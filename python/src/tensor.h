@@ -21,9 +21,9 @@ enum class ArrayKind : uint8_t {
   kRefused,   // an array that would be misread; `refusal` says why
 };
 
-// The classification of one Python type, cached for ever (it holds a reference to the type).
+// The classification of one Python type, cached as long as the type lives.
 struct TypeEntry {
-  PyTypeObject* type = nullptr;
+  PyObject* reference = nullptr;  // a weak one, which takes the entry away with the type
   ArrayKind kind = ArrayKind::kNone;
   bool is_cupy = false;
   bool borrows = false;                 // api->borrow may be called
@@ -39,12 +39,12 @@ struct TypeSlot {
 };
 inline constexpr size_t kTypeSlots = 64;
 extern TypeSlot recent_types[kTypeSlots];
-const TypeEntry* classify_slowly(PyTypeObject* type, TypeSlot* slot);
+const TypeEntry* classify_slowly(PyTypeObject* type);
 
 // The entry of a type, classifying it if it is new; NULL with a Python error set if that failed.
 inline const TypeEntry* classify(PyTypeObject* type) {
-  TypeSlot* slot = &recent_types[(reinterpret_cast<uintptr_t>(type) >> 4) % kTypeSlots];
-  return slot->type == type ? slot->entry : classify_slowly(type, slot);
+  const TypeSlot& slot = recent_types[(reinterpret_cast<uintptr_t>(type) >> 4) % kTypeSlots];
+  return slot.type == type ? slot.entry : classify_slowly(type);
 }
 
 // Converts one array into *out. written: the op writes into it. False with a Python error set.

@@ -195,3 +195,35 @@ def test_mixed_devices_name_the_argument(ops):
         ops.layer_norm(x, on_a_gpu(np.ones(3, np.float32)))
     with pytest.raises(opdock.OpdockError, match=r"'out'.*cuda:0.*wanted.*cpu"):
         ops.py_copy(x, out=on_a_gpu(np.ones((2, 3), np.float32)))
+
+
+# ---- the classification of types
+
+
+def test_more_array_types_than_anyone_has():
+    """Two arguments of new types each: what is known of the one must not become the other's."""
+    types = [type(f"Box{i}", (Box,), {}) for i in range(5000)]
+    x = np.arange(3, dtype=np.float32)
+    for kind in types:
+        assert opdock.ops.py_copy(kind(x)).tolist() == [0, 1, 2]
+    # A NumPy scalar is looked at too, to see that it is no array.
+    found = opdock.ops.py_show(types[-1](x), f=np.float16(1.5), i=np.int8(4))
+    assert isinstance(found, np.ndarray) and found[1:3].tolist() == [4, 1.5]
+
+
+def test_types_that_go_are_forgotten():
+    x = np.arange(3, dtype=np.float32)
+    gone = []
+    for i in range(300):
+        # Where one type lay, one of another meaning may lie next.
+        kind = type("New", (Box,), {}) if i % 2 == 0 else type("New", (np.ndarray,), {})
+        if i % 2 == 0:
+            assert opdock.ops.py_copy(kind(x)).tolist() == [0, 1, 2]
+        else:
+            with pytest.raises(opdock.ArgumentError, match="whose meaning"):
+                opdock.ops.py_copy(x.view(kind))
+        gone.append(weakref.ref(kind))
+        del kind
+        gc.collect(0 if i % 10 else 2)
+    gc.collect()
+    assert [reference() for reference in gone if reference() is not None] == []
