@@ -238,7 +238,6 @@ class BuildStep {
 
   bool build(const SourcePlugin& source, const BuildOptions& options, Cache* cache,
              std::vector<Reason>* reasons) {
-    const Waiting waiting(runtime_->hooks());
     const auto begin = std::chrono::steady_clock::now();
     const BuildResult result = build_plugin(*source.manifest, options, cache, progress_, reasons);
     if (result.entry == nullptr) {

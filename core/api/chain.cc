@@ -108,7 +108,6 @@ class Run {
         }
         reasons.push_back(make_reason(Code::kJitPolicy, denied, "OPDOCK_JIT=auto"));
       } else {
-        const Waiting waiting(runtime_->hooks());
         record_.target = load_target(candidate, wanted_, runtime_, true, progress_, &reasons);
       }
       if (record_.target != nullptr) {
@@ -216,6 +215,7 @@ std::vector<Reason> ChainRecord::reasons() const {
 
 ChainRecord run_chain(opdock_runtime* runtime, const Wanted& wanted,
                       const opdock_function* function, HookedProgress* progress) {
+  const Waiting waiting(runtime->hooks());  // files are hashed, libraries opened, drivers started
   return Run(runtime, wanted, function, progress).run();
 }
 

@@ -3,6 +3,7 @@
 #include "errors.h"
 #include "fast_tensor.h"
 #include "function.h"
+#include "gil.h"
 #include "results.h"
 #include "streams.h"
 #include "tensor.h"
@@ -19,20 +20,6 @@ constexpr size_t kErrorSize = 2048;
 bool releases_gil(const FunctionInfo& info, const Frame& frame) {
   return info.may_block || (frame.device.type == OPDOCK_CPU && frame.cpu_bytes >= kReleaseBytes);
 }
-
-class GilRelease {
- public:
-  explicit GilRelease(bool wanted) : state_(wanted ? PyEval_SaveThread() : nullptr) {}
-  ~GilRelease() {
-    if (state_ != nullptr) [[unlikely]]
-      PyEval_RestoreThread(state_);
-  }
-  GilRelease(const GilRelease&) = delete;
-  GilRelease& operator=(const GilRelease&) = delete;
-
- private:
-  PyThreadState* state_;
-};
 
 struct Call {
   Call(const FunctionInfo& op, Frame& room, const opdock_value* args)
@@ -68,7 +55,7 @@ std::string error_text(const Call& call) {
   std::string problem;
   opdock_status waited = OPDOCK_OK;
   if (call.frame.wait) {
-    const GilRelease release(true);
+    const GilRelease release;
     waited = wait_for_stream(call.frame.gpu, call.frame.stream, &problem);
   }
   if (status != OPDOCK_OK) {
@@ -315,30 +302,32 @@ void add_torch(PyObject* list, PyObject* object) {
 
 PyObject* call_function(PyObject* self, PyObject* const* args, size_t flagged_count,
                         PyObject* names) {
-  const FunctionInfo& info = info_of(self);
   Frame frame;
-  opdock_value* values = frame.take<opdock_value>(info.num_params);
-  PyObject* const* objects = args;
-  PyObject* out = nullptr;
-  const Py_ssize_t count = PyVectorcall_NARGS(flagged_count);
-  const uint32_t done = take_tensors(info, frame, args, count, values);
-  if (names != nullptr || done != count || done != info.num_params) {
-    objects = take_others(info, frame, args, count, names, done, values, &out);
-    if (objects == nullptr) return nullptr;
-  }
-  PyObject* result = nullptr;
-  if (out != nullptr) {
-    result = run_with_out(info, frame, values, objects, out);
-  } else if (info.num_fresh == 0 && frame.gpu.type == OPDOCK_CPU && !releases_gil(info, frame)) {
-    result = run_directly(info, values, objects);
-  } else {
-    result = run_function(info, frame, values, objects);
-  }
-  if (result != nullptr && (info.written != 0 || out != nullptr) &&
-      !mark_written(info, objects, out)) {
-    Py_CLEAR(result);
-  }
-  return result;
+  return guarded([&]() -> PyObject* {
+    const FunctionInfo& info = info_of(self);
+    opdock_value* values = frame.take<opdock_value>(info.num_params);
+    PyObject* const* objects = args;
+    PyObject* out = nullptr;
+    const Py_ssize_t count = PyVectorcall_NARGS(flagged_count);
+    const uint32_t done = take_tensors(info, frame, args, count, values);
+    if (names != nullptr || done != count || done != info.num_params) {
+      objects = take_others(info, frame, args, count, names, done, values, &out);
+      if (objects == nullptr) return nullptr;
+    }
+    PyObject* result = nullptr;
+    if (out != nullptr) {
+      result = run_with_out(info, frame, values, objects, out);
+    } else if (info.num_fresh == 0 && frame.gpu.type == OPDOCK_CPU && !releases_gil(info, frame)) {
+      result = run_directly(info, values, objects);
+    } else {
+      result = run_function(info, frame, values, objects);
+    }
+    if (result != nullptr && (info.written != 0 || out != nullptr) &&
+        !mark_written(info, objects, out)) {
+      Py_CLEAR(result);
+    }
+    return result;
+  });
 }
 
 }  // namespace opdock::python

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "errors.h"
+#include "gil.h"
 #include "kernel.h"
 #include "opdock/compile.h"
 
@@ -30,7 +31,7 @@ void check(const F& f) {
   std::vector<char> text(kLongText, '\0');
   opdock_status status = OPDOCK_OK;
   {
-    const py::gil_scoped_release release;
+    const GilRelease release;
     status = f(text.data(), kLongText);
   }
   if (status == OPDOCK_OK) return;

@@ -1,6 +1,9 @@
 // Handing over memory that libopdock allocated, by the __dlpack__ protocol.
 // SPDX-License-Identifier: Apache-2.0
+#include <cstring>
+
 #include "errors.h"
+#include "gil.h"
 #include "results.h"
 
 namespace opdock::python {
@@ -31,7 +34,7 @@ void release(Managed* managed) {
 template <typename Managed>
 void destroy_capsule(PyObject* capsule) {
   const char* name = PyCapsule_GetName(capsule);
-  if (name != nullptr && std::string(name).rfind("used_", 0) == 0) return;
+  if (name != nullptr && std::strncmp(name, "used_", 5) == 0) return;
   Managed* managed = static_cast<Managed*>(PyCapsule_GetPointer(capsule, name));
   if (managed != nullptr) managed->deleter(managed);
 }
@@ -60,9 +63,10 @@ PyObject* dlpack(PyObject* self, PyObject*, PyObject* names) {
                          PyTuple_GET_SIZE(version) == 2 &&
                          PyLong_AsLong(PyTuple_GET_ITEM(version, 0)) >= 1;
   PyErr_Clear();
-  PyObject* capsule =
-      versioned ? make_capsule<DlpackManagedVersioned>(object->tensor, "dltensor_versioned")
-                : make_capsule<DlpackManaged>(object->tensor, "dltensor");
+  PyObject* capsule = guarded([&] {
+    return versioned ? make_capsule<DlpackManagedVersioned>(object->tensor, "dltensor_versioned")
+                     : make_capsule<DlpackManaged>(object->tensor, "dltensor");
+  });
   if (capsule != nullptr) object->tensor = nullptr;
   return capsule;
 }

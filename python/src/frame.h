@@ -7,7 +7,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <new>
 
+#include "gil.h"
 #include "opdock/opdock.h"
 
 namespace opdock::python {
@@ -61,9 +63,15 @@ class Frame {
     return fits(bytes) ? take_here<T>(bytes) : nullptr;
   }
 
-  // Calls release(what) when the frame ends, the last one first.
+  // Calls release(what) when the frame ends, the last one first; now, if there is no memory.
   void hold(void (*release)(void*), void* what) {
-    Held* held = take<Held>(1);
+    Held* held = nullptr;
+    try {
+      held = take<Held>(1);
+    } catch (const std::bad_alloc&) {
+      release(what);
+      throw;
+    }
     *held = {held_, release, what};
     held_ = held;
   }
@@ -115,7 +123,7 @@ class Frame {
     while (held_ != nullptr) {
       const Held held = *held_;  // what is released may be where it lies
       held_ = held.next;
-      held.release(held.what);
+      or_stop([&held] { held.release(held.what); });  // of Python objects, whose code may run
     }
   }
   // Memory of its own, given back as the last thing of what was held after it.

@@ -6,8 +6,10 @@
 
 #include <cstddef>
 #include <memory>
+#include <string_view>
 
 #include "errors.h"
+#include "gil.h"
 #include "schema_text.h"
 
 namespace opdock::python {
@@ -29,7 +31,7 @@ void destroy(PyObject* self) {
   Py_DECREF(type);
 }
 
-PyObject* text(const std::string& value) {
+PyObject* text(std::string_view value) {
   return PyUnicode_DecodeUTF8(value.data(), static_cast<Py_ssize_t>(value.size()), "replace");
 }
 
@@ -64,7 +66,12 @@ PyObject* get_doc(PyObject* self, void*) {
 }
 
 PyObject* get_op_doc(PyObject* self, void*) {
-  return text(opdock_function_doc(info_of(self).handle));
+  const char* doc = nullptr;
+  {
+    const GilRelease release;  // the plugin is loaded for it
+    doc = opdock_function_doc(info_of(self).handle);
+  }
+  return text(doc);
 }
 
 // [(name, value tag, flags, default or None), …]

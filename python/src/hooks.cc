@@ -10,22 +10,12 @@
 #include "dlpack_abi.h"
 #include "errors.h"
 #include "function.h"
+#include "gil.h"
 #include "schema_text.h"
 
 namespace opdock::python {
 
 namespace {
-
-class Gil {
- public:
-  Gil() : state_(PyGILState_Ensure()) {}
-  ~Gil() { PyGILState_Release(state_); }
-  Gil(const Gil&) = delete;
-  Gil& operator=(const Gil&) = delete;
-
- private:
-  PyGILState_STATE state_;
-};
 
 struct KeptError {
   PyObject* type = nullptr;
@@ -42,24 +32,38 @@ void keep_error() {
   PyErr_Fetch(&kept.type, &kept.value, &kept.trace);
 }
 
-int32_t cancelled(void*) {
-  if (Py_IsInitialized() == 0) return 1;
+// f() with the GIL; `otherwise` where the interpreter is ending or has ended.
+template <typename F>
+auto with_gil(F&& f, decltype(f()) otherwise) {
+  if (Py_IsInitialized() == 0) return otherwise;
   const Gil gil;
-  if (kept.type != nullptr) return 1;
-  if (PyErr_CheckSignals() == 0) return 0;
-  keep_error();
-  return 1;
+  return or_stop(f);
 }
 
-// A call may come with the GIL or without; only what was held is given up, and taken again.
+int32_t cancelled(void*) {
+  const auto ask = [] {
+    if (kept.type != nullptr) return 1;
+    if (PyErr_CheckSignals() == 0) return 0;
+    keep_error();
+    // Raised once the interpreter goes on, if the call had nothing left to stop and succeeds.
+    Py_AddPendingCall([](void*) { return raise_kept_error() ? -1 : 0; }, nullptr);
+    return 1;
+  };
+  return with_gil(ask, 1);
+}
+
+// A call may come with the GIL or without, and a hook's Python code may lead to another that waits:
+// each end takes again what its own begin gave up.
 void waiting(void*, int32_t begins) {
-  thread_local PyThreadState* released = nullptr;
-  thread_local int depth = 0;
+  thread_local std::vector<PyThreadState*> given_up;
   if (begins != 0) {
-    if (depth++ == 0 && PyGILState_Check() != 0) released = PyEval_SaveThread();
-  } else if (--depth == 0 && released != nullptr) {
-    PyEval_RestoreThread(std::exchange(released, nullptr));
+    given_up.push_back(nullptr);
+    if (Py_IsInitialized() != 0 && PyGILState_Check() != 0) given_up.back() = PyEval_SaveThread();
+    return;
   }
+  PyThreadState* const state = given_up.back();
+  given_up.pop_back();
+  if (state != nullptr) take_gil(state);
 }
 
 // opdock._fallback.<name>(*arguments); steals `arguments`. NULL with an error set.
@@ -74,12 +78,14 @@ PyObject* call_helper(const char* name, PyObject* arguments) {
 }
 
 int32_t has_reference(void*, const char* op, const char* file) {
-  const Gil gil;
-  PyObject* answer = call_helper("has", Py_BuildValue("(sz)", op, file));
-  const int yes = answer == nullptr ? -1 : PyObject_IsTrue(answer);
-  Py_XDECREF(answer);
-  if (yes < 0) PyErr_WriteUnraisable(nullptr);
-  return yes > 0 ? 1 : 0;
+  const auto ask = [=] {
+    PyObject* answer = call_helper("has", Py_BuildValue("(sz)", op, file));
+    const int yes = answer == nullptr ? -1 : PyObject_IsTrue(answer);
+    Py_XDECREF(answer);
+    if (yes < 0) PyErr_WriteUnraisable(nullptr);
+    return yes > 0 ? 1 : 0;
+  };
+  return with_gil(ask, 0);
 }
 
 // [(name, is keyword only), …] and, per returned value, the parameter that it is, or -1.
@@ -119,13 +125,15 @@ opdock_status open_failed(char* error, uint32_t error_size) {
 opdock_status open_reference(void*, opdock_function* function, opdock_device device,
                              const char* file, const char* record, void** out, char* error,
                              uint32_t error_size) {
-  const Gil gil;
-  PyObject* arguments =
-      Py_BuildValue("(N(ii)zs)", describe(function), device.type, device.index, file, record);
-  PyObject* made = call_helper("open_reference", arguments);
-  if (made == nullptr) return open_failed(error, error_size);
-  *out = made;  // as long as the process
-  return OPDOCK_OK;
+  const auto open = [=]() -> opdock_status {
+    PyObject* arguments =
+        Py_BuildValue("(N(ii)zs)", describe(function), device.type, device.index, file, record);
+    PyObject* made = call_helper("open_reference", arguments);
+    if (made == nullptr) return open_failed(error, error_size);
+    *out = made;  // as long as the process
+    return OPDOCK_OK;
+  };
+  return with_gil(open, OPDOCK_CANCELLED);
 }
 
 // A capsule over memory that is the call's: nobody may keep it, so there is nothing to give back.
@@ -197,16 +205,18 @@ PyObject* run_arguments(void* reference, const opdock_call* call, const opdock_v
 opdock_status run_reference(void*, void* reference, const opdock_call* call,
                             const opdock_value* args, uint32_t num_args,
                             opdock_tensor* const* outputs, uint32_t num_outputs) {
-  const Gil gil;
-  PyObject* done =
-      call_helper("run", run_arguments(reference, call, args, num_args, outputs, num_outputs));
-  if (done != nullptr) {
-    Py_DECREF(done);
-    return OPDOCK_OK;
-  }
-  // Its own exception, with its traceback, says more than a status could.
-  keep_error();
-  return call->host->set_error(call, OPDOCK_CANCELLED, "the reference raised an exception");
+  const auto run = [=]() -> opdock_status {
+    PyObject* done =
+        call_helper("run", run_arguments(reference, call, args, num_args, outputs, num_outputs));
+    if (done != nullptr) {
+      Py_DECREF(done);
+      return OPDOCK_OK;
+    }
+    // Its own exception, with its traceback, says more than a status could.
+    keep_error();
+    return call->host->set_error(call, OPDOCK_CANCELLED, "the reference raised an exception");
+  };
+  return with_gil(run, OPDOCK_CANCELLED);
 }
 
 const opdock_references kReferences = {sizeof(opdock_references), 0, has_reference, open_reference,

@@ -8,6 +8,7 @@
 
 #include "errors.h"
 #include "fast_tensor.h"
+#include "gil.h"
 #include "launch_arguments.h"
 #include "streams.h"
 #include "tensor.h"
@@ -147,9 +148,11 @@ PyObject* finish(const KernelInfo& kernel, Frame& frame, opdock_status status, c
   }
   if (frame.wait) {
     std::string problem;
-    PyThreadState* state = PyEval_SaveThread();
-    const opdock_status waited = wait_for_stream(frame.gpu, frame.stream, &problem);
-    PyEval_RestoreThread(state);
+    opdock_status waited = OPDOCK_OK;
+    {
+      const GilRelease release;
+      waited = wait_for_stream(frame.gpu, frame.stream, &problem);
+    }
     if (waited != OPDOCK_OK) {
       raise_status(waited, (kernel.name + "(): " + problem).c_str());
       return nullptr;
@@ -158,27 +161,27 @@ PyObject* finish(const KernelInfo& kernel, Frame& frame, opdock_status status, c
   Py_RETURN_NONE;
 }
 
-PyObject* call(PyObject* self, PyObject* const* args, size_t flagged_count, PyObject* names) {
-  KernelInfo& kernel = info_of(self);
+// A call from its arguments' conversion on.
+PyObject* launch(KernelInfo& kernel, Frame& frame, PyObject* const* args, size_t flagged_count,
+                 PyObject* names) {
   const Py_ssize_t given = PyVectorcall_NARGS(flagged_count);
   if (given < 2) {
     refuse(kArgumentError, kernel, "found no grid and block, wanted kernel(grid, block, *args)");
     return nullptr;
   }
-  opdock_launch launch = {sizeof launch, 0, {1, 1, 1}, {1, 1, 1}, {0, 0, 0}, 0, nullptr, 0, 0};
-  if (!read_dims(kernel, "grid", args[0], launch.grid) ||
-      !read_dims(kernel, "block", args[1], launch.block)) {
+  opdock_launch how = {sizeof how, 0, {1, 1, 1}, {1, 1, 1}, {0, 0, 0}, 0, nullptr, 0, 0};
+  if (!read_dims(kernel, "grid", args[0], how.grid) ||
+      !read_dims(kernel, "block", args[1], how.block)) {
     return nullptr;
   }
   Extras extras;
-  extras.launch = &launch;
+  extras.launch = &how;
   const Py_ssize_t num_names = names == nullptr ? 0 : PyTuple_GET_SIZE(names);
   for (Py_ssize_t i = 0; i < num_names; ++i) {
     if (!read_extra(kernel, PyTuple_GET_ITEM(names, i), args[given + i], &extras)) return nullptr;
   }
   PyObject* const* own = args + 2;
   const uint32_t count = static_cast<uint32_t>(given - 2);
-  Frame frame;
   opdock_value* values = frame.take<opdock_value>(count + 1);
   if (!take_arrays(kernel, frame, own, count, values)) return nullptr;
   int32_t device = kernel.device;
@@ -213,13 +216,18 @@ PyObject* call(PyObject* self, PyObject* const* args, size_t flagged_count, PyOb
       return nullptr;
     }
   }
-  launch.args = slots;
-  launch.num_args = count;
+  how.args = slots;
+  how.num_args = count;
   char error[kErrorSize];
   error[0] = '\0';
   const opdock_status status =
-      opdock_launch_kernel(target->handle, frame.stream, &launch, error, kErrorSize);
+      opdock_launch_kernel(target->handle, frame.stream, &how, error, kErrorSize);
   return finish(kernel, frame, status, error);
+}
+
+PyObject* call(PyObject* self, PyObject* const* args, size_t flagged_count, PyObject* names) {
+  Frame frame;
+  return guarded([&] { return launch(info_of(self), frame, args, flagged_count, names); });
 }
 
 void destroy(PyObject* self) {
@@ -268,10 +276,12 @@ PyObject* represent(PyObject* self) {
 
 // Loads the kernel on a device now.
 PyObject* prepare(PyObject* self, PyObject* device) {
-  const long index = PyLong_AsLong(device);
-  if (index == -1 && PyErr_Occurred() != nullptr) return nullptr;
-  if (target_on(info_of(self), static_cast<int32_t>(index)) == nullptr) return nullptr;
-  Py_RETURN_NONE;
+  return guarded([&]() -> PyObject* {
+    const long index = PyLong_AsLong(device);
+    if (index == -1 && PyErr_Occurred() != nullptr) return nullptr;
+    if (target_on(info_of(self), static_cast<int32_t>(index)) == nullptr) return nullptr;
+    Py_RETURN_NONE;
+  });
 }
 
 PyMemberDef members[] = {

@@ -10,6 +10,7 @@
 #include "compile.h"
 #include "errors.h"
 #include "function.h"
+#include "gil.h"
 #include "hooks.h"
 #include "opdock/opdock.h"
 #include "results.h"
@@ -37,7 +38,7 @@ void check(const F& f) {
   std::vector<char> text(kLongText, '\0');
   opdock_status status = OPDOCK_OK;
   {
-    const py::gil_scoped_release release;
+    const GilRelease release;
     status = f(text.data(), kLongText);
   }
   if (status != OPDOCK_OK) throw_status(status, text);
@@ -132,6 +133,10 @@ void prepare(const py::object& function, int32_t device_type, int32_t device_ind
 
 }  // namespace opdock::python
 
+// pybind11's own entry point waits for ever in a subinterpreter (before Python 3.12 its way to the
+// GIL knows the main one only), so it gets another name, and the one that CPython calls looks
+// first.
+#define PyInit__opdock opdock_init_in_main_interpreter
 PYBIND11_MODULE(_opdock, module) {
   using namespace opdock::python;
   module.doc() = "Opdock's host library for Python; use the package opdock.";
@@ -177,8 +182,26 @@ PYBIND11_MODULE(_opdock, module) {
     const TorchProbe found = torch_probe_result();
     return py::make_tuple(found.impl, found.keys, found.grad);
   });
+  module.def("_cancelled", [] {  // for tests: what libopdock asks while it works
+    opdock_options options = {};
+    set_hooks(&options);
+    return options.cancelled(options.hooks_context) != 0;
+  });
   module.def("_numpy_layout_holds", &numpy_layout_holds);
   module.def("_set_torch_probe", [](ptrdiff_t impl, ptrdiff_t keys, ptrdiff_t grad) {
     if (!torch_probe_set({impl, keys, grad})) throw py::error_already_set();
   });
+}
+
+#undef PyInit__opdock
+PyMODINIT_FUNC PyInit__opdock();
+PyMODINIT_FUNC PyInit__opdock() {
+  if (PyInterpreterState_Get() == PyInterpreterState_Main()) {
+    return opdock_init_in_main_interpreter();
+  }
+  PyErr_SetString(
+      PyExc_ImportError,
+      "opdock: found a subinterpreter, wanted the main interpreter, as plugins, devices "
+      "and hooks are the process's; import opdock there, or use processes");
+  return nullptr;
 }

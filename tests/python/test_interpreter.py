@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The interpreter around the calls: its lock, its end, its memory, its other threads."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+
+def run(program, *arguments, **environment):
+    """Runs a program in a Python of its own; returns (status, stdout, stderr)."""
+    done = subprocess.run(
+        [sys.executable, "-c", program, *arguments],
+        capture_output=True,
+        text=True,
+        env=os.environ | environment,
+        timeout=120,
+        check=False,
+    )
+    return done.returncode, done.stdout.strip(), done.stderr.strip()
+
+
+# ---- the end
+
+# Threads that come back for the GIL find the interpreter ending: it lets them run while `last`
+# goes, which is when the modules are taken down.
+AT_THE_END = """
+import threading, time, numpy, opdock
+class Last:
+    def __del__(self, sleep=time.sleep):
+        sleep(0.5)
+class Slow:
+    def __float__(self):
+        begun.set()
+        for _ in range(10**9):
+            pass
+last = Last()
+x, large = numpy.ones(4, "float32"), numpy.ones((512, 512), "float32")
+source = 'extern "C" __global__ void f() {}'
+begun = threading.Event()
+def loop():
+    for i in range(1000000):
+        CALL
+        begun.set()  # what is done once has been done
+threading.Thread(target=loop, daemon=True).start()
+begun.wait()
+time.sleep(0.1)
+"""
+CALLS = {
+    "a large array": "opdock.ops.py_copy(large)",
+    "an op that blocks": "opdock.ops.py_meet(x, 200)",
+    "a list of plugins": "opdock.plugins(rescan=True)",
+    "a look-up": "opdock._opdock.get_function(opdock.Runtime(), 'py_copy')",
+    "a compilation": "opdock.compile(source + f'// {i}', kernels=['f'], arch='sm_90')",
+    "code of an argument": "opdock.ops.py_show(x, f=Slow())",
+}
+COMPILE_ONE = """
+import opdock
+try:
+    opdock.compile('__global__ void f() {}', kernels=['f'], arch='sm_90')
+except opdock.IncompatibleError as error:
+    print(error)
+"""
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_a_daemon_thread_in_a_call_ends_with_the_process(call):
+    if call == "a compilation" and "jit-no-compiler" in run(COMPILE_ONE)[1]:
+        pytest.skip("no NVRTC is installed")
+    assert run(AT_THE_END.replace("CALL", CALLS[call])) == (0, "", "")
+
+
+# ---- Ctrl-C (while something is built: test_chain.py)
+
+
+def test_ctrl_c_that_comes_too_late_to_stop_anything_is_not_lost():
+    """The library has asked, and the call succeeds all the same."""
+    program = """
+import ctypes, functools, signal, opdock
+interrupt = functools.partial(ctypes.PyDLL(None)["raise"], int(signal.SIGINT))
+ask = functools.partial(opdock._opdock._cancelled)
+try:
+    # Without Python code in between, which would see the signal.
+    print(list(map(functools.partial.__call__, [interrupt, ask])))
+    for _ in range(1000):
+        pass
+    print("lost")
+except KeyboardInterrupt:
+    print("interrupted")
+print(opdock._opdock._cancelled())
+"""
+    assert run(program) in [(0, f"{one}interrupted\nFalse", "") for one in ("", "[0, True]\n")]
+
+
+# ---- subinterpreters
+
+
+def test_a_subinterpreter_is_refused_at_once():
+    program = """
+import signal
+try:
+    import _interpreters as sub
+except ImportError:
+    import _xxsubinterpreters as sub
+signal.alarm(60)  # in place of waiting for ever
+code = '''
+try:
+    import opdock
+except ImportError as error:
+    print(error)
+'''
+sub.run_string(sub.create(), code)
+import opdock
+print(opdock.ops.noop.__name__)
+"""
+    status, out, err = run(program)
+    assert status == 0, err
+    refused, works = out.splitlines()
+    assert "subinterpreter" in refused and "main interpreter" in refused
+    assert works == "noop"
+
+
+# ---- the lock
+
+# Loading the plugin takes until another thread has made a file.
+WHILE_LOADING = """
+import sys, threading, time, numpy, opdock
+sys.setswitchinterval(1000)  # nobody is asked to give the GIL up: only a release lets it go
+function = opdock.load("py_add_")  # found, and not loaded
+x = numpy.ones(2, "float32")
+def make():
+    time.sleep(0.05)
+    open(sys.argv[1], "w").close()
+thread = threading.Thread(target=make)
+thread.start()
+print(USE)
+thread.join()
+"""
+
+
+@pytest.mark.parametrize(
+    ("use", "printed"),
+    [("function(x).tolist()", "[2.0, 2.0]"), ("'by' in function.__doc__", "True")],
+)
+def test_other_threads_run_while_a_plugin_is_loaded(tmp_path, use, printed):
+    path = str(tmp_path / "made")
+    program = WHILE_LOADING.replace("USE", use)
+    assert run(program, path, PYTESTS_LOADS_AFTER=path) == (0, printed, "")
+
+
+# ---- memory
+
+
+@pytest.mark.skipif("asan" in os.environ.get("LD_PRELOAD", ""), reason="limits the address space")
+def test_a_list_that_memory_does_not_hold_is_a_memory_error():
+    program = """
+import resource, numpy, opdock
+x = numpy.ones(1, "float32")
+many, f = [x] * 3_000_000, opdock.ops.py_show
+f(x, xs=[x])
+page = resource.getpagesize()
+limit = int(open("/proc/self/statm").read().split()[0]) * page + 40_000_000
+resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+for _ in range(3):
+    try:
+        f(x, xs=many)
+    except MemoryError as error:
+        print(type(error).__name__)
+print(f(x, xs=[x, x])[13])
+"""
+    assert run(program) == (0, "MemoryError\nMemoryError\nMemoryError\n2.0", "")
