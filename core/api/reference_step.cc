@@ -1,7 +1,7 @@
 // The chain's last step: the op's reference implementation, run by the program, as a target.
 // SPDX-License-Identifier: Apache-2.0
 #include <array>
-#include <deque>
+#include <memory>
 
 #include "api/chain.h"
 #include "api/chain_report.h"
@@ -81,9 +81,8 @@ Declaration find_declaration(const Catalog& catalog, const Wanted& wanted) {
   return found;
 }
 
-// Never freed: targets are interned by the address of their op until the process ends.
-ReferenceOp* make_op(const Wanted& wanted, const Declaration& declaration, const Hooks& hooks,
-                     std::string* problem) {
+std::unique_ptr<ReferenceOp> make_op(const Wanted& wanted, const Declaration& declaration,
+                                     const Hooks& hooks, std::string* problem) {
   Reason error{};
   std::optional<Schema> schema = parse_schema(wanted.schema, &error);
   std::unique_ptr<ReferenceOp> made = std::make_unique<ReferenceOp>();
@@ -117,22 +116,22 @@ ReferenceOp* make_op(const Wanted& wanted, const Declaration& declaration, const
   made->schema = *std::move(schema);
   made->runner = hooks.references;
   made->context = hooks.context;
-  return made.release();
+  return made;
 }
 
-Target* make_target(const Wanted& wanted, ReferenceOp* op, std::string* problem) {
+// The device that it would run on, as a target needs it.
+struct Place {
   const opdock_device_facts* facts = cpu_facts();
   Driver* driver = nullptr;
-  if (wanted.device.type != OPDOCK_CPU) {
-    driver = driver_for(static_cast<Backend>(wanted.device.type), problem);
-    if (driver == nullptr) return nullptr;
-    const DriverStatus asked = driver->facts(wanted.device.index, &facts);
-    if (!asked.ok()) {
-      *problem = asked.text;
-      return nullptr;
-    }
-  }
-  return intern_target(&op->op, "reference", wanted.device, facts, driver, nullptr, {});
+};
+
+bool find_place(opdock_device device, Place* place, std::string* problem) {
+  if (device.type == OPDOCK_CPU) return true;
+  place->driver = driver_for(static_cast<Backend>(device.type), problem);
+  if (place->driver == nullptr) return false;
+  const DriverStatus asked = place->driver->facts(device.index, &place->facts);
+  if (!asked.ok()) *problem = asked.text;
+  return asked.ok();
 }
 
 // The reference's file that would be used; nullopt: there is none.
@@ -187,9 +186,9 @@ void take_reference_step(opdock_runtime* runtime, const Wanted& wanted,
     return;
   }
   std::string problem;
-  ReferenceOp* op = make_op(wanted, declaration, hooks, &problem);
-  Target* target = op == nullptr ? nullptr : make_target(wanted, op, &problem);
-  if (target != nullptr) {
+  std::unique_ptr<ReferenceOp> op = make_op(wanted, declaration, hooks, &problem);
+  Place place;
+  if (op != nullptr && find_place(wanted.device, &place, &problem)) {
     std::array<char, 4096> error{};
     const opdock_status status =
         hooks.references->open(hooks.context, const_cast<opdock_function*>(function), wanted.device,
@@ -199,7 +198,9 @@ void take_reference_step(opdock_runtime* runtime, const Wanted& wanted,
     if (status == OPDOCK_OK) {
       step.outcome = ChainStep::Outcome::kUsed;
       step.text = file->empty() ? "stands in" : "stands in (" + *file + ")";
-      record->target = target;
+      // Never freed: targets are interned by the address of their op until the process ends.
+      record->target = intern_target(&op.release()->op, "reference", wanted.device, place.facts,
+                                     place.driver, nullptr, {});
       record->steps.push_back(std::move(step));
       return;
     }

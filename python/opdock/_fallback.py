@@ -7,6 +7,7 @@ capsules over the caller's memory, which is only valid during the call.
 
 import contextlib
 import functools
+import importlib.util
 import json
 import os
 import re
@@ -48,11 +49,37 @@ def has(op, file):
     return _find(op, file) is not None
 
 
+_executed = {}  # path -> (what the file was, the names it defines, why it has none, what it lacked)
+
+
+def _has_come(module):
+    """Whether a module that a reference lacked can be imported now."""
+    try:
+        return module is not None and importlib.util.find_spec(module) is not None
+    except (ImportError, ValueError):
+        return False
+
+
 def _execute(path):
-    """The names that the file defines. Leaves no __pycache__ in somebody's folder."""
+    """(the names that the file defines, why it has none): it is run once, whether that succeeds or
+    not, until it changes or what it lacked has come. Leaves no __pycache__ in somebody's folder."""
+    status = os.stat(path)
+    identity = (status.st_ino, status.st_size, status.st_mtime_ns)
+    known, space, why, lacked = _executed.get(str(path), (None, None, None, None))
+    if known == identity and not _has_come(lacked):
+        return space, why
     space = {"__name__": "opdock._references." + Path(path).parent.name, "__file__": str(path)}
-    exec(compile(Path(path).read_bytes(), str(path), "exec"), space)
-    return space
+    why = lacked = None
+    try:
+        exec(compile(Path(path).read_bytes(), str(path), "exec"), space)
+    except Exception as error:
+        # Its text: the exception itself would keep the frames of this very call, and their arrays.
+        space, why = None, f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
+        if isinstance(error, (MemoryError, OSError)):
+            return None, why  # it may pass
+        lacked = error.name if isinstance(error, ModuleNotFoundError) else None
+    _executed[str(path)] = identity, space, why, lacked
+    return space, why
 
 
 def _warn(report):
@@ -76,7 +103,8 @@ class _Reference:
 
 
 def open_reference(description, device, file, record):
-    """Makes the reference ready and tells the user; raises if it cannot be run.
+    """Makes the reference ready and tells the user; raises if it cannot be run here, and returns a
+    text that says why if running its file has failed.
 
     description: (parameters as (name, keyword only), results as parameter index or -1). record:
     the JSON of opdock_references.open.
@@ -100,11 +128,15 @@ def open_reference(description, device, file, record):
     path = _find(op, file)
     if path is None:
         raise LookupError(f"found no reference of {op} in {file}, wanted a function of that name")
-    function = _execute(path)[op]
+    space, why = _execute(path)
+    if why is not None:
+        return why
+    if op not in space:
+        raise LookupError(f"found no {op} once {path} was run, wanted a function of that name")
     if report["warn"]:
         _warn(report)
     params, returned = description
-    return _Reference(function, params, returned)
+    return _Reference(space[op], params, returned)
 
 
 def _to_torch(value):

@@ -130,6 +130,13 @@ opdock_status open_reference(void*, opdock_function* function, opdock_device dev
         Py_BuildValue("(N(ii)zs)", describe(function), device.type, device.index, file, record);
     PyObject* made = call_helper("open_reference", arguments);
     if (made == nullptr) return open_failed(error, error_size);
+    if (PyUnicode_Check(made)) {  // why its file gives none
+      const char* why = PyUnicode_AsUTF8(made);
+      std::snprintf(error, error_size, "%s", why == nullptr ? "" : why);
+      PyErr_Clear();
+      Py_DECREF(made);
+      return OPDOCK_NOT_FOUND;
+    }
     *out = made;  // as long as the process
     return OPDOCK_OK;
   };

@@ -333,6 +333,58 @@ def test_without_torch_the_reference_says_what_is_missing(room):
     assert "pip install torch" in reason["found"]
 
 
+def test_a_reference_that_fails_is_run_once_until_it_changes(room, torch):
+    made = room.add()
+    count = room.top / "count"
+    lines = f"open({str(count)!r}, 'a').write('x')\n"
+    (made / "reference.py").write_text(lines + "import no_such_module\n" + REFERENCE)
+    code = f"""\
+import json, os, numpy, opdock
+told = []
+def call():
+    try:
+        told.append(opdock.ops.triple(numpy.ones(1, "float32")).tolist())
+    except opdock.IncompatibleError as error:
+        told.append([r["found"] for r in error.reasons if r["code"] == "reference-unusable"])
+    told.append(os.path.getsize({str(count)!r}))
+for _ in range(3):
+    call()
+path = {str(made / "reference.py")!r}
+text = open(path).read()
+open(path, "w").write(text.replace("import no_such_module", "import no_such_package.module"))
+call()
+call()
+os.mkdir("no_such_package")
+open("no_such_package/module.py", "w").close()
+call()
+print(json.dumps(told))
+"""
+    work = room.top / "work"
+    work.mkdir()
+    done = room.without_tools(f"import os; os.chdir({str(work)!r})\n" + code)
+    first = ["ModuleNotFoundError: No module named 'no_such_module'"]
+    second = ["ModuleNotFoundError: No module named 'no_such_package'"]
+    assert done.json == [first, 1, first, 1, first, 1, second, 2, second, 2, [3.0], 3]
+
+
+def test_a_failed_reference_keeps_nothing_of_the_call(room, torch):
+    made = room.add()
+    (made / "reference.py").write_text("raise ValueError('not today')\n" + REFERENCE)
+    code = """\
+import gc, json, weakref, numpy, opdock
+def call():
+    x = numpy.ones(1, "float32")
+    try:
+        opdock.ops.triple(x)
+    except opdock.IncompatibleError:
+        return weakref.ref(x)
+dead = [call() for _ in range(3)]
+gc.collect()
+print(json.dumps([reference() is None for reference in dead]))
+"""
+    assert room.without_tools(code).json == [True, True, True]
+
+
 def test_a_warning_turned_into_an_error_is_that_error(room):
     room.add()
     done = room.without_tools(

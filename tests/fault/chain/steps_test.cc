@@ -1,9 +1,12 @@
 // Which step serves, in which order, and what is told of it.
 // SPDX-License-Identifier: Apache-2.0
+#include <malloc.h>
+
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
 
+#include "support/sanitizer.h"
 #include "world.h"
 
 namespace opdock::testing {
@@ -256,6 +259,27 @@ TEST_F(Steps, TheReferenceMayBeSilentOrForbidden) {
   EXPECT_EQ(refused.status, OPDOCK_INCOMPATIBLE);
   EXPECT_TRUE(refused.has("reference-policy"));
   EXPECT_EQ(program.records.size(), 1u);
+}
+
+TEST_F(Steps, AReferenceThatCannotBeOpenedLeavesNothingBehind) {
+#if defined(OPDOCK_TEST_ASAN) || defined(OPDOCK_TEST_TSAN)
+  GTEST_SKIP() << "a sanitizer's allocator does not tell what is in use";
+#endif
+  top_.add("note_major", "plugins/note_major.so");
+  Program program;
+  program.has_runner = true;
+  program.references["note_major"] = OPDOCK_NOT_FOUND;
+  const RuntimePtr runtime = this->runtime(&program);
+  const auto fail = [&](int times) {
+    for (int i = 0; i < times; ++i) {
+      EXPECT_TRUE(resolve(runtime.get(), "note_major").has("reference-unusable"));
+      program.records.clear();
+      program.files.clear();
+    }
+    return static_cast<int64_t>(mallinfo2().uordblks);
+  };
+  const int64_t before = fail(20);
+  EXPECT_LT(fail(200) - before, 200 * 64) << "bytes kept by 200 calls";
 }
 
 TEST_F(Steps, WithoutAnyUsablePluginTheReferenceMakesAFunction) {
