@@ -3,13 +3,14 @@
 
     import opdock
     y = opdock.ops.softmax(x, scale=0.125)      # x: a torch, NumPy, CuPy or JAX array
-    softmax = opdock.load("softmax")            # the same function, loaded now
+    softmax = opdock.load("softmax")            # the same function
     opdock.plugins()                            # what was found, with verdicts and reasons
 
 Nothing is searched, loaded or asked of a driver before the first look-up; neither torch nor NumPy
 is imported unless the program has done so.
 """
 
+from opdock import ops
 from opdock._compile import Module, compile
 from opdock._errors import (
     ArgumentError,
@@ -32,11 +33,8 @@ from opdock._reports import codes, doctor, explain, inspect, plugins, trust
 from opdock._runtime import configure
 
 TYPE_CHECKING = False  # as in typing, which this need not import
-if TYPE_CHECKING:  # the ops by name and signature, written by opdock.stubs at build time
-    from opdock import _ops as ops
+if TYPE_CHECKING:
     from opdock._reference import reference
-else:
-    from opdock._load import ops
 
 __version__ = _version()
 

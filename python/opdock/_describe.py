@@ -3,7 +3,9 @@
 
 import inspect
 
-_OPTIONAL, _LIST, _KEYWORD_ONLY, _HAS_DEFAULT, _OPTIONAL_ELEMENTS = 1, 2, 4, 8, 32
+# As opdock.h has them.
+OPTIONAL, LIST, _KEYWORD_ONLY, _HAS_DEFAULT, _OPTIONAL_ELEMENTS = 1, 2, 4, 8, 32
+TENSOR = 8
 
 _TYPES = {
     1: "bool",
@@ -13,32 +15,40 @@ _TYPES = {
     5: "str",
     6: "DType",
     7: "Device",
-    8: "Array",
     9: "Any",
-    10: "Any",
+    10: "Stream",
     11: "int | tuple[int, int]",
 }
 
 
-def annotation(tag, flags):
-    """The Python type of a parameter with opdock.h's value tag and flags, as text."""
-    text = _TYPES.get(tag, "Any")
-    if flags & _LIST:
+def annotation(tag, flags, array="Array"):
+    """The Python type of a parameter with opdock.h's value tag and flags, as text. array: the type
+    of a tensor."""
+    text = array if tag == TENSOR else _TYPES.get(tag, "Any")
+    if flags & LIST:
         element = f"{text} | None" if flags & _OPTIONAL_ELEMENTS else text
         text = f"Sequence[{element}]"
-    return f"{text} | None" if flags & _OPTIONAL else text
+    return f"{text} | None" if flags & OPTIONAL else text
 
 
-def returns(function):
-    """The type of what the function returns, as text."""
-    count = len(function._results)
-    if count == 0:
-        return "None"
-    return "Array" if count == 1 else "tuple[" + ", ".join(["Array"] * count) + "]"
+def _several(types):
+    return types[0] if len(types) == 1 else f"tuple[{', '.join(types)}]"
 
 
-def signature(function):
-    """An inspect.Signature with the schema's names, kinds and defaults, and `out`."""
+def returns(function, arrays):
+    """The type of what the function returns, as text. arrays: as of signature()."""
+    names = [parameter[0] for parameter in function._params]
+    results = [names[index] if index >= 0 else None for index in function._results]
+    return _several([arrays.get(name, "Array") for name in results]) if results else "None"
+
+
+def signature(function, arrays=None):
+    """An inspect.Signature with the schema's names, kinds and defaults, and `out`.
+
+    arrays: {a parameter's name: the type of its arrays}, and under None that of fresh results, as
+    text; "Array" where there is none.
+    """
+    arrays = arrays or {}
     parameters = []
     for name, tag, flags, default in function._params:
         keyword_only = flags & _KEYWORD_ONLY
@@ -49,18 +59,18 @@ def signature(function):
                 if keyword_only
                 else inspect.Parameter.POSITIONAL_OR_KEYWORD,
                 default=default if flags & _HAS_DEFAULT else inspect.Parameter.empty,
-                annotation=annotation(tag, flags),
+                annotation=annotation(tag, flags, arrays.get(name, "Array")),
             )
         )
     fresh = function._results.count(-1)
     if fresh and not any(parameter.name == "out" for parameter in parameters):
-        kind = "Array" if fresh == 1 else "tuple[" + ", ".join(["Array"] * fresh) + "]"
+        kind = _several([arrays.get(None, "Array")] * fresh)
         parameters.append(
             inspect.Parameter(
                 "out", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=f"{kind} | None"
             )
         )
-    return inspect.Signature(parameters, return_annotation=returns(function))
+    return inspect.Signature(parameters, return_annotation=returns(function, arrays))
 
 
 def text_signature(function):

@@ -3,7 +3,7 @@
 
 from opdock import _names, _opdock
 from opdock._errors import ArgumentError, NotFoundError
-from opdock._runtime import default, parse
+from opdock._runtime import default, function, parse
 
 
 class Plugin:
@@ -18,10 +18,6 @@ class Plugin:
         return f"<opdock plugin {self.__name__}: {ops}>"
 
 
-def _get_function(name):
-    return _opdock.get_function(default(), name)
-
-
 def _op_names(plugin_name):
     """The names of the ops of the plugins called `plugin_name`, in the order found."""
     found = {}
@@ -32,8 +28,8 @@ def _op_names(plugin_name):
     return list(found)
 
 
-def load(name, *, device=None):
-    """The function of an op, or a Plugin with the functions of a plugin.
+def load(name, device=None):
+    """The function of an op, the same as in opdock.ops, or a Plugin with the functions of a plugin.
 
     name: an op ("softmax"), "plugin/op" to insist on one plugin, or a plugin with several ops
     ("norm"). device: such as "cpu" or "cuda:0"; the plugin is loaded and prepared for it now, so
@@ -47,14 +43,14 @@ def load(name, *, device=None):
             "such as 'softmax'"
         )
     try:
-        found = _get_function(name)
+        found = function(name)
         functions = [found]
     except NotFoundError:
         names = _op_names(name) if "/" not in name else []
         if not names:
             raise
-        functions = [_get_function(f"{name}/{op}") for op in names]
-        found = Plugin(name, {function.__name__: function for function in functions})
+        functions = [function(f"{name}/{op}") for op in names]
+        found = Plugin(name, {one.__name__: one for one in functions})
     if device is not None:
         _prepare(functions, device)
     return found
@@ -67,34 +63,15 @@ def _prepare(functions, device):
             f"load(): argument 'device': found {device!r}, wanted a device such as 'cpu' or "
             "'cuda:0'"
         )
-    for function in functions:
-        _opdock.prepare(function, *numbers)
+    for one in functions:
+        _opdock.prepare(one, *numbers)
 
 
-class _Ops:
-    """Every op as an attribute, looked up on first use and kept: opdock.ops.softmax(x)."""
-
-    def __getattr__(self, name):
-        if name.startswith("__"):
-            raise AttributeError(name)
-        try:
-            function = _get_function(name)
-        except NotFoundError as error:
-            # hasattr() and getattr() with a default work as with any other attribute.
-            raise AttributeError(str(error), name=name, obj=self) from error
-        self.__dict__[name] = function
-        return function
-
-    def __dir__(self):
-        names = set(self.__dict__)
-        for plugin in parse(default().list_json())["plugins"]:
-            if plugin.get("usable") or plugin.get("verdict") == "buildable":
-                for op in plugin.get("ops", []):
-                    names.add(op if isinstance(op, str) else op["name"])
-        return sorted(names)
-
-    def __repr__(self):
-        return "<opdock.ops>"
-
-
-ops = _Ops()
+def op_names():
+    """The names of the ops that plugins found here provide, or would once they are built."""
+    names = set()
+    for plugin in parse(default().list_json())["plugins"]:
+        if plugin.get("usable") or plugin.get("verdict") == "buildable":
+            for op in plugin.get("ops", []):
+                names.add(op if isinstance(op, str) else op["name"])
+    return sorted(names)

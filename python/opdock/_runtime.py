@@ -14,6 +14,15 @@ _policies = {}
 _told = None  # the torch version that libopdock has been told of
 
 
+def _renew_lock():
+    """A forked child has no thread to release what another one held."""
+    global _lock
+    _lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_renew_lock)
+
+
 def parse(text):
     """json.loads, which is imported only once somebody asks for a report."""
     import json
@@ -55,18 +64,12 @@ def _torch_version():
     return str(getattr(sys.modules.get("torch"), "__version__", ""))
 
 
-def _tell_libraries():
-    """Tells libopdock which Python and torch are in this process; True if that was news."""
-    global _told
-    version = _torch_version()
-    if _told == version:
-        return False
+def _tell_libraries(version):
+    """Tells libopdock which Python and torch are in this process. version: of torch, or ""."""
     if _told is None:
         _opdock.note_library("python", ".".join(map(str, sys.version_info[:3])))
     if version[:1].isdigit():
         _opdock.note_library("torch", version)
-    _told = version
-    return bool(version)
 
 
 def _tell_folders():
@@ -77,20 +80,39 @@ def _tell_folders():
 
 
 def default():
-    """The runtime that opdock.load() and opdock.ops use; never destroyed."""
-    global _default
-    if _default is not None and _told == _torch_version():
-        return _default
+    """The runtime that opdock.load() and opdock.ops use, until configure() replaces it."""
+    global _default, _told
+    # Read once: configure() may take it away at any time.
+    runtime = _default
+    if runtime is not None and _told == _torch_version():
+        return runtime
     with _lock:
-        news = _tell_libraries()
+        version = _torch_version()
+        if _told != version:
+            _tell_libraries(version)
+            if _default is not None and version:  # plugins that need torch are judged anew
+                _default.list_json(rescan=True)
+            _told = version
         if _default is None:
             _tell_folders()
-            _default = _opdock.Runtime(
-                package_path=":".join(package_folders()) or None, **_policies
-            )
-        elif news:  # torch was imported since: plugins that need it are judged anew
-            _default.list_json(rescan=True)
-    return _default
+            folders = ":".join(package_folders()) or None
+            _default = _opdock.Runtime(package_path=folders, **_policies)
+        return _default
+
+
+def function(name):
+    """The function of that name in the default runtime: the same object each time."""
+    from opdock import ops
+
+    runtime = default()
+    known = vars(ops).get(name)
+    if isinstance(known, _opdock.Function):
+        return known
+    found = _opdock.get_function(runtime, name)
+    with _lock:
+        # What configure() has just replaced is kept for nobody else.
+        known = vars(ops).setdefault(name, found) if runtime is _default else found
+    return known if isinstance(known, _opdock.Function) else found
 
 
 def configure(*, build=None, jit=None, fallback=None):
@@ -99,14 +121,16 @@ def configure(*, build=None, jit=None, fallback=None):
     build: "auto", "never", or "always" (source plugins are built and preferred). jit: "auto" or
     "never". fallback: "warn", "error" or "silent". None: what the environment (OPDOCK_BUILD,
     OPDOCK_JIT, OPDOCK_FALLBACK) or a configuration file says. Functions looked up before keep the
-    policies they were made with. Raises InvalidArgumentError for any other text.
+    policies they were made with. Any thread. Raises InvalidArgumentError for any other text.
     """
     global _default, _policies
-    from opdock._load import ops
+    from opdock import ops
 
     given = {"build": build, "jit": jit, "fallback": fallback}
+    _opdock.Runtime(plugin_path=":", **given)  # refuses what is none
     with _lock:
-        _opdock.Runtime(plugin_path=":", **given)  # refuses what is none
         _policies = given
         _default = None
-        ops.__dict__.clear()
+        kept = [n for n, value in vars(ops).items() if isinstance(value, _opdock.Function)]
+        for name in kept:
+            del vars(ops)[name]

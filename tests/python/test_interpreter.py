@@ -149,6 +149,96 @@ def test_other_threads_run_while_a_plugin_is_loaded(tmp_path, use, printed):
     assert run(program, path, PYTESTS_LOADS_AFTER=path) == (0, printed, "")
 
 
+# ---- configure() beside first uses
+
+
+def test_configure_beside_first_uses():
+    program = """
+import random, sys, threading, numpy, opdock
+sys.setswitchinterval(1e-6)
+x, errors = numpy.ones(3, "float32"), set()
+def loop():
+    for _ in range(40):
+        try:
+            opdock.configure(build=random.choice(["never", "auto"]))
+            opdock.ops.noop(x)
+            opdock.load("py_copy")(x)
+            opdock.plugins()
+        except Exception as error:
+            errors.add(repr(error)[:200])
+threads = [threading.Thread(target=loop) for _ in range(16)]
+[thread.start() for thread in threads]
+[thread.join() for thread in threads]
+print(errors or "none")
+"""
+    assert run(program) == (0, "none", "")
+
+
+def test_configure_between_any_two_steps_of_a_look_up():
+    program = """
+import sys, opdock
+from opdock import _runtime
+steps = at = wrong = 0
+def between(frame, event, argument):
+    global steps
+    if frame.f_code.co_filename != _runtime.__file__:
+        return None
+    frame.f_trace_opcodes = True
+    if event == "opcode" and not _runtime._lock.locked():
+        steps += 1
+        if steps == at:
+            _runtime._default = None
+    return between
+while steps >= at:
+    at, steps = at + 1, 0
+    opdock.load("noop")
+    sys.settrace(between)
+    runtime = _runtime.default()
+    sys.settrace(None)
+    wrong += runtime is None
+print(at > 10, wrong)
+"""
+    assert run(program) == (0, "True 0", "")
+
+
+def test_a_look_up_that_configure_overtook_is_not_kept():
+    program = """
+import opdock
+from opdock import _opdock
+get = _opdock.get_function
+def overtaken(runtime, name):
+    found = get(runtime, name)
+    _opdock.get_function = get
+    opdock.configure(build="never")
+    return found
+_opdock.get_function = overtaken
+first = opdock.ops.noop
+print(first is opdock.ops.noop, opdock.ops.noop is opdock.load("noop"))
+"""
+    assert run(program) == (0, "False True", "")
+
+
+def test_a_child_forked_during_a_first_use_can_begin_anew():
+    program = """
+import os, signal, threading, opdock
+from opdock import _runtime
+inside, never, find = threading.Event(), threading.Event(), _runtime.package_folders
+def stay():
+    inside.set()
+    never.wait()
+_runtime.package_folders = stay
+threading.Thread(target=opdock.load, args=("noop",), daemon=True).start()
+inside.wait()
+child = os.fork()
+if child == 0:
+    signal.alarm(30)
+    _runtime.package_folders = find
+    os._exit(opdock.load("noop").__name__ != "noop")
+print(os.waitpid(child, 0)[1])
+"""
+    assert run(program) == (0, "0", "")
+
+
 # ---- memory
 
 

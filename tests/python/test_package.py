@@ -85,6 +85,31 @@ def test_load_by_op_by_plugin_and_by_both(ops):
     plugin = opdock.load("pytests")
     assert "py_copy" in repr(plugin) and plugin.py_copy(X).tolist() == X.tolist()
     assert opdock.load("py_copy", device="cpu")(X).tolist() == X.tolist()
+    assert opdock.load("py_copy", "cpu")(X).tolist() == X.tolist()
+
+
+@pytest.mark.parametrize("first", ["load", "ops", "import"])
+def test_one_function_whatever_way_it_is_found(first):
+    ways = {
+        "load": "found.append(opdock.load('noop', 'cpu'))",
+        "ops": "found.append(opdock.ops.noop)",
+        "import": "from opdock.ops import noop; found.append(noop)",
+    }
+    rest = [way for name, way in ways.items() if name != first]
+    lines = ["import opdock", "found = []", ways[first], *rest, "print(len(set(map(id, found))))"]
+    assert run("\n".join(lines)) == "1"
+
+
+def test_ops_can_be_imported(ops):
+    from opdock.ops import py_copy, softmax
+
+    assert py_copy(X).tolist() == X.tolist() and softmax is ops.softmax
+    with pytest.raises(ImportError, match="no_such_op"):
+        from opdock.ops import no_such_op  # noqa: F401
+    names = {}
+    exec("from opdock.ops import *", names)
+    assert {"noop", "softmax", "py_copy"} <= set(names)
+    assert {name for name in names if not name.startswith("__")} == set(dir(ops))
 
 
 def test_nothing_of_that_name(ops):
@@ -167,14 +192,15 @@ def test_stubs_compile_and_name_everything(tmp_path):
     text = stubs.generate(["py_show", "py_two", "py_add_", "noop"])
     compile(text, "stubs", "exec")
     assert "def noop(x: Array) -> None:" in text
-    assert "def py_add_(x: Array, *, by: float = 1.0) -> Array:" in text
+    assert "def py_add_(x: A, *, by: float = 1.0) -> A:" in text
+    assert "def py_two(x: A, y: B, *, out: tuple[A, A] | None = None) -> tuple[A, B, A]:" in text
     assert "xs: Sequence[Array] = []" in text and "d: DType | None = None" in text
     path = tmp_path / "ops.pyi"
     subprocess.run([sys.executable, "-m", "opdock.stubs", "-o", str(path)], check=True)
     assert "def py_copy(" in path.read_text()
 
 
-BUILT_STUB = Path(opdock.__file__).with_name("_ops.pyi")
+BUILT_STUB = Path(opdock.__file__).with_name("ops.pyi")
 built_stub = pytest.mark.skipif(not BUILT_STUB.is_file(), reason="built with a sanitizer: no stub")
 
 
@@ -194,25 +220,52 @@ def test_the_built_stub_has_every_op_of_the_built_plugins():
         assert ast.get_docstring(functions[name])
 
 
+# What a type checker says of each line: a type, an error's words, or nothing.
+TYPED = """\
+import numpy as np
+import numpy.typing as npt
+import opdock
+from opdock.ops import softmax
+class Mine:
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return 1, 0
+class Other(Mine): ...
+x: npt.NDArray[np.float32]
+m, o = Mine(), Other()
+reveal_type(softmax(m))  # "user.Mine"
+reveal_type(opdock.ops.softmax(o, scale=2, causal=True, out=o))  # "user.Other"
+reveal_type(x)  # numpy.ndarray[tuple[Any, ...], numpy.dtype[numpy.floating[
+reveal_type(softmax(x, mask=m))  # numpy.ndarray[tuple[Any, ...], numpy.dtype[numpy.floating[
+a, b = opdock.ops.add_layer_norm(m, m)
+reveal_type(b)  # "user.Mine"
+reveal_type(opdock.ops.noop(m))  # "None"
+softmax(m, scal=0.5)  # Unexpected keyword argument "scal"
+softmax(m, scale="a")  # incompatible type "str"; expected "float"
+softmax("text")  # Value of type variable "A" of "softmax" cannot be "str"
+softmax([1.0])  # Value of type variable "A" of "softmax" cannot be
+softmax(m, mask=1)  # incompatible type "int"; expected "Array | None"
+opdock.ops.of_another_plugin(m, y=1)
+opdock.load("softmax", "cpu")(m)
+"""
+
+
 @built_stub
 def test_type_checkers_know_the_ops(tmp_path):
     pytest.importorskip("mypy", reason="mypy is not installed")
     program = tmp_path / "user.py"
-    program.write_text(
-        "import opdock\n"
-        "x: object = None\n"
-        "opdock.ops.softmax(x, scale=0.5, causal=True)\n"
-        "opdock.ops.softmax(x, scal=0.5)\n"
-        "opdock.ops.softmax(x, scale='a')\n"
-        "opdock.ops.of_another_plugin(x, y=1)\n"
-        "a, b = opdock.ops.add_layer_norm(x, x)\n"
-        "opdock.load('softmax', device='cpu')(x)\n"
-    )
+    program.write_text(TYPED)
     path = {"MYPYPATH": str(BUILT_STUB.parents[1])}
     command = [sys.executable, "-m", "mypy", "--cache-dir", str(tmp_path), str(program)]
     done = subprocess.run(command, capture_output=True, text=True, env=os.environ | path)
-    lines = [line.split(":")[1] for line in done.stdout.splitlines() if "user.py" in line]
-    assert sorted(set(lines)) == ["4", "5"], done.stdout + done.stderr
+    told = {}
+    for line in done.stdout.splitlines():
+        where, _, words = line.partition(": ")
+        if "user.py" in where:
+            told.setdefault(int(where.split(":")[1]), words)
+    for number, line in enumerate(TYPED.splitlines(), 1):
+        wanted = line.partition("  # ")[2]
+        assert (number in told) == bool(wanted), f"{line}\n{done.stdout}{done.stderr}"
+        assert wanted in told.get(number, ""), line
 
 
 def announce(folder, name, entry_points, module=""):

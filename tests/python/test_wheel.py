@@ -116,7 +116,7 @@ def test_contents(wheel):
         "opdock/share/opdock/plugin-build/plugins/meson.build",
         "opdock/share/opdock/plugins-src/softmax/plugin.toml",
         "opdock/references/softmax/reference.py",
-        "opdock/_ops.pyi",
+        "opdock/ops.pyi",
         "opdock/py.typed",
     ):
         assert name in names
@@ -243,7 +243,7 @@ print(json.dumps([opdock.__file__, softmax.schema, [p["path"] for p in opdock.pl
     file, schema, plugins = json.loads(run(sys.executable, "-c", program, **environment))
     assert Path(file).parents[1] == packages and schema.startswith("softmax(")
     assert str(paths["softmax"]) in plugins
-    assert (packages / "opdock" / "_ops.pyi").is_file()
+    assert (packages / "opdock" / "ops.pyi").is_file()
 
 
 def test_a_staged_install_builds_a_plugin_from_its_source(prefix):
