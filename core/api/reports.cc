@@ -104,17 +104,3 @@ opdock_status opdock_take_reasons_json(char** out, char* error, uint32_t error_s
 void opdock_free(void* memory) {
   std::free(memory);
 }
-
-opdock_status opdock_trust(const char* folder, char* error, uint32_t error_size) {
-  if (folder == nullptr) return null_argument("folder", error, error_size);
-  try {
-    bool is_argument = false;
-    const std::string problem =
-        opdock::record_consent(folder, opdock::read_search_environment(), &is_argument);
-    if (problem.empty()) return OPDOCK_OK;
-    return opdock::fail(is_argument ? OPDOCK_INVALID_ARGUMENT : OPDOCK_INTERNAL, problem, error,
-                        error_size);
-  } catch (const std::exception& exception) {
-    return opdock::fail(OPDOCK_INTERNAL, exception.what(), error, error_size);
-  }
-}

@@ -98,12 +98,8 @@ class Builder {
     if (options_.trusted) return true;
     trust_.emplace(read_search_environment());
     const std::string folder = manifest_.folder().string();
-    const std::optional<Reason> reason = trust_->judge_way(folder);
+    const std::optional<Reason> reason = trust_->judge_way(folder).reason;
     if (!reason) return true;
-    if (trust_->has_consent(folder)) {
-      trust_.reset();
-      return true;
-    }
     reasons_->push_back(make_reason(Code::kBuildUntrusted, reason->found, reason->wanted));
     return false;
   }

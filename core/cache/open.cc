@@ -49,9 +49,8 @@ std::optional<Reason> judge(const std::string& folder) {
         fmt::format("{} with mode {:04o}: everybody can write it", folder, status.st_mode & 07777),
         "a folder that only its owner can write (chmod go-w)");
   }
-  Trust trust(environment);
-  const std::optional<Reason> way = trust.judge_way(folder);
-  if (!way || trust.has_consent(folder)) return std::nullopt;
+  const std::optional<Reason> way = Trust(environment).judge_way(folder).reason;
+  if (!way) return std::nullopt;
   return make_reason(Code::kCacheUnusable, way->found, way->wanted + ", on the way to the cache");
 }
 

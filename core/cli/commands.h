@@ -15,7 +15,8 @@ int inspect_command(const std::string& path, bool json);
 int explain_command(const std::string& plugin_path, const std::string& name, bool json);
 int codes_command(bool json);
 int doctor_command(const std::string& plugin_path, bool json);
-int trust_command(const std::string& folder, bool json);
+// action: add, remove or list; folder: of the first two, relative to the current one or absolute.
+int trust_command(const std::string& action, const std::string& folder, bool json);
 // action: ls, gc, clear, verify, export or import; file: of the last two.
 int cache_command(const std::string& action, const std::string& file, bool json);
 

@@ -31,6 +31,8 @@ struct Arguments {
   bool json = false;
   bool all = false;
   bool codes = false;
+  bool removes = false;
+  bool lists = false;
   std::string plugin_path;
   std::string subject;
   opdock::cli::RunOptions run;
@@ -94,7 +96,10 @@ void define(CLI::App* app, Arguments* args) {
                    "Seconds for each plugin; by default half an hour")
       ->check(CLI::PositiveNumber);
   CLI::App* trust = add("trust", "Allow plugins from a folder that others could have written");
-  trust->add_option("DIR", args->subject, "The folder that holds the plugins")->required();
+  CLI::Option* dir = trust->add_option("DIR", args->subject, "The folder that holds the plugins");
+  trust->add_flag("--remove", args->removes, "Take the consent for DIR back")->needs(dir);
+  trust->add_flag("--list", args->lists, "List the folders that were trusted instead")
+      ->excludes(dir);
   CLI::App* fresh = add("new", "Write a plugin's folder that builds and passes its own test");
   fresh->add_option("NAME", args->fresh.name, "Of the plugin and its op")->required();
   fresh
@@ -186,7 +191,15 @@ int dispatch(const CLI::App& app, const Arguments& args) {
     if (!is_one_thing(build)) return opdock::cli::kBadUsage;
     return opdock::cli::build_command(build);
   }
-  if (command == "trust") return opdock::cli::trust_command(args.subject, args.json);
+  if (command == "trust") {
+    if (args.subject.empty() && !args.lists) {
+      opdock::cli::complain(
+          "trust: found no folder; give one, or --list for those that are trusted");
+      return opdock::cli::kBadUsage;
+    }
+    const char* action = args.lists ? "list" : args.removes ? "remove" : "add";
+    return opdock::cli::trust_command(action, args.subject, args.json);
+  }
   if (command == "test" || command == "bench") {
     opdock::cli::AuthorCommand author = args.author;
     author.what = command;

@@ -377,15 +377,4 @@ int doctor_command(const std::string& plugin_path, bool json) {
   return status;
 }
 
-int trust_command(const std::string& folder, bool json) {
-  const std::string absolute = std::filesystem::absolute(folder).lexically_normal().string();
-  check([&](char* error, uint32_t size) { return opdock_trust(absolute.c_str(), error, size); });
-  if (json) {
-    print_json({{"trusted", absolute}});
-  } else {
-    print(fmt::format("Plugins in {} are now trusted.\n", printable(absolute)));
-  }
-  return kGood;
-}
-
 }  // namespace opdock::cli

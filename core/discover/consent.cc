@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 
 #include "discover/trust.h"
 #include "fmt/format.h"
@@ -65,88 +66,39 @@ bool make_folders(const std::string& path) {
   }
 }
 
-}  // namespace
-
-std::string consent_file(const SearchEnvironment& environment) {
-  return environment.config_home.empty() ? std::string()
-                                         : environment.config_home + "/opdock/trusted";
+// `path` with all links resolved; empty if it leads nowhere, and errno says why.
+std::string resolve(const std::string& path) {
+  char* resolved = realpath(path.c_str(), nullptr);
+  const std::string real = resolved == nullptr ? "" : resolved;
+  std::free(resolved);
+  return real;
 }
 
-std::vector<std::string> read_consents(const SearchEnvironment& environment,
-                                       std::vector<Reason>* notices) {
-  const std::string path = consent_file(environment);
-  if (path.empty()) return {};
-  const Descriptor file(open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW));
-  struct stat status{};
-  std::string text;
-  if (file.get() < 0) {
-    if (errno != ENOENT && errno != ENOTDIR) {
-      notices->push_back(make_reason(Code::kPathUnreadable, system_error("open", path),
-                                     "the list of trusted folders"));
-    }
-    return {};
-  }
-  if (fstat(file.get(), &status) != 0 || !S_ISREG(status.st_mode) || !read_all(file.get(), &text)) {
-    notices->push_back(
-        make_reason(Code::kPathUnreadable, path + ", which cannot be read", "a regular file"));
-    return {};
-  }
-  // Whoever can write this file can have any code loaded.
-  if (status.st_uid != geteuid() || (status.st_mode & (S_IWGRP | S_IWOTH)) != 0) {
-    notices->push_back({Code::kUntrustedWritable,
-                        fmt::format("{} with mode {:04o} and owner {}", path,
-                                    status.st_mode & 07777, status.st_uid),
-                        "a file that only this user can write",
-                        fmt::format("run `chmod 600 {}`; until then no consent counts", path)});
-    return {};
-  }
-  std::vector<std::string> folders;
-  for (size_t begin = 0; begin < text.size();) {
-    const size_t end = std::min(text.find('\n', begin), text.size());
-    if (text[begin] == '/') folders.push_back(text.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  return folders;
-}
-
-std::string record_consent(const std::string& folder, const SearchEnvironment& environment,
-                           bool* is_argument) {
-  *is_argument = false;
+// Where the list is, or why this user has none.
+std::string find_list(const SearchEnvironment& environment, std::string* path) {
   if (environment.secure) {
     return "a program with raised privileges records no consent; run `opdock trust` as the user";
   }
-  const std::string path = consent_file(environment);
-  if (path.empty()) return "there is no home folder to record it in; set HOME or XDG_CONFIG_HOME";
-  *is_argument = true;
-  if (folder.empty() || folder.front() != '/') {
-    return fmt::format("found \"{}\", wanted an absolute path", folder);
-  }
-  char* resolved = realpath(folder.c_str(), nullptr);
-  if (resolved == nullptr) return system_error("find", folder) + "; correct the path";
-  const std::string real(resolved);
-  std::free(resolved);
-  struct stat status{};
-  if (stat(real.c_str(), &status) != 0 || !S_ISDIR(status.st_mode)) {
-    return fmt::format("found {}, which is not a folder; name the folder that holds the plugins",
-                       folder);
-  }
-  if (real.find('\n') != std::string::npos) {
-    return "found a folder with a line break in its name; rename it";
-  }
-  *is_argument = false;
+  *path = consent_file(environment);
+  return path->empty() ? "there is no home folder to record it in; set HOME or XDG_CONFIG_HOME"
+                       : "";
+}
 
+// Replaces the list at `path` by what `change` makes of it, which is false if it changes nothing.
+// Returns what went wrong, or an empty text.
+std::string rewrite(const std::string& path, const SearchEnvironment& environment,
+                    const std::function<bool(std::vector<std::string>*)>& change) {
   const std::string home = path.substr(0, path.rfind('/'));
   if (!make_folders(home)) return system_error("create", home);
   // The lock serialises two writers; the rename lets readers see the old list or the new one.
   const std::string lock_path = path + ".lock";
   const Descriptor lock(open(lock_path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
   if (lock.get() < 0 || flock(lock.get(), LOCK_EX) != 0) return system_error("lock", lock_path);
-  std::vector<Reason> notices;
-  std::vector<std::string> folders = read_consents(environment, &notices);
-  if (!notices.empty()) return to_text(notices.front());
-  if (std::find(folders.begin(), folders.end(), real) != folders.end()) return {};
-  folders.push_back(real);
-
+  Trust trust(environment);
+  if (!trust.notices().empty()) return to_text(trust.notices().front());
+  if (const std::optional<Reason> reason = trust.judge_way(home).reason) return to_text(*reason);
+  std::vector<std::string> folders = trust.consents();
+  if (!change(&folders)) return {};
   std::string pattern = path + ".XXXXXX";
   const Descriptor file(mkostemp(pattern.data(), O_CLOEXEC));
   if (file.get() < 0) return system_error("create", pattern);
@@ -159,6 +111,101 @@ std::string record_consent(const std::string& folder, const SearchEnvironment& e
     return problem;
   }
   return {};
+}
+
+}  // namespace
+
+std::string consent_file(const SearchEnvironment& environment) {
+  return environment.config_home.empty() ? std::string()
+                                         : environment.config_home + "/opdock/trusted";
+}
+
+void Trust::read_consents(const SearchEnvironment& environment) {
+  const std::string path = consent_file(environment);
+  if (path.empty()) return;
+  const Descriptor file(open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW));
+  struct stat status{};
+  std::string text;
+  if (file.get() < 0) {
+    if (errno != ENOENT && errno != ENOTDIR) {
+      notices_.push_back(make_reason(Code::kPathUnreadable, system_error("open", path),
+                                     "the list of trusted folders"));
+    }
+    return;
+  }
+  if (fstat(file.get(), &status) != 0 || !S_ISREG(status.st_mode) || !read_all(file.get(), &text)) {
+    notices_.push_back(
+        make_reason(Code::kPathUnreadable, path + ", which cannot be read", "a regular file"));
+    return;
+  }
+  // Whoever can write or replace this file can have any code loaded.
+  if (status.st_uid != geteuid() || (status.st_mode & (S_IWGRP | S_IWOTH)) != 0) {
+    notices_.push_back({Code::kUntrustedWritable,
+                        fmt::format("{} with mode {:04o} and owner {}", path,
+                                    status.st_mode & 07777, status.st_uid),
+                        "a file that only this user can write",
+                        fmt::format("run `chmod 600 {}`; until then no consent counts", path)});
+    return;
+  }
+  if (std::optional<Reason> reason = judge_way(path).reason) {
+    reason->advice = "run `chmod go-w` on what others can write; until then no consent counts";
+    notices_.push_back(std::move(*reason));
+    return;
+  }
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t end = std::min(text.find('\n', begin), text.size());
+    if (text[begin] == '/') consents_.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+}
+
+std::string record_consent(const std::string& folder, const SearchEnvironment& environment,
+                           bool* is_argument) {
+  *is_argument = false;
+  std::string path;
+  if (std::string problem = find_list(environment, &path); !problem.empty()) return problem;
+  *is_argument = true;
+  if (folder.empty() || folder.front() != '/') {
+    return fmt::format("found \"{}\", wanted an absolute path", folder);
+  }
+  const std::string real = resolve(folder);
+  if (real.empty()) return system_error("find", folder) + "; correct the path";
+  struct stat status{};
+  if (stat(real.c_str(), &status) != 0 || !S_ISDIR(status.st_mode)) {
+    return fmt::format("found {}, which is not a folder; name the folder that holds the plugins",
+                       folder);
+  }
+  if (real.find('\n') != std::string::npos) {
+    return "found a folder with a line break in its name; rename it";
+  }
+  *is_argument = false;
+  return rewrite(path, environment, [&](std::vector<std::string>* folders) {
+    if (std::find(folders->begin(), folders->end(), real) != folders->end()) return false;
+    folders->push_back(real);
+    return true;
+  });
+}
+
+std::string withdraw_consent(const std::string& folder, const SearchEnvironment& environment,
+                             bool* is_argument) {
+  *is_argument = false;
+  std::string path;
+  if (std::string problem = find_list(environment, &path); !problem.empty()) return problem;
+  // What is gone, or leads elsewhere now, is known by the name that it is listed under.
+  std::string listed = folder;
+  while (listed.size() > 1 && listed.back() == '/') listed.pop_back();
+  const std::string real = resolve(folder);
+  size_t count = 0;
+  std::string problem = rewrite(path, environment, [&](std::vector<std::string>* folders) {
+    count = std::erase_if(*folders, [&](const std::string& one) {
+      return one == listed || (!real.empty() && one == real);
+    });
+    return count != 0;
+  });
+  if (!problem.empty() || count != 0) return problem;
+  *is_argument = true;
+  return fmt::format("{} is not in the list of trusted folders; `opdock trust --list` shows it",
+                     folder);
 }
 
 }  // namespace opdock

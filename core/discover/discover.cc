@@ -45,8 +45,7 @@ struct Task {
   FileSite site;
   std::string path;
   const Place* place;
-  bool needs_trust = false;
-  std::optional<Reason> distrust;  // of the way to it
+  Way way;  // to it, if that counts
   std::optional<Candidate> done;
 };
 
@@ -87,7 +86,7 @@ class Discovery {
  private:
   void visit(const Place& place);
   void visit_folder(const Place& place, int fd);
-  void visit_source(const Place& place, const std::string& folder, bool needs_trust);
+  void visit_source(const Place& place, const std::string& folder);
   void add_done(const Place& place, Reason reason);
   void look_at_one(Task* task);
   void look_at_all();
@@ -117,13 +116,12 @@ void Discovery::visit(const Place& place) {
   }
   struct stat status{};
   if (errno == ENOTDIR && place.path.ends_with(std::string("/") + kManifestName)) {
-    visit_source(place, place.path.substr(0, place.path.rfind('/')), !place.consent);
+    visit_source(place, place.path.substr(0, place.path.rfind('/')));
     return;
   }
   if (errno == ENOTDIR && stat(place.path.c_str(), &status) == 0) {
     Task task(FileSite{AT_FDCWD, place.path}, place.path, &place);
-    task.needs_trust = !place.consent;
-    if (task.needs_trust) task.distrust = trust_.judge_way(place.path);
+    if (!place.consent) task.way = trust_.judge_way(place.path);
     tasks_.push_back(std::move(task));
     return;
   }
@@ -149,42 +147,38 @@ void Discovery::visit_folder(const Place& place, int fd) {
   }
   // The same folder again, under the same or another name, can bring nothing new.
   if (!visited_.emplace(status.st_dev, status.st_ino).second) return;
-  const bool needs_trust = !place.consent && !trust_.has_consent(place.path);
-  std::optional<Reason> distrust;
-  if (needs_trust) distrust = trust_.judge_way(place.path);
+  const Way way = place.consent ? Way() : trust_.judge_way(place.path);
   int problem = 0;
   std::string folder = place.path;
   while (folder.size() > 1 && folder.back() == '/') folder.pop_back();
-  if (is_source_folder(fd, ".")) visit_source(place, folder, needs_trust);
+  if (is_source_folder(fd, ".")) visit_source(place, folder);
   if (folder.back() != '/') folder += '/';
   std::vector<std::string> sources;
   for (FileSite& site : list_folder(fd, &sources, &problem)) {
     std::string path = folder + site.name;
     Task& task = tasks_.emplace_back(std::move(site), std::move(path), &place);
-    task.needs_trust = needs_trust;
-    task.distrust = distrust;
+    task.way = way;
   }
-  for (const std::string& name : sources) visit_source(place, folder + name, needs_trust);
+  for (const std::string& name : sources) visit_source(place, folder + name);
   if (problem != 0) add_done(place, open_reason(problem, place.path));
 }
 
-void Discovery::visit_source(const Place& place, const std::string& folder, bool needs_trust) {
+void Discovery::visit_source(const Place& place, const std::string& folder) {
   struct stat status{};
   // Named twice, or reached by a link beside it: the first counts.
   if (stat(folder.c_str(), &status) == 0 &&
       !source_folders_.emplace(status.st_dev, status.st_ino).second) {
     return;
   }
-  if (needs_trust && trust_.has_consent(folder)) needs_trust = false;
   sources_.push_back(
-      look_at_source(folder, place.origin, needs_trust ? &trust_ : nullptr, machine_));
+      look_at_source(folder, place.origin, place.consent ? nullptr : &trust_, machine_));
 }
 
 void Discovery::look_at_one(Task* task) {
   if (task->done) return;
-  task->done = look_at(task->site, task->path, task->place->origin,
-                       task->needs_trust ? &trust_ : nullptr, machine_, Depth::kJudge);
-  if (task->distrust) reject(&*task->done, std::move(*task->distrust));
+  task->done =
+      look_at(task->site, task->path, task->place->origin, task->place->consent ? nullptr : &trust_,
+              task->way, machine_, Depth::kJudge);
 }
 
 void Discovery::look_at_all() {

@@ -9,7 +9,7 @@ namespace opdock {
 std::shared_ptr<const Candidate> examine(const std::string& path, const MachineFacts& machine,
                                          Depth depth) {
   return std::make_shared<const Candidate>(
-      look_at({AT_FDCWD, path}, path, "explicit path", nullptr, machine, depth));
+      look_at({AT_FDCWD, path}, path, "explicit path", nullptr, {}, machine, depth));
 }
 
 }  // namespace opdock

@@ -6,9 +6,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <climits>
 #include <cstring>
+#include <utility>
 
 #include "discover/places.h"
 #include "discover/sources.h"
@@ -25,6 +27,38 @@ std::string kind_of(mode_t mode) {
   if (S_ISSOCK(mode)) return "a socket";
   if (S_ISCHR(mode) || S_ISBLK(mode)) return "a device";
   return "a special file";
+}
+
+class Descriptor {
+ public:
+  explicit Descriptor(int fd) : fd_(fd) {}
+  Descriptor(Descriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  Descriptor& operator=(Descriptor&& other) noexcept {
+    std::swap(fd_, other.fd_);
+    return *this;
+  }
+  ~Descriptor() {
+    if (fd_ >= 0) close(fd_);
+  }
+  int get() const { return fd_; }
+
+ private:
+  int fd_;
+};
+
+// Opens for reading the file that `seen` is open on (O_PATH), not what may have its name by now. -1
+// and errno.
+int open_seen(int seen, const FileSite& site, struct stat* status) {
+  constexpr int kFlags = O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY;
+  if (const std::string path = descriptor_path(seen); !path.empty()) {
+    return open(path.c_str(), kFlags);
+  }
+  const FileStamp before = stamp_of(*status);
+  const int fd = openat(site.folder_fd, site.name.c_str(), kFlags);
+  if (fd < 0 || (fstat(fd, status) == 0 && stamp_of(*status) == before)) return fd;
+  close(fd);
+  errno = ESTALE;
+  return -1;
 }
 
 // Puts the reasons found before reading in front and lets a rejecting one decide.
@@ -44,6 +78,13 @@ FileStamp stamp_of(const struct stat& status) {
   };
   return {status.st_dev, status.st_ino, static_cast<uint64_t>(status.st_size),
           nanoseconds(status.st_mtim), nanoseconds(status.st_ctim)};
+}
+
+std::string descriptor_path(int fd) {
+  // By number, not by "self": a debugger that is told the path looks from another process.
+  std::array<char, 32> self{};
+  if (readlink("/proc/self", self.data(), self.size() - 1) <= 0) return {};
+  return fmt::format("/proc/{}/fd/{}", self.data(), fd);
 }
 
 Reason open_reason(int error, const std::string& path) {
@@ -77,7 +118,7 @@ Candidate rejected(std::string path, std::string origin, Reason reason) {
 }
 
 Candidate look_at(const FileSite& site, std::string path, std::string origin, Trust* trust,
-                  const MachineFacts& machine, Depth depth) {
+                  const Way& way, const MachineFacts& machine, Depth depth) {
   if (!is_utf8(path)) {
     return rejected(path, origin,
                     make_reason(Code::kNameInvalid, fmt::format("\"{}\"", escape_bytes(path)),
@@ -86,51 +127,47 @@ Candidate look_at(const FileSite& site, std::string path, std::string origin, Tr
   if (path.size() >= PATH_MAX) {
     return rejected(path, origin, open_reason(ENAMETOOLONG, path));
   }
+  // Looked at before it is opened for reading, which can have effects on a device.
   struct stat status{};
-  bool is_link = false;
-  if (!site.is_regular) {
-    // Looked at before it is opened: opening a device can have effects.
-    if (fstatat(site.folder_fd, site.name.c_str(), &status, AT_SYMLINK_NOFOLLOW) != 0) {
-      return rejected(path, origin, open_reason(errno, path));
-    }
-    is_link = S_ISLNK(status.st_mode);
-    if (is_link && fstatat(site.folder_fd, site.name.c_str(), &status, 0) != 0) {
+  Descriptor seen(openat(site.folder_fd, site.name.c_str(), O_PATH | O_NOFOLLOW | O_CLOEXEC));
+  if (seen.get() < 0 || fstat(seen.get(), &status) != 0) {
+    return rejected(path, origin, open_reason(errno, path));
+  }
+  const bool is_link = S_ISLNK(status.st_mode);
+  if (is_link) {
+    seen = Descriptor(openat(site.folder_fd, site.name.c_str(), O_PATH | O_CLOEXEC));
+    if (seen.get() < 0 || fstat(seen.get(), &status) != 0) {
       const bool is_dangling = errno == ENOENT || errno == ENOTDIR;
       Reason reason = open_reason(is_dangling ? ELOOP : errno, path);
       if (is_dangling) reason.found = path + ", whose target is missing";
       return rejected(path, origin, std::move(reason));
     }
-    if (!S_ISREG(status.st_mode)) {
-      return rejected(
-          path, origin,
-          make_reason(Code::kNotRegular, fmt::format("{}, {}", path, kind_of(status.st_mode)),
-                      kWantedFile));
-    }
   }
-  const int flags = O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY | (is_link ? 0 : O_NOFOLLOW);
-  const int fd = openat(site.folder_fd, site.name.c_str(), flags);
+  if (!S_ISREG(status.st_mode)) {
+    return rejected(path, origin,
+                    make_reason(Code::kNotRegular,
+                                fmt::format("{}, {}", path, kind_of(status.st_mode)), kWantedFile));
+  }
+  const Descriptor file(open_seen(seen.get(), site, &status));
+  const int fd = file.get();
   if (fd < 0) return rejected(path, origin, open_reason(errno, path));
   Candidate candidate;
   candidate.path = std::move(path);
   candidate.origin = std::move(origin);
   std::vector<Reason> reasons;
-  if (fstat(fd, &status) != 0 || !S_ISREG(status.st_mode)) {
-    close(fd);
-    return rejected(candidate.path, candidate.origin,
-                    make_reason(Code::kNotRegular, kind_of(status.st_mode), kWantedFile));
-  }
   candidate.stamp = stamp_of(status);
   if (trust != nullptr) {
-    std::optional<Reason> reason = trust->judge_file(fd, status, candidate.path);
-    if (!reason && is_link) reason = trust->judge_way(candidate.path);
-    if (reason) reasons.push_back(std::move(*reason));
+    const Way led = is_link ? trust->judge_way(candidate.path) : way;
+    if (led.reason) reasons.push_back(*led.reason);
+    std::optional<Reason> own;
+    if (!led.has_consent) own = trust->judge_file(fd, status, candidate.path);
+    if (own) reasons.push_back(std::move(*own));
   }
   candidate.file = read_file_facts(fd, candidate.stamp.size, candidate.path, depth);
   if (fstat(fd, &status) != 0 || stamp_of(status) != candidate.stamp) {
     reasons.push_back(make_reason(Code::kFileChanged, candidate.path + ", written to meanwhile",
                                   "the same size and times before and after reading"));
   }
-  close(fd);
   candidate.verdict = judge(candidate.file, machine);
   prepend(std::move(reasons), &candidate.verdict);
   return candidate;
@@ -158,7 +195,7 @@ std::vector<FileSite> list_folder(int folder_fd, std::vector<std::string>* folde
       folders->emplace_back(name);
       continue;
     }
-    sites.push_back({folder_fd, std::string(name), entry->d_type == DT_REG});
+    sites.push_back({folder_fd, std::string(name)});
   }
   *problem = errno;
   closedir(folder);

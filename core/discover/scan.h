@@ -14,17 +14,20 @@ namespace opdock {
 
 FileStamp stamp_of(const struct stat& status);
 
+// Leads to the very file that `fd` is open on, in this process and for as long as it is; empty
+// where /proc is not mounted.
+std::string descriptor_path(int fd);
+
 // Where to find a file: `name` relative to the open folder `folder_fd`, or AT_FDCWD and a path.
 struct FileSite {
   int folder_fd;
   std::string name;
-  bool is_regular = false;  // the folder's listing says so: no link, nothing that blocks
 };
 
-// Opens, reads and judges one file. `trust` is NULL for an explicit path. Every problem is a
-// reason in the verdict. Thread-safe.
+// Opens, reads and judges one file. `trust` is NULL for an explicit path; else `way` leads to the
+// file. Every problem is a reason in the verdict. Thread-safe.
 Candidate look_at(const FileSite& site, std::string path, std::string origin, Trust* trust,
-                  const MachineFacts& machine, Depth depth);
+                  const Way& way, const MachineFacts& machine, Depth depth);
 
 // A candidate that is rejected before anything of it is read.
 Candidate rejected(std::string path, std::string origin, Reason reason);

@@ -87,7 +87,7 @@ uid_t library_owner() {
 
 Trust::Trust(const SearchEnvironment& environment) : owners_{0, library_owner()} {
   if (!environment.secure) owners_.push_back(geteuid());
-  consents_ = read_consents(environment, &notices_);
+  read_consents(environment);
 }
 
 bool Trust::is_owner(uid_t user) const {
@@ -155,8 +155,21 @@ std::optional<Reason> Trust::judge_entry(const std::string& folder, const std::s
                      fmt::format("an owner that is root or {}", describe(owners_.back())));
 }
 
-std::optional<Reason> Trust::judge_way(const std::string& path) {
-  std::string current = "/";
+// True if the user vouched for the folder, or for one that it lies in.
+bool Trust::covers(const std::string& real) const {
+  return std::any_of(consents_.begin(), consents_.end(), [&](const std::string& consent) {
+    return real == consent || real.starts_with(consent + "/") || consent == "/";
+  });
+}
+
+// What is looked up in `level`, given what speaks against that itself.
+Way Trust::judge_end(const Level& level, std::optional<Reason> own) const {
+  if (covers(level.path)) return {std::nullopt, true};
+  return {level.reason ? level.reason : std::move(own), false};
+}
+
+Way Trust::judge_way(const std::string& path) {
+  std::vector<Level> levels = {{"/", std::nullopt}};
   std::deque<std::string> pending;
   push_components(path, &pending);
   for (int links = 0; !pending.empty();) {
@@ -164,37 +177,36 @@ std::optional<Reason> Trust::judge_way(const std::string& path) {
     pending.pop_front();
     if (name == ".") continue;
     if (name == "..") {
-      const size_t slash = current.rfind('/');
-      current = slash == 0 ? "/" : current.substr(0, slash);
+      if (Way way = judge_end(levels.back(), std::nullopt); way.reason) return way;
+      if (levels.size() > 1) levels.pop_back();
       continue;
     }
-    std::string next = current;
-    if (next != "/") next += '/';
-    next += name;
+    const Level& here = levels.back();
+    const std::string next = (here.path == "/" ? "" : here.path) + "/" + name;
     struct stat status{};
     if (lstat(next.c_str(), &status) != 0) {
       const bool is_absent = errno == ENOENT;
-      Folder folder = judge_folder(current);
+      Folder folder = judge_folder(here.path);
       if (folder.reason && folder.is_sticky && is_absent) {
         folder.reason->found = fmt::format("{}, which is not there: others can create it", next);
         folder.reason->wanted = "a folder of your own that is there (mkdir -m 700)";
       }
-      return folder.reason;
+      return judge_end(here, std::move(folder.reason));
     }
-    if (std::optional<Reason> reason = judge_entry(current, next, status)) return reason;
-    if (S_ISLNK(status.st_mode)) {
-      std::array<char, 4097> target{};
-      const ssize_t size = readlink(next.c_str(), target.data(), target.size() - 1);
-      if (size <= 0 || ++links > kMaxLinks) return std::nullopt;
-      if (target[0] == '/') current = "/";
-      push_components(target.data(), &pending);
-    } else if (S_ISDIR(status.st_mode)) {
-      current = next;
-    } else {
-      return std::nullopt;
+    std::optional<Reason> own = judge_entry(here.path, next, status);
+    if (S_ISDIR(status.st_mode)) {
+      levels.push_back({next, here.reason ? here.reason : std::move(own)});
+      continue;
     }
+    Way way = judge_end(here, std::move(own));
+    if (way.reason || !S_ISLNK(status.st_mode)) return way;
+    std::array<char, 4097> target{};
+    const ssize_t size = readlink(next.c_str(), target.data(), target.size() - 1);
+    if (size <= 0 || ++links > kMaxLinks) return {};
+    if (target[0] == '/') levels.resize(1);
+    push_components(target.data(), &pending);
   }
-  return judge_folder(current).reason;
+  return judge_end(levels.back(), judge_folder(levels.back().path).reason);
 }
 
 std::optional<Reason> Trust::judge_file(int fd, const struct stat& status,
@@ -203,19 +215,9 @@ std::optional<Reason> Trust::judge_file(int fd, const struct stat& status,
 }
 
 std::optional<Reason> Trust::judge(const std::string& path, int fd, const struct stat& status) {
-  const std::optional<Reason> reason = judge_way(path);
-  return reason ? reason : judge_file(fd, status, path);
-}
-
-bool Trust::has_consent(const std::string& folder) const {
-  if (consents_.empty()) return false;
-  char* resolved = realpath(folder.c_str(), nullptr);
-  if (resolved == nullptr) return false;
-  const std::string real(resolved);
-  std::free(resolved);
-  return std::any_of(consents_.begin(), consents_.end(), [&](const std::string& consent) {
-    return real == consent || real.starts_with(consent + "/") || consent == "/";
-  });
+  Way way = judge_way(path);
+  if (way.reason || way.has_consent) return std::move(way.reason);
+  return judge_file(fd, status, path);
 }
 
 }  // namespace opdock

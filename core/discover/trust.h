@@ -15,6 +15,12 @@
 
 namespace opdock {
 
+// What leads to a folder or a file.
+struct Way {
+  std::optional<Reason> reason;  // the first folder or link that makes it untrusted
+  bool has_consent = false;      // the user vouched for the folder where it ends
+};
+
 // Judges files and the folders on the way to them; remembers each folder. Thread-safe.
 //
 // Trusted owners are root, the owner of this library, and the user, except under AT_SECURE: there
@@ -22,13 +28,16 @@ namespace opdock {
 // trusted. A sticky folder, such as /tmp, may be passed through to what a trusted owner has in it,
 // as nobody else can rename or remove that. Group write permission is accepted for the private
 // group of a trusted owner, if no access list says more.
+//
+// Consent covers what really lies in the folder that the user vouched for. A link is as trusted as
+// both the place where it lies and the place where it leads.
 class Trust {
  public:
   explicit Trust(const SearchEnvironment& environment);
 
-  // The first folder or link that makes `path` (absolute; a folder or a file) untrusted, of all
-  // that resolving it passes through. If `path` is not there, what might be made there counts.
-  std::optional<Reason> judge_way(const std::string& path);
+  // The way to `path` (absolute; a folder or a file): all folders and links that resolving it
+  // passes through. If `path` is not there, what might be made there counts.
+  Way judge_way(const std::string& path);
 
   // The file itself, by the descriptor that was opened. `path` is for the text.
   std::optional<Reason> judge_file(int fd, const struct stat& status, const std::string& path);
@@ -36,8 +45,8 @@ class Trust {
   // Both: the way to a file, and the file that was opened there.
   std::optional<Reason> judge(const std::string& path, int fd, const struct stat& status);
 
-  // True if `folder` (absolute), links resolved, is one that the user vouched for, or lies in one.
-  bool has_consent(const std::string& folder) const;
+  // The folders that the user vouched for, as they were recorded: absolute, links resolved.
+  const std::vector<std::string>& consents() const { return consents_; }
 
   // What was wrong with the list of vouched folders, for the catalogue's notices.
   const std::vector<Reason>& notices() const { return notices_; }
@@ -49,12 +58,22 @@ class Trust {
     bool is_sticky = false;
   };
 
+  // A folder on a way, its links resolved, and what speaks against the way to it.
+  struct Level {
+    std::string path;
+    std::optional<Reason> reason;
+  };
+
+  Way judge_end(const Level& level, std::optional<Reason> own) const;
+  bool covers(const std::string& real) const;
   Folder judge_folder(const std::string& path);
   std::optional<Reason> judge_entry(const std::string& folder, const std::string& path,
                                     const struct stat& status);
   std::optional<Reason> judge_owner_and_mode(const struct stat& status, const std::string& path,
                                              int fd) const;
   bool is_owner(uid_t user) const;
+  // A list that others could have written counts for nothing and gives a notice.
+  void read_consents(const SearchEnvironment& environment);
 
   std::vector<uid_t> owners_;
   std::vector<std::string> consents_;
@@ -66,13 +85,14 @@ class Trust {
 // The file that holds the user's consents, one absolute path a line; empty if there is no home.
 std::string consent_file(const SearchEnvironment& environment);
 
-// The folders in it. A file that others could have written counts for nothing and gives a notice.
-std::vector<std::string> read_consents(const SearchEnvironment& environment,
-                                       std::vector<Reason>* notices);
-
 // Adds `folder`, links resolved, to the user's consents; a second time changes nothing. Returns
 // what went wrong, or an empty text. `is_argument` tells whether the argument was at fault.
 std::string record_consent(const std::string& folder, const SearchEnvironment& environment,
                            bool* is_argument);
+
+// Takes `folder` from them, by the name it is listed under or one that leads to it. One that is not
+// listed is the argument's fault.
+std::string withdraw_consent(const std::string& folder, const SearchEnvironment& environment,
+                             bool* is_argument);
 
 }  // namespace opdock

@@ -3,9 +3,11 @@
 
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <link.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <map>
@@ -13,6 +15,7 @@
 #include <random>
 #include <regex>
 #include <utility>
+#include <vector>
 
 #include "discover/scan.h"
 #include "fmt/format.h"
@@ -20,25 +23,41 @@
 namespace opdock {
 namespace {
 
-enum class Check { kSame, kChanged };
-
-Check check_file(const Candidate& candidate, std::vector<Reason>* reasons) {
-  const int fd = open(candidate.path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
-  struct stat status{};
-  if (fd < 0 || fstat(fd, &status) != 0) {
-    reasons->push_back(make_reason(Code::kFileChanged,
-                                   fmt::format("{} ({})", candidate.path, std::strerror(errno)),
-                                   "the file that was judged"));
-    if (fd >= 0) close(fd);
-    return Check::kChanged;
+// The judged file, open; closed at the end.
+class JudgedFile {
+ public:
+  explicit JudgedFile(const Candidate& candidate)
+      : candidate_(candidate),
+        fd_(open(candidate.path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY)),
+        error_(errno) {}
+  ~JudgedFile() {
+    if (fd_ >= 0) close(fd_);
   }
-  close(fd);
-  if (stamp_of(status) == candidate.stamp) return Check::kSame;
-  reasons->push_back(
-      make_reason(Code::kFileChanged, candidate.path + " with another inode, size or time",
-                  "the file that was judged; look at the folders again to judge the new one"));
-  return Check::kChanged;
-}
+  JudgedFile(const JudgedFile&) = delete;
+  JudgedFile& operator=(const JudgedFile&) = delete;
+
+  // Whether it is still what was judged; a reason if not.
+  bool check(std::vector<Reason>* reasons) const {
+    struct stat status{};
+    const bool is_open = fd_ >= 0;
+    if (is_open && fstat(fd_, &status) == 0 && stamp_of(status) == candidate_.stamp) return true;
+    reasons->push_back(
+        is_open ? make_reason(
+                      Code::kFileChanged, candidate_.path + " with another inode, size or time",
+                      "the file that was judged; look at the folders again to judge the new one")
+                : make_reason(Code::kFileChanged,
+                              fmt::format("{} ({})", candidate_.path, std::strerror(error_)),
+                              "the file that was judged"));
+    return false;
+  }
+
+  int fd() const { return fd_; }
+
+ private:
+  const Candidate& candidate_;
+  int fd_;
+  int error_;
+};
 
 // The stamps of the files opened so far, by device and inode.
 struct Opened {
@@ -87,23 +106,57 @@ bool is_loaded(const std::string& path) {
   return loaded != nullptr;
 }
 
+// The loader takes $ORIGIN from the path that it is given.
+bool needs_origin(const FileFacts& file) {
+  const auto names_it = [](const std::string& text) {
+    return text.find("$ORIGIN") != text.npos || text.find("${ORIGIN}") != text.npos;
+  };
+  return names_it(file.rpath) || names_it(file.runpath) ||
+         std::any_of(file.needed.begin(), file.needed.end(), names_it);
+}
+
+// Debuggers, and the plugin itself by dladdr, ask the loader where an object is: its own path, not
+// the descriptor's that it was opened by. Both texts stay, as others may be reading the old one.
+void rename_object(void* handle, const std::string& opened, const std::string& path) {
+  link_map* object = nullptr;
+  if (dlinfo(handle, RTLD_DI_LINKMAP, &object) != 0 || object->l_name != opened) return;
+  static std::mutex mutex;
+  static auto* const names = new std::vector<char*>;
+  const std::lock_guard<std::mutex> lock(mutex);
+  names->push_back(object->l_name);
+  if (char* name = strdup(path.c_str())) object->l_name = name;
+}
+
 }  // namespace
 
 void* open_candidate(const Candidate& candidate, std::vector<Reason>* reasons) {
-  if (check_file(candidate, reasons) == Check::kChanged) return nullptr;
-  if (is_overwritten(candidate, reasons)) return nullptr;
-  const std::string path =
-      is_loaded(candidate.path) ? fresh_spelling(candidate.path) : candidate.path;
+  const JudgedFile file(candidate);
+  if (!file.check(reasons) || is_overwritten(candidate, reasons)) return nullptr;
+  std::string path = needs_origin(candidate.file) ? "" : descriptor_path(file.fd());
+  const bool is_by_descriptor = !path.empty();
+  if (is_by_descriptor) {
+    path = fresh_spelling(path);  // numbers of descriptors come again
+  } else {
+    path = is_loaded(candidate.path) ? fresh_spelling(candidate.path) : candidate.path;
+  }
   dlerror();
   void* handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (handle == nullptr) {
-    const char* message = dlerror();
-    reasons->push_back(loader_reason(message == nullptr ? "no message" : message, candidate.path));
+    const char* text = dlerror();
+    std::string message = text == nullptr ? "no message" : text;
+    if (const size_t at = message.find(path); at != message.npos) {
+      message.replace(at, path.size(), candidate.path);
+    }
+    reasons->push_back(loader_reason(message, candidate.path));
     return nullptr;
   }
   remember(candidate.stamp);
   // Stays open in any case: its constructors have run, and may have left pointers into it.
-  return check_file(candidate, reasons) == Check::kSame ? handle : nullptr;
+  if (is_by_descriptor) {
+    rename_object(handle, path, candidate.path);
+    return file.check(reasons) ? handle : nullptr;
+  }
+  return JudgedFile(candidate).check(reasons) ? handle : nullptr;
 }
 
 Reason loader_reason(const std::string& message, const std::string& path) {

@@ -13,10 +13,13 @@ namespace opdock {
 // dlopen(RTLD_NOW | RTLD_LOCAL) of the candidate's file. NULL and reasons (file-changed,
 // load-failed) on failure. Runs the object's constructors.
 //
+// The file is opened, compared with what was judged, and loaded by that descriptor, so that nothing
+// of another file runs, whatever the path leads to by then. Only an object that asks for libraries
+// relative to $ORIGIN is loaded by its path, which is compared again afterwards.
+//
 // glibc knows a loaded object by every spelling of its path that was used, and by device and inode.
 // A file that replaced a loaded one by rename has a new inode, so only the spelling can bring back
-// the old object: then the path is spelled anew, with "./" and ".//" before the file's name. Unlike
-// a copy elsewhere, this needs no place to write, and $ORIGIN keeps its meaning.
+// the old object: then the path is spelled anew, with "./" and ".//" before the file's name.
 void* open_candidate(const Candidate& candidate, std::vector<Reason>* reasons);
 
 // The reason behind a text of dlerror.

@@ -343,7 +343,43 @@ def test_trust_lets_a_folder_that_others_can_write_be_used(opdock, tmp_path):
 
 
 def test_trust_of_a_relative_folder_means_the_one_here(opdock, tmp_path, folder):
-    assert opdock("trust", "plugins", "--json").json == {"trusted": str(folder)}
+    trusted = opdock("trust", "plugins", "--json").json
+    assert trusted == {"folder": str(folder), "consent": True, "trusted": True, "reasons": []}
+
+
+def test_trust_is_listed_and_taken_back(opdock, tmp_path):
+    here, gone = tmp_path / "here", tmp_path / "gone"
+    assert "No folder was trusted" in opdock("trust", "--list").out
+    for folder in (here, gone):
+        folder.mkdir()
+        assert opdock("trust", folder).status == 0
+    gone.rmdir()
+    assert opdock("trust", "--list").out == f"{here}\n{gone} - not there\n"
+    assert opdock("trust", "--list", "--json").json["trusted"] == [str(here), str(gone)]
+    assert opdock("trust", "--remove", gone).status == 0
+    assert opdock("trust", "--remove", here).out == f"The consent for {here} was taken back.\n"
+    assert opdock("trust", "--list", "--json").json["trusted"] == []
+    again = opdock("trust", "--remove", here)
+    assert again.status == 2 and "`opdock trust --list`" in again.err
+
+
+@pytest.mark.parametrize("arguments", [[], ["--remove"], ["--list", "/tmp"]])
+def test_trust_wants_one_thing(opdock, arguments):
+    result = opdock("trust", *arguments)
+    assert result.status == 2 and result.err and not result.out
+
+
+def test_trust_of_a_link_that_others_can_turn_says_so(opdock, tmp_path):
+    plugins, way = tmp_path / "plugins", tmp_path / "way"
+    plugins.mkdir()
+    way.mkdir()
+    (way / "link").symlink_to(plugins)
+    way.chmod(0o777)
+    result = opdock("trust", way / "link")
+    assert result.status == 1 and f"{way} with mode 0777" in result.out
+    assert opdock("trust", plugins).status == 0
+    assert opdock("trust", way).status == 0
+    assert opdock("trust", way / "link").status == 0
 
 
 @pytest.mark.parametrize("what", ["/nowhere/at/all", "/dev/null"])

@@ -178,8 +178,15 @@ OPDOCK_EXPORT opdock_status opdock_take_reasons_json(char** out, char* error, ui
 /* Frees what a function of this header allocated. NULL is fine. */
 OPDOCK_EXPORT void opdock_free(void* memory);
 
-/* Records consent to load plugins from `folder` (an absolute path) in the user's own
- * configuration. OPDOCK_INVALID_ARGUMENT if it is not a folder. */
+/* The user's consent to load plugins from `folder` (an absolute path) and what really lies below
+ * it, kept in the user's own configuration. action: "add", "remove" or "list" (folder: NULL).
+ * *out: {"folder", "consent" (it covers the folder now), "trusted" (plugins in it may be used, as
+ * far as its place goes), "reasons"}, or {"file", "trusted" (paths), "reasons"} for "list". A link
+ * is trusted where both its own place and its target's are. OPDOCK_INVALID_ARGUMENT for another
+ * action, for what is no folder, and for one that is to be removed and is not listed. */
+OPDOCK_EXPORT opdock_status opdock_trust_json(const char* action, const char* folder, char** out,
+                                              char* error, uint32_t error_size);
+/* opdock_trust_json's "add". */
 OPDOCK_EXPORT opdock_status opdock_trust(const char* folder, char* error, uint32_t error_size);
 
 /* ----------------------------------------------------------------------------------- functions */

@@ -22,7 +22,7 @@ constexpr uid_t kStranger = 54321;  // no account has it
 
 // The tests' own folder must be trusted before anything can be shown to spoil that.
 std::optional<Reason> reason_against_build_folder() {
-  return Trust(SearchEnvironment{}).judge_way(CASE_PLUGINS);
+  return Trust(SearchEnvironment{}).judge_way(CASE_PLUGINS).reason;
 }
 
 struct Row {
@@ -209,10 +209,15 @@ TEST_P(SpoiltFolder, LoadsNothingWithoutConsent) {
   EXPECT_TRUE(has_code(candidate->verdict.reasons, GetParam().code)) << describe(*candidate);
   other.add("good");
   expect_good_still_loads(options);
-  // `opdock trust` settles it.
+  // `opdock trust` settles it; for a link, of both the place where it leads and its own.
   options.environment.config_home = home.path();
   bool is_argument = false;
   EXPECT_EQ(record_consent(place, options.environment, &is_argument), "");
+  if (fs::is_symlink(place)) {
+    EXPECT_EQ(at(*find(options), place + "/good.so")->verdict.state, State::kRejected);
+    const std::string around = fs::path(place).parent_path();
+    EXPECT_EQ(record_consent(around, options.environment, &is_argument), "");
+  }
   EXPECT_EQ(at(*find(options), place + "/good.so")->verdict.state, State::kUsable);
 }
 
@@ -235,7 +240,9 @@ TEST(Trusted, BelowAStickyFolderIsAccepted) {
     const Folder folder;
     fs::create_directories(folder.path("a/plugins"));
     folder.add("good", "a/plugins/good.so");
-    if (geteuid() == 0) ASSERT_EQ(chown(folder.path("a").c_str(), 0, kStranger), 0);
+    if (geteuid() == 0) {
+      ASSERT_EQ(chown(folder.path("a").c_str(), 0, kStranger), 0);
+    }
     chmod(folder.path("a").c_str(), mode);
     expect_good_still_loads(package_place(folder.path("a/plugins")));
     fs::create_symlink("plugins", folder.path("a/link"));
@@ -252,7 +259,7 @@ class Tmp : public ::testing::Test {
     }
   }
   std::optional<Reason> judge(const std::string& path) {
-    return Trust(SearchEnvironment{}).judge_way(path);
+    return Trust(SearchEnvironment{}).judge_way(path).reason;
   }
 };
 
@@ -291,7 +298,7 @@ class Consent : public ::testing::Test {
   std::string record(const std::string& path) {
     return record_consent(path, environment_, &is_argument_);
   }
-  bool counts(const std::string& path) { return Trust(environment_).has_consent(path); }
+  bool counts(const std::string& path) { return Trust(environment_).judge_way(path).has_consent; }
 
   const Folder home_, plugins_;
   SearchEnvironment environment_;
@@ -334,6 +341,66 @@ TEST_F(Consent, IsForTheFolderAndNotForTheLink) {
   EXPECT_FALSE(counts(plugins_.path("link")));
 }
 
+// What really lies in the folder that is named, and nothing else.
+TEST_F(Consent, CoversALinksTargetAndNotWhereALinkLeads) {
+  if (reason_against_build_folder()) GTEST_SKIP() << "the build folder is not trusted";
+  fs::create_directories(plugins_.path("own/source"));
+  fs::create_directories(plugins_.path("open/source"));
+  plugins_.add("good", "open/real.so");
+  plugins_.write("open/source/plugin.toml", "name = \"axpy\"\n");
+  fs::create_symlink("../open/real.so", plugins_.path("own/good.so"));
+  fs::create_symlink("../../open/source/plugin.toml", plugins_.path("own/source/plugin.toml"));
+  chmod(plugins_.path("open").c_str(), 0777);
+  SearchOptions options = package_place(plugins_.path("own"));
+  options.environment = environment_;
+  const auto link = [&] { return at(*find(options), plugins_.path("own/good.so"))->verdict; };
+  const auto is_open = [](const std::vector<Reason>& reasons) {
+    return has_code(reasons, Code::kUntrustedWritable);
+  };
+  const auto source = [&] { return find(options)->sources()[0]->reasons; };
+  EXPECT_TRUE(is_open(link().reasons));
+  EXPECT_TRUE(is_open(source()));
+  // The link's own folder: where it leads is as open as before.
+  ASSERT_EQ(record(plugins_.path("own")), "");
+  EXPECT_EQ(link().state, State::kRejected);
+  EXPECT_TRUE(is_open(link().reasons));
+  EXPECT_TRUE(is_open(source()));
+  // The folder where it leads, and that alone.
+  bool is_argument = false;
+  ASSERT_EQ(withdraw_consent(plugins_.path("own"), environment_, &is_argument), "");
+  ASSERT_EQ(record(plugins_.path("open")), "");
+  EXPECT_EQ(link().state, State::kUsable);
+  EXPECT_FALSE(is_open(source()));
+  // Now the link's own folder is the open one.
+  chmod(plugins_.path("own").c_str(), 0777);
+  EXPECT_TRUE(is_open(link().reasons));
+}
+
+TEST_F(Consent, IsWithdrawn) {
+  fs::create_directories(plugins_.path("a/b"));
+  ASSERT_EQ(record(plugins_.path("a")), "");
+  ASSERT_EQ(record(plugins_.path("a/b")), "");
+  ASSERT_EQ(withdraw_consent(plugins_.path("a/"), environment_, &is_argument_), "");
+  EXPECT_FALSE(counts(plugins_.path("a")));
+  EXPECT_TRUE(counts(plugins_.path("a/b")));
+  // A folder that is gone goes by the name it was listed under.
+  fs::remove_all(plugins_.path("a"));
+  ASSERT_EQ(withdraw_consent(plugins_.path("a/b"), environment_, &is_argument_), "");
+  EXPECT_TRUE(Trust(environment_).consents().empty());
+  const std::string problem = withdraw_consent(plugins_.path("a"), environment_, &is_argument_);
+  EXPECT_NE(problem.find("--list"), std::string::npos) << problem;
+  EXPECT_TRUE(is_argument_);
+}
+
+TEST_F(Consent, IsNotTakenFromAFileThatOthersCanReplace) {
+  ASSERT_EQ(record(plugins_.path()), "");
+  chmod(home_.path("config/opdock").c_str(), 0777);
+  EXPECT_FALSE(counts(plugins_.path()));
+  EXPECT_EQ(Trust(environment_).notices().size(), 1u);
+  EXPECT_NE(record(plugins_.path()), "");
+  EXPECT_FALSE(is_argument_);
+}
+
 TEST_F(Consent, RefusesWhatIsNoFolder) {
   for (const std::string& path : {std::string(), std::string("relative"),
                                   std::string("/nowhere/at/all"), plugins_.add("good")}) {
@@ -350,8 +417,8 @@ TEST_F(Consent, NeedsAHome) {
 TEST_F(Consent, IsNotTakenFromAFileThatOthersCanWrite) {
   ASSERT_EQ(record(plugins_.path()), "");
   chmod(consent_file(environment_).c_str(), 0622);
-  const Trust trust(environment_);
-  EXPECT_FALSE(trust.has_consent(plugins_.path()));
+  Trust trust(environment_);
+  EXPECT_FALSE(trust.judge_way(plugins_.path()).has_consent);
   ASSERT_EQ(trust.notices().size(), 1u);
   EXPECT_NE(to_text(trust.notices()[0]).find("chmod 600"), std::string::npos);
 }

@@ -1,0 +1,74 @@
+// What the user vouched for: recorded, taken back, listed.
+// SPDX-License-Identifier: Apache-2.0
+#include "discover/trust.h"
+
+#include <string>
+
+#include "api/report.h"
+#include "api/runtime.h"
+#include "opdock/opdock.h"
+
+namespace opdock {
+namespace {
+
+Report list_consents(const SearchEnvironment& environment) {
+  const Trust trust(environment);
+  return {{"file", consent_file(environment)},
+          {"trusted", trust.consents()},
+          {"reasons", to_json(trust.notices())}};
+}
+
+// Whether the folder, by the name given, may be used now, and what still speaks against it.
+Report state_of(const std::string& folder, const SearchEnvironment& environment) {
+  Trust trust(environment);
+  const Way way = trust.judge_way(folder);
+  std::vector<Reason> reasons;
+  if (way.reason) reasons.push_back(*way.reason);
+  return {{"folder", folder},
+          {"consent", way.has_consent},
+          {"trusted", !way.reason.has_value()},
+          {"reasons", to_json(reasons)}};
+}
+
+}  // namespace
+}  // namespace opdock
+
+opdock_status opdock_trust_json(const char* action, const char* folder, char** out, char* error,
+                                uint32_t error_size) {
+  using namespace opdock;
+  const std::string what = action == nullptr ? "" : action;
+  const bool lists = what == "list", adds = what == "add";
+  if (!lists && !adds && what != "remove") {
+    return fail(OPDOCK_INVALID_ARGUMENT,
+                "action: found \"" + what + "\", wanted add, remove or list", error, error_size);
+  }
+  if (!lists && folder == nullptr) {
+    return fail(OPDOCK_INVALID_ARGUMENT, "folder: found NULL, wanted an absolute path", error,
+                error_size);
+  }
+  opdock_status status = OPDOCK_OK;
+  std::string problem;
+  const opdock_status reported = report(
+      [&]() -> Report {
+        const SearchEnvironment environment = read_search_environment();
+        if (lists) return list_consents(environment);
+        bool is_argument = false;
+        problem = adds ? record_consent(folder, environment, &is_argument)
+                       : withdraw_consent(folder, environment, &is_argument);
+        if (problem.empty()) return state_of(folder, environment);
+        status = is_argument ? OPDOCK_INVALID_ARGUMENT : OPDOCK_INTERNAL;
+        return {};
+      },
+      out, error, error_size);
+  if (reported != OPDOCK_OK || status == OPDOCK_OK) return reported;
+  opdock_free(*out);
+  *out = nullptr;
+  return fail(status, problem, error, error_size);
+}
+
+opdock_status opdock_trust(const char* folder, char* error, uint32_t error_size) {
+  char* ignored = nullptr;
+  const opdock_status status = opdock_trust_json("add", folder, &ignored, error, error_size);
+  opdock_free(ignored);
+  return status;
+}

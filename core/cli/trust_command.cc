@@ -1,0 +1,72 @@
+// opdock trust: folders that the user vouches for.
+// SPDX-License-Identifier: Apache-2.0
+#include <cstdio>
+#include <filesystem>
+
+#include "commands.h"
+#include "fmt/format.h"
+#include "terminal.h"
+
+namespace opdock::cli {
+namespace {
+
+void print(const std::string& text) {
+  std::fwrite(text.data(), 1, text.size(), stdout);
+}
+
+std::string text_of(const Report& object, const char* key) {
+  return printable(object.at(key).get<std::string>());
+}
+
+void print_reasons(const Report& report) {
+  for (const Report& reason : report.at("reasons")) {
+    print(paragraph(text_of(reason, "code") + ": " + text_of(reason, "found"), 2));
+    print(paragraph("-> " + text_of(reason, "advice"), 4));
+  }
+}
+
+void print_list(const Report& report) {
+  if (report.at("trusted").empty()) print("No folder was trusted by `opdock trust`.\n");
+  for (const Report& folder : report.at("trusted")) {
+    const std::string path = folder.get<std::string>();
+    std::error_code ignored;
+    const bool is_there = std::filesystem::is_directory(path, ignored);
+    print(printable(path) + (is_there ? "" : " - not there") + "\n");
+  }
+  print_reasons(report);
+}
+
+}  // namespace
+
+int trust_command(const std::string& action, const std::string& folder, bool json) {
+  const std::string path = folder.empty() ? "" : std::filesystem::absolute(folder).string();
+  const Report report = read_report([&](char** out, char* error, uint32_t size) {
+    return opdock_trust_json(action.c_str(), path.c_str(), out, error, size);
+  });
+  const bool is_good = action != "add" || report.at("trusted").get<bool>();
+  if (json) {
+    print(report.dump(2, ' ', false, Report::error_handler_t::replace) + "\n");
+    return is_good ? kGood : kUnfit;
+  }
+  if (action == "list") {
+    print_list(report);
+    return kGood;
+  }
+  const std::string name = text_of(report, "folder");
+  if (action == "remove") {
+    print(fmt::format("The consent for {} was taken back.\n", name));
+    if (report.at("consent").get<bool>()) {
+      print("It lies in another folder that is trusted; `opdock trust --list` shows which.\n");
+    }
+    return kGood;
+  }
+  if (is_good) {
+    print(fmt::format("Plugins in {} are now trusted.\n", name));
+    return kGood;
+  }
+  print(fmt::format("What {} leads to is trusted now, but others decide where it leads:\n", name));
+  print_reasons(report);
+  return kUnfit;
+}
+
+}  // namespace opdock::cli
