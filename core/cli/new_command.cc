@@ -86,9 +86,14 @@ void write_file(const fs::path& from, const fs::path& to, const std::string& nam
 std::vector<std::string> fill(const fs::path& from, const fs::path& target,
                               const std::string& name) {
   std::vector<std::string> written;
-  for (const fs::directory_entry& entry : fs::recursive_directory_iterator(from)) {
+  for (auto at = fs::recursive_directory_iterator(from); at != fs::end(at); ++at) {
+    const fs::directory_entry& entry = *at;
     const fs::path to = target / with_name(entry.path().lexically_relative(from).string(), name);
-    if (entry.is_directory()) continue;
+    if (entry.is_directory()) {
+      // pip compiles every *.py that it installs, templates too.
+      if (entry.path().filename() == "__pycache__") at.disable_recursion_pending();
+      continue;
+    }
     std::error_code error;
     fs::create_directories(to.parent_path(), error);
     if (error) throw cannot("cannot make", to.parent_path(), error);

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """opdock new: what it writes builds, passes its own test and bench; what it refuses."""
 
+import compileall
 import json
 import shutil
 import sys
@@ -28,6 +29,21 @@ def test_files(opdock, tmp_path, kind):
     assert found == wanted
     for file in found:
         assert "opname" not in (folder / file).read_text() and "opname" not in file
+
+
+def test_what_pip_compiled_is_no_template(prefix, tmp_path):
+    """pip compiles every *.py of a wheel, into folders beside them."""
+    stage = shutil.copytree(prefix, tmp_path / "prefix", symlinks=True)
+    templates = stage / "share" / "opdock" / "templates"
+    assert compileall.compile_dir(templates, quiet=1) and list(templates.rglob("__pycache__"))
+    library = next(stage.rglob("libopdock.so.0")).parent
+    words = [stage / "bin" / "opdock", "new", "mine", "--in", tmp_path / "made", "--json"]
+    done = run(*words, LD_LIBRARY_PATH=library)
+    assert done.returncode == 0, done.stderr
+    wanted = sorted(name.replace("NAME", "mine") for name in COMMON + KINDS["cpu"])
+    assert json.loads(done.stdout)["files"] == wanted
+    folder = tmp_path / "made" / "mine"
+    assert sorted(str(path.relative_to(folder)) for path in folder.rglob("*")) == wanted
 
 
 def test_the_default_is_cpu_and_the_next_steps_are_told(opdock, tmp_path):
