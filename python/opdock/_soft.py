@@ -115,14 +115,14 @@ def why_not(report, backend, drivers):
     return None
 
 
-def run_one(run, base, report, arch, options, code):
-    """Runs the tests on one software GPU. Returns a line that says how it went, and whether well;
-    None where nothing could be run."""
+def run_one(run, base, report, arch, progress, options, code):
+    """Runs the tests on one software GPU. progress: which one of how many, "1 of 3". Returns a line
+    that says how it went, and whether well; None where nothing could be run."""
     backend, warp = kind_of(arch)
     title = f"{arch} ({backend}, warps of {warp})"
     if reason := why_not(report, backend, options["drivers"]):
         return f"{title}: not run: {reason}", None
-    print(f"== {title}", flush=True)
+    print(f"== {progress}: {title}", flush=True)
     with tempfile.TemporaryDirectory() as folder:
         results, findings, counters = (
             Path(folder) / name for name in ("junit.xml", "findings", "counters.json")
@@ -144,6 +144,12 @@ def run_one(run, base, report, arch, options, code):
     if status == 0 and not counts["passed"]:
         parts.append("nothing ran")
     return f"{title}: {', '.join(parts)}", good
+
+
+def claimed_archs(report, archs):
+    """Those of `archs` for which the plugin has ops; all, if it has none for any."""
+    claimed = {device["device"].split(":")[0] for device in report["devices"]}
+    return [arch for arch in archs if kind_of(arch)[0] in claimed] or archs
 
 
 def wanted_archs(options):
@@ -188,7 +194,13 @@ def test(run, base, plugin, report, options):
     code.mkdir(mode=0o700, parents=True, exist_ok=True)
     if not fill_code(options["code"], [plugin], code):
         return 1
-    lines = [run_one(run, base, report, arch, options, code) for arch in wanted_archs(options)]
+    archs = wanted_archs(options)
+    if not options["arch"]:  # nothing is told of GPUs that nobody asked for
+        archs = claimed_archs(report, archs)
+    lines = [
+        run_one(run, base, report, arch, f"{number} of {len(archs)}", options, code)
+        for number, arch in enumerate(archs, 1)
+    ]
     print()
     for line, _ in lines:
         print(line)

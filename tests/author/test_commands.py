@@ -50,7 +50,8 @@ def folder(built, tmp_path):
 def test_tests_pass(author, built, folder):
     done = author("test", built / "made_cpu.so", folder)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "16 passed" in done.stdout and "the plugin has no ops for cuda" in done.stdout
+    # None is skipped for a device that the plugin does not have.
+    assert "16 passed" in done.stdout and "skipped" not in done.stdout.lower(), done.stdout
 
 
 def test_the_manifest_will_do_as_a_path(author, built, folder):
@@ -59,7 +60,7 @@ def test_the_manifest_will_do_as_a_path(author, built, folder):
 
 def test_pytest_gets_the_further_arguments(author, built, folder):
     done = author("test", built / "made_cpu.so", folder, "-k", "named")
-    assert done.returncode == 0 and "1 passed, 1 skipped, 30 deselected" in done.stdout
+    assert done.returncode == 0 and "1 passed, 15 deselected" in done.stdout
 
 
 def test_a_failing_test_is_status_1(author, built, folder):

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """docs/testing-kernels.md: its commands do what it says and print what it shows, in its order."""
 
+import os
 import re
 import subprocess
 
@@ -102,6 +103,37 @@ def test_a_plugin_for_the_cpu_alone_and_one_of_nvcc_are_not_run(tmp_path):
     report["images"][0]["container"] = "opdock"
     assert _soft.why_not(report, "cuda", STAND_INS) is None
     assert "no stand-in for libcuda.so.1" in _soft.why_not(report, "cuda", tmp_path)
+
+
+def soft_test(report, drivers, **options):
+    """_soft.test() of a plugin that nothing is compiled for: what it runs, by backend."""
+    from opdock import _soft
+
+    ran = []
+
+    def run(arguments, env):
+        ran.append(env["OPDOCK_TEST_DEVICES"])
+        return 0
+
+    given = {"arch": "", "warp": 0, "seed": 0, "counters": False}
+    given |= {"code": "true", "drivers": str(drivers)} | options
+    return _soft.test(run, dict(os.environ), "none.so", report, given), ran
+
+
+def test_kinds_that_the_plugin_does_not_claim_are_not_mentioned(capfd, monkeypatch, tmp_path):
+    monkeypatch.setenv("OPDOCK_CACHE_DIR", str(tmp_path))
+    for name in ("libcuda.so.1", "libamdhip64.so.6"):
+        (tmp_path / name).touch()
+    images = [{"backend": "cuda", "container": "opdock"}]
+    report = {"devices": [{"device": "cpu"}, {"device": "cuda"}], "images": images}
+    _, ran = soft_test(report, tmp_path)
+    told = capfd.readouterr().out
+    assert ran == ["cuda"] and "== 1 of 1: sm_90" in told and "gfx" not in told
+    # Unless that is what was asked for, or all that there is.
+    status, ran = soft_test(report, tmp_path, arch="gfx90a")
+    assert (status, ran) == (1, []) and "no ops for rocm" in capfd.readouterr().out
+    status, ran = soft_test({"devices": [{"device": "cpu"}], "images": []}, tmp_path)
+    assert (status, ran) == (1, []) and capfd.readouterr().out.count("not run") == 3
 
 
 def test_no_loader_finds_the_stand_ins_by_accident(prefix):
