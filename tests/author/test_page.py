@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""docs/write-a-plugin.md: its commands do what it says, in its order."""
+"""docs/write-a-plugin.md and docs/build-on-demand.md: their commands do what they say, in order."""
 
 import re
+import shutil
+import sys
 
 import pytest
-from conftest import BUILD, SOURCE
+from conftest import BUILD, SOURCE, run
 
 TEXT = (SOURCE / "docs" / "write-a-plugin.md").read_text()
 
@@ -40,3 +42,54 @@ def test_the_fragment_and_the_variables_are_those_in_the_tree():
     pc = (BUILD / "meson-private" / "opdock-plugin.pc").read_text()
     for name in re.findall(r"--variable=(\w+)", chapter("In a project of your own")):
         assert re.search(rf"^{name}=", pc, re.MULTILINE), name
+
+
+ON_DEMAND = (SOURCE / "docs" / "build-on-demand.md").read_text()
+
+
+@pytest.fixture
+def home():
+    """A home in the build tree: nothing below /tmp would be trusted."""
+    for place in BUILD.parents:
+        if place.stat().st_mode & 0o002:
+            pytest.skip(f"everybody can write {place}: a plugin below it is refused")
+    folder = BUILD / "author-home"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(mode=0o755)
+    return folder
+
+
+def test_the_plugin_that_is_dropped_in(home, opdock):
+    """The files that the page shows, where it puts them; the commands print what it shows."""
+    plugins = home / ".local" / "share" / "opdock" / "plugins"
+    files = re.findall(r"^```\w+ (triple/\S+)\n(.*?)^```$", ON_DEMAND, re.MULTILINE | re.DOTALL)
+    for name, text in files:
+        (plugins / name).parent.mkdir(parents=True, exist_ok=True)
+        (plugins / name).write_text(text)
+    [page] = re.findall(r"```console\n(\$ ls .*?)```", ON_DEMAND, re.DOTALL)
+    variables = {"HOME": home, "OPDOCK_CACHE_DIR": home / "cache"}
+    for shown in re.split(r"^\$ ", page, flags=re.MULTILINE)[1:]:
+        command, *lines = shown.splitlines()
+        if command.startswith("ls "):
+            assert sorted(lines[0].split()) == sorted(
+                p.name for p in (plugins / "triple").iterdir()
+            )
+            continue
+        program = re.fullmatch(r"python -c '(.*)'", command)[1]
+        done = run(sys.executable, "-c", program, **variables)
+        told = re.sub(r" in [0-9.]+ s", "", done.stderr) + done.stdout
+        told = re.sub(
+            r"^opdock: building .*\n", "", told
+        )  # on a terminal the next line replaces it
+        assert told.splitlines() == [re.sub(r" in [0-9.]+ s", "", line) for line in lines], told
+    # Its plan refuses what its run could not compute.
+    program = (
+        "import numpy, opdock\n"
+        "x = numpy.arange(6, dtype='float32').reshape(2, 3)\n"
+        "assert (opdock.ops.triple(x[1:], by=2.0) == 2 * x[1:]).all()\n"
+        "assert opdock.ops.triple(x[:0]).shape == (0, 3)\n"
+        "opdock.ops.triple(x.T)\n"
+    )
+    done = run(sys.executable, "-c", program, OPDOCK_FALLBACK="error", **variables)
+    assert done.returncode == 1 and "UnsupportedError: triple" in done.stderr, done.stderr
+    assert "argument 'x'" in done.stderr
