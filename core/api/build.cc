@@ -48,15 +48,12 @@ bool read_options(const char* text, BuildOptions* options, std::string* problem)
   return true;
 }
 
-std::optional<Manifest> read_plugin(const std::string& path, std::string* problem) {
+// The plugin.toml that `path` is, or is the folder of.
+std::filesystem::path manifest_at(const std::string& path) {
   namespace fs = std::filesystem;
   std::error_code failed;
-  fs::path file = fs::absolute(path, failed);
-  if (fs::is_directory(file, failed)) file /= "plugin.toml";
-  std::vector<std::string> errors;
-  std::optional<Manifest> manifest = read_manifest(file.lexically_normal(), &errors);
-  for (const std::string& error : errors) *problem += (problem->empty() ? "" : "\n") + error;
-  return manifest;
+  const fs::path file = fs::absolute(path, failed);
+  return (fs::is_directory(file, failed) ? file / "plugin.toml" : file).lexically_normal();
 }
 
 // Read even where no plugin has a device that it would count for: a misspelt list is never passed
@@ -171,12 +168,6 @@ class Job {
   std::vector<Reason> reasons_;
 };
 
-Report build_one(opdock_runtime* runtime, const Manifest& manifest, const BuildOptions& wanted) {
-  Job job(runtime, manifest, wanted);
-  if (job.decide()) job.build();
-  return job.report();
-}
-
 // A folder that is not built at all.
 Report passed_over(const SourcePlugin& source, bool skipped, const std::vector<Reason>& reasons) {
   Report json;
@@ -188,6 +179,17 @@ Report passed_over(const SourcePlugin& source, bool skipped, const std::vector<R
   json["warnings"] = Report::array();
   json["reasons"] = to_json(reasons);
   return json;
+}
+
+Report build_one(opdock_runtime* runtime, const std::filesystem::path& path,
+                 const BuildOptions& wanted) {
+  SourcePlugin source;
+  source.folder = path.parent_path().string();
+  const std::optional<Manifest> manifest = read_manifest(path, &source.reasons);
+  if (!manifest) return passed_over(source, false, source.reasons);
+  Job job(runtime, *manifest, wanted);
+  if (job.decide()) job.build();
+  return job.report();
 }
 
 Report build_all(opdock_runtime* runtime, const BuildOptions& wanted) {
@@ -265,8 +267,12 @@ opdock_status opdock_build_json(opdock_runtime* runtime, const char* path, const
                           error_size);
   }
   wanted.trusted = true;
-  const std::optional<opdock::Manifest> manifest = opdock::read_plugin(path, &problem);
-  if (!manifest) return opdock::fail(OPDOCK_INVALID_ARGUMENT, problem, error, error_size);
-  return opdock::report([&] { return opdock::build_one(runtime, *manifest, wanted); }, out, error,
+  const std::filesystem::path manifest = opdock::manifest_at(path);
+  if (!opdock::read_file(manifest)) {
+    return opdock::fail(OPDOCK_INVALID_ARGUMENT,
+                        manifest.string() + ": found no readable file, wanted a plugin.toml", error,
+                        error_size);
+  }
+  return opdock::report([&] { return opdock::build_one(runtime, manifest, wanted); }, out, error,
                         error_size);
 }

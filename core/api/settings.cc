@@ -84,14 +84,16 @@ bool read_config(const std::string& path, const SearchEnvironment& environment, 
 
 bool apply_config(const std::string& path, const std::string& text, Settings* settings,
                   std::string* problem) {
-  std::vector<std::string> errors;
+  std::vector<Mistake> mistakes;
   try {
     const toml::table root = toml::parse(text, path);
-    TomlTable table(root, path, "", &errors);
+    TomlTable table(root, "", &mistakes);
     std::vector<std::string> known = {"cuda-archs", "hip-archs"};
     for (const Policy& policy : policies()) known.push_back(policy.name);
     table.only(known);
-    const auto place = [&](const char* key) { return fmt::format("{}:{}", path, table.line(key)); };
+    const auto place = [&](const char* key) {
+      return fmt::format("{}:{}", path, table.place(key).line);
+    };
     for (const Policy& policy : policies()) {
       const std::string value = table.text(policy.name, false);
       if (value.empty()) continue;
@@ -103,11 +105,15 @@ bool apply_config(const std::string& path, const std::string& text, Settings* se
       if (!value.empty()) settings->*setting = {value, place(key)};
     }
   } catch (const toml::parse_error& error) {
-    errors.push_back(
-        fmt::format("{}:{}: not TOML: {}", path, error.source().begin.line, error.description()));
+    const toml::source_position& at = error.source().begin;
+    *problem = fmt::format("{}:{}:{}: not TOML: {}", path, at.line, at.column, error.description());
+    return false;
   }
-  if (!errors.empty()) *problem = errors.front();
-  return errors.empty();
+  if (mistakes.empty()) return true;
+  const Mistake& first = mistakes.front();
+  *problem = fmt::format("{}:{}:{}: found {}, wanted {}", path, first.place.line,
+                         first.place.column, first.found, first.wanted);
+  return false;
 }
 
 }  // namespace

@@ -234,6 +234,7 @@ class Builder {
     step.plugin_folder = manifest_.folder().string();
     step.copied_folder = folders.plugin;
     step.archs = options_.cuda_archs + (options_.hip_archs.empty() ? "" : " " + options_.hip_archs);
+    for (const OpDecl& op : manifest_.ops) step.ops.push_back(op.name);
     if (languages_.cuda && step.end.kind == ProcessEnd::kExit) step.newest_arch = newest_arch();
     why->push_back(triage(step));
     return false;

@@ -10,6 +10,8 @@
 #include <optional>
 #include <vector>
 
+#include "build/op_mismatch.h"
+
 namespace opdock {
 namespace {
 
@@ -222,6 +224,8 @@ std::string first_error(const FailedStep& step) {
   while (from > 0 && begin - from < 6 &&
          (contains(lines[from - 1], "In file included from") ||
           contains(lines[from - 1], "                 from ") ||
+          contains(lines[from - 1], ": In instantiation of ") ||
+          contains(lines[from - 1], "   required from ") ||
           contains(lines[from - 1], ": In function ") ||
           contains(lines[from - 1], ": in function "))) {
     --from;
@@ -284,6 +288,7 @@ static bool is_installed(std::string_view header) {
 bool is_passing(const Reason& reason) {
   switch (reason.code) {
     case Code::kBuildFailed:
+    case Code::kBuildOp:
     case Code::kBuildHostCompiler:
     case Code::kBuildArch:
     case Code::kBuildResult:
@@ -317,6 +322,7 @@ Reason triage(const FailedStep& step) {
     return header_reason(error, header);
   }
   if (step.phase == FailedStep::kSetup) return setup_reason(step.log, error);
+  if (std::optional<Reason> op = judge_ops(step.log, error, step.ops)) return *op;
   return reason_for(Code::kBuildFailed, error, "source that compiles and links");
 }
 

@@ -4,6 +4,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/reason.h"
 #include "build/process.h"
@@ -14,10 +15,11 @@ struct FailedStep {
   enum Phase { kSetup, kCompile };
   Phase phase = kCompile;
   ProcessEnd end;
-  std::string_view log;       // what the step printed
-  std::string plugin_folder;  // where the plugin's source is, as the user knows it
-  std::string copied_folder;  // where its copy was built
-  std::string archs;          // that were asked for
+  std::string_view log;          // what the step printed
+  std::string plugin_folder;     // where the plugin's source is, as the user knows it
+  std::string copied_folder;     // where its copy was built
+  std::string archs;             // that were asked for
+  std::vector<std::string> ops;  // that plugin.toml declares
   // The newest architecture that this nvcc knows, as "10.3"; empty: unknown or not asked.
   std::string newest_arch;
 };

@@ -52,6 +52,8 @@ class Parser {
   }
 
   Reason reason() const { return make_reason(Code::kSchemaInvalid, in_.found(), in_.wanted()); }
+  // Of the error.
+  size_t position() const { return in_.position(); }
 
  private:
   void parse_name() {
@@ -375,10 +377,11 @@ int Schema::first_tensor() const {
   return -1;
 }
 
-std::optional<Schema> parse_schema(std::string_view text, Reason* error) {
+std::optional<Schema> parse_schema(std::string_view text, Reason* error, size_t* at) {
   Parser parser(text);
   std::optional<Schema> schema = parser.parse();
   if (!schema && error != nullptr) *error = parser.reason();
+  if (!schema && at != nullptr) *at = parser.position();
   return schema;
 }
 

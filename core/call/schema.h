@@ -66,8 +66,9 @@ struct Schema {
 };
 
 // Parses a schema. On failure returns nullopt and sets *error (Code::kSchemaInvalid) with what
-// stands at which position (in bytes, from 0) and what is allowed there.
-std::optional<Schema> parse_schema(std::string_view text, Reason* error);
+// stands at which position (in bytes, from 0) and what is allowed there, and *at, if given, to that
+// position.
+std::optional<Schema> parse_schema(std::string_view text, Reason* error, size_t* at = nullptr);
 
 // The spelling of a type without alias: "Tensor?[]", "ScalarType". For messages.
 std::string to_text(const SchemaType& type);

@@ -27,15 +27,33 @@ std::string text_of(const Report& value) {
   return value.is_string() ? printable(value.get<std::string>()) : std::string();
 }
 
-void print_reason(const Report& reason, Style style) {
-  std::printf("%s: found\n", styled(text_of(reason.at("code")), style).c_str());
-  std::fputs(lines(reason.at("found").get<std::string>(), 2).c_str(), stdout);
-  if (const std::string wanted = text_of(reason.at("wanted")); !wanted.empty()) {
-    std::fputs(paragraph("wanted " + wanted, 2).c_str(), stdout);
+// What those in a row share, such as the mistakes in a plugin.toml, is said once.
+void print_reasons(const std::vector<const Report*>& reasons, Style style) {
+  for (size_t i = 0; i < reasons.size(); ++i) {
+    const Report& reason = *reasons[i];
+    const auto differs = [&](size_t other, const char* member) {
+      return other >= reasons.size() || reasons[other]->at(member) != reason.at(member);
+    };
+    if (differs(i - 1, "code"))
+      std::printf("%s: found\n", styled(text_of(reason.at("code")), style).c_str());
+    const std::string found = reason.at("found").get<std::string>();
+    const std::string wanted = text_of(reason.at("wanted"));
+    if (found.find('\n') == found.npos && !wanted.empty()) {
+      std::fputs(paragraph(printable(found) + ", wanted " + wanted, 2).c_str(), stdout);
+    } else {
+      std::fputs(lines(found, 2).c_str(), stdout);
+      if (!wanted.empty()) std::fputs(paragraph("wanted " + wanted, 2).c_str(), stdout);
+    }
+    const std::string advice = text_of(reason.at("advice"));
+    if (!advice.empty() && (differs(i + 1, "code") || differs(i + 1, "advice")))
+      std::fputs(paragraph("-> " + advice, 2).c_str(), stdout);
   }
-  if (const std::string advice = text_of(reason.at("advice")); !advice.empty()) {
-    std::fputs(paragraph("-> " + advice, 2).c_str(), stdout);
-  }
+}
+
+std::vector<const Report*> all_of(const Report& reasons) {
+  std::vector<const Report*> all;
+  for (const Report& reason : reasons) all.push_back(&reason);
+  return all;
 }
 
 void print_json(const Report& report) {
@@ -87,11 +105,11 @@ void print_plugin(const Report& report) {
     for (const Report& change : report.at("changed"))
       std::fputs(paragraph("since the last build: " + text_of(change), 2).c_str(), stdout);
   }
-  for (const Report& warning : report.at("warnings")) print_reason(warning, Style::kUnsure);
-  for (const Report& reason : report.at("reasons")) {
-    const bool shows = reason.at("severity") != "notice" || !good;
-    if (shows) print_reason(reason, outcome == "skipped" ? Style::kUnsure : Style::kBad);
-  }
+  print_reasons(all_of(report.at("warnings")), Style::kUnsure);
+  std::vector<const Report*> shown_reasons = all_of(report.at("reasons"));
+  std::erase_if(shown_reasons,
+                [&](const Report* reason) { return good && reason->at("severity") == "notice"; });
+  print_reasons(shown_reasons, outcome == "skipped" ? Style::kUnsure : Style::kBad);
   if (outcome == "failed" && report.contains("log") && report.at("log").is_string())
     std::fputs(paragraph("the whole log is " + text_of(report.at("log")), 2).c_str(), stdout);
 }
@@ -126,7 +144,7 @@ int build_all(const BuildCommand& command, const Runtime& runtime) {
     return status;
   }
   for (const Report& plugin : plugins) print_plugin(plugin);
-  for (const Report& reason : against) print_reason(reason, Style::kBad);
+  print_reasons(all_of(against), Style::kBad);
   if (!against.empty()) {
     std::printf("nothing was built\n");
   } else if (plugins.empty()) {
@@ -154,7 +172,7 @@ int compile_all(const BuildCommand& command, const Runtime& runtime) {
     print_json(report);
     return status;
   }
-  for (const Report& notice : report.at("notices")) print_reason(notice, Style::kUnsure);
+  print_reasons(all_of(report.at("notices")), Style::kUnsure);
   if (images.empty()) std::printf("no plugin here carries source for these GPUs\n");
   for (size_t i = 0; i < images.size();) {
     const Report& first = images[i];
@@ -177,7 +195,7 @@ int compile_all(const BuildCommand& command, const Runtime& runtime) {
                 styled(text_of(first.at("plugin")), Style::kBold).c_str(),
                 text_of(first.at("arch")).c_str(), counts[0], counts[1], counts[2],
                 by.empty() ? "" : (", by " + by).c_str());
-    for (const Report* reason : reasons) print_reason(*reason, Style::kBad);
+    print_reasons(reasons, Style::kBad);
   }
   return status;
 }

@@ -23,7 +23,7 @@ namespace fs = std::filesystem;
 
 constexpr uint64_t kMostBytes = 1 << 20;  // of a plugin.toml: it is written by hand
 constexpr size_t kMostFiles = 10000;      // in a plugin's folder: a build copies and hashes them
-constexpr size_t kMostErrors = 20;        // of one plugin.toml that are told
+constexpr size_t kMostMistakes = 20;      // in one plugin.toml that are told
 
 void reject(SourcePlugin* source, Reason reason) {
   source->state = State::kRejected;
@@ -63,13 +63,13 @@ void read_declaration(SourcePlugin* source) {
                                       fmt::format("{} of {} bytes", path, status.st_size),
                                       fmt::format("at most {} bytes", kMostBytes)));
   }
-  std::vector<std::string> errors;
-  std::optional<Manifest> manifest = read_manifest(path, &errors);
-  if (manifest) check_ops(&*manifest, &errors);
-  const size_t told = std::min(errors.size(), kMostErrors);
-  for (size_t i = 0; i < told; ++i) {
-    reject(source,
-           make_reason(Code::kManifestInvalid, escape_bytes(errors[i]), "a valid plugin.toml"));
+  std::vector<Reason> mistakes;
+  std::optional<Manifest> manifest = look_at_manifest(path, &mistakes);
+  if (mistakes.size() > kMostMistakes) mistakes.resize(kMostMistakes);
+  for (Reason& mistake : mistakes) {
+    mistake.found = escape_bytes(mistake.found);
+    mistake.wanted = escape_bytes(mistake.wanted);
+    reject(source, std::move(mistake));
   }
   if (manifest) source->manifest = std::make_shared<const Manifest>(*std::move(manifest));
 }

@@ -10,19 +10,10 @@
 #include <string_view>
 
 #include "base/version.h"
-#include "call/dtype.h"
+#include "manifest/ops.h"
 #include "manifest/toml_table.h"
-#include "opdock/plugin.h"
 
 namespace opdock {
-
-static const std::vector<std::string> kDevices = {"cpu", "cuda", "rocm"};
-
-static const std::vector<std::pair<std::string, uint32_t>> kFlags = {
-    {"thread-safe", OPDOCK_OP_THREAD_SAFE}, {"capture-safe", OPDOCK_OP_CAPTURE_SAFE},
-    {"in-place", OPDOCK_OP_IN_PLACE},       {"deterministic", OPDOCK_OP_DETERMINISTIC},
-    {"may-block", OPDOCK_OP_MAY_BLOCK},     {"may-allocate", OPDOCK_OP_MAY_ALLOCATE},
-    {"host-sync", OPDOCK_OP_HOST_SYNC}};
 
 static const std::vector<std::string> kLibraries = {"torch", "cudart", "python", "rocm"};
 
@@ -45,23 +36,6 @@ static bool is_identifier(std::string_view text) {
   return text[0] < '0' || text[0] > '9';
 }
 
-static void check_words(TomlTable* table, std::string_view key,
-                        const std::vector<std::string>& words,
-                        const std::vector<std::string>& known) {
-  std::set<std::string> seen;
-  for (const std::string& word : words) {
-    if (std::find(known.begin(), known.end(), word) == known.end()) {
-      std::string guess = nearest(word, known);
-      table->error(table->line(key),
-                   fmt::format("\"{}\": found \"{}\", wanted one of: {}{}", key, word, join(known),
-                               guess.empty() ? "" : fmt::format(" (did you mean \"{}\"?)", guess)));
-    } else if (!seen.insert(word).second) {
-      table->error(table->line(key),
-                   fmt::format("\"{}\": found \"{}\" twice, wanted it once", key, word));
-    }
-  }
-}
-
 // Paths stay inside the plugin's folder: it is copied as a whole when it is built on demand.
 static void check_files(TomlTable* table, std::string_view key, const Manifest& manifest,
                         const std::vector<std::string>& files) {
@@ -69,80 +43,35 @@ static void check_files(TomlTable* table, std::string_view key, const Manifest& 
     std::filesystem::path path(file);
     bool leaves = path.is_absolute() || path.lexically_normal().string().starts_with("..");
     if (leaves)
-      table->error(
-          table->line(key),
-          fmt::format("\"{}\": found \"{}\", wanted a path inside the plugin's folder", key, file));
+      table->mistake(key, table->place(key, file), fmt::format("\"{}\"", file),
+                     "a path inside the plugin's folder");
     else if (!read_file(manifest.folder() / path))
-      table->error(table->line(key),
-                   fmt::format("\"{}\": found no readable file \"{}\", wanted one in {}", key, file,
-                               manifest.folder().string()));
+      table->mistake(key, table->place(key, file), fmt::format("no readable file \"{}\"", file),
+                     fmt::format("one in {}", manifest.folder().string()));
   }
-}
-
-static OpDecl read_op(const toml::table& toml, const Manifest& manifest, size_t number,
-                      std::vector<std::string>* errors) {
-  TomlTable table(toml, manifest.path.string(), fmt::format("[[op]] {}", number), errors);
-  table.only({"schema", "doc", "shape", "devices", "dtypes", "flags", "device-arg", "backward"});
-  OpDecl op;
-  op.line = table.line();
-  op.schema = table.text("schema", true);
-  op.schema_line = table.line("schema");
-  op.doc = table.text("doc", true);
-  op.shape = table.texts("shape", false);
-  op.shape_line = table.line("shape");
-  op.devices = table.texts("devices", true);
-  check_words(&table, "devices", op.devices, kDevices);
-  op.dtypes = table.texts("dtypes", true);
-  std::set<std::string> seen;
-  for (const std::string& dtype : op.dtypes) {
-    if (!parse_dtype(dtype))
-      table.error(table.line("dtypes"),
-                  fmt::format("\"dtypes\": found \"{}\", wanted names such as float32, float16, "
-                              "bfloat16, int64, bool, float8_e4m3fn",
-                              dtype));
-    else if (!seen.insert(dtype).second)
-      table.error(table.line("dtypes"),
-                  fmt::format("\"dtypes\": found \"{}\" twice, wanted it once", dtype));
-  }
-  op.flags = table.texts("flags", false);
-  std::vector<std::string> flag_names;
-  for (const auto& [name, bit] : kFlags) {
-    flag_names.push_back(name);
-    if (std::find(op.flags.begin(), op.flags.end(), name) != op.flags.end()) op.flag_bits |= bit;
-  }
-  check_words(&table, "flags", op.flags, flag_names);
-  op.device_arg = table.text("device-arg", false);
-  op.device_arg_line = table.line("device-arg");
-  op.backward = table.text("backward", false);
-  return op;
 }
 
 static void read_device(const toml::table& toml, Manifest* manifest,
-                        std::vector<std::string>* errors) {
-  TomlTable table(toml, manifest->path.string(), "[device]", errors);
+                        std::vector<Mistake>* mistakes) {
+  TomlTable table(toml, "[device]", mistakes);
   table.only({"sources", "kernels"});
   DeviceDecl device;
+  device.line = table.place().line;
   device.sources = table.texts("sources", true);
   check_files(&table, "sources", *manifest, device.sources);
   device.kernels = table.texts("kernels", true);
-  std::set<std::string> seen;
-  for (const std::string& kernel : device.kernels)
-    if (!seen.insert(kernel).second)
-      table.error(table.line("kernels"),
-                  fmt::format("\"kernels\": found \"{}\" twice, wanted it once", kernel));
+  table.check_once("kernels", device.kernels);
   // The image table has 48 bytes for a name.
   for (const std::string& source : device.sources)
     if (std::filesystem::path(source).filename().string().size() > 47)
-      table.error(
-          table.line("sources"),
-          fmt::format("\"sources\": found the file name \"{}\", wanted at most 47 bytes", source));
+      table.mistake("sources", table.place("sources", source),
+                    fmt::format("the file name \"{}\"", source), "at most 47 bytes");
   bool used = false;
   for (const OpDecl& op : manifest->ops)
     for (const std::string& name : op.devices) used |= name != "cpu";
   if (!used)
-    table.error(table.line(),
-                "found device code, wanted an op with \"cuda\" or \"rocm\" in its "
-                "\"devices\"");
+    table.mistake(table.place(), "device code",
+                  "an op with \"cuda\" or \"rocm\" in its \"devices\"");
   manifest->device = std::move(device);
 }
 
@@ -163,16 +92,15 @@ static bool is_range(std::string_view range) {
 }
 
 static void read_requires(const toml::table& toml, Manifest* manifest,
-                          std::vector<std::string>* errors) {
-  TomlTable table(toml, manifest->path.string(), "[requires]", errors);
+                          std::vector<Mistake>* mistakes) {
+  TomlTable table(toml, "[requires]", mistakes);
   table.only(kLibraries);
   for (const std::string& library : kLibraries) {
     std::string range = table.text(library, false);
     if (range.empty()) continue;
     if (!is_range(range))
-      table.error(table.line(library),
-                  fmt::format("\"{}\": found \"{}\", wanted comparisons such as \">=2.11,<3\"",
-                              library, range));
+      table.mistake(library, table.place(library), fmt::format("\"{}\"", range),
+                    "comparisons such as \">=2.11,<3\"");
     manifest->libraries.push_back({library, range});
   }
 }
@@ -181,17 +109,14 @@ static void read_head(TomlTable* table, Manifest* manifest) {
   table->only({"name", "version", "license", "sources", "reference", "op", "device", "requires"});
   manifest->name = table->text("name", true);
   if (!manifest->name.empty() && !is_identifier(manifest->name))
-    table->error(table->line("name"),
-                 fmt::format("\"name\": found \"{}\", wanted letters, digits and '_', at most 64, "
-                             "no digit first",
-                             manifest->name));
+    table->mistake("name", table->place("name"), fmt::format("\"{}\"", manifest->name),
+                   "letters, digits and '_', at most 64, no digit first");
   manifest->version = table->text("version", true);
   if (!manifest->version.empty() &&
       (!Version::parse(manifest->version) ||
        manifest->version.find_first_not_of("0123456789.") != std::string::npos))
-    table->error(table->line("version"),
-                 fmt::format("\"version\": found \"{}\", wanted dotted numbers such as \"0.1.0\"",
-                             manifest->version));
+    table->mistake("version", table->place("version"), fmt::format("\"{}\"", manifest->version),
+                   "dotted numbers such as \"0.1.0\"");
   manifest->license = table->text("license", true);
   manifest->sources = table->texts("sources", true);
   check_files(table, "sources", *manifest, manifest->sources);
@@ -200,51 +125,84 @@ static void read_head(TomlTable* table, Manifest* manifest) {
     check_files(table, "reference", *manifest, {manifest->reference});
 }
 
-// A member that must be a table, or null with an error.
+// A member that must be a table, or null with a mistake.
 static const toml::table* sub_table(const toml::table& root, const char* key, TomlTable* head) {
   const toml::node* node = root.get(key);
   if (!node) return nullptr;
-  if (!node->is_table())
-    head->error(head->line(key), fmt::format("\"{}\": wanted a table [{}]", key, key));
+  if (!node->is_table()) head->mistake(key, head->place(key), "no table", fmt::format("[{}]", key));
   return node->as_table();
 }
 
-std::optional<Manifest> read_manifest(const std::filesystem::path& path,
-                                      std::vector<std::string>* errors) {
-  const size_t errors_before = errors->size();
+// What is quoted from the file may hold line ends.
+static std::string one_line(std::string_view text) {
+  std::string line;
+  for (const char c : text) {
+    const bool is_control = static_cast<unsigned char>(c) < ' ' || c == 0x7f;
+    line += is_control ? fmt::format("\\x{:02x}", c) : std::string(1, c);
+  }
+  return line;
+}
+
+// *mistakes: of what can be told without the schemas; *op_mistakes: of the rest.
+static void read_tables(const toml::table& root, Manifest* manifest, std::vector<Mistake>* mistakes,
+                        std::vector<Mistake>* op_mistakes) {
+  TomlTable head(root, "", mistakes);
+  read_head(&head, manifest);
+  const toml::node* ops = root.get("op");
+  const toml::array* list = ops ? ops->as_array() : nullptr;
+  if (!list || list->empty() || !list->is_homogeneous<toml::table>()) {
+    head.mistake(head.place("op"), "no op", "at least one [[op]] table");
+  } else {
+    for (size_t i = 0; i < list->size(); ++i) {
+      const toml::table& toml = *list->get(i)->as_table();
+      manifest->ops.push_back(read_op(toml, i + 1, mistakes));
+      check_op(toml, manifest, op_mistakes);
+    }
+  }
+  if (const toml::table* device = sub_table(root, "device", &head))
+    read_device(*device, manifest, mistakes);
+  if (const toml::table* libraries = sub_table(root, "requires", &head))
+    read_requires(*libraries, manifest, mistakes);
+}
+
+std::optional<Manifest> look_at_manifest(const std::filesystem::path& path,
+                                         std::vector<Reason>* mistakes) {
   Manifest manifest;
   manifest.path = path;
   std::optional<std::string> text = read_file(path);
   if (!text) {
-    errors->push_back(
-        fmt::format("{}:0: found no readable file, wanted a plugin.toml", path.string()));
+    mistakes->push_back(
+        make_reason(Code::kManifestInvalid, path.string() + ": no readable file", "a plugin.toml"));
     return std::nullopt;
   }
   manifest.text = *text;
-  toml::table root;
+  std::vector<Mistake> found, op_found;
   try {
-    root = toml::parse(manifest.text, path.string());
+    const toml::table root = toml::parse(manifest.text, path.string());
+    read_tables(root, &manifest, &found, &op_found);
   } catch (const toml::parse_error& problem) {
-    errors->push_back(fmt::format("{}:{}: not TOML: {}", path.string(), problem.source().begin.line,
-                                  problem.description()));
-    return std::nullopt;
+    const toml::source_position& at = problem.source().begin;
+    found = {{{at.line, at.column}, fmt::format("no TOML ({})", problem.description()), "TOML"}};
   }
+  const bool is_readable = found.empty();
+  found.insert(found.end(), op_found.begin(), op_found.end());
+  std::stable_sort(found.begin(), found.end(), [](const Mistake& a, const Mistake& b) {
+    return std::pair(a.place.line, a.place.column) < std::pair(b.place.line, b.place.column);
+  });
+  for (const Mistake& mistake : found)
+    mistakes->push_back(make_reason(Code::kManifestInvalid,
+                                    fmt::format("{}:{}:{}: {}", path.string(), mistake.place.line,
+                                                mistake.place.column, one_line(mistake.found)),
+                                    one_line(mistake.wanted)));
+  if (!is_readable) return std::nullopt;
+  return manifest;
+}
 
-  TomlTable head(root, path.string(), "", errors);
-  read_head(&head, &manifest);
-  const toml::node* ops = root.get("op");
-  const toml::array* list = ops ? ops->as_array() : nullptr;
-  if (!list || list->empty() || !list->is_homogeneous<toml::table>()) {
-    head.error(head.line("op"), "found no op, wanted at least one [[op]] table");
-  } else {
-    for (size_t i = 0; i < list->size(); ++i)
-      manifest.ops.push_back(read_op(*list->get(i)->as_table(), manifest, i + 1, errors));
-  }
-  if (const toml::table* device = sub_table(root, "device", &head))
-    read_device(*device, &manifest, errors);
-  if (const toml::table* libraries = sub_table(root, "requires", &head))
-    read_requires(*libraries, &manifest, errors);
-  if (errors->size() != errors_before) return std::nullopt;
+std::optional<Manifest> read_manifest(const std::filesystem::path& path,
+                                      std::vector<Reason>* mistakes) {
+  const size_t before = mistakes->size();
+  std::optional<Manifest> manifest = look_at_manifest(path, mistakes);
+  if (mistakes->size() != before) return std::nullopt;
   return manifest;
 }
 

@@ -8,12 +8,13 @@
 #include <string>
 #include <vector>
 
+#include "base/reason.h"
 #include "note/note.h"
 
 namespace opdock {
 
 struct OpDecl {
-  std::string schema;  // as the file has it; canonical after check_ops()
+  std::string schema;  // canonical
   std::string name;    // the schema's
   std::string doc;
   std::vector<std::string> shape;    // one rule per fresh output
@@ -24,15 +25,13 @@ struct OpDecl {
   std::string backward;              // empty: none
   uint32_t flag_bits = 0;            // OPDOCK_OP_…
   uint32_t device_arg_index = 0;
-  uint32_t line = 0;  // of [[op]]
-  uint32_t schema_line = 0;
-  uint32_t shape_line = 0;
-  uint32_t device_arg_line = 0;
+  uint32_t schema_line = 1;  // in plugin.toml
 };
 
 struct DeviceDecl {
   std::vector<std::string> sources;  // relative to plugin.toml's folder, in order of inclusion
   std::vector<std::string> kernels;  // NVRTC name expressions = the names host->kernel() takes
+  uint32_t line = 1;                 // of [device]
 };
 
 struct Manifest {
@@ -50,14 +49,16 @@ struct Manifest {
   std::filesystem::path folder() const { return path.parent_path(); }
 };
 
-// Reads `path`. Every problem becomes one line "file:line: where: found …, wanted …"; returns
-// nullopt if there was any. Does not look into schemas and shape rules: check_ops does.
+// Reads `path` and checks all of it, schemas and shape rules too; nullopt if there was any mistake.
+// Each becomes a reason manifest-invalid, in the file's order, whose `found` is one line that
+// begins with "file:line:column: ", or with "file: " where the file cannot be read.
 std::optional<Manifest> read_manifest(const std::filesystem::path& path,
-                                      std::vector<std::string>* errors);
+                                      std::vector<Reason>* mistakes);
 
-// Checks every schema and shape rule, makes schemas canonical, and finds each op's name and device
-// argument. Problems as above; returns whether there was none.
-bool check_ops(Manifest* manifest, std::vector<std::string>* errors);
+// The same for showing what is rejected: where only schemas and what depends on them are wrong,
+// also the declaration. An op whose schema cannot be parsed has no name.
+std::optional<Manifest> look_at_manifest(const std::filesystem::path& path,
+                                         std::vector<Reason>* mistakes);
 
 // The file's bytes; nullopt if it cannot be read.
 std::optional<std::string> read_file(const std::filesystem::path& path);

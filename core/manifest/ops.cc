@@ -1,48 +1,84 @@
-// The part of plugin.toml that the call path defines: schemas and shape rules.
+// The part of plugin.toml that the call path defines too: schemas and shape rules.
 // SPDX-License-Identifier: Apache-2.0
+#include "manifest/ops.h"
+
 #include <fmt/format.h>
 
-#include <set>
+#include <algorithm>
+#include <utility>
 
+#include "call/dtype.h"
 #include "call/schema.h"
 #include "call/shape_rule.h"
-#include "manifest/manifest.h"
+#include "opdock/plugin.h"
 
 namespace opdock {
-
 namespace {
+
+const std::vector<std::string> kDevices = {"cpu", "cuda", "rocm"};
+
+const std::vector<std::pair<std::string, uint32_t>> kFlags = {
+    {"thread-safe", OPDOCK_OP_THREAD_SAFE}, {"capture-safe", OPDOCK_OP_CAPTURE_SAFE},
+    {"in-place", OPDOCK_OP_IN_PLACE},       {"deterministic", OPDOCK_OP_DETERMINISTIC},
+    {"may-block", OPDOCK_OP_MAY_BLOCK},     {"may-allocate", OPDOCK_OP_MAY_ALLOCATE},
+    {"host-sync", OPDOCK_OP_HOST_SYNC}};
+
+// Where in the file the character `offset` of the schema stands; the text's begin, if the file has
+// it with escapes or on several lines.
+Place place_in(const std::string& file, Place text, const std::string& schema, size_t offset) {
+  size_t begin = 0;
+  for (uint32_t line = 1; line < text.line && begin != file.npos; ++line) {
+    begin = file.find('\n', begin);
+    if (begin != file.npos) ++begin;
+  }
+  if (begin == file.npos) return text;
+  // Columns count characters: what stands before the text in its line is `schema = "`, in ASCII.
+  begin += text.column;
+  if (begin > file.size() || file.compare(begin, schema.size(), schema) != 0) return text;
+  return {text.line, text.column + 1 + static_cast<uint32_t>(offset)};
+}
 
 class OpChecker {
  public:
-  OpChecker(const Manifest& manifest, OpDecl* op, std::vector<std::string>* errors)
-      : manifest_(manifest), op_(op), errors_(errors) {}
+  OpChecker(const toml::table& toml, Manifest* manifest, std::vector<Mistake>* mistakes)
+      : manifest_(*manifest),
+        op_(&manifest->ops.back()),
+        table_(toml, "", mistakes),
+        mistakes_(mistakes) {}
 
   void check() {
+    if (op_->schema.empty()) return;
     Reason reason{};
-    std::optional<Schema> schema = parse_schema(op_->schema, &reason);
-    if (!schema) return error(op_->schema_line, reason_text("schema", reason));
+    size_t offset = 0;
+    std::optional<Schema> schema = parse_schema(op_->schema, &reason, &offset);
+    if (!schema) {
+      const Place at = place_in(manifest_.text, table_.place("schema"), op_->schema, offset);
+      return mistake(at, "\"schema\": " + reason.found, reason.wanted);
+    }
     op_->name = schema->name;
     op_->schema = schema->text();
+    check_name();
     check_shape_rules(*schema);
     check_device_arg(*schema);
   }
 
  private:
-  static std::string reason_text(std::string_view key, const Reason& reason) {
-    return fmt::format("\"{}\": found {}, wanted {}{}{}", key, reason.found, reason.wanted,
-                       reason.advice.empty() ? "" : "; ", reason.advice);
+  void check_name() {
+    const auto count = std::count_if(manifest_.ops.begin(), manifest_.ops.end(),
+                                     [&](const OpDecl& other) { return other.name == op_->name; });
+    if (count > 1)
+      mistake(table_.place("schema"), "a second op of this name", "each name once in a plugin");
   }
 
   void check_shape_rules(const Schema& schema) {
     if (op_->shape.size() != schema.fresh_outputs())
-      error(op_->shape_line,
-            fmt::format("\"shape\": found {} rules, wanted {}: one for each output that the schema "
-                        "does not alias to a parameter",
-                        op_->shape.size(), schema.fresh_outputs()));
+      mistake(table_.place("shape"), fmt::format("\"shape\": {} rules", op_->shape.size()),
+              fmt::format("{}: one for each output that the schema does not alias to a parameter",
+                          schema.fresh_outputs()));
     for (const std::string& rule : op_->shape) {
       Reason reason{};
       if (!parse_shape_rule(rule, schema, &reason))
-        error(op_->shape_line, reason_text("shape", reason));
+        mistake(table_.place("shape", rule), "\"shape\": " + reason.found, reason.wanted);
     }
   }
 
@@ -51,9 +87,9 @@ class OpChecker {
     if (!op_->device_arg.empty()) {
       index = schema.find(op_->device_arg);
       if (index < 0)
-        return error(op_->device_arg_line,
-                     fmt::format("\"device-arg\": found \"{}\", wanted a parameter of {}",
-                                 op_->device_arg, schema.text()));
+        return mistake(table_.place("device-arg"),
+                       fmt::format("\"device-arg\": \"{}\"", op_->device_arg),
+                       "a parameter of " + schema.text());
     }
     if (index >= 0) {
       op_->device_arg_index = static_cast<uint32_t>(index);
@@ -62,35 +98,54 @@ class OpChecker {
     // Without a tensor there is nothing to tell the device by, so only the CPU is left.
     for (const std::string& device : op_->devices)
       if (device != "cpu")
-        error(op_->line, fmt::format("found the device \"{}\" and no Tensor parameter, wanted "
-                                     "\"device-arg\" to name what decides the device",
-                                     device));
+        mistake(table_.place("devices", device),
+                fmt::format("the device \"{}\" and no Tensor parameter", device),
+                "\"device-arg\" to name what decides the device");
   }
 
-  void error(uint32_t line, const std::string& text) {
-    errors_->push_back(fmt::format("{}:{}: op \"{}\": {}", manifest_.path.string(), line,
-                                   op_->name.empty() ? op_->schema : op_->name, text));
+  void mistake(Place place, const std::string& found, std::string wanted) {
+    const std::string name = op_->schema.substr(0, op_->schema.find('('));
+    mistakes_->push_back({place, fmt::format("op \"{}\": {}", name, found), std::move(wanted)});
   }
 
   const Manifest& manifest_;
   OpDecl* op_;
-  std::vector<std::string>* errors_;
+  TomlTable table_;
+  std::vector<Mistake>* mistakes_;
 };
 
 }  // namespace
 
-bool check_ops(Manifest* manifest, std::vector<std::string>* errors) {
-  const size_t errors_before = errors->size();
-  std::set<std::string> names;
-  for (OpDecl& op : manifest->ops) {
-    OpChecker(*manifest, &op, errors).check();
-    if (!op.name.empty() && !names.insert(op.name).second)
-      errors->push_back(
-          fmt::format("{}:{}: op \"{}\": found a second op of this name, wanted "
-                      "each name once in a plugin",
-                      manifest->path.string(), op.line, op.name));
+OpDecl read_op(const toml::table& toml, size_t number, std::vector<Mistake>* mistakes) {
+  TomlTable table(toml, fmt::format("[[op]] {}", number), mistakes);
+  table.only({"schema", "doc", "shape", "devices", "dtypes", "flags", "device-arg", "backward"});
+  OpDecl op;
+  op.schema = table.text("schema", true);
+  op.schema_line = table.place("schema").line;
+  op.doc = table.text("doc", true);
+  op.shape = table.texts("shape", false);
+  op.devices = table.texts("devices", true);
+  table.check_words("devices", op.devices, kDevices);
+  op.dtypes = table.texts("dtypes", true);
+  for (const std::string& dtype : op.dtypes)
+    if (!parse_dtype(dtype))
+      table.mistake("dtypes", table.place("dtypes", dtype), fmt::format("\"{}\"", dtype),
+                    "names such as float32, float16, bfloat16, int64, bool, float8_e4m3fn");
+  table.check_once("dtypes", op.dtypes);
+  op.flags = table.texts("flags", false);
+  std::vector<std::string> flag_names;
+  for (const auto& [name, bit] : kFlags) {
+    flag_names.push_back(name);
+    if (std::find(op.flags.begin(), op.flags.end(), name) != op.flags.end()) op.flag_bits |= bit;
   }
-  return errors->size() == errors_before;
+  table.check_words("flags", op.flags, flag_names);
+  op.device_arg = table.text("device-arg", false);
+  op.backward = table.text("backward", false);
+  return op;
+}
+
+void check_op(const toml::table& toml, Manifest* manifest, std::vector<Mistake>* mistakes) {
+  OpChecker(toml, manifest, mistakes).check();
 }
 
 }  // namespace opdock

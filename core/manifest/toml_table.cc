@@ -46,66 +46,101 @@ std::string join(const std::vector<std::string>& words) {
   return fmt::format("{}", fmt::join(words, ", "));
 }
 
-uint32_t TomlTable::line(std::string_view key) const {
-  const toml::node* node = table_.get(key);
-  return node ? node->source().begin.line : line();
+// " (did you mean …?)", or nothing.
+static std::string guess(std::string_view word, const std::vector<std::string>& known) {
+  const std::string near = nearest(word, known);
+  return near.empty() ? near : fmt::format(" (did you mean \"{}\"?)", near);
 }
 
-void TomlTable::error(uint32_t line, const std::string& text) {
-  errors_->push_back(
-      fmt::format("{}:{}: {}{}{}", file_, line, where_, where_.empty() ? "" : ": ", text));
+static Place place_of(const toml::source_region& source) {
+  return {source.begin.line, source.begin.column};
+}
+
+Place TomlTable::place() const {
+  return place_of(table_.source());
+}
+
+Place TomlTable::place(std::string_view key) const {
+  const toml::node* node = table_.get(key);
+  return node ? place_of(node->source()) : place();
+}
+
+Place TomlTable::place(std::string_view key, std::string_view word) const {
+  const toml::node* node = table_.get(key);
+  Place found = place(key);
+  if (node == nullptr || !node->is_array()) return found;
+  for (const toml::node& element : *node->as_array())
+    if (element.value_exact<std::string>() == word) found = place_of(element.source());
+  return found;
+}
+
+void TomlTable::mistake(Place place, const std::string& found, std::string wanted) {
+  mistakes_->push_back({place, where_.empty() ? found : where_ + ": " + found, std::move(wanted)});
+}
+
+void TomlTable::mistake(std::string_view key, Place place, const std::string& found,
+                        std::string wanted) {
+  mistake(place, fmt::format("\"{}\": {}", key, found), std::move(wanted));
 }
 
 std::string TomlTable::text(std::string_view key, bool required) {
   const toml::node* node = table_.get(key);
   if (!node) {
-    if (required) error(line(), fmt::format("found no \"{}\", wanted a text", key));
+    if (required) mistake(place(), fmt::format("no \"{}\"", key), "a text");
     return "";
   }
   std::optional<std::string> value = node->value_exact<std::string>();
-  if (!value) {
-    error(line(key), fmt::format("\"{}\": found {}, wanted a text", key, describe(*node)));
-    return "";
-  }
-  if (value->empty()) error(line(key), fmt::format("\"{}\": found \"\", wanted a text", key));
-  return *value;
+  if (!value || value->empty())
+    mistake(key, place(key), value ? "\"\"" : describe(*node), "a text that is not empty");
+  return value.value_or("");
 }
 
 std::vector<std::string> TomlTable::texts(std::string_view key, bool required) {
   std::vector<std::string> out;
   const toml::node* node = table_.get(key);
   if (!node) {
-    if (required) error(line(), fmt::format("found no \"{}\", wanted a list of texts", key));
+    if (required) mistake(place(), fmt::format("no \"{}\"", key), "a list of texts");
     return out;
   }
   const toml::array* array = node->as_array();
   if (!array) {
-    error(line(key), fmt::format("\"{}\": found {}, wanted a list of texts", key, describe(*node)));
+    mistake(key, place(key), describe(*node), "a list of texts");
     return out;
   }
   for (const toml::node& element : *array) {
     std::optional<std::string> value = element.value_exact<std::string>();
     if (!value || value->empty()) {
-      error(element.source().begin.line,
-            fmt::format("\"{}\": found {} in the list, wanted texts that are not empty", key,
-                        value ? "\"\"" : describe(element)));
+      mistake(key, place_of(element.source()),
+              (value ? "\"\"" : describe(element)) + " in the list", "texts that are not empty");
       continue;
     }
     out.push_back(*value);
   }
-  if (required && array->empty())
-    error(line(key), fmt::format("\"{}\": found an empty list, wanted at least one text", key));
+  if (required && array->empty()) mistake(key, place(key), "an empty list", "at least one text");
   return out;
+}
+
+void TomlTable::check_words(std::string_view key, const std::vector<std::string>& words,
+                            const std::vector<std::string>& known) {
+  for (const std::string& word : words)
+    if (std::find(known.begin(), known.end(), word) == known.end())
+      mistake(key, place(key, word), fmt::format("\"{}\"", word),
+              "one of: " + join(known) + guess(word, known));
+  check_once(key, words);
+}
+
+void TomlTable::check_once(std::string_view key, const std::vector<std::string>& words) {
+  for (auto word = words.begin(); word != words.end(); ++word)
+    if (std::count(words.begin(), word, *word) == 1)
+      mistake(key, place(key, *word), fmt::format("\"{}\" twice", *word), "it once");
 }
 
 void TomlTable::only(const std::vector<std::string>& known) {
   for (const auto& [key, node] : table_) {
-    std::string name(key.str());
+    const std::string name(key.str());
     if (std::find(known.begin(), known.end(), name) != known.end()) continue;
-    std::string guess = nearest(name, known);
-    error(key.source().begin.line,
-          fmt::format("found the unknown key \"{}\", wanted one of: {}{}", name, join(known),
-                      guess.empty() ? "" : fmt::format(" (did you mean \"{}\"?)", guess)));
+    mistake(place_of(key.source()), fmt::format("the unknown key \"{}\"", name),
+            "one of: " + join(known) + guess(name, known));
   }
 }
 

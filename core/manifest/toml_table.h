@@ -11,29 +11,50 @@
 
 namespace opdock {
 
+// In a file, both from 1; columns in characters.
+struct Place {
+  uint32_t line = 1;
+  uint32_t column = 1;
+};
+
+struct Mistake {
+  Place place;
+  std::string found;  // with the table and key that it is in: `[device]: "kernels": an empty list`
+  std::string wanted;
+};
+
 class TomlTable {
  public:
   // where: how the table is called in messages ("[device]"). All references must outlive this.
-  TomlTable(const toml::table& table, std::string file, std::string where,
-            std::vector<std::string>* errors)
-      : table_(table), file_(std::move(file)), where_(std::move(where)), errors_(errors) {}
+  TomlTable(const toml::table& table, std::string where, std::vector<Mistake>* mistakes)
+      : table_(table), where_(std::move(where)), mistakes_(mistakes) {}
 
-  uint32_t line() const { return table_.source().begin.line; }
-  uint32_t line(std::string_view key) const;
+  Place place() const;
+  // Of the key's value; of the table where it has no such key.
+  Place place(std::string_view key) const;
+  // Of the last text `word` in the key's list, or in its text.
+  Place place(std::string_view key, std::string_view word) const;
 
   // A text that is not empty. An absent optional one is "".
   std::string text(std::string_view key, bool required);
-  // A list of texts that are not empty, none twice. Required: with at least one.
+  // A list of texts that are not empty. Required: with at least one.
   std::vector<std::string> texts(std::string_view key, bool required);
+  // Reports each of `words`, which the key's list has, that is not `known` or is there twice.
+  void check_words(std::string_view key, const std::vector<std::string>& words,
+                   const std::vector<std::string>& known);
+  // Reports each of `words` that is there twice.
+  void check_once(std::string_view key, const std::vector<std::string>& words);
   // Reports every key that is not one of `known`.
   void only(const std::vector<std::string>& known);
-  void error(uint32_t line, const std::string& text);
+
+  void mistake(Place place, const std::string& found, std::string wanted);
+  // Of the key's value.
+  void mistake(std::string_view key, Place place, const std::string& found, std::string wanted);
 
  private:
   const toml::table& table_;
-  std::string file_;
   std::string where_;
-  std::vector<std::string>* errors_;
+  std::vector<Mistake>* mistakes_;
 };
 
 // The word of `known` nearest to `word` ("did you mean …"), or "" if none is near.

@@ -7,9 +7,8 @@
 
 namespace opdock::pack {
 
-// A literal for C and for GNU as: both take three-digit octal escapes, and C's trigraphs need two
-// question marks.
-static std::string literal(std::string_view text) {
+// All of them take three-digit octal escapes, and C's trigraphs need two question marks.
+std::string literal(std::string_view text) {
   std::string out = "\"";
   for (char c : text) {
     unsigned char byte = static_cast<unsigned char>(c);

@@ -3,11 +3,15 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "manifest/manifest.h"
 #include "note/note.h"
 
 namespace opdock::pack {
+
+// A literal for C, C++ and GNU as.
+std::string literal(std::string_view text);
 
 // C11 source of the descriptor and the entry function. It refers to what the plugin defines:
 // opdock_<op>_plan, opdock_<op>_run, and if present opdock_<op>_prepare and opdock_init.

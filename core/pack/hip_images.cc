@@ -44,8 +44,9 @@ std::string error_of(const ImageRequest& request, const std::string& arch,
   for (const Reason& reason : reasons) {
     if (info(reason.code).severity == Severity::kNotice) continue;
     if (reason.code == Code::kJitSource || reason.code == Code::kJitKernel) {
-      return fmt::format("{}:0: device code does not compile for {}: {}",
-                         request.manifest->path.string(), arch, to_text(reason));
+      return fmt::format("{}:{}: device code does not compile for {}: {}",
+                         request.manifest->path.string(), request.manifest->device->line, arch,
+                         to_text(reason));
     }
     text += (text.empty() ? "" : "\n  ") + to_text(reason);
   }

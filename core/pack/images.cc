@@ -28,14 +28,14 @@ std::vector<SourceText> read_device_sources(const Manifest& manifest,
   auto take = [&](const fs::path& path, const std::string& name) {
     std::optional<std::string> text = read_file(path);
     if (!text) {
-      errors->push_back(fmt::format("{}:0: found no readable file", path.string()));
+      errors->push_back(fmt::format("{}: found no readable file", path.string()));
     } else if (name.size() >= sizeof(ImageEntry::arch)) {
       errors->push_back(
-          fmt::format("{}:0: found a device source's name of {} bytes, wanted at most {}",
+          fmt::format("{}: found a device source's name of {} bytes, wanted at most {}",
                       path.string(), name.size(), sizeof(ImageEntry::arch) - 1));
     } else if (!seen.insert(name).second) {
       errors->push_back(
-          fmt::format("{}:0: found a second device source called \"{}\", wanted each "
+          fmt::format("{}: found a second device source called \"{}\", wanted each "
                       "file name once",
                       path.string(), name));
     } else {
@@ -52,7 +52,7 @@ std::vector<SourceText> read_device_sources(const Manifest& manifest,
     if (entry.path().extension() == ".cuh") headers.push_back(entry.path());
   if (headers.empty())
     errors->push_back(
-        fmt::format("{}:0: found no *.cuh, wanted the folder of opdock/device.cuh "
+        fmt::format("{}: found no *.cuh, wanted the folder of opdock/device.cuh "
                     "(--include)",
                     vocabulary.string()));
   std::sort(headers.begin(), headers.end());
@@ -83,15 +83,17 @@ class Compilation {
     }
     const Nvrtc* compiler = choose_nvrtc(able, target.number);
     if (!compiler) {
-      errors_->push_back(
-          fmt::format("{}:0: no compiler here knows {}", request_.manifest->path.string(), arch));
+      errors_->push_back(fmt::format("{}:{}: no compiler here knows {}",
+                                     request_.manifest->path.string(),
+                                     request_.manifest->device->line, arch));
       return;
     }
     job_.arch = arch;
     CompileResult result = compiler->compile(job_);
     if (!result.ok) {
-      errors_->push_back(fmt::format("{}:0: device code does not compile for {}:\n{}",
-                                     request_.manifest->path.string(), arch, result.log));
+      errors_->push_back(fmt::format("{}:{}: device code does not compile for {}:\n{}",
+                                     request_.manifest->path.string(),
+                                     request_.manifest->device->line, arch, result.log));
       return;
     }
     // Warnings are the same for every architecture.

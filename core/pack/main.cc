@@ -15,6 +15,7 @@
 #include "pack/emit.h"
 #include "pack/hip_images.h"
 #include "pack/images.h"
+#include "pack/ops_header.h"
 
 namespace opdock::pack {
 
@@ -26,6 +27,7 @@ struct Options {
   std::string toml;
   std::string out_dir = ".";
   std::string prefix;
+  std::string ops_header;  // instead of all else
   std::string depfile;
   std::string cuda_archs;  // empty: the default of the compilers at hand
   std::string gpu_archs;
@@ -53,9 +55,21 @@ int report(const std::vector<std::string>& errors) {
   return 1;
 }
 
+// A line each as compilers write them, "file:line:column: error: …", for editors.
+int report(const std::vector<Reason>& mistakes, const std::string& file) {
+  for (const Reason& mistake : mistakes) {
+    const size_t place = mistake.found.find(": ", file.size());
+    std::fprintf(stderr, "%s: error%s, wanted %s\n", mistake.found.substr(0, place).c_str(),
+                 mistake.found.substr(place).c_str(), mistake.wanted.c_str());
+  }
+  return 1;
+}
+
 // Leaves an unchanged file alone, so that nothing that depends on it is made again.
 bool write_file(const fs::path& path, const std::string& bytes) {
   if (read_file(path) == bytes) return true;
+  std::error_code failed;
+  fs::create_directories(path.parent_path(), failed);
   std::ofstream stream(path, std::ios::binary | std::ios::trunc);
   stream << bytes;
   stream.close();
@@ -78,10 +92,13 @@ class Packer {
   explicit Packer(const Options& options) : options_(options) {}
 
   int run() {
-    std::vector<std::string> errors;
-    std::optional<Manifest> manifest = read_manifest(options_.toml, &errors);
-    if (!manifest || !check_ops(&*manifest, &errors)) return report(errors);
+    std::vector<Reason> mistakes;
+    std::optional<Manifest> manifest = read_manifest(options_.toml, &mistakes);
+    if (!manifest) return report(mistakes, options_.toml);
     manifest_ = std::move(*manifest);
+    if (!options_.ops_header.empty())
+      return write_file(options_.ops_header, ops_header(manifest_)) ? 0 : 1;
+    std::vector<std::string> errors;
     depends_.push_back(manifest_.path);
     if (manifest_.device && !make_device(&errors)) return report(errors);
     return write();
@@ -206,15 +223,13 @@ class Packer {
 
   int write() {
     const fs::path folder = options_.out_dir;
-    std::error_code failed;
-    fs::create_directories(folder, failed);
     const std::string prefix = options_.prefix;
     const std::string images_name = prefix + "images.bin";
     const std::string table = images_.empty() ? "" : image_table(images_);
     const Note note = make_note();
     const size_t note_bytes = sizeof(NoteHead) + note_json(note).size();
     if (note_bytes > kMaxNoteBytes) {
-      std::fprintf(stderr, "%s:0: found a note of %zu bytes, wanted at most %u; split the plugin\n",
+      std::fprintf(stderr, "%s: found a note of %zu bytes, wanted at most %u; split the plugin\n",
                    manifest_.path.c_str(), note_bytes, kMaxNoteBytes);
       return 1;
     }
@@ -265,6 +280,11 @@ int main(int argc, char** argv) {
       ->excludes(arch_flags);
   app.add_option("--out-dir", options.out_dir, "where entry.c, note.S and images.bin go");
   app.add_option("--prefix", options.prefix, "put before the names of these files");
+  app.add_option(
+         "--ops-header", options.ops_header,
+         "instead of packing: check plugin.toml, and write the header that OPDOCK_OP checks\n"
+         "functions by: compile with -DOPDOCK_OPS_H='\"FILE\"'")
+      ->needs(toml);
   app.add_option("--depfile", options.depfile, "what the files were made from, for make and ninja");
   app.add_option("--cuda-archs", options.cuda_archs,
                  "CUDA architectures, as in TORCH_CUDA_ARCH_LIST: \"7.5;8.0;9.0a;12.0+PTX\",\n"

@@ -45,13 +45,19 @@ def find_files(kind, path):
 
 
 def tell(report):
-    """What `opdock build` prints of a failure; a compiler's message keeps its lines."""
-    lines = [f"{report.get('plugin')} could not be built"]
-    for reason in report.get("reasons", []):
-        lines.append(f"{reason['code']}: {reason['found']}")
-        if reason.get("wanted"):
-            lines.append(f"  wanted {reason['wanted']}")
-        if reason.get("advice"):
+    """What `opdock build` prints of a failure: a compiler's message keeps its lines, and what
+    reasons in a row share is said once."""
+    lines = [f"{report.get('plugin') or report.get('folder')} could not be built"]
+    reasons = report.get("reasons", [])
+    for before, reason, after in zip([{}, *reasons], reasons, [*reasons[1:], {}], strict=False):
+        if reason["code"] != before.get("code"):
+            lines.append(f"{reason['code']}: found")
+        text, wanted = reason["found"], reason.get("wanted")
+        if wanted:
+            text += f"\nwanted {wanted}" if "\n" in text else f", wanted {wanted}"
+        lines += [f"  {line}" for line in text.splitlines()]
+        shared = all(reason.get(member) == after.get(member) for member in ("code", "advice"))
+        if reason.get("advice") and not shared:
             lines.append(f"  -> {reason['advice']}")
     if report.get("log"):
         lines.append(f"the whole log is {report['log']}")

@@ -155,8 +155,9 @@ OPDOCK_EXPORT opdock_status opdock_codes_json(char** out, char* error, uint32_t 
  * {"plugin", "version", "folder", "outcome": "built" | "cached" | "failed" | "skipped",
  * "cuda_archs", "hip_archs", "path" (of the shared object, or null), "built" (by this call), "by",
  * "seconds", "log", "changed", "warnings", "reasons"}. OPDOCK_OK also where it could not be built:
- * then "path" is null and "reasons" say why. OPDOCK_INVALID_ARGUMENT for options or a plugin.toml
- * that cannot be.
+ * then "path" is null and "reasons" say why; of a plugin.toml with mistakes, which is told before
+ * anything is compiled, "plugin" and "version" are null too. OPDOCK_INVALID_ARGUMENT for options
+ * that cannot be, and where there is no plugin.toml.
  * path NULL: every source plugin that is found, one after the other, each judged for trust. Writes
  * {"plugins": [one such object each], "reasons"}; of a folder that is not built for another reason
  * than its build some members are absent. "skipped": switched off, found a second time, or for

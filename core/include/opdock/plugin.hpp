@@ -466,12 +466,23 @@ opdock_status run_entry(void (*run)(Call&, Outputs, Args...), const opdock_call*
 }  // namespace detail
 }  // namespace opdock
 
+// With the header that opdock-pack --ops-header writes, OPDOCK_OP is held to plugin.toml: its name
+// is an op's, and the functions' parameters are those of the op's schema.
+#ifdef OPDOCK_OPS_H
+#include "opdock/signature.hpp"
+#include OPDOCK_OPS_H
+#define OPDOCK_DECLARED(OP, PLAN, RUN) static_assert(::opdock::ops_in_plugin_toml::OP(PLAN, RUN));
+#else
+#define OPDOCK_DECLARED(OP, PLAN, RUN)
+#endif
+
 // Defines the C functions opdock_NAME_plan, opdock_NAME_prepare and opdock_NAME_run, which the
 // entry that opdock-pack generates refers to, from the functions
 //   void plan(opdock::Plan&, …), void prepare(opdock::Call&) or nullptr,
 //   void run(opdock::Call&, opdock::Outputs, …).
 // At namespace scope, once an op; a semicolon after it is optional.
 #define OPDOCK_OP(NAME, PLAN, PREPARE, RUN)                                                        \
+  OPDOCK_DECLARED(op_##NAME, PLAN, RUN)                                                            \
   extern "C" opdock_status opdock_##NAME##_plan(const opdock_call*, const opdock_value*, uint32_t, \
                                                 opdock_plan*);                                     \
   extern "C" opdock_status opdock_##NAME##_plan(const opdock_call* opdock_c,                       \

@@ -11,9 +11,9 @@
 int main(int argc, char** argv) {
   if (argc != 3) return 2;
   std::printf("secure %lu\n", getauxval(AT_SECURE));
-  std::vector<std::string> errors;
+  std::vector<opdock::Reason> mistakes;
   const std::optional<opdock::Manifest> manifest =
-      opdock::read_manifest(std::string(argv[1]) + "/plugin.toml", &errors);
+      opdock::read_manifest(std::string(argv[1]) + "/plugin.toml", &mistakes);
   if (!manifest) return 2;
   opdock::testing::PlainCache cache(argv[2]);
   std::vector<opdock::Reason> reasons;

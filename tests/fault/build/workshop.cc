@@ -120,9 +120,9 @@ size_t Workshop::lines(const std::string& name) const {
 }
 
 Manifest Workshop::manifest_at(const std::string& folder) {
-  std::vector<std::string> errors;
-  std::optional<Manifest> manifest = read_manifest(folder + "/plugin.toml", &errors);
-  for (const std::string& error : errors) ADD_FAILURE() << error;
+  std::vector<Reason> mistakes;
+  std::optional<Manifest> manifest = read_manifest(folder + "/plugin.toml", &mistakes);
+  for (const Reason& mistake : mistakes) ADD_FAILURE() << to_text(mistake);
   return manifest.value_or(Manifest());
 }
 

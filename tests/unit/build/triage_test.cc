@@ -18,6 +18,7 @@ FailedStep failed(std::string_view log, FailedStep::Phase phase = FailedStep::kC
   step.copied_folder = "/cache/work1/project/plugins/plugin";
   step.archs = "9.0a";
   step.newest_arch = "12.1";
+  step.ops = {"axpy", "shift"};
   return step;
 }
 
@@ -77,6 +78,59 @@ const LogCase kCases[] = {
      "axpy.cc:(.text+0x5): undefined reference to `helper()'\n"
      "collect2: error: ld returned 1 exit status\n",
      Code::kBuildFailed, "/usr/bin/ld: plugins/axpy.so.p/axpy.cc.o: in function `run':\n", ""},
+    {"OpParametersGcc",
+     "FAILED: x.o \nc++ -c x\n"
+     "In file included from ../include/opdock/plugin.hpp:473,\n"
+     "                 from ../project/plugins/plugin/axpy.cc:1:\n"
+     "plugins/axpy.ops.h: In instantiation of 'constexpr bool opdock::ops_in_plugin_toml::op_axpy("
+     "PlanFound*, RunFound*) [with PlanFound = void(opdock::Plan&, opdock::Tensor, long int)]':\n"
+     "../project/plugins/plugin/axpy.cc:26:1:   required from here\n"
+     "plugins/axpy.ops.h:4:25: error: static assertion failed: op \"axpy\": the parameters of plan "
+     "are not those that ../project/plugins/plugin/plugin.toml:7 declares, axpy(Tensor x, float a) "
+     "-> Tensor: wanted void plan(Plan&, Tensor x, double a)\n"
+     "    4 |   static_assert(detail::takes<PlanFound, void(Plan&, Tensor, double)>,\n",
+     Code::kBuildOp,
+     "In file included from ../include/opdock/plugin.hpp:473,\n"
+     "                 from /home/me/axpy/axpy.cc:1:\n"
+     "plugins/axpy.ops.h: In instantiation of 'constexpr bool opdock::ops_in_plugin_toml::op_axpy("
+     "PlanFound*, RunFound*) [with PlanFound = void(opdock::Plan&, opdock::Tensor, long int)]':\n"
+     "/home/me/axpy/axpy.cc:26:1:   required from here\n"
+     "plugins/axpy.ops.h:4:25: error: static assertion failed: op \"axpy\": the parameters of plan "
+     "are not those that /home/me/axpy/plugin.toml:7 declares",
+     "void plan(Plan&, Tensor x, double a)"},
+    {"OpParametersClang",
+     "../plugins/axpy.ops.h:7:3: error: static_assert failed due to requirement "
+     "'detail::takes<void (opdock::Call &, opdock::Outputs, opdock::Tensor), void (opdock::Call &, "
+     "opdock::Outputs, opdock::Tensor, double)>' \"op \"axpy\": the parameters of run are not "
+     "those "
+     "that ../project/plugins/plugin/plugin.toml:7 declares, axpy(Tensor x, float a) -> Tensor: "
+     "wanted void run(Call&, Outputs, Tensor x, double a)\"\n",
+     Code::kBuildOp, "../plugins/axpy.ops.h:7:3: error: static_assert failed",
+     "void run(Call&, Outputs, Tensor x, double a)"},
+    {"OpNameGcc",
+     "../include/opdock/plugin.hpp:485:19: error: 'op_apxy' is not a member of "
+     "'opdock::ops_in_plugin_toml'; did you mean 'op_axpy'?\n",
+     Code::kBuildOp, "../include/opdock/plugin.hpp:485:19: error: 'op_apxy'",
+     "an op that plugin.toml declares: axpy, shift"},
+    {"OpNameClang",
+     "../project/plugins/plugin/axpy.cc:26:1: error: no member named 'op_apxy' in namespace "
+     "'opdock::ops_in_plugin_toml'; did you mean 'op_axpy'?\n",
+     Code::kBuildOp, "/home/me/axpy/axpy.cc:26:1: error: no member named 'op_apxy'",
+     "an op that plugin.toml declares: axpy, shift"},
+    {"OpMissing",
+     "FAILED: plugins/axpy.so \nc++ -o plugins/axpy.so\n"
+     "/usr/bin/ld: plugins/axpy.so.p/axpy.entry.c.o:(.data.rel.ro+0x48): undefined reference to "
+     "`opdock_shift_plan'\n"
+     "collect2: error: ld returned 1 exit status\n",
+     Code::kBuildOp,
+     "no code of the op \"shift\", which plugin.toml declares\n/usr/bin/ld: plugins",
+     "OPDOCK_OP(shift, …)"},
+    {"OpMissingLld",
+     "ld.lld: error: undefined symbol: opdock_axpy_run\n>>> referenced by axpy.entry.c\n",
+     Code::kBuildOp, "no code of the op \"axpy\"", "OPDOCK_OP(axpy, …)"},
+    {"OpOfAnotherName",
+     "/usr/bin/ld: axpy.cc:(.text+0x5): undefined reference to `opdock_shifted_plan'\n",
+     Code::kBuildFailed, "/usr/bin/ld: axpy.cc", ""},
     {"LibraryMissing", "/usr/bin/ld: cannot find -lfoo: No such file or directory\n",
      Code::kBuildFailed, "/usr/bin/ld: cannot find -lfoo", ""},
     {"CompilerKilled",

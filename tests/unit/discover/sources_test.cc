@@ -162,7 +162,7 @@ TEST_P(Bad, IsListedWithItsLineAndTheOthersWork) {
 }
 
 const BadToml kBad[] = {
-    {"empty", "", "found no \"name\""},
+    {"empty", "", "plugin.toml:1:1: no \"name\""},
     {"not_toml", "name = \n", "plugin.toml:1"},
     {"not_utf8", "name = \"\xff\xfe\"\n", "plugin.toml:1"},
     {"unknown_key", manifest("bad", "1.0", "licence = \"MIT\"\n"), "plugin.toml:5"},

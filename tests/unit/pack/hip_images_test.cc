@@ -108,8 +108,9 @@ TEST_F(HipImages, UnknownArchitecturesAreRefusedByName) {
 }
 
 TEST_F(HipImages, ErrorsShowTheCompilersMessages) {
+  manifest_.device->line = 7;
   make({"gfx90a"}, "int wrong = no_such_thing;\n");
-  EXPECT_NE(problem().find("p/plugin.toml:0: device code does not compile for gfx90a: jit-source"),
+  EXPECT_NE(problem().find("p/plugin.toml:7: device code does not compile for gfx90a: jit-source"),
             std::string::npos)
       << problem();
   EXPECT_NE(problem().find("k.cuh:3:"), std::string::npos) << problem();

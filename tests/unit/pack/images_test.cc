@@ -100,13 +100,16 @@ TEST(Images, WithoutCompilerTheSourceAlone) {
   EXPECT_TRUE(errors.empty());
 }
 
-TEST(Images, CompileErrorsShowTheCompilersLog) {
-  const Manifest m = manifest();
+TEST(Images, CompileErrorsShowTheCompilersLogAndTheLineOfTheTable) {
+  Manifest m = manifest();
+  m.device->line = 12;
   std::vector<std::string> errors;
   make_images(request(m, "8.0;9.0", both(), "#error"), &errors);
   ASSERT_EQ(errors.size(), 1u);
   EXPECT_NE(errors[0].find("(3): error: #error found"), std::string::npos) << errors[0];
-  EXPECT_NE(errors[0].find("sm_80"), std::string::npos) << errors[0];
+  EXPECT_NE(errors[0].find("plugin.toml:12: device code does not compile for sm_80:"),
+            std::string::npos)
+      << errors[0];
 }
 
 TEST(Images, TableLayout) {

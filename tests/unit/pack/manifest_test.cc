@@ -29,23 +29,27 @@ kernels = ["axpy<float>"]
 torch = ">=2.11,<3"
 )";
 
-std::optional<Manifest> read(const std::string& text, std::vector<std::string>* errors) {
+std::optional<Manifest> read(const std::string& text, std::vector<Reason>* mistakes) {
   TemporaryFolder folder;
   folder.write("axpy.cc", "");
   folder.write("device/axpy.cuh", "");
-  std::optional<Manifest> manifest = read_manifest(folder.write("plugin.toml", text), errors);
-  if (manifest && !check_ops(&*manifest, errors)) return std::nullopt;
-  return manifest;
+  return read_manifest(folder.write("plugin.toml", text), mistakes);
 }
 
-std::string all(const std::vector<std::string>& errors) {
+// A line each: "plugin.toml:6:10: …, wanted …".
+std::string all(const std::vector<Reason>& mistakes) {
   std::string out;
-  for (const std::string& error : errors) out += error + "\n";
+  for (const Reason& mistake : mistakes) {
+    EXPECT_EQ(mistake.code, Code::kManifestInvalid);
+    EXPECT_EQ(mistake.found.find('\n'), std::string::npos) << mistake.found;
+    out += mistake.found.substr(mistake.found.find("plugin.toml")) + ", wanted " + mistake.wanted +
+           "\n";
+  }
   return out;
 }
 
 TEST(Manifest, ReadsADeclaration) {
-  std::vector<std::string> errors;
+  std::vector<Reason> errors;
   const std::optional<Manifest> manifest = read(kGood, &errors);
   ASSERT_TRUE(manifest) << all(errors);
   EXPECT_EQ(manifest->name, "axpy");
@@ -63,7 +67,7 @@ TEST(Manifest, ReadsADeclaration) {
 TEST(Manifest, DeviceArgumentByName) {
   std::string text = kGood;
   text.replace(text.find("[device]"), 0, "device-arg = \"y\"\n");
-  std::vector<std::string> errors;
+  std::vector<Reason> errors;
   const std::optional<Manifest> manifest = read(text, &errors);
   ASSERT_TRUE(manifest) << all(errors);
   EXPECT_EQ(manifest->ops[0].device_arg_index, 1u);
@@ -72,75 +76,111 @@ TEST(Manifest, DeviceArgumentByName) {
 struct Edit {
   const char* find;     // in kGood, replaced by
   const char* replace;  //
-  int line;             // of the message
+  const char* place;    // of the message: line and column
   const char* found;    // what the message says
 };
 
-TEST(Manifest, EachMistakeIsNamedWithItsLine) {
+TEST(Manifest, EachMistakeIsNamedWithItsLineAndColumn) {
   const Edit rows[] = {
-      {"name = \"axpy\"", "name = \"ax py\"", 1, "\"ax py\""},
-      {"name = \"axpy\"", "name = \"9axpy\"", 1, "\"9axpy\""},
-      {"name = \"axpy\"", "name = 7", 1, "integer"},
-      {"name = \"axpy\"", "name = \"\"", 1, "\"\""},
-      {"name = \"axpy\"\n", "", 1, "\"name\""},
-      {"version = \"0.1.0\"", "version = \"0.1.0-rc1\"", 2, "0.1.0-rc1"},
-      {"version = \"0.1.0\"", "version = 0.1", 2, "floating-point"},
-      {"license = \"Apache-2.0\"", "licence = \"Apache-2.0\"", 3, "did you mean \"license\""},
-      {"sources = [\"axpy.cc\"]", "sources = []", 4, "empty list"},
-      {"sources = [\"axpy.cc\"]", "sources = \"axpy.cc\"", 4, "wanted a list"},
-      {"sources = [\"axpy.cc\"]", "sources = [3]", 4, "integer"},
-      {"sources = [\"axpy.cc\"]", "sources = [\"none.cc\"]", 4, "\"none.cc\""},
-      {"sources = [\"axpy.cc\"]", "sources = [\"../axpy.cc\"]", 4, "inside the plugin's folder"},
-      {"sources = [\"axpy.cc\"]", "sources = [\"/etc/passwd\"]", 4, "inside the plugin's folder"},
-      {"[[op]]", "[op]", 5, "[[op]]"},
-      {"float a = 1.0) -> Tensor", "float a = 1.0) -> Tensor?", 6, "schema"},
-      {"Tensor x,", "Tensr x,", 6, "Tensr"},
-      {"doc = \"a * x + y\"\n", "", 5, "\"doc\""},
-      {"shape = [\"like x\"]", "shape = []", 8, "0 rules"},
-      {"shape = [\"like x\"]", "shape = [\"like x\", \"like x\"]", 8, "2 rules"},
-      {"shape = [\"like x\"]", "shape = [\"like z\"]", 8, "z"},
-      {"devices = [\"cpu\", \"cuda\"]", "devices = [\"gpu\"]", 9, "\"gpu\""},
-      {"devices = [\"cpu\", \"cuda\"]", "devices = [\"cuda\", \"cuda\"]", 9, "twice"},
-      {"devices = [\"cpu\", \"cuda\"]", "devices = [\"cpu\"]", 12, "device code"},
-      {"dtypes = [\"float32\"]", "dtypes = [\"float\"]", 10, "\"float\""},
-      {"dtypes = [\"float32\"]", "dtype = [\"float32\"]", 10, "did you mean \"dtypes\""},
-      {"\"deterministic\"", "\"determinstic\"", 11, "did you mean \"deterministic\""},
-      {"flags = ", "device-arg = \"z\"\nflags = ", 11, "\"z\""},
-      {"device/axpy.cuh", "device/none.cuh", 13, "none.cuh"},
-      {"kernels = [\"axpy<float>\"]", "kernels = []", 14, "empty list"},
-      {"kernels = [\"axpy<float>\"]", "kernels = [\"a\", \"a\"]", 14, "twice"},
-      {"torch = ", "libtorch = ", 16, "did you mean \"torch\""},
-      {">=2.11,<3", "2.11", 16, "2.11"},
-      {">=2.11,<3", ">=2.11,", 16, ">=2.11,"},
-      {">=2.11,<3", "~=2.11", 16, "~=2.11"},
-      {"[requires]", "[requires", 15, "not TOML"},
-      {"name = \"axpy\"\n", "name = \"axpy\"\nname = \"axpy\"\n", 2, "not TOML"},
+      {"name = \"axpy\"", "name = \"ax py\"", "1:8", "\"ax py\""},
+      {"name = \"axpy\"", "name = \"9axpy\"", "1:8", "\"9axpy\""},
+      {"name = \"axpy\"", "name = 7", "1:8", "integer"},
+      {"name = \"axpy\"", "name = \"\"", "1:8", "\"\""},
+      {"name = \"axpy\"", "name = \"a\\nb\"", "1:8", "\"a\\x0ab\""},
+      {"name = \"axpy\"\n", "", "1:1", "no \"name\""},
+      {"version = \"0.1.0\"", "version = \"0.1.0-rc1\"", "2:11", "0.1.0-rc1"},
+      {"version = \"0.1.0\"", "version = 0.1", "2:11", "floating-point"},
+      {"license = \"Apache-2.0\"", "licence = \"Apache-2.0\"", "3:1", "did you mean \"license\""},
+      {"sources = [\"axpy.cc\"]", "sources = []", "4:11", "empty list"},
+      {"sources = [\"axpy.cc\"]", "sources = \"axpy.cc\"", "4:11", "wanted a list"},
+      {"sources = [\"axpy.cc\"]", "sources = [3]", "4:12", "integer"},
+      {"sources = [\"axpy.cc\"]", "sources = [\n  \"axpy.cc\",\n  \"none.cc\"]", "6:3",
+       "\"none.cc\""},
+      {"sources = [\"axpy.cc\"]", "sources = [\"../axpy.cc\"]", "4:12",
+       "inside the plugin's folder"},
+      {"sources = [\"axpy.cc\"]", "sources = [\"/etc/passwd\"]", "4:12",
+       "inside the plugin's folder"},
+      {"[[op]]", "[op]", "5:1", "[[op]]"},
+      {"float a = 1.0) -> Tensor", "float a = 1.0) -> Tensor?", "6:62", "schema"},
+      {"Tensor x,", "Tensr x,", "6:16", "'Tensr'"},
+      {"schema = \"axpy(Tensor x,", "schema = \"\\u0061xpy(Tensr x,", "6:10", "'Tensr'"},
+      {"doc = \"a * x + y\"\n", "", "5:1", "no \"doc\""},
+      {"shape = [\"like x\"]", "shape = []", "8:9", "0 rules"},
+      {"shape = [\"like x\"]", "shape = [\"like x\", \"like x\"]", "8:9", "2 rules"},
+      {"shape = [\"like x\"]", "shape = [\"like z\"]", "8:10", "z"},
+      {"devices = [\"cpu\", \"cuda\"]", "devices = [\"gpu\"]", "9:12", "\"gpu\""},
+      {"devices = [\"cpu\", \"cuda\"]", "devices = [\"cuda\", \"cuda\"]", "9:20", "twice"},
+      {"devices = [\"cpu\", \"cuda\"]", "devices = [\"cpu\"]", "12:1", "device code"},
+      {"dtypes = [\"float32\"]", "dtypes = [\"float\"]", "10:11", "\"float\""},
+      {"dtypes = [\"float32\"]", "dtype = [\"float32\"]", "10:1", "did you mean \"dtypes\""},
+      {"\"deterministic\"", "\"determinstic\"", "11:25", "did you mean \"deterministic\""},
+      {"flags = ", "device-arg = \"z\"\nflags = ", "11:14", "\"z\""},
+      {"device/axpy.cuh", "device/none.cuh", "13:12", "none.cuh"},
+      {"kernels = [\"axpy<float>\"]", "kernels = []", "14:11", "empty list"},
+      {"kernels = [\"axpy<float>\"]", "kernels = [\"a\", \"a\"]", "14:17", "twice"},
+      {"torch = ", "libtorch = ", "16:1", "did you mean \"torch\""},
+      {">=2.11,<3", "2.11", "16:9", "2.11"},
+      {">=2.11,<3", ">=2.11,", "16:9", ">=2.11,"},
+      {">=2.11,<3", "~=2.11", "16:9", "~=2.11"},
+      {"[requires]", "[requires", "15:10", "no TOML"},
+      {"name = \"axpy\"\n", "name = \"axpy\"\nname = \"axpy\"\n", "2:", "no TOML"},
   };
   for (const Edit& row : rows) {
     std::string text = kGood;
     ASSERT_NE(text.find(row.find), std::string::npos) << row.find;
     text.replace(text.find(row.find), std::string(row.find).size(), row.replace);
-    std::vector<std::string> errors;
+    std::vector<Reason> errors;
     EXPECT_FALSE(read(text, &errors)) << row.replace;
     const std::string said = all(errors);
     EXPECT_NE(said.find(row.found), std::string::npos) << row.replace << "\n" << said;
-    EXPECT_NE(said.find("plugin.toml:" + std::to_string(row.line) + ":"), std::string::npos)
+    EXPECT_NE(said.find("plugin.toml:" + std::string(row.place)), std::string::npos)
         << row.replace << "\n"
         << said;
   }
 }
 
 TEST(Manifest, ReportsAllMistakesAtOnce) {
-  std::vector<std::string> errors;
+  std::vector<Reason> errors;
   EXPECT_FALSE(read("name = 1\nversion = 2\nunknown = 3\n", &errors));
   EXPECT_GE(errors.size(), 5u) << all(errors);
+}
+
+TEST(Manifest, MistakesInSchemasAndInTheRestAreToldAtOnceInTheFilesOrder) {
+  std::string text = kGood;
+  for (const auto& [find, replace] :
+       {std::pair("version = \"0.1.0\"", "version = \"x\""), std::pair("Tensor x,", "Tensr x,"),
+        std::pair("\"deterministic\"", "\"determinstic\""), std::pair(">=2.11,<3", "2.11")})
+    text.replace(text.find(find), std::string(find).size(), replace);
+  std::vector<Reason> errors;
+  EXPECT_FALSE(read(text, &errors));
+  std::string places;
+  for (const Reason& error : errors) {
+    const size_t begin = error.found.find("plugin.toml:") + 12;
+    places += error.found.substr(begin, error.found.find(": ", begin) - begin) + " ";
+  }
+  EXPECT_EQ(places, "2:11 6:16 11:25 16:9 ") << all(errors);
+}
+
+TEST(Manifest, WhereOnlyASchemaIsWrongTheRestCanBeShown) {
+  std::string text = kGood;
+  text.replace(text.find("[\"like x\"]"), 10, "[\"like z\"]");
+  TemporaryFolder folder;
+  folder.write("axpy.cc", "");
+  folder.write("device/axpy.cuh", "");
+  const std::string path = folder.write("plugin.toml", text);
+  std::vector<Reason> errors;
+  const std::optional<Manifest> shown = look_at_manifest(path, &errors);
+  EXPECT_EQ(errors.size(), 1u);
+  ASSERT_TRUE(shown);
+  EXPECT_EQ(shown->ops.at(0).name, "axpy");
+  EXPECT_FALSE(read_manifest(path, &errors));
 }
 
 TEST(Manifest, TwoOpsOfOneNameAreRefused) {
   std::string text = kGood;
   const size_t begin = text.find("[[op]]"), end = text.find("[device]");
   text.insert(begin, text.substr(begin, end - begin));
-  std::vector<std::string> errors;
+  std::vector<Reason> errors;
   EXPECT_FALSE(read(text, &errors));
   EXPECT_NE(all(errors).find("second op"), std::string::npos) << all(errors);
 }
@@ -150,15 +190,16 @@ TEST(Manifest, ADeviceOpNeedsATensorToTellTheDevice) {
   const std::string schema = "axpy(Tensor x,Tensor y, *, float a = 1.0) -> Tensor";
   text.replace(text.find(schema), schema.size(), "axpy(float a) -> ()");
   text.replace(text.find("shape = [\"like x\"]"), 18, "shape = []");
-  std::vector<std::string> errors;
+  std::vector<Reason> errors;
   EXPECT_FALSE(read(text, &errors));
   EXPECT_NE(all(errors).find("device-arg"), std::string::npos) << all(errors);
 }
 
 TEST(Manifest, MissingFile) {
-  std::vector<std::string> errors;
+  std::vector<Reason> errors;
   EXPECT_FALSE(read_manifest("/nonexistent/plugin.toml", &errors));
-  EXPECT_NE(all(errors).find("/nonexistent/plugin.toml"), std::string::npos);
+  ASSERT_EQ(errors.size(), 1u);
+  EXPECT_TRUE(errors[0].found.starts_with("/nonexistent/plugin.toml: ")) << errors[0].found;
 }
 
 }  // namespace

@@ -3,6 +3,9 @@
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 
+#include <algorithm>
+#include <chrono>
+
 #include "jit/nvrtc.h"
 #include "support/temporary_folder.h"
 
@@ -275,6 +278,45 @@ TEST(OpdockPack, OnlyForRocmNoNvrtcIsAskedFor) {
   EXPECT_EQ(outcome.status, 0) << outcome.text;
   EXPECT_EQ(outcome.text, "");
   EXPECT_EQ(pack(folder, arguments(folder, "a") + " --require-hip --no-hip").status, 2);
+}
+
+TEST(OpdockPack, ChecksAndWritesTheOpsHeaderAlone) {
+  TemporaryFolder folder;
+  write_plugin(folder);
+  const std::string header = folder.path().string() + "/made/here/ops.h";
+  const std::string asked =
+      "--toml " + folder.path().string() + "/p/plugin.toml --ops-header " + header;
+  ASSERT_EQ(pack(folder, asked).status, 0);
+  EXPECT_NE(contents(header).find("op_f("), std::string::npos);
+  EXPECT_FALSE(std::filesystem::exists("entry.c"));
+  // Left alone while it stays the same: nothing that includes it is compiled again.
+  using std::filesystem::last_write_time;
+  const auto old = last_write_time(header) - std::chrono::hours(1);
+  last_write_time(header, old);
+  folder.write("p/plugin.toml", contents(folder.path() / "p/plugin.toml") + "# more\n");
+  ASSERT_EQ(pack(folder, asked).status, 0);
+  EXPECT_EQ(last_write_time(header), old);
+}
+
+TEST(OpdockPack, EachMistakeIsALineForEditors) {
+  TemporaryFolder folder;
+  write_plugin(folder);
+  const std::string toml = folder.path().string() + "/p/plugin.toml";
+  std::string text = contents(toml);
+  text.replace(text.find("\"MIT\""), 5, "7");
+  text.replace(text.find("Tensor x"), 6, "Tensr");
+  folder.write("p/plugin.toml", text);
+  for (const std::string& asked :
+       {"--toml " + toml + " --ops-header " + toml + ".h", arguments(folder, "a")}) {
+    const Outcome outcome = pack(folder, asked);
+    EXPECT_EQ(outcome.status, 1);
+    EXPECT_EQ(outcome.text.find(toml + ":3:11: error: \"license\": integer, wanted a text"), 0u)
+        << outcome.text;
+    EXPECT_NE(outcome.text.find("\n" + toml + ":6:13: error: op \"f\": "), std::string::npos)
+        << outcome.text;
+    EXPECT_EQ(std::count(outcome.text.begin(), outcome.text.end(), '\n'), 2) << outcome.text;
+  }
+  EXPECT_FALSE(std::filesystem::exists(toml + ".h"));
 }
 
 TEST(OpdockPack, ExitStatus) {

@@ -1,0 +1,61 @@
+// opdock/signature.hpp: which functions a schema's values can be read for. What opdock-pack writes
+// from plugin.toml (opdock-pack --ops-header) asks this; plugin.hpp includes both where
+// OPDOCK_OPS_H names that header. SPDX-License-Identifier: Apache-2.0
+#ifndef OPDOCK_SIGNATURE_HPP_
+#define OPDOCK_SIGNATURE_HPP_
+
+#include <optional>
+#include <type_traits>
+#include <vector>
+
+namespace opdock::detail {
+
+// Stands for std::complex<double>, without <complex>.
+struct Complex;
+
+// Whether a parameter of type Found, decayed, is read from what the schema has as Wanted, the type
+// that plugin.hpp's table gives first.
+template <class Found, class Wanted>
+struct Reads : std::is_same<Found, Wanted> {};
+template <>
+struct Reads<float, double> : std::true_type {};
+template <class Found>
+struct Reads<Found, Complex> : std::bool_constant<IsComplex<Found>::value> {};
+template <class Found, class Wanted>
+struct Reads<List<Found>, List<Wanted>> : Reads<Found, Wanted> {};
+template <class Found, class Wanted>
+struct Reads<std::vector<Found>, List<Wanted>> : Reads<Found, Wanted> {};
+// What may be None must be optional; what may not may be.
+template <class Found, class Wanted>
+struct Reads<std::optional<Found>, Wanted> : Reads<Found, Wanted> {};
+template <class Found>
+struct Reads<std::optional<Found>, Complex> : Reads<Found, Complex> {};
+template <class Found, class Wanted>
+struct Reads<std::optional<Found>, std::optional<Wanted>> : Reads<Found, Wanted> {};
+
+template <class... Types>
+struct Parameters {};
+
+template <class... Found, class... Wanted>
+constexpr bool are_read(Parameters<Found...>, Parameters<Wanted...>) {
+  if constexpr (sizeof...(Found) != sizeof...(Wanted)) {
+    return false;
+  } else {
+    // The first ones, such as Plan&, are no values: they must be just that.
+    return ((std::is_same_v<Found, Wanted> || Reads<std::decay_t<Found>, Wanted>::value) && ...);
+  }
+}
+
+// Whether a plan or run of type Found will do for a schema whose signature is Wanted.
+template <class Found, class Wanted>
+inline constexpr bool takes = false;
+template <class... Found, class... Wanted>
+inline constexpr bool takes<void(Found...), void(Wanted...)> =
+    are_read(Parameters<Found...>(), Parameters<Wanted...>());
+template <class... Found, class... Wanted>
+inline constexpr bool takes<void(Found...) noexcept, void(Wanted...)> =
+    are_read(Parameters<Found...>(), Parameters<Wanted...>());
+
+}  // namespace opdock::detail
+
+#endif  // OPDOCK_SIGNATURE_HPP_

@@ -1,0 +1,21 @@
+// The [[op]] tables of plugin.toml.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "manifest/manifest.h"
+#include "manifest/toml_table.h"
+
+namespace opdock {
+
+// Op `number`, from 1, but for what check_op() fills in.
+OpDecl read_op(const toml::table& toml, size_t number, std::vector<Mistake>* mistakes);
+
+// Checks the schema and what depends on it, its shape rules and device argument, of the last of
+// `manifest`'s ops, which was read from `toml`; makes the schema canonical. An op of a name that an
+// earlier one has is a mistake. What is missing was told by read_op() already.
+void check_op(const toml::table& toml, Manifest* manifest, std::vector<Mistake>* mistakes);
+
+}  // namespace opdock

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "pack/ops_header.h"
+
+#include <fmt/format.h>
+
+#include "call/schema.h"
+#include "opdock/plugin.h"
+#include "pack/emit.h"
+
+namespace opdock::pack {
+namespace {
+
+// As plugin.hpp's table has them. complex: "std::complex<double>", or what stands for it where
+// <complex> may not have been included.
+std::string cpp_type(const SchemaType& type, const char* complex) {
+  std::string text;
+  switch (type.tag) {
+    case OPDOCK_TENSOR:
+      text = "Tensor";
+      break;
+    case OPDOCK_INT:
+      text = "int64_t";
+      break;
+    case OPDOCK_FLOAT:
+      text = "double";
+      break;
+    case OPDOCK_BOOL:
+      text = "bool";
+      break;
+    case OPDOCK_STRING:
+      text = "std::string_view";
+      break;
+    case OPDOCK_COMPLEX:
+      text = complex;
+      break;
+    case OPDOCK_DTYPE:
+      text = "Dtype";
+      break;
+    case OPDOCK_DEVICE:
+      text = "Device";
+      break;
+    case OPDOCK_STREAM:
+      text = "Stream";
+      break;
+    case OPDOCK_GENERATOR:
+      text = "const opdock_generator*";
+      break;
+    default:
+      text = "opdock_object*";
+  }
+  if (type.optional_element) text = "std::optional<" + text + ">";
+  if (type.list) text = "List<" + text + ">";
+  if (type.optional) text = "std::optional<" + text + ">";
+  return text;
+}
+
+// Of plan or of run: a static_assert on its type, the template parameter `found`.
+std::string check(const std::string& phase, const std::string& found, const std::string& first,
+                  const Schema& schema, const std::string& place) {
+  std::string types = first, parameters = first;
+  for (const SchemaParam& param : schema.params) {
+    types += ", " + cpp_type(param.type, "detail::Complex");
+    parameters += ", " + cpp_type(param.type, "std::complex<double>") + " " + param.name;
+  }
+  const std::string message = fmt::format(
+      "op \"{}\": the parameters of {} are not those that {} declares, {}: wanted void "
+      "{}({})",
+      schema.name, phase, place, schema.text(), phase, parameters);
+  return fmt::format("  static_assert(detail::takes<{}, void({})>,\n                {});\n", found,
+                     types, literal(message));
+}
+
+}  // namespace
+
+std::string ops_header(const Manifest& manifest) {
+  std::string out =
+      "// Written by opdock-pack from plugin.toml: what OPDOCK_OP checks functions by.\n"
+      "namespace opdock::ops_in_plugin_toml {\n";
+  for (const OpDecl& op : manifest.ops) {
+    const Schema schema = *parse_schema(op.schema, nullptr);  // read_manifest() has checked it
+    const std::string place = fmt::format("{}:{}", manifest.path.string(), op.schema_line);
+    out += "template <class PlanFound, class RunFound>\n";
+    out += fmt::format("constexpr bool op_{}(PlanFound*, RunFound*) {{\n", op.name);
+    out += check("plan", "PlanFound", "Plan&", schema, place);
+    out += check("run", "RunFound", "Call&, Outputs", schema, place);
+    out += "  return true;\n}\n";
+  }
+  return out + "}  // namespace opdock::ops_in_plugin_toml\n";
+}
+
+}  // namespace opdock::pack

@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What authors are told of typical mistakes: of plugin.toml before anything is compiled, of code
+that is not what it declares by the compiler or the linker."""
+
+import json
+import re
+import shutil
+import sys
+
+import pytest
+from conftest import BUILD, SOURCE, run
+
+
+@pytest.fixture
+def mine(opdock, tmp_path):
+    """mine(file, before, after, …): a new plugin in which each text is replaced by the next."""
+    for place in BUILD.parents:
+        if place.stat().st_mode & 0o002:
+            pytest.skip(f"everybody can write {place}: a cache below it is refused")
+    assert opdock("new", "mine").returncode == 0
+    folder = tmp_path / "mine"
+
+    def spoil(*edits):
+        for file, before, after in zip(*[iter(edits)] * 3, strict=True):
+            text = (folder / file).read_text()
+            assert before in text, (file, before)
+            (folder / file).write_text(text.replace(before, after))
+        return folder
+
+    return spoil
+
+
+@pytest.fixture
+def no_compilers(tmp_path):
+    """A PATH of the shell alone, in which a build that began would say what is missing."""
+    tools = tmp_path / "bin"
+    tools.mkdir()
+    (tools / "sh").symlink_to(shutil.which("sh"))
+    return tools
+
+
+FOUR = [
+    *("plugin.toml", '"0.1.0"', '"0.1.0-rc1"'),
+    *("plugin.toml", "Tensor x", "Tensr x"),
+    *("plugin.toml", '"bfloat16"', '"bfloat"'),
+    *("plugin.toml", "deterministic", "determinstic"),
+]
+PLACES = ["2:11", "8:16", "12:33", "13:25"]
+
+
+def test_each_mistake_in_the_declaration_is_a_line_with_its_place(opdock, mine, no_compilers):
+    folder = mine(*FOUR)
+    done = opdock("build", "mine", PATH=no_compilers)
+    assert done.returncode == 1 and done.stderr == ""
+    title, head, *lines, advice = done.stdout.splitlines()
+    assert (title, head) == (f"{folder} could not be built", "manifest-invalid: found")
+    assert [line.split(": ")[0] for line in lines] == [
+        f"  {folder}/plugin.toml:{p}" for p in PLACES
+    ]
+    assert advice.startswith("  -> correct the line")
+    assert '"version": "0.1.0-rc1", wanted dotted numbers' in lines[0]
+    assert "'Tensr' at position 5" in lines[1] and "wanted a type" in lines[1]
+    assert lines[3].endswith('(did you mean "deterministic"?)')
+    report = json.loads(opdock("build", "--json", "mine", PATH=no_compilers).stdout)
+    assert [reason["code"] for reason in report["reasons"]] == ["manifest-invalid"] * 4
+    assert report["path"] is None and report["outcome"] == "failed"
+
+
+def test_opdock_test_says_the_same(opdock, mine):
+    mine(*FOUR)
+    told = opdock("build", "mine").stdout
+    done = opdock("test", "mine")
+    assert done.returncode == 1 and done.stderr == told
+
+
+def test_a_build_on_demand_says_the_same(opdock, mine, tmp_path):
+    """Of an op whose name is known: its shape rules come after its schema."""
+    mine("plugin.toml", "like x", "like z")
+    program = "import opdock; opdock.load('mine')"
+    done = run(sys.executable, "-c", program, OPDOCK_PLUGIN_PATH=tmp_path, OPDOCK_FALLBACK="error")
+    assert done.returncode == 1 and "manifest-invalid" in done.stderr, done.stderr
+    assert f'{tmp_path}/mine/plugin.toml:10:10: op "mine"' in done.stderr
+
+
+def test_a_meson_build_says_it_before_it_compiles(mine, tmp_path):
+    folder = mine(*FOUR)
+    project = tmp_path / "project"
+    shutil.copytree(SOURCE / "core/pack/plugin-build", project)
+    (project / "plugins").mkdir()
+    for name in ("meson.build", "opdock-plugin.map"):
+        shutil.copy(SOURCE / "plugins" / name, project / "plugins")
+    shutil.copytree(folder, project / "plugins" / "mine")
+    meson = [sys.executable, "-m", "mesonbuild.mesonmain"]
+    options = [f"-Dopdock-pack={BUILD}/core/pack/opdock-pack"]
+    options += [f"-Dinclude-dir={SOURCE}/core/include", f"-Ddevice-dir={SOURCE}/core/device"]
+    done = run(*meson, "setup", tmp_path / "build", project, *options)
+    assert done.returncode == 0, done.stdout + done.stderr
+    done = run(*meson, "compile", "-C", tmp_path / "build")
+    assert done.returncode != 0 and "Compiling" not in done.stdout, done.stdout
+    toml = "../project/plugins/mine/plugin.toml"
+    assert re.findall(rf"^{toml}:(\S+): error: ", done.stdout, re.MULTILINE) == PLACES
+
+
+PLAN = "static void plan(Plan& plan, Tensor x, double) {"
+RUN = "static void run(Call& call, Outputs out, Tensor x, double a) {"
+TWO_OPS = """
+[[op]]
+schema = "shift(Tensor x) -> Tensor"
+doc = "x"
+shape = ["like x"]
+devices = ["cpu"]
+dtypes = ["float32"]
+"""
+# Of each: what is replaced, and what the reason's found and wanted have.
+CODE = {
+    "a parameter of another type": (
+        ["mine.cc", PLAN, PLAN.replace("double", "int64_t")],
+        ['op "mine": the parameters of plan', "{folder}/plugin.toml:8", "long", "mine.cc:24:1"],
+        "void plan(Plan&, Tensor x, double a)",
+    ),
+    "a schema that has grown": (
+        ["plugin.toml", "Tensor x, *", "Tensor x, Tensor? y, *"],
+        ['op "mine": the parameters of plan', "Tensor? y"],
+        "void plan(Plan&, Tensor x, std::optional<Tensor> y, double a)",
+    ),
+    "parameters in another order": (
+        [
+            "mine.cc",
+            "Call& call, Outputs out, Tensor x, double a",
+            "Call& call, Outputs out, double a, Tensor x",
+        ],
+        ['op "mine": the parameters of run'],
+        "void run(Call&, Outputs, Tensor x, double a)",
+    ),
+    "a name that is misspelt": (
+        ["mine.cc", "OPDOCK_OP(mine,", "OPDOCK_OP(mien,"],
+        ["op_mien", "ops_in_plugin_toml", "mine.cc:24"],
+        "an op that plugin.toml declares: mine",
+    ),
+    "an op without code": (
+        ["plugin.toml", 'flags = ["thread-safe", "deterministic"]\n', TWO_OPS],
+        ['no code of the op "shift", which plugin.toml declares', "opdock_shift_plan"],
+        "OPDOCK_OP(shift, …) in a source that meson.build names, or in C the functions "
+        "opdock_shift_plan and opdock_shift_run",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CODE)
+def test_code_that_is_not_what_is_declared(opdock, mine, name):
+    edits, parts, wanted = CODE[name]
+    folder = mine(*edits)
+    report = json.loads(opdock("build", "--json", "mine").stdout)
+    [reason] = report["reasons"]
+    assert reason["code"] == "build-op", reason
+    for part in parts:
+        assert part.format(folder=folder) in reason["found"], reason["found"]
+    assert reason["wanted"] == wanted
+    # Held against the same source, and told again.
+    again = json.loads(opdock("build", "--json", "mine").stdout)["reasons"]
+    assert [r["code"] for r in again] == ["build-remembered", "build-op"]
