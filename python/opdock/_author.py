@@ -95,6 +95,9 @@ def environment(plugin, report):
         "OPDOCK_BUILD": "never",
         "OPDOCK_TEST_DEVICES": ",".join(sorted(claimed)),
         "PYTHONDONTWRITEBYTECODE": "1",
+        # Which of pytest's plugins happen to be installed must not matter, and importing them takes
+        # longer than the tests.
+        "PYTEST_DISABLE_PLUGIN_AUTOLOAD": os.environ.get("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1"),
     }
 
 

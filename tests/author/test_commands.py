@@ -2,6 +2,7 @@
 """opdock test, opdock bench: with the real builder, and with a stand-in that names a plugin."""
 
 import json
+import os
 import shutil
 import sys
 
@@ -79,6 +80,24 @@ def test_no_reference_stands_in_for_the_plugin(author, built, folder):
     )
     done = author("test", built / "made_cpu.so", folder, OPDOCK_ADD_PLUGIN_PATH="")
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_only_those_plugins_of_pytest_are_loaded_that_are_named(author, built, folder, tmp_path):
+    """One that is installed and breaks whatever loads it."""
+    site = tmp_path / "site"
+    (site / "broken-1.0.dist-info").mkdir(parents=True)
+    (site / "broken-1.0.dist-info" / "METADATA").write_text("Name: broken\nVersion: 1.0\n")
+    (site / "broken-1.0.dist-info" / "entry_points.txt").write_text("[pytest11]\nbroken = broken\n")
+    (site / "broken.py").write_text("raise SystemExit('broken was loaded')\n")
+    path = os.pathsep.join([str(site), os.environ["PYTHONPATH"]])
+    done = author("test", built / "made_cpu.so", folder, "-k", "named", PYTHONPATH=path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    for words, variables in (
+        (["-p", "broken"], {}),
+        ([], {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": ""}),
+    ):
+        done = author("test", built / "made_cpu.so", folder, *words, PYTHONPATH=path, **variables)
+        assert done.returncode == 1 and "broken was loaded" in done.stderr, done.stderr
 
 
 def test_benches_print_lines_and_a_failing_one_is_status_1(author, built, folder):
