@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "report_text.h"
+
+#include <cstdio>
+
+#include "fmt/format.h"
+
+namespace opdock::cli {
+namespace {
+
+std::string archs_text(const Report& plugin) {
+  std::vector<std::string> archs = plugin.at("cuda_archs").get<std::vector<std::string>>();
+  for (const Report& arch : plugin.at("hip_archs")) archs.push_back(arch.get<std::string>());
+  return printable(join(archs, " "));
+}
+
+std::vector<Cell> plugin_row(const Report& plugin) {
+  const std::string verdict = text_of(plugin, "verdict");
+  return {{name_of(plugin), Style::kBold},
+          {text_of(plugin, "version", "-")},
+          {verdict, verdict_style(verdict)},
+          {devices_text(plugin)}};
+}
+
+}  // namespace
+
+// Not fmt::join: g++ 12 warns of fmt 9's parser of its format when optimising.
+std::string join(const std::vector<std::string>& parts, const char* between) {
+  std::string text;
+  for (const std::string& part : parts) {
+    if (!text.empty()) text += between;
+    text += part;
+  }
+  return text;
+}
+
+void print(const std::string& text) {
+  std::fwrite(text.data(), 1, text.size(), stdout);
+}
+
+void print_json(const Report& report) {
+  print(report.dump(2, ' ', false, Report::error_handler_t::replace) + "\n");
+}
+
+std::string text_of(const Report& object, const char* key, const char* missing) {
+  const Report& value = object.at(key);
+  return value.is_string() ? printable(value.get<std::string>()) : missing;
+}
+
+Style verdict_style(const std::string& verdict) {
+  return verdict == "usable" || verdict == "buildable" ? Style::kGood
+         : verdict == "rejected"                       ? Style::kBad
+                                                       : Style::kUnsure;
+}
+
+// "cpu, cuda:0 (sm_90), rocm: no-driver": what serves a device, or why nothing does.
+std::string devices_text(const Report& plugin) {
+  std::vector<std::string> parts;
+  for (const Report& device : plugin.at("devices")) {
+    std::string part = text_of(device, "device");
+    if (device.at("verdict") == "usable") {
+      if (device.at("image").is_string()) part += " (" + text_of(device, "image") + ")";
+    } else {
+      const Report& reasons = device.at("reasons");
+      part += ": " + (reasons.empty() ? text_of(device, "verdict") : text_of(reasons[0], "code"));
+    }
+    parts.push_back(part);
+  }
+  return parts.empty() ? "-" : join(parts, ", ");
+}
+
+std::string name_of(const Report& plugin) {
+  if (plugin.at("name").is_string()) return text_of(plugin, "name");
+  const std::string path = text_of(plugin, "path");
+  return path.substr(path.rfind('/') + 1);
+}
+
+void print_reason(const Report& reason, size_t indent) {
+  const std::string code = text_of(reason, "code"), wanted = text_of(reason, "wanted");
+  const std::string found = reason.at("found").get<std::string>();
+  std::string block;
+  if (found.find('\n') != found.npos) {
+    block = paragraph(code + ": found", indent) + lines(found, indent + 2) +
+            paragraph("wanted " + wanted, indent + 2);
+  } else {
+    block = paragraph(
+        code + ": found " + printable(found) + (wanted.empty() ? "" : ", wanted " + wanted),
+        indent);
+  }
+  const Style style = reason.at("severity") == "reject"      ? Style::kBad
+                      : reason.at("severity") == "undecided" ? Style::kUnsure
+                                                             : Style::kDim;
+  block.replace(indent, code.size(), styled(code, style));
+  print(block);
+  if (const std::string advice = text_of(reason, "advice"); !advice.empty()) {
+    print(paragraph("-> " + advice, indent + 2));
+  }
+}
+
+void print_reasons(const Report& reasons, size_t indent, bool all) {
+  for (const Report& reason : reasons) {
+    if (all || reason.at("severity") != "notice") print_reason(reason, indent);
+  }
+}
+
+// The rows aligned, and under each one its path, architectures and reasons.
+void print_plugins(const Report& plugins, bool all) {
+  std::vector<std::vector<Cell>> rows = {{{"PLUGIN", Style::kDim},
+                                          {"VERSION", Style::kDim},
+                                          {"VERDICT", Style::kDim},
+                                          {"DEVICES", Style::kDim}}};
+  for (const Report& plugin : plugins) rows.push_back(plugin_row(plugin));
+  const std::string text = table(rows);
+  size_t begin = text.find('\n') + 1;
+  print(text.substr(0, begin));
+  for (const Report& plugin : plugins) {
+    const size_t end = text.find('\n', begin) + 1;
+    print(text.substr(begin, end - begin));
+    begin = end;
+    print(styled(paragraph(text_of(plugin, "path"), 2), Style::kDim));
+    const std::string archs = archs_text(plugin);
+    if (!archs.empty()) print(styled(paragraph("built for " + archs, 2), Style::kDim));
+    const std::string verdict = text_of(plugin, "verdict");
+    if (all || (verdict != "usable" && verdict != "buildable"))
+      print_reasons(plugin.at("reasons"), 4, all);
+  }
+}
+
+}  // namespace opdock::cli
