@@ -257,6 +257,10 @@ opdock_status opdock_build_json(opdock_runtime* runtime, const char* path, const
                         "runtime, out: found NULL, wanted a runtime and a place for the text",
                         error, error_size);
   }
+  if (const opdock_status status = opdock::check_settings(*runtime, error, error_size);
+      status != OPDOCK_OK) {
+    return status;
+  }
   std::string problem;
   opdock::BuildOptions wanted;
   if (!opdock::read_options(options, &wanted, &problem)) {

@@ -148,6 +148,16 @@ Report ways_json(const MachineFacts& machine) {
   return list;
 }
 
+// Where something is set: "OPDOCK_BUILD, /etc/opdock/config.toml:3".
+std::string places_text(const Settings& settings) {
+  std::vector<std::string> places;
+  for (const Setting* setting : {&settings.build, &settings.jit, &settings.fallback,
+                                 &settings.cuda_archs, &settings.hip_archs}) {
+    if (setting->place != Setting().place) places.push_back(setting->place);
+  }
+  return places.empty() ? "defaults" : join(places, ", ");
+}
+
 Report cache_json() {
   std::vector<Reason> reasons;
   const CacheOptions options = cache_options_from_environment(&reasons);
@@ -173,7 +183,7 @@ Report to_json(const Settings& settings) {
 }
 
 Report diagnosis(const Catalog& catalog, const MachineFacts& machine, const SearchOptions& search,
-                 const Settings& settings) {
+                 const Settings& settings, const std::vector<std::string>& setting_problems) {
   const std::vector<Tool> tools = find_tools(current_environment());
   Report json;
   json["version"] = OPDOCK_VERSION;
@@ -213,6 +223,14 @@ Report diagnosis(const Catalog& catalog, const MachineFacts& machine, const Sear
                          "calling ops",
                          all == 0 ? "install some, or name their folder in OPDOCK_PLUGIN_PATH"
                                   : "`opdock list` has each one's reasons"));
+  for (const std::string& problem : setting_problems) {
+    checks.push_back(check("settings", false, problem, "everything but this report",
+                           "correct or remove what is named; until then other commands and calls "
+                           "end with this error"));
+  }
+  if (setting_problems.empty()) {
+    checks.push_back(check("settings", true, places_text(settings), "", ""));
+  }
   json["tools"] = Report::array();
   for (const Tool& tool : tools) {
     json["tools"].push_back(

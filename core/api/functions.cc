@@ -36,6 +36,10 @@ opdock_status opdock_get_function(opdock_runtime* runtime, const char* name, opd
     return missing(buffer, "a runtime, a name and a place for the function");
   }
   *out = nullptr;
+  if (const opdock_status status = opdock::check_settings(*runtime, error, error_size);
+      status != OPDOCK_OK) {
+    return status;
+  }
   return guarded(buffer, [&] {
     std::string problem;
     opdock_status status = opdock::function_table(runtime).get(name, out, &problem);

@@ -29,9 +29,9 @@ Report summary(const SourcePlugin& source);
 Report details(const Candidate& candidate);
 // How an op or plugin is resolved: what happened, or would. Starts nothing. (explain.cc)
 Report explanation(opdock_runtime* runtime, const std::string& name);
-// What this machine has, and what is missing for what.
+// What this machine has, and what is missing for what. setting_problems: of read_settings().
 Report diagnosis(const Catalog& catalog, const MachineFacts& machine, const SearchOptions& search,
-                 const Settings& settings);
+                 const Settings& settings, const std::vector<std::string>& setting_problems);
 // {"build": {"value", "from"}, …}
 Report to_json(const Settings& settings);
 

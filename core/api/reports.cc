@@ -66,6 +66,10 @@ opdock_status opdock_explain_json(opdock_runtime* runtime, const char* name, cha
                                   char* error, uint32_t error_size) {
   if (runtime == nullptr) return null_argument("runtime", error, error_size);
   if (name == nullptr) return null_argument("name", error, error_size);
+  if (const opdock_status status = opdock::check_settings(*runtime, error, error_size);
+      status != OPDOCK_OK) {
+    return status;
+  }
   return opdock::report([&] { return opdock::explanation(runtime, name); }, out, error, error_size);
 }
 
@@ -76,7 +80,7 @@ opdock_status opdock_doctor_json(opdock_runtime* runtime, char** out, char* erro
       [&] {
         const std::shared_ptr<const opdock::Catalog> catalog = runtime->catalog();
         return opdock::diagnosis(*catalog, *runtime->machine(), runtime->search(),
-                                 runtime->settings());
+                                 runtime->settings(), runtime->setting_problems());
       },
       out, error, error_size);
 }

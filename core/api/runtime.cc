@@ -22,6 +22,12 @@ opdock_status fail(opdock_status status, const std::string& text, char* error,
   return status;
 }
 
+opdock_status check_settings(const opdock_runtime& runtime, char* error, uint32_t error_size) {
+  const std::vector<std::string>& problems = runtime.setting_problems();
+  if (problems.empty()) return OPDOCK_OK;
+  return fail(OPDOCK_INVALID_ARGUMENT, problems.front(), error, error_size);
+}
+
 }  // namespace opdock
 
 namespace {
@@ -39,7 +45,12 @@ opdock_runtime::opdock_runtime(const opdock_options* options, std::string* probl
     return;
   }
   const std::vector<std::string> files = opdock::config_files(search_.environment);
-  if (!opdock::read_settings(files, search_.environment, options, &settings_, problem)) return;
+  opdock::read_settings(files, search_.environment, options, &settings_, &setting_problems_);
+  const bool diagnoses = options != nullptr && (options->flags & OPDOCK_OPTIONS_DIAGNOSE) != 0;
+  if (!setting_problems_.empty() && !diagnoses) {
+    *problem = setting_problems_.front();
+    return;
+  }
   hooks_ = opdock::Hooks::of(options);
   if (options == nullptr) return;
   if (OPDOCK_HAS(options, opdock_options, plugin_path) && options->plugin_path != nullptr) {

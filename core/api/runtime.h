@@ -7,6 +7,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <vector>
 
 #include "api/hooks.h"
 #include "api/settings.h"
@@ -41,6 +42,8 @@ struct opdock_runtime {
   uint32_t num_threads() const { return num_threads_; }  // 0: the number of usable cores
   const opdock::SearchOptions& search() const { return search_; }
   const opdock::Settings& settings() const { return settings_; }
+  // What is wrong with them, place by place; not empty only with OPDOCK_OPTIONS_DIAGNOSE.
+  const std::vector<std::string>& setting_problems() const { return setting_problems_; }
   const opdock::Hooks& hooks() const { return hooks_; }
 
   // What functions.cc keeps per runtime; destroyed with it. It guards it by its own lock.
@@ -49,6 +52,7 @@ struct opdock_runtime {
  private:
   opdock::SearchOptions search_;
   opdock::Settings settings_;
+  std::vector<std::string> setting_problems_;
   opdock::Hooks hooks_;
   void (*log_)(void* context, int32_t level, const char* message) = nullptr;
   void* log_context_ = nullptr;
@@ -67,5 +71,8 @@ namespace opdock {
 // Copies `text` into a caller's buffer, cut at its end on a character's boundary and terminated;
 // does nothing if there is no buffer. Returns `status`.
 opdock_status fail(opdock_status status, const std::string& text, char* error, uint32_t error_size);
+
+// OPDOCK_OK, or the error for what would go by settings that cannot be.
+opdock_status check_settings(const opdock_runtime& runtime, char* error, uint32_t error_size);
 
 }  // namespace opdock

@@ -40,17 +40,16 @@ const std::vector<Policy>& policies() {
   return all;
 }
 
-bool set_policy(const Policy& policy, const std::string& value, const std::string& place,
-                Settings* settings, std::string* problem) {
+void set_policy(const Policy& policy, const std::string& value, const std::string& place,
+                Settings* settings, std::vector<std::string>* problems) {
   if (std::find(policy.values.begin(), policy.values.end(), value) == policy.values.end()) {
     const std::string guess = nearest(value, policy.values);
-    *problem = fmt::format("{}: found \"{}\" for {}, wanted {}{}", place, value, policy.name,
-                           join(policy.values),
-                           guess.empty() ? "" : fmt::format(" (did you mean \"{}\"?)", guess));
-    return false;
+    problems->push_back(fmt::format(
+        "{}: found \"{}\" for {}, wanted {}{}", place, value, policy.name, join(policy.values),
+        guess.empty() ? "" : fmt::format(" (did you mean \"{}\"?)", guess)));
+    return;
   }
   settings->*policy.setting = {value, place};
-  return true;
 }
 
 // The text of a regular file that nobody else could have written. False and *problem if it is there
@@ -82,8 +81,8 @@ bool read_config(const std::string& path, const SearchEnvironment& environment, 
   return problem->empty();
 }
 
-bool apply_config(const std::string& path, const std::string& text, Settings* settings,
-                  std::string* problem) {
+void apply_config(const std::string& path, const std::string& text, Settings* settings,
+                  std::vector<std::string>* problems) {
   std::vector<Mistake> mistakes;
   try {
     const toml::table root = toml::parse(text, path);
@@ -97,7 +96,7 @@ bool apply_config(const std::string& path, const std::string& text, Settings* se
     for (const Policy& policy : policies()) {
       const std::string value = table.text(policy.name, false);
       if (value.empty()) continue;
-      if (!set_policy(policy, value, place(policy.name), settings, problem)) return false;
+      set_policy(policy, value, place(policy.name), settings, problems);
     }
     for (const auto& [key, setting] : {std::pair{"cuda-archs", &Settings::cuda_archs},
                                        std::pair{"hip-archs", &Settings::hip_archs}}) {
@@ -106,14 +105,13 @@ bool apply_config(const std::string& path, const std::string& text, Settings* se
     }
   } catch (const toml::parse_error& error) {
     const toml::source_position& at = error.source().begin;
-    *problem = fmt::format("{}:{}:{}: not TOML: {}", path, at.line, at.column, error.description());
-    return false;
+    problems->push_back(
+        fmt::format("{}:{}:{}: not TOML: {}", path, at.line, at.column, error.description()));
   }
-  if (mistakes.empty()) return true;
-  const Mistake& first = mistakes.front();
-  *problem = fmt::format("{}:{}:{}: found {}, wanted {}", path, first.place.line,
-                         first.place.column, first.found, first.wanted);
-  return false;
+  for (const Mistake& mistake : mistakes) {
+    problems->push_back(fmt::format("{}:{}:{}: found {}, wanted {}", path, mistake.place.line,
+                                    mistake.place.column, mistake.found, mistake.wanted));
+  }
 }
 
 }  // namespace
@@ -126,27 +124,30 @@ std::vector<std::string> config_files(const SearchEnvironment& environment) {
   return files;
 }
 
-bool read_settings(const std::vector<std::string>& files, const SearchEnvironment& environment,
-                   const opdock_options* options, Settings* settings, std::string* problem) {
+void read_settings(const std::vector<std::string>& files, const SearchEnvironment& environment,
+                   const opdock_options* options, Settings* settings,
+                   std::vector<std::string>* problems) {
   for (const std::string& path : files) {
-    std::string text;
-    if (!read_config(path, environment, &text, problem)) return false;
-    if (!apply_config(path, text, settings, problem)) return false;
+    std::string text, problem;
+    if (read_config(path, environment, &text, &problem)) {
+      apply_config(path, text, settings, problems);
+    } else {
+      problems->push_back(problem);
+    }
   }
   for (const Policy& policy : policies()) {
     const std::optional<std::string>& given = environment.*policy.given;
-    if (given && !set_policy(policy, *given, policy.variable, settings, problem)) return false;
+    if (given) set_policy(policy, *given, policy.variable, settings, problems);
   }
-  if (options == nullptr) return true;
+  if (options == nullptr) return;
   const char* const given[] = {
       OPDOCK_HAS(options, opdock_options, build) ? options->build : nullptr,
       OPDOCK_HAS(options, opdock_options, jit) ? options->jit : nullptr,
       OPDOCK_HAS(options, opdock_options, fallback) ? options->fallback : nullptr};
   for (size_t i = 0; i < policies().size(); ++i) {
     if (given[i] == nullptr) continue;
-    if (!set_policy(policies()[i], given[i], "opdock_options", settings, problem)) return false;
+    set_policy(policies()[i], given[i], "opdock_options", settings, problems);
   }
-  return true;
 }
 
 }  // namespace opdock

@@ -4,7 +4,8 @@
 import os
 
 from opdock import _opdock
-from opdock._runtime import default, parse
+from opdock._errors import InvalidArgumentError
+from opdock._runtime import default, package_folders, parse
 
 
 def plugins(*, rescan=False):
@@ -29,8 +30,16 @@ def explain(name):
 
 
 def doctor():
-    """What this machine has, what is missing for what, and what would bring it."""
-    return parse(default().doctor_json())
+    """What this machine has, what is missing for what, and what would bring it.
+
+    Variables and configuration files that cannot be meant are findings too, where any other
+    function raises InvalidArgumentError for them.
+    """
+    try:
+        runtime = default()
+    except InvalidArgumentError:
+        runtime = _opdock.Runtime(package_path=":".join(package_folders()) or None, diagnose=True)
+    return parse(runtime.doctor_json())
 
 
 def codes():

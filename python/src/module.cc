@@ -63,9 +63,10 @@ class Runtime {
   Runtime(const std::optional<std::string>& plugin_path,
           const std::optional<std::string>& package_path, uint32_t num_threads,
           const std::optional<std::string>& build, const std::optional<std::string>& jit,
-          const std::optional<std::string>& fallback) {
+          const std::optional<std::string>& fallback, bool diagnose) {
     opdock_options options = {};
     options.struct_size = sizeof options;
+    options.flags = diagnose ? OPDOCK_OPTIONS_DIAGNOSE : 0;
     options.plugin_path = c_str(plugin_path);
     options.package_path = c_str(package_path);
     options.num_threads = num_threads;
@@ -150,13 +151,14 @@ PYBIND11_MODULE(_opdock, module) {
                       "Finds plugins and keeps their functions. plugin_path: colon-separated "
                       "folders or files that replace the default places; package_path: folders "
                       "searched after the user's own; num_threads: for CPU ops, 0 for all cores; "
-                      "build, jit, fallback: policies, as opdock.configure() has them.")
+                      "build, jit, fallback: policies, as opdock.configure() has them; diagnose: "
+                      "settings that cannot be are told by doctor_json and no error here.")
       .def(py::init<const std::optional<std::string>&, const std::optional<std::string>&, uint32_t,
                     const std::optional<std::string>&, const std::optional<std::string>&,
-                    const std::optional<std::string>&>(),
+                    const std::optional<std::string>&, bool>(),
            py::arg("plugin_path") = py::none(), py::arg("package_path") = py::none(),
            py::arg("num_threads") = 0, py::arg("build") = py::none(), py::arg("jit") = py::none(),
-           py::arg("fallback") = py::none())
+           py::arg("fallback") = py::none(), py::arg("diagnose") = false)
       .def("list_json", &Runtime::list, py::arg("rescan") = false)
       .def("inspect_json", &Runtime::inspect, py::arg("path"))
       .def("explain_json", &Runtime::explain, py::arg("name"))

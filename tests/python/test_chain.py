@@ -570,3 +570,11 @@ def test_without_any_compiler_doctor_lists_what_is_missing(room, bare):
     )
     missing = {check["name"] for check in done.json if not check["ok"]}
     assert {"C++ compiler", "Meson", "Ninja", "NVRTC"} <= missing
+
+
+def test_doctor_tells_what_cannot_be_meant(room):
+    done = room.run(
+        "import json, opdock; print(json.dumps(opdock.doctor()['checks']))", OPDOCK_BUILD="nver"
+    )
+    found = [check["found"] for check in done.json if check["name"] == "settings"]
+    assert len(found) == 1 and 'OPDOCK_BUILD: found "nver"' in found[0]

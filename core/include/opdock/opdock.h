@@ -41,9 +41,13 @@ typedef struct opdock_function opdock_function;
 
 /* ------------------------------------------------------------------------------------- runtime */
 
+/* Settings that cannot be are no error of opdock_runtime_create: opdock_doctor_json tells them, and
+ * whatever would go by them is OPDOCK_INVALID_ARGUMENT with the first. */
+#define OPDOCK_OPTIONS_DIAGNOSE 1u
+
 typedef struct opdock_options {
   uint32_t struct_size;
-  uint32_t reserved;
+  uint32_t flags; /* OPDOCK_OPTIONS_…; 0 */
   /* Colon-separated plugin folders or files that replace the default places, or NULL. An explicit
    * path is consent: its files are trusted. */
   const char* plugin_path;
@@ -166,6 +170,17 @@ OPDOCK_EXPORT opdock_status opdock_codes_json(char** out, char* error, uint32_t 
 OPDOCK_EXPORT opdock_status opdock_build_json(opdock_runtime* runtime, const char* path,
                                               const char* options, char** out, char* error,
                                               uint32_t error_size);
+/* Copies the shared object `path` into the user's own plugin folder, as NAME.so by its note's name,
+ * if this machine does not reject it. Whoever looks there finds the plugin that was there before or
+ * the new one, whole; a process that has loaded the old one keeps it. The path is consent. May
+ * block on files. Writes what opdock_list_json has of the plugin in its new place, and "path"
+ * (null: it is rejected, "reasons" say why, and nothing was changed), "replaced" (the version that
+ * it takes the place of, or null) and "found" (whether the search finds it there:
+ * OPDOCK_PLUGIN_PATH may lead elsewhere). OPDOCK_INVALID_ARGUMENT for a path that is no readable
+ * regular file, without a home folder, and where another plugin's file has the name;
+ * OPDOCK_INTERNAL where it cannot be written. */
+OPDOCK_EXPORT opdock_status opdock_install_json(opdock_runtime* runtime, const char* path,
+                                                char** out, char* error, uint32_t error_size);
 /* Tells the library that `library` ("torch", "python") is in this process in `version`
  * ("2.13.0+cpu"), where the caller knows and it could not be found out; plugins that declare the
  * library are judged by it from the next scan on. OPDOCK_INVALID_ARGUMENT for a version that does

@@ -24,8 +24,10 @@ class SettingsTest : public ::testing::Test {
   // False and problem_ if they cannot be read.
   bool read(const opdock_options* options = nullptr) {
     settings_ = Settings();
-    problem_.clear();
-    return read_settings(files_, environment_, options, &settings_, &problem_);
+    problems_.clear();
+    read_settings(files_, environment_, options, &settings_, &problems_);
+    problem_ = problems_.empty() ? "" : problems_.front();
+    return problems_.empty();
   }
   std::string config(const std::string& name, const std::string& text) {
     files_.push_back(folder_.write(name, text));
@@ -36,7 +38,8 @@ class SettingsTest : public ::testing::Test {
   std::vector<std::string> files_;
   SearchEnvironment environment_;
   Settings settings_;
-  std::string problem_;
+  std::vector<std::string> problems_;
+  std::string problem_;  // the first
 };
 
 TEST_F(SettingsTest, HaveDefaults) {
@@ -88,6 +91,17 @@ TEST_F(SettingsTest, AWrongValueNamesItsPlace) {
   EXPECT_FALSE(read());
   EXPECT_NE(problem_.find(path + ":2"), std::string::npos) << problem_;
   EXPECT_NE(problem_.find("did you mean \"never\""), std::string::npos) << problem_;
+}
+
+TEST_F(SettingsTest, EachProblemIsToldAndTheRestIsRead) {
+  config("broken.toml", "build =");
+  const std::string path = config("config.toml", "build = \"nver\"\njit = \"never\"\nx = 1\n");
+  environment_.fallback = "quiet";
+  EXPECT_FALSE(read());
+  EXPECT_EQ(problems_.size(), 4u);
+  EXPECT_EQ(settings_.build, (Setting{"auto", "default"}));
+  EXPECT_EQ(settings_.jit, (Setting{"never", path + ":2"}));
+  EXPECT_EQ(settings_.fallback, (Setting{"warn", "default"}));
 }
 
 TEST_F(SettingsTest, ArchitecturesComeFromTheFile) {

@@ -92,6 +92,39 @@ TEST(RuntimeOptions, WithoutASizeAreRefused) {
   opdock_runtime_destroy(nullptr);
 }
 
+TEST(RuntimeOptions, ThatDiagnoseTellSettingsAndRefuseWhatWouldGoByThem) {
+  const Folder folder;
+  folder.add("good");
+  const std::string path = folder.path();
+  opdock_options options{};
+  options.struct_size = sizeof options;
+  options.plugin_path = path.c_str();
+  options.build = "nver";
+  opdock_runtime* runtime = nullptr;
+  EXPECT_EQ(opdock_runtime_create(&options, &runtime, nullptr, 0), OPDOCK_INVALID_ARGUMENT);
+  options.flags = OPDOCK_OPTIONS_DIAGNOSE;
+  ASSERT_EQ(opdock_runtime_create(&options, &runtime, nullptr, 0), OPDOCK_OK);
+  char* text = nullptr;
+  ASSERT_EQ(opdock_doctor_json(runtime, &text, nullptr, 0), OPDOCK_OK);
+  const Json report = take(text);
+  std::vector<std::string> found;
+  for (const Json& check : report["checks"]) {
+    if (check["name"] == "settings" && check["ok"] == false) found.push_back(check["found"]);
+  }
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_NE(found[0].find("did you mean \"never\""), std::string::npos) << found[0];
+  EXPECT_EQ(report["plugins"]["usable"], 1);
+  std::array<char, 256> error{};
+  opdock_function* function = nullptr;
+  EXPECT_EQ(opdock_get_function(runtime, "good", &function, error.data(), error.size()),
+            OPDOCK_INVALID_ARGUMENT);
+  EXPECT_EQ(error.data(), found[0]);
+  EXPECT_EQ(opdock_explain_json(runtime, "good", &text, nullptr, 0), OPDOCK_INVALID_ARGUMENT);
+  EXPECT_EQ(opdock_build_json(runtime, path.c_str(), nullptr, &text, nullptr, 0),
+            OPDOCK_INVALID_ARGUMENT);
+  opdock_runtime_destroy(runtime);
+}
+
 TEST(RuntimeLog, GetsTheNoticesOfDiscovery) {
   std::vector<std::string> lines;
   opdock_options options{};
