@@ -31,6 +31,7 @@ STAGES = {
     "jit": "Compiling device code at run time",
     "build": "Building a source plugin",
     "reference": "The reference implementation",
+    "command": "The command itself",
 }
 EFFECTS = {
     "kReject": "rejects",

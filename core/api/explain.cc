@@ -4,8 +4,9 @@
 #include <set>
 
 #include "api/chain_report.h"
-#include "api/near_names.h"
+#include "api/known_ops.h"
 #include "api/resolver.h"
+#include "base/near_names.h"
 #include "call/dtype.h"
 #include "discover/order.h"
 
@@ -38,6 +39,36 @@ std::vector<opdock_device> devices_of(const std::vector<CandidatePtr>& candidate
   return devices;
 }
 
+// The op's name of "op" or "plugin/op".
+std::string op_of(const std::string& name) {
+  return name.substr(name.rfind('/') + 1);
+}
+
+Report text_or_null(const std::string& text) {
+  return text.empty() ? Report(nullptr) : Report(text);
+}
+
+// What a plugin says of the op; the documentation is in a binary's code, not in its note.
+Report op_json(const OpClaim& op) {
+  return {{"schema", op.schema},
+          {"doc", nullptr},
+          {"devices", op.devices},
+          {"dtypes", op.dtypes},
+          {"shape", op.shape_rules},
+          {"flags", op.flags},
+          {"backward", text_or_null(op.backward)}};
+}
+
+Report op_json(const OpDecl& op) {
+  return {{"schema", op.schema},
+          {"doc", text_or_null(op.doc)},
+          {"devices", op.devices},
+          {"dtypes", op.dtypes},
+          {"shape", op.shape},
+          {"flags", op.flags},
+          {"backward", text_or_null(op.backward)}};
+}
+
 }  // namespace
 
 Report explanation(opdock_runtime* runtime, const std::string& name) {
@@ -67,13 +98,21 @@ Report explanation(opdock_runtime* runtime, const std::string& name) {
   for (const CandidatePtr& candidate : candidates) {
     if (candidate->verdict.state == State::kUsable) json["usable"] = true;
     json["candidates"].push_back(summary(*candidate));
+    if (const OpClaim* op = is_op ? claim_of(*candidate, op_of(name)) : nullptr) {
+      json["candidates"].back()["op"] = op_json(*op);
+    }
     for (const DeviceVerdict& device : candidate->verdict.devices) {
       if (candidate->verdict.state == State::kRejected || device.state != State::kUsable) continue;
       const std::string where = device_name(device);
       if (!json["chosen"].contains(where)) json["chosen"][where] = candidate->path;
     }
   }
-  for (const SourcePtr& source : sources) json["candidates"].push_back(summary(*source));
+  for (const SourcePtr& source : sources) {
+    json["candidates"].push_back(summary(*source));
+    for (const OpDecl& op : source->manifest->ops) {
+      if (is_op && op.name == op_of(name)) json["candidates"].back()["op"] = op_json(op);
+    }
+  }
   json["chain"] = Report::array();
   if (is_op) {
     for (opdock_device device : devices_of(candidates, sources)) {

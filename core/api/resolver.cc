@@ -5,7 +5,8 @@
 #include <chrono>
 
 #include "api/chain_report.h"
-#include "api/near_names.h"
+#include "api/known_ops.h"
+#include "base/near_names.h"
 #include "call/dtype.h"
 #include "call/host.h"
 #include "call/parallel.h"

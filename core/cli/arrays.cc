@@ -6,11 +6,11 @@
 #include <cstring>
 #include <numeric>
 #include <random>
-#include <stdexcept>
 
 #include "fmt/format.h"
 #include "fmt/ranges.h"
 #include "nlohmann/json.hpp"
+#include "usage.h"
 
 namespace opdock::cli {
 namespace {
@@ -78,7 +78,7 @@ void store(std::byte* at, double number) {
 }
 
 [[noreturn]] void refuse(std::string_view text, const char* wanted) {
-  throw std::invalid_argument(fmt::format("found \"{}\", wanted {}", text, wanted));
+  throw Usage{fmt::format("\"{}\"", text), wanted, "", "", ""};
 }
 
 std::vector<int64_t> parse_shape(std::string_view text) {
@@ -245,7 +245,7 @@ opdock_dtype parse_dtype_name(std::string_view name) {
     if (name == entry.name) return entry.dtype;
     known += known.empty() ? entry.name : std::string(", ") + entry.name;
   }
-  throw std::invalid_argument(fmt::format("found dtype \"{}\", wanted one of {}", name, known));
+  throw Usage{fmt::format("dtype \"{}\"", name), "one of " + known, "", "", ""};
 }
 
 std::string dtype_name(opdock_dtype dtype) {

@@ -29,12 +29,12 @@ struct Array {
   void set(int64_t index, double value);
 };
 
-// dtypes by the names that NumPy and PyTorch use; throws std::invalid_argument for others.
+// dtypes by the names that NumPy and PyTorch use; throws Usage for others.
 opdock_dtype parse_dtype_name(std::string_view name);
 std::string dtype_name(opdock_dtype dtype);
 
 // "randn(4,8):float16", "zeros(2)", "ones(3,3)", "arange(10):int64", "[[1,2],[3,4]]"; float32
-// without a suffix. Throws std::invalid_argument with what was found and wanted.
+// without a suffix. Throws Usage.
 std::unique_ptr<Array> parse_array(std::string_view text, uint64_t seed);
 
 // Nested brackets, long rows shortened in the middle; "float32 (2, 3)" and the numbers.

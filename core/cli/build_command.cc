@@ -114,17 +114,35 @@ void print_plugin(const Report& report) {
     std::fputs(paragraph("the whole log is " + text_of(report.at("log")), 2).c_str(), stdout);
 }
 
-int build_one(const BuildCommand& command, const Runtime& runtime) {
-  const Report report = read_report([&](char** out, char* error, uint32_t size) {
+Report report_of(const BuildCommand& command, const Runtime& runtime) {
+  return read_report([&](char** out, char* error, uint32_t size) {
     return opdock_build_json(runtime.get(), command.path.c_str(),
                              options_of(command).dump().c_str(), out, error, size);
   });
+}
+
+// How to use what was built, unless it is found anyway.
+void print_next(const Report& report, const Runtime& runtime) {
+  const Report known = read_report([&](char** out, char* error, uint32_t size) {
+    return opdock_list_json(runtime.get(), 0, out, error, size);
+  });
+  for (const Report& plugin : known.at("plugins")) {
+    if (plugin.at("name") == report.at("plugin") && plugin.at("verdict") != "rejected") return;
+  }
+  std::printf("Next: opdock install %s, or --plugin-path %s with each command\n",
+              text_of(report.at("folder")).c_str(), text_of(report.at("path")).c_str());
+}
+
+int build_one(const BuildCommand& command, const Runtime& runtime) {
+  const Report report = report_of(command, runtime);
+  const bool good = report.at("path").is_string();
   if (command.json) {
     print_json(report);
   } else {
     print_plugin(report);
+    if (good) print_next(report, runtime);
   }
-  return report.at("path").is_string() ? kGood : kUnfit;
+  return good ? kGood : kUnfit;
 }
 
 int build_all(const BuildCommand& command, const Runtime& runtime) {
@@ -203,10 +221,8 @@ int compile_all(const BuildCommand& command, const Runtime& runtime) {
 }  // namespace
 
 int build_command(const BuildCommand& command) {
-  opdock_options options{};
-  options.struct_size = sizeof options;
+  opdock_options options = default_options(command.plugin_path);
   options.cancelled = is_interrupted;
-  if (!command.plugin_path.empty()) options.plugin_path = command.plugin_path.c_str();
   const Runtime runtime(options);
   std::signal(SIGINT, interrupt);
   const int status = command.jit   ? compile_all(command, runtime)
@@ -214,6 +230,25 @@ int build_command(const BuildCommand& command) {
                                    : build_one(command, runtime);
   std::signal(SIGINT, SIG_DFL);
   return interrupted && status != kGood ? kInterrupted : status;
+}
+
+int build_for_install(const BuildCommand& command, std::string* file) {
+  opdock_options options = default_options("");
+  options.cancelled = is_interrupted;
+  const Runtime runtime(options);
+  std::signal(SIGINT, interrupt);
+  const Report report = report_of(command, runtime);
+  std::signal(SIGINT, SIG_DFL);
+  if (report.at("path").is_string()) {
+    *file = report.at("path").get<std::string>();
+    return kGood;
+  }
+  if (command.json) {
+    print_json(report);
+  } else {
+    print_plugin(report);
+  }
+  return interrupted ? kInterrupted : kUnfit;
 }
 
 }  // namespace opdock::cli

@@ -112,10 +112,6 @@ void print_result(const std::string& action, const std::string& file, const Repo
 int cache_command(const std::string& action, const std::string& file, bool json) {
   const std::string path =
       file.empty() ? file : std::filesystem::absolute(file).lexically_normal().string();
-  if (action == "import" && !std::filesystem::exists(path)) {
-    complain("found no file " + printable(path) + ", wanted one that `opdock cache export` wrote");
-    return kBadUsage;
-  }
   const Report report = read_report([&](char** out, char* error, uint32_t size) {
     return opdock_cache_json(action.c_str(), path.c_str(), out, error, size);
   });

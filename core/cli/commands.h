@@ -1,4 +1,5 @@
-// The subcommands. Each prints its result on stdout and returns the exit status; throws Failure.
+// The subcommands. Each prints its result on stdout and returns the exit status; throws
+// Failure or Usage.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -15,8 +16,15 @@ int inspect_command(const std::string& path, bool json);
 int explain_command(const std::string& plugin_path, const std::string& name, bool json);
 int codes_command(bool json);
 int doctor_command(const std::string& plugin_path, bool json);
+int show_command(const std::string& plugin_path, const std::string& op, bool json);
+// A reason code; returns false, and prints nothing, if there is none of that name.
+bool explain_code(const std::string& name, bool json);
+// A shared object, or a source plugin, which is built first.
+int install_command(const std::string& path, bool json);
 // action: add, remove or list; folder: of the first two, relative to the current one or absolute.
 int trust_command(const std::string& action, const std::string& folder, bool json);
+int help_command(const struct Arguments& args);
+int completion_command(const std::string& shell);  // "bash", "zsh", "fish"
 // action: ls, gc, clear, verify, export or import; file: of the last two.
 int cache_command(const std::string& action, const std::string& file, bool json);
 
@@ -44,6 +52,8 @@ struct BuildCommand {
   bool json = false;
 };
 int build_command(const BuildCommand& command);
+// Builds one plugin and tells only what failed; *file: the shared object.
+int build_for_install(const BuildCommand& command, std::string* file);
 
 struct NewCommand {
   std::string name;          // of the plugin, its op and the folder

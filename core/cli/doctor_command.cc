@@ -7,11 +7,17 @@
 namespace opdock::cli {
 
 int doctor_command(const std::string& plugin_path, bool json) {
-  const Runtime runtime(plugin_path);
+  opdock_options options = default_options(plugin_path);
+  options.flags = OPDOCK_OPTIONS_DIAGNOSE;  // settings that cannot be are what to tell here
+  const Runtime runtime(options);
   const Report report = read_report([&](char** out, char* error, uint32_t size) {
     return opdock_doctor_json(runtime.get(), out, error, size);
   });
-  const int status = report.at("plugins").at("usable").get<size_t>() > 0 ? kGood : kUnfit;
+  bool good = report.at("plugins").at("usable").get<size_t>() > 0;
+  for (const Report& check : report.at("checks")) {
+    if (check.at("name") == "settings" && !check.at("ok").get<bool>()) good = false;
+  }
+  const int status = good ? kGood : kUnfit;
   if (json) {
     print_json(report);
     return status;

@@ -40,9 +40,15 @@ void print_chain(const Report& chain) {
   }
 }
 
+void print_code(const Report& code, size_t indent) {
+  print(paragraph(text_of(code, "meaning") + " " + text_of(code, "cause"), indent));
+  print(paragraph("-> " + text_of(code, "advice"), indent));
+}
+
 }  // namespace
 
 int explain_command(const std::string& plugin_path, const std::string& name, bool json) {
+  if (explain_code(name, json)) return kGood;
   const Runtime runtime(plugin_path);
   const Report report = read_report([&](char** out, char* error, uint32_t size) {
     return opdock_explain_json(runtime.get(), name.c_str(), out, error, size);
@@ -75,6 +81,20 @@ int explain_command(const std::string& plugin_path, const std::string& name, boo
   return status;
 }
 
+bool explain_code(const std::string& name, bool json) {
+  for (const Report& code : read_report(opdock_codes_json)) {
+    if (code.at("code") != name) continue;
+    if (json) {
+      print_json(code);
+    } else {
+      print(fmt::format("{}  (stage {})\n", styled(name, Style::kBold), text_of(code, "stage")));
+      print_code(code, 2);
+    }
+    return true;
+  }
+  return false;
+}
+
 int codes_command(bool json) {
   const Report report = read_report(opdock_codes_json);
   if (json) {
@@ -88,8 +108,7 @@ int codes_command(bool json) {
       print(styled(stage, Style::kBold) + "\n");
     }
     print("  " + styled(text_of(code, "code"), Style::kUnsure) + "\n");
-    print(paragraph(text_of(code, "meaning") + " " + text_of(code, "cause"), 4));
-    print(paragraph("-> " + text_of(code, "advice"), 4));
+    print_code(code, 4);
   }
   return kGood;
 }

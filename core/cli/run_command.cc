@@ -2,12 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cmath>
 #include <cstdio>
-#include <stdexcept>
 
 #include "commands.h"
 #include "fmt/format.h"
 #include "gpu_memory.h"
-#include "terminal.h"
+#include "usage.h"
 #include "values.h"
 
 namespace opdock::cli {
@@ -23,7 +22,17 @@ const opdock_param& find_parameter(const Parameters& parameters, const std::stri
   for (uint32_t i = 0; i < parameters.count; ++i) {
     if (name == parameters.data[i].name) return parameters.data[i];
   }
-  throw std::invalid_argument(fmt::format("found no parameter \"{}\"; the op is {}", name, schema));
+  throw Usage{fmt::format("no parameter \"{}\"", name), "one of the op's",
+              fmt::format("the op is {}", schema), "--arg", ""};
+}
+
+opdock_device device_of(const RunOptions& options) {
+  try {
+    return parse_device_name(options.device);
+  } catch (Usage& usage) {
+    usage.where = "--device";
+    throw;
+  }
 }
 
 Report array_json(const Array& array) {
@@ -54,8 +63,10 @@ class Outputs {
   std::vector<opdock_tensor*> tensors_;
 };
 
-int run(const RunOptions& options) {
-  const opdock_device device = parse_device_name(options.device);
+}  // namespace
+
+int run_command(const RunOptions& options) {
+  const opdock_device device = device_of(options);
   const Runtime runtime(options.plugin_path);
   opdock_function* function = nullptr;
   check([&](char* error, uint32_t size) {
@@ -72,8 +83,8 @@ int run(const RunOptions& options) {
   for (const std::string& argument : options.arguments) {
     const size_t equals = argument.find('=');
     if (equals == std::string::npos) {
-      throw std::invalid_argument(
-          fmt::format("--arg: found \"{}\", wanted NAME=VALUE; the op is {}", argument, schema));
+      throw Usage{fmt::format("\"{}\"", argument), "NAME=VALUE",
+                  fmt::format("the op is {}", schema), "--arg", ""};
     }
     names.push_back(argument.substr(0, equals));
     named.push_back(maker.make(find_parameter(parameters, names.back(), schema),
@@ -114,17 +125,6 @@ int run(const RunOptions& options) {
   if (options.json) text = json.dump(2) + "\n";
   std::fwrite(text.data(), 1, text.size(), stdout);
   return kGood;
-}
-
-}  // namespace
-
-int run_command(const RunOptions& options) {
-  try {
-    return run(options);
-  } catch (const std::invalid_argument& error) {
-    complain(error.what());
-    return kBadUsage;
-  }
 }
 
 }  // namespace opdock::cli

@@ -14,16 +14,16 @@ void check(const std::function<opdock_status(char* error, uint32_t error_size)>&
   throw Failure{status, text.empty() ? opdock_status_name(status) : text};
 }
 
-Runtime::Runtime(const std::string& plugin_path) {
+opdock_options default_options(const std::string& plugin_path) {
   opdock_options options{};
   options.struct_size = sizeof options;
   if (!plugin_path.empty()) options.plugin_path = plugin_path.c_str();
   // The Python package's console script says here where other packages announce plugins.
   options.package_path = secure_getenv("OPDOCK_PACKAGE_PATH");
-  check([&](char* error, uint32_t size) {
-    return opdock_runtime_create(&options, &runtime_, error, size);
-  });
+  return options;
 }
+
+Runtime::Runtime(const std::string& plugin_path) : Runtime(default_options(plugin_path)) {}
 
 Runtime::Runtime(const opdock_options& options) {
   check([&](char* error, uint32_t size) {

@@ -7,22 +7,20 @@
 
 #include "nlohmann/json.hpp"
 #include "opdock/opdock.h"
+#include "usage.h"
 
 namespace opdock::cli {
 
 using Report = nlohmann::ordered_json;
-
-// Exit statuses of the command.
-constexpr int kGood = 0;
-constexpr int kUnfit = 1;          // what was asked about cannot be used
-constexpr int kBadUsage = 2;       // the command line names something that cannot be
-constexpr int kInterrupted = 130;  // Ctrl-C, as shells have it
 
 // A failed call of opdock.h: its status and text.
 struct Failure {
   opdock_status status;
   std::string text;
 };
+
+// The options of every subcommand; plugin_path, which must live as long, may be empty.
+opdock_options default_options(const std::string& plugin_path);
 
 // Creates the runtime on construction, destroys it at the end. Throws Failure.
 class Runtime {

@@ -7,12 +7,13 @@
 
 #include "fmt/format.h"
 #include "gpu_memory.h"
+#include "usage.h"
 
 namespace opdock::cli {
 namespace {
 
-std::invalid_argument unfit(std::string_view text, const char* wanted) {
-  return std::invalid_argument(fmt::format("found \"{}\", wanted {}", text, wanted));
+Usage unfit(std::string_view text, const char* wanted) {
+  return {fmt::format("\"{}\"", text), wanted, "", "", ""};
 }
 
 template <typename Number>
@@ -122,8 +123,9 @@ opdock_value ValueMaker::make(const opdock_param& param, std::string_view text) 
   try {
     const bool is_list = (param.flags & OPDOCK_PARAM_LIST) != 0 && text != "None";
     return is_list ? make_list(param.tag, text) : make_one(param.tag, text);
-  } catch (const std::invalid_argument& error) {
-    throw std::invalid_argument(fmt::format("{}: {}", param.name, error.what()));
+  } catch (Usage& usage) {
+    usage.where = param.name;
+    throw;
   }
 }
 
@@ -135,7 +137,7 @@ const Array& ValueMaker::read_back(const opdock_value& value) {
     }
     return *array;
   }
-  throw std::invalid_argument("a tensor that was not made here");
+  throw std::logic_error("a tensor that was not made here");
 }
 
 std::unique_ptr<Array> ValueMaker::copy(const opdock_tensor& tensor) {

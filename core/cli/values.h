@@ -19,7 +19,7 @@ class ValueMaker {
   // Tensors go to this device: CPU, or the GPU that gpu_open() has opened.
   ValueMaker(opdock_device device, uint64_t seed) : device_(device), seed_(seed) {}
 
-  // Throws std::invalid_argument that names the parameter, what was found and what was wanted.
+  // Throws Usage, which names the parameter.
   opdock_value make(const opdock_param& param, std::string_view text);
 
   // The array behind a tensor value, brought up to date with the device's memory.
@@ -41,7 +41,7 @@ class ValueMaker {
   std::deque<opdock_list> lists_;
 };
 
-// "cpu", "cuda", "cuda:1", "rocm:0"; throws std::invalid_argument.
+// "cpu", "cuda", "cuda:1", "rocm:0"; throws Usage.
 opdock_device parse_device_name(std::string_view text);
 
 }  // namespace opdock::cli

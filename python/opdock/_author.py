@@ -70,9 +70,9 @@ def build(command, folder, archs=()):
     # --retry: whoever asks for a test wants the error itself, not that there was one before.
     words = [command, "build", "--retry", "--json", *archs, str(folder)]
     done = subprocess.run(words, stdout=subprocess.PIPE, text=True)
-    if not done.stdout.strip():  # it has said on stderr what is wrong
+    report = json.loads(done.stdout) if done.stdout.strip() else {"error": ""}
+    if "error" in report:  # it has said on stderr what is wrong
         return None
-    report = json.loads(done.stdout)
     if not report.get("path"):
         tell(report)
     return report.get("path")

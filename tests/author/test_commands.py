@@ -145,11 +145,13 @@ def test_a_failing_build_is_told_in_its_own_words(author, folder, tmp_path):
 
 
 def test_the_command_hands_over_to_python(opdock, tmp_path):
+    (tmp_path / "plugin.toml").write_text("")
     done = opdock("test", tmp_path)
-    assert done.returncode == 1 and "opdock: test: found no plugin.toml" in done.stderr
+    assert done.returncode == 1 and "opdock: test: found no test_*.py" in done.stderr
 
 
 def test_no_python_and_a_python_without_the_package(opdock, tmp_path):
+    (tmp_path / "plugin.toml").write_text("")
     done = opdock("test", tmp_path, OPDOCK_PYTHON=tmp_path / "none")
     assert done.returncode == 1 and "found no Python" in done.stderr
     alone = tmp_path / "bin" / "opdock"  # no package beside it

@@ -11,6 +11,7 @@ import sys
 
 import pytest
 from conftest import CASES, COMMAND, PLUGINS
+from test_build import TOML
 
 REASON_KEYS = {"code", "stage", "found", "wanted", "advice"}
 
@@ -157,8 +158,70 @@ def test_explain_codes_lists_every_code(opdock):
     assert all(name in text for name in names)
 
 
+def test_explain_of_a_code_says_what_it_means(opdock):
+    codes = {code["code"]: code for code in opdock("explain", "--codes", "--json").json}
+    assert opdock("explain", "abi-major", "--json").json == codes["abi-major"]
+    result = opdock("explain", "abi-major")
+    assert result.status == 0
+    assert codes["abi-major"]["meaning"] in result.out and "-> rebuild the plugin" in result.out
+    assert result.out.count("\n") == 3
+
+
 def test_explain_without_a_name_is_bad_usage(opdock):
     assert opdock("explain").status == 2
+
+
+# ---- show
+
+
+def test_show_says_what_an_op_is_and_who_serves_it(opdock, folder):
+    result = opdock("show", "good", "--json", "--plugin-path", folder)
+    assert result.status == 0, result.err
+    report = result.json
+    assert report["schema"].startswith("good(") and report["usable"] is True
+    assert report["candidates"][0]["op"]["devices"] == ["cpu"]
+    text = opdock("show", "good", "--plugin-path", folder).out
+    assert text.startswith(report["schema"] + "\n") and str(folder / "good.so") in text
+
+
+def test_show_has_the_documentation_dtypes_and_flags(opdock):
+    if not (PLUGINS / "softmax.so").exists():
+        pytest.skip("plugins/softmax.so was not built")
+    result = opdock("show", "softmax", OPDOCK_PLUGIN_PATH=str(PLUGINS / "softmax.so"))
+    assert result.status == 0, result.err
+    assert "bfloat16" in result.out and "capture-safe" in result.out
+    declared = (
+        pathlib.Path(__file__).parents[2] / "plugins" / "softmax" / "plugin.toml"
+    ).read_text()
+    first = re.search(r'doc = """?\s*(.*)', declared).group(1).strip().strip('"')
+    assert first[:40] in result.out
+
+
+def test_show_of_what_only_a_source_plugin_has(opdock, tmp_path):
+    folder = tmp_path / "doubled"
+    folder.mkdir()
+    (folder / "doubled.c").write_text("")
+    (folder / "plugin.toml").write_text(TOML)
+    result = opdock("show", "doubled", "--plugin-path", folder, "--json")
+    assert (
+        result.json["doc"] == "Does nothing." and result.json["schema"] == "doubled(Tensor x) -> ()"
+    )
+    assert result.json["candidates"][0]["op"]["dtypes"] == ["float32"]
+
+
+@pytest.mark.parametrize(
+    "name, told", [("goood", "did you mean good?"), ("note_majr", "did you mean")]
+)
+def test_show_of_an_unknown_op_is_unfit_and_guesses(opdock, folder, name, told):
+    result = opdock("show", name, "--plugin-path", folder)
+    assert result.status == 1 and result.out == "" and told in result.err
+
+
+def test_show_of_a_plugin_names_its_ops(opdock):
+    if not (PLUGINS / "norm.so").exists():
+        pytest.skip("plugins/norm.so was not built")
+    result = opdock("show", "norm", OPDOCK_PLUGIN_PATH=str(PLUGINS / "norm.so"))
+    assert result.status == 1 and "layer_norm" in result.err
 
 
 # ---- doctor, trust
@@ -322,8 +385,38 @@ def test_doctor_tells_the_cache_s_state(opdock, tmp_path):
     assert "cache-setting" in [reason["code"] for reason in cache["reasons"]]
 
 
-def test_doctor_without_a_usable_plugin_is_unfit(opdock):
-    assert opdock("doctor", "--plugin-path", "/nowhere").status == 1
+def test_doctor_without_a_usable_plugin_is_unfit(opdock, tmp_path):
+    assert opdock("doctor", "--plugin-path", tmp_path).status == 1
+
+
+@pytest.mark.parametrize(
+    "text, told",
+    [("build =", "not TOML"), ('build = "nver"\nx = 1\n', 'did you mean "never"?')],
+)
+def test_doctor_tells_what_is_wrong_with_the_settings_and_goes_on(
+    opdock, tmp_path, folder, text, told
+):
+    config = tmp_path / "home" / ".config" / "opdock" / "config.toml"
+    config.parent.mkdir(parents=True)
+    config.write_text(text)
+    variables = {"OPDOCK_PLUGIN_PATH": str(folder), "OPDOCK_JIT": "sometimes"}
+    assert opdock("list", **variables).status == 2
+    result = opdock("doctor", "--json", **variables)
+    assert result.status == 1, result.err
+    found = [one for one in result.json["checks"] if one["name"] == "settings"]
+    assert not any(one["ok"] for one in found) and all(one["advice"] for one in found)
+    texts = "\n".join(one["found"] for one in found)
+    assert told in texts and str(config) in texts and "OPDOCK_JIT" in texts
+    assert len(found) == text.count("\n") + (0 if "\n" in text else 1) + 1
+    assert result.json["plugins"]["usable"] == 1
+    text = opdock("doctor", **variables).out
+    assert told in text and "An op can come from:" in text and str(folder) in text
+
+
+def test_doctor_names_where_settings_come_from(opdock, folder):
+    report = opdock("doctor", "--json", OPDOCK_PLUGIN_PATH=str(folder), OPDOCK_BUILD="never").json
+    found = [one for one in report["checks"] if one["name"] == "settings"]
+    assert [(one["ok"], one["found"]) for one in found] == [(True, "OPDOCK_BUILD")]
 
 
 def test_trust_lets_a_folder_that_others_can_write_be_used(opdock, tmp_path):
@@ -394,7 +487,6 @@ def test_trust_of_what_is_no_folder_is_bad_usage(opdock, what):
 @pytest.mark.parametrize(
     "arguments",
     [
-        [],
         ["nonsense"],
         ["list", "extra"],
         ["list", "--nonsense"],
@@ -515,6 +607,8 @@ def test_every_member_of_the_reports_is_described(opdock, folder):
         ("list",),
         ("inspect", CASES / "with_image.so"),
         ("explain", "good"),
+        ("explain", "abi-major"),
+        ("show", "good"),
         ("doctor",),
     ):
         report = opdock(*arguments, "--json", OPDOCK_PLUGIN_PATH=str(folder)).json

@@ -5,12 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "discover/catalog.h"
-
 namespace opdock {
-
-// All op names of the catalogue's plugins, sources too, sorted, each once.
-std::vector<std::string> known_ops(const Catalog& catalog);
 
 // Those of `known` that are at most a third of their letters (one at least) away from `name` in
 // insertions, deletions, replacements and swaps of neighbours, or begin with it; the nearest first,

@@ -1,6 +1,6 @@
 // Suggestions for misspelt ops.
 // SPDX-License-Identifier: Apache-2.0
-#include "api/near_names.h"
+#include "base/near_names.h"
 
 #include <gtest/gtest.h>
 

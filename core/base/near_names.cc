@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "api/near_names.h"
+#include "base/near_names.h"
 
 #include <algorithm>
 #include <cctype>
-#include <set>
+#include <utility>
 
 namespace opdock {
 namespace {
@@ -33,21 +33,6 @@ size_t distance(const std::string& a, const std::string& b) {
 }
 
 }  // namespace
-
-std::vector<std::string> known_ops(const Catalog& catalog) {
-  std::set<std::string> names;
-  for (const std::shared_ptr<const Candidate>& candidate : catalog.candidates()) {
-    if (!candidate->file.note) continue;
-    for (const OpClaim& op : candidate->file.note->ops) names.insert(op.name);
-  }
-  for (const std::shared_ptr<const SourcePlugin>& source : catalog.sources()) {
-    if (!source->manifest) continue;
-    for (const OpDecl& op : source->manifest->ops) {
-      if (!op.name.empty()) names.insert(op.name);
-    }
-  }
-  return {names.begin(), names.end()};
-}
 
 std::vector<std::string> near_names(const std::string& name,
                                     const std::vector<std::string>& known) {

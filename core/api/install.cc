@@ -1,0 +1,157 @@
+// The function of opdock.h that puts a plugin into the user's own folder.
+// SPDX-License-Identifier: Apache-2.0
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <vector>
+
+#include "api/report.h"
+#include "api/runtime.h"
+#include "cache/files.h"
+#include "fmt/format.h"
+
+namespace opdock {
+namespace {
+
+// What is wrong with the request itself.
+struct Refusal {
+  opdock_status status;
+  std::string text;
+};
+
+Refusal system_refusal(const char* what, const std::string& path, int error) {
+  return {OPDOCK_INTERNAL,
+          fmt::format("cannot {} {}: {}; check its folder's rights and the space on its disk", what,
+                      path, cache::error_text(error))};
+}
+
+// Removes the file unless it was renamed.
+class TemporaryFile {
+ public:
+  explicit TemporaryFile(std::string path) : path_(std::move(path)) {}
+  ~TemporaryFile() { unlink(path_.c_str()); }
+  TemporaryFile(const TemporaryFile&) = delete;
+  TemporaryFile& operator=(const TemporaryFile&) = delete;
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+void copy(const std::string& from, const std::string& to) {
+  char* const resolved = realpath(from.c_str(), nullptr);
+  const std::string real = resolved == nullptr ? from : resolved;
+  std::free(resolved);
+  cache::Fd in, out;
+  if (const int error = cache::open_file(real, O_RDONLY, 0, &in); error != 0) {
+    throw Refusal{OPDOCK_INVALID_ARGUMENT,
+                  fmt::format("{}: {}; correct the path", from, cache::error_text(error))};
+  }
+  struct stat status{};
+  if (fstat(in.get(), &status) != 0 || !S_ISREG(status.st_mode)) {
+    throw Refusal{OPDOCK_INVALID_ARGUMENT,
+                  fmt::format("found {}, which is no regular file, wanted a shared object", from)};
+  }
+  if (const int error = cache::open_file(to, O_WRONLY | O_CREAT | O_EXCL, 0644, &out); error != 0) {
+    throw system_refusal("make", to, error);
+  }
+  std::vector<char> buffer(1 << 20);
+  for (;;) {
+    const ssize_t size = read(in.get(), buffer.data(), buffer.size());
+    if (size < 0 && errno == EINTR) continue;
+    if (size < 0) throw system_refusal("read", from, errno);
+    if (size == 0) break;
+    const int error = cache::write_all(out.get(), {buffer.data(), static_cast<size_t>(size)});
+    if (error != 0) throw system_refusal("write", to, error);
+  }
+  if (const int error = cache::sync_file(out.get()); error != 0) {
+    throw system_refusal("write", to, error);
+  }
+}
+
+// The version that lies at `target`; empty: nothing does. Throws for what must not be replaced.
+std::string version_there(opdock_runtime* runtime, const std::string& target,
+                          const std::string& name) {
+  struct stat status{};
+  if (lstat(target.c_str(), &status) != 0) return {};
+  const std::shared_ptr<const Candidate> there =
+      examine(target, *runtime->machine(), Depth::kJudge);
+  const std::optional<Note>& note = there->file.note;
+  if (!note || note->name != name) {
+    throw Refusal{
+        OPDOCK_INVALID_ARGUMENT,
+        fmt::format("found {}, which {}, in the place of plugin {}; move it away first", target,
+                    note ? "holds plugin " + note->name : "holds no plugin", name)};
+  }
+  return note->version.text();
+}
+
+Report install(opdock_runtime* runtime, const std::string& path) {
+  const SearchEnvironment& environment = runtime->search().environment;
+  if (environment.secure || environment.data_home.empty()) {
+    throw Refusal{OPDOCK_INVALID_ARGUMENT,
+                  "there is no home folder to install into; set HOME or XDG_DATA_HOME, and ask as "
+                  "an ordinary user"};
+  }
+  const std::string folder = environment.data_home + "/opdock/plugins";
+  if (const int error = cache::make_folders(folder); error != 0) {
+    throw system_refusal("make", folder, error);
+  }
+  // What is judged is the copy, where it is going to lie: libraries are found relative to it.
+  const TemporaryFile copied(folder + "/." + cache::unique_name());
+  copy(path, copied.path());
+  const std::shared_ptr<const Candidate> judged =
+      examine(copied.path(), *runtime->machine(), Depth::kInspect);
+  Report json = summary(*judged);
+  json["path"] = nullptr;
+  json["replaced"] = nullptr;
+  json["found"] = false;
+  if (judged->verdict.state == State::kRejected) return json;
+  const std::string& name = judged->file.note->name;
+  const std::string target = folder + "/" + name + ".so";
+  const std::string before = version_there(runtime, target, name);
+  if (rename(copied.path().c_str(), target.c_str()) != 0) {
+    throw system_refusal("put a plugin in the place of", target, errno);
+  }
+  cache::sync_folder(folder);
+  for (const std::shared_ptr<const Candidate>& found : runtime->catalog(true)->candidates()) {
+    if (found->path != target) continue;
+    json = summary(*found);
+    json["found"] = true;
+  }
+  json["path"] = target;
+  json["replaced"] = before.empty() ? Report(nullptr) : Report(before);
+  return json;
+}
+
+}  // namespace
+}  // namespace opdock
+
+opdock_status opdock_install_json(opdock_runtime* runtime, const char* path, char** out,
+                                  char* error, uint32_t error_size) {
+  if (runtime == nullptr || path == nullptr || out == nullptr) {
+    return opdock::fail(OPDOCK_INVALID_ARGUMENT,
+                        "runtime, path, out: found NULL, wanted a runtime, a file and a place for "
+                        "the text",
+                        error, error_size);
+  }
+  std::optional<opdock::Refusal> refused;
+  const opdock_status status = opdock::report(
+      [&]() -> opdock::Report {
+        try {
+          return opdock::install(runtime, path);
+        } catch (const opdock::Refusal& refusal) {
+          refused = refusal;
+          return {};
+        }
+      },
+      out, error, error_size);
+  if (!refused) return status;
+  opdock_free(*out);
+  *out = nullptr;
+  return opdock::fail(refused->status, refused->text, error, error_size);
+}

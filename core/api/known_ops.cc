@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "api/known_ops.h"
+
+#include <set>
+
+namespace opdock {
+
+std::vector<std::string> known_ops(const Catalog& catalog) {
+  std::set<std::string> names;
+  for (const std::shared_ptr<const Candidate>& candidate : catalog.candidates()) {
+    if (!candidate->file.note) continue;
+    for (const OpClaim& op : candidate->file.note->ops) names.insert(op.name);
+  }
+  for (const std::shared_ptr<const SourcePlugin>& source : catalog.sources()) {
+    if (!source->manifest) continue;
+    for (const OpDecl& op : source->manifest->ops) {
+      if (!op.name.empty()) names.insert(op.name);
+    }
+  }
+  return {names.begin(), names.end()};
+}
+
+}  // namespace opdock

@@ -1,0 +1,63 @@
+// The command line: what there is to say, and what was said.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "commands.h"
+
+namespace opdock::cli {
+
+// What was said. Which members count depends on `command`.
+struct Arguments {
+  std::vector<std::string> command;  // {"cache", "gc"}; {}: nothing but `opdock`
+  bool json = false;
+  bool all = false;
+  bool codes = false;
+  bool removes = false;
+  bool lists = false;
+  std::string plugin_path;
+  std::string subject;             // the one thing that the command is about: a file, an op, a code
+  std::vector<std::string> words;  // of `help`: the command to be told of
+  bool manual = false;             // of `help`: all of it, as a manual page
+  RunOptions run;
+  BuildCommand build;
+  NewCommand fresh;
+  AuthorCommand author;
+};
+
+// Throws Usage, with its command. `--help` becomes {"help"} with `words`, `--version` {"version"}.
+Arguments parse_command_line(int argc, const char* const* argv);
+
+// One option or argument.
+struct OptionInfo {
+  std::vector<std::string> names;    // "--archs"; empty: an argument without one
+  std::string value;                 // "LIST", "FILE"; empty: it takes none
+  std::vector<std::string> choices;  // what `value` may be, if that is a matter of words
+  std::string text;                  // a sentence, in one line
+  bool required = false;
+  bool many = false;  // may be given several times
+};
+
+// A command with its own, in the order of its help.
+struct CommandInfo {
+  std::string name;  // "opdock", "cache", "gc"
+  std::string text;
+  std::string footer;  // paragraphs below the options; may be empty
+  std::vector<OptionInfo> options;
+  std::vector<CommandInfo> commands;
+};
+
+// All commands, from what parse_command_line() goes by.
+CommandInfo describe_commands();
+
+// What `opdock WORDS --help` prints. Throws Usage for words that are no command.
+std::string help_text(const std::vector<std::string>& words);
+
+// A script for a shell: "bash", "zsh" or "fish".
+std::string completion_script(const CommandInfo& root, const std::string& shell);
+// opdock.1, for man.
+std::string manual_page(const CommandInfo& root);
+
+}  // namespace opdock::cli

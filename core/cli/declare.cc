@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "declare.h"
+
+#include <climits>
+#include <cstdint>
+#include <functional>
+
+#include "value_checks.h"
+
+namespace opdock::cli {
+namespace {
+
+constexpr const char* kFooter =
+    "Exit status: 0 good; 1 what was asked about cannot be used; 2 the command line, a variable\n"
+    "or a setting cannot be meant so; 130 stopped by Ctrl-C.\n"
+    "Plugins are searched in $OPDOCK_PLUGIN_PATH if set, else in the user's, the system's and\n"
+    "Opdock's own folders; `opdock doctor` shows which.";
+
+constexpr const char* kBuildFooter =
+    "Which architectures count, most important first: --archs and --hip-archs;\n"
+    "TORCH_CUDA_ARCH_LIST and PYTORCH_ROCM_ARCH; cuda-archs and hip-archs in the configuration;\n"
+    "the GPUs that are visible; a default of the compiler's (none for AMD). With --jit only "
+    "--archs,\n"
+    "which then names AMD's processors too, and the visible GPUs.\n"
+    "Exit status: 0 all there; 1 something could not be built; 2 and 130 as everywhere.";
+
+// ---- values: each shows what it takes, and refuses the rest (value_checks.h)
+
+using Check = std::function<void(const std::string& text)>;
+
+CLI::Option* checked(CLI::Option* option, const std::string& shown, const Check& check) {
+  return option->type_name(shown)->check([=](const std::string& text) {
+    check(text);
+    return std::string();
+  });
+}
+
+CLI::Option* word(CLI::Option* option, const std::vector<std::string>& words) {
+  std::string shown;
+  for (const std::string& each : words) shown += (shown.empty() ? "" : "|") + each;
+  return checked(option, shown,
+                 [=](const std::string& text) { check_word(option->get_name(), words, text); });
+}
+
+CLI::Option* number(CLI::Option* option, uint64_t least, uint64_t most, const char* or_else) {
+  return checked(option, "N", [=](const std::string& text) {
+    check_number(option->get_name(), least, most, or_else, text);
+  });
+}
+
+CLI::Option* existing(CLI::Option* option, const char* shown, const char* wanted) {
+  return checked(option, shown,
+                 [=](const std::string& text) { check_exists(option->get_name(), wanted, text); });
+}
+
+CLI::Option* source_plugin(CLI::Option* option) {
+  return checked(option, "PATH",
+                 [=](const std::string& text) { check_source_plugin(option->get_name(), text); });
+}
+
+void add_plugin_path(CLI::App* command, Arguments* args) {
+  CLI::Option* option =
+      command->add_option("--plugin-path", args->plugin_path,
+                          "Folders or files to use instead of the default places, colon-separated");
+  checked(option, "PATHS", [=](const std::string& text) { check_paths(option->get_name(), text); });
+}
+
+// ---- the subcommands
+
+CLI::App* add(CLI::App* app, Arguments* args, const char* name, const char* text) {
+  CLI::App* command = app->add_subcommand(name, text);
+  command->add_flag("--json", args->json, "Print JSON, for programs");
+  return command;
+}
+
+void declare_reports(CLI::App* app, Arguments* args) {
+  CLI::App* list = add(app, args, "list", "List every plugin found, with its verdict");
+  list->add_flag("--all", args->all, "Show the notices and devices' reasons of usable plugins too");
+  add_plugin_path(list, args);
+  CLI::App* inspect =
+      add(app, args, "inspect", "Show what a shared object is, without running any of it");
+  existing(inspect->add_option("FILE", args->subject, "Any ELF shared object"), "FILE",
+           "a shared object")
+      ->required();
+  CLI::App* show = add(app, args, "show", "Show an op: signature, documentation, devices, dtypes");
+  show->add_option("OP", args->subject, "An op, or PLUGIN/OP")->type_name("NAME")->required();
+  add_plugin_path(show, args);
+  CLI::App* explain =
+      add(app, args, "explain",
+          "Say which plugin serves an op, and why no other does; what a code means");
+  explain->add_option("NAME", args->subject, "An op, a plugin, PLUGIN/OP, or a reason's code")
+      ->type_name("NAME");
+  explain->add_flag("--codes", args->codes, "List every reason code instead");
+  add_plugin_path(explain, args);
+  CLI::App* doctor =
+      add(app, args, "doctor", "Say what this machine has, and what is missing for what");
+  add_plugin_path(doctor, args);
+}
+
+void declare_run(CLI::App* app, Arguments* args) {
+  CLI::App* run = add(app, args, "run", "Run an op on small inputs and print the result");
+  CLI::Option* op = run->add_option("OP", args->run.op, "An op, or PLUGIN/OP");
+  checked(op, "NAME", check_op_name)->required();
+  run->add_option("--arg", args->run.arguments,
+                  "NAME=VALUE: a number, text, True, None, [1,2,3], or randn(4,8), zeros(…),\n"
+                  "ones(…), arange(…); tensors may end in :DTYPE")
+      ->type_name("NAME=VALUE")
+      ->take_all();
+  run->add_option("--device", args->run.device, "cpu, cuda:0 or rocm:0")
+      ->type_name("DEVICE")
+      ->capture_default_str();
+  number(run->add_option("--seed", args->run.seed, "For randn"), 0, UINT64_MAX, "")
+      ->capture_default_str();
+  add_plugin_path(run, args);
+}
+
+void declare_build(CLI::App* app, Arguments* args) {
+  BuildCommand* values = &args->build;
+  CLI::App* build = add(app, args, "build", "Build source plugins into the cache, ahead of time");
+  build->footer(kBuildFooter);
+  source_plugin(build->add_option("PATH", values->path, "A folder with a plugin.toml"));
+  build->add_flag("--all", values->all, "Instead of PATH: every source plugin that is found");
+  build->add_flag("--jit", values->jit,
+                  "Instead of building: compile the device source that binary plugins carry, as\n"
+                  "their first use on such a GPU would, --jobs at a time");
+  add_plugin_path(build, args);
+  build
+      ->add_option("--archs", values->cuda_archs,
+                   "CUDA architectures, as in TORCH_CUDA_ARCH_LIST: \"8.0;9.0a;10.0+PTX\",\n"
+                   "native, all or all-major")
+      ->type_name("LIST");
+  build
+      ->add_option("--hip-archs", values->hip_archs,
+                   "AMD architectures, as in PYTORCH_ROCM_ARCH: \"gfx90a;gfx1030\"")
+      ->type_name("LIST");
+  build->add_flag("--debug", values->debug, "Without optimisation, with debug information");
+  build->add_flag("--retry", values->retry, "Even if these inputs failed to build before");
+  number(build->add_option("--jobs", values->jobs,
+                           "Compilers at once; by default by cores and memory"),
+         1, UINT_MAX, "leave it out to have cores and memory decide");
+  CLI::Option* timeout =
+      build->add_option("--timeout", values->timeout, "For each plugin; by default half an hour");
+  checked(timeout, "SECONDS", [=](const std::string& text) {
+    check_seconds(timeout->get_name(), "leave it out for half an hour", text);
+  });
+}
+
+void declare_install(CLI::App* app, Arguments* args) {
+  CLI::App* install =
+      add(app, args, "install", "Check a plugin and put it into the user's own plugin folder");
+  source_plugin(
+      install->add_option("PATH", args->subject,
+                          "A shared object; or a folder with a plugin.toml, which is built first"))
+      ->required();
+}
+
+void declare_trust(CLI::App* app, Arguments* args) {
+  CLI::App* trust =
+      add(app, args, "trust", "Allow plugins from a folder that others could have written");
+  CLI::Option* dir = trust->add_option("DIR", args->subject, "The folder that holds the plugins");
+  dir->type_name("FOLDER");
+  trust->add_flag("--remove", args->removes, "Take the consent for DIR back")->needs(dir);
+  trust->add_flag("--list", args->lists, "List the folders that were trusted instead")
+      ->excludes(dir);
+}
+
+void declare_author(CLI::App* app, Arguments* args) {
+  CLI::App* fresh =
+      add(app, args, "new", "Write a plugin's folder that builds and passes its own test");
+  fresh->add_option("NAME", args->fresh.name, "Of the plugin and its op")
+      ->type_name("NAME")
+      ->required();
+  word(fresh->add_option("--kind", args->fresh.kind,
+                         "cpu; device: also kernels that NVRTC compiles; nvcc: also a .cu file"),
+       {"cpu", "device", "nvcc"})
+      ->capture_default_str();
+  fresh->add_option("--in", args->fresh.folder, "Where the folder goes; default: here")
+      ->type_name("FOLDER");
+  const auto add_author = [&](const char* name, const char* text, const char* others) {
+    CLI::App* command = app->add_subcommand(name, text);
+    source_plugin(command->add_option("PATH", args->author.path, "A folder with a plugin.toml"))
+        ->required();
+    command->add_option("ARGS", args->author.arguments, others)->type_name("ARGS");
+    return command;
+  };
+  CLI::App* test = add_author("test", "Build a source plugin and run its test_*.py by pytest",
+                              "Further arguments of pytest, after --");
+  CLI::Option* soft = word(
+      test->add_option("--device", args->author.device,
+                       "soft: on software GPUs, CUDA's and AMD's, that execute the kernels here"),
+      {"soft"});
+  test->add_option("--arch", args->author.arch, "Of the one software GPU: sm_90, gfx1030, …")
+      ->type_name("ARCH")
+      ->needs(soft);
+  word(test->add_option("--warp", args->author.warp,
+                        "Only software GPUs with warps of 32 or 64 threads"),
+       {"32", "64"})
+      ->needs(soft);
+  number(
+      test->add_option("--seed", args->author.seed, "Of the order in which blocks and threads run"),
+      0, UINT64_MAX, "")
+      ->needs(soft);
+  test->add_flag("--counters", args->author.counters,
+                 "Print what each kernel did: sectors, bank conflicts, barriers")
+      ->needs(soft);
+  add_author("bench", "Build a source plugin and run its bench_*.py",
+             "Arguments of the benches, after --");
+}
+
+void declare_cache(CLI::App* app, Arguments* args) {
+  CLI::App* cache = app->add_subcommand("cache", "Show and tidy what was compiled and built");
+  cache->require_subcommand(1);
+  add(cache, args, "ls", "List what is in it");
+  add(cache, args, "gc",
+      "Remove the least recently used beyond $OPDOCK_CACHE_MAX_BYTES, and what dead\n"
+      "processes left; never what is in use");
+  add(cache, args, "clear", "Remove everything that is not in use");
+  add(cache, args, "verify", "Check every byte, and set aside what is damaged");
+  CLI::Option* made = add(cache, args, "export",
+                          "Write everything into one file, for another machine of the same kind")
+                          ->add_option("FILE", args->subject, "A tar file to write");
+  checked(made, "FILE", [=](const std::string& text) {
+    check_can_be_made(made->get_name(), text);
+  })->required();
+  existing(add(cache, args, "import", "Take over what export wrote")
+               ->add_option("FILE", args->subject, "A tar file that export wrote"),
+           "FILE", "one that `opdock cache export` wrote")
+      ->required();
+}
+
+void declare_help(CLI::App* app, Arguments* args) {
+  CLI::App* help = app->add_subcommand("help", "Show what a command does and takes");
+  help->add_option("COMMAND", args->words, "Such as build, or cache gc; none: all of them")
+      ->type_name("COMMAND");
+  help->add_flag("--man", args->manual, "Print the manual page instead, for `man -l -`");
+  CLI::App* completion =
+      app->add_subcommand("completion", "Print a script that completes commands in a shell");
+  word(completion->add_option("SHELL", args->subject, "Which one"), {"bash", "zsh", "fish"})
+      ->required();
+}
+
+}  // namespace
+
+void declare(CLI::App* app, Arguments* args) {
+  app->footer(kFooter);
+  app->set_version_flag("--version", opdock_version(), "Print the version and exit");
+  app->require_subcommand(1);
+  declare_reports(app, args);
+  declare_run(app, args);
+  declare_build(app, args);
+  declare_install(app, args);
+  declare_trust(app, args);
+  declare_cache(app, args);
+  declare_author(app, args);
+  declare_help(app, args);
+}
+
+}  // namespace opdock::cli

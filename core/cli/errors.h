@@ -1,0 +1,17 @@
+// How the command says that it could not do what was asked.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "runtime.h"
+#include "usage.h"
+
+namespace opdock::cli {
+
+// "opdock: …" on stderr; with `json` an object on stdout too: {"error": the text, "status": the
+// exit status, "reasons": […]}, each reason with the members that every report has. Returns the
+// exit status.
+int report_error(const Usage& usage, bool json);
+int report_error(const Failure& failure, bool json);
+int report_error(const std::string& text, bool json);
+
+}  // namespace opdock::cli

@@ -1,0 +1,91 @@
+// opdock show: what an op is, and who serves it.
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
+#include "commands.h"
+#include "fmt/format.h"
+#include "report_text.h"
+
+namespace opdock::cli {
+namespace {
+
+constexpr size_t kLabel = 12;
+
+void print_row(const std::string& label, const std::string& text) {
+  if (!text.empty()) print(paragraph(fmt::format("{:<{}}{}", label, kLabel, text), 2));
+}
+
+// Words of `key` of all who provide the op, each once, in the order found.
+std::string all_of(const Report& candidates, const char* key) {
+  std::vector<std::string> words;
+  for (const Report& candidate : candidates) {
+    for (const Report& word : candidate.at("op").at(key)) {
+      const std::string text = printable(word.get<std::string>());
+      if (std::find(words.begin(), words.end(), text) == words.end()) words.push_back(text);
+    }
+  }
+  return join(words, ", ");
+}
+
+// "softmax 0.1.0 (/usr/lib/…/softmax.so)", or what would be done.
+std::string served_by(const Report& record) {
+  for (const Report& step : record.at("steps")) {
+    if (step.at("outcome") == "used") return text_of(step, "text");
+  }
+  return fmt::format("nothing; `opdock explain` says why");
+}
+
+}  // namespace
+
+int show_command(const std::string& plugin_path, const std::string& op, bool json) {
+  const Runtime runtime(plugin_path);
+  const Report report = read_report([&](char** out, char* error, uint32_t size) {
+    return opdock_explain_json(runtime.get(), op.c_str(), out, error, size);
+  });
+  opdock_function* function = nullptr;
+  if (report.at("kind") != "op") {
+    if (report.at("kind") == "plugin") {
+      std::vector<std::string> ops;
+      for (const Report& one : report.at("candidates").at(0).at("ops")) {
+        ops.push_back(one.get<std::string>());
+      }
+      throw Failure{OPDOCK_NOT_FOUND, fmt::format("found a plugin named \"{}\", wanted an op; its "
+                                                  "ops are {}",
+                                                  op, join(ops, ", "))};
+    }
+    check([&](char* error, uint32_t size) {  // says what may have been meant
+      return opdock_get_function(runtime.get(), op.c_str(), &function, error, size);
+    });
+  }
+  const Report& candidates = report.at("candidates");
+  const Report& best = candidates.at(0).at("op");
+  std::string schema = best.at("schema").get<std::string>();
+  std::string doc = text_of(best, "doc");
+  if (opdock_get_function(runtime.get(), op.c_str(), &function, nullptr, 0) == OPDOCK_OK) {
+    schema = opdock_function_schema(function);
+    doc = opdock_function_doc(function);
+  }
+  const int status = report.at("usable").get<bool>() ? kGood : kUnfit;
+  if (json) {
+    print_json({{"name", op},
+                {"schema", schema},
+                {"doc", doc.empty() ? Report(nullptr) : Report(doc)},
+                {"usable", report.at("usable")},
+                {"chain", report.at("chain")},
+                {"candidates", candidates}});
+    return status;
+  }
+  print(styled(printable(schema), Style::kBold) + "\n");
+  print(lines(doc, 2));
+  print("\n");
+  print_row("devices", all_of(candidates, "devices"));
+  print_row("dtypes", all_of(candidates, "dtypes"));
+  print_row("flags", all_of(candidates, "flags"));
+  print_row("gradients", text_of(best, "backward"));
+  for (const Report& record : report.at("chain")) {
+    print_row("on " + text_of(record, "device"), served_by(record));
+  }
+  return status;
+}
+
+}  // namespace opdock::cli

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "value_checks.h"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+
+#include "base/near_names.h"
+#include "fmt/format.h"
+#include "usage.h"
+
+namespace opdock::cli {
+namespace {
+
+std::string quoted(const std::string& text) {
+  return fmt::format("\"{}\"", text);
+}
+
+// errno of looking for `path`; 0: it is there.
+int look(const std::string& path) {
+  struct stat status{};
+  return stat(path.c_str(), &status) == 0 ? 0 : errno;
+}
+
+}  // namespace
+
+void check_word(const std::string& option, const std::vector<std::string>& words,
+                const std::string& text) {
+  if (std::find(words.begin(), words.end(), text) != words.end()) return;
+  std::string wanted;
+  for (size_t i = 0; i < words.size(); ++i) {
+    wanted += (i == 0 ? "" : i + 1 == words.size() ? " or " : ", ") + words[i];
+  }
+  const std::vector<std::string> near = near_names(text, words);
+  throw Usage{quoted(text), wanted,
+              near.empty() ? "" : fmt::format("did you mean {}?", near.front()), option, ""};
+}
+
+void check_number(const std::string& option, uint64_t least, uint64_t most,
+                  const std::string& or_else, const std::string& text) {
+  uint64_t value = UINT64_MAX;  // stays so if there are more digits than fit
+  const char* const end = text.data() + text.size();
+  const auto [next, error] = std::from_chars(text.data(), end, value);
+  const bool is_number = next == end && !text.empty();
+  if (is_number && error == std::errc() && value >= least && value <= most) return;
+  throw Usage{quoted(text),
+              is_number && value >= least ? fmt::format("at most {}", most)
+                                          : fmt::format("a whole number of at least {}", least),
+              or_else, option, ""};
+}
+
+void check_seconds(const std::string& option, const std::string& or_else, const std::string& text) {
+  char* end = nullptr;
+  const double value = std::strtod(text.c_str(), &end);
+  if (!text.empty() && *end == '\0' && value > 0) return;  // NaN is not
+  throw Usage{quoted(text), "a number of seconds above 0", or_else, option, ""};
+}
+
+void check_exists(const std::string& option, const std::string& wanted, const std::string& path) {
+  const int error = look(path);
+  if (error == 0) return;
+  throw Usage{fmt::format("\"{}\": {}", path, std::strerror(error)), wanted, "correct the path",
+              option, ""};
+}
+
+void check_source_plugin(const std::string& option, const std::string& path) {
+  check_exists(option, "a plugin", path);
+  std::error_code error;
+  if (std::filesystem::is_regular_file(path, error)) return;
+  if (!std::filesystem::is_directory(path, error)) {  // reading a FIFO would wait for ever
+    throw Usage{quoted(path) + ", which is neither a file nor a folder", "a plugin", "", option,
+                ""};
+  }
+  if (look(path + "/plugin.toml") == 0) return;
+  throw Usage{fmt::format("no plugin.toml in \"{}\"", path),
+              "a plugin's folder, as `opdock new NAME` makes", "", option, ""};
+}
+
+void check_paths(const std::string& option, const std::string& paths) {
+  for (size_t begin = 0; begin < paths.size();) {
+    const size_t end = std::min(paths.find(':', begin), paths.size());
+    if (end > begin) {
+      check_exists(option, "plugins' folders or files, with colons between",
+                   paths.substr(begin, end - begin));
+    }
+    begin = end + 1;
+  }
+}
+
+void check_can_be_made(const std::string& option, const std::string& path) {
+  const size_t slash = path.rfind('/');
+  if (slash == path.npos || slash == 0) return;
+  check_exists(option, "a folder to write the file in", path.substr(0, slash));
+}
+
+void check_op_name(const std::string& text) {
+  if (text.find('=') == text.npos) return;
+  throw Usage{quoted(text), "the op's name first, then its arguments",
+              fmt::format("write `opdock run OP --arg '{}'`", text), "OP", ""};
+}
+
+}  // namespace opdock::cli

@@ -1,0 +1,26 @@
+// What options and arguments may be.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace opdock::cli {
+
+// Each throws Usage about `option` ("--jobs", "PATH") unless `text` will do. or_else: what holds
+// where the option is left out; may be empty.
+void check_word(const std::string& option, const std::vector<std::string>& words,
+                const std::string& text);
+void check_number(const std::string& option, uint64_t least, uint64_t most,
+                  const std::string& or_else, const std::string& text);
+void check_seconds(const std::string& option, const std::string& or_else, const std::string& text);
+// wanted: what should be there, such as "a shared object".
+void check_exists(const std::string& option, const std::string& wanted, const std::string& path);
+// A file, or a folder with a plugin.toml.
+void check_source_plugin(const std::string& option, const std::string& path);
+void check_paths(const std::string& option, const std::string& paths);  // with colons between
+void check_can_be_made(const std::string& option, const std::string& path);
+void check_op_name(const std::string& text);  // no argument of the op in its place
+
+}  // namespace opdock::cli
