@@ -1,7 +1,8 @@
 // What nearly every file of core includes, parsed once. Each file still includes what it uses.
 // SPDX-License-Identifier: Apache-2.0
 // Only what is in most files: a larger header takes longer to load than it saves (JSON's: 0.5 s).
-#pragma once
+#ifndef OPDOCK_CORE_PCH_PRECOMPILED_H_  // g++ warns of #pragma once in what it precompiles
+#define OPDOCK_CORE_PCH_PRECOMPILED_H_
 
 #include <fmt/format.h>
 
@@ -22,3 +23,5 @@
 #include <string_view>
 #include <utility>
 #include <vector>
+
+#endif  // OPDOCK_CORE_PCH_PRECOMPILED_H_

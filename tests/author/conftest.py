@@ -93,3 +93,17 @@ def prefix():
     tags = ["--tags", "runtime,devel"]
     run_well(*meson, "install", "-C", BUILD, "--no-rebuild", "--destdir", folder, *tags)
     return next(folder.rglob("include/opdock/plugin.h")).parents[2]
+
+
+@pytest.fixture
+def settings(prefix, tmp_path):
+    """pkg-config that finds the staged prefix, which does not lie where it was configured to."""
+    if shutil.which("pkg-config") is None:
+        pytest.skip("no pkg-config")
+    script = tmp_path / "pkg-config"
+    real = shutil.which("pkg-config")
+    script.write_text(f'#!/bin/sh\nexec {real} --define-variable=prefix={prefix} "$@"\n')
+    script.chmod(0o755)
+    folder = next(prefix.rglob("opdock-plugin.pc")).parent
+    library = next(prefix.rglob("libopdock.so.0")).parent
+    return {"PKG_CONFIG": script, "PKG_CONFIG_PATH": folder, "LD_LIBRARY_PATH": library}

@@ -23,21 +23,6 @@ else:
 """
 
 
-@pytest.fixture
-def settings(prefix, tmp_path):
-    """pkg-config that finds the staged prefix, which does not lie where it was configured to."""
-    if shutil.which("pkg-config") is None:
-        pytest.skip("no pkg-config")
-    script = tmp_path / "pkg-config"
-    real = shutil.which("pkg-config")
-    script.write_text(f'#!/bin/sh\nexec {real} --define-variable=prefix={prefix} "$@"\n')
-    script.chmod(0o755)
-    folder = next(prefix.rglob("opdock-plugin.pc")).parent
-    library = next(prefix.rglob("libopdock.so.0")).parent
-    # An installation would be where the programs' RUNPATH points.
-    return {"PKG_CONFIG": script, "PKG_CONFIG_PATH": folder, "LD_LIBRARY_PATH": library}
-
-
 def check(plugin, settings):
     symbols = run_well("nm", "-D", "--defined-only", plugin).split()
     assert symbols[2:] == ["opdock_plugin_v0"]

@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes docs/benchmarks.md from the records: the newest run of each records file.
+"""Writes docs/benchmarks.md and its charts from the records: the newest run of each records file.
 
-tests/bench/table.py [--check]     --check: exit with 1 if the page is not what this would write
+tests/bench/table.py [--check]     --check: exit with 1 if a file is not what this would write
 """
 
 import json
 import sys
 from pathlib import Path
+
+import chart
 
 HERE = Path(__file__).resolve().parent
 PAGE = HERE.parents[1] / "docs" / "benchmarks.md"
@@ -16,11 +18,52 @@ HEAD = """\
 # Benchmarks
 
 Made by `tests/bench/table.py` from `tests/bench/records/`, which `./dev bench --record NAME`
-writes. Each table is one run on one machine; opdock and its peers were measured in the same run.
+writes. Each bench is one run on one machine; opdock and its peers were measured in the same run.
+
+{summary}
+
+## All results
 
 `of copy`: bytes a second beside a device copy of the same shape and dtype. `of peer`: the median
 time divided by that of the row named after the ×; below 1 opdock is the quicker one.
 """
+
+# What the summary and the charts show: (what, bench, member, {who: row's name}), Opdock first. Of a
+# row that names its peer, the name alone is not enough: (name, peer).
+NOOP, COMPILE = ("python_noop", "median_ns"), ("compile", "median_ms")
+SUMMARY = [
+    ("no-op call from Python, torch tensor", *NOOP, {
+        "opdock": "opdock noop, torch",
+        "tvm-ffi": "tvm-ffi noop, torch",
+        "pybind11 extension": "pybind11 extension noop, torch",
+    }),
+    ("no-op call from Python, NumPy array", *NOOP, {
+        "opdock": "opdock noop, NumPy",
+        "tvm-ffi": "tvm-ffi noop, NumPy",
+    }),
+    ("softmax of 4x8 with a fresh result", *NOOP, {
+        "opdock": "opdock softmax 4x8 with a fresh result, torch",
+        "torch": "torch.softmax 4x8",
+    }),
+    ("launch of a CUDA kernel from Python", "compile", "median_us", {
+        "opdock": "opdock kernel, launch",
+        "CuPy": "cupy.RawKernel, launch",
+        "torch": "torch.cuda._compile_kernel, launch",
+    }),
+    ("compiling a second CUDA kernel", *COMPILE, {
+        "opdock": "opdock.compile, second",
+        "CuPy": "cupy.RawKernel, second",
+        "torch": "torch.cuda._compile_kernel, second",
+    }),
+    ("first use of a C++ op that is source", "first_use", "median_ms", {
+        "opdock": "opdock source plugin, first use",
+        "tvm-ffi": "tvm-ffi load_inline, first use",
+        "torch": "torch cpp_extension.load_inline, first use",
+    }),
+    *((case, "gpu_ops", "gb_per_s", {w: (case, w) for w in ("opdock", "torch", "torch.compile")})
+      for case in ("softmax 8192x8192 bfloat16", "softmax 65536x1024 float32",
+                   "layer_norm 8192x8192 bfloat16", "add_layer_norm 8192x8192 bfloat16")),
+]  # fmt: skip
 
 # What a row of the Python benches is compared with, where it was measured too.
 PEERS = {
@@ -107,16 +150,66 @@ def tables(path):
     return "\n".join(text)
 
 
+def comparisons(rows):
+    """[(what, member, {who: value})] of SUMMARY, as far as Opdock and a peer were measured."""
+    found = []
+    by_name = {(row["bench"], row["name"], row.get("peer")): row for row in rows}
+    for what, bench, member, names in SUMMARY:
+        values = {}
+        for who, name in names.items():
+            name, peer = name if isinstance(name, tuple) else (name, None)
+            row = by_name.get((bench, name, peer))
+            if row and member in row:
+                values[who] = row[member]
+        if "opdock" in values and len(values) > 1:
+            found.append((what, member, values))
+    return found
+
+
+def times(member, values):
+    """Values as times, or, of a rate, as what is proportional to one."""
+    return {who: 1 / v if member == "gb_per_s" else v for who, v in values.items()}
+
+
+def summary(path, rows):
+    """(Markdown, SVG) of one records file's comparisons."""
+    found = comparisons(rows)
+    units = {"median_ns": "ns", "median_us": "µs", "median_ms": "ms", "gb_per_s": "GB/s"}
+    text = [f"### {place(rows[-1]['where']).split(';')[0]}\n"]
+    text += ["| | Opdock | peers, and their time divided by Opdock's |", "|---|---|---|"]
+    for what, member, values in found:
+        taken = times(member, values)
+        shown = {who: f"{v:,.{0 if v >= 100 else 1}f} {units[member]}" for who, v in values.items()}
+        peers = [
+            f"{who} {shown[who]} ({taken[who] / taken['opdock']:.2f}×)" for who in list(values)[1:]
+        ]
+        text.append(f"| {what} | {shown['opdock']} | {', '.join(peers)} |")
+    text.append(f"\n![Opdock beside its peers](benchmarks-{path.stem}.svg)\n")
+    title = f"Opdock beside its peers: {place(rows[-1]['where']).split(',')[0]}"
+    chart_rows = [(what, times(member, values)) for what, member, values in found]
+    return "\n".join(text), chart.bars(title, chart_rows)
+
+
 def main():
     files = sorted((HERE / "records").glob("*.jsonl"))
     names = {json.loads(line)["name"] for path in files for line in path.open()}
-    lost = {name for row, peers in PEERS.items() for name in (row, *peers)} - names
-    if lost:
-        sys.exit(f"found no record of {sorted(lost)}; rename it in PEERS as the bench does")
-    page = "\n".join([HEAD, *map(tables, files)])
-    if "--check" in sys.argv[1:]:
-        sys.exit(0 if PAGE.exists() and PAGE.read_text() == page else f"{PAGE} is out of date")
-    PAGE.write_text(page)
+    wanted = {name for row, peers in PEERS.items() for name in (row, *peers)}
+    for _, _, _, rows in SUMMARY:
+        wanted |= {name[0] if isinstance(name, tuple) else name for name in rows.values()}
+    if wanted - names:
+        sys.exit(f"found no record of {sorted(wanted - names)}; rename it here as the bench does")
+    written, summaries = {}, []
+    for path in files:
+        text, svg = summary(path, list(newest(path.read_text().splitlines())))
+        summaries.append(text)
+        written[PAGE.with_name(f"benchmarks-{path.stem}.svg")] = svg
+    head = HEAD.format(summary="\n".join(summaries).rstrip())
+    written[PAGE] = "\n".join([head, *map(tables, files)])
+    for path, content in written.items():
+        if "--check" not in sys.argv[1:]:
+            path.write_text(content)
+        elif not path.exists() or path.read_text() != content:
+            sys.exit(f"{path} is out of date")
 
 
 if __name__ == "__main__":

@@ -120,6 +120,7 @@ def test_contents(wheel):
         "opdock/py.typed",
     ):
         assert name in names
+    assert [name for name in names if name.endswith(".dist-info/licenses/LICENSE")]
     outside = [n for n in names if not n.startswith(("opdock/", "opdock-"))]
     assert outside == []
     assert all(".pytest" not in name and "/src/" not in name for name in names)
