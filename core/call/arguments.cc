@@ -2,25 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "call/call.h"
 #include "call/dtype.h"
+#include "call/places.h"
 #include "call/tensor_check.h"
 
 namespace opdock {
 namespace {
 
 constexpr uint32_t kList = OPDOCK_PARAM_LIST;
-
-// A tensor among the arguments; element -1 unless it stands in a list.
-struct Place {
-  uint32_t param;
-  int32_t element = -1;
-};
-
-Place place_of(size_t param) {
-  return {static_cast<uint32_t>(param), -1};
-}
-Place place_of(size_t param, uint64_t element) {
-  return {static_cast<uint32_t>(param), static_cast<int32_t>(element)};
-}
 
 struct Refusal {
   const opdock_function& function;
@@ -41,29 +29,10 @@ struct Refusal {
   }
 };
 
-// Visits every tensor of the arguments with its place and flags; f returns false to stop.
-template <class F>
-bool each_tensor(const opdock_function& function, const opdock_value* args, F&& f) {
-  const std::vector<opdock_param>& params = function.params();
-  for (size_t i = 0; i < params.size(); ++i) {
-    if (args[i].tag == OPDOCK_TENSOR) {
-      if (!f(place_of(i), args[i])) return false;
-    } else if (args[i].tag == OPDOCK_LIST && params[i].tag == OPDOCK_TENSOR) {
-      for (uint64_t k = 0; k < args[i].as.list->count; ++k) {
-        const opdock_value& element = args[i].as.list->data[k];
-        if (element.tag == OPDOCK_TENSOR && !f(place_of(i, k), element)) {
-          return false;
-        }
-      }
-    }
-  }
-  return true;
-}
-
-// Tensors that the op writes may share memory with no other argument, except with the very same
-// tensor if the op is in-place.
-[[gnu::noinline]] bool check_written(const opdock_function& function, const Target& target,
-                                     const opdock_value* args, const Refusal& refuse) {
+// Tensors that the op writes may be written, each element by itself. That they share memory with no
+// other is checked before run: there is none to share while planning.
+[[gnu::noinline]] bool check_written(const opdock_function& function, const opdock_value* args,
+                                     const Refusal& refuse) {
   const std::vector<opdock_param>& params = function.params();
   return each_tensor(function, args, [&](Place place, const opdock_value& written) {
     if ((params[place.param].flags & OPDOCK_PARAM_WRITTEN) == 0) return true;
@@ -73,25 +42,10 @@ bool each_tensor(const opdock_function& function, const opdock_value* args, F&& 
       return false;
     }
     const opdock_tensor& x = *written.as.tensor;
-    if (may_overlap_itself(x.ndim, x.shape, x.strides)) {
-      refuse(OPDOCK_INVALID_ARGUMENT, place,
-             "found strides " + shape_text(x.ndim, x.strides) + " for shape " +
-                 shape_text(x.ndim, x.shape) +
-                 ", by which several elements share an address, and the op writes it; copy it");
-      return false;
-    }
-    if ((written.flags & OPDOCK_VALUE_NO_DATA) != 0) return true;
-    return each_tensor(function, args, [&](Place other, const opdock_value& value) {
-      if ((other.param == place.param && other.element == place.element) ||
-          (value.flags & OPDOCK_VALUE_NO_DATA) != 0 || !may_share_memory(x, *value.as.tensor) ||
-          (target.has_flag(OPDOCK_OP_IN_PLACE) && same_view(x, *value.as.tensor))) {
-        return true;
-      }
-      refuse(OPDOCK_INVALID_ARGUMENT, place,
-             "found memory shared with argument " + refuse.name(other) +
-                 ", wanted memory of its own, as the op writes it; copy one of the two");
-      return false;
-    });
+    const std::string overlap = self_overlap(x.ndim, x.shape, x.strides);
+    if (overlap.empty()) return true;
+    refuse(OPDOCK_INVALID_ARGUMENT, place, overlap + ", and the op writes it; copy it");
+    return false;
   });
 }
 
@@ -212,7 +166,7 @@ Target* check_arguments(const opdock_function& function, const opdock_value* arg
   if (anchor.tensor != nullptr && !target->takes(anchor.tensor->dtype)) {
     return refuse_dtype(refuse, *target, anchor);
   }
-  if (function.writes() && !check_written(function, *target, args, refuse)) return nullptr;
+  if (function.writes() && !check_written(function, args, refuse)) return nullptr;
   return target;
 }
 

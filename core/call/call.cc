@@ -2,12 +2,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "call/call.h"
 
+#include <algorithm>
+#include <cstddef>
 #include <cstring>
-#include <vector>
 
 #include "call/accept.h"
 #include "call/guarded.h"
 #include "call/phases.h"
+#include "call/places.h"
 
 namespace opdock {
 namespace {
@@ -42,9 +44,21 @@ inline const opdock_call_options& read_options(const opdock_call_options* from,
   return *room;
 }
 
-// The caller's plan, whatever the size of its declaration; the host's own size is what the op sees.
+// The least that a plan of a caller has: what the first draft had.
+constexpr size_t kLeastPlan = offsetof(opdock_plan, state) + sizeof(opdock_plan::state);
+
 bool readable(const opdock_plan* plan) {
-  return plan != nullptr && plan->struct_size >= sizeof(opdock_plan);
+  return plan != nullptr && plan->struct_size >= kLeastPlan;
+}
+
+// A caller's plan of another size as one of the host's: the op must see what the host knows of it.
+opdock_plan of_own_size(const opdock_plan& from) {
+  opdock_plan own{};
+  std::memcpy(&own, &from, std::min<size_t>(from.struct_size, sizeof own));
+  own.struct_size = sizeof own;
+  // Whoever has no room for the flag may have planned over shapes.
+  if (!OPDOCK_HAS(&from, opdock_plan, flags)) own.flags = OPDOCK_PLAN_OF_SHAPES;
+  return own;
 }
 
 [[gnu::cold, gnu::noinline]] opdock_status refuse(const opdock_function& function,
@@ -62,11 +76,12 @@ bool readable(const opdock_plan* plan) {
                     std::to_string(function.fresh()) + ", one per fresh result of the schema");
 }
 
-// An invocation with outputs or on a GPU.
+// An invocation with outputs, written arguments or on a GPU. may_lack: outputs that are NULL are
+// allocated.
 [[gnu::noinline]] opdock_status invoke_in_full(Invocation* in, const opdock_call_options& how,
                                                const opdock_value* args, uint32_t num_args,
                                                opdock_tensor** outputs, uint32_t num_outputs,
-                                               const ErrorBuffer& error) {
+                                               bool may_lack, const ErrorBuffer& error) {
   const opdock_function& function = in->function;
   const Target& target = *in->target;
   opdock_output planned[kMaxReturns];
@@ -78,6 +93,12 @@ bool readable(const opdock_plan* plan) {
   const uint32_t count = plan.num_outputs;
   if (num_outputs != count || (outputs == nullptr && num_outputs != 0)) {
     return refuse_outputs(function, num_outputs, error);
+  }
+  if ((num_outputs | uint32_t{function.writes()}) != 0) {
+    status = check_outputs(function, target, plan, outputs, num_outputs, may_lack, error);
+    if (status != OPDOCK_OK) return status;
+    status = check_sharing(function, target, args, outputs, num_outputs, error);
+    if (status != OPDOCK_OK) return status;
   }
   Context context(target);
   status = context.enter(function, how.stream, error);
@@ -93,9 +114,6 @@ bool readable(const opdock_plan* plan) {
       refuse(function, error, "output " + std::to_string(i) + ": " + problem, status);
     }
   }
-  if (status == OPDOCK_OK) {
-    status = check_outputs(function, target, plan, args, outputs, count, error);
-  }
   if (status == OPDOCK_OK) status = run_once(in, how, plan, args, num_args, outputs, count);
   for (uint32_t i = 0; status != OPDOCK_OK && i < count; ++i) {
     if ((made >> i & 1) == 0) continue;
@@ -109,7 +127,7 @@ bool readable(const opdock_plan* plan) {
                                                        const ErrorBuffer& error) {
   return refuse(function, error,
                 "found a plan without room, wanted struct_size of at least " +
-                    std::to_string(sizeof(opdock_plan)) + " and outputs for " +
+                    std::to_string(kLeastPlan) + " and outputs for " +
                     std::to_string(function.fresh()) + "; fill in struct_size and outputs");
 }
 
@@ -147,17 +165,36 @@ inline Target* accept_or_check(const opdock_function& function, const opdock_val
   return check_arguments(function, args, num_args, planning, status, error);
 }
 
-// A caller's plan that is larger than the host's: it must not look to the op as if the host knew
-// all of it.
-[[gnu::noinline]] opdock_status plan_larger(Invocation* in, const opdock_value* args,
-                                            uint32_t num_args, opdock_plan* plan) {
-  opdock_plan own;
-  std::memcpy(&own, plan, sizeof own);
-  own.struct_size = sizeof own;
-  opdock_status status = plan_once(in, args, num_args, &own);
+[[gnu::noinline]] opdock_status plan_of_other_size(Invocation* in, const opdock_value* args,
+                                                   uint32_t num_args, opdock_plan* plan) {
+  opdock_plan own = of_own_size(*plan);
+  const opdock_status status = plan_once(in, args, num_args, &own);
   own.struct_size = plan->struct_size;
-  std::memcpy(plan, &own, sizeof own);
+  std::memcpy(plan, &own, std::min<size_t>(plan->struct_size, sizeof own));
   return status;
+}
+
+// Notes it in the plan if an argument had no data.
+[[gnu::noinline]] void mark_shapes(const opdock_function& function, const opdock_value* args,
+                                   opdock_plan* plan) {
+  if (!OPDOCK_HAS(plan, opdock_plan, flags)) return;
+  const bool real = each_tensor(function, args, [](Place, const opdock_value& value) {
+    return (value.flags & OPDOCK_VALUE_NO_DATA) == 0;
+  });
+  if (!real) plan->flags |= OPDOCK_PLAN_OF_SHAPES;
+}
+
+// The whole call, with outputs that are all there.
+opdock_status invoke_into(const opdock_function& function, const opdock_call_options& how,
+                          const opdock_value* args, uint32_t num_args,
+                          opdock_tensor* const* outputs, uint32_t num_outputs, Target** on,
+                          const ErrorBuffer& error) {
+  opdock_status status = OPDOCK_OK;
+  Target* target = *on = accept_or_check(function, args, num_args, false, &status, error);
+  if (target == nullptr) return status;
+  Invocation in(function, target, how, Phase::kPlan, error);
+  return invoke_in_full(&in, how, args, num_args, const_cast<opdock_tensor**>(outputs), num_outputs,
+                        false, error);
 }
 
 }  // namespace
@@ -203,12 +240,16 @@ opdock_status opdock_prepare(opdock_function* function, opdock_device device, ch
       return refuse_room(*function, error);
     }
     opdock_status status = OPDOCK_OK;
-    Target* target = accept_or_check(*function, args, num_args, true, &status, error);
+    Target* target = accept_arguments(*function, args, num_args);
+    const bool quick = target != nullptr;
+    if (!quick) target = check_arguments(*function, args, num_args, true, &status, error);
     if (target == nullptr) return status;
     opdock_call_options room;
     Invocation in(*function, target, read_options(options, &room), Phase::kPlan, error);
-    if (plan->struct_size != sizeof *plan) return plan_larger(&in, args, num_args, plan);
-    return plan_once(&in, args, num_args, plan);
+    status = plan->struct_size == sizeof *plan ? plan_once(&in, args, num_args, plan)
+                                               : plan_of_other_size(&in, args, num_args, plan);
+    if (!quick && status == OPDOCK_OK) mark_shapes(*function, args, plan);
+    return status;
   } catch (...) {
     return caught(error);
   }
@@ -227,17 +268,31 @@ opdock_status opdock_prepare(opdock_function* function, opdock_device device, ch
         (plan->outputs == nullptr && plan->num_outputs != 0)) {
       return refuse_unplanned(*function, error);
     }
-    opdock_status status = OPDOCK_OK;
-    Target* target = recheck_arguments(*function, args, num_args, &status, error);
-    if (target == nullptr) return status;
-    if ((num_outputs | plan->num_outputs) != 0) {
-      status = check_outputs(*function, *target, *plan, args, outputs, num_outputs, error);
-      if (status != OPDOCK_OK) return status;
+    opdock_plan own;
+    if (plan->struct_size < sizeof *plan) [[unlikely]] {
+      own = of_own_size(*plan);
+      plan = &own;
     }
     opdock_call_options room;
     const opdock_call_options& how = read_options(options, &room);
-    Invocation in(*function, target, how, Phase::kRun, error);
-    {
+    const auto anew = [&](Target** on) {
+      return invoke_into(*function, how, args, num_args, outputs, num_outputs, on, error);
+    };
+    opdock_status status = OPDOCK_OK;
+    Target* target = nullptr;
+    if ((plan->flags & OPDOCK_PLAN_OF_SHAPES) != 0) [[unlikely]] {
+      // The op has not seen where the data lies.
+      status = anew(&target);
+    } else {
+      target = recheck_arguments(*function, args, num_args, &status, error);
+      if (target == nullptr) return status;
+      if ((num_outputs | plan->num_outputs | uint32_t{function->writes()}) != 0) {
+        status = check_outputs(*function, *target, *plan, outputs, num_outputs, false, error);
+        if (status != OPDOCK_OK) return status;
+        status = check_sharing(*function, *target, args, outputs, num_outputs, error);
+        if (status != OPDOCK_OK) return status;
+      }
+      Invocation in(*function, target, how, Phase::kRun, error);
       Context context(*target);
       status = context.enter(*function, how.stream, error);
       if (status != OPDOCK_OK) return status;
@@ -246,14 +301,7 @@ opdock_status opdock_prepare(opdock_function* function, opdock_device device, ch
     if (status != OPDOCK_INCOMPATIBLE) [[likely]]
       return status;
     // Another provider's plan is its own, also where it comes to the same outputs.
-    return call_further(*function, target, status, [&](Target** on) {
-      opdock_status again = OPDOCK_OK;
-      Target* further = *on = accept_or_check(*function, args, num_args, true, &again, error);
-      if (further == nullptr) return again;
-      std::vector<opdock_tensor*> given(outputs, outputs + num_outputs);
-      Invocation second(*function, further, how, Phase::kPlan, error);
-      return invoke_in_full(&second, how, args, num_args, given.data(), num_outputs, error);
-    });
+    return call_further(*function, target, status, anew);
   } catch (...) {
     return caught(error);
   }
@@ -273,8 +321,9 @@ opdock_status opdock_prepare(opdock_function* function, opdock_device device, ch
     opdock_call_options room;
     const opdock_call_options& how = read_options(options, &room);
     Invocation in(*function, target, how, Phase::kPlan, error);
-    if (function->fresh() != 0 || num_outputs != 0 || target->driver != nullptr) {
-      status = invoke_in_full(&in, how, args, num_args, outputs, num_outputs, error);
+    if (function->fresh() != 0 || num_outputs != 0 || target->driver != nullptr ||
+        function->writes()) {
+      status = invoke_in_full(&in, how, args, num_args, outputs, num_outputs, true, error);
       if (status != OPDOCK_INCOMPATIBLE) [[likely]]
         return status;
       return call_further(*function, target, status, [&](Target** on) {
@@ -282,7 +331,7 @@ opdock_status opdock_prepare(opdock_function* function, opdock_device device, ch
         Target* further = *on = accept_or_check(*function, args, num_args, false, &again, error);
         if (further == nullptr) return again;
         Invocation second(*function, further, how, Phase::kPlan, error);
-        return invoke_in_full(&second, how, args, num_args, outputs, num_outputs, error);
+        return invoke_in_full(&second, how, args, num_args, outputs, num_outputs, true, error);
       });
     }
     opdock_plan plan;

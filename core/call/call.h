@@ -13,7 +13,7 @@ namespace opdock {
 
 // Checks every argument by itself and against the others, and finds the op's target on their
 // device. NULL, a status and a text if something is wrong. Shapes without data will do only for
-// planning. (arguments.cc)
+// planning. What they share with others is not looked at: check_sharing(). (arguments.cc)
 Target* check_arguments(const opdock_function& function, const opdock_value* args,
                         uint32_t num_args, bool planning, opdock_status* status,
                         const ErrorBuffer& error);
@@ -26,11 +26,17 @@ Target* recheck_arguments(const opdock_function& function, const opdock_value* a
 // The text for a plan that breaks the interface, or "". (outputs.cc)
 std::string plan_problem(const opdock_plan& plan);
 
-// Checks the outputs against the plan, themselves, each other and the inputs. (outputs.cc)
+// Checks the caller's outputs against the plan and by themselves. may_lack: one that is NULL is the
+// host's to allocate. (outputs.cc)
 opdock_status check_outputs(const opdock_function& function, const Target& target,
-                            const opdock_plan& plan, const opdock_value* args,
-                            opdock_tensor* const* outputs, uint32_t num_outputs,
-                            const ErrorBuffer& error);
+                            const opdock_plan& plan, opdock_tensor* const* outputs,
+                            uint32_t num_outputs, bool may_lack, const ErrorBuffer& error);
+
+// Checks, once they are checked by themselves, that outputs (those that are not NULL) and written
+// arguments share memory with nothing else of the call. (sharing.cc)
+opdock_status check_sharing(const opdock_function& function, const Target& target,
+                            const opdock_value* args, opdock_tensor* const* outputs,
+                            uint32_t num_outputs, const ErrorBuffer& error);
 
 // An output as planned, in memory of the host's. (allocate.cc)
 opdock_status allocate_output(const Target& target, void* stream, const opdock_output& layout,

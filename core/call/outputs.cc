@@ -41,16 +41,6 @@ std::string kind(opdock_dtype dtype, int32_t ndim, const int64_t* shape, opdock_
   return to_text(dtype) + " " + shape_text(ndim, shape) + " on " + to_text(device);
 }
 
-std::string shared(const std::string& with) {
-  return "found memory shared with " + with + ", wanted memory of its own; pass another output";
-}
-
-// Output i against one input.
-bool clashes(const Target& target, const opdock_tensor& x, const opdock_value& input) {
-  return input.tag == OPDOCK_TENSOR && may_share_memory(x, *input.as.tensor) &&
-         !(target.has_flag(OPDOCK_OP_IN_PLACE) && same_view(x, *input.as.tensor));
-}
-
 }  // namespace
 
 std::string plan_problem(const opdock_plan& plan) {
@@ -66,11 +56,8 @@ std::string plan_problem(const opdock_plan& plan) {
                ", wanted none below 0";
       }
     }
-    if (may_overlap_itself(x.ndim, x.shape, x.strides)) {
-      return "output " + std::to_string(i) + ": found strides " + shape_text(x.ndim, x.strides) +
-             " for shape " + shape_text(x.ndim, x.shape) +
-             ", by which several elements share an address";
-    }
+    const std::string overlap = self_overlap(x.ndim, x.shape, x.strides);
+    if (!overlap.empty()) return "output " + std::to_string(i) + ": " + overlap;
   }
   if (plan.workspace_alignment != 0 && !std::has_single_bit(plan.workspace_alignment)) {
     return "found a workspace alignment of " + std::to_string(plan.workspace_alignment) +
@@ -84,18 +71,17 @@ std::string plan_problem(const opdock_plan& plan) {
 }
 
 opdock_status check_outputs(const opdock_function& function, const Target& target,
-                            const opdock_plan& plan, const opdock_value* args,
-                            opdock_tensor* const* outputs, uint32_t num_outputs,
-                            const ErrorBuffer& error) {
+                            const opdock_plan& plan, opdock_tensor* const* outputs,
+                            uint32_t num_outputs, bool may_lack, const ErrorBuffer& error) {
   if (num_outputs != plan.num_outputs || (outputs == nullptr && num_outputs != 0)) {
     error.write(function.schema().name, ": found " + std::to_string(num_outputs) +
                                             " outputs, wanted " + std::to_string(plan.num_outputs) +
                                             ", one per fresh result of the schema");
     return OPDOCK_INVALID_ARGUMENT;
   }
-  const std::vector<opdock_param>& params = function.params();
   for (uint32_t i = 0; i < num_outputs; ++i) {
     const opdock_tensor* x = outputs[i];
+    if (x == nullptr && may_lack) continue;
     TensorProblem problem = check_tensor(x, 0);
     if (problem != TensorProblem::kNone) return refuse(function, i, error, describe(problem, x));
     const opdock_output& planned = plan.outputs[i];
@@ -105,30 +91,8 @@ opdock_status check_outputs(const opdock_function& function, const Target& targe
                         kind(planned.dtype, planned.ndim, planned.shape, target.device) +
                         ", as planned; pass such a tensor");
     }
-    if (may_overlap_itself(x->ndim, x->shape, x->strides)) {
-      return refuse(function, i, error,
-                    "found strides " + shape_text(x->ndim, x->strides) + " for shape " +
-                        shape_text(x->ndim, x->shape) +
-                        ", by which several elements share an address; pass a tensor of its own");
-    }
-    for (size_t k = 0; k < params.size(); ++k) {
-      if (clashes(target, *x, args[k])) {
-        return refuse(function, i, error, shared("argument '" + std::string(params[k].name) + "'"));
-      }
-      if (args[k].tag != OPDOCK_LIST || params[k].tag != OPDOCK_TENSOR) continue;
-      for (uint64_t e = 0; e < args[k].as.list->count; ++e) {
-        if (clashes(target, *x, args[k].as.list->data[e])) {
-          return refuse(function, i, error,
-                        shared("element " + std::to_string(e) + " of argument '" +
-                               std::string(params[k].name) + "'"));
-        }
-      }
-    }
-    for (uint32_t k = 0; k < i; ++k) {
-      if (may_share_memory(*x, *outputs[k])) {
-        return refuse(function, i, error, shared("output " + std::to_string(k)));
-      }
-    }
+    const std::string overlap = self_overlap(x->ndim, x->shape, x->strides);
+    if (!overlap.empty()) return refuse(function, i, error, overlap + "; pass a tensor of its own");
   }
   return OPDOCK_OK;
 }

@@ -58,6 +58,7 @@ opdock_status judge_plan(Invocation* in, const opdock_plan& plan);
     return status;
   plan->num_outputs = fresh;
   plan->outputs = outputs;
+  plan->flags = 0;
   if ((fresh | plan->workspace_bytes | plan->workspace_alignment) == 0) return OPDOCK_OK;
   return judge_plan(in, *plan);
 }

@@ -5,6 +5,7 @@
 
 #include "call/dtype.h"
 #include "call/scanner.h"
+#include "opdock/overlap.hpp"
 
 namespace opdock {
 namespace {
@@ -359,8 +360,13 @@ class Evaluator {
     int64_t stride = 1;
     for (int32_t i = out->ndim - 1; i >= 0; --i) {
       out->strides[i] = stride;
-      int64_t size = out->shape[i] > 1 ? out->shape[i] : 1;
-      if (__builtin_mul_overflow(stride, size, &stride)) return overflow();
+      const int64_t size = out->shape[i] > 1 ? out->shape[i] : 1;
+      int64_t next = 0;
+      if (!__builtin_mul_overflow(stride, size, &next)) {
+        stride = next;
+      } else if (views::has_elements(out->ndim, out->shape)) {  // else they do not matter
+        return overflow();
+      }
     }
     return true;
   }

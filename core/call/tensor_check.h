@@ -5,9 +5,11 @@
 #include <cstdint>
 #include <string>
 
-#include "opdock/plugin.h"
+#include "opdock/overlap.hpp"
 
 namespace opdock {
+
+using views::element_bytes;
 
 enum class TensorProblem : uint8_t {
   kNone,
@@ -21,11 +23,6 @@ enum class TensorProblem : uint8_t {
   kNoData,      // data NULL with elements
   kDevice,      // no device type of this interface, or a negative index
 };
-
-// Bytes of one element.
-inline uint64_t element_bytes(opdock_dtype dtype) {
-  return (static_cast<uint64_t>(dtype.bits) * dtype.lanes + 7) / 8;
-}
 
 // The tensor by itself. flags: of its opdock_value; with OPDOCK_VALUE_NO_DATA data may be NULL.
 inline TensorProblem check_tensor(const opdock_tensor* tensor, uint32_t flags) {
@@ -67,13 +64,10 @@ std::string describe(TensorProblem problem, const opdock_tensor* tensor);
 // Same memory, shape and strides.
 bool same_view(const opdock_tensor& a, const opdock_tensor& b);
 
-// Whether two tensors (both checked) may share bytes. Exact for contiguous tensors and for views
-// that interleave with one common row stride; other interleaved views count as sharing.
-bool may_share_memory(const opdock_tensor& a, const opdock_tensor& b);
-
-// Whether two elements of this tensor (checked) may share an address: a stride of 0, or strides too
-// small for the sizes below them.
-bool may_overlap_itself(int32_t ndim, const int64_t* shape, const int64_t* strides);
+// "found strides … for shape …, by which several elements share an address", for a tensor (checked)
+// that is to be written and in which that is so; else "". Where it takes too long to decide the
+// text says so.
+std::string self_overlap(int32_t ndim, const int64_t* shape, const int64_t* strides);
 
 // "[2, 3]".
 std::string shape_text(int32_t ndim, const int64_t* values);

@@ -36,11 +36,12 @@ def newer(text):
 
 
 def older(text, names):
-    """The structs named, without their last member."""
+    """The structs named, each without its last member as often as it is named."""
     for name, start, end in reversed(list(structs(text))):
-        if name in names:
-            body = text[start:end].rstrip()
-            text = text[:start] + body[: body.rstrip(";").rfind(";") + 1] + text[end:]
+        body = text[start:end].rstrip()
+        for _ in range(names.count(name)):
+            body = body[: body.rstrip(";").rfind(";") + 1]
+        text = text[:start] + body + text[end:]
     return text
 
 
@@ -101,23 +102,27 @@ def main():
             out / "include-older",
             lambda text: older(
                 text,
-                {
+                [
                     "opdock_generator",
                     "opdock_object",
                     "opdock_device_facts",
                     "opdock_host",
                     "opdock_launch",
-                    "opdock_plan",
-                },
+                    *["opdock_plan"] * 3,  # flags and what fills them up, and state
+                ],
             ),
         ),
         "older-program": headers(
             include,
             out / "include-older-program",
-            lambda text: older(text, {"opdock_call_options", "opdock_options", "opdock_generator"}),
+            lambda text: older(
+                text,
+                # opdock_plan: as the first draft had it.
+                ["opdock_call_options", "opdock_options", "opdock_generator", *["opdock_plan"] * 2],
+            ),
         ),
         "no-init": headers(
-            include, out / "include-no-init", lambda text: older(text, {"opdock_plugin"})
+            include, out / "include-no-init", lambda text: older(text, ["opdock_plugin"])
         ),
     }
 

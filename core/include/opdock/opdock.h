@@ -263,16 +263,18 @@ typedef struct opdock_call_options {
 } opdock_call_options;
 
 /* Plans one call: checks the arguments (all parameters in the schema's order, see opdock_bind) and
- * fills in `plan`, whose `outputs` points at room for the function's fresh outputs. Touches no
- * device. options may be NULL. */
+ * fills in `plan`, whose `outputs` points at room for the function's fresh outputs and whose
+ * struct_size goes at least to the end of `state`. Touches no device. Whether memory is shared is
+ * looked at by opdock_run_planned. options may be NULL. */
 OPDOCK_EXPORT opdock_status opdock_plan_call(opdock_function* function,
                                              const opdock_call_options* options,
                                              const opdock_value* args, uint32_t num_args,
                                              opdock_plan* plan, char* error, uint32_t error_size);
 
 /* Runs what opdock_plan_call has planned, for the same function, arguments and options. outputs:
- * one tensor per fresh output, of the planned dtype, shape and device. Enqueues on the stream and
- * returns; CPU ops have finished. */
+ * one tensor per fresh output, of the planned dtype, shape and device. What was planned over shapes
+ * (OPDOCK_VALUE_NO_DATA) is first planned again with the data, as is a plan that ends before
+ * `flags`. Enqueues on the stream and returns; CPU ops have finished. */
 OPDOCK_EXPORT opdock_status opdock_run_planned(opdock_function* function,
                                                const opdock_call_options* options,
                                                const opdock_plan* plan, const opdock_value* args,

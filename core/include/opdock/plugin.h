@@ -40,7 +40,7 @@ extern "C" {
 #endif
 
 #define OPDOCK_ABI_MAJOR 0
-#define OPDOCK_ABI_MINOR 1
+#define OPDOCK_ABI_MINOR 2
 
 /* The one symbol a plugin exports. Its name carries the major: a plugin of another major is never
  * called through the wrong declaration. */
@@ -217,7 +217,7 @@ typedef struct opdock_launch {
   uint32_t grid[3];      /* blocks; each at least 1 */
   uint32_t block[3];     /* threads; each at least 1 */
   uint32_t cluster[3];   /* blocks per cluster; all 0 for none */
-  uint32_t shared_bytes; /* dynamic shared memory; above 48 KiB the host raises the limit */
+  uint32_t shared_bytes; /* dynamic shared memory; the host raises the limit where need be */
   void* const* args;     /* one pointer per kernel parameter, read before launch returns */
   uint32_t num_args;
   uint32_t reserved;
@@ -236,7 +236,7 @@ typedef struct opdock_device_facts {
   uint32_t warp_size;       /* 32 or 64; 1 on the CPU */
   uint32_t multiprocessors; /* on the CPU: worker threads the host offers */
   uint32_t max_threads_per_block;
-  uint32_t max_shared_bytes; /* dynamic shared memory a block may ask for */
+  uint32_t max_shared_bytes; /* shared memory a block may have, static and dynamic */
   uint64_t l2_bytes;         /* 0 if unknown */
   uint64_t memory_bytes;
 } opdock_device_facts;
@@ -344,7 +344,12 @@ typedef struct opdock_plan {
   uint64_t workspace_alignment; /* a power of two, or 0 for 256 */
   uint64_t random_numbers;      /* how far to advance the generator's offset */
   uint64_t state[8];            /* handed to run as call->state */
+  uint32_t flags;               /* set by the host: OPDOCK_PLAN_… */
+  uint32_t reserved;
 } opdock_plan;
+
+/* Flags of a plan. */
+#define OPDOCK_PLAN_OF_SHAPES 1u /* an argument had no data: run first plans again, with it */
 
 /* Flags of an op: what the host and frameworks may rely on. */
 #define OPDOCK_OP_THREAD_SAFE 1u   /* two calls may run at once */
@@ -410,7 +415,8 @@ typedef struct opdock_plugin {
 OPDOCK_EXPORT const opdock_plugin* OPDOCK_ENTRY(void);
 
 /* Changes
- *   0.1  first draft. */
+ *   0.1  first draft.
+ *   0.2  opdock_plan.flags. */
 
 #ifdef __cplusplus
 }

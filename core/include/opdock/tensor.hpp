@@ -7,6 +7,7 @@
 #include <initializer_list>
 #include <tuple>
 
+#include "opdock/overlap.hpp"
 #include "opdock/types.hpp"
 
 namespace opdock {
@@ -61,7 +62,10 @@ struct Layout : opdock_output {
     int64_t stride = 1;
     for (int32_t i = ndim - 1; i >= 0; --i) {
       strides[i] = stride;
-      if (__builtin_mul_overflow(stride, shape[i] > 1 ? shape[i] : 1, &stride)) {
+      int64_t next = 0;
+      if (!__builtin_mul_overflow(stride, shape[i] > 1 ? shape[i] : 1, &next)) {
+        stride = next;
+      } else if (views::has_elements(ndim, shape)) {  // those of an empty output do not matter
         throw Error(OPDOCK_INVALID_ARGUMENT,
                     detail::concat("an output of shape ", detail::list_text(shape, ndim),
                                    " would have more than 2^63 elements; pass smaller arguments"));
@@ -89,21 +93,22 @@ class Tensor {
   // Size and stride of one dimension; negative counts from the end.
   int64_t size(int32_t dimension) const { return tensor_->shape[at(dimension)]; }
   int64_t stride(int32_t dimension) const { return tensor_->strides[at(dimension)]; }
+  bool is_empty() const { return !views::has_elements(ndim(), shape()); }
   int64_t numel() const {
+    if (is_empty()) return 0;  // its other sizes may be of any size
     int64_t count = 1;
     for (int32_t i = 0; i < ndim(); ++i) count *= shape()[i];
     return count;
   }
   // Row-major without gaps. Strides of dimensions of size 1, and of empty tensors, do not matter.
   bool is_contiguous() const {
+    if (is_empty()) return true;
     int64_t stride = 1;
-    bool contiguous = true;
     for (int32_t i = ndim() - 1; i >= 0; --i) {
-      if (shape()[i] == 0) return true;
-      if (shape()[i] != 1 && strides()[i] != stride) contiguous = false;
+      if (shape()[i] != 1 && strides()[i] != stride) return false;
       stride *= shape()[i];
     }
-    return contiguous;
+    return true;
   }
 
   // The first element. T must be the element type (a byte type reads any dtype).
@@ -139,31 +144,10 @@ class Tensor {
   uint32_t flags_;
 };
 
-namespace detail {
-// The bytes from the first to one past the last that the tensor's elements touch.
-inline std::pair<uintptr_t, uintptr_t> extent(Tensor x) {
-  uintptr_t low = reinterpret_cast<uintptr_t>(x.raw());
-  uintptr_t high = low;
-  uintptr_t bytes = static_cast<uintptr_t>(x.dtype().bytes());
-  for (int32_t i = 0; i < x.ndim(); ++i) {
-    if (x.shape()[i] == 0) return {low, low};
-    int64_t reach = (x.shape()[i] - 1) * x.strides()[i];
-    if (reach < 0) {
-      low -= static_cast<uintptr_t>(-reach) * bytes;
-    } else {
-      high += static_cast<uintptr_t>(reach) * bytes;
-    }
-  }
-  return {low, high + bytes};
-}
-}  // namespace detail
-
-// Whether the ranges of memory that two tensors lie in share bytes. May say true for interleaved
-// views that share none.
+// Whether two tensors share bytes: exact, and true in the rare cases that take too long to decide
+// (overlap.hpp).
 inline bool may_overlap(Tensor a, Tensor b) {
-  auto [a_low, a_high] = detail::extent(a);
-  auto [b_low, b_high] = detail::extent(b);
-  return a_low < b_high && b_low < a_high && a_low < a_high && b_low < b_high;
+  return views::shared_memory(*a.get(), *b.get()) != views::Overlap::kNone;
 }
 
 // Checks on one argument: each throws an Error that names the argument, what came and what was
@@ -231,19 +215,19 @@ class Check {
     fail(OPDOCK_INVALID_ARGUMENT, detail::concat("shape ", x_.shape_text()), "at least one element",
          "skip the call for empty tensors");
   }
+  // Both pass a tensor without elements, whatever its strides.
   const Check& contiguous() const {
     if (x_.is_contiguous()) return *this;
-    fail(OPDOCK_UNSUPPORTED, strides_text(), "contiguous rows", "call contiguous() on it first");
+    fail(OPDOCK_UNSUPPORTED, strides_text(), "contiguous rows", kMakeContiguous);
   }
   const Check& contiguous_last_dim() const {
-    if (x_.ndim() == 0 || x_.size(-1) <= 1 || x_.stride(-1) == 1) return *this;
-    fail(OPDOCK_UNSUPPORTED, strides_text(), "stride 1 in the last dimension",
-         "call contiguous() on it first");
+    if (x_.ndim() == 0 || x_.size(-1) <= 1 || x_.stride(-1) == 1 || x_.is_empty()) return *this;
+    fail(OPDOCK_UNSUPPORTED, strides_text(), "stride 1 in the last dimension", kMakeContiguous);
   }
-  // The address of the first element is a multiple of `bytes`.
+  // The address of the first element, if there is one, is a multiple of `bytes`.
   const Check& aligned(uint64_t bytes) const {
     uintptr_t address = reinterpret_cast<uintptr_t>(x_.raw());
-    if (!x_.has_data() || address % bytes == 0) return *this;
+    if (!x_.has_data() || address % bytes == 0 || x_.is_empty()) return *this;
     fail(OPDOCK_UNSUPPORTED,
          detail::concat("an address ", address % bytes, " past a multiple of ", bytes),
          detail::concat("one aligned to ", bytes, " bytes"), "copy it first");
@@ -264,6 +248,9 @@ class Check {
   }
 
  private:
+  // The Python package says in its place how the argument's library does it.
+  static constexpr const char* kMakeContiguous = "make it contiguous first";
+
   [[gnu::cold, gnu::noinline]] static std::string another(const char* name) {
     return name != nullptr ? detail::concat("'", name, "'") : std::string("another argument");
   }

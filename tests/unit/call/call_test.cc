@@ -334,6 +334,147 @@ TEST(Call, PlansOverShapesWithoutData) {
       << f.error;
 }
 
+// ---- what a plan over shapes has not seen
+
+// Wants memory that is aligned to 16 bytes, as kernels do, and counts what it did.
+int planned = 0, run = 0;
+uint64_t seen_state = 0;
+opdock_status plan_aligned(const opdock_call* call, const opdock_value* args, uint32_t n,
+                           opdock_plan* plan) {
+  ++planned;
+  const bool real = (args[0].flags & OPDOCK_VALUE_NO_DATA) == 0;
+  if (real && reinterpret_cast<uintptr_t>(args[0].as.tensor->data) % 16 != 0) {
+    return call->host->set_error(call, OPDOCK_UNSUPPORTED, "argument 'x': misaligned");
+  }
+  plan->state[7] = real ? 2 : 1;
+  plan->flags = 77;  // not the plugin's to set
+  return plan_like(call, args, n, plan);
+}
+opdock_status run_aligned(const opdock_call* call, const opdock_value*, uint32_t,
+                          opdock_tensor* const*, uint32_t) {
+  ++run;
+  seen_state = static_cast<const uint64_t*>(call->state)[7];
+  return OPDOCK_OK;
+}
+const opdock_op& aligned_op() {
+  static const opdock_op op = [] {
+    opdock_op o = make_op("aligned(Tensor x, Tensor[] more) -> Tensor");
+    o.plan = plan_aligned;
+    o.run = run_aligned;
+    return o;
+  }();
+  return op;
+}
+
+// A plan of the caller's with room for one output; struct_size says how much of it the host may
+// see.
+struct OwnPlan {
+  explicit OwnPlan(uint32_t size) {
+    plan.known.struct_size = size;
+    plan.known.outputs = &output;
+    plan.known.flags = 0xabcd;
+    std::memset(plan.behind, 0x5a, sizeof plan.behind);
+  }
+  opdock_output output{};
+  struct {
+    opdock_plan known{};
+    unsigned char behind[16];
+  } plan;
+};
+
+struct AlignedCall {
+  AlignedCall() : f(&aligned_op()) {
+    x = a.tensor({4});
+    odd = a.tensor({4}, kF32, {1}, static_cast<float*>(a.tensor({8})->data) + 1);
+    planned = run = 0;
+  }
+  std::vector<opdock_value> args(const opdock_tensor* first, uint32_t flags, uint32_t more_flags) {
+    return {A::value(first, flags), a.list({A::value(x, more_flags)})};
+  }
+  opdock_status plan(OwnPlan* own, const std::vector<opdock_value>& values) {
+    return f.plan(values, &own->plan.known);
+  }
+  opdock_status run_with(const OwnPlan& own, const std::vector<opdock_value>& values,
+                         opdock_tensor* output) {
+    f.error[0] = '\0';
+    return run_planned(f.function, nullptr, &own.plan.known, values.data(), 2, &output, 1,
+                       {f.error, sizeof f.error});
+  }
+  A a;
+  TestFunction f;
+  opdock_tensor *x, *odd;
+};
+
+TEST(Call, PlansAgainWhatWasPlannedOverShapes) {
+  constexpr uint32_t kShape = OPDOCK_VALUE_NO_DATA;
+  for (const auto& [first, more] : {std::pair{kShape, 0u}, {0u, kShape}, {kShape, kShape}}) {
+    AlignedCall call;
+    OwnPlan own(sizeof(opdock_plan));
+    ASSERT_EQ(call.plan(&own, call.args(call.x, first, more)), OPDOCK_OK) << call.f.error;
+    EXPECT_EQ(own.plan.known.flags, OPDOCK_PLAN_OF_SHAPES);
+    EXPECT_EQ(call.run_with(own, call.args(call.odd, 0, 0), call.a.tensor({4})),
+              OPDOCK_UNSUPPORTED);
+    EXPECT_STREQ(call.f.error, "aligned: argument 'x': misaligned");
+    EXPECT_EQ(run, 0);
+    EXPECT_EQ(call.run_with(own, call.args(call.x, 0, 0), call.a.tensor({4})), OPDOCK_OK)
+        << call.f.error;
+    EXPECT_EQ(run, 1);
+    EXPECT_EQ(seen_state, 2u);  // of the plan over the data
+    // What a plan over data is held to as well.
+    EXPECT_EQ(call.run_with(own, call.args(call.x, kShape, 0), call.a.tensor({4})),
+              OPDOCK_INVALID_ARGUMENT);
+    EXPECT_EQ(call.run_with(own, call.args(call.x, 0, 0), nullptr), OPDOCK_INVALID_ARGUMENT);
+    EXPECT_EQ(call.run_with(own, call.args(call.x, 0, 0), call.x), OPDOCK_INVALID_ARGUMENT);
+    EXPECT_EQ(run, 1);
+  }
+  AlignedCall call;  // over data: once is enough
+  OwnPlan own(sizeof(opdock_plan));
+  ASSERT_EQ(call.plan(&own, call.args(call.x, 0, 0)), OPDOCK_OK) << call.f.error;
+  EXPECT_EQ(own.plan.known.flags, 0u);
+  EXPECT_EQ(call.run_with(own, call.args(call.x, 0, 0), call.a.tensor({4})), OPDOCK_OK);
+  EXPECT_EQ(planned, 1);
+}
+
+// A program may know less of a plan than the host, or more.
+TEST(Call, TakesPlansOfEverySizeFromTheFirstDraftsOn) {
+  constexpr uint32_t kLeast = offsetof(opdock_plan, flags);
+  for (uint32_t size = 0; size < kLeast; ++size) {
+    AlignedCall call;
+    OwnPlan own(size);
+    EXPECT_EQ(call.plan(&own, call.args(call.x, 0, 0)), OPDOCK_INVALID_ARGUMENT) << size;
+    EXPECT_NE(std::string(call.f.error).find("struct_size of at least 104"), std::string::npos)
+        << call.f.error;
+    own.plan.known.num_outputs = 1;
+    EXPECT_EQ(call.run_with(own, call.args(call.x, 0, 0), call.a.tensor({4})),
+              OPDOCK_INVALID_ARGUMENT)
+        << size;
+    EXPECT_EQ(planned, 0);
+  }
+  for (uint32_t size = kLeast; size <= sizeof(opdock_plan) + 16; ++size) {
+    AlignedCall call;
+    OwnPlan own(size);
+    ASSERT_EQ(call.plan(&own, call.args(call.x, OPDOCK_VALUE_NO_DATA, 0)), OPDOCK_OK)
+        << size << ": " << call.f.error;
+    EXPECT_EQ(own.plan.known.struct_size, size);
+    EXPECT_EQ(own.plan.known.num_outputs, 1u);
+    EXPECT_EQ(own.plan.known.outputs, &own.output);
+    EXPECT_EQ(own.plan.known.state[7], 1u);
+    EXPECT_EQ(own.output.shape[0], 4);
+    // Behind the caller's declaration nothing is read or written.
+    const bool has_flags = size >= kLeast + sizeof(uint32_t);
+    if (size == kLeast || has_flags) {
+      EXPECT_EQ(own.plan.known.flags, has_flags ? OPDOCK_PLAN_OF_SHAPES : 0xabcd) << size;
+    }
+    for (const unsigned char byte : own.plan.behind) EXPECT_EQ(byte, 0x5a);
+    if (!has_flags) own.plan.known.flags = 0;
+    EXPECT_EQ(call.run_with(own, call.args(call.odd, 0, 0), call.a.tensor({4})), OPDOCK_UNSUPPORTED)
+        << size;
+    EXPECT_EQ(run, 0);
+    EXPECT_EQ(call.run_with(own, call.args(call.x, 0, 0), call.a.tensor({4})), OPDOCK_OK)
+        << size << ": " << call.f.error;
+  }
+}
+
 TEST(Call, RefusesAPlanThatWasNotMade) {
   static const opdock_op op = [] {
     opdock_op o = make_op("g(Tensor x) -> Tensor");

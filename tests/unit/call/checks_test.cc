@@ -383,7 +383,7 @@ const Row kRows[] = {
     {"written overlaps a list element",
      [](Scene& s) { s.w->data = s.t1->data; },
      kBad,
-     {"argument 'w'", "element 1 of 'ts'"}},
+     {"argument 'w'", "element 1 of argument 'ts'"}},
     // outputs
     {"too few outputs",
      [](Scene& s) { s.outputs.pop_back(); },

@@ -1,0 +1,44 @@
+// The tensors among the arguments of a call, and what they are called in messages.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "call/function.h"
+#include "opdock/plugin.h"
+
+namespace opdock {
+
+// A parameter, or an element of the list that is its argument.
+struct Place {
+  uint32_t param;
+  int32_t element = -1;  // none: the argument itself
+};
+
+inline Place place_of(size_t param) {
+  return {static_cast<uint32_t>(param), -1};
+}
+inline Place place_of(size_t param, uint64_t element) {
+  return {static_cast<uint32_t>(param), static_cast<int32_t>(element)};
+}
+
+// Visits every tensor of the arguments (which fit their parameters) with its place, in order;
+// f(place, value) returns false to stop.
+template <class F>
+bool each_tensor(const opdock_function& function, const opdock_value* args, F&& f) {
+  const std::vector<opdock_param>& params = function.params();
+  for (size_t i = 0; i < params.size(); ++i) {
+    if (args[i].tag == OPDOCK_TENSOR) {
+      if (!f(place_of(i), args[i])) return false;
+    } else if (args[i].tag == OPDOCK_LIST && params[i].tag == OPDOCK_TENSOR) {
+      const opdock_list& list = *args[i].as.list;
+      for (uint64_t k = 0; k < list.count; ++k) {
+        if (list.data[k].tag == OPDOCK_TENSOR && !f(place_of(i, k), list.data[k])) return false;
+      }
+    }
+  }
+  return true;
+}
+
+}  // namespace opdock

@@ -1,0 +1,88 @@
+// The check that what a call writes shares memory with nothing else of it.
+// SPDX-License-Identifier: Apache-2.0
+#include <memory>
+#include <vector>
+
+#include "call/call.h"
+#include "call/clash.h"
+#include "call/places.h"
+
+namespace opdock {
+namespace {
+
+constexpr size_t kFew = 16;
+
+// "argument 'x'", "element 1 of argument 'xs'", "output 0": the view number `index`.
+std::string name_of(const opdock_function& function, const opdock_value* args, uint32_t index) {
+  uint32_t left = index;
+  std::string name;
+  each_tensor(function, args, [&](Place place, const opdock_value&) {
+    if (left-- != 0) return true;
+    if (place.element >= 0) name = "element " + std::to_string(place.element) + " of ";
+    name += "argument '" + function.schema().params[place.param].name + "'";
+    return false;
+  });
+  return name.empty() ? "output " + std::to_string(left) : name;
+}
+
+[[gnu::cold, gnu::noinline]] opdock_status refuse(const opdock_function& function,
+                                                  const opdock_value* args, const Clash& clash,
+                                                  bool second_written, bool output,
+                                                  const ErrorBuffer& error) {
+  const uint32_t at_fault = second_written ? clash.second : clash.first;
+  const uint32_t other = second_written ? clash.first : clash.second;
+  std::string text = name_of(function, args, at_fault) + ": found memory ";
+  text += clash.overlap == views::Overlap::kShared
+              ? "shared with "
+              : "so interleaved that it takes too long to tell it from that of ";
+  text += name_of(function, args, other) + ", wanted memory of its own, as the op writes it; ";
+  text += output ? "pass another output" : "copy one of the two";
+  error.write(function.schema().name, ": ", text);
+  return OPDOCK_INVALID_ARGUMENT;
+}
+
+}  // namespace
+
+opdock_status check_sharing(const opdock_function& function, const Target& target,
+                            const opdock_value* args, opdock_tensor* const* outputs,
+                            uint32_t num_outputs, const ErrorBuffer& error) {
+  const std::vector<opdock_param>& params = function.params();
+  size_t count = params.size() + num_outputs;
+  for (size_t i = 0; i < params.size(); ++i) {
+    if (args[i].tag == OPDOCK_LIST) count += args[i].as.list->count;
+  }
+  View few[kFew];
+  std::unique_ptr<View[]> many(count > kFew ? new View[count] : nullptr);
+  View* const all = many != nullptr ? many.get() : few;
+  View* end = all;
+  uint32_t index = 0;
+  const auto add = [&](const opdock_tensor& x, View::Role role) {
+    const views::Extent extent = views::extent_of(x);
+    if (extent.low != extent.high) *end++ = {extent, &x, index, role};
+    ++index;
+  };
+  each_tensor(function, args, [&](Place place, const opdock_value& value) {
+    const bool written = (params[place.param].flags & OPDOCK_PARAM_WRITTEN) != 0;
+    add(*value.as.tensor, written ? View::kWritten : View::kRead);
+    return true;
+  });
+  const uint32_t first_output = index;
+  for (uint32_t i = 0; i < num_outputs; ++i) {
+    if (outputs[i] != nullptr) {
+      add(*outputs[i], View::kOutput);
+    } else {
+      ++index;
+    }
+  }
+  const std::optional<Clash> clash =
+      find_clash(all, static_cast<size_t>(end - all), target.has_flag(OPDOCK_OP_IN_PLACE));
+  if (!clash) [[likely]]
+    return OPDOCK_OK;
+  bool second_written = false;
+  for (const View* view = all; view < end; ++view) {
+    if (view->index == clash->second) second_written = view->role != View::kRead;
+  }
+  return refuse(function, args, *clash, second_written, clash->second >= first_output, error);
+}
+
+}  // namespace opdock

@@ -1,0 +1,120 @@
+// What the host's checks of a call cost: ops that do nothing, with one output and with long lists
+// of tensors that they write. SPDX-License-Identifier: Apache-2.0
+#include <benchmark/benchmark.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <random>
+
+#include "../unit/call/support.h"
+
+namespace {
+
+using namespace opdock::testing_support;
+using A = Arguments;
+
+void require(opdock_status status, const char* error) {
+  if (status == OPDOCK_OK) return;
+  std::fprintf(stderr, "checks_bench: %s\n", error);
+  std::exit(1);
+}
+
+// An optimizer's step: four lists, of which three are written.
+struct Step {
+  // Tensors of `numel` elements, in no order of addresses.
+  explicit Step(size_t count, int64_t numel = 64) : f(op()) {
+    std::vector<opdock_value> all;
+    for (size_t i = 0; i < 4 * count; ++i) all.push_back(A::value(a.tensor({numel})));
+    std::shuffle(all.begin(), all.end(), std::mt19937(1));
+    for (size_t i = 0; i < 4; ++i) {
+      const auto from = all.begin() + static_cast<ptrdiff_t>(i * count);
+      args.push_back(a.list({from, from + static_cast<ptrdiff_t>(count)}));
+    }
+  }
+  static const opdock_op* op() {
+    static const opdock_op made = make_op(
+        "step(Tensor(a!)[] params, Tensor(b!)[] means, Tensor(c!)[] squares, Tensor[] gradients) "
+        "-> ()");
+    return &made;
+  }
+  A a;
+  TestFunction f;
+  std::vector<opdock_value> args;
+};
+
+void invoke_lists(benchmark::State& state) {
+  Step step(static_cast<size_t>(state.range(0)));
+  for (auto _ : state) {
+    require(opdock_invoke(&step.f.function, nullptr, step.args.data(), 4, nullptr, 0, step.f.error,
+                          sizeof step.f.error),
+            step.f.error);
+  }
+}
+BENCHMARK(invoke_lists)->Arg(4)->Arg(100)->Arg(1000);
+
+void plan_and_run_lists(benchmark::State& state) {
+  Step step(static_cast<size_t>(state.range(0)));
+  opdock_plan plan{};
+  plan.struct_size = sizeof plan;
+  for (auto _ : state) {
+    require(opdock_plan_call(&step.f.function, nullptr, step.args.data(), 4, &plan, step.f.error,
+                             sizeof step.f.error),
+            step.f.error);
+    require(opdock_run_planned(&step.f.function, nullptr, &plan, step.args.data(), 4, nullptr, 0,
+                               step.f.error, sizeof step.f.error),
+            step.f.error);
+  }
+}
+BENCHMARK(plan_and_run_lists)->Arg(1000);
+
+// Columns of one matrix, half of them written: all extents overlap.
+void invoke_columns(benchmark::State& state) {
+  static const opdock_op op = make_op("columns(Tensor(a!)[] written, Tensor[] read) -> ()");
+  const int64_t count = state.range(0);
+  TestFunction f(&op);
+  A a;
+  std::vector<float> matrix(static_cast<size_t>(16 * count));
+  std::vector<opdock_value> lists[2];
+  for (int64_t c = 0; c < count; ++c) {
+    lists[c % 2].push_back(A::value(a.tensor({16}, kF32, {count}, matrix.data() + c)));
+  }
+  const opdock_value args[] = {a.list(lists[0]), a.list(lists[1])};
+  for (auto _ : state)
+    require(opdock_invoke(&f.function, nullptr, args, 2, nullptr, 0, f.error, sizeof f.error),
+            f.error);
+}
+BENCHMARK(invoke_columns)->Arg(1000);
+
+// The usual op: one tensor in, one out.
+void invoke_one_output(benchmark::State& state) {
+  static const opdock_op op = [] {
+    opdock_op o = make_op("one(Tensor x) -> Tensor");
+    o.plan = plan_like;
+    return o;
+  }();
+  TestFunction f(&op);
+  A a;
+  const opdock_value x = A::value(a.tensor({8, 16}));
+  opdock_tensor* outputs[] = {a.tensor({8, 16})};
+  for (auto _ : state)
+    require(opdock_invoke(&f.function, nullptr, &x, 1, outputs, 1, f.error, sizeof f.error),
+            f.error);
+}
+BENCHMARK(invoke_one_output);
+
+// Written in place.
+void invoke_written(benchmark::State& state) {
+  static const opdock_op op = make_op("rope_(Tensor(a!) q, Tensor k) -> Tensor(a!)");
+  TestFunction f(&op);
+  A a;
+  const opdock_value args[] = {A::value(a.tensor({8, 16})), A::value(a.tensor({8, 16}))};
+  for (auto _ : state)
+    require(opdock_invoke(&f.function, nullptr, args, 2, nullptr, 0, f.error, sizeof f.error),
+            f.error);
+}
+BENCHMARK(invoke_written);
+
+}  // namespace
+
+BENCHMARK_MAIN();
