@@ -34,6 +34,7 @@ void fill(ApiSymbols* symbols, Api* api) {
   symbols->need("cuStreamSynchronize", &api->cuStreamSynchronize);
   symbols->need("cuModuleLoadDataEx", &api->cuModuleLoadDataEx);
   symbols->need("cuModuleGetFunction", &api->cuModuleGetFunction);
+  symbols->need("cuFuncGetAttribute", &api->cuFuncGetAttribute);
   symbols->need("cuFuncSetAttribute", &api->cuFuncSetAttribute);
   symbols->need("cuLaunchKernel", &api->cuLaunchKernel);
   symbols->need("cuMemAlloc_v2", &api->cuMemAlloc);

@@ -40,7 +40,10 @@ enum Attribute : int {  // CUdevice_attribute
   kMaxSharedPerBlockOptin = 97,
   kMemoryPoolsSupported = 115,
 };
-inline constexpr int kFunctionMaxDynamicShared = 8;  // CUfunction_attribute
+enum FunctionAttribute : int {  // CUfunction_attribute
+  kFunctionSharedBytes = 1,     // static
+  kFunctionMaxDynamicShared = 8,
+};
 
 // CUlaunchAttribute: an id, and 64 bytes of value at offset 8.
 struct LaunchAttribute {
@@ -86,6 +89,7 @@ struct Api {
   Result (*cuStreamSynchronize)(Stream);
   Result (*cuModuleLoadDataEx)(Module*, const void*, unsigned, int*, void**);
   Result (*cuModuleGetFunction)(Function*, Module, const char*);
+  Result (*cuFuncGetAttribute)(int*, int, Function);
   Result (*cuFuncSetAttribute)(Function, int, int);
   Result (*cuLaunchKernel)(Function, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
                            unsigned, Stream, void**, void**);

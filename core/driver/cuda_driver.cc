@@ -17,8 +17,8 @@ namespace {
 
 using namespace cuda;
 
-constexpr uint32_t kSharedWithoutAsking =
-    48 * 1024;  // dynamic shared memory that every launch gets
+// Static and dynamic shared memory together that every launch gets.
+constexpr uint32_t kSharedWithoutAsking = 48 * 1024;
 constexpr uint32_t kUnknown = UINT32_MAX;
 
 // Behind a FunctionHandle.
@@ -28,8 +28,9 @@ struct LoadedKernel {
   Device device = 0;
   uint32_t num_params = kUnknown;
   std::vector<uint32_t> param_sizes;  // unless kUnknown
-  uint32_t max_shared = 0;
-  std::atomic<uint32_t> shared_limit{kSharedWithoutAsking};
+  uint32_t static_shared = 0;
+  uint32_t max_shared = 0;                // of a block, static and dynamic
+  std::atomic<uint32_t> shared_limit{0};  // dynamic, as far as it was asked for
 };
 
 // Behind a ModuleHandle.
@@ -163,12 +164,18 @@ class CudaDriver : public Driver {
       const Result result = api_.cuFuncLoad(in_context);
       if (result != kSuccess) return status_of(api_, result, "cuFuncLoad");
     }
+    int static_shared = 0;
+    const Result result = api_.cuFuncGetAttribute(&static_shared, kFunctionSharedBytes, in_context);
+    if (result != kSuccess) return status_of(api_, result, "cuFuncGetAttribute");
     std::lock_guard lock(image.mutex);
     LoadedKernel& kernel = image.kernels.emplace_back();
     kernel.function = function;
     kernel.is_kernel = image.library != nullptr;
     kernel.device = gpu->device;
+    kernel.static_shared = static_cast<uint32_t>(static_shared);
     kernel.max_shared = gpu->facts.max_shared_bytes;
+    kernel.shared_limit =
+        kSharedWithoutAsking - std::min(kernel.static_shared, kSharedWithoutAsking);
     read_params(in_context, &kernel);
     *out = &kernel;
     return {};
@@ -318,7 +325,9 @@ class CudaDriver : public Driver {
   }
 
   DriverStatus raise_shared(LoadedKernel* kernel, uint32_t bytes) {
-    if (bytes > kernel->max_shared) return too_much_shared_memory(bytes, kernel->max_shared);
+    if (uint64_t{bytes} + kernel->static_shared > kernel->max_shared) {
+      return too_much_shared_memory(bytes, kernel->max_shared, kernel->static_shared);
+    }
     // One at a time: a smaller request must not lower what a larger one has raised.
     std::lock_guard lock(shared_mutex_);
     if (bytes <= kernel->shared_limit.load(std::memory_order_relaxed)) return {};

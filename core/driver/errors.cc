@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "driver/errors.h"
 
+#include <algorithm>
 #include <string>
 
 namespace opdock {
@@ -49,10 +50,12 @@ DriverStatus wrong_argument_count(uint32_t found, size_t wanted) {
                                " arguments, wanted the kernel's " + std::to_string(wanted)};
 }
 
-DriverStatus too_much_shared_memory(uint32_t found, uint32_t most) {
-  return {OPDOCK_UNSUPPORTED, "launch(): found " + std::to_string(found) +
-                                  " bytes of dynamic shared memory, wanted at most " +
-                                  std::to_string(most) + " on this GPU; launch with less"};
+DriverStatus too_much_shared_memory(uint32_t found, uint32_t most, uint32_t own) {
+  std::string text = "launch(): found " + std::to_string(found) +
+                     " bytes of dynamic shared memory, wanted at most " +
+                     std::to_string(most - std::min(own, most)) + " on this GPU";
+  if (own != 0) text += ", as the kernel has " + std::to_string(own) + " of its own";
+  return {OPDOCK_UNSUPPORTED, text + "; launch with less"};
 }
 
 }  // namespace opdock

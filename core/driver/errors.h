@@ -27,6 +27,7 @@ DriverStatus describe_error(const char* function, int result, const char* name, 
 
 // Refusals of a launch.
 DriverStatus wrong_argument_count(uint32_t found, size_t wanted);
-DriverStatus too_much_shared_memory(uint32_t found, uint32_t most);  // bytes
+// In bytes; most: of a block. own: the kernel's static part of it.
+DriverStatus too_much_shared_memory(uint32_t found, uint32_t most, uint32_t own);
 
 }  // namespace opdock

@@ -20,15 +20,16 @@ using namespace hip;
 // Behind a FunctionHandle.
 struct LoadedKernel {
   Function function = nullptr;
-  const std::vector<uint32_t>* params = nullptr;  // NULL: not known
-  uint32_t max_shared = 0;
+  const KernelMetadata* metadata = nullptr;  // NULL: not known
+  uint32_t static_shared = 0;
+  uint32_t max_shared = 0;  // of a block, static and dynamic
 };
 
 // Behind a ModuleHandle.
 struct LoadedImage {
   Module module = nullptr;
   int index = 0;
-  std::map<std::string, std::vector<uint32_t>> params;  // by the kernels' names
+  std::map<std::string, KernelMetadata> metadata;  // by the kernels' names
   std::mutex mutex;
   std::deque<LoadedKernel> kernels;
 };
@@ -91,7 +92,7 @@ class HipDriver : public Driver {
   DriverStatus load(int index, std::span<const uint8_t> image, ModuleHandle* out) override {
     auto loaded = std::make_unique<LoadedImage>();
     loaded->index = index;
-    loaded->params = read_kernel_params(image);
+    loaded->metadata = read_kernel_metadata(image);
     const Result result = api_.hipModuleLoadData(&loaded->module, image.data());
     if (result != kSuccess) return status_of(api_, result, "hipModuleLoadData");
     *out = loaded.release();  // stays loaded
@@ -106,27 +107,33 @@ class HipDriver : public Driver {
     Function function = nullptr;
     const Result result = api_.hipModuleGetFunction(&function, image.module, name);
     if (result != kSuccess) return status_of(api_, result, "hipModuleGetFunction");
-    const auto params = image.params.find(name);
+    const auto metadata = image.metadata.find(name);
     const std::lock_guard lock(image.mutex);
     LoadedKernel& kernel = image.kernels.emplace_back();
     kernel.function = function;
     kernel.max_shared = gpu->facts.max_shared_bytes;
-    if (params != image.params.end()) kernel.params = &params->second;
+    if (metadata != image.metadata.end()) {
+      kernel.metadata = &metadata->second;
+      kernel.static_shared = metadata->second.static_shared;
+    }
     *out = &kernel;
     return {};
   }
 
   const std::vector<uint32_t>* params(FunctionHandle function) override {
-    return static_cast<LoadedKernel*>(function)->params;
+    const KernelMetadata* const metadata = static_cast<LoadedKernel*>(function)->metadata;
+    return metadata == nullptr ? nullptr : &metadata->params;
   }
 
   DriverStatus launch(FunctionHandle function, void* stream, const opdock_launch& how) override {
     const LoadedKernel& kernel = *static_cast<LoadedKernel*>(function);
-    if (kernel.params != nullptr && how.num_args != kernel.params->size()) {
-      return wrong_argument_count(how.num_args, kernel.params->size());
+    if (kernel.metadata != nullptr && how.num_args != kernel.metadata->params.size()) {
+      return wrong_argument_count(how.num_args, kernel.metadata->params.size());
     }
-    if (how.shared_bytes > kernel.max_shared)
-      return too_much_shared_memory(how.shared_bytes, kernel.max_shared);
+    if (how.shared_bytes != 0 &&
+        uint64_t{how.shared_bytes} + kernel.static_shared > kernel.max_shared) {
+      return too_much_shared_memory(how.shared_bytes, kernel.max_shared, kernel.static_shared);
+    }
     if (how.cluster[0] > 1 || how.cluster[1] > 1 || how.cluster[2] > 1) {
       return {OPDOCK_UNSUPPORTED,
               "launch(): found clusters of blocks, wanted none, as AMD's GPUs have none; launch "

@@ -83,18 +83,19 @@ bool read_sizes(const json& kernel, std::vector<uint32_t>* sizes) {
 
 }  // namespace
 
-std::map<std::string, std::vector<uint32_t>> read_kernel_params(std::span<const uint8_t> image) {
-  std::map<std::string, std::vector<uint32_t>> found;
+std::map<std::string, KernelMetadata> read_kernel_metadata(std::span<const uint8_t> image) {
+  std::map<std::string, KernelMetadata> found;
   const std::span<const uint8_t> text = metadata_of(image);
   const json metadata = json::from_msgpack(text.begin(), text.end(), true, false);
   const json& kernels = member(metadata, "amdhsa.kernels");
   if (!kernels.is_array()) return found;
   for (const json& kernel : kernels) {
     const json& name = member(kernel, ".name");
-    std::vector<uint32_t> sizes;
-    if (name.is_string() && read_sizes(kernel, &sizes)) {
-      found.emplace(name.get<std::string>(), std::move(sizes));
-    }
+    const json& shared = member(kernel, ".group_segment_fixed_size");
+    KernelMetadata facts;
+    if (!name.is_string() || !read_sizes(kernel, &facts.params)) continue;
+    if (shared.is_number_unsigned()) facts.static_shared = shared.get<uint32_t>();
+    found.emplace(name.get<std::string>(), std::move(facts));
   }
   return found;
 }

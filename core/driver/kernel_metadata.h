@@ -1,4 +1,4 @@
-// What an AMD code object says of its kernels' parameters.
+// What an AMD code object says of its kernels.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -10,9 +10,14 @@
 
 namespace opdock {
 
-// By the kernels' names in the image: the sizes of the parameters that a launch gives, in bytes.
-// Empty where `image` is no single code object or shows none: an offload bundle, or a damaged one,
-// whose judge is the driver. Source: LLVM, "User Guide for AMDGPU Backend", code object metadata.
-std::map<std::string, std::vector<uint32_t>> read_kernel_params(std::span<const uint8_t> image);
+struct KernelMetadata {
+  std::vector<uint32_t> params;  // the sizes of those that a launch gives, in bytes
+  uint32_t static_shared = 0;    // bytes
+};
+
+// By the kernels' names in the image. Empty where `image` is no single code object or shows none:
+// an offload bundle, or a damaged one, whose judge is the driver. Source: LLVM, "User Guide for
+// AMDGPU Backend", code object metadata.
+std::map<std::string, KernelMetadata> read_kernel_metadata(std::span<const uint8_t> image);
 
 }  // namespace opdock

@@ -33,6 +33,12 @@ constexpr char kPtx[] =
     ".version 7.0\n.target sm_80\n.address_size 64\n"
     ".visible .entry scale(.param .u64 x, .param .f32 a) { ret; }\n";
 
+// The same with static shared memory.
+constexpr char kPtxWithShared[] =
+    ".version 7.0\n.target sm_80\n.address_size 64\n"
+    ".visible .entry scale(.param .u64 x, .param .f32 a)\n"
+    "{ .shared .align 4 .b8 tile[40000]; mov.u32 %r, tile; ret; }\n";
+
 using soft_child::recorded;
 
 // Runs `body` in a child with the stand-in set up; the child's failures are the test's.
@@ -86,8 +92,8 @@ struct Image {
     return {reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()};
   }
 };
-Kernels* ptx_kernels(int index) {
-  static const Image* image = new Image{std::string(kPtx, sizeof kPtx)};
+Kernels* ptx_kernels(int index, const char* ptx = kPtx) {
+  const Image* image = new Image{std::string(ptx, std::strlen(ptx) + 1)};
   static const std::string* names = new std::string("scale<float>\0scale\0", 19);
   ImageRow row{Backend::kCuda, ImageKind::kPtx,
                "compute_80",   Version{11, 0},
@@ -433,6 +439,75 @@ TEST(GpuCall, RaisesTheLimitOfSharedMemory) {
     EXPECT_NE(std::string(call.function.error).find("wanted at most 101376"), std::string::npos)
         << call.function.error;
     EXPECT_EQ(recorded(record, "launch").size(), 3u);
+  });
+}
+
+// Static and dynamic shared memory are one limit, up to which nothing has to be asked for.
+TEST(GpuCall, RaisesTheLimitBesideAKernelsOwnSharedMemory) {
+  in_child(kTwoGpus, [](const std::string& record) {
+    static const ScaleOp op;
+    GpuCall call(op);
+    call.function.resolver.kernels = ptx_kernels(0, kPtxWithShared);
+    constexpr int64_t kOwn = 40000;
+    for (const int64_t dynamic : {int64_t{49152} - kOwn, int64_t{49152} - kOwn + 1, int64_t{16384},
+                                  int64_t{101376} - kOwn, int64_t{1024}}) {
+      EXPECT_EQ(call(dynamic), OPDOCK_OK) << dynamic << ": " << call.function.error;
+    }
+    EXPECT_EQ(recorded(record, "launch").size(), 5u);
+    EXPECT_EQ(call(101376 - kOwn + 1), OPDOCK_UNSUPPORTED);
+    EXPECT_STREQ(call.function.error,
+                 "scale: launch(): found 61377 bytes of dynamic shared memory, wanted at most "
+                 "61376 on this GPU, as the kernel has 40000 of its own; launch with less");
+    EXPECT_EQ(recorded(record, "launch").size(), 5u);
+  });
+}
+
+// The same through modules, where the driver has no libraries.
+TEST(GpuCall, RaisesTheLimitBesideAKernelsOwnSharedMemoryInAModule) {
+  in_child(R"({"cuda": 11040, "gpus": [{"arch": "sm_80", "memory": 1000000}]})",
+           [](const std::string& record) {
+             static const ScaleOp op;
+             GpuCall call(op);
+             call.function.resolver.kernels = ptx_kernels(0, kPtxWithShared);
+             EXPECT_EQ(call(16384), OPDOCK_OK) << call.function.error;
+             EXPECT_EQ(recorded(record, "launch").size(), 1u);
+           });
+}
+
+// A plan over shapes has not seen where the data lies; on a GPU what is misaligned loses the
+// device.
+opdock_status plan_aligned(const opdock_call* call, const opdock_value* args, uint32_t,
+                           opdock_plan*) {
+  const opdock_value& x = args[0];
+  const bool seen = (x.flags & OPDOCK_VALUE_NO_DATA) == 0;
+  if (!seen || reinterpret_cast<uintptr_t>(x.as.tensor->data) % 16 == 0) return OPDOCK_OK;
+  return call->host->set_error(call, OPDOCK_UNSUPPORTED, "argument 'x': misaligned");
+}
+TEST(GpuCall, LooksAtTheDataOfWhatWasPlannedOverShapes) {
+  in_child(kTwoGpus, [](const std::string& record) {
+    static const ScaleOp op = [] {
+      ScaleOp o;
+      o.op.plan = plan_aligned;
+      return o;
+    }();
+    GpuCall call(op);
+    opdock_tensor odd = *call.x;
+    odd.data = static_cast<char*>(odd.data) + 4;
+    opdock_plan plan{};
+    plan.struct_size = sizeof plan;
+    ASSERT_EQ(call.function.plan({A::value(&odd, OPDOCK_VALUE_NO_DATA), A::integer(0)}, &plan),
+              OPDOCK_OK)
+        << call.function.error;
+    const auto run = [&](const opdock_tensor* x) {
+      const opdock_value args[] = {A::value(x), A::integer(0)};
+      return run_planned(call.function.function, nullptr, &plan, args, 2, nullptr, 0,
+                         {call.function.error, sizeof call.function.error});
+    };
+    EXPECT_EQ(run(&odd), OPDOCK_UNSUPPORTED);
+    EXPECT_STREQ(call.function.error, "scale: argument 'x': misaligned");
+    EXPECT_TRUE(recorded(record, "launch").empty());
+    EXPECT_EQ(run(call.x), OPDOCK_OK) << call.function.error;
+    EXPECT_EQ(recorded(record, "launch").size(), 1u);
   });
 }
 

@@ -373,6 +373,7 @@ const std::string& image_of(uint32_t mach) {
       {"amdhsa.kernels",
        {{{".name", "scale"},
          {".max_flat_workgroup_size", 1024},
+         {".group_segment_fixed_size", 40000},
          {".args", {kernel_arg(0, 8, "global_buffer"), kernel_arg(8, 8, "by_value")}}}}}};
   return all.try_emplace(mach, code_object(packed(metadata), mach)).first->second;
 }
@@ -394,6 +395,7 @@ enum How {
   kCooperative,
   kClusters,
   kProgrammatic,
+  kMostShared,
   kMuchShared,
   kNoSuchKernel,
   kOneArgument
@@ -419,7 +421,8 @@ opdock_status run_scale(const opdock_call* call, const opdock_value* args, uint3
   if (how == kCooperative) launch.flags = OPDOCK_LAUNCH_COOPERATIVE;
   if (how == kProgrammatic) launch.flags = OPDOCK_LAUNCH_PROGRAMMATIC;
   if (how == kClusters) launch.cluster[0] = 2;
-  if (how == kMuchShared) launch.shared_bytes = 65537;
+  if (how == kMostShared) launch.shared_bytes = 65536 - 40000;
+  if (how == kMuchShared) launch.shared_bytes = 65536 - 40000 + 1;
   if (how == kOneArgument) launch.num_args = 1;
   return call->host->launch(call, kernel, &launch);
 }
@@ -478,12 +481,16 @@ TEST_P(HipVersions, LaunchesAsAmdCan) {
     };
     EXPECT_EQ(call(kCooperative), OPDOCK_OK) << call.function.error;
     EXPECT_EQ(call(kProgrammatic), OPDOCK_OK) << call.function.error;
-    EXPECT_EQ(events("launch").size(), 2u);
+    EXPECT_EQ(call(kMostShared), OPDOCK_OK) << call.function.error;
+    EXPECT_EQ(events("launch").size(), 3u);
     refused(kClusters, OPDOCK_UNSUPPORTED, "found clusters");
-    refused(kMuchShared, OPDOCK_UNSUPPORTED, "wanted at most 65536");
+    refused(
+        kMuchShared, OPDOCK_UNSUPPORTED,
+        "launch(): found 25537 bytes of dynamic shared memory, wanted at most 25536 on this GPU, "
+        "as the kernel has 40000 of its own");
     refused(kNoSuchKernel, OPDOCK_NOT_FOUND, "hipModuleGetFunction: found hipErrorNotFound (500)");
     refused(kOneArgument, OPDOCK_INTERNAL, "found 1 arguments, wanted the kernel's 2");
-    EXPECT_EQ(events("launch").size(), 2u);
+    EXPECT_EQ(events("launch").size(), 3u);
   });
 }
 

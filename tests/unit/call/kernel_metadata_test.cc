@@ -12,14 +12,15 @@ namespace {
 using namespace testing_support;
 using nlohmann::json;
 
-std::map<std::string, std::vector<uint32_t>> read(const std::string& image) {
-  return read_kernel_params({reinterpret_cast<const uint8_t*>(image.data()), image.size()});
+std::map<std::string, KernelMetadata> read(const std::string& image) {
+  return read_kernel_metadata({reinterpret_cast<const uint8_t*>(image.data()), image.size()});
 }
 
 const json kMetadata = {
     {"amdhsa.version", {1, 1}},
     {"amdhsa.kernels",
      {{{".name", "scale"},
+       {".group_segment_fixed_size", 4096},
        {".args",
         {kernel_arg(0, 8, "global_buffer"), kernel_arg(8, 4, "by_value"),
          kernel_arg(16, 72, "by_value"), kernel_arg(88, 8, "hidden_global_offset_x"),
@@ -29,8 +30,10 @@ const json kMetadata = {
 TEST(KernelMetadata, TellsWhatALaunchGives) {
   const auto found = read(code_object(packed(kMetadata)));
   ASSERT_EQ(found.size(), 2u);
-  EXPECT_EQ(found.at("scale"), (std::vector<uint32_t>{8, 4, 72}));
-  EXPECT_TRUE(found.at("nothing").empty());
+  EXPECT_EQ(found.at("scale").params, (std::vector<uint32_t>{8, 4, 72}));
+  EXPECT_EQ(found.at("scale").static_shared, 4096u);
+  EXPECT_TRUE(found.at("nothing").params.empty());
+  EXPECT_EQ(found.at("nothing").static_shared, 0u);
 }
 
 TEST(KernelMetadata, LeavesOutWhatIsNotAsExpected) {
