@@ -1,5 +1,6 @@
 // A call: plain tensors first, then streams, outputs, the GIL, errors.
 // SPDX-License-Identifier: Apache-2.0
+#include "advice.h"
 #include "errors.h"
 #include "fast_tensor.h"
 #include "function.h"
@@ -59,7 +60,7 @@ std::string error_text(const Call& call) {
     waited = wait_for_stream(call.frame.gpu, call.frame.stream, &problem);
   }
   if (status != OPDOCK_OK) {
-    raise_status(status, error_text(call).c_str());
+    raise_status(status, advise(error_text(call), call.frame.model).c_str());
     return false;
   }
   if (waited != OPDOCK_OK) raise_status(waited, (call.info.name + "(): " + problem).c_str());
@@ -282,6 +283,15 @@ void add_torch(PyObject* list, PyObject* object) {
   return invoke(call, nullptr, 0) ? gather(info, objects, nullptr) : nullptr;
 }
 
+// For advice: the argument of the first tensor parameter, or NULL.
+PyObject* first_array(const FunctionInfo& info, PyObject* const* objects) {
+  for (uint32_t i = 0; i < info.num_params; ++i) {
+    const bool is_list = (info.params[i].flags & OPDOCK_PARAM_LIST) != 0;
+    if (info.params[i].tag == OPDOCK_TENSOR && !is_list) return objects[i];
+  }
+  return nullptr;
+}
+
 // The same where there is nothing to do around the op: no stream, no fresh result, no other thread
 // to let run.
 [[gnu::always_inline]] inline PyObject* run_directly(const FunctionInfo& info,
@@ -292,7 +302,7 @@ void add_torch(PyObject* list, PyObject* object) {
   const opdock_status status =
       opdock_invoke(info.handle, nullptr, values, info.num_params, nullptr, 0, error, kErrorSize);
   if (status != OPDOCK_OK) [[unlikely]] {
-    raise_status(status, error);
+    raise_status(status, advise(error, first_array(info, objects)).c_str());
     return nullptr;
   }
   return info.results.empty() ? Py_NewRef(Py_None) : gather(info, objects, nullptr);

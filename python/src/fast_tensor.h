@@ -137,10 +137,11 @@ inline void note_cpu_tensor(Frame& frame, PyObject* object, const TypeEntry& ent
     note_tensor(frame, object, entry, true, tensor->device);
     return true;
   }
-  int64_t bytes = (tensor->dtype.bits * tensor->dtype.lanes + 7) / 8;
+  // Unsigned: without elements the other sizes may be of any size.
+  uint64_t bytes = static_cast<uint64_t>(tensor->dtype.bits * tensor->dtype.lanes + 7) / 8;
 #pragma GCC unroll 1
-  for (int32_t i = 0; i < ndim; ++i) bytes *= tensor->shape[i];
-  note_cpu_tensor(frame, object, entry, static_cast<uint64_t>(bytes));
+  for (int32_t i = 0; i < ndim; ++i) bytes *= static_cast<uint64_t>(tensor->shape[i]);
+  note_cpu_tensor(frame, object, entry, bytes);
   return true;
 }
 

@@ -10,6 +10,7 @@
 
 #include "errors.h"
 #include "fast_tensor.h"
+#include "opdock/overlap.hpp"
 #include "tensor.h"
 
 namespace py = pybind11;
@@ -219,16 +220,18 @@ PyObject* numpy_new(const opdock_output& output, void** data) {
     }
     int64_t strides[OPDOCK_MAX_NDIM];
     for (int32_t i = 0; i < output.ndim; ++i) {
-      strides[i] = output.strides[i] * (output.dtype.bits / 8);
+      strides[i] = static_cast<int64_t>(static_cast<uint64_t>(output.strides[i]) *
+                                        (output.dtype.bits / 8));  // may overflow without elements
     }
     // It takes the reference to the descriptor. Without strides it makes a C-ordered array.
     bool compact = true;
     int64_t step = output.dtype.bits / 8;
-    for (int32_t i = output.ndim - 1; i >= 0; --i) {
+    const bool empty = !views::has_elements(output.ndim, output.shape);
+    for (int32_t i = output.ndim - 1; i >= 0 && !empty; --i) {
       compact = compact && (output.shape[i] <= 1 || strides[i] == step);
       step *= output.shape[i];
     }
-    if (!compact && step != 0) {
+    if (!compact) {
       Py_DECREF(descriptor);
       // NumPy checks that strides stay inside the memory: let it make the layout from an order.
       raise("UnsupportedError",

@@ -4,12 +4,14 @@
 #include <string>
 
 #include "errors.h"
+#include "opdock/overlap.hpp"
 
 namespace opdock::python {
 
 namespace {
 
 bool is_compact(const opdock_output& output) {
+  if (!views::has_elements(output.ndim, output.shape)) return true;
   int64_t step = 1;
   for (int32_t i = output.ndim - 1; i >= 0; --i) {
     if (output.shape[i] > 1 && output.strides[i] != step) return false;

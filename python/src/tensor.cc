@@ -285,7 +285,7 @@ bool convert_tensor(Frame& frame, const Where& where, PyObject* object, bool wri
   note_tensor(frame, object, *entry, true, tensor->device);
   if (tensor->device.type == OPDOCK_CPU) {
     const uint64_t element = (tensor->dtype.bits * tensor->dtype.lanes + 7u) / 8u;
-    const uint64_t bytes = static_cast<uint64_t>(num_elements(*tensor)) * element;
+    const uint64_t bytes = num_elements(*tensor) * element;
     if (bytes > frame.cpu_bytes) frame.cpu_bytes = bytes;
   }
   *out = {OPDOCK_TENSOR, read_only ? OPDOCK_VALUE_READ_ONLY : 0u, {.tensor = tensor}};

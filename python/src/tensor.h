@@ -90,9 +90,10 @@ inline bool check_tensor(Frame& frame, const Where& where, opdock_tensor* tensor
   return plain || check_odd_tensor(frame, where, tensor);
 }
 
-inline int64_t num_elements(const opdock_tensor& tensor) {
-  int64_t n = 1;
-  for (int32_t i = 0; i < tensor.ndim; ++i) n *= tensor.shape[i];
+// 0 without elements, whatever the other sizes are.
+inline uint64_t num_elements(const opdock_tensor& tensor) {
+  uint64_t n = 1;
+  for (int32_t i = 0; i < tensor.ndim; ++i) n *= static_cast<uint64_t>(tensor.shape[i]);
   return n;
 }
 

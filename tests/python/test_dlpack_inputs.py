@@ -227,3 +227,19 @@ def test_types_that_go_are_forgotten():
         gc.collect(0 if i % 10 else 2)
     gc.collect()
     assert [reference() for reference in gone if reference() is not None] == []
+
+
+@pytest.mark.parametrize(
+    ("module", "advice"),
+    [
+        ("cupy", "pass cupy.ascontiguousarray(…)"),
+        ("jaxlib._jax", "pass jax.numpy.copy(…)"),
+        ("another_library", "make it contiguous first"),
+    ],
+)
+def test_advice_in_the_librarys_own_words(ops, module, advice):
+    library = type("Array", (Box,), {"__module__": module})
+    with pytest.raises(opdock.UnsupportedError) as caught:
+        ops.softmax(library(np.ones((2, 3), np.float32).T))
+    text = str(caught.value)
+    assert "strides [1, 3]" in text and text.endswith("; " + advice)

@@ -130,3 +130,16 @@ def test_column_major_results_are_refused_with_a_way_out(ops):
 
 def test_arrays_are_read_where_they_lie():
     assert opdock._opdock._numpy_layout_holds()
+
+
+@pytest.mark.parametrize("shape", [(0, 3), (3, 0), (2, 0, 3), (0,)])
+def test_empty_arrays_are_taken_whatever_their_strides(ops, shape):
+    """NumPy gives them strides of 0, and slices of them any."""
+    plain = np.ones(shape, np.float32)
+    zero = np.lib.stride_tricks.as_strided(plain, shape, (0,) * len(shape))
+    odd = np.lib.stride_tricks.as_strided(plain, shape, (52,) * len(shape))
+    weight = np.ones(shape[-1:], np.float32)
+    for x in (plain, zero, odd, np.empty(shape, np.float32, order="F")):
+        for result in (ops.softmax(x), ops.layer_norm(x, weight, weight), ops.py_copy(x)):
+            assert result.shape == shape and result.dtype == np.float32
+        assert ops.softmax(x, out=np.empty(shape, np.float32)).shape == shape

@@ -266,3 +266,16 @@ def test_numpy_and_torch_mix(ops):
     x = torch.arange(3.0)
     shown = ops.py_show(x, y=np.ones(5, np.float32), xs=[np.ones(2, np.float32), x])
     assert type(shown) is torch.Tensor and shown[12:14].tolist() == [5, 5]
+
+
+def test_strides_that_do_not_fit_are_refused_in_torchs_words(ops):
+    with pytest.raises(opdock.UnsupportedError) as caught:
+        ops.softmax(torch.ones(2, 3).t())
+    text = str(caught.value)
+    assert "'x': found strides [1, 3]" in text and text.endswith("; pass ….contiguous()")
+
+
+def test_empty_tensors_are_taken_whatever_their_strides(ops):
+    for x in (torch.ones(0, 3), torch.ones(3, 0).t(), torch.ones(2, 0, 3).transpose(0, 2)):
+        assert ops.softmax(x).shape == x.shape
+        assert ops.py_copy(x).shape == x.shape
