@@ -138,7 +138,9 @@ std::string accepted_compilers(std::string_view log) {
 
 Reason arch_reason(const FailedStep& step, const std::string& error) {
   std::string advice;
-  if (!step.newest_arch.empty()) {
+  const bool is_hip =
+      contains(step.log, "HIP gpu architecture") || contains(step.log, "invalid target ID");
+  if (!step.newest_arch.empty() && !is_hip) {
     advice = "ask for " + step.newest_arch + "+PTX: the newest that this nvcc knows, and PTX, " +
              "which newer GPUs can run";
   }

@@ -15,13 +15,13 @@ namespace {
 constexpr std::string_view kMagic = "glibc-ld.so.cache1.1";
 constexpr size_t kHeadBytes = 48, kEntryBytes = 24;
 
-uint32_t get_u32(const std::vector<uint8_t>& bytes, size_t at) {
+uint32_t get_u32(std::span<const uint8_t> bytes, size_t at) {
   uint32_t value = 0;
   std::memcpy(&value, bytes.data() + at, sizeof value);
   return value;
 }
 
-std::string get_text(const std::vector<uint8_t>& bytes, uint64_t at) {
+std::string get_text(std::span<const uint8_t> bytes, uint64_t at) {
   if (at >= bytes.size()) return {};
   const auto begin = bytes.begin() + static_cast<ptrdiff_t>(at);
   return {begin, std::find(begin, bytes.end(), 0)};
@@ -29,7 +29,7 @@ std::string get_text(const std::vector<uint8_t>& bytes, uint64_t at) {
 
 }  // namespace
 
-LoaderCache parse_loader_cache(const std::vector<uint8_t>& bytes, uint16_t machine) {
+LoaderCache parse_loader_cache(std::span<const uint8_t> bytes, uint16_t machine) {
   LoaderCache cache;
   const auto found = std::search(bytes.begin(), bytes.end(), kMagic.begin(), kMagic.end());
   const size_t base = static_cast<size_t>(found - bytes.begin());  // an older part may precede it

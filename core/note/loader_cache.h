@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -12,6 +13,6 @@ namespace opdock {
 // Library name to paths, the preferred first; entries for other architectures than `machine`
 // (EM_…) are left out. Damaged or missing: empty.
 using LoaderCache = std::unordered_map<std::string, std::vector<std::string>>;
-LoaderCache parse_loader_cache(const std::vector<uint8_t>& bytes, uint16_t machine);
+LoaderCache parse_loader_cache(std::span<const uint8_t> bytes, uint16_t machine);
 
 }  // namespace opdock

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <dlfcn.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -9,6 +10,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -125,23 +127,61 @@ TEST(Abi, InitMayBeCalledAgainAndAtOnce) {  // OPDOCK-P-7
   EXPECT_STREQ(error, "host");
 }
 
+// What a function could leave behind in this process: open files, threads, mappings. The heap may
+// grow for the test itself.
+struct Traces {
+  size_t files = entries("/proc/self/fd"), threads = entries("/proc/self/task");
+  std::set<std::string> mappings;  // "FROM-TO MODE"
+
+  Traces() {
+    std::ifstream maps("/proc/self/maps");
+    for (std::string line; std::getline(maps, line);) {
+      if (line.ends_with("[heap]") || line.ends_with("[stack]")) continue;
+      mappings.insert(line.substr(0, line.find(' ', line.find(' ') + 1)));
+    }
+  }
+  bool operator==(const Traces&) const = default;
+
+  static size_t entries(const char* folder) {
+    size_t count = 0;
+    for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+      count += entry.path().empty() ? 0 : 1;
+    }
+    return count;
+  }
+};
+void PrintTo(const Traces& traces, std::ostream* out) {
+  *out << traces.files << " files, " << traces.threads << " threads, "
+       << ::testing::PrintToString(traces.mappings);
+}
+
 TEST(Abi, TheEntryHasNoSideEffect) {  // OPDOCK-P-8
   void* handle = open_plugin("g++-O0");
   ASSERT_NE(handle, nullptr);
   // Neither a file nor a thread nor a mapping is made by it.
-  auto count = [](const char* folder) {
-    std::error_code ignored;
-    int entries = 0;
-    for (const auto& entry : std::filesystem::directory_iterator(folder, ignored)) {
-      entries += entry.path().empty() ? 0 : 1;
-    }
-    return entries;
-  };
-  const int files = count("/proc/self/fd"), threads = count("/proc/self/task");
+  const Traces before, unchanged;
+  ASSERT_EQ(before, unchanged);  // looking leaves none either
   const opdock_plugin* plugin = call_entry(handle);
-  for (int i = 0; i < 3; ++i) EXPECT_EQ(call_entry(handle), plugin);
-  EXPECT_EQ(count("/proc/self/fd"), files);
-  EXPECT_EQ(count("/proc/self/task"), threads);
+  EXPECT_EQ(call_entry(handle), plugin);
+  EXPECT_EQ(Traces(), before);
+}
+
+// Those traces are seen.
+TEST(Abi, WhatAnEntryCouldLeaveIsNoticed) {
+  const Traces before;
+  void* memory = mmap(nullptr, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(memory, MAP_FAILED);
+  EXPECT_NE(Traces(), before);
+  mprotect(memory, 4096, PROT_READ | PROT_WRITE);
+  const Traces mapped;
+  mprotect(memory, 4096, PROT_READ);
+  EXPECT_NE(Traces(), mapped);
+  munmap(memory, 4096);
+  EXPECT_EQ(Traces(), before);
+  const int file = dup(1);
+  EXPECT_NE(Traces(), before);
+  close(file);
+  EXPECT_EQ(Traces(), before);
 }
 
 // Of what a plugin exports, only the entry. (Plugins of C++ too.)

@@ -3,6 +3,7 @@
 
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -76,15 +77,21 @@ opdock_status set_error(const opdock_call* call, opdock_status status, const cha
   std::snprintf(call->error, call->error_size, "%s", text);
   return status;
 }
+// What a plan reaches; plan alone runs while it is set.
+Reach* reached = nullptr;
+
 // Kernels are their names; launches go to call->host_data.
 opdock_status kernel(const opdock_call*, const char* name, opdock_kernel** out) {
+  if (reached != nullptr) reached->push_back("kernel");
   static std::set<std::string> names;
   *out = reinterpret_cast<opdock_kernel*>(const_cast<char*>(names.insert(name).first->c_str()));
   return OPDOCK_OK;
 }
 opdock_status launch(const opdock_call* call, opdock_kernel* kernel, const opdock_launch* how) {
+  if (reached != nullptr) reached->push_back("launch");
+  if (call->host_data == nullptr) return OPDOCK_INTERNAL;
   static_cast<std::vector<Launch>*>(call->host_data)
-      ->push_back({reinterpret_cast<const char*>(kernel), *how});
+      ->push_back({reinterpret_cast<const char*>(kernel), *how, call->stream});
   return OPDOCK_OK;
 }
 // Two threads, each with every other block of `grain` items.
@@ -247,6 +254,15 @@ int64_t Array::gaps_changed() const {
   return changed;
 }
 
+int64_t Array::unwritten() const {
+  int64_t count = 0;
+  for (int64_t i = 0; i < numel(); ++i) {
+    const unsigned char* const from = memory_.data() + position(i);
+    count += std::count(from, from + format_of(type_).bytes, 0xa5) == format_of(type_).bytes;
+  }
+  return count;
+}
+
 opdock_value Array::value(uint32_t flags) const {
   opdock_value value = {};
   value.tag = OPDOCK_TENSOR;
@@ -285,7 +301,7 @@ Op::Op(const std::string& plugin, const std::string& name) {
   if (!op_) std::abort();
 }
 
-Result Op::plan(const std::vector<opdock_value>& args, int32_t device) const {
+Result Op::plan(const std::vector<opdock_value>& args, int32_t device, Reach* reach) const {
   char error[1024] = "";
   const opdock_call call = make_call(error, sizeof error, device);
   Result result;
@@ -294,7 +310,9 @@ Result Op::plan(const std::vector<opdock_value>& args, int32_t device) const {
   plan.struct_size = sizeof plan;
   plan.num_outputs = op_->num_shape_rules;
   plan.outputs = result.planned.data();
+  reached = reach;
   result.status = op_->plan(&call, args.data(), static_cast<uint32_t>(args.size()), &plan);
+  reached = nullptr;
   result.text = error;
   return result;
 }
@@ -319,7 +337,7 @@ Result Op::call(const std::vector<opdock_value>& args, const std::vector<Array*>
 }
 
 Result Op::record(const std::vector<opdock_value>& args, const std::vector<Array*>& outputs,
-                  uint32_t warp_size, std::vector<Launch>* launches) const {
+                  uint32_t warp_size, std::vector<Launch>* launches, void* stream) const {
   opdock_device_facts facts = {};
   facts.struct_size = sizeof facts;
   facts.type = OPDOCK_CUDA;
@@ -328,6 +346,7 @@ Result Op::record(const std::vector<opdock_value>& args, const std::vector<Array
   auto on_gpu = [&](opdock_call* call) {
     call->facts = &facts;
     call->host_data = launches;
+    call->stream = stream;
   };
   if (result.status == OPDOCK_OK) run(args, outputs, OPDOCK_CUDA, on_gpu, &result);
   return result;

@@ -41,6 +41,8 @@ class Array {
   void fill(uint64_t seed, double deviation = 1.0, double mean = 0.0);
   // How many bytes of its memory that belong to no element have changed since it was made.
   int64_t gaps_changed() const;
+  // How many of its elements still are what memory was made of.
+  int64_t unwritten() const;
 
   opdock_tensor* tensor() { return &tensor_; }
   opdock_value value(uint32_t flags = 0) const;
@@ -63,7 +65,11 @@ opdock_value boolean(bool value);
 struct Launch {
   std::string kernel;
   opdock_launch how;
+  void* stream;
 };
+
+// Names of the host's functions that reach a device, in the order in which plan called them.
+using Reach = std::vector<std::string>;
 
 struct Result {
   opdock_status status = OPDOCK_OK;
@@ -77,11 +83,12 @@ class Op {
   Op(const std::string& plugin, const std::string& name);
   const opdock_op& descriptor() const { return *op_; }
 
-  Result plan(const std::vector<opdock_value>& args, int32_t device = OPDOCK_CPU) const;
+  Result plan(const std::vector<opdock_value>& args, int32_t device = OPDOCK_CPU,
+              Reach* reach = nullptr) const;
   // Plans, and runs into these outputs, all said to lie on a GPU with this width of warps. Nothing
   // is executed; `launches` gets what the plugin asks for.
   Result record(const std::vector<opdock_value>& args, const std::vector<Array*>& outputs,
-                uint32_t warp_size, std::vector<Launch>* launches) const;
+                uint32_t warp_size, std::vector<Launch>* launches, void* stream = nullptr) const;
   // Plans, and runs into these outputs if planning succeeds.
   Result call(const std::vector<opdock_value>& args, const std::vector<Array*>& outputs) const;
 

@@ -208,7 +208,8 @@ built_stub = pytest.mark.skipif(not BUILT_STUB.is_file(), reason="built with a s
 def test_the_built_stub_has_every_op_of_the_built_plugins():
     stub = ast.parse(BUILT_STUB.read_text())
     functions = {node.name: node for node in stub.body if isinstance(node, ast.FunctionDef)}
-    built = [p for p in opdock.plugins() if p["name"] != "pytests"]
+    # Usable here: of a plugin for GPUs whose driver is not here alone, the stub has nothing.
+    built = [p for p in opdock.plugins() if p["name"] != "pytests" and p["usable"]]
     names = {op if isinstance(op, str) else op["name"] for p in built for op in p["ops"]}
     assert {"noop", "softmax", "layer_norm", "add_layer_norm"} <= names
     assert names == set(functions) - {"__getattr__"}

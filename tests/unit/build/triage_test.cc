@@ -77,7 +77,8 @@ const LogCase kCases[] = {
      "/usr/bin/ld: plugins/axpy.so.p/axpy.cc.o: in function `run':\n"
      "axpy.cc:(.text+0x5): undefined reference to `helper()'\n"
      "collect2: error: ld returned 1 exit status\n",
-     Code::kBuildFailed, "/usr/bin/ld: plugins/axpy.so.p/axpy.cc.o: in function `run':\n", ""},
+     Code::kBuildFailed, "/usr/bin/ld: plugins/axpy.so.p/axpy.cc.o: in function `run':\n",
+     "compiles and links"},
     {"OpParametersGcc",
      "FAILED: x.o \nc++ -c x\n"
      "In file included from ../include/opdock/plugin.hpp:473,\n"
@@ -130,14 +131,14 @@ const LogCase kCases[] = {
      Code::kBuildOp, "no code of the op \"axpy\"", "OPDOCK_OP(axpy, …)"},
     {"OpOfAnotherName",
      "/usr/bin/ld: axpy.cc:(.text+0x5): undefined reference to `opdock_shifted_plan'\n",
-     Code::kBuildFailed, "/usr/bin/ld: axpy.cc", ""},
+     Code::kBuildFailed, "/usr/bin/ld: axpy.cc", "compiles and links"},
     {"LibraryMissing", "/usr/bin/ld: cannot find -lfoo: No such file or directory\n",
-     Code::kBuildFailed, "/usr/bin/ld: cannot find -lfoo", ""},
+     Code::kBuildFailed, "/usr/bin/ld: cannot find -lfoo", "compiles and links"},
     {"CompilerKilled",
      "c++: fatal error: Killed signal terminated program cc1plus\ncompilation terminated.\n",
      Code::kBuildMemory, "c++: fatal error: Killed", "--jobs 1"},
     {"CompilerOutOfMemory", "cc1plus: out of memory allocating 65536 bytes after a total of 9\n",
-     Code::kBuildMemory, "", "memory"},
+     Code::kBuildMemory, "ninja ended with status 1", "--jobs 1"},
     {"GccCrash",
      "axpy.cc:3:1: internal compiler error: Segmentation fault\n"
      "Please submit a full bug report, with preprocessed source.\n",
@@ -147,8 +148,8 @@ const LogCase kCases[] = {
      Code::kBuildCompilerCrash, "PLEASE submit", "another one"},
     {"DiskFull", "axpy.cc:9:1: fatal error: error writing to /tmp/x.s: No space left on device\n",
      Code::kBuildDiskFull, "axpy.cc:9:1", "free space"},
-    {"Quota", "/usr/bin/ld: final link failed: Disk quota exceeded\n", Code::kBuildDiskFull, "",
-     "free space"},
+    {"Quota", "/usr/bin/ld: final link failed: Disk quota exceeded\n", Code::kBuildDiskFull,
+     "ninja ended with status 1", "free space"},
     {"NvccHostCompiler",
      "In file included from /usr/local/cuda/include/cuda_runtime.h:82,\n"
      "                 from <command-line>:\n"
@@ -163,21 +164,24 @@ const LogCase kCases[] = {
      "compiler knows: nvcc knows 7.5, 12.1; write 12.1+PTX\n",
      Code::kBuildArch, "19.0 in --cuda-archs = \"19.0\"", "nvcc knows 7.5, 12.1write 12.1+PTX"},
     {"HipArch", "clang: error: unsupported HIP gpu architecture: gfx1400\n", Code::kBuildArch,
-     "clang: error", ""},
+     "clang: error", "ask for architectures that the toolkit knows"},
     {"Manifest",
      "FAILED: plugins/axpy.entry.c plugins/axpy.note.S \nopdock-pack --toml plugin.toml\n"
      "../project/plugins/plugin/plugin.toml:7: [[op]] 1: found no \"doc\", wanted a text\n"
      "ninja: build stopped: subcommand failed.\n",
-     Code::kBuildFailed, "/home/me/axpy/plugin.toml:7: [[op]] 1: found no \"doc\"", ""},
+     Code::kBuildFailed, "/home/me/axpy/plugin.toml:7: [[op]] 1: found no \"doc\"",
+     "compiles and links"},
     {"NoBuildFile", "ninja: error: loading 'build.ninja': No such file or directory\n",
-     Code::kBuildFailed, "ninja: error: loading", ""},
-    {"Nothing", "", Code::kBuildFailed, "ninja ended with status 1", ""},
+     Code::kBuildFailed, "ninja: error: loading", "compiles and links"},
+    {"Nothing", "", Code::kBuildFailed, "ninja ended with status 1", "compiles and links"},
 };
 
 class Logs : public ::testing::TestWithParam<LogCase> {};
 
 TEST_P(Logs, AreUnderstood) {
   const LogCase& row = GetParam();
+  ASSERT_STRNE(row.found, "");   // which anything begins with,
+  ASSERT_STRNE(row.advice, "");  // and holds
   const Reason reason = triage(failed(row.log));
   EXPECT_EQ(info(reason.code).name, info(row.code).name);
   EXPECT_TRUE(reason.found.starts_with(row.found)) << reason.found;

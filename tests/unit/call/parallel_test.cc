@@ -10,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+#include "call/host.h"
 #include "support/sanitizer.h"
 
 namespace opdock {
@@ -147,7 +148,16 @@ TEST(Parallel, TakesCountsNearTheLimit) {
 }
 
 TEST(Parallel, ExtensionIsFoundById) {
-  EXPECT_EQ(parallel_extension()->struct_size, sizeof(opdock_parallel));
+  const auto* found =
+      static_cast<const opdock_parallel*>(host_table()->get_extension("opdock.parallel/1"));
+  ASSERT_NE(found, nullptr);
+  ASSERT_TRUE(OPDOCK_HAS(found, opdock_parallel, parallel_for));
+  Marks marks(100);
+  found->parallel_for(100, 7, mark, &marks);
+  for (const std::atomic<int>& seen : marks.seen) EXPECT_EQ(seen, 1);
+  for (const char* id : {"opdock.parallel/2", "opdock.parallel/", "opdock.parallel", ""}) {
+    EXPECT_EQ(host_table()->get_extension(id), nullptr) << id;
+  }
 }
 
 }  // namespace

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
+
 #include "note/device_bundles.h"
 #include "note/file_facts.h"
 #include "note/image_identity.h"
@@ -22,20 +24,43 @@ void read_bytes(const Bytes& bytes, const Body& body) {
   close(fd);
 }
 
-// The same for copies of `good` with one of its first `count` bytes changed, whole and cut there:
-// each is refused or read, never worse.
+// The same for copies of `good` with one of its first `count` bytes changed, whole and cut there,
+// where more follows in the file, of which nothing may be taken: body(&reader, size) answers with
+// all that it has read, as text, and must answer the same for the file that ends there.
 template <class Body>
 void read_damaged(const Bytes& good, size_t count, const Body& body) {
+  const auto answer = [&body](const Bytes& bytes, size_t size) {
+    std::string text;
+    read_bytes(bytes, [&](FileReader* reader, size_t) { text = body(reader, size); });
+    return text;
+  };
   for (size_t at = 0; at < count; ++at) {
     for (const uint8_t value : {0, 1, 0x7f, 0xff}) {
       Bytes damaged = good;
       damaged.data[at] = value;
-      read_bytes(damaged, [&](FileReader* reader, size_t size) {
-        body(reader, size);
-        body(reader, at);
-      });
+      for (const size_t size : {good.size(), at}) {
+        Bytes ending = damaged, followed = damaged;
+        ending.data.resize(size);
+        followed.add(good);  // what looks like more of the same
+        followed.data.resize(followed.size() + 5000, 0x41);
+        ASSERT_EQ(answer(followed, size), answer(ending, size))
+            << "byte " << at << " is " << int{value} << ", " << size << " bytes";
+      }
     }
   }
+}
+
+// Images as text, each within the first `size` bytes.
+std::string within(const std::vector<DeviceImage>& images, uint64_t end, size_t size) {
+  std::string text = std::to_string(end);
+  EXPECT_LE(end, size);
+  for (const DeviceImage& image : images) {
+    EXPECT_LE(image.offset, size);
+    EXPECT_LE(image.size, size - std::min<uint64_t>(image.offset, size));
+    text += " " + image.arch + "(" + image.claimed_arch + ") " + image.toolkit.text() + " " +
+            std::to_string(image.offset) + "+" + std::to_string(image.size);
+  }
+  return text;
 }
 
 struct Row {
@@ -115,7 +140,11 @@ TEST(ImageIdentity, SurvivesDamage) {
   const Bytes good = new_cubin(90, "-arch sm_90a -m 64", "13.0");
   read_damaged(good, good.size(), [](FileReader* reader, size_t size) {
     std::string problem;
-    identify_image(reader, ImageKind::kCubin, 0, size, &problem);
+    const std::optional<ImageIdentity> found =
+        identify_image(reader, ImageKind::kCubin, 0, size, &problem);
+    EXPECT_EQ(found.has_value(), problem.empty());
+    if (!found) return problem;
+    return found->arch + " " + found->toolkit.text() + (found->suffix_shown ? " shown" : "");
   });
 }
 
@@ -250,7 +279,8 @@ TEST(Fatbin, SurvivesDamage) {
   read_damaged(good, good.size(), [](FileReader* reader, size_t size) {
     std::vector<DeviceImage> images;
     uint64_t end = 0;
-    read_fatbin(reader, 0, size, &images, &end);
+    const bool whole = read_fatbin(reader, 0, size, &images, &end);
+    return (whole ? "whole " : "damaged ") + within(images, end, size);
   });
 }
 
@@ -278,7 +308,8 @@ TEST(HipBundle, SurvivesDamage) {
   read_damaged(good, 128, [](FileReader* reader, size_t size) {
     std::vector<DeviceImage> images;
     uint64_t end = 0;
-    read_hip_bundle(reader, 0, size, &images, &end);
+    const bool whole = read_hip_bundle(reader, 0, size, &images, &end);
+    return (whole ? "whole " : "damaged ") + within(images, end, size);
   });
 }
 

@@ -2,11 +2,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <span>
 
 #include "note/file_facts.h"
 #include "note/libraries.h"
@@ -182,15 +186,46 @@ TEST(LoaderCache, KeepsTheRightArchitecture) {
   EXPECT_EQ(parse_loader_cache(older.data, 62).size(), 1u);
 }
 
+// Memory that ends before a page that cannot be read: a look behind it ends the program.
+class GuardedBytes {
+ public:
+  GuardedBytes() {
+    void* pages =
+        mmap(nullptr, 2 * kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (pages == MAP_FAILED) std::abort();
+    pages_ = static_cast<uint8_t*>(pages);
+    mprotect(pages_ + kPage, kPage, PROT_NONE);
+  }
+  ~GuardedBytes() { munmap(pages_, 2 * kPage); }
+  GuardedBytes(const GuardedBytes&) = delete;
+  GuardedBytes& operator=(const GuardedBytes&) = delete;
+
+  std::span<const uint8_t> put(std::span<const uint8_t> bytes) {
+    uint8_t* const begin = pages_ + kPage - bytes.size();
+    std::copy(bytes.begin(), bytes.end(), begin);
+    return {begin, bytes.size()};
+  }
+
+ private:
+  static constexpr size_t kPage = 65536;  // or several
+  uint8_t* pages_;
+};
+
 TEST(LoaderCache, SurvivesDamage) {
   const Bytes good = loader_cache({{0x303, "libx.so", "/64/libx.so"}, {0x303, "y", "/y"}});
+  GuardedBytes guarded;
   for (size_t at = 0; at < good.size(); ++at) {
     for (const uint8_t value : {0, 1, 0x7f, 0xff}) {
       std::vector<uint8_t> bytes = good.data;
       bytes[at] = value;
-      parse_loader_cache(bytes, 62);
-      bytes.resize(at);
-      parse_loader_cache(bytes, 62);
+      for (const size_t size : {good.size(), at}) {
+        const std::span<const uint8_t> part(bytes.data(), size);
+        const std::string text(part.begin(), part.end());
+        for (const auto& [name, paths] : parse_loader_cache(guarded.put(part), 62)) {
+          EXPECT_NE(text.find(name), text.npos) << at;
+          for (const std::string& path : paths) EXPECT_NE(text.find(path), text.npos) << at;
+        }
+      }
     }
   }
 }
