@@ -141,12 +141,17 @@ def runs(x):
     return [(int(offset) * size, together * size) for offset in offsets]
 
 
+def reach(x):
+    """How many bytes there are from x's first element to the end of its last."""
+    last = sum((n - 1) * s for n, s in zip(x.shape, x.stride(), strict=True))
+    return (last + 1) * x.element_size() if x.numel() else 0
+
+
 def allocate_like(x, gpu):
     """A DeviceArray with x's shape, strides and dtype, its address as far from a multiple of 256
     bytes as x's storage offset says. Only as long as x's elements reach: what is outside, and
     between them, is uninitialised or guarded. Freed with the array."""
-    reach = sum((n - 1) * s for n, s in zip(x.shape, x.stride(), strict=True)) + 1
-    size = reach * x.element_size() if x.numel() else 0
+    size = reach(x)
     rest = x.storage_offset() * x.element_size() % _ALIGNMENT
     memory = gpu.allocate(size + rest) if size else 0
     array = DeviceArray(gpu, memory + rest if size else 0, x.shape, x.stride(), x.dtype)

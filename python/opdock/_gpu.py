@@ -5,6 +5,7 @@ For opdock.testing, where no framework reaches the device. Calls with a wrong ar
 device that fails raise GpuError with the driver's own name of the error.
 """
 
+import contextlib
 import ctypes
 import functools
 from ctypes import byref, c_char_p, c_int, c_size_t, c_uint, c_void_p
@@ -179,6 +180,24 @@ class Gpu:
         if stream is not None:
             arguments.append(c_void_p(stream))
         self._on_device(name, *arguments)
+
+    @contextlib.contextmanager
+    def read_only(self, ranges, what):
+        """While it is entered, nothing that this thread gives to the device has any business to
+        write to `ranges`, [(address, bytes)]: the software GPU finds who does, and says `what` they
+        are. Another GPU does not know."""
+        call = self._call
+        name = "cuSoftReadOnly" if self.kind == "cuda" else "hipSoftReadOnly"
+        if not hasattr(call.library, name):
+            yield
+            return
+        addresses = (ctypes.c_uint64 * len(ranges))(*(address for address, _ in ranges))
+        sizes = (ctypes.c_uint64 * len(ranges))(*(size for _, size in ranges))
+        call("cuSoftReadOnly", addresses, sizes, c_uint(len(ranges)), what.encode())
+        try:
+            yield
+        finally:
+            call("cuSoftReadOnly", None, None, c_uint(0), b"")
 
     # ---- streams
 

@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """CPU torch tensors taken to a device, and what an op makes of them there taken back."""
 
+import contextlib
+import inspect
 import os
+import re
 
 import torch
 
@@ -47,6 +50,9 @@ class _ByTorch:
         view = torch.empty(0, dtype=x.dtype, device=self.device).set_(there.untyped_storage())
         return view.as_strided(x.shape, x.stride(), x.storage_offset())
 
+    def reading(self, tensors, what):
+        return contextlib.nullcontext()  # this GPU does not watch its memory
+
     def copy_back(self):
         for x, there in self.storages.values():
             _storage(x).copy_(there)
@@ -81,6 +87,13 @@ class _ByDriver:
         array = allocate_like(x, self.gpu) if fresh else to_gpu(x, self.gpu)
         self.views.append((x, array))
         return array
+
+    def reading(self, tensors, what):
+        """A context in which what this thread launches is not to write to these, [(x, array)]."""
+        from opdock._device_array import reach
+
+        ranges = [(array.address, reach(x)) for x, array in tensors if x.numel()]
+        return self.gpu.read_only(ranges, what)
 
     def copy_back(self):
         for x, array in [*self.views, *self.storages.values()]:
@@ -121,6 +134,28 @@ def _tensors(values):
             yield value
 
 
+def _only_read(op, args, keywords):
+    """The tensors that the op's schema gives it to read, but for those that share memory with one
+    that it may write. Of a function without a schema: none."""
+    schema = getattr(op, "schema", None)
+    if schema is None:
+        return []
+    written = {"out", *re.findall(r"\(\w!\)(?:\[\])?\??\s+(\w+)", schema)}
+    try:
+        arguments = inspect.signature(op).bind(*args, **keywords).arguments
+    except TypeError:  # the op itself says what is wrong
+        return []
+
+    def storages(names):
+        return {
+            x.untyped_storage().data_ptr() for x in _tensors([arguments[name] for name in names])
+        }
+
+    taken = storages(written & arguments.keys())
+    read = _tensors([arguments[name] for name in arguments.keys() - written])
+    return [x for x in read if x.untyped_storage().data_ptr() not in taken]
+
+
 def _device_of(x):
     kind, index = split(x.device)
     if isinstance(x, torch.Tensor) and kind == "cuda" and torch.version.hip:
@@ -134,7 +169,8 @@ def on(device, op):
     Views of one tensor share memory on the device too. Results must lie on the device; one that was
     passed as `out` is the caller's tensor again. What the op wrote into its arguments is in the
     caller's tensors afterwards. `out` is handed over uninitialised where torch does not have the
-    device, so that an element that is never written shows. Waits for the device.
+    device, so that an element that is never written shows. What the schema does not mark as written
+    is the op's only to read, and the software GPU finds who writes there. Waits for the device.
     """
     kind, index = split(device)
     if kind == "cpu":
@@ -155,7 +191,10 @@ def on(device, op):
             return moved[id(x)][1]
 
         arguments = [there(x) for x in args]
-        found = op(*arguments, **{name: there(x, name == "out") for name, x in keywords.items()})
+        named = {name: there(x, name == "out") for name, x in keywords.items()}
+        read = [moved[id(x)] for x in _only_read(op, args, keywords)]
+        with mover.reading(read, f"an input of {getattr(op, 'schema', op)}"):
+            found = op(*arguments, **named)
         results = found if isinstance(found, tuple) else (found,)
         for result in results:
             if hasattr(result, "device"):

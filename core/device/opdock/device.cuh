@@ -8,6 +8,7 @@
 #include "opdock/cluster.cuh"
 #include "opdock/copy_async.cuh"
 #include "opdock/dtype.cuh"
+#include "opdock/launch.cuh"
 #include "opdock/reduce.cuh"
 #include "opdock/target.cuh"
 #include "opdock/vector.cuh"

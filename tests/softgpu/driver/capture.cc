@@ -61,9 +61,9 @@ Result join_capture(Stream* stream, const std::shared_ptr<Capture>& capture) {
   return kSuccess;
 }
 
-Result add_node(Capture* capture, const std::string& what, Action action) {
+Result add_node(Capture* capture, Work work) {
   if (capture->invalid) return kCaptureInvalidated;
-  if (action) capture->commands->nodes.push_back({what, std::move(action)});
+  if (work.action) capture->commands->nodes.push_back(std::move(work));
   return kSuccess;
 }
 
@@ -106,12 +106,12 @@ Result destroy_graph(Graph* graph) {
 Result launch_graph(Stream* stream, Graph* graph) {
   if (!state().graphs.contains(graph)) return kInvalidValue;
   const std::shared_ptr<Commands> commands = graph->commands;
-  for (const Node& node : commands->nodes) {
-    const Node* const kept = &node;
-    const auto action = [commands, kept](const Operation& operation) {
+  for (const Work& node : commands->nodes) {
+    Work work = node;
+    work.action = [commands, kept = &node](const Operation& operation) {
       return kept->action(operation);
     };
-    if (const Result error = submit(stream, node.what, action)) return error;
+    if (const Result error = submit(stream, std::move(work))) return error;
   }
   return kSuccess;
 }

@@ -8,14 +8,9 @@
 
 namespace softgpu {
 
-struct Node {
-  std::string what;
-  Action action;
-};
-
 // Given up under the state's mutex.
 struct Commands {
-  std::vector<Node> nodes;
+  std::vector<Work> nodes;
   std::vector<void*> memory;  // allocated while they were captured; lives as long as they do
   ~Commands();
 };
@@ -42,7 +37,7 @@ void end_capture(Capture* capture);
 // Makes `stream` part of a capture that it waits for.
 Result join_capture(Stream* stream, const std::shared_ptr<Capture>& capture);
 
-Result add_node(Capture* capture, const std::string& what, Action action);
+Result add_node(Capture* capture, Work work);
 
 // A call that may not be made while a stream captures: kCaptureUnsupported then.
 Result forbid_in_capture();

@@ -120,6 +120,8 @@ Config read() {
     config.code = from.value("code", "");
     config.seed = from.value("seed", config.seed);
     config.workers = from.value("workers", config.workers);
+    config.steps = from.value("steps", config.steps);
+    if (config.steps == 0) refuse("steps is 0, and a kernel needs some");
     config.counters = from.value("counters", "");
     config.findings = from.value("findings", "");
     config.leaks = from.value("leaks", false);

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "../engine/engine.h"
+
 namespace softgpu {
 
 struct MigInstance {
@@ -53,8 +55,9 @@ struct Config {
   bool executes() const { return !code.empty(); }
   uint64_t seed = 0;
   unsigned workers = 0;
-  std::string counters, findings;  // files; empty: none is written
-  bool leaks = false;              // at exit memory that nobody released is a finding
+  uint64_t steps = Settings().steps;  // that each block of a launch may take
+  std::string counters, findings;     // files; empty: none is written
+  bool leaks = false;                 // at exit memory that nobody released is a finding
 };
 
 // Read on first use; an invalid one ends the process with its reason, since a test wrote it.

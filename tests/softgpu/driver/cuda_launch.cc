@@ -4,6 +4,7 @@
 
 #include "cuda.h"
 #include "launch.h"
+#include "reason.h"
 
 using namespace softgpu;
 
@@ -21,7 +22,7 @@ void read_attributes(const CUlaunchConfig& config, LaunchRequest* request) {
         request->attributes["cooperative"] = request->cooperative = attribute.value != 0;
         break;
       case kProgrammaticSerialization:
-        request->attributes["programmatic"] = attribute.value != 0;
+        request->attributes["programmatic"] = request->programmatic = attribute.value != 0;
         break;
       case kClusterDimension:
         request->cluster[0] = attribute.cluster.x;
@@ -58,9 +59,12 @@ CUresult launch(const char* name, const CUlaunchConfig& config, CUfunction funct
 CUresult set_attribute(CUfunction function, int attribute, int value, const Gpu& gpu) {
   if (!function) return CUDA_ERROR_INVALID_HANDLE;
   const Lock lock = lock_state();
-  if (attribute == kMaxDynamicShared &&
-      (value < 0 || static_cast<uint64_t>(value) + function->facts.static_shared >
-                        limits_of(gpu).shared_per_block_optin)) {
+  const uint32_t most = limits_of(gpu).shared_per_block_optin, own = function->facts.static_shared;
+  if (attribute == kMaxDynamicShared && (value < 0 || static_cast<uint64_t>(value) + own > most)) {
+    explain(kInvalidValue, std::to_string(value) + " bytes of dynamic shared memory for " +
+                               function->name + " beside its " + std::to_string(own) +
+                               " of static: more than the " + std::to_string(most) +
+                               " that a block of " + gpu.arch + " may ask for");
     return CUDA_ERROR_INVALID_VALUE;
   }
   function->attributes[attribute] = value;

@@ -50,6 +50,12 @@ SOFTGPU_API CUresult cuMemFreeAsync(CUdeviceptr memory, CUstream handle) {
   return free_ordered(stream.get(), pointer(memory));
 }
 
+// No driver's: what this thread launches next has no business to write to these ranges.
+SOFTGPU_API CUresult cuSoftReadOnly(const CUdeviceptr* addresses, const uint64_t* bytes,
+                                    unsigned count, const char* what) {
+  return set_read_only(reinterpret_cast<const void* const*>(addresses), bytes, count, what);
+}
+
 SOFTGPU_API CUresult cuMemGetInfo_v2(size_t* available, size_t* total) {
   CUcontext context = nullptr;
   if (const CUresult error = enter_with_context("cuMemGetInfo_v2", &context)) return error;

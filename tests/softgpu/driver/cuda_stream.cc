@@ -104,5 +104,5 @@ SOFTGPU_API CUresult cuLaunchHostFunc(CUstream handle, void (*function)(void*), 
   if (const CUresult error = enter_with_stream("cuLaunchHostFunc", handle, &stream)) return error;
   if (!function) return CUDA_ERROR_INVALID_VALUE;
   const Lock lock = lock_state();
-  return submit(stream.get(), "a host function", host_action(function, data));
+  return submit(stream.get(), {"a host function", host_action(function, data)});
 }

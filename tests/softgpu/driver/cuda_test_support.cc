@@ -17,6 +17,14 @@ extern "C" OPDOCK_KERNEL(256) add(int* out, const int* in, int count) {
   const int i = static_cast<int>(block_index()) * block_threads() + thread_index();
   if (i < count) out[i] += in[i];
 }
+extern "C" OPDOCK_KERNEL(256) add_later(int* out, const int* in, int count) {
+  launch_wait();
+  const int i = static_cast<int>(block_index()) * block_threads() + thread_index();
+  if (i < count) out[i] += in[i];
+}
+extern "C" OPDOCK_KERNEL(256) work(int* out, int rounds) {
+  for (int i = 0; i < rounds; ++i) out[0] += i;
+}
 extern "C" OPDOCK_KERNEL(256) misalign(char* out) {
   if (thread_index() == 0) *reinterpret_cast<int*>(out + 1) = 1;
 }
@@ -100,7 +108,8 @@ CUmodule load_kernels() {
     header.e_flags = 90;
     return std::string(reinterpret_cast<const char*>(&header), sizeof header);
   }();
-  add_code(image, "cuda", "sm_90", kProgram, {"fill", "add", "misalign", "race"});
+  add_code(image, "cuda", "sm_90", kProgram,
+           {"fill", "add", "add_later", "work", "misalign", "race"});
   CUmodule module = nullptr;
   EXPECT_EQ(call("cuModuleLoadData", &module, static_cast<const void*>(image.data())),
             CUDA_SUCCESS);

@@ -32,7 +32,7 @@ Result record_event(Event* event, Stream* stream) {
   if (event->context != stream->context) return kInvalidHandle;
   event->capture = stream->capture;
   if (stream->capture) return kSuccess;
-  if (const Result error = submit(stream, "an event", {}, &event->signal)) return error;
+  if (const Result error = submit(stream, {"an event"}, &event->signal)) return error;
   event->clock = stream->clock;
   event->recorded = true;
   return kSuccess;

@@ -53,6 +53,12 @@ Result fill_now(const char* function, void* to, uint32_t value, unsigned size, s
 
 }  // namespace
 
+// No driver's: what this thread launches next has no business to write to these ranges.
+SOFTGPU_API Result hipSoftReadOnly(const void* const* addresses, const uint64_t* bytes,
+                                   unsigned count, const char* what) {
+  return set_read_only(addresses, bytes, count, what);
+}
+
 SOFTGPU_API Result hipMalloc(void** memory, size_t bytes) {
   return on_locked_device("hipMalloc", [&](DeviceContext* context, Lock* lock) {
     if (!memory) return kInvalidValue;

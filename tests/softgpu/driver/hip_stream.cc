@@ -93,6 +93,6 @@ SOFTGPU_API Result hipStreamGetPriority(Stream* handle, int* priority) {
 SOFTGPU_API Result hipLaunchHostFunc(Stream* handle, void (*function)(void*), void* data) {
   return on_stream("hipLaunchHostFunc", handle, [&](const StreamPtr& stream, Lock*) {
     if (!function) return kInvalidValue;
-    return submit(stream.get(), "a host function", host_action(function, data));
+    return submit(stream.get(), {"a host function", host_action(function, data)});
   });
 }

@@ -10,14 +10,7 @@
 namespace softgpu {
 namespace {
 
-constexpr uint32_t kMaxThreads = 1024, kMaxBlockZ = 64, kMaxGridX = 2147483647, kMaxGridYZ = 65535;
-constexpr uint32_t kPortableCluster = 8, kLargestCluster = 16;
-
 using Arguments = std::vector<std::vector<uint8_t>>;
-
-uint64_t product(const uint32_t (&sizes)[3]) {
-  return uint64_t{sizes[0]} * sizes[1] * sizes[2];
-}
 
 // One buffer with all arguments: {1, buffer, 2, &size, end}.
 const uint8_t* packed_arguments(void** extra) {
@@ -67,56 +60,6 @@ nlohmann::json recorded_arguments(const Function& function, const LaunchRequest&
   return list;
 }
 
-// Static and dynamic shared memory together; more than usual only where it was asked for.
-Result check_shared(const Function& function, uint32_t dynamic, const Gpu& gpu) {
-  const uint64_t own = function.facts.static_shared;
-  const auto raised = function.attributes.find(kMaxDynamicShared);
-  const uint64_t own_most = most_static_shared(*function.image, gpu);
-  const uint64_t most = raised != function.attributes.end()
-                            ? own + static_cast<uint64_t>(raised->second)
-                            : std::max<uint64_t>(limits_of(gpu).shared_per_block, own);
-  if (own <= own_most && own + dynamic <= most) return kSuccess;
-  explain(kInvalidValue, function.name + " has " + std::to_string(own) +
-                             " bytes of static shared memory, and " + std::to_string(dynamic) +
-                             " are asked for beside them: more than the " +
-                             std::to_string(own > own_most ? own_most : most) + " of a block");
-  return kInvalidValue;
-}
-
-Result check_sizes(const Function& function, const LaunchRequest& request, const Gpu& gpu) {
-  const uint64_t threads = product(request.block);
-  const bool grid = product(request.grid) > 0 && request.grid[0] <= kMaxGridX &&
-                    request.grid[1] <= kMaxGridYZ && request.grid[2] <= kMaxGridYZ;
-  const bool block = threads > 0 && threads <= kMaxThreads && request.block[2] <= kMaxBlockZ;
-  return grid && block ? check_shared(function, request.shared_bytes, gpu) : kInvalidValue;
-}
-
-Result check_cluster(const LaunchRequest& request, const Gpu& gpu) {
-  if (product(request.cluster) == 0) return kSuccess;
-  if (product(request.cluster) > 1 && (gpu.amd || gpu.major < 9)) return kNotSupported;
-  for (int i = 0; i < 3; ++i) {
-    if (request.grid[i] % request.cluster[i] != 0) return kInvalidValue;
-  }
-  const uint64_t largest = request.large_clusters ? kLargestCluster : kPortableCluster;
-  return product(request.cluster) <= largest ? kSuccess : kInvalidClusterSize;
-}
-
-// What only the executed kernel tells, or what tests of mere recording do not expect.
-Result check_kernel(const Kernel& kernel, const Function& function, const LaunchRequest& request,
-                    const Gpu& gpu) {
-  const uint64_t threads = product(request.block);
-  const uint32_t bound = function.facts.max_threads != 0
-                             ? std::min(function.facts.max_threads, kernel.max_threads)
-                             : kernel.max_threads;
-  if (threads > bound) return kLaunchOutOfResources;
-  if (const Result error = check_cluster(request, gpu)) return error;
-  if (!request.cooperative) return kSuccess;
-  const uint64_t room =
-      uint64_t{gpu.multiprocessors} *
-      blocks_per_multiprocessor(gpu, static_cast<uint32_t>(threads), request.shared_bytes);
-  return product(request.grid) <= room ? kSuccess : kCooperativeLaunchTooLarge;
-}
-
 // As compilers lay them out: each at a multiple of its alignment, of which only its size tells.
 std::vector<Parameter> laid_out(const std::vector<uint32_t>& sizes) {
   std::vector<Parameter> parameters;
@@ -153,6 +96,17 @@ Result check_function(const Function& function, const DeviceContext& context) {
   return check_image(*function.image, *context.gpu);
 }
 
+// What may be an address, wherever it lies in a parameter.
+std::vector<uintptr_t> addresses_in(const Arguments& arguments) {
+  std::vector<uintptr_t> all;
+  for (const std::vector<uint8_t>& argument : arguments) {
+    for (size_t at = 0; at + sizeof(uintptr_t) <= argument.size(); at += sizeof(uintptr_t)) {
+      std::memcpy(&all.emplace_back(), argument.data() + at, sizeof(uintptr_t));
+    }
+  }
+  return all;
+}
+
 Result submit_launch(Stream* stream, const Kernel& kernel, const LaunchRequest& request,
                      uint32_t most_static, Arguments arguments) {
   Launch launch;
@@ -166,56 +120,14 @@ Result submit_launch(Stream* stream, const Kernel& kernel, const LaunchRequest& 
   launch.most_static_shared = most_static;
   launch.cooperative = request.cooperative;
   launch.args = std::move(arguments);
-  return submit(stream, kernel.expression,
-                [launch](const Operation& operation) { return execute(operation, launch); });
+  Work work{kernel.expression, {}, addresses_in(launch.args)};
+  work.kernel = true;
+  work.programmatic = request.programmatic;
+  work.action = [launch](const Operation& operation) { return execute(operation, launch); };
+  return submit(stream, std::move(work));
 }
 
 }  // namespace
-
-Limits limits_of(const Gpu& gpu) {
-  Limits limits;
-  const auto configured = [&](int attribute, uint32_t* value) {
-    const auto found = gpu.attributes.find(attribute);
-    if (found != gpu.attributes.end()) *value = static_cast<uint32_t>(found->second);
-  };
-  if (gpu.amd) {  // hipDeviceAttribute_t
-    limits = {65536, 65536, 65536, 2048, 32};
-    configured(74, &limits.shared_per_block);
-    limits.shared_per_block_optin = limits.shared_per_block;
-    configured(10002, &limits.shared_per_multiprocessor);
-    configured(57, &limits.threads_per_multiprocessor);
-    configured(25, &limits.blocks_per_multiprocessor);
-    return limits;
-  }
-  if (config().executes()) {
-    const uint32_t kib = gpu.major == 8 && gpu.minor == 0   ? 164
-                         : gpu.major >= 9 && gpu.major < 12 ? 228
-                                                            : 100;
-    limits.shared_per_multiprocessor = kib * 1024;
-    limits.shared_per_block_optin = (kib - 1) * 1024;  // one is the system's
-  }
-  configured(8, &limits.shared_per_block);
-  configured(97, &limits.shared_per_block_optin);
-  configured(81, &limits.shared_per_multiprocessor);
-  configured(39, &limits.threads_per_multiprocessor);
-  configured(106, &limits.blocks_per_multiprocessor);
-  return limits;
-}
-
-uint32_t most_static_shared(const Image& image, const Gpu& gpu) {
-  const Limits limits = limits_of(gpu);
-  const bool all = !gpu.amd && (!image.ptx || image.suffix == 'a');
-  return all ? limits.shared_per_block_optin : limits.shared_per_block;
-}
-
-uint32_t blocks_per_multiprocessor(const Gpu& gpu, uint32_t threads, uint32_t shared_bytes) {
-  const Limits limits = limits_of(gpu);
-  const uint32_t warps = (threads + gpu.warp_size - 1) / gpu.warp_size;
-  const uint32_t by_threads = limits.threads_per_multiprocessor / (warps * gpu.warp_size);
-  const uint32_t by_shared = shared_bytes == 0 ? limits.blocks_per_multiprocessor
-                                               : limits.shared_per_multiprocessor / shared_bytes;
-  return std::min({by_threads, by_shared, limits.blocks_per_multiprocessor});
-}
 
 bool parameters_of(Function* function, const Gpu& gpu, std::vector<Parameter>* out) {
   if (function->facts.known) {

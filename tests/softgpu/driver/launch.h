@@ -13,6 +13,7 @@ struct LaunchRequest {
   uint32_t shared_bytes = 0;
   uint32_t cluster[3] = {0, 0, 0};  // 0: none asked for
   bool cooperative = false;
+  bool programmatic = false;    // may begin before the kernel before it has ended
   bool large_clusters = false;  // more than 8 blocks, which not every GPU can
   nlohmann::json attributes = nlohmann::json::object();  // for the record
   Stream* handle = nullptr;                              // the caller's, for the record
@@ -40,6 +41,13 @@ inline constexpr int kMaxDynamicShared = 8;
 
 // Blocks of the function that fit one multiprocessor.
 uint32_t blocks_per_multiprocessor(const Gpu& gpu, uint32_t threads, uint32_t shared_bytes);
+
+// Whether a launch keeps the limits of the device and of the function's image; explain()s which it
+// breaks.
+Result check_sizes(const Function& function, const LaunchRequest& request, const Gpu& gpu);
+// The same for what only the executed kernel tells, or what tests of mere recording do not expect.
+Result check_kernel(const Kernel& kernel, const Function& function, const LaunchRequest& request,
+                    const Gpu& gpu);
 
 // The function's parameters as its image tells them, else as the library that is executed does;
 // false if neither does. Without the mutex.

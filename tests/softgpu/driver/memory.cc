@@ -193,12 +193,13 @@ Result free_ordered(Stream* stream, void* memory) {
   if (stream->capture) return kInvalidValue;  // each launch of the graph would free it
   DeviceContext* const owner = found->second.context;
   const uint64_t bytes = found->second.size;
-  const Result error = submit(stream, "a free", [=](const Operation& operation) {
+  const Action action = [=](const Operation& operation) {
     const bool good = release(operation, memory);
     const Lock lock = lock_state();
     owner->used -= bytes;
     return good;
-  });
+  };
+  const Result error = submit(stream, {"a free", action});
   if (error == kSuccess) forget(found, false);
   return error;
 }
@@ -231,9 +232,9 @@ Result copy_memory(Lock* lock, const std::shared_ptr<Stream>& stream, Copy copy,
     staged = std::make_shared<std::vector<char>>(bytes, bytes + copy.bytes);
   }
   std::shared_ptr<Signal> done;
-  if (const Result error = submit(stream.get(), name_of(copy), copy_action(copy, staged), &done)) {
-    return error;
-  }
+  Work work{name_of(copy), copy_action(copy, staged), {}};
+  if (copy.to_side == Side::kDevice) work.writes.push_back(address_of(copy.to));
+  if (const Result error = submit(stream.get(), std::move(work), &done)) return error;
   if (done && must_wait(copy, wait, staged != nullptr)) wait_for(lock, done, stream->clock);
   return stream->context->failed;
 }
@@ -241,13 +242,14 @@ Result copy_memory(Lock* lock, const std::shared_ptr<Stream>& stream, Copy copy,
 Result fill_memory(Stream* stream, void* to, uint32_t value, unsigned size, uint64_t count) {
   if (count == 0) return kSuccess;
   if (!is_valid(to, Side::kDevice, count * size)) return kInvalidValue;
-  return submit(stream, "a fill", [=](const Operation& operation) {
+  const Action action = [=](const Operation& operation) {
     if (config().executes()) return fill(operation, to, value, size, count);
     for (uint64_t i = 0; i < count; ++i) {
       std::memcpy(static_cast<char*>(to) + i * size, &value, size);  // little-endian
     }
     return true;
-  });
+  };
+  return submit(stream, {"a fill", action, {address_of(to)}});
 }
 
 }  // namespace softgpu

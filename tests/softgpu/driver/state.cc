@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "at_exit.h"
+#include "pending.h"
 #include "reason.h"
 
 namespace softgpu {
@@ -20,7 +21,8 @@ Result initialise(std::deque<DeviceContext>* contexts, const std::vector<Gpu>& g
   if (gpus.empty()) return kNoDevice;
   const Lock lock = lock_state();
   if (state().init_pid == 0 && config().executes()) {
-    configure({config().seed, config().workers, !config().counters.empty()});
+    configure({config().seed, config().workers, !config().counters.empty(), config().steps});
+    ask_pending_writes(pending_writes_of);
     finish_at_exit();
   }
   if (contexts->empty()) {
@@ -37,6 +39,20 @@ Result initialise(std::deque<DeviceContext>* contexts, const std::vector<Gpu>& g
 bool& in_host_function() {
   thread_local bool inside = false;
   return inside;
+}
+
+std::vector<ReadOnly>& read_only_of_thread() {
+  thread_local std::vector<ReadOnly> ranges;
+  return ranges;
+}
+
+Result set_read_only(const void* const* addresses, const uint64_t* bytes, unsigned count,
+                     const char* what) {
+  std::vector<ReadOnly>& ranges = read_only_of_thread();
+  ranges.clear();
+  for (unsigned i = 0; i < count; ++i)
+    ranges.push_back({reinterpret_cast<uintptr_t>(addresses[i]), bytes[i], what});
+  return kSuccess;
 }
 
 Result enter(const char* function) {

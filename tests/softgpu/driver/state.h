@@ -82,6 +82,13 @@ Result initialise(std::deque<DeviceContext>* contexts, const std::vector<Gpu>& g
 // driver was initialised in this very process, then whether this is a function that a stream calls.
 Result enter(const char* function);
 
+// Memory that nothing which this thread gives to streams has any business to write, until it says
+// otherwise: cuSoftReadOnly, hipSoftReadOnly.
+std::vector<ReadOnly>& read_only_of_thread();
+// Names `count` ranges, instead of those of before; `what` says what they are.
+Result set_read_only(const void* const* addresses, const uint64_t* bytes, unsigned count,
+                     const char* what);
+
 // Commands of this thread's stream run host functions, which may not call the driver.
 bool& in_host_function();
 

@@ -130,11 +130,26 @@ Command next_command(Stream* stream, const std::string& what) {
   command.operation.stream = stream->number;
   command.operation.number = ++stream->count;
   command.operation.before = stream->clock;
+  command.operation.read_only = read_only_of_thread();
   if (stream->clock.size() <= stream->number) stream->clock.resize(stream->number + 1);
   stream->clock[stream->number] = stream->count;
   command.done = std::make_shared<Signal>();
   stream->last = command.done;
   return command;
+}
+
+// A programmatic launch right behind another kernel, which may itself have begun early, is in no
+// order with those until it waits; but for what the host knows to be done.
+void number_kernel(Stream* stream, bool programmatic, Operation* operation) {
+  const Clock& host = state().host;
+  const uint64_t done = stream->number < host.size() ? host[stream->number] : 0;
+  const bool follows = stream->kernel != 0 && stream->kernel + 1 == operation->number;
+  if (programmatic && follows && stream->kernel > done) {
+    const uint64_t first = stream->kernel_early ? stream->kernel_early : stream->kernel;
+    operation->early = std::max(first, done + 1);
+  }
+  stream->kernel = operation->number;
+  stream->kernel_early = operation->early;
 }
 
 // A thread's default streams, one a context; they end with the thread.
@@ -210,13 +225,14 @@ std::shared_ptr<Stream> find_stream(Stream* handle, DeviceContext* current) {
   return found == state().streams.end() ? nullptr : found->second;
 }
 
-Result submit(Stream* stream, const std::string& what, Action action,
-              std::shared_ptr<Signal>* done) {
+Result submit(Stream* stream, Work work, std::shared_ptr<Signal>* done) {
   if (done) *done = nullptr;
-  if (stream->capture) return add_node(stream->capture.get(), what, std::move(action));
+  if (stream->capture) return add_node(stream->capture.get(), std::move(work));
   if (const Result error = check_implicit(stream)) return error;
-  Command command = next_command(stream, what);
-  command.action = std::move(action);
+  Command command = next_command(stream, work.what);
+  command.action = std::move(work.action);
+  command.writes = std::move(work.writes);
+  if (work.kernel) number_kernel(stream, work.programmatic, &command.operation);
   if (done) *done = command.done;
   if (config().executes()) {
     push(stream, std::move(command));

@@ -20,9 +20,19 @@ struct Signal {
 // without the mutex; a graph runs it more than once.
 using Action = std::function<bool(const Operation&)>;
 
+// What is given to a stream.
+struct Work {
+  std::string what;                    // for messages
+  Action action = {};                  // none: only a place in the order
+  std::vector<uintptr_t> writes = {};  // into what it may write, as far as that is known
+  bool kernel = false;
+  bool programmatic = false;  // may begin while the kernel before it on its stream has not ended
+};
+
 struct Command {
   Operation operation;
   Action action;  // none: only a place in the order
+  std::vector<uintptr_t> writes;
   std::vector<std::shared_ptr<Signal>> after;
   std::shared_ptr<Signal> done;
 };
@@ -40,8 +50,10 @@ struct Stream : std::enable_shared_from_this<Stream> {
 
   std::deque<Command> queue;  // the first is being executed
   bool has_thread = false;
-  bool closed = false;           // no more commands; the thread ends when the queue is empty
-  uint64_t count = 0;            // commands so far
+  bool closed = false;  // no more commands; the thread ends when the queue is empty
+  uint64_t count = 0;   // commands so far
+  uint64_t kernel = 0;  // the newest of them that is a kernel, and its Operation::early
+  uint64_t kernel_early = 0;
   Clock clock;                   // what the next command is ordered after
   std::shared_ptr<Signal> last;  // of the newest command
 };
@@ -64,9 +76,8 @@ void close_stream(Stream* stream);
 std::shared_ptr<Stream> find_stream(Stream* handle, DeviceContext* current);
 
 // Adds a command, or a node to the graph that is captured. *done, if wanted, is NULL after the
-// latter. `what` is for messages. Without a thread of its own the command is executed here.
-Result submit(Stream* stream, const std::string& what, Action action,
-              std::shared_ptr<Signal>* done = nullptr);
+// latter. Without a thread of its own the command is executed here.
+Result submit(Stream* stream, Work work, std::shared_ptr<Signal>* done = nullptr);
 
 // A place in the order of a stream that does not capture, as the Operation of whoever acts at it.
 Result submit_mark(Stream* stream, const std::string& what, Operation* out);

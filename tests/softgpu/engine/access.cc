@@ -9,7 +9,6 @@
 namespace softgpu {
 
 void Runner::access(Lane* lane, const Access& access) {
-  tick(lane, access.pc);
   if (lane->pending.bytes) settle(lane);
   if (access.aligned && (access.address & (access.bytes - 1))) {
     found(FindingKind::kMisaligned, access, 0, 0, false);
@@ -32,6 +31,8 @@ void Runner::access(Lane* lane, const Access& access) {
     bool good = true;
     if (page.kind == PageKind::kGlobal && page.device != state_->record->device) {
       good = found(FindingKind::kOtherDevice, part, 0, 0, false);
+    } else if (part.write && read_only_at(part)) {
+      good = found(FindingKind::kReadOnly, part, 0, 0, false);
     } else {
       const PageLock lock(&page);
       Cell* cells = all.cells_of(part.address);
@@ -45,9 +46,8 @@ void Runner::access(Lane* lane, const Access& access) {
                           : check_read(lane, &cells[first], part);
     }
     if (!good) fail(lane, finding_);
-    const bool global = page.kind == PageKind::kGlobal;
-    if (part.write && !part.atomic && global) lane->fenced = false;
-    if (lane->block->counting && done == 0 && access.counted) count(lane, access, global);
+    if (lane->block->counting && done == 0 && access.counted)
+      count(lane, access, page.kind == PageKind::kGlobal);
   }
 }
 
@@ -58,6 +58,14 @@ void Runner::count(Lane* lane, const Access& access, bool global) {
                                : (global ? RequestKind::kGlobalLoad : RequestKind::kSharedLoad);
   lane->block->counting->access(lane->number / state_->launch->kernel->warp_size, lane->view.lane,
                                 access.pc, kind, access.address, access.bytes);
+}
+
+// What says that the memory is only to be read; NULL: nothing.
+const ReadOnly* Runner::read_only_at(const Access& access) const {
+  for (const ReadOnly& range : state_->read_only)
+    if (access.address < range.begin + range.bytes && range.begin < access.address + access.bytes)
+      return &range;
+  return nullptr;
 }
 
 // Memory outside of the arena that a kernel reads rightly: its constants and its parameters.
@@ -141,24 +149,49 @@ Stamp with_reader(Stamp readers, Stamp own, uint32_t width, bool atomic) {
 
 }  // namespace
 
-// Whether whoever this was belongs to an operation that was over when the launch began.
-bool Runner::ordered_before_launch(Stamp stamp) {
+// Whether whoever this was belongs to an operation that was over when the launch began, or for
+// which the thread has waited.
+bool Runner::ordered_before_launch(const Lane* lane, Stamp stamp) {
   const uint32_t chunk = run_of(stamp) >> 8;
   if (ordered_chunks_[chunk % 64] == chunk) return true;
   const OperationRecord* const record = operation_of_run(run_of(stamp));
   if (record == state_->record || !ordered_before(*record, *state_->operation)) return false;
+  if (may_be_under_way(*record, *state_->operation)) return lane->waited;
   ordered_chunks_[chunk % 64] = chunk;
   return true;
 }
 
 // Whether it was another block of this launch, and nothing orders what it did before now.
-bool Runner::other_block(const Lane* lane, Stamp stamp) {
-  const uint64_t block = state_->record->block_of(run_of(stamp));
+bool Runner::other_block(const Lane* lane, const Past& past) {
+  const uint64_t block = state_->record->block_of(run_of(past.stamp));
   if (block == lane->block->number) return false;
   // A cluster's barrier gives its blocks new runs.
   for (size_t i = 0; i < cluster_size_; ++i)
-    if (blocks_[i].number == block) return blocks_[i].run == run_of(stamp);
-  return !lane->block->known.has(block);
+    if (blocks_[i].number == block && blocks_[i].run != run_of(past.stamp)) return false;
+  return !covers(lane, past, false);
+}
+
+// Whether the thread was handed it; `taken`: but for a fence.
+bool Runner::covers(const Lane* lane, const Past& past, bool taken) {
+  std::vector<const IdSet*> sets;
+  for (const Knowledge* each : lane->block->knowledge.of(lane->number, warp_of(lane)))
+    sets.push_back(taken ? &each->taken : &each->known);
+  return state_->handover.covers(sets, state_->record->block_of(run_of(past.stamp)), past,
+                                 state_->launch->kernel->warp_size);
+}
+
+bool Runner::found_unordered(const Access& access, Stamp other, uint32_t site, bool other_write) {
+  const OperationRecord& record = *operation_of_run(run_of(other));
+  const bool early = ordered_before(record, *state_->operation);
+  return found(early ? FindingKind::kEarly : FindingKind::kUnordered, access, other, site,
+               other_write);
+}
+
+bool Runner::found_between_blocks(const Lane* lane, const Access& access, const Past& past,
+                                  uint32_t site, bool other_write) {
+  const FindingKind kind =
+      covers(lane, past, true) ? FindingKind::kNotFenced : FindingKind::kBlockRace;
+  return found(kind, access, past.stamp, site, other_write);
 }
 
 bool Runner::check_read(Lane* lane, Cell* cell, const Access& access) {
@@ -170,15 +203,17 @@ bool Runner::check_read(Lane* lane, Cell* cell, const Access& access) {
     if (run_of(write) == run_of(own)) {
       if (concurrent(write, own, width) && !(access.atomic && (write & kAtomic)))
         return found(FindingKind::kRace, access, write, cell->write_site, true);
-    } else if (!ordered_before_launch(write)) {
+    } else if (!ordered_before_launch(lane, write)) {
       if (operation_of_run(run_of(write)) != state_->record)
-        return found(FindingKind::kUnordered, access, write, cell->write_site, true);
-      if (other_block(lane, write) && !(access.atomic && (write & kAtomic)))
-        return found(FindingKind::kRace, access, write, cell->write_site, true);
+        return found_unordered(access, write, cell->write_site, true);
+      const Past past{write, cell->write_fences};
+      if (!(access.atomic && (write & kAtomic)) && other_block(lane, past))
+        return found_between_blocks(lane, access, past, cell->write_site, true);
     }
   }
   if ((cell->read & ~kFlags) != own) cell->read_site = state_->library->site_of(access.pc);
   cell->read = with_reader(cell->read, own, width, access.atomic);
+  cell->read_fences = lane->block->knowledge.fences;
   return true;
 }
 
@@ -195,12 +230,13 @@ bool Runner::check_write(Lane* lane, Cell* cell, const Access& access) {
           return found(FindingKind::kRace, access, write, cell->write_site, true);
         await_value(lane, access, FindingKind::kRace, *cell);
       }
-    } else if (!ordered_before_launch(write)) {
+    } else if (!ordered_before_launch(lane, write)) {
       if (operation_of_run(run_of(write)) != state_->record)
-        return found(FindingKind::kUnordered, access, write, cell->write_site, true);
-      if (!atomics && other_block(lane, write)) {
+        return found_unordered(access, write, cell->write_site, true);
+      const Past past{write, cell->write_fences};
+      if (!atomics && other_block(lane, past)) {
         if (access.atomic || (write & kAtomic))
-          return found(FindingKind::kRace, access, write, cell->write_site, true);
+          return found_between_blocks(lane, access, past, cell->write_site, true);
         await_value(lane, access, FindingKind::kDifferentValues, *cell);
       }
     }
@@ -211,16 +247,18 @@ bool Runner::check_write(Lane* lane, Cell* cell, const Access& access) {
     if (run_of(read) == run_of(own)) {
       if (!atomics && concurrent_readers(read, own, width))
         return found(FindingKind::kRace, access, read, cell->read_site, false);
-    } else if (!ordered_before_launch(read)) {
+    } else if (!ordered_before_launch(lane, read)) {
       if (operation_of_run(run_of(read)) != state_->record)
-        return found(FindingKind::kUnordered, access, read, cell->read_site, false);
-      if (!atomics && other_block(lane, read))
-        return found(FindingKind::kRace, access, read, cell->read_site, false);
+        return found_unordered(access, read, cell->read_site, false);
+      const Past past{read, cell->read_fences};
+      if (!atomics && other_block(lane, past))
+        return found_between_blocks(lane, access, past, cell->read_site, false);
     }
   }
   cell->write = own | (access.atomic ? kAtomic : 0);
   cell->read = 0;
   cell->write_site = state_->library->site_of(access.pc);
+  cell->write_fences = lane->block->knowledge.fences;
   return true;
 }
 

@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <bit>
+#include <chrono>
+#include <thread>
 
 #include "runner.h"
 
@@ -55,13 +57,27 @@ uint64_t Runner::atomic(Lane* lane, AtomicOp op, uintptr_t address, unsigned byt
   const uint64_t before = bytes == 4
                               ? change(reinterpret_cast<uint32_t*>(address), op, value, expected)
                               : change(reinterpret_cast<uint64_t*>(address), op, value, expected);
-  state_->handover.meet(address, lane->block->number, lane->fenced, &lane->block->known);
+  Block* const block = lane->block;
+  const uint32_t warp = warp_of(lane);
+  IdSet taken;
+  if (state_->handover.meet(address, block->number, block->knowledge.of(lane->number, warp),
+                            &taken))
+    block->knowledge.lanes[lane->number].taken.add(taken);
+  notice_spin(lane, address, before);
   return before;
+}
+
+void Runner::notice_spin(Lane* lane, uintptr_t address, uint64_t value) {
+  Spin& spin = lane->spin;
+  if (spin.address != address || spin.value != value) spin = {address, value, 0};
+  // Whoever is waited for may need this processor.
+  if (++spin.count % 1024 == 0 && state_->workers > 1)
+    std::this_thread::sleep_for(std::chrono::microseconds(100));
 }
 
 void Runner::fence(Lane* lane) {
   settle(lane);
-  lane->fenced = true;
+  lane->block->knowledge.fence(lane->number, warp_of(lane), lane->stamp);
 }
 
 }  // namespace softgpu

@@ -15,7 +15,6 @@ bool Runner::same_place(const void* a, const void* b) {
 }
 
 void Runner::block_barrier(Lane* lane, const void* pc) {
-  tick(lane, pc);
   settle(lane);
   Block* const block = lane->block;
   lane->pc = pc;
@@ -36,6 +35,8 @@ void Runner::block_barrier(Lane* lane, const void* pc) {
 }
 
 void Runner::release_block(Block* block) {
+  block->knowledge.pass_block_barrier();
+  pass_waited(block);
   if (block->counting) block->counting->barrier();
   block->waiting = 0;
   for (Warp& warp : block->warps) warp.epoch = 0;
@@ -45,8 +46,16 @@ void Runner::release_block(Block* block) {
   push_all(order_.data(), order_.size());
 }
 
+// What one thread has waited for is there for all that meet it at a barrier.
+void Runner::pass_waited(Block* block) {
+  const auto waited = [](const Lane* lane) { return lane->waited; };
+  if (state_->operation->early == 0 ||
+      std::none_of(block->lanes.begin(), block->lanes.end(), waited))
+    return;
+  for (Lane* lane : block->lanes) lane->waited = true;
+}
+
 void Runner::cluster_barrier(Lane* lane, const void* pc) {
-  tick(lane, pc);
   settle(lane);
   lane->pc = pc;
   lane->state = LaneState::kAtClusterBarrier;
@@ -54,6 +63,8 @@ void Runner::cluster_barrier(Lane* lane, const void* pc) {
     at_cluster_barrier_ = 0;
     order_.clear();
     for (size_t i = 0; i < cluster_size_; ++i) {
+      blocks_[i].knowledge.pass_block_barrier();
+      pass_waited(&blocks_[i]);
       renumber(&blocks_[i]);
       order_.insert(order_.end(), blocks_[i].lanes.begin(), blocks_[i].lanes.end());
     }
@@ -63,7 +74,6 @@ void Runner::cluster_barrier(Lane* lane, const void* pc) {
 }
 
 uint64_t Runner::warp(Lane* lane, WarpOp op, uint64_t value, int argument, const void* pc) {
-  tick(lane, pc);
   settle(lane);
   Warp* const warp = lane->warp;
   lane->pc = pc;
@@ -144,6 +154,7 @@ void Runner::finish_warp(Warp* warp, Lane** lanes) {
     }
   }
   if (op == WarpOp::kBarrier) {
+    lanes[0]->block->knowledge.pass_warp_barrier(warp_of(lanes[0]), warp->first, warp->count);
     if (warp->epoch++ == kMaxWarpEpoch) renumber(lanes[0]->block);
     for (int i = 0; i < count; ++i) refresh_stamp(lanes[i]);
   }

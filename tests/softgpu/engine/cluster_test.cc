@@ -35,7 +35,7 @@ TEST(Cluster, BlocksReadEachOthersSharedMemory) {
       make_kernel(cluster_text("cluster_barrier();", "cluster_barrier();"), "ring");
   const DeviceArray<int> y(512);
   for (uint64_t seed = 0; seed < 20; ++seed) {
-    configure({.seed = seed, .workers = 2, .counters = false, .patience = 300});
+    configure({.seed = seed, .workers = 2, .counters = false, .steps = kSteps});
     EXPECT_EQ(finding_of(ring_launch(kernel, y)), "");
     for (int i = 0; i < 512; ++i)
       EXPECT_EQ(y.get()[static_cast<size_t>(i)], 100 * ((i / 64 + 1) % 4) + i % 64);
@@ -54,7 +54,7 @@ TEST(Cluster, WithoutItsBarrierItIsARace) {
   const DeviceArray<int> y(512);
   int races = 0;
   for (uint64_t seed = 0; seed < 20; ++seed) {
-    configure({.seed = seed, .workers = 1, .counters = false, .patience = 300});
+    configure({.seed = seed, .workers = 1, .counters = false, .steps = kSteps});
     const std::string found = finding_of(ring_launch(kernel, y));
     EXPECT_NE(found, "");
     races += found.find("race: read of 4 bytes") != found.npos;
@@ -68,7 +68,7 @@ TEST(Cluster, ABlockThatHasEndedHasNoSharedMemory) {
   const DeviceArray<int> y(512);
   int found = 0;
   for (uint64_t seed = 0; seed < 20; ++seed) {
-    configure({.seed = seed, .workers = 1, .counters = false, .patience = 300});
+    configure({.seed = seed, .workers = 1, .counters = false, .steps = kSteps});
     found += finding_of(ring_launch(kernel, y)).find("out-of-bounds read") != std::string::npos;
   }
   configure({});

@@ -22,7 +22,7 @@ namespace {
 namespace fs = std::filesystem;
 
 // Counts changes of this file that change what is made of a source.
-constexpr const char* kRecipe = "3";
+constexpr const char* kRecipe = "4";
 
 // The words of CXX, or the first compiler in PATH.
 std::vector<std::string> compiler() {
@@ -162,10 +162,13 @@ bool build(const KernelSource& source, const std::vector<std::string>& cxx, cons
   if (is_clang(cxx))
     for (const char* option : {"-mllvm", "-tsan-instrument-read-before-write"})
       kernels.push_back(option);
-  for (const std::string& option : {std::string("-fsanitize=thread"), std::string("-DOPDOCK_SOFT"),
-                                    "-DOPDOCK_SOFT_WARP=" + std::to_string(source.warp_size),
-                                    "-DOPDOCK_SOFT_ARCH=" + std::to_string(source.arch),
-                                    at + "kernels.cc", std::string("-o"), at + "kernels.o"})
+  for (const char* option : {"-fsanitize=thread", "-fsanitize-coverage=trace-pc", "-fwrapv",
+                             "-fsanitize=integer-divide-by-zero,signed-integer-overflow"})
+    kernels.push_back(option);
+  for (const std::string& option :
+       {std::string("-DOPDOCK_SOFT"), "-DOPDOCK_SOFT_WARP=" + std::to_string(source.warp_size),
+        "-DOPDOCK_SOFT_ARCH=" + std::to_string(source.arch), at + "kernels.cc", std::string("-o"),
+        at + "kernels.o"})
     kernels.push_back(option);
   std::vector<std::string> calls = common;
   for (const std::string& option :

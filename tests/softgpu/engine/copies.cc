@@ -26,6 +26,10 @@ class HostAccess {
     if (!find_allocation(begin, bytes, nullptr))
       return found(Fault::kAddress, write ? "out-of-bounds write" : "out-of-bounds read", begin,
                    bytes);
+    for (const ReadOnly& range : operation_.read_only)
+      if (write && begin < range.begin + range.bytes && range.begin < begin + bytes)
+        return found(Fault::kOther, "write in memory that is only to be read: " + range.what, begin,
+                     bytes);
     for (uint64_t done = 0; done < bytes;) {
       const uintptr_t address = begin + done;
       const uint32_t offset = address & (kPageBytes - 1);
@@ -60,16 +64,15 @@ class HostAccess {
     for (size_t i = offset >> shift; i <= last; ++i) {
       Cell& cell = cells[i];
       const uintptr_t at = std::max(address, address - offset + (i << shift));
-      if (!write && cell.write == 0)
-        return found(Fault::kOther, "read of uninitialised memory: nobody has written it", at,
-                     address + bytes - at);
+      if (!write && cell.write == 0) return found_unwritten(at, address + bytes - at);
       if (cell.write && !ordered(cell.write))
         return found(Fault::kOther,
-                     write ? "write over what an unordered operation writes"
-                           : "read of what an unordered operation writes",
+                     write ? "stream race: write over what an unordered operation writes"
+                           : "stream race: read of what an unordered operation writes",
                      at, address + bytes - at, cell.write, cell.write_site);
       if (write && cell.read && !ordered(cell.read))
-        return found(Fault::kOther, "write over what an unordered operation reads or allocates", at,
+        return found(Fault::kOther,
+                     "stream race: write over what an unordered operation reads or allocates", at,
                      address + bytes - at, cell.read, cell.read_site);
       if (write) {
         cell = Cell();
@@ -93,9 +96,22 @@ class HostAccess {
     return true;
   }
 
-  bool found(Fault fault, const char* what, uintptr_t address, uint64_t bytes, Stamp other = 0,
-             uint32_t site = 0) {
-    std::string text = "softgpu: " + std::string(what) + "\n";
+  bool found_unwritten(uintptr_t address, uint64_t bytes) {
+    const std::vector<std::string> pending = pending_writes(operation_, address);
+    if (pending.empty())
+      return found(Fault::kOther, "read of uninitialised memory: nobody has written it", address,
+                   bytes);
+    std::string text =
+        "stream race: read of what nobody has written yet, and nothing orders it after an "
+        "operation of another stream that may";
+    for (const std::string& other : pending)
+      text += "\n  other    " + other + ", which is not done";
+    return found(Fault::kOther, text, address, bytes);
+  }
+
+  bool found(Fault fault, const std::string& what, uintptr_t address, uint64_t bytes,
+             Stamp other = 0, uint32_t site = 0) {
+    std::string text = "softgpu: " + what + "\n";
     text += "  by       " + operation_.what + "\n";
     text += "  memory   " + describe_memory(address, bytes) + "\n";
     if (other) text += "  other    " + describe_stamp(other, site, record_) + "\n";

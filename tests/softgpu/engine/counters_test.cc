@@ -13,7 +13,7 @@ Counters cost_of(const Launch& launch) {
     return Counters();
   };
   const Counters before = now();
-  configure({.seed = 0, .workers = 2, .counters = true, .patience = 300});
+  configure({.seed = 0, .workers = 2, .counters = true});
   EXPECT_EQ(finding_of(launch), "");
   configure({});
   Counters cost = now();

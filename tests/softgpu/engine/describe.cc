@@ -34,12 +34,24 @@ std::string headline(const Finding& finding) {
     case FindingKind::kRace:
       return "race: " + access + " that another thread " +
              (finding.other_write ? "writes" : "reads") + ", without a barrier between the two";
+    case FindingKind::kBlockRace:
+      return "race: " + access + " that another block " +
+             (finding.other_write ? "writes" : "reads") + ", which has not handed it over";
+    case FindingKind::kNotFenced:
+      return "race: " + access + " that another block " +
+             (finding.other_write ? "writes" : "reads") +
+             ", without a device_fence() after the atomic operation that took it over";
     case FindingKind::kDifferentValues:
       return access + " that another block has written with a different value";
     case FindingKind::kUnordered:
-      return access +
-             " in memory that another operation uses, which this launch is not ordered "
-             "after";
+      return "stream race: " + access + " that an operation of another stream " +
+             (finding.other_write ? "writes" : "reads") + ", and nothing orders the two";
+    case FindingKind::kEarly:
+      return "race with the launch before: " + access + " that it " +
+             (finding.other_write ? "writes" : "reads") +
+             ", in a programmatic launch that has not waited for it";
+    case FindingKind::kReadOnly:
+      return access + " in memory that is only to be read";
     case FindingKind::kOtherDevice:
       return access + " in another device's memory";
     case FindingKind::kBarrier:
@@ -58,8 +70,14 @@ std::string headline(const Finding& finding) {
       return "static shared memory of " + std::to_string(finding.bytes) + " bytes, more than the " +
              std::to_string(finding.number) + " that a block has";
     case FindingKind::kEndless:
-      return "a block that has not ended after " + std::to_string(finding.number) +
-             " seconds: a loop without end, or a wait for a block that has not begun";
+      return "a loop without end: the block has not ended";
+    case FindingKind::kSpin:
+      return "a wait without end, by atomic operations that change nothing: the block has not "
+             "ended";
+    case FindingKind::kDivideByZero:
+      return "integer division by zero, whose result nothing defines";
+    case FindingKind::kDivideOverflow:
+      return "integer division that overflows: the smallest number by -1";
     case FindingKind::kTrap:
       return "the kernel stops itself: trap()";
     case FindingKind::kNoSuchBlock:
@@ -130,10 +148,51 @@ std::string describe_shared(const Block& block, uintptr_t address, const KernelL
 
 }  // namespace
 
+// What to know of a finding beyond where it was, and what to do.
+std::string Runner::advice() const {
+  switch (finding_.kind) {
+    case FindingKind::kBlockRace:
+      return "  rule     no barrier orders blocks. Either the one writes, calls device_fence() and "
+             "does an atomic\n"
+             "           operation, and the other does one at the same place, calls device_fence() "
+             "and reads;\n"
+             "           or the second half becomes a launch of its own\n";
+    case FindingKind::kNotFenced:
+      return "  rule     who takes does the atomic operation, calls device_fence(), then reads\n";
+    case FindingKind::kUnordered:
+      return "  rule     let the one stream wait for an event that is recorded on the other\n";
+    case FindingKind::kEarly:
+      return "  rule     call launch_wait() before the first access to what the launch before "
+             "uses\n";
+    case FindingKind::kEndless:
+    case FindingKind::kSpin:
+      break;
+    default:
+      return "";
+  }
+  std::string text = "  steps    " + std::to_string(state_->steps) +
+                     ", the budget of each block of a launch (\"steps\" of OPDOCK_SOFTGPU)\n";
+  const uint64_t begun = std::min<uint64_t>(state_->next, state_->clusters);
+  if (finding_.kind == FindingKind::kSpin && begun < state_->clusters)
+    text += "  blocks   " + std::to_string((state_->clusters - begun) * cluster_size_) + " of " +
+            std::to_string(state_->clusters * cluster_size_) +
+            " have not begun. Blocks run in any order and only some of them at a time:\n"
+            "           none may wait for one that is not resident\n";
+  return text;
+}
+
 std::string Runner::describe() const {
   const KernelLibrary& library = *state_->library;
   const Launch& launch = *state_->launch;
-  std::string text = "softgpu: " + headline(finding_) + "\n";
+  std::vector<std::string> pending;
+  if (finding_.kind == FindingKind::kUninitialised)
+    pending = pending_writes(*state_->operation, finding_.address);
+  std::string text = "softgpu: ";
+  text += pending.empty() ? headline(finding_)
+                          : "stream race: " + access_text(finding_) +
+                                " that nobody has written yet, and nothing orders it after an "
+                                "operation of another stream that may";
+  text += "\n";
   const SourceLines lines = source_lines(library, library.site_of(finding_.pc));
   text += "  at       " + lines.place;
   for (size_t i = 0; i < lines.callers.size(); ++i)
@@ -152,6 +211,13 @@ std::string Runner::describe() const {
     if (where.empty()) where = describe_memory(finding_.address, finding_.bytes);
     text += "  memory   " + where + "\n";
   }
+  for (const std::string& other : pending) text += "  other    " + other + ", which is not done\n";
+  if (finding_.kind == FindingKind::kReadOnly) {
+    Access access;
+    access.address = finding_.address;
+    access.bytes = finding_.bytes;
+    if (const ReadOnly* range = read_only_at(access)) text += "  which is " + range->what + "\n";
+  }
   if (finding_.other)
     text +=
         "  other    " + describe_stamp(finding_.other, finding_.other_site, state_->record) + "\n";
@@ -163,6 +229,7 @@ std::string Runner::describe() const {
   if (finding_.lane && (kind == FindingKind::kBarrier || kind == FindingKind::kWarp))
     text += waiting_lines(*finding_.lane->block, library);
   if (!state_->operation->what.empty()) text += "  launch   " + state_->operation->what + "\n";
+  text += advice();
   text += "  again    the same order of blocks and threads: seed " +
           std::to_string(current_settings().seed) + "\n";
   return text;

@@ -70,6 +70,25 @@ HIDDEN void __tsan_func_entry(void*) {}
 HIDDEN void __tsan_func_exit() {}
 HIDDEN void __tsan_init() {}
 
+// What the compiler calls in each stretch of code without a branch under
+// -fsanitize-coverage=trace-pc; also where the engine asks a library for its kernels, before it
+// sets the hooks.
+HIDDEN void __sanitizer_cov_trace_pc() {
+  if (softgpu_hooks && --*this_lane()->steps_left == 0)
+    softgpu_hooks->out_of_steps(this_lane(), PC);
+}
+
+// What it calls before a division that a CPU would trap at, under -fsanitize=integer-divide-by-zero
+// and signed-integer-overflow. `right`: the divisor, or its address if it has more than 64 bits.
+HIDDEN void __ubsan_handle_divrem_overflow(void*, Word, Word right) {
+  softgpu_hooks->bad_division(this_lane(), right == 0, PC);
+}
+// Of other numbers a GPU wraps, as -fwrapv has the CPU do; not every clang leaves these out then.
+HIDDEN void __ubsan_handle_add_overflow(void*, Word, Word) {}
+HIDDEN void __ubsan_handle_sub_overflow(void*, Word, Word) {}
+HIDDEN void __ubsan_handle_mul_overflow(void*, Word, Word) {}
+HIDDEN void __ubsan_handle_negate_overflow(void*, Word) {}
+
 // Copies of whole objects, which the compiler leaves to the C library. The loops are volatile so
 // that it does not make the same calls of them.
 namespace {
@@ -172,4 +191,7 @@ void softgpu_copy_wait(unsigned left) {
 }
 void softgpu_trap() {
   softgpu_hooks->trap(this_lane(), PC);
+}
+void softgpu_launch_wait() {
+  softgpu_hooks->launch_wait(this_lane(), PC);
 }

@@ -22,6 +22,7 @@ void softgpu_copy_async(void* to, const void* from);
 void softgpu_copy_commit();
 void softgpu_copy_wait(unsigned left);
 void softgpu_trap();
+void softgpu_launch_wait();
 #pragma GCC visibility pop
 }
 
@@ -36,11 +37,33 @@ struct MakeIndices<0, Is...> {
   using type = Indices<Is...>;
 };
 
+template <class T>
+struct KindOf {
+  static constexpr ParamKind value = ParamKind::kOther;
+};
+template <class T>
+struct KindOf<T*> {
+  static constexpr ParamKind value = ParamKind::kPointer;
+};
+template <class T>
+struct KindOf<const T*> {
+  static constexpr ParamKind value = ParamKind::kConst;
+};
+template <class T>
+struct KindOf<T**> {
+  static constexpr ParamKind value = ParamKind::kPointers;
+};
+template <class T>
+struct KindOf<T* const*> {
+  static constexpr ParamKind value = ParamKind::kPointers;
+};
+
 template <class F, F function>
 struct KernelOf;
 template <class... Params, void (*function)(Params...)>
 struct KernelOf<void (*)(Params...), function> {
   static constexpr unsigned sizes[sizeof...(Params) + 1] = {sizeof(Params)..., 0};
+  static constexpr ParamKind kinds[sizeof...(Params) + 1] = {KindOf<Params>::value...};
   // Not watched: reading the arguments out of the launch is the engine's doing, not the kernel's.
   template <int... Is>
   __attribute__((noinline, no_sanitize("thread"))) static void call(void* const* params,
@@ -53,7 +76,7 @@ struct KernelOf<void (*)(Params...), function> {
   }
   static const void* symbol() { return reinterpret_cast<const void*>(function); }
   static constexpr KernelEntry entry(const char* expression) {
-    return {expression, symbol, run, sizes, sizeof...(Params)};
+    return {expression, symbol, run, sizes, kinds, sizeof...(Params)};
   }
 };
 

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -17,7 +18,9 @@ struct Settings {
   uint64_t seed = 0;     // of the order in which blocks and threads run
   unsigned workers = 0;  // threads that execute blocks; 0: as many as there are cores
   bool counters = false;
-  unsigned patience = 300;  // seconds that one block may take; then it is a finding
+  // How many steps, which are stretches of code without a branch, each block of a launch may take
+  // with all its threads; more is a finding. Some seconds' worth.
+  uint64_t steps = uint64_t{1} << 28;
 };
 // Before anything else; later calls change only what starts later.
 void configure(const Settings& settings);
@@ -27,6 +30,13 @@ void configure(const Settings& settings);
 // How far each stream has surely come, by the stream's number: operations of it that are done.
 using Clock = std::vector<uint64_t>;
 
+// Memory that only is to be read, and what for: "an input of softmax()".
+struct ReadOnly {
+  uintptr_t begin = 0;
+  uint64_t bytes = 0;
+  std::string what;
+};
+
 // One command of a stream: a launch, a copy, a fill. Memory remembers which operation wrote it; an
 // operation that touches what another one wrote without being ordered after it is a finding.
 struct Operation {
@@ -35,7 +45,17 @@ struct Operation {
   uint32_t stream = 0;  // a number of its own for each stream of any device; 0: the host itself
   uint64_t number = 0;  // counts the stream's operations, from 1
   Clock before;         // what this operation is ordered after
+  // A launch that may begin early: from this number on the stream's operations may still be under
+  // way, until the kernel waits for them. 0: none.
+  uint64_t early = 0;
+  std::vector<ReadOnly> read_only;  // what it has no business to write
 };
+
+// What operations are not done, may write to the memory at `address` and are in no order with
+// `reader`: their `what`. Asked where memory is read that nobody has written.
+using PendingWrites =
+    std::function<std::vector<std::string>(const Operation& reader, uintptr_t address)>;
+void ask_pending_writes(PendingWrites ask);
 
 // ---- memory
 

@@ -20,6 +20,11 @@ std::vector<std::string>& texts() {
   return *all;
 }
 
+PendingWrites& pending() {
+  static auto* const ask = new PendingWrites;
+  return *ask;
+}
+
 std::string triple(uint64_t linear, const uint32_t size[3]) {
   return "(" + std::to_string(linear % size[0]) + ", " +
          std::to_string(linear / size[0] % size[1]) + ", " +
@@ -81,6 +86,20 @@ std::string describe_memory(uintptr_t address, uint64_t bytes) {
   if (at + bytes > near.bytes)
     text += ", with " + count(at + bytes - near.bytes) + " after its end";
   return text;
+}
+
+void ask_pending_writes(PendingWrites ask) {
+  const std::lock_guard<std::mutex> lock(mutex);
+  pending() = std::move(ask);
+}
+
+std::vector<std::string> pending_writes(const Operation& reader, uintptr_t address) {
+  PendingWrites ask;
+  {
+    const std::lock_guard<std::mutex> lock(mutex);
+    ask = pending();
+  }
+  return ask ? ask(reader, address) : std::vector<std::string>();
 }
 
 void report(const std::string& text, Fault fault) {

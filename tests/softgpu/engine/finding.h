@@ -18,9 +18,13 @@ enum class FindingKind : uint8_t {
   kOutside,  // of any memory that the thread may access so
   kMisaligned,
   kUninitialised,
-  kRace,             // with `other`
+  kRace,             // with `other`, of the same block
+  kBlockRace,        // of another block
+  kNotFenced,        // of another block, which has handed it over but for a fence of the thread
   kDifferentValues,  // as `other` wrote
   kUnordered,        // against `other`, of another operation
+  kEarly,            // of an operation that a programmatic launch has not waited for
+  kReadOnly,
   kOtherDevice,
   kBarrier,       // not reached by all
   kBarrierSites,  // at different places
@@ -29,7 +33,10 @@ enum class FindingKind : uint8_t {
   kNoSuchLane,
   kTooMuchShared,
   kTrap,
-  kEndless,      // a block that goes on and on
+  kEndless,  // a block that goes on and on
+  kSpin,     // the same, by atomic operations that change nothing
+  kDivideByZero,
+  kDivideOverflow,
   kNoSuchBlock,  // in the cluster
   kNotShared,    // an address that should be in shared memory
 };
@@ -46,7 +53,7 @@ struct Finding {
   Stamp other = 0;
   uint32_t other_site = 0;
   bool other_write = false;
-  int number = 0;  // kNoSuchLane, kNoSuchBlock: which; kEndless: seconds
+  int number = 0;  // kNoSuchLane, kNoSuchBlock: which
 };
 
 Fault fault_of(const Finding& finding);
@@ -55,6 +62,9 @@ Fault fault_of(const Finding& finding);
 std::string describe_memory(uintptr_t address, uint64_t bytes);
 // Who `stamp` was: "thread (3, 0, 0) of block (1, 0, 0), softmax.cuh:120".
 std::string describe_stamp(Stamp stamp, uint32_t site, const OperationRecord* here);
+
+// ask_pending_writes()'s answer; none before that was called.
+std::vector<std::string> pending_writes(const Operation& reader, uintptr_t address);
 
 // Prints it and keeps it for findings(), and `fault` for last_fault().
 void report(const std::string& text, Fault fault);

@@ -78,6 +78,21 @@ void trap(LaneView* view, const void* pc) {
   of(view)->runner->fail(of(view), finding);
 }
 
+void launch_wait(LaneView* view, const void*) {
+  of(view)->runner->launch_wait(of(view));
+}
+
+void out_of_steps(LaneView* view, const void* pc) {
+  of(view)->runner->out_of_steps(of(view), pc);
+}
+
+void bad_division(LaneView* view, bool by_zero, const void* pc) {
+  Finding finding;
+  finding.kind = by_zero ? FindingKind::kDivideByZero : FindingKind::kDivideOverflow;
+  finding.pc = pc;
+  of(view)->runner->fail(of(view), finding);
+}
+
 }  // namespace
 
 const Hooks kHooks = {
@@ -94,6 +109,9 @@ const Hooks kHooks = {
     .copy_commit = copy_commit,
     .copy_wait = copy_wait,
     .trap = trap,
+    .launch_wait = launch_wait,
+    .out_of_steps = out_of_steps,
+    .bad_division = bad_division,
 };
 
 }  // namespace softgpu

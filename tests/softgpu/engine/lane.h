@@ -33,6 +33,13 @@ struct PendingStore {
   const void* pc = nullptr;
 };
 
+// Atomic operations in a row at one place that found there what the last one had left.
+struct Spin {
+  uintptr_t address = 0;
+  uint64_t value = 0;
+  uint32_t count = 0;
+};
+
 // The first page of a fiber's memory (module.h).
 struct Lane {
   LaneView view;
@@ -47,8 +54,9 @@ struct Lane {
   int warp_argument;
   uint64_t warp_value;
   uint64_t warp_result;
-  bool fenced;           // since it last wrote
   unsigned copy_groups;  // that it has committed
+  bool waited;           // for the launch before, or a barrier after one that has
+  Spin spin;
   PendingStore pending;
   Context context;
 };
@@ -83,7 +91,7 @@ struct Block {
   SharedArray dynamic_shared;
   std::vector<SharedArray> arrays;
   std::unique_ptr<BlockCounting> counting;  // null: nobody asked
-  BlockSet known;                           // blocks whose writes it has been handed
+  BlockKnowledge knowledge;
 };
 
 }  // namespace softgpu

@@ -2,9 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <atomic>
+#include <cstring>
 #include <memory>
 #include <mutex>
 #include <numeric>
+#include <set>
 #include <thread>
 #include <vector>
 
@@ -66,6 +68,30 @@ std::string problem_of(const Launch& launch) {
   return "";
 }
 
+// Memory that the kernel has by pointers to const and by nothing else.
+std::vector<ReadOnly> constant_memory(const KernelEntry& entry, const Launch& launch) {
+  std::set<uintptr_t> written;  // begins of allocations
+  std::vector<ReadOnly> constant;
+  for (size_t i = 0; i < launch.args.size(); ++i) {
+    const ParamKind kind = entry.param_kinds[i];
+    if (kind == ParamKind::kPointers) return {};  // nobody knows where those lead
+    const std::vector<uint8_t>& bytes = launch.args[i];
+    for (size_t at = 0; at + sizeof(uintptr_t) <= bytes.size(); at += sizeof(uintptr_t)) {
+      uintptr_t address = 0;
+      Allocation allocation;
+      std::memcpy(&address, bytes.data() + at, sizeof(address));
+      if (!find_allocation(address, 0, &allocation)) continue;
+      if (kind != ParamKind::kConst) written.insert(allocation.begin);
+      if (kind == ParamKind::kConst)
+        constant.push_back({allocation.begin, allocation.bytes,
+                            "what the kernel has by pointers to const alone (parameter " +
+                                std::to_string(i) + ")"});
+    }
+  }
+  std::erase_if(constant, [&](const ReadOnly& range) { return written.contains(range.begin); });
+  return constant;
+}
+
 }  // namespace
 
 bool execute(const Operation& operation, const Launch& launch) {
@@ -78,9 +104,14 @@ bool execute(const Operation& operation, const Launch& launch) {
   state.operation = &operation;
   state.launch = &launch;
   state.library = launch.kernel->library.get();
-  for (unsigned i = 0; i < state.library->module().kernel_count; ++i)
-    if (launch.kernel->expression == state.library->module().kernels[i].expression)
-      state.run = state.library->module().kernels[i].run;
+  state.read_only = operation.read_only;
+  for (unsigned i = 0; i < state.library->module().kernel_count; ++i) {
+    const KernelEntry& entry = state.library->module().kernels[i];
+    if (launch.kernel->expression != entry.expression) continue;
+    state.run = entry.run;
+    for (ReadOnly& range : constant_memory(entry, launch))
+      state.read_only.push_back(std::move(range));
+  }
   for (const std::vector<uint8_t>& arg : launch.args)
     state.params.push_back(const_cast<uint8_t*>(arg.data()));
   const uint64_t blocks = uint64_t{launch.grid[0]} * launch.grid[1] * launch.grid[2];
@@ -92,7 +123,7 @@ bool execute(const Operation& operation, const Launch& launch) {
   std::copy_n(launch.block, 3, state.record->threads);
   const Settings settings = current_settings();
   state.counting = settings.counters;
-  state.patience = settings.patience;
+  state.steps = settings.steps;
   state.counters.kernel = launch.kernel->expression;
   state.seed = mix(settings.seed, operation.number ? mix(operation.stream, operation.number)
                                                    : next_launch_number());
@@ -119,6 +150,7 @@ bool execute(const Operation& operation, const Launch& launch) {
   unsigned workers = settings.workers ? settings.workers : std::thread::hardware_concurrency();
   if (threads < kThreadsForHelp) workers = 1;
   workers = static_cast<unsigned>(std::clamp<uint64_t>(state.clusters, 1, std::max(workers, 1u)));
+  state.workers = workers;
   std::vector<std::thread> helpers;
   for (unsigned i = 1; i < workers; ++i) helpers.emplace_back(work);
   work();

@@ -44,6 +44,13 @@ std::shared_ptr<KernelLibrary> Libraries::open(const std::string& path, std::str
     return nullptr;
   }
   library->module_ = module;
+  // Before it has hooks, for its own code tells where a kernel lies.
+  for (unsigned i = 0; i < module->kernel_count; ++i) {
+    Dl_info info;
+    const void* const function = module->kernels[i].function();
+    const bool known = dladdr(function, &info) && info.dli_sname && info.dli_saddr == function;
+    library->names_.emplace_back(known ? info.dli_sname : "");
+  }
   *module->hooks = &kHooks;
   // Where it lies, from its first to its last segment.
   link_map* map = nullptr;
@@ -84,10 +91,7 @@ std::vector<Kernel> open_kernels(const std::string& path, std::string* problem) 
     const KernelEntry& entry = module.kernels[i];
     Kernel kernel;
     kernel.expression = entry.expression;
-    Dl_info info;
-    const void* const function = entry.function();
-    if (dladdr(function, &info) && info.dli_sname && info.dli_saddr == function)
-      kernel.name = info.dli_sname;
+    kernel.name = library->names()[i];
     kernel.param_sizes.assign(entry.param_sizes, entry.param_sizes + entry.params);
     kernel.warp_size = module.warp_size;
     kernel.library = library;

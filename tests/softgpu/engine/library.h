@@ -23,6 +23,8 @@ class KernelLibrary {
   }
   const std::string& path() const { return path_; }
   const Module& module() const { return *module_; }
+  // Of its kernels, as the image has them: mangled; empty where the loader does not know.
+  const std::vector<std::string>& names() const { return names_; }
 
  private:
   friend class Libraries;
@@ -31,6 +33,7 @@ class KernelLibrary {
   std::string path_;
   void* handle_ = nullptr;
   const Module* module_ = nullptr;
+  std::vector<std::string> names_;
   uintptr_t begin_ = 0, bytes_ = 0;
 };
 

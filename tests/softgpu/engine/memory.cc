@@ -36,7 +36,7 @@ Arena reserve_arena() {
     if (pages) munmap(pages, (bytes >> kPageShift) * sizeof(Page));
     if (cells) munmap(cells, bytes * sizeof(Cell));
   }
-  std::fputs("softgpu: no 25 GiB of addresses can be reserved for device memory; see ulimit -v\n",
+  std::fputs("softgpu: no 33 GiB of addresses can be reserved for device memory; see ulimit -v\n",
              stderr);
   std::abort();
 }

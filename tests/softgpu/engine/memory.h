@@ -43,6 +43,8 @@ struct Cell {
   Stamp read = 0;
   uint32_t write_site = 0;  // the instruction after it, from the kernel library's begin
   uint32_t read_site = 0;
+  uint32_t write_fences = 0;  // that the block had had before (handover.h)
+  uint32_t read_fences = 0;
 };
 
 constexpr unsigned kPageShift = 12;
@@ -58,7 +60,7 @@ struct Page {
   uint16_t begin, end;  // the bytes that belong to an allocation
   Cell whole;
 };
-static_assert(sizeof(Page) == 32);
+static_assert(sizeof(Page) == 40);
 
 // Cells are written under the page's lock: blocks run on several threads.
 class PageLock {

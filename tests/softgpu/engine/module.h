@@ -20,6 +20,7 @@ struct LaneView {
   unsigned lane;       // in the warp
   unsigned cluster_rank;
   unsigned cluster_size;  // blocks
+  Word* steps_left;       // of the block, for all its threads
 };
 
 inline __attribute__((always_inline)) LaneView* this_lane() {
@@ -72,6 +73,17 @@ struct Hooks {
   void (*copy_commit)(LaneView*, const void* pc);
   void (*copy_wait)(LaneView*, unsigned left, const void* pc);  // until so many groups are left
   void (*trap)(LaneView*, const void* pc);
+  void (*launch_wait)(LaneView*, const void* pc);
+  void (*out_of_steps)(LaneView*, const void* pc);  // never returns, as the next
+  void (*bad_division)(LaneView*, bool by_zero, const void* pc);
+};
+
+// What a parameter is to the memory behind it.
+enum class ParamKind : unsigned char {
+  kOther,     // a number, or a struct that may have pointers
+  kPointer,   // to what the kernel may write
+  kConst,     // to what it only reads
+  kPointers,  // to other pointers
 };
 
 struct KernelEntry {
@@ -79,6 +91,7 @@ struct KernelEntry {
   const void* (*function)();         // whose symbol is the name in the image
   void (*run)(void* const* params);  // calls it with copies of the parameters
   const unsigned* param_sizes;
+  const ParamKind* param_kinds;
   unsigned params;
 };
 
@@ -90,6 +103,6 @@ struct Module {
   unsigned kernel_count;
   const Hooks** hooks;  // the engine sets it when it opens the library
 };
-constexpr unsigned kModuleVersion = 1;
+constexpr unsigned kModuleVersion = 2;
 
 }  // namespace softgpu

@@ -79,6 +79,11 @@ OperationRecord* operation_of_run(uint32_t run) {
   return owners()[run >> kChunkShift].load(std::memory_order_acquire);
 }
 
+bool may_be_under_way(const OperationRecord& record, const Operation& operation) {
+  return operation.early != 0 && record.stream == operation.stream &&
+         record.number >= operation.early && record.number < operation.number;
+}
+
 bool ordered_before(const OperationRecord& record, const Operation& operation) {
   if (record.number == 0 || operation.number == 0) return true;
   if (record.stream == operation.stream) return record.number <= operation.number;

@@ -41,5 +41,7 @@ OperationRecord* operation_of_run(uint32_t run);
 
 // Whether `record` is ordered before `operation` by streams and events.
 bool ordered_before(const OperationRecord& record, const Operation& operation);
+// Whether it is one of those that a launch which begins early has to wait for (Operation::early).
+bool may_be_under_way(const OperationRecord& record, const Operation& operation);
 
 }  // namespace softgpu

@@ -85,7 +85,7 @@ TEST_P(Ops, SoftmaxOfFloat) {
     params.scale = 1;
     params.rows = plain_rows(rows, length);
     for (uint64_t seed = 0; seed < 20; ++seed) {
-      configure({.seed = seed, .workers = 2, .counters = false, .patience = 300});
+      configure({.seed = seed, .workers = 2, .counters = false, .steps = kSteps});
       EXPECT_EQ(finding_of(launch_of(kernel, 4, 128, params)), "");
     }
     const std::vector<double> wanted =
@@ -148,7 +148,7 @@ TEST_P(Ops, LayerNormOfFloat) {
     params.rows.size[0] = static_cast<long long>(rows);
     for (auto& stride : params.rows.stride) stride[0] = static_cast<long long>(length);
     for (uint64_t seed = 0; seed < 20; ++seed) {
-      configure({.seed = seed, .workers = 2, .counters = false, .patience = 300});
+      configure({.seed = seed, .workers = 2, .counters = false, .steps = kSteps});
       EXPECT_EQ(finding_of(launch_of(kernel, 3, 128, params)), "");
     }
     const std::vector<float> got = out.get();

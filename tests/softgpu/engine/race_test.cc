@@ -8,7 +8,7 @@ namespace {
 // Nothing is found with any of many orders.
 void expect_clean(const Launch& launch) {
   for (uint64_t seed = 0; seed < 50; ++seed) {
-    configure({.seed = seed, .workers = 1, .counters = false, .patience = 300});
+    configure({.seed = seed, .workers = 1, .counters = false, .steps = kSteps});
     ASSERT_EQ(finding_of(launch), "") << seed;
   }
   configure({});
@@ -17,7 +17,7 @@ void expect_clean(const Launch& launch) {
 // Found with each of many orders, not only with an unlucky one.
 void expect_always(const Launch& launch, const std::vector<std::string>& parts) {
   for (uint64_t seed = 0; seed < 50; ++seed) {
-    configure({.seed = seed, .workers = 1, .counters = false, .patience = 300});
+    configure({.seed = seed, .workers = 1, .counters = false, .steps = kSteps});
     expect_finding(finding_of(launch), parts);
     if (testing::Test::HasFailure()) return;
   }
@@ -179,7 +179,7 @@ TEST(Race, OutputWrittenTwiceWithDifferentValues) {
   const DeviceArray<int> y(32);
   expect_clean(launch_of(kernel, 3, 32, y.data(), 1));
   for (unsigned workers : {1u, 2u}) {
-    configure({.seed = 1, .workers = workers, .counters = false, .patience = 300});
+    configure({.seed = 1, .workers = workers, .counters = false, .steps = kSteps});
     expect_finding(finding_of(launch_of(kernel, 200, 32, y.data(), 0)),
                    {"write of 4 bytes that another block has written with a different value",
                     "test.cu:4", "other    thread (", "byte "});
@@ -197,75 +197,6 @@ TEST(Race, TwoThreadsOfABlockWriteOneElement) {
   expect_clean(launch_of(kernel, 1, 64, y.data(), 2));
   expect_always(launch_of(kernel, 1, 64, y.data(), 1),
                 {"race: write of 4 bytes that another thread writes", "test.cu:4"});
-}
-
-TEST(Race, ReadOfWhatAnotherBlockWrites) {
-  const Kernel kernel = make_kernel(
-      "OPDOCK_KERNEL(32) neighbour(int* x) {\n"
-      "  const int i = static_cast<int>(block_index()) * 32 + thread_index();\n"
-      "  const int got = x[(i + 32) % (32 * static_cast<int>(grid_blocks()))];\n"
-      "  x[i] = got;\n"
-      "}\n",
-      "neighbour");
-  const DeviceArray<int> x(std::vector<int>(64, 1));
-  expect_always(launch_of(kernel, 2, 32, x.data()), {"race: ", "test.cu:5", "test.cu:6"});
-}
-
-// ---- between operations
-
-Operation on_stream(uint32_t stream, uint64_t number, Clock before = {}) {
-  Operation operation;
-  operation.what = "operation " + std::to_string(number) + " of stream " + std::to_string(stream);
-  operation.stream = stream;
-  operation.number = number;
-  operation.before = std::move(before);
-  return operation;
-}
-
-TEST(Order, ReadOnAStreamThatDoesNotWait) {
-  const Kernel kernel = make_kernel(
-      "OPDOCK_KERNEL(32) add(const int* x, int* y) { y[thread_index()] = x[thread_index()] + 1; "
-      "}\n",
-      "add");
-  const DeviceArray<int> x(std::vector<int>(32, 1)), y(32), z(32), other(32);
-  const Launch first = launch_of(kernel, 1, 32, x.data(), y.data());
-  const Launch to_z = launch_of(kernel, 1, 32, y.data(), z.data());
-  const Launch to_other = launch_of(kernel, 1, 32, y.data(), other.data());
-  EXPECT_EQ(finding_of(on_stream(1, 1), first), "");
-  // The same stream, or one that waited.
-  EXPECT_EQ(finding_of(on_stream(1, 2), to_z), "");
-  EXPECT_EQ(finding_of(on_stream(2, 1, {0, 1}), to_other), "");
-  const DeviceArray<int> late(32);
-  expect_finding(finding_of(on_stream(3, 1), launch_of(kernel, 1, 32, y.data(), late.data())),
-                 {"read of 4 bytes in memory that another operation uses", "not ordered after",
-                  "operation 1 of stream 1", "launch   operation 1 of stream 3", "test.cu:3"});
-  // Stream 2 still reads y.
-  expect_finding(
-      finding_of(on_stream(4, 1, {0, 2}), first),
-      {"write of 4 bytes in memory that another operation uses", "operation 1 of stream 2"});
-  EXPECT_EQ(finding_of(on_stream(4, 2, {0, 2, 1}), first), "");
-  std::vector<int> out(32);
-  EXPECT_FALSE(copy_from_device(on_stream(5, 1, {0, 2}), out.data(), other.data(), 128));
-  ASSERT_EQ(findings().size(), 1u);
-  expect_finding(findings()[0], {"read of what an unordered operation writes",
-                                 "by       operation 1 of stream 5", "operation 1 of stream 2"});
-  EXPECT_TRUE(copy_from_device(on_stream(5, 2, {0, 2, 1}), out.data(), other.data(), 128));
-  EXPECT_EQ(out, std::vector<int>(32, 3));
-  clear_findings();
-}
-
-TEST(Order, AllocationAndReleaseAreInOrderToo) {
-  void* const memory = allocate(on_stream(1, 1), 64);
-  clear_findings();
-  EXPECT_FALSE(fill(on_stream(2, 1), memory, 0, 1, 64));
-  EXPECT_EQ(findings().size(), 1u);
-  EXPECT_TRUE(fill(on_stream(2, 2, {0, 1}), memory, 0, 1, 64));
-  EXPECT_FALSE(release(on_stream(1, 2), memory));
-  EXPECT_EQ(findings().size(), 2u);
-  EXPECT_TRUE(release(on_stream(1, 3, {0, 0, 2}), memory));
-  EXPECT_FALSE(release(on_stream(1, 4), memory));
-  EXPECT_EQ(findings().size(), 2u);
-  clear_findings();
 }
 
 }  // namespace

@@ -60,7 +60,7 @@ bool Runner::run_cluster(LaunchState* state, uint64_t cluster) {
   lanes_ = size * threads;
   done_ = at_cluster_barrier_ = 0;
   copies_.clear();
-  began_ = std::chrono::steady_clock::now();
+  steps_left_ = state->steps * size;
   while (chunks_.size() * kChunkLanes < lanes_) chunks_.push_back(map_chunk());
   if (blocks_.size() < size) blocks_.resize(size);
   for (uint32_t rank = 0; rank < size; ++rank) set_up_block(cluster, rank);
@@ -101,7 +101,7 @@ void Runner::set_up_block(uint64_t cluster, uint32_t rank) {
                                       (block.index[1] + uint64_t{launch.grid[1]} * block.index[2]);
   block.run = state_->record->first_run + static_cast<uint32_t>(block.number);
   block.epoch = block.waiting = block.done = 0;
-  block.known.clear();
+  block.knowledge = BlockKnowledge();
   block.counting = state_->counting ? std::make_unique<BlockCounting>() : nullptr;
 
   const uint32_t threads = launch.block[0] * launch.block[1] * launch.block[2];
@@ -144,6 +144,7 @@ void Runner::start_lanes() {
     lane->view.lane = number % width;
     lane->view.cluster_rank = static_cast<unsigned>(i / threads);
     lane->view.cluster_size = static_cast<unsigned>(lanes_ / threads);
+    lane->view.steps_left = &steps_left_;
     lane->runner = this;
     lane->block = &block;
     lane->warp = &block.warps[number / width];
@@ -212,12 +213,21 @@ void Runner::fail(Lane* lane, const Finding& finding) {
   std::abort();
 }
 
-void Runner::look_at_clock(Lane* lane, const void* pc) {
-  if (std::chrono::steady_clock::now() - began_ < std::chrono::seconds(state_->patience)) return;
+uint32_t Runner::warp_of(const Lane* lane) const {
+  return lane->number / state_->launch->kernel->warp_size;
+}
+
+void Runner::launch_wait(Lane* lane) {
+  settle(lane);
+  lane->waited = true;
+}
+
+void Runner::out_of_steps(Lane* lane, const void* pc) {
+  constexpr uint32_t kSpins = 1000;
   Finding finding;
-  finding.kind = FindingKind::kEndless;
+  finding.kind = lane->spin.count >= kSpins ? FindingKind::kSpin : FindingKind::kEndless;
   finding.pc = pc;
-  finding.number = static_cast<int>(state_->patience);
+  if (finding.kind == FindingKind::kSpin) finding.address = lane->spin.address;
   fail(lane, finding);
 }
 

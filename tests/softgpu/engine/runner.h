@@ -4,7 +4,6 @@
 #pragma once
 
 #include <atomic>
-#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -36,7 +35,9 @@ struct LaunchState {
   std::atomic<bool> stop{false};  // there was a finding
   Handover handover;
   bool counting = false;
-  unsigned patience = 300;  // Settings::patience
+  unsigned workers = 1;
+  uint64_t steps = 0;               // Settings::steps
+  std::vector<ReadOnly> read_only;  // the operation's, and what the kernel has as const alone
   std::mutex counters_mutex;
   Counters counters;
 };
@@ -85,6 +86,10 @@ class Runner {
   uint64_t atomic(Lane* lane, AtomicOp op, uintptr_t address, unsigned bytes, uint64_t value,
                   uint64_t expected, const void* pc);
   void fence(Lane* lane);
+  // All that the operations before it on its stream have done is there from now on.
+  void launch_wait(Lane* lane);
+  // The block has used up its steps.
+  [[noreturn]] void out_of_steps(Lane* lane, const void* pc);
   void copy_async(Lane* lane, uintptr_t to, uintptr_t from, const void* pc);
   void copy_commit(Lane* lane);
   void copy_wait(Lane* lane, unsigned left);
@@ -99,11 +104,6 @@ class Runner {
 
  private:
   static void lane_entry();
-  // Each thread comes by here often; one of them looks at the clock now and then.
-  void tick(Lane* lane, const void* pc) {
-    if ((++ticks_ & 0xfffff) == 0) look_at_clock(lane, pc);
-  }
-  void look_at_clock(Lane* lane, const void* pc);
   void set_up_block(uint64_t cluster, uint32_t rank);
   void open_dynamic_shared(Block* block);
   void start_lanes();
@@ -125,9 +125,20 @@ class Runner {
   bool check_write(Lane* lane, Cell* cell, const Access& access);
   bool check_read(Lane* lane, Cell* cell, const Access& access);
   bool found(FindingKind kind, const Access& access, Stamp other, uint32_t site, bool other_write);
+  // Against what another operation did.
+  bool found_unordered(const Access& access, Stamp other, uint32_t site, bool other_write);
+  // Against what another block did, which `lane` was not handed.
+  bool found_between_blocks(const Lane* lane, const Access& access, const Past& past, uint32_t site,
+                            bool other_write);
   void await_value(Lane* lane, const Access& access, FindingKind kind, const Cell& cell);
-  bool ordered_before_launch(Stamp stamp);
-  bool other_block(const Lane* lane, Stamp stamp);
+  bool ordered_before_launch(const Lane* lane, Stamp stamp);
+  bool other_block(const Lane* lane, const Past& past);
+  bool covers(const Lane* lane, const Past& past, bool taken);
+  uint32_t warp_of(const Lane* lane) const;
+  void notice_spin(Lane* lane, uintptr_t address, uint64_t value);
+  void pass_waited(Block* block);
+  const ReadOnly* read_only_at(const Access& access) const;
+  std::string advice() const;
   // The array of `block` that is declared at a site; null if it has not come by there.
   static SharedArray* array_of(Block* block, const void* site);
   const AsyncCopy* copy_under_way(uintptr_t address, uint64_t bytes) const;
@@ -145,8 +156,7 @@ class Runner {
   Finding finding_;
   size_t done_ = 0;
   size_t at_cluster_barrier_ = 0;
-  uint32_t ticks_ = 0;
-  std::chrono::steady_clock::time_point began_;
+  uint64_t steps_left_ = 0;
   std::unordered_map<const Lane*, std::vector<AsyncCopy>> copies_;
   uint32_t ordered_chunks_[64] = {};  // of runs that were found to be ordered before the launch
 };

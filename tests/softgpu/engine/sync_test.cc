@@ -162,7 +162,7 @@ TEST(Seed, DecidesTheOrderAndFindsAgain) {
   for (uint64_t seed = 0; seed < 200; ++seed) {
     // seen is another's memory afterwards: the race that follows is no matter here.
     const DeviceArray<int> seen(std::vector<int>(1, -1));
-    configure({.seed = seed, .workers = 1, .counters = false, .patience = 300});
+    configure({.seed = seed, .workers = 1, .counters = false, .steps = kSteps});
     const std::string found = finding_of(launch_of(kernel, 2, 8, seen.data(), y.data()));
     firsts.insert(*seen.data());
     if (found.find("out-of-bounds") == found.npos) continue;
@@ -174,7 +174,7 @@ TEST(Seed, DecidesTheOrderAndFindsAgain) {
   EXPECT_LT(bad.size(), 60u);
   for (uint64_t seed : bad) {
     const DeviceArray<int> seen(std::vector<int>(1, -1));
-    configure({.seed = seed, .workers = 1, .counters = false, .patience = 300});
+    configure({.seed = seed, .workers = 1, .counters = false, .steps = kSteps});
     expect_finding(finding_of(launch_of(kernel, 2, 8, seen.data(), y.data())),
                    {"out-of-bounds", "block (1, 0, 0), thread (3, 0, 0)"});
   }
@@ -202,22 +202,6 @@ TEST(Launch, GridsAndBlocksOfThreeDimensions) {
     EXPECT_EQ(got[i], static_cast<int>(thread % 4 + 10 * (thread / 4) + 100 * (block % 2) +
                                        1000 * (block / 2)));
   }
-}
-
-TEST(Launch, ABlockThatWaitsForEver) {
-  const DeviceArray<uint32_t> flag(std::vector<uint32_t>(1, 0));
-  for (const char* wait : {"while (atomic_add(flag, 0u) == 0u) {}",
-                           "while (vote_any(flag != nullptr)) {}", "for (;;) block_barrier();"}) {
-    const Kernel kernel = make_kernel(
-        "OPDOCK_KERNEL(64) wait(uint32_t* flag) {\n  " + std::string(wait) + "\n}\n", "wait");
-    Settings settings;
-    settings.patience = 1;
-    configure(settings);
-    expect_finding(finding_of(launch_of(kernel, 1, 64, flag.data())),
-                   {"a block that has not ended after 1 seconds", "test.cu:4"});
-    EXPECT_EQ(last_fault(), Fault::kOther);
-  }
-  configure({});
 }
 
 TEST(Launch, IsRefusedWithAReason) {

@@ -14,6 +14,9 @@
 
 namespace softgpu {
 
+// What a block of these tests' kernels may take.
+inline constexpr uint64_t kSteps = 1 << 24;
+
 // The text of a file of the repository, by its path from there.
 std::string read_source(const std::string& path);
 // The vocabulary's headers, and those files too, without their folders.

@@ -70,7 +70,7 @@ TEST(Words, AtomicsOfManyBlocks) {
       "}\n",
       "sums");
   for (unsigned workers : {1u, 2u}) {
-    configure({.seed = workers, .workers = workers, .counters = false, .patience = 300});
+    configure({.seed = workers, .workers = workers, .counters = false, .steps = kSteps});
     const DeviceArray<float> f(std::vector<float>(1, 1.0f));
     const DeviceArray<int> i(std::vector<int>(1, 5)), extremes(std::vector<int>{-1000, 1000});
     const DeviceArray<uint32_t> u(std::vector<uint32_t>(1, 0));
@@ -117,7 +117,7 @@ TEST(Words, AnAtomicAndAPlainAccessRace) {
   // Nobody changes anything; that is no excuse.
   const DeviceArray<int> x(std::vector<int>(1, 1));
   for (uint64_t seed = 0; seed < 20; ++seed) {
-    configure({.seed = seed, .workers = 1, .counters = false, .patience = 300});
+    configure({.seed = seed, .workers = 1, .counters = false, .steps = kSteps});
     expect_finding(finding_of(launch_of(kernel, 1, 64, x.data())), {"race: "});
   }
   configure({});
@@ -129,68 +129,6 @@ TEST(Words, AnAtomicAndAPlainAccessRace) {
                      kernel, 1, 2, reinterpret_cast<int*>(reinterpret_cast<char*>(z.data()) + 2))),
                  {"misaligned atomic operation on 4 bytes"});
   expect_finding(finding_of(launch_of(kernel, 1, 2, z.data() + 2)), {"out-of-bounds"});
-}
-
-// The last block to come adds up what all have written: right with a fence, a race without.
-TEST(Words, TheLastBlockReadsWhatOthersFenced) {
-  const std::string text =
-      "OPDOCK_KERNEL(64) total(int* parts, uint32_t* count, int* out) {\n"
-      "  OPDOCK_SHARED(uint32_t, ticket, 1);\n"
-      "  if (thread_index() == 0) {\n"
-      "    EARLY parts[block_index()] = static_cast<int>(block_index());\n"
-      "    FENCE\n"
-      "    ticket[0] = atomic_add(count, 1u);\n"
-      "  }\n"
-      "  block_barrier();\n"
-      "  if (ticket[0] + 1 != grid_blocks() || thread_index() != 0) return;\n"
-      "  int sum = 0;\n"
-      "  for (int i = 0; i < grid_blocks(); ++i) sum += parts[i];\n"
-      "  *out = sum;\n"
-      "}\n";
-  const Kernel right =
-      make_kernel("#define EARLY\n#define FENCE device_fence();\n" + text, "total");
-  const Kernel wrong = make_kernel("#define EARLY\n#define FENCE\n" + text, "total");
-  const Kernel early =
-      make_kernel("#define EARLY device_fence();\n#define FENCE\n" + text, "total");
-  const DeviceArray<int> parts(100), out(1);
-  for (uint64_t seed = 0; seed < 10; ++seed) {
-    configure({.seed = seed, .workers = 2, .counters = false, .patience = 300});
-    const DeviceArray<uint32_t> count(std::vector<uint32_t>(1, 0));
-    EXPECT_EQ(finding_of(launch_of(right, 100, 64, parts.data(), count.data(), out.data())), "");
-    EXPECT_EQ(out.get()[0], 4950);
-    const DeviceArray<uint32_t> again(std::vector<uint32_t>(1, 0));
-    expect_finding(finding_of(launch_of(wrong, 100, 64, parts.data(), again.data(), out.data())),
-                   {"race: read of 4 bytes", "test.cu:15", "test.cu:8"});
-    const DeviceArray<uint32_t> third(std::vector<uint32_t>(1, 0));
-    expect_finding(finding_of(launch_of(early, 100, 64, parts.data(), third.data(), out.data())),
-                   {"race: read of 4 bytes", "test.cu:15", "test.cu:8"});
-  }
-  configure({});
-}
-
-// The same in two stages: what the last of a group was handed, it hands on.
-TEST(Words, WhatWasHandedOverIsHandedOn) {
-  const Kernel kernel = make_kernel(
-      "OPDOCK_KERNEL(1) total(int* parts, uint32_t* count, int* out) {\n"
-      "  const int block = static_cast<int>(block_index());\n"
-      "  parts[block] = block;\n"
-      "  device_fence();\n"
-      "  if (atomic_add(count + 1 + block / 10, 1u) != 9) return;\n"
-      "  device_fence();\n"
-      "  if (atomic_add(count, 1u) != 9) return;\n"
-      "  int sum = 0;\n"
-      "  for (int i = 0; i < 100; ++i) sum += parts[i];\n"
-      "  *out = sum;\n"
-      "}\n",
-      "total");
-  const DeviceArray<int> parts(100), out(1);
-  for (uint64_t seed = 0; seed < 10; ++seed) {
-    configure({.seed = seed, .workers = 1, .counters = false, .patience = 300});
-    const DeviceArray<uint32_t> count(std::vector<uint32_t>(11, 0));
-    EXPECT_EQ(finding_of(launch_of(kernel, 100, 1, parts.data(), count.data(), out.data())), "");
-    EXPECT_EQ(out.get()[0], 4950);
-  }
-  configure({});
 }
 
 TEST(Words, IndicesOfThreeDimensions) {

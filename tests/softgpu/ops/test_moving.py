@@ -95,6 +95,41 @@ def test_an_element_that_is_never_written_shows(soft):
     assert done.findings and "uninitialised" in done.findings[0], done.stderr
 
 
+def test_an_op_that_writes_its_input_shows(soft, arch):
+    """What the schema does not mark is the op's only to read; what it marks, and `out`, is not."""
+    done = soft(
+        """
+        from opdock._device_array import to_gpu
+        class Op:
+            def __init__(self, schema, write):
+                self.schema, self.write = schema, write
+            def __call__(self, x, y, out=None):
+                for array in (x, y):
+                    array.gpu.to_device(array.address, zeros.data_ptr(), 4 if array is y else 0)
+                if self.write is not None:
+                    target = {"x": x, "y": y, "out": out}[self.write]
+                    target.gpu.to_device(target.address, zeros.data_ptr(), 4)
+                return y
+        zeros = torch.zeros(4)
+        def call(schema, write, same=False):
+            x, y = torch.ones(4), torch.ones(4)
+            on(device, Op(schema, write))(x, y, out=x if same else None)
+        marked = "f(Tensor x, Tensor(a!) y) -> Tensor(a)"
+        call(marked, None)
+        call(marked, "y")
+        call(marked, "out", same=True)
+        call(marked, "x", same=True)
+        show(before=True)
+        show(error=error(call, marked, "x"))
+        """,
+        gpus=[{"arch": arch}],
+        check=False,
+    )
+    assert done.shown["before"] and done.shown["error"], done.stderr
+    (found,) = done.findings
+    assert "in memory that is only to be read: an input of f(Tensor x, Tensor(a!) y)" in found
+
+
 def test_no_gpu_is_said(soft):
     done = soft(
         """

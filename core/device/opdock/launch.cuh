@@ -1,0 +1,21 @@
+// Programmatic launches: a kernel that may begin while the launch before it on its stream has not
+// ended. SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "opdock/target.cuh"
+
+namespace opdock {
+
+// Waits until the launch before has ended, and sees what it has written; so do the threads that
+// meet this one at a barrier afterwards. Comes before the first access to anything that the launch
+// before touches, its inputs too if they are to be written. Before sm_90, on AMD GPUs, and in a
+// launch that is not programmatic there is nothing to wait for.
+OPDOCK_DEVICE void launch_wait() {
+#if defined(OPDOCK_SOFT)
+  softgpu_launch_wait();
+#elif !OPDOCK_HIP && __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" : : : "memory");
+#endif
+}
+
+}  // namespace opdock
