@@ -100,7 +100,6 @@ class Job {
 
   void build() {
     Cache* const cache = runtime_->cache(&reasons_);
-    changed_ = cache->what_changed(build_request(manifest_, options_));
     HookedProgress progress(runtime_->hooks());
     const Waiting waiting(runtime_->hooks());
     const auto begin = std::chrono::steady_clock::now();
@@ -119,7 +118,7 @@ class Job {
     json["version"] = manifest_.version;
     json["folder"] = manifest_.folder().string();
     json["outcome"] = outcome();
-    json["changed"] = changed_;
+    json["changed"] = result_.changed;
     json["cuda_archs"] = options_.cuda_archs;
     json["hip_archs"] = options_.hip_archs;
     json["path"] = result_.entry ? Report(result_.plugin) : Report();
@@ -164,7 +163,6 @@ class Job {
   BuildOptions options_;
   BuildResult result_;
   double seconds_ = 0;
-  std::vector<std::string> changed_;
   std::vector<Reason> reasons_;
 };
 

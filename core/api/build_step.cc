@@ -108,18 +108,20 @@ class BuildStep {
     options.trusted = !source.needs_trust;
     options.must_run_here = wanted_.device.type != OPDOCK_CPU;
     if (!decide(source, runtime_, false, &options, reasons)) return false;
-    const CacheRequest request = build_request(*source.manifest, options, cache);
-    if (find_built(source, options, request, cache, reasons)) return true;
+    const std::optional<CacheRequest> request = read_request(source, options, cache, reasons);
+    if (!request) return false;
+    if (find_built(source, options, *request, cache, reasons)) return true;
     // Where no GPU is here, `opdock build` makes images for the compilers' default architectures; a
     // first use does not. What the one has built serves the other.
     BuildOptions ahead = options;
     std::vector<Reason> said_before;
     if (decide(source, runtime_, true, &ahead, &said_before) &&
-        (ahead.cuda_archs != options.cuda_archs || ahead.hip_archs != options.hip_archs) &&
-        find_built(source, ahead, build_request(*source.manifest, ahead, cache), cache, reasons)) {
-      return true;
+        (ahead.cuda_archs != options.cuda_archs || ahead.hip_archs != options.hip_archs)) {
+      const std::optional<CacheRequest> other = read_request(source, ahead, cache, reasons);
+      if (!other) return false;
+      if (find_built(source, ahead, *other, cache, reasons)) return true;
     }
-    if (step_.changed.empty()) step_.changed = cache->what_changed(request);
+    if (step_.changed.empty()) step_.changed = cache->what_changed(*request);
     const Setting& policy = runtime_->settings().build;
     if (policy.value == "never") {
       reasons->push_back(make_reason(Code::kBuildPolicy,
@@ -129,6 +131,13 @@ class BuildStep {
     }
     if (dry_) return may_build(source, options, reasons);
     return build(source, options, cache, reasons) || use_outdone(source, options, cache, reasons);
+  }
+
+  // Reads the plugin's files, unless they look as they did when they were last read.
+  std::optional<CacheRequest> read_request(const SourcePlugin& source, const BuildOptions& options,
+                                           Cache* cache, std::vector<Reason>* reasons) {
+    const Waiting waiting(runtime_->hooks());
+    return build_request(*source.manifest, options, cache, progress_, reasons);
   }
 
   bool find_built(const SourcePlugin& source, const BuildOptions& options,

@@ -18,7 +18,13 @@ const CodeInfo& info(Code code) {
 }
 
 Reason make_reason(Code code, std::string found, std::string wanted) {
-  return {code, std::move(found), std::move(wanted), std::string(info(code).advice)};
+  return {code, without_nul(std::move(found)), without_nul(std::move(wanted)),
+          std::string(info(code).advice)};
+}
+
+std::string without_nul(std::string text) {
+  for (size_t at = 0; (at = text.find('\0', at)) != text.npos;) text.replace(at, 1, "\uFFFD");
+  return text;
 }
 
 std::string to_text(const Reason& reason) {

@@ -40,8 +40,12 @@ struct Reason {
   std::string advice;
 };
 
-// A reason with the code's own advice.
+// A reason with the code's own advice. A NUL in found or wanted, as a compiler's output may have,
+// is replaced by U+FFFD: it would end the text for everybody who reads it as C does.
 Reason make_reason(Code code, std::string found, std::string wanted);
+
+// The text with each NUL replaced in that way.
+std::string without_nul(std::string text);
 
 // "abi-major: found ABI 1.0, wanted 0.x; rebuild the plugin …"
 std::string to_text(const Reason& reason);

@@ -1,44 +1,41 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "build/builder.h"
 
+#include <fcntl.h>
 #include <sys/auxv.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <chrono>
 #include <cstring>
 #include <exception>
 #include <filesystem>
-#include <fstream>
 #include <optional>
 
-#include "build/log.h"
-#include "build/process.h"
+#include "base/file_size_signal.h"
+#include "build/limits.h"
 #include "build/project.h"
 #include "build/result.h"
 #include "build/sources.h"
 #include "build/stand_in.h"
-#include "build/step_counter.h"
+#include "build/steps.h"
+#include "build/time_limit.h"
 #include "build/toolchain_check.h"
 #include "build/tools.h"
 #include "build/triage.h"
+#include "cache/files.h"
 #include "discover/catalog.h"
 #include "discover/trust.h"
+#include "fmt/format.h"
 
 namespace opdock {
 namespace {
 
 namespace fs = std::filesystem;
-using Clock = std::chrono::steady_clock;
 
 constexpr int kMostAttempts = 3;  // while the source or the compilers change under us
-
-bool write_file(const std::string& path, std::string_view text) {
-  std::ofstream file(path, std::ios::binary | std::ios::trunc);
-  file << text;
-  file.close();
-  return static_cast<bool>(file);
-}
+// Of others', in ways that may pass, while this one waits: then it takes their word for it.
+constexpr int kMostFailures = 2;
 
 bool has_code(const std::vector<Reason>& reasons, Code code) {
   return std::any_of(reasons.begin(), reasons.end(),
@@ -55,12 +52,18 @@ class Builder {
         progress_(progress),
         reasons_(reasons),
         languages_(languages_of(manifest, options)),
-        deadline_(Clock::now() + std::chrono::duration_cast<Clock::duration>(
-                                     std::chrono::duration<double>(options.timeout_seconds))) {}
+        limit_(progress, options.timeout_seconds) {}
 
   BuildResult run() {
-    if (!may_build()) return {};
-    request_ = build_request(manifest_, options_, cache_);
+    if (!may_build() || !read_request(manifest_, cache_, &request_)) return {};
+    const std::vector<std::string> changed = cache_->what_changed(request_);
+    BuildResult result = run_attempts();
+    result.changed = changed;
+    return result;
+  }
+
+ private:
+  BuildResult run_attempts() {
     std::vector<Reason> missing;
     tools_ = find_build_tools(languages_, &missing);
     // Without tools nothing says who would have made it: what is there, whoever made it.
@@ -74,17 +77,25 @@ class Builder {
       changed_.reset();
       log_.clear();
       const size_t before = reasons_->size();
-      maker_ = identify(tools_, languages_, deadline_, progress_, reasons_);
+      maker_ = identify(tools_, languages_, limit_.deadline(), progress_, reasons_);
       if (reasons_->size() != before) return {};
       BuildResult result = find_or_make();
       if (!changed_) return result;
-      request_ = build_request(manifest_, options_);
+      if (!read_request(manifest_, nullptr, &request_)) return {};
     }
     reasons_->push_back(*changed_);
     return {};
   }
 
- private:
+  bool read_request(const Manifest& manifest, Cache* cache, CacheRequest* out) {
+    const size_t before = reasons_->size();
+    std::optional<CacheRequest> request =
+        build_request(manifest, options_, cache, &limit_, reasons_);
+    limit_.explain(reasons_, before, "the plugin's files were being read");
+    if (request) *out = *std::move(request);
+    return request.has_value();
+  }
+
   bool may_build() {
     if (getauxval(AT_SECURE) != 0) {
       reasons_->push_back(make_reason(Code::kBuildPrivileged, "a program with raised privileges",
@@ -93,6 +104,14 @@ class Builder {
     }
     if (cache_ == nullptr || cache_->folder().empty()) {
       reasons_->push_back(make_reason(Code::kBuildNoCache, "no cache", "a folder to build in"));
+      return false;
+    }
+    // The tools get it as their input, and open it themselves: each would fail in words of its own.
+    const cache::Fd null(open("/dev/null", O_RDWR | O_CLOEXEC));
+    struct stat status{};
+    if (!null || fstat(null.get(), &status) != 0 || !S_ISCHR(status.st_mode)) {
+      reasons_->push_back(make_reason(Code::kBuildDevNull,
+                                      "no /dev/null that can be read and written", "the device"));
       return false;
     }
     if (options_.trusted) return true;
@@ -135,13 +154,34 @@ class Builder {
   BuildResult find_or_make() {
     if (std::optional<BuildResult> made = find_made()) return *made;
     if (!check_toolchain()) return {};
-    const std::unique_ptr<CacheLock> lock = cache_->lock(request_, maker_, progress_, reasons_);
-    if (!lock) return {};
-    if (std::optional<BuildResult> made = find_made()) return *made;
+    std::unique_ptr<CacheLock> lock;
+    for (int failures = 0;;) {
+      const size_t before = reasons_->size();
+      lock = cache_->lock(request_, maker_, &limit_, reasons_);
+      limit_.explain(reasons_, before, "another process was still building it");
+      if (!lock) return {};
+      if (std::optional<BuildResult> made = find_made()) return *made;
+      if (lock->is_turn()) break;
+      if (cache_->failure(request_, maker_, nullptr) && ++failures == kMostFailures)
+        return give_up();
+    }
     const std::optional<std::string> folder = cache_->make_folder(reasons_);
     if (!folder) return {};
     BuildResult result = make_in(*folder);
     cache_->discard_folder(*folder);
+    return result;
+  }
+
+  // Others have tried while this one waited, one after the other. A machine that has no memory for
+  // a compiler is not helped by as many attempts as there are processes.
+  BuildResult give_up() {
+    BuildResult result;
+    reasons_->push_back(make_reason(Code::kBuildWaited,
+                                    fmt::format("{} attempts of others that failed", kMostFailures),
+                                    "one that succeeds"));
+    const std::optional<std::vector<Reason>> failure =
+        cache_->failure(request_, maker_, &result.log_path);
+    if (failure) reasons_->insert(reasons_->end(), failure->begin(), failure->end());
     return result;
   }
 
@@ -160,7 +200,9 @@ class Builder {
     if (!copy(folders)) return {};
     std::vector<Reason> why;
     const bool built =
-        write_project(folders, manifest_, options_, tools_, &why) && run_steps(folders, &why);
+        write_project(folders, manifest_, options_, tools_, &why) &&
+        run_steps({manifest_, options_, tools_, languages_, folders, limit_.deadline(), progress_},
+                  &log_, &why);
     const bool stopped = has_code(why, Code::kCancelled);
     // Whatever came out of a toolkit that was replaced meanwhile counts for nothing.
     if (!stopped && !has_code(why, Code::kBuildTimeout) && has_other_compilers()) return {};
@@ -181,13 +223,18 @@ class Builder {
     std::error_code error;
     fs::create_directories(folders.plugin, error);
     const std::string source = manifest_.folder().string();
-    if (!copy_sources(source, list_sources(source), folders.plugin, trust_ ? &*trust_ : nullptr,
-                      reasons_)) {
-      return false;
-    }
-    Manifest copied = manifest_;
-    copied.path = fs::path(folders.plugin) / manifest_.path.filename();
-    if (build_request(copied, options_).fields == request_.fields) return true;
+    const size_t before = reasons_->size();
+    std::vector<SourceFile> files;
+    const bool copied =
+        list_sources(manifest_, &limit_, &files, reasons_) &&
+        copy_sources(source, files, folders.plugin, trust_ ? &*trust_ : nullptr, &limit_, reasons_);
+    limit_.explain(reasons_, before, "the plugin's files were being copied");
+    if (!copied) return false;
+    Manifest copy = manifest_;
+    copy.path = fs::path(folders.plugin) / manifest_.path.filename();
+    CacheRequest request;
+    if (!read_request(copy, nullptr, &request)) return false;
+    if (request.fields == request_.fields) return true;
     changed_ = make_reason(Code::kSourceChanged, "files of " + source + " that changed",
                            "source that stays as it is while it is copied");
     return false;
@@ -195,77 +242,23 @@ class Builder {
 
   bool has_other_compilers() {
     std::vector<Reason> ignored;
-    const CacheMaker now = identify(tools_, languages_, deadline_, nullptr, &ignored);
+    const CacheMaker now = identify(tools_, languages_, limit_.deadline(), nullptr, &ignored);
     if (ignored.empty() && now.id == maker_.id) return false;
     changed_ = make_reason(Code::kToolchainChanged, now.text, maker_.text + ", as at the start");
     return true;
   }
 
-  bool run_steps(const ProjectFolders& folders, std::vector<Reason>* why) {
-    StepCounter steps(manifest_.name, progress_);
-    const int jobs = options_.jobs > 0 ? options_.jobs : default_jobs(languages_);
-    return run_step(FailedStep::kSetup, folders, setup_command(tools_), nullptr, why) &&
-           run_step(FailedStep::kCompile, folders, compile_command(tools_, jobs), &steps, why);
-  }
-
-  bool run_step(FailedStep::Phase phase, const ProjectFolders& folders,
-                std::vector<std::string> command, StepCounter* steps, std::vector<Reason>* why) {
-    BuildLog log;
-    ProcessJob job;
-    job.arguments = std::move(command);
-    job.environment = build_environment(tools_, folders.temporary);
-    job.folder = folders.all;
-    job.deadline = deadline_;
-    job.progress = progress_;
-    job.on_output = [&](std::string_view piece) {
-      log.add(piece);
-      if (steps != nullptr) steps->add(piece);
-    };
-    FailedStep step;
-    step.end = run_process(tools_.guard, job);
-    const std::string text = log.text();
-    log_ += "$";
-    for (const std::string& word : job.arguments) log_ += " " + word;
-    log_ += "\n" + text;
-    if (step.end.ok()) return true;
-    log_ += "\n" + job.arguments.front() + " " + step.end.text() + "\n";
-    step.phase = phase;
-    step.log = text;
-    step.plugin_folder = manifest_.folder().string();
-    step.copied_folder = folders.plugin;
-    step.archs = options_.cuda_archs + (options_.hip_archs.empty() ? "" : " " + options_.hip_archs);
-    for (const OpDecl& op : manifest_.ops) step.ops.push_back(op.name);
-    if (languages_.cuda && step.end.kind == ProcessEnd::kExit) step.newest_arch = newest_arch();
-    why->push_back(triage(step));
-    return false;
-  }
-
-  // "12.1" of nvcc's list, whose last line is "compute_121".
-  std::string newest_arch() {
-    ProcessJob job;
-    job.arguments = {tools_.nvcc, "--list-gpu-arch"};
-    job.environment = build_environment(tools_, "/tmp");
-    job.deadline = Clock::now() + std::chrono::seconds(10);
-    std::string text;
-    if (!run_and_read(tools_.guard, job, 4096, &text).ok()) return {};
-    const size_t end = text.find_last_of("0123456789");
-    const size_t begin = text.rfind('_', end);
-    if (begin == text.npos || end == text.npos || end < begin + 2) return {};
-    return text.substr(begin + 1, end - begin - 1) + "." + text[end];
-  }
-
   BuildResult publish(const std::string& folder, const fs::path& made) {
-    std::error_code error;
-    fs::rename(made, fs::path(folder) / made.filename(), error);
     std::vector<std::string> files = {made.filename().string(), "build.log"};
-    bool written = write_file(folder + "/build.log", log_);
+    int error = cache::write_whole(folder + "/build.log", log_);
     if (!stand_in_.empty()) {
       files.push_back(kStandInFile);
-      written = write_file(folder + "/" + kStandInFile, stand_in_) && written;
+      if (error == 0) error = cache::write_whole(folder + "/" + kStandInFile, stand_in_);
     }
-    if (error || !written) {
-      return fail({make_reason(Code::kBuildDiskFull, "a result that could not be kept in " + folder,
-                               "room for it")},
+    if (error == 0 && rename(made.c_str(), (folder + "/" + files.front()).c_str()) != 0)
+      error = errno;
+    if (error != 0) {
+      return fail({cannot_write(folder, error, Code::kBuildNoCache, "a result that is kept")},
                   false);
     }
     BuildResult result = take(cache_->publish_folder(request_, maker_, folder, files, reasons_));
@@ -292,7 +285,7 @@ class Builder {
   Progress* progress_;
   std::vector<Reason>* reasons_;
   const Languages languages_;
-  const Clock::time_point deadline_;
+  TimeLimit limit_;
   std::optional<Trust> trust_;  // absent: the folder was vouched for
   BuildTools tools_;
   CacheRequest request_;
@@ -307,6 +300,7 @@ class Builder {
 BuildResult build_plugin(const Manifest& manifest, const BuildOptions& options, Cache* cache,
                          Progress* progress, std::vector<Reason>* reasons) {
   try {
+    const NoFileSizeSignal no_signal;  // of the files that the standard library writes for us
     return Builder(manifest, options, cache, progress, reasons).run();
   } catch (const std::exception& problem) {
     reasons->push_back(

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -25,7 +26,7 @@ struct BuildOptions {
   bool must_run_here = false;
   bool debug = false;             // -O0 -g
   int jobs = 0;                   // 0: by cores and free memory
-  double timeout_seconds = 1800;  // of the whole build
+  double timeout_seconds = 1800;  // of the whole call: reading, waiting for others, building
   bool retry_failed = false;      // forget a remembered failure first
   bool trusted = false;           // somebody asked for this very folder: no trust check
 };
@@ -35,17 +36,21 @@ struct BuildResult {
   std::string plugin;                 // the shared object in it, absolute
   bool built = false;                 // by this call; false: it was in the cache
   std::string log_path;               // of the build, also of a failed one; may be empty
+  // How the request differs from the last one of this plugin, as Cache::what_changed tells it.
+  std::vector<std::string> changed;
   // Of the build by this call: versions that may not go together, PTX in place of an architecture.
   // They are in its log too.
   std::vector<Reason> warnings;
 };
 
-// What goes into the request: every file of the folder (build/sources.h has the rule) by content
-// and relative name, flags, architectures, ABI, Opdock's version, headers, vocabulary and wrapper.
-// Reads files, starts nothing. cache: remembers digests with the stamps of what was read, so that
-// what looks as it did is not read again; NULL: everything is read.
-CacheRequest build_request(const Manifest& manifest, const BuildOptions& options,
-                           Cache* cache = nullptr);
+// What goes into the request: every file that the plugin is built from (build/sources.h has the
+// rule) by content and relative name, flags, architectures, ABI, Opdock's version, headers,
+// vocabulary and wrapper. Reads files, starts nothing. cache: remembers digests with the stamps of
+// what was read, so that what looks as it did is not read again; NULL: everything is read.
+// progress, reasons: of list_sources(), which may fail: then there is no request. Both may be NULL.
+std::optional<CacheRequest> build_request(const Manifest& manifest, const BuildOptions& options,
+                                          Cache* cache = nullptr, Progress* progress = nullptr,
+                                          std::vector<Reason>* reasons = nullptr);
 
 // The variants in the cache, newest first, without any compiler: what `load` may try.
 // (Cache::find over build_request.)
@@ -54,7 +59,9 @@ CacheRequest build_request(const Manifest& manifest, const BuildOptions& options
 // own, checks the result (it has a note, the right name) and publishes. Children die with this
 // process; a cancelled or failed build leaves nothing but its log. Without tools, a variant that
 // another compiler made is taken. A failure of the source is remembered, and told again with
-// build-remembered until an input changes. progress and reasons as elsewhere; progress may be NULL.
+// build-remembered until an input changes. Who waited for a build that failed in a way that may
+// pass (want of memory) builds in turn; after two such failures all who still wait tell of them
+// (build-waited). progress and reasons as elsewhere; progress may be NULL.
 // Reasons: stage "build", and the cache's. Under AT_SECURE nothing is built. Blocking; any thread;
 // never throws.
 BuildResult build_plugin(const Manifest& manifest, const BuildOptions& options, Cache* cache,

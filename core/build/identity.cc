@@ -11,6 +11,7 @@
 #include <filesystem>
 
 #include "base/sha256.h"
+#include "build/limits.h"
 #include "build/process.h"
 #include "build/tools.h"
 #include "facts/environment.h"
@@ -181,11 +182,18 @@ class Identifier {
     if (end.ok()) return answer;
     if (end.kind == ProcessEnd::kCancelled) {
       reasons_->push_back(make_reason(Code::kCancelled, "a request to stop", ""));
+    } else if (end.kind == ProcessEnd::kTimeout && job.deadline == deadline_) {
+      // Not its own ten seconds: who knows how few it had.
+      reasons_->push_back(make_reason(Code::kBuildTimeout,
+                                      job.arguments.front() + " still being asked for " + question +
+                                          " when the build's time was over",
+                                      "an end of the build in time"));
     } else {
+      const std::string found =
+          job.arguments.front() + ", which, asked for " + question + ", " + end.text();
       reasons_->push_back(
-          make_reason(Code::kBuildNoCompiler,
-                      job.arguments.front() + ", which, asked for " + question + ", " + end.text(),
-                      "a compiler that works"));
+          hit_limit(own_limits(), end, answer, found)
+              .value_or(make_reason(Code::kBuildNoCompiler, found, "a compiler that works")));
     }
     return {};
   }

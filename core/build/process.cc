@@ -5,13 +5,14 @@
 #include <poll.h>
 #include <signal.h>
 #include <spawn.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+
+#include "base/child.h"
 
 namespace opdock {
 namespace {
@@ -48,7 +49,7 @@ std::vector<char*> pointers(std::vector<std::string>* texts) {
 }
 
 // Signals as a fresh program expects them: a host such as Python ignores SIGPIPE.
-int spawn(const std::string& guard, const ProcessJob& job, int output, int report, pid_t* child) {
+int spawn(const std::string& guard, const ProcessJob& job, int output, int report, Child* child) {
   std::vector<std::string> words = {guard, std::to_string(getpid())};
   words.insert(words.end(), job.arguments.begin(), job.arguments.end());
   std::vector<std::string> variables = job.environment;
@@ -70,8 +71,10 @@ int spawn(const std::string& guard, const ProcessJob& job, int output, int repor
   posix_spawnattr_setpgroup(&attributes, 0);
   posix_spawnattr_setflags(&attributes,
                            POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
-  const int error = posix_spawn(child, guard.c_str(), &actions, &attributes,
-                                pointers(&words).data(), pointers(&variables).data());
+  pid_t pid = 0;
+  const int error = posix_spawn(&pid, guard.c_str(), &actions, &attributes, pointers(&words).data(),
+                                pointers(&variables).data());
+  if (error == 0) *child = Child(pid);
   posix_spawnattr_destroy(&attributes);
   posix_spawn_file_actions_destroy(&actions);
   return error;
@@ -110,17 +113,6 @@ ProcessEnd read_report(const std::string& text) {
   return end;
 }
 
-// Waits for the guard, whose group goes with it should it have been killed before its children.
-void reap(pid_t guard) {
-  siginfo_t info;
-  while (waitid(P_PID, static_cast<id_t>(guard), &info, WEXITED | WNOWAIT) != 0 && errno == EINTR) {
-  }
-  kill(-guard, SIGKILL);
-  // The host may reap all children itself; then this one is gone already.
-  while (waitpid(guard, nullptr, 0) < 0 && errno == EINTR) {
-  }
-}
-
 }  // namespace
 
 std::string ProcessEnd::text() const {
@@ -146,7 +138,7 @@ ProcessEnd run_process(const std::string& guard, const ProcessJob& job) {
     end.number = errno;
     return end;
   }
-  pid_t child = 0;
+  Child child;
   end.number = spawn(guard, job, output_write.fd, report_write.fd, &child);
   output_write.reset();
   report_write.reset();
@@ -173,14 +165,17 @@ ProcessEnd run_process(const std::string& guard, const ProcessJob& job) {
       stopping = true;
       why = cancelled ? ProcessEnd::kCancelled : ProcessEnd::kTimeout;
       kill_at = Clock::now() + std::chrono::seconds(5);
-      kill(child, SIGTERM);
+      child.signal(SIGTERM);
     } else if (Clock::now() >= kill_at) {
-      kill(child, SIGKILL);  // a guard that does not answer: the group is all that can be had
-      kill(-child, SIGKILL);
+      child.signal(SIGKILL);  // a guard that does not answer: the group is all that can be had
+      child.signal_group(SIGKILL);
       break;
     }
   }
-  reap(child);
+  // The group goes with the guard, should that have been killed before its children.
+  child.await_end();
+  child.signal_group(SIGKILL);
+  child.reap();
   while (has_output) {
     size_t before = 0;
     const bool more = drain(output.fd, [&](std::string_view piece) {

@@ -4,13 +4,13 @@
 #include <sched.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
 
 #include "base/installed.h"
+#include "build/limits.h"
+#include "cache/files.h"
 
 namespace opdock {
 namespace {
@@ -30,15 +30,10 @@ std::string quoted_list(const std::vector<std::string>& texts) {
 }
 
 bool write_text(const std::string& path, const std::string& text, std::vector<Reason>* reasons) {
-  errno = 0;
-  std::ofstream file(path, std::ios::binary | std::ios::trunc);
-  file << text;
-  file.close();
-  if (file) return true;
-  const int error = errno;
-  const Code code = error == ENOSPC || error == EDQUOT ? Code::kBuildDiskFull : Code::kBuildNoCache;
-  reasons->push_back(make_reason(code, path + ": " + std::strerror(error), "a file written"));
-  return false;
+  const int error = cache::write_whole(path, text);
+  if (error != 0)
+    reasons->push_back(cannot_write(path, error, Code::kBuildNoCache, "a file written"));
+  return error == 0;
 }
 
 // What a plugin without a meson.build of its own means: its sources by their names' endings.
@@ -147,10 +142,8 @@ bool write_project(const ProjectFolders& folders, const Manifest& manifest,
   if (!error) fs::create_directory_symlink(installed().include, folders.all + "/include", error);
   if (!error) fs::create_directory_symlink(installed().device, folders.all + "/device", error);
   if (error) {
-    const bool is_full = error == std::errc::no_space_on_device;
-    reasons->push_back(make_reason(is_full ? Code::kBuildDiskFull : Code::kBuildIncomplete,
-                                   folders.project + ": " + error.message(),
-                                   "a copy of " + installed().plugin_build));
+    reasons->push_back(cannot_write(folders.project, error.value(), Code::kBuildIncomplete,
+                                    "a copy of " + installed().plugin_build));
     return false;
   }
   if (!fs::exists(folders.plugin + "/meson.build") &&

@@ -20,28 +20,28 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What `compute` gives for a folder, or gave when everything that it read looked as it does now.
-// cache: NULL: it is computed.
+// What `compute` gives for a folder (nothing where it fails), or gave when everything that it read
+// looked as it does now. cache: NULL: it is computed.
 template <typename Compute>
-std::string remembered(const std::string& what, const std::string& folder, Cache* cache,
-                       const Compute& compute) {
+std::optional<std::string> remembered(const std::string& what, const std::string& folder,
+                                      Cache* cache, const Compute& compute) {
   const std::string name = what + " of " + folder;
   if (cache != nullptr) {
     const std::optional<std::string> memo = cache->recall(name);
     std::optional<std::string> value;
     if (memo) value = Stamps::open(folder, *memo);
-    if (value) return *value;
+    if (value) return value;
   }
   Stamps stamps(folder);
-  const std::string value = compute(&stamps);
-  if (cache == nullptr) return value;
-  if (const std::optional<std::string> memo = stamps.seal(value)) cache->remember(name, *memo);
+  const std::optional<std::string> value = compute(&stamps);
+  if (cache == nullptr || !value) return value;
+  if (const std::optional<std::string> memo = stamps.seal(*value)) cache->remember(name, *memo);
   return value;
 }
 
 // Names and contents of all files below `folder`.
 std::string digest_of_folder(const std::string& folder, Cache* cache) {
-  return remembered("contents", folder, cache, [&](Stamps* stamps) {
+  const auto compute = [&](Stamps* stamps) -> std::optional<std::string> {
     FieldHasher hasher;
     std::vector<std::string> names;
     std::error_code error;
@@ -61,20 +61,28 @@ std::string digest_of_folder(const std::string& folder, Cache* cache) {
       if (!file) stamps->spoil();
     }
     return to_hex(hasher.finish());
-  });
+  };
+  return *remembered("contents", folder, cache, compute);
 }
 
 // list_sources(), as name, digest, name, digest, …
-std::vector<std::string> source_fields(const std::string& folder, Cache* cache) {
-  const std::string packed = remembered("sources", folder, cache, [&](Stamps* stamps) {
+std::optional<std::vector<std::string>> source_fields(const Manifest& manifest, Cache* cache,
+                                                      Progress* progress,
+                                                      std::vector<Reason>* reasons) {
+  const auto compute = [&](Stamps* stamps) -> std::optional<std::string> {
+    std::vector<SourceFile> files;
+    if (!list_sources(manifest, progress, &files, reasons, stamps)) return std::nullopt;
     std::vector<std::string> texts;
-    for (const SourceFile& file : list_sources(folder, stamps)) {
+    for (const SourceFile& file : files) {
       texts.push_back(file.name);
       texts.push_back(file.sha256);
     }
     return pack_texts(texts);
-  });
-  return *unpack_texts(packed);  // whole: it was just packed, or kept with its digest
+  };
+  const std::optional<std::string> packed =
+      remembered("sources", manifest.folder().string(), cache, compute);
+  // Whole: it was just packed, or kept with its digest.
+  return packed ? unpack_texts(*packed) : std::nullopt;
 }
 
 struct OwnDigests {
@@ -99,7 +107,12 @@ std::string machine() {
 
 }  // namespace
 
-CacheRequest build_request(const Manifest& manifest, const BuildOptions& options, Cache* cache) {
+std::optional<CacheRequest> build_request(const Manifest& manifest, const BuildOptions& options,
+                                          Cache* cache, Progress* progress,
+                                          std::vector<Reason>* reasons) {
+  const std::optional<std::vector<std::string>> sources =
+      source_fields(manifest, cache, progress, reasons);
+  if (!sources) return std::nullopt;
   CacheRequest request;
   request.kind = "plugin";
   request.subject = manifest.name;
@@ -107,8 +120,8 @@ CacheRequest build_request(const Manifest& manifest, const BuildOptions& options
     request.fields.push_back({std::move(name), std::move(value)});
   };
   add("plugin", manifest.name);
-  const std::vector<std::string> sources = source_fields(manifest.folder().string(), cache);
-  for (size_t i = 0; i + 1 < sources.size(); i += 2) add("source " + sources[i], sources[i + 1]);
+  for (size_t i = 0; i + 1 < sources->size(); i += 2)
+    add("source " + (*sources)[i], (*sources)[i + 1]);
   add("CUDA architectures", options.cuda_archs);
   add("HIP architectures", options.hip_archs);
   add("optimisation", options.debug ? "debug" : "release");

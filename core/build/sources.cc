@@ -2,144 +2,210 @@
 #include "build/sources.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
+#include <chrono>
+#include <deque>
 #include <filesystem>
+#include <map>
+#include <set>
 
 #include "base/sha256.h"
-#include "discover/trust.h"
+#include "build/named_files.h"
+#include "jit/includes.h"
 
 namespace opdock {
 namespace {
 
 namespace fs = std::filesystem;
 
-constexpr size_t kMaxFiles = 10000;
+constexpr uint64_t kMostBytes = 256ull << 20;
+constexpr size_t kMostFiles = 10000;
+constexpr char kRules[] = "meson.build";
 
-bool is_left_out(const std::string& name, bool is_folder) {
-  if (name.starts_with('.') || name == "__pycache__") return true;
-  if (name.starts_with("test_") || name.starts_with("bench_")) return true;
-  if (is_folder) return name == "test" || name == "tests" || name == "bench" || name == "build";
-  return name == "conftest.py" || name.ends_with(".pyc");
+std::string folder_of(const std::string& name) {
+  return fs::path(name).parent_path().generic_string();
 }
 
-// O_NONBLOCK: a FIFO among the files must not stop us.
-int open_file(const std::string& path) {
-  return open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+// "deep/er.h" for "./er.h" named in "deep"; empty for what is absolute or lies outside.
+std::string inner_name(const std::string& folder, const std::string& name) {
+  if (name.empty() || name.front() == '/' || name.find('\0') != name.npos) return {};
+  std::string inner = (fs::path(folder) / name).lexically_normal().generic_string();
+  while (inner.ends_with('/')) inner.pop_back();
+  return inner == "." || inner == ".." || inner.starts_with("../") ? std::string() : inner;
 }
 
-std::string digest_of(const std::string& path) {
-  const int fd = open_file(path);
-  if (fd < 0) return "unreadable";
-  Sha256 hasher;
-  std::vector<uint8_t> buffer(1 << 16);
-  ssize_t count = 0;
-  while ((count = read(fd, buffer.data(), buffer.size())) > 0) {
-    hasher.add({buffer.data(), static_cast<size_t>(count)});
+class Walk {
+ public:
+  Walk(const Manifest& manifest, Progress* progress, std::vector<Reason>* reasons, Stamps* stamps)
+      : folder_(manifest.folder().string()),
+        progress_(progress),
+        reasons_(reasons),
+        stamps_(stamps) {
+    // Rules first: they name the folders that headers are looked for in.
+    take(kRules);
+    take(manifest.path.filename().string());
+    for (const std::string& name : manifest.sources) take(inner_name("", name));
+    if (manifest.device) {
+      for (const std::string& name : manifest.device->sources) take(inner_name("", name));
+    }
+    take(inner_name("", manifest.reference));
   }
-  close(fd);
-  return count < 0 ? "unreadable" : to_hex(hasher.finish());
-}
 
-void list_folder(const std::string& folder, const std::string& prefix,
-                 std::vector<SourceFile>* files, Stamps* stamps) {
-  std::error_code error;
-  if (stamps != nullptr) stamps->add(prefix.substr(0, prefix.empty() ? 0 : prefix.size() - 1));
-  for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
-    const std::string name = at->path().filename().string();
+  bool run(std::vector<SourceFile>* files) {
+    for (; !rules_.empty() || !others_.empty();) {
+      std::deque<std::string>& queue = rules_.empty() ? others_ : rules_;
+      const std::string name = std::move(queue.front());
+      queue.pop_front();
+      if (!read_one(name)) return false;
+    }
+    for (auto& [name, digest] : digests_) files->push_back({name, std::move(digest)});
+    return true;
+  }
+
+ private:
+  // Notes the file or folder, if there is one, and looks into it later. Whether it is a file.
+  bool take(const std::string& name) {
+    if (name.empty()) return false;
+    struct stat status{};
+    const std::string path = folder_ + "/" + name;
+    if (lstat(path.c_str(), &status) != 0) {
+      miss(name);
+      return false;
+    }
+    // A link that leads nowhere is a file that cannot be read.
+    const bool is_there = stat(path.c_str(), &status) == 0;
+    if (is_there && S_ISDIR(status.st_mode)) {
+      if (stamps_ != nullptr && noted_.insert(name + "/").second) stamps_->add_kind(name);
+      return false;
+    }
+    if (digests_.try_emplace(name, "unreadable").second)
+      (fs::path(name).filename() == kRules ? rules_ : others_).push_back(name);
+    return true;
+  }
+
+  // Would it come to be there, it would count: that shows in the nearest folder above it.
+  void miss(const std::string& name) {
+    if (stamps_ == nullptr) return;
+    std::string above = folder_of(name);
     std::error_code failed;
-    // Of a link to a folder only its name counts: a circle of them must not be followed.
-    const bool is_folder = at->is_directory(failed);
-    const bool is_taken = !is_left_out(name, is_folder) && files->size() < kMaxFiles;
-    const bool is_link_to_folder = is_folder && at->is_symlink(failed);
-    if (stamps != nullptr && !is_left_out(name, !is_folder) && (!is_taken || is_link_to_folder)) {
-      stamps->add_kind(prefix + name);  // were it the other kind, it would count
+    while (!above.empty() && !fs::is_directory(folder_ + "/" + above, failed))
+      above = folder_of(above);
+    if (noted_.insert(above).second) stamps_->add(above);
+  }
+
+  void take_text(const std::string& text, const std::string& from) {
+    const std::string name = inner_name(from, text);
+    std::error_code failed;
+    if (name.empty() || take(name) || !fs::is_directory(folder_ + "/" + name, failed)) return;
+    if (!digests_.try_emplace(name + "/", "folder").second) return;
+    folders_.push_back(name);
+    take(name + "/" + kRules);
+  }
+
+  void take_include(const Include& include, const std::string& from) {
+    if (include.computed) return;  // the compiler will miss it, unless plugin.toml names it
+    if (include.quoted && take(inner_name(from, include.name))) return;
+    for (const std::string& folder : folders_) take(inner_name(folder, include.name));
+  }
+
+  bool read_one(const std::string& name) {
+    const std::string path = folder_ + "/" + name, from = folder_of(name);
+    if (stamps_ != nullptr) stamps_->add(name);
+    if (digests_.size() > kMostFiles) {
+      return refuse(fmt::format("more than {} files that {} is built from", kMostFiles, folder_),
+                    "fewer");
     }
-    if (!is_taken || is_link_to_folder) continue;
-    if (is_folder) {
-      list_folder(at->path(), prefix + name + "/", files, stamps);
-      continue;
+    // O_NONBLOCK: a FIFO among the files must not stop us.
+    const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    struct stat status{};
+    const bool is_file = fd >= 0 && fstat(fd, &status) == 0 && S_ISREG(status.st_mode);
+    const bool is_rules = fs::path(name).filename() == kRules;
+    LineCutter lines([&](std::string_view line) {
+      if (is_rules) {
+        for (const std::string& text : texts_of(line)) take_text(text, from);
+      } else {
+        for (const Include& include : includes_of(line)) take_include(include, from);
+      }
+    });
+    std::string digest;
+    const bool goes_on = !is_file || hash(fd, name, &lines, &digest);
+    if (fd >= 0) close(fd);
+    if (!goes_on) return false;
+    lines.finish();
+    if (!digest.empty()) {
+      digests_[name] = digest;
+    } else if (stamps_ != nullptr) {
+      stamps_->spoil();
     }
-    if (stamps != nullptr) stamps->add(prefix + name);
-    files->push_back({prefix + name, at->is_regular_file(failed) ? digest_of(at->path())
-                                                                 : std::string("unreadable")});
-    if (stamps != nullptr && files->back().sha256 == "unreadable") stamps->spoil();
+    return true;
   }
-  if (error && stamps != nullptr) stamps->spoil();
-}
 
-Reason unreadable(const std::string& path, const char* why) {
-  return make_reason(Code::kBuildSource, path + ": " + why, "a file that can be read");
-}
-
-bool write_all(int fd, const char* bytes, size_t size) {
-  while (size != 0) {
-    const ssize_t written = write(fd, bytes, size);
-    if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) return false;
-    bytes += written;
-    size -= static_cast<size_t>(written);
+  // False: not to go on. *digest stays empty if it cannot be read.
+  bool hash(int fd, const std::string& name, LineCutter* lines, std::string* digest) {
+    Sha256 hasher;
+    std::vector<uint8_t> buffer(1 << 16);
+    struct stat status{};
+    const uint64_t size = fstat(fd, &status) == 0 ? static_cast<uint64_t>(status.st_size) : 0;
+    // Told before it is read, and again of a file that grows.
+    if (!has_room(name, size)) return false;
+    ssize_t count = 0;
+    while ((count = read(fd, buffer.data(), buffer.size())) > 0) {
+      if (is_cancelled() || !has_room(name, static_cast<uint64_t>(count))) return false;
+      bytes_ += static_cast<uint64_t>(count);
+      hasher.add({buffer.data(), static_cast<size_t>(count)});
+      lines->add({reinterpret_cast<const char*>(buffer.data()), static_cast<size_t>(count)});
+    }
+    if (count == 0) *digest = to_hex(hasher.finish());
+    return true;
   }
-  return true;
-}
 
-bool copy_open_file(int from, const std::string& target, std::vector<Reason>* reasons) {
-  const int to = open(target.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-  bool good = to >= 0;
-  std::vector<char> buffer(1 << 16);
-  ssize_t count = 0;
-  while (good && (count = read(from, buffer.data(), buffer.size())) > 0) {
-    good = write_all(to, buffer.data(), static_cast<size_t>(count));
+  bool has_room(const std::string& name, uint64_t more) {
+    if (more <= kMostBytes - bytes_) return true;
+    return refuse(fmt::format("{}/{}, of {} bytes, {} with what else it is built from", folder_,
+                              name, more, bytes_ + more),
+                  fmt::format("at most {} bytes in all", kMostBytes));
   }
-  const int error = errno;
-  if (to >= 0 && close(to) != 0) good = false;
-  if (good && count == 0) return true;
-  const Code code = error == ENOSPC || error == EDQUOT ? Code::kBuildDiskFull : Code::kBuildSource;
-  reasons->push_back(
-      make_reason(code, target + ": " + std::strerror(error), "a copy of the plugin's source"));
-  return false;
-}
+
+  bool refuse(std::string found, std::string wanted) {
+    if (reasons_ != nullptr)
+      reasons_->push_back(make_reason(Code::kSourceTooLarge, std::move(found), std::move(wanted)));
+    return false;
+  }
+
+  // A hook may take its time (an interpreter's lock): it is not asked more often than it must be.
+  bool is_cancelled() {
+    const auto now = std::chrono::steady_clock::now();
+    if (progress_ == nullptr || now < next_question_) return false;
+    next_question_ = now + std::chrono::milliseconds(20);
+    if (!progress_->cancelled()) return false;
+    if (reasons_ != nullptr)
+      reasons_->push_back(make_reason(Code::kCancelled, "a request to stop", ""));
+    return true;
+  }
+
+  const std::string folder_;
+  Progress* const progress_;
+  std::vector<Reason>* const reasons_;
+  Stamps* const stamps_;
+  std::chrono::steady_clock::time_point next_question_ =
+      std::chrono::steady_clock::now() + std::chrono::milliseconds(20);
+  std::map<std::string, std::string> digests_;  // by name
+  std::deque<std::string> rules_, others_;      // to be read: meson.build files, and the rest
+  std::vector<std::string> folders_ = {""};     // that headers are looked for in
+  std::set<std::string> noted_;                 // in the stamps
+  uint64_t bytes_ = 0;
+};
 
 }  // namespace
 
-std::vector<SourceFile> list_sources(const std::string& folder, Stamps* stamps) {
-  std::vector<SourceFile> files;
-  list_folder(folder, "", &files, stamps);
-  std::sort(files.begin(), files.end(),
-            [](const SourceFile& a, const SourceFile& b) { return a.name < b.name; });
-  return files;
-}
-
-bool copy_sources(const std::string& folder, const std::vector<SourceFile>& files,
-                  const std::string& target, Trust* trust, std::vector<Reason>* reasons) {
-  for (const SourceFile& file : files) {
-    const std::string path = folder + "/" + file.name;
-    std::error_code error;
-    fs::create_directories(fs::path(target + "/" + file.name).parent_path(), error);
-    const int fd = open_file(path);
-    struct stat status{};
-    if (fd < 0 || fstat(fd, &status) != 0) {
-      reasons->push_back(unreadable(path, std::strerror(errno)));
-      if (fd >= 0) close(fd);
-      return false;
-    }
-    bool good = S_ISREG(status.st_mode);
-    if (!good) reasons->push_back(unreadable(path, "no regular file"));
-    if (good && trust != nullptr) {
-      if (const std::optional<Reason> reason = trust->judge(path, fd, status)) {
-        reasons->push_back(make_reason(Code::kBuildUntrusted, reason->found, reason->wanted));
-        good = false;
-      }
-    }
-    good = good && copy_open_file(fd, target + "/" + file.name, reasons);
-    close(fd);
-    if (!good) return false;
-  }
-  return true;
+bool list_sources(const Manifest& manifest, Progress* progress, std::vector<SourceFile>* files,
+                  std::vector<Reason>* reasons, Stamps* stamps) {
+  return Walk(manifest, progress, reasons, stamps).run(files);
 }
 
 }  // namespace opdock

@@ -1,31 +1,39 @@
-// The files of a source plugin that a build takes: which, their contents, and copies of them.
+// The files that a source plugin is built from: which, their contents, and copies of them.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <string>
 #include <vector>
 
+#include "base/progress.h"
 #include "base/reason.h"
 #include "cache/stamps.h"
+#include "manifest/manifest.h"
 
 namespace opdock {
 
 struct SourceFile {
-  std::string name;    // relative to the plugin's folder, with '/'
-  std::string sha256;  // of its contents; "unreadable" if it cannot be read
+  std::string name;    // relative to the plugin's folder, with '/'; of a folder: and one at its end
+  std::string sha256;  // of its contents; "unreadable" if it cannot be read, "folder" for a folder
 };
 
-// Every file below `folder` in the order of their names, by the rule: all but hidden files, what
-// Python and tests leave and are (__pycache__, *.pyc, conftest.py, test_*, bench_*, and folders
-// named test, tests, bench or build), and links to folders. Reads every file.
-// stamps, of this folder: what the list depends on is added; NULL: none.
-std::vector<SourceFile> list_sources(const std::string& folder, Stamps* stamps = nullptr);
+// What a build takes of the plugin's folder, in the order of the names: plugin.toml, the files that
+// it names, meson.build, the files and folders that its texts name (and those of a meson.build in
+// such a folder), and what the #include lines of all these reach, relative to the file, to the
+// plugin's folder and to the folders named. Nothing outside of the folder. Whatever else lies there
+// is neither read nor copied: a build that takes it must name it.
+//
+// Reads every such file: at most 256 MiB in all, and asks `progress` (may be NULL) meanwhile
+// whether to stop. False and a reason (source-too-large, cancelled; `reasons` may be NULL). stamps,
+// of this folder: what the list depends on is added; NULL: none. Any thread.
+bool list_sources(const Manifest& manifest, Progress* progress, std::vector<SourceFile>* files,
+                  std::vector<Reason>* reasons, Stamps* stamps = nullptr);
 
-// Copies these files below `target`, which exists. `check` (NULL: none) gives the reason why a
-// file, open for reading, must not be used. False and a reason if one cannot be read, written or
-// used.
+// Copies these below `target`, which exists. trust: judges each file, open for reading; NULL: none
+// need be. progress as above. False and a reason if one cannot be read, written or used.
 class Trust;
 bool copy_sources(const std::string& folder, const std::vector<SourceFile>& files,
-                  const std::string& target, Trust* trust, std::vector<Reason>* reasons);
+                  const std::string& target, Trust* trust, Progress* progress,
+                  std::vector<Reason>* reasons);
 
 }  // namespace opdock

@@ -46,8 +46,8 @@ std::vector<std::string> nvrtc_folders();
 BuildTools find_build_tools(const Languages& languages, std::vector<Reason>* reasons);
 
 // Who would make the result: versions for people, and an id from what the compilers' programs are.
-// Starts the compilers with --version, each for at most 10 seconds and not beyond `deadline`; one
-// that cannot say its version becomes a reason (build-no-compiler).
+// Starts the compilers with --version, each for at most 10 seconds and not beyond `deadline`
+// (build-timeout); one that cannot say its version becomes a reason (build-no-compiler).
 CacheMaker identify(const BuildTools& tools, const Languages& languages,
                     std::chrono::steady_clock::time_point deadline, Progress* progress,
                     std::vector<Reason>* reasons);

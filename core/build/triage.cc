@@ -2,7 +2,6 @@
 #include "build/triage.h"
 
 #include <signal.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cctype>
@@ -10,6 +9,7 @@
 #include <optional>
 #include <vector>
 
+#include "build/missing_files.h"
 #include "build/op_mismatch.h"
 
 namespace opdock {
@@ -18,27 +18,32 @@ namespace {
 constexpr size_t kMostLines = 20;
 constexpr size_t kLongestLine = 400;
 
-std::vector<std::string_view> lines_of(std::string_view text) {
-  std::vector<std::string_view> lines;
-  while (!text.empty()) {
-    const size_t end = std::min(text.find('\n'), text.size());
-    lines.push_back(text.substr(0, end));
-    text.remove_prefix(std::min(end + 1, text.size()));
-  }
-  return lines;
-}
-
 bool contains(std::string_view text, std::string_view part) {
   return text.find(part) != text.npos;
 }
 
 // A line that a compiler, linker or Meson reports an error by.
 bool is_error(std::string_view line) {
-  for (const std::string_view mark :
-       {": error:", ": fatal error:", "): error", ": Error:", ": ERROR:", "nvcc fatal",
-        "undefined reference to", ": cannot find -l", ": undefined symbol:", "collect2: fatal",
-        "clang: error", "relocation R_", "error: linker", "internal compiler error",
-        "ninja: error:", "ninja: fatal:", "ptxas fatal", "ptxas error", "PLEASE submit a bug"}) {
+  for (const std::string_view mark : {": error:",
+                                      ": fatal error:",
+                                      "): error",
+                                      ": Error:",
+                                      ": ERROR:",
+                                      "nvcc fatal",
+                                      "undefined reference to",
+                                      ": cannot find -l",
+                                      ": undefined symbol:",
+                                      "collect2: fatal",
+                                      "clang: error",
+                                      "relocation R_",
+                                      "error: linker",
+                                      "internal compiler error",
+                                      "ninja: error:",
+                                      "ninja: fatal:",
+                                      "ptxas fatal",
+                                      "ptxas error",
+                                      "PLEASE submit a bug",
+                                      "Error: [Errno "}) {
     if (contains(line, mark)) return true;
   }
   return line.starts_with("ERROR: ") ||
@@ -59,35 +64,6 @@ std::string replaced(std::string text, const std::string& from, const std::strin
     at += begins ? to.size() : from.size();
   }
   return text;
-}
-
-// The text between the first `open` behind `at` and the next `close`.
-std::string between(std::string_view text, size_t at, std::string_view open,
-                    std::string_view close) {
-  const size_t begin = text.find(open, at);
-  if (begin == text.npos) return {};
-  const size_t end = text.find(close, begin + open.size());
-  if (end == text.npos) return {};
-  return std::string(text.substr(begin + open.size(), end - begin - open.size()));
-}
-
-// The header of "fatal error: X: No such file", "'X' file not found", 'cannot open source file
-// "X"'.
-std::string missing_header(std::string_view log) {
-  constexpr std::string_view kGcc = ": No such file or directory";
-  for (const std::string_view line : lines_of(log)) {
-    const size_t fatal = line.find("fatal error: ");
-    if (fatal != line.npos && line.ends_with(kGcc)) {
-      const size_t begin = fatal + std::string_view("fatal error: ").size();
-      return std::string(line.substr(begin, line.size() - kGcc.size() - begin));
-    }
-    if (fatal != line.npos && contains(line, "' file not found")) {
-      return between(line, fatal, "'", "'");
-    }
-    const size_t edg = line.find("cannot open source file");
-    if (edg != line.npos) return between(line, edg, "\"", "\"");
-  }
-  return {};
 }
 
 struct Meaning {
@@ -117,7 +93,7 @@ const std::vector<Meaning>& meanings() {
 
 Reason reason_for(Code code, std::string found, std::string wanted, std::string advice = "") {
   Reason reason = make_reason(code, std::move(found), std::move(wanted));
-  if (!advice.empty()) reason.advice = std::move(advice);
+  if (!advice.empty()) reason.advice = without_nul(std::move(advice));
   return reason;
 }
 
@@ -242,51 +218,6 @@ std::string first_error(const FailedStep& step) {
   return replaced(text, "../project/plugins/plugin/", step.plugin_folder + "/");
 }
 
-std::string package_of_header(std::string_view header) {
-  struct Row {
-    std::string_view begin, advice;
-  };
-  static constexpr Row kRows[] = {
-      {"Python.h", "install Python's headers (Debian: apt install python3-dev)"},
-      {"cuda_runtime", "install NVIDIA's CUDA Toolkit (Debian: apt install nvidia-cuda-toolkit)"},
-      {"cuda", "install NVIDIA's CUDA Toolkit (Debian: apt install nvidia-cuda-toolkit)"},
-      {"cublas", "install NVIDIA's CUDA Toolkit (Debian: apt install nvidia-cuda-toolkit)"},
-      {"cudnn", "install NVIDIA's cuDNN (Debian: apt install nvidia-cudnn)"},
-      {"nvtx", "install NVIDIA's CUDA Toolkit (Debian: apt install nvidia-cuda-toolkit)"},
-      {"hip/", "install HIP's headers (Debian: apt install libamdhip64-dev)"},
-      {"rocblas", "install rocBLAS's headers (Debian: apt install librocblas-dev)"},
-      {"hwy/", "install Highway's headers (Debian: apt install libhwy-dev)"},
-      {"torch/", "build with the headers of PyTorch: add its include folder in meson.build"},
-      {"ATen/", "build with the headers of PyTorch: add its include folder in meson.build"},
-      {"c10/", "build with the headers of PyTorch: add its include folder in meson.build"},
-      {"pybind11/", "install pybind11 (Debian: apt install pybind11-dev)"},
-      {"numpy/", "build with NumPy's headers: add the folder that numpy.get_include() names"},
-      {"omp.h", "install OpenMP's headers (Debian: apt install libomp-dev, or use g++)"},
-      {"mpi.h", "install MPI's headers (Debian: apt install libopenmpi-dev)"},
-      {"cblas.h", "install BLAS's headers (Debian: apt install libopenblas-dev)"},
-      {"Eigen/", "install Eigen (Debian: apt install libeigen3-dev)"},
-      {"opdock/", "install the Opdock that has this header: the plugin wants another version"},
-  };
-  for (const Row& row : kRows) {
-    if (header.starts_with(row.begin)) return std::string(row.advice);
-  }
-  // The C and C++ libraries themselves: <cstdint>, <stdio.h>.
-  if (header.find('/') == header.npos && (header.find('.') == header.npos || header == "stdio.h" ||
-                                          header == "stdlib.h" || header == "stdint.h")) {
-    return "install the compiler's standard library (Debian: apt install g++ libc6-dev)";
-  }
-  return {};
-}
-
-// Where packages put headers; a compiler's own folders are not looked into.
-static bool is_installed(std::string_view header) {
-  for (const char* folder : {"/usr/include/", "/usr/local/include/", "/usr/local/cuda/include/",
-                             "/usr/include/x86_64-linux-gnu/", "/usr/include/aarch64-linux-gnu/"}) {
-    if (access((folder + std::string(header)).c_str(), R_OK) == 0) return true;
-  }
-  return false;
-}
-
 bool is_passing(const Reason& reason) {
   switch (reason.code) {
     case Code::kBuildFailed:
@@ -298,18 +229,17 @@ bool is_passing(const Reason& reason) {
     case Code::kBuildHeaderMissing: {
       constexpr std::string_view kHeader = "the header ";
       return std::string_view(reason.wanted).starts_with(kHeader) &&
-             is_installed(reason.wanted.substr(kHeader.size()));
+             is_installed_header(reason.wanted.substr(kHeader.size()));
     }
     default:
       return true;
   }
 }
 
-Reason triage(const FailedStep& step) {
-  if (step.end.kind != ProcessEnd::kExit) return ended_reason(step);
-  if (std::optional<Reason> packed = packed_reason(step.log)) return *packed;
-  std::string error = first_error(step);
-  if (error.empty()) error = ended_reason(step).found;
+namespace {
+
+// Of a step that ended by itself, with a status.
+Reason logged_reason(const FailedStep& step, const std::string& error) {
   for (const Meaning& meaning : meanings()) {
     for (const std::string_view mark : meaning.marks) {
       if (!contains(step.log, mark)) continue;
@@ -320,12 +250,37 @@ Reason triage(const FailedStep& step) {
       return reason_for(meaning.code, error, "a compiler that ends by itself");
     }
   }
-  if (const std::string header = missing_header(step.log); !header.empty()) {
-    return header_reason(error, header);
+  if (step.phase == FailedStep::kCompile) {
+    if (std::optional<Reason> op = judge_ops(step.log, error, step.ops)) return *op;
   }
-  if (step.phase == FailedStep::kSetup) return setup_reason(step.log, error);
-  if (std::optional<Reason> op = judge_ops(step.log, error, step.ops)) return *op;
-  return reason_for(Code::kBuildFailed, error, "source that compiles and links");
+  const std::string header = missing_header(step.log),
+                    file = left_out(step.plugin_folder, step.copied_folder, error);
+  Reason reason = !header.empty() ? header_reason(error, header)
+                  : step.phase == FailedStep::kSetup
+                      ? setup_reason(step.log, error)
+                      : reason_for(Code::kBuildFailed, error, "source that compiles and links");
+  if (!file.empty()) {
+    reason.advice = "name " + file + " in plugin.toml's `sources`: of the folder only what the " +
+                    "plugin names or includes is built";
+  }
+  return reason;
+}
+
+}  // namespace
+
+Reason triage(const FailedStep& step) {
+  if (step.end.kind != ProcessEnd::kExit) {
+    const Reason reason = ended_reason(step);
+    if (step.end.kind != ProcessEnd::kSignal) return reason;
+    return hit_limit(step.limits, step.end, "", reason.found).value_or(reason);
+  }
+  if (std::optional<Reason> packed = packed_reason(step.log)) return *packed;
+  std::string error = first_error(step);
+  if (error.empty()) error = ended_reason(step).found;
+  // Before a crash is taken for one.
+  if (std::optional<Reason> limit = hit_limit(step.limits, step.end, step.log, error))
+    return *limit;
+  return logged_reason(step, error);
 }
 
 }  // namespace opdock

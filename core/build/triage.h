@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/reason.h"
+#include "build/limits.h"
 #include "build/process.h"
 
 namespace opdock {
@@ -20,6 +21,7 @@ struct FailedStep {
   std::string copied_folder;     // where its copy was built
   std::string archs;             // that were asked for
   std::vector<std::string> ops;  // that plugin.toml declares
+  ToolLimits limits;
   // The newest architecture that this nvcc knows, as "10.3"; empty: unknown or not asked.
   std::string newest_arch;
 };
@@ -31,9 +33,6 @@ Reason triage(const FailedStep& step);
 // The message that the step failed for, without ninja's and Meson's noise: at most 20 lines, names
 // of the copied source as they are in the plugin's folder. Empty if the log has none.
 std::string first_error(const FailedStep& step);
-
-// Debian's package that has a header; empty: not known.
-std::string package_of_header(std::string_view header);
 
 // True for failures that another attempt can end otherwise though no input and no compiler changed:
 // timeouts, a full disk, want of memory, a header that has been installed since. They are not held

@@ -66,6 +66,11 @@ class CacheEntry {
 class CacheLock {
  public:
   virtual ~CacheLock() = default;
+  // Whether it is the caller's turn to make what the lock is for; also where a file system has no
+  // locks, and nobody can be kept out. False: nothing is held, as somebody else's result or failure
+  // has come. Look with find() and failure(); if they do not help, ask for the lock again, as
+  // everybody does who was waiting.
+  virtual bool is_turn() const { return true; }
 };
 
 struct CacheOptions {
@@ -97,10 +102,10 @@ class Cache {
                                                         std::vector<Reason>* reasons) = 0;
 
   // Waits until no other thread, process or host makes this request's variant, or until one has
-  // made it or its failure is remembered: then there is nothing to hold any more. After 2 s of
-  // waiting progress hears for whom (pid, host). NULL and a reason: cancelled, or the file system
-  // has no locks and no folder can be written (then the caller may make it without publishing).
-  // After acquiring, look again with find().
+  // made it or its failure is remembered (CacheLock::is_turn). After 2 s of waiting progress hears
+  // for whom (pid, host). NULL and a reason: cancelled, or the file system has no locks and no
+  // folder can be written (then the caller may make it without publishing). After acquiring, look
+  // again with find().
   virtual std::unique_ptr<CacheLock> lock(const CacheRequest& request, const CacheMaker& maker,
                                           Progress* progress, std::vector<Reason>* reasons) = 0;
 

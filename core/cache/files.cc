@@ -16,6 +16,7 @@
 #include <system_error>
 #include <utility>
 
+#include "base/file_size_signal.h"
 #include "base/sha256.h"
 #include "fmt/format.h"
 
@@ -52,6 +53,7 @@ int open_file(const std::string& path, int flags, mode_t mode, Fd* out) {
 }
 
 int write_all(int fd, std::string_view bytes) {
+  const NoFileSizeSignal no_signal;
   while (!bytes.empty()) {
     const ssize_t written = write(fd, bytes.data(), bytes.size());
     if (written < 0 && errno == EINTR) continue;
@@ -60,6 +62,13 @@ int write_all(int fd, std::string_view bytes) {
     bytes.remove_prefix(static_cast<size_t>(written));
   }
   return 0;
+}
+
+int write_whole(const std::string& path, std::string_view bytes) {
+  Fd fd;
+  if (const int error = open_file(path, O_WRONLY | O_CREAT | O_TRUNC, 0600, &fd)) return error;
+  if (const int error = write_all(fd.get(), bytes)) return error;
+  return close(fd.release()) == 0 ? 0 : errno;
 }
 
 int read_all(int fd, uint64_t most, std::vector<uint8_t>* out) {

@@ -32,7 +32,10 @@ std::string error_text(int error);  // "No space left on device"
 
 // O_CLOEXEC, O_NONBLOCK and O_NOFOLLOW are added to flags; a FIFO cannot hold the caller up.
 int open_file(const std::string& path, int flags, mode_t mode, Fd* out);
+// EFBIG beyond the limit of file sizes, without the signal that goes with it.
 int write_all(int fd, std::string_view bytes);
+// Makes the file, 0600, or overwrites it.
+int write_whole(const std::string& path, std::string_view bytes);
 // The whole of a regular file of at most `most` bytes, else EFBIG.
 int read_all(int fd, uint64_t most, std::vector<uint8_t>* out);
 int sync_file(int fd);

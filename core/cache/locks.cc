@@ -14,6 +14,7 @@
 #include <set>
 #include <utility>
 
+#include "base/file_size_signal.h"
 #include "fmt/format.h"
 
 namespace opdock::cache {
@@ -93,6 +94,7 @@ int LockFile::try_lock() {
 void LockFile::write_holder(const std::string& what) {
   const std::string text =
       fmt::format("{} {} {} {}\n", getpid(), host_name(), now_seconds(), what.substr(0, 1000));
+  const NoFileSizeSignal no_signal;
   if (ftruncate(fd_, 0) != 0) return;
   const ssize_t written = pwrite(fd_, text.data(), text.size(), 0);
   static_cast<void>(written);

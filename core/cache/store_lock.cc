@@ -19,10 +19,14 @@ constexpr auto kRepeat = std::chrono::seconds(1);   // the holder may change
 
 class HeldLock final : public CacheLock {
  public:
-  explicit HeldLock(std::unique_ptr<LockFile> file) : file_(std::move(file)) {}
+  // file: NULL where there is nothing to hold.
+  HeldLock(std::unique_ptr<LockFile> file, bool is_turn)
+      : file_(std::move(file)), is_turn_(is_turn) {}
+  bool is_turn() const override { return is_turn_; }
 
  private:
-  std::unique_ptr<LockFile> file_;  // NULL: there is nothing to hold
+  std::unique_ptr<LockFile> file_;
+  const bool is_turn_;
 };
 
 // What stands at a path, if anything.
@@ -51,7 +55,7 @@ std::unique_ptr<CacheLock> Store::lock(const CacheRequest& request, const CacheM
     return nullptr;
   }
   // One lock is passed from hand to hand; sixty waiters would each wait for all before them. What
-  // they wait for is the result, so all go on as soon as it, or a remembered failure, is there.
+  // they wait for is the result, so all look as soon as it, or a remembered failure, is there.
   const std::string result = layout_.variant(request.kind, key, maker);
   const std::string failure = layout_.failure(key, maker);
   const Identity old_result = identify(result), old_failure = identify(failure);
@@ -67,13 +71,13 @@ std::unique_ptr<CacheLock> Store::lock(const CacheRequest& request, const CacheM
     }
     if (error == 0) {
       file->write_holder(request.subject);
-      return std::make_unique<HeldLock>(std::move(file));
+      return std::make_unique<HeldLock>(std::move(file), true);
     }
     if (error != EWOULDBLOCK) break;
     const Identity new_result = identify(result), new_failure = identify(failure);
     if ((new_result.inode != 0 && new_result != old_result) ||
         (new_failure.inode != 0 && new_failure != old_failure)) {
-      return std::make_unique<HeldLock>(nullptr);
+      return std::make_unique<HeldLock>(nullptr, false);
     }
     if (progress != nullptr && progress->cancelled()) {
       add_reason(reasons, Code::kCancelled, "a request to stop while waiting for another process",
@@ -96,7 +100,7 @@ std::unique_ptr<CacheLock> Store::lock(const CacheRequest& request, const CacheM
   }
   // Racing makers publish the same thing, and the loser drops its own.
   add_reason(reasons, Code::kCacheLock, path + ": " + error_text(error), "a lock");
-  return std::make_unique<HeldLock>(nullptr);
+  return std::make_unique<HeldLock>(nullptr, true);
 }
 
 }  // namespace opdock::cache

@@ -5,13 +5,13 @@
 #include <poll.h>
 #include <signal.h>
 #include <spawn.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
 #include <nlohmann/json.hpp>
 
+#include "base/child.h"
 #include "facts/arch.h"
 
 extern char** environ;
@@ -71,14 +71,12 @@ Output run_helper(const Environment& environment) {
     close(ends[0]);
     return output;
   }
+  Child helper(child);
   read_all(ends[0], Clock::now() + environment.helper_deadline, &output);
   close(ends[0]);
   // It has closed its output, or has hung: either way it has nothing more to say.
-  kill(child, SIGKILL);
-  int status = 0;
-  // The program may reap children of its own; then this one is gone already.
-  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
-  }
+  helper.signal(SIGKILL);
+  helper.reap();
   return output;
 }
 

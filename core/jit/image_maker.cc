@@ -145,14 +145,15 @@ CompiledImagePtr ImageMaker::cached_by(const CacheMaker& maker, std::vector<Reas
 CompiledImagePtr ImageMaker::compile(Toolchain* toolchain, bool anew,
                                      std::vector<Reason>* reasons) {
   std::unique_ptr<CacheLock> lock;
-  if (cache() != nullptr) {
+  for (bool is_turn = cache() == nullptr; !is_turn;) {
     lock = cache()->lock(cached_, toolchain->maker(), context_.progress, reasons);
     if (cancelled(context_)) {
       reasons->push_back(cancelled_reason(request_));
       return nullptr;
     }
-    // Whoever held it may have made it.
-    if (lock != nullptr && !anew) {
+    is_turn = lock == nullptr || lock->is_turn();
+    // Whoever held it may have made it; what came while this one waited has been made anew.
+    if (lock != nullptr && (!anew || !is_turn)) {
       entries_ = cache()->find(cached_, &toolchain->maker(), reasons);
       if (CompiledImagePtr image = cached_by(toolchain->maker(), reasons)) return image;
     }
@@ -184,7 +185,7 @@ CompileJob ImageMaker::job() const {
 }
 
 Reason ImageMaker::failure(const Toolchain& toolchain, const CompileResult& result) const {
-  std::string log = result.log;
+  std::string log = without_nul(result.log);
   while (!log.empty() && log.back() == '\n') log.pop_back();
   if (log.size() > kMostLog) log = log.substr(0, kMostLog) + "\n(the rest is left out)";
   Reason reason =

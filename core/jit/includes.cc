@@ -16,38 +16,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-struct Include {
-  std::string name;
-  bool quoted = false;
-  bool computed = false;
-};
-
 bool blank(char c) {
   return c == ' ' || c == '\t';
-}
-
-// The #include lines of a text. Comments are not told apart: a name too many does no harm.
-std::vector<Include> includes_of(std::string_view text) {
-  std::vector<Include> found;
-  constexpr std::string_view kWord = "include";
-  for (size_t at = text.find(kWord); at != text.npos; at = text.find(kWord, at + 1)) {
-    size_t before = at;
-    while (before > 0 && blank(text[before - 1])) --before;
-    if (before == 0 || text[before - 1] != '#') continue;
-    size_t begin = at + kWord.size();
-    if (text.substr(begin, 5) == "_next") begin += 5;
-    while (begin < text.size() && blank(text[begin])) ++begin;
-    if (begin >= text.size()) break;
-    const char open = text[begin];
-    if (open != '"' && open != '<') {
-      found.push_back({"", false, true});
-      continue;
-    }
-    const size_t end = text.find_first_of(open == '"' ? "\"\n" : ">\n", begin + 1);
-    if (end == text.npos || text[end] == '\n') continue;
-    found.push_back({std::string(text.substr(begin + 1, end - begin - 1)), open == '"', false});
-  }
-  return found;
 }
 
 std::optional<std::string> read_text(const fs::path& path) {
@@ -133,6 +103,29 @@ std::optional<std::string> value_of(const std::vector<std::string>& options, siz
 }
 
 }  // namespace
+
+std::vector<Include> includes_of(std::string_view text) {
+  std::vector<Include> found;
+  constexpr std::string_view kWord = "include";
+  for (size_t at = text.find(kWord); at != text.npos; at = text.find(kWord, at + 1)) {
+    size_t before = at;
+    while (before > 0 && blank(text[before - 1])) --before;
+    if (before == 0 || text[before - 1] != '#') continue;
+    size_t begin = at + kWord.size();
+    if (text.substr(begin, 5) == "_next") begin += 5;
+    while (begin < text.size() && blank(text[begin])) ++begin;
+    if (begin >= text.size()) break;
+    const char open = text[begin];
+    if (open != '"' && open != '<') {
+      found.push_back({"", false, true});
+      continue;
+    }
+    const size_t end = text.find_first_of(open == '"' ? "\"\n" : ">\n", begin + 1);
+    if (end == text.npos || text[end] == '\n') continue;
+    found.push_back({std::string(text.substr(begin + 1, end - begin - 1)), open == '"', false});
+  }
+  return found;
+}
 
 OutsideHeaders outside_headers(std::string_view text, const std::vector<SourceText>& embedded,
                                const std::vector<std::string>& folders,

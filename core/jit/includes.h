@@ -10,6 +10,16 @@
 
 namespace opdock {
 
+// What an #include line names.
+struct Include {
+  std::string name;
+  bool quoted = false;    // "name", not <name>
+  bool computed = false;  // by a macro: no name
+};
+
+// The #include lines of a text. Comments are not told apart: a name too many does no harm.
+std::vector<Include> includes_of(std::string_view text);
+
 struct OutsideHeader {
   std::string name;    // as #include spells it; of the same place relative to another: both
   std::string digest;  // SHA-256 of its contents, hex

@@ -6,7 +6,6 @@
 #include <signal.h>
 #include <spawn.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -24,12 +23,12 @@ using Clock = std::chrono::steady_clock;
 constexpr std::chrono::milliseconds kPoll{50};
 constexpr size_t kMostWords = 4096;  // of stderr, the end
 
-std::string wait_text(int status) {
-  if (WIFSIGNALED(status)) {
-    const char* name = sigabbrev_np(WTERMSIG(status));
+std::string text_of(const ChildEnd& end) {
+  if (end.by_signal) {
+    const char* name = sigabbrev_np(end.number);
     return std::string("ended by SIG") + (name != nullptr ? name : "?");
   }
-  return "ended with status " + std::to_string(WEXITSTATUS(status));
+  return "ended with status " + std::to_string(end.number);
 }
 
 }  // namespace
@@ -78,7 +77,7 @@ bool CompileWorker::start(std::string* problem) {
     close(words[0]);
     return false;
   }
-  pid_ = child;
+  child_ = Child(child);
   socket_ = ends[0];
   errors_ = words[0];
   fcntl(socket_, F_SETFL, O_NONBLOCK);
@@ -88,13 +87,12 @@ bool CompileWorker::start(std::string* problem) {
 }
 
 void CompileWorker::end() {
-  if (pid_ < 0) return;
+  if (socket_ < 0) return;
   close(socket_);
   close(errors_);
-  kill(pid_, SIGKILL);
-  while (waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
-  }
-  pid_ = socket_ = errors_ = -1;
+  child_.signal(SIGKILL);
+  child_.reap();
+  socket_ = errors_ = -1;
 }
 
 void CompileWorker::read_words() {
@@ -122,7 +120,7 @@ bool CompileWorker::compile(const worker::Request& request, std::chrono::millise
     end();
     return false;
   };
-  if (pid_ < 0 && !start(&problem)) {
+  if (!child_ && !start(&problem)) {
     reasons->push_back(make_reason(Code::kJitWorker, problem, "a process to compile in"));
     return false;
   }
@@ -175,24 +173,14 @@ bool CompileWorker::compile(const worker::Request& request, std::chrono::millise
     }
     if (closed) {
       // It has closed its end, so it is ending, unless it only pretends to.
-      int status = 0;
-      pid_t reaped = 0;
-      for (int i = 0; i < 50 && reaped == 0; ++i) {
-        reaped = waitpid(pid_, &status, WNOHANG);
-        if (reaped == 0) usleep(10000);
-      }
+      std::optional<ChildEnd> ended;
+      for (int i = 0; i < 50 && !child_.try_reap(&ended); ++i) usleep(10000);
       read_words();
-      const std::string how = reaped > 0 ? wait_text(status) : "closed its output";
+      const std::string how = ended ? text_of(*ended) : "closed its output";
       reasons->push_back(make_reason(Code::kJitWorker,
                                      "an opdock-compile that " + how + last_words(),
                                      "an image for " + request.job.arch));
-      if (reaped != 0) {
-        close(socket_);
-        close(errors_);
-        pid_ = socket_ = errors_ = -1;  // its number may be another's by now
-      } else {
-        end();
-      }
+      end();
       return false;
     }
   }

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <string>
 
+#include "base/child.h"
 #include "base/progress.h"
 #include "base/reason.h"
 #include "jit/worker_protocol.h"
@@ -36,7 +37,7 @@ class CompileWorker {
   std::string last_words() const;
 
   std::string program_;
-  int pid_ = -1;
+  Child child_;
   int socket_ = -1;  // its stdin and stdout
   int errors_ = -1;  // its stderr
   std::string words_;

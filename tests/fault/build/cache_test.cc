@@ -6,7 +6,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
+#include <fstream>
 #include <functional>
 #include <thread>
 
@@ -99,6 +101,101 @@ TEST_F(Shared, KilledBuilderLetsTheOthersGoOn) {
   EXPECT_FALSE(ask().built);
 }
 
+// Eight processes, seven of which are known to wait for the first when that fails in a way that may
+// pass: as when its tools are killed for want of memory.
+class Herd : public Shared {
+ protected:
+  // body: what ninja does from the second attempt on.
+  void ask_after_a_kill(const std::string& body) {
+    tool("ninja",
+         "echo build >> $TOP/builds\n"
+         "mkdir $TOP/busy || echo overlap >> $TOP/overlaps\n"
+         "if mkdir $TOP/first 2>/dev/null; then\n"
+         "  while ! [ -e $TOP/go ]; do sleep 0.01; done; rmdir $TOP/busy; kill -KILL $$\n"
+         "fi\nsleep 0.3; rmdir $TOP/busy\n" +
+             body);
+    children_.push_back(start_asking(0));
+    ASSERT_TRUE(wait_until([&] { return std::filesystem::exists(top + "/first"); }));
+    for (int i = 1; i < 8; ++i) children_.push_back(start_asking(i));
+    for (int i = 1; i < 8; ++i)
+      ASSERT_TRUE(wait_until([&] { return std::filesystem::exists(waits(i)); })) << i;
+    write("go", "");
+    for (const pid_t child : children_) ends_.push_back(wait_for(child));
+    EXPECT_FALSE(std::filesystem::exists(top + "/overlaps"));
+    EXPECT_EQ(orphans(), std::vector<std::string>());
+  }
+  std::string told(int child) const { return read("told" + std::to_string(child)); }
+
+  std::vector<pid_t> children_;
+  std::vector<int> ends_;
+
+ private:
+  std::string waits(int child) const { return top + "/waits" + std::to_string(child); }
+  pid_t start_asking(int number) {
+    const pid_t child = fork();
+    if (child != 0) return child;
+    class Teller : public Progress {
+     public:
+      explicit Teller(std::string path) : path_(std::move(path)) {}
+      void step(std::string_view text, double) override {
+        if (text.starts_with("waiting for")) std::ofstream(path_) << text;
+      }
+      bool cancelled() override { return false; }
+
+     private:
+      const std::string path_;
+    } teller(waits(number));
+    std::vector<Reason> why;
+    const std::unique_ptr<Cache> own = folder_.open(&why);
+    const BuildResult result = build_plugin(manifest(), options, own.get(), &teller, &why);
+    std::string text;
+    for (const Reason& reason : why) text += to_text(reason) + "\n";
+    write("told" + std::to_string(number), text);
+    _exit(result.entry == nullptr ? 1 : result.built ? 2 : 0);
+  }
+};
+
+TEST_F(Herd, AFailureThatMayPassIsTriedAgainByOneOfThem) {
+  const std::string good = read("bin/ninja");
+  ask_after_a_kill(good.substr(good.find("mkdir")));
+  EXPECT_EQ(lines("builds"), 2u);
+  ASSERT_EQ(ends_.size(), 8u);
+  EXPECT_EQ(ends_[0], 1);
+  EXPECT_NE(told(0).find("build-memory"), std::string::npos) << told(0);
+  EXPECT_EQ(std::count(ends_.begin(), ends_.end(), 2), 1);
+  EXPECT_EQ(std::count(ends_.begin(), ends_.end(), 0), 6);
+}
+
+TEST_F(Herd, AfterTwoSuchFailuresAllAreToldOfThem) {
+  ask_after_a_kill("kill -KILL $$");
+  EXPECT_EQ(lines("builds"), 2u);
+  ASSERT_EQ(std::count(ends_.begin(), ends_.end(), 1), 8);
+  int waited = 0;
+  for (int i = 0; i < 8; ++i) {
+    EXPECT_NE(told(i).find("build-memory: found ninja was killed by signal 9"), std::string::npos)
+        << i << told(i);
+    waited += told(i).find("build-waited") != std::string::npos;
+  }
+  EXPECT_EQ(waited, 6);
+  // Who comes later tries anew.
+  EXPECT_EQ(ask().entry, nullptr);
+  EXPECT_EQ(lines("builds"), 3u);
+}
+
+// A wait is part of the time that a build has.
+TEST_F(Shared, WaitingEndsWithTheBuildsTime) {
+  tool("ninja", "touch $TOP/reached; sleep 68");
+  const pid_t builder = start_asking();
+  ASSERT_TRUE(wait_until([&] { return std::filesystem::exists(top + "/reached"); }));
+  options.timeout_seconds = 0.5;
+  EXPECT_EQ(ask().entry, nullptr);
+  EXPECT_TRUE(failed_with(Code::kBuildTimeout)) << text_of_reasons();
+  EXPECT_NE(text_of_reasons().find("another process was still building it"), std::string::npos)
+      << text_of_reasons();
+  kill(builder, SIGKILL);
+  wait_for(builder);
+}
+
 TEST_F(Shared, ALaterProcessFindsTheResultItsLogAndItsMaker) {
   EXPECT_TRUE(ask().built);
   const BuildResult again = ask();
@@ -127,7 +224,7 @@ TEST_F(Shared, WhatChangedIsNamed) {
   write("source/noop.cc", "int another;\n");
   options.cuda_archs = "9.0";
   std::string changed;
-  for (const std::string& one : cache_->what_changed(build_request(manifest(), options))) {
+  for (const std::string& one : cache_->what_changed(*build_request(manifest(), options))) {
     changed += one + "\n";
   }
   EXPECT_NE(changed.find("source noop.cc"), std::string::npos) << changed;

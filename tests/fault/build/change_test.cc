@@ -43,7 +43,7 @@ TEST_F(Change, SourceThatChangesOnceIsBuiltAsItIsThen) {
   });
   const BuildResult result = build(&meddling);
   ASSERT_NE(result.entry, nullptr) << text_of_reasons();
-  EXPECT_EQ(result.entry->fields(), build_request(manifest(), options).fields);
+  EXPECT_EQ(result.entry->fields(), build_request(manifest(), options)->fields);
   EXPECT_EQ(lines("builds"), 1u);
 }
 
@@ -146,29 +146,30 @@ TEST_F(Change, SixteenThreadsColdMakeOneBuild) {
 }
 
 TEST_F(Change, WhatDoesNotChangeTheResultDoesNotChangeTheRequest) {
-  const CacheRequest before = build_request(manifest(), options);
-  for (const char* name : {"test_noop.py", "tests/data.bin", ".git/HEAD", "conftest.py",
-                           "__pycache__/noop.pyc", "bench_noop.py", "build/noop.so"}) {
+  const CacheRequest before = *build_request(manifest(), options);
+  for (const char* name :
+       {"test_noop.py", "tests/data.bin", ".git/HEAD", "conftest.py", "__pycache__/noop.pyc",
+        "bench_noop.py", "build/noop.so", "unused.h", "weights.bin"}) {
     write("source/" + std::string(name), "x");
   }
   utimensat(AT_FDCWD, (source() + "/noop.cc").c_str(), nullptr, 0);
   setenv("CFLAGS", "-O0", 1);
   options.jobs = 7;
   options.timeout_seconds = 9;
-  EXPECT_EQ(build_request(manifest(), options).fields, before.fields);
+  EXPECT_EQ(build_request(manifest(), options)->fields, before.fields);
   unsetenv("CFLAGS");
   std::filesystem::rename(source(), top + "/elsewhere");
   Manifest moved = manifest_at(top + "/elsewhere");
-  EXPECT_EQ(build_request(moved, options).fields, before.fields);
+  EXPECT_EQ(build_request(moved, options)->fields, before.fields);
 }
 
 TEST_F(Change, WhatChangesTheResultChangesTheRequest) {
-  std::vector<std::vector<CacheField>> seen = {build_request(manifest(), options).fields};
+  std::vector<std::vector<CacheField>> seen = {build_request(manifest(), options)->fields};
   const auto expect_new = [&](const char* what) {
-    seen.push_back(build_request(manifest(), options).fields);
+    seen.push_back(build_request(manifest(), options)->fields);
     EXPECT_EQ(std::count(seen.begin(), seen.end(), seen.back()), 1) << what;
   };
-  write("source/noop.cc", "int other;\n");
+  write("source/noop.cc", "#include \"deep/er.h\"\n  #  include <deep/est.h>\nint other;\n");
   expect_new("a source");
   write("source/deep/er.h", "");
   expect_new("a new header");
@@ -176,6 +177,14 @@ TEST_F(Change, WhatChangesTheResultChangesTheRequest) {
   expect_new("a name");
   write("source/meson.build", "");
   expect_new("rules");
+  write("source/meson.build", "include_directories('more')");
+  expect_new("other rules");
+  write("source/more/unused.h", "");
+  expect_new("a folder that the rules name");
+  write("source/noop.cc", "#include <unused.h>\n");
+  expect_new("another include");
+  write("source/more/unused.h", "int used;\n");
+  expect_new("a header in a folder that the rules name");
   options.cuda_archs = "9.0";
   expect_new("CUDA architectures");
   options.hip_archs = "gfx90a";
@@ -197,6 +206,7 @@ TEST_F(Change, FoldersWithSpacesQuotesAndOtherLetters) {
 }
 
 TEST_F(Change, FilesThatAreNoFilesAreNamed) {
+  write("source/noop.cc", "#include \"pipe.h\"\n#include \"link.h\"\n");
   ASSERT_EQ(mkfifo((source() + "/pipe.h").c_str(), 0600), 0);
   EXPECT_EQ(build().entry, nullptr);
   EXPECT_TRUE(failed_with(Code::kBuildSource)) << text_of_reasons();
@@ -207,6 +217,46 @@ TEST_F(Change, FilesThatAreNoFilesAreNamed) {
   EXPECT_TRUE(failed_with(Code::kBuildSource)) << text_of_reasons();
   std::filesystem::remove(source() + "/link.h");
   EXPECT_NE(build().entry, nullptr) << text_of_reasons();
+}
+
+TEST_F(Change, OnlyWhatIsNamedIsCopied) {
+  write("source/noop.cc", "#include \"deep/er.h\"\n");
+  write("source/deep/er.h", "");
+  write("source/deep/unused.h", "");
+  std::filesystem::resize_file(source() + "/deep/unused.h", 1ull << 40);
+  tool("meson", "mkdir -p \"$4\"; cd \"$5/plugins/plugin\" && ls -R > $TOP/copied");
+  EXPECT_NE(build().entry, nullptr) << text_of_reasons();
+  EXPECT_NE(read("copied").find("er.h"), std::string::npos) << read("copied");
+  EXPECT_EQ(read("copied").find("unused.h"), std::string::npos) << read("copied");
+}
+
+TEST_F(Change, TooLargeASourceIsNamed) {
+  write("source/noop.cc", "");
+  std::filesystem::resize_file(source() + "/noop.cc", 1ull << 40);
+  EXPECT_EQ(build().entry, nullptr);
+  EXPECT_TRUE(failed_with(Code::kSourceTooLarge)) << text_of_reasons();
+  EXPECT_FALSE(build_request(manifest(), options));
+  EXPECT_EQ(lines("setups"), 0u);
+}
+
+// Reading takes longer than the build may: that is told, and not the first tool blamed.
+TEST_F(Change, ReadingCountsForTheTimeLimit) {
+  std::filesystem::resize_file(source() + "/noop.cc", 250 << 20);
+  options.timeout_seconds = 0.001;
+  EXPECT_EQ(build().entry, nullptr);
+  EXPECT_EQ(text_of_reasons().find("build-no-compiler"), std::string::npos) << text_of_reasons();
+  EXPECT_NE(text_of_reasons().find("build-timeout: found the plugin's files were being read"),
+            std::string::npos)
+      << text_of_reasons();
+}
+
+TEST_F(Change, ReadingIsStoppedOnRequest) {
+  std::filesystem::resize_file(source() + "/noop.cc", 250 << 20);
+  watcher.stop_at_once = true;
+  tool("c++", "touch $TOP/asked");
+  EXPECT_EQ(build().entry, nullptr);
+  EXPECT_TRUE(failed_with(Code::kCancelled)) << text_of_reasons();
+  EXPECT_FALSE(std::filesystem::exists(top + "/asked"));
 }
 
 TEST_F(Change, NoCacheIsNamed) {

@@ -57,19 +57,7 @@ std::string replaced(std::string text, const std::string& from, const std::strin
 class Real : public Workshop {
  protected:
   void SetUp() override {
-    const char* meson = std::getenv("OPDOCK_TEST_MESON");
-    const char* ninja = std::getenv("OPDOCK_TEST_NINJA");
-    if (meson == nullptr || ninja == nullptr || *meson == 0 || *ninja == 0) {
-      GTEST_SKIP() << "found no meson or no ninja";
-    }
-    setenv("PATH", "/usr/local/bin:/usr/bin:/bin", 1);
-    setenv("MESON", meson, 1);
-    setenv("NINJA", ninja, 1);
-    options.timeout_seconds = 120;
-  }
-  void TearDown() override {
-    unsetenv("MESON");
-    unsetenv("NINJA");
+    if (!use_real_tools()) GTEST_SKIP() << "found no meson or no ninja";
   }
 
   // The plugin axpy, its second source `second`, in the folder `name`.
@@ -141,6 +129,29 @@ TEST_F(Real, ErrorsInMesonBuildHaveTheUsersFileAndLine) {
   EXPECT_EQ(make(broken).entry, nullptr);
   EXPECT_NE(text_of_reasons().find(top + "/broken/meson.build:1:"), std::string::npos)
       << text_of_reasons();
+}
+
+TEST_F(Real, AFileThatNothingNamesIsToldOf) {
+  write("one/macro.h", "#define SCALE 1\n");
+  const Manifest computed = plugin("one", "cpu", "scale.cc",
+                                   "#define HEADER \"macro.h\"\n#include HEADER\n"
+                                   "void scale(float*, double, int) {}\n");
+  EXPECT_EQ(make(computed).entry, nullptr);
+  EXPECT_TRUE(failed_with(Code::kBuildHeaderMissing)) << text_of_reasons();
+  EXPECT_NE(text_of_reasons().find("name macro.h in plugin.toml's `sources`"), std::string::npos)
+      << text_of_reasons();
+  write("two/data.in", "");
+  const Manifest data = cpu_plugin("two");
+  write("two/meson.build",
+        "foreach name : ['data']\n  files(name + '.in')\nendforeach\n"
+        "opdock_plugins += [{'name': 'axpy', 'toml': files('plugin.toml'),\n"
+        "  'sources': files('axpy.cc', 'scale.cc')}]\n");
+  EXPECT_EQ(make(data).entry, nullptr);
+  EXPECT_NE(text_of_reasons().find("name data.in in plugin.toml's `sources`"), std::string::npos)
+      << text_of_reasons();
+  std::string toml = read("two/plugin.toml");
+  write("two/plugin.toml", replaced(toml, "\"axpy.cc\"", "\"axpy.cc\", \"data.in\""));
+  EXPECT_NE(make(manifest_at(top + "/two")).entry, nullptr) << text_of_reasons();
 }
 
 TEST_F(Real, CompilerFromAnEmptyPathIsMissedAtOnce) {

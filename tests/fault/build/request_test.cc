@@ -25,14 +25,15 @@ class Remembered : public Workshop {
   void SetUp() override {
     store_ = folder_.open();
     publish_plugin(store_.get(), nullptr);  // there is a cache from now on
+    write("source/noop.cc", "#include \"deep/er.h\"\n#include \"deep/est.h\"\n#include \"link\"\n");
     write("source/deep/er.h", "int deep;\n");
     good_ = fields();
   }
 
   std::vector<CacheField> fields() {
-    return build_request(manifest(), options, store_.get()).fields;
+    return build_request(manifest(), options, store_.get())->fields;
   }
-  std::vector<CacheField> fields_as_read() { return build_request(manifest(), options).fields; }
+  std::vector<CacheField> fields_as_read() { return build_request(manifest(), options)->fields; }
 
   // Remembers files that are not those there, as if they were read a minute from now: whoever sees
   // them has not read the folder.
@@ -82,6 +83,21 @@ TEST_F(Remembered, AnAddedFileIsSeen) {
   EXPECT_NE(fields(), good_);
 }
 
+// Which shows in a folder that is made for it.
+TEST_F(Remembered, AnAddedFileInAnAddedFolderIsSeen) {
+  write("source/noop.cc", "#include \"new/er/header.h\"\n");
+  std::this_thread::sleep_for(std::chrono::milliseconds(2100));
+  const std::vector<CacheField> without = fields();
+  ASSERT_TRUE(store_->recall("sources of " + source()));
+  write("source/new/other.h", "");
+  EXPECT_EQ(fields(), without);
+  std::this_thread::sleep_for(std::chrono::milliseconds(2100));
+  EXPECT_EQ(fields(), without);
+  write("source/new/er/header.h", "");
+  EXPECT_EQ(fields(), fields_as_read());
+  EXPECT_NE(fields(), without);
+}
+
 TEST_F(Remembered, AChangeWithItsOldTimesIsSeen) {
   remember_others();
   const std::string path = source() + "/deep/er.h";
@@ -103,7 +119,7 @@ TEST_F(Remembered, ANewTimeMeansReadingAndTheSameRequest) {
 TEST_F(Remembered, AMovedFolderIsTheSameRequest) {
   remember_others();
   fs::rename(source(), top + "/elsewhere");
-  EXPECT_EQ(build_request(manifest_at(top + "/elsewhere"), options, store_.get()).fields, good_);
+  EXPECT_EQ(build_request(manifest_at(top + "/elsewhere"), options, store_.get())->fields, good_);
   fs::copy(top + "/elsewhere", source(), fs::copy_options::recursive);
   EXPECT_EQ(fields(), good_);
 }

@@ -101,6 +101,17 @@ void Workshop::tool(const std::string& name, const std::string& body) {
   chmod(path.c_str(), 0700);
 }
 
+bool Workshop::use_real_tools() {
+  const char* meson = std::getenv("OPDOCK_TEST_MESON");
+  const char* ninja = std::getenv("OPDOCK_TEST_NINJA");
+  if (meson == nullptr || ninja == nullptr || *meson == 0 || *ninja == 0) return false;
+  setenv("PATH", "/usr/local/bin:/usr/bin:/bin", 1);
+  setenv("MESON", meson, 1);
+  setenv("NINJA", ninja, 1);
+  options.timeout_seconds = 120;
+  return true;
+}
+
 void Workshop::remove_tool(const std::string& name) {
   fs::remove(top + "/bin/" + name);
 }

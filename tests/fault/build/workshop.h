@@ -40,6 +40,8 @@ class Workshop : public ::testing::Test {
   // Lines in a file that the scripts append to; 0 if it is not there.
   size_t lines(const std::string& name) const;
 
+  // This machine's Meson, Ninja and compilers from now on, and two minutes. False if it has none.
+  bool use_real_tools();
   static Manifest manifest_at(const std::string& folder);
   Manifest manifest() const { return manifest_at(source()); }
   std::string source() const { return top + "/source"; }

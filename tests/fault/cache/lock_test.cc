@@ -404,13 +404,22 @@ TEST(Once, AllLearnOfAFailure) {
     threads.emplace_back([&] {
       Patience patience;
       const auto mine = cache->lock(request(), maker(), &patience, nullptr);
-      learned += mine != nullptr && cache->failure(request(), maker(), nullptr).has_value();
+      learned += mine != nullptr && !mine->is_turn() &&
+                 cache->failure(request(), maker(), nullptr).has_value();
     });
   }
   usleep(20000);
   cache->remember_failure(request(), maker(), {make_reason(Code::kCacheLock, "x", "y")}, "log");
   for (std::thread& thread : threads) thread.join();  // although the lock is still held
   EXPECT_EQ(learned, 8);
+  // Whom the failure does not help asks again, and waits as before.
+  Patience patience;
+  patience.stop_at_word();
+  EXPECT_EQ(cache->lock(request(), maker(), &patience, nullptr), nullptr);
+  lock.reset();
+  lock = cache->lock(request(), maker(), &patience, nullptr);
+  ASSERT_NE(lock, nullptr);
+  EXPECT_TRUE(lock->is_turn());
 }
 
 }  // namespace

@@ -65,6 +65,29 @@ TEST_F(Steps, ASourceIsBuiltOnceAndFoundInTheCacheAfterwards) {
   EXPECT_TRUE(second.told.empty());
 }
 
+// Explaining reads the plugin's files too: it is stopped like a build, and no sooner begun with what
+// is too large for one.
+TEST_F(Steps, WhatAnExplanationReadsIsStoppedAndLimited) {
+  const std::string folder = add_source("good");
+  fs::resize_file(folder + "/code.c", 250 << 20);
+  Program program;
+  program.cancelled = [] { return true; };
+  Json told = step(explain(runtime(&program).get(), "good"), "build");
+  EXPECT_EQ(told.at("outcome"), "failed");
+  ASSERT_EQ(told.at("reasons").size(), 1u) << told;
+  EXPECT_EQ(told.at("reasons")[0].at("code"), "cancelled");
+  EXPECT_EQ(program.waits, 0);
+  fs::resize_file(folder + "/code.c", 1ull << 40);
+  told = step(explain(runtime().get(), "good"), "build");
+  EXPECT_EQ(told.at("outcome"), "failed");
+  ASSERT_EQ(told.at("reasons").size(), 1u) << told;
+  EXPECT_EQ(told.at("reasons")[0].at("code"), "source-too-large");
+  fs::resize_file(folder + "/code.c", 0);
+  top_.write("plugins/good/weights.bin", "");
+  fs::resize_file(folder + "/weights.bin", 1ull << 40);
+  EXPECT_EQ(outcome(explain(runtime().get(), "good"), "build"), "used");
+}
+
 // An nvcc that tells no version is tried; what it may come to is in the record.
 TEST_F(Steps, WarningsOfABuildAreToldThoughItServes) {
   const std::string folder = add_source("good");

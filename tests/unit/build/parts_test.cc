@@ -1,5 +1,4 @@
-// The builder's parts: where Opdock's files are, which sources count, who the compilers are, and
-// running a program.
+// The builder's parts: where Opdock's files are, who the compilers are, and running a program.
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -14,7 +13,6 @@
 #include "base/installed.h"
 #include "build/process.h"
 #include "build/project.h"
-#include "build/sources.h"
 #include "build/tools.h"
 
 namespace opdock {
@@ -63,20 +61,6 @@ TEST_F(Parts, InstalledFilesAreFoundFromTheLibrary) {
       EXPECT_EQ(found.program("absent"), "");
     }
   }
-}
-
-TEST_F(Parts, SourcesAreListedByTheRuleInTheOrderOfTheirNames) {
-  for (const char* name :
-       {"z.cc", "a.cc", "deep/x.h", "plugin.toml", "test.cc", "build.h", ".hidden", "test_a.py",
-        "bench_a.py", "conftest.py", "a.pyc", "tests/a.cc", "test/a.cc", "bench/a.cc", "build/a.so",
-        ".git/HEAD", "__pycache__/a.txt"}) {
-    write(name, name);
-  }
-  fs::create_directory_symlink(".", top + "/circle");
-  std::vector<std::string> names;
-  for (const SourceFile& file : list_sources(top)) names.push_back(file.name);
-  EXPECT_EQ(names, (std::vector<std::string>{"a.cc", "build.h", "deep/x.h", "plugin.toml",
-                                             "test.cc", "z.cc"}));
 }
 
 TEST_F(Parts, ProgramsAreIdentifiedByTheirBuildIdOrContents) {

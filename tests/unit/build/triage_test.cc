@@ -148,6 +148,21 @@ const LogCase kCases[] = {
      Code::kBuildCompilerCrash, "PLEASE submit", "another one"},
     {"DiskFull", "axpy.cc:9:1: fatal error: error writing to /tmp/x.s: No space left on device\n",
      Code::kBuildDiskFull, "axpy.cc:9:1", "free space"},
+    {"MesonsDiskFull",
+     "Traceback (most recent call last):\n  File \"meson.py\", line 1, in dump\n"
+     "OSError: [Errno 28] No space left on device\n\n"
+     "ERROR: Unhandled python OSError. This is probably not a Meson bug.\n",
+     Code::kBuildDiskFull, "OSError: [Errno 28] No space left on device", "free space"},
+    {"FileLimit",
+     "g++: internal compiler error: File size limit exceeded signal terminated program cc1plus\n",
+     Code::kBuildLimit, "g++: internal compiler error: File size", "ulimit -f"},
+    {"MesonsFileLimit",
+     "OSError: [Errno 27] File too large\n\nERROR: Unhandled python OSError. This is probably\n",
+     Code::kBuildLimit, "OSError: [Errno 27] File too large", "ulimit -f"},
+    {"OpenFiles", "c++: fatal error: pipe: Too many open files\n", Code::kBuildLimit,
+     "c++: fatal error: pipe", "ulimit -n"},
+    {"Processes", "ninja: fatal: posix_spawn: Resource temporarily unavailable\n",
+     Code::kBuildLimit, "ninja: fatal: posix_spawn", "--jobs 1"},
     {"Quota", "/usr/bin/ld: final link failed: Disk quota exceeded\n", Code::kBuildDiskFull,
      "ninja ended with status 1", "free space"},
     {"NvccHostCompiler",
@@ -224,6 +239,29 @@ TEST(Triage, TellsEndsWithoutALog) {
   EXPECT_EQ(triage(step).code, Code::kCancelled);
   step.end = {ProcessEnd::kNotStarted, 2};
   EXPECT_EQ(triage(step).code, Code::kBuildNoNinja);
+}
+
+TEST(Triage, BlamesASmallStackForACrash) {
+  FailedStep step = failed("a.cc:1:1: internal compiler error: Segmentation fault\n");
+  EXPECT_EQ(triage(step).code, Code::kBuildCompilerCrash);
+  step.limits.stack_bytes = 8 << 20;
+  EXPECT_EQ(triage(step).code, Code::kBuildCompilerCrash);
+  step.limits.stack_bytes = 256 << 10;
+  EXPECT_EQ(triage(step).code, Code::kBuildLimit);
+  EXPECT_NE(to_text(triage(step)).find("this process's limit is 256 KiB"), std::string::npos);
+  step = failed("");
+  step.end = {ProcessEnd::kSignal, SIGSEGV};
+  step.limits.stack_bytes = 256 << 10;
+  EXPECT_EQ(triage(step).code, Code::kBuildLimit);
+  step.end.number = SIGKILL;
+  EXPECT_EQ(triage(step).code, Code::kBuildMemory);
+  step.end.number = SIGXFSZ;
+  EXPECT_EQ(triage(step).code, Code::kBuildLimit);
+}
+
+TEST(Triage, KeepsNoNul) {
+  const std::string log("a.cc:1:1: error: one\0two\nthree\n", 31);
+  EXPECT_EQ(triage(failed(log)).found, "a.cc:1:1: error: one\uFFFDtwo\nthree");
 }
 
 TEST(Triage, HoldsAMissingHeaderAgainstTheSourceUntilItIsThere) {

@@ -412,6 +412,34 @@ TEST_F(Service, AForkedChildDoesNotWaitForItsParentsThread) {
   EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
 }
 
+// Else all who waited would compile at once.
+TEST_F(Service, WhomWhatHasComeDoesNotHelpWaitsOn) {
+  cache.before_turn = [&] {
+    EXPECT_EQ(made(), 0);
+    return cache.locks < 3;
+  };
+  EXPECT_NE(ask(), nullptr) << all_text(reasons);
+  EXPECT_EQ(cache.locks, 3);
+  EXPECT_EQ(made(), 1);
+}
+
+TEST_F(Service, AnImageThatAnotherMadeAnewIsTaken) {
+  ASSERT_NE(ask(), nullptr) << all_text(reasons);
+  const CompiledImagePtr refused = ask();
+  ASSERT_TRUE(refused != nullptr && refused->from_cache);
+  const std::shared_ptr<MemoryEntry> others = cache.entries.front();
+  cache.before_turn = [&] {
+    cache.entries.push_back(others);
+    return true;
+  };
+  const CompiledImagePtr image =
+      compile_again(request, context, refused, "a driver that refuses it", &reasons);
+  ASSERT_NE(image, nullptr) << all_text(reasons);
+  EXPECT_TRUE(image->from_cache);
+  EXPECT_EQ(cache.aside.size(), 1u);
+  EXPECT_EQ(made(), 1);
+}
+
 TEST_F(Service, WithoutALockNothingIsPublished) {
   cache.refuse_lock = true;
   EXPECT_NE(ask(), nullptr);

@@ -9,6 +9,7 @@
 #include <condition_variable>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <string>
@@ -77,7 +78,12 @@ class MemoryCache : public Cache {
   std::unique_ptr<CacheLock> lock(const CacheRequest&, const CacheMaker&, Progress*,
                                   std::vector<Reason>* reasons) override {
     ++locks;
-    if (!refuse_lock) return std::make_unique<CacheLock>();
+    struct Lock : CacheLock {
+      explicit Lock(bool turn) : turn(turn) {}
+      bool is_turn() const override { return turn; }
+      const bool turn;
+    };
+    if (!refuse_lock) return std::make_unique<Lock>(!before_turn || !before_turn());
     reasons->push_back(make_reason(Code::kCancelled, "no lock", "one"));
     return nullptr;
   }
@@ -127,6 +133,8 @@ class MemoryCache : public Cache {
   std::vector<Reason> aside;
   std::atomic<int> finds{0}, locks{0};
   bool refuse_lock = false;
+  // Called by lock(), which waits then: true: something has come meanwhile.
+  std::function<bool()> before_turn;
 
  private:
   std::mutex mutex_;

@@ -1,0 +1,81 @@
+// Copies of a source plugin's files.
+// SPDX-License-Identifier: Apache-2.0
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+
+#include "build/limits.h"
+#include "build/sources.h"
+#include "cache/files.h"
+#include "discover/trust.h"
+
+namespace opdock {
+namespace {
+
+namespace fs = std::filesystem;
+
+Reason unreadable(const std::string& path, const char* why) {
+  return make_reason(Code::kBuildSource, path + ": " + why, "a file that can be read");
+}
+
+bool copy_open_file(int from, const std::string& target, Progress* progress,
+                    std::vector<Reason>* reasons) {
+  const int to = open(target.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+  int error = to < 0 ? errno : 0;
+  std::vector<char> buffer(1 << 20);
+  while (error == 0) {
+    if (progress != nullptr && progress->cancelled()) {
+      reasons->push_back(make_reason(Code::kCancelled, "a request to stop", ""));
+      close(to);
+      return false;
+    }
+    const ssize_t count = read(from, buffer.data(), buffer.size());
+    if (count == 0) break;
+    if (count < 0 && errno == EINTR) continue;
+    error = count < 0 ? errno : cache::write_all(to, {buffer.data(), static_cast<size_t>(count)});
+  }
+  if (to >= 0 && close(to) != 0 && error == 0) error = errno;
+  if (error == 0) return true;
+  reasons->push_back(
+      cannot_write(target, error, Code::kBuildSource, "a copy of the plugin's source"));
+  return false;
+}
+
+}  // namespace
+
+bool copy_sources(const std::string& folder, const std::vector<SourceFile>& files,
+                  const std::string& target, Trust* trust, Progress* progress,
+                  std::vector<Reason>* reasons) {
+  for (const SourceFile& file : files) {
+    const std::string path = folder + "/" + file.name, copy = target + "/" + file.name;
+    std::error_code error;
+    fs::create_directories(fs::path(copy).parent_path(), error);
+    if (file.name.ends_with('/')) continue;  // a folder that need only be there
+    // O_NONBLOCK: a FIFO among the files must not stop us.
+    const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    struct stat status{};
+    if (fd < 0 || fstat(fd, &status) != 0) {
+      reasons->push_back(unreadable(path, std::strerror(errno)));
+      if (fd >= 0) close(fd);
+      return false;
+    }
+    bool good = S_ISREG(status.st_mode);
+    if (!good) reasons->push_back(unreadable(path, "no regular file"));
+    if (good && trust != nullptr) {
+      if (const std::optional<Reason> reason = trust->judge(path, fd, status)) {
+        reasons->push_back(make_reason(Code::kBuildUntrusted, reason->found, reason->wanted));
+        good = false;
+      }
+    }
+    good = good && copy_open_file(fd, copy, progress, reasons);
+    close(fd);
+    if (!good) return false;
+  }
+  return true;
+}
+
+}  // namespace opdock

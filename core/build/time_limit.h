@@ -1,0 +1,62 @@
+// A build's time limit as a request to stop: what is told when to stop needs to know of one only.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <string>
+#include <vector>
+
+#include "base/progress.h"
+#include "base/reason.h"
+
+namespace opdock {
+
+class TimeLimit final : public Progress {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  // Of the time from now on. progress: the caller's, which may be NULL.
+  TimeLimit(Progress* progress, double seconds)
+      : progress_(progress),
+        seconds_(seconds),
+        deadline_(Clock::now() + std::chrono::duration_cast<Clock::duration>(
+                                     std::chrono::duration<double>(std::min(seconds, kLongest)))) {}
+
+  void step(std::string_view text, double fraction) override {
+    if (progress_ != nullptr) progress_->step(text, fraction);
+  }
+  bool cancelled() override {
+    if (progress_ != nullptr && progress_->cancelled()) return true;
+    is_over_ = is_over_ || Clock::now() >= deadline_;
+    return is_over_;
+  }
+
+  Clock::time_point deadline() const { return deadline_; }
+
+  // build-timeout. what: what the time went into, as "waiting for another process".
+  Reason reason(const std::string& what) const {
+    return make_reason(Code::kBuildTimeout,
+                       fmt::format("{} when the build's {:g} s were over", what, seconds_),
+                       "an end of the build in time");
+  }
+
+  // Where the limit was the request to stop that the reasons from `first` on tell of, they say so.
+  void explain(std::vector<Reason>* reasons, size_t first, const std::string& what) const {
+    for (size_t i = first; i < reasons->size() && is_over_; ++i) {
+      if ((*reasons)[i].code == Code::kCancelled) (*reasons)[i] = reason(what);
+    }
+  }
+
+ private:
+  static constexpr double kLongest = 1e9;  // what a clock can be told
+
+  Progress* const progress_;
+  const double seconds_;
+  const Clock::time_point deadline_;
+  bool is_over_ = false;
+};
+
+}  // namespace opdock

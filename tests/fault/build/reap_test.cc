@@ -1,0 +1,79 @@
+// A host program that reaps all children: their numbers are then another's at any moment, and
+// nothing may be sent to one.
+// SPDX-License-Identifier: Apache-2.0
+#include <signal.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <fstream>
+
+#include "workshop.h"
+
+namespace {
+
+std::atomic<int> strays{0};
+
+}  // namespace
+
+// In the C library's place: counts signals to numbers that are not those of a child or of its
+// group.
+extern "C" int kill(pid_t pid, int number) noexcept {
+  siginfo_t info;
+  const pid_t child = pid < 0 ? -pid : pid;
+  if (child != getpid() && number != 0 &&
+      waitid(P_PID, static_cast<id_t>(child), &info, WEXITED | WNOHANG | WNOWAIT) != 0) {
+    ++strays;
+  }
+  return static_cast<int>(syscall(SYS_kill, pid, number));
+}
+
+namespace opdock::testing {
+namespace {
+
+class Reaped : public Workshop {
+ protected:
+  // Builds in a process that ignores SIGCHLD; its exit status.
+  int build_in_host() {
+    const pid_t host = fork();
+    if (host == 0) {
+      signal(SIGCHLD, SIG_IGN);
+      const bool is_good = build().entry != nullptr;
+      std::ofstream(top + "/told") << text_of_reasons();
+      _exit(strays != 0 ? 2 : is_good ? 0 : 1);
+    }
+    int status = 0;
+    waitpid(host, &status, 0);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  }
+  static bool can_signal_groups() {
+    const int self = static_cast<int>(syscall(434, getpid(), 0));  // pidfd_open
+    const bool can = self >= 0 && syscall(424, self, 0, nullptr, 1u << 2) == 0;
+    if (self >= 0) close(self);
+    return can;
+  }
+};
+
+TEST_F(Reaped, ByTheHostNoNumberIsSignalled) {
+  EXPECT_EQ(build_in_host(), 0) << read("told");
+}
+
+TEST_F(Reaped, ByTheHostACancelledBuildEndsAllTheSame) {
+  tool("ninja", "sleep 67 & touch $TOP/reached; sleep 68");
+  watcher.stop_when = top + "/reached";
+  EXPECT_EQ(build_in_host(), 1) << read("told");
+  EXPECT_NE(read("told").find("cancelled"), std::string::npos) << read("told");
+  EXPECT_EQ(orphans(), std::vector<std::string>());
+}
+
+TEST_F(Reaped, ByTheHostTheGroupOfAKilledGuardEndsWithIt) {
+  if (!can_signal_groups()) GTEST_SKIP() << "found a kernel before 6.9";
+  tool("ninja", "sh -c 'sleep 65; true' & touch $TOP/reached; kill -KILL $PPID; sleep 66");
+  EXPECT_EQ(build_in_host(), 1) << read("told");
+  EXPECT_NE(read("told").find("build-memory"), std::string::npos) << read("told");
+  EXPECT_EQ(orphans(), std::vector<std::string>());
+}
+
+}  // namespace
+}  // namespace opdock::testing
