@@ -6,6 +6,7 @@
 
 #include "api/chain.h"
 #include "api/compile_context.h"
+#include "base/mutex.h"
 #include "call/dtype.h"
 #include "call/host.h"
 #include "call/kernels.h"
@@ -106,10 +107,6 @@ class KernelRegistry {
   enum class Origin { kImage, kSource };
   using Key = std::tuple<const LoadedPlugin*, int32_t, int32_t, Origin>;
 
-  static KernelRegistry& instance() {
-    static auto* const registry = new KernelRegistry;
-    return *registry;
-  }
   static Key key(const LoadedPlugin& plugin, opdock_device device, Origin origin) {
     return {&plugin, device.type, device.index, origin};
   }
@@ -125,15 +122,15 @@ class KernelRegistry {
   }
 
  private:
-  std::mutex mutex_;
+  Mutex mutex_;
   std::map<Key, std::unique_ptr<Kernels>> all_;
 };
+KernelRegistry& registry = *new KernelRegistry;
 using Origin = KernelRegistry::Origin;
 
 // Finds the image for the device as its driver describes it, and interns its kernels.
 Kernels* kernels_of(const LoadedPlugin& plugin, opdock_device device, Driver* driver,
                     const MachineFacts& machine, std::vector<Reason>* reasons) {
-  KernelRegistry& registry = KernelRegistry::instance();
   const KernelRegistry::Key key = KernelRegistry::key(plugin, device, Origin::kImage);
   if (Kernels* const known = registry.find(key)) return known;
 
@@ -178,7 +175,6 @@ Kernels* kernels_of(const LoadedPlugin& plugin, opdock_device device, Driver* dr
 Kernels* compiled_kernels(const LoadedPlugin& plugin, const Wanted& wanted, Driver* driver,
                           opdock_runtime* runtime, Progress* progress,
                           std::vector<Reason>* reasons) {
-  KernelRegistry& registry = KernelRegistry::instance();
   const KernelRegistry::Key key = KernelRegistry::key(plugin, wanted.device, Origin::kSource);
   if (Kernels* const known = registry.find(key))
     return is_given_up(known, reasons) ? nullptr : known;

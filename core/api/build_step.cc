@@ -2,11 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <chrono>
-#include <mutex>
 #include <set>
 
 #include "api/build_archs.h"
 #include "api/chain.h"
+#include "base/mutex.h"
 #include "build/builder.h"
 #include "build/stand_in.h"
 #include "build/tools.h"
@@ -22,11 +22,15 @@ using SourcePtr = std::shared_ptr<const SourcePlugin>;
 using EntryPtr = std::shared_ptr<CacheEntry>;
 
 // What was loaded out of the cache is not evicted while this process lives.
+struct Held {
+  Mutex mutex;
+  std::set<EntryPtr> entries;
+};
+Held& held = *new Held;
+
 void hold(EntryPtr entry) {
-  static std::mutex* const mutex = new std::mutex;
-  static std::set<EntryPtr>* const held = new std::set<EntryPtr>;
-  const std::lock_guard lock(*mutex);
-  held->insert(std::move(entry));
+  const std::lock_guard lock(held.mutex);
+  held.entries.insert(std::move(entry));
 }
 
 bool decide(const SourcePlugin& source, opdock_runtime* runtime, bool ahead_of_time,
@@ -76,7 +80,7 @@ class BuildStep {
         break;
       }
       const bool stopped = std::any_of(reasons.begin(), reasons.end(), [](const Reason& reason) {
-        return reason.code == Code::kCancelled;
+        return reason.code == Code::kCancelled || reason.code == Code::kWithinItself;
       });
       for (Reason& reason : reasons) {
         if (!explains_failure(reason)) continue;

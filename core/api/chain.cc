@@ -24,10 +24,12 @@ void add_reasons(const Candidate& candidate, const std::vector<Reason>& reasons,
   }
 }
 
-// Notes that somebody asked to stop: then nothing more is tried.
+// Notes that somebody asked to stop, or that the question comes from within the work: then nothing
+// more is tried, and the next one asks anew.
 bool was_cancelled(const ChainStep& step) {
-  return std::any_of(step.reasons.begin(), step.reasons.end(),
-                     [](const StepReason& one) { return one.reason.code == Code::kCancelled; });
+  return std::any_of(step.reasons.begin(), step.reasons.end(), [](const StepReason& one) {
+    return one.reason.code == Code::kCancelled || one.reason.code == Code::kWithinItself;
+  });
 }
 
 class Run {

@@ -7,11 +7,11 @@
 #include <fstream>
 #include <iterator>
 #include <memory>
-#include <mutex>
 #include <utility>
 
 #include "api/module.h"
 #include "base/installed.h"
+#include "base/mutex.h"
 #include "call/dtype.h"
 #include "jit/nvrtc_files.h"
 #include "jit/packed.h"
@@ -22,6 +22,7 @@ namespace {
 
 // The device vocabulary that is installed, read once.
 const std::vector<SourceText>& vocabulary() {
+  const NoFork whole;
   static const std::vector<SourceText>* const all = [] {
     namespace fs = std::filesystem;
     auto* found = new std::vector<SourceText>;
@@ -78,6 +79,13 @@ bool read_options(const opdock_compile_options& given, CompileRequest* out, std:
     if (!own) out->headers.push_back(header);
   }
   return true;
+}
+
+// A hook of the module's compilation asks for the module.
+opdock_status refuse_within(const opdock_module& module, std::string* problem) {
+  last_compile_reasons().assign(1, within_itself(module.request.name + " to be compiled"));
+  *problem = module.request.name + ": " + to_text(last_compile_reasons().front());
+  return OPDOCK_INVALID_ARGUMENT;
 }
 
 // The backend, the driver and the architecture.
@@ -169,7 +177,8 @@ opdock_status opdock_module_kernel(opdock_module* module, const char* name, opdo
                  "give options.device";
       return OPDOCK_INVALID_ARGUMENT;
     }
-    const std::lock_guard lock(module->mutex);
+    const Taken turn(&module->turn);
+    if (!turn) return refuse_within(*module, problem);
     const auto known = module->kernels.find(std::string_view(name));
     if (known != module->kernels.end()) {
       *out = known->second;
@@ -189,7 +198,8 @@ opdock_status opdock_module_get_image(opdock_module* module, opdock_module_image
     if (out == nullptr || !OPDOCK_HAS(out, opdock_module_image, log)) {
       return null_argument("out (with its struct_size)", problem);
     }
-    const std::lock_guard lock(module->mutex);
+    const Taken turn(&module->turn);
+    if (!turn) return refuse_within(*module, problem);
     if (module->image == nullptr) {
       const opdock_status status = module->compile(problem);
       if (status != OPDOCK_OK) return status;

@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <atomic>
 #include <map>
-#include <mutex>
 
 #include "api/chain_report.h"
 #include "api/compile_context.h"
 #include "api/report.h"
 #include "api/resolver.h"
+#include "base/mutex.h"
 #include "call/dtype.h"
 #include "jit/packed.h"
 
@@ -18,6 +18,7 @@ namespace {
 opdock_status status_of(const std::vector<Reason>& reasons) {
   for (const Reason& reason : reasons) {
     if (reason.code == Code::kCancelled) return OPDOCK_CANCELLED;
+    if (reason.code == Code::kWithinItself) return OPDOCK_INVALID_ARGUMENT;
     if (reason.code == Code::kDriverFailed) return OPDOCK_DEVICE_ERROR;
   }
   return OPDOCK_INCOMPATIBLE;
@@ -31,15 +32,16 @@ struct Failed {
 };
 thread_local std::vector<Failed> failed_here;
 
+struct Told {
+  Mutex mutex;
+  std::map<std::string, std::atomic<bool>> all;
+};
+Told& told = *new Told;
+
 // Whether stderr has been told that kernels of this plugin are compiled.
 std::atomic<bool>* told_of(const std::string& plugin) {
-  struct Table {
-    std::mutex mutex;
-    std::map<std::string, std::atomic<bool>> all;
-  };
-  static Table* table = new Table;
-  const std::lock_guard lock(table->mutex);
-  return &table->all[plugin];
+  const std::lock_guard lock(told.mutex);
+  return &told.all[plugin];
 }
 
 }  // namespace
@@ -123,7 +125,7 @@ void FunctionTable::record_failure(const opdock_function& function, const Target
   for (ChainStep& step : record->steps) {
     if (step.kind != ChainStep::Kind::kJit) continue;
     for (const Reason& reason : reasons) {
-      if (reason.code == Code::kCancelled) continue;
+      if (reason.code == Code::kCancelled || reason.code == Code::kWithinItself) continue;
       const bool known = std::any_of(
           step.reasons.begin(), step.reasons.end(),
           [&](const StepReason& one) { return to_text(one.reason) == to_text(reason); });

@@ -5,6 +5,7 @@
 
 #include "api/resolver.h"
 #include "api/runtime.h"
+#include "base/mutex.h"
 #include "call/call.h"
 #include "call/guarded.h"
 #include "opdock/opdock.h"
@@ -16,11 +17,12 @@ using opdock::FunctionTable;
 using opdock::guarded;
 using opdock::missing;
 
+opdock::Mutex& making_tables = *new opdock::Mutex;
+
 }  // namespace
 
 FunctionTable& opdock::function_table(opdock_runtime* runtime) {
-  static std::mutex mutex;
-  std::lock_guard lock(mutex);
+  const std::lock_guard lock(making_tables);
   if (runtime->functions == nullptr) {
     runtime->functions = std::make_shared<FunctionTable>(runtime);
   }

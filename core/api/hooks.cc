@@ -60,7 +60,8 @@ HookedProgress::~HookedProgress() {
 }
 
 void HookedProgress::step(std::string_view text, double fraction) {
-  const std::lock_guard lock(mutex_);
+  const Taken turn(&telling_);
+  if (!turn || is_parents()) return;
   const bool is_first = !begun_;
   begun_ = true;
   if (hooks_.progress != nullptr) {
@@ -73,12 +74,13 @@ void HookedProgress::step(std::string_view text, double fraction) {
 }
 
 bool HookedProgress::cancelled() {
+  if (is_parents()) return true;
   return hooks_.cancelled != nullptr && hooks_.cancelled(hooks_.context) != 0;
 }
 
 void HookedProgress::finish(std::string_view text) {
-  const std::lock_guard lock(mutex_);
-  if (!begun_) return;
+  const Taken turn(&telling_);
+  if (!turn || is_parents() || !begun_) return;
   begun_ = false;
   if (hooks_.progress != nullptr) {
     if (!text.empty()) hooks_.progress(hooks_.context, std::string(text).c_str(), 1);

@@ -4,11 +4,12 @@
 
 #include <atomic>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <string_view>
 
+#include "base/mutex.h"
 #include "base/progress.h"
+#include "base/turn.h"
 #include "opdock/opdock.h"
 
 namespace opdock {
@@ -25,7 +26,8 @@ struct Hooks {
 
 // One piece of work as the program or, without a hook, the user's terminal is told of it: a line on
 // stderr that overwrites itself and is gone at the end; where stderr is no terminal, a line at the
-// beginning and one at the end. Nothing is printed before the first step.
+// beginning and one at the end. Nothing is printed before the first step. In a child that was
+// forked by a hook it says nothing more, and that the work is to stop: it is the parent's.
 class HookedProgress : public Progress {
  public:
   // told: if not NULL, the line at the beginning is left out where stderr is no terminal and *told
@@ -42,7 +44,10 @@ class HookedProgress : public Progress {
   const Hooks& hooks_;
   const bool terminal_;
   std::atomic<bool>* const told_;
-  std::mutex mutex_;
+  bool is_parents() const { return forks() != forks_; }
+
+  const uint32_t forks_ = forks();
+  Turn telling_;  // the hooks are called one at a time
   bool begun_ = false;
 };
 

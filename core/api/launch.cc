@@ -1,5 +1,6 @@
 // The functions of compile.h for a kernel: what it takes, and launching it.
 // SPDX-License-Identifier: Apache-2.0
+#include <atomic>
 #include <exception>
 
 #include "api/module.h"
@@ -11,12 +12,15 @@ namespace {
 
 // The kernel has come from it, so it is there.
 Driver* driver_of(const opdock_kernel& kernel) {
-  if (kernel.device.type == OPDOCK_CUDA) {
-    static Driver* const cuda = driver_for(Backend::kCuda, nullptr);
-    return cuda;
+  static std::atomic<Driver*> cuda{nullptr}, rocm{nullptr};
+  const bool is_cuda = kernel.device.type == OPDOCK_CUDA;
+  std::atomic<Driver*>& known = is_cuda ? cuda : rocm;
+  Driver* driver = known.load(std::memory_order_acquire);
+  if (driver == nullptr) {
+    driver = driver_for(is_cuda ? Backend::kCuda : Backend::kRocm, nullptr);
+    known.store(driver, std::memory_order_release);
   }
-  static Driver* const rocm = driver_for(Backend::kRocm, nullptr);
-  return rocm;
+  return driver;
 }
 
 }  // namespace

@@ -7,6 +7,8 @@
 #include <utility>
 
 #include "api/compile_context.h"
+#include "base/mutex.h"
+#include "base/turn.h"
 #include "jit/packed.h"
 
 namespace opdock {
@@ -18,14 +20,20 @@ class Loaded {
   static Kernels* get(const CompileRequest& request, Driver* driver, opdock_device device,
                       const JitContext& context, CompiledImagePtr* image,
                       std::vector<Reason>* reasons) {
-    static Loaded* all = new Loaded;
     *image = compile_image(request, context, reasons);
     if (*image == nullptr) return nullptr;
-    const std::lock_guard lock(all->mutex_);
-    if (Kernels* known = all->find(image->get(), device)) return known;
+    const Taken turn(&all.turn_, [&] { return context.progress->cancelled(); });
+    if (!turn) {
+      reasons->push_back(turn.was_stopped()
+                             ? make_reason(Code::kCancelled, "a request to stop", "")
+                             : within_itself(request.name + " to be loaded on the device"));
+      return nullptr;
+    }
+    if (Kernels* known = all.find(image->get(), device)) return known;
     std::unique_ptr<Kernels> made = load_compiled(request, driver, device, context, image, reasons);
     if (made == nullptr) return nullptr;
-    return (all->kernels_[{image->get(), device.index}] = std::move(made)).get();
+    const NoFork whole;
+    return (all.kernels_[{image->get(), device.index}] = std::move(made)).get();
   }
 
  private:
@@ -33,16 +41,20 @@ class Loaded {
     const auto known = kernels_.find({image, device.index});
     return known == kernels_.end() ? nullptr : known->second.get();
   }
-  std::mutex mutex_;
+  static Loaded& all;
+  Turn turn_;  // of what follows
   // An image that is loaded is held by its kernels: its address is not used again.
   std::map<std::pair<const CompiledImage*, int32_t>, std::unique_ptr<Kernels>> kernels_;
 };
+
+Loaded& Loaded::all = *new Loaded;
 
 opdock_status status_of(const std::vector<Reason>& reasons) {
   for (const Reason& reason : reasons) {
     switch (reason.code) {
       case Code::kCancelled:
         return OPDOCK_CANCELLED;
+      case Code::kWithinItself:
       case Code::kJitSource:
       case Code::kJitOption:
         return OPDOCK_INVALID_ARGUMENT;

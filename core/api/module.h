@@ -4,13 +4,13 @@
 
 #include <exception>
 #include <map>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "api/report.h"
 #include "api/runtime.h"
+#include "base/turn.h"
 #include "call/kernels.h"
 #include "jit/compiler.h"
 #include "opdock/compile.h"
@@ -21,7 +21,7 @@ struct opdock_module {
   opdock_device device{};
   opdock::Driver* driver = nullptr;  // NULL: an image alone
   bool arch_is_gpus = false;         // nobody named an architecture: it is the device's own
-  std::mutex mutex;                  // of what follows; the caller of compile() and find() holds it
+  opdock::Turn turn;                 // of what follows; who calls compile() or find() has it
   opdock::CompiledImagePtr image;    // of the kernels named beforehand
   std::map<std::string, opdock_kernel*, std::less<>> kernels;
 

@@ -2,7 +2,6 @@
 #include "api/resolver.h"
 
 #include <algorithm>
-#include <chrono>
 
 #include "api/chain_report.h"
 #include "api/known_ops.h"
@@ -17,8 +16,6 @@ namespace {
 
 using CandidatePtr = std::shared_ptr<const Candidate>;
 using SourcePtr = std::shared_ptr<const SourcePlugin>;
-
-constexpr std::chrono::milliseconds kPoll{50};  // between two questions whether to go on waiting
 
 void log_to_runtime(void* runtime, int32_t level, const char* message) {
   static_cast<opdock_runtime*>(runtime)->log(level, message);
@@ -199,49 +196,40 @@ std::shared_ptr<FunctionTable::Resolution> FunctionTable::resolution(const std::
   return slot;
 }
 
-// NULL: cancelled while somebody else was at it.
+// NULL: cancelled while somebody else was at it. A record with within-itself: it was this thread.
 std::shared_ptr<const ChainRecord> FunctionTable::attempt(Resolution* slot,
                                                           const opdock_function& function,
                                                           opdock_device device) {
   HookedProgress progress(runtime_->hooks());
-  std::unique_lock lock(slot->mutex);
-  bool has_waited = false;
-  while (slot->busy) {
-    has_waited = true;
-    lock.unlock();
-    {
-      const Waiting waiting(runtime_->hooks());
-      std::unique_lock again(slot->mutex);
-      slot->done.wait_for(again, kPoll, [&] { return !slot->busy; });
-      again.unlock();
-      if (progress.cancelled()) return nullptr;
-    }
-    lock.lock();
+  const std::shared_ptr<const ChainRecord> before = slot->latest();
+  std::optional<Taken> turn;
+  if (slot->turn.try_take()) {
+    turn.emplace(&slot->turn, std::adopt_lock);
+  } else {
+    const Waiting waiting(runtime_->hooks());
+    turn.emplace(&slot->turn, [&] { return progress.cancelled(); });
   }
-  // What the other one found holds for us, unless it was stopped: then we go on in its place.
-  if (slot->record != nullptr && !slot->record->cancelled &&
-      (has_waited || slot->record->target != nullptr)) {
-    return slot->record;
+  if (turn->was_stopped()) return nullptr;
+  if (turn->is_ours()) {
+    ChainRecord record;
+    record.device = device;
+    record.cancelled = true;
+    const Reason why = within_itself(function.name() + " to be made ready on " + to_text(device));
+    record.steps.push_back({ChainStep::Kind::kBinary, ChainStep::Outcome::kFailed, "", {}, {}});
+    record.steps.back().reasons.push_back({"", "", why});
+    return std::make_shared<const ChainRecord>(std::move(record));
   }
-  slot->busy = true;
-  lock.unlock();
+  // What another one found meanwhile holds for us, unless it was stopped: then we take over.
+  const std::shared_ptr<const ChainRecord> latest = slot->latest();
+  if (latest != nullptr && !latest->cancelled && (latest != before || latest->target != nullptr)) {
+    return latest;
+  }
   const Wanted wanted{function.name(), function.schema().name, function.schema_text(),
                       function.digest(), device};
-  std::shared_ptr<const ChainRecord> record;
-  const auto finish = [&] {
-    lock.lock();
-    slot->busy = false;
-    if (record != nullptr) slot->record = record;
-    slot->done.notify_all();
-    lock.unlock();
-  };
-  try {
-    record = std::make_shared<const ChainRecord>(run_chain(runtime_, wanted, &function, &progress));
-  } catch (...) {
-    finish();
-    throw;
-  }
-  finish();
+  auto record =
+      std::make_shared<const ChainRecord>(run_chain(runtime_, wanted, &function, &progress));
+  const std::lock_guard lock(slot->mutex);
+  slot->record = record;
   return record;
 }
 
@@ -250,6 +238,14 @@ Target* FunctionTable::resolve(const opdock_function& function, opdock_device de
   const std::shared_ptr<Resolution> slot = resolution(function.name(), device);
   const std::shared_ptr<const ChainRecord> record = attempt(slot.get(), function, device);
   if (record != nullptr && record->target != nullptr) return record->target;
+  if (record != nullptr && record->cancelled) {
+    for (const Reason& reason : record->reasons()) {
+      if (reason.code != Code::kWithinItself) continue;
+      *status = OPDOCK_INVALID_ARGUMENT;
+      *problem = to_text(reason);
+      return nullptr;
+    }
+  }
   if (record == nullptr || record->cancelled) {
     *status = OPDOCK_CANCELLED;
     *problem = "stopped on request while " + to_text(device) + " was being prepared; ask again";

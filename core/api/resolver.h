@@ -2,10 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <condition_variable>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <tuple>
@@ -13,6 +11,8 @@
 
 #include "api/chain.h"
 #include "api/runtime.h"
+#include "base/mutex.h"
+#include "base/turn.h"
 #include "call/function.h"
 
 namespace opdock {
@@ -27,7 +27,9 @@ class FunctionTable : public Resolver {
   opdock_status get(const std::string& name, opdock_function** out, std::string* problem);
 
   // Threads that ask for one op on one device at the same time wait for the first of them; if it is
-  // cancelled, another takes over. Different ops do not wait for each other here.
+  // cancelled, another takes over, and so does a child that was forked meanwhile. Different ops do
+  // not wait for each other here. What the work itself calls (hooks, references) and asks for the
+  // same is OPDOCK_INVALID_ARGUMENT.
   Target* resolve(const opdock_function& function, opdock_device device, opdock_status* status,
                   std::string* problem) override;
   // Why it failed is kept for this thread's exception and in the op's record. (compile_kernels.cc)
@@ -44,10 +46,14 @@ class FunctionTable : public Resolver {
  private:
   // One op on one device.
   struct Resolution {
-    std::mutex mutex;
-    std::condition_variable done;
-    bool busy = false;
+    Turn turn;                                  // of whoever takes the chain's steps
+    Mutex mutex;                                // of what follows
     std::shared_ptr<const ChainRecord> record;  // of the last attempt that came to an end
+
+    std::shared_ptr<const ChainRecord> latest() {
+      const std::lock_guard lock(mutex);
+      return record;
+    }
   };
   std::shared_ptr<Resolution> resolution(const std::string& name, opdock_device device);
   std::shared_ptr<const ChainRecord> attempt(Resolution* slot, const opdock_function& function,
@@ -59,7 +65,7 @@ class FunctionTable : public Resolver {
   std::optional<Wanted> wanted(const std::string& name, std::string* problem);
 
   opdock_runtime* runtime_;
-  std::mutex mutex_;
+  Mutex mutex_;
   std::unordered_map<std::string, std::unique_ptr<opdock_function>> functions_;
   std::map<std::tuple<std::string, int32_t, int32_t>, std::shared_ptr<Resolution>> resolutions_;
 };

@@ -68,31 +68,51 @@ opdock_runtime::opdock_runtime(const opdock_options* options, std::string* probl
 }
 
 std::shared_ptr<const opdock::MachineFacts> opdock_runtime::machine() {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  if (!machine_) {
-    machine_ = std::make_shared<const opdock::MachineFacts>(opdock::probe_machine());
+  {
+    const std::lock_guard lock(looked_);
+    if (machine_) return machine_;
   }
-  return machine_;
+  const opdock::Taken turn(&looking_);
+  return machine_ ? machine_ : look_at_machine();
+}
+
+// The turn is taken.
+std::shared_ptr<const opdock::MachineFacts> opdock_runtime::look_at_machine() {
+  auto machine = std::make_shared<const opdock::MachineFacts>(opdock::probe_machine());
+  const std::lock_guard lock(looked_);
+  return machine_ = std::move(machine);
 }
 
 std::shared_ptr<const opdock::Catalog> opdock_runtime::catalog(bool rescan) {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  if (catalog_ && !rescan) return catalog_;
-  if (!machine_ || rescan) {
-    machine_ = std::make_shared<const opdock::MachineFacts>(opdock::probe_machine());
+  if (!rescan) {
+    const std::lock_guard lock(looked_);
+    if (catalog_) return catalog_;
   }
-  catalog_ = opdock::discover(search_, *machine_);
-  for (const opdock::Reason& reason : catalog_->notices()) {
+  std::shared_ptr<const opdock::Catalog> found;
+  {
+    const opdock::Taken turn(&looking_);
+    if (catalog_ && !rescan) return catalog_;
+    const auto machine = machine_ && !rescan ? machine_ : look_at_machine();
+    found = opdock::discover(search_, *machine);
+    const std::lock_guard lock(looked_);
+    catalog_ = found;
+  }
+  // The log is the program's code, which may ask for what was just found.
+  for (const opdock::Reason& reason : found->notices()) {
     log(kWarning, opdock::to_text(reason).c_str());
   }
-  return catalog_;
+  return found;
 }
 
 opdock::Cache* opdock_runtime::cache(std::vector<opdock::Reason>* reasons) {
-  const std::lock_guard<std::mutex> lock(cache_mutex_);
+  const opdock::Taken turn(&opening_);
   if (!cache_) {
-    cache_ = opdock::Cache::open(opdock::cache_options_from_environment(&cache_reasons_),
-                                 &cache_reasons_);
+    std::vector<opdock::Reason> why;
+    std::unique_ptr<opdock::Cache> opened =
+        opdock::Cache::open(opdock::cache_options_from_environment(&why), &why);
+    const opdock::NoFork whole;
+    cache_ = std::move(opened);
+    cache_reasons_ = std::move(why);
   }
   reasons->insert(reasons->end(), cache_reasons_.begin(), cache_reasons_.end());
   return cache_.get();

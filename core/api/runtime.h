@@ -5,12 +5,13 @@
 
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
 #include "api/hooks.h"
 #include "api/settings.h"
+#include "base/mutex.h"
+#include "base/turn.h"
 #include "cache/cache.h"
 #include "discover/catalog.h"
 #include "facts/machine.h"
@@ -50,6 +51,8 @@ struct opdock_runtime {
   std::shared_ptr<void> functions;
 
  private:
+  std::shared_ptr<const opdock::MachineFacts> look_at_machine();
+
   opdock::SearchOptions search_;
   opdock::Settings settings_;
   std::vector<std::string> setting_problems_;
@@ -58,10 +61,11 @@ struct opdock_runtime {
   void* log_context_ = nullptr;
   uint32_t num_threads_ = 0;
 
-  std::mutex mutex_;  // of the two below
+  opdock::Turn looking_;  // of whoever looks at the machine and the folders
+  opdock::Mutex looked_;  // of the two below
   std::shared_ptr<const opdock::MachineFacts> machine_;
   std::shared_ptr<const opdock::Catalog> catalog_;
-  std::mutex cache_mutex_;  // of the two below
+  opdock::Turn opening_;  // of the two below
   std::unique_ptr<opdock::Cache> cache_;
   std::vector<opdock::Reason> cache_reasons_;
 };

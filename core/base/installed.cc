@@ -7,6 +7,8 @@
 #include <cstdlib>
 #include <optional>
 
+#include "base/mutex.h"
+
 namespace opdock {
 namespace {
 
@@ -46,6 +48,7 @@ std::optional<Installed>& override_value() {
 }  // namespace
 
 const std::string& own_folder() {
+  const NoFork whole;
   static const auto* const folder = new std::string(find_own_folder());
   return *folder;
 }
@@ -79,6 +82,7 @@ Installed find_installed(const std::string& libdir) {
 
 const Installed& installed() {
   if (override_value()) return *override_value();
+  const NoFork whole;
   static const Installed found = find_installed(own_folder());
   return found;
 }

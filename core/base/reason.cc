@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/reason.h"
 
+#include "base/mutex.h"
+
 namespace opdock {
 
 const std::vector<CodeInfo>& all_codes() {
+  const NoFork whole;
   static const std::vector<CodeInfo> codes = {
 #define OPDOCK_CODE(id, name, stage, severity, meaning, cause, advice) \
   {Code::k##id, name, stage, Severity::severity, meaning, cause, advice},

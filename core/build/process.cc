@@ -13,6 +13,7 @@
 #include <cstring>
 
 #include "base/child.h"
+#include "base/mutex.h"
 
 namespace opdock {
 namespace {
@@ -132,6 +133,7 @@ std::string ProcessEnd::text() const {
 }
 
 ProcessEnd run_process(const std::string& guard, const ProcessJob& job) {
+  const uint32_t began = forks();
   ProcessEnd end;
   Descriptor output, output_write, report, report_write;
   if (!make_pipe(&output, &output_write) || !make_pipe(&report, &report_write)) {
@@ -158,6 +160,8 @@ ProcessEnd run_process(const std::string& guard, const ProcessJob& job) {
     if (waiting[0].revents != 0) {
       has_report = drain(report.fd, [&](std::string_view piece) { reported.append(piece); });
     }
+    // A hook has forked and come back, here in the child: the guard is the parent's.
+    if (forks() != began) return {ProcessEnd::kCancelled, 0};
     if (!has_report) break;
     if (!stopping) {
       const bool cancelled = job.progress != nullptr && job.progress->cancelled();

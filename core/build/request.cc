@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "base/installed.h"
+#include "base/mutex.h"
 #include "base/sha256.h"
 #include "build/builder.h"
 #include "build/sources.h"
@@ -91,6 +92,7 @@ struct OwnDigests {
 
 // Read once: what is installed does not change under a running process.
 const OwnDigests& own_digests(Cache* cache) {
+  const NoFork whole;
   static const OwnDigests digests = [&] {
     const Installed& own = installed();
     return OwnDigests{digest_of_folder(own.include + "/opdock", cache),

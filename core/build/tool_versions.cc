@@ -7,12 +7,13 @@
 #include <fstream>
 #include <iterator>
 #include <map>
-#include <mutex>
 #include <optional>
 #include <sstream>
 
 #include "arch/flags.h"
 #include "arch/rocm_list.h"
+#include "base/mutex.h"
+#include "base/turn.h"
 #include "build/process.h"
 
 namespace opdock {
@@ -43,16 +44,23 @@ std::string start(const BuildTools& tools, std::vector<std::string> command) {
   return run_tool(tools, std::move(command), &answer).ok() ? answer : std::string();
 }
 
+// What programs have answered. Who asks has the turn: the others want the same answers.
+struct Answers {
+  Turn turn;  // of what follows
+  std::map<std::vector<std::string>, std::string> all;
+};
+Answers& answers = *new Answers;
+
 std::string ask(const BuildTools& tools, std::vector<std::string> command) {
-  static std::mutex* const mutex = new std::mutex;
-  static auto* const answers = new std::map<std::vector<std::string>, std::string>;
   // A program that was replaced is asked again.
   std::vector<std::string> key = command;
   if (!key.empty()) key.push_back(file_identity(key.front()));
-  const std::lock_guard lock(*mutex);
-  const auto known = answers->find(key);
-  if (known != answers->end()) return known->second;
-  return (*answers)[key] = start(tools, std::move(command));
+  const Taken turn(&answers.turn);
+  const auto known = answers.all.find(key);
+  if (known != answers.all.end()) return known->second;
+  std::string answer = start(tools, std::move(command));
+  const NoFork whole;
+  return answers.all[key] = std::move(answer);
 }
 
 // The first number with a point in it, from `key` on: "12.2.0" of "g++ (Debian 12.2.0-14) 12.2.0".

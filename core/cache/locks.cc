@@ -6,44 +6,28 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstdio>
 #include <fstream>
-#include <mutex>
 #include <set>
 #include <utility>
 
 #include "base/file_size_signal.h"
+#include "base/mutex.h"
 #include "fmt/format.h"
 
 namespace opdock::cache {
 namespace {
 
-// The descriptors that a child must not keep. Its mutex is held across fork, so that none is
-// between being opened and being listed.
+// The locks whose descriptors a child must not keep. Files are opened with the mutex held, so that
+// none is between being opened and being listed when the process is forked.
 struct Registry {
-  std::mutex mutex;
-  std::set<int*> descriptors;
+  Mutex mutex;
+  std::set<LockFile*> open;
 };
-
-Registry& registry() {
-  static Registry* instance = [] {
-    Registry* made = new Registry;  // never destroyed: fork may come at any time
-    pthread_atfork([] { registry().mutex.lock(); }, [] { registry().mutex.unlock(); },
-                   [] {
-                     for (int* fd : registry().descriptors) {
-                       // Closing alone: unlocking would release the parent's.
-                       close(*fd);
-                       *fd = -1;
-                     }
-                     registry().descriptors.clear();
-                     registry().mutex.unlock();
-                   });
-    return made;
-  }();
-  return *instance;
-}
+Registry& registry = *new Registry;  // never destroyed: fork may come at any time
 
 std::string state_of(long pid) {
   std::ifstream file(fmt::format("/proc/{}/stat", pid));
@@ -55,9 +39,22 @@ std::string state_of(long pid) {
 
 }  // namespace
 
+void LockFile::close_in_child() {
+  for (LockFile* one : registry.open) {
+    // Closing alone: unlocking would release the parent's.
+    close(one->fd_);
+    one->fd_ = -1;
+    one->locked_ = false;
+  }
+  registry.open.clear();
+}
+
+[[maybe_unused]] static const int registered =
+    pthread_atfork(nullptr, nullptr, LockFile::close_in_child);
+
 LockFile::~LockFile() {
-  const std::lock_guard<std::mutex> guard(registry().mutex);
-  registry().descriptors.erase(&fd_);
+  const std::lock_guard guard(registry.mutex);
+  registry.open.erase(this);
   if (fd_ < 0) return;
   // Unlocked in so many words: a child that was made by other means than fork() may hold a copy of
   // the descriptor for a moment.
@@ -66,14 +63,14 @@ LockFile::~LockFile() {
 }
 
 int LockFile::open(const std::string& path) {
-  const std::lock_guard<std::mutex> guard(registry().mutex);
-  registry().descriptors.erase(&fd_);
+  const std::lock_guard guard(registry.mutex);
+  registry.open.erase(this);
   if (fd_ >= 0) close(std::exchange(fd_, -1));
   Fd fd;
   if (const int error = open_file(path, O_RDWR | O_CREAT, 0600, &fd)) return error;
   path_ = path;
   fd_ = fd.release();
-  registry().descriptors.insert(&fd_);
+  registry.open.insert(this);
   return 0;
 }
 
@@ -81,14 +78,23 @@ int LockFile::try_lock() {
   if (fd_ < 0) return EBADF;
   if (const int error = try_flock(fd_, LOCK_EX)) return error;
   locked_ = true;
+  holder_.take();
   struct stat mine{}, there{};
   if (fstat(fd_, &mine) != 0 || stat(path_.c_str(), &there) != 0 || mine.st_ino != there.st_ino ||
       mine.st_dev != there.st_dev) {
     flock(fd_, LOCK_UN);
     locked_ = false;
+    holder_.give_back();
     return ESTALE;  // swept away between opening and locking
   }
   return 0;
+}
+
+bool LockFile::would_wait_for_itself() const {
+  const std::lock_guard guard(registry.mutex);
+  return std::any_of(registry.open.begin(), registry.open.end(), [&](const LockFile* one) {
+    return one->path_ == path_ && one->holder_.is_ours();
+  });
 }
 
 void LockFile::write_holder(const std::string& what) {

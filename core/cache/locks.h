@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include "base/turn.h"
 #include "cache/files.h"
 
 namespace opdock::cache {
@@ -25,14 +26,18 @@ class LockFile {
   // Tries to take it exclusively, without waiting. 0, EWOULDBLOCK, ESTALE where the path has come
   // to name another file (open again), or another errno: the file system has no locks.
   int try_lock();
+  // Whether it is held by this thread, or by one that waits for this thread.
+  bool would_wait_for_itself() const;
   // Says in the file who holds it and for what. Failing is no harm: only a message lacks it.
   void write_holder(const std::string& what);
   void unlink();  // while holding it
+  static void close_in_child();
 
  private:
   std::string path_;
   int fd_ = -1;
   bool locked_ = false;
+  Turn holder_;  // of this process
 };
 
 // Who holds a lock, as the file says.

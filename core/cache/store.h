@@ -4,10 +4,10 @@
 
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
+#include "base/mutex.h"
 #include "cache/cache.h"
 #include "cache/entry.h"
 #include "cache/layout.h"
@@ -71,7 +71,7 @@ class Store final : public Cache {
   const Layout layout_;
   const uint64_t max_bytes_;
   const Reason unusable_;
-  std::mutex mutex_;  // of what follows
+  Mutex mutex_;  // of what follows
   struct Folder {
     pid_t maker;  // a forked child must not remove its parent's
     std::unique_ptr<LockFile> lock;

@@ -79,6 +79,10 @@ std::unique_ptr<CacheLock> Store::lock(const CacheRequest& request, const CacheM
         (new_failure.inode != 0 && new_failure != old_failure)) {
       return std::make_unique<HeldLock>(nullptr, false);
     }
+    if (file->would_wait_for_itself()) {
+      if (reasons != nullptr) reasons->push_back(within_itself(request.subject + " to be made"));
+      return nullptr;
+    }
     if (progress != nullptr && progress->cancelled()) {
       add_reason(reasons, Code::kCancelled, "a request to stop while waiting for another process",
                  "");

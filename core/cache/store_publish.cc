@@ -193,7 +193,7 @@ std::optional<std::string> Store::make_folder(std::vector<Reason>* reasons) {
                "a cache that can be written");
     return std::nullopt;
   }
-  const std::lock_guard<std::mutex> guard(mutex_);
+  const std::lock_guard guard(mutex_);
   folders_[folder] = {getpid(), std::move(lock)};
   return folder;
 }
@@ -201,7 +201,7 @@ std::optional<std::string> Store::make_folder(std::vector<Reason>* reasons) {
 void Store::discard_folder(const std::string& folder) {
   std::unique_ptr<LockFile> lock;
   {
-    const std::lock_guard<std::mutex> guard(mutex_);
+    const std::lock_guard guard(mutex_);
     const auto found = folders_.find(folder);
     if (found == folders_.end()) return;
     if (found->second.maker != getpid()) return;
@@ -224,7 +224,7 @@ std::shared_ptr<CacheEntry> Store::publish_folder(const CacheRequest& request,
     return nullptr;
   };
   {
-    const std::lock_guard<std::mutex> guard(mutex_);
+    const std::lock_guard guard(mutex_);
     if (folders_.count(folder) == 0) return refuse("", "a folder that make_folder gave");
   }
   for (const std::string& name : files) {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "call/function.h"
 
+#include "base/mutex.h"
+#include "base/turn.h"
 #include "call/dtype.h"
 
 using opdock::ErrorBuffer;
@@ -94,9 +96,12 @@ opdock_value opdock_function::fallback(const SchemaDefault& from) {
 }
 
 const char* opdock_function::doc() const {
-  std::lock_guard lock(doc_mutex_);
+  const opdock::Taken turn(&doc_turn_);
+  if (!turn) return "";
   if (!doc_known_) {
-    doc_ = resolver_->doc(*this);
+    std::string text = resolver_->doc(*this);
+    const opdock::NoFork whole;
+    doc_ = std::move(text);
     doc_known_ = true;
   }
   return doc_.c_str();

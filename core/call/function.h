@@ -122,7 +122,7 @@ struct opdock_function {
 
   mutable std::atomic<opdock::Target*> cpu_{nullptr};
   mutable std::array<std::atomic<opdock::Target*>, opdock::kMaxDevices> cuda_{}, rocm_{};
-  mutable std::mutex doc_mutex_;
+  mutable opdock::Turn doc_turn_;  // of what follows
   mutable bool doc_known_ = false;
   mutable std::string doc_;
 };

@@ -3,14 +3,16 @@
 
 #include <algorithm>
 #include <bit>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <mutex>
+#include <memory>
 #include <string>
-#include <utility>
+#include <thread>
 #include <vector>
 
+#include "base/mutex.h"
 #include "call/dtype.h"
 #include "call/guarded.h"
 #include "call/invocation.h"
@@ -19,25 +21,47 @@
 namespace opdock {
 namespace {
 
-struct Sinks {
-  std::mutex mutex;
-  std::vector<std::pair<LogSink, void*>> list;
+struct Sink {
+  LogSink call;
+  void* context;
+  uint32_t calls = 0;          // that threads are in
+  uint32_t counted = forks();  // in this process or in a parent, whose threads are not here
+  bool removed = false;
+
+  void settle() {
+    if (counted != forks()) calls = 0;
+    counted = forks();
+  }
 };
 
-Sinks& sinks() {
-  static Sinks* instance = new Sinks;  // plugins may log until the process ends
-  return *instance;
-}
+struct Sinks {
+  Mutex mutex;
+  std::vector<std::shared_ptr<Sink>> list;
+};
+Sinks& sinks = *new Sinks;  // plugins may log until the process ends
 
+// The sink is the program's code and may call us: it is called without the lock.
 void host_log(int32_t level, const char* message) {
   if (message == nullptr) return;
-  Sinks& all = sinks();
-  std::lock_guard lock(all.mutex);
-  if (!all.list.empty()) {
-    all.list.back().first(all.list.back().second, level, message);
-  } else if (level >= 2) {
-    std::fprintf(stderr, "opdock: %s\n", message);
+  std::shared_ptr<Sink> sink;
+  {
+    const std::lock_guard lock(sinks.mutex);
+    for (const std::shared_ptr<Sink>& one : sinks.list) {
+      if (!one->removed) sink = one;
+    }
+    if (sink != nullptr) {
+      sink->settle();
+      ++sink->calls;
+    }
   }
+  if (sink == nullptr) {
+    if (level >= 2) std::fprintf(stderr, "opdock: %s\n", message);
+    return;
+  }
+  sink->call(sink->context, level, message);
+  const std::lock_guard lock(sinks.mutex);
+  sink->settle();
+  if (sink->calls != 0) --sink->calls;
 }
 
 Invocation& invocation(const opdock_call* call) {
@@ -205,14 +229,29 @@ const opdock_host host_functions = {
     OPDOCK_VERSION,      host_log,         host_set_error,     host_kernel,
     host_launch,         host_workspace,   host_driver_symbol, host_get_extension};
 
-void add_log_sink(LogSink sink, void* context) {
-  std::lock_guard lock(sinks().mutex);
-  sinks().list.emplace_back(sink, context);
+void add_log_sink(LogSink call, void* context) {
+  const std::lock_guard lock(sinks.mutex);
+  sinks.list.push_back(std::make_shared<Sink>(Sink{call, context}));
 }
 
 void remove_log_sink(void* context) {
-  std::lock_guard lock(sinks().mutex);
-  std::erase_if(sinks().list, [&](const auto& entry) { return entry.second == context; });
+  for (;;) {
+    {
+      const std::lock_guard lock(sinks.mutex);
+      bool is_busy = false;
+      for (const std::shared_ptr<Sink>& one : sinks.list) {
+        if (one->context != context) continue;
+        one->removed = true;
+        one->settle();
+        is_busy = is_busy || one->calls != 0;
+      }
+      if (!is_busy) {
+        std::erase_if(sinks.list, [&](const auto& one) { return one->context == context; });
+        return;
+      }
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
 }
 
 opdock_status Invocation::fail(opdock_status status, std::string_view text) {

@@ -107,11 +107,11 @@ void forget_pool() {
   inside = false;
 }
 
+[[maybe_unused]] const int registered = pthread_atfork(nullptr, nullptr, forget_pool);
+
 Pool& pool() {
   Pool* pool = current_pool.load(std::memory_order_acquire);
   if (pool != nullptr) return *pool;
-  static std::once_flag once;
-  std::call_once(once, [] { pthread_atfork(nullptr, nullptr, forget_pool); });
   Pool* made = new Pool;  // never destroyed: workers may outlive main()
   if (current_pool.compare_exchange_strong(pool, made, std::memory_order_acq_rel)) return *made;
   delete made;
@@ -132,8 +132,10 @@ void set_parallel_threads(uint32_t count) {
 
 uint32_t parallel_threads() {
   uint32_t wanted = wanted_threads.load(std::memory_order_relaxed);
-  static const uint32_t cores = usable_cores();
-  return wanted != 0 ? wanted : cores;
+  static std::atomic<uint32_t> cores{0};
+  uint32_t known = cores.load(std::memory_order_relaxed);
+  if (known == 0) cores.store(known = usable_cores(), std::memory_order_relaxed);
+  return wanted != 0 ? wanted : known;
 }
 
 void parallel_for(uint64_t count, uint64_t grain,

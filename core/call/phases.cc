@@ -1,42 +1,61 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "call/phases.h"
 
+#include "base/turn.h"
 #include "call/dtype.h"
 #include "call/workspace.h"
 
 namespace opdock {
 namespace {
 
-// Who holds the lock may be compiling, and may need what this thread holds (Python's GIL, for a
-// hook of the program): it is given up while waiting.
-void lock_politely(std::mutex* mutex, const opdock_function& function) {
-  if (mutex->try_lock()) return;
-  function.resolver()->waiting(true);
-  mutex->lock();
-  function.resolver()->waiting(false);
-}
-
-// Locks an op that may not be called twice at once; costs a test for the others.
-class Serial {
+// A turn of an op for a scope; NULL: none is needed, which costs a test.
+class OpTurn {
  public:
-  explicit Serial(const Invocation& in) : mutex_(in.target->serial) {
-    if (mutex_ != nullptr) lock_politely(mutex_, in.function);
+  explicit OpTurn(Turn* turn) : turn_(turn) {}
+  ~OpTurn() {
+    if (taken_) turn_->give_back();
   }
-  ~Serial() {
-    if (mutex_ != nullptr) mutex_->unlock();
+  OpTurn(const OpTurn&) = delete;
+  OpTurn& operator=(const OpTurn&) = delete;
+
+  opdock_status take(Invocation* in) {
+    if (turn_ == nullptr) return OPDOCK_OK;
+    if (turn_->try_take()) {
+      taken_ = true;
+      return OPDOCK_OK;
+    }
+    return wait(in);
   }
-  Serial(const Serial&) = delete;
-  Serial& operator=(const Serial&) = delete;
 
  private:
-  std::mutex* mutex_;
+  // Who is at work may be compiling, and may need what this thread holds (Python's GIL, for a hook
+  // of the program): it is given up while waiting.
+  opdock_status wait(Invocation* in) {
+    in->function.resolver()->waiting(true);
+    const Turn::Took took = turn_->take();
+    in->function.resolver()->waiting(false);
+    taken_ = took == Turn::Took::kFree;
+    if (taken_) return OPDOCK_OK;
+    if (took == Turn::Took::kItself) {
+      return in->fail(OPDOCK_INVALID_ARGUMENT,
+                      to_text(within_itself("the call of this op on " +
+                                            to_text(in->target->device) + " to end")));
+    }
+    turn_->give_back_as_left();  // what the op was writing is half written
+    return in->fail(OPDOCK_UNSUPPORTED,
+                    to_text(left_by_fork("nobody in this op, which takes one thread at a time")));
+  }
+
+  Turn* const turn_;
+  bool taken_ = false;
 };
 
-// The serial lock is held and the context entered.
+// The serial turn is taken and the context entered.
 opdock_status prepare_once(Invocation* in) {
   Target* target = in->target;
-  lock_politely(&target->preparing, in->function);
-  const std::lock_guard lock(target->preparing, std::adopt_lock);
+  OpTurn turn(&target->preparing);
+  const opdock_status taken = turn.take(in);
+  if (taken != OPDOCK_OK) return taken;
   if (target->prepared.load(std::memory_order_relaxed)) return OPDOCK_OK;
   if (target->op->prepare != nullptr) {
     if ((in->call.flags & OPDOCK_CALL_CAPTURING) != 0) {
@@ -93,7 +112,9 @@ void clear_outputs(opdock_output* outputs, uint32_t count) {
 
 opdock_status plan_serially(Invocation* in, const opdock_value* args, uint32_t num_args,
                             opdock_plan* plan) {
-  Serial serial(*in);
+  OpTurn turn(in->target->serial);
+  const opdock_status taken = turn.take(in);
+  if (taken != OPDOCK_OK) return taken;
   return in->finish(in->target->op->plan(&in->call, args, num_args, plan), "plan");
 }
 
@@ -114,8 +135,9 @@ opdock_status prepare_target(Invocation* in) {
     }
     if (status != OPDOCK_OK) return in->fail(status, problem);
   }
-  Serial serial(*in);
-  return prepare_once(in);
+  OpTurn turn(in->target->serial);
+  const opdock_status taken = turn.take(in);
+  return taken == OPDOCK_OK ? prepare_once(in) : taken;
 }
 
 opdock_status run_in_full(Invocation* in, const opdock_call_options& how, const opdock_plan& plan,
@@ -127,8 +149,9 @@ opdock_status run_in_full(Invocation* in, const opdock_call_options& how, const 
                     "found no generator, wanted one, as the op draws random numbers; pass "
                     "options.generator");
   }
-  Serial serial(*in);
-  opdock_status status = OPDOCK_OK;
+  OpTurn turn(target->serial);
+  opdock_status status = turn.take(in);
+  if (status != OPDOCK_OK) return status;
   if (target->driver != nullptr) {
     status = check_capture(in);
     if (status != OPDOCK_OK) return status;

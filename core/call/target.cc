@@ -8,6 +8,7 @@
 #include <map>
 #include <tuple>
 
+#include "base/mutex.h"
 #include "call/dtype.h"
 #include "call/host.h"
 #include "call/parallel.h"
@@ -17,15 +18,11 @@ namespace {
 
 // Never destroyed: calls may still run while static objects are.
 struct Registry {
-  std::mutex mutex;
+  Mutex mutex;
   std::map<std::tuple<const opdock_op*, int32_t, int32_t>, std::unique_ptr<Target>> targets;
-  std::map<const opdock_op*, std::unique_ptr<std::mutex>> serial;  // one an op, not one a device
+  std::map<const opdock_op*, std::unique_ptr<Turn>> serial;  // one an op, not one a device
 };
-
-Registry& registry() {
-  static Registry* instance = new Registry;
-  return *instance;
-}
+Registry& registry = *new Registry;
 
 }  // namespace
 
@@ -37,9 +34,8 @@ bool Target::takes(opdock_dtype dtype) const {
 Target* intern_target(const opdock_op* op, const std::string& plugin, opdock_device device,
                       const opdock_device_facts* facts, Driver* driver, Kernels* kernels,
                       const std::vector<opdock_dtype>& dtypes) {
-  Registry& all = registry();
-  std::lock_guard lock(all.mutex);
-  std::unique_ptr<Target>& place = all.targets[{op, device.type, device.index}];
+  const std::lock_guard lock(registry.mutex);
+  std::unique_ptr<Target>& place = registry.targets[{op, device.type, device.index}];
   if (place != nullptr) return place.get();
   place = std::make_unique<Target>();
   place->op = op;
@@ -60,14 +56,15 @@ Target* intern_target(const opdock_op* op, const std::string& plugin, opdock_dev
   place->call.device = device;
   place->call.facts = facts;
   if ((op->flags & OPDOCK_OP_THREAD_SAFE) == 0) {
-    std::unique_ptr<std::mutex>& serial = all.serial[op];
-    if (serial == nullptr) serial = std::make_unique<std::mutex>();
+    std::unique_ptr<Turn>& serial = registry.serial[op];
+    if (serial == nullptr) serial = std::make_unique<Turn>();
     place->serial = serial.get();
   }
   return place.get();
 }
 
 const opdock_device_facts* cpu_facts() {
+  const NoFork whole;
   static const opdock_device_facts facts = [] {
     opdock_device_facts cpu{};
     cpu.struct_size = sizeof cpu;

@@ -5,10 +5,10 @@
 #include <array>
 #include <atomic>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
+#include "base/turn.h"
 #include "call/kernels.h"
 #include "driver/driver.h"
 #include "opdock/plugin.h"
@@ -28,7 +28,7 @@ struct Target {
   // bits that are a power of two; all set if anything may come. What is odd is looked up in
   // `dtypes`.
   std::array<uint8_t, 32> dtype_bits{};
-  std::mutex* serial = nullptr;  // held while the op works, if it lacks OPDOCK_OP_THREAD_SAFE
+  Turn* serial = nullptr;  // held while the op works, if it lacks OPDOCK_OP_THREAD_SAFE
 
   // What a call of the op starts from: host, device and facts filled in, the rest zero.
   opdock_call call{};
@@ -36,7 +36,7 @@ struct Target {
   std::atomic<bool> prepared{false};
   // Prepared, on the CPU and thread-safe: nothing is to be done around run.
   std::atomic<bool> runs_directly{false};
-  std::mutex preparing;
+  Turn preparing;
 
   bool has_flag(uint32_t flag) const { return (op->flags & flag) != 0; }
   // false also for what is odd.

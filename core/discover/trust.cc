@@ -128,9 +128,11 @@ std::optional<Reason> Trust::judge_owner_and_mode(const struct stat& status,
 }
 
 Trust::Folder Trust::judge_folder(const std::string& path) {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  const auto known = folders_.find(path);
-  if (known != folders_.end()) return known->second;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto known = folders_.find(path);
+    if (known != folders_.end()) return known->second;
+  }
   struct stat status{};
   Folder folder;
   // A folder that cannot be looked at cannot be passed either: opening the file says so.
@@ -138,6 +140,7 @@ Trust::Folder Trust::judge_folder(const std::string& path) {
     folder.reason = judge_owner_and_mode(status, path, -1);
     folder.is_sticky = is_owner(status.st_uid) && (status.st_mode & S_ISVTX) != 0;
   }
+  const std::lock_guard lock(mutex_);
   folders_.emplace(path, folder);
   return folder;
 }

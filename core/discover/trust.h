@@ -5,11 +5,11 @@
 #include <sys/stat.h>
 
 #include <map>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "base/mutex.h"
 #include "base/reason.h"
 #include "discover/catalog.h"
 
@@ -78,7 +78,7 @@ class Trust {
   std::vector<uid_t> owners_;
   std::vector<std::string> consents_;
   std::vector<Reason> notices_;
-  std::mutex mutex_;
+  Mutex mutex_;  // of the folders
   std::map<std::string, Folder> folders_;
 };
 

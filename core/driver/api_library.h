@@ -4,8 +4,9 @@
 
 #include <dlfcn.h>
 
-#include <mutex>
 #include <string>
+
+#include "base/turn.h"
 
 namespace opdock {
 
@@ -41,15 +42,23 @@ class ApiLibrary {
   // what it means that `name` is missing.
   template <class Open, class Fill, class TooOld>
   const Api* get(const Open& open, const Fill& fill, const TooOld& too_old, std::string* problem) {
-    const std::lock_guard lock(mutex_);
-    if (!tried_) {
+    const Taken turn(&turn_);
+    if (!turn) {  // the library's own constructors ask
+      if (problem != nullptr) *problem = to_text(within_itself("the driver's library opened"));
+      return nullptr;
+    }
+    if (turn.was_left()) {
       tried_ = true;
+      problem_ = to_text(left_by_fork("the driver's library open, or nobody at it"));
+    }
+    if (!tried_) {
       library_ = open(&problem_);
       if (library_ != nullptr) {
         ApiSymbols symbols(library_);
         fill(&symbols, &api_);
         if (symbols.missing() != nullptr) problem_ = too_old(std::string(symbols.missing()));
       }
+      tried_ = true;
     }
     if (problem_.empty()) return &api_;
     if (problem != nullptr) *problem = problem_;
@@ -60,7 +69,7 @@ class ApiLibrary {
   void* symbol(const char* name) const { return dlsym(library_, name); }
 
  private:
-  std::mutex mutex_;
+  Turn turn_;  // of what follows
   bool tried_ = false;
   void* library_ = nullptr;
   Api api_{};

@@ -11,10 +11,7 @@
 namespace opdock::cuda {
 namespace {
 
-ApiLibrary<Api>& library() {
-  static auto* const instance = new ApiLibrary<Api>;
-  return *instance;
-}
+ApiLibrary<Api>& library = *new ApiLibrary<Api>;
 
 void fill(ApiSymbols* symbols, Api* api) {
   symbols->need("cuInit", &api->cuInit);
@@ -112,7 +109,7 @@ const Api* open_api(std::string* problem) {
     return "found a libcuda.so.1 without " + missing +
            ", wanted a driver of CUDA 11 or newer; upgrade the NVIDIA driver";
   };
-  return library().get(open, fill, too_old, problem);
+  return library.get(open, fill, too_old, problem);
 }
 
 void* find_symbol(const Api& api, const char* name) {
@@ -122,7 +119,7 @@ void* find_symbol(const Api& api, const char* name) {
       api.cuGetProcAddress(name, &found, kDeclared, 0, nullptr) == kSuccess && found != nullptr) {
     return found;
   }
-  return library().symbol(name);
+  return library.symbol(name);
 }
 
 DriverStatus status_of(const Api& api, Result result, const char* function) {

@@ -383,6 +383,7 @@ class CudaDriver : public Driver {
 Driver* cuda_driver(std::string* problem) {
   const Api* api = open_api(problem);
   if (api == nullptr) return nullptr;
+  const NoFork whole;
   static CudaDriver* driver = new CudaDriver(api);  // used until the process ends
   return driver;
 }

@@ -2,21 +2,22 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <pthread.h>
-
 #include <array>
 #include <atomic>
 #include <cstddef>
 #include <mutex>
 #include <string>
 
+#include "base/mutex.h"
 #include "driver/driver.h"
 
 namespace opdock {
 
 inline constexpr int kMaxGpus = 64;
 
-// What a table knows of any GPU; a driver's own adds to it. What is set is never changed.
+// What a table knows of any GPU; a driver's own adds to it. What is set is never changed. Its
+// mutex, and every other one that a driver's calls are made under, is a plain one: a forked child
+// is refused before it comes to any.
 struct GpuEntry {
   std::mutex mutex;
   std::atomic<bool> known{false};
@@ -35,7 +36,7 @@ class GpuTable {
   // is held.
   template <class Learn>
   DriverStatus find(int index, Gpu** out, const Learn& learn) {
-    if (forked_.load(std::memory_order_relaxed)) {
+    if (const int64_t at = touched_at_.load(std::memory_order_relaxed); at >= 0 && at != forks()) {
       return {OPDOCK_DEVICE_ERROR,
               std::string("found ") + driver_ +
                   " initialised before this process was forked, wanted it initialised here; start "
@@ -48,6 +49,8 @@ class GpuTable {
     Gpu& gpu = gpus_[static_cast<size_t>(index)];
     *out = &gpu;
     if (gpu.known.load(std::memory_order_acquire)) return {};
+    int64_t nobody = -1;
+    touched_at_.compare_exchange_strong(nobody, forks());  // before a lock that a fork could find
     const std::lock_guard lock(gpu.mutex);
     if (gpu.known.load(std::memory_order_relaxed)) return {};
     DriverStatus done = learn(index, &gpu);
@@ -55,23 +58,22 @@ class GpuTable {
     return done;
   }
 
-  // Initialises the driver by start(), once; a child that is forked later may not use it.
+  // Initialises the driver by start(), once; a child that is forked later, or while start() runs,
+  // may not use it.
   template <class Start>
   DriverStatus initialise(const Start& start) {
     const std::lock_guard lock(mutex_);
-    if (initialised_.load(std::memory_order_relaxed)) return {};
+    if (initialised_) return {};
     DriverStatus done = start();
-    if (!done.ok()) return done;
-    pthread_atfork(nullptr, nullptr, mark_child);
-    initialised_.store(true, std::memory_order_relaxed);
-    return {};
+    initialised_ = done.ok();
+    if (!initialised_) touched_at_.store(-1);
+    return done;
   }
 
  private:
-  static void mark_child() { forked_.store(true, std::memory_order_relaxed); }
-
-  static inline std::atomic<bool> initialised_{false};
-  static inline std::atomic<bool> forked_{false};
+  // How many forks there had been when the driver was first asked for a GPU; -1: it has not been.
+  std::atomic<int64_t> touched_at_{-1};
+  bool initialised_ = false;
   const char* type_;
   const char* driver_;
   std::mutex mutex_;

@@ -10,10 +10,7 @@
 namespace opdock::hip {
 namespace {
 
-ApiLibrary<Api>& library() {
-  static auto* const instance = new ApiLibrary<Api>;
-  return *instance;
-}
+ApiLibrary<Api>& library = *new ApiLibrary<Api>;
 
 void fill(ApiSymbols* symbols, Api* api) {
   symbols->need("hipInit", &api->hipInit);
@@ -94,11 +91,11 @@ const Api* open_api(std::string* problem) {
   const auto too_old = [](const std::string& missing) {
     return "found a libamdhip64 without " + missing + ", wanted HIP 5.2 or newer; upgrade ROCm";
   };
-  return library().get(open_library, fill, too_old, problem);
+  return library.get(open_library, fill, too_old, problem);
 }
 
 void* find_symbol(const char* name) {
-  return library().symbol(name);
+  return library.symbol(name);
 }
 
 std::string target_id(const Api& api, int index, Result* result) {

@@ -269,6 +269,7 @@ class HipDriver : public Driver {
 Driver* hip_driver(std::string* problem) {
   const Api* api = open_api(problem);
   if (api == nullptr) return nullptr;
+  const NoFork whole;
   static HipDriver* driver = new HipDriver(api);  // used until the process ends
   return driver;
 }

@@ -5,20 +5,17 @@
 #include <link.h>
 
 #include <cstdio>
-#include <mutex>
 #include <string_view>
 
+#include "base/mutex.h"
 #include "facts/probes.h"
 #include "opdock/opdock.h"
 
 namespace opdock {
 namespace {
 
-std::mutex noted_mutex;
-std::map<std::string, Version>& noted() {
-  static std::map<std::string, Version>& versions = *new std::map<std::string, Version>;
-  return versions;
-}
+Mutex& noted_mutex = *new Mutex;
+std::map<std::string, Version>& noted = *new std::map<std::string, Version>;
 
 struct Loaded {
   std::string cudart, torch;  // paths; empty if not loaded
@@ -75,7 +72,7 @@ bool note_in_process(const std::string& library, const std::string& version) {
   const std::optional<Version> parsed = Version::parse(text);
   if (!parsed || library.empty()) return false;
   const std::lock_guard lock(noted_mutex);
-  noted()[library] = *parsed;
+  noted[library] = *parsed;
   return true;
 }
 
@@ -89,7 +86,7 @@ void probe_in_process(MachineFacts* facts) {
   if (!loaded.torch.empty()) put("torch", torch_version(loaded.torch));
   put("python", python_version());
   const std::lock_guard lock(noted_mutex);
-  for (const auto& [library, version] : noted()) facts->in_process[library] = version;
+  for (const auto& [library, version] : noted) facts->in_process[library] = version;
 }
 
 }  // namespace opdock

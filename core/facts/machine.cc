@@ -1,9 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "facts/machine.h"
 
+#include <memory>
+
+#include "base/turn.h"
 #include "facts/probes.h"
 
 namespace opdock {
+namespace {
+
+struct Known {
+  Turn turn;
+  std::unique_ptr<const MachineFacts> facts;
+};
+Known& known = *new Known;  // never destroyed: threads may still ask while the process ends
+
+}  // namespace
 
 MachineFacts probe_machine(const Environment& environment) {
   MachineFacts facts;
@@ -15,9 +27,14 @@ MachineFacts probe_machine(const Environment& environment) {
 }
 
 MachineFacts probe_machine() {
-  // Never destroyed: threads may still ask while the process ends.
-  static const MachineFacts& machine = *new MachineFacts(probe_machine(current_environment()));
-  MachineFacts facts = machine;
+  MachineFacts facts;
+  {
+    const Taken turn(&known.turn);
+    if (known.facts == nullptr) {
+      known.facts = std::make_unique<const MachineFacts>(probe_machine(current_environment()));
+    }
+    facts = *known.facts;
+  }
   probe_in_process(&facts);
   return facts;
 }

@@ -4,9 +4,13 @@
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <memory>
 #include <mutex>
 #include <thread>
+#include <vector>
 
+#include "base/mutex.h"
+#include "base/turn.h"
 #include "jit/image_maker.h"
 
 namespace opdock {
@@ -19,19 +23,19 @@ class SharedProgress : public Progress {
  public:
   explicit SharedProgress(Progress* progress) : progress_(progress) {}
   void step(std::string_view text, double fraction) override {
-    const std::lock_guard lock(mutex_);
-    progress_->step(text, fraction);
+    const Taken turn(&turn_);
+    if (turn) progress_->step(text, fraction);
   }
   bool cancelled() override {
-    const std::lock_guard lock(mutex_);
-    stop_ = stop_ || progress_->cancelled();
+    const Taken turn(&turn_);
+    if (turn && !stop_) stop_ = progress_->cancelled();
     return stop_;
   }
 
  private:
   Progress* progress_;
-  std::mutex mutex_;  // the program's hooks are called one at a time
-  bool stop_ = false;
+  Turn turn_;  // the program's hooks are called one at a time
+  std::atomic<bool> stop_{false};
 };
 
 }  // namespace
@@ -45,6 +49,8 @@ void compile_all(
   if (context.progress != nullptr) own.progress = &shared;
   std::atomic<size_t> next{0};
   std::mutex telling;
+  // Whether a hook has forked and come back in the child, where the other threads are not.
+  const auto is_child = [began = forks()] { return forks() != began; };
   const auto work = [&] {
     for (size_t i = next++; i < requests.size(); i = next++) {
       std::vector<Reason> reasons;
@@ -54,30 +60,37 @@ void compile_all(
       } else {
         image = compile_image(requests[i], own, &reasons);
       }
+      if (is_child()) return;
       const std::lock_guard lock(telling);
       done(i, image, reasons);
     }
   };
+  const uint32_t master = Helping::master();
   const size_t count = std::min(requests.size(), static_cast<size_t>(std::max(jobs, 1)));
   std::mutex ending;
   std::condition_variable ended;
   size_t running = count == 0 ? 0 : count - 1;
-  std::vector<std::jthread> threads;
+  auto threads = std::make_unique<std::vector<std::jthread>>();
   for (size_t i = 1; i < count; ++i) {
-    threads.emplace_back([&] {
-      work();
+    threads->emplace_back([&] {
+      {
+        const Helping helping(master);
+        work();
+      }
       const std::lock_guard lock(ending);
       --running;
       ended.notify_one();
     });
   }
   work();
+  if (is_child()) return static_cast<void>(threads.release());
   // The program may answer only the thread that it called from.
   std::unique_lock lock(ending);
   while (running != 0) {
     if (ended.wait_for(lock, kPoll, [&] { return running == 0; })) break;
     lock.unlock();
     cancelled(own);
+    if (is_child()) return static_cast<void>(threads.release());
     lock.lock();
   }
 }

@@ -2,15 +2,13 @@
 #include "jit/compiler.h"
 
 #include <sys/auxv.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
-#include <condition_variable>
 #include <map>
-#include <mutex>
 
+#include "base/mutex.h"
 #include "base/sha256.h"
+#include "base/turn.h"
 #include "facts/arch.h"
 #include "jit/image_maker.h"
 #include "jit/keep.h"
@@ -19,15 +17,12 @@
 namespace opdock {
 namespace {
 
-constexpr std::chrono::milliseconds kPoll{50};  // how often a waiting thread asks whether to stop
 constexpr size_t kManySlots = 256;
 
 // ---- one maker per request and process
 
 struct Slot {
-  const pid_t process = getpid();  // of a parent's, nothing will ever come
-  std::condition_variable done;
-  bool running = false;
+  Turn turn;  // of whoever makes it; the table's mutex is of what follows
   uint64_t round = 0;
   bool failed = false;  // the last round; `reasons` say why
   std::vector<Reason> reasons;
@@ -35,22 +30,20 @@ struct Slot {
 };
 
 struct Table {
-  std::mutex mutex;
+  Mutex mutex;
   std::map<std::string, std::shared_ptr<Slot>> slots;
 };
-Table& table() {
-  static Table* instance = new Table;
-  return *instance;
-}
+Table& table = *new Table;
 
-std::shared_ptr<Slot> slot_of(Table& all, const std::string& key) {
-  if (all.slots.size() > kManySlots) {
-    std::erase_if(all.slots, [](const auto& one) {
-      return !one.second->running && one.second.use_count() == 1 && one.second->image.expired();
+// The mutex is held.
+std::shared_ptr<Slot> slot_of(const std::string& key) {
+  if (table.slots.size() > kManySlots) {
+    std::erase_if(table.slots, [](const auto& one) {
+      return one.second.use_count() == 1 && one.second->image.expired();
     });
   }
-  std::shared_ptr<Slot>& slot = all.slots[key];
-  if (slot == nullptr || slot->process != getpid()) slot = std::make_shared<Slot>();
+  std::shared_ptr<Slot>& slot = table.slots[key];
+  if (slot == nullptr) slot = std::make_shared<Slot>();
   return slot;
 }
 
@@ -70,52 +63,49 @@ CompiledImagePtr once(const CompileRequest& request, const JitContext& context,
   CacheRequest cached = cache_view(request, context, &uncertain);
   const std::string key = identity(cached, context);
 
-  Table& all = table();
-  std::unique_lock lock(all.mutex);
-  const std::shared_ptr<Slot> slot = slot_of(all, key);
-  for (;;) {
-    CompiledImagePtr have = slot->image.lock();
-    if (have != nullptr && have.get() != refused) return have;
-    if (!slot->running) break;
-    const uint64_t round = slot->round;
-    slot->done.wait_for(lock, kPoll);
-    if (slot->round != round && slot->failed) {
-      reasons->insert(reasons->end(), slot->reasons.begin(), slot->reasons.end());
-      return nullptr;
-    }
-    lock.unlock();
-    const bool stop = cancelled(context);
-    lock.lock();
-    if (stop) {
-      reasons->push_back(cancelled_reason(request));
-      return nullptr;
-    }
+  std::unique_lock lock(table.mutex);
+  const std::shared_ptr<Slot> slot = slot_of(key);
+  const uint64_t before = slot->round;
+  CompiledImagePtr have = slot->image.lock();
+  if (have != nullptr && have.get() != refused) return have;
+  lock.unlock();
+  const Taken turn(&slot->turn, [&] { return cancelled(context); });
+  if (!turn) {
+    reasons->push_back(turn.was_stopped() ? cancelled_reason(request)
+                                          : within_itself(subject_of(request) + " to be compiled"));
+    return nullptr;
   }
-  slot->running = true;
+  lock.lock();
+  have = slot->image.lock();
+  if (have != nullptr && have.get() != refused) return have;
+  if (slot->round != before && slot->failed) {  // what the one before found holds for us
+    reasons->insert(reasons->end(), slot->reasons.begin(), slot->reasons.end());
+    return nullptr;
+  }
   lock.unlock();
 
   // Ends the round however it ends: others wait for it.
   struct Round {
-    Table& all;
     Slot& slot;
     std::vector<Reason> reasons;
     CompiledImagePtr image;
     bool stopped = true;  // neither made nor found impossible: another may try
     ~Round() {
-      const std::lock_guard lock(all.mutex);
-      slot.running = false;
+      const std::lock_guard lock(table.mutex);
       ++slot.round;
       slot.failed = image == nullptr && !stopped;
       slot.reasons = slot.failed ? reasons : std::vector<Reason>();
       if (image != nullptr) slot.image = image;
-      slot.done.notify_all();
     }
-  } round{all, *slot, {}, nullptr};
+  } round{*slot, {}, nullptr};
   ImageMaker maker(request, context, std::move(cached), uncertain);
   round.image = maker.make(refused != nullptr, &round.reasons);
   if (const std::string folder = keep_folder(); round.image != nullptr && !folder.empty())
     keep_source(folder, request, round.image->kind, round.image->bytes, &round.reasons);
-  round.stopped = cancelled(context);
+  round.stopped = cancelled(context) ||
+                  std::any_of(round.reasons.begin(), round.reasons.end(), [](const Reason& reason) {
+                    return reason.code == Code::kWithinItself;
+                  });
   reasons->insert(reasons->end(), round.reasons.begin(), round.reasons.end());
   return round.image;
 }

@@ -6,8 +6,9 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <mutex>
 #include <string_view>
+
+#include "base/mutex.h"
 
 namespace opdock {
 
@@ -108,14 +109,14 @@ const Nvrtc* Nvrtc::open(const std::string& path, std::string* problem) {
   }
   std::sort(archs.begin(), archs.end());
   // Kept for the whole process, and where a leak checker sees it.
-  static std::mutex mutex;
+  static Mutex& mutex = *new Mutex;
   static std::vector<const Nvrtc*>* opened = new std::vector<const Nvrtc*>;
   Nvrtc* out = new Nvrtc;
   out->path_ = path;
   out->version_ = Version{static_cast<uint32_t>(major), static_cast<uint32_t>(minor)};
   out->archs_ = std::move(archs);
   out->functions_ = new Functions(f);
-  std::lock_guard lock(mutex);
+  const std::lock_guard lock(mutex);
   opened->push_back(out);
   return out;
 }

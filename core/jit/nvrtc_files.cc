@@ -11,10 +11,10 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
-#include <mutex>
 #include <optional>
 #include <set>
 
+#include "base/mutex.h"
 #include "facts/nvrtc_search.h"
 #include "note/libraries.h"
 
@@ -139,13 +139,10 @@ void add_loader_places(std::vector<std::string>* out) {
 }
 
 struct Folders {
-  std::mutex mutex;
+  Mutex mutex;
   std::vector<std::string> all;
 };
-Folders& added() {
-  static Folders* folders = new Folders;
-  return *folders;
-}
+Folders& added = *new Folders;
 
 }  // namespace
 
@@ -216,17 +213,15 @@ std::vector<NvrtcFile> find_nvrtc_files(const std::vector<std::string>& folders,
 }
 
 void add_compiler_folder(const std::string& folder) {
-  Folders& folders = added();
-  const std::lock_guard lock(folders.mutex);
-  if (std::find(folders.all.begin(), folders.all.end(), folder) == folders.all.end()) {
-    folders.all.push_back(folder);
+  const std::lock_guard lock(added.mutex);
+  if (std::find(added.all.begin(), added.all.end(), folder) == added.all.end()) {
+    added.all.push_back(folder);
   }
 }
 
 std::vector<std::string> compiler_folders() {
-  Folders& folders = added();
-  const std::lock_guard lock(folders.mutex);
-  return folders.all;
+  const std::lock_guard lock(added.mutex);
+  return added.all;
 }
 
 }  // namespace opdock

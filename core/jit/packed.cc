@@ -2,8 +2,8 @@
 #include "jit/packed.h"
 
 #include <algorithm>
-#include <chrono>
 #include <optional>
+#include <set>
 #include <thread>
 
 #include "call/dtype.h"
@@ -15,8 +15,6 @@ namespace {
 bool blames_device(opdock_status status) {
   return status == OPDOCK_DEVICE_LOST || status == OPDOCK_OUT_OF_MEMORY;
 }
-
-constexpr std::chrono::milliseconds kPoll{50};  // how often a waiting thread asks whether to stop
 
 CompileRequest request_of(const CompileRequest& all, const std::string& kernel) {
   CompileRequest one = all;
@@ -158,30 +156,20 @@ CompiledKernels::CompiledKernels(CompileRequest request, Driver* driver, opdock_
 
 bool CompiledKernels::make(std::string_view name, const JitContext& context,
                            std::vector<Reason>* reasons) {
+  Turn* making = nullptr;
   {
-    std::unique_lock lock(mutex_);
-    while (busy_.contains(name)) {
-      if (done_.wait_for(lock, kPoll) == std::cv_status::no_timeout) continue;
-      lock.unlock();
-      if (context.progress != nullptr && context.progress->cancelled()) {
-        reasons->push_back(
-            make_reason(Code::kCancelled, "a request to stop", request_.name + " to be compiled"));
-        return false;
-      }
-      lock.lock();
-    }
-    if (is_settled(name)) return true;
-    busy_.emplace(name);
+    const std::lock_guard lock(mutex_);
+    making = &making_[std::string(name)];
   }
-  struct Turn {  // ends however this ends: others wait for it
-    CompiledKernels& all;
-    std::string_view name;
-    ~Turn() {
-      const std::lock_guard lock(all.mutex_);
-      all.busy_.erase(all.busy_.find(name));
-      all.done_.notify_all();
-    }
-  } turn{*this, name};
+  const Taken turn(making,
+                   [&] { return context.progress != nullptr && context.progress->cancelled(); });
+  if (!turn) {
+    const std::string what = request_.name + " to be compiled";
+    reasons->push_back(turn.was_stopped() ? make_reason(Code::kCancelled, "a request to stop", what)
+                                          : within_itself(what));
+    return false;
+  }
+  if (is_settled(name)) return true;
   CompiledImagePtr image;
   std::unique_ptr<Kernels> part = load_compiled(request_of(request_, std::string(name)), driver_,
                                                 device(), context, &image, reasons);

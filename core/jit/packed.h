@@ -4,15 +4,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <condition_variable>
+#include <map>
 #include <memory>
-#include <mutex>
-#include <set>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "base/mutex.h"
+#include "base/turn.h"
 #include "call/kernels.h"
 #include "driver/driver.h"
 #include "facts/machine.h"
@@ -60,10 +60,9 @@ class CompiledKernels : public Kernels {
  private:
   CompileRequest request_;
   Driver* driver_;
-  std::mutex mutex_;  // of what follows
-  std::condition_variable done_;
-  std::set<std::string, std::less<>> busy_;      // being made
-  std::vector<std::unique_ptr<Kernels>> parts_;  // each of one kernel's image
+  Mutex mutex_;                                      // of what follows
+  std::map<std::string, Turn, std::less<>> making_;  // of each kernel that was asked for
+  std::vector<std::unique_ptr<Kernels>> parts_;      // each of one kernel's image
 };
 
 // The kernels of a plugin on `device`, none of which is compiled yet. rows: all of the plugin's

@@ -3,9 +3,10 @@
 
 #include <algorithm>
 #include <map>
-#include <mutex>
 
+#include "base/mutex.h"
 #include "base/sha256.h"
+#include "base/turn.h"
 #include "facts/arch.h"
 #include "jit/request.h"
 #include "jit/worker.h"
@@ -22,34 +23,40 @@ std::string list(const std::vector<std::string>& texts, size_t most) {
   return text;
 }
 
+struct Opening {
+  Turn turn;  // of what follows
+  const Nvrtc* compiler = nullptr;
+  std::string problem;  // one that stays
+};
+struct Openings {
+  Mutex mutex;
+  std::map<std::string, std::shared_ptr<Opening>> all;
+};
+Openings& openings = *new Openings;
+
 // Opened libraries stay open until the process ends, each once.
 const Nvrtc* opened(const std::string& path, std::string* problem) {
-  struct Outcome {
-    std::once_flag once;
-    const Nvrtc* compiler = nullptr;
-    std::string problem;
-  };
-  static std::mutex* mutex = new std::mutex;
-  static auto* outcomes = new std::map<std::string, std::shared_ptr<Outcome>>;
-  std::shared_ptr<Outcome> outcome;
+  std::shared_ptr<Opening> opening;
   {
-    const std::lock_guard lock(*mutex);
-    std::shared_ptr<Outcome>& place = (*outcomes)[path];
-    if (place == nullptr) place = std::make_shared<Outcome>();
-    outcome = place;
+    const std::lock_guard lock(openings.mutex);
+    std::shared_ptr<Opening>& place = openings.all[path];
+    if (place == nullptr) place = std::make_shared<Opening>();
+    opening = place;
   }
-  std::call_once(outcome->once, [&] {
-    outcome->problem = library_problem(path);
-    if (outcome->problem.empty()) outcome->compiler = Nvrtc::open(path, &outcome->problem);
-  });
-  *problem = outcome->problem;
-  if (outcome->compiler == nullptr) {
-    // It may be repaired while the process lives: the next request tries again.
-    const std::lock_guard lock(*mutex);
-    auto place = outcomes->find(path);
-    if (place != outcomes->end() && place->second == outcome) outcomes->erase(place);
+  const Taken turn(&opening->turn);
+  if (!turn) {
+    *problem = to_text(within_itself(path + " opened"));
+    return nullptr;
   }
-  return outcome->compiler;
+  if (turn.was_left()) opening->problem = to_text(left_by_fork(path + " open, or nobody at it"));
+  if (opening->problem.empty() && opening->compiler == nullptr) {
+    // One that fails may be repaired while the process lives: the next request tries again.
+    *problem = library_problem(path);
+    if (problem->empty()) opening->compiler = Nvrtc::open(path, problem);
+  } else {
+    *problem = opening->problem;
+  }
+  return opening->compiler;
 }
 
 // A cubin needs a driver of its toolkit's major, PTX one of its toolkit's version.
@@ -126,7 +133,10 @@ class NvrtcToolchain : public Toolchain {
       own.options.push_back("--include-path=" + include_);
       own.options.push_back("--include-path=" + include_ + "/cccl");
     }
-    if (context_.in_worker) return in_worker(context_, Backend::kCuda, file_.path, own, reasons);
+    // A forked child has inherited what another thread may have left locked in NVRTC.
+    const bool is_child = forks() != 0 && !(context_.worker + compile_worker_path()).empty();
+    if (context_.in_worker || is_child)
+      return in_worker(context_, Backend::kCuda, file_.path, own, reasons);
     return compiler_->compile(own);
   }
 
@@ -156,28 +166,23 @@ class NvrtcToolchain : public Toolchain {
 // answers are kept, no failures to get one.
 class KnownArchs {
  public:
-  static bool find(const std::string& key, std::string* others) {
-    const std::lock_guard lock(mutex());
-    const auto known = all().find(key);
-    if (known == all().end()) return false;
+  bool find(const std::string& key, std::string* others) {
+    const std::lock_guard lock(mutex_);
+    const auto known = all_.find(key);
+    if (known == all_.end()) return false;
     *others = known->second;
     return true;
   }
-  static void put(const std::string& key, const std::string& others) {
-    const std::lock_guard lock(mutex());
-    all()[key] = others;
+  void put(const std::string& key, const std::string& others) {
+    const std::lock_guard lock(mutex_);
+    all_[key] = others;
   }
 
  private:
-  static std::mutex& mutex() {
-    static std::mutex* instance = new std::mutex;
-    return *instance;
-  }
-  static std::map<std::string, std::string>& all() {
-    static auto* instance = new std::map<std::string, std::string>;
-    return *instance;
-  }
+  Mutex mutex_;
+  std::map<std::string, std::string> all_;
 };
+KnownArchs& known_archs = *new KnownArchs;
 
 class HiprtcToolchain : public Toolchain {
  public:
@@ -194,14 +199,14 @@ class HiprtcToolchain : public Toolchain {
     }
     const std::string key = file_.id + " " + arch;
     std::string others;  // that it knows instead; empty: it knows this one, or does not tell
-    if (!KnownArchs::find(key, &others)) {
+    if (!known_archs.find(key, &others)) {
       CompileJob question;
       question.arch = arch;
       const CompileResult answer =
           in_worker(context_, Backend::kRocm, file_.path, question, reasons);
       if (!answer.ok && answer.fault != CompileFault::kArch) return false;
       others = answer.log;
-      KnownArchs::put(key, others);
+      known_archs.put(key, others);
     }
     if (others.empty()) return true;
     Reason reason = make_reason(Code::kJitArch, maker_.text + ", which knows " + others,
@@ -220,17 +225,23 @@ class HiprtcToolchain : public Toolchain {
 };
 
 // What is on the machine, looked for again where nothing was found before.
+struct MachineNvrtcs {
+  Turn turn;  // of what follows
+  std::vector<NvrtcFile> found;
+  std::vector<std::string> folders;
+};
+MachineNvrtcs& nvrtcs_here = *new MachineNvrtcs;
+
 std::vector<NvrtcFile> machine_nvrtcs(std::vector<std::string>* searched) {
-  static std::mutex* mutex = new std::mutex;
-  static auto* found = new std::vector<NvrtcFile>;
-  static auto* folders = new std::vector<std::string>;
-  const std::lock_guard lock(*mutex);
-  const std::vector<std::string> wanted = compiler_folders();
-  if (found->empty() || *folders != wanted) {
-    *found = find_nvrtc_files(wanted, current_environment(), searched);
-    *folders = wanted;
+  const Taken turn(&nvrtcs_here.turn);
+  std::vector<std::string> wanted = compiler_folders();
+  if (nvrtcs_here.found.empty() || nvrtcs_here.folders != wanted) {
+    std::vector<NvrtcFile> found = find_nvrtc_files(wanted, current_environment(), searched);
+    const NoFork whole;
+    nvrtcs_here.found = std::move(found);
+    nvrtcs_here.folders = std::move(wanted);
   }
-  return *found;
+  return nvrtcs_here.found;
 }
 
 void find_nvrtcs(const CompileRequest& request, const JitContext& context,

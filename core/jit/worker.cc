@@ -90,8 +90,11 @@ void CompileWorker::end() {
   if (socket_ < 0) return;
   close(socket_);
   close(errors_);
-  child_.signal(SIGKILL);
-  child_.reap();
+  // In a child that a hook has forked and come back in, it is the parent's process.
+  if (forks() == forks_) {
+    child_.signal(SIGKILL);
+    child_.reap();
+  }
   socket_ = errors_ = -1;
 }
 

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "base/child.h"
+#include "base/mutex.h"
 #include "base/progress.h"
 #include "base/reason.h"
 #include "jit/worker_protocol.h"
@@ -38,6 +39,7 @@ class CompileWorker {
 
   std::string program_;
   Child child_;
+  const uint32_t forks_ = forks();
   int socket_ = -1;  // its stdin and stdout
   int errors_ = -1;  // its stderr
   std::string words_;

@@ -6,9 +6,10 @@
 #include <array>
 #include <exception>
 #include <map>
-#include <mutex>
 #include <tuple>
 
+#include "base/mutex.h"
+#include "base/turn.h"
 #include "fmt/format.h"
 #include "load/descriptor.h"
 #include "load/mapped.h"
@@ -18,10 +19,10 @@
 namespace opdock {
 namespace {
 
-// One file content's place in the registry. Its lock is held while it is being loaded, so a second
-// thread that wants the same plugin waits and one that wants another does not.
+// One file content's place in the registry. Who loads it has the turn, so a second thread that
+// wants the same plugin waits and one that wants another does not.
 struct Slot {
-  std::mutex mutex;
+  Turn turn;  // of what follows
   bool is_done = false;
   std::unique_ptr<LoadedPlugin> plugin;
   std::vector<Reason> reasons;
@@ -31,20 +32,15 @@ using StampKey = std::tuple<uint64_t, uint64_t, uint64_t, int64_t, int64_t>;
 
 // Never destroyed: plugins outlive every runtime, and other threads may still run at exit.
 struct Registry {
-  std::mutex mutex;
+  Mutex mutex;
   std::map<StampKey, std::shared_ptr<Slot>> slots;
 };
-
-Registry& registry() {
-  static Registry* const instance = new Registry;
-  return *instance;
-}
+Registry& registry = *new Registry;
 
 std::shared_ptr<Slot> slot_of(const FileStamp& stamp) {
-  Registry& all = registry();
-  const std::lock_guard<std::mutex> lock(all.mutex);
+  const std::lock_guard lock(registry.mutex);
   std::shared_ptr<Slot>& slot =
-      all.slots[{stamp.device, stamp.inode, stamp.size, stamp.mtime_ns, stamp.ctime_ns}];
+      registry.slots[{stamp.device, stamp.inode, stamp.size, stamp.mtime_ns, stamp.ctime_ns}];
   if (!slot) slot = std::make_shared<Slot>();
   return slot;
 }
@@ -127,10 +123,23 @@ const LoadedPlugin* load(const std::shared_ptr<const Candidate>& candidate, cons
     return nullptr;
   }
   const std::shared_ptr<Slot> slot = slot_of(candidate->stamp);
-  const std::lock_guard<std::mutex> lock(slot->mutex);
+  const Taken turn(&slot->turn);
+  if (!turn) {
+    reasons->push_back(within_itself(candidate->path + " to be loaded"));
+    return nullptr;
+  }
   if (!slot->is_done) {
-    slot->reasons.clear();
-    slot->plugin = load_now(candidate, host, &slot->reasons);
+    std::vector<Reason> why;
+    std::unique_ptr<LoadedPlugin> plugin;
+    if (turn.was_left()) {
+      // The loader has it half mapped, or its constructors and init have half run.
+      why.push_back(left_by_fork(candidate->path + " loaded, or nobody at it"));
+    } else {
+      plugin = load_now(candidate, host, &why);
+    }
+    const NoFork whole;
+    slot->plugin = std::move(plugin);
+    slot->reasons = std::move(why);
     slot->is_done = slot->plugin != nullptr || !is_passing(slot->reasons);
   }
   reasons->insert(reasons->end(), slot->reasons.begin(), slot->reasons.end());

@@ -25,7 +25,9 @@ struct LoadedPlugin {
 // file is still the one that was judged, opens it RTLD_NOW | RTLD_LOCAL, calls the entry function
 // and init(host), and compares the descriptor with the note. On failure returns NULL and appends
 // reasons (stage "load" or file-changed); a failure is remembered for that file content.
-// Thread-safe: two threads asking for one plugin load it once. May block.
+// Thread-safe: two threads asking for one plugin load it once. May block. A constructor or init
+// that comes back to its own plugin gets NULL (within-itself), and so does a child that was forked
+// while another thread loaded it (left-by-fork).
 const LoadedPlugin* load(const std::shared_ptr<const Candidate>& candidate, const opdock_host* host,
                          std::vector<Reason>* reasons);
 

@@ -11,12 +11,12 @@
 #include <cerrno>
 #include <cstring>
 #include <map>
-#include <mutex>
 #include <random>
 #include <regex>
 #include <utility>
 #include <vector>
 
+#include "base/mutex.h"
 #include "discover/scan.h"
 #include "fmt/format.h"
 
@@ -61,21 +61,17 @@ class JudgedFile {
 
 // The stamps of the files opened so far, by device and inode.
 struct Opened {
-  std::mutex mutex;
+  Mutex mutex;
   std::map<std::pair<uint64_t, uint64_t>, FileStamp> stamps;
 };
-
-Opened& opened() {
-  static Opened* const instance = new Opened;
-  return *instance;
-}
+Opened& opened = *new Opened;
 
 // Overwritten in place while mapped, a file has neither its old content nor its new one: refused.
 bool is_overwritten(const Candidate& candidate, std::vector<Reason>* reasons) {
   const FileStamp& stamp = candidate.stamp;
-  const std::lock_guard<std::mutex> lock(opened().mutex);
-  const auto known = opened().stamps.find({stamp.device, stamp.inode});
-  if (known == opened().stamps.end()) return false;
+  const std::lock_guard lock(opened.mutex);
+  const auto known = opened.stamps.find({stamp.device, stamp.inode});
+  if (known == opened.stamps.end()) return false;
   if (known->second.size == stamp.size && known->second.mtime_ns == stamp.mtime_ns) return false;
   reasons->push_back({Code::kFileChanged,
                       candidate.path + ", overwritten in place after it was loaded",
@@ -85,8 +81,8 @@ bool is_overwritten(const Candidate& candidate, std::vector<Reason>* reasons) {
 }
 
 void remember(const FileStamp& stamp) {
-  const std::lock_guard<std::mutex> lock(opened().mutex);
-  opened().stamps.try_emplace({stamp.device, stamp.inode}, stamp);
+  const std::lock_guard lock(opened.mutex);
+  opened.stamps.try_emplace({stamp.device, stamp.inode}, stamp);
 }
 
 // `path` with a random row of "./" and ".//" before the file's name: the same file, spelled as

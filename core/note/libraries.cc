@@ -9,9 +9,10 @@
 #include <unistd.h>
 
 #include <cstdlib>
-#include <mutex>
+#include <memory>
 #include <unordered_map>
 
+#include "base/mutex.h"
 #include "note/loader_cache.h"
 
 namespace opdock {
@@ -89,10 +90,13 @@ class SystemPlaces {
  public:
   std::optional<std::string> find(const std::string& name, uint16_t machine) {
     const std::string key = name + ':' + std::to_string(machine);
-    const std::lock_guard<std::mutex> lock(mutex_);
-    if (const auto known = found_.find(key); known != found_.end()) return known->second;
+    {
+      const std::lock_guard lock(mutex_);
+      if (const auto known = found_.find(key); known != found_.end()) return known->second;
+    }
     std::optional<std::string> path = search(name, machine);
     // What is missing may be installed any moment, so only what is there is remembered.
+    const std::lock_guard lock(mutex_);
     if (path) found_[key] = *path;
     return path;
   }
@@ -101,31 +105,39 @@ class SystemPlaces {
   std::optional<std::string> search(const std::string& name, uint16_t machine) {
     struct stat now{};
     const bool there = ::stat("/etc/ld.so.cache", &now) == 0;
-    const bool same = there && machine == machine_ && now.st_ino == stamp_.st_ino &&
-                      now.st_mtim.tv_sec == stamp_.st_mtim.tv_sec &&
-                      now.st_mtim.tv_nsec == stamp_.st_mtim.tv_nsec;
-    if (!same) {
-      cache_ = read_loader_cache(machine);
+    std::shared_ptr<const LoaderCache> cache;
+    {
+      const std::lock_guard lock(mutex_);
+      const bool same = there && machine == machine_ && now.st_ino == stamp_.st_ino &&
+                        now.st_mtim.tv_sec == stamp_.st_mtim.tv_sec &&
+                        now.st_mtim.tv_nsec == stamp_.st_mtim.tv_nsec;
+      if (same) cache = cache_;
+    }
+    if (cache == nullptr) {
+      cache = std::make_shared<const LoaderCache>(read_loader_cache(machine));
+      const std::lock_guard lock(mutex_);
+      cache_ = cache;
       stamp_ = now;
       machine_ = machine;
     }
-    if (const auto listed = cache_.find(name); listed != cache_.end()) {
+    if (const auto listed = cache->find(name); listed != cache->end()) {
       for (const std::string& path : listed->second) {
         if (fits(path, machine)) return path;
       }
     }
-    static const std::string kFolders[] = {
+    static constexpr const char* kFolders[] = {
         "/lib:/usr/lib:/lib64:/usr/lib64:/lib/x86_64-linux-gnu:/usr/lib/x86_64-linux-gnu",
         "/lib:/usr/lib:/lib64:/usr/lib64:/lib/aarch64-linux-gnu:/usr/lib/aarch64-linux-gnu"};
     return find_in(kFolders[machine == EM_AARCH64], "", name, machine);
   }
 
-  std::mutex mutex_;
+  Mutex mutex_;  // of what follows
   std::unordered_map<std::string, std::string> found_;
-  LoaderCache cache_;
+  std::shared_ptr<const LoaderCache> cache_;
   struct stat stamp_{};
   uint16_t machine_ = 0;
 };
+SystemPlaces& system_places = *new SystemPlaces;
 
 // A library loaded already satisfies a need by its name alone, wherever it came from.
 std::optional<std::string> find_loaded(const std::string& name) {
@@ -163,8 +175,7 @@ std::optional<std::string> find_library(const std::string& name, const Needer& n
     if (auto path = find_in(folders, needer.folder, name, machine)) return path;
   }
   if (auto path = find_in(needer.runpath, needer.folder, name, machine)) return path;
-  static SystemPlaces places;
-  if (auto path = places.find(name, machine)) return path;
+  if (auto path = system_places.find(name, machine)) return path;
   return find_loaded(name);
 }
 

@@ -8,6 +8,16 @@
 
 #define MAYBE_UNUSED __attribute__((unused)) /* a case may leave it out */
 
+#ifdef WAITS
+#include <stdlib.h>
+#include <unistd.h>
+/* Says that it has begun, by a file, and waits for another. */
+static void wait_for_go(void) {
+  fclose(fopen(getenv("OPDOCK_CASE_BEGUN"), "w"));
+  while (access(getenv("OPDOCK_CASE_GO"), F_OK) != 0) usleep(1000);
+}
+#endif
+
 #ifndef VERSION
 #define VERSION "1.0"
 #endif
@@ -68,7 +78,14 @@
 
 MAYBE_UNUSED static opdock_status plan(const opdock_call* call, const opdock_value* args,
                                        uint32_t num_args, opdock_plan* out) {
-  (void)call, (void)args, (void)num_args, (void)out;
+  (void)call, (void)num_args;
+  const opdock_tensor* x = args[0].as.tensor;
+  out->outputs[0].dtype = x->dtype;
+  out->outputs[0].ndim = x->ndim;
+  for (int32_t i = 0; i < x->ndim; ++i) {
+    out->outputs[0].shape[i] = x->shape[i];
+    out->outputs[0].strides[i] = x->strides[i];
+  }
   return OPDOCK_OK;
 }
 
@@ -76,12 +93,18 @@ MAYBE_UNUSED static opdock_status run(const opdock_call* call, const opdock_valu
                                       uint32_t num_args, opdock_tensor* const* outputs,
                                       uint32_t num_outputs) {
   (void)call, (void)args, (void)num_args, (void)outputs, (void)num_outputs;
+#ifdef IN_RUN
+  IN_RUN;
+#endif
   return OPDOCK_OK;
 }
 
 /* Says on the host's log that it ran, so that tests can count. */
 MAYBE_UNUSED static opdock_status init(const opdock_host* host, char* error, uint32_t error_size) {
   host->log(1, PLUGIN_NAME);
+#ifdef IN_INIT
+  IN_INIT;
+#endif
 #ifdef INIT_FULL
   memset(error, 'x', error_size); /* a text without an end */
 #elif defined(INIT_STATUS)

@@ -19,6 +19,7 @@ def parse_arguments():
     parser.add_argument("--schema", help="default: NAME(Tensor x) -> Tensor")
     parser.add_argument("--extra-op", action="append", default=[], help="schemas of further ops")
     parser.add_argument("--flag", action="append", default=["thread-safe"])
+    parser.add_argument("--no-flags", dest="flag", action="store_const", const=[])
     parser.add_argument("--device", action="append", default=["cpu"])
     parser.add_argument("--backward", default="")
     parser.add_argument("--abi-major", type=int, default=0)

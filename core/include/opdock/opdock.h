@@ -18,8 +18,21 @@
  *            wanted, what to do. On success the buffer is left alone.
  * Threads    Every function may be called from any thread, on the same handles too, except that
  *            nothing may use a runtime while it is being destroyed.
- * Fork       After a fork the child may go on using a runtime that has made no GPU call; one that
- *            has returns OPDOCK_DEVICE_ERROR for GPU work in the child, as the driver would.
+ * Hooks      No lock is held while a function of the program runs (log, progress, cancelled,
+ *            waiting, references): it may call every function of this header, from any thread. What
+ *            would have to wait for the very work that called it (the op that is being built, a
+ *            plugin that is being loaded, an op that takes one thread at a time and is running), by
+ *            itself or through other threads, is OPDOCK_INVALID_ARGUMENT at once, with the reason
+ *            within-itself. A hook must not destroy the runtime that called it.
+ * Fork       fork() may come at any time, from any thread and from within a hook; nothing that the
+ *            child calls waits for a thread that it does not have. What other threads of the parent
+ *            were at is taken over (a scan, a build, a compilation) or refused at once, with the
+ *            reason left-by-fork: a plugin that was being loaded, an op that takes one thread at a
+ *            time and was running. GPU work in the child is OPDOCK_DEVICE_ERROR if the parent has
+ *            done any, as the driver would have it. If a hook forks and comes back in the child,
+ *            the work that called it is OPDOCK_CANCELLED there, and goes on in the parent. fork()
+ *            waits for other threads only where they read or write a few words of memory.
+ *            docs/concepts.md has the table. vfork() and posix_spawn() concern nothing here.
  * Two copies of this library in one process do not know of each other: each loads plugins of its
  *            own. Handles must not be passed between them.
  * Shutdown   Loaded plugins stay loaded until the process ends, also after their runtime is
@@ -54,7 +67,8 @@ typedef struct opdock_options {
   /* Folders searched after the user's own and before /etc, such as those that Python packages
    * announce: colon-separated, or NULL. Not consent. */
   const char* package_path;
-  /* Where messages go, or NULL for stderr (warnings and errors only). Called from any thread. */
+  /* Where messages go, or NULL for stderr (warnings and errors only). Called from any thread, from
+   * several at once. */
   void (*log)(void* context, int32_t level, const char* message);
   void* log_context;
   /* Threads for CPU ops, the caller's own included; 0 for the number of usable cores. */

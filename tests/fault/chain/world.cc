@@ -31,7 +31,16 @@ int32_t cancelled(void* context) {
 }
 
 void progress(void* context, const char* text, double) {
-  program_of(context).told.push_back(text);
+  Program& program = program_of(context);
+  {
+    const std::lock_guard lock(program.telling);
+    program.told.push_back(text);
+  }
+  if (program.on_progress) program.on_progress(text);
+}
+
+void log(void* context, int32_t, const char* message) {
+  program_of(context).on_log(message);
 }
 
 void waiting(void* context, int32_t begins) {
@@ -139,6 +148,10 @@ RuntimePtr World::runtime(Program* program, const std::string& plugin_path) {
     options.cancelled = cancelled;
     options.waiting = waiting;
     if (program->has_runner) options.references = &kReferences;
+    if (program->on_log) {
+      options.log = log;
+      options.log_context = program;
+    }
   }
   std::array<char, 4096> error{};
   opdock_runtime* made = nullptr;
@@ -160,6 +173,27 @@ Outcome World::resolve(opdock_runtime* runtime, const std::string& op, opdock_de
   EXPECT_EQ(opdock_take_reasons_json(&text, nullptr, 0), OPDOCK_OK);
   outcome.reasons = Json::parse(text);
   opdock_free(text);
+  return outcome;
+}
+
+Outcome World::call(opdock_runtime* runtime, const std::string& op) {
+  Outcome outcome;
+  std::array<char, 16384> error{};
+  opdock_function* function = nullptr;
+  outcome.status = opdock_get_function(runtime, op.c_str(), &function, error.data(), error.size());
+  if (outcome.status == OPDOCK_OK) {
+    float in[4] = {}, out[4] = {};
+    int64_t shape[1] = {4}, strides[1] = {1};
+    opdock_tensor x{in, {OPDOCK_CPU, 0}, 1, {2, 32, 1}, shape, strides, 0};
+    opdock_tensor y{out, {OPDOCK_CPU, 0}, 1, {2, 32, 1}, shape, strides, 0};
+    opdock_value value{};
+    value.tag = OPDOCK_TENSOR;
+    value.as.tensor = &x;
+    opdock_tensor* outputs[1] = {&y};
+    outcome.status = opdock_invoke(function, nullptr, &value, 1, outputs, 1, error.data(),
+                                   static_cast<uint32_t>(error.size()));
+  }
+  outcome.text = error.data();
   return outcome;
 }
 

@@ -8,6 +8,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -39,7 +40,10 @@ struct Program {
   const char* fallback = nullptr;
   std::function<bool()> cancelled;
   std::atomic<int> waits{0};  // how often a thread said that it waits, and has not ended
+  std::mutex telling;         // of `told`: several builds may run at once
   std::vector<std::string> told;
+  // What the hooks do besides; a test that leaves them empty has no log hook.
+  std::function<void(const std::string& text)> on_log, on_progress;
   // References: the ops that there are; what opening and running one answers.
   bool has_runner = false;
   std::map<std::string, opdock_status> references;
@@ -66,6 +70,8 @@ class World : public ::testing::Test {
   RuntimePtr runtime(Program* program = nullptr, const std::string& plugin_path = "");
   static Outcome resolve(opdock_runtime* runtime, const std::string& op,
                          opdock_device device = {OPDOCK_CPU, 0});
+  // Resolves and calls `op`, which takes and returns one float32 tensor.
+  static Outcome call(opdock_runtime* runtime, const std::string& op);
   static Json explain(opdock_runtime* runtime, const std::string& name);
   // The step of the first device in an explanation.
   static Json step(const Json& explanation, const std::string& name);

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/turn.h"
+
+#include <linux/futex.h>
+#include <pthread.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <ctime>
+#include <mutex>
+#include <vector>
+
+#include "base/mutex.h"
+
+namespace opdock {
+namespace {
+
+constexpr uint32_t kAwaited = 1u << 31;
+constexpr uint32_t kGone = kAwaited - 1;  // a holder that is in no process
+constexpr timespec kPoll{0, 50'000'000};  // between two questions whether to go on waiting
+
+std::atomic<uint32_t> next_thread{1};
+// The threads that a forked child has: the one that forked, and those from `first_here` on.
+std::atomic<uint32_t> first_here{1}, forked_here{0};
+thread_local uint32_t own_number = 0;
+
+// Who waits for whom: for the holder of a turn, or for a helper to come to its end.
+struct Wait {
+  uint32_t waiter;
+  const std::atomic<uint32_t>* holder;
+  uint32_t helper;
+};
+struct Waits {
+  Mutex mutex;
+  std::vector<Wait> all;
+};
+Waits& waits = *new Waits;
+
+// The mutex is held. `steps` ends it however the holders change meanwhile.
+bool waits_for(uint32_t who, uint32_t whom, size_t steps) {
+  if (who == whom) return true;
+  if (who == 0 || steps == 0) return false;
+  return std::any_of(waits.all.begin(), waits.all.end(), [&](const Wait& wait) {
+    if (wait.waiter != who) return false;
+    const uint32_t next = wait.holder == nullptr ? wait.helper : *wait.holder & ~kAwaited;
+    return waits_for(next, whom, steps - 1);
+  });
+}
+
+bool begin_wait(uint32_t waiter, uint32_t holder, const std::atomic<uint32_t>* word) {
+  const std::lock_guard lock(waits.mutex);
+  if (waits_for(holder, waiter, waits.all.size() + 1)) return false;
+  waits.all.push_back({waiter, word, 0});
+  return true;
+}
+
+void end_wait(uint32_t waiter, const std::atomic<uint32_t>* word, uint32_t helper) {
+  const std::lock_guard lock(waits.mutex);
+  const auto own = std::find_if(waits.all.begin(), waits.all.end(), [&](const Wait& wait) {
+    return wait.waiter == waiter && wait.holder == word && wait.helper == helper;
+  });
+  if (own != waits.all.end()) waits.all.erase(own);
+}
+
+void in_child() {
+  waits.all.clear();  // nobody is left who waits
+  forked_here.store(own_number);
+  first_here.store(next_thread.load());
+}
+
+[[maybe_unused]] const int registered = pthread_atfork(nullptr, nullptr, in_child);
+
+void sleep_while(std::atomic<uint32_t>* word, uint32_t value) {
+  static_assert(sizeof *word == sizeof(uint32_t));
+  syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, &kPoll, nullptr, 0);
+}
+
+void wake_all(std::atomic<uint32_t>* word) {
+  syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, INT32_MAX, nullptr, nullptr, 0);
+}
+
+}  // namespace
+
+uint32_t Turn::this_thread() {
+  // After two thousand million threads the numbers begin again.
+  while (own_number == 0 || own_number == kGone) own_number = next_thread.fetch_add(1) & ~kAwaited;
+  return own_number;
+}
+
+bool Turn::is_here(uint32_t thread) const {
+  if (thread == kGone) return false;
+  return thread >= first_here.load(std::memory_order_relaxed) ||
+         thread == forked_here.load(std::memory_order_relaxed);
+}
+
+Turn::Took Turn::take(const std::function<bool()>& stop) {
+  const uint32_t me = this_thread();
+  for (uint32_t seen = holder_.load();;) {
+    const uint32_t holder = seen & ~kAwaited;
+    if (holder == 0 || !is_here(holder)) {
+      if (!holder_.compare_exchange_weak(seen, me, std::memory_order_acquire)) continue;
+      return holder == 0 ? Took::kFree : Took::kLeft;
+    }
+    const uint32_t awaited = seen | kAwaited;
+    if (seen != awaited && !holder_.compare_exchange_weak(seen, awaited)) continue;
+    if (!begin_wait(me, holder, &holder_)) return Took::kItself;
+    sleep_while(&holder_, awaited);
+    end_wait(me, &holder_, 0);
+    seen = holder_.load();
+    if ((seen & ~kAwaited) != 0 && stop && stop()) return Took::kStopped;
+  }
+}
+
+void Turn::give_back() {
+  // The turn may be gone as soon as it is free: waking sleepers at its address does no harm.
+  std::atomic<uint32_t>* const word = &holder_;
+  if ((holder_.exchange(0, std::memory_order_release) & kAwaited) != 0) wake_all(word);
+}
+
+void Turn::give_back_as_left() {
+  std::atomic<uint32_t>* const word = &holder_;
+  if ((holder_.exchange(kGone, std::memory_order_release) & kAwaited) != 0) wake_all(word);
+}
+
+bool Turn::is_ours() const {
+  const uint32_t holder = holder_.load() & ~kAwaited;
+  if (holder == 0 || !is_here(holder)) return false;
+  const std::lock_guard lock(waits.mutex);
+  return waits_for(holder, this_thread(), waits.all.size() + 1);
+}
+
+Helping::Helping(uint32_t master) : master_(master) {
+  const std::lock_guard lock(waits.mutex);
+  waits.all.push_back({master_, nullptr, Turn::this_thread()});
+}
+
+Helping::~Helping() {
+  end_wait(master_, nullptr, Turn::this_thread());
+}
+
+Reason within_itself(const std::string& what) {
+  return make_reason(Code::kWithinItself, "a call from within that work", what + ", first");
+}
+
+Reason left_by_fork(const std::string& what) {
+  return make_reason(Code::kLeftByFork, "another thread at it when this process was forked", what);
+}
+
+}  // namespace opdock

@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+"""os.fork() while other threads, or hooks, are at work in the library."""
+
+import json
+
+import pytest
+from test_chain import Room, room  # noqa: F401
+
+# child(work): the status of a forked child that does `work`; SIGALRM ends one that hangs.
+PRELUDE = """\
+import glob, json, os, signal, threading, time, numpy, opdock
+x = numpy.arange(4, dtype="float32")
+def child(work):
+    pid = os.fork()
+    if pid == 0:
+        signal.alarm(60)
+        try:
+            os._exit(0 if work() else 1)
+        except BaseException as error:
+            print(error, flush=True)
+            os._exit(2)
+    return os.waitpid(pid, 0)[1]
+"""
+
+
+@pytest.fixture
+def triple(room: Room):  # noqa: F811
+    room.add()
+    return room
+
+
+def test_while_another_thread_builds(triple):
+    code = (
+        PRELUDE
+        + """
+first = []
+thread = threading.Thread(target=lambda: first.append(opdock.ops.triple(x).tolist()))
+thread.start()
+tmp = os.environ["OPDOCK_CACHE_DIR"] + "/v1/tmp/*"
+while not glob.glob(tmp) and thread.is_alive():
+    time.sleep(0.005)
+status = child(lambda: (opdock.ops.triple(x) == 3 * x).all())
+thread.join()
+print(json.dumps([status, first]))
+"""
+    )
+    assert triple.run(code).json == [0, [[0.0, 3.0, 6.0, 9.0]]]
+
+
+def test_while_another_thread_scans(triple):
+    code = (
+        PRELUDE
+        + """
+opdock.ops.triple(x)
+stop = threading.Event()
+def scan():
+    while not stop.is_set():
+        opdock.plugins(rescan=True)
+thread = threading.Thread(target=scan)
+thread.start()
+statuses = []
+for i in range(30):
+    time.sleep(0.002 + i * 0.0003)
+    statuses.append(child(lambda: len(opdock.plugins()) > 0 and opdock.explain("triple")))
+stop.set()
+thread.join()
+print(json.dumps(statuses))
+"""
+    )
+    assert triple.run(code).json == [0] * 30
+
+
+def test_while_another_thread_is_in_the_doctor(triple):
+    code = (
+        PRELUDE
+        + """
+stop = threading.Event()
+def ask():
+    while not stop.is_set():
+        opdock.Runtime().doctor_json()
+thread = threading.Thread(target=ask)
+thread.start()
+statuses = []
+for i in range(10):
+    time.sleep(0.01)
+    statuses.append(child(lambda: "version" in opdock.doctor()))
+stop.set()
+thread.join()
+print(json.dumps(statuses))
+"""
+    )
+    assert triple.run(code).json == [0] * 10
+
+
+def test_by_a_reference_that_is_being_opened(triple):
+    # What the chain is at, the child is told, is the op itself.
+    (triple.top / "plugins" / "triple" / "reference.py").write_text("""\
+import os, signal, numpy, opdock
+pid = os.fork()
+if pid == 0:
+    signal.alarm(60)
+    try:
+        opdock.ops.triple(numpy.ones(4, "float32"))
+        os._exit(1)
+    except opdock.OpdockError as error:
+        os._exit(0 if "within-itself" in str(error) else 2)
+status = os.waitpid(pid, 0)[1]
+def triple(x, *, by=3.0):
+    return x * by + status
+""")
+    code = PRELUDE + "print(json.dumps(opdock.ops.triple(x).tolist()))"
+    done = triple.run(code, OPDOCK_BUILD="never", OPDOCK_FALLBACK="silent")
+    assert done.json == [0.0, 3.0, 6.0, 9.0]
