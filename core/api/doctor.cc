@@ -11,6 +11,7 @@
 #include "facts/environment.h"
 #include "facts/tools.h"
 #include "fmt/format.h"
+#include "load/open.h"
 
 namespace opdock {
 namespace {
@@ -223,6 +224,17 @@ Report diagnosis(const Catalog& catalog, const MachineFacts& machine, const Sear
                          "calling ops",
                          all == 0 ? "install some, or name their folder in OPDOCK_PLUGIN_PATH"
                                   : "`opdock list` has each one's reasons"));
+  // Only where this process has loaded some: the command's own has not.
+  if (opened_files() != 0) {
+    const std::vector<Reason> overwritten = overwritten_files();
+    const size_t count = opened_files();
+    std::vector<std::string> texts;
+    for (const Reason& reason : overwritten) texts.push_back(reason.found);
+    checks.push_back(check(
+        "loaded plugins", overwritten.empty(),
+        overwritten.empty() ? fmt::format("{}, as they were loaded", count) : join(texts, "; "),
+        "calling their ops", overwritten.empty() ? "" : overwritten.front().advice));
+  }
   for (const std::string& problem : setting_problems) {
     checks.push_back(check("settings", false, problem, "everything but this report",
                            "correct or remove what is named; until then other commands and calls "

@@ -26,6 +26,7 @@ struct Slot {
   bool is_done = false;
   std::unique_ptr<LoadedPlugin> plugin;
   std::vector<Reason> reasons;
+  Lacking lacking;  // of a failure: what it was for want of
 };
 
 using StampKey = std::tuple<uint64_t, uint64_t, uint64_t, int64_t, int64_t>;
@@ -128,7 +129,7 @@ const LoadedPlugin* load(const std::shared_ptr<const Candidate>& candidate, cons
     reasons->push_back(within_itself(candidate->path + " to be loaded"));
     return nullptr;
   }
-  if (!slot->is_done) {
+  if (!slot->is_done || (slot->plugin == nullptr && slot->lacking.may_be_there())) {
     std::vector<Reason> why;
     std::unique_ptr<LoadedPlugin> plugin;
     if (turn.was_left()) {
@@ -137,8 +138,10 @@ const LoadedPlugin* load(const std::shared_ptr<const Candidate>& candidate, cons
     } else {
       plugin = load_now(candidate, host, &why);
     }
+    Lacking lacking(why);
     const NoFork whole;
     slot->plugin = std::move(plugin);
+    slot->lacking = std::move(lacking);
     slot->reasons = std::move(why);
     slot->is_done = slot->plugin != nullptr || !is_passing(slot->reasons);
   }

@@ -24,7 +24,8 @@ struct LoadedPlugin {
 // Loads the candidate, or returns what was loaded for the same file content before. Checks that the
 // file is still the one that was judged, opens it RTLD_NOW | RTLD_LOCAL, calls the entry function
 // and init(host), and compares the descriptor with the note. On failure returns NULL and appends
-// reasons (stage "load" or file-changed); a failure is remembered for that file content.
+// reasons (stage "load" or file-changed); a failure is remembered for that file content,
+// unless the loader refused the file for want of what may be there by now (Lacking).
 // Thread-safe: two threads asking for one plugin load it once. May block. A constructor or init
 // that comes back to its own plugin gets NULL (within-itself), and so does a child that was forked
 // while another thread loaded it (left-by-fork).

@@ -13,6 +13,7 @@
 #include <map>
 #include <random>
 #include <regex>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -59,30 +60,69 @@ class JudgedFile {
   int error_;
 };
 
-// The stamps of the files opened so far, by device and inode.
+// The files opened so far, by device and inode, as they were then.
+struct OpenedFile {
+  FileStamp stamp;
+  std::string path;
+};
 struct Opened {
   Mutex mutex;
-  std::map<std::pair<uint64_t, uint64_t>, FileStamp> stamps;
+  std::map<std::pair<uint64_t, uint64_t>, OpenedFile> files;
 };
 Opened& opened = *new Opened;
+
+bool is_same_content(const FileStamp& a, const FileStamp& b) {
+  return a.size == b.size && a.mtime_ns == b.mtime_ns;
+}
+
+Reason overwritten(const std::string& path) {
+  return {Code::kFileChanged, path + ", overwritten in place after it was loaded",
+          "a new file that was renamed over the old one",
+          "restart the program; replace plugins by rename"};
+}
 
 // Overwritten in place while mapped, a file has neither its old content nor its new one: refused.
 bool is_overwritten(const Candidate& candidate, std::vector<Reason>* reasons) {
   const FileStamp& stamp = candidate.stamp;
   const std::lock_guard lock(opened.mutex);
-  const auto known = opened.stamps.find({stamp.device, stamp.inode});
-  if (known == opened.stamps.end()) return false;
-  if (known->second.size == stamp.size && known->second.mtime_ns == stamp.mtime_ns) return false;
-  reasons->push_back({Code::kFileChanged,
-                      candidate.path + ", overwritten in place after it was loaded",
-                      "a new file that was renamed over the old one",
-                      "restart the program; replace plugins by rename"});
+  const auto known = opened.files.find({stamp.device, stamp.inode});
+  if (known == opened.files.end() || is_same_content(known->second.stamp, stamp)) return false;
+  reasons->push_back(overwritten(candidate.path));
   return true;
 }
 
-void remember(const FileStamp& stamp) {
+void remember(const Candidate& candidate) {
+  const FileStamp& stamp = candidate.stamp;
   const std::lock_guard lock(opened.mutex);
-  opened.stamps.try_emplace({stamp.device, stamp.inode}, stamp);
+  opened.files.try_emplace({stamp.device, stamp.inode}, OpenedFile{stamp, candidate.path});
+}
+
+// An object in this process, by its place and name.
+int add_object(dl_phdr_info* object, size_t, void* digest) {
+  uint64_t& value = *static_cast<uint64_t*>(digest);
+  const auto add = [&](uint64_t word) { value = (value ^ word) * 1099511628211u; };  // FNV-1a
+  add(object->dlpi_addr);
+  for (const char* at = object->dlpi_name; at != nullptr && *at != '\0'; ++at) {
+    add(static_cast<unsigned char>(*at));
+  }
+  return 0;
+}
+
+// Which objects are in this process. glibc counts those that were ever added, too, but one that is
+// refused counts there.
+uint64_t objects_here() {
+  uint64_t digest = 14695981039346656037u;
+  dl_iterate_phdr(add_object, &digest);
+  return digest;
+}
+
+// "at::detail" of "x.so: undefined symbol: at::detail, version V"; empty: none.
+std::string undefined_symbol(const std::string& message) {
+  constexpr std::string_view kWords = "undefined symbol: ";
+  const size_t at = message.find(kWords);
+  if (at == message.npos) return {};
+  const std::string rest = message.substr(at + kWords.size());
+  return rest.substr(0, rest.find_first_of(" ,\n"));
 }
 
 // `path` with a random row of "./" and ".//" before the file's name: the same file, spelled as
@@ -146,13 +186,51 @@ void* open_candidate(const Candidate& candidate, std::vector<Reason>* reasons) {
     reasons->push_back(loader_reason(message, candidate.path));
     return nullptr;
   }
-  remember(candidate.stamp);
+  remember(candidate);
   // Stays open in any case: its constructors have run, and may have left pointers into it.
   if (is_by_descriptor) {
     rename_object(handle, path, candidate.path);
     return file.check(reasons) ? handle : nullptr;
   }
   return JudgedFile(candidate).check(reasons) ? handle : nullptr;
+}
+
+Lacking::Lacking(const std::vector<Reason>& reasons) {
+  for (const Reason& reason : reasons) {
+    if (reason.code != Code::kLoadFailed) continue;
+    is_something_ = true;
+    is_file_ = reason.found.find("cannot open shared object file") != std::string::npos;
+    symbol_ = undefined_symbol(reason.found);
+  }
+  if (is_something_) objects_ = objects_here();
+}
+
+bool Lacking::may_be_there() const {
+  if (!is_something_) return false;
+  if (is_file_ || objects_here() != objects_) return true;
+  return !symbol_.empty() && dlsym(RTLD_DEFAULT, symbol_.c_str()) != nullptr;
+}
+
+std::vector<Reason> overwritten_files() {
+  std::vector<OpenedFile> files;
+  {
+    const std::lock_guard lock(opened.mutex);
+    for (const auto& [_, file] : opened.files) files.push_back(file);
+  }
+  std::vector<Reason> reasons;
+  for (const OpenedFile& file : files) {
+    struct stat status{};
+    if (stat(file.path.c_str(), &status) != 0) continue;
+    const FileStamp now = stamp_of(status);
+    if (now.device != file.stamp.device || now.inode != file.stamp.inode) continue;
+    if (!is_same_content(now, file.stamp)) reasons.push_back(overwritten(file.path));
+  }
+  return reasons;
+}
+
+size_t opened_files() {
+  const std::lock_guard lock(opened.mutex);
+  return opened.files.size();
 }
 
 Reason loader_reason(const std::string& message, const std::string& path) {
@@ -165,7 +243,9 @@ Reason loader_reason(const std::string& message, const std::string& path) {
       {"^(\\S+): cannot open shared object file: No such file",
        "install the library {0}, or put its folder into the plugin's RUNPATH"},
       {"undefined symbol: (\\S+)",
-       "link the library that defines {0} into the plugin (-Wl,-z,defs names it when linking)"},
+       "link the library that defines {0} into the plugin (-Wl,-z,defs names it when linking), or "
+       "load "
+       "it with RTLD_GLOBAL: the next call asks again"},
       {"version `([^']+)' not found",
        "install the library version that has {0}, or build the plugin on this system"},
       {"cannot allocate memory in (static TLS block)",

@@ -158,9 +158,12 @@ __attribute__((constructor)) static void construct(void) {
 #endif
 
 #ifdef WANTS_SYMBOL
-extern int opdock_case_no_such_function(void);
+#ifndef LACKS
+#define LACKS opdock_case_no_such_function
+#endif
+extern int LACKS(void);
 int opdock_case_call(void) {
-  return opdock_case_no_such_function();
+  return LACKS();
 }
 #endif
 

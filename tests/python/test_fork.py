@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""os.fork() while other threads, or hooks, are at work in the library."""
+"""os.fork() while other threads, or hooks, are at work in the library; files changed under it."""
 
 import json
+import shutil
 
 import pytest
-from test_chain import Room, room  # noqa: F401
+from test_chain import BUILD, Room, room  # noqa: F401
 
 # child(work): the status of a forked child that does `work`; SIGALRM ends one that hangs.
 PRELUDE = """\
@@ -111,3 +112,31 @@ def triple(x, *, by=3.0):
     code = PRELUDE + "print(json.dumps(opdock.ops.triple(x).tolist()))"
     done = triple.run(code, OPDOCK_BUILD="never", OPDOCK_FALLBACK="silent")
     assert done.json == [0.0, 3.0, 6.0, 9.0]
+
+
+def test_the_doctor_tells_of_a_plugin_that_was_overwritten_while_loaded(room):  # noqa: F811
+    plugin = room.top / "plugins" / "noop.so"
+    shutil.copy(BUILD / "plugins" / "noop.so", plugin)
+    # As cp does it: cut, and the same bytes again. Nothing of it may run then, at exit either.
+    code = (
+        PRELUDE
+        + f"""
+opdock.ops.noop(x)
+def loaded():
+    return [c for c in opdock.doctor()["checks"] if c["name"] == "loaded plugins"]
+before = loaded()
+path = {str(plugin)!r}
+with open(path, "rb") as file:
+    content = file.read()
+time.sleep(0.02)
+with open(path, "wb") as file:
+    file.write(content)
+print(json.dumps([before, loaded()]), flush=True)
+os._exit(0)
+"""
+    )
+    before, after = room.run(code).json
+    assert [check["ok"] for check in before] == [True]
+    assert [check["ok"] for check in after] == [False]
+    assert f"{plugin}, overwritten in place" in json.dumps(after)
+    assert "rename" in json.dumps(after)

@@ -152,7 +152,8 @@ OPDOCK_EXPORT opdock_status opdock_inspect_json(opdock_runtime* runtime, const c
  * chosen one for each device, and every other one with its reasons. */
 OPDOCK_EXPORT opdock_status opdock_explain_json(opdock_runtime* runtime, const char* name,
                                                 char** out, char* error, uint32_t error_size);
-/* What this machine has: CPU, C library, drivers, GPUs, tools; and what is missing for what. */
+/* What this machine has: CPU, C library, drivers, GPUs, tools; and what is missing for what. In a
+ * process that has loaded plugins also whether one of their files has been overwritten in place. */
 OPDOCK_EXPORT opdock_status opdock_doctor_json(opdock_runtime* runtime, char** out, char* error,
                                                uint32_t error_size);
 /* The cache of what was compiled and built. action: "ls" (what is in it), "verify" (the same, every

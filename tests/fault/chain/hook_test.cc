@@ -214,6 +214,30 @@ TEST_F(Hooks, OfABuildAreServedWhatElseTheyAskFor) {
   EXPECT_EQ(asked, OPDOCK_OK);
 }
 
+TEST_F(Hooks, TheDoctorTellsOfAPluginThatWasOverwrittenWhileLoaded) {
+  top_.add("good_b", "plugins/good_b.so");
+  const RuntimePtr made = runtime();
+  const auto loaded = [&] {
+    char* text = nullptr;
+    EXPECT_EQ(opdock_doctor_json(made.get(), &text, nullptr, 0), OPDOCK_OK);
+    const Json json = Json::parse(text);
+    opdock_free(text);
+    for (const Json& one : json.at("checks")) {
+      if (one.at("name") == "loaded plugins") return one;
+    }
+    return Json();
+  };
+  ASSERT_EQ(resolve(made.get(), "good_b").status, OPDOCK_OK);
+  const std::string file = path("plugins/good_b.so");
+  EXPECT_EQ(loaded().at("found").dump().find(file), std::string::npos);
+  std::filesystem::last_write_time(
+      file, std::filesystem::last_write_time(file) + std::chrono::seconds(1));
+  const Json told = loaded();
+  EXPECT_FALSE(told.at("ok"));
+  EXPECT_NE(told.at("found").dump().find(file + ", overwritten in place"), std::string::npos);
+  EXPECT_NE(told.at("advice").dump().find("restart the program"), std::string::npos);
+}
+
 // Two threads, each in a hook of its build, ask for what the other one builds.
 TEST_F(Hooks, ThatWouldWaitForEachOtherAreTold) {
   add_source("good");
