@@ -21,7 +21,7 @@ Report list_consents(const SearchEnvironment& environment) {
 // Whether the folder, by the name given, may be used now, and what still speaks against it.
 Report state_of(const std::string& folder, const SearchEnvironment& environment) {
   Trust trust(environment);
-  const Way way = trust.judge_way(folder);
+  const TrustedWay way = trust.judge_way(folder);
   std::vector<Reason> reasons;
   if (way.reason) reasons.push_back(*way.reason);
   return {{"folder", folder},

@@ -98,7 +98,9 @@ class Identifier {
 
   // The compiler's version line; its program and the part that does the work go into the id.
   void add_host_compiler(const std::vector<std::string>& compiler, const char* part) {
+    const size_t before = reasons_->size();
     const std::string version = ask(compiler, "--version");
+    if (reasons_->size() != before) return;  // one that cannot answer has said enough
     std::string name = fs::path(compiler.back()).filename().string();
     add_version(name + " " + number_in(version));
     for (const std::string& word : compiler) add_program(word);
@@ -224,7 +226,6 @@ CacheMaker identify(const BuildTools& tools, const Languages& languages,
   Identifier identifier(tools, deadline, progress, reasons);
   const size_t before = reasons->size();
   identifier.add_host_compiler(tools.cpp, "cc1plus");
-  // One that cannot answer has said enough.
   if (reasons->size() == before) identifier.add_host_compiler(tools.c, "cc1");
   if (reasons->size() == before && languages.cuda) identifier.add_nvcc();
   if (reasons->size() == before && languages.hip) identifier.add_hipcc();

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <signal.h>
 #include <sys/resource.h>
+#include <sys/statvfs.h>
 
 #include <cerrno>
 #include <cstring>
@@ -12,6 +13,8 @@ namespace opdock {
 namespace {
 
 constexpr uint64_t kUsualStack = 8ull << 20;  // what compilers are written for
+// Less than that left: what failed to write has removed its half-written files already.
+constexpr uint64_t kFewBytes = 256 << 10, kFewFiles = 32;
 
 // Marks that a log has whatever the limit is.
 struct Mark {
@@ -73,6 +76,18 @@ std::optional<Reason> hit_limit(const ToolLimits& limits, const ProcessEnd& end,
     if (is_hit) return limit_reason(error, std::string(mark.wanted), mark.advice);
   }
   return std::nullopt;
+}
+
+std::optional<Reason> full_disk(const std::string& folder, const std::string& error) {
+  struct statvfs disk{};
+  if (statvfs(folder.c_str(), &disk) != 0) return std::nullopt;
+  const uint64_t bytes = uint64_t{disk.f_bavail} * disk.f_frsize;
+  // Some file systems count no files.
+  const bool has_files = disk.f_files == 0 || disk.f_favail >= kFewFiles;
+  if (bytes >= kFewBytes && has_files) return std::nullopt;
+  return make_reason(Code::kBuildDiskFull, error,
+                     fmt::format("room in {}: it has {} KiB and {} files left", folder, bytes >> 10,
+                                 disk.f_favail));
 }
 
 Reason cannot_write(const std::string& path, int error, Code otherwise, std::string wanted) {

@@ -24,6 +24,10 @@ ToolLimits own_limits();
 std::optional<Reason> hit_limit(const ToolLimits& limits, const ProcessEnd& end,
                                 std::string_view log, const std::string& error);
 
+// build-disk-full where the file system of `folder` has next to no room left: a program that could
+// not write there does not always say so. error: as above.
+std::optional<Reason> full_disk(const std::string& folder, const std::string& error);
+
 // A file of the build's own could not be written, for errno `error`: build-disk-full, build-limit,
 // or what else `otherwise` is.
 Reason cannot_write(const std::string& path, int error, Code otherwise, std::string wanted);

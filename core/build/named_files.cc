@@ -7,7 +7,7 @@ namespace opdock {
 
 std::vector<std::string> texts_of(std::string_view meson_line) {
   std::vector<std::string> texts;
-  std::string joined;       // the texts before this one, of a chain of '/'
+  std::string joined;       // this text, behind those that it is joined to
   std::string_view before;  // what stands between the last text and this one
   for (size_t at = 0; at < meson_line.size();) {
     if (meson_line[at] == '#') break;
@@ -21,8 +21,7 @@ std::vector<std::string> texts_of(std::string_view meson_line) {
     const bool is_joined = !joined.empty() && before.find('/') != before.npos &&
                            before.find_first_not_of(" \t/") == before.npos;
     joined = is_joined ? joined + "/" + text : text;
-    if (!text.empty()) texts.push_back(text);
-    if (is_joined) texts.push_back(joined);
+    if (!text.empty()) texts.push_back(joined);
     at = end + 1;
     before = meson_line.substr(at, meson_line.find('\'', at) - at);
   }

@@ -9,8 +9,8 @@
 
 namespace opdock {
 
-// Every text in a line of a meson.build, and of texts that are joined by '/' each beginning too:
-// 'src' / 'a.cc' gives "src", "a.cc" and "src/a.cc". What a program computes is not found.
+// Every text in a line of a meson.build; of texts that are joined by '/' each beginning of the
+// whole: 'src' / 'a.cc' gives "src" and "src/a.cc". What a program computes is not found.
 std::vector<std::string> texts_of(std::string_view meson_line);
 
 // Cuts what is read piece by piece into lines. One of more than 64 KiB, as data has, is passed

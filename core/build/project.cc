@@ -2,8 +2,10 @@
 #include "build/project.h"
 
 #include <sched.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -34,6 +36,22 @@ bool write_text(const std::string& path, const std::string& text, std::vector<Re
   if (error != 0)
     reasons->push_back(cannot_write(path, error, Code::kBuildNoCache, "a file written"));
   return error == 0;
+}
+
+// The files of the wrapper project. The standard library's copy takes every failure to write for an
+// error of the device. Links are followed: the build tree has them instead of files. errno.
+int copy_tree(const std::string& from, const std::string& to) {
+  std::error_code error;
+  for (fs::recursive_directory_iterator at(from, error), end; !error && at != end;
+       at.increment(error)) {
+    if (!at->is_regular_file()) continue;
+    const fs::path target = fs::path(to) / at->path().lexically_relative(from);
+    const std::optional<std::string> text = read_file(at->path());
+    if (!text) return EIO;
+    if (const int failed = cache::make_folders(target.parent_path())) return failed;
+    if (const int failed = cache::write_whole(target, *text)) return failed;
+  }
+  return error.value();
 }
 
 // What a plugin without a meson.build of its own means: its sources by their names' endings.
@@ -131,19 +149,16 @@ ProjectFolders::ProjectFolders(const std::string& folder)
 bool write_project(const ProjectFolders& folders, const Manifest& manifest,
                    const BuildOptions& options, const BuildTools& tools,
                    std::vector<Reason>* reasons) {
-  std::error_code error;
-  fs::create_directories(folders.temporary, error);
-  if (!error) {
-    // copy() follows the links that the build tree has instead of files.
-    fs::copy(installed().plugin_build, folders.project,
-             fs::copy_options::recursive | fs::copy_options::overwrite_existing, error);
-  }
+  const std::string& rules = installed().plugin_build;
+  int error = copy_tree(rules, folders.project);
+  if (error == 0) error = cache::make_folders(folders.temporary);
   // Relative names for the headers: no path of this machine in what is made.
-  if (!error) fs::create_directory_symlink(installed().include, folders.all + "/include", error);
-  if (!error) fs::create_directory_symlink(installed().device, folders.all + "/device", error);
-  if (error) {
-    reasons->push_back(cannot_write(folders.project, error.value(), Code::kBuildIncomplete,
-                                    "a copy of " + installed().plugin_build));
+  const std::string include = folders.all + "/include", device = folders.all + "/device";
+  if (error == 0 && symlink(installed().include.c_str(), include.c_str()) != 0) error = errno;
+  if (error == 0 && symlink(installed().device.c_str(), device.c_str()) != 0) error = errno;
+  if (error != 0) {
+    reasons->push_back(
+        cannot_write(folders.project, error, Code::kBuildIncomplete, "a copy of " + rules));
     return false;
   }
   if (!fs::exists(folders.plugin + "/meson.build") &&

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "build/steps.h"
 
+#include "build/limits.h"
 #include "build/log.h"
 #include "build/process.h"
 #include "build/step_counter.h"
@@ -55,6 +56,12 @@ bool run_step(const StepJob& build, FailedStep::Phase phase, std::vector<std::st
   if (build.languages.cuda && step.end.kind == ProcessEnd::kExit)
     step.newest_arch = newest_arch(build.tools);
   why->push_back(triage(step));
+  // Meson takes a compiler that has no room for its output for one that cannot do what it was
+  // asked.
+  if (phase == FailedStep::kSetup && step.end.kind == ProcessEnd::kExit) {
+    if (std::optional<Reason> full = full_disk(build.folders.all, why->back().found))
+      why->back() = *std::move(full);
+  }
   return false;
 }
 

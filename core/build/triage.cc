@@ -32,6 +32,7 @@ bool is_error(std::string_view line) {
                                       "nvcc fatal",
                                       "undefined reference to",
                                       ": cannot find -l",
+                                      ": final link failed:",
                                       ": undefined symbol:",
                                       "collect2: fatal",
                                       "clang: error",

@@ -105,8 +105,8 @@ class Cache {
   // made it or its failure is remembered (CacheLock::is_turn). After 2 s of waiting progress hears
   // for whom (pid, host). NULL and a reason: cancelled, or it is this thread that holds it
   // (within-itself: a hook of the work asks for what it makes), or the file system has no locks and
-  // no folder can be written (then the caller may make it without publishing). After acquiring, look
-  // again with find().
+  // no folder can be written (then the caller may make it without publishing). After acquiring,
+  // look again with find().
   virtual std::unique_ptr<CacheLock> lock(const CacheRequest& request, const CacheMaker& maker,
                                           Progress* progress, std::vector<Reason>* reasons) = 0;
 

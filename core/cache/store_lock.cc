@@ -69,15 +69,16 @@ std::unique_ptr<CacheLock> Store::lock(const CacheRequest& request, const CacheM
       error = file->open(path);
       continue;
     }
-    if (error == 0) {
-      file->write_holder(request.subject);
-      return std::make_unique<HeldLock>(std::move(file), true);
-    }
-    if (error != EWOULDBLOCK) break;
+    if (error != 0 && error != EWOULDBLOCK) break;
+    // Also for whom the lock comes first: it has waited for what has come all the same.
     const Identity new_result = identify(result), new_failure = identify(failure);
     if ((new_result.inode != 0 && new_result != old_result) ||
         (new_failure.inode != 0 && new_failure != old_failure)) {
       return std::make_unique<HeldLock>(nullptr, false);
+    }
+    if (error == 0) {
+      file->write_holder(request.subject);
+      return std::make_unique<HeldLock>(std::move(file), true);
     }
     if (file->would_wait_for_itself()) {
       if (reasons != nullptr) reasons->push_back(within_itself(request.subject + " to be made"));

@@ -15,13 +15,13 @@ struct Refusal {
   opdock_status* status;
   const ErrorBuffer& error;
 
-  std::string name(Place place) const {
+  std::string name(ArgumentPlace place) const {
     std::string text;
     if (place.element >= 0)
       text.append("element ").append(std::to_string(place.element)).append(" of ");
     return text.append("'").append(function.schema().params[place.param].name).append("'");
   }
-  [[gnu::cold, gnu::noinline]] Target* operator()(opdock_status why, Place place,
+  [[gnu::cold, gnu::noinline]] Target* operator()(opdock_status why, ArgumentPlace place,
                                                   const std::string& text) const {
     *status = why;
     error.write(function.schema().name, ": argument ", name(place) + ": " + text);
@@ -34,7 +34,7 @@ struct Refusal {
 [[gnu::noinline]] bool check_written(const opdock_function& function, const opdock_value* args,
                                      const Refusal& refuse) {
   const std::vector<opdock_param>& params = function.params();
-  return each_tensor(function, args, [&](Place place, const opdock_value& written) {
+  return each_tensor(function, args, [&](ArgumentPlace place, const opdock_value& written) {
     if ((params[place.param].flags & OPDOCK_PARAM_WRITTEN) == 0) return true;
     if ((written.flags & OPDOCK_VALUE_READ_ONLY) != 0) {
       refuse(OPDOCK_INVALID_ARGUMENT, place,
@@ -52,10 +52,10 @@ struct Refusal {
 // The first tensor: all others must be on its device.
 struct Anchor {
   const opdock_tensor* tensor = nullptr;
-  Place place{0};
+  ArgumentPlace place{0};
 };
 
-[[gnu::cold, gnu::noinline]] void refuse_tensor(const Refusal& refuse, Place place,
+[[gnu::cold, gnu::noinline]] void refuse_tensor(const Refusal& refuse, ArgumentPlace place,
                                                 const opdock_value& value, const Anchor& anchor) {
   const opdock_tensor* x = value.as.tensor;
   TensorProblem problem = check_tensor(x, value.flags);
@@ -71,7 +71,8 @@ struct Anchor {
   }
 }
 
-inline bool good_tensor(const opdock_value& value, bool planning, Place place, Anchor* anchor) {
+inline bool good_tensor(const opdock_value& value, bool planning, ArgumentPlace place,
+                        Anchor* anchor) {
   const opdock_tensor* x = value.as.tensor;
   if (check_tensor(x, value.flags) != TensorProblem::kNone) return false;
   if ((value.flags & OPDOCK_VALUE_NO_DATA) != 0 && !planning) return false;
@@ -95,7 +96,7 @@ inline bool good_tensor(const opdock_value& value, bool planning, Place place, A
   if (value.tag != OPDOCK_LIST || param.tag != OPDOCK_TENSOR) return true;
   for (uint64_t k = 0; k < value.as.list->count; ++k) {
     const opdock_value& element = value.as.list->data[k];
-    const Place place = place_of(at, k);
+    const ArgumentPlace place = place_of(at, k);
     if (element.tag == OPDOCK_TENSOR && !good_tensor(element, planning, place, anchor)) {
       refuse_tensor(refuse, place, element, *anchor);
       return false;

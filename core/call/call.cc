@@ -178,7 +178,7 @@ inline Target* accept_or_check(const opdock_function& function, const opdock_val
 [[gnu::noinline]] void mark_shapes(const opdock_function& function, const opdock_value* args,
                                    opdock_plan* plan) {
   if (!OPDOCK_HAS(plan, opdock_plan, flags)) return;
-  const bool real = each_tensor(function, args, [](Place, const opdock_value& value) {
+  const bool real = each_tensor(function, args, [](ArgumentPlace, const opdock_value& value) {
     return (value.flags & OPDOCK_VALUE_NO_DATA) == 0;
   });
   if (!real) plan->flags |= OPDOCK_PLAN_OF_SHAPES;

@@ -11,15 +11,15 @@
 namespace opdock {
 
 // A parameter, or an element of the list that is its argument.
-struct Place {
+struct ArgumentPlace {
   uint32_t param;
   int32_t element = -1;  // none: the argument itself
 };
 
-inline Place place_of(size_t param) {
+inline ArgumentPlace place_of(size_t param) {
   return {static_cast<uint32_t>(param), -1};
 }
-inline Place place_of(size_t param, uint64_t element) {
+inline ArgumentPlace place_of(size_t param, uint64_t element) {
   return {static_cast<uint32_t>(param), static_cast<int32_t>(element)};
 }
 

@@ -16,7 +16,7 @@ constexpr size_t kFew = 16;
 std::string name_of(const opdock_function& function, const opdock_value* args, uint32_t index) {
   uint32_t left = index;
   std::string name;
-  each_tensor(function, args, [&](Place place, const opdock_value&) {
+  each_tensor(function, args, [&](ArgumentPlace place, const opdock_value&) {
     if (left-- != 0) return true;
     if (place.element >= 0) name = "element " + std::to_string(place.element) + " of ";
     name += "argument '" + function.schema().params[place.param].name + "'";
@@ -61,7 +61,7 @@ opdock_status check_sharing(const opdock_function& function, const Target& targe
     if (extent.low != extent.high) *end++ = {extent, &x, index, role};
     ++index;
   };
-  each_tensor(function, args, [&](Place place, const opdock_value& value) {
+  each_tensor(function, args, [&](ArgumentPlace place, const opdock_value& value) {
     const bool written = (params[place.param].flags & OPDOCK_PARAM_WRITTEN) != 0;
     add(*value.as.tensor, written ? View::kWritten : View::kRead);
     return true;

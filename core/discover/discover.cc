@@ -45,7 +45,7 @@ struct Task {
   FileSite site;
   std::string path;
   const Place* place;
-  Way way;  // to it, if that counts
+  TrustedWay way;  // to it, if that counts
   std::optional<Candidate> done;
 };
 
@@ -147,7 +147,7 @@ void Discovery::visit_folder(const Place& place, int fd) {
   }
   // The same folder again, under the same or another name, can bring nothing new.
   if (!visited_.emplace(status.st_dev, status.st_ino).second) return;
-  const Way way = place.consent ? Way() : trust_.judge_way(place.path);
+  const TrustedWay way = place.consent ? TrustedWay() : trust_.judge_way(place.path);
   int problem = 0;
   std::string folder = place.path;
   while (folder.size() > 1 && folder.back() == '/') folder.pop_back();

@@ -118,7 +118,7 @@ Candidate rejected(std::string path, std::string origin, Reason reason) {
 }
 
 Candidate look_at(const FileSite& site, std::string path, std::string origin, Trust* trust,
-                  const Way& way, const MachineFacts& machine, Depth depth) {
+                  const TrustedWay& way, const MachineFacts& machine, Depth depth) {
   if (!is_utf8(path)) {
     return rejected(path, origin,
                     make_reason(Code::kNameInvalid, fmt::format("\"{}\"", escape_bytes(path)),
@@ -157,7 +157,7 @@ Candidate look_at(const FileSite& site, std::string path, std::string origin, Tr
   std::vector<Reason> reasons;
   candidate.stamp = stamp_of(status);
   if (trust != nullptr) {
-    const Way led = is_link ? trust->judge_way(candidate.path) : way;
+    const TrustedWay led = is_link ? trust->judge_way(candidate.path) : way;
     if (led.reason) reasons.push_back(*led.reason);
     std::optional<Reason> own;
     if (!led.has_consent) own = trust->judge_file(fd, status, candidate.path);

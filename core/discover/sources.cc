@@ -87,7 +87,7 @@ bool is_source_folder(int folder_fd, const std::string& name) {
 }
 
 std::optional<Reason> judge_source_tree(const std::string& folder, Trust* trust) {
-  const Way to_folder = trust->judge_way(folder);
+  const TrustedWay to_folder = trust->judge_way(folder);
   if (to_folder.reason) return to_folder.reason;
   std::error_code error;
   size_t files = 0;
@@ -103,7 +103,7 @@ std::optional<Reason> judge_source_tree(const std::string& folder, Trust* trust)
     struct stat status{};
     if (lstat(path.c_str(), &status) != 0) continue;  // gone meanwhile: the build will miss it
     const bool is_link = S_ISLNK(status.st_mode);
-    const Way way = is_link ? trust->judge_way(path) : to_folder;
+    const TrustedWay way = is_link ? trust->judge_way(path) : to_folder;
     if (way.reason) return way.reason;
     if (way.has_consent || (is_link && stat(path.c_str(), &status) != 0)) continue;
     if (std::optional<Reason> reason = trust->judge_file(-1, status, path)) return reason;

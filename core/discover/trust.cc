@@ -166,12 +166,12 @@ bool Trust::covers(const std::string& real) const {
 }
 
 // What is looked up in `level`, given what speaks against that itself.
-Way Trust::judge_end(const Level& level, std::optional<Reason> own) const {
+TrustedWay Trust::judge_end(const Level& level, std::optional<Reason> own) const {
   if (covers(level.path)) return {std::nullopt, true};
   return {level.reason ? level.reason : std::move(own), false};
 }
 
-Way Trust::judge_way(const std::string& path) {
+TrustedWay Trust::judge_way(const std::string& path) {
   std::vector<Level> levels = {{"/", std::nullopt}};
   std::deque<std::string> pending;
   push_components(path, &pending);
@@ -180,7 +180,7 @@ Way Trust::judge_way(const std::string& path) {
     pending.pop_front();
     if (name == ".") continue;
     if (name == "..") {
-      if (Way way = judge_end(levels.back(), std::nullopt); way.reason) return way;
+      if (TrustedWay way = judge_end(levels.back(), std::nullopt); way.reason) return way;
       if (levels.size() > 1) levels.pop_back();
       continue;
     }
@@ -201,7 +201,7 @@ Way Trust::judge_way(const std::string& path) {
       levels.push_back({next, here.reason ? here.reason : std::move(own)});
       continue;
     }
-    Way way = judge_end(here, std::move(own));
+    TrustedWay way = judge_end(here, std::move(own));
     if (way.reason || !S_ISLNK(status.st_mode)) return way;
     std::array<char, 4097> target{};
     const ssize_t size = readlink(next.c_str(), target.data(), target.size() - 1);
@@ -218,7 +218,7 @@ std::optional<Reason> Trust::judge_file(int fd, const struct stat& status,
 }
 
 std::optional<Reason> Trust::judge(const std::string& path, int fd, const struct stat& status) {
-  Way way = judge_way(path);
+  TrustedWay way = judge_way(path);
   if (way.reason || way.has_consent) return std::move(way.reason);
   return judge_file(fd, status, path);
 }

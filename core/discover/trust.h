@@ -16,7 +16,7 @@
 namespace opdock {
 
 // What leads to a folder or a file.
-struct Way {
+struct TrustedWay {
   std::optional<Reason> reason;  // the first folder or link that makes it untrusted
   bool has_consent = false;      // the user vouched for the folder where it ends
 };
@@ -37,7 +37,7 @@ class Trust {
 
   // The way to `path` (absolute; a folder or a file): all folders and links that resolving it
   // passes through. If `path` is not there, what might be made there counts.
-  Way judge_way(const std::string& path);
+  TrustedWay judge_way(const std::string& path);
 
   // The file itself, by the descriptor that was opened. `path` is for the text.
   std::optional<Reason> judge_file(int fd, const struct stat& status, const std::string& path);
@@ -64,7 +64,7 @@ class Trust {
     std::optional<Reason> reason;
   };
 
-  Way judge_end(const Level& level, std::optional<Reason> own) const;
+  TrustedWay judge_end(const Level& level, std::optional<Reason> own) const;
   bool covers(const std::string& real) const;
   Folder judge_folder(const std::string& path);
   std::optional<Reason> judge_entry(const std::string& folder, const std::string& path,

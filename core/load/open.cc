@@ -151,15 +151,20 @@ bool needs_origin(const FileFacts& file) {
          std::any_of(file.needed.begin(), file.needed.end(), names_it);
 }
 
+// The texts that rename_object has replaced: they stay, as others may be reading them.
+struct OldNames {
+  Mutex mutex;
+  std::vector<char*> all;
+};
+OldNames& old_names = *new OldNames;
+
 // Debuggers, and the plugin itself by dladdr, ask the loader where an object is: its own path, not
-// the descriptor's that it was opened by. Both texts stay, as others may be reading the old one.
+// the descriptor's that it was opened by.
 void rename_object(void* handle, const std::string& opened, const std::string& path) {
   link_map* object = nullptr;
   if (dlinfo(handle, RTLD_DI_LINKMAP, &object) != 0 || object->l_name != opened) return;
-  static std::mutex mutex;
-  static auto* const names = new std::vector<char*>;
-  const std::lock_guard<std::mutex> lock(mutex);
-  names->push_back(object->l_name);
+  const std::lock_guard lock(old_names.mutex);
+  old_names.all.push_back(object->l_name);
   if (char* name = strdup(path.c_str())) object->l_name = name;
 }
 

@@ -25,7 +25,8 @@ const std::vector<std::pair<std::string, uint32_t>> kFlags = {
 
 // Where in the file the character `offset` of the schema stands; the text's begin, if the file has
 // it with escapes or on several lines.
-Place place_in(const std::string& file, Place text, const std::string& schema, size_t offset) {
+TextPlace place_in(const std::string& file, TextPlace text, const std::string& schema,
+                   size_t offset) {
   size_t begin = 0;
   for (uint32_t line = 1; line < text.line && begin != file.npos; ++line) {
     begin = file.find('\n', begin);
@@ -52,7 +53,7 @@ class OpChecker {
     size_t offset = 0;
     std::optional<Schema> schema = parse_schema(op_->schema, &reason, &offset);
     if (!schema) {
-      const Place at = place_in(manifest_.text, table_.place("schema"), op_->schema, offset);
+      const TextPlace at = place_in(manifest_.text, table_.place("schema"), op_->schema, offset);
       return mistake(at, "\"schema\": " + reason.found, reason.wanted);
     }
     op_->name = schema->name;
@@ -103,7 +104,7 @@ class OpChecker {
                 "\"device-arg\" to name what decides the device");
   }
 
-  void mistake(Place place, const std::string& found, std::string wanted) {
+  void mistake(TextPlace place, const std::string& found, std::string wanted) {
     const std::string name = op_->schema.substr(0, op_->schema.find('('));
     mistakes_->push_back({place, fmt::format("op \"{}\": {}", name, found), std::move(wanted)});
   }

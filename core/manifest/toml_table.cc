@@ -52,33 +52,33 @@ static std::string guess(std::string_view word, const std::vector<std::string>& 
   return near.empty() ? near : fmt::format(" (did you mean \"{}\"?)", near);
 }
 
-static Place place_of(const toml::source_region& source) {
+static TextPlace place_of(const toml::source_region& source) {
   return {source.begin.line, source.begin.column};
 }
 
-Place TomlTable::place() const {
+TextPlace TomlTable::place() const {
   return place_of(table_.source());
 }
 
-Place TomlTable::place(std::string_view key) const {
+TextPlace TomlTable::place(std::string_view key) const {
   const toml::node* node = table_.get(key);
   return node ? place_of(node->source()) : place();
 }
 
-Place TomlTable::place(std::string_view key, std::string_view word) const {
+TextPlace TomlTable::place(std::string_view key, std::string_view word) const {
   const toml::node* node = table_.get(key);
-  Place found = place(key);
+  TextPlace found = place(key);
   if (node == nullptr || !node->is_array()) return found;
   for (const toml::node& element : *node->as_array())
     if (element.value_exact<std::string>() == word) found = place_of(element.source());
   return found;
 }
 
-void TomlTable::mistake(Place place, const std::string& found, std::string wanted) {
+void TomlTable::mistake(TextPlace place, const std::string& found, std::string wanted) {
   mistakes_->push_back({place, where_.empty() ? found : where_ + ": " + found, std::move(wanted)});
 }
 
-void TomlTable::mistake(std::string_view key, Place place, const std::string& found,
+void TomlTable::mistake(std::string_view key, TextPlace place, const std::string& found,
                         std::string wanted) {
   mistake(place, fmt::format("\"{}\": {}", key, found), std::move(wanted));
 }

@@ -12,13 +12,13 @@
 namespace opdock {
 
 // In a file, both from 1; columns in characters.
-struct Place {
+struct TextPlace {
   uint32_t line = 1;
   uint32_t column = 1;
 };
 
 struct Mistake {
-  Place place;
+  TextPlace place;
   std::string found;  // with the table and key that it is in: `[device]: "kernels": an empty list`
   std::string wanted;
 };
@@ -29,11 +29,11 @@ class TomlTable {
   TomlTable(const toml::table& table, std::string where, std::vector<Mistake>* mistakes)
       : table_(table), where_(std::move(where)), mistakes_(mistakes) {}
 
-  Place place() const;
+  TextPlace place() const;
   // Of the key's value; of the table where it has no such key.
-  Place place(std::string_view key) const;
+  TextPlace place(std::string_view key) const;
   // Of the last text `word` in the key's list, or in its text.
-  Place place(std::string_view key, std::string_view word) const;
+  TextPlace place(std::string_view key, std::string_view word) const;
 
   // A text that is not empty. An absent optional one is "".
   std::string text(std::string_view key, bool required);
@@ -47,9 +47,9 @@ class TomlTable {
   // Reports every key that is not one of `known`.
   void only(const std::vector<std::string>& known);
 
-  void mistake(Place place, const std::string& found, std::string wanted);
+  void mistake(TextPlace place, const std::string& found, std::string wanted);
   // Of the key's value.
-  void mistake(std::string_view key, Place place, const std::string& found, std::string wanted);
+  void mistake(std::string_view key, TextPlace place, const std::string& found, std::string wanted);
 
  private:
   const toml::table& table_;

@@ -78,7 +78,7 @@ def test_what_contradicts_itself_is_refused_before_anything_is_built(
 ):
     (tmp_path / "plugin.toml").write_text("")
     (tmp_path / "test_it.py").write_text("")
-    done = opdock("test", *words, ".")
+    done = opdock("test", *words, SOURCE / "plugins" / "noop")
     assert done.returncode == 1 and problem in done.stderr, done.stderr
     assert "building" not in done.stderr
 

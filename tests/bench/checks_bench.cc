@@ -22,14 +22,17 @@ void require(opdock_status status, const char* error) {
 
 // An optimizer's step: four lists, of which three are written.
 struct Step {
-  // Tensors of `numel` elements, in no order of addresses.
-  explicit Step(size_t count, int64_t numel = 64) : f(op()) {
-    std::vector<opdock_value> all;
-    for (size_t i = 0; i < 4 * count; ++i) all.push_back(A::value(a.tensor({numel})));
-    std::shuffle(all.begin(), all.end(), std::mt19937(1));
+  // Tensors of `numel` elements, one behind the other as a binding makes them for a call, whose
+  // memory lies in no order.
+  explicit Step(size_t count, int64_t numel = 64) : f(op()), memory(4 * count) {
+    for (std::vector<float>& one : memory) one.resize(static_cast<size_t>(numel));
+    std::shuffle(memory.begin(), memory.end(), std::mt19937(1));
     for (size_t i = 0; i < 4; ++i) {
-      const auto from = all.begin() + static_cast<ptrdiff_t>(i * count);
-      args.push_back(a.list({from, from + static_cast<ptrdiff_t>(count)}));
+      std::vector<opdock_value> list;
+      for (size_t k = 0; k < count; ++k) {
+        list.push_back(A::value(a.tensor({numel}, kF32, {1}, memory[i * count + k].data())));
+      }
+      args.push_back(a.list(std::move(list)));
     }
   }
   static const opdock_op* op() {
@@ -40,6 +43,7 @@ struct Step {
   }
   A a;
   TestFunction f;
+  std::vector<std::vector<float>> memory;
   std::vector<opdock_value> args;
 };
 

@@ -2,6 +2,7 @@
 """The interpreter around the calls: its lock, its end, its memory, its other threads."""
 
 import os
+import re
 import subprocess
 import sys
 
@@ -18,7 +19,9 @@ def run(program, *arguments, **environment):
         timeout=120,
         check=False,
     )
-    return done.returncode, done.stdout.strip(), done.stderr.strip()
+    # Python 3.12 warns of each fork of a process with threads.
+    warnings = re.sub(r".*DeprecationWarning: This process .* fork.*\n?", "", done.stderr)
+    return done.returncode, done.stdout.strip(), warnings.strip()
 
 
 # ---- the end
@@ -198,6 +201,8 @@ while steps >= at:
     wrong += runtime is None
 print(at > 10, wrong)
 """
+    if sys.version_info >= (3, 12):
+        pytest.skip("Python 3.12 tells of no opcodes in frames that began before")
     assert run(program) == (0, "True 0", "")
 
 

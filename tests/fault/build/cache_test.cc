@@ -112,7 +112,7 @@ class Herd : public Shared {
          "mkdir $TOP/busy || echo overlap >> $TOP/overlaps\n"
          "if mkdir $TOP/first 2>/dev/null; then\n"
          "  while ! [ -e $TOP/go ]; do sleep 0.01; done; rmdir $TOP/busy; kill -KILL $$\n"
-         "fi\nsleep 0.3; rmdir $TOP/busy\n" +
+         "fi\nsleep 1; rmdir $TOP/busy\n" +
              body);
     children_.push_back(start_asking(0));
     ASSERT_TRUE(wait_until([&] { return std::filesystem::exists(top + "/first"); }));

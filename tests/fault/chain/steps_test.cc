@@ -65,8 +65,8 @@ TEST_F(Steps, ASourceIsBuiltOnceAndFoundInTheCacheAfterwards) {
   EXPECT_TRUE(second.told.empty());
 }
 
-// Explaining reads the plugin's files too: it is stopped like a build, and no sooner begun with what
-// is too large for one.
+// Explaining reads the plugin's files too: it is stopped like a build, and no sooner begun with
+// what is too large for one.
 TEST_F(Steps, WhatAnExplanationReadsIsStoppedAndLimited) {
   const std::string folder = add_source("good");
   fs::resize_file(folder + "/code.c", 250 << 20);

@@ -164,7 +164,7 @@ TEST_F(JitFault, Stopped) {
 TEST_F(JitFault, ArchitectureIsNone) {
   for (const char* arch : {"", "sm_", "hopper", "9.0a", "gfx90a", "sm_90b", "compute_9x"}) {
     request.arch = arch;
-    refused(Code::kJitArch, std::string("\"") + arch + "\"");
+    refused(Code::kJitOption, std::string("\"") + arch + "\"");
   }
 }
 
@@ -273,10 +273,12 @@ TEST_F(JitSource, KernelThatIsNotThere) {
 
 TEST_F(JitSource, ToolkitHeadersAreFound) {
   bool any = false;
+  const std::string good = request.program;
   each([&] {
     if (nvrtcs[0].include.empty()) return;
     any = true;
-    request.program += "#include <cuda_fp16.h>\n__global__ void h(__half* x) { *x = 1.0f; }\n";
+    request.program =
+        good + "#include <cuda_fp16.h>\n__global__ void h(__half* x) { *x = 1.0f; }\n";
     request.kernels = {"h"};
     works();
   });

@@ -65,7 +65,7 @@ TEST(Lack, OfASymbolIsAskedAgainWhenALibraryHasCome) {
 TEST(Lack, OfALibraryIsAskedAgain) {
   const Folder folder;
   const std::string path = folder.add("needs_library");
-  const std::string library = folder.path("libcase_library.so");
+  const std::string library = folder.path("libcase_at_first_absent.so");
   fs::copy_file(CASE_LIBRARY, library);
   const CandidatePtr candidate = at(*find(explicit_place(path)), path);
   ASSERT_EQ(candidate->verdict.state, State::kUsable) << describe(*candidate);

@@ -145,8 +145,11 @@ TEST(Streams, AReaderThatDoesNotWaitForTheWriterIsAStreamRace) {
       Gate gate;
       hold(writer, &gate);
       launch_fill(memory, kCount, 5, writer);
-      if (copies) EXPECT_EQ(copy_back(memory, kCount, reader), 719);
-      if (!copies) launch_add(sum, memory, kCount, reader);
+      if (copies) {
+        EXPECT_EQ(copy_back(memory, kCount, reader), 719);
+      } else {
+        launch_add(sum, memory, kCount, reader);
+      }
       EXPECT_EQ(synchronize(reader), 719);
       gate.open();
       EXPECT_TRUE(found("stream race: read of"));

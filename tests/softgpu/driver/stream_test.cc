@@ -54,7 +54,7 @@ TEST(Streams, AMissingDependencyShows) {
     EXPECT_EQ(seen, std::vector<int>(kCount, 1));
     gate.open();
     EXPECT_EQ(synchronize(writer), 719);
-    EXPECT_TRUE(found("ordered"));
+    EXPECT_TRUE(found("stream race"));
     EXPECT_TRUE(found("fill on stream"));
   });
 }
@@ -70,7 +70,7 @@ TEST(Streams, AMissingDependencyShowsInTheRightOrderToo) {
     EXPECT_EQ(call("cuMemcpyDtoHAsync_v2", static_cast<void*>(seen.data()), memory,
                    kCount * sizeof(int), reader),
               719);
-    EXPECT_TRUE(found("ordered"));
+    EXPECT_TRUE(found("stream race"));
   });
 }
 
@@ -158,7 +158,7 @@ TEST(Streams, NonBlockingOnesDoNot) {
               std::vector<int>(kCount, 1));  // cuMemcpyDtoH waits for it not
     gate.open();
     EXPECT_EQ(synchronize(stream), 719);
-    EXPECT_TRUE(found("ordered"));
+    EXPECT_TRUE(found("stream race"));
   });
 }
 

@@ -54,15 +54,14 @@ uint64_t Runner::atomic(Lane* lane, AtomicOp op, uintptr_t address, unsigned byt
   access.write = access.atomic = access.aligned = true;
   access.pc = pc;
   this->access(lane, access);
+  Block* const block = lane->block;
+  state_->handover.announce(address, block->number,
+                            block->knowledge.of(lane->number, warp_of(lane)));
   const uint64_t before = bytes == 4
                               ? change(reinterpret_cast<uint32_t*>(address), op, value, expected)
                               : change(reinterpret_cast<uint64_t*>(address), op, value, expected);
-  Block* const block = lane->block;
-  const uint32_t warp = warp_of(lane);
   IdSet taken;
-  if (state_->handover.meet(address, block->number, block->knowledge.of(lane->number, warp),
-                            &taken))
-    block->knowledge.lanes[lane->number].taken.add(taken);
+  if (state_->handover.take(address, &taken)) block->knowledge.lanes[lane->number].taken.add(taken);
   notice_spin(lane, address, before);
   return before;
 }

@@ -66,22 +66,26 @@ std::vector<const Knowledge*> BlockKnowledge::of(uint32_t lane, uint32_t warp) c
   return all;
 }
 
-bool Handover::meet(uintptr_t address, uint64_t block,
-                    const std::vector<const Knowledge*>& knowledge, IdSet* taken) {
-  const auto own = std::find_if(knowledge.begin(), knowledge.end(),
-                                [](const Knowledge* each) { return each->fenced != nullptr; });
+bool Handover::take(uintptr_t address, IdSet* taken) {
   const std::lock_guard<std::mutex> lock(mutex_);
   const auto found = announced_.find(address);
-  const bool any = found != announced_.end();
-  if (any) *taken = found->second;
-  if (own == knowledge.end()) return any;
+  if (found == announced_.end()) return false;
+  *taken = found->second;
+  return true;
+}
+
+void Handover::announce(uintptr_t address, uint64_t block,
+                        const std::vector<const Knowledge*>& knowledge) {
+  const auto own = std::find_if(knowledge.begin(), knowledge.end(),
+                                [](const Knowledge* each) { return each->fenced != nullptr; });
+  if (own == knowledge.end()) return;
+  const std::lock_guard<std::mutex> lock(mutex_);
   std::vector<Announcement>& announcements = of_block_[block];
   if (announcements.empty() || announcements.back().fences != (*own)->fenced)
     announcements.push_back({ids_++, (*own)->fenced});
   IdSet& there = announced_[address];
   for (const Knowledge* each : knowledge) there.add(each->known);
   there.add(announcements.back().id);
-  return any;
 }
 
 bool Handover::covers(const std::vector<const IdSet*>& sets, uint64_t block, const Past& past,

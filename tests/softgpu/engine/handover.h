@@ -77,10 +77,11 @@ struct BlockKnowledge {
 // What was announced where. Thread-safe.
 class Handover {
  public:
-  // An atomic operation of a thread of `block` that has `knowledge`: announces what it has fenced
-  // and what it knows. Gives what was announced there; false if nothing was.
-  bool meet(uintptr_t address, uint64_t block, const std::vector<const Knowledge*>& knowledge,
-            IdSet* taken);
+  // An atomic operation of a thread of `block` that has `knowledge` is about to be done: announces
+  // what it has fenced and what it knows, so that who comes after it finds that.
+  void announce(uintptr_t address, uint64_t block, const std::vector<const Knowledge*>& knowledge);
+  // After one was done: what was announced there; false if nothing was.
+  bool take(uintptr_t address, IdSet* taken);
   // Whether one of the sets has an announcement of `block` that `past` comes before.
   bool covers(const std::vector<const IdSet*>& sets, uint64_t block, const Past& past,
               uint32_t width);

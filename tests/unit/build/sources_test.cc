@@ -164,8 +164,7 @@ TEST(Lines, AreCutWhereverThePiecesEnd) {
 }
 
 TEST(Texts, OfAMesonLine) {
-  EXPECT_EQ(texts_of("files('a' / 'b'/'c', x / 'd', '')"),
-            (Names{"a", "b", "a/b", "c", "a/b/c", "d"}));
+  EXPECT_EQ(texts_of("files('a' / 'b'/'c', x / 'd', '')"), (Names{"a", "a/b", "a/b/c", "d"}));
   EXPECT_EQ(texts_of("x # 'a'"), Names());
   EXPECT_EQ(texts_of("'#a' # 'b"), Names{"#a"});
   EXPECT_EQ(texts_of("'''a''' + 'b"), Names{"a"});

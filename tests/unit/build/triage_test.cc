@@ -153,6 +153,10 @@ const LogCase kCases[] = {
      "OSError: [Errno 28] No space left on device\n\n"
      "ERROR: Unhandled python OSError. This is probably not a Meson bug.\n",
      Code::kBuildDiskFull, "OSError: [Errno 28] No space left on device", "free space"},
+    {"LinkersDiskFull",
+     "FAILED: x.so \nc++ -o x.so\n/usr/bin/ld: final link failed: No space left on device\n"
+     "collect2: error: ld returned 1 exit status\n",
+     Code::kBuildDiskFull, "/usr/bin/ld: final link failed: No space left on device", "free space"},
     {"FileLimit",
      "g++: internal compiler error: File size limit exceeded signal terminated program cc1plus\n",
      Code::kBuildLimit, "g++: internal compiler error: File size", "ulimit -f"},
@@ -164,7 +168,7 @@ const LogCase kCases[] = {
     {"Processes", "ninja: fatal: posix_spawn: Resource temporarily unavailable\n",
      Code::kBuildLimit, "ninja: fatal: posix_spawn", "--jobs 1"},
     {"Quota", "/usr/bin/ld: final link failed: Disk quota exceeded\n", Code::kBuildDiskFull,
-     "ninja ended with status 1", "free space"},
+     "/usr/bin/ld: final link failed: Disk quota exceeded", "free space"},
     {"NvccHostCompiler",
      "In file included from /usr/local/cuda/include/cuda_runtime.h:82,\n"
      "                 from <command-line>:\n"
