@@ -1,6 +1,6 @@
 // What the loader refuses for want of something is asked again when that may be there; what has run
-// and failed is not. And files that are overwritten while they are loaded. SPDX-License-Identifier:
-// Apache-2.0
+// and failed is not. And files that are overwritten while they are loaded.
+// SPDX-License-Identifier: Apache-2.0
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <link.h>
