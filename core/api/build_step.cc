@@ -238,8 +238,9 @@ class BuildStep {
   bool may_build(const SourcePlugin& source, const BuildOptions& options,
                  std::vector<Reason>* reasons) {
     if (runtime_->search().environment.secure) {
-      reasons->push_back(make_reason(Code::kBuildPrivileged, "raised privileges (AT_SECURE)",
-                                     "a program without them"));
+      reasons->push_back(make_reason(Code::kBuildPrivileged,
+                                     "a program with raised privileges (AT_SECURE)",
+                                     "one without them"));
       return false;
     }
     std::vector<Reason> missing;

@@ -123,6 +123,6 @@ opdock_status opdock_cache_json(const char* action, const char* file, char** out
   opdock_free(*out);
   *out = nullptr;
   std::string text;
-  for (const Reason& reason : reasons) text += (text.empty() ? "" : "; ") + to_text(reason);
+  for (const Reason& reason : reasons) text += (text.empty() ? "" : " ") + to_text(reason);
   return fail(OPDOCK_INCOMPATIBLE, text, error, error_size);
 }

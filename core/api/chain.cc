@@ -195,14 +195,13 @@ std::string ChainRecord::story() const {
     const StepReason* last = nullptr;
     for (const StepReason& one : step.reasons) {
       const bool is_same = last != nullptr && last->path == one.path;
-      text += is_same || last != nullptr ? "; " : ": ";
       if (!is_same && !one.path.empty()) {
-        text += (one.plugin.empty() ? "" : one.plugin + " ") + "(" + one.path + "): ";
+        text += "\n     " + (one.plugin.empty() ? "" : one.plugin + " ") + "(" + one.path + ")";
       }
-      text += to_text(one.reason);
+      text += "\n     " + to_text(one.reason);
       last = &one;
     }
-    for (const std::string& change : step.changed) text += "; since the last build: " + change;
+    for (const std::string& change : step.changed) text += "\n     since the last build: " + change;
   }
   return text;
 }

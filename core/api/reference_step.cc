@@ -81,25 +81,29 @@ Declaration find_declaration(const Catalog& catalog, const Wanted& wanted) {
   return found;
 }
 
+Reason unusable(std::string found) {
+  return make_reason(Code::kReferenceUnusable, std::move(found), "a reference that can be run");
+}
+
 std::unique_ptr<ReferenceOp> make_op(const Wanted& wanted, const Declaration& declaration,
-                                     const Hooks& hooks, std::string* problem) {
+                                     const Hooks& hooks, Reason* why) {
   Reason error{};
   std::optional<Schema> schema = parse_schema(wanted.schema, &error);
   std::unique_ptr<ReferenceOp> made = std::make_unique<ReferenceOp>();
   if (!schema) {
-    *problem = to_text(error);
+    *why = error;
     return nullptr;
   }
   for (const std::string& text : declaration.shape_rules) {
     std::optional<ShapeRule> rule = parse_shape_rule(text, *schema, &error);
     if (!rule) {
-      *problem = to_text(error);
+      *why = error;
       return nullptr;
     }
     made->rules.push_back(*std::move(rule));
   }
   if (made->rules.size() != schema->fresh_outputs()) {
-    *problem = "found no shape rule for each output";
+    *why = unusable("the plugin declares no shape rule for each output");
     return nullptr;
   }
   made->op.struct_size = sizeof made->op;
@@ -125,13 +129,14 @@ struct Place {
   Driver* driver = nullptr;
 };
 
-bool find_place(opdock_device device, Place* place, std::string* problem) {
+bool find_place(opdock_device device, Place* place, Reason* why) {
   if (device.type == OPDOCK_CPU) return true;
-  place->driver = driver_for(static_cast<Backend>(device.type), problem);
-  if (place->driver == nullptr) return false;
-  const DriverStatus asked = place->driver->facts(device.index, &place->facts);
-  if (!asked.ok()) *problem = asked.text;
-  return asked.ok();
+  std::string problem;
+  place->driver = driver_for(static_cast<Backend>(device.type), &problem);
+  if (place->driver != nullptr) problem = place->driver->facts(device.index, &place->facts).text;
+  if (problem.empty()) return true;
+  *why = make_reason(Code::kDriverFailed, problem, "a device that answers");
+  return false;
 }
 
 // The reference's file that would be used; nullopt: there is none.
@@ -159,25 +164,27 @@ void take_reference_step(opdock_runtime* runtime, const Wanted& wanted,
   const Hooks& hooks = runtime->hooks();
   const Setting& policy = runtime->settings().fallback;
   ChainStep step{ChainStep::Kind::kReference, ChainStep::Outcome::kSkipped, "", {}, {}};
-  const auto end = [&](Code code, std::string found, std::string wish, const char* text) {
+  const auto end = [&](Reason reason, const char* text) {
     step.text = text;
-    step.reasons.push_back({"", "", make_reason(code, std::move(found), std::move(wish))});
+    step.reasons.push_back({"", "", std::move(reason)});
     record->steps.push_back(std::move(step));
   };
   if (policy.value == "error") {
-    return end(Code::kReferencePolicy, "fallback = \"error\" (" + policy.place + ")",
-               "fallback = \"warn\"", "switched off");
+    return end(make_reason(Code::kReferencePolicy, "fallback = \"error\" (" + policy.place + ")",
+                           "fallback = \"warn\""),
+               "switched off");
   }
   if (hooks.references == nullptr) {
-    return end(Code::kReferenceRunner, "a program that runs none", "one that does",
+    return end(make_reason(Code::kReferenceRunner, "a program that runs none", "one that does"),
                "not in this program");
   }
   step.outcome = ChainStep::Outcome::kFailed;
   const Declaration declaration = find_declaration(*runtime->catalog(), wanted);
   const std::optional<std::string> file = find_file(hooks, wanted.op, declaration.file);
   if (!file) {
-    return end(Code::kReferenceMissing, "no reference of " + wanted.op,
-               "a function of that name in a reference.py", "there is none");
+    return end(make_reason(Code::kReferenceMissing, "no reference of " + wanted.op,
+                           "a function of that name in a reference.py"),
+               "there is none");
   }
   if (record->dry) {
     step.outcome = ChainStep::Outcome::kUsed;
@@ -185,10 +192,10 @@ void take_reference_step(opdock_runtime* runtime, const Wanted& wanted,
     record->steps.push_back(std::move(step));
     return;
   }
-  std::string problem;
-  std::unique_ptr<ReferenceOp> op = make_op(wanted, declaration, hooks, &problem);
+  Reason why{};
+  std::unique_ptr<ReferenceOp> op = make_op(wanted, declaration, hooks, &why);
   Place place;
-  if (op != nullptr && find_place(wanted.device, &place, &problem)) {
+  if (op != nullptr && find_place(wanted.device, &place, &why)) {
     std::array<char, 4096> error{};
     const opdock_status status =
         hooks.references->open(hooks.context, const_cast<opdock_function*>(function), wanted.device,
@@ -205,9 +212,9 @@ void take_reference_step(opdock_runtime* runtime, const Wanted& wanted,
       return;
     }
     record->cancelled = status == OPDOCK_CANCELLED;
-    problem = error.data();
+    why = unusable(error.data());
   }
-  end(Code::kReferenceUnusable, problem, "a reference that can be run", "cannot be run");
+  end(std::move(why), "cannot be run");
 }
 
 }  // namespace opdock

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "api/runtime.h"
+#include "base/sentence.h"
 
 namespace opdock {
 namespace {
@@ -71,8 +72,9 @@ Report to_json(const Reason& reason) {
   const char* const severity = code.severity == Severity::kReject      ? "reject"
                                : code.severity == Severity::kUndecided ? "undecided"
                                                                        : "notice";
-  return {{"code", code.name},     {"stage", code.stage},     {"severity", severity},
-          {"found", reason.found}, {"wanted", reason.wanted}, {"advice", reason.advice}};
+  return {{"code", code.name},        {"stage", code.stage},   {"severity", severity},
+          {"text", sentence(reason)}, {"found", reason.found}, {"wanted", reason.wanted},
+          {"advice", reason.advice}};
 }
 
 Report to_json(const std::vector<Reason>& reasons) {

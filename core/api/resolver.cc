@@ -78,7 +78,7 @@ std::string lines_of(const ChainRecord& record) {
   for (const ChainStep& step : record.steps) {
     for (const StepReason& one : step.reasons) {
       if (one.path != path) text += "\n  " + one.plugin + " (" + one.path + "): ";
-      if (one.path == path) text += "; ";
+      if (one.path == path) text += " ";
       text += to_text(one.reason);
       path = one.path;
     }
@@ -150,14 +150,14 @@ opdock_status FunctionTable::get(const std::string& name, opdock_function** out,
   const std::vector<SourcePtr> sources = catalog->source_providers(name);
   if (candidates.empty() && sources.empty()) {
     const std::vector<std::string> known = known_ops(*catalog);
-    *problem = "found no plugin that provides \"" + name + "\", wanted one in the search path; ";
+    *problem = "no plugin in the search path provides \"" + name + "\". ";
     std::string near;
     for (const std::string& one : near_names(name, known)) {
-      near += (near.empty() ? "did you mean " : " or ") + one;
+      near += (near.empty() ? "Did you mean " : " or ") + one;
     }
     if (!near.empty()) *problem += near + "? ";
     *problem += known.empty()
-                    ? "no plugin was found at all: `opdock doctor` shows where they are searched"
+                    ? "No plugin was found at all: `opdock doctor` shows where they are searched"
                     : "`opdock list` shows what there is, OPDOCK_PLUGIN_PATH says where to look";
     return OPDOCK_NOT_FOUND;
   }
@@ -169,7 +169,7 @@ opdock_status FunctionTable::get(const std::string& name, opdock_function** out,
   if (!schema) {
     const ChainRecord record = refusals(candidates, sources);
     keep_reasons(flat_reasons(record));
-    *problem = "\"" + name + "\": found only plugins that cannot be used here:" + lines_of(record);
+    *problem = "\"" + name + "\": no plugin that provides it can be used here:" + lines_of(record);
     if (!why.empty()) *problem += "\n  " + why;
     return OPDOCK_INCOMPATIBLE;
   }
@@ -253,9 +253,8 @@ Target* FunctionTable::resolve(const opdock_function& function, opdock_device de
   }
   *status = OPDOCK_INCOMPATIBLE;
   keep_reasons(flat_reasons(*record));
-  *problem = "found nothing that runs on " + to_text(device) + ", wanted a plugin for it:\n" +
-             record->story() +
-             "\nmove the arguments to a device that a plugin serves, or add a plugin; `opdock "
+  *problem = "nothing here runs it on " + to_text(device) + ":\n" + record->story() +
+             "\nMove the arguments to a device that a plugin serves, or add a plugin; `opdock "
              "explain " +
              function.schema().name + "` says more";
   return nullptr;

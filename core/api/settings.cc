@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/sentence.h"
 #include "discover/trust.h"
 #include "fmt/format.h"
 #include "manifest/toml_table.h"
@@ -68,9 +69,10 @@ bool read_config(const std::string& path, const SearchEnvironment& environment, 
     *problem = fmt::format("{}: found no regular file of at most {} bytes; repair or remove it",
                            path, kMostBytes);
   } else if (std::optional<Reason> reason = Trust(environment).judge(path, fd, status)) {
-    *problem =
-        fmt::format("{}: {}; it decides what is built: run `chmod go-w` on what others can write",
-                    path, to_text(*reason));
+    *problem = fmt::format(
+        "{} decides what is built, and others could have written it: {}. Run `chmod "
+        "go-w` on what they can write",
+        path, sentence(*reason));
   } else {
     text->resize(static_cast<size_t>(status.st_size));
     const ssize_t size = read(fd, text->data(), text->size());

@@ -136,7 +136,7 @@ std::optional<Reason> judge_tool(const std::string& tool, const Version& version
   if (*oldest <= version) return std::nullopt;
   const bool is_python = tool == "meson" || tool == "ninja";
   return with_advice(Code::kToolTooOld, fmt::format("{} {}", tool, version.text()), wanted,
-                     is_python ? fmt::format("pip install '{}>={}'", tool, oldest->text())
+                     is_python ? fmt::format("run `pip install '{}>={}'`", tool, oldest->text())
                                : fmt::format("install a newer {}, or put it first in PATH", tool));
 }
 

@@ -30,12 +30,4 @@ std::string without_nul(std::string text) {
   return text;
 }
 
-std::string to_text(const Reason& reason) {
-  std::string text(info(reason.code).name);
-  text += ": found " + reason.found;
-  if (!reason.wanted.empty()) text += ", wanted " + reason.wanted;
-  if (!reason.advice.empty()) text += "; " + reason.advice;
-  return text;
-}
-
 }  // namespace opdock

@@ -125,22 +125,12 @@ Reason arch_reason(const FailedStep& step, const std::string& error) {
                     "architectures that the compiler knows: not all of " + step.archs, advice);
 }
 
-// opdock-pack's own "error: CODE: found …, wanted …; …" is a reason already.
+// What opdock-pack says is a reason already.
 std::optional<Reason> packed_reason(std::string_view log) {
   constexpr std::string_view kMark = "opdock-pack: error: ";
   for (const std::string_view line : lines_of(log)) {
     if (!line.starts_with(kMark)) continue;
-    const std::string_view text = line.substr(kMark.size());
-    const size_t found = text.find(": found "), wanted = text.find(", wanted ");
-    if (found == text.npos || wanted == text.npos || wanted < found) continue;
-    const size_t advice = std::min(text.find("; ", wanted), text.size());
-    for (const CodeInfo& code : all_codes()) {
-      if (code.name != text.substr(0, found)) continue;
-      const std::string_view tail = text.substr(std::min(advice + 2, text.size()));
-      return reason_for(code.code, std::string(text.substr(found + 8, wanted - found - 8)),
-                        std::string(text.substr(wanted + 9, advice - wanted - 9)),
-                        std::string(tail));
-    }
+    if (std::optional<Reason> reason = parse_line(line.substr(kMark.size()))) return reason;
   }
   return std::nullopt;
 }

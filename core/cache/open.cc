@@ -21,11 +21,12 @@ using cache::error_text;
 std::optional<Reason> judge(const std::string& folder) {
   const SearchEnvironment environment = read_search_environment();
   if (environment.secure) {
-    return make_reason(Code::kCacheUnusable, "a program with raised privileges",
+    return make_reason(Code::kCacheUnusable, "a program with raised privileges has none",
                        "a user's program");
   }
   if (folder.front() != '/') {
-    return make_reason(Code::kCacheUnusable, folder, "an absolute path");
+    return make_reason(Code::kCacheUnusable, folder + ", which is no absolute path",
+                       "an absolute path");
   }
   struct stat status{};
   if (stat(folder.c_str(), &status) != 0) {
@@ -71,7 +72,7 @@ std::string variable(const char* name) {
 std::string folder_of_user(const SearchEnvironment& environment, std::vector<Reason>* reasons) {
   if (environment.cache_home.empty()) {
     cache::add_reason(reasons, Code::kCacheUnusable,
-                      "neither OPDOCK_CACHE_DIR nor XDG_CACHE_HOME nor HOME", "one of them");
+                      "neither OPDOCK_CACHE_DIR nor XDG_CACHE_HOME nor HOME is set", "one of them");
     return {};
   }
   const std::string home = variable("HOME");
@@ -89,7 +90,7 @@ CacheOptions cache_options_from_environment(std::vector<Reason>* reasons) {
   CacheOptions options;
   const SearchEnvironment environment = read_search_environment();
   if (environment.secure) {
-    cache::add_reason(reasons, Code::kCacheUnusable, "a program with raised privileges",
+    cache::add_reason(reasons, Code::kCacheUnusable, "a program with raised privileges has none",
                       "a user's program");
     return options;
   }

@@ -35,15 +35,10 @@ void print_reasons(const std::vector<const Report*>& reasons, Style style) {
       return other >= reasons.size() || reasons[other]->at(member) != reason.at(member);
     };
     if (differs(i - 1, "code"))
-      std::printf("%s: found\n", styled(text_of(reason.at("code")), style).c_str());
-    const std::string found = reason.at("found").get<std::string>();
-    const std::string wanted = text_of(reason.at("wanted"));
-    if (found.find('\n') == found.npos && !wanted.empty()) {
-      std::fputs(paragraph(printable(found) + ", wanted " + wanted, 2).c_str(), stdout);
-    } else {
-      std::fputs(lines(found, 2).c_str(), stdout);
-      if (!wanted.empty()) std::fputs(paragraph("wanted " + wanted, 2).c_str(), stdout);
-    }
+      std::printf("%s:\n", styled(text_of(reason.at("code")), style).c_str());
+    const std::string text = reason.at("text").get<std::string>();
+    const bool has_lines = text.find('\n') != text.npos;
+    std::fputs((has_lines ? lines(text, 2) : paragraph(printable(text), 2)).c_str(), stdout);
     const std::string advice = text_of(reason.at("advice"));
     if (!advice.empty() && (differs(i + 1, "code") || differs(i + 1, "advice")))
       std::fputs(paragraph("-> " + advice, 2).c_str(), stdout);

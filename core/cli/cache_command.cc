@@ -1,24 +1,15 @@
 // opdock cache: what was compiled and built, and what is to become of it.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
-#include <cstdio>
 #include <ctime>
 #include <filesystem>
 
 #include "commands.h"
 #include "fmt/format.h"
-#include "terminal.h"
+#include "report_text.h"
 
 namespace opdock::cli {
 namespace {
-
-void print(const std::string& text) {
-  std::fwrite(text.data(), 1, text.size(), stdout);
-}
-
-std::string text_of(const Report& object, const char* key) {
-  return printable(object.at(key).get<std::string>());
-}
 
 std::string size_text(const Report& value) {
   double size = static_cast<double>(value.get<uint64_t>());
@@ -116,7 +107,7 @@ int cache_command(const std::string& action, const std::string& file, bool json)
     return opdock_cache_json(action.c_str(), path.c_str(), out, error, size);
   });
   if (json) {
-    print(report.dump(2, ' ', false, Report::error_handler_t::replace) + "\n");
+    print_json(report);
   } else {
     print_result(action, path, report);
   }

@@ -76,17 +76,11 @@ std::string name_of(const Report& plugin) {
 }
 
 void print_reason(const Report& reason, size_t indent) {
-  const std::string code = text_of(reason, "code"), wanted = text_of(reason, "wanted");
-  const std::string found = reason.at("found").get<std::string>();
-  std::string block;
-  if (found.find('\n') != found.npos) {
-    block = paragraph(code + ": found", indent) + lines(found, indent + 2) +
-            paragraph("wanted " + wanted, indent + 2);
-  } else {
-    block = paragraph(
-        code + ": found " + printable(found) + (wanted.empty() ? "" : ", wanted " + wanted),
-        indent);
-  }
+  const std::string code = text_of(reason, "code");
+  const std::string text = reason.at("text").get<std::string>();
+  const bool has_lines = text.find('\n') != text.npos;  // such as a compiler's
+  std::string block = has_lines ? paragraph(code + ":", indent) + lines(text, indent + 2)
+                                : paragraph(code + ": " + printable(text), indent);
   const Style style = reason.at("severity") == "reject"      ? Style::kBad
                       : reason.at("severity") == "undecided" ? Style::kUnsure
                                                              : Style::kDim;

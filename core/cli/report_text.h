@@ -25,7 +25,7 @@ std::string name_of(const Report& plugin);
 // "cpu, cuda:0 (sm_90), rocm: no-driver": what serves a device, or why nothing does.
 std::string devices_text(const Report& plugin);
 
-// "code: found …, wanted …" and the advice in a line of its own.
+// "code: what it says" and the advice in a line of its own.
 void print_reason(const Report& reason, size_t indent);
 // all: notices too.
 void print_reasons(const Report& reasons, size_t indent, bool all);

@@ -1,29 +1,13 @@
 // opdock trust: folders that the user vouches for.
 // SPDX-License-Identifier: Apache-2.0
-#include <cstdio>
 #include <filesystem>
 
 #include "commands.h"
 #include "fmt/format.h"
-#include "terminal.h"
+#include "report_text.h"
 
 namespace opdock::cli {
 namespace {
-
-void print(const std::string& text) {
-  std::fwrite(text.data(), 1, text.size(), stdout);
-}
-
-std::string text_of(const Report& object, const char* key) {
-  return printable(object.at(key).get<std::string>());
-}
-
-void print_reasons(const Report& report) {
-  for (const Report& reason : report.at("reasons")) {
-    print(paragraph(text_of(reason, "code") + ": " + text_of(reason, "found"), 2));
-    print(paragraph("-> " + text_of(reason, "advice"), 4));
-  }
-}
 
 void print_list(const Report& report) {
   if (report.at("trusted").empty()) print("No folder was trusted by `opdock trust`.\n");
@@ -33,7 +17,7 @@ void print_list(const Report& report) {
     const bool is_there = std::filesystem::is_directory(path, ignored);
     print(printable(path) + (is_there ? "" : " - not there") + "\n");
   }
-  print_reasons(report);
+  print_reasons(report.at("reasons"), 2, true);
 }
 
 }  // namespace
@@ -45,7 +29,7 @@ int trust_command(const std::string& action, const std::string& folder, bool jso
   });
   const bool is_good = action != "add" || report.at("trusted").get<bool>();
   if (json) {
-    print(report.dump(2, ' ', false, Report::error_handler_t::replace) + "\n");
+    print_json(report);
     return is_good ? kGood : kUnfit;
   }
   if (action == "list") {
@@ -65,7 +49,7 @@ int trust_command(const std::string& action, const std::string& folder, bool jso
     return kGood;
   }
   print(fmt::format("What {} leads to is trusted now, but others decide where it leads:\n", name));
-  print_reasons(report);
+  print_reasons(report.at("reasons"), 2, true);
   return kUnfit;
 }
 

@@ -145,8 +145,9 @@ void mark_sources(const SearchEnvironment& environment, std::vector<SourcePlugin
     const std::string& name = source.manifest->name;
     if (environment.secure) {
       source.state = State::kRejected;
-      source.reasons.push_back(make_reason(Code::kBuildPrivileged, "raised privileges (AT_SECURE)",
-                                           "a program without them"));
+      source.reasons.push_back(make_reason(Code::kBuildPrivileged,
+                                           "a program with raised privileges (AT_SECURE)",
+                                           "one without them"));
     }
     if (std::optional<Reason> reason = deselection(environment, name)) {
       source.state = State::kRejected;

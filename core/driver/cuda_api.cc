@@ -100,14 +100,16 @@ const Api* open_api(std::string* problem) {
     void* const opened = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
     if (opened == nullptr) {
       const char* error = dlerror();
-      *why = std::string("found no CUDA driver (") + (error != nullptr ? error : "dlopen") +
-             "), wanted libcuda.so.1; install the NVIDIA driver";
+      const std::string text = error != nullptr ? error : "libcuda.so.1: dlopen";
+      const bool is_absent = text.find("No such file") != text.npos;
+      *why = "no CUDA driver: " + (is_absent ? "libcuda.so.1 was not found" : text) +
+             ". Install the NVIDIA driver";
     }
     return opened;
   };
   const auto too_old = [](const std::string& missing) {
-    return "found a libcuda.so.1 without " + missing +
-           ", wanted a driver of CUDA 11 or newer; upgrade the NVIDIA driver";
+    return "the CUDA driver is older than CUDA 11: libcuda.so.1 has no " + missing +
+           ". Upgrade the NVIDIA driver";
   };
   return library.get(open, fill, too_old, problem);
 }

@@ -39,7 +39,7 @@ std::optional<ErrorMeaning> common_meaning(int result) {
 DriverStatus describe_error(const char* function, int result, const char* name, const char* text,
                             const ErrorMeaning& meaning) {
   std::string line(function);
-  line.append(": found ").append(name == nullptr ? "an unknown error" : name);
+  line.append(": ").append(name == nullptr ? "an unknown error" : name);
   line.append(" (").append(std::to_string(result)).append("), ");
   line.append(text == nullptr ? "no description" : text).append("; ").append(meaning.advice);
   return {meaning.status, std::move(line)};

@@ -20,7 +20,7 @@ struct ErrorMeaning {
 // For the numbers that mean the same in CUDA and in HIP.
 std::optional<ErrorMeaning> common_meaning(int result);
 
-// "cuInit: found CUDA_ERROR_NO_DEVICE (100), no CUDA-capable device is detected; check …". name and
+// "cuInit: CUDA_ERROR_NO_DEVICE (100), no CUDA-capable device is detected; check …". name and
 // text are the driver's own; NULL: it has none.
 DriverStatus describe_error(const char* function, int result, const char* name, const char* text,
                             const ErrorMeaning& meaning);

@@ -38,13 +38,14 @@ class GpuTable {
   DriverStatus find(int index, Gpu** out, const Learn& learn) {
     if (const int64_t at = touched_at_.load(std::memory_order_relaxed); at >= 0 && at != forks()) {
       return {OPDOCK_DEVICE_ERROR,
-              std::string("found ") + driver_ +
-                  " initialised before this process was forked, wanted it initialised here; start "
+              std::string(driver_) +
+                  " was initialised before this process was forked, and cannot be used in it. Start "
                   "GPU work after fork, or start processes by spawn"};
     }
     if (index < 0 || index >= kMaxGpus) {
-      return {OPDOCK_DEVICE_ERROR, std::string("found ") + type_ + ":" + std::to_string(index) +
-                                       ", wanted an index below " + std::to_string(kMaxGpus)};
+      return {OPDOCK_DEVICE_ERROR, "there is no " + std::string(type_) + ":" +
+                                       std::to_string(index) + ": indices end at " +
+                                       std::to_string(kMaxGpus - 1)};
     }
     Gpu& gpu = gpus_[static_cast<size_t>(index)];
     *out = &gpu;

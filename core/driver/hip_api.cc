@@ -89,7 +89,8 @@ ErrorMeaning meaning_of(Result result) {
 
 const Api* open_api(std::string* problem) {
   const auto too_old = [](const std::string& missing) {
-    return "found a libamdhip64 without " + missing + ", wanted HIP 5.2 or newer; upgrade ROCm";
+    return "the HIP runtime is older than HIP 5.2: libamdhip64 has no " + missing +
+           ". Upgrade ROCm";
   };
   return library.get(open_library, fill, too_old, problem);
 }

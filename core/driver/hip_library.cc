@@ -55,9 +55,10 @@ void* open_library(std::string* problem) {
     const std::string now = text == nullptr ? candidate : text;
     if (is_path || why.empty() || now.find("No such file") == now.npos) why = now;
   }
-  *problem = "found no HIP runtime (" + why +
-             "), wanted libamdhip64.so.7, .6 or .5 in ROCM_PATH/lib, /opt/rocm/lib or where the "
-             "loader looks; install AMD's ROCm";
+  *problem =
+      "no HIP runtime: libamdhip64.so.7, .6 or .5 is neither in ROCM_PATH/lib nor in "
+      "/opt/rocm/lib nor where the loader looks (" +
+      why + "). Install AMD's ROCm";
   return nullptr;
 }
 

@@ -208,7 +208,7 @@ Reason ImageMaker::failure(const Toolchain& toolchain, const CompileResult& resu
     default:
       break;
   }
-  reason.advice += ":\n" + log;
+  if (!log.empty()) reason.found += ":\n" + log;
   return reason;
 }
 

@@ -94,7 +94,7 @@ const Nvrtc* Nvrtc::open(const std::string& path, std::string* problem) {
       reinterpret_cast<decltype(f.set_flow_callback)>(dlsym(library, "nvrtcSetFlowCallback"));
   if (!missing.empty()) {
     *problem =
-        fmt::format("{}: found no function {}, wanted NVRTC of CUDA 11.2 or newer", path, missing);
+        fmt::format("{} has no function {}: it is no NVRTC of CUDA 11.2 or newer", path, missing);
     return nullptr;
   }
   int major = 0, minor = 0, count = 0;

@@ -146,10 +146,10 @@ class NvrtcToolchain : public Toolchain {
                                  : "CUDA " + std::to_string(driver_->major()) + " at most";
     Reason reason = make_reason(Code::kJitDriver, "NVRTC " + version.text(),
                                 "one of " + most + ", which is what the driver runs");
-    reason.advice = "pip install nvidia-cuda-nvrtc-cu" + std::to_string(driver_->major()) +
-                    ", or upgrade the driver";
+    reason.advice = "run `pip install nvidia-cuda-nvrtc-cu" + std::to_string(driver_->major()) +
+                    "`, or upgrade the driver";
     if (driver_->major() >= 13)
-      reason.advice = "pip install nvidia-cuda-nvrtc, or upgrade the driver";
+      reason.advice = "run `pip install nvidia-cuda-nvrtc`, or upgrade the driver";
     return reason;
   }
 

@@ -10,6 +10,7 @@
 
 #include "arch/choose.h"
 #include "arch/flags.h"
+#include "base/sentence.h"
 #include "facts/nvrtc_search.h"
 #include "jit/nvrtc.h"
 
@@ -67,7 +68,7 @@ std::optional<std::vector<std::string>> nvcc_arguments(const ArchFlags& flags, s
   Reason reason{};
   const std::optional<CudaArchChoice> choice = choose_cuda_archs(inputs, &reason);
   if (!choice) {
-    *error = to_text(reason);
+    *error = to_line(reason);
     return std::nullopt;
   }
   return gencode_arguments(choice->targets);
@@ -81,7 +82,7 @@ std::optional<std::vector<std::string>> hipcc_arguments(const ArchFlags& flags,
   Reason reason{};
   const std::optional<RocmArchChoice> choice = choose_rocm_archs(inputs, &reason);
   if (!choice) {
-    *error = to_text(reason);
+    *error = to_line(reason);
     return std::nullopt;
   }
   return offload_arguments(choice->targets);
@@ -122,7 +123,7 @@ bool check_hip_archs(const std::string& list) {
   Reason reason{};
   if (list.find_first_not_of(" \t\r\n") == std::string::npos) return true;
   if (parse_rocm_list(list, "--hip-archs", &reason)) return true;
-  refuse(to_text(reason));
+  refuse(to_line(reason));
   return false;
 }
 

@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "arch/choose.h"
+#include "base/sentence.h"
 #include "jit/compiler.h"
 
 namespace opdock::pack {
@@ -70,7 +71,7 @@ bool choose_archs(const std::string& list, std::vector<std::string>* archs,
   if (choice) {
     *archs = choice->targets;
   } else {
-    errors->push_back("opdock-pack: error: " + to_text(reason));
+    errors->push_back("opdock-pack: error: " + to_line(reason));
   }
   return choice.has_value();
 }

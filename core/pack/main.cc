@@ -156,7 +156,7 @@ class Packer {
     if (list && list->native) wanted.gpus = probe_machine().gpus;
     const std::optional<CudaArchChoice> choice = choose_cuda_archs(wanted, &reason);
     if (!choice) {
-      errors->push_back(fmt::format("opdock-pack: error: {}: {}. Compilers are in {}.",
+      errors->push_back(fmt::format("opdock-pack: error: {}: {} Compilers are in {}.",
                                     manifest_.name, to_text(reason), kPackages));
       return false;
     }

@@ -51,11 +51,8 @@ def tell(report):
     reasons = report.get("reasons", [])
     for before, reason, after in zip([{}, *reasons], reasons, [*reasons[1:], {}], strict=False):
         if reason["code"] != before.get("code"):
-            lines.append(f"{reason['code']}: found")
-        text, wanted = reason["found"], reason.get("wanted")
-        if wanted:
-            text += f"\nwanted {wanted}" if "\n" in text else f", wanted {wanted}"
-        lines += [f"  {line}" for line in text.splitlines()]
+            lines.append(f"{reason['code']}:")
+        lines += [f"  {line}" for line in reason["text"].splitlines()]
         shared = all(reason.get(member) == after.get(member) for member in ("code", "advice"))
         if reason.get("advice") and not shared:
             lines.append(f"  -> {reason['advice']}")

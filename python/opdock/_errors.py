@@ -5,9 +5,9 @@
 class OpdockError(Exception):
     """What everything that opdock raises derives from.
 
-    reasons: a list of dicts {"step", "plugin", "path", "code", "stage", "severity", "found",
-    "wanted", "advice"}, one for each thing that speaks against each plugin and each way to make
-    one; empty for errors that have no such record.
+    reasons: a list of dicts {"step", "plugin", "path", "code", "stage", "severity", "text",
+    "found", "wanted", "advice"}, one for each thing that speaks against each plugin and each way
+    to make one; empty for errors that have no such record.
     """
 
     def __init__(self, *args):

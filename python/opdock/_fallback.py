@@ -115,24 +115,24 @@ def open_reference(description, device, file, record):
         import torch
     except ImportError as error:
         raise ImportError(
-            f"found no PyTorch ({error}), wanted it for the reference of {op}; pip install torch"
+            f"the reference of {op} needs PyTorch, which cannot be imported: {error}"
         ) from error
     kind = report["device"].partition(":")[0]
     if kind != "cpu":
         reaches = torch.cuda.is_available() and (kind == "rocm") == (torch.version.hip is not None)
         if not reaches:
             raise RuntimeError(
-                f"found PyTorch {torch.__version__}, which does not reach {report['device']}, "
-                f"wanted one that does for the reference of {op}; install it, or use the CPU"
+                f"the PyTorch here, {torch.__version__}, does not reach {report['device']}. "
+                f"Install one that does for the reference of {op}, or use the CPU"
             )
     path = _find(op, file)
     if path is None:
-        raise LookupError(f"found no reference of {op} in {file}, wanted a function of that name")
+        raise LookupError(f"{file} has no function {op}, which its reference must have")
     space, why = _execute(path)
     if why is not None:
         return why
     if op not in space:
-        raise LookupError(f"found no {op} once {path} was run, wanted a function of that name")
+        raise LookupError(f"{path} has no function {op} once it was run")
     if report["warn"]:
         _warn(report)
     params, returned = description

@@ -330,7 +330,8 @@ def test_without_torch_the_reference_says_what_is_missing(room):
     hidden = "import sys; sys.modules['torch'] = None\n"
     told = room.without_tools(hidden + REFUSED).json
     reason = next(one for one in told["reasons"] if one["code"] == "reference-unusable")
-    assert "pip install torch" in reason["found"]
+    assert "needs PyTorch" in reason["text"] and "pip install torch" in reason["advice"]
+    assert "found" not in reason["text"]
 
 
 def test_a_reference_that_fails_is_run_once_until_it_changes(room, torch):

@@ -204,7 +204,8 @@ OPDOCK_EXPORT opdock_status opdock_note_library(const char* library, const char*
                                                 char* error, uint32_t error_size);
 /* Every reason behind the last OPDOCK_NOT_FOUND or OPDOCK_INCOMPATIBLE that this thread got from
  * opdock_get_function, opdock_prepare or a call, and forgets them: [{"step", "plugin", "path",
- * "code", "stage", "severity", "found", "wanted", "advice"}]; [] if there are none. */
+ * "code", "stage", "severity", "text", "found", "wanted", "advice"}]; [] if there are none. "text"
+ * says to people what "found" and "wanted" hold for programs. */
 OPDOCK_EXPORT opdock_status opdock_take_reasons_json(char** out, char* error, uint32_t error_size);
 /* Frees what a function of this header allocated. NULL is fine. */
 OPDOCK_EXPORT void opdock_free(void* memory);

@@ -54,7 +54,7 @@ bool open_functions(const std::string& path, Functions* f, std::string* problem)
   find(library, "hiprtcGetCodeSize", &f->code_size, &missing);
   find(library, "hiprtcGetCode", &f->code, &missing);
   if (missing.empty()) return true;
-  *problem = path + ": found no function " + missing + ", wanted hipRTC of ROCm 4 or newer";
+  *problem = path + " has no function " + missing + ": it is no hipRTC of ROCm 4 or newer";
   return false;
 }
 

@@ -205,7 +205,7 @@ TEST_F(Steps, AnEditedSourceIsBuiltAgainAndToldByName) {
   EXPECT_TRUE(names_the_file(told["changed"])) << told.dump(2);
 }
 
-TEST_F(Steps, TheErrorIsTheStoryOneLineAStep) {
+TEST_F(Steps, TheErrorIsTheStoryStepByStep) {
   add_source("good");
   tool("ninja", "echo 'code.c:3:5: error: expected ;'; exit 1");
   const Outcome refused = resolve(runtime().get(), "good");
@@ -215,10 +215,25 @@ TEST_F(Steps, TheErrorIsTheStoryOneLineAStep) {
     EXPECT_NE(refused.text.find(part), std::string::npos) << part << "\n" << refused.text;
   }
   for (const Json& reason : refused.reasons) {
-    for (const char* member : {"step", "plugin", "path", "code", "stage", "found", "wanted"}) {
+    for (const char* member :
+         {"step", "plugin", "path", "code", "stage", "text", "found", "wanted"}) {
       EXPECT_TRUE(reason.contains(member)) << member;
     }
   }
+}
+
+// Whether there is none, or one without so many devices.
+TEST_F(Steps, AMissingDriverIsToldInPlainWords) {
+  add_source("good", "1.0", "reference = \"reference.py\"\n");
+  top_.write("plugins/good/reference.py", "def good(x):\n    return x\n");
+  Program program;
+  program.has_runner = true;
+  program.references["good"] = OPDOCK_OK;
+  const Outcome refused = resolve(runtime(&program).get(), "good", {OPDOCK_CUDA, 63});
+  ASSERT_EQ(refused.status, OPDOCK_INCOMPATIBLE) << refused.text;
+  EXPECT_NE(refused.text.find("nothing here runs it on cuda:63:\n"), std::string::npos);
+  EXPECT_TRUE(refused.has("driver-failed")) << refused.text;
+  EXPECT_EQ(refused.text.find("found found"), std::string::npos) << refused.text;
 }
 
 TEST_F(Steps, ReasonsAreTakenOnce) {

@@ -160,6 +160,28 @@ RuntimePtr World::runtime(Program* program, const std::string& plugin_path) {
   return RuntimePtr(made);
 }
 
+namespace {
+
+// None is the text of another in new words: "found found no driver, wanted one, wanted a driver".
+void expect_plain(const Json& reasons) {
+  const auto count = [](const std::string& text, const std::string& part) {
+    size_t times = 0;
+    for (size_t at = text.find(part); at != text.npos; at = text.find(part, at + 1)) ++times;
+    return times;
+  };
+  for (const Json& reason : reasons) {
+    const std::string text = reason.at("text"), found = reason.at("found");
+    EXPECT_EQ(count(text, "found found"), 0u) << text;
+    EXPECT_LE(count(text, ", wanted "), count(found, "\n") + 1) << text;
+    for (const Json& other : reasons) {
+      const std::string code = std::string(other.at("code")) + ": ";
+      EXPECT_EQ(found.find(code), found.npos) << text;
+    }
+  }
+}
+
+}  // namespace
+
 Outcome World::resolve(opdock_runtime* runtime, const std::string& op, opdock_device device) {
   Outcome outcome;
   std::array<char, 16384> error{};
@@ -173,6 +195,7 @@ Outcome World::resolve(opdock_runtime* runtime, const std::string& op, opdock_de
   EXPECT_EQ(opdock_take_reasons_json(&text, nullptr, 0), OPDOCK_OK);
   outcome.reasons = Json::parse(text);
   opdock_free(text);
+  expect_plain(outcome.reasons);
   return outcome;
 }
 

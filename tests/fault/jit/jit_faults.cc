@@ -97,7 +97,7 @@ TEST_F(JitFault, CompilerIsAText) {
 
 TEST_F(JitFault, CompilerIsAnotherLibrary) {
   nvrtcs[0].path = OTHER_LIBRARY;
-  refused(Code::kJitNoCompiler, "found no function nvrtcVersion");
+  refused(Code::kJitNoCompiler, "has no function nvrtcVersion");
 }
 
 TEST_F(JitFault, CompilerIsTruncated) {

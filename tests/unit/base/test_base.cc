@@ -5,6 +5,7 @@
 #include <set>
 
 #include "base/reason.h"
+#include "base/sentence.h"
 #include "base/sha256.h"
 #include "base/version.h"
 
@@ -97,11 +98,53 @@ TEST(Codes, AreKebabCaseUniqueAndExplained) {
 
 TEST(Reason, ReadsAsASentence) {
   Reason reason = make_reason(Code::kAbiMajor, "ABI 1.0", "0.x");
-  EXPECT_EQ(to_text(reason), "abi-major: found ABI 1.0, wanted 0.x; " + reason.advice);
+  EXPECT_EQ(to_text(reason),
+            "abi-major: found ABI 1.0, wanted 0.x. Rebuild the plugin with this Opdock's headers.");
   EXPECT_EQ(reason.advice, info(Code::kAbiMajor).advice);
   reason.wanted.clear();
   reason.advice.clear();
-  EXPECT_EQ(to_text(reason), "abi-major: found ABI 1.0");
+  EXPECT_EQ(to_text(reason), "abi-major: found ABI 1.0.");
+}
+
+// What was found says it all: the record's other fields are no part of the sentence.
+TEST(Reason, OfSomebodyElsesWordsAddsNone) {
+  const Reason reason = {Code::kDriverFailed, "no CUDA driver: libcuda.so.1 was not found",
+                         "a driver", "install the NVIDIA driver"};
+  EXPECT_EQ(sentence(reason), "no CUDA driver: libcuda.so.1 was not found");
+  EXPECT_EQ(
+      to_text(reason),
+      "driver-failed: no CUDA driver: libcuda.so.1 was not found. Install the NVIDIA driver.");
+  EXPECT_EQ(sentence(make_reason(Code::kDeviceNotServed, "an op for cpu", "cuda")),
+            "it is an op for cpu, not for cuda");
+}
+
+TEST(Reason, KeepsACompilersLines) {
+  Reason reason = {Code::kBuildFailed, "a.c:1: error: no\na.c:2: error: no", "source that compiles",
+                   "correct the source"};
+  EXPECT_EQ(to_text(reason),
+            "build-failed: a.c:1: error: no\na.c:2: error: no\nCorrect the source.");
+  reason.code = Code::kBuildArch;
+  reason.wanted = "sm_90";
+  EXPECT_EQ(sentence(reason), "a.c:1: error: no\na.c:2: error: no\nwanted sm_90");
+}
+
+TEST(Reason, TakesMarksInWhatWasFoundAsTheyAre) {
+  EXPECT_EQ(sentence(make_reason(Code::kAbiMajor, "{wanted}", "{found}")),
+            "found {wanted}, wanted {found}");
+}
+
+TEST(Reason, GoesThroughALine) {
+  const Reason reason = {Code::kJitKernel, "errors:\nk.cu(1): error", "names of kernels; any",
+                         "write it"};
+  const std::string line = to_line(reason);
+  EXPECT_EQ(line,
+            "jit-kernel: found errors:, wanted names of kernels; any; write it\nk.cu(1): error");
+  const std::optional<Reason> read = parse_line(line.substr(0, line.find('\n')));
+  ASSERT_TRUE(read);
+  EXPECT_EQ(read->code, reason.code);
+  EXPECT_EQ(read->found, "errors:");
+  EXPECT_FALSE(parse_line("no-such-code: found x, wanted y"));
+  EXPECT_FALSE(parse_line("abi-major: wanted y"));
 }
 
 }  // namespace
