@@ -15,7 +15,7 @@
 namespace opdock {
 namespace {
 
-opdock_status status_of(const std::vector<Reason>& reasons) {
+opdock_status call_status(const std::vector<Reason>& reasons) {
   for (const Reason& reason : reasons) {
     if (reason.code == Code::kCancelled) return OPDOCK_CANCELLED;
     if (reason.code == Code::kWithinItself) return OPDOCK_INVALID_ARGUMENT;
@@ -108,7 +108,7 @@ opdock_status FunctionTable::make_kernels(const opdock_function& function, Targe
     list.push_back(std::move(one));
   }
   keep_reasons(std::move(list));
-  const opdock_status status = status_of(reasons);
+  const opdock_status status = call_status(reasons);
   if (status == OPDOCK_INCOMPATIBLE) {
     std::erase_if(failed_here, [&](const Failed& one) { return one.kernels == kernels; });
     failed_here.push_back({kernels, std::move(reasons)});

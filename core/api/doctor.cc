@@ -16,16 +16,6 @@
 namespace opdock {
 namespace {
 
-// Not fmt::join: g++ 12 warns of fmt 9's parser of its format when optimising.
-std::string join(const std::vector<std::string>& parts, const char* between) {
-  std::string text;
-  for (const std::string& part : parts) {
-    if (!text.empty()) text += between;
-    text += part;
-  }
-  return text;
-}
-
 // One line of the diagnosis. A thing that is missing is no error: it limits what can be done.
 Report check(const char* name, bool is_ok, const std::string& found, const char* used_for,
              const std::string& advice) {
@@ -70,9 +60,11 @@ Report check_compilers(const std::vector<Tool>& tools) {
     packages.push_back(tool.package);
     purpose = tool.purpose;
   }
-  return check("C++ compiler", !found.empty(),
-               found.empty() ? "neither g++ nor clang++" : join(found, ", "), purpose.c_str(),
-               fmt::format("install one: {}", join(packages, ", or ")));
+  return check(
+      "C++ compiler", !found.empty(),
+      found.empty() ? "neither g++ nor clang++" : fmt::format("{}", fmt::join(found, ", ")),
+      purpose.c_str(),
+      fmt::format("install one: {}", fmt::format("{}", fmt::join(packages, ", or "))));
 }
 
 std::string version_text(const MachineFacts& machine, const char* prefix) {
@@ -114,7 +106,7 @@ std::string gpu_text(const MachineFacts& machine, Backend backend) {
   for (const Gpu& gpu : machine.gpus) {
     if (gpu.backend == backend) names.push_back(fmt::format("{} ({})", gpu.name, gpu.arch));
   }
-  return join(names, ", ");
+  return fmt::format("{}", fmt::join(names, ", "));
 }
 
 void add_gpu_checks(const MachineFacts& machine, Report* checks) {
@@ -156,7 +148,7 @@ std::string places_text(const Settings& settings) {
                                  &settings.cuda_archs, &settings.hip_archs}) {
     if (setting->place != Setting().place) places.push_back(setting->place);
   }
-  return places.empty() ? "defaults" : join(places, ", ");
+  return places.empty() ? "defaults" : fmt::format("{}", fmt::join(places, ", "));
 }
 
 Report cache_json() {
@@ -230,10 +222,11 @@ Report diagnosis(const Catalog& catalog, const MachineFacts& machine, const Sear
     const size_t count = opened_files();
     std::vector<std::string> texts;
     for (const Reason& reason : overwritten) texts.push_back(reason.found);
-    checks.push_back(check(
-        "loaded plugins", overwritten.empty(),
-        overwritten.empty() ? fmt::format("{}, as they were loaded", count) : join(texts, "; "),
-        "calling their ops", overwritten.empty() ? "" : overwritten.front().advice));
+    checks.push_back(check("loaded plugins", overwritten.empty(),
+                           overwritten.empty() ? fmt::format("{}, as they were loaded", count)
+                                               : fmt::format("{}", fmt::join(texts, "; ")),
+                           "calling their ops",
+                           overwritten.empty() ? "" : overwritten.front().advice));
   }
   for (const std::string& problem : setting_problems) {
     checks.push_back(check("settings", false, problem, "everything but this report",

@@ -46,7 +46,7 @@ void copy(const std::string& from, const std::string& to) {
   char* const resolved = realpath(from.c_str(), nullptr);
   const std::string real = resolved == nullptr ? from : resolved;
   std::free(resolved);
-  cache::Fd in, out;
+  Fd in, out;
   if (const int error = cache::open_file(real, O_RDONLY, 0, &in); error != 0) {
     throw Refusal{OPDOCK_INVALID_ARGUMENT,
                   fmt::format("{}: {}; correct the path", from, cache::error_text(error))};

@@ -49,7 +49,7 @@ class Loaded {
 
 Loaded& Loaded::all = *new Loaded;
 
-opdock_status status_of(const std::vector<Reason>& reasons) {
+opdock_status module_status(const std::vector<Reason>& reasons) {
   for (const Reason& reason : reasons) {
     switch (reason.code) {
       case Code::kCancelled:
@@ -100,7 +100,7 @@ opdock_status opdock_module::fail_for(std::vector<Reason> reasons, std::string* 
     return info(reason.code).severity == Severity::kNotice;
   });
   *problem = text_of(request.name, reasons);
-  const opdock_status status = status_of(reasons);
+  const opdock_status status = module_status(reasons);
   last_compile_reasons() = std::move(reasons);
   return status;
 }

@@ -124,12 +124,12 @@ std::unique_ptr<ReferenceOp> make_op(const Wanted& wanted, const Declaration& de
 }
 
 // The device that it would run on, as a target needs it.
-struct Place {
+struct AskedDevice {
   const opdock_device_facts* facts = cpu_facts();
   Driver* driver = nullptr;
 };
 
-bool find_place(opdock_device device, Place* place, Reason* why) {
+bool find_place(opdock_device device, AskedDevice* place, Reason* why) {
   if (device.type == OPDOCK_CPU) return true;
   std::string problem;
   place->driver = driver_for(static_cast<Backend>(device.type), &problem);
@@ -194,7 +194,7 @@ void take_reference_step(opdock_runtime* runtime, const Wanted& wanted,
   }
   Reason why{};
   std::unique_ptr<ReferenceOp> op = make_op(wanted, declaration, hooks, &why);
-  Place place;
+  AskedDevice place;
   if (op != nullptr && find_place(wanted.device, &place, &why)) {
     std::array<char, 4096> error{};
     const opdock_status status =

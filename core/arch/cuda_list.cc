@@ -11,7 +11,7 @@ namespace opdock {
 namespace {
 
 constexpr std::string_view kPtx = "+PTX";
-constexpr char kWanted[] =
+constexpr char kWantedCuda[] =
     "numbers such as 8.0, 9.0a, 10.0f or 12.0+PTX, PyTorch's names from Kepler to Blackwell, "
     "native, all, all-major or default, separated by ';', ',' or spaces";
 
@@ -109,7 +109,7 @@ class Parser {
       if (!take(word)) return std::nullopt;
     }
     if (any) return list_;
-    *reason_ = scanner_.empty(kWanted);
+    *reason_ = scanner_.empty(kWantedCuda);
     return std::nullopt;
   }
 
@@ -149,7 +149,7 @@ class Parser {
   bool refuse(std::string_view word) {
     const std::string meant = guess(word);
     *reason_ = scanner_.invalid(
-        word, kWanted, meant.empty() || meant == word ? "" : fmt::format("write {}", meant));
+        word, kWantedCuda, meant.empty() || meant == word ? "" : fmt::format("write {}", meant));
     return false;
   }
 

@@ -12,7 +12,7 @@
 namespace opdock {
 namespace {
 
-constexpr char kWanted[] =
+constexpr char kWantedRocm[] =
     "processors such as gfx90a, gfx90a:xnack+, gfx1030 or gfx9-4-generic, or native, separated by "
     "';', ',' or spaces";
 
@@ -77,7 +77,7 @@ std::optional<RocmList> parse_rocm_list(std::string_view text, std::string_view 
     }
     const std::optional<GfxArch> arch = parse_gfx_arch(word);
     if (!arch || !is_processor(arch->processor) || has_repeated_feature(word)) {
-      *reason = scanner.invalid(word, kWanted, advice(word));
+      *reason = scanner.invalid(word, kWantedRocm, advice(word));
       return std::nullopt;
     }
     const GfxArch& earlier = first.emplace(arch->processor, *arch).first->second;
@@ -93,7 +93,7 @@ std::optional<RocmList> parse_rocm_list(std::string_view text, std::string_view 
     list.targets.push_back(canonical(*arch));
   }
   if (!any) {
-    *reason = scanner.empty(kWanted);
+    *reason = scanner.empty(kWantedRocm);
     return std::nullopt;
   }
   std::sort(list.targets.begin(), list.targets.end());

@@ -78,7 +78,12 @@ const char* form_of(Code code) {
     case Code::kBuildPrivileged:
       return "{found} builds and compiles nothing";
     case Code::kBuildNoCache:
+    case Code::kBuildDevNull:
       return "there is {found}";
+    case Code::kBuildWaited:
+      return "there were {found}";
+    case Code::kLeftByFork:
+      return "there was {found}: {wanted}";
     case Code::kCancelled:
       return "there was {found}";
     case Code::kArchKnown:

@@ -63,13 +63,13 @@ void end_wait(uint32_t waiter, const std::atomic<uint32_t>* word, uint32_t helpe
   if (own != waits.all.end()) waits.all.erase(own);
 }
 
-void in_child() {
+void forget_waits() {
   waits.all.clear();  // nobody is left who waits
   forked_here.store(own_number);
   first_here.store(next_thread.load());
 }
 
-[[maybe_unused]] const int registered = pthread_atfork(nullptr, nullptr, in_child);
+[[maybe_unused]] const int forgets = pthread_atfork(nullptr, nullptr, forget_waits);
 
 void sleep_while(std::atomic<uint32_t>* word, uint32_t value) {
   static_assert(sizeof *word == sizeof(uint32_t));

@@ -107,7 +107,7 @@ class Builder {
       return false;
     }
     // The tools get it as their input, and open it themselves: each would fail in words of its own.
-    const cache::Fd null(open("/dev/null", O_RDWR | O_CLOEXEC));
+    const Fd null(open("/dev/null", O_RDWR | O_CLOEXEC));
     struct stat status{};
     if (!null || fstat(null.get(), &status) != 0 || !S_ISCHR(status.st_mode)) {
       reasons_->push_back(make_reason(Code::kBuildDevNull,

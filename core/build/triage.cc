@@ -9,6 +9,7 @@
 #include <optional>
 #include <vector>
 
+#include "base/sentence.h"
 #include "build/missing_files.h"
 #include "build/op_mismatch.h"
 

@@ -22,22 +22,6 @@
 
 namespace opdock::cache {
 
-Fd& Fd::operator=(Fd&& other) noexcept {
-  if (this != &other) {
-    if (fd_ >= 0) close(fd_);
-    fd_ = other.release();
-  }
-  return *this;
-}
-
-Fd::~Fd() {
-  if (fd_ >= 0) close(fd_);
-}
-
-int Fd::release() {
-  return std::exchange(fd_, -1);
-}
-
 std::string error_text(int error) {
   return std::generic_category().message(error);
 }

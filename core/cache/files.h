@@ -10,23 +10,9 @@
 #include <string_view>
 #include <vector>
 
+#include "base/fd.h"
+
 namespace opdock::cache {
-
-// An open file; closed on destruction.
-class Fd {
- public:
-  Fd() = default;
-  explicit Fd(int fd) : fd_(fd) {}
-  Fd(Fd&& other) noexcept : fd_(other.release()) {}
-  Fd& operator=(Fd&& other) noexcept;
-  ~Fd();
-  int get() const { return fd_; }
-  explicit operator bool() const { return fd_ >= 0; }
-  int release();
-
- private:
-  int fd_ = -1;
-};
 
 std::string error_text(int error);  // "No space left on device"
 

@@ -69,7 +69,7 @@ std::optional<std::vector<Reason>> parse(std::string_view text) {
 }
 
 // Modification time in nanoseconds; 0 for what is not there.
-int64_t modified(const std::string& path) {
+int64_t modified_ns(const std::string& path) {
   struct stat status{};
   if (lstat(path.c_str(), &status) != 0) return 0;
   return int64_t{status.st_mtim.tv_sec} * 1000000000 + status.st_mtim.tv_nsec;
@@ -173,7 +173,7 @@ void record_history(const Layout& layout, const EntryData& data) {
   std::vector<std::pair<int64_t, std::string>> others;
   for (const std::string& name : names) {
     const std::string path = folder + "/" + name;
-    if (name != data.key) others.emplace_back(modified(path), path);
+    if (name != data.key) others.emplace_back(modified_ns(path), path);
   }
   std::sort(others.begin(), others.end());
   for (size_t i = 0; i + kKeptHistory <= others.size(); ++i) unlink(others[i].second.c_str());
@@ -186,7 +186,7 @@ std::vector<std::string> Store::what_changed(const CacheRequest& request) {
   list_folder(folder, &names);
   std::erase(names, key);
   std::sort(names.begin(), names.end(), [&](const std::string& a, const std::string& b) {
-    return modified(folder + "/" + a) > modified(folder + "/" + b);
+    return modified_ns(folder + "/" + a) > modified_ns(folder + "/" + b);
   });
   std::optional<EntryData> newest;
   for (size_t i = 0; i < names.size() && !newest; ++i) {

@@ -55,8 +55,8 @@ std::string names_of(const opdock_function& function) {
   return text.empty() ? "none" : text;
 }
 
-opdock_status refuse(const opdock_function& function, const ErrorBuffer& error,
-                     const std::string& text) {
+opdock_status refuse_argument(const opdock_function& function, const ErrorBuffer& error,
+                              const std::string& text) {
   error.write(function.schema().name, ": ", text);
   return OPDOCK_INVALID_ARGUMENT;
 }
@@ -73,9 +73,9 @@ opdock_status place(const opdock_function& function, size_t index, const opdock_
     return OPDOCK_OK;
   }
   if (fits(value, param)) return OPDOCK_OK;
-  return refuse(function, error,
-                "argument '" + std::string(param.name) +
-                    "': " + misfit(value, param, function.schema().params[index].type));
+  return refuse_argument(function, error,
+                         "argument '" + std::string(param.name) +
+                             "': " + misfit(value, param, function.schema().params[index].type));
 }
 
 }  // namespace
@@ -115,17 +115,17 @@ opdock_status bind(const opdock_function& function, const opdock_value* position
   const std::vector<opdock_param>& params = function.params();
   uint64_t given = 0;  // a bit a parameter; kMaxParams is 64
   if (num_positional > params.size()) {
-    return refuse(function, error,
-                  "found " + std::to_string(num_positional) +
-                      " positional arguments, wanted at most " + std::to_string(params.size()) +
-                      " (" + names_of(function) + "); remove some");
+    return refuse_argument(
+        function, error,
+        "found " + std::to_string(num_positional) + " positional arguments, wanted at most " +
+            std::to_string(params.size()) + " (" + names_of(function) + "); remove some");
   }
   for (uint32_t i = 0; i < num_positional; ++i) {
     if ((params[i].flags & OPDOCK_PARAM_KEYWORD_ONLY) != 0) {
-      return refuse(function, error,
-                    "argument '" + std::string(params[i].name) +
-                        "': found it given by position, wanted by name; write " + params[i].name +
-                        "=…");
+      return refuse_argument(function, error,
+                             "argument '" + std::string(params[i].name) +
+                                 "': found it given by position, wanted by name; write " +
+                                 params[i].name + "=…");
     }
     opdock_status status = place(function, i, positional[i], &bound[i], error);
     if (status != OPDOCK_OK) return status;
@@ -139,16 +139,16 @@ opdock_status bind(const opdock_function& function, const opdock_value* position
       while (at < params.size() && std::strcmp(params[at].name, names[k]) != 0) ++at;
     }
     if (at == params.size()) {
-      return refuse(function, error,
-                    "argument '" + std::string(names[k]) +
-                        "': found an unexpected name, wanted one of " + names_of(function) +
-                        "; correct or remove it");
+      return refuse_argument(function, error,
+                             "argument '" + std::string(names[k]) +
+                                 "': found an unexpected name, wanted one of " +
+                                 names_of(function) + "; correct or remove it");
     }
     if ((given >> at & 1) != 0) {
-      return refuse(function, error,
-                    "argument '" + std::string(names[k]) + "': found it given twice" +
-                        (at < num_positional ? ", by position and by name" : "") +
-                        ", wanted once; remove one");
+      return refuse_argument(function, error,
+                             "argument '" + std::string(names[k]) + "': found it given twice" +
+                                 (at < num_positional ? ", by position and by name" : "") +
+                                 ", wanted once; remove one");
     }
     opdock_status status = place(function, at, named[k], &bound[at], error);
     if (status != OPDOCK_OK) return status;
@@ -157,9 +157,10 @@ opdock_status bind(const opdock_function& function, const opdock_value* position
   for (size_t i = 0; i < params.size(); ++i) {
     if ((given >> i & 1) != 0) continue;
     if ((params[i].flags & OPDOCK_PARAM_HAS_DEFAULT) == 0) {
-      return refuse(function, error,
-                    "argument '" + std::string(params[i].name) + "': found nothing, wanted " +
-                        to_text(function.schema().params[i].type) + "; pass it");
+      return refuse_argument(function, error,
+                             "argument '" + std::string(params[i].name) +
+                                 "': found nothing, wanted " +
+                                 to_text(function.schema().params[i].type) + "; pass it");
     }
     bound[i] = params[i].fallback;
   }

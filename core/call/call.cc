@@ -15,7 +15,7 @@ namespace opdock {
 namespace {
 
 template <class T, class M>
-bool inside(const T* owner, const M* member) {
+bool has_room_for(const T* owner, const M* member) {
   return reinterpret_cast<const char*>(member) + sizeof(M) <=
          reinterpret_cast<const char*>(owner) + owner->struct_size;
 }
@@ -25,10 +25,10 @@ constexpr opdock_call_options kNoOptions{sizeof kNoOptions, 0, nullptr, nullptr,
 [[gnu::cold, gnu::noinline]] void read_short_options(const opdock_call_options* from,
                                                      opdock_call_options* to) {
   *to = kNoOptions;
-  if (inside(from, &from->flags)) to->flags = from->flags;
-  if (inside(from, &from->stream)) to->stream = from->stream;
-  if (inside(from, &from->generator)) to->generator = from->generator;
-  if (inside(from, &from->workspace_bytes)) {
+  if (has_room_for(from, &from->flags)) to->flags = from->flags;
+  if (has_room_for(from, &from->stream)) to->stream = from->stream;
+  if (has_room_for(from, &from->generator)) to->generator = from->generator;
+  if (has_room_for(from, &from->workspace_bytes)) {
     to->workspace = from->workspace;
     to->workspace_bytes = from->workspace_bytes;
   }

@@ -9,7 +9,7 @@
 namespace opdock {
 namespace {
 
-constexpr size_t kFew = 16;  // compared each with each
+constexpr size_t kFewSpans = 16;  // compared each with each
 
 // Where the elements of a view lie, on the line of addresses or round the circle of a row.
 struct Span {
@@ -106,9 +106,9 @@ bool fold(const View* all, size_t count, std::vector<Span>* spans) {
 
 // Views of which each overlaps the extent of one before it.
 bool pass_cluster(const View* all, size_t count, Comparison* comparison) {
-  if (count <= kFew) return pass_each(all, count, comparison);
+  if (count <= kFewSpans) return pass_each(all, count, comparison);
   std::vector<Span> spans;
-  spans.reserve(count + kFew);
+  spans.reserve(count + kFewSpans);
   if (!fold(all, count, &spans)) {
     spans.clear();
     for (size_t i = 0; i < count; ++i)
@@ -155,7 +155,7 @@ std::vector<Key> by_address(const View* all, size_t count) {
 std::optional<Clash> find_clash(const View* all, size_t count, bool in_place) {
   Comparison comparison(in_place);
   bool pass = true;
-  if (count <= kFew) {
+  if (count <= kFewSpans) {
     pass = pass_each(all, count, &comparison);
   } else {
     const std::vector<Key> order = by_address(all, count);

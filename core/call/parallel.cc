@@ -37,7 +37,7 @@ struct Job {
 };
 
 // True in a worker and in a caller while it works: nested calls run alone.
-thread_local bool inside = false;
+thread_local bool is_inside = false;
 
 class Pool {
  public:
@@ -50,9 +50,9 @@ class Pool {
       wake_.notify_all();
     } catch (const std::bad_alloc&) {
     }
-    inside = true;
+    is_inside = true;
     job->work();
-    inside = false;
+    is_inside = false;
     std::unique_lock lock(mutex_);
     auto place = std::find(jobs_.begin(), jobs_.end(), job);
     if (place != jobs_.end()) jobs_.erase(place);
@@ -73,7 +73,7 @@ class Pool {
   }
 
   void serve() {
-    inside = true;
+    is_inside = true;
     std::unique_lock lock(mutex_);
     for (;;) {
       wake_.wait(lock, [&] { return !jobs_.empty(); });
@@ -104,7 +104,7 @@ std::atomic<Pool*> current_pool{nullptr};
 // old pool is left as it is.
 void forget_pool() {
   current_pool.store(nullptr, std::memory_order_relaxed);
-  inside = false;
+  is_inside = false;
 }
 
 [[maybe_unused]] const int registered = pthread_atfork(nullptr, nullptr, forget_pool);
@@ -143,7 +143,7 @@ void parallel_for(uint64_t count, uint64_t grain,
   if (count == 0) return;
   grain = std::max<uint64_t>(grain, 1);
   uint32_t threads = parallel_threads();
-  if (inside || threads <= 1 || count <= grain) {
+  if (is_inside || threads <= 1 || count <= grain) {
     body(context, 0, count);
     return;
   }

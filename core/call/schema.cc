@@ -37,9 +37,9 @@ bool is_keyword(std::string_view word) {
          std::end(kPythonKeywords);
 }
 
-class Parser {
+class SchemaParser {
  public:
-  explicit Parser(std::string_view text) : in_(text) {}
+  explicit SchemaParser(std::string_view text) : in_(text) {}
 
   std::optional<Schema> parse() {
     parse_name();
@@ -378,7 +378,7 @@ int Schema::first_tensor() const {
 }
 
 std::optional<Schema> parse_schema(std::string_view text, Reason* error, size_t* at) {
-  Parser parser(text);
+  SchemaParser parser(text);
   std::optional<Schema> schema = parser.parse();
   if (!schema && error != nullptr) *error = parser.reason();
   if (!schema && at != nullptr) *at = parser.position();

@@ -12,9 +12,9 @@ namespace {
 
 using Kind = DimExpr::Kind;
 
-class Parser {
+class ShapeRuleParser {
  public:
-  Parser(std::string_view text, const Schema& schema) : in_(text), schema_(schema) {}
+  ShapeRuleParser(std::string_view text, const Schema& schema) : in_(text), schema_(schema) {}
 
   std::optional<ShapeRule> parse() {
     if (in_.take("like")) {
@@ -380,7 +380,7 @@ class Evaluator {
 
 std::optional<ShapeRule> parse_shape_rule(std::string_view text, const Schema& schema,
                                           Reason* error) {
-  Parser parser(text, schema);
+  ShapeRuleParser parser(text, schema);
   std::optional<ShapeRule> rule = parser.parse();
   if (!rule && error != nullptr) *error = parser.reason();
   return rule;

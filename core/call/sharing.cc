@@ -10,7 +10,7 @@
 namespace opdock {
 namespace {
 
-constexpr size_t kFew = 16;
+constexpr size_t kFewViews = 16;
 
 // "argument 'x'", "element 1 of argument 'xs'", "output 0": the view number `index`.
 std::string name_of(const opdock_function& function, const opdock_value* args, uint32_t index) {
@@ -51,8 +51,8 @@ opdock_status check_sharing(const opdock_function& function, const Target& targe
   for (size_t i = 0; i < params.size(); ++i) {
     if (args[i].tag == OPDOCK_LIST) count += args[i].as.list->count;
   }
-  View few[kFew];
-  std::unique_ptr<View[]> many(count > kFew ? new View[count] : nullptr);
+  View few[kFewViews];
+  std::unique_ptr<View[]> many(count > kFewViews ? new View[count] : nullptr);
   View* const all = many != nullptr ? many.get() : few;
   View* end = all;
   uint32_t index = 0;

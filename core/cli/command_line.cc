@@ -7,6 +7,7 @@
 #include "base/near_names.h"
 #include "declare.h"
 #include "fmt/format.h"
+#include "report_text.h"
 
 namespace opdock::cli {
 namespace {
@@ -34,16 +35,6 @@ std::string guess(const std::string& word, const Words& known) {
   return near.empty() ? "" : fmt::format("did you mean {}?", listed(near));
 }
 
-std::string quoted(const std::string& word) {
-  return fmt::format("\"{}\"", word);
-}
-
-std::string joined(const Words& words) {
-  std::string text;
-  for (const std::string& word : words) text += (text.empty() ? "" : " ") + word;
-  return text;
-}
-
 // Goes down from `app` by the leading words that are commands, which are put into `path`. Throws
 // Usage for a word where a command is wanted. What begins with "-" ends the way.
 CLI::App* find_command(CLI::App* app, const Words& words, Words* path) {
@@ -51,8 +42,8 @@ CLI::App* find_command(CLI::App* app, const Words& words, Words* path) {
     const Words known = names_of(*app);
     if (known.empty() || word.starts_with("-")) break;
     if (std::find(known.begin(), known.end(), word) == known.end()) {
-      throw Usage{"the command " + quoted(joined(*path) + (path->empty() ? "" : " ") + word),
-                  listed(known), guess(word, known), "", joined(*path)};
+      throw Usage{"the command " + quoted(join(*path, " ") + (path->empty() ? "" : " ") + word),
+                  listed(known), guess(word, known), "", join(*path, " ")};
     }
     path->push_back(word);
     app = app->get_subcommand(word);
@@ -68,7 +59,7 @@ std::string shell_word(const std::string& word) {
 
 // What is left over: neither an option of the command nor an argument that it takes.
 Usage unexpected(const CLI::App& command, const Words& path, const std::string& word) {
-  Usage usage{quoted(word), "", "", "", joined(path)};
+  Usage usage{quoted(word), "", "", "", join(path, " ")};
   if (path.empty()) {
     usage.wanted = "a command first, and its options behind it";
   } else if (word.starts_with("-")) {
@@ -110,24 +101,24 @@ Usage explain_error(const CLI::App& command, const Words& path, const CLI::Parse
   if (dynamic_cast<const CLI::RequiredError*>(&error) != nullptr) {
     for (const CLI::Option* wanted : command.get_options()) {
       if (!wanted->get_required() || wanted->count() != 0) continue;
-      return {"no " + wanted->get_name(), told(*wanted), "", "", joined(path)};
+      return {"no " + wanted->get_name(), told(*wanted), "", "", join(path, " ")};
     }
-    return {"no command", listed(names_of(command)), "", "", joined(path)};
+    return {"no command", listed(names_of(command)), "", "", join(path, " ")};
   }
   if (dynamic_cast<const CLI::RequiresError*>(&error) != nullptr) {
     const std::string other = text.substr(text.rfind(' ') + 1);
-    return {name + " without " + other, "both or neither", "", "", joined(path)};
+    return {name + " without " + other, "both or neither", "", "", join(path, " ")};
   }
   if (dynamic_cast<const CLI::ExcludesError*>(&error) != nullptr) {
     const std::string other = text.substr(text.rfind(' ') + 1);
-    return {name + " with " + other, "one of the two", "", "", joined(path)};
+    return {name + " with " + other, "one of the two", "", "", join(path, " ")};
   }
   if (dynamic_cast<const CLI::ArgumentMismatch*>(&error) != nullptr) {
     const bool is_missing = text.ends_with("missing");
     return {is_missing ? "nothing behind it" : "it more than once",
-            is_missing ? "a value" : "it once", "", name, joined(path)};
+            is_missing ? "a value" : "it once", "", name, join(path, " ")};
   }
-  return {text, "", "", "", joined(path)};
+  return {text, "", "", "", join(path, " ")};
 }
 
 std::string one_line(const std::string& text) {
@@ -200,7 +191,7 @@ Arguments parse_command_line(int argc, const char* const* argv) {
   } catch (const CLI::ParseError& error) {
     throw explain_error(*command, path, error);
   } catch (Usage& usage) {
-    usage.command = joined(path);
+    usage.command = join(path, " ");
     throw;
   }
   args.command = path;
@@ -227,7 +218,7 @@ std::string help_text(const Words& words) {
   if (path.empty()) return command->help();
   path.pop_back();
   path.insert(path.begin(), "opdock");
-  return command->help(joined(path));
+  return command->help(join(path, " "));
 }
 
 }  // namespace opdock::cli

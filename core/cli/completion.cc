@@ -4,6 +4,7 @@
 
 #include "command_line.h"
 #include "fmt/format.h"
+#include "report_text.h"
 
 namespace opdock::cli {
 namespace {
@@ -20,12 +21,6 @@ void walk(const CommandInfo& command, const std::string& path,
 bool is_path(const std::string& value) {
   return value == "FILE" || value == "FOLDER" || value == "PATH" || value == "PATHS" ||
          value == "DIR";
-}
-
-std::string joined(const std::vector<std::string>& words, const char* between = " ") {
-  std::string text;
-  for (const std::string& word : words) text += (text.empty() ? "" : between) + word;
-  return text;
 }
 
 std::vector<std::string> command_names(const CommandInfo& command) {
@@ -58,9 +53,9 @@ std::string bash_script(const CommandInfo& root) {
         for (const std::string& name : option.names) {
           patterns.push_back(in_quotes(path + ":" + name));
         }
-        values += fmt::format("    {}) {} ;;\n", joined(patterns, "|"),
+        values += fmt::format("    {}) {} ;;\n", join(patterns, "|"),
                               !option.choices.empty()
-                                  ? fmt::format("words={}", in_quotes(joined(option.choices)))
+                                  ? fmt::format("words={}", in_quotes(join(option.choices, " ")))
                               : is_path(option.value) ? "files=yes"
                                                       : ":");
       }
@@ -72,7 +67,7 @@ std::string bash_script(const CommandInfo& root) {
                                 in_quotes((path.empty() ? "" : path + " ") + name));
       }
     }
-    words += fmt::format("    {}) words={}{} ;;\n", in_quotes(path), in_quotes(joined(options)),
+    words += fmt::format("    {}) words={}{} ;;\n", in_quotes(path), in_quotes(join(options, " ")),
                          takes_files ? " files=yes" : "");
   });
   return fmt::format(R"(# bash completion for opdock; written by `opdock completion bash`.
@@ -116,7 +111,7 @@ std::string zsh_text(const std::string& text) {
 }
 
 std::string zsh_value(const OptionInfo& option) {
-  const std::string action = !option.choices.empty() ? "(" + joined(option.choices) + ")"
+  const std::string action = !option.choices.empty() ? "(" + join(option.choices, " ") + ")"
                              : is_path(option.value) ? "_files"
                                                      : " ";
   return fmt::format(":{}:{}", zsh_text(option.value), action);
@@ -134,7 +129,7 @@ std::string zsh_function(const CommandInfo& command, const std::string& path) {
     }
     // One of several names rules the others out.
     const std::string rest = option.names.size() > 1 && !option.many
-                                 ? "(" + joined(option.names) + ")"
+                                 ? "(" + join(option.names, " ") + ")"
                              : option.many ? "*"
                                            : "";
     for (const std::string& each : option.names) {
@@ -209,7 +204,7 @@ complete -c opdock -f
       }
       const bool is_named = !option.names.empty();
       if (!option.choices.empty()) {
-        line += (is_named ? " -x -a " : " -a ") + in_quotes(joined(option.choices));
+        line += (is_named ? " -x -a " : " -a ") + in_quotes(join(option.choices, " "));
       } else if (is_path(option.value)) {
         line += is_named ? " -r -F" : " -F";
       } else if (!option.value.empty()) {

@@ -15,7 +15,8 @@ int report(const std::string& text, int status, const Report& reasons, bool json
 
 Report reason(const char* code, const std::string& found, const std::string& wanted,
               const std::string& advice) {
-  return {{"code", code},   {"stage", "command"}, {"severity", "reject"},
+  const std::string text = wanted.empty() ? found : "found " + found + ", wanted " + wanted;
+  return {{"code", code},   {"stage", "command"}, {"severity", "reject"}, {"text", text},
           {"found", found}, {"wanted", wanted},   {"advice", advice}};
 }
 

@@ -8,6 +8,7 @@
 
 #include "command_line.h"
 #include "errors.h"
+#include "report_text.h"
 
 namespace {
 
@@ -90,12 +91,6 @@ int dispatch(const Arguments& args) {
   return opdock::cli::run_command(run);
 }
 
-std::string joined(const std::vector<std::string>& words) {
-  std::string text;
-  for (const std::string& word : words) text += (text.empty() ? "" : " ") + word;
-  return text;
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -112,7 +107,7 @@ int main(int argc, char** argv) {
     return opdock::cli::report_error(
         std::string("cannot write the result: ") + std::strerror(errno), false);
   } catch (Usage& usage) {
-    if (usage.command.empty()) usage.command = joined(args.command);
+    if (usage.command.empty()) usage.command = opdock::cli::join(args.command, " ");
     return opdock::cli::report_error(usage, json);
   } catch (const opdock::cli::Failure& failure) {
     return opdock::cli::report_error(failure, json);

@@ -24,14 +24,12 @@ std::vector<Cell> plugin_row(const Report& plugin) {
 
 }  // namespace
 
-// Not fmt::join: g++ 12 warns of fmt 9's parser of its format when optimising.
+std::string quoted(const std::string& text) {
+  return fmt::format("\"{}\"", text);
+}
+
 std::string join(const std::vector<std::string>& parts, const char* between) {
-  std::string text;
-  for (const std::string& part : parts) {
-    if (!text.empty()) text += between;
-    text += part;
-  }
-  return text;
+  return fmt::format("{}", fmt::join(parts, between));
 }
 
 void print(const std::string& text) {

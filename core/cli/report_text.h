@@ -10,6 +10,7 @@
 
 namespace opdock::cli {
 
+std::string quoted(const std::string& text);  // "text"
 std::string join(const std::vector<std::string>& parts, const char* between);
 
 void print(const std::string& text);    // on stdout, as it is

@@ -131,7 +131,9 @@ std::string table(const std::vector<std::vector<Cell>>& rows) {
 }
 
 void complain(std::string_view text) {
-  std::fprintf(stderr, "opdock: %s\n", printable(text).c_str());
+  std::string all = lines(text, 2);
+  all.erase(0, 2);
+  std::fprintf(stderr, "opdock: %s", all.empty() ? "\n" : all.c_str());
 }
 
 }  // namespace opdock::cli

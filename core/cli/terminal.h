@@ -41,7 +41,8 @@ struct Cell {
 // Rows with columns aligned; the last column is not padded.
 std::string table(const std::vector<std::vector<Cell>>& rows);
 
-// "opdock: text" on stderr, in one line per sentence given.
+// "opdock: text" on stderr; further lines of it are indented, so that none looks like another
+// error.
 void complain(std::string_view text);
 
 }  // namespace opdock::cli

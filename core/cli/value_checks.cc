@@ -12,14 +12,11 @@
 
 #include "base/near_names.h"
 #include "fmt/format.h"
+#include "report_text.h"
 #include "usage.h"
 
 namespace opdock::cli {
 namespace {
-
-std::string quoted(const std::string& text) {
-  return fmt::format("\"{}\"", text);
-}
 
 // errno of looking for `path`; 0: it is there.
 int look(const std::string& path) {

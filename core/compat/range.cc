@@ -8,7 +8,7 @@
 namespace opdock {
 namespace {
 
-std::string_view trim(std::string_view text) {
+std::string_view without_spaces(std::string_view text) {
   while (!text.empty() && (text.front() == ' ' || text.front() == '\t')) text.remove_prefix(1);
   while (!text.empty() && (text.back() == ' ' || text.back() == '\t')) text.remove_suffix(1);
   return text;
@@ -25,11 +25,11 @@ std::optional<VersionRange::Bound> VersionRange::parse_bound(std::string_view te
        {"<=", Relation::kAtMost},
        {">", Relation::kAbove},
        {"<", Relation::kBelow}}};
-  text = trim(text);
+  text = without_spaces(text);
   for (const auto& [spelling, relation] : kRelations) {
     if (!text.starts_with(spelling)) continue;
     Bound bound{relation, {}, 0};
-    std::string_view number = trim(text.substr(spelling.size()));
+    std::string_view number = without_spaces(text.substr(spelling.size()));
     const bool wildcard = number.ends_with(".*");
     if (wildcard) {
       if (relation != Relation::kEqual && relation != Relation::kNotEqual) return std::nullopt;
@@ -47,7 +47,7 @@ std::optional<VersionRange::Bound> VersionRange::parse_bound(std::string_view te
 
 std::optional<VersionRange> VersionRange::parse(std::string_view text) {
   VersionRange range;
-  if (trim(text).empty()) return range;
+  if (without_spaces(text).empty()) return range;
   for (;;) {
     const size_t comma = std::min(text.find(','), text.size());
     const std::optional<Bound> bound = parse_bound(text.substr(0, comma));

@@ -11,25 +11,12 @@
 #include <cstring>
 #include <functional>
 
+#include "base/fd.h"
 #include "discover/trust.h"
 #include "fmt/format.h"
 
 namespace opdock {
 namespace {
-
-class Descriptor {
- public:
-  explicit Descriptor(int fd) : fd_(fd) {}
-  ~Descriptor() {
-    if (fd_ >= 0) close(fd_);
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  int get() const { return fd_; }
-
- private:
-  int fd_;
-};
 
 constexpr size_t kMaxBytes = 1 << 20;
 
@@ -92,7 +79,7 @@ std::string rewrite(const std::string& path, const SearchEnvironment& environmen
   if (!make_folders(home)) return system_error("create", home);
   // The lock serialises two writers; the rename lets readers see the old list or the new one.
   const std::string lock_path = path + ".lock";
-  const Descriptor lock(open(lock_path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
+  const Fd lock(open(lock_path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
   if (lock.get() < 0 || flock(lock.get(), LOCK_EX) != 0) return system_error("lock", lock_path);
   Trust trust(environment);
   if (!trust.notices().empty()) return to_text(trust.notices().front());
@@ -100,7 +87,7 @@ std::string rewrite(const std::string& path, const SearchEnvironment& environmen
   std::vector<std::string> folders = trust.consents();
   if (!change(&folders)) return {};
   std::string pattern = path + ".XXXXXX";
-  const Descriptor file(mkostemp(pattern.data(), O_CLOEXEC));
+  const Fd file(mkostemp(pattern.data(), O_CLOEXEC));
   if (file.get() < 0) return system_error("create", pattern);
   std::string text;
   for (const std::string& each : folders) text += each + "\n";
@@ -123,7 +110,7 @@ std::string consent_file(const SearchEnvironment& environment) {
 void Trust::read_consents(const SearchEnvironment& environment) {
   const std::string path = consent_file(environment);
   if (path.empty()) return;
-  const Descriptor file(open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW));
+  const Fd file(open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW));
   struct stat status{};
   std::string text;
   if (file.get() < 0) {

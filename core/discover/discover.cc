@@ -11,6 +11,7 @@
 #include <thread>
 #include <utility>
 
+#include "base/fd.h"
 #include "discover/catalog.h"
 #include "discover/marks.h"
 #include "discover/places.h"
@@ -23,23 +24,11 @@ namespace {
 constexpr size_t kFilesPerThread = 32;  // below this, starting a thread costs more than it saves
 constexpr size_t kMaxThreads = 8;
 
-// An open folder; every file in it is opened relative to it, so that it cannot be swapped
-// meanwhile.
-class Folder {
- public:
-  explicit Folder(int fd) : fd_(fd) {}
-  ~Folder() { close(fd_); }
-  Folder(const Folder&) = delete;
-  Folder& operator=(const Folder&) = delete;
-  int fd() const { return fd_; }
-
- private:
-  int fd_;
-};
+}  // namespace
 
 // One file to look at, or what is already known of it.
-struct Task {
-  Task(FileSite where, std::string its_path, const Place* its_place)
+struct DiscoveryTask {
+  DiscoveryTask(FileSite where, std::string its_path, const Place* its_place)
       : site(std::move(where)), path(std::move(its_path)), place(its_place) {}
 
   FileSite site;
@@ -48,8 +37,6 @@ struct Task {
   TrustedWay way;  // to it, if that counts
   std::optional<Candidate> done;
 };
-
-}  // namespace
 
 // Builds one catalogue; the only writer of Catalog.
 class Discovery {
@@ -63,7 +50,7 @@ class Discovery {
     look_at_all();
     std::vector<Candidate> found;
     found.reserve(tasks_.size());
-    for (Task& task : tasks_) found.push_back(std::move(*task.done));
+    for (DiscoveryTask& task : tasks_) found.push_back(std::move(*task.done));
     for (size_t i = 0; i < found.size(); ++i) found[i].rank = i;
     mark_deselected(options_.environment, &found);
     mark_duplicates(&found);
@@ -88,22 +75,22 @@ class Discovery {
   void visit_folder(const Place& place, int fd);
   void visit_source(const Place& place, const std::string& folder);
   void add_done(const Place& place, Reason reason);
-  void look_at_one(Task* task);
+  void look_at_one(DiscoveryTask* task);
   void look_at_all();
 
   const SearchOptions& options_;
   const MachineFacts& machine_;
   Trust trust_;
   std::vector<Place> places_;
-  std::vector<std::shared_ptr<Folder>> folders_;
+  std::vector<Fd> folders_;  // every file in one is opened relative to it, not swapped meanwhile
   std::set<std::pair<uint64_t, uint64_t>> visited_;  // folders, by device and inode
   std::set<std::pair<uint64_t, uint64_t>> source_folders_;
-  std::vector<Task> tasks_;
+  std::vector<DiscoveryTask> tasks_;
   std::vector<SourcePlugin> sources_;
 };
 
 void Discovery::add_done(const Place& place, Reason reason) {
-  Task task(FileSite{AT_FDCWD, place.path}, place.path, &place);
+  DiscoveryTask task(FileSite{AT_FDCWD, place.path}, place.path, &place);
   task.done = rejected(place.path, place.origin, std::move(reason));
   tasks_.push_back(std::move(task));
 }
@@ -120,7 +107,7 @@ void Discovery::visit(const Place& place) {
     return;
   }
   if (errno == ENOTDIR && stat(place.path.c_str(), &status) == 0) {
-    Task task(FileSite{AT_FDCWD, place.path}, place.path, &place);
+    DiscoveryTask task(FileSite{AT_FDCWD, place.path}, place.path, &place);
     if (!place.consent) task.way = trust_.judge_way(place.path);
     tasks_.push_back(std::move(task));
     return;
@@ -139,7 +126,7 @@ void Discovery::visit(const Place& place) {
 }
 
 void Discovery::visit_folder(const Place& place, int fd) {
-  folders_.push_back(std::make_shared<Folder>(fd));
+  folders_.emplace_back(fd);
   struct stat status{};
   if (fstat(fd, &status) != 0) {
     add_done(place, open_reason(errno, place.path));
@@ -156,7 +143,7 @@ void Discovery::visit_folder(const Place& place, int fd) {
   std::vector<std::string> sources;
   for (FileSite& site : list_folder(fd, &sources, &problem)) {
     std::string path = folder + site.name;
-    Task& task = tasks_.emplace_back(std::move(site), std::move(path), &place);
+    DiscoveryTask& task = tasks_.emplace_back(std::move(site), std::move(path), &place);
     task.way = way;
   }
   for (const std::string& name : sources) visit_source(place, folder + name);
@@ -174,7 +161,7 @@ void Discovery::visit_source(const Place& place, const std::string& folder) {
       look_at_source(folder, place.origin, place.consent ? nullptr : &trust_, machine_));
 }
 
-void Discovery::look_at_one(Task* task) {
+void Discovery::look_at_one(DiscoveryTask* task) {
   if (task->done) return;
   task->done =
       look_at(task->site, task->path, task->place->origin, task->place->consent ? nullptr : &trust_,

@@ -12,6 +12,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/fd.h"
 #include "discover/places.h"
 #include "discover/sources.h"
 #include "fmt/format.h"
@@ -28,23 +29,6 @@ std::string kind_of(mode_t mode) {
   if (S_ISCHR(mode) || S_ISBLK(mode)) return "a device";
   return "a special file";
 }
-
-class Descriptor {
- public:
-  explicit Descriptor(int fd) : fd_(fd) {}
-  Descriptor(Descriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  Descriptor& operator=(Descriptor&& other) noexcept {
-    std::swap(fd_, other.fd_);
-    return *this;
-  }
-  ~Descriptor() {
-    if (fd_ >= 0) close(fd_);
-  }
-  int get() const { return fd_; }
-
- private:
-  int fd_;
-};
 
 // Opens for reading the file that `seen` is open on (O_PATH), not what may have its name by now. -1
 // and errno.
@@ -129,13 +113,13 @@ Candidate look_at(const FileSite& site, std::string path, std::string origin, Tr
   }
   // Looked at before it is opened for reading, which can have effects on a device.
   struct stat status{};
-  Descriptor seen(openat(site.folder_fd, site.name.c_str(), O_PATH | O_NOFOLLOW | O_CLOEXEC));
+  Fd seen(openat(site.folder_fd, site.name.c_str(), O_PATH | O_NOFOLLOW | O_CLOEXEC));
   if (seen.get() < 0 || fstat(seen.get(), &status) != 0) {
     return rejected(path, origin, open_reason(errno, path));
   }
   const bool is_link = S_ISLNK(status.st_mode);
   if (is_link) {
-    seen = Descriptor(openat(site.folder_fd, site.name.c_str(), O_PATH | O_CLOEXEC));
+    seen = Fd(openat(site.folder_fd, site.name.c_str(), O_PATH | O_CLOEXEC));
     if (seen.get() < 0 || fstat(seen.get(), &status) != 0) {
       const bool is_dangling = errno == ENOENT || errno == ENOTDIR;
       Reason reason = open_reason(is_dangling ? ELOOP : errno, path);
@@ -148,7 +132,7 @@ Candidate look_at(const FileSite& site, std::string path, std::string origin, Tr
                     make_reason(Code::kNotRegular,
                                 fmt::format("{}, {}", path, kind_of(status.st_mode)), kWantedFile));
   }
-  const Descriptor file(open_seen(seen.get(), site, &status));
+  const Fd file(open_seen(seen.get(), site, &status));
   const int fd = file.get();
   if (fd < 0) return rejected(path, origin, open_reason(errno, path));
   Candidate candidate;

@@ -13,9 +13,8 @@
 #include "driver/gpu_table.h"
 
 namespace opdock {
+namespace cuda {
 namespace {
-
-using namespace cuda;
 
 // Static and dynamic shared memory together that every launch gets.
 constexpr uint32_t kSharedWithoutAsking = 48 * 1024;
@@ -379,12 +378,13 @@ class CudaDriver : public Driver {
 };
 
 }  // namespace
+}  // namespace cuda
 
 Driver* cuda_driver(std::string* problem) {
-  const Api* api = open_api(problem);
+  const cuda::Api* api = cuda::open_api(problem);
   if (api == nullptr) return nullptr;
   const NoFork whole;
-  static CudaDriver* driver = new CudaDriver(api);  // used until the process ends
+  static cuda::CudaDriver* driver = new cuda::CudaDriver(api);  // used until the process ends
   return driver;
 }
 

@@ -37,10 +37,11 @@ class GpuTable {
   template <class Learn>
   DriverStatus find(int index, Gpu** out, const Learn& learn) {
     if (const int64_t at = touched_at_.load(std::memory_order_relaxed); at >= 0 && at != forks()) {
-      return {OPDOCK_DEVICE_ERROR,
-              std::string(driver_) +
-                  " was initialised before this process was forked, and cannot be used in it. Start "
-                  "GPU work after fork, or start processes by spawn"};
+      return {
+          OPDOCK_DEVICE_ERROR,
+          std::string(driver_) +
+              " was initialised before this process was forked, and cannot be used in it. Start "
+              "GPU work after fork, or start processes by spawn"};
     }
     if (index < 0 || index >= kMaxGpus) {
       return {OPDOCK_DEVICE_ERROR, "there is no " + std::string(type_) + ":" +

@@ -13,9 +13,8 @@
 #include "facts/arch.h"
 
 namespace opdock {
+namespace hip {
 namespace {
-
-using namespace hip;
 
 // Behind a FunctionHandle.
 struct LoadedKernel {
@@ -265,12 +264,13 @@ class HipDriver : public Driver {
 };
 
 }  // namespace
+}  // namespace hip
 
 Driver* hip_driver(std::string* problem) {
-  const Api* api = open_api(problem);
+  const hip::Api* api = hip::open_api(problem);
   if (api == nullptr) return nullptr;
   const NoFork whole;
-  static HipDriver* driver = new HipDriver(api);  // used until the process ends
+  static hip::HipDriver* driver = new hip::HipDriver(api);  // used until the process ends
   return driver;
 }
 

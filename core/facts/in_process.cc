@@ -21,7 +21,7 @@ struct Loaded {
   std::string cudart, torch;  // paths; empty if not loaded
 };
 
-int visit(dl_phdr_info* library, size_t, void* context) {
+int visit_loaded(dl_phdr_info* library, size_t, void* context) {
   const std::string_view path = library->dlpi_name ? library->dlpi_name : "";
   const std::string_view name = path.substr(path.rfind('/') + 1);
   auto* loaded = static_cast<Loaded*>(context);
@@ -78,7 +78,7 @@ bool note_in_process(const std::string& library, const std::string& version) {
 
 void probe_in_process(MachineFacts* facts) {
   Loaded loaded;
-  dl_iterate_phdr(visit, &loaded);
+  dl_iterate_phdr(visit_loaded, &loaded);
   const auto put = [&](const char* name, const std::optional<Version>& version) {
     if (version) facts->in_process[name] = *version;
   };

@@ -11,10 +11,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-class Search {
+class NvrtcSearch {
  public:
-  Search(std::vector<std::string>* found, std::vector<std::string>* searched,
-         std::vector<std::string>* tested)
+  NvrtcSearch(std::vector<std::string>* found, std::vector<std::string>* searched,
+              std::vector<std::string>* tested)
       : found_(found), searched_(searched), tested_(tested) {}
 
   // Notes that what is in the folder, or whether it is there, counted.
@@ -101,7 +101,7 @@ std::vector<std::string> nvrtc_candidates(const std::vector<std::string>& folder
     return environment.variable(name).value_or(std::string());
   };
   std::vector<std::string> found, looked;
-  Search search(&found, &looked, tested);
+  NvrtcSearch search(&found, &looked, tested);
   for (const std::string& folder : folders) {
     search.folder(folder);
     search.site_packages(folder);

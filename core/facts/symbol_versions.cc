@@ -77,7 +77,7 @@ Tables find_tables(const dl_phdr_info& library) {
   return tables;
 }
 
-int visit(dl_phdr_info* library, size_t, void* context) {
+int visit_runtime(dl_phdr_info* library, size_t, void* context) {
   const std::string_view name = library->dlpi_name ? runtime_library(library->dlpi_name) : "";
   if (name.empty()) return 0;
   auto* const found = static_cast<Found*>(context);
@@ -123,7 +123,7 @@ void read_file(const std::string& path, std::map<std::string, Version>* newest) 
 
 void probe_symbol_versions(MachineFacts* facts) {
   Found found{&facts->symbol_versions, {}};
-  dl_iterate_phdr(visit, &found);
+  dl_iterate_phdr(visit_runtime, &found);
   // A program may have a library linked into itself, or do without it: a plugin then brings the one
   // that the loader finds.
   for (std::string_view library : kLibraries) {

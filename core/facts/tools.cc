@@ -58,9 +58,9 @@ std::string number_at_end(const std::string& text) {
   return number;
 }
 
-class Search {
+class ToolSearch {
  public:
-  explicit Search(const Environment& environment) : environment_(environment) {}
+  explicit ToolSearch(const Environment& environment) : environment_(environment) {}
 
   std::string variable(const char* name) const {
     return environment_.variable(name).value_or(std::string());
@@ -201,20 +201,20 @@ std::string first_line(std::string text) {
   return text.substr(0, text.find('\n'));
 }
 
-std::string path_of_nvcc(const Search& search) {
+std::string path_of_nvcc(const ToolSearch& search) {
   std::vector<fs::path> folders;
   for (const fs::path& folder : search.cuda_folders()) folders.push_back(folder / "bin");
   const std::string path = search.executable("nvcc", folders);
   return path.empty() ? search.nvcc_of_wheels() : path;
 }
 
-std::string path_of_hipcc(const Search& search) {
+std::string path_of_hipcc(const ToolSearch& search) {
   std::vector<fs::path> folders;
   for (const fs::path& folder : search.rocm_folders()) folders.push_back(folder / "bin");
   return search.executable("hipcc", folders);
 }
 
-Tool find_nvcc(const Search& search) {
+Tool nvcc_tool(const ToolSearch& search) {
   Tool tool{"nvcc", "plugins with kernels compiled by hand", path_of_nvcc(search), "",
             "apt install nvidia-cuda-toolkit, or NVIDIA's CUDA Toolkit"};
   if (!tool.path.empty()) tool.version = cuda_version(tool.path);
@@ -234,7 +234,7 @@ std::string hip_version(const std::string& text) {
   return version;
 }
 
-Tool find_hipcc(const Search& search) {
+Tool find_hipcc(const ToolSearch& search) {
   Tool tool{"hipcc", "plugins with HIP kernels compiled by hand", path_of_hipcc(search), "",
             "apt install hipcc, or AMD's ROCm"};
   if (!tool.path.empty()) {
@@ -245,7 +245,7 @@ Tool find_hipcc(const Search& search) {
   return tool;
 }
 
-Tool find_compiler(const Search& search, const char* name, const char* package) {
+Tool find_compiler(const ToolSearch& search, const char* name, const char* package) {
   Tool tool{name, "building plugins", search.executable(name), "", package};
   if (!tool.path.empty()) {
     const fs::path real = resolved(tool.path);
@@ -258,13 +258,14 @@ Tool find_compiler(const Search& search, const char* name, const char* package) 
   return tool;
 }
 
-Tool find_script(const Search& search, const char* name, const char* purpose, const char* package) {
+Tool find_script(const ToolSearch& search, const char* name, const char* purpose,
+                 const char* package) {
   Tool tool{name, purpose, search.executable(name), "", package};
   if (!tool.path.empty()) tool.version = search.package_version(name);
   return tool;
 }
 
-Tool find_python(const Search& search) {
+Tool find_python(const ToolSearch& search) {
   std::vector<fs::path> folders;
   for (const char* name : {"VIRTUAL_ENV", "CONDA_PREFIX"}) {
     if (const std::string folder = search.variable(name); !folder.empty()) {
@@ -277,7 +278,7 @@ Tool find_python(const Search& search) {
   return tool;
 }
 
-Tool find_torch(const Search& search) {
+Tool find_torch(const ToolSearch& search) {
   Tool tool{"torch", "calling ops with PyTorch tensors", "", "", "pip install torch"};
   for (const fs::path& folder : search.site_packages()) {
     std::error_code error;
@@ -310,7 +311,7 @@ void find_in_folders(const std::vector<fs::path>& folders, const std::string& pr
 }
 
 // What opdock-pack would use: the first of its candidates that is there.
-Tool find_nvrtc(const Search& search, const Environment& environment) {
+Tool find_nvrtc(const ToolSearch& search, const Environment& environment) {
   Tool tool{"nvrtc", "packing CUDA kernels into plugins", "", "",
             "pip install nvidia-cuda-nvrtc-cu12, or the CUDA Toolkit"};
   for (const std::string& candidate : nvrtc_candidates({}, environment, nullptr)) {
@@ -338,7 +339,7 @@ Tool find_driver_library(const char* name, const std::string& library, const cha
   return tool;
 }
 
-Tool find_hiprtc(const Search& search) {
+Tool find_hiprtc(const ToolSearch& search) {
   Tool tool{"hiprtc", "packing HIP kernels into plugins", "", "",
             "apt install libamdhip64-dev, or AMD's ROCm"};
   std::vector<fs::path> folders;
@@ -353,7 +354,7 @@ Tool find_hiprtc(const Search& search) {
 }  // namespace
 
 std::vector<Tool> find_tools(const Environment& environment) {
-  const Search search(environment);
+  const ToolSearch search(environment);
   return {find_driver_library("libcuda", environment.cuda, "plugins' CUDA kernels",
                               "apt install libcuda1 (Debian) or libnvidia-compute-580-server "
                               "(Ubuntu), of the NVIDIA driver",
@@ -366,7 +367,7 @@ std::vector<Tool> find_tools(const Environment& environment) {
           find_compiler(search, "clang++", "apt install clang"),
           find_script(search, "meson", "building plugins", "apt install meson"),
           find_script(search, "ninja", "building plugins", "apt install ninja-build"),
-          find_nvcc(search),
+          nvcc_tool(search),
           find_nvrtc(search, environment),
           find_hipcc(search),
           find_hiprtc(search),
@@ -375,7 +376,7 @@ std::vector<Tool> find_tools(const Environment& environment) {
 }
 
 std::string find_gpu_tool(const std::string& name, const Environment& environment) {
-  const Search search(environment);
+  const ToolSearch search(environment);
   if (name == "nvcc") return path_of_nvcc(search);
   return name == "hipcc" ? path_of_hipcc(search) : std::string();
 }

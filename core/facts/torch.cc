@@ -13,7 +13,7 @@ namespace opdock {
 namespace {
 
 // The package's folder of the libtorch in this process: …/torch of …/torch/lib/libtorch_cpu.so.
-int visit(dl_phdr_info* library, size_t, void* context) {
+int visit_torch(dl_phdr_info* library, size_t, void* context) {
   const std::string_view path = library->dlpi_name ? library->dlpi_name : "";
   if (!path.ends_with("/libtorch_cpu.so")) return 0;
   *static_cast<std::string*>(context) =
@@ -36,7 +36,7 @@ std::optional<Version> cuda_of_torch(const std::string& folder) {
 
 TorchInstall find_torch(const Environment& environment, const MachineFacts& machine) {
   TorchInstall torch;
-  dl_iterate_phdr(visit, &torch.folder);
+  dl_iterate_phdr(visit_torch, &torch.folder);
   if (!torch.folder.empty()) {
     if (const auto known = machine.in_process.find("torch"); known != machine.in_process.end())
       torch.version = known->second;

@@ -27,7 +27,7 @@ std::vector<std::string_view> split(std::string_view list) {
   }
 }
 
-std::string quoted(std::string_view token) {
+std::string in_quotes(std::string_view token) {
   return "\"" + std::string(token) + "\"";
 }
 
@@ -45,7 +45,7 @@ VisibleDevices parse_visible_devices(std::string_view list, int count) {
     VisibleToken next;
     if (is_uuid(token)) {
       if (visible.by_number) {
-        visible.problem = quoted(token) + " is a UUID in a list of numbers";
+        visible.problem = in_quotes(token) + " is a UUID in a list of numbers";
         return visible;
       }
       next.uuid = token;
@@ -53,7 +53,7 @@ VisibleDevices parse_visible_devices(std::string_view list, int count) {
       int ordinal = -1;
       std::from_chars(token.data(), token.data() + token.size(), ordinal);
       if (!visible.by_number || ordinal < 0 || ordinal >= count) {
-        visible.problem = quoted(token) + " names no GPU here";
+        visible.problem = in_quotes(token) + " names no GPU here";
         return visible;
       }
       next.ordinal = ordinal;
@@ -61,7 +61,7 @@ VisibleDevices parse_visible_devices(std::string_view list, int count) {
     for (const VisibleToken& earlier : visible.tokens) {
       if (earlier.ordinal == next.ordinal && earlier.uuid == next.uuid) {
         visible.tokens.clear();
-        visible.problem = quoted(token) + " is repeated, which hides every GPU";
+        visible.problem = in_quotes(token) + " is repeated, which hides every GPU";
         return visible;
       }
     }
@@ -79,14 +79,14 @@ std::vector<int> choose_visible(const VisibleDevices& visible,
       const auto fits = [&](const std::string& uuid) { return uuid.starts_with(token.uuid); };
       const auto found = std::find_if(uuids.begin(), uuids.end(), fits);
       if (found == uuids.end() || std::count_if(uuids.begin(), uuids.end(), fits) > 1) {
-        *problem = quoted(token.uuid) +
+        *problem = in_quotes(token.uuid) +
                    (found == uuids.end() ? " fits no" : " fits more than one") + " GPU here";
         return chosen;
       }
       index = static_cast<int>(found - uuids.begin());
     }
     if (std::find(chosen.begin(), chosen.end(), index) != chosen.end()) {
-      *problem = quoted(token.uuid) + " is repeated, which hides every GPU";
+      *problem = in_quotes(token.uuid) + " is repeated, which hides every GPU";
       return {};
     }
     chosen.push_back(index);

@@ -16,7 +16,8 @@
 namespace opdock {
 namespace {
 
-constexpr std::chrono::milliseconds kPoll{50};  // how often the program is asked whether to stop
+constexpr std::chrono::milliseconds kAskAgain{
+    50};  // how often the program is asked whether to stop
 
 // One piece of work by several threads: told to one of them to stop, it stops in all.
 class SharedProgress : public Progress {
@@ -87,7 +88,7 @@ void compile_all(
   // The program may answer only the thread that it called from.
   std::unique_lock lock(ending);
   while (running != 0) {
-    if (ended.wait_for(lock, kPoll, [&] { return running == 0; })) break;
+    if (ended.wait_for(lock, kAskAgain, [&] { return running == 0; })) break;
     lock.unlock();
     cancelled(own);
     if (is_child()) return static_cast<void>(threads.release());

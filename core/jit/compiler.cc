@@ -21,7 +21,7 @@ constexpr size_t kManySlots = 256;
 
 // ---- one maker per request and process
 
-struct Slot {
+struct ImageSlot {
   Turn turn;  // of whoever makes it; the table's mutex is of what follows
   uint64_t round = 0;
   bool failed = false;  // the last round; `reasons` say why
@@ -31,19 +31,19 @@ struct Slot {
 
 struct Table {
   Mutex mutex;
-  std::map<std::string, std::shared_ptr<Slot>> slots;
+  std::map<std::string, std::shared_ptr<ImageSlot>> slots;
 };
 Table& table = *new Table;
 
 // The mutex is held.
-std::shared_ptr<Slot> slot_of(const std::string& key) {
+std::shared_ptr<ImageSlot> slot_of(const std::string& key) {
   if (table.slots.size() > kManySlots) {
     std::erase_if(table.slots, [](const auto& one) {
       return one.second.use_count() == 1 && one.second->image.expired();
     });
   }
-  std::shared_ptr<Slot>& slot = table.slots[key];
-  if (slot == nullptr) slot = std::make_shared<Slot>();
+  std::shared_ptr<ImageSlot>& slot = table.slots[key];
+  if (slot == nullptr) slot = std::make_shared<ImageSlot>();
   return slot;
 }
 
@@ -64,7 +64,7 @@ CompiledImagePtr once(const CompileRequest& request, const JitContext& context,
   const std::string key = identity(cached, context);
 
   std::unique_lock lock(table.mutex);
-  const std::shared_ptr<Slot> slot = slot_of(key);
+  const std::shared_ptr<ImageSlot> slot = slot_of(key);
   const uint64_t before = slot->round;
   CompiledImagePtr have = slot->image.lock();
   if (have != nullptr && have.get() != refused) return have;
@@ -86,7 +86,7 @@ CompiledImagePtr once(const CompileRequest& request, const JitContext& context,
 
   // Ends the round however it ends: others wait for it.
   struct Round {
-    Slot& slot;
+    ImageSlot& slot;
     std::vector<Reason> reasons;
     CompiledImagePtr image;
     bool stopped = true;  // neither made nor found impossible: another may try

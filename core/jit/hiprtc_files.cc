@@ -19,7 +19,7 @@ bool is_hiprtc(const std::string& name) {
 }
 
 // "5.2" of libamdhip64.so.5.2.21153.
-Version version_of(const fs::path& real) {
+Version hiprtc_version(const fs::path& real) {
   const std::string name = real.filename().string();
   const size_t at = name.find(".so.");
   const Version version =
@@ -63,7 +63,7 @@ std::vector<HiprtcFile> find_hiprtc_files(const Environment& environment,
   for (const std::string& path : paths) {
     const fs::path real = fs::canonical(path, failed);
     if (failed || !seen.insert(real.string()).second) continue;
-    found.push_back({path, version_of(real), library_id(real.string())});
+    found.push_back({path, hiprtc_version(real), library_id(real.string())});
   }
   std::stable_sort(found.begin(), found.end(),
                    [](const HiprtcFile& a, const HiprtcFile& b) { return b.version < a.version; });

@@ -15,8 +15,6 @@
 namespace opdock {
 namespace {
 
-using Json = nlohmann::json;
-
 // What a compiler is given where only the names of the sources are known.
 std::string program_of(const CompileRequest& request) {
   if (!request.program.empty()) return request.program;
@@ -39,17 +37,17 @@ std::string image_digest(ImageKind kind, std::span<const uint8_t> image) {
 }
 
 // A source may hold bytes that are no UTF-8, in a comment, say.
-std::string text_of(const Json& json) {
-  return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+std::string text_of(const nlohmann::json& json) {
+  return json.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
 
 int write_whole(const std::string& path, const std::string& text) {
   const std::string temporary = path + "." + cache::unique_name();
-  cache::Fd file;
+  Fd file;
   int error = cache::open_file(temporary, O_WRONLY | O_CREAT | O_EXCL, 0666, &file);
   if (error != 0) return error;
   error = cache::write_all(file.get(), text);
-  file = cache::Fd();
+  file = Fd();
   if (error == 0 && rename(temporary.c_str(), path.c_str()) != 0) error = errno;
   if (error != 0) unlink(temporary.c_str());
   return error;
@@ -75,15 +73,15 @@ std::string source_digest(const CompileRequest& request) {
 
 void keep_source(const std::string& folder, const CompileRequest& request, ImageKind kind,
                  std::span<const uint8_t> image, std::vector<Reason>* reasons) {
-  Json headers = Json::object();
+  nlohmann::json headers = nlohmann::json::object();
   for (const SourceText& header : request.headers) headers[header.name] = header.text;
-  const Json source = {{"program", program_of(request)},
-                       {"program_name", request.program_name},
-                       {"headers", headers},
-                       {"options", request.options},
-                       {"kernels", kernels_of(request)}};
+  const nlohmann::json source = {{"program", program_of(request)},
+                                 {"program_name", request.program_name},
+                                 {"headers", headers},
+                                 {"options", request.options},
+                                 {"kernels", kernels_of(request)}};
   const std::string digest = source_digest(request);
-  const Json entry = {
+  const nlohmann::json entry = {
       {"backend", to_text(request.backend)}, {"arch", request.arch}, {"source", digest}};
   // The source first: whoever finds the image's file finds what it names.
   int error = cache::make_folders(folder);

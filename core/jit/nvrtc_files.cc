@@ -91,7 +91,7 @@ std::string build_id_of(const File& file) {
 }
 
 // "12.9" of libnvrtc-builtins.so.12.9 beside the library; else what its own name tells.
-Version version_of(const fs::path& library) {
+Version nvrtc_version(const fs::path& library) {
   static constexpr std::string_view kBuiltins = "libnvrtc-builtins.so.";
   static constexpr std::string_view kLibrary = "libnvrtc.so.";
   const std::string own = library.filename().string();
@@ -205,7 +205,7 @@ std::vector<NvrtcFile> find_nvrtc_files(const std::vector<std::string>& folders,
     std::error_code failed;
     const fs::path real = fs::canonical(path, failed);
     if (!failed)
-      found.push_back({path, version_of(real), library_id(real.string()), include_of(real)});
+      found.push_back({path, nvrtc_version(real), library_id(real.string()), include_of(real)});
   }
   std::stable_sort(found.begin(), found.end(),
                    [](const NvrtcFile& a, const NvrtcFile& b) { return b.version < a.version; });

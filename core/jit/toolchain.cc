@@ -35,7 +35,7 @@ struct Openings {
 Openings& openings = *new Openings;
 
 // Opened libraries stay open until the process ends, each once.
-const Nvrtc* opened(const std::string& path, std::string* problem) {
+const Nvrtc* open_nvrtc(const std::string& path, std::string* problem) {
   std::shared_ptr<Opening> opening;
   {
     const std::lock_guard lock(openings.mutex);
@@ -90,7 +90,7 @@ class NvrtcToolchain : public Toolchain {
 
   bool open(const std::string& arch, std::vector<Reason>* reasons) override {
     std::string problem;
-    compiler_ = opened(file_.path, &problem);
+    compiler_ = open_nvrtc(file_.path, &problem);
     if (compiler_ == nullptr) {
       reasons->push_back(make_reason(Code::kJitNoCompiler, problem, "a libnvrtc that opens"));
       return false;
@@ -119,7 +119,7 @@ class NvrtcToolchain : public Toolchain {
 
   int newest_up_to(int number) override {
     std::string problem;
-    compiler_ = opened(file_.path, &problem);
+    compiler_ = open_nvrtc(file_.path, &problem);
     if (compiler_ == nullptr || !runs_on(compiler_->version(), kind_, driver_)) return 0;
     int newest = 0;
     for (const int known : compiler_->archs())

@@ -9,7 +9,7 @@ namespace {
 
 constexpr uint64_t kStep = 8;  // containers are aligned to 8 bytes at least
 constexpr size_t kPiece = 1 << 20;
-constexpr size_t kMaxImages = 65536;
+constexpr size_t kMaxBundled = 65536;
 
 bool has_magic(const uint8_t* bytes) {
   return std::memcmp(bytes, &kFatbinMagic, 4) == 0 || std::memcmp(bytes, kBundleMagic, 4) == 0 ||
@@ -20,7 +20,7 @@ bool has_magic(const uint8_t* bytes) {
 void scan(const ElfFile& elf, const Extent& extent, bool named, std::vector<DeviceImage>* images) {
   std::vector<uint8_t> piece;
   uint64_t at = extent.offset;
-  while (at < extent.end() && extent.end() - at >= kStep && images->size() < kMaxImages) {
+  while (at < extent.end() && extent.end() - at >= kStep && images->size() < kMaxBundled) {
     piece.resize(static_cast<size_t>(std::min<uint64_t>(kPiece, extent.end() - at)));
     if (!elf.reader->read_exactly(at, piece.data(), piece.size())) return;
     const size_t usable = piece.size() / kStep * kStep;

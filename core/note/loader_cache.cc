@@ -13,7 +13,7 @@ namespace {
 
 // The layout that glibc has written since 2.1: a head, entries, texts; offsets from the head.
 constexpr std::string_view kMagic = "glibc-ld.so.cache1.1";
-constexpr size_t kHeadBytes = 48, kEntryBytes = 24;
+constexpr size_t kCacheHeadBytes = 48, kCacheEntryBytes = 24;
 
 uint32_t get_u32(std::span<const uint8_t> bytes, size_t at) {
   uint32_t value = 0;
@@ -33,12 +33,12 @@ LoaderCache parse_loader_cache(std::span<const uint8_t> bytes, uint16_t machine)
   LoaderCache cache;
   const auto found = std::search(bytes.begin(), bytes.end(), kMagic.begin(), kMagic.end());
   const size_t base = static_cast<size_t>(found - bytes.begin());  // an older part may precede it
-  if (bytes.size() < kHeadBytes || base > bytes.size() - kHeadBytes) return cache;
+  if (bytes.size() < kCacheHeadBytes || base > bytes.size() - kCacheHeadBytes) return cache;
   const uint64_t count = get_u32(bytes, base + kMagic.size());
-  if (count > (bytes.size() - base - kHeadBytes) / kEntryBytes) return cache;
+  if (count > (bytes.size() - base - kCacheHeadBytes) / kCacheEntryBytes) return cache;
   const uint32_t wanted = machine == EM_AARCH64 ? 0x0a00 : 0x0300;  // ABI bits for 64-bit libraries
   for (uint64_t i = 0; i < count; ++i) {
-    const size_t entry = base + kHeadBytes + i * kEntryBytes;
+    const size_t entry = base + kCacheHeadBytes + i * kCacheEntryBytes;
     if ((get_u32(bytes, entry) & 0xff00) != wanted) continue;
     std::string name = get_text(bytes, base + uint64_t{get_u32(bytes, entry + 4)});
     std::string path = get_text(bytes, base + uint64_t{get_u32(bytes, entry + 8)});

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "check.h"
 #include "errors.h"
 #include "gil.h"
 #include "kernel.h"
@@ -19,25 +20,8 @@ namespace opdock::python {
 
 namespace {
 
-// Room for a compiler's messages.
-constexpr uint32_t kLongText = 32 << 10;
-
 py::handle kernel_type;
 opdock_runtime* (*handle_of)(py::handle) = nullptr;
-
-// Calls f(error, error_size) without the GIL and raises what it reports.
-template <typename F>
-void check(const F& f) {
-  std::vector<char> text(kLongText, '\0');
-  opdock_status status = OPDOCK_OK;
-  {
-    const GilRelease release;
-    status = f(text.data(), kLongText);
-  }
-  if (status == OPDOCK_OK) return;
-  raise_status(status, text.data());
-  throw py::error_already_set();
-}
 
 // A program compiled for one device or one architecture.
 class CompiledModule {

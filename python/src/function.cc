@@ -16,7 +16,7 @@ namespace opdock::python {
 
 namespace {
 
-void destroy(PyObject* self) {
+void destroy_function(PyObject* self) {
   if (reinterpret_cast<FunctionObject*>(self)->weak_references != nullptr) {
     PyObject_ClearWeakRefs(self);
   }
@@ -35,7 +35,7 @@ PyObject* text(std::string_view value) {
   return PyUnicode_DecodeUTF8(value.data(), static_cast<Py_ssize_t>(value.size()), "replace");
 }
 
-PyObject* get_name(PyObject* self, void*) {
+PyObject* get_function_name(PyObject* self, void*) {
   return text(info_of(self).name);
 }
 
@@ -102,7 +102,7 @@ PyObject* get_results(PyObject* self, void*) {
   return list;
 }
 
-PyObject* represent(PyObject* self) {
+PyObject* represent_function(PyObject* self) {
   return PyUnicode_FromFormat("<opdock function %s>", opdock_function_schema(info_of(self).handle));
 }
 
@@ -114,15 +114,15 @@ PyObject* reduce(PyObject* self, PyObject*) {
   return load == nullptr ? nullptr : Py_BuildValue("N(s)", load, info_of(self).asked_for.c_str());
 }
 
-PyMemberDef members[] = {
+PyMemberDef function_members[] = {
     {"__vectorcalloffset__", T_PYSSIZET, offsetof(FunctionObject, vectorcall), READONLY, nullptr},
     {"__weaklistoffset__", T_PYSSIZET, offsetof(FunctionObject, weak_references), READONLY,
      nullptr},
     {nullptr, 0, 0, 0, nullptr}};
 
-PyGetSetDef getters[] = {
-    {"__name__", get_name, nullptr, "The op's name.", nullptr},
-    {"__qualname__", get_name, nullptr, "The op's name.", nullptr},
+PyGetSetDef function_getters[] = {
+    {"__name__", get_function_name, nullptr, "The op's name.", nullptr},
+    {"__qualname__", get_function_name, nullptr, "The op's name.", nullptr},
     {"__module__", get_module, nullptr, "\"opdock.ops\"", nullptr},
     {"__doc__", get_doc, nullptr, nullptr, nullptr},
     {"__signature__", get_signature, nullptr, "An inspect.Signature.", nullptr},
@@ -133,21 +133,21 @@ PyGetSetDef getters[] = {
     {"_results", get_results, nullptr, "Per result the parameter returned, or -1.", nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr}};
 
-PyMethodDef methods[] = {{"__reduce__", reduce, METH_NOARGS, nullptr},
-                         {nullptr, nullptr, 0, nullptr}};
+PyMethodDef function_methods[] = {{"__reduce__", reduce, METH_NOARGS, nullptr},
+                                  {nullptr, nullptr, 0, nullptr}};
 
-PyType_Slot slots[] = {{Py_tp_dealloc, reinterpret_cast<void*>(destroy)},
-                       {Py_tp_call, reinterpret_cast<void*>(PyVectorcall_Call)},
-                       {Py_tp_repr, reinterpret_cast<void*>(represent)},
-                       {Py_tp_members, members},
-                       {Py_tp_getset, getters},
-                       {Py_tp_methods, methods},
-                       {0, nullptr}};
+PyType_Slot function_slots[] = {{Py_tp_dealloc, reinterpret_cast<void*>(destroy_function)},
+                                {Py_tp_call, reinterpret_cast<void*>(PyVectorcall_Call)},
+                                {Py_tp_repr, reinterpret_cast<void*>(represent_function)},
+                                {Py_tp_members, function_members},
+                                {Py_tp_getset, function_getters},
+                                {Py_tp_methods, function_methods},
+                                {0, nullptr}};
 
-PyType_Spec spec = {"opdock.Function", sizeof(FunctionObject), 0,
-                    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL |
-                        Py_TPFLAGS_DISALLOW_INSTANTIATION | Py_TPFLAGS_IMMUTABLETYPE,
-                    slots};
+PyType_Spec function_spec = {"opdock.Function", sizeof(FunctionObject), 0,
+                             Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL |
+                                 Py_TPFLAGS_DISALLOW_INSTANTIATION | Py_TPFLAGS_IMMUTABLETYPE,
+                             function_slots};
 
 std::unique_ptr<FunctionInfo> read_info(opdock_function* handle) {
   auto info = std::make_unique<FunctionInfo>();
@@ -173,7 +173,7 @@ std::unique_ptr<FunctionInfo> read_info(opdock_function* handle) {
 }  // namespace
 
 PyObject* make_function_type() {
-  return PyType_FromSpec(&spec);
+  return PyType_FromSpec(&function_spec);
 }
 
 PyObject* make_function(PyObject* type, PyObject* runtime, opdock_function* handle,
@@ -196,7 +196,7 @@ PyObject* make_function(PyObject* type, PyObject* runtime, opdock_function* hand
 }
 
 const FunctionInfo* function_info(PyObject* object) {
-  if (Py_TYPE(object)->tp_dealloc == destroy) return &info_of(object);
+  if (Py_TYPE(object)->tp_dealloc == destroy_function) return &info_of(object);
   PyErr_SetString(PyExc_TypeError, "wanted a function that opdock.load() returned");
   return nullptr;
 }

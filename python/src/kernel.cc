@@ -17,7 +17,7 @@ namespace opdock::python {
 
 namespace {
 
-constexpr size_t kErrorSize = 2048;
+constexpr size_t kKernelErrorSize = 2048;
 
 struct KernelObject {
   PyObject base;
@@ -25,7 +25,7 @@ struct KernelObject {
   KernelInfo* info;
 };
 
-KernelInfo& info_of(PyObject* self) {
+KernelInfo& kernel_info(PyObject* self) {
   return *reinterpret_cast<KernelObject*>(self)->info;
 }
 
@@ -53,9 +53,9 @@ bool ask_module(const KernelInfo& kernel, const char* method, int32_t device, vo
   if (handle == nullptr) return nullptr;
   opdock_kernel_info info = {};
   info.struct_size = sizeof info;
-  char error[kErrorSize] = "";
+  char error[kKernelErrorSize] = "";
   const opdock_status status =
-      opdock_kernel_get_info(static_cast<opdock_kernel*>(handle), &info, error, kErrorSize);
+      opdock_kernel_get_info(static_cast<opdock_kernel*>(handle), &info, error, kKernelErrorSize);
   if (status != OPDOCK_OK) {
     raise_status(status, error);
     return nullptr;
@@ -218,19 +218,19 @@ PyObject* launch(KernelInfo& kernel, Frame& frame, PyObject* const* args, size_t
   }
   how.args = slots;
   how.num_args = count;
-  char error[kErrorSize];
+  char error[kKernelErrorSize];
   error[0] = '\0';
   const opdock_status status =
-      opdock_launch_kernel(target->handle, frame.stream, &how, error, kErrorSize);
+      opdock_launch_kernel(target->handle, frame.stream, &how, error, kKernelErrorSize);
   return finish(kernel, frame, status, error);
 }
 
 PyObject* call(PyObject* self, PyObject* const* args, size_t flagged_count, PyObject* names) {
   Frame frame;
-  return guarded([&] { return launch(info_of(self), frame, args, flagged_count, names); });
+  return guarded([&] { return launch(kernel_info(self), frame, args, flagged_count, names); });
 }
 
-void destroy(PyObject* self) {
+void destroy_kernel(PyObject* self) {
   PyTypeObject* type = Py_TYPE(self);
   PyObject_GC_UnTrack(self);
   KernelInfo* info = reinterpret_cast<KernelObject*>(self)->info;
@@ -250,14 +250,14 @@ int traverse(PyObject* self, visitproc visit, void* arg) {
   return 0;
 }
 
-PyObject* get_name(PyObject* self, void*) {
-  return PyUnicode_FromString(info_of(self).name.c_str());
+PyObject* get_kernel_name(PyObject* self, void*) {
+  return PyUnicode_FromString(kernel_info(self).name.c_str());
 }
 
 // What the driver tells of the parameters' sizes on the device that it was last asked for; None
 // where it does not.
 PyObject* get_param_sizes(PyObject* self, void*) {
-  for (const KernelTarget* target : info_of(self).targets) {
+  for (const KernelTarget* target : kernel_info(self).targets) {
     if (target == nullptr || !target->has_sizes) continue;
     PyObject* list = PyList_New(0);
     for (uint32_t size : target->sizes) {
@@ -270,31 +270,33 @@ PyObject* get_param_sizes(PyObject* self, void*) {
   Py_RETURN_NONE;
 }
 
-PyObject* represent(PyObject* self) {
-  return PyUnicode_FromFormat("<opdock kernel %s>", info_of(self).name.c_str());
+PyObject* represent_kernel(PyObject* self) {
+  return PyUnicode_FromFormat("<opdock kernel %s>", kernel_info(self).name.c_str());
 }
 
 // Loads the kernel on a device now.
-PyObject* prepare(PyObject* self, PyObject* device) {
+PyObject* prepare_kernel(PyObject* self, PyObject* device) {
   return guarded([&]() -> PyObject* {
     const long index = PyLong_AsLong(device);
     if (index == -1 && PyErr_Occurred() != nullptr) return nullptr;
-    if (target_on(info_of(self), static_cast<int32_t>(index)) == nullptr) return nullptr;
+    if (target_on(kernel_info(self), static_cast<int32_t>(index)) == nullptr) return nullptr;
     Py_RETURN_NONE;
   });
 }
 
-PyMemberDef members[] = {
+PyMemberDef kernel_members[] = {
     {"__vectorcalloffset__", T_PYSSIZET, offsetof(KernelObject, vectorcall), READONLY, nullptr},
     {nullptr, 0, 0, 0, nullptr}};
 
-PyGetSetDef getters[] = {{"__name__", get_name, nullptr, "The name it was asked for by.", nullptr},
-                         {"param_sizes", get_param_sizes, nullptr,
-                          "Bytes of each parameter; None where the driver does not tell.", nullptr},
-                         {nullptr, nullptr, nullptr, nullptr, nullptr}};
+PyGetSetDef kernel_getters[] = {
+    {"__name__", get_kernel_name, nullptr, "The name it was asked for by.", nullptr},
+    {"param_sizes", get_param_sizes, nullptr,
+     "Bytes of each parameter; None where the driver does not tell.", nullptr},
+    {nullptr, nullptr, nullptr, nullptr, nullptr}};
 
-PyMethodDef methods[] = {{"_prepare", prepare, METH_O, "Loads it on the GPU of that index."},
-                         {nullptr, nullptr, 0, nullptr}};
+PyMethodDef kernel_methods[] = {
+    {"_prepare", prepare_kernel, METH_O, "Loads it on the GPU of that index."},
+    {nullptr, nullptr, 0, nullptr}};
 
 constexpr char kDoc[] =
     "A kernel: kernel(grid, block, *args, shared=0, stream=None, cluster=None, cooperative=False, "
@@ -305,25 +307,25 @@ constexpr char kDoc[] =
     "torch or CuPy or a handle; by default the current one of the library that the arrays are "
     "of. Returns at once; the work is enqueued.";
 
-PyType_Slot slots[] = {{Py_tp_dealloc, reinterpret_cast<void*>(destroy)},
-                       {Py_tp_traverse, reinterpret_cast<void*>(traverse)},
-                       {Py_tp_call, reinterpret_cast<void*>(PyVectorcall_Call)},
-                       {Py_tp_repr, reinterpret_cast<void*>(represent)},
-                       {Py_tp_doc, const_cast<char*>(kDoc)},
-                       {Py_tp_members, members},
-                       {Py_tp_getset, getters},
-                       {Py_tp_methods, methods},
-                       {0, nullptr}};
+PyType_Slot kernel_slots[] = {{Py_tp_dealloc, reinterpret_cast<void*>(destroy_kernel)},
+                              {Py_tp_traverse, reinterpret_cast<void*>(traverse)},
+                              {Py_tp_call, reinterpret_cast<void*>(PyVectorcall_Call)},
+                              {Py_tp_repr, reinterpret_cast<void*>(represent_kernel)},
+                              {Py_tp_doc, const_cast<char*>(kDoc)},
+                              {Py_tp_members, kernel_members},
+                              {Py_tp_getset, kernel_getters},
+                              {Py_tp_methods, kernel_methods},
+                              {0, nullptr}};
 
-PyType_Spec spec = {"opdock.Kernel", sizeof(KernelObject), 0,
-                    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL |
-                        Py_TPFLAGS_DISALLOW_INSTANTIATION | Py_TPFLAGS_IMMUTABLETYPE,
-                    slots};
+PyType_Spec kernel_spec = {"opdock.Kernel", sizeof(KernelObject), 0,
+                           Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL |
+                               Py_TPFLAGS_DISALLOW_INSTANTIATION | Py_TPFLAGS_IMMUTABLETYPE,
+                           kernel_slots};
 
 }  // namespace
 
 PyObject* make_kernel_type() {
-  return PyType_FromSpec(&spec);
+  return PyType_FromSpec(&kernel_spec);
 }
 
 PyObject* make_kernel(PyObject* type, PyObject* module, const std::string& name,

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "check.h"
 #include "compile.h"
 #include "errors.h"
 #include "function.h"
@@ -23,28 +24,9 @@ namespace opdock::python {
 
 namespace {
 
-// Room for the text of a failed look-up, which lists every candidate with its reasons.
-constexpr uint32_t kLongText = 16 << 10;
 py::handle function_type;
 
-[[noreturn]] void throw_status(opdock_status status, const std::vector<char>& text) {
-  raise_status(status, text.data());
-  throw py::error_already_set();
-}
-
-// Calls f(error, error_size) without the GIL and raises what it reports.
-template <typename F>
-void check(const F& f) {
-  std::vector<char> text(kLongText, '\0');
-  opdock_status status = OPDOCK_OK;
-  {
-    const GilRelease release;
-    status = f(text.data(), kLongText);
-  }
-  if (status != OPDOCK_OK) throw_status(status, text);
-}
-
-// The same for a function that writes a JSON text.
+// As check(), for a function that writes a JSON text.
 template <typename F>
 std::string json(const F& f) {
   char* found = nullptr;

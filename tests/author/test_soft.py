@@ -84,8 +84,9 @@ def test_what_contradicts_itself_is_refused_before_anything_is_built(
 
 
 def test_options_that_want_a_software_gpu_are_refused_without_one(opdock):
+    noop = SOURCE / "plugins" / "noop"
     for words in (["--warp=64"], ["--seed=3"], ["--counters"], ["--arch=sm_90"], ["--device=cuda"]):
-        done = opdock("test", *words, ".")
+        done = opdock("test", *words, noop)
         assert done.returncode == 2 and "--device" in done.stderr, done.stderr
 
 

@@ -218,6 +218,13 @@ def test_an_op_that_nothing_serves_has_its_reasons_as_json(opdock, folder):
     assert report["reasons"][0]["code"] == "request-failed"
 
 
+def test_an_error_of_several_lines_keeps_them(opdock, folder):
+    """Indented, so that no line of a text that is not ours passes for another error."""
+    first, *others = opdock("run", "note_major", "--plugin-path", folder).err.splitlines()
+    assert first.startswith("opdock: ") and "\\x0a" not in first
+    assert others and all(line.startswith("  ") for line in others)
+
+
 def test_without_the_option_nothing_is_on_stdout(opdock, tmp_path):
     (tmp_path / "plugin.toml").write_text("")
     for words in (["lst"], ["run", "nothing"], ["bench", ".", "--bad", "--", "--json"]):

@@ -51,7 +51,7 @@ std::vector<double> values(const Array& x) {
 // What may differ: the result's own rounding, half an ulp; and in the computation a handful of
 // roundings of the mean, of x - mean, of the deviation and of the affine map: together 8 half ulps
 // of the type that is computed in.
-void expect_close(const Array& out, const std::vector<Wanted>& wanted, const std::string& what) {
+void expect_norm(const Array& out, const std::vector<Wanted>& wanted, const std::string& what) {
   const double computed =
       8 * half_ulp(out.type() == Type::kFloat64 ? Type::kFloat64 : Type::kFloat32);
   expect_close(out, wanted, computed, half_smallest(out.type()), what);
@@ -75,7 +75,7 @@ void run_layer_norm(const Array& x, const Case& c, const std::string& what) {
   const Result result =
       layer_norm().call({x.value(), value(c.weight), value(c.bias), number(c.eps)}, {&out});
   ASSERT_EQ(result.status, OPDOCK_OK) << what << ": " << result.text;
-  expect_close(out, wanted, what);
+  expect_norm(out, wanted, what);
   EXPECT_EQ(out.gaps_changed(), 0) << what;
 }
 
@@ -96,7 +96,7 @@ void run_add_layer_norm(const Array& x, const Array& residual, const Case& c,
   ASSERT_EQ(result.status, OPDOCK_OK) << what << ": " << result.text;
   for (int64_t i = 0; i < x.numel(); ++i)
     ASSERT_EQ(sum.get(i), sums[static_cast<size_t>(i)]) << what << " sum " << i;
-  expect_close(out, wanted, what);
+  expect_norm(out, wanted, what);
   EXPECT_EQ(out.gaps_changed() + sum.gaps_changed(), 0) << what;
 }
 
@@ -201,7 +201,7 @@ TEST_P(NormOf, InPlace) {
     residual.fill(12);
     const std::vector<Wanted> wanted = oracle(values(x), length, nullptr, nullptr, 1e-5);
     ASSERT_EQ(layer_norm().call({x.value(), none(), none(), number(1e-5)}, {&x}).status, OPDOCK_OK);
-    expect_close(x, wanted, "layer_norm in place");
+    expect_norm(x, wanted, "layer_norm in place");
     // The sum into the residual, as a model's residual stream does, and the result into x.
     Array out(GetParam(), {3, length}), sum(GetParam(), {3, length});
     ASSERT_EQ(add_layer_norm()

@@ -67,27 +67,27 @@ std::vector<Wanted> oracle(const Array& x, double scale, const Array* mask, bool
 // What may differ: the result's own rounding, half an ulp; and in the float computation the scores'
 // rounding (|score| below 32 here: 16 ulp of 2^-24 … in the exponent), the exponential's 1 ulp and
 // the sum's, together below 3e-6. In double the same with 2^-53: 6e-15.
-void expect_close(const Array& out, const std::vector<Wanted>& wanted, const std::string& what) {
+void expect_softmax(const Array& out, const std::vector<Wanted>& wanted, const std::string& what) {
   const double computed = out.type() == Type::kFloat64 ? 6e-15 : 3e-6;
   // Highway's Exp gives 0 below e^-104 (float) and e^-1000 (double), where results are subnormal.
   const double absolute = half_smallest(out.type()) + (out.type() == Type::kFloat64 ? 0 : 1e-44);
   expect_close(out, wanted, computed, absolute, what);
 }
 
-struct Case {
+struct SoftmaxCase {
   double scale = 1.0;
   Array* mask = nullptr;
   bool causal = false;
   std::vector<int64_t> out_strides = {};
 };
 
-void run_and_compare(const Array& x, const Case& c, const std::string& what) {
+void run_and_compare(const Array& x, const SoftmaxCase& c, const std::string& what) {
   const std::vector<Wanted> wanted = oracle(x, c.scale, c.mask, c.causal);
   Array out(x.type(), x.shape(), c.out_strides);
   const Result result = softmax().call(
       {x.value(), number(c.scale), c.mask ? c.mask->value() : none(), boolean(c.causal)}, {&out});
   ASSERT_EQ(result.status, OPDOCK_OK) << what << ": " << result.text;
-  expect_close(out, wanted, what);
+  expect_softmax(out, wanted, what);
   EXPECT_EQ(out.gaps_changed(), 0) << what;
 }
 
@@ -221,7 +221,7 @@ TEST_P(SoftmaxOf, InPlace) {
     const std::vector<Wanted> wanted = oracle(x, 2.0, nullptr, false);
     ASSERT_EQ(softmax().call({x.value(), number(2.0), none(), boolean(false)}, {&x}).status,
               OPDOCK_OK);
-    expect_close(x, wanted, "in place");
+    expect_softmax(x, wanted, "in place");
   }
 }
 

@@ -368,6 +368,14 @@ print(json.dumps(told))
     assert done.json == [first, 1, first, 1, first, 1, second, 2, second, 2, [3.0], 3]
 
 
+def test_a_reference_that_calls_its_own_op_while_imported_is_refused_at_once(room, torch):
+    own = "import opdock, torch\nopdock.ops.triple(torch.ones(2))\n"
+    (room.add() / "reference.py").write_text(own + REFERENCE)
+    told = room.without_tools("import signal; signal.alarm(100)\n" + REFUSED).json
+    reason = next(one for one in told["reasons"] if one["code"] == "reference-unusable")
+    assert "within-itself" in reason["found"]
+
+
 def test_a_failed_reference_keeps_nothing_of_the_call(room, torch):
     made = room.add()
     (made / "reference.py").write_text("raise ValueError('not today')\n" + REFERENCE)

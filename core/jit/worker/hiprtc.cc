@@ -15,7 +15,7 @@ typedef struct HiprtcProgramImpl* HiprtcProgram;
 }
 constexpr HiprtcResult kSuccess = 0, kInvalidOption = 5, kCompilation = 6, kNoSuchName = 10;
 
-struct Functions {
+struct HiprtcFunctions {
   const char* (*error_string)(HiprtcResult);
   HiprtcResult (*create)(HiprtcProgram*, const char*, const char*, int, const char* const*,
                          const char* const*);
@@ -35,7 +35,7 @@ void find(void* library, const char* name, F* out, std::string* missing) {
   if (*out == nullptr && missing->empty()) *missing = name;
 }
 
-bool open_functions(const std::string& path, Functions* f, std::string* problem) {
+bool open_functions(const std::string& path, HiprtcFunctions* f, std::string* problem) {
   void* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
     const char* why = dlerror();
@@ -100,7 +100,7 @@ CompileFault fault_of(HiprtcResult code, const std::string& log, const CompileJo
 
 CompileResult compile_with_hiprtc(const std::string& path, const CompileJob& job) {
   CompileResult result;
-  Functions f{};
+  HiprtcFunctions f{};
   if (!open_functions(path, &f, &result.log)) {
     result.fault = CompileFault::kCompiler;
     return result;

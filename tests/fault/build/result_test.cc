@@ -15,7 +15,7 @@ std::string copy_of(const std::string& file) {
   return "cp " + file + " $OUT";
 }
 
-const ResultCase kCases[] = {
+const ResultCase kResultCases[] = {
     {"Nothing", [] { return std::string(); }, "left no noop.so"},
     {"EmptyFile", [] { return std::string(": > $OUT"); }, "file-empty"},
     {"Text", [] { return std::string("echo hello > $OUT"); }, "not-elf"},
@@ -49,7 +49,7 @@ TEST_P(Results, IsNotThePlugin) {
   EXPECT_NE(build().entry, nullptr) << text_of_reasons();
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Results, ::testing::ValuesIn(kCases),
+INSTANTIATE_TEST_SUITE_P(All, Results, ::testing::ValuesIn(kResultCases),
                          [](const auto& row) { return std::string(row.param.name); });
 
 }  // namespace

@@ -25,7 +25,7 @@ struct ToolCase {
 constexpr char kMuch[] =
     "head -c 100000000 /dev/zero | tr '\\0' x; echo; echo 'a.cc:1:2: error: the end'; exit 1";
 
-const ToolCase kCases[] = {
+const ToolCase kToolCases[] = {
     {"NoCxx", "c++", nullptr, Code::kBuildNoCompiler, "c++, g++, clang++"},
     {"NoC", "cc", nullptr, Code::kBuildNoCompiler, "cc, gcc, clang"},
     {"NoMeson", "meson", nullptr, Code::kBuildNoMeson, "no meson"},
@@ -109,7 +109,7 @@ TEST_P(Tools, Misbehaving) {
   EXPECT_NE(build().entry, nullptr) << text_of_reasons();
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Tools, ::testing::ValuesIn(kCases),
+INSTANTIATE_TEST_SUITE_P(All, Tools, ::testing::ValuesIn(kToolCases),
                          [](const auto& row) { return std::string(row.param.name); });
 
 class Toolbox : public Workshop {};

@@ -31,7 +31,7 @@ std::string contents(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
 }
 
-constexpr char kToml[] = R"toml(name = "noop"
+constexpr char kNoopToml[] = R"toml(name = "noop"
 version = "0.1.0"
 license = "Apache-2.0"
 sources = ["noop.cc"]
@@ -74,7 +74,7 @@ Workshop::Workshop() {
   std::string pattern = ::testing::TempDir() + "opdock-build-XXXXXX";
   top = mkdtemp(pattern.data());
   fs::create_directories(top + "/bin");
-  write("source/plugin.toml", kToml);
+  write("source/plugin.toml", kNoopToml);
   write("source/noop.cc", "int nothing;\n");
   setenv("PATH", (top + "/bin").c_str(), 1);
   cache = std::make_unique<PlainCache>(top + "/cache");

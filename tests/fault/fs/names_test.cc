@@ -99,7 +99,7 @@ TEST(Providers, MayBeAskedForByPlugin) {
   EXPECT_EQ(catalog->providers("/").size(), 0u);
 }
 
-struct Row {
+struct NameRow {
   const char* name;
   const char* select;  // NULL: not set
   const char* disable;
@@ -107,11 +107,11 @@ struct Row {
   bool good_b;  // is "good_b"?
 };
 
-void PrintTo(const Row& row, std::ostream* out) {
+void PrintTo(const NameRow& row, std::ostream* out) {
   *out << row.name;
 }
 
-constexpr Row kRows[] = {
+constexpr NameRow kNameRows[] = {
     {"nothing_set", nullptr, nullptr, true, true},
     {"select_one", "good", nullptr, true, false},
     {"select_glob", "good*", nullptr, true, true},
@@ -128,7 +128,7 @@ constexpr Row kRows[] = {
     {"select_is_case_sensitive", "GOOD", nullptr, false, false},
 };
 
-class Switched : public ::testing::TestWithParam<Row> {};
+class Switched : public ::testing::TestWithParam<NameRow> {};
 
 TEST_P(Switched, ByName) {
   const Folder folder;
@@ -147,7 +147,7 @@ TEST_P(Switched, ByName) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Row, Switched, ::testing::ValuesIn(kRows),
+INSTANTIATE_TEST_SUITE_P(NameRow, Switched, ::testing::ValuesIn(kNameRows),
                          [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace

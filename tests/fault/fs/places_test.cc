@@ -14,17 +14,17 @@ namespace {
 
 namespace fs = std::filesystem;
 
-struct Row {
+struct PlaceRow {
   const char* name;
   std::string path;
   Code code;
 };
 
-void PrintTo(const Row& row, std::ostream* out) {
+void PrintTo(const PlaceRow& row, std::ostream* out) {
   *out << row.name;
 }
 
-const Row kRows[] = {
+const PlaceRow kPlaceRows[] = {
     {"missing", "/nowhere/at/all", Code::kPathMissing},
     {"below_a_file", "/proc/self/exe/plugins", Code::kPathMissing},
     {"name_of_4_KB", "/" + std::string(4000, 'n'), Code::kNameInvalid},
@@ -39,7 +39,7 @@ const Row kRows[] = {
     {"not_utf8", "/nowhere/\xff", Code::kPathMissing},
 };
 
-class BadPlace : public ::testing::TestWithParam<Row> {};
+class BadPlace : public ::testing::TestWithParam<PlaceRow> {};
 
 TEST_P(BadPlace, IsReportedAndTheOthersAreSearched) {
   const Folder folder;
@@ -53,7 +53,7 @@ TEST_P(BadPlace, IsReportedAndTheOthersAreSearched) {
   expect_good_still_loads(options);
 }
 
-INSTANTIATE_TEST_SUITE_P(Row, BadPlace, ::testing::ValuesIn(kRows),
+INSTANTIATE_TEST_SUITE_P(PlaceRow, BadPlace, ::testing::ValuesIn(kPlaceRows),
                          [](const auto& info) { return std::string(info.param.name); });
 
 TEST(Place, ThatIsAFifoIsReportedAndDoesNotBlock) {

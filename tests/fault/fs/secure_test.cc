@@ -77,23 +77,23 @@ std::string make_helper(const Folder& folder, Way way, std::string* problem) {
   return program;
 }
 
-struct Row {
+struct SecureRow {
   const char* variable;
   const char* value;  // "" for the folder with a plugin
 };
 
-void PrintTo(const Row& row, std::ostream* out) {
+void PrintTo(const SecureRow& row, std::ostream* out) {
   *out << row.variable;
 }
 
-constexpr Row kRows[] = {
+constexpr SecureRow kSecureRows[] = {
     {"OPDOCK_PLUGIN_PATH", ""},     {"OPDOCK_ADD_PLUGIN_PATH", ""},
     {"OPDOCK_PLUGINS_SELECT", "x"}, {"OPDOCK_PLUGINS_DISABLE", "*"},
     {"XDG_DATA_HOME", ""},          {"XDG_CONFIG_HOME", ""},
     {"XDG_CACHE_HOME", ""},         {"HOME", ""},
 };
 
-class Secure : public ::testing::TestWithParam<std::tuple<Way, Row>> {};
+class Secure : public ::testing::TestWithParam<std::tuple<Way, SecureRow>> {};
 
 TEST_P(Secure, VariableIsIgnoredAndReported) {
   const auto& [way, row] = GetParam();
@@ -115,9 +115,9 @@ TEST_P(Secure, VariableIsIgnoredAndReported) {
   EXPECT_NE(text.find("trust a program with raised privileges"), std::string::npos) << text;
 }
 
-INSTANTIATE_TEST_SUITE_P(Row, Secure,
+INSTANTIATE_TEST_SUITE_P(SecureRow, Secure,
                          ::testing::Combine(::testing::Values(Way::kSetUser, Way::kCapability),
-                                            ::testing::ValuesIn(kRows)),
+                                            ::testing::ValuesIn(kSecureRows)),
                          [](const auto& info) {
                            return std::string(std::get<1>(info.param).variable) +
                                   (std::get<0>(info.param) == Way::kSetUser ? "_set_user_id"

@@ -25,14 +25,14 @@ std::optional<Reason> reason_against_build_folder() {
   return Trust(SearchEnvironment{}).judge_way(CASE_PLUGINS).reason;
 }
 
-struct Row {
+struct TrustRow {
   const char* name;
   Code code;
   bool needs_root;                                  // to give a file away
   std::function<void(const Folder& folder)> spoil;  // of plugins/bad.so
 };
 
-void PrintTo(const Row& row, std::ostream* out) {
+void PrintTo(const TrustRow& row, std::ostream* out) {
   *out << row.name;
 }
 
@@ -47,7 +47,7 @@ void link_from(const Folder& f, const std::string& to) {
   fs::create_symlink(f.path(to + "/real"), f.path("plugins/bad.so"));
 }
 
-const Row kRows[] = {
+const TrustRow kTrustRows[] = {
     {"file_written_by_all", Code::kUntrustedWritable, false,
      [](const Folder& f) { chmod(f.path("plugins/bad.so").c_str(), 0757); }},
     {"file_written_by_a_group", Code::kUntrustedWritable, true,
@@ -89,7 +89,7 @@ const Row kRows[] = {
      }},
 };
 
-class Spoilt : public ::testing::TestWithParam<Row> {};
+class Spoilt : public ::testing::TestWithParam<TrustRow> {};
 
 TEST_P(Spoilt, FileIsListedAndNotLoadedAndTheOthersAre) {
   if (const std::optional<Reason> reason = reason_against_build_folder()) {
@@ -119,7 +119,7 @@ TEST_P(Spoilt, FileIsListedAndNotLoadedAndTheOthersAre) {
   EXPECT_EQ(at(*find(variable), bad->path)->verdict.state, State::kUsable);
 }
 
-INSTANTIATE_TEST_SUITE_P(Row, Spoilt, ::testing::ValuesIn(kRows),
+INSTANTIATE_TEST_SUITE_P(TrustRow, Spoilt, ::testing::ValuesIn(kTrustRows),
                          [](const auto& info) { return std::string(info.param.name); });
 
 struct FolderRow {
@@ -221,7 +221,7 @@ TEST_P(SpoiltFolder, LoadsNothingWithoutConsent) {
   EXPECT_EQ(at(*find(options), place + "/good.so")->verdict.state, State::kUsable);
 }
 
-INSTANTIATE_TEST_SUITE_P(Row, SpoiltFolder, ::testing::ValuesIn(kFolderRows),
+INSTANTIATE_TEST_SUITE_P(TrustRow, SpoiltFolder, ::testing::ValuesIn(kFolderRows),
                          [](const auto& info) { return std::string(info.param.name); });
 
 TEST(Trusted, GroupWritableOfTheUsersOwnGroupIsAccepted) {

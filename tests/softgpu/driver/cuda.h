@@ -8,6 +8,10 @@
 
 namespace softgpu {
 
+inline void* pointer(CUdeviceptr address) {
+  return reinterpret_cast<void*>(address);
+}
+
 // This thread's stack of contexts; the last is current.
 std::vector<CUcontext>& context_stack();
 CUcontext current_context();

@@ -7,10 +7,6 @@ using namespace softgpu;
 
 namespace {
 
-void* pointer(CUdeviceptr address) {
-  return reinterpret_cast<void*>(address);
-}
-
 Copy to_device(CUdeviceptr to, const void* from, size_t bytes) {
   return {pointer(to), Side::kDevice, from, Side::kHost, bytes};
 }

@@ -5,13 +5,7 @@
 
 using namespace softgpu;
 
-namespace {
-
-void* pointer(CUdeviceptr address) {
-  return reinterpret_cast<void*>(address);
-}
-
-}  // namespace
+namespace {}  // namespace
 
 SOFTGPU_API CUresult cuMemAlloc_v2(CUdeviceptr* memory, size_t bytes) {
   CUcontext context = nullptr;

@@ -14,7 +14,7 @@ using namespace testing_support;
 using A = Arguments;
 
 // The op under test takes one of everything, and writes `w`.
-constexpr char kSchema[] =
+constexpr char kCheckedSchema[] =
     "op(Tensor x, Tensor? z, Tensor[] ts, Tensor?[] os, Tensor(a!) w, int n, float f, bool b, str "
     "s, "
     "int[] ns, float[]? fs, ScalarType d, complex c, Device v) -> (Tensor, Tensor)";
@@ -29,9 +29,9 @@ opdock_status run_count(const opdock_call*, const opdock_value*, uint32_t, opdoc
   return OPDOCK_OK;
 }
 
-const opdock_op& the_op() {
+const opdock_op& checked_op() {
   static const opdock_op op = [] {
-    opdock_op o = make_op(kSchema);
+    opdock_op o = make_op(kCheckedSchema);
     o.plan = plan_like;
     o.run = run_count;
     return o;
@@ -41,7 +41,7 @@ const opdock_op& the_op() {
 
 // A good call, to be spoilt. x is float32 [2, 3].
 struct Scene {
-  Scene() : f(&the_op()) {
+  Scene() : f(&checked_op()) {
     f.resolver.dtypes = {kF32, kF64};
     x = a.tensor({2, 3});
     w = a.tensor({4});

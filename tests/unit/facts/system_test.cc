@@ -63,7 +63,7 @@ TEST(Cpu, ArchitectureIsUnames) {
   EXPECT_NE(facts.elf_machine, 0);
 }
 
-std::string own_folder() {
+std::string test_folder() {
   return std::filesystem::canonical("/proc/self/exe").parent_path();
 }
 
@@ -103,7 +103,7 @@ TEST(SymbolVersions, AreThoseOfTheLoadedLibraries) {
 
 nlohmann::json facts_of_static_program(const std::map<std::string, std::string>& variables) {
   return nlohmann::json::parse(
-      run({own_folder() + "/print_facts_static", "nvml", "libnone.so", "cuda", "libnone.so"},
+      run({test_folder() + "/print_facts_static", "nvml", "libnone.so", "cuda", "libnone.so"},
           variables));
 }
 
@@ -123,7 +123,8 @@ TEST(SymbolVersions, FollowLdLibraryPathForALibraryThatIsNotInTheProcess) {
     GTEST_SKIP() << "a sanitizer brings libstdc++ by itself";
   }
   const TemporaryFolder folder;
-  std::filesystem::copy_file(own_folder() + "/fake_libstdcxx.so", folder.path() / "libstdc++.so.6");
+  std::filesystem::copy_file(test_folder() + "/fake_libstdcxx.so",
+                             folder.path() / "libstdc++.so.6");
   const nlohmann::json facts =
       facts_of_static_program({{"LD_LIBRARY_PATH", folder.path().string()}});
   EXPECT_EQ(facts["symbol_versions"].value("GLIBCXX", ""), "9.8.7");
@@ -133,9 +134,9 @@ TEST(InProcess, FindsLoadedLibraries) {
   MachineFacts before;
   probe_in_process(&before);
   EXPECT_EQ(before.in_process.count("cudart"), 0u);
-  void* const cudart = dlopen((own_folder() + "/libcudart.so.12").c_str(), RTLD_NOW | RTLD_LOCAL);
+  void* const cudart = dlopen((test_folder() + "/libcudart.so.12").c_str(), RTLD_NOW | RTLD_LOCAL);
   ASSERT_NE(cudart, nullptr) << dlerror();
-  void* const torch = dlopen((own_folder() + "/libtorch_cpu.so").c_str(), RTLD_NOW | RTLD_LOCAL);
+  void* const torch = dlopen((test_folder() + "/libtorch_cpu.so").c_str(), RTLD_NOW | RTLD_LOCAL);
   ASSERT_NE(torch, nullptr) << dlerror();
   MachineFacts after;
   probe_in_process(&after);

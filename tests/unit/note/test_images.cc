@@ -194,7 +194,7 @@ Bytes bundle(const std::vector<std::pair<std::string, Bytes>>& entries) {
   return b;
 }
 
-FileFacts read(Plugin plugin, Depth depth) {
+FileFacts read_images(Plugin plugin, Depth depth) {
   const int fd = open_bytes(plugin.file().data);
   FileFacts facts = read_file_facts(fd, plugin.file().size(), "p.so", depth);
   close(fd);
@@ -204,7 +204,7 @@ FileFacts read(Plugin plugin, Depth depth) {
 FileFacts inspect(const Bytes& extra) {
   Plugin plugin;
   plugin.extra = extra;
-  return read(plugin, Depth::kInspect);
+  return read_images(plugin, Depth::kInspect);
 }
 
 std::string shown(const FileFacts& facts) {
@@ -251,14 +251,14 @@ TEST(Fatbin, IsLookedForInJudgingWhereTheTableHasNoImage) {
   Plugin without = plugin_with({});
   without.image_table = Bytes();
   without.extra = other;
-  EXPECT_EQ(shown(read(without, Depth::kJudge)), "sm_80");
+  EXPECT_EQ(shown(read_images(without, Depth::kJudge)), "sm_80");
   Plugin for_cpu;
   for_cpu.extra = other;
-  EXPECT_EQ(shown(read(for_cpu, Depth::kJudge)), "");
+  EXPECT_EQ(shown(read_images(for_cpu, Depth::kJudge)), "");
   Plugin complete = plugin_with(usual_images());
   complete.replace(",\"rocm\"]", "]");
   complete.extra = other;
-  EXPECT_EQ(shown(read(complete, Depth::kJudge)), "sm_90a sm_100f compute_75");
+  EXPECT_EQ(shown(read_images(complete, Depth::kJudge)), "sm_90a sm_100f compute_75");
 }
 
 TEST(Fatbin, PtxTellsTheReleaseThatItsIsaCameWith) {
