@@ -6,6 +6,7 @@
 
 #include "api/report.h"
 #include "api/ways.h"
+#include "base/mutex.h"
 #include "cache/cache.h"
 #include "discover/places.h"
 #include "facts/environment.h"
@@ -36,6 +37,7 @@ std::string tool_text(const Tool& tool) {
 
 // What doctor calls a tool.
 const char* label_of(const std::string& name) {
+  const NoFork whole;
   static const std::map<std::string, const char*> labels = {
       {"libcuda", "CUDA library"}, {"nvml", "NVML"},     {"meson", "Meson"},
       {"ninja", "Ninja"},          {"nvcc", "nvcc"},     {"nvrtc", "NVRTC"},

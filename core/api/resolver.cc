@@ -150,12 +150,12 @@ opdock_status FunctionTable::get(const std::string& name, opdock_function** out,
   const std::vector<SourcePtr> sources = catalog->source_providers(name);
   if (candidates.empty() && sources.empty()) {
     const std::vector<std::string> known = known_ops(*catalog);
-    *problem = "no plugin in the search path provides \"" + name + "\". ";
+    *problem = "no plugin in the search path provides \"" + name + "\"";
     std::string near;
     for (const std::string& one : near_names(name, known)) {
-      near += (near.empty() ? "Did you mean " : " or ") + one;
+      near += (near.empty() ? "; did you mean " : " or ") + one;
     }
-    if (!near.empty()) *problem += near + "? ";
+    *problem += near.empty() ? ". " : near + "? ";
     *problem += known.empty()
                     ? "No plugin was found at all: `opdock doctor` shows where they are searched"
                     : "`opdock list` shows what there is, OPDOCK_PLUGIN_PATH says where to look";

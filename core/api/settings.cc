@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/mutex.h"
 #include "base/sentence.h"
 #include "discover/trust.h"
 #include "fmt/format.h"
@@ -26,6 +27,7 @@ struct Policy {
 };
 
 const std::vector<Policy>& policies() {
+  const NoFork whole;
   static const std::vector<Policy> all = {
       {"build",
        "OPDOCK_BUILD",

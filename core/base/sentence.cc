@@ -16,7 +16,6 @@ const char* form_of(Code code) {
     case Code::kLinkBroken:
     case Code::kDuplicatePlugin:
     case Code::kSuperseded:
-    case Code::kManifestInvalid:
     case Code::kUntrustedWritable:
     case Code::kFileChanged:
     case Code::kEntryMissing:
@@ -26,16 +25,13 @@ const char* form_of(Code code) {
     case Code::kNoKernels:
     case Code::kDriverFailed:
     case Code::kLoadFailed:
-    case Code::kCacheUnusable:
     case Code::kCacheDamaged:
     case Code::kCacheWrite:
     case Code::kCacheLock:
-    case Code::kCacheArchive:
     case Code::kJitPolicy:
     case Code::kJitNoCompiler:
     case Code::kJitSource:
     case Code::kJitKernel:
-    case Code::kJitOption:
     case Code::kJitFailed:
     case Code::kJitWorker:
     case Code::kJitImage:
@@ -51,7 +47,6 @@ const char* form_of(Code code) {
     case Code::kBuildNoHipcc:
     case Code::kBuildHeaderMissing:
     case Code::kBuildMemory:
-    case Code::kBuildDiskFull:
     case Code::kBuildCompilerCrash:
     case Code::kBuildFailed:
     case Code::kBuildTimeout:
@@ -63,6 +58,11 @@ const char* form_of(Code code) {
     case Code::kReferenceUnusable:
     case Code::kReferencePolicy:
       return "{found}";
+    case Code::kManifestInvalid:
+      return "{found}, wanted {wanted}";
+    case Code::kCacheUnusable:
+    case Code::kCacheArchive:
+      return "found {found}";
     case Code::kDuplicateFile:
       return "it is {found}";
     case Code::kVariableIgnored:

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <ctime>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 #include "base/mutex.h"
@@ -130,13 +131,14 @@ bool Turn::is_ours() const {
   return waits_for(holder, this_thread(), waits.all.size() + 1);
 }
 
-Helping::Helping(uint32_t master) : master_(master) {
+AwaitingHelpers::AwaitingHelpers(std::vector<uint32_t> helpers) : helpers_(std::move(helpers)) {
   const std::lock_guard lock(waits.mutex);
-  waits.all.push_back({master_, nullptr, Turn::this_thread()});
+  for (const uint32_t helper : helpers_)
+    waits.all.push_back({Turn::this_thread(), nullptr, helper});
 }
 
-Helping::~Helping() {
-  end_wait(master_, nullptr, Turn::this_thread());
+AwaitingHelpers::~AwaitingHelpers() {
+  for (const uint32_t helper : helpers_) end_wait(Turn::this_thread(), nullptr, helper);
 }
 
 Reason within_itself(const std::string& what) {

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <mutex>
+#include <vector>
 
 #include "base/reason.h"
 
@@ -45,7 +46,7 @@ class Turn {
   bool is_ours() const;
 
  private:
-  friend class Helping;
+  friend class AwaitingHelpers;
   static uint32_t this_thread();
   bool is_here(uint32_t thread) const;
   // The thread that holds it, and whether somebody waits.
@@ -75,17 +76,17 @@ class Taken {
   const Turn::Took how_;
 };
 
-// This thread works for `master`, which waits for it: what the master holds it must not wait for.
-class Helping {
+// While this lives this thread waits for helpers to end: they must not wait for what it holds.
+class AwaitingHelpers {
  public:
-  static uint32_t master() { return Turn::this_thread(); }
-  explicit Helping(uint32_t master);
-  ~Helping();
-  Helping(const Helping&) = delete;
-  Helping& operator=(const Helping&) = delete;
+  static uint32_t number() { return Turn::this_thread(); }  // a helper's
+  explicit AwaitingHelpers(std::vector<uint32_t> helpers);
+  ~AwaitingHelpers();
+  AwaitingHelpers(const AwaitingHelpers&) = delete;
+  AwaitingHelpers& operator=(const AwaitingHelpers&) = delete;
 
  private:
-  const uint32_t master_;
+  const std::vector<uint32_t> helpers_;
 };
 
 // The reasons for what Taken was refused or found. what: "softmax to be made ready on cpu".

@@ -136,14 +136,17 @@ ProcessEnd run_process(const std::string& guard, const ProcessJob& job) {
   const uint32_t began = forks();
   ProcessEnd end;
   Descriptor output, output_write, report, report_write;
-  if (!make_pipe(&output, &output_write) || !make_pipe(&report, &report_write)) {
-    end.number = errno;
-    return end;
-  }
   Child child;
-  end.number = spawn(guard, job, output_write.fd, report_write.fd, &child);
-  output_write.reset();
-  report_write.reset();
+  {
+    const NoFork whole;  // a forked child would keep open what tells of the end by being closed
+    if (!make_pipe(&output, &output_write) || !make_pipe(&report, &report_write)) {
+      end.number = errno;
+      return end;
+    }
+    end.number = spawn(guard, job, output_write.fd, report_write.fd, &child);
+    output_write.reset();
+    report_write.reset();
+  }
   if (end.number != 0) return end;
 
   std::string reported;

@@ -9,6 +9,7 @@
 #include <optional>
 #include <vector>
 
+#include "base/mutex.h"
 #include "base/sentence.h"
 #include "build/missing_files.h"
 #include "build/op_mismatch.h"
@@ -75,6 +76,7 @@ struct Meaning {
 
 // In the order in which they are looked for: what ends a compiler comes before what it says.
 const std::vector<Meaning>& meanings() {
+  const NoFork whole;
   static const std::vector<Meaning> all = {
       {Code::kBuildDiskFull, {"No space left on device", "Disk quota exceeded"}},
       {Code::kBuildMemory,

@@ -45,9 +45,11 @@ std::string package_folder() {
 std::string soft_options(const AuthorCommand& command) {
   const std::string program = own_files().program("opdock-soft-code");
   if (program.empty())
-    throw Failure{OPDOCK_NOT_FOUND,
-                  "test: found no software GPU where this Opdock is installed, wanted "
-                  "libexec/opdock/opdock-soft-code; install Opdock as a whole"};
+    throw Failure{
+        OPDOCK_NOT_FOUND,
+        "test: found no software GPU where this Opdock is installed, wanted "
+        "libexec/opdock/opdock-soft-code; install Opdock by `meson install`, or by `pip install . "
+        "--config-settings=setup-args=-Dsoftgpu=true`"};
   const nlohmann::json options = {
       {"code", program},      {"drivers", fs::path(program).parent_path() / "softgpu"},
       {"arch", command.arch}, {"warp", command.warp},

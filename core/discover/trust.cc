@@ -192,7 +192,8 @@ TrustedWay Trust::judge_way(const std::string& path) {
       Folder folder = judge_folder(here.path);
       if (folder.reason && folder.is_sticky && is_absent) {
         folder.reason->found = fmt::format("{}, which is not there: others can create it", next);
-        folder.reason->wanted = "a folder of your own that is there (mkdir -m 700)";
+        folder.reason->wanted = "a folder that is there";
+        folder.reason->advice = "make it your own first (mkdir -m 700)";
       }
       return judge_end(here, std::move(folder.reason));
     }

@@ -7,6 +7,8 @@
 #include <nlohmann/json.hpp>
 #include <string_view>
 
+#include "base/mutex.h"
+
 namespace opdock {
 namespace {
 
@@ -61,6 +63,7 @@ std::span<const uint8_t> metadata_of(std::span<const uint8_t> image) {
 
 // The value of a map's member, or null.
 const json& member(const json& object, const char* name) {
+  const NoFork whole;
   static const json* const none = new json;
   const auto found = object.is_object() ? object.find(name) : object.end();
   return object.is_object() && found != object.end() ? *found : *none;

@@ -12,6 +12,8 @@
 #include <nlohmann/json.hpp>
 
 #include "base/child.h"
+#include "base/fd.h"
+#include "base/mutex.h"
 #include "facts/arch.h"
 
 extern char** environ;
@@ -48,12 +50,14 @@ void read_all(int fd, Clock::time_point deadline, Output* output) {
   }
 }
 
-Output run_helper(const Environment& environment) {
-  Output output;
+// Starts the helper; *answer is where what it writes is read, unchanged and *problem if it cannot
+// be.
+Child start_helper(const Environment& environment, int* answer, std::string* problem) {
+  const NoFork whole;  // a forked child would keep open what tells of the end by being closed
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) {
-    output.problem = std::string("pipe: ") + std::strerror(errno);
-    return output;
+    *problem = std::string("pipe: ") + std::strerror(errno);
+    return {};
   }
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
@@ -67,13 +71,21 @@ Output run_helper(const Environment& environment) {
   posix_spawn_file_actions_destroy(&actions);
   close(ends[1]);
   if (error != 0) {
-    output.problem = program + ": " + std::strerror(error);
+    *problem = program + ": " + std::strerror(error);
     close(ends[0]);
-    return output;
+    return {};
   }
-  Child helper(child);
-  read_all(ends[0], Clock::now() + environment.helper_deadline, &output);
-  close(ends[0]);
+  *answer = ends[0];
+  return Child(child);
+}
+
+Output run_helper(const Environment& environment) {
+  Output output;
+  int answer = -1;
+  Child helper = start_helper(environment, &answer, &output.problem);
+  if (answer < 0) return output;
+  const Fd closed(answer);
+  read_all(answer, Clock::now() + environment.helper_deadline, &output);
   // It has closed its output, or has hung: either way it has nothing more to say.
   helper.signal(SIGKILL);
   helper.reap();

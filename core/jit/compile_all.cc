@@ -66,29 +66,31 @@ void compile_all(
       done(i, image, reasons);
     }
   };
-  const uint32_t master = Helping::master();
   const size_t count = std::min(requests.size(), static_cast<size_t>(std::max(jobs, 1)));
+  if (count <= 1) return work();
   std::mutex ending;
   std::condition_variable ended;
-  size_t running = count == 0 ? 0 : count - 1;
+  std::vector<uint32_t> helpers;
+  size_t running = count;
   auto threads = std::make_unique<std::vector<std::jthread>>();
-  for (size_t i = 1; i < count; ++i) {
+  for (size_t i = 0; i < count; ++i) {
     threads->emplace_back([&] {
-      {
-        const Helping helping(master);
-        work();
-      }
-      const std::lock_guard lock(ending);
+      std::unique_lock lock(ending);
+      helpers.push_back(AwaitingHelpers::number());
+      lock.unlock();
+      work();
+      lock.lock();
       --running;
       ended.notify_one();
     });
   }
-  work();
-  if (is_child()) return static_cast<void>(threads.release());
   // The program may answer only the thread that it called from.
   std::unique_lock lock(ending);
   while (running != 0) {
-    if (ended.wait_for(lock, kAskAgain, [&] { return running == 0; })) break;
+    {
+      const AwaitingHelpers awaiting(helpers);
+      if (ended.wait_for(lock, kAskAgain, [&] { return running == 0; })) break;
+    }
     lock.unlock();
     cancelled(own);
     if (is_child()) return static_cast<void>(threads.release());

@@ -13,6 +13,7 @@
 #include <cstring>
 
 #include "base/installed.h"
+#include "base/mutex.h"
 
 extern char** environ;
 
@@ -49,6 +50,7 @@ bool CompileWorker::start(std::string* problem) {
     *problem = "no opdock-compile where Opdock is installed";
     return false;
   }
+  const NoFork whole;  // a forked child would keep open what tells of the end by being closed
   int ends[2], words[2];
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
     *problem = std::string("socketpair: ") + std::strerror(errno);

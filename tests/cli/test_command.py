@@ -145,7 +145,7 @@ def test_a_misspelt_op_is_guessed(opdock, folder):
         "good"
     ]
     result = opdock("run", "goood", "--plugin-path", folder)
-    assert result.status == 1 and "Did you mean good?" in result.err
+    assert result.status == 1 and "did you mean good?" in result.err
 
 
 def test_explain_codes_lists_every_code(opdock):

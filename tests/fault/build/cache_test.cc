@@ -172,7 +172,7 @@ TEST_F(Herd, AfterTwoSuchFailuresAllAreToldOfThem) {
   ASSERT_EQ(std::count(ends_.begin(), ends_.end(), 1), 8);
   int waited = 0;
   for (int i = 0; i < 8; ++i) {
-    EXPECT_NE(told(i).find("build-memory: found ninja was killed by signal 9"), std::string::npos)
+    EXPECT_NE(told(i).find("build-memory: ninja was killed by signal 9"), std::string::npos)
         << i << told(i);
     waited += told(i).find("build-waited") != std::string::npos;
   }

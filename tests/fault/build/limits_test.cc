@@ -125,7 +125,8 @@ TEST_P(Disks, ThatAreFullAreNamed) {
            mount("none", folder_.path("cache").c_str(), "tmpfs", 0, GetParam()) == 0;
   });
   EXPECT_TRUE(told.starts_with("build-disk-full: ") || told.starts_with("cache-write: ")) << told;
-  EXPECT_TRUE(told.find("No space left on device") != told.npos || told.find(" left;") != told.npos)
+  EXPECT_TRUE(told.find("No space left on device") != told.npos ||
+              told.find(" files left") != told.npos)
       << told;
 }
 

@@ -138,7 +138,7 @@ TEST_F(Real, AFileThatNothingNamesIsToldOf) {
                                    "void scale(float*, double, int) {}\n");
   EXPECT_EQ(make(computed).entry, nullptr);
   EXPECT_TRUE(failed_with(Code::kBuildHeaderMissing)) << text_of_reasons();
-  EXPECT_NE(text_of_reasons().find("name macro.h in plugin.toml's `sources`"), std::string::npos)
+  EXPECT_NE(text_of_reasons().find("Name macro.h in plugin.toml's `sources`"), std::string::npos)
       << text_of_reasons();
   write("two/data.in", "");
   const Manifest data = cpu_plugin("two");
@@ -147,7 +147,7 @@ TEST_F(Real, AFileThatNothingNamesIsToldOf) {
         "opdock_plugins += [{'name': 'axpy', 'toml': files('plugin.toml'),\n"
         "  'sources': files('axpy.cc', 'scale.cc')}]\n");
   EXPECT_EQ(make(data).entry, nullptr);
-  EXPECT_NE(text_of_reasons().find("name data.in in plugin.toml's `sources`"), std::string::npos)
+  EXPECT_NE(text_of_reasons().find("Name data.in in plugin.toml's `sources`"), std::string::npos)
       << text_of_reasons();
   std::string toml = read("two/plugin.toml");
   write("two/plugin.toml", replaced(toml, "\"axpy.cc\"", "\"axpy.cc\", \"data.in\""));

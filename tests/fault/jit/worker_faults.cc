@@ -192,6 +192,22 @@ TEST_F(WorkerFault, ManyAtOnceEachInAProcess) {
   EXPECT_EQ(compiles(FAKE_NVRTC_12), 0) << "nothing was compiled in this process";
 }
 
+// One makes it, and the others get it: none is told that it would wait for itself.
+TEST_F(WorkerFault, TheSameManyTimesIsMadeOnce) {
+  request.program += "// SLEEP=100\n";
+  const std::vector<CompileRequest> requests(8, request);
+  size_t made = 0;
+  std::vector<Reason> why;
+  compile_all(requests, 4, context,
+              [&](size_t, const CompiledImagePtr& image, const std::vector<Reason>& told) {
+                made += image != nullptr;
+                why.insert(why.end(), told.begin(), told.end());
+              });
+  EXPECT_EQ(made, requests.size()) << all_text(why);
+  EXPECT_TRUE(why.empty()) << all_text(why);
+  EXPECT_EQ(cache.entries.size(), 1u);
+}
+
 // Preparing makes all kernels of a plugin, none of them in this process; one that fails leaves the
 // others ready and is tried again.
 TEST_F(WorkerFault, PreparingMakesAllKernels) {

@@ -1,5 +1,7 @@
 // Kernels that do not end, and divisions that have no result.
 // SPDX-License-Identifier: Apache-2.0
+#include <limits>
+
 #include "test_support.h"
 
 namespace softgpu {
@@ -137,6 +139,45 @@ TEST(Divide, ByZeroIsAFinding) {
       EXPECT_EQ(found, "") << i;
     } else {
       expect_finding(found, {all[i].text, "test.cu:" + std::to_string(5 + i), "thread (41, 0, 0)"});
+    }
+  }
+}
+
+struct Conversion {
+  const char* type;
+  double value;
+  bool is_held;
+};
+
+// What a GPU clamps is not taken for the number that a CPU gives.
+TEST(Convert, ANumberThatTheIntegerDoesNotHoldIsAFinding) {
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  const Conversion all[] = {{"int32_t", 2147483647.0, true},  {"int32_t", 2147483648.0, false},
+                            {"int32_t", -2147483648.9, true}, {"int32_t", -2147483649.0, false},
+                            {"int32_t", nan, false},          {"uint32_t", -0.9, true},
+                            {"uint32_t", -1.0, false},        {"uint32_t", 4294967296.0, false},
+                            {"int64_t", 9.3e18, false},       {"int64_t", -9.2e18, true},
+                            {"uint8_t", 255.9, true},         {"uint8_t", 256.0, false}};
+  std::string program =
+      "OPDOCK_KERNEL(64) convert(long long* y, const double* x, int which) {\n"
+      "  const double value = x[thread_index()];\n";
+  for (size_t i = 0; i < std::size(all); ++i) {
+    program += "  if (which == " + std::to_string(i) +
+               ") y[thread_index()] = static_cast<opdock::" + all[i].type + ">(value);\n";
+  }
+  const Kernel kernel = make_kernel(program + "}\n", "convert");
+  for (size_t i = 0; i < std::size(all); ++i) {
+    std::vector<double> values(64, 3);
+    values[41] = all[i].value;
+    const DeviceArray<double> x(values);
+    const DeviceArray<long long> y(64);
+    const std::string found =
+        finding_of(launch_of(kernel, 1, 64, y.data(), x.data(), static_cast<int>(i)));
+    if (all[i].is_held) {
+      EXPECT_EQ(found, "") << i;
+    } else {
+      expect_finding(found, {"that the integer type does not hold",
+                             "test.cu:" + std::to_string(5 + i), "thread (41, 0, 0)"});
     }
   }
 }

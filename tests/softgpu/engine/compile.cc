@@ -163,7 +163,8 @@ bool build(const KernelSource& source, const std::vector<std::string>& cxx, cons
     for (const char* option : {"-mllvm", "-tsan-instrument-read-before-write"})
       kernels.push_back(option);
   for (const char* option : {"-fsanitize=thread", "-fsanitize-coverage=trace-pc", "-fwrapv",
-                             "-fsanitize=integer-divide-by-zero,signed-integer-overflow"})
+                             "-fsanitize=integer-divide-by-zero,signed-integer-overflow",
+                             "-fsanitize=float-cast-overflow"})
     kernels.push_back(option);
   for (const std::string& option :
        {std::string("-DOPDOCK_SOFT"), "-DOPDOCK_SOFT_WARP=" + std::to_string(source.warp_size),

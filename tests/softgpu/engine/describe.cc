@@ -74,6 +74,9 @@ std::string headline(const Finding& finding) {
     case FindingKind::kSpin:
       return "a wait without end, by atomic operations that change nothing: the block has not "
              "ended";
+    case FindingKind::kConversion:
+      return "a floating-point number that the integer type does not hold: a GPU clamps it, and "
+             "C++ leaves it open";
     case FindingKind::kDivideByZero:
       return "integer division by zero, whose result nothing defines";
     case FindingKind::kDivideOverflow:

@@ -78,6 +78,12 @@ HIDDEN void __sanitizer_cov_trace_pc() {
     softgpu_hooks->out_of_steps(this_lane(), PC);
 }
 
+// What it calls before a floating-point number becomes an integer that cannot hold it, under
+// -fsanitize=float-cast-overflow.
+HIDDEN void __ubsan_handle_float_cast_overflow(void*, Word) {
+  softgpu_hooks->bad_conversion(this_lane(), PC);
+}
+
 // What it calls before a division that a CPU would trap at, under -fsanitize=integer-divide-by-zero
 // and signed-integer-overflow. `right`: the divisor, or its address if it has more than 64 bits.
 HIDDEN void __ubsan_handle_divrem_overflow(void*, Word, Word right) {

@@ -35,6 +35,7 @@ enum class FindingKind : uint8_t {
   kTrap,
   kEndless,  // a block that goes on and on
   kSpin,     // the same, by atomic operations that change nothing
+  kConversion,
   kDivideByZero,
   kDivideOverflow,
   kNoSuchBlock,  // in the cluster

@@ -86,6 +86,13 @@ void out_of_steps(LaneView* view, const void* pc) {
   of(view)->runner->out_of_steps(of(view), pc);
 }
 
+void bad_conversion(LaneView* view, const void* pc) {
+  Finding finding;
+  finding.kind = FindingKind::kConversion;
+  finding.pc = pc;
+  of(view)->runner->fail(of(view), finding);
+}
+
 void bad_division(LaneView* view, bool by_zero, const void* pc) {
   Finding finding;
   finding.kind = by_zero ? FindingKind::kDivideByZero : FindingKind::kDivideOverflow;
@@ -111,6 +118,7 @@ const Hooks kHooks = {
     .trap = trap,
     .launch_wait = launch_wait,
     .out_of_steps = out_of_steps,
+    .bad_conversion = bad_conversion,
     .bad_division = bad_division,
 };
 

@@ -75,6 +75,7 @@ struct Hooks {
   void (*trap)(LaneView*, const void* pc);
   void (*launch_wait)(LaneView*, const void* pc);
   void (*out_of_steps)(LaneView*, const void* pc);  // never returns, as the next
+  void (*bad_conversion)(LaneView*, const void* pc);
   void (*bad_division)(LaneView*, bool by_zero, const void* pc);
 };
 

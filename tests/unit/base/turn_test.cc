@@ -96,13 +96,31 @@ TEST(TurnTest, HelpersDoNotWaitForTheirMaster) {
   Turn masters, free_one;
   const Taken taken(&masters);
   bool is_told = false, is_served = false;
-  const uint32_t master = Helping::master();
-  std::thread([&] {
-    const Helping helping(master);
+  std::atomic<uint32_t> number{0};
+  std::thread helper([&] {
+    number = AwaitingHelpers::number();
     is_told = Taken(&masters).is_ours();
     is_served = static_cast<bool>(Taken(&free_one));
-  }).join();
+  });
+  while (number == 0) std::this_thread::sleep_for(1ms);
+  {
+    const AwaitingHelpers awaiting({number});
+    helper.join();
+  }
   EXPECT_TRUE(is_told);
+  EXPECT_TRUE(is_served);
+}
+
+TEST(TurnTest, HelpersWaitForAMasterThatIsAtWork) {
+  Turn masters;
+  bool is_served = false;
+  std::thread helper;
+  {
+    const Taken taken(&masters);
+    helper = std::thread([&] { is_served = static_cast<bool>(Taken(&masters)); });
+    std::this_thread::sleep_for(120ms);  // in which it asks more than once
+  }
+  helper.join();
   EXPECT_TRUE(is_served);
 }
 

@@ -222,7 +222,7 @@ TEST(OpdockPack, ArchitecturesThatNoCompilerKnows) {
   EXPECT_EQ(outcome.status, 1) << outcome.text;
   EXPECT_NE(outcome.text.find("build-arch: found 9.9 in --cuda-archs"), std::string::npos)
       << outcome.text;
-  EXPECT_NE(outcome.text.find("write 9.0+PTX"), std::string::npos) << outcome.text;
+  EXPECT_NE(outcome.text.find("Write 9.0+PTX"), std::string::npos) << outcome.text;
 }
 
 TEST(OpdockPack, ArchitecturesAsCompilersArguments) {
