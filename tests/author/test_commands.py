@@ -21,7 +21,7 @@ FAILURE = json.dumps(
         "plugin": "mine",
         "path": None,
         "log": "/a/log",
-        "reasons": [{"code": "build-c", "found": "A.cc:1: no", "wanted": "B", "advice": "do C"}],
+        "reasons": [{"code": "build-c", "text": "found A.cc:1: no, wanted B", "advice": "do C"}],
     }
 )
 
@@ -136,8 +136,8 @@ def test_a_failing_build_is_told_in_its_own_words(author, folder, tmp_path):
     assert done.returncode == 1 and "passed" not in done.stdout
     assert done.stderr.splitlines() == [
         "mine could not be built",
-        "build-c: found",
-        "  A.cc:1: no, wanted B",
+        "build-c:",
+        "  found A.cc:1: no, wanted B",
         "  -> do C",
         "the whole log is /a/log",
     ]

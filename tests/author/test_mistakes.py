@@ -53,7 +53,7 @@ def test_each_mistake_in_the_declaration_is_a_line_with_its_place(opdock, mine, 
     done = opdock("build", "mine", PATH=no_compilers)
     assert done.returncode == 1 and done.stderr == ""
     title, head, *lines, advice = done.stdout.splitlines()
-    assert (title, head) == (f"{folder} could not be built", "manifest-invalid: found")
+    assert (title, head) == (f"{folder} could not be built", "manifest-invalid:")
     assert [line.split(": ")[0] for line in lines] == [
         f"  {folder}/plugin.toml:{p}" for p in PLACES
     ]

@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
+#include <sstream>
 #include <thread>
 
 #include "base/installed.h"
@@ -27,8 +28,10 @@ std::string from_environment(const char* name) {
 }
 
 std::string contents(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  // Not by iterators of the file: they throw where a process in /proc ends while it is read.
+  std::ostringstream text;
+  text << std::ifstream(path, std::ios::binary).rdbuf();
+  return text.str();
 }
 
 constexpr char kNoopToml[] = R"toml(name = "noop"
