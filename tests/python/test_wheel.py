@@ -76,7 +76,7 @@ def build_wheel(folder):
     command = [sys.executable, "-m", "pip", "wheel", "--no-build-isolation", "--no-deps"]
     settings = ["--config-settings", f"build-dir={build}"]  # -C is not in pip before 23.1
     # Of a user's wheel's images two, for time; other tests run meanwhile.
-    for words in ("setup-args=-Dcuda-archs=9.0+PTX", "compile-args=-j1"):
+    for words in ("setup-args=-Dcuda-archs=9.0+PTX", "compile-args=-j2"):
         settings += ["--config-settings", words]
     run(*command, "--no-index", *settings, "-w", folder, ROOT)
     return next(folder.glob("opdock-*.whl"))
