@@ -12,7 +12,7 @@ else:
     torch.set_num_threads(1)  # the oracles are small, and share the cores with what they test
 
 from opdock.testing import *  # noqa: F403 (pytest finds the fixtures here)
-from opdock.testing import pytest_configure  # noqa: F401
+from opdock.testing import pytest_configure  # noqa: F401 (pytest calls it)
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))  # for row_cases
 

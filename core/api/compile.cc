@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "api/module.h"
+#include "api/report.h"
 #include "base/installed.h"
 #include "base/mutex.h"
 #include "call/dtype.h"

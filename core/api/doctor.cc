@@ -65,8 +65,7 @@ Report check_compilers(const std::vector<Tool>& tools) {
   return check(
       "C++ compiler", !found.empty(),
       found.empty() ? "neither g++ nor clang++" : fmt::format("{}", fmt::join(found, ", ")),
-      purpose.c_str(),
-      fmt::format("install one: {}", fmt::format("{}", fmt::join(packages, ", or "))));
+      purpose.c_str(), fmt::format("install one: {}", fmt::join(packages, ", or ")));
 }
 
 std::string version_text(const MachineFacts& machine, const char* prefix) {

@@ -8,7 +8,6 @@
 #include <string>
 #include <vector>
 
-#include "api/report.h"
 #include "api/runtime.h"
 #include "base/turn.h"
 #include "call/kernels.h"

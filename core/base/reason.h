@@ -47,7 +47,7 @@ Reason make_reason(Code code, std::string found, std::string wanted);
 // The text with each NUL replaced in that way.
 std::string without_nul(std::string text);
 
-// "abi-major: found ABI 1.0, wanted 0.x; rebuild the plugin …"
+// "abi-major: found ABI 1.0, wanted 0.x. Rebuild the plugin …" (sentence.cc)
 std::string to_text(const Reason& reason);
 
 }  // namespace opdock

@@ -12,7 +12,6 @@
 #include <filesystem>
 #include <optional>
 
-#include "base/file_size_signal.h"
 #include "build/limits.h"
 #include "build/project.h"
 #include "build/result.h"
@@ -300,7 +299,6 @@ class Builder {
 BuildResult build_plugin(const Manifest& manifest, const BuildOptions& options, Cache* cache,
                          Progress* progress, std::vector<Reason>* reasons) {
   try {
-    const NoFileSizeSignal no_signal;  // of the files that the standard library writes for us
     return Builder(manifest, options, cache, progress, reasons).run();
   } catch (const std::exception& problem) {
     reasons->push_back(

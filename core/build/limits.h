@@ -1,5 +1,6 @@
 // The limits of this process (ulimit) that a build's tools inherit, and what hitting one looks
-// like. SPDX-License-Identifier: Apache-2.0
+// like.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstdint>

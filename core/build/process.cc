@@ -13,6 +13,7 @@
 #include <cstring>
 
 #include "base/child.h"
+#include "base/fd.h"
 #include "base/mutex.h"
 
 namespace opdock {
@@ -21,25 +22,15 @@ namespace {
 using Clock = std::chrono::steady_clock;
 constexpr int kPollMilliseconds = 40;  // cancelled() is asked this often
 
-class Descriptor {
- public:
-  ~Descriptor() { reset(); }
-  void reset() {
-    if (fd != -1) close(fd);
-    fd = -1;
-  }
-  int fd = -1;
-};
-
-bool make_pipe(Descriptor* read_end, Descriptor* write_end) {
+bool make_pipe(Fd* read_end, Fd* write_end) {
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) return false;
-  read_end->fd = ends[0];
+  const Fd low(ends[1]);
+  *read_end = Fd(ends[0]);
   // Out of the way of 0 to 3, which a host may have closed and which the child gets.
-  write_end->fd = fcntl(ends[1], F_DUPFD_CLOEXEC, 10);
-  close(ends[1]);
-  fcntl(read_end->fd, F_SETFL, O_NONBLOCK);
-  return write_end->fd != -1;
+  *write_end = Fd(fcntl(low.get(), F_DUPFD_CLOEXEC, 10));
+  fcntl(read_end->get(), F_SETFL, O_NONBLOCK);
+  return static_cast<bool>(*write_end);
 }
 
 std::vector<char*> pointers(std::vector<std::string>* texts) {
@@ -135,7 +126,7 @@ std::string ProcessEnd::text() const {
 ProcessEnd run_process(const std::string& guard, const ProcessJob& job) {
   const uint32_t began = forks();
   ProcessEnd end;
-  Descriptor output, output_write, report, report_write;
+  Fd output, output_write, report, report_write;
   Child child;
   {
     const NoFork whole;  // a forked child would keep open what tells of the end by being closed
@@ -143,9 +134,9 @@ ProcessEnd run_process(const std::string& guard, const ProcessJob& job) {
       end.number = errno;
       return end;
     }
-    end.number = spawn(guard, job, output_write.fd, report_write.fd, &child);
-    output_write.reset();
-    report_write.reset();
+    end.number = spawn(guard, job, output_write.get(), report_write.get(), &child);
+    output_write = Fd();
+    report_write = Fd();
   }
   if (end.number != 0) return end;
 
@@ -157,11 +148,11 @@ ProcessEnd run_process(const std::string& guard, const ProcessJob& job) {
   ProcessEnd::Kind why = ProcessEnd::kExit;
   Clock::time_point kill_at;
   for (bool has_report = true; has_report;) {
-    pollfd waiting[2] = {{report.fd, POLLIN, 0}, {has_output ? output.fd : -1, POLLIN, 0}};
+    pollfd waiting[2] = {{report.get(), POLLIN, 0}, {has_output ? output.get() : -1, POLLIN, 0}};
     poll(waiting, 2, kPollMilliseconds);
-    if (waiting[1].revents != 0) has_output = drain(output.fd, take);
+    if (waiting[1].revents != 0) has_output = drain(output.get(), take);
     if (waiting[0].revents != 0) {
-      has_report = drain(report.fd, [&](std::string_view piece) { reported.append(piece); });
+      has_report = drain(report.get(), [&](std::string_view piece) { reported.append(piece); });
     }
     // A hook has forked and come back, here in the child: the guard is the parent's.
     if (forks() != began) return {ProcessEnd::kCancelled, 0};
@@ -185,7 +176,7 @@ ProcessEnd run_process(const std::string& guard, const ProcessJob& job) {
   child.reap();
   while (has_output) {
     size_t before = 0;
-    const bool more = drain(output.fd, [&](std::string_view piece) {
+    const bool more = drain(output.get(), [&](std::string_view piece) {
       before = piece.size();
       take(piece);
     });

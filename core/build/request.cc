@@ -11,6 +11,7 @@
 #include "base/installed.h"
 #include "base/mutex.h"
 #include "base/sha256.h"
+#include "base/turn.h"
 #include "build/builder.h"
 #include "build/sources.h"
 #include "cache/stamps.h"
@@ -90,16 +91,24 @@ struct OwnDigests {
   std::string headers, vocabulary, wrapper;
 };
 
+struct KnownDigests {
+  Turn turn;  // of what follows
+  std::optional<OwnDigests> digests;
+};
+KnownDigests& known_digests = *new KnownDigests;
+
 // Read once: what is installed does not change under a running process.
-const OwnDigests& own_digests(Cache* cache) {
-  const NoFork whole;
-  static const OwnDigests digests = [&] {
+OwnDigests own_digests(Cache* cache) {
+  const Taken turn(&known_digests.turn);
+  if (!known_digests.digests) {
     const Installed& own = installed();
-    return OwnDigests{digest_of_folder(own.include + "/opdock", cache),
-                      digest_of_folder(own.device + "/opdock", cache),
-                      digest_of_folder(own.plugin_build, cache)};
-  }();
-  return digests;
+    OwnDigests made{digest_of_folder(own.include + "/opdock", cache),
+                    digest_of_folder(own.device + "/opdock", cache),
+                    digest_of_folder(own.plugin_build, cache)};
+    const NoFork whole;
+    known_digests.digests = std::move(made);
+  }
+  return *known_digests.digests;
 }
 
 std::string machine() {

@@ -36,17 +36,14 @@ class TimeLimit final : public Progress {
 
   Clock::time_point deadline() const { return deadline_; }
 
-  // build-timeout. what: what the time went into, as "waiting for another process".
-  Reason reason(const std::string& what) const {
-    return make_reason(Code::kBuildTimeout,
-                       fmt::format("{} when the build's {:g} s were over", what, seconds_),
-                       "an end of the build in time");
-  }
-
   // Where the limit was the request to stop that the reasons from `first` on tell of, they say so.
+  // what: a clause, as "another process was still building it".
   void explain(std::vector<Reason>* reasons, size_t first, const std::string& what) const {
     for (size_t i = first; i < reasons->size() && is_over_; ++i) {
-      if ((*reasons)[i].code == Code::kCancelled) (*reasons)[i] = reason(what);
+      if ((*reasons)[i].code != Code::kCancelled) continue;
+      (*reasons)[i] = make_reason(
+          Code::kBuildTimeout, fmt::format("{} when the build's {:g} s were over", what, seconds_),
+          "an end of the build in time");
     }
   }
 

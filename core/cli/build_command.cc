@@ -23,10 +23,6 @@ void interrupt(int) {
   std::signal(SIGINT, SIG_DFL);
 }
 
-std::string text_in(const Report& value) {
-  return value.is_string() ? printable(value.get<std::string>()) : std::string();
-}
-
 // What those in a row share, such as the mistakes in a plugin.toml, is said once.
 void print_shared_reasons(const std::vector<const Report*>& reasons, Style style) {
   for (size_t i = 0; i < reasons.size(); ++i) {
@@ -35,11 +31,11 @@ void print_shared_reasons(const std::vector<const Report*>& reasons, Style style
       return other >= reasons.size() || reasons[other]->at(member) != reason.at(member);
     };
     if (differs(i - 1, "code"))
-      std::printf("%s:\n", styled(text_in(reason.at("code")), style).c_str());
+      std::printf("%s:\n", styled(text_of(reason, "code"), style).c_str());
     const std::string text = reason.at("text").get<std::string>();
     const bool has_lines = text.find('\n') != text.npos;
     std::fputs((has_lines ? lines(text, 2) : paragraph(printable(text), 2)).c_str(), stdout);
-    const std::string advice = text_in(reason.at("advice"));
+    const std::string advice = text_of(reason, "advice");
     if (!advice.empty() && (differs(i + 1, "code") || differs(i + 1, "advice")))
       std::fputs(paragraph("-> " + advice, 2).c_str(), stdout);
   }
@@ -66,7 +62,7 @@ Report options_of(const BuildCommand& command) {
 std::string for_archs(const Report& report) {
   std::string text;
   for (const char* key : {"cuda_archs", "hip_archs"}) {
-    const std::string archs = report.contains(key) ? text_in(report.at(key)) : "";
+    const std::string archs = report.contains(key) ? text_of(report, key) : "";
     if (!archs.empty()) text += (text.empty() ? ", for " : " and ") + archs;
   }
   return text;
@@ -74,27 +70,29 @@ std::string for_archs(const Report& report) {
 
 // What became of one plugin.
 void print_plugin(const Report& report) {
-  const std::string outcome = text_in(report.at("outcome"));
+  const std::string outcome = text_of(report, "outcome");
   const std::string shown =
-      report.at("plugin").is_string() ? text_in(report.at("plugin")) : text_in(report.at("folder"));
+      report.at("plugin").is_string() ? text_of(report, "plugin") : text_of(report, "folder");
   const std::string name = styled(shown, Style::kBold);
   if (outcome == "built") {
     std::printf("%s was built in %.1f s by %s%s\n", name.c_str(),
-                report.at("seconds").get<double>(), text_in(report.at("by")).c_str(),
+                report.at("seconds").get<double>(), text_of(report, "by").c_str(),
                 for_archs(report).c_str());
   } else if (outcome == "cached") {
-    std::printf("%s is there already, built by %s%s\n", name.c_str(),
-                text_in(report.at("by")).c_str(), for_archs(report).c_str());
+    std::printf("%s is there already, built by %s%s\n", name.c_str(), text_of(report, "by").c_str(),
+                for_archs(report).c_str());
   } else if (outcome == "skipped") {
     std::printf("%s was left out\n", name.c_str());
   } else {
     std::printf("%s could not be built\n", name.c_str());
   }
   const bool good = report.at("path").is_string();
-  if (good) std::fputs(paragraph(text_in(report.at("path")), 2).c_str(), stdout);
+  if (good) std::fputs(paragraph(text_of(report, "path"), 2).c_str(), stdout);
   if (report.contains("changed")) {
     for (const Report& change : report.at("changed"))
-      std::fputs(paragraph("since the last build: " + text_in(change), 2).c_str(), stdout);
+      std::fputs(
+          paragraph("since the last build: " + printable(change.get<std::string>()), 2).c_str(),
+          stdout);
   }
   print_shared_reasons(all_of(report.at("warnings")), Style::kUnsure);
   std::vector<const Report*> shown_reasons = all_of(report.at("reasons"));
@@ -102,7 +100,7 @@ void print_plugin(const Report& report) {
                 [&](const Report* reason) { return good && reason->at("severity") == "notice"; });
   print_shared_reasons(shown_reasons, outcome == "skipped" ? Style::kUnsure : Style::kBad);
   if (outcome == "failed" && report.contains("log") && report.at("log").is_string())
-    std::fputs(paragraph("the whole log is " + text_in(report.at("log")), 2).c_str(), stdout);
+    std::fputs(paragraph("the whole log is " + text_of(report, "log"), 2).c_str(), stdout);
 }
 
 Report report_of(const BuildCommand& command, const Runtime& runtime) {
@@ -121,7 +119,7 @@ void print_next(const Report& report, const Runtime& runtime) {
     if (plugin.at("name") == report.at("plugin") && plugin.at("verdict") != "rejected") return;
   }
   std::printf("Next: opdock install %s, or --plugin-path %s with each command\n",
-              text_in(report.at("folder")).c_str(), text_in(report.at("path")).c_str());
+              text_of(report, "folder").c_str(), text_of(report, "path").c_str());
 }
 
 int build_one(const BuildCommand& command, const Runtime& runtime) {
@@ -191,9 +189,9 @@ int compile_all(const BuildCommand& command, const Runtime& runtime) {
     for (; i < images.size() && images[i].at("plugin") == first.at("plugin") &&
            images[i].at("arch") == first.at("arch");
          ++i, ++all) {
-      const std::string outcome = text_in(images[i].at("outcome"));
+      const std::string outcome = text_of(images[i], "outcome");
       counts[outcome == "compiled" ? 0 : outcome == "cached" ? 1 : 2]++;
-      if (by.empty()) by = text_in(images[i].at("compiler"));
+      if (by.empty()) by = text_of(images[i], "compiler");
       for (const Report& reason : images[i].at("reasons")) {
         const bool is_told = std::any_of(reasons.begin(), reasons.end(),
                                          [&](const Report* told) { return *told == reason; });
@@ -201,8 +199,8 @@ int compile_all(const BuildCommand& command, const Runtime& runtime) {
       }
     }
     std::printf("%s for %s: %zu compiled, %zu there already, %zu failed%s\n",
-                styled(text_in(first.at("plugin")), Style::kBold).c_str(),
-                text_in(first.at("arch")).c_str(), counts[0], counts[1], counts[2],
+                styled(text_of(first, "plugin"), Style::kBold).c_str(),
+                text_of(first, "arch").c_str(), counts[0], counts[1], counts[2],
                 by.empty() ? "" : (", by " + by).c_str());
     print_shared_reasons(reasons, Style::kBad);
   }

@@ -47,7 +47,7 @@ class ApiLibrary {
       if (problem != nullptr) *problem = to_text(within_itself("the driver's library opened"));
       return nullptr;
     }
-    if (turn.was_left()) {
+    if (turn.was_left() && !tried_) {
       tried_ = true;
       problem_ = to_text(left_by_fork("the driver's library open, or nobody at it"));
     }

@@ -7,8 +7,6 @@
 #include <nlohmann/json.hpp>
 #include <string_view>
 
-#include "base/mutex.h"
-
 namespace opdock {
 namespace {
 
@@ -61,12 +59,12 @@ std::span<const uint8_t> metadata_of(std::span<const uint8_t> image) {
   return {};
 }
 
+const json& none = *new json;
+
 // The value of a map's member, or null.
 const json& member(const json& object, const char* name) {
-  const NoFork whole;
-  static const json* const none = new json;
   const auto found = object.is_object() ? object.find(name) : object.end();
-  return object.is_object() && found != object.end() ? *found : *none;
+  return object.is_object() && found != object.end() ? *found : none;
 }
 
 // False if the description is not as expected. What the compiler adds for its own use is hidden.

@@ -16,8 +16,8 @@
 namespace opdock {
 namespace {
 
-constexpr std::chrono::milliseconds kAskAgain{
-    50};  // how often the program is asked whether to stop
+// How often the program is asked whether to stop.
+constexpr std::chrono::milliseconds kAskAgain{50};
 
 // One piece of work by several threads: told to one of them to stop, it stops in all.
 class SharedProgress : public Progress {

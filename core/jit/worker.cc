@@ -125,7 +125,7 @@ bool CompileWorker::compile(const worker::Request& request, std::chrono::millise
     end();
     return false;
   };
-  if (!child_ && !start(&problem)) {
+  if (socket_ < 0 && !start(&problem)) {
     reasons->push_back(make_reason(Code::kJitWorker, problem, "a process to compile in"));
     return false;
   }

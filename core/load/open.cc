@@ -249,8 +249,7 @@ Reason loader_reason(const std::string& message, const std::string& path) {
        "install the library {0}, or put its folder into the plugin's RUNPATH"},
       {"undefined symbol: (\\S+)",
        "link the library that defines {0} into the plugin (-Wl,-z,defs names it when linking), or "
-       "load "
-       "it with RTLD_GLOBAL: the next call asks again"},
+       "load it with RTLD_GLOBAL: the next call asks again"},
       {"version `([^']+)' not found",
        "install the library version that has {0}, or build the plugin on this system"},
       {"cannot allocate memory in (static TLS block)",

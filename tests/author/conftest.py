@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a plugin's author uses: the command, the installed files, the compilers."""
 
+import contextlib
+import fcntl
 import os
 import shutil
 import subprocess
@@ -34,6 +36,15 @@ def run_well(*command, **more):
     done = run(*command, **more)
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
     return done.stdout
+
+
+@contextlib.contextmanager
+def installing():
+    """One test at a time installs from the build folder, where `ninja uninstall` finds what the
+    last one installed; test_wheel.py has the same lock."""
+    with (BUILD / "install.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 @pytest.fixture(scope="session")
@@ -91,7 +102,8 @@ def prefix():
     shutil.rmtree(folder, ignore_errors=True)
     meson = [sys.executable, "-m", "mesonbuild.mesonmain"]
     tags = ["--tags", "runtime,devel"]
-    run_well(*meson, "install", "-C", BUILD, "--no-rebuild", "--destdir", folder, *tags)
+    with installing():
+        run_well(*meson, "install", "-C", BUILD, "--no-rebuild", "--destdir", folder, *tags)
     return next(folder.rglob("include/opdock/plugin.h")).parents[2]
 
 

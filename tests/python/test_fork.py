@@ -5,7 +5,7 @@ import json
 import shutil
 
 import pytest
-from test_chain import BUILD, Room, room  # noqa: F401
+from test_chain import BUILD, Room, room  # noqa: F401 (a fixture)
 
 # child(work): the status of a forked child that does `work`; SIGALRM ends one that hangs.
 PRELUDE = """\
@@ -25,7 +25,7 @@ def child(work):
 
 
 @pytest.fixture
-def triple(room: Room):  # noqa: F811
+def triple(room: Room):  # noqa: F811 (the fixture by its name)
     room.add()
     return room
 
@@ -114,7 +114,7 @@ def triple(x, *, by=3.0):
     assert done.json == [0.0, 3.0, 6.0, 9.0]
 
 
-def test_the_doctor_tells_of_a_plugin_that_was_overwritten_while_loaded(room):  # noqa: F811
+def test_the_doctor_tells_of_a_plugin_that_was_overwritten_while_loaded(room):  # noqa: F811 (the fixture by its name)
     plugin = room.top / "plugins" / "noop.so"
     shutil.copy(BUILD / "plugins" / "noop.so", plugin)
     # As cp does it: cut, and the same bytes again. Nothing of it may run then, at exit either.

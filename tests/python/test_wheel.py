@@ -5,6 +5,7 @@ Slow (a whole build): meson test --suite wheel. OPDOCK_TEST_WHEEL names a wheel 
 already.
 """
 
+import fcntl
 import importlib.util
 import json
 import os
@@ -229,7 +230,9 @@ def prefix():
     needs_trusted_place(folder)
     shutil.rmtree(folder, ignore_errors=True)
     meson = [sys.executable, "-m", "mesonbuild.mesonmain"]
-    run(*meson, "install", "-C", build, "--no-rebuild", "--quiet", "--destdir", folder)
+    with (build / "install.lock").open("w") as lock:  # tests/author/conftest.py says why
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        run(*meson, "install", "-C", build, "--no-rebuild", "--quiet", "--destdir", folder)
     return next(folder.rglob("include/opdock/plugin.h")).parents[2]
 
 

@@ -170,7 +170,7 @@ TEST_F(Fork, WhileTheCachesLockIsHeldAndItsHolderDies) {
     std::thread([&] { resolve(runtime.get(), "good"); }).detach();
     while (builds() == 0) std::this_thread::sleep_for(10ms);
     if (fork() == 0) {  // lives on
-      alarm(60);
+      alarm(200);
       while (fs::exists(path()) && !fs::exists(path("done"))) std::this_thread::sleep_for(10ms);
       _exit(0);
     }
@@ -180,7 +180,9 @@ TEST_F(Fork, WhileTheCachesLockIsHeldAndItsHolderDies) {
   ASSERT_EQ(waitpid(holder, &status, 0), holder);
   ASSERT_EQ(status, 0);
   go();
+  alarm(100);  // a lock that the grandchild kept is waited for longer
   EXPECT_EQ(resolve(runtime.get(), "good").status, OPDOCK_OK);
+  alarm(0);
   top_.write("done", "");
 }
 

@@ -221,12 +221,13 @@ TEST_P(SpoiltFolder, LoadsNothingWithoutConsent) {
   EXPECT_EQ(at(*find(options), place + "/good.so")->verdict.state, State::kUsable);
 }
 
-INSTANTIATE_TEST_SUITE_P(TrustRow, SpoiltFolder, ::testing::ValuesIn(kFolderRows),
+INSTANTIATE_TEST_SUITE_P(FolderRow, SpoiltFolder, ::testing::ValuesIn(kFolderRows),
                          [](const auto& info) { return std::string(info.param.name); });
 
 TEST(Trusted, GroupWritableOfTheUsersOwnGroupIsAccepted) {
   if (geteuid() != 0) GTEST_SKIP() << "needs root, whose group has no other member";
-  if (reason_against_build_folder()) GTEST_SKIP() << "the build folder is not trusted";
+  if (const auto reason = reason_against_build_folder())
+    GTEST_SKIP() << "the build folder is not trusted: " << to_text(*reason);
   const Folder folder;
   chmod(folder.add("good").c_str(), 0775);
   chmod(folder.path().c_str(), 0775);
@@ -235,7 +236,8 @@ TEST(Trusted, GroupWritableOfTheUsersOwnGroupIsAccepted) {
 
 // What a trusted owner has in a sticky folder nobody else can rename or remove.
 TEST(Trusted, BelowAStickyFolderIsAccepted) {
-  if (reason_against_build_folder()) GTEST_SKIP() << "the build folder is not trusted";
+  if (const auto reason = reason_against_build_folder())
+    GTEST_SKIP() << "the build folder is not trusted: " << to_text(*reason);
   for (const mode_t mode : {01777, 01775}) {
     const Folder folder;
     fs::create_directories(folder.path("a/plugins"));
@@ -343,7 +345,8 @@ TEST_F(Consent, IsForTheFolderAndNotForTheLink) {
 
 // What really lies in the folder that is named, and nothing else.
 TEST_F(Consent, CoversALinksTargetAndNotWhereALinkLeads) {
-  if (reason_against_build_folder()) GTEST_SKIP() << "the build folder is not trusted";
+  if (const auto reason = reason_against_build_folder())
+    GTEST_SKIP() << "the build folder is not trusted: " << to_text(*reason);
   fs::create_directories(plugins_.path("own/source"));
   fs::create_directories(plugins_.path("open/source"));
   plugins_.add("good", "open/real.so");

@@ -8,7 +8,9 @@ import subprocess
 
 import pytest
 
-cpp_extension = pytest.importorskip("torch.utils.cpp_extension")
+cpp_extension = pytest.importorskip(
+    "torch.utils.cpp_extension", reason="the oracle is torch, which is not installed"
+)
 
 PROGRAM = os.environ["OPDOCK_PRINT_ARCHS"]
 

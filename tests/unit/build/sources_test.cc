@@ -103,8 +103,9 @@ TEST_F(Sources, AreWhatTheRulesName) {
 TEST_F(Sources, EndInACircleOfLinks) {
   fs::create_directory_symlink(".", top + "/plugin/circle");
   write("a.cc", "#include \"circle/a.cc\"\n");
-  list();
-  EXPECT_TRUE(listed || reasons.at(0).code == Code::kSourceTooLarge);
+  const Names names = list();
+  EXPECT_TRUE(listed);
+  EXPECT_LT(names.size(), 100u);
 }
 
 TEST_F(Sources, WhatLiesBesideIsNotRead) {

@@ -275,9 +275,8 @@ INSTANTIATE_TEST_SUITE_P(Row, Untrusted, ::testing::ValuesIn(kTrustRows),
                          [](const auto& info) { return std::string(info.param.name); });
 
 TEST(Trusted, SourcesBelowAStickyFolderMayBeBuilt) {
-  if (Trust(SearchEnvironment{}).judge_way(CASE_PLUGINS).reason) {
-    GTEST_SKIP() << "the build folder is not trusted";
-  }
+  if (const auto reason = Trust(SearchEnvironment{}).judge_way(CASE_PLUGINS).reason)
+    GTEST_SKIP() << "the build folder is not trusted: " << to_text(*reason);
   const Folder folder;
   const std::string path = add_source(folder, "a/b/axpy", manifest("axpy"));
   chmod(folder.path("a").c_str(), 01777);
