@@ -3,6 +3,9 @@
 
 #include <dlfcn.h>
 
+#include <mutex>
+
+#include "base/turn.h"
 #include "facts/arch.h"
 
 namespace opdock {
@@ -110,6 +113,17 @@ void add_gpu(const Nvml& nvml, unsigned index, bool with_instances, NvmlFacts* f
 
 NvmlFacts ask_nvml(const std::string& library, bool with_instances) {
   NvmlFacts facts;
+  // NVML locks itself. A child of a process that was forked while a thread was in there would wait
+  // for ever: it does not go in.
+  static Turn asking;
+  const Turn::Took took = asking.take();
+  if (took == Turn::Took::kLeft) asking.give_back_as_left();
+  if (took != Turn::Took::kFree) {
+    facts.present = true;
+    facts.problem = "another thread was in " + library + " when this process was forked";
+    return facts;
+  }
+  const Taken turn(&asking, std::adopt_lock);
   // Never closed: other code in the process may use it, and its unloading is not tested by anyone.
   void* const handle = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (!handle) {

@@ -28,6 +28,7 @@ struct NvmlFacts {
 };
 
 // Opens `library` (a name or path for dlopen), asks, and shuts it down again. Never calls cuInit.
+// One thread at a time; in a child forked while another was at it, only the problem is filled in.
 NvmlFacts ask_nvml(const std::string& library, bool with_instances);
 
 }  // namespace opdock

@@ -49,7 +49,10 @@ int copy(const std::string& from, char* to, unsigned size) {
 
 }  // namespace
 
+// Under a lock, as the real one: a process that is forked meanwhile cannot use it any more.
 SOFTGPU_API int nvmlInit_v2() {
+  static std::mutex initializing;
+  const std::lock_guard lock(initializing);
   softgpu::record("nvmlInit", nlohmann::json::object());
   if (const softgpu::Failure* failure = softgpu::strike("nvmlInit_v2")) return failure->error;
   ++initialized;

@@ -107,6 +107,20 @@ TEST(Nvml, MismatchIsNamedByBothLibraries) {
   EXPECT_EQ(facts["cuda_problem"], "cuInit: CUDA_ERROR_SYSTEM_DRIVER_MISMATCH");
 }
 
+// A child that was forked while another thread was in NVML asks the driver through the helper.
+TEST(Nvml, AForkWithinItLeavesTheHelper) {
+  const TemporaryFolder folder;
+  const std::string record = folder.path() / "record";
+  const json facts =
+      facts_of({with_failure(R"({"function": "nvmlInit_v2", "call": 1, "hang": true})"),
+                {},
+                {{"fork_within", record}},
+                record});
+  EXPECT_EQ(facts["cuda"], "12.4");
+  EXPECT_EQ(facts["gpus"].size(), 2u);
+  EXPECT_EQ(facts["cuda_problem"], "");
+}
+
 TEST(Nvml, ALibraryThatIsNoNvml) {
   const json facts =
       facts_of({kTwo, {}, {{"nvml", softgpu_cuda()}, {"cuda", "libno-cuda.so"}}, {}});

@@ -7,8 +7,10 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <thread>
 
 #include "facts/probes.h"
 
@@ -59,11 +61,30 @@ int init_in_child(const std::string& library) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
+// Forks while a thread is in NVML, which never comes back; `record` shows when it is there. The child
+// prints what it finds. The child's status.
+int fork_within(const opdock::Environment& environment, const std::string& record) {
+  std::thread([&] { opdock::probe_machine(environment); }).detach();
+  while (std::ifstream(record).peek() == EOF) usleep(1000);
+  usleep(10000);
+  const pid_t child = fork();
+  if (child == 0) {
+    alarm(10);
+    std::printf("%s", describe(opdock::probe_machine(environment)).dump().c_str());
+    std::fflush(stdout);
+    _exit(0);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  return status;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   opdock::Environment environment = opdock::current_environment();
   bool init_before = false, fork_after = false;
+  std::string record;
   for (int i = 1; i + 1 < argc; i += 2) {
     const std::string option = argv[i], value = argv[i + 1];
     if (option == "nvml") environment.nvml = value;
@@ -76,12 +97,14 @@ int main(int argc, char** argv) {
     if (option == "dev") environment.dev = value;
     if (option == "opt") environment.opt = value;
     if (option == "fork") fork_after = true;
+    if (option == "fork_within") record = value;
     if (option == "init") init_before = true;  // what a probe must never do, to prove the test
   }
   if (init_before) {
     void* const cuda = dlopen(environment.cuda.c_str(), RTLD_NOW);
     reinterpret_cast<int (*)(unsigned)>(dlsym(cuda, "cuInit"))(0);
   }
+  if (!record.empty()) _exit(fork_within(environment, record));
   json answer = describe(opdock::probe_machine(environment));
   if (fork_after) answer["child"] = init_in_child(environment.cuda);
   std::printf("%s", answer.dump().c_str());
