@@ -62,7 +62,7 @@ std::string memo_root(const std::string& folder, const std::string& memo_folder)
   return memo_folder;
 }
 
-std::string variable(const char* name) {
+std::string text_of_variable(const char* name) {
   const char* value = std::getenv(name);
   return value == nullptr ? std::string() : value;
 }
@@ -75,7 +75,7 @@ std::string folder_of_user(const SearchEnvironment& environment, std::vector<Rea
                       "neither OPDOCK_CACHE_DIR nor XDG_CACHE_HOME nor HOME is set", "one of them");
     return {};
   }
-  const std::string home = variable("HOME");
+  const std::string home = text_of_variable("HOME");
   if (environment.cache_home == home + "/.cache" && access(home.c_str(), F_OK) != 0) {
     cache::add_reason(reasons, Code::kCacheUnusable, "HOME=" + home + ": " + error_text(errno),
                       "a home folder");
@@ -94,8 +94,8 @@ CacheOptions cache_options_from_environment(std::vector<Reason>* reasons) {
                       "a user's program");
     return options;
   }
-  const std::string folder = variable("OPDOCK_CACHE_DIR"),
-                    size = variable("OPDOCK_CACHE_MAX_BYTES");
+  const std::string folder = text_of_variable("OPDOCK_CACHE_DIR"),
+                    size = text_of_variable("OPDOCK_CACHE_MAX_BYTES");
   if (!size.empty()) {
     uint64_t bytes = 0;
     const auto [end, error] = std::from_chars(size.data(), size.data() + size.size(), bytes);

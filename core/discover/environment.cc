@@ -18,7 +18,7 @@ constexpr const char* kVariables[] = {"OPDOCK_PLUGIN_PATH",    "OPDOCK_ADD_PLUGI
                                       "OPDOCK_CACHE_MAX_BYTES"};
 
 // Set but empty counts as unset, as the XDG specification has it.
-std::optional<std::string> variable(const char* name) {
+std::optional<std::string> nonempty_variable(const char* name) {
   const char* value = std::getenv(name);
   if (value == nullptr || *value == '\0') return std::nullopt;
   return value;
@@ -27,7 +27,7 @@ std::optional<std::string> variable(const char* name) {
 // An XDG base folder: the variable if it is an absolute path, else the default below the home.
 std::string base_folder(const char* name, const std::string& home, const char* fallback,
                         std::vector<Reason>* ignored) {
-  const std::optional<std::string> value = variable(name);
+  const std::optional<std::string> value = nonempty_variable(name);
   if (value && value->front() == '/') return *value;
   if (value) {
     ignored->push_back({Code::kVariableIgnored, std::string(name) + "=" + *value,
@@ -50,14 +50,14 @@ SearchEnvironment read_search_environment() {
     }
     return environment;
   }
-  environment.plugin_path = variable("OPDOCK_PLUGIN_PATH");
-  environment.add_plugin_path = variable("OPDOCK_ADD_PLUGIN_PATH");
-  environment.select = variable("OPDOCK_PLUGINS_SELECT");
-  environment.disable = variable("OPDOCK_PLUGINS_DISABLE");
-  environment.build = variable("OPDOCK_BUILD");
-  environment.jit = variable("OPDOCK_JIT");
-  environment.fallback = variable("OPDOCK_FALLBACK");
-  std::string home = variable("HOME").value_or("");
+  environment.plugin_path = nonempty_variable("OPDOCK_PLUGIN_PATH");
+  environment.add_plugin_path = nonempty_variable("OPDOCK_ADD_PLUGIN_PATH");
+  environment.select = nonempty_variable("OPDOCK_PLUGINS_SELECT");
+  environment.disable = nonempty_variable("OPDOCK_PLUGINS_DISABLE");
+  environment.build = nonempty_variable("OPDOCK_BUILD");
+  environment.jit = nonempty_variable("OPDOCK_JIT");
+  environment.fallback = nonempty_variable("OPDOCK_FALLBACK");
+  std::string home = nonempty_variable("HOME").value_or("");
   if (!home.empty() && home.front() != '/') home.clear();
   environment.data_home = base_folder("XDG_DATA_HOME", home, "/.local/share", &environment.ignored);
   environment.config_home = base_folder("XDG_CONFIG_HOME", home, "/.config", &environment.ignored);

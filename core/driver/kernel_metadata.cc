@@ -16,7 +16,7 @@ constexpr uint32_t kMetadataType = 32;  // NT_AMDGPU_METADATA, owner "AMDGPU"
 constexpr uint16_t kMachineAmdgpu = 224;
 
 template <class T>
-bool read(std::span<const uint8_t> bytes, uint64_t at, T* out) {
+bool read_at(std::span<const uint8_t> bytes, uint64_t at, T* out) {
   if (at > bytes.size() || bytes.size() - at < sizeof *out) return false;
   std::memcpy(out, bytes.data() + at, sizeof *out);
   return true;
@@ -30,7 +30,7 @@ std::span<const uint8_t> part(std::span<const uint8_t> bytes, uint64_t at, uint6
 // The metadata among a segment's notes; empty if it is not there.
 std::span<const uint8_t> find_metadata(std::span<const uint8_t> notes) {
   uint64_t at = 0;
-  for (Elf64_Nhdr note; read(notes, at, &note);) {
+  for (Elf64_Nhdr note; read_at(notes, at, &note);) {
     const uint64_t name = at + sizeof note;
     const uint64_t text = name + (uint64_t{note.n_namesz} + 3) / 4 * 4;
     const std::span<const uint8_t> owner = part(notes, name, note.n_namesz);
@@ -44,13 +44,13 @@ std::span<const uint8_t> find_metadata(std::span<const uint8_t> notes) {
 
 std::span<const uint8_t> metadata_of(std::span<const uint8_t> image) {
   Elf64_Ehdr header;
-  if (!read(image, 0, &header) || std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 ||
+  if (!read_at(image, 0, &header) || std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 ||
       header.e_ident[EI_CLASS] != ELFCLASS64 || header.e_machine != kMachineAmdgpu) {
     return {};
   }
   for (uint64_t i = 0; i < header.e_phnum; ++i) {
     Elf64_Phdr segment;
-    if (!read(image, header.e_phoff + i * sizeof segment, &segment)) return {};
+    if (!read_at(image, header.e_phoff + i * sizeof segment, &segment)) return {};
     if (segment.p_type != PT_NOTE) continue;
     const std::span<const uint8_t> found =
         find_metadata(part(image, segment.p_offset, segment.p_filesz));

@@ -223,13 +223,16 @@ CompileResult Nvrtc::compile(const CompileJob& job) const {
     if (code != kSuccess) return fail("nvrtcGetLoweredName", code);
     result.names.emplace_back(kernel, lowered);
   }
+  const auto get = [program](auto size_of, auto copy, std::vector<uint8_t>* out) {
+    size_t size = 0;
+    if (const NvrtcResult failed = size_of(program, &size); failed != kSuccess) return failed;
+    out->resize(size);
+    return copy(program, reinterpret_cast<char*>(out->data()));
+  };
   const bool cubin = job.arch.starts_with("sm_");
-  size_t size = 0;
-  code = cubin ? f.cubin_size(program, &size) : f.ptx_size(program, &size);
-  if (code != kSuccess) return fail("the image's size", code);
-  result.image.resize(size);
-  char* image = reinterpret_cast<char*>(result.image.data());
-  code = cubin ? f.cubin(program, image) : f.ptx(program, image);
+  if (cubin) code = get(f.cubin_size, f.cubin, &result.image);
+  if (code == kSuccess && !cubin) code = get(f.ptx_size, f.ptx, &result.image);
+  if (code == kSuccess && cubin && job.with_ptx) code = get(f.ptx_size, f.ptx, &result.ptx);
   if (code != kSuccess) return fail("the image", code);
   f.destroy(&program);
   result.ok = true;

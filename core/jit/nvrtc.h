@@ -23,6 +23,7 @@ struct CompileJob {
   std::vector<std::string> sources;  // names among `headers`, included in this order
   std::vector<std::string> kernels;  // name expressions: "softmax<float>"
   std::string arch;                  // "sm_90a" makes a cubin, "compute_75" PTX
+  bool with_ptx = false;             // of a cubin also the PTX that it was made from
   // The program's own text and what messages call it. Empty: it includes `sources`.
   std::string program;
   std::string program_name = "plugin.cu";
@@ -46,6 +47,7 @@ struct CompileResult {
   CompileFault fault = CompileFault::kNone;
   std::string log;  // the compiler's messages; on failure, at least one line that says what failed
   std::vector<uint8_t> image;
+  std::vector<uint8_t> ptx;  // as with_ptx asks; that of "compute_75" is the same as "sm_75"'s
   std::vector<std::pair<std::string, std::string>> names;  // name expression, name in the image
 };
 

@@ -4,6 +4,7 @@
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <link.h>
+#include <regex.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -12,7 +13,6 @@
 #include <cstring>
 #include <map>
 #include <random>
-#include <regex>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -245,9 +245,9 @@ Reason loader_reason(const std::string& message, const std::string& path) {
     const char* advice;  // {0} is the pattern's first group
   };
   static const Row kRows[] = {
-      {"^(\\S+): cannot open shared object file: No such file",
+      {"^([^[:space:]]+): cannot open shared object file: No such file",
        "install the library {0}, or put its folder into the plugin's RUNPATH"},
-      {"undefined symbol: (\\S+)",
+      {"undefined symbol: ([^[:space:]]+)",
        "link the library that defines {0} into the plugin (-Wl,-z,defs names it when linking), or "
        "load it with RTLD_GLOBAL: the next call asks again"},
       {"version `([^']+)' not found",
@@ -260,11 +260,15 @@ Reason loader_reason(const std::string& message, const std::string& path) {
       {"(file too short|invalid ELF header)", "copy the file again"},
   };
   for (const Row& row : kRows) {
-    std::smatch match;
-    if (!std::regex_search(message, match, std::regex(row.pattern))) continue;
-    if (match[1] == path) return plain;
-    return {Code::kLoadFailed, message, plain.wanted,
-            fmt::format(fmt::runtime(row.advice), match[1].str())};
+    regex_t pattern;
+    regmatch_t match[2];
+    if (regcomp(&pattern, row.pattern, REG_EXTENDED) != 0) continue;  // out of memory
+    const bool found = regexec(&pattern, message.c_str(), 2, match, 0) == 0;
+    regfree(&pattern);
+    if (!found) continue;
+    const std::string name = message.substr(match[1].rm_so, match[1].rm_eo - match[1].rm_so);
+    if (name == path) return plain;
+    return {Code::kLoadFailed, message, plain.wanted, fmt::format(fmt::runtime(row.advice), name)};
   }
   return plain;
 }

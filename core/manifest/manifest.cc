@@ -15,7 +15,7 @@
 
 namespace opdock {
 
-static const std::vector<std::string> kLibraries = {"torch", "cudart", "python", "rocm"};
+static const std::vector<std::string> kLibraryNames = {"torch", "cudart", "python", "rocm"};
 
 std::optional<std::string> read_file(const std::filesystem::path& path) {
   std::error_code failed;
@@ -100,8 +100,8 @@ static bool is_range(std::string_view range) {
 static void read_requires(const toml::table& toml, Manifest* manifest,
                           std::vector<Mistake>* mistakes) {
   TomlTable table(toml, "[requires]", mistakes);
-  table.only(kLibraries);
-  for (const std::string& library : kLibraries) {
+  table.only(kLibraryNames);
+  for (const std::string& library : kLibraryNames) {
     std::string range = table.text(library, false);
     if (range.empty()) continue;
     if (!is_range(range))

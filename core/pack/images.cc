@@ -7,6 +7,8 @@
 #include <bit>
 #include <cstdio>
 #include <cstring>
+#include <map>
+#include <optional>
 #include <set>
 
 #include "arch/compiler_archs.h"
@@ -74,44 +76,75 @@ class Compilation {
     job_.kernels = request.manifest->device->kernels;
   }
 
-  void compile(const CudaTarget& target, ImageKind kind) {
-    const std::string arch = kind == ImageKind::kPtx ? target.compute() : target.sm();
+  // Adds the cubin, and keeps PTX if that is asked for. Of a suffixed architecture that is the
+  // plain one's, since its own would run nowhere else.
+  void compile(const CudaTarget& target) {
+    const bool is_plain = target.suffix == '\0';
+    job_.with_ptx = target.ptx && is_plain;
+    const std::optional<CompileResult> result = compile_for(target, target.sm());
+    if (!result) return;
+    // Warnings are the same for every architecture.
+    if (images_->empty() && !result->log.empty()) std::fprintf(stderr, "%s\n", result->log.c_str());
+    images_->push_back(image_of(*result, result->image, ImageKind::kCubin, target.sm()));
+    if (!target.ptx) return;
+    Image& ptx = ptx_[target.number];
+    if (is_plain) ptx = image_of(*result, result->ptx, ImageKind::kPtx, target.compute());
+  }
+
+  // Adds the PTX, after all cubins; compiles what did not come with one.
+  void add_ptx() {
+    job_.with_ptx = false;
+    for (auto& [number, ptx] : ptx_) {
+      if (ptx.bytes.empty()) {
+        const CudaTarget plain = {.number = number};
+        const std::optional<CompileResult> result = compile_for(plain, plain.compute());
+        if (!result) return;
+        ptx = image_of(*result, result->image, ImageKind::kPtx, plain.compute());
+      }
+      images_->push_back(std::move(ptx));
+    }
+  }
+
+ private:
+  // Errors go where the constructor was told.
+  std::optional<CompileResult> compile_for(const CudaTarget& target, const std::string& arch) {
     std::vector<const Nvrtc*> able;
     for (const Nvrtc* compiler : request_.compilers) {
       if (archs_of_nvrtc(compiler->version(), compiler->archs()).knows(target))
         able.push_back(compiler);
     }
-    const Nvrtc* compiler = choose_nvrtc(able, target.number);
-    if (!compiler) {
-      errors_->push_back(fmt::format("{}:{}: no compiler here knows {}",
-                                     request_.manifest->path.string(),
-                                     request_.manifest->device->line, arch));
-      return;
+    const std::string where =
+        fmt::format("{}:{}", request_.manifest->path.string(), request_.manifest->device->line);
+    compiler_ = choose_nvrtc(able, target.number);
+    if (!compiler_) {
+      errors_->push_back(fmt::format("{}: no compiler here knows {}", where, arch));
+      return std::nullopt;
     }
     job_.arch = arch;
-    CompileResult result = compiler->compile(job_);
-    if (!result.ok) {
-      errors_->push_back(fmt::format("{}:{}: device code does not compile for {}:\n{}",
-                                     request_.manifest->path.string(),
-                                     request_.manifest->device->line, arch, result.log));
-      return;
-    }
-    // Warnings are the same for every architecture.
-    if (images_->empty() && !result.log.empty()) std::fprintf(stderr, "%s\n", result.log.c_str());
+    CompileResult result = compiler_->compile(job_);
+    if (result.ok) return result;
+    errors_->push_back(
+        fmt::format("{}: device code does not compile for {}:\n{}", where, arch, result.log));
+    return std::nullopt;
+  }
+
+  Image image_of(const CompileResult& result, const std::vector<uint8_t>& bytes, ImageKind kind,
+                 const std::string& arch) const {
     Image image;
     image.kind = kind;
     image.arch = arch;
-    image.toolkit = compiler->version();
-    image.bytes.assign(result.image.begin(), result.image.end());
-    image.names = std::move(result.names);
-    images_->push_back(std::move(image));
+    image.toolkit = compiler_->version();
+    image.bytes.assign(bytes.begin(), bytes.end());
+    image.names = result.names;
+    return image;
   }
 
- private:
   const ImageRequest& request_;
   std::vector<Image>* images_;
   std::vector<std::string>* errors_;
   CompileJob job_;
+  const Nvrtc* compiler_ = nullptr;  // who has compiled last
+  std::map<int, Image> ptx_;         // by architecture; without bytes: yet to be compiled
 };
 
 }  // namespace
@@ -120,15 +153,11 @@ std::vector<Image> make_images(const ImageRequest& request, std::vector<std::str
   std::vector<Image> images;
   if (!request.compilers.empty()) {
     Compilation compilation(request, &images, errors);
-    std::vector<CudaTarget> ptx;
     for (const CudaTarget& target : request.archs) {
-      compilation.compile(target, ImageKind::kCubin);
+      compilation.compile(target);
       if (!errors->empty()) return images;  // the other architectures would say the same
-      CudaTarget plain;
-      plain.number = target.number;
-      if (target.ptx) merge(plain, &ptx);
     }
-    for (const CudaTarget& target : ptx) compilation.compile(target, ImageKind::kPtx);
+    compilation.add_ptx();
     if (!errors->empty()) return images;
   }
   for (Image& image : make_hip_images(request, errors)) images.push_back(std::move(image));

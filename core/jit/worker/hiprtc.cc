@@ -2,8 +2,9 @@
 #include "worker/hiprtc.h"
 
 #include <dlfcn.h>
+#include <regex.h>
 
-#include <regex>
+#include <cstring>
 
 namespace opdock {
 namespace {
@@ -60,15 +61,19 @@ bool open_functions(const std::string& path, HiprtcFunctions* f, std::string* pr
 
 // The compiler works on copies in a folder of its own: messages name the user's files again.
 std::string with_own_names(const std::string& log, const std::string& program_name) {
-  static const std::regex copy(R"(/[^\s:]*/comgr-[^/\s]*/(input/CompileSource|include/))");
-  std::string out;
-  auto at = log.cbegin();
-  for (std::sregex_iterator match(log.begin(), log.end(), copy), end; match != end; ++match) {
-    out.append(at, log.cbegin() + match->position());
-    if ((*match)[1].str().starts_with("input")) out += program_name;
-    at = log.cbegin() + match->position() + match->length();
+  regex_t copy;
+  if (regcomp(&copy, "/[^[:space:]:]*/comgr-[^/[:space:]]*/(input/CompileSource|include/)",
+              REG_EXTENDED) != 0) {
+    return log;  // out of memory
   }
-  return out.append(at, log.cend());
+  std::string out;
+  const char* at = log.c_str();
+  for (regmatch_t match[2]; regexec(&copy, at, 2, match, 0) == 0; at += match[0].rm_eo) {
+    out.append(at, match[0].rm_so);
+    if (std::strncmp(at + match[1].rm_so, "input", 5) == 0) out += program_name;
+  }
+  regfree(&copy);
+  return out + at;
 }
 
 CompileFault fault_of(HiprtcResult code, const std::string& log, const CompileJob& job) {

@@ -61,8 +61,8 @@ int init_in_child(const std::string& library) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-// Forks while a thread is in NVML, which never comes back; `record` shows when it is there. The child
-// prints what it finds. The child's status.
+// Forks while a thread is in NVML, which never comes back; `record` shows when it is there. The
+// child prints what it finds. The child's status.
 int fork_within(const opdock::Environment& environment, const std::string& record) {
   std::thread([&] { opdock::probe_machine(environment); }).detach();
   while (std::ifstream(record).peek() == EOF) usleep(1000);
