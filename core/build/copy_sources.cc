@@ -8,6 +8,7 @@
 #include <cstring>
 #include <filesystem>
 
+#include "base/fd.h"
 #include "build/limits.h"
 #include "build/sources.h"
 #include "cache/files.h"
@@ -24,21 +25,20 @@ Reason unreadable(const std::string& path, const char* why) {
 
 bool copy_open_file(int from, const std::string& target, Progress* progress,
                     std::vector<Reason>* reasons) {
-  const int to = open(target.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-  int error = to < 0 ? errno : 0;
+  Fd to(open(target.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
+  int error = to ? 0 : errno;
   std::vector<char> buffer(1 << 20);
   while (error == 0) {
     if (progress != nullptr && progress->cancelled()) {
       reasons->push_back(make_reason(Code::kCancelled, "a request to stop", ""));
-      close(to);
       return false;
     }
     const ssize_t count = read(from, buffer.data(), buffer.size());
     if (count == 0) break;
     if (count < 0 && errno == EINTR) continue;
-    error = count < 0 ? errno : cache::write_all(to, {buffer.data(), static_cast<size_t>(count)});
+    error = count < 0 ? errno : cache::write_all(to.get(), {buffer.data(), static_cast<size_t>(count)});
   }
-  if (to >= 0 && close(to) != 0 && error == 0) error = errno;
+  if (to && close(to.release()) != 0 && error == 0) error = errno;
   if (error == 0) return true;
   reasons->push_back(
       cannot_write(target, error, Code::kBuildSource, "a copy of the plugin's source"));
@@ -56,24 +56,23 @@ bool copy_sources(const std::string& folder, const std::vector<SourceFile>& file
     fs::create_directories(fs::path(copy).parent_path(), error);
     if (file.name.ends_with('/')) continue;  // a folder that need only be there
     // O_NONBLOCK: a FIFO among the files must not stop us.
-    const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    const Fd from(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
     struct stat status{};
-    if (fd < 0 || fstat(fd, &status) != 0) {
+    if (!from || fstat(from.get(), &status) != 0) {
       reasons->push_back(unreadable(path, std::strerror(errno)));
-      if (fd >= 0) close(fd);
       return false;
     }
-    bool good = S_ISREG(status.st_mode);
-    if (!good) reasons->push_back(unreadable(path, "no regular file"));
-    if (good && trust != nullptr) {
-      if (const std::optional<Reason> reason = trust->judge(path, fd, status)) {
+    if (!S_ISREG(status.st_mode)) {
+      reasons->push_back(unreadable(path, "no regular file"));
+      return false;
+    }
+    if (trust != nullptr) {
+      if (const std::optional<Reason> reason = trust->judge(path, from.get(), status)) {
         reasons->push_back(make_reason(Code::kBuildUntrusted, reason->found, reason->wanted));
-        good = false;
+        return false;
       }
     }
-    good = good && copy_open_file(fd, copy, progress, reasons);
-    close(fd);
-    if (!good) return false;
+    if (!copy_open_file(from.get(), copy, progress, reasons)) return false;
   }
   return true;
 }

@@ -14,6 +14,7 @@
 #include <map>
 #include <set>
 
+#include "base/fd.h"
 #include "base/sha256.h"
 #include "build/named_files.h"
 #include "jit/includes.h"
@@ -121,9 +122,9 @@ class Walk {
                     "fewer");
     }
     // O_NONBLOCK: a FIFO among the files must not stop us.
-    const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    const Fd file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
     struct stat status{};
-    const bool is_file = fd >= 0 && fstat(fd, &status) == 0 && S_ISREG(status.st_mode);
+    const bool is_file = file && fstat(file.get(), &status) == 0 && S_ISREG(status.st_mode);
     const bool is_rules = fs::path(name).filename() == kRules;
     LineCutter lines([&](std::string_view line) {
       if (is_rules) {
@@ -133,9 +134,11 @@ class Walk {
       }
     });
     std::string digest;
-    const bool goes_on = !is_file || hash(fd, name, &lines, &digest);
-    if (fd >= 0) close(fd);
-    if (!goes_on) return false;
+    // Its size is judged before it is read, and again of a file that grows.
+    if (is_file && (!has_room(name, static_cast<uint64_t>(status.st_size)) ||
+                    !hash(file.get(), name, &lines, &digest))) {
+      return false;
+    }
     lines.finish();
     if (!digest.empty()) {
       digests_[name] = digest;
@@ -149,10 +152,6 @@ class Walk {
   bool hash(int fd, const std::string& name, LineCutter* lines, std::string* digest) {
     Sha256 hasher;
     std::vector<uint8_t> buffer(1 << 16);
-    struct stat status{};
-    const uint64_t size = fstat(fd, &status) == 0 ? static_cast<uint64_t>(status.st_size) : 0;
-    // Told before it is read, and again of a file that grows.
-    if (!has_room(name, size)) return false;
     ssize_t count = 0;
     while ((count = read(fd, buffer.data(), buffer.size())) > 0) {
       if (is_cancelled() || !has_room(name, static_cast<uint64_t>(count))) return false;
@@ -166,9 +165,9 @@ class Walk {
 
   bool has_room(const std::string& name, uint64_t more) {
     if (more <= kMostBytes - bytes_) return true;
-    return refuse(fmt::format("{}/{}, of {} bytes, {} with what else it is built from", folder_,
-                              name, more, bytes_ + more),
-                  fmt::format("at most {} bytes in all", kMostBytes));
+    return refuse(fmt::format("{} bytes that {} is built from, with its {}", bytes_ + more, folder_,
+                              name),
+                  fmt::format("at most {}", kMostBytes));
   }
 
   bool refuse(std::string found, std::string wanted) {

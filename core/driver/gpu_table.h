@@ -66,6 +66,7 @@ class GpuTable {
   DriverStatus initialise(const Start& start) {
     const std::lock_guard lock(mutex_);
     if (initialised_) return {};
+    touched_at_.store(forks());  // another thread's failure may have taken it back
     DriverStatus done = start();
     initialised_ = done.ok();
     if (!initialised_) touched_at_.store(-1);

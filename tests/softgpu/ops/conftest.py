@@ -27,7 +27,6 @@ import json, os, sys
 import torch
 import opdock
 from opdock.testing import move, on, to_cpu
-torch.set_num_threads(1)
 softmax, layer_norm = opdock.ops.softmax, opdock.ops.layer_norm
 device = os.environ["DEVICE"]  # "cuda" or "rocm": the first GPU's
 def show(**values):
@@ -79,9 +78,21 @@ def needs_hiprtc():
         pytest.skip("softmax was packed without hipRTC")
 
 
+@pytest.fixture(scope="session")
+def programs(code, tmp_path_factory):
+    """programs.py, with the loader's variables that every program has."""
+    env = _soft.environment(os.environ, TOOLS / "softgpu", code, [], tmp_path_factory.mktemp("torch"))
+    words = [sys.executable, Path(__file__).with_name("programs.py")]
+    with subprocess.Popen(
+        words, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        yield process
+
+
 @pytest.fixture
-def soft(tmp_path, code):
-    """soft(program, gpus=…, variables=…, **settings of OPDOCK_SOFTGPU): runs Python text."""
+def soft(tmp_path, code, programs):
+    """soft(program, gpus=…, variables=…, **settings of OPDOCK_SOFTGPU): runs Python text. Of the
+    variables the loader's own come too late."""
 
     def run(program, gpus=SM_90, variables=(), check=True, code=code, **settings):
         findings, record = tmp_path / "findings", tmp_path / "record"
@@ -97,19 +108,21 @@ def soft(tmp_path, code):
             "OPDOCK_SOFTGPU_RECORD": str(record),
             **dict(variables),
         }
+        out, err = scratch / "out", scratch / "err"
         text = PROLOGUE + textwrap.dedent(program)
-        words = [sys.executable, "-c", text]
-        done = subprocess.run(words, env=env, capture_output=True, text=True, timeout=240)
+        asked = {"text": text, "env": env, "out": str(out), "err": str(err)}
+        print(json.dumps(asked), file=programs.stdin, flush=True)
+        status, stderr = int(programs.stdout.readline()), err.read_text()
         if check:
-            assert done.returncode == 0, done.stderr
+            assert status == 0, stderr
         shown = {}
-        for line in done.stdout.splitlines():
+        for line in out.read_text().splitlines():
             shown.update(json.loads(line))
 
         def lines(path):
             return [json.loads(x) for x in path.read_text().splitlines()] if path.exists() else []
 
         texts = [line["finding"] for line in lines(findings)]
-        return Done(done.returncode, shown, done.stderr, texts, lines(record))
+        return Done(status, shown, stderr, texts, lines(record))
 
     return run

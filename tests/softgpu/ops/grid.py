@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One plugin's test_*.py on one software GPU, as one Meson test.
+"""Plugins' test_*.py on one software GPU, as one Meson test.
 
-    grid.py NAME PLUGIN ARCH SEED PYTEST_ARGS…
+    grid.py NAME PLUGINS ARCH SEED PYTEST_ARGS…
 
-NAME is the Meson test's name; PLUGIN a name below plugins/. Fails as well where the run left a
+NAME is the Meson test's name; PLUGINS names below plugins/, with commas between. Fails as well where the run left a
 finding behind, leaked device memory among them, or where nothing was executed. Skipped (77) for an
-AMD GPU where the plugin was packed without hipRTC.
+AMD GPU where the plugins were packed without hipRTC.
 """
 
 import json
@@ -28,17 +28,18 @@ def executed(record):
 
 
 def main():
-    name, plugin, arch, seed, *arguments = sys.argv[1:]
+    name, plugins, arch, seed, *arguments = sys.argv[1:]
+    plugins = plugins.split(",")
     build = Path(os.environ["OPDOCK_BUILD_DIR"])
     tools = build / "libexec" / "opdock"
     backend, _ = _soft.kind_of(arch)
     code = build / "tests" / "softgpu" / "ops" / "code"
     code.mkdir(parents=True, exist_ok=True)
-    binary = build / "plugins" / f"{plugin}.so"
-    if backend == "rocm" and not opdock.inspect(str(binary))["hip_archs"]:
-        print(f"{plugin} has no code objects: it was packed without hipRTC")
+    binaries = [build / "plugins" / f"{plugin}.so" for plugin in plugins]
+    if backend == "rocm" and not opdock.inspect(str(binaries[0]))["hip_archs"]:
+        print(f"{binaries[0]} has no code objects: it was packed without hipRTC")
         return 77
-    if not _soft.fill_code(tools / "opdock-soft-code", [binary], code):
+    if not _soft.fill_code(tools / "opdock-soft-code", binaries, code):
         return 1
     with tempfile.TemporaryDirectory() as folder:
         findings, record = Path(folder) / "findings", Path(folder) / "record"
@@ -52,7 +53,8 @@ def main():
             "OPDOCK_FALLBACK": "error",
         }
         words = [sys.executable, ROOT / "tests" / "run_pytest.py", name]
-        words += ["--import-mode=importlib", ROOT / "plugins" / plugin, *arguments]
+        words += ["--import-mode=importlib", *(ROOT / "plugins" / plugin for plugin in plugins)]
+        words += arguments
         status = subprocess.run(words, env=env).returncode
         found = findings.read_text() if findings.exists() else ""
         launches = executed(record)
