@@ -76,8 +76,9 @@ def build_wheel(folder):
     build = Path(os.environ["OPDOCK_BUILD_DIR"]) / "wheel"
     command = [sys.executable, "-m", "pip", "wheel", "--no-build-isolation", "--no-deps"]
     settings = ["--config-settings", f"build-dir={build}"]  # -C is not in pip before 23.1
-    # Of a user's wheel's images two, for time; other tests run meanwhile.
-    for words in ("setup-args=-Dcuda-archs=9.0+PTX", "compile-args=-j2"):
+    # For time two of a user's wheel's images, and nothing optimised; other tests run meanwhile.
+    setup = ("-Dcuda-archs=9.0+PTX", "-Doptimization=0")
+    for words in (*(f"setup-args={option}" for option in setup), "compile-args=-j2"):
         settings += ["--config-settings", words]
     run(*command, "--no-index", *settings, "-w", folder, ROOT)
     return next(folder.glob("opdock-*.whl"))
