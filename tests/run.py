@@ -45,7 +45,8 @@ ASAN_OPTIONS = "halt_on_error=1:abort_on_error=1:print_summary=1:intercept_tls_g
 def run_meson(folder, suites):
     """Runs `meson test`; returns its exit status. The output of failing programs is shown."""
     command = [sys.executable, "-m", "mesonbuild.mesonmain", "test", "-C", str(folder)]
-    command += ["--print-errorlogs", "--no-stdsplit"]
+    # One more than cores: tests wait too, for processes that hang and for each other.
+    command += ["--print-errorlogs", "--no-stdsplit", f"--num-processes={os.cpu_count() + 1}"]
     for suite in suites:
         command += ["--suite", suite]
     environment = {"ASAN_OPTIONS": ASAN_OPTIONS, **os.environ}

@@ -40,10 +40,7 @@ std::string if_there(const std::string& folder, const std::string& file) {
   return exists(folder + "/" + file) ? folder : std::string();
 }
 
-std::optional<Installed>& override_value() {
-  static std::optional<Installed> value;
-  return value;
-}
+std::optional<Installed> override_value;
 
 }  // namespace
 
@@ -81,14 +78,14 @@ Installed find_installed(const std::string& libdir) {
 }
 
 const Installed& installed() {
-  if (override_value()) return *override_value();
+  if (override_value) return *override_value;
   const NoFork whole;
   static const Installed found = find_installed(own_folder());
   return found;
 }
 
 void use_installed(const Installed& found) {
-  override_value() = found;
+  override_value = found;
 }
 
 }  // namespace opdock

@@ -165,9 +165,9 @@ class Walk {
 
   bool has_room(const std::string& name, uint64_t more) {
     if (more <= kMostBytes - bytes_) return true;
-    return refuse(fmt::format("{} bytes that {} is built from, with its {}", bytes_ + more, folder_,
-                              name),
-                  fmt::format("at most {}", kMostBytes));
+    return refuse(fmt::format("{}/{}, of {} bytes, {} with what else it is built from", folder_,
+                              name, more, bytes_ + more),
+                  fmt::format("at most {} bytes in all", kMostBytes));
   }
 
   bool refuse(std::string found, std::string wanted) {

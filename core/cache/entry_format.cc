@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/mutex.h"
 #include "base/sha256.h"
 #include "discover/places.h"
 #include "fmt/format.h"
@@ -68,6 +69,7 @@ class Members {
     return static_cast<uint64_t>(value);
   }
   const std::vector<Json>& list(const char* name) {
+    const NoFork whole;
     static const std::vector<Json> none;
     const Json* member = get(name, Json::Type::kArray);
     return member == nullptr ? none : member->items;

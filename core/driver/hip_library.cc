@@ -8,6 +8,8 @@
 #include <cstdlib>
 #include <string_view>
 
+#include "base/loaded_objects.h"
+
 namespace opdock::hip {
 namespace {
 
@@ -26,7 +28,7 @@ int note_loaded(dl_phdr_info* library, size_t, void* context) {
 
 std::string loaded_library() {
   std::string path;
-  dl_iterate_phdr(note_loaded, &path);
+  visit_loaded_objects(note_loaded, &path);
   return path;
 }
 

@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <string_view>
 
+#include "base/loaded_objects.h"
 #include "base/mutex.h"
 #include "facts/probes.h"
 #include "opdock/opdock.h"
@@ -78,7 +79,7 @@ bool note_in_process(const std::string& library, const std::string& version) {
 
 void probe_in_process(MachineFacts* facts) {
   Loaded loaded;
-  dl_iterate_phdr(visit_loaded, &loaded);
+  visit_loaded_objects(visit_loaded, &loaded);
   const auto put = [&](const char* name, const std::optional<Version>& version) {
     if (version) facts->in_process[name] = *version;
   };

@@ -10,6 +10,7 @@
 #include <set>
 #include <string_view>
 
+#include "base/loaded_objects.h"
 #include "facts/probes.h"
 #include "note/elf_dynamic.h"
 #include "note/libraries.h"
@@ -123,7 +124,7 @@ void read_file(const std::string& path, std::map<std::string, Version>* newest) 
 
 void probe_symbol_versions(MachineFacts* facts) {
   Found found{&facts->symbol_versions, {}};
-  dl_iterate_phdr(visit_runtime, &found);
+  visit_loaded_objects(visit_runtime, &found);
   // A program may have a library linked into itself, or do without it: a plugin then brings the one
   // that the loader finds.
   for (std::string_view library : kLibraries) {

@@ -7,6 +7,7 @@
 #include <fstream>
 #include <string_view>
 
+#include "base/loaded_objects.h"
 #include "facts/tools.h"
 
 namespace opdock {
@@ -36,7 +37,7 @@ std::optional<Version> cuda_of_torch(const std::string& folder) {
 
 TorchInstall find_torch(const Environment& environment, const MachineFacts& machine) {
   TorchInstall torch;
-  dl_iterate_phdr(visit_torch, &torch.folder);
+  visit_loaded_objects(visit_torch, &torch.folder);
   if (!torch.folder.empty()) {
     if (const auto known = machine.in_process.find("torch"); known != machine.in_process.end())
       torch.version = known->second;

@@ -109,6 +109,7 @@ const Nvrtc* Nvrtc::open(const std::string& path, std::string* problem) {
   }
   std::sort(archs.begin(), archs.end());
   // Kept for the whole process, and where a leak checker sees it.
+  const NoFork whole;
   static Mutex& mutex = *new Mutex;
   static std::vector<const Nvrtc*>* opened = new std::vector<const Nvrtc*>;
   Nvrtc* out = new Nvrtc;

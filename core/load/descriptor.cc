@@ -5,6 +5,7 @@
 #include <map>
 #include <string>
 
+#include "base/mutex.h"
 #include "base/sha256.h"
 #include "fmt/format.h"
 
@@ -16,6 +17,7 @@ constexpr uint32_t kOpSize = offsetof(opdock_op, run) + sizeof(opdock_op::run);
 constexpr uint32_t kPluginSize = offsetof(opdock_plugin, ops) + sizeof(opdock_plugin::ops);
 
 const std::map<std::string, uint32_t>& flag_bits() {
+  const NoFork whole;
   static const std::map<std::string, uint32_t> bits = {
       {"thread-safe", OPDOCK_OP_THREAD_SAFE}, {"capture-safe", OPDOCK_OP_CAPTURE_SAFE},
       {"in-place", OPDOCK_OP_IN_PLACE},       {"deterministic", OPDOCK_OP_DETERMINISTIC},

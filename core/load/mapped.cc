@@ -8,6 +8,7 @@
 #include <cstring>
 #include <optional>
 
+#include "base/loaded_objects.h"
 #include "base/sha256.h"
 #include "fmt/format.h"
 
@@ -30,7 +31,7 @@ Segments segments_of(void* handle) {
   link_map* object = nullptr;
   if (dlinfo(handle, RTLD_DI_LINKMAP, &object) != 0 || object == nullptr) return {};
   Search search{object, {}};
-  dl_iterate_phdr(
+  visit_loaded_objects(
       [](dl_phdr_info* info, size_t, void* context) {
         Search* wanted = static_cast<Search*>(context);
         if (info->dlpi_addr != wanted->object->l_addr ||

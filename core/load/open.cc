@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/loaded_objects.h"
 #include "base/mutex.h"
 #include "discover/scan.h"
 #include "fmt/format.h"
@@ -112,7 +113,7 @@ int add_object(dl_phdr_info* object, size_t, void* digest) {
 // refused counts there.
 uint64_t objects_here() {
   uint64_t digest = 14695981039346656037u;
-  dl_iterate_phdr(add_object, &digest);
+  visit_loaded_objects(add_object, &digest);
   return digest;
 }
 

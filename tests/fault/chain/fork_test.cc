@@ -11,6 +11,7 @@
 #include <functional>
 #include <thread>
 
+#include "facts/probes.h"
 #include "support/sanitizer.h"
 #include "world.h"
 
@@ -108,6 +109,26 @@ TEST_F(Fork, DuringTheFirstLookOfOtherRuntimes) {
   }
   stop = true;
   judging.join();
+}
+
+TEST_F(Fork, WhileAnotherThreadLooksAtWhatIsLoaded) {
+  const auto look = [] {
+    MachineFacts facts;
+    probe_in_process(&facts);
+  };
+  std::atomic<bool> stop{false};
+  std::thread looking([&] {
+    while (!stop) look();
+  });
+  for (int i = 0; i < 200 && !HasFailure(); ++i) {
+    EXPECT_EQ(in_child([&] {
+                look();
+                return kServed;
+              }),
+              exited(kServed));
+  }
+  stop = true;
+  looking.join();
 }
 
 class ForkDuringALoad : public Fork, public ::testing::WithParamInterface<const char*> {};

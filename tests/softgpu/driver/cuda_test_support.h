@@ -8,6 +8,9 @@
 namespace softgpu_test {
 
 inline constexpr unsigned kNonBlocking = 1;
+// As many ints as the tests' kernels are given, if it does not matter.
+inline constexpr int kCount = 100;
+inline constexpr size_t kBytes = kCount * sizeof(int);
 
 // Two sm_90 GPUs of 1 MiB, with `more` over it.
 json cuda_config(const json& more = json::object());

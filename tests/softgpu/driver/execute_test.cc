@@ -8,9 +8,6 @@
 namespace softgpu_test {
 namespace {
 
-constexpr int kCount = 100;
-constexpr size_t kBytes = kCount * sizeof(int);
-
 // ---- what is executed
 
 TEST(Execute, ALibrarysKernel) {

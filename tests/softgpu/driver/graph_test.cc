@@ -5,8 +5,6 @@
 namespace softgpu_test {
 namespace {
 
-constexpr int kCount = 100;
-
 TEST(Graphs, AGraphIsExecutedEachTimeItIsLaunched) {
   cuda_child(json::object(), [] {
     const CUstream stream = new_stream(), branch = new_stream();

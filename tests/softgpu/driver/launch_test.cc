@@ -8,9 +8,6 @@
 namespace softgpu_test {
 namespace {
 
-constexpr int kCount = 100;
-constexpr size_t kBytes = kCount * sizeof(int);
-
 // What breaks a limit says which, what it is, and what was asked.
 TEST(Execute, ARefusedLaunchNamesItsLimit) {
   cuda_child(json::object(), [] {

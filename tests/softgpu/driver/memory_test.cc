@@ -5,9 +5,6 @@
 namespace softgpu_test {
 namespace {
 
-constexpr int kCount = 100;
-constexpr size_t kBytes = kCount * sizeof(int);
-
 TEST(Memory, OrderedMemoryMayBeTouchedFromItsAllocationOn) {
   cuda_child(json::object(), [] {
     const CUstream stream = new_stream(), other = new_stream();

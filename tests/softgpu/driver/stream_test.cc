@@ -13,8 +13,6 @@
 namespace softgpu_test {
 namespace {
 
-constexpr int kCount = 100;
-
 CUevent new_event() {
   CUevent event = nullptr;
   EXPECT_EQ(call("cuEventCreate", &event, 0u), CUDA_SUCCESS);
