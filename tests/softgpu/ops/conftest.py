@@ -81,7 +81,8 @@ def needs_hiprtc():
 @pytest.fixture(scope="session")
 def programs(code, tmp_path_factory):
     """programs.py, with the loader's variables that every program has."""
-    env = _soft.environment(os.environ, TOOLS / "softgpu", code, [], tmp_path_factory.mktemp("torch"))
+    scratch = tmp_path_factory.mktemp("torch")
+    env = _soft.environment(os.environ, TOOLS / "softgpu", code, [], scratch)
     words = [sys.executable, Path(__file__).with_name("programs.py")]
     with subprocess.Popen(
         words, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True

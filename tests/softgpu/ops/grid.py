@@ -3,9 +3,9 @@
 
     grid.py NAME PLUGINS ARCH SEED PYTEST_ARGS…
 
-NAME is the Meson test's name; PLUGINS names below plugins/, with commas between. Fails as well where the run left a
-finding behind, leaked device memory among them, or where nothing was executed. Skipped (77) for an
-AMD GPU where the plugins were packed without hipRTC.
+NAME is the Meson test's name; PLUGINS names below plugins/, with commas between. Fails as well
+where the run left a finding behind, leaked device memory among them, or where nothing was executed.
+Skipped (77) for an AMD GPU where the plugins were packed without hipRTC.
 """
 
 import json
