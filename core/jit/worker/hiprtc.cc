@@ -4,8 +4,6 @@
 #include <dlfcn.h>
 #include <regex.h>
 
-#include <cstring>
-
 namespace opdock {
 namespace {
 
@@ -67,13 +65,16 @@ std::string with_own_names(const std::string& log, const std::string& program_na
     return log;  // out of memory
   }
   std::string out;
-  const char* at = log.c_str();
-  for (regmatch_t match[2]; regexec(&copy, at, 2, match, 0) == 0; at += match[0].rm_eo) {
-    out.append(at, match[0].rm_so);
-    if (std::strncmp(at + match[1].rm_so, "input", 5) == 0) out += program_name;
+  size_t at = 0;
+  for (;;) {
+    regmatch_t match[2] = {{static_cast<regoff_t>(at), static_cast<regoff_t>(log.size())}, {}};
+    if (regexec(&copy, log.data(), 2, match, REG_STARTEND) != 0) break;
+    out.append(log, at, static_cast<size_t>(match[0].rm_so) - at);
+    if (log.compare(static_cast<size_t>(match[1].rm_so), 5, "input") == 0) out += program_name;
+    at = static_cast<size_t>(match[0].rm_eo);
   }
   regfree(&copy);
-  return out + at;
+  return out.append(log, at);
 }
 
 CompileFault fault_of(HiprtcResult code, const std::string& log, const CompileJob& job) {
