@@ -36,7 +36,7 @@ def is_shown(lines, output):
 
 def test_the_commands_print_what_the_page_shows(opdock, tmp_path):
     for place in BUILD.parents:
-        if place.stat().st_mode & 0o002:
+        if place.stat().st_mode & 0o1002 == 0o002:
             pytest.skip(f"everybody can write {place}: a cache below it is refused")
     import opdock as package
 
