@@ -6,14 +6,15 @@
 
 #include "api/chain.h"
 #include "api/compile_context.h"
+#include "api/declared.h"
 #include "base/mutex.h"
-#include "call/dtype.h"
 #include "call/host.h"
 #include "call/kernels.h"
 #include "compat/verdict.h"
 #include "jit/packed.h"
 #include "load/loader.h"
 #include "load/mapped.h"
+#include "schema/dtype.h"
 
 namespace opdock {
 namespace {
@@ -65,6 +66,11 @@ std::vector<Reason> reasons_against_host_part(const Candidate& candidate, const 
   const OpClaim& claim = *claim_of(candidate, wanted.op);
   if (claim.digest != wanted.digest) {
     reasons.push_back(make_reason(Code::kSchemaDiffers, claim.schema, wanted.schema));
+  }
+  const std::optional<Schema> schema = parse_schema(claim.schema, nullptr);
+  if (schema && arg_devices_of(claim, *schema) != wanted.arg_devices) {
+    reasons.push_back(make_reason(Code::kSchemaDiffers, claim.schema + " with other \"elsewhere\"",
+                                  "arguments on the same devices as the plugin before it takes"));
   }
   const std::string type(to_text(static_cast<Backend>(wanted.device.type)));
   if (std::find(claim.devices.begin(), claim.devices.end(), type) == claim.devices.end()) {
@@ -128,6 +134,14 @@ class KernelRegistry {
 KernelRegistry& registry = *new KernelRegistry;
 using Origin = KernelRegistry::Origin;
 
+// With the numbers by which the plugin asks for them.
+std::unique_ptr<Kernels> numbered(const LoadedPlugin& plugin, std::unique_ptr<Kernels> kernels) {
+  if (OPDOCK_HAS(plugin.descriptor, opdock_plugin, num_kernels)) {
+    kernels->number(plugin.descriptor->kernels, plugin.descriptor->num_kernels);
+  }
+  return kernels;
+}
+
 // Finds the image for the device as its driver describes it, and interns its kernels.
 Kernels* kernels_of(const LoadedPlugin& plugin, opdock_device device, Driver* driver,
                     const MachineFacts& machine, std::vector<Reason>* reasons) {
@@ -168,7 +182,7 @@ Kernels* kernels_of(const LoadedPlugin& plugin, opdock_device device, Driver* dr
   if (!check_image(row.bytes, plugin.candidate->file.note->images[row.index], reasons)) {
     return nullptr;
   }
-  return registry.keep(key, std::make_unique<Kernels>(driver, device, row));
+  return registry.keep(key, numbered(plugin, std::make_unique<Kernels>(driver, device, row)));
 }
 
 // The same from the source that the plugin carries, compiled for exactly this GPU.
@@ -196,7 +210,7 @@ Kernels* compiled_kernels(const LoadedPlugin& plugin, const Wanted& wanted, Driv
   std::unique_ptr<Kernels> made = jit_kernels(note.name + " " + note.version.text(), rows, driver,
                                               wanted.device, gpu, context, reasons);
   if (made == nullptr) return nullptr;
-  return registry.keep(key, std::move(made));
+  return registry.keep(key, numbered(plugin, std::move(made)));
 }
 
 std::vector<opdock_dtype> dtypes_of(const OpClaim& claim, std::vector<Reason>* reasons) {
@@ -275,6 +289,12 @@ Target* load_target(const CandidatePtr& candidate, const Wanted& wanted, opdock_
     reasons->push_back(make_reason(Code::kDescriptorInvalid, problem, "an op that can be called"));
     return nullptr;
   }
+  Reason error{};
+  std::optional<Declared> declared = declared_of(claim, candidate->file.note->ops, &error);
+  if (!declared) {
+    reasons->push_back(error);
+    return nullptr;
+  }
   const opdock_device_facts* facts = cpu_facts();
   Driver* driver = nullptr;
   Kernels* kernels = nullptr;
@@ -297,7 +317,8 @@ Target* load_target(const CandidatePtr& candidate, const Wanted& wanted, opdock_
   const size_t before = reasons->size();
   const std::vector<opdock_dtype> dtypes = dtypes_of(claim, reasons);
   if (reasons->size() != before) return nullptr;
-  return intern_target(op, plugin->descriptor->name, wanted.device, facts, driver, kernels, dtypes);
+  return intern_target(op, plugin->descriptor->name, wanted.device, facts, driver, kernels, dtypes,
+                       std::move(declared->rules));
 }
 
 }  // namespace opdock

@@ -12,8 +12,8 @@
 #include "build/tools.h"
 #include "build/triage.h"
 #include "cache/cache.h"
-#include "call/dtype.h"
 #include "fmt/format.h"
+#include "schema/dtype.h"
 
 namespace opdock {
 namespace {

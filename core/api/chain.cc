@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "call/dtype.h"
+#include "schema/dtype.h"
 
 namespace opdock {
 namespace {

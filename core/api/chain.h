@@ -57,6 +57,7 @@ struct Wanted {
   std::string schema;
   std::string digest;  // of the schema; plugins with another one do not serve
   opdock_device device{};
+  std::vector<uint8_t> arg_devices;  // as Declared has them; plugins with others do not serve
 };
 
 // Takes the steps for one op on one device. function: NULL for a dry run, which loads, compiles,

@@ -3,7 +3,7 @@
 
 #include <utility>
 
-#include "call/dtype.h"
+#include "schema/dtype.h"
 
 namespace opdock {
 namespace {

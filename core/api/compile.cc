@@ -13,10 +13,10 @@
 #include "api/report.h"
 #include "base/installed.h"
 #include "base/mutex.h"
-#include "call/dtype.h"
 #include "jit/nvrtc_files.h"
 #include "jit/packed.h"
 #include "jit/request.h"
+#include "schema/dtype.h"
 
 namespace opdock {
 namespace {

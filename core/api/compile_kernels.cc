@@ -9,8 +9,8 @@
 #include "api/report.h"
 #include "api/resolver.h"
 #include "base/mutex.h"
-#include "call/dtype.h"
 #include "jit/packed.h"
+#include "schema/dtype.h"
 
 namespace opdock {
 namespace {

@@ -7,8 +7,8 @@
 #include "api/known_ops.h"
 #include "api/resolver.h"
 #include "base/near_names.h"
-#include "call/dtype.h"
 #include "discover/order.h"
+#include "schema/dtype.h"
 
 namespace opdock {
 namespace {
@@ -50,23 +50,15 @@ Report text_or_null(const std::string& text) {
 
 // What a plugin says of the op; the documentation is in a binary's code, not in its note.
 Report op_json(const OpClaim& op) {
-  return {{"schema", op.schema},
-          {"doc", nullptr},
-          {"devices", op.devices},
-          {"dtypes", op.dtypes},
-          {"shape", op.shape_rules},
-          {"flags", op.flags},
-          {"backward", text_or_null(op.backward)}};
+  return {{"schema", op.schema},      {"doc", nullptr},          {"devices", op.devices},
+          {"dtypes", op.dtypes},      {"shape", op.shape_rules}, {"flags", op.flags},
+          {"gradients", op.gradients}};
 }
 
 Report op_json(const OpDecl& op) {
-  return {{"schema", op.schema},
-          {"doc", text_or_null(op.doc)},
-          {"devices", op.devices},
-          {"dtypes", op.dtypes},
-          {"shape", op.shape},
-          {"flags", op.flags},
-          {"backward", text_or_null(op.backward)}};
+  return {{"schema", op.schema},      {"doc", text_or_null(op.doc)}, {"devices", op.devices},
+          {"dtypes", op.dtypes},      {"shape", op.shape},           {"flags", op.flags},
+          {"gradients", op.gradients}};
 }
 
 }  // namespace

@@ -8,6 +8,8 @@
 #include "base/mutex.h"
 #include "call/call.h"
 #include "call/guarded.h"
+#include "call/infer.h"
+#include "call/results.h"
 #include "opdock/opdock.h"
 
 namespace {
@@ -50,8 +52,8 @@ opdock_status opdock_get_function(opdock_runtime* runtime, const char* name, opd
   });
 }
 
-const char* opdock_function_schema(const opdock_function* function) {
-  return function == nullptr ? "" : function->schema_text();
+const opdock_function_info* opdock_describe(const opdock_function* function) {
+  return function == nullptr ? nullptr : &function->info();
 }
 
 const char* opdock_function_doc(const opdock_function* function) {
@@ -63,24 +65,41 @@ const char* opdock_function_doc(const opdock_function* function) {
   }
 }
 
-const opdock_param* opdock_function_params(const opdock_function* function, uint32_t* count) {
-  if (count != nullptr) {
-    *count = function == nullptr ? 0 : static_cast<uint32_t>(function->params().size());
+opdock_status opdock_count_results(const opdock_function* function, const opdock_value* args,
+                                   uint32_t num_args, uint32_t* counts, char* error,
+                                   uint32_t error_size) {
+  ErrorBuffer buffer{error, error_size};
+  if (function == nullptr || counts == nullptr || (args == nullptr && num_args != 0)) {
+    return missing(buffer, "a function, its arguments and room for a count of each result");
   }
-  return function == nullptr ? nullptr : function->params().data();
+  return guarded(
+      buffer, [&] { return opdock::count_tensors(*function, {args, num_args}, counts, buffer); });
 }
 
-void opdock_function_results(const opdock_function* function, uint32_t* fresh, uint32_t* all) {
-  if (fresh != nullptr) *fresh = function == nullptr ? 0 : function->fresh();
-  if (all != nullptr) *all = function == nullptr ? 0 : function->all();
+opdock_status opdock_infer_results(const opdock_function* function, const opdock_value* args,
+                                   uint32_t num_args, opdock_output* outputs, uint32_t room,
+                                   char* error, uint32_t error_size) {
+  ErrorBuffer buffer{error, error_size};
+  if (function == nullptr || (args == nullptr && num_args != 0) ||
+      (outputs == nullptr && room != 0)) {
+    return missing(buffer, "a function, its arguments and room for as many outputs as are said");
+  }
+  return guarded(
+      buffer, [&] { return opdock::infer(*function, {args, num_args}, {outputs, room}, buffer); });
 }
 
-int32_t opdock_function_may_block(const opdock_function* function) {
-  return function != nullptr && function->may_block ? 1 : 0;
+opdock_status opdock_manual_seed(opdock_runtime* runtime, uint64_t seed, char* error,
+                                 uint32_t error_size) {
+  ErrorBuffer buffer{error, error_size};
+  if (runtime == nullptr) return missing(buffer, "a runtime");
+  return guarded(buffer, [&] {
+    opdock::function_table(runtime).seed(seed);
+    return OPDOCK_OK;
+  });
 }
 
-void opdock_tensor_free(opdock_tensor* tensor) {
-  opdock::free_output(tensor);
+void opdock_value_free(opdock_value* value) {
+  opdock::free_value(value);
 }
 
 opdock_status opdock_bind(const opdock_function* function, const opdock_value* positional,
@@ -90,7 +109,7 @@ opdock_status opdock_bind(const opdock_function* function, const opdock_value* p
   ErrorBuffer buffer{error, error_size};
   if (function == nullptr || (positional == nullptr && num_positional != 0) ||
       ((names == nullptr || named == nullptr) && num_named != 0) ||
-      (bound == nullptr && !function->params().empty())) {
+      (bound == nullptr && function->num_params() != 0)) {
     return missing(buffer, "a function, the arguments it is told of, and room for bound ones");
   }
   return guarded(buffer, [&] {

@@ -5,9 +5,9 @@
 
 #include "api/chain.h"
 #include "api/chain_report.h"
-#include "call/dtype.h"
 #include "call/invocation.h"
-#include "call/shape_rule.h"
+#include "schema/dtype.h"
+#include "schema/shape_rule.h"
 
 namespace opdock {
 namespace {
@@ -31,19 +31,23 @@ const ReferenceOp& op_of(const opdock_call* call) {
 opdock_status plan(const opdock_call* call, const opdock_value* args, uint32_t num_args,
                    opdock_plan* plan) {
   const ReferenceOp& op = op_of(call);
-  for (uint32_t i = 0; i < plan->num_outputs; ++i) {
+  uint32_t output = 0;
+  for (const ShapeRule& rule : op.rules) {
     std::string problem;
-    if (!evaluate(op.rules[i], op.schema, {args, num_args}, &plan->outputs[i], &problem)) {
-      return call->host->set_error(call, OPDOCK_INVALID_ARGUMENT, problem.c_str());
+    uint32_t count = 0;
+    bool is_good = count_tensors(rule, op.schema, {args, num_args}, &count, &problem);
+    for (uint32_t k = 0; is_good && k < count; ++k) {
+      is_good = evaluate(rule, op.schema, {args, num_args}, k, &plan->outputs[output++], &problem);
     }
+    if (!is_good) return call->host->set_error(call, OPDOCK_INVALID_ARGUMENT, problem.c_str());
   }
   return OPDOCK_OK;
 }
 
 opdock_status run(const opdock_call* call, const opdock_value* args, uint32_t num_args,
-                  opdock_tensor* const* outputs, uint32_t num_outputs) {
+                  opdock_value* results, uint32_t num_results) {
   const ReferenceOp& op = op_of(call);
-  return op.runner->run(op.context, op.handle, call, args, num_args, outputs, num_outputs);
+  return op.runner->run(op.context, op.handle, call, args, num_args, results, num_results);
 }
 
 // The declaration that has the schema wanted: its shape rules, and its file if it may be run.
@@ -94,18 +98,13 @@ std::unique_ptr<ReferenceOp> make_op(const Wanted& wanted, const Declaration& de
     *why = error;
     return nullptr;
   }
-  for (const std::string& text : declaration.shape_rules) {
-    std::optional<ShapeRule> rule = parse_shape_rule(text, *schema, &error);
-    if (!rule) {
-      *why = error;
-      return nullptr;
-    }
-    made->rules.push_back(*std::move(rule));
-  }
-  if (made->rules.size() != schema->fresh_outputs()) {
-    *why = unusable("the plugin declares no shape rule for each output");
+  std::optional<std::vector<ShapeRule>> rules =
+      parse_shape_rules(declaration.shape_rules, *schema, &error);
+  if (!rules) {
+    *why = error;
     return nullptr;
   }
+  made->rules = *std::move(rules);
   made->op.struct_size = sizeof made->op;
   made->op.flags =
       OPDOCK_OP_THREAD_SAFE | OPDOCK_OP_MAY_BLOCK | OPDOCK_OP_MAY_ALLOCATE | OPDOCK_OP_HOST_SYNC;
@@ -205,9 +204,10 @@ void take_reference_step(opdock_runtime* runtime, const Wanted& wanted,
     if (status == OPDOCK_OK) {
       step.outcome = ChainStep::Outcome::kUsed;
       step.text = file->empty() ? "stands in" : "stands in (" + *file + ")";
+      std::vector<ShapeRule> rules = op->rules;
       // Never freed: targets are interned by the address of their op until the process ends.
       record->target = intern_target(&op.release()->op, "reference", wanted.device, place.facts,
-                                     place.driver, nullptr, {});
+                                     place.driver, nullptr, {}, std::move(rules));
       record->steps.push_back(std::move(step));
       return;
     }

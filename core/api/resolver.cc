@@ -4,22 +4,20 @@
 #include <algorithm>
 
 #include "api/chain_report.h"
+#include "api/declared.h"
 #include "api/known_ops.h"
 #include "base/near_names.h"
-#include "call/dtype.h"
 #include "call/host.h"
-#include "call/parallel.h"
 #include "load/loader.h"
+#include "manifest/manifest.h"
+#include "schema/dtype.h"
+#include "schema/op_flags.h"
 
 namespace opdock {
 namespace {
 
 using CandidatePtr = std::shared_ptr<const Candidate>;
 using SourcePtr = std::shared_ptr<const SourcePlugin>;
-
-void log_to_runtime(void* runtime, int32_t level, const char* message) {
-  static_cast<opdock_runtime*>(runtime)->log(level, message);
-}
 
 std::string op_name(const std::string& name) {
   const size_t slash = name.find('/');
@@ -31,12 +29,6 @@ const OpDecl* declaration_of(const SourcePlugin& source, const std::string& op) 
     if (declared.name == op) return &declared;
   }
   return nullptr;
-}
-
-bool says_may_block(const std::vector<std::string>& flags) {
-  return std::any_of(flags.begin(), flags.end(), [](const std::string& flag) {
-    return flag == "may-block" || flag == "host-sync";
-  });
 }
 
 // Whether the candidate serves the op on some device of this machine, as it is or once its device
@@ -88,27 +80,23 @@ std::string lines_of(const ChainRecord& record) {
 
 }  // namespace
 
-FunctionTable::FunctionTable(opdock_runtime* runtime) : runtime_(runtime) {
-  add_log_sink(log_to_runtime, runtime);
-  if (runtime->num_threads() != 0) set_parallel_threads(runtime->num_threads());
-}
-
-FunctionTable::~FunctionTable() {
-  remove_log_sink(runtime_);
+opdock_generator* FunctionTable::generator(opdock_device device, std::string*) {
+  return generators_.of(device);
 }
 
 std::optional<Wanted> FunctionTable::wanted(const std::string& name, std::string* problem) {
   const std::shared_ptr<const Catalog> catalog = runtime_->catalog();
-  Wanted wanted{name, op_name(name), "", "", {}};
-  const auto take = [&](const std::string& text) {
+  Wanted wanted{name, op_name(name), "", "", {}, {}};
+  const auto take = [&](const OpClaim& claim) {
     Reason error{};
-    const std::optional<Schema> schema = parse_schema(text, &error);
+    const std::optional<Schema> schema = parse_schema(claim.schema, &error);
     if (!schema) {
       *problem = to_text(error);
       return false;
     }
     wanted.schema = schema->text();
     wanted.digest = schema->digest();
+    wanted.arg_devices = arg_devices_of(claim, *schema);
     return true;
   };
   const std::vector<CandidatePtr> candidates = catalog->providers(name);
@@ -116,13 +104,13 @@ std::optional<Wanted> FunctionTable::wanted(const std::string& name, std::string
   const auto from_source = [&](bool may_be_rejected) {
     for (const SourcePtr& source : sources) {
       if (source->state == State::kRejected && !may_be_rejected) continue;
-      if (take(declaration_of(*source, wanted.op)->schema)) return true;
+      if (take(to_claim(*declaration_of(*source, wanted.op)))) return true;
     }
     return false;
   };
   const auto from_binary = [&](bool may_be_rejected) {
     for (const CandidatePtr& candidate : candidates) {
-      if (!take(claim_of(*candidate, wanted.op)->schema)) continue;
+      if (!take(*claim_of(*candidate, wanted.op))) continue;
       if (may_be_rejected || may_serve(*candidate, wanted)) return true;
     }
     return false;
@@ -173,19 +161,40 @@ opdock_status FunctionTable::get(const std::string& name, opdock_function** out,
     if (!why.empty()) *problem += "\n  " + why;
     return OPDOCK_INCOMPATIBLE;
   }
-  auto function = std::make_unique<opdock_function>(name, *std::move(schema), this);
-  for (const CandidatePtr& one : candidates) {
-    function->may_block = function->may_block || says_may_block(claim_of(*one, found->op)->flags);
-  }
-  for (const SourcePtr& one : sources) {
-    function->may_block =
-        function->may_block || says_may_block(declaration_of(*one, found->op)->flags);
-  }
+  auto function =
+      std::make_unique<opdock_function>(name, *std::move(schema), this, declared(*found));
   const std::lock_guard lock(mutex_);
   std::unique_ptr<opdock_function>& place = functions_[name];
   if (place == nullptr) place = std::move(function);
   *out = place.get();
   return OPDOCK_OK;
+}
+
+Declared FunctionTable::declared(const Wanted& wanted) {
+  // What a caller has to be ready for, whoever of them serves.
+  constexpr uint32_t kAny =
+      OPDOCK_OP_MAY_BLOCK | OPDOCK_OP_HOST_SYNC | OPDOCK_OP_RANDOM | OPDOCK_OP_RETAINS;
+  const std::shared_ptr<const Catalog> catalog = runtime_->catalog();
+  std::optional<Declared> first;
+  uint32_t flags = 0;
+  const auto look_at = [&](const OpClaim& claim, std::span<const OpClaim> ops) {
+    const std::optional<Schema> schema = parse_schema(claim.schema, nullptr);
+    if (!schema || schema->digest() != wanted.digest) return;
+    flags |= op_flag_bits(claim.flags) & kAny;
+    Reason ignored{};  // told when the plugin is loaded
+    if (!first) first = declared_of(claim, ops, &ignored);
+  };
+  for (const CandidatePtr& one : catalog->providers(wanted.name)) {
+    look_at(*claim_of(*one, wanted.op), one->file.note->ops);
+  }
+  for (const SourcePtr& one : catalog->source_providers(wanted.name)) {
+    std::vector<OpClaim> ops;
+    for (const OpDecl& op : one->manifest->ops) ops.push_back(to_claim(op));
+    look_at(to_claim(*declaration_of(*one, wanted.op)), ops);
+  }
+  Declared found = first ? *std::move(first) : Declared();
+  found.flags |= flags;
+  return found;
 }
 
 std::shared_ptr<FunctionTable::Resolution> FunctionTable::resolution(const std::string& name,
@@ -224,8 +233,9 @@ std::shared_ptr<const ChainRecord> FunctionTable::attempt(Resolution* slot,
   if (latest != nullptr && !latest->cancelled && (latest != before || latest->target != nullptr)) {
     return latest;
   }
-  const Wanted wanted{function.name(), function.schema().name, function.schema_text(),
-                      function.digest(), device};
+  const Wanted wanted{
+      function.name(), function.schema().name, function.info().schema, function.digest(),
+      device,          function.arg_devices()};
   auto record =
       std::make_shared<const ChainRecord>(run_chain(runtime_, wanted, &function, &progress));
   const std::lock_guard lock(slot->mutex);
@@ -279,7 +289,7 @@ std::string FunctionTable::doc(const opdock_function& function) {
   }
   for (const SourcePtr& source : catalog->source_providers(function.name())) {
     const OpDecl& declared = *declaration_of(*source, op);
-    if (declared.schema == function.schema_text()) return declared.doc;
+    if (declared.schema == function.info().schema) return declared.doc;
   }
   return "";
 }

@@ -10,6 +10,7 @@
 #include <unordered_map>
 
 #include "api/chain.h"
+#include "api/generators.h"
 #include "api/runtime.h"
 #include "base/mutex.h"
 #include "base/turn.h"
@@ -20,8 +21,7 @@ namespace opdock {
 // The functions of one runtime, and what became of them. Any thread.
 class FunctionTable : public Resolver {
  public:
-  explicit FunctionTable(opdock_runtime* runtime);
-  ~FunctionTable() override;
+  explicit FunctionTable(opdock_runtime* runtime) : runtime_(runtime) {}
 
   // opdock_get_function.
   opdock_status get(const std::string& name, opdock_function** out, std::string* problem);
@@ -38,6 +38,11 @@ class FunctionTable : public Resolver {
   bool give_up(const opdock_function& function, Target* target) override;
   void end_of_call() override;
   void waiting(bool begins) override;
+  opdock_generator* generator(opdock_device device, std::string* problem) override;
+  void log(int32_t level, const char* message) override { runtime_->log(level, message); }
+  uint32_t threads() const override { return runtime_->num_threads(); }
+  // opdock_manual_seed.
+  void seed(uint64_t seed) { generators_.seed(seed); }
   std::string doc(const opdock_function& function) override;
 
   // What became of the op on the device, or else what would. NULL: no schema is known.
@@ -61,6 +66,8 @@ class FunctionTable : public Resolver {
   // Adds to the step that was to compile what it could not.
   void record_failure(const opdock_function& function, const Target& target,
                       const std::vector<Reason>& reasons);
+  // What is declared of it by whoever provides it first.
+  Declared declared(const Wanted& wanted);
   // The schema under this name: of the best plugin that may serve, else of any.
   std::optional<Wanted> wanted(const std::string& name, std::string* problem);
 
@@ -68,6 +75,7 @@ class FunctionTable : public Resolver {
   Mutex mutex_;
   std::unordered_map<std::string, std::unique_ptr<opdock_function>> functions_;
   std::map<std::tuple<std::string, int32_t, int32_t>, std::shared_ptr<Resolution>> resolutions_;
+  Generators generators_;
 };
 
 // The runtime's, made on first use.

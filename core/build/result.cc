@@ -33,8 +33,9 @@ std::optional<Reason> check_result(const std::string& path, const Manifest& mani
   if (facts.machine != kThisMachine) return refuse("a file for another kind of processor");
   if (!facts.note) return refuse("a file without Opdock's note");
   if (facts.note->name != manifest.name) return refuse("the plugin " + facts.note->name);
-  if (facts.note->head.abi_major != OPDOCK_ABI_MAJOR) {
-    return refuse("a plugin for ABI " + std::to_string(facts.note->head.abi_major));
+  const NoteHead& head = facts.note->head;
+  if (!is_callable_abi(head.abi_major, head.abi_minor)) {
+    return refuse("a plugin for " + abi_text(head.abi_major, head.abi_minor));
   }
   return std::nullopt;
 }

@@ -37,9 +37,9 @@ Target* accept_arguments(const opdock_function& function, const opdock_value* ar
   const opdock_tensor* first = nullptr;
   for (uint32_t i = 0; i < num_args; ++i) {
     const opdock_value& value = args[i];
-    if (value.tag == OPDOCK_TENSOR) {
+    if (value.tag == OPDOCK_TAG_TENSOR) {
       const opdock_tensor* x = value.as.tensor;
-      if ((tags[i] & 1u << OPDOCK_TENSOR) == 0 || x == nullptr ||
+      if ((tags[i] & 1u << OPDOCK_TAG_TENSOR) == 0 || x == nullptr ||
           (value.flags & OPDOCK_VALUE_NO_DATA) != 0 || !is_plain(*x)) {
         return nullptr;
       }
@@ -48,8 +48,8 @@ Target* accept_arguments(const opdock_function& function, const opdock_value* ar
       } else if (x->device.type != first->device.type || x->device.index != first->device.index) {
         return nullptr;
       }
-    } else if (value.tag > OPDOCK_LIST || (tags[i] >> value.tag & 1) == 0 ||
-               (value.tag == OPDOCK_BOOL && static_cast<uint64_t>(value.as.i64) > 1)) {
+    } else if (value.tag > OPDOCK_TAG_LIST || (tags[i] >> value.tag & 1) == 0 ||
+               (value.tag == OPDOCK_TAG_BOOL && static_cast<uint64_t>(value.as.i64) > 1)) {
       return nullptr;
     }
   }
@@ -57,7 +57,8 @@ Target* accept_arguments(const opdock_function& function, const opdock_value* ar
   Target* target = function.known_target(first->device);
   if (target == nullptr) return nullptr;
   const uint32_t deciding = target->op->device_arg;
-  if (deciding < num_args && args[deciding].tag == OPDOCK_TENSOR) first = args[deciding].as.tensor;
+  if (deciding < num_args && args[deciding].tag == OPDOCK_TAG_TENSOR)
+    first = args[deciding].as.tensor;
   return target->takes_quickly(first->dtype) ? target : nullptr;
 }
 

@@ -22,12 +22,9 @@ struct OwnedTensor {
 };
 
 uint64_t bytes_of(const opdock_output& layout) {
-  uint64_t last = 0;  // of the elements, the farthest
-  for (int32_t i = 0; i < layout.ndim; ++i) {
-    if (layout.shape[i] == 0) return 0;
-    last += static_cast<uint64_t>(layout.shape[i] - 1) * static_cast<uint64_t>(layout.strides[i]);
-  }
-  return (last + 1) * element_bytes(layout.dtype);
+  uint64_t bytes = element_bytes(layout.dtype);
+  for (int32_t i = 0; i < layout.ndim; ++i) bytes *= static_cast<uint64_t>(layout.shape[i]);
+  return bytes;
 }
 
 }  // namespace
@@ -42,8 +39,8 @@ opdock_status allocate_output(const Target& target, void* stream, const opdock_o
   }
   for (int32_t i = 0; i < layout.ndim; ++i) {
     owned->shape[i] = layout.shape[i];
-    owned->strides[i] = layout.strides[i];
   }
+  set_strides(layout, owned->strides);
   owned->tensor.device = target.device;
   owned->tensor.ndim = layout.ndim;
   owned->tensor.dtype = layout.dtype;

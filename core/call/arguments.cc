@@ -1,9 +1,9 @@
 // Checks of the arguments of a call: everything about them that needs no knowledge of the op.
 // SPDX-License-Identifier: Apache-2.0
 #include "call/call.h"
-#include "call/dtype.h"
 #include "call/places.h"
 #include "call/tensor_check.h"
+#include "schema/dtype.h"
 
 namespace opdock {
 namespace {
@@ -33,7 +33,7 @@ struct Refusal {
 // other is checked before run: there is none to share while planning.
 [[gnu::noinline]] bool check_written(const opdock_function& function, const opdock_value* args,
                                      const Refusal& refuse) {
-  const std::vector<opdock_param>& params = function.params();
+  const opdock_param* params = function.params();
   return each_tensor(function, args, [&](ArgumentPlace place, const opdock_value& written) {
     if ((params[place.param].flags & OPDOCK_PARAM_WRITTEN) == 0) return true;
     if ((written.flags & OPDOCK_VALUE_READ_ONLY) != 0) {
@@ -49,19 +49,27 @@ struct Refusal {
   });
 }
 
-// The first tensor: all others must be on its device.
+// The first tensor on the op's device: all others that are to lie there must lie on its.
 struct Anchor {
   const opdock_tensor* tensor = nullptr;
   ArgumentPlace place{0};
 };
 
+constexpr opdock_device kCpuDevice{OPDOCK_CPU, 0};
+
 [[gnu::cold, gnu::noinline]] void refuse_tensor(const Refusal& refuse, ArgumentPlace place,
                                                 const opdock_value& value, const Anchor& anchor) {
   const opdock_tensor* x = value.as.tensor;
+  const uint32_t where = refuse.function.params()[place.param].device;
   TensorProblem problem = check_tensor(x, value.flags);
   if (problem != TensorProblem::kNone) {
     refuse(OPDOCK_INVALID_ARGUMENT, place, describe(problem, x));
-  } else if (anchor.tensor != nullptr && !same(x->device, anchor.tensor->device)) {
+  } else if (where == OPDOCK_ON_CPU && !same(x->device, kCpuDevice)) {
+    refuse(OPDOCK_INVALID_ARGUMENT, place,
+           "found it on " + to_text(x->device) +
+               ", wanted it on the CPU, as the op declares it; move it there");
+  } else if (where == OPDOCK_ON_OP_DEVICE && anchor.tensor != nullptr &&
+             !same(x->device, anchor.tensor->device)) {
     refuse(OPDOCK_INVALID_ARGUMENT, place,
            "found it on " + to_text(x->device) + ", wanted " + to_text(anchor.tensor->device) +
                ", where argument " + refuse.name(anchor.place) + " is; move one of the two");
@@ -71,11 +79,12 @@ struct Anchor {
   }
 }
 
-inline bool good_tensor(const opdock_value& value, bool planning, ArgumentPlace place,
-                        Anchor* anchor) {
+inline bool good_tensor(const opdock_value& value, uint32_t where, bool planning,
+                        ArgumentPlace place, Anchor* anchor) {
   const opdock_tensor* x = value.as.tensor;
   if (check_tensor(x, value.flags) != TensorProblem::kNone) return false;
   if ((value.flags & OPDOCK_VALUE_NO_DATA) != 0 && !planning) return false;
+  if (where != OPDOCK_ON_OP_DEVICE) return where == OPDOCK_ON_ANY || same(x->device, kCpuDevice);
   if (anchor->tensor == nullptr) {
     anchor->tensor = x;
     anchor->place = place;
@@ -93,11 +102,12 @@ inline bool good_tensor(const opdock_value& value, bool planning, ArgumentPlace 
            misfit(value, param, refuse.function.schema().params[at].type));
     return false;
   }
-  if (value.tag != OPDOCK_LIST || param.tag != OPDOCK_TENSOR) return true;
+  if (value.tag != OPDOCK_TAG_LIST || param.tag != OPDOCK_TAG_TENSOR) return true;
   for (uint64_t k = 0; k < value.as.list->count; ++k) {
     const opdock_value& element = value.as.list->data[k];
     const ArgumentPlace place = place_of(at, k);
-    if (element.tag == OPDOCK_TENSOR && !good_tensor(element, planning, place, anchor)) {
+    if (element.tag == OPDOCK_TAG_TENSOR &&
+        !good_tensor(element, param.device, planning, place, anchor)) {
       refuse_tensor(refuse, place, element, *anchor);
       return false;
     }
@@ -108,7 +118,7 @@ inline bool good_tensor(const opdock_value& value, bool planning, ArgumentPlace 
 // Where an op without a tensor argument runs: on the device it was given, else on the CPU.
 opdock_device device_without_tensor(const opdock_value* args, uint32_t num_args) {
   for (uint32_t i = 0; i < num_args; ++i) {
-    if (args[i].tag == OPDOCK_DEVICE) return args[i].as.device;
+    if (args[i].tag == OPDOCK_TAG_DEVICE) return args[i].as.device;
   }
   return {OPDOCK_CPU, 0};
 }
@@ -117,7 +127,7 @@ opdock_device device_without_tensor(const opdock_value* args, uint32_t num_args)
   *refuse.status = OPDOCK_INVALID_ARGUMENT;
   refuse.error.write(refuse.function.schema().name,
                      ": found " + std::to_string(num_args) + " arguments, wanted all " +
-                         std::to_string(refuse.function.params().size()) +
+                         std::to_string(refuse.function.num_params()) +
                          " of the schema; opdock_bind fills in defaults");
   return nullptr;
 }
@@ -140,16 +150,16 @@ Target* check_arguments(const opdock_function& function, const opdock_value* arg
                         uint32_t num_args, bool planning, opdock_status* status,
                         const ErrorBuffer& error) {
   const Refusal refuse{function, status, error};
-  const size_t count = function.params().size();
+  const size_t count = function.num_params();
   if (num_args != count || (args == nullptr && num_args != 0)) {
     return refuse_count(refuse, num_args);
   }
-  const opdock_param* params = function.params().data();
+  const opdock_param* params = function.params();
   Anchor anchor;
   for (size_t i = 0; i < count; ++i) {
-    if (args[i].tag == OPDOCK_TENSOR && params[i].tag == OPDOCK_TENSOR &&
+    if (args[i].tag == OPDOCK_TAG_TENSOR && params[i].tag == OPDOCK_TAG_TENSOR &&
         (params[i].flags & kList) == 0) {
-      if (good_tensor(args[i], planning, place_of(i), &anchor)) continue;
+      if (good_tensor(args[i], params[i].device, planning, place_of(i), &anchor)) continue;
       refuse_tensor(refuse, place_of(i), args[i], anchor);
       return nullptr;
     }
@@ -161,7 +171,7 @@ Target* check_arguments(const opdock_function& function, const opdock_value* arg
   if (target == nullptr) return nullptr;
   // The dtypes that the note lists are those of the deciding tensor.
   const size_t deciding = target->op->device_arg;
-  if (deciding < count && args[deciding].tag == OPDOCK_TENSOR) {
+  if (deciding < count && args[deciding].tag == OPDOCK_TAG_TENSOR) {
     anchor = {args[deciding].as.tensor, place_of(deciding)};
   }
   if (anchor.tensor != nullptr && !target->takes(anchor.tensor->dtype)) {
@@ -173,17 +183,18 @@ Target* check_arguments(const opdock_function& function, const opdock_value* arg
 
 Target* recheck_arguments(const opdock_function& function, const opdock_value* args,
                           uint32_t num_args, opdock_status* status, const ErrorBuffer& error) {
-  const size_t count = function.params().size();
-  const opdock_param* params = function.params().data();
+  const size_t count = function.num_params();
+  const opdock_param* params = function.params();
   const opdock_tensor* first = nullptr;
   bool doubtful = num_args != count || args == nullptr || function.writes();
   for (size_t i = 0; !doubtful && i < count; ++i) {
-    if (args[i].tag != OPDOCK_TENSOR) {
+    if (args[i].tag != OPDOCK_TAG_TENSOR) {
       doubtful = args[i].tag != params[i].tag;
       continue;
     }
     const opdock_tensor* x = args[i].as.tensor;
-    doubtful = (args[i].flags & OPDOCK_VALUE_NO_DATA) != 0 || x == nullptr || x->data == nullptr;
+    doubtful = (args[i].flags & OPDOCK_VALUE_NO_DATA) != 0 || x == nullptr || x->data == nullptr ||
+               params[i].device != OPDOCK_ON_OP_DEVICE;
     if (first == nullptr) first = x;
   }
   if (doubtful || first == nullptr) {

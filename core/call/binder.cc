@@ -2,25 +2,25 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cstring>
 
-#include "call/dtype.h"
 #include "call/function.h"
+#include "schema/dtype.h"
 
 namespace opdock {
 namespace {
 
 bool pointer_missing(const opdock_value& value) {
   switch (value.tag) {
-    case OPDOCK_COMPLEX:
+    case OPDOCK_TAG_COMPLEX:
       return value.as.c128 == nullptr;
-    case OPDOCK_STRING:
+    case OPDOCK_TAG_STRING:
       return value.as.str == nullptr || (value.as.str->data == nullptr && value.as.str->size != 0);
-    case OPDOCK_TENSOR:
+    case OPDOCK_TAG_TENSOR:
       return value.as.tensor == nullptr;
-    case OPDOCK_OBJECT:
+    case OPDOCK_TAG_OBJECT:
       return value.as.object == nullptr;
-    case OPDOCK_GENERATOR:
+    case OPDOCK_TAG_GENERATOR:
       return value.as.generator == nullptr;
-    case OPDOCK_LIST:
+    case OPDOCK_TAG_LIST:
       return value.as.list == nullptr ||
              (value.as.list->data == nullptr && value.as.list->count != 0);
     default:
@@ -29,7 +29,23 @@ bool pointer_missing(const opdock_value& value) {
 }
 
 bool is_bad_bool(const opdock_value& value) {
-  return value.tag == OPDOCK_BOOL && value.as.i64 != 0 && value.as.i64 != 1;
+  return value.tag == OPDOCK_TAG_BOOL && value.as.i64 != 0 && value.as.i64 != 1;
+}
+
+// Another type than the schema names.
+bool is_other_object(const opdock_value& value, const opdock_param& param) {
+  if (value.tag != OPDOCK_TAG_OBJECT || param.tag != OPDOCK_TAG_OBJECT) return false;
+  const char* type = value.as.object->type_id;
+  return type == nullptr || std::strcmp(type, param.object_type) != 0;
+}
+
+// What a value is called in an error.
+std::string name_of(const opdock_value& value) {
+  if (value.tag != OPDOCK_TAG_OBJECT || value.as.object == nullptr) {
+    return std::string(tag_text(value.tag));
+  }
+  const char* type = value.as.object->type_id;
+  return "an object of type " + std::string(type == nullptr ? "NULL" : type);
 }
 
 // The element at fault, or -1.
@@ -37,8 +53,10 @@ int64_t misfit_element(const opdock_value& value, const opdock_param& param) {
   const opdock_list& list = *value.as.list;
   for (uint64_t i = 0; i < list.count; ++i) {
     const opdock_value& element = list.data[i];
-    bool none = element.tag == OPDOCK_NONE && (param.flags & OPDOCK_PARAM_OPTIONAL_ELEMENTS) != 0;
-    if (!none && (element.tag != param.tag || pointer_missing(element) || is_bad_bool(element))) {
+    bool none =
+        element.tag == OPDOCK_TAG_NONE && (param.flags & OPDOCK_PARAM_OPTIONAL_ELEMENTS) != 0;
+    if (!none && (element.tag != param.tag || pointer_missing(element) || is_bad_bool(element) ||
+                  is_other_object(element, param))) {
       return static_cast<int64_t>(i);
     }
   }
@@ -48,9 +66,9 @@ int64_t misfit_element(const opdock_value& value, const opdock_param& param) {
 // The op's parameters by name, for a message.
 std::string names_of(const opdock_function& function) {
   std::string text;
-  for (const opdock_param& param : function.params()) {
+  for (uint32_t i = 0; i < function.num_params(); ++i) {
     text += text.empty() ? "" : ", ";
-    text += param.name;
+    text += function.params()[i].name;
   }
   return text.empty() ? "none" : text;
 }
@@ -66,9 +84,9 @@ opdock_status place(const opdock_function& function, size_t index, const opdock_
                     opdock_value* bound, const ErrorBuffer& error) {
   const opdock_param& param = function.params()[index];
   *bound = value;
-  if (param.tag == OPDOCK_FLOAT && value.tag == OPDOCK_INT &&
+  if (param.tag == OPDOCK_TAG_FLOAT && value.tag == OPDOCK_TAG_INT &&
       (param.flags & OPDOCK_PARAM_LIST) == 0) {
-    bound->tag = OPDOCK_FLOAT;
+    bound->tag = OPDOCK_TAG_FLOAT;
     bound->as.f64 = static_cast<double>(value.as.i64);
     return OPDOCK_OK;
   }
@@ -81,19 +99,19 @@ opdock_status place(const opdock_function& function, size_t index, const opdock_
 }  // namespace
 
 bool fits(const opdock_value& value, const opdock_param& param) {
-  if (value.tag == OPDOCK_NONE) return (param.flags & OPDOCK_PARAM_OPTIONAL) != 0;
-  if (pointer_missing(value) || is_bad_bool(value)) return false;
+  if (value.tag == OPDOCK_TAG_NONE) return (param.flags & OPDOCK_PARAM_OPTIONAL) != 0;
+  if (pointer_missing(value) || is_bad_bool(value) || is_other_object(value, param)) return false;
   if ((param.flags & OPDOCK_PARAM_LIST) == 0) return value.tag == param.tag;
-  return value.tag == OPDOCK_LIST && misfit_element(value, param) < 0;
+  return value.tag == OPDOCK_TAG_LIST && misfit_element(value, param) < 0;
 }
 
 std::string misfit(const opdock_value& value, const opdock_param& param, const SchemaType& type) {
   std::string wanted = ", wanted " + to_text(type);
   const bool list = (param.flags & OPDOCK_PARAM_LIST) != 0;
-  if (list && value.tag == OPDOCK_LIST && !pointer_missing(value)) {
+  if (list && value.tag == OPDOCK_TAG_LIST && !pointer_missing(value)) {
     int64_t at = misfit_element(value, param);
     const opdock_value& element = value.as.list->data[at];
-    return "found " + std::string(tag_text(element.tag)) +
+    return "found " + name_of(element) +
            (pointer_missing(element) ? " behind a NULL pointer" : "") + " as element " +
            std::to_string(at) + wanted + "; convert it";
   }
@@ -104,21 +122,22 @@ std::string misfit(const opdock_value& value, const opdock_param& param, const S
   if (is_bad_bool(value)) {
     return "found a bool of value " + std::to_string(value.as.i64) + ", wanted 0 or 1; correct it";
   }
-  return "found " + std::string(tag_text(value.tag)) + wanted +
-         (value.tag == OPDOCK_INT && param.tag == OPDOCK_FLOAT ? "; opdock_bind converts it"
-                                                               : "; convert it");
+  return "found " + name_of(value) + wanted +
+         (value.tag == OPDOCK_TAG_INT && param.tag == OPDOCK_TAG_FLOAT ? "; opdock_bind converts it"
+                                                                       : "; convert it");
 }
 
 opdock_status bind(const opdock_function& function, const opdock_value* positional,
                    uint32_t num_positional, const char* const* names, const opdock_value* named,
                    uint32_t num_named, opdock_value* bound, const ErrorBuffer& error) {
-  const std::vector<opdock_param>& params = function.params();
+  const opdock_param* params = function.params();
+  const size_t count = function.num_params();
   uint64_t given = 0;  // a bit a parameter; kMaxParams is 64
-  if (num_positional > params.size()) {
-    return refuse_argument(
-        function, error,
-        "found " + std::to_string(num_positional) + " positional arguments, wanted at most " +
-            std::to_string(params.size()) + " (" + names_of(function) + "); remove some");
+  if (num_positional > count) {
+    return refuse_argument(function, error,
+                           "found " + std::to_string(num_positional) +
+                               " positional arguments, wanted at most " + std::to_string(count) +
+                               " (" + names_of(function) + "); remove some");
   }
   for (uint32_t i = 0; i < num_positional; ++i) {
     if ((params[i].flags & OPDOCK_PARAM_KEYWORD_ONLY) != 0) {
@@ -133,12 +152,12 @@ opdock_status bind(const opdock_function& function, const opdock_value* position
   }
   for (uint32_t k = 0; k < num_named; ++k) {
     size_t at = 0;
-    while (at < params.size() && params[at].name != names[k]) ++at;  // names handed out earlier
-    if (at == params.size()) {
+    while (at < count && params[at].name != names[k]) ++at;  // names handed out earlier
+    if (at == count) {
       at = 0;
-      while (at < params.size() && std::strcmp(params[at].name, names[k]) != 0) ++at;
+      while (at < count && std::strcmp(params[at].name, names[k]) != 0) ++at;
     }
-    if (at == params.size()) {
+    if (at == count) {
       return refuse_argument(function, error,
                              "argument '" + std::string(names[k]) +
                                  "': found an unexpected name, wanted one of " +
@@ -154,7 +173,7 @@ opdock_status bind(const opdock_function& function, const opdock_value* position
     if (status != OPDOCK_OK) return status;
     given |= uint64_t{1} << at;
   }
-  for (size_t i = 0; i < params.size(); ++i) {
+  for (size_t i = 0; i < count; ++i) {
     if ((given >> i & 1) != 0) continue;
     if ((params[i].flags & OPDOCK_PARAM_HAS_DEFAULT) == 0) {
       return refuse_argument(function, error,

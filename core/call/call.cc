@@ -5,11 +5,13 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
+#include <memory>
 
 #include "call/accept.h"
 #include "call/guarded.h"
 #include "call/phases.h"
 #include "call/places.h"
+#include "call/results.h"
 
 namespace opdock {
 namespace {
@@ -20,7 +22,8 @@ bool has_room_for(const T* owner, const M* member) {
          reinterpret_cast<const char*>(owner) + owner->struct_size;
 }
 
-constexpr opdock_call_options kNoOptions{sizeof kNoOptions, 0, nullptr, nullptr, nullptr, 0};
+constexpr opdock_call_options kNoOptions{sizeof kNoOptions, 0, nullptr, nullptr,
+                                         nullptr,           0, nullptr};
 
 [[gnu::cold, gnu::noinline]] void read_short_options(const opdock_call_options* from,
                                                      opdock_call_options* to) {
@@ -32,6 +35,7 @@ constexpr opdock_call_options kNoOptions{sizeof kNoOptions, 0, nullptr, nullptr,
     to->workspace = from->workspace;
     to->workspace_bytes = from->workspace_bytes;
   }
+  if (has_room_for(from, &from->keeper)) to->keeper = from->keeper;
 }
 
 // The caller's options, whatever the size of its declaration; `room` for those of a shorter one.
@@ -68,67 +72,56 @@ opdock_plan of_own_size(const opdock_plan& from) {
   return status;
 }
 
-[[gnu::cold, gnu::noinline]] opdock_status refuse_outputs(const opdock_function& function,
-                                                          uint32_t found,
-                                                          const ErrorBuffer& error) {
-  return refuse(function, error,
-                "found " + std::to_string(found) + " outputs, wanted " +
-                    std::to_string(function.fresh()) + ", one per fresh result of the schema");
-}
+// Room for what plan answers: on the stack, unless lists make it long.
+class PlannedOutputs {
+ public:
+  opdock_output* for_tensors(uint32_t count) {
+    if (count <= kMaxReturns) return few_;
+    many_ = std::make_unique<opdock_output[]>(count);
+    return many_.get();
+  }
 
-// An invocation with outputs, written arguments or on a GPU. may_lack: outputs that are NULL are
-// allocated.
-[[gnu::noinline]] opdock_status invoke_in_full(Invocation* in, const opdock_call_options& how,
-                                               const opdock_value* args, uint32_t num_args,
-                                               opdock_tensor** outputs, uint32_t num_outputs,
-                                               bool may_lack, const ErrorBuffer& error) {
+ private:
+  opdock_output few_[kMaxReturns];
+  std::unique_ptr<opdock_output[]> many_;
+};
+
+// Plans, checks and runs. may_lack: results that are OPDOCK_TAG_NONE are allocated.
+[[gnu::noinline]] opdock_status invoke_in_full(Invocation* in, const opdock_value* args,
+                                               uint32_t num_args, opdock_value* results,
+                                               uint32_t num_results, bool may_lack,
+                                               const ErrorBuffer& error) {
   const opdock_function& function = in->function;
   const Target& target = *in->target;
-  opdock_output planned[kMaxReturns];
+  opdock_status status = OPDOCK_OK;
+  if (function.is_variable()) status = count_results(in, args);
+  if (status != OPDOCK_OK) return status;
+  PlannedOutputs planned;
   opdock_plan plan;
   plan.struct_size = sizeof plan;
-  plan.outputs = planned;
-  opdock_status status = plan_once(in, args, num_args, &plan);
+  plan.outputs = planned.for_tensors(in->tensors);
+  status = plan_once(in, args, num_args, &plan);
   if (status != OPDOCK_OK) return status;
-  const uint32_t count = plan.num_outputs;
-  if (num_outputs != count || (outputs == nullptr && num_outputs != 0)) {
-    return refuse_outputs(function, num_outputs, error);
-  }
-  if ((num_outputs | uint32_t{function.writes()}) != 0) {
-    status = check_outputs(function, target, plan, outputs, num_outputs, may_lack, error);
-    if (status != OPDOCK_OK) return status;
-    status = check_sharing(function, target, args, outputs, num_outputs, error);
+  ResultSet set(in, results, num_results);
+  status = set.take(plan, may_lack, error);
+  if (status != OPDOCK_OK) return status;
+  if (in->tensors != 0 || function.writes()) {
+    status = check_sharing(function, target, args, set.tensors(), in->tensors, error);
     if (status != OPDOCK_OK) return status;
   }
   Context context(target);
-  status = context.enter(function, how.stream, error);
-  uint32_t made = 0;  // a bit an output
-  static_assert(kMaxReturns <= 32);
-  for (uint32_t i = 0; i < count && status == OPDOCK_OK; ++i) {
-    if (outputs[i] != nullptr) continue;
-    std::string problem;
-    status = allocate_output(target, how.stream, plan.outputs[i], &outputs[i], &problem);
-    if (status == OPDOCK_OK) {
-      made |= 1u << i;
-    } else {
-      refuse(function, error, "output " + std::to_string(i) + ": " + problem, status);
-    }
-  }
-  if (status == OPDOCK_OK) status = run_once(in, how, plan, args, num_args, outputs, count);
-  for (uint32_t i = 0; status != OPDOCK_OK && i < count; ++i) {
-    if ((made >> i & 1) == 0) continue;
-    free_output(outputs[i]);
-    outputs[i] = nullptr;
-  }
-  return status;
+  status = context.enter(function, in->how.stream, error);
+  if (status == OPDOCK_OK && may_lack) status = set.allocate(plan, error);
+  if (status != OPDOCK_OK) return status;
+  return set.hand_over(run_once(in, plan, args, num_args, set.for_run(args), num_results));
 }
 
 [[gnu::cold, gnu::noinline]] opdock_status refuse_room(const opdock_function& function,
-                                                       const ErrorBuffer& error) {
+                                                       uint32_t tensors, const ErrorBuffer& error) {
   return refuse(function, error,
                 "found a plan without room, wanted struct_size of at least " +
-                    std::to_string(kLeastPlan) + " and outputs for " +
-                    std::to_string(function.fresh()) + "; fill in struct_size and outputs");
+                    std::to_string(kLeastPlan) + ", outputs, and room for " +
+                    std::to_string(tensors) + "; fill in struct_size, outputs and room");
 }
 
 [[gnu::cold, gnu::noinline]] opdock_status refuse_unplanned(const opdock_function& function,
@@ -184,17 +177,33 @@ inline Target* accept_or_check(const opdock_function& function, const opdock_val
   if (!real) plan->flags |= OPDOCK_PLAN_OF_SHAPES;
 }
 
-// The whole call, with outputs that are all there.
-opdock_status invoke_into(const opdock_function& function, const opdock_call_options& how,
-                          const opdock_value* args, uint32_t num_args,
-                          opdock_tensor* const* outputs, uint32_t num_outputs, Target** on,
+// The whole call, on what serves it now. *on: that.
+opdock_status invoke_anew(const opdock_function& function, const opdock_call_options& how,
+                          const opdock_value* args, uint32_t num_args, opdock_value* results,
+                          uint32_t num_results, bool may_lack, Target** on,
                           const ErrorBuffer& error) {
   opdock_status status = OPDOCK_OK;
   Target* target = *on = accept_or_check(function, args, num_args, false, &status, error);
   if (target == nullptr) return status;
   Invocation in(function, target, how, Phase::kPlan, error);
-  return invoke_in_full(&in, how, args, num_args, const_cast<opdock_tensor**>(outputs), num_outputs,
-                        false, error);
+  return invoke_in_full(&in, args, num_args, results, num_results, may_lack, error);
+}
+
+// Room for fewer tensors than there are is an error that says how many. A program whose plan has no
+// member `room` has seen to it that there is enough, where the schema says how many there are.
+opdock_status check_room(Invocation* in, const opdock_value* args, opdock_plan* plan,
+                         const ErrorBuffer& error) {
+  const opdock_function& function = in->function;
+  if (function.is_variable()) {
+    const opdock_status status = count_results(in, args);
+    if (status != OPDOCK_OK) return status;
+  }
+  const uint32_t room = OPDOCK_HAS(plan, opdock_plan, room) ? plan->room
+                        : function.is_variable()            ? 0
+                                                            : function.fresh();
+  if (in->tensors == 0 || (room >= in->tensors && plan->outputs != nullptr)) return OPDOCK_OK;
+  plan->num_outputs = in->tensors;
+  return refuse_room(function, in->tensors, error);
 }
 
 }  // namespace
@@ -236,9 +245,7 @@ opdock_status opdock_prepare(opdock_function* function, opdock_device device, ch
   const ErrorBuffer error{error_text, error_size};
   if (function == nullptr) return missing(error, "a function");
   try {
-    if (!readable(plan) || (plan->outputs == nullptr && function->fresh() != 0)) {
-      return refuse_room(*function, error);
-    }
+    if (!readable(plan)) return refuse_room(*function, function->fresh(), error);
     opdock_status status = OPDOCK_OK;
     Target* target = accept_arguments(*function, args, num_args);
     const bool quick = target != nullptr;
@@ -246,6 +253,10 @@ opdock_status opdock_prepare(opdock_function* function, opdock_device device, ch
     if (target == nullptr) return status;
     opdock_call_options room;
     Invocation in(*function, target, read_options(options, &room), Phase::kPlan, error);
+    if (function->fresh() != 0) {
+      status = check_room(&in, args, plan, error);
+      if (status != OPDOCK_OK) return status;
+    }
     status = plan->struct_size == sizeof *plan ? plan_once(&in, args, num_args, plan)
                                                : plan_of_other_size(&in, args, num_args, plan);
     if (!quick && status == OPDOCK_OK) mark_shapes(*function, args, plan);
@@ -258,14 +269,13 @@ opdock_status opdock_prepare(opdock_function* function, opdock_device device, ch
 [[gnu::hot]] opdock_status opdock_run_planned(opdock_function* function,
                                               const opdock_call_options* options,
                                               const opdock_plan* plan, const opdock_value* args,
-                                              uint32_t num_args, opdock_tensor* const* outputs,
-                                              uint32_t num_outputs, char* error_text,
+                                              uint32_t num_args, opdock_value* results,
+                                              uint32_t num_results, char* error_text,
                                               uint32_t error_size) {
   const ErrorBuffer error{error_text, error_size};
   if (function == nullptr) return missing(error, "a function");
   try {
-    if (!readable(plan) || plan->num_outputs != function->fresh() ||
-        (plan->outputs == nullptr && plan->num_outputs != 0)) {
+    if (!readable(plan) || (plan->outputs == nullptr && plan->num_outputs != 0)) {
       return refuse_unplanned(*function, error);
     }
     opdock_plan own;
@@ -276,7 +286,7 @@ opdock_status opdock_prepare(opdock_function* function, opdock_device device, ch
     opdock_call_options room;
     const opdock_call_options& how = read_options(options, &room);
     const auto anew = [&](Target** on) {
-      return invoke_into(*function, how, args, num_args, outputs, num_outputs, on, error);
+      return invoke_anew(*function, how, args, num_args, results, num_results, false, on, error);
     };
     opdock_status status = OPDOCK_OK;
     Target* target = nullptr;
@@ -286,17 +296,22 @@ opdock_status opdock_prepare(opdock_function* function, opdock_device device, ch
     } else {
       target = recheck_arguments(*function, args, num_args, &status, error);
       if (target == nullptr) return status;
-      if ((num_outputs | plan->num_outputs | uint32_t{function->writes()}) != 0) {
-        status = check_outputs(*function, *target, *plan, outputs, num_outputs, false, error);
-        if (status != OPDOCK_OK) return status;
-        status = check_sharing(*function, *target, args, outputs, num_outputs, error);
+      Invocation in(*function, target, how, Phase::kRun, error);
+      if (function->is_variable()) {
+        status = count_results(&in, args);
         if (status != OPDOCK_OK) return status;
       }
-      Invocation in(*function, target, how, Phase::kRun, error);
+      ResultSet set(&in, results, num_results);
+      if ((num_results | plan->num_outputs | in.tensors | uint32_t{function->writes()}) != 0) {
+        status = set.take(*plan, false, error);
+        if (status != OPDOCK_OK) return status;
+        status = check_sharing(*function, *target, args, set.tensors(), in.tensors, error);
+        if (status != OPDOCK_OK) return status;
+      }
       Context context(*target);
       status = context.enter(*function, how.stream, error);
       if (status != OPDOCK_OK) return status;
-      status = run_once(&in, how, *plan, args, num_args, outputs, num_outputs);
+      status = set.hand_over(run_once(&in, *plan, args, num_args, set.for_run(args), num_results));
     }
     if (status != OPDOCK_INCOMPATIBLE) [[likely]]
       return status;
@@ -310,7 +325,7 @@ opdock_status opdock_prepare(opdock_function* function, opdock_device device, ch
 [[gnu::hot]] opdock_status opdock_invoke(opdock_function* function,
                                          const opdock_call_options* options,
                                          const opdock_value* args, uint32_t num_args,
-                                         opdock_tensor** outputs, uint32_t num_outputs,
+                                         opdock_value* results, uint32_t num_results,
                                          char* error_text, uint32_t error_size) {
   const ErrorBuffer error{error_text, error_size};
   if (function == nullptr) return missing(error, "a function");
@@ -321,17 +336,13 @@ opdock_status opdock_prepare(opdock_function* function, opdock_device device, ch
     opdock_call_options room;
     const opdock_call_options& how = read_options(options, &room);
     Invocation in(*function, target, how, Phase::kPlan, error);
-    if (function->fresh() != 0 || num_outputs != 0 || target->driver != nullptr ||
+    if ((function->num_results() | num_results) != 0 || target->driver != nullptr ||
         function->writes()) {
-      status = invoke_in_full(&in, how, args, num_args, outputs, num_outputs, true, error);
+      status = invoke_in_full(&in, args, num_args, results, num_results, true, error);
       if (status != OPDOCK_INCOMPATIBLE) [[likely]]
         return status;
       return call_further(*function, target, status, [&](Target** on) {
-        opdock_status again = OPDOCK_OK;
-        Target* further = *on = accept_or_check(*function, args, num_args, false, &again, error);
-        if (further == nullptr) return again;
-        Invocation second(*function, further, how, Phase::kPlan, error);
-        return invoke_in_full(&second, how, args, num_args, outputs, num_outputs, true, error);
+        return invoke_anew(*function, how, args, num_args, results, num_results, true, on, error);
       });
     }
     opdock_plan plan;
@@ -339,7 +350,7 @@ opdock_status opdock_prepare(opdock_function* function, opdock_device device, ch
     plan.outputs = nullptr;
     status = plan_once(&in, args, num_args, &plan);
     if (status != OPDOCK_OK) return status;
-    return run_once(&in, how, plan, args, num_args, nullptr, 0);
+    return run_once(&in, plan, args, num_args, nullptr, 0);
   } catch (...) {
     return caught(error);
   }

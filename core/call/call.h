@@ -11,6 +11,10 @@
 
 namespace opdock {
 
+// The strides of a fresh tensor: contiguous, row-major. Those of an empty one do not matter, nor do
+// those of shapes that no memory has. `strides` has room for all dimensions. (outputs.cc)
+void set_strides(const opdock_output& output, int64_t* strides);
+
 // Checks every argument by itself and against the others, and finds the op's target on their
 // device. NULL, a status and a text if something is wrong. Shapes without data will do only for
 // planning. What they share with others is not looked at: check_sharing(). (arguments.cc)

@@ -1,29 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "call/function.h"
 
+#include <cstdio>
+
 #include "base/mutex.h"
 #include "base/turn.h"
-#include "call/dtype.h"
+#include "schema/dtype.h"
 
 using opdock::ErrorBuffer;
 using opdock::Schema;
-using opdock::SchemaDefault;
-using opdock::SchemaParam;
 using opdock::Target;
 
 namespace {
 
 uint32_t quick_tags_of(const opdock_param& param) {
-  uint32_t tags = (param.flags & OPDOCK_PARAM_OPTIONAL) != 0 ? 1u << OPDOCK_NONE : 0;
+  uint32_t tags = (param.flags & OPDOCK_PARAM_OPTIONAL) != 0 ? 1u << OPDOCK_TAG_NONE : 0;
   if ((param.flags & OPDOCK_PARAM_LIST) != 0) return tags;
   switch (param.tag) {  // those of other tags have a pointer to look at
-    case OPDOCK_BOOL:
-    case OPDOCK_INT:
-    case OPDOCK_FLOAT:
-    case OPDOCK_DTYPE:
-    case OPDOCK_DEVICE:
-    case OPDOCK_TENSOR:
-    case OPDOCK_STREAM:
+    case OPDOCK_TAG_BOOL:
+    case OPDOCK_TAG_INT:
+    case OPDOCK_TAG_FLOAT:
+    case OPDOCK_TAG_DTYPE:
+    case OPDOCK_TAG_DEVICE:
+    case OPDOCK_TAG_TENSOR:
+    case OPDOCK_TAG_STREAM:
       return tags | 1u << param.tag;
     default:
       return tags;
@@ -32,67 +32,26 @@ uint32_t quick_tags_of(const opdock_param& param) {
 
 }  // namespace
 
-opdock_function::opdock_function(std::string name, Schema schema, opdock::Resolver* resolver)
+opdock_function::opdock_function(std::string name, Schema schema, opdock::Resolver* resolver,
+                                 opdock::Declared declared)
     : name_(std::move(name)),
       schema_(std::move(schema)),
-      schema_text_(schema_.text()),
       digest_(schema_.digest()),
       resolver_(resolver),
+      description_(schema_, std::move(declared)),
       num_params_(static_cast<uint32_t>(schema_.params.size())),
-      fresh_(static_cast<uint32_t>(schema_.fresh_outputs())) {
-  for (const SchemaParam& from : schema_.params) {
-    opdock_param param{};
-    param.name = from.name.c_str();
-    param.tag = from.type.tag;
-    if (from.type.optional) param.flags |= OPDOCK_PARAM_OPTIONAL;
-    if (from.type.list) param.flags |= OPDOCK_PARAM_LIST;
-    if (from.type.optional_element) param.flags |= OPDOCK_PARAM_OPTIONAL_ELEMENTS;
-    if (from.type.alias != 0) {
-      param.flags |= OPDOCK_PARAM_WRITTEN;
-      writes_ = true;
-    }
-    if (from.keyword_only) param.flags |= OPDOCK_PARAM_KEYWORD_ONLY;
-    if (from.fallback) {
-      param.flags |= OPDOCK_PARAM_HAS_DEFAULT;
-      param.fallback = fallback(*from.fallback);
-    }
-    params_.push_back(param);
+      num_results_(static_cast<uint32_t>(schema_.returns.size())),
+      fresh_(static_cast<uint32_t>(schema_.fresh_results())),
+      is_variable_(schema_.is_variable()),
+      returns_tensors_(fresh_ == num_results_ && !is_variable_) {
+  bool is_plain = true;
+  for (uint32_t i = 0; i < num_params_; ++i) {
+    writes_ = writes_ || (params()[i].flags & OPDOCK_PARAM_WRITTEN) != 0;
+    is_plain = is_plain && params()[i].device == OPDOCK_ON_OP_DEVICE;
   }
-  for (const opdock_param& param : params_)
-    quick_tags_.push_back(writes_ ? 0 : quick_tags_of(param));
-}
-
-opdock_value opdock_function::fallback(const SchemaDefault& from) {
-  opdock_value value{};
-  value.tag = from.tag;
-  switch (from.tag) {
-    case OPDOCK_BOOL:
-    case OPDOCK_INT:
-      value.as.i64 = from.integer;
-      break;
-    case OPDOCK_FLOAT:
-      value.as.f64 = from.real;
-      break;
-    case OPDOCK_COMPLEX:
-      complexes_.push_back({from.real, 0.0});
-      value.as.c128 = complexes_.back().data();
-      break;
-    case OPDOCK_STRING:
-      strings_.push_back({from.text.data(), from.text.size()});
-      value.as.str = &strings_.back();
-      break;
-    case OPDOCK_LIST: {
-      std::vector<opdock_value> elements;
-      for (const SchemaDefault& item : from.items) elements.push_back(fallback(item));
-      items_.push_back(std::move(elements));
-      lists_.push_back({items_.back().data(), items_.back().size()});
-      value.as.list = &lists_.back();
-      break;
-    }
-    default:
-      break;
+  for (uint32_t i = 0; i < num_params_; ++i) {
+    quick_tags_.push_back(writes_ || !is_plain ? 0 : quick_tags_of(params()[i]));
   }
-  return value;
 }
 
 const char* opdock_function::doc() const {
@@ -105,6 +64,15 @@ const char* opdock_function::doc() const {
     doc_known_ = true;
   }
   return doc_.c_str();
+}
+
+opdock_generator* opdock::Resolver::generator(opdock_device, std::string* problem) {
+  *problem = "found no generator of random numbers, wanted one in the call's options";
+  return nullptr;
+}
+
+void opdock::Resolver::log(int32_t level, const char* message) {
+  if (level >= 2) std::fprintf(stderr, "opdock: %s\n", message);
 }
 
 Target* opdock_function::resolve(opdock_device device, opdock_status* status,

@@ -4,15 +4,14 @@
 
 #include <array>
 #include <atomic>
-#include <deque>
-#include <memory>
 #include <string>
 #include <vector>
 
+#include "call/describe.h"
 #include "call/error_text.h"
-#include "call/schema.h"
 #include "call/target.h"
 #include "opdock/opdock.h"
+#include "schema/schema.h"
 
 namespace opdock {
 
@@ -39,6 +38,13 @@ class Resolver {
   virtual void waiting(bool begins) { (void)begins; }
   // The op's documentation; "" if it cannot be had. Loads the best provider if need be.
   virtual std::string doc(const opdock_function& function) = 0;
+  // The generator that ops on `device` draw from if they are given none; NULL and *problem if there
+  // is none. Any thread; lives as long as the resolver.
+  virtual opdock_generator* generator(opdock_device device, std::string* problem);
+  // A plugin's line for the program's log. Any thread.
+  virtual void log(int32_t level, const char* message);
+  // How many threads share the work of an op on the CPU; 0: as many as there are cores.
+  virtual uint32_t threads() const { return 0; }
 };
 
 inline constexpr int32_t kMaxDevices = 64;  // of one type
@@ -49,22 +55,29 @@ inline constexpr int32_t kMaxDevices = 64;  // of one type
 struct opdock_function {
  public:
   // name: what it was asked for by, "softmax" or "plugin/softmax". The resolver outlives it.
-  opdock_function(std::string name, opdock::Schema schema, opdock::Resolver* resolver);
+  opdock_function(std::string name, opdock::Schema schema, opdock::Resolver* resolver,
+                  opdock::Declared declared = {});
   opdock_function(const opdock_function&) = delete;
   opdock_function& operator=(const opdock_function&) = delete;
 
   const std::string& name() const { return name_; }
   const opdock::Schema& schema() const { return schema_; }
   const std::string& digest() const { return digest_; }
-  const char* schema_text() const { return schema_text_.c_str(); }
+  const opdock_function_info& info() const { return description_.info(); }
+  const std::vector<uint8_t>& arg_devices() const { return description_.declared().arg_devices; }
+  const std::vector<opdock::ShapeRule>& rules() const { return description_.declared().rules; }
   const char* doc() const;  // loads on first use
   opdock::Resolver* resolver() const { return resolver_; }
-  const std::vector<opdock_param>& params() const { return params_; }
+  const opdock_param* params() const { return info().params; }
   uint32_t num_params() const { return num_params_; }
+  const opdock_result* results() const { return info().results; }
+  uint32_t num_results() const { return num_results_; }
   bool writes() const { return writes_; }  // into a Tensor(a!) parameter
+  // Results with fresh tensors. If none of them is variable, as many tensors as there are of these.
   uint32_t fresh() const { return fresh_; }
-  bool may_block = false;  // a provider says so; set before the function is handed out
-  uint32_t all() const { return static_cast<uint32_t>(schema_.returns.size()); }
+  bool is_variable() const { return is_variable_; }
+  // Every result is one fresh tensor: what is planned is what is returned.
+  bool returns_tensors() const { return returns_tensors_; }
 
   // For a quick look at arguments: bit t of element i says that a value of tag t fits parameter i
   // whatever it holds (accept.h looks into tensors and bools). No bits where the op writes.
@@ -104,21 +117,15 @@ struct opdock_function {
   }
   opdock::Target* resolve(opdock_device device, opdock_status* status,
                           const opdock::ErrorBuffer& error) const;
-  opdock_value fallback(const opdock::SchemaDefault& value);
 
   std::string name_;
   opdock::Schema schema_;
-  std::string schema_text_, digest_;
+  std::string digest_;
   opdock::Resolver* resolver_;
-  std::vector<opdock_param> params_;
+  opdock::Description description_;
   std::vector<uint32_t> quick_tags_;
-  uint32_t num_params_, fresh_;
-  bool writes_ = false;
-  // What the defaults in params_ point at; deques do not move their elements.
-  std::deque<opdock_string> strings_;
-  std::deque<std::array<double, 2>> complexes_;
-  std::deque<std::vector<opdock_value>> items_;
-  std::deque<opdock_list> lists_;
+  uint32_t num_params_, num_results_, fresh_;
+  bool writes_ = false, is_variable_, returns_tensors_;
 
   mutable std::atomic<opdock::Target*> cpu_{nullptr};
   mutable std::array<std::atomic<opdock::Target*>, opdock::kMaxDevices> cuda_{}, rocm_{};

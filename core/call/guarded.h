@@ -6,6 +6,7 @@
 #include <new>
 
 #include "call/error_text.h"
+#include "call/invocation.h"
 #include "opdock/plugin.h"
 
 namespace opdock {
@@ -20,6 +21,18 @@ template <class F>
     return body();
   } catch (...) {
     return caught(error);
+  }
+}
+
+// What a function that a plugin calls answers.
+template <class F>
+[[gnu::always_inline]] inline opdock_status answer(Invocation& in, F&& body) noexcept {
+  try {
+    return body();
+  } catch (...) {
+    char text[256] = "";
+    const opdock_status status = caught({text, sizeof text});
+    return in.fail(status, text);
   }
 }
 

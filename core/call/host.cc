@@ -3,109 +3,63 @@
 
 #include <algorithm>
 #include <bit>
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <memory>
 #include <string>
-#include <thread>
 #include <vector>
 
-#include "base/mutex.h"
-#include "call/dtype.h"
 #include "call/guarded.h"
 #include "call/invocation.h"
 #include "call/parallel.h"
+#include "call/retain.h"
+#include "call/workspace.h"
+#include "schema/dtype.h"
 
 namespace opdock {
 namespace {
-
-struct Sink {
-  LogSink call;
-  void* context;
-  uint32_t calls = 0;          // that threads are in
-  uint32_t counted = forks();  // in this process or in a parent, whose threads are not here
-  bool removed = false;
-
-  void settle() {
-    if (counted != forks()) calls = 0;
-    counted = forks();
-  }
-};
-
-struct Sinks {
-  Mutex mutex;
-  std::vector<std::shared_ptr<Sink>> list;
-};
-Sinks& sinks = *new Sinks;  // plugins may log until the process ends
-
-// The sink is the program's code and may call us: it is called without the lock.
-void host_log(int32_t level, const char* message) {
-  if (message == nullptr) return;
-  std::shared_ptr<Sink> sink;
-  {
-    const std::lock_guard lock(sinks.mutex);
-    for (const std::shared_ptr<Sink>& one : sinks.list) {
-      if (!one->removed) sink = one;
-    }
-    if (sink != nullptr) {
-      sink->settle();
-      ++sink->calls;
-    }
-  }
-  if (sink == nullptr) {
-    if (level >= 2) std::fprintf(stderr, "opdock: %s\n", message);
-    return;
-  }
-  sink->call(sink->context, level, message);
-  const std::lock_guard lock(sinks.mutex);
-  sink->settle();
-  if (sink->calls != 0) --sink->calls;
-}
 
 Invocation& invocation(const opdock_call* call) {
   return *static_cast<Invocation*>(call->host_data);
 }
 
-// What a function of the table answers. Its caller's frames may be C, which nothing is thrown
-// through.
-template <class F>
-[[gnu::always_inline]] inline opdock_status answer(const opdock_call* call, F&& body) noexcept {
-  Invocation& in = invocation(call);
-  try {
-    return body(in);
-  } catch (...) {
-    char text[256] = "";
-    const opdock_status status = caught({text, sizeof text});
-    return in.fail(status, text);
-  }
+// With a call it goes where its runtime's messages go.
+void host_log(const opdock_call* call, int32_t level, const char* message) {
+  if (message == nullptr) return;
+  if (call != nullptr) return invocation(call).function.resolver()->log(level, message);
+  if (level >= 2) std::fprintf(stderr, "opdock: %s\n", message);
 }
 
 opdock_status host_set_error(const opdock_call* call, opdock_status status, const char* message) {
   return invocation(call).fail(status, message == nullptr ? "" : message);
 }
 
-opdock_status find_kernel(Invocation& in, const char* name, opdock_kernel** out) {
-  if (name == nullptr || out == nullptr) {
-    return in.fail(OPDOCK_INTERNAL, "kernel(): found a NULL name or out, wanted both");
+opdock_status find_kernel(Invocation& in, uint32_t index, opdock_kernel** out) {
+  if (out == nullptr) {
+    return in.fail(OPDOCK_INTERNAL, "kernel(): found out of NULL, wanted room for the kernel");
   }
   if (in.phase == Phase::kPlan) {
     return in.fail(OPDOCK_INTERNAL,
                    "kernel() was called by plan, which must touch no device; call it "
                    "from prepare");
   }
-  if (in.target->kernels == nullptr) {
-    return in.fail(OPDOCK_NOT_FOUND, std::string("kernel(\"") + name +
-                                         "\"): there are no kernels on " +
+  Kernels* const kernels = in.target->kernels;
+  if (kernels == nullptr) {
+    return in.fail(OPDOCK_NOT_FOUND, "kernel(" + std::to_string(index) +
+                                         "): there are no kernels on " +
                                          to_text(in.target->device));
   }
+  if (kernels->is_ready(index, out)) [[likely]]
+    return OPDOCK_OK;
   std::string problem;
-  const bool may_load = (in.call.flags & OPDOCK_CALL_CAPTURING) == 0;
-  opdock_status status = in.target->kernels->find(name, out, &problem, may_load);
+  bool is_capturing = false;
+  opdock_status status = in.is_capturing(&is_capturing);
+  if (status != OPDOCK_OK) return status;
+  status = kernels->find(index, out, &problem, !is_capturing);
   if (status == OPDOCK_OK && *out == nullptr) [[unlikely]] {
-    status = in.function.resolver()->make_kernels(in.function, in.target, name, &problem);
-    if (status == OPDOCK_OK) status = in.target->kernels->find(name, out, &problem, false);
+    status = in.function.resolver()->make_kernels(in.function, in.target, kernels->name_of(index),
+                                                  &problem);
+    if (status == OPDOCK_OK) status = kernels->find(index, out, &problem, false);
   }
   return status == OPDOCK_OK ? status : in.fail(status, problem);
 }
@@ -149,8 +103,7 @@ opdock_status launch_kernel(Invocation& in, const opdock_call* call, opdock_kern
   return done.ok() ? OPDOCK_OK : in.fail(done.status, done.text);
 }
 
-opdock_status more_workspace(Invocation& in, const opdock_call* call, uint64_t bytes,
-                             uint64_t alignment, void** out) {
+opdock_status more_workspace(Invocation& in, uint64_t bytes, uint64_t alignment, void** out) {
   if (out == nullptr) return in.fail(OPDOCK_INTERNAL, "workspace(): found out of NULL");
   *out = nullptr;
   if (in.phase != Phase::kRun || !in.target->has_flag(OPDOCK_OP_MAY_ALLOCATE)) {
@@ -159,7 +112,10 @@ opdock_status more_workspace(Invocation& in, const opdock_call* call, uint64_t b
         "workspace(): only run of an op with the flag may-allocate may ask for more; plan "
         "its size instead");
   }
-  if ((call->flags & OPDOCK_CALL_CAPTURING) != 0) {
+  bool is_capturing = false;
+  const opdock_status asked = in.is_capturing(&is_capturing);
+  if (asked != OPDOCK_OK) return asked;
+  if (is_capturing) {
     return in.fail(OPDOCK_UNSUPPORTED, "workspace(): not while the stream is being captured");
   }
   if (alignment == 0) alignment = 256;
@@ -172,39 +128,37 @@ opdock_status more_workspace(Invocation& in, const opdock_call* call, uint64_t b
   if (in.extra == nullptr) in.extra = new std::vector<void*>;
   in.extra->reserve(in.extra->size() + 1);
   if (in.target->driver != nullptr) {
-    if (alignment > 256) {
-      return in.fail(OPDOCK_UNSUPPORTED,
-                     "workspace(): device memory is aligned to 256 bytes at most");
-    }
-    DriverStatus done =
-        in.target->driver->allocate(in.target->device.index, call->stream, bytes, out);
-    if (!done.ok()) return in.fail(done.status, done.text);
-  } else {
-    alignment = std::max<uint64_t>(alignment, 64);
-    *out = std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
-    if (*out == nullptr) {
-      return in.fail(OPDOCK_OUT_OF_MEMORY, "workspace(): no host memory of " +
-                                               std::to_string(bytes) +
-                                               " bytes; free some and try again");
-    }
+    void* memory = nullptr;
+    const opdock_status status = allocate_on_device(&in, bytes, alignment, &memory, out);
+    if (status != OPDOCK_OK) return status;
+    in.extra->push_back(memory);
+    return OPDOCK_OK;
+  }
+  alignment = std::max<uint64_t>(alignment, 64);
+  *out = std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
+  if (*out == nullptr) {
+    return in.fail(OPDOCK_OUT_OF_MEMORY, "workspace(): no host memory of " + std::to_string(bytes) +
+                                             " bytes; free some and try again");
   }
   in.extra->push_back(*out);
   return OPDOCK_OK;
 }
 
-opdock_status host_kernel(const opdock_call* call, const char* name, opdock_kernel** out) {
-  return answer(call, [=](Invocation& in) { return find_kernel(in, name, out); });
+opdock_status host_kernel(const opdock_call* call, uint32_t index, opdock_kernel** out) {
+  Invocation& in = invocation(call);
+  return answer(in, [&] { return find_kernel(in, index, out); });
 }
 
 opdock_status host_launch(const opdock_call* call, opdock_kernel* kernel,
                           const opdock_launch* launch) {
-  return answer(call, [=](Invocation& in) { return launch_kernel(in, call, kernel, launch); });
+  Invocation& in = invocation(call);
+  return answer(in, [&] { return launch_kernel(in, call, kernel, launch); });
 }
 
 opdock_status host_workspace(const opdock_call* call, uint64_t bytes, uint64_t alignment,
                              void** out) {
-  return answer(call,
-                [=](Invocation& in) { return more_workspace(in, call, bytes, alignment, out); });
+  Invocation& in = invocation(call);
+  return answer(in, [&] { return more_workspace(in, bytes, alignment, out); });
 }
 
 void* host_driver_symbol(int32_t device_type, const char* name) {
@@ -218,7 +172,9 @@ void* host_driver_symbol(int32_t device_type, const char* name) {
 }
 
 const void* host_get_extension(const char* id) {
-  if (id != nullptr && std::strcmp(id, OPDOCK_PARALLEL_1) == 0) return parallel_extension();
+  if (id == nullptr) return nullptr;
+  if (std::strcmp(id, OPDOCK_PARALLEL_2) == 0) return parallel_extension();
+  if (std::strcmp(id, OPDOCK_RETAIN_1) == 0) return retain_extension();
   return nullptr;
 }
 
@@ -229,35 +185,23 @@ const opdock_host host_functions = {
     OPDOCK_VERSION,      host_log,         host_set_error,     host_kernel,
     host_launch,         host_workspace,   host_driver_symbol, host_get_extension};
 
-void add_log_sink(LogSink call, void* context) {
-  const std::lock_guard lock(sinks.mutex);
-  sinks.list.push_back(std::make_shared<Sink>(Sink{call, context}));
-}
-
-void remove_log_sink(void* context) {
-  for (;;) {
-    {
-      const std::lock_guard lock(sinks.mutex);
-      bool is_busy = false;
-      for (const std::shared_ptr<Sink>& one : sinks.list) {
-        if (one->context != context) continue;
-        one->removed = true;
-        one->settle();
-        is_busy = is_busy || one->calls != 0;
-      }
-      if (!is_busy) {
-        std::erase_if(sinks.list, [&](const auto& one) { return one->context == context; });
-        return;
-      }
-    }
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
-}
-
 opdock_status Invocation::fail(opdock_status status, std::string_view text) {
   has_text = true;
   ErrorBuffer{call.error, call.error_size}.write(function.schema().name, ": ", text);
   return status;
+}
+
+opdock_status Invocation::is_capturing(bool* out) {
+  if (capture == Capture::kUnknown) {
+    bool found = false;
+    if (target->driver != nullptr) {
+      const DriverStatus done = target->driver->is_capturing(call.stream, &found);
+      if (!done.ok()) return fail(done.status, done.text);
+    }
+    capture = found ? Capture::kYes : Capture::kNo;
+  }
+  *out = capture == Capture::kYes;
+  return OPDOCK_OK;
 }
 
 opdock_status Invocation::finish_failed(opdock_status status, const char* function) {

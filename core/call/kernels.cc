@@ -3,7 +3,7 @@
 
 #include <cstring>
 
-#include "call/dtype.h"
+#include "schema/dtype.h"
 
 namespace opdock {
 namespace {
@@ -129,28 +129,51 @@ void Kernels::put(std::string_view name, const opdock_kernel& kernel) {
   entry->ready.store(true, std::memory_order_release);
 }
 
+void Kernels::number(const char* const* names, uint32_t count) {
+  for (uint32_t i = 0; i < count; ++i) numbered_.push_back({names[i], lookup(names[i])});
+}
+
+const char* Kernels::name_of(uint32_t index) const {
+  return index < numbered_.size() ? numbered_[index].name : nullptr;
+}
+
+opdock_status Kernels::find(uint32_t index, opdock_kernel** out, std::string* problem,
+                            bool may_load) {
+  if (index < numbered_.size() && numbered_[index].entry != nullptr) [[likely]]
+    return take(numbered_[index].entry, out, problem, may_load);
+  if (index < numbered_.size()) return find(numbered_[index].name, out, problem, may_load);
+  return refuse_unknown("number " + std::to_string(index), problem);
+}
+
 opdock_status Kernels::find(const char* name, opdock_kernel** out, std::string* problem,
                             bool may_load) {
+  Entry* entry = lookup(name);
+  return entry != nullptr ? take(entry, out, problem, may_load)
+                          : refuse_unknown("\"" + std::string(name) + "\"", problem);
+}
+
+opdock_status Kernels::refuse_unknown(const std::string& what, std::string* problem) const {
   if (driver_ == nullptr && !on_demand_) {
     *problem = problem_;
     return OPDOCK_NOT_FOUND;
   }
-  Entry* entry = lookup(name);
-  if (entry == nullptr) {
-    *problem = "found no kernel \"" + std::string(name) + "\" in " + description_ +
-               ", wanted one of its " + std::to_string(count_) + ":";
-    for (size_t i = 0; i < count_ && i < 16; ++i) {
-      *problem += (i ? ", \"" : " \"") + std::string(entries_[i].source_name) + "\"";
-    }
-    *problem += "; list it under `kernels` in plugin.toml";
-    return OPDOCK_NOT_FOUND;
+  *problem = "found no kernel " + what + " in " + description_ + ", wanted one of its " +
+             std::to_string(count_) + ":";
+  for (size_t i = 0; i < count_ && i < 16; ++i) {
+    *problem += (i ? ", \"" : " \"") + std::string(entries_[i].source_name) + "\"";
   }
-  if (!entry->ready.load(std::memory_order_acquire)) {
+  *problem += "; list it under `kernels` in plugin.toml";
+  return OPDOCK_NOT_FOUND;
+}
+
+opdock_status Kernels::take(Entry* entry, opdock_kernel** out, std::string* problem,
+                            bool may_load) {
+  if (!entry->ready.load(std::memory_order_acquire)) [[unlikely]] {
     if (on_demand_) {
       *out = nullptr;
-      return may_load ? OPDOCK_OK : refuse_in_capture(name, problem);
+      return may_load ? OPDOCK_OK : refuse_in_capture(entry->source_name, problem);
     }
-    opdock_status status = resolve(entry, may_load, problem);
+    const opdock_status status = resolve(entry, may_load, problem);
     if (status != OPDOCK_OK) return status;
   }
   *out = &entry->kernel;

@@ -43,6 +43,13 @@ bool read_mapped_table(std::span<const uint8_t> table, std::vector<ImageRow>* ro
 // The kernels of a plugin on one device: loaded on first use, kept until the process ends.
 // Thread-safe; finding a kernel a second time takes no lock.
 class Kernels {
+  struct Entry {
+    std::string_view source_name;
+    const char* image_name = nullptr;
+    opdock_kernel kernel;
+    std::atomic<bool> ready{false};
+  };
+
  public:
   virtual ~Kernels() = default;
   // A device for which the plugin brings no image: find() gives OPDOCK_NOT_FOUND with `problem`.
@@ -56,10 +63,26 @@ class Kernels {
     owner_ = std::move(owner);
   }
 
-  // The kernel whose source-level name is `name`. On first use loads the image: the device's
+  // Numbers the kernels as the plugin's descriptor lists them. Once, before anybody asks.
+  void number(const char* const* names, uint32_t count);
+  // The name of kernel `index`; NULL: there is no such number.
+  const char* name_of(uint32_t index) const;
+
+  // The kernel that has this number, if it is loaded.
+  bool is_ready(uint32_t index, opdock_kernel** out) const {
+    if (index >= numbered_.size()) return false;
+    Entry* const entry = numbered_[index].entry;
+    if (entry == nullptr || !entry->ready.load(std::memory_order_acquire)) return false;
+    *out = &entry->kernel;
+    return true;
+  }
+  // The kernel that has this number. On first use loads the image: the device's
   // context must be current. may_load: false while a stream is being captured; what is not loaded
   // is OPDOCK_UNSUPPORTED then. OPDOCK_OK and *out of NULL: the kernel is one that is made when it
   // is asked for and has not been; Resolver::make_kernels makes it.
+  opdock_status find(uint32_t index, opdock_kernel** out, std::string* problem,
+                     bool may_load = true);
+  // The same by its source-level name.
   opdock_status find(const char* name, opdock_kernel** out, std::string* problem,
                      bool may_load = true);
   // Loads the image if that has not happened; nothing where kernels are made on demand.
@@ -75,15 +98,11 @@ class Kernels {
   void put(std::string_view name, const opdock_kernel& kernel);
 
  private:
-  struct Entry {
-    std::string_view source_name;
-    const char* image_name = nullptr;
-    opdock_kernel kernel;
-    std::atomic<bool> ready{false};
-  };
   // pairs: names in the source and in the image, which outlive this.
   void index(const std::vector<std::pair<const char*, const char*>>& pairs);
   Entry* lookup(std::string_view name) const;
+  opdock_status take(Entry* entry, opdock_kernel** out, std::string* problem, bool may_load);
+  opdock_status refuse_unknown(const std::string& what, std::string* problem) const;
   opdock_status resolve(Entry* entry, bool may_load, std::string* problem);
   opdock_status load_locked(std::string* problem);
   opdock_status refuse_in_capture(std::string_view name, std::string* problem) const;
@@ -98,6 +117,11 @@ class Kernels {
   std::string ptx_;  // PTX goes to the driver as a NUL-terminated text
   std::unique_ptr<Entry[]> entries_;
   size_t count_ = 0;
+  struct Numbered {
+    const char* name;
+    Entry* entry;  // NULL: the image has no such kernel
+  };
+  std::vector<Numbered> numbered_;
   std::vector<uint32_t> slots_;  // open addressing: index + 1 of an entry; a power of two of them
   std::mutex mutex_;
   ModuleHandle module_ = nullptr;

@@ -13,6 +13,8 @@
 #include <new>
 #include <thread>
 
+#include "call/invocation.h"
+
 namespace opdock {
 namespace {
 
@@ -97,7 +99,6 @@ class Pool {
   uint32_t workers_ = 0;
 };
 
-std::atomic<uint32_t> wanted_threads{0};
 std::atomic<Pool*> current_pool{nullptr};
 
 // A forked child has none of the workers and may have inherited a locked mutex: it starts anew. The
@@ -118,7 +119,7 @@ Pool& pool() {
   return *pool;
 }
 
-uint32_t usable_cores() {
+uint32_t count_cores() {
   cpu_set_t set;
   if (sched_getaffinity(0, sizeof set, &set) == 0) return static_cast<uint32_t>(CPU_COUNT(&set));
   return std::max(1u, std::thread::hardware_concurrency());
@@ -126,23 +127,18 @@ uint32_t usable_cores() {
 
 }  // namespace
 
-void set_parallel_threads(uint32_t count) {
-  wanted_threads.store(count, std::memory_order_relaxed);
-}
-
-uint32_t parallel_threads() {
-  uint32_t wanted = wanted_threads.load(std::memory_order_relaxed);
+uint32_t usable_cores() {
   static std::atomic<uint32_t> cores{0};
   uint32_t known = cores.load(std::memory_order_relaxed);
-  if (known == 0) cores.store(known = usable_cores(), std::memory_order_relaxed);
-  return wanted != 0 ? wanted : known;
+  if (known == 0) cores.store(known = count_cores(), std::memory_order_relaxed);
+  return known;
 }
 
-void parallel_for(uint64_t count, uint64_t grain,
+void parallel_for(uint32_t threads, uint64_t count, uint64_t grain,
                   void (*body)(void* context, uint64_t begin, uint64_t end), void* context) {
   if (count == 0) return;
   grain = std::max<uint64_t>(grain, 1);
-  uint32_t threads = parallel_threads();
+  if (threads == 0) threads = usable_cores();
   if (is_inside || threads <= 1 || count <= grain) {
     body(context, 0, count);
     return;
@@ -165,9 +161,20 @@ void parallel_for(uint64_t count, uint64_t grain,
                static_cast<uint32_t>(std::min<uint64_t>(threads, (count + chunk - 1) / chunk)));
 }
 
+namespace {
+
+void parallel_for_call(const opdock_call* call, uint64_t count, uint64_t grain,
+                       void (*body)(void* context, uint64_t begin, uint64_t end), void* context) {
+  const Invocation& in = *static_cast<const Invocation*>(call->host_data);
+  parallel_for(in.function.resolver()->threads(), count, grain, body, context);
+}
+
+constexpr opdock_parallel kTable = {sizeof(opdock_parallel), 0, parallel_for_call};
+
+}  // namespace
+
 const opdock_parallel* parallel_extension() {
-  static const opdock_parallel table = {sizeof(opdock_parallel), 0, parallel_for};
-  return &table;
+  return &kTable;
 }
 
 }  // namespace opdock

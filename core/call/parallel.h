@@ -1,4 +1,4 @@
-// The host's threads for CPU ops: extension "opdock.parallel/1".
+// The host's threads for CPU ops: extension "opdock.parallel/2".
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -8,13 +8,12 @@
 
 namespace opdock {
 
-// How many threads share the work of one parallel_for, the caller's own included. Takes effect for
-// workers not yet started; 0: the cores this process may use. Any thread.
-void set_parallel_threads(uint32_t count);
-uint32_t parallel_threads();
+// The cores that this process may use, as it was when it was first asked. Any thread.
+uint32_t usable_cores();
 
-// opdock_parallel.parallel_for. Workers start on first use, and again in a forked child.
-void parallel_for(uint64_t count, uint64_t grain,
+// opdock_parallel.parallel_for by `threads` threads, the caller's own included; 0: as many as there
+// are usable cores. Workers start on first use, and again in a forked child.
+void parallel_for(uint32_t threads, uint64_t count, uint64_t grain,
                   void (*body)(void* context, uint64_t begin, uint64_t end), void* context);
 
 // The extension's table; static.

@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "call/phases.h"
 
+#include <algorithm>
+
 #include "base/turn.h"
-#include "call/dtype.h"
+#include "call/random.h"
+#include "call/tensor_check.h"
 #include "call/workspace.h"
+#include "schema/dtype.h"
 
 namespace opdock {
 namespace {
@@ -58,7 +62,10 @@ opdock_status prepare_once(Invocation* in) {
   if (taken != OPDOCK_OK) return taken;
   if (target->prepared.load(std::memory_order_relaxed)) return OPDOCK_OK;
   if (target->op->prepare != nullptr) {
-    if ((in->call.flags & OPDOCK_CALL_CAPTURING) != 0) {
+    bool is_capturing = false;
+    const opdock_status asked = in->is_capturing(&is_capturing);
+    if (asked != OPDOCK_OK) return asked;
+    if (is_capturing) {
       return in->fail(
           OPDOCK_UNSUPPORTED,
           "found the stream being captured and the op not prepared on " + to_text(target->device) +
@@ -77,26 +84,59 @@ opdock_status prepare_once(Invocation* in) {
   return OPDOCK_OK;
 }
 
-opdock_status check_capture(Invocation* in) {
-  Target* target = in->target;
-  bool capturing = false;
-  DriverStatus done = target->driver->is_capturing(in->call.stream, &capturing);
-  if (!done.ok()) return in->fail(done.status, done.text);
-  if (!capturing) {
-    in->call.flags &= ~OPDOCK_CALL_CAPTURING;
-    return OPDOCK_OK;
-  }
-  in->call.flags |= OPDOCK_CALL_CAPTURING;
-  if (target->has_flag(OPDOCK_OP_CAPTURE_SAFE)) return OPDOCK_OK;
+// An op that may not be captured is refused where it would be.
+opdock_status refuse_capture(Invocation* in) {
+  bool is_capturing = false;
+  const opdock_status status = in->is_capturing(&is_capturing);
+  if (status != OPDOCK_OK || !is_capturing) return status;
   return in->fail(OPDOCK_UNSUPPORTED,
                   "found the stream being captured, wanted an op with the flag "
                   "capture-safe; call it outside the capture");
+}
+
+std::string text_of(const opdock_output& output) {
+  return to_text(output.dtype) + " " + shape_text(output.ndim, output.shape);
+}
+
+bool same_output(const opdock_output& a, const opdock_output& b) {
+  return same(a.dtype, b.dtype) && a.ndim == b.ndim &&
+         std::equal(a.shape, a.shape + a.ndim, b.shape);
+}
+
+// Holds what plan answered to the op's shape rules.
+opdock_status check_rules(Invocation* in, const opdock_value* args, const opdock_plan& plan) {
+  const Schema& schema = in->function.schema();
+  uint32_t output = 0;
+  size_t rule = 0;
+  for (uint32_t i = 0; i < in->function.num_results(); ++i) {
+    if (!schema.returns[i].is_fresh_tensor()) continue;
+    const ShapeRule& wanted = in->target->rules[rule++];
+    for (uint32_t k = 0; k < in->tensors_of(i); ++k, ++output) {
+      opdock_output ruled;
+      std::string problem;
+      const bool is_ruled =
+          evaluate(wanted, schema, {args, in->function.num_params()}, k, &ruled, &problem);
+      if (is_ruled && same_output(ruled, plan.outputs[output])) continue;
+      return in->fail(OPDOCK_INTERNAL, "plan of plugin \"" + in->target->plugin + "\" answered " +
+                                           text_of(plan.outputs[output]) + " for output " +
+                                           std::to_string(output) + ", wanted " +
+                                           (is_ruled ? text_of(ruled) : problem) +
+                                           ", by its shape rule \"" + wanted.view().text +
+                                           "\" (OPDOCK-P-10); report it to the plugin's author");
+    }
+  }
+  return OPDOCK_OK;
 }
 
 }  // namespace
 
 opdock_status Context::enter_gpu(const opdock_function& function, void* stream,
                                  const ErrorBuffer& error) {
+  // Kernels that the host launches go to their stream's context by themselves.
+  if (target_.has_flag(OPDOCK_OP_ANY_CONTEXT) && target_.prepared.load(std::memory_order_acquire) &&
+      target_.driver->may_skip_context(stream)) {
+    return OPDOCK_OK;
+  }
   DriverStatus done = target_.driver->enter(target_.device.index, stream, &previous_);
   if (!done.ok()) {
     error.write(function.schema().name, ": ", done.text);
@@ -118,11 +158,24 @@ opdock_status plan_serially(Invocation* in, const opdock_value* args, uint32_t n
   return in->finish(in->target->op->plan(&in->call, args, num_args, plan), "plan");
 }
 
-opdock_status judge_plan(Invocation* in, const opdock_plan& plan) {
-  const std::string problem = plan_problem(plan);
-  if (problem.empty()) return OPDOCK_OK;
-  return in->fail(OPDOCK_INTERNAL, "plan of plugin \"" + in->target->plugin + "\" answered " +
-                                       problem + "; report it to the plugin's author");
+opdock_status check_plan(Invocation* in, const opdock_value* args, const opdock_plan& plan) {
+  std::string problem = plan_problem(plan);
+  if (problem.empty() && plan.random_numbers != 0 && !in->target->has_flag(OPDOCK_OP_RANDOM)) {
+    problem = std::to_string(plan.random_numbers) +
+              " random numbers, wanted none of an op without the flag random";
+  }
+  if (!problem.empty()) {
+    return in->fail(OPDOCK_INTERNAL, "plan of plugin \"" + in->target->plugin + "\" answered " +
+                                         problem + "; report it to the plugin's author");
+  }
+  std::atomic<uint32_t>& to_check = in->target->plans_to_check;
+  uint32_t left = to_check.load(std::memory_order_relaxed);
+  if (left == 0) [[likely]]
+    return OPDOCK_OK;
+  if (left != UINT32_MAX) {  // those are all; of two threads at once one may not be counted
+    to_check.compare_exchange_strong(left, left - 1, std::memory_order_relaxed);
+  }
+  return check_rules(in, args, plan);
 }
 
 opdock_status prepare_target(Invocation* in) {
@@ -140,24 +193,21 @@ opdock_status prepare_target(Invocation* in) {
   return taken == OPDOCK_OK ? prepare_once(in) : taken;
 }
 
-opdock_status run_in_full(Invocation* in, const opdock_call_options& how, const opdock_plan& plan,
-                          const opdock_value* args, uint32_t num_args,
-                          opdock_tensor* const* outputs, uint32_t num_outputs) {
+opdock_status run_in_full(Invocation* in, const opdock_plan& plan, const opdock_value* args,
+                          uint32_t num_args, opdock_value* results, uint32_t num_results) {
   Target* target = in->target;
-  if (plan.random_numbers != 0 && in->call.generator == nullptr) {
-    return in->fail(OPDOCK_INVALID_ARGUMENT,
-                    "found no generator, wanted one, as the op draws random numbers; pass "
-                    "options.generator");
-  }
   OpTurn turn(target->serial);
   opdock_status status = turn.take(in);
   if (status != OPDOCK_OK) return status;
-  if (target->driver != nullptr) {
-    status = check_capture(in);
-    if (status != OPDOCK_OK) return status;
-  } else {
-    in->call.flags &= ~OPDOCK_CALL_CAPTURING;
+  if (target->driver == nullptr) {
     in->call.stream = nullptr;
+  } else if (!target->has_flag(OPDOCK_OP_CAPTURE_SAFE)) {
+    status = refuse_capture(in);
+    if (status != OPDOCK_OK) return status;
+  }
+  if (plan.random_numbers != 0) {
+    status = take_random_numbers(in, args, plan.random_numbers);
+    if (status != OPDOCK_OK) return status;
   }
   if (!target->prepared.load(std::memory_order_acquire)) {
     status = prepare_once(in);
@@ -165,11 +215,11 @@ opdock_status run_in_full(Invocation* in, const opdock_call_options& how, const 
   }
   Workspace workspace(in);
   if (plan.workspace_bytes != 0) {
-    status = workspace.acquire(plan.workspace_bytes, plan.workspace_alignment, how.workspace,
-                               how.workspace_bytes);
+    status = workspace.acquire(plan.workspace_bytes, plan.workspace_alignment, in->how.workspace,
+                               in->how.workspace_bytes);
     if (status != OPDOCK_OK) return status;
   }
-  return ended(in, target->op->run(&in->call, args, num_args, outputs, num_outputs));
+  return ended(in, target->op->run(&in->call, args, num_args, results, num_results));
 }
 
 }  // namespace opdock

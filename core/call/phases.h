@@ -36,41 +36,46 @@ void clear_outputs(opdock_output* outputs, uint32_t count);
 // op->plan, of an op that is not thread-safe.
 opdock_status plan_serially(Invocation* in, const opdock_value* args, uint32_t num_args,
                             opdock_plan* plan);
-// Whether what plan answered may be used; OPDOCK_INTERNAL and a text if not.
-opdock_status judge_plan(Invocation* in, const opdock_plan& plan);
+// Whether what plan answered may be used: it is sound in itself, and in the first calls it is what
+// the op's shape rules give. OPDOCK_INTERNAL and a text if not.
+opdock_status check_plan(Invocation* in, const opdock_value* args, const opdock_plan& plan);
 
-// Plans into *plan, whose struct_size is the host's and whose outputs have room.
+// Plans into *plan, whose struct_size is the host's and whose outputs have room for in->tensors.
 [[gnu::always_inline]] inline opdock_status plan_once(Invocation* in, const opdock_value* args,
                                                       uint32_t num_args, opdock_plan* plan) {
-  const uint32_t fresh = in->function.fresh();
+  const uint32_t tensors = in->tensors;
   opdock_output* const outputs = plan->outputs;
-  plan->num_outputs = fresh;
+  plan->num_outputs = tensors;
   plan->workspace_bytes = 0;
   plan->workspace_alignment = 0;
   plan->random_numbers = 0;
   std::memset(plan->state, 0, sizeof plan->state);
-  if (fresh != 0) clear_outputs(outputs, fresh);
+  plan->flags = 0;
+  plan->room = tensors;
+  if (tensors != 0 && outputs != nullptr) clear_outputs(outputs, tensors);
   const opdock_status status =
       in->target->serial == nullptr
           ? in->finish(in->target->op->plan(&in->call, args, num_args, plan), "plan")
           : plan_serially(in, args, num_args, plan);
   if (status != OPDOCK_OK) [[unlikely]]
     return status;
-  plan->num_outputs = fresh;
+  plan->num_outputs = tensors;
   plan->outputs = outputs;
   plan->flags = 0;
-  if ((fresh | plan->workspace_bytes | plan->workspace_alignment) == 0) return OPDOCK_OK;
-  return judge_plan(in, *plan);
+  plan->room = tensors;
+  if ((tensors | plan->workspace_bytes | plan->workspace_alignment | plan->random_numbers) == 0) {
+    return OPDOCK_OK;
+  }
+  return check_plan(in, args, *plan);
 }
 
 // Makes all kernels ready and prepares the op on the invocation's device, as far as that has not
 // happened: nothing is left to compile or load. The context is entered. Takes the op's lock.
 opdock_status prepare_target(Invocation* in);
 
-// The whole of run: generator, lock, capture, preparation, workspace.
-opdock_status run_in_full(Invocation* in, const opdock_call_options& how, const opdock_plan& plan,
-                          const opdock_value* args, uint32_t num_args,
-                          opdock_tensor* const* outputs, uint32_t num_outputs);
+// The whole of run: lock, capture, random numbers, preparation, workspace.
+opdock_status run_in_full(Invocation* in, const opdock_plan& plan, const opdock_value* args,
+                          uint32_t num_args, opdock_value* results, uint32_t num_results);
 
 // What op->run returned, while the context is still current.
 inline opdock_status ended(Invocation* in, opdock_status status) {
@@ -80,22 +85,20 @@ inline opdock_status ended(Invocation* in, opdock_status status) {
   return status;
 }
 
-// Runs what was planned. The context is entered, the outputs are checked.
-[[gnu::always_inline]] inline opdock_status run_once(Invocation* in, const opdock_call_options& how,
-                                                     const opdock_plan& plan,
+// Runs what was planned. The context is entered, the results are checked.
+[[gnu::always_inline]] inline opdock_status run_once(Invocation* in, const opdock_plan& plan,
                                                      const opdock_value* args, uint32_t num_args,
-                                                     opdock_tensor* const* outputs,
-                                                     uint32_t num_outputs) {
+                                                     opdock_value* results, uint32_t num_results) {
   in->phase = Phase::kRun;
+  in->args = args;
   in->has_text = false;  // plan may have left one and gone on
   in->call.state = plan.state;
   if (!in->target->runs_directly.load(std::memory_order_acquire) ||
       (plan.workspace_bytes | plan.random_numbers) != 0) {
-    return run_in_full(in, how, plan, args, num_args, outputs, num_outputs);
+    return run_in_full(in, plan, args, num_args, results, num_results);
   }
-  in->call.flags &= ~OPDOCK_CALL_CAPTURING;
   in->call.stream = nullptr;
-  return ended(in, in->target->op->run(&in->call, args, num_args, outputs, num_outputs));
+  return ended(in, in->target->op->run(&in->call, args, num_args, results, num_results));
 }
 
 }  // namespace opdock

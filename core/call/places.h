@@ -27,14 +27,14 @@ inline ArgumentPlace place_of(size_t param, uint64_t element) {
 // f(place, value) returns false to stop.
 template <class F>
 bool each_tensor(const opdock_function& function, const opdock_value* args, F&& f) {
-  const std::vector<opdock_param>& params = function.params();
-  for (size_t i = 0; i < params.size(); ++i) {
-    if (args[i].tag == OPDOCK_TENSOR) {
+  const opdock_param* params = function.params();
+  for (size_t i = 0; i < function.num_params(); ++i) {
+    if (args[i].tag == OPDOCK_TAG_TENSOR) {
       if (!f(place_of(i), args[i])) return false;
-    } else if (args[i].tag == OPDOCK_LIST && params[i].tag == OPDOCK_TENSOR) {
+    } else if (args[i].tag == OPDOCK_TAG_LIST && params[i].tag == OPDOCK_TAG_TENSOR) {
       const opdock_list& list = *args[i].as.list;
       for (uint64_t k = 0; k < list.count; ++k) {
-        if (list.data[k].tag == OPDOCK_TENSOR && !f(place_of(i, k), list.data[k])) return false;
+        if (list.data[k].tag == OPDOCK_TAG_TENSOR && !f(place_of(i, k), list.data[k])) return false;
       }
     }
   }

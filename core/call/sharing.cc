@@ -46,10 +46,10 @@ std::string name_of(const opdock_function& function, const opdock_value* args, u
 opdock_status check_sharing(const opdock_function& function, const Target& target,
                             const opdock_value* args, opdock_tensor* const* outputs,
                             uint32_t num_outputs, const ErrorBuffer& error) {
-  const std::vector<opdock_param>& params = function.params();
-  size_t count = params.size() + num_outputs;
-  for (size_t i = 0; i < params.size(); ++i) {
-    if (args[i].tag == OPDOCK_LIST) count += args[i].as.list->count;
+  const opdock_param* params = function.params();
+  size_t count = function.num_params() + num_outputs;
+  for (size_t i = 0; i < function.num_params(); ++i) {
+    if (args[i].tag == OPDOCK_TAG_LIST) count += args[i].as.list->count;
   }
   View few[kFewViews];
   std::unique_ptr<View[]> many(count > kFewViews ? new View[count] : nullptr);

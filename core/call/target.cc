@@ -5,13 +5,15 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstdlib>
+#include <cstring>
 #include <map>
 #include <tuple>
 
 #include "base/mutex.h"
-#include "call/dtype.h"
 #include "call/host.h"
 #include "call/parallel.h"
+#include "schema/dtype.h"
 
 namespace opdock {
 namespace {
@@ -24,6 +26,14 @@ struct Registry {
 };
 Registry& registry = *new Registry;
 
+// A plan that departs from the rules departs in the first calls already, if the arguments are of
+// the kinds that the op is used with. `opdock test` has all of them checked.
+uint32_t plans_to_check() {
+  constexpr uint32_t kFirst = 8;
+  const char* asked = secure_getenv("OPDOCK_CHECK_PLANS");
+  return asked != nullptr && std::strcmp(asked, "all") == 0 ? UINT32_MAX : kFirst;
+}
+
 }  // namespace
 
 bool Target::takes(opdock_dtype dtype) const {
@@ -33,7 +43,7 @@ bool Target::takes(opdock_dtype dtype) const {
 
 Target* intern_target(const opdock_op* op, const std::string& plugin, opdock_device device,
                       const opdock_device_facts* facts, Driver* driver, Kernels* kernels,
-                      const std::vector<opdock_dtype>& dtypes) {
+                      const std::vector<opdock_dtype>& dtypes, std::vector<ShapeRule> rules) {
   const std::lock_guard lock(registry.mutex);
   std::unique_ptr<Target>& place = registry.targets[{op, device.type, device.index}];
   if (place != nullptr) return place.get();
@@ -45,6 +55,8 @@ Target* intern_target(const opdock_op* op, const std::string& plugin, opdock_dev
   place->driver = driver;
   place->kernels = kernels;
   place->dtypes = dtypes;
+  place->rules = std::move(rules);
+  place->plans_to_check = place->rules.empty() ? 0 : plans_to_check();
   if (dtypes.empty()) place->dtype_bits.fill(0xff);
   for (opdock_dtype one : dtypes) {
     if (one.lanes == 1 && one.code < place->dtype_bits.size() && std::has_single_bit(one.bits)) {
@@ -70,7 +82,7 @@ const opdock_device_facts* cpu_facts() {
     cpu.struct_size = sizeof cpu;
     cpu.type = OPDOCK_CPU;
     cpu.warp_size = 1;
-    cpu.multiprocessors = parallel_threads();
+    cpu.multiprocessors = usable_cores();
     cpu.max_threads_per_block = 1;
     long pages = sysconf(_SC_PHYS_PAGES), bytes = sysconf(_SC_PAGESIZE);
     if (pages > 0 && bytes > 0) {

@@ -12,6 +12,7 @@
 #include "call/kernels.h"
 #include "driver/driver.h"
 #include "opdock/plugin.h"
+#include "schema/shape_rule.h"
 
 namespace opdock {
 
@@ -33,6 +34,11 @@ struct Target {
   // What a call of the op starts from: host, device and facts filled in, the rest zero.
   opdock_call call{};
 
+  // The op's shape rules; empty for one without fresh tensors (and in tests of the call path).
+  std::vector<ShapeRule> rules;
+  // How many more plans are held to them.
+  std::atomic<uint32_t> plans_to_check{0};
+
   std::atomic<bool> prepared{false};
   // Prepared, on the CPU and thread-safe: nothing is to be done around run.
   std::atomic<bool> runs_directly{false};
@@ -49,10 +55,10 @@ struct Target {
 };
 
 // The target of `op` on `device`, made by the first caller; asking again gives the same one, for
-// every function and runtime of the process. Thread-safe.
+// every function and runtime of the process. Thread-safe. rules: the op's.
 Target* intern_target(const opdock_op* op, const std::string& plugin, opdock_device device,
                       const opdock_device_facts* facts, Driver* driver, Kernels* kernels,
-                      const std::vector<opdock_dtype>& dtypes);
+                      const std::vector<opdock_dtype>& dtypes, std::vector<ShapeRule> rules = {});
 
 // Facts of the CPU; static.
 const opdock_device_facts* cpu_facts();

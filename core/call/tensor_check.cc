@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "call/tensor_check.h"
 
-#include "call/dtype.h"
+#include "schema/dtype.h"
 
 namespace opdock {
 

@@ -4,7 +4,7 @@
 #include <cstdlib>
 #include <string>
 
-#include "call/dtype.h"
+#include "schema/dtype.h"
 
 namespace opdock {
 namespace {
@@ -27,6 +27,22 @@ void* allocate(uint64_t bytes, uint64_t alignment) {
 
 }  // namespace
 
+opdock_status allocate_on_device(Invocation* in, uint64_t bytes, uint64_t alignment, void** memory,
+                                 void** aligned) {
+  // Drivers align to 256 bytes; for more, room to move.
+  const uint64_t room = alignment > kDefaultAlignment ? alignment - kDefaultAlignment : 0;
+  if (bytes > UINT64_MAX - room) {
+    return in->fail(OPDOCK_OUT_OF_MEMORY, "workspace: found " + std::to_string(bytes) +
+                                              " bytes, wanted what a GPU may have");
+  }
+  const DriverStatus done =
+      in->target->driver->allocate(in->target->device.index, in->call.stream, bytes + room, memory);
+  if (!done.ok()) return in->fail(done.status, "workspace: " + done.text);
+  const uintptr_t address = reinterpret_cast<uintptr_t>(*memory);
+  *aligned = reinterpret_cast<void*>((address + alignment - 1) & ~(uintptr_t{alignment} - 1));
+  return OPDOCK_OK;
+}
+
 opdock_status Workspace::acquire(uint64_t bytes, uint64_t alignment, void* given,
                                  uint64_t given_bytes) {
   if (alignment == 0) alignment = kDefaultAlignment;
@@ -44,16 +60,10 @@ opdock_status Workspace::acquire(uint64_t bytes, uint64_t alignment, void* given
     opdock_status status = acquire_host(bytes, alignment);
     if (status != OPDOCK_OK) return status;
   } else {
-    if (alignment > kDefaultAlignment) {
-      return in_.fail(OPDOCK_UNSUPPORTED,
-                      "found a planned workspace alignment of " + std::to_string(alignment) +
-                          ", wanted at most 256 on a GPU; pass options.workspace");
-    }
-    DriverStatus done =
-        in_.target->driver->allocate(in_.target->device.index, in_.call.stream, bytes, &memory_);
-    if (!done.ok()) return in_.fail(done.status, "workspace: " + done.text);
+    const opdock_status status =
+        allocate_on_device(&in_, bytes, alignment, &memory_, &in_.call.workspace);
+    if (status != OPDOCK_OK) return status;
     kind_ = Kind::kDevice;
-    in_.call.workspace = memory_;
   }
   in_.call.workspace_bytes = bytes;
   return OPDOCK_OK;

@@ -48,20 +48,55 @@ Report array_json(const Array& array) {
   return json;
 }
 
-// The tensors that an invocation fills in, and the host's memory behind them.
-class Outputs {
+// What an invocation returns, and the host's memory behind it.
+class Returned {
  public:
-  explicit Outputs(uint32_t count) : tensors_(count, nullptr) {}
-  ~Outputs() {
-    for (opdock_tensor* tensor : tensors_) opdock_tensor_free(tensor);
+  explicit Returned(uint32_t count) : values_(count) {}
+  ~Returned() {
+    for (opdock_value& value : values_) opdock_value_free(&value);
   }
-  Outputs(const Outputs&) = delete;
-  Outputs& operator=(const Outputs&) = delete;
-  std::vector<opdock_tensor*>& tensors() { return tensors_; }
+  Returned(const Returned&) = delete;
+  Returned& operator=(const Returned&) = delete;
+  std::vector<opdock_value>& values() { return values_; }
 
  private:
-  std::vector<opdock_tensor*> tensors_;
+  std::vector<opdock_value> values_;
 };
+
+// A value that is returned, as text and as JSON.
+void show(const opdock_value& value, std::string* text, Report* json) {
+  switch (value.tag) {
+    case OPDOCK_TAG_TENSOR: {
+      const std::unique_ptr<Array> array = ValueMaker::copy(*value.as.tensor);
+      *text += to_text(*array);
+      *json = array_json(*array);
+      return;
+    }
+    case OPDOCK_TAG_LIST:
+      *json = Report::array();
+      for (uint64_t i = 0; i < value.as.list->count; ++i) {
+        json->emplace_back();
+        show(value.as.list->data[i], text, &json->back());
+      }
+      return;
+    case OPDOCK_TAG_INT:
+      *json = value.as.i64;
+      break;
+    case OPDOCK_TAG_FLOAT:
+      *json = std::isfinite(value.as.f64) ? Report(value.as.f64)
+                                          : Report(fmt::format("{}", value.as.f64));
+      break;
+    case OPDOCK_TAG_BOOL:
+      *json = value.as.i64 != 0;
+      break;
+    case OPDOCK_TAG_OBJECT:
+      *json = fmt::format("object of type {}", value.as.object->type_id);
+      break;
+    default:
+      *json = nullptr;
+  }
+  *text += json->is_string() ? json->get<std::string>() + "\n" : json->dump() + "\n";
+}
 
 }  // namespace
 
@@ -72,9 +107,9 @@ int run_command(const RunOptions& options) {
   check([&](char* error, uint32_t size) {
     return opdock_get_function(runtime.get(), options.op.c_str(), &function, error, size);
   });
-  const char* const schema = opdock_function_schema(function);
-  Parameters parameters{};
-  parameters.data = opdock_function_params(function, &parameters.count);
+  const opdock_function_info& info = *opdock_describe(function);
+  const char* const schema = info.schema;
+  const Parameters parameters{info.params, info.num_params};
   gpu_open(device);
 
   ValueMaker maker(device, options.seed);
@@ -97,12 +132,10 @@ int run_command(const RunOptions& options) {
     return opdock_bind(function, nullptr, 0, name_pointers.data(), named.data(),
                        static_cast<uint32_t>(named.size()), bound.data(), error, size);
   });
-  uint32_t fresh = 0, all = 0;
-  opdock_function_results(function, &fresh, &all);
-  Outputs outputs(fresh);
+  Returned returned(info.num_results);
   check([&](char* error, uint32_t size) {
     return opdock_invoke(function, nullptr, bound.data(), parameters.count,
-                         outputs.tensors().data(), fresh, error, size);
+                         returned.values().data(), info.num_results, error, size);
   });
 
   Report json;
@@ -110,14 +143,15 @@ int run_command(const RunOptions& options) {
   json["results"] = Report::array();
   json["written"] = Report::object();
   std::string text;
-  for (const opdock_tensor* tensor : outputs.tensors()) {
-    const std::unique_ptr<Array> array = ValueMaker::copy(*tensor);
-    json["results"].push_back(array_json(*array));
-    text += to_text(*array);
+  for (uint32_t i = 0; i < info.num_results; ++i) {
+    if (info.results[i].param >= 0) continue;  // shown as what is written
+    Report one;
+    show(returned.values()[i], &text, &one);
+    json["results"].push_back(std::move(one));
   }
   for (uint32_t i = 0; i < parameters.count; ++i) {
     const opdock_param& param = parameters.data[i];
-    if ((param.flags & OPDOCK_PARAM_WRITTEN) == 0 || bound[i].tag != OPDOCK_TENSOR) continue;
+    if ((param.flags & OPDOCK_PARAM_WRITTEN) == 0 || bound[i].tag != OPDOCK_TAG_TENSOR) continue;
     const Array& array = maker.read_back(bound[i]);
     json["written"][param.name] = array_json(array);
     text += fmt::format("{} = {}", param.name, to_text(array));

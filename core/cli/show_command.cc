@@ -62,7 +62,7 @@ int show_command(const std::string& plugin_path, const std::string& op, bool jso
   std::string schema = best.at("schema").get<std::string>();
   std::string doc = text_of(best, "doc");
   if (opdock_get_function(runtime.get(), op.c_str(), &function, nullptr, 0) == OPDOCK_OK) {
-    schema = opdock_function_schema(function);
+    schema = opdock_describe(function)->schema;
     doc = opdock_function_doc(function);
   }
   const int status = report.at("usable").get<bool>() ? kGood : kUnfit;

@@ -70,7 +70,7 @@ opdock_value ValueMaker::make_tensor(std::string_view text) {
     gpu_copy_in(array.tensor.data, array.bytes.data(), array.bytes.size());
   }
   opdock_value value{};
-  value.tag = OPDOCK_TENSOR;
+  value.tag = OPDOCK_TAG_TENSOR;
   value.as.tensor = &array.tensor;
   return value;
 }
@@ -80,25 +80,25 @@ opdock_value ValueMaker::make_one(uint32_t tag, std::string_view text) {
   if (text == "None") return value;
   value.tag = tag;
   switch (tag) {
-    case OPDOCK_TENSOR:
+    case OPDOCK_TAG_TENSOR:
       return make_tensor(text);
-    case OPDOCK_BOOL:
+    case OPDOCK_TAG_BOOL:
       if (text != "True" && text != "False") throw unfit(text, "True or False");
       value.as.i64 = text == "True";
       return value;
-    case OPDOCK_INT:
+    case OPDOCK_TAG_INT:
       value.as.i64 = parse_number<int64_t>(text, "an int");
       return value;
-    case OPDOCK_FLOAT:
+    case OPDOCK_TAG_FLOAT:
       value.as.f64 = parse_number<double>(text, "a float");
       return value;
-    case OPDOCK_DTYPE:
+    case OPDOCK_TAG_DTYPE:
       value.as.dtype = parse_dtype_name(text);
       return value;
-    case OPDOCK_DEVICE:
+    case OPDOCK_TAG_DEVICE:
       value.as.device = parse_device_name(text);
       return value;
-    case OPDOCK_STRING:
+    case OPDOCK_TAG_STRING:
       texts_.emplace_back(text);
       strings_.push_back({texts_.back().data(), texts_.back().size()});
       value.as.str = &strings_.back();
@@ -114,7 +114,7 @@ opdock_value ValueMaker::make_list(uint32_t tag, std::string_view text) {
   elements_.push_back(std::move(elements));
   lists_.push_back({elements_.back().data(), elements_.back().size()});
   opdock_value value{};
-  value.tag = OPDOCK_LIST;
+  value.tag = OPDOCK_TAG_LIST;
   value.as.list = &lists_.back();
   return value;
 }

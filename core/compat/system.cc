@@ -54,11 +54,10 @@ std::string list_some(const std::vector<std::string>& names) {
 }
 
 void judge_note(const Note& note, const MachineFacts& machine, std::vector<Reason>* reasons) {
-  if (note.head.abi_major != OPDOCK_ABI_MAJOR && !has_code(*reasons, Code::kAbiMajor)) {
+  if (!is_callable_abi(note.head.abi_major, note.head.abi_minor) &&
+      !has_code(*reasons, Code::kAbiMajor)) {
     reasons->push_back(make_reason(
-        Code::kAbiMajor,
-        "ABI " + std::to_string(note.head.abi_major) + "." + std::to_string(note.head.abi_minor),
-        "ABI " + std::to_string(OPDOCK_ABI_MAJOR) + ".x"));
+        Code::kAbiMajor, abi_text(note.head.abi_major, note.head.abi_minor), callable_abi_text()));
   }
   if (!note.cpu_arch.empty() && note.cpu_arch != machine.cpu_arch) {
     reasons->push_back(make_reason(Code::kCpuArch, note.cpu_arch, machine.cpu_arch));

@@ -51,6 +51,11 @@ struct Gpu : GpuEntry {
 char unchanged_mark;
 void* const kUnchanged = &unchanged_mark;
 
+// Not one of the default streams, which belong to whatever context is current.
+bool is_handle(void* stream) {
+  return stream != nullptr && stream != kStreamLegacy && stream != kStreamPerThread;
+}
+
 class CudaDriver : public Driver {
  public:
   explicit CudaDriver(const Api* api) : api_(*api) {}
@@ -79,16 +84,8 @@ class CudaDriver : public Driver {
     Context current = nullptr;
     Result result = api_.cuCtxGetCurrent(&current);
     if (result != kSuccess) return status_of(api_, result, "cuCtxGetCurrent");
-    const bool is_handle =
-        stream != nullptr && stream != kStreamLegacy && stream != kStreamPerThread;
-    // A CUkernel is launched in its stream's context, whatever context is current: the common case
-    // needs no look at the stream.
-    if (current != nullptr && current == gpu->primary.load(std::memory_order_acquire) &&
-        (!is_handle || api_.has_libraries())) {
-      return {};
-    }
     Context wanted = nullptr;
-    if (is_handle) {
+    if (is_handle(stream)) {
       // Streams of green contexts have no CUcontext of their own: theirs is the primary one.
       result = api_.cuStreamGetCtx(stream, &wanted);
       if (result == kNotSupported) {
@@ -109,6 +106,11 @@ class CudaDriver : public Driver {
     if (result != kSuccess) return status_of(api_, result, "cuCtxPushCurrent");
     *previous = nullptr;
     return {};
+  }
+
+  // A CUkernel is launched in its stream's context, whatever context is current.
+  bool may_skip_context(void* stream) const override {
+    return is_handle(stream) && api_.has_libraries();
   }
 
   void leave(void* previous) override {

@@ -36,11 +36,12 @@ class Driver {
   virtual DriverStatus arch(int index, std::string* out) = 0;
 
   // Makes the context that belongs to (device, stream) current on this thread and remembers what
-  // was current before; leave() restores it. May create the primary context. If that one is current
-  // already it stays, where launches go to their stream's context by themselves. HIP has a current
+  // was current before; leave() restores it. May create the primary context. HIP has a current
   // device in the place of contexts; a stream of another device is OPDOCK_INVALID_ARGUMENT there.
   virtual DriverStatus enter(int index, void* stream, void** previous) = 0;
   virtual void leave(void* previous) = 0;
+  // Whether launch() on this stream goes to the stream's own context, whichever is current.
+  virtual bool may_skip_context(void* stream) const = 0;
 
   // Loads an image for device `index` in the current context; kernels stay loaded.
   virtual DriverStatus load(int index, std::span<const uint8_t> image, ModuleHandle* out) = 0;

@@ -6,7 +6,7 @@
 #include <set>
 #include <thread>
 
-#include "call/dtype.h"
+#include "schema/dtype.h"
 
 namespace opdock {
 namespace {

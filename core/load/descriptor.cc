@@ -2,12 +2,13 @@
 #include "load/descriptor.h"
 
 #include <cstddef>
-#include <map>
+#include <optional>
 #include <string>
 
-#include "base/mutex.h"
 #include "base/sha256.h"
 #include "fmt/format.h"
+#include "schema/op_flags.h"
+#include "schema/schema.h"
 
 namespace opdock {
 namespace {
@@ -15,17 +16,6 @@ namespace {
 // Everything an op must have: the first draft's members. Later ones are optional.
 constexpr uint32_t kOpSize = offsetof(opdock_op, run) + sizeof(opdock_op::run);
 constexpr uint32_t kPluginSize = offsetof(opdock_plugin, ops) + sizeof(opdock_plugin::ops);
-
-const std::map<std::string, uint32_t>& flag_bits() {
-  const NoFork whole;
-  static const std::map<std::string, uint32_t> bits = {
-      {"thread-safe", OPDOCK_OP_THREAD_SAFE}, {"capture-safe", OPDOCK_OP_CAPTURE_SAFE},
-      {"in-place", OPDOCK_OP_IN_PLACE},       {"deterministic", OPDOCK_OP_DETERMINISTIC},
-      {"may-block", OPDOCK_OP_MAY_BLOCK},     {"may-allocate", OPDOCK_OP_MAY_ALLOCATE},
-      {"host-sync", OPDOCK_OP_HOST_SYNC},
-  };
-  return bits;
-}
 
 std::string text_or_null(const char* text) {
   return text == nullptr ? "NULL" : text;
@@ -42,16 +32,20 @@ class Checker {
               fmt::format("at least {}", kPluginSize));
       return;
     }
-    if (descriptor_.abi_major != OPDOCK_ABI_MAJOR) {
-      reasons_->push_back(make_reason(
-          Code::kAbiMajor,
-          fmt::format("ABI {}.{} in the descriptor", descriptor_.abi_major, descriptor_.abi_minor),
-          fmt::format("ABI {}.x", OPDOCK_ABI_MAJOR)));
+    if (!is_callable_abi(descriptor_.abi_major, descriptor_.abi_minor)) {
+      reasons_->push_back(
+          make_reason(Code::kAbiMajor,
+                      abi_text(descriptor_.abi_major, descriptor_.abi_minor) + " in the descriptor",
+                      callable_abi_text()));
       return;
     }
     require(descriptor_.name, "opdock_plugin.name");
     require(descriptor_.version, "opdock_plugin.version");
     if (descriptor_.num_ops != 0) require(descriptor_.ops, "opdock_plugin.ops");
+    if (num_kernels() != 0) require(descriptor_.kernels, "opdock_plugin.kernels");
+    for (uint32_t i = 0; is_valid_ && i < num_kernels(); ++i) {
+      require(descriptor_.kernels[i], fmt::format("opdock_plugin.kernels[{}]", i));
+    }
     if (!is_valid_) return;
     compare("name", descriptor_.name, note_.name);
     const std::optional<Version> version = Version::parse(descriptor_.version);
@@ -66,6 +60,10 @@ class Checker {
   }
 
  private:
+  uint32_t num_kernels() const {
+    return OPDOCK_HAS(&descriptor_, opdock_plugin, num_kernels) ? descriptor_.num_kernels : 0;
+  }
+
   void invalid(std::string found, std::string wanted) {
     is_valid_ = false;
     reasons_->push_back(make_reason(Code::kDescriptorInvalid, std::move(found), std::move(wanted)));
@@ -103,6 +101,7 @@ class Checker {
     require(op->plan, where + "plan");
     require(op->run, where + "run");
     if (op->num_shape_rules != 0) require(op->shape_rules, where + "shape_rules");
+    if (op->num_gradients != 0) require(op->gradients, where + "gradients");
     if (is_valid_) compare_op(*op, claim, where);
     is_valid_ = was_valid && is_valid_;
   }
@@ -112,26 +111,44 @@ class Checker {
       mismatch(where + "schema " + op.schema,
                where + claim.schema + " with digest " + claim.digest);
     }
-    uint32_t flags = 0;
-    for (const std::string& flag : claim.flags) {
-      const auto known = flag_bits().find(flag);
-      if (known != flag_bits().end()) flags |= known->second;
-    }
+    const uint32_t flags = op_flag_bits(claim.flags);
     if (op.flags != flags) {
       mismatch(fmt::format("{}flags {:#x}", where, op.flags), fmt::format("{:#x}", flags));
     }
-    if (op.num_shape_rules != claim.shape_rules.size()) {
-      mismatch(fmt::format("{}{} shape rules", where, op.num_shape_rules),
-               fmt::format("{}", claim.shape_rules.size()));
-    } else {
-      for (uint32_t i = 0; i < op.num_shape_rules; ++i) {
-        compare(where + "shape rule", text_or_null(op.shape_rules[i]), claim.shape_rules[i]);
-      }
+    compare_texts(where + "shape rule", op.shape_rules, op.num_shape_rules, claim.shape_rules);
+    compare_texts(where + "gradient", op.gradients, op.num_gradients, claim.gradients);
+    compare_arguments(op, claim, where);
+  }
+
+  void compare_texts(const std::string& what, const char* const* texts, uint32_t count,
+                     const std::vector<std::string>& claimed) {
+    if (count != claimed.size()) {
+      return mismatch(fmt::format("{} {}s", count, what), fmt::format("{}", claimed.size()));
     }
-    const std::string backward = op.backward == nullptr ? "" : op.backward;
-    if (backward != claim.backward) {
-      mismatch(fmt::format("{}backward \"{}\"", where, backward),
-               fmt::format("\"{}\"", claim.backward));
+    for (uint32_t i = 0; i < count; ++i) compare(what, text_or_null(texts[i]), claimed[i]);
+  }
+
+  void compare_arguments(const opdock_op& op, const OpClaim& claim, const std::string& where) {
+    const std::optional<Schema> schema = parse_schema(op.schema, nullptr);
+    if (!schema) return;  // told where the op is asked for
+    if (!claim.device_arg.empty() &&
+        schema->find(claim.device_arg) != static_cast<int>(op.device_arg)) {
+      mismatch(fmt::format("{}device_arg {}", where, op.device_arg),
+               where + "device-arg " + claim.device_arg);
+    }
+    for (size_t i = 0; i < schema->params.size(); ++i) {
+      const std::string& param = schema->params[i].name;
+      const uint32_t found = op.arg_devices == nullptr ? OPDOCK_ON_OP_DEVICE : op.arg_devices[i];
+      uint32_t claimed = OPDOCK_ON_OP_DEVICE;
+      for (const auto& [name, device] : claim.elsewhere) {
+        for (const OpFlag& known : kArgDevices) {
+          if (name == param && known.name == device) claimed = known.bit;
+        }
+      }
+      if (found != claimed) {
+        mismatch(fmt::format("{}arg_devices {} for {}", where, found, param),
+                 fmt::format("{}{}", where, claimed));
+      }
     }
   }
 

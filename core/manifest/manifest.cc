@@ -164,6 +164,8 @@ static void read_tables(const toml::table& root, Manifest* manifest, std::vector
       manifest->ops.push_back(read_op(toml, i + 1, mistakes));
       check_op(toml, manifest, op_mistakes);
     }
+    for (size_t i = 0; i < list->size(); ++i)
+      check_gradients(*list->get(i)->as_table(), *manifest, i, op_mistakes);
   }
   if (const toml::table* device = sub_table(root, "device", &head))
     read_device(*device, manifest, mistakes);

@@ -17,15 +17,18 @@ struct OpDecl {
   std::string schema;  // canonical
   std::string name;    // the schema's
   std::string doc;
-  std::vector<std::string> shape;    // one rule per fresh output
+  std::vector<std::string> shape;    // a rule for each result with fresh tensors
   std::vector<std::string> devices;  // "cpu", "cuda", "rocm"
   std::vector<std::string> dtypes;   // "float32", …
   std::vector<std::string> flags;    // "thread-safe", …
   std::string device_arg;            // empty: the first Tensor parameter
-  std::string backward;              // empty: none
-  uint32_t flag_bits = 0;            // OPDOCK_OP_…
+  // Parameters whose tensors lie elsewhere than the op runs, and where: "cpu", "any".
+  std::vector<std::pair<std::string, std::string>> elsewhere;
+  std::vector<std::string> gradients;  // "x = f(grads[0])", …; empty: nothing is declared
+  uint32_t flag_bits = 0;              // OPDOCK_OP_…
   uint32_t device_arg_index = 0;
-  uint32_t schema_line = 1;  // in plugin.toml
+  std::vector<uint8_t> arg_devices;  // OPDOCK_ON_…, one a parameter; none: all where the op runs
+  uint32_t schema_line = 1;          // in plugin.toml
 };
 
 struct DeviceDecl {
@@ -48,6 +51,9 @@ struct Manifest {
 
   std::filesystem::path folder() const { return path.parent_path(); }
 };
+
+// What the note says of the op.
+OpClaim to_claim(const OpDecl& op);
 
 // Reads `path` and checks all of it, schemas and shape rules too; nullopt if there was any mistake.
 // Each becomes a reason manifest-invalid, in the file's order, whose `found` is one line that

@@ -7,21 +7,18 @@
 #include <algorithm>
 #include <utility>
 
-#include "call/dtype.h"
-#include "call/schema.h"
-#include "call/shape_rule.h"
+#include "base/sha256.h"
 #include "opdock/plugin.h"
+#include "schema/dtype.h"
+#include "schema/gradient.h"
+#include "schema/op_flags.h"
+#include "schema/schema.h"
+#include "schema/shape_rule.h"
 
 namespace opdock {
 namespace {
 
 const std::vector<std::string> kDevices = {"cpu", "cuda", "rocm"};
-
-const std::vector<std::pair<std::string, uint32_t>> kFlags = {
-    {"thread-safe", OPDOCK_OP_THREAD_SAFE}, {"capture-safe", OPDOCK_OP_CAPTURE_SAFE},
-    {"in-place", OPDOCK_OP_IN_PLACE},       {"deterministic", OPDOCK_OP_DETERMINISTIC},
-    {"may-block", OPDOCK_OP_MAY_BLOCK},     {"may-allocate", OPDOCK_OP_MAY_ALLOCATE},
-    {"host-sync", OPDOCK_OP_HOST_SYNC}};
 
 // Where in the file the character `offset` of the schema stands; the text's begin, if the file has
 // it with escapes or on several lines.
@@ -61,6 +58,7 @@ class OpChecker {
     check_name();
     check_shape_rules(*schema);
     check_device_arg(*schema);
+    check_elsewhere(*schema);
   }
 
  private:
@@ -72,14 +70,46 @@ class OpChecker {
   }
 
   void check_shape_rules(const Schema& schema) {
-    if (op_->shape.size() != schema.fresh_outputs())
-      mistake(table_.place("shape"), fmt::format("\"shape\": {} rules", op_->shape.size()),
-              fmt::format("{}: one for each output that the schema does not alias to a parameter",
-                          schema.fresh_outputs()));
-    for (const std::string& rule : op_->shape) {
+    if (op_->shape.size() != schema.fresh_results()) {
+      return mistake(
+          table_.place("shape"), fmt::format("\"shape\": {} rules", op_->shape.size()),
+          fmt::format("{}: one for each result that is a Tensor, Tensor? or Tensor[] and no "
+                      "parameter",
+                      schema.fresh_results()));
+    }
+    size_t number = 0;
+    for (const SchemaReturn& result : schema.returns) {
+      if (!result.is_fresh_tensor()) continue;
+      const std::string& rule = op_->shape[number++];
       Reason reason{};
-      if (!parse_shape_rule(rule, schema, &reason))
+      if (!parse_shape_rule(rule, schema, result, &reason))
         mistake(table_.place("shape", rule), "\"shape\": " + reason.found, reason.wanted);
+    }
+  }
+
+  void check_elsewhere(const Schema& schema) {
+    for (const auto& [name, device] : op_->elsewhere) {
+      const TextPlace place = table_.place_in("elsewhere", name);
+      const int param = schema.find(name);
+      if (param < 0 || schema.params[static_cast<size_t>(param)].type.tag != OPDOCK_TAG_TENSOR) {
+        mistake(place, fmt::format("\"elsewhere\": \"{}\"", name),
+                "a tensor parameter of " + schema.text());
+        continue;
+      }
+      const OpFlag* known = std::find_if(std::begin(kArgDevices), std::end(kArgDevices),
+                                         [&](const OpFlag& one) { return one.name == device; });
+      if (known == std::end(kArgDevices)) {
+        mistake(place, fmt::format("\"elsewhere\": \"{}\" for {}", device, name),
+                "\"cpu\": in host memory, or \"any\": anywhere");
+        continue;
+      }
+      if (static_cast<uint32_t>(param) == op_->device_arg_index) {
+        mistake(place, fmt::format("\"elsewhere\": \"{}\", which decides the device", name),
+                "\"device-arg\" to name another parameter");
+        continue;
+      }
+      op_->arg_devices.resize(schema.params.size(), OPDOCK_ON_OP_DEVICE);
+      op_->arg_devices[static_cast<size_t>(param)] = static_cast<uint8_t>(known->bit);
     }
   }
 
@@ -119,7 +149,8 @@ class OpChecker {
 
 OpDecl read_op(const toml::table& toml, size_t number, std::vector<Mistake>* mistakes) {
   TomlTable table(toml, fmt::format("[[op]] {}", number), mistakes);
-  table.only({"schema", "doc", "shape", "devices", "dtypes", "flags", "device-arg", "backward"});
+  table.only({"schema", "doc", "shape", "devices", "dtypes", "flags", "device-arg", "elsewhere",
+              "gradients"});
   OpDecl op;
   op.schema = table.text("schema", true);
   op.schema_line = table.place("schema").line;
@@ -134,15 +165,40 @@ OpDecl read_op(const toml::table& toml, size_t number, std::vector<Mistake>* mis
                     "names such as float32, float16, bfloat16, int64, bool, float8_e4m3fn");
   table.check_once("dtypes", op.dtypes);
   op.flags = table.texts("flags", false);
+  op.flag_bits = op_flag_bits(op.flags);
   std::vector<std::string> flag_names;
-  for (const auto& [name, bit] : kFlags) {
-    flag_names.push_back(name);
-    if (std::find(op.flags.begin(), op.flags.end(), name) != op.flags.end()) op.flag_bits |= bit;
-  }
+  for (const OpFlag& flag : kOpFlags) flag_names.emplace_back(flag.name);
   table.check_words("flags", op.flags, flag_names);
   op.device_arg = table.text("device-arg", false);
-  op.backward = table.text("backward", false);
+  op.elsewhere = table.text_pairs("elsewhere");
+  for (const auto& [params, formula] : table.text_pairs("gradients"))
+    op.gradients.push_back(params + " = " + formula);
   return op;
+}
+
+OpClaim to_claim(const OpDecl& op) {
+  return {op.name,     op.schema,     to_hex(sha256(std::string_view(op.schema))),
+          op.devices,  op.dtypes,     op.shape,
+          op.flags,    op.device_arg, op.elsewhere,
+          op.gradients};
+}
+
+void check_gradients(const toml::table& toml, const Manifest& manifest, size_t number,
+                     std::vector<Mistake>* mistakes) {
+  const OpDecl& op = manifest.ops[number];
+  if (op.gradients.empty()) return;
+  std::vector<Schema> schemas;
+  for (const OpDecl& one : manifest.ops) {
+    std::optional<Schema> schema = parse_schema(one.schema, nullptr);
+    if (!schema) return;  // which has been told
+    schemas.push_back(*std::move(schema));
+  }
+  TomlTable table(toml, fmt::format("op \"{}\"", op.name), mistakes);
+  Reason reason{};
+  size_t at = 0;
+  if (parse_gradients(op.gradients, schemas[number], schemas, &reason, &at)) return;
+  const std::string params = op.gradients[at].substr(0, op.gradients[at].find(" = "));
+  table.mistake("gradients", table.place_in("gradients", params), reason.found, reason.wanted);
 }
 
 void check_op(const toml::table& toml, Manifest* manifest, std::vector<Mistake>* mistakes) {

@@ -18,4 +18,8 @@ OpDecl read_op(const toml::table& toml, size_t number, std::vector<Mistake>* mis
 // earlier one has is a mistake. What is missing was told by read_op() already.
 void check_op(const toml::table& toml, Manifest* manifest, std::vector<Mistake>* mistakes);
 
+// Checks the gradients of op `number` (from 0), once all ops have their schemas.
+void check_gradients(const toml::table& toml, const Manifest& manifest, size_t number,
+                     std::vector<Mistake>* mistakes);
+
 }  // namespace opdock

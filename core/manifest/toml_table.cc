@@ -120,6 +120,33 @@ std::vector<std::string> TomlTable::texts(std::string_view key, bool required) {
   return out;
 }
 
+std::vector<std::pair<std::string, std::string>> TomlTable::text_pairs(std::string_view key) {
+  std::vector<std::pair<std::string, std::string>> pairs;
+  const toml::node* node = table_.get(key);
+  if (!node) return pairs;
+  if (!node->is_table()) {
+    mistake(key, place(key), describe(*node), "a table of texts");
+    return pairs;
+  }
+  for (const auto& [inner, value] : *node->as_table()) {
+    const std::optional<std::string> text = value.value_exact<std::string>();
+    if (!text || text->empty()) {
+      mistake(key, place_of(value.source()),
+              fmt::format("\"{}\" is {}", inner.str(), text ? "\"\"" : describe(value)),
+              "a text that is not empty");
+      continue;
+    }
+    pairs.emplace_back(std::string(inner.str()), *text);
+  }
+  return pairs;
+}
+
+TextPlace TomlTable::place_in(std::string_view key, std::string_view inner) const {
+  const toml::node* node = table_.get(key);
+  const toml::node* value = node && node->is_table() ? node->as_table()->get(inner) : nullptr;
+  return value ? place_of(value->source()) : place(key);
+}
+
 void TomlTable::check_words(std::string_view key, const std::vector<std::string>& words,
                             const std::vector<std::string>& known) {
   for (const std::string& word : words)

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace opdock {
@@ -39,6 +40,10 @@ class TomlTable {
   std::string text(std::string_view key, bool required);
   // A list of texts that are not empty. Required: with at least one.
   std::vector<std::string> texts(std::string_view key, bool required);
+  // A table of texts that are not empty, in the keys' order; empty if there is none.
+  std::vector<std::pair<std::string, std::string>> text_pairs(std::string_view key);
+  // Of the value that `inner` has in the key's table.
+  TextPlace place_in(std::string_view key, std::string_view inner) const;
   // Reports each of `words`, which the key's list has, that is not `known` or is there twice.
   void check_words(std::string_view key, const std::vector<std::string>& words,
                    const std::vector<std::string>& known);

@@ -49,7 +49,7 @@ void check_claims(const ElfFile& elf, const Note& note, FileFacts* facts) {
                      note.cpu_arch);
   }
   if (!facts->exports_entry && !elf.defects->has(Code::kElfTruncated) &&
-      note.head.abi_major == OPDOCK_ABI_MAJOR) {
+      is_callable_abi(note.head.abi_major, note.head.abi_minor)) {
     elf.defects->add(Code::kEntryMissing, "no defined dynamic symbol " OPDOCK_ENTRY_NAME, "one");
   }
 }

@@ -11,6 +11,19 @@
 
 namespace opdock {
 
+bool is_callable_abi(uint32_t major, uint32_t minor) {
+  return major == OPDOCK_ABI_MAJOR && (OPDOCK_ABI_MAJOR != 0 || minor == OPDOCK_ABI_MINOR);
+}
+
+std::string abi_text(uint32_t major, uint32_t minor) {
+  return "ABI " + std::to_string(major) + "." + std::to_string(minor);
+}
+
+std::string callable_abi_text() {
+  return OPDOCK_ABI_MAJOR == 0 ? abi_text(OPDOCK_ABI_MAJOR, OPDOCK_ABI_MINOR)
+                               : "ABI " + std::to_string(OPDOCK_ABI_MAJOR) + ".x";
+}
+
 static_assert(std::endian::native == std::endian::little, "notes and tables are read as they lie");
 
 std::string_view to_text(Backend backend) {
@@ -105,9 +118,9 @@ std::optional<Note> read_note(std::span<const uint8_t> descriptor, std::vector<R
                               head.json_size);
   std::vector<Reason> problems;
   const bool good = read_note_json(json, &note, &problems);
-  // Another major may have other members: its one reason, abi-major, is enough (compat gives it),
+  // Another ABI may have other members: its one reason, abi-major, is enough (compat gives it),
   // and whatever could be read helps to say which plugin it is.
-  if (good || head.abi_major != OPDOCK_ABI_MAJOR) return note;
+  if (good || !is_callable_abi(head.abi_major, head.abi_minor)) return note;
   reasons->insert(reasons->end(), problems.begin(), problems.end());
   return std::nullopt;
 }

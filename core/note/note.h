@@ -7,6 +7,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/reason.h"
@@ -33,6 +34,13 @@ struct NoteHead {
 };
 static_assert(sizeof(NoteHead) == 64);
 
+// Whether this host calls plugins of that ABI: of its own major; while that is 0, a draft, of its
+// own minor too.
+bool is_callable_abi(uint32_t major, uint32_t minor);
+// "ABI 0.3", and what callable ones are, "ABI 1.x".
+std::string abi_text(uint32_t major, uint32_t minor);
+std::string callable_abi_text();
+
 enum class Backend : uint32_t { kCpu = 1, kCuda = 2, kRocm = 10 };  // OPDOCK_CPU, …
 enum class ImageKind : uint32_t { kCubin = 1, kPtx = 2, kCodeObject = 3, kSource = 4 };
 
@@ -58,7 +66,10 @@ struct OpClaim {
   std::vector<std::string> dtypes;
   std::vector<std::string> shape_rules;
   std::vector<std::string> flags;  // "thread-safe", …
-  std::string backward;            // empty: none
+  std::string device_arg;          // empty: the first tensor parameter
+  // Parameters whose tensors lie elsewhere than the op runs, and where: "cpu", "any".
+  std::vector<std::pair<std::string, std::string>> elsewhere;
+  std::vector<std::string> gradients;  // "x = f(grads[0])", …; empty: nothing is declared
 };
 
 // A library that must be in the process or reachable, with the range that fits: ("torch",

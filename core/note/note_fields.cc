@@ -116,7 +116,20 @@ void read_op(const Json& json, const std::string& in, Fields* fields, Note* note
   op.dtypes = fields->texts(json, "dtypes", in);
   op.shape_rules = fields->texts(json, "shape", in);
   op.flags = fields->texts(json, "flags", in);
-  op.backward = fields->text(json, "backward", in, false);
+  op.device_arg = fields->text(json, "device-arg", in, false);
+  op.gradients = fields->texts(json, "gradients", in);
+  if (const Json* elsewhere = fields->get(json, "elsewhere", Type::kObject, in, false)) {
+    for (size_t i = 0; i < elsewhere->items.size(); ++i) {
+      const std::string path = in + "elsewhere." + elsewhere->keys[i];
+      const Json& where = elsewhere->items[i];
+      if (!fields->of_type(where, Type::kString, path)) continue;
+      if (where.text != "cpu" && where.text != "any") {
+        fields->refuse_value(path, where.text, "cpu or any");
+        continue;
+      }
+      op.elsewhere.emplace_back(elsewhere->keys[i], where.text);
+    }
+  }
   note->ops.push_back(std::move(op));
 }
 

@@ -22,7 +22,9 @@ std::string note_json(const Note& note) {
     out["dtypes"] = op.dtypes;
     out["shape"] = op.shape_rules;
     out["flags"] = op.flags;
-    if (!op.backward.empty()) out["backward"] = op.backward;
+    if (!op.device_arg.empty()) out["device-arg"] = op.device_arg;
+    for (const auto& [param, where] : op.elsewhere) out["elsewhere"][param] = where;
+    if (!op.gradients.empty()) out["gradients"] = op.gradients;
     json["ops"].push_back(std::move(out));
   }
   json["devices"] = OrderedJson::array();

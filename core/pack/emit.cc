@@ -20,19 +20,35 @@ std::string literal(std::string_view text) {
   return out + "\"";
 }
 
+// "static TYPE NAME[] = {…};", or nothing for no items. What refers to it: its name, or "NULL".
+static std::string array_source(const std::string& type, const std::string& name,
+                                const std::vector<std::string>& items, std::string* out) {
+  if (items.empty()) return "NULL";
+  *out += fmt::format("static const {} {}[] = {{{}}};\n", type, name, fmt::join(items, ", "));
+  return name;
+}
+
+static std::vector<std::string> literals(const std::vector<std::string>& texts) {
+  std::vector<std::string> out;
+  for (const std::string& text : texts) out.push_back(literal(text));
+  return out;
+}
+
 static std::string op_source(const OpDecl& op, size_t index) {
   std::string out;
-  if (!op.shape.empty()) {
-    out += fmt::format("static const char* const rules_{}[] = {{", index);
-    for (size_t i = 0; i < op.shape.size(); ++i) out += (i ? ", " : "") + literal(op.shape[i]);
-    out += "};\n";
-  }
+  const auto name = [&](const char* what) { return fmt::format("{}_{}", what, index); };
+  std::vector<std::string> devices;
+  for (const uint8_t device : op.arg_devices) devices.push_back(fmt::format("{}", device));
+  const std::string rules = array_source("char* const", name("rules"), literals(op.shape), &out);
+  const std::string gradients =
+      array_source("char* const", name("gradients"), literals(op.gradients), &out);
+  const std::string arg_devices = array_source("uint8_t", name("arg_devices"), devices, &out);
   out += fmt::format(
       "OPDOCK_LOCAL opdock_status opdock_{0}_plan(const opdock_call*, const opdock_value*, "
       "uint32_t,\n                                            opdock_plan*);\n"
       "OPDOCK_LOCAL __attribute__((weak)) opdock_status opdock_{0}_prepare(const opdock_call*);\n"
       "OPDOCK_LOCAL opdock_status opdock_{0}_run(const opdock_call*, const opdock_value*, "
-      "uint32_t,\n                                           opdock_tensor* const*, uint32_t);\n",
+      "uint32_t,\n                                           opdock_value*, uint32_t);\n",
       op.name);
   out += fmt::format(
       "static const opdock_op op_{0} = {{\n"
@@ -43,14 +59,15 @@ static std::string op_source(const OpDecl& op, size_t index) {
       "    .device_arg = {4}u,\n"
       "    .num_shape_rules = {5}u,\n"
       "    .shape_rules = {6},\n"
-      "    .backward = {7},\n"
-      "    .plan = opdock_{8}_plan,\n"
-      "    .prepare = opdock_{8}_prepare,\n"
-      "    .run = opdock_{8}_run,\n"
+      "    .arg_devices = {7},\n"
+      "    .gradients = {8},\n"
+      "    .num_gradients = {9}u,\n"
+      "    .plan = opdock_{10}_plan,\n"
+      "    .prepare = opdock_{10}_prepare,\n"
+      "    .run = opdock_{10}_run,\n"
       "}};\n\n",
       index, op.flag_bits, literal(op.schema), literal(op.doc), op.device_arg_index,
-      op.shape.size(), op.shape.empty() ? "NULL" : fmt::format("rules_{}", index),
-      op.backward.empty() ? "NULL" : literal(op.backward), op.name);
+      op.shape.size(), rules, arg_devices, gradients, op.gradients.size(), op.name);
   return out;
 }
 
@@ -61,10 +78,14 @@ std::string entry_source(const Manifest& manifest) {
       "/* Hidden, so that a weak one that is absent cannot be bound to another library's. */\n"
       "#define OPDOCK_LOCAL __attribute__((visibility(\"hidden\")))\n\n";
   for (size_t i = 0; i < manifest.ops.size(); ++i) out += op_source(manifest.ops[i], i);
-  out += "static const opdock_op* const ops[] = {";
-  for (size_t i = 0; i < manifest.ops.size(); ++i) out += fmt::format("{}&op_{}", i ? ", " : "", i);
+  std::vector<std::string> ops;
+  for (size_t i = 0; i < manifest.ops.size(); ++i) ops.push_back(fmt::format("&op_{}", i));
+  array_source("opdock_op* const", "ops", ops, &out);
+  const std::vector<std::string> names =
+      manifest.device ? manifest.device->kernels : std::vector<std::string>();
+  const std::string kernels = array_source("char* const", "kernels", literals(names), &out);
   out += fmt::format(
-      "}};\n\n"
+      "\n"
       "OPDOCK_LOCAL __attribute__((weak)) opdock_status opdock_init(const opdock_host*, char*,\n"
       "                                                             uint32_t);\n\n"
       "static const opdock_plugin plugin = {{\n"
@@ -75,10 +96,13 @@ std::string entry_source(const Manifest& manifest) {
       "    .name = {},\n"
       "    .version = {},\n"
       "    .ops = ops,\n"
+      "    .kernels = {},\n"
+      "    .num_kernels = {}u,\n"
       "    .init = opdock_init,\n"
       "}};\n\n"
       "OPDOCK_EXPORT const opdock_plugin* OPDOCK_ENTRY(void) {{ return &plugin; }}\n",
-      manifest.ops.size(), literal(manifest.name), literal(manifest.version));
+      manifest.ops.size(), literal(manifest.name), literal(manifest.version), kernels,
+      names.size());
   return out;
 }
 

@@ -210,9 +210,7 @@ class Packer {
         for (const std::string& device : op.devices) used |= device == to_text(backend);
       if (used) note.devices.push_back(backend);
     }
-    for (const OpDecl& op : manifest_.ops)
-      note.ops.push_back({op.name, op.schema, to_hex(sha256(std::string_view(op.schema))),
-                          op.devices, op.dtypes, op.shape, op.flags, op.backward});
+    for (const OpDecl& op : manifest_.ops) note.ops.push_back(to_claim(op));
     note.images = image_claims(images_);
     note.libraries = manifest_.libraries;
     note.cpu_arch = options_.cpu_arch;

@@ -3,50 +3,50 @@
 
 #include <fmt/format.h>
 
-#include "call/schema.h"
 #include "opdock/plugin.h"
 #include "pack/emit.h"
+#include "schema/schema.h"
 
 namespace opdock::pack {
 namespace {
 
 // As plugin.hpp's table has them. complex: "std::complex<double>", or what stands for it where
-// <complex> may not have been included.
-std::string cpp_type(const SchemaType& type, const char* complex) {
+// <complex> may not have been included; any_object: the same of an Object<T>.
+std::string cpp_type(const SchemaType& type, const char* complex, const char* any_object) {
   std::string text;
   switch (type.tag) {
-    case OPDOCK_TENSOR:
+    case OPDOCK_TAG_TENSOR:
       text = "Tensor";
       break;
-    case OPDOCK_INT:
+    case OPDOCK_TAG_INT:
       text = "int64_t";
       break;
-    case OPDOCK_FLOAT:
+    case OPDOCK_TAG_FLOAT:
       text = "double";
       break;
-    case OPDOCK_BOOL:
+    case OPDOCK_TAG_BOOL:
       text = "bool";
       break;
-    case OPDOCK_STRING:
+    case OPDOCK_TAG_STRING:
       text = "std::string_view";
       break;
-    case OPDOCK_COMPLEX:
+    case OPDOCK_TAG_COMPLEX:
       text = complex;
       break;
-    case OPDOCK_DTYPE:
+    case OPDOCK_TAG_DTYPE:
       text = "Dtype";
       break;
-    case OPDOCK_DEVICE:
+    case OPDOCK_TAG_DEVICE:
       text = "Device";
       break;
-    case OPDOCK_STREAM:
+    case OPDOCK_TAG_STREAM:
       text = "Stream";
       break;
-    case OPDOCK_GENERATOR:
+    case OPDOCK_TAG_GENERATOR:
       text = "const opdock_generator*";
       break;
     default:
-      text = "opdock_object*";
+      text = any_object;
   }
   if (type.optional_element) text = "std::optional<" + text + ">";
   if (type.list) text = "List<" + text + ">";
@@ -59,8 +59,9 @@ std::string check(const std::string& phase, const std::string& found, const std:
                   const Schema& schema, const std::string& place) {
   std::string types = first, parameters = first;
   for (const SchemaParam& param : schema.params) {
-    types += ", " + cpp_type(param.type, "detail::Complex");
-    parameters += ", " + cpp_type(param.type, "std::complex<double>") + " " + param.name;
+    types += ", " + cpp_type(param.type, "detail::Complex", "detail::AnyObject");
+    parameters +=
+        ", " + cpp_type(param.type, "std::complex<double>", "Object<…>") + " " + param.name;
   }
   const std::string message = fmt::format(
       "op \"{}\": the parameters of {} are not those that {} declares, {}: wanted void "
@@ -70,11 +71,23 @@ std::string check(const std::string& phase, const std::string& found, const std:
                      types, literal(message));
 }
 
+std::string kernel_list(const std::vector<std::string>& kernels) {
+  std::string names;
+  for (const std::string& name : kernels) names += fmt::format("    {},\n", literal(name));
+  return fmt::format(
+      "namespace opdock::kernels_in_plugin_toml {{\n"
+      "inline constexpr std::array<std::string_view, {}> names = {{{}}};\n"
+      "}}  // namespace opdock::kernels_in_plugin_toml\n",
+      kernels.size(), names.empty() ? names : "{\n" + names + "}");
+}
+
 }  // namespace
 
 std::string ops_header(const Manifest& manifest) {
   std::string out =
-      "// Written by opdock-pack from plugin.toml: what OPDOCK_OP checks functions by.\n"
+      "// Written by opdock-pack from plugin.toml: what OPDOCK_OP checks functions by, and the\n"
+      "// kernels for opdock/kernel_names.hpp.\n"
+      "#include <array>\n#include <string_view>\n\n"
       "namespace opdock::ops_in_plugin_toml {\n";
   for (const OpDecl& op : manifest.ops) {
     const Schema schema = *parse_schema(op.schema, nullptr);  // read_manifest() has checked it
@@ -82,10 +95,11 @@ std::string ops_header(const Manifest& manifest) {
     out += "template <class PlanFound, class RunFound>\n";
     out += fmt::format("constexpr bool op_{}(PlanFound*, RunFound*) {{\n", op.name);
     out += check("plan", "PlanFound", "Plan&", schema, place);
-    out += check("run", "RunFound", "Call&, Outputs", schema, place);
+    out += check("run", "RunFound", "Call&, Results", schema, place);
     out += "  return true;\n}\n";
   }
-  return out + "}  // namespace opdock::ops_in_plugin_toml\n";
+  out += "}  // namespace opdock::ops_in_plugin_toml\n\n";
+  return out + kernel_list(manifest.device ? manifest.device->kernels : std::vector<std::string>());
 }
 
 }  // namespace opdock::pack

@@ -8,7 +8,7 @@ static void plan(Plan& plan, Tensor x, double) {
   plan.output(x.like());
 }
 
-static void run(Call& call, Outputs out, Tensor x, double least) {
+static void run(Call& call, Results out, Tensor x, double least) {
   check(out[0], "output 0").contiguous();
   dispatch<float, double>(x, "x", [&](auto tag) {
     using T = typename decltype(tag)::type;

@@ -11,8 +11,8 @@ namespace {
 using opdock::Call;
 using opdock::check;
 using opdock::Error;
-using opdock::Outputs;
 using opdock::Plan;
+using opdock::Results;
 using opdock::Tensor;
 
 void plan(Plan& plan, Tensor x, Tensor bias) {
@@ -53,7 +53,7 @@ void prepare(Call& call) {
   if (!call.is_cpu()) check_gpu(load_kernels());
 }
 
-void run(Call& call, Outputs outputs, Tensor x, Tensor bias) {
+void run(Call& call, Results outputs, Tensor x, Tensor bias) {
   const Tensor out = outputs[0];
   check_output(out, x, bias);
   if (x.numel() == 0) return;

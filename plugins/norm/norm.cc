@@ -12,9 +12,11 @@ namespace {
 using opdock::Call;
 using opdock::check;
 using opdock::Error;
-using opdock::Outputs;
 using opdock::Plan;
+using opdock::Results;
 using opdock::Tensor;
+
+constexpr auto kKernels = OPDOCK_ROW_KERNELS("layernorm");
 using OptionalTensor = std::optional<Tensor>;
 
 void check_arguments(const Plan& plan, Tensor x, const OptionalTensor& residual,
@@ -84,7 +86,7 @@ void normalise(Call& call, Tensor x, const OptionalTensor& residual, const Optio
   params.rows = opdock::make_rows<4>({x, residual, out, sum});
   if (!call.is_cpu()) {
     const bool vectors = made_of_vectors(params, x.dtype().bytes());
-    opdock::launch_rows(call, "layernorm", x, vectors, params);
+    opdock::launch_rows(call, kKernels, x, vectors, params);
     return;
   }
   const Job job = {x.dtype(), eps, params};
@@ -99,7 +101,7 @@ void plan_layer_norm(Plan& plan, Tensor x, OptionalTensor weight, OptionalTensor
   plan.output(x.like());
 }
 
-void run_layer_norm(Call& call, Outputs outputs, Tensor x, OptionalTensor weight,
+void run_layer_norm(Call& call, Results outputs, Tensor x, OptionalTensor weight,
                     OptionalTensor bias, double eps) {
   normalise(call, x, std::nullopt, weight, bias, eps, outputs[0], std::nullopt);
 }
@@ -111,7 +113,7 @@ void plan_add_layer_norm(Plan& plan, Tensor x, Tensor residual, OptionalTensor w
   plan.output(x.like());
 }
 
-void run_add_layer_norm(Call& call, Outputs outputs, Tensor x, Tensor residual,
+void run_add_layer_norm(Call& call, Results outputs, Tensor x, Tensor residual,
                         OptionalTensor weight, OptionalTensor bias, double eps) {
   normalise(call, x, residual, weight, bias, eps, outputs[0], outputs[1]);
 }

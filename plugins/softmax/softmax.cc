@@ -11,9 +11,11 @@ namespace {
 using opdock::Call;
 using opdock::check;
 using opdock::Error;
-using opdock::Outputs;
 using opdock::Plan;
+using opdock::Results;
 using opdock::Tensor;
+
+constexpr auto kKernels = OPDOCK_ROW_KERNELS("softmax");
 
 void check_mask(Tensor mask, Tensor x) {
   check(mask, "mask").same_dtype_as(x, "x").same_device_as(x, "x");
@@ -43,7 +45,7 @@ void check_output(Tensor out, Tensor x, const std::optional<Tensor>& mask) {
   if (mask) check(out, "output 0").no_overlap_with(*mask, "mask");
 }
 
-void run(Call& call, Outputs outputs, Tensor x, double scale, std::optional<Tensor> mask,
+void run(Call& call, Results outputs, Tensor x, double scale, std::optional<Tensor> mask,
          bool causal) {
   const Tensor out = outputs[0];
   check_output(out, x, mask);
@@ -62,7 +64,7 @@ void run(Call& call, Outputs outputs, Tensor x, double scale, std::optional<Tens
     const void* loaded_mask = params.mask_step ? params.mask : nullptr;  // by vectors
     const bool vectors = opdock::rows_are_vectors(params.rows, params.length, x.dtype().bytes(),
                                                   {params.x, loaded_mask, params.out});
-    opdock::launch_rows(call, "softmax", x, vectors, params);
+    opdock::launch_rows(call, kKernels, x, vectors, params);
     return;
   }
   const Job job = {x.dtype(), scale, params};

@@ -31,7 +31,7 @@ static void plan(opdock::Plan& plan, opdock::Tensor x, double) {
   opdock::check(x, "x").contiguous();
   plan.output(x.like());
 }
-static void run(opdock::Call&, opdock::Outputs out, opdock::Tensor x, double by) {
+static void run(opdock::Call&, opdock::Results out, opdock::Tensor x, double by) {
   const float* from = x.data<float>();
   float* to = out[0].data<float>();
   for (int64_t i = 0; i < x.numel(); ++i) to[i] = static_cast<float>(from[i] * by);

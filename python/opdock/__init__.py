@@ -27,10 +27,10 @@ from opdock._errors import (
     UnsupportedError,
 )
 from opdock._load import Plugin, load
-from opdock._opdock import Function, Kernel, Runtime
+from opdock._opdock import Function, Generator, Kernel, Object, Runtime
 from opdock._opdock import version as _version
 from opdock._reports import codes, doctor, explain, inspect, plugins, trust
-from opdock._runtime import configure
+from opdock._runtime import configure, manual_seed
 
 TYPE_CHECKING = False  # as in typing, which this need not import
 if TYPE_CHECKING:
@@ -54,12 +54,14 @@ __all__ = [
     "DeviceLostError",
     "FallbackWarning",
     "Function",
+    "Generator",
     "IncompatibleError",
     "InternalError",
     "InvalidArgumentError",
     "Kernel",
     "Module",
     "NotFoundError",
+    "Object",
     "OpdockError",
     "OutOfMemoryError",
     "Plugin",
@@ -72,6 +74,7 @@ __all__ = [
     "explain",
     "inspect",
     "load",
+    "manual_seed",
     "ops",
     "plugins",
     "reference",

@@ -15,9 +15,9 @@ _TYPES = {
     5: "str",
     6: "DType",
     7: "Device",
-    9: "Any",
+    9: "Object",
     10: "Stream",
-    11: "int | tuple[int, int]",
+    11: "Generator | int | tuple[int, int]",
 }
 
 
@@ -38,8 +38,19 @@ def _several(types):
 def returns(function, arrays):
     """The type of what the function returns, as text. arrays: as of signature()."""
     names = [parameter[0] for parameter in function._params]
-    results = [names[index] if index >= 0 else None for index in function._results]
-    return _several([arrays.get(name, "Array") for name in results]) if results else "None"
+    results = []
+    for index, tag, flags in function._results:
+        array = arrays.get(names[index] if index >= 0 else None, "Array")
+        text = array if tag == TENSOR else _TYPES.get(tag, "Any")
+        text = f"list[{text}]" if flags & LIST else text
+        results.append(f"{text} | None" if flags & OPTIONAL else text)
+    return _several(results) if results else "None"
+
+
+def fresh(function):
+    """How many results `out=` may stand for; 0 where arguments decide how many there are."""
+    found = [flags for index, tag, flags in function._results if index < 0 and tag == TENSOR]
+    return 0 if any(found) else len(found)
 
 
 def signature(function, arrays=None):
@@ -62,9 +73,9 @@ def signature(function, arrays=None):
                 annotation=annotation(tag, flags, arrays.get(name, "Array")),
             )
         )
-    fresh = function._results.count(-1)
-    if fresh and not any(parameter.name == "out" for parameter in parameters):
-        kind = _several([arrays.get(None, "Array")] * fresh)
+    outputs = fresh(function)
+    if outputs and not any(parameter.name == "out" for parameter in parameters):
+        kind = _several([arrays.get(None, "Array")] * outputs)
         parameters.append(
             inspect.Parameter(
                 "out", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=f"{kind} | None"
@@ -83,6 +94,6 @@ def text_signature(function):
 def doc(function):
     """The docstring: the call, what the plugin says, the schema."""
     lines = [f"{function.__name__}{text_signature(function)}", "", function._op_doc.strip(), ""]
-    if function._results.count(-1):
+    if fresh(function):
         lines += ["out: arrays to write the results into, instead of new ones.", ""]
     return "\n".join([*lines, f"Schema: {function.schema}"])

@@ -173,10 +173,27 @@ def _on_stream(device, stream):
     return torch.cuda.stream(torch.cuda.ExternalStream(stream, device=index))
 
 
-def run(reference, values, outputs, device, stream):
-    """Runs the reference on the call's arrays and writes its results into the outputs."""
+def _write(number, result, capsule):
+    """Copies a tensor that a reference has returned to where it is wanted."""
     import torch
 
+    target = torch.from_dlpack(capsule)
+    if result.shape != target.shape or result.dtype != target.dtype:
+        raise RuntimeError(
+            f"result {number} of the reference: found {tuple(result.shape)} of {result.dtype}, "
+            f"wanted {tuple(target.shape)} of {target.dtype}, as the op's shape rule says; report "
+            "it to the plugin's author"
+        )
+    target.copy_(result)
+
+
+def run(reference, values, outputs, device, stream):
+    """Runs the reference on the call's arrays and writes its results into the outputs, each of which
+    is a capsule, a list of them, or None. Returns, by result, the numbers and bools among them, and
+    None for the others."""
+    import torch
+
+    numbers = []
     with torch.no_grad(), _on_stream(device, stream):
         positional, named = [], {}
         for (name, keyword_only), value in zip(reference.params, values, strict=True):
@@ -187,17 +204,15 @@ def run(reference, values, outputs, device, stream):
         found = reference.call(*positional, **named)
         if len(reference.returned) == 1:
             found = (found,)
-        fresh = [
-            result
-            for result, index in zip(found or (), reference.returned, strict=True)
-            if index < 0
-        ]
-        for number, (result, capsule) in enumerate(zip(fresh, outputs, strict=True)):
-            target = torch.from_dlpack(capsule)
-            if result.shape != target.shape or result.dtype != target.dtype:
-                raise RuntimeError(
-                    f"result {number} of the reference: found {tuple(result.shape)} of "
-                    f"{result.dtype}, wanted {tuple(target.shape)} of {target.dtype}, as the op's "
-                    "shape rule says; report it to the plugin's author"
-                )
-            target.copy_(result)
+        results = zip(found or (), reference.returned, outputs, strict=True)
+        for number, (result, index, output) in enumerate(results):
+            is_number = isinstance(result, (bool, int, float))
+            numbers.append(result if is_number else None)
+            if index >= 0 or is_number or (output is None and result is None):
+                continue
+            pairs = [(result, output)]
+            if isinstance(output, list):
+                pairs = list(zip(result, output, strict=True))
+            for one, capsule in pairs:
+                _write(number, one, capsule)
+    return numbers

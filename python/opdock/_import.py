@@ -25,19 +25,16 @@ def from_dlpack_of(array):
     )
 
 
-def empty_cupy(shape, strides, dtype, model):
+def empty_cupy(shape, dtype, model):
     """An uninitialised CuPy array from CuPy's own pool, on model's device and the current stream.
 
-    shape, strides: in elements. dtype: DLPack's (code, bits, lanes). Returns it and its address.
+    dtype: DLPack's (code, bits, lanes). Returns it and its address.
     """
     import cupy
 
     name = next(name for name, numbers in DTYPES.items() if numbers == dtype)
     same = model.dtype.name == name
     kind = model.dtype if same else cupy.dtype({"bool": "bool_"}.get(name, name))
-    steps = [(size - 1) * step for size, step in zip(shape, strides, strict=True)]
-    elements = 1 + sum(steps) if 0 not in shape else 0
     with model.device:
-        memory = cupy.cuda.alloc(max(elements, 1) * kind.itemsize)
-        array = cupy.ndarray(shape, kind, memory, tuple(step * kind.itemsize for step in strides))
+        array = cupy.empty(shape, kind)
     return array, array.data.ptr

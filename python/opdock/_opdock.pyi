@@ -13,8 +13,23 @@ class Function:
     schema: str
     _op_doc: str
     _params: list[tuple[str, int, int, Any]]
-    _results: list[int]
+    _results: list[tuple[int, int, int]]
+    _gradients: list[tuple[list[int], str | None, list[tuple[int, int, Any]] | str]]
     def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
+
+class Object:
+    """State that an op has made: an I/O handle, a cache."""
+
+    type: str
+    version: int
+    device: str
+
+class Generator:
+    """A sequence of random numbers and a position in it."""
+
+    seed: int
+    offset: int
+    def __init__(self, seed: int, offset: int = 0) -> None: ...
 
 class Kernel:
     """A kernel that opdock.compile() made; calling it launches it."""
@@ -51,6 +66,7 @@ class Runtime:
     def inspect_json(self, path: str) -> str: ...
     def explain_json(self, name: str) -> str: ...
     def doctor_json(self) -> str: ...
+    def manual_seed(self, seed: int) -> None: ...
 
 def get_function(runtime: Runtime, name: str) -> Function: ...
 def prepare(function: Function, device_type: int, device_index: int) -> None: ...

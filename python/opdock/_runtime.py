@@ -115,6 +115,13 @@ def function(name):
     return known if isinstance(known, _opdock.Function) else found
 
 
+def manual_seed(seed):
+    """Seeds the generators that ops draw from which are given none, one a device: for arrays other
+    than torch's, whose own generators torch.manual_seed seeds. seed: an int, of which 64 bits count.
+    configure() makes new ones. Any thread."""
+    default().manual_seed(seed)
+
+
 def configure(*, build=None, jit=None, fallback=None):
     """Decides what is done where no compatible plugin is there, for this process.
 

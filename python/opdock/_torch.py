@@ -67,19 +67,25 @@ def refusal(tensor):
     return None
 
 
-def _dtype(numbers):
-    from opdock._names import DTYPES
+def reserve_random(generator, count, device):
+    """Takes `count` 32-bit numbers from torch's generator for the device, a DLPack pair, or from the
+    one given: (seed, offset, address of a seed in the device's memory or 0, what that lies in).
 
-    for name, found in DTYPES.items():
-        if found == numbers and hasattr(torch, name):
-            return getattr(torch, name)
-    raise TypeError(f"found a result of DLPack dtype {numbers}, wanted one that torch has")
-
-
-def empty_strided(shape, strides, dtype, model):
-    """An uninitialised tensor on model's device. dtype: DLPack's (code, bits, lanes)."""
-    with torch.no_grad():
-        return torch.empty_strided(shape, strides, dtype=_dtype(dtype), device=model.device)
+    While a graph is being captured the seed is drawn by a kernel of torch's, which the graph repeats
+    with torch's own state on each replay.
+    """
+    kind, index = device
+    if kind == 1:  # the CPU: torch's generator there has no position
+        return int(torch.empty((), dtype=torch.int64).random_(generator=generator)), 0, 0, None
+    where = torch.device("cuda", index)
+    if torch.cuda.is_current_stream_capturing():
+        seed = torch.empty((), dtype=torch.int64, device=where).random_(generator=generator)
+        return 0, 0, seed.data_ptr(), seed
+    if generator is None:
+        generator = torch.cuda.default_generators[index]
+    offset = generator.get_offset()
+    generator.set_offset(offset + (count + 3) // 4 * 4)  # torch takes multiples of 4 only
+    return generator.initial_seed(), offset, 0, None
 
 
 def mark_written(tensors):

@@ -18,7 +18,7 @@ _HEAD = """\
 from collections.abc import Sequence
 from typing import Any, Protocol, TypeAlias, TypeVar
 
-from opdock._opdock import Function
+from opdock._opdock import Function, Generator, Object
 
 class Array(Protocol):  # torch's, NumPy's, CuPy's, JAX's, ...
     def __dlpack_device__(self) -> Any: ...
@@ -66,7 +66,11 @@ def _variables(function):
     fresh results are."""
     names = [parameter[0] for parameter in function._params]
     model = _model(function)
-    returned = [model if index < 0 else names[index] for index in function._results]
+    returned = [
+        model if index < 0 else names[index]
+        for index, tag, _ in function._results
+        if tag == _describe.TENSOR
+    ]
     known = dict(zip(dict.fromkeys(filter(None, returned)), string.ascii_uppercase, strict=False))
     return {**known, None: known.get(model, "Any")}
 

@@ -24,8 +24,13 @@ int32_t find_param(const FunctionInfo& info, PyObject* name) {
   return -1;
 }
 
+// Where arguments decide how many results there are, nobody knows what to pass.
+bool takes_out(const FunctionInfo& info) {
+  return info.num_fresh > 0 && !info.is_variable;
+}
+
 bool is_out(const FunctionInfo& info, PyObject* name) {
-  return info.num_fresh > 0 && PyUnicode_CompareWithASCIIString(name, "out") == 0;
+  return takes_out(info) && PyUnicode_CompareWithASCIIString(name, "out") == 0;
 }
 
 // "; did you mean 'scale'?", or nothing. known: names separated by ", ".
@@ -47,7 +52,7 @@ bool unknown_name(const FunctionInfo& info, PyObject* name) {
   for (uint32_t i = 0; i < info.num_params; ++i) {
     known += std::string(i == 0 ? "" : ", ") + info.params[i].name;
   }
-  if (info.num_fresh > 0) known += known.empty() ? "out" : ", out";
+  if (takes_out(info)) known += known.empty() ? "out" : ", out";
   const char* text = PyUnicode_AsUTF8(name);
   raise(kArgumentError, call_name(info) + ": found an argument named '" +
                             (text == nullptr ? "?" : text) + "', wanted one of: " + known +
@@ -73,7 +78,7 @@ bool fill_defaults(const FunctionInfo& info, opdock_value* values, PyObject* con
     const opdock_param& param = info.params[i];
     if ((param.flags & OPDOCK_PARAM_HAS_DEFAULT) == 0) {
       raise(kArgumentError, call_name(info) + ": argument '" + param.name +
-                                "' is missing, wanted " + opdock_function_schema(info.handle));
+                                "' is missing, wanted " + info.declared->schema);
       return false;
     }
     values[i] = param.fallback;
@@ -85,7 +90,7 @@ bool fill_defaults(const FunctionInfo& info, opdock_value* values, PyObject* con
 bool convert(const FunctionInfo& info, Frame& frame, const opdock_param& param, PyObject* object,
              opdock_value* value) {
   constexpr uint32_t kOther = OPDOCK_PARAM_LIST | OPDOCK_PARAM_OPTIONAL;
-  const bool tensor = param.tag == OPDOCK_TENSOR && (param.flags & kOther) == 0;
+  const bool tensor = param.tag == OPDOCK_TAG_TENSOR && (param.flags & kOther) == 0;
   const bool written = (param.flags & OPDOCK_PARAM_WRITTEN) != 0;
   if (tensor && fast_tensor(frame, object, written, value)) return true;
   const Where where{info.name.c_str(), param.name};

@@ -4,7 +4,10 @@
 #include "errors.h"
 #include "fast_tensor.h"
 #include "function.h"
+#include "generator.h"
 #include "gil.h"
+#include "keep.h"
+#include "object.h"
 #include "results.h"
 #include "streams.h"
 #include "tensor.h"
@@ -23,19 +26,36 @@ bool releases_gil(const FunctionInfo& info, const Frame& frame) {
 }
 
 struct Call {
-  Call(const FunctionInfo& op, Frame& room, const opdock_value* args)
-      : info(op), frame(room), values(args) {
+  Call(const FunctionInfo& op, Frame& room, const opdock_value* args, PyObject* const* given)
+      : info(op), frame(room), values(args), objects(given) {
     error[0] = '\0';
-    if (room.stream == nullptr) return;
-    with_stream = {sizeof with_stream, 0, room.stream, nullptr, nullptr, 0};
-    options = &with_stream;
+    if (room.stream != nullptr || op.retains) [[unlikely]]
+      set_options();
+  }
+  Call(const Call&) = delete;
+  Call& operator=(const Call&) = delete;
+
+  opdock_call_options& set_options() {
+    if (options == nullptr) {
+      with_options = {sizeof with_options, 0, frame.stream, nullptr, nullptr, 0, nullptr};
+      options = &with_options;
+    }
+    if (info.retains) {
+      kept = {&info, values, objects};
+      keeper = keeper_of(&kept);
+      with_options.keeper = &keeper;
+    }
+    return with_options;
   }
 
   const FunctionInfo& info;
   Frame& frame;
   const opdock_value* values;
+  PyObject* const* objects;  // of the arguments
   const opdock_call_options* options = nullptr;
-  opdock_call_options with_stream;
+  opdock_call_options with_options;
+  KeptArguments kept;
+  opdock_keeper keeper;
   bool has_out = false;    // the outputs are the caller's `out=`
   char error[kErrorSize];  // uninitialised until something fails
 };
@@ -71,109 +91,242 @@ inline bool settle(Call& call, opdock_status status) {
   return (status == OPDOCK_OK && !call.frame.wait) || settle_slowly(call, status);
 }
 
-[[gnu::always_inline]] inline bool invoke(Call& call, opdock_tensor** outputs,
-                                          uint32_t num_outputs) {
+[[gnu::always_inline]] inline bool invoke(Call& call, opdock_value* results) {
   opdock_status status = OPDOCK_OK;
   {
     const GilRelease release(releases_gil(call.info, call.frame));
     status = opdock_invoke(call.info.handle, call.options, call.values, call.info.num_params,
-                           outputs, num_outputs, call.error, kErrorSize);
+                           results, call.info.num_results, call.error, kErrorSize);
   }
   return settle(call, status);
 }
 
-[[gnu::noinline]] bool run_planned(Call& call, const opdock_plan& plan, opdock_tensor** outputs) {
+[[gnu::noinline]] bool run_planned(Call& call, const opdock_plan& plan, opdock_value* results) {
   opdock_status status = OPDOCK_OK;
   {
     const GilRelease release(releases_gil(call.info, call.frame));
     status =
         opdock_run_planned(call.info.handle, call.options, &plan, call.values, call.info.num_params,
-                           outputs, plan.num_outputs, call.error, kErrorSize);
+                           results, call.info.num_results, call.error, kErrorSize);
   }
   return settle(call, status);
 }
 
-// What Python gets back, `fresh` in order between the arguments that come back. Steals `fresh`.
-[[gnu::noinline]] PyObject* gather(const FunctionInfo& info, PyObject* const* objects,
-                                   PyObject** fresh) {
-  const size_t count = info.results.size();
-  if (count == 0) Py_RETURN_NONE;
-  const auto result = [&](int32_t param) {
-    if (param < 0) return *fresh++;
-    PyObject* object = objects[param] == nullptr ? Py_None : objects[param];
-    return Py_NewRef(object);
-  };
-  if (count == 1) return result(info.results[0]);
-  PyObject* tuple = PyTuple_New(static_cast<Py_ssize_t>(count));
-  for (size_t i = 0; i < count; ++i) {
-    PyObject* object = result(info.results[i]);
-    if (tuple == nullptr) {
-      Py_DECREF(object);
+bool is_fresh(const opdock_result& result) {
+  return result.tag == OPDOCK_TAG_TENSOR && result.param < 0;
+}
+
+// The fresh tensors of a call: how many each result has, and what they become.
+struct Fresh {
+  uint32_t count = 0;                // in all
+  const uint32_t* counts = nullptr;  // of each result; NULL: one of each that is a fresh tensor
+  Result* tensors = nullptr;
+  PyObject** objects = nullptr;  // once they are finished
+
+  uint32_t of(const FunctionInfo& info, uint32_t i) const {
+    return counts != nullptr ? counts[i] : is_fresh(info.results[i]) ? 1 : 0;
+  }
+};
+
+[[gnu::noinline]] PyObject* gather_list(PyObject** fresh, uint32_t count) {
+  PyObject* list = PyList_New(count);
+  for (uint32_t k = 0; k < count; ++k) {
+    if (list == nullptr) {
+      Py_DECREF(fresh[k]);
     } else {
-      PyTuple_SET_ITEM(tuple, static_cast<Py_ssize_t>(i), object);
+      PyList_SET_ITEM(list, k, fresh[k]);
     }
   }
+  return list;
+}
+
+// A result that is no fresh tensor. Takes the object over.
+PyObject* gather_value(opdock_value& value) {
+  if (value.tag != OPDOCK_TAG_OBJECT) return value_to_python(value);
+  opdock_object* const object = value.as.object;
+  value = {};
+  return wrap_object(object);
+}
+
+// What Python gets back, fresh tensors in order between the others. Steals fresh.objects, and takes
+// objects out of `values`.
+[[gnu::noinline]] PyObject* gather(const FunctionInfo& info, PyObject* const* objects,
+                                   opdock_value* values, const Fresh& fresh) {
+  const uint32_t count = info.num_results;
+  if (count == 0) Py_RETURN_NONE;
+  PyObject** next = fresh.objects;
+  const auto take = [&](uint32_t i) -> PyObject* {
+    const opdock_result& result = info.results[i];
+    if (result.param >= 0) {
+      PyObject* object = objects[result.param];
+      return Py_NewRef(object == nullptr ? Py_None : object);
+    }
+    if (result.tag != OPDOCK_TAG_TENSOR) return gather_value(values[i]);
+    const uint32_t tensors = fresh.of(info, i);
+    PyObject** const first = next;
+    next += tensors;
+    if ((result.flags & OPDOCK_PARAM_LIST) != 0) return gather_list(first, tensors);
+    return tensors == 0 ? Py_NewRef(Py_None) : *first;
+  };
+  if (count == 1) return take(0);
+  PyObject* tuple = PyTuple_New(static_cast<Py_ssize_t>(count));
+  bool good = tuple != nullptr;
+  for (uint32_t i = 0; i < count; ++i) {
+    PyObject* object = take(i);
+    good = good && object != nullptr;
+    if (tuple != nullptr) {
+      PyTuple_SET_ITEM(tuple, static_cast<Py_ssize_t>(i), object);
+    } else {
+      Py_XDECREF(object);
+    }
+  }
+  if (!good) Py_CLEAR(tuple);
   return tuple;
 }
 
-[[gnu::noinline]] PyObject* finish_all(Call& call, PyObject* const* objects, Result* results) {
-  const uint32_t count = call.info.num_fresh;
-  PyObject** fresh = call.frame.take<PyObject*>(count + 1);
+// The fresh tensors as Python's, then everything.
+[[gnu::noinline]] PyObject* finish_all(Call& call, opdock_value* values, Fresh& fresh) {
+  fresh.objects = call.frame.take<PyObject*>(fresh.count + 1);
   uint32_t done = 0;
-  while (done < count && (fresh[done] = finish_result(call.frame, &results[done])) != nullptr) {
+  while (done < fresh.count &&
+         (fresh.objects[done] = finish_result(call.frame, &fresh.tensors[done])) != nullptr) {
     ++done;
   }
-  if (done == count) return gather(call.info, objects, fresh);
-  for (uint32_t i = 0; i < done; ++i) Py_DECREF(fresh[i]);
-  for (uint32_t i = done; i < count; ++i) drop_result(&results[i]);
+  if (done == fresh.count) return gather(call.info, call.objects, values, fresh);
+  for (uint32_t i = 0; i < done; ++i) Py_DECREF(fresh.objects[i]);
+  for (uint32_t i = done; i < fresh.count; ++i) drop_result(&fresh.tensors[i]);
+  for (uint32_t i = 0; i < call.info.num_results; ++i) opdock_value_free(&values[i]);
   return nullptr;
 }
 
-[[gnu::noinline]] PyObject* run_fresh(Call& call, PyObject* const* objects) {
-  const uint32_t count = call.info.num_fresh;
-  Result* results = call.frame.take<Result>(count);
-  opdock_tensor** outputs = call.frame.take<opdock_tensor*>(count);
-  if (results_from_host(call.frame)) {
-    for (uint32_t i = 0; i < count; ++i) outputs[i] = nullptr;
-    const bool ok = invoke(call, outputs, count);
-    for (uint32_t i = 0; i < count; ++i) results[i] = {{}, nullptr, nullptr, outputs[i]};
-    if (ok) return finish_all(call, objects, results);
-    for (uint32_t i = 0; i < count; ++i) drop_result(&results[i]);
+// Points the values at tensors that are allocated.
+void point_at(Call& call, const Fresh& fresh, opdock_value* values) {
+  Result* next = fresh.tensors;
+  for (uint32_t i = 0; i < call.info.num_results; ++i) {
+    values[i] = {};
+    const uint32_t tensors = fresh.of(call.info, i);
+    if ((call.info.results[i].flags & OPDOCK_PARAM_LIST) != 0) {
+      opdock_value* items = call.frame.take<opdock_value>(tensors + 1);
+      for (uint32_t k = 0; k < tensors; ++k) {
+        items[k] = {OPDOCK_TAG_TENSOR, 0, {.tensor = &next[k].tensor}};
+      }
+      opdock_list* list = call.frame.take<opdock_list>(1);
+      *list = {items, tensors};
+      values[i] = {OPDOCK_TAG_LIST, 0, {.list = list}};
+    } else if (tensors != 0) {
+      values[i] = {OPDOCK_TAG_TENSOR, 0, {.tensor = &next->tensor}};
+    }
+    next += tensors;
+  }
+}
+
+// Takes the host's tensors out of the values, for finish_result().
+void take_from_host(Call& call, const Fresh& fresh, opdock_value* values) {
+  Result* next = fresh.tensors;
+  const auto take = [&](const opdock_value& value) {
+    *next++ = {{}, nullptr, nullptr, const_cast<opdock_tensor*>(value.as.tensor)};
+  };
+  for (uint32_t i = 0; i < call.info.num_results; ++i) {
+    opdock_value& value = values[i];
+    if (!is_fresh(call.info.results[i])) continue;
+    if (value.tag == OPDOCK_TAG_TENSOR) {
+      take(value);
+    } else if (value.tag == OPDOCK_TAG_LIST) {
+      for (uint64_t k = 0; k < value.as.list->count; ++k) {
+        opdock_value& item = const_cast<opdock_value&>(value.as.list->data[k]);
+        take(item);
+        item.flags = 0;
+      }
+      opdock_value_free(&value);
+    }
+  }
+}
+
+// Counts the fresh tensors, where only the arguments tell.
+bool count_fresh(Call& call, Fresh* fresh) {
+  fresh->count = call.info.num_fresh;
+  fresh->counts = nullptr;
+  if (!call.info.is_variable) return true;
+  uint32_t* counts = call.frame.take<uint32_t>(call.info.num_results);
+  const opdock_status status = opdock_count_results(
+      call.info.handle, call.values, call.info.num_params, counts, call.error, kErrorSize);
+  if (status != OPDOCK_OK) return settle(call, status);
+  fresh->count = 0;
+  for (uint32_t i = 0; i < call.info.num_results; ++i) fresh->count += counts[i];
+  fresh->counts = counts;
+  return true;
+}
+
+// Plans the call, and reserves the random numbers that it draws where they are torch's.
+bool plan_call(Call& call, uint32_t tensors, opdock_plan* plan) {
+  plan->struct_size = sizeof *plan;
+  plan->room = tensors;
+  plan->outputs = call.frame.take<opdock_output>(tensors);
+  const opdock_status status = opdock_plan_call(call.info.handle, call.options, call.values,
+                                                call.info.num_params, plan, call.error, kErrorSize);
+  if (status != OPDOCK_OK) return settle(call, status);
+  if (plan->random_numbers == 0) return true;
+  opdock_generator* generator = nullptr;
+  if (!reserve_from_torch(call.frame, plan->random_numbers, &generator)) return false;
+  if (generator != nullptr) call.set_options().generator = generator;
+  return true;
+}
+
+// With memory of libopdock's for the results, handed over afterwards.
+[[gnu::noinline]] PyObject* run_with_host_results(Call& call, Fresh& fresh, opdock_value* values) {
+  opdock_plan plan;
+  if (call.info.draws && !plan_call(call, fresh.count, &plan)) return nullptr;
+  for (uint32_t i = 0; i < call.info.num_results; ++i) values[i] = {};
+  if (!invoke(call, values)) {
+    for (uint32_t i = 0; i < call.info.num_results; ++i) opdock_value_free(&values[i]);
     return nullptr;
   }
-  opdock_plan plan = {};
-  plan.struct_size = sizeof plan;
-  plan.num_outputs = count;
-  plan.outputs = call.frame.take<opdock_output>(count);
-  const opdock_status status =
-      opdock_plan_call(call.info.handle, call.options, call.values, call.info.num_params, &plan,
-                       call.error, kErrorSize);
-  if (status != OPDOCK_OK) {
-    settle(call, status);
-    return nullptr;
+  take_from_host(call, fresh, values);
+  return finish_all(call, values, fresh);
+}
+
+[[gnu::noinline]] PyObject* run_fresh(Call& call) {
+  Fresh fresh;
+  if (!count_fresh(call, &fresh)) return nullptr;
+  opdock_value* values = call.frame.take<opdock_value>(call.info.num_results);
+  fresh.tensors = call.frame.take<Result>(fresh.count);
+  if (fresh.count != 0 && results_from_host(call.frame)) {
+    return run_with_host_results(call, fresh, values);
   }
+  opdock_plan plan;
+  if (!plan_call(call, fresh.count, &plan)) return nullptr;
   uint32_t made = 0;
-  while (made < count && allocate_result(call.frame, plan.outputs[made], &results[made])) {
-    outputs[made] = &results[made].tensor;
+  while (made < fresh.count &&
+         allocate_result(call.frame, plan.outputs[made], &fresh.tensors[made])) {
     ++made;
   }
-  if (made == count && run_planned(call, plan, outputs)) return finish_all(call, objects, results);
-  for (uint32_t i = 0; i < made; ++i) drop_result(&results[i]);
+  if (made == fresh.count) {
+    point_at(call, fresh, values);
+    if (run_planned(call, plan, values)) return finish_all(call, values, fresh);
+  }
+  for (uint32_t i = 0; i < made; ++i) drop_result(&fresh.tensors[i]);
   return nullptr;
 }
 
-[[gnu::noinline]] PyObject* run_into(Call& call, PyObject* const* objects, PyObject* const* out,
+[[gnu::noinline]] PyObject* run_into(Call& call, PyObject* const* out,
                                      const opdock_value* out_values) {
-  const uint32_t count = call.info.num_fresh;
-  opdock_tensor** outputs = call.frame.take<opdock_tensor*>(count);
-  PyObject** fresh = call.frame.take<PyObject*>(count);
-  for (uint32_t i = 0; i < count; ++i) {
-    outputs[i] = const_cast<opdock_tensor*>(out_values[i].as.tensor);
+  Fresh fresh;
+  fresh.count = call.info.num_fresh;
+  fresh.counts = nullptr;
+  opdock_value* values = call.frame.take<opdock_value>(call.info.num_results);
+  uint32_t next = 0;
+  for (uint32_t i = 0; i < call.info.num_results; ++i) {
+    values[i] = is_fresh(call.info.results[i]) ? out_values[next++] : opdock_value{};
   }
   call.has_out = true;
-  if (!invoke(call, outputs, count)) return nullptr;
-  for (uint32_t i = 0; i < count; ++i) fresh[i] = Py_NewRef(out[i]);
-  return gather(call.info, objects, fresh);
+  if (call.info.draws) {
+    opdock_plan plan;
+    if (!plan_call(call, fresh.count, &plan)) return nullptr;
+  }
+  if (!invoke(call, values)) return nullptr;
+  fresh.objects = call.frame.take<PyObject*>(fresh.count);
+  for (uint32_t i = 0; i < fresh.count; ++i) fresh.objects[i] = Py_NewRef(out[i]);
+  return gather(call.info, call.objects, values, fresh);
 }
 
 // out= as num_fresh arrays, borrowed from `out`; NULL with an error set.
@@ -262,50 +415,78 @@ void add_torch(PyObject* list, PyObject* object) {
                                                                                         : nullptr;
 }
 
+// Of arguments on several devices: results are like the first tensor where the op runs.
+[[gnu::noinline]] bool choose_model(const FunctionInfo& info, Frame& frame,
+                                    const opdock_value* values, PyObject* const* objects) {
+  for (uint32_t i = 0; i < info.num_params; ++i) {
+    if (values[i].tag != OPDOCK_TAG_TENSOR || info.params[i].device != OPDOCK_ON_OP_DEVICE)
+      continue;
+    frame.model = objects[i];
+    frame.model_entry = classify(Py_TYPE(objects[i]));
+    frame.device = values[i].as.tensor->device;
+    return frame.model_entry != nullptr;
+  }
+  return true;
+}
+
+// What is known of the arguments' devices and streams is put to use.
+bool settle_devices(const FunctionInfo& info, Frame& frame, const opdock_value* values,
+                    PyObject* const* objects) {
+  if (frame.gpu.type != OPDOCK_CPU && !finish_streams(frame)) return false;
+  return !info.is_split || choose_model(info, frame, values, objects);
+}
+
 // The op with `out=`, from its conversion on.
 [[gnu::noinline]] PyObject* run_with_out(const FunctionInfo& info, Frame& frame,
                                          const opdock_value* values, PyObject* const* objects,
                                          PyObject* out) {
   PyObject* const* items = out_items(info, &out);
   const opdock_value* out_values = items == nullptr ? nullptr : convert_out(info, frame, items);
-  if (out_values == nullptr) return nullptr;
-  if (frame.gpu.type != OPDOCK_CPU && !finish_streams(frame)) return nullptr;
-  Call call(info, frame, values);
-  return run_into(call, objects, items, out_values);
+  if (out_values == nullptr || !settle_devices(info, frame, values, objects)) return nullptr;
+  Call call(info, frame, values, objects);
+  return run_into(call, items, out_values);
 }
 
 // Runs the op and returns what Python sees: None, one result, or a tuple.
 [[gnu::noinline]] PyObject* run_function(const FunctionInfo& info, Frame& frame,
                                          const opdock_value* values, PyObject* const* objects) {
-  if (frame.gpu.type != OPDOCK_CPU && !finish_streams(frame)) return nullptr;
-  Call call(info, frame, values);
-  if (info.num_fresh != 0) return run_fresh(call, objects);
-  return invoke(call, nullptr, 0) ? gather(info, objects, nullptr) : nullptr;
+  if (!settle_devices(info, frame, values, objects)) return nullptr;
+  if (info.retains) drop_kept();
+  Call call(info, frame, values, objects);
+  if (info.num_results != 0 || info.draws) return run_fresh(call);
+  return invoke(call, nullptr) ? Py_NewRef(Py_None) : nullptr;
 }
 
 // For advice: the argument of the first tensor parameter, or NULL.
 PyObject* first_array(const FunctionInfo& info, PyObject* const* objects) {
   for (uint32_t i = 0; i < info.num_params; ++i) {
     const bool is_list = (info.params[i].flags & OPDOCK_PARAM_LIST) != 0;
-    if (info.params[i].tag == OPDOCK_TENSOR && !is_list) return objects[i];
+    if (info.params[i].tag == OPDOCK_TAG_TENSOR && !is_list) return objects[i];
   }
   return nullptr;
 }
 
-// The same where there is nothing to do around the op: no stream, no fresh result, no other thread
-// to let run.
-[[gnu::always_inline]] inline PyObject* run_directly(const FunctionInfo& info,
+// The same where there is nothing to do around the op: no stream, no result but arguments, no other
+// thread to let run.
+[[gnu::always_inline]] inline PyObject* run_directly(const FunctionInfo& info, Frame& frame,
                                                      const opdock_value* values,
                                                      PyObject* const* objects) {
   char error[kErrorSize];
   error[0] = '\0';
-  const opdock_status status =
-      opdock_invoke(info.handle, nullptr, values, info.num_params, nullptr, 0, error, kErrorSize);
+  opdock_value* results =
+      info.num_results == 0 ? nullptr : frame.take<opdock_value>(info.num_results);
+  const opdock_status status = opdock_invoke(info.handle, nullptr, values, info.num_params, results,
+                                             info.num_results, error, kErrorSize);
   if (status != OPDOCK_OK) [[unlikely]] {
     raise_status(status, advise(error, first_array(info, objects)).c_str());
     return nullptr;
   }
-  return info.results.empty() ? Py_NewRef(Py_None) : gather(info, objects, nullptr);
+  return info.num_results == 0 ? Py_NewRef(Py_None) : gather(info, objects, results, {});
+}
+
+// Whether run_directly() will do for the function, as far as its declaration tells.
+bool is_direct(const FunctionInfo& info) {
+  return info.num_fresh == 0 && !info.draws && !info.retains && !info.is_split;
 }
 
 }  // namespace
@@ -327,8 +508,8 @@ PyObject* call_function(PyObject* self, PyObject* const* args, size_t flagged_co
     PyObject* result = nullptr;
     if (out != nullptr) {
       result = run_with_out(info, frame, values, objects, out);
-    } else if (info.num_fresh == 0 && frame.gpu.type == OPDOCK_CPU && !releases_gil(info, frame)) {
-      result = run_directly(info, values, objects);
+    } else if (is_direct(info) && frame.gpu.type == OPDOCK_CPU && !releases_gil(info, frame)) {
+      result = run_directly(info, frame, values, objects);
     } else {
       result = run_function(info, frame, values, objects);
     }

@@ -1,9 +1,13 @@
 // Arguments other than tensors: numbers, texts, dtypes, devices, streams, lists.
 // SPDX-License-Identifier: Apache-2.0
+#include "convert.h"
+
 #include <cstring>
 
 #include "errors.h"
 #include "function.h"
+#include "generator.h"
+#include "object.h"
 #include "tensor.h"
 
 namespace opdock::python {
@@ -163,24 +167,12 @@ bool convert_stream(const Where& where, PyObject* object, opdock_value* value) {
   return PyErr_Occurred() == nullptr;
 }
 
-bool convert_generator(Frame& frame, const Where& where, PyObject* object, opdock_value* value) {
-  constexpr const char* kWanted = "a seed (an int) or a pair (seed, offset)";
-  opdock_generator* generator = frame.take<opdock_generator>(1);
-  std::memset(generator, 0, sizeof *generator);
-  generator->struct_size = sizeof *generator;
-  PyObject* seed = object;
-  PyObject* offset = nullptr;
-  if (PyTuple_CheckExact(object) && PyTuple_GET_SIZE(object) == 2) {
-    seed = PyTuple_GET_ITEM(object, 0);
-    offset = PyTuple_GET_ITEM(object, 1);
-  }
-  if (!PyLong_CheckExact(seed) || (offset != nullptr && !PyLong_CheckExact(offset))) {
-    return wrong_type(where, object, kWanted);
-  }
-  generator->seed = PyLong_AsUnsignedLongLongMask(seed);
-  if (offset != nullptr) generator->offset = PyLong_AsUnsignedLongLongMask(offset);
-  value->as.generator = generator;
-  return true;
+bool convert_object(const Where& where, const opdock_param& param, PyObject* object,
+                    opdock_value* value) {
+  value->as.object = unwrap_object(object);
+  if (value->as.object != nullptr) return true;
+  return wrong_type(where, object,
+                    (std::string("an opdock.Object of type ") + param.object_type).c_str());
 }
 
 bool convert_one(Frame& frame, const Where& where, const opdock_param& param, PyObject* object,
@@ -189,29 +181,31 @@ bool convert_one(Frame& frame, const Where& where, const opdock_param& param, Py
   value->flags = 0;
   value->as.i64 = 0;
   switch (param.tag) {
-    case OPDOCK_TENSOR:
+    case OPDOCK_TAG_TENSOR:
       return convert_tensor(frame, where, object, (param.flags & OPDOCK_PARAM_WRITTEN) != 0, value);
-    case OPDOCK_BOOL:
+    case OPDOCK_TAG_BOOL:
       return convert_bool(where, object, value);
-    case OPDOCK_INT:
+    case OPDOCK_TAG_INT:
       return convert_int(where, object, value);
-    case OPDOCK_FLOAT:
+    case OPDOCK_TAG_FLOAT:
       return convert_float(where, object, value);
-    case OPDOCK_COMPLEX:
+    case OPDOCK_TAG_COMPLEX:
       return convert_complex(frame, where, object, value);
-    case OPDOCK_STRING:
+    case OPDOCK_TAG_STRING:
       return convert_string(frame, where, object, value);
-    case OPDOCK_DTYPE:
+    case OPDOCK_TAG_DTYPE:
       return convert_dtype(where, object, value);
-    case OPDOCK_DEVICE:
+    case OPDOCK_TAG_DEVICE:
       return convert_device(where, object, value);
-    case OPDOCK_STREAM:
+    case OPDOCK_TAG_STREAM:
       return convert_stream(where, object, value);
-    case OPDOCK_GENERATOR:
+    case OPDOCK_TAG_GENERATOR:
       return convert_generator(frame, where, object, value);
+    case OPDOCK_TAG_OBJECT:
+      return convert_object(where, param, object, value);
     default:
       return refuse("UnsupportedError", where,
-                    "found a parameter of a type that Python cannot pass yet (value tag " +
+                    "found a parameter of a type that Python cannot pass (value tag " +
                         std::to_string(param.tag) + "); call this op from C or C++");
   }
 }
@@ -235,14 +229,14 @@ bool convert_list(Frame& frame, const Where& where, const opdock_param& param, P
     PyObject* item = PyTuple_GET_ITEM(items, i);
     const Where element{where.function, where.parameter, i};
     if (item == Py_None && (param.flags & OPDOCK_PARAM_OPTIONAL_ELEMENTS) != 0) {
-      elements[i] = {OPDOCK_NONE, 0, {.i64 = 0}};
+      elements[i] = {OPDOCK_TAG_NONE, 0, {.i64 = 0}};
     } else if (!convert_one(frame, element, param, item, &elements[i])) {
       return false;
     }
   }
-  opdock_list* list = frame.take<opdock_list>(1);
-  *list = {elements, static_cast<uint64_t>(count)};
-  *value = {OPDOCK_LIST, 0, {.list = list}};
+  ConvertedList* list = frame.take<ConvertedList>(1);
+  *list = {{elements, static_cast<uint64_t>(count)}, items};
+  *value = {OPDOCK_TAG_LIST, 0, {.list = &list->list}};
   return true;
 }
 
@@ -251,7 +245,7 @@ bool convert_list(Frame& frame, const Where& where, const opdock_param& param, P
 bool convert_argument(Frame& frame, const Where& where, const opdock_param& param, PyObject* object,
                       opdock_value* value) {
   if (object == Py_None && is_optional(param)) {
-    *value = {OPDOCK_NONE, 0, {.i64 = 0}};
+    *value = {OPDOCK_TAG_NONE, 0, {.i64 = 0}};
     return true;
   }
   if ((param.flags & OPDOCK_PARAM_LIST) != 0) {
@@ -262,18 +256,18 @@ bool convert_argument(Frame& frame, const Where& where, const opdock_param& para
 
 PyObject* value_to_python(const opdock_value& value) {
   switch (value.tag) {
-    case OPDOCK_BOOL:
+    case OPDOCK_TAG_BOOL:
       return PyBool_FromLong(value.as.i64 != 0);
-    case OPDOCK_INT:
+    case OPDOCK_TAG_INT:
       return PyLong_FromLongLong(value.as.i64);
-    case OPDOCK_FLOAT:
+    case OPDOCK_TAG_FLOAT:
       return PyFloat_FromDouble(value.as.f64);
-    case OPDOCK_COMPLEX:
+    case OPDOCK_TAG_COMPLEX:
       return PyComplex_FromDoubles(value.as.c128[0], value.as.c128[1]);
-    case OPDOCK_STRING:
+    case OPDOCK_TAG_STRING:
       return PyUnicode_FromStringAndSize(value.as.str->data,
                                          static_cast<Py_ssize_t>(value.as.str->size));
-    case OPDOCK_LIST: {
+    case OPDOCK_TAG_LIST: {
       const Py_ssize_t count = static_cast<Py_ssize_t>(value.as.list->count);
       PyObject* list = PyList_New(count);
       for (Py_ssize_t i = 0; list != nullptr && i < count; ++i) {

@@ -18,7 +18,7 @@ struct ExportObject {
 PyTypeObject* export_type = nullptr;
 
 void destroy(PyObject* self) {
-  opdock_tensor_free(reinterpret_cast<ExportObject*>(self)->tensor);
+  free_tensor(reinterpret_cast<ExportObject*>(self)->tensor);
   PyTypeObject* type = Py_TYPE(self);
   type->tp_free(self);
   Py_DECREF(type);
@@ -26,7 +26,7 @@ void destroy(PyObject* self) {
 
 template <typename Managed>
 void release(Managed* managed) {
-  opdock_tensor_free(static_cast<opdock_tensor*>(managed->context));
+  free_tensor(static_cast<opdock_tensor*>(managed->context));
   delete managed;
 }
 

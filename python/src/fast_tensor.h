@@ -102,7 +102,7 @@ inline void note_cpu_tensor(Frame& frame, PyObject* object, const TypeEntry& ent
                   room->strides,
                   0};
   const bool writable = (flags & Api::NPY_ARRAY_WRITEABLE_) != 0;
-  *out = {OPDOCK_TENSOR, writable ? 0u : OPDOCK_VALUE_READ_ONLY, {.tensor = &room->tensor}};
+  *out = {OPDOCK_TAG_TENSOR, writable ? 0u : OPDOCK_VALUE_READ_ONLY, {.tensor = &room->tensor}};
   note_cpu_tensor(frame, object, entry, static_cast<uint64_t>(bytes));
   return true;
 }
@@ -132,7 +132,7 @@ inline void note_cpu_tensor(Frame& frame, PyObject* object, const TypeEntry& ent
       (device > OPDOCK_CUDA && device != OPDOCK_ROCM)) {
     return false;
   }
-  *out = {OPDOCK_TENSOR, 0, {.tensor = tensor}};
+  *out = {OPDOCK_TAG_TENSOR, 0, {.tensor = tensor}};
   if (device != OPDOCK_CPU) {
     note_tensor(frame, object, entry, true, tensor->device);
     return true;

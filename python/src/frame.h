@@ -89,7 +89,9 @@ class Frame {
   void* stream = nullptr;
 
   Foreign* foreign = nullptr;
-  uint64_t cpu_bytes = 0;  // of the largest tensor on the CPU
+  PyObject* torch_generator = nullptr;  // a generator argument that is torch's; borrowed
+  bool has_generator = false;           // an argument is a generator
+  uint64_t cpu_bytes = 0;               // of the largest tensor on the CPU
 
   opdock_device device = {OPDOCK_CPU, 0};  // of `model`
   opdock_device gpu = {OPDOCK_CPU, 0};     // of the first tensor on a GPU; type CPU: there is none

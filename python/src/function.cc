@@ -10,7 +10,6 @@
 
 #include "errors.h"
 #include "gil.h"
-#include "schema_text.h"
 
 namespace opdock::python {
 
@@ -40,7 +39,7 @@ PyObject* get_function_name(PyObject* self, void*) {
 }
 
 PyObject* get_schema(PyObject* self, void*) {
-  return text(opdock_function_schema(info_of(self).handle));
+  return text(info_of(self).declared->schema);
 }
 
 PyObject* get_module(PyObject*, void*) {
@@ -90,20 +89,53 @@ PyObject* get_params(PyObject* self, void*) {
   return list;
 }
 
-// One per returned value: the index of the parameter that is returned, or -1 for a fresh one.
+// [(index of the parameter that it is, or -1; value tag; flags), …]
 PyObject* get_results(PyObject* self, void*) {
   const FunctionInfo& info = info_of(self);
   PyObject* list = PyList_New(0);
-  for (int32_t index : info.results) {
-    PyObject* number = list == nullptr ? nullptr : PyLong_FromLong(index);
-    if (number == nullptr || PyList_Append(list, number) != 0) Py_CLEAR(list);
-    Py_XDECREF(number);
+  for (uint32_t i = 0; list != nullptr && i < info.num_results; ++i) {
+    const opdock_result& result = info.results[i];
+    PyObject* item = Py_BuildValue("(iII)", result.param, result.tag, result.flags);
+    if (item == nullptr || PyList_Append(list, item) != 0) Py_CLEAR(list);
+    Py_XDECREF(item);
+  }
+  return list;
+}
+
+// [([index of a parameter, …], op or None, [(kind, index, constant), …] or why not), …]
+PyObject* get_gradients(PyObject* self, void*) {
+  const opdock_function_info& declared = *info_of(self).declared;
+  PyObject* list = PyList_New(0);
+  for (uint32_t i = 0; list != nullptr && i < declared.num_gradients; ++i) {
+    const opdock_gradient& gradient = declared.gradients[i];
+    PyObject* params = PyList_New(0);
+    for (uint32_t k = 0; params != nullptr && k < gradient.num_params; ++k) {
+      PyObject* number = PyLong_FromUnsignedLong(gradient.params[k]);
+      if (number == nullptr || PyList_Append(params, number) != 0) Py_CLEAR(params);
+      Py_XDECREF(number);
+    }
+    PyObject* args = gradient.op == nullptr ? text(gradient.why) : PyList_New(0);
+    for (uint32_t k = 0; gradient.op != nullptr && args != nullptr && k < gradient.num_args; ++k) {
+      const opdock_gradient_arg& arg = gradient.args[k];
+      PyObject* constant = value_to_python(arg.constant);
+      PyObject* item =
+          constant == nullptr ? nullptr : Py_BuildValue("(IIN)", arg.kind, arg.index, constant);
+      if (item == nullptr || PyList_Append(args, item) != 0) Py_CLEAR(args);
+      Py_XDECREF(item);
+    }
+    PyObject* item = params == nullptr || args == nullptr
+                         ? nullptr
+                         : Py_BuildValue("(OzO)", params, gradient.op, args);
+    if (item == nullptr || PyList_Append(list, item) != 0) Py_CLEAR(list);
+    Py_XDECREF(params);
+    Py_XDECREF(args);
+    Py_XDECREF(item);
   }
   return list;
 }
 
 PyObject* represent_function(PyObject* self) {
-  return PyUnicode_FromFormat("<opdock function %s>", opdock_function_schema(info_of(self).handle));
+  return PyUnicode_FromFormat("<opdock function %s>", info_of(self).declared->schema);
 }
 
 // Unpickles by name: another process finds its own plugin.
@@ -130,7 +162,9 @@ PyGetSetDef function_getters[] = {
     {"schema", get_schema, nullptr, "The op's schema, such as \"f(Tensor x) -> Tensor\".", nullptr},
     {"_op_doc", get_op_doc, nullptr, "What the plugin says of the op.", nullptr},
     {"_params", get_params, nullptr, "(name, value tag, flags, default) of each.", nullptr},
-    {"_results", get_results, nullptr, "Per result the parameter returned, or -1.", nullptr},
+    {"_results", get_results, nullptr, "(parameter returned or -1, value tag, flags) of each.",
+     nullptr},
+    {"_gradients", get_gradients, nullptr, "(parameters, op, arguments or why) of each.", nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr}};
 
 PyMethodDef function_methods[] = {{"__reduce__", reduce, METH_NOARGS, nullptr},
@@ -152,21 +186,31 @@ PyType_Spec function_spec = {"opdock.Function", sizeof(FunctionObject), 0,
 std::unique_ptr<FunctionInfo> read_info(opdock_function* handle) {
   auto info = std::make_unique<FunctionInfo>();
   info->handle = handle;
-  const std::string schema = opdock_function_schema(handle);
-  info->name = schema.substr(0, schema.find('('));
-  info->params = opdock_function_params(handle, &info->num_params);
+  const opdock_function_info& declared = *opdock_describe(handle);
+  info->declared = &declared;
+  info->name = declared.name;
+  info->params = declared.params;
+  info->num_params = declared.num_params;
+  info->results = declared.results;
+  info->num_results = declared.num_results;
   constexpr uint32_t kOther = OPDOCK_PARAM_LIST | OPDOCK_PARAM_OPTIONAL | OPDOCK_PARAM_KEYWORD_ONLY;
   for (uint32_t i = 0; i < info->num_params; ++i) {
     const opdock_param& param = info->params[i];
     if ((param.flags & OPDOCK_PARAM_KEYWORD_ONLY) == 0) info->num_positional = i + 1;
     if ((param.flags & OPDOCK_PARAM_WRITTEN) != 0) info->written |= uint64_t{1} << i;
-    const bool plain = param.tag == OPDOCK_TENSOR && (param.flags & kOther) == 0;
+    const bool plain = param.tag == OPDOCK_TAG_TENSOR && (param.flags & kOther) == 0;
     if (plain && info->num_plain == i) info->num_plain = i + 1;
+    info->is_split = info->is_split || param.device != OPDOCK_ON_OP_DEVICE;
   }
-  info->may_block = opdock_function_may_block(handle) != 0;
-  uint32_t all = 0;
-  opdock_function_results(handle, &info->num_fresh, &all);
-  info->results = returned_params(schema, info->params, info->num_params);
+  for (uint32_t i = 0; i < info->num_results; ++i) {
+    const opdock_result& result = info->results[i];
+    if (result.tag != OPDOCK_TAG_TENSOR || result.param >= 0) continue;
+    ++info->num_fresh;
+    info->is_variable = info->is_variable || result.flags != 0;
+  }
+  info->may_block = (declared.flags & (OPDOCK_OP_MAY_BLOCK | OPDOCK_OP_HOST_SYNC)) != 0;
+  info->draws = (declared.flags & OPDOCK_OP_RANDOM) != 0;
+  info->retains = (declared.flags & OPDOCK_OP_RETAINS) != 0;
   return info;
 }
 

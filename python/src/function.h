@@ -19,16 +19,21 @@ struct FunctionInfo {
   uint32_t num_params = 0;
   uint32_t num_positional = 0;
   uint32_t num_plain = 0;  // positional ones of type Tensor before any other
-  uint32_t num_fresh = 0;
-  uint64_t written = 0;  // bit i: the op writes into parameter i, such as Tensor(a!)
+  uint32_t num_results = 0;
+  uint32_t num_fresh = 0;  // results with fresh tensors
+  uint64_t written = 0;    // bit i: the op writes into parameter i, such as Tensor(a!)
   bool may_block = false;
+  bool is_variable = false;  // arguments decide how many tensors there are: Tensor?, Tensor[]
+  bool draws = false;        // random numbers
+  bool retains = false;      // arguments, after the call
+  bool is_split = false;     // its arguments lie on several devices
+  const opdock_function_info* declared = nullptr;
   const opdock_param* params = nullptr;
+  const opdock_result* results = nullptr;
   PyObject* runtime = nullptr;  // keeps the handle alive
   std::string name;
   std::string asked_for;  // by which name it was looked up: "softmax" or "plugin/softmax"
   std::vector<PyObject*> param_names;  // interned
-  // One per returned value: the parameter whose object is returned, or -1 for a fresh output.
-  std::vector<int32_t> results;
 };
 
 struct FunctionObject {

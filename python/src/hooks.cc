@@ -11,7 +11,6 @@
 #include "errors.h"
 #include "function.h"
 #include "gil.h"
-#include "schema_text.h"
 
 namespace opdock::python {
 
@@ -90,19 +89,17 @@ int32_t has_reference(void*, const char* op, const char* file) {
 
 // [(name, is keyword only), …] and, per returned value, the parameter that it is, or -1.
 PyObject* describe(opdock_function* function) {
-  uint32_t count = 0;
-  const opdock_param* params = opdock_function_params(function, &count);
+  const opdock_function_info& info = *opdock_describe(function);
   PyObject* names = PyList_New(0);
-  for (uint32_t i = 0; names != nullptr && i < count; ++i) {
-    PyObject* item =
-        Py_BuildValue("(sO)", params[i].name,
-                      (params[i].flags & OPDOCK_PARAM_KEYWORD_ONLY) != 0 ? Py_True : Py_False);
+  for (uint32_t i = 0; names != nullptr && i < info.num_params; ++i) {
+    const bool keyword_only = (info.params[i].flags & OPDOCK_PARAM_KEYWORD_ONLY) != 0;
+    PyObject* item = Py_BuildValue("(sO)", info.params[i].name, keyword_only ? Py_True : Py_False);
     if (item == nullptr || PyList_Append(names, item) != 0) Py_CLEAR(names);
     Py_XDECREF(item);
   }
   PyObject* returned = PyList_New(0);
-  for (int32_t index : returned_params(opdock_function_schema(function), params, count)) {
-    PyObject* number = returned == nullptr ? nullptr : PyLong_FromLong(index);
+  for (uint32_t i = 0; returned != nullptr && i < info.num_results; ++i) {
+    PyObject* number = PyLong_FromLong(info.results[i].param);
     if (number == nullptr || PyList_Append(returned, number) != 0) Py_CLEAR(returned);
     Py_XDECREF(number);
   }
@@ -156,18 +153,18 @@ PyObject* borrow(const opdock_tensor& tensor) {
 
 PyObject* to_python(const opdock_value& value) {
   switch (value.tag) {
-    case OPDOCK_TENSOR:
+    case OPDOCK_TAG_TENSOR:
       return borrow(*value.as.tensor);
-    case OPDOCK_DTYPE:
+    case OPDOCK_TAG_DTYPE:
       return Py_BuildValue("(siii)", "dtype", value.as.dtype.code, value.as.dtype.bits,
                            value.as.dtype.lanes);
-    case OPDOCK_DEVICE:
+    case OPDOCK_TAG_DEVICE:
       return Py_BuildValue("(sii)", "device", value.as.device.type, value.as.device.index);
-    case OPDOCK_GENERATOR:
+    case OPDOCK_TAG_GENERATOR:
       return Py_BuildValue("(sKK)", "generator",
                            static_cast<unsigned long long>(value.as.generator->seed),
                            static_cast<unsigned long long>(value.as.generator->offset));
-    case OPDOCK_LIST: {
+    case OPDOCK_TAG_LIST: {
       PyObject* list = PyList_New(0);
       for (uint64_t i = 0; list != nullptr && i < value.as.list->count; ++i) {
         PyObject* item = to_python(value.as.list->data[i]);
@@ -176,8 +173,8 @@ PyObject* to_python(const opdock_value& value) {
       }
       return list;
     }
-    case OPDOCK_OBJECT:
-    case OPDOCK_STREAM:
+    case OPDOCK_TAG_OBJECT:
+    case OPDOCK_TAG_STREAM:
       PyErr_SetString(PyExc_TypeError,
                       "found an object or a stream, which a reference cannot take");
       return nullptr;
@@ -186,39 +183,60 @@ PyObject* to_python(const opdock_value& value) {
   }
 }
 
+// Each value as to_python() has it.
+PyObject* to_list(const opdock_value* values, uint32_t count) {
+  PyObject* list = PyList_New(0);
+  for (uint32_t i = 0; list != nullptr && i < count; ++i) {
+    PyObject* item = to_python(values[i]);
+    if (item == nullptr || PyList_Append(list, item) != 0) Py_CLEAR(list);
+    Py_XDECREF(item);
+  }
+  return list;
+}
+
 PyObject* run_arguments(void* reference, const opdock_call* call, const opdock_value* args,
-                        uint32_t num_args, opdock_tensor* const* outputs, uint32_t num_outputs) {
-  PyObject* values = PyList_New(0);
-  for (uint32_t i = 0; values != nullptr && i < num_args; ++i) {
-    PyObject* item = to_python(args[i]);
-    if (item == nullptr || PyList_Append(values, item) != 0) Py_CLEAR(values);
-    Py_XDECREF(item);
-  }
-  PyObject* results = values == nullptr ? nullptr : PyList_New(0);
-  for (uint32_t i = 0; results != nullptr && i < num_outputs; ++i) {
-    PyObject* item = borrow(*outputs[i]);
-    if (item == nullptr || PyList_Append(results, item) != 0) Py_CLEAR(results);
-    Py_XDECREF(item);
-  }
-  if (results == nullptr) {
+                        uint32_t num_args, const opdock_value* results, uint32_t num_results) {
+  PyObject* values = to_list(args, num_args);
+  PyObject* outputs = values == nullptr ? nullptr : to_list(results, num_results);
+  if (outputs == nullptr) {
     Py_XDECREF(values);
     return nullptr;
   }
-  return Py_BuildValue("(ONN(ii)K)", static_cast<PyObject*>(reference), values, results,
+  return Py_BuildValue("(ONN(ii)K)", static_cast<PyObject*>(reference), values, outputs,
                        call->device.type, call->device.index,
                        static_cast<unsigned long long>(reinterpret_cast<uintptr_t>(call->stream)));
 }
 
+// Numbers and bools that the reference has returned, by result; None for what is a tensor.
+bool take_numbers(PyObject* found, opdock_value* results, uint32_t num_results) {
+  for (uint32_t i = 0; i < num_results; ++i) {
+    PyObject* item = PyList_GetItem(found, static_cast<Py_ssize_t>(i));
+    if (item == nullptr) return false;
+    if (item == Py_None) continue;
+    opdock_value& value = results[i];
+    if (PyBool_Check(item)) {
+      value.tag = OPDOCK_TAG_BOOL;
+      value.as.i64 = item == Py_True ? 1 : 0;
+    } else if (PyFloat_Check(item)) {
+      value.tag = OPDOCK_TAG_FLOAT;
+      value.as.f64 = PyFloat_AS_DOUBLE(item);
+    } else {
+      value.tag = OPDOCK_TAG_INT;
+      value.as.i64 = PyLong_AsLongLong(item);
+    }
+  }
+  return PyErr_Occurred() == nullptr;
+}
+
 opdock_status run_reference(void*, void* reference, const opdock_call* call,
-                            const opdock_value* args, uint32_t num_args,
-                            opdock_tensor* const* outputs, uint32_t num_outputs) {
+                            const opdock_value* args, uint32_t num_args, opdock_value* results,
+                            uint32_t num_results) {
   const auto run = [=]() -> opdock_status {
     PyObject* done =
-        call_helper("run", run_arguments(reference, call, args, num_args, outputs, num_outputs));
-    if (done != nullptr) {
-      Py_DECREF(done);
-      return OPDOCK_OK;
-    }
+        call_helper("run", run_arguments(reference, call, args, num_args, results, num_results));
+    const bool good = done != nullptr && take_numbers(done, results, num_results);
+    Py_XDECREF(done);
+    if (good) return OPDOCK_OK;
     // Its own exception, with its traceback, says more than a status could.
     keep_error();
     return call->host->set_error(call, OPDOCK_CANCELLED, "the reference raised an exception");

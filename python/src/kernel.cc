@@ -89,11 +89,11 @@ bool is_array(PyObject* object, bool* failed) {
   return entry != nullptr && entry->kind != ArrayKind::kNone;
 }
 
-// Converts the arrays among the arguments; the values of others keep tag OPDOCK_NONE.
+// Converts the arrays among the arguments; the values of others keep tag OPDOCK_TAG_NONE.
 bool take_arrays(KernelInfo& kernel, Frame& frame, PyObject* const* args, uint32_t count,
                  opdock_value* values) {
   for (uint32_t i = 0; i < count; ++i) {
-    values[i].tag = OPDOCK_NONE;
+    values[i].tag = OPDOCK_TAG_NONE;
     bool failed = false;
     if (!fast_tensor(frame, args[i], false, &values[i])) {
       if (!is_array(args[i], &failed)) {
@@ -114,7 +114,7 @@ std::string gpu_text(int32_t type, int32_t index) {
 bool check_devices(const KernelInfo& kernel, const opdock_value* values, uint32_t count,
                    int32_t device) {
   for (uint32_t i = 0; i < count; ++i) {
-    if (values[i].tag != OPDOCK_TENSOR) continue;
+    if (values[i].tag != OPDOCK_TAG_TENSOR) continue;
     const opdock_device& found = values[i].as.tensor->device;
     if (found.type == kernel.device_type && found.index == device) continue;
     const std::string text = found.type == OPDOCK_CPU
@@ -207,7 +207,7 @@ PyObject* launch(KernelInfo& kernel, Frame& frame, PyObject* const* args, size_t
   void** slots = frame.take<void*>(count + 1);
   void** addresses = frame.take<void*>(count + 1);
   for (uint32_t i = 0; i < count; ++i) {
-    if (values[i].tag == OPDOCK_TENSOR) {
+    if (values[i].tag == OPDOCK_TAG_TENSOR) {
       if (!check_pointer(kernel, *target, i)) return nullptr;
       const opdock_tensor& tensor = *values[i].as.tensor;
       addresses[i] = static_cast<char*>(tensor.data) + tensor.byte_offset;

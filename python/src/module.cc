@@ -11,8 +11,10 @@
 #include "compile.h"
 #include "errors.h"
 #include "function.h"
+#include "generator.h"
 #include "gil.h"
 #include "hooks.h"
+#include "object.h"
 #include "opdock/opdock.h"
 #include "results.h"
 #include "tensor.h"
@@ -79,6 +81,12 @@ class Runtime {
       return opdock_explain_json(handle_, name.c_str(), out, error, size);
     });
   }
+  // The seed's lower 64 bits.
+  void manual_seed(const py::int_& seed) const {
+    const uint64_t bits = PyLong_AsUnsignedLongLongMask(seed.ptr());
+    check(
+        [&](char* error, uint32_t size) { return opdock_manual_seed(handle_, bits, error, size); });
+  }
   std::string doctor() const {
     return json([&](char** out, char* error, uint32_t size) {
       return opdock_doctor_json(handle_, out, error, size);
@@ -125,10 +133,14 @@ PYBIND11_MODULE(_opdock, module) {
   module.doc() = "Opdock's host library for Python; use the package opdock.";
   py::object type = py::reinterpret_steal<py::object>(make_function_type());
   py::object carrier = py::reinterpret_steal<py::object>(make_export_type());
-  if (!type || !carrier) throw py::error_already_set();
+  py::object object = py::reinterpret_steal<py::object>(make_object_type());
+  py::object generator = py::reinterpret_steal<py::object>(make_generator_type());
+  if (!type || !carrier || !object || !generator) throw py::error_already_set();
   function_type = type.inc_ref();  // lives as long as the process
   module.attr("Function") = type;
   module.attr("_Export") = carrier;
+  module.attr("Object") = object;
+  module.attr("Generator") = generator;
   py::class_<Runtime>(module, "Runtime",
                       "Finds plugins and keeps their functions. plugin_path: colon-separated "
                       "folders or files that replace the default places; package_path: folders "
@@ -144,7 +156,8 @@ PYBIND11_MODULE(_opdock, module) {
       .def("list_json", &Runtime::list, py::arg("rescan") = false)
       .def("inspect_json", &Runtime::inspect, py::arg("path"))
       .def("explain_json", &Runtime::explain, py::arg("name"))
-      .def("doctor_json", &Runtime::doctor);
+      .def("doctor_json", &Runtime::doctor)
+      .def("manual_seed", &Runtime::manual_seed, py::arg("seed"));
   add_compile(module, [](py::handle runtime) { return runtime.cast<const Runtime&>().handle(); });
   module.def("get_function", &get_function, py::arg("runtime"), py::arg("name"));
   module.def("prepare", &prepare, py::arg("function"), py::arg("device_type"),

@@ -218,26 +218,6 @@ PyObject* numpy_new(const opdock_output& output, void** data) {
                                     "), wanted one NumPy has; pass torch tensors");
       return nullptr;
     }
-    int64_t strides[OPDOCK_MAX_NDIM];
-    for (int32_t i = 0; i < output.ndim; ++i) {
-      strides[i] = static_cast<int64_t>(static_cast<uint64_t>(output.strides[i]) *
-                                        (output.dtype.bits / 8));  // may overflow without elements
-    }
-    // It takes the reference to the descriptor. Without strides it makes a C-ordered array.
-    bool compact = true;
-    int64_t step = output.dtype.bits / 8;
-    const bool empty = !views::has_elements(output.ndim, output.shape);
-    for (int32_t i = output.ndim - 1; i >= 0 && !empty; --i) {
-      compact = compact && (output.shape[i] <= 1 || strides[i] == step);
-      step *= output.shape[i];
-    }
-    if (!compact) {
-      Py_DECREF(descriptor);
-      // NumPy checks that strides stay inside the memory: let it make the layout from an order.
-      raise("UnsupportedError",
-            "found a result that is not in row-major order, wanted one NumPy allocates; pass out=");
-      return nullptr;
-    }
     PyObject* array = api.PyArray_NewFromDescr_(api.PyArray_Type_, descriptor, output.ndim,
                                                 output.shape, nullptr, nullptr, 0, nullptr);
     if (array != nullptr) *data = reinterpret_cast<Array*>(array)->data;

@@ -4,21 +4,10 @@
 #include <string>
 
 #include "errors.h"
-#include "opdock/overlap.hpp"
 
 namespace opdock::python {
 
 namespace {
-
-bool is_compact(const opdock_output& output) {
-  if (!views::has_elements(output.ndim, output.shape)) return true;
-  int64_t step = 1;
-  for (int32_t i = output.ndim - 1; i >= 0; --i) {
-    if (output.shape[i] > 1 && output.strides[i] != step) return false;
-    step *= output.shape[i];
-  }
-  return true;
-}
 
 void keep_message(void* context, const char* kind, const char* message) {
   // The first line; the rest is a trace of the library's own code.
@@ -43,44 +32,41 @@ bool allocate_by_exchange(const Frame& frame, const opdock_output& output, Resul
   return true;
 }
 
-// Calls a helper of the package with (shape, strides, dtype, the array that results look like).
-PyObject* call_empty(const Frame& frame, const opdock_output& output, const char* module,
-                     const char* function) {
-  PyObject* shape = PyTuple_New(output.ndim);
-  PyObject* strides = PyTuple_New(output.ndim);
-  for (int32_t i = 0; i < output.ndim; ++i) {
-    PyTuple_SET_ITEM(shape, i, PyLong_FromLongLong(output.shape[i]));
-    PyTuple_SET_ITEM(strides, i, PyLong_FromLongLong(output.strides[i]));
+// Memory that a library of Python's has made, as a tensor.
+opdock_tensor tensor_of(Frame& frame, const opdock_output& output, void* data,
+                        opdock_device device) {
+  int64_t* strides = frame.take<int64_t>(static_cast<size_t>(output.ndim) + 1);
+  int64_t stride = 1;
+  for (int32_t i = output.ndim - 1; i >= 0; --i) {
+    strides[i] = stride;
+    // Of an array without elements the other sizes may be of any size, and strides do not matter.
+    if (__builtin_mul_overflow(stride, output.shape[i] > 1 ? output.shape[i] : 1, &stride)) {
+      stride = 1;
+    }
   }
-  PyObject* helper = PyImport_ImportModule(module);
-  PyObject* made = helper == nullptr
-                       ? nullptr
-                       : PyObject_CallMethod(helper, function, "OO(iii)O", shape, strides,
-                                             int{output.dtype.code}, int{output.dtype.bits},
-                                             int{output.dtype.lanes}, frame.model);
-  Py_XDECREF(helper);
-  Py_XDECREF(shape);
-  Py_XDECREF(strides);
-  return made;
-}
-
-// torch.empty_strided, for results that are not in row-major order.
-bool allocate_by_torch(const Frame& frame, const opdock_output& output, Result* result) {
-  result->object = call_empty(frame, output, "opdock._torch", "empty_strided");
-  if (result->object == nullptr) return false;
-  return frame.model_entry->api->borrow(result->object, &result->tensor) == 0;
+  return {data, device, output.ndim, output.dtype, const_cast<int64_t*>(output.shape), strides, 0};
 }
 
 // From CuPy's pool. Memory of the host's would be given back on the stream of the call, which may
 // have been destroyed before the array is.
-bool allocate_by_cupy(const Frame& frame, const opdock_output& output, Result* result) {
-  PyObject* made = call_empty(frame, output, "opdock._import", "empty_cupy");
+bool allocate_by_cupy(Frame& frame, const opdock_output& output, Result* result) {
+  PyObject* shape = PyTuple_New(output.ndim);
+  for (int32_t i = 0; shape != nullptr && i < output.ndim; ++i) {
+    PyTuple_SET_ITEM(shape, i, PyLong_FromLongLong(output.shape[i]));
+  }
+  PyObject* helper = PyImport_ImportModule("opdock._import");
+  PyObject* made =
+      helper == nullptr || shape == nullptr
+          ? nullptr
+          : PyObject_CallMethod(helper, "empty_cupy", "O(iii)O", shape, int{output.dtype.code},
+                                int{output.dtype.bits}, int{output.dtype.lanes}, frame.model);
+  Py_XDECREF(helper);
+  Py_XDECREF(shape);
   if (made == nullptr) return false;
   result->object = Py_NewRef(PyTuple_GET_ITEM(made, 0));
   void* data = PyLong_AsVoidPtr(PyTuple_GET_ITEM(made, 1));
   Py_DECREF(made);
-  opdock_output& kept = const_cast<opdock_output&>(output);  // the plan outlives the result
-  result->tensor = {data, frame.device, output.ndim, output.dtype, kept.shape, kept.strides, 0};
+  result->tensor = tensor_of(frame, output, data, frame.device);
   return PyErr_Occurred() == nullptr;
 }
 
@@ -106,21 +92,25 @@ bool results_from_host(const Frame& frame) {
          (frame.model_entry->kind == ArrayKind::kTorch && frame.model_entry->api == nullptr);
 }
 
-bool allocate_result(const Frame& frame, const opdock_output& output, Result* result) {
+bool allocate_result(Frame& frame, const opdock_output& output, Result* result) {
   *result = {};
   if (is_numpy_result(frame)) {
     void* data = nullptr;
     result->object = numpy_new(output, &data);
-    opdock_output& kept = const_cast<opdock_output&>(output);  // the plan outlives the result
-    result->tensor = {data, {OPDOCK_CPU, 0}, output.ndim, output.dtype, kept.shape, kept.strides,
-                      0};
-    return result->object != nullptr;
+    if (result->object == nullptr) return false;
+    result->tensor = tensor_of(frame, output, data, {OPDOCK_CPU, 0});
+    return true;
   }
-  if (frame.model_entry->is_cupy) return allocate_by_cupy(frame, output, result);
-  if (!is_compact(output) && frame.model_entry->kind == ArrayKind::kTorch) {
-    return allocate_by_torch(frame, output, result);
-  }
-  return allocate_by_exchange(frame, output, result);
+  return frame.model_entry->is_cupy ? allocate_by_cupy(frame, output, result)
+                                    : allocate_by_exchange(frame, output, result);
+}
+
+void free_tensor(opdock_tensor* tensor) {
+  opdock_value value{};
+  value.tag = OPDOCK_TAG_TENSOR;
+  value.flags = OPDOCK_VALUE_OWNED;
+  value.as.tensor = tensor;
+  if (tensor != nullptr) opdock_value_free(&value);
 }
 
 PyObject* finish_result(const Frame& frame, Result* result) {
@@ -148,7 +138,7 @@ void drop_result(Result* result) {
   if (result->managed != nullptr && result->managed->deleter != nullptr) {
     result->managed->deleter(result->managed);
   }
-  opdock_tensor_free(result->host);
+  free_tensor(result->host);
   *result = {};
 }
 

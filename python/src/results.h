@@ -15,14 +15,18 @@ struct Result {
   opdock_tensor tensor;
   PyObject* object;                 // owned, or NULL until finished
   DlpackManagedVersioned* managed;  // owned, or NULL
-  opdock_tensor* host;              // owned; given back by opdock_tensor_free, or NULL
+  opdock_tensor* host;              // owned; given back by free_tensor(), or NULL
 };
+
+// Gives back a tensor that libopdock has allocated; NULL is fine.
+void free_tensor(opdock_tensor* tensor);
 
 // Whether results for this call are allocated by libopdock (opdock_invoke) and then handed over.
 bool results_from_host(const Frame& frame);
 
-// Allocates one planned output. False with a Python error set; the result is then empty.
-bool allocate_result(const Frame& frame, const opdock_output& output, Result* result);
+// Allocates one planned output, which outlives the result. False with a Python error set; the
+// result is then empty.
+bool allocate_result(Frame& frame, const opdock_output& output, Result* result);
 
 // Turns the result into the Python object and empties it; a new reference, or NULL with an error.
 PyObject* finish_result(const Frame& frame, Result* result);

@@ -164,7 +164,7 @@ bool import_dlpack(Frame& frame, const Where& where, PyObject* object, const Typ
   if (!dlpack_to_tensor(frame, where, object, stream, &tensor, &read_only, &copied)) return false;
   if (!check_written(where, object, written, read_only || copied)) return false;
   if (!check_tensor(frame, where, tensor)) return false;
-  *out = {OPDOCK_TENSOR, read_only ? OPDOCK_VALUE_READ_ONLY : 0u, {.tensor = tensor}};
+  *out = {OPDOCK_TAG_TENSOR, read_only ? OPDOCK_VALUE_READ_ONLY : 0u, {.tensor = tensor}};
   return true;
 }
 
@@ -288,7 +288,7 @@ bool convert_tensor(Frame& frame, const Where& where, PyObject* object, bool wri
     const uint64_t bytes = num_elements(*tensor) * element;
     if (bytes > frame.cpu_bytes) frame.cpu_bytes = bytes;
   }
-  *out = {OPDOCK_TENSOR, read_only ? OPDOCK_VALUE_READ_ONLY : 0u, {.tensor = tensor}};
+  *out = {OPDOCK_TAG_TENSOR, read_only ? OPDOCK_VALUE_READ_ONLY : 0u, {.tensor = tensor}};
   return true;
 }
 

@@ -67,7 +67,7 @@ bool numpy_to_tensor(Frame& frame, const Where& where, PyObject* object, opdock_
                      bool* read_only);
 // Whether this NumPy's arrays are laid out as numpy_to_tensor reads them.
 bool numpy_layout_holds();
-// A new, uninitialised array; NULL with an error set. strides in elements; *data is its memory.
+// A new, uninitialised array in C order; NULL with an error set. *data is its memory.
 PyObject* numpy_new(const opdock_output& output, void** data);
 
 // Imports by the __dlpack__ protocol. stream: the protocol's number, or NULL for none.

@@ -20,7 +20,6 @@ opdock_status opdock_init(const opdock_host* host, char* error, uint32_t error_s
 opdock_status opdock_abi_axpy_plan(const opdock_call* call, const opdock_value* args,
                                    uint32_t num_args, opdock_plan* plan) {
   const opdock_tensor *x, *y;
-  int64_t stride = 1;
   int32_t i;
 #ifdef OPDOCK_TEST_NO_INIT
   the_host = call->host;
@@ -34,11 +33,7 @@ opdock_status opdock_abi_axpy_plan(const opdock_call* call, const opdock_value* 
   }
   plan->outputs[0].dtype = x->dtype;
   plan->outputs[0].ndim = x->ndim;
-  for (i = x->ndim - 1; i >= 0; --i) {
-    plan->outputs[0].shape[i] = x->shape[i];
-    plan->outputs[0].strides[i] = stride;
-    stride *= x->shape[i] > 1 ? x->shape[i] : 1;
-  }
+  for (i = 0; i < x->ndim; ++i) plan->outputs[0].shape[i] = x->shape[i];
   plan->workspace_bytes = 64;
   return OPDOCK_OK;
 }
@@ -55,16 +50,15 @@ static void body(void* context, uint64_t begin, uint64_t end) {
 }
 
 opdock_status opdock_abi_axpy_run(const opdock_call* call, const opdock_value* args,
-                                  uint32_t num_args, opdock_tensor* const* outputs,
-                                  uint32_t num_outputs) {
+                                  uint32_t num_args, opdock_value* results, uint32_t num_results) {
   const opdock_tensor* x = args[0].as.tensor;
   const opdock_parallel* parallel;
   struct work w;
   uint64_t count = 1;
   int32_t i;
   (void)num_args;
-  if (num_outputs != 1 || call->host != the_host || call->workspace_bytes != 64 ||
-      call->device.type != OPDOCK_CPU || call->facts == NULL ||
+  if (num_results != 1 || results[0].tag != OPDOCK_TAG_TENSOR || call->host != the_host ||
+      call->workspace_bytes != 64 || call->device.type != OPDOCK_CPU || call->facts == NULL ||
       !OPDOCK_HAS(call->facts, opdock_device_facts, l2_bytes) || call->facts->warp_size != 1) {
     return call->host->set_error(call, OPDOCK_INTERNAL, "the call came wrong");
   }
@@ -72,16 +66,16 @@ opdock_status opdock_abi_axpy_run(const opdock_call* call, const opdock_value* a
   for (i = 0; i < x->ndim; ++i) count *= (uint64_t)x->shape[i];
   w.x = (const float*)x->data;
   w.y = (const float*)args[1].as.tensor->data;
-  w.out = (float*)outputs[0]->data;
+  w.out = (float*)results[0].as.tensor->data;
   w.a = (float)args[2].as.f64;
   parallel = NULL;
 #ifndef OPDOCK_TEST_SMALLER /* the smaller header ends before get_extension */
   if (OPDOCK_HAS(the_host, opdock_host, get_extension) && the_host->get_extension != NULL) {
-    parallel = the_host->get_extension(OPDOCK_PARALLEL_1);
+    parallel = the_host->get_extension(OPDOCK_PARALLEL_2);
   }
 #endif
   if (parallel != NULL) {
-    parallel->parallel_for(count, 16, body, &w);
+    parallel->parallel_for(call, count, 16, body, &w);
   } else {
     body(&w, 0, count);
   }

@@ -7,7 +7,7 @@ static void plan(opdock::Plan& plan, opdock::Tensor x, opdock::Tensor y, double)
   opdock::check(y, "y").same_shape_as(x, "x").same_dtype_as(x, "x").contiguous();
   plan.output(x.like());
 }
-static void run(opdock::Call& call, opdock::Outputs out, opdock::Tensor x, opdock::Tensor y,
+static void run(opdock::Call& call, opdock::Results out, opdock::Tensor x, opdock::Tensor y,
                 double a) {
   call.parallel_for(x.numel(), 16, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {

@@ -18,7 +18,7 @@ static char error[1024];
 static opdock_value tensor_value(const opdock_tensor* tensor) {
   opdock_value v;
   memset(&v, 0, sizeof v);
-  v.tag = OPDOCK_TENSOR;
+  v.tag = OPDOCK_TAG_TENSOR;
   v.as.tensor = tensor;
   return v;
 }
@@ -29,17 +29,16 @@ int main(int argc, char** argv) {
   int64_t shape[2] = {4, 25}, strides[2] = {25, 1};
   opdock_tensor tx = {x, {OPDOCK_CPU, 0}, 2, {OPDOCK_DTYPE_FLOAT, 32, 1}, shape, strides, 0};
   opdock_tensor ty = tx, tz = tx;
-  opdock_tensor* outputs[1];
+  opdock_value result;
   opdock_options options;
   opdock_call_options how;
   opdock_runtime* runtime = NULL;
   opdock_function *function = NULL, *again = NULL;
   opdock_value positional[2], named, bound[3];
   const char* name = "a";
-  const opdock_param* params;
+  const opdock_function_info* info;
   opdock_output planned[1];
   opdock_plan plan;
-  uint32_t count = 0, fresh = 0, all = 0;
   int i;
   CHECK(argc == 2);
   ty.data = y;
@@ -58,22 +57,22 @@ int main(int argc, char** argv) {
   CHECK(opdock_get_function(runtime, "abi_axpy", &function, error, sizeof error) == OPDOCK_OK);
   CHECK(opdock_get_function(runtime, "abi_axpy/abi_axpy", &again, error, sizeof error) ==
         OPDOCK_OK);
-  CHECK(strcmp(opdock_function_schema(function),
-               "abi_axpy(Tensor x, Tensor y, *, float a=1.0) -> Tensor") == 0);
+  info = opdock_describe(function);
+  CHECK(strcmp(info->schema, "abi_axpy(Tensor x, Tensor y, *, float a=1.0) -> Tensor") == 0);
   CHECK(strstr(opdock_function_doc(function), "elementwise") != NULL);
-  params = opdock_function_params(function, &count);
-  CHECK(count == 3 && strcmp(params[2].name, "a") == 0 && params[2].fallback.as.f64 == 1.0);
-  opdock_function_results(function, &fresh, &all);
-  CHECK(fresh == 1 && all == 1);
+  CHECK(info->num_params == 3 && strcmp(info->params[2].name, "a") == 0);
+  CHECK(info->params[2].fallback.as.f64 == 1.0);
+  CHECK(info->num_results == 1 && info->results[0].tag == OPDOCK_TAG_TENSOR);
+  CHECK(strcmp(info->results[0].shape_rule->text, "like x") == 0);
 
   positional[0] = tensor_value(&tx);
   positional[1] = tensor_value(&ty);
   memset(&named, 0, sizeof named);
-  named.tag = OPDOCK_INT;
+  named.tag = OPDOCK_TAG_INT;
   named.as.i64 = 3;
   CHECK(opdock_bind(function, positional, 2, &name, &named, 1, bound, error, sizeof error) ==
         OPDOCK_OK);
-  CHECK(bound[2].tag == OPDOCK_FLOAT && bound[2].as.f64 == 3.0);
+  CHECK(bound[2].tag == OPDOCK_TAG_FLOAT && bound[2].as.f64 == 3.0);
   CHECK(opdock_bind(function, positional, 1, NULL, NULL, 0, bound, error, sizeof error) ==
         OPDOCK_INVALID_ARGUMENT);
   CHECK(strstr(error, "'y'") != NULL);
@@ -84,33 +83,38 @@ int main(int argc, char** argv) {
   memset(&plan, 0, sizeof plan);
   plan.struct_size = sizeof plan;
   plan.outputs = planned;
+#ifndef OPDOCK_TEST_SMALLER
+  plan.room = 1;
+#endif
   memset(&how, 0, sizeof how);
   how.struct_size = sizeof how;
   CHECK(opdock_plan_call(function, &how, bound, 3, &plan, error, sizeof error) == OPDOCK_OK);
   CHECK(plan.struct_size == sizeof plan);
-  CHECK(planned[0].ndim == 2 && planned[0].shape[1] == 25 && planned[0].strides[0] == 25);
-  outputs[0] = &tz;
-  CHECK(opdock_run_planned(function, &how, &plan, bound, 3, outputs, 1, error, sizeof error) ==
+  CHECK(planned[0].ndim == 2 && planned[0].shape[1] == 25);
+  result = tensor_value(&tz);
+  CHECK(opdock_run_planned(function, &how, &plan, bound, 3, &result, 1, error, sizeof error) ==
         OPDOCK_OK);
   for (i = 0; i < COUNT; ++i) CHECK(z[i] == 3.0f * (float)i + 1.0f);
 
-  outputs[0] = NULL;
-  CHECK(opdock_invoke(again, NULL, bound, 3, outputs, 1, error, sizeof error) == OPDOCK_OK);
-  CHECK(outputs[0] != NULL && ((float*)outputs[0]->data)[99] == 298.0f);
-  opdock_tensor_free(outputs[0]);
+  memset(&result, 0, sizeof result);
+  CHECK(opdock_invoke(again, NULL, bound, 3, &result, 1, error, sizeof error) == OPDOCK_OK);
+  CHECK(result.tag == OPDOCK_TAG_TENSOR && (result.flags & OPDOCK_VALUE_OWNED) != 0);
+  CHECK(((float*)result.as.tensor->data)[99] == 298.0f);
+  opdock_value_free(&result);
+  CHECK(result.tag == OPDOCK_TAG_NONE);
 
-  outputs[0] = &tx; /* an output that is an input */
-  CHECK(opdock_invoke(function, NULL, bound, 3, outputs, 1, error, sizeof error) ==
+  result = tensor_value(&tx); /* a result that is an argument */
+  CHECK(opdock_invoke(function, NULL, bound, 3, &result, 1, error, sizeof error) ==
         OPDOCK_INVALID_ARGUMENT);
   CHECK(strstr(error, "output 0") != NULL && strstr(error, "'x'") != NULL);
   tx.device.type = OPDOCK_ROCM;
   ty.device.type = OPDOCK_ROCM;
-  CHECK(opdock_invoke(function, NULL, bound, 3, outputs, 1, error, sizeof error) ==
+  CHECK(opdock_invoke(function, NULL, bound, 3, &result, 1, error, sizeof error) ==
         OPDOCK_INCOMPATIBLE);
   CHECK(strstr(error, "abi_axpy 1.2.3") != NULL);
   opdock_runtime_destroy(runtime);
   opdock_runtime_destroy(NULL);
-  opdock_tensor_free(NULL);
+  opdock_value_free(NULL);
   CHECK(opdock_get_function(NULL, "x", &function, error, sizeof error) == OPDOCK_INVALID_ARGUMENT);
   return 0;
 }

@@ -19,7 +19,7 @@ int main(int, char** argv) {
     std::vector<float> x(6, 2), y(6, 1), z(6);
     const float* constant = y.data();
     opdock::TensorView tx(x.data(), {2, 3}), ty(constant, {2, 3}), tz(z.data(), {2, 3});
-    std::vector<opdock::OwnedTensor> results = axpy(tx, ty);
+    opdock::ResultList results = axpy(tx, ty);
     check(results.size() == 1 && results[0].data<float>()[5] == 3, "a call with defaults");
     check(results[0].ndim() == 2 && results[0].size(1) == 3, "the result's shape");
     axpy.into({tz}, nullptr, tx, results[0], opdock::named("a", 10));

@@ -102,7 +102,7 @@ def test_a_meson_build_says_it_before_it_compiles(mine, tmp_path):
 
 
 PLAN = "static void plan(Plan& plan, Tensor x, double) {"
-RUN = "static void run(Call& call, Outputs out, Tensor x, double a) {"
+RUN = "static void run(Call& call, Results out, Tensor x, double a) {"
 TWO_OPS = """
 [[op]]
 schema = "shift(Tensor x) -> Tensor"
@@ -126,11 +126,11 @@ CODE = {
     "parameters in another order": (
         [
             "mine.cc",
-            "Call& call, Outputs out, Tensor x, double a",
-            "Call& call, Outputs out, double a, Tensor x",
+            "Call& call, Results out, Tensor x, double a",
+            "Call& call, Results out, double a, Tensor x",
         ],
         ['op "mine": the parameters of run'],
-        "void run(Call&, Outputs, Tensor x, double a)",
+        "void run(Call&, Results, Tensor x, double a)",
     ),
     "a name that is misspelt": (
         ["mine.cc", "OPDOCK_OP(mine,", "OPDOCK_OP(mien,"],

@@ -18,7 +18,7 @@ struct Noop {
     check(opdock_runtime_create(&options, &runtime, error, sizeof error));
     check(opdock_get_function(runtime, "noop", &function, error, sizeof error));
     x = {data, {OPDOCK_CPU, 0}, 1, {OPDOCK_DTYPE_FLOAT, 32, 1}, shape, strides, 0};
-    argument.tag = OPDOCK_TENSOR;
+    argument.tag = OPDOCK_TAG_TENSOR;
     argument.as.tensor = &x;
     plan.struct_size = sizeof plan;
   }

@@ -52,7 +52,7 @@ static void plan(Plan& plan, Tensor x, Tensor y, double) {
   plan.output(x.like());
 }
 
-static void run(Call&, Outputs out, Tensor x, Tensor y, double a) {
+static void run(Call&, Results out, Tensor x, Tensor y, double a) {
   const float *px = x.data<float>(), *py = y.data<float>();
   float* pz = out[0].data<float>();
   for (int64_t i = 0; i < x.numel(); ++i) pz[i] = float(a) * px[i] + py[i];

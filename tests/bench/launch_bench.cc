@@ -78,7 +78,7 @@ void call_op(benchmark::State& state, const char* name, opdock_device device, vo
   opdock_function* function = nullptr;
   int64_t shape[] = {8}, strides[] = {1};
   opdock_tensor tensor = {data, device, 1, {OPDOCK_DTYPE_FLOAT, 32, 1}, shape, strides, 0};
-  opdock_value value = {OPDOCK_TENSOR, 0, {.tensor = &tensor}};
+  opdock_value value = {OPDOCK_TAG_TENSOR, 0, {.tensor = &tensor}};
   opdock_status status = opdock_get_function(runtime(), name, &function, error, sizeof error);
   if (status == OPDOCK_OK) status = opdock_prepare(function, device, error, sizeof error);
   if (status != OPDOCK_OK) {

@@ -265,7 +265,7 @@ int64_t Array::unwritten() const {
 
 opdock_value Array::value(uint32_t flags) const {
   opdock_value value = {};
-  value.tag = OPDOCK_TENSOR;
+  value.tag = OPDOCK_TAG_TENSOR;
   value.flags = flags;
   value.as.tensor = &tensor_;
   return value;
@@ -276,13 +276,13 @@ opdock_value none() {
 }
 opdock_value number(double value) {
   opdock_value out = {};
-  out.tag = OPDOCK_FLOAT;
+  out.tag = OPDOCK_TAG_FLOAT;
   out.as.f64 = value;
   return out;
 }
 opdock_value boolean(bool value) {
   opdock_value out = {};
-  out.tag = OPDOCK_BOOL;
+  out.tag = OPDOCK_TAG_BOOL;
   out.as.i64 = value;
   return out;
 }

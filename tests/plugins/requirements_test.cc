@@ -87,7 +87,7 @@ TEST(PluginRequirements, PlanChecksEverythingAndTouchesNothing) {
       std::vector<opdock_tensor> shapes(example.args.size());
       std::vector<opdock_value> args = example.args;
       for (size_t i = 0; i < args.size(); ++i) {
-        if (args[i].tag != OPDOCK_TENSOR) continue;
+        if (args[i].tag != OPDOCK_TAG_TENSOR) continue;
         shapes[i] = *args[i].as.tensor;
         shapes[i].data = reinterpret_cast<void*>(1);  // not to be read, nor its alignment to count
         shapes[i].device.type = device;

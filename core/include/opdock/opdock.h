@@ -10,8 +10,10 @@
  *   opdock_runtime_create(NULL, &rt, err, sizeof err);
  *   opdock_function* softmax;
  *   opdock_get_function(rt, "softmax", &softmax, err, sizeof err);
- *   opdock_tensor* outputs[1] = {&y};
- *   opdock_invoke(softmax, NULL, args, num_args, outputs, 1, err, sizeof err);
+ *   opdock_value results[1] = {{0}};
+ *   opdock_invoke(softmax, NULL, args, num_args, results, 1, err, sizeof err);
+ *   // results[0].as.tensor …
+ *   opdock_value_free(&results[0]);
  *
  * Errors     Every function that can fail returns an opdock_status and, if `error` is not NULL,
  *            writes one NUL-terminated text of at most error_size bytes: what was found, what was
@@ -112,10 +114,10 @@ typedef struct opdock_references {
   opdock_status (*open)(void* context, opdock_function* function, opdock_device device,
                         const char* file, const char* record, void** out, char* error,
                         uint32_t error_size);
-  /* As opdock_op.run: outputs are allocated, of the shapes that the op's shape rules give. */
+  /* As opdock_op.run: fresh tensors are there, of the shapes that the op's shape rules give. */
   opdock_status (*run)(void* context, void* reference, const opdock_call* call,
-                       const opdock_value* args, uint32_t num_args, opdock_tensor* const* outputs,
-                       uint32_t num_outputs);
+                       const opdock_value* args, uint32_t num_args, opdock_value* results,
+                       uint32_t num_results);
 } opdock_references;
 
 /* Creates a runtime; options may be NULL. Reads the environment now; touches no plugin, no device
@@ -231,17 +233,19 @@ OPDOCK_EXPORT opdock_status opdock_get_function(opdock_runtime* runtime, const c
                                                 opdock_function** out, char* error,
                                                 uint32_t error_size);
 
-/* The schema's text, such as "softmax(Tensor x, …) -> Tensor", and the op's documentation (which is
- * in the plugin's code: asking for it loads the plugin, and gives "" if that fails). Valid as long
- * as the function. */
-OPDOCK_EXPORT const char* opdock_function_schema(const opdock_function* function);
-OPDOCK_EXPORT const char* opdock_function_doc(const opdock_function* function);
+/* ------------------------------------------------------------------------------- what an op is */
+
+/* Everything that is declared of an op, so that a framework's bridge need not parse its schema. All
+ * that these structs point at belongs to the function and is as it is until the runtime goes. */
 
 typedef struct opdock_param { /* one parameter of a schema; frozen */
   const char* name;
-  uint32_t tag;          /* OPDOCK_TENSOR, OPDOCK_FLOAT, …; of the elements for a list */
-  uint32_t flags;        /* OPDOCK_PARAM_… */
-  opdock_value fallback; /* the default, if OPDOCK_PARAM_HAS_DEFAULT */
+  uint32_t tag;            /* OPDOCK_TAG_TENSOR, …; of the elements for a list */
+  uint32_t flags;          /* OPDOCK_PARAM_… */
+  opdock_value fallback;   /* the default, if OPDOCK_PARAM_HAS_DEFAULT */
+  const char* object_type; /* "aio_handle" of Object(aio_handle); NULL for other tags */
+  uint32_t device;         /* where its tensors lie: OPDOCK_ON_OP_DEVICE, … */
+  uint32_t reserved;
 } opdock_param;
 #define OPDOCK_PARAM_OPTIONAL 1u     /* None is accepted */
 #define OPDOCK_PARAM_LIST 2u         /* a list of `tag` */
@@ -250,17 +254,139 @@ typedef struct opdock_param { /* one parameter of a schema; frozen */
 #define OPDOCK_PARAM_WRITTEN 16u           /* Tensor(a!): the op writes into it */
 #define OPDOCK_PARAM_OPTIONAL_ELEMENTS 32u /* Tensor?[]: elements may be None */
 
-/* The schema's parameters, in order; valid as long as the function. */
-OPDOCK_EXPORT const opdock_param* opdock_function_params(const opdock_function* function,
-                                                         uint32_t* count);
-/* How many fresh outputs the op has, and how many values it returns in all (aliased ones too). */
-OPDOCK_EXPORT void opdock_function_results(const opdock_function* function, uint32_t* fresh,
-                                           uint32_t* all);
+/* A node of an expression over arguments; frozen. `a`, `b`, `c`: numbers of nodes of the same rule.
+ */
+typedef struct opdock_expr {
+  uint32_t kind;   /* OPDOCK_EXPR_… */
+  int32_t param;   /* the parameter that it is about, or -1 */
+  int64_t integer; /* of a constant */
+  int32_t a, b, c; /* operands, or -1 */
+  int32_t element; /* of a list: the node that says which one; -1: the parameter is no list */
+} opdock_expr;
+#define OPDOCK_EXPR_CONSTANT 0 /* integer */
+#define OPDOCK_EXPR_INT 1      /* the int argument, or its element */
+#define OPDOCK_EXPR_SIZE 2     /* of the tensor's dimension a, below 0 from the end */
+#define OPDOCK_EXPR_NDIM 3     /* of the tensor */
+#define OPDOCK_EXPR_LENGTH 4   /* of the list */
+#define OPDOCK_EXPR_INDEX 5    /* the number of the result list's element, from 0 */
+#define OPDOCK_EXPR_ADD 6      /* a + b, and so on */
+#define OPDOCK_EXPR_SUBTRACT 7
+#define OPDOCK_EXPR_MULTIPLY 8
+#define OPDOCK_EXPR_DIVIDE 9 /* rounds towards minus infinity */
+#define OPDOCK_EXPR_NEGATE 10
+#define OPDOCK_EXPR_MAX 11
+#define OPDOCK_EXPR_MIN 12
+#define OPDOCK_EXPR_CHOOSE 13 /* c ? a : b; c is a condition */
+#define OPDOCK_EXPR_TRUE 14   /* a condition: the bool argument is True */
+#define OPDOCK_EXPR_GIVEN 15  /* a condition: the argument is not None */
+#define OPDOCK_EXPR_NOT 16    /* a condition: a is not */
 
-/* 1 if a plugin that provides the function says that a call may wait, for the device or for
- * anything else (OPDOCK_OP_MAY_BLOCK, OPDOCK_OP_HOST_SYNC); 0 otherwise. Loads nothing. An
- * interpreter lets its other threads run meanwhile. */
-OPDOCK_EXPORT int32_t opdock_function_may_block(const opdock_function* function);
+typedef struct opdock_dim { /* a dimension of a shape, or a run of a tensor's; frozen */
+  int32_t expr;             /* its size; -1: it is a run */
+  int32_t param;            /* of a run: of this tensor's dimensions, */
+  int32_t element;          /* (or of this element's, a node) */
+  int32_t reserved;
+  int64_t from, to; /* those from `from` to before `to`; below 0 from the end; INT64_MAX: the end */
+} opdock_dim;
+
+typedef struct opdock_shape { /* a shape and dtype, as an expression; frozen */
+  uint32_t num_dims;
+  uint32_t reserved;
+  const opdock_dim* dims;
+  opdock_dtype dtype; /* bits 0: as dtype_param has it */
+  /* A tensor (an element of a list), whose dtype it is, or a ScalarType; -1: the first tensor among
+   * the arguments. */
+  int32_t dtype_param;
+  int32_t dtype_element;
+} opdock_shape;
+
+typedef struct opdock_shape_rule { /* what a result with fresh tensors is; frozen */
+  const char* text;                /* as it is written */
+  uint32_t num_exprs;
+  int32_t condition; /* a node: which of the two shapes; -1: the first */
+  const opdock_expr* exprs;
+  opdock_shape then;
+  opdock_shape otherwise;
+  int32_t count;           /* of a Tensor[]: the node that says how many; else -1 */
+  uint32_t otherwise_none; /* 1: without the condition there is no tensor */
+} opdock_shape_rule;
+
+typedef struct opdock_result { /* one result of a schema; frozen */
+  uint32_t tag;                /* OPDOCK_TAG_TENSOR, _INT, _FLOAT, _BOOL or _OBJECT */
+  uint32_t flags;              /* OPDOCK_PARAM_OPTIONAL, OPDOCK_PARAM_LIST */
+  int32_t param;               /* the parameter that it is, or -1: it is fresh */
+  uint32_t reserved;
+  const char* object_type;             /* as of a parameter */
+  const opdock_shape_rule* shape_rule; /* of fresh tensors, else NULL */
+} opdock_result;
+
+typedef struct opdock_gradient_arg { /* what a gradient's op gets for a parameter; frozen */
+  uint32_t kind;                     /* OPDOCK_GRADIENT_… */
+  uint32_t index;                    /* of the parameter, result or incoming gradient */
+  opdock_value constant;
+} opdock_gradient_arg;
+#define OPDOCK_GRADIENT_PARAM 0  /* an argument of the op */
+#define OPDOCK_GRADIENT_RESULT 1 /* a result of the op */
+#define OPDOCK_GRADIENT_INCOMING                                       \
+  2 /* the gradient of a result; where there is none and the parameter \
+       is no Tensor?, zeros */
+#define OPDOCK_GRADIENT_CONSTANT 3
+
+typedef struct opdock_gradient { /* of one or several parameters; frozen */
+  uint32_t num_params;
+  uint32_t num_args;
+  const uint32_t* params;          /* which ones: those that the op's results are gradients of */
+  const char* op;                  /* of the same plugin; NULL: they have no gradient, */
+  const char* why;                 /* for this reason */
+  const opdock_gradient_arg* args; /* one for each of the op's parameters */
+} opdock_gradient;
+
+typedef struct opdock_device_support { /* frozen */
+  int32_t type;                        /* OPDOCK_CPU, … */
+  uint32_t num_dtypes;                 /* that the deciding tensor may have there; 0: any */
+  const opdock_dtype* dtypes;
+} opdock_device_support;
+
+typedef struct opdock_function_info {
+  uint32_t struct_size;
+  uint32_t flags;   /* OPDOCK_OP_… of the plugin that comes first; MAY_BLOCK, HOST_SYNC, RANDOM and
+                       RETAINS if any that may serve has them */
+  const char* name; /* "softmax" */
+  const char* schema; /* "softmax(Tensor x, …) -> Tensor" */
+  uint32_t num_params;
+  uint32_t num_results;
+  const opdock_param* params;
+  const opdock_result* results;
+  uint32_t device_arg; /* the parameter whose device decides where the op runs */
+  uint32_t num_devices;
+  const opdock_device_support* devices; /* that some plugin is made for, whatever is here */
+  const opdock_gradient* gradients;     /* none: the op declares nothing of gradients */
+  uint32_t num_gradients;
+  uint32_t reserved;
+} opdock_function_info;
+
+/* What is declared of the function: by its schema, and by the first plugin that provides it. Loads
+ * nothing. */
+OPDOCK_EXPORT const opdock_function_info* opdock_describe(const opdock_function* function);
+/* The op's documentation. It is in the plugin's code: asking for it loads the plugin, and gives ""
+ * if that fails. Valid as long as the function. */
+OPDOCK_EXPORT const char* opdock_function_doc(const opdock_function* function);
+
+/* How many fresh tensors each result has for these arguments (all parameters, in the schema's
+ * order), by the shape rules, without a plugin. counts: room for one number a result. 0 of what is
+ * no fresh tensor. */
+OPDOCK_EXPORT opdock_status opdock_count_results(const opdock_function* function,
+                                                 const opdock_value* args, uint32_t num_args,
+                                                 uint32_t* counts, char* error,
+                                                 uint32_t error_size);
+/* What they are: all of them, one after the other, as opdock_plan.outputs has them. room: of
+ * `outputs`, as many as opdock_count_results gives in all. */
+OPDOCK_EXPORT opdock_status opdock_infer_results(const opdock_function* function,
+                                                 const opdock_value* args, uint32_t num_args,
+                                                 opdock_output* outputs, uint32_t room, char* error,
+                                                 uint32_t error_size);
+
+/* --------------------------------------------------------------------------------------- calls */
 
 /* Loads the plugins for the function, makes all their kernels ready on `device` (those that have to
  * be compiled, several at once) and prepares it, so that the next call there loads and compiles
@@ -269,44 +395,70 @@ OPDOCK_EXPORT int32_t opdock_function_may_block(const opdock_function* function)
 OPDOCK_EXPORT opdock_status opdock_prepare(opdock_function* function, opdock_device device,
                                            char* error, uint32_t error_size);
 
+/* How a program lets ops keep arguments (opdock.retain/1). */
+typedef struct opdock_keeper {
+  uint32_t struct_size;
+  uint32_t reserved;
+  void* context;
+  /* On the calling thread, while the call runs: whatever *out is, the memory of `tensor`, an
+   * argument of the call, stays until `release` gets it. Not OPDOCK_OK: it cannot be kept. */
+  opdock_status (*retain)(void* context, const opdock_tensor* tensor, void** out);
+  /* Any thread, at any time afterwards. Must not block. */
+  void (*release)(void* kept);
+} opdock_keeper;
+
 typedef struct opdock_call_options {
   uint32_t struct_size;
-  uint32_t flags;                    /* OPDOCK_CALL_… */
-  void* stream;                      /* CUstream or hipStream_t; NULL is the default stream */
-  const opdock_generator* generator; /* for ops that draw random numbers, or NULL */
-  void* workspace;                   /* the caller's, of the planned size; NULL: the host's */
+  uint32_t flags; /* 0 */
+  void* stream;   /* CUstream or hipStream_t; NULL is the default stream */
+  /* Where random numbers come from, for ops with OPDOCK_OP_RANDOM; its offset is advanced. NULL: a
+   * Generator among the arguments, else the runtime's own generator of the device. */
+  opdock_generator* generator;
+  void* workspace; /* the caller's, of the planned size; NULL: the host's */
   uint64_t workspace_bytes;
+  const opdock_keeper* keeper; /* NULL: ops may keep nothing */
 } opdock_call_options;
 
+/* Seeds the runtime's own generators, one a device, from which ops draw that are given no other;
+ * each begins at offset 0. Without it they begin with a seed of the system's entropy. */
+OPDOCK_EXPORT opdock_status opdock_manual_seed(opdock_runtime* runtime, uint64_t seed, char* error,
+                                               uint32_t error_size);
+
 /* Plans one call: checks the arguments (all parameters in the schema's order, see opdock_bind) and
- * fills in `plan`, whose `outputs` points at room for the function's fresh outputs and whose
- * struct_size goes at least to the end of `state`. Touches no device. Whether memory is shared is
- * looked at by opdock_run_planned. options may be NULL. */
+ * fills in `plan`, whose `outputs` has room for `room` fresh tensors; if it needs more, num_outputs
+ * says how many, and the status is OPDOCK_INVALID_ARGUMENT. Touches no device. Whether memory is
+ * shared is looked at by opdock_run_planned. options may be NULL. */
 OPDOCK_EXPORT opdock_status opdock_plan_call(opdock_function* function,
                                              const opdock_call_options* options,
                                              const opdock_value* args, uint32_t num_args,
                                              opdock_plan* plan, char* error, uint32_t error_size);
 
-/* Runs what opdock_plan_call has planned, for the same function, arguments and options. outputs:
- * one tensor per fresh output, of the planned dtype, shape and device. What was planned over shapes
- * (OPDOCK_VALUE_NO_DATA) is first planned again with the data, as is a plan that ends before
- * `flags`. Enqueues on the stream and returns; CPU ops have finished. */
+/* Runs what opdock_plan_call has planned, for the same function, arguments and options. results:
+ * one for each that the schema returns. On entry those with fresh tensors hold them, of the planned
+ * dtype, shape and device: a tensor, OPDOCK_TAG_NONE for a Tensor? that was not planned, a list of
+ * as many tensors as were planned. The others are filled in. What was planned over shapes
+ * (OPDOCK_VALUE_NO_DATA) is first planned again with the data. Enqueues on the stream and returns;
+ * CPU ops have finished. */
 OPDOCK_EXPORT opdock_status opdock_run_planned(opdock_function* function,
                                                const opdock_call_options* options,
                                                const opdock_plan* plan, const opdock_value* args,
-                                               uint32_t num_args, opdock_tensor* const* outputs,
-                                               uint32_t num_outputs, char* error,
+                                               uint32_t num_args, opdock_value* results,
+                                               uint32_t num_results, char* error,
                                                uint32_t error_size);
 
-/* Plans, checks the outputs against the plan, and runs. An output that is NULL is allocated by the
- * host and written to outputs[i]: give it back with opdock_tensor_free. On a GPU it is given back
- * in the order of options->stream, which must still exist then. */
+/* Plans, checks and runs. A result with fresh tensors that is OPDOCK_TAG_NONE on entry is allocated
+ * by the host and gets OPDOCK_VALUE_OWNED, as does an object: give them back with
+ * opdock_value_free. GPU memory is given back in the order of options->stream, which must still
+ * exist then. Where the call fails, results are as they were. */
 OPDOCK_EXPORT opdock_status opdock_invoke(opdock_function* function,
                                           const opdock_call_options* options,
                                           const opdock_value* args, uint32_t num_args,
-                                          opdock_tensor** outputs, uint32_t num_outputs,
-                                          char* error, uint32_t error_size);
-OPDOCK_EXPORT void opdock_tensor_free(opdock_tensor* tensor);
+                                          opdock_value* results, uint32_t num_results, char* error,
+                                          uint32_t error_size);
+/* Gives back what a result with OPDOCK_VALUE_OWNED holds, a list and its tensors, a tensor, or one
+ * reference to an object, and makes it OPDOCK_TAG_NONE. Other values are left as they are; NULL is
+ * fine. */
+OPDOCK_EXPORT void opdock_value_free(opdock_value* value);
 
 /* Puts positional and named arguments into the schema's order and fills in defaults. `bound` has
  * room for every parameter. Texts of the errors name the parameter. */

@@ -5,7 +5,8 @@
 //   opdock::Function axpy = runtime.function("axpy");
 //   std::vector<float> x(8, 1), y(8, 2);
 //   opdock::TensorView tx(x.data(), {8}), ty(y.data(), {8});
-//   std::vector<opdock::OwnedTensor> z = axpy(tx, ty, opdock::named("a", 2.0));
+//   opdock::ResultList z = axpy(tx, ty, opdock::named("a", 2.0));
+//   float first = z[0].data<float>()[0];
 //
 // Everything that fails throws opdock::Error with a status and a text. Threads, ownership and
 // lifetimes are those of opdock.h.
@@ -94,10 +95,10 @@ class TensorView {
   bool read_only_ = false;
 };
 
-// A tensor that the host allocated. Frees it.
-class OwnedTensor {
+// A tensor that a call has returned. It belongs to the ResultList that it comes from.
+class ResultTensor {
  public:
-  explicit OwnedTensor(opdock_tensor* tensor) : tensor_(tensor) {}
+  explicit ResultTensor(const opdock_tensor* tensor) : tensor_(tensor) {}
   const opdock_tensor& get() const { return *tensor_; }
   Dtype dtype() const { return tensor_->dtype; }
   int32_t ndim() const { return tensor_->ndim; }
@@ -112,10 +113,73 @@ class OwnedTensor {
   }
 
  private:
-  struct Free {
-    void operator()(opdock_tensor* tensor) const { opdock_tensor_free(tensor); }
-  };
-  std::unique_ptr<opdock_tensor, Free> tensor_;
+  const opdock_tensor* tensor_;
+};
+
+// A reference to an object that an op has made. Copies share it; the last one of all, those that
+// plugins hold included, destroys it.
+class ObjectRef {
+ public:
+  // Shares.
+  explicit ObjectRef(opdock_object* object) : object_(object) { object_->retain(object_); }
+  ObjectRef(const ObjectRef& other) : ObjectRef(other.object_) {}
+  ObjectRef& operator=(ObjectRef other) {
+    std::swap(object_, other.object_);
+    return *this;
+  }
+  ~ObjectRef() { object_->release(object_); }
+
+  opdock_object* get() const { return object_; }
+  std::string type() const { return object_->type_id; }
+  uint32_t version() const { return object_->version; }
+  Device device() const { return object_->device; }
+
+ private:
+  opdock_object* object_;
+};
+
+// What a call has returned, in the schema's order; frees what the host has allocated for it. Moves.
+class ResultList {
+ public:
+  explicit ResultList(size_t count) : values_(count) {}
+  ResultList(ResultList&& other) noexcept : values_(std::move(other.values_)) {}
+  ResultList& operator=(ResultList&& other) noexcept {
+    values_.swap(other.values_);
+    return *this;
+  }
+  ~ResultList() {
+    for (opdock_value& value : values_) opdock_value_free(&value);
+  }
+
+  size_t size() const { return values_.size(); }
+  opdock_value* data() { return values_.data(); }
+  const opdock_value& value(size_t i) const { return values_.at(i); }
+  bool is_none(size_t i) const { return value(i).tag == OPDOCK_TAG_NONE; }
+
+  // Result i, which is of that type; throws otherwise.
+  ResultTensor operator[](size_t i) const {
+    return ResultTensor(expect(value(i), OPDOCK_TAG_TENSOR, "a tensor").as.tensor);
+  }
+  std::vector<ResultTensor> list(size_t i) const {
+    const opdock_list& list = *expect(value(i), OPDOCK_TAG_LIST, "a list").as.list;
+    std::vector<ResultTensor> tensors;
+    for (uint64_t k = 0; k < list.count; ++k) tensors.emplace_back(list.data[k].as.tensor);
+    return tensors;
+  }
+  int64_t integer(size_t i) const { return expect(value(i), OPDOCK_TAG_INT, "an int").as.i64; }
+  double real(size_t i) const { return expect(value(i), OPDOCK_TAG_FLOAT, "a float").as.f64; }
+  bool boolean(size_t i) const { return expect(value(i), OPDOCK_TAG_BOOL, "a bool").as.i64 != 0; }
+  ObjectRef object(size_t i) const {
+    return ObjectRef(expect(value(i), OPDOCK_TAG_OBJECT, "an object").as.object);
+  }
+
+ private:
+  static const opdock_value& expect(const opdock_value& value, uint32_t tag, const char* wanted) {
+    if (value.tag == tag) return value;
+    throw Error(OPDOCK_INVALID_ARGUMENT,
+                detail::concat("found a result of value tag ", value.tag, ", wanted ", wanted));
+  }
+  std::vector<opdock_value> values_;
 };
 
 // Arguments of one call with the memory that their values point at.
@@ -155,52 +219,62 @@ class Arguments {
     v.tag = tag;
     return v;
   }
-  opdock_value value(std::nullopt_t) { return tagged(OPDOCK_NONE); }
+  opdock_value value(std::nullopt_t) { return tagged(OPDOCK_TAG_NONE); }
   template <class T, std::enable_if_t<std::is_integral_v<T>, int> = 0>
   opdock_value value(T number) {
-    opdock_value v = tagged(std::is_same_v<T, bool> ? OPDOCK_BOOL : OPDOCK_INT);
+    opdock_value v = tagged(std::is_same_v<T, bool> ? OPDOCK_TAG_BOOL : OPDOCK_TAG_INT);
     v.as.i64 = static_cast<int64_t>(number);
     return v;
   }
   template <class T, std::enable_if_t<std::is_floating_point_v<T>, int> = 0>
   opdock_value value(T number) {
-    opdock_value v = tagged(OPDOCK_FLOAT);
+    opdock_value v = tagged(OPDOCK_TAG_FLOAT);
     v.as.f64 = static_cast<double>(number);
     return v;
   }
   opdock_value value(std::string_view text) {
     strings_.push_back({text.data(), text.size()});
-    opdock_value v = tagged(OPDOCK_STRING);
+    opdock_value v = tagged(OPDOCK_TAG_STRING);
     v.as.str = &strings_.back();
     return v;
   }
   opdock_value value(const char* text) { return value(std::string_view(text)); }
   opdock_value value(const std::string& text) { return value(std::string_view(text)); }
   opdock_value value(Dtype dtype) {
-    opdock_value v = tagged(OPDOCK_DTYPE);
+    opdock_value v = tagged(OPDOCK_TAG_DTYPE);
     v.as.dtype = dtype;
     return v;
   }
   opdock_value value(Device device) {
-    opdock_value v = tagged(OPDOCK_DEVICE);
+    opdock_value v = tagged(OPDOCK_TAG_DEVICE);
     v.as.device = device;
     return v;
   }
   opdock_value value(const TensorView& tensor) {
     tensors_.push_back(tensor.get());
-    opdock_value v = tagged(OPDOCK_TENSOR);
+    opdock_value v = tagged(OPDOCK_TAG_TENSOR);
     v.flags = tensor.read_only() ? OPDOCK_VALUE_READ_ONLY : 0;
     v.as.tensor = &tensors_.back();
     return v;
   }
-  opdock_value value(const OwnedTensor& tensor) {
-    opdock_value v = tagged(OPDOCK_TENSOR);
+  opdock_value value(const ResultTensor& tensor) {
+    opdock_value v = tagged(OPDOCK_TAG_TENSOR);
     v.as.tensor = &tensor.get();
+    return v;
+  }
+  opdock_value value(const ObjectRef& object) {
+    opdock_value v = tagged(OPDOCK_TAG_OBJECT);
+    v.as.object = object.get();
+    return v;
+  }
+  opdock_value value(opdock_generator* generator) {
+    opdock_value v = tagged(OPDOCK_TAG_GENERATOR);
+    v.as.generator = generator;
     return v;
   }
   template <class T>
   opdock_value value(const std::optional<T>& maybe) {
-    return maybe ? value(*maybe) : tagged(OPDOCK_NONE);
+    return maybe ? value(*maybe) : tagged(OPDOCK_TAG_NONE);
   }
   template <class T>
   opdock_value value(const std::vector<T>& list) {
@@ -208,7 +282,7 @@ class Arguments {
     for (const T& item : list) items.push_back(value(item));
     items_.push_back(std::move(items));
     lists_.push_back({items_.back().data(), items_.back().size()});
-    opdock_value v = tagged(OPDOCK_LIST);
+    opdock_value v = tagged(OPDOCK_TAG_LIST);
     v.as.list = &lists_.back();
     return v;
   }
@@ -231,7 +305,9 @@ class Function {
  public:
   explicit Function(opdock_function* function) : function_(function) {}
 
-  std::string schema() const { return opdock_function_schema(function_); }
+  // What is declared of it: schema, parameters, results, shape rules, gradients.
+  const opdock_function_info& info() const { return *opdock_describe(function_); }
+  std::string schema() const { return info().schema; }
   std::string doc() const { return opdock_function_doc(function_); }
   opdock_function* get() const { return function_; }
   void prepare(Device device) const {
@@ -239,34 +315,41 @@ class Function {
         [&](char* text, uint32_t size) { return opdock_prepare(function_, device, text, size); });
   }
 
-  // Calls with fresh outputs of the host's. Arguments: TensorView, OwnedTensor, numbers, bool,
-  // texts, Dtype, Device, std::vector and std::optional of them, std::nullopt, named(…).
+  // Calls with fresh tensors of the host's. Arguments: TensorView, ResultTensor, numbers, bool,
+  // texts, Dtype, Device, ObjectRef, opdock_generator*, std::vector and std::optional of them,
+  // std::nullopt, named(…).
   template <class... Args>
-  std::vector<OwnedTensor> operator()(const Args&... args) const {
-    uint32_t fresh = 0;
-    opdock_function_results(function_, &fresh, nullptr);
-    std::vector<opdock_tensor*> outputs(fresh, nullptr);
-    call(nullptr, Arguments(args...), outputs);
-    std::vector<OwnedTensor> results;
-    for (opdock_tensor* output : outputs) results.emplace_back(output);
+  ResultList operator()(const Args&... args) const {
+    ResultList results(info().num_results);
+    call(nullptr, Arguments(args...), &results);
     return results;
   }
-  // Calls with the caller's outputs. options may be NULL.
+  // Calls with the caller's tensors for the results that are fresh tensors, one after the other
+  // (none of which is a list), and returns all of them. options may be NULL.
   template <class... Args>
-  void into(const std::vector<TensorView>& outputs, const opdock_call_options* options,
-            const Args&... args) const {
-    std::vector<opdock_tensor> tensors;
-    for (const TensorView& output : outputs) tensors.push_back(output.get());
-    std::vector<opdock_tensor*> pointers;
-    for (opdock_tensor& tensor : tensors) pointers.push_back(&tensor);
-    call(options, Arguments(args...), pointers);
+  ResultList into(const std::vector<TensorView>& outputs, const opdock_call_options* options,
+                  const Args&... args) const {
+    ResultList results(info().num_results);
+    std::deque<opdock_tensor> tensors;
+    for (size_t i = 0; i < results.size() && tensors.size() < outputs.size(); ++i) {
+      const opdock_result& result = info().results[i];
+      if (result.tag != OPDOCK_TAG_TENSOR || result.param >= 0) continue;
+      tensors.push_back(outputs[tensors.size()].get());
+      results.data()[i].tag = OPDOCK_TAG_TENSOR;
+      results.data()[i].as.tensor = &tensors.back();
+    }
+    call(options, Arguments(args...), &results);
+    for (size_t i = 0; i < results.size(); ++i) {  // those tensors go with this function
+      opdock_value& value = results.data()[i];
+      if ((value.flags & OPDOCK_VALUE_OWNED) == 0 && value.tag == OPDOCK_TAG_TENSOR) value = {};
+    }
+    return results;
   }
 
  private:
   void call(const opdock_call_options* options, const Arguments& arguments,
-            std::vector<opdock_tensor*>& outputs) const {
-    uint32_t count = 0;
-    opdock_function_params(function_, &count);
+            ResultList* results) const {
+    const uint32_t count = info().num_params;
     std::vector<opdock_value> bound(count);
     detail::checked([&](char* text, uint32_t size) {
       return opdock_bind(function_, arguments.positional().data(),
@@ -275,8 +358,8 @@ class Function {
                          static_cast<uint32_t>(arguments.named().size()), bound.data(), text, size);
     });
     detail::checked([&](char* text, uint32_t size) {
-      return opdock_invoke(function_, options, bound.data(), count, outputs.data(),
-                           static_cast<uint32_t>(outputs.size()), text, size);
+      return opdock_invoke(function_, options, bound.data(), count, results->data(),
+                           static_cast<uint32_t>(results->size()), text, size);
     });
   }
 
@@ -304,6 +387,12 @@ class Runtime {
       return opdock_get_function(runtime_.get(), name.c_str(), &found, text, size);
     });
     return Function(found);
+  }
+  // opdock_manual_seed.
+  void manual_seed(uint64_t seed) const {
+    detail::checked([&](char* text, uint32_t size) {
+      return opdock_manual_seed(runtime_.get(), seed, text, size);
+    });
   }
   // opdock_list_json.
   std::string list_json(bool rescan = false) const {

@@ -12,8 +12,8 @@
  *               meaning of a member or of a function changes, or a member is removed; a host loads
  *               only its own major. The minor changes when a member, a flag, a status, a value tag
  *               or an extension is added; a host loads a plugin of any minor of its major.
- *               Major 0 is a draft and may change without notice; the list at the end of this file
- *               says what changed.
+ *               Major 0 is a draft: anything may change with its minor, and a host loads only its
+ *               own minor. The list at the end of this file says what changed.
  *   Structs     A struct that begins with `struct_size` may grow at its end. Whoever fills it in
  *               writes sizeof of its own declaration. A member exists only if it lies inside
  *               struct_size, and a function pointer may be called only if it is also non-NULL
@@ -21,10 +21,10 @@
  *   Ownership   Every pointer is borrowed for the duration of the call unless its comment says so.
  *   Strings     UTF-8 and NUL-terminated, unless a length stands beside them.
  *   Errors      Functions return an opdock_status and write a sentence into the call's error
- * buffer. No exception and no ownership of memory crosses this interface. Threads     Every
- * function here may be called from any thread, and two calls of one op may run at once, unless the
- * op lacks OPDOCK_OP_THREAD_SAFE: then the host serialises them. Blocking    Only functions whose
- * comment says so may block.
+ *               buffer. No exception crosses this interface.
+ *   Threads     Every function here may be called from any thread, and two calls of one op may run
+ *               at once, unless the op lacks OPDOCK_OP_THREAD_SAFE: then the host serialises them.
+ *   Blocking    Only functions whose comment says so may block.
  *
  * Numbered requirements, OPDOCK-P-n for plugins and OPDOCK-H-n for the host, stand beside what they
  * govern; docs/abi.md repeats them with what follows from breaking one, and each has a test.
@@ -40,7 +40,7 @@ extern "C" {
 #endif
 
 #define OPDOCK_ABI_MAJOR 0
-#define OPDOCK_ABI_MINOR 2
+#define OPDOCK_ABI_MINOR 3
 
 /* The one symbol a plugin exports. Its name carries the major: a plugin of another major is never
  * called through the wrong declaration. */
@@ -125,30 +125,31 @@ typedef struct opdock_tensor {
   uint64_t byte_offset;
 } opdock_tensor;
 
-/* The most dimensions an output may have, and the host accepts for an input. */
+/* The most dimensions that a result may have, and that the host accepts of an argument. */
 #define OPDOCK_MAX_NDIM 16
 
 /* ------------------------------------------------------------------------------------- values */
 
 /* What an opdock_value holds. Tags are never reused. */
-#define OPDOCK_NONE 0       /* an absent optional argument */
-#define OPDOCK_BOOL 1       /* as.i64, 0 or 1 */
-#define OPDOCK_INT 2        /* as.i64 */
-#define OPDOCK_FLOAT 3      /* as.f64 */
-#define OPDOCK_COMPLEX 4    /* as.c128: real part, imaginary part */
-#define OPDOCK_STRING 5     /* as.str */
-#define OPDOCK_DTYPE 6      /* as.dtype */
-#define OPDOCK_DEVICE 7     /* as.device */
-#define OPDOCK_TENSOR 8     /* as.tensor */
-#define OPDOCK_OBJECT 9     /* as.object */
-#define OPDOCK_STREAM 10    /* as.ptr: a CUstream or hipStream_t; NULL is the default stream */
-#define OPDOCK_GENERATOR 11 /* as.generator */
-#define OPDOCK_LIST 12      /* as.list; the elements carry their own tags and may be OPDOCK_NONE */
+#define OPDOCK_TAG_NONE 0       /* an absent optional argument */
+#define OPDOCK_TAG_BOOL 1       /* as.i64, 0 or 1 */
+#define OPDOCK_TAG_INT 2        /* as.i64 */
+#define OPDOCK_TAG_FLOAT 3      /* as.f64 */
+#define OPDOCK_TAG_COMPLEX 4    /* as.c128: real part, imaginary part */
+#define OPDOCK_TAG_STRING 5     /* as.str */
+#define OPDOCK_TAG_DTYPE 6      /* as.dtype */
+#define OPDOCK_TAG_DEVICE 7     /* as.device */
+#define OPDOCK_TAG_TENSOR 8     /* as.tensor */
+#define OPDOCK_TAG_OBJECT 9     /* as.object */
+#define OPDOCK_TAG_STREAM 10    /* as.ptr: a CUstream or hipStream_t; NULL is the default stream */
+#define OPDOCK_TAG_GENERATOR 11 /* as.generator */
+#define OPDOCK_TAG_LIST \
+  12 /* as.list; the elements carry their own tags and may be OPDOCK_TAG_NONE */
 
-/* Flags of an opdock_value that holds a tensor. */
-#define OPDOCK_VALUE_READ_ONLY 1u /* writing through it is an error */
-#define OPDOCK_VALUE_NO_DATA \
-  2u /* shape and dtype only, as while planning; data is not to be read */
+/* Flags of an opdock_value. */
+#define OPDOCK_VALUE_READ_ONLY 1u /* a tensor: writing through it is an error */
+#define OPDOCK_VALUE_NO_DATA 2u   /* a tensor: shape and dtype only, while planning */
+#define OPDOCK_VALUE_OWNED 4u     /* a result that its holder gives back with opdock_value_free */
 
 struct opdock_value;
 
@@ -162,24 +163,39 @@ typedef struct opdock_list { /* frozen */
   uint64_t count;
 } opdock_list;
 
-/* The state of a random number generator. An op that consumes n numbers per element advances
- * nothing: the host reserved the range [offset, offset + what the plan asked for). */
+/* A sequence of random 32-bit numbers, and the position of the next one that nobody has. Number n
+ * of a seed is word n % 4 of Philox4x32-10's block n / 4 (J. Salmon, M. Moraes, R. Dror, D. Shaw,
+ * "Parallel random numbers: as easy as 1, 2, 3", SC 2011), whose key is the seed and whose counter
+ * is the block's number; opdock/philox.cuh computes it, on the CPU too.
+ *
+ * As an argument, or in the options of a call, it belongs to the caller: the host takes what a plan
+ * asks for by advancing `offset` atomically, so that several calls at once may share it. What an op
+ * finds in opdock_call.generator is a copy, whose offset is where the range taken for it begins. */
 typedef struct opdock_generator {
   uint32_t struct_size;
   uint32_t reserved;
   uint64_t seed;
   uint64_t offset;
-  const uint64_t* device_seed;   /* device memory to read instead, or NULL: for graph replay */
-  const uint64_t* device_offset; /* likewise */
+  /* The seed, in the memory of the op's device, to be read when the kernel runs, instead of `seed`;
+   * or NULL. A launch that was captured into a graph draws new numbers on each replay by it. */
+  const uint64_t* device_seed;
 } opdock_generator;
 
-/* State that outlives a call: an optimizer's state, a KV cache, an I/O handle, a communicator. */
+/* State that outlives a call: an optimizer's state, an I/O handle, a communicator. An op makes it
+ * and returns it with one reference; schemas name its type, "Object(aio_handle)".
+ *
+ * OPDOCK-P-9   release may be called on any thread, and in a child process forked after the object
+ *              was made: there it frees memory and waits for nobody. What else a child may do with
+ *              the object is the op's to say; an op refuses one that is of no use there
+ *              (OPDOCK_UNSUPPORTED).
+ * OPDOCK-H-9   The host passes an op only objects of the type that its schema names. */
 typedef struct opdock_object {
   uint32_t struct_size;
-  uint32_t version;    /* of the type named by type_id; counted by the type's owner */
-  const char* type_id; /* such as "opdock.kv_cache"; compared as text */
+  uint32_t version;    /* of the type, counted by its owner: what the memory behind it looks like */
+  const char* type_id; /* as schemas name it; compared as text */
   void (*retain)(struct opdock_object* self);  /* atomic; any thread */
-  void (*release)(struct opdock_object* self); /* atomic; any thread; the last one destroys it */
+  void (*release)(struct opdock_object* self); /* atomic; any thread; the last one destroys it, and
+                                                  may block */
   opdock_device device;                        /* where its memory lies */
 } opdock_object;
 
@@ -196,7 +212,7 @@ typedef struct opdock_value { /* frozen, 16 bytes */
     const opdock_tensor* tensor;
     opdock_object* object;
     void* ptr;
-    const opdock_generator* generator;
+    opdock_generator* generator;
     const opdock_list* list;
   } as;
 } opdock_value;
@@ -206,10 +222,8 @@ typedef struct opdock_value { /* frozen, 16 bytes */
 typedef struct opdock_kernel opdock_kernel; /* the host's; valid until the process ends */
 
 /* Attributes of a launch. */
-#define OPDOCK_LAUNCH_COOPERATIVE 1u /* all blocks resident at once; grid-wide barriers allowed */
-#define OPDOCK_LAUNCH_PROGRAMMATIC                              \
-  2u /* may start before the stream's previous kernel has ended \
-      */
+#define OPDOCK_LAUNCH_COOPERATIVE 1u  /* all blocks resident at once; grid-wide barriers allowed */
+#define OPDOCK_LAUNCH_PROGRAMMATIC 2u /* may start before the stream's last kernel has ended */
 
 typedef struct opdock_launch {
   uint32_t struct_size;
@@ -241,20 +255,14 @@ typedef struct opdock_device_facts {
   uint64_t memory_bytes;
 } opdock_device_facts;
 
-/* Flags of a call. */
-#define OPDOCK_CALL_CAPTURING 1u     /* the stream is being captured into a graph */
-#define OPDOCK_CALL_DETERMINISTIC 2u /* the same inputs must give the same bits */
-
 /* Reaches plan, prepare and run. Members that a phase has no use for are 0 or NULL.
  *
- * OPDOCK-H-3  The rule for the context: on CUDA and ROCm the stream's context is current while
- *             prepare and run execute; for the default stream (NULL) it is the device's primary
- *             context. If the caller has made the primary context current, that one stays current
- *             for a stream of any context: host->launch goes to the stream's context in either
- *             case. Afterwards what was current before is current again. */
+ * OPDOCK-H-3  While prepare and run execute on CUDA and ROCm, the stream's context is current; for
+ *             the default stream (NULL) it is the device's primary one. Afterwards what was current
+ *             before is current again. */
 typedef struct opdock_call {
   uint32_t struct_size;
-  uint32_t flags; /* OPDOCK_CALL_… */
+  uint32_t flags; /* none are defined */
   const struct opdock_host* host;
   void* host_data;                  /* the host's own: never touched by a plugin */
   opdock_device device;             /* where the op runs */
@@ -263,9 +271,9 @@ typedef struct opdock_call {
   void* workspace; /* run: workspace_bytes, aligned as planned; contents undefined */
   uint64_t workspace_bytes;
   const void* state; /* run: what plan wrote into opdock_plan.state, 8-aligned */
-  const opdock_generator*
-      generator; /* run: numbers for an op that declared it draws some, or NULL */
-  char* error;   /* see opdock_host.set_error; owned by the host */
+  /* run: where to draw the numbers that plan asked for; NULL if it asked for none */
+  const opdock_generator* generator;
+  char* error; /* see opdock_host.set_error; owned by the host */
   uint32_t error_size;
   uint32_t reserved;
 } opdock_call;
@@ -277,22 +285,23 @@ typedef struct opdock_host {
   uint32_t reserved;
   const char* version; /* of Opdock, such as "0.1.0" */
 
-  /* Writes a line to the program's log. level: 0 debug, 1 info, 2 warning, 3 error. Any thread, any
-   * time; copies the text. */
-  void (*log)(int32_t level, const char* message);
+  /* Writes a line to the log of the runtime that makes the call; with a call of NULL (from init, or
+   * from a thread of the plugin's own) to stderr, if it is a warning or an error. level: 0 debug, 1
+   * info, 2 warning, 3 error. Copies the text. */
+  void (*log)(const opdock_call* call, int32_t level, const char* message);
 
   /* Records why a call failed: copies `message`, cut at the buffer's end, and returns `status`, so
    * that a plugin can write `return host->set_error(call, OPDOCK_INVALID_ARGUMENT, "…")`. */
   opdock_status (*set_error)(const opdock_call* call, opdock_status status, const char* message);
 
-  /* Finds the kernel with the source-level name that the plugin's plugin.toml lists, such as
-   * "softmax<float>", for call->device. The first time loads the image that the host chose; where
-   * the plugin brings none for the device, it takes this one kernel from the cache or compiles it
-   * from the plugin's source. So the first time may block and allocate; afterwards it is one
-   * look-up. Ask for what is launched, and no more. OPDOCK_NOT_FOUND: there is no such kernel;
-   * OPDOCK_INCOMPATIBLE: it does not compile; OPDOCK_UNSUPPORTED: it is not ready and the stream is
-   * being captured (opdock_prepare makes all of a plugin's kernels ready). */
-  opdock_status (*kernel)(const opdock_call* call, const char* name, opdock_kernel** out);
+  /* The kernel number `index` of opdock_plugin.kernels for call->device. The first time loads the
+   * image that the host chose; where the plugin brings none for the device, it takes this one
+   * kernel from the cache or compiles it from the plugin's source. So the first time may block and
+   * allocate; afterwards it is one look-up. Ask for what is launched, and no more.
+   * OPDOCK_NOT_FOUND: there is no such kernel; OPDOCK_INCOMPATIBLE: it does not compile;
+   * OPDOCK_UNSUPPORTED: it is not ready and the stream is being captured (opdock_prepare makes all
+   * of a plugin's kernels ready). */
+  opdock_status (*kernel)(const opdock_call* call, uint32_t index, opdock_kernel** out);
 
   /* Launches on call->stream. Never waits for the device. Errors of the launch itself are returned;
    * an error while the kernel runs shows in a later call. */
@@ -313,39 +322,60 @@ typedef struct opdock_host {
   const void* (*get_extension)(const char* id);
 } opdock_host;
 
-/* Extension "opdock.parallel/1": the host's threads for CPU ops. */
-#define OPDOCK_PARALLEL_1 "opdock.parallel/1"
+/* Extension "opdock.parallel/2": the host's threads for CPU ops. */
+#define OPDOCK_PARALLEL_2 "opdock.parallel/2"
 typedef struct opdock_parallel {
   uint32_t struct_size;
   uint32_t reserved;
   /* Calls body(context, begin, end) on disjoint ranges that together are [0, count), each of at
-   * least `grain` items but the last, from this thread and the host's workers, and returns when all
-   * are done (it blocks). body must not throw. Nested calls run on the calling thread alone. */
-  void (*parallel_for)(uint64_t count, uint64_t grain,
+   * least `grain` items but the last, from this thread and as many of the host's workers as the
+   * runtime that makes the call has, and returns when all are done (it blocks). body must not
+   * throw. Nested calls run on the calling thread alone. */
+  void (*parallel_for)(const opdock_call* call, uint64_t count, uint64_t grain,
                        void (*body)(void* context, uint64_t begin, uint64_t end), void* context);
 } opdock_parallel;
 
+/* Extension "opdock.retain/1": keeps the memory of an argument alive after run has returned: a
+ * buffer under asynchronous I/O, what a side stream still reads. */
+#define OPDOCK_RETAIN_1 "opdock.retain/1"
+typedef struct opdock_retained opdock_retained; /* the host's; one reference to an argument */
+typedef struct opdock_retain {
+  uint32_t struct_size;
+  uint32_t reserved;
+  /* In run of an op with OPDOCK_OP_RETAINS: keeps the memory of `tensor`, which is an argument of
+   * the call or an element of one, until *out is released. Its shape and strides may go with the
+   * call. OPDOCK_UNSUPPORTED if the program that makes the call lets nothing be kept. */
+  opdock_status (*retain)(const opdock_call* call, const opdock_tensor* tensor,
+                          opdock_retained** out);
+  /* Any thread, once. Never waits for the program (an interpreter takes the memory back later). */
+  void (*release)(opdock_retained* retained);
+} opdock_retain;
+
 /* --------------------------------------------------------------------------------- the plugin */
 
+/* A tensor that plan wants made. The host makes it contiguous: the last dimension's stride is 1,
+ * and each other one's is the next one's times its size. */
 typedef struct opdock_output { /* frozen */
   opdock_dtype dtype;
   int32_t ndim;
   int64_t shape[OPDOCK_MAX_NDIM];
-  int64_t strides[OPDOCK_MAX_NDIM]; /* elements; what the host allocates with */
 } opdock_output;
 
-/* The answer of plan. The host hands it in zeroed, with struct_size set and `outputs` pointing at
- * as many elements as the schema has fresh outputs. */
+/* The answer of plan. The host hands it in zeroed, with struct_size, num_outputs and outputs set.
+ */
 typedef struct opdock_plan {
   uint32_t struct_size;
-  uint32_t num_outputs;         /* set by the host */
+  /* The fresh tensors of all results, in order: one for a Tensor, none or one for a Tensor?, as
+   * many as it has elements for a Tensor[]. How many that is for these arguments the shape rules
+   * say. */
+  uint32_t num_outputs;
   opdock_output* outputs;       /* the host's array; the plugin fills in each element */
   uint64_t workspace_bytes;     /* on the op's device */
   uint64_t workspace_alignment; /* a power of two, or 0 for 256 */
-  uint64_t random_numbers;      /* how far to advance the generator's offset */
+  uint64_t random_numbers;      /* how many run draws; needs OPDOCK_OP_RANDOM */
   uint64_t state[8];            /* handed to run as call->state */
   uint32_t flags;               /* set by the host: OPDOCK_PLAN_… */
-  uint32_t reserved;
+  uint32_t room; /* of `outputs`, in elements: set by a program, see opdock_plan_call */
 } opdock_plan;
 
 /* Flags of a plan. */
@@ -354,11 +384,21 @@ typedef struct opdock_plan {
 /* Flags of an op: what the host and frameworks may rely on. */
 #define OPDOCK_OP_THREAD_SAFE 1u   /* two calls may run at once */
 #define OPDOCK_OP_CAPTURE_SAFE 2u  /* after prepare, run may be captured into a graph */
-#define OPDOCK_OP_IN_PLACE 4u      /* an output may be the very tensor that is an input */
-#define OPDOCK_OP_DETERMINISTIC 8u /* always, not only when the call asks for it */
+#define OPDOCK_OP_IN_PLACE 4u      /* a result may be the very tensor that is an argument */
+#define OPDOCK_OP_DETERMINISTIC 8u /* the same arguments and random numbers: the same bits */
 #define OPDOCK_OP_MAY_BLOCK 16u    /* run may wait for something other than the device */
 #define OPDOCK_OP_MAY_ALLOCATE 32u /* run may allocate */
 #define OPDOCK_OP_HOST_SYNC 64u    /* run may wait for the device */
+#define OPDOCK_OP_RANDOM 128u      /* plan may ask for random numbers */
+#define OPDOCK_OP_RETAINS 256u     /* run may keep arguments, by opdock.retain */
+/* prepare and run use the device by host->launch alone: which context is current does not matter to
+ * them, and the host saves itself the trouble of OPDOCK-H-3 */
+#define OPDOCK_OP_ANY_CONTEXT 512u
+
+/* Where the tensors of a parameter lie (opdock_op.arg_devices). */
+#define OPDOCK_ON_OP_DEVICE 0 /* on the device that the op runs on */
+#define OPDOCK_ON_CPU 1       /* in host memory */
+#define OPDOCK_ON_ANY 2       /* anywhere */
 
 /* Arguments come in the schema's order, defaults filled in: args[i] is the i-th parameter.
  *
@@ -368,15 +408,17 @@ typedef struct opdock_plan {
  *             sets), so that the first run may lie inside a graph capture. The host calls it once
  *             per op and device before the first run there; it may block. NULL if there is nothing
  *             to do: kernels alone need none, opdock_prepare makes them ready by itself.
- * OPDOCK-P-3  run writes every element of every output, enqueues device work on call->stream only,
- *             and unless flagged otherwise allocates nothing and waits for nothing. outputs[i] has
- *             the dtype, shape and device that plan asked for, but maybe other strides if the
- * caller supplied it. OPDOCK-P-4  No exception leaves any of the three. OPDOCK-H-4  The host has
- * called prepare with success before it calls run, and calls it once an op and device unless it
- * fails. OPDOCK-H-5  Of an op without OPDOCK_OP_THREAD_SAFE the host runs one function at a time.
- * OPDOCK-H-6  Outputs and written arguments (Tensor(a!)) share no memory with each other or with an
- *             argument, and none of their elements share an address; only an op with
- *             OPDOCK_OP_IN_PLACE may get the very tensor that is an input as its output.
+ * OPDOCK-P-3  run writes every element of every fresh result, sets each result that is no tensor,
+ *             enqueues device work on call->stream only, and unless flagged otherwise allocates
+ *             nothing and waits for nothing.
+ * OPDOCK-P-4  No exception leaves any of the three.
+ * OPDOCK-P-10 What plan answers is what the op's shape rules give.
+ * OPDOCK-H-4  The host has called prepare with success before it calls run, and calls it once an op
+ *             and device unless it fails.
+ * OPDOCK-H-5  Of an op without OPDOCK_OP_THREAD_SAFE the host runs one function at a time.
+ * OPDOCK-H-6  Fresh results and written arguments (Tensor(a!)) share no memory with each other or
+ *             with an argument, and none of their elements share an address; only an op with
+ *             OPDOCK_OP_IN_PLACE may get the very tensor that is an argument as its result.
  * OPDOCK-H-7  The host reads and writes of a struct only what lies inside its struct_size.
  * OPDOCK-H-8  Within a major version the layout of a struct changes only by growth at its end. */
 typedef struct opdock_op {
@@ -385,18 +427,29 @@ typedef struct opdock_op {
   const char* schema;             /* "name(Tensor x, …) -> Tensor": docs/abi.md has the grammar */
   const char* doc;                /* for help(): shapes, dtypes, what it computes; never NULL */
   uint32_t device_arg;            /* the parameter whose device decides where the op runs */
-  uint32_t num_shape_rules;       /* one per fresh output */
+  uint32_t num_shape_rules;       /* one for each result with fresh tensors */
   const char* const* shape_rules; /* such as "like x": docs/abi.md has the grammar */
-  const char* backward;           /* the op that computes gradients, or NULL */
+  const uint8_t* arg_devices;     /* OPDOCK_ON_…, one for each parameter; NULL: all on the op's */
+  /* Gradients of parameters, such as "x = dropout_backward(grads[0], results[1], p)" or "mask =
+   * none: it holds no numbers"; docs/abi.md has the grammar. */
+  const char* const* gradients;
+  uint32_t num_gradients;
+  uint32_t reserved;
   opdock_status (*plan)(const opdock_call* call, const opdock_value* args, uint32_t num_args,
                         opdock_plan* plan);
   opdock_status (*prepare)(const opdock_call* call);
+  /* results: what the schema returns, in its order. Filled in by the host: fresh tensors (a Tensor?
+   * as a tensor or OPDOCK_TAG_NONE, a Tensor[] as a list), which have the dtype and shape that plan
+   * asked for and lie on the op's device, but may have other strides if the caller supplied them;
+   * and tensors that are arguments. The others come as OPDOCK_TAG_NONE, and run fills them in:
+   * numbers and bools, and objects, each with a reference that becomes the caller's, also where run
+   * then fails. */
   opdock_status (*run)(const opdock_call* call, const opdock_value* args, uint32_t num_args,
-                       opdock_tensor* const* outputs, uint32_t num_outputs);
+                       opdock_value* results, uint32_t num_results);
 } opdock_op;
 
 /* OPDOCK-P-5  The struct and all it points at live, unchanged, until the process ends.
- * OPDOCK-P-6  Name, version, ops, schemas and flags are those of the note.
+ * OPDOCK-P-6  Name, version, ops, schemas, flags and all else that the note says are the note's.
  * OPDOCK-P-7  init may be called more than once, from any thread, and does the same each time; it
  *             is fast and touches no device. NULL if there is nothing to do. */
 typedef struct opdock_plugin {
@@ -407,6 +460,9 @@ typedef struct opdock_plugin {
   const char* name;
   const char* version; /* dotted numbers, compared number by number */
   const opdock_op* const* ops;
+  const char* const* kernels; /* source-level names, such as "softmax<float>" */
+  uint32_t num_kernels;
+  uint32_t reserved;
   opdock_status (*init)(const opdock_host* host, char* error, uint32_t error_size);
 } opdock_plugin;
 
@@ -415,8 +471,15 @@ typedef struct opdock_plugin {
 OPDOCK_EXPORT const opdock_plugin* OPDOCK_ENTRY(void);
 
 /* Changes
- *   0.1  first draft.
- *   0.2  opdock_plan.flags. */
+ *   0.1  First draft.
+ *   0.2  opdock_plan.flags.
+ *   0.3  Results are values: run takes opdock_value, not tensors. Fresh results are contiguous, and
+ *        opdock_output has no strides. Objects are typed. opdock.retain/1. The host takes ranges of
+ *        random numbers. Arguments may lie on other devices. Gradients are formulas; backward is
+ *        gone. Kernels are asked for by index. log and parallel_for know their call
+ *        (opdock.parallel/2). Tags are OPDOCK_TAG_…. A host loads only its own minor of major 0.
+ *        OPDOCK_OP_ANY_CONTEXT.
+ *        Gone: OPDOCK_CALL_…, opdock_generator.device_offset. */
 
 #ifdef __cplusplus
 }

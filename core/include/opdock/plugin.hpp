@@ -6,7 +6,7 @@
 //     opdock::check(x, "x").dtype(opdock::dtype_of<float>()).contiguous();
 //     plan.output(x.like());
 //   }
-//   static void run(opdock::Call& call, opdock::Outputs out, opdock::Tensor x, double a) { … }
+//   static void run(opdock::Call& call, opdock::Results results, opdock::Tensor x, double a) { … }
 //   OPDOCK_OP(scale, plan, nullptr, run)
 //
 // After the first parameters come the schema's, in order:
@@ -16,7 +16,7 @@
 //   bool                bool                   Tensor?[]        List<std::optional<Tensor>>
 //   str                 std::string_view       Stream           Stream
 //   complex             std::complex<double>   Generator        const opdock_generator*
-//   ScalarType          Dtype                  Object           opdock_object*
+//   ScalarType          Dtype                  Object(type)     Object<T>
 //   Device              Device
 // A plugin that takes a complex number includes <complex> itself.
 #ifndef OPDOCK_PLUGIN_HPP_
@@ -29,12 +29,37 @@
 #include <utility>
 #include <vector>
 
+#include "opdock/object.hpp"
 #include "opdock/tensor.hpp"
 
 namespace opdock {
 
 struct Stream {
   void* handle;  // CUstream or hipStream_t
+};
+
+// An argument that a plugin keeps, by Call::retain(). Moves; lets go on any thread.
+class Retained {
+ public:
+  Retained() = default;
+  Retained(const opdock_retain* table, opdock_retained* retained)
+      : table_(table), retained_(retained) {}
+  Retained(Retained&& other) noexcept { swap(other); }
+  Retained& operator=(Retained&& other) noexcept {
+    Retained(std::move(other)).swap(*this);
+    return *this;
+  }
+  ~Retained() {
+    if (retained_ != nullptr) table_->release(retained_);
+  }
+
+ private:
+  void swap(Retained& other) {
+    std::swap(table_, other.table_);
+    std::swap(retained_, other.retained_);
+  }
+  const opdock_retain* table_ = nullptr;
+  opdock_retained* retained_ = nullptr;
 };
 
 // ----------------------------------------------------------------------------------- arguments
@@ -71,16 +96,18 @@ inline const opdock_value& expect(const opdock_value& value, uint32_t tag, const
 template <>
 struct Reader<Tensor> {
   static Tensor read(const opdock_value& v) {
-    return Tensor(expect(v, OPDOCK_TENSOR, "a Tensor").as.tensor, v.flags);
+    return Tensor(expect(v, OPDOCK_TAG_TENSOR, "a Tensor").as.tensor, v.flags);
   }
 };
 template <>
 struct Reader<int64_t> {
-  static int64_t read(const opdock_value& v) { return expect(v, OPDOCK_INT, "an int").as.i64; }
+  static int64_t read(const opdock_value& v) { return expect(v, OPDOCK_TAG_INT, "an int").as.i64; }
 };
 template <>
 struct Reader<double> {
-  static double read(const opdock_value& v) { return expect(v, OPDOCK_FLOAT, "a float").as.f64; }
+  static double read(const opdock_value& v) {
+    return expect(v, OPDOCK_TAG_FLOAT, "a float").as.f64;
+  }
 };
 template <>
 struct Reader<float> {
@@ -88,61 +115,65 @@ struct Reader<float> {
 };
 template <>
 struct Reader<bool> {
-  static bool read(const opdock_value& v) { return expect(v, OPDOCK_BOOL, "a bool").as.i64 != 0; }
+  static bool read(const opdock_value& v) {
+    return expect(v, OPDOCK_TAG_BOOL, "a bool").as.i64 != 0;
+  }
 };
 template <>
 struct Reader<std::string_view> {
   static std::string_view read(const opdock_value& v) {
-    const opdock_string* text = expect(v, OPDOCK_STRING, "a str").as.str;
+    const opdock_string* text = expect(v, OPDOCK_TAG_STRING, "a str").as.str;
     return {text->data, static_cast<size_t>(text->size)};
   }
 };
 template <class T>
 struct Reader<T, std::enable_if_t<IsComplex<T>::value>> {
   static T read(const opdock_value& v) {
-    const double* parts = expect(v, OPDOCK_COMPLEX, "a complex number").as.c128;
+    const double* parts = expect(v, OPDOCK_TAG_COMPLEX, "a complex number").as.c128;
     return T(parts[0], parts[1]);
   }
 };
 template <>
 struct Reader<Dtype> {
-  static Dtype read(const opdock_value& v) { return expect(v, OPDOCK_DTYPE, "a dtype").as.dtype; }
+  static Dtype read(const opdock_value& v) {
+    return expect(v, OPDOCK_TAG_DTYPE, "a dtype").as.dtype;
+  }
 };
 template <>
 struct Reader<Device> {
   static Device read(const opdock_value& v) {
-    return expect(v, OPDOCK_DEVICE, "a device").as.device;
+    return expect(v, OPDOCK_TAG_DEVICE, "a device").as.device;
   }
 };
 template <>
 struct Reader<Stream> {
   static Stream read(const opdock_value& v) {
-    return Stream{expect(v, OPDOCK_STREAM, "a stream").as.ptr};
+    return Stream{expect(v, OPDOCK_TAG_STREAM, "a stream").as.ptr};
   }
 };
 template <>
 struct Reader<const opdock_generator*> {
   static const opdock_generator* read(const opdock_value& v) {
-    return expect(v, OPDOCK_GENERATOR, "a generator").as.generator;
+    return expect(v, OPDOCK_TAG_GENERATOR, "a generator").as.generator;
   }
 };
-template <>
-struct Reader<opdock_object*> {
-  static opdock_object* read(const opdock_value& v) {
-    return expect(v, OPDOCK_OBJECT, "an object").as.object;
+template <class T>
+struct Reader<Object<T>> {
+  static Object<T> read(const opdock_value& v) {
+    return Object<T>(expect(v, OPDOCK_TAG_OBJECT, "an object").as.object);
   }
 };
 template <class T>
 struct Reader<std::optional<T>> {
   static std::optional<T> read(const opdock_value& v) {
-    if (v.tag == OPDOCK_NONE) return std::nullopt;
+    if (v.tag == OPDOCK_TAG_NONE) return std::nullopt;
     return Reader<T>::read(v);
   }
 };
 template <class T>
 struct Reader<List<T>> {
   static List<T> read(const opdock_value& v) {
-    return List<T>(expect(v, OPDOCK_LIST, "a list").as.list);
+    return List<T>(expect(v, OPDOCK_TAG_LIST, "a list").as.list);
   }
 };
 template <class T>
@@ -184,12 +215,10 @@ class CallBase {
   bool is_cuda() const { return call_->device.type == OPDOCK_CUDA; }
   bool is_rocm() const { return call_->device.type == OPDOCK_ROCM; }
   const opdock_device_facts& facts() const { return *call_->facts; }
-  bool deterministic() const { return (call_->flags & OPDOCK_CALL_DETERMINISTIC) != 0; }
-  bool capturing() const { return (call_->flags & OPDOCK_CALL_CAPTURING) != 0; }
   // level: 0 debug, 1 info, 2 warning, 3 error.
   void log(int32_t level, const std::string& message) const {
     if (OPDOCK_HAS(call_->host, opdock_host, log) && call_->host->log != nullptr) {
-      call_->host->log(level, message.c_str());
+      call_->host->log(call_, level, message.c_str());
     }
   }
 
@@ -202,11 +231,13 @@ class Plan : public CallBase {
  public:
   Plan(const opdock_call* call, opdock_plan* plan) : CallBase(call), plan_(plan) {}
 
-  // Describes the next fresh output.
+  // Describes the next fresh tensor of the results: a Tensor's, a Tensor?'s that is there, or the
+  // next one of a Tensor[].
   void output(const Layout& layout) {
     if (given_ >= plan_->num_outputs) {
-      throw Error(OPDOCK_INTERNAL, detail::concat("plan describes more outputs than the schema's ",
-                                                  plan_->num_outputs));
+      throw Error(OPDOCK_INTERNAL,
+                  detail::concat("plan describes more fresh tensors than the ", plan_->num_outputs,
+                                 " that the shape rules give"));
     }
     plan_->outputs[given_++] = layout;
   }
@@ -215,7 +246,7 @@ class Plan : public CallBase {
     plan_->workspace_bytes = bytes;
     plan_->workspace_alignment = alignment;
   }
-  // How many random numbers run draws from the call's generator.
+  // How many random numbers run draws from the call's generator. The op has the flag `random`.
   void random_numbers(uint64_t count) { plan_->random_numbers = count; }
   // Hands a value of at most 64 bytes to run: Call::state<T>() reads it.
   template <class T>
@@ -228,8 +259,8 @@ class Plan : public CallBase {
   void finish() const {
     if (given_ != plan_->num_outputs) {
       throw Error(OPDOCK_INTERNAL,
-                  detail::concat("plan describes ", given_, " outputs, and the schema has ",
-                                 plan_->num_outputs));
+                  detail::concat("plan describes ", given_,
+                                 " fresh tensors, and the shape rules give ", plan_->num_outputs));
     }
   }
 
@@ -238,20 +269,43 @@ class Plan : public CallBase {
   uint32_t given_ = 0;
 };
 
-// The op's fresh outputs, in the schema's order.
-class Outputs {
+// What the op returns, in the schema's order. Tensors are there; numbers, bools and objects are
+// set.
+class Results {
  public:
-  Outputs(opdock_tensor* const* outputs, uint32_t count) : outputs_(outputs), count_(count) {}
+  Results(opdock_value* results, uint32_t count) : results_(results), count_(count) {}
   size_t size() const { return count_; }
-  Tensor operator[](size_t i) const {
-    if (i >= count_) {
-      throw Error(OPDOCK_INTERNAL, detail::concat("output ", i, " of ", count_));
-    }
-    return Tensor(outputs_[i]);
+  // Result i, of type Tensor.
+  Tensor operator[](size_t i) const { return detail::Reader<Tensor>::read(at(i)); }
+  // Of type Tensor?: whether it is there is as the shape rule says.
+  std::optional<Tensor> optional(size_t i) const {
+    return detail::Reader<std::optional<Tensor>>::read(at(i));
+  }
+  // Of type Tensor[].
+  List<Tensor> list(size_t i) const { return detail::Reader<List<Tensor>>::read(at(i)); }
+
+  void set(size_t i, int64_t value) const { put(i, OPDOCK_TAG_INT).i64 = value; }
+  void set(size_t i, double value) const { put(i, OPDOCK_TAG_FLOAT).f64 = value; }
+  void set(size_t i, bool value) const { put(i, OPDOCK_TAG_BOOL).i64 = value ? 1 : 0; }
+  // Hands over the reference.
+  template <class T>
+  void set(size_t i, Object<T>&& object) const {
+    put(i, OPDOCK_TAG_OBJECT).object = object.release();
   }
 
  private:
-  opdock_tensor* const* outputs_;
+  opdock_value& at(size_t i) const {
+    if (i >= count_) throw Error(OPDOCK_INTERNAL, detail::concat("result ", i, " of ", count_));
+    return results_[i];
+  }
+  decltype(opdock_value::as)& put(size_t i, uint32_t tag) const {
+    opdock_value& value = at(i);
+    value.tag = tag;
+    value.flags = 0;
+    return value.as;
+  }
+
+  opdock_value* results_;
   uint32_t count_;
 };
 
@@ -306,11 +360,11 @@ class Call : public CallBase {
   }
   const opdock_generator* generator() const { return call_->generator; }
 
-  // The kernel with this source-level name, such as "softmax<float>". The first time loads or
-  // compiles it (see opdock_host.kernel), later it is a quick look-up.
-  opdock_kernel* kernel(const char* name) const {
+  // Kernel `index` of the plugin's list. The first time loads or compiles it (see
+  // opdock_host.kernel), later it is a quick look-up.
+  opdock_kernel* kernel(uint32_t index) const {
     opdock_kernel* found = nullptr;
-    done(call_->host->kernel(call_, name, &found));
+    done(call_->host->kernel(call_, index, &found));
     return found;
   }
   // Launches on the call's stream. The arguments' types must be the kernel's own: a float where it
@@ -332,8 +386,8 @@ class Call : public CallBase {
     done(call_->host->launch(call_, kernel, &launch));
   }
   template <class... Args>
-  void launch(const char* name, const Launch& how, Args... args) const {
-    launch(kernel(name), how, args...);
+  void launch(uint32_t index, const Launch& how, Args... args) const {
+    launch(kernel(index), how, args...);
   }
 
   // Calls body(begin, end) on disjoint ranges that make up [0, count), each of at least `grain`
@@ -341,7 +395,8 @@ class Call : public CallBase {
   template <class Body>
   void parallel_for(int64_t count, int64_t grain, Body&& body) const {
     if (count <= 0) return;
-    const opdock_parallel* threads = count > grain ? parallel() : nullptr;
+    const opdock_parallel* threads =
+        count > grain ? extension<opdock_parallel>(OPDOCK_PARALLEL_2) : nullptr;
     if (threads == nullptr) {
       body(int64_t{0}, count);
       return;
@@ -353,7 +408,7 @@ class Call : public CallBase {
     } context;
     context.body = &body;
     threads->parallel_for(
-        static_cast<uint64_t>(count), static_cast<uint64_t>(grain < 1 ? 1 : grain),
+        call_, static_cast<uint64_t>(count), static_cast<uint64_t>(grain < 1 ? 1 : grain),
         [](void* data, uint64_t begin, uint64_t end) {
           Context& shared = *static_cast<Context*>(data);
           try {
@@ -365,6 +420,18 @@ class Call : public CallBase {
         },
         &context);
     if (context.error) std::rethrow_exception(context.error);
+  }
+
+  // Keeps the memory of an argument until the result goes: on any thread, after the call too. The
+  // op has the flag `retains`.
+  Retained retain(Tensor argument) const {
+    const opdock_retain* table = extension<opdock_retain>(OPDOCK_RETAIN_1);
+    if (table == nullptr) {
+      throw Error(OPDOCK_UNSUPPORTED, "this host has no " OPDOCK_RETAIN_1 "; use a newer Opdock");
+    }
+    opdock_retained* retained = nullptr;
+    done(table->retain(call_, argument.get(), &retained));
+    return Retained(table, retained);
   }
 
   // A driver function that the host table does not wrap, such as
@@ -379,11 +446,12 @@ class Call : public CallBase {
   static void done(opdock_status status) {
     if (status != OPDOCK_OK) throw Error(status, std::string());
   }
-  const opdock_parallel* parallel() const {
+  template <class Table>
+  const Table* extension(const char* id) const {
     if (!OPDOCK_HAS(call_->host, opdock_host, get_extension) || !call_->host->get_extension) {
       return nullptr;
     }
-    return static_cast<const opdock_parallel*>(call_->host->get_extension(OPDOCK_PARALLEL_1));
+    return static_cast<const Table*>(call_->host->get_extension(id));
   }
 };
 
@@ -447,19 +515,19 @@ inline opdock_status prepare_entry(std::nullptr_t, const opdock_call*) noexcept 
 }
 
 template <class... Args, size_t... I>
-void apply_run(void (*run)(Call&, Outputs, Args...), Call& call, Outputs outputs,
+void apply_run(void (*run)(Call&, Results, Args...), Call& call, Results results,
                const opdock_value* args, std::index_sequence<I...>) {
   (void)args;
-  run(call, outputs, Reader<std::decay_t<Args>>::read(args[I])...);
+  run(call, results, Reader<std::decay_t<Args>>::read(args[I])...);
 }
 template <class... Args>
-opdock_status run_entry(void (*run)(Call&, Outputs, Args...), const opdock_call* call,
-                        const opdock_value* args, uint32_t num_args, opdock_tensor* const* outputs,
-                        uint32_t num_outputs) noexcept {
+opdock_status run_entry(void (*run)(Call&, Results, Args...), const opdock_call* call,
+                        const opdock_value* args, uint32_t num_args, opdock_value* results,
+                        uint32_t num_results) noexcept {
   return guard(call, [&] {
     expect_count(num_args, sizeof...(Args));
     Call c(call);
-    apply_run(run, c, Outputs(outputs, num_outputs), args, std::index_sequence_for<Args...>{});
+    apply_run(run, c, Results(results, num_results), args, std::index_sequence_for<Args...>{});
   });
 }
 
@@ -479,7 +547,7 @@ opdock_status run_entry(void (*run)(Call&, Outputs, Args...), const opdock_call*
 // Defines the C functions opdock_NAME_plan, opdock_NAME_prepare and opdock_NAME_run, which the
 // entry that opdock-pack generates refers to, from the functions
 //   void plan(opdock::Plan&, …), void prepare(opdock::Call&) or nullptr,
-//   void run(opdock::Call&, opdock::Outputs, …).
+//   void run(opdock::Call&, opdock::Results, …).
 // At namespace scope, once an op; a semicolon after it is optional.
 #define OPDOCK_OP(NAME, PLAN, PREPARE, RUN)                                                        \
   OPDOCK_DECLARED(op_##NAME, PLAN, RUN)                                                            \
@@ -495,10 +563,10 @@ opdock_status run_entry(void (*run)(Call&, Outputs, Args...), const opdock_call*
     return ::opdock::detail::prepare_entry(PREPARE, opdock_c);                                     \
   }                                                                                                \
   extern "C" opdock_status opdock_##NAME##_run(const opdock_call*, const opdock_value*, uint32_t,  \
-                                               opdock_tensor* const*, uint32_t);                   \
-  extern "C" opdock_status opdock_##NAME##_run(                                                    \
-      const opdock_call* opdock_c, const opdock_value* opdock_a, uint32_t opdock_n,                \
-      opdock_tensor* const* opdock_o, uint32_t opdock_m) {                                         \
+                                               opdock_value*, uint32_t);                           \
+  extern "C" opdock_status opdock_##NAME##_run(const opdock_call* opdock_c,                        \
+                                               const opdock_value* opdock_a, uint32_t opdock_n,    \
+                                               opdock_value* opdock_o, uint32_t opdock_m) {        \
     return ::opdock::detail::run_entry(RUN, opdock_c, opdock_a, opdock_n, opdock_o, opdock_m);     \
   }
 

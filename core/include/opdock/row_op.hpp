@@ -5,8 +5,8 @@
 #define OPDOCK_ROW_OP_HPP_
 
 #include <algorithm>
-#include <cstdio>
 
+#include "opdock/kernel_names.hpp"
 #include "opdock/plugin.hpp"
 #include "opdock/rows.hpp"
 
@@ -29,46 +29,60 @@ inline void check_rows(Tensor tensor, const char* name) {
   check(tensor, name).contiguous_last_dim().aligned(static_cast<uint64_t>(tensor.dtype().bytes()));
 }
 
-// What device code calls x's element type in a kernel's name; of the types that check_row_dtype()
-// lets through to a GPU.
-inline const char* device_type_name(Tensor x) {
-  if (x.dtype() == dtype_of<float>()) return "float";
-  return x.dtype() == dtype_of<half>() ? "opdock::half" : "opdock::bfloat16";
-}
+// The element types of such kernels on a GPU.
+using RowTypes = KernelTypes<float, half, bfloat16>;
 
-// Launches the one of three kernels that suits the rows, on the call's stream. They stand in
-// `name_space`, T is x's element type, and each takes Params, which has members `rows` and `length`
-// (of a row, at least 1), and goes on to further rows where there are more than blocks:
+// The kernels of an op over rows, three families of which launch_rows() chooses one:
 //   short_rows<T>          a warp a row, at most kShortRowItems elements a lane
 //   vector_rows<T, Items>  a block a row, at most Items 16-byte vectors a thread; Items is 1 or 4,
-//                          and of float 8 too; only where `vectors` says that rows are made of such
+//                          and of float 8 too; only where rows are made of such vectors
 //   any_rows<T>            a block a row
-template <class Params>
-void launch_rows(const Call& call, const char* name_space, Tensor x, bool vectors,
+template <class Short, class Vector, class Any>
+struct RowKernels {
+  Short short_rows;
+  Vector vector_rows;
+  Any any_rows;
+};
+template <class Short, class Vector, class Any>
+RowKernels(Short, Vector, Any) -> RowKernels<Short, Vector, Any>;
+
+// Those that plugin.toml lists in the namespace NAME (a literal).
+#define OPDOCK_ROW_KERNELS(NAME)                                       \
+  ::opdock::RowKernels {                                               \
+    OPDOCK_KERNEL_FAMILY(NAME "::short_rows", ::opdock::RowTypes),     \
+        OPDOCK_KERNEL_FAMILY(NAME "::vector_rows", ::opdock::RowTypes, \
+                             ::opdock::KernelNumbers<1, 4, 8>),        \
+        OPDOCK_KERNEL_FAMILY(NAME "::any_rows", ::opdock::RowTypes)    \
+  }
+
+// Launches the one that suits the rows of x, on the call's stream. Each takes Params, which has
+// members `rows` and `length` (of a row, at least 1), and goes on to further rows where there are
+// more than blocks. vectors: whether rows are made of whole, aligned 16-byte vectors.
+template <class Kernels, class Params>
+void launch_rows(const Call& call, const Kernels& kernels, Tensor x, bool vectors,
                  const Params& params) {
   const int64_t warp = call.facts().warp_size;
   const int64_t bytes = x.dtype().bytes();
   const int64_t row_vectors = params.length * bytes / 16;
   const int64_t most_items = bytes == 4 ? 8 : 4;
-  const char* type = device_type_name(x);
   int64_t blocks = params.rows.count;
   int64_t threads;
-  char name[128];
+  uint32_t kernel;
   if (params.length <= kShortRowItems * warp) {
     const int64_t warps = kShortRowThreads / warp;
     blocks = (blocks + warps - 1) / warps;
     threads = kShortRowThreads;
-    std::snprintf(name, sizeof name, "%s::short_rows<%s>", name_space, type);
+    kernel = kernels.short_rows(x.dtype());
   } else if (vectors && row_vectors <= most_items * kRowThreads) {
     const int items = row_vectors <= 256 ? 1 : row_vectors <= 4 * kRowThreads ? 4 : 8;
     threads = (row_vectors + items - 1) / items;
-    std::snprintf(name, sizeof name, "%s::vector_rows<%s, %d>", name_space, type, items);
+    kernel = kernels.vector_rows(x.dtype(), items);
   } else {
     threads = std::min<int64_t>(kRowThreads, params.length);
-    std::snprintf(name, sizeof name, "%s::any_rows<%s>", name_space, type);
+    kernel = kernels.any_rows(x.dtype());
   }
   threads = (threads + warp - 1) / warp * warp;
-  call.launch(name, {std::min<int64_t>(blocks, 0x7fffffff), threads}, params);
+  call.launch(kernel, {std::min<int64_t>(blocks, 0x7fffffff), threads}, params);
 }
 
 // Calls body(begin, end) on disjoint ranges that make up the rows [0, count), on the host's

@@ -12,6 +12,8 @@ namespace opdock::detail {
 
 // Stands for std::complex<double>, without <complex>.
 struct Complex;
+// Stands for an Object<T>, whatever T.
+struct AnyObject;
 
 // Whether a parameter of type Found, decayed, is read from what the schema has as Wanted, the type
 // that plugin.hpp's table gives first.
@@ -19,6 +21,8 @@ template <class Found, class Wanted>
 struct Reads : std::is_same<Found, Wanted> {};
 template <>
 struct Reads<float, double> : std::true_type {};
+template <class T>
+struct Reads<Object<T>, AnyObject> : std::true_type {};
 template <class Found>
 struct Reads<Found, Complex> : std::bool_constant<IsComplex<Found>::value> {};
 template <class Found, class Wanted>

@@ -21,13 +21,13 @@ namespace detail {
 }
 }  // namespace detail
 
-// What plan asks the host to allocate: dtype, shape and strides (in elements).
+// What plan asks the host to allocate, contiguous: dtype and shape.
 struct Layout : opdock_output {
-  // Contiguous, row-major. At most OPDOCK_MAX_NDIM sizes, none negative.
+  // At most OPDOCK_MAX_NDIM sizes, none negative.
   Layout(Dtype element, const int64_t* sizes, int32_t count) : opdock_output{} {
     dtype = element;
     for (int32_t i = 0; i < count; ++i) append_size(sizes[i]);
-    set_strides();
+    check_size();
   }
   Layout(Dtype element, std::initializer_list<int64_t> sizes)
       : Layout(element, sizes.begin(), static_cast<int32_t>(sizes.size())) {}
@@ -46,7 +46,7 @@ struct Layout : opdock_output {
                                                   size, " at ", dimension));
     }
     other.shape[at] = size;
-    other.set_strides();
+    other.check_size();
     return other;
   }
 
@@ -58,18 +58,14 @@ struct Layout : opdock_output {
     }
     shape[ndim++] = size;
   }
-  void set_strides() {
-    int64_t stride = 1;
-    for (int32_t i = ndim - 1; i >= 0; --i) {
-      strides[i] = stride;
-      int64_t next = 0;
-      if (!__builtin_mul_overflow(stride, shape[i] > 1 ? shape[i] : 1, &next)) {
-        stride = next;
-      } else if (views::has_elements(ndim, shape)) {  // those of an empty output do not matter
-        throw Error(OPDOCK_INVALID_ARGUMENT,
-                    detail::concat("an output of shape ", detail::list_text(shape, ndim),
-                                   " would have more than 2^63 elements; pass smaller arguments"));
-      }
+  void check_size() const {
+    if (!views::has_elements(ndim, shape)) return;
+    int64_t count = 1;
+    for (int32_t i = 0; i < ndim; ++i) {
+      if (!__builtin_mul_overflow(count, shape[i], &count)) continue;
+      throw Error(OPDOCK_INVALID_ARGUMENT,
+                  detail::concat("an output of shape ", detail::list_text(shape, ndim),
+                                 " would have more than 2^63 elements; pass smaller arguments"));
     }
   }
 };
@@ -126,7 +122,7 @@ class Tensor {
   }
   void* raw() const { return static_cast<char*>(tensor_->data) + tensor_->byte_offset; }
 
-  // Same dtype and shape, contiguous: the shape rule "like x".
+  // Same dtype and shape: the shape rule "like x".
   Layout like() const { return Layout(dtype(), shape(), ndim()); }
   std::string shape_text() const { return detail::list_text(shape(), ndim()); }
 

@@ -33,7 +33,7 @@ constexpr char kHost[] = R"cc(#include <opdock/plugin.hpp>
                               static void plan(opdock::Plan& plan, opdock::Tensor x, double) {
                                 plan.output(x.like());
                               }
-                              static void run(opdock::Call&, opdock::Outputs, opdock::Tensor, double a) {
+                              static void run(opdock::Call&, opdock::Results, opdock::Tensor, double a) {
                                 scale(nullptr, a, 0);
                               }
                               OPDOCK_OP(axpy, plan, nullptr, run)

@@ -210,7 +210,7 @@ Outcome World::call(opdock_runtime* runtime, const std::string& op) {
     opdock_tensor x{in, {OPDOCK_CPU, 0}, 1, {2, 32, 1}, shape, strides, 0};
     opdock_tensor y{out, {OPDOCK_CPU, 0}, 1, {2, 32, 1}, shape, strides, 0};
     opdock_value value{};
-    value.tag = OPDOCK_TENSOR;
+    value.tag = OPDOCK_TAG_TENSOR;
     value.as.tensor = &x;
     opdock_tensor* outputs[1] = {&y};
     outcome.status = opdock_invoke(function, nullptr, &value, 1, outputs, 1, error.data(),

@@ -46,7 +46,7 @@ void copy(const opdock::Tensor& to, const opdock::Tensor& from) {
 void copy_plan(opdock::Plan& plan, opdock::Tensor x) {
   plan.output(x.like());
 }
-void copy_run(opdock::Call&, opdock::Outputs out, opdock::Tensor x) {
+void copy_run(opdock::Call&, opdock::Results out, opdock::Tensor x) {
   copy(out[0], x);
 }
 
@@ -54,7 +54,7 @@ void two_plan(opdock::Plan& plan, opdock::Tensor x, opdock::Tensor y) {
   plan.output(x.like());
   plan.output(y.like());
 }
-void two_run(opdock::Call&, opdock::Outputs out, opdock::Tensor x, opdock::Tensor y) {
+void two_run(opdock::Call&, opdock::Results out, opdock::Tensor x, opdock::Tensor y) {
   copy(out[0], x);
   copy(out[1], y);
   *y.data<float>() += 1;
@@ -68,7 +68,7 @@ void add(const opdock::Tensor& x, int32_t at, float* data, float by) {
   for (int64_t i = 0; i < x.shape()[at]; ++i) add(x, at + 1, data + i * x.strides()[at], by);
 }
 void add_plan(opdock::Plan&, opdock::Tensor, double) {}
-void add_run(opdock::Call&, opdock::Outputs, opdock::Tensor x, double by) {
+void add_run(opdock::Call&, opdock::Results, opdock::Tensor x, double by) {
   add(x, 0, x.data<float>(), static_cast<float>(by));
 }
 
@@ -80,7 +80,7 @@ void show_plan(opdock::Plan& plan, opdock::Tensor, int64_t, double, bool, std::c
                std::optional<opdock::Tensor>, Tensors, std::optional<const opdock_generator*>) {
   plan.output(opdock::Layout(opdock::dtype_of<double>(), {16}));
 }
-void show_run(opdock::Call&, opdock::Outputs out, opdock::Tensor x, int64_t i, double f, bool b,
+void show_run(opdock::Call&, opdock::Results out, opdock::Tensor x, int64_t i, double f, bool b,
               std::complex<double> c, std::string_view s, std::optional<opdock::Dtype> d,
               std::optional<opdock::Device> device, Ints sizes, std::optional<opdock::Tensor> y,
               Tensors xs, std::optional<const opdock_generator*> g) {
@@ -116,14 +116,14 @@ void columns_plan(opdock::Plan& plan, opdock::Tensor x) {
   layout.strides[1] = x.size(0);
   plan.output(layout);
 }
-void columns_run(opdock::Call&, opdock::Outputs out, opdock::Tensor x) {
+void columns_run(opdock::Call&, opdock::Results out, opdock::Tensor x) {
   copy(out[0], x);
 }
 
 void fail_plan(opdock::Plan&, opdock::Tensor, int64_t status, std::string_view text) {
   throw opdock::Error(static_cast<opdock_status>(status), std::string(text));
 }
-void fail_run(opdock::Call&, opdock::Outputs, opdock::Tensor, int64_t, std::string_view) {}
+void fail_run(opdock::Call&, opdock::Results, opdock::Tensor, int64_t, std::string_view) {}
 
 std::mutex meeting;
 std::condition_variable arrival;
@@ -133,7 +133,7 @@ int met = 0;
 void meet_plan(opdock::Plan& plan, opdock::Tensor, int64_t) {
   plan.output(opdock::Layout(opdock::dtype_of<double>(), {1}));
 }
-void meet_run(opdock::Call&, opdock::Outputs out, opdock::Tensor, int64_t milliseconds) {
+void meet_run(opdock::Call&, opdock::Results out, opdock::Tensor, int64_t milliseconds) {
   std::unique_lock lock(meeting);
   ++present;
   if (present == 2) met = 2;

@@ -101,13 +101,13 @@ const LogCase kCases[] = {
      "void plan(Plan&, Tensor x, double a)"},
     {"OpParametersClang",
      "../plugins/axpy.ops.h:7:3: error: static_assert failed due to requirement "
-     "'detail::takes<void (opdock::Call &, opdock::Outputs, opdock::Tensor), void (opdock::Call &, "
-     "opdock::Outputs, opdock::Tensor, double)>' \"op \"axpy\": the parameters of run are not "
+     "'detail::takes<void (opdock::Call &, opdock::Results, opdock::Tensor), void (opdock::Call &, "
+     "opdock::Results, opdock::Tensor, double)>' \"op \"axpy\": the parameters of run are not "
      "those "
      "that ../project/plugins/plugin/plugin.toml:7 declares, axpy(Tensor x, float a) -> Tensor: "
-     "wanted void run(Call&, Outputs, Tensor x, double a)\"\n",
+     "wanted void run(Call&, Results, Tensor x, double a)\"\n",
      Code::kBuildOp, "../plugins/axpy.ops.h:7:3: error: static_assert failed",
-     "void run(Call&, Outputs, Tensor x, double a)"},
+     "void run(Call&, Results, Tensor x, double a)"},
     {"OpNameGcc",
      "../include/opdock/plugin.hpp:485:19: error: 'op_apxy' is not a member of "
      "'opdock::ops_in_plugin_toml'; did you mean 'op_axpy'?\n",

@@ -13,25 +13,25 @@ using A = Arguments;
 // "1 2.5 True None 'text' [1, 2] tensor", for comparing.
 std::string text_of(const opdock_value& v) {
   switch (v.tag) {
-    case OPDOCK_NONE:
+    case OPDOCK_TAG_NONE:
       return "None";
-    case OPDOCK_BOOL:
+    case OPDOCK_TAG_BOOL:
       return v.as.i64 ? "True" : "False";
-    case OPDOCK_INT:
+    case OPDOCK_TAG_INT:
       return std::to_string(v.as.i64);
-    case OPDOCK_FLOAT: {
+    case OPDOCK_TAG_FLOAT: {
       char text[32];
       std::snprintf(text, sizeof text, "%.3gf", v.as.f64);
       return text;
     }
-    case OPDOCK_STRING:
+    case OPDOCK_TAG_STRING:
       return "'" + std::string(v.as.str->data, v.as.str->size) + "'";
-    case OPDOCK_LIST: {
+    case OPDOCK_TAG_LIST: {
       std::string text = "[";
       for (uint64_t i = 0; i < v.as.list->count; ++i) text += text_of(v.as.list->data[i]) + ";";
       return text + "]";
     }
-    case OPDOCK_COMPLEX:
+    case OPDOCK_TAG_COMPLEX:
       return std::to_string(static_cast<int>(v.as.c128[0])) + "+0j";
     default:
       return "tag" + std::to_string(v.tag);
@@ -148,7 +148,7 @@ TEST(Function, DescribesItsParameters) {
   EXPECT_EQ(p[0].flags, OPDOCK_PARAM_WRITTEN);
   EXPECT_EQ(p[1].flags, OPDOCK_PARAM_LIST | OPDOCK_PARAM_OPTIONAL_ELEMENTS);
   EXPECT_EQ(p[2].flags, OPDOCK_PARAM_LIST | OPDOCK_PARAM_OPTIONAL);
-  EXPECT_EQ(p[3].tag, static_cast<uint32_t>(OPDOCK_FLOAT));
+  EXPECT_EQ(p[3].tag, static_cast<uint32_t>(OPDOCK_TAG_FLOAT));
   EXPECT_EQ(p[3].flags, OPDOCK_PARAM_KEYWORD_ONLY | OPDOCK_PARAM_HAS_DEFAULT);
   EXPECT_EQ(p[3].fallback.as.f64, 0.5);
   EXPECT_EQ(f.function.fresh(), 1u);

@@ -610,7 +610,7 @@ TEST(Call, TheDeviceComesFromADeviceArgumentWithoutTensors) {
   static const opdock_op op = make_op("z(int n, Device? where=None) -> ()");
   TestFunction f(&op);
   opdock_value where{};
-  where.tag = OPDOCK_DEVICE;
+  where.tag = OPDOCK_TAG_DEVICE;
   where.as.device = {OPDOCK_CUDA, 3};
   EXPECT_EQ(f.invoke({A::integer(1), where}), OPDOCK_INCOMPATIBLE);
   EXPECT_EQ(f.invoke({A::integer(1), A::none()}), OPDOCK_OK) << f.error;

@@ -48,11 +48,11 @@ struct Scene {
     t0 = a.tensor({5});
     t1 = a.tensor({6});
     opdock_value d{}, c{}, v{};
-    d.tag = OPDOCK_DTYPE;
+    d.tag = OPDOCK_TAG_DTYPE;
     d.as.dtype = kF32;
-    c.tag = OPDOCK_COMPLEX;
+    c.tag = OPDOCK_TAG_COMPLEX;
     c.as.c128 = kComplex;
-    v.tag = OPDOCK_DEVICE;
+    v.tag = OPDOCK_TAG_DEVICE;
     v.as.device = kCpu;
     args = {A::value(x),
             A::none(),
@@ -221,7 +221,7 @@ const Row kRows[] = {
      {"element 1 of 'ts'", "rocm:2"}},
     // lists of tensors
     {"list of NULL",
-     [](Scene& s) { s.args[kTs] = null_of(OPDOCK_LIST); },
+     [](Scene& s) { s.args[kTs] = null_of(OPDOCK_TAG_LIST); },
      kBad,
      {"argument 'ts'", "NULL pointer"}},
     {"list element None",
@@ -233,7 +233,7 @@ const Row kRows[] = {
      kBad,
      {"argument 'os'", "element 0", "an int", "Tensor?[]"}},
     {"list element null",
-     [](Scene& s) { s.args[kOs] = s.a.list({A::none(), null_of(OPDOCK_TENSOR)}); },
+     [](Scene& s) { s.args[kOs] = s.a.list({A::none(), null_of(OPDOCK_TAG_TENSOR)}); },
      kBad,
      {"argument 'os'", "element 1", "NULL"}},
     {"list element without data",
@@ -273,7 +273,7 @@ const Row kRows[] = {
      kBad,
      {"argument 'z'", "an int", "Tensor?"}},
     {"bad optional tensor",
-     [](Scene& s) { s.args[kZ] = null_of(OPDOCK_TENSOR); },
+     [](Scene& s) { s.args[kZ] = null_of(OPDOCK_TAG_TENSOR); },
      kBad,
      {"argument 'z'", "no tensor"}},
     {"float for an int",
@@ -307,7 +307,7 @@ const Row kRows[] = {
      kBad,
      {"argument 's'", "an int", "wanted str"}},
     {"str of NULL",
-     [](Scene& s) { s.args[kS] = null_of(OPDOCK_STRING); },
+     [](Scene& s) { s.args[kS] = null_of(OPDOCK_TAG_STRING); },
      kBad,
      {"argument 's'", "NULL"}},
     {"str without data",
@@ -339,7 +339,7 @@ const Row kRows[] = {
      kBad,
      {"argument 'c'", "complex"}},
     {"complex of NULL",
-     [](Scene& s) { s.args[kC] = null_of(OPDOCK_COMPLEX); },
+     [](Scene& s) { s.args[kC] = null_of(OPDOCK_TAG_COMPLEX); },
      kBad,
      {"argument 'c'", "NULL"}},
     {"str for a device",
@@ -348,15 +348,15 @@ const Row kRows[] = {
      {"argument 'v'", "a str", "Device"}},
     {"unknown tag", [](Scene& s) { s.args[kN].tag = 99; }, kBad, {"argument 'n'", "unknown tag"}},
     {"an object for an int",
-     [](Scene& s) { s.args[kN] = null_of(OPDOCK_OBJECT); },
+     [](Scene& s) { s.args[kN] = null_of(OPDOCK_TAG_OBJECT); },
      kBad,
      {"argument 'n'", "an object"}},
     {"a generator for an int",
-     [](Scene& s) { s.args[kN] = null_of(OPDOCK_GENERATOR); },
+     [](Scene& s) { s.args[kN] = null_of(OPDOCK_TAG_GENERATOR); },
      kBad,
      {"argument 'n'", "a generator"}},
     {"a stream for an int",
-     [](Scene& s) { s.args[kN] = null_of(OPDOCK_STREAM); },
+     [](Scene& s) { s.args[kN] = null_of(OPDOCK_TAG_STREAM); },
      kBad,
      {"argument 'n'", "a stream"}},
     // number of arguments

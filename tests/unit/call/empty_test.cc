@@ -4,9 +4,9 @@
 #include <gtest/gtest.h>
 
 #include "call/call.h"
-#include "call/shape_rule.h"
 #include "call/tensor_check.h"
 #include "opdock/plugin.hpp"
+#include "schema/shape_rule.h"
 #include "support.h"
 
 namespace opdock {
@@ -107,7 +107,7 @@ void copy_plan(Plan& plan, Tensor x) {
   check(x, "x").contiguous();
   plan.output(x.like());
 }
-void copy_run(Call&, Outputs out, Tensor x) {
+void copy_run(Call&, Results out, Tensor x) {
   if (out[0].numel() != x.numel()) throw Error(OPDOCK_INTERNAL, "another number of elements");
 }
 

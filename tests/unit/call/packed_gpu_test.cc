@@ -105,7 +105,7 @@ class PackedPlugin : public testing::Test {
     int64_t shape[] = {8}, strides[] = {1};
     opdock_tensor x = {data, {OPDOCK_CUDA, gpu}, 1, {OPDOCK_DTYPE_FLOAT, 32, 1}, shape, strides, 0};
     opdock_value value{};
-    value.tag = OPDOCK_TENSOR;
+    value.tag = OPDOCK_TAG_TENSOR;
     value.as.tensor = &x;
     return opdock_invoke(function, nullptr, &value, 1, nullptr, 0, error_, sizeof error_);
   }

@@ -177,7 +177,7 @@ void axpy_plan(opdock::Plan& plan, opdock::Tensor x, opdock::Tensor y, double a)
   plan.workspace(64, 128);
   plan.state(State{a, x.numel()});
 }
-void axpy_run(opdock::Call& call, opdock::Outputs out, opdock::Tensor x, opdock::Tensor y, double) {
+void axpy_run(opdock::Call& call, opdock::Results out, opdock::Tensor x, opdock::Tensor y, double) {
   const State& state = call.state<State>();
   if (reinterpret_cast<uintptr_t>(call.workspace()) % 128 != 0) {
     throw opdock::Error(OPDOCK_INTERNAL, "workspace is not aligned");
@@ -205,7 +205,7 @@ void throw_plan(opdock::Plan&, int64_t what) {
 void throw_prepare(opdock::Call&) {
   if (thrown++ == 0) throw std::runtime_error("prepare failed");
 }
-void throw_run(opdock::Call& call, opdock::Outputs, int64_t what) {
+void throw_run(opdock::Call& call, opdock::Results, int64_t what) {
   if (what == 5) {
     call.parallel_for(1000, 1, [](int64_t begin, int64_t) {
       if (begin >= 500) throw opdock::Error(OPDOCK_UNSUPPORTED, "from a worker");
@@ -224,7 +224,7 @@ void all_plan(opdock::Plan&, std::optional<opdock::Tensor> t, opdock::List<opdoc
               v.name() == "cpu" && !n && ns == std::vector<int64_t>{4, 5} && fs && (*fs)[0] == 0.5;
   if (!good) throw opdock::Error(OPDOCK_INTERNAL, "an argument came wrong");
 }
-void all_run(opdock::Call&, opdock::Outputs, std::optional<opdock::Tensor>,
+void all_run(opdock::Call&, opdock::Results, std::optional<opdock::Tensor>,
              opdock::List<opdock::Tensor>, std::vector<std::optional<opdock::Tensor>>, bool,
              std::string_view, std::complex<double>, opdock::Dtype, opdock::Device,
              std::optional<int64_t>, std::vector<int64_t>, std::optional<opdock::List<double>>) {}
@@ -305,11 +305,11 @@ TEST(PluginHpp, ReadsEveryKindOfArgument) {
   A a;
   static const double parts[2] = {1, 2};
   opdock_value c{}, d{}, v{};
-  c.tag = OPDOCK_COMPLEX;
+  c.tag = OPDOCK_TAG_COMPLEX;
   c.as.c128 = parts;
-  d.tag = OPDOCK_DTYPE;
+  d.tag = OPDOCK_TAG_DTYPE;
   d.as.dtype = kI32;
-  v.tag = OPDOCK_DEVICE;
+  v.tag = OPDOCK_TAG_DEVICE;
   v.as.device = kCpu;
   opdock_value x = A::value(a.tensor({3}));
   EXPECT_EQ(f.invoke({A::none(), a.list({x, x}), a.list({A::none(), x}), A::boolean(true),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "call/schema.h"
+#include "schema/schema.h"
 
 #include <gtest/gtest.h>
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "call/shape_rule.h"
+#include "schema/shape_rule.h"
 
 #include <gtest/gtest.h>
 
-#include "call/dtype.h"
+#include "schema/dtype.h"
 
 namespace opdock {
 namespace {
@@ -19,17 +19,17 @@ class ShapeRules : public testing::Test {
     schema_ = *parse_schema(kSchema, &error);
     x_ = {nullptr, {OPDOCK_CPU, 0}, 3, {OPDOCK_DTYPE_FLOAT, 32, 1}, x_shape_, x_strides_, 0};
     y_ = {nullptr, {OPDOCK_CPU, 0}, 2, {OPDOCK_DTYPE_FLOAT, 16, 1}, y_shape_, y_strides_, 0};
-    args_[0].tag = OPDOCK_TENSOR;
+    args_[0].tag = OPDOCK_TAG_TENSOR;
     args_[0].as.tensor = &x_;
-    args_[1].tag = OPDOCK_TENSOR;
+    args_[1].tag = OPDOCK_TAG_TENSOR;
     args_[1].as.tensor = &y_;
-    args_[3].tag = OPDOCK_INT;
+    args_[3].tag = OPDOCK_TAG_INT;
     args_[3].as.i64 = 6;
-    args_[5].tag = OPDOCK_FLOAT;
+    args_[5].tag = OPDOCK_TAG_FLOAT;
     args_[5].as.f64 = 1;
-    args_[6].tag = OPDOCK_DTYPE;
+    args_[6].tag = OPDOCK_TAG_DTYPE;
     args_[6].as.dtype = {OPDOCK_DTYPE_INT, 64, 1};
-    args_[7].tag = OPDOCK_LIST;
+    args_[7].tag = OPDOCK_TAG_LIST;
     args_[7].as.list = &list_;
     list_ = {args_, 1};
   }

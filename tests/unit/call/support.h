@@ -50,7 +50,7 @@ class Arguments {
   }
   static opdock_value value(const opdock_tensor* tensor, uint32_t flags = 0) {
     opdock_value v{};
-    v.tag = OPDOCK_TENSOR;
+    v.tag = OPDOCK_TAG_TENSOR;
     v.flags = flags;
     v.as.tensor = tensor;
     return v;
@@ -58,25 +58,25 @@ class Arguments {
   static opdock_value none() { return opdock_value{}; }
   static opdock_value integer(int64_t number) {
     opdock_value v{};
-    v.tag = OPDOCK_INT;
+    v.tag = OPDOCK_TAG_INT;
     v.as.i64 = number;
     return v;
   }
   static opdock_value boolean(bool truth) {
     opdock_value v = integer(truth ? 1 : 0);
-    v.tag = OPDOCK_BOOL;
+    v.tag = OPDOCK_TAG_BOOL;
     return v;
   }
   static opdock_value real(double number) {
     opdock_value v{};
-    v.tag = OPDOCK_FLOAT;
+    v.tag = OPDOCK_TAG_FLOAT;
     v.as.f64 = number;
     return v;
   }
   opdock_value text(const char* characters) {
     strings_.push_back({characters, std::strlen(characters)});
     opdock_value v{};
-    v.tag = OPDOCK_STRING;
+    v.tag = OPDOCK_TAG_STRING;
     v.as.str = &strings_.back();
     return v;
   }
@@ -84,7 +84,7 @@ class Arguments {
     items_.push_back(std::move(items));
     lists_.push_back({items_.back().data(), items_.back().size()});
     opdock_value v{};
-    v.tag = OPDOCK_LIST;
+    v.tag = OPDOCK_TAG_LIST;
     v.as.list = &lists_.back();
     return v;
   }

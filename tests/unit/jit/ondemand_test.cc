@@ -151,9 +151,9 @@ class OnDemandPlugin : public testing::Test {
     int64_t shape[] = {1}, strides[] = {1};
     opdock_tensor x = {data, device, 1, {OPDOCK_DTYPE_FLOAT, 32, 1}, shape, strides, 0};
     opdock_value values[2] = {};
-    values[0].tag = OPDOCK_TENSOR;
+    values[0].tag = OPDOCK_TAG_TENSOR;
     values[0].as.tensor = &x;
-    values[1].tag = OPDOCK_INT;
+    values[1].tag = OPDOCK_TAG_INT;
     values[1].as.i64 = which;
     opdock_call_options how{};
     how.struct_size = sizeof how;
@@ -422,9 +422,9 @@ TEST_F(OnDemandPlugin, WhereTheFirstKernelIsFaultyAPlannedCallIsPlannedAnew) {
     int64_t shape[] = {1}, strides[] = {1};
     opdock_tensor x = {data, kBad, 1, {OPDOCK_DTYPE_FLOAT, 32, 1}, shape, strides, 0};
     opdock_value values[2] = {};
-    values[0].tag = OPDOCK_TENSOR;
+    values[0].tag = OPDOCK_TAG_TENSOR;
     values[0].as.tensor = &x;
-    values[1].tag = OPDOCK_INT;  // kernel 0
+    values[1].tag = OPDOCK_TAG_INT;  // kernel 0
     opdock_plan plan{};
     plan.struct_size = sizeof plan;
     opdock_function* launches = function("launches");

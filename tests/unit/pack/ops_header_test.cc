@@ -20,8 +20,8 @@ using opdock::Call;
 using opdock::Device;
 using opdock::Dtype;
 using opdock::List;
-using opdock::Outputs;
 using opdock::Plan;
+using opdock::Results;
 using opdock::Stream;
 using opdock::Tensor;
 using std::optional;
@@ -31,7 +31,7 @@ void every_plan(Plan&, Tensor, Tensor, optional<Tensor>, List<Tensor>, List<opti
                 int64_t, double, bool, std::string_view, std::complex<double>, Dtype, Device,
                 Stream, const opdock_generator*, opdock_object*, optional<int64_t>, List<int64_t>,
                 optional<List<double>>, List<bool>) {}
-void every_run(Call&, Outputs, const Tensor&, optional<Tensor>, const optional<Tensor>&,
+void every_run(Call&, Results, const Tensor&, optional<Tensor>, const optional<Tensor>&,
                const std::vector<Tensor>&, std::vector<optional<Tensor>>, const int64_t, float,
                const bool&, const std::string_view, const std::complex<double>&, Dtype, Device,
                Stream, const opdock_generator*, opdock_object*, optional<int64_t>,
@@ -39,7 +39,7 @@ void every_run(Call&, Outputs, const Tensor&, optional<Tensor>, const optional<T
 OPDOCK_OP(every, every_plan, nullptr, every_run)
 
 void nothing_plan(Plan&) {}
-void nothing_run(Call&, Outputs) {}
+void nothing_run(Call&, Results) {}
 OPDOCK_OP(nothing, nothing_plan, nullptr, nothing_run)
 
 }  // namespace
@@ -88,7 +88,7 @@ TEST(OpsHeader, MessagesNameTheOpItsPlaceAndTheFunctionWanted) {
   for (const char* part :
        {R"(op \042f\042: the parameters of run are not those that a b/plugin.toml:7 declares, )"
         R"(f(Tensor x, *, str s=\042a\042, complex\077 c=None) -> Tensor: wanted void run(Call&, )"
-        R"(Outputs, Tensor x, std::string_view s, std::optional<std::complex<double>> c))",
+        R"(Results, Tensor x, std::string_view s, std::optional<std::complex<double>> c))",
         "wanted void plan(Plan&, Tensor x, std::string_view s, "
         "std::optional<std::complex<double>> c)",
         "constexpr bool op_f("})

@@ -9,7 +9,7 @@ static void plan(Plan& plan, Tensor x, double) {
   plan.output(x.like());
 }
 
-static void run(Call& call, Outputs out, Tensor x, double a) {
+static void run(Call& call, Results out, Tensor x, double a) {
   check(out[0], "output 0").contiguous();
   dispatch<float, half, bfloat16>(x, "x", [&](auto tag) {
     using T = typename decltype(tag)::type;

@@ -1,7 +1,11 @@
 #include <algorithm>
-#include <opdock/plugin.hpp>
+#include <opdock/kernel_names.hpp>
 
 using namespace opdock;
+
+// By number: those that plugin.toml lists.
+static constexpr auto kKernels =
+    OPDOCK_KERNEL_FAMILY("opname_kernel", KernelTypes<float, half, bfloat16>);
 
 // Checks the arguments and says what the output is like; touches no data. The host has checked the
 // dtypes and devices that plugin.toml declares.
@@ -12,10 +16,10 @@ static void plan(Plan& plan, Tensor x, double) {
 
 // Once a device: loads the kernels, so that the first run may lie inside a graph capture.
 static void prepare(Call& call) {
-  if (!call.is_cpu()) call.kernel("opname_kernel<float>");  // its image has all of them
+  if (!call.is_cpu()) call.kernel(kKernels(dtype_of<float>()));  // its image has all of them
 }
 
-static void run(Call& call, Outputs out, Tensor x, double a) {
+static void run(Call& call, Results out, Tensor x, double a) {
   check(out[0], "output 0").contiguous();
   const int64_t n = x.numel();
   if (n == 0) return;
@@ -24,10 +28,9 @@ static void run(Call& call, Outputs out, Tensor x, double a) {
     const T* px = x.data<T>();
     T* py = out[0].data<T>();
     if (!call.is_cpu()) {
-      const std::string kernel = std::string("opname_kernel<") + device_type_name<T>() + ">";
       const int64_t blocks = std::min<int64_t>((n + 255) / 256, 65535);
       // The arguments' types must be the kernel's own.
-      call.launch(kernel.c_str(), {blocks, 256}, px, py, float(a), n);
+      call.launch(kKernels(x.dtype()), {blocks, 256}, px, py, float(a), n);
       return;
     }
     call.parallel_for(n, 4096, [&](int64_t begin, int64_t end) {

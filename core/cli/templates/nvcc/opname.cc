@@ -20,7 +20,7 @@ static void prepare(Call& call) {
   if (call.is_cuda()) check_gpu(load_opname());
 }
 
-static void run(Call& call, Outputs out, Tensor x, double a) {
+static void run(Call& call, Results out, Tensor x, double a) {
   check(out[0], "output 0").contiguous();
   const int64_t n = x.numel();
   if (n == 0) return;

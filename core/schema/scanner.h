@@ -66,6 +66,14 @@ class Scanner {
     at_ = end;
     return found;
   }
+  // What is left, without spaces around it; takes it.
+  std::string_view rest() {
+    skip_space();
+    std::string_view found = failed_ ? std::string_view() : text_.substr(at_);
+    while (!found.empty() && found.back() == ' ') found.remove_suffix(1);
+    at_ = text_.size();
+    return found;
+  }
   // The characters of a number: sign, digits, '.', exponent. Empty if none stands here.
   std::string_view number() {
     if (failed_) return {};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "call/dtype.h"
+#include "schema/dtype.h"
 
 #include <charconv>
 
@@ -86,31 +86,31 @@ std::string to_text(opdock_device device) {
 
 std::string_view tag_text(uint32_t tag) {
   switch (tag) {
-    case OPDOCK_NONE:
+    case OPDOCK_TAG_NONE:
       return "None";
-    case OPDOCK_BOOL:
+    case OPDOCK_TAG_BOOL:
       return "a bool";
-    case OPDOCK_INT:
+    case OPDOCK_TAG_INT:
       return "an int";
-    case OPDOCK_FLOAT:
+    case OPDOCK_TAG_FLOAT:
       return "a float";
-    case OPDOCK_COMPLEX:
+    case OPDOCK_TAG_COMPLEX:
       return "a complex number";
-    case OPDOCK_STRING:
+    case OPDOCK_TAG_STRING:
       return "a str";
-    case OPDOCK_DTYPE:
+    case OPDOCK_TAG_DTYPE:
       return "a dtype";
-    case OPDOCK_DEVICE:
+    case OPDOCK_TAG_DEVICE:
       return "a device";
-    case OPDOCK_TENSOR:
+    case OPDOCK_TAG_TENSOR:
       return "a tensor";
-    case OPDOCK_OBJECT:
+    case OPDOCK_TAG_OBJECT:
       return "an object";
-    case OPDOCK_STREAM:
+    case OPDOCK_TAG_STREAM:
       return "a stream";
-    case OPDOCK_GENERATOR:
+    case OPDOCK_TAG_GENERATOR:
       return "a generator";
-    case OPDOCK_LIST:
+    case OPDOCK_TAG_LIST:
       return "a list";
     default:
       return "a value of unknown tag";

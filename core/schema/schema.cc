@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "call/schema.h"
+#include "schema/schema.h"
 
 #include <algorithm>
-#include <charconv>
-#include <cmath>
 
 #include "base/sha256.h"
-#include "call/scanner.h"
+#include "schema/defaults.h"
+#include "schema/scanner.h"
 #include "opdock/plugin.h"
 
 namespace opdock {
@@ -17,10 +16,10 @@ struct TypeName {
   uint32_t tag;
 };
 constexpr TypeName kTypes[] = {
-    {"Tensor", OPDOCK_TENSOR},       {"int", OPDOCK_INT},       {"float", OPDOCK_FLOAT},
-    {"bool", OPDOCK_BOOL},           {"str", OPDOCK_STRING},    {"complex", OPDOCK_COMPLEX},
-    {"ScalarType", OPDOCK_DTYPE},    {"Device", OPDOCK_DEVICE}, {"Stream", OPDOCK_STREAM},
-    {"Generator", OPDOCK_GENERATOR}, {"Object", OPDOCK_OBJECT},
+    {"Tensor", OPDOCK_TAG_TENSOR},       {"int", OPDOCK_TAG_INT},       {"float", OPDOCK_TAG_FLOAT},
+    {"bool", OPDOCK_TAG_BOOL},           {"str", OPDOCK_TAG_STRING},    {"complex", OPDOCK_TAG_COMPLEX},
+    {"ScalarType", OPDOCK_TAG_DTYPE},    {"Device", OPDOCK_TAG_DEVICE}, {"Stream", OPDOCK_TAG_STREAM},
+    {"Generator", OPDOCK_TAG_GENERATOR}, {"Object", OPDOCK_TAG_OBJECT},
 };
 constexpr std::string_view kTypeList =
     "one of Tensor, int, float, bool, str, complex, ScalarType, Device, Stream, Generator, Object";
@@ -103,7 +102,7 @@ class SchemaParser {
       }
     }
     if (in_.take("=")) {
-      param.fallback = parse_default(param.type);
+      param.fallback = parse_default(&in_, param.type);
     } else if (!keyword_only && !schema_.params.empty() && schema_.params.back().fallback) {
       in_.fail("a default for '" + param.name + "', as a parameter before it has one", start);
     }
@@ -121,8 +120,12 @@ class SchemaParser {
     for (const TypeName& known : kTypes) {
       if (known.name == name) type.tag = known.tag;
     }
-    if (type.tag == OPDOCK_NONE) in_.fail("a type: " + std::string(kTypeList), start);
-    type.alias = parse_alias(type.tag == OPDOCK_TENSOR);
+    if (type.tag == OPDOCK_TAG_NONE) in_.fail("a type: " + std::string(kTypeList), start);
+    if (type.tag == OPDOCK_TAG_OBJECT) {
+      type.object = parse_object();
+    } else {
+      type.alias = parse_alias(type.tag == OPDOCK_TAG_TENSOR);
+    }
     bool question = in_.take("?");
     if (in_.take("[")) {
       if (!in_.take("]")) in_.fail("']' (lists have no fixed size)");
@@ -130,10 +133,10 @@ class SchemaParser {
       type.optional_element = question;
       type.optional = in_.take("?");
       if (question && type.alias != 0) in_.fail("Tensor(a!)[] or Tensor(a!)?, not both", start);
-      if (type.optional_element && type.tag != OPDOCK_TENSOR) {
+      if (type.optional_element && type.tag != OPDOCK_TAG_TENSOR) {
         in_.fail("optional elements only in Tensor?[]", start);
       }
-      if (type.tag == OPDOCK_STREAM || type.tag == OPDOCK_GENERATOR) {
+      if (type.tag == OPDOCK_TAG_STREAM || type.tag == OPDOCK_TAG_GENERATOR) {
         in_.fail("a type other than a list of " + std::string(name), start);
       }
     } else {
@@ -141,6 +144,20 @@ class SchemaParser {
     }
     if (in_.peek() == '?' || in_.peek() == '[') in_.fail("a name (types do not nest further)");
     return type;
+  }
+
+  // "(aio_handle)" after Object.
+  std::string parse_object() {
+    in_.expect("(");
+    std::string name;
+    do {
+      const std::string_view word = in_.word();
+      if (word.empty()) in_.fail("the object's type, such as aio_handle or my_plugin.cache");
+      if (!name.empty()) name += '.';
+      name += word;
+    } while (!in_.failed() && in_.take("."));
+    in_.expect(")");
+    return name;
   }
 
   // "(a!)" after Tensor.
@@ -160,76 +177,6 @@ class SchemaParser {
     return in_.failed() ? '\0' : letter[0];
   }
 
-  SchemaDefault parse_default(const SchemaType& type) {
-    SchemaDefault value;
-    in_.peek();
-    size_t start = in_.position();
-    if (in_.take("None")) {
-      if (!type.optional) {
-        in_.fail(
-            "a default of type " + to_text(type) + " (or make the type " + to_text(type) + "?)",
-            start);
-      }
-      return value;  // OPDOCK_NONE
-    }
-    if (!type.list) return parse_scalar(type.tag);
-    value.tag = OPDOCK_LIST;
-    if (!in_.take("[")) in_.fail("a list such as [1, 2], or None for an optional one");
-    if (in_.take("]")) return value;
-    while (!in_.failed()) {
-      value.items.push_back(parse_scalar(type.tag));
-      if (in_.take("]")) break;
-      if (!in_.take(",")) in_.fail("',' or ']'");
-    }
-    return value;
-  }
-
-  SchemaDefault parse_scalar(uint32_t tag) {
-    SchemaDefault value;
-    value.tag = tag;
-    in_.peek();
-    size_t start = in_.position();
-    switch (tag) {
-      case OPDOCK_BOOL:
-        if (in_.take("True")) {
-          value.integer = 1;
-        } else if (!in_.take("False")) {
-          in_.fail("True or False");
-        }
-        break;
-      case OPDOCK_INT: {
-        std::string_view digits = in_.number();
-        if (digits.starts_with('+')) digits = {};
-        auto [end, problem] =
-            std::from_chars(digits.data(), digits.data() + digits.size(), value.integer);
-        if (digits.empty() || problem != std::errc() || end != digits.data() + digits.size()) {
-          in_.fail("an integer that fits 64 bits", start);
-        }
-        break;
-      }
-      case OPDOCK_FLOAT:
-      case OPDOCK_COMPLEX: {
-        std::string_view digits = in_.number();
-        if (digits.starts_with('+')) digits = {};
-        auto [end, problem] =
-            std::from_chars(digits.data(), digits.data() + digits.size(), value.real);
-        if (digits.empty() || problem != std::errc() || end != digits.data() + digits.size()) {
-          in_.fail("a number that fits a double, such as 1.0 or -1e-5", start);
-        }
-        break;
-      }
-      case OPDOCK_STRING: {
-        std::optional<std::string> text = in_.quoted();
-        if (!text) in_.fail("a text in double quotes");
-        if (text) value.text = *std::move(text);
-        break;
-      }
-      default:
-        in_.fail("None (a default of this type cannot be written)", start);
-    }
-    return value;
-  }
-
   void parse_returns() {
     if (in_.take("(")) {
       if (in_.take(")")) return;
@@ -245,73 +192,49 @@ class SchemaParser {
 
   void parse_return() {
     in_.peek();
-    size_t start = in_.position();
-    if (!in_.take("Tensor")) in_.fail("a result: Tensor, Tensor(a!), (Tensor, …) or ()");
+    const size_t start = in_.position();
     SchemaReturn result;
-    result.alias = parse_alias(true);
-    if (in_.peek() == '?' || in_.peek() == '[')
-      in_.fail("a Tensor that is neither optional nor a list");
-    for (size_t i = 0; result.alias != 0 && i < schema_.params.size(); ++i) {
-      const SchemaType& type = schema_.params[i].type;
-      if (type.alias != result.alias) continue;
-      if (type.list || type.optional) in_.fail("an alias of a plain Tensor parameter", start);
-      result.param = static_cast<int>(i);
+    result.type = parse_type();
+    const SchemaType& type = result.type;
+    const bool tensor = type.tag == OPDOCK_TAG_TENSOR;
+    const bool scalar = type.tag == OPDOCK_TAG_INT || type.tag == OPDOCK_TAG_FLOAT ||
+                        type.tag == OPDOCK_TAG_BOOL || type.tag == OPDOCK_TAG_OBJECT;
+    const bool bare = !type.list && !type.optional;
+    if (!(tensor ? (type.alias == 0 ? !type.optional_element && !(type.list && type.optional) : bare)
+                 : scalar && bare)) {
+      in_.fail(
+          "a result: Tensor, Tensor(a!), Tensor?, Tensor[], int, float, bool, Object(type), several "
+          "in parentheses, or ()",
+          start);
     }
-    if (result.alias != 0 && result.param < 0) {
-      in_.fail("an alias letter that a parameter has, such as Tensor(a!)", start);
-    }
-    for (const SchemaReturn& other : schema_.returns) {
-      if (result.alias != 0 && other.alias == result.alias) {
-        in_.fail("each aliased parameter returned once", start);
-      }
-    }
+    if (type.alias != 0) find_returned(&result, start);
     if (schema_.returns.size() >= kMaxReturns) {
       in_.fail("at most " + std::to_string(kMaxReturns) + " results", start);
     }
-    if (!in_.failed()) schema_.returns.push_back(result);
+    if (!in_.failed()) schema_.returns.push_back(std::move(result));
+  }
+
+  // The parameter whose tensor is returned.
+  void find_returned(SchemaReturn* result, size_t start) {
+    for (size_t i = 0; i < schema_.params.size(); ++i) {
+      const SchemaType& type = schema_.params[i].type;
+      if (type.alias != result->type.alias) continue;
+      if (type.list || type.optional) in_.fail("an alias of a plain Tensor parameter", start);
+      result->param = static_cast<int>(i);
+    }
+    if (result->param < 0) {
+      in_.fail("an alias letter that a parameter has, such as Tensor(a!)", start);
+    }
+    for (const SchemaReturn& other : schema_.returns) {
+      if (other.type.alias == result->type.alias) {
+        in_.fail("each aliased parameter returned once", start);
+      }
+    }
   }
 
   Scanner in_;
   Schema schema_;
 };
-
-std::string number_text(double value) {
-  char buffer[40];
-  auto [end, problem] = std::to_chars(buffer, buffer + sizeof buffer, value);
-  std::string text(buffer, end);
-  if (text.find_first_of(".e") == std::string::npos) text += ".0";
-  return text;
-}
-
-std::string default_text(const SchemaDefault& value) {
-  switch (value.tag) {
-    case OPDOCK_BOOL:
-      return value.integer ? "True" : "False";
-    case OPDOCK_INT:
-      return std::to_string(value.integer);
-    case OPDOCK_FLOAT:
-    case OPDOCK_COMPLEX:
-      return number_text(value.real);
-    case OPDOCK_STRING: {
-      std::string text = "\"";
-      for (char c : value.text) {
-        if (c == '"' || c == '\\') text += '\\';
-        text += c;
-      }
-      return text + '"';
-    }
-    case OPDOCK_LIST: {
-      std::string text = "[";
-      for (const SchemaDefault& item : value.items) {
-        if (text.size() > 1) text += ", ";
-        text += default_text(item);
-      }
-      return text + "]";
-    }
-    default:
-      return "None";
-  }
-}
 
 std::string alias_text(char alias) {
   return alias == 0 ? "" : std::string("(") + alias + "!)";
@@ -325,6 +248,7 @@ std::string to_text(const SchemaType& type) {
     if (known.tag == type.tag) text = known.name;
   }
   text += alias_text(type.alias);
+  if (!type.object.empty()) text += "(" + type.object + ")";
   if (type.optional_element) text += '?';
   if (type.list) text += "[]";
   if (type.optional) text += '?';
@@ -342,13 +266,13 @@ std::string Schema::text() const {
       star = true;
     }
     text += to_text(param.type) + " " + param.name;
-    if (param.fallback) text += "=" + default_text(*param.fallback);
+    if (param.fallback) text += "=" + to_text(*param.fallback);
   }
   text += ") -> ";
   if (returns.size() != 1) text += "(";
   for (size_t i = 0; i < returns.size(); ++i) {
     if (i > 0) text += ", ";
-    text += "Tensor" + alias_text(returns[i].alias);
+    text += to_text(returns[i].type);
   }
   if (returns.size() != 1) text += ")";
   return text;
@@ -358,9 +282,20 @@ std::string Schema::digest() const {
   return to_hex(sha256(std::string_view(text())));
 }
 
-size_t Schema::fresh_outputs() const {
-  return static_cast<size_t>(std::count_if(returns.begin(), returns.end(),
-                                           [](const SchemaReturn& r) { return r.alias == 0; }));
+bool SchemaReturn::is_fresh_tensor() const {
+  return type.tag == OPDOCK_TAG_TENSOR && type.alias == 0;
+}
+
+size_t Schema::fresh_results() const {
+  return static_cast<size_t>(
+      std::count_if(returns.begin(), returns.end(),
+                    [](const SchemaReturn& result) { return result.is_fresh_tensor(); }));
+}
+
+bool Schema::is_variable() const {
+  return std::any_of(returns.begin(), returns.end(), [](const SchemaReturn& result) {
+    return result.is_fresh_tensor() && (result.type.list || result.type.optional);
+  });
 }
 
 int Schema::find(std::string_view param) const {
@@ -372,7 +307,7 @@ int Schema::find(std::string_view param) const {
 
 int Schema::first_tensor() const {
   for (size_t i = 0; i < params.size(); ++i) {
-    if (params[i].type.tag == OPDOCK_TENSOR) return static_cast<int>(i);
+    if (params[i].type.tag == OPDOCK_TAG_TENSOR) return static_cast<int>(i);
   }
   return -1;
 }

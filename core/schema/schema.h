@@ -17,16 +17,17 @@ namespace opdock {
 inline constexpr size_t kMaxParams = 64;
 inline constexpr size_t kMaxReturns = 32;
 
-// A type: `tag` is OPDOCK_TENSOR, OPDOCK_FLOAT, … ; of the elements for a list.
+// A type: `tag` is OPDOCK_TAG_TENSOR, OPDOCK_TAG_FLOAT, … ; of the elements for a list.
 struct SchemaType {
   uint32_t tag = 0;
   bool list = false;
   bool optional_element = false;  // Tensor?[]: an element may be None
   bool optional = false;          // Tensor?, int[]?: None is accepted
   char alias = 0;                 // 'a' in Tensor(a!); 0: none. An aliased tensor is written.
+  std::string object;             // "aio_handle" in Object(aio_handle)
 };
 
-// A default value. `tag` is OPDOCK_NONE, _BOOL, _INT, _FLOAT, _COMPLEX (real part only), _STRING or
+// A default value. `tag` is OPDOCK_TAG_NONE, _BOOL, _INT, _FLOAT, _COMPLEX (real part only), _STRING or
 // _LIST; the member of that type holds it.
 struct SchemaDefault {
   uint32_t tag = 0;
@@ -44,8 +45,11 @@ struct SchemaParam {
 };
 
 struct SchemaReturn {
-  char alias = 0;  // 0: a fresh tensor; otherwise the parameter with this alias
-  int param = -1;  // index of that parameter
+  SchemaType type;
+  int param = -1;  // index of the parameter that is returned (the one with this alias); -1: none
+
+  // Made by the call: a Tensor, Tensor? or Tensor[]. Each has a shape rule.
+  bool is_fresh_tensor() const;
 };
 
 struct Schema {
@@ -57,8 +61,10 @@ struct Schema {
   std::string text() const;
   // SHA-256 of text(), 64 hexadecimal digits.
   std::string digest() const;
-  // Returned tensors that do not alias a parameter: what plan describes and the caller allocates.
-  size_t fresh_outputs() const;
+  // Results with is_fresh_tensor().
+  size_t fresh_results() const;
+  // Whether one of them is optional or a list: only arguments tell how many tensors there are.
+  bool is_variable() const;
   // Index of the parameter, or -1.
   int find(std::string_view param) const;
   // Index of the first parameter of type Tensor, Tensor? or a list of them; -1: there is none.

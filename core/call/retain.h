@@ -1,0 +1,12 @@
+// Arguments that an op keeps after run has returned: extension "opdock.retain/1".
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "opdock/plugin.h"
+
+namespace opdock {
+
+// The extension's table; static.
+const opdock_retain* retain_extension();
+
+}  // namespace opdock

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "keep.h"
+
+#include <atomic>
+#include <new>
+
+#include "convert.h"
+#include "gil.h"
+
+namespace opdock::python {
+
+namespace {
+
+struct Kept {
+  PyObject* object;
+  Kept* next = nullptr;
+};
+
+// Given back, to be dropped by whoever holds the GIL. A plugin's thread must not wait for it: the
+// thread that has it may be waiting for the plugin.
+std::atomic<Kept*> given_back{nullptr};
+
+int drop_pending(void*) {
+  drop_kept();
+  return 0;
+}
+
+PyObject* find_object(const KeptArguments& arguments, const opdock_tensor* tensor) {
+  for (uint32_t i = 0; i < arguments.info->num_params; ++i) {
+    const opdock_value& value = arguments.values[i];
+    if (value.tag == OPDOCK_TAG_TENSOR && value.as.tensor == tensor) return arguments.objects[i];
+    if (value.tag != OPDOCK_TAG_LIST || arguments.info->params[i].tag != OPDOCK_TAG_TENSOR)
+      continue;
+    for (uint64_t k = 0; k < value.as.list->count; ++k) {
+      if (value.as.list->data[k].as.tensor == tensor) return list_item(value, k);
+    }
+  }
+  return nullptr;
+}
+
+opdock_status retain(void* context, const opdock_tensor* tensor, void** out) {
+  Kept* kept = new (std::nothrow) Kept{find_object(*static_cast<KeptArguments*>(context), tensor)};
+  if (kept == nullptr) return OPDOCK_OUT_OF_MEMORY;
+  if (kept->object == nullptr) {
+    delete kept;
+    return OPDOCK_INTERNAL;
+  }
+  const Gil gil;  // the call may have let it go
+  Py_INCREF(kept->object);
+  *out = kept;
+  return OPDOCK_OK;
+}
+
+void release(void* what) {
+  Kept* kept = static_cast<Kept*>(what);
+  kept->next = given_back.load(std::memory_order_relaxed);
+  while (!given_back.compare_exchange_weak(kept->next, kept, std::memory_order_acq_rel)) {
+  }
+  // Needs no GIL. One that finds no place is dropped with the next, or in the next call of such an
+  // op.
+  if (kept->next == nullptr && Py_IsInitialized() != 0) Py_AddPendingCall(drop_pending, nullptr);
+}
+
+}  // namespace
+
+opdock_keeper keeper_of(KeptArguments* arguments) {
+  return {sizeof(opdock_keeper), 0, arguments, retain, release};
+}
+
+void drop_kept() {
+  Kept* kept = given_back.exchange(nullptr, std::memory_order_acq_rel);
+  while (kept != nullptr) {
+    Kept* const next = kept->next;
+    Py_DECREF(kept->object);
+    delete kept;
+    kept = next;
+  }
+}
+
+}  // namespace opdock::python

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "object.h"
+
+#include "gil.h"
+
+namespace opdock::python {
+
+namespace {
+
+struct ObjectObject {
+  PyObject base;
+  opdock_object* object;  // one reference
+};
+
+PyTypeObject* object_type = nullptr;
+
+opdock_object* object_of(PyObject* self) {
+  return reinterpret_cast<ObjectObject*>(self)->object;
+}
+
+void object_destroy(PyObject* self) {
+  if (opdock_object* object = object_of(self)) {
+    // The last one may wait for threads of the plugin, which may be waiting for the GIL.
+    const GilRelease release;
+    object->release(object);
+  }
+  PyTypeObject* type = Py_TYPE(self);
+  type->tp_free(self);
+  Py_DECREF(type);
+}
+
+const char* backend_name(int32_t device_type) {
+  return device_type == OPDOCK_CUDA ? "cuda" : "rocm";
+}
+
+PyObject* get_type(PyObject* self, void*) {
+  return PyUnicode_FromString(object_of(self)->type_id);
+}
+PyObject* get_version(PyObject* self, void*) {
+  return PyLong_FromUnsignedLong(object_of(self)->version);
+}
+PyObject* get_device(PyObject* self, void*) {
+  const opdock_device device = object_of(self)->device;
+  if (device.type == OPDOCK_CPU) return PyUnicode_FromString("cpu");
+  return PyUnicode_FromFormat("%s:%d", backend_name(device.type), device.index);
+}
+
+PyObject* object_represent(PyObject* self) {
+  const opdock_object& object = *object_of(self);
+  if (object.device.type == OPDOCK_CPU) {
+    return PyUnicode_FromFormat("<opdock object %s %u on cpu>", object.type_id, object.version);
+  }
+  return PyUnicode_FromFormat("<opdock object %s %u on %s:%d>", object.type_id, object.version,
+                              backend_name(object.device.type), object.device.index);
+}
+
+PyGetSetDef object_getters[] = {
+    {"type", get_type, nullptr, "The type's name, as schemas have it.", nullptr},
+    {"version", get_version, nullptr, "The version of the type.", nullptr},
+    {"device", get_device, nullptr, "Where its memory lies, such as \"cpu\".", nullptr},
+    {nullptr, nullptr, nullptr, nullptr, nullptr}};
+
+PyType_Slot object_slots[] = {
+    {Py_tp_dealloc, reinterpret_cast<void*>(object_destroy)},
+    {Py_tp_repr, reinterpret_cast<void*>(object_represent)},
+    {Py_tp_getset, object_getters},
+    {Py_tp_doc,
+     const_cast<char*>("State that an op has made, to be passed to others: an I/O handle, "
+                       "a cache. It goes with its last reference, here or in a plugin.")},
+    {0, nullptr}};
+
+PyType_Spec object_spec = {
+    "opdock.Object", sizeof(ObjectObject), 0,
+    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION | Py_TPFLAGS_IMMUTABLETYPE,
+    object_slots};
+
+}  // namespace
+
+PyObject* make_object_type() {
+  PyObject* type = PyType_FromSpec(&object_spec);
+  object_type = reinterpret_cast<PyTypeObject*>(type);
+  return type;
+}
+
+PyObject* wrap_object(opdock_object* object) {
+  PyObject* self = object_type->tp_alloc(object_type, 0);
+  if (self == nullptr) {
+    object->release(object);
+    return nullptr;
+  }
+  reinterpret_cast<ObjectObject*>(self)->object = object;
+  return self;
+}
+
+opdock_object* unwrap_object(PyObject* self) {
+  return Py_TYPE(self) == object_type ? object_of(self) : nullptr;
+}
+
+}  // namespace opdock::python
