@@ -70,11 +70,23 @@ std::string check(const std::string& phase, const std::string& found, const std:
                      types, literal(message));
 }
 
+std::string kernel_list(const std::vector<std::string>& kernels) {
+  std::string names;
+  for (const std::string& name : kernels) names += fmt::format("    {},\n", literal(name));
+  return fmt::format(
+      "namespace opdock::kernels_in_plugin_toml {{\n"
+      "inline constexpr std::array<std::string_view, {}> names = {{{}}};\n"
+      "}}  // namespace opdock::kernels_in_plugin_toml\n",
+      kernels.size(), names.empty() ? names : "{\n" + names + "}");
+}
+
 }  // namespace
 
 std::string ops_header(const Manifest& manifest) {
   std::string out =
-      "// Written by opdock-pack from plugin.toml: what OPDOCK_OP checks functions by.\n"
+      "// Written by opdock-pack from plugin.toml: what OPDOCK_OP checks functions by, and the\n"
+      "// kernels for opdock/kernel_names.hpp.\n"
+      "#include <array>\n#include <string_view>\n\n"
       "namespace opdock::ops_in_plugin_toml {\n";
   for (const OpDecl& op : manifest.ops) {
     const Schema schema = *parse_schema(op.schema, nullptr);  // read_manifest() has checked it
@@ -85,7 +97,8 @@ std::string ops_header(const Manifest& manifest) {
     out += check("run", "RunFound", "Call&, Outputs", schema, place);
     out += "  return true;\n}\n";
   }
-  return out + "}  // namespace opdock::ops_in_plugin_toml\n";
+  out += "}  // namespace opdock::ops_in_plugin_toml\n\n";
+  return out + kernel_list(manifest.device ? manifest.device->kernels : std::vector<std::string>());
 }
 
 }  // namespace opdock::pack

@@ -1,0 +1,238 @@
+// opdock/kernel_names.hpp: a plugin's kernels by their numbers, their places in plugin.toml's list,
+// which are found when the plugin is compiled. C++17, header-only.
+// SPDX-License-Identifier: Apache-2.0
+//
+//   constexpr uint32_t kFill = OPDOCK_KERNEL_INDEX("fill<float>");
+//   constexpr auto kRows = OPDOCK_KERNEL_FAMILY("rows", opdock::KernelTypes<float, opdock::half>,
+//                                               opdock::KernelNumbers<1, 4>);
+//   const uint32_t kernel = kRows(x.dtype(), items);  // rows<float, 1>, rows<opdock::half, 4>, …
+//
+// Neither compiles where plugin.toml ([device] "kernels", each list as the names it stands for) has
+// no such kernel, nor a family that leaves one of its kernels out. Some combinations of a family's
+// arguments may be missing there: asking for one throws an Error.
+#ifndef OPDOCK_KERNEL_NAMES_HPP_
+#define OPDOCK_KERNEL_NAMES_HPP_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include "opdock/plugin.hpp"
+
+namespace opdock {
+namespace detail {
+
+inline constexpr uint32_t kNoKernel = 0xffffffff;
+
+constexpr uint32_t index_of(std::string_view name, const std::string_view* listed, size_t count) {
+  for (size_t i = 0; i < count; ++i)
+    if (listed[i] == name) return static_cast<uint32_t>(i);
+  return kNoKernel;
+}
+
+// Takes `word`, and spaces before it, from the front of the text if it is there.
+constexpr bool take(std::string_view* text, std::string_view word) {
+  size_t begin = 0;
+  while (begin < text->size() && (*text)[begin] == ' ') ++begin;
+  if (text->substr(begin, word.size()) != word) return false;
+  text->remove_prefix(begin + word.size());
+  return true;
+}
+
+// Whether a template argument ends before the text.
+constexpr bool argument_ends(std::string_view text) {
+  return !text.empty() && (text[0] == ',' || text[0] == '>' || text[0] == ' ');
+}
+
+constexpr bool take_argument(std::string_view* text, std::string_view word) {
+  std::string_view rest = *text;
+  if (!take(&rest, word) || !argument_ends(rest)) return false;
+  *text = rest;
+  return true;
+}
+
+// The same of a number in decimal digits.
+constexpr bool take_number(std::string_view* text, int64_t* number) {
+  const bool is_negative = take(text, "-");
+  size_t digits = 0;
+  *number = 0;
+  for (take(text, ""); digits < 18 && digits < text->size(); ++digits) {
+    const char c = (*text)[digits];
+    if (c < '0' || c > '9') break;
+    *number = *number * 10 + (c - '0');
+  }
+  if (is_negative) *number = -*number;
+  text->remove_prefix(digits);
+  return digits > 0 && argument_ends(*text);
+}
+
+}  // namespace detail
+
+// A template argument that is one of these types, by the host's names for them; at run time it is
+// chosen by a dtype.
+template <class... T>
+struct KernelTypes {
+  static constexpr uint32_t kCount = sizeof...(T);
+
+  // Which one it is; kCount: none.
+  static constexpr uint32_t find(Dtype dtype) {
+    uint32_t place = 0;
+    static_cast<void>(((dtype == dtype_of<T>() || (++place, false)) || ...));
+    return place;
+  }
+  static constexpr uint32_t take(std::string_view* text) {
+    uint32_t place = 0;
+    static_cast<void>(
+        ((detail::take_argument(text, device_type_name<T>()) || (++place, false)) || ...));
+    return place;
+  }
+  static std::string text(Dtype dtype) { return dtype.name(); }
+};
+
+// A template argument that is one of these numbers.
+template <int64_t... N>
+struct KernelNumbers {
+  static constexpr uint32_t kCount = sizeof...(N);
+
+  static constexpr uint32_t find(int64_t number) {
+    uint32_t place = 0;
+    static_cast<void>(((number == N || (++place, false)) || ...));
+    return place;
+  }
+  static constexpr uint32_t take(std::string_view* text) {
+    int64_t number = 0;
+    return detail::take_number(text, &number) ? find(number) : kCount;
+  }
+  static std::string text(int64_t number) { return detail::concat(number); }
+};
+
+// The kernels that are instances of one template, by the choices for each of its arguments:
+// KernelTypes or KernelNumbers. OPDOCK_KERNEL_FAMILY makes one.
+template <class... Arguments>
+class KernelFamily {
+  static_assert(sizeof...(Arguments) > 0 && ((Arguments::kCount > 0) && ...),
+                "a family has template arguments, and each has choices");
+
+ public:
+  // name: of the template. listed: plugin.toml's kernels.
+  constexpr KernelFamily(std::string_view name, const std::string_view* listed, size_t count)
+      : name_(name) {
+    for (uint16_t& index : indices_) index = kNone;
+    for (size_t i = 0; i < count; ++i) {
+      std::string_view rest = listed[i];
+      if (!detail::take(&rest, name) || !detail::take(&rest, "<")) continue;
+      uint32_t combination = 0;
+      if (take_arguments(rest, &combination))
+        indices_[combination] = static_cast<uint16_t>(i);
+      else
+        has_others_ = true;
+    }
+  }
+
+  // Whether one that is listed has other arguments than these.
+  constexpr bool has_others() const { return has_others_; }
+  // Whether each choice for each argument is that of one that is listed.
+  constexpr bool uses_all() const {
+    bool all = true;
+    uint32_t step = kCombinations;  // between combinations that differ in one argument by one
+    ((step /= Arguments::kCount, all = all && uses_each(step, Arguments::kCount)), ...);
+    return all;
+  }
+
+  // The number of the kernel with these arguments: a Dtype, an integer. Throws an Error if there is
+  // none.
+  template <class... Values>
+  constexpr uint32_t operator()(const Values&... values) const {
+    static_assert(sizeof...(Values) == sizeof...(Arguments), "a value for each template argument");
+    uint32_t combination = 0;
+    const bool known = (add<Arguments>(Arguments::find(values), &combination) && ...);
+    if (!known || indices_[combination] == kNone) refuse(Arguments::text(values)...);
+    return indices_[combination];
+  }
+
+ private:
+  static constexpr uint16_t kNone = 0xffff;
+  static constexpr uint32_t kCombinations = (Arguments::kCount * ...);
+
+  // The choice for the next argument; false: it is none.
+  template <class Argument>
+  static constexpr bool add(uint32_t choice, uint32_t* combination) {
+    *combination = *combination * Argument::kCount + choice;
+    return choice < Argument::kCount;
+  }
+
+  // What stands behind the "<" of a name.
+  static constexpr bool take_arguments(std::string_view rest, uint32_t* combination) {
+    std::string_view separator = "";
+    const bool taken = ((detail::take(&rest, separator) &&
+                         (separator = ",", add<Arguments>(Arguments::take(&rest), combination))) &&
+                        ...);
+    return taken && detail::take(&rest, ">") && rest.empty();
+  }
+
+  constexpr bool uses_each(uint32_t step, uint32_t choices) const {
+    for (uint32_t choice = 0; choice < choices; ++choice) {
+      bool used = false;
+      for (uint32_t i = 0; i < kCombinations; ++i)
+        used = used || (i / step % choices == choice && indices_[i] != kNone);
+      if (!used) return false;
+    }
+    return true;
+  }
+
+  template <class... Texts>
+  [[noreturn, gnu::cold, gnu::noinline]] void refuse(const Texts&... texts) const {
+    std::string arguments;
+    ((arguments += (arguments.empty() ? "" : ", ") + texts), ...);
+    throw Error(OPDOCK_INTERNAL,
+                detail::concat("found no kernel ", name_, "<", arguments,
+                               "> in plugin.toml, wanted one that its \"kernels\" list; list it "
+                               "there, or choose another in the plugin's code"));
+  }
+
+  std::string_view name_;
+  uint16_t indices_[kCombinations] = {};  // by combination; the last argument changes first
+  bool has_others_ = false;
+};
+
+}  // namespace opdock
+
+// The list is in the header that opdock-pack --ops-header writes.
+#ifdef OPDOCK_OPS_H
+#define OPDOCK_KERNEL_INDEX(NAME)                                                           \
+  [] {                                                                                      \
+    constexpr auto& opdock_names = ::opdock::kernels_in_plugin_toml::names;                 \
+    constexpr uint32_t opdock_index =                                                       \
+        ::opdock::detail::index_of(NAME, opdock_names.data(), opdock_names.size());         \
+    static_assert(opdock_index != ::opdock::detail::kNoKernel,                              \
+                  "plugin.toml lists no kernel " NAME "; name it in [device] \"kernels\""); \
+    return opdock_index;                                                                    \
+  }()
+#define OPDOCK_KERNEL_FAMILY(NAME, ...)                                                    \
+  [] {                                                                                     \
+    constexpr auto& opdock_names = ::opdock::kernels_in_plugin_toml::names;                \
+    constexpr ::opdock::KernelFamily<__VA_ARGS__> opdock_family(NAME, opdock_names.data(), \
+                                                                opdock_names.size());      \
+    static_assert(!opdock_family.has_others(),                                             \
+                  "plugin.toml lists a kernel " NAME                                       \
+                  "<...> with other template arguments "                                   \
+                  "than " #__VA_ARGS__ "; add them here, or take it out of \"kernels\"");  \
+    static_assert(opdock_family.uses_all(),                                                \
+                  "plugin.toml lists no kernel " NAME                                      \
+                  "<...> with one of the template "                                        \
+                  "arguments " #__VA_ARGS__ "; name it in [device] \"kernels\"");          \
+    return opdock_family;                                                                  \
+  }()
+#else
+#define OPDOCK_KERNEL_INDEX(NAME)                                        \
+  [] {                                                                   \
+    static_assert(false, "found no OPDOCK_OPS_H for the kernel " NAME    \
+                         "; compile with the "                           \
+                         "header that opdock-pack --ops-header writes"); \
+    return 0u;                                                           \
+  }()
+#define OPDOCK_KERNEL_FAMILY(NAME, ...) OPDOCK_KERNEL_INDEX(NAME)
+#endif
+
+#endif  // OPDOCK_KERNEL_NAMES_HPP_
