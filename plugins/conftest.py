@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the tests of these plugins share: the fixtures of opdock.testing, and row_cases."""
 
+import os
+import random
 import sys
+from collections import defaultdict
 from pathlib import Path
 
 try:
@@ -17,6 +20,20 @@ from opdock.testing import pytest_configure  # noqa: F401 (pytest calls it)
 sys.path.insert(0, str(Path(__file__).resolve().parent))  # for row_cases
 
 collect_ignore_glob = [] if torch else ["*/test_*.py"]
+
+
+def pytest_collection_modifyitems(items):
+    """OPDOCK_TEST_SAMPLE="MOST SEED": MOST of each plugin's tests, drawn by the seed."""
+    if "OPDOCK_TEST_SAMPLE" not in os.environ:
+        return
+    most, seed = map(int, os.environ["OPDOCK_TEST_SAMPLE"].split())
+    plugins = defaultdict(list)
+    for item in items:
+        plugins[item.path.parent].append(item)
+    drawn = set()
+    for tests in plugins.values():
+        drawn.update(random.Random(seed).sample(tests, min(most, len(tests))))
+    items[:] = [item for item in items if item in drawn]
 
 
 def pytest_report_header():

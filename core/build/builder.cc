@@ -143,7 +143,8 @@ class Builder {
     BuildResult result;
     std::optional<std::vector<Reason>> failure =
         cache_->failure(request_, maker_, &result.log_path);
-    if (!failure || std::any_of(failure->begin(), failure->end(), is_passing)) return std::nullopt;
+    if (!failure || std::any_of(failure->begin(), failure->end(), opdock::is_passing))
+      return std::nullopt;
     reasons_->push_back(make_reason(Code::kBuildRemembered, "a build that failed before",
                                     "another source, option or compiler"));
     reasons_->insert(reasons_->end(), failure->begin(), failure->end());

@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "base/version.h"
+#include "manifest/kernel_names.h"
 #include "manifest/ops.h"
 #include "manifest/toml_table.h"
 
@@ -65,8 +66,7 @@ static void read_device(const toml::table& toml, Manifest* manifest,
   device.line = table.place().line;
   device.sources = table.texts("sources", true);
   check_files(&table, "sources", *manifest, device.sources);
-  device.kernels = table.texts("kernels", true);
-  table.check_once("kernels", device.kernels);
+  device.kernels = read_kernel_names(&table, manifest->text);
   // The image table has 48 bytes for a name.
   for (const std::string& source : device.sources)
     if (std::filesystem::path(source).filename().string().size() > 47)

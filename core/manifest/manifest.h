@@ -33,8 +33,9 @@ struct OpDecl {
 
 struct DeviceDecl {
   std::vector<std::string> sources;  // relative to plugin.toml's folder, in order of inclusion
-  std::vector<std::string> kernels;  // NVRTC name expressions = the names host->kernel() takes
-  uint32_t line = 1;                 // of [device]
+  // NVRTC name expressions = the names host->kernel() takes; lists are expanded (kernel_names.h).
+  std::vector<std::string> kernels;
+  uint32_t line = 1;  // of [device]
 };
 
 struct Manifest {

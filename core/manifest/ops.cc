@@ -20,22 +20,6 @@ namespace {
 
 const std::vector<std::string> kDevices = {"cpu", "cuda", "rocm"};
 
-// Where in the file the character `offset` of the schema stands; the text's begin, if the file has
-// it with escapes or on several lines.
-TextPlace place_in(const std::string& file, TextPlace text, const std::string& schema,
-                   size_t offset) {
-  size_t begin = 0;
-  for (uint32_t line = 1; line < text.line && begin != file.npos; ++line) {
-    begin = file.find('\n', begin);
-    if (begin != file.npos) ++begin;
-  }
-  if (begin == file.npos) return text;
-  // Columns count characters: what stands before the text in its line is `schema = "`, in ASCII.
-  begin += text.column;
-  if (begin > file.size() || file.compare(begin, schema.size(), schema) != 0) return text;
-  return {text.line, text.column + 1 + static_cast<uint32_t>(offset)};
-}
-
 class OpChecker {
  public:
   OpChecker(const toml::table& toml, Manifest* manifest, std::vector<Mistake>* mistakes)

@@ -56,6 +56,20 @@ static TextPlace place_of(const toml::source_region& source) {
   return {source.begin.line, source.begin.column};
 }
 
+TextPlace place_in(const std::string& file, TextPlace begin, std::string_view text, size_t offset) {
+  size_t at = 0;
+  for (uint32_t line = 1; line < begin.line && at != file.npos; ++line) {
+    at = file.find('\n', at);
+    if (at != file.npos) ++at;
+  }
+  if (at == file.npos) return begin;
+  // Columns count characters: what stands before the text in its line is in ASCII, or the text is
+  // not found. Its quote is not part of it.
+  at += begin.column;
+  if (at > file.size() || file.compare(at, text.size(), text) != 0) return begin;
+  return {begin.line, begin.column + 1 + static_cast<uint32_t>(offset)};
+}
+
 TextPlace TomlTable::place() const {
   return place_of(table_.source());
 }

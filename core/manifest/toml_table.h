@@ -62,6 +62,10 @@ class TomlTable {
   std::vector<Mistake>* mistakes_;
 };
 
+// Where in `file`, the file's bytes, the character `offset` of a text stands that begins at
+// `begin`; its begin, if the file has it with escapes or on several lines.
+TextPlace place_in(const std::string& file, TextPlace begin, std::string_view text, size_t offset);
+
 // The word of `known` nearest to `word` ("did you mean …"), or "" if none is near.
 std::string nearest(std::string_view word, const std::vector<std::string>& known);
 

@@ -281,7 +281,7 @@ int main(int argc, char** argv) {
   app.add_option(
          "--ops-header", options.ops_header,
          "instead of packing: check plugin.toml, and write the header that OPDOCK_OP checks\n"
-         "functions by: compile with -DOPDOCK_OPS_H='\"FILE\"'")
+         "functions by, with the kernels: compile with -DOPDOCK_OPS_H='\"FILE\"'")
       ->needs(toml);
   app.add_option("--depfile", options.depfile, "what the files were made from, for make and ninja");
   app.add_option("--cuda-archs", options.cuda_archs,

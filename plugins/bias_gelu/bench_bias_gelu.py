@@ -6,18 +6,19 @@ import torch
 import opdock
 from opdock.testing import bench, devices
 
-for device in devices():
-    for shape in [(1, 4096), (255, 4096), (8192, 8192)] if device == "cuda" else [(255, 4096)]:
-        for dtype in (torch.float32, torch.bfloat16):
-            x = torch.randn(shape, device=device, dtype=dtype)
-            bias = torch.randn(shape[-1], device=device, dtype=dtype)
-            bench(
-                f"bias_gelu {shape} {dtype}".replace("torch.", ""),
-                device,
-                {
-                    "opdock": lambda x=x, bias=bias: opdock.ops.bias_gelu(x, bias),
-                    "torch": lambda x=x, bias=bias: torch.nn.functional.gelu(
-                        x + bias, approximate="tanh"
-                    ),
-                },
-            )
+
+def candidates(x):
+    """What tests/bench/gpu_ops.py times: (op, whose, how many tensors like x move, function)."""
+    bias = torch.randn(x.shape[-1], device=x.device, dtype=x.dtype)
+    yield "bias_gelu", "opdock", 2, lambda: opdock.ops.bias_gelu(x, bias)
+    gelu = torch.nn.functional.gelu
+    yield "bias_gelu", "torch", 2, lambda: gelu(x + bias, approximate="tanh")
+
+
+if __name__ == "__main__":
+    for device in devices():
+        for shape in [(1, 4096), (255, 4096), (8192, 8192)] if device == "cuda" else [(255, 4096)]:
+            for dtype in (torch.float32, torch.bfloat16):
+                label = f"bias_gelu {shape} {dtype}".replace("torch.", "")
+                x = torch.randn(shape, device=device, dtype=dtype)
+                bench(label, device, {whose: f for _, whose, _, f in candidates(x)})

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """docs/write-a-plugin.md and docs/build-on-demand.md: their commands do what they say, in order."""
 
+import os
 import re
 import shutil
 import sys
 
 import pytest
-from conftest import BUILD, SOURCE, run
+from conftest import BUILD, SOURCE, run, run_well
 
 TEXT = (SOURCE / "docs" / "write-a-plugin.md").read_text()
 
@@ -44,6 +45,15 @@ def test_the_fragment_and_the_variables_are_those_in_the_tree():
     pc = (BUILD / "meson-private" / "opdock-plugin.pc").read_text()
     for name in re.findall(r"--variable=(\w+)", chapter("In a project of your own")):
         assert re.search(rf"^{name}=", pc, re.MULTILINE), name
+
+
+def test_the_examples_for_the_tests_of_all_ops_compile(tmp_path):
+    """tests/plugins/tutorial.py builds the page's other files."""
+    [text] = re.findall(r"^```cpp \S+/test_examples.cc\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
+    source = tmp_path / "test_examples.cc"
+    source.write_text(text)
+    folders = [f"-I{SOURCE / 'tests/plugins'}", f"-I{SOURCE / 'core/include'}"]
+    run_well(*os.environ.get("CXX", "c++").split(), "-std=c++20", "-fsyntax-only", *folders, source)
 
 
 ON_DEMAND = (SOURCE / "docs" / "build-on-demand.md").read_text()

@@ -1,18 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
 """Memory-bound ops on the GPU beside a device copy of the same shape and dtype, and PyTorch.
 
-Bytes are those the op must move: each input read once, each output written once. GB/s is bytes over
-the median time of one call, by CUDA events around each call.
+What is timed of a plugin says candidates(x) of its bench_*.py. Bytes are those the op must move:
+each input read once, each output written once. GB/s is bytes over the median time of one call, by
+CUDA events around each call.
 """
 
 import argparse
+import importlib.util
 import statistics
+from pathlib import Path
 
 import record
 import torch
-import torch.nn.functional as F
 
 import opdock
+
+PLUGINS = Path(__file__).resolve().parents[2] / "plugins"
 
 SHAPES = [(8192, 8192), (65536, 1024), (2048, 32768)]
 DTYPES = [torch.float32, torch.bfloat16, torch.float16]
@@ -31,31 +35,24 @@ def median_ms(function, repeats=50):
     return statistics.median(start.elapsed_time(end) for start, end in events)
 
 
-def candidates(x, residual, weight, bias):
-    """(op, peer, tensors moved, function) for one shape and dtype."""
+def benches():
+    """The bench_*.py of the plugins that can be used here, as modules."""
+    usable = {plugin["name"] for plugin in opdock.plugins() if plugin["usable"]}
+    for path in sorted(PLUGINS.glob("*/bench_*.py")):
+        if path.parent.name in usable:
+            spec = importlib.util.spec_from_file_location(path.stem, path)
+            module = importlib.util.module_from_spec(spec)
+            spec.loader.exec_module(module)
+            yield module
+
+
+def candidates(modules, x):
+    """(op, whose, tensors moved, function) for one shape and dtype."""
     torch._dynamo.reset()  # each shape and dtype compiled for itself, none over the limit
     y = torch.empty_like(x)
-    width = x.shape[-1:]
     yield "copy", "torch", 2, lambda: y.copy_(x)
-    yield "softmax", "opdock", 2, lambda: opdock.ops.softmax(x)
-    yield "softmax", "torch", 2, lambda: torch.softmax(x, -1)
-    compiled = torch.compile(lambda a: torch.softmax(a, -1), dynamic=False)
-    yield "softmax", "torch.compile", 2, lambda: compiled(x)
-    yield "layer_norm", "opdock", 2, lambda: opdock.ops.layer_norm(x, weight, bias)
-    yield "layer_norm", "torch", 2, lambda: F.layer_norm(x, width, weight, bias)
-    yield (
-        "add_layer_norm",
-        "opdock",
-        4,
-        lambda: opdock.ops.add_layer_norm(x, residual, weight, bias),
-    )
-
-    def both(a, b):
-        total = a + b
-        return F.layer_norm(total, width, weight, bias), total
-
-    fused = torch.compile(both, dynamic=False)
-    yield "add_layer_norm", "torch.compile", 4, lambda: fused(x, residual)
+    for module in modules:
+        yield from module.candidates(x)
 
 
 def main():
@@ -66,12 +63,12 @@ def main():
         print("  skipped: found no CUDA GPU")
         return
     results = []
+    modules = list(benches())
     for shape in SHAPES:
         for dtype in DTYPES:
-            x, residual = (torch.randn(shape, device="cuda", dtype=dtype) for _ in range(2))
-            weight, bias = (torch.randn(shape[-1], device="cuda", dtype=dtype) for _ in range(2))
+            x = torch.randn(shape, device="cuda", dtype=dtype)
             copy = 0.0
-            for op, peer, tensors, function in candidates(x, residual, weight, bias):
+            for op, peer, tensors, function in candidates(modules, x):
                 rate = tensors * x.numel() * x.element_size() / median_ms(function) / 1e6
                 copy = copy or rate
                 name = f"{op} {shape[0]}x{shape[1]} {str(dtype).removeprefix('torch.')}"

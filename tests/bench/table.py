@@ -60,10 +60,9 @@ SUMMARY = [
         "tvm-ffi": "tvm-ffi load_inline, first use",
         "torch": "torch cpp_extension.load_inline, first use",
     }),
-    *((case, "gpu_ops", "gb_per_s", {w: (case, w) for w in ("opdock", "torch", "torch.compile")})
-      for case in ("softmax 8192x8192 bfloat16", "softmax 65536x1024 float32",
-                   "layer_norm 8192x8192 bfloat16", "add_layer_norm 8192x8192 bfloat16")),
 ]  # fmt: skip
+# And of each op that gpu_ops measured these.
+GPU_CASES = ["8192x8192 bfloat16", "65536x1024 float32"]
 
 # What a row of the Python benches is compared with, where it was measured too.
 PEERS = {
@@ -150,11 +149,20 @@ def tables(path):
     return "\n".join(text)
 
 
+def gpu_ops(rows):
+    """What the summary shows of gpu_ops, as SUMMARY."""
+    own = [row for row in rows if row["bench"] == "gpu_ops" and row["peer"] == "opdock"]
+    for op in dict.fromkeys(row["name"].split()[0] for row in own):
+        for case in (f"{op} {case}" for case in GPU_CASES):
+            whose = ("opdock", "torch", "torch.compile")
+            yield case, "gpu_ops", "gb_per_s", {who: (case, who) for who in whose}
+
+
 def comparisons(rows):
-    """[(what, member, {who: value})] of SUMMARY, as far as Opdock and a peer were measured."""
+    """[(what, member, {who: value})] of the summary, as far as Opdock and a peer were measured."""
     found = []
     by_name = {(row["bench"], row["name"], row.get("peer")): row for row in rows}
-    for what, bench, member, names in SUMMARY:
+    for what, bench, member, names in [*SUMMARY, *gpu_ops(rows)]:
         values = {}
         for who, name in names.items():
             name, peer = name if isinstance(name, tuple) else (name, None)

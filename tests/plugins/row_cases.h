@@ -22,8 +22,6 @@ inline std::string type_name(const testing::TestParamInfo<Type>& info) {
 
 // 1 to 70, which every vector's width divides or not, and some longer.
 std::vector<int64_t> row_lengths();
-// Row lengths that GPU kernels treat differently, at and around each limit.
-std::vector<int64_t> launch_lengths();
 std::vector<std::vector<int64_t>> batch_shapes();
 std::vector<std::vector<int64_t>> empty_shapes();
 
@@ -45,11 +43,5 @@ struct Refusal {
   const char* found;
 };
 void expect_refused(const std::vector<Refusal>& refusals);
-
-// The launch covers rows of `length`: a kernel that the plugin declares, whole warps, no more
-// threads than the kernel was compiled for, and room for every element in the kernels that keep a
-// row in registers; no 16-byte loads where an argument is misaligned.
-void expect_covers(const Launch& launch, const std::string& plugin, Type type, int64_t length,
-                   int64_t rows, int64_t warp, bool misaligned);
 
 }  // namespace opdock_test

@@ -2,8 +2,12 @@
 """Fixtures for the package's tests; tests/python/meson.build sets where plugins are found."""
 
 import importlib.util
+import sys
+from pathlib import Path
 
 import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))  # for tree_plugins
 
 
 def _has(module):

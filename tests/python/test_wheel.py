@@ -16,9 +16,11 @@ import zipfile
 from pathlib import Path
 
 import pytest
+import tree_plugins
 
 ROOT = Path(__file__).resolve().parents[2]
-PLUGINS = ["noop", "norm", "softmax"]
+# Those that a machine without a GPU, nvcc and hipcc can build and use.
+PLUGINS = [n for n, toml in tree_plugins.always_built().items() if tree_plugins.ops(toml, "cpu")]
 
 pytestmark = pytest.mark.wheel
 
@@ -105,8 +107,12 @@ def installed(wheel):
 
 def test_contents(wheel):
     names = zipfile.ZipFile(wheel).namelist()
-    for name in PLUGINS:
+    for name in tree_plugins.always_built():
         assert f"opdock/lib/opdock/plugins/{name}.so" in names
+    for name, toml in tree_plugins.declared().items():
+        assert f"opdock/share/opdock/plugins-src/{name}/plugin.toml" in names
+        if "reference" in toml:
+            assert f"opdock/references/{name}/reference.py" in names
     for name in (
         "opdock/lib/libopdock.so.0",
         "opdock/bin/opdock",
@@ -115,8 +121,6 @@ def test_contents(wheel):
         "opdock/include/opdock/plugin.hpp",
         "opdock/share/opdock/device/opdock/device.cuh",
         "opdock/share/opdock/plugin-build/plugins/meson.build",
-        "opdock/share/opdock/plugins-src/softmax/plugin.toml",
-        "opdock/references/softmax/reference.py",
         "opdock/ops.pyi",
         "opdock/py.typed",
     ):
@@ -140,9 +144,10 @@ def test_the_plugins_carry_gpu_images(wheel, tmp_path):
     folders = nvidia.submodule_search_locations if nvidia else []
     if not [lib for folder in folders for lib in Path(folder).glob("*/lib/libnvrtc.so*")]:
         pytest.skip("the build had no NVRTC wheel")
-    zipfile.ZipFile(wheel).extract("opdock/lib/opdock/plugins/softmax.so", tmp_path)
-    archs = opdock_inspect(tmp_path / "opdock/lib/opdock/plugins/softmax.so")["cuda_archs"]
-    assert "sm_90" in archs and any(arch.startswith("compute_") for arch in archs)
+    for name in tree_plugins.with_kernels("cuda"):
+        file = zipfile.ZipFile(wheel).extract(f"opdock/lib/opdock/plugins/{name}.so", tmp_path)
+        archs = opdock_inspect(file)["cuda_archs"]
+        assert "sm_90" in archs and any(arch.startswith("compute_") for arch in archs), name
 
 
 def test_the_command_judges_the_plugins_from_site_packages(installed):

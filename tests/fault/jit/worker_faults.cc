@@ -11,6 +11,7 @@
 
 #include "jit/packed.h"
 #include "jit/worker.h"
+#include "support/tree_plugins.h"
 #include "unit/jit/support.h"
 
 namespace opdock_test {
@@ -343,8 +344,9 @@ TEST_F(Hiprtc, IsNotThere) {
 // The device sources of the shipped plugins, for warps of 64 (CDNA) and of 32 (RDNA).
 TEST_F(Hiprtc, ShippedPluginsCompileForAmd) {
   std::string problem;
-  for (const char* name : {"noop", "norm", "softmax"}) {
-    const std::string path = std::string(PLUGINS_FOLDER "/") + name + ".so";
+  for (const TreePlugin& plugin : plugins_with_kernels("rocm")) {
+    const std::string& name = plugin.name;
+    const std::string path = PLUGINS_FOLDER "/" + name + ".so";
     if (!fs::exists(path)) GTEST_SKIP() << path << " is not built";
     std::ifstream stream(path, std::ios::binary);
     const std::string bytes{std::istreambuf_iterator<char>(stream), {}};

@@ -15,6 +15,9 @@ import pytest
 
 from opdock import _soft
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "support"))
+import tree_plugins
+
 BUILD = Path(os.environ["OPDOCK_BUILD_DIR"])
 TOOLS = BUILD / "libexec" / "opdock"
 SM_90 = [{"arch": "sm_90"}]
@@ -58,7 +61,7 @@ def code():
     """The code folder of the built plugins, kept between runs: nothing is compiled twice."""
     folder = BUILD / "tests" / "softgpu" / "ops" / "code"
     folder.mkdir(parents=True, exist_ok=True)
-    plugins = [BUILD / "plugins" / f"{name}.so" for name in ("noop", "norm", "softmax")]
+    plugins = [BUILD / "plugins" / f"{n}.so" for n in tree_plugins.with_kernels("cuda", "rocm")]
     assert _soft.fill_code(TOOLS / "opdock-soft-code", plugins, folder)
     return folder
 

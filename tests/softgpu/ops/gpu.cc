@@ -5,6 +5,7 @@
 #include <fstream>
 
 #include "driver/cuda_types.h"
+#include "support/tree_plugins.h"
 
 namespace softgpu_ops {
 namespace {
@@ -58,8 +59,8 @@ void SoftGpu::SetUp() {
   static const int filled = [] {
     fs::create_directories(fs::path(CODE) / "lib");
     std::string command = SOFT_CODE;
-    for (const char* plugin : {"noop", "norm", "softmax"}) {
-      command += std::string(" ") + PLUGINS + "/" + plugin + ".so";
+    for (const opdock_test::TreePlugin& plugin : opdock_test::tree_plugins()) {
+      if (plugin.has_kernels) command += " " PLUGINS "/" + plugin.name + ".so";
     }
     return std::system((command + " " + CODE + " >/dev/null").c_str());
   }();

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import tree_plugins
 from conftest import BUILD, TOOLS
 
 PLUGINS = BUILD / "plugins"
@@ -35,7 +36,7 @@ def images(plugin):
     return found
 
 
-@pytest.mark.parametrize("name", ["noop", "norm", "softmax"])
+@pytest.mark.parametrize("name", tree_plugins.with_kernels("cuda", "rocm"))
 def test_each_image_leads_to_the_source_that_the_plugin_carries(tmp_path, name):
     done = soft_code(PLUGINS / f"{name}.so", tmp_path)
     assert done.returncode == 0, done.stderr
@@ -49,9 +50,12 @@ def test_each_image_leads_to_the_source_that_the_plugin_carries(tmp_path, name):
     assert {d: (e["backend"], e["arch"]) for d, e in entries.items()} == wanted
     (digest,) = {entry["source"] for entry in entries.values()}  # one source for all of them
     source = json.loads((tmp_path / f"source-{digest}.json").read_text())
-    assert f"{name}.cuh" in source["headers"] and "opdock/device.cuh" in source["headers"]
-    assert f'#include "{name}.cuh"\n' in source["program"]
-    assert source["options"] == [] and source["kernels"]
+    device = tree_plugins.declared()[name]["device"]
+    headers = [Path(header).name for header in device["sources"]]
+    assert {*headers, "opdock/device.cuh"} <= set(source["headers"])
+    assert all(f'#include "{header}"\n' in source["program"] for header in headers)
+    kernels = {kernel.split("<")[0] for kernel in source["kernels"]}
+    assert source["options"] == [] and kernels == tree_plugins.functions({"device": device})
     assert len(list(tmp_path.iterdir())) == len(wanted) + 1
 
 

@@ -4,7 +4,7 @@
 
 #include "harness.h"
 
-namespace opdock_test {
+namespace opdock_test::noop_plugin {
 namespace {
 
 TEST(Noop, DoesNothingOnTheCpu) {
@@ -25,5 +25,15 @@ TEST(Noop, PrepareIsPresentOnlyWhereItIsDefined) {
   EXPECT_NE(Op("noop", "noop_launch").descriptor().prepare, nullptr);
 }
 
+TEST(Noop, LaunchesOneEmptyKernel) {
+  const Op op("noop", "noop_launch");
+  Array x(Type::kFloat32, {8});
+  std::vector<Launch> launches;
+  ASSERT_EQ(op.record({x.value()}, {}, 32, &launches).status, OPDOCK_OK);
+  ASSERT_EQ(launches.size(), 1u);
+  EXPECT_EQ(launches[0].kernel, "noop");
+  EXPECT_EQ(launches[0].how.num_args, 0u);
+}
+
 }  // namespace
-}  // namespace opdock_test
+}  // namespace opdock_test::noop_plugin

@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: Apache-2.0
+"""layer_norm and add_layer_norm beside PyTorch, on every device: opdock bench plugins/norm"""
+
+import torch
+import torch.nn.functional as F
+
+import opdock
+from opdock.testing import bench, devices
+
+
+def candidates(x):
+    """What tests/bench/gpu_ops.py times: (op, whose, how many tensors like x move, function)."""
+    residual, width = torch.randn_like(x), x.shape[-1:]
+    weight, bias = (torch.randn(width, device=x.device, dtype=x.dtype) for _ in range(2))
+    yield "layer_norm", "opdock", 2, lambda: opdock.ops.layer_norm(x, weight, bias)
+    yield "layer_norm", "torch", 2, lambda: F.layer_norm(x, width, weight, bias)
+    add_layer_norm = opdock.ops.add_layer_norm
+    yield "add_layer_norm", "opdock", 4, lambda: add_layer_norm(x, residual, weight, bias)
+
+    def both(a, b):
+        total = a + b
+        return F.layer_norm(total, width, weight, bias), total
+
+    fused = torch.compile(both, dynamic=False)
+    yield "add_layer_norm", "torch.compile", 4, lambda: fused(x, residual)
+
+
+if __name__ == "__main__":
+    for device in devices():
+        for shape in [(64, 1024), (8192, 8192)] if device == "cuda" else [(64, 1024)]:
+            functions = {}
+            for op, whose, _, function in candidates(torch.randn(shape, device=device)):
+                if whose != "torch.compile":
+                    functions[f"{op} {whose}"] = function
+            bench(f"norm {shape}", device, functions)

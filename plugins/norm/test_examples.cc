@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "examples.h"
+
+namespace opdock_test {
+
+static const ExamplesOf norm_examples([](Examples& examples) {
+  const opdock_value rows = examples.array({4, 6}), columns = examples.array({4, 6}, {1, 4}),
+                     vector = examples.array({6}), shorter = examples.array({5}),
+                     other = examples.array({6, 4}),
+                     half = examples.array({4, 6}, {}, Type::kFloat16);
+  const opdock_value eps = number(1e-5);
+  examples.add({"norm",
+                "layer_norm",
+                {rows, vector, vector, eps},
+                {examples.gapped(4, 6)},
+                {{columns, vector, vector, eps},
+                 {rows, shorter, vector, eps},
+                 {rows, vector, shorter, eps},
+                 {rows, half, none(), eps}}});
+  examples.add({"norm",
+                "add_layer_norm",
+                {rows, rows, vector, none(), eps},
+                {examples.gapped(4, 6), examples.gapped(4, 6)},
+                {{columns, rows, vector, none(), eps},
+                 {rows, columns, vector, none(), eps},
+                 {rows, other, vector, none(), eps},
+                 {rows, half, vector, none(), eps}}});
+});
+
+}  // namespace opdock_test

@@ -1,0 +1,56 @@
+// Calls of the plugins' ops, for tests that go through every op. A plugin brings its own, in
+// test_examples.cc of its folder:
+//
+//   const ExamplesOf softmax_examples([](Examples& examples) {
+//     const opdock_value rows = examples.array({4, 6});
+//     examples.add({"softmax", "softmax", {rows, number(1), …}, {examples.gapped({4, 6})}, {…}});
+//   });
+//
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <deque>
+#include <string>
+#include <vector>
+
+#include "harness.h"
+
+namespace opdock_test {
+
+// A call that is right; `spoilt` are the same with one argument that is wrong, each in a way that
+// run could not survive.
+struct Example {
+  std::string plugin, op;
+  std::vector<opdock_value> args;
+  std::vector<Array*> outputs;  // as planned; with gaps between their rows if the op allows it
+  std::vector<std::vector<opdock_value>> spoilt;
+  bool launches = true;  // a kernel of the plugin's, on a GPU
+};
+
+// All plugins' examples, and their memory.
+class Examples {
+ public:
+  Examples();
+  const std::vector<Example>& all() const { return all_; }
+
+  void add(Example example) { all_.push_back(std::move(example)); }
+  // Random numbers; contiguous without strides.
+  opdock_value array(std::vector<int64_t> shape, std::vector<int64_t> strides = {},
+                     Type type = Type::kFloat32);
+  // float32, but not where a float may lie.
+  opdock_value misaligned(std::vector<int64_t> shape);
+  // float32, to be written.
+  Array* output(std::vector<int64_t> shape, std::vector<int64_t> strides = {});
+  // An output with gaps between its rows.
+  Array* gapped(int64_t rows, int64_t length);
+
+ private:
+  std::deque<Array> arrays_;
+  std::vector<Example> all_;
+};
+
+struct ExamplesOf {
+  explicit ExamplesOf(void (*make)(Examples& examples));
+};
+
+}  // namespace opdock_test

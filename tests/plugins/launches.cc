@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launches.h"
+
+#include <cstdlib>
+#include <map>
+#include <set>
+
+#include "manifest/manifest.h"
+
+namespace opdock_test {
+
+std::vector<int64_t> launch_lengths() {
+  return {1,    31,   32,   33,   255,  256,   257,   264,   512,   520,   1000,  1024,
+          2048, 4096, 4104, 8192, 8200, 14432, 16384, 16392, 32768, 32776, 65536, 65537};
+}
+
+namespace {
+
+// The names in the plugin's plugin.toml, lists expanded.
+const std::set<std::string>& kernels_of(const std::string& plugin) {
+  static std::map<std::string, std::set<std::string>> known;
+  std::set<std::string>& names = known[plugin];
+  if (!names.empty()) return names;
+  std::vector<opdock::Reason> mistakes;
+  const std::string path = OPDOCK_SOURCE_PLUGINS "/" + plugin + "/plugin.toml";
+  const std::optional<opdock::Manifest> manifest = opdock::read_manifest(path, &mistakes);
+  EXPECT_TRUE(manifest && manifest->device) << path;
+  if (manifest && manifest->device)
+    names.insert(manifest->device->kernels.begin(), manifest->device->kernels.end());
+  return names;
+}
+
+int64_t bytes_of(Type type) {
+  return type == Type::kFloat32 ? 4 : 2;
+}
+
+}  // namespace
+
+void expect_covers(const Launch& launch, const std::string& plugin, Type type, int64_t length,
+                   int64_t rows, int64_t warp, bool misaligned) {
+  const std::string what = launch.kernel + " for length " + std::to_string(length);
+  EXPECT_TRUE(kernels_of(plugin).contains(launch.kernel)) << what;
+  const int64_t threads = launch.how.block[0];
+  EXPECT_EQ(threads % warp, 0) << what;
+  EXPECT_GE(threads, warp) << what;
+  EXPECT_EQ(launch.how.block[1] * launch.how.block[2], 1u);
+  EXPECT_EQ(launch.how.grid[1] * launch.how.grid[2], 1u);
+  EXPECT_EQ(launch.how.num_args, 1u);
+  if (launch.kernel.find("short_rows") != std::string::npos) {
+    EXPECT_LE(threads, 128) << what;
+    EXPECT_LE(length, 8 * warp) << what;
+    EXPECT_GE(launch.how.grid[0] * (threads / warp), rows) << what;
+    return;
+  }
+  EXPECT_LE(threads, 1024) << what;
+  EXPECT_EQ(launch.how.grid[0], rows) << what;
+  const size_t comma = launch.kernel.find(", ");
+  if (comma == std::string::npos) return;
+  EXPECT_FALSE(misaligned) << "16-byte loads: " << what;
+  const int64_t items = std::atoi(launch.kernel.c_str() + comma + 2);
+  EXPECT_GE(threads * items * (16 / bytes_of(type)), length) << what;
+  EXPECT_EQ(length * bytes_of(type) % 16, 0) << what;
+}
+
+}  // namespace opdock_test

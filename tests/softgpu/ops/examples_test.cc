@@ -1,0 +1,125 @@
+// Every op of this tree with kernels for the software GPU gives there what it gives on the CPU: the
+// plugins' examples (tests/plugins/examples.h) through the host.
+// SPDX-License-Identifier: Apache-2.0
+#include "plugins/examples.h"
+
+#include <cmath>
+#include <cstring>
+
+#include "gpu.h"
+#include "support/tree_plugins.h"
+
+namespace softgpu_ops {
+namespace {
+
+using opdock_test::Array;
+using opdock_test::Example;
+using opdock_test::Type;
+
+class Examples : public SoftGpu {};
+INSTANTIATE_TEST_SUITE_P(Soft, Examples, every_arch(), arch_name);
+
+// Whether the example's op has kernels in its plugin's binary for this GPU, and runs on the CPU.
+bool is_for(const Example& example, const std::string& backend) {
+  for (const opdock_test::TreePlugin& plugin : opdock_test::plugins_with_kernels(backend))
+    for (const opdock_test::TreeOp& op : plugin.ops)
+      if (plugin.name == example.plugin && op.name == example.op)
+        return op.devices.contains(backend) && op.devices.contains("cpu");
+  return false;
+}
+
+// The example's arguments on the GPU.
+class Moved {
+ public:
+  explicit Moved(const Example& example) : args(example.args), tensors_(example.args.size()) {
+    for (size_t i = 0; i < args.size(); ++i) {
+      if (args[i].tag != OPDOCK_TENSOR) continue;
+      tensors_[i] = *args[i].as.tensor;
+      move(&tensors_[i]);
+      args[i].as.tensor = &tensors_[i];
+    }
+  }
+  Moved(const Moved&) = delete;
+  std::vector<opdock_value> args;
+
+ private:
+  static void move(opdock_tensor* tensor) {
+    int64_t last = 0;
+    for (int32_t i = 0; i < tensor->ndim; ++i) {
+      if (tensor->shape[i] == 0) return;
+      last += (tensor->shape[i] - 1) * tensor->strides[i];
+    }
+    const opdock::Dtype dtype(tensor->dtype);
+    const size_t bytes = tensor->byte_offset + static_cast<size_t>((last + 1) * dtype.bytes());
+    void* const there = new_memory(bytes);
+    EXPECT_EQ(to_device(there, tensor->data, bytes, nullptr), 0);
+    tensor->data = there;
+    tensor->device = device();
+  }
+
+  std::vector<opdock_tensor> tensors_;
+};
+
+// The results of a call, which the host allocates, of the types of the example's outputs.
+std::vector<std::unique_ptr<Array>> results(const opdock::Function& op, const Example& example,
+                                            const std::vector<opdock_value>& args) {
+  std::vector<opdock_tensor*> outputs(example.outputs.size(), nullptr);
+  char error[1024] = "";
+  EXPECT_EQ(
+      opdock_invoke(op.get(), nullptr, args.data(), static_cast<uint32_t>(args.size()),
+                    outputs.data(), static_cast<uint32_t>(outputs.size()), error, sizeof error),
+      OPDOCK_OK)
+      << error;
+  std::vector<std::unique_ptr<Array>> found;
+  for (size_t i = 0; i < outputs.size() && outputs[i] != nullptr; ++i) {
+    const opdock::OwnedTensor owned(outputs[i]);
+    const opdock_tensor& from = owned.get();
+    const std::vector<int64_t> shape(from.shape, from.shape + from.ndim);
+    Array& to = *found.emplace_back(std::make_unique<Array>(example.outputs[i]->type(), shape));
+    const size_t bytes = static_cast<size_t>(to.numel() * owned.dtype().bytes());
+    if (from.device.type == OPDOCK_CPU) {
+      std::memcpy(to.tensor()->data, from.data, bytes);
+    } else {
+      EXPECT_EQ(to_host(to.tensor()->data, from.data, bytes, nullptr), 0);
+    }
+  }
+  EXPECT_EQ(found.size(), example.outputs.size());
+  return found;
+}
+
+TEST_P(Examples, GiveOnTheGpuWhatTheyGiveOnTheCpu) {
+  gpu_child(GetParam(), json::object(), [] {
+    const std::string backend = is_amd(GetParam()) ? "rocm" : "cuda";
+    const opdock::Runtime runtime;
+    const opdock_test::Examples examples;
+    int count = 0;
+    for (const Example& example : examples.all()) {
+      if (!is_for(example, backend)) continue;
+      SCOPED_TRACE(example.plugin + "/" + example.op);
+      const opdock::Function op = runtime.function(example.plugin + "/" + example.op);
+      const auto wanted = results(op, example, example.args);
+      const size_t launches = events("launch").size();
+      const Moved moved(example);
+      const auto there = results(op, example, moved.args);
+      EXPECT_EQ(synchronize(nullptr), 0);
+      EXPECT_EQ(events("launch").size() > launches, example.launches);
+      ASSERT_EQ(there.size(), wanted.size());
+      for (size_t output = 0; output < wanted.size(); ++output) {
+        ASSERT_EQ(there[output]->shape(), wanted[output]->shape());
+        // A few roundings in float, and those of the results.
+        const double relative = 1e-5 + 2 * opdock_test::half_ulp(wanted[output]->type());
+        for (int64_t i = 0; i < wanted[output]->numel(); ++i) {
+          const double want = wanted[output]->get(i);
+          ASSERT_NEAR(there[output]->get(i), want, relative * std::max(1.0, std::fabs(want)))
+              << "output " << output << ", element " << i;
+        }
+      }
+      ++count;
+    }
+    EXPECT_GT(count, 0) << "found no example of an op for " << backend;
+    EXPECT_TRUE(findings().empty()) << findings().front();
+  });
+}
+
+}  // namespace
+}  // namespace softgpu_ops

@@ -1,0 +1,74 @@
+// The plugins of this tree by what their plugin.toml declares, so that a test of all plugins has a
+// new one too. Read by toml++ alone: what Opdock reads the files with is tested by it.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <toml++/toml.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace opdock_test {
+
+struct TreeOp {
+  std::string name;
+  std::set<std::string> devices;  // "cpu", "cuda", "rocm"
+};
+
+struct TreePlugin {
+  std::string name;
+  std::vector<TreeOp> ops;
+  bool has_kernels = false;    // a [device] table: images or their source are in the binary
+  bool needs_toolkit = false;  // it is built only where nvcc or hipcc is
+
+  // Whether an op runs there.
+  bool is_for(const std::string& device) const {
+    return std::any_of(ops.begin(), ops.end(),
+                       [&](const TreeOp& op) { return op.devices.contains(device); });
+  }
+};
+
+// In the order of their names.
+inline const std::vector<TreePlugin>& tree_plugins() {
+  static const std::vector<TreePlugin> all = [] {
+    std::vector<TreePlugin> found;
+    for (const auto& folder : std::filesystem::directory_iterator(OPDOCK_SOURCE_PLUGINS)) {
+      const std::filesystem::path path = folder.path() / "plugin.toml";
+      if (!std::filesystem::exists(path)) continue;
+      const toml::table file = toml::parse_file(path.string());
+      TreePlugin plugin;
+      plugin.name = file["name"].value_or("");
+      plugin.has_kernels = file.contains("device");
+      for (const toml::node& source : *file["sources"].as_array()) {
+        const std::filesystem::path type =
+            std::filesystem::path(source.value_or(std::string())).extension();
+        plugin.needs_toolkit |= type == ".cu" || type == ".hip";
+      }
+      for (const toml::node& table : *file["op"].as_array()) {
+        const toml::table& op = *table.as_table();
+        const std::string schema = op["schema"].value_or("");
+        plugin.ops.push_back({schema.substr(0, schema.find('(')), {}});
+        for (const toml::node& device : *op["devices"].as_array())
+          plugin.ops.back().devices.insert(device.value_or(""));
+      }
+      found.push_back(std::move(plugin));
+    }
+    std::sort(found.begin(), found.end(),
+              [](const TreePlugin& a, const TreePlugin& b) { return a.name < b.name; });
+    return found;
+  }();
+  return all;
+}
+
+// Those whose kernels are in their binary, and that run on such a device: "cuda" or "rocm".
+inline std::vector<TreePlugin> plugins_with_kernels(const std::string& device) {
+  std::vector<TreePlugin> found;
+  for (const TreePlugin& plugin : tree_plugins())
+    if (plugin.has_kernels && plugin.is_for(device)) found.push_back(plugin);
+  return found;
+}
+
+}  // namespace opdock_test
