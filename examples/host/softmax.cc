@@ -11,7 +11,7 @@ int main() {
     opdock::Function softmax = runtime.function("softmax");
     std::vector<float> in = {1, 2, 3, 1, 1, 1};
     opdock::TensorView x(in.data(), {2, 3});
-    std::vector<opdock::OwnedTensor> out = softmax(x);  // allocated and freed by the host
+    opdock::ResultList out = softmax(x);  // allocated and freed by the host
     const float* y = out[0].data<float>();
     for (int row = 0; row < 2; ++row)
       std::printf("%.4f %.4f %.4f\n", y[3 * row], y[3 * row + 1], y[3 * row + 2]);

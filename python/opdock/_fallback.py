@@ -188,9 +188,11 @@ def _write(number, result, capsule):
 
 
 def run(reference, values, outputs, device, stream):
-    """Runs the reference on the call's arrays and writes its results into the outputs, each of which
-    is a capsule, a list of them, or None. Returns, by result, the numbers and bools among them, and
-    None for the others."""
+    """Runs the reference on the call's arrays and writes its results into the outputs.
+
+    outputs: a capsule, a list of them, or None for each result. Returns, by result, the numbers and
+    bools among them, and None for the others.
+    """
     import torch
 
     numbers = []

@@ -116,9 +116,11 @@ def function(name):
 
 
 def manual_seed(seed):
-    """Seeds the generators that ops draw from which are given none, one a device: for arrays other
-    than torch's, whose own generators torch.manual_seed seeds. seed: an int, of which 64 bits count.
-    configure() makes new ones. Any thread."""
+    """Seeds the generators, one a device, that ops draw from where they are given none.
+
+    With torch tensors they draw from torch's, which torch.manual_seed seeds. seed: an int, of which
+    64 bits count. configure() makes new generators. Any thread.
+    """
     default().manual_seed(seed)
 
 

@@ -100,9 +100,9 @@ void invoke_one_output(benchmark::State& state) {
   TestFunction f(&op);
   A a;
   const opdock_value x = A::value(a.tensor({8, 16}));
-  opdock_tensor* outputs[] = {a.tensor({8, 16})};
+  opdock_value results[] = {A::value(a.tensor({8, 16}))};
   for (auto _ : state)
-    require(opdock_invoke(&f.function, nullptr, &x, 1, outputs, 1, f.error, sizeof f.error),
+    require(opdock_invoke(&f.function, nullptr, &x, 1, results, 1, f.error, sizeof f.error),
             f.error);
 }
 BENCHMARK(invoke_one_output);

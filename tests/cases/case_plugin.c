@@ -8,6 +8,14 @@
 
 #define MAYBE_UNUSED __attribute__((unused)) /* a case may leave it out */
 
+#ifdef CALLS
+#include <stdlib.h>
+/* A function of the program's own. */
+static void call_program(void) {
+  const char* address = getenv("OPDOCK_CASE_CALLS");
+  if (address != NULL) ((void (*)(void))strtoull(address, NULL, 0))();
+}
+#endif
 #ifdef WAITS
 #include <sched.h>
 #include <stdlib.h>
@@ -24,6 +32,9 @@ static void wait_for_go(void) {
 #endif
 #ifndef ABI_MAJOR
 #define ABI_MAJOR OPDOCK_ABI_MAJOR
+#endif
+#ifndef ABI_MINOR
+#define ABI_MINOR OPDOCK_ABI_MINOR
 #endif
 #ifndef PLUGIN_SIZE
 #define PLUGIN_SIZE sizeof(opdock_plugin)
@@ -52,8 +63,13 @@ static void wait_for_go(void) {
 #ifndef SHAPE_RULE
 #define SHAPE_RULE "like x"
 #endif
-#ifndef BACKWARD
-#define BACKWARD NULL
+#ifdef GRADIENT
+static const char* const gradients[] = {GRADIENT};
+#define GRADIENTS gradients
+#define NUM_GRADIENTS 1
+#else
+#define GRADIENTS NULL
+#define NUM_GRADIENTS 0
 #endif
 #ifndef PLAN
 #define PLAN plan
@@ -83,26 +99,23 @@ MAYBE_UNUSED static opdock_status plan(const opdock_call* call, const opdock_val
   const opdock_tensor* x = args[0].as.tensor;
   out->outputs[0].dtype = x->dtype;
   out->outputs[0].ndim = x->ndim;
-  for (int32_t i = 0; i < x->ndim; ++i) {
-    out->outputs[0].shape[i] = x->shape[i];
-    out->outputs[0].strides[i] = x->strides[i];
-  }
+  for (int32_t i = 0; i < x->ndim; ++i) out->outputs[0].shape[i] = x->shape[i];
   return OPDOCK_OK;
 }
 
 MAYBE_UNUSED static opdock_status run(const opdock_call* call, const opdock_value* args,
-                                      uint32_t num_args, opdock_tensor* const* outputs,
-                                      uint32_t num_outputs) {
-  (void)call, (void)args, (void)num_args, (void)outputs, (void)num_outputs;
+                                      uint32_t num_args, opdock_value* results,
+                                      uint32_t num_results) {
+  (void)call, (void)args, (void)num_args, (void)results, (void)num_results;
 #ifdef IN_RUN
   IN_RUN;
 #endif
   return OPDOCK_OK;
 }
 
-/* Says on the host's log that it ran, so that tests can count. */
+/* Says that it ran, so that tests can count. */
 MAYBE_UNUSED static opdock_status init(const opdock_host* host, char* error, uint32_t error_size) {
-  host->log(1, PLUGIN_NAME);
+  host->log(NULL, 2, PLUGIN_NAME);
 #ifdef IN_INIT
   IN_INIT;
 #endif
@@ -130,7 +143,8 @@ MAYBE_UNUSED static const opdock_op op = {
     .device_arg = 0,
     .num_shape_rules = NUM_SHAPE_RULES,
     .shape_rules = SHAPE_RULES,
-    .backward = BACKWARD,
+    .gradients = GRADIENTS,
+    .num_gradients = NUM_GRADIENTS,
     .plan = PLAN,
     .run = RUN,
 };
@@ -140,7 +154,7 @@ MAYBE_UNUSED static const opdock_op* const ops[] = {OP, OP};
 MAYBE_UNUSED static const opdock_plugin plugin = {
     .struct_size = PLUGIN_SIZE,
     .abi_major = ABI_MAJOR,
-    .abi_minor = OPDOCK_ABI_MINOR,
+    .abi_minor = ABI_MINOR,
     .num_ops = NUM_OPS,
     .name = PLUGIN_NAME,
     .version = VERSION,

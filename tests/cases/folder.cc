@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 std::mutex count_mutex;
 std::map<std::string, int> counts;
 
-void count(int32_t, const char* message) {
+void count(const opdock_call*, int32_t, const char* message) {
   const std::lock_guard<std::mutex> lock(count_mutex);
   ++counts[message];
 }

@@ -21,8 +21,9 @@ def parse_arguments():
     parser.add_argument("--flag", action="append", default=["thread-safe"])
     parser.add_argument("--no-flags", dest="flag", action="store_const", const=[])
     parser.add_argument("--device", action="append", default=["cpu"])
-    parser.add_argument("--backward", default="")
+    parser.add_argument("--gradient", action="append", default=[])
     parser.add_argument("--abi-major", type=int, default=0)
+    parser.add_argument("--abi-minor", type=int, required=True)
     parser.add_argument("--image", help="adds one source image with this text")
     parser.add_argument("--wrong-digest", action="store_true", help="of that image")
     parser.add_argument("--fatbin", help="a file that is embedded as nvcc embeds its own")
@@ -38,7 +39,7 @@ def op_claim(args, schema):
         "dtypes": ["float32"],
         "shape": ["like x"],
         "flags": args.flag,
-        "backward": args.backward,
+        "gradients": args.gradient,
     }
 
 
@@ -76,7 +77,7 @@ def main():
         )
     text = json.dumps(claim).encode()
     build_hash = hashlib.sha256(text + table).digest()
-    head = struct.pack(HEAD, 1, 64, args.abi_major, 1, 0, len(text), build_hash)
+    head = struct.pack(HEAD, 1, 64, args.abi_major, args.abi_minor, 0, len(text), build_hash)
     relative = "images - ." if table else "0"
     with open(args.output, "w") as out:
         out.write('  .section .note.opdock, "a", %note\n  .balign 4\n')

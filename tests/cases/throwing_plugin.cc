@@ -12,8 +12,7 @@ opdock_status plan(const opdock_call*, const opdock_value*, uint32_t, opdock_pla
   return OPDOCK_OK;
 }
 
-opdock_status run(const opdock_call*, const opdock_value*, uint32_t, opdock_tensor* const*,
-                  uint32_t) {
+opdock_status run(const opdock_call*, const opdock_value*, uint32_t, opdock_value*, uint32_t) {
   return OPDOCK_OK;
 }
 

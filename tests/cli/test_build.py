@@ -33,7 +33,7 @@ opdock_status opdock_doubled_plan(const opdock_call* call, const opdock_value* a
   return OPDOCK_OK;
 }
 opdock_status opdock_doubled_run(const opdock_call* call, const opdock_value* args, uint32_t n,
-                                 opdock_tensor* const* outputs, uint32_t m) {
+                                 opdock_value* outputs, uint32_t m) {
   (void)call, (void)args, (void)n, (void)outputs, (void)m;
   return OPDOCK_OK;
 }

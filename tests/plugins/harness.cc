@@ -70,7 +70,7 @@ double decode(Type type, uint16_t bits) {
   return bits & 0x8000 ? -value : value;
 }
 
-void log(int32_t, const char* text) {
+void log(const opdock_call*, int32_t, const char* text) {
   std::fprintf(stderr, "%s\n", text);
 }
 opdock_status set_error(const opdock_call* call, opdock_status status, const char* text) {
@@ -80,11 +80,14 @@ opdock_status set_error(const opdock_call* call, opdock_status status, const cha
 // What a plan reaches; plan alone runs while it is set.
 Reach* reached = nullptr;
 
+// The plugin whose op is called.
+const opdock_plugin* of_calls = nullptr;
+
 // Kernels are their names; launches go to call->host_data.
-opdock_status kernel(const opdock_call*, const char* name, opdock_kernel** out) {
+opdock_status kernel(const opdock_call*, uint32_t index, opdock_kernel** out) {
   if (reached != nullptr) reached->push_back("kernel");
-  static std::set<std::string> names;
-  *out = reinterpret_cast<opdock_kernel*>(const_cast<char*>(names.insert(name).first->c_str()));
+  if (index >= of_calls->num_kernels) return OPDOCK_NOT_FOUND;
+  *out = reinterpret_cast<opdock_kernel*>(const_cast<char*>(of_calls->kernels[index]));
   return OPDOCK_OK;
 }
 opdock_status launch(const opdock_call* call, opdock_kernel* kernel, const opdock_launch* how) {
@@ -95,8 +98,8 @@ opdock_status launch(const opdock_call* call, opdock_kernel* kernel, const opdoc
   return OPDOCK_OK;
 }
 // Two threads, each with every other block of `grain` items.
-void parallel_for(uint64_t count, uint64_t grain, void (*body)(void*, uint64_t, uint64_t),
-                  void* context) {
+void parallel_for(const opdock_call*, uint64_t count, uint64_t grain,
+                  void (*body)(void*, uint64_t, uint64_t), void* context) {
   auto work = [=](uint64_t first) {
     for (uint64_t begin = first * grain; begin < count; begin += 2 * grain)
       body(context, begin, std::min(begin + grain, count));
@@ -107,7 +110,7 @@ void parallel_for(uint64_t count, uint64_t grain, void (*body)(void*, uint64_t, 
 }
 const void* get_extension(const char* id) {
   static const opdock_parallel parallel = {sizeof(opdock_parallel), 0, parallel_for};
-  return std::strcmp(id, OPDOCK_PARALLEL_1) == 0 ? &parallel : nullptr;
+  return std::strcmp(id, OPDOCK_PARALLEL_2) == 0 ? &parallel : nullptr;
 }
 
 const opdock_host kHost = {
@@ -295,9 +298,9 @@ Op::Op(const std::string& plugin, const std::string& name) {
     std::abort();
   }
   using Entry = const opdock_plugin* (*)();
-  const opdock_plugin* descriptor = reinterpret_cast<Entry>(dlsym(library, OPDOCK_ENTRY_NAME))();
-  for (uint32_t i = 0; i < descriptor->num_ops; ++i)
-    if (std::string(descriptor->ops[i]->schema).starts_with(name + "(")) op_ = descriptor->ops[i];
+  plugin_ = reinterpret_cast<Entry>(dlsym(library, OPDOCK_ENTRY_NAME))();
+  for (uint32_t i = 0; i < plugin_->num_ops; ++i)
+    if (std::string(plugin_->ops[i]->schema).starts_with(name + "(")) op_ = plugin_->ops[i];
   if (!op_) std::abort();
 }
 
@@ -323,10 +326,11 @@ void Op::run(const std::vector<opdock_value>& args, const std::vector<Array*>& o
   char error[1024] = "";
   opdock_call call = make_call(error, sizeof error, device);
   change(&call);
-  std::vector<opdock_tensor*> tensors;
-  for (Array* output : outputs) tensors.push_back(output->tensor());
-  result->status = op_->run(&call, args.data(), static_cast<uint32_t>(args.size()), tensors.data(),
-                            static_cast<uint32_t>(tensors.size()));
+  std::vector<opdock_value> results;
+  for (Array* output : outputs) results.push_back(output->value());
+  of_calls = plugin_;
+  result->status = op_->run(&call, args.data(), static_cast<uint32_t>(args.size()), results.data(),
+                            static_cast<uint32_t>(results.size()));
   result->text = error;
 }
 

@@ -98,6 +98,7 @@ class Op {
   void run(const std::vector<opdock_value>& args, const std::vector<Array*>& outputs,
            int32_t device, const Change& change, Result* result) const;
 
+  const opdock_plugin* plugin_ = nullptr;
   const opdock_op* op_ = nullptr;
 };
 

@@ -120,14 +120,6 @@ def test_in_place_by_strides(ops):
     assert x.tolist() == [[0, 1.5, 0, 1.5]] * 2
 
 
-def test_column_major_results_are_refused_with_a_way_out(ops):
-    x = np.arange(6, dtype=np.float32).reshape(2, 3)
-    with pytest.raises(opdock.UnsupportedError, match="out="):
-        ops.py_columns(x)
-    out = np.empty((2, 3), np.float32, order="F")
-    np.testing.assert_array_equal(ops.py_columns(x, out=out), x)
-
-
 def test_arrays_are_read_where_they_lie():
     assert opdock._opdock._numpy_layout_holds()
 

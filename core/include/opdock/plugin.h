@@ -318,7 +318,7 @@ typedef struct opdock_host {
   void* (*driver_symbol)(int32_t device_type, const char* name);
 
   /* A table of further functions, or NULL if this host has none of that name and revision, such as
-   * OPDOCK_PARALLEL_1. Valid until the process ends. */
+   * OPDOCK_PARALLEL_2. Valid until the process ends. */
   const void* (*get_extension)(const char* id);
 } opdock_host;
 

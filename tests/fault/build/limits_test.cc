@@ -24,7 +24,7 @@ constexpr char kSource[] =
            return OPDOCK_OK;
          }
          extern "C" opdock_status opdock_noop_run(const opdock_call*, const opdock_value*, uint32_t,
-                                                  opdock_tensor* const*, uint32_t) {
+                                                  opdock_value*, uint32_t) {
            return OPDOCK_OK;
          }
     )cc";

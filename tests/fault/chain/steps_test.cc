@@ -257,7 +257,7 @@ TEST_F(Steps, ExplainingAndListingStartNothing) {
   opdock_free(text);
   opdock_function* function = nullptr;
   EXPECT_EQ(opdock_get_function(runtime.get(), "good", &function, nullptr, 0), OPDOCK_OK);
-  EXPECT_STREQ(opdock_function_schema(function), "good(Tensor x) -> Tensor");
+  EXPECT_STREQ(opdock_describe(function)->schema, "good(Tensor x) -> Tensor");
   EXPECT_STREQ(opdock_function_doc(function), "Nothing.");
   EXPECT_FALSE(fs::exists(path("ran")));
 }

@@ -64,7 +64,7 @@ opdock_status open_reference(void* context, opdock_function*, opdock_device, con
 }
 
 opdock_status run_reference(void*, void* reference, const opdock_call*, const opdock_value*,
-                            uint32_t, opdock_tensor* const*, uint32_t) {
+                            uint32_t, opdock_value*, uint32_t) {
   return static_cast<Program*>(reference)->run_status;
 }
 
@@ -212,8 +212,9 @@ Outcome World::call(opdock_runtime* runtime, const std::string& op) {
     opdock_value value{};
     value.tag = OPDOCK_TAG_TENSOR;
     value.as.tensor = &x;
-    opdock_tensor* outputs[1] = {&y};
-    outcome.status = opdock_invoke(function, nullptr, &value, 1, outputs, 1, error.data(),
+    opdock_value result = value;
+    result.as.tensor = &y;
+    outcome.status = opdock_invoke(function, nullptr, &value, 1, &result, 1, error.data(),
                                    static_cast<uint32_t>(error.size()));
   }
   outcome.text = error.data();

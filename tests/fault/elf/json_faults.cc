@@ -113,7 +113,7 @@ std::vector<Fault> json_faults() {
       swap("dtypes that are a text", kField, R"(["float32"])", R"("float32")"),
       swap("a shape rule that is a number", kField, R"(["like x"])", "[4]"),
       swap("flags that are an object", kField, R"(["thread-safe"])", "{}"),
-      swap("a backward that is true", kField, R"("flags")", R"("backward":true,"flags")"),
+      swap("gradients that are true", kField, R"("flags")", R"("gradients":true,"flags")"),
       swap("an unknown device", kField, R"(],"devices":["cpu"])", R"(],"devices":["npu"])"),
       swap("a device twice", kField, R"(],"devices":["cpu"])", R"(],"devices":["cpu","cpu"])"),
       swap("images that are an object", kField, cpu, R"("images":{},"cpu":{"arch")"),

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <unistd.h>
 
+#include <atomic>
 #include <chrono>
 #include <complex>
 #include <condition_variable>
@@ -11,6 +12,8 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <thread>
+#include <vector>
 
 #include "opdock/plugin.hpp"
 
@@ -56,7 +59,7 @@ void two_plan(opdock::Plan& plan, opdock::Tensor x, opdock::Tensor y) {
 }
 void two_run(opdock::Call&, opdock::Results out, opdock::Tensor x, opdock::Tensor y) {
   copy(out[0], x);
-  copy(out[1], y);
+  copy(out[2], y);
   *y.data<float>() += 1;
 }
 
@@ -110,16 +113,6 @@ void show_run(opdock::Call&, opdock::Results out, opdock::Tensor x, int64_t i, d
   std::memcpy(to, shown, sizeof shown);
 }
 
-void columns_plan(opdock::Plan& plan, opdock::Tensor x) {
-  opdock::Layout layout = x.like();
-  layout.strides[0] = 1;
-  layout.strides[1] = x.size(0);
-  plan.output(layout);
-}
-void columns_run(opdock::Call&, opdock::Results out, opdock::Tensor x) {
-  copy(out[0], x);
-}
-
 void fail_plan(opdock::Plan&, opdock::Tensor, int64_t status, std::string_view text) {
   throw opdock::Error(static_cast<opdock_status>(status), std::string(text));
 }
@@ -144,12 +137,102 @@ void meet_run(opdock::Call&, opdock::Results out, opdock::Tensor, int64_t millis
   --present;
 }
 
+struct Box {
+  static constexpr char kType[] = "py_box";
+  static constexpr uint32_t kVersion = 3;
+  inline static std::atomic<int> alive{0};
+  int64_t number;
+  explicit Box(int64_t value) : number(value) { ++alive; }
+  ~Box() { --alive; }
+};
+
+void kinds_plan(opdock::Plan& plan, opdock::Tensor x, Ints sizes, bool some) {
+  for (size_t i = 0; i < sizes.size(); ++i) plan.output({x.dtype(), {sizes[i]}});
+  if (some) plan.output(x.like());
+}
+void kinds_run(opdock::Call& call, opdock::Results results, opdock::Tensor x, Ints sizes,
+               bool some) {
+  results.set(0, static_cast<int64_t>(sizes.size()));
+  for (size_t i = 0; i < results.list(1).size(); ++i) {
+    const opdock::Tensor piece = results.list(1)[i];
+    std::memset(piece.raw(), 0, static_cast<size_t>(piece.numel()) * sizeof(float));
+  }
+  results.set(2, 0.5);
+  if (results.optional(3)) copy(*results.optional(3), x);
+  results.set(4, some);
+  results.set(5, opdock::make_object<Box>(call.device(), x.numel()));
+}
+
+void count_plan(opdock::Plan&, opdock::Tensor) {}
+void count_run(opdock::Call&, opdock::Results results, opdock::Tensor x) {
+  results.set(0, x.numel());
+}
+
+void boxes_plan(opdock::Plan&) {}
+void boxes_run(opdock::Call&, opdock::Results results) {
+  results.set(0, int64_t{Box::alive});
+}
+
+using Boxed = opdock::Object<Box>;
+void look_plan(opdock::Plan&, Boxed, opdock::List<Boxed>) {}
+void look_run(opdock::Call&, opdock::Results results, Boxed box, opdock::List<Boxed> more) {
+  int64_t sum = box->number;
+  for (size_t i = 0; i < more.size(); ++i) sum += more[i]->number;
+  results.set(0, sum);
+}
+
+struct Kept {
+  static constexpr char kType[] = "py_kept";
+  static constexpr uint32_t kVersion = 1;
+  std::vector<opdock::Retained> arguments;
+  Kept() = default;
+  ~Kept() {
+    std::thread([this] { arguments.clear(); }).join();
+  }
+};
+
+void keep_plan(opdock::Plan&, opdock::Tensor, Tensors) {}
+void keep_run(opdock::Call& call, opdock::Results results, opdock::Tensor x, Tensors xs) {
+  opdock::Object<Kept> kept = opdock::make_object<Kept>(call.device());
+  kept->arguments.push_back(call.retain(x));
+  for (size_t i = 0; i < xs.size(); ++i) kept->arguments.push_back(call.retain(xs[i]));
+  results.set(0, std::move(kept));
+}
+
+using Generator = std::optional<const opdock_generator*>;
+void draw(const opdock::Call& call, int64_t* to) {
+  const opdock_generator& from = *call.generator();
+  to[0] = static_cast<int64_t>(from.seed >> 32);
+  to[1] = static_cast<int64_t>(from.seed & 0xffffffff);
+  to[2] = static_cast<int64_t>(from.offset >> 32);
+  to[3] = static_cast<int64_t>(from.offset & 0xffffffff);
+}
+void draw_plan(opdock::Plan& plan, opdock::Tensor, int64_t count, Generator) {
+  plan.output({opdock::dtype_of<int64_t>(), {4}});
+  plan.random_numbers(static_cast<uint64_t>(count));
+}
+void draw_run(opdock::Call& call, opdock::Results results, opdock::Tensor, int64_t, Generator) {
+  draw(call, results[0].data<int64_t>());
+}
+void draw_in_place_plan(opdock::Plan& plan, opdock::Tensor, int64_t count) {
+  plan.random_numbers(static_cast<uint64_t>(count));
+}
+void draw_in_place_run(opdock::Call& call, opdock::Results, opdock::Tensor x, int64_t) {
+  draw(call, x.data<int64_t>());
+}
+
 }  // namespace
 
+OPDOCK_OP(py_kinds, kinds_plan, nullptr, kinds_run)
+OPDOCK_OP(py_count, count_plan, nullptr, count_run)
+OPDOCK_OP(py_boxes, boxes_plan, nullptr, boxes_run)
+OPDOCK_OP(py_look, look_plan, nullptr, look_run)
+OPDOCK_OP(py_keep, keep_plan, nullptr, keep_run)
+OPDOCK_OP(py_draw, draw_plan, nullptr, draw_run)
+OPDOCK_OP(py_draw_, draw_in_place_plan, nullptr, draw_in_place_run)
 OPDOCK_OP(py_copy, copy_plan, nullptr, copy_run)
 OPDOCK_OP(py_two, two_plan, nullptr, two_run)
 OPDOCK_OP(py_add_, add_plan, nullptr, add_run)
 OPDOCK_OP(py_show, show_plan, nullptr, show_run)
-OPDOCK_OP(py_columns, columns_plan, nullptr, columns_run)
 OPDOCK_OP(py_fail, fail_plan, nullptr, fail_run)
 OPDOCK_OP(py_meet, meet_plan, nullptr, meet_run)

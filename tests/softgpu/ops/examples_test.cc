@@ -63,16 +63,23 @@ class Moved {
 // The results of a call, which the host allocates, of the types of the example's outputs.
 std::vector<std::unique_ptr<Array>> results(const opdock::Function& op, const Example& example,
                                             const std::vector<opdock_value>& args) {
-  std::vector<opdock_tensor*> outputs(example.outputs.size(), nullptr);
+  opdock::ResultList returned(op.info().num_results);
   char error[1024] = "";
   EXPECT_EQ(
       opdock_invoke(op.get(), nullptr, args.data(), static_cast<uint32_t>(args.size()),
-                    outputs.data(), static_cast<uint32_t>(outputs.size()), error, sizeof error),
+                    returned.data(), static_cast<uint32_t>(returned.size()), error, sizeof error),
       OPDOCK_OK)
       << error;
+  // Tensors one after the other, those of lists too.
+  std::vector<opdock::ResultTensor> outputs;
+  for (size_t i = 0; i < returned.size(); ++i) {
+    if (returned.value(i).tag == OPDOCK_TAG_TENSOR) outputs.push_back(returned[i]);
+    if (returned.value(i).tag != OPDOCK_TAG_LIST) continue;
+    for (const opdock::ResultTensor& one : returned.list(i)) outputs.push_back(one);
+  }
   std::vector<std::unique_ptr<Array>> found;
-  for (size_t i = 0; i < outputs.size() && outputs[i] != nullptr; ++i) {
-    const opdock::OwnedTensor owned(outputs[i]);
+  for (size_t i = 0; i < outputs.size() && i < example.outputs.size(); ++i) {
+    const opdock::ResultTensor& owned = outputs[i];
     const opdock_tensor& from = owned.get();
     const std::vector<int64_t> shape(from.shape, from.shape + from.ndim);
     Array& to = *found.emplace_back(std::make_unique<Array>(example.outputs[i]->type(), shape));

@@ -28,7 +28,7 @@ json failure(const char* function, int call, int error, bool sticky = false) {
 opdock_status attempt(const opdock::Function& softmax, void* x, const std::vector<float>& values,
                       std::string* text) {
   try {
-    const std::vector<opdock::OwnedTensor> made = softmax(rows(x));
+    const opdock::ResultList made = softmax(rows(x));
     std::vector<float> found;
     EXPECT_EQ(read(made[0].get().data, &found, nullptr), 0);
     expect_softmax(found, values);
@@ -122,7 +122,7 @@ TEST_P(Failures, ADeviceThatIsTooSmall) {
     void* const x = new_memory(kBytes);
     ASSERT_EQ(to_device(x, values.data(), kBytes, nullptr), 0);
     std::string text;
-    std::vector<opdock::OwnedTensor> kept = softmax(rows(x));
+    opdock::ResultList kept = softmax(rows(x));
     kept.push_back(std::move(softmax(rows(x))[0]));
     EXPECT_EQ(attempt(softmax, x, values, &text), OPDOCK_OUT_OF_MEMORY) << text;
     kept.clear();  // room again

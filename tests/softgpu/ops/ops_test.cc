@@ -49,7 +49,7 @@ std::unique_ptr<Array> filled(Type type, std::vector<int64_t> shape, uint64_t se
 }
 
 // A fresh output, which the host has allocated.
-std::unique_ptr<Array> back(const opdock::OwnedTensor& tensor, Type type) {
+std::unique_ptr<Array> back(const opdock::ResultTensor& tensor, Type type) {
   const opdock_tensor& from = tensor.get();
   auto array =
       std::make_unique<Array>(type, std::vector<int64_t>(from.shape, from.shape + from.ndim));

@@ -64,8 +64,7 @@ std::string bind_text(TestFunction& f, const Bind& row, opdock_status* status) {
                  {f.error, sizeof f.error});
   if (*status != OPDOCK_OK) return f.error;
   std::string text;
-  for (size_t i = 0; i < f.function.params().size(); ++i)
-    text += (i ? " " : "") + text_of(bound[i]);
+  for (size_t i = 0; i < f.function.num_params(); ++i) text += (i ? " " : "") + text_of(bound[i]);
   return text;
 }
 
@@ -142,8 +141,8 @@ TEST(Function, DescribesItsParameters) {
   static const opdock_op op =
       make_op("op(Tensor(a!) x, Tensor?[] y, Tensor[]? z, *, float s=0.5) -> (Tensor(a!), Tensor)");
   TestFunction f(&op);
-  const std::vector<opdock_param>& p = f.function.params();
-  ASSERT_EQ(p.size(), 4u);
+  const opdock_param* const p = f.function.params();
+  ASSERT_EQ(f.function.num_params(), 4u);
   EXPECT_STREQ(p[0].name, "x");
   EXPECT_EQ(p[0].flags, OPDOCK_PARAM_WRITTEN);
   EXPECT_EQ(p[1].flags, OPDOCK_PARAM_LIST | OPDOCK_PARAM_OPTIONAL_ELEMENTS);
@@ -152,7 +151,7 @@ TEST(Function, DescribesItsParameters) {
   EXPECT_EQ(p[3].flags, OPDOCK_PARAM_KEYWORD_ONLY | OPDOCK_PARAM_HAS_DEFAULT);
   EXPECT_EQ(p[3].fallback.as.f64, 0.5);
   EXPECT_EQ(f.function.fresh(), 1u);
-  EXPECT_EQ(f.function.all(), 2u);
+  EXPECT_EQ(f.function.num_results(), 2u);
   EXPECT_TRUE(f.function.writes());
 }
 

@@ -23,7 +23,7 @@ enum Param { kX, kZ, kTs, kOs, kW, kN, kF, kB, kS, kNs, kFs, kD, kC, kV };
 const double kComplex[2] = {1, 2};
 int ran = 0;
 
-opdock_status run_count(const opdock_call*, const opdock_value*, uint32_t, opdock_tensor* const*,
+opdock_status run_count(const opdock_call*, const opdock_value*, uint32_t, opdock_value*,
                         uint32_t) {
   ++ran;
   return OPDOCK_OK;

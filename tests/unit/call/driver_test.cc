@@ -98,13 +98,16 @@ Kernels* ptx_kernels(int index, const char* ptx = kPtx) {
   ImageRow row{Backend::kCuda, ImageKind::kPtx,
                "compute_80",   Version{11, 0},
                image->span(),  {reinterpret_cast<const uint8_t*>(names->data()), names->size()}};
-  return new Kernels(driver(), {OPDOCK_CUDA, index}, row);
+  static const char* const kernels[] = {"scale<float>"};
+  Kernels* const made = new Kernels(driver(), {OPDOCK_CUDA, index}, row);
+  made->number(kernels, 1);
+  return made;
 }
 
-opdock_status run_scale(const opdock_call* call, const opdock_value* args, uint32_t,
-                        opdock_tensor* const*, uint32_t) {
+opdock_status run_scale(const opdock_call* call, const opdock_value* args, uint32_t, opdock_value*,
+                        uint32_t) {
   opdock_kernel* kernel = nullptr;
-  opdock_status status = call->host->kernel(call, "scale<float>", &kernel);
+  opdock_status status = call->host->kernel(call, 0, &kernel);
   if (status != OPDOCK_OK) return status;
   const void* x = args[0].as.tensor->data;
   float a = 2;
@@ -137,7 +140,7 @@ opdock_status run_scale(const opdock_call* call, const opdock_value* args, uint3
 }
 opdock_status prepare_scale(const opdock_call* call) {
   opdock_kernel* kernel = nullptr;
-  return call->host->kernel(call, "scale<float>", &kernel);
+  return call->host->kernel(call, 0, &kernel);
 }
 
 struct ScaleOp {
@@ -621,8 +624,8 @@ opdock_status plan_workspace(const opdock_call*, const opdock_value*, uint32_t, 
   plan->workspace_bytes = 5000;
   return OPDOCK_OK;
 }
-opdock_status run_workspace(const opdock_call* call, const opdock_value*, uint32_t,
-                            opdock_tensor* const*, uint32_t) {
+opdock_status run_workspace(const opdock_call* call, const opdock_value*, uint32_t, opdock_value*,
+                            uint32_t) {
   void* more = nullptr;
   opdock_status status = call->host->workspace(call, 700, 0, &more);
   if (status != OPDOCK_OK) return status;

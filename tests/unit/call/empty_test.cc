@@ -76,7 +76,7 @@ TEST(Empty, PassesAPluginsChecks) {
         check(x, "x").contiguous().contiguous_last_dim().aligned(16).no_overlap_with(x));
     const Layout like = x.like();
     EXPECT_EQ(std::vector<int64_t>(like.shape, like.shape + like.ndim), empty.shape);
-    for (int32_t i = 0; i < like.ndim; ++i) EXPECT_GE(like.strides[i], 1);
+    EXPECT_EQ(like.ndim, x.ndim);
   }
 }
 
@@ -138,7 +138,7 @@ TEST(Empty, GoesThroughACall) {
         << f.error;
     ASSERT_NE(made[0], nullptr);
     EXPECT_EQ(made[0]->data, nullptr);
-    opdock_tensor_free(made[0]);
+    free_output(made[0]);
     opdock_tensor own = tensor_of(empty, memory);  // the caller's, and where x is
     EXPECT_EQ(f.invoke({arg}, {&own}), OPDOCK_OK) << f.error;
   }

@@ -387,7 +387,10 @@ Kernels* kernels_on(int index, uint32_t mach) {
   };
   const ImageRow row{Backend::kRocm, ImageKind::kCodeObject, "gfx90a",
                      Version{5, 2},  span(image_of(mach)),   span(names)};
-  return new Kernels(driver(), {OPDOCK_ROCM, index}, row);
+  static const char* const kernels[] = {"scale<float>", "lost"};
+  Kernels* const made = new Kernels(driver(), {OPDOCK_ROCM, index}, row);
+  made->number(kernels, 2);
+  return made;
 }
 
 // How the op launches is its second argument.
@@ -402,12 +405,11 @@ enum How {
   kOneArgument
 };
 
-opdock_status run_scale(const opdock_call* call, const opdock_value* args, uint32_t,
-                        opdock_tensor* const*, uint32_t) {
+opdock_status run_scale(const opdock_call* call, const opdock_value* args, uint32_t, opdock_value*,
+                        uint32_t) {
   const int64_t how = args[1].as.i64;
   opdock_kernel* kernel = nullptr;
-  const opdock_status status =
-      call->host->kernel(call, how == kNoSuchKernel ? "lost" : "scale<float>", &kernel);
+  const opdock_status status = call->host->kernel(call, how == kNoSuchKernel ? 1 : 0, &kernel);
   if (status != OPDOCK_OK) return status;
   const void* x = args[0].as.tensor->data;
   double a = 2;

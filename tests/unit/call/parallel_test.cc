@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "call/host.h"
+#include "support.h"
 #include "support/sanitizer.h"
 
 namespace opdock {
@@ -35,11 +36,10 @@ void mark(void* context, uint64_t begin, uint64_t end) {
 }
 
 TEST(Parallel, VisitsEveryItemOnceInPiecesOfTheGrain) {
-  set_parallel_threads(4);
   for (uint64_t count : {0u, 1u, 2u, 7u, 100u, 1000u, 12345u}) {
     for (uint64_t grain : {0u, 1u, 3u, 64u, 5000u, 1000000u}) {
       Marks marks(count);
-      parallel_for(count, grain, mark, &marks);
+      parallel_for(4, count, grain, mark, &marks);
       for (const std::atomic<int>& seen : marks.seen) ASSERT_EQ(seen, 1) << count << " " << grain;
       EXPECT_GE(marks.smallest, grain) << count;
     }
@@ -47,7 +47,6 @@ TEST(Parallel, VisitsEveryItemOnceInPiecesOfTheGrain) {
 }
 
 TEST(Parallel, UsesSeveralThreads) {
-  set_parallel_threads(4);
   struct Context {
     std::mutex mutex;
     std::vector<std::thread::id> ids;
@@ -55,7 +54,7 @@ TEST(Parallel, UsesSeveralThreads) {
   } context;
   // Two threads must meet, or this would not end.
   parallel_for(
-      2, 1,
+      4, 2, 1,
       [](void* data, uint64_t, uint64_t) {
         Context& shared = *static_cast<Context*>(data);
         {
@@ -71,17 +70,16 @@ TEST(Parallel, UsesSeveralThreads) {
 }
 
 TEST(Parallel, RunsNestedCallsAlone) {
-  set_parallel_threads(4);
   std::atomic<int> wrong{0};
   parallel_for(
-      16, 1,
+      4, 16, 1,
       [](void* data, uint64_t, uint64_t) {
         struct Inner {
           std::thread::id id;
           std::atomic<int>* wrong;
         } inner{std::this_thread::get_id(), static_cast<std::atomic<int>*>(data)};
         parallel_for(
-            100, 1,
+            4, 100, 1,
             [](void* inner_data, uint64_t, uint64_t) {
               Inner& known = *static_cast<Inner*>(inner_data);
               if (std::this_thread::get_id() != known.id) ++*known.wrong;
@@ -93,14 +91,13 @@ TEST(Parallel, RunsNestedCallsAlone) {
 }
 
 TEST(Parallel, ServesManyCallersAtOnce) {
-  set_parallel_threads(3);
   std::atomic<int> wrong{0};
   std::vector<std::thread> callers;
   for (int t = 0; t < 8; ++t) {
     callers.emplace_back([&] {
       for (int i = 0; i < 50; ++i) {
         Marks marks(500);
-        parallel_for(500, 10, mark, &marks);
+        parallel_for(3, 500, 10, mark, &marks);
         for (const std::atomic<int>& seen : marks.seen) {
           if (seen != 1) ++wrong;
         }
@@ -115,13 +112,12 @@ TEST(Parallel, WorksInAForkedChild) {
 #ifdef OPDOCK_TEST_TSAN
   GTEST_SKIP() << "ThreadSanitizer ends a child that starts threads after a fork";
 #endif
-  set_parallel_threads(4);
   Marks before(1000);
-  parallel_for(1000, 1, mark, &before);
+  parallel_for(4, 1000, 1, mark, &before);
   pid_t child = fork();
   if (child == 0) {
     Marks marks(1000);
-    parallel_for(1000, 1, mark, &marks);
+    parallel_for(4, 1000, 1, mark, &marks);
     for (const std::atomic<int>& seen : marks.seen) {
       if (seen != 1) _exit(1);
     }
@@ -131,15 +127,14 @@ TEST(Parallel, WorksInAForkedChild) {
   ASSERT_EQ(waitpid(child, &status, 0), child);
   EXPECT_EQ(status, 0);
   Marks after(1000);
-  parallel_for(1000, 1, mark, &after);
+  parallel_for(4, 1000, 1, mark, &after);
   EXPECT_EQ(after.seen[999], 1);
 }
 
 TEST(Parallel, TakesCountsNearTheLimit) {
-  set_parallel_threads(2);
   std::atomic<int> calls{0};
   parallel_for(
-      UINT64_MAX, UINT64_MAX / 2,
+      2, UINT64_MAX, UINT64_MAX / 2,
       [](void* data, uint64_t begin, uint64_t end) {
         if (begin < end) ++*static_cast<std::atomic<int>*>(data);
       },
@@ -147,15 +142,27 @@ TEST(Parallel, TakesCountsNearTheLimit) {
   EXPECT_EQ(calls, 1);
 }
 
-TEST(Parallel, ExtensionIsFoundById) {
+opdock_status run_parallel(const opdock_call* call, const opdock_value* args, uint32_t,
+                           opdock_value*, uint32_t) {
   const auto* found =
-      static_cast<const opdock_parallel*>(host_table()->get_extension("opdock.parallel/1"));
-  ASSERT_NE(found, nullptr);
-  ASSERT_TRUE(OPDOCK_HAS(found, opdock_parallel, parallel_for));
+      static_cast<const opdock_parallel*>(call->host->get_extension("opdock.parallel/2"));
+  if (found == nullptr || !OPDOCK_HAS(found, opdock_parallel, parallel_for)) return OPDOCK_INTERNAL;
+  found->parallel_for(call, 100, 7, mark, reinterpret_cast<void*>(args[0].as.i64));
+  return OPDOCK_OK;
+}
+
+TEST(Parallel, ExtensionIsFoundById) {
+  static const opdock_op op = [] {
+    opdock_op o = testing_support::make_op("p(int marks) -> ()");
+    o.run = run_parallel;
+    return o;
+  }();
+  testing_support::TestFunction f(&op);
   Marks marks(100);
-  found->parallel_for(100, 7, mark, &marks);
+  const int64_t address = reinterpret_cast<int64_t>(&marks);
+  EXPECT_EQ(f.invoke({testing_support::Arguments::integer(address)}), OPDOCK_OK) << f.error;
   for (const std::atomic<int>& seen : marks.seen) EXPECT_EQ(seen, 1);
-  for (const char* id : {"opdock.parallel/2", "opdock.parallel/", "opdock.parallel", ""}) {
+  for (const char* id : {"opdock.parallel/1", "opdock.parallel/", "opdock.parallel", ""}) {
     EXPECT_EQ(host_table()->get_extension(id), nullptr) << id;
   }
 }

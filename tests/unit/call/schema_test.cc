@@ -34,16 +34,18 @@ INSTANTIATE_TEST_SUITE_P(
         Accepted{"f(Tensor x) -> (Tensor, Tensor)", nullptr},
         Accepted{"f(Tensor x) -> (Tensor)", "f(Tensor x) -> Tensor"},
         Accepted{"  f ( Tensor   x )->Tensor ", "f(Tensor x) -> Tensor"},
-        Accepted{"f(Tensor(a!) x) -> ()", nullptr},
+        Accepted{"f(Tensor(a!) x) -> ()", nullptr}, Accepted{"f(int n) -> Tensor[]", nullptr},
+        Accepted{"f(Object( h ) x) -> (Tensor?, int, float, bool, Object(h))",
+                 "f(Object(h) x) -> (Tensor?, int, float, bool, Object(h))"},
         Accepted{"f(Tensor(a!) x) -> Tensor(a!)", nullptr},
         Accepted{"f(Tensor(a!) x, Tensor(b!) y) -> (Tensor(b!), Tensor, Tensor(a!))", nullptr},
         Accepted{"f(Tensor(a!)[] xs, Tensor(b!)? y=None) -> ()", nullptr},
         Accepted{"f(Tensor? x, Tensor[] y, Tensor?[] z, Tensor[]? w=None) -> Tensor", nullptr},
         Accepted{"f(int a, float b, bool c, str d, complex e, ScalarType f) -> ()", nullptr},
-        Accepted{"f(Device a, Stream b, Generator c, Object d) -> ()", nullptr},
+        Accepted{"f(Device a, Stream b, Generator c, Object(aio_handle) d) -> ()", nullptr},
         Accepted{"f(int? a, float? b, bool? c, str? d, ScalarType? e, Generator? g) -> ()",
                  nullptr},
-        Accepted{"f(int[] a, float[]? b, bool[] c, str[] d, Object[] e) -> ()", nullptr},
+        Accepted{"f(int[] a, float[]? b, bool[] c, str[] d, Object(a.b)[] e) -> ()", nullptr},
         Accepted{"f(Tensor x, *, float a=1.0) -> Tensor", nullptr},
         Accepted{"f(*, int a) -> Tensor", nullptr},
         Accepted{"f(Tensor x, *, float a=1, int b) -> Tensor",
@@ -90,12 +92,18 @@ INSTANTIATE_TEST_SUITE_P(
         Refused{"lambda(Tensor x) -> Tensor", "'lambda' at position 0", "Python keyword"},
         Refused{"f(Tensor x)", "the end at position 11", "'->'"},
         Refused{"f(Tensor x) Tensor", "'Tensor' at position 12", "'->'"},
-        Refused{"f(Tensor x) ->", "the end at position 14", "a result"},
-        Refused{"f(Tensor x) -> int", "'int' at position 15", "a result"},
+        Refused{"f(Tensor x) ->", "the end at position 14", "a type"},
+        Refused{"f(Tensor x) -> str", "'str' at position 15", "a result"},
+        Refused{"f(Tensor x) -> int[]", "'int' at position 15", "a result"},
+        Refused{"f(Tensor x) -> float?", "'float' at position 15", "a result"},
+        Refused{"f(Tensor x) -> Tensor?[]", "'Tensor' at position 15", "a result"},
+        Refused{"f(Tensor x) -> Tensor[]?", "'Tensor' at position 15", "a result"},
+        Refused{"f(Tensor(a!) x) -> Tensor(a!)?", "'Tensor' at position 19", "a result"},
+        Refused{"f(Object x) -> ()", "'x' at position 9", "'('"},
+        Refused{"f(Object() x) -> ()", "')' at position 9", "the object's type"},
+        Refused{"f(Object(a b) x) -> ()", "'b' at position 11", "')'"},
         Refused{"f(Tensor x) -> Tensor y", "'y' at position 22", "the end of the schema"},
         Refused{"f(Tensor x) -> (Tensor y)", "'y' at position 23", "no names"},
-        Refused{"f(Tensor x) -> Tensor[]", "'[' at position 21", "neither optional nor a list"},
-        Refused{"f(Tensor x) -> Tensor?", "'?' at position 21", "neither optional nor a list"},
         Refused{"f(Tensor x) -> Tensor(a!)", "'Tensor' at position 15", "alias letter"},
         Refused{"f(Tensor(a!)[] x) -> Tensor(a!)", "'Tensor' at position 21", "plain Tensor"},
         Refused{"f(Tensor(a!)? x) -> Tensor(a!)", "'Tensor' at position 20", "plain Tensor"},
@@ -184,7 +192,7 @@ TEST(Schema, KnowsItsParts) {
   std::optional<Schema> schema = parse_schema(
       "f(int n, Tensor?[] xs, Tensor(a!) y, *, float eps=1e-6) -> (Tensor(a!), Tensor)", &error);
   ASSERT_TRUE(schema) << to_text(error);
-  EXPECT_EQ(schema->fresh_outputs(), 1u);
+  EXPECT_EQ(schema->fresh_results(), 1u);
   EXPECT_EQ(schema->first_tensor(), 1);
   EXPECT_EQ(schema->find("eps"), 3);
   EXPECT_EQ(schema->find("zeta"), -1);

@@ -9,9 +9,11 @@ namespace opdock {
 namespace {
 
 constexpr char kSchema[] =
-    "f(Tensor x, Tensor y, Tensor? z, int n, int? m, float a, ScalarType d, Tensor[] ts) -> Tensor";
+    "f(Tensor x, Tensor y, Tensor? z, int n, int? m, float a, ScalarType d, Tensor[] ts, bool b, "
+    "int[] s) -> (Tensor, Tensor?, Tensor[])";
 
-// x: float32 [2, 3, 5], y: float16 [7, 4], z: None, n: 6, m: None, a: 1.0, d: int64, ts: [x].
+// x: float32 [2, 3, 5], y: float16 [7, 4], z: None, n: 6, m: None, a: 1.0, d: int64, ts: [x, y],
+// b: True, s: [4, 0, 9].
 class ShapeRules : public testing::Test {
  protected:
   ShapeRules() {
@@ -31,29 +33,45 @@ class ShapeRules : public testing::Test {
     args_[6].as.dtype = {OPDOCK_DTYPE_INT, 64, 1};
     args_[7].tag = OPDOCK_TAG_LIST;
     args_[7].as.list = &list_;
-    list_ = {args_, 1};
+    list_ = {args_, 2};
+    args_[8].tag = OPDOCK_TAG_BOOL;
+    args_[8].as.i64 = 1;
+    args_[9].tag = OPDOCK_TAG_LIST;
+    args_[9].as.list = &sizes_;
+    for (int i = 0; i < 3; ++i) {
+      numbers_[i].tag = OPDOCK_TAG_INT;
+      numbers_[i].as.i64 = i == 0 ? 4 : i == 1 ? 0 : 9;
+    }
+    sizes_ = {numbers_, 3};
   }
 
-  std::string refusal(const char* rule) {
+  // result: of the schema's three.
+  std::string refusal(const char* rule, size_t result = 0) {
     Reason error;
-    if (parse_shape_rule(rule, schema_, &error)) return "accepted";
+    if (parse_shape_rule(rule, schema_, schema_.returns[result], &error)) return "accepted";
     return error.found + " | " + error.wanted;
   }
-  // "float32 [2, 3] strides [3, 1]", or the problem.
-  std::string result(const char* text) {
+  // "float32 [2, 3]", or the problem.
+  std::string result(const char* text, size_t result = 0) {
     Reason error;
-    std::optional<ShapeRule> rule = parse_shape_rule(text, schema_, &error);
+    std::optional<ShapeRule> rule =
+        parse_shape_rule(text, schema_, schema_.returns[result], &error);
     if (!rule) return to_text(error);
+    uint32_t count = 0;
+    std::string problem, all;
+    if (!count_tensors(*rule, schema_, args_, &count, &problem)) return problem;
+    for (uint32_t i = 0; i < count; ++i) {
+      all += (i > 0 ? "; " : "") + one(*rule, i);
+    }
+    return count == 0 ? "none" : all;
+  }
+  std::string one(const ShapeRule& rule, uint32_t index) {
     opdock_output out;
     std::string problem;
-    if (!evaluate(*rule, schema_, args_, &out, &problem)) return problem;
+    if (!evaluate(rule, schema_, args_, index, &out, &problem)) return problem;
     std::string line = to_text(out.dtype) + " [";
     for (int32_t i = 0; i < out.ndim; ++i) {
       line += (i ? ", " : "") + std::to_string(out.shape[i]);
-    }
-    line += "] strides [";
-    for (int32_t i = 0; i < out.ndim; ++i) {
-      line += (i ? ", " : "") + std::to_string(out.strides[i]);
     }
     return line + "]";
   }
@@ -62,48 +80,93 @@ class ShapeRules : public testing::Test {
   int64_t x_shape_[3] = {2, 3, 5}, x_strides_[3] = {1, 2, 6};
   int64_t y_shape_[2] = {7, 4}, y_strides_[2] = {4, 1};
   opdock_tensor x_{}, y_{};
-  opdock_list list_{};
-  opdock_value args_[8] = {};
+  opdock_list list_{}, sizes_{};
+  opdock_value args_[10] = {}, numbers_[3] = {};
 };
 
-TEST_F(ShapeRules, GiveDtypeShapeAndContiguousStrides) {
+TEST_F(ShapeRules, GiveDtypeAndShape) {
   const struct {
     const char* rule;
     const char* result;
   } rows[] = {
-      {"like x", "float32 [2, 3, 5] strides [15, 5, 1]"},
-      {"like y", "float16 [7, 4] strides [4, 1]"},
-      {"like x, dtype float64", "float64 [2, 3, 5] strides [15, 5, 1]"},
-      {"like x, dtype like y", "float16 [2, 3, 5] strides [15, 5, 1]"},
-      {"like x, dtype d", "int64 [2, 3, 5] strides [15, 5, 1]"},
-      {"like x, dtype float4_e2m1fn_x2", "float4_e2m1fn_x2 [2, 3, 5] strides [15, 5, 1]"},
-      {"[]", "float32 [] strides []"},
-      {"[], dtype bool", "bool [] strides []"},
-      {"[1]", "float32 [1] strides [1]"},
-      {"[0, 3]", "float32 [0, 3] strides [3, 1]"},
-      {"[x.shape[0], y.shape[-1] * 2, n]", "float32 [2, 8, 6] strides [48, 6, 1]"},
-      {"[n + 1, n - 1]", "float32 [7, 5] strides [5, 1]"},
-      {"[n - 1 - 2]", "float32 [3] strides [1]"},
-      {"[2 + n * 3]", "float32 [20] strides [1]"},
-      {"[(2 + n) * 3]", "float32 [24] strides [1]"},
-      {"[n // 4]", "float32 [1] strides [1]"},
-      {"[-(-n // 4)]", "float32 [2] strides [1]"},
-      {"[-7 // 2 + 5]", "float32 [1] strides [1]"},
-      {"[7 // -2 + 5]", "float32 [1] strides [1]"},
-      {"[100 // 10 // 2]", "float32 [5] strides [1]"},
-      {"[x.ndim, 2]", "float32 [3, 2] strides [2, 1]"},
-      {"[x.shape]", "float32 [2, 3, 5] strides [15, 5, 1]"},
-      {"[x.shape[:-1]]", "float32 [2, 3] strides [3, 1]"},
-      {"[x.shape[1:]]", "float32 [3, 5] strides [5, 1]"},
-      {"[x.shape[-1:]]", "float32 [5] strides [1]"},
-      {"[x.shape[1:2], n]", "float32 [3, 6] strides [6, 1]"},
-      {"[x.shape[:]]", "float32 [2, 3, 5] strides [15, 5, 1]"},
-      {"[x.shape[9:]]", "float32 [] strides []"},
-      {"[x.shape[:-1], y.shape[1]]", "float32 [2, 3, 4] strides [12, 4, 1]"},
-      {"[ x . shape [ 0 ] + 1 ]", "float32 [3] strides [1]"},
-      {"[x.shape[0]*x.shape[1], x.shape[2]]", "float32 [6, 5] strides [5, 1]"},
+      {"like x", "float32 [2, 3, 5]"},
+      {"like y", "float16 [7, 4]"},
+      {"like x, dtype float64", "float64 [2, 3, 5]"},
+      {"like x, dtype like y", "float16 [2, 3, 5]"},
+      {"like x, dtype d", "int64 [2, 3, 5]"},
+      {"like x, dtype float4_e2m1fn_x2", "float4_e2m1fn_x2 [2, 3, 5]"},
+      {"[]", "float32 []"},
+      {"[], dtype bool", "bool []"},
+      {"[1]", "float32 [1]"},
+      {"[0, 3]", "float32 [0, 3]"},
+      {"[x.shape[0], y.shape[-1] * 2, n]", "float32 [2, 8, 6]"},
+      {"[n + 1, n - 1]", "float32 [7, 5]"},
+      {"[n - 1 - 2]", "float32 [3]"},
+      {"[2 + n * 3]", "float32 [20]"},
+      {"[(2 + n) * 3]", "float32 [24]"},
+      {"[n // 4]", "float32 [1]"},
+      {"[-(-n // 4)]", "float32 [2]"},
+      {"[-7 // 2 + 5]", "float32 [1]"},
+      {"[7 // -2 + 5]", "float32 [1]"},
+      {"[100 // 10 // 2]", "float32 [5]"},
+      {"[x.ndim, 2]", "float32 [3, 2]"},
+      {"[x.shape]", "float32 [2, 3, 5]"},
+      {"[x.shape[:-1]]", "float32 [2, 3]"},
+      {"[x.shape[1:]]", "float32 [3, 5]"},
+      {"[x.shape[-1:]]", "float32 [5]"},
+      {"[x.shape[1:2], n]", "float32 [3, 6]"},
+      {"[x.shape[:]]", "float32 [2, 3, 5]"},
+      {"[x.shape[9:]]", "float32 []"},
+      {"[x.shape[:-1], y.shape[1]]", "float32 [2, 3, 4]"},
+      {"[ x . shape [ 0 ] + 1 ]", "float32 [3]"},
+      {"like ts[1]", "float16 [7, 4]"},
+      {"[ts[0].shape[1:], ts[n - 5].ndim]", "float32 [3, 5, 2]"},
+      {"[n], dtype like ts[1]", "float16 [6]"},
+      {"[len(ts), len(s), s[2] + 1]", "float32 [2, 3, 10]"},
+      {"[max(n, 3), max(1, 2, n, 4), min(x.shape[2], n), min(n, 7) - 1]", "float32 [6, 6, 5, 5]"},
+      {"[1 if b else 2, (3 if not b else 4) * 2, 5 if z else 6, 7 if not m else 8]",
+       "float32 [1, 8, 6, 7]"},
+      {"like x if b else like y", "float32 [2, 3, 5]"},
+      {"like x if not b else [n], dtype d", "int64 [6]"},
+      {"like z if z else like y, dtype bool", "bool [7, 4]"},
+      {"[x.shape[0]*x.shape[1], x.shape[2]]", "float32 [6, 5]"},
   };
   for (const auto& row : rows) EXPECT_EQ(result(row.rule), row.result) << row.rule;
+}
+
+TEST_F(ShapeRules, GiveAsManyTensorsAsTheResultHas) {
+  constexpr size_t kOptional = 1, kList = 2;
+  EXPECT_EQ(result("like y if b", kOptional), "float16 [7, 4]");
+  EXPECT_EQ(result("like y if b else None", kOptional), "float16 [7, 4]");
+  EXPECT_EQ(result("like y if not b", kOptional), "none");
+  EXPECT_EQ(result("like z if z", kOptional), "none");
+  EXPECT_EQ(result("[s[i], x.shape[1:]] for i in range(len(s))", kList),
+            "float32 [4, 3, 5]; float32 [0, 3, 5]; float32 [9, 3, 5]");
+  EXPECT_EQ(result("like ts[k] for k in range(len(ts))", kList),
+            "float32 [2, 3, 5]; float16 [7, 4]");
+  EXPECT_EQ(result("[i * 2], dtype bool for i in range(n - 4)", kList), "bool [0]; bool [2]");
+  EXPECT_EQ(result("like x for i in range(0)", kList), "none");
+  EXPECT_EQ(result("like x if b else like y for i in range(1)", kList), "float32 [2, 3, 5]");
+  EXPECT_EQ(result("like x for i in range(n - 7)", kList),
+            "the shape rule gives -1 tensors, wanted 0 to 1048576");
+  EXPECT_EQ(
+      result("like ts[i] for i in range(3)", kList),
+      "float32 [2, 3, 5]; float16 [7, 4]; argument 'ts' has 2 elements, and the shape rule needs "
+      "number 2");
+
+  EXPECT_NE(refusal("like x", kOptional).find("\"if\""), std::string::npos);
+  EXPECT_NE(refusal("like x if b else like y", kOptional).find("None"), std::string::npos);
+  EXPECT_NE(refusal("like x if b").find("\"else\""), std::string::npos);
+  EXPECT_NE(refusal("like x if b else None").find("a shape"), std::string::npos);
+  EXPECT_NE(refusal("like x", kList).find("for i in range"), std::string::npos);
+  EXPECT_NE(refusal("like x for n in range(2)", kList).find("no parameter has"), std::string::npos);
+  EXPECT_NE(refusal("like x for i in range(i)", kList).find("a parameter"), std::string::npos);
+  EXPECT_NE(refusal("like x for i in range(2)").find("the end of the rule"), std::string::npos);
+  EXPECT_NE(refusal("like x if n else like y").find("a bool parameter"), std::string::npos);
+  EXPECT_NE(refusal("like x if x else like y").find("a bool parameter"), std::string::npos);
+  EXPECT_NE(refusal("[len(x)]").find("a list"), std::string::npos);
+  EXPECT_NE(refusal("[max(n)]").find("','"), std::string::npos);
+  EXPECT_NE(refusal("[sum(n)]").find("len, max or min"), std::string::npos);
 }
 
 TEST_F(ShapeRules, AreRefusedWithPositionAndWhatIsAllowed) {
@@ -117,7 +180,7 @@ TEST_F(ShapeRules, AreRefusedWithPositionAndWhatIsAllowed) {
       {"like", "the end at position 4", "a parameter"},
       {"like w", "'w' at position 5", "a parameter"},
       {"like n", "'n' at position 5", "a tensor parameter"},
-      {"like ts", "'ts' at position 5", "a tensor parameter"},
+      {"like ts", "the end at position 7", "'['"},
       {"like x y", "'y' at position 7", "dtype"},
       {"like x, float32", "'float32' at position 8", "'dtype'"},
       {"like x, dtype real", "'real' at position 14", "a dtype such as float32"},
@@ -130,7 +193,7 @@ TEST_F(ShapeRules, AreRefusedWithPositionAndWhatIsAllowed) {
       {"[n +]", "']' at position 4", "a number"},
       {"[n n]", "'n' at position 3", "an operator"},
       {"[a]", "'a' at position 1", "an int or tensor"},
-      {"[ts]", "'ts' at position 1", "an int or tensor"},
+      {"[ts]", "']' at position 3", "'['"},
       {"[x]", "']' at position 2", "'.'"},
       {"[x.size]", "'size' at position 3", "shape or ndim"},
       {"[x.shape[n]]", "'n' at position 9", "an integer"},

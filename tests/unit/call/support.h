@@ -101,8 +101,8 @@ class Arguments {
 inline opdock_status plan_nothing(const opdock_call*, const opdock_value*, uint32_t, opdock_plan*) {
   return OPDOCK_OK;
 }
-inline opdock_status run_nothing(const opdock_call*, const opdock_value*, uint32_t,
-                                 opdock_tensor* const*, uint32_t) {
+inline opdock_status run_nothing(const opdock_call*, const opdock_value*, uint32_t, opdock_value*,
+                                 uint32_t) {
   return OPDOCK_OK;
 }
 // Every output like the first argument, which is a tensor.
@@ -112,12 +112,7 @@ inline opdock_status plan_like(const opdock_call*, const opdock_value* args, uin
   for (uint32_t i = 0; i < plan->num_outputs; ++i) {
     plan->outputs[i].dtype = x.dtype;
     plan->outputs[i].ndim = x.ndim;
-    int64_t stride = 1;
-    for (int32_t k = x.ndim - 1; k >= 0; --k) {
-      plan->outputs[i].shape[k] = x.shape[k];
-      plan->outputs[i].strides[k] = stride;
-      stride *= x.shape[k] > 1 ? x.shape[k] : 1;
-    }
+    for (int32_t k = 0; k < x.ndim; ++k) plan->outputs[i].shape[k] = x.shape[k];
   }
   return OPDOCK_OK;
 }
@@ -135,10 +130,10 @@ inline opdock_op make_op(const char* schema, uint32_t flags = OPDOCK_OP_THREAD_S
 
 // "double(Tensor x) -> Tensor" of one dimension of float32: 2 * x. Lives as long as the process.
 inline opdock_status run_double(const opdock_call*, const opdock_value* args, uint32_t,
-                                opdock_tensor* const* outputs, uint32_t) {
+                                opdock_value* results, uint32_t) {
   const opdock_tensor& x = *args[0].as.tensor;
   for (int64_t i = 0; i < x.shape[0]; ++i) {
-    static_cast<float*>(outputs[0]->data)[i] = 2 * static_cast<float*>(x.data)[i];
+    static_cast<float*>(results[0].as.tensor->data)[i] = 2 * static_cast<float*>(x.data)[i];
   }
   return OPDOCK_OK;
 }
@@ -175,20 +170,49 @@ class TestResolver : public Resolver {
       }
     }
     return intern_target(op_, "test", device, facts, device.type == OPDOCK_CPU ? nullptr : driver,
-                         device.type == OPDOCK_CPU ? nullptr : kernels, dtypes);
+                         device.type == OPDOCK_CPU ? nullptr : kernels, dtypes, rules_of(op_));
+  }
+  // The op's shape rules, if it declares any.
+  static std::vector<ShapeRule> rules_of(const opdock_op* op) {
+    if (op->num_shape_rules == 0) return {};
+    const std::vector<std::string> texts(op->shape_rules, op->shape_rules + op->num_shape_rules);
+    Reason ignored{};
+    return *parse_shape_rules(texts, *parse_schema(op->schema, nullptr), &ignored);
   }
   std::string doc(const opdock_function&) override { return op_->doc; }
+  void log(int32_t level, const char* message) override {
+    logged += std::to_string(level) + " " + message;
+  }
+  uint32_t threads() const override { return 4; }
 
   std::vector<opdock_dtype> dtypes;
   Driver* driver = nullptr;
   Kernels* kernels = nullptr;
   std::atomic<int> resolved{0};
+  std::string logged;
 
  private:
   const opdock_op* op_;
 };
 
-// The functions of opdock.h as the tests call them.
+// Results of an op that returns tensors alone, each given or, where it is NULL, to be allocated.
+class Values {
+ public:
+  Values(opdock_tensor* const* tensors, uint32_t count) : values_(count) {
+    for (uint32_t i = 0; tensors != nullptr && i < count; ++i) {
+      if (tensors[i] != nullptr) values_[i] = Arguments::value(tensors[i]);
+    }
+    if (tensors == nullptr) values_.clear();
+  }
+  opdock_value* data() { return values_.empty() ? nullptr : values_.data(); }
+  const opdock_value& operator[](uint32_t i) const { return values_[i]; }
+
+ private:
+  std::vector<opdock_value> values_;
+};
+
+// The functions of opdock.h as the tests call them; outputs are those of an op that returns tensors
+// alone.
 inline opdock_status plan_call(opdock_function& function, const opdock_call_options* options,
                                const opdock_value* args, uint32_t num_args, opdock_plan* plan,
                                const ErrorBuffer& error) {
@@ -198,14 +222,20 @@ inline opdock_status run_planned(opdock_function& function, const opdock_call_op
                                  const opdock_plan* plan, const opdock_value* args,
                                  uint32_t num_args, opdock_tensor* const* outputs,
                                  uint32_t num_outputs, const ErrorBuffer& error) {
-  return opdock_run_planned(&function, options, plan, args, num_args, outputs, num_outputs,
+  Values results(outputs, num_outputs);
+  return opdock_run_planned(&function, options, plan, args, num_args, results.data(), num_outputs,
                             error.data, error.size);
 }
 inline opdock_status invoke(opdock_function& function, const opdock_call_options* options,
                             const opdock_value* args, uint32_t num_args, opdock_tensor** outputs,
                             uint32_t num_outputs, const ErrorBuffer& error) {
-  return opdock_invoke(&function, options, args, num_args, outputs, num_outputs, error.data,
-                       error.size);
+  Values results(outputs, num_outputs);
+  const opdock_status status = opdock_invoke(&function, options, args, num_args, results.data(),
+                                             num_outputs, error.data, error.size);
+  for (uint32_t i = 0; outputs != nullptr && i < num_outputs; ++i) {
+    if (outputs[i] == nullptr) outputs[i] = const_cast<opdock_tensor*>(results[i].as.tensor);
+  }
+  return status;
 }
 inline opdock_status prepare(opdock_function& function, opdock_device device,
                              const ErrorBuffer& error) {

@@ -133,6 +133,7 @@ FileFacts file_from(const std::string& text) {
   file.is_elf = file.is_shared_object = file.exports_entry = true;
   file.machine = 62;
   Note note;
+  note.head.abi_minor = OPDOCK_ABI_MINOR;
   note.name = "plugin";
   note.version = Version{1, 0};
   note.cpu_arch = "x86_64";

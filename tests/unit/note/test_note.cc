@@ -40,12 +40,16 @@ Note full_note() {
   op.dtypes = {"float32", "bfloat16"};
   op.shape_rules = {"like x", "like x"};
   op.flags = {"thread-safe", "capture-safe"};
-  op.backward = "layer_norm_backward";
+  op.device_arg = "x";
+  op.elsewhere = {{"bias", "cpu"}, {"weight", "any"}};
+  op.gradients = {"x = layer_norm_backward(grads[0], x)", "weight = none: a test"};
   note.ops = {op};
   op.name = "layer_norm";
   op.schema = "layer_norm(Tensor x) -> Tensor";
   op.digest = to_hex(sha256(op.schema));
-  op.backward.clear();
+  op.device_arg.clear();
+  op.elsewhere.clear();
+  op.gradients.clear();
   note.ops.push_back(op);
   const std::string digest(64, 'a');
   note.images = {{Backend::kCuda, ImageKind::kCubin, "sm_90a", {12, 9}, digest},
@@ -77,7 +81,9 @@ TEST(Note, SurvivesWritingAndReading) {
     EXPECT_EQ(back->ops[i].dtypes, note.ops[i].dtypes);
     EXPECT_EQ(back->ops[i].shape_rules, note.ops[i].shape_rules);
     EXPECT_EQ(back->ops[i].flags, note.ops[i].flags);
-    EXPECT_EQ(back->ops[i].backward, note.ops[i].backward);
+    EXPECT_EQ(back->ops[i].device_arg, note.ops[i].device_arg);
+    EXPECT_EQ(back->ops[i].elsewhere, note.ops[i].elsewhere);
+    EXPECT_EQ(back->ops[i].gradients, note.ops[i].gradients);
   }
   ASSERT_EQ(back->images.size(), note.images.size());
   for (size_t i = 0; i < note.images.size(); ++i) {

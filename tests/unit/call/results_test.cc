@@ -1,0 +1,360 @@
+// Results that are not one tensor each: optional ones, lists, numbers, objects.
+// SPDX-License-Identifier: Apache-2.0
+#include "call/results.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+
+#include "support.h"
+
+namespace opdock {
+namespace {
+
+using namespace testing_support;
+using A = Arguments;
+
+// Calls with values as they are.
+opdock_status invoke_values(TestFunction& f, std::vector<opdock_value> args,
+                            std::vector<opdock_value>* results) {
+  f.error[0] = '\0';
+  return opdock_invoke(&f.function, nullptr, args.data(), static_cast<uint32_t>(args.size()),
+                       results->data(), static_cast<uint32_t>(results->size()), f.error,
+                       sizeof f.error);
+}
+
+// ---- lists and optional tensors
+
+// One row of float32 of each size; and, if asked for, the sizes' sum.
+const char* const kPieces[] = {"[sizes[i]] for i in range(len(sizes))", "[1] if sum"};
+opdock_status plan_pieces(const opdock_call*, const opdock_value* args, uint32_t,
+                          opdock_plan* plan) {
+  const opdock_list& sizes = *args[1].as.list;
+  for (uint64_t i = 0; i < sizes.count; ++i) {
+    plan->outputs[i].dtype = kF32;
+    plan->outputs[i].ndim = 1;
+    plan->outputs[i].shape[0] = sizes.data[i].as.i64;
+  }
+  if (args[2].as.i64 != 0) {
+    opdock_output& sum = plan->outputs[sizes.count];
+    sum.dtype = kF32;
+    sum.ndim = 1;
+    sum.shape[0] = 1;
+  }
+  return OPDOCK_OK;
+}
+opdock_status run_pieces(const opdock_call* call, const opdock_value* args, uint32_t,
+                         opdock_value* results, uint32_t num_results) {
+  const bool wants_sum = args[2].as.i64 != 0;
+  if (num_results != 2 || results[0].tag != OPDOCK_TAG_LIST ||
+      results[1].tag != (wants_sum ? OPDOCK_TAG_TENSOR : OPDOCK_TAG_NONE)) {
+    return call->host->set_error(call, OPDOCK_INTERNAL, "results came wrong");
+  }
+  float total = 0;
+  for (uint64_t i = 0; i < results[0].as.list->count; ++i) {
+    const opdock_tensor& piece = *results[0].as.list->data[i].as.tensor;
+    for (int64_t k = 0; k < piece.shape[0]; ++k) {
+      static_cast<float*>(piece.data)[k * piece.strides[0]] = static_cast<float>(i);
+    }
+    total += static_cast<float>(piece.shape[0]);
+  }
+  if (wants_sum) *static_cast<float*>(results[1].as.tensor->data) = total;
+  return OPDOCK_OK;
+}
+const opdock_op* pieces_op() {
+  static const opdock_op op = [] {
+    opdock_op o = make_op("pieces(Tensor x, int[] sizes, bool sum) -> (Tensor[], Tensor?)");
+    o.num_shape_rules = 2;
+    o.shape_rules = kPieces;
+    o.plan = plan_pieces;
+    o.run = run_pieces;
+    return o;
+  }();
+  return &op;
+}
+
+struct Pieces {
+  std::vector<opdock_value> args(std::vector<int64_t> sizes, bool sum) {
+    std::vector<opdock_value> items;
+    for (const int64_t size : sizes) items.push_back(A::integer(size));
+    return {A::value(a.tensor({1})), a.list(items), A::boolean(sum)};
+  }
+  TestFunction f{pieces_op()};
+  A a;
+};
+
+TEST(Results, AreAllocatedInListsAndWhereTheyAreOptional) {
+  Pieces p;
+  for (const bool sum : {true, false}) {
+    for (const std::vector<int64_t>& sizes :
+         {std::vector<int64_t>{}, {3}, {2, 0, 5}, std::vector<int64_t>(100, 1)}) {
+      std::vector<opdock_value> results(2);
+      ASSERT_EQ(invoke_values(p.f, p.args(sizes, sum), &results), OPDOCK_OK) << p.f.error;
+      ASSERT_EQ(results[0].tag, uint32_t{OPDOCK_TAG_LIST});
+      EXPECT_EQ(results[0].flags, OPDOCK_VALUE_OWNED);
+      ASSERT_EQ(results[0].as.list->count, sizes.size());
+      for (size_t i = 0; i < sizes.size(); ++i) {
+        const opdock_tensor& piece = *results[0].as.list->data[i].as.tensor;
+        EXPECT_EQ(piece.shape[0], sizes[i]);
+        for (int64_t k = 0; k < sizes[i]; ++k) {
+          EXPECT_EQ(static_cast<float*>(piece.data)[k], static_cast<float>(i));
+        }
+      }
+      EXPECT_EQ(results[1].tag, sum ? uint32_t{OPDOCK_TAG_TENSOR} : uint32_t{OPDOCK_TAG_NONE});
+      for (opdock_value& result : results) {
+        opdock_value_free(&result);
+        EXPECT_EQ(result.tag, uint32_t{OPDOCK_TAG_NONE});
+        opdock_value_free(&result);
+      }
+    }
+  }
+}
+
+TEST(Results, AreWrittenIntoTheCallersListsAndTensors) {
+  Pieces p;
+  opdock_tensor* const first = p.a.tensor({2}, kF32, {3});  // strides of the caller's
+  opdock_tensor* const second = p.a.tensor({1});
+  opdock_tensor* const sum = p.a.tensor({1});
+  std::vector<opdock_value> results = {p.a.list({A::value(first), A::value(second)}),
+                                       A::value(sum)};
+  ASSERT_EQ(invoke_values(p.f, p.args({2, 1}, true), &results), OPDOCK_OK) << p.f.error;
+  EXPECT_EQ(static_cast<float*>(second->data)[0], 1.0f);
+  EXPECT_EQ(static_cast<float*>(sum->data)[0], 3.0f);
+  EXPECT_EQ(results[1].as.tensor, sum);
+  EXPECT_EQ(results[1].flags, 0u);
+}
+
+TEST(Results, ThatDoNotFitThePlanAreRefused) {
+  Pieces p;
+  const auto tensor = [&](int64_t size) { return A::value(p.a.tensor({size})); };
+  const auto read_only = A::value(p.a.tensor({1}), OPDOCK_VALUE_READ_ONLY);
+  const struct {
+    std::vector<opdock_value> results;
+    bool sum;
+    const char* text;
+  } rows[] = {
+      {{p.a.list({tensor(2)}), tensor(1)}, true, "a list of 1, wanted a list of 2 tensors"},
+      {{tensor(2), tensor(1)}, true, "found a tensor, wanted a list of 2 tensors"},
+      {{p.a.list({tensor(2), A::none()}), tensor(1)}, true, "element 1: found None"},
+      {{p.a.list({tensor(2), tensor(3)}), tensor(1)}, true, "output 1: found float32 [3]"},
+      {{p.a.list({tensor(2), tensor(1)}), tensor(1)},
+       false,
+       "result 1: found a tensor, wanted None"},
+      {{p.a.list({tensor(2), tensor(1)}), A::integer(3)}, true, "result 1: found an int"},
+      {{p.a.list({tensor(2), tensor(1)}), read_only},
+       true,
+       "result 1: found a tensor that is read-"},
+      {{p.a.list({tensor(2), tensor(1)})}, true, "found room for 1 results, wanted 2"},
+  };
+  for (const auto& row : rows) {
+    std::vector<opdock_value> results = row.results;
+    EXPECT_EQ(invoke_values(p.f, p.args({2, 1}, row.sum), &results), OPDOCK_INVALID_ARGUMENT);
+    EXPECT_NE(std::string(p.f.error).find(row.text), std::string::npos) << p.f.error;
+  }
+}
+
+TEST(Results, AreCountedAndInferredWithoutAPlugin) {
+  Declared declared;
+  Reason error{};
+  const Schema schema = *parse_schema(pieces_op()->schema, nullptr);
+  const std::vector<std::string> texts(std::begin(kPieces), std::end(kPieces));
+  declared.rules = *parse_shape_rules(texts, schema, &error);
+  TestResolver resolver(pieces_op());
+  opdock_function function("pieces", schema, &resolver, declared);
+  Pieces p;
+  const std::vector<opdock_value> args = p.args({2, 7}, true);
+  uint32_t counts[2] = {};
+  char text[256] = "";
+  ASSERT_EQ(opdock_count_results(&function, args.data(), 3, counts, text, sizeof text), OPDOCK_OK)
+      << text;
+  EXPECT_EQ(counts[0], 2u);
+  EXPECT_EQ(counts[1], 1u);
+  opdock_output outputs[3];
+  ASSERT_EQ(opdock_infer_results(&function, args.data(), 3, outputs, 3, text, sizeof text),
+            OPDOCK_OK)
+      << text;
+  EXPECT_EQ(outputs[1].shape[0], 7);
+  EXPECT_EQ(outputs[2].shape[0], 1);
+  EXPECT_EQ(opdock_infer_results(&function, args.data(), 3, outputs, 2, text, sizeof text),
+            OPDOCK_INVALID_ARGUMENT);
+  EXPECT_NE(std::string(text).find("wanted 3"), std::string::npos) << text;
+  EXPECT_EQ(resolver.resolved, 0);
+}
+
+TEST(Results, OfAVariableNumberNeedRoomInAPlan) {
+  Pieces p;
+  opdock_output outputs[8];
+  opdock_plan plan{};
+  plan.struct_size = sizeof plan;
+  plan.outputs = outputs;
+  plan.room = 2;
+  EXPECT_EQ(p.f.plan(p.args({1, 2, 3}, true), &plan), OPDOCK_INVALID_ARGUMENT);
+  EXPECT_EQ(plan.num_outputs, 4u);
+  EXPECT_NE(std::string(p.f.error).find("room for 4"), std::string::npos) << p.f.error;
+  plan.room = 8;
+  EXPECT_EQ(p.f.plan(p.args({1, 2, 3}, true), &plan), OPDOCK_OK) << p.f.error;
+  EXPECT_EQ(plan.num_outputs, 4u);
+  EXPECT_EQ(outputs[2].shape[0], 3);
+}
+
+// ---- what plan answers is held to the rules (OPDOCK-P-10)
+
+TEST(Results, ThatDepartFromTheShapeRuleAreTheAuthorsFault) {
+  static const char* const rules[] = {"[x.shape[0] + 1]"};
+  static const opdock_op op = [] {
+    opdock_op o = make_op("departs(Tensor x) -> Tensor");
+    o.num_shape_rules = 1;
+    o.shape_rules = rules;
+    o.plan = plan_like;
+    return o;
+  }();
+  TestFunction f(&op);
+  A a;
+  for (int i = 0; i < 8; ++i) {
+    EXPECT_EQ(f.invoke({A::value(a.tensor({4}))}, {nullptr}), OPDOCK_INTERNAL) << i;
+    const std::string text = f.error;
+    EXPECT_NE(text.find("answered float32 [4] for output 0, wanted float32 [5]"), text.npos)
+        << text;
+    EXPECT_NE(text.find("[x.shape[0] + 1]"), text.npos) << text;
+  }
+  EXPECT_EQ(f.invoke({A::value(a.tensor({4}))}, {a.tensor({4})}),
+            OPDOCK_OK);  // the first ones only
+}
+
+// ---- numbers and objects
+
+struct Counted {
+  opdock_object object{};
+  std::atomic<int> references{1};
+  inline static std::atomic<int> alive{0};
+
+  explicit Counted(const char* type) {
+    object.struct_size = sizeof object;
+    object.version = 3;
+    object.type_id = type;
+    object.device = kCpu;
+    object.retain = [](opdock_object* self) { ++of(self)->references; };
+    object.release = [](opdock_object* self) {
+      if (--of(self)->references == 0) delete of(self);
+    };
+    ++alive;
+  }
+  ~Counted() { --alive; }
+  static Counted* of(opdock_object* self) { return reinterpret_cast<Counted*>(self); }
+};
+
+// what: 0 good, 1 fails after all is set, 2 leaves the int out, 3 makes another object, 4 none.
+opdock_status run_make(const opdock_call* call, const opdock_value* args, uint32_t,
+                       opdock_value* results, uint32_t) {
+  const int64_t what = args[0].as.i64;
+  for (int i = 0; i < 4; ++i) {
+    if (results[i].tag != OPDOCK_TAG_NONE) return OPDOCK_INTERNAL;
+  }
+  if (what != 2) results[0] = A::integer(7);
+  results[1] = A::real(0.5);
+  results[2] = A::boolean(true);
+  if (what != 4) {
+    results[3].tag = OPDOCK_TAG_OBJECT;
+    results[3].as.object = &(new Counted(what == 3 ? "other" : "counted"))->object;
+  }
+  return what == 1 ? call->host->set_error(call, OPDOCK_UNSUPPORTED, "no mood") : OPDOCK_OK;
+}
+const opdock_op* make_object_op() {
+  static const opdock_op op = [] {
+    opdock_op o = make_op("make(int what) -> (int, float, bool, Object(counted))");
+    o.run = run_make;
+    return o;
+  }();
+  return &op;
+}
+
+TEST(Results, AreNumbersAndObjects) {
+  TestFunction f(make_object_op());
+  std::vector<opdock_value> results(4);
+  ASSERT_EQ(invoke_values(f, {A::integer(0)}, &results), OPDOCK_OK) << f.error;
+  EXPECT_EQ(results[0].as.i64, 7);
+  EXPECT_EQ(results[1].as.f64, 0.5);
+  EXPECT_EQ(results[2].as.i64, 1);
+  ASSERT_EQ(results[3].tag, uint32_t{OPDOCK_TAG_OBJECT});
+  EXPECT_EQ(results[3].flags, OPDOCK_VALUE_OWNED);
+  EXPECT_EQ(Counted::alive, 1);
+  opdock_object* const object = results[3].as.object;
+  object->retain(object);
+  opdock_value_free(&results[3]);
+  EXPECT_EQ(Counted::alive, 1);  // the other reference
+  object->release(object);
+  EXPECT_EQ(Counted::alive, 0);
+}
+
+TEST(Results, OfARunThatFailsOrErrAreGivenBack) {
+  TestFunction f(make_object_op());
+  const struct {
+    int64_t what;
+    opdock_status status;
+    const char* text;
+  } rows[] = {{1, OPDOCK_UNSUPPORTED, "no mood"},
+              {2, OPDOCK_INTERNAL, "left None as result 0, wanted int"},
+              {3, OPDOCK_INTERNAL, "an object of type other as result 3, wanted Object(counted)"},
+              {4, OPDOCK_INTERNAL, "left None as result 3"}};
+  for (const auto& row : rows) {
+    std::vector<opdock_value> results(4);
+    EXPECT_EQ(invoke_values(f, {A::integer(row.what)}, &results), row.status);
+    EXPECT_NE(std::string(f.error).find(row.text), std::string::npos) << f.error;
+    for (const opdock_value& result : results) EXPECT_EQ(result.tag, uint32_t{OPDOCK_TAG_NONE});
+    EXPECT_EQ(Counted::alive, 0) << row.what;
+  }
+}
+
+TEST(Objects, AreOfTheTypeThatTheSchemaNames) {  // OPDOCK-H-9
+  static const opdock_op op = make_op("use(Object(counted) o, Object(counted)[] more=[]) -> ()");
+  TestFunction f(&op);
+  A a;
+  Counted good("counted"), other("other"), untyped(nullptr);
+  const auto value = [](Counted& counted) {
+    opdock_value v{};
+    v.tag = OPDOCK_TAG_OBJECT;
+    v.as.object = &counted.object;
+    return v;
+  };
+  EXPECT_EQ(f.invoke({value(good), a.list({value(good)})}), OPDOCK_OK) << f.error;
+  EXPECT_EQ(f.invoke({value(other), a.list({})}), OPDOCK_INVALID_ARGUMENT);
+  EXPECT_STREQ(
+      f.error,
+      "use: argument 'o': found an object of type other, wanted Object(counted); convert it");
+  EXPECT_EQ(f.invoke({value(untyped), a.list({})}), OPDOCK_INVALID_ARGUMENT);
+  EXPECT_EQ(f.invoke({value(good), a.list({value(good), value(other)})}), OPDOCK_INVALID_ARGUMENT);
+  EXPECT_NE(std::string(f.error).find("an object of type other as element 1"), std::string::npos)
+      << f.error;
+}
+
+// ---- arguments on other devices
+
+TEST(Devices, ArgumentsMayBeDeclaredToLieElsewhere) {
+  static const opdock_op op = make_op("move(Tensor x, Tensor host, Tensor any) -> ()");
+  Declared declared;
+  declared.arg_devices = {OPDOCK_ON_OP_DEVICE, OPDOCK_ON_CPU, OPDOCK_ON_ANY};
+  TestResolver resolver(&op);
+  opdock_function function("move", *parse_schema(op.schema, nullptr), &resolver, declared);
+  A a;
+  opdock_tensor* const x = a.tensor({2});
+  opdock_tensor* const gpu = a.tensor({2});
+  gpu->device = {OPDOCK_CUDA, 1};
+  const auto call = [&](opdock_tensor* first, opdock_tensor* second, opdock_tensor* third) {
+    const opdock_value args[] = {A::value(first), A::value(second), A::value(third)};
+    char text[256] = "";
+    const opdock_status status =
+        opdock_invoke(&function, nullptr, args, 3, nullptr, 0, text, sizeof text);
+    return std::to_string(status) + text;
+  };
+  EXPECT_EQ(call(x, x, x), "0");
+  EXPECT_EQ(call(x, x, gpu), "0");
+  EXPECT_EQ(
+      call(x, gpu, x),
+      "1move: argument 'host': found it on cuda:1, wanted it on the CPU, as the op declares it; "
+      "move it there");
+  // The first one decides, wherever the others are: nobody serves cuda:1 here.
+  EXPECT_EQ(call(gpu, x, x), "7move: nothing for this device");
+}
+
+}  // namespace
+}  // namespace opdock
