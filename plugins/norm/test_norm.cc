@@ -297,7 +297,6 @@ TEST(NormPlan, FollowsItsShapeRules) {
   for (const opdock_output& out : result.planned) {
     EXPECT_EQ(std::vector<int64_t>(out.shape, out.shape + out.ndim),
               (std::vector<int64_t>{4, 3, 6}));
-    EXPECT_EQ(out.strides[0], 18);
   }
 }
 

@@ -83,7 +83,7 @@ int main(int argc, char** argv) {
   memset(&plan, 0, sizeof plan);
   plan.struct_size = sizeof plan;
   plan.outputs = planned;
-#ifndef OPDOCK_TEST_SMALLER
+#ifndef OPDOCK_TEST_SMALLER /* the smaller header's plan ends before room */
   plan.room = 1;
 #endif
   memset(&how, 0, sizeof how);

@@ -9,6 +9,7 @@
 #include <sstream>
 #include <string>
 
+#include "opdock/compile.h"
 #include "opdock/opdock.h"
 
 namespace {
@@ -39,11 +40,10 @@ TEST(Layout, CoversEveryStruct) {
   std::istringstream lines(now());
   for (std::string word, rest; lines >> word && std::getline(lines, rest);)
     listed.insert(word.substr(0, word.find('.')));
-  std::ifstream header(std::string(ABI_INCLUDE) + "/opdock/plugin.h"),
-      host(std::string(ABI_INCLUDE) + "/opdock/opdock.h");
   int found = 0;
-  for (std::ifstream* file : {&header, &host}) {
-    for (std::string line; std::getline(*file, line);) {
+  for (const char* const header : {"plugin.h", "opdock.h", "compile.h"}) {
+    std::ifstream file(std::string(ABI_INCLUDE) + "/opdock/" + header);
+    for (std::string line; std::getline(file, line);) {
       if (line.rfind("typedef struct ", 0) != 0 || line.find('{') == std::string::npos) continue;
       std::string name = line.substr(15, line.find(' ', 15) - 15);
       EXPECT_TRUE(listed.count(name)) << name;

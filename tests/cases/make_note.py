@@ -5,7 +5,9 @@ import argparse
 import hashlib
 import json
 import platform
+import re
 import struct
+from pathlib import Path
 
 HEAD = "<HHHHII32s"  # then, in assembly: the self-relative offset of the image table, its size
 IMAGE = "<II48sIIQQQQ32s"
@@ -23,12 +25,17 @@ def parse_arguments():
     parser.add_argument("--device", action="append", default=["cpu"])
     parser.add_argument("--gradient", action="append", default=[])
     parser.add_argument("--abi-major", type=int, default=0)
-    parser.add_argument("--abi-minor", type=int, required=True)
     parser.add_argument("--image", help="adds one source image with this text")
     parser.add_argument("--wrong-digest", action="store_true", help="of that image")
     parser.add_argument("--fatbin", help="a file that is embedded as nvcc embeds its own")
     parser.add_argument("--level", type=int, help="of the CPU")
     return parser.parse_args()
+
+
+def abi_minor():
+    """The host's own: of a draft no other is loaded."""
+    header = Path(__file__).resolve().parents[2] / "core/include/opdock/plugin.h"
+    return int(re.search(r"define OPDOCK_ABI_MINOR (\d+)", header.read_text())[1])
 
 
 def op_claim(args, schema):
@@ -77,7 +84,7 @@ def main():
         )
     text = json.dumps(claim).encode()
     build_hash = hashlib.sha256(text + table).digest()
-    head = struct.pack(HEAD, 1, 64, args.abi_major, args.abi_minor, 0, len(text), build_hash)
+    head = struct.pack(HEAD, 1, 64, args.abi_major, abi_minor(), 0, len(text), build_hash)
     relative = "images - ." if table else "0"
     with open(args.output, "w") as out:
         out.write('  .section .note.opdock, "a", %note\n  .balign 4\n')

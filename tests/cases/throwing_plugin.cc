@@ -32,12 +32,24 @@ const opdock_op op = {sizeof(opdock_op),
                       1,
                       shape_rules,
                       nullptr,
+                      nullptr,
+                      0,
+                      0,
                       plan,
                       nullptr,
                       run};
 const opdock_op* const ops[] = {&op};
-const opdock_plugin plugin = {
-    sizeof(opdock_plugin), OPDOCK_ABI_MAJOR, OPDOCK_ABI_MINOR, 1, NAME, "1.0", ops, init};
+const opdock_plugin plugin = {sizeof(opdock_plugin),
+                              OPDOCK_ABI_MAJOR,
+                              OPDOCK_ABI_MINOR,
+                              1,
+                              NAME,
+                              "1.0",
+                              ops,
+                              nullptr,
+                              0,
+                              0,
+                              init};
 
 }  // namespace
 

@@ -33,7 +33,7 @@ class Moved {
  public:
   explicit Moved(const Example& example) : args(example.args), tensors_(example.args.size()) {
     for (size_t i = 0; i < args.size(); ++i) {
-      if (args[i].tag != OPDOCK_TENSOR) continue;
+      if (args[i].tag != OPDOCK_TAG_TENSOR) continue;
       tensors_[i] = *args[i].as.tensor;
       move(&tensors_[i]);
       args[i].as.tensor = &tensors_[i];

@@ -76,7 +76,7 @@ TEST(Empty, PassesAPluginsChecks) {
         check(x, "x").contiguous().contiguous_last_dim().aligned(16).no_overlap_with(x));
     const Layout like = x.like();
     EXPECT_EQ(std::vector<int64_t>(like.shape, like.shape + like.ndim), empty.shape);
-    EXPECT_EQ(like.ndim, x.ndim);
+    EXPECT_EQ(like.ndim, x.ndim());
   }
 }
 
@@ -84,13 +84,13 @@ TEST(Empty, PassesShapeRules) {
   const Schema schema = *parse_schema("f(Tensor x) -> Tensor", nullptr);
   char memory[16];
   for (const char* text : {"like x", "[x.shape]"}) {
-    const ShapeRule rule = *parse_shape_rule(text, schema, nullptr);
+    const ShapeRule rule = *parse_shape_rule(text, schema, schema.returns[0], nullptr);
     for (const Empty& empty : kEmpty) {
       const opdock_tensor x = tensor_of(empty, memory);
       const opdock_value args[] = {A::value(&x)};
       opdock_output out;
       std::string problem;
-      EXPECT_TRUE(evaluate(rule, schema, args, &out, &problem)) << problem;
+      EXPECT_TRUE(evaluate(rule, schema, args, 0, &out, &problem)) << problem;
       EXPECT_EQ(std::vector<int64_t>(out.shape, out.shape + out.ndim), empty.shape);
     }
     const Empty large{{kHuge, kHuge}, {0, 0}};
@@ -98,7 +98,7 @@ TEST(Empty, PassesShapeRules) {
     const opdock_value args[] = {A::value(&x)};
     opdock_output out;
     std::string problem;
-    EXPECT_FALSE(evaluate(rule, schema, args, &out, &problem));
+    EXPECT_FALSE(evaluate(rule, schema, args, 0, &out, &problem));
     EXPECT_EQ(problem, "the shape rule overflows 64 bits");
   }
 }

@@ -6,6 +6,8 @@
 #include <set>
 #include <sstream>
 
+#include "opdock/plugin.h"
+
 namespace opdock::test {
 namespace {
 

@@ -26,15 +26,20 @@ using opdock::Stream;
 using opdock::Tensor;
 using std::optional;
 
+struct Box {
+  static constexpr char kType[] = "box";
+  static constexpr uint32_t kVersion = 1;
+};
+
 // The types of plugin.hpp's table, and the other ones that it allows, by value and by reference.
 void every_plan(Plan&, Tensor, Tensor, optional<Tensor>, List<Tensor>, List<optional<Tensor>>,
                 int64_t, double, bool, std::string_view, std::complex<double>, Dtype, Device,
-                Stream, const opdock_generator*, opdock_object*, optional<int64_t>, List<int64_t>,
-                optional<List<double>>, List<bool>) {}
+                Stream, const opdock_generator*, opdock::Object<Box>, optional<int64_t>,
+                List<int64_t>, optional<List<double>>, List<bool>) {}
 void every_run(Call&, Results, const Tensor&, optional<Tensor>, const optional<Tensor>&,
                const std::vector<Tensor>&, std::vector<optional<Tensor>>, const int64_t, float,
                const bool&, const std::string_view, const std::complex<double>&, Dtype, Device,
-               Stream, const opdock_generator*, opdock_object*, optional<int64_t>,
+               Stream, const opdock_generator*, opdock::Object<Box>, optional<int64_t>,
                std::vector<int64_t>, optional<std::vector<float>>, std::vector<bool>) noexcept {}
 OPDOCK_OP(every, every_plan, nullptr, every_run)
 
