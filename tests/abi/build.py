@@ -235,7 +235,7 @@ def main():
 
     program("c", "gcc", ["-std=c11", "-O1"], "host_c.c")
     program("c-clang", "clang", ["-std=c11", "-O1"], "host_c.c")
-    program("c-older", "gcc", ["-std=c11", "-O1"], "host_c.c", "older-program")
+    program("c-older", "gcc", ["-std=c11", "-O1", "-DOPDOCK_TEST_SMALLER"], "host_c.c", "older-program")
     program("c-newer", "gcc", ["-std=c11", "-O1"], "host_c.c", "newer")
     program("cpp", "g++", ["-std=c++17", "-O1"], "host_cpp.cc")
     program("cpp-clang", "clang++", ["-std=c++20", "-O1"], "host_cpp.cc")
