@@ -81,7 +81,7 @@ int show_command(const std::string& plugin_path, const std::string& op, bool jso
   print_row("devices", all_of(candidates, "devices"));
   print_row("dtypes", all_of(candidates, "dtypes"));
   print_row("flags", all_of(candidates, "flags"));
-  print_row("gradients", text_of(best, "backward"));
+  print_row("gradients", all_of(candidates, "gradients"));
   for (const Report& record : report.at("chain")) {
     print_row("on " + text_of(record, "device"), served_by(record));
   }

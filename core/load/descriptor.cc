@@ -115,17 +115,18 @@ class Checker {
     if (op.flags != flags) {
       mismatch(fmt::format("{}flags {:#x}", where, op.flags), fmt::format("{:#x}", flags));
     }
-    compare_texts(where + "shape rule", op.shape_rules, op.num_shape_rules, claim.shape_rules);
-    compare_texts(where + "gradient", op.gradients, op.num_gradients, claim.gradients);
+    compare_texts(where, "shape rule", op.shape_rules, op.num_shape_rules, claim.shape_rules);
+    compare_texts(where, "gradient", op.gradients, op.num_gradients, claim.gradients);
     compare_arguments(op, claim, where);
   }
 
-  void compare_texts(const std::string& what, const char* const* texts, uint32_t count,
-                     const std::vector<std::string>& claimed) {
+  void compare_texts(const std::string& where, const std::string& what, const char* const* texts,
+                     uint32_t count, const std::vector<std::string>& claimed) {
     if (count != claimed.size()) {
-      return mismatch(fmt::format("{} {}s", count, what), fmt::format("{}", claimed.size()));
+      return mismatch(fmt::format("{}{} {}s", where, count, what),
+                      fmt::format("{}", claimed.size()));
     }
-    for (uint32_t i = 0; i < count; ++i) compare(what, text_or_null(texts[i]), claimed[i]);
+    for (uint32_t i = 0; i < count; ++i) compare(where + what, text_or_null(texts[i]), claimed[i]);
   }
 
   void compare_arguments(const opdock_op& op, const OpClaim& claim, const std::string& where) {

@@ -231,6 +231,7 @@ void take_from_host(Call& call, const Fresh& fresh, opdock_value* values) {
     if (!is_fresh(call.info.results[i])) continue;
     if (value.tag == OPDOCK_TAG_TENSOR) {
       take(value);
+      value = {};
     } else if (value.tag == OPDOCK_TAG_LIST) {
       for (uint64_t k = 0; k < value.as.list->count; ++k) {
         opdock_value& item = const_cast<opdock_value&>(value.as.list->data[k]);

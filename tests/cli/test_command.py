@@ -45,7 +45,7 @@ def test_list_says_why_each_other_is_not_usable(opdock, folder):
 def test_list_is_a_table_with_reason_and_advice(opdock, folder):
     result = opdock("list", "--plugin-path", folder)
     assert result.status == 0
-    assert "abi-major: found ABI 7.1, wanted ABI 0" in result.out
+    assert "abi-major: found ABI 7.3, wanted ABI 0.3" in result.out
     assert "-> rebuild the plugin" in result.out
     assert "1 of 3 usable" in result.out
     assert "\033" not in result.out

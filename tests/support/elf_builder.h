@@ -13,6 +13,8 @@
 #include <string>
 #include <vector>
 
+#include "opdock/plugin.h"
+
 namespace opdock_test {
 
 // Bytes with little-endian writes at any place.
@@ -133,7 +135,12 @@ class Plugin {
 
   Bytes make_descriptor(size_t table_distance) const {
     Bytes head;
-    head.u16(0, 1).u16(2, 64).u16(4, 0).u16(6, 1).u32(8, 0).u32(12, json.size());
+    head.u16(0, 1)
+        .u16(2, 64)
+        .u16(4, OPDOCK_ABI_MAJOR)
+        .u16(6, OPDOCK_ABI_MINOR)
+        .u32(8, 0)
+        .u32(12, json.size());
     for (size_t i = 0; i < 32; ++i) head.u8(16 + i, i);
     const bool table = image_table.size() != 0;
     head.u64(48, table ? table_distance : 0).u64(56, image_table.size());

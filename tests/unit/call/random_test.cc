@@ -103,7 +103,7 @@ TEST(Random, NeedsTheFlagAndAGenerator) {
   EXPECT_NE(std::string(g.error).find("no generator"), std::string::npos) << g.error;
   small.struct_size = 8;
   EXPECT_EQ(g.invoke({A::integer(1), value(&small)}), OPDOCK_INVALID_ARGUMENT);
-  EXPECT_NE(std::string(g.error).find("struct_size of 8"), std::string::npos) << g.error;
+  EXPECT_NE(std::string(g.error).find("struct_size 8"), std::string::npos) << g.error;
   const uint64_t there = 0;
   device.device_seed = &there;
   EXPECT_EQ(g.invoke({A::integer(1), value(&device)}), OPDOCK_INVALID_ARGUMENT);

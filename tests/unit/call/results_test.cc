@@ -3,6 +3,8 @@
 #include "call/results.h"
 
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <atomic>
 
@@ -303,6 +305,22 @@ TEST(Results, OfARunThatFailsOrErrAreGivenBack) {
     for (const opdock_value& result : results) EXPECT_EQ(result.tag, uint32_t{OPDOCK_TAG_NONE});
     EXPECT_EQ(Counted::alive, 0) << row.what;
   }
+}
+
+TEST(Objects, AreGivenBackInAForkedChildToo) {  // OPDOCK-P-9
+  TestFunction f(make_object_op());
+  std::vector<opdock_value> results(4);
+  ASSERT_EQ(invoke_values(f, {A::integer(0)}, &results), OPDOCK_OK) << f.error;
+  const pid_t child = fork();
+  if (child == 0) {
+    opdock_value_free(&results[3]);
+    _exit(Counted::alive == 0 ? 0 : 1);
+  }
+  int status = -1;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  EXPECT_EQ(Counted::alive, 1);
+  opdock_value_free(&results[3]);
 }
 
 TEST(Objects, AreOfTheTypeThatTheSchemaNames) {  // OPDOCK-H-9

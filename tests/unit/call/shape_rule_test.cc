@@ -177,8 +177,8 @@ TEST_F(ShapeRules, AreRefusedWithPositionAndWhatIsAllowed) {
   } rows[] = {
       {"", "the end at position 0", "\"like\""},
       {"x", "'x' at position 0", "\"like\""},
-      {"like", "the end at position 4", "a parameter"},
-      {"like w", "'w' at position 5", "a parameter"},
+      {"like", "the end at position 4", "a tensor parameter"},
+      {"like w", "'w' at position 5", "a tensor parameter"},
       {"like n", "'n' at position 5", "a tensor parameter"},
       {"like ts", "the end at position 7", "'['"},
       {"like x y", "'y' at position 7", "dtype"},

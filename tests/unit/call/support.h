@@ -195,20 +195,35 @@ class TestResolver : public Resolver {
   const opdock_op* op_;
 };
 
-// Results of an op that returns tensors alone, each given or, where it is NULL, to be allocated.
+// Results of an op that returns tensors alone: the fresh ones are `tensors`, given or, where one is
+// NULL, to be allocated.
 class Values {
  public:
-  Values(opdock_tensor* const* tensors, uint32_t count) : values_(count) {
-    for (uint32_t i = 0; tensors != nullptr && i < count; ++i) {
-      if (tensors[i] != nullptr) values_[i] = Arguments::value(tensors[i]);
+  Values(const opdock_function& function, opdock_tensor* const* tensors, uint32_t count) {
+    const bool is_right = count == function.fresh();
+    values_.resize(is_right ? function.num_results() : count);
+    for (uint32_t i = 0; i < values_.size(); ++i) {
+      if (is_right && function.results()[i].param >= 0) continue;
+      places_.push_back(i);
     }
-    if (tensors == nullptr) values_.clear();
+    for (uint32_t k = 0; tensors != nullptr && k < count; ++k) {
+      if (tensors[k] != nullptr) values_[places_[k]] = Arguments::value(tensors[k]);
+    }
   }
   opdock_value* data() { return values_.empty() ? nullptr : values_.data(); }
-  const opdock_value& operator[](uint32_t i) const { return values_[i]; }
+  uint32_t size() const { return static_cast<uint32_t>(values_.size()); }
+  // What was allocated.
+  void give_back(opdock_tensor** tensors, uint32_t count) const {
+    for (uint32_t k = 0; tensors != nullptr && k < count; ++k) {
+      if (tensors[k] == nullptr) {
+        tensors[k] = const_cast<opdock_tensor*>(values_[places_[k]].as.tensor);
+      }
+    }
+  }
 
  private:
   std::vector<opdock_value> values_;
+  std::vector<uint32_t> places_;  // of the fresh ones
 };
 
 // The functions of opdock.h as the tests call them; outputs are those of an op that returns tensors
@@ -222,19 +237,17 @@ inline opdock_status run_planned(opdock_function& function, const opdock_call_op
                                  const opdock_plan* plan, const opdock_value* args,
                                  uint32_t num_args, opdock_tensor* const* outputs,
                                  uint32_t num_outputs, const ErrorBuffer& error) {
-  Values results(outputs, num_outputs);
-  return opdock_run_planned(&function, options, plan, args, num_args, results.data(), num_outputs,
-                            error.data, error.size);
+  Values results(function, outputs, num_outputs);
+  return opdock_run_planned(&function, options, plan, args, num_args, results.data(),
+                            results.size(), error.data, error.size);
 }
 inline opdock_status invoke(opdock_function& function, const opdock_call_options* options,
                             const opdock_value* args, uint32_t num_args, opdock_tensor** outputs,
                             uint32_t num_outputs, const ErrorBuffer& error) {
-  Values results(outputs, num_outputs);
+  Values results(function, outputs, num_outputs);
   const opdock_status status = opdock_invoke(&function, options, args, num_args, results.data(),
-                                             num_outputs, error.data, error.size);
-  for (uint32_t i = 0; outputs != nullptr && i < num_outputs; ++i) {
-    if (outputs[i] == nullptr) outputs[i] = const_cast<opdock_tensor*>(results[i].as.tensor);
-  }
+                                             results.size(), error.data, error.size);
+  results.give_back(outputs, num_outputs);
   return status;
 }
 inline opdock_status prepare(opdock_function& function, opdock_device device,

@@ -14,7 +14,7 @@ using opdock_test::Bytes;
 // A descriptor by the format's definition (docs/note.md), not by the reader's struct.
 Bytes descriptor(const std::string& json, unsigned major = OPDOCK_ABI_MAJOR) {
   Bytes b;
-  b.u16(0, 1).u16(2, 64).u16(4, major).u16(6, 3).u32(8, 0).u32(12, json.size());
+  b.u16(0, 1).u16(2, 64).u16(4, major).u16(6, OPDOCK_ABI_MINOR).u32(8, 0).u32(12, json.size());
   for (size_t i = 0; i < 32; ++i) b.u8(16 + i, 200 + i);
   b.u64(48, 0x1234).u64(56, 0x5678).text(64, json);
   return b;
@@ -107,7 +107,7 @@ TEST(Note, HeadIsReadAtItsOffsets) {
   const std::optional<Note> note = read_note(descriptor(note_json(full_note())).data, &reasons);
   ASSERT_TRUE(note) << texts(reasons);
   EXPECT_EQ(note->head.abi_major, OPDOCK_ABI_MAJOR);
-  EXPECT_EQ(note->head.abi_minor, 3);
+  EXPECT_EQ(note->head.abi_minor, OPDOCK_ABI_MINOR);
   EXPECT_EQ(note->head.build_hash[0], 200);
   EXPECT_EQ(note->head.build_hash[31], 231);
   EXPECT_EQ(note->head.images_offset, 0x1234);
