@@ -40,18 +40,6 @@ constexpr bool take(std::string_view* text, std::string_view word) {
   return true;
 }
 
-// Whether a template argument ends before the text.
-constexpr bool argument_ends(std::string_view text) {
-  return !text.empty() && (text[0] == ',' || text[0] == '>' || text[0] == ' ');
-}
-
-constexpr bool take_argument(std::string_view* text, std::string_view word) {
-  std::string_view rest = *text;
-  if (!take(&rest, word) || !argument_ends(rest)) return false;
-  *text = rest;
-  return true;
-}
-
 // The same of a number in decimal digits.
 constexpr bool take_number(std::string_view* text, int64_t* number) {
   const bool is_negative = take(text, "-");
@@ -64,7 +52,7 @@ constexpr bool take_number(std::string_view* text, int64_t* number) {
   }
   if (is_negative) *number = -*number;
   text->remove_prefix(digits);
-  return digits > 0 && argument_ends(*text);
+  return digits > 0;
 }
 
 }  // namespace detail
@@ -83,8 +71,7 @@ struct KernelTypes {
   }
   static constexpr uint32_t take(std::string_view* text) {
     uint32_t place = 0;
-    static_cast<void>(
-        ((detail::take_argument(text, device_type_name<T>()) || (++place, false)) || ...));
+    static_cast<void>(((detail::take(text, device_type_name<T>()) || (++place, false)) || ...));
     return place;
   }
   static std::string text(Dtype dtype) { return dtype.name(); }

@@ -100,6 +100,8 @@ static_assert(family(kAnotherType).has_others());
 constexpr std::string_view kMoreArguments[] = {"f<float, 1>", "f<opdock::half, 4>",
                                                "f<float, 1, 2>"};
 static_assert(family(kMoreArguments).has_others());
+constexpr std::string_view kMoreBehind[] = {"f<float, 1>", "f<opdock::half, 4>", "f<float, 1>::g"};
+static_assert(family(kMoreBehind).has_others());
 constexpr std::string_view kFewerArguments[] = {"f<float, 1>", "f<opdock::half, 4>", "f<float>"};
 static_assert(family(kFewerArguments).has_others());
 constexpr std::string_view kOtherOrder[] = {"f<float, 1>", "f<opdock::half, 4>", "f<1, float>"};
