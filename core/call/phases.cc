@@ -132,11 +132,6 @@ opdock_status check_rules(Invocation* in, const opdock_value* args, const opdock
 
 opdock_status Context::enter_gpu(const opdock_function& function, void* stream,
                                  const ErrorBuffer& error) {
-  // Kernels that the host launches go to their stream's context by themselves.
-  if (target_.has_flag(OPDOCK_OP_ANY_CONTEXT) && target_.prepared.load(std::memory_order_acquire) &&
-      target_.driver->may_skip_context(stream)) {
-    return OPDOCK_OK;
-  }
   DriverStatus done = target_.driver->enter(target_.device.index, stream, &previous_);
   if (!done.ok()) {
     error.write(function.schema().name, ": ", done.text);

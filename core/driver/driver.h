@@ -40,8 +40,6 @@ class Driver {
   // device in the place of contexts; a stream of another device is OPDOCK_INVALID_ARGUMENT there.
   virtual DriverStatus enter(int index, void* stream, void** previous) = 0;
   virtual void leave(void* previous) = 0;
-  // Whether launch() on this stream goes to the stream's own context, whichever is current.
-  virtual bool may_skip_context(void* stream) const = 0;
 
   // Loads an image for device `index` in the current context; kernels stay loaded.
   virtual DriverStatus load(int index, std::span<const uint8_t> image, ModuleHandle* out) = 0;

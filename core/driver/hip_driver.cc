@@ -83,8 +83,6 @@ class HipDriver : public Driver {
     return {};
   }
 
-  bool may_skip_context(void*) const override { return false; }
-
   void leave(void* previous) override {
     if (previous == kUnchanged) return;
     api_.hipSetDevice(static_cast<int>(reinterpret_cast<intptr_t>(previous) - 1));

@@ -20,7 +20,7 @@ inline constexpr OpFlag kOpFlags[] = {
     {"in-place", OPDOCK_OP_IN_PLACE},       {"deterministic", OPDOCK_OP_DETERMINISTIC},
     {"may-block", OPDOCK_OP_MAY_BLOCK},     {"may-allocate", OPDOCK_OP_MAY_ALLOCATE},
     {"host-sync", OPDOCK_OP_HOST_SYNC},     {"random", OPDOCK_OP_RANDOM},
-    {"retains", OPDOCK_OP_RETAINS},         {"any-context", OPDOCK_OP_ANY_CONTEXT},
+    {"retains", OPDOCK_OP_RETAINS},
 };
 
 // The bits of those names that are known.

@@ -40,24 +40,19 @@ opdock_status opdock_triple_plan(const opdock_call *call, const opdock_value *ar
   opdock_output *out = &plan->outputs[0];
   out->dtype = x->dtype;
   out->ndim = x->ndim;
-  int64_t stride = 1;
-  for (int32_t i = x->ndim - 1; i >= 0; --i) {
-    out->shape[i] = x->shape[i];
-    out->strides[i] = stride;
-    stride *= x->shape[i];
-  }
+  for (int32_t i = 0; i < x->ndim; ++i) out->shape[i] = x->shape[i];
   return OPDOCK_OK;
 }
 
 opdock_status opdock_triple_run(const opdock_call *call, const opdock_value *args,
-                                uint32_t num_args, opdock_tensor *const *outputs,
-                                uint32_t num_outputs) {
-  (void)call, (void)num_args, (void)num_outputs;
+                                uint32_t num_args, opdock_value *results,
+                                uint32_t num_results) {
+  (void)call, (void)num_args, (void)num_results;
   const opdock_tensor *x = args[0].as.tensor;
   int64_t count = 1;
   for (int32_t i = 0; i < x->ndim; ++i) count *= x->shape[i];
   const float *from = x->data;
-  float *to = outputs[0]->data;
+  float *to = results[0].as.tensor->data;
   for (int64_t i = 0; i < count; ++i) to[i] = (float)(from[i] * args[1].as.f64);
   return OPDOCK_OK;
 }

@@ -391,9 +391,6 @@ typedef struct opdock_plan {
 #define OPDOCK_OP_HOST_SYNC 64u    /* run may wait for the device */
 #define OPDOCK_OP_RANDOM 128u      /* plan may ask for random numbers */
 #define OPDOCK_OP_RETAINS 256u     /* run may keep arguments, by opdock.retain */
-/* prepare and run use the device by host->launch alone: which context is current does not matter to
- * them, and the host saves itself the trouble of OPDOCK-H-3 */
-#define OPDOCK_OP_ANY_CONTEXT 512u
 
 /* Where the tensors of a parameter lie (opdock_op.arg_devices). */
 #define OPDOCK_ON_OP_DEVICE 0 /* on the device that the op runs on */
@@ -478,7 +475,6 @@ OPDOCK_EXPORT const opdock_plugin* OPDOCK_ENTRY(void);
  *        random numbers. Arguments may lie on other devices. Gradients are formulas; backward is
  *        gone. Kernels are asked for by index. log and parallel_for know their call
  *        (opdock.parallel/2). Tags are OPDOCK_TAG_…. A host loads only its own minor of major 0.
- *        OPDOCK_OP_ANY_CONTEXT.
  *        Gone: OPDOCK_CALL_…, opdock_generator.device_offset. */
 
 #ifdef __cplusplus

@@ -411,14 +411,13 @@ TEST(GpuCall, RunsWhatWasPlannedOnTheTensorsDevice) {
   });
 }
 
-// The stream's context, whichever is current, unless the op says that it does not matter.
-TEST(GpuCall, AsksForTheStreamsContextUnlessAnyWillDo) {
+// The stream's context, whichever is current.
+TEST(GpuCall, AsksForTheStreamsContext) {
   constexpr char kFailing[] = R"({"cuda": 12090, "gpus": [{"arch": "sm_90", "memory": 1000000}],
       "failures": [{"function": "cuStreamGetCtx", "error": 999}]})";
   in_child(kFailing, [](const std::string& record) {
-    constexpr uint32_t kFlags = OPDOCK_OP_THREAD_SAFE | OPDOCK_OP_CAPTURE_SAFE;
-    static const ScaleOp op(kFlags), any(kFlags | OPDOCK_OP_ANY_CONTEXT);
-    GpuCall call(op), any_call(any);
+    static const ScaleOp op;
+    GpuCall call(op);
     void* stream = new_stream(0);
     void* previous = nullptr;
     ASSERT_TRUE(driver()->enter(0, nullptr, &previous).ok());
@@ -426,11 +425,9 @@ TEST(GpuCall, AsksForTheStreamsContextUnlessAnyWillDo) {
     EXPECT_EQ(call(0, stream), OPDOCK_DEVICE_ERROR);  // in the primary context too
     EXPECT_NE(std::string(call.function.error).find("cuStreamGetCtx"), std::string::npos)
         << call.function.error;
-    EXPECT_EQ(any_call(0, stream), OPDOCK_DEVICE_ERROR);  // the first call prepares, in its context
-    EXPECT_EQ(any_call(0, nullptr), OPDOCK_OK) << any_call.function.error;
-    EXPECT_EQ(any_call(0, stream), OPDOCK_OK) << any_call.function.error;
+    EXPECT_EQ(call(0, nullptr), OPDOCK_OK) << call.function.error;
     EXPECT_EQ(current_context(), primary);
-    EXPECT_EQ(recorded(record, "launch").size(), 2u);
+    EXPECT_EQ(recorded(record, "launch").size(), 1u);
   });
 }
 

@@ -181,7 +181,7 @@ TEST_F(ShapeRules, AreRefusedWithPositionAndWhatIsAllowed) {
       {"like w", "'w' at position 5", "a tensor parameter"},
       {"like n", "'n' at position 5", "a tensor parameter"},
       {"like ts", "the end at position 7", "'['"},
-      {"like x y", "'y' at position 7", "dtype"},
+      {"like x y", "'y' at position 7", "the end of the rule"},
       {"like x, float32", "'float32' at position 8", "'dtype'"},
       {"like x, dtype real", "'real' at position 14", "a dtype such as float32"},
       {"like x, dtype n", "'n' at position 14", "a dtype such as float32"},

@@ -194,7 +194,6 @@ class LoadsAll : public Driver {
   DriverStatus arch(int, std::string*) override { return {}; }
   DriverStatus enter(int, void*, void**) override { return {}; }
   void leave(void*) override {}
-  bool may_skip_context(void*) const override { return false; }
   DriverStatus load(int, std::span<const uint8_t>, ModuleHandle* out) override {
     *out = reinterpret_cast<ModuleHandle>(static_cast<intptr_t>(++loads));
     return {};
