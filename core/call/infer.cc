@@ -5,7 +5,7 @@ namespace opdock {
 namespace {
 
 opdock_status unfit(const opdock_function& function, const ErrorBuffer& error,
-                     const std::string& text) {
+                    const std::string& text) {
   error.write(function.schema().name, ": ", text);
   return OPDOCK_INVALID_ARGUMENT;
 }
@@ -15,22 +15,22 @@ opdock_status check(const opdock_function& function, std::span<const opdock_valu
                     const ErrorBuffer& error) {
   if (args.size() != function.num_params()) {
     return unfit(function, error,
-                  "found " + std::to_string(args.size()) + " arguments, wanted all " +
-                      std::to_string(function.num_params()) +
-                      " of the schema; opdock_bind fills in defaults");
+                 "found " + std::to_string(args.size()) + " arguments, wanted all " +
+                     std::to_string(function.num_params()) +
+                     " of the schema; opdock_bind fills in defaults");
   }
   for (size_t i = 0; i < args.size(); ++i) {
     const opdock_param& param = function.params()[i];
     if (fits(args[i], param)) continue;
     return unfit(function, error,
-                  "argument '" + std::string(param.name) +
-                      "': " + misfit(args[i], param, function.schema().params[i].type));
+                 "argument '" + std::string(param.name) +
+                     "': " + misfit(args[i], param, function.schema().params[i].type));
   }
   if (function.rules().size() == function.fresh()) return OPDOCK_OK;
   return unfit(function, error,
-                "found " + std::to_string(function.rules().size()) + " shape rules, wanted " +
-                    std::to_string(function.fresh()) +
-                    "; the plugin that provides the op must declare them");
+               "found " + std::to_string(function.rules().size()) + " shape rules, wanted " +
+                   std::to_string(function.fresh()) +
+                   "; the plugin that provides the op must declare them");
 }
 
 }  // namespace
@@ -68,8 +68,8 @@ opdock_status infer(const opdock_function& function, std::span<const opdock_valu
   }
   if (needed == outputs.size()) return OPDOCK_OK;
   return unfit(function, error,
-                "found room for " + std::to_string(outputs.size()) + " outputs, wanted " +
-                    std::to_string(needed) + "; ask opdock_count_results");
+               "found room for " + std::to_string(outputs.size()) + " outputs, wanted " +
+                   std::to_string(needed) + "; ask opdock_count_results");
 }
 
 }  // namespace opdock

@@ -24,8 +24,8 @@ constexpr uint32_t kUnknown = UINT32_MAX;
 struct LoadedKernel {
   Function function = nullptr;  // a CUkernel where the driver has libraries
   bool is_kernel = false;
-  // The same as a function of one context: looking it up for a CUkernel takes the driver longer than
-  // the launch itself (1.2 us on an H200's host).
+  // The same as a function of one context: looking it up for a CUkernel takes the driver longer
+  // than the launch itself (1.2 us on an H200's host).
   Function in_context = nullptr;
   Context context = nullptr;
   Device device = 0;
@@ -206,9 +206,9 @@ class CudaDriver : public Driver {
       Context current = nullptr;
       const bool is_same = kernel.is_kernel && api_.cuCtxGetCurrent(&current) == kSuccess &&
                            current == kernel.context;
-      const Result result =
-          api_.cuLaunchKernel(is_same ? kernel.in_context : kernel.function, how.grid[0], how.grid[1], how.grid[2], how.block[0],
-                              how.block[1], how.block[2], how.shared_bytes, stream, args, nullptr);
+      const Result result = api_.cuLaunchKernel(
+          is_same ? kernel.in_context : kernel.function, how.grid[0], how.grid[1], how.grid[2],
+          how.block[0], how.block[1], how.block[2], how.shared_bytes, stream, args, nullptr);
       return result == kSuccess ? DriverStatus{} : status_of(api_, result, "cuLaunchKernel");
     }
     return launch_with_attributes(kernel, stream, how, args, clusters);

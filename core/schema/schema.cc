@@ -4,9 +4,9 @@
 #include <algorithm>
 
 #include "base/sha256.h"
+#include "opdock/plugin.h"
 #include "schema/defaults.h"
 #include "schema/scanner.h"
-#include "opdock/plugin.h"
 
 namespace opdock {
 namespace {
@@ -16,10 +16,12 @@ struct TypeName {
   uint32_t tag;
 };
 constexpr TypeName kTypes[] = {
-    {"Tensor", OPDOCK_TAG_TENSOR},       {"int", OPDOCK_TAG_INT},       {"float", OPDOCK_TAG_FLOAT},
-    {"bool", OPDOCK_TAG_BOOL},           {"str", OPDOCK_TAG_STRING},    {"complex", OPDOCK_TAG_COMPLEX},
-    {"ScalarType", OPDOCK_TAG_DTYPE},    {"Device", OPDOCK_TAG_DEVICE}, {"Stream", OPDOCK_TAG_STREAM},
-    {"Generator", OPDOCK_TAG_GENERATOR}, {"Object", OPDOCK_TAG_OBJECT},
+    {"Tensor", OPDOCK_TAG_TENSOR},    {"int", OPDOCK_TAG_INT},
+    {"float", OPDOCK_TAG_FLOAT},      {"bool", OPDOCK_TAG_BOOL},
+    {"str", OPDOCK_TAG_STRING},       {"complex", OPDOCK_TAG_COMPLEX},
+    {"ScalarType", OPDOCK_TAG_DTYPE}, {"Device", OPDOCK_TAG_DEVICE},
+    {"Stream", OPDOCK_TAG_STREAM},    {"Generator", OPDOCK_TAG_GENERATOR},
+    {"Object", OPDOCK_TAG_OBJECT},
 };
 constexpr std::string_view kTypeList =
     "one of Tensor, int, float, bool, str, complex, ScalarType, Device, Stream, Generator, Object";
@@ -200,10 +202,12 @@ class SchemaParser {
     const bool scalar = type.tag == OPDOCK_TAG_INT || type.tag == OPDOCK_TAG_FLOAT ||
                         type.tag == OPDOCK_TAG_BOOL || type.tag == OPDOCK_TAG_OBJECT;
     const bool bare = !type.list && !type.optional;
-    if (!(tensor ? (type.alias == 0 ? !type.optional_element && !(type.list && type.optional) : bare)
-                 : scalar && bare)) {
+    if (!(tensor
+              ? (type.alias == 0 ? !type.optional_element && !(type.list && type.optional) : bare)
+              : scalar && bare)) {
       in_.fail(
-          "a result: Tensor, Tensor(a!), Tensor?, Tensor[], int, float, bool, Object(type), several "
+          "a result: Tensor, Tensor(a!), Tensor?, Tensor[], int, float, bool, Object(type), "
+          "several "
           "in parentheses, or ()",
           start);
     }

@@ -27,8 +27,8 @@ struct SchemaType {
   std::string object;             // "aio_handle" in Object(aio_handle)
 };
 
-// A default value. `tag` is OPDOCK_TAG_NONE, _BOOL, _INT, _FLOAT, _COMPLEX (real part only), _STRING or
-// _LIST; the member of that type holds it.
+// A default value. `tag` is OPDOCK_TAG_NONE, _BOOL, _INT, _FLOAT, _COMPLEX (real part only),
+// _STRING or _LIST; the member of that type holds it.
 struct SchemaDefault {
   uint32_t tag = 0;
   int64_t integer = 0;  // bools too

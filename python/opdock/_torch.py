@@ -70,9 +70,9 @@ def refusal(tensor):
 def reserve_random(generator, count, device):
     """Takes `count` 32-bit numbers from a generator of torch's; None: that of the device.
 
-    device: DLPack's pair. Returns (seed, offset, address of a seed in the device's memory or 0, what
-    that lies in). While a graph is being captured the seed is drawn by a kernel of torch's, which
-    the graph repeats with torch's own state on each replay.
+    device: DLPack's pair. Returns (seed, offset, address of a seed in the device's memory or 0, the
+    tensor that it lies in or None). While a graph is being captured the seed is drawn by a kernel
+    of torch's, which the graph repeats with torch's own state on each replay.
     """
     kind, index = device
     if kind == 1:  # the CPU: torch's generator there has no position

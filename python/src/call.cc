@@ -7,8 +7,8 @@
 #include "generator.h"
 #include "gil.h"
 #include "keep.h"
-#include "object.h"
 #include "results.h"
+#include "returned.h"
 #include "streams.h"
 #include "tensor.h"
 
@@ -112,137 +112,6 @@ inline bool settle(Call& call, opdock_status status) {
   return settle(call, status);
 }
 
-bool is_fresh(const opdock_result& result) {
-  return result.tag == OPDOCK_TAG_TENSOR && result.param < 0;
-}
-
-// The fresh tensors of a call: how many each result has, and what they become.
-struct Fresh {
-  uint32_t count = 0;                // in all
-  const uint32_t* counts = nullptr;  // of each result; NULL: one of each that is a fresh tensor
-  Result* tensors = nullptr;
-  PyObject** objects = nullptr;  // once they are finished
-
-  uint32_t of(const FunctionInfo& info, uint32_t i) const {
-    return counts != nullptr ? counts[i] : is_fresh(info.results[i]) ? 1 : 0;
-  }
-};
-
-[[gnu::noinline]] PyObject* gather_list(PyObject** fresh, uint32_t count) {
-  PyObject* list = PyList_New(count);
-  for (uint32_t k = 0; k < count; ++k) {
-    if (list == nullptr) {
-      Py_DECREF(fresh[k]);
-    } else {
-      PyList_SET_ITEM(list, k, fresh[k]);
-    }
-  }
-  return list;
-}
-
-// A result that is no fresh tensor. Takes the object over.
-PyObject* gather_value(opdock_value& value) {
-  if (value.tag != OPDOCK_TAG_OBJECT) return value_to_python(value);
-  opdock_object* const object = value.as.object;
-  value = {};
-  return wrap_object(object);
-}
-
-// What Python gets back, fresh tensors in order between the others. Steals fresh.objects, and takes
-// objects out of `values`.
-[[gnu::noinline]] PyObject* gather(const FunctionInfo& info, PyObject* const* objects,
-                                   opdock_value* values, const Fresh& fresh) {
-  const uint32_t count = info.num_results;
-  if (count == 0) Py_RETURN_NONE;
-  PyObject** next = fresh.objects;
-  const auto take = [&](uint32_t i) -> PyObject* {
-    const opdock_result& result = info.results[i];
-    if (result.param >= 0) {
-      PyObject* object = objects[result.param];
-      return Py_NewRef(object == nullptr ? Py_None : object);
-    }
-    if (result.tag != OPDOCK_TAG_TENSOR) return gather_value(values[i]);
-    const uint32_t tensors = fresh.of(info, i);
-    PyObject** const first = next;
-    next += tensors;
-    if ((result.flags & OPDOCK_PARAM_LIST) != 0) return gather_list(first, tensors);
-    return tensors == 0 ? Py_NewRef(Py_None) : *first;
-  };
-  if (count == 1) return take(0);
-  PyObject* tuple = PyTuple_New(static_cast<Py_ssize_t>(count));
-  bool good = tuple != nullptr;
-  for (uint32_t i = 0; i < count; ++i) {
-    PyObject* object = take(i);
-    good = good && object != nullptr;
-    if (tuple != nullptr) {
-      PyTuple_SET_ITEM(tuple, static_cast<Py_ssize_t>(i), object);
-    } else {
-      Py_XDECREF(object);
-    }
-  }
-  if (!good) Py_CLEAR(tuple);
-  return tuple;
-}
-
-// The fresh tensors as Python's, then everything.
-[[gnu::noinline]] PyObject* finish_all(Call& call, opdock_value* values, Fresh& fresh) {
-  fresh.objects = call.frame.take<PyObject*>(fresh.count + 1);
-  uint32_t done = 0;
-  while (done < fresh.count &&
-         (fresh.objects[done] = finish_result(call.frame, &fresh.tensors[done])) != nullptr) {
-    ++done;
-  }
-  if (done == fresh.count) return gather(call.info, call.objects, values, fresh);
-  for (uint32_t i = 0; i < done; ++i) Py_DECREF(fresh.objects[i]);
-  for (uint32_t i = done; i < fresh.count; ++i) drop_result(&fresh.tensors[i]);
-  for (uint32_t i = 0; i < call.info.num_results; ++i) opdock_value_free(&values[i]);
-  return nullptr;
-}
-
-// Points the values at tensors that are allocated.
-void point_at(Call& call, const Fresh& fresh, opdock_value* values) {
-  Result* next = fresh.tensors;
-  for (uint32_t i = 0; i < call.info.num_results; ++i) {
-    values[i] = {};
-    const uint32_t tensors = fresh.of(call.info, i);
-    if ((call.info.results[i].flags & OPDOCK_PARAM_LIST) != 0) {
-      opdock_value* items = call.frame.take<opdock_value>(tensors + 1);
-      for (uint32_t k = 0; k < tensors; ++k) {
-        items[k] = {OPDOCK_TAG_TENSOR, 0, {.tensor = &next[k].tensor}};
-      }
-      opdock_list* list = call.frame.take<opdock_list>(1);
-      *list = {items, tensors};
-      values[i] = {OPDOCK_TAG_LIST, 0, {.list = list}};
-    } else if (tensors != 0) {
-      values[i] = {OPDOCK_TAG_TENSOR, 0, {.tensor = &next->tensor}};
-    }
-    next += tensors;
-  }
-}
-
-// Takes the host's tensors out of the values, for finish_result().
-void take_from_host(Call& call, const Fresh& fresh, opdock_value* values) {
-  Result* next = fresh.tensors;
-  const auto take = [&](const opdock_value& value) {
-    *next++ = {{}, nullptr, nullptr, const_cast<opdock_tensor*>(value.as.tensor)};
-  };
-  for (uint32_t i = 0; i < call.info.num_results; ++i) {
-    opdock_value& value = values[i];
-    if (!is_fresh(call.info.results[i])) continue;
-    if (value.tag == OPDOCK_TAG_TENSOR) {
-      take(value);
-      value = {};
-    } else if (value.tag == OPDOCK_TAG_LIST) {
-      for (uint64_t k = 0; k < value.as.list->count; ++k) {
-        opdock_value& item = const_cast<opdock_value&>(value.as.list->data[k]);
-        take(item);
-        item.flags = 0;
-      }
-      opdock_value_free(&value);
-    }
-  }
-}
-
 // Counts the fresh tensors, where only the arguments tell.
 bool count_fresh(Call& call, Fresh* fresh) {
   fresh->count = call.info.num_fresh;
@@ -282,8 +151,8 @@ bool plan_call(Call& call, uint32_t tensors, opdock_plan* plan) {
     for (uint32_t i = 0; i < call.info.num_results; ++i) opdock_value_free(&values[i]);
     return nullptr;
   }
-  take_from_host(call, fresh, values);
-  return finish_all(call, values, fresh);
+  take_from_host(call.info, fresh, values);
+  return finish_all(call.info, call.frame, call.objects, values, fresh);
 }
 
 [[gnu::noinline]] PyObject* run_fresh(Call& call) {
@@ -302,8 +171,9 @@ bool plan_call(Call& call, uint32_t tensors, opdock_plan* plan) {
     ++made;
   }
   if (made == fresh.count) {
-    point_at(call, fresh, values);
-    if (run_planned(call, plan, values)) return finish_all(call, values, fresh);
+    point_at(call.info, call.frame, fresh, values);
+    if (run_planned(call, plan, values))
+      return finish_all(call.info, call.frame, call.objects, values, fresh);
   }
   for (uint32_t i = 0; i < made; ++i) drop_result(&fresh.tensors[i]);
   return nullptr;
