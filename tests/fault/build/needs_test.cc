@@ -239,7 +239,9 @@ TEST_F(Needs, AListWhollyBelowTheLeastArchitecture) {
   write("source/k.cuh", "");
   options.cuda_archs = "7.0;7.5+PTX";
   expect_refused(Code::kArchBelowLeast, "found --archs = \"7.0;7.5+PTX\", wanted 8.0 or later");
-  EXPECT_EQ(check_build(manifest(), options).front().code, Code::kArchBelowLeast);
+  const std::vector<Reason> against = check_build(manifest(), options);
+  ASSERT_EQ(against.size(), 1u);
+  EXPECT_EQ(against[0].code, Code::kArchBelowLeast);
 }
 
 }  // namespace

@@ -190,6 +190,9 @@ def test_below_the_least_architecture_nothing_is_compiled(chained, least):
     assert "arch-below-least" in done.shown["error"], done.shown
     assert "found sm_86, wanted sm_90 or later" in done.shown["error"]
     assert "compiling" not in done.stderr and done.events("load") == []
+    words = ["build", "--jit", "--json", "--archs=8.6", "--plugin-path", place / "softmax.so"]
+    ahead = subprocess.run([BUILD / "core/cli/opdock", *words], capture_output=True, text=True)
+    assert json.loads(ahead.stdout)["images"] == [], ahead.stdout
     later = chained(gpus=[{"arch": "sm_100"}], variables=variables)
     assert later.shown == {"wrong": 0} and "compiling softmax" in later.stderr
 

@@ -69,7 +69,7 @@ TEST_F(Check, LibrariesThatAreNotThere) {
   manifest_.sources = {"op.cc"};
   facts_.no_packages = {{"foo", "No package 'foo' found"}, {"bar", "pkg-config ended"}};
   facts_.no_libraries = {"baz"};
-  EXPECT_EQ(judge(), "against build-no-library;against build-no-library;against build-no-library;");
+  ASSERT_EQ(judge(), "against build-no-library;against build-no-library;against build-no-library;");
   EXPECT_EQ(result_.against[0].found, "no library foo by pkg-config: No package 'foo' found");
   EXPECT_EQ(result_.against[2].wanted, "libbaz.so or libbaz.a where the linker looks");
 }
