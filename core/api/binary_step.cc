@@ -63,6 +63,10 @@ const DeviceVerdict* verdict_for(const Verdict& verdict, opdock_device device) {
 // Reasons that hold whatever images the file has.
 std::vector<Reason> reasons_against_host_part(const Candidate& candidate, const Wanted& wanted) {
   std::vector<Reason> reasons = reasons_against_file(candidate.verdict);
+  if (const DeviceVerdict* device = verdict_for(candidate.verdict, wanted.device)) {
+    std::copy_if(device->reasons.begin(), device->reasons.end(), std::back_inserter(reasons),
+                 [](const Reason& reason) { return reason.code == Code::kArchBelowLeast; });
+  }
   const OpClaim& claim = *claim_of(candidate, wanted.op);
   if (claim.digest != wanted.digest) {
     reasons.push_back(make_reason(Code::kSchemaDiffers, claim.schema, wanted.schema));
@@ -83,9 +87,10 @@ std::vector<Reason> reasons_against_host_part(const Candidate& candidate, const 
 }
 
 // As its driver describes it, which knows what the machine's facts may not: which GPU has which
-// number, and whether this process has XNACK. False and a reason if the driver does not answer.
-bool describe_gpu(Driver* driver, opdock_device device, const MachineFacts& machine, Gpu* gpu,
-                  std::vector<Reason>* reasons) {
+// number, and whether this process has XNACK. False and a reason if the driver does not answer, or
+// the plugin is not for such a GPU.
+bool describe_gpu(const LoadedPlugin& plugin, Driver* driver, opdock_device device,
+                  const MachineFacts& machine, Gpu* gpu, std::vector<Reason>* reasons) {
   for (const Gpu& known : machine.gpus) {
     if (static_cast<int32_t>(known.backend) == device.type && known.index == device.index) {
       *gpu = known;
@@ -102,7 +107,9 @@ bool describe_gpu(Driver* driver, opdock_device device, const MachineFacts& mach
   }
   gpu->major = static_cast<int>(facts->arch_major);
   gpu->minor = static_cast<int>(facts->arch_minor);
-  return true;
+  std::optional<Reason> below = judge_least(plugin.candidate->file.note->least_cuda, *gpu);
+  if (below) reasons->push_back(*std::move(below));
+  return !below;
 }
 
 // The kernels of each plugin on each device: those of an image that it brings, and those that are
@@ -174,7 +181,7 @@ Kernels* kernels_of(const LoadedPlugin& plugin, opdock_device device, Driver* dr
     images.push_back(std::move(image));
   }
   Gpu gpu{};
-  if (!describe_gpu(driver, device, machine, &gpu, reasons)) return nullptr;
+  if (!describe_gpu(plugin, driver, device, machine, &gpu, reasons)) return nullptr;
   int best = best_image(images, gpu, machine, reasons);
   if (best < 0) return nullptr;
   // load() has seen to it that the note lists as many images as the table.
@@ -205,7 +212,7 @@ Kernels* compiled_kernels(const LoadedPlugin& plugin, const Wanted& wanted, Driv
   }
   const std::shared_ptr<const MachineFacts> machine = runtime->machine();
   Gpu gpu{};
-  if (!describe_gpu(driver, wanted.device, *machine, &gpu, reasons)) return nullptr;
+  if (!describe_gpu(plugin, driver, wanted.device, *machine, &gpu, reasons)) return nullptr;
   const JitContext context = jit_context(runtime, progress, reasons);
   std::unique_ptr<Kernels> made = jit_kernels(note.name + " " + note.version.text(), rows, driver,
                                               wanted.device, gpu, context, reasons);

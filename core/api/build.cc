@@ -196,10 +196,11 @@ Report build_all(opdock_runtime* runtime, const BuildOptions& wanted) {
     BuildOptions wanted;
     std::unique_ptr<Job> job;  // NULL: passed over
     bool skipped = false;
+    bool is_refused = false;  // nothing can be started, as the job's reasons say
   };
   std::vector<Item> items;
   for (const auto& source : runtime->catalog()->sources()) {
-    Item& item = items.emplace_back(Item{source, wanted, nullptr, false});
+    Item& item = items.emplace_back(Item{source, wanted, nullptr});
     const bool is_again = has_rejection(source->reasons, Code::kDuplicatePlugin);
     item.skipped = is_again || has_rejection(source->reasons, Code::kDeselected);
     if (is_again || source->state == State::kRejected) continue;
@@ -218,7 +219,9 @@ Report build_all(opdock_runtime* runtime, const BuildOptions& wanted) {
       if (item.skipped || item.source->state == State::kRejected) continue;
       item.job = std::make_unique<Job>(runtime, *item.source->manifest, item.wanted);
       if (!item.job->decide()) {
-        refuse(item.job->reason());
+        // A list that is not for this one plugin says nothing of the others.
+        item.is_refused = item.job->reason().code == Code::kArchBelowLeast;
+        if (!item.is_refused) refuse(item.job->reason());
       } else {
         for (const Reason& reason : item.job->unknown_archs()) refuse(reason);
       }
@@ -236,7 +239,7 @@ Report build_all(opdock_runtime* runtime, const BuildOptions& wanted) {
     }
     if (stopped) {
       item.job->add_reason(make_reason(Code::kCancelled, "a request to stop", ""));
-    } else {
+    } else if (!item.is_refused) {
       item.job->build();
       stopped = item.job->was_cancelled();
     }

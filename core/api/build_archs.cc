@@ -28,7 +28,8 @@ bool decide_archs(const Manifest& manifest, const ArchSettings& settings,
   } else {
     const auto sources = cuda_arch_sources("--archs", options->cuda_archs, environment,
                                            settings.cuda_place, settings.cuda);
-    const auto request = request_cuda_archs(sources, machine.gpus, &reason);
+    const auto request =
+        request_cuda_archs(sources, machine.gpus, manifest.build.least_cuda, &reason);
     if (!request) {
       reasons->push_back(std::move(reason));
       return false;

@@ -193,6 +193,12 @@ class BuildStep {
   }
 
   bool check_declaration(const SourcePlugin& source, std::vector<Reason>* reasons) {
+    for (const DeviceVerdict& device : source.devices) {
+      const bool is_wanted = static_cast<int32_t>(device.backend) == wanted_.device.type &&
+                             device.index == wanted_.device.index;
+      for (const Reason& reason : device.reasons)
+        if (is_wanted && reason.code == Code::kArchBelowLeast) reasons->push_back(reason);
+    }
     const std::string type(to_text(static_cast<Backend>(wanted_.device.type)));
     for (const OpDecl& op : source.manifest->ops) {
       if (op.name != wanted_.op) continue;

@@ -16,6 +16,7 @@
 #include "base/installed.h"
 #include "build/tool_versions.h"
 #include "call/kernels.h"
+#include "facts/arch.h"
 #include "jit/packed.h"
 #include "opdock/compile.h"
 
@@ -167,6 +168,8 @@ Report warm(opdock_runtime* runtime, const char* archs, uint32_t jobs) {
       // Source serves the GPUs that the ops name.
       if (std::find(note.devices.begin(), note.devices.end(), target.backend) == note.devices.end())
         continue;
+      const std::optional<CudaArch> arch = parse_cuda_arch(target.arch);
+      if (arch && 10 * arch->major + arch->minor < note.least_cuda) continue;
       CompileRequest request;
       std::vector<Reason> ignored;  // nothing to compile
       if (!packed_request(note.name + " " + note.version.text(), rows, target.backend, target.arch,

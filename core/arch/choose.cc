@@ -14,24 +14,8 @@ namespace {
 
 constexpr int kOldestByDefault = 75;  // what the device vocabulary is written for
 
-std::vector<ArchSource> sources_of(const std::string& option_name, const std::string& option,
-                                   const char* variable, const Environment& environment,
-                                   const char* key, const std::string& config_path,
-                                   const std::string& config) {
-  return {{option_name, option},
-          {variable, environment.variable(variable).value_or("")},
-          {fmt::format("{} in {}", key, config_path), config}};
-}
-
 std::string dotted(int number) {
   return fmt::format("{}.{}", number / 10, number % 10);
-}
-
-CudaTarget plain(int number, bool ptx = false) {
-  CudaTarget target;
-  target.number = number;
-  target.ptx = ptx;
-  return target;
 }
 
 bool runs(ImageKind kind, const std::string& arch, const Gpu& gpu) {
@@ -55,9 +39,14 @@ class CudaChooser {
       : inputs_(inputs),
         reason_(reason),
         gpus_(gpus_of(inputs.gpus, Backend::kCuda)),
-        known_(numbers_of(inputs.compilers)) {}
+        known_(numbers_of(inputs.compilers)) {
+    std::erase_if(gpus_, [&](const Gpu& gpu) { return number_of(gpu) < inputs.least; });
+    std::erase_if(known_, [&](int number) { return number < inputs.least; });
+  }
 
   std::optional<CudaArchChoice> run() {
+    if (inputs_.least > 0 && !inputs_.compilers.empty() && known_.empty())
+      return refuse_compilers();
     for (const ArchSource& source : inputs_.sources) {
       if (!is_given(source)) continue;
       choice_.origin = source.name;
@@ -78,8 +67,15 @@ class CudaChooser {
 
  private:
   bool take(const ArchSource& source) {
-    const std::optional<CudaList> list = parse_cuda_list(source.text, source.name, reason_);
-    if (!list || !check(*list, source)) return false;
+    std::optional<CudaList> list = parse_cuda_list(source.text, source.name, reason_);
+    if (!list) return false;
+    const bool is_below = std::erase_if(list->targets, [&](const CudaTarget& target) {
+                            return target.number < inputs_.least;
+                          }) > 0;
+    const bool has_word = list->native || list->all || list->all_major || list->by_default;
+    if (is_below && list->targets.empty() && !has_word)
+      return refuse_below(fmt::format("{} = \"{}\"", source.name, source.text));
+    if (!check(*list, source)) return false;
     for (const CudaTarget& target : list->targets) {
       if (stands_for_gpu(target)) {
         take_gpu(target.number, target.ptx);
@@ -161,6 +157,9 @@ class CudaChooser {
 
   // `asked`: who wants the GPUs' architectures. `with_ptx`: PTX of the newest too.
   bool take_native(const std::string& asked, bool with_ptx) {
+    const std::vector<Gpu> visible = gpus_of(inputs_.gpus, Backend::kCuda);
+    if (gpus_.empty() && !visible.empty())
+      return refuse_below(fmt::format("{}: a GPU of {}", asked, dotted(number_of(visible[0]))));
     if (gpus_.empty()) {
       *reason_ = make_reason(Code::kBuildArch, asked + ", and no visible NVIDIA GPU",
                              "a GPU whose architecture `native` means");
@@ -168,7 +167,7 @@ class CudaChooser {
       return false;
     }
     std::set<int> numbers;
-    for (const Gpu& gpu : gpus_) numbers.insert(10 * gpu.major + gpu.minor);
+    for (const Gpu& gpu : gpus_) numbers.insert(number_of(gpu));
     for (const int number : numbers) take_gpu(number, with_ptx && number == *numbers.rbegin());
     return !choice_.targets.empty() || refuse_too_old(asked);
   }
@@ -211,6 +210,24 @@ class CudaChooser {
     return false;
   }
 
+  std::string least_text() const {
+    return fmt::format("{} or later, which plugin.toml's least-cuda-arch asks for",
+                       dotted(inputs_.least));
+  }
+
+  // Always false.
+  bool refuse_below(std::string found) {
+    *reason_ = make_reason(Code::kArchBelowLeast, std::move(found), least_text());
+    reason_->advice = fmt::format("ask for {} or a later architecture", dotted(inputs_.least));
+    return false;
+  }
+
+  std::nullopt_t refuse_compilers() {
+    *reason_ = make_reason(Code::kBuildArch, knowledge_of(inputs_.compilers), least_text());
+    reason_->advice = fmt::format("use a toolkit that knows {}", dotted(inputs_.least));
+    return std::nullopt;
+  }
+
   std::string default_name() const {
     if (inputs_.compilers.empty()) return "no CUDA compiler";
     std::string names;
@@ -235,11 +252,11 @@ class CudaChooser {
           std::any_of(choice_.targets.begin(), choice_.targets.end(),
                       [&](const CudaTarget& target) { return covers(target, gpu); });
       if (covered) continue;
-      const std::string arch = dotted(10 * gpu.major + gpu.minor);
+      const std::string arch = dotted(number_of(gpu));
       Reason notice = make_reason(Code::kArchUncovered,
                                   fmt::format("{} from {}", choice_.text(), choice_.origin),
                                   fmt::format("{} for GPU {} ({})", arch, gpu.index, gpu.name));
-      if (too_old_.contains(10 * gpu.major + gpu.minor))
+      if (too_old_.contains(number_of(gpu)))
         notice.advice = "use an older toolkit, which still compiles for that GPU";
       choice_.notices.push_back(std::move(notice));
     }
@@ -247,79 +264,16 @@ class CudaChooser {
 
   const CudaArchInputs& inputs_;
   Reason* reason_;
-  const std::vector<Gpu> gpus_;
-  const std::vector<int> known_;  // ascending
-  std::set<int> too_old_;         // of visible GPUs
+  std::vector<Gpu> gpus_;   // none below the least
+  std::vector<int> known_;  // ascending; likewise
+  std::set<int> too_old_;   // of visible GPUs
   CudaArchChoice choice_;
 };
 
 }  // namespace
 
-std::vector<ArchSource> cuda_arch_sources(const std::string& option_name, const std::string& option,
-                                          const Environment& environment,
-                                          const std::string& config_path,
-                                          const std::string& config) {
-  return sources_of(option_name, option, "TORCH_CUDA_ARCH_LIST", environment, "cuda-archs",
-                    config_path, config);
-}
-
-std::vector<ArchSource> rocm_arch_sources(const std::string& option_name, const std::string& option,
-                                          const Environment& environment,
-                                          const std::string& config_path,
-                                          const std::string& config) {
-  return sources_of(option_name, option, "PYTORCH_ROCM_ARCH", environment, "hip-archs", config_path,
-                    config);
-}
-
 std::optional<CudaArchChoice> choose_cuda_archs(const CudaArchInputs& inputs, Reason* reason) {
   return CudaChooser(inputs, reason).run();
-}
-
-std::optional<ArchRequest> request_cuda_archs(const std::vector<ArchSource>& sources,
-                                              const std::vector<Gpu>& gpus, Reason* reason) {
-  CudaArchInputs inputs;
-  inputs.gpus = gpus;
-  std::string words;
-  bool by_gpus = true;  // unless a list decides
-  std::vector<CudaTarget> written;
-  for (const ArchSource& source : sources) {
-    if (!is_given(source)) continue;
-    const std::optional<CudaList> list = parse_cuda_list(source.text, source.name, reason);
-    if (!list) return std::nullopt;
-    by_gpus = list->native;
-    written = list->targets;
-    if (list->all) words += "all;";
-    if (list->all_major) words += "all-major;";
-    if (list->by_default) words += "default;";
-    // What is left can be chosen without a compiler.
-    std::string rest = to_text(list->targets);
-    if (list->native) rest += rest.empty() ? "native" : ";native";
-    if (rest.empty()) return ArchRequest{words.substr(0, words.size() - 1), source.name, {}, {}};
-    inputs.sources = {{source.name, rest}};
-    break;
-  }
-  std::optional<CudaArchChoice> choice = choose_cuda_archs(inputs, reason);
-  if (!choice) return std::nullopt;
-  if (!words.empty()) choice->notices.clear();  // the words cover what the list does not
-  std::vector<CudaTarget> of_gpus;
-  for (const Gpu& gpu : by_gpus ? gpus_of(gpus, Backend::kCuda) : std::vector<Gpu>()) {
-    const int number = 10 * gpu.major + gpu.minor;
-    const bool is_written = std::any_of(
-        written.begin(), written.end(),
-        [&](const CudaTarget& target) { return target.number == number && target.suffix == '\0'; });
-    if (!is_written) merge(plain(number), &of_gpus);
-  }
-  return ArchRequest{words + choice->text(), choice->origin, std::move(choice->notices),
-                     to_text(of_gpus)};
-}
-
-std::vector<int> gpu_numbers_of(const std::string& gpu_archs) {
-  Reason ignored{};
-  std::vector<int> numbers;
-  if (const std::optional<CudaList> list = parse_cuda_list(gpu_archs, "", &ignored)) {
-    for (const CudaTarget& target : list->targets) numbers.push_back(target.number);
-  }
-  return numbers;
 }
 
 }  // namespace opdock

@@ -55,6 +55,9 @@ struct CudaArchInputs {
   // Numbers in `sources` that nobody wrote but that stand for GPUs of the machine that asks
   // (ArchRequest): one that is newer than the compilers is not refused but gets PTX, as a GPU does.
   std::vector<int> gpu_numbers;
+  // 10 * major + minor: nothing is compiled for what is older, whoever asks for it, and a list of
+  // nothing else is refused (arch-below-least). 0: any will do.
+  int least = 0;
 };
 
 struct CudaArchChoice {
@@ -64,7 +67,7 @@ struct CudaArchChoice {
   std::string text() const { return to_text(targets); }
 };
 
-// nullopt and *reason: arch-list-invalid or build-arch. Pure.
+// nullopt and *reason: arch-list-invalid, build-arch or arch-below-least. Pure.
 std::optional<CudaArchChoice> choose_cuda_archs(const CudaArchInputs& inputs, Reason* reason);
 
 // The list that a build's request holds, which a machine without a compiler must come to as well:
@@ -79,7 +82,8 @@ struct ArchRequest {
 // CudaArchInputs::gpu_numbers of that text.
 std::vector<int> gpu_numbers_of(const std::string& gpu_archs);
 std::optional<ArchRequest> request_cuda_archs(const std::vector<ArchSource>& sources,
-                                              const std::vector<Gpu>& gpus, Reason* reason);
+                                              const std::vector<Gpu>& gpus, int least,
+                                              Reason* reason);
 
 struct RocmArchInputs {
   std::vector<ArchSource> sources;

@@ -45,6 +45,7 @@ const char* form_of(Code code) {
     case Code::kBuildNoNinja:
     case Code::kBuildNoNvcc:
     case Code::kBuildNoHipcc:
+    case Code::kBuildNoPkgConfig:
     case Code::kBuildHeaderMissing:
     case Code::kBuildMemory:
     case Code::kBuildCompilerCrash:

@@ -147,6 +147,22 @@ class Identifier {
     }
   }
 
+  // What they would be linked as. One that is not there is told when the build is judged.
+  void add_package(const std::string& name) {
+    std::string answers;
+    for (const std::vector<std::string>& question :
+         {std::vector<std::string>{"--modversion"}, {"--cflags", "--libs"}}) {
+      std::vector<std::string> command = {tools_.pkg_config};
+      command.insert(command.end(), question.begin(), question.end());
+      command.push_back(name);
+      std::string answer;
+      if (run(std::move(command), &answer).ok()) answers += answer;
+    }
+    const std::string version = answers.substr(0, answers.find('\n'));
+    if (!version.empty()) add_version(name + " " + version);
+    hasher_.add(answers);
+  }
+
   CacheMaker finish() { return {text_, to_hex(hasher_.finish())}; }
 
  private:
@@ -172,13 +188,22 @@ class Identifier {
     return best;
   }
 
-  std::string ask(std::vector<std::string> command, const std::string& question) {
+  ProcessJob job_of(std::vector<std::string> command) const {
     ProcessJob job;
     job.arguments = std::move(command);
-    job.arguments.push_back(question);
     job.environment = environment_;
     job.progress = progress_;
     job.deadline = std::min(deadline_, std::chrono::steady_clock::now() + std::chrono::seconds(10));
+    return job;
+  }
+
+  ProcessEnd run(std::vector<std::string> command, std::string* answer) const {
+    return run_and_read(tools_.guard, job_of(std::move(command)), kMaxVersionText, answer);
+  }
+
+  std::string ask(std::vector<std::string> command, const std::string& question) {
+    command.push_back(question);
+    const ProcessJob job = job_of(std::move(command));
     std::string answer;
     const ProcessEnd end = run_and_read(tools_.guard, job, kMaxVersionText, &answer);
     if (end.ok()) return answer;
@@ -231,6 +256,8 @@ CacheMaker identify(const BuildTools& tools, const Languages& languages,
   if (reasons->size() == before && languages.hip) identifier.add_hipcc();
   if (reasons->size() == before && languages.device_images) identifier.add_nvrtc();
   if (reasons->size() == before && languages.hip_images) identifier.add_hiprtc();
+  for (const std::string& package : languages.packages)
+    if (reasons->size() == before) identifier.add_package(package);
   return identifier.finish();
 }
 

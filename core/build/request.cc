@@ -130,9 +130,22 @@ std::optional<CacheRequest> build_request(const Manifest& manifest, const BuildO
   const auto add = [&](std::string name, std::string value) {
     request.fields.push_back({std::move(name), std::move(value)});
   };
+  const auto add_list = [&](std::string name, const std::vector<std::string>& values) {
+    std::string text;
+    for (const std::string& value : values) text += (text.empty() ? "" : " ") + value;
+    if (!values.empty()) add(std::move(name), std::move(text));
+  };
   add("plugin", manifest.name);
   for (size_t i = 0; i + 1 < sources->size(); i += 2)
     add("source " + (*sources)[i], (*sources)[i + 1]);
+  // They stand in plugin.toml, which counts already; so that it is told which of them changed.
+  const BuildNeeds& needs = manifest.build;
+  add_list("include folders", needs.include);
+  add_list("defines", needs.defines);
+  for (const auto& [compiler, flags] : needs.flags) add_list("flags for " + compiler, flags);
+  add_list("libraries of pkg-config", needs.packages());
+  add_list("libraries", needs.plain_libraries());
+  if (needs.least_cuda != 0) add("least CUDA architecture", std::to_string(needs.least_cuda));
   add("CUDA architectures", options.cuda_archs);
   add("HIP architectures", options.hip_archs);
   add("optimisation", options.debug ? "debug" : "release");

@@ -55,6 +55,7 @@ class Walk {
       for (const std::string& name : manifest.device->sources) take(inner_name("", name));
     }
     take(inner_name("", manifest.reference));
+    take_includes(manifest);
   }
 
   bool run(std::vector<SourceFile>* files) {
@@ -97,6 +98,18 @@ class Walk {
     while (!above.empty() && !fs::is_directory(folder_ + "/" + above, failed))
       above = folder_of(above);
     if (noted_.insert(above).second) stamps_->add(above);
+  }
+
+  // All of what lies there, whoever includes it: a compiler is told to look there.
+  void take_includes(const Manifest& manifest) {
+    for (const std::string& name :
+         files_of_includes(manifest.build, manifest.folder(), kMostFiles + 1)) {
+      if (!name.ends_with('/')) {
+        take(name);
+      } else if (digests_.try_emplace(name, "folder").second && stamps_ != nullptr) {
+        stamps_->add(name.substr(0, name.size() - 1));
+      }
+    }
   }
 
   void take_text(const std::string& text, const std::string& from) {

@@ -18,10 +18,11 @@ struct SourceFile {
 };
 
 // What a build takes of the plugin's folder, in the order of the names: plugin.toml, the files that
-// it names, meson.build, the files and folders that its texts name (and those of a meson.build in
-// such a folder), and what the #include lines of all these reach, relative to the file, to the
-// plugin's folder and to the folders named. Nothing outside of the folder. Whatever else lies there
-// is neither read nor copied: a build that takes it must name it.
+// it names, all of what lies in its include folders, meson.build, the files and folders that its
+// texts name (and those of a meson.build in such a folder), and what the #include lines of all
+// these reach, relative to the file, to the plugin's folder and to the folders named. Nothing
+// outside of the folder. Whatever else lies there is neither read nor copied: a build that takes it
+// must name it.
 //
 // Reads every such file: at most 256 MiB in all, and asks `progress` (may be NULL) meanwhile
 // whether to stop. False and a reason (source-too-large, cancelled; `reasons` may be NULL). stamps,

@@ -11,6 +11,7 @@
 #include <sstream>
 
 #include "arch/flags.h"
+#include "arch/nvcc_toolkit.h"
 #include "arch/rocm_list.h"
 #include "base/mutex.h"
 #include "base/turn.h"
@@ -81,15 +82,6 @@ std::string read_text(const fs::path& path) {
   return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
 }
 
-// The toolkit's own word on where it is: nvcc may be a script that calls the real one.
-std::string toolkit_of(const std::string& dryrun) {
-  constexpr std::string_view kTop = "#$ TOP=";
-  const size_t at = dryrun.find(kTop);
-  if (at == dryrun.npos) return {};
-  const size_t begin = at + kTop.size();
-  return dryrun.substr(begin, dryrun.find('\n', begin) - begin);
-}
-
 }  // namespace
 
 CompilerVersion ask_compiler(const BuildTools& tools) {
@@ -145,6 +137,34 @@ std::vector<NvrtcKnowledge> ask_nvrtcs(const BuildTools& tools) {
     if (!one.version.empty()) all.push_back(std::move(one));
   }
   return all;
+}
+
+std::string ask_package(const BuildTools& tools, const std::string& package) {
+  const std::vector<std::string> command = {tools.pkg_config, "--exists", "--print-errors",
+                                            package};
+  std::string answer;
+  if (!can_start(tools, command)) return {};
+  const ProcessEnd end = run_tool(tools, command, &answer);
+  if (end.ok()) return {};
+  answer.erase(std::min(answer.find('\n'), answer.size()));
+  return answer.empty() ? "pkg-config " + end.text() : answer;
+}
+
+std::vector<std::string> not_linked(const BuildTools& tools,
+                                    const std::vector<std::string>& libraries) {
+  // No object, so that nothing is taken out of them: whether they are there is all that shows.
+  const auto is_linked = [&](const std::vector<std::string>& names) {
+    std::vector<std::string> command = tools.cpp;
+    for (const char* word : {"-shared", "-nostdlib", "-o", "/dev/null"}) command.push_back(word);
+    for (const std::string& name : names) command.push_back("-l" + name);
+    std::string ignored;
+    return !can_start(tools, command) || run_tool(tools, std::move(command), &ignored).ok();
+  };
+  if (libraries.empty() || tools.cpp.empty() || is_linked(libraries)) return {};
+  std::vector<std::string> missing;
+  for (const std::string& name : libraries)
+    if (!is_linked({name})) missing.push_back(name);
+  return missing;
 }
 
 std::vector<std::string> unknown_to_hipcc(const BuildTools& tools, const std::string& archs) {

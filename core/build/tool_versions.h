@@ -38,8 +38,13 @@ CompilerVersion ask_compiler(const BuildTools& tools);                     // to
 NvccFacts ask_nvcc(const BuildTools& tools);                               // tools.nvcc
 Version ask_version(const BuildTools& tools, const std::string& program);  // `program --version`
 Version ask_hipcc(const BuildTools& tools);                                // HIP's: 5.2.21153
-// These two anew each time.
+// These anew each time.
 std::vector<NvrtcKnowledge> ask_nvrtcs(const BuildTools& tools);  // tools.pack, oldest first
+// Why pkg-config does not have a library, in its words; empty: it has.
+std::string ask_package(const BuildTools& tools, const std::string& package);
+// Those of the libraries that tools.cpp does not find for -lNAME.
+std::vector<std::string> not_linked(const BuildTools& tools,
+                                    const std::vector<std::string>& libraries);
 // Those of a list of processors that hipcc refuses; none where it says nothing of the kind.
 std::vector<std::string> unknown_to_hipcc(const BuildTools& tools, const std::string& archs);
 

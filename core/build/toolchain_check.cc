@@ -33,6 +33,8 @@ class Judge {
 
   BuildCheck run() {
     const Languages languages = languages_of(manifest_, options_);
+    libraries();
+    if (languages.cuda || languages.device_images) least();
     if (languages.cuda) nvcc();
     if (languages.device_images) nvrtc();
     if (languages.hip) hipcc();
@@ -51,13 +53,43 @@ class Judge {
     if (!is_known) list.push_back(std::move(*reason));
   }
 
+  void libraries() {
+    for (const auto& [name, problem] : facts_.no_packages) {
+      Reason reason = make_reason(Code::kBuildNoLibrary,
+                                  fmt::format("no library {} by pkg-config: {}", name, problem),
+                                  fmt::format("{}.pc, as plugin.toml names it", name));
+      add(std::move(reason), true);
+    }
+    for (const std::string& name : facts_.no_libraries) {
+      Reason reason =
+          make_reason(Code::kBuildNoLibrary, fmt::format("no library {} for -l{}", name, name),
+                      fmt::format("lib{0}.so or lib{0}.a where the linker looks", name));
+      reason.advice = "install the package that has it, or correct its name in plugin.toml";
+      add(std::move(reason), true);
+    }
+  }
+
+  // Also where there is no compiler to ask: the list is enough.
+  void least() {
+    CudaArchInputs inputs;
+    inputs.sources = {{origin(), options_.cuda_archs}};
+    inputs.least = manifest_.build.least_cuda;
+    Reason reason{};
+    if (!choose_cuda_archs(inputs, &reason) && reason.code == Code::kArchBelowLeast)
+      add(std::move(reason), true);
+  }
+
+  std::string origin() const {
+    return options_.arch_origin.empty() ? "--archs" : options_.arch_origin;
+  }
+
   // What these compilers will be told to make. nullopt: they cannot.
   std::optional<CudaArchChoice> choose(std::vector<CompilerArchs> compilers) {
     CudaArchInputs inputs;
-    inputs.sources = {
-        {options_.arch_origin.empty() ? "--archs" : options_.arch_origin, options_.cuda_archs}};
+    inputs.sources = {{origin(), options_.cuda_archs}};
     inputs.compilers = std::move(compilers);
     inputs.gpu_numbers = gpu_numbers_of(options_.gpu_archs);
+    inputs.least = manifest_.build.least_cuda;
     Reason reason{};
     std::optional<CudaArchChoice> choice = choose_cuda_archs(inputs, &reason);
     if (!choice) {
@@ -156,6 +188,10 @@ ToolchainFacts ask_toolchain(const Manifest& manifest, const BuildOptions& optio
                              const BuildTools& tools) {
   ToolchainFacts facts;
   const Languages languages = languages_of(manifest, options);
+  for (const std::string& package : languages.packages)
+    if (std::string problem = ask_package(tools, package); !problem.empty())
+      facts.no_packages.emplace_back(package, std::move(problem));
+  facts.no_libraries = not_linked(tools, manifest.build.plain_libraries());
   if (!languages.cuda && !languages.hip && !languages.device_images) return facts;
   const MachineFacts machine = probe_machine();
   facts.driver = {machine.cuda_driver, machine.cuda_driver_release};

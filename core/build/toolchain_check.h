@@ -1,10 +1,11 @@
-// What speaks against a build of device code before it starts: architectures that its compilers do
-// not know, and versions that do not go together. The rules are core/arch's.
+// What speaks against a build before it starts: libraries that are not there, architectures that
+// its compilers do not know, and versions that do not go together. The rules are core/arch's.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "arch/toolchain_rules.h"
@@ -24,6 +25,9 @@ struct ToolchainFacts {
   std::optional<Version> rocm;           // of the run-time libraries here
   CudaDriver driver;
   TorchFacts torch;  // of this process, else of the environment's Python
+  // Of plugin.toml's libraries: what pkg-config does not have, with its words, and the linker.
+  std::vector<std::pair<std::string, std::string>> no_packages;
+  std::vector<std::string> no_libraries;
 };
 
 struct BuildCheck {
@@ -31,6 +35,8 @@ struct BuildCheck {
   std::vector<Reason> warnings;  // it may; they belong into its record
 };
 
+// - A library that plugin.toml names and that is not there: against (build-no-library).
+// - Architectures that lie wholly below plugin.toml's least: against (arch-below-least).
 // - An architecture that the compiler does not know: against (build-arch), all of them at once. One
 //   that stands for a GPU here (options.gpu_archs): PTX instead, with a warning (arch-ptx).
 // - nvcc too old for Opdock, a host compiler that it refuses, another CUDA than that of the PyTorch
@@ -41,8 +47,9 @@ struct BuildCheck {
 BuildCheck judge_toolchain(const Manifest& manifest, const BuildOptions& options,
                            const ToolchainFacts& facts);
 
-// Asks those that the plugin takes: starts nvcc, hipcc and opdock-pack, each for 10 seconds at
-// most. Empty for a plugin without device code, of which nothing is asked.
+// Asks those that the plugin takes: starts nvcc, hipcc, opdock-pack, pkg-config and the linker,
+// each for 10 seconds at most. Empty for a plugin without device code and libraries: nothing is
+// asked.
 ToolchainFacts ask_toolchain(const Manifest& manifest, const BuildOptions& options,
                              const BuildTools& tools);
 

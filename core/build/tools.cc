@@ -147,6 +147,7 @@ Languages languages_of(const Manifest& manifest, const BuildOptions& options) {
   }
   languages.device_images = manifest.device.has_value() && !options.cuda_archs.empty();
   languages.hip_images = manifest.device.has_value() && !options.hip_archs.empty();
+  languages.packages = manifest.build.packages();
   return languages;
 }
 
@@ -163,6 +164,11 @@ BuildTools find_build_tools(const Languages& languages, std::vector<Reason>* rea
   if (tools.ninja.empty()) {
     report_missing(Code::kBuildNoNinja, "no ninja in the Python environment or in PATH", "ninja",
                    reasons);
+  }
+  if (!languages.packages.empty() &&
+      (tools.pkg_config = find_script("pkg-config", "PKG_CONFIG")).empty()) {
+    report_missing(Code::kBuildNoPkgConfig, "no pkg-config in the Python environment or in PATH",
+                   "pkg-config, for the plugin's libraries", reasons);
   }
   if (languages.cuda && (tools.nvcc = find_nvcc()).empty()) {
     report_missing(Code::kBuildNoNvcc,
@@ -210,8 +216,9 @@ std::vector<std::string> build_environment(const BuildTools& tools, const std::s
       "PATH=" + path,          "TMPDIR=" + temporary,  "LC_ALL=C",
       "PYTHONUTF8=1",          "SOURCE_DATE_EPOCH=0",  "NINJA=" + tools.ninja,
       "CCACHE_NOHASHDIR=true", "NINJA_STATUS=[%f/%t] "};
+  if (!tools.pkg_config.empty()) all.push_back("PKG_CONFIG=" + tools.pkg_config);
   for (const char* name : {"HOME", "LD_LIBRARY_PATH", "VIRTUAL_ENV", "CONDA_PREFIX", "CUDA_HOME",
-                           "CUDA_PATH", "ROCM_PATH", "HIP_PATH", "CCACHE_DIR"}) {
+                           "CUDA_PATH", "ROCM_PATH", "HIP_PATH", "CCACHE_DIR", "PKG_CONFIG_PATH"}) {
     if (const std::string value = variable(name); !value.empty()) {
       all.push_back(name + ("=" + value));
     }

@@ -13,12 +13,13 @@
 
 namespace opdock {
 
-// Which compilers a plugin's sources take, by their names' endings.
+// Which compilers a plugin's sources take, by their names' endings, and what else is asked.
 struct Languages {
-  bool cuda = false;           // .cu: nvcc
-  bool hip = false;            // .hip: hipcc
-  bool device_images = false;  // [device] and architectures: NVRTC, inside opdock-pack
-  bool hip_images = false;     // the same for AMD's GPUs: hipRTC
+  bool cuda = false;                  // .cu: nvcc
+  bool hip = false;                   // .hip: hipcc
+  bool device_images = false;         // [device] and architectures: NVRTC, inside opdock-pack
+  bool hip_images = false;            // the same for AMD's GPUs: hipRTC
+  std::vector<std::string> packages;  // libraries by their names: pkg-config
 };
 Languages languages_of(const Manifest& manifest, const BuildOptions& options);
 
@@ -28,6 +29,7 @@ struct BuildTools {
   std::vector<std::string> cpp;  // $CXX, else c++, g++, clang++
   std::string meson, ninja;      // $MESON, $NINJA, else beside this library's Python, else in PATH
   std::string nvcc, hipcc;       // $CUDACXX, $HIPCXX, else as find_tools() has them
+  std::string pkg_config;        // $PKG_CONFIG, else as Meson is found
   std::string pack, guard;       // Opdock's own
   // Where this process has NVRTC. opdock-pack looks there first: what it is started with does not
   // lead it to the Python that this process belongs to.
@@ -46,6 +48,7 @@ std::vector<std::string> nvrtc_folders();
 BuildTools find_build_tools(const Languages& languages, std::vector<Reason>* reasons);
 
 // Who would make the result: versions for people, and an id from what the compilers' programs are.
+// Of libraries of pkg-config's it is their versions and the arguments that they take.
 // Starts the compilers with --version, each for at most 10 seconds and not beyond `deadline`
 // (build-timeout); one that cannot say its version becomes a reason (build-no-compiler).
 CacheMaker identify(const BuildTools& tools, const Languages& languages,

@@ -82,6 +82,12 @@ Reason reason_for(Code code, const std::vector<const DeviceImage*>& images, cons
 
 }  // namespace
 
+std::optional<Reason> judge_least(int least, const Gpu& gpu) {
+  if (gpu.backend != Backend::kCuda || 10 * gpu.major + gpu.minor >= least) return std::nullopt;
+  return make_reason(Code::kArchBelowLeast, gpu.arch,
+                     "sm_" + std::to_string(least) + " or later, which the plugin is made for");
+}
+
 int best_image(const std::vector<DeviceImage>& images, const Gpu& gpu, const MachineFacts& machine,
                std::vector<Reason>* reasons) {
   int best = -1, best_undecided = -1;

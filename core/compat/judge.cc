@@ -37,6 +37,11 @@ std::vector<Backend> backends_of(const FileFacts& file) {
 
 DeviceVerdict judge_gpu(const FileFacts& file, const Gpu& gpu, const MachineFacts& machine) {
   DeviceVerdict verdict{gpu.backend, gpu.index, State::kUsable, -1, {}};
+  if (std::optional<Reason> reason = judge_least(file.note ? file.note->least_cuda : 0, gpu)) {
+    verdict.state = State::kRejected;
+    verdict.reasons.push_back(*std::move(reason));
+    return verdict;
+  }
   // Without any device part the plugin launches no kernel of its own: it copies memory, or calls a
   // library of the host. That is legal, but seldom what was meant, so it is said.
   if (file.images.empty()) {

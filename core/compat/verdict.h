@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -34,6 +35,10 @@ struct Verdict {
 
 // Pure: no file, no device, no environment is consulted.
 Verdict judge(const FileFacts& file, const MachineFacts& machine);
+
+// arch-below-least if the GPU is an NVIDIA one below the least architecture that a plugin is for
+// (10 * major + minor; 0: any will do).
+std::optional<Reason> judge_least(int least, const Gpu& gpu);
 
 // Of the images that run on `gpu` the best: exact cubin before family, before lower minor, before
 // PTX (JIT-compiled by the driver), newer toolkit first among equals. -1 and reasons if none does.

@@ -35,6 +35,7 @@ void reject(SourcePlugin* source, Reason reason) {
 std::vector<DeviceVerdict> judge_devices(const Manifest& manifest, const MachineFacts& machine) {
   FileFacts file;
   file.note.emplace();
+  file.note->least_cuda = manifest.build.least_cuda;
   for (Backend backend : {Backend::kCpu, Backend::kCuda, Backend::kRocm}) {
     for (const OpDecl& op : manifest.ops) {
       if (std::find(op.devices.begin(), op.devices.end(), to_text(backend)) == op.devices.end()) {

@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "base/version.h"
+#include "manifest/build_table.h"
 #include "manifest/kernel_names.h"
 #include "manifest/ops.h"
 #include "manifest/toml_table.h"
@@ -112,7 +113,8 @@ static void read_requires(const toml::table& toml, Manifest* manifest,
 }
 
 static void read_head(TomlTable* table, Manifest* manifest) {
-  table->only({"name", "version", "license", "sources", "reference", "op", "device", "requires"});
+  table->only(
+      {"name", "version", "license", "sources", "reference", "op", "device", "requires", "build"});
   manifest->name = table->text("name", true);
   if (!manifest->name.empty() && !is_identifier(manifest->name))
     table->mistake("name", table->place("name"), fmt::format("\"{}\"", manifest->name),
@@ -171,6 +173,8 @@ static void read_tables(const toml::table& root, Manifest* manifest, std::vector
     read_device(*device, manifest, mistakes);
   if (const toml::table* libraries = sub_table(root, "requires", &head))
     read_requires(*libraries, manifest, mistakes);
+  if (const toml::table* build = sub_table(root, "build", &head))
+    manifest->build = read_build(*build, *manifest, mistakes);
 }
 
 std::optional<Manifest> look_at_manifest(const std::filesystem::path& path,

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/reason.h"
+#include "manifest/build_needs.h"
 #include "note/note.h"
 
 namespace opdock {
@@ -49,6 +50,7 @@ struct Manifest {
   std::vector<OpDecl> ops;
   std::optional<DeviceDecl> device;
   std::vector<LibraryClaim> libraries;
+  BuildNeeds build;
 
   std::filesystem::path folder() const { return path.parent_path(); }
 };

@@ -88,6 +88,7 @@ struct Note {
   std::vector<Backend> devices;
   std::vector<ImageClaim> images;
   std::vector<LibraryClaim> libraries;
+  int least_cuda = 0;     // 10 * major + minor: nothing is made for GPUs below it; 0: any will do
   std::string cpu_arch;   // "x86_64", "aarch64"
   int cpu_level = 1;      // x86-64: 1…4, the psABI's levels; aarch64: 0
   std::string toolchain;  // for people

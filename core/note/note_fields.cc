@@ -188,6 +188,17 @@ void read_cpu(const Json& json, Fields* fields, Note* note) {
   note->cpu_level = static_cast<int>(level->integer);
 }
 
+void read_least(const Json& json, Fields* fields, Note* note) {
+  const std::string text = fields->text(json, "cuda", "least.", false);
+  if (text.empty()) return;
+  const std::optional<Version> capability = Version::parse(text);
+  const bool is_sound = capability && capability->major() < 1000 && capability->minor() < 10 &&
+                        capability->text() == text &&
+                        *capability == Version{capability->major(), capability->minor()};
+  if (!is_sound) return fields->refuse_value("least.cuda", text, "an architecture such as 8.0");
+  note->least_cuda = static_cast<int>(10 * capability->major() + capability->minor());
+}
+
 void read_devices(const Json& json, Fields* fields, Note* note) {
   for (const std::string& device : fields->texts(json, "devices", "")) {
     const std::optional<Backend> backend = parse_backend(device);
@@ -259,6 +270,9 @@ bool read_note_json(std::string_view text, Note* note, std::vector<Reason>* reas
         note->libraries.push_back({libraries->keys[i], libraries->items[i].text});
       }
     }
+  }
+  if (const Json* least = fields.get(*json, "least", Type::kObject, "", false)) {
+    read_least(*least, &fields, note);
   }
   if (const Json* cpu = fields.get(*json, "cpu", Type::kObject, "", true)) {
     read_cpu(*cpu, &fields, note);

@@ -41,6 +41,11 @@ std::string note_json(const Note& note) {
   }
   if (!note.libraries.empty()) json["requires"] = OrderedJson::object();
   for (const LibraryClaim& claim : note.libraries) json["requires"][claim.library] = claim.range;
+  if (note.least_cuda != 0) {
+    const Version capability{static_cast<uint32_t>(note.least_cuda) / 10,
+                             static_cast<uint32_t>(note.least_cuda) % 10};
+    json["least"] = {{"cuda", capability.text()}};
+  }
   json["cpu"] = {{"arch", note.cpu_arch}, {"level", note.cpu_level}};
   if (!note.toolchain.empty()) json["toolchain"] = note.toolchain;
   return json.dump(-1, ' ', false, OrderedJson::error_handler_t::replace);

@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <cstdio>
-#include <fstream>
 #include <optional>
 #include <vector>
 
@@ -13,6 +12,7 @@
 #include "base/sentence.h"
 #include "facts/nvrtc_search.h"
 #include "jit/nvrtc.h"
+#include "pack/ask.h"
 
 namespace opdock::pack {
 namespace {
@@ -20,25 +20,6 @@ namespace {
 int refuse(const std::string& text) {
   std::fprintf(stderr, "opdock-pack: error: %s\n", text.c_str());
   return 1;
-}
-
-// In single quotes for a POSIX shell.
-std::string quoted(const std::string& text) {
-  std::string out = "'";
-  for (const char c : text) out += c == '\'' ? "'\\''" : std::string(1, c);
-  return out + "'";
-}
-
-std::string help_of(const std::string& program) {
-  std::string text;
-  FILE* pipe = popen((quoted(program) + " --help 2>/dev/null").c_str(), "re");
-  if (pipe == nullptr) return text;
-  char buffer[4096];
-  constexpr size_t kLongest = 1 << 20;
-  for (size_t count; (count = std::fread(buffer, 1, sizeof(buffer), pipe)) > 0;)
-    if (text.size() < kLongest) text.append(buffer, count);
-  pclose(pipe);
-  return text;
 }
 
 // The machine that builds decides only if asked to.
@@ -50,61 +31,39 @@ std::vector<Gpu> gpus_for(const std::string& list) {
                                                           : std::vector<Gpu>();
 }
 
-std::optional<std::vector<std::string>> nvcc_arguments(const ArchFlags& flags, std::string* error) {
-  CudaArchInputs inputs;
-  inputs.sources = {{"--cuda-archs", flags.cuda_archs}};
-  inputs.gpus = gpus_for(flags.cuda_archs);
-  inputs.gpu_numbers = gpu_numbers_of(flags.gpu_archs);
-  if (!flags.program.empty()) {
-    CompilerArchs known = archs_of_nvcc(Version(), help_of(flags.program));
-    if (known.targets.empty()) {
-      *error = fmt::format("found no architectures in what `{} --help` prints, wanted nvcc's list",
-                           flags.program);
-      return std::nullopt;
-    }
-    known.name = flags.program;
-    inputs.compilers.push_back(std::move(known));
-  }
-  Reason reason{};
-  const std::optional<CudaArchChoice> choice = choose_cuda_archs(inputs, &reason);
-  if (!choice) {
-    *error = to_line(reason);
-    return std::nullopt;
-  }
-  return gencode_arguments(choice->targets);
-}
-
-std::optional<std::vector<std::string>> hipcc_arguments(const ArchFlags& flags,
-                                                        std::string* error) {
-  RocmArchInputs inputs;
-  inputs.sources = {{"--hip-archs", flags.hip_archs}};
-  inputs.gpus = gpus_for(flags.hip_archs);
-  Reason reason{};
-  const std::optional<RocmArchChoice> choice = choose_rocm_archs(inputs, &reason);
-  if (!choice) {
-    *error = to_line(reason);
-    return std::nullopt;
-  }
-  return offload_arguments(choice->targets);
-}
-
 }  // namespace
 
-int write_arch_flags(const ArchFlags& flags) {
-  std::string error;
-  const std::optional<std::vector<std::string>> arguments =
-      flags.compiler == "nvcc" ? nvcc_arguments(flags, &error) : hipcc_arguments(flags, &error);
-  if (!arguments) return refuse(error);
-  std::string text;
-  for (const std::string& argument : *arguments) text += argument + "\n";
-  if (flags.out.empty()) {
-    std::fputs(text.c_str(), stdout);
-    return std::fflush(stdout) == 0 ? 0 : refuse("standard output cannot be written");
+std::optional<std::vector<std::string>> nvcc_archs(const ArchLists& lists, const std::string& nvcc,
+                                                   std::string* error) {
+  CudaArchInputs inputs;
+  inputs.sources = {{"--cuda-archs", lists.cuda}};
+  inputs.gpus = gpus_for(lists.cuda);
+  inputs.gpu_numbers = gpu_numbers_of(lists.gpu);
+  inputs.least = lists.least_cuda;
+  CompilerArchs known = archs_of_nvcc(Version(), output_of({nvcc, "--help"}).text);
+  if (known.targets.empty()) {
+    *error =
+        fmt::format("found no architectures in what `{} --help` prints, wanted nvcc's list", nvcc);
+    return std::nullopt;
   }
-  std::ofstream file(flags.out, std::ios::binary | std::ios::trunc);
-  file << text;
-  file.close();
-  return file ? 0 : refuse(flags.out + " cannot be written");
+  known.name = nvcc;
+  inputs.compilers.push_back(std::move(known));
+  Reason reason{};
+  const std::optional<CudaArchChoice> choice = choose_cuda_archs(inputs, &reason);
+  if (choice) return gencode_arguments(choice->targets);
+  *error = to_line(reason);
+  return std::nullopt;
+}
+
+std::optional<std::vector<std::string>> hipcc_archs(const ArchLists& lists, std::string* error) {
+  RocmArchInputs inputs;
+  inputs.sources = {{"--hip-archs", lists.hip}};
+  inputs.gpus = gpus_for(lists.hip);
+  Reason reason{};
+  const std::optional<RocmArchChoice> choice = choose_rocm_archs(inputs, &reason);
+  if (choice) return offload_arguments(choice->targets);
+  *error = to_line(reason);
+  return std::nullopt;
 }
 
 int write_known_archs(const std::vector<std::string>& nvrtc_search) {

@@ -2,23 +2,24 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
 namespace opdock::pack {
 
-struct ArchFlags {
-  std::string compiler;  // "nvcc" or "hipcc": whose arguments
-  std::string program;  // nvcc itself, which is asked what it knows; empty: the list is not checked
-  std::string cuda_archs;  // docs/architectures.md; empty: the compiler's default
-  std::string hip_archs;
-  std::string gpu_archs;  // of cuda_archs, what stands for GPUs here (core/arch/choose.h)
-  std::string out;  // a file for `nvcc --options-file` or `hipcc @FILE`; empty: standard output
+struct ArchLists {
+  std::string cuda;  // docs/architectures.md; empty: the compiler's default
+  std::string gpu;   // of `cuda`, what stands for GPUs here (core/arch/choose.h)
+  std::string hip;
+  int least_cuda = 0;  // the plugin's
 };
 
-// Writes one argument a line: none where nothing decides, which leaves it to the compiler. Runs
-// `nvcc --help`. Returns the program's exit status; errors go to standard error.
-int write_arch_flags(const ArchFlags& flags);
+// Each compiler's arguments; none where nothing decides, which leaves it to the compiler. nullopt
+// and *error: they cannot be. nvcc: the program, which is asked what it knows (`nvcc --help`).
+std::optional<std::vector<std::string>> nvcc_archs(const ArchLists& lists, const std::string& nvcc,
+                                                   std::string* error);
+std::optional<std::vector<std::string>> hipcc_archs(const ArchLists& lists, std::string* error);
 
 // Writes the run-time compilers here to standard output, oldest first, a line each: "NVRTC 12.9 50
 // 52 53", with the architectures that it knows. Returns the exit status.

@@ -159,3 +159,78 @@ def test_code_that_is_not_what_is_declared(opdock, mine, name):
     # Held against the same source, and told again.
     again = json.loads(opdock("build", "--json", "mine").stdout)["reasons"]
     assert [r["code"] for r in again] == ["build-remembered", "build-op"]
+
+
+BUILD_TABLE = """
+[build]
+include = ["include", "../elsewhere"]
+defines = ["9LIVES"]
+flags.cxx = ["-O3 -g", "-march=native"]
+flags.gnu = ["-O3"]
+libraries = ["-lm", "pkg-config:"]
+least-cuda-arch = "9.0a"
+"""
+
+
+def test_each_mistake_in_what_a_build_needs_has_its_place(opdock, mine, no_compilers):
+    toml = mine() / "plugin.toml"
+    begin = len(toml.read_text().splitlines()) + 2
+    toml.write_text(toml.read_text() + BUILD_TABLE)
+    report = json.loads(opdock("build", "--json", "mine", PATH=no_compilers).stdout)
+    told = []
+    for reason in report["reasons"]:
+        place = re.match(r".*plugin\.toml:(\d+):(\d+): (.*)", reason["found"])
+        text = f"{place[3]}, wanted {reason['wanted']}"
+        told.append((int(place[1]) - begin, int(place[2]), text))
+    places = [
+        (1, 12),
+        (1, 23),
+        (2, 12),
+        (3, 14),
+        (3, 24),
+        (4, 7),
+        (5, 14),
+        (5, 21),
+        (6, 19),
+        (6, 19),
+    ]
+    assert [(line, column) for line, column, _ in told] == places
+    for (_, _, text), part in zip(
+        told,
+        [
+            'no folder "include", wanted one in',
+            '"../elsewhere", wanted a folder inside the plugin\'s folder',
+            '"9LIVES", wanted a macro',
+            '"-O3 -g", wanted one argument',
+            '"-march=native", wanted what every processor of this kind can run',
+            'the unknown key "gnu", wanted one of: c, cxx, gcc, clang, nvcc, hipcc',
+            '"-lm", wanted a name, such as "m" for -lm',
+            '"pkg-config:", wanted a name',
+            '"9.0a", wanted one architecture, such as "8.0" or "sm_80"',
+            'no op for it, wanted one with "cuda" in "devices"',
+        ],
+        strict=True,
+    ):
+        assert "[build]" in text and part in text
+
+
+def test_what_a_build_needs_and_is_not_here_is_told_before_it_begins(opdock, mine):
+    mine("plugin.toml", "[[op]]", '[build]\nlibraries = ["nowhere"]\n[[op]]')
+    report = json.loads(opdock("build", "--json", "mine").stdout)
+    [reason] = report["reasons"]
+    assert reason["code"] == "build-no-library" and report["log"] is None
+    assert reason["text"].startswith("found no library nowhere for -lnowhere, wanted libnowhere.so")
+    assert "install the package that has it" in reason["advice"]
+
+
+def test_a_changed_define_is_another_build_and_named(opdock, mine):
+    folder = mine("plugin.toml", "[[op]]", '[build]\ndefines = ["FACTOR=2"]\n[[op]]')
+    text = (folder / "mine.cc").read_text()
+    (folder / "mine.cc").write_text(text + "static_assert(FACTOR == 2 || FACTOR == 3);\n")
+    assert json.loads(opdock("build", "--json", "mine").stdout)["outcome"] == "built"
+    assert json.loads(opdock("build", "--json", "mine").stdout)["outcome"] == "cached"
+    toml = folder / "plugin.toml"
+    toml.write_text(toml.read_text().replace("FACTOR=2", "FACTOR=3"))
+    report = json.loads(opdock("build", "--json", "mine").stdout)
+    assert report["outcome"] == "built"
+    assert any("defines" in change and "FACTOR=3" in change for change in report["changed"])

@@ -28,7 +28,7 @@ def exported(path):
 
 def test_the_report_has_the_architectures_that_nvcc_was_given():
     path = shipped("bias_gelu", "nvcc")
-    flags = (BUILD / "plugins" / "nvcc-archs.txt").read_text()
+    flags = (BUILD / "plugins" / "bias_gelu.nvcc.args").read_text()
     wanted = set(re.findall(r",code=(\w+)", flags))
     report = opdock.inspect(path)
     assert wanted and set(report["cuda_archs"]) == wanted

@@ -56,6 +56,25 @@ def test_the_examples_for_the_tests_of_all_ops_compile(tmp_path):
     run_well(*os.environ.get("CXX", "c++").split(), "-std=c++20", "-fsyntax-only", *folders, source)
 
 
+def test_what_a_build_needs_is_read_as_shown(opdock, tmp_path):
+    """And its table has the keys that there are."""
+    text = chapter("What a build needs")
+    block = re.search(r"```toml\n(\[build\]\n.*?)```", text, re.S)[1]
+    assert opdock("new", "mine", "--kind", "nvcc").returncode == 0
+    folder = tmp_path / "mine"
+    (folder / "include").mkdir()
+    toml = folder / "plugin.toml"
+    declared = toml.read_text()
+    pack = [BUILD / "core/pack/opdock-pack", "--toml", toml, "--ops-header", tmp_path / "ops.h"]
+    toml.write_text(declared + "\n" + block)
+    done = run(*pack)
+    assert done.returncode == 0, done.stderr
+    toml.write_text(declared + "\n[build]\nunknown = 1\n")
+    known = re.search(r"wanted one of: (.*)", run(*pack).stderr)[1].split(", ")
+    assert set(known) == set(re.findall(r"^\| `([\w-]+)` \|", text, re.MULTILINE))
+    assert set(known) == {line.split(" ")[0].split(".")[0] for line in block.splitlines()[1:]}
+
+
 ON_DEMAND = (SOURCE / "docs" / "build-on-demand.md").read_text()
 
 

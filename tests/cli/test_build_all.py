@@ -186,6 +186,41 @@ def test_the_visible_gpus_decide_unless_a_list_does(world):
         assert report["cuda_archs"] == wanted, words
 
 
+def from_least(world, name, least, devices="cuda"):
+    """A source plugin for GPUs from that architecture on."""
+    folder = world.add(name, f"{name}.cu", devices)
+    toml = folder / "plugin.toml"
+    toml.write_text(toml.read_text() + f'[build]\nleast-cuda-arch = "{least}"\n')
+    return folder
+
+
+def test_a_list_below_one_plugins_least_architecture_is_for_the_others(world):
+    from_least(world, "later", "9.0")
+    world.add("kernels", "kernels.cu", "cuda")
+    nvcc = world.tool("nvcc", NVCC)
+    words = {"CUDACXX": str(nvcc), "MESON": "/nowhere"}
+    result = world.build("--all", "--archs", "8.0", "--json", **words)
+    plugins = {one["plugin"]: one for one in result.json["plugins"]}
+    assert result.status == 1 and result.json["reasons"] == []
+    assert codes(plugins["later"]["reasons"]) == ["arch-below-least"]
+    assert plugins["later"]["reasons"][0]["found"] == '--archs = "8.0"'
+    assert codes(plugins["kernels"]["reasons"]) == ["build-no-meson"]  # it was begun
+
+
+def test_what_is_below_the_least_architecture_is_left_out(world):
+    folder = from_least(world, "later", "9.0")
+    nvcc = {"CUDACXX": str(world.tool("nvcc", NVCC)), "MESON": "/nowhere"}
+    for words, variables, wanted in [
+        (["--archs", "7.5+PTX;8.0;9.0;12.0"], {}, "9.0;12.0"),
+        (["--archs", "all;8.0"], {}, "all"),
+        ([], gpus("sm_80", "sm_90"), "9.0"),
+        ([], gpus("sm_80"), "default"),
+    ]:
+        report = world.build(folder, *words, "--json", **nvcc, **variables).json
+        assert report["cuda_archs"] == wanted, words
+        assert "arch-uncovered" not in codes(report["reasons"])
+
+
 @needs_tools
 def test_a_toolkit_that_the_driver_refuses(world):
     """For the GPU here it is not built; for others it is tried, with a warning."""

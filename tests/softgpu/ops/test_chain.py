@@ -151,3 +151,63 @@ def test_a_driver_that_refuses_the_newest_toolkits_images(chained):
     assert "jit-driver" in done.shown["error"], done.shown
     assert "pip install nvidia-cuda-nvrtc-cu12" in done.shown["error"]
     assert done.events("launch") == []
+
+
+@pytest.fixture(scope="session")
+def least():
+    """softmax for sm_90 and later alone: a folder with it built, and its source's folder."""
+    folder = make_folder()
+    source = folder / "source" / "softmax"
+    shutil.copytree(Path(__file__).resolve().parents[3] / "plugins" / "softmax", source)
+    toml = source / "plugin.toml"
+    toml.write_text(toml.read_text() + '\n[build]\nleast-cuda-arch = "9.0"\n')
+    tools = os.path.dirname(sys.executable) + os.pathsep + os.environ["PATH"]
+    command = BUILD / "core" / "cli" / "opdock"
+    done = subprocess.run(
+        [command, "build", "--json", "--archs=8.0;9.0", source],
+        env={**os.environ, "PATH": tools, "OPDOCK_CACHE_DIR": str(folder / "cache")},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    place = folder / "plugins"
+    place.mkdir()
+    for plugin in (Path(json.loads(done.stdout)["path"]), BUILD / "plugins" / "norm.so"):
+        shutil.copy(plugin, place)
+    yield place, source
+    shutil.rmtree(folder)
+
+
+def test_below_the_least_architecture_nothing_is_compiled(chained, least):
+    """Neither its image for sm_80, which is not there, nor its source serves."""
+    import opdock
+
+    place, _ = least
+    report = opdock.inspect(str(place / "softmax.so"))
+    assert report["cuda_archs"] == ["sm_90"] and report["note"]["least"] == {"cuda": "9.0"}
+    variables = {"OPDOCK_PLUGIN_PATH": str(place)}
+    done = chained('show(error=error(on("cuda", softmax), torch.ones(2, 3)))', variables=variables)
+    assert "arch-below-least" in done.shown["error"], done.shown
+    assert "found sm_86, wanted sm_90 or later" in done.shown["error"]
+    assert "compiling" not in done.stderr and done.events("load") == []
+    words = ["build", "--jit", "--json", "--archs=8.6", "--plugin-path", place / "softmax.so"]
+    ahead = subprocess.run([BUILD / "core/cli/opdock", *words], capture_output=True, text=True)
+    assert json.loads(ahead.stdout)["images"] == [], ahead.stdout
+    later = chained(gpus=[{"arch": "sm_100"}], variables=variables)
+    assert later.shown == {"wrong": 0} and "compiling softmax" in later.stderr
+
+
+def test_below_the_least_architecture_nothing_is_built(chained, least, fresh):
+    place, source = least
+    tools = os.path.dirname(sys.executable) + os.pathsep + os.environ["PATH"]
+    variables = {
+        "OPDOCK_PLUGIN_PATH": f"{source}:{place / 'norm.so'}",
+        "OPDOCK_BUILD": "auto",
+        "PATH": tools,
+    }
+    done = chained('show(error=error(on("cuda", softmax), torch.ones(2, 3)))', variables=variables)
+    assert "arch-below-least" in done.shown["error"], done.shown
+    assert "building" not in done.stderr and "built" not in done.stderr
+    # On the CPU it serves all the same, as if there were no such GPU.
+    done = chained("show(wrong=wrong(softmax(x := torch.randn(3, 5)), x))", variables=variables)
+    assert done.shown == {"wrong": 0} and "built softmax" in done.stderr

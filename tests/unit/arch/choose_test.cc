@@ -248,16 +248,16 @@ TEST(CudaArchs, TheRequestOfABuildAsksNoCompiler) {
     Reason reason{};
     std::vector<Gpu> gpus = {rocm_gpu("gfx90a")};
     if (gpu != 0) gpus.push_back(cuda_gpu(gpu));
-    const auto request = request_cuda_archs({{"--archs", list}}, gpus, &reason);
+    const auto request = request_cuda_archs({{"--archs", list}}, gpus, 0, &reason);
     ASSERT_TRUE(request) << list;
     EXPECT_EQ(request->text, wanted);
     EXPECT_TRUE(request->notices.empty()) << list;
   }
   Reason reason{};
-  EXPECT_EQ(request_cuda_archs({{"X", "9.0a"}}, {cuda_gpu(80)}, &reason)->notices.size(), 1u);
-  EXPECT_FALSE(request_cuda_archs({{"X", "native"}}, {}, &reason));
+  EXPECT_EQ(request_cuda_archs({{"X", "9.0a"}}, {cuda_gpu(80)}, 0, &reason)->notices.size(), 1u);
+  EXPECT_FALSE(request_cuda_archs({{"X", "native"}}, {}, 0, &reason));
   EXPECT_EQ(reason.code, Code::kBuildArch);
-  EXPECT_FALSE(request_cuda_archs({{"X", "sm_80"}}, {}, &reason));
+  EXPECT_FALSE(request_cuda_archs({{"X", "sm_80"}}, {}, 0, &reason));
   EXPECT_EQ(reason.code, Code::kArchListInvalid);
 }
 
@@ -277,7 +277,7 @@ TEST(CudaArchs, TheRequestSaysWhatStandsForGpus) {
     Reason reason{};
     std::vector<Gpu> gpus = {rocm_gpu("gfx90a")};
     for (const int number : numbers) gpus.push_back(cuda_gpu(number));
-    const auto request = request_cuda_archs({{"--archs", list}}, gpus, &reason);
+    const auto request = request_cuda_archs({{"--archs", list}}, gpus, 0, &reason);
     ASSERT_TRUE(request) << list;
     EXPECT_EQ(request->gpu_archs, wanted) << list;
   }

@@ -14,7 +14,7 @@ int main(int argc, char** argv) {
   Reason reason{};
   std::vector<std::string> lines;
   if (std::string(argv[1]) == "cuda") {
-    const auto choice = choose_cuda_archs({sources, {}, {}, {}}, &reason);
+    const auto choice = choose_cuda_archs({sources, {}, {}, {}, 0}, &reason);
     if (choice) lines = gencode_arguments(choice->targets);
   } else {
     const auto choice = choose_rocm_archs({sources, {}}, &reason);

@@ -100,6 +100,20 @@ TEST_F(Sources, AreWhatTheRulesName) {
                    "meson.build", "plugin.toml", "src/", "src/c.cc", "x.map"}));
 }
 
+TEST_F(Sources, AreAllThatLiesInIncludeFolders) {
+  manifest.build.include = {"in", "./empty/"};
+  write("in/a.h", "#include \"../up.h\"\n#include MACRO\n");
+  write("in/deep/unnamed.inc", "");
+  fs::create_directories(top + "/plugin/empty");
+  fs::create_directories(top + "/elsewhere");
+  std::ofstream(top + "/elsewhere/linked.h");
+  fs::create_symlink(top + "/elsewhere/linked.h", top + "/plugin/in/linked.h");
+  fs::create_directory_symlink(top + "/elsewhere", top + "/plugin/in/link");
+  for (const char* name : {"up.h", "other/c.h"}) write(name, "");
+  EXPECT_EQ(list(), (Names{"a.cc", "empty/", "in/", "in/a.h", "in/deep/", "in/deep/unnamed.inc",
+                           "in/linked.h", "plugin.toml", "up.h"}));
+}
+
 TEST_F(Sources, EndInACircleOfLinks) {
   fs::create_directory_symlink(".", top + "/plugin/circle");
   write("a.cc", "#include \"circle/a.cc\"\n");

@@ -65,6 +65,28 @@ TEST_F(Check, APluginWithoutDeviceCodeIsNotJudged) {
   EXPECT_EQ(judge(), "");
 }
 
+TEST_F(Check, LibrariesThatAreNotThere) {
+  manifest_.sources = {"op.cc"};
+  facts_.no_packages = {{"foo", "No package 'foo' found"}, {"bar", "pkg-config ended"}};
+  facts_.no_libraries = {"baz"};
+  ASSERT_EQ(judge(), "against build-no-library;against build-no-library;against build-no-library;");
+  EXPECT_EQ(result_.against[0].found, "no library foo by pkg-config: No package 'foo' found");
+  EXPECT_EQ(result_.against[2].wanted, "libbaz.so or libbaz.a where the linker looks");
+}
+
+TEST_F(Check, ArchitecturesBelowTheLeast) {
+  manifest_.build.least_cuda = 90;
+  options_.cuda_archs = "7.5;8.0";
+  EXPECT_EQ(judge(), "against arch-below-least;");
+  options_.cuda_archs = "8.6;9.0";
+  EXPECT_EQ(judge(), "") << "8.6 is not compiled for, so nobody need know it";
+  facts_.nvcc.archs.targets.clear();
+  options_.cuda_archs = "7.5";
+  EXPECT_EQ(judge(), "against arch-below-least;") << "the list is enough to tell";
+  manifest_.sources = {"op.cc"};
+  EXPECT_EQ(judge(), "") << "there is no device code";
+}
+
 TEST_F(Check, ArchitecturesThatTheCompilerDoesNotKnow) {
   options_.cuda_archs = "8.6;9.0;10.0+PTX";
   options_.arch_origin = "TORCH_CUDA_ARCH_LIST";

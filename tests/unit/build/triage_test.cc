@@ -178,7 +178,7 @@ const LogCase kCases[] = {
     {"NvccArch", "nvcc fatal   : Unsupported gpu architecture 'compute_190'\n", Code::kBuildArch,
      "nvcc fatal", "12.1+PTX"},
     {"PackersOwnReason",
-     "FAILED: plugins/nvcc-archs.txt \nopdock-pack --arch-flags nvcc\n"
+     "FAILED: plugins/axpy.ops.h plugins/axpy.nvcc.args \nopdock-pack --prepare --nvcc nvcc\n"
      "opdock-pack: error: build-arch: found 19.0 in --cuda-archs = \"19.0\", wanted what the "
      "compiler knows: nvcc knows 7.5, 12.1; write 12.1+PTX\n",
      Code::kBuildArch, "19.0 in --cuda-archs = \"19.0\"", "nvcc knows 7.5, 12.1write 12.1+PTX"},

@@ -79,6 +79,26 @@ TEST(Judge, EachDeviceHasItsOwnVerdict) {
   EXPECT_EQ(verdict.devices[3].image, 1);
 }
 
+TEST(Judge, AGpuBelowTheLeastArchitectureIsRefusedWhateverTheImages) {
+  const MachineFacts machine = machine_from("driver=12.9 sm_75 sm_80 sm_86 rocm=6.2 gfx90a");
+  for (const char* images : {"cpu cuda rocm sm_70@12.9 compute_70@12.9 gfx90a@6.2",
+                             "cpu cuda rocm source", "cpu cuda rocm"}) {
+    FileFacts file = file_from(images);
+    file.note->least_cuda = 80;
+    const Verdict verdict = judge(file, machine);
+    ASSERT_EQ(verdict.devices.size(), 5u);
+    EXPECT_EQ(verdict.devices[1].state, State::kRejected);
+    EXPECT_EQ(verdict.devices[1].image, -1);
+    ASSERT_EQ(verdict.devices[1].reasons.size(), 1u);
+    EXPECT_EQ(verdict.devices[1].reasons[0].code, Code::kArchBelowLeast);
+    EXPECT_EQ(verdict.devices[1].reasons[0].found, "sm_75");
+    EXPECT_EQ(verdict.devices[1].reasons[0].wanted, "sm_80 or later, which the plugin is made for");
+    for (const size_t other : {0, 2, 3, 4})
+      for (const Reason& reason : verdict.devices[other].reasons)
+        EXPECT_NE(reason.code, Code::kArchBelowLeast) << images;
+  }
+}
+
 TEST(Judge, EqualGpusGiveOneReason) {
   const Verdict verdict = judged("cuda sm_80@12.9", "driver=12.4 sm_90 sm_90 sm_90 sm_90");
   EXPECT_EQ(verdict.reasons.size(), 1u);

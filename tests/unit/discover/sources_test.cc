@@ -69,6 +69,32 @@ TEST(Sources, AFolderWithAManifestIsFoundBesideFiles) {
   EXPECT_TRUE(catalog->providers("axpy").empty());
 }
 
+TEST(Sources, AGpuBelowTheLeastArchitectureSpeaksAgainstTheDevice) {
+  const Folder folder;
+  std::string text = manifest("axpy");
+  text.replace(text.find("[\"cpu\"]"), 7, "[\"cpu\", \"cuda\"]");
+  const std::string path =
+      add_source(folder, "axpy", text + "[build]\nleast-cuda-arch = \"8.0\"\n");
+  MachineFacts machine;
+  machine.cuda_driver = Version{12, 9};
+  machine.gpus.clear();
+  for (const int number : {75, 80}) {
+    Gpu gpu{};
+    gpu.backend = Backend::kCuda;
+    gpu.index = number == 80;
+    gpu.major = number / 10;
+    gpu.minor = number % 10;
+    gpu.arch = "sm_" + std::to_string(number);
+    machine.gpus.push_back(gpu);
+  }
+  const SourcePlugin source = look_at_source(path, "", nullptr, machine);
+  ASSERT_EQ(source.devices.size(), 3u) << texts(source);
+  EXPECT_EQ(source.devices[1].state, State::kRejected);
+  ASSERT_EQ(source.devices[1].reasons.size(), 1u);
+  EXPECT_EQ(source.devices[1].reasons[0].code, Code::kArchBelowLeast);
+  EXPECT_EQ(source.devices[2].state, State::kUsable);
+}
+
 TEST(Sources, ThePlaceItselfMayBeOneAndSoMayTheFile) {
   const Folder folder;
   const std::string path = add_source(folder, "axpy", manifest("axpy"));

@@ -57,6 +57,7 @@ Note full_note() {
                  {Backend::kRocm, ImageKind::kCodeObject, "gfx90a:sramecc+:xnack-", {6, 2}, digest},
                  {Backend::kCuda, ImageKind::kSource, "norm.cuh", {}, digest}};
   note.libraries = {{"torch", ">=2.11,<3"}, {"cudart", "==13.*"}};
+  note.least_cuda = 103;
   note.cpu_arch = "x86_64";
   note.cpu_level = 3;
   note.toolchain = "g++ 12.2 \xc3\xa9";
@@ -72,6 +73,7 @@ TEST(Note, SurvivesWritingAndReading) {
   EXPECT_EQ(back->version, note.version);
   EXPECT_EQ(back->license, note.license);
   EXPECT_EQ(back->devices, note.devices);
+  EXPECT_EQ(back->least_cuda, 103);
   ASSERT_EQ(back->ops.size(), 2u);
   for (size_t i = 0; i < 2; ++i) {
     EXPECT_EQ(back->ops[i].name, note.ops[i].name);
@@ -100,6 +102,23 @@ TEST(Note, SurvivesWritingAndReading) {
   EXPECT_EQ(back->cpu_level, 3);
   EXPECT_EQ(back->toolchain, note.toolchain);
   EXPECT_EQ(note_json(*back), note_json(note));
+}
+
+TEST(Note, TheLeastArchitectureIsACapability) {
+  const auto read = [](const std::string& least, std::vector<Reason>* reasons) {
+    std::string json = note_json(full_note());
+    const size_t at = json.find("\"10.3\"");
+    return read_note(descriptor(json.replace(at, 6, least)).data, reasons);
+  };
+  std::vector<Reason> reasons;
+  EXPECT_EQ(read("\"8.0\"", &reasons)->least_cuda, 80);
+  for (const char* text : {"\"sm_80\"", "\"8.0.1\"", "\"8.10\"", "\"8.0+PTX\"", "8", "\"x\""}) {
+    reasons.clear();
+    EXPECT_FALSE(read(text, &reasons)) << text;
+    ASSERT_EQ(reasons.size(), 1u) << texts(reasons);
+    EXPECT_EQ(reasons[0].code, Code::kNoteField);
+    EXPECT_TRUE(reasons[0].found.starts_with("least.cuda: ")) << reasons[0].found;
+  }
 }
 
 TEST(Note, HeadIsReadAtItsOffsets) {

@@ -1,59 +1,16 @@
 // The program opdock-pack: what it writes, reports and returns.
 // SPDX-License-Identifier: Apache-2.0
+#include "program.h"
+
 #include <gtest/gtest.h>
-#include <sys/wait.h>
 
 #include <algorithm>
 #include <chrono>
 
 #include "jit/nvrtc.h"
-#include "support/temporary_folder.h"
 
-namespace opdock {
+namespace opdock::pack {
 namespace {
-
-using opdock_test::contents;
-using opdock_test::TemporaryFolder;
-
-struct Outcome {
-  int status;
-  std::string text;  // stdout and stderr
-};
-
-// Runs it in an environment that hides this machine's Python and CUDA.
-Outcome pack(const TemporaryFolder& folder, const std::string& arguments,
-             const std::string& variables = "") {
-  const std::string log = (folder.path() / "log").string();
-  const std::string command = "env -i HOME=/nonexistent PATH=/nonexistent " + variables +
-                              " " OPDOCK_PACK " " + arguments + " >" + log + " 2>&1";
-  const int raw = std::system(command.c_str());
-  return {WIFEXITED(raw) ? WEXITSTATUS(raw) : -1, contents(log)};
-}
-
-void write_plugin(const TemporaryFolder& folder) {
-  folder.write("p/plugin.toml", R"(name = "p"
-version = "1.2"
-license = "MIT"
-sources = ["p.cc"]
-[[op]]
-schema = "f(Tensor x) -> Tensor"
-doc = "f"
-shape = ["like x"]
-devices = ["cuda"]
-dtypes = ["float32"]
-[device]
-sources = ["p.cuh"]
-kernels = ["f"]
-)");
-  folder.write("p/p.cc", "int host;");
-  folder.write("p/p.cuh", "#include \"opdock/device.cuh\"\nOPDOCK_KERNEL(32) f() {}\n");
-  folder.write("vocabulary/opdock/device.cuh",
-               "#pragma once\n#define OPDOCK_KERNEL(n) "
-               "__global__ void\n");
-  // Where the loader would look: under the name that wheels use.
-  std::filesystem::create_directories(folder.path() / "nvrtc");
-  std::filesystem::copy_file(FAKE_NVRTC_12, folder.path() / "nvrtc/libnvrtc.so.12");
-}
 
 std::string arguments(const TemporaryFolder& folder, const std::string& out) {
   const std::string base = folder.path().string();
@@ -164,19 +121,6 @@ TEST(OpdockPack, WhatStandsForAGpuThatNoCompilerKnowsGetsPtx) {
   for (const std::string& arch : {std::string("sm_80"), "sm_" + newest, "compute_" + newest})
     EXPECT_NE(images.find(arch), std::string::npos) << arch;
   EXPECT_EQ(images.find("sm_99"), std::string::npos);
-  // The same as nvcc's arguments.
-  outcome = pack(folder, "--arch-flags nvcc --cuda-archs 9.0 --gpu-archs 9.0");
-  EXPECT_EQ(outcome.text, "-gencode=arch=compute_90,code=sm_90\n");
-}
-
-TEST(OpdockPack, HipccIsToldTheProcessors) {
-  TemporaryFolder folder;
-  EXPECT_EQ(pack(folder, "--arch-flags hipcc --hip-archs 'gfx90a:xnack+, gfx1030'").text,
-            "--offload-arch=gfx1030\n--offload-arch=gfx90a:xnack+\n");
-  EXPECT_EQ(pack(folder, "--arch-flags hipcc").text, "");
-  const Outcome outcome = pack(folder, "--arch-flags hipcc --hip-archs native");
-  EXPECT_EQ(outcome.status, 1) << "no AMD GPU is here";
-  EXPECT_NE(outcome.text.find("no visible AMD GPU"), std::string::npos) << outcome.text;
 }
 
 TEST(OpdockPack, WithoutCompilerANoticeOrAnError) {
@@ -223,37 +167,6 @@ TEST(OpdockPack, ArchitecturesThatNoCompilerKnows) {
   EXPECT_NE(outcome.text.find("build-arch: found 9.9 in --cuda-archs"), std::string::npos)
       << outcome.text;
   EXPECT_NE(outcome.text.find("Write 9.0+PTX"), std::string::npos) << outcome.text;
-}
-
-TEST(OpdockPack, ArchitecturesAsCompilersArguments) {
-  TemporaryFolder folder;
-  EXPECT_EQ(pack(folder, "--arch-flags hipcc --hip-archs 'gfx942 gfx90a:xnack+'").text,
-            "--offload-arch=gfx90a:xnack+\n--offload-arch=gfx942\n");
-  EXPECT_EQ(pack(folder, "--arch-flags hipcc").text, "");
-  EXPECT_EQ(pack(folder, "--arch-flags nvcc --cuda-archs '9.0a;8.0+PTX'").text,
-            "-gencode=arch=compute_80,code=sm_80\n-gencode=arch=compute_80,code=compute_80\n"
-            "-gencode=arch=compute_90a,code=sm_90a\n");
-  // One that knows 8.0 and 9.0, whose path has what a shell would act on.
-  folder.write("it's nvcc", "#!/bin/sh\necho \"'sm_80','sm_90'\"\n");
-  const std::string nvcc = (folder.path() / "it's nvcc").string();
-  std::filesystem::permissions(nvcc, std::filesystem::perms::owner_all);
-  const std::string asked = "--arch-flags nvcc --compiler \"" + nvcc + "\"";
-  EXPECT_EQ(pack(folder, asked).text,
-            "-gencode=arch=compute_80,code=sm_80\n-gencode=arch=compute_80,code=compute_80\n"
-            "-gencode=arch=compute_90,code=sm_90\n-gencode=arch=compute_90,code=compute_90\n");
-  Outcome outcome = pack(folder, asked + " --cuda-archs '9.0;6.0;7.0+PTX'");
-  EXPECT_EQ(outcome.status, 1);
-  EXPECT_NE(outcome.text.find("build-arch: found 6.0, 7.0+PTX in --cuda-archs"), std::string::npos)
-      << outcome.text;
-  outcome = pack(folder, "--arch-flags nvcc --compiler /bin/true");
-  EXPECT_EQ(outcome.status, 1);
-  EXPECT_NE(outcome.text.find("found no architectures"), std::string::npos) << outcome.text;
-  // Below a file nobody can write, root included.
-  outcome = pack(folder, "--arch-flags nvcc --cuda-archs 8.0 --flags-file \"" + nvcc + "/file\"");
-  EXPECT_EQ(outcome.status, 1);
-  EXPECT_NE(outcome.text.find("it's nvcc/file cannot be written"), std::string::npos)
-      << outcome.text;
-  EXPECT_EQ(pack(folder, "--arch-flags ptxas").status, 2);
 }
 
 TEST(OpdockPack, AMisspeltListIsAnErrorWithoutAnyCompiler) {
@@ -331,4 +244,4 @@ TEST(OpdockPack, ExitStatus) {
 }
 
 }  // namespace
-}  // namespace opdock
+}  // namespace opdock::pack

@@ -1,0 +1,16 @@
+// The table [build] of plugin.toml.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <vector>
+
+#include "manifest/manifest.h"
+#include "manifest/toml_table.h"
+
+namespace opdock {
+
+// manifest: with its sources and ops, which the table is held to.
+BuildNeeds read_build(const toml::table& toml, const Manifest& manifest,
+                      std::vector<Mistake>* mistakes);
+
+}  // namespace opdock
