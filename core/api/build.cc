@@ -4,10 +4,10 @@
 #include <chrono>
 #include <filesystem>
 
-#include "api/build_archs.h"
-#include "api/hooks.h"
-#include "api/report.h"
-#include "api/runtime.h"
+#include "chain/build_archs.h"
+#include "chain/hooks.h"
+#include "chain/report.h"
+#include "chain/runtime.h"
 #include "arch/cuda_list.h"
 #include "arch/rocm_list.h"
 #include "build/builder.h"

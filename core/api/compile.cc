@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "api/module.h"
-#include "api/report.h"
+#include "chain/report.h"
 #include "base/installed.h"
 #include "base/mutex.h"
 #include "jit/nvrtc_files.h"

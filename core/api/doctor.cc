@@ -4,10 +4,11 @@
 
 #include <map>
 
-#include "api/report.h"
-#include "api/ways.h"
+#include "chain/report.h"
+#include "chain/ways.h"
 #include "base/mutex.h"
 #include "cache/cache.h"
+#include "base/utf8.h"
 #include "discover/places.h"
 #include "facts/environment.h"
 #include "facts/tools.h"

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <set>
 
-#include "api/chain_report.h"
-#include "api/known_ops.h"
-#include "api/resolver.h"
+#include "chain/chain_report.h"
+#include "chain/known_ops.h"
+#include "chain/resolver.h"
 #include "base/near_names.h"
 #include "discover/order.h"
 #include "schema/dtype.h"

@@ -1,10 +1,10 @@
-// The functions of opdock.h that find ops, describe them and bind their arguments; call/call.cc has
+// The functions of opdock.h that find ops, describe them and bind their arguments; call.cc has
 // those that call them.
 // SPDX-License-Identifier: Apache-2.0
 #include <mutex>
 
-#include "api/resolver.h"
-#include "api/runtime.h"
+#include "chain/resolver.h"
+#include "chain/runtime.h"
 #include "base/mutex.h"
 #include "call/call.h"
 #include "call/guarded.h"

@@ -9,8 +9,8 @@
 #include <cstdlib>
 #include <vector>
 
-#include "api/report.h"
-#include "api/runtime.h"
+#include "chain/report.h"
+#include "chain/runtime.h"
 #include "cache/files.h"
 #include "fmt/format.h"
 

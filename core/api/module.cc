@@ -6,7 +6,7 @@
 #include <memory>
 #include <utility>
 
-#include "api/compile_context.h"
+#include "chain/compile_context.h"
 #include "base/mutex.h"
 #include "base/turn.h"
 #include "jit/packed.h"

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "api/runtime.h"
+#include "chain/runtime.h"
 #include "base/turn.h"
 #include "call/kernels.h"
 #include "jit/compiler.h"

@@ -7,11 +7,11 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "api/chain_report.h"
-#include "api/report.h"
-#include "api/resolver.h"
-#include "api/runtime.h"
-#include "discover/trust.h"
+#include "chain/chain_report.h"
+#include "chain/report.h"
+#include "chain/resolver.h"
+#include "chain/runtime.h"
+#include "trust/trust.h"
 
 using opdock::Report;
 

@@ -1,11 +1,11 @@
 // What the user vouched for: recorded, taken back, listed.
 // SPDX-License-Identifier: Apache-2.0
-#include "discover/trust.h"
+#include "trust/trust.h"
 
 #include <string>
 
-#include "api/report.h"
-#include "api/runtime.h"
+#include "chain/report.h"
+#include "chain/runtime.h"
 #include "opdock/opdock.h"
 
 namespace opdock {

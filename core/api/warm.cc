@@ -8,8 +8,8 @@
 #include <stdexcept>
 #include <thread>
 
-#include "api/compile_context.h"
-#include "api/report.h"
+#include "chain/compile_context.h"
+#include "chain/report.h"
 #include "arch/choose.h"
 #include "arch/list_scanner.h"
 #include "arch/rocm_list.h"

@@ -24,7 +24,7 @@
 #include "build/triage.h"
 #include "cache/files.h"
 #include "discover/catalog.h"
-#include "discover/trust.h"
+#include "trust/trust.h"
 #include "fmt/format.h"
 
 namespace opdock {

@@ -12,7 +12,7 @@
 #include "build/limits.h"
 #include "build/sources.h"
 #include "cache/files.h"
-#include "discover/trust.h"
+#include "trust/trust.h"
 
 namespace opdock {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "base/mutex.h"
 #include "base/sha256.h"
-#include "discover/places.h"
+#include "base/utf8.h"
 #include "fmt/format.h"
 #include "nlohmann/json.hpp"
 #include "note/json.h"

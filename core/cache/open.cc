@@ -8,7 +8,7 @@
 #include <cstdlib>
 
 #include "cache/store.h"
-#include "discover/trust.h"
+#include "trust/trust.h"
 #include "fmt/format.h"
 
 namespace opdock {

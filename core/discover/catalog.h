@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/reason.h"
+#include "trust/search_environment.h"
 #include "compat/verdict.h"
 #include "facts/machine.h"
 #include "manifest/manifest.h"
@@ -70,25 +71,6 @@ class Catalog {
   std::vector<std::shared_ptr<const SourcePlugin>> sources_;
   std::vector<Reason> notices_;
 };
-
-// The variables that discovery depends on, read once. Under AT_SECURE none is used: `secure` is
-// set, every other member is empty, and `ignored` names each variable that was there.
-struct SearchEnvironment {
-  bool secure = false;
-  std::optional<std::string> plugin_path;      // OPDOCK_PLUGIN_PATH: replaces the default places
-  std::optional<std::string> add_plugin_path;  // OPDOCK_ADD_PLUGIN_PATH: searched before them
-  std::optional<std::string> select;           // OPDOCK_PLUGINS_SELECT: globs, colon-separated
-  std::optional<std::string> disable;          // OPDOCK_PLUGINS_DISABLE
-  std::optional<std::string> build;            // OPDOCK_BUILD
-  std::optional<std::string> jit;              // OPDOCK_JIT
-  std::optional<std::string> fallback;         // OPDOCK_FALLBACK
-  std::string data_home;                       // $XDG_DATA_HOME, else ~/.local/share; may be empty
-  std::string config_home;                     // $XDG_CONFIG_HOME, else ~/.config
-  std::string cache_home;                      // $XDG_CACHE_HOME, else ~/.cache
-  std::vector<Reason> ignored;
-};
-
-SearchEnvironment read_search_environment();
 
 struct SearchOptions {
   std::string plugin_path;  // opdock_options.plugin_path; empty: the default places

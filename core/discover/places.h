@@ -23,13 +23,4 @@ std::vector<Place> search_places(const SearchOptions& options);
 // The pieces of a colon-separated list; empty ones are dropped.
 std::vector<std::string> split_list(std::string_view list);
 
-// The folder that holds this library (or the program it is linked into), links resolved; empty if
-// the loader does not know it.
-std::string library_folder();
-
-// True for well-formed UTF-8: no overlong forms, no surrogates, nothing above U+10FFFF.
-bool is_utf8(std::string_view text);
-// `text` with every byte that is not part of well-formed UTF-8 written as \xNN.
-std::string escape_bytes(std::string_view text);
-
 }  // namespace opdock

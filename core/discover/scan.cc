@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "base/fd.h"
+#include "base/utf8.h"
 #include "discover/places.h"
 #include "discover/sources.h"
 #include "fmt/format.h"

@@ -13,6 +13,7 @@
 
 #include "discover/marks.h"
 #include "discover/order.h"
+#include "base/utf8.h"
 #include "discover/places.h"
 #include "fmt/format.h"
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "discover/catalog.h"
-#include "discover/trust.h"
+#include "trust/trust.h"
 
 namespace opdock {
 

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "discover/catalog.h"
-#include "discover/trust.h"
+#include "trust/trust.h"
 
 // With an argument: searches that folder as a package's place.
 int main(int argc, char** argv) {

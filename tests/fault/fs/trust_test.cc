@@ -1,6 +1,6 @@
 // Files that somebody else could have written are listed, and never loaded without consent.
 // SPDX-License-Identifier: Apache-2.0
-#include "discover/trust.h"
+#include "trust/trust.h"
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>

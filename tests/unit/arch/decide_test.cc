@@ -4,7 +4,7 @@
 
 #include <cstdlib>
 
-#include "api/build_archs.h"
+#include "chain/build_archs.h"
 
 namespace opdock {
 namespace {

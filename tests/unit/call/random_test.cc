@@ -8,7 +8,7 @@
 #include <mutex>
 #include <thread>
 
-#include "api/generators.h"
+#include "chain/generators.h"
 #include "support.h"
 
 namespace opdock {

@@ -1,6 +1,6 @@
 // Policies: where they may be said, which place wins, and that a wrong value names its place.
 // SPDX-License-Identifier: Apache-2.0
-#include "api/settings.h"
+#include "chain/settings.h"
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -8,7 +8,7 @@
 
 #include <filesystem>
 
-#include "discover/trust.h"
+#include "trust/trust.h"
 #include "folder.h"
 
 namespace opdock::testing {

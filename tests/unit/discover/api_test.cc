@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "api/runtime.h"
+#include "chain/runtime.h"
 #include "folder.h"
 #include "nlohmann/json.hpp"
 #include "opdock/opdock.h"

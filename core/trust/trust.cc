@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "discover/trust.h"
+#include "trust/trust.h"
 
 #include <grp.h>
 #include <pwd.h>
@@ -12,7 +12,7 @@
 #include <cstdlib>
 #include <deque>
 
-#include "discover/places.h"
+#include "base/installed.h"
 #include "fmt/format.h"
 
 namespace opdock {
@@ -79,7 +79,7 @@ void push_components(const std::string& path, std::deque<std::string>* pending) 
 
 uid_t library_owner() {
   struct stat status{};
-  const std::string folder = library_folder();
+  const std::string folder = own_folder();
   return !folder.empty() && stat(folder.c_str(), &status) == 0 ? status.st_uid : 0;
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "api/generators.h"
+#include "chain/generators.h"
 
 #include <mutex>
 #include <random>

@@ -4,8 +4,8 @@
 #include <chrono>
 #include <set>
 
-#include "api/build_archs.h"
-#include "api/chain.h"
+#include "chain/build_archs.h"
+#include "chain/chain.h"
 #include "base/mutex.h"
 #include "build/builder.h"
 #include "build/stand_in.h"

@@ -5,7 +5,7 @@
 #include <functional>
 #include <string>
 
-#include "api/settings.h"
+#include "chain/settings.h"
 #include "discover/catalog.h"
 #include "facts/machine.h"
 #include "nlohmann/json.hpp"

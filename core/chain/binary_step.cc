@@ -4,9 +4,9 @@
 #include <map>
 #include <tuple>
 
-#include "api/chain.h"
-#include "api/compile_context.h"
-#include "api/declared.h"
+#include "chain/chain.h"
+#include "chain/compile_context.h"
+#include "chain/declared.h"
 #include "base/mutex.h"
 #include "call/host.h"
 #include "call/kernels.h"

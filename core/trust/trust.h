@@ -11,7 +11,7 @@
 
 #include "base/mutex.h"
 #include "base/reason.h"
-#include "discover/catalog.h"
+#include "trust/search_environment.h"
 
 namespace opdock {
 

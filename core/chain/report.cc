@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "api/report.h"
+#include "chain/report.h"
 
 #include <algorithm>
 #include <cstdlib>
@@ -7,7 +7,7 @@
 #include <new>
 #include <set>
 
-#include "api/runtime.h"
+#include "chain/runtime.h"
 #include "base/sentence.h"
 
 namespace opdock {

@@ -4,8 +4,8 @@
 
 #include <vector>
 
-#include "api/hooks.h"
-#include "api/runtime.h"
+#include "chain/hooks.h"
+#include "chain/runtime.h"
 #include "jit/compiler.h"
 
 namespace opdock {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "api/resolver.h"
+#include "chain/resolver.h"
 
 #include <algorithm>
 
-#include "api/chain_report.h"
-#include "api/declared.h"
-#include "api/known_ops.h"
+#include "chain/chain_report.h"
+#include "chain/declared.h"
+#include "chain/known_ops.h"
 #include "base/near_names.h"
 #include "call/host.h"
 #include "load/loader.h"

@@ -4,10 +4,10 @@
 #include <atomic>
 #include <map>
 
-#include "api/chain_report.h"
-#include "api/compile_context.h"
-#include "api/report.h"
-#include "api/resolver.h"
+#include "chain/chain_report.h"
+#include "chain/compile_context.h"
+#include "chain/report.h"
+#include "chain/resolver.h"
 #include "base/mutex.h"
 #include "jit/packed.h"
 #include "schema/dtype.h"

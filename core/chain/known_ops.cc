@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "api/known_ops.h"
+#include "chain/known_ops.h"
 
 #include <set>
 

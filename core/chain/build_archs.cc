@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "api/build_archs.h"
+#include "chain/build_archs.h"
 
 #include <algorithm>
 

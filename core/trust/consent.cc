@@ -12,7 +12,7 @@
 #include <functional>
 
 #include "base/fd.h"
-#include "discover/trust.h"
+#include "trust/trust.h"
 #include "fmt/format.h"
 
 namespace opdock {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "api/declared.h"
+#include "chain/declared.h"
 
 #include "schema/dtype.h"
 #include "schema/op_flags.h"

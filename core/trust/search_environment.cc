@@ -4,7 +4,7 @@
 #include <cstdlib>
 #include <string>
 
-#include "discover/catalog.h"
+#include "trust/search_environment.h"
 
 namespace opdock {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "api/chain_report.h"
+#include "chain/chain_report.h"
 
 #include <utility>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "api/compile_context.h"
+#include "chain/compile_context.h"
 
-#include "api/chain.h"
+#include "chain/chain.h"
 
 namespace opdock {
 

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "api/hooks.h"
-#include "api/runtime.h"
+#include "chain/hooks.h"
+#include "chain/runtime.h"
 #include "base/reason.h"
 #include "call/function.h"
 #include "call/target.h"

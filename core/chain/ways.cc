@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "api/ways.h"
+#include "chain/ways.h"
 
 #include <fmt/format.h>
 

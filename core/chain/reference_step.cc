@@ -3,8 +3,8 @@
 #include <array>
 #include <memory>
 
-#include "api/chain.h"
-#include "api/chain_report.h"
+#include "chain/chain.h"
+#include "chain/chain_report.h"
 #include "call/invocation.h"
 #include "schema/dtype.h"
 #include "schema/shape_rule.h"

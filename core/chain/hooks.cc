@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "api/hooks.h"
+#include "chain/hooks.h"
 
 #include <sys/ioctl.h>
 #include <unistd.h>

@@ -9,9 +9,9 @@
 #include <tuple>
 #include <unordered_map>
 
-#include "api/chain.h"
-#include "api/generators.h"
-#include "api/runtime.h"
+#include "chain/chain.h"
+#include "chain/generators.h"
+#include "chain/runtime.h"
 #include "base/mutex.h"
 #include "base/turn.h"
 #include "call/function.h"

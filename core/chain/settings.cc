@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "api/settings.h"
+#include "chain/settings.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -11,7 +11,7 @@
 
 #include "base/mutex.h"
 #include "base/sentence.h"
-#include "discover/trust.h"
+#include "trust/trust.h"
 #include "fmt/format.h"
 #include "manifest/toml_table.h"
 

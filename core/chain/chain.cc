@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "api/chain.h"
+#include "chain/chain.h"
 
 #include <algorithm>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "api/runtime.h"
+#include "chain/runtime.h"
 
 #include <algorithm>
 #include <cstdio>

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "api/hooks.h"
-#include "api/settings.h"
+#include "chain/hooks.h"
+#include "chain/settings.h"
 #include "base/mutex.h"
 #include "base/turn.h"
 #include "cache/cache.h"

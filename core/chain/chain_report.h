@@ -4,8 +4,8 @@
 
 #include <string>
 
-#include "api/chain.h"
-#include "api/report.h"
+#include "chain/chain.h"
+#include "chain/report.h"
 
 namespace opdock {
 
