@@ -4,7 +4,6 @@
 
 #include <cmath>
 
-#include "launches.h"
 #include "row_cases.h"
 
 namespace opdock_test::softmax_plugin {
@@ -289,22 +288,6 @@ TEST(SoftmaxPlan, ReadsNoDataAndFollowsItsShapeRule) {
   EXPECT_EQ(out.ndim, 3);
   EXPECT_EQ(std::vector<int64_t>(out.shape, out.shape + 3), (std::vector<int64_t>{4, 0, 6}));
   EXPECT_EQ(out.dtype.code, OPDOCK_DTYPE_BFLOAT);
-}
-
-TEST(SoftmaxLaunches, CoverEveryRow) {
-  auto run = [&](Type type, int64_t length, uint32_t warp, int odd, std::vector<Launch>* launches) {
-    Array x(type, {5, length}, {length, 1}, odd), out(type, {5, length});
-    return softmax().record({x.value(), number(1), none(), boolean(false)}, {&out}, warp, launches);
-  };
-  expect_every_launch_covers("softmax", 2, run);
-}
-
-TEST(SoftmaxLaunches, NothingForEmptyTensors) {
-  Array x(Type::kFloat32, {0, 8}), out(Type::kFloat32, {0, 8});
-  std::vector<Launch> launches;
-  const std::vector<opdock_value> args = {x.value(), number(1), none(), boolean(false)};
-  EXPECT_EQ(softmax().record(args, {&out}, 32, &launches).status, OPDOCK_OK);
-  EXPECT_TRUE(launches.empty());
 }
 
 }  // namespace

@@ -83,9 +83,8 @@ TEST(PluginRequirements, PlanChecksEverythingAndTouchesNothing) {
       EXPECT_TRUE(reach.empty()) << reach.front();
       ASSERT_EQ(first.planned.size(), second.planned.size());
       ASSERT_EQ(first.planned.size(), example.outputs.size());
-      EXPECT_EQ(std::memcmp(first.planned.data(), second.planned.data(),
-                            first.planned.size() * sizeof(opdock_output)),
-                0);
+      for (size_t i = 0; i < first.planned.size(); ++i)
+        EXPECT_EQ(std::memcmp(&first.planned[i], &second.planned[i], sizeof(opdock_output)), 0);
     }
     for (size_t i = 0; i < example.spoilt.size(); ++i) {
       const Result refused = op.plan(example.spoilt[i]);
