@@ -4,13 +4,13 @@
 #include <chrono>
 #include <filesystem>
 
+#include "arch/cuda_list.h"
+#include "arch/rocm_list.h"
+#include "build/builder.h"
 #include "chain/build_archs.h"
 #include "chain/hooks.h"
 #include "chain/report.h"
 #include "chain/runtime.h"
-#include "arch/cuda_list.h"
-#include "arch/rocm_list.h"
-#include "build/builder.h"
 #include "fmt/format.h"
 
 namespace opdock {
@@ -77,9 +77,9 @@ bool has_rejection(const std::vector<Reason>& reasons, Code code) {
 }
 
 // One plugin, with the architectures that it is built for.
-class Job {
+class BuildJob {
  public:
-  Job(opdock_runtime* runtime, const Manifest& manifest, const BuildOptions& wanted)
+  BuildJob(opdock_runtime* runtime, const Manifest& manifest, const BuildOptions& wanted)
       : runtime_(runtime), manifest_(manifest), wanted_(wanted), options_(wanted) {}
 
   // False, with a reason in the report: nothing can be started.
@@ -185,7 +185,7 @@ Report build_one(opdock_runtime* runtime, const std::filesystem::path& path,
   source.folder = path.parent_path().string();
   const std::optional<Manifest> manifest = read_manifest(path, &source.reasons);
   if (!manifest) return passed_over(source, false, source.reasons);
-  Job job(runtime, *manifest, wanted);
+  BuildJob job(runtime, *manifest, wanted);
   if (job.decide()) job.build();
   return job.report();
 }
@@ -194,7 +194,7 @@ Report build_all(opdock_runtime* runtime, const BuildOptions& wanted) {
   struct Item {
     std::shared_ptr<const SourcePlugin> source;
     BuildOptions wanted;
-    std::unique_ptr<Job> job;  // NULL: passed over
+    std::unique_ptr<BuildJob> job;  // NULL: passed over
     bool skipped = false;
     bool is_refused = false;  // nothing can be started, as the job's reasons say
   };
@@ -217,7 +217,7 @@ Report build_all(opdock_runtime* runtime, const BuildOptions& wanted) {
   if (check_lists(wanted, &against)) {
     for (Item& item : items) {
       if (item.skipped || item.source->state == State::kRejected) continue;
-      item.job = std::make_unique<Job>(runtime, *item.source->manifest, item.wanted);
+      item.job = std::make_unique<BuildJob>(runtime, *item.source->manifest, item.wanted);
       if (!item.job->decide()) {
         // A list that is not for this one plugin says nothing of the others.
         item.is_refused = item.job->reason().code == Code::kArchBelowLeast;

@@ -9,21 +9,21 @@
 #include <cstdlib>
 #include <vector>
 
+#include "cache/files.h"
 #include "chain/report.h"
 #include "chain/runtime.h"
-#include "cache/files.h"
 #include "fmt/format.h"
 
 namespace opdock {
 namespace {
 
 // What is wrong with the request itself.
-struct Refusal {
+struct InstallRefusal {
   opdock_status status;
   std::string text;
 };
 
-Refusal system_refusal(const char* what, const std::string& path, int error) {
+InstallRefusal system_refusal(const char* what, const std::string& path, int error) {
   return {OPDOCK_INTERNAL,
           fmt::format("cannot {} {}: {}; check its folder's rights and the space on its disk", what,
                       path, cache::error_text(error))};
@@ -48,13 +48,14 @@ void copy(const std::string& from, const std::string& to) {
   std::free(resolved);
   Fd in, out;
   if (const int error = cache::open_file(real, O_RDONLY, 0, &in); error != 0) {
-    throw Refusal{OPDOCK_INVALID_ARGUMENT,
-                  fmt::format("{}: {}; correct the path", from, cache::error_text(error))};
+    throw InstallRefusal{OPDOCK_INVALID_ARGUMENT,
+                         fmt::format("{}: {}; correct the path", from, cache::error_text(error))};
   }
   struct stat status{};
   if (fstat(in.get(), &status) != 0 || !S_ISREG(status.st_mode)) {
-    throw Refusal{OPDOCK_INVALID_ARGUMENT,
-                  fmt::format("found {}, which is no regular file, wanted a shared object", from)};
+    throw InstallRefusal{
+        OPDOCK_INVALID_ARGUMENT,
+        fmt::format("found {}, which is no regular file, wanted a shared object", from)};
   }
   if (const int error = cache::open_file(to, O_WRONLY | O_CREAT | O_EXCL, 0644, &out); error != 0) {
     throw system_refusal("make", to, error);
@@ -82,7 +83,7 @@ std::string version_there(opdock_runtime* runtime, const std::string& target,
       examine(target, *runtime->machine(), Depth::kJudge);
   const std::optional<Note>& note = there->file.note;
   if (!note || note->name != name) {
-    throw Refusal{
+    throw InstallRefusal{
         OPDOCK_INVALID_ARGUMENT,
         fmt::format("found {}, which {}, in the place of plugin {}; move it away first", target,
                     note ? "holds plugin " + note->name : "holds no plugin", name)};
@@ -93,9 +94,10 @@ std::string version_there(opdock_runtime* runtime, const std::string& target,
 Report install(opdock_runtime* runtime, const std::string& path) {
   const SearchEnvironment& environment = runtime->search().environment;
   if (environment.secure || environment.data_home.empty()) {
-    throw Refusal{OPDOCK_INVALID_ARGUMENT,
-                  "there is no home folder to install into; set HOME or XDG_DATA_HOME, and ask as "
-                  "an ordinary user"};
+    throw InstallRefusal{
+        OPDOCK_INVALID_ARGUMENT,
+        "there is no home folder to install into; set HOME or XDG_DATA_HOME, and ask as "
+        "an ordinary user"};
   }
   const std::string folder = environment.data_home + "/opdock/plugins";
   if (const int error = cache::make_folders(folder); error != 0) {
@@ -139,12 +141,12 @@ opdock_status opdock_install_json(opdock_runtime* runtime, const char* path, cha
                         "the text",
                         error, error_size);
   }
-  std::optional<opdock::Refusal> refused;
+  std::optional<opdock::InstallRefusal> refused;
   const opdock_status status = opdock::report(
       [&]() -> opdock::Report {
         try {
           return opdock::install(runtime, path);
-        } catch (const opdock::Refusal& refusal) {
+        } catch (const opdock::InstallRefusal& refusal) {
           refused = refusal;
           return {};
         }

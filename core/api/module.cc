@@ -6,16 +6,16 @@
 #include <memory>
 #include <utility>
 
-#include "chain/compile_context.h"
 #include "base/mutex.h"
 #include "base/turn.h"
+#include "chain/compile_context.h"
 #include "jit/packed.h"
 
 namespace opdock {
 namespace {
 
 // The kernels of an image on a device, loaded once in this process and kept.
-class Loaded {
+class LoadedModule {
  public:
   static Kernels* get(const CompileRequest& request, Driver* driver, opdock_device device,
                       const JitContext& context, CompiledImagePtr* image,
@@ -41,13 +41,13 @@ class Loaded {
     const auto known = kernels_.find({image, device.index});
     return known == kernels_.end() ? nullptr : known->second.get();
   }
-  static Loaded& all;
+  static LoadedModule& all;
   Turn turn_;  // of what follows
   // An image that is loaded is held by its kernels: its address is not used again.
   std::map<std::pair<const CompiledImage*, int32_t>, std::unique_ptr<Kernels>> kernels_;
 };
 
-Loaded& Loaded::all = *new Loaded;
+LoadedModule& LoadedModule::all = *new LoadedModule;
 
 opdock_status module_status(const std::vector<Reason>& reasons) {
   for (const Reason& reason : reasons) {
@@ -149,9 +149,9 @@ opdock_status opdock_module::find(const std::string& name, opdock_kernel** out,
       std::find(wanted.kernels.begin(), wanted.kernels.end(), name) != wanted.kernels.end();
   if (!named) wanted.kernels = {name};
   CompiledImagePtr own;
-  Kernels* loaded = Loaded::get(wanted, driver, device, context, &own, &reasons);
+  Kernels* loaded = LoadedModule::get(wanted, driver, device, context, &own, &reasons);
   if (const auto ptx = loaded == nullptr ? for_newer_gpu(wanted, context, &reasons) : std::nullopt)
-    loaded = Loaded::get(*ptx, driver, device, context, &own, &reasons);
+    loaded = LoadedModule::get(*ptx, driver, device, context, &own, &reasons);
   if (loaded == nullptr) return fail_for(std::move(reasons), problem);
   if (named) image = own;
   void* previous = nullptr;

@@ -8,14 +8,14 @@
 #include <stdexcept>
 #include <thread>
 
-#include "chain/compile_context.h"
-#include "chain/report.h"
 #include "arch/choose.h"
 #include "arch/list_scanner.h"
 #include "arch/rocm_list.h"
 #include "base/installed.h"
 #include "build/tool_versions.h"
 #include "call/kernels.h"
+#include "chain/compile_context.h"
+#include "chain/report.h"
 #include "facts/arch.h"
 #include "jit/packed.h"
 #include "opdock/compile.h"
@@ -32,7 +32,7 @@ struct Target {
 };
 
 // The run-time compilers here. Asked in a process of its own, as all is compiled in others.
-std::vector<NvrtcKnowledge> nvrtcs_here() {
+std::vector<NvrtcKnowledge> nvrtcs_found() {
   BuildTools tools;
   tools.pack = installed().program("opdock-pack");
   tools.guard = installed().program("opdock-guard");
@@ -40,9 +40,9 @@ std::vector<NvrtcKnowledge> nvrtcs_here() {
   return ask_nvrtcs(tools);
 }
 
-std::vector<CompilerArchs> known_archs() {
+std::vector<CompilerArchs> archs_found() {
   std::vector<CompilerArchs> known;
-  for (const NvrtcKnowledge& one : nvrtcs_here())
+  for (const NvrtcKnowledge& one : nvrtcs_found())
     known.push_back(archs_of_nvrtc(one.version, one.numbers));
   return known;
 }
@@ -67,7 +67,7 @@ std::string arch_for(const Gpu& gpu, const std::vector<NvrtcKnowledge>& compiler
 std::vector<Target> visible_targets(const MachineFacts& machine) {
   std::vector<Target> targets;
   std::set<std::string> seen;
-  const std::vector<NvrtcKnowledge> compilers = nvrtcs_here();
+  const std::vector<NvrtcKnowledge> compilers = nvrtcs_found();
   for (const Gpu& gpu : machine.gpus) {
     const std::string arch = arch_for(gpu, compilers, machine.cuda_driver);
     if (seen.insert(arch).second) targets.push_back({gpu.backend, arch});
@@ -98,7 +98,7 @@ std::vector<Target> listed_targets(const std::string& list, const MachineFacts& 
   if (!cuda.empty()) {
     CudaArchInputs inputs;
     inputs.sources = {{"--archs", cuda.substr(0, cuda.size() - 1)}};
-    inputs.compilers = known_archs();
+    inputs.compilers = archs_found();
     const std::optional<CudaArchChoice> choice = choose_cuda_archs(inputs, &reason);
     if (!choice) throw std::invalid_argument(to_text(reason));
     for (const CudaTarget& one : choice->targets) {

@@ -23,14 +23,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr size_t kMaxNotes = 65536;
+constexpr size_t kMostNoteBytes = 65536;
 constexpr size_t kMaxVersionText = 4096;
 
 bool read_at(int fd, uint64_t offset, void* out, size_t size) {
   return pread(fd, out, size, static_cast<off_t>(offset)) == static_cast<ssize_t>(size);
 }
 
-std::string hex_of(const uint8_t* bytes, size_t count) {
+std::string hex_text(const uint8_t* bytes, size_t count) {
   constexpr char kDigits[] = "0123456789abcdef";
   std::string text;
   for (size_t i = 0; i < count; ++i) {
@@ -52,7 +52,7 @@ std::string build_id_in(const std::vector<uint8_t>& notes) {
     if (next > notes.size()) return {};
     if (head.n_type == NT_GNU_BUILD_ID && head.n_namesz == 4 &&
         std::memcmp(notes.data() + name, "GNU", 4) == 0) {
-      return hex_of(notes.data() + bytes, head.n_descsz);
+      return hex_text(notes.data() + bytes, head.n_descsz);
     }
     at = next;
   }
@@ -69,7 +69,7 @@ std::string build_id(int fd) {
   for (size_t i = 0; i < header.e_phnum; ++i) {
     Elf64_Phdr segment;
     if (!read_at(fd, header.e_phoff + i * sizeof segment, &segment, sizeof segment)) return {};
-    if (segment.p_type != PT_NOTE || segment.p_filesz > kMaxNotes) continue;
+    if (segment.p_type != PT_NOTE || segment.p_filesz > kMostNoteBytes) continue;
     std::vector<uint8_t> notes(segment.p_filesz);
     if (!read_at(fd, segment.p_offset, notes.data(), notes.size())) return {};
     if (std::string id = build_id_in(notes); !id.empty()) return id;

@@ -24,8 +24,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr uint64_t kMostBytes = 256ull << 20;
-constexpr size_t kMostFiles = 10000;
+constexpr uint64_t kMostSourceBytes = 256ull << 20;
+constexpr size_t kMostSourceFiles = 10000;
 constexpr char kRules[] = "meson.build";
 
 std::string folder_of(const std::string& name) {
@@ -40,9 +40,10 @@ std::string inner_name(const std::string& folder, const std::string& name) {
   return inner == "." || inner == ".." || inner.starts_with("../") ? std::string() : inner;
 }
 
-class Walk {
+class SourceWalk {
  public:
-  Walk(const Manifest& manifest, Progress* progress, std::vector<Reason>* reasons, Stamps* stamps)
+  SourceWalk(const Manifest& manifest, Progress* progress, std::vector<Reason>* reasons,
+             Stamps* stamps)
       : folder_(manifest.folder().string()),
         progress_(progress),
         reasons_(reasons),
@@ -103,7 +104,7 @@ class Walk {
   // All of what lies there, whoever includes it: a compiler is told to look there.
   void take_includes(const Manifest& manifest) {
     for (const std::string& name :
-         files_of_includes(manifest.build, manifest.folder(), kMostFiles + 1)) {
+         files_of_includes(manifest.build, manifest.folder(), kMostSourceFiles + 1)) {
       if (!name.ends_with('/')) {
         take(name);
       } else if (digests_.try_emplace(name, "folder").second && stamps_ != nullptr) {
@@ -130,9 +131,10 @@ class Walk {
   bool read_one(const std::string& name) {
     const std::string path = folder_ + "/" + name, from = folder_of(name);
     if (stamps_ != nullptr) stamps_->add(name);
-    if (digests_.size() > kMostFiles) {
-      return refuse(fmt::format("more than {} files that {} is built from", kMostFiles, folder_),
-                    "fewer");
+    if (digests_.size() > kMostSourceFiles) {
+      return refuse(
+          fmt::format("more than {} files that {} is built from", kMostSourceFiles, folder_),
+          "fewer");
     }
     // O_NONBLOCK: a FIFO among the files must not stop us.
     const Fd file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
@@ -177,10 +179,10 @@ class Walk {
   }
 
   bool has_room(const std::string& name, uint64_t more) {
-    if (more <= kMostBytes - bytes_) return true;
+    if (more <= kMostSourceBytes - bytes_) return true;
     return refuse(fmt::format("{}/{}, of {} bytes, {} with what else it is built from", folder_,
                               name, more, bytes_ + more),
-                  fmt::format("at most {} bytes in all", kMostBytes));
+                  fmt::format("at most {} bytes in all", kMostSourceBytes));
   }
 
   bool refuse(std::string found, std::string wanted) {
@@ -217,7 +219,7 @@ class Walk {
 
 bool list_sources(const Manifest& manifest, Progress* progress, std::vector<SourceFile>* files,
                   std::vector<Reason>* reasons, Stamps* stamps) {
-  return Walk(manifest, progress, reasons, stamps).run(files);
+  return SourceWalk(manifest, progress, reasons, stamps).run(files);
 }
 
 }  // namespace opdock

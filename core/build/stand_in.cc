@@ -104,10 +104,10 @@ Paths compilers_here(const std::string& nvcc, const std::vector<std::string>& nv
 
 // The compilers here beside those that an entry was made by, and the memo that there is nothing new
 // among them. It holds while the surroundings, what was looked at, and the files are as they were.
-class Comparison {
+class SourceComparison {
  public:
-  Comparison(const Manifest& manifest, const BuildOptions& options, const CacheEntry& entry,
-             Cache* cache)
+  SourceComparison(const Manifest& manifest, const BuildOptions& options, const CacheEntry& entry,
+                   Cache* cache)
       : cache_(cache),
         languages_(languages_of(manifest, options)),
         nvcc_(languages_.cuda ? find_nvcc() : std::string()),
@@ -192,7 +192,7 @@ std::optional<std::string> newer_compiler(const Manifest& manifest, const BuildO
                                           const CacheEntry& entry, Cache* cache, bool may_start) {
   const std::optional<StandIn> then = read_stand_in(entry);
   if (!then || getauxval(AT_SECURE) != 0) return std::nullopt;
-  Comparison comparison(manifest, options, entry, cache);
+  SourceComparison comparison(manifest, options, entry, cache);
   if (comparison.is_settled()) return std::nullopt;
   if (!comparison.look(*then)) {
     comparison.settle();
@@ -221,7 +221,7 @@ void accept_stand_in(const Manifest& manifest, const BuildOptions& options, cons
                      Cache* cache) {
   const std::optional<StandIn> then = read_stand_in(entry);
   if (!then) return;
-  Comparison comparison(manifest, options, entry, cache);
+  SourceComparison comparison(manifest, options, entry, cache);
   comparison.look(*then);
   comparison.settle();
 }

@@ -77,7 +77,7 @@ Version version_in(const std::string& text, const std::string& key = {}) {
   return {};
 }
 
-std::string read_text(const fs::path& path) {
+std::string whole_text(const fs::path& path) {
   std::ifstream file(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
 }
@@ -105,7 +105,7 @@ NvccFacts ask_nvcc(const BuildTools& tools) {
   facts.toolkit = toolkit_of(ask(tools, {tools.nvcc, "--dryrun", "-c", "-x", "cu", "/dev/null"}));
   const fs::path header =
       (fs::path(facts.toolkit) / "include/crt/host_config.h").lexically_normal();
-  if (!facts.toolkit.empty()) facts.limits = read_host_limits(read_text(header), header.string());
+  if (!facts.toolkit.empty()) facts.limits = read_host_limits(whole_text(header), header.string());
   if (!facts.limits) facts.limits = documented_host_limits(facts.version);
   return facts;
 }

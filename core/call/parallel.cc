@@ -108,7 +108,7 @@ void forget_pool() {
   is_inside = false;
 }
 
-[[maybe_unused]] const int registered = pthread_atfork(nullptr, nullptr, forget_pool);
+[[maybe_unused]] const int renewed_on_fork = pthread_atfork(nullptr, nullptr, forget_pool);
 
 Pool& pool() {
   Pool* pool = current_pool.load(std::memory_order_acquire);
@@ -127,7 +127,7 @@ uint32_t count_cores() {
 
 }  // namespace
 
-uint32_t usable_cores() {
+uint32_t cpu_cores() {
   static std::atomic<uint32_t> cores{0};
   uint32_t known = cores.load(std::memory_order_relaxed);
   if (known == 0) cores.store(known = count_cores(), std::memory_order_relaxed);
@@ -138,7 +138,7 @@ void parallel_for(uint32_t threads, uint64_t count, uint64_t grain,
                   void (*body)(void* context, uint64_t begin, uint64_t end), void* context) {
   if (count == 0) return;
   grain = std::max<uint64_t>(grain, 1);
-  if (threads == 0) threads = usable_cores();
+  if (threads == 0) threads = cpu_cores();
   if (is_inside || threads <= 1 || count <= grain) {
     body(context, 0, count);
     return;

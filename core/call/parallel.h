@@ -9,7 +9,7 @@
 namespace opdock {
 
 // The cores that this process may use, as it was when it was first asked. Any thread.
-uint32_t usable_cores();
+uint32_t cpu_cores();
 
 // opdock_parallel.parallel_for by `threads` threads, the caller's own included; 0: as many as there
 // are usable cores. Workers start on first use, and again in a forked child.

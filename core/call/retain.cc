@@ -68,12 +68,12 @@ void release(opdock_retained* retained) {
   delete retained;
 }
 
-constexpr opdock_retain kTable = {sizeof(opdock_retain), 0, retain, release};
+constexpr opdock_retain kRetainTable = {sizeof(opdock_retain), 0, retain, release};
 
 }  // namespace
 
 const opdock_retain* retain_extension() {
-  return &kTable;
+  return &kRetainTable;
 }
 
 }  // namespace opdock

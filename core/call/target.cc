@@ -19,12 +19,12 @@ namespace opdock {
 namespace {
 
 // Never destroyed: calls may still run while static objects are.
-struct Registry {
+struct Targets {
   Mutex mutex;
   std::map<std::tuple<const opdock_op*, int32_t, int32_t>, std::unique_ptr<Target>> targets;
   std::map<const opdock_op*, std::unique_ptr<Turn>> serial;  // one an op, not one a device
 };
-Registry& registry = *new Registry;
+Targets& targets_here = *new Targets;
 
 // A plan that departs from the rules departs in the first calls already, if the arguments are of
 // the kinds that the op is used with. `opdock test` has all of them checked.
@@ -44,8 +44,8 @@ bool Target::takes(opdock_dtype dtype) const {
 Target* intern_target(const opdock_op* op, const std::string& plugin, opdock_device device,
                       const opdock_device_facts* facts, Driver* driver, Kernels* kernels,
                       const std::vector<opdock_dtype>& dtypes, std::vector<ShapeRule> rules) {
-  const std::lock_guard lock(registry.mutex);
-  std::unique_ptr<Target>& place = registry.targets[{op, device.type, device.index}];
+  const std::lock_guard lock(targets_here.mutex);
+  std::unique_ptr<Target>& place = targets_here.targets[{op, device.type, device.index}];
   if (place != nullptr) return place.get();
   place = std::make_unique<Target>();
   place->op = op;
@@ -68,7 +68,7 @@ Target* intern_target(const opdock_op* op, const std::string& plugin, opdock_dev
   place->call.device = device;
   place->call.facts = facts;
   if ((op->flags & OPDOCK_OP_THREAD_SAFE) == 0) {
-    std::unique_ptr<Turn>& serial = registry.serial[op];
+    std::unique_ptr<Turn>& serial = targets_here.serial[op];
     if (serial == nullptr) serial = std::make_unique<Turn>();
     place->serial = serial.get();
   }
@@ -82,7 +82,7 @@ const opdock_device_facts* cpu_facts() {
     cpu.struct_size = sizeof cpu;
     cpu.type = OPDOCK_CPU;
     cpu.warp_size = 1;
-    cpu.multiprocessors = usable_cores();
+    cpu.multiprocessors = cpu_cores();
     cpu.max_threads_per_block = 1;
     long pages = sysconf(_SC_PHYS_PAGES), bytes = sysconf(_SC_PAGESIZE);
     if (pages > 0 && bytes > 0) {

@@ -4,12 +4,12 @@
 #include <map>
 #include <tuple>
 
-#include "chain/chain.h"
-#include "chain/compile_context.h"
-#include "chain/declared.h"
 #include "base/mutex.h"
 #include "call/host.h"
 #include "call/kernels.h"
+#include "chain/chain.h"
+#include "chain/compile_context.h"
+#include "chain/declared.h"
 #include "compat/verdict.h"
 #include "jit/packed.h"
 #include "load/loader.h"
@@ -33,7 +33,7 @@ void add_serious(const std::vector<Reason>& from, std::vector<Reason>* to) {
   std::copy_if(from.begin(), from.end(), std::back_inserter(*to), is_serious);
 }
 
-bool equal(const Reason& a, const Reason& b) {
+bool same_reason(const Reason& a, const Reason& b) {
   return a.code == b.code && a.found == b.found && a.wanted == b.wanted;
 }
 
@@ -45,7 +45,7 @@ std::vector<Reason> reasons_against_file(const Verdict& verdict) {
     const bool is_devices =
         std::any_of(verdict.devices.begin(), verdict.devices.end(), [&](const auto& device) {
           return std::any_of(device.reasons.begin(), device.reasons.end(),
-                             [&](const Reason& other) { return equal(reason, other); });
+                             [&](const Reason& other) { return same_reason(reason, other); });
         });
     if (!is_devices) left.push_back(reason);
   }
@@ -138,7 +138,7 @@ class KernelRegistry {
   Mutex mutex_;
   std::map<Key, std::unique_ptr<Kernels>> all_;
 };
-KernelRegistry& registry = *new KernelRegistry;
+KernelRegistry& kernel_registry = *new KernelRegistry;
 using Origin = KernelRegistry::Origin;
 
 // With the numbers by which the plugin asks for them.
@@ -153,7 +153,7 @@ std::unique_ptr<Kernels> numbered(const LoadedPlugin& plugin, std::unique_ptr<Ke
 Kernels* kernels_of(const LoadedPlugin& plugin, opdock_device device, Driver* driver,
                     const MachineFacts& machine, std::vector<Reason>* reasons) {
   const KernelRegistry::Key key = KernelRegistry::key(plugin, device, Origin::kImage);
-  if (Kernels* const known = registry.find(key)) return known;
+  if (Kernels* const known = kernel_registry.find(key)) return known;
 
   std::vector<ImageRow> rows;
   std::string problem;
@@ -165,7 +165,7 @@ Kernels* kernels_of(const LoadedPlugin& plugin, opdock_device device, Driver* dr
     return row.kind != ImageKind::kSource && static_cast<int32_t>(row.backend) != device.type;
   });
   if (rows.empty()) {
-    return registry.keep(
+    return kernel_registry.keep(
         key, std::make_unique<Kernels>("the plugin brings no device image for " + to_text(device) +
                                        "; list its kernels under [device] in plugin.toml"));
   }
@@ -189,7 +189,8 @@ Kernels* kernels_of(const LoadedPlugin& plugin, opdock_device device, Driver* dr
   if (!check_image(row.bytes, plugin.candidate->file.note->images[row.index], reasons)) {
     return nullptr;
   }
-  return registry.keep(key, numbered(plugin, std::make_unique<Kernels>(driver, device, row)));
+  return kernel_registry.keep(key,
+                              numbered(plugin, std::make_unique<Kernels>(driver, device, row)));
 }
 
 // The same from the source that the plugin carries, compiled for exactly this GPU.
@@ -197,7 +198,7 @@ Kernels* compiled_kernels(const LoadedPlugin& plugin, const Wanted& wanted, Driv
                           opdock_runtime* runtime, Progress* progress,
                           std::vector<Reason>* reasons) {
   const KernelRegistry::Key key = KernelRegistry::key(plugin, wanted.device, Origin::kSource);
-  if (Kernels* const known = registry.find(key))
+  if (Kernels* const known = kernel_registry.find(key))
     return is_given_up(known, reasons) ? nullptr : known;
   std::vector<ImageRow> rows;
   std::string problem;
@@ -217,7 +218,7 @@ Kernels* compiled_kernels(const LoadedPlugin& plugin, const Wanted& wanted, Driv
   std::unique_ptr<Kernels> made = jit_kernels(note.name + " " + note.version.text(), rows, driver,
                                               wanted.device, gpu, context, reasons);
   if (made == nullptr) return nullptr;
-  return registry.keep(key, numbered(plugin, std::move(made)));
+  return kernel_registry.keep(key, numbered(plugin, std::move(made)));
 }
 
 std::vector<opdock_dtype> dtypes_of(const OpClaim& claim, std::vector<Reason>* reasons) {

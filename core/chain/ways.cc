@@ -36,9 +36,9 @@ std::string named(const char* name, const Version& version) {
 
 constexpr char kSource[] = "building from source";
 
-class Judge {
+class WayJudge {
  public:
-  explicit Judge(const MachineFacts& machine)
+  explicit WayJudge(const MachineFacts& machine)
       : machine_(machine), environment_(current_environment()), found_(find_tools(environment_)) {
     driver_ = {machine.cuda_driver, machine.cuda_driver_release};
   }
@@ -228,7 +228,7 @@ std::string Way::verdict() const {
 }
 
 std::vector<Way> find_ways(const MachineFacts& machine) {
-  return Judge(machine).run();
+  return WayJudge(machine).run();
 }
 
 }  // namespace opdock

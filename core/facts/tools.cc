@@ -44,7 +44,7 @@ std::string read_text(const fs::path& path) {
   return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
 }
 
-std::string resolved(const std::string& path) {
+std::string real_path(const std::string& path) {
   std::error_code error;
   const fs::path real = fs::canonical(path, error);
   return error ? path : real.string();
@@ -181,7 +181,7 @@ class ToolSearch {
 // version.json stands in the toolkit's folder, above bin; where it was left out, a header tells
 // major and minor: "#define CUDA_VERSION 13000".
 std::string cuda_version(const std::string& nvcc) {
-  const fs::path folder = fs::path(resolved(nvcc)).parent_path().parent_path();
+  const fs::path folder = fs::path(real_path(nvcc)).parent_path().parent_path();
   const nlohmann::json json = nlohmann::json::parse(read_text(folder / "version.json"), nullptr,
                                                     /*allow_exceptions=*/false);
   for (const char* part : {"cuda_nvcc", "cuda"}) {
@@ -238,7 +238,7 @@ Tool find_hipcc(const ToolSearch& search) {
   Tool tool{"hipcc", "plugins with HIP kernels compiled by hand", path_of_hipcc(search), "",
             "apt install hipcc, or AMD's ROCm"};
   if (!tool.path.empty()) {
-    const fs::path folder = fs::path(resolved(tool.path)).parent_path().parent_path();
+    const fs::path folder = fs::path(real_path(tool.path)).parent_path().parent_path();
     tool.version = first_line(read_text(folder / ".info/version"));
     if (tool.version.empty()) tool.version = hip_version(read_text(folder / "share/hip/version"));
   }
@@ -248,7 +248,7 @@ Tool find_hipcc(const ToolSearch& search) {
 Tool find_compiler(const ToolSearch& search, const char* name, const char* package) {
   Tool tool{name, "building plugins", search.executable(name), "", package};
   if (!tool.path.empty()) {
-    const fs::path real = resolved(tool.path);
+    const fs::path real = real_path(tool.path);
     tool.version = number_at_end(real.filename().string());
     // Or in the folder's name: /usr/lib/llvm-14/bin/clang
     if (tool.version.empty()) {
@@ -274,7 +274,7 @@ Tool find_python(const ToolSearch& search) {
   }
   Tool tool{"python", "the Python package", search.executable("python3", folders), "",
             "apt install python3"};
-  if (!tool.path.empty()) tool.version = number_at_end(resolved(tool.path));
+  if (!tool.path.empty()) tool.version = number_at_end(real_path(tool.path));
   return tool;
 }
 
@@ -304,7 +304,7 @@ void find_in_folders(const std::vector<fs::path>& folders, const std::string& pr
     for (const std::string& name : names_in(folder, prefix)) {
       const std::string path = (folder / name).string();
       tool->path = path;
-      tool->version = number_at_end(resolved(path));
+      tool->version = number_at_end(real_path(path));
       return;
     }
   }
@@ -319,7 +319,7 @@ Tool find_nvrtc(const ToolSearch& search, const Environment& environment) {
     if (!tool.path.empty()) break;
   }
   if (tool.path.empty()) return tool;
-  tool.version = number_at_end(resolved(tool.path));
+  tool.version = number_at_end(real_path(tool.path));
   // A wheel's file name has the major alone; the package's metadata has the rest.
   if (tool.path.find("-packages/nvidia/") == std::string::npos) return tool;
   for (const std::string& package :
@@ -335,7 +335,7 @@ Tool find_nvrtc(const ToolSearch& search, const Environment& environment) {
 Tool find_driver_library(const char* name, const std::string& library, const char* purpose,
                          const char* package, const Environment& environment) {
   Tool tool{name, purpose, find_loadable(library, environment), "", package};
-  if (!tool.path.empty()) tool.version = number_at_end(resolved(tool.path));
+  if (!tool.path.empty()) tool.version = number_at_end(real_path(tool.path));
   return tool;
 }
 

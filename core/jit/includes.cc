@@ -20,7 +20,7 @@ bool blank(char c) {
   return c == ' ' || c == '\t';
 }
 
-std::optional<std::string> read_text(const fs::path& path) {
+std::optional<std::string> text_of(const fs::path& path) {
   std::error_code failed;
   if (!fs::is_regular_file(path, failed)) return std::nullopt;
   std::ifstream file(path, std::ios::binary);
@@ -66,7 +66,7 @@ class Walk {
   bool take(const std::string& folder, const std::string& name) {
     const fs::path path = (fs::path(folder) / name).lexically_normal();
     if (!read_.insert(path.string()).second) return true;
-    const std::optional<std::string> text = read_text(path);
+    const std::optional<std::string> text = text_of(path);
     if (!text) {
       read_.erase(path.string());
       return false;

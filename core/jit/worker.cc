@@ -21,7 +21,7 @@ namespace opdock {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-constexpr std::chrono::milliseconds kPoll{50};
+constexpr std::chrono::milliseconds kWorkerPoll{50};
 constexpr size_t kMostWords = 4096;  // of stderr, the end
 
 std::string text_of(const ChildEnd& end) {
@@ -147,7 +147,7 @@ bool CompileWorker::compile(const worker::Request& request, std::chrono::millise
     pollfd watched[] = {
         {socket_, static_cast<short>(sent < message.size() ? POLLIN | POLLOUT : POLLIN), 0},
         {errors_, POLLIN, 0}};
-    if (poll(watched, 2, static_cast<int>(kPoll.count())) < 0 && errno != EINTR) {
+    if (poll(watched, 2, static_cast<int>(kWorkerPoll.count())) < 0 && errno != EINTR) {
       return give_up(std::string("poll: ") + std::strerror(errno));
     }
     char buffer[65536];
