@@ -1,8 +1,8 @@
 // opdock.h's report on the cache, and what can be done to it.
 // SPDX-License-Identifier: Apache-2.0
+#include "cache/manage.h"
 #include "chain/report.h"
 #include "chain/runtime.h"
-#include "cache/manage.h"
 
 namespace opdock {
 namespace {

@@ -10,9 +10,9 @@
 #include <utility>
 
 #include "api/module.h"
-#include "chain/report.h"
 #include "base/installed.h"
 #include "base/mutex.h"
+#include "chain/report.h"
 #include "jit/nvrtc_files.h"
 #include "jit/packed.h"
 #include "jit/request.h"

@@ -4,11 +4,11 @@
 
 #include <map>
 
+#include "base/mutex.h"
+#include "base/utf8.h"
+#include "cache/cache.h"
 #include "chain/report.h"
 #include "chain/ways.h"
-#include "base/mutex.h"
-#include "cache/cache.h"
-#include "base/utf8.h"
 #include "discover/places.h"
 #include "facts/environment.h"
 #include "facts/tools.h"

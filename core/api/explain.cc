@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <set>
 
+#include "base/near_names.h"
 #include "chain/chain_report.h"
 #include "chain/known_ops.h"
 #include "chain/resolver.h"
-#include "base/near_names.h"
 #include "discover/order.h"
 #include "schema/dtype.h"
 

@@ -3,13 +3,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <mutex>
 
-#include "chain/resolver.h"
-#include "chain/runtime.h"
 #include "base/mutex.h"
 #include "call/call.h"
 #include "call/guarded.h"
 #include "call/infer.h"
 #include "call/results.h"
+#include "chain/resolver.h"
+#include "chain/runtime.h"
 #include "opdock/opdock.h"
 
 namespace {

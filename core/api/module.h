@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "chain/runtime.h"
 #include "base/turn.h"
 #include "call/kernels.h"
+#include "chain/runtime.h"
 #include "jit/compiler.h"
 #include "opdock/compile.h"
 

@@ -8,8 +8,8 @@
 #include <cstdlib>
 
 #include "cache/store.h"
-#include "trust/trust.h"
 #include "fmt/format.h"
+#include "trust/trust.h"
 
 namespace opdock {
 namespace {

@@ -4,14 +4,14 @@
 #include <chrono>
 #include <set>
 
-#include "chain/build_archs.h"
-#include "chain/chain.h"
 #include "base/mutex.h"
 #include "build/builder.h"
 #include "build/stand_in.h"
 #include "build/tools.h"
 #include "build/triage.h"
 #include "cache/cache.h"
+#include "chain/build_archs.h"
+#include "chain/chain.h"
 #include "fmt/format.h"
 #include "schema/dtype.h"
 

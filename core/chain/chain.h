@@ -9,11 +9,11 @@
 #include <string>
 #include <vector>
 
-#include "chain/hooks.h"
-#include "chain/runtime.h"
 #include "base/reason.h"
 #include "call/function.h"
 #include "call/target.h"
+#include "chain/hooks.h"
+#include "chain/runtime.h"
 #include "discover/catalog.h"
 
 namespace opdock {

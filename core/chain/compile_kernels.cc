@@ -4,11 +4,11 @@
 #include <atomic>
 #include <map>
 
+#include "base/mutex.h"
 #include "chain/chain_report.h"
 #include "chain/compile_context.h"
 #include "chain/report.h"
 #include "chain/resolver.h"
-#include "base/mutex.h"
 #include "jit/packed.h"
 #include "schema/dtype.h"
 

@@ -3,9 +3,9 @@
 #include <array>
 #include <memory>
 
+#include "call/invocation.h"
 #include "chain/chain.h"
 #include "chain/chain_report.h"
-#include "call/invocation.h"
 #include "schema/dtype.h"
 #include "schema/shape_rule.h"
 

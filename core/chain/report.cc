@@ -7,8 +7,8 @@
 #include <new>
 #include <set>
 
-#include "chain/runtime.h"
 #include "base/sentence.h"
+#include "chain/runtime.h"
 
 namespace opdock {
 namespace {

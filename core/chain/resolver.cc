@@ -3,11 +3,11 @@
 
 #include <algorithm>
 
+#include "base/near_names.h"
+#include "call/host.h"
 #include "chain/chain_report.h"
 #include "chain/declared.h"
 #include "chain/known_ops.h"
-#include "base/near_names.h"
-#include "call/host.h"
 #include "load/loader.h"
 #include "manifest/manifest.h"
 #include "schema/dtype.h"

@@ -9,12 +9,12 @@
 #include <tuple>
 #include <unordered_map>
 
-#include "chain/chain.h"
-#include "chain/generators.h"
-#include "chain/runtime.h"
 #include "base/mutex.h"
 #include "base/turn.h"
 #include "call/function.h"
+#include "chain/chain.h"
+#include "chain/generators.h"
+#include "chain/runtime.h"
 
 namespace opdock {
 

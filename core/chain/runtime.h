@@ -8,11 +8,11 @@
 #include <string>
 #include <vector>
 
-#include "chain/hooks.h"
-#include "chain/settings.h"
 #include "base/mutex.h"
 #include "base/turn.h"
 #include "cache/cache.h"
+#include "chain/hooks.h"
+#include "chain/settings.h"
 #include "discover/catalog.h"
 #include "facts/machine.h"
 #include "opdock/opdock.h"

@@ -11,9 +11,9 @@
 
 #include "base/mutex.h"
 #include "base/sentence.h"
-#include "trust/trust.h"
 #include "fmt/format.h"
 #include "manifest/toml_table.h"
+#include "trust/trust.h"
 
 namespace opdock {
 namespace {

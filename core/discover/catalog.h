@@ -9,11 +9,11 @@
 #include <vector>
 
 #include "base/reason.h"
-#include "trust/search_environment.h"
 #include "compat/verdict.h"
 #include "facts/machine.h"
 #include "manifest/manifest.h"
 #include "note/file_facts.h"
+#include "trust/search_environment.h"
 
 namespace opdock {
 

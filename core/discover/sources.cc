@@ -11,9 +11,9 @@
 #include <system_error>
 #include <utility>
 
+#include "base/utf8.h"
 #include "discover/marks.h"
 #include "discover/order.h"
-#include "base/utf8.h"
 #include "discover/places.h"
 #include "fmt/format.h"
 

@@ -12,8 +12,8 @@
 #include <functional>
 
 #include "base/fd.h"
-#include "trust/trust.h"
 #include "fmt/format.h"
+#include "trust/trust.h"
 
 namespace opdock {
 namespace {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "trust/search_environment.h"
+
 #include <sys/auxv.h>
 
 #include <cstdlib>
 #include <string>
-
-#include "trust/search_environment.h"
 
 namespace opdock {
 namespace {

@@ -8,8 +8,8 @@
 
 #include <filesystem>
 
-#include "trust/trust.h"
 #include "folder.h"
+#include "trust/trust.h"
 
 namespace opdock::testing {
 namespace {
