@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""For plugins' tests and benches: devices and dtypes to run on, references, tolerances, timings.
+"""For plugins' tests and benches: devices and dtypes to run on, references, tolerances, gradients,
+timings.
 
 A pytest plugin, which `opdock test PATH` loads; elsewhere `pytest -p opdock.testing`, or import the
 fixtures into a conftest.py. Needs pytest and torch.
@@ -26,7 +27,8 @@ from opdock import _gpu
 if torch is not None:
     from opdock._on_device import move, on, to_cpu, torch_has
 
-__all__ = ["assert_close", "cuda", "device", "dtype", "move", "on", "reference", "to_cpu"]
+__all__ = ["assert_close", "check_gradients", "cuda", "device", "dtype", "move", "on", "reference"]
+__all__ += ["to_cpu"]
 
 # Half a unit in the last place: the rounding of the result alone.
 HALF_ULP = {"float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8, "float64": 2.0**-53}
@@ -112,6 +114,24 @@ def assert_close():
             pytest.fail(f"{text}, wanted {oracle[at].item()!r}, allowed {allowed[at].item():.3g}")
 
     return check
+
+
+def check_gradients(name, *args, **keywords):
+    """Checks the gradients that an op declares in plugin.toml, on the CPU.
+
+    name: of the op, as for opdock.load(). The others are a call's arguments, NumPy arrays of
+    float64 for all tensors that have a gradient; small ones, since the op is called twice for each
+    of their elements. What the declared formulas give is compared with central differences of the
+    sum of the op's floating results, each element times a random number. An op with a parameter of
+    type Generator draws the same numbers in each of these calls.
+
+    Raises AssertionError for a gradient that is wrong, ValueError if these arguments check none.
+    """
+    import opdock
+    from opdock._gradients import check
+
+    plugin = name.rpartition("/")[0]
+    check(opdock.load(name), lambda op: opdock.load(f"{plugin}/{op}".lstrip("/")), args, keywords)
 
 
 def _cpu_us(function, seconds):

@@ -28,12 +28,20 @@ opdock_value Examples::misaligned(std::vector<int64_t> shape) {
   return made.value();
 }
 
-Array* Examples::output(std::vector<int64_t> shape, std::vector<int64_t> strides) {
-  return &arrays_.emplace_back(Type::kFloat32, std::move(shape), std::move(strides));
+Array* Examples::output(std::vector<int64_t> shape, std::vector<int64_t> strides, Type type) {
+  return &arrays_.emplace_back(type, std::move(shape), std::move(strides));
 }
 
 Array* Examples::gapped(int64_t rows, int64_t length) {
   return output({rows, length}, {length + 3, 1});
+}
+
+opdock_value Examples::generator() {
+  generators_.push_back({sizeof(opdock_generator), 0, 1, 0, nullptr});
+  opdock_value value = {};
+  value.tag = OPDOCK_TAG_GENERATOR;
+  value.as.generator = &generators_.back();
+  return value;
 }
 
 }  // namespace opdock_test

@@ -34,18 +34,22 @@ class Examples {
   const std::vector<Example>& all() const { return all_; }
 
   void add(Example example) { all_.push_back(std::move(example)); }
-  // Random numbers; contiguous without strides.
+  // Random numbers, of bools those above 0 true; contiguous without strides.
   opdock_value array(std::vector<int64_t> shape, std::vector<int64_t> strides = {},
                      Type type = Type::kFloat32);
   // float32, but not where a float may lie.
   opdock_value misaligned(std::vector<int64_t> shape);
-  // float32, to be written.
-  Array* output(std::vector<int64_t> shape, std::vector<int64_t> strides = {});
+  // To be written.
+  Array* output(std::vector<int64_t> shape, std::vector<int64_t> strides = {},
+                Type type = Type::kFloat32);
   // An output with gaps between its rows.
   Array* gapped(int64_t rows, int64_t length);
+  // Of random numbers.
+  opdock_value generator();
 
  private:
   std::deque<Array> arrays_;
+  std::deque<opdock_generator> generators_;
   std::vector<Example> all_;
 };
 

@@ -31,6 +31,8 @@ Format format_of(Type type) {
       return {8, -126, 127, 2};
     case Type::kFloat64:
       return {53, -1022, 1023, 8};
+    case Type::kBool:
+      return {1, 0, 0, 1};
     default:
       return {24, -126, 127, 4};
   }
@@ -148,17 +150,20 @@ opdock_dtype dtype_of(Type type) {
       return {OPDOCK_DTYPE_FLOAT, 64, 1};
     case Type::kInt32:
       return {OPDOCK_DTYPE_INT, 32, 1};
+    case Type::kBool:
+      return {OPDOCK_DTYPE_BOOL, 8, 1};
     default:
       return {OPDOCK_DTYPE_FLOAT, 32, 1};
   }
 }
 
 std::string name_of(Type type) {
-  const char* names[] = {"float32", "float16", "bfloat16", "float64", "int32"};
+  const char* names[] = {"float32", "float16", "bfloat16", "float64", "int32", "bool"};
   return names[static_cast<int>(type)];
 }
 
 double half_ulp(Type type) {
+  if (type == Type::kBool) return 0;
   return std::ldexp(1.0, -format_of(type).digits);
 }
 
@@ -224,6 +229,7 @@ double Array::get(int64_t index) const {
     std::memcpy(&value, from, sizeof value);
     return value;
   }
+  if (type_ == Type::kBool) return *from;
   uint16_t bits;
   std::memcpy(&bits, from, sizeof bits);
   return decode(type_, bits);
@@ -237,6 +243,8 @@ void Array::set(int64_t index, double value) {
     std::memcpy(to, &single, sizeof single);
   else if (type_ == Type::kFloat64)
     std::memcpy(to, &value, sizeof value);
+  else if (type_ == Type::kBool)
+    *to = value > 0;
   else
     std::memcpy(to, &bits, sizeof bits);
 }
@@ -317,6 +325,7 @@ Result Op::plan(const std::vector<opdock_value>& args, int32_t device, Reach* re
   result.status = op_->plan(&call, args.data(), static_cast<uint32_t>(args.size()), &plan);
   reached = nullptr;
   result.text = error;
+  result.random_numbers = plan.random_numbers;
   return result;
 }
 
@@ -324,7 +333,9 @@ template <class Change>
 void Op::run(const std::vector<opdock_value>& args, const std::vector<Array*>& outputs,
              int32_t device, const Change& change, Result* result) const {
   char error[1024] = "";
+  const opdock_generator generator = {sizeof generator, 0, 1, 3, nullptr};
   opdock_call call = make_call(error, sizeof error, device);
+  call.generator = result->random_numbers != 0 ? &generator : nullptr;
   change(&call);
   std::vector<opdock_value> results;
   for (Array* output : outputs) results.push_back(output->value());

@@ -11,7 +11,7 @@
 
 namespace opdock_test {
 
-enum class Type { kFloat32, kFloat16, kBFloat16, kFloat64, kInt32 };
+enum class Type { kFloat32, kFloat16, kBFloat16, kFloat64, kInt32, kBool };
 
 opdock_dtype dtype_of(Type type);
 std::string name_of(Type type);
@@ -75,6 +75,7 @@ struct Result {
   opdock_status status = OPDOCK_OK;
   std::string text;
   std::vector<opdock_output> planned;
+  uint64_t random_numbers = 0;  // that the plan asks for; run then draws from seed 1, number 3
 };
 
 class Op {

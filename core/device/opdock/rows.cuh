@@ -3,11 +3,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#if defined(__CUDACC__) || defined(__HIP__) || defined(__HIPCC_RTC__)
-#define OPDOCK_HOST_DEVICE __host__ __device__ __forceinline__
-#else
-#define OPDOCK_HOST_DEVICE inline
-#endif
+#include "opdock/host_device.cuh"
 
 namespace opdock {
 

@@ -28,15 +28,21 @@ bool is_for(const Example& example, const std::string& backend) {
   return false;
 }
 
-// The example's arguments on the GPU.
+// The example's arguments on the GPU, generators with the numbers that they have now.
 class Moved {
  public:
-  explicit Moved(const Example& example) : args(example.args), tensors_(example.args.size()) {
+  explicit Moved(const Example& example)
+      : args(example.args), tensors_(args.size()), generators_(args.size()) {
     for (size_t i = 0; i < args.size(); ++i) {
       if (args[i].tag != OPDOCK_TAG_TENSOR) continue;
       tensors_[i] = *args[i].as.tensor;
       move(&tensors_[i]);
       args[i].as.tensor = &tensors_[i];
+    }
+    for (size_t i = 0; i < args.size(); ++i) {
+      if (args[i].tag != OPDOCK_TAG_GENERATOR) continue;
+      generators_[i] = *args[i].as.generator;
+      args[i].as.generator = &generators_[i];
     }
   }
   Moved(const Moved&) = delete;
@@ -58,6 +64,7 @@ class Moved {
   }
 
   std::vector<opdock_tensor> tensors_;
+  std::vector<opdock_generator> generators_;
 };
 
 // The results of a call, which the host allocates, of the types of the example's outputs.
@@ -104,9 +111,9 @@ TEST_P(Examples, GiveOnTheGpuWhatTheyGiveOnTheCpu) {
       if (!is_for(example, backend)) continue;
       SCOPED_TRACE(example.plugin + "/" + example.op);
       const opdock::Function op = runtime.function(example.plugin + "/" + example.op);
+      const Moved moved(example);
       const auto wanted = results(op, example, example.args);
       const size_t launches = events("launch").size();
-      const Moved moved(example);
       const auto there = results(op, example, moved.args);
       EXPECT_EQ(synchronize(nullptr), 0);
       EXPECT_EQ(events("launch").size() > launches, example.launches);

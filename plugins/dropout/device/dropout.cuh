@@ -1,0 +1,164 @@
+// Dropout of contiguous tensors; each thread has groups of consecutive elements, which are whole
+// blocks of random numbers and whole 16-byte vectors.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "dropout_params.cuh"
+#include "opdock/device.cuh"
+
+namespace dropout {
+
+using namespace opdock;
+
+// In what elements of T are multiplied.
+template <class T>
+struct Element {
+  using Factor = float;
+  OPDOCK_DEVICE static T scaled(T value, float factor) {
+    return from_float<T>(to_float(value) * factor);
+  }
+  OPDOCK_DEVICE static T zero() { return from_float<T>(0.0f); }
+};
+template <>
+struct Element<double> {
+  using Factor = double;
+  OPDOCK_DEVICE static double scaled(double value, double factor) { return value * factor; }
+  OPDOCK_DEVICE static double zero() { return 0.0; }
+};
+
+// The mask of a group: a byte an element, moved by one instruction.
+template <int Size>
+struct MaskWord;
+template <>
+struct MaskWord<4> {
+  using Type = uint32_t;
+};
+template <>
+struct MaskWord<8> {
+  using Type = uint64_t;
+};
+
+// Consecutive elements from x[first] on, as far as there are any.
+template <class T>
+struct Group {
+  static constexpr int kSize = vector_size<T> < 4 ? 4 : vector_size<T>;
+  using Word = typename MaskWord<kSize>::Type;
+
+  T at[kSize];
+  int count;  // how many of them there are
+  bool is_whole;
+
+  OPDOCK_DEVICE Group(const Params& p, int64_t first) {
+    const int64_t left = p.numel - first;
+    count = left < kSize ? static_cast<int>(left) : kSize;
+    is_whole = p.is_aligned && count == kSize;
+    const T* const x = static_cast<const T*>(p.x) + first;
+    if (is_whole) {
+      OPDOCK_UNROLL
+      for (int i = 0; i < kSize; i += vector_size<T>) {
+        const Vector<T> vector = load_vector(x + i);
+        OPDOCK_UNROLL
+        for (int k = 0; k < vector_size<T>; ++k) at[i + k] = vector.at[k];
+      }
+    } else {
+      OPDOCK_UNROLL
+      for (int i = 0; i < kSize; ++i) at[i] = i < count ? x[i] : Element<T>::zero();
+    }
+  }
+
+  // Multiplies what is kept by the factor; the others become 0.
+  OPDOCK_DEVICE void drop(const bool (&keep)[kSize], double scale) {
+    const auto factor = static_cast<typename Element<T>::Factor>(scale);
+    OPDOCK_UNROLL
+    for (int i = 0; i < kSize; ++i)
+      at[i] = keep[i] ? Element<T>::scaled(at[i], factor) : Element<T>::zero();
+  }
+
+  OPDOCK_DEVICE void store(const Params& p, int64_t first) const {
+    T* const out = static_cast<T*>(p.out) + first;
+    if (is_whole) {
+      OPDOCK_UNROLL
+      for (int i = 0; i < kSize; i += vector_size<T>) {
+        Vector<T> vector;
+        OPDOCK_UNROLL
+        for (int k = 0; k < vector_size<T>; ++k) vector.at[k] = at[i + k];
+        store_vector(out + i, vector);
+      }
+    } else {
+      OPDOCK_UNROLL
+      for (int i = 0; i < kSize; ++i)
+        if (i < count) out[i] = at[i];
+    }
+  }
+
+  OPDOCK_DEVICE void load_mask(const Params& p, int64_t first, bool (&keep)[kSize]) const {
+    const unsigned char* const mask = p.mask + first;
+    if (is_whole) {
+      const Word word = *reinterpret_cast<const Word*>(mask);
+      OPDOCK_UNROLL
+      for (int i = 0; i < kSize; ++i)
+        keep[i] = p.threshold.is_reachable && (word >> 8 * i & 0xff) != 0;
+    } else {
+      OPDOCK_UNROLL
+      for (int i = 0; i < kSize; ++i)
+        keep[i] = p.threshold.is_reachable && i < count && mask[i] != 0;
+    }
+  }
+
+  OPDOCK_DEVICE void store_mask(const Params& p, int64_t first, const bool (&keep)[kSize]) const {
+    unsigned char* const mask = p.mask + first;
+    if (is_whole) {
+      Word word = 0;
+      OPDOCK_UNROLL
+      for (int i = 0; i < kSize; ++i) word |= static_cast<Word>(keep[i]) << 8 * i;
+      *reinterpret_cast<Word*>(mask) = word;
+    } else {
+      OPDOCK_UNROLL
+      for (int i = 0; i < kSize; ++i)
+        if (i < count) mask[i] = keep[i];
+    }
+  }
+};
+
+// The first element of this thread's first group, and how far its next one is.
+template <int Size>
+OPDOCK_DEVICE int64_t first_element() {
+  return (block_index() * block_threads() + thread_index()) * Size;
+}
+template <int Size>
+OPDOCK_DEVICE int64_t element_step() {
+  return grid_blocks() * block_threads() * Size;
+}
+
+template <class T>
+OPDOCK_KERNEL(kThreads)
+forward(Params p) {
+  constexpr int kSize = Group<T>::kSize;
+  const uint64_t seed = p.random.current_seed();
+  for (int64_t i = first_element<kSize>(); i < p.numel; i += element_step<kSize>()) {
+    Group<T> group(p, i);
+    uint32_t number[kSize];
+    random_numbers(seed, p.random.offset + static_cast<uint64_t>(i), number);
+    bool keep[kSize];
+    OPDOCK_UNROLL
+    for (int k = 0; k < kSize; ++k) keep[k] = p.threshold.keeps(number[k]);
+    group.drop(keep, p.scale);
+    group.store(p, i);
+    group.store_mask(p, i, keep);
+  }
+}
+
+template <class T>
+OPDOCK_KERNEL(kThreads)
+backward(Params p) {
+  constexpr int kSize = Group<T>::kSize;
+  for (int64_t i = first_element<kSize>(); i < p.numel; i += element_step<kSize>()) {
+    Group<T> group(p, i);
+    bool keep[kSize];
+    group.load_mask(p, i, keep);
+    group.drop(keep, p.scale);
+    group.store(p, i);
+  }
+}
+
+}  // namespace dropout

@@ -1,0 +1,123 @@
+// dropout and dropout_backward: check their arguments and hand the elements to the kernels.
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <cmath>
+#include <opdock/kernel_names.hpp>
+#include <opdock/plugin.hpp>
+
+#include "device/dropout_params.cuh"
+#include "dropout_cpu.h"
+
+namespace dropout {
+namespace {
+
+using opdock::Call;
+using opdock::check;
+using opdock::Error;
+using opdock::Plan;
+using opdock::Results;
+using opdock::Tensor;
+using Generator = std::optional<const opdock_generator*>;
+
+using Types = opdock::KernelTypes<float, opdock::half, opdock::bfloat16, double>;
+constexpr auto kForward = OPDOCK_KERNEL_FAMILY("dropout::forward", Types);
+constexpr auto kBackward = OPDOCK_KERNEL_FAMILY("dropout::backward", Types);
+
+void check_elements(Tensor tensor, const char* name) {
+  check(tensor, name)
+      .dtype(opdock::dtype_of<float>(), opdock::dtype_of<opdock::half>(),
+             opdock::dtype_of<opdock::bfloat16>(), opdock::dtype_of<double>())
+      .contiguous()
+      .aligned(static_cast<uint64_t>(tensor.dtype().bytes()));
+}
+
+void check_probability(double p) {
+  if (p >= 0 && p <= 1) return;
+  throw Error(OPDOCK_INVALID_ARGUMENT,
+              "argument 'p': found " + std::to_string(p) +
+                  ", wanted a probability, from 0 to 1; of 30 % it is 0.3");
+}
+
+void plan(Plan& plan, Tensor x, double p, Generator) {
+  check_elements(x, "x");
+  check_probability(p);
+  plan.output(x.like());
+  plan.output(x.like().with_dtype(opdock::dtype_of<bool>()));
+  plan.random_numbers(static_cast<uint64_t>(x.numel()));
+}
+
+void plan_backward(Plan& plan, Tensor grad, Tensor mask, double p) {
+  check_elements(grad, "grad");
+  check(mask, "mask")
+      .dtype(opdock::dtype_of<bool>())
+      .same_shape_as(grad, "grad")
+      .same_device_as(grad, "grad")
+      .contiguous();
+  check_probability(p);
+  plan.output(grad.like());
+}
+
+// The smallest number that is at least p * 2^32; both steps are exact.
+Threshold threshold_of(double p) {
+  const double least = std::ceil(std::ldexp(p, 32));
+  if (least > 4294967295.0) return {0, false};
+  return {static_cast<unsigned int>(least), true};
+}
+
+Params make_params(Tensor x, Tensor mask, Tensor out, double p) {
+  Params params = {};
+  params.x = x.raw();
+  params.mask = static_cast<unsigned char*>(mask.raw());
+  params.out = out.raw();
+  params.numel = x.numel();
+  params.scale = p < 1 ? 1 / (1 - p) : 0;
+  params.threshold = threshold_of(p);
+  const auto address = [](const void* pointer) { return reinterpret_cast<uintptr_t>(pointer); };
+  params.is_aligned =
+      (address(params.x) | address(params.out)) % 16 == 0 && address(params.mask) % 8 == 0;
+  return params;
+}
+
+void launch(const Call& call, uint32_t kernel, Tensor x, const Params& params) {
+  // As many elements as a thread of the kernel has at a time.
+  const int64_t group = std::max<int64_t>(4, 16 / x.dtype().bytes());
+  const int64_t groups = (params.numel + group - 1) / group;
+  // As many blocks as the device holds, several times, so that none is left waiting for the last.
+  const int64_t most = int64_t{32} * std::max<uint32_t>(call.facts().multiprocessors, 1);
+  call.launch(kernel, {std::min((groups + kThreads - 1) / kThreads, most), kThreads}, params);
+}
+
+// Elements for which a thread of the CPU is worth waking: some ten microseconds of work.
+constexpr int64_t kGrain = 16384;
+
+void run(Call& call, Results results, Tensor x, double p, Generator) {
+  const Tensor out = results[0], mask = results[1];
+  check(out, "output 0").contiguous().aligned(static_cast<uint64_t>(out.dtype().bytes()));
+  check(mask, "output 1").contiguous();
+  if (x.numel() == 0) return;
+  Params params = make_params(x, mask, out, p);
+  params.random = opdock::random_source(*call.generator());
+  if (!call.is_cpu()) return launch(call, kForward(x.dtype()), x, params);
+  const Job job = {x.dtype(), params};
+  static const auto kernel = OPDOCK_SIMD_CHOOSE(forward);
+  call.parallel_for(params.numel, kGrain,
+                    [&](int64_t begin, int64_t end) { kernel(job, begin, end); });
+}
+
+void run_backward(Call& call, Results results, Tensor grad, Tensor mask, double p) {
+  const Tensor out = results[0];
+  check(out, "output 0").contiguous().aligned(static_cast<uint64_t>(out.dtype().bytes()));
+  if (grad.numel() == 0) return;
+  const Params params = make_params(grad, mask, out, p);
+  if (!call.is_cpu()) return launch(call, kBackward(grad.dtype()), grad, params);
+  const Job job = {grad.dtype(), params};
+  static const auto kernel = OPDOCK_SIMD_CHOOSE(backward);
+  call.parallel_for(params.numel, kGrain,
+                    [&](int64_t begin, int64_t end) { kernel(job, begin, end); });
+}
+
+}  // namespace
+}  // namespace dropout
+
+OPDOCK_OP(dropout, dropout::plan, nullptr, dropout::run)
+OPDOCK_OP(dropout_backward, dropout::plan_backward, nullptr, dropout::run_backward)

@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where ops that draw random numbers get them from, by what dropout makes of them: its own tests
+say what it keeps for a seed and an offset."""
+
+import threading
+
+import numpy as np
+import pytest
+
+import opdock
+
+SIZE = 1001  # no multiple of a block of numbers
+ONES = np.ones(SIZE, np.float32)
+
+
+def mask(x=ONES, **options):
+    """Which elements a call keeps, as bytes: two calls with numbers of their own differ."""
+    return np.asarray(opdock.ops.dropout(x, **options)[1]).tobytes()
+
+
+def range_of(seed, offset, size=SIZE):
+    return mask(np.ones(size, np.float32), generator=(seed, offset))
+
+
+def test_a_seed_is_the_pair_with_offset_0():
+    assert mask(generator=7) == range_of(7, 0) != range_of(7, 1)
+    assert range_of(7, 0)[5:] == range_of(7, 5)[:-5]
+    assert mask(generator=7) == mask(generator=7)
+    assert mask(generator=-1) == range_of(2**64 - 1, 0)
+    # The sequence is a ring of 2^64.
+    assert range_of(7, 2**64 - 2)[2:] == range_of(7, 0)[:-2]
+
+
+def test_a_generator_advances_by_what_a_call_draws():
+    generator = opdock.Generator(7, 5)
+    assert mask(generator=generator) == range_of(7, 5)
+    assert (generator.seed, generator.offset) == (7, 5 + SIZE)
+    assert mask(generator=generator) == range_of(7, 5 + SIZE)
+    for p in (0.0, 1.0):  # though nothing depends on them
+        mask(p=p, generator=generator)
+    assert generator.offset == 5 + 4 * SIZE
+    mask(np.ones((3, 0), np.float32), generator=generator)
+    with pytest.raises(opdock.InvalidArgumentError, match="'p'"):
+        mask(p=2.0, generator=generator)
+    assert generator.offset == 5 + 4 * SIZE
+    generator.offset = 5
+    assert mask(generator=generator) == range_of(7, 5)
+
+
+def test_manual_seed_restarts_what_numpy_arrays_draw_from():
+    opdock.manual_seed(11)
+    first, second = mask(), mask()
+    assert (first, second) == (range_of(11, 0), range_of(11, SIZE))
+    mask(generator=3)  # which takes nothing from the others
+    assert mask() == range_of(11, 2 * SIZE)
+    opdock.manual_seed(11)
+    assert (mask(), mask()) == (first, second)
+    opdock.manual_seed(12)
+    assert mask() == range_of(12, 0) != first
+
+
+def test_sixteen_threads_draw_from_one_generator():
+    """Each call has a range of its own, and together they are one range without a gap."""
+    size, calls = 16_387, 12  # of 64 KiB and more: calls run without the GIL
+    generator = opdock.Generator(99, 1)
+    x = np.ones(size, np.float32)
+    found = [[] for _ in range(16)]
+    begin = threading.Barrier(len(found))
+
+    def work(own):
+        begin.wait()
+        for _ in range(calls):
+            own.append(mask(x, generator=generator))
+
+    threads = [threading.Thread(target=work, args=(own,)) for own in found]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    count = len(found) * calls
+    assert generator.offset == 1 + count * size
+    whole = range_of(99, 1, count * size)
+    wanted = [whole[i * size : (i + 1) * size] for i in range(count)]
+    assert sorted(one for own in found for one in own) == sorted(wanted)
+
+
+@pytest.mark.parametrize("wrong", ["7", 1.5, True, (1,), (1, 2, 3), (1, "2"), [1, 2]])
+def test_what_is_no_generator_is_refused(wrong):
+    with pytest.raises(opdock.ArgumentError, match=r"'generator'.*opdock\.Generator"):
+        mask(generator=wrong)
+
+
+def test_torch_manual_seed_restarts_what_its_tensors_draw_from(torch):
+    x = torch.ones(SIZE)
+    torch.manual_seed(5)
+    first, second = mask(x), mask(x)
+    assert first != second
+    torch.manual_seed(5)
+    assert (mask(x), mask(x)) == (first, second)
+    torch.manual_seed(6)
+    assert mask(x) != first
+    # Opdock's own are another matter.
+    opdock.manual_seed(5)
+    mask(x)
+    assert mask() == range_of(5, 0)
+    assert mask(x, generator=(5, 3)) == range_of(5, 3)
+
+
+def test_a_generator_of_torchs(torch):
+    generator = torch.Generator().manual_seed(5)
+    for x in (torch.ones(SIZE), ONES):
+        generator.manual_seed(5)
+        first, second = mask(x, generator=generator), mask(x, generator=generator)
+        assert first != second
+        generator.manual_seed(5)
+        torch.manual_seed(1)  # which is another one
+        assert mask(x, generator=generator) == first
+
+
+@pytest.mark.gpu
+def test_torch_manual_seed_on_the_gpu(cuda):
+    x = cuda.ones(SIZE, device="cuda")
+
+    def draw(**options):
+        return opdock.ops.dropout(x, **options)[1].cpu().numpy().tobytes()
+
+    cuda.manual_seed(5)
+    first, second = draw(), draw()
+    assert first != second
+    assert (first, second) == (range_of(5, 0), range_of(5, (SIZE + 3) // 4 * 4))
+    cuda.manual_seed(5)
+    cuda.rand(3, device="cuda")  # which takes some of the numbers
+    assert draw() != first
+    assert draw(generator=(5, 3)) == range_of(5, 3)
+    generator = cuda.Generator("cuda").manual_seed(5)
+    assert (draw(generator=generator), draw(generator=generator)) == (first, second)
+    opdock.manual_seed(5)
+    cuda.manual_seed(6)
+    assert draw() == range_of(6, 0)
+
+
+@pytest.mark.gpu
+def test_a_replayed_graph_draws_new_numbers(cuda):
+    dropout = opdock.load("dropout", device="cuda:0")
+    x = cuda.ones(100_001, device="cuda")
+    cuda.cuda.synchronize()
+    graph = cuda.cuda.CUDAGraph()
+    with cuda.cuda.graph(graph):
+        y, kept = dropout(x, 0.25)
+        z, kept_too = dropout(x, 0.25)
+
+    def replay():
+        graph.replay()
+        cuda.cuda.synchronize()
+        assert cuda.equal(y, kept / 0.75) and cuda.equal(z, kept_too / 0.75)
+        assert abs(kept.double().mean().item() - 0.75) < 0.01
+        return kept.clone(), kept_too.clone()
+
+    cuda.manual_seed(5)
+    masks = [*replay(), *replay()]
+    for i, one in enumerate(masks):
+        for other in masks[:i]:
+            assert not cuda.equal(one, other)
+    cuda.manual_seed(5)
+    again = [*replay(), *replay()]
+    assert all(cuda.equal(one, other) for one, other in zip(masks, again, strict=True))
+
+
+@pytest.mark.gpu
+def test_a_graph_with_a_seed_of_the_host_is_refused(cuda):
+    dropout = opdock.load("dropout", device="cuda:0")
+    x = cuda.ones(8, device="cuda")
+    cuda.cuda.synchronize()
+    for generator in (5, (5, 0), opdock.Generator(5)):
+        with cuda.cuda.graph(cuda.cuda.CUDAGraph()):
+            with pytest.raises(opdock.UnsupportedError, match="device_seed"):
+                dropout(x, generator=generator)
+            x + 1
