@@ -1,0 +1,65 @@
+// What the functions and the threads of an engine share.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <pthread.h>
+
+#include <condition_variable>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "forks.h"
+#include "ring.h"
+
+namespace async_io {
+
+// In a forked child the destructor of a condition variable would wait for the parent's threads.
+template <class T>
+union NeverDestroyed {
+  NeverDestroyed() : value() {}
+  ~NeverDestroyed() {}
+  T value;
+};
+
+class Worker;
+
+// An engine without its handle. Threads change what it owns only with the mutex held, so that a
+// forked child finds it whole and can free it.
+struct Core {
+  Core(const Options& options, Rings rings);
+  ~Core();
+
+  // In a process other than the one that has the threads.
+  bool is_parents() const { return forks() != made_after_forks; }
+  // On one of this engine's threads, that is, in a callback.
+  bool is_own_thread() const;
+
+  // With the mutex held:
+  void push_front(Job* job);
+  void push_back(Job* job);
+  void remove(Job* job);  // also if it is not queued
+
+  const Options options;
+  const uint32_t made_after_forks;
+  Rings rings;
+  std::vector<std::unique_ptr<Worker>> workers;
+  std::vector<pthread_t> threads;
+
+  std::mutex mutex;
+  NeverDestroyed<std::condition_variable> work;   // something is queued, or the end has come
+  NeverDestroyed<std::condition_variable> ended;  // a job has
+  // By ticket: those that have not ended, and those whose outcome nobody has waited for.
+  std::map<uint64_t, std::unique_ptr<Job>> jobs;
+  uint64_t last_ticket = 0;
+  // Jobs to open, and open ones with blocks that no thread has taken; first come, first served.
+  Job* first = nullptr;
+  Job* last = nullptr;
+  bool is_stopping = false;
+  uint32_t users = 1;  // the engine and its running threads
+  Totals totals;
+  const HeldAtFork held_at_fork{&mutex};
+};
+
+}  // namespace async_io

@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine.h"
+
+#include <signal.h>
+
+#include <iterator>
+#include <string>
+
+#include "core.h"
+#include "pages.h"
+#include "request.h"
+#include "worker.h"
+
+namespace async_io {
+namespace {
+
+void check_option(const char* name, uint64_t found, uint64_t most) {
+  if (found >= 1 && found <= most) return;
+  throw Error(Error::Kind::kArgument, std::string(name) + ": found " + std::to_string(found) +
+                                          ", wanted 1 to " + std::to_string(most));
+}
+
+Options checked(Options options) {
+  check_option("block_size", options.block_size, uint64_t{1} << 30);
+  check_option("queue_depth", options.queue_depth, 32768);
+  check_option("num_threads", options.num_threads, 1024);
+  const uint64_t page = page_size();
+  options.block_size = (options.block_size + page - 1) / page * page;
+  return options;
+}
+
+// Tells whether the core may be deleted, as nobody else uses it.
+bool let_go(Core* core) {
+  std::lock_guard lock(core->mutex);
+  return --core->users == 0;
+}
+
+void* thread_main(void* argument) {
+  Worker* worker = static_cast<Worker*>(argument);
+  Core* core = worker->core();
+  worker->work();
+  if (let_go(core)) delete core;
+  return nullptr;
+}
+
+// Tells the threads to end once nothing is left to do. True if nobody uses the core any more.
+bool stop(Core* core) {
+  {
+    std::lock_guard lock(core->mutex);
+    core->is_stopping = true;
+  }
+  core->work.value.notify_all();
+  for (const pthread_t thread : core->threads) {
+    if (core->is_own_thread())
+      pthread_detach(thread);
+    else
+      pthread_join(thread, nullptr);
+  }
+  return let_go(core);
+}
+
+// Signals are for the program's threads, but those that a thread's own mistake raises. Kept out is
+// also SIGXFSZ: what goes beyond the limit of file sizes fails with EFBIG instead of ending the
+// process.
+int start_threads(Core* core) {
+  sigset_t all, before;
+  sigfillset(&all);
+  for (const int own : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS})
+    sigdelset(&all, own);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  int error = 0;
+  for (const std::unique_ptr<Worker>& worker : core->workers) {
+    {
+      std::lock_guard lock(core->mutex);
+      ++core->users;
+    }
+    pthread_t thread;
+    error = pthread_create(&thread, nullptr, thread_main, worker.get());
+    if (error == 0) {
+      core->threads.push_back(thread);
+      continue;
+    }
+    let_go(core);
+    break;
+  }
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  return error;
+}
+
+void check_process(const Core& core) {
+  if (core.is_parents())
+    throw Error(Error::Kind::kUnusable,
+                "this I/O handle was made before a fork, and its threads are in the parent; make a "
+                "new handle in this process");
+}
+
+void check_may_wait(const Core& core) {
+  check_process(core);
+  if (core.is_own_thread())
+    throw Error(Error::Kind::kUnusable,
+                "a callback of an I/O handle cannot wait for that handle, whose threads run it; "
+                "wait in another thread");
+}
+
+uint64_t enqueue(Core* core, const Request& request, bool is_run) {
+  std::unique_ptr<Job> job = make_job(request);
+  job->is_run = is_run;
+  uint64_t ticket;
+  {
+    std::lock_guard lock(core->mutex);
+    ticket = job->ticket = core->last_ticket + 1;
+    core->push_back(core->jobs.emplace(ticket, std::move(job)).first->second.get());
+    core->last_ticket = ticket;
+  }
+  core->work.value.notify_one();
+  return ticket;
+}
+
+using Place = std::map<uint64_t, std::unique_ptr<Job>>::iterator;
+
+// With the mutex held and the job counted among those waited for: its error's text, if it has
+// failed.
+std::string leave(Core* core, Place place) {
+  Job* job = place->second.get();
+  std::string error = job->failure ? to_text(job->failure, job->request) : "";
+  if (--job->waiters == 0) core->jobs.erase(place);
+  return error;
+}
+
+void wait_for(Core* core, uint64_t ticket) {
+  std::string error;
+  {
+    std::unique_lock lock(core->mutex);
+    const Place place = core->jobs.find(ticket);
+    if (place == core->jobs.end())
+      throw Error(Error::Kind::kArgument,
+                  "ticket: found " + std::to_string(ticket) +
+                      ", wanted one that submit has given and nobody has waited for yet");
+    Job* job = place->second.get();
+    ++job->waiters;
+    core->ended.value.wait(lock, [&] { return job->has_ended; });
+    error = leave(core, place);
+  }
+  if (!error.empty()) throw Error(Error::Kind::kSystem, error);
+}
+
+}  // namespace
+
+Engine::Engine(const Options& options) {
+  Options in_effect = checked(options);
+  Rings rings = make_rings(in_effect);
+  in_effect.backend = rings.backend;
+  core_ = new Core(in_effect, std::move(rings));
+  const int error = start_threads(core_);
+  if (error == 0) return;
+  const size_t started = core_->threads.size();
+  if (stop(core_)) delete core_;
+  throw Error(Error::Kind::kSystem,
+              "found room for " + std::to_string(started) +
+                  " threads, wanted num_threads = " + std::to_string(in_effect.num_threads) + ": " +
+                  error_text(error) + "; ask for fewer");
+}
+
+Engine::~Engine() {
+  if (core_->is_parents() || stop(core_)) delete core_;
+}
+
+uint64_t Engine::submit(const Request& request) {
+  check_process(*core_);
+  return enqueue(core_, request, false);
+}
+
+void Engine::wait(uint64_t ticket) {
+  check_may_wait(*core_);
+  wait_for(core_, ticket);
+}
+
+size_t Engine::wait_all() {
+  check_may_wait(*core_);
+  size_t count = 0;
+  std::string error;
+  {
+    std::unique_lock lock(core_->mutex);
+    const uint64_t newest = core_->last_ticket;
+    // What is counted as waited for stays in the map until it is left.
+    for (const auto& [ticket, job] : core_->jobs)
+      if (!job->is_run) ++job->waiters;
+    Place place = core_->jobs.begin();
+    while (place != core_->jobs.end() && place->first <= newest) {
+      const Job* job = place->second.get();
+      if (!job->is_run) core_->ended.value.wait(lock, [&] { return job->has_ended; });
+      const Place next = std::next(place);
+      if (!job->is_run) {
+        const std::string text = leave(core_, place);
+        if (error.empty()) error = text;
+        ++count;
+      }
+      place = next;
+    }
+  }
+  if (!error.empty()) throw Error(Error::Kind::kSystem, error);
+  return count;
+}
+
+void Engine::run(const Request& request) {
+  check_may_wait(*core_);
+  wait_for(core_, enqueue(core_, request, true));
+}
+
+const Options& Engine::options() const {
+  return core_->options;
+}
+
+const std::string& Engine::report() const {
+  return core_->rings.report;
+}
+
+Totals Engine::totals() const {
+  std::lock_guard lock(core_->mutex);
+  return core_->totals;
+}
+
+}  // namespace async_io

@@ -1,0 +1,163 @@
+// What the tests of the I/O engine share.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <random>
+#include <string>
+
+#include "../../plugins/async_io/engine.h"
+#include "../../plugins/async_io/pages.h"
+#include "support/temporary_folder.h"
+
+namespace async_io_test {
+
+using namespace async_io;
+using opdock_test::TemporaryFolder;
+
+inline std::string random_bytes(size_t size, uint32_t seed) {
+  std::mt19937 random(seed);
+  std::string bytes(size, '\0');
+  for (size_t i = 0; i < size; i += 4) {
+    const uint32_t four = static_cast<uint32_t>(random());
+    memcpy(&bytes[i], &four, std::min<size_t>(4, size - i));
+  }
+  return bytes;
+}
+
+// A file's bytes, as std::fstream sees them.
+inline std::string contents(const std::string& path) {
+  std::ifstream file(path, std::ios::binary | std::ios::ate);
+  std::string bytes(file ? static_cast<size_t>(file.tellg()) : 0, '\0');
+  file.seekg(0);
+  file.read(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+  return bytes;
+}
+
+inline Request request(bool is_write, const std::string& path, uint64_t offset, void* memory,
+                       uint64_t bytes) {
+  Request made;
+  made.is_write = is_write;
+  made.path = path;
+  made.offset = offset;
+  made.memory = memory;
+  made.bytes = bytes;
+  return made;
+}
+inline Request read_of(const std::string& path, uint64_t offset, void* memory, uint64_t bytes) {
+  return request(false, path, offset, memory, bytes);
+}
+inline Request write_of(const std::string& path, uint64_t offset, void* memory, uint64_t bytes) {
+  return request(true, path, offset, memory, bytes);
+}
+
+inline Options options_of(Backend backend, uint32_t threads = 1) {
+  Options options;
+  options.backend = backend;
+  options.num_threads = threads;
+  return options;
+}
+
+// What an Error says, or "" if none is thrown.
+inline std::string error_of(const std::function<void()>& work, Error::Kind kind) {
+  try {
+    work();
+  } catch (const Error& error) {
+    if (error.kind() != kind) return "an error of another kind: " + std::string(error.what());
+    return error.what();
+  }
+  return "";
+}
+
+// Runs `work` in a forked child; what it returns, or how the child ended otherwise. A child that
+// hangs is ended by SIGALRM.
+inline std::string in_child(const std::function<std::string()>& work) {
+  int ends[2];
+  if (pipe(ends) != 0) return "pipe failed";
+  const pid_t child = fork();
+  if (child == 0) {
+    alarm(60);
+    std::string answer;
+    try {
+      answer = work();
+    } catch (const std::exception& error) {
+      answer = std::string("exception: ") + error.what();
+    }
+    const bool is_told = write(ends[1], answer.data(), answer.size()) >= 0;
+    _exit(is_told ? 0 : 1);
+  }
+  close(ends[1]);
+  std::string answer;
+  char part[512];
+  for (ssize_t got; (got = read(ends[0], part, sizeof part)) > 0;)
+    answer.append(part, static_cast<size_t>(got));
+  close(ends[0]);
+  int status = -1;
+  waitpid(child, &status, 0);
+  if (status != 0) answer += "(status " + std::to_string(status) + ")";
+  return answer;
+}
+
+inline size_t entries(const char* folder) {
+  const std::filesystem::directory_iterator all(folder);
+  return static_cast<size_t>(std::distance(begin(all), end(all)));
+}
+inline size_t open_files() {
+  return entries("/proc/self/fd");
+}
+inline size_t threads() {
+  return entries("/proc/self/task");
+}
+
+// Whether files of this folder can be opened for direct I/O.
+inline bool takes_direct(const TemporaryFolder& folder) {
+  const std::string path = (folder.path() / "direct").string();
+  const int fd = open(path.c_str(), O_RDWR | O_CREAT | O_DIRECT | O_CLOEXEC, 0600);
+  if (fd >= 0) close(fd);
+  unlink(path.c_str());
+  return fd >= 0;
+}
+
+// A test for each backend; skipped with the reason where the kernel refuses it.
+class EachBackend : public testing::TestWithParam<Backend> {
+ protected:
+  void SetUp() override {
+    try {
+      Engine engine(options_of(GetParam()));
+    } catch (const Error& error) {
+      GTEST_SKIP() << error.what();
+    }
+  }
+  std::string path(const char* name = "file") const { return (folder.path() / name).string(); }
+
+  TemporaryFolder folder;
+};
+
+inline std::string backend_name(const testing::TestParamInfo<Backend>& info) {
+  switch (info.param) {
+    case Backend::kUring:
+      return "IoUring";
+    case Backend::kAio:
+      return "LinuxAio";
+    case Backend::kThreads:
+      return "Threads";
+    case Backend::kAny:
+      break;
+  }
+  return "Any";
+}
+
+inline auto all_backends() {
+  return testing::Values(Backend::kUring, Backend::kAio, Backend::kThreads);
+}
+
+}  // namespace async_io_test
