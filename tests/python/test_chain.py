@@ -337,10 +337,10 @@ def test_the_error_is_the_story_and_has_every_reason(room):
 
 
 def test_a_source_that_does_not_compile_is_told_by_file_and_line(room):
-    room.add(source=SOURCE.replace("int64_t stride = 1;", "int64_t stride = one;"))
+    room.add(source=SOURCE.replace("int64_t count = 1;", "int64_t count = one;"))
     told = room.run(REFUSED, OPDOCK_FALLBACK="error").json
     failed = next(reason for reason in told["reasons"] if reason["code"] == "build-failed")
-    assert "triple.c:10" in failed["found"], failed
+    assert "triple.c:19" in failed["found"], failed
 
 
 def test_without_torch_the_reference_says_what_is_missing(room):
