@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "engine.h"
+#include "engine/engine.h"
 
 namespace async_io {
 namespace {

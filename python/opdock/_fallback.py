@@ -106,8 +106,8 @@ def open_reference(description, device, file, record):
     """Makes the reference ready and tells the user; raises if it cannot be run here, and returns a
     text that says why if running its file has failed.
 
-    description: (parameters as (name, keyword only, is the generator), results as parameter index or -1). record:
-    the JSON of opdock_references.open.
+    description: (parameters as (name, keyword only, is the generator), results as parameter index
+    or -1). record: the JSON of opdock_references.open.
     """
     report = json.loads(record)
     op = report["op"]
@@ -160,7 +160,7 @@ def _to_torch(value):
 
 
 def _torch_generator(seed, offset):
-    """A generator for a range of numbers, whose own are others: no two ranges of a seed share it."""
+    """A generator for a range of numbers, whose own are others. Two ranges of a seed never share."""
     import torch
 
     golden = 0x9E3779B97F4A7C15  # odd: distinct offsets give distinct seeds

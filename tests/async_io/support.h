@@ -15,8 +15,8 @@
 #include <random>
 #include <string>
 
-#include "../../plugins/async_io/engine.h"
-#include "../../plugins/async_io/pages.h"
+#include "../../plugins/async_io/engine/engine.h"
+#include "../../plugins/async_io/engine/pages.h"
 #include "support/temporary_folder.h"
 
 namespace async_io_test {
