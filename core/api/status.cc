@@ -27,6 +27,8 @@ const char* opdock_status_name(opdock_status status) {
       return "cancelled";
     case OPDOCK_INTERNAL:
       return "internal error";
+    case OPDOCK_IO_ERROR:
+      return "I/O error";
     default:
       return "unknown status";
   }

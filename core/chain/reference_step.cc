@@ -1,5 +1,6 @@
 // The chain's last step: the op's reference implementation, run by the program, as a target.
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <array>
 #include <memory>
 
@@ -18,6 +19,7 @@ struct ReferenceOp {
   Schema schema;
   std::string schema_text;
   std::vector<ShapeRule> rules;
+  bool draws = false;  // has a parameter of type Generator
   const opdock_references* runner = nullptr;
   void* context = nullptr;
   void* handle = nullptr;
@@ -41,6 +43,8 @@ opdock_status plan(const opdock_call* call, const opdock_value* args, uint32_t n
     }
     if (!is_good) return call->host->set_error(call, OPDOCK_INVALID_ARGUMENT, problem.c_str());
   }
+  // A block, whose place in the sequence seeds the numbers that the program draws by itself.
+  if (op.draws) plan->random_numbers = 4;
   return OPDOCK_OK;
 }
 
@@ -108,6 +112,9 @@ std::unique_ptr<ReferenceOp> make_op(const Wanted& wanted, const Declaration& de
   made->op.struct_size = sizeof made->op;
   made->op.flags =
       OPDOCK_OP_THREAD_SAFE | OPDOCK_OP_MAY_BLOCK | OPDOCK_OP_MAY_ALLOCATE | OPDOCK_OP_HOST_SYNC;
+  made->draws = std::any_of(schema->params.begin(), schema->params.end(),
+                            [](const SchemaParam& param) { return param.type.tag == OPDOCK_TAG_GENERATOR; });
+  if (made->draws) made->op.flags |= OPDOCK_OP_RANDOM;
   made->schema_text = wanted.schema;
   made->op.schema = made->schema_text.c_str();
   made->op.doc = "";

@@ -73,5 +73,9 @@ class InternalError(OpdockError, RuntimeError):
     """A defect in opdock or in the plugin: please report it."""
 
 
+class IoError(OpdockError, OSError):
+    """A file, or the operating system below it, refuses. It has no errno: the text says it."""
+
+
 for _class in [OpdockError, FallbackWarning, *OpdockError.__subclasses__(), DeviceLostError]:
     _class.__module__ = "opdock"  # where users find it

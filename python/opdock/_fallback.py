@@ -106,7 +106,7 @@ def open_reference(description, device, file, record):
     """Makes the reference ready and tells the user; raises if it cannot be run here, and returns a
     text that says why if running its file has failed.
 
-    description: (parameters as (name, keyword only), results as parameter index or -1). record:
+    description: (parameters as (name, keyword only, is the generator), results as parameter index or -1). record:
     the JSON of opdock_references.open.
     """
     report = json.loads(record)
@@ -156,9 +156,15 @@ def _to_torch(value):
     elif kind == "device":
         number, index = numbers
         return torch.device("cpu") if number == _CPU else torch.device("cuda", index)
-    elif kind == "generator":
-        return torch.Generator().manual_seed(numbers[0] + numbers[1])
     raise UnsupportedError(f"found a {kind} {tuple(numbers)}, wanted one that torch has")
+
+
+def _torch_generator(seed, offset):
+    """A generator for a range of numbers, whose own are others: no two ranges of a seed share it."""
+    import torch
+
+    golden = 0x9E3779B97F4A7C15  # odd: distinct offsets give distinct seeds
+    return torch.Generator().manual_seed((seed + offset * golden) % 2**64)
 
 
 def _on_stream(device, stream):
@@ -187,22 +193,26 @@ def _write(number, result, capsule):
     target.copy_(result)
 
 
-def run(reference, values, outputs, device, stream):
+def run(reference, values, outputs, device, stream, random):
     """Runs the reference on the call's arrays and writes its results into the outputs.
 
-    outputs: a capsule, a list of them, or None for each result. Returns, by result, the numbers and
-    bools among them, and None for the others.
+    outputs: a capsule, a list of them, or None for each result. random: the seed and the first
+    position of the random numbers that the call has taken, or None. Returns, by result, the numbers
+    and bools among them, and None for the others.
     """
     import torch
 
     numbers = []
     with torch.no_grad(), _on_stream(device, stream):
         positional, named = [], {}
-        for (name, keyword_only), value in zip(reference.params, values, strict=True):
+        for (name, keyword_only, is_generator), value in zip(
+            reference.params, values, strict=True
+        ):
+            value = _torch_generator(*random) if is_generator else _to_torch(value)
             if keyword_only:
-                named[name] = _to_torch(value)
+                named[name] = value
             else:
-                positional.append(_to_torch(value))
+                positional.append(value)
         found = reference.call(*positional, **named)
         if len(reference.returned) == 1:
             found = (found,)

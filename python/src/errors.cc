@@ -48,7 +48,7 @@ void raise_status(opdock_status status, const char* text) {
   static constexpr const char* kNames[] = {
       kInternalError,   kInvalidArgumentError, "UnsupportedError", "OutOfMemoryError",
       "DeviceError",    "DeviceLostError",     "NotFoundError",    "IncompatibleError",
-      "CancelledError", kInternalError};
+      "CancelledError", kInternalError,        "IoError"};
   const bool known = status > 0 && status < static_cast<opdock_status>(std::size(kNames));
   raise(known ? kNames[status] : kInternalError, text);
   if (status == OPDOCK_NOT_FOUND || status == OPDOCK_INCOMPATIBLE) add_reasons();

@@ -87,13 +87,16 @@ int32_t has_reference(void*, const char* op, const char* file) {
   return with_gil(ask, 0);
 }
 
-// [(name, is keyword only), …] and, per returned value, the parameter that it is, or -1.
+// [(name, is keyword only, is the generator), …] and, per returned value, the parameter that it is, or -1.
 PyObject* describe(opdock_function* function) {
   const opdock_function_info& info = *opdock_describe(function);
   PyObject* names = PyList_New(0);
   for (uint32_t i = 0; names != nullptr && i < info.num_params; ++i) {
     const bool keyword_only = (info.params[i].flags & OPDOCK_PARAM_KEYWORD_ONLY) != 0;
-    PyObject* item = Py_BuildValue("(sO)", info.params[i].name, keyword_only ? Py_True : Py_False);
+    const bool is_generator = info.params[i].tag == OPDOCK_TAG_GENERATOR;
+    PyObject* item =
+        Py_BuildValue("(sOO)", info.params[i].name, keyword_only ? Py_True : Py_False,
+                      is_generator ? Py_True : Py_False);
     if (item == nullptr || PyList_Append(names, item) != 0) Py_CLEAR(names);
     Py_XDECREF(item);
   }
@@ -160,10 +163,8 @@ PyObject* to_python(const opdock_value& value) {
                            value.as.dtype.lanes);
     case OPDOCK_TAG_DEVICE:
       return Py_BuildValue("(sii)", "device", value.as.device.type, value.as.device.index);
-    case OPDOCK_TAG_GENERATOR:
-      return Py_BuildValue("(sKK)", "generator",
-                           static_cast<unsigned long long>(value.as.generator->seed),
-                           static_cast<unsigned long long>(value.as.generator->offset));
+    case OPDOCK_TAG_GENERATOR:  // the call's own range stands for it
+      Py_RETURN_NONE;
     case OPDOCK_TAG_LIST: {
       PyObject* list = PyList_New(0);
       for (uint64_t i = 0; list != nullptr && i < value.as.list->count; ++i) {
@@ -183,6 +184,19 @@ PyObject* to_python(const opdock_value& value) {
   }
 }
 
+// The seed and the first position of the call's numbers; None: it draws none.
+PyObject* random_range(const opdock_generator* generator) {
+  if (generator == nullptr) Py_RETURN_NONE;
+  if (generator->device_seed != nullptr) {
+    PyErr_SetString(PyExc_RuntimeError,
+                    "found a generator with a seed in device memory, wanted one on the host: a "
+                    "reference draws torch's numbers");
+    return nullptr;
+  }
+  return Py_BuildValue("(KK)", static_cast<unsigned long long>(generator->seed),
+                       static_cast<unsigned long long>(generator->offset));
+}
+
 // Each value as to_python() has it.
 PyObject* to_list(const opdock_value* values, uint32_t count) {
   PyObject* list = PyList_New(0);
@@ -198,13 +212,16 @@ PyObject* run_arguments(void* reference, const opdock_call* call, const opdock_v
                         uint32_t num_args, const opdock_value* results, uint32_t num_results) {
   PyObject* values = to_list(args, num_args);
   PyObject* outputs = values == nullptr ? nullptr : to_list(results, num_results);
-  if (outputs == nullptr) {
+  PyObject* random = outputs == nullptr ? nullptr : random_range(call->generator);
+  if (random == nullptr) {
     Py_XDECREF(values);
+    Py_XDECREF(outputs);
     return nullptr;
   }
-  return Py_BuildValue("(ONN(ii)K)", static_cast<PyObject*>(reference), values, outputs,
+  return Py_BuildValue("(ONN(ii)KN)", static_cast<PyObject*>(reference), values, outputs,
                        call->device.type, call->device.index,
-                       static_cast<unsigned long long>(reinterpret_cast<uintptr_t>(call->stream)));
+                       static_cast<unsigned long long>(reinterpret_cast<uintptr_t>(call->stream)),
+                       random);
 }
 
 // Numbers and bools that the reference has returned, by result; None for what is a tensor.

@@ -1,6 +1,6 @@
 // Times the I/O engine of plugins/async_io on one file, for benches that compare it with others.
 //   async_io_driver read|write FILE BYTES [--block=N] [--depth=N] [--threads=N] [--repeat=N]
-//                   [--backend=io_uring|aio|threads] [--single-submit] [--no-overlap]
+//                   [--backend=io_uring|aio|threads] [--single-submit] [--no-overlap] [--lock]
 // Prints a line of JSON: the seconds of each round, from submit to the end of wait, and the way the
 // engine took. A read makes the file first if it is not that large. A write overwrites.
 // SPDX-License-Identifier: Apache-2.0
@@ -22,10 +22,10 @@ namespace {
 using namespace async_io;
 
 [[noreturn]] void usage() {
-  fprintf(
-      stderr,
-      "usage: async_io_driver read|write FILE BYTES [--block=N] [--depth=N] [--threads=N]\n"
-      "       [--repeat=N] [--backend=io_uring|aio|threads] [--single-submit] [--no-overlap]\n");
+  fprintf(stderr,
+          "usage: async_io_driver read|write FILE BYTES [--block=N] [--depth=N] [--threads=N]\n"
+          "       [--repeat=N] [--backend=io_uring|aio|threads] [--single-submit] [--no-overlap]\n"
+          "       [--lock]\n");
   exit(2);
 }
 
@@ -33,6 +33,7 @@ struct Arguments {
   Request request;
   Options options;
   int repeat = 5;
+  bool lock = false;  // the memory
 };
 
 Arguments parse(int argc, char** argv) {
@@ -61,6 +62,8 @@ Arguments parse(int argc, char** argv) {
       parsed.options.backend = backends.at(value);
     else if (argument == "--single-submit")
       parsed.options.single_submit = true;
+    else if (argument == "--lock")
+      parsed.lock = true;
     else if (argument == "--no-overlap")
       parsed.options.overlap_events = false;
     else
@@ -84,7 +87,9 @@ std::string quoted(const std::string& text) {
 
 int measure(const Arguments& arguments) {
   Request request = arguments.request;
-  Pages pages(request.bytes, false);
+  Pages pages(request.bytes, arguments.lock);
+  if (!pages.why_not_locked().empty())
+    fprintf(stderr, "async_io_driver: not locked: %s\n", pages.why_not_locked().c_str());
   request.memory = pages.data();
   memset(request.memory, 'x', request.bytes);
   Engine engine(arguments.options);

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+TREE = Path(__file__).resolve().parents[2]
 BUILD = Path(os.environ.get("OPDOCK_BUILD_DIR", ".")).resolve()
 TOML = """\
 name = "triple"
@@ -269,6 +270,28 @@ def test_the_reference_takes_torch_tensors_too(room, torch):
     assert done.err == ""
 
 
+def test_a_reference_draws_by_the_generator_that_it_is_given(room, torch):
+    shutil.copytree(TREE / "plugins" / "dropout", room.top / "plugins" / "dropout")
+    code = """\
+import json, numpy, torch, opdock
+x, t = numpy.ones(64, "float32"), torch.ones(64)
+def kept(x, generator=None):
+    return opdock.ops.dropout(x, generator=generator)[1].tolist()
+own, theirs = opdock.Generator(7), torch.Generator().manual_seed(3)
+found = [kept(x, own), kept(x, own), kept(x, (7, 0)), kept(x, (7, own.offset - 4)), kept(x, 8)]
+seeded = []
+for _ in range(2):
+    opdock.manual_seed(5), torch.manual_seed(6), theirs.manual_seed(3)
+    seeded.append([kept(x), kept(x), kept(t), kept(t), kept(t, theirs), kept(t, theirs)])
+print(json.dumps([found, seeded]))
+"""
+    found, (seeded, again) = room.without_tools(code, OPDOCK_FALLBACK="silent").json
+    assert found[2:4] == found[:2]
+    assert seeded == again
+    different = [str(mask) for mask in [*found[:2], found[4], *seeded]]
+    assert len(set(different)) == len(different)
+
+
 def test_an_exception_of_the_reference_reaches_the_caller(room):
     made = room.add()
     (made / "reference.py").write_text("def triple(x, *, by=3.0):\n    return 1 / 0\n")
@@ -314,10 +337,10 @@ def test_the_error_is_the_story_and_has_every_reason(room):
 
 
 def test_a_source_that_does_not_compile_is_told_by_file_and_line(room):
-    room.add(source=SOURCE.replace("int64_t stride = 1;", "int64_t stride = one;"))
+    room.add(source=SOURCE.replace("int64_t count = 1;", "int64_t count = one;"))
     told = room.run(REFUSED, OPDOCK_FALLBACK="error").json
     failed = next(reason for reason in told["reasons"] if reason["code"] == "build-failed")
-    assert "triple.c:10" in failed["found"], failed
+    assert "triple.c:19" in failed["found"], failed
 
 
 def test_without_torch_the_reference_says_what_is_missing(room):

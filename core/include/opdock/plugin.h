@@ -70,6 +70,7 @@ typedef int32_t opdock_status;
 #define OPDOCK_INCOMPATIBLE 7     /* something exists but its verdict is not "usable" */
 #define OPDOCK_CANCELLED 8        /* a hook of the program asked to stop */
 #define OPDOCK_INTERNAL 9         /* a defect in the host or the plugin */
+#define OPDOCK_IO_ERROR 10        /* a file, or the operating system below it, refuses */
 
 /* ------------------------------------------------------------------------------------ tensors */
 
@@ -474,7 +475,7 @@ OPDOCK_EXPORT const opdock_plugin* OPDOCK_ENTRY(void);
  *        opdock_output has no strides. Objects are typed. opdock.retain/1. The host takes ranges of
  *        random numbers. Arguments may lie on other devices. Gradients are formulas; backward is
  *        gone. Kernels are asked for by index. log and parallel_for know their call
- *        (opdock.parallel/2). Tags are OPDOCK_TAG_…. A host loads only its own minor of major 0.
+ *        (opdock.parallel/2). Tags are OPDOCK_TAG_…. OPDOCK_IO_ERROR. A host loads only its own minor of major 0.
  *        Gone: OPDOCK_CALL_…, opdock_generator.device_offset. */
 
 #ifdef __cplusplus

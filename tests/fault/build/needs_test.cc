@@ -88,7 +88,7 @@ class NeedsReal : public Needs {
 #endif
 extern "C" int triple(int);
 static void plan(opdock::Plan&, opdock::Tensor) {}
-static void run(opdock::Call&, opdock::Outputs, opdock::Tensor) {}
+static void run(opdock::Call&, opdock::Results, opdock::Tensor) {}
 OPDOCK_OP(noop, plan, nullptr, run)
 extern "C" __attribute__((visibility("hidden"))) opdock_status opdock_init(
     const opdock_host*, char* error, uint32_t size) {

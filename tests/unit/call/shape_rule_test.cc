@@ -197,7 +197,7 @@ TEST_F(ShapeRules, AreRefusedWithPositionAndWhatIsAllowed) {
       {"[x]", "']' at position 2", "'.'"},
       {"[x.size]", "'size' at position 3", "shape or ndim"},
       {"[x.shape[n]]", "'n' at position 9", "an integer"},
-      {"[n.shape]", "'n' at position 1", "a tensor parameter"},
+      {"[n.shape]", "'.' at position 2", "an operator"},
       {"[x.shape[0:1] * 2]", "'*' at position 14", "an operator"},
       {"[n / 2]", "'/' at position 3", "an operator"},
       {"[(n]", "']' at position 3", "')'"},

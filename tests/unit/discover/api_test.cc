@@ -57,7 +57,7 @@ TEST(Fail, CutsTextsAtACharacter) {
 
 TEST(Status, EachHasAName) {
   std::set<std::string> names;
-  for (opdock_status status = 0; status <= OPDOCK_INTERNAL; ++status) {
+  for (opdock_status status = 0; status <= OPDOCK_IO_ERROR; ++status) {
     names.insert(opdock_status_name(status));
   }
   EXPECT_EQ(names.size(), 10u);

@@ -80,7 +80,7 @@ TEST(KernelNames, EachMistakeIsFoundInItsPlace) {
 
 // ---- in a plugin.toml
 
-const char kHead[] = R"toml(name = "k"
+const char kKernelsHead[] = R"toml(name = "k"
 version = "1"
 license = "x"
 sources = ["k.cc"]
@@ -97,7 +97,7 @@ std::optional<Manifest> read_kernels(const std::string& kernels, std::string* mi
   opdock_test::TemporaryFolder folder;
   folder.write("k.cc", "");
   std::vector<Reason> reasons;
-  auto manifest = read_manifest(folder.write("plugin.toml", kHead + kernels), &reasons);
+  auto manifest = read_manifest(folder.write("plugin.toml", kKernelsHead + kernels), &reasons);
   mistakes->clear();
   for (const Reason& reason : reasons)
     *mistakes += reason.found.substr(reason.found.find("plugin.toml:")) + "\n";

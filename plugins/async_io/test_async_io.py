@@ -1,0 +1,226 @@
+# SPDX-License-Identifier: Apache-2.0
+"""async_io through the Python package, against files that Python reads and writes itself."""
+
+import mmap
+import os
+import threading
+
+import numpy as np
+import pytest
+import torch
+
+import opdock
+
+BACKENDS = ["io_uring", "aio", "threads"]
+PAGE = mmap.PAGESIZE
+random = np.random.default_rng(0)
+
+
+def new_bytes(count):
+    return random.integers(0, 256, count, np.uint8)
+
+
+def on_pages(count):
+    """Bytes that begin with a page, so that they can go past the page cache."""
+    return np.frombuffer(mmap.mmap(-1, max(count, 1)), np.uint8)[:count]
+
+
+def open_handle(backend="", **options):
+    """A handle; skips the test where the kernel does not allow this backend."""
+    try:
+        return opdock.ops.aio_open(64 * 1024, backend=backend, **options)
+    except opdock.IoError as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture(params=BACKENDS)
+def handle(request):
+    return open_handle(request.param)
+
+
+@pytest.fixture
+def file(tmp_path):
+    return str(tmp_path / "data")
+
+
+def test_a_handle_says_what_it_is(handle):
+    assert (handle.type, handle.version, handle.device) == ("aio_handle", 1, "cpu")
+
+
+@pytest.mark.parametrize("make", [np.empty, on_pages])
+@pytest.mark.parametrize("size", [0, 1, PAGE - 1, PAGE, 5 * PAGE + 3, 1 << 20])
+def test_what_is_written_is_read(handle, file, size, make):
+    x = make(size) if make is on_pages else make(size, np.uint8)
+    x[:] = new_bytes(size)
+    opdock.ops.aio_write(handle, x, file)
+    with open(file, "rb") as written:
+        assert written.read() == x.tobytes()
+    y = on_pages(size)
+    opdock.ops.aio_read(handle, y, file)
+    assert np.array_equal(x, y)
+
+
+@pytest.mark.parametrize("offset", [1, PAGE, 3 * PAGE + 7])
+def test_offsets(handle, file, offset):
+    whole = new_bytes(8 * PAGE)
+    whole.tofile(file)
+    x = np.empty(2 * PAGE + 5, np.uint8)
+    opdock.ops.aio_read(handle, x, file, offset)
+    assert np.array_equal(x, whole[offset : offset + x.size])
+    x[:] = 9
+    opdock.ops.aio_write(handle, x, file, offset)
+    whole[offset : offset + x.size] = 9
+    assert np.array_equal(np.fromfile(file, np.uint8), whole)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int64", "bool", "complex128"])
+def test_tensors_of_any_dtype(file, dtype):
+    handle = open_handle()
+    x = torch.from_numpy(new_bytes(16 * 33) % 2).view(getattr(torch, dtype)).reshape(-1, 3)
+    opdock.ops.aio_write(handle, x, file)
+    y = torch.zeros_like(x)
+    opdock.ops.aio_read(handle, y, file)
+    assert torch.equal(x.view(torch.uint8), y.view(torch.uint8))
+
+
+def test_file_size_cuts_and_extends(file):
+    handle = open_handle()
+    new_bytes(100).tofile(file)
+    x = np.ones(10, np.uint8)
+    opdock.ops.aio_write(handle, x, file, file_size=20)
+    assert os.path.getsize(file) == 20
+    opdock.ops.aio_write(handle, x, file)
+    assert os.path.getsize(file) == 20
+    opdock.ops.aio_write(handle, x, file, 5, file_size=4096)
+    assert os.path.getsize(file) == 4096
+    with pytest.raises(opdock.InvalidArgumentError, match="argument 'file_size': found 14"):
+        opdock.ops.aio_write(handle, x, file, 5, file_size=14)
+
+
+def test_requests_in_the_background(handle, tmp_path):
+    parts = [on_pages(3 * PAGE + 17 * i) for i in range(20)]
+    for part in parts:
+        part[:] = new_bytes(part.size)
+    tickets = [
+        opdock.ops.aio_submit_write(handle, part, str(tmp_path / str(i)))
+        for i, part in enumerate(parts)
+    ]
+    assert len(set(tickets)) == len(tickets)
+    for ticket in reversed(tickets):
+        opdock.ops.aio_wait(handle, ticket)
+    found = [np.zeros_like(part) for part in parts]
+    for i, part in enumerate(found):
+        opdock.ops.aio_submit_read(handle, part, str(tmp_path / str(i)))
+    assert opdock.ops.aio_wait_all(handle) == len(parts)
+    assert all(map(np.array_equal, parts, found))
+    assert opdock.ops.aio_wait_all(handle) == 0
+
+
+def test_an_array_lives_until_it_has_been_written(tmp_path):
+    """Each is given up at once: the next ones would lie where it was."""
+    handle = open_handle(threads=2)
+    for i in range(64):
+        opdock.ops.aio_submit_write(handle, np.full(300_000, i, np.uint8), str(tmp_path / str(i)))
+    assert opdock.ops.aio_wait_all(handle) == 64
+    for i in range(64):
+        assert np.array_equal(
+            np.fromfile(tmp_path / str(i), np.uint8), np.full(300_000, i, np.uint8)
+        )
+
+
+def test_a_handle_that_goes_finishes_what_was_submitted(file):
+    handle = open_handle()
+    x = new_bytes(3_000_000)
+    opdock.ops.aio_submit_write(handle, x, file)
+    del handle
+    assert np.array_equal(np.fromfile(file, np.uint8), x)
+
+
+def test_threads_share_a_handle(tmp_path):
+    handle = open_handle(threads=2)
+    failed = []
+
+    def work(own):
+        path = str(tmp_path / str(own))
+        for size in (10, PAGE, 70_000):
+            x, y = new_bytes(size), np.empty(size, np.uint8)
+            opdock.ops.aio_wait(handle, opdock.ops.aio_submit_write(handle, x, path))
+            opdock.ops.aio_wait(handle, opdock.ops.aio_submit_read(handle, y, path))
+            if not np.array_equal(x, y):
+                failed.append((own, size))
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failed
+
+
+def test_what_fails_says_so_when_it_is_waited_for(handle, file, tmp_path):
+    x = np.zeros(100, np.uint8)
+    for path, found in [(file, "No such file"), (str(tmp_path), "directory")]:
+        with pytest.raises(opdock.IoError, match=found) as told:
+            opdock.ops.aio_read(handle, x, path)
+        assert isinstance(told.value, OSError) and path in str(told.value)
+        ticket = opdock.ops.aio_submit_read(handle, x, path)
+        with pytest.raises(opdock.IoError, match=found):
+            opdock.ops.aio_wait(handle, ticket)
+    new_bytes(99).tofile(file)
+    with pytest.raises(opdock.IoError, match="99"):
+        opdock.ops.aio_read(handle, x, file)
+    opdock.ops.aio_submit_read(handle, x, file)
+    opdock.ops.aio_submit_read(handle, x[:9], file)
+    with pytest.raises(opdock.IoError, match="99"):
+        opdock.ops.aio_wait_all(handle)
+    assert opdock.ops.aio_wait_all(handle) == 0
+
+
+def test_wrong_arguments_are_refused(file):
+    handle = open_handle()
+    x = np.zeros((8, 8), np.uint8)
+    for bad, named in [
+        ((x.T, file), "x"),
+        ((x, ""), "path"),
+        ((x, "a\0b"), "path"),
+        ((x, file, -1), "offset"),
+        ((x, file, 2**63 - 1), "offset"),
+    ]:
+        for op in (opdock.ops.aio_read, opdock.ops.aio_submit_write):
+            with pytest.raises(opdock.InvalidArgumentError, match=f"'{named}'"):
+                op(handle, *bad)
+    assert not os.path.exists(file)
+    for bad in (-1, 0, 12345):
+        with pytest.raises(opdock.InvalidArgumentError, match="ticket"):
+            opdock.ops.aio_wait(handle, bad)
+    ticket = opdock.ops.aio_submit_write(handle, x, file)
+    opdock.ops.aio_wait(handle, ticket)
+    with pytest.raises(opdock.InvalidArgumentError, match="ticket"):
+        opdock.ops.aio_wait(handle, ticket)
+
+
+@pytest.mark.parametrize(
+    "bad", [{"block_size": 0}, {"queue_depth": 32769}, {"threads": 0}, {"backend": "posix"}]
+)
+def test_wrong_options_are_refused(bad):
+    (name,) = bad
+    with pytest.raises(opdock.InvalidArgumentError, match=f"'{name}'"):
+        opdock.ops.aio_open(**bad)
+
+
+def test_a_forked_child_is_refused_and_the_parent_goes_on(file):
+    handle = open_handle()
+    x = new_bytes(1000)
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            opdock.ops.aio_write(handle, x, file)
+        except opdock.UnsupportedError as error:
+            status = 0 if "fork" in str(error) else 2
+        del handle  # must not wait for threads that are not there
+        os._exit(status)
+    _, status = os.waitpid(child, 0)
+    assert status == 0
+    opdock.ops.aio_write(handle, x, file)
+    assert np.array_equal(np.fromfile(file, np.uint8), x)
