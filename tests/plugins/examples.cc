@@ -44,4 +44,28 @@ opdock_value Examples::generator() {
   return value;
 }
 
+opdock_value Examples::list(std::vector<opdock_value> items) {
+  const std::vector<opdock_value>& kept = items_.emplace_back(std::move(items));
+  return list_value(&lists_.emplace_back(opdock_list{kept.data(), kept.size()}));
+}
+
+ChangedTensors::ChangedTensors(const std::vector<opdock_value>& before, const Change& change)
+    : args(before) {
+  for (size_t i = 0; i < args.size(); ++i) {
+    change_one(i, &args[i], change);
+    if (args[i].tag != OPDOCK_TAG_LIST) continue;
+    const opdock_list& list = *args[i].as.list;
+    std::vector<opdock_value>& items = items_.emplace_back(list.data, list.data + list.count);
+    for (opdock_value& item : items) change_one(i, &item, change);
+    args[i] = list_value(&lists_.emplace_back(opdock_list{items.data(), items.size()}));
+  }
+}
+
+void ChangedTensors::change_one(size_t param, opdock_value* value, const Change& change) {
+  if (value->tag != OPDOCK_TAG_TENSOR) return;
+  opdock_tensor& tensor = tensors_.emplace_back(*value->as.tensor);
+  value->as.tensor = &tensor;
+  change(param, &tensor, value);
+}
+
 }  // namespace opdock_test

@@ -10,6 +10,7 @@
 #pragma once
 
 #include <deque>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -24,7 +25,25 @@ struct Example {
   std::vector<opdock_value> args;
   std::vector<Array*> outputs;  // as planned; with gaps between their rows if the op allows it
   std::vector<std::vector<opdock_value>> spoilt;
-  bool launches = true;  // a kernel of the plugin's, on a GPU
+  bool launches = true;              // a kernel of the plugin's, on a GPU
+  bool drives = false;               // run calls the driver itself, on a GPU
+  std::vector<Array*> written = {};  // arguments that run writes all of
+};
+
+// A copy of arguments in which each tensor, those in lists too, has been changed by
+// change(parameter, &tensor, &value).
+class ChangedTensors {
+ public:
+  using Change = std::function<void(size_t, opdock_tensor*, opdock_value*)>;
+  ChangedTensors(const std::vector<opdock_value>& args, const Change& change);
+  ChangedTensors(const ChangedTensors&) = delete;
+  std::vector<opdock_value> args;
+
+ private:
+  void change_one(size_t param, opdock_value* value, const Change& change);
+  std::deque<opdock_tensor> tensors_;
+  std::deque<std::vector<opdock_value>> items_;
+  std::deque<opdock_list> lists_;
 };
 
 // All plugins' examples, and their memory.
@@ -46,10 +65,13 @@ class Examples {
   Array* gapped(int64_t rows, int64_t length);
   // Of random numbers.
   opdock_value generator();
+  opdock_value list(std::vector<opdock_value> items);
 
  private:
   std::deque<Array> arrays_;
   std::deque<opdock_generator> generators_;
+  std::deque<std::vector<opdock_value>> items_;
+  std::deque<opdock_list> lists_;
   std::vector<Example> all_;
 };
 

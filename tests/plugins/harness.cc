@@ -297,6 +297,18 @@ opdock_value boolean(bool value) {
   out.as.i64 = value;
   return out;
 }
+opdock_value integer(int64_t value) {
+  opdock_value out = {};
+  out.tag = OPDOCK_TAG_INT;
+  out.as.i64 = value;
+  return out;
+}
+opdock_value list_value(const opdock_list* list) {
+  opdock_value out = {};
+  out.tag = OPDOCK_TAG_LIST;
+  out.as.list = list;
+  return out;
+}
 
 Op::Op(const std::string& plugin, const std::string& name) {
   const std::string path = std::string(OPDOCK_TEST_PLUGINS) + "/" + plugin + ".so";
@@ -312,14 +324,19 @@ Op::Op(const std::string& plugin, const std::string& name) {
   if (!op_) std::abort();
 }
 
-Result Op::plan(const std::vector<opdock_value>& args, int32_t device, Reach* reach) const {
+bool Op::returns_list() const {
+  return std::string_view(op_->schema).ends_with("-> Tensor[]");
+}
+
+Result Op::plan(const std::vector<opdock_value>& args, int32_t device, Reach* reach,
+                size_t outputs) const {
   char error[1024] = "";
   const opdock_call call = make_call(error, sizeof error, device);
   Result result;
-  result.planned.resize(op_->num_shape_rules);
+  result.planned.resize(returns_list() ? outputs : op_->num_shape_rules);
   opdock_plan plan = {};
   plan.struct_size = sizeof plan;
-  plan.num_outputs = op_->num_shape_rules;
+  plan.num_outputs = static_cast<uint32_t>(result.planned.size());
   plan.outputs = result.planned.data();
   reached = reach;
   result.status = op_->plan(&call, args.data(), static_cast<uint32_t>(args.size()), &plan);
@@ -339,6 +356,9 @@ void Op::run(const std::vector<opdock_value>& args, const std::vector<Array*>& o
   change(&call);
   std::vector<opdock_value> results;
   for (Array* output : outputs) results.push_back(output->value());
+  const std::vector<opdock_value> pieces = results;
+  const opdock_list list = {pieces.data(), pieces.size()};
+  if (returns_list()) results = {list_value(&list)};
   of_calls = plugin_;
   result->status = op_->run(&call, args.data(), static_cast<uint32_t>(args.size()), results.data(),
                             static_cast<uint32_t>(results.size()));
@@ -346,7 +366,7 @@ void Op::run(const std::vector<opdock_value>& args, const std::vector<Array*>& o
 }
 
 Result Op::call(const std::vector<opdock_value>& args, const std::vector<Array*>& outputs) const {
-  Result result = plan(args);
+  Result result = plan(args, OPDOCK_CPU, nullptr, outputs.size());
   if (result.status == OPDOCK_OK) run(args, outputs, OPDOCK_CPU, [](opdock_call*) {}, &result);
   return result;
 }
@@ -357,7 +377,7 @@ Result Op::record(const std::vector<opdock_value>& args, const std::vector<Array
   facts.struct_size = sizeof facts;
   facts.type = OPDOCK_CUDA;
   facts.warp_size = warp_size;
-  Result result = plan(args, OPDOCK_CUDA);
+  Result result = plan(args, OPDOCK_CUDA, nullptr, outputs.size());
   auto on_gpu = [&](opdock_call* call) {
     call->facts = &facts;
     call->host_data = launches;

@@ -60,6 +60,8 @@ class Array {
 opdock_value none();
 opdock_value number(double value);
 opdock_value boolean(bool value);
+opdock_value integer(int64_t value);
+opdock_value list_value(const opdock_list* list);
 
 // A kernel launch that a plugin asked the host for.
 struct Launch {
@@ -84,8 +86,9 @@ class Op {
   Op(const std::string& plugin, const std::string& name);
   const opdock_op& descriptor() const { return *op_; }
 
+  // outputs: how many fresh tensors there are for these arguments, where an op returns a list.
   Result plan(const std::vector<opdock_value>& args, int32_t device = OPDOCK_CPU,
-              Reach* reach = nullptr) const;
+              Reach* reach = nullptr, size_t outputs = 1) const;
   // Plans, and runs into these outputs, all said to lie on a GPU with this width of warps. Nothing
   // is executed; `launches` gets what the plugin asks for.
   Result record(const std::vector<opdock_value>& args, const std::vector<Array*>& outputs,
@@ -94,6 +97,7 @@ class Op {
   Result call(const std::vector<opdock_value>& args, const std::vector<Array*>& outputs) const;
 
  private:
+  bool returns_list() const;
   // Runs on this device after change(&call); sets the result's status and text.
   template <class Change>
   void run(const std::vector<opdock_value>& args, const std::vector<Array*>& outputs,

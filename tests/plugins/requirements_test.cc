@@ -67,18 +67,17 @@ TEST(PluginRequirements, PlanChecksEverythingAndTouchesNothing) {
     const Op op(example.plugin, example.op);
     for (const int32_t device : {OPDOCK_CPU, OPDOCK_CUDA}) {
       if (!example.devices.contains(device == OPDOCK_CPU ? "cpu" : "cuda")) continue;
-      std::vector<opdock_tensor> shapes(example.args.size());
-      std::vector<opdock_value> args = example.args;
-      for (size_t i = 0; i < args.size(); ++i) {
-        if (args[i].tag != OPDOCK_TAG_TENSOR) continue;
-        shapes[i] = *args[i].as.tensor;
-        shapes[i].data = reinterpret_cast<void*>(1);  // not to be read, nor its alignment to count
-        shapes[i].device.type = device;
-        args[i].as.tensor = &shapes[i];
-        args[i].flags = OPDOCK_VALUE_NO_DATA;
-      }
+      const uint8_t* const places = op.descriptor().arg_devices;
+      const ChangedTensors shapes(example.args, [&](size_t param, opdock_tensor* tensor,
+                                                    opdock_value* value) {
+        tensor->data = reinterpret_cast<void*>(1);  // not to be read, nor its alignment to count
+        if (places == nullptr || places[param] != OPDOCK_ON_CPU) tensor->device.type = device;
+        value->flags = OPDOCK_VALUE_NO_DATA;
+      });
       Reach reach;
-      const Result first = op.plan(args, device, &reach), second = op.plan(args, device, &reach);
+      const size_t count = example.outputs.size();
+      const Result first = op.plan(shapes.args, device, &reach, count),
+                   second = op.plan(shapes.args, device, &reach, count);
       EXPECT_EQ(first.status, OPDOCK_OK) << first.text;
       EXPECT_TRUE(reach.empty()) << reach.front();
       ASSERT_EQ(first.planned.size(), second.planned.size());
@@ -106,12 +105,14 @@ TEST(PluginRequirements, RunWritesEveryElementOnTheCallsStream) {
     if (example.devices.contains("cpu")) {
       const Result result = op.call(example.args, example.outputs);
       ASSERT_EQ(result.status, OPDOCK_OK) << result.text;
-      for (const Array* output : example.outputs) {
-        EXPECT_EQ(output->unwritten(), 0);
-        EXPECT_EQ(output->gaps_changed(), 0);
+      for (const std::vector<Array*>* all : {&example.outputs, &example.written}) {
+        for (const Array* output : *all) {
+          EXPECT_EQ(output->unwritten(), 0);
+          EXPECT_EQ(output->gaps_changed(), 0);
+        }
       }
     }
-    if (!example.has_kernels || !example.devices.contains("cuda")) continue;
+    if (!example.has_kernels || !example.devices.contains("cuda") || example.drives) continue;
     void* const stream = reinterpret_cast<void*>(0x5eed);
     std::vector<Launch> launches;
     const Result recorded = op.record(example.args, example.outputs, 32, &launches, stream);

@@ -210,7 +210,8 @@ struct Device : opdock_device {
   friend constexpr bool operator!=(Device a, Device b) { return !(a == b); }
 };
 
-// The name by which device code knows a type, for kernel names: "float", "opdock::half".
+// The name by which device code knows a type, for kernel names: "float", "opdock::half", "int". No
+// alias, such as opdock::int32_t: hipRTC does not find a kernel by one.
 template <class T>
 constexpr const char* device_type_name() {
   if constexpr (std::is_same_v<T, half>) {
@@ -219,9 +220,17 @@ constexpr const char* device_type_name() {
     return "opdock::bfloat16";
   } else if constexpr (std::is_same_v<T, float>) {
     return "float";
-  } else {
-    static_assert(std::is_same_v<T, double>, "a floating type");
+  } else if constexpr (std::is_same_v<T, double>) {
     return "double";
+  } else if constexpr (std::is_same_v<T, bool>) {
+    return "bool";
+  } else if constexpr (std::is_same_v<T, uint8_t>) {
+    return "unsigned char";
+  } else if constexpr (std::is_same_v<T, int32_t>) {
+    return "int";
+  } else {
+    static_assert(std::is_same_v<T, int64_t>, "a type of device code");
+    return "long long";
   }
 }
 

@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <map>
 
 #include "gpu.h"
 #include "support/tree_plugins.h"
@@ -28,17 +29,17 @@ bool is_for(const Example& example, const std::string& backend) {
   return false;
 }
 
-// The example's arguments on the GPU, generators with the numbers that they have now.
+// The example's arguments on the GPU, but for those that an op wants on the CPU; generators with
+// the numbers that they have now.
 class Moved {
  public:
-  explicit Moved(const Example& example)
-      : args(example.args), tensors_(args.size()), generators_(args.size()) {
-    for (size_t i = 0; i < args.size(); ++i) {
-      if (args[i].tag != OPDOCK_TAG_TENSOR) continue;
-      tensors_[i] = *args[i].as.tensor;
-      move(&tensors_[i]);
-      args[i].as.tensor = &tensors_[i];
-    }
+  Moved(const Example& example, const opdock_function_info& op)
+      : there_(example.args,
+               [&](size_t param, opdock_tensor* tensor, opdock_value*) {
+                 if (op.params[param].device != OPDOCK_ON_CPU) move(tensor);
+               }),
+        generators_(example.args.size()),
+        args(there_.args) {
     for (size_t i = 0; i < args.size(); ++i) {
       if (args[i].tag != OPDOCK_TAG_GENERATOR) continue;
       generators_[i] = *args[i].as.generator;
@@ -46,10 +47,19 @@ class Moved {
     }
   }
   Moved(const Moved&) = delete;
-  std::vector<opdock_value> args;
+
+  // Takes what the op has written there back.
+  void copy_back(const std::vector<Array*>& arrays) const {
+    for (Array* array : arrays) {
+      const auto moved = memory_.find(array->tensor()->data);
+      if (moved == memory_.end()) continue;
+      EXPECT_EQ(to_host(moved->first, moved->second.first, moved->second.second, nullptr), 0);
+    }
+  }
 
  private:
-  static void move(opdock_tensor* tensor) {
+  void move(opdock_tensor* tensor) {
+    tensor->device = device();
     int64_t last = 0;
     for (int32_t i = 0; i < tensor->ndim; ++i) {
       if (tensor->shape[i] == 0) return;
@@ -59,13 +69,24 @@ class Moved {
     const size_t bytes = tensor->byte_offset + static_cast<size_t>((last + 1) * dtype.bytes());
     void* const there = new_memory(bytes);
     EXPECT_EQ(to_device(there, tensor->data, bytes, nullptr), 0);
+    memory_[tensor->data] = {there, bytes};
     tensor->data = there;
-    tensor->device = device();
   }
 
-  std::vector<opdock_tensor> tensors_;
+  std::map<void*, std::pair<void*, size_t>> memory_;  // here: there, and how much
+  opdock_test::ChangedTensors there_;
   std::vector<opdock_generator> generators_;
+
+ public:
+  std::vector<opdock_value> args;
 };
+
+std::vector<double> numbers_of(const std::vector<Array*>& arrays) {
+  std::vector<double> numbers;
+  for (const Array* array : arrays)
+    for (int64_t i = 0; i < array->numel(); ++i) numbers.push_back(array->get(i));
+  return numbers;
+}
 
 // The results of a call, which the host allocates, of the types of the example's outputs.
 std::vector<std::unique_ptr<Array>> results(const opdock::Function& op, const Example& example,
@@ -111,12 +132,16 @@ TEST_P(Examples, GiveOnTheGpuWhatTheyGiveOnTheCpu) {
       if (!is_for(example, backend)) continue;
       SCOPED_TRACE(example.plugin + "/" + example.op);
       const opdock::Function op = runtime.function(example.plugin + "/" + example.op);
-      const Moved moved(example);
+      const Moved moved(example, op.info());
       const auto wanted = results(op, example, example.args);
+      const std::vector<double> written = numbers_of(example.written);
+      for (Array* array : example.written) array->fill(0);
       const size_t launches = events("launch").size();
       const auto there = results(op, example, moved.args);
       EXPECT_EQ(synchronize(nullptr), 0);
       EXPECT_EQ(events("launch").size() > launches, example.launches);
+      moved.copy_back(example.written);
+      EXPECT_EQ(numbers_of(example.written), written);
       ASSERT_EQ(there.size(), wanted.size());
       for (size_t output = 0; output < wanted.size(); ++output) {
         ASSERT_EQ(there[output]->shape(), wanted[output]->shape());

@@ -1,0 +1,104 @@
+// Numbers of one type to another, element by element. convert_cpu.cc has the same rules.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "opdock/device.cuh"
+
+namespace convert_copy {
+
+using namespace opdock;
+using opdock::half;  // named, it wins over hipRTC's own
+
+template <class T>
+constexpr bool is_floating = false;
+template <>
+constexpr bool is_floating<float> = true;
+template <>
+constexpr bool is_floating<double> = true;
+
+// What float numbers become: the whole part; beyond the type's range its smallest or largest
+// number; of a NaN 0.
+template <class T>
+struct Range;
+template <>
+struct Range<uint8_t> {
+  static constexpr uint8_t kLeast = 0, kMost = 255;
+  static constexpr float kEnd = 256.0f;
+};
+template <>
+struct Range<int32_t> {
+  static constexpr int32_t kLeast = -2147483647 - 1, kMost = 2147483647;
+  static constexpr float kEnd = 2147483648.0f;
+};
+template <>
+struct Range<int64_t> {
+  static constexpr int64_t kLeast = -9223372036854775807 - 1, kMost = 9223372036854775807;
+  static constexpr float kEnd = 9223372036854775808.0f;
+};
+template <class T, class F>
+OPDOCK_DEVICE T whole_part(F value) {
+  if (value != value) return 0;
+  if (value <= static_cast<F>(Range<T>::kLeast)) return Range<T>::kLeast;
+  if (value >= static_cast<F>(Range<T>::kEnd)) return Range<T>::kMost;
+  return static_cast<T>(value);
+}
+
+// An element as what it is converted from: 16-bit floats by way of float, and of a bool's byte any
+// but 0 is true.
+template <class T>
+OPDOCK_DEVICE T read(const T* from) {
+  return *from;
+}
+OPDOCK_DEVICE float read(const half* from) {
+  return to_float(*from);
+}
+OPDOCK_DEVICE float read(const bfloat16* from) {
+  return to_float(*from);
+}
+OPDOCK_DEVICE uint8_t read(const bool* from) {
+  return *reinterpret_cast<const uint8_t*>(from) != 0;
+}
+
+template <class To>
+struct Converted {
+  template <class From>
+  static OPDOCK_DEVICE To of(From value) {
+    if constexpr (is_floating<From> && !is_floating<To>) {
+      return whole_part<To>(value);
+    } else {
+      return static_cast<To>(value);
+    }
+  }
+};
+template <>
+struct Converted<bool> {
+  template <class From>
+  static OPDOCK_DEVICE bool of(From value) {
+    return value != From(0);
+  }
+};
+template <>
+struct Converted<half> {
+  template <class From>
+  static OPDOCK_DEVICE half of(From value) {
+    return from_float<half>(static_cast<float>(value));
+  }
+};
+template <>
+struct Converted<bfloat16> {
+  template <class From>
+  static OPDOCK_DEVICE bfloat16 of(From value) {
+    return from_float<bfloat16>(static_cast<float>(value));
+  }
+};
+
+// An element a thread at a time: what comes from or goes to the host is slower than that.
+template <class From, class To>
+OPDOCK_KERNEL(256)
+convert(const From* from, To* to, int64_t count) {
+  const int64_t step = grid_blocks() * block_threads();
+  for (int64_t i = block_index() * block_threads() + thread_index(); i < count; i += step)
+    to[i] = Converted<To>::of(read(from + i));
+}
+
+}  // namespace convert_copy

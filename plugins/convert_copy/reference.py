@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: Apache-2.0
+"""copy_to_device and copy_to_host in PyTorch: what the plugin is compared with, and what stands in
+for it."""
+
+import torch
+
+
+def _converted(x, dtype):
+    """x.to(dtype), but for floats that an int type does not hold: its limits, and 0 of a NaN."""
+    if not x.is_floating_point() or dtype.is_floating_point or dtype == torch.bool:
+        return x.to(dtype)
+    limits = torch.iinfo(dtype)
+    least, end = float(limits.min), float(limits.max + 1)
+    x = x.to(torch.float64)
+    fits = (x > least - 1) & (x < end)  # the whole part does; of -2^63 it is the least itself
+    found = torch.where(fits, x, 0).to(dtype)
+    found[x >= end] = limits.max
+    found[x <= least - 1] = limits.min
+    return found
+
+
+def copy_to_device(dst, src):
+    """Writes src, on the CPU, into dst."""
+    if dst.shape != src.shape:
+        raise ValueError(f"found shapes {dst.shape} and {src.shape}, wanted the same twice")
+    dst.copy_(_converted(src, dst.dtype))
+
+
+def copy_to_host(dst, src):
+    """Writes src into dst, on the CPU."""
+    copy_to_device(dst, src)

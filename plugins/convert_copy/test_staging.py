@@ -1,0 +1,240 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Copies between host memory and a GPU: in the stream's order, on several threads, where the driver
+fails, in a forked child. On streams that are held back: tests/softgpu/ops/convert_copy_test.cc."""
+
+import json
+import os
+import subprocess
+import sys
+import threading
+
+import pytest
+import torch
+
+import opdock
+from opdock._on_device import is_soft
+from opdock.testing import move
+
+to_device, to_host = opdock.ops.copy_to_device, opdock.ops.copy_to_host
+BUFFER = 2 << 20  # bytes of a pinned buffer
+POOLED = 8  # buffers that may wait for streams
+
+
+@pytest.fixture
+def gpu(device):
+    """The device if it is a GPU, and a software one where _gpu drives it."""
+    if device == "cpu":
+        pytest.skip("needs a GPU")
+    return device
+
+
+def in_a_thread(work):
+    """Runs work() on a thread; gives a function that waits for it, and fails if it failed."""
+    failed = []
+
+    def run():
+        try:
+            work()
+        except BaseException as error:
+            failed.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+
+    def join():
+        thread.join(120)
+        assert not thread.is_alive() and failed == []
+
+    return join
+
+
+def test_in_the_streams_order(gpu):
+    """What comes between two copies sees the first one's numbers."""
+    first, second = torch.arange(600.0).view(200, 3), -torch.arange(600.0).view(200, 3)
+    x = move(torch.zeros(200, 3), gpu)
+    to_device(x, first)
+    pieces = opdock.ops.split_rows(x, [150, 50])
+    to_device(x, second)
+    found, later = torch.zeros(150, 3, dtype=torch.float64), torch.zeros(200, 3)
+    to_host(later, x)
+    to_host(found, pieces[0])
+    assert torch.equal(found.float(), first[:150]) and torch.equal(later, second)
+
+
+def test_threads(gpu):
+    """Each with copies of several buffers, there and back."""
+
+    def work(seed):
+        generator = torch.Generator().manual_seed(seed)
+        for dtype in (torch.uint8, torch.int64):
+            x = torch.randint(0, 256, (BUFFER + 1000 * seed,), generator=generator).to(torch.uint8)
+            there = move(torch.zeros(1, dtype=dtype).repeat(2000), gpu)
+            to_device(there, x[:2000])
+            whole = move(torch.zeros_like(x), gpu)
+            to_device(whole, x)
+            found, back = torch.zeros(2000, dtype=torch.float32), torch.zeros_like(x)
+            to_host(found, there)
+            to_host(back, whole)
+            assert torch.equal(found, x[:2000].float()) and torch.equal(back, x)
+
+    for join in [in_a_thread(lambda seed=seed: work(seed)) for seed in range(4)]:
+        join()
+
+
+# ---- in processes of their own, as a driver reads its configuration once
+
+PROLOGUE = """
+import os, sys
+import torch
+import opdock
+from opdock.testing import move
+torch.set_num_threads(1)  # others would be missed by a forked child
+device = sys.argv[1]
+to_device, to_host = opdock.ops.copy_to_device, opdock.ops.copy_to_host
+x = torch.arange(700_000, dtype=torch.int32)
+def round_trip():
+    there, back = move(torch.zeros(len(x)), device), torch.zeros(len(x), dtype=torch.int64)
+    to_device(there, x)
+    to_host(back, there)
+    assert torch.equal(back, x.long())
+def error(call):
+    try:
+        call()
+    except opdock.OpdockError as error:
+        return type(error).__name__ + ": " + str(error)
+"""
+
+
+@pytest.fixture
+def program(gpu, tmp_path):
+    """program(text, failures=…): what a Python program prints, on a software GPU that fails so."""
+    if not is_soft():
+        pytest.skip("a program of its own sets up a software GPU")
+
+    def run(text, failures=()):
+        settings = json.loads(os.environ["OPDOCK_SOFTGPU"])
+        settings |= {"failures": list(failures), "findings": str(tmp_path / "findings")}
+        env = {**os.environ, "OPDOCK_SOFTGPU": json.dumps(settings)}
+        done = subprocess.run(
+            [sys.executable, "-c", PROLOGUE + text, gpu],
+            env=env,
+            capture_output=True,
+            text=True,
+            timeout=240,
+        )
+        assert done.returncode == 0, done.stderr
+        assert not (tmp_path / "findings").exists(), done.stderr
+        return done.stdout
+
+    return run
+
+
+def name(gpu, cuda, hip):
+    return cuda if gpu == "cuda" else hip
+
+
+def test_a_forked_child_leaves_the_buffers_alone(program):
+    """It ends as any process, copies on the CPU, and is refused the GPU."""
+    out = program("""
+round_trip()
+sys.stdout.flush()
+there = move(torch.zeros(len(x)), device)
+if (child := os.fork()) == 0:
+    here = torch.zeros(len(x))
+    to_device(here, x)
+    assert torch.equal(here, x.float())
+    print(error(lambda: to_device(there, x)))
+    sys.exit(0)
+assert os.waitpid(child, 0)[1] == 0
+round_trip()
+print("the parent goes on")
+""")
+    refused, parent = out.splitlines()
+    assert "DeviceError" in refused and parent == "the parent goes on"
+
+
+def test_failures_of_the_driver_are_told_and_leave_nothing_behind(program, gpu):
+    """Each strikes once: an allocation, an event, a copy, and what tells when it is done."""
+    calls = [
+        name(gpu, "cuMemHostAlloc", "hipHostMalloc"),
+        name(gpu, "cuEventCreate", "hipEventCreateWithFlags"),
+        name(gpu, "cuMemcpyHtoDAsync_v2", "hipMemcpyHtoDAsync"),
+        name(gpu, "cuEventRecord", "hipEventRecord"),
+        name(gpu, "cuMemcpyDtoHAsync_v2", "hipMemcpyDtoHAsync"),
+        name(gpu, "cuEventSynchronize", "hipEventSynchronize"),
+    ]
+    failures = [{"function": call, "call": 1, "error": 2} for call in calls]
+    out = program("for _ in range(7): print(error(round_trip))", failures).splitlines()
+    for call, line in zip(calls, out, strict=False):
+        assert f"{call}: " in line and line.startswith("OutOfMemoryError"), out
+        assert "(2); free pinned host memory" in line
+    assert out[len(calls) :] == ["None"] * (7 - len(calls))
+
+
+def test_a_context_that_is_not_the_primary_one(program, gpu):
+    """Of which the driver says nothing, which comes to the same: buffers of the call alone."""
+    if gpu != "cuda":
+        pytest.skip("HIP has no contexts")
+    failures = [{"function": "cuDevicePrimaryCtxGetState", "error": 801}]
+    assert program("for _ in range(3): print(error(round_trip))", failures) == "None\n" * 3
+
+
+# ---- on a GPU that torch reaches
+
+
+@pytest.mark.gpu
+def test_on_torchs_streams(cuda):
+    src = torch.arange(3 * BUFFER // 4, dtype=torch.int32)
+    dst, back = torch.zeros(len(src), device=cuda), torch.zeros(len(src), dtype=torch.float64)
+    to_device(dst, src)
+    torch.cuda.synchronize()
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        torch.cuda._sleep(100_000_000)
+        dst += 1  # before the copy overwrites it
+        to_device(dst, src)
+        kept = src.clone()
+        src.zero_()
+        doubled = dst * 2
+        to_host(back, doubled)  # waits for all of that
+    assert stream.query() and torch.equal(back, kept.double() * 2)
+
+
+@pytest.mark.gpu
+def test_a_small_copy_does_not_wait(cuda):
+    src, dst = torch.ones(1000), torch.zeros(1000, device=cuda)
+    for _ in range(POOLED):
+        to_device(dst, src)
+    torch.cuda.synchronize()
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        torch.cuda._sleep(200_000_000)
+        to_device(dst, src)
+    assert not stream.query()
+    stream.synchronize()
+
+
+@pytest.mark.gpu
+def test_a_capture_is_refused(cuda):
+    src, dst = torch.ones(1000), torch.zeros(1000, device=cuda)
+    to_device(dst, src)
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        y = dst + 1
+        for op, args in ((to_device, (dst, src)), (to_host, (src, dst))):
+            with pytest.raises(opdock.UnsupportedError, match="captured.*capture-safe"):
+                op(*args)
+    graph.replay()
+    assert bool((y == 2).all())
+
+
+@pytest.mark.gpu
+def test_more_than_2_to_the_31_bytes(cuda):
+    if torch.cuda.mem_get_info()[0] < 5e9:
+        pytest.skip("needs 5 GB of free GPU memory")
+    src = torch.arange(2**31 + 5, dtype=torch.uint8)
+    dst, back = torch.empty(len(src), dtype=torch.uint8, device=cuda), torch.empty_like(src)
+    to_device(dst, src)
+    to_host(back, dst)
+    assert torch.equal(back, src)
