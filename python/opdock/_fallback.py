@@ -160,7 +160,7 @@ def _to_torch(value):
 
 
 def _torch_generator(seed, offset):
-    """A generator for a range of numbers, whose own are others. Two ranges of a seed never share."""
+    """A generator for a range of numbers, whose own are others; two ranges share none."""
     import torch
 
     golden = 0x9E3779B97F4A7C15  # odd: distinct offsets give distinct seeds

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "examples.h"
 
+#include <gtest/gtest.h>
+
 namespace opdock_test {
 
 static std::vector<void (*)(Examples&)>& makers() {
@@ -14,6 +16,10 @@ ExamplesOf::ExamplesOf(void (*make)(Examples& examples)) {
 
 Examples::Examples() {
   for (void (*make)(Examples&) : makers()) make(*this);
+}
+
+Examples::~Examples() {
+  for (opdock_object* object : objects_) object->release(object);
 }
 
 opdock_value Examples::array(std::vector<int64_t> shape, std::vector<int64_t> strides, Type type) {
@@ -47,6 +53,18 @@ opdock_value Examples::generator() {
 opdock_value Examples::list(std::vector<opdock_value> items) {
   const std::vector<opdock_value>& kept = items_.emplace_back(std::move(items));
   return list_value(&lists_.emplace_back(opdock_list{kept.data(), kept.size()}));
+}
+
+opdock_value Examples::text(std::string text) {
+  return text_value(&texts_.emplace_back(std::move(text)));
+}
+
+opdock_value Examples::result(const std::string& plugin, const std::string& op,
+                              const std::vector<opdock_value>& args) {
+  const Result result = Op(plugin, op).call(args, {});
+  EXPECT_EQ(result.status, OPDOCK_OK) << result.text;
+  if (result.value.tag == OPDOCK_TAG_OBJECT) objects_.push_back(result.value.as.object);
+  return result.value;
 }
 
 ChangedTensors::ChangedTensors(const std::vector<opdock_value>& before, const Change& change)

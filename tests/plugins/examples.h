@@ -50,6 +50,8 @@ class ChangedTensors {
 class Examples {
  public:
   Examples();
+  ~Examples();
+  Examples(const Examples&) = delete;
   const std::vector<Example>& all() const { return all_; }
 
   void add(Example example) { all_.push_back(std::move(example)); }
@@ -66,12 +68,18 @@ class Examples {
   // Of random numbers.
   opdock_value generator();
   opdock_value list(std::vector<opdock_value> items);
+  opdock_value text(std::string text);
+  // What an op on the CPU returns for these arguments, a number or an object.
+  opdock_value result(const std::string& plugin, const std::string& op,
+                      const std::vector<opdock_value>& args);
 
  private:
   std::deque<Array> arrays_;
   std::deque<opdock_generator> generators_;
   std::deque<std::vector<opdock_value>> items_;
   std::deque<opdock_list> lists_;
+  std::deque<std::string> texts_;
+  std::vector<opdock_object*> objects_;
   std::vector<Example> all_;
 };
 

@@ -110,8 +110,16 @@ void parallel_for(const opdock_call*, uint64_t count, uint64_t grain,
   work(0);
   other.join();
 }
+// The arguments of a test stay anyway.
+opdock_status retain(const opdock_call*, const opdock_tensor*, opdock_retained** out) {
+  *out = reinterpret_cast<opdock_retained*>(out);
+  return OPDOCK_OK;
+}
+void release(opdock_retained*) {}
 const void* get_extension(const char* id) {
   static const opdock_parallel parallel = {sizeof(opdock_parallel), 0, parallel_for};
+  static const opdock_retain retains = {sizeof(opdock_retain), 0, retain, release};
+  if (std::strcmp(id, OPDOCK_RETAIN_1) == 0) return &retains;
   return std::strcmp(id, OPDOCK_PARALLEL_2) == 0 ? &parallel : nullptr;
 }
 
@@ -303,6 +311,12 @@ opdock_value integer(int64_t value) {
   out.as.i64 = value;
   return out;
 }
+opdock_value text_value(const std::string* text) {
+  opdock_value out = {};
+  out.tag = OPDOCK_TAG_STRING;
+  out.as.str = {text->data(), text->size()};
+  return out;
+}
 opdock_value list_value(const opdock_list* list) {
   opdock_value out = {};
   out.tag = OPDOCK_TAG_LIST;
@@ -326,6 +340,11 @@ Op::Op(const std::string& plugin, const std::string& name) {
 
 bool Op::returns_list() const {
   return std::string_view(op_->schema).ends_with("-> Tensor[]");
+}
+
+bool Op::returns_value() const {
+  const std::string_view schema = op_->schema;
+  return schema.ends_with("-> int") || schema.find("-> Object(") != schema.npos;
 }
 
 Result Op::plan(const std::vector<opdock_value>& args, int32_t device, Reach* reach,
@@ -359,10 +378,12 @@ void Op::run(const std::vector<opdock_value>& args, const std::vector<Array*>& o
   const std::vector<opdock_value> pieces = results;
   const opdock_list list = {pieces.data(), pieces.size()};
   if (returns_list()) results = {list_value(&list)};
+  if (returns_value()) results.resize(1);
   of_calls = plugin_;
   result->status = op_->run(&call, args.data(), static_cast<uint32_t>(args.size()), results.data(),
                             static_cast<uint32_t>(results.size()));
   result->text = error;
+  if (returns_value()) result->value = results[0];
 }
 
 Result Op::call(const std::vector<opdock_value>& args, const std::vector<Array*>& outputs) const {

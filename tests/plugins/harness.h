@@ -61,6 +61,7 @@ opdock_value none();
 opdock_value number(double value);
 opdock_value boolean(bool value);
 opdock_value integer(int64_t value);
+opdock_value text_value(const std::string* text);  // kept by the caller
 opdock_value list_value(const opdock_list* list);
 
 // A kernel launch that a plugin asked the host for.
@@ -77,6 +78,7 @@ struct Result {
   opdock_status status = OPDOCK_OK;
   std::string text;
   std::vector<opdock_output> planned;
+  opdock_value value = {};      // of an op that returns one, no tensor; an object is the caller's
   uint64_t random_numbers = 0;  // that the plan asks for; run then draws from seed 1, number 3
 };
 
@@ -98,6 +100,7 @@ class Op {
 
  private:
   bool returns_list() const;
+  bool returns_value() const;
   // Runs on this device after change(&call); sets the result's status and text.
   template <class Change>
   void run(const std::vector<opdock_value>& args, const std::vector<Array*>& outputs,

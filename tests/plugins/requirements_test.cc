@@ -105,6 +105,9 @@ TEST(PluginRequirements, RunWritesEveryElementOnTheCallsStream) {
     if (example.devices.contains("cpu")) {
       const Result result = op.call(example.args, example.outputs);
       ASSERT_EQ(result.status, OPDOCK_OK) << result.text;
+      if (opdock_object* const object = result.value.as.object;
+          result.value.tag == OPDOCK_TAG_OBJECT)
+        object->release(object);
       for (const std::vector<Array*>* all : {&example.outputs, &example.written}) {
         for (const Array* output : *all) {
           EXPECT_EQ(output->unwritten(), 0);
