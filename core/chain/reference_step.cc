@@ -112,8 +112,9 @@ std::unique_ptr<ReferenceOp> make_op(const Wanted& wanted, const Declaration& de
   made->op.struct_size = sizeof made->op;
   made->op.flags =
       OPDOCK_OP_THREAD_SAFE | OPDOCK_OP_MAY_BLOCK | OPDOCK_OP_MAY_ALLOCATE | OPDOCK_OP_HOST_SYNC;
-  made->draws = std::any_of(schema->params.begin(), schema->params.end(),
-                            [](const SchemaParam& param) { return param.type.tag == OPDOCK_TAG_GENERATOR; });
+  made->draws =
+      std::any_of(schema->params.begin(), schema->params.end(),
+                  [](const SchemaParam& param) { return param.type.tag == OPDOCK_TAG_GENERATOR; });
   if (made->draws) made->op.flags |= OPDOCK_OP_RANDOM;
   made->schema_text = wanted.schema;
   made->op.schema = made->schema_text.c_str();

@@ -87,16 +87,16 @@ int32_t has_reference(void*, const char* op, const char* file) {
   return with_gil(ask, 0);
 }
 
-// [(name, is keyword only, is the generator), …] and, per returned value, the parameter that it is, or -1.
+// [(name, is keyword only, is the generator), …] and, per returned value, the parameter that it is,
+// or -1.
 PyObject* describe(opdock_function* function) {
   const opdock_function_info& info = *opdock_describe(function);
   PyObject* names = PyList_New(0);
   for (uint32_t i = 0; names != nullptr && i < info.num_params; ++i) {
     const bool keyword_only = (info.params[i].flags & OPDOCK_PARAM_KEYWORD_ONLY) != 0;
     const bool is_generator = info.params[i].tag == OPDOCK_TAG_GENERATOR;
-    PyObject* item =
-        Py_BuildValue("(sOO)", info.params[i].name, keyword_only ? Py_True : Py_False,
-                      is_generator ? Py_True : Py_False);
+    PyObject* item = Py_BuildValue("(sOO)", info.params[i].name, keyword_only ? Py_True : Py_False,
+                                   is_generator ? Py_True : Py_False);
     if (item == nullptr || PyList_Append(names, item) != 0) Py_CLEAR(names);
     Py_XDECREF(item);
   }

@@ -56,7 +56,8 @@ opdock_value Examples::list(std::vector<opdock_value> items) {
 }
 
 opdock_value Examples::text(std::string text) {
-  return text_value(&texts_.emplace_back(std::move(text)));
+  const std::string& kept = texts_.emplace_back(std::move(text));
+  return text_value(&text_values_.emplace_back(opdock_string{kept.data(), kept.size()}));
 }
 
 opdock_value Examples::result(const std::string& plugin, const std::string& op,

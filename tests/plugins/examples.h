@@ -79,6 +79,7 @@ class Examples {
   std::deque<std::vector<opdock_value>> items_;
   std::deque<opdock_list> lists_;
   std::deque<std::string> texts_;
+  std::deque<opdock_string> text_values_;
   std::vector<opdock_object*> objects_;
   std::vector<Example> all_;
 };

@@ -311,10 +311,10 @@ opdock_value integer(int64_t value) {
   out.as.i64 = value;
   return out;
 }
-opdock_value text_value(const std::string* text) {
+opdock_value text_value(const opdock_string* text) {
   opdock_value out = {};
   out.tag = OPDOCK_TAG_STRING;
-  out.as.str = {text->data(), text->size()};
+  out.as.str = text;
   return out;
 }
 opdock_value list_value(const opdock_list* list) {

@@ -61,7 +61,7 @@ opdock_value none();
 opdock_value number(double value);
 opdock_value boolean(bool value);
 opdock_value integer(int64_t value);
-opdock_value text_value(const std::string* text);  // kept by the caller
+opdock_value text_value(const opdock_string* text);
 opdock_value list_value(const opdock_list* list);
 
 // A kernel launch that a plugin asked the host for.
