@@ -205,7 +205,7 @@ opdock_status Invocation::is_capturing(bool* out) {
 }
 
 opdock_status Invocation::finish_failed(opdock_status status, const char* function) {
-  if (status < 0 || status > OPDOCK_INTERNAL) {
+  if (status < 0 || status > OPDOCK_IO_ERROR) {
     return fail(OPDOCK_INTERNAL, std::string(function) + " of plugin \"" + target->plugin +
                                      "\" returned " + std::to_string(status) +
                                      ", which is no status; report it to the plugin's author");

@@ -60,7 +60,7 @@ TEST(Status, EachHasAName) {
   for (opdock_status status = 0; status <= OPDOCK_IO_ERROR; ++status) {
     names.insert(opdock_status_name(status));
   }
-  EXPECT_EQ(names.size(), 10u);
+  EXPECT_EQ(names.size(), 11u);
   EXPECT_STREQ(opdock_status_name(OPDOCK_INVALID_ARGUMENT), "invalid argument");
   EXPECT_STREQ(opdock_status_name(77), "unknown status");
   EXPECT_STREQ(opdock_status_name(-1), "unknown status");
