@@ -205,9 +205,7 @@ def run(reference, values, outputs, device, stream, random):
     numbers = []
     with torch.no_grad(), _on_stream(device, stream):
         positional, named = [], {}
-        for (name, keyword_only, is_generator), value in zip(
-            reference.params, values, strict=True
-        ):
+        for (name, keyword_only, is_generator), value in zip(reference.params, values, strict=True):
             value = _torch_generator(*random) if is_generator else _to_torch(value)
             if keyword_only:
                 named[name] = value
