@@ -222,7 +222,7 @@ TEST(Call, PassesOnStatusAndText) {
       std::string(f.error).find("run of plugin \"test\" failed with status 4 and gave no text"),
       std::string::npos)
       << f.error;
-  for (opdock_status wild : {10, -1, 12345}) {
+  for (opdock_status wild : {11, -1, 12345}) {
     answer = {wild, nullptr};
     EXPECT_EQ(f.invoke({x}), OPDOCK_INTERNAL);
     EXPECT_NE(std::string(f.error).find("which is no status"), std::string::npos) << f.error;
