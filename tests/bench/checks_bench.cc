@@ -113,8 +113,9 @@ void invoke_written(benchmark::State& state) {
   TestFunction f(&op);
   A a;
   const opdock_value args[] = {A::value(a.tensor({8, 16})), A::value(a.tensor({8, 16}))};
+  opdock_value result{};
   for (auto _ : state)
-    require(opdock_invoke(&f.function, nullptr, args, 2, nullptr, 0, f.error, sizeof f.error),
+    require(opdock_invoke(&f.function, nullptr, args, 2, &result, 1, f.error, sizeof f.error),
             f.error);
 }
 BENCHMARK(invoke_written);
