@@ -159,7 +159,7 @@ def test_threads_share_a_handle(tmp_path):
 
 def test_what_fails_says_so_when_it_is_waited_for(handle, file, tmp_path):
     x = np.zeros(100, np.uint8)
-    for path, found in [(file, "No such file"), (str(tmp_path), "directory")]:
+    for path, found in [(file, "No such file"), (str(tmp_path), "found a folder")]:
         with pytest.raises(opdock.IoError, match=found) as told:
             opdock.ops.aio_read(handle, x, path)
         assert isinstance(told.value, OSError) and path in str(told.value)
