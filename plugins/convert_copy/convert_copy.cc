@@ -48,24 +48,30 @@ bool converts_on_gpu(Tensor on_gpu, Tensor on_host) {
   return on_host.dtype().bytes() < on_gpu.dtype().bytes();
 }
 
-void plan_copy(Plan& plan, Tensor dst, Tensor src, Tensor on_gpu, const char* gpu_name) {
+void check_copy(Tensor dst, Tensor src) {
   check_element(dst, "dst");
   check_element(src, "src");
   check(dst, "dst").same_shape_as(src, "src");
-  if (plan.is_cpu()) return;
-  check(on_gpu, gpu_name).contiguous();
-  const Tensor on_host = on_gpu.get() == dst.get() ? src : dst;
+}
+
+// Room on the GPU for what is sent in one stretch, where it is converted there.
+void plan_workspace(Plan& plan, Tensor on_gpu, Tensor on_host) {
   if (on_gpu.is_empty() || !converts_on_gpu(on_gpu, on_host)) return;
-  const int64_t most = kBufferBytes / on_host.dtype().bytes();
-  const int64_t count = std::min(on_gpu.numel(), most);
-  plan.workspace(static_cast<uint64_t>(count * on_host.dtype().bytes()));
+  const int64_t bytes = on_host.dtype().bytes();
+  plan.workspace(static_cast<uint64_t>(std::min(on_gpu.numel(), kBufferBytes / bytes) * bytes));
 }
 
 void plan_to_device(Plan& plan, Tensor dst, Tensor src) {
-  plan_copy(plan, dst, src, dst, "dst");
+  check_copy(dst, src);
+  if (plan.is_cpu()) return;
+  check(dst, "dst").contiguous();
+  plan_workspace(plan, dst, src);
 }
 void plan_to_host(Plan& plan, Tensor dst, Tensor src) {
-  plan_copy(plan, dst, src, src, "src");
+  check_copy(dst, src);
+  if (plan.is_cpu()) return;
+  check(src, "src").contiguous();
+  plan_workspace(plan, src, dst);
 }
 
 // ----------------------------------------------------------------------------- in host memory

@@ -24,7 +24,7 @@ constexpr Names kNames[] = {
     {"cuEventQuery", "hipEventQuery"},
     {"cuEventSynchronize", "hipEventSynchronize"},
     {"cuStreamSynchronize", "hipStreamSynchronize"},
-    {"cuGetErrorName", "hipDrvGetErrorName"},
+    {"cuGetErrorName", "hipGetErrorName"},
     {"cuCtxGetCurrent", nullptr},
     {"cuCtxGetDevice", nullptr},
     {"cuDevicePrimaryCtxGetState", nullptr},
@@ -81,9 +81,15 @@ const char* Driver::name_of(Function function) const {
   return is_cuda_ ? names.cuda : names.hip;
 }
 
-void Driver::fail(Function function, int result) const {
+const char* Driver::error_name(int result) const {
   const char* name = nullptr;
-  if (call(Function::kErrorName, result, &name) != 0) name = nullptr;
+  if (is_cuda_) return call(Function::kErrorName, result, &name) == 0 ? name : nullptr;
+  void* const function = functions_[static_cast<size_t>(Function::kErrorName)];
+  return reinterpret_cast<const char* (*)(int)>(function)(result);
+}
+
+void Driver::fail(Function function, int result) const {
+  const char* const name = error_name(result);
   const opdock_status status = status_of(result);
   throw opdock::Error(status, concat(name_of(function), ": ", name == nullptr ? "error" : name,
                                      " (", result, ")", advice_for(status)));

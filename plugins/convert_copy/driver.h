@@ -17,7 +17,7 @@ enum class Function {
   kEventQuery,     // (void* event): 0 or kNotReady
   kEventWait,      // (void* event)
   kStreamWait,     // (void* stream)
-  kErrorName,      // (int result, const char** name)
+  kErrorName,      // CUDA: (int result, const char** name); HIP: (int result), gives the name
   kGetContext,     // CUDA, as all below: (void** context)
   kGetDevice,      // (int* device), the current context's
   kPrimaryState,   // (int device, unsigned* flags, int* is_active)
@@ -51,6 +51,7 @@ class Driver {
  private:
   explicit Driver(const opdock::Call& call);
   const char* name_of(Function function) const;
+  const char* error_name(int result) const;
 
   bool is_cuda_;
   void* functions_[static_cast<size_t>(Function::kCount)];

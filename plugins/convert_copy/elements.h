@@ -54,7 +54,7 @@ class Cursor {
  public:
   Cursor(const Elements& elements, int64_t begin) : of_(elements), at_(of_.memory_) {
     for (int32_t i = 0; i < of_.ndim_; ++i) {
-      index_[i] = i + 1 < of_.ndim_ ? begin % of_.size_[i] : begin;
+      index_[i] = begin % of_.size_[i];
       begin /= of_.size_[i];
       at_ += index_[i] * of_.stride_[i];
     }

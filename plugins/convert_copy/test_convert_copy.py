@@ -215,6 +215,16 @@ def test_strides_on_the_host(reference, device, name):
             assert_same(dst, wanted_of(reference, src, to))
 
 
+@pytest.mark.parametrize("length", [1023, 1024, 1500, 2049])
+def test_long_rows_with_gaps(reference, device, length):
+    """Longer than what a thread of the CPU converts at once."""
+    src = numbers(torch.float32, 5 * 2100).view(5, 2100)[:, 7 : 7 + length]
+    assert_same(there(device, torch.float16, src), wanted_of(reference, src, torch.float16))
+    dst = torch.ones(5, 2100, dtype=torch.float64)[:, 3 : 3 + length]
+    assert to_host(dst, move(src.contiguous(), device)) is None
+    assert_same(dst, src.double())
+
+
 def test_nothing_beside_the_elements_is_written(device):
     base = torch.zeros(10, 10, dtype=torch.int64)
     to_host(base[1:9:2, 2:9:3], move(torch.ones(4, 3), device))

@@ -107,24 +107,28 @@ def error(call):
 
 @pytest.fixture
 def program(gpu, tmp_path):
-    """program(text, failures=…): what a Python program prints, on a software GPU that fails so."""
+    """program(text, failures=…): what a Python program prints, on a software GPU that fails so, and
+    the sizes of the pinned memory that it took and that it gave back."""
     if not is_soft():
         pytest.skip("a program of its own sets up a software GPU")
 
     def run(text, failures=()):
         settings = json.loads(os.environ["OPDOCK_SOFTGPU"])
         settings |= {"failures": list(failures), "findings": str(tmp_path / "findings")}
-        env = {**os.environ, "OPDOCK_SOFTGPU": json.dumps(settings)}
+        record = {"OPDOCK_SOFTGPU_RECORD": str(tmp_path / "record")}
         done = subprocess.run(
             [sys.executable, "-c", PROLOGUE + text, gpu],
-            env=env,
+            env={**os.environ, "OPDOCK_SOFTGPU": json.dumps(settings), **record},
             capture_output=True,
             text=True,
             timeout=240,
         )
         assert done.returncode == 0, done.stderr
         assert not (tmp_path / "findings").exists(), done.stderr
-        return done.stdout
+        events = [json.loads(line) for line in (tmp_path / "record").read_text().splitlines()]
+        pinned = [event for event in events if event.get("device") == -1]
+        sizes = [[x["bytes"] for x in pinned if x["event"] == e] for e in ("allocate", "free")]
+        return done.stdout, *sizes
 
     return run
 
@@ -133,11 +137,22 @@ def name(gpu, cuda, hip):
     return cuda if gpu == "cuda" else hip
 
 
-def test_a_forked_child_leaves_the_buffers_alone(program):
+def test_buffers_are_used_again_and_freed_at_exit(program):
+    out, taken, given_back = program("for _ in range(9): round_trip()\nprint('done')")
+    assert out == "done\n"
+    assert 1 < len(taken) <= POOLED + 2 and set(taken) == {BUFFER} and given_back == taken
+
+
+def test_a_forked_child_leaves_the_buffers_alone(program, gpu):
     """It ends as any process, copies on the CPU, and is refused the GPU."""
-    out = program("""
+    frees = [
+        name(gpu, "cuMemFreeHost", "hipHostFree"),
+        name(gpu, "cuEventDestroy_v2", "hipEventDestroy"),
+    ]
+    crashes = [{"function": function, "crash": True} for function in frees]
+    out, _, _ = program(
+        """
 round_trip()
-sys.stdout.flush()
 there = move(torch.zeros(len(x)), device)
 if (child := os.fork()) == 0:
     here = torch.zeros(len(x))
@@ -147,8 +162,11 @@ if (child := os.fork()) == 0:
     sys.exit(0)
 assert os.waitpid(child, 0)[1] == 0
 round_trip()
-print("the parent goes on")
-""")
+print("the parent goes on", flush=True)
+os._exit(0)  # its own end would free them
+""",
+        crashes,
+    )
     refused, parent = out.splitlines()
     assert "DeviceError" in refused and parent == "the parent goes on"
 
@@ -164,19 +182,22 @@ def test_failures_of_the_driver_are_told_and_leave_nothing_behind(program, gpu):
         name(gpu, "cuEventSynchronize", "hipEventSynchronize"),
     ]
     failures = [{"function": call, "call": 1, "error": 2} for call in calls]
-    out = program("for _ in range(7): print(error(round_trip))", failures).splitlines()
-    for call, line in zip(calls, out, strict=False):
+    out, taken, given_back = program("for _ in range(7): print(error(round_trip))", failures)
+    lines = out.splitlines()
+    for call, line in zip(calls, lines, strict=False):
         assert f"{call}: " in line and line.startswith("OutOfMemoryError"), out
         assert "(2); free pinned host memory" in line
-    assert out[len(calls) :] == ["None"] * (7 - len(calls))
+    assert lines[len(calls) :] == ["None"] and sorted(taken) == sorted(given_back)
 
 
 def test_a_context_that_is_not_the_primary_one(program, gpu):
-    """Of which the driver says nothing, which comes to the same: buffers of the call alone."""
+    """One of which the driver says nothing is treated so: each call's buffers are its own."""
     if gpu != "cuda":
         pytest.skip("HIP has no contexts")
     failures = [{"function": "cuDevicePrimaryCtxGetState", "error": 801}]
-    assert program("for _ in range(3): print(error(round_trip))", failures) == "None\n" * 3
+    out, taken, given_back = program("for _ in range(5): print(error(round_trip))", failures)
+    assert out == "None\n" * 5
+    assert len(taken) == 5 * 4 and len(given_back) == len(taken)  # two in each direction
 
 
 # ---- on a GPU that torch reaches
