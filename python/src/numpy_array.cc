@@ -3,6 +3,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <pybind11/numpy.h>
 
+#include <atomic>
 #include <bit>
 #include <string_view>
 #include <utility>
@@ -169,32 +170,45 @@ bool numpy_to_tensor(Frame& frame, const Where& where, PyObject* object, opdock_
   return true;
 }
 
+namespace {
+
+bool probe_layout() {
+  try {
+    // Nothing about this array is a default: an offset, a stride, a dtype, a flag.
+    py::module_ numpy = py::module_::import("numpy");
+    py::object whole =
+        numpy.attr("arange")(60, py::arg("dtype") = "int16").attr("reshape")(3, 4, 5);
+    py::object part = whole[py::make_tuple(py::slice(0, 3, 2), 1, py::slice(1, 5, 1))];
+    part.attr("flags").attr("writeable") = false;
+    const Array* array = reinterpret_cast<const Array*>(part.ptr());
+    const Descriptor* descriptor = reinterpret_cast<const Descriptor*>(array->descr);
+    py::dict said = part.attr("__array_interface__");
+    return array->nd == 2 && array->dimensions[0] == 2 && array->dimensions[1] == 4 &&
+           array->strides[0] == 80 && array->strides[1] == 2 &&
+           reinterpret_cast<uintptr_t>(array->data) ==
+               py::tuple(said["data"])[0].cast<uintptr_t>() &&
+           array->descr == part.attr("dtype").ptr() &&
+           descriptor->type_num == part.attr("dtype").attr("num").cast<int>() &&
+           descriptor->byteorder == '=' && (array->flags & Api::NPY_ARRAY_ALIGNED_) != 0 &&
+           (array->flags & Api::NPY_ARRAY_WRITEABLE_) == 0;
+  } catch (const std::exception&) {
+    PyErr_Clear();
+    return false;
+  }
+}
+
+}  // namespace
+
 bool numpy_layout_holds() {
-  static const bool holds = [] {
-    try {
-      // Nothing about this array is a default: an offset, a stride, a dtype, a flag.
-      py::module_ numpy = py::module_::import("numpy");
-      py::object whole =
-          numpy.attr("arange")(60, py::arg("dtype") = "int16").attr("reshape")(3, 4, 5);
-      py::object part = whole[py::make_tuple(py::slice(0, 3, 2), 1, py::slice(1, 5, 1))];
-      part.attr("flags").attr("writeable") = false;
-      const Array* array = reinterpret_cast<const Array*>(part.ptr());
-      const Descriptor* descriptor = reinterpret_cast<const Descriptor*>(array->descr);
-      py::dict said = part.attr("__array_interface__");
-      return array->nd == 2 && array->dimensions[0] == 2 && array->dimensions[1] == 4 &&
-             array->strides[0] == 80 && array->strides[1] == 2 &&
-             reinterpret_cast<uintptr_t>(array->data) ==
-                 py::tuple(said["data"])[0].cast<uintptr_t>() &&
-             array->descr == part.attr("dtype").ptr() &&
-             descriptor->type_num == part.attr("dtype").attr("num").cast<int>() &&
-             descriptor->byteorder == '=' && (array->flags & Api::NPY_ARRAY_ALIGNED_) != 0 &&
-             (array->flags & Api::NPY_ARRAY_WRITEABLE_) == 0;
-    } catch (const std::exception&) {
-      PyErr_Clear();
-      return false;
-    }
-  }();
-  return holds;
+  // Not a static's initialiser: NumPy gives the GIL up in between, and a thread that then waited
+  // for the initialiser with the GIL in its hand would wait for ever. Two probes do no harm.
+  static std::atomic<int> known{-1};
+  int holds = known.load(std::memory_order_relaxed);
+  if (holds < 0) {
+    holds = probe_layout() ? 1 : 0;
+    known.store(holds, std::memory_order_relaxed);
+  }
+  return holds == 1;
 }
 
 PyObject* numpy_new(const opdock_output& output, void** data) {

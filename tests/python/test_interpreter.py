@@ -177,6 +177,29 @@ print(errors or "none")
     assert run(program) == (0, "none", "")
 
 
+def test_a_first_call_beside_another_first_call_that_gives_the_gil_up():
+    # The first NumPy array of a process is compared with what NumPy says of it: Python code,
+    # between whose steps other threads run.
+    program = """
+import threading, time, numpy, opdock
+arange, x, results = numpy.arange, numpy.ones(3, "float32"), []
+inside = threading.Event()
+def slowly(*arguments, **keywords):
+    inside.set()
+    time.sleep(0.3)
+    return arange(*arguments, **keywords)
+numpy.arange = slowly
+function = opdock.load("py_copy")
+threads = [threading.Thread(target=lambda: results.append(float(function(x).sum()))) for _ in range(2)]
+threads[0].start()
+assert inside.wait(60)
+threads[1].start()
+[thread.join() for thread in threads]
+print(*results)
+"""
+    assert run(program) == (0, "3.0 3.0", "")
+
+
 def test_configure_between_any_two_steps_of_a_look_up():
     program = """
 import sys, opdock
