@@ -190,7 +190,9 @@ def slowly(*arguments, **keywords):
     return arange(*arguments, **keywords)
 numpy.arange = slowly
 function = opdock.load("py_copy")
-threads = [threading.Thread(target=lambda: results.append(float(function(x).sum()))) for _ in range(2)]
+def call():
+    results.append(float(function(x).sum()))
+threads = [threading.Thread(target=call) for _ in range(2)]
 threads[0].start()
 assert inside.wait(60)
 threads[1].start()
