@@ -49,7 +49,7 @@ inline CUresult synchronize(CUstream stream) {
   return call("cuStreamSynchronize", stream);
 }
 inline CUresult hold(CUstream stream, Gate* gate) {
-  return call("cuLaunchHostFunc", stream, &Gate::wait, static_cast<void*>(gate));
+  return call("cuLaunchHostFunc", stream, &Gate::wait, gate->data());
 }
 
 }  // namespace softgpu_test

@@ -271,7 +271,7 @@ TEST(Hip, StreamsEventsAndOrderedMemory) {
     EXPECT_EQ(call("hipStreamGetDevice", stream, &device), 0);
     EXPECT_EQ(device, 0);
     EXPECT_EQ(call("hipEventCreateWithFlags", &event, 2u), 0);
-    EXPECT_EQ(call("hipLaunchHostFunc", stream, &Gate::wait, static_cast<void*>(&gate)), 0);
+    EXPECT_EQ(call("hipLaunchHostFunc", stream, &Gate::wait, gate.data()), 0);
     EXPECT_EQ(call("hipMallocAsync", &memory, kBytes, stream), 0);
     EXPECT_EQ(launch(fill, stream, 64, {&memory, &count, &value}), 0);
     EXPECT_EQ(call("hipEventRecord", event, stream), 0);

@@ -5,8 +5,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <condition_variable>
 #include <cstdlib>
 #include <fstream>
+#include <list>
+#include <mutex>
 
 #include "base/sha256.h"
 
@@ -132,16 +135,27 @@ void* symbol(const char* name) {
   return found;
 }
 
-void Gate::wait(void* gate) {
-  Gate& self = *static_cast<Gate*>(gate);
-  std::unique_lock lock(self.mutex_);
-  self.changed_.wait(lock, [&] { return self.open_; });
+struct Gate::State {
+  std::mutex mutex;
+  std::condition_variable changed;
+  bool open = false;
+};
+
+Gate::Gate() {
+  static auto& all = *new std::list<State>;
+  state_ = &all.emplace_back();
+}
+
+void Gate::wait(void* data) {
+  State& state = *static_cast<State*>(data);
+  std::unique_lock lock(state.mutex);
+  state.changed.wait(lock, [&] { return state.open; });
 }
 
 void Gate::open() {
-  const std::lock_guard lock(mutex_);
-  open_ = true;
-  changed_.notify_all();
+  const std::lock_guard lock(state_->mutex);
+  state_->open = true;
+  state_->changed.notify_all();
 }
 
 }  // namespace softgpu_test

@@ -5,10 +5,8 @@
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
-#include <condition_variable>
 #include <filesystem>
 #include <functional>
-#include <mutex>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -44,17 +42,21 @@ int call(const char* name, Arguments... arguments) {
   return reinterpret_cast<int (*)(Arguments...)>(symbol(name))(arguments...);
 }
 
-// Holds a stream back: its function is a host function that waits until open() is called.
+// Holds a stream back: its function is a host function that waits, given data(), until open() is
+// called.
 class Gate {
  public:
+  Gate();
   ~Gate() { open(); }  // a test that fails early goes on
-  static void wait(void* gate);
+  Gate(const Gate&) = delete;
+  Gate& operator=(const Gate&) = delete;
+  static void wait(void* data);
+  void* data() { return state_; }
   void open();
 
  private:
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  bool open_ = false;
+  struct State;
+  State* state_;  // outlives the gate: a stream's thread may still be on its way out of wait()
 };
 
 }  // namespace softgpu_test

@@ -139,8 +139,7 @@ int query(void* stream) {
 }
 
 int hold(void* stream, Gate* gate) {
-  return call(either("cuLaunchHostFunc", "hipLaunchHostFunc"), stream, &Gate::wait,
-              static_cast<void*>(gate));
+  return call(either("cuLaunchHostFunc", "hipLaunchHostFunc"), stream, &Gate::wait, gate->data());
 }
 
 void order(void* first, void* then) {
