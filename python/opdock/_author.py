@@ -102,6 +102,7 @@ def run(kind, folder, files, arguments, env):
     if kind == "test":
         options = ["-q", "-rs", "-p", "opdock.testing", "-p", "no:cacheprovider"]
         options += ["--import-mode=importlib", *map(str, files), *arguments]
+        env = {**env, "OPDOCK_CHECK_PLANS": "all"}
         return subprocess.run([sys.executable, "-m", "pytest", *options], env=env).returncode
     statuses = [
         subprocess.run([sys.executable, str(file), *arguments], env=env).returncode

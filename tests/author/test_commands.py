@@ -77,6 +77,7 @@ def test_no_reference_stands_in_for_the_plugin(author, built, folder):
         "def test():\n"
         "    assert [p['name'] for p in opdock.plugins()] == ['made_cpu']\n"
         "    assert os.environ['OPDOCK_FALLBACK'] == 'error'\n"
+        "    assert os.environ['OPDOCK_CHECK_PLANS'] == 'all'\n"
     )
     done = author("test", built / "made_cpu.so", folder, OPDOCK_ADD_PLUGIN_PATH="")
     assert done.returncode == 0, done.stdout + done.stderr

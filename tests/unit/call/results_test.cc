@@ -201,15 +201,17 @@ TEST(Results, OfAVariableNumberNeedRoomInAPlan) {
 
 // ---- what plan answers is held to the rules (OPDOCK-P-10)
 
-TEST(Results, ThatDepartFromTheShapeRuleAreTheAuthorsFault) {
+opdock_op departing_op() {
   static const char* const rules[] = {"[x.shape[0] + 1]"};
-  static const opdock_op op = [] {
-    opdock_op o = make_op("departs(Tensor x) -> Tensor");
-    o.num_shape_rules = 1;
-    o.shape_rules = rules;
-    o.plan = plan_like;
-    return o;
-  }();
+  opdock_op op = make_op("departs(Tensor x) -> Tensor");
+  op.num_shape_rules = 1;
+  op.shape_rules = rules;
+  op.plan = plan_like;
+  return op;
+}
+
+TEST(Results, ThatDepartFromTheShapeRuleAreTheAuthorsFault) {
+  static const opdock_op op = departing_op();
   TestFunction f(&op);
   A a;
   for (int i = 0; i < 8; ++i) {
@@ -221,6 +223,17 @@ TEST(Results, ThatDepartFromTheShapeRuleAreTheAuthorsFault) {
   }
   EXPECT_EQ(f.invoke({A::value(a.tensor({4}))}, {a.tensor({4})}),
             OPDOCK_OK);  // the first ones only
+}
+
+TEST(Results, AreAllHeldToTheShapeRuleIfThatIsAskedFor) {
+  static const opdock_op op = departing_op();
+  setenv("OPDOCK_CHECK_PLANS", "all", 1);
+  TestFunction f(&op);
+  A a;
+  for (int i = 0; i < 9; ++i) {
+    EXPECT_EQ(f.invoke({A::value(a.tensor({4}))}, {nullptr}), OPDOCK_INTERNAL) << i;
+  }
+  unsetenv("OPDOCK_CHECK_PLANS");
 }
 
 // ---- numbers and objects
