@@ -1,5 +1,6 @@
 // Outputs that the host allocates.
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <cstdlib>
 #include <memory>
 #include <new>
@@ -10,13 +11,14 @@
 namespace opdock {
 namespace {
 
-constexpr uint64_t kAlignment = 256;
+constexpr uint64_t kAlignment = 256;  // also of what drivers allocate
 
 // The tensor stands first, so that its address is the block's.
 struct OwnedTensor {
   opdock_tensor tensor{};
   int64_t shape[OPDOCK_MAX_NDIM];
   int64_t strides[OPDOCK_MAX_NDIM];
+  void* memory = nullptr;  // the data lies in it
   Driver* driver = nullptr;
   void* stream = nullptr;
 };
@@ -32,7 +34,7 @@ uint64_t bytes_of(const opdock_output& layout) {
 opdock_status allocate_output(const Target& target, void* stream, const opdock_output& layout,
                               opdock_tensor** out, std::string* problem) {
   std::unique_ptr<OwnedTensor> owned(new (std::nothrow) OwnedTensor);
-  uint64_t bytes = bytes_of(layout);
+  const uint64_t bytes = bytes_of(layout), alignment = std::max(layout.alignment, kAlignment);
   if (owned == nullptr) {
     *problem = "no host memory for an output; free some and try again";
     return OPDOCK_OUT_OF_MEMORY;
@@ -48,22 +50,23 @@ opdock_status allocate_output(const Target& target, void* stream, const opdock_o
   owned->tensor.strides = owned->strides;
   owned->stream = stream;
   if (bytes > 0 && target.driver != nullptr) {
-    DriverStatus done =
-        target.driver->allocate(target.device.index, stream, bytes, &owned->tensor.data);
+    DriverStatus done = target.driver->allocate(target.device.index, stream,
+                                                bytes + (alignment - kAlignment), &owned->memory);
     if (!done.ok()) {
       *problem = done.text;
       return done.status;
     }
     owned->driver = target.driver;
   } else if (bytes > 0) {
-    uint64_t rounded = (bytes + kAlignment - 1) / kAlignment * kAlignment;
-    owned->tensor.data = std::aligned_alloc(kAlignment, rounded);
-    if (owned->tensor.data == nullptr) {
+    owned->memory = std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
+    if (owned->memory == nullptr) {
       *problem = "no host memory of " + std::to_string(bytes) +
                  " bytes for an output; free some and try again";
       return OPDOCK_OUT_OF_MEMORY;
     }
   }
+  const uintptr_t address = reinterpret_cast<uintptr_t>(owned->memory);
+  owned->tensor.data = reinterpret_cast<void*>((address + alignment - 1) & ~(alignment - 1));
   *out = &owned.release()->tensor;
   return OPDOCK_OK;
 }
@@ -72,9 +75,9 @@ void free_output(opdock_tensor* tensor) {
   if (tensor == nullptr) return;
   std::unique_ptr<OwnedTensor> owned(reinterpret_cast<OwnedTensor*>(tensor));
   if (owned->driver != nullptr) {
-    owned->driver->release(tensor->device.index, owned->stream, tensor->data);
+    owned->driver->release(tensor->device.index, owned->stream, owned->memory);
   } else {
-    std::free(tensor->data);
+    std::free(owned->memory);
   }
 }
 

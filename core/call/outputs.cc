@@ -10,6 +10,8 @@
 namespace opdock {
 namespace {
 
+constexpr uint64_t kMostAlignment = uint64_t{1} << 30;
+
 [[gnu::cold, gnu::noinline]] opdock_status refuse(const opdock_function& function, uint32_t output,
                                                   const ErrorBuffer& error,
                                                   const std::string& text) {
@@ -57,6 +59,10 @@ std::string plan_problem(const opdock_plan& plan) {
     if (problem != TensorProblem::kNone) {
       return "output " + std::to_string(i) + ": " + describe(problem, &x);
     }
+    if (output.alignment > kMostAlignment || (output.alignment & (output.alignment - 1)) != 0) {
+      return "output " + std::to_string(i) + ": found an alignment of " +
+             std::to_string(output.alignment) + ", wanted a power of two of at most 2^30";
+    }
   }
   if (plan.workspace_alignment != 0 && !std::has_single_bit(plan.workspace_alignment)) {
     return "found a workspace alignment of " + std::to_string(plan.workspace_alignment) +
@@ -89,6 +95,15 @@ opdock_status check_outputs(const opdock_function& function, const Target& targe
                     "found " + kind_of(x->dtype, x->ndim, x->shape, x->device) + ", wanted " +
                         kind_of(planned.dtype, planned.ndim, planned.shape, target.device) +
                         ", as planned; pass such a tensor");
+    }
+    const uint64_t past =
+        reinterpret_cast<uintptr_t>(x->data) & (std::max<uint64_t>(planned.alignment, 1) - 1);
+    if (past != 0 && x->data != nullptr) {
+      return refuse(
+          function, i, error,
+          "found memory " + std::to_string(past) + " bytes past a multiple of " +
+              std::to_string(planned.alignment) +
+              ", wanted it aligned to that, as planned; leave it to the host to allocate");
     }
     const std::string overlap = self_overlap(x->ndim, x->shape, x->strides);
     if (!overlap.empty()) return refuse(function, i, error, overlap + "; pass a tensor of its own");

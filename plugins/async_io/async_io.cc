@@ -1,5 +1,8 @@
 // The ops: a handle is an object with an engine; requests keep their tensors while they are in
 // flight. SPDX-License-Identifier: Apache-2.0
+#include <sys/mman.h>
+
+#include <cstring>
 #include <memory>
 #include <opdock/object.hpp>
 #include <opdock/plugin.hpp>
@@ -7,6 +10,7 @@
 #include <string_view>
 
 #include "engine/engine.h"
+#include "engine/pages.h"
 
 namespace async_io {
 namespace {
@@ -75,6 +79,22 @@ void run_open(Call& call, Results results, int64_t block_size, int64_t queue_dep
 
 int64_t bytes_of(Tensor x) {
   return x.numel() * x.dtype().bytes();
+}
+
+constexpr uint64_t kHugePage = 2 << 20;
+
+void plan_zeros(Plan& plan, Tensor x) {
+  const bool is_huge = static_cast<uint64_t>(bytes_of(x)) >= kHugePage;
+  plan.output(x.like().with_alignment(is_huge ? kHugePage : page_size()));
+}
+
+void run_zeros(Call&, Results results, Tensor) {
+  const Tensor zeros = results[0];
+  check(zeros, "output 0").contiguous();
+  const size_t bytes = static_cast<size_t>(bytes_of(zeros));
+  // Fewer and larger pieces for the device. Where there are no huge pages, nothing changes.
+  if (bytes >= kHugePage) madvise(zeros.raw(), bytes / kHugePage * kHugePage, MADV_HUGEPAGE);
+  if (bytes != 0) std::memset(zeros.raw(), 0, bytes);
 }
 
 void check_request(Tensor x, std::string_view path, int64_t offset) {
@@ -161,6 +181,7 @@ void run_wait_all(Call&, Results results, HandleArgument handle) {
 }  // namespace async_io
 
 OPDOCK_OP(aio_open, async_io::plan_open, nullptr, async_io::run_open)
+OPDOCK_OP(aio_zeros_like, async_io::plan_zeros, nullptr, async_io::run_zeros)
 OPDOCK_OP(aio_read, async_io::plan_read, nullptr, async_io::run_read)
 OPDOCK_OP(aio_write, async_io::plan_write, nullptr, async_io::run_write)
 OPDOCK_OP(aio_submit_read, async_io::plan_read, nullptr, async_io::run_submit_read)

@@ -225,3 +225,44 @@ def test_a_forked_child_is_refused_and_the_parent_goes_on(file):
     assert status == 0
     opdock.ops.aio_write(handle, x, file)
     assert np.array_equal(np.fromfile(file, np.uint8), x)
+
+
+HUGE_PAGE = 2 << 20
+
+
+@pytest.mark.parametrize("library", [np, torch])
+@pytest.mark.parametrize("count", [0, 1, PAGE, HUGE_PAGE // 4, HUGE_PAGE // 2 + 1])
+def test_zeros_lie_in_pages(library, count):
+    x = library.ones(count, dtype=library.float32)
+    zeros = opdock.ops.aio_zeros_like(x)
+    assert type(zeros) is type(x)
+    assert (zeros.shape, zeros.dtype) == (x.shape, x.dtype)
+    array = np.asarray(zeros)
+    assert array.flags.writeable and not array.any()
+    assert count == 0 or array.ctypes.data % (HUGE_PAGE if 4 * count >= HUGE_PAGE else PAGE) == 0
+    array[:] = 3  # memory that is all its own
+    assert library.all(zeros == 3)
+
+
+def test_zeros_like_a_transposed_array_are_contiguous():
+    zeros = opdock.ops.aio_zeros_like(np.ones((3, 5), np.int16).T)
+    assert zeros.shape == (5, 3) and zeros.flags.c_contiguous
+
+
+def test_zeros_in_memory_of_the_callers_need_its_alignment():
+    out = on_pages(PAGE)
+    out[:] = 7
+    assert opdock.ops.aio_zeros_like(np.empty(PAGE, np.uint8), out=out) is out
+    assert not out.any()
+    message = "found memory 8 bytes past a multiple of"
+    with pytest.raises(opdock.InvalidArgumentError, match=message):
+        opdock.ops.aio_zeros_like(np.empty(16, np.uint8), out=on_pages(PAGE)[8:24])
+
+
+def test_what_lies_in_pages_goes_past_the_page_cache(handle, file):
+    x = opdock.ops.aio_zeros_like(np.empty(5 * PAGE + 3, np.uint8))
+    x[:] = new_bytes(x.size)
+    opdock.ops.aio_write(handle, x, file)
+    y = opdock.ops.aio_zeros_like(x)
+    opdock.ops.aio_read(handle, y, file)
+    assert np.array_equal(x, y)

@@ -31,6 +31,7 @@ static const ExamplesOf async_io_examples([](Examples& examples) {
                 {},
                 {options(0, 4, 1, ""), options(4096, 0, 1, ""), options(4096, 4, 1025, ""),
                  options(4096, 4, 1, "posix")}});
+  examples.add({"async_io", "aio_zeros_like", {x}, {examples.output({4, 6})}, {}, false});
   const opdock_value handle = examples.result("async_io", "aio_open", good);
   Array *const read = examples.output({4, 6}), *const later = examples.output({4, 6});
   const auto wrong = [&](const opdock_value& tensor) {

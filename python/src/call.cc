@@ -144,8 +144,6 @@ bool plan_call(Call& call, uint32_t tensors, opdock_plan* plan) {
 
 // With memory of libopdock's for the results, handed over afterwards.
 [[gnu::noinline]] PyObject* run_with_host_results(Call& call, Fresh& fresh, opdock_value* values) {
-  opdock_plan plan;
-  if (call.info.draws && !plan_call(call, fresh.count, &plan)) return nullptr;
   for (uint32_t i = 0; i < call.info.num_results; ++i) values[i] = {};
   if (!invoke(call, values)) {
     for (uint32_t i = 0; i < call.info.num_results; ++i) opdock_value_free(&values[i]);
@@ -160,11 +158,13 @@ bool plan_call(Call& call, uint32_t tensors, opdock_plan* plan) {
   if (!count_fresh(call, &fresh)) return nullptr;
   opdock_value* values = call.frame.take<opdock_value>(call.info.num_results);
   fresh.tensors = call.frame.take<Result>(fresh.count);
-  if (fresh.count != 0 && results_from_host(call.frame)) {
-    return run_with_host_results(call, fresh, values);
-  }
+  bool from_host = fresh.count != 0 && results_from_host(call.frame);
   opdock_plan plan;
-  if (!plan_call(call, fresh.count, &plan)) return nullptr;
+  if (!from_host || call.info.draws) {
+    if (!plan_call(call, fresh.count, &plan)) return nullptr;
+    from_host = from_host || wants_alignment(call.frame, plan);
+  }
+  if (from_host) return run_with_host_results(call, fresh, values);
   uint32_t made = 0;
   while (made < fresh.count &&
          allocate_result(call.frame, plan.outputs[made], &fresh.tensors[made])) {

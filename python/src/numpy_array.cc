@@ -211,8 +211,27 @@ bool numpy_layout_holds() {
   return holds == 1;
 }
 
+namespace {
+
+constexpr uint64_t kAlignment = 16;  // of what NumPy allocates, as malloc does
+
+// An array of bytes with room for the output's, and where those begin.
+py::object aligned_bytes(const opdock_output& output, void** data) {
+  uint64_t bytes = (uint64_t{output.dtype.bits} * output.dtype.lanes + 7) / 8;
+  for (int32_t i = 0; i < output.ndim; ++i) bytes *= static_cast<uint64_t>(output.shape[i]);
+  py::array_t<uint8_t> whole(static_cast<py::ssize_t>(bytes + output.alignment));
+  const uintptr_t address = reinterpret_cast<uintptr_t>(whole.mutable_data());
+  *data = reinterpret_cast<void*>((address + output.alignment - 1) & ~(output.alignment - 1));
+  return whole;
+}
+
+}  // namespace
+
 PyObject* numpy_new(const opdock_output& output, void** data) {
   try {
+    py::object whole;
+    *data = nullptr;
+    if (output.alignment > kAlignment) whole = aligned_bytes(output, data);
     const Api& api = Api::get();
     PyObject* descriptor = nullptr;
     const int number = type_number(output.dtype);
@@ -232,9 +251,15 @@ PyObject* numpy_new(const opdock_output& output, void** data) {
                                     "), wanted one NumPy has; pass torch tensors");
       return nullptr;
     }
-    PyObject* array = api.PyArray_NewFromDescr_(api.PyArray_Type_, descriptor, output.ndim,
-                                                output.shape, nullptr, nullptr, 0, nullptr);
-    if (array != nullptr) *data = reinterpret_cast<Array*>(array)->data;
+    PyObject* array = api.PyArray_NewFromDescr_(
+        api.PyArray_Type_, descriptor, output.ndim, output.shape, nullptr, *data,
+        *data == nullptr ? 0 : Api::NPY_ARRAY_ALIGNED_ | Api::NPY_ARRAY_WRITEABLE_, nullptr);
+    if (array == nullptr) return nullptr;
+    if (whole && api.PyArray_SetBaseObject_(array, whole.release().ptr()) != 0) {
+      Py_DECREF(array);
+      return nullptr;
+    }
+    *data = reinterpret_cast<Array*>(array)->data;
     return array;
   } catch (py::error_already_set& error) {
     error.restore();

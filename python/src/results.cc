@@ -67,6 +67,12 @@ bool allocate_by_cupy(Frame& frame, const opdock_output& output, Result* result)
   void* data = PyLong_AsVoidPtr(PyTuple_GET_ITEM(made, 1));
   Py_DECREF(made);
   result->tensor = tensor_of(frame, output, data, frame.device);
+  if (output.alignment > 1 && reinterpret_cast<uintptr_t>(data) % output.alignment != 0) {
+    Py_CLEAR(result->object);
+    raise("UnsupportedError", "found memory of CuPy's that is not aligned to " +
+                                  std::to_string(output.alignment) +
+                                  " bytes, wanted by the op; pass torch tensors");
+  }
   return PyErr_Occurred() == nullptr;
 }
 
@@ -79,11 +85,22 @@ PyObject* from_dlpack_of(PyObject* model) {
   return found;
 }
 
+// Of the memory that the libraries behind the exchange interface allocate, on any device.
+constexpr uint64_t kLibrariesAlignment = 64;
+
 bool is_numpy_result(const Frame& frame) {
   return frame.model_entry == nullptr || frame.model_entry->kind == ArrayKind::kNumpy;
 }
 
 }  // namespace
+
+bool wants_alignment(const Frame& frame, const opdock_plan& plan) {
+  if (is_numpy_result(frame) || frame.model_entry->is_cupy) return false;
+  for (uint32_t i = 0; i < plan.num_outputs; ++i) {
+    if (plan.outputs[i].alignment > kLibrariesAlignment) return true;
+  }
+  return false;
+}
 
 bool results_from_host(const Frame& frame) {
   if (frame.model_entry == nullptr) return false;

@@ -21,6 +21,10 @@ struct Result {
 // Gives back a tensor that libopdock has allocated; NULL is fine.
 void free_tensor(opdock_tensor* tensor);
 
+// Whether a result wants more alignment than the arguments' library gives, so that libopdock
+// allocates it.
+bool wants_alignment(const Frame& frame, const opdock_plan& plan);
+
 // Whether results for this call are allocated by libopdock (opdock_invoke) and then handed over.
 bool results_from_host(const Frame& frame);
 

@@ -41,7 +41,7 @@ std::string report_with(std::initializer_list<unsigned> forbidden, unsigned erro
     if (!forbid(forbidden, error)) return "skip";
     const std::string path = (folder.path() / "file").string();
     const std::string bytes = random_bytes(50'000, 1);
-    Pages pages(bytes.size(), false);
+    Pages pages(bytes.size());
     memcpy(pages.data(), bytes.data(), bytes.size());
     try {
       Engine engine(options_of(backend));
@@ -94,63 +94,6 @@ TEST(BackendTest, ARingThatTakesNothingIsNoMatter) {
     EXPECT_EQ(report.find("wrong"), std::string::npos) << report;
     EXPECT_NE(report.find(call == 426u ? "io_uring" : "Linux AIO"), std::string::npos) << report;
   }
-}
-
-TEST(PagesTest, AreWholeAndZeroed) {
-  for (const size_t bytes : {size_t{1}, size_t{4096}, size_t{5000}, size_t{3} << 20}) {
-    const Pages pages(bytes, false);
-    EXPECT_EQ(reinterpret_cast<uintptr_t>(pages.data()) % page_size(), 0u);
-    EXPECT_EQ(pages.bytes(), bytes);
-    EXPECT_TRUE(std::string(static_cast<char*>(pages.data()), bytes) == std::string(bytes, '\0'));
-    EXPECT_FALSE(pages.is_locked());
-    EXPECT_EQ(pages.why_not_locked(), "");
-  }
-  EXPECT_EQ(Pages(0, true).data(), nullptr);
-  EXPECT_THROW(Pages(SIZE_MAX, false), std::bad_alloc);
-  EXPECT_THROW(Pages(SIZE_MAX / 2, false), std::bad_alloc);
-}
-
-TEST(PagesTest, MayBeMoved) {
-  Pages pages(5000, false);
-  void* const data = pages.data();
-  Pages moved(std::move(pages));
-  EXPECT_EQ(moved.data(), data);
-  pages = std::move(moved);
-  EXPECT_EQ(pages.data(), data);
-  EXPECT_EQ(pages.bytes(), 5000u);
-}
-
-size_t locked_kilobytes() {
-  std::ifstream status("/proc/self/status");
-  for (std::string word; status >> word;) {
-    size_t number = 0;
-    if (word == "VmLck:" && status >> number) return number;
-  }
-  return 0;
-}
-
-TEST(PagesTest, AreLockedOrSayWhyNot) {
-#if defined(OPDOCK_TEST_ASAN) || defined(OPDOCK_TEST_TSAN)
-  GTEST_SKIP() << "the sanitizers let mlock do nothing";
-#endif
-  EXPECT_EQ(in_child([]() -> std::string {
-              const size_t before = locked_kilobytes();
-              const Pages pages(64 * 1024, true);
-              if (!pages.is_locked()) return "skip";
-              return std::to_string(locked_kilobytes() - before);
-            }),
-            "64");
-  EXPECT_EQ(
-      in_child([]() -> std::string {
-        const rlimit limit{8192, 8192};
-        setrlimit(RLIMIT_MEMLOCK, &limit);
-        if (getuid() == 0 && setresuid(65534, 65534, 65534) != 0) return "cannot give up root";
-        const Pages pages(64 * 1024, true);
-        memset(pages.data(), 1, pages.bytes());
-        return std::string(pages.is_locked() ? "locked " : "") + pages.why_not_locked();
-      }),
-      "mlock of 65536 bytes: Cannot allocate memory (errno 12); the limit of locked memory is "
-      "8192 bytes (ulimit -l)");
 }
 
 }  // namespace

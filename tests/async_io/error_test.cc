@@ -21,7 +21,7 @@ class ErrorTest : public EachBackend {
     Engine engine(options_of(GetParam()));
     return error_of([&] { engine.run(request); }, Error::Kind::kSystem);
   }
-  Pages pages{1 << 20, false};
+  Pages pages{1 << 20};
 };
 
 INSTANTIATE_TEST_SUITE_P(All, ErrorTest, all_backends(), backend_name);

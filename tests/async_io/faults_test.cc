@@ -191,7 +191,7 @@ TEST_P(FaultTest, NothingIsLostOrTorn) {
     const uint32_t depths[] = {1, 5, 20};
     options.queue_depth = depths[random() % 3];
     options.single_submit = random() % 2 == 0;
-    Pages pages(bytes.size() + lead, false);
+    Pages pages(bytes.size() + lead);
     char* const memory = static_cast<char*>(pages.data()) + lead;
     memcpy(memory, bytes.data(), bytes.size());
     std::filesystem::remove(path());
@@ -234,7 +234,7 @@ TEST(OptionsTest, HaveTheirEffect) {
   TemporaryFolder folder;
   if (!takes_direct(folder)) GTEST_SKIP() << "this file system takes no O_DIRECT";
   const std::string path = (folder.path() / "file").string();
-  Pages pages(64 * page_size(), false);
+  Pages pages(64 * page_size());
   const auto handed_with = [&](bool single_submit, bool overlap_events) {
     Options options = options_of(Backend::kAio);
     options.block_size = page_size();

@@ -44,7 +44,7 @@ std::string use_in_child(std::unique_ptr<Engine> engine, uint64_t ticket, const 
 
 TEST_P(ForkTest, AChildMakesItsOwn) {
   folder.write("file", std::string(100'000, 'x'));
-  Pages pages(100'000, false);
+  Pages pages(100'000);
   auto engine = std::make_unique<Engine>(options_of(GetParam(), 2));
   const Request read = read_of(path(), 0, pages.data(), pages.bytes());
   const uint64_t ticket = engine->submit(read);
@@ -65,7 +65,7 @@ TEST_P(ForkTest, AChildMakesItsOwn) {
 }
 
 TEST_P(ForkTest, AChildClosesWhatItHasOfIt) {
-  Pages pages(1 << 20, false);
+  Pages pages(1 << 20);
   const size_t files = open_files();
   auto engine = std::make_unique<Engine>(options_of(GetParam(), 3));
   EXPECT_EQ(in_child([&]() -> std::string {
@@ -92,7 +92,7 @@ TEST_P(ForkTest, TheParentsWorkGoesOn) {
   std::vector<std::thread> users;
   for (uint32_t user = 0; user < 3; ++user) {
     users.emplace_back([&, user, engine = engine.get()] {
-      Pages pages(file.size(), false);
+      Pages pages(file.size());
       const std::string own = path(("own" + std::to_string(user)).c_str());
       while (!stop || rounds < 30) {
         memset(pages.data(), 0, pages.bytes());
@@ -107,7 +107,7 @@ TEST_P(ForkTest, TheParentsWorkGoesOn) {
     });
   }
   for (int i = 0; i < 25; ++i) {
-    Pages pages(file.size(), false);
+    Pages pages(file.size());
     const Request read = read_of(path(), 0, pages.data(), pages.bytes());
     const std::string answer = in_child([&] {
       return use_in_child(std::unique_ptr<Engine>(engine.release()), 1, read, GetParam());

@@ -52,7 +52,7 @@ TEST_P(LifeTest, ManyThreadsSubmitAndWaitAtOnce) {
       for (int round = 0; round < kRounds; ++round) {
         const std::string own = path(("own" + std::to_string(user)).c_str());
         const size_t bytes = 1 + random() % 200'000, offset = random() % 800'000;
-        Pages read_pages(bytes, false), write_pages(bytes, false);
+        Pages read_pages(bytes), write_pages(bytes);
         memcpy(write_pages.data(), file.data() + offset, bytes);
         Request read = read_of(path(), offset, read_pages.data(), bytes);
         Request write = write_of(own, 0, write_pages.data(), bytes);
@@ -182,7 +182,7 @@ TEST_P(LifeTest, ACallbackMaySubmitButNotWait) {
 TEST_P(LifeTest, DestructionWaitsForWhatWasSubmitted) {
   const size_t files = open_files(), running = threads(), rings = mapped_rings();
   const std::string bytes = random_bytes(300'000, 2);
-  Pages pages(bytes.size(), false);
+  Pages pages(bytes.size());
   memcpy(pages.data(), bytes.data(), bytes.size());
   std::atomic<int> called{0};
   {
@@ -211,7 +211,7 @@ struct Owner {
 TEST_P(LifeTest, DestructionInACallbackDoesNotWaitForItself) {
   const size_t files = open_files(), running = threads();
   const std::string bytes = random_bytes(100'000, 3);
-  Pages pages(bytes.size(), false);
+  Pages pages(bytes.size());
   memcpy(pages.data(), bytes.data(), bytes.size());
   for (const uint32_t number : {1, 3}) {
     Owner owner;

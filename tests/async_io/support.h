@@ -4,6 +4,7 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -12,6 +13,7 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <new>
 #include <random>
 #include <string>
 
@@ -33,6 +35,25 @@ inline std::string random_bytes(size_t size, uint32_t seed) {
   }
   return bytes;
 }
+
+// Whole pages, zeroed.
+class Pages {
+ public:
+  explicit Pages(size_t bytes) : bytes_(std::max<size_t>(bytes, 1)) {
+    data_ = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (data_ == MAP_FAILED) throw std::bad_alloc();
+  }
+  ~Pages() { munmap(data_, bytes_); }
+  Pages(const Pages&) = delete;
+  Pages& operator=(const Pages&) = delete;
+
+  void* data() const { return data_; }
+  size_t bytes() const { return bytes_; }
+
+ private:
+  void* data_ = nullptr;
+  size_t bytes_ = 0;
+};
 
 // A file's bytes, as std::fstream sees them.
 inline std::string contents(const std::string& path) {

@@ -55,7 +55,7 @@ TEST_P(TransferTest, ReadsWhatTheFileHolds) {
       SCOPED_TRACE(testing::Message()
                    << place.bytes << " bytes at " << place.offset << " to page + " << place.lead);
       // One page more on either side, in which nothing may be written.
-      Pages pages(place.bytes + 3 * page_size(), false);
+      Pages pages(place.bytes + 3 * page_size());
       char* const memory = static_cast<char*>(pages.data()) + page_size() + place.lead;
       memset(pages.data(), 'G', pages.bytes());
       std::string expected(pages.bytes(), 'G');
@@ -79,7 +79,7 @@ TEST_P(TransferTest, WritesWhatTheMemoryHolds) {
       SCOPED_TRACE(testing::Message()
                    << place.bytes << " bytes from page + " << place.lead << " to " << place.offset);
       const std::string bytes = random_bytes(place.bytes, random());
-      Pages pages(place.bytes + page_size(), false);
+      Pages pages(place.bytes + page_size());
       char* const memory = static_cast<char*>(pages.data()) + place.lead;
       memcpy(memory, bytes.data(), bytes.size());
       {
@@ -96,7 +96,7 @@ TEST_P(TransferTest, WritesWhatTheMemoryHolds) {
 TEST_P(TransferTest, WholePagesGoPastThePageCache) {
   if (!takes_direct(folder)) GTEST_SKIP() << "this file system takes no O_DIRECT";
   const uint64_t page = page_size();
-  Pages pages(64 * page, false);
+  Pages pages(64 * page);
   char* const memory = static_cast<char*>(pages.data());
   Engine engine(options_of(GetParam(), 2));
   const auto went = [&](const Request& request) {
@@ -119,7 +119,7 @@ TEST_P(TransferTest, FilesInMemoryWorkToo) {
   if (access("/dev/shm", W_OK) != 0) GTEST_SKIP() << "there is no /dev/shm to write to";
   const std::string file = "/dev/shm/opdock-async-io-" + std::to_string(getpid());
   const std::string bytes = random_bytes(300'000, 4);
-  Pages pages(bytes.size(), false);
+  Pages pages(bytes.size());
   memcpy(pages.data(), bytes.data(), bytes.size());
   Engine engine(options_of(GetParam(), 2));
   engine.run(write_of(file, 4096, pages.data(), bytes.size()));
@@ -157,7 +157,7 @@ TEST_P(TransferTest, NoBytesAreNoError) {
 
 TEST_P(TransferTest, OffsetsBeyondFourGigabytes) {
   constexpr uint64_t kOffset = (uint64_t{5} << 30) + 4096;
-  Pages pages(3 * 4096, false);
+  Pages pages(3 * 4096);
   const std::string bytes = random_bytes(pages.bytes(), 5);
   memcpy(pages.data(), bytes.data(), bytes.size());
   Engine engine(options_of(GetParam()));
@@ -181,7 +181,7 @@ TEST_P(TransferTest, DescriptorsStayAsTheyAre) {
   const int flags = fcntl(fd, F_GETFL);
   lseek(fd, 17, SEEK_SET);
   Engine engine(options_of(GetParam()));
-  Pages pages(bytes.size(), false);
+  Pages pages(bytes.size());
   Request request = read_of("", 0, pages.data(), pages.bytes());
   request.fd = fd;
   engine.run(request);

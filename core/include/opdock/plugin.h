@@ -360,6 +360,7 @@ typedef struct opdock_output { /* frozen */
   opdock_dtype dtype;
   int32_t ndim;
   int64_t shape[OPDOCK_MAX_NDIM];
+  uint64_t alignment; /* of its memory, in bytes: a power of two, at most 2^30, or 0 for any */
 } opdock_output;
 
 /* The answer of plan. The host hands it in zeroed, with struct_size, num_outputs and outputs set.
@@ -472,7 +473,7 @@ OPDOCK_EXPORT const opdock_plugin* OPDOCK_ENTRY(void);
  *   0.1  First draft.
  *   0.2  opdock_plan.flags.
  *   0.3  Results are values: run takes opdock_value, not tensors. Fresh results are contiguous, and
- *        opdock_output has no strides. Objects are typed. opdock.retain/1. The host takes ranges of
+ *        opdock_output has no strides, and an alignment. Objects are typed. opdock.retain/1. The host takes ranges of
  *        random numbers. Arguments may lie on other devices. Gradients are formulas; backward is
  *        gone. Kernels are asked for by index. log and parallel_for know their call
  *        (opdock.parallel/2). Tags are OPDOCK_TAG_…. OPDOCK_IO_ERROR. A host loads only its own minor of major 0.

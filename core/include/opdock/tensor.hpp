@@ -21,7 +21,7 @@ namespace detail {
 }
 }  // namespace detail
 
-// What plan asks the host to allocate, contiguous: dtype and shape.
+// What plan asks the host to allocate, contiguous: dtype, shape and alignment.
 struct Layout : opdock_output {
   // At most OPDOCK_MAX_NDIM sizes, none negative.
   Layout(Dtype element, const int64_t* sizes, int32_t count) : opdock_output{} {
@@ -35,6 +35,12 @@ struct Layout : opdock_output {
   Layout with_dtype(Dtype element) const {
     Layout other = *this;
     other.dtype = element;
+    return other;
+  }
+  // The same in memory that begins at a multiple of `bytes`, a power of two of at most 2^30.
+  Layout with_alignment(uint64_t bytes) const {
+    Layout other = *this;
+    other.alignment = bytes;
     return other;
   }
   // The same with one size replaced; a negative dimension counts from the end.

@@ -55,6 +55,33 @@ TEST(Call, AllocatesOutputsThatAreNull) {
   free_output(outputs[0]);
 }
 
+TEST(Call, OutputsAreAlignedAsPlanned) {
+  static const opdock_op op = [] {
+    opdock_op o = *double_op();
+    o.plan = [](const opdock_call* call, const opdock_value* args, uint32_t count,
+                opdock_plan* plan) {
+      const opdock_status status = double_op()->plan(call, args, count, plan);
+      plan->outputs[0].alignment = 8192;
+      return status;
+    };
+    return o;
+  }();
+  TestFunction f(&op);
+  A a;
+  opdock_value args[] = {A::value(a.tensor({3}))};
+  opdock_tensor* outputs[] = {nullptr};
+  ASSERT_EQ(invoke(f.function, nullptr, args, 1, outputs, 1, {f.error, sizeof f.error}), OPDOCK_OK)
+      << f.error;
+  float* const memory = static_cast<float*>(outputs[0]->data);
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(memory) % 8192, 0u);
+  EXPECT_EQ(f.invoke({args[0]}, {a.tensor({3}, kF32, {1}, memory)}), OPDOCK_OK) << f.error;
+  EXPECT_EQ(f.invoke({args[0]}, {a.tensor({3}, kF32, {1}, memory + 2)}), OPDOCK_INVALID_ARGUMENT);
+  EXPECT_NE(std::string(f.error).find("found memory 8 bytes past a multiple of 8192"),
+            std::string::npos)
+      << f.error;
+  free_output(outputs[0]);
+}
+
 // ---- phases
 
 std::atomic<int> prepared{0};
@@ -267,6 +294,8 @@ TEST(Call, RefusesAPlanThatCannotBe) {  // OPDOCK-P-1
       {[](opdock_plan* p) { p->outputs[0].shape[0] = -1; }, "negative size"},
       {[](opdock_plan* p) { p->outputs[0].shape[0] = INT64_MAX; }, "2^63"},
       {[](opdock_plan* p) { p->outputs[0].dtype = {}; }, "1 bit"},
+      {[](opdock_plan* p) { p->outputs[0].alignment = 48; }, "an alignment of 48, wanted a power"},
+      {[](opdock_plan* p) { p->outputs[0].alignment = uint64_t{1} << 31; }, "of at most 2^30"},
       {[](opdock_plan* p) { p->workspace_alignment = 48; }, "power of two"},
       {[](opdock_plan* p) { p->workspace_bytes = UINT64_MAX; }, "2^63"},
   };

@@ -7,12 +7,15 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <fstream>
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "call/call.h"
+#include "call/target.h"
 #include "driver/cuda_api.h"
 #include "support.h"
 #include "support/soft_child.h"
@@ -287,6 +290,33 @@ TEST(CudaDriver, AllocatesInStreamOrderAndGivesBack) {
     DriverStatus done = driver()->allocate(0, nullptr, 2000000, &memory);
     EXPECT_EQ(done.status, OPDOCK_OUT_OF_MEMORY);
     EXPECT_NE(done.text.find("CUDA_ERROR_OUT_OF_MEMORY (2)"), std::string::npos) << done.text;
+  });
+}
+
+TEST(CudaDriver, OutputsAreAlignedAsPlanned) {
+  in_child(kTwoGpus, [](const std::string& record) {
+    void* previous = nullptr;
+    ASSERT_TRUE(driver()->enter(0, nullptr, &previous).ok());
+    Target target;
+    target.driver = driver();
+    target.device = {OPDOCK_CUDA, 0};
+    opdock_output layout{};
+    layout.dtype = kF32;
+    layout.ndim = 1;
+    layout.shape[0] = 100;
+    std::string problem;
+    for (const uint64_t alignment : {0, 256, 65536}) {
+      layout.alignment = alignment;
+      // The second begins where the first one's end has left the driver.
+      opdock_tensor* out[2] = {};
+      for (opdock_tensor*& each : out) {
+        ASSERT_EQ(allocate_output(target, nullptr, layout, &each, &problem), OPDOCK_OK) << problem;
+        EXPECT_EQ(reinterpret_cast<uintptr_t>(each->data) % std::max<uint64_t>(alignment, 256), 0u);
+      }
+      for (opdock_tensor* each : out) free_output(each);
+    }
+    EXPECT_EQ(recorded(record, "free").size(), 6u);
+    EXPECT_EQ(recorded(record, "free").at(0).at("bytes"), 400);
   });
 }
 
