@@ -19,8 +19,8 @@ PROGRAMS = {
     "libexec/opdock/opdock-probe": "core/facts/opdock-probe",
     "libexec/opdock/opdock-guard": "core/build/opdock-guard",
     "libexec/opdock/opdock-compile": "core/jit/worker/opdock-compile",
-    "libexec/opdock/opdock-soft-code": "tests/softgpu/code/opdock-soft-code",
-    "libexec/opdock/softgpu": "tests/softgpu/driver",
+    "libexec/opdock/opdock-soft-code": "core/softgpu/code/opdock-soft-code",
+    "libexec/opdock/softgpu": "core/softgpu/driver",
 }
 
 

@@ -43,7 +43,7 @@ def environment(base, drivers, code, gpus, scratch, **settings):
 
     drivers: the folder of the stand-ins. code: the code folder. gpus: of OPDOCK_SOFTGPU, each with
     an "arch". scratch: a folder for what the process reads. settings: more of OPDOCK_SOFTGPU:
-    "seed", "failures", … (tests/softgpu/driver).
+    "seed", "failures", … (core/softgpu/driver).
     """
     # Those hide the user's own GPUs.
     visible = ("CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")

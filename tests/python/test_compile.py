@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """opdock.compile: images without a GPU, launches on the stand-in driver, and on a real GPU.
 
-On the stand-in (tests/softgpu/driver) kernels are not executed, only recorded as they reached it.
+On the stand-in (core/softgpu/driver) kernels are not executed, only recorded as they reached it.
 """
 
 import json
@@ -178,7 +178,7 @@ def run(code, env):
 @pytest.fixture
 def softgpu(nvrtc, cache, tmp_path):
     """run(code) -> (what it printed, launches), on two stand-in GPUs."""
-    folder = Path(os.environ.get("OPDOCK_BUILD_DIR", "build")) / "tests" / "softgpu" / "driver"
+    folder = Path(os.environ.get("OPDOCK_BUILD_DIR", "build")) / "core" / "softgpu" / "driver"
     if not (folder / "libcuda.so.1").exists():
         pytest.skip("the stand-in driver is not built")
 

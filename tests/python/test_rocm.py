@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 BUILD = Path(os.environ.get("OPDOCK_BUILD_DIR", ".")).resolve()
-SOFTGPU = BUILD / "tests" / "softgpu" / "driver"
+SOFTGPU = BUILD / "core" / "softgpu" / "driver"
 
 #: What KFD calls these processors.
 VERSIONS = {

@@ -1,5 +1,5 @@
 // The vocabulary on the software GPU, which compiles device code as C++ for the CPU and executes
-// it: the same words as in target.cuh, where they are explained. Its engine (tests/softgpu/engine)
+// it: the same words as in target.cuh, where they are explained. Its engine (core/softgpu/engine)
 // provides softgpu/device_calls.h, and sees each load and store of memory as it happens.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once

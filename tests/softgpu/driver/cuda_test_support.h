@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "cuda_types.h"
+#include "softgpu/driver/cuda_types.h"
 #include "test_support.h"
 
 namespace softgpu_test {

@@ -13,7 +13,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "cuda_types.h"
+#include "softgpu/driver/cuda_types.h"
 
 namespace {
 

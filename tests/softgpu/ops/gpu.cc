@@ -4,7 +4,7 @@
 #include <cstdlib>
 #include <fstream>
 
-#include "driver/cuda_types.h"
+#include "softgpu/driver/cuda_types.h"
 #include "support/tree_plugins.h"
 
 namespace softgpu_ops {

@@ -30,10 +30,10 @@ std::string helper_path() {
   return own_folder() / "../../../core/facts/opdock-probe";
 }
 std::string softgpu_nvml() {
-  return own_folder() / "../../softgpu/driver/libnvidia-ml.so.1";
+  return own_folder() / "../../../core/softgpu/driver/libnvidia-ml.so.1";
 }
 std::string softgpu_cuda() {
-  return own_folder() / "../../softgpu/driver/libcuda.so.1";
+  return own_folder() / "../../../core/softgpu/driver/libcuda.so.1";
 }
 
 std::string run(const std::vector<std::string>& arguments,

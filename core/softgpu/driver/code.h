@@ -1,5 +1,5 @@
 // The code folder: which source an image was compiled from, and that source as a library that the
-// engine executes (tests/softgpu/engine).
+// engine executes (core/softgpu/engine).
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

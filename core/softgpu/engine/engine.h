@@ -1,6 +1,6 @@
 // The software GPU's engine: device memory that is watched byte by byte, and kernels executed on
 // the CPU, the threads of a block as fibers. It knows no driver interface; the stand-in drivers
-// (tests/softgpu/driver) put CUDA's and HIP's on top of it. One engine a process; thread-safe.
+// (core/softgpu/driver) put CUDA's and HIP's on top of it. One engine a process; thread-safe.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
