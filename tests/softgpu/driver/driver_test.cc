@@ -37,8 +37,7 @@ void* library() {
     setenv("OPDOCK_SOFTGPU", kConfig, 1);
     setenv("OPDOCK_SOFTGPU_RECORD", record_path().c_str(), 1);
     unsetenv("CUDA_VISIBLE_DEVICES");
-    const std::filesystem::path own = std::filesystem::canonical("/proc/self/exe").parent_path();
-    return dlopen((own / "libcuda.so.1").c_str(), RTLD_NOW | RTLD_LOCAL);
+    return dlopen(BUILD_FOLDER "/libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
   }();
   return handle;
 }
