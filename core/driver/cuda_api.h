@@ -25,10 +25,6 @@ inline constexpr Result kSuccess = 0;
 inline constexpr Result kInvalidValue = 1;
 inline constexpr Result kNotSupported = 801;
 
-// CU_STREAM_LEGACY and CU_STREAM_PER_THREAD: numbers instead of handles.
-inline const Stream kStreamLegacy = reinterpret_cast<Stream>(1);
-inline const Stream kStreamPerThread = reinterpret_cast<Stream>(2);
-
 enum Attribute : int {  // CUdevice_attribute
   kMaxThreadsPerBlock = 1,
   kMaxSharedPerBlock = 8,

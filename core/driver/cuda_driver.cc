@@ -8,9 +8,8 @@
 #include <mutex>
 
 #include "driver/cuda_api.h"
-#include "driver/driver.h"
 #include "driver/errors.h"
-#include "driver/gpu_table.h"
+#include "driver/gpu_driver.h"
 
 namespace opdock {
 namespace cuda {
@@ -47,7 +46,6 @@ struct LoadedImage {
 
 struct Gpu : GpuEntry {
   Device device = 0;
-  bool has_pools = false;
   std::atomic<Context> primary{nullptr};
 };
 
@@ -55,35 +53,16 @@ struct Gpu : GpuEntry {
 char unchanged_mark;
 void* const kUnchanged = &unchanged_mark;
 
-// Not one of the default streams, which belong to whatever context is current.
-bool is_handle(void* stream) {
-  return stream != nullptr && stream != kStreamLegacy && stream != kStreamPerThread;
-}
-
-class CudaDriver : public Driver {
+class CudaDriver : public GpuDriver<Gpu> {
  public:
-  explicit CudaDriver(const Api* api) : api_(*api) {}
+  explicit CudaDriver(const Api* api) : GpuDriver("cuda", "the CUDA driver"), api_(*api) {}
 
   Backend backend() const override { return Backend::kCuda; }
-
-  DriverStatus facts(int index, const opdock_device_facts** out) override {
-    Gpu* gpu = nullptr;
-    DriverStatus done = find(index, &gpu);
-    if (done.ok()) *out = &gpu->facts;
-    return done;
-  }
-
-  DriverStatus arch(int index, std::string* out) override {
-    Gpu* gpu = nullptr;
-    DriverStatus done = find(index, &gpu);
-    if (done.ok()) *out = gpu->arch;
-    return done;
-  }
 
   DriverStatus enter(int index, void* stream, void** previous) override {
     *previous = kUnchanged;
     Gpu* gpu = nullptr;
-    DriverStatus done = find(index, &gpu);
+    DriverStatus done = find_gpu(index, &gpu);
     if (!done.ok()) return done;
     Context current = nullptr;
     Result result = api_.cuCtxGetCurrent(&current);
@@ -145,7 +124,7 @@ class CudaDriver : public Driver {
   DriverStatus find(ModuleHandle module, const char* name, FunctionHandle* out) override {
     LoadedImage& image = *static_cast<LoadedImage*>(module);
     Gpu* gpu = nullptr;
-    DriverStatus done = find(image.index, &gpu);
+    DriverStatus done = find_gpu(image.index, &gpu);
     if (!done.ok()) return done;
     Function function = nullptr;
     Function in_context = nullptr;
@@ -216,7 +195,7 @@ class CudaDriver : public Driver {
 
   DriverStatus allocate(int index, void* stream, uint64_t bytes, void** out) override {
     Gpu* gpu = nullptr;
-    DriverStatus done = find(index, &gpu);
+    DriverStatus done = find_gpu(index, &gpu);
     if (!done.ok()) return done;
     Pointer memory = 0;
     if (pooled(*gpu)) {
@@ -232,7 +211,7 @@ class CudaDriver : public Driver {
 
   DriverStatus release(int index, void* stream, void* memory) override {
     Gpu* gpu = nullptr;
-    DriverStatus done = find(index, &gpu);
+    DriverStatus done = find_gpu(index, &gpu);
     if (!done.ok()) return done;
     void* previous = nullptr;
     done = enter(index, stream, &previous);
@@ -246,7 +225,7 @@ class CudaDriver : public Driver {
 
   DriverStatus is_capturing(void* stream, bool* out) override {
     *out = false;
-    if (stream == nullptr || stream == kStreamLegacy) return {};  // cannot be captured
+    if (is_legacy(stream)) return {};
     int capturing = 0;
     const Result result = api_.cuStreamIsCapturing(stream, &capturing);
     if (result != kSuccess) return status_of(api_, result, "cuStreamIsCapturing");
@@ -263,11 +242,7 @@ class CudaDriver : public Driver {
  private:
   bool pooled(const Gpu& gpu) const { return gpu.has_pools && api_.cuMemAllocAsync != nullptr; }
 
-  DriverStatus find(int index, Gpu** out) {
-    return gpus_.find(index, out, [this](int which, Gpu* gpu) { return learn(which, gpu); });
-  }
-
-  DriverStatus learn(int index, Gpu* gpu) {
+  DriverStatus learn(int index, Gpu* gpu) override {
     DriverStatus done =
         gpus_.initialise([this] { return status_of(api_, api_.cuInit(0), "cuInit"); });
     if (!done.ok()) return done;
@@ -386,7 +361,6 @@ class CudaDriver : public Driver {
 
   const Api& api_;
   std::mutex shared_mutex_;
-  GpuTable<Gpu> gpus_{"cuda", "the CUDA driver"};
 };
 
 }  // namespace

@@ -22,6 +22,7 @@ struct GpuEntry {
   std::mutex mutex;
   std::atomic<bool> known{false};
   opdock_device_facts facts{};
+  bool has_pools = false;  // of memory, in the order of a stream
   std::string arch;
 };
 

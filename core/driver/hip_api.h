@@ -19,10 +19,6 @@ using Function = void*;  // hipFunction_t
 
 inline constexpr Result kSuccess = 0;
 
-// hipStreamLegacy (HIP 6.1) and hipStreamPerThread: numbers instead of handles.
-inline const Stream kStreamLegacy = reinterpret_cast<Stream>(1);
-inline const Stream kStreamPerThread = reinterpret_cast<Stream>(2);
-
 enum Attribute : int {  // hipDeviceAttribute_t
   kL2Bytes = 19,
   kMaxThreadsPerBlock = 56,

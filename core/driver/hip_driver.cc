@@ -5,9 +5,8 @@
 #include <memory>
 #include <mutex>
 
-#include "driver/driver.h"
 #include "driver/errors.h"
-#include "driver/gpu_table.h"
+#include "driver/gpu_driver.h"
 #include "driver/hip_api.h"
 #include "driver/kernel_metadata.h"
 #include "facts/arch.h"
@@ -33,41 +32,21 @@ struct LoadedImage {
   std::deque<LoadedKernel> kernels;
 };
 
-struct Gpu : GpuEntry {
-  bool has_pools = false;
-};
+using Gpu = GpuEntry;
 
 // What enter() answers if the right device was current already; else the other one's number + 1.
 void* const kUnchanged = nullptr;
 
-bool is_handle(Stream stream) {
-  return stream != nullptr && stream != kStreamLegacy && stream != kStreamPerThread;
-}
-
-class HipDriver : public Driver {
+class HipDriver : public GpuDriver<Gpu> {
  public:
-  explicit HipDriver(const Api* api) : api_(*api) {}
+  explicit HipDriver(const Api* api) : GpuDriver("rocm", "the HIP runtime"), api_(*api) {}
 
   Backend backend() const override { return Backend::kRocm; }
-
-  DriverStatus facts(int index, const opdock_device_facts** out) override {
-    Gpu* gpu = nullptr;
-    DriverStatus done = find(index, &gpu);
-    if (done.ok()) *out = &gpu->facts;
-    return done;
-  }
-
-  DriverStatus arch(int index, std::string* out) override {
-    Gpu* gpu = nullptr;
-    DriverStatus done = find(index, &gpu);
-    if (done.ok()) *out = gpu->arch;
-    return done;
-  }
 
   DriverStatus enter(int index, void* stream, void** previous) override {
     *previous = kUnchanged;
     Gpu* gpu = nullptr;
-    DriverStatus done = find(index, &gpu);
+    DriverStatus done = find_gpu(index, &gpu);
     if (!done.ok()) return done;
     if (is_handle(stream) && api_.hipStreamGetDevice != nullptr) {
       done = check_stream(index, stream);
@@ -101,7 +80,7 @@ class HipDriver : public Driver {
   DriverStatus find(ModuleHandle module, const char* name, FunctionHandle* out) override {
     LoadedImage& image = *static_cast<LoadedImage*>(module);
     Gpu* gpu = nullptr;
-    DriverStatus done = find(image.index, &gpu);
+    DriverStatus done = find_gpu(image.index, &gpu);
     if (!done.ok()) return done;
     Function function = nullptr;
     const Result result = api_.hipModuleGetFunction(&function, image.module, name);
@@ -159,7 +138,7 @@ class HipDriver : public Driver {
 
   DriverStatus allocate(int index, void* stream, uint64_t bytes, void** out) override {
     Gpu* gpu = nullptr;
-    DriverStatus done = find(index, &gpu);
+    DriverStatus done = find_gpu(index, &gpu);
     if (!done.ok()) return done;
     const Result result =
         gpu->has_pools ? api_.hipMallocAsync(out, bytes, stream) : api_.hipMalloc(out, bytes);
@@ -168,7 +147,7 @@ class HipDriver : public Driver {
 
   DriverStatus release(int index, void* stream, void* memory) override {
     Gpu* gpu = nullptr;
-    DriverStatus done = find(index, &gpu);
+    DriverStatus done = find_gpu(index, &gpu);
     if (!done.ok()) return done;
     void* previous = nullptr;
     done = enter(index, stream, &previous);
@@ -180,7 +159,7 @@ class HipDriver : public Driver {
 
   DriverStatus is_capturing(void* stream, bool* out) override {
     *out = false;
-    if (stream == nullptr || stream == kStreamLegacy) return {};  // cannot be captured
+    if (is_legacy(stream)) return {};
     int capturing = 0;
     const Result result = api_.hipStreamIsCapturing(stream, &capturing);
     if (result != kSuccess) return status_of(api_, result, "hipStreamIsCapturing");
@@ -207,11 +186,7 @@ class HipDriver : public Driver {
                                          ", where the arguments are; pass one of that device"};
   }
 
-  DriverStatus find(int index, Gpu** out) {
-    return gpus_.find(index, out, [this](int which, Gpu* gpu) { return learn(which, gpu); });
-  }
-
-  DriverStatus learn(int index, Gpu* gpu) {
+  DriverStatus learn(int index, Gpu* gpu) override {
     DriverStatus done =
         gpus_.initialise([this] { return status_of(api_, api_.hipInit(0), "hipInit"); });
     if (!done.ok()) return done;
@@ -260,7 +235,6 @@ class HipDriver : public Driver {
   }
 
   const Api& api_;
-  GpuTable<Gpu> gpus_{"rocm", "the HIP runtime"};
 };
 
 }  // namespace

@@ -16,6 +16,7 @@
 
 #include "code_object.h"
 #include "driver/driver.h"
+#include "driver/gpu_driver.h"
 #include "driver/hip_api.h"
 #include "driver/hip_library.h"
 #include "support.h"
@@ -225,7 +226,7 @@ TEST_P(HipVersions, RefusesAStreamOfAnotherDevice) {
     ASSERT_TRUE(driver()->enter(1, stream, &previous).ok());
     EXPECT_EQ(current_device(), 1);
     driver()->leave(previous);
-    ASSERT_TRUE(driver()->enter(0, hip::kStreamPerThread, &previous).ok());
+    ASSERT_TRUE(driver()->enter(0, kStreamPerThread, &previous).ok());
     driver()->leave(previous);
   });
 }
