@@ -5,6 +5,7 @@
 #include <tuple>
 
 #include "base/mutex.h"
+#include "base/texts.h"
 #include "call/host.h"
 #include "call/kernels.h"
 #include "chain/chain.h"
@@ -78,10 +79,8 @@ std::vector<Reason> reasons_against_host_part(const Candidate& candidate, const 
   }
   const std::string type(to_text(static_cast<Backend>(wanted.device.type)));
   if (std::find(claim.devices.begin(), claim.devices.end(), type) == claim.devices.end()) {
-    std::string made_for;
-    for (const std::string& device : claim.devices)
-      made_for += (made_for.empty() ? "" : ", ") + device;
-    reasons.push_back(make_reason(Code::kDeviceNotServed, "an op for " + made_for, type));
+    reasons.push_back(
+        make_reason(Code::kDeviceNotServed, "an op for " + join(claim.devices), type));
   }
   return reasons;
 }
