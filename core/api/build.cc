@@ -6,6 +6,7 @@
 
 #include "arch/cuda_list.h"
 #include "arch/rocm_list.h"
+#include "base/files.h"
 #include "build/builder.h"
 #include "chain/build_archs.h"
 #include "chain/hooks.h"

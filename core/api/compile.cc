@@ -4,12 +4,11 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <memory>
 #include <utility>
 
 #include "api/module.h"
+#include "base/files.h"
 #include "base/installed.h"
 #include "base/mutex.h"
 #include "chain/report.h"
@@ -31,9 +30,8 @@ const std::vector<SourceText>& vocabulary() {
     std::error_code failed;
     for (const auto& entry : fs::directory_iterator(root / "opdock", failed)) {
       if (entry.path().extension() != ".cuh") continue;
-      std::ifstream file(entry.path(), std::ios::binary);
-      found->push_back({"opdock/" + entry.path().filename().string(),
-                        std::string(std::istreambuf_iterator<char>(file), {})});
+      found->push_back(
+          {"opdock/" + entry.path().filename().string(), read_file(entry.path()).value_or("")});
     }
     return found;
   }();

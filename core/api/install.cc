@@ -9,7 +9,7 @@
 #include <cstdlib>
 #include <vector>
 
-#include "cache/files.h"
+#include "base/files.h"
 #include "chain/report.h"
 #include "chain/runtime.h"
 #include "fmt/format.h"
@@ -26,7 +26,7 @@ struct InstallRefusal {
 InstallRefusal system_refusal(const char* what, const std::string& path, int error) {
   return {OPDOCK_INTERNAL,
           fmt::format("cannot {} {}: {}; check its folder's rights and the space on its disk", what,
-                      path, cache::error_text(error))};
+                      path, error_text(error))};
 }
 
 // Removes the file unless it was renamed.
@@ -47,9 +47,9 @@ void copy(const std::string& from, const std::string& to) {
   const std::string real = resolved == nullptr ? from : resolved;
   std::free(resolved);
   Fd in, out;
-  if (const int error = cache::open_file(real, O_RDONLY, 0, &in); error != 0) {
+  if (const int error = open_file(real, O_RDONLY, 0, &in); error != 0) {
     throw InstallRefusal{OPDOCK_INVALID_ARGUMENT,
-                         fmt::format("{}: {}; correct the path", from, cache::error_text(error))};
+                         fmt::format("{}: {}; correct the path", from, error_text(error))};
   }
   struct stat status{};
   if (fstat(in.get(), &status) != 0 || !S_ISREG(status.st_mode)) {
@@ -57,7 +57,7 @@ void copy(const std::string& from, const std::string& to) {
         OPDOCK_INVALID_ARGUMENT,
         fmt::format("found {}, which is no regular file, wanted a shared object", from)};
   }
-  if (const int error = cache::open_file(to, O_WRONLY | O_CREAT | O_EXCL, 0644, &out); error != 0) {
+  if (const int error = open_file(to, O_WRONLY | O_CREAT | O_EXCL, 0644, &out); error != 0) {
     throw system_refusal("make", to, error);
   }
   std::vector<char> buffer(1 << 20);
@@ -66,10 +66,10 @@ void copy(const std::string& from, const std::string& to) {
     if (size < 0 && errno == EINTR) continue;
     if (size < 0) throw system_refusal("read", from, errno);
     if (size == 0) break;
-    const int error = cache::write_all(out.get(), {buffer.data(), static_cast<size_t>(size)});
+    const int error = write_all(out.get(), {buffer.data(), static_cast<size_t>(size)});
     if (error != 0) throw system_refusal("write", to, error);
   }
-  if (const int error = cache::sync_file(out.get()); error != 0) {
+  if (const int error = sync_file(out.get()); error != 0) {
     throw system_refusal("write", to, error);
   }
 }
@@ -100,11 +100,11 @@ Report install(opdock_runtime* runtime, const std::string& path) {
         "an ordinary user"};
   }
   const std::string folder = environment.data_home + "/opdock/plugins";
-  if (const int error = cache::make_folders(folder); error != 0) {
+  if (const int error = make_folders(folder); error != 0) {
     throw system_refusal("make", folder, error);
   }
   // What is judged is the copy, where it is going to lie: libraries are found relative to it.
-  const TemporaryFile copied(folder + "/." + cache::unique_name());
+  const TemporaryFile copied(folder + "/." + unique_name());
   copy(path, copied.path());
   const std::shared_ptr<const Candidate> judged =
       examine(copied.path(), *runtime->machine(), Depth::kInspect);
@@ -119,7 +119,7 @@ Report install(opdock_runtime* runtime, const std::string& path) {
   if (rename(copied.path().c_str(), target.c_str()) != 0) {
     throw system_refusal("put a plugin in the place of", target, errno);
   }
-  cache::sync_folder(folder);
+  sync_folder(folder);
   for (const std::shared_ptr<const Candidate>& found : runtime->catalog(true)->candidates()) {
     if (found->path != target) continue;
     json = summary(*found);

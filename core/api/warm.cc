@@ -1,8 +1,6 @@
 // Compiling what plugins carry as source ahead of time, many images at once.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
-#include <fstream>
-#include <iterator>
 #include <optional>
 #include <set>
 #include <stdexcept>
@@ -11,6 +9,7 @@
 #include "arch/choose.h"
 #include "arch/list_scanner.h"
 #include "arch/rocm_list.h"
+#include "base/files.h"
 #include "base/installed.h"
 #include "build/tool_versions.h"
 #include "call/kernels.h"
@@ -123,8 +122,7 @@ std::vector<Target> listed_targets(const std::string& list, const MachineFacts& 
 // What a file that may be looked into carries. The table is where the file's facts say that its
 // images are.
 bool read_rows(const FileFacts& facts, std::string* bytes, std::vector<ImageRow>* rows) {
-  std::ifstream stream(facts.path, std::ios::binary);
-  bytes->assign(std::istreambuf_iterator<char>(stream), {});
+  *bytes = read_file(facts.path).value_or("");
   const std::string magic(kImageMagic, sizeof kImageMagic);
   for (size_t at = bytes->find(magic); at != bytes->npos; at = bytes->find(magic, at + 1)) {
     const auto* table = reinterpret_cast<const uint8_t*>(bytes->data());

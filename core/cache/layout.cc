@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
+#include "base/files.h"
 #include "base/sha256.h"
-#include "cache/files.h"
 #include "fmt/format.h"
 
 namespace opdock {

@@ -14,8 +14,6 @@
 namespace opdock {
 namespace {
 
-using cache::error_text;
-
 // Why the folder cannot be used, or nothing. One that is not there yet is judged by the folders
 // above it.
 std::optional<Reason> judge(const std::string& folder) {
@@ -58,7 +56,7 @@ std::optional<Reason> judge(const std::string& folder) {
 // Memos lie with the cache itself wherever that can be written.
 std::string memo_root(const std::string& folder, const std::string& memo_folder) {
   if (memo_folder.empty() || memo_folder == folder) return {};
-  if (cache::can_write(folder) || errno == ENOENT || judge(memo_folder)) return {};
+  if (can_write(folder) || errno == ENOENT || judge(memo_folder)) return {};
   return memo_folder;
 }
 
