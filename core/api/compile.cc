@@ -134,7 +134,7 @@ using namespace opdock;
 opdock_status opdock_compile(opdock_runtime* runtime, const opdock_compile_options* options,
                              opdock_module** out, char* error, uint32_t error_size) {
   last_compile_reasons().clear();
-  return guarded(error, error_size, [&](std::string* problem) {
+  return guarded({error, error_size}, [&](std::string* problem) {
     if (runtime == nullptr) return null_argument("runtime", problem);
     if (options == nullptr) return null_argument("options", problem);
     if (out == nullptr) return null_argument("out", problem);
@@ -166,7 +166,7 @@ void opdock_module_free(opdock_module* module) {
 opdock_status opdock_module_kernel(opdock_module* module, const char* name, opdock_kernel** out,
                                    char* error, uint32_t error_size) {
   last_compile_reasons().clear();
-  return guarded(error, error_size, [&](std::string* problem) {
+  return guarded({error, error_size}, [&](std::string* problem) {
     if (module == nullptr) return null_argument("module", problem);
     if (name == nullptr) return null_argument("name", problem);
     if (out == nullptr) return null_argument("out", problem);
@@ -192,7 +192,7 @@ opdock_status opdock_module_kernel(opdock_module* module, const char* name, opdo
 opdock_status opdock_module_get_image(opdock_module* module, opdock_module_image* out, char* error,
                                       uint32_t error_size) {
   last_compile_reasons().clear();
-  return guarded(error, error_size, [&](std::string* problem) {
+  return guarded({error, error_size}, [&](std::string* problem) {
     if (module == nullptr) return null_argument("module", problem);
     if (out == nullptr || !OPDOCK_HAS(out, opdock_module_image, log)) {
       return null_argument("out (with its struct_size)", problem);
@@ -211,11 +211,11 @@ opdock_status opdock_module_get_image(opdock_module* module, opdock_module_image
 }
 
 opdock_status opdock_compile_reasons_json(char** out, char* error, uint32_t error_size) {
-  return report([] { return to_json(last_compile_reasons()); }, out, error, error_size);
+  return report([] { return to_json(last_compile_reasons()); }, out, {error, error_size});
 }
 
 opdock_status opdock_add_compiler_folder(const char* folder, char* error, uint32_t error_size) {
-  return guarded(error, error_size, [&](std::string* problem) {
+  return guarded({error, error_size}, [&](std::string* problem) {
     if (folder == nullptr) return null_argument("folder", problem);
     add_compiler_folder(folder);
     return OPDOCK_OK;

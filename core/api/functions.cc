@@ -3,9 +3,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <mutex>
 
+#include "base/guarded.h"
 #include "base/mutex.h"
 #include "call/call.h"
-#include "call/guarded.h"
 #include "call/infer.h"
 #include "call/results.h"
 #include "chain/resolver.h"
@@ -40,15 +40,9 @@ opdock_status opdock_get_function(opdock_runtime* runtime, const char* name, opd
     return missing(buffer, "a runtime, a name and a place for the function");
   }
   *out = nullptr;
-  if (const opdock_status status = opdock::check_settings(*runtime, error, error_size);
-      status != OPDOCK_OK) {
-    return status;
-  }
-  return guarded(buffer, [&] {
-    std::string problem;
-    opdock_status status = opdock::function_table(runtime).get(name, out, &problem);
-    if (status != OPDOCK_OK) buffer.write(problem);
-    return status;
+  return guarded(buffer, [&](std::string* problem) {
+    opdock::check_settings(*runtime);
+    return opdock::function_table(runtime).get(name, out, problem);
   });
 }
 
@@ -57,12 +51,12 @@ const opdock_function_info* opdock_describe(const opdock_function* function) {
 }
 
 const char* opdock_function_doc(const opdock_function* function) {
-  if (function == nullptr) return "";
-  try {
-    return function->doc();
-  } catch (const std::exception&) {
-    return "";
-  }
+  const char* doc = "";
+  guarded({}, [&] {
+    if (function != nullptr) doc = function->doc();
+    return OPDOCK_OK;
+  });
+  return doc;
 }
 
 opdock_status opdock_count_results(const opdock_function* function, const opdock_value* args,

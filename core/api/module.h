@@ -2,12 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <exception>
 #include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "base/guarded.h"
 #include "base/turn.h"
 #include "call/kernels.h"
 #include "chain/runtime.h"
@@ -43,17 +43,5 @@ namespace opdock {
 std::vector<Reason>& last_compile_reasons();
 
 opdock_status null_argument(const char* name, std::string* problem);
-
-// Runs `work`, which returns a status and sets *problem, and turns exceptions into statuses.
-template <typename Work>
-opdock_status guarded(char* error, uint32_t error_size, const Work& work) {
-  try {
-    std::string problem;
-    const opdock_status status = work(&problem);
-    return status == OPDOCK_OK ? status : fail(status, problem, error, error_size);
-  } catch (const std::exception& exception) {
-    return fail(OPDOCK_INTERNAL, exception.what(), error, error_size);
-  }
-}
 
 }  // namespace opdock

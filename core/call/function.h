@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "base/guarded.h"
 #include "call/describe.h"
-#include "call/error_text.h"
 #include "call/target.h"
 #include "opdock/opdock.h"
 #include "schema/schema.h"

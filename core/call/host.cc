@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "call/guarded.h"
+#include "base/guarded.h"
 #include "call/invocation.h"
 #include "call/parallel.h"
 #include "call/retain.h"
@@ -23,14 +23,23 @@ Invocation& invocation(const opdock_call* call) {
   return *static_cast<Invocation*>(call->host_data);
 }
 
+// All that plugins get here is noexcept: an exception would unwind their frames.
+
 // With a call it goes where its runtime's messages go.
-void host_log(const opdock_call* call, int32_t level, const char* message) {
+void host_log(const opdock_call* call, int32_t level, const char* message) noexcept {
   if (message == nullptr) return;
-  if (call != nullptr) return invocation(call).function.resolver()->log(level, message);
-  if (level >= 2) std::fprintf(stderr, "opdock: %s\n", message);
+  guarded({}, [&] {
+    if (call != nullptr) {
+      invocation(call).function.resolver()->log(level, message);
+    } else if (level >= 2) {
+      std::fprintf(stderr, "opdock: %s\n", message);
+    }
+    return OPDOCK_OK;
+  });
 }
 
-opdock_status host_set_error(const opdock_call* call, opdock_status status, const char* message) {
+opdock_status host_set_error(const opdock_call* call, opdock_status status,
+                             const char* message) noexcept {
   return invocation(call).fail(status, message == nullptr ? "" : message);
 }
 
@@ -144,34 +153,35 @@ opdock_status more_workspace(Invocation& in, uint64_t bytes, uint64_t alignment,
   return OPDOCK_OK;
 }
 
-opdock_status host_kernel(const opdock_call* call, uint32_t index, opdock_kernel** out) {
+opdock_status host_kernel(const opdock_call* call, uint32_t index, opdock_kernel** out) noexcept {
   Invocation& in = invocation(call);
   return answer(in, [&] { return find_kernel(in, index, out); });
 }
 
 opdock_status host_launch(const opdock_call* call, opdock_kernel* kernel,
-                          const opdock_launch* launch) {
+                          const opdock_launch* launch) noexcept {
   Invocation& in = invocation(call);
   return answer(in, [&] { return launch_kernel(in, call, kernel, launch); });
 }
 
 opdock_status host_workspace(const opdock_call* call, uint64_t bytes, uint64_t alignment,
-                             void** out) {
+                             void** out) noexcept {
   Invocation& in = invocation(call);
   return answer(in, [&] { return more_workspace(in, bytes, alignment, out); });
 }
 
-void* host_driver_symbol(int32_t device_type, const char* name) {
+void* host_driver_symbol(int32_t device_type, const char* name) noexcept {
   if (name == nullptr) return nullptr;
-  try {
+  void* found = nullptr;
+  guarded({}, [&] {
     Driver* driver = driver_for(static_cast<Backend>(device_type), nullptr);
-    return driver == nullptr ? nullptr : driver->symbol(name);
-  } catch (const std::exception&) {
-    return nullptr;
-  }
+    if (driver != nullptr) found = driver->symbol(name);
+    return OPDOCK_OK;
+  });
+  return found;
 }
 
-const void* host_get_extension(const char* id) {
+const void* host_get_extension(const char* id) noexcept {
   if (id == nullptr) return nullptr;
   if (std::strcmp(id, OPDOCK_PARALLEL_2) == 0) return parallel_extension();
   if (std::strcmp(id, OPDOCK_RETAIN_1) == 0) return retain_extension();

@@ -5,6 +5,7 @@
 #include <functional>
 #include <string>
 
+#include "base/guarded.h"
 #include "chain/settings.h"
 #include "discover/catalog.h"
 #include "facts/machine.h"
@@ -35,9 +36,11 @@ Report diagnosis(const Catalog& catalog, const MachineFacts& machine, const Sear
 // {"build": {"value", "from"}, …}
 Report to_json(const Settings& settings);
 
-// Runs `make`, writes its text to *out (freed with opdock_free), and turns exceptions into
-// statuses.
-opdock_status report(const std::function<Report()>& make, char** out, char* error,
-                     uint32_t error_size);
+// What a C function that reports answers: runs `make`, writes its text to *out (freed with
+// opdock_free), and turns exceptions into statuses, an opdock::Error into its own.
+opdock_status report(const std::function<Report()>& make, char** out,
+                     const ErrorBuffer& error) noexcept;
+// Throws Error if the argument of that name is NULL.
+void need(const void* argument, const char* name, const char* wanted = "a value");
 
 }  // namespace opdock
