@@ -173,20 +173,13 @@ Report details(const Candidate& candidate) {
   return json;
 }
 
-opdock_status report(const std::function<Report()>& make, char** out,
-                     const ErrorBuffer& error) noexcept {
-  return guarded(error, [&] {
-    if (out == nullptr) {
-      return error.fail(OPDOCK_INVALID_ARGUMENT, "out: found NULL, wanted a place for the text");
-    }
-    *out = nullptr;
-    // File names and loader messages come from outside: whatever is not UTF-8 is replaced.
-    const std::string text = make().dump(-1, ' ', false, Report::error_handler_t::replace);
-    *out = static_cast<char*>(std::malloc(text.size() + 1));
-    if (*out == nullptr) throw std::bad_alloc();
-    std::memcpy(*out, text.c_str(), text.size() + 1);
-    return OPDOCK_OK;
-  });
+char* to_c_text(const Report& json) {
+  // File names and loader messages come from outside: whatever is not UTF-8 is replaced.
+  const std::string text = json.dump(-1, ' ', false, Report::error_handler_t::replace);
+  char* const copy = static_cast<char*>(std::malloc(text.size() + 1));
+  if (copy == nullptr) throw std::bad_alloc();
+  std::memcpy(copy, text.c_str(), text.size() + 1);
+  return copy;
 }
 
 void need(const void* argument, const char* name, const char* wanted) {

@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <functional>
 #include <string>
 
 #include "base/guarded.h"
@@ -36,11 +35,21 @@ Report diagnosis(const Catalog& catalog, const MachineFacts& machine, const Sear
 // {"build": {"value", "from"}, …}
 Report to_json(const Settings& settings);
 
-// What a C function that reports answers: runs `make`, writes its text to *out (freed with
-// opdock_free), and turns exceptions into statuses, an opdock::Error into its own.
-opdock_status report(const std::function<Report()>& make, char** out,
-                     const ErrorBuffer& error) noexcept;
 // Throws Error if the argument of that name is NULL.
 void need(const void* argument, const char* name, const char* wanted = "a value");
+// The report's text, to be freed with opdock_free.
+char* to_c_text(const Report& json);
+
+// What a C function that reports answers: puts the text of make()'s report into *out. An
+// opdock::Error that is thrown becomes its own status.
+template <class Make>
+opdock_status report(const Make& make, char** out, const ErrorBuffer& error) noexcept {
+  return guarded(error, [&] {
+    need(out, "out", "a place for the text");
+    *out = nullptr;
+    *out = to_c_text(make());
+    return OPDOCK_OK;
+  });
+}
 
 }  // namespace opdock

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "base/guarded.h"
 #include "chain/runtime.h"
 #include "folder.h"
 #include "nlohmann/json.hpp"
