@@ -1,10 +1,7 @@
 // The functions of opdock.h that find ops, describe them and bind their arguments; call.cc has
 // those that call them.
 // SPDX-License-Identifier: Apache-2.0
-#include <mutex>
-
 #include "base/guarded.h"
-#include "base/mutex.h"
 #include "call/call.h"
 #include "call/infer.h"
 #include "call/results.h"
@@ -15,21 +12,10 @@
 namespace {
 
 using opdock::ErrorBuffer;
-using opdock::FunctionTable;
 using opdock::guarded;
 using opdock::missing;
 
-opdock::Mutex& making_tables = *new opdock::Mutex;
-
 }  // namespace
-
-FunctionTable& opdock::function_table(opdock_runtime* runtime) {
-  const std::lock_guard lock(making_tables);
-  if (runtime->functions == nullptr) {
-    runtime->functions = std::make_shared<FunctionTable>(runtime);
-  }
-  return *static_cast<FunctionTable*>(runtime->functions.get());
-}
 
 extern "C" {
 

@@ -9,13 +9,6 @@
 
 namespace opdock {
 
-std::string CacheRequest::key() const {
-  FieldHasher hasher;
-  hasher.add(kind);
-  for (const CacheField& field : fields) hasher.add(field.name).add(field.value);
-  return to_hex(hasher.finish());
-}
-
 namespace cache {
 
 bool is_hex(std::string_view text, size_t least, size_t most) {

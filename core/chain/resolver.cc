@@ -2,12 +2,15 @@
 #include "chain/resolver.h"
 
 #include <algorithm>
+#include <mutex>
 
+#include "base/mutex.h"
 #include "base/near_names.h"
 #include "call/host.h"
 #include "chain/chain_report.h"
 #include "chain/declared.h"
 #include "chain/known_ops.h"
+#include "chain/runtime.h"
 #include "load/loader.h"
 #include "manifest/manifest.h"
 #include "schema/dtype.h"
@@ -18,6 +21,8 @@ namespace {
 
 using CandidatePtr = std::shared_ptr<const Candidate>;
 using SourcePtr = std::shared_ptr<const SourcePlugin>;
+
+Mutex& making_tables = *new Mutex;
 
 std::string op_name(const std::string& name) {
   const size_t slash = name.find('/');
@@ -307,6 +312,14 @@ std::shared_ptr<const ChainRecord> FunctionTable::explain(const std::string& nam
   found->device = device;
   HookedProgress progress(runtime_->hooks());
   return std::make_shared<const ChainRecord>(run_chain(runtime_, *found, nullptr, &progress));
+}
+
+FunctionTable& function_table(opdock_runtime* runtime) {
+  const std::lock_guard lock(making_tables);
+  if (runtime->functions == nullptr) {
+    runtime->functions = std::make_shared<FunctionTable>(runtime);
+  }
+  return *static_cast<FunctionTable*>(runtime->functions.get());
 }
 
 }  // namespace opdock

@@ -32,7 +32,7 @@ class FunctionTable : public Resolver {
   // same is OPDOCK_INVALID_ARGUMENT.
   Target* resolve(const opdock_function& function, opdock_device device, opdock_status* status,
                   std::string* problem) override;
-  // Why it failed is kept for this thread's exception and in the op's record. (compile_kernels.cc)
+  // Why it failed is kept for this thread's exception and in the op's record. (resolver_kernels.cc)
   opdock_status make_kernels(const opdock_function& function, Target* target, const char* name,
                              std::string* problem) override;
   bool give_up(const opdock_function& function, Target* target) override;

@@ -47,7 +47,7 @@ struct opdock_runtime {
   const std::vector<std::string>& setting_problems() const { return setting_problems_; }
   const opdock::Hooks& hooks() const { return hooks_; }
 
-  // What functions.cc keeps per runtime; destroyed with it. It guards it by its own lock.
+  // What function_table() keeps per runtime; destroyed with it. It guards it by its own lock.
   std::shared_ptr<void> functions;
 
  private:

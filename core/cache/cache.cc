@@ -7,6 +7,7 @@
 #include <charconv>
 #include <cstdlib>
 
+#include "base/sha256.h"
 #include "cache/store.h"
 #include "fmt/format.h"
 #include "trust/trust.h"
@@ -83,6 +84,13 @@ std::string folder_of_user(const SearchEnvironment& environment, std::vector<Rea
 }
 
 }  // namespace
+
+std::string CacheRequest::key() const {
+  FieldHasher hasher;
+  hasher.add(kind);
+  for (const CacheField& field : fields) hasher.add(field.name).add(field.value);
+  return to_hex(hasher.finish());
+}
 
 CacheOptions cache_options_from_environment(std::vector<Reason>* reasons) {
   CacheOptions options;
