@@ -26,9 +26,9 @@ opdock_status opdock_get_function(opdock_runtime* runtime, const char* name, opd
     return missing(buffer, "a runtime, a name and a place for the function");
   }
   *out = nullptr;
-  return guarded(buffer, [&](std::string* problem) {
+  return guarded(buffer, [&] {
     opdock::check_settings(*runtime);
-    return opdock::function_table(runtime).get(name, out, problem);
+    return opdock::function_table(runtime).get(name, out);
   });
 }
 

@@ -27,13 +27,14 @@ Driver* driver_of(const opdock_kernel& kernel) {
 
 opdock_status opdock_kernel_get_info(const opdock_kernel* kernel, opdock_kernel_info* out,
                                      char* error, uint32_t error_size) {
-  return guarded({error, error_size}, [&](std::string* problem) {
-    if (kernel == nullptr) return null_argument("kernel", problem);
+  return guarded({error, error_size}, [&]() -> Status {
+    if (kernel == nullptr) return null_argument("kernel");
     if (out == nullptr || !OPDOCK_HAS(out, opdock_kernel_info, device)) {
-      return null_argument("out (with its struct_size)", problem);
+      return null_argument("out (with its struct_size)");
     }
-    Driver* driver = driver_for(static_cast<Backend>(kernel->device.type), problem);
-    if (driver == nullptr) return OPDOCK_INCOMPATIBLE;
+    std::string problem;
+    Driver* driver = driver_for(static_cast<Backend>(kernel->device.type), &problem);
+    if (driver == nullptr) return {OPDOCK_INCOMPATIBLE, problem};
     const std::vector<uint32_t>* sizes = driver->params(kernel->function);
     *out = {out->struct_size,
             sizes == nullptr ? 0u : static_cast<uint32_t>(sizes->size()),
@@ -42,7 +43,7 @@ opdock_status opdock_kernel_get_info(const opdock_kernel* kernel, opdock_kernel_
             sizes == nullptr ? nullptr : sizes->data(),
             kernel->image_name,
             kernel->device};
-    return OPDOCK_OK;
+    return {};
   });
 }
 
@@ -73,7 +74,7 @@ opdock_status opdock_launch_kernel(opdock_kernel* kernel, void* stream, const op
   return guarded(buffer, [&] {
     Driver* const driver = driver_of(*kernel);
     void* previous = nullptr;
-    DriverStatus done = driver->enter(kernel->device.index, stream, &previous);
+    Status done = driver->enter(kernel->device.index, stream, &previous);
     if (!done.ok()) return refuse(done.status, done.text);
     done = driver->launch(kernel->function, stream, *launch);
     driver->leave(previous);

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <type_traits>
 
+#include "base/status.h"
 #include "opdock/plugin.h"
 
 namespace opdock {
@@ -33,15 +34,14 @@ struct ErrorBuffer {
 // The same in words, of what a plugin's function threw: "an exception: …".
 std::string text_of_exception();
 
-// Runs body(), whatever it throws. It returns a status, and takes care of the text of a failure: by
-// `error`, or, where it takes a std::string*, by setting that.
+// Runs body(), whatever it throws. It returns a Status, or an opdock_status for whose text it has
+// taken care itself.
 template <class F>
 [[gnu::always_inline]] inline opdock_status guarded(const ErrorBuffer& error, F&& body) noexcept {
   try {
-    if constexpr (std::is_invocable_v<F, std::string*>) {
-      std::string problem;
-      const opdock_status status = body(&problem);
-      return status == OPDOCK_OK ? status : error.fail(status, problem);
+    if constexpr (std::is_same_v<std::invoke_result_t<F>, Status>) {
+      const Status done = body();
+      return done.ok() ? OPDOCK_OK : error.fail(done.status, done.text);
     } else {
       return body();
     }

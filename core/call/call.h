@@ -43,8 +43,8 @@ opdock_status check_sharing(const opdock_function& function, const Target& targe
                             uint32_t num_outputs, const ErrorBuffer& error);
 
 // An output as planned, in memory of the host's. (call_allocate.cc)
-opdock_status allocate_output(const Target& target, void* stream, const opdock_output& layout,
-                              opdock_tensor** out, std::string* problem);
+Status allocate_output(const Target& target, void* stream, const opdock_output& layout,
+                       opdock_tensor** out);
 void free_output(opdock_tensor* tensor);
 
 }  // namespace opdock

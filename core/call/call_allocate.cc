@@ -29,13 +29,12 @@ uint64_t bytes_of(const opdock_output& layout) {
 
 }  // namespace
 
-opdock_status allocate_output(const Target& target, void* stream, const opdock_output& layout,
-                              opdock_tensor** out, std::string* problem) {
+Status allocate_output(const Target& target, void* stream, const opdock_output& layout,
+                       opdock_tensor** out) {
   std::unique_ptr<OwnedTensor> owned(new (std::nothrow) OwnedTensor);
   uint64_t bytes = bytes_of(layout);
   if (owned == nullptr) {
-    *problem = "no host memory for an output; free some and try again";
-    return OPDOCK_OUT_OF_MEMORY;
+    return {OPDOCK_OUT_OF_MEMORY, "no host memory for an output; free some and try again"};
   }
   for (int32_t i = 0; i < layout.ndim; ++i) {
     owned->shape[i] = layout.shape[i];
@@ -48,24 +47,19 @@ opdock_status allocate_output(const Target& target, void* stream, const opdock_o
   owned->tensor.strides = owned->strides;
   owned->stream = stream;
   if (bytes > 0 && target.driver != nullptr) {
-    DriverStatus done =
-        target.driver->allocate(target.device.index, stream, bytes, &owned->tensor.data);
-    if (!done.ok()) {
-      *problem = done.text;
-      return done.status;
-    }
+    Status done = target.driver->allocate(target.device.index, stream, bytes, &owned->tensor.data);
+    if (!done.ok()) return done;
     owned->driver = target.driver;
   } else if (bytes > 0) {
     uint64_t rounded = (bytes + kAlignment - 1) / kAlignment * kAlignment;
     owned->tensor.data = std::aligned_alloc(kAlignment, rounded);
     if (owned->tensor.data == nullptr) {
-      *problem = "no host memory of " + std::to_string(bytes) +
-                 " bytes for an output; free some and try again";
-      return OPDOCK_OUT_OF_MEMORY;
+      return {OPDOCK_OUT_OF_MEMORY, "no host memory of " + std::to_string(bytes) +
+                                        " bytes for an output; free some and try again"};
     }
   }
   *out = &owned.release()->tensor;
-  return OPDOCK_OK;
+  return {};
 }
 
 void free_output(opdock_tensor* tensor) {

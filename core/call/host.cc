@@ -60,17 +60,15 @@ opdock_status find_kernel(Invocation& in, uint32_t index, opdock_kernel** out) {
   }
   if (kernels->is_ready(index, out)) [[likely]]
     return OPDOCK_OK;
-  std::string problem;
   bool is_capturing = false;
-  opdock_status status = in.is_capturing(&is_capturing);
-  if (status != OPDOCK_OK) return status;
-  status = kernels->find(index, out, &problem, !is_capturing);
-  if (status == OPDOCK_OK && *out == nullptr) [[unlikely]] {
-    status = in.function.resolver()->make_kernels(in.function, in.target, kernels->name_of(index),
-                                                  &problem);
-    if (status == OPDOCK_OK) status = kernels->find(index, out, &problem, false);
+  const opdock_status asked = in.is_capturing(&is_capturing);
+  if (asked != OPDOCK_OK) return asked;
+  Status found = kernels->find(index, out, !is_capturing);
+  if (found.ok() && *out == nullptr) [[unlikely]] {
+    found = in.function.resolver()->make_kernels(in.function, in.target, kernels->name_of(index));
+    if (found.ok()) found = kernels->find(index, out, false);
   }
-  return status == OPDOCK_OK ? status : in.fail(status, problem);
+  return found.ok() ? OPDOCK_OK : in.fail(found.status, found.text);
 }
 
 opdock_status refuse_launch(Invocation& in, const char* text) {
@@ -108,7 +106,7 @@ opdock_status launch_kernel(Invocation& in, const opdock_call* call, opdock_kern
   if (launch->num_args != 0 && launch->args == nullptr) {
     return refuse_launch(in, "found args of NULL with num_args above 0, wanted their addresses");
   }
-  DriverStatus done = in.target->driver->launch(kernel->function, call->stream, *launch);
+  Status done = in.target->driver->launch(kernel->function, call->stream, *launch);
   return done.ok() ? OPDOCK_OK : in.fail(done.status, done.text);
 }
 

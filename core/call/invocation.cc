@@ -16,7 +16,7 @@ opdock_status Invocation::is_capturing(bool* out) {
   if (capture == Capture::kUnknown) {
     bool found = false;
     if (target->driver != nullptr) {
-      const DriverStatus done = target->driver->is_capturing(call.stream, &found);
+      const Status done = target->driver->is_capturing(call.stream, &found);
       if (!done.ok()) return fail(done.status, done.text);
     }
     capture = found ? Capture::kYes : Capture::kNo;

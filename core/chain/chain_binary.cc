@@ -98,7 +98,7 @@ bool describe_gpu(const LoadedPlugin& plugin, Driver* driver, opdock_device devi
   gpu->backend = static_cast<Backend>(device.type);
   gpu->index = device.index;
   const opdock_device_facts* facts = nullptr;
-  DriverStatus asked = driver->facts(device.index, &facts);
+  Status asked = driver->facts(device.index, &facts);
   if (asked.ok()) asked = driver->arch(device.index, &gpu->arch);
   if (!asked.ok()) {
     reasons->push_back(make_reason(Code::kDriverFailed, asked.text, "a device that answers"));
@@ -311,7 +311,7 @@ Target* load_target(const CandidatePtr& candidate, const Wanted& wanted, opdock_
       reasons->push_back(make_reason(Code::kDriverFailed, problem, "a driver"));
       return nullptr;
     }
-    const DriverStatus asked = driver->facts(wanted.device.index, &facts);
+    const Status asked = driver->facts(wanted.device.index, &facts);
     if (!asked.ok()) {
       reasons->push_back(make_reason(Code::kDriverFailed, asked.text, "a device that answers"));
       return nullptr;

@@ -102,7 +102,7 @@ void* find_symbol(const Api& api, const char* name) {
   return library.symbol(name);
 }
 
-DriverStatus status_of(const Api& api, Result result, const char* function) {
+Status status_of(const Api& api, Result result, const char* function) {
   if (result == kSuccess) return {};
   const char* name = nullptr;
   const char* text = nullptr;

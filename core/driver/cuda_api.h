@@ -119,6 +119,6 @@ const Api* open_api(std::string* problem);
 void* find_symbol(const Api& api, const char* name);
 
 // What a result of `function` means: OPDOCK_OK for success; a text with the driver's own name.
-DriverStatus status_of(const Api& api, Result result, const char* function);
+Status status_of(const Api& api, Result result, const char* function);
 
 }  // namespace opdock::cuda

@@ -27,16 +27,16 @@ inline bool is_legacy(void* stream) {
 template <class Gpu>
 class GpuDriver : public Driver {
  public:
-  DriverStatus facts(int index, const opdock_device_facts** out) final {
+  Status facts(int index, const opdock_device_facts** out) final {
     Gpu* gpu = nullptr;
-    DriverStatus done = find_gpu(index, &gpu);
+    Status done = find_gpu(index, &gpu);
     if (done.ok()) *out = &gpu->facts;
     return done;
   }
 
-  DriverStatus arch(int index, std::string* out) final {
+  Status arch(int index, std::string* out) final {
     Gpu* gpu = nullptr;
-    DriverStatus done = find_gpu(index, &gpu);
+    Status done = find_gpu(index, &gpu);
     if (done.ok()) *out = gpu->arch;
     return done;
   }
@@ -46,9 +46,9 @@ class GpuDriver : public Driver {
   GpuDriver(const char* type, const char* driver) : gpus_(type, driver) {}
 
   // Fills in what there is to know of a GPU; called once for each.
-  virtual DriverStatus learn(int index, Gpu* gpu) = 0;
+  virtual Status learn(int index, Gpu* gpu) = 0;
 
-  DriverStatus find_gpu(int index, Gpu** out) {
+  Status find_gpu(int index, Gpu** out) {
     return gpus_.find(index, out, [this](int which, Gpu* gpu) { return learn(which, gpu); });
   }
 

@@ -96,7 +96,7 @@ std::string target_id(const Api& api, int index, Result* result) {
   return {text, size};
 }
 
-DriverStatus status_of(const Api& api, Result result, const char* function) {
+Status status_of(const Api& api, Result result, const char* function) {
   if (result == kSuccess) return {};
   api.hipGetLastError();
   const char* name = api.hipGetErrorName(result);

@@ -78,6 +78,6 @@ std::string target_id(const Api& api, int index, Result* result);
 
 // What a result of `function` means: OPDOCK_OK for success; a text with HIP's own name for it. A
 // failure is taken off HIP's record of this thread, where others would take it for theirs.
-DriverStatus status_of(const Api& api, Result result, const char* function);
+Status status_of(const Api& api, Result result, const char* function);
 
 }  // namespace opdock::hip

@@ -43,10 +43,10 @@ class HipDriver : public GpuDriver<Gpu> {
 
   Backend backend() const override { return Backend::kRocm; }
 
-  DriverStatus enter(int index, void* stream, void** previous) override {
+  Status enter(int index, void* stream, void** previous) override {
     *previous = kUnchanged;
     Gpu* gpu = nullptr;
-    DriverStatus done = find_gpu(index, &gpu);
+    Status done = find_gpu(index, &gpu);
     if (!done.ok()) return done;
     if (is_handle(stream) && api_.hipStreamGetDevice != nullptr) {
       done = check_stream(index, stream);
@@ -67,7 +67,7 @@ class HipDriver : public GpuDriver<Gpu> {
     api_.hipSetDevice(static_cast<int>(reinterpret_cast<intptr_t>(previous) - 1));
   }
 
-  DriverStatus load(int index, std::span<const uint8_t> image, ModuleHandle* out) override {
+  Status load(int index, std::span<const uint8_t> image, ModuleHandle* out) override {
     auto loaded = std::make_unique<LoadedImage>();
     loaded->index = index;
     loaded->metadata = read_kernel_metadata(image);
@@ -77,10 +77,10 @@ class HipDriver : public GpuDriver<Gpu> {
     return {};
   }
 
-  DriverStatus find(ModuleHandle module, const char* name, FunctionHandle* out) override {
+  Status find(ModuleHandle module, const char* name, FunctionHandle* out) override {
     LoadedImage& image = *static_cast<LoadedImage*>(module);
     Gpu* gpu = nullptr;
-    DriverStatus done = find_gpu(image.index, &gpu);
+    Status done = find_gpu(image.index, &gpu);
     if (!done.ok()) return done;
     Function function = nullptr;
     const Result result = api_.hipModuleGetFunction(&function, image.module, name);
@@ -103,7 +103,7 @@ class HipDriver : public GpuDriver<Gpu> {
     return metadata == nullptr ? nullptr : &metadata->params;
   }
 
-  DriverStatus launch(FunctionHandle function, void* stream, const opdock_launch& how) override {
+  Status launch(FunctionHandle function, void* stream, const opdock_launch& how) override {
     const LoadedKernel& kernel = *static_cast<LoadedKernel*>(function);
     if (kernel.metadata != nullptr && how.num_args != kernel.metadata->params.size()) {
       return wrong_argument_count(how.num_args, kernel.metadata->params.size());
@@ -133,21 +133,21 @@ class HipDriver : public GpuDriver<Gpu> {
     const Result result = api_.hipModuleLaunchKernel(
         kernel.function, how.grid[0], how.grid[1], how.grid[2], how.block[0], how.block[1],
         how.block[2], how.shared_bytes, stream, args, nullptr);
-    return result == kSuccess ? DriverStatus{} : status_of(api_, result, "hipModuleLaunchKernel");
+    return result == kSuccess ? Status{} : status_of(api_, result, "hipModuleLaunchKernel");
   }
 
-  DriverStatus allocate(int index, void* stream, uint64_t bytes, void** out) override {
+  Status allocate(int index, void* stream, uint64_t bytes, void** out) override {
     Gpu* gpu = nullptr;
-    DriverStatus done = find_gpu(index, &gpu);
+    Status done = find_gpu(index, &gpu);
     if (!done.ok()) return done;
     const Result result =
         gpu->has_pools ? api_.hipMallocAsync(out, bytes, stream) : api_.hipMalloc(out, bytes);
     return status_of(api_, result, gpu->has_pools ? "hipMallocAsync" : "hipMalloc");
   }
 
-  DriverStatus release(int index, void* stream, void* memory) override {
+  Status release(int index, void* stream, void* memory) override {
     Gpu* gpu = nullptr;
-    DriverStatus done = find_gpu(index, &gpu);
+    Status done = find_gpu(index, &gpu);
     if (!done.ok()) return done;
     void* previous = nullptr;
     done = enter(index, stream, &previous);
@@ -157,7 +157,7 @@ class HipDriver : public GpuDriver<Gpu> {
     return status_of(api_, result, gpu->has_pools ? "hipFreeAsync" : "hipFree");
   }
 
-  DriverStatus is_capturing(void* stream, bool* out) override {
+  Status is_capturing(void* stream, bool* out) override {
     *out = false;
     if (is_legacy(stream)) return {};
     int capturing = 0;
@@ -167,7 +167,7 @@ class HipDriver : public GpuDriver<Gpu> {
     return {};
   }
 
-  DriverStatus synchronize(void* stream) override {
+  Status synchronize(void* stream) override {
     return status_of(api_, api_.hipStreamSynchronize(stream), "hipStreamSynchronize");
   }
 
@@ -175,7 +175,7 @@ class HipDriver : public GpuDriver<Gpu> {
 
  private:
   // Kernels lie on one device: a stream of another one would launch what is not there.
-  DriverStatus check_stream(int index, Stream stream) {
+  Status check_stream(int index, Stream stream) {
     int owner = 0;
     const Result result = api_.hipStreamGetDevice(stream, &owner);
     if (result != kSuccess) return status_of(api_, result, "hipStreamGetDevice");
@@ -186,9 +186,8 @@ class HipDriver : public GpuDriver<Gpu> {
                                          ", where the arguments are; pass one of that device"};
   }
 
-  DriverStatus learn(int index, Gpu* gpu) override {
-    DriverStatus done =
-        gpus_.initialise([this] { return status_of(api_, api_.hipInit(0), "hipInit"); });
+  Status learn(int index, Gpu* gpu) override {
+    Status done = gpus_.initialise([this] { return status_of(api_, api_.hipInit(0), "hipInit"); });
     if (!done.ok()) return done;
     Result result = kSuccess;
     auto attribute = [&](Attribute which) {

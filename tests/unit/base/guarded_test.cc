@@ -46,12 +46,9 @@ TEST(Guarded, AnExceptionIsAStatusAndAText) {
   EXPECT_NE(unknown.text.find("of a type unknown here"), unknown.text.npos) << unknown.text;
 }
 
-TEST(Guarded, ABodyMaySetATextOfItsOwn) {
+TEST(Guarded, ABodyMayReturnATextOfItsOwn) {
   std::array<char, 16> text{};
-  const auto fails = [](std::string* problem) {
-    *problem = "so it is";
-    return OPDOCK_UNSUPPORTED;
-  };
+  const auto fails = [] { return Status{OPDOCK_UNSUPPORTED, "so it is"}; };
   EXPECT_EQ(guarded({text.data(), text.size()}, fails), OPDOCK_UNSUPPORTED);
   EXPECT_STREQ(text.data(), "so it is");
   EXPECT_EQ(guarded({}, fails), OPDOCK_UNSUPPORTED);  // nobody wants it

@@ -191,7 +191,7 @@ TEST(CudaDriver, RefusesAGpuThatIsNotThere) {
   in_child(kTwoGpus, [](const std::string&) {
     const opdock_device_facts* facts = nullptr;
     for (int index : {2, 63, 64, -1}) {
-      DriverStatus done = driver()->facts(index, &facts);
+      Status done = driver()->facts(index, &facts);
       EXPECT_EQ(done.status, OPDOCK_DEVICE_ERROR) << index;
       EXPECT_NE(done.text.find("cuda:" + std::to_string(index)), std::string::npos) << done.text;
     }
@@ -201,7 +201,7 @@ TEST(CudaDriver, RefusesAGpuThatIsNotThere) {
 TEST(CudaDriver, SaysThatThereIsNoGpu) {
   in_child(R"({"gpus": []})", [](const std::string&) {
     const opdock_device_facts* facts = nullptr;
-    DriverStatus done = driver()->facts(0, &facts);
+    Status done = driver()->facts(0, &facts);
     EXPECT_EQ(done.status, OPDOCK_DEVICE_ERROR);
     EXPECT_NE(done.text.find("CUDA_ERROR_NO_DEVICE (100)"), std::string::npos) << done.text;
     EXPECT_NE(done.text.find("CUDA_VISIBLE_DEVICES"), std::string::npos) << done.text;
@@ -249,7 +249,7 @@ TEST(CudaDriver, IsOfNoUseInAForkedChild) {
     pid_t child = fork();
     if (child == 0) {
       void* previous = nullptr;
-      DriverStatus done = driver()->enter(0, nullptr, &previous);
+      Status done = driver()->enter(0, nullptr, &previous);
       bool good = done.status == OPDOCK_DEVICE_ERROR &&
                   done.text.find("before this process was forked") != std::string::npos;
       _exit(good ? 0 : 1);
@@ -284,7 +284,7 @@ TEST(CudaDriver, AllocatesInStreamOrderAndGivesBack) {
     EXPECT_EQ(recorded(record, "allocate").at(0).at("device"), 1);
     EXPECT_EQ(recorded(record, "free").at(0).at("bytes"), 1000);
     ASSERT_TRUE(driver()->enter(0, nullptr, &previous).ok());
-    DriverStatus done = driver()->allocate(0, nullptr, 2000000, &memory);
+    Status done = driver()->allocate(0, nullptr, 2000000, &memory);
     EXPECT_EQ(done.status, OPDOCK_OUT_OF_MEMORY);
     EXPECT_NE(done.text.find("CUDA_ERROR_OUT_OF_MEMORY (2)"), std::string::npos) << done.text;
   });
@@ -296,7 +296,7 @@ TEST(CudaDriver, AllocatesWithoutPoolsWhereThereAreNone) {
            [](const std::string& record) {
              void *previous = nullptr, *memory = nullptr;
              ASSERT_TRUE(driver()->enter(0, nullptr, &previous).ok());
-             DriverStatus done = driver()->allocate(0, nullptr, 1000, &memory);
+             Status done = driver()->allocate(0, nullptr, 1000, &memory);
              ASSERT_TRUE(done.ok()) << done.text;
              driver()->leave(previous);
              EXPECT_TRUE(driver()->release(0, nullptr, memory).ok());
@@ -335,7 +335,7 @@ TEST(CudaDriver, ReportsEveryStatusWithTheDriversName) {
         {12345, OPDOCK_DEVICE_ERROR, "unknown error (12345)"},
     };
     for (const auto& row : rows) {
-      DriverStatus done = cuda::status_of(*api, row.result, "cuTest");
+      Status done = cuda::status_of(*api, row.result, "cuTest");
       EXPECT_EQ(done.status, row.status) << done.text;
       EXPECT_EQ(done.text.find("cuTest: "), 0u) << done.text;
       EXPECT_NE(done.text.find(row.text), std::string::npos) << done.text;
