@@ -6,12 +6,14 @@
 
 #include "arch/cuda_list.h"
 #include "arch/rocm_list.h"
+#include "base/files.h"
 #include "build/builder.h"
 #include "chain/build_archs.h"
 #include "chain/hooks.h"
 #include "chain/report.h"
 #include "chain/runtime.h"
 #include "fmt/format.h"
+#include "opdock/types.hpp"
 
 namespace opdock {
 namespace {
@@ -253,31 +255,23 @@ Report build_all(opdock_runtime* runtime, const BuildOptions& wanted) {
 
 opdock_status opdock_build_json(opdock_runtime* runtime, const char* path, const char* options,
                                 char** out, char* error, uint32_t error_size) {
-  if (runtime == nullptr || out == nullptr) {
-    return opdock::fail(OPDOCK_INVALID_ARGUMENT,
-                        "runtime, out: found NULL, wanted a runtime and a place for the text",
-                        error, error_size);
-  }
-  if (const opdock_status status = opdock::check_settings(*runtime, error, error_size);
-      status != OPDOCK_OK) {
-    return status;
-  }
-  std::string problem;
-  opdock::BuildOptions wanted;
-  if (!opdock::read_options(options, &wanted, &problem)) {
-    return opdock::fail(OPDOCK_INVALID_ARGUMENT, problem, error, error_size);
-  }
-  if (path == nullptr) {
-    return opdock::report([&] { return opdock::build_all(runtime, wanted); }, out, error,
-                          error_size);
-  }
-  wanted.trusted = true;
-  const std::filesystem::path manifest = opdock::manifest_at(path);
-  if (!opdock::read_file(manifest)) {
-    return opdock::fail(OPDOCK_INVALID_ARGUMENT,
-                        manifest.string() + ": found no readable file, wanted a plugin.toml", error,
-                        error_size);
-  }
-  return opdock::report([&] { return opdock::build_one(runtime, manifest, wanted); }, out, error,
-                        error_size);
+  return opdock::report(
+      [&] {
+        opdock::need(runtime, "runtime, out", "a runtime and a place for the text");
+        opdock::check_settings(*runtime);
+        std::string problem;
+        opdock::BuildOptions wanted;
+        if (!opdock::read_options(options, &wanted, &problem)) {
+          throw opdock::Error(OPDOCK_INVALID_ARGUMENT, problem);
+        }
+        if (path == nullptr) return opdock::build_all(runtime, wanted);
+        wanted.trusted = true;
+        const std::filesystem::path manifest = opdock::manifest_at(path);
+        if (!opdock::read_file(manifest)) {
+          throw opdock::Error(OPDOCK_INVALID_ARGUMENT,
+                              manifest.string() + ": found no readable file, wanted a plugin.toml");
+        }
+        return opdock::build_one(runtime, manifest, wanted);
+      },
+      out, {error, error_size});
 }

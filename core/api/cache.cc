@@ -3,6 +3,7 @@
 #include "cache/manage.h"
 #include "chain/report.h"
 #include "chain/runtime.h"
+#include "opdock/types.hpp"
 
 namespace opdock {
 namespace {
@@ -89,40 +90,36 @@ bool is_action(const std::string& action) {
 opdock_status opdock_cache_json(const char* action, const char* file, char** out, char* error,
                                 uint32_t error_size) {
   using namespace opdock;
-  const std::string what = action == nullptr ? "" : action, path = file == nullptr ? "" : file;
-  if (!is_action(what)) {
-    return fail(OPDOCK_INVALID_ARGUMENT,
-                "action: found \"" + what + "\", wanted ls, gc, clear, verify, export or import",
-                error, error_size);
-  }
-  if (path.empty() && (what == "export" || what == "import")) {
-    return fail(OPDOCK_INVALID_ARGUMENT, "file: found none, wanted a path", error, error_size);
-  }
-  std::vector<Reason> reasons;
-  const CacheOptions options = cache_options_from_environment(&reasons);
-  const std::unique_ptr<Cache> opened = Cache::open(options, &reasons);
-  for (const Reason& reason : reasons) {
-    const bool is_setting = reason.code == Code::kCacheSetting;
-    if (is_setting || opened->folder().empty()) {
-      return fail(is_setting ? OPDOCK_INVALID_ARGUMENT : OPDOCK_INCOMPATIBLE, to_text(reason),
-                  error, error_size);
-    }
-  }
-  bool has_failed = false;
-  const opdock_status status = report(
+  return report(
       [&] {
+        const std::string what = action == nullptr ? "" : action,
+                          path = file == nullptr ? "" : file;
+        if (!is_action(what)) {
+          throw Error(
+              OPDOCK_INVALID_ARGUMENT,
+              "action: found \"" + what + "\", wanted ls, gc, clear, verify, export or import");
+        }
+        if (path.empty() && (what == "export" || what == "import")) {
+          throw Error(OPDOCK_INVALID_ARGUMENT, "file: found none, wanted a path");
+        }
+        std::vector<Reason> reasons;
+        const CacheOptions options = cache_options_from_environment(&reasons);
+        const std::unique_ptr<Cache> opened = Cache::open(options, &reasons);
+        for (const Reason& reason : reasons) {
+          const bool is_setting = reason.code == Code::kCacheSetting;
+          if (!is_setting && !opened->folder().empty()) continue;
+          throw Error(is_setting ? OPDOCK_INVALID_ARGUMENT : OPDOCK_INCOMPATIBLE, to_text(reason));
+        }
+        Report json = {{"folder", opened->folder()}, {"max_bytes", options.max_bytes}};
         const std::optional<Report> done =
             act(what, {opened->folder()}, options.max_bytes, path, &reasons);
-        has_failed = !done;
-        Report json = {{"folder", opened->folder()}, {"max_bytes", options.max_bytes}};
-        if (done) json.update(*done);
-        return json;
+        if (done) {
+          json.update(*done);
+          return json;
+        }
+        std::string text;
+        for (const Reason& reason : reasons) text += (text.empty() ? "" : " ") + to_text(reason);
+        throw Error(OPDOCK_INCOMPATIBLE, text);
       },
-      out, error, error_size);
-  if (status != OPDOCK_OK || !has_failed) return status;
-  opdock_free(*out);
-  *out = nullptr;
-  std::string text;
-  for (const Reason& reason : reasons) text += (text.empty() ? "" : " ") + to_text(reason);
-  return fail(OPDOCK_INCOMPATIBLE, text, error, error_size);
+      out, {error, error_size});
 }

@@ -7,8 +7,8 @@
 #include <cstring>
 #include <memory>
 
+#include "base/guarded.h"
 #include "call/accept.h"
-#include "call/guarded.h"
 #include "call/phases.h"
 #include "call/places.h"
 #include "call/results.h"
@@ -217,7 +217,7 @@ opdock_status opdock_prepare(opdock_function* function, opdock_device device, ch
                              uint32_t error_size) {
   const ErrorBuffer error{error_text, error_size};
   if (function == nullptr) return missing(error, "a function");
-  try {
+  return guarded(error, [&] {
     const auto prepare = [&](Target** on) {
       opdock_status status = OPDOCK_OK;
       Target* target = *on = function->target(device, &status, error);
@@ -230,11 +230,10 @@ opdock_status opdock_prepare(opdock_function* function, opdock_device device, ch
     Target* target = nullptr;
     const opdock_status status = prepare(&target);
     return status == OPDOCK_OK ? status : call_further(*function, target, status, prepare);
-  } catch (...) {
-    return caught(error);
-  }
+  });
 }
 
+// Their own try instead of guarded(): a body of its own is not optimised with them.
 // gnu::hot: for their branches to cold functions g++ makes these small rather than fast otherwise,
 // and clears a plan by `rep stos`, which takes longer than all the rest.
 [[gnu::hot]] opdock_status opdock_plan_call(opdock_function* function,

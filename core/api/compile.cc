@@ -4,12 +4,11 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <memory>
 #include <utility>
 
 #include "api/module.h"
+#include "base/files.h"
 #include "base/installed.h"
 #include "base/mutex.h"
 #include "chain/report.h"
@@ -31,9 +30,8 @@ const std::vector<SourceText>& vocabulary() {
     std::error_code failed;
     for (const auto& entry : fs::directory_iterator(root / "opdock", failed)) {
       if (entry.path().extension() != ".cuh") continue;
-      std::ifstream file(entry.path(), std::ios::binary);
-      found->push_back({"opdock/" + entry.path().filename().string(),
-                        std::string(std::istreambuf_iterator<char>(file), {})});
+      found->push_back(
+          {"opdock/" + entry.path().filename().string(), read_file(entry.path()).value_or("")});
     }
     return found;
   }();
@@ -47,16 +45,16 @@ bool uses_vocabulary(const CompileRequest& request) {
   });
 }
 
-// False and *problem if a member is NULL that must not be.
-bool read_options(const opdock_compile_options& given, CompileRequest* out, std::string* problem) {
-  if (given.source == nullptr) return null_argument("options.source", problem) == OPDOCK_OK;
+// Fails if a member is NULL that must not be.
+Status read_options(const opdock_compile_options& given, CompileRequest* out) {
+  if (given.source == nullptr) return null_argument("options.source");
   out->program = given.source;
   out->program_name = given.name != nullptr && *given.name != '\0' ? given.name : "program.cu";
   out->name = out->program_name;
   const auto missing = [&](const char* what, uint32_t index) {
-    *problem = std::string("options.") + what + "[" + std::to_string(index) +
-               "]: found NULL, wanted a text";
-    return false;
+    return Status{OPDOCK_INVALID_ARGUMENT, std::string("options.") + what + "[" +
+                                               std::to_string(index) +
+                                               "]: found NULL, wanted a text"};
   };
   for (uint32_t i = 0; i < given.num_headers; ++i) {
     const opdock_header* header = given.headers == nullptr ? nullptr : &given.headers[i];
@@ -73,59 +71,53 @@ bool read_options(const opdock_compile_options& given, CompileRequest* out, std:
     if (given.kernels == nullptr || given.kernels[i] == nullptr) return missing("kernels", i);
     out->kernels.push_back(given.kernels[i]);
   }
-  if (!uses_vocabulary(*out)) return true;
+  if (!uses_vocabulary(*out)) return {};
   for (const SourceText& header : vocabulary()) {
     const bool own = std::any_of(out->headers.begin(), out->headers.end(),
                                  [&](const SourceText& one) { return one.name == header.name; });
     if (!own) out->headers.push_back(header);
   }
-  return true;
+  return {};
 }
 
 // A hook of the module's compilation asks for the module.
-opdock_status refuse_within(const opdock_module& module, std::string* problem) {
+Status refuse_within(const opdock_module& module) {
   last_compile_reasons().assign(1, within_itself(module.request.name + " to be compiled"));
-  *problem = module.request.name + ": " + to_text(last_compile_reasons().front());
-  return OPDOCK_INVALID_ARGUMENT;
+  return {OPDOCK_INVALID_ARGUMENT,
+          module.request.name + ": " + to_text(last_compile_reasons().front())};
 }
 
 // The backend, the driver and the architecture.
-opdock_status choose_target(const opdock_compile_options& given, opdock_module* module,
-                            std::string* problem) {
+Status choose_target(const opdock_compile_options& given, opdock_module* module) {
   CompileRequest& request = module->request;
   if (given.arch != nullptr) request.arch = given.arch;
   if (given.device.type == 0 && given.arch != nullptr) {
     request.backend = request.arch.starts_with("gfx") ? Backend::kRocm : Backend::kCuda;
-    return OPDOCK_OK;
+    return {};
   }
   if (given.device.type != OPDOCK_CUDA && given.device.type != OPDOCK_ROCM) {
-    *problem = "options.device: found " + to_text(given.device) +
-               ", wanted a GPU, or type 0 with `arch` for an image alone";
-    return OPDOCK_INVALID_ARGUMENT;
+    return {OPDOCK_INVALID_ARGUMENT,
+            "options.device: found " + to_text(given.device) +
+                ", wanted a GPU, or type 0 with `arch` for an image alone"};
   }
   request.backend = static_cast<Backend>(given.device.type);
   module->device = given.device;
-  module->driver = driver_for(request.backend, problem);
-  if (module->driver == nullptr) return OPDOCK_INCOMPATIBLE;
+  std::string problem;
+  module->driver = driver_for(request.backend, &problem);
+  if (module->driver == nullptr) return {OPDOCK_INCOMPATIBLE, problem};
   const opdock_device_facts* facts = nullptr;
-  const DriverStatus asked = module->driver->facts(given.device.index, &facts);
-  if (!asked.ok()) {
-    *problem = asked.text;
-    return asked.status;
-  }
-  if (!request.arch.empty()) return OPDOCK_OK;
+  Status done = module->driver->facts(given.device.index, &facts);
+  if (!done.ok()) return done;
+  if (!request.arch.empty()) return {};
   Gpu gpu{};
   gpu.backend = request.backend;
-  const DriverStatus told = module->driver->arch(given.device.index, &gpu.arch);
-  if (!told.ok()) {
-    *problem = told.text;
-    return told.status;
-  }
+  done = module->driver->arch(given.device.index, &gpu.arch);
+  if (!done.ok()) return done;
   gpu.major = static_cast<int>(facts->arch_major);
   gpu.minor = static_cast<int>(facts->arch_minor);
   request.arch = exact_arch(gpu);
   module->arch_is_gpus = true;
-  return OPDOCK_OK;
+  return {};
 }
 
 }  // namespace
@@ -136,28 +128,28 @@ using namespace opdock;
 opdock_status opdock_compile(opdock_runtime* runtime, const opdock_compile_options* options,
                              opdock_module** out, char* error, uint32_t error_size) {
   last_compile_reasons().clear();
-  return guarded(error, error_size, [&](std::string* problem) {
-    if (runtime == nullptr) return null_argument("runtime", problem);
-    if (options == nullptr) return null_argument("options", problem);
-    if (out == nullptr) return null_argument("out", problem);
+  return guarded({error, error_size}, [&]() -> Status {
+    if (runtime == nullptr) return null_argument("runtime");
+    if (options == nullptr) return null_argument("options");
+    if (out == nullptr) return null_argument("out");
     *out = nullptr;
     if (!OPDOCK_HAS(options, opdock_compile_options, arch)) {
-      *problem = "options: found struct_size " + std::to_string(options->struct_size) +
-                 ", wanted sizeof(opdock_compile_options), " + std::to_string(sizeof *options) +
-                 "; set it before calling";
-      return OPDOCK_INVALID_ARGUMENT;
+      return {OPDOCK_INVALID_ARGUMENT,
+              "options: found struct_size " + std::to_string(options->struct_size) +
+                  ", wanted sizeof(opdock_compile_options), " + std::to_string(sizeof *options) +
+                  "; set it before calling"};
     }
     auto module = std::make_unique<opdock_module>();
     module->runtime = runtime;
-    if (!read_options(*options, &module->request, problem)) return OPDOCK_INVALID_ARGUMENT;
-    opdock_status status = choose_target(*options, module.get(), problem);
+    Status done = read_options(*options, &module->request);
+    if (done.ok()) done = choose_target(*options, module.get());
     std::vector<Reason> wrong;  // without kernels nothing is compiled yet, but this can be told
-    if (status == OPDOCK_OK && !check_request(module->request, &wrong)) {
-      status = module->fail_for(std::move(wrong), problem);
+    if (done.ok() && !check_request(module->request, &wrong)) {
+      done = module->fail_for(std::move(wrong));
     }
-    if (status == OPDOCK_OK && !module->request.kernels.empty()) status = module->compile(problem);
-    if (status == OPDOCK_OK) *out = module.release();
-    return status;
+    if (done.ok() && !module->request.kernels.empty()) done = module->compile();
+    if (done.ok()) *out = module.release();
+    return done;
   });
 }
 
@@ -168,58 +160,57 @@ void opdock_module_free(opdock_module* module) {
 opdock_status opdock_module_kernel(opdock_module* module, const char* name, opdock_kernel** out,
                                    char* error, uint32_t error_size) {
   last_compile_reasons().clear();
-  return guarded(error, error_size, [&](std::string* problem) {
-    if (module == nullptr) return null_argument("module", problem);
-    if (name == nullptr) return null_argument("name", problem);
-    if (out == nullptr) return null_argument("out", problem);
+  return guarded({error, error_size}, [&]() -> Status {
+    if (module == nullptr) return null_argument("module");
+    if (name == nullptr) return null_argument("name");
+    if (out == nullptr) return null_argument("out");
     if (module->driver == nullptr) {
-      *problem = "kernel(\"" + std::string(name) +
-                 "\"): found a module compiled for an architecture alone, wanted one for a device; "
-                 "give options.device";
-      return OPDOCK_INVALID_ARGUMENT;
+      return {OPDOCK_INVALID_ARGUMENT,
+              "kernel(\"" + std::string(name) +
+                  "\"): found a module compiled for an architecture alone, wanted one for a "
+                  "device; give options.device"};
     }
     const Taken turn(&module->turn);
-    if (!turn) return refuse_within(*module, problem);
+    if (!turn) return refuse_within(*module);
     const auto known = module->kernels.find(std::string_view(name));
     if (known != module->kernels.end()) {
       *out = known->second;
-      return OPDOCK_OK;
+      return {};
     }
-    const opdock_status status = module->find(name, out, problem);
-    if (status == OPDOCK_OK) module->kernels[name] = *out;
-    return status;
+    Status found = module->find(name, out);
+    if (found.ok()) module->kernels[name] = *out;
+    return found;
   });
 }
 
 opdock_status opdock_module_get_image(opdock_module* module, opdock_module_image* out, char* error,
                                       uint32_t error_size) {
   last_compile_reasons().clear();
-  return guarded(error, error_size, [&](std::string* problem) {
-    if (module == nullptr) return null_argument("module", problem);
+  return guarded({error, error_size}, [&]() -> Status {
+    if (module == nullptr) return null_argument("module");
     if (out == nullptr || !OPDOCK_HAS(out, opdock_module_image, log)) {
-      return null_argument("out (with its struct_size)", problem);
+      return null_argument("out (with its struct_size)");
     }
     const Taken turn(&module->turn);
-    if (!turn) return refuse_within(*module, problem);
+    if (!turn) return refuse_within(*module);
     if (module->image == nullptr) {
-      const opdock_status status = module->compile(problem);
-      if (status != OPDOCK_OK) return status;
+      if (Status compiled = module->compile(); !compiled.ok()) return compiled;
     }
     const CompiledImage& image = *module->image;
     *out = {out->struct_size,   image.from_cache ? 1u : 0u, image.bytes.data(), image.bytes.size(),
             image.arch.c_str(), image.maker.c_str(),        image.log.c_str()};
-    return OPDOCK_OK;
+    return {};
   });
 }
 
 opdock_status opdock_compile_reasons_json(char** out, char* error, uint32_t error_size) {
-  return report([] { return to_json(last_compile_reasons()); }, out, error, error_size);
+  return report([] { return to_json(last_compile_reasons()); }, out, {error, error_size});
 }
 
 opdock_status opdock_add_compiler_folder(const char* folder, char* error, uint32_t error_size) {
-  return guarded(error, error_size, [&](std::string* problem) {
-    if (folder == nullptr) return null_argument("folder", problem);
+  return guarded({error, error_size}, [&]() -> Status {
+    if (folder == nullptr) return null_argument("folder");
     add_compiler_folder(folder);
-    return OPDOCK_OK;
+    return {};
   });
 }

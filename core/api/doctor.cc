@@ -5,6 +5,7 @@
 #include <map>
 
 #include "base/mutex.h"
+#include "base/texts.h"
 #include "base/utf8.h"
 #include "cache/cache.h"
 #include "chain/report.h"
@@ -63,10 +64,9 @@ Report check_compilers(const std::vector<Tool>& tools) {
     packages.push_back(tool.package);
     purpose = tool.purpose;
   }
-  return check(
-      "C++ compiler", !found.empty(),
-      found.empty() ? "neither g++ nor clang++" : fmt::format("{}", fmt::join(found, ", ")),
-      purpose.c_str(), fmt::format("install one: {}", fmt::join(packages, ", or ")));
+  return check("C++ compiler", !found.empty(),
+               found.empty() ? "neither g++ nor clang++" : join(found), purpose.c_str(),
+               fmt::format("install one: {}", fmt::join(packages, ", or ")));
 }
 
 std::string version_text(const MachineFacts& machine, const char* prefix) {
@@ -108,7 +108,7 @@ std::string gpu_text(const MachineFacts& machine, Backend backend) {
   for (const Gpu& gpu : machine.gpus) {
     if (gpu.backend == backend) names.push_back(fmt::format("{} ({})", gpu.name, gpu.arch));
   }
-  return fmt::format("{}", fmt::join(names, ", "));
+  return join(names);
 }
 
 void add_gpu_checks(const MachineFacts& machine, Report* checks) {
@@ -150,7 +150,7 @@ std::string places_text(const Settings& settings) {
                                  &settings.cuda_archs, &settings.hip_archs}) {
     if (setting->place != Setting().place) places.push_back(setting->place);
   }
-  return places.empty() ? "defaults" : fmt::format("{}", fmt::join(places, ", "));
+  return places.empty() ? "defaults" : join(places);
 }
 
 Report cache_json() {

@@ -1,11 +1,8 @@
 // The functions of opdock.h that find ops, describe them and bind their arguments; call.cc has
 // those that call them.
 // SPDX-License-Identifier: Apache-2.0
-#include <mutex>
-
-#include "base/mutex.h"
+#include "base/guarded.h"
 #include "call/call.h"
-#include "call/guarded.h"
 #include "call/infer.h"
 #include "call/results.h"
 #include "chain/resolver.h"
@@ -15,21 +12,10 @@
 namespace {
 
 using opdock::ErrorBuffer;
-using opdock::FunctionTable;
 using opdock::guarded;
 using opdock::missing;
 
-opdock::Mutex& making_tables = *new opdock::Mutex;
-
 }  // namespace
-
-FunctionTable& opdock::function_table(opdock_runtime* runtime) {
-  const std::lock_guard lock(making_tables);
-  if (runtime->functions == nullptr) {
-    runtime->functions = std::make_shared<FunctionTable>(runtime);
-  }
-  return *static_cast<FunctionTable*>(runtime->functions.get());
-}
 
 extern "C" {
 
@@ -40,15 +26,9 @@ opdock_status opdock_get_function(opdock_runtime* runtime, const char* name, opd
     return missing(buffer, "a runtime, a name and a place for the function");
   }
   *out = nullptr;
-  if (const opdock_status status = opdock::check_settings(*runtime, error, error_size);
-      status != OPDOCK_OK) {
-    return status;
-  }
   return guarded(buffer, [&] {
-    std::string problem;
-    opdock_status status = opdock::function_table(runtime).get(name, out, &problem);
-    if (status != OPDOCK_OK) buffer.write(problem);
-    return status;
+    opdock::check_settings(*runtime);
+    return opdock::function_table(runtime).get(name, out);
   });
 }
 
@@ -57,12 +37,12 @@ const opdock_function_info* opdock_describe(const opdock_function* function) {
 }
 
 const char* opdock_function_doc(const opdock_function* function) {
-  if (function == nullptr) return "";
-  try {
-    return function->doc();
-  } catch (const std::exception&) {
-    return "";
-  }
+  const char* doc = "";
+  guarded({}, [&] {
+    if (function != nullptr) doc = function->doc();
+    return OPDOCK_OK;
+  });
+  return doc;
 }
 
 opdock_status opdock_count_results(const opdock_function* function, const opdock_value* args,

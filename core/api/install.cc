@@ -9,24 +9,19 @@
 #include <cstdlib>
 #include <vector>
 
-#include "cache/files.h"
+#include "base/files.h"
 #include "chain/report.h"
 #include "chain/runtime.h"
 #include "fmt/format.h"
+#include "opdock/types.hpp"
 
 namespace opdock {
 namespace {
 
-// What is wrong with the request itself.
-struct InstallRefusal {
-  opdock_status status;
-  std::string text;
-};
-
-InstallRefusal system_refusal(const char* what, const std::string& path, int error) {
+Error system_error(const char* what, const std::string& path, int error) {
   return {OPDOCK_INTERNAL,
           fmt::format("cannot {} {}: {}; check its folder's rights and the space on its disk", what,
-                      path, cache::error_text(error))};
+                      path, error_text(error))};
 }
 
 // Removes the file unless it was renamed.
@@ -47,30 +42,29 @@ void copy(const std::string& from, const std::string& to) {
   const std::string real = resolved == nullptr ? from : resolved;
   std::free(resolved);
   Fd in, out;
-  if (const int error = cache::open_file(real, O_RDONLY, 0, &in); error != 0) {
-    throw InstallRefusal{OPDOCK_INVALID_ARGUMENT,
-                         fmt::format("{}: {}; correct the path", from, cache::error_text(error))};
+  if (const int error = open_file(real, O_RDONLY, 0, &in); error != 0) {
+    throw Error(OPDOCK_INVALID_ARGUMENT,
+                fmt::format("{}: {}; correct the path", from, error_text(error)));
   }
   struct stat status{};
   if (fstat(in.get(), &status) != 0 || !S_ISREG(status.st_mode)) {
-    throw InstallRefusal{
-        OPDOCK_INVALID_ARGUMENT,
-        fmt::format("found {}, which is no regular file, wanted a shared object", from)};
+    throw Error(OPDOCK_INVALID_ARGUMENT,
+                fmt::format("found {}, which is no regular file, wanted a shared object", from));
   }
-  if (const int error = cache::open_file(to, O_WRONLY | O_CREAT | O_EXCL, 0644, &out); error != 0) {
-    throw system_refusal("make", to, error);
+  if (const int error = open_file(to, O_WRONLY | O_CREAT | O_EXCL, 0644, &out); error != 0) {
+    throw system_error("make", to, error);
   }
   std::vector<char> buffer(1 << 20);
   for (;;) {
     const ssize_t size = read(in.get(), buffer.data(), buffer.size());
     if (size < 0 && errno == EINTR) continue;
-    if (size < 0) throw system_refusal("read", from, errno);
+    if (size < 0) throw system_error("read", from, errno);
     if (size == 0) break;
-    const int error = cache::write_all(out.get(), {buffer.data(), static_cast<size_t>(size)});
-    if (error != 0) throw system_refusal("write", to, error);
+    const int error = write_all(out.get(), {buffer.data(), static_cast<size_t>(size)});
+    if (error != 0) throw system_error("write", to, error);
   }
-  if (const int error = cache::sync_file(out.get()); error != 0) {
-    throw system_refusal("write", to, error);
+  if (const int error = sync_file(out.get()); error != 0) {
+    throw system_error("write", to, error);
   }
 }
 
@@ -83,10 +77,9 @@ std::string version_there(opdock_runtime* runtime, const std::string& target,
       examine(target, *runtime->machine(), Depth::kJudge);
   const std::optional<Note>& note = there->file.note;
   if (!note || note->name != name) {
-    throw InstallRefusal{
-        OPDOCK_INVALID_ARGUMENT,
-        fmt::format("found {}, which {}, in the place of plugin {}; move it away first", target,
-                    note ? "holds plugin " + note->name : "holds no plugin", name)};
+    throw Error(OPDOCK_INVALID_ARGUMENT,
+                fmt::format("found {}, which {}, in the place of plugin {}; move it away first",
+                            target, note ? "holds plugin " + note->name : "holds no plugin", name));
   }
   return note->version.text();
 }
@@ -94,17 +87,16 @@ std::string version_there(opdock_runtime* runtime, const std::string& target,
 Report install(opdock_runtime* runtime, const std::string& path) {
   const SearchEnvironment& environment = runtime->search().environment;
   if (environment.secure || environment.data_home.empty()) {
-    throw InstallRefusal{
-        OPDOCK_INVALID_ARGUMENT,
-        "there is no home folder to install into; set HOME or XDG_DATA_HOME, and ask as "
-        "an ordinary user"};
+    throw Error(OPDOCK_INVALID_ARGUMENT,
+                "there is no home folder to install into; set HOME or XDG_DATA_HOME, and ask as "
+                "an ordinary user");
   }
   const std::string folder = environment.data_home + "/opdock/plugins";
-  if (const int error = cache::make_folders(folder); error != 0) {
-    throw system_refusal("make", folder, error);
+  if (const int error = make_folders(folder); error != 0) {
+    throw system_error("make", folder, error);
   }
   // What is judged is the copy, where it is going to lie: libraries are found relative to it.
-  const TemporaryFile copied(folder + "/." + cache::unique_name());
+  const TemporaryFile copied(folder + "/." + unique_name());
   copy(path, copied.path());
   const std::shared_ptr<const Candidate> judged =
       examine(copied.path(), *runtime->machine(), Depth::kInspect);
@@ -117,9 +109,9 @@ Report install(opdock_runtime* runtime, const std::string& path) {
   const std::string target = folder + "/" + name + ".so";
   const std::string before = version_there(runtime, target, name);
   if (rename(copied.path().c_str(), target.c_str()) != 0) {
-    throw system_refusal("put a plugin in the place of", target, errno);
+    throw system_error("put a plugin in the place of", target, errno);
   }
-  cache::sync_folder(folder);
+  sync_folder(folder);
   for (const std::shared_ptr<const Candidate>& found : runtime->catalog(true)->candidates()) {
     if (found->path != target) continue;
     json = summary(*found);
@@ -135,25 +127,14 @@ Report install(opdock_runtime* runtime, const std::string& path) {
 
 opdock_status opdock_install_json(opdock_runtime* runtime, const char* path, char** out,
                                   char* error, uint32_t error_size) {
-  if (runtime == nullptr || path == nullptr || out == nullptr) {
-    return opdock::fail(OPDOCK_INVALID_ARGUMENT,
-                        "runtime, path, out: found NULL, wanted a runtime, a file and a place for "
-                        "the text",
-                        error, error_size);
-  }
-  std::optional<opdock::InstallRefusal> refused;
-  const opdock_status status = opdock::report(
-      [&]() -> opdock::Report {
-        try {
-          return opdock::install(runtime, path);
-        } catch (const opdock::InstallRefusal& refusal) {
-          refused = refusal;
-          return {};
+  return opdock::report(
+      [&] {
+        if (runtime == nullptr || path == nullptr) {
+          throw opdock::Error(OPDOCK_INVALID_ARGUMENT,
+                              "runtime, path, out: found NULL, wanted a runtime, a file and a "
+                              "place for the text");
         }
+        return opdock::install(runtime, path);
       },
-      out, error, error_size);
-  if (!refused) return status;
-  opdock_free(*out);
-  *out = nullptr;
-  return opdock::fail(refused->status, refused->text, error, error_size);
+      out, {error, error_size});
 }

@@ -1,7 +1,7 @@
 // The functions of compile.h for a kernel: what it takes, and launching it.
 // SPDX-License-Identifier: Apache-2.0
 #include <atomic>
-#include <exception>
+#include <string_view>
 
 #include "api/module.h"
 #include "driver/driver.h"
@@ -27,13 +27,14 @@ Driver* driver_of(const opdock_kernel& kernel) {
 
 opdock_status opdock_kernel_get_info(const opdock_kernel* kernel, opdock_kernel_info* out,
                                      char* error, uint32_t error_size) {
-  return guarded(error, error_size, [&](std::string* problem) {
-    if (kernel == nullptr) return null_argument("kernel", problem);
+  return guarded({error, error_size}, [&]() -> Status {
+    if (kernel == nullptr) return null_argument("kernel");
     if (out == nullptr || !OPDOCK_HAS(out, opdock_kernel_info, device)) {
-      return null_argument("out (with its struct_size)", problem);
+      return null_argument("out (with its struct_size)");
     }
-    Driver* driver = driver_for(static_cast<Backend>(kernel->device.type), problem);
-    if (driver == nullptr) return OPDOCK_INCOMPATIBLE;
+    std::string problem;
+    Driver* driver = driver_for(static_cast<Backend>(kernel->device.type), &problem);
+    if (driver == nullptr) return {OPDOCK_INCOMPATIBLE, problem};
     const std::vector<uint32_t>* sizes = driver->params(kernel->function);
     *out = {out->struct_size,
             sizes == nullptr ? 0u : static_cast<uint32_t>(sizes->size()),
@@ -42,14 +43,15 @@ opdock_status opdock_kernel_get_info(const opdock_kernel* kernel, opdock_kernel_
             sizes == nullptr ? nullptr : sizes->data(),
             kernel->image_name,
             kernel->device};
-    return OPDOCK_OK;
+    return {};
   });
 }
 
 opdock_status opdock_launch_kernel(opdock_kernel* kernel, void* stream, const opdock_launch* launch,
                                    char* error, uint32_t error_size) {
-  const auto refuse = [&](opdock_status status, const std::string& text) {
-    return fail(status, text, error, error_size);
+  const ErrorBuffer buffer{error, error_size};
+  const auto refuse = [&](opdock_status status, std::string_view text) {
+    return buffer.fail(status, text);
   };
   if (kernel == nullptr || launch == nullptr) {
     return refuse(OPDOCK_INVALID_ARGUMENT, "launch: found a NULL kernel or launch, wanted both");
@@ -69,10 +71,10 @@ opdock_status opdock_launch_kernel(opdock_kernel* kernel, void* stream, const op
     return refuse(OPDOCK_INVALID_ARGUMENT,
                   "launch: found args of NULL with num_args above 0, wanted their addresses");
   }
-  try {
+  return guarded(buffer, [&] {
     Driver* const driver = driver_of(*kernel);
     void* previous = nullptr;
-    DriverStatus done = driver->enter(kernel->device.index, stream, &previous);
+    Status done = driver->enter(kernel->device.index, stream, &previous);
     if (!done.ok()) return refuse(done.status, done.text);
     done = driver->launch(kernel->function, stream, *launch);
     driver->leave(previous);
@@ -80,7 +82,5 @@ opdock_status opdock_launch_kernel(opdock_kernel* kernel, void* stream, const op
     // Here it is the program that gave the arguments, not a plugin.
     return refuse(done.status == OPDOCK_INTERNAL ? OPDOCK_INVALID_ARGUMENT : done.status,
                   done.text);
-  } catch (const std::exception& exception) {
-    return refuse(OPDOCK_INTERNAL, exception.what());
-  }
+  });
 }

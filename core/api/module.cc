@@ -86,26 +86,24 @@ std::vector<Reason>& last_compile_reasons() {
   return reasons;
 }
 
-opdock_status null_argument(const char* name, std::string* problem) {
-  *problem = std::string(name) + ": found NULL, wanted a value";
-  return OPDOCK_INVALID_ARGUMENT;
+Status null_argument(const char* name) {
+  return {OPDOCK_INVALID_ARGUMENT, std::string(name) + ": found NULL, wanted a value"};
 }
 
 }  // namespace opdock
 
 using namespace opdock;
 
-opdock_status opdock_module::fail_for(std::vector<Reason> reasons, std::string* problem) {
+Status opdock_module::fail_for(std::vector<Reason> reasons) {
   std::erase_if(reasons, [](const Reason& reason) {
     return info(reason.code).severity == Severity::kNotice;
   });
-  *problem = text_of(request.name, reasons);
-  const opdock_status status = module_status(reasons);
+  Status failed{module_status(reasons), text_of(request.name, reasons)};
   last_compile_reasons() = std::move(reasons);
-  return status;
+  return failed;
 }
 
-opdock_status opdock_module::compile(std::string* problem) {
+Status opdock_module::compile() {
   std::vector<Reason> reasons;
   const Waiting waiting(runtime->hooks());
   std::atomic<bool> told{true};  // it was asked for by name: no line in a log about it
@@ -117,9 +115,9 @@ opdock_status opdock_module::compile(std::string* problem) {
   image = compile_image(request, context, &reasons);
   if (const auto ptx = image == nullptr ? for_newer_gpu(request, context, &reasons) : std::nullopt)
     image = compile_image(*ptx, context, &reasons);
-  if (image == nullptr) return fail_for(std::move(reasons), problem);
+  if (image == nullptr) return fail_for(std::move(reasons));
   if (!image->log.empty()) runtime->log(1, (request.name + ":\n" + image->log).c_str());
-  return OPDOCK_OK;
+  return {};
 }
 
 // What to compile instead where the GPU is newer than every compiler; `reasons`, why it could not
@@ -137,8 +135,7 @@ std::optional<CompileRequest> opdock_module::for_newer_gpu(const CompileRequest&
   return ptx;
 }
 
-opdock_status opdock_module::find(const std::string& name, opdock_kernel** out,
-                                  std::string* problem) {
+Status opdock_module::find(const std::string& name, opdock_kernel** out) {
   std::vector<Reason> reasons;
   const Waiting waiting(runtime->hooks());
   std::atomic<bool> told{true};
@@ -152,15 +149,12 @@ opdock_status opdock_module::find(const std::string& name, opdock_kernel** out,
   Kernels* loaded = LoadedModule::get(wanted, driver, device, context, &own, &reasons);
   if (const auto ptx = loaded == nullptr ? for_newer_gpu(wanted, context, &reasons) : std::nullopt)
     loaded = LoadedModule::get(*ptx, driver, device, context, &own, &reasons);
-  if (loaded == nullptr) return fail_for(std::move(reasons), problem);
+  if (loaded == nullptr) return fail_for(std::move(reasons));
   if (named) image = own;
   void* previous = nullptr;
-  DriverStatus entered = driver->enter(device.index, nullptr, &previous);
-  if (!entered.ok()) {
-    *problem = entered.text;
-    return entered.status;
-  }
-  const opdock_status status = loaded->find(name.c_str(), out, problem);
+  Status entered = driver->enter(device.index, nullptr, &previous);
+  if (!entered.ok()) return entered;
+  Status found = loaded->find(name.c_str(), out);
   driver->leave(previous);
-  return status;
+  return found;
 }

@@ -2,12 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <exception>
 #include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "base/guarded.h"
 #include "base/turn.h"
 #include "call/kernels.h"
 #include "chain/runtime.h"
@@ -25,11 +25,11 @@ struct opdock_module {
   std::map<std::string, opdock_kernel*, std::less<>> kernels;
 
   // Makes `image`. A failure's reasons are kept for this thread.
-  opdock_status compile(std::string* problem);
+  opdock::Status compile();
   // One that was not named beforehand gets an image of its own.
-  opdock_status find(const std::string& name, opdock_kernel** out, std::string* problem);
-  // The status and text that `reasons` come to; keeps them for this thread.
-  opdock_status fail_for(std::vector<opdock::Reason> reasons, std::string* problem);
+  opdock::Status find(const std::string& name, opdock_kernel** out);
+  // What `reasons` come to; keeps them for this thread.
+  opdock::Status fail_for(std::vector<opdock::Reason> reasons);
 
  private:
   std::optional<opdock::CompileRequest> for_newer_gpu(const opdock::CompileRequest& failed,
@@ -42,18 +42,6 @@ namespace opdock {
 // Why this thread's last compilation failed.
 std::vector<Reason>& last_compile_reasons();
 
-opdock_status null_argument(const char* name, std::string* problem);
-
-// Runs `work`, which returns a status and sets *problem, and turns exceptions into statuses.
-template <typename Work>
-opdock_status guarded(char* error, uint32_t error_size, const Work& work) {
-  try {
-    std::string problem;
-    const opdock_status status = work(&problem);
-    return status == OPDOCK_OK ? status : fail(status, problem, error, error_size);
-  } catch (const std::exception& exception) {
-    return fail(OPDOCK_INTERNAL, exception.what(), error, error_size);
-  }
-}
+Status null_argument(const char* name);
 
 }  // namespace opdock

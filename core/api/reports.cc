@@ -11,24 +11,16 @@
 #include "chain/report.h"
 #include "chain/resolver.h"
 #include "chain/runtime.h"
+#include "opdock/types.hpp"
 #include "trust/trust.h"
 
 using opdock::Report;
 
-namespace {
-
-opdock_status null_argument(const char* name, char* error, uint32_t error_size) {
-  return opdock::fail(OPDOCK_INVALID_ARGUMENT, std::string(name) + ": found NULL, wanted a value",
-                      error, error_size);
-}
-
-}  // namespace
-
 opdock_status opdock_list_json(opdock_runtime* runtime, int32_t rescan, char** out, char* error,
                                uint32_t error_size) {
-  if (runtime == nullptr) return null_argument("runtime", error, error_size);
   return opdock::report(
       [&] {
+        opdock::need(runtime, "runtime");
         const std::shared_ptr<const opdock::Catalog> catalog = runtime->catalog(rescan != 0);
         Report json;
         json["plugins"] = Report::array();
@@ -41,48 +33,49 @@ opdock_status opdock_list_json(opdock_runtime* runtime, int32_t rescan, char** o
         json["notices"] = opdock::to_json(catalog->notices());
         return json;
       },
-      out, error, error_size);
+      out, {error, error_size});
 }
 
 opdock_status opdock_inspect_json(opdock_runtime* runtime, const char* path, char** out,
                                   char* error, uint32_t error_size) {
-  if (runtime == nullptr) return null_argument("runtime", error, error_size);
-  if (path == nullptr) return null_argument("path", error, error_size);
-  struct stat status{};
-  if (stat(path, &status) != 0) {
-    return opdock::fail(errno == EACCES ? OPDOCK_INVALID_ARGUMENT : OPDOCK_NOT_FOUND,
-                        std::string(path) + ": " + std::strerror(errno) + "; correct the path",
-                        error, error_size);
-  }
   return opdock::report(
       [&] {
+        opdock::need(runtime, "runtime");
+        opdock::need(path, "path");
+        struct stat status{};
+        if (stat(path, &status) != 0) {
+          throw opdock::Error(
+              errno == EACCES ? OPDOCK_INVALID_ARGUMENT : OPDOCK_NOT_FOUND,
+              std::string(path) + ": " + std::strerror(errno) + "; correct the path");
+        }
         return opdock::details(
             *opdock::examine(path, *runtime->machine(), opdock::Depth::kInspect));
       },
-      out, error, error_size);
+      out, {error, error_size});
 }
 
 opdock_status opdock_explain_json(opdock_runtime* runtime, const char* name, char** out,
                                   char* error, uint32_t error_size) {
-  if (runtime == nullptr) return null_argument("runtime", error, error_size);
-  if (name == nullptr) return null_argument("name", error, error_size);
-  if (const opdock_status status = opdock::check_settings(*runtime, error, error_size);
-      status != OPDOCK_OK) {
-    return status;
-  }
-  return opdock::report([&] { return opdock::explanation(runtime, name); }, out, error, error_size);
+  return opdock::report(
+      [&] {
+        opdock::need(runtime, "runtime");
+        opdock::need(name, "name");
+        opdock::check_settings(*runtime);
+        return opdock::explanation(runtime, name);
+      },
+      out, {error, error_size});
 }
 
 opdock_status opdock_doctor_json(opdock_runtime* runtime, char** out, char* error,
                                  uint32_t error_size) {
-  if (runtime == nullptr) return null_argument("runtime", error, error_size);
   return opdock::report(
       [&] {
+        opdock::need(runtime, "runtime");
         const std::shared_ptr<const opdock::Catalog> catalog = runtime->catalog();
         return opdock::diagnosis(*catalog, *runtime->machine(), runtime->search(),
                                  runtime->settings(), runtime->setting_problems());
       },
-      out, error, error_size);
+      out, {error, error_size});
 }
 
 opdock_status opdock_codes_json(char** out, char* error, uint32_t error_size) {
@@ -98,11 +91,11 @@ opdock_status opdock_codes_json(char** out, char* error, uint32_t error_size) {
         }
         return json;
       },
-      out, error, error_size);
+      out, {error, error_size});
 }
 
 opdock_status opdock_take_reasons_json(char** out, char* error, uint32_t error_size) {
-  return opdock::report([] { return opdock::take_reasons(); }, out, error, error_size);
+  return opdock::report([] { return opdock::take_reasons(); }, out, {error, error_size});
 }
 
 void opdock_free(void* memory) {

@@ -7,6 +7,7 @@
 #include "chain/report.h"
 #include "chain/runtime.h"
 #include "opdock/opdock.h"
+#include "opdock/types.hpp"
 
 namespace opdock {
 namespace {
@@ -36,34 +37,24 @@ Report state_of(const std::string& folder, const SearchEnvironment& environment)
 opdock_status opdock_trust_json(const char* action, const char* folder, char** out, char* error,
                                 uint32_t error_size) {
   using namespace opdock;
-  const std::string what = action == nullptr ? "" : action;
-  const bool lists = what == "list", adds = what == "add";
-  if (!lists && !adds && what != "remove") {
-    return fail(OPDOCK_INVALID_ARGUMENT,
-                "action: found \"" + what + "\", wanted add, remove or list", error, error_size);
-  }
-  if (!lists && folder == nullptr) {
-    return fail(OPDOCK_INVALID_ARGUMENT, "folder: found NULL, wanted an absolute path", error,
-                error_size);
-  }
-  opdock_status status = OPDOCK_OK;
-  std::string problem;
-  const opdock_status reported = report(
+  return report(
       [&]() -> Report {
+        const std::string what = action == nullptr ? "" : action;
+        const bool lists = what == "list", adds = what == "add";
+        if (!lists && !adds && what != "remove") {
+          throw Error(OPDOCK_INVALID_ARGUMENT,
+                      "action: found \"" + what + "\", wanted add, remove or list");
+        }
+        if (!lists) need(folder, "folder", "an absolute path");
         const SearchEnvironment environment = read_search_environment();
         if (lists) return list_consents(environment);
         bool is_argument = false;
-        problem = adds ? record_consent(folder, environment, &is_argument)
-                       : withdraw_consent(folder, environment, &is_argument);
+        const std::string problem = adds ? record_consent(folder, environment, &is_argument)
+                                         : withdraw_consent(folder, environment, &is_argument);
         if (problem.empty()) return state_of(folder, environment);
-        status = is_argument ? OPDOCK_INVALID_ARGUMENT : OPDOCK_INTERNAL;
-        return {};
+        throw Error(is_argument ? OPDOCK_INVALID_ARGUMENT : OPDOCK_INTERNAL, problem);
       },
-      out, error, error_size);
-  if (reported != OPDOCK_OK || status == OPDOCK_OK) return reported;
-  opdock_free(*out);
-  *out = nullptr;
-  return fail(status, problem, error, error_size);
+      out, {error, error_size});
 }
 
 opdock_status opdock_trust(const char* folder, char* error, uint32_t error_size) {

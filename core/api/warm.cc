@@ -1,16 +1,14 @@
 // Compiling what plugins carry as source ahead of time, many images at once.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
-#include <fstream>
-#include <iterator>
 #include <optional>
 #include <set>
-#include <stdexcept>
 #include <thread>
 
 #include "arch/choose.h"
 #include "arch/list_scanner.h"
 #include "arch/rocm_list.h"
+#include "base/files.h"
 #include "base/installed.h"
 #include "build/tool_versions.h"
 #include "call/kernels.h"
@@ -19,6 +17,7 @@
 #include "facts/arch.h"
 #include "jit/packed.h"
 #include "opdock/compile.h"
+#include "opdock/types.hpp"
 
 namespace opdock {
 namespace {
@@ -76,7 +75,7 @@ std::vector<Target> visible_targets(const MachineFacts& machine) {
 }
 
 // A list in the grammar of docs/architectures.md, both kinds of GPU in one: "8.0;9.0a gfx90a".
-// Throws std::invalid_argument, also for what no compiler here knows.
+// Throws Error, also for what no compiler here knows.
 std::vector<Target> listed_targets(const std::string& list, const MachineFacts& machine) {
   std::vector<Target> targets;
   const auto add = [&](Backend backend, const std::string& arch) {
@@ -89,7 +88,7 @@ std::vector<Target> listed_targets(const std::string& list, const MachineFacts& 
   for (std::string_view word; scanner.next(&word);) {
     if (word == "native") {
       targets = visible_targets(machine);
-      if (targets.empty()) throw std::invalid_argument(kNoGpu);
+      if (targets.empty()) throw Error(OPDOCK_INVALID_ARGUMENT, kNoGpu);
     } else {
       (word.starts_with("gfx") ? rocm : cuda).append(word) += ';';
     }
@@ -100,7 +99,7 @@ std::vector<Target> listed_targets(const std::string& list, const MachineFacts& 
     inputs.sources = {{"--archs", cuda.substr(0, cuda.size() - 1)}};
     inputs.compilers = archs_found();
     const std::optional<CudaArchChoice> choice = choose_cuda_archs(inputs, &reason);
-    if (!choice) throw std::invalid_argument(to_text(reason));
+    if (!choice) throw Error(OPDOCK_INVALID_ARGUMENT, to_text(reason));
     for (const CudaTarget& one : choice->targets) {
       Gpu gpu{};
       gpu.backend = Backend::kCuda;
@@ -113,18 +112,18 @@ std::vector<Target> listed_targets(const std::string& list, const MachineFacts& 
   }
   if (!rocm.empty()) {
     const std::optional<RocmList> parsed = parse_rocm_list(rocm, "--archs", &reason);
-    if (!parsed) throw std::invalid_argument(to_text(reason));
+    if (!parsed) throw Error(OPDOCK_INVALID_ARGUMENT, to_text(reason));
     for (const std::string& one : parsed->targets) add(Backend::kRocm, one);
   }
-  if (targets.empty()) throw std::invalid_argument(to_text(scanner.empty("architectures")));
+  if (targets.empty())
+    throw Error(OPDOCK_INVALID_ARGUMENT, to_text(scanner.empty("architectures")));
   return targets;
 }
 
 // What a file that may be looked into carries. The table is where the file's facts say that its
 // images are.
 bool read_rows(const FileFacts& facts, std::string* bytes, std::vector<ImageRow>* rows) {
-  std::ifstream stream(facts.path, std::ios::binary);
-  bytes->assign(std::istreambuf_iterator<char>(stream), {});
+  *bytes = read_file(facts.path).value_or("");
   const std::string magic(kImageMagic, sizeof kImageMagic);
   for (size_t at = bytes->find(magic); at != bytes->npos; at = bytes->find(magic, at + 1)) {
     const auto* table = reinterpret_cast<const uint8_t*>(bytes->data());
@@ -156,7 +155,7 @@ Report warm(opdock_runtime* runtime, const char* archs, uint32_t jobs) {
   const std::shared_ptr<const MachineFacts> machine = runtime->machine();
   const std::vector<Target> targets =
       archs == nullptr ? visible_targets(*machine) : listed_targets(archs, *machine);
-  if (targets.empty()) throw std::invalid_argument(kNoGpu);
+  if (targets.empty()) throw Error(OPDOCK_INVALID_ARGUMENT, kNoGpu);
   std::vector<CompileRequest> requests;
   std::vector<std::string> plugins;  // of each request
   for (const auto& candidate : runtime->catalog()->candidates()) {
@@ -213,24 +212,10 @@ Report warm(opdock_runtime* runtime, const char* archs, uint32_t jobs) {
 
 opdock_status opdock_warm_json(opdock_runtime* runtime, const char* archs, uint32_t jobs,
                                char** out, char* error, uint32_t error_size) {
-  if (runtime == nullptr || out == nullptr) {
-    return opdock::fail(OPDOCK_INVALID_ARGUMENT,
-                        "runtime, out: found NULL, wanted a runtime and a place for the text",
-                        error, error_size);
-  }
-  std::string wrong;
-  const opdock_status status = opdock::report(
-      [&]() -> opdock::Report {
-        try {
-          return opdock::warm(runtime, archs, jobs);
-        } catch (const std::invalid_argument& problem) {
-          wrong = problem.what();
-          return {};
-        }
+  return opdock::report(
+      [&] {
+        opdock::need(runtime, "runtime, out", "a runtime and a place for the text");
+        return opdock::warm(runtime, archs, jobs);
       },
-      out, error, error_size);
-  if (wrong.empty()) return status;
-  opdock_free(*out);
-  *out = nullptr;
-  return opdock::fail(OPDOCK_INVALID_ARGUMENT, wrong, error, error_size);
+      out, {error, error_size});
 }

@@ -9,6 +9,7 @@ namespace opdock {
 namespace {
 
 constexpr size_t kMostLetters = 128;  // of a name that is worth a comparison
+constexpr size_t kFewestLetters = 4;  // of a name that is meant where more stands around it
 
 std::string lower(std::string text) {
   for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
@@ -44,7 +45,11 @@ std::vector<std::string> near_names(const std::string& name,
     const std::string other = lower(candidate);
     const size_t allowed = std::max<size_t>(std::max(wanted.size(), other.size()) / 3, 1);
     const size_t away = distance(wanted, other);
-    if (away <= allowed || other.starts_with(wanted)) found.emplace_back(away, candidate);
+    const bool is_within =
+        other.size() >= kFewestLetters && (wanted.starts_with(other) || wanted.ends_with(other));
+    if (away <= allowed || is_within || other.starts_with(wanted)) {
+      found.emplace_back(away, candidate);
+    }
   }
   std::sort(found.begin(), found.end());
   if (found.size() > 3) found.resize(3);

@@ -36,10 +36,10 @@ Digest sha256(std::string_view text) {
   return sha256(std::span(reinterpret_cast<const uint8_t*>(text.data()), text.size()));
 }
 
-std::string to_hex(const Digest& digest) {
+std::string to_hex(std::span<const uint8_t> bytes) {
   constexpr char kDigits[] = "0123456789abcdef";
   std::string text;
-  for (uint8_t byte : digest) {
+  for (uint8_t byte : bytes) {
     text += kDigits[byte >> 4];
     text += kDigits[byte & 15];
   }

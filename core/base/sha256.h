@@ -16,8 +16,8 @@ using Digest = std::array<uint8_t, 32>;
 Digest sha256(std::span<const uint8_t> bytes);
 Digest sha256(std::string_view text);
 
-// 64 lower-case hexadecimal digits.
-std::string to_hex(const Digest& digest);
+// Lower-case hexadecimal digits, two a byte.
+std::string to_hex(std::span<const uint8_t> bytes);
 
 // The same for bytes that come in pieces.
 class Sha256 {

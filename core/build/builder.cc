@@ -12,6 +12,7 @@
 #include <filesystem>
 #include <optional>
 
+#include "base/files.h"
 #include "build/limits.h"
 #include "build/project.h"
 #include "build/result.h"
@@ -22,7 +23,6 @@
 #include "build/toolchain_check.h"
 #include "build/tools.h"
 #include "build/triage.h"
-#include "cache/files.h"
 #include "discover/catalog.h"
 #include "fmt/format.h"
 #include "trust/trust.h"
@@ -250,10 +250,10 @@ class Builder {
 
   BuildResult publish(const std::string& folder, const fs::path& made) {
     std::vector<std::string> files = {made.filename().string(), "build.log"};
-    int error = cache::write_whole(folder + "/build.log", log_);
+    int error = write_whole(folder + "/build.log", log_);
     if (!stand_in_.empty()) {
       files.push_back(kStandInFile);
-      if (error == 0) error = cache::write_whole(folder + "/" + kStandInFile, stand_in_);
+      if (error == 0) error = write_whole(folder + "/" + kStandInFile, stand_in_);
     }
     if (error == 0 && rename(made.c_str(), (folder + "/" + files.front()).c_str()) != 0)
       error = errno;

@@ -10,9 +10,9 @@
 #include <fstream>
 #include <sstream>
 
+#include "base/files.h"
 #include "base/installed.h"
 #include "build/limits.h"
-#include "cache/files.h"
 
 namespace opdock {
 namespace {
@@ -32,7 +32,7 @@ std::string quoted_list(const std::vector<std::string>& texts) {
 }
 
 bool write_text(const std::string& path, const std::string& text, std::vector<Reason>* reasons) {
-  const int error = cache::write_whole(path, text);
+  const int error = write_whole(path, text);
   if (error != 0)
     reasons->push_back(cannot_write(path, error, Code::kBuildNoCache, "a file written"));
   return error == 0;
@@ -48,8 +48,8 @@ int copy_tree(const std::string& from, const std::string& to) {
     const fs::path target = fs::path(to) / at->path().lexically_relative(from);
     const std::optional<std::string> text = read_file(at->path());
     if (!text) return EIO;
-    if (const int failed = cache::make_folders(target.parent_path())) return failed;
-    if (const int failed = cache::write_whole(target, *text)) return failed;
+    if (const int failed = make_folders(target.parent_path())) return failed;
+    if (const int failed = write_whole(target, *text)) return failed;
   }
   return error.value();
 }
@@ -151,7 +151,7 @@ bool write_project(const ProjectFolders& folders, const Manifest& manifest,
                    std::vector<Reason>* reasons) {
   const std::string& rules = installed().plugin_build;
   int error = copy_tree(rules, folders.project);
-  if (error == 0) error = cache::make_folders(folders.temporary);
+  if (error == 0) error = make_folders(folders.temporary);
   // Relative names for the headers: no path of this machine in what is made.
   const std::string include = folders.all + "/include", device = folders.all + "/device";
   if (error == 0 && symlink(installed().include.c_str(), include.c_str()) != 0) error = errno;

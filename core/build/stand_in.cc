@@ -6,11 +6,10 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "base/files.h"
 #include "cache/stamps.h"
 #include "facts/environment.h"
 #include "fmt/format.h"
@@ -66,10 +65,9 @@ std::string versions_of(const ToolchainFacts& facts) {
 }
 
 std::optional<StandIn> read_stand_in(const CacheEntry& entry) {
-  std::ifstream file(entry.folder() + "/" + kStandInFile, std::ios::binary);
-  if (!file) return std::nullopt;
-  const std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-  const json data = json::parse(text, nullptr, /*allow_exceptions=*/false);
+  const std::optional<std::string> text = read_file(entry.folder() + "/" + kStandInFile);
+  if (!text) return std::nullopt;
+  const json data = json::parse(*text, nullptr, /*allow_exceptions=*/false);
   // Its digest was right: who wrote it was another version of Opdock. What it made is used.
   if (!data.is_object()) return std::nullopt;
   StandIn out;

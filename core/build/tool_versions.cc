@@ -4,8 +4,6 @@
 #include <sys/auxv.h>
 
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <map>
 #include <optional>
 #include <sstream>
@@ -13,6 +11,7 @@
 #include "arch/flags.h"
 #include "arch/nvcc_toolkit.h"
 #include "arch/rocm_list.h"
+#include "base/files.h"
 #include "base/mutex.h"
 #include "base/turn.h"
 #include "build/process.h"
@@ -77,11 +76,6 @@ Version version_in(const std::string& text, const std::string& key = {}) {
   return {};
 }
 
-std::string whole_text(const fs::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-}
-
 }  // namespace
 
 CompilerVersion ask_compiler(const BuildTools& tools) {
@@ -105,7 +99,8 @@ NvccFacts ask_nvcc(const BuildTools& tools) {
   facts.toolkit = toolkit_of(ask(tools, {tools.nvcc, "--dryrun", "-c", "-x", "cu", "/dev/null"}));
   const fs::path header =
       (fs::path(facts.toolkit) / "include/crt/host_config.h").lexically_normal();
-  if (!facts.toolkit.empty()) facts.limits = read_host_limits(whole_text(header), header.string());
+  if (!facts.toolkit.empty())
+    facts.limits = read_host_limits(read_file(header).value_or(""), header.string());
   if (!facts.limits) facts.limits = documented_host_limits(facts.version);
   return facts;
 }

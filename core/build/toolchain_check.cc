@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "arch/choose.h"
+#include "base/texts.h"
 #include "facts/machine.h"
 #include "facts/tools.h"
 #include "facts/torch.h"
@@ -158,8 +159,7 @@ class Judge {
   void hipcc() {
     add(judge_rocm(facts_.hipcc, facts_.rocm), options_.must_run_here);
     if (facts_.unknown_hip.empty()) return;
-    std::string names;
-    for (const std::string& name : facts_.unknown_hip) names += (names.empty() ? "" : ", ") + name;
+    const std::string names = join(facts_.unknown_hip);
     Reason reason =
         make_reason(Code::kBuildArch,
                     fmt::format("{} in {} = \"{}\"", names,

@@ -13,8 +13,8 @@
 #include <map>
 #include <set>
 
+#include "base/files.h"
 #include "cache/entry_format.h"
-#include "cache/files.h"
 #include "cache/locks.h"
 #include "fmt/format.h"
 

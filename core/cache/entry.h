@@ -5,8 +5,8 @@
 #include <memory>
 #include <string>
 
+#include "base/files.h"
 #include "cache/entry_format.h"
-#include "cache/files.h"
 #include "cache/layout.h"
 
 namespace opdock::cache {

@@ -3,18 +3,11 @@
 
 #include <algorithm>
 
+#include "base/files.h"
 #include "base/sha256.h"
-#include "cache/files.h"
 #include "fmt/format.h"
 
 namespace opdock {
-
-std::string CacheRequest::key() const {
-  FieldHasher hasher;
-  hasher.add(kind);
-  for (const CacheField& field : fields) hasher.add(field.name).add(field.value);
-  return to_hex(hasher.finish());
-}
 
 namespace cache {
 

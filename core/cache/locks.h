@@ -5,8 +5,8 @@
 #include <optional>
 #include <string>
 
+#include "base/files.h"
 #include "base/turn.h"
-#include "cache/files.h"
 
 namespace opdock::cache {
 

@@ -66,18 +66,12 @@ const char* opdock_function::doc() const {
   return doc_.c_str();
 }
 
-opdock_generator* opdock::Resolver::generator(opdock_device, std::string* problem) {
-  *problem = "found no generator of random numbers, wanted one in the call's options";
-  return nullptr;
-}
-
 void opdock::Resolver::log(int32_t level, const char* message) {
   if (level >= 2) std::fprintf(stderr, "opdock: %s\n", message);
 }
 
 Target* opdock_function::resolve(opdock_device device, opdock_status* status,
                                  const ErrorBuffer& error) const {
-  std::string problem;
   std::atomic<Target*>* slot = this->slot(device);
   if (slot == nullptr) {
     *status = OPDOCK_INVALID_ARGUMENT;
@@ -85,10 +79,11 @@ Target* opdock_function::resolve(opdock_device device, opdock_status* status,
                 opdock::to_text(device) + ", wanted cpu, cuda:0 to 63 or rocm:0 to 63");
     return nullptr;
   }
-  *status = OPDOCK_INCOMPATIBLE;
-  Target* found = resolver_->resolve(*this, device, status, &problem);
-  if (found == nullptr) {
-    error.write(name_, ": ", problem);
+  Target* found = nullptr;
+  const opdock::Status resolved = resolver_->resolve(*this, device, &found);
+  if (!resolved.ok()) {
+    *status = resolved.status;
+    error.write(name_, ": ", resolved.text);
     return nullptr;
   }
   slot->store(found, std::memory_order_release);

@@ -7,8 +7,9 @@
 #include <string>
 #include <vector>
 
+#include "base/guarded.h"
+#include "base/status.h"
 #include "call/describe.h"
-#include "call/error_text.h"
 #include "call/target.h"
 #include "opdock/opdock.h"
 #include "schema/schema.h"
@@ -19,15 +20,13 @@ namespace opdock {
 class Resolver {
  public:
   virtual ~Resolver() = default;
-  // NULL, a status and *problem if nobody does. May load, may block; any thread.
-  virtual Target* resolve(const opdock_function& function, opdock_device device,
-                          opdock_status* status, std::string* problem) = 0;
+  // May load, may block; any thread.
+  virtual Status resolve(const opdock_function& function, opdock_device device, Target** out) = 0;
   // Makes kernels of `target` ready that are made on demand: `name`, or all if it is NULL. The
   // device's context is current. May compile, may block; any thread.
-  virtual opdock_status make_kernels(const opdock_function&, Target*, const char* name,
-                                     std::string* problem) {
-    (void)name, (void)problem;
-    return OPDOCK_OK;  // for who hands none out
+  virtual Status make_kernels(const opdock_function&, Target*, const char* name) {
+    (void)name;
+    return {};  // for who hands none out
   }
   // A call on `target` failed with OPDOCK_INCOMPATIBLE. True: because its first kernel could not be
   // made, and nothing was launched; resolve() passes this target over on this thread until
@@ -38,9 +37,12 @@ class Resolver {
   virtual void waiting(bool begins) { (void)begins; }
   // The op's documentation; "" if it cannot be had. Loads the best provider if need be.
   virtual std::string doc(const opdock_function& function) = 0;
-  // The generator that ops on `device` draw from if they are given none; NULL and *problem if there
-  // is none. Any thread; lives as long as the resolver.
-  virtual opdock_generator* generator(opdock_device device, std::string* problem);
+  // The generator that ops on `device` draw from if they are given none; NULL if there is none. Any
+  // thread; lives as long as the resolver.
+  virtual opdock_generator* generator(opdock_device device) {
+    (void)device;
+    return nullptr;
+  }
   // A plugin's line for the program's log. Any thread.
   virtual void log(int32_t level, const char* message);
   // How many threads share the work of an op on the CPU; 0: as many as there are cores.

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "call/guarded.h"
+#include "base/guarded.h"
 #include "call/invocation.h"
 #include "call/parallel.h"
 #include "call/retain.h"
@@ -23,14 +23,23 @@ Invocation& invocation(const opdock_call* call) {
   return *static_cast<Invocation*>(call->host_data);
 }
 
+// All that plugins get here is noexcept: an exception would unwind their frames.
+
 // With a call it goes where its runtime's messages go.
-void host_log(const opdock_call* call, int32_t level, const char* message) {
+void host_log(const opdock_call* call, int32_t level, const char* message) noexcept {
   if (message == nullptr) return;
-  if (call != nullptr) return invocation(call).function.resolver()->log(level, message);
-  if (level >= 2) std::fprintf(stderr, "opdock: %s\n", message);
+  guarded({}, [&] {
+    if (call != nullptr) {
+      invocation(call).function.resolver()->log(level, message);
+    } else if (level >= 2) {
+      std::fprintf(stderr, "opdock: %s\n", message);
+    }
+    return OPDOCK_OK;
+  });
 }
 
-opdock_status host_set_error(const opdock_call* call, opdock_status status, const char* message) {
+opdock_status host_set_error(const opdock_call* call, opdock_status status,
+                             const char* message) noexcept {
   return invocation(call).fail(status, message == nullptr ? "" : message);
 }
 
@@ -51,17 +60,15 @@ opdock_status find_kernel(Invocation& in, uint32_t index, opdock_kernel** out) {
   }
   if (kernels->is_ready(index, out)) [[likely]]
     return OPDOCK_OK;
-  std::string problem;
   bool is_capturing = false;
-  opdock_status status = in.is_capturing(&is_capturing);
-  if (status != OPDOCK_OK) return status;
-  status = kernels->find(index, out, &problem, !is_capturing);
-  if (status == OPDOCK_OK && *out == nullptr) [[unlikely]] {
-    status = in.function.resolver()->make_kernels(in.function, in.target, kernels->name_of(index),
-                                                  &problem);
-    if (status == OPDOCK_OK) status = kernels->find(index, out, &problem, false);
+  const opdock_status asked = in.is_capturing(&is_capturing);
+  if (asked != OPDOCK_OK) return asked;
+  Status found = kernels->find(index, out, !is_capturing);
+  if (found.ok() && *out == nullptr) [[unlikely]] {
+    found = in.function.resolver()->make_kernels(in.function, in.target, kernels->name_of(index));
+    if (found.ok()) found = kernels->find(index, out, false);
   }
-  return status == OPDOCK_OK ? status : in.fail(status, problem);
+  return found.ok() ? OPDOCK_OK : in.fail(found.status, found.text);
 }
 
 opdock_status refuse_launch(Invocation& in, const char* text) {
@@ -99,7 +106,7 @@ opdock_status launch_kernel(Invocation& in, const opdock_call* call, opdock_kern
   if (launch->num_args != 0 && launch->args == nullptr) {
     return refuse_launch(in, "found args of NULL with num_args above 0, wanted their addresses");
   }
-  DriverStatus done = in.target->driver->launch(kernel->function, call->stream, *launch);
+  Status done = in.target->driver->launch(kernel->function, call->stream, *launch);
   return done.ok() ? OPDOCK_OK : in.fail(done.status, done.text);
 }
 
@@ -144,34 +151,35 @@ opdock_status more_workspace(Invocation& in, uint64_t bytes, uint64_t alignment,
   return OPDOCK_OK;
 }
 
-opdock_status host_kernel(const opdock_call* call, uint32_t index, opdock_kernel** out) {
+opdock_status host_kernel(const opdock_call* call, uint32_t index, opdock_kernel** out) noexcept {
   Invocation& in = invocation(call);
   return answer(in, [&] { return find_kernel(in, index, out); });
 }
 
 opdock_status host_launch(const opdock_call* call, opdock_kernel* kernel,
-                          const opdock_launch* launch) {
+                          const opdock_launch* launch) noexcept {
   Invocation& in = invocation(call);
   return answer(in, [&] { return launch_kernel(in, call, kernel, launch); });
 }
 
 opdock_status host_workspace(const opdock_call* call, uint64_t bytes, uint64_t alignment,
-                             void** out) {
+                             void** out) noexcept {
   Invocation& in = invocation(call);
   return answer(in, [&] { return more_workspace(in, bytes, alignment, out); });
 }
 
-void* host_driver_symbol(int32_t device_type, const char* name) {
+void* host_driver_symbol(int32_t device_type, const char* name) noexcept {
   if (name == nullptr) return nullptr;
-  try {
+  void* found = nullptr;
+  guarded({}, [&] {
     Driver* driver = driver_for(static_cast<Backend>(device_type), nullptr);
-    return driver == nullptr ? nullptr : driver->symbol(name);
-  } catch (const std::exception&) {
-    return nullptr;
-  }
+    if (driver != nullptr) found = driver->symbol(name);
+    return OPDOCK_OK;
+  });
+  return found;
 }
 
-const void* host_get_extension(const char* id) {
+const void* host_get_extension(const char* id) noexcept {
   if (id == nullptr) return nullptr;
   if (std::strcmp(id, OPDOCK_PARALLEL_2) == 0) return parallel_extension();
   if (std::strcmp(id, OPDOCK_RETAIN_1) == 0) return retain_extension();
@@ -184,50 +192,5 @@ const opdock_host host_functions = {
     sizeof(opdock_host), OPDOCK_ABI_MAJOR, OPDOCK_ABI_MINOR,   0,
     OPDOCK_VERSION,      host_log,         host_set_error,     host_kernel,
     host_launch,         host_workspace,   host_driver_symbol, host_get_extension};
-
-opdock_status Invocation::fail(opdock_status status, std::string_view text) {
-  has_text = true;
-  ErrorBuffer{call.error, call.error_size}.write(function.schema().name, ": ", text);
-  return status;
-}
-
-opdock_status Invocation::is_capturing(bool* out) {
-  if (capture == Capture::kUnknown) {
-    bool found = false;
-    if (target->driver != nullptr) {
-      const DriverStatus done = target->driver->is_capturing(call.stream, &found);
-      if (!done.ok()) return fail(done.status, done.text);
-    }
-    capture = found ? Capture::kYes : Capture::kNo;
-  }
-  *out = capture == Capture::kYes;
-  return OPDOCK_OK;
-}
-
-opdock_status Invocation::finish_failed(opdock_status status, const char* function) {
-  if (status < 0 || status > OPDOCK_IO_ERROR) {
-    return fail(OPDOCK_INTERNAL, std::string(function) + " of plugin \"" + target->plugin +
-                                     "\" returned " + std::to_string(status) +
-                                     ", which is no status; report it to the plugin's author");
-  }
-  if (!has_text) {
-    fail(status, std::string(function) + " of plugin \"" + target->plugin +
-                     "\" failed with status " + std::to_string(status) +
-                     " and gave no text; report it to the plugin's author");
-  }
-  return status;
-}
-
-void Invocation::release_extra() {
-  for (void* memory : *extra) {
-    if (target->driver != nullptr) {
-      target->driver->release(target->device.index, call.stream, memory);
-    } else {
-      std::free(memory);
-    }
-  }
-  delete extra;
-  extra = nullptr;
-}
 
 }  // namespace opdock

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <span>
 
-#include "call/error_text.h"
+#include "base/guarded.h"
 #include "call/function.h"
 
 namespace opdock {

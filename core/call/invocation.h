@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "call/error_text.h"
+#include "base/guarded.h"
 #include "call/function.h"
 #include "call/target.h"
 #include "opdock/opdock.h"
@@ -70,6 +70,18 @@ struct Invocation {
  private:
   opdock_status finish_failed(opdock_status status, const char* function);
 };
+
+// What a function that a plugin calls answers: guarded(), with the op's name before the text.
+template <class F>
+[[gnu::always_inline]] inline opdock_status answer(Invocation& in, F&& body) noexcept {
+  try {
+    return body();
+  } catch (...) {
+    char text[256] = "";
+    const opdock_status status = caught({text, sizeof text});
+    return in.fail(status, text);
+  }
+}
 
 // Counts the fresh tensors of the results of a function that is_variable(), by the op's shape
 // rules.

@@ -137,86 +137,76 @@ const char* Kernels::name_of(uint32_t index) const {
   return index < numbered_.size() ? numbered_[index].name : nullptr;
 }
 
-opdock_status Kernels::find(uint32_t index, opdock_kernel** out, std::string* problem,
-                            bool may_load) {
+Status Kernels::find(uint32_t index, opdock_kernel** out, bool may_load) {
   if (index < numbered_.size() && numbered_[index].entry != nullptr) [[likely]]
-    return take(numbered_[index].entry, out, problem, may_load);
-  if (index < numbered_.size()) return find(numbered_[index].name, out, problem, may_load);
-  return refuse_unknown("number " + std::to_string(index), problem);
+    return take(numbered_[index].entry, out, may_load);
+  if (index < numbered_.size()) return find(numbered_[index].name, out, may_load);
+  return refuse_unknown("number " + std::to_string(index));
 }
 
-opdock_status Kernels::find(const char* name, opdock_kernel** out, std::string* problem,
-                            bool may_load) {
+Status Kernels::find(const char* name, opdock_kernel** out, bool may_load) {
   Entry* entry = lookup(name);
-  return entry != nullptr ? take(entry, out, problem, may_load)
-                          : refuse_unknown("\"" + std::string(name) + "\"", problem);
+  return entry != nullptr ? take(entry, out, may_load)
+                          : refuse_unknown("\"" + std::string(name) + "\"");
 }
 
-opdock_status Kernels::refuse_unknown(const std::string& what, std::string* problem) const {
-  if (driver_ == nullptr && !on_demand_) {
-    *problem = problem_;
-    return OPDOCK_NOT_FOUND;
-  }
-  *problem = "found no kernel " + what + " in " + description_ + ", wanted one of its " +
-             std::to_string(count_) + ":";
+Status Kernels::refuse_unknown(const std::string& what) const {
+  if (driver_ == nullptr && !on_demand_) return {OPDOCK_NOT_FOUND, problem_};
+  std::string text = "found no kernel " + what + " in " + description_ + ", wanted one of its " +
+                     std::to_string(count_) + ":";
   for (size_t i = 0; i < count_ && i < 16; ++i) {
-    *problem += (i ? ", \"" : " \"") + std::string(entries_[i].source_name) + "\"";
+    text += (i ? ", \"" : " \"") + std::string(entries_[i].source_name) + "\"";
   }
-  *problem += "; list it under `kernels` in plugin.toml";
-  return OPDOCK_NOT_FOUND;
+  return {OPDOCK_NOT_FOUND, text + "; list it under `kernels` in plugin.toml"};
 }
 
-opdock_status Kernels::take(Entry* entry, opdock_kernel** out, std::string* problem,
-                            bool may_load) {
+Status Kernels::take(Entry* entry, opdock_kernel** out, bool may_load) {
   if (!entry->ready.load(std::memory_order_acquire)) [[unlikely]] {
     if (on_demand_) {
       *out = nullptr;
-      return may_load ? OPDOCK_OK : refuse_in_capture(entry->source_name, problem);
+      return may_load ? Status() : refuse_in_capture(entry->source_name);
     }
-    const opdock_status status = resolve(entry, may_load, problem);
-    if (status != OPDOCK_OK) return status;
+    if (Status resolved = resolve(entry, may_load); !resolved.ok()) return resolved;
   }
   *out = &entry->kernel;
-  return OPDOCK_OK;
+  return {};
 }
 
-opdock_status Kernels::refuse_in_capture(std::string_view name, std::string* problem) const {
-  *problem = "found the stream being captured and kernel \"" + std::string(name) +
-             "\" not loaded on " + to_text(device_) +
-             ", wanted it loaded; call the op once with such arguments, or opdock_prepare, before "
-             "the capture";
-  return OPDOCK_UNSUPPORTED;
+Status Kernels::refuse_in_capture(std::string_view name) const {
+  return {OPDOCK_UNSUPPORTED,
+          "found the stream being captured and kernel \"" + std::string(name) +
+              "\" not loaded on " + to_text(device_) +
+              ", wanted it loaded; call the op once with such arguments, or opdock_prepare, before "
+              "the capture"};
 }
 
-opdock_status Kernels::load(std::string* problem) {
-  if (driver_ == nullptr) return OPDOCK_OK;
+Status Kernels::load() {
+  if (driver_ == nullptr) return {};
   const std::lock_guard lock(mutex_);
-  return load_locked(problem);
+  return load_locked();
 }
 
-opdock_status Kernels::load_locked(std::string* problem) {
-  if (module_ != nullptr) return OPDOCK_OK;
-  DriverStatus loaded = driver_->load(device_.index, image_, &module_);
-  if (loaded.ok()) return OPDOCK_OK;
+Status Kernels::load_locked() {
+  if (module_ != nullptr) return {};
+  Status loaded = driver_->load(device_.index, image_, &module_);
+  if (loaded.ok()) return loaded;
   module_ = nullptr;
-  *problem = "loading " + description_ + " on " + to_text(device_) + ": " + loaded.text;
-  return loaded.status;
+  return {loaded.status,
+          "loading " + description_ + " on " + to_text(device_) + ": " + loaded.text};
 }
 
-opdock_status Kernels::resolve(Entry* entry, bool may_load, std::string* problem) {
+Status Kernels::resolve(Entry* entry, bool may_load) {
   std::lock_guard lock(mutex_);
-  if (entry->ready.load(std::memory_order_relaxed)) return OPDOCK_OK;
-  if (module_ == nullptr && !may_load) return refuse_in_capture(entry->source_name, problem);
-  const opdock_status status = load_locked(problem);
-  if (status != OPDOCK_OK) return status;
-  DriverStatus found = driver_->find(module_, entry->image_name, &entry->kernel.function);
+  if (entry->ready.load(std::memory_order_relaxed)) return {};
+  if (module_ == nullptr && !may_load) return refuse_in_capture(entry->source_name);
+  if (Status loaded = load_locked(); !loaded.ok()) return loaded;
+  Status found = driver_->find(module_, entry->image_name, &entry->kernel.function);
   if (!found.ok()) {
-    *problem =
-        "kernel \"" + std::string(entry->source_name) + "\" in " + description_ + ": " + found.text;
-    return found.status;
+    return {found.status, "kernel \"" + std::string(entry->source_name) + "\" in " + description_ +
+                              ": " + found.text};
   }
   entry->ready.store(true, std::memory_order_release);
-  return OPDOCK_OK;
+  return found;
 }
 
 }  // namespace opdock

@@ -80,13 +80,11 @@ class Kernels {
   // context must be current. may_load: false while a stream is being captured; what is not loaded
   // is OPDOCK_UNSUPPORTED then. OPDOCK_OK and *out of NULL: the kernel is one that is made when it
   // is asked for and has not been; Resolver::make_kernels makes it.
-  opdock_status find(uint32_t index, opdock_kernel** out, std::string* problem,
-                     bool may_load = true);
+  Status find(uint32_t index, opdock_kernel** out, bool may_load = true);
   // The same by its source-level name.
-  opdock_status find(const char* name, opdock_kernel** out, std::string* problem,
-                     bool may_load = true);
+  Status find(const char* name, opdock_kernel** out, bool may_load = true);
   // Loads the image if that has not happened; nothing where kernels are made on demand.
-  opdock_status load(std::string* problem);
+  Status load();
 
  protected:
   // Kernels that have no image until put() hands them over. description: for messages.
@@ -101,11 +99,11 @@ class Kernels {
   // pairs: names in the source and in the image, which outlive this.
   void index(const std::vector<std::pair<const char*, const char*>>& pairs);
   Entry* lookup(std::string_view name) const;
-  opdock_status take(Entry* entry, opdock_kernel** out, std::string* problem, bool may_load);
-  opdock_status refuse_unknown(const std::string& what, std::string* problem) const;
-  opdock_status resolve(Entry* entry, bool may_load, std::string* problem);
-  opdock_status load_locked(std::string* problem);
-  opdock_status refuse_in_capture(std::string_view name, std::string* problem) const;
+  Status take(Entry* entry, opdock_kernel** out, bool may_load);
+  Status refuse_unknown(const std::string& what) const;
+  Status resolve(Entry* entry, bool may_load);
+  Status load_locked();
+  Status refuse_in_capture(std::string_view name) const;
 
   std::string problem_;
   Driver* driver_ = nullptr;

@@ -163,8 +163,10 @@ void parallel_for(uint32_t threads, uint64_t count, uint64_t grain,
 
 namespace {
 
+// noexcept: without all of its chunks the op's result would be wrong.
 void parallel_for_call(const opdock_call* call, uint64_t count, uint64_t grain,
-                       void (*body)(void* context, uint64_t begin, uint64_t end), void* context) {
+                       void (*body)(void* context, uint64_t begin, uint64_t end),
+                       void* context) noexcept {
   const Invocation& in = *static_cast<const Invocation*>(call->host_data);
   parallel_for(in.function.resolver()->threads(), count, grain, body, context);
 }

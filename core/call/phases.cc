@@ -132,7 +132,7 @@ opdock_status check_rules(Invocation* in, const opdock_value* args, const opdock
 
 opdock_status Context::enter_gpu(const opdock_function& function, void* stream,
                                  const ErrorBuffer& error) {
-  DriverStatus done = target_.driver->enter(target_.device.index, stream, &previous_);
+  Status done = target_.driver->enter(target_.device.index, stream, &previous_);
   if (!done.ok()) {
     error.write(function.schema().name, ": ", done.text);
     return done.status;
@@ -176,12 +176,11 @@ opdock_status check_plan(Invocation* in, const opdock_value* args, const opdock_
 opdock_status prepare_target(Invocation* in) {
   if (in->target->kernels != nullptr) {
     // First of all, so that the op's own prepare finds what it asks for.
-    std::string problem;
-    opdock_status status = in->target->kernels->load(&problem);
-    if (status == OPDOCK_OK) {
-      status = in->function.resolver()->make_kernels(in->function, in->target, nullptr, &problem);
+    Status made = in->target->kernels->load();
+    if (made.ok()) {
+      made = in->function.resolver()->make_kernels(in->function, in->target, nullptr);
     }
-    if (status != OPDOCK_OK) return in->fail(status, problem);
+    if (!made.ok()) return in->fail(made.status, made.text);
   }
   OpTurn turn(in->target->serial);
   const opdock_status taken = turn.take(in);

@@ -27,9 +27,11 @@ opdock_status take_random_numbers(Invocation* in, const opdock_value* args, uint
   opdock_generator* from =
       in->how.generator != nullptr ? in->how.generator : argument(in->function, args);
   if (from == nullptr) {
-    std::string problem;
-    from = in->function.resolver()->generator(in->target->device, &problem);
-    if (from == nullptr) return in->fail(OPDOCK_INVALID_ARGUMENT, problem);
+    from = in->function.resolver()->generator(in->target->device);
+    if (from == nullptr) {
+      return in->fail(OPDOCK_INVALID_ARGUMENT,
+                      "found no generator of random numbers, wanted one in the call's options");
+    }
   }
   if (!OPDOCK_HAS(from, opdock_generator, offset)) {
     return in->fail(OPDOCK_INVALID_ARGUMENT,

@@ -150,14 +150,12 @@ opdock_status ResultSet::allocate(const opdock_plan& plan, const ErrorBuffer& er
         list->list.data = list->items.get();
       }
       for (uint32_t k = 0; k < n; ++k) {
-        std::string problem;
-        const opdock_status status =
-            allocate_output(*in_.target, in_.call.stream, planned[k], &at[k], &problem);
-        if (status != OPDOCK_OK) {
+        const Status made = allocate_output(*in_.target, in_.call.stream, planned[k], &at[k]);
+        if (!made.ok()) {
           const size_t number = static_cast<size_t>(planned - plan.outputs) + k;
           error.write(in_.function.schema().name,
-                      ": output " + std::to_string(number) + ": " + problem);
-          return status;
+                      ": output " + std::to_string(number) + ": " + made.text);
+          return made.status;
         }
         if (is_list) {
           list->items[k] = tensor_value(at[k], OPDOCK_VALUE_OWNED);

@@ -4,7 +4,7 @@
 #include <memory>
 #include <new>
 
-#include "call/guarded.h"
+#include "base/guarded.h"
 #include "call/invocation.h"
 #include "call/places.h"
 
@@ -57,14 +57,18 @@ opdock_status keep(Invocation& in, const opdock_tensor* tensor, opdock_retained*
   return OPDOCK_OK;
 }
 
-opdock_status retain(const opdock_call* call, const opdock_tensor* tensor, opdock_retained** out) {
+opdock_status retain(const opdock_call* call, const opdock_tensor* tensor,
+                     opdock_retained** out) noexcept {
   Invocation& in = *static_cast<Invocation*>(call->host_data);
   return answer(in, [&] { return keep(in, tensor, out); });
 }
 
-void release(opdock_retained* retained) {
+void release(opdock_retained* retained) noexcept {
   if (retained == nullptr) return;
-  retained->release(retained->kept);
+  guarded({}, [&] {
+    retained->release(retained->kept);
+    return OPDOCK_OK;
+  });
   delete retained;
 }
 

@@ -35,7 +35,7 @@ opdock_status allocate_on_device(Invocation* in, uint64_t bytes, uint64_t alignm
     return in->fail(OPDOCK_OUT_OF_MEMORY, "workspace: found " + std::to_string(bytes) +
                                               " bytes, wanted what a GPU may have");
   }
-  const DriverStatus done =
+  const Status done =
       in->target->driver->allocate(in->target->device.index, in->call.stream, bytes + room, memory);
   if (!done.ok()) return in->fail(done.status, "workspace: " + done.text);
   const uintptr_t address = reinterpret_cast<uintptr_t>(*memory);

@@ -9,6 +9,7 @@
 
 #include "base/sentence.h"
 #include "chain/runtime.h"
+#include "opdock/types.hpp"
 
 namespace opdock {
 namespace {
@@ -172,25 +173,18 @@ Report details(const Candidate& candidate) {
   return json;
 }
 
-opdock_status report(const std::function<Report()>& make, char** out, char* error,
-                     uint32_t error_size) {
-  if (out == nullptr) {
-    return fail(OPDOCK_INVALID_ARGUMENT, "out: found NULL, wanted a place for the text", error,
-                error_size);
-  }
-  *out = nullptr;
-  try {
-    // File names and loader messages come from outside: whatever is not UTF-8 is replaced.
-    const std::string text = make().dump(-1, ' ', false, Report::error_handler_t::replace);
-    *out = static_cast<char*>(std::malloc(text.size() + 1));
-    if (*out == nullptr) throw std::bad_alloc();
-    std::memcpy(*out, text.c_str(), text.size() + 1);
-    return OPDOCK_OK;
-  } catch (const std::bad_alloc&) {
-    return fail(OPDOCK_OUT_OF_MEMORY, "no memory for the report", error, error_size);
-  } catch (const std::exception& exception) {
-    return fail(OPDOCK_INTERNAL, exception.what(), error, error_size);
-  }
+char* to_c_text(const Report& json) {
+  // File names and loader messages come from outside: whatever is not UTF-8 is replaced.
+  const std::string text = json.dump(-1, ' ', false, Report::error_handler_t::replace);
+  char* const copy = static_cast<char*>(std::malloc(text.size() + 1));
+  if (copy == nullptr) throw std::bad_alloc();
+  std::memcpy(copy, text.c_str(), text.size() + 1);
+  return copy;
+}
+
+void need(const void* argument, const char* name, const char* wanted) {
+  if (argument != nullptr) return;
+  throw Error(OPDOCK_INVALID_ARGUMENT, std::string(name) + ": found NULL, wanted " + wanted);
 }
 
 }  // namespace opdock

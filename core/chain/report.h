@@ -2,9 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <functional>
 #include <string>
 
+#include "base/guarded.h"
 #include "chain/settings.h"
 #include "discover/catalog.h"
 #include "facts/machine.h"
@@ -35,9 +35,21 @@ Report diagnosis(const Catalog& catalog, const MachineFacts& machine, const Sear
 // {"build": {"value", "from"}, …}
 Report to_json(const Settings& settings);
 
-// Runs `make`, writes its text to *out (freed with opdock_free), and turns exceptions into
-// statuses.
-opdock_status report(const std::function<Report()>& make, char** out, char* error,
-                     uint32_t error_size);
+// Throws Error if the argument of that name is NULL.
+void need(const void* argument, const char* name, const char* wanted = "a value");
+// The report's text, to be freed with opdock_free.
+char* to_c_text(const Report& json);
+
+// What a C function that reports answers: puts the text of make()'s report into *out. An
+// opdock::Error that is thrown becomes its own status.
+template <class Make>
+opdock_status report(const Make& make, char** out, const ErrorBuffer& error) noexcept {
+  return guarded(error, [&] {
+    need(out, "out", "a place for the text");
+    *out = nullptr;
+    *out = to_c_text(make());
+    return OPDOCK_OK;
+  });
+}
 
 }  // namespace opdock

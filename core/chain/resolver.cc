@@ -2,12 +2,15 @@
 #include "chain/resolver.h"
 
 #include <algorithm>
+#include <mutex>
 
+#include "base/mutex.h"
 #include "base/near_names.h"
 #include "call/host.h"
 #include "chain/chain_report.h"
 #include "chain/declared.h"
 #include "chain/known_ops.h"
+#include "chain/runtime.h"
 #include "load/loader.h"
 #include "manifest/manifest.h"
 #include "schema/dtype.h"
@@ -18,6 +21,8 @@ namespace {
 
 using CandidatePtr = std::shared_ptr<const Candidate>;
 using SourcePtr = std::shared_ptr<const SourcePlugin>;
+
+Mutex& making_tables = *new Mutex;
 
 std::string op_name(const std::string& name) {
   const size_t slash = name.find('/');
@@ -80,10 +85,6 @@ std::string lines_of(const ChainRecord& record) {
 
 }  // namespace
 
-opdock_generator* FunctionTable::generator(opdock_device device, std::string*) {
-  return generators_.of(device);
-}
-
 std::optional<Wanted> FunctionTable::wanted(const std::string& name, std::string* problem) {
   const std::shared_ptr<const Catalog> catalog = runtime_->catalog();
   Wanted wanted{name, op_name(name), "", "", {}, {}};
@@ -123,14 +124,13 @@ std::optional<Wanted> FunctionTable::wanted(const std::string& name, std::string
   return std::nullopt;
 }
 
-opdock_status FunctionTable::get(const std::string& name, opdock_function** out,
-                                 std::string* problem) {
+Status FunctionTable::get(const std::string& name, opdock_function** out) {
   {
     const std::lock_guard lock(mutex_);
     const auto known = functions_.find(name);
     if (known != functions_.end()) {
       *out = known->second.get();
-      return OPDOCK_OK;
+      return {};
     }
   }
   const std::shared_ptr<const Catalog> catalog = runtime_->catalog();
@@ -138,16 +138,15 @@ opdock_status FunctionTable::get(const std::string& name, opdock_function** out,
   const std::vector<SourcePtr> sources = catalog->source_providers(name);
   if (candidates.empty() && sources.empty()) {
     const std::vector<std::string> known = known_ops(*catalog);
-    *problem = "no plugin in the search path provides \"" + name + "\"";
     std::string near;
     for (const std::string& one : near_names(name, known)) {
       near += (near.empty() ? "; did you mean " : " or ") + one;
     }
-    *problem += near.empty() ? ". " : near + "? ";
-    *problem += known.empty()
-                    ? "No plugin was found at all: `opdock doctor` shows where they are searched"
-                    : "`opdock list` shows what there is, OPDOCK_PLUGIN_PATH says where to look";
-    return OPDOCK_NOT_FOUND;
+    const char* const advice =
+        known.empty() ? "No plugin was found at all: `opdock doctor` shows where they are searched"
+                      : "`opdock list` shows what there is, OPDOCK_PLUGIN_PATH says where to look";
+    return {OPDOCK_NOT_FOUND, "no plugin in the search path provides \"" + name + "\"" +
+                                  (near.empty() ? ". " : near + "? ") + advice};
   }
   std::string why;
   const std::optional<Wanted> found = wanted(name, &why);
@@ -157,9 +156,8 @@ opdock_status FunctionTable::get(const std::string& name, opdock_function** out,
   if (!schema) {
     const ChainRecord record = refusals(candidates, sources);
     keep_reasons(flat_reasons(record));
-    *problem = "\"" + name + "\": no plugin that provides it can be used here:" + lines_of(record);
-    if (!why.empty()) *problem += "\n  " + why;
-    return OPDOCK_INCOMPATIBLE;
+    return {OPDOCK_INCOMPATIBLE, "\"" + name + "\": no plugin that provides it can be used here:" +
+                                     lines_of(record) + (why.empty() ? "" : "\n  " + why)};
   }
   auto function =
       std::make_unique<opdock_function>(name, *std::move(schema), this, declared(*found));
@@ -167,7 +165,7 @@ opdock_status FunctionTable::get(const std::string& name, opdock_function** out,
   std::unique_ptr<opdock_function>& place = functions_[name];
   if (place == nullptr) place = std::move(function);
   *out = place.get();
-  return OPDOCK_OK;
+  return {};
 }
 
 Declared FunctionTable::declared(const Wanted& wanted) {
@@ -243,31 +241,28 @@ std::shared_ptr<const ChainRecord> FunctionTable::attempt(Resolution* slot,
   return record;
 }
 
-Target* FunctionTable::resolve(const opdock_function& function, opdock_device device,
-                               opdock_status* status, std::string* problem) {
+Status FunctionTable::resolve(const opdock_function& function, opdock_device device, Target** out) {
   const std::shared_ptr<Resolution> slot = resolution(function.name(), device);
   const std::shared_ptr<const ChainRecord> record = attempt(slot.get(), function, device);
-  if (record != nullptr && record->target != nullptr) return record->target;
+  if (record != nullptr && record->target != nullptr) {
+    *out = record->target;
+    return {};
+  }
   if (record != nullptr && record->cancelled) {
     for (const Reason& reason : record->reasons()) {
-      if (reason.code != Code::kWithinItself) continue;
-      *status = OPDOCK_INVALID_ARGUMENT;
-      *problem = to_text(reason);
-      return nullptr;
+      if (reason.code == Code::kWithinItself) return {OPDOCK_INVALID_ARGUMENT, to_text(reason)};
     }
   }
   if (record == nullptr || record->cancelled) {
-    *status = OPDOCK_CANCELLED;
-    *problem = "stopped on request while " + to_text(device) + " was being prepared; ask again";
-    return nullptr;
+    return {OPDOCK_CANCELLED,
+            "stopped on request while " + to_text(device) + " was being prepared; ask again"};
   }
-  *status = OPDOCK_INCOMPATIBLE;
   keep_reasons(flat_reasons(*record));
-  *problem = "nothing here runs it on " + to_text(device) + ":\n" + record->story() +
-             "\nMove the arguments to a device that a plugin serves, or add a plugin; `opdock "
-             "explain " +
-             function.schema().name + "` says more";
-  return nullptr;
+  return {OPDOCK_INCOMPATIBLE,
+          "nothing here runs it on " + to_text(device) + ":\n" + record->story() +
+              "\nMove the arguments to a device that a plugin serves, or add a plugin; `opdock "
+              "explain " +
+              function.schema().name + "` says more"};
 }
 
 std::string FunctionTable::doc(const opdock_function& function) {
@@ -307,6 +302,14 @@ std::shared_ptr<const ChainRecord> FunctionTable::explain(const std::string& nam
   found->device = device;
   HookedProgress progress(runtime_->hooks());
   return std::make_shared<const ChainRecord>(run_chain(runtime_, *found, nullptr, &progress));
+}
+
+FunctionTable& function_table(opdock_runtime* runtime) {
+  const std::lock_guard lock(making_tables);
+  if (runtime->functions == nullptr) {
+    runtime->functions = std::make_shared<FunctionTable>(runtime);
+  }
+  return *static_cast<FunctionTable*>(runtime->functions.get());
 }
 
 }  // namespace opdock

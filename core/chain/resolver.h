@@ -24,21 +24,19 @@ class FunctionTable : public Resolver {
   explicit FunctionTable(opdock_runtime* runtime) : runtime_(runtime) {}
 
   // opdock_get_function.
-  opdock_status get(const std::string& name, opdock_function** out, std::string* problem);
+  Status get(const std::string& name, opdock_function** out);
 
   // Threads that ask for one op on one device at the same time wait for the first of them; if it is
   // cancelled, another takes over, and so does a child that was forked meanwhile. Different ops do
   // not wait for each other here. What the work itself calls (hooks, references) and asks for the
   // same is OPDOCK_INVALID_ARGUMENT.
-  Target* resolve(const opdock_function& function, opdock_device device, opdock_status* status,
-                  std::string* problem) override;
-  // Why it failed is kept for this thread's exception and in the op's record. (compile_kernels.cc)
-  opdock_status make_kernels(const opdock_function& function, Target* target, const char* name,
-                             std::string* problem) override;
+  Status resolve(const opdock_function& function, opdock_device device, Target** out) override;
+  // Why it failed is kept for this thread's exception and in the op's record. (resolver_kernels.cc)
+  Status make_kernels(const opdock_function& function, Target* target, const char* name) override;
   bool give_up(const opdock_function& function, Target* target) override;
   void end_of_call() override;
   void waiting(bool begins) override;
-  opdock_generator* generator(opdock_device device, std::string* problem) override;
+  opdock_generator* generator(opdock_device device) override { return generators_.of(device); }
   void log(int32_t level, const char* message) override { runtime_->log(level, message); }
   uint32_t threads() const override { return runtime_->num_threads(); }
   // opdock_manual_seed.

@@ -1,31 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "chain/runtime.h"
 
-#include <algorithm>
 #include <cstdio>
-#include <cstring>
-#include <exception>
-#include <new>
+
+#include "opdock/types.hpp"
 
 namespace opdock {
 
-opdock_status fail(opdock_status status, const std::string& text, char* error,
-                   uint32_t error_size) {
-  if (error == nullptr || error_size == 0) return status;
-  size_t size = std::min<size_t>(text.size(), error_size - 1);
-  // A byte 10xxxxxx continues a character: one that was cut goes altogether.
-  while (size < text.size() && size > 0 && (static_cast<uint8_t>(text[size]) & 0xC0) == 0x80) {
-    --size;
-  }
-  std::memcpy(error, text.data(), size);
-  error[size] = '\0';
-  return status;
-}
-
-opdock_status check_settings(const opdock_runtime& runtime, char* error, uint32_t error_size) {
+void check_settings(const opdock_runtime& runtime) {
   const std::vector<std::string>& problems = runtime.setting_problems();
-  if (problems.empty()) return OPDOCK_OK;
-  return fail(OPDOCK_INVALID_ARGUMENT, problems.front(), error, error_size);
+  if (!problems.empty()) throw Error(OPDOCK_INVALID_ARGUMENT, problems.front());
 }
 
 }  // namespace opdock
@@ -36,21 +20,18 @@ constexpr int32_t kWarning = 2;
 
 }  // namespace
 
-opdock_runtime::opdock_runtime(const opdock_options* options, std::string* problem) {
+opdock_runtime::opdock_runtime(const opdock_options* options) {
   search_.environment = opdock::read_search_environment();
   if (options != nullptr && options->struct_size < offsetof(opdock_options, plugin_path)) {
-    *problem = "options: found struct_size " + std::to_string(options->struct_size) +
-               ", wanted sizeof(opdock_options), " + std::to_string(sizeof(opdock_options)) +
-               "; set it before calling";
-    return;
+    throw opdock::Error(OPDOCK_INVALID_ARGUMENT,
+                        "options: found struct_size " + std::to_string(options->struct_size) +
+                            ", wanted sizeof(opdock_options), " +
+                            std::to_string(sizeof(opdock_options)) + "; set it before calling");
   }
   const std::vector<std::string> files = opdock::config_files(search_.environment);
   opdock::read_settings(files, search_.environment, options, &settings_, &setting_problems_);
   const bool diagnoses = options != nullptr && (options->flags & OPDOCK_OPTIONS_DIAGNOSE) != 0;
-  if (!setting_problems_.empty() && !diagnoses) {
-    *problem = setting_problems_.front();
-    return;
-  }
+  if (!diagnoses) opdock::check_settings(*this);
   hooks_ = opdock::Hooks::of(options);
   if (options == nullptr) return;
   if (OPDOCK_HAS(options, opdock_options, plugin_path) && options->plugin_path != nullptr) {
@@ -124,28 +105,4 @@ void opdock_runtime::log(int32_t level, const char* message) const {
   } else if (level >= kWarning) {
     std::fprintf(stderr, "opdock: %s\n", message);
   }
-}
-
-opdock_status opdock_runtime_create(const opdock_options* options, opdock_runtime** out,
-                                    char* error, uint32_t error_size) {
-  if (out == nullptr) {
-    return opdock::fail(OPDOCK_INVALID_ARGUMENT, "out: found NULL, wanted a place for the runtime",
-                        error, error_size);
-  }
-  *out = nullptr;
-  try {
-    std::string problem;
-    std::unique_ptr<opdock_runtime> runtime = std::make_unique<opdock_runtime>(options, &problem);
-    if (!problem.empty()) {
-      return opdock::fail(OPDOCK_INVALID_ARGUMENT, problem, error, error_size);
-    }
-    *out = runtime.release();
-    return OPDOCK_OK;
-  } catch (const std::exception& exception) {
-    return opdock::fail(OPDOCK_INTERNAL, exception.what(), error, error_size);
-  }
-}
-
-void opdock_runtime_destroy(opdock_runtime* runtime) {
-  delete runtime;
 }

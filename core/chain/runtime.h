@@ -20,9 +20,9 @@
 // Every member function may be called from any thread.
 struct opdock_runtime {
  public:
-  // options may be NULL. Reads the environment; touches no plugin, device or driver. `problem` is
-  // set if the options are invalid, and the runtime must not be used then.
-  opdock_runtime(const opdock_options* options, std::string* problem);
+  // options may be NULL. Reads the environment; touches no plugin, device or driver. Throws
+  // opdock::Error if the options are invalid.
+  explicit opdock_runtime(const opdock_options* options);
   opdock_runtime(const opdock_runtime&) = delete;
   opdock_runtime& operator=(const opdock_runtime&) = delete;
 
@@ -47,7 +47,7 @@ struct opdock_runtime {
   const std::vector<std::string>& setting_problems() const { return setting_problems_; }
   const opdock::Hooks& hooks() const { return hooks_; }
 
-  // What functions.cc keeps per runtime; destroyed with it. It guards it by its own lock.
+  // What function_table() keeps per runtime; destroyed with it. It guards it by its own lock.
   std::shared_ptr<void> functions;
 
  private:
@@ -72,11 +72,7 @@ struct opdock_runtime {
 
 namespace opdock {
 
-// Copies `text` into a caller's buffer, cut at its end on a character's boundary and terminated;
-// does nothing if there is no buffer. Returns `status`.
-opdock_status fail(opdock_status status, const std::string& text, char* error, uint32_t error_size);
-
-// OPDOCK_OK, or the error for what would go by settings that cannot be.
-opdock_status check_settings(const opdock_runtime& runtime, char* error, uint32_t error_size);
+// Throws Error for what would go by settings that cannot be.
+void check_settings(const opdock_runtime& runtime);
 
 }  // namespace opdock

@@ -11,6 +11,7 @@
 
 #include "base/mutex.h"
 #include "base/sentence.h"
+#include "base/texts.h"
 #include "fmt/format.h"
 #include "manifest/toml_table.h"
 #include "trust/trust.h"
@@ -46,10 +47,8 @@ const std::vector<Policy>& policies() {
 void set_policy(const Policy& policy, const std::string& value, const std::string& place,
                 Settings* settings, std::vector<std::string>* problems) {
   if (std::find(policy.values.begin(), policy.values.end(), value) == policy.values.end()) {
-    const std::string guess = nearest(value, policy.values);
-    problems->push_back(fmt::format(
-        "{}: found \"{}\" for {}, wanted {}{}", place, value, policy.name, join(policy.values),
-        guess.empty() ? "" : fmt::format(" (did you mean \"{}\"?)", guess)));
+    problems->push_back(fmt::format("{}: found \"{}\" for {}, wanted {}{}", place, value,
+                                    policy.name, join(policy.values), guess(value, policy.values)));
     return;
   }
   settings->*policy.setting = {value, place};

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "arrays.h"
 
-#include <bit>
 #include <cmath>
 #include <cstring>
 #include <numeric>
@@ -10,21 +9,17 @@
 #include "fmt/format.h"
 #include "fmt/ranges.h"
 #include "nlohmann/json.hpp"
+#include "opdock/types.hpp"
 #include "usage.h"
 
 namespace opdock::cli {
 namespace {
 
-struct DtypeName {
-  const char* name;
-  opdock_dtype dtype;
-};
-constexpr DtypeName kDtypes[] = {
-    {"float32", {OPDOCK_DTYPE_FLOAT, 32, 1}}, {"float64", {OPDOCK_DTYPE_FLOAT, 64, 1}},
-    {"float16", {OPDOCK_DTYPE_FLOAT, 16, 1}}, {"bfloat16", {OPDOCK_DTYPE_BFLOAT, 16, 1}},
-    {"int64", {OPDOCK_DTYPE_INT, 64, 1}},     {"int32", {OPDOCK_DTYPE_INT, 32, 1}},
-    {"int16", {OPDOCK_DTYPE_INT, 16, 1}},     {"int8", {OPDOCK_DTYPE_INT, 8, 1}},
-    {"uint8", {OPDOCK_DTYPE_UINT, 8, 1}},     {"bool", {OPDOCK_DTYPE_BOOL, 8, 1}},
+// Those that get() and set() know.
+constexpr Dtype kDtypes[] = {
+    dtype_of<float>(),   dtype_of<double>(),  dtype_of<half>(),    dtype_of<bfloat16>(),
+    dtype_of<int64_t>(), dtype_of<int32_t>(), dtype_of<int16_t>(), dtype_of<int8_t>(),
+    dtype_of<uint8_t>(), dtype_of<bool>(),
 };
 
 constexpr int64_t kMostElements = 1 << 24;  // the command is for small inputs
@@ -42,26 +37,6 @@ uint16_t to_half(double value) {
   const double units = std::nearbyint(std::ldexp(size, -last));
   if (last == -24) return sign | static_cast<uint16_t>(units);
   return sign | static_cast<uint16_t>(static_cast<int>(units) + ((last + 24) << 10));
-}
-
-double from_half(uint16_t bits) {
-  const int exponent = (bits >> 10) & 31;
-  const int mantissa = bits & 1023;
-  double size = 0;
-  if (exponent == 31) {
-    size = mantissa != 0 ? NAN : INFINITY;
-  } else if (exponent == 0) {
-    size = std::ldexp(mantissa, -24);
-  } else {
-    size = std::ldexp(mantissa + 1024, exponent - 25);
-  }
-  return (bits & 0x8000) != 0 ? -size : size;
-}
-
-uint16_t to_bfloat(double value) {
-  const uint32_t bits = std::bit_cast<uint32_t>(static_cast<float>(value));
-  if (std::isnan(value)) return 0x7FC0;
-  return static_cast<uint16_t>((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16);
 }
 
 template <typename T>
@@ -196,9 +171,9 @@ double Array::get(int64_t index) const {
     case OPDOCK_DTYPE_FLOAT << 8 | 64:
       return load<double>(at);
     case OPDOCK_DTYPE_FLOAT << 8 | 16:
-      return from_half(static_cast<uint16_t>(load<uint16_t>(at)));
+      return load<half>(at);
     case OPDOCK_DTYPE_BFLOAT << 8 | 16:
-      return std::bit_cast<float>(static_cast<uint32_t>(load<uint16_t>(at)) << 16);
+      return load<bfloat16>(at);
     case OPDOCK_DTYPE_INT << 8 | 64:
       return load<int64_t>(at);
     case OPDOCK_DTYPE_INT << 8 | 32:
@@ -223,7 +198,7 @@ void Array::set(int64_t index, double value) {
     case OPDOCK_DTYPE_FLOAT << 8 | 16:
       return store<uint16_t>(at, to_half(value));
     case OPDOCK_DTYPE_BFLOAT << 8 | 16:
-      return store<uint16_t>(at, to_bfloat(value));
+      return store<uint16_t>(at, bfloat16(static_cast<float>(value)).bits);
     case OPDOCK_DTYPE_INT << 8 | 64:
       return store<int64_t>(at, value);
     case OPDOCK_DTYPE_INT << 8 | 32:
@@ -241,19 +216,16 @@ void Array::set(int64_t index, double value) {
 
 opdock_dtype parse_dtype_name(std::string_view name) {
   std::string known;
-  for (const DtypeName& entry : kDtypes) {
-    if (name == entry.name) return entry.dtype;
-    known += known.empty() ? entry.name : std::string(", ") + entry.name;
+  for (const Dtype dtype : kDtypes) {
+    if (name == dtype.name()) return dtype;
+    known += (known.empty() ? "" : ", ") + dtype.name();
   }
   throw Usage{fmt::format("dtype \"{}\"", name), "one of " + known, "", "", ""};
 }
 
 std::string dtype_name(opdock_dtype dtype) {
-  for (const DtypeName& entry : kDtypes) {
-    if (entry.dtype.code == dtype.code && entry.dtype.bits == dtype.bits &&
-        entry.dtype.lanes == dtype.lanes) {
-      return entry.name;
-    }
+  for (const Dtype known : kDtypes) {
+    if (known == dtype) return known.name();
   }
   return fmt::format("dtype code {} of {} bits", dtype.code, dtype.bits);
 }

@@ -5,6 +5,7 @@
 #include <cctype>
 
 #include "base/near_names.h"
+#include "base/texts.h"
 #include "declare.h"
 #include "fmt/format.h"
 #include "report_text.h"
@@ -22,17 +23,9 @@ Words names_of(const CLI::App& app) {
   return names;
 }
 
-std::string listed(const Words& words) {
-  std::string text;
-  for (size_t i = 0; i < words.size(); ++i) {
-    text += (i == 0 ? "" : i + 1 == words.size() ? " or " : ", ") + words[i];
-  }
-  return text;
-}
-
 std::string guess(const std::string& word, const Words& known) {
   const Words near = near_names(word, known);
-  return near.empty() ? "" : fmt::format("did you mean {}?", listed(near));
+  return near.empty() ? "" : fmt::format("did you mean {}?", join_or(near));
 }
 
 // Goes down from `app` by the leading words that are commands, which are put into `path`. Throws
@@ -43,7 +36,7 @@ CLI::App* find_command(CLI::App* app, const Words& words, Words* path) {
     if (known.empty() || word.starts_with("-")) break;
     if (std::find(known.begin(), known.end(), word) == known.end()) {
       throw Usage{"the command " + quoted(join(*path, " ") + (path->empty() ? "" : " ") + word),
-                  listed(known), guess(word, known), "", join(*path, " ")};
+                  join_or(known), guess(word, known), "", join(*path, " ")};
     }
     path->push_back(word);
     app = app->get_subcommand(word);
@@ -68,7 +61,7 @@ Usage unexpected(const CLI::App& command, const Words& path, const std::string& 
       for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
     }
     const std::string name = word.substr(0, word.find('='));
-    usage.wanted = "one of " + listed(names);
+    usage.wanted = "one of " + join_or(names);
     usage.advice = guess(name, names);
   } else if (path.front() == "run" && word.find('=') != word.npos) {
     usage.wanted = "--arg before it";
@@ -103,7 +96,7 @@ Usage explain_error(const CLI::App& command, const Words& path, const CLI::Parse
       if (!wanted->get_required() || wanted->count() != 0) continue;
       return {"no " + wanted->get_name(), told(*wanted), "", "", join(path, " ")};
     }
-    return {"no command", listed(names_of(command)), "", "", join(path, " ")};
+    return {"no command", join_or(names_of(command)), "", "", join(path, " ")};
   }
   if (dynamic_cast<const CLI::RequiresError*>(&error) != nullptr) {
     const std::string other = text.substr(text.rfind(' ') + 1);

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <functional>
 
+#include "base/texts.h"
 #include "command_line.h"
 #include "fmt/format.h"
 #include "report_text.h"

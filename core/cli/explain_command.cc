@@ -1,5 +1,6 @@
 // opdock explain: which plugin serves an op, and what the reason codes mean.
 // SPDX-License-Identifier: Apache-2.0
+#include "base/texts.h"
 #include "commands.h"
 #include "fmt/format.h"
 #include "report_text.h"

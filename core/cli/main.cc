@@ -107,7 +107,7 @@ int main(int argc, char** argv) {
     return opdock::cli::report_error(
         std::string("cannot write the result: ") + std::strerror(errno), false);
   } catch (Usage& usage) {
-    if (usage.command.empty()) usage.command = opdock::cli::join(args.command, " ");
+    if (usage.command.empty()) usage.command = opdock::join(args.command, " ");
     return opdock::cli::report_error(usage, json);
   } catch (const opdock::cli::Failure& failure) {
     return opdock::cli::report_error(failure, json);

@@ -3,6 +3,7 @@
 
 #include <cstdio>
 
+#include "base/texts.h"
 #include "fmt/format.h"
 
 namespace opdock::cli {
@@ -26,10 +27,6 @@ std::vector<Cell> plugin_row(const Report& plugin) {
 
 std::string quoted(const std::string& text) {
   return fmt::format("\"{}\"", text);
-}
-
-std::string join(const std::vector<std::string>& parts, const char* between) {
-  return fmt::format("{}", fmt::join(parts, between));
 }
 
 void print(const std::string& text) {

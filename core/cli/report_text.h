@@ -11,7 +11,6 @@
 namespace opdock::cli {
 
 std::string quoted(const std::string& text);  // "text"
-std::string join(const std::vector<std::string>& parts, const char* between);
 
 void print(const std::string& text);    // on stdout, as it is
 void print_json(const Report& report);  // indented, and a line's end

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
+#include "base/texts.h"
 #include "commands.h"
 #include "fmt/format.h"
 #include "report_text.h"

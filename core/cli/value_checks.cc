@@ -11,6 +11,7 @@
 #include <filesystem>
 
 #include "base/near_names.h"
+#include "base/texts.h"
 #include "fmt/format.h"
 #include "report_text.h"
 #include "usage.h"
@@ -29,12 +30,8 @@ int look(const std::string& path) {
 void check_word(const std::string& option, const std::vector<std::string>& words,
                 const std::string& text) {
   if (std::find(words.begin(), words.end(), text) != words.end()) return;
-  std::string wanted;
-  for (size_t i = 0; i < words.size(); ++i) {
-    wanted += (i == 0 ? "" : i + 1 == words.size() ? " or " : ", ") + words[i];
-  }
   const std::vector<std::string> near = near_names(text, words);
-  throw Usage{quoted(text), wanted,
+  throw Usage{quoted(text), join_or(words),
               near.empty() ? "" : fmt::format("did you mean {}?", near.front()), option, ""};
 }
 

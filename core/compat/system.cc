@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "base/texts.h"
 #include "opdock/plugin.h"
 
 namespace opdock {
@@ -44,13 +45,6 @@ std::string machine_name(uint16_t elf_machine) {
     default:
       return "ELF machine " + std::to_string(elf_machine);
   }
-}
-
-std::string list_some(const std::vector<std::string>& names) {
-  std::string text;
-  for (size_t i = 0; i < names.size() && i < 5; ++i) text += (i > 0 ? ", " : "") + names[i];
-  if (names.size() > 5) text += " and " + std::to_string(names.size() - 5) + " more";
-  return text;
 }
 
 void judge_note(const Note& note, const MachineFacts& machine, std::vector<Reason>* reasons) {
@@ -99,7 +93,7 @@ void judge_system(const FileFacts& file, const MachineFacts& machine,
         make_reason(Code::kUniqueSymbols, "STB_GNU_UNIQUE symbols", "none exported"));
   }
   if (!file.unresolved.empty() && !has_code(*reasons, Code::kSymbolsUnresolved)) {
-    reasons->push_back(make_reason(Code::kSymbolsUnresolved, list_some(file.unresolved),
+    reasons->push_back(make_reason(Code::kSymbolsUnresolved, join_some(file.unresolved, 5),
                                    "a definition in a library that the file needs"));
   }
 }

@@ -7,6 +7,7 @@
 
 #include "driver/api_library.h"
 #include "driver/errors.h"
+#include "opdock/types.hpp"
 
 namespace opdock::cuda {
 namespace {
@@ -48,36 +49,13 @@ void fill(ApiSymbols* symbols, Api* api) {
   symbols->get("cuGetProcAddress_v2", &api->cuGetProcAddress);
 }
 
-// Errors after which the driver refuses everything in this process (the reference says of each
-// that the process must be terminated and relaunched).
-bool is_sticky(Result result) {
-  switch (result) {
-    case 214:  // ECC_UNCORRECTABLE
-    case 220:  // NVLINK_UNCORRECTABLE
-    case 226:  // CONTAINED
-    case 700:  // ILLEGAL_ADDRESS
-    case 702:  // LAUNCH_TIMEOUT
-    case 710:  // ASSERT
-    case 714:  // HARDWARE_STACK_ERROR
-    case 715:  // ILLEGAL_INSTRUCTION
-    case 716:  // MISALIGNED_ADDRESS
-    case 717:  // INVALID_ADDRESS_SPACE
-    case 718:  // INVALID_PC
-    case 719:  // LAUNCH_FAILED
-    case 721:  // TENSOR_MEMORY_LEAK
-      return true;
-    default:
-      return false;
-  }
-}
-
 ErrorMeaning meaning_of(Result result) {
-  if (is_sticky(result)) {
+  if (const std::optional<ErrorMeaning> common = common_meaning(result)) return *common;
+  if (loses_device(result)) {
     return {OPDOCK_DEVICE_LOST,
             "a kernel that ran before has failed; end this process, and look for it with "
             "compute-sanitizer"};
   }
-  if (const std::optional<ErrorMeaning> common = common_meaning(result)) return *common;
   switch (result) {
     case 100:
       return {OPDOCK_DEVICE_ERROR, "check that a GPU is here and CUDA_VISIBLE_DEVICES shows it"};
@@ -124,7 +102,7 @@ void* find_symbol(const Api& api, const char* name) {
   return library.symbol(name);
 }
 
-DriverStatus status_of(const Api& api, Result result, const char* function) {
+Status status_of(const Api& api, Result result, const char* function) {
   if (result == kSuccess) return {};
   const char* name = nullptr;
   const char* text = nullptr;

@@ -25,10 +25,6 @@ inline constexpr Result kSuccess = 0;
 inline constexpr Result kInvalidValue = 1;
 inline constexpr Result kNotSupported = 801;
 
-// CU_STREAM_LEGACY and CU_STREAM_PER_THREAD: numbers instead of handles.
-inline const Stream kStreamLegacy = reinterpret_cast<Stream>(1);
-inline const Stream kStreamPerThread = reinterpret_cast<Stream>(2);
-
 enum Attribute : int {  // CUdevice_attribute
   kMaxThreadsPerBlock = 1,
   kMaxSharedPerBlock = 8,
@@ -123,6 +119,6 @@ const Api* open_api(std::string* problem);
 void* find_symbol(const Api& api, const char* name);
 
 // What a result of `function` means: OPDOCK_OK for success; a text with the driver's own name.
-DriverStatus status_of(const Api& api, Result result, const char* function);
+Status status_of(const Api& api, Result result, const char* function);
 
 }  // namespace opdock::cuda

@@ -8,9 +8,8 @@
 #include <mutex>
 
 #include "driver/cuda_api.h"
-#include "driver/driver.h"
 #include "driver/errors.h"
-#include "driver/gpu_table.h"
+#include "driver/gpu_driver.h"
 
 namespace opdock {
 namespace cuda {
@@ -47,7 +46,6 @@ struct LoadedImage {
 
 struct Gpu : GpuEntry {
   Device device = 0;
-  bool has_pools = false;
   std::atomic<Context> primary{nullptr};
 };
 
@@ -55,35 +53,16 @@ struct Gpu : GpuEntry {
 char unchanged_mark;
 void* const kUnchanged = &unchanged_mark;
 
-// Not one of the default streams, which belong to whatever context is current.
-bool is_handle(void* stream) {
-  return stream != nullptr && stream != kStreamLegacy && stream != kStreamPerThread;
-}
-
-class CudaDriver : public Driver {
+class CudaDriver : public GpuDriver<Gpu> {
  public:
-  explicit CudaDriver(const Api* api) : api_(*api) {}
+  explicit CudaDriver(const Api* api) : GpuDriver("cuda", "the CUDA driver"), api_(*api) {}
 
   Backend backend() const override { return Backend::kCuda; }
 
-  DriverStatus facts(int index, const opdock_device_facts** out) override {
-    Gpu* gpu = nullptr;
-    DriverStatus done = find(index, &gpu);
-    if (done.ok()) *out = &gpu->facts;
-    return done;
-  }
-
-  DriverStatus arch(int index, std::string* out) override {
-    Gpu* gpu = nullptr;
-    DriverStatus done = find(index, &gpu);
-    if (done.ok()) *out = gpu->arch;
-    return done;
-  }
-
-  DriverStatus enter(int index, void* stream, void** previous) override {
+  Status enter(int index, void* stream, void** previous) override {
     *previous = kUnchanged;
     Gpu* gpu = nullptr;
-    DriverStatus done = find(index, &gpu);
+    Status done = find_gpu(index, &gpu);
     if (!done.ok()) return done;
     Context current = nullptr;
     Result result = api_.cuCtxGetCurrent(&current);
@@ -118,7 +97,7 @@ class CudaDriver : public Driver {
     api_.cuCtxPopCurrent(&popped);
   }
 
-  DriverStatus load(int index, std::span<const uint8_t> image, ModuleHandle* out) override {
+  Status load(int index, std::span<const uint8_t> image, ModuleHandle* out) override {
     auto loaded = std::make_unique<LoadedImage>();
     loaded->index = index;
     if (api_.has_libraries()) {
@@ -133,7 +112,7 @@ class CudaDriver : public Driver {
       const Result result =
           api_.cuModuleLoadDataEx(&loaded->module, image.data(), 2, options, values);
       if (result != kSuccess) {
-        DriverStatus failed = status_of(api_, result, "cuModuleLoadDataEx");
+        Status failed = status_of(api_, result, "cuModuleLoadDataEx");
         if (log[0] != '\0') failed.text.append("\n").append(log.data());
         return failed;
       }
@@ -142,10 +121,10 @@ class CudaDriver : public Driver {
     return {};
   }
 
-  DriverStatus find(ModuleHandle module, const char* name, FunctionHandle* out) override {
+  Status find(ModuleHandle module, const char* name, FunctionHandle* out) override {
     LoadedImage& image = *static_cast<LoadedImage*>(module);
     Gpu* gpu = nullptr;
-    DriverStatus done = find(image.index, &gpu);
+    Status done = find_gpu(image.index, &gpu);
     if (!done.ok()) return done;
     Function function = nullptr;
     Function in_context = nullptr;
@@ -190,13 +169,13 @@ class CudaDriver : public Driver {
     return kernel.num_params == kUnknown ? nullptr : &kernel.param_sizes;
   }
 
-  DriverStatus launch(FunctionHandle function, void* stream, const opdock_launch& how) override {
+  Status launch(FunctionHandle function, void* stream, const opdock_launch& how) override {
     LoadedKernel& kernel = *static_cast<LoadedKernel*>(function);
     if (kernel.num_params != kUnknown && how.num_args != kernel.num_params) {
       return wrong_argument_count(how.num_args, kernel.num_params);
     }
     if (how.shared_bytes > kernel.shared_limit.load(std::memory_order_relaxed)) {
-      DriverStatus raised = raise_shared(&kernel, how.shared_bytes);
+      Status raised = raise_shared(&kernel, how.shared_bytes);
       if (!raised.ok()) return raised;
     }
     void** args = const_cast<void**>(how.args);
@@ -209,14 +188,14 @@ class CudaDriver : public Driver {
       const Result result = api_.cuLaunchKernel(
           is_same ? kernel.in_context : kernel.function, how.grid[0], how.grid[1], how.grid[2],
           how.block[0], how.block[1], how.block[2], how.shared_bytes, stream, args, nullptr);
-      return result == kSuccess ? DriverStatus{} : status_of(api_, result, "cuLaunchKernel");
+      return result == kSuccess ? Status{} : status_of(api_, result, "cuLaunchKernel");
     }
     return launch_with_attributes(kernel, stream, how, args, clusters);
   }
 
-  DriverStatus allocate(int index, void* stream, uint64_t bytes, void** out) override {
+  Status allocate(int index, void* stream, uint64_t bytes, void** out) override {
     Gpu* gpu = nullptr;
-    DriverStatus done = find(index, &gpu);
+    Status done = find_gpu(index, &gpu);
     if (!done.ok()) return done;
     Pointer memory = 0;
     if (pooled(*gpu)) {
@@ -230,9 +209,9 @@ class CudaDriver : public Driver {
     return {};
   }
 
-  DriverStatus release(int index, void* stream, void* memory) override {
+  Status release(int index, void* stream, void* memory) override {
     Gpu* gpu = nullptr;
-    DriverStatus done = find(index, &gpu);
+    Status done = find_gpu(index, &gpu);
     if (!done.ok()) return done;
     void* previous = nullptr;
     done = enter(index, stream, &previous);
@@ -244,9 +223,9 @@ class CudaDriver : public Driver {
     return status_of(api_, result, pooled(*gpu) ? "cuMemFreeAsync" : "cuMemFree");
   }
 
-  DriverStatus is_capturing(void* stream, bool* out) override {
+  Status is_capturing(void* stream, bool* out) override {
     *out = false;
-    if (stream == nullptr || stream == kStreamLegacy) return {};  // cannot be captured
+    if (is_legacy(stream)) return {};
     int capturing = 0;
     const Result result = api_.cuStreamIsCapturing(stream, &capturing);
     if (result != kSuccess) return status_of(api_, result, "cuStreamIsCapturing");
@@ -254,7 +233,7 @@ class CudaDriver : public Driver {
     return {};
   }
 
-  DriverStatus synchronize(void* stream) override {
+  Status synchronize(void* stream) override {
     return status_of(api_, api_.cuStreamSynchronize(stream), "cuStreamSynchronize");
   }
 
@@ -263,13 +242,8 @@ class CudaDriver : public Driver {
  private:
   bool pooled(const Gpu& gpu) const { return gpu.has_pools && api_.cuMemAllocAsync != nullptr; }
 
-  DriverStatus find(int index, Gpu** out) {
-    return gpus_.find(index, out, [this](int which, Gpu* gpu) { return learn(which, gpu); });
-  }
-
-  DriverStatus learn(int index, Gpu* gpu) {
-    DriverStatus done =
-        gpus_.initialise([this] { return status_of(api_, api_.cuInit(0), "cuInit"); });
+  Status learn(int index, Gpu* gpu) override {
+    Status done = gpus_.initialise([this] { return status_of(api_, api_.cuInit(0), "cuInit"); });
     if (!done.ok()) return done;
     Result result = api_.cuDeviceGet(&gpu->device, index);
     if (result != kSuccess) {
@@ -308,7 +282,7 @@ class CudaDriver : public Driver {
   }
 
   // The device's primary context, kept until the process ends.
-  DriverStatus retain(Gpu* gpu, Context* out) {
+  Status retain(Gpu* gpu, Context* out) {
     std::lock_guard lock(gpu->mutex);
     *out = gpu->primary.load(std::memory_order_relaxed);
     if (*out != nullptr) return {};
@@ -332,7 +306,7 @@ class CudaDriver : public Driver {
     kernel->num_params = static_cast<uint32_t>(kernel->param_sizes.size());
   }
 
-  DriverStatus raise_shared(LoadedKernel* kernel, uint32_t bytes) {
+  Status raise_shared(LoadedKernel* kernel, uint32_t bytes) {
     if (uint64_t{bytes} + kernel->static_shared > kernel->max_shared) {
       return too_much_shared_memory(bytes, kernel->max_shared, kernel->static_shared);
     }
@@ -352,8 +326,8 @@ class CudaDriver : public Driver {
     return status_of(api_, result, "cuFuncSetAttribute");
   }
 
-  DriverStatus launch_with_attributes(const LoadedKernel& kernel, void* stream,
-                                      const opdock_launch& how, void** args, bool clusters) {
+  Status launch_with_attributes(const LoadedKernel& kernel, void* stream, const opdock_launch& how,
+                                void** args, bool clusters) {
     if (api_.cuLaunchKernelEx == nullptr) {
       return {OPDOCK_UNSUPPORTED,
               "launch(): found a driver without cuLaunchKernelEx, wanted one of CUDA 11.8 for "
@@ -386,7 +360,6 @@ class CudaDriver : public Driver {
 
   const Api& api_;
   std::mutex shared_mutex_;
-  GpuTable<Gpu> gpus_{"cuda", "the CUDA driver"};
 };
 
 }  // namespace

@@ -36,8 +36,8 @@ std::optional<ErrorMeaning> common_meaning(int result) {
   }
 }
 
-DriverStatus describe_error(const char* function, int result, const char* name, const char* text,
-                            const ErrorMeaning& meaning) {
+Status describe_error(const char* function, int result, const char* name, const char* text,
+                      const ErrorMeaning& meaning) {
   std::string line(function);
   line.append(": ").append(name == nullptr ? "an unknown error" : name);
   line.append(" (").append(std::to_string(result)).append("), ");
@@ -45,12 +45,12 @@ DriverStatus describe_error(const char* function, int result, const char* name, 
   return {meaning.status, std::move(line)};
 }
 
-DriverStatus wrong_argument_count(uint32_t found, size_t wanted) {
+Status wrong_argument_count(uint32_t found, size_t wanted) {
   return {OPDOCK_INTERNAL, "launch(): found " + std::to_string(found) +
                                " arguments, wanted the kernel's " + std::to_string(wanted)};
 }
 
-DriverStatus too_much_shared_memory(uint32_t found, uint32_t most, uint32_t own) {
+Status too_much_shared_memory(uint32_t found, uint32_t most, uint32_t own) {
   std::string text = "launch(): found " + std::to_string(found) +
                      " bytes of dynamic shared memory, wanted at most " +
                      std::to_string(most - std::min(own, most)) + " on this GPU";

@@ -22,12 +22,12 @@ std::optional<ErrorMeaning> common_meaning(int result);
 
 // "cuInit: CUDA_ERROR_NO_DEVICE (100), no CUDA-capable device is detected; check …". name and
 // text are the driver's own; NULL: it has none.
-DriverStatus describe_error(const char* function, int result, const char* name, const char* text,
-                            const ErrorMeaning& meaning);
+Status describe_error(const char* function, int result, const char* name, const char* text,
+                      const ErrorMeaning& meaning);
 
 // Refusals of a launch.
-DriverStatus wrong_argument_count(uint32_t found, size_t wanted);
+Status wrong_argument_count(uint32_t found, size_t wanted);
 // In bytes; most: of a block. own: the kernel's static part of it.
-DriverStatus too_much_shared_memory(uint32_t found, uint32_t most, uint32_t own);
+Status too_much_shared_memory(uint32_t found, uint32_t most, uint32_t own);
 
 }  // namespace opdock

@@ -22,6 +22,7 @@ struct GpuEntry {
   std::mutex mutex;
   std::atomic<bool> known{false};
   opdock_device_facts facts{};
+  bool has_pools = false;  // of memory, in the order of a stream
   std::string arch;
 };
 
@@ -35,7 +36,7 @@ class GpuTable {
   // The GPU, known: two atomic reads after the first time. learn(index, gpu) fills it in; its mutex
   // is held.
   template <class Learn>
-  DriverStatus find(int index, Gpu** out, const Learn& learn) {
+  Status find(int index, Gpu** out, const Learn& learn) {
     if (const int64_t at = touched_at_.load(std::memory_order_relaxed); at >= 0 && at != forks()) {
       return {
           OPDOCK_DEVICE_ERROR,
@@ -55,7 +56,7 @@ class GpuTable {
     touched_at_.compare_exchange_strong(nobody, forks());  // before a lock that a fork could find
     const std::lock_guard lock(gpu.mutex);
     if (gpu.known.load(std::memory_order_relaxed)) return {};
-    DriverStatus done = learn(index, &gpu);
+    Status done = learn(index, &gpu);
     if (done.ok()) gpu.known.store(true, std::memory_order_release);
     return done;
   }
@@ -63,11 +64,11 @@ class GpuTable {
   // Initialises the driver by start(), once; a child that is forked later, or while start() runs,
   // may not use it.
   template <class Start>
-  DriverStatus initialise(const Start& start) {
+  Status initialise(const Start& start) {
     const std::lock_guard lock(mutex_);
     if (initialised_) return {};
     touched_at_.store(forks());  // another thread's failure may have taken it back
-    DriverStatus done = start();
+    Status done = start();
     initialised_ = done.ok();
     if (!initialised_) touched_at_.store(-1);
     return done;

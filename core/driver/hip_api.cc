@@ -6,6 +6,7 @@
 #include "driver/api_library.h"
 #include "driver/errors.h"
 #include "driver/hip_library.h"
+#include "opdock/types.hpp"
 
 namespace opdock::hip {
 namespace {
@@ -38,29 +39,13 @@ void fill(ApiSymbols* symbols, Api* api) {
   symbols->get("hipFreeAsync", &api->hipFreeAsync);
 }
 
-// Errors after which the device refuses everything in this process.
-bool is_sticky(Result result) {
-  switch (result) {
-    case 53:   // hipErrorPriorLaunchFailure
-    case 214:  // hipErrorECCNotCorrectable
-    case 700:  // hipErrorIllegalAddress
-    case 702:  // hipErrorLaunchTimeOut
-    case 710:  // hipErrorAssert
-    case 716:  // misaligned address, where a library reports it
-    case 719:  // hipErrorLaunchFailure
-      return true;
-    default:
-      return false;
-  }
-}
-
 ErrorMeaning meaning_of(Result result) {
-  if (is_sticky(result)) {
+  if (const std::optional<ErrorMeaning> common = common_meaning(result)) return *common;
+  if (loses_device(result)) {
     return {OPDOCK_DEVICE_LOST,
             "a kernel that ran before has failed; end this process, and look for it with "
             "AMD_SERIALIZE_KERNEL=3 or rocgdb"};
   }
-  if (const std::optional<ErrorMeaning> common = common_meaning(result)) return *common;
   switch (result) {
     case 9:
       return {OPDOCK_UNSUPPORTED,
@@ -111,7 +96,7 @@ std::string target_id(const Api& api, int index, Result* result) {
   return {text, size};
 }
 
-DriverStatus status_of(const Api& api, Result result, const char* function) {
+Status status_of(const Api& api, Result result, const char* function) {
   if (result == kSuccess) return {};
   api.hipGetLastError();
   const char* name = api.hipGetErrorName(result);

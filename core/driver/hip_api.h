@@ -19,10 +19,6 @@ using Function = void*;  // hipFunction_t
 
 inline constexpr Result kSuccess = 0;
 
-// hipStreamLegacy (HIP 6.1) and hipStreamPerThread: numbers instead of handles.
-inline const Stream kStreamLegacy = reinterpret_cast<Stream>(1);
-inline const Stream kStreamPerThread = reinterpret_cast<Stream>(2);
-
 enum Attribute : int {  // hipDeviceAttribute_t
   kL2Bytes = 19,
   kMaxThreadsPerBlock = 56,
@@ -82,6 +78,6 @@ std::string target_id(const Api& api, int index, Result* result);
 
 // What a result of `function` means: OPDOCK_OK for success; a text with HIP's own name for it. A
 // failure is taken off HIP's record of this thread, where others would take it for theirs.
-DriverStatus status_of(const Api& api, Result result, const char* function);
+Status status_of(const Api& api, Result result, const char* function);
 
 }  // namespace opdock::hip

@@ -5,9 +5,8 @@
 #include <memory>
 #include <mutex>
 
-#include "driver/driver.h"
 #include "driver/errors.h"
-#include "driver/gpu_table.h"
+#include "driver/gpu_driver.h"
 #include "driver/hip_api.h"
 #include "driver/kernel_metadata.h"
 #include "facts/arch.h"
@@ -33,41 +32,21 @@ struct LoadedImage {
   std::deque<LoadedKernel> kernels;
 };
 
-struct Gpu : GpuEntry {
-  bool has_pools = false;
-};
+using Gpu = GpuEntry;
 
 // What enter() answers if the right device was current already; else the other one's number + 1.
 void* const kUnchanged = nullptr;
 
-bool is_handle(Stream stream) {
-  return stream != nullptr && stream != kStreamLegacy && stream != kStreamPerThread;
-}
-
-class HipDriver : public Driver {
+class HipDriver : public GpuDriver<Gpu> {
  public:
-  explicit HipDriver(const Api* api) : api_(*api) {}
+  explicit HipDriver(const Api* api) : GpuDriver("rocm", "the HIP runtime"), api_(*api) {}
 
   Backend backend() const override { return Backend::kRocm; }
 
-  DriverStatus facts(int index, const opdock_device_facts** out) override {
-    Gpu* gpu = nullptr;
-    DriverStatus done = find(index, &gpu);
-    if (done.ok()) *out = &gpu->facts;
-    return done;
-  }
-
-  DriverStatus arch(int index, std::string* out) override {
-    Gpu* gpu = nullptr;
-    DriverStatus done = find(index, &gpu);
-    if (done.ok()) *out = gpu->arch;
-    return done;
-  }
-
-  DriverStatus enter(int index, void* stream, void** previous) override {
+  Status enter(int index, void* stream, void** previous) override {
     *previous = kUnchanged;
     Gpu* gpu = nullptr;
-    DriverStatus done = find(index, &gpu);
+    Status done = find_gpu(index, &gpu);
     if (!done.ok()) return done;
     if (is_handle(stream) && api_.hipStreamGetDevice != nullptr) {
       done = check_stream(index, stream);
@@ -88,7 +67,7 @@ class HipDriver : public Driver {
     api_.hipSetDevice(static_cast<int>(reinterpret_cast<intptr_t>(previous) - 1));
   }
 
-  DriverStatus load(int index, std::span<const uint8_t> image, ModuleHandle* out) override {
+  Status load(int index, std::span<const uint8_t> image, ModuleHandle* out) override {
     auto loaded = std::make_unique<LoadedImage>();
     loaded->index = index;
     loaded->metadata = read_kernel_metadata(image);
@@ -98,10 +77,10 @@ class HipDriver : public Driver {
     return {};
   }
 
-  DriverStatus find(ModuleHandle module, const char* name, FunctionHandle* out) override {
+  Status find(ModuleHandle module, const char* name, FunctionHandle* out) override {
     LoadedImage& image = *static_cast<LoadedImage*>(module);
     Gpu* gpu = nullptr;
-    DriverStatus done = find(image.index, &gpu);
+    Status done = find_gpu(image.index, &gpu);
     if (!done.ok()) return done;
     Function function = nullptr;
     const Result result = api_.hipModuleGetFunction(&function, image.module, name);
@@ -124,7 +103,7 @@ class HipDriver : public Driver {
     return metadata == nullptr ? nullptr : &metadata->params;
   }
 
-  DriverStatus launch(FunctionHandle function, void* stream, const opdock_launch& how) override {
+  Status launch(FunctionHandle function, void* stream, const opdock_launch& how) override {
     const LoadedKernel& kernel = *static_cast<LoadedKernel*>(function);
     if (kernel.metadata != nullptr && how.num_args != kernel.metadata->params.size()) {
       return wrong_argument_count(how.num_args, kernel.metadata->params.size());
@@ -154,21 +133,21 @@ class HipDriver : public Driver {
     const Result result = api_.hipModuleLaunchKernel(
         kernel.function, how.grid[0], how.grid[1], how.grid[2], how.block[0], how.block[1],
         how.block[2], how.shared_bytes, stream, args, nullptr);
-    return result == kSuccess ? DriverStatus{} : status_of(api_, result, "hipModuleLaunchKernel");
+    return result == kSuccess ? Status{} : status_of(api_, result, "hipModuleLaunchKernel");
   }
 
-  DriverStatus allocate(int index, void* stream, uint64_t bytes, void** out) override {
+  Status allocate(int index, void* stream, uint64_t bytes, void** out) override {
     Gpu* gpu = nullptr;
-    DriverStatus done = find(index, &gpu);
+    Status done = find_gpu(index, &gpu);
     if (!done.ok()) return done;
     const Result result =
         gpu->has_pools ? api_.hipMallocAsync(out, bytes, stream) : api_.hipMalloc(out, bytes);
     return status_of(api_, result, gpu->has_pools ? "hipMallocAsync" : "hipMalloc");
   }
 
-  DriverStatus release(int index, void* stream, void* memory) override {
+  Status release(int index, void* stream, void* memory) override {
     Gpu* gpu = nullptr;
-    DriverStatus done = find(index, &gpu);
+    Status done = find_gpu(index, &gpu);
     if (!done.ok()) return done;
     void* previous = nullptr;
     done = enter(index, stream, &previous);
@@ -178,9 +157,9 @@ class HipDriver : public Driver {
     return status_of(api_, result, gpu->has_pools ? "hipFreeAsync" : "hipFree");
   }
 
-  DriverStatus is_capturing(void* stream, bool* out) override {
+  Status is_capturing(void* stream, bool* out) override {
     *out = false;
-    if (stream == nullptr || stream == kStreamLegacy) return {};  // cannot be captured
+    if (is_legacy(stream)) return {};
     int capturing = 0;
     const Result result = api_.hipStreamIsCapturing(stream, &capturing);
     if (result != kSuccess) return status_of(api_, result, "hipStreamIsCapturing");
@@ -188,7 +167,7 @@ class HipDriver : public Driver {
     return {};
   }
 
-  DriverStatus synchronize(void* stream) override {
+  Status synchronize(void* stream) override {
     return status_of(api_, api_.hipStreamSynchronize(stream), "hipStreamSynchronize");
   }
 
@@ -196,7 +175,7 @@ class HipDriver : public Driver {
 
  private:
   // Kernels lie on one device: a stream of another one would launch what is not there.
-  DriverStatus check_stream(int index, Stream stream) {
+  Status check_stream(int index, Stream stream) {
     int owner = 0;
     const Result result = api_.hipStreamGetDevice(stream, &owner);
     if (result != kSuccess) return status_of(api_, result, "hipStreamGetDevice");
@@ -207,13 +186,8 @@ class HipDriver : public Driver {
                                          ", where the arguments are; pass one of that device"};
   }
 
-  DriverStatus find(int index, Gpu** out) {
-    return gpus_.find(index, out, [this](int which, Gpu* gpu) { return learn(which, gpu); });
-  }
-
-  DriverStatus learn(int index, Gpu* gpu) {
-    DriverStatus done =
-        gpus_.initialise([this] { return status_of(api_, api_.hipInit(0), "hipInit"); });
+  Status learn(int index, Gpu* gpu) override {
+    Status done = gpus_.initialise([this] { return status_of(api_, api_.hipInit(0), "hipInit"); });
     if (!done.ok()) return done;
     Result result = kSuccess;
     auto attribute = [&](Attribute which) {
@@ -260,7 +234,6 @@ class HipDriver : public Driver {
   }
 
   const Api& api_;
-  GpuTable<Gpu> gpus_{"rocm", "the HIP runtime"};
 };
 
 }  // namespace

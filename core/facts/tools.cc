@@ -6,11 +6,10 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <nlohmann/json.hpp>
 #include <string_view>
 
+#include "base/files.h"
 #include "base/version.h"
 #include "facts/nvrtc_search.h"
 #include "note/libraries.h"
@@ -37,11 +36,6 @@ std::vector<std::string> names_in(const fs::path& folder, std::string_view prefi
     return first == second ? a < b : second < first;
   });
   return names;
-}
-
-std::string read_text(const fs::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
 }
 
 std::string real_path(const std::string& path) {
@@ -182,15 +176,16 @@ class ToolSearch {
 // major and minor: "#define CUDA_VERSION 13000".
 std::string cuda_version(const std::string& nvcc) {
   const fs::path folder = fs::path(real_path(nvcc)).parent_path().parent_path();
-  const nlohmann::json json = nlohmann::json::parse(read_text(folder / "version.json"), nullptr,
-                                                    /*allow_exceptions=*/false);
+  const nlohmann::json json =
+      nlohmann::json::parse(read_file(folder / "version.json").value_or(""), nullptr,
+                            /*allow_exceptions=*/false);
   for (const char* part : {"cuda_nvcc", "cuda"}) {
     if (json.is_object() && json.contains(part) && json[part].is_object()) {
       return json[part].value("version", std::string());
     }
   }
   constexpr std::string_view kDefine = "#define CUDA_VERSION ";
-  const std::string header = read_text(folder / "include/cuda.h");
+  const std::string header = read_file(folder / "include/cuda.h").value_or("");
   const size_t at = header.find(kDefine);
   if (at == header.npos) return {};
   const int version = std::atoi(header.c_str() + at + kDefine.size());
@@ -239,8 +234,9 @@ Tool find_hipcc(const ToolSearch& search) {
             "apt install hipcc, or AMD's ROCm"};
   if (!tool.path.empty()) {
     const fs::path folder = fs::path(real_path(tool.path)).parent_path().parent_path();
-    tool.version = first_line(read_text(folder / ".info/version"));
-    if (tool.version.empty()) tool.version = hip_version(read_text(folder / "share/hip/version"));
+    tool.version = first_line(read_file(folder / ".info/version").value_or(""));
+    if (tool.version.empty())
+      tool.version = hip_version(read_file(folder / "share/hip/version").value_or(""));
   }
   return tool;
 }

@@ -3,12 +3,11 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <map>
 #include <optional>
 #include <set>
 
+#include "base/files.h"
 #include "base/sha256.h"
 
 namespace opdock {
@@ -18,14 +17,6 @@ namespace fs = std::filesystem;
 
 bool blank(char c) {
   return c == ' ' || c == '\t';
-}
-
-std::optional<std::string> text_of(const fs::path& path) {
-  std::error_code failed;
-  if (!fs::is_regular_file(path, failed)) return std::nullopt;
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return std::nullopt;
-  return std::string(std::istreambuf_iterator<char>(file), {});
 }
 
 class Walk {
@@ -66,7 +57,7 @@ class Walk {
   bool take(const std::string& folder, const std::string& name) {
     const fs::path path = (fs::path(folder) / name).lexically_normal();
     if (!read_.insert(path.string()).second) return true;
-    const std::optional<std::string> text = text_of(path);
+    const std::optional<std::string> text = read_file(path);
     if (!text) {
       read_.erase(path.string());
       return false;

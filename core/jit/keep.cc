@@ -9,8 +9,8 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "base/files.h"
 #include "base/sha256.h"
-#include "cache/files.h"
 
 namespace opdock {
 namespace {
@@ -41,12 +41,12 @@ std::string text_of(const nlohmann::json& json) {
   return json.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
 
-int write_whole(const std::string& path, const std::string& text) {
-  const std::string temporary = path + "." + cache::unique_name();
+int replace_file(const std::string& path, const std::string& text) {
+  const std::string temporary = path + "." + unique_name();
   Fd file;
-  int error = cache::open_file(temporary, O_WRONLY | O_CREAT | O_EXCL, 0666, &file);
+  int error = open_file(temporary, O_WRONLY | O_CREAT | O_EXCL, 0666, &file);
   if (error != 0) return error;
-  error = cache::write_all(file.get(), text);
+  error = write_all(file.get(), text);
   file = Fd();
   if (error == 0 && rename(temporary.c_str(), path.c_str()) != 0) error = errno;
   if (error != 0) unlink(temporary.c_str());
@@ -84,12 +84,12 @@ void keep_source(const std::string& folder, const CompileRequest& request, Image
   const nlohmann::json entry = {
       {"backend", to_text(request.backend)}, {"arch", request.arch}, {"source", digest}};
   // The source first: whoever finds the image's file finds what it names.
-  int error = cache::make_folders(folder);
-  if (error == 0) error = write_whole(folder + "/source-" + digest + ".json", text_of(source));
+  int error = make_folders(folder);
+  if (error == 0) error = replace_file(folder + "/source-" + digest + ".json", text_of(source));
   if (error == 0)
-    error = write_whole(folder + "/" + image_digest(kind, image) + ".json", text_of(entry));
+    error = replace_file(folder + "/" + image_digest(kind, image) + ".json", text_of(entry));
   if (error == 0) return;
-  reasons->push_back(make_reason(Code::kJitKeep, folder + ": " + cache::error_text(error),
+  reasons->push_back(make_reason(Code::kJitKeep, folder + ": " + error_text(error),
                                  "a folder for the source of " + request.name));
 }
 

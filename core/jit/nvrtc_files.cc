@@ -16,14 +16,14 @@
 
 #include "base/mutex.h"
 #include "facts/nvrtc_search.h"
+#include "fmt/format.h"
+#include "note/build_id.h"
 #include "note/libraries.h"
 
 namespace opdock {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr size_t kMaxNotes = 65536;
 
 class File {
  public:
@@ -34,6 +34,7 @@ class File {
     if (fd_ >= 0) close(fd_);
   }
   bool is_open() const { return fd_ >= 0; }
+  int fd() const { return fd_; }
   bool read(uint64_t offset, void* out, size_t size) const {
     return pread(fd_, out, size, static_cast<off_t>(offset)) == static_cast<ssize_t>(size);
   }
@@ -45,50 +46,6 @@ class File {
  private:
   int fd_;
 };
-
-std::string hex_of(const unsigned char* bytes, size_t count) {
-  static constexpr char kDigits[] = "0123456789abcdef";
-  std::string text;
-  for (size_t i = 0; i < count; ++i) {
-    text += kDigits[bytes[i] >> 4];
-    text += kDigits[bytes[i] & 15];
-  }
-  return text;
-}
-
-std::string build_id_among(const std::vector<unsigned char>& notes) {
-  for (size_t at = 0; at + sizeof(Elf64_Nhdr) <= notes.size();) {
-    Elf64_Nhdr head;
-    std::memcpy(&head, notes.data() + at, sizeof head);
-    const uint64_t name = at + sizeof head;
-    const uint64_t bytes = name + ((uint64_t{head.n_namesz} + 3) & ~uint64_t{3});
-    const uint64_t end = bytes + ((uint64_t{head.n_descsz} + 3) & ~uint64_t{3});
-    if (end > notes.size()) break;
-    if (head.n_type == NT_GNU_BUILD_ID && head.n_namesz == 4 &&
-        std::memcmp(notes.data() + name, "GNU", 4) == 0) {
-      return hex_of(notes.data() + bytes, head.n_descsz);
-    }
-    at = end;
-  }
-  return {};
-}
-
-std::string build_id_of(const File& file) {
-  Elf64_Ehdr header;
-  if (!file.read(0, &header, sizeof header) || std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 ||
-      header.e_phentsize != sizeof(Elf64_Phdr)) {
-    return {};
-  }
-  for (unsigned i = 0; i < header.e_phnum; ++i) {
-    Elf64_Phdr segment;
-    if (!file.read(header.e_phoff + i * sizeof segment, &segment, sizeof segment)) break;
-    if (segment.p_type != PT_NOTE || segment.p_filesz > kMaxNotes) continue;
-    std::vector<unsigned char> notes(segment.p_filesz);
-    if (!file.read(segment.p_offset, notes.data(), notes.size())) break;
-    if (std::string id = build_id_among(notes); !id.empty()) return id;
-  }
-  return {};
-}
 
 // "12.9" of libnvrtc-builtins.so.12.9 beside the library; else what its own name tells.
 Version nvrtc_version(const fs::path& library) {
@@ -148,12 +105,8 @@ Folders& added = *new Folders;
 
 std::string library_id(const std::string& path) {
   const File file(path);
-  const std::string id = build_id_of(file);
-  if (!id.empty()) return id;
-  const uint64_t size = file.size();
-  unsigned char bytes[8];
-  for (int i = 0; i < 8; ++i) bytes[i] = static_cast<unsigned char>(size >> (56 - 8 * i));
-  return hex_of(bytes, sizeof bytes);
+  const std::string id = build_id(file.fd());
+  return id.empty() ? fmt::format("{:016x}", file.size()) : id;
 }
 
 std::string library_problem(const std::string& path) {

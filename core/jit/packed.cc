@@ -38,18 +38,17 @@ class Entered {
   ~Entered() {
     if (status_.ok()) driver_->leave(previous_);
   }
-  const DriverStatus& status() const { return status_; }
+  const Status& status() const { return status_; }
 
  private:
   Driver* driver_;
   void* previous_ = nullptr;
-  DriverStatus status_;
+  Status status_;
 };
 
 // Loads it and looks its first kernel up: what is damaged or for another GPU shows here.
-DriverStatus try_image(const CompiledImage& image, Driver* driver, int index,
-                       ModuleHandle* module) {
-  DriverStatus done = driver->load(index, image.bytes, module);
+Status try_image(const CompiledImage& image, Driver* driver, int index, ModuleHandle* module) {
+  Status done = driver->load(index, image.bytes, module);
   if (!done.ok()) return done;
   std::vector<std::pair<std::string, std::string>> names;
   if (!read_names(image.names, &names) || names.empty()) return done;
@@ -115,9 +114,8 @@ std::unique_ptr<Kernels> load_compiled(const CompileRequest& request, Driver* dr
   for (bool again = false; *image != nullptr; again = true) {
     const Entered entered(driver, device.index);
     ModuleHandle module = nullptr;
-    const DriverStatus done = entered.status().ok()
-                                  ? try_image(**image, driver, device.index, &module)
-                                  : entered.status();
+    const Status done = entered.status().ok() ? try_image(**image, driver, device.index, &module)
+                                              : entered.status();
     if (done.ok()) {
       return std::make_unique<Kernels>(driver, device, row_of(**image, request.backend), module,
                                        *image);
@@ -175,15 +173,15 @@ bool CompiledKernels::make(std::string_view name, const JitContext& context,
                                                 device(), context, &image, reasons);
   if (part == nullptr) return false;
   opdock_kernel* kernel = nullptr;
-  std::string problem;
   const Entered entered(driver_, device().index);
   if (!entered.status().ok()) {
     reasons->push_back(make_reason(Code::kDriverFailed, entered.status().text,
                                    to_text(device()) + " to be usable"));
     return false;
   }
-  if (part->find(std::string(name).c_str(), &kernel, &problem) != OPDOCK_OK) {
-    reasons->push_back(make_reason(Code::kDriverFailed, problem, "the kernel to be found"));
+  const Status found = part->find(std::string(name).c_str(), &kernel);
+  if (!found.ok()) {
+    reasons->push_back(make_reason(Code::kDriverFailed, found.text, "the kernel to be found"));
     return false;
   }
   {

@@ -6,6 +6,7 @@
 
 #include "base/mutex.h"
 #include "base/sha256.h"
+#include "base/texts.h"
 #include "base/turn.h"
 #include "facts/arch.h"
 #include "jit/request.h"
@@ -15,13 +16,6 @@ namespace opdock {
 namespace {
 
 constexpr size_t kFoldersShown = 4;
-
-std::string list(const std::vector<std::string>& texts, size_t most) {
-  std::string text;
-  for (size_t i = 0; i < texts.size() && i < most; ++i) text += (i ? ", " : "") + texts[i];
-  if (texts.size() > most) text += " and " + std::to_string(texts.size() - most) + " more";
-  return text;
-}
 
 struct Opening {
   Turn turn;  // of what follows
@@ -264,7 +258,8 @@ void find_nvrtcs(const CompileRequest& request, const JitContext& context,
   if (context.cuda_driver) wanted += " of CUDA " + std::to_string(context.cuda_driver->major());
   Reason reason = make_reason(
       Code::kJitNoCompiler,
-      searched.empty() ? "no libnvrtc" : "no libnvrtc in " + list(searched, kFoldersShown), wanted);
+      searched.empty() ? "no libnvrtc" : "no libnvrtc in " + join_some(searched, kFoldersShown),
+      wanted);
   if (context.cuda_driver && context.cuda_driver->major() >= 13) {
     reason.advice = "install it: pip install nvidia-cuda-nvrtc, or the CUDA Toolkit";
   }
@@ -282,7 +277,7 @@ void find_hiprtcs(const JitContext& context, std::vector<std::unique_ptr<Toolcha
   }
   if (!files.empty()) return;
   Reason reason = make_reason(Code::kJitNoCompiler, "no libhiprtc", "hipRTC");
-  if (!searched.empty()) reason.found += " in " + list(searched, kFoldersShown);
+  if (!searched.empty()) reason.found += " in " + join_some(searched, kFoldersShown);
   reason.advice = "install it: apt install libamdhip64-5, or AMD's ROCm";
   reasons->push_back(std::move(reason));
 }

@@ -4,10 +4,10 @@
 #include <dlfcn.h>
 
 #include <array>
-#include <exception>
 #include <map>
 #include <tuple>
 
+#include "base/guarded.h"
 #include "base/mutex.h"
 #include "base/turn.h"
 #include "fmt/format.h"
@@ -66,10 +66,8 @@ const opdock_plugin* call_entry(void* handle, const std::string& path,
   std::string problem = "NULL";
   try {
     if (const opdock_plugin* descriptor = entry()) return descriptor;
-  } catch (const std::exception& exception) {
-    problem = std::string("an exception: ") + exception.what();
   } catch (...) {
-    problem = "an exception of a type unknown here";
+    problem = text_of_exception();
   }
   reasons->push_back(
       make_reason(Code::kEntryFailed, problem + " from " OPDOCK_ENTRY_NAME, "a descriptor"));
@@ -88,10 +86,8 @@ bool call_init(const opdock_plugin& descriptor, const opdock_host* host,
     error.back() = '\0';
     problem = fmt::format("status {} ({})", status, opdock_status_name(status));
     if (error.front() != '\0') problem += std::string(": ") + error.data();
-  } catch (const std::exception& exception) {
-    problem = std::string("an exception: ") + exception.what();
   } catch (...) {
-    problem = "an exception of a type unknown here";
+    problem = text_of_exception();
   }
   reasons->push_back(make_reason(Code::kInitFailed, problem, "ok from init"));
   return false;

@@ -5,10 +5,10 @@
 
 #include <algorithm>
 #include <fstream>
-#include <iterator>
 #include <set>
 #include <string_view>
 
+#include "base/files.h"
 #include "base/version.h"
 #include "manifest/build_table.h"
 #include "manifest/kernel_names.h"
@@ -18,16 +18,6 @@
 namespace opdock {
 
 static const std::vector<std::string> kLibraryNames = {"torch", "cudart", "python", "rocm"};
-
-std::optional<std::string> read_file(const std::filesystem::path& path) {
-  std::error_code failed;
-  if (!std::filesystem::is_regular_file(path, failed)) return std::nullopt;
-  std::ifstream stream(path, std::ios::binary);
-  if (!stream) return std::nullopt;
-  std::string text((std::istreambuf_iterator<char>(stream)), std::istreambuf_iterator<char>());
-  if (stream.bad()) return std::nullopt;
-  return text;
-}
 
 // Identifiers become parts of file and symbol names.
 static bool is_identifier(std::string_view text) {

@@ -69,7 +69,4 @@ std::optional<Manifest> read_manifest(const std::filesystem::path& path,
 std::optional<Manifest> look_at_manifest(const std::filesystem::path& path,
                                          std::vector<Reason>* mistakes);
 
-// The file's bytes; nullopt if it cannot be read.
-std::optional<std::string> read_file(const std::filesystem::path& path);
-
 }  // namespace opdock

@@ -6,6 +6,9 @@
 #include <algorithm>
 #include <sstream>
 
+#include "base/near_names.h"
+#include "base/texts.h"
+
 namespace opdock {
 
 static std::string describe(const toml::node& node) {
@@ -14,42 +17,9 @@ static std::string describe(const toml::node& node) {
   return type.str();
 }
 
-static size_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<size_t> row(b.size() + 1);
-  for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
-  for (size_t i = 1; i <= a.size(); ++i) {
-    size_t diagonal = row[0];
-    row[0] = i;
-    for (size_t j = 1; j <= b.size(); ++j) {
-      size_t substituted = diagonal + (a[i - 1] != b[j - 1]);
-      diagonal = row[j];
-      row[j] = std::min({row[j] + 1, row[j - 1] + 1, substituted});
-    }
-  }
-  return row[b.size()];
-}
-
-std::string nearest(std::string_view word, const std::vector<std::string>& known) {
-  std::string best;
-  size_t best_distance = word.size() / 3 + 2;
-  for (const std::string& candidate : known) {
-    size_t distance = edit_distance(word, candidate);
-    if (distance < best_distance) {
-      best_distance = distance;
-      best = candidate;
-    }
-  }
-  return best;
-}
-
-std::string join(const std::vector<std::string>& words) {
-  return fmt::format("{}", fmt::join(words, ", "));
-}
-
-// " (did you mean …?)", or nothing.
-static std::string guess(std::string_view word, const std::vector<std::string>& known) {
-  const std::string near = nearest(word, known);
-  return near.empty() ? near : fmt::format(" (did you mean \"{}\"?)", near);
+std::string guess(std::string_view word, const std::vector<std::string>& known) {
+  const std::vector<std::string> near = near_names(std::string(word), known);
+  return near.empty() ? "" : fmt::format(" (did you mean \"{}\"?)", near.front());
 }
 
 static TextPlace place_of(const toml::source_region& source) {

@@ -66,10 +66,7 @@ class TomlTable {
 // `begin`; its begin, if the file has it with escapes or on several lines.
 TextPlace place_in(const std::string& file, TextPlace begin, std::string_view text, size_t offset);
 
-// The word of `known` nearest to `word` ("did you mean …"), or "" if none is near.
-std::string nearest(std::string_view word, const std::vector<std::string>& known);
-
-// "a, b, c"
-std::string join(const std::vector<std::string>& words);
+// ` (did you mean "x"?)` with the word of `known` nearest to `word`, or "" if none is near.
+std::string guess(std::string_view word, const std::vector<std::string>& known);
 
 }  // namespace opdock

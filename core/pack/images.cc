@@ -12,6 +12,7 @@
 #include <set>
 
 #include "arch/compiler_archs.h"
+#include "base/files.h"
 #include "base/sha256.h"
 #include "jit/keep.h"
 #include "pack/hip_images.h"

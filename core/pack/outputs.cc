@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <fstream>
 
+#include "base/files.h"
 #include "base/sentence.h"
 
 namespace opdock::pack {

@@ -7,6 +7,7 @@
 #include <filesystem>
 
 #include "arch/choose.h"
+#include "base/files.h"
 #include "base/sentence.h"
 #include "base/sha256.h"
 #include "facts/nvrtc_search.h"

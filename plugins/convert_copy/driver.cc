@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "driver.h"
 
-#include <algorithm>
 #include <iterator>
 
 namespace convert_copy {
@@ -32,15 +31,11 @@ constexpr Names kNames[] = {
 };
 static_assert(std::size(kNames) == static_cast<size_t>(Function::kCount));
 
-// Errors after which a driver refuses everything on the device in this process.
-constexpr int kSticky[] = {53, 214, 220, 226, 700, 702, 710, 714, 715, 716, 717, 718, 719, 721};
 constexpr int kOutOfMemory = 2;
 
 opdock_status status_of(int result) {
   if (result == kOutOfMemory) return OPDOCK_OUT_OF_MEMORY;
-  const bool is_sticky =
-      std::find(std::begin(kSticky), std::end(kSticky), result) != std::end(kSticky);
-  return is_sticky ? OPDOCK_DEVICE_LOST : OPDOCK_DEVICE_ERROR;
+  return opdock::loses_device(result) ? OPDOCK_DEVICE_LOST : OPDOCK_DEVICE_ERROR;
 }
 
 const char* advice_for(opdock_status status) {

@@ -5,13 +5,13 @@
 
 #include <atomic>
 #include <bit>
-#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "errors.h"
 #include "fast_tensor.h"
 #include "opdock/overlap.hpp"
+#include "opdock/types.hpp"
 #include "tensor.h"
 
 namespace py = pybind11;
@@ -52,18 +52,10 @@ constexpr opdock_dtype kBuiltin[] = {
     dtype(OPDOCK_DTYPE_COMPLEX, 16),
 };
 
-// The dtypes that the package ml_dtypes adds to NumPy, where one element takes whole bytes.
-constexpr std::pair<std::string_view, opdock_dtype> kAdded[] = {
-    {"bfloat16", dtype(OPDOCK_DTYPE_BFLOAT, 2)},
-    {"float8_e3m4", dtype(OPDOCK_DTYPE_FLOAT8_E3M4, 1)},
-    {"float8_e4m3", dtype(OPDOCK_DTYPE_FLOAT8_E4M3, 1)},
-    {"float8_e4m3b11fnuz", dtype(OPDOCK_DTYPE_FLOAT8_E4M3B11FNUZ, 1)},
-    {"float8_e4m3fn", dtype(OPDOCK_DTYPE_FLOAT8_E4M3FN, 1)},
-    {"float8_e4m3fnuz", dtype(OPDOCK_DTYPE_FLOAT8_E4M3FNUZ, 1)},
-    {"float8_e5m2", dtype(OPDOCK_DTYPE_FLOAT8_E5M2, 1)},
-    {"float8_e5m2fnuz", dtype(OPDOCK_DTYPE_FLOAT8_E5M2FNUZ, 1)},
-    {"float8_e8m0fnu", dtype(OPDOCK_DTYPE_FLOAT8_E8M0FNU, 1)},
-};
+// Whether the package ml_dtypes adds it to NumPy, and one element takes whole bytes.
+constexpr bool is_added(uint8_t code, uint8_t bits) {
+  return (code == OPDOCK_DTYPE_BFLOAT || code >= OPDOCK_DTYPE_FLOAT8_E3M4) && bits % 8 == 0;
+}
 
 std::string attribute_text(PyObject* object, const char* name) {
   PyObject* value = PyObject_GetAttrString(object, name);
@@ -86,8 +78,8 @@ opdock_dtype user_dtype(const Descriptor* descriptor) {
   opdock_dtype found = {0, 0, 0};
   if (attribute_text(descriptor->typeobj, "__module__") == "ml_dtypes") {
     const std::string name = attribute_text(descriptor->typeobj, "__name__");
-    for (const auto& [added, type] : kAdded) {
-      if (added == name) found = type;
+    for (const opdock::detail::DtypeName& one : opdock::detail::kDtypeNames) {
+      if (is_added(one.code, one.bits) && one.name == name) found = {one.code, one.bits, 1};
     }
   }
   known.emplace_back(descriptor->type_num, found);
@@ -238,9 +230,10 @@ PyObject* numpy_new(const opdock_output& output, void** data) {
     if (number >= 0 && output.dtype.lanes == 1) {
       descriptor = api.PyArray_DescrFromType_(number);
     } else {
-      for (const auto& [name, type] : kAdded) {
-        if (type.code != output.dtype.code || type.bits != output.dtype.bits) continue;
-        py::object scalar = py::module_::import("ml_dtypes").attr(std::string(name).c_str());
+      for (const opdock::detail::DtypeName& known : opdock::detail::kDtypeNames) {
+        if (known.code != output.dtype.code || known.bits != output.dtype.bits) continue;
+        if (!is_added(known.code, known.bits)) continue;
+        py::object scalar = py::module_::import("ml_dtypes").attr(known.name);
         descriptor = py::module_::import("numpy").attr("dtype")(scalar).release().ptr();
       }
     }

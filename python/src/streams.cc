@@ -4,9 +4,9 @@
 #include <dlfcn.h>
 #include <link.h>
 
-#include <algorithm>
-#include <iterator>
 #include <string_view>
+
+#include "opdock/types.hpp"
 
 namespace opdock::python {
 
@@ -18,17 +18,11 @@ Function* find(void* library, const char* name) {
   return library == nullptr ? nullptr : reinterpret_cast<Function*>(dlsym(library, name));
 }
 
-// Errors after which CUDA, or HIP, refuses everything on the device in this process.
-bool is_sticky(int error) {
-  constexpr int kSticky[] = {53, 214, 220, 226, 700, 702, 710, 714, 715, 716, 717, 718, 719, 721};
-  return std::find(std::begin(kSticky), std::end(kSticky), error) != std::end(kSticky);
-}
-
 opdock_status judge(int error, const char* name, std::string* problem) {
   if (error == 0) return OPDOCK_OK;
   *problem = "waiting for the device failed: found " +
              std::string(name == nullptr ? "error" : name) + " (" + std::to_string(error) + ")";
-  if (!is_sticky(error)) return OPDOCK_DEVICE_ERROR;
+  if (!loses_device(error)) return OPDOCK_DEVICE_ERROR;
   *problem += ", wanted work that succeeds; the device is of no more use to this process";
   return OPDOCK_DEVICE_LOST;
 }

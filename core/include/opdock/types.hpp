@@ -29,6 +29,30 @@ class Error : public std::exception {
   std::string text_;
 };
 
+// Whether an error number of CUDA's driver or HIP's means that the device refuses everything from
+// now on in this process (OPDOCK_DEVICE_LOST): the two agree on the numbers that both have.
+inline bool loses_device(int driver_error) {
+  switch (driver_error) {
+    case 53:   // HIP: PriorLaunchFailure
+    case 214:  // ECC_UNCORRECTABLE
+    case 220:  // NVLINK_UNCORRECTABLE
+    case 226:  // CONTAINED
+    case 700:  // ILLEGAL_ADDRESS
+    case 702:  // LAUNCH_TIMEOUT
+    case 710:  // ASSERT
+    case 714:  // HARDWARE_STACK_ERROR
+    case 715:  // ILLEGAL_INSTRUCTION
+    case 716:  // MISALIGNED_ADDRESS
+    case 717:  // INVALID_ADDRESS_SPACE
+    case 718:  // INVALID_PC
+    case 719:  // LAUNCH_FAILED
+    case 721:  // TENSOR_MEMORY_LEAK
+      return true;
+    default:
+      return false;
+  }
+}
+
 namespace detail {
 
 // A piece of a text: a text or an integer. One type for all, so that building an error's text takes
@@ -142,23 +166,60 @@ struct bfloat16 {
 };
 static_assert(sizeof(half) == 2 && sizeof(bfloat16) == 2, "two bytes an element, as in memory");
 
+namespace detail {
+
+// Every dtype that has a name; the host and the programs read it too.
+struct DtypeName {
+  char name[20];
+  uint8_t code;
+  uint8_t bits;
+};
+inline constexpr DtypeName kDtypeNames[] = {
+    {"bool", OPDOCK_DTYPE_BOOL, 8},
+    {"int8", OPDOCK_DTYPE_INT, 8},
+    {"int16", OPDOCK_DTYPE_INT, 16},
+    {"int32", OPDOCK_DTYPE_INT, 32},
+    {"int64", OPDOCK_DTYPE_INT, 64},
+    {"int4", OPDOCK_DTYPE_INT, 4},
+    {"uint8", OPDOCK_DTYPE_UINT, 8},
+    {"uint16", OPDOCK_DTYPE_UINT, 16},
+    {"uint32", OPDOCK_DTYPE_UINT, 32},
+    {"uint64", OPDOCK_DTYPE_UINT, 64},
+    {"uint4", OPDOCK_DTYPE_UINT, 4},
+    {"float16", OPDOCK_DTYPE_FLOAT, 16},
+    {"float32", OPDOCK_DTYPE_FLOAT, 32},
+    {"float64", OPDOCK_DTYPE_FLOAT, 64},
+    {"bfloat16", OPDOCK_DTYPE_BFLOAT, 16},
+    {"complex32", OPDOCK_DTYPE_COMPLEX, 32},
+    {"complex64", OPDOCK_DTYPE_COMPLEX, 64},
+    {"complex128", OPDOCK_DTYPE_COMPLEX, 128},
+    {"float8_e3m4", OPDOCK_DTYPE_FLOAT8_E3M4, 8},
+    {"float8_e4m3", OPDOCK_DTYPE_FLOAT8_E4M3, 8},
+    {"float8_e4m3b11fnuz", OPDOCK_DTYPE_FLOAT8_E4M3B11FNUZ, 8},
+    {"float8_e4m3fn", OPDOCK_DTYPE_FLOAT8_E4M3FN, 8},
+    {"float8_e4m3fnuz", OPDOCK_DTYPE_FLOAT8_E4M3FNUZ, 8},
+    {"float8_e5m2", OPDOCK_DTYPE_FLOAT8_E5M2, 8},
+    {"float8_e5m2fnuz", OPDOCK_DTYPE_FLOAT8_E5M2FNUZ, 8},
+    {"float8_e8m0fnu", OPDOCK_DTYPE_FLOAT8_E8M0FNU, 8},
+    {"float6_e2m3fn", OPDOCK_DTYPE_FLOAT6_E2M3FN, 6},
+    {"float6_e3m2fn", OPDOCK_DTYPE_FLOAT6_E3M2FN, 6},
+    {"float4_e2m1fn", OPDOCK_DTYPE_FLOAT4_E2M1FN, 4},
+};
+
+}  // namespace detail
+
 // An element type.
 struct Dtype : opdock_dtype {
   constexpr Dtype() : opdock_dtype{0, 0, 0} {}
   constexpr Dtype(opdock_dtype dtype) : opdock_dtype(dtype) {}
   constexpr Dtype(uint8_t type_code, uint8_t type_bits) : opdock_dtype{type_code, type_bits, 1} {}
 
-  // "float32", "bfloat16", "int64", …; a rarer one is described by its numbers.
+  // "float32", "bfloat16", "float8_e4m3fn", "float4_e2m1fn_x2" for two lanes; one without a name is
+  // described by its numbers.
   [[gnu::cold, gnu::noinline]] std::string name() const {
-    if (lanes == 1) {
-      if (code == OPDOCK_DTYPE_BOOL && bits == 8) return "bool";
-      if (code == OPDOCK_DTYPE_INT) return detail::concat("int", bits);
-      if (code == OPDOCK_DTYPE_UINT) return detail::concat("uint", bits);
-      if (code == OPDOCK_DTYPE_FLOAT) return detail::concat("float", bits);
-      if (code == OPDOCK_DTYPE_BFLOAT) return detail::concat("bfloat", bits);
-      if (code == OPDOCK_DTYPE_COMPLEX) return detail::concat("complex", bits);
-      if (code == OPDOCK_DTYPE_FLOAT8_E4M3FN) return "float8_e4m3fn";
-      if (code == OPDOCK_DTYPE_FLOAT8_E5M2) return "float8_e5m2";
+    for (const detail::DtypeName& known : detail::kDtypeNames) {
+      if (known.code != code || known.bits != bits) continue;
+      return lanes == 1 ? std::string(known.name) : detail::concat(known.name, "_x", lanes);
     }
     return detail::concat("dtype code ", code, " bits ", bits, " lanes ", lanes);
   }

@@ -10,6 +10,7 @@
 #include <map>
 #include <thread>
 
+#include "base/files.h"
 #include "jit/nvrtc.h"
 #include "jit/worker_protocol.h"
 #include "worker/comgr.h"
@@ -27,16 +28,6 @@ bool read_all(int fd, void* out, size_t size) {
     if (count <= 0) return false;
     at += count;
     size -= static_cast<size_t>(count);
-  }
-  return true;
-}
-
-bool write_all(int fd, const std::string& text) {
-  for (size_t at = 0; at < text.size();) {
-    const ssize_t count = write(fd, text.data() + at, text.size() - at);
-    if (count < 0 && errno == EINTR) continue;
-    if (count <= 0) return false;
-    at += static_cast<size_t>(count);
   }
   return true;
 }
@@ -87,7 +78,7 @@ int main() {
     const auto texts = worker::decode(head, body);
     const auto request = texts ? worker::decode_request(*texts) : std::nullopt;
     if (!request) return 3;
-    if (!write_all(host, worker::encode(compile(*request)))) break;
+    if (write_all(host, worker::encode(compile(*request))) != 0) break;
     std::fflush(nullptr);
   }
   // Compilers' own destructors at exit are known to crash.

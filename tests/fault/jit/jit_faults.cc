@@ -367,8 +367,8 @@ class JitDevice : public JitFault {
     void* previous = nullptr;
     ASSERT_TRUE(driver->enter(0, nullptr, &previous).ok());
     opdock_kernel* kernel = nullptr;
-    std::string problem;
-    EXPECT_EQ(kernels->find(name, &kernel, &problem), OPDOCK_OK) << problem;
+    const Status found = kernels->find(name, &kernel);
+    EXPECT_TRUE(found.ok()) << found.text;
     driver->leave(previous);
   }
   // The cached image replaced by these bytes.
@@ -550,12 +550,12 @@ TEST_F(JitPacked, AKernelThatDoesNotCompileLeavesTheOthers) {
     ASSERT_TRUE(make(kernels.get(), "g")) << all_text(reasons);
     finds(kernels.get(), "g");
     opdock_kernel* kernel = nullptr;
-    std::string problem;
-    EXPECT_EQ(kernels->find("f<float>", &kernel, &problem), OPDOCK_OK);
+    EXPECT_TRUE(kernels->find("f<float>", &kernel).ok());
     EXPECT_EQ(kernel, nullptr);
     EXPECT_TRUE(make(kernels.get(), "h")) << "left to find()";
-    EXPECT_EQ(kernels->find("h", &kernel, &problem), OPDOCK_NOT_FOUND);
-    EXPECT_NE(problem.find("\"f<float>\""), std::string::npos) << problem;
+    const Status refused = kernels->find("h", &kernel);
+    EXPECT_EQ(refused.status, OPDOCK_NOT_FOUND);
+    EXPECT_NE(refused.text.find("\"f<float>\""), std::string::npos) << refused.text;
   });
 }
 

@@ -229,8 +229,8 @@ TEST_F(WorkerFault, PreparingMakesAllKernels) {
   EXPECT_EQ(driver.loads, 3);
   for (const char* name : {"f<1>", "f<2>", "f<3>"}) {
     opdock_kernel* kernel = nullptr;
-    std::string problem;
-    ASSERT_EQ(kernels.find(name, &kernel, &problem, false), OPDOCK_OK) << problem;
+    const Status found = kernels.find(name, &kernel, false);
+    ASSERT_TRUE(found.ok()) << found.text;
     EXPECT_EQ(kernel->image_name, "lowered_" + std::string(name));
   }
   ASSERT_TRUE(kernels.make_all(context, &reasons)) << all_text(reasons);

@@ -194,7 +194,7 @@ TEST(CudaDriver, RefusesAGpuThatIsNotThere) {
   in_child(kTwoGpus, [](const std::string&) {
     const opdock_device_facts* facts = nullptr;
     for (int index : {2, 63, 64, -1}) {
-      DriverStatus done = driver()->facts(index, &facts);
+      Status done = driver()->facts(index, &facts);
       EXPECT_EQ(done.status, OPDOCK_DEVICE_ERROR) << index;
       EXPECT_NE(done.text.find("cuda:" + std::to_string(index)), std::string::npos) << done.text;
     }
@@ -204,7 +204,7 @@ TEST(CudaDriver, RefusesAGpuThatIsNotThere) {
 TEST(CudaDriver, SaysThatThereIsNoGpu) {
   in_child(R"({"gpus": []})", [](const std::string&) {
     const opdock_device_facts* facts = nullptr;
-    DriverStatus done = driver()->facts(0, &facts);
+    Status done = driver()->facts(0, &facts);
     EXPECT_EQ(done.status, OPDOCK_DEVICE_ERROR);
     EXPECT_NE(done.text.find("CUDA_ERROR_NO_DEVICE (100)"), std::string::npos) << done.text;
     EXPECT_NE(done.text.find("CUDA_VISIBLE_DEVICES"), std::string::npos) << done.text;
@@ -252,7 +252,7 @@ TEST(CudaDriver, IsOfNoUseInAForkedChild) {
     pid_t child = fork();
     if (child == 0) {
       void* previous = nullptr;
-      DriverStatus done = driver()->enter(0, nullptr, &previous);
+      Status done = driver()->enter(0, nullptr, &previous);
       bool good = done.status == OPDOCK_DEVICE_ERROR &&
                   done.text.find("before this process was forked") != std::string::npos;
       _exit(good ? 0 : 1);
@@ -287,7 +287,7 @@ TEST(CudaDriver, AllocatesInStreamOrderAndGivesBack) {
     EXPECT_EQ(recorded(record, "allocate").at(0).at("device"), 1);
     EXPECT_EQ(recorded(record, "free").at(0).at("bytes"), 1000);
     ASSERT_TRUE(driver()->enter(0, nullptr, &previous).ok());
-    DriverStatus done = driver()->allocate(0, nullptr, 2000000, &memory);
+    Status done = driver()->allocate(0, nullptr, 2000000, &memory);
     EXPECT_EQ(done.status, OPDOCK_OUT_OF_MEMORY);
     EXPECT_NE(done.text.find("CUDA_ERROR_OUT_OF_MEMORY (2)"), std::string::npos) << done.text;
   });
@@ -304,13 +304,13 @@ TEST(CudaDriver, OutputsAreAlignedAsPlanned) {
     layout.dtype = kF32;
     layout.ndim = 1;
     layout.shape[0] = 100;
-    std::string problem;
     for (const uint64_t alignment : {0, 256, 65536}) {
       layout.alignment = alignment;
       // The second begins where the first one's end has left the driver.
       opdock_tensor* out[2] = {};
       for (opdock_tensor*& each : out) {
-        ASSERT_EQ(allocate_output(target, nullptr, layout, &each, &problem), OPDOCK_OK) << problem;
+        const Status done = allocate_output(target, nullptr, layout, &each);
+        ASSERT_TRUE(done.ok()) << done.text;
         EXPECT_EQ(reinterpret_cast<uintptr_t>(each->data) % std::max<uint64_t>(alignment, 256), 0u);
       }
       for (opdock_tensor* each : out) free_output(each);
@@ -326,7 +326,7 @@ TEST(CudaDriver, AllocatesWithoutPoolsWhereThereAreNone) {
            [](const std::string& record) {
              void *previous = nullptr, *memory = nullptr;
              ASSERT_TRUE(driver()->enter(0, nullptr, &previous).ok());
-             DriverStatus done = driver()->allocate(0, nullptr, 1000, &memory);
+             Status done = driver()->allocate(0, nullptr, 1000, &memory);
              ASSERT_TRUE(done.ok()) << done.text;
              driver()->leave(previous);
              EXPECT_TRUE(driver()->release(0, nullptr, memory).ok());
@@ -365,7 +365,7 @@ TEST(CudaDriver, ReportsEveryStatusWithTheDriversName) {
         {12345, OPDOCK_DEVICE_ERROR, "unknown error (12345)"},
     };
     for (const auto& row : rows) {
-      DriverStatus done = cuda::status_of(*api, row.result, "cuTest");
+      Status done = cuda::status_of(*api, row.result, "cuTest");
       EXPECT_EQ(done.status, row.status) << done.text;
       EXPECT_EQ(done.text.find("cuTest: "), 0u) << done.text;
       EXPECT_NE(done.text.find(row.text), std::string::npos) << done.text;

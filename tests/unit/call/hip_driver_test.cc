@@ -16,6 +16,7 @@
 
 #include "code_object.h"
 #include "driver/driver.h"
+#include "driver/gpu_driver.h"
 #include "driver/hip_api.h"
 #include "driver/hip_library.h"
 #include "support.h"
@@ -117,7 +118,7 @@ TEST_P(HipVersions, RefusesAGpuThatIsNotThere) {
   with(GetParam(), [] {
     const opdock_device_facts* facts = nullptr;
     for (int index : {2, 63, 64, -1}) {
-      const DriverStatus done = driver()->facts(index, &facts);
+      const Status done = driver()->facts(index, &facts);
       EXPECT_EQ(done.status, OPDOCK_DEVICE_ERROR) << index;
       EXPECT_NE(done.text.find("rocm:" + std::to_string(index)), done.text.npos) << done.text;
     }
@@ -152,7 +153,7 @@ TEST_P(HipVersions, AllocatesInStreamOrderAndGivesBack) {
     ASSERT_EQ(events("allocate").size(), 1u);
     EXPECT_EQ(events("allocate")[0].at("device"), 1);
     EXPECT_EQ(events("free").size(), 1u);
-    const DriverStatus done = driver()->allocate(0, nullptr, 3000000, &memory);
+    const Status done = driver()->allocate(0, nullptr, 3000000, &memory);
     EXPECT_EQ(done.status, OPDOCK_OUT_OF_MEMORY);
     EXPECT_NE(done.text.find("hipMallocAsync: hipErrorOutOfMemory (2)"), done.text.npos)
         << done.text;
@@ -165,7 +166,7 @@ TEST(HipDriver, AllocatesWithoutPoolsWhereThereAreNone) {
       kHip6,
       [] {
         void* memory = nullptr;
-        const DriverStatus done = driver()->allocate(0, nullptr, 1000, &memory);
+        const Status done = driver()->allocate(0, nullptr, 1000, &memory);
         ASSERT_TRUE(done.ok()) << done.text;
         EXPECT_TRUE(driver()->release(0, nullptr, memory).ok());
         EXPECT_EQ(events("free").size(), 1u);
@@ -179,7 +180,7 @@ TEST(HipDriver, SaysThatThereIsNoGpu) {
       kHip6,
       [] {
         const opdock_device_facts* facts = nullptr;
-        const DriverStatus done = driver()->facts(0, &facts);
+        const Status done = driver()->facts(0, &facts);
         EXPECT_EQ(done.status, OPDOCK_DEVICE_ERROR);
         EXPECT_NE(done.text.find("hipErrorNoDevice (100)"), done.text.npos) << done.text;
         EXPECT_NE(done.text.find("ROCR_VISIBLE_DEVICES"), done.text.npos) << done.text;
@@ -193,7 +194,7 @@ TEST_P(HipVersions, IsOfNoUseInAForkedChild) {
     ASSERT_TRUE(driver()->facts(0, &facts).ok());
     soft_child::run([] {
       void* previous = nullptr;
-      const DriverStatus done = driver()->enter(0, nullptr, &previous);
+      const Status done = driver()->enter(0, nullptr, &previous);
       EXPECT_EQ(done.status, OPDOCK_DEVICE_ERROR);
       EXPECT_NE(done.text.find("HIP runtime was initialised before this process was forked"),
                 done.text.npos)
@@ -217,7 +218,7 @@ TEST_P(HipVersions, RefusesAStreamOfAnotherDevice) {
   with(GetParam(), [] {
     void* const stream = new_stream(1);
     void* previous = nullptr;
-    const DriverStatus done = driver()->enter(0, stream, &previous);
+    const Status done = driver()->enter(0, stream, &previous);
     EXPECT_EQ(done.status, OPDOCK_INVALID_ARGUMENT);
     EXPECT_NE(done.text.find("found a stream of rocm:1, wanted one of rocm:0"), done.text.npos)
         << done.text;
@@ -225,7 +226,7 @@ TEST_P(HipVersions, RefusesAStreamOfAnotherDevice) {
     ASSERT_TRUE(driver()->enter(1, stream, &previous).ok());
     EXPECT_EQ(current_device(), 1);
     driver()->leave(previous);
-    ASSERT_TRUE(driver()->enter(0, hip::kStreamPerThread, &previous).ok());
+    ASSERT_TRUE(driver()->enter(0, kStreamPerThread, &previous).ok());
     driver()->leave(previous);
   });
 }
@@ -268,7 +269,7 @@ TEST(HipDriver, ReportsEveryStatusWithHipsNameAndLeavesNoErrorBehind) {
     };
     for (const auto& row : rows) {
       call_hip("hipSetDevice", 99);  // leaves an error behind
-      const DriverStatus done = hip::status_of(*api, row.result, "hipTest");
+      const Status done = hip::status_of(*api, row.result, "hipTest");
       EXPECT_EQ(done.status, row.status) << done.text;
       EXPECT_EQ(done.text.find("hipTest: "), 0u) << done.text;
       EXPECT_NE(done.text.find(row.text), std::string::npos) << done.text;

@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <cstdlib>
 #include <new>
+#include <string>
 
 #include "call/parallel.h"
+#include "opdock/compile.h"
 #include "support.h"
 
 namespace {
@@ -94,6 +96,78 @@ TEST(HostWithoutMemoryToo, FindsNoDriverSymbol) {
   const NoMemory here;
   EXPECT_EQ(host_table()->driver_symbol(OPDOCK_ROCM, "hipInit"), nullptr);
 }
+
+// What a program asks of the library, and is told instead of an exception.
+struct Function {
+  const char* name;
+  opdock_status (*call)(opdock_runtime* runtime, char* error, uint32_t size);
+};
+
+class ProgramWithoutMemory : public ::testing::TestWithParam<Function> {};
+
+TEST_P(ProgramWithoutMemory, IsToldSo) {
+  opdock_runtime* runtime = nullptr;
+  ASSERT_EQ(opdock_runtime_create(nullptr, &runtime, nullptr, 0), OPDOCK_OK);
+  char error[256] = "";
+  opdock_status status = OPDOCK_OK;
+  {
+    const NoMemory here;
+    status = GetParam().call(runtime, error, sizeof error);
+  }
+  EXPECT_EQ(status, OPDOCK_OUT_OF_MEMORY);
+  EXPECT_STREQ(error, "no host memory is left; free some and try again");
+  opdock_runtime_destroy(runtime);
+}
+
+char* report = nullptr;
+constexpr Function kFunctions[] = {
+    {"create",
+     [](opdock_runtime*, char* error, uint32_t size) {
+       opdock_runtime* made = nullptr;
+       return opdock_runtime_create(nullptr, &made, error, size);
+     }},
+    {"get_function",
+     [](opdock_runtime* runtime, char* error, uint32_t size) {
+       opdock_function* function = nullptr;
+       return opdock_get_function(runtime, "an_op_with_a_long_name", &function, error, size);
+     }},
+    {"list", [](opdock_runtime* runtime, char* error,
+                uint32_t size) { return opdock_list_json(runtime, 0, &report, error, size); }},
+    {"inspect",
+     [](opdock_runtime* runtime, char* error, uint32_t size) {
+       return opdock_inspect_json(runtime, "/a/file/that/is/not/there", &report, error, size);
+     }},
+    {"explain",
+     [](opdock_runtime* runtime, char* error, uint32_t size) {
+       return opdock_explain_json(runtime, "an_op_with_a_long_name", &report, error, size);
+     }},
+    {"codes", [](opdock_runtime*, char* error,
+                 uint32_t size) { return opdock_codes_json(&report, error, size); }},
+    {"cache",
+     [](opdock_runtime*, char* error, uint32_t size) {
+       return opdock_cache_json("no action of the cache", nullptr, &report, error, size);
+     }},
+    {"trust",
+     [](opdock_runtime*, char* error, uint32_t size) {
+       return opdock_trust_json("no action of the list", nullptr, &report, error, size);
+     }},
+    {"install",
+     [](opdock_runtime*, char* error, uint32_t size) {
+       return opdock_install_json(nullptr, nullptr, &report, error, size);
+     }},
+    {"build",
+     [](opdock_runtime* runtime, char* error, uint32_t size) {
+       return opdock_build_json(runtime, "/a/folder/not/there", nullptr, &report, error, size);
+     }},
+    {"compile",
+     [](opdock_runtime* runtime, char* error, uint32_t size) {
+       opdock_module* module = nullptr;
+       return opdock_compile(runtime, nullptr, &module, error, size);
+     }},
+};
+
+INSTANTIATE_TEST_SUITE_P(Of, ProgramWithoutMemory, ::testing::ValuesIn(kFunctions),
+                         [](const auto& info) { return std::string(info.param.name); });
 
 // The first use, which makes the pool, and later ones, which find it.
 TEST(HostWithoutMemoryToo, RunsAParallelLoopAlone) {

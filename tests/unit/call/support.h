@@ -152,25 +152,19 @@ inline const opdock_op* double_op() {
 class TestResolver : public Resolver {
  public:
   explicit TestResolver(const opdock_op* op) : op_(op) {}
-  Target* resolve(const opdock_function&, opdock_device device, opdock_status* status,
-                  std::string* problem) override {
+  Status resolve(const opdock_function&, opdock_device device, Target** out) override {
     ++resolved;
     if (device.type != OPDOCK_CPU && driver == nullptr) {
-      *status = OPDOCK_INCOMPATIBLE;
-      *problem = "nothing for this device";
-      return nullptr;
+      return {OPDOCK_INCOMPATIBLE, "nothing for this device"};
     }
     const opdock_device_facts* facts = cpu_facts();
     if (device.type != OPDOCK_CPU) {
-      DriverStatus asked = driver->facts(device.index, &facts);
-      if (!asked.ok()) {
-        *status = asked.status;
-        *problem = asked.text;
-        return nullptr;
-      }
+      Status asked = driver->facts(device.index, &facts);
+      if (!asked.ok()) return asked;
     }
-    return intern_target(op_, "test", device, facts, device.type == OPDOCK_CPU ? nullptr : driver,
+    *out = intern_target(op_, "test", device, facts, device.type == OPDOCK_CPU ? nullptr : driver,
                          device.type == OPDOCK_CPU ? nullptr : kernels, dtypes, rules_of(op_));
+    return {};
   }
   // The op's shape rules, if it declares any.
   static std::vector<ShapeRule> rules_of(const opdock_op* op) {

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "base/guarded.h"
 #include "chain/runtime.h"
 #include "folder.h"
 #include "nlohmann/json.hpp"
@@ -42,16 +43,16 @@ Json take(char* text) {
 TEST(Fail, CutsTextsAtACharacter) {
   std::array<char, 8> buffer;
   buffer.fill('#');
-  EXPECT_EQ(fail(OPDOCK_INTERNAL, "abcdeλλ", buffer.data(), 7), OPDOCK_INTERNAL);
+  EXPECT_EQ((ErrorBuffer{buffer.data(), 7}.fail(OPDOCK_INTERNAL, "abcdeλλ")), OPDOCK_INTERNAL);
   EXPECT_STREQ(buffer.data(), "abcde");
   EXPECT_EQ(buffer[7], '#');
-  fail(OPDOCK_INTERNAL, "λ", buffer.data(), 2);
+  ErrorBuffer{buffer.data(), 2}.fail(OPDOCK_INTERNAL, "λ");
   EXPECT_STREQ(buffer.data(), "");
-  fail(OPDOCK_INTERNAL, "abc", buffer.data(), 8);
+  ErrorBuffer{buffer.data(), 8}.fail(OPDOCK_INTERNAL, "abc");
   EXPECT_STREQ(buffer.data(), "abc");
-  fail(OPDOCK_INTERNAL, "abc", nullptr, 8);
+  ErrorBuffer{nullptr, 8}.fail(OPDOCK_INTERNAL, "abc");
   buffer[0] = '#';
-  fail(OPDOCK_INTERNAL, "abc", buffer.data(), 0);
+  ErrorBuffer{buffer.data(), 0}.fail(OPDOCK_INTERNAL, "abc");
   EXPECT_EQ(buffer[0], '#');
 }
 

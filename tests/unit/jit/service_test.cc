@@ -514,8 +514,8 @@ class OnDemand : public Service {
   }
   opdock_kernel* find(CompiledKernels* kernels, const char* name) {
     opdock_kernel* kernel = nullptr;
-    std::string problem;
-    EXPECT_EQ(kernels->find(name, &kernel, &problem), OPDOCK_OK) << problem;
+    const Status found = kernels->find(name, &kernel);
+    EXPECT_TRUE(found.ok()) << found.text;
     return kernel;
   }
   LoadsAll driver;
@@ -615,12 +615,13 @@ TEST_F(OnDemand, ThreadsMakeAKernelOnceAndDoNotWaitForOthers) {
 TEST_F(OnDemand, NothingIsMadeInACapture) {
   CompiledKernels kernels(request, &driver, {OPDOCK_CUDA, 0});
   opdock_kernel* kernel = nullptr;
-  std::string problem;
-  EXPECT_EQ(kernels.find("g", &kernel, &problem, false), OPDOCK_UNSUPPORTED);
-  EXPECT_NE(problem.find("opdock_prepare, before the capture"), std::string::npos) << problem;
+  const Status refused = kernels.find("g", &kernel, false);
+  EXPECT_EQ(refused.status, OPDOCK_UNSUPPORTED);
+  EXPECT_NE(refused.text.find("opdock_prepare, before the capture"), std::string::npos)
+      << refused.text;
   ASSERT_TRUE(make(&kernels, "g")) << all_text(reasons);
-  EXPECT_EQ(kernels.find("g", &kernel, &problem, false), OPDOCK_OK);
-  EXPECT_EQ(kernels.find("h", &kernel, &problem, false), OPDOCK_UNSUPPORTED);
+  EXPECT_EQ(kernels.find("g", &kernel, false).status, OPDOCK_OK);
+  EXPECT_EQ(kernels.find("h", &kernel, false).status, OPDOCK_UNSUPPORTED);
 }
 
 }  // namespace

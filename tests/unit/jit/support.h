@@ -190,24 +190,24 @@ inline std::string text(std::span<const uint8_t> bytes) {
 class LoadsAll : public Driver {
  public:
   Backend backend() const override { return Backend::kCuda; }
-  DriverStatus facts(int, const opdock_device_facts**) override { return {}; }
-  DriverStatus arch(int, std::string*) override { return {}; }
-  DriverStatus enter(int, void*, void**) override { return {}; }
+  Status facts(int, const opdock_device_facts**) override { return {}; }
+  Status arch(int, std::string*) override { return {}; }
+  Status enter(int, void*, void**) override { return {}; }
   void leave(void*) override {}
-  DriverStatus load(int, std::span<const uint8_t>, ModuleHandle* out) override {
+  Status load(int, std::span<const uint8_t>, ModuleHandle* out) override {
     *out = reinterpret_cast<ModuleHandle>(static_cast<intptr_t>(++loads));
     return {};
   }
-  DriverStatus find(ModuleHandle module, const char*, FunctionHandle* out) override {
+  Status find(ModuleHandle module, const char*, FunctionHandle* out) override {
     *out = module;
     return {};
   }
   const std::vector<uint32_t>* params(FunctionHandle) override { return nullptr; }
-  DriverStatus launch(FunctionHandle, void*, const opdock_launch&) override { return {}; }
-  DriverStatus allocate(int, void*, uint64_t, void**) override { return {}; }
-  DriverStatus release(int, void*, void*) override { return {}; }
-  DriverStatus is_capturing(void*, bool*) override { return {}; }
-  DriverStatus synchronize(void*) override { return {}; }
+  Status launch(FunctionHandle, void*, const opdock_launch&) override { return {}; }
+  Status allocate(int, void*, uint64_t, void**) override { return {}; }
+  Status release(int, void*, void*) override { return {}; }
+  Status is_capturing(void*, bool*) override { return {}; }
+  Status synchronize(void*) override { return {}; }
   void* symbol(const char*) override { return nullptr; }
 
   std::atomic<int> loads{0};

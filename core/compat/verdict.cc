@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "compat/verdict.h"
+
 #include <algorithm>
 
 #include "compat/system.h"
-#include "compat/verdict.h"
 
 namespace opdock {
 namespace {

@@ -5,6 +5,7 @@
 #include <tuple>
 
 #include "base/mutex.h"
+#include "base/texts.h"
 #include "call/host.h"
 #include "call/kernels.h"
 #include "chain/chain.h"
@@ -78,10 +79,8 @@ std::vector<Reason> reasons_against_host_part(const Candidate& candidate, const 
   }
   const std::string type(to_text(static_cast<Backend>(wanted.device.type)));
   if (std::find(claim.devices.begin(), claim.devices.end(), type) == claim.devices.end()) {
-    std::string made_for;
-    for (const std::string& device : claim.devices)
-      made_for += (made_for.empty() ? "" : ", ") + device;
-    reasons.push_back(make_reason(Code::kDeviceNotServed, "an op for " + made_for, type));
+    reasons.push_back(
+        make_reason(Code::kDeviceNotServed, "an op for " + join(claim.devices), type));
   }
   return reasons;
 }
@@ -99,7 +98,7 @@ bool describe_gpu(const LoadedPlugin& plugin, Driver* driver, opdock_device devi
   gpu->backend = static_cast<Backend>(device.type);
   gpu->index = device.index;
   const opdock_device_facts* facts = nullptr;
-  DriverStatus asked = driver->facts(device.index, &facts);
+  Status asked = driver->facts(device.index, &facts);
   if (asked.ok()) asked = driver->arch(device.index, &gpu->arch);
   if (!asked.ok()) {
     reasons->push_back(make_reason(Code::kDriverFailed, asked.text, "a device that answers"));
@@ -312,7 +311,7 @@ Target* load_target(const CandidatePtr& candidate, const Wanted& wanted, opdock_
       reasons->push_back(make_reason(Code::kDriverFailed, problem, "a driver"));
       return nullptr;
     }
-    const DriverStatus asked = driver->facts(wanted.device.index, &facts);
+    const Status asked = driver->facts(wanted.device.index, &facts);
     if (!asked.ok()) {
       reasons->push_back(make_reason(Code::kDriverFailed, asked.text, "a device that answers"));
       return nullptr;

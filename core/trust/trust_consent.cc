@@ -8,10 +8,9 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdlib>
-#include <cstring>
 #include <functional>
 
-#include "base/fd.h"
+#include "base/files.h"
 #include "fmt/format.h"
 #include "trust/trust.h"
 
@@ -20,37 +19,8 @@ namespace {
 
 constexpr size_t kMaxBytes = 1 << 20;
 
-bool read_all(int fd, std::string* text) {
-  char buffer[4096];
-  for (;;) {
-    const ssize_t size = read(fd, buffer, sizeof buffer);
-    if (size < 0 && errno == EINTR) continue;
-    if (size < 0 || text->size() > kMaxBytes) return false;
-    if (size == 0) return true;
-    text->append(buffer, static_cast<size_t>(size));
-  }
-}
-
-bool write_all(int fd, std::string_view text) {
-  while (!text.empty()) {
-    const ssize_t size = write(fd, text.data(), text.size());
-    if (size < 0 && errno == EINTR) continue;
-    if (size < 0) return false;
-    text.remove_prefix(static_cast<size_t>(size));
-  }
-  return true;
-}
-
-std::string system_error(const char* what, const std::string& path) {
-  return fmt::format("cannot {} {}: {}", what, path, std::strerror(errno));
-}
-
-// mkdir -p with 0700, as the XDG specification wants it.
-bool make_folders(const std::string& path) {
-  for (size_t slash = path.find('/', 1);; slash = path.find('/', slash + 1)) {
-    if (mkdir(path.substr(0, slash).c_str(), 0700) != 0 && errno != EEXIST) return false;
-    if (slash == std::string::npos) return true;
-  }
+std::string system_error(const char* what, const std::string& path, int error = errno) {
+  return fmt::format("cannot {} {}: {}", what, path, error_text(error));
 }
 
 // `path` with all links resolved; empty if it leads nowhere, and errno says why.
@@ -76,7 +46,8 @@ std::string find_list(const SearchEnvironment& environment, std::string* path) {
 std::string rewrite(const std::string& path, const SearchEnvironment& environment,
                     const std::function<bool(std::vector<std::string>*)>& change) {
   const std::string home = path.substr(0, path.rfind('/'));
-  if (!make_folders(home)) return system_error("create", home);
+  // 0700, as the XDG specification wants it.
+  if (const int error = make_folders(home)) return system_error("create", home, error);
   // The lock serialises two writers; the rename lets readers see the old list or the new one.
   const std::string lock_path = path + ".lock";
   const Fd lock(open(lock_path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
@@ -91,13 +62,12 @@ std::string rewrite(const std::string& path, const SearchEnvironment& environmen
   if (file.get() < 0) return system_error("create", pattern);
   std::string text;
   for (const std::string& each : folders) text += each + "\n";
-  if (!write_all(file.get(), text) || fsync(file.get()) != 0 ||
-      rename(pattern.c_str(), path.c_str()) != 0) {
-    const std::string problem = system_error("write", path);
-    unlink(pattern.c_str());
-    return problem;
-  }
-  return {};
+  int error = write_all(file.get(), text);
+  if (error == 0) error = sync_file(file.get());
+  if (error == 0 && rename(pattern.c_str(), path.c_str()) != 0) error = errno;
+  if (error == 0) return {};
+  unlink(pattern.c_str());
+  return system_error("write", path, error);
 }
 
 }  // namespace
@@ -112,7 +82,7 @@ void Trust::read_consents(const SearchEnvironment& environment) {
   if (path.empty()) return;
   const Fd file(open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW));
   struct stat status{};
-  std::string text;
+  std::vector<uint8_t> text;
   if (file.get() < 0) {
     if (errno != ENOENT && errno != ENOTDIR) {
       notices_.push_back(make_reason(Code::kPathUnreadable, system_error("open", path),
@@ -120,7 +90,7 @@ void Trust::read_consents(const SearchEnvironment& environment) {
     }
     return;
   }
-  if (fstat(file.get(), &status) != 0 || !S_ISREG(status.st_mode) || !read_all(file.get(), &text)) {
+  if (fstat(file.get(), &status) != 0 || read_all(file.get(), kMaxBytes, &text) != 0) {
     notices_.push_back(
         make_reason(Code::kPathUnreadable, path + ", which cannot be read", "a regular file"));
     return;
@@ -139,10 +109,10 @@ void Trust::read_consents(const SearchEnvironment& environment) {
     notices_.push_back(std::move(*reason));
     return;
   }
-  for (size_t begin = 0; begin < text.size();) {
-    const size_t end = std::min(text.find('\n', begin), text.size());
-    if (text[begin] == '/') consents_.push_back(text.substr(begin, end - begin));
-    begin = end + 1;
+  for (auto begin = text.begin(); begin < text.end();) {
+    const auto end = std::find(begin, text.end(), '\n');
+    if (begin != end && *begin == '/') consents_.emplace_back(begin, end);
+    begin = end == text.end() ? end : end + 1;
   }
 }
 

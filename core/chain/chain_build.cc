@@ -4,7 +4,9 @@
 #include <chrono>
 #include <set>
 
+#include "base/files.h"
 #include "base/mutex.h"
+#include "base/texts.h"
 #include "build/builder.h"
 #include "build/stand_in.h"
 #include "build/tools.h"
@@ -206,9 +208,8 @@ class BuildStep {
         reasons->push_back(make_reason(Code::kSchemaDiffers, op.schema, wanted_.schema));
       }
       if (std::find(op.devices.begin(), op.devices.end(), type) == op.devices.end()) {
-        std::string made_for;
-        for (const std::string& one : op.devices) made_for += (made_for.empty() ? "" : ", ") + one;
-        reasons->push_back(make_reason(Code::kDeviceNotServed, "an op for " + made_for, type));
+        reasons->push_back(
+            make_reason(Code::kDeviceNotServed, "an op for " + join(op.devices), type));
       }
     }
     return reasons->empty();

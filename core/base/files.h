@@ -5,14 +5,14 @@
 #include <sys/stat.h>
 
 #include <cstdint>
-#include <span>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/fd.h"
 
-namespace opdock::cache {
+namespace opdock {
 
 std::string error_text(int error);  // "No space left on device"
 
@@ -24,6 +24,8 @@ int write_all(int fd, std::string_view bytes);
 int write_whole(const std::string& path, std::string_view bytes);
 // The whole of a regular file of at most `most` bytes, else EFBIG.
 int read_all(int fd, uint64_t most, std::vector<uint8_t>* out);
+// The bytes of a regular file, links followed; nullopt if there is none, or it cannot be read.
+std::optional<std::string> read_file(const std::string& path);
 int sync_file(int fd);
 // A file system that cannot sync folders counts as one that need not.
 int sync_folder(const std::string& path);
@@ -51,4 +53,4 @@ std::string host_name();
 // "host.pid.number.random": different in every process, thread and machine that shares the folder.
 std::string unique_name();
 
-}  // namespace opdock::cache
+}  // namespace opdock

@@ -7,14 +7,13 @@
 #include <charconv>
 #include <cstdlib>
 
+#include "base/sha256.h"
 #include "cache/store.h"
 #include "fmt/format.h"
 #include "trust/trust.h"
 
 namespace opdock {
 namespace {
-
-using cache::error_text;
 
 // Why the folder cannot be used, or nothing. One that is not there yet is judged by the folders
 // above it.
@@ -58,7 +57,7 @@ std::optional<Reason> judge(const std::string& folder) {
 // Memos lie with the cache itself wherever that can be written.
 std::string memo_root(const std::string& folder, const std::string& memo_folder) {
   if (memo_folder.empty() || memo_folder == folder) return {};
-  if (cache::can_write(folder) || errno == ENOENT || judge(memo_folder)) return {};
+  if (can_write(folder) || errno == ENOENT || judge(memo_folder)) return {};
   return memo_folder;
 }
 
@@ -85,6 +84,13 @@ std::string folder_of_user(const SearchEnvironment& environment, std::vector<Rea
 }
 
 }  // namespace
+
+std::string CacheRequest::key() const {
+  FieldHasher hasher;
+  hasher.add(kind);
+  for (const CacheField& field : fields) hasher.add(field.name).add(field.value);
+  return to_hex(hasher.finish());
+}
 
 CacheOptions cache_options_from_environment(std::vector<Reason>* reasons) {
   CacheOptions options;

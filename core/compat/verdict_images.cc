@@ -3,21 +3,13 @@
 #include <algorithm>
 #include <map>
 
+#include "base/texts.h"
 #include "compat/image_fit.h"
 #include "compat/verdict.h"
 #include "facts/arch.h"
 
 namespace opdock {
 namespace {
-
-std::string join_parts(const std::vector<std::string>& parts) {
-  std::string text;
-  for (const std::string& part : parts) {
-    if (!text.empty()) text += ", ";
-    text += part;
-  }
-  return text;
-}
 
 std::string name_of(const DeviceImage& image) {
   if (image.arch.empty()) return image.compressed ? "a compressed image" : "an image";
@@ -62,17 +54,16 @@ Reason reason_for(Code code, const std::vector<const DeviceImage*>& images, cons
         if (oldest.empty() || needed < oldest) oldest = needed;
       }
       return make_reason(code, driver_text(machine),
-                         "CUDA " + oldest.text() + " or newer for " + join_parts(toolkits));
+                         "CUDA " + oldest.text() + " or newer for " + join(toolkits));
     }
     case Code::kToolkitUnknown:
-      if (!machine.cuda_driver)
-        return make_reason(code, driver_text(machine), join_parts(toolkits));
-      return make_reason(code, join_parts(names) + " without its toolkit's version",
+      if (!machine.cuda_driver) return make_reason(code, driver_text(machine), join(toolkits));
+      return make_reason(code, join(names) + " without its toolkit's version",
                          "a toolkit of at most CUDA " + machine.cuda_driver->text());
     case Code::kArchUnknown:
-      return make_reason(code, join_parts(names) + " without its architecture", what_runs_on(gpu));
+      return make_reason(code, join(names) + " without its architecture", what_runs_on(gpu));
     default: {
-      Reason reason = make_reason(code, join_parts(names), what_runs_on(gpu));
+      Reason reason = make_reason(code, join(names), what_runs_on(gpu));
       reason.advice = "build it for " + gpu.arch;
       if (code == Code::kFeatureFlags) reason.advice = "build it without the feature flag";
       return reason;

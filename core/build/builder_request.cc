@@ -4,10 +4,9 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <optional>
 
+#include "base/files.h"
 #include "base/installed.h"
 #include "base/mutex.h"
 #include "base/sha256.h"
@@ -57,10 +56,9 @@ std::string digest_of_folder(const std::string& folder, Cache* cache) {
     if (error) stamps->spoil();
     std::sort(names.begin(), names.end());
     for (const std::string& name : names) {
-      std::ifstream file(folder + "/" + name, std::ios::binary);
-      hasher.add(name).add(
-          std::string(std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()));
-      if (!file) stamps->spoil();
+      const std::optional<std::string> text = read_file(folder + "/" + name);
+      hasher.add(name).add(text.value_or(""));
+      if (!text) stamps->spoil();
     }
     return to_hex(hasher.finish());
   };

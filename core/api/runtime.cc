@@ -1,4 +1,8 @@
+// The functions of opdock.h that make a runtime, and what its answers are called.
 // SPDX-License-Identifier: Apache-2.0
+#include "chain/runtime.h"
+
+#include "base/guarded.h"
 #include "opdock/opdock.h"
 
 const char* opdock_version(void) {
@@ -32,4 +36,22 @@ const char* opdock_status_name(opdock_status status) {
     default:
       return "unknown status";
   }
+}
+
+opdock_status opdock_runtime_create(const opdock_options* options, opdock_runtime** out,
+                                    char* error, uint32_t error_size) {
+  const opdock::ErrorBuffer buffer{error, error_size};
+  return opdock::guarded(buffer, [&] {
+    if (out == nullptr) {
+      return buffer.fail(OPDOCK_INVALID_ARGUMENT,
+                         "out: found NULL, wanted a place for the runtime");
+    }
+    *out = nullptr;
+    *out = new opdock_runtime(options);
+    return OPDOCK_OK;
+  });
+}
+
+void opdock_runtime_destroy(opdock_runtime* runtime) {
+  delete runtime;
 }

@@ -1,9 +1,9 @@
 // The ELF header and the program headers.
 // SPDX-License-Identifier: Apache-2.0
+#include "note/elf_file.h"
+
 #include <algorithm>
 #include <cstring>
-
-#include "note/elf_file.h"
 
 namespace opdock {
 namespace {

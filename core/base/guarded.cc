@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "call/error_text.h"
+#include "base/guarded.h"
 
 #include <cstring>
+#include <exception>
+#include <new>
 
-#include "call/guarded.h"
+#include "opdock/types.hpp"
 
 namespace opdock {
 
@@ -34,12 +36,24 @@ void ErrorBuffer::write(std::string_view first, std::string_view second,
 opdock_status caught(const ErrorBuffer& error) noexcept {
   try {
     throw;
+  } catch (const Error& failure) {
+    return error.fail(failure.status(), failure.what());
   } catch (const std::bad_alloc&) {
-    error.write("no host memory is left; free some and try again");
-    return OPDOCK_OUT_OF_MEMORY;
+    return error.fail(OPDOCK_OUT_OF_MEMORY, "no host memory is left; free some and try again");
   } catch (const std::exception& problem) {
-    error.write(problem.what());
-    return OPDOCK_INTERNAL;
+    return error.fail(OPDOCK_INTERNAL, problem.what());
+  } catch (...) {  // a program's or a plugin's own
+    return error.fail(OPDOCK_INTERNAL, "found an exception of a type unknown here, wanted none");
+  }
+}
+
+std::string text_of_exception() {
+  try {
+    throw;
+  } catch (const std::exception& problem) {
+    return std::string("an exception: ") + problem.what();
+  } catch (...) {
+    return "an exception of a type unknown here";
   }
 }
 

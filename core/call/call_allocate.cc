@@ -31,13 +31,12 @@ uint64_t bytes_of(const opdock_output& layout) {
 
 }  // namespace
 
-opdock_status allocate_output(const Target& target, void* stream, const opdock_output& layout,
-                              opdock_tensor** out, std::string* problem) {
+Status allocate_output(const Target& target, void* stream, const opdock_output& layout,
+                       opdock_tensor** out) {
   std::unique_ptr<OwnedTensor> owned(new (std::nothrow) OwnedTensor);
   const uint64_t bytes = bytes_of(layout), alignment = std::max(layout.alignment, kAlignment);
   if (owned == nullptr) {
-    *problem = "no host memory for an output; free some and try again";
-    return OPDOCK_OUT_OF_MEMORY;
+    return {OPDOCK_OUT_OF_MEMORY, "no host memory for an output; free some and try again"};
   }
   for (int32_t i = 0; i < layout.ndim; ++i) {
     owned->shape[i] = layout.shape[i];
@@ -50,25 +49,21 @@ opdock_status allocate_output(const Target& target, void* stream, const opdock_o
   owned->tensor.strides = owned->strides;
   owned->stream = stream;
   if (bytes > 0 && target.driver != nullptr) {
-    DriverStatus done = target.driver->allocate(target.device.index, stream,
-                                                bytes + (alignment - kAlignment), &owned->memory);
-    if (!done.ok()) {
-      *problem = done.text;
-      return done.status;
-    }
+    Status done = target.driver->allocate(target.device.index, stream,
+                                          bytes + (alignment - kAlignment), &owned->memory);
+    if (!done.ok()) return done;
     owned->driver = target.driver;
   } else if (bytes > 0) {
     owned->memory = std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
     if (owned->memory == nullptr) {
-      *problem = "no host memory of " + std::to_string(bytes) +
-                 " bytes for an output; free some and try again";
-      return OPDOCK_OUT_OF_MEMORY;
+      return {OPDOCK_OUT_OF_MEMORY, "no host memory of " + std::to_string(bytes) +
+                                        " bytes for an output; free some and try again"};
     }
   }
   const uintptr_t address = reinterpret_cast<uintptr_t>(owned->memory);
   owned->tensor.data = reinterpret_cast<void*>((address + alignment - 1) & ~(alignment - 1));
   *out = &owned.release()->tensor;
-  return OPDOCK_OK;
+  return {};
 }
 
 void free_output(opdock_tensor* tensor) {

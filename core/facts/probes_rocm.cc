@@ -9,18 +9,18 @@
 #include <cstdio>
 #include <cstring>
 #include <fstream>
-#include <iterator>
 
+#include "base/files.h"
 #include "facts/arch.h"
 #include "facts/probes.h"
 #include "facts/visible_devices.h"
+#include "fmt/format.h"
 
 namespace opdock {
 namespace {
 
-std::string read_text(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+std::string read_line(const std::string& path) {
+  std::string text = read_file(path).value_or("");
   while (!text.empty() && (text.back() == '\n' || text.back() == ' ')) text.pop_back();
   return text;
 }
@@ -87,11 +87,7 @@ uint64_t local_memory(const std::string& node) {
 }
 
 std::string uuid_text(uint64_t unique_id) {
-  if (unique_id == 0) return {};
-  static constexpr char kDigits[] = "0123456789abcdef";
-  std::string text = "GPU-";
-  for (int shift = 60; shift >= 0; shift -= 4) text += kDigits[unique_id >> shift & 15];
-  return text;
+  return unique_id == 0 ? std::string() : fmt::format("GPU-{:016x}", unique_id);
 }
 
 // A container may see every node of the machine and be given only some of the GPUs.
@@ -132,7 +128,7 @@ std::vector<Gpu> list_gpus(const std::string& nodes, const Environment& environm
     Gpu gpu{};
     gpu.backend = Backend::kRocm;
     const std::string processor = processor_name(version);
-    gpu.name = read_text(node + "/name");
+    gpu.name = read_line(node + "/name");
     if (gpu.name.empty()) gpu.name = processor;
     gpu.uuid = uuid_text(properties["unique_id"]);
     gpu.arch = target_id(processor, properties["capability"], environment);
@@ -163,7 +159,7 @@ std::optional<Version> rocm_version(const std::string& opt) {
   std::optional<Version> newest;
   for (const std::string& folder : entries(opt)) {
     if (!folder.starts_with("rocm")) continue;
-    const std::string text = read_text(opt + "/" + folder + "/.info/version");
+    const std::string text = read_line(opt + "/" + folder + "/.info/version");
     const std::optional<Version> version = Version::parse(text.substr(0, text.find('-')));
     if (!version) continue;
     if (folder == "rocm") return version;

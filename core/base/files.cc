@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cache/files.h"
+#include "base/files.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -20,7 +20,7 @@
 #include "base/sha256.h"
 #include "fmt/format.h"
 
-namespace opdock::cache {
+namespace opdock {
 
 std::string error_text(int error) {
   return std::generic_category().message(error);
@@ -71,6 +71,26 @@ int read_all(int fd, uint64_t most, std::vector<uint8_t>* out) {
   }
   out->resize(at);
   return 0;
+}
+
+std::optional<std::string> read_file(const std::string& path) {
+  // O_NONBLOCK: a FIFO cannot hold the caller up.
+  const Fd file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
+  struct stat status{};
+  if (!file || fstat(file.get(), &status) != 0 || !S_ISREG(status.st_mode)) return std::nullopt;
+  // Those of /proc and /sys have other sizes than they say.
+  std::string text(static_cast<size_t>(status.st_size) + 1, '\0');
+  size_t size = 0;
+  for (;;) {
+    if (size == text.size()) text.resize(2 * size + 4096);
+    const ssize_t got = read(file.get(), text.data() + size, text.size() - size);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return std::nullopt;
+    if (got == 0) break;
+    size += static_cast<size_t>(got);
+  }
+  text.resize(size);
+  return text;
 }
 
 int sync_file(int fd) {
@@ -210,4 +230,4 @@ std::string unique_name() {
   return fmt::format("{}.{}.{}.{:016x}", host, getpid(), next++, random);
 }
 
-}  // namespace opdock::cache
+}  // namespace opdock

@@ -9,9 +9,9 @@
 #include <filesystem>
 
 #include "base/fd.h"
+#include "base/files.h"
 #include "build/limits.h"
 #include "build/sources.h"
-#include "cache/files.h"
 #include "trust/trust.h"
 
 namespace opdock {
@@ -36,8 +36,7 @@ bool copy_open_file(int from, const std::string& target, Progress* progress,
     const ssize_t count = read(from, buffer.data(), buffer.size());
     if (count == 0) break;
     if (count < 0 && errno == EINTR) continue;
-    error =
-        count < 0 ? errno : cache::write_all(to.get(), {buffer.data(), static_cast<size_t>(count)});
+    error = count < 0 ? errno : write_all(to.get(), {buffer.data(), static_cast<size_t>(count)});
   }
   if (to && close(to.release()) != 0 && error == 0) error = errno;
   if (error == 0) return true;

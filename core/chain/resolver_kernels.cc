@@ -80,24 +80,24 @@ void FunctionTable::end_of_call() {
   failed_here.clear();
 }
 
-opdock_status FunctionTable::make_kernels(const opdock_function& function, Target* target,
-                                          const char* name, std::string* problem) {
+Status FunctionTable::make_kernels(const opdock_function& function, Target* target,
+                                   const char* name) {
   auto* kernels = dynamic_cast<CompiledKernels*>(target->kernels);
-  if (kernels == nullptr) return OPDOCK_OK;
+  if (kernels == nullptr) return {};
   const Waiting waiting(runtime_->hooks());
   HookedProgress progress(runtime_->hooks(), told_of(target->plugin));
   std::vector<Reason> reasons;
   const JitContext context = jit_context(runtime_, &progress, &reasons);
   const bool made = name == nullptr ? kernels->make_all(context, &reasons)
                                     : kernels->make(name, context, &reasons);
-  if (made) return OPDOCK_OK;
+  if (made) return {};
   std::erase_if(reasons, [](const Reason& reason) {
     return info(reason.code).severity == Severity::kNotice;
   });
-  *problem = name == nullptr ? "kernels" : "kernel \"" + std::string(name) + "\"";
-  *problem += " of plugin \"" + target->plugin + "\" for " + to_text(target->device) + ": ";
+  std::string text = name == nullptr ? "kernels" : "kernel \"" + std::string(name) + "\"";
+  text += " of plugin \"" + target->plugin + "\" for " + to_text(target->device) + ": ";
   for (const Reason& reason : reasons) {
-    *problem += (&reason == &reasons.front() ? "" : "\n") + to_text(reason);
+    text += (&reason == &reasons.front() ? "" : "\n") + to_text(reason);
   }
   record_failure(function, *target, reasons);
   Report list = Report::array();
@@ -113,7 +113,7 @@ opdock_status FunctionTable::make_kernels(const opdock_function& function, Targe
     std::erase_if(failed_here, [&](const Failed& one) { return one.kernels == kernels; });
     failed_here.push_back({kernels, std::move(reasons)});
   }
-  return status;
+  return {status, std::move(text)};
 }
 
 void FunctionTable::record_failure(const opdock_function& function, const Target& target,
