@@ -110,15 +110,15 @@ def run(kind, folder, files, arguments, env):
     return max(statuses, key=abs)
 
 
-def soft(folder, files, arguments, command, options):
+def test_on_soft(folder, files, arguments, command, options):
     """`opdock test --device=soft`: returns the exit status."""
-    from opdock import _soft
+    from opdock._author import soft
 
     try:
-        archs = _soft.wanted_archs(options)
+        archs = soft.wanted_archs(options)
     except ValueError as problem:
         raise Problem(str(problem)) from None
-    plugin = build(command, folder, _soft.build_arguments(archs))
+    plugin = build(command, folder, soft.build_arguments(archs))
     if plugin is None:
         return 1
     report = inspect(plugin)
@@ -126,7 +126,7 @@ def soft(folder, files, arguments, command, options):
     def run_tests(more, env):
         return run("test", folder, files, [*arguments, *more], env)
 
-    return _soft.test(run_tests, environment(plugin, report), plugin, report, options)
+    return soft.test(run_tests, environment(plugin, report), plugin, report, options)
 
 
 def main(words):
@@ -139,7 +139,7 @@ def main(words):
         check_packages(kind)
         if arguments and arguments[0].startswith("--soft="):
             options = json.loads(arguments[0].removeprefix("--soft="))
-            return soft(folder, files, arguments[1:], command, options)
+            return test_on_soft(folder, files, arguments[1:], command, options)
         plugin = build(command, folder)
         if plugin is None:
             return 1
