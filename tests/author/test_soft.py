@@ -29,9 +29,16 @@ def normal(line):
 
 
 def is_shown(lines, output):
-    """Whether the lines appear in the output in this order; else the first that does not."""
+    """Whether the lines appear in the output in this order; else the first that does not. A line
+    that ends in … is the beginning of one."""
     rest = iter(map(normal, output.splitlines()))
-    return next((line for line in lines if normal(line) not in rest), None)
+
+    def follows(line):
+        if line.endswith("…"):
+            return any(one.startswith(line[:-1]) for one in rest)
+        return normal(line) in rest
+
+    return next((line for line in lines if not follows(line)), None)
 
 
 def test_the_commands_print_what_the_page_shows(opdock, tmp_path):
