@@ -45,8 +45,8 @@ def find_files(kind, path):
 
 
 def tell(report):
-    """What `opdock build` prints of a failure: a compiler's message keeps its lines, and what
-    reasons in a row share is said once."""
+    """Prints a failure as `opdock build` does: a compiler's message keeps its lines, and what
+    consecutive reasons share is printed once."""
     lines = [f"{report.get('plugin') or report.get('folder')} could not be built"]
     reasons = report.get("reasons", [])
     for before, reason, after in zip([{}, *reasons], reasons, [*reasons[1:], {}], strict=False):
@@ -64,7 +64,7 @@ def tell(report):
 def build(command, folder, archs=()):
     """The path of what `opdock build` makes, or finds in the cache; None if it cannot. archs: more
     arguments of it."""
-    # --retry: whoever asks for a test wants the error itself, not that there was one before.
+    # --retry: a test should show the error itself, not that there was one before.
     words = [command, "build", "--retry", "--json", *archs, str(folder)]
     done = subprocess.run(words, stdout=subprocess.PIPE, text=True)
     report = json.loads(done.stdout) if done.stdout.strip() else {"error": ""}
@@ -82,8 +82,8 @@ def inspect(plugin):
 
 
 def environment(plugin, report):
-    """This one's, with the built plugin alone to be found, and no reference in its place. report:
-    of inspect()."""
+    """This process's variables, so that only the built plugin is found and no reference replaces
+    it. report: of inspect()."""
     claimed = {device["device"].split(":")[0] for device in report["devices"]}
     return {
         **os.environ,

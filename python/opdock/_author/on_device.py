@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""CPU torch tensors taken to a device, and what an op makes of them there taken back."""
+"""Copies CPU torch tensors to a device, and the results of an op there back."""
 
 import contextlib
 import inspect
@@ -51,7 +51,7 @@ class _ByTorch:
         return view.as_strided(x.shape, x.stride(), x.storage_offset())
 
     def reading(self, tensors, what):
-        return contextlib.nullcontext()  # this GPU does not watch its memory
+        return contextlib.nullcontext()  # this GPU does not check its memory
 
     def copy_back(self):
         for x, there in self.storages.values():
