@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the table of reason codes in docs/verdicts.md from core/base/codes.def.
+"""Writes the list of reason codes in docs/verdicts.md from core/base/codes.def.
 
     docs/make_verdicts.py           replaces what stands between the two marks
     docs/make_verdicts.py --check   changes nothing; exit status 1 if it would
@@ -10,6 +10,7 @@ The rest of the page is written by hand.
 
 import re
 import sys
+import textwrap
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -68,17 +69,30 @@ def read_codes():
         yield fields
 
 
-def table():
+def wrapped(text):
+    """An item of a Markdown list, or a line that continues one."""
+    indent = "" if text.startswith("- ") else "  "
+    return textwrap.wrap(
+        text,
+        width=110,
+        initial_indent=indent,
+        subsequent_indent="  ",
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+def codes():
     """The generated part of the page."""
     lines = []
     shown = None
     for name, stage, severity, meaning, cause, advice in read_codes():
         if stage != shown:
             lines += ["", f"### {STAGES[stage]} (stage `{stage}`)", ""]
-            lines += ["| code | effect | meaning | cause | way out |", "|---|---|---|---|---|"]
             shown = stage
-        cells = [f"`{name}`", EFFECTS[severity], meaning, cause, advice[0].upper() + advice[1:]]
-        lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
+        lines += wrapped(f"- **`{name}`** ({EFFECTS[severity]}): {meaning}")
+        lines += wrapped(f"*Cause:* {cause}")
+        lines += wrapped(f"*Remedy:* {advice[0].upper() + advice[1:]}.")
     return "\n".join([BEGIN, *lines, "", END])
 
 
@@ -87,7 +101,7 @@ def main():
     if page.count(BEGIN) != 1 or page.count(END) != 1:
         sys.exit(f"{PAGE}: the two marks are missing")
     before, rest = page.split(BEGIN)
-    wanted = before + table() + rest.split(END)[1]
+    wanted = before + codes() + rest.split(END)[1]
     if wanted == page:
         return
     if "--check" in sys.argv[1:]:

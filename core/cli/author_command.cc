@@ -1,4 +1,5 @@
-// opdock test, opdock bench: both are written in Python, in the package's module opdock._author.
+// opdock test, opdock bench: both are written in Python, in the package's module
+// opdock._author.commands.
 // SPDX-License-Identifier: Apache-2.0
 #include <unistd.h>
 
@@ -21,11 +22,11 @@ namespace fs = std::filesystem;
 constexpr const char* kProgram = R"(
 import sys
 try:
-    from opdock import _author
+    from opdock._author import commands
 except ImportError as error:
     sys.exit(f"opdock: found no Python package opdock that {sys.executable} can import ({error}), "
              "wanted the one of this command; install it there, or name its Python in $OPDOCK_PYTHON")
-sys.exit(_author.main(sys.argv[1:]))
+sys.exit(commands.main(sys.argv[1:]))
 )";
 
 // The folder to put on PYTHONPATH for this command's package; empty: it is no part of one, and
@@ -36,12 +37,12 @@ std::string package_folder() {
   for (const char* way : {"../..", "../../python"}) {
     std::error_code error;
     const fs::path place = fs::canonical(folder / way, error);
-    if (!error && fs::exists(place / "opdock" / "_author.py", error)) return place.string();
+    if (!error && fs::exists(place / "opdock" / "_author", error)) return place.string();
   }
   return {};
 }
 
-// What opdock/_soft.py wants to know, as JSON.
+// What opdock/_author/soft.py wants to know, as JSON.
 std::string soft_options(const AuthorCommand& command) {
   const std::string program = own_files().program("opdock-soft-code");
   if (program.empty())

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import opdock
-from opdock._on_device import is_soft
+from opdock._author.on_device import is_soft
 from opdock.testing import move
 
 to_device, to_host = opdock.ops.copy_to_device, opdock.ops.copy_to_host
@@ -22,7 +22,7 @@ POOLED = 8  # buffers that may wait for streams
 
 @pytest.fixture
 def gpu(device):
-    """The device if it is a GPU, and a software one where _gpu drives it."""
+    """The device if it is a GPU, and a software one where opdock._author.driver drives it."""
     if device == "cpu":
         pytest.skip("needs a GPU")
     return device

@@ -31,7 +31,7 @@ def _packaged():
 
 
 def _defines(path, op):
-    """Whether the file defines a function `op`, judged by its text: nothing of it is run."""
+    """Whether the file defines a function `op`, by its text alone: none of its code is run."""
     try:
         text = Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):

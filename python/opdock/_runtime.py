@@ -90,7 +90,7 @@ def default():
         version = _torch_version()
         if _told != version:
             _tell_libraries(version)
-            if _default is not None and version:  # plugins that need torch are judged anew
+            if _default is not None and version:  # plugins that need torch are checked again
                 _default.list_json(rescan=True)
             _told = version
         if _default is None:

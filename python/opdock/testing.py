@@ -22,10 +22,10 @@ try:
 except ImportError:
     torch = None
 
-from opdock import _gpu
+from opdock._author import driver
 
 if torch is not None:
-    from opdock._on_device import move, on, to_cpu, torch_has
+    from opdock._author.on_device import move, on, to_cpu, torch_has
 
 __all__ = ["assert_close", "check_gradients", "cuda", "device", "dtype", "move", "on", "reference"]
 __all__ += ["to_cpu"]
@@ -45,7 +45,7 @@ def _why_not(name):
         return f"the plugin has no ops for {name}"
     if name == "cpu" or torch_has(name):
         return None
-    found, problem = _gpu.count(name)
+    found, problem = driver.count(name)
     return None if found else f"no {name} GPU ({problem})"
 
 
@@ -128,7 +128,7 @@ def check_gradients(name, *args, **keywords):
     Raises AssertionError for a gradient that is wrong, ValueError if these arguments check none.
     """
     import opdock
-    from opdock._gradients import check
+    from opdock._author.gradients import check
 
     plugin = name.rpartition("/")[0]
     check(opdock.load(name), lambda op: opdock.load(f"{plugin}/{op}".lstrip("/")), args, keywords)

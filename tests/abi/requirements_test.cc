@@ -29,9 +29,9 @@ TEST(Requirements, EachIsExplainedAndHasATest) {
   const std::set<std::string> stated = numbers(read(root / "core/include/opdock/plugin.h"));
   EXPECT_GE(stated.size(), 10u);
   const std::string doc = read(root / "docs/abi.md");
-  // | OPDOCK-P-1 | what | what follows from breaking it | `Suite.Test` |
+  // - **OPDOCK-P-1**: what. If broken: what follows. Test: `Suite.Test`
   static const std::regex row(
-      "\\| (OPDOCK-[PH]-[0-9]+) \\|[^\\n|]+\\|[^\\n|]+\\| `(\\w+)\\.(\\w+)` \\|");
+      "\\*\\*(OPDOCK-[PH]-[0-9]+)\\*\\*:[^*]+If broken:[^*]+Test: `(\\w+)\\.(\\w+)`");
   std::map<std::string, std::pair<std::string, std::string>> rows;
   for (std::sregex_iterator at(doc.begin(), doc.end(), row), end; at != end; ++at) {
     rows[(*at)[1]] = {(*at)[2], (*at)[3]};

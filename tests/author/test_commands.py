@@ -36,7 +36,9 @@ def author(tmp_path):
             STAND_IN.format(log=tmp_path / "log", plugin=plugin or "", failure=FAILURE)
         )
         command.chmod(0o755)
-        program = "import sys; from opdock import _author; sys.exit(_author.main(sys.argv[1:]))"
+        program = (
+            "import sys; from opdock._author import commands; sys.exit(commands.main(sys.argv[1:]))"
+        )
         return run(sys.executable, "-c", program, command, kind, *arguments, **variables)
 
     return call
@@ -124,8 +126,8 @@ def test_a_missing_package_is_named_with_the_python_that_lacks_it(folder, tmp_pa
         "import importlib.util, sys\n"
         "find = importlib.util.find_spec\n"
         f"importlib.util.find_spec = lambda n, *a: None if n == {missing!r} else find(n, *a)\n"
-        "from opdock import _author\n"
-        f"sys.exit(_author.main(['false', 'test', {str(folder)!r}]))\n"
+        "from opdock._author import commands\n"
+        f"sys.exit(commands.main(['false', 'test', {str(folder)!r}]))\n"
     )
     done = run(sys.executable, "-c", program)
     assert done.returncode == 1

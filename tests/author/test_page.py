@@ -71,7 +71,7 @@ def test_what_a_build_needs_is_read_as_shown(opdock, tmp_path):
     assert done.returncode == 0, done.stderr
     toml.write_text(declared + "\n[build]\nunknown = 1\n")
     known = re.search(r"wanted one of: (.*)", run(*pack).stderr)[1].split(", ")
-    assert set(known) == set(re.findall(r"^\| `([\w-]+)` \|", text, re.MULTILINE))
+    assert set(known) == set(re.findall(r"^- `([\w-]+)`:", text, re.MULTILINE))
     assert set(known) == {line.split(" ")[0].split(".")[0] for line in block.splitlines()[1:]}
 
 

@@ -29,9 +29,16 @@ def normal(line):
 
 
 def is_shown(lines, output):
-    """Whether the lines appear in the output in this order; else the first that does not."""
+    """Whether the lines appear in the output in this order; else the first that does not. A line
+    that ends in … is the beginning of one."""
     rest = iter(map(normal, output.splitlines()))
-    return next((line for line in lines if normal(line) not in rest), None)
+
+    def follows(line):
+        if line.endswith("…"):
+            return any(one.startswith(line[:-1]) for one in rest)
+        return normal(line) in rest
+
+    return next((line for line in lines if not follows(line)), None)
 
 
 def test_the_commands_print_what_the_page_shows(opdock, tmp_path):
@@ -92,23 +99,23 @@ def test_options_that_want_a_software_gpu_are_refused_without_one(opdock):
 
 def test_a_plugin_for_the_cpu_alone_and_one_of_nvcc_are_not_run(tmp_path):
     """Said for each kind of GPU, and no success."""
-    from opdock import _soft
+    from opdock._author import soft
 
     report = {"devices": [{"device": "cpu"}], "images": []}
-    assert _soft.why_not(report, "cuda", STAND_INS) == "the plugin has no ops for cuda"
+    assert soft.why_not(report, "cuda", STAND_INS) == "the plugin has no ops for cuda"
     report = {
         "devices": [{"device": "cuda:0"}],
         "images": [{"backend": "cuda", "container": "fat binary"}],
     }
-    assert "compiled by nvcc" in _soft.why_not(report, "cuda", STAND_INS)
+    assert "compiled by nvcc" in soft.why_not(report, "cuda", STAND_INS)
     report["images"][0]["container"] = "opdock"
-    assert _soft.why_not(report, "cuda", STAND_INS) is None
-    assert "no stand-in for libcuda.so.1" in _soft.why_not(report, "cuda", tmp_path)
+    assert soft.why_not(report, "cuda", STAND_INS) is None
+    assert "no stand-in for libcuda.so.1" in soft.why_not(report, "cuda", tmp_path)
 
 
 def soft_test(report, drivers, **options):
-    """_soft.test() of a plugin that nothing is compiled for: what it runs, by backend."""
-    from opdock import _soft
+    """soft.test() of a plugin that nothing is compiled for: what it runs, by backend."""
+    from opdock._author import soft
 
     ran = []
 
@@ -118,7 +125,7 @@ def soft_test(report, drivers, **options):
 
     given = {"arch": "", "warp": 0, "seed": 0, "counters": False}
     given |= {"code": "true", "drivers": str(drivers)} | options
-    return _soft.test(run, dict(os.environ), "none.so", report, given), ran
+    return soft.test(run, dict(os.environ), "none.so", report, given), ran
 
 
 def test_kinds_that_the_plugin_does_not_claim_are_not_mentioned(capfd, monkeypatch, tmp_path):

@@ -60,17 +60,17 @@ def child(case):
 
 def on_soft(case, multiprocessors):
     """{counter: value} of the software GPU."""
-    from opdock import _soft
+    from opdock._author import soft
 
     tools = BUILD / "libexec" / "opdock"
     plugin = BUILD / "plugins" / f"{CASES[case][0]}.so"
     with tempfile.TemporaryDirectory(prefix="bench-counters-", dir=BUILD) as folder:
         code, counters = Path(folder) / "code", Path(folder) / "counters"
         code.mkdir()
-        if not _soft.fill_code(tools / "opdock-soft-code", [plugin], code):
+        if not soft.fill_code(tools / "opdock-soft-code", [plugin], code):
             sys.exit(1)
         gpus = [{"arch": "sm_90", "multiprocessors": multiprocessors}]
-        env = _soft.environment(
+        env = soft.environment(
             os.environ, tools / "softgpu", code, gpus, folder, counters=str(counters)
         )
         subprocess.run([sys.executable, __file__, "--child", case], env=env, check=True)

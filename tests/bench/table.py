@@ -7,6 +7,7 @@ tests/bench/table.py [--check]     --check: exit with 1 if a file is not what th
 
 import json
 import sys
+import textwrap
 from pathlib import Path
 
 import chart
@@ -141,7 +142,8 @@ def tables(path):
             if derived:
                 columns.append(title)
                 own = [row | {title: derived.get(i, "")} for i, row in enumerate(own)]
-        text += [f"### {bench}\n", place(own[-1]["where"]) + "\n"]
+        where = textwrap.fill(place(own[-1]["where"]), 110, break_on_hyphens=False)
+        text += [f"### {bench}\n", where + "\n"]
         text += ["| " + " | ".join(columns) + " |", "|" + "---|" * len(columns)]
         for row in own:
             text.append("| " + " | ".join(str(row.get(c, "")) for c in columns) + " |")

@@ -11,7 +11,7 @@ import pytest
 import tree_plugins
 
 import opdock
-from opdock import _gradients
+from opdock._author.gradients import check as check_function
 from opdock.testing import check_gradients
 
 SAMPLES = "gradient_examples.py"
@@ -90,7 +90,7 @@ X, Y = np.random.default_rng(3).standard_normal((2, 3, 4))
 
 
 def check(gradients, *args, call=product, helpers=HELPERS, flags=(), **keywords):
-    _gradients.check(Function(call, gradients, flags), helpers.__getitem__, args, keywords)
+    check_function(Function(call, gradients, flags), helpers.__getitem__, args, keywords)
 
 
 @pytest.mark.parametrize("gradients", [[OF_X, OF_Y], [OF_BOTH], [OF_X, ([1], None, "a reason")]])

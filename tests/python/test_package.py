@@ -61,6 +61,13 @@ except TypeError as error:
     assert "wanted a tensor" in run(program)
 
 
+def test_the_run_time_needs_nothing_of_the_authors_part():
+    """Of the modules that a program imports only opdock.testing does: the command runs the rest."""
+    package = Path(__file__).resolve().parents[2] / "python" / "opdock"
+    importing = [path.name for path in package.glob("*.py") if "_author" in path.read_text()]
+    assert importing == ["testing.py"]
+
+
 def test_import_touches_no_plugin_and_starts_no_process():
     program = """
 import sys

@@ -14,9 +14,9 @@
  *                           .block = {256, 1, 1}, .args = args, .num_args = 4};
  *   opdock_launch_kernel(saxpy, stream, &launch, err, sizeof err);
  *
- * The compiler is NVRTC, opened from wherever it is: Python wheels, conda, $CUDA_HOME, the system;
- * the newest whose images the driver runs. What was compiled is cached on disk by its contents, so
- * the next process compiles nothing. docs/compile.md tells more.
+ * The compiler is the newest NVRTC whose images the driver runs, found in Python wheels, conda,
+ * $CUDA_HOME or the system. Results are cached on disk by their inputs, so the next process
+ * compiles nothing. docs/compile.md has the details.
  *
  * Errors, threads and buffers are those of opdock.h. Every function here may be called from any
  * thread, on the same module too. A kernel stays valid until the process ends, as its image stays
@@ -43,17 +43,16 @@ typedef struct opdock_compile_options {
   uint32_t num_headers;
   const char* source; /* the program: C++ with __global__ functions, NUL-terminated UTF-8 */
   const char* name;   /* what the compiler's messages call it; NULL for "program.cu" */
-  /* What #include finds first. The device vocabulary ("opdock/device.cuh") is there by itself, and
-   * so are the toolkit's headers where they are installed beside the compiler. */
+  /* The headers that #include finds first. The device vocabulary ("opdock/device.cuh") is always
+   * available, and so are the toolkit's headers if they are installed beside the compiler. */
   const opdock_header* headers;
   const char* const* options; /* the compiler's, in order; --std=c++17 unless they name another */
   uint32_t num_options;
   uint32_t num_kernels;
-  /* Kernels by the names that C++ knows them by, template arguments written out:
-   * "ns::f<float, 4>". They are compiled now, in one image. Without any, nothing is compiled before
-   * a kernel is asked for. */
+  /* Kernels by their C++ names, with template arguments: "ns::f<float, 4>". They are compiled now,
+   * in one image. Without any, nothing is compiled until a kernel is requested. */
   const char* const* kernels;
-  opdock_device device; /* where the kernels are to run; type 0 with `arch` for an image alone */
+  opdock_device device; /* where the kernels are to run; type 0 with `arch` for an image only */
   /* "sm_90a" for a cubin, "compute_90" for PTX, "gfx90a" for a code object; NULL: exactly the
    * device's. */
   const char* arch;
@@ -71,9 +70,9 @@ OPDOCK_EXPORT opdock_status opdock_compile(opdock_runtime* runtime,
 /* Frees the handle; kernels stay. NULL is fine. */
 OPDOCK_EXPORT void opdock_module_free(opdock_module* module);
 
-/* The kernel of that name, loaded on the module's device. One that was not named beforehand is
- * compiled now, in an image of its own: its __device__ variables are not those of the other
- * kernels. Whitespace in names counts. */
+/* The kernel of that name, loaded on the module's device. A kernel that was not named beforehand is
+ * compiled now, in an image of its own: its __device__ variables are separate from those of the
+ * other kernels. Whitespace in names is significant. */
 OPDOCK_EXPORT opdock_status opdock_module_kernel(opdock_module* module, const char* name,
                                                  opdock_kernel** out, char* error,
                                                  uint32_t error_size);
@@ -85,17 +84,17 @@ typedef struct opdock_module_image {
   uint64_t size;
   const char* arch;     /* "sm_90a" */
   const char* compiler; /* "NVRTC 12.9" */
-  const char* log;      /* its warnings, where it ran just now; "" otherwise */
+  const char* log;      /* its warnings, if it ran just now; "" otherwise */
 } opdock_module_image;
-/* The image with the kernels that were named when compiling; without any, the whole program with
- * what is not a template, compiled now if it was not. Loads nothing. */
+/* The image with the kernels that were named when compiling; without any, the whole program except
+ * templates, compiled now if it was not. Loads nothing. */
 OPDOCK_EXPORT opdock_status opdock_module_get_image(opdock_module* module, opdock_module_image* out,
                                                     char* error, uint32_t error_size);
 
 typedef struct opdock_kernel_info {
   uint32_t struct_size; /* set by the caller */
   uint32_t num_params;  /* meaningful if has_params */
-  uint32_t has_params;  /* 1: the driver tells the parameters (CUDA 12.4) */
+  uint32_t has_params;  /* 1: the driver reports the parameters (CUDA 12.4) */
   uint32_t reserved;
   const uint32_t* param_sizes; /* bytes of each; valid until the process ends */
   const char* image_name;      /* the name in the image, "_Z1fIfEvPT_"; likewise */
@@ -117,14 +116,14 @@ OPDOCK_EXPORT opdock_status opdock_launch_kernel(opdock_kernel* kernel, void* st
 OPDOCK_EXPORT opdock_status opdock_compile_reasons_json(char** out, char* error,
                                                         uint32_t error_size);
 
-/* Compiles ahead of time what the plugins found here carry as source, for `archs`, a list of either
- * kind of GPU such as "8.0;9.0a gfx90a" or "all-major" (docs/architectures.md; NULL: the visible
- * GPUs), exactly as it would be compiled on such a GPU, into the cache. `jobs` at a time, each in a
- * process of its own; 0: as many as there are cores.
+/* Compiles ahead of time the device source that the plugins found here carry, for `archs`, a list
+ * of either kind of GPU such as "8.0;9.0a gfx90a" or "all-major" (docs/architectures.md; NULL: the
+ * visible GPUs), exactly as it would be compiled on such a GPU, into the cache. `jobs` at a time,
+ * each in a process of its own; 0: as many as there are cores.
  * *out: {"images": [{"plugin", "kernel", "arch", "outcome": "compiled" | "cached" | "failed",
  * "compiler", "reasons"}], "notices"}, an image for each kernel, freed with opdock_free. Failures
  * are in it; OPDOCK_INVALID_ARGUMENT for a list that cannot be read, an architecture that no
- * compiler here knows, or none where no GPU is visible: nothing was compiled then. Blocks until all
+ * compiler here knows, or no list if no GPU is visible: nothing was compiled then. Blocks until all
  * are done. */
 OPDOCK_EXPORT opdock_status opdock_warm_json(opdock_runtime* runtime, const char* archs,
                                              uint32_t jobs, char** out, char* error,

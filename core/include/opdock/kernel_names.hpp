@@ -1,5 +1,5 @@
-// opdock/kernel_names.hpp: a plugin's kernels by their numbers, their places in plugin.toml's list,
-// which are found when the plugin is compiled. C++17, header-only.
+// opdock/kernel_names.hpp: a plugin's kernels by their numbers, which are positions in the list of
+// plugin.toml and are found when the plugin is compiled. C++17, header-only.
 // SPDX-License-Identifier: Apache-2.0
 //
 //   constexpr uint32_t kFill = OPDOCK_KERNEL_INDEX("fill<float>");
@@ -7,9 +7,9 @@
 //                                               opdock::KernelNumbers<1, 4>);
 //   const uint32_t kernel = kRows(x.dtype(), items);  // rows<float, 1>, rows<opdock::half, 4>, …
 //
-// Neither compiles where plugin.toml ([device] "kernels", each list as the names it stands for) has
-// no such kernel, nor a family that leaves one of its kernels out. Some combinations of a family's
-// arguments may be missing there: asking for one throws an Error.
+// Neither compiles if plugin.toml ([device] "kernels", with lists expanded) has no such kernel; nor
+// does a family that leaves out one of the template's kernels listed there. Some combinations of a
+// family's arguments may be missing there: asking for one throws an Error.
 #ifndef OPDOCK_KERNEL_NAMES_HPP_
 #define OPDOCK_KERNEL_NAMES_HPP_
 
@@ -149,7 +149,7 @@ class KernelFamily {
     return choice < Argument::kCount;
   }
 
-  // What stands behind the "<" of a name.
+  // The part of a name after the "<".
   static constexpr bool take_arguments(std::string_view rest, uint32_t* combination) {
     std::string_view separator = "";
     const bool taken = ((detail::take(&rest, separator) &&

@@ -1,4 +1,4 @@
-// opdock/object.hpp: objects that ops make and are given: state that outlives a call. C++17,
+// opdock/object.hpp: objects that ops make and take: state that outlives a call. C++17,
 // header-only.
 // SPDX-License-Identifier: Apache-2.0
 //
@@ -12,8 +12,8 @@
 //   }
 //   void next(Call&, Results results, Object<Counter> counter) { results.set(0, ++counter->value); }
 //
-// T's destructor runs when the last reference goes, on whichever thread that is, and in a child
-// process forked meanwhile too: there it must wait for no thread (OPDOCK-P-9).
+// T's destructor runs when the last reference is released, on any thread, and also in a child
+// process that was forked meanwhile: there it must not wait for a thread (OPDOCK-P-9).
 #ifndef OPDOCK_OBJECT_HPP_
 #define OPDOCK_OBJECT_HPP_
 
@@ -51,7 +51,7 @@ struct Boxed {
 
 }  // namespace detail
 
-// A reference to an object whose type is T's. Moves; the last one of all destroys the object.
+// A reference to an object whose type is T's. Movable; the last reference destroys the object.
 template <class T>
 class Object {
  public:
@@ -80,7 +80,7 @@ class Object {
   T& operator*() const { return detail::Boxed<T>::of(object_)->value; }
   T* operator->() const { return &**this; }
   opdock_object* get() const { return object_; }
-  // Gives the reference to whoever calls this.
+  // Passes the reference to the caller.
   opdock_object* release() { return std::exchange(object_, nullptr); }
 
  private:

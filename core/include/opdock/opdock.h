@@ -3,8 +3,8 @@
  *
  * SPDX-License-Identifier: Apache-2.0
  *
- * A runtime finds plugins, judges them, loads the ones that are asked for, and calls their ops. The
- * Python package and the opdock command stand on this header alone. opdock.hpp wraps it for C++.
+ * A runtime finds plugins, checks them, loads those that are asked for, and calls their ops. The
+ * Python package and the opdock command use only this header. opdock.hpp wraps it for C++.
  *
  *   opdock_runtime* rt;
  *   opdock_runtime_create(NULL, &rt, err, sizeof err);
@@ -17,26 +17,27 @@
  *
  * Errors     Every function that can fail returns an opdock_status and, if `error` is not NULL,
  *            writes one NUL-terminated text of at most error_size bytes: what was found, what was
- *            wanted, what to do. On success the buffer is left alone.
+ *            wanted, what to do. On success the buffer is not changed.
  * Threads    Every function may be called from any thread, on the same handles too, except that
  *            nothing may use a runtime while it is being destroyed.
  * Hooks      No lock is held while a function of the program runs (log, progress, cancelled,
- *            waiting, references): it may call every function of this header, from any thread. What
- *            would have to wait for the very work that called it (the op that is being built, a
- *            plugin that is being loaded, an op that takes one thread at a time and is running), by
- *            itself or through other threads, is OPDOCK_INVALID_ARGUMENT at once, with the reason
- *            within-itself. A hook must not destroy the runtime that called it.
+ *            waiting, references): it may call every function of this header, from any thread. A
+ *            call that would have to wait for the work that called the hook (the op that is being
+ *            built, a plugin that is being loaded, an op that takes one thread at a time and is
+ *            running), directly or through other threads, is OPDOCK_INVALID_ARGUMENT at once, with
+ *            the reason within-itself. A hook must not destroy the runtime that called it.
  * Fork       fork() may come at any time, from any thread and from within a hook; nothing that the
- *            child calls waits for a thread that it does not have. What other threads of the parent
- *            were at is taken over (a scan, a build, a compilation) or refused at once, with the
- *            reason left-by-fork: a plugin that was being loaded, an op that takes one thread at a
- *            time and was running. GPU work in the child is OPDOCK_DEVICE_ERROR if the parent has
- *            done any, as the driver would have it. If a hook forks and comes back in the child,
- *            the work that called it is OPDOCK_CANCELLED there, and goes on in the parent. fork()
- *            waits for other threads only where they read or write a few words of memory.
- *            docs/concepts.md has the table. vfork() and posix_spawn() concern nothing here.
- * Two copies of this library in one process do not know of each other: each loads plugins of its
- *            own. Handles must not be passed between them.
+ *            child calls waits for a thread that it does not have. The child takes over what other
+ *            threads of the parent were doing (a scan, a build, a compilation) or refuses it at
+ *            once, with the reason left-by-fork: a plugin that was being loaded, an op that takes
+ *            one thread at a time and was running. GPU work in the child is OPDOCK_DEVICE_ERROR if
+ *            the parent has done any, because drivers do not support it. If a hook forks and
+ *            returns in the child, the work that called it is OPDOCK_CANCELLED there, and continues
+ *            in the parent. fork() waits for other threads only where they read or write a few
+ *            words of memory. docs/concepts.md has the list. vfork() and posix_spawn() do not
+ *            affect this library.
+ * Two copies of this library in one process are independent: each loads its own plugins. Handles
+ *            must not be passed between them.
  * Shutdown   Loaded plugins stay loaded until the process ends, also after their runtime is
  *            destroyed, because other code may hold pointers into them.
  * Privilege  In a set-user-ID or file-capability program (AT_SECURE) no environment variable, home
@@ -56,15 +57,15 @@ typedef struct opdock_function opdock_function;
 
 /* ------------------------------------------------------------------------------------- runtime */
 
-/* Settings that cannot be are no error of opdock_runtime_create: opdock_doctor_json tells them, and
- * whatever would go by them is OPDOCK_INVALID_ARGUMENT with the first. */
+/* Invalid settings are not an error of opdock_runtime_create: opdock_doctor_json reports them, and
+ * whatever depends on them is OPDOCK_INVALID_ARGUMENT with the first one. */
 #define OPDOCK_OPTIONS_DIAGNOSE 1u
 
 typedef struct opdock_options {
   uint32_t struct_size;
   uint32_t flags; /* OPDOCK_OPTIONS_…; 0 */
-  /* Colon-separated plugin folders or files that replace the default places, or NULL. An explicit
-   * path is consent: its files are trusted. */
+  /* Colon-separated plugin folders or files that replace the default search folders, or NULL. An
+   * explicit path is consent: its files are trusted. */
   const char* plugin_path;
   /* Folders searched after the user's own and before /etc, such as those that Python packages
    * announce: colon-separated, or NULL. Not consent. */
@@ -76,27 +77,27 @@ typedef struct opdock_options {
   /* Threads for CPU ops, the caller's own included; 0 for the number of usable cores. */
   uint32_t num_threads;
   uint32_t reserved2;
-  /* What is done where no compatible plugin is there (docs/build-on-demand.md). Each as text, or
+  /* What is done if there is no compatible plugin (docs/build-on-demand.md). Each is a text, or
    * NULL for what the environment (OPDOCK_BUILD, OPDOCK_JIT, OPDOCK_FALLBACK), the user's and the
-   * system's configuration file say, in this order, and else the first value. A text that is none
-   * of these is OPDOCK_INVALID_ARGUMENT. */
+   * system's configuration file say, in this order, and otherwise the first value. Any other text
+   * is OPDOCK_INVALID_ARGUMENT. */
   const char* build;    /* "auto", "never", or "always": source plugins before binaries */
   const char* jit;      /* "auto" or "never" */
   const char* fallback; /* "warn", "error" or "silent" */
-  /* Hooks of work that takes noticeable time: compiling, building, waiting for another process that
-   * does. Called on the thread that asked for the function, or on a helper while that one waits;
-   * never two at once for one piece of work. */
+  /* Hooks for work that takes noticeable time: compiling, building, waiting for another process
+   * that does. Called on the thread that asked for the function, or on a helper while that one
+   * waits; never two at the same time for one piece of work. */
   void* hooks_context;
-  /* Supersedes the text before. fraction: 0 to 1, below 0 where unknown. An empty text: done. NULL:
-   * a line on stderr, which overwrites itself on a terminal. */
+  /* Each text replaces the one before. fraction: 0 to 1, below 0 if unknown. An empty text: done.
+   * NULL: a line on stderr, which is overwritten on a terminal. */
   void (*progress)(void* context, const char* text, double fraction);
-  /* Asked every 50 ms or so; nonzero: stop, undo, and return OPDOCK_CANCELLED. NULL: never. */
+  /* Called about every 50 ms; nonzero: stop, undo, and return OPDOCK_CANCELLED. NULL: never. */
   int32_t (*cancelled)(void* context);
-  /* begins 1: this thread will now be busy for a while; 0: it is not any more. For an interpreter
-   * to let its other threads run meanwhile. NULL: nothing. */
+  /* begins 1: this thread will now be busy for a while; 0: it no longer is. Lets an interpreter run
+   * its other threads meanwhile. NULL: nothing. */
   void (*waiting)(void* context, int32_t begins);
-  /* Who runs the ops' reference implementations, or NULL: then an op without a fitting plugin is an
-   * error. Lives as long as the process. */
+  /* Runs the ops' reference implementations; NULL: an op without a fitting plugin is an error. Must
+   * live as long as the process. */
   const struct opdock_references* references;
 } opdock_options;
 
@@ -105,23 +106,24 @@ typedef struct opdock_options {
 typedef struct opdock_references {
   uint32_t struct_size;
   uint32_t reserved;
-  /* Whether there is one for op `op`; looks, runs nothing. file: the plugin's own, absolute, or
-   * NULL: those the runner knows. */
+  /* Whether there is a reference for op `op`; runs nothing. file: the plugin's own file, absolute,
+   * or NULL for those that the runner knows. */
   int32_t (*has)(void* context, const char* op, const char* file);
-  /* Makes it ready to stand in for `function` on `device`: once for each. record: the steps that
-   * failed before, as opdock_explain_json's "chain" has them with "story", a text for people, and
-   * "warn", whether the user is to be told. *out goes to `run`; it is never given back. */
+  /* Makes it ready to replace `function` on `device`; called once for each. record: the steps that
+   * failed before, as in opdock_explain_json's "chain", with "story", a text for the reader, and
+   * "warn", whether to warn the user. *out is passed to `run`; it is never released. */
   opdock_status (*open)(void* context, opdock_function* function, opdock_device device,
                         const char* file, const char* record, void** out, char* error,
                         uint32_t error_size);
-  /* As opdock_op.run: fresh tensors are there, of the shapes that the op's shape rules give. */
+  /* As opdock_op.run: fresh tensors are allocated, with the shapes that the op's shape rules
+   * give. */
   opdock_status (*run)(void* context, void* reference, const opdock_call* call,
                        const opdock_value* args, uint32_t num_args, opdock_value* results,
                        uint32_t num_results);
 } opdock_references;
 
 /* Creates a runtime; options may be NULL. Reads the environment now; touches no plugin, no device
- * and no driver until something is asked for. Give it back with opdock_runtime_destroy. */
+ * and no driver until something is asked for. Free it with opdock_runtime_destroy. */
 OPDOCK_EXPORT opdock_status opdock_runtime_create(const opdock_options* options,
                                                   opdock_runtime** out, char* error,
                                                   uint32_t error_size);
@@ -146,62 +148,62 @@ OPDOCK_EXPORT const char* opdock_status_name(opdock_status status);
  * at the folders again. */
 OPDOCK_EXPORT opdock_status opdock_list_json(opdock_runtime* runtime, int32_t rescan, char** out,
                                              char* error, uint32_t error_size);
-/* One shared object, whatever it is: its ELF facts, GPU images, note if any, and verdict. Needs no
- * trust, as nothing of it is executed. OPDOCK_NOT_FOUND if there is no such file. */
+/* Any one file: its ELF facts, GPU images, note if any, and verdict. Needs no trust, as none of its
+ * code is executed. OPDOCK_NOT_FOUND if there is no such file. */
 OPDOCK_EXPORT opdock_status opdock_inspect_json(opdock_runtime* runtime, const char* path,
                                                 char** out, char* error, uint32_t error_size);
 /* How `name`, an op or a plugin, is or is not resolved: each candidate in order of preference, the
  * chosen one for each device, and every other one with its reasons. */
 OPDOCK_EXPORT opdock_status opdock_explain_json(opdock_runtime* runtime, const char* name,
                                                 char** out, char* error, uint32_t error_size);
-/* What this machine has: CPU, C library, drivers, GPUs, tools; and what is missing for what. In a
- * process that has loaded plugins also whether one of their files has been overwritten in place. */
+/* What this machine has: CPU, C library, drivers, GPUs, tools; and what is missing for which
+ * purpose. In a process that has loaded plugins also whether one of their files has been
+ * overwritten in place. */
 OPDOCK_EXPORT opdock_status opdock_doctor_json(opdock_runtime* runtime, char** out, char* error,
                                                uint32_t error_size);
-/* The cache of what was compiled and built. action: "ls" (what is in it), "verify" (the same, every
- * byte checked, what is damaged set aside), "gc" (remove the least recently used beyond
- * OPDOCK_CACHE_MAX_BYTES, and what dead processes left), "clear", "export" or "import" (file: the
- * archive; else NULL). *out: an object, see docs/cache.md. OPDOCK_INVALID_ARGUMENT for another
- * action or a setting that cannot be; OPDOCK_INCOMPATIBLE where the folder, the file or its file
- * system cannot be used. May block on files. */
+/* The cache of what was compiled and built. action: "ls" (what is in it), "verify" (the same, with
+ * every byte checked and damaged entries set aside), "gc" (remove the least recently used entries
+ * beyond OPDOCK_CACHE_MAX_BYTES, and the leftovers of dead processes), "clear", "export" or
+ * "import" (file: the archive; else NULL). *out: an object, see docs/cache.md.
+ * OPDOCK_INVALID_ARGUMENT for another action or an invalid setting; OPDOCK_INCOMPATIBLE if the
+ * folder, the file or its file system cannot be used. May block on files. */
 OPDOCK_EXPORT opdock_status opdock_cache_json(const char* action, const char* file, char** out,
                                               char* error, uint32_t error_size);
 /* Every reason code: [{"code", "stage", "meaning", "cause", "advice"}]. */
 OPDOCK_EXPORT opdock_status opdock_codes_json(char** out, char* error, uint32_t error_size);
 /* Builds the source plugin in the folder `path`, or of the plugin.toml `path`, into the cache,
- * unless it is there already; docs/building.md. The path is consent: the folder is not asked
- * whether it can be trusted. May take minutes; opdock_options' hooks are told and asked. options:
- * NULL, or a JSON object with any of "cuda_archs", "hip_archs" (texts, docs/architectures.md),
- * "debug", "retry" (bools), "jobs", "timeout" (numbers; seconds, for each plugin). Writes
- * {"plugin", "version", "folder", "outcome": "built" | "cached" | "failed" | "skipped",
- * "cuda_archs", "hip_archs", "path" (of the shared object, or null), "built" (by this call), "by",
- * "seconds", "log", "changed", "warnings", "reasons"}. OPDOCK_OK also where it could not be built:
- * then "path" is null and "reasons" say why; of a plugin.toml with mistakes, which is told before
- * anything is compiled, "plugin" and "version" are null too. OPDOCK_INVALID_ARGUMENT for options
- * that cannot be, and where there is no plugin.toml.
- * path NULL: every source plugin that is found, one after the other, each judged for trust. Writes
- * {"plugins": [one such object each], "reasons"}; of a folder that is not built for another reason
- * than its build some members are absent. "skipped": switched off, found a second time, or for
- * GPUs that nobody asked for and whose compiler is not here. "reasons" are architectures that
+ * unless it is there already; docs/building.md. The path is consent: trust is not checked. May take
+ * minutes; the hooks in opdock_options are called. options: NULL, or a JSON object with any of
+ * "cuda_archs", "hip_archs" (texts, docs/architectures.md), "debug", "retry" (bools), "jobs",
+ * "timeout" (numbers; seconds, for each plugin). Writes {"plugin", "version", "folder", "outcome":
+ * "built" | "cached" | "failed" | "skipped", "cuda_archs", "hip_archs", "path" (of the shared
+ * object, or null), "built" (by this call), "by", "seconds", "log", "changed", "warnings",
+ * "reasons"}. OPDOCK_OK also if it could not be built: then "path" is null and "reasons" say why.
+ * For a plugin.toml with mistakes, which are reported before anything is compiled, "plugin" and
+ * "version" are null too. OPDOCK_INVALID_ARGUMENT for invalid options, and if there is no
+ * plugin.toml.
+ * path NULL: every source plugin that is found, one after the other; trust is checked for each.
+ * Writes {"plugins": [one such object each], "reasons"}; a folder that is not built for a reason
+ * other than a failed build lacks some members. "skipped": switched off, found a second time, or
+ * for GPUs that were not asked for and whose compiler is missing. "reasons" are architectures that
  * cannot be compiled for: then nothing was started, and "plugins" is empty. */
 OPDOCK_EXPORT opdock_status opdock_build_json(opdock_runtime* runtime, const char* path,
                                               const char* options, char** out, char* error,
                                               uint32_t error_size);
 /* Copies the shared object `path` into the user's own plugin folder, as NAME.so by its note's name,
- * if this machine does not reject it. Whoever looks there finds the plugin that was there before or
- * the new one, whole; a process that has loaded the old one keeps it. The path is consent. May
- * block on files. Writes what opdock_list_json has of the plugin in its new place, and "path"
- * (null: it is rejected, "reasons" say why, and nothing was changed), "replaced" (the version that
- * it takes the place of, or null) and "found" (whether the search finds it there:
- * OPDOCK_PLUGIN_PATH may lead elsewhere). OPDOCK_INVALID_ARGUMENT for a path that is no readable
- * regular file, without a home folder, and where another plugin's file has the name;
- * OPDOCK_INTERNAL where it cannot be written. */
+ * if this machine does not reject it. A reader finds either the previous plugin or the new one,
+ * complete; a process that has loaded the old one keeps it. The path is consent. May block on
+ * files. Writes what opdock_list_json has of the installed plugin, and "path" (null: it is
+ * rejected, "reasons" say why, and nothing was changed), "replaced" (the version that it replaces,
+ * or null) and "found" (whether the search finds it there: OPDOCK_PLUGIN_PATH may lead elsewhere).
+ * OPDOCK_INVALID_ARGUMENT for a path that is not a readable regular file, without a home folder,
+ * and if another plugin's file has the name; OPDOCK_INTERNAL if it cannot be written. */
 OPDOCK_EXPORT opdock_status opdock_install_json(opdock_runtime* runtime, const char* path,
                                                 char** out, char* error, uint32_t error_size);
 /* Tells the library that `library` ("torch", "python") is in this process in `version`
- * ("2.13.0+cpu"), where the caller knows and it could not be found out; plugins that declare the
- * library are judged by it from the next scan on. OPDOCK_INVALID_ARGUMENT for a version that does
- * not begin with numbers. */
+ * ("2.13.0+cpu"), if the caller knows the version and the library cannot find it out; verdicts on
+ * plugins that declare the library use it from the next scan on. OPDOCK_INVALID_ARGUMENT for a
+ * version that does not begin with numbers. */
 OPDOCK_EXPORT opdock_status opdock_note_library(const char* library, const char* version,
                                                 char* error, uint32_t error_size);
 /* Every reason behind the last OPDOCK_NOT_FOUND or OPDOCK_INCOMPATIBLE that this thread got from
@@ -217,7 +219,7 @@ OPDOCK_EXPORT void opdock_free(void* memory);
  * *out: {"folder", "consent" (it covers the folder now), "trusted" (plugins in it may be used, as
  * far as its place goes), "reasons"}, or {"file", "trusted" (paths), "reasons"} for "list". A link
  * is trusted where both its own place and its target's are. OPDOCK_INVALID_ARGUMENT for another
- * action, for what is no folder, and for one that is to be removed and is not listed. */
+ * action, for a path that is not a folder, and for a folder to be removed that is not listed. */
 OPDOCK_EXPORT opdock_status opdock_trust_json(const char* action, const char* folder, char** out,
                                               char* error, uint32_t error_size);
 /* opdock_trust_json's "add". */
@@ -225,10 +227,10 @@ OPDOCK_EXPORT opdock_status opdock_trust(const char* folder, char* error, uint32
 
 /* ----------------------------------------------------------------------------------- functions */
 
-/* Finds an op by name, or by "plugin/op" to insist on one plugin. Discovers and judges if that has
- * not happened, loads nothing yet. OPDOCK_NOT_FOUND if nothing provides it, OPDOCK_INCOMPATIBLE if
- * only unusable plugins do; the text has the reasons, opdock_explain_json all of them. The handle
- * belongs to the runtime; asking twice gives the same one. */
+/* Finds an op by name, or by "plugin/op" to require one plugin. Discovers and checks plugins if
+ * that has not happened, loads nothing yet. OPDOCK_NOT_FOUND if nothing provides it,
+ * OPDOCK_INCOMPATIBLE if only unusable plugins do; the text has the reasons, opdock_explain_json
+ * all of them. The handle belongs to the runtime; asking twice gives the same one. */
 OPDOCK_EXPORT opdock_status opdock_get_function(opdock_runtime* runtime, const char* name,
                                                 opdock_function** out, char* error,
                                                 uint32_t error_size);
@@ -236,7 +238,8 @@ OPDOCK_EXPORT opdock_status opdock_get_function(opdock_runtime* runtime, const c
 /* ------------------------------------------------------------------------------- what an op is */
 
 /* Everything that is declared of an op, so that a framework's bridge need not parse its schema. All
- * that these structs point at belongs to the function and is as it is until the runtime goes. */
+ * that these structs point at belongs to the function and does not change until the runtime is
+ * destroyed. */
 
 typedef struct opdock_param { /* one parameter of a schema; frozen */
   const char* name;
@@ -391,7 +394,7 @@ OPDOCK_EXPORT opdock_status opdock_infer_results(const opdock_function* function
 /* Loads the plugins for the function, makes all their kernels ready on `device` (those that have to
  * be compiled, several at once) and prepares it, so that the next call there loads and compiles
  * nothing and may lie inside a graph capture. Without it a call makes ready the kernels that it
- * launches. A kernel that does not compile is an error; the others are ready all the same. */
+ * launches. A kernel that does not compile is an error; the others are ready nevertheless. */
 OPDOCK_EXPORT opdock_status opdock_prepare(opdock_function* function, opdock_device device,
                                            char* error, uint32_t error_size);
 
@@ -400,8 +403,8 @@ typedef struct opdock_keeper {
   uint32_t struct_size;
   uint32_t reserved;
   void* context;
-  /* On the calling thread, while the call runs: whatever *out is, the memory of `tensor`, an
-   * argument of the call, stays until `release` gets it. Not OPDOCK_OK: it cannot be kept. */
+  /* On the calling thread, while the call runs: the memory of `tensor`, an argument of the call,
+   * stays until `release` gets *out, whatever *out is. Not OPDOCK_OK: the memory cannot be kept. */
   opdock_status (*retain)(void* context, const opdock_tensor* tensor, void** out);
   /* Any thread, at any time afterwards. Must not block. */
   void (*release)(void* kept);
@@ -419,15 +422,15 @@ typedef struct opdock_call_options {
   const opdock_keeper* keeper; /* NULL: ops may keep nothing */
 } opdock_call_options;
 
-/* Seeds the runtime's own generators, one a device, from which ops draw that are given no other;
- * each begins at offset 0. Without it they begin with a seed of the system's entropy. */
+/* Seeds the runtime's own generators, one for each device, from which ops draw that are given no
+ * other; each begins at offset 0. Without it their first seed comes from the system's entropy. */
 OPDOCK_EXPORT opdock_status opdock_manual_seed(opdock_runtime* runtime, uint64_t seed, char* error,
                                                uint32_t error_size);
 
 /* Plans one call: checks the arguments (all parameters in the schema's order, see opdock_bind) and
  * fills in `plan`, whose `outputs` has room for `room` fresh tensors; if it needs more, num_outputs
- * says how many, and the status is OPDOCK_INVALID_ARGUMENT. Touches no device. Whether memory is
- * shared is looked at by opdock_run_planned. options may be NULL. */
+ * says how many, and the status is OPDOCK_INVALID_ARGUMENT. Touches no device. opdock_run_planned
+ * checks whether memory is shared. options may be NULL. */
 OPDOCK_EXPORT opdock_status opdock_plan_call(opdock_function* function,
                                              const opdock_call_options* options,
                                              const opdock_value* args, uint32_t num_args,
@@ -436,7 +439,7 @@ OPDOCK_EXPORT opdock_status opdock_plan_call(opdock_function* function,
 /* Runs what opdock_plan_call has planned, for the same function, arguments and options. results:
  * one for each that the schema returns. On entry those with fresh tensors hold them, of the planned
  * dtype, shape and device: a tensor, OPDOCK_TAG_NONE for a Tensor? that was not planned, a list of
- * as many tensors as were planned. The others are filled in. What was planned over shapes
+ * as many tensors as were planned. The others are filled in. A call that was planned over shapes
  * (OPDOCK_VALUE_NO_DATA) is first planned again with the data. Enqueues on the stream and returns;
  * CPU ops have finished. */
 OPDOCK_EXPORT opdock_status opdock_run_planned(opdock_function* function,
@@ -447,15 +450,15 @@ OPDOCK_EXPORT opdock_status opdock_run_planned(opdock_function* function,
                                                uint32_t error_size);
 
 /* Plans, checks and runs. A result with fresh tensors that is OPDOCK_TAG_NONE on entry is allocated
- * by the host and gets OPDOCK_VALUE_OWNED, as does an object: give them back with
- * opdock_value_free. GPU memory is given back in the order of options->stream, which must still
- * exist then. Where the call fails, results are as they were. */
+ * by the host and gets OPDOCK_VALUE_OWNED, as does an object: free them with opdock_value_free. GPU
+ * memory is freed in the order of options->stream, which must still exist then. If the call fails,
+ * the results are unchanged. */
 OPDOCK_EXPORT opdock_status opdock_invoke(opdock_function* function,
                                           const opdock_call_options* options,
                                           const opdock_value* args, uint32_t num_args,
                                           opdock_value* results, uint32_t num_results, char* error,
                                           uint32_t error_size);
-/* Gives back what a result with OPDOCK_VALUE_OWNED holds, a list and its tensors, a tensor, or one
+/* Frees what a result with OPDOCK_VALUE_OWNED holds: a list and its tensors, a tensor, or one
  * reference to an object, and makes it OPDOCK_TAG_NONE. Other values are left as they are; NULL is
  * fine. */
 OPDOCK_EXPORT void opdock_value_free(opdock_value* value);

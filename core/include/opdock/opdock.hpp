@@ -116,8 +116,8 @@ class ResultTensor {
   const opdock_tensor* tensor_;
 };
 
-// A reference to an object that an op has made. Copies share it; the last one of all, those that
-// plugins hold included, destroys it.
+// A reference to an object that an op has made. Copies share it; the last copy,
+// including those that plugins hold, destroys it.
 class ObjectRef {
  public:
   // Shares.
@@ -315,7 +315,7 @@ class Function {
         [&](char* text, uint32_t size) { return opdock_prepare(function_, device, text, size); });
   }
 
-  // Calls with fresh tensors of the host's. Arguments: TensorView, ResultTensor, numbers, bool,
+  // Calls with fresh tensors from the host. Arguments: TensorView, ResultTensor, numbers, bool,
   // texts, Dtype, Device, ObjectRef, opdock_generator*, std::vector and std::optional of them,
   // std::nullopt, named(…).
   template <class... Args>

@@ -9,8 +9,8 @@
 
 namespace opdock::views {
 
-// kUndecided: more steps than are worth it (strides of three and more sizes, none of which is a
-// multiple of another). Whoever must be safe takes it for kShared.
+// kUndecided: too many steps (three or more strides, none of which is a multiple of another). To be
+// safe, treat it as kShared.
 enum class Overlap : uint8_t { kNone, kShared, kUndecided };
 
 // The bytes [low, high) between which all elements of a tensor lie; low == high without elements.
@@ -162,7 +162,7 @@ inline void add_dimensions(const opdock_tensor& x, Sums* sums) {
 
 }  // namespace detail
 
-// Of a tensor as the host hands it out.
+// Of a tensor as the host passes it.
 inline Extent extent_of(const opdock_tensor& x) {
   const uintptr_t first =
       reinterpret_cast<uintptr_t>(x.data) + static_cast<uintptr_t>(x.byte_offset);

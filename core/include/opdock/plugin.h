@@ -4,8 +4,8 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * A plugin is a shared object that exports one symbol, OPDOCK_ENTRY, and carries an ELF note that
- * says what it needs (docs/note.md). The host judges the note and the file first and only then
- * loads it, calls the entry function, and compares what it returns with the note.
+ * says what it needs (docs/note.md). The host first checks the note and the file. Only then it
+ * loads the file, calls the entry function, and compares what it returns with the note.
  *
  * Rules that hold everywhere
  *   Versions    The ABI has a major and a minor number. The major changes when a frozen struct, the
@@ -14,20 +14,20 @@
  *               or an extension is added; a host loads a plugin of any minor of its major.
  *               Major 0 is a draft: anything may change with its minor, and a host loads only its
  *               own minor. The list at the end of this file says what changed.
- *   Structs     A struct that begins with `struct_size` may grow at its end. Whoever fills it in
- *               writes sizeof of its own declaration. A member exists only if it lies inside
- *               struct_size, and a function pointer may be called only if it is also non-NULL
- *               (OPDOCK_HAS). The others are frozen within a major.
+ *   Structs     A struct that begins with `struct_size` may grow at its end. The writer fills in
+ *               sizeof of its own declaration. A member exists only if it lies inside struct_size,
+ *               and a function pointer may be called only if it is also non-NULL (OPDOCK_HAS). The
+ *               others are frozen within a major.
  *   Ownership   Every pointer is borrowed for the duration of the call unless its comment says so.
- *   Strings     UTF-8 and NUL-terminated, unless a length stands beside them.
+ *   Strings     UTF-8 and NUL-terminated, unless a length accompanies them.
  *   Errors      Functions return an opdock_status and write a sentence into the call's error
  *               buffer. No exception crosses this interface.
  *   Threads     Every function here may be called from any thread, and two calls of one op may run
  *               at once, unless the op lacks OPDOCK_OP_THREAD_SAFE: then the host serialises them.
  *   Blocking    Only functions whose comment says so may block.
  *
- * Numbered requirements, OPDOCK-P-n for plugins and OPDOCK-H-n for the host, stand beside what they
- * govern; docs/abi.md repeats them with what follows from breaking one, and each has a test.
+ * Numbered requirements, OPDOCK-P-n for plugins and OPDOCK-H-n for the host, are next to what they
+ * apply to; docs/abi.md repeats them with the consequences of breaking one, and each has a test.
  */
 #ifndef OPDOCK_PLUGIN_H_
 #define OPDOCK_PLUGIN_H_
@@ -70,7 +70,7 @@ typedef int32_t opdock_status;
 #define OPDOCK_INCOMPATIBLE 7     /* something exists but its verdict is not "usable" */
 #define OPDOCK_CANCELLED 8        /* a hook of the program asked to stop */
 #define OPDOCK_INTERNAL 9         /* a defect in the host or the plugin */
-#define OPDOCK_IO_ERROR 10        /* a file, or the operating system below it, refuses */
+#define OPDOCK_IO_ERROR 10        /* a file operation failed, or the system refused it */
 
 /* ------------------------------------------------------------------------------------ tensors */
 
@@ -110,7 +110,7 @@ typedef struct opdock_dtype {
   uint16_t lanes;
 } opdock_dtype;
 
-/* A strided view of memory somebody else owns. Frozen; its layout is DLPack's DLTensor.
+/* A strided view of memory that somebody else owns. Frozen; its layout is DLPack's DLTensor.
  * Element [i0, i1, …] lies at data + byte_offset + (Σ i_k * strides[k]) * bytes per element.
  *
  * OPDOCK-H-1  The host sets strides always (in elements), also where DLPack allows NULL; with
@@ -150,7 +150,7 @@ typedef struct opdock_tensor {
 /* Flags of an opdock_value. */
 #define OPDOCK_VALUE_READ_ONLY 1u /* a tensor: writing through it is an error */
 #define OPDOCK_VALUE_NO_DATA 2u   /* a tensor: shape and dtype only, while planning */
-#define OPDOCK_VALUE_OWNED 4u     /* a result that its holder gives back with opdock_value_free */
+#define OPDOCK_VALUE_OWNED 4u     /* a result that its holder frees with opdock_value_free */
 
 struct opdock_value;
 
@@ -164,10 +164,10 @@ typedef struct opdock_list { /* frozen */
   uint64_t count;
 } opdock_list;
 
-/* A sequence of random 32-bit numbers, and the position of the next one that nobody has. Number n
- * of a seed is word n % 4 of Philox4x32-10's block n / 4 (J. Salmon, M. Moraes, R. Dror, D. Shaw,
- * "Parallel random numbers: as easy as 1, 2, 3", SC 2011), whose key is the seed and whose counter
- * is the block's number; opdock/philox.cuh computes it, on the CPU too.
+/* A sequence of random 32-bit numbers, and the position of the next unused one. Number n of a seed
+ * is word n % 4 of Philox4x32-10's block n / 4 (J. Salmon, M. Moraes, R. Dror, D. Shaw, "Parallel
+ * random numbers: as easy as 1, 2, 3", SC 2011), whose key is the seed and whose counter is the
+ * block's number; opdock/philox.cuh computes it, on the CPU too.
  *
  * As an argument, or in the options of a call, it belongs to the caller: the host takes what a plan
  * asks for by advancing `offset` atomically, so that several calls at once may share it. What an op
@@ -186,8 +186,8 @@ typedef struct opdock_generator {
  * and returns it with one reference; schemas name its type, "Object(aio_handle)".
  *
  * OPDOCK-P-9   release may be called on any thread, and in a child process forked after the object
- *              was made: there it frees memory and waits for nobody. What else a child may do with
- *              the object is the op's to say; an op refuses one that is of no use there
+ *              was made: there it frees memory and does not wait. The op decides what else a child
+ *              may do with the object; an op refuses an object that cannot be used there
  *              (OPDOCK_UNSUPPORTED).
  * OPDOCK-H-9   The host passes an op only objects of the type that its schema names. */
 typedef struct opdock_object {
@@ -232,7 +232,7 @@ typedef struct opdock_launch {
   uint32_t grid[3];      /* blocks; each at least 1 */
   uint32_t block[3];     /* threads; each at least 1 */
   uint32_t cluster[3];   /* blocks per cluster; all 0 for none */
-  uint32_t shared_bytes; /* dynamic shared memory; the host raises the limit where need be */
+  uint32_t shared_bytes; /* dynamic shared memory; the host raises the limit if needed */
   void* const* args;     /* one pointer per kernel parameter, read before launch returns */
   uint32_t num_args;
   uint32_t reserved;
@@ -242,7 +242,7 @@ typedef struct opdock_launch {
 
 struct opdock_host;
 
-/* What a plugin may want to know of the device it runs on. Filled in once per device. */
+/* Facts about the device that an op runs on. Filled in once per device. */
 typedef struct opdock_device_facts {
   uint32_t struct_size;
   int32_t type;        /* OPDOCK_CPU, OPDOCK_CUDA, OPDOCK_ROCM */
@@ -256,11 +256,11 @@ typedef struct opdock_device_facts {
   uint64_t memory_bytes;
 } opdock_device_facts;
 
-/* Reaches plan, prepare and run. Members that a phase has no use for are 0 or NULL.
+/* Passed to plan, prepare and run. Members that a phase does not use are 0 or NULL.
  *
  * OPDOCK-H-3  While prepare and run execute on CUDA and ROCm, the stream's context is current; for
- *             the default stream (NULL) it is the device's primary one. Afterwards what was current
- *             before is current again. */
+ *             the default stream (NULL) it is the device's primary one. Afterwards the previous
+ *             context is current again. */
 typedef struct opdock_call {
   uint32_t struct_size;
   uint32_t flags; /* none are defined */
@@ -295,10 +295,10 @@ typedef struct opdock_host {
    * that a plugin can write `return host->set_error(call, OPDOCK_INVALID_ARGUMENT, "…")`. */
   opdock_status (*set_error)(const opdock_call* call, opdock_status status, const char* message);
 
-  /* The kernel number `index` of opdock_plugin.kernels for call->device. The first time loads the
-   * image that the host chose; where the plugin brings none for the device, it takes this one
-   * kernel from the cache or compiles it from the plugin's source. So the first time may block and
-   * allocate; afterwards it is one look-up. Ask for what is launched, and no more.
+  /* The kernel number `index` of opdock_plugin.kernels for call->device. The first call loads the
+   * image that the host chose; if the plugin has none for the device, it takes this one kernel from
+   * the cache or compiles it from the plugin's source. So the first call may block and allocate;
+   * later calls are one look-up. Ask only for kernels that are launched.
    * OPDOCK_NOT_FOUND: there is no such kernel; OPDOCK_INCOMPATIBLE: it does not compile;
    * OPDOCK_UNSUPPORTED: it is not ready and the stream is being captured (opdock_prepare makes all
    * of a plugin's kernels ready). */
@@ -318,8 +318,8 @@ typedef struct opdock_host {
    * NULL. device_type: OPDOCK_CUDA or OPDOCK_ROCM. */
   void* (*driver_symbol)(int32_t device_type, const char* name);
 
-  /* A table of further functions, or NULL if this host has none of that name and revision, such as
-   * OPDOCK_PARALLEL_2. Valid until the process ends. */
+  /* A table of further functions, or NULL if this host has no table of that name and revision, such
+   * as OPDOCK_PARALLEL_2. Valid until the process ends. */
   const void* (*get_extension)(const char* id);
 } opdock_host;
 
@@ -329,7 +329,7 @@ typedef struct opdock_parallel {
   uint32_t struct_size;
   uint32_t reserved;
   /* Calls body(context, begin, end) on disjoint ranges that together are [0, count), each of at
-   * least `grain` items but the last, from this thread and as many of the host's workers as the
+   * least `grain` items except the last, from this thread and as many of the host's workers as the
    * runtime that makes the call has, and returns when all are done (it blocks). body must not
    * throw. Nested calls run on the calling thread alone. */
   void (*parallel_for)(const opdock_call* call, uint64_t count, uint64_t grain,
@@ -337,15 +337,16 @@ typedef struct opdock_parallel {
 } opdock_parallel;
 
 /* Extension "opdock.retain/1": keeps the memory of an argument alive after run has returned: a
- * buffer under asynchronous I/O, what a side stream still reads. */
+ * buffer in asynchronous I/O, or memory that another stream still reads. */
 #define OPDOCK_RETAIN_1 "opdock.retain/1"
 typedef struct opdock_retained opdock_retained; /* the host's; one reference to an argument */
 typedef struct opdock_retain {
   uint32_t struct_size;
   uint32_t reserved;
   /* In run of an op with OPDOCK_OP_RETAINS: keeps the memory of `tensor`, which is an argument of
-   * the call or an element of one, until *out is released. Its shape and strides may go with the
-   * call. OPDOCK_UNSUPPORTED if the program that makes the call lets nothing be kept. */
+   * the call or an element of one, until *out is released. Its shape and strides are valid only
+   * during the call. OPDOCK_UNSUPPORTED if the program that makes the call does not allow ops to
+   * keep arguments. */
   opdock_status (*retain)(const opdock_call* call, const opdock_tensor* tensor,
                           opdock_retained** out);
   /* Any thread, once. Never waits for the program (an interpreter takes the memory back later). */
@@ -354,8 +355,8 @@ typedef struct opdock_retain {
 
 /* --------------------------------------------------------------------------------- the plugin */
 
-/* A tensor that plan wants made. The host makes it contiguous: the last dimension's stride is 1,
- * and each other one's is the next one's times its size. */
+/* A tensor that plan asks the host to make. The host makes it contiguous: the last dimension's
+ * stride is 1, and each other one's is the next one's times its size. */
 typedef struct opdock_output { /* frozen */
   opdock_dtype dtype;
   int32_t ndim;
@@ -368,8 +369,8 @@ typedef struct opdock_output { /* frozen */
 typedef struct opdock_plan {
   uint32_t struct_size;
   /* The fresh tensors of all results, in order: one for a Tensor, none or one for a Tensor?, as
-   * many as it has elements for a Tensor[]. How many that is for these arguments the shape rules
-   * say. */
+   * many as it has elements for a Tensor[]. The shape rules give the numbers for these
+   * arguments. */
   uint32_t num_outputs;
   opdock_output* outputs;       /* the host's array; the plugin fills in each element */
   uint64_t workspace_bytes;     /* on the op's device */
@@ -386,7 +387,7 @@ typedef struct opdock_plan {
 /* Flags of an op: what the host and frameworks may rely on. */
 #define OPDOCK_OP_THREAD_SAFE 1u   /* two calls may run at once */
 #define OPDOCK_OP_CAPTURE_SAFE 2u  /* after prepare, run may be captured into a graph */
-#define OPDOCK_OP_IN_PLACE 4u      /* a result may be the very tensor that is an argument */
+#define OPDOCK_OP_IN_PLACE 4u      /* a result may be an argument's own tensor */
 #define OPDOCK_OP_DETERMINISTIC 8u /* the same arguments and random numbers: the same bits */
 #define OPDOCK_OP_MAY_BLOCK 16u    /* run may wait for something other than the device */
 #define OPDOCK_OP_MAY_ALLOCATE 32u /* run may allocate */
@@ -406,19 +407,19 @@ typedef struct opdock_plan {
  * OPDOCK-P-2  prepare loads what run needs on call->device (tables, kernels whose attributes it
  *             sets), so that the first run may lie inside a graph capture. The host calls it once
  *             per op and device before the first run there; it may block. NULL if there is nothing
- *             to do: kernels alone need none, opdock_prepare makes them ready by itself.
- * OPDOCK-P-3  run writes every element of every fresh result, sets each result that is no tensor,
- *             enqueues device work on call->stream only, and unless flagged otherwise allocates
- *             nothing and waits for nothing.
+ *             to do: it is not needed for kernels, which opdock_prepare makes ready by itself.
+ * OPDOCK-P-3  run writes every element of every fresh result, sets each result that is not a
+ *             tensor, enqueues device work on call->stream only, and unless flagged otherwise
+ *             allocates nothing and waits for nothing.
  * OPDOCK-P-4  No exception leaves any of the three.
- * OPDOCK-P-10 What plan answers is what the op's shape rules give.
- * OPDOCK-H-4  The host has called prepare with success before it calls run, and calls it once an op
- *             and device unless it fails.
- * OPDOCK-H-5  Of an op without OPDOCK_OP_THREAD_SAFE the host runs one function at a time.
+ * OPDOCK-P-10 plan answers what the op's shape rules give.
+ * OPDOCK-H-4  The host has called prepare successfully before it calls run, and calls it once for
+ *             each op and device unless it fails.
+ * OPDOCK-H-5  The host runs one function at a time of an op without OPDOCK_OP_THREAD_SAFE.
  * OPDOCK-H-6  Fresh results and written arguments (Tensor(a!)) share no memory with each other or
  *             with an argument, and none of their elements share an address; only an op with
- *             OPDOCK_OP_IN_PLACE may get the very tensor that is an argument as its result.
- * OPDOCK-H-7  The host reads and writes of a struct only what lies inside its struct_size.
+ *             OPDOCK_OP_IN_PLACE may get an argument's own tensor as its result.
+ * OPDOCK-H-7  The host reads and writes only the part of a struct that lies inside its struct_size.
  * OPDOCK-H-8  Within a major version the layout of a struct changes only by growth at its end. */
 typedef struct opdock_op {
   uint32_t struct_size;
@@ -441,14 +442,15 @@ typedef struct opdock_op {
    * as a tensor or OPDOCK_TAG_NONE, a Tensor[] as a list), which have the dtype and shape that plan
    * asked for and lie on the op's device, but may have other strides if the caller supplied them;
    * and tensors that are arguments. The others come as OPDOCK_TAG_NONE, and run fills them in:
-   * numbers and bools, and objects, each with a reference that becomes the caller's, also where run
+   * numbers and bools, and objects, each with a reference that becomes the caller's, even if run
    * then fails. */
   opdock_status (*run)(const opdock_call* call, const opdock_value* args, uint32_t num_args,
                        opdock_value* results, uint32_t num_results);
 } opdock_op;
 
-/* OPDOCK-P-5  The struct and all it points at live, unchanged, until the process ends.
- * OPDOCK-P-6  Name, version, ops, schemas, flags and all else that the note says are the note's.
+/* OPDOCK-P-5  The struct and all it points at stay valid and unchanged until the process ends.
+ * OPDOCK-P-6  Name, version, ops, schemas, flags and everything else that the note states are equal
+ *             to the note's.
  * OPDOCK-P-7  init may be called more than once, from any thread, and does the same each time; it
  *             is fast and touches no device. NULL if there is nothing to do. */
 typedef struct opdock_plugin {
@@ -473,11 +475,11 @@ OPDOCK_EXPORT const opdock_plugin* OPDOCK_ENTRY(void);
  *   0.1  First draft.
  *   0.2  opdock_plan.flags.
  *   0.3  Results are values: run takes opdock_value, not tensors. Fresh results are contiguous, and
- *        opdock_output has no strides, and an alignment. Objects are typed. opdock.retain/1. The host takes ranges of
- *        random numbers. Arguments may lie on other devices. Gradients are formulas; backward is
- *        gone. Kernels are asked for by index. log and parallel_for know their call
- *        (opdock.parallel/2). Tags are OPDOCK_TAG_…. OPDOCK_IO_ERROR. A host loads only its own minor of major 0.
- *        Gone: OPDOCK_CALL_…, opdock_generator.device_offset. */
+ *        opdock_output has no strides, and an alignment. Objects are typed. opdock.retain/1. The
+ *        host takes ranges of random numbers. Arguments may lie on other devices. Gradients are formulas; backward was
+ *        removed. Kernels are requested by index. log and parallel_for know their call
+ *        (opdock.parallel/2). Tags are OPDOCK_TAG_…. OPDOCK_IO_ERROR. A host loads only its own
+ *        minor of major 0. Removed: OPDOCK_CALL_…, opdock_generator.device_offset. */
 
 #ifdef __cplusplus
 }

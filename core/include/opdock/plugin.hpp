@@ -38,7 +38,7 @@ struct Stream {
   void* handle;  // CUstream or hipStream_t
 };
 
-// An argument that a plugin keeps, by Call::retain(). Moves; lets go on any thread.
+// An argument that a plugin keeps, by Call::retain(). Movable; may be released on any thread.
 class Retained {
  public:
   Retained() = default;
@@ -75,7 +75,7 @@ namespace detail {
                      wanted, "; make its parameters those of the schema"));
 }
 
-// std::complex<double>, told without <complex>, which takes a compiler as long as all the rest of
+// std::complex<double>, recognised without <complex>, which takes a compiler as long as the rest of
 // this header.
 template <class T, class = void>
 struct IsComplex : std::false_type {};
@@ -269,15 +269,15 @@ class Plan : public CallBase {
   uint32_t given_ = 0;
 };
 
-// What the op returns, in the schema's order. Tensors are there; numbers, bools and objects are
-// set.
+// The results of the op, in the schema's order. Tensors are allocated; run sets numbers, bools and
+// objects.
 class Results {
  public:
   Results(opdock_value* results, uint32_t count) : results_(results), count_(count) {}
   size_t size() const { return count_; }
   // Result i, of type Tensor.
   Tensor operator[](size_t i) const { return detail::Reader<Tensor>::read(at(i)); }
-  // Of type Tensor?: whether it is there is as the shape rule says.
+  // Of type Tensor?: the shape rule says whether there is one.
   std::optional<Tensor> optional(size_t i) const {
     return detail::Reader<std::optional<Tensor>>::read(at(i));
   }
@@ -330,7 +330,7 @@ struct Dim3 {
   }
 };
 
-// How a kernel is launched: `{blocks, threads}` or `{blocks, threads, shared_bytes}` will do.
+// How a kernel is launched: `{blocks, threads}` or `{blocks, threads, shared_bytes}` suffices.
 struct Launch {
   Dim3 grid;
   Dim3 block;
@@ -391,7 +391,7 @@ class Call : public CallBase {
   }
 
   // Calls body(begin, end) on disjoint ranges that make up [0, count), each of at least `grain`
-  // items but the last, on the host's threads; waits for all. The first exception is rethrown.
+  // items except the last, on the host's threads; waits for all. The first exception is rethrown.
   template <class Body>
   void parallel_for(int64_t count, int64_t grain, Body&& body) const {
     if (count <= 0) return;
@@ -422,8 +422,8 @@ class Call : public CallBase {
     if (context.error) std::rethrow_exception(context.error);
   }
 
-  // Keeps the memory of an argument until the result goes: on any thread, after the call too. The
-  // op has the flag `retains`.
+  // Keeps the memory of an argument until the returned object is destroyed, on any thread, also
+  // after the call. The op has the flag `retains`.
   Retained retain(Tensor argument) const {
     const opdock_retain* table = extension<opdock_retain>(OPDOCK_RETAIN_1);
     if (table == nullptr) {
@@ -534,8 +534,8 @@ opdock_status run_entry(void (*run)(Call&, Results, Args...), const opdock_call*
 }  // namespace detail
 }  // namespace opdock
 
-// With the header that opdock-pack --ops-header writes, OPDOCK_OP is held to plugin.toml: its name
-// is an op's, and the functions' parameters are those of the op's schema.
+// With the header that opdock-pack --ops-header writes, OPDOCK_OP is checked against
+// plugin.toml: its name is an op's, and the functions' parameters are those of the op's schema.
 #ifdef OPDOCK_OPS_H
 #include "opdock/signature.hpp"
 #include OPDOCK_OPS_H
@@ -548,7 +548,7 @@ opdock_status run_entry(void (*run)(Call&, Results, Args...), const opdock_call*
 // entry that opdock-pack generates refers to, from the functions
 //   void plan(opdock::Plan&, …), void prepare(opdock::Call&) or nullptr,
 //   void run(opdock::Call&, opdock::Results, …).
-// At namespace scope, once an op; a semicolon after it is optional.
+// At namespace scope, once for each op; a semicolon after it is optional.
 #define OPDOCK_OP(NAME, PLAN, PREPARE, RUN)                                                        \
   OPDOCK_DECLARED(op_##NAME, PLAN, RUN)                                                            \
   extern "C" opdock_status opdock_##NAME##_plan(const opdock_call*, const opdock_value*, uint32_t, \

@@ -33,10 +33,10 @@ inline void check_rows(Tensor tensor, const char* name) {
 using RowTypes = KernelTypes<float, half, bfloat16>;
 
 // The kernels of an op over rows, three families of which launch_rows() chooses one:
-//   short_rows<T>          a warp a row, at most kShortRowItems elements a lane
-//   vector_rows<T, Items>  a block a row, at most Items 16-byte vectors a thread; Items is 1 or 4,
+//   short_rows<T>          a warp per row, at most kShortRowItems elements per lane
+//   vector_rows<T, Items>  a block per row, at most Items 16-byte vectors per thread; Items is 1 or 4,
 //                          and of float 8 too; only where rows are made of such vectors
-//   any_rows<T>            a block a row
+//   any_rows<T>            a block per row
 template <class Short, class Vector, class Any>
 struct RowKernels {
   Short short_rows;
@@ -89,7 +89,7 @@ void launch_rows(const Call& call, const Kernels& kernels, Tensor x, bool vector
 // threads; waits for all. length: of a row, at least 1.
 template <class Body>
 void for_rows(const Call& call, int64_t count, int64_t length, Body&& body) {
-  // A thread is worth waking for some ten microseconds of work.
+  // Waking a thread pays off for some ten microseconds of work.
   call.parallel_for(count, std::max<int64_t>(1, 16384 / length), body);
 }
 

@@ -45,12 +45,12 @@ constexpr bool are_read(Parameters<Found...>, Parameters<Wanted...>) {
   if constexpr (sizeof...(Found) != sizeof...(Wanted)) {
     return false;
   } else {
-    // The first ones, such as Plan&, are no values: they must be just that.
+    // The first ones, such as Plan&, are not values: they must be exactly that type.
     return ((std::is_same_v<Found, Wanted> || Reads<std::decay_t<Found>, Wanted>::value) && ...);
   }
 }
 
-// Whether a plan or run of type Found will do for a schema whose signature is Wanted.
+// Whether a plan or run of type Found fits a schema whose signature is Wanted.
 template <class Found, class Wanted>
 inline constexpr bool takes = false;
 template <class... Found, class... Wanted>

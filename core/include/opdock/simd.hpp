@@ -31,7 +31,7 @@ struct BFloat16 {
   uint16_t bits;
 };
 
-// In what elements of T are computed.
+// The type in which elements of T are computed.
 template <class T>
 struct Compute {
   using type = float;
@@ -69,7 +69,8 @@ HWY_INLINE hn::VFromD<D> half_to_float(D d, U32 h) {
   const hn::Rebind<uint32_t, D> du;
   const auto sign = hn::ShiftLeft<16>(hn::And(h, hn::Set(du, 0x8000u)));
   const auto magnitude = hn::ShiftLeft<13>(hn::And(h, hn::Set(du, 0x7fffu)));
-  // Exponent and mantissa stand at float's places, 112 too low; subnormals are right as well.
+  // Exponent and mantissa are at float's positions, the exponent 112 too low; this also holds for
+  // subnormals.
   auto value = hn::BitCast(
       du, hn::Mul(hn::BitCast(d, magnitude), hn::BitCast(d, hn::Set(du, (127u + 112u) << 23))));
   const auto special = hn::Gt(magnitude, hn::Set(du, (0x7c00u << 13) - 1u));

@@ -3,7 +3,7 @@
 //
 // A file named in a plugin's simd_sources is compiled once per x86-64 level of the psABI, v1 to v4
 // (on other processors once, as `base`), with OPDOCK_SIMD_LEVEL defined as that name. Its functions
-// stand in a namespace of that name:
+// are in a namespace of that name:
 //
 //   OPDOCK_SIMD_DECLARE(void add(const float* x, float* y, int64_t n))        in a header
 //   namespace OPDOCK_SIMD_LEVEL { void add(…) { … } }                         in the kernel file
@@ -44,7 +44,7 @@ inline int probe_simd_level() {
   __builtin_cpu_init();
   int level = 1;
   if (__builtin_cpu_supports("sse4.2") && __builtin_cpu_supports("popcnt")) level = 2;
-  // __builtin_cpu_supports includes what the operating system saves of the registers.
+  // __builtin_cpu_supports also checks which registers the operating system saves.
   bool v3 = level == 2 && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
             __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2");
   v3 = v3 && __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C) && (c & bit_MOVBE);

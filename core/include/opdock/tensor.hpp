@@ -152,7 +152,7 @@ inline bool may_overlap(Tensor a, Tensor b) {
   return views::shared_memory(*a.get(), *b.get()) != views::Overlap::kNone;
 }
 
-// Checks on one argument: each throws an Error that names the argument, what came and what was
+// Checks on one argument: each throws an Error that names the argument, what was found and what was
 // wanted. Checks of addresses pass while planning without data.
 class Check {
  public:
@@ -217,7 +217,7 @@ class Check {
     fail(OPDOCK_INVALID_ARGUMENT, detail::concat("shape ", x_.shape_text()), "at least one element",
          "skip the call for empty tensors");
   }
-  // Both pass a tensor without elements, whatever its strides.
+  // Both accept a tensor without elements, with any strides.
   const Check& contiguous() const {
     if (x_.is_contiguous()) return *this;
     fail(OPDOCK_UNSUPPORTED, strides_text(), "contiguous rows", kMakeContiguous);
@@ -239,7 +239,7 @@ class Check {
     fail(OPDOCK_INVALID_ARGUMENT, detail::concat("memory shared with ", another(other_name)),
          "memory of its own", "copy one of the two");
   }
-  // For an output: the other's very elements, each in its place, or memory apart from it.
+  // For an output: exactly the other's elements, at the same positions, or separate memory.
   const Check& in_place_or_apart_from(Tensor other, const char* other_name = nullptr) const {
     bool same = x_.raw() == other.raw() && x_.ndim() == other.ndim();
     for (int32_t i = 0; same && i < x_.ndim(); ++i) {
@@ -250,7 +250,7 @@ class Check {
   }
 
  private:
-  // The Python package says in its place how the argument's library does it.
+  // The Python package says instead how the argument's library does it.
   static constexpr const char* kMakeContiguous = "make it contiguous first";
 
   [[gnu::cold, gnu::noinline]] static std::string another(const char* name) {

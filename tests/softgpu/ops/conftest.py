@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from opdock import _soft
+from opdock._author import soft as software
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "support"))
 import tree_plugins
@@ -62,7 +62,7 @@ def code():
     folder = BUILD / "tests" / "softgpu" / "ops" / "code"
     folder.mkdir(parents=True, exist_ok=True)
     plugins = [BUILD / "plugins" / f"{n}.so" for n in tree_plugins.with_kernels("cuda", "rocm")]
-    assert _soft.fill_code(TOOLS / "opdock-soft-code", plugins, folder)
+    assert software.fill_code(TOOLS / "opdock-soft-code", plugins, folder)
     return folder
 
 
@@ -85,7 +85,7 @@ def needs_hiprtc():
 def programs(code, tmp_path_factory):
     """programs.py, with the loader's variables that every program has."""
     scratch = tmp_path_factory.mktemp("torch")
-    env = _soft.environment(os.environ, TOOLS / "softgpu", code, [], scratch)
+    env = software.environment(os.environ, TOOLS / "softgpu", code, [], scratch)
     words = [sys.executable, Path(__file__).with_name("programs.py")]
     with subprocess.Popen(
         words, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -104,8 +104,10 @@ def soft(tmp_path, code, programs):
             path.unlink(missing_ok=True)
         scratch = Path(tempfile.mkdtemp(dir=tmp_path))
         settings["findings"] = str(findings)
-        env = _soft.environment(os.environ, TOOLS / "softgpu", code, gpus, scratch, **settings) | {
-            "DEVICE": _soft.kind_of(gpus[0]["arch"])[0],
+        env = software.environment(
+            os.environ, TOOLS / "softgpu", code, gpus, scratch, **settings
+        ) | {
+            "DEVICE": software.kind_of(gpus[0]["arch"])[0],
             "OPDOCK_PLUGIN_PATH": str(BUILD / "plugins"),
             "OPDOCK_BUILD": "never",
             "OPDOCK_FALLBACK": "error",

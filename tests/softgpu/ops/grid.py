@@ -17,7 +17,7 @@ import tempfile
 from pathlib import Path
 
 import opdock
-from opdock import _soft
+from opdock._author import soft
 
 ROOT = Path(__file__).resolve().parents[3]
 sys.path.insert(0, str(ROOT / "tests" / "support"))
@@ -39,7 +39,7 @@ def main():
     name, arch, seed, *most = sys.argv[1:]
     build = Path(os.environ["OPDOCK_BUILD_DIR"])
     tools = build / "libexec" / "opdock"
-    backend, _ = _soft.kind_of(arch)
+    backend, _ = soft.kind_of(arch)
     code = build / "tests" / "softgpu" / "ops" / "code"
     code.mkdir(parents=True, exist_ok=True)
     plugins = tree_plugins.with_kernels(backend)
@@ -48,13 +48,13 @@ def main():
         if not opdock.inspect(str(binary))["hip_archs"]:
             print(f"{binary} has no code objects: it was packed without hipRTC")
             return 77
-    if not _soft.fill_code(tools / "opdock-soft-code", binaries, code):
+    if not soft.fill_code(tools / "opdock-soft-code", binaries, code):
         return 1
     with tempfile.TemporaryDirectory() as folder:
         findings, record = Path(folder) / "findings", Path(folder) / "record"
         settings = {"seed": int(seed), "findings": str(findings), "leaks": True}
         gpus = [{"arch": arch}]
-        env = _soft.environment(os.environ, tools / "softgpu", code, gpus, folder, **settings) | {
+        env = soft.environment(os.environ, tools / "softgpu", code, gpus, folder, **settings) | {
             "OPDOCK_SOFTGPU_RECORD": str(record),
             "OPDOCK_TEST_DEVICES": backend,
             "OPDOCK_PLUGIN_PATH": str(build / "plugins"),

@@ -86,9 +86,9 @@ def test_both_drivers_in_one_process(soft):
 
 
 PENDING = """
-    from opdock import _gpu
-    from opdock._device_array import allocate_like, to_gpu
-    gpu = _gpu.gpu(device)
+    from opdock._author import driver
+    from opdock._author.device_array import allocate_like, to_gpu
+    gpu = driver.gpu(device)
     stream = gpu.stream()
     x = torch.randn(64, 1024)
     there = to_gpu(x, gpu, stream)  # a copy that is still under way
@@ -116,9 +116,9 @@ def test_an_op_that_did_not_wait_is_found(soft, arch):
 # of which this is as much as Opdock uses. Work on it is the caller's to order.
 SIDE = """
     import types
-    from opdock import _gpu
-    from opdock._device_array import DeviceArray, allocate_like, to_gpu
-    gpu = _gpu.gpu(device)
+    from opdock._author import driver
+    from opdock._author.device_array import DeviceArray, allocate_like, to_gpu
+    gpu = driver.gpu(device)
     makes, uses = gpu.stream(), gpu.stream()
     cupy, cuda = types.ModuleType("cupy"), types.ModuleType("cupy.cuda")
     cupy.ndarray, cupy.cuda = type("ndarray", (DeviceArray,), {}), cuda
@@ -168,9 +168,9 @@ def test_captured_copies_and_launches_run_when_the_graph_does(soft, arch):
     """The driver's graphs, through the helpers of opdock.testing."""
     done = soft(
         """
-        from opdock import _gpu
-        from opdock._device_array import allocate_like, to_gpu
-        gpu = _gpu.gpu(device)
+        from opdock._author import driver
+        from opdock._author.device_array import allocate_like, to_gpu
+        gpu = driver.gpu(device)
         stream = gpu.stream()
         x = torch.arange(12.0).view(3, 4)
         kept = x.clone()

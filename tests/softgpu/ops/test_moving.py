@@ -40,9 +40,9 @@ def test_there_and_back(soft, device):
 def test_memory_is_given_back(soft):
     done = soft(
         """
-        from opdock import _gpu
+        from opdock._author import driver
         import gc
-        gpu = _gpu.gpu("cuda")
+        gpu = driver.gpu("cuda")
         op = on("cuda", softmax)
         x = torch.randn(64, 1024)
         def after(times):
@@ -85,9 +85,9 @@ def test_results_arguments_and_out(soft):
 def test_an_element_that_is_never_written_shows(soft):
     done = soft(
         """
-        from opdock._device_array import allocate_like
-        from opdock import _gpu
-        array = allocate_like(torch.ones(4, 4), _gpu.gpu("cuda"))
+        from opdock._author.device_array import allocate_like
+        from opdock._author import driver
+        array = allocate_like(torch.ones(4, 4), driver.gpu("cuda"))
         show(error=error(array.to_host))
         """,
         check=False,
@@ -99,7 +99,7 @@ def test_an_op_that_writes_its_input_shows(soft, arch):
     """What the schema does not mark is the op's only to read; what it marks, and `out`, is not."""
     done = soft(
         """
-        from opdock._device_array import to_gpu
+        from opdock._author.device_array import to_gpu
         class Op:
             def __init__(self, schema, write):
                 self.schema, self.write = schema, write
@@ -133,8 +133,9 @@ def test_an_op_that_writes_its_input_shows(soft, arch):
 def test_no_gpu_is_said(soft):
     done = soft(
         """
-        from opdock import _gpu, testing
-        show(error=error(move, torch.ones(3), "cuda:1"), count=_gpu.count("cuda")[0],
+        from opdock import testing
+        from opdock._author import driver
+        show(error=error(move, torch.ones(3), "cuda:1"), count=driver.count("cuda")[0],
              none=testing._why_not("rocm"))
         """
     )

@@ -45,8 +45,8 @@ def find_files(kind, path):
 
 
 def tell(report):
-    """What `opdock build` prints of a failure: a compiler's message keeps its lines, and what
-    reasons in a row share is said once."""
+    """Prints a failure as `opdock build` does: a compiler's message keeps its lines, and what
+    consecutive reasons share is printed once."""
     lines = [f"{report.get('plugin') or report.get('folder')} could not be built"]
     reasons = report.get("reasons", [])
     for before, reason, after in zip([{}, *reasons], reasons, [*reasons[1:], {}], strict=False):
@@ -64,7 +64,7 @@ def tell(report):
 def build(command, folder, archs=()):
     """The path of what `opdock build` makes, or finds in the cache; None if it cannot. archs: more
     arguments of it."""
-    # --retry: whoever asks for a test wants the error itself, not that there was one before.
+    # --retry: a test should show the error itself, not that there was one before.
     words = [command, "build", "--retry", "--json", *archs, str(folder)]
     done = subprocess.run(words, stdout=subprocess.PIPE, text=True)
     report = json.loads(done.stdout) if done.stdout.strip() else {"error": ""}
@@ -82,8 +82,8 @@ def inspect(plugin):
 
 
 def environment(plugin, report):
-    """This one's, with the built plugin alone to be found, and no reference in its place. report:
-    of inspect()."""
+    """This process's variables, so that only the built plugin is found and no reference replaces
+    it. report: of inspect()."""
     claimed = {device["device"].split(":")[0] for device in report["devices"]}
     return {
         **os.environ,
@@ -111,15 +111,15 @@ def run(kind, folder, files, arguments, env):
     return max(statuses, key=abs)
 
 
-def soft(folder, files, arguments, command, options):
+def test_on_soft(folder, files, arguments, command, options):
     """`opdock test --device=soft`: returns the exit status."""
-    from opdock import _soft
+    from opdock._author import soft
 
     try:
-        archs = _soft.wanted_archs(options)
+        archs = soft.wanted_archs(options)
     except ValueError as problem:
         raise Problem(str(problem)) from None
-    plugin = build(command, folder, _soft.build_arguments(archs))
+    plugin = build(command, folder, soft.build_arguments(archs))
     if plugin is None:
         return 1
     report = inspect(plugin)
@@ -127,7 +127,7 @@ def soft(folder, files, arguments, command, options):
     def run_tests(more, env):
         return run("test", folder, files, [*arguments, *more], env)
 
-    return _soft.test(run_tests, environment(plugin, report), plugin, report, options)
+    return soft.test(run_tests, environment(plugin, report), plugin, report, options)
 
 
 def main(words):
@@ -140,7 +140,7 @@ def main(words):
         check_packages(kind)
         if arguments and arguments[0].startswith("--soft="):
             options = json.loads(arguments[0].removeprefix("--soft="))
-            return soft(folder, files, arguments[1:], command, options)
+            return test_on_soft(folder, files, arguments[1:], command, options)
         plugin = build(command, folder)
         if plugin is None:
             return 1

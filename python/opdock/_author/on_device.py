@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""CPU torch tensors taken to a device, and what an op makes of them there taken back."""
+"""Copies CPU torch tensors to a device, and the results of an op there back."""
 
 import contextlib
 import inspect
@@ -8,7 +8,7 @@ import re
 
 import torch
 
-from opdock import _gpu
+from opdock._author import driver
 
 
 def is_soft():
@@ -51,7 +51,7 @@ class _ByTorch:
         return view.as_strided(x.shape, x.stride(), x.storage_offset())
 
     def reading(self, tensors, what):
-        return contextlib.nullcontext()  # this GPU does not watch its memory
+        return contextlib.nullcontext()  # this GPU does not check its memory
 
     def copy_back(self):
         for x, there in self.storages.values():
@@ -63,7 +63,7 @@ class _ByDriver:
     what its elements need: whatever a kernel touches beside them shows on the software GPU."""
 
     def __init__(self, device, tensors=()):
-        self.gpu = _gpu.gpu(*split(device))
+        self.gpu = driver.gpu(*split(device))
         self.storages = {}  # of several views: address -> (bytes, DeviceArray)
         self.views = []
         addresses = {}
@@ -72,7 +72,7 @@ class _ByDriver:
         self.shared = {address for address, views in addresses.items() if len(views) > 1}
 
     def move(self, x, fresh=False):
-        from opdock._device_array import DeviceArray, allocate_like, to_gpu
+        from opdock._author.device_array import DeviceArray, allocate_like, to_gpu
 
         address = x.untyped_storage().data_ptr()
         if x.numel() and address in self.shared:
@@ -90,7 +90,7 @@ class _ByDriver:
 
     def reading(self, tensors, what):
         """A context in which what this thread launches is not to write to these, [(x, array)]."""
-        from opdock._device_array import reach
+        from opdock._author.device_array import reach
 
         ranges = [(array.address, reach(x)) for x, array in tensors if x.numel()]
         return self.gpu.read_only(ranges, what)

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """`opdock test --device=soft PATH`: a plugin's tests on software GPUs, one kind after the other.
 
-A software GPU is a stand-in for a driver library that executes kernels on the CPU
-(docs/testing-kernels.md); what differs from a test on a GPU is where the loader finds the driver.
+A software GPU is a replacement for a driver library that executes kernels on the CPU
+(docs/testing-kernels.md). Only the place where the loader finds the driver differs from a test on
+a GPU.
 """
 
 import json
@@ -29,7 +30,7 @@ _COUNTERS = [
 
 
 def kind_of(arch):
-    """(backend, warp) of any architecture that the stand-ins know; None if it is none."""
+    """(backend, warp) of an architecture that the replacement drivers know; else None."""
     if re.fullmatch(r"sm_\d{2,3}", arch):
         return "cuda", 32
     # AMD's GCN and CDNA (gfx6 to gfx9) have 64-wide warps, RDNA (gfx10 and later) 32-wide ones.
@@ -41,9 +42,9 @@ def environment(base, drivers, code, gpus, scratch, **settings):
     """The variables `base` as a process has them for which libcuda and libamdhip64 are the software
     GPU's.
 
-    drivers: the folder of the stand-ins. code: the code folder. gpus: of OPDOCK_SOFTGPU, each with
-    an "arch". scratch: a folder for what the process reads. settings: more of OPDOCK_SOFTGPU:
-    "seed", "failures", … (core/softgpu/driver).
+    drivers: the folder of the replacement drivers. code: the code folder. gpus: of OPDOCK_SOFTGPU,
+    each with an "arch". scratch: a folder for what the process reads. settings: more of
+    OPDOCK_SOFTGPU: "seed", "failures", … (core/softgpu/driver).
     """
     # Those hide the user's own GPUs.
     visible = ("CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")
@@ -52,7 +53,7 @@ def environment(base, drivers, code, gpus, scratch, **settings):
     env |= {
         "LD_LIBRARY_PATH": f"{drivers}:{others}" if others else str(drivers),
         "OPDOCK_SOFTGPU": json.dumps({"gpus": gpus, "code": str(code), **settings}),
-        "OPDOCK_JIT_KEEP": str(code),  # what is compiled on the way is executed too
+        "OPDOCK_JIT_KEEP": str(code),  # what is compiled at run time is executed too
     }
     if any(kind_of(gpu["arch"])[0] == "rocm" for gpu in gpus):
         # What Opdock knows of AMD GPUs it reads from the kernel's driver.
@@ -70,7 +71,7 @@ def fill_code(program, plugins, code):
 
 
 def code_folder():
-    """Where sources and what was compiled of them are kept between runs."""
+    """Where sources and their compiled code are kept between runs."""
     cache = os.environ.get("OPDOCK_CACHE_DIR") or os.path.join(
         os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "opdock"
     )
@@ -195,7 +196,7 @@ def test(run, base, plugin, report, options):
     if not fill_code(options["code"], [plugin], code):
         return 1
     archs = wanted_archs(options)
-    if not options["arch"]:  # nothing is told of GPUs that nobody asked for
+    if not options["arch"]:  # do not mention GPUs that were not asked for
         archs = claimed_archs(report, archs)
     lines = [
         run_one(run, base, report, arch, f"{number} of {len(archs)}", options, code)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Arrays on a GPU that no framework reaches, and the ways of CPU torch tensors there and back."""
+"""Arrays on a GPU that no framework reaches, and copies of CPU torch tensors to it and back."""
 
 import contextlib
 import ctypes
@@ -7,7 +7,7 @@ import weakref
 
 import torch
 
-from opdock import _gpu
+from opdock._author import driver
 from opdock._names import DTYPES
 
 _ALIGNMENT = 256  # of what the driver allocates; a tensor's address keeps its rest
@@ -58,11 +58,11 @@ class _Namespace:
         managed = ctypes.cast(_capsule_pointer(capsule, _NAME), ctypes.POINTER(_Managed)).contents
         _rename_capsule(capsule, _USED)
         tensor = managed.tensor
-        kind = next(k for k, v in _gpu.DEVICE_TYPES.items() if v == tensor.device_type)
+        kind = next(k for k, v in driver.DEVICE_TYPES.items() if v == tensor.device_type)
         numbers = (tensor.code, tensor.bits, tensor.lanes)
         name = next(name for name, value in DTYPES.items() if value == numbers)
         array = DeviceArray(
-            _gpu.gpu(kind, tensor.device_index),
+            driver.gpu(kind, tensor.device_index),
             (tensor.data or 0) + tensor.byte_offset,
             tuple(tensor.shape[: tensor.ndim]),
             tuple(tensor.strides[: tensor.ndim]),
@@ -75,9 +75,9 @@ class _Namespace:
 class DeviceArray:
     """Memory on a GPU as an array that opdock takes: it has __dlpack__ and __dlpack_device__.
 
-    address: of its first element. shape, strides: in elements. dtype: torch's. stream: of the work
-    that makes its content, which a consumer's stream is made to wait for; None: it is made.
-    Lives longer than what is made of it.
+    address: of its first element. shape, strides: in elements. dtype: torch's. stream: of the
+    work that makes its content, for which a consumer's stream waits; None: the content is complete.
+    Must outlive what is made from it.
     """
 
     def __init__(self, gpu, address, shape, strides, dtype, stream=None):
@@ -93,7 +93,7 @@ class DeviceArray:
         return _Namespace
 
     def __dlpack_device__(self):
-        return _gpu.DEVICE_TYPES[self.gpu.kind], self.gpu.index
+        return driver.DEVICE_TYPES[self.gpu.kind], self.gpu.index
 
     def __dlpack__(self, *, stream=None, max_version=None, dl_device=None, copy=None):
         if self.stream is not None and stream not in (None, -1):
@@ -107,7 +107,7 @@ class DeviceArray:
             *(self.address, *self.__dlpack_device__(), len(self.shape), code, bits, lanes),
             *(shape, strides, 0),
         )
-        # Kept here, for a deleter in Python could not run while an exception is on its way.
+        # Kept here, because a deleter in Python could not run while an exception is being raised.
         self._exported.append((managed, shape, strides))
         return _new_capsule(ctypes.addressof(managed), _NAME, None)
 
@@ -160,7 +160,7 @@ def allocate_like(x, gpu):
 
 
 def _free(gpu, memory):
-    with contextlib.suppress(_gpu.GpuError):  # the device has failed: the test has seen that
+    with contextlib.suppress(driver.GpuError):  # the device has failed, and the test has seen it
         gpu.free(memory)
 
 

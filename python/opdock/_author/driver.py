@@ -16,7 +16,7 @@ _LIBRARIES = {
     "cuda": ["libcuda.so.1"],
     "rocm": ["libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5"],
 }
-# What HIP calls the functions below, where it is not "hip" for "cu".
+# HIP's names of the functions below, unless only "cu" becomes "hip".
 _HIP_NAMES = {
     "cuDeviceGetCount": "hipGetDeviceCount",
     "cuMemAlloc_v2": "hipMalloc",
@@ -126,7 +126,7 @@ class Gpu:
             self._call("cuDevicePrimaryCtxRetain", byref(self._context), c_int(index))
 
     def _on_device(self, name, *arguments):
-        """Calls with this device as the thread's, and puts back what was there before."""
+        """Calls with this device as the thread's current one, and restores the previous one."""
         if self.kind == "cuda":
             self._call("cuCtxPushCurrent_v2", self._context)
             try:
@@ -183,9 +183,9 @@ class Gpu:
 
     @contextlib.contextmanager
     def read_only(self, ranges, what):
-        """While it is entered, nothing that this thread gives to the device has any business to
-        write to `ranges`, [(address, bytes)]: the software GPU finds who does, and says `what` they
-        are. Another GPU does not know."""
+        """While it is entered, work that this thread gives to the device must not write to
+        `ranges`, [(address, bytes)]: the software GPU reports such writes and calls the ranges
+        `what`. Other GPUs do not check."""
         call = self._call
         name = "cuSoftReadOnly" if self.kind == "cuda" else "hipSoftReadOnly"
         if not hasattr(call.library, name):
