@@ -474,12 +474,12 @@ OPDOCK_EXPORT const opdock_plugin* OPDOCK_ENTRY(void);
 /* Changes
  *   0.1  First draft.
  *   0.2  opdock_plan.flags.
- *   0.3  Results are values: run takes opdock_value, not tensors. Fresh results are contiguous, and
- *        opdock_output has no strides, and an alignment. Objects are typed. opdock.retain/1. The
- *        host takes ranges of random numbers. Arguments may lie on other devices. Gradients are formulas; backward was
- *        removed. Kernels are requested by index. log and parallel_for know their call
- *        (opdock.parallel/2). Tags are OPDOCK_TAG_…. OPDOCK_IO_ERROR. A host loads only its own
- *        minor of major 0. Removed: OPDOCK_CALL_…, opdock_generator.device_offset. */
+ *   0.3  Results are values: run takes opdock_value, not tensors. Fresh results are contiguous:
+ *        opdock_output has no strides, but an alignment. Objects are typed. opdock.retain/1. The
+ *        host takes ranges of random numbers. Arguments may lie on other devices. Gradients are
+ *        formulas; backward was removed. Kernels are requested by index. log and parallel_for know
+ *        their call (opdock.parallel/2). Tags are OPDOCK_TAG_…. OPDOCK_IO_ERROR. A host loads only
+ *        its own minor of major 0. Removed: OPDOCK_CALL_…, opdock_generator.device_offset. */
 
 #ifdef __cplusplus
 }
