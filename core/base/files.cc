@@ -145,6 +145,22 @@ void remove_tree(const std::string& path) {
   std::filesystem::remove_all(path, error);
 }
 
+bool is_executable(const std::string& path) {
+  std::error_code error;
+  return std::filesystem::is_regular_file(path, error) && access(path.c_str(), X_OK) == 0;
+}
+
+std::string find_executable(std::string_view folders, const std::string& name) {
+  while (!folders.empty()) {
+    const size_t colon = std::min(folders.find(':'), folders.size());
+    const std::filesystem::path folder = folders.substr(0, colon);
+    folders.remove_prefix(std::min(colon + 1, folders.size()));
+    const std::string path = (folder / name).string();
+    if (folder.is_absolute() && is_executable(path)) return path;
+  }
+  return {};
+}
+
 uint64_t tree_bytes(const std::string& path) {
   struct stat status{};
   if (lstat(path.c_str(), &status) != 0) return 0;

@@ -39,6 +39,11 @@ bool can_write(const std::string& folder);
 int rename_new(const std::string& from, const std::string& to);
 // A file or a folder with everything in it, links not followed. Best effort.
 void remove_tree(const std::string& path);
+// A regular file that this process may execute.
+bool is_executable(const std::string& path);
+// The executable of that name in a list of folders such as PATH has, or "". A relative entry would
+// name another file in every working directory: it is passed over.
+std::string find_executable(std::string_view folders, const std::string& name);
 // The bytes of the regular files in a tree.
 uint64_t tree_bytes(const std::string& path);
 

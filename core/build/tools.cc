@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "base/files.h"
 #include "base/installed.h"
 #include "facts/environment.h"
 #include "facts/nvrtc_search.h"
@@ -23,24 +24,11 @@ std::string variable(const char* name) {
   return value == nullptr ? std::string() : std::string(value);
 }
 
-bool is_executable(const fs::path& path) {
-  std::error_code error;
-  return fs::is_regular_file(path, error) && access(path.c_str(), X_OK) == 0;
-}
-
-// Relative entries of PATH would name other files in every working directory.
 std::string find_in_path(const std::string& name) {
   if (name.find('/') != std::string::npos) {
     return name.front() == '/' && is_executable(name) ? name : std::string();
   }
-  std::string path = variable("PATH");
-  while (!path.empty()) {
-    const size_t colon = std::min(path.find(':'), path.size());
-    const fs::path folder = path.substr(0, colon);
-    path.erase(0, colon + 1);
-    if (folder.is_absolute() && is_executable(folder / name)) return (folder / name).string();
-  }
-  return {};
+  return find_executable(variable("PATH"), name);
 }
 
 std::vector<std::string> words_of(const std::string& text) {

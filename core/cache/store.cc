@@ -127,4 +127,15 @@ int replace_file(const Layout& layout, const std::string& path, std::string_view
   return error;
 }
 
+EntryData entry_data(const CacheRequest& request, const CacheMaker& maker) {
+  EntryData data;
+  data.kind = request.kind;
+  data.key = request.key();
+  data.subject = request.subject;
+  data.fields = request.fields;
+  data.maker = maker;
+  data.created = now_seconds();
+  return data;
+}
+
 }  // namespace opdock::cache

@@ -87,6 +87,8 @@ int prepare_folder(const std::string& root, const std::string& folder,
 void record_history(const Layout& layout, const EntryData& data);
 // What was made cannot have failed. Best effort.
 void forget_failure_of(const Layout& layout, const std::string& key, const CacheMaker& maker);
+// What an entry says of what it was made for, now, by `maker`.
+EntryData entry_data(const CacheRequest& request, const CacheMaker& maker);
 // Replaces a small file that may be lost or found damaged: atomically, not durably.
 int replace_file(const Layout& layout, const std::string& path, std::string_view bytes);
 

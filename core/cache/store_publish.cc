@@ -25,17 +25,6 @@ void write_cache_tag(const std::string& root) {
   write_all(fd.get(), kCacheTag);
 }
 
-EntryData describe(const CacheRequest& request, const CacheMaker& maker) {
-  EntryData data;
-  data.kind = request.kind;
-  data.key = request.key();
-  data.subject = request.subject;
-  data.fields = request.fields;
-  data.maker = maker;
-  data.created = now_seconds();
-  return data;
-}
-
 // Removes whatever is not listed, so that nothing else is published. Folders on the way to a listed
 // file stay.
 void keep_only(const std::string& folder, const std::string& prefix,
@@ -154,7 +143,7 @@ std::shared_ptr<CacheEntry> Store::publish_blobs(const CacheRequest& request,
                                                  const std::vector<CacheBlob>& blobs,
                                                  std::vector<Reason>* reasons) {
   if (!is_usable(reasons)) return nullptr;
-  const EntryData data = describe(request, maker);
+  const EntryData data = entry_data(request, maker);
   const std::string temp = layout_.temp() + "/" + unique_name();
   std::vector<std::string> changed;
   int error = prepare(layout_.temp(), &changed);
@@ -218,7 +207,7 @@ std::shared_ptr<CacheEntry> Store::publish_folder(const CacheRequest& request,
                                                   const std::vector<std::string>& files,
                                                   std::vector<Reason>* reasons) {
   if (!is_usable(reasons)) return nullptr;
-  EntryData data = describe(request, maker);
+  EntryData data = entry_data(request, maker);
   const auto refuse = [&](const std::string& what, const std::string& wanted) {
     add_reason(reasons, Code::kCacheWrite, folder + "/" + what, wanted);
     return nullptr;

@@ -119,13 +119,7 @@ Digest memo_digest(const std::string& name, const std::string& text) {
 void Store::remember_failure(const CacheRequest& request, const CacheMaker& maker,
                              const std::vector<Reason>& why, std::string_view log) {
   if (layout_.root.empty()) return;
-  EntryData data;
-  data.kind = request.kind;
-  data.key = request.key();
-  data.subject = request.subject;
-  data.fields = request.fields;
-  data.maker = maker;
-  data.created = now_seconds();
+  const EntryData data = entry_data(request, maker);
   if (prepare(layout_.failures(data.key)) != 0) return;
   const std::string log_path = layout_.failure_log(data.key, maker);
   if (replace_file(layout_, log_path, log) != 0) unlink(log_path.c_str());

@@ -66,15 +66,7 @@ class ToolSearch {
     for (const fs::path& folder : folders) {
       if (is_executable(folder / name)) return (folder / name).string();
     }
-    std::string path = variable("PATH");
-    while (!path.empty()) {
-      const size_t colon = std::min(path.find(':'), path.size());
-      const fs::path folder = path.substr(0, colon);
-      path.erase(0, colon + 1);
-      // A relative entry would name another file in every working directory.
-      if (folder.is_absolute() && is_executable(folder / name)) return (folder / name).string();
-    }
-    return {};
+    return find_executable(variable("PATH"), name);
   }
 
   // Where the environment's Python keeps packages: the active environment first.
@@ -152,11 +144,6 @@ class ToolSearch {
   }
 
  private:
-  static bool is_executable(const fs::path& path) {
-    std::error_code error;
-    return fs::is_regular_file(path, error) && access(path.c_str(), X_OK) == 0;
-  }
-
   std::string prefix_of_python() const {
     const std::string python = executable("python3");
     return python.empty() ? std::string() : fs::path(python).parent_path().parent_path().string();
