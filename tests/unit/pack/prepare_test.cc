@@ -186,7 +186,8 @@ TEST_F(Prepare, NothingIsCompiledBelowTheLeastArchitecture) {
 
 TEST_F(Prepare, HipccIsToldTheProcessors) {
   ASSERT_EQ(prepare("--hipcc /bin/hipcc --hip-archs 'gfx90a:xnack+, gfx1030'").status, 0);
-  EXPECT_EQ(with("hipcc.args", "--offload"), "--offload-arch=gfx1030 --offload-arch=gfx90a:xnack+ ");
+  EXPECT_EQ(with("hipcc.args", "--offload"),
+            "--offload-arch=gfx1030 --offload-arch=gfx90a:xnack+ ");
   EXPECT_TRUE(made("hipcc.args").ends_with("-x\nhip\n"));
   EXPECT_NE(made("link.args").find("-lamdhip64\n"), std::string::npos);
   ASSERT_EQ(prepare("--hipcc /bin/hipcc").status, 0);
