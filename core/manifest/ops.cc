@@ -80,8 +80,9 @@ class OpChecker {
                 "a tensor parameter of " + schema.text());
         continue;
       }
-      const OpFlag* known = std::find_if(std::begin(kArgDevices), std::end(kArgDevices),
-                                         [&](const OpFlag& one) { return one.name == device; });
+      const OpFlag* known =
+          std::find_if(std::begin(kArgDevices), std::end(kArgDevices),
+                       [&device = device](const OpFlag& one) { return one.name == device; });
       if (known == std::end(kArgDevices)) {
         mistake(place, fmt::format("\"elsewhere\": \"{}\" for {}", device, name),
                 "\"cpu\": in host memory, or \"any\": anywhere");
