@@ -223,6 +223,8 @@ def main():
                 lines.append(f"skipped {name} the library has a sanitizer of {args.sanitizer}")
                 return
             sanitize = [f"-fsanitize={args.sanitize}"]
+            if compiler == "clang":  # the library's checks of C++ types are in a part of it for C++
+                sanitize += ["-fsanitize-link-c++-runtime", "-lstdc++"]
         run(
             "program",
             name,
