@@ -112,6 +112,7 @@ std::vector<std::unique_ptr<Array>> results(const opdock::Function& op, const Ex
     const std::vector<int64_t> shape(from.shape, from.shape + from.ndim);
     Array& to = *found.emplace_back(std::make_unique<Array>(example.outputs[i]->type(), shape));
     const size_t bytes = static_cast<size_t>(to.numel() * owned.dtype().bytes());
+    if (bytes == 0) continue;  // its memory may be nowhere
     if (from.device.type == OPDOCK_CPU) {
       std::memcpy(to.tensor()->data, from.data, bytes);
     } else {
