@@ -6,12 +6,11 @@
 #include <new>
 
 #include "call/call.h"
+#include "call/memory.h"
 #include "call/tensor_check.h"
 
 namespace opdock {
 namespace {
-
-constexpr uint64_t kAlignment = 256;  // also of what drivers allocate
 
 // The tensor stands first, so that its address is the block's.
 struct OwnedTensor {
@@ -49,19 +48,17 @@ Status allocate_output(const Target& target, void* stream, const opdock_output& 
   owned->tensor.strides = owned->strides;
   owned->stream = stream;
   if (bytes > 0 && target.driver != nullptr) {
-    Status done = target.driver->allocate(target.device.index, stream,
-                                          bytes + (alignment - kAlignment), &owned->memory);
+    Status done =
+        allocate_on_device(target, stream, bytes, alignment, &owned->memory, &owned->tensor.data);
     if (!done.ok()) return done;
     owned->driver = target.driver;
   } else if (bytes > 0) {
-    owned->memory = std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
+    owned->memory = owned->tensor.data = allocate_on_host(bytes, alignment);
     if (owned->memory == nullptr) {
       return {OPDOCK_OUT_OF_MEMORY, "no host memory of " + std::to_string(bytes) +
                                         " bytes for an output; free some and try again"};
     }
   }
-  const uintptr_t address = reinterpret_cast<uintptr_t>(owned->memory);
-  owned->tensor.data = reinterpret_cast<void*>((address + alignment - 1) & ~(alignment - 1));
   *out = &owned.release()->tensor;
   return {};
 }

@@ -59,7 +59,8 @@ std::string plan_problem(const opdock_plan& plan) {
     if (problem != TensorProblem::kNone) {
       return "output " + std::to_string(i) + ": " + describe(problem, &x);
     }
-    if (output.alignment > kMostAlignment || (output.alignment & (output.alignment - 1)) != 0) {
+    if (output.alignment > kMostAlignment ||
+        (output.alignment != 0 && !std::has_single_bit(output.alignment))) {
       return "output " + std::to_string(i) + ": found an alignment of " +
              std::to_string(output.alignment) + ", wanted a power of two of at most 2^30";
     }

@@ -11,9 +11,9 @@
 
 #include "base/guarded.h"
 #include "call/invocation.h"
+#include "call/memory.h"
 #include "call/parallel.h"
 #include "call/retain.h"
-#include "call/workspace.h"
 #include "schema/dtype.h"
 
 namespace opdock {
@@ -125,7 +125,7 @@ opdock_status more_workspace(Invocation& in, uint64_t bytes, uint64_t alignment,
   if (is_capturing) {
     return in.fail(OPDOCK_UNSUPPORTED, "workspace(): not while the stream is being captured");
   }
-  if (alignment == 0) alignment = 256;
+  if (alignment == 0) alignment = kAlignment;
   if (!std::has_single_bit(alignment) || bytes > (UINT64_MAX >> 1)) {
     return in.fail(OPDOCK_INTERNAL,
                    "workspace(): found a size or alignment that no memory has, "
@@ -136,13 +136,14 @@ opdock_status more_workspace(Invocation& in, uint64_t bytes, uint64_t alignment,
   in.extra->reserve(in.extra->size() + 1);
   if (in.target->driver != nullptr) {
     void* memory = nullptr;
-    const opdock_status status = allocate_on_device(&in, bytes, alignment, &memory, out);
-    if (status != OPDOCK_OK) return status;
+    const Status done =
+        allocate_on_device(*in.target, in.call.stream, bytes, alignment, &memory, out);
+    if (!done.ok()) return in.fail(done.status, "workspace(): " + done.text);
     in.extra->push_back(memory);
     return OPDOCK_OK;
   }
   alignment = std::max<uint64_t>(alignment, 64);
-  *out = std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
+  *out = allocate_on_host(bytes, alignment);
   if (*out == nullptr) {
     return in.fail(OPDOCK_OUT_OF_MEMORY, "workspace(): no host memory of " + std::to_string(bytes) +
                                              " bytes; free some and try again");

@@ -4,12 +4,11 @@
 #include <cstdlib>
 #include <string>
 
-#include "schema/dtype.h"
+#include "call/memory.h"
 
 namespace opdock {
 namespace {
 
-constexpr uint64_t kDefaultAlignment = 256;
 constexpr uint64_t kKeepBytes = uint64_t{64} << 20;  // a thread keeps a buffer of at most this size
 
 // A thread's buffer, kept from call to call.
@@ -21,31 +20,11 @@ struct Scratch {
 };
 thread_local Scratch scratch;
 
-void* allocate(uint64_t bytes, uint64_t alignment) {
-  return std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
-}
-
 }  // namespace
-
-opdock_status allocate_on_device(Invocation* in, uint64_t bytes, uint64_t alignment, void** memory,
-                                 void** aligned) {
-  // Drivers align to 256 bytes; for more, room to move.
-  const uint64_t room = alignment > kDefaultAlignment ? alignment - kDefaultAlignment : 0;
-  if (bytes > UINT64_MAX - room) {
-    return in->fail(OPDOCK_OUT_OF_MEMORY, "workspace: found " + std::to_string(bytes) +
-                                              " bytes, wanted what a GPU may have");
-  }
-  const Status done =
-      in->target->driver->allocate(in->target->device.index, in->call.stream, bytes + room, memory);
-  if (!done.ok()) return in->fail(done.status, "workspace: " + done.text);
-  const uintptr_t address = reinterpret_cast<uintptr_t>(*memory);
-  *aligned = reinterpret_cast<void*>((address + alignment - 1) & ~(uintptr_t{alignment} - 1));
-  return OPDOCK_OK;
-}
 
 opdock_status Workspace::acquire(uint64_t bytes, uint64_t alignment, void* given,
                                  uint64_t given_bytes) {
-  if (alignment == 0) alignment = kDefaultAlignment;
+  if (alignment == 0) alignment = kAlignment;
   if (given != nullptr) {
     if (given_bytes < bytes || reinterpret_cast<uintptr_t>(given) % alignment != 0) {
       return in_.fail(
@@ -60,9 +39,9 @@ opdock_status Workspace::acquire(uint64_t bytes, uint64_t alignment, void* given
     opdock_status status = acquire_host(bytes, alignment);
     if (status != OPDOCK_OK) return status;
   } else {
-    const opdock_status status =
-        allocate_on_device(&in_, bytes, alignment, &memory_, &in_.call.workspace);
-    if (status != OPDOCK_OK) return status;
+    const Status done = allocate_on_device(*in_.target, in_.call.stream, bytes, alignment, &memory_,
+                                           &in_.call.workspace);
+    if (!done.ok()) return in_.fail(done.status, "workspace: " + done.text);
     kind_ = Kind::kDevice;
   }
   in_.call.workspace_bytes = bytes;
@@ -70,11 +49,11 @@ opdock_status Workspace::acquire(uint64_t bytes, uint64_t alignment, void* given
 }
 
 opdock_status Workspace::acquire_host(uint64_t bytes, uint64_t alignment) {
-  bool keep = !scratch.busy && bytes <= kKeepBytes && alignment <= kDefaultAlignment;
+  bool keep = !scratch.busy && bytes <= kKeepBytes && alignment <= kAlignment;
   if (keep && scratch.bytes >= bytes) {
     kind_ = Kind::kThread;
   } else {
-    memory_ = allocate(bytes, alignment);
+    memory_ = allocate_on_host(bytes, alignment);
     if (memory_ == nullptr) {
       return in_.fail(OPDOCK_OUT_OF_MEMORY, "workspace: no host memory of " +
                                                 std::to_string(bytes) +

@@ -9,11 +9,6 @@
 
 namespace opdock {
 
-// Stream-ordered memory of the call's device: *memory is what is given back, *aligned lies inside
-// it at a multiple of `alignment`, a power of two.
-opdock_status allocate_on_device(Invocation* in, uint64_t bytes, uint64_t alignment, void** memory,
-                                 void** aligned);
-
 // Gives call.workspace to an invocation and takes it back when it goes out of scope.
 class Workspace {
  public:
