@@ -259,7 +259,7 @@ def test_zeros_in_memory_of_the_callers_need_its_alignment():
         opdock.ops.aio_zeros_like(np.empty(16, np.uint8), out=on_pages(PAGE)[8:24])
 
 
-def test_what_lies_in_pages_goes_past_the_page_cache(handle, file):
+def test_what_lies_in_pages_is_written_and_read(handle, file):
     x = opdock.ops.aio_zeros_like(np.empty(5 * PAGE + 3, np.uint8))
     x[:] = new_bytes(x.size)
     opdock.ops.aio_write(handle, x, file)

@@ -47,7 +47,7 @@ def test_an_address_that_is_no_elements(device):
 
 def test_strides_on_a_gpu(device):
     if device == "cpu":
-        pytest.skip("there they are allowed")
+        pytest.skip("between tensors of the CPU strides are allowed")
     with pytest.raises(opdock.UnsupportedError, match="'dst'.*contiguous"):
         to_device(move(torch.ones(6, 4).t(), device), X)
     with pytest.raises(opdock.UnsupportedError, match="'src'.*contiguous"):
@@ -56,7 +56,7 @@ def test_strides_on_a_gpu(device):
 
 def test_each_argument_on_the_wrong_device(device):
     if device == "cpu":
-        pytest.skip("all lies on the CPU")
+        pytest.skip("the CPU has no wrong device for an argument")
     gpu, other = move(torch.ones(4, 6), device), move(torch.ones(4, 6), device)
     told = f"found it on {device}:0, wanted it on the CPU, as the op declares it; move it there"
     for op, dst, src, name in [

@@ -24,7 +24,7 @@ POOLED = 8  # buffers that may wait for streams
 def gpu(device):
     """The device if it is a GPU, and a software one where opdock._author.driver drives it."""
     if device == "cpu":
-        pytest.skip("needs a GPU")
+        pytest.skip("only copies to and from a GPU are staged")
     return device
 
 

@@ -21,7 +21,7 @@ from opdock._author import soft
 
 ROOT = Path(__file__).resolve().parents[3]
 sys.path.insert(0, str(ROOT / "tests" / "support"))
-import tree_plugins  # noqa: E402
+import tree_plugins  # noqa: E402 (the line above says where it is)
 
 
 def executed(record, functions):

@@ -5,7 +5,7 @@
 
 namespace opdock::test {
 
-// clang-format off
+// clang-format off: a row a line
 INSTANTIATE_TEST_SUITE_P(
     CodeObject, VerdictTable,
     testing::Values(

@@ -6,7 +6,7 @@
 
 namespace opdock::test {
 
-// clang-format off
+// clang-format off: a row a line
 INSTANTIATE_TEST_SUITE_P(
     Cpu, VerdictTable,
     testing::Values(
