@@ -3,63 +3,17 @@
 // Needs a CUDA driver and OPDOCK_PLUGIN_PATH; without them its benchmarks say why they are skipped.
 // SPDX-License-Identifier: Apache-2.0
 #include <benchmark/benchmark.h>
-#include <dlfcn.h>
 
 #include <cstdint>
 #include <string>
 
+#include "bare_launch.h"
 #include "opdock/opdock.h"
 
 namespace {
 
 // Launches that fit the driver's queue: a full one makes a launch wait for the device.
 constexpr int kBatch = 256;
-
-constexpr char kEmptyKernel[] =
-    ".version 6.0\n.target sm_50\n.address_size 64\n.visible .entry empty() { ret; }\n";
-
-template <typename Function>
-Function symbol(void* library, const char* name) {
-  return reinterpret_cast<Function>(dlsym(library, name));
-}
-
-// The driver's functions and one empty kernel in device 0's primary context.
-struct Cuda {
-  std::string problem;
-  int (*launch)(void*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void*,
-                void**, void**) = nullptr;
-  int (*synchronize)() = nullptr;
-  int (*allocate)(uint64_t*, size_t) = nullptr;
-  void* kernel = nullptr;
-
-  Cuda() {
-    void* library = dlopen("libcuda.so.1", RTLD_NOW);
-    if (library == nullptr) {
-      problem = "no CUDA driver: libcuda.so.1 is not here";
-      return;
-    }
-    auto init = symbol<int (*)(unsigned)>(library, "cuInit");
-    auto retain = symbol<int (*)(void**, int)>(library, "cuDevicePrimaryCtxRetain");
-    auto make_current = symbol<int (*)(void*)>(library, "cuCtxSetCurrent");
-    auto load = symbol<int (*)(void**, const void*)>(library, "cuModuleLoadData");
-    auto get = symbol<int (*)(void**, void*, const char*)>(library, "cuModuleGetFunction");
-    launch = symbol<decltype(launch)>(library, "cuLaunchKernel");
-    synchronize = symbol<decltype(synchronize)>(library, "cuCtxSynchronize");
-    allocate = symbol<decltype(allocate)>(library, "cuMemAlloc_v2");
-    void *context = nullptr, *module = nullptr;
-    int error = init(0);
-    if (error == 0) error = retain(&context, 0);
-    if (error == 0) error = make_current(context);
-    if (error == 0) error = load(&module, kEmptyKernel);
-    if (error == 0) error = get(&kernel, module, "empty");
-    if (error != 0) problem = "CUDA error " + std::to_string(error);
-  }
-};
-
-Cuda& cuda() {
-  static Cuda* made = new Cuda;
-  return *made;
-}
 
 opdock_runtime* runtime() {
   static opdock_runtime* made = [] {
@@ -104,14 +58,14 @@ void cpu_noop(benchmark::State& state) {
 }
 
 void bare_launch(benchmark::State& state) {
-  Cuda& driver = cuda();
+  bench::Cuda& driver = bench::cuda();
   if (!driver.problem.empty()) {
     state.SkipWithError(driver.problem.c_str());
     return;
   }
   int done = 0;
   for (auto _ : state) {
-    driver.launch(driver.kernel, 1, 1, 1, 1, 1, 1, 0, nullptr, nullptr, nullptr);
+    driver.launch_empty();
     if (++done == kBatch) {
       state.PauseTiming();
       driver.synchronize();
@@ -122,7 +76,7 @@ void bare_launch(benchmark::State& state) {
 }
 
 void gpu_op(benchmark::State& state, const char* name) {
-  Cuda& driver = cuda();
+  bench::Cuda& driver = bench::cuda();
   if (!driver.problem.empty()) {
     state.SkipWithError(driver.problem.c_str());
     return;

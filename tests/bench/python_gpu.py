@@ -2,15 +2,14 @@
 """On the GPU: what a call with one launch costs the CPU, from Python, beside a bare cuLaunchKernel.
 
 Microseconds a call, minimum and median of interleaved repeats; each repeat enqueues fewer launches
-than the driver's queue holds and waits for the device outside the measured time. The bare launch is
-measured by launch_bench, a C++ program, just before: from Python it would look dearer than it is.
+than the driver's queue holds and waits for the device outside the measured time. The bare launches are a
+loop in C in the same process: from Python one would look dearer than it is.
 """
 
 import argparse
-import json
+import ctypes
 import os
 import statistics
-import subprocess
 from pathlib import Path
 
 import record
@@ -18,22 +17,22 @@ from timing import interleaved
 
 import opdock
 
-BENCH = Path(os.environ.get("OPDOCK_BUILD_DIR", Path(__file__).resolve().parents[2] / "build"))
-BENCH = BENCH / "tests" / "bench" / "launch_bench"
+BUILT = Path(os.environ.get("OPDOCK_BUILD_DIR", Path(__file__).resolve().parents[2] / "build"))
+MODULE = BUILT / "tests" / "bench" / "bare_launch.so"
 
 
-def native_rows():
-    """What launch_bench measures from C++: {name: [µs a call, …]}; {} with the reason printed."""
-    if not BENCH.is_file():
-        print(f"  skipped: a bare cuLaunchKernel ({BENCH} is not built)")
-        return {}
-    command = [str(BENCH), "--benchmark_format=json", "--benchmark_repetitions=10"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    times = {}
-    for row in json.loads(done.stdout)["benchmarks"] if done.returncode == 0 else ():
-        if row.get("run_type") == "iteration" and not row.get("error_occurred"):
-            times.setdefault(f"C++ {row['run_name']}", []).append(row["real_time"] / 1e3)
-    return times
+def bare_launch():
+    """A function that launches an empty kernel so many times; None with the reason printed."""
+    if not MODULE.is_file():
+        print(f"  skipped: a bare cuLaunchKernel ({MODULE} is not built)")
+        return None
+    launch = ctypes.CDLL(str(MODULE)).bare_launch
+    launch.restype = ctypes.c_char_p
+    problem = launch(1)
+    if problem:
+        print(f"  skipped: a bare cuLaunchKernel ({problem.decode()})")
+        return None
+    return launch
 
 
 def main():
@@ -69,15 +68,18 @@ def main():
         print(f"  skipped: tvm-ffi ({error})")
     for function in functions.values():
         function()
-    times = native_rows() | interleaved(torch, functions, arguments.repeats)
+    bare = bare_launch()
+    loops = {"bare cuLaunchKernel, C": bare} if bare else {}
+    times = interleaved(torch, functions, arguments.repeats, loops)
     results = []
     print(f"  {'µs a call':<40} {'minimum':>10} {'median':>10}")
     for name, all_times in times.items():
         low, middle = min(all_times), statistics.median(all_times)
         print(f"  {name:<40} {low:>10.3f} {middle:>10.3f}")
         results.append({"name": name, "min_us": round(low, 3), "median_us": round(middle, 3)})
-    if "C++ bare_launch" in times:
-        above = min(times["opdock noop with one launch"]) - min(times["C++ bare_launch"])
+    if bare:
+        above = statistics.median(times["opdock noop with one launch"])
+        above -= statistics.median(times["bare cuLaunchKernel, C"])
         print(f"  opdock noop with one launch - bare launch: {above:.3f} µs (bar 0.6)")
     if arguments.record:
         record.append(arguments.record, "python_gpu", results)

@@ -6,10 +6,17 @@ import time
 CALLS = 256  # a repeat: fewer than the driver's queue of launches holds
 
 
-def interleaved(torch, functions, repeats):
-    """{name: [µs a call, …]}: each function CALLS times, in turns; waits are outside the time."""
-    times = {name: [] for name in functions}
+def interleaved(torch, functions, repeats, loops=None):
+    """{name: [µs a call, …]}: each function CALLS times, in turns; waits are outside the time.
+    loops: {name: function(count)} of those that call that often by themselves."""
+    loops = loops or {}
+    times = {name: [] for name in loops | functions}
     for _ in range(repeats):
+        for name, loop in loops.items():
+            torch.cuda.synchronize()
+            start = time.perf_counter()
+            loop(CALLS)
+            times[name].append((time.perf_counter() - start) / CALLS * 1e6)
         for name, function in functions.items():
             torch.cuda.synchronize()
             start = time.perf_counter()
