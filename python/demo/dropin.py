@@ -37,9 +37,9 @@ opdock_status opdock_{name}_plan(const opdock_call *call, const opdock_value *ar
   return OPDOCK_OK;
 }}
 opdock_status opdock_{name}_run(const opdock_call *call, const opdock_value *args,
-                                uint32_t num_args, opdock_tensor *const *outputs,
-                                uint32_t num_outputs) {{
-  (void)call, (void)args, (void)num_args, (void)outputs, (void)num_outputs;
+                                uint32_t num_args, opdock_value *results,
+                                uint32_t num_results) {{
+  (void)call, (void)args, (void)num_args, (void)results, (void)num_results;
   return OPDOCK_OK;
 }}
 """

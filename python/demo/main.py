@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Opdock's main job, end to end: find and judge plugins, then run a real model on them."""
+"""Opdock's main job, end to end: find and check plugins, then run a real model on them."""
 
 import os
 import statistics

@@ -101,8 +101,8 @@ class Module:
 
         It is compiled, or found in the cache, and loaded now, on the module's device or the
         current one; on another device when it is first launched there. One that compile() was not
-        told of gets an image of its own, with its own __device__ variables. NotFoundError if there
-        is none, InvalidArgumentError if the program does not compile.
+        given gets an image of its own, with its own __device__ variables. NotFoundError if there is
+        none, InvalidArgumentError if the program does not compile.
         """
         if name not in self._kernels:
             if not isinstance(name, str):

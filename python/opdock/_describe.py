@@ -17,7 +17,7 @@ _TYPES = {
     7: "Device",
     9: "Object",
     10: "Stream",
-    11: "Generator | int | tuple[int, int]",
+    11: "RandomSource",
 }
 
 

@@ -32,8 +32,8 @@ def explain(name):
 def doctor():
     """What this machine has, what is missing for what, and what would bring it.
 
-    Variables and configuration files that cannot be meant are findings too, where any other
-    function raises InvalidArgumentError for them.
+    Variables and configuration files with invalid values are findings too, where any other function
+    raises InvalidArgumentError for them.
     """
     try:
         runtime = default()

@@ -11,7 +11,7 @@ from opdock import _opdock
 _lock = threading.Lock()
 _default = None
 _policies = {}
-_told = None  # the torch version that libopdock has been told of
+_noted = None  # the torch version that libopdock knows of
 
 
 def _renew_lock():
@@ -64,15 +64,15 @@ def _torch_version():
     return str(getattr(sys.modules.get("torch"), "__version__", ""))
 
 
-def _tell_libraries(version):
+def _note_libraries(version):
     """Tells libopdock which Python and torch are in this process. version: of torch, or ""."""
-    if _told is None:
+    if _noted is None:
         _opdock.note_library("python", ".".join(map(str, sys.version_info[:3])))
     if version[:1].isdigit():
         _opdock.note_library("torch", version)
 
 
-def _tell_folders():
+def _note_folders():
     """Tells libopdock of this Python's packages, among which compilers may be."""
     for folder in sys.path:
         if os.path.isdir(os.path.join(folder, "nvidia")):
@@ -81,20 +81,20 @@ def _tell_folders():
 
 def default():
     """The runtime that opdock.load() and opdock.ops use, until configure() replaces it."""
-    global _default, _told
+    global _default, _noted
     # Read once: configure() may take it away at any time.
     runtime = _default
-    if runtime is not None and _told == _torch_version():
+    if runtime is not None and _noted == _torch_version():
         return runtime
     with _lock:
         version = _torch_version()
-        if _told != version:
-            _tell_libraries(version)
+        if _noted != version:
+            _note_libraries(version)
             if _default is not None and version:  # plugins that need torch are checked again
                 _default.list_json(rescan=True)
-            _told = version
+            _noted = version
         if _default is None:
-            _tell_folders()
+            _note_folders()
             folders = ":".join(package_folders()) or None
             _default = _opdock.Runtime(package_path=folders, **_policies)
         return _default

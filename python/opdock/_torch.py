@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the extension module asks torch about. Imported only once a torch tensor has been seen."""
 
+import os
+import threading
+
 import torch
 
 
@@ -67,27 +70,43 @@ def refusal(tensor):
     return None
 
 
+#: Held while a GPU's generator is read and moved on, which torch offers as two calls.
+_moving = threading.Lock()
+
+
+def _renew_lock():
+    global _moving
+    _moving = threading.Lock()  # a thread that held it has not come along
+
+
+os.register_at_fork(after_in_child=_renew_lock)
+
+
 def reserve_random(generator, count, device):
     """Takes `count` 32-bit numbers from a generator of torch's; None: that of the device.
 
     device: DLPack's pair. Returns (seed, offset, address of a seed in the device's memory or 0, the
-    tensor that it lies in or None). While a graph is being captured the seed is drawn by a kernel
-    of torch's, which the graph repeats with torch's own state on each replay.
+    tensor that it lies in or None); a text with what is wrong for a generator of another device.
+    While a graph is being captured the seed is drawn by a kernel of torch's, which the graph
+    repeats with torch's own state on each replay. Calls of several threads get numbers of their
+    own; kernels of torch's that draw from the same generator at the same moment may get them too.
     """
     kind, index = device
-    if kind == 1:  # the CPU: torch's generator there has no position
-        return int(torch.empty((), dtype=torch.int64).random_(generator=generator)), 0, 0, None
-    where = torch.device("cuda", index)
+    where = torch.device("cpu") if kind == 1 else torch.device("cuda", index)
+    if generator is not None and generator.device != where:
+        return (
+            f"found a torch.Generator of {generator.device}, wanted one of {where}; "
+            f'pass torch.Generator("{where}")'
+        )
+    if kind == 1:  # torch's generator there has no position
+        seed = torch.empty((), dtype=torch.int64, device=where)
+        return int(seed.random_(generator=generator)), 0, 0, None
     if torch.cuda.is_current_stream_capturing():
         seed = torch.empty((), dtype=torch.int64, device=where).random_(generator=generator)
         return 0, 0, seed.data_ptr(), seed
     if generator is None:
         generator = torch.cuda.default_generators[index]
-    offset = generator.get_offset()
-    generator.set_offset(offset + (count + 3) // 4 * 4)  # torch takes multiples of 4 only
+    with _moving:
+        offset = generator.get_offset()
+        generator.set_offset(offset + (count + 3) // 4 * 4)  # torch takes multiples of 4 only
     return generator.initial_seed(), offset, 0, None
-
-
-def mark_written(tensors):
-    """Tells autograd that the tensors were written in place (it then refuses stale values)."""
-    torch.autograd.graph.increment_version(tensors)

@@ -22,7 +22,7 @@ def main():
         sys.exit(
             "opdock: found no command beside the package, wanted opdock/bin/opdock; reinstall it"
         )
-    # Packages that announce plugins do so to Python only: the command is told by their folders.
+    # Packages that announce plugins do so to Python only: the command gets their folders.
     from opdock._runtime import package_folders
 
     folders = package_folders()

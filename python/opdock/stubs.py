@@ -37,6 +37,9 @@ class _CupyStream(Protocol):
     @property
     def ptr(self) -> int: ...
 
+class _TorchGenerator(Protocol):
+    def initial_seed(self) -> int: ...
+
 class _DType(Protocol):  # torch's or NumPy's
     @property
     def itemsize(self) -> int: ...
@@ -44,6 +47,7 @@ class _DType(Protocol):  # torch's or NumPy's
 Device: TypeAlias = str | tuple[int, int] | _TorchDevice
 Stream: TypeAlias = int | _TorchStream | _CupyStream
 DType: TypeAlias = str | type | _DType
+RandomSource: TypeAlias = Generator | int | tuple[int, int] | _TorchGenerator
 
 def __getattr__(name: str) -> Function: ...  # ops of other plugins
 

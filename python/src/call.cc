@@ -6,6 +6,7 @@
 #include "function.h"
 #include "generator.h"
 #include "gil.h"
+#include "imports.h"
 #include "keep.h"
 #include "results.h"
 #include "returned.h"
@@ -41,7 +42,7 @@ struct Call {
       options = &with_options;
     }
     if (info.retains) {
-      kept = {&info, values, objects};
+      kept = {&info, values, objects, frame.imports};
       keeper = keeper_of(&kept);
       with_options.keeper = &keeper;
     }
@@ -137,7 +138,7 @@ bool plan_call(Call& call, uint32_t tensors, opdock_plan* plan) {
   if (status != OPDOCK_OK) return settle(call, status);
   if (plan->random_numbers == 0) return true;
   opdock_generator* generator = nullptr;
-  if (!reserve_from_torch(call.frame, plan->random_numbers, &generator)) return false;
+  if (!reserve_from_torch(call.info, call.frame, plan->random_numbers, &generator)) return false;
   if (generator != nullptr) call.set_options().generator = generator;
   return true;
 }
@@ -210,9 +211,10 @@ bool plan_call(Call& call, uint32_t tensors, opdock_plan* plan) {
   }
   raise(kArgumentError,
         info.name + "(): argument 'out': found an object of type " + type_name(*out) +
-            (tuple ? " of " + std::to_string(PyTuple_GET_SIZE(*out)) : "") + ", wanted " +
-            (count == 1 ? std::string("one array")
-                        : "a tuple of " + std::to_string(count) + " arrays"));
+            (tuple ? " with " + std::to_string(PyTuple_GET_SIZE(*out)) + " elements" : "") +
+            ", wanted " +
+            (count == 1 ? std::string("one array; pass out=y")
+                        : "a tuple of " + std::to_string(count) + " arrays, one for each result"));
   return nullptr;
 }
 
@@ -226,36 +228,38 @@ bool plan_call(Call& call, uint32_t tensors, opdock_plan* plan) {
   return values;
 }
 
-void add_torch(PyObject* list, PyObject* object) {
-  if (object == nullptr) return;
+// Adds the torch tensors in `object` to *list, which the first one makes. False with an error set.
+bool add_torch(PyObject** list, PyObject* object) {
+  if (object == nullptr) return true;
   if (PyList_Check(object) || PyTuple_Check(object)) {
-    const Py_ssize_t count = PySequence_Fast_GET_SIZE(object);
-    for (Py_ssize_t i = 0; i < count; ++i) add_torch(list, PySequence_Fast_GET_ITEM(object, i));
-    return;
+    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(object); ++i) {
+      if (!add_torch(list, PySequence_Fast_GET_ITEM(object, i))) return false;
+    }
+    return true;
   }
   const TypeEntry* entry = classify(Py_TYPE(object));
-  if (entry != nullptr && entry->kind == ArrayKind::kTorch) PyList_Append(list, object);
+  if (entry == nullptr) return false;
+  if (entry->kind != ArrayKind::kTorch) return true;
+  if (*list == nullptr) *list = PyList_New(0);
+  return *list != nullptr && PyList_Append(*list, object) == 0;
 }
 
 // Autograd notices in-place writes by a tensor's version counter, which a raw write leaves alone.
 [[gnu::noinline]] bool mark_written(const FunctionInfo& info, PyObject* const* objects,
                                     PyObject* out) {
-  PyObject* written = PyList_New(0);
-  if (written == nullptr) return false;
-  for (uint32_t i = 0; i < info.num_params; ++i) {
-    if ((info.written >> i & 1) != 0) add_torch(written, objects[i]);
+  PyObject* written = nullptr;
+  bool ok = add_torch(&written, out);
+  for (uint32_t i = 0; i < info.num_params && ok; ++i) {
+    if ((info.written >> i & 1) != 0) ok = add_torch(&written, objects[i]);
   }
-  add_torch(written, out);
-  bool ok = PyErr_Occurred() == nullptr;
-  if (ok && PyList_GET_SIZE(written) > 0) {
-    PyObject* helper = PyImport_ImportModule("opdock._torch");
-    PyObject* done =
-        helper == nullptr ? nullptr : PyObject_CallMethod(helper, "mark_written", "O", written);
+  if (ok && written != nullptr) {
+    static PyObject* slot = nullptr;
+    PyObject* increment = imported("torch.autograd.graph", "increment_version", &slot);
+    PyObject* done = increment == nullptr ? nullptr : PyObject_CallOneArg(increment, written);
     ok = done != nullptr;
-    Py_XDECREF(helper);
     Py_XDECREF(done);
   }
-  Py_DECREF(written);
+  Py_XDECREF(written);
   return ok;
 }
 

@@ -7,7 +7,9 @@
 #include "errors.h"
 #include "function.h"
 #include "generator.h"
+#include "imports.h"
 #include "object.h"
+#include "streams.h"
 #include "tensor.h"
 
 namespace opdock::python {
@@ -33,9 +35,9 @@ bool wrong_number(const Where& where, PyObject* object, const char* wanted) {
   PyErr_Fetch(&type, &value, &trace);  // the cause, which looking at the type must not lose
   std::string text(wanted);
   if (is_array(object)) {
-    text += "; of an array's single element, pass .item()";
+    text += "; for an array's single element pass .item()";
   } else if (PyUnicode_Check(object)) {
-    text += "; of a text, pass float(…) or int(…)";
+    text += "; for a str pass float(…) or int(…)";
   } else if (PyFloat_Check(object)) {
     text += "; if it is a whole number, pass int(…)";
   }
@@ -74,7 +76,7 @@ bool convert_int(const Where& where, PyObject* object, opdock_value* value) {
 
 bool is_number(PyObject* object) {
   const PyNumberMethods* methods = Py_TYPE(object)->tp_as_number;
-  return !PyBool_Check(object) && methods != nullptr &&
+  return !PyBool_Check(object) && !is_numpy_bool(object) && methods != nullptr &&
          (methods->nb_float != nullptr || methods->nb_index != nullptr) && !is_array(object);
 }
 
@@ -114,13 +116,9 @@ bool convert_string(Frame& frame, const Where& where, PyObject* object, opdock_v
   return true;
 }
 
-// Numbers that a function of opdock._names makes of the object; -1 and no error if it knows none.
-int ask_names(const char* function, PyObject* object, long* numbers, int count) {
-  PyObject* module = PyImport_ImportModule("opdock._names");
-  PyObject* helper = module == nullptr ? nullptr : PyObject_GetAttrString(module, function);
-  PyObject* found = helper == nullptr ? nullptr : PyObject_CallOneArg(helper, object);
-  Py_XDECREF(module);
-  Py_XDECREF(helper);
+// Numbers that a function of opdock._names makes of the object; -1 if it knows none.
+int ask_names(PyObject* function, PyObject* object, long* numbers, int count) {
+  PyObject* found = function == nullptr ? nullptr : PyObject_CallOneArg(function, object);
   if (found == nullptr) return -1;
   const bool known = PyTuple_Check(found) && PyTuple_GET_SIZE(found) == count;
   for (int i = 0; known && i < count; ++i) numbers[i] = PyLong_AsLong(PyTuple_GET_ITEM(found, i));
@@ -129,8 +127,9 @@ int ask_names(const char* function, PyObject* object, long* numbers, int count) 
 }
 
 bool convert_dtype(const Where& where, PyObject* object, opdock_value* value) {
+  static PyObject* dtype = nullptr;
   long numbers[3];
-  if (ask_names("dtype", object, numbers, 3) < 0) {
+  if (ask_names(imported("opdock._names", "dtype", &dtype), object, numbers, 3) < 0) {
     return wrong_type(where, object, "a dtype: of torch or NumPy, or a name such as \"float32\"");
   }
   value->as.dtype = {static_cast<uint8_t>(numbers[0]), static_cast<uint8_t>(numbers[1]),
@@ -139,8 +138,9 @@ bool convert_dtype(const Where& where, PyObject* object, opdock_value* value) {
 }
 
 bool convert_device(const Where& where, PyObject* object, opdock_value* value) {
+  static PyObject* device = nullptr;
   long numbers[2];
-  if (ask_names("device", object, numbers, 2) < 0) {
+  if (ask_names(imported("opdock._names", "device", &device), object, numbers, 2) < 0) {
     return wrong_type(where, object,
                       "a device: torch.device, a text such as \"cuda:0\", or DLPack's pair");
   }
@@ -149,22 +149,7 @@ bool convert_device(const Where& where, PyObject* object, opdock_value* value) {
 }
 
 bool convert_stream(const Where& where, PyObject* object, opdock_value* value) {
-  PyObject* address = nullptr;
-  if (PyLong_CheckExact(object)) {
-    address = Py_NewRef(object);
-  } else {
-    for (const char* name : {"cuda_stream", "ptr"}) {  // torch, CuPy
-      if (address == nullptr) address = PyObject_GetAttrString(object, name);
-      PyErr_Clear();
-    }
-  }
-  if (address == nullptr || !PyLong_Check(address)) {
-    Py_XDECREF(address);
-    return wrong_type(where, object, "a stream: torch's, CuPy's, or its address as an int");
-  }
-  value->as.ptr = PyLong_AsVoidPtr(address);
-  Py_DECREF(address);
-  return PyErr_Occurred() == nullptr;
+  return stream_address(object, &value->as.ptr) || wrong_type(where, object, kWantedStream);
 }
 
 bool convert_object(const Where& where, const opdock_param& param, PyObject* object,
@@ -252,6 +237,16 @@ bool convert_argument(Frame& frame, const Where& where, const opdock_param& para
     return convert_list(frame, where, param, object, value);
   }
   return convert_one(frame, where, param, object, value);
+}
+
+bool to_bits(PyObject* object, uint64_t* out) {
+  if (PyBool_Check(object) || is_numpy_bool(object) || is_array(object)) return false;
+  PyObject* number = PyNumber_Index(object);
+  if (number != nullptr) *out = PyLong_AsUnsignedLongLongMask(number);
+  Py_XDECREF(number);
+  if (PyErr_Occurred() == nullptr) return true;
+  PyErr_Clear();
+  return false;
 }
 
 PyObject* value_to_python(const opdock_value& value) {

@@ -57,12 +57,26 @@ void give_back(void* what) {
   if (managed->deleter != nullptr) managed->deleter(managed);
 }
 
-// Takes the managed tensor out of its capsule; the frame gives it back. NULL with an error set.
+template <typename Managed>
+void destroy_owner(PyObject* owner) {
+  give_back<Managed>(PyCapsule_GetPointer(owner, nullptr));
+}
+
+// Takes the managed tensor out of its capsule and into one of ours, which the frame holds, and an
+// op that keeps the argument. NULL with an error set.
 template <typename Managed>
 Managed* consume(Frame& frame, PyObject* capsule, const char* name, const char* used_name) {
   Managed* managed = static_cast<Managed*>(PyCapsule_GetPointer(capsule, name));
   if (managed == nullptr || PyCapsule_SetName(capsule, used_name) != 0) return nullptr;
-  frame.hold(give_back<Managed>, managed);
+  PyObject* owner = PyCapsule_New(managed, nullptr, destroy_owner<Managed>);
+  if (owner == nullptr) {
+    give_back<Managed>(managed);
+    return nullptr;
+  }
+  frame.hold(owner);
+  Import* import = frame.take<Import>(1);
+  *import = {frame.imports, &managed->tensor, owner};
+  frame.imports = import;
   return managed;
 }
 

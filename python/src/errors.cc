@@ -54,6 +54,16 @@ void raise_status(opdock_status status, const char* text) {
   if (status == OPDOCK_NOT_FOUND || status == OPDOCK_INCOMPATIBLE) add_reasons();
 }
 
+std::string text_of(PyObject* object) {
+  PyObject* text = PyObject_Str(object);
+  const char* bytes = text == nullptr ? nullptr : PyUnicode_AsUTF8(text);
+  const std::string result =
+      bytes == nullptr ? "an object of type " + type_name(object) : std::string(bytes);
+  Py_XDECREF(text);
+  PyErr_Clear();
+  return result;
+}
+
 std::string take_error_text() {
   PyObject *type = nullptr, *value = nullptr, *trace = nullptr;
   PyErr_Fetch(&type, &value, &trace);

@@ -23,6 +23,9 @@ void raise_status(opdock_status status, const char* text);
 // The text of the Python error that is set, its first line only, and its type's name; clears it.
 std::string take_error_text();
 
+// str() of an object, or its type where that fails (an int of too many digits).
+std::string text_of(PyObject* object);
+
 // repr-like name of an object's type: "numpy.ndarray".
 std::string type_name(PyObject* object);
 

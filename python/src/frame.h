@@ -34,6 +34,13 @@ struct Foreign {
   opdock_value* value;
 };
 
+// A tensor that an array has exported for this call, and what gives it back when it goes.
+struct Import {
+  Import* next;
+  const opdock_tensor* tensor;
+  PyObject* owner;  // the frame's
+};
+
 // Lives on the stack of one call and is used by its thread only, with the GIL held.
 class Frame {
  public:
@@ -50,12 +57,6 @@ class Frame {
   [[gnu::always_inline]] T* take(size_t n) {
     return take_bytes<T>(sizeof(T) % 16 == 0 ? n * sizeof(T) : round_up(n * sizeof(T)));
   }
-  // The same for a T with more behind it, `size` bytes in all.
-  template <typename T>
-  [[gnu::always_inline]] T* take_as(size_t size) {
-    return take_bytes<T>(round_up(size));
-  }
-
   // The same, but NULL where the frame's own room is used up.
   template <typename T>
   [[gnu::always_inline]] T* take_quickly(size_t size) {
@@ -89,6 +90,7 @@ class Frame {
   void* stream = nullptr;
 
   Foreign* foreign = nullptr;
+  Import* imports = nullptr;
   PyObject* torch_generator = nullptr;  // a generator argument that is torch's; borrowed
   bool has_generator = false;           // an argument is a generator
   uint64_t cpu_bytes = 0;               // of the largest tensor on the CPU

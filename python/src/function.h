@@ -1,5 +1,5 @@
-// The Python type of an op's function. Calls take CPython's vectorcall path straight into
-// libopdock. SPDX-License-Identifier: Apache-2.0
+// The Python type of an op's function. A call goes by CPython's vectorcall into libopdock.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <Python.h>

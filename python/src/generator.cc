@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "generator.h"
 
-#include <structmember.h>
-
 #include <cstddef>
 #include <cstring>
 
+#include "convert.h"
 #include "errors.h"
+#include "imports.h"
 #include "tensor.h"
 
 namespace opdock::python {
@@ -20,16 +20,12 @@ struct GeneratorObject {
 
 PyTypeObject* generator_type = nullptr;
 
-// A Python int of any size, reduced to 64 bits; false with an error set for what is none.
-bool to_bits(PyObject* number, const char* what, uint64_t* out) {
-  if (!PyLong_Check(number)) {
-    raise(kArgumentError, std::string("Generator(): argument '") + what +
-                              "': found an object of type " + type_name(number) +
-                              ", wanted an int");
-    return false;
-  }
-  *out = PyLong_AsUnsignedLongLongMask(number);
-  return PyErr_Occurred() == nullptr;
+// False with an error set for what is no number.
+bool read_bits(PyObject* number, const char* what, uint64_t* out) {
+  if (to_bits(number, out)) return true;
+  raise(kArgumentError,
+        std::string(what) + ": found an object of type " + type_name(number) + ", wanted an int");
+  return false;
 }
 
 PyObject* generator_create(PyTypeObject* type, PyObject* args, PyObject* names) {
@@ -41,8 +37,8 @@ PyObject* generator_create(PyTypeObject* type, PyObject* args, PyObject* names) 
   }
   opdock_generator made{};
   made.struct_size = sizeof made;
-  if (!to_bits(seed, "seed", &made.seed) ||
-      (offset != nullptr && !to_bits(offset, "offset", &made.offset))) {
+  if (!read_bits(seed, "Generator(): argument 'seed'", &made.seed) ||
+      (offset != nullptr && !read_bits(offset, "Generator(): argument 'offset'", &made.offset))) {
     return nullptr;
   }
   PyObject* self = type->tp_alloc(type, 0);
@@ -63,19 +59,44 @@ PyObject* generator_represent(PyObject* self) {
                               static_cast<unsigned long long>(it.offset));
 }
 
-PyMemberDef generator_members[] = {
-    {"seed", T_ULONGLONG, offsetof(GeneratorObject, generator) + offsetof(opdock_generator, seed),
-     0, "Which sequence: 64 bits."},
-    {"offset", T_ULONGLONG,
-     offsetof(GeneratorObject, generator) + offsetof(opdock_generator, offset), 0,
-     "The position of the next number; calls advance it."},
-    {nullptr, 0, 0, 0, nullptr}};
+// The number that a getter's or setter's `which` names; calls on other threads advance the offset.
+struct Number {
+  const char* name;
+  uint64_t opdock_generator::* member;
+};
+Number seed_number = {"Generator.seed", &opdock_generator::seed};
+Number offset_number = {"Generator.offset", &opdock_generator::offset};
+
+PyObject* get_number(PyObject* self, void* which) {
+  const auto member = static_cast<const Number*>(which)->member;
+  const uint64_t& number = reinterpret_cast<GeneratorObject*>(self)->generator.*member;
+  return PyLong_FromUnsignedLongLong(__atomic_load_n(&number, __ATOMIC_RELAXED));
+}
+
+int set_number(PyObject* self, PyObject* object, void* which) {
+  const Number& number = *static_cast<const Number*>(which);
+  if (object == nullptr) {
+    PyErr_Format(PyExc_AttributeError, "%s cannot be deleted", number.name);
+    return -1;
+  }
+  uint64_t bits = 0;
+  if (!read_bits(object, number.name, &bits)) return -1;
+  uint64_t& place = reinterpret_cast<GeneratorObject*>(self)->generator.*number.member;
+  __atomic_store_n(&place, bits, __ATOMIC_RELAXED);
+  return 0;
+}
+
+PyGetSetDef generator_numbers[] = {
+    {"seed", get_number, set_number, "Which sequence: 64 bits.", &seed_number},
+    {"offset", get_number, set_number, "The position of the next number; calls advance it.",
+     &offset_number},
+    {nullptr, nullptr, nullptr, nullptr, nullptr}};
 
 PyType_Slot generator_slots[] = {
     {Py_tp_new, reinterpret_cast<void*>(generator_create)},
     {Py_tp_dealloc, reinterpret_cast<void*>(generator_destroy)},
     {Py_tp_repr, reinterpret_cast<void*>(generator_represent)},
-    {Py_tp_members, generator_members},
+    {Py_tp_getset, generator_numbers},
     {Py_tp_doc, const_cast<char*>(
                     "Generator(seed, offset=0)\n--\n\nA sequence of random numbers and a position "
                     "in it, for the `generator` of ops that draw some. Calls that share one may "
@@ -84,6 +105,13 @@ PyType_Slot generator_slots[] = {
 
 PyType_Spec generator_spec = {"opdock.Generator", sizeof(GeneratorObject), 0,
                               Py_TPFLAGS_DEFAULT | Py_TPFLAGS_IMMUTABLETYPE, generator_slots};
+
+// The name of the parameter for a generator, which there is.
+const char* generator_parameter(const FunctionInfo& info) {
+  uint32_t i = 0;
+  while (i + 1 < info.num_params && info.params[i].tag != OPDOCK_TAG_GENERATOR) ++i;
+  return info.params[i].name;
+}
 
 bool is_torch_generator(PyObject* object) {
   return std::strcmp(Py_TYPE(object)->tp_name, "torch._C.Generator") == 0;
@@ -117,32 +145,36 @@ bool convert_generator(Frame& frame, const Where& where, PyObject* object, opdoc
     seed = PyTuple_GET_ITEM(object, 0);
     offset = PyTuple_GET_ITEM(object, 1);
   }
-  if (!PyLong_CheckExact(seed) || (offset != nullptr && !PyLong_CheckExact(offset))) {
+  if (!to_bits(seed, &generator->seed) ||
+      (offset != nullptr && !to_bits(offset, &generator->offset))) {
     return refuse(kArgumentError, where,
                   "found an object of type " + type_name(object) +
                       ", wanted an opdock.Generator, a torch.Generator, a seed (an int) or a pair "
                       "(seed, offset)");
   }
-  generator->seed = PyLong_AsUnsignedLongLongMask(seed);
-  if (offset != nullptr) generator->offset = PyLong_AsUnsignedLongLongMask(offset);
   return true;
 }
 
-bool reserve_from_torch(Frame& frame, uint64_t count, opdock_generator** out) {
+bool reserve_from_torch(const FunctionInfo& info, Frame& frame, uint64_t count,
+                        opdock_generator** out) {
   const bool is_torch =
       frame.model_entry != nullptr && frame.model_entry->kind == ArrayKind::kTorch;
   if (frame.torch_generator == nullptr && (frame.has_generator || !is_torch)) return true;
-  PyObject* helper = PyImport_ImportModule("opdock._torch");
+  static PyObject* slot = nullptr;
+  PyObject* reserve = imported("opdock._torch", "reserve_random", &slot);
   PyObject* reserved =
-      helper == nullptr
+      reserve == nullptr
           ? nullptr
-          : PyObject_CallMethod(helper, "reserve_random", "OK(ii)",
-                                frame.torch_generator == nullptr ? Py_None : frame.torch_generator,
-                                static_cast<unsigned long long>(count), frame.device.type,
-                                frame.device.index);
-  Py_XDECREF(helper);
+          : PyObject_CallFunction(
+                reserve, "OK(ii)",
+                frame.torch_generator == nullptr ? Py_None : frame.torch_generator,
+                static_cast<unsigned long long>(count), frame.device.type, frame.device.index);
   if (reserved == nullptr) return false;
   frame.hold(reserved);  // the seed's memory among it
+  if (PyUnicode_Check(reserved)) {
+    return refuse(kInvalidArgumentError, {info.name.c_str(), generator_parameter(info)},
+                  text_of(reserved));
+  }
   opdock_generator* generator = frame.take<opdock_generator>(1);
   *generator = {};
   generator->struct_size = sizeof *generator;

@@ -5,6 +5,7 @@
 #include <Python.h>
 
 #include "frame.h"
+#include "function.h"
 #include "opdock/opdock.h"
 
 namespace opdock::python {
@@ -19,6 +20,7 @@ bool convert_generator(Frame& frame, const Where& where, PyObject* object, opdoc
 // Takes `count` numbers from torch's generator, where the call's arrays are torch's and nothing but
 // such a generator was given, and sets *out, which lives as long as the frame. *out is left alone
 // where libopdock finds the generator. False with a Python error set.
-bool reserve_from_torch(Frame& frame, uint64_t count, opdock_generator** out);
+bool reserve_from_torch(const FunctionInfo& info, Frame& frame, uint64_t count,
+                        opdock_generator** out);
 
 }  // namespace opdock::python

@@ -19,13 +19,19 @@ struct Kept {
 // Given back, to be dropped by whoever holds the GIL. A plugin's thread must not wait for it: the
 // thread that has it may be waiting for the plugin.
 std::atomic<Kept*> given_back{nullptr};
+std::atomic<bool> is_scheduled{false};  // drop_pending will run
 
 int drop_pending(void*) {
   drop_kept();
   return 0;
 }
 
+// What holds the tensor's memory; borrowed. NULL: it is no argument.
 PyObject* find_object(const KeptArguments& arguments, const opdock_tensor* tensor) {
+  // The array may have exported a copy, which only the import holds.
+  for (const Import* import = arguments.imports; import != nullptr; import = import->next) {
+    if (import->tensor == tensor) return import->owner;
+  }
   for (uint32_t i = 0; i < arguments.info->num_params; ++i) {
     const opdock_value& value = arguments.values[i];
     if (value.tag == OPDOCK_TAG_TENSOR && value.as.tensor == tensor) return arguments.objects[i];
@@ -53,12 +59,16 @@ opdock_status retain(void* context, const opdock_tensor* tensor, void** out) {
 
 void release(void* what) {
   Kept* kept = static_cast<Kept*>(what);
-  kept->next = given_back.load(std::memory_order_relaxed);
-  while (!given_back.compare_exchange_weak(kept->next, kept, std::memory_order_acq_rel)) {
+  Kept* before = given_back.load(std::memory_order_relaxed);
+  do {
+    kept->next = before;
+  } while (!given_back.compare_exchange_weak(before, kept, std::memory_order_acq_rel));
+  // From here on it may be gone. Py_AddPendingCall needs no GIL; when its queue is full, the next
+  // release tries again, as does the next call of such an op.
+  if (Py_IsInitialized() != 0 && !is_scheduled.exchange(true) &&
+      Py_AddPendingCall(drop_pending, nullptr) != 0) {
+    is_scheduled = false;
   }
-  // Needs no GIL. One that finds no place is dropped with the next, or in the next call of such an
-  // op.
-  if (kept->next == nullptr && Py_IsInitialized() != 0) Py_AddPendingCall(drop_pending, nullptr);
 }
 
 }  // namespace
@@ -68,6 +78,7 @@ opdock_keeper keeper_of(KeptArguments* arguments) {
 }
 
 void drop_kept() {
+  is_scheduled = false;  // first: what is given back from here on is scheduled anew
   Kept* kept = given_back.exchange(nullptr, std::memory_order_acq_rel);
   while (kept != nullptr) {
     Kept* const next = kept->next;

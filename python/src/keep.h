@@ -5,6 +5,7 @@
 
 #include <Python.h>
 
+#include "frame.h"
 #include "function.h"
 #include "opdock/opdock.h"
 
@@ -15,6 +16,7 @@ struct KeptArguments {
   const FunctionInfo* info;
   const opdock_value* values;
   PyObject* const* objects;
+  const Import* imports;
 };
 
 // A keeper whose context is `arguments`. The calling thread need not hold the GIL.

@@ -10,6 +10,7 @@
 #include "fast_tensor.h"
 #include "gil.h"
 #include "launch_arguments.h"
+#include "opdock/types.hpp"
 #include "streams.h"
 #include "tensor.h"
 
@@ -107,22 +108,17 @@ bool take_arrays(KernelInfo& kernel, Frame& frame, PyObject* const* args, uint32
   return true;
 }
 
-std::string gpu_text(int32_t type, int32_t index) {
-  return (type == OPDOCK_ROCM ? "rocm:" : "cuda:") + std::to_string(index);
-}
-
 bool check_devices(const KernelInfo& kernel, const opdock_value* values, uint32_t count,
                    int32_t device) {
   for (uint32_t i = 0; i < count; ++i) {
     if (values[i].tag != OPDOCK_TAG_TENSOR) continue;
     const opdock_device& found = values[i].as.tensor->device;
     if (found.type == kernel.device_type && found.index == device) continue;
-    const std::string text = found.type == OPDOCK_CPU
-                                 ? "an array on the CPU"
-                                 : "an array on " + gpu_text(found.type, found.index);
+    const std::string text =
+        found.type == OPDOCK_CPU ? "an array on the CPU" : "an array on " + Device(found).name();
     return refuse(kInvalidArgumentError, kernel,
                   "argument " + std::to_string(i) + ": found " + text + ", wanted one on " +
-                      gpu_text(kernel.device_type, device) + "; move it there");
+                      Device(kernel.device_type, device).name() + "; move it there");
   }
   return true;
 }

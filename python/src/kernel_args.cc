@@ -91,6 +91,13 @@ bool pack_float(const KernelInfo& kernel, uint32_t index, ParamKind kind, uint32
   return true;
 }
 
+// Of the ints that fit a signed or an unsigned parameter.
+std::string range_text(uint32_t size) {
+  if (size == 8) return "-2**63 to 2**64 - 1";
+  const long long half = 1LL << (size * 8 - 1);
+  return std::to_string(-half) + " to " + std::to_string(2 * half - 1);
+}
+
 bool pack_int(const KernelInfo& kernel, uint32_t index, uint32_t size, PyObject* object,
               char* out) {
   int overflow = 0;
@@ -113,7 +120,8 @@ bool pack_int(const KernelInfo& kernel, uint32_t index, uint32_t size, PyObject*
   }
   if (!fits) {
     return refuse(kInvalidArgumentError, kernel, index,
-                  "found an int that does not fit, wanted one of " + bytes_text(size));
+                  "found " + text_of(object) + ", wanted an int of " + bytes_text(size) + ": " +
+                      range_text(size));
   }
   std::memcpy(out, &bits, size);  // little-endian
   return true;

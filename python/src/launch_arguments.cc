@@ -2,23 +2,25 @@
 #include "launch_arguments.h"
 
 #include "errors.h"
+#include "streams.h"
 
 namespace opdock::python {
 namespace {
 
 bool read_number(const KernelInfo& kernel, const char* what, PyObject* object, uint32_t least,
                  uint32_t* out) {
-  const long long value = PyLong_AsLongLong(object);
-  if (value == -1 && PyErr_Occurred() != nullptr) {
+  int overflow = 0;
+  const long long value = PyLong_AsLongLongAndOverflow(object, &overflow);
+  if (PyErr_Occurred() != nullptr) {
     PyErr_Clear();
     return refuse(
         kArgumentError, kernel,
         std::string(what) + ": found an object of type " + type_name(object) + ", wanted an int");
   }
-  if (value < least || value > UINT32_MAX) {
+  if (overflow != 0 || value < least || value > UINT32_MAX) {
     return refuse(kInvalidArgumentError, kernel,
-                  std::string(what) + ": found " + std::to_string(value) + ", wanted at least " +
-                      std::to_string(least));
+                  std::string(what) + ": found " + text_of(object) + ", wanted " +
+                      std::to_string(least) + " to " + std::to_string(UINT32_MAX));
   }
   *out = static_cast<uint32_t>(value);
   return true;
@@ -48,26 +50,9 @@ bool read_dims(const KernelInfo& kernel, const char* what, PyObject* object, uin
 }
 
 bool read_stream(const KernelInfo& kernel, PyObject* object, void** out) {
-  PyObject* number = nullptr;
-  if (PyLong_Check(object)) {
-    number = Py_NewRef(object);
-  } else if (PyObject* pair = PyObject_CallMethod(object, "__cuda_stream__", nullptr)) {
-    number = PySequence_GetItem(pair, 1);
-    Py_DECREF(pair);
-  } else {
-    for (const char* name : {"cuda_stream", "ptr"}) {
-      PyErr_Clear();
-      number = PyObject_GetAttrString(object, name);
-      if (number != nullptr) break;
-    }
-  }
-  *out = number == nullptr ? nullptr : PyLong_AsVoidPtr(number);
-  Py_XDECREF(number);
-  if (PyErr_Occurred() == nullptr) return true;
-  PyErr_Clear();
-  return refuse(kArgumentError, kernel,
-                "argument 'stream': found an object of type " + type_name(object) +
-                    ", wanted a stream of torch or CuPy, or its handle as an int");
+  return stream_address(object, out) || refuse(kArgumentError, kernel,
+                                               "argument 'stream': found an object of type " +
+                                                   type_name(object) + ", wanted " + kWantedStream);
 }
 
 bool read_extra(const KernelInfo& kernel, PyObject* name, PyObject* object, Extras* extras) {

@@ -1,5 +1,5 @@
-// The extension module opdock._opdock: everything but a function's call, which function.cc has.
-// SPDX-License-Identifier: Apache-2.0
+// The extension module opdock._opdock: everything but a function, which function.cc has, and its
+// call, in call.cc. SPDX-License-Identifier: Apache-2.0
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
@@ -9,6 +9,7 @@
 
 #include "check.h"
 #include "compile.h"
+#include "convert.h"
 #include "errors.h"
 #include "function.h"
 #include "generator.h"
@@ -82,8 +83,13 @@ class Runtime {
     });
   }
   // The seed's lower 64 bits.
-  void manual_seed(const py::int_& seed) const {
-    const uint64_t bits = PyLong_AsUnsignedLongLongMask(seed.ptr());
+  void manual_seed(const py::object& seed) const {
+    uint64_t bits = 0;
+    if (!to_bits(seed.ptr(), &bits)) {
+      raise(kArgumentError, "manual_seed(): argument 'seed': found an object of type " +
+                                type_name(seed.ptr()) + ", wanted an int");
+      throw py::error_already_set();
+    }
     check(
         [&](char* error, uint32_t size) { return opdock_manual_seed(handle_, bits, error, size); });
   }
@@ -146,7 +152,7 @@ PYBIND11_MODULE(_opdock, module) {
                       "folders or files that replace the default places; package_path: folders "
                       "searched after the user's own; num_threads: for CPU ops, 0 for all cores; "
                       "build, jit, fallback: policies, as opdock.configure() has them; diagnose: "
-                      "settings that cannot be are told by doctor_json and no error here.")
+                      "doctor_json reports invalid settings, which are no error here then.")
       .def(py::init<const std::optional<std::string>&, const std::optional<std::string>&, uint32_t,
                     const std::optional<std::string>&, const std::optional<std::string>&,
                     const std::optional<std::string>&, bool>(),

@@ -2,6 +2,7 @@
 #include "object.h"
 
 #include "gil.h"
+#include "opdock/types.hpp"
 
 namespace opdock::python {
 
@@ -29,10 +30,6 @@ void object_destroy(PyObject* self) {
   Py_DECREF(type);
 }
 
-const char* backend_name(int32_t device_type) {
-  return device_type == OPDOCK_CUDA ? "cuda" : "rocm";
-}
-
 PyObject* get_type(PyObject* self, void*) {
   return PyUnicode_FromString(object_of(self)->type_id);
 }
@@ -40,18 +37,13 @@ PyObject* get_version(PyObject* self, void*) {
   return PyLong_FromUnsignedLong(object_of(self)->version);
 }
 PyObject* get_device(PyObject* self, void*) {
-  const opdock_device device = object_of(self)->device;
-  if (device.type == OPDOCK_CPU) return PyUnicode_FromString("cpu");
-  return PyUnicode_FromFormat("%s:%d", backend_name(device.type), device.index);
+  return PyUnicode_FromString(Device(object_of(self)->device).name().c_str());
 }
 
 PyObject* object_represent(PyObject* self) {
   const opdock_object& object = *object_of(self);
-  if (object.device.type == OPDOCK_CPU) {
-    return PyUnicode_FromFormat("<opdock object %s %u on cpu>", object.type_id, object.version);
-  }
-  return PyUnicode_FromFormat("<opdock object %s %u on %s:%d>", object.type_id, object.version,
-                              backend_name(object.device.type), object.device.index);
+  return PyUnicode_FromFormat("<opdock object %s %u on %s>", object.type_id, object.version,
+                              Device(object.device).name().c_str());
 }
 
 PyGetSetDef object_getters[] = {

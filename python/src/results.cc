@@ -4,6 +4,7 @@
 #include <string>
 
 #include "errors.h"
+#include "imports.h"
 
 namespace opdock::python {
 
@@ -54,13 +55,13 @@ bool allocate_by_cupy(Frame& frame, const opdock_output& output, Result* result)
   for (int32_t i = 0; shape != nullptr && i < output.ndim; ++i) {
     PyTuple_SET_ITEM(shape, i, PyLong_FromLongLong(output.shape[i]));
   }
-  PyObject* helper = PyImport_ImportModule("opdock._import");
+  static PyObject* slot = nullptr;
+  PyObject* empty_cupy = imported("opdock._import", "empty_cupy", &slot);
   PyObject* made =
-      helper == nullptr || shape == nullptr
+      empty_cupy == nullptr || shape == nullptr
           ? nullptr
-          : PyObject_CallMethod(helper, "empty_cupy", "O(iii)O", shape, int{output.dtype.code},
-                                int{output.dtype.bits}, int{output.dtype.lanes}, frame.model);
-  Py_XDECREF(helper);
+          : PyObject_CallFunction(empty_cupy, "O(iii)O", shape, int{output.dtype.code},
+                                  int{output.dtype.bits}, int{output.dtype.lanes}, frame.model);
   Py_XDECREF(shape);
   if (made == nullptr) return false;
   result->object = Py_NewRef(PyTuple_GET_ITEM(made, 0));
@@ -78,11 +79,9 @@ bool allocate_by_cupy(Frame& frame, const opdock_output& output, Result* result)
 
 // The library's own from_dlpack, for arrays of the type of `model`.
 PyObject* from_dlpack_of(PyObject* model) {
-  PyObject* helper = PyImport_ImportModule("opdock._import");
-  PyObject* found =
-      helper == nullptr ? nullptr : PyObject_CallMethod(helper, "from_dlpack_of", "O", model);
-  Py_XDECREF(helper);
-  return found;
+  static PyObject* slot = nullptr;
+  PyObject* find = imported("opdock._import", "from_dlpack_of", &slot);
+  return find == nullptr ? nullptr : PyObject_CallOneArg(find, model);
 }
 
 // Of the memory that the libraries behind the exchange interface allocate, on any device.

@@ -18,7 +18,7 @@ Function* find(void* library, const char* name) {
   return library == nullptr ? nullptr : reinterpret_cast<Function*>(dlsym(library, name));
 }
 
-opdock_status judge(int error, const char* name, std::string* problem) {
+opdock_status status_of_wait(int error, const char* name, std::string* problem) {
   if (error == 0) return OPDOCK_OK;
   *problem = "waiting for the device failed: found " +
              std::string(name == nullptr ? "error" : name) + " (" + std::to_string(error) + ")";
@@ -53,7 +53,7 @@ opdock_status wait_cuda(int32_t device, void* stream, std::string* problem) {
   }
   const char* name = nullptr;
   if (error != 0 && name_of) name_of(error, &name);
-  return judge(error, name, problem);
+  return status_of_wait(error, name, problem);
 }
 
 // torch's wheels bring a copy of the library under a name of their own.
@@ -85,10 +85,32 @@ opdock_status wait_rocm(int32_t device, void* stream, std::string* problem) {
   if (error == 0) error = set(device);
   if (error == 0) error = wait(stream);
   set(before);
-  return judge(error, error != 0 && name_of ? name_of(error) : nullptr, problem);
+  return status_of_wait(error, error != 0 && name_of ? name_of(error) : nullptr, problem);
 }
 
 }  // namespace
+
+bool stream_address(PyObject* object, void** out) {
+  PyObject* number = nullptr;
+  if (PyLong_CheckExact(object)) {
+    number = Py_NewRef(object);
+  } else if (PyObject* pair = PyObject_CallMethod(object, "__cuda_stream__", nullptr)) {
+    number = PySequence_GetItem(pair, 1);  // (version, address)
+    Py_DECREF(pair);
+  } else {
+    for (const char* name : {"cuda_stream", "ptr"}) {  // torch, CuPy
+      PyErr_Clear();
+      number = PyObject_GetAttrString(object, name);
+      if (number != nullptr) break;
+    }
+  }
+  const bool is_number = number != nullptr && PyLong_CheckExact(number);
+  if (is_number) *out = PyLong_AsVoidPtr(number);
+  Py_XDECREF(number);
+  const bool ok = is_number && PyErr_Occurred() == nullptr;
+  PyErr_Clear();
+  return ok;
+}
 
 bool cupy_current_stream(void** out) {
   PyObject* cuda = PyImport_ImportModule("cupy.cuda");

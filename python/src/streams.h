@@ -11,6 +11,13 @@
 
 namespace opdock::python {
 
+// The CUstream or hipStream_t of a stream of torch's or CuPy's, of an object with __cuda_stream__
+// (https://nvidia.github.io/cuda-python/cuda-core/latest/interoperability.html), or of an address
+// as an int; not of a bool. False, and no error set, for anything else. Holds the GIL.
+bool stream_address(PyObject* object, void** out);
+inline constexpr const char* kWantedStream =
+    "a stream of torch's, CuPy's or another with __cuda_stream__, or its address as an int";
+
 // The current stream of CuPy in this thread. False with a Python error set. Holds the GIL.
 bool cupy_current_stream(void** out);
 

@@ -156,6 +156,14 @@ bool check_written(const Where& where, PyObject* object, bool written, bool read
                     ", wanted one that can be written; pass a writable array or a copy");
 }
 
+// Large tensors on the CPU let other threads run during the op.
+void note_bytes(Frame& frame, const opdock_tensor& tensor) {
+  if (tensor.device.type != OPDOCK_CPU) return;
+  const uint64_t element = (tensor.dtype.bits * tensor.dtype.lanes + 7u) / 8u;
+  const uint64_t bytes = num_elements(tensor) * element;
+  if (bytes > frame.cpu_bytes) frame.cpu_bytes = bytes;
+}
+
 bool import_dlpack(Frame& frame, const Where& where, PyObject* object, const TypeEntry& entry,
                    bool written, PyObject* stream, opdock_value* out) {
   bool read_only = false, copied = false;
@@ -164,6 +172,7 @@ bool import_dlpack(Frame& frame, const Where& where, PyObject* object, const Typ
   if (!dlpack_to_tensor(frame, where, object, stream, &tensor, &read_only, &copied)) return false;
   if (!check_written(where, object, written, read_only || copied)) return false;
   if (!check_tensor(frame, where, tensor)) return false;
+  note_bytes(frame, *tensor);
   *out = {OPDOCK_TAG_TENSOR, read_only ? OPDOCK_VALUE_READ_ONLY : 0u, {.tensor = tensor}};
   return true;
 }
@@ -283,11 +292,7 @@ bool convert_tensor(Frame& frame, const Where& where, PyObject* object, bool wri
   }
   if (!check_tensor(frame, where, tensor)) return false;
   note_tensor(frame, object, *entry, true, tensor->device);
-  if (tensor->device.type == OPDOCK_CPU) {
-    const uint64_t element = (tensor->dtype.bits * tensor->dtype.lanes + 7u) / 8u;
-    const uint64_t bytes = num_elements(*tensor) * element;
-    if (bytes > frame.cpu_bytes) frame.cpu_bytes = bytes;
-  }
+  note_bytes(frame, *tensor);
   *out = {OPDOCK_TAG_TENSOR, read_only ? OPDOCK_VALUE_READ_ONLY : 0u, {.tensor = tensor}};
   return true;
 }

@@ -88,6 +88,7 @@ def test_many_tensors_exceed_the_frame(ops):
         ((X, np.array(1)), {}, ["'i'", "ndarray", ".item()"]),
         ((X,), {"f": "1"}, ["'f'", "str", "wanted a float", "pass float("]),
         ((X,), {"f": True}, ["'f'", "bool"]),
+        ((X,), {"f": np.True_}, ["'f'", "bool"]),
         ((X,), {"f": 1j}, ["'f'", "complex"]),
         ((X,), {"f": np.array(1.0)}, ["'f'", ".item()"]),
         ((X,), {"b": 1}, ["'b'", "int", "wanted a bool"]),
@@ -276,12 +277,26 @@ def test_a_blocking_op_lets_other_threads_run(ops):
     assert results == {"a": 1, "b": 1}
 
 
-def test_large_arrays_let_other_threads_run(ops):
+class Exporter:
+    """An array that speaks __dlpack__ alone."""
+
+    def __init__(self, array):
+        self.array = array
+
+    def __dlpack__(self, **options):
+        return self.array.__dlpack__(**options)
+
+    def __dlpack_device__(self):
+        return self.array.__dlpack_device__()
+
+
+@pytest.mark.parametrize("kind", [np.asarray, Exporter])
+def test_large_arrays_let_other_threads_run(ops, kind):
     import sys
     import time
 
-    x = np.zeros((4 << 20,), np.float32)
-    out = np.empty_like(x)
+    x = kind(np.zeros((4 << 20,), np.float32))
+    out = kind(np.empty((4 << 20,), np.float32))
     stop, ticks = threading.Event(), 0
 
     def count():

@@ -269,6 +269,7 @@ def test_wrong_arguments_name_their_place(softgpu):
         show(f, 1, 1, None, 1.0, None, None)
         show(f, 1, 1, 1, 1.0, np.ones(3, "f4"), None)
         show(f, 0, 1, 1, 1.0, None, None)
+        show(f, 2**70, 1, 1, 1.0, None, None)
         show(f, (1, 1, 1, 1), 1, 1, 1.0, None, None)
         show(f, 1.5, 1, 1, 1.0, None, None)
         show(f, 1, 1, 1, 1.0, None, None, stram=0)
@@ -283,12 +284,16 @@ def test_wrong_arguments_name_their_place(softgpu):
         ("ArgumentError", "grid and block"),
         ("ArgumentError", "found 1 arguments after grid and block, wanted 4"),
         ("ArgumentError", "found 5 arguments"),
-        ("InvalidArgumentError", "argument 0: found an int that does not fit"),
+        (
+            "InvalidArgumentError",
+            "argument 0: found 1099511627776, wanted an int of 4 bytes: -2147483648 to",
+        ),
         ("ArgumentError", "argument 0: found an object of type str"),
         ("ArgumentError", "argument 0: found numpy.int64 of 8 bytes, wanted 4 bytes"),
         ("ArgumentError", "argument 0"),
         ("InvalidArgumentError", "argument 2: found an array on the CPU"),
-        ("InvalidArgumentError", "grid: found 0, wanted at least 1"),
+        ("InvalidArgumentError", "grid: found 0, wanted 1 to 4294967295"),
+        ("InvalidArgumentError", f"grid: found {2**70}, wanted 1 to 4294967295"),
         ("ArgumentError", "grid: found 4 numbers"),
         ("ArgumentError", "grid: found an object of type float"),
         ("ArgumentError", "'stram'"),

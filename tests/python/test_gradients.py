@@ -128,6 +128,9 @@ def test_one_wrong_element_is_found():
         bad._params.pop()
         with pytest.raises(AssertionError, match="12 of 12"):
             check([OF_X], X, Y, helpers={"product_backward": bad})
+    with pytest.raises(AssertionError, match=r"'x': 1 of 1 elements differ; at \(\) found"):
+        tripled = Function(lambda grad, other, factor: 3 * grad)
+        check([OF_X], np.array(1.0), np.array(2.0), helpers={"product_backward": tripled})
     with pytest.raises(AssertionError, match=r"found shape \(4,\), wanted \(3, 4\)"):
         row = Function(lambda grad, other, factor: grad[0])
         check([OF_X], X, Y, helpers={"product_backward": row})

@@ -257,6 +257,12 @@ softmax(m, scale="a")  # incompatible type "str"; expected "float"
 softmax("text")  # Value of type variable "A" of "softmax" cannot be "str"
 softmax([1.0])  # Value of type variable "A" of "softmax" cannot be
 softmax(m, mask=1)  # incompatible type "int"; expected "Array | None"
+class Random:
+    def initial_seed(self) -> int:
+        return 1
+opdock.ops.dropout(m, generator=Random())
+opdock.ops.dropout(m, generator=(1, 2))
+opdock.ops.dropout(m, generator="1")  # Argument "generator" to "dropout" has incompatible type
 opdock.ops.of_another_plugin(m, y=1)
 opdock.load("softmax", "cpu")(m)
 """

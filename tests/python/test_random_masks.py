@@ -3,6 +3,8 @@
 say what it keeps for a seed and an offset."""
 
 import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -27,6 +29,8 @@ def test_a_seed_is_the_pair_with_offset_0():
     assert range_of(7, 0)[5:] == range_of(7, 5)[:-5]
     assert mask(generator=7) == mask(generator=7)
     assert mask(generator=-1) == range_of(2**64 - 1, 0)
+    assert mask(generator=np.int64(7)) == range_of(7, 0)
+    assert mask(generator=(np.uint8(7), np.int64(3))) == range_of(7, 3)
     # The sequence is a ring of 2^64.
     assert range_of(7, 2**64 - 2)[2:] == range_of(7, 0)[:-2]
 
@@ -45,6 +49,29 @@ def test_a_generator_advances_by_what_a_call_draws():
     assert generator.offset == 5 + 4 * SIZE
     generator.offset = 5
     assert mask(generator=generator) == range_of(7, 5)
+    generator.seed, generator.offset = -1, np.int64(2)
+    assert (generator.seed, generator.offset) == (2**64 - 1, 2)
+    assert mask(generator=generator) == range_of(-1, 2)
+
+
+@pytest.mark.parametrize("wrong", ["7", 1.5, True, np.True_, None, np.array(7)])
+def test_what_is_no_seed_is_refused(wrong):
+    generator = opdock.Generator(7)
+
+    def set_seed():
+        generator.seed = wrong
+
+    for name, call in [
+        (r"manual_seed\(\): argument 'seed'", lambda: opdock.manual_seed(wrong)),
+        (r"Generator\(\): argument 'seed'", lambda: opdock.Generator(wrong)),
+        (r"Generator\(\): argument 'offset'", lambda: opdock.Generator(1, wrong)),
+        (r"Generator\.seed", set_seed),
+    ]:
+        with pytest.raises(opdock.ArgumentError, match=name + ".*wanted an int"):
+            call()
+    with pytest.raises(AttributeError, match="deleted"):
+        del generator.offset
+    assert (generator.seed, generator.offset) == (7, 0)
 
 
 def test_manual_seed_restarts_what_numpy_arrays_draw_from():
@@ -84,7 +111,9 @@ def test_sixteen_threads_draw_from_one_generator():
     assert sorted(one for own in found for one in own) == sorted(wanted)
 
 
-@pytest.mark.parametrize("wrong", ["7", 1.5, True, (1,), (1, 2, 3), (1, "2"), [1, 2]])
+@pytest.mark.parametrize(
+    "wrong", ["7", 1.5, True, np.True_, np.array(7), (1,), (1, 2, 3), (1, "2"), (True, 1), [1, 2]]
+)
 def test_what_is_no_generator_is_refused(wrong):
     with pytest.raises(opdock.ArgumentError, match=r"'generator'.*opdock\.Generator"):
         mask(generator=wrong)
@@ -115,6 +144,64 @@ def test_a_generator_of_torchs(torch):
         generator.manual_seed(5)
         torch.manual_seed(1)  # which is another one
         assert mask(x, generator=generator) == first
+
+
+def test_the_seed_is_drawn_on_the_cpu_whatever_the_default_device(torch):
+    x = torch.ones(SIZE)
+    torch.manual_seed(5)
+    expected = mask(x)
+    torch.manual_seed(5)
+    with torch.device("meta"):
+        kept = opdock.ops.dropout(x)[1]
+    assert np.asarray(kept).tobytes() == expected
+
+
+class SlowGenerator:
+    """Of a GPU, as torch's: each of two calls lets other threads run."""
+
+    def __init__(self, torch):
+        self.device = torch.device("cuda", 0)
+        self.offset = 0
+
+    def initial_seed(self):
+        return 1
+
+    def get_offset(self):
+        offset = self.offset
+        time.sleep(0.001)
+        return offset
+
+    def set_offset(self, offset):
+        self.offset = offset
+
+
+def test_ranges_of_a_gpus_generator_do_not_overlap(torch, monkeypatch):
+    from opdock._torch import reserve_random
+
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
+    generator = SlowGenerator(torch)
+    with ThreadPoolExecutor(8) as pool:
+        ranges = list(pool.map(lambda _: reserve_random(generator, 6, (2, 0)), range(40)))
+    assert sorted(offset for _, offset, _, _ in ranges) == [8 * i for i in range(40)]
+
+
+def test_a_generator_of_torchs_for_another_device_is_refused(torch):
+    from opdock._torch import reserve_random
+
+    text = reserve_random(SlowGenerator(torch), 1, (1, 0))
+    assert text == (
+        'found a torch.Generator of cuda:0, wanted one of cpu; pass torch.Generator("cpu")'
+    )
+
+
+@pytest.mark.gpu
+def test_a_cpu_generator_is_refused_for_the_gpu(cuda):
+    with pytest.raises(
+        opdock.InvalidArgumentError,
+        match=r"dropout\(\): argument 'generator': found a torch.Generator of cpu, "
+        r"wanted one of cuda:0",
+    ):
+        opdock.ops.dropout(cuda.ones(SIZE, device="cuda"), generator=cuda.Generator())
 
 
 @pytest.mark.gpu

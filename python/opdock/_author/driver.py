@@ -205,9 +205,6 @@ class Gpu:
         """A stream that does not wait for the default one."""
         return self._made("cuStreamCreate", c_uint(_NON_BLOCKING))
 
-    def destroy_stream(self, stream):
-        self._on_device("cuStreamDestroy_v2", c_void_p(stream))
-
     def synchronize(self, stream=None):
         """Waits for a stream, or for all of the device. Errors of what ran there show here."""
         if stream is None:

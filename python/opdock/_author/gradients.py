@@ -100,7 +100,9 @@ class _Call:
         allowed = TOLERANCE * max(1.0, abs(wanted).max(initial=0.0))
         wrong = ~(abs(found - wanted) <= allowed)  # NaN is wrong
         if wrong.any():
-            at = tuple(int(i) for i in next(zip(*wrong.nonzero(), strict=True), ()))
+            at = tuple(
+                int(i) for i in numpy.argwhere(wrong)[0]
+            )  # () of an array without dimensions
             raise AssertionError(
                 f"{where}: {wrong.sum()} of {wrong.size} elements differ; at {at} found "
                 f"{float(found[at])!r}, wanted {float(wanted[at])!r}, as the differences are"
