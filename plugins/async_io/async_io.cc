@@ -21,6 +21,7 @@ using opdock::Plan;
 using opdock::Results;
 using opdock::Retained;
 using opdock::Tensor;
+using opdock::detail::concat;
 
 struct Handle {
   static constexpr char kType[] = "aio_handle";
@@ -43,15 +44,14 @@ auto translate(const Body& body) {
   }
 }
 
-void require(bool good, const char* name, const std::string& found, const char* wanted) {
+void require(bool good, const char* name, const std::string& found, const std::string& wanted) {
   if (good) return;
   throw opdock::Error(OPDOCK_INVALID_ARGUMENT, std::string("argument '") + name + "': found " +
                                                    found + ", wanted " + wanted);
 }
 
 void require_range(int64_t value, const char* name, int64_t most) {
-  require(value >= 1 && value <= most, name, std::to_string(value),
-          ("1 to " + std::to_string(most)).c_str());
+  require(value >= 1 && value <= most, name, std::to_string(value), "1 to " + std::to_string(most));
 }
 
 void plan_open(Plan&, int64_t block_size, int64_t queue_depth, int64_t threads, bool, bool,
@@ -99,10 +99,10 @@ void run_zeros(Call&, Results results, Tensor) {
 
 void check_request(Tensor x, std::string_view path, int64_t offset) {
   check(x, "x").contiguous();
-  require(!path.empty(), "path", "''", "a file's");
-  require(path.find('\0') == path.npos, "path", "a NUL in it", "a file's");
+  require(!path.empty(), "path", "''", "a file's path");
+  require(path.find('\0') == path.npos, "path", "a NUL in it", "a file's path");
   require(offset >= 0 && offset <= INT64_MAX - bytes_of(x), "offset", std::to_string(offset),
-          "bytes from the file's beginning, 0 or more");
+          concat("bytes from the file's beginning: 0 to ", INT64_MAX - bytes_of(x)));
 }
 
 void plan_read(Plan&, HandleArgument, Tensor x, std::string_view path, int64_t offset) {
@@ -112,8 +112,9 @@ void plan_read(Plan&, HandleArgument, Tensor x, std::string_view path, int64_t o
 void plan_write(Plan&, HandleArgument, Tensor x, std::string_view path, int64_t offset,
                 std::optional<int64_t> file_size) {
   check_request(x, path, offset);
-  require(!file_size || *file_size >= offset + bytes_of(x), "file_size",
-          std::to_string(file_size.value_or(0)), "offset + the bytes of x at least");
+  const int64_t end = offset + bytes_of(x);
+  require(!file_size || *file_size >= end, "file_size", std::to_string(file_size.value_or(0)),
+          concat("offset + the bytes of x, ", end, ", at least"));
 }
 
 Request make_request(Tensor x, std::string_view path, int64_t offset) {

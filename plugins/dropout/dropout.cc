@@ -17,6 +17,7 @@ using opdock::Error;
 using opdock::Plan;
 using opdock::Results;
 using opdock::Tensor;
+using opdock::detail::concat;
 using Generator = std::optional<const opdock_generator*>;
 
 using Types = opdock::KernelTypes<float, opdock::half, opdock::bfloat16, double>;
@@ -33,9 +34,9 @@ void check_elements(Tensor tensor, const char* name) {
 
 void check_probability(double p) {
   if (p >= 0 && p <= 1) return;
-  throw Error(OPDOCK_INVALID_ARGUMENT,
-              "argument 'p': found " + std::to_string(p) +
-                  ", wanted a probability, from 0 to 1; of 30 % it is 0.3");
+  throw Error(
+      OPDOCK_INVALID_ARGUMENT,
+      concat("argument 'p': found ", p, ", wanted a probability, from 0 to 1; for 30 % pass 0.3"));
 }
 
 void plan(Plan& plan, Tensor x, double p, Generator) {

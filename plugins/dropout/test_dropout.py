@@ -209,6 +209,12 @@ def test_bad_inputs_name_the_argument(device, number):
     row_cases.assert_refused(on(device, op), name, *args)
 
 
+@pytest.mark.parametrize(("p", "shown"), [(-1e-9, "-1e-09"), (1 + 1e-9, "1.000000001"), (7, "7")])
+def test_p_is_shown_in_as_many_digits_as_it_needs(p, shown):
+    with pytest.raises(opdock.InvalidArgumentError, match=f"'p': found {shown}, wanted"):
+        opdock.ops.dropout(torch.ones(4), p)
+
+
 def test_mask_on_another_device(device):
     if device == "cpu":
         pytest.skip("there is no other device to have the mask on")

@@ -15,6 +15,7 @@ using opdock::Error;
 using opdock::Plan;
 using opdock::Results;
 using opdock::Tensor;
+using opdock::detail::concat;
 
 constexpr auto kKernels = OPDOCK_ROW_KERNELS("layernorm");
 using OptionalTensor = std::optional<Tensor>;
@@ -39,9 +40,9 @@ void check_arguments(const Plan& plan, Tensor x, const OptionalTensor& residual,
           .contiguous()
           .aligned(static_cast<uint64_t>(x.dtype().bytes()));
   if (!std::isfinite(eps) || eps < 0)
-    throw Error(OPDOCK_INVALID_ARGUMENT, "argument 'eps': found " + std::to_string(eps) +
-                                             ", wanted a finite number that is not negative; "
-                                             "1e-5 is usual");
+    throw Error(OPDOCK_INVALID_ARGUMENT,
+                concat("argument 'eps': found ", eps,
+                       ", wanted a finite number that is not negative; 1e-5 is usual"));
 }
 
 // An output may be x or residual itself; otherwise it shares no memory with an argument.

@@ -5,6 +5,8 @@
 #define OPDOCK_TYPES_HPP_
 
 #include <cstdint>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <exception>
 #include <initializer_list>
@@ -55,8 +57,8 @@ inline bool loses_device(int driver_error) {
 
 namespace detail {
 
-// A piece of a text: a text or an integer. One type for all, so that building an error's text takes
-// the compiler no instantiation for each.
+// A piece of a text: a text, an integer, or a double, in as many digits as it needs. One type for
+// all, so that building an error's text takes the compiler no instantiation for each.
 class Part {
  public:
   Part(const char* text) : text_(text) {}
@@ -69,8 +71,18 @@ class Part {
                                 : static_cast<uint64_t>(number)),
         is_number_(true),
         is_negative_(number < T()) {}
+  Part(double number) : real_(number), is_real_(true) {}
 
   void append_to(std::string& text) const {
+    if (is_real_) {
+      char digits[32];
+      int precision = 5;
+      do {
+        std::snprintf(digits, sizeof digits, "%.*g", ++precision, real_);
+      } while (precision < 17 && std::strtod(digits, nullptr) != real_);
+      text += digits;
+      return;
+    }
     if (!is_number_) {
       text += text_;
       return;
@@ -89,7 +101,8 @@ class Part {
  private:
   std::string_view text_;
   uint64_t magnitude_ = 0;
-  bool is_number_ = false, is_negative_ = false;
+  double real_ = 0;
+  bool is_number_ = false, is_negative_ = false, is_real_ = false;
 };
 
 [[gnu::cold, gnu::noinline]] inline std::string join(std::initializer_list<Part> parts) {
@@ -98,7 +111,7 @@ class Part {
   return text;
 }
 
-// One text out of texts and integers.
+// One text out of texts and numbers.
 template <class... Parts>
 std::string concat(const Parts&... parts) {
   return join({Part(parts)...});
