@@ -38,12 +38,14 @@ HWY_INLINE V exponential(D d, V v) {
 // twice.
 constexpr int64_t kBuffer = 4096;
 
-// The row's first n elements take part; the others are masked and become 0.
+// The row's first n elements take part; the others are masked.
 template <class T>
 void row(const Scores<T>& scores, T* out, int64_t n, int64_t length) {
   using C = typename simd::Compute<T>::type;
-  for (int64_t i = n; i < length; ++i) out[i] = T{};
-  if (n == 0) return;
+  if (n == 0) {
+    for (int64_t i = 0; i < length; ++i) out[i] = T{};
+    return;
+  }
 
   // Where scores, and then exponentials, are kept between the passes: float rows in the output
   // itself, which is written after x is read at the same place, so it may be x.
@@ -78,6 +80,9 @@ void row(const Scores<T>& scores, T* out, int64_t n, int64_t length) {
     const auto e =
         kept ? hn::LoadU(d, kept + i) : exponential(d, hn::Sub(scores.at(d, i), hn::Set(d, most)));
     simd::store(d, hn::Mul(e, hn::Set(d, factor)), out + i);
+  });
+  simd::for_each_vector<C>(length - n, [&](auto d, int64_t i) HWY_ATTR {
+    simd::store(d, hn::Set(d, factor * 0), out + n + i);  // NaN where the others are
   });
 }
 

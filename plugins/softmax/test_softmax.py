@@ -58,6 +58,15 @@ def test_causal(reference, assert_close, device, dtype, queries, keys):
     check(reference, assert_close, device, x, causal=True)
 
 
+@pytest.mark.parametrize("odd", [float("nan"), float("inf")])
+@pytest.mark.parametrize("keys", [3, 64, 1024, 5000])
+def test_causal_rows_with_nan_or_infinity(reference, assert_close, device, dtype, keys, odd):
+    x = random((4, keys), dtype, 5)
+    x[1, 0] = odd  # which takes part
+    x[2, -1] = odd  # which does not
+    check(reference, assert_close, device, x, causal=True)
+
+
 @pytest.mark.parametrize("length", [3, 64, 1000, 1024, 5000])
 def test_masked_rows_nan_and_infinity(reference, assert_close, device, dtype, length):
     x = random((5, length), dtype, 6)
