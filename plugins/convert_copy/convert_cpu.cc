@@ -1,8 +1,9 @@
-// Conversions on the CPU, for one instruction set level. device/convert.cuh has the same rules.
+// Conversions on the CPU, for one instruction set level.
 // SPDX-License-Identifier: Apache-2.0
 #include "opdock/simd.hpp"
 //
 #include "convert_cpu.h"
+#include "device/numbers.cuh"
 
 namespace convert_copy {
 namespace OPDOCK_SIMD_LEVEL {
@@ -13,41 +14,6 @@ namespace simd = opdock::simd::OPDOCK_SIMD_LEVEL;
 struct Bool {
   uint8_t byte;
 };
-
-template <class T>
-constexpr bool is_floating = false;
-template <>
-constexpr bool is_floating<float> = true;
-template <>
-constexpr bool is_floating<double> = true;
-
-template <class T>
-struct Range;
-template <>
-struct Range<uint8_t> {
-  static constexpr uint8_t kLeast = 0, kMost = UINT8_MAX;
-};
-template <>
-struct Range<int32_t> {
-  static constexpr int32_t kLeast = INT32_MIN, kMost = INT32_MAX;
-};
-template <>
-struct Range<int64_t> {
-  static constexpr int64_t kLeast = INT64_MIN, kMost = INT64_MAX;
-};
-
-// The whole part; beyond the type's range its smallest or largest number; of a NaN 0. Without
-// branches, so that the compiler makes vectors of it.
-template <class T, class F>
-HWY_INLINE T whole_part(F value) {
-  constexpr F kLow = static_cast<F>(Range<T>::kLeast);
-  constexpr F kEnd = static_cast<F>(Range<T>::kMost / 2 + 1) * 2;
-  F within = value == value ? value : 0;
-  within = within > kLow ? within : kLow;
-  const bool is_beyond = within >= kEnd;
-  const T whole = static_cast<T>(is_beyond ? 0 : within);
-  return is_beyond ? Range<T>::kMost : whole;
-}
 
 template <class To, class From>
 HWY_INLINE void convert_one(From from, To* to) {

@@ -175,7 +175,7 @@ void Buffer::copied(Function function, void* to, const void* from, int64_t bytes
   pinned_.is_pending = true;
   const int result = driver_->call(Function::kEventRecord, pinned_.event, stream_);
   if (result == 0) return;
-  // Nothing will tell when the copy is done but the stream's end.
+  // Only the stream's end shows now when the copy is done.
   driver_->call(Function::kStreamWait, stream_);
   pinned_.is_pending = false;
   driver_->fail(Function::kEventRecord, result);

@@ -5,5 +5,7 @@
 #if defined(__CUDACC__) || defined(__HIP__) || defined(__HIPCC_RTC__)
 #define OPDOCK_HOST_DEVICE __host__ __device__ __forceinline__
 #else
-#define OPDOCK_HOST_DEVICE inline
+// Always inlined: of a function that several instruction set levels of the host's code use, the
+// linker would keep one.
+#define OPDOCK_HOST_DEVICE inline __attribute__((always_inline))
 #endif

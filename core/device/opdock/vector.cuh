@@ -1,4 +1,4 @@
-// 16 bytes of elements, loaded and stored by one instruction each.
+// Memory that is loaded and stored by one instruction each: 16 bytes of elements, or 1 to 16 bytes.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -33,6 +33,50 @@ OPDOCK_DEVICE void store_vector(T* to, const Vector<T>& vector) {
   } both;
   both.vector = vector;
   store16(to, both.bytes);
+}
+
+// Unit<Bytes> has 1, 2, 4, 8 or 16 bytes, whatever they mean.
+template <int Bytes>
+struct UnitOf;
+template <>
+struct UnitOf<1> {
+  using type = uint8_t;
+};
+template <>
+struct UnitOf<2> {
+  using type = uint16_t;
+};
+template <>
+struct UnitOf<4> {
+  using type = uint32_t;
+};
+template <>
+struct UnitOf<8> {
+  using type = uint64_t;
+};
+template <>
+struct UnitOf<16> {
+  using type = Bytes16;
+};
+template <int Bytes>
+using Unit = typename UnitOf<Bytes>::type;
+
+// `from` and `to` are aligned to the unit's size.
+template <int Bytes>
+OPDOCK_DEVICE Unit<Bytes> load_unit(const void* from) {
+  if constexpr (Bytes == 16) {
+    return load16(from);
+  } else {
+    return *static_cast<const Unit<Bytes>*>(from);
+  }
+}
+template <int Bytes>
+OPDOCK_DEVICE void store_unit(void* to, const Unit<Bytes>& unit) {
+  if constexpr (Bytes == 16) {
+    store16(to, unit);
+  } else {
+    *static_cast<Unit<Bytes>*>(to) = unit;
+  }
 }
 
 }  // namespace opdock

@@ -1,47 +1,14 @@
-// Numbers of one type to another, element by element. convert_cpu.cc has the same rules.
+// Numbers of one type to another, element by element.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "numbers.cuh"
 #include "opdock/device.cuh"
 
 namespace convert_copy {
 
 using namespace opdock;
 using opdock::half;  // named, it wins over hipRTC's own
-
-template <class T>
-constexpr bool is_floating = false;
-template <>
-constexpr bool is_floating<float> = true;
-template <>
-constexpr bool is_floating<double> = true;
-
-// What float numbers become: the whole part; beyond the type's range its smallest or largest
-// number; of a NaN 0.
-template <class T>
-struct Range;
-template <>
-struct Range<uint8_t> {
-  static constexpr uint8_t kLeast = 0, kMost = 255;
-  static constexpr float kEnd = 256.0f;
-};
-template <>
-struct Range<int32_t> {
-  static constexpr int32_t kLeast = -2147483647 - 1, kMost = 2147483647;
-  static constexpr float kEnd = 2147483648.0f;
-};
-template <>
-struct Range<int64_t> {
-  static constexpr int64_t kLeast = -9223372036854775807 - 1, kMost = 9223372036854775807;
-  static constexpr float kEnd = 9223372036854775808.0f;
-};
-template <class T, class F>
-OPDOCK_DEVICE T whole_part(F value) {
-  if (value != value) return 0;
-  if (value <= static_cast<F>(Range<T>::kLeast)) return Range<T>::kLeast;
-  if (value >= static_cast<F>(Range<T>::kEnd)) return Range<T>::kMost;
-  return static_cast<T>(value);
-}
 
 // An element as what it is converted from: 16-bit floats by way of float, and of a bool's byte any
 // but 0 is true.

@@ -26,23 +26,11 @@ struct Element<double> {
   OPDOCK_DEVICE static double zero() { return 0.0; }
 };
 
-// The mask of a group: a byte an element, moved by one instruction.
-template <int Size>
-struct MaskWord;
-template <>
-struct MaskWord<4> {
-  using Type = uint32_t;
-};
-template <>
-struct MaskWord<8> {
-  using Type = uint64_t;
-};
-
 // Consecutive elements from x[first] on, as far as there are any.
 template <class T>
 struct Group {
   static constexpr int kSize = vector_size<T> < 4 ? 4 : vector_size<T>;
-  using Word = typename MaskWord<kSize>::Type;
+  using Mask = Unit<kSize>;  // a byte an element
 
   T at[kSize];
   int count;  // how many of them there are
@@ -94,7 +82,7 @@ struct Group {
   OPDOCK_DEVICE void load_mask(const Params& p, int64_t first, bool (&keep)[kSize]) const {
     const unsigned char* const mask = p.mask + first;
     if (is_whole) {
-      const Word word = *reinterpret_cast<const Word*>(mask);
+      const Mask word = load_unit<kSize>(mask);
       OPDOCK_UNROLL
       for (int i = 0; i < kSize; ++i)
         keep[i] = p.threshold.is_reachable && (word >> 8 * i & 0xff) != 0;
@@ -108,10 +96,10 @@ struct Group {
   OPDOCK_DEVICE void store_mask(const Params& p, int64_t first, const bool (&keep)[kSize]) const {
     unsigned char* const mask = p.mask + first;
     if (is_whole) {
-      Word word = 0;
+      Mask word = 0;
       OPDOCK_UNROLL
-      for (int i = 0; i < kSize; ++i) word |= static_cast<Word>(keep[i]) << 8 * i;
-      *reinterpret_cast<Word*>(mask) = word;
+      for (int i = 0; i < kSize; ++i) word |= static_cast<Mask>(keep[i]) << 8 * i;
+      store_unit<kSize>(mask, word);
     } else {
       OPDOCK_UNROLL
       for (int i = 0; i < kSize; ++i)

@@ -32,5 +32,7 @@ OPDOCK_KERNEL(128) words(float* f, int* i, opdock::uint32_t* u, opdock::uint64_t
   cluster_barrier();
   f[2] = *cluster_shared(shared, (cluster_rank() + 1) % cluster_blocks());
   cluster_barrier();
+  store_unit<1>(i + 8, load_unit<1>(i + 9));
+  store_unit<16>(f + 8, load_unit<16>(f + 12));
   if (f[3] > 1) trap();
 }

@@ -1,0 +1,36 @@
+// What float numbers become as ints, on the GPU and on the CPU.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "opdock/host_device.cuh"
+
+namespace convert_copy {
+
+template <class T>
+constexpr bool is_floating = false;
+template <>
+constexpr bool is_floating<float> = true;
+template <>
+constexpr bool is_floating<double> = true;
+
+template <class T>
+struct Range {
+  static constexpr bool kIsSigned = T(-1) < T(0);
+  static constexpr T kMost = kIsSigned ? T((1ull << (8 * sizeof(T) - 1)) - 1) : T(-1);
+  static constexpr T kLeast = kIsSigned ? T(-kMost - 1) : T(0);
+};
+
+// The whole part; beyond the type's range its smallest or largest number; of a NaN 0. Without
+// branches, so that a compiler for CPUs makes vectors of it.
+template <class T, class F>
+OPDOCK_HOST_DEVICE T whole_part(F value) {
+  constexpr F kLow = static_cast<F>(Range<T>::kLeast);
+  constexpr F kEnd = static_cast<F>(Range<T>::kMost / 2 + 1) * 2;
+  F within = value == value ? value : F(0);
+  within = within > kLow ? within : kLow;
+  const bool is_beyond = within >= kEnd;
+  const T whole = static_cast<T>(is_beyond ? F(0) : within);
+  return is_beyond ? Range<T>::kMost : whole;
+}
+
+}  // namespace convert_copy
