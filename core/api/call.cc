@@ -301,7 +301,8 @@ opdock_status opdock_prepare(opdock_function* function, opdock_device device, ch
         if (status != OPDOCK_OK) return status;
       }
       ResultSet set(&in, results, num_results);
-      if ((num_results | plan->num_outputs | in.tensors | uint32_t{function->writes()}) != 0) {
+      if ((function->num_results() | num_results | plan->num_outputs | in.tensors |
+           uint32_t{function->writes()}) != 0) {
         status = set.take(*plan, false, error);
         if (status != OPDOCK_OK) return status;
         status = check_sharing(*function, *target, args, set.tensors(), in.tensors, error);

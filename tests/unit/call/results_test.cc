@@ -236,6 +236,34 @@ TEST(Results, AreAllHeldToTheShapeRuleIfThatIsAskedFor) {
   unsetenv("OPDOCK_CHECK_PLANS");
 }
 
+// ---- whose a tensor is
+
+TEST(Results, ThatAreArgumentsStayTheArguments) {
+  static const opdock_op op = make_op("same(Tensor(a!) x) -> Tensor(a!)");
+  TestFunction f(&op);
+  A a;
+  // As a program passes on what another call has returned.
+  std::vector<opdock_value> results(1);
+  opdock_value x = A::value(a.tensor({2}), OPDOCK_VALUE_OWNED);
+  ASSERT_EQ(invoke_values(f, {x}, &results), OPDOCK_OK) << f.error;
+  EXPECT_EQ(results[0].as.tensor, x.as.tensor);
+  EXPECT_EQ(results[0].flags, 0u);  // freed once, by the argument's holder
+}
+
+TEST(Results, ThatAreTheCallersStayTheCallers) {
+  TestFunction f(double_op());
+  A a;
+  std::vector<opdock_value> results(1);
+  ASSERT_EQ(invoke_values(f, {A::value(a.tensor({2}))}, &results), OPDOCK_OK) << f.error;
+  const opdock_tensor* const made = results[0].as.tensor;
+  // Again, into what the first call has made.
+  ASSERT_EQ(invoke_values(f, {A::value(a.tensor({2}))}, &results), OPDOCK_OK) << f.error;
+  EXPECT_EQ(results[0].as.tensor, made);
+  EXPECT_EQ(results[0].flags, OPDOCK_VALUE_OWNED);
+  opdock_value_free(&results[0]);
+  EXPECT_EQ(results[0].tag, uint32_t{OPDOCK_TAG_NONE});
+}
+
 // ---- numbers and objects
 
 struct Counted {
@@ -301,6 +329,36 @@ TEST(Results, AreNumbersAndObjects) {
   EXPECT_EQ(Counted::alive, 0);
 }
 
+TEST(Results, ThatAreNoTensorsNeedRoomOfAPlannedCallToo) {
+  static const opdock_op op = [] {
+    opdock_op o = make_op("make_one(int what) -> Object(counted)");
+    o.run = [](const opdock_call*, const opdock_value*, uint32_t, opdock_value* results, uint32_t) {
+      results[0].tag = OPDOCK_TAG_OBJECT;
+      results[0].as.object = &(new Counted("counted"))->object;
+      return OPDOCK_OK;
+    };
+    return o;
+  }();
+  TestFunction f(&op);
+  opdock_plan plan{};
+  plan.struct_size = sizeof plan;
+  const opdock_value what = A::integer(0);
+  ASSERT_EQ(f.plan({what}, &plan), OPDOCK_OK) << f.error;
+  EXPECT_EQ(opdock_run_planned(&f.function, nullptr, &plan, &what, 1, nullptr, 0, f.error,
+                               sizeof f.error),
+            OPDOCK_INVALID_ARGUMENT);
+  EXPECT_NE(std::string(f.error).find("found room for 0 results, wanted 1"), std::string::npos)
+      << f.error;
+  EXPECT_EQ(Counted::alive, 0);
+  opdock_value result{};
+  EXPECT_EQ(opdock_run_planned(&f.function, nullptr, &plan, &what, 1, &result, 1, f.error,
+                               sizeof f.error),
+            OPDOCK_OK)
+      << f.error;
+  opdock_value_free(&result);
+  EXPECT_EQ(Counted::alive, 0);
+}
+
 TEST(Results, OfARunThatFailsOrErrAreGivenBack) {
   TestFunction f(make_object_op());
   const struct {
@@ -334,6 +392,37 @@ TEST(Objects, AreGivenBackInAForkedChildToo) {  // OPDOCK-P-9
   EXPECT_EQ(status, 0);
   EXPECT_EQ(Counted::alive, 1);
   opdock_value_free(&results[3]);
+}
+
+TEST(Objects, ThatEndBeforeReleaseAreRefused) {
+  static const opdock_op use = make_op("use_short(Object(counted) o) -> ()");
+  static const opdock_op make = [] {
+    opdock_op o = make_op("make_short(int object) -> Object(counted)");
+    o.run = [](const opdock_call*, const opdock_value* args, uint32_t, opdock_value* results,
+               uint32_t) {
+      results[0].tag = OPDOCK_TAG_OBJECT;
+      results[0].as.object = reinterpret_cast<opdock_object*>(args[0].as.i64);
+      return OPDOCK_OK;
+    };
+    return o;
+  }();
+  Counted short_one("counted");
+  short_one.object.struct_size = offsetof(opdock_object, release);
+  opdock_value value{};
+  value.tag = OPDOCK_TAG_OBJECT;
+  value.as.object = &short_one.object;
+  TestFunction f(&use);
+  EXPECT_EQ(f.invoke({value}), OPDOCK_INVALID_ARGUMENT);
+  EXPECT_STREQ(f.error,
+               "use_short: argument 'o': found an object of struct_size 24, wanted at least 32, "
+               "through release; report it to its plugin's author");
+  TestFunction g(&make);
+  std::vector<opdock_value> results(1);
+  EXPECT_EQ(invoke_values(g, {A::integer(reinterpret_cast<int64_t>(value.as.object))}, &results),
+            OPDOCK_INTERNAL);
+  EXPECT_NE(std::string(g.error).find("an object of struct_size 24 as result 0, wanted"),
+            std::string::npos)
+      << g.error;
 }
 
 TEST(Objects, AreOfTheTypeThatTheSchemaNames) {  // OPDOCK-H-9
