@@ -199,6 +199,43 @@ TEST(Results, OfAVariableNumberNeedRoomInAPlan) {
   EXPECT_EQ(outputs[2].shape[0], 3);
 }
 
+TEST(Results, AreInferredOfTensorsThatAreChecked) {
+  const Schema schema = *parse_schema("f(Tensor x, Tensor[] ts) -> Tensor", nullptr);
+  Declared declared;
+  Reason error{};
+  declared.rules = *parse_shape_rules({{"[x.shape[:-1], ts[0].shape[0]]"}}, schema, &error);
+  TestResolver resolver(pieces_op());
+  opdock_function function("f", schema, &resolver, declared);
+  A a;
+  opdock_tensor* const x = a.tensor({2, 3});
+  opdock_tensor* const t = a.tensor({4});
+  const auto infer = [&] {
+    const opdock_value args[] = {A::value(x), a.list({A::value(t)})};
+    uint32_t count = 0;
+    opdock_output output;
+    char text[256] = "";
+    const opdock_status counted =
+        opdock_count_results(&function, args, 2, &count, text, sizeof text);
+    const opdock_status inferred =
+        opdock_infer_results(&function, args, 2, &output, 1, text, sizeof text);
+    EXPECT_EQ(counted, inferred);
+    return std::to_string(inferred) + text;
+  };
+  EXPECT_EQ(infer(), "0");
+  x->data = t->data = nullptr;  // shapes are all that is looked at
+  EXPECT_EQ(infer(), "0");
+  int64_t* const shape = x->shape;
+  x->shape = nullptr;
+  EXPECT_EQ(infer(), "1f: argument 'x': found a shape of NULL, wanted its sizes; fill it in");
+  x->shape = shape;
+  x->ndim = -2;
+  EXPECT_EQ(infer(), "1f: argument 'x': found -2 dimensions, wanted 0 to 16; reshape it");
+  x->ndim = 2;
+  t->shape = nullptr;
+  EXPECT_EQ(infer(),
+            "1f: element 0 of argument 'ts': found a shape of NULL, wanted its sizes; fill it in");
+}
+
 // ---- what plan answers is held to the rules (OPDOCK-P-10)
 
 opdock_op departing_op() {
