@@ -479,7 +479,8 @@ OPDOCK_EXPORT const opdock_plugin* OPDOCK_ENTRY(void);
  *        host takes ranges of random numbers. Arguments may lie on other devices. Gradients are
  *        formulas; backward was removed. Kernels are requested by index. log and parallel_for know
  *        their call (opdock.parallel/2). Tags are OPDOCK_TAG_…. OPDOCK_IO_ERROR. A host loads only
- *        its own minor of major 0. Removed: OPDOCK_CALL_…, opdock_generator.device_offset. */
+ *        its own minor of major 0. A launch must reach through num_args, an object through release.
+ *        Removed: OPDOCK_CALL_…, opdock_generator.device_offset. */
 
 #ifdef __cplusplus
 }
