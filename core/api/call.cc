@@ -137,6 +137,10 @@ template <class Call>
 [[gnu::cold, gnu::noinline]] opdock_status call_further(const opdock_function& function,
                                                         Target* target, opdock_status status,
                                                         const Call& call) {
+  struct End {
+    Resolver* resolver;
+    ~End() { resolver->end_of_call(); }
+  } const end{function.resolver()};
   // Each turn gives up one provider; the limit is for those that other threads bring back.
   for (int turn = 0; turn < 8; ++turn) {
     if (status != OPDOCK_INCOMPATIBLE || target == nullptr) break;
@@ -144,11 +148,10 @@ template <class Call>
     target = nullptr;
     status = call(&target);
   }
-  function.resolver()->end_of_call();
   return status;
 }
 
-// The quick look first; what it does not take is judged in full.
+// The quick look first; what it does not take is checked in full.
 inline Target* accept_or_check(const opdock_function& function, const opdock_value* args,
                                uint32_t num_args, bool planning, opdock_status* status,
                                const ErrorBuffer& error) {
@@ -301,7 +304,8 @@ opdock_status opdock_prepare(opdock_function* function, opdock_device device, ch
         if (status != OPDOCK_OK) return status;
       }
       ResultSet set(&in, results, num_results);
-      if ((num_results | plan->num_outputs | in.tensors | uint32_t{function->writes()}) != 0) {
+      if ((function->num_results() | num_results | plan->num_outputs | in.tensors |
+           uint32_t{function->writes()}) != 0) {
         status = set.take(*plan, false, error);
         if (status != OPDOCK_OK) return status;
         status = check_sharing(*function, *target, args, set.tensors(), in.tensors, error);

@@ -23,7 +23,7 @@ opdock_status opdock_get_function(opdock_runtime* runtime, const char* name, opd
                                   char* error, uint32_t error_size) {
   ErrorBuffer buffer{error, error_size};
   if (runtime == nullptr || name == nullptr || out == nullptr) {
-    return missing(buffer, "a runtime, a name and a place for the function");
+    return missing(buffer, "a runtime, a name and room for the function");
   }
   *out = nullptr;
   return guarded(buffer, [&] {
@@ -62,7 +62,7 @@ opdock_status opdock_infer_results(const opdock_function* function, const opdock
   ErrorBuffer buffer{error, error_size};
   if (function == nullptr || (args == nullptr && num_args != 0) ||
       (outputs == nullptr && room != 0)) {
-    return missing(buffer, "a function, its arguments and room for as many outputs as are said");
+    return missing(buffer, "a function, its arguments and room for as many outputs as `room` says");
   }
   return guarded(
       buffer, [&] { return opdock::infer(*function, {args, num_args}, {outputs, room}, buffer); });
@@ -90,7 +90,9 @@ opdock_status opdock_bind(const opdock_function* function, const opdock_value* p
   if (function == nullptr || (positional == nullptr && num_positional != 0) ||
       ((names == nullptr || named == nullptr) && num_named != 0) ||
       (bound == nullptr && function->num_params() != 0)) {
-    return missing(buffer, "a function, the arguments it is told of, and room for bound ones");
+    return missing(
+        buffer,
+        "a function, as many arguments and names as are counted, and room for the bound arguments");
   }
   return guarded(buffer, [&] {
     return opdock::bind(*function, positional, num_positional, names, named, num_named, bound,

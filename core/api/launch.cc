@@ -1,5 +1,7 @@
 // The functions of compile.h for a kernel: what it takes, and launching it.
 // SPDX-License-Identifier: Apache-2.0
+#include "call/launch.h"
+
 #include <atomic>
 #include <string_view>
 
@@ -53,30 +55,16 @@ opdock_status opdock_launch_kernel(opdock_kernel* kernel, void* stream, const op
   const auto refuse = [&](opdock_status status, std::string_view text) {
     return buffer.fail(status, text);
   };
-  if (kernel == nullptr || launch == nullptr) {
-    return refuse(OPDOCK_INVALID_ARGUMENT, "launch: found a NULL kernel or launch, wanted both");
-  }
-  if (!OPDOCK_HAS(launch, opdock_launch, num_args)) {
-    return refuse(OPDOCK_INVALID_ARGUMENT,
-                  "launch: struct_size ends before num_args; set it to sizeof(opdock_launch)");
-  }
-  for (int i = 0; i < 3; ++i) {
-    if (launch->grid[i] == 0 || launch->block[i] == 0) {
-      return refuse(OPDOCK_INVALID_ARGUMENT,
-                    "launch: found a grid or block size of 0, wanted at least 1; skip the launch "
-                    "where there is nothing to do");
-    }
-  }
-  if (launch->num_args != 0 && launch->args == nullptr) {
-    return refuse(OPDOCK_INVALID_ARGUMENT,
-                  "launch: found args of NULL with num_args above 0, wanted their addresses");
-  }
   return guarded(buffer, [&] {
+    opdock_launch room;
+    std::string problem;
+    const opdock_launch* const full = read_launch(kernel, launch, &room, &problem);
+    if (full == nullptr) return refuse(OPDOCK_INVALID_ARGUMENT, "launch: " + problem);
     Driver* const driver = driver_of(*kernel);
     void* previous = nullptr;
     Status done = driver->enter(kernel->device.index, stream, &previous);
     if (!done.ok()) return refuse(done.status, done.text);
-    done = driver->launch(kernel->function, stream, *launch);
+    done = driver->launch(kernel->function, stream, *full);
     driver->leave(previous);
     if (done.ok()) return OPDOCK_OK;
     // Here it is the program that gave the arguments, not a plugin.

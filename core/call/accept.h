@@ -1,5 +1,5 @@
 // The quick look at the arguments of a call: takes what nearly every call looks like in a few
-// instructions an argument. It gives no reasons: what it does not take, check_arguments() judges,
+// instructions an argument. It gives no reasons: check_arguments() looks at what it does not take,
 // so nothing may be taken here that is refused there.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once

@@ -1,5 +1,5 @@
 // The parts of the call path that check and allocate; opdock_plan_call, opdock_run_planned and
-// opdock_invoke (call.cc) put them together with the phases (phases.h).
+// opdock_invoke (core/api/call.cc) put them together with the phases (phases.h).
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

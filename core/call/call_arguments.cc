@@ -15,22 +15,16 @@ struct Refusal {
   opdock_status* status;
   const ErrorBuffer& error;
 
-  std::string name(ArgumentPlace place) const {
-    std::string text;
-    if (place.element >= 0)
-      text.append("element ").append(std::to_string(place.element)).append(" of ");
-    return text.append("'").append(function.schema().params[place.param].name).append("'");
-  }
   [[gnu::cold, gnu::noinline]] Target* operator()(opdock_status why, ArgumentPlace place,
                                                   const std::string& text) const {
     *status = why;
-    error.write(function.schema().name, ": argument ", name(place) + ": " + text);
+    error.write(function.schema().name, ": ", name_of(function, place) + ": " + text);
     return nullptr;
   }
 };
 
 // Tensors that the op writes may be written, each element by itself. That they share memory with no
-// other is checked before run: there is none to share while planning.
+// other is checked before run: while planning there may be no memory yet.
 [[gnu::noinline]] bool check_written(const opdock_function& function, const opdock_value* args,
                                      const Refusal& refuse) {
   const opdock_param* params = function.params();
@@ -49,7 +43,8 @@ struct Refusal {
   });
 }
 
-// The first tensor on the op's device: all others that are to lie there must lie on its.
+// The first tensor on the op's device: the others must lie on the same one, except those that are
+// declared to lie elsewhere.
 struct Anchor {
   const opdock_tensor* tensor = nullptr;
   ArgumentPlace place{0};
@@ -72,7 +67,7 @@ constexpr opdock_device kCpuDevice{OPDOCK_CPU, 0};
              !same(x->device, anchor.tensor->device)) {
     refuse(OPDOCK_INVALID_ARGUMENT, place,
            "found it on " + to_text(x->device) + ", wanted " + to_text(anchor.tensor->device) +
-               ", where argument " + refuse.name(anchor.place) + " is; move one of the two");
+               ", where " + name_of(refuse.function, anchor.place) + " is; move one of the two");
   } else {
     refuse(OPDOCK_INVALID_ARGUMENT, place,
            "found a shape without data, wanted memory, as the op is to run; pass a real tensor");
@@ -189,7 +184,9 @@ Target* recheck_arguments(const opdock_function& function, const opdock_value* a
   bool doubtful = num_args != count || args == nullptr || function.writes();
   for (size_t i = 0; !doubtful && i < count; ++i) {
     if (args[i].tag != OPDOCK_TAG_TENSOR) {
-      doubtful = args[i].tag != params[i].tag;
+      const bool left_out =
+          args[i].tag == OPDOCK_TAG_NONE && (params[i].flags & OPDOCK_PARAM_OPTIONAL) != 0;
+      doubtful = args[i].tag != params[i].tag && !left_out;
       continue;
     }
     const opdock_tensor* x = args[i].as.tensor;

@@ -12,14 +12,14 @@ namespace {
 
 constexpr size_t kFewViews = 16;
 
-// "argument 'x'", "element 1 of argument 'xs'", "output 0": the view number `index`.
-std::string name_of(const opdock_function& function, const opdock_value* args, uint32_t index) {
+// "argument 'x'", "output 0": the view number `index`.
+std::string name_of_view(const opdock_function& function, const opdock_value* args,
+                         uint32_t index) {
   uint32_t left = index;
   std::string name;
   each_tensor(function, args, [&](ArgumentPlace place, const opdock_value&) {
     if (left-- != 0) return true;
-    if (place.element >= 0) name = "element " + std::to_string(place.element) + " of ";
-    name += "argument '" + function.schema().params[place.param].name + "'";
+    name = name_of(function, place);
     return false;
   });
   return name.empty() ? "output " + std::to_string(left) : name;
@@ -31,11 +31,11 @@ std::string name_of(const opdock_function& function, const opdock_value* args, u
                                                   const ErrorBuffer& error) {
   const uint32_t at_fault = second_written ? clash.second : clash.first;
   const uint32_t other = second_written ? clash.first : clash.second;
-  std::string text = name_of(function, args, at_fault) + ": found memory ";
+  std::string text = name_of_view(function, args, at_fault) + ": found memory ";
   text += clash.overlap == views::Overlap::kShared
               ? "shared with "
               : "so interleaved that it takes too long to tell it from that of ";
-  text += name_of(function, args, other) + ", wanted memory of its own, as the op writes it; ";
+  text += name_of_view(function, args, other) + ", wanted memory of its own, as the op writes it; ";
   text += output ? "pass another output" : "copy one of the two";
   error.write(function.schema().name, ": ", text);
   return OPDOCK_INVALID_ARGUMENT;
@@ -49,7 +49,9 @@ opdock_status check_sharing(const opdock_function& function, const Target& targe
   const opdock_param* params = function.params();
   size_t count = function.num_params() + num_outputs;
   for (size_t i = 0; i < function.num_params(); ++i) {
-    if (args[i].tag == OPDOCK_TAG_LIST) count += args[i].as.list->count;
+    if (args[i].tag == OPDOCK_TAG_LIST && params[i].tag == OPDOCK_TAG_TENSOR) {
+      count += args[i].as.list->count;
+    }
   }
   View few[kFewViews];
   std::unique_ptr<View[]> many(count > kFewViews ? new View[count] : nullptr);

@@ -76,7 +76,9 @@ Target* opdock_function::resolve(opdock_device device, opdock_status* status,
   if (slot == nullptr) {
     *status = OPDOCK_INVALID_ARGUMENT;
     error.write(name_, ": found ",
-                opdock::to_text(device) + ", wanted cpu, cuda:0 to 63 or rocm:0 to 63");
+                opdock::to_text(device) +
+                    ", wanted cpu, cuda:0 to 63 or rocm:0 to 63; move the "
+                    "arguments to one of these");
     return nullptr;
   }
   Target* found = nullptr;

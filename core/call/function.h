@@ -26,7 +26,7 @@ class Resolver {
   // device's context is current. May compile, may block; any thread.
   virtual Status make_kernels(const opdock_function&, Target*, const char* name) {
     (void)name;
-    return {};  // for who hands none out
+    return {};  // for a resolver that hands none out
   }
   // A call on `target` failed with OPDOCK_INCOMPATIBLE. True: because its first kernel could not be
   // made, and nothing was launched; resolve() passes this target over on this thread until
@@ -53,10 +53,11 @@ inline constexpr int32_t kMaxDevices = 64;  // of one type
 
 }  // namespace opdock
 
-// Any thread. Immutable but for the slots, each of which is set once.
+// Any thread. Immutable but for the slots, each set by the first call on its device, until
+// forget().
 struct opdock_function {
  public:
-  // name: what it was asked for by, "softmax" or "plugin/softmax". The resolver outlives it.
+  // name: as it was asked for, "softmax" or "plugin/softmax". The resolver outlives it.
   opdock_function(std::string name, opdock::Schema schema, opdock::Resolver* resolver,
                   opdock::Declared declared = {});
   opdock_function(const opdock_function&) = delete;
@@ -146,6 +147,14 @@ opdock_status bind(const opdock_function& function, const opdock_value* position
 // Whether `value` fits parameter `param` as it is: by tag, and its list's elements by theirs. Does
 // not look into tensors.
 bool fits(const opdock_value& value, const opdock_param& param);
+
+// Whether an object has every member through `release`: what the host reads of it, and calls.
+inline bool is_whole(const opdock_object& object) {
+  return OPDOCK_HAS(&object, opdock_object, release);
+}
+
+// "a float", "an object of type aio_handle": what messages call a value.
+std::string name_of(const opdock_value& value);
 
 // "found a float, wanted an int; …" for a value that does not fit.
 std::string misfit(const opdock_value& value, const opdock_param& param, const SchemaType& type);

@@ -1,5 +1,6 @@
 // Putting arguments into the schema's order.
 // SPDX-License-Identifier: Apache-2.0
+#include <cstddef>
 #include <cstring>
 
 #include "call/function.h"
@@ -32,20 +33,16 @@ bool is_bad_bool(const opdock_value& value) {
   return value.tag == OPDOCK_TAG_BOOL && value.as.i64 != 0 && value.as.i64 != 1;
 }
 
-// Another type than the schema names.
-bool is_other_object(const opdock_value& value, const opdock_param& param) {
-  if (value.tag != OPDOCK_TAG_OBJECT || param.tag != OPDOCK_TAG_OBJECT) return false;
-  const char* type = value.as.object->type_id;
-  return type == nullptr || std::strcmp(type, param.object_type) != 0;
+bool is_short_object(const opdock_value& value) {
+  return value.tag == OPDOCK_TAG_OBJECT && !is_whole(*value.as.object);
 }
 
-// What a value is called in an error.
-std::string name_of(const opdock_value& value) {
-  if (value.tag != OPDOCK_TAG_OBJECT || value.as.object == nullptr) {
-    return std::string(tag_text(value.tag));
-  }
+// One that ends early, or of another type than the schema names.
+bool is_bad_object(const opdock_value& value, const opdock_param& param) {
+  if (value.tag != OPDOCK_TAG_OBJECT || param.tag != OPDOCK_TAG_OBJECT) return false;
+  if (is_short_object(value)) return true;
   const char* type = value.as.object->type_id;
-  return "an object of type " + std::string(type == nullptr ? "NULL" : type);
+  return type == nullptr || std::strcmp(type, param.object_type) != 0;
 }
 
 // The element at fault, or -1.
@@ -56,7 +53,7 @@ int64_t misfit_element(const opdock_value& value, const opdock_param& param) {
     bool none =
         element.tag == OPDOCK_TAG_NONE && (param.flags & OPDOCK_PARAM_OPTIONAL_ELEMENTS) != 0;
     if (!none && (element.tag != param.tag || pointer_missing(element) || is_bad_bool(element) ||
-                  is_other_object(element, param))) {
+                  is_bad_object(element, param))) {
       return static_cast<int64_t>(i);
     }
   }
@@ -100,31 +97,49 @@ opdock_status place(const opdock_function& function, size_t index, const opdock_
 
 bool fits(const opdock_value& value, const opdock_param& param) {
   if (value.tag == OPDOCK_TAG_NONE) return (param.flags & OPDOCK_PARAM_OPTIONAL) != 0;
-  if (pointer_missing(value) || is_bad_bool(value) || is_other_object(value, param)) return false;
+  if (pointer_missing(value) || is_bad_bool(value) || is_bad_object(value, param)) return false;
   if ((param.flags & OPDOCK_PARAM_LIST) == 0) return value.tag == param.tag;
   return value.tag == OPDOCK_TAG_LIST && misfit_element(value, param) < 0;
 }
 
-std::string misfit(const opdock_value& value, const opdock_param& param, const SchemaType& type) {
-  std::string wanted = ", wanted " + to_text(type);
-  const bool list = (param.flags & OPDOCK_PARAM_LIST) != 0;
-  if (list && value.tag == OPDOCK_TAG_LIST && !pointer_missing(value)) {
-    int64_t at = misfit_element(value, param);
-    const opdock_value& element = value.as.list->data[at];
-    return "found " + name_of(element) +
-           (pointer_missing(element) ? " behind a NULL pointer" : "") + " as element " +
-           std::to_string(at) + wanted + "; convert it";
+std::string name_of(const opdock_value& value) {
+  if (value.tag != OPDOCK_TAG_OBJECT || value.as.object == nullptr) {
+    return std::string(tag_text(value.tag));
   }
-  if (pointer_missing(value)) {
-    return "found " + std::string(tag_text(value.tag)) + " behind a NULL pointer" + wanted +
+  if (is_short_object(value)) {
+    return "an object of struct_size " + std::to_string(value.as.object->struct_size);
+  }
+  const char* type = value.as.object->type_id;
+  return "an object of type " + std::string(type == nullptr ? "NULL" : type);
+}
+
+std::string misfit(const opdock_value& value, const opdock_param& param, const SchemaType& type) {
+  const opdock_value* at_fault = &value;
+  std::string where;
+  if ((param.flags & OPDOCK_PARAM_LIST) != 0 && value.tag == OPDOCK_TAG_LIST &&
+      !pointer_missing(value)) {
+    const int64_t at = misfit_element(value, param);
+    at_fault = &value.as.list->data[at];
+    where = " as element " + std::to_string(at);
+  }
+  const std::string wanted = where + ", wanted " + to_text(type);
+  if (pointer_missing(*at_fault)) {
+    return "found " + std::string(tag_text(at_fault->tag)) + " behind a NULL pointer" + wanted +
            "; fill it in";
   }
-  if (is_bad_bool(value)) {
-    return "found a bool of value " + std::to_string(value.as.i64) + ", wanted 0 or 1; correct it";
+  if (is_bad_bool(*at_fault)) {
+    return "found a bool of value " + std::to_string(at_fault->as.i64) + where +
+           ", wanted 0 or 1; correct it";
   }
-  return "found " + name_of(value) + wanted +
-         (value.tag == OPDOCK_TAG_INT && param.tag == OPDOCK_TAG_FLOAT ? "; opdock_bind converts it"
-                                                                       : "; convert it");
+  if (is_short_object(*at_fault)) {
+    return "found " + name_of(*at_fault) + where + ", wanted at least " +
+           std::to_string(offsetof(opdock_object, release) + sizeof at_fault->as.object->release) +
+           ", through release; report it to its plugin's author";
+  }
+  const bool binds = at_fault == &value && value.tag == OPDOCK_TAG_INT &&
+                     param.tag == OPDOCK_TAG_FLOAT && (param.flags & OPDOCK_PARAM_LIST) == 0;
+  return "found " + name_of(*at_fault) + wanted +
+         (binds ? "; opdock_bind converts it" : "; convert it");
 }
 
 opdock_status bind(const opdock_function& function, const opdock_value* positional,

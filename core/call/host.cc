@@ -11,6 +11,7 @@
 
 #include "base/guarded.h"
 #include "call/invocation.h"
+#include "call/launch.h"
 #include "call/memory.h"
 #include "call/parallel.h"
 #include "call/retain.h"
@@ -45,18 +46,21 @@ opdock_status host_set_error(const opdock_call* call, opdock_status status,
 
 opdock_status find_kernel(Invocation& in, uint32_t index, opdock_kernel** out) {
   if (out == nullptr) {
-    return in.fail(OPDOCK_INTERNAL, "kernel(): found out of NULL, wanted room for the kernel");
+    return in.fail(OPDOCK_INTERNAL,
+                   "kernel(): found out of NULL, wanted room for the kernel; pass a pointer to it");
   }
   if (in.phase == Phase::kPlan) {
     return in.fail(OPDOCK_INTERNAL,
-                   "kernel() was called by plan, which must touch no device; call it "
-                   "from prepare");
+                   "kernel(): found a call from plan, which must touch no device, wanted one from "
+                   "prepare or run; move it");
   }
   Kernels* const kernels = in.target->kernels;
   if (kernels == nullptr) {
     return in.fail(OPDOCK_NOT_FOUND, "kernel(" + std::to_string(index) +
-                                         "): there are no kernels on " +
-                                         to_text(in.target->device));
+                                         "): found the op running on " +
+                                         to_text(in.target->device) +
+                                         ", which has no kernels, wanted a GPU; ask for kernels "
+                                         "only there");
   }
   if (kernels->is_ready(index, out)) [[likely]]
     return OPDOCK_OK;
@@ -71,65 +75,56 @@ opdock_status find_kernel(Invocation& in, uint32_t index, opdock_kernel** out) {
   return found.ok() ? OPDOCK_OK : in.fail(found.status, found.text);
 }
 
-opdock_status refuse_launch(Invocation& in, const char* text) {
-  return in.fail(OPDOCK_INTERNAL, std::string("launch(): ") + text);
+opdock_status refuse_launch(Invocation& in, const std::string& text) {
+  return in.fail(OPDOCK_INTERNAL, "launch(): " + text);
 }
 
 opdock_status launch_kernel(Invocation& in, const opdock_call* call, opdock_kernel* kernel,
                             const opdock_launch* launch) {
-  if (kernel == nullptr || launch == nullptr) {
-    return refuse_launch(in, "found a NULL kernel or launch, wanted both");
+  opdock_launch room;
+  std::string problem;
+  launch = read_launch(kernel, launch, &room, &problem);
+  if (launch == nullptr) return refuse_launch(in, problem);
+  if (in.phase != Phase::kRun) {
+    return refuse_launch(in, "found a call from plan or prepare, wanted one from run; move it");
   }
-  if (in.phase != Phase::kRun) return refuse_launch(in, "only run may launch");
   if (in.target->driver == nullptr || !same(kernel->device, in.target->device)) {
-    return refuse_launch(in,
-                         "the kernel belongs to another device than the call's; look it up in "
-                         "every call");
-  }
-  opdock_launch full;
-  if (launch->struct_size != sizeof full) {
-    if (!OPDOCK_HAS(launch, opdock_launch, args)) {
-      return refuse_launch(in, "struct_size ends before args; set it to sizeof(opdock_launch)");
-    }
-    full = {};
-    std::memcpy(&full, launch, std::min<size_t>(launch->struct_size, sizeof full));
-    full.struct_size = sizeof full;
-    launch = &full;
-  }
-  for (int i = 0; i < 3; ++i) {
-    if (launch->grid[i] == 0 || launch->block[i] == 0) {
-      return refuse_launch(in,
-                           "found a grid or block size of 0, wanted at least 1; skip the launch "
-                           "where there is nothing to do");
-    }
-  }
-  if (launch->num_args != 0 && launch->args == nullptr) {
-    return refuse_launch(in, "found args of NULL with num_args above 0, wanted their addresses");
+    return refuse_launch(in, "found a kernel of " + to_text(kernel->device) + ", wanted one of " +
+                                 to_text(in.target->device) +
+                                 ", where the op runs; look it up in every call");
   }
   Status done = in.target->driver->launch(kernel->function, call->stream, *launch);
   return done.ok() ? OPDOCK_OK : in.fail(done.status, done.text);
 }
 
 opdock_status more_workspace(Invocation& in, uint64_t bytes, uint64_t alignment, void** out) {
-  if (out == nullptr) return in.fail(OPDOCK_INTERNAL, "workspace(): found out of NULL");
+  if (out == nullptr) {
+    return in.fail(OPDOCK_INTERNAL,
+                   "workspace(): found out of NULL, wanted room for the address; pass a pointer "
+                   "to it");
+  }
   *out = nullptr;
   if (in.phase != Phase::kRun || !in.target->has_flag(OPDOCK_OP_MAY_ALLOCATE)) {
     return in.fail(
         OPDOCK_INTERNAL,
-        "workspace(): only run of an op with the flag may-allocate may ask for more; plan "
-        "its size instead");
+        std::string("workspace(): found a call from ") +
+            (in.phase != Phase::kRun ? "plan or prepare" : "an op without the flag may-allocate") +
+            ", wanted one from run of an op with may-allocate; plan the size instead");
   }
   bool is_capturing = false;
   const opdock_status asked = in.is_capturing(&is_capturing);
   if (asked != OPDOCK_OK) return asked;
   if (is_capturing) {
-    return in.fail(OPDOCK_UNSUPPORTED, "workspace(): not while the stream is being captured");
+    return in.fail(OPDOCK_UNSUPPORTED,
+                   "workspace(): found the stream being captured, wanted all workspace planned; "
+                   "plan its size, or do not capture this op");
   }
   if (alignment == 0) alignment = kAlignment;
   if (!std::has_single_bit(alignment) || bytes > (UINT64_MAX >> 1)) {
     return in.fail(OPDOCK_INTERNAL,
-                   "workspace(): found a size or alignment that no memory has, "
-                   "wanted a power of two as alignment");
+                   "workspace(): found " + std::to_string(bytes) + " bytes with alignment " +
+                       std::to_string(alignment) +
+                       ", wanted fewer than 2^63 bytes and a power of two; correct them");
   }
   if (bytes == 0) return OPDOCK_OK;
   if (in.extra == nullptr) in.extra = new std::vector<void*>;

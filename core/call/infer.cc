@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "call/infer.h"
 
+#include "call/places.h"
+#include "call/tensor_check.h"
+
 namespace opdock {
 namespace {
 
@@ -10,7 +13,8 @@ opdock_status unfit(const opdock_function& function, const ErrorBuffer& error,
   return OPDOCK_INVALID_ARGUMENT;
 }
 
-// The arguments fit the schema, and there is a rule for each result with fresh tensors.
+// The arguments fit the schema and their tensors have shapes, and there is a rule for each result
+// with fresh tensors.
 opdock_status check(const opdock_function& function, std::span<const opdock_value> args,
                     const ErrorBuffer& error) {
   if (args.size() != function.num_params()) {
@@ -26,6 +30,16 @@ opdock_status check(const opdock_function& function, std::span<const opdock_valu
                  "argument '" + std::string(param.name) +
                      "': " + misfit(args[i], param, function.schema().params[i].type));
   }
+  std::string problem;
+  each_tensor(function, args.data(), [&](ArgumentPlace place, const opdock_value& value) {
+    const opdock_tensor* x = value.as.tensor;
+    // No rule looks at data.
+    const TensorProblem found = check_tensor(x, OPDOCK_VALUE_NO_DATA);
+    if (found == TensorProblem::kNone) return true;
+    problem = name_of(function, place) + ": " + describe(found, x);
+    return false;
+  });
+  if (!problem.empty()) return unfit(function, error, problem);
   if (function.rules().size() == function.fresh()) return OPDOCK_OK;
   return unfit(function, error,
                "found " + std::to_string(function.rules().size()) + " shape rules, wanted " +

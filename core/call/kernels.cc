@@ -3,6 +3,7 @@
 
 #include <cstring>
 
+#include "note/image_table.h"
 #include "schema/dtype.h"
 
 namespace opdock {
@@ -10,6 +11,12 @@ namespace {
 
 bool inside(std::span<const uint8_t> table, uint64_t offset, uint64_t size) {
   return offset <= table.size() && size <= table.size() - offset;
+}
+
+constexpr char kListIt[] = "list it under `kernels` in plugin.toml";
+
+std::string quoted(const char* name) {
+  return "\"" + std::string(name) + "\"";
 }
 
 // FNV-1a: names are short, and few.
@@ -25,21 +32,14 @@ bool read_mapped_table(std::span<const uint8_t> table, std::vector<ImageRow>* ro
                        std::string* problem) {
   rows->clear();
   if (table.empty()) return true;
-  ImageTableHead head;
-  if (table.size() < sizeof head) {
-    *problem = "the image table has " + std::to_string(table.size()) + " bytes";
+  std::vector<ImageEntry> entries;
+  Reason reason{};
+  if (!read_image_entries(table, &entries, &reason)) {
+    *problem = reason.found;
     return false;
   }
-  std::memcpy(&head, table.data(), sizeof head);
-  if (std::memcmp(head.magic, kImageMagic, sizeof head.magic) != 0 ||
-      head.entry_size < sizeof(ImageEntry) ||
-      !inside(table, sizeof head, uint64_t{head.count} * head.entry_size)) {
-    *problem = "the image table's head is damaged";
-    return false;
-  }
-  for (uint32_t i = 0; i < head.count; ++i) {
-    ImageEntry entry;
-    std::memcpy(&entry, table.data() + sizeof head + uint64_t{i} * head.entry_size, sizeof entry);
+  for (uint32_t i = 0; i < entries.size(); ++i) {
+    const ImageEntry& entry = entries[i];
     if (!inside(table, entry.offset, entry.size) ||
         !inside(table, entry.names_offset, entry.names_size)) {
       *problem = "entry " + std::to_string(i) + " of the image table leaves the table";
@@ -140,24 +140,25 @@ const char* Kernels::name_of(uint32_t index) const {
 Status Kernels::find(uint32_t index, opdock_kernel** out, bool may_load) {
   if (index < numbered_.size() && numbered_[index].entry != nullptr) [[likely]]
     return take(numbered_[index].entry, out, may_load);
-  if (index < numbered_.size()) return find(numbered_[index].name, out, may_load);
-  return refuse_unknown("number " + std::to_string(index));
+  // The plugin's descriptor lists it, so plugin.toml does.
+  if (index < numbered_.size())
+    return refuse_unknown(quoted(numbered_[index].name), "build the plugin again");
+  return refuse_unknown("number " + std::to_string(index), kListIt);
 }
 
 Status Kernels::find(const char* name, opdock_kernel** out, bool may_load) {
   Entry* entry = lookup(name);
-  return entry != nullptr ? take(entry, out, may_load)
-                          : refuse_unknown("\"" + std::string(name) + "\"");
+  return entry != nullptr ? take(entry, out, may_load) : refuse_unknown(quoted(name), kListIt);
 }
 
-Status Kernels::refuse_unknown(const std::string& what) const {
+Status Kernels::refuse_unknown(const std::string& what, const char* advice) const {
   if (driver_ == nullptr && !on_demand_) return {OPDOCK_NOT_FOUND, problem_};
   std::string text = "found no kernel " + what + " in " + description_ + ", wanted one of its " +
                      std::to_string(count_) + ":";
   for (size_t i = 0; i < count_ && i < 16; ++i) {
     text += (i ? ", \"" : " \"") + std::string(entries_[i].source_name) + "\"";
   }
-  return {OPDOCK_NOT_FOUND, text + "; list it under `kernels` in plugin.toml"};
+  return {OPDOCK_NOT_FOUND, text + "; " + advice};
 }
 
 Status Kernels::take(Entry* entry, opdock_kernel** out, bool may_load) {

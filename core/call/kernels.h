@@ -92,7 +92,7 @@ class Kernels {
   opdock_device device() const { return device_; }
   // Whether there is no such name, or it has been handed over.
   bool is_settled(std::string_view name) const;
-  // The first time for a known name counts.
+  // Hands over the kernel of a known name; of several only the first counts.
   void put(std::string_view name, const opdock_kernel& kernel);
 
  private:
@@ -100,7 +100,7 @@ class Kernels {
   void index(const std::vector<std::pair<const char*, const char*>>& pairs);
   Entry* lookup(std::string_view name) const;
   Status take(Entry* entry, opdock_kernel** out, bool may_load);
-  Status refuse_unknown(const std::string& what) const;
+  Status refuse_unknown(const std::string& what, const char* advice) const;
   Status resolve(Entry* entry, bool may_load);
   Status load_locked();
   Status refuse_in_capture(std::string_view name) const;

@@ -14,8 +14,9 @@ Status allocate_on_device(const Target& target, void* stream, uint64_t bytes, ui
                           void** memory, void** aligned) {
   const uint64_t room = alignment > kAlignment ? alignment - kAlignment : 0;
   if (bytes > UINT64_MAX - room) {
-    return {OPDOCK_OUT_OF_MEMORY,
-            "found " + std::to_string(bytes) + " bytes, wanted what a GPU may have"};
+    return {OPDOCK_OUT_OF_MEMORY, "found " + std::to_string(bytes) + " bytes with alignment " +
+                                      std::to_string(alignment) +
+                                      ", wanted fewer than 2^64 bytes in all; ask for fewer"};
   }
   Status done = target.driver->allocate(target.device.index, stream, bytes + room, memory);
   if (!done.ok()) return done;

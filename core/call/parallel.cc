@@ -24,6 +24,7 @@ struct Job {
   void* context;
   uint64_t count;
   uint64_t chunk;
+  uint32_t helpers;  // workers that may join the caller
   std::atomic<uint64_t> next{0};
   uint32_t users = 0;  // workers inside work(); guarded by the pool's mutex
 
@@ -44,12 +45,12 @@ thread_local bool is_inside = false;
 class Pool {
  public:
   // Without memory for it the caller works alone.
-  void run(Job* job, uint32_t threads) {
+  void run(Job* job) {
     try {
       std::lock_guard lock(mutex_);
-      start(threads - 1);
+      start(job->helpers);
       jobs_.push_back(job);
-      wake_.notify_all();
+      for (uint32_t i = 0; i < job->helpers; ++i) wake_.notify_one();
     } catch (const std::bad_alloc&) {
     }
     is_inside = true;
@@ -78,18 +79,23 @@ class Pool {
     is_inside = true;
     std::unique_lock lock(mutex_);
     for (;;) {
-      wake_.wait(lock, [&] { return !jobs_.empty(); });
-      Job* job = jobs_.front();
-      if (job->exhausted()) {  // its caller is waiting for the last chunks
-        jobs_.pop_front();
-        continue;
-      }
+      Job* job = nullptr;
+      wake_.wait(lock, [&] { return (job = next_job()) != nullptr; });
       ++job->users;
       lock.unlock();
       job->work();
       lock.lock();
       if (--job->users == 0) done_.notify_all();
     }
+  }
+
+  // The first job that another worker may join. The workers are those of the largest job so far: a
+  // smaller one is not for all of them.
+  Job* next_job() const {
+    for (Job* job : jobs_) {
+      if (job->users < job->helpers && !job->exhausted()) return job;
+    }
+    return nullptr;
   }
 
   std::mutex mutex_;
@@ -156,9 +162,10 @@ void parallel_for(uint32_t threads, uint64_t count, uint64_t grain,
     body(context, 0, count);
     return;
   }
-  Job job{body, context, count, chunk};
-  workers->run(&job,
-               static_cast<uint32_t>(std::min<uint64_t>(threads, (count + chunk - 1) / chunk)));
+  const uint64_t chunks = (count + chunk - 1) / chunk;
+  Job job{body, context, count, chunk,
+          static_cast<uint32_t>(std::min<uint64_t>(threads, chunks) - 1)};
+  workers->run(&job);
 }
 
 namespace {

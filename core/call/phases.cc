@@ -32,8 +32,8 @@ class OpTurn {
   }
 
  private:
-  // Who is at work may be compiling, and may need what this thread holds (Python's GIL, for a hook
-  // of the program): it is given up while waiting.
+  // Whoever is at work may be compiling, and may need what this thread holds (Python's GIL, for a
+  // hook of the program): it is given up while waiting.
   opdock_status wait(Invocation* in) {
     in->function.resolver()->waiting(true);
     const Turn::Took took = turn_->take();
@@ -103,7 +103,7 @@ bool same_output(const opdock_output& a, const opdock_output& b) {
          std::equal(a.shape, a.shape + a.ndim, b.shape);
 }
 
-// Holds what plan answered to the op's shape rules.
+// Compares what plan answered with the op's shape rules.
 opdock_status check_rules(Invocation* in, const opdock_value* args, const opdock_plan& plan) {
   const Schema& schema = in->function.schema();
   uint32_t output = 0;

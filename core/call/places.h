@@ -23,6 +23,13 @@ inline ArgumentPlace place_of(size_t param, uint64_t element) {
   return {static_cast<uint32_t>(param), static_cast<int32_t>(element)};
 }
 
+// "argument 'x'", "element 1 of argument 'xs'": what messages call it.
+inline std::string name_of(const opdock_function& function, ArgumentPlace place) {
+  std::string name;
+  if (place.element >= 0) name = "element " + std::to_string(place.element) + " of ";
+  return name + "argument '" + function.schema().params[place.param].name + "'";
+}
+
 // Visits every tensor of the arguments (which fit their parameters) with its place, in order;
 // f(place, value) returns false to stop.
 template <class F>

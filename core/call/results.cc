@@ -33,7 +33,8 @@ bool is_writable(const opdock_value& value) {
 }
 
 constexpr char kNotWritable[] =
-    "found a tensor that is read-only or has no data, wanted one that may be written";
+    "found a tensor that is read-only or has no data, wanted one that may be written; pass "
+    "another";
 
 }  // namespace
 
@@ -86,7 +87,8 @@ opdock_status ResultSet::take_one(uint32_t i, bool may_lack, opdock_tensor** to)
     for (uint32_t k = 0; k < n; ++k) {
       if (!is_tensor(list->data[k])) {
         return refuse(i, "element " + std::to_string(k) + ": found " +
-                             std::string(tag_text(list->data[k].tag)) + ", wanted a tensor");
+                             std::string(tag_text(list->data[k].tag)) +
+                             ", wanted a tensor; pass one");
       }
       if (!is_writable(list->data[k])) return refuse(i, kNotWritable);
       to[k] = const_cast<opdock_tensor*>(list->data[k].as.tensor);
@@ -95,8 +97,9 @@ opdock_status ResultSet::take_one(uint32_t i, bool may_lack, opdock_tensor** to)
   }
   if (n == 0 || !is_tensor(value)) {
     return refuse(i, "found " + std::string(tag_text(value.tag)) +
-                         (n == 0 ? ", wanted None, as nothing is returned for these arguments"
-                                 : ", wanted a tensor, as planned"));
+                         (n == 0 ? ", wanted None, as nothing is returned for these arguments; "
+                                   "pass None"
+                                 : ", wanted a tensor, as planned; pass one"));
   }
   if (!is_writable(value)) return refuse(i, kNotWritable);
   to[0] = const_cast<opdock_tensor*>(value.as.tensor);
@@ -106,10 +109,10 @@ opdock_status ResultSet::take_one(uint32_t i, bool may_lack, opdock_tensor** to)
 opdock_status ResultSet::take(const opdock_plan& plan, bool may_lack, const ErrorBuffer& error) {
   const opdock_function& function = in_.function;
   if (count_ != function.num_results() || (callers_ == nullptr && count_ != 0)) {
-    error.write(function.schema().name, ": found room for " + std::to_string(count_) +
-                                            " results, wanted " +
-                                            std::to_string(function.num_results()) +
-                                            ", one for each that the schema returns");
+    error.write(function.schema().name,
+                ": found room for " + std::to_string(count_) + " results, wanted " +
+                    std::to_string(function.num_results()) +
+                    ", one for each that the schema returns; pass that many");
     return OPDOCK_INVALID_ARGUMENT;
   }
   if (in_.tensors > kMaxReturns) {
@@ -174,22 +177,16 @@ opdock_status ResultSet::allocate(const opdock_plan& plan, const ErrorBuffer& er
 }
 
 opdock_value* ResultSet::for_run(const opdock_value* args) {
-  opdock_tensor* const* at = tensors_;
   for (uint32_t i = 0; i < count_; ++i) {
     const opdock_result& result = in_.function.results()[i];
     const bool is_made = (made_ >> i & 1) != 0;
     if (result.param >= 0) {
       own_[i] = args[result.param];
+      own_[i].flags &= ~OPDOCK_VALUE_OWNED;  // whoever holds the argument frees it, once
     } else if (result.tag != OPDOCK_TAG_TENSOR) {
       own_[i] = {};
-    } else {
-      const uint32_t n = in_.tensors_of(i);
-      if (!is_made) {
-        own_[i] = (result.flags & OPDOCK_PARAM_LIST) != 0 ? callers_[i]
-                  : n == 0                                ? opdock_value{}
-                                                          : tensor_value(*at, 0);
-      }
-      at += n;
+    } else if (!is_made) {
+      own_[i] = callers_[i];  // with its flags: it may be what an earlier call has allocated
     }
   }
   return own_;
@@ -200,27 +197,25 @@ opdock_status ResultSet::hand_over(opdock_status status) {
     const opdock_result& result = in_.function.results()[i];
     if (result.tag == OPDOCK_TAG_TENSOR) continue;
     opdock_value& value = own_[i];
-    const bool is_object = value.tag == OPDOCK_TAG_OBJECT && value.as.object != nullptr;
+    const bool is_object =
+        value.tag == OPDOCK_TAG_OBJECT && value.as.object != nullptr && is_whole(*value.as.object);
     if (is_object) {
       value.flags = OPDOCK_VALUE_OWNED;
       made_ |= 1u << i;
       has_made_ = true;
     }
     if (status != OPDOCK_OK) continue;
-    std::string found(tag_text(value.tag));
     bool is_good = value.tag == result.tag;
-    if (result.tag == OPDOCK_TAG_OBJECT && is_object) {
-      const char* type = value.as.object->type_id;
-      is_good = type != nullptr && std::string_view(type) == result.object_type;
-      found = "an object of type " + std::string(type == nullptr ? "NULL" : type);
+    if (result.tag == OPDOCK_TAG_OBJECT) {
+      is_good = is_object && value.as.object->type_id != nullptr &&
+                std::string_view(value.as.object->type_id) == result.object_type;
     }
-    if (result.tag == OPDOCK_TAG_OBJECT && !is_object) is_good = false;
     if (!is_good) {
-      status =
-          in_.fail(OPDOCK_INTERNAL, "run of plugin \"" + in_.target->plugin + "\" left " + found +
-                                        " as result " + std::to_string(i) + ", wanted " +
-                                        to_text(in_.function.schema().returns[i].type) +
-                                        "; report it to the plugin's author");
+      status = in_.fail(OPDOCK_INTERNAL, "run of plugin \"" + in_.target->plugin + "\" left " +
+                                             name_of(value) + " as result " + std::to_string(i) +
+                                             ", wanted " +
+                                             to_text(in_.function.schema().returns[i].type) +
+                                             "; report it to the plugin's author");
     }
   }
   if (status != OPDOCK_OK) return status;

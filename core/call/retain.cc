@@ -25,7 +25,7 @@ bool is_argument(const Invocation& in, const opdock_value* args, const opdock_te
 
 opdock_status keep(Invocation& in, const opdock_tensor* tensor, opdock_retained** out) {
   if (tensor == nullptr || out == nullptr) {
-    return in.fail(OPDOCK_INTERNAL, "retain(): found a NULL tensor or out, wanted both");
+    return in.fail(OPDOCK_INTERNAL, "retain(): found a NULL tensor or out, wanted both; pass both");
   }
   if (in.phase != Phase::kRun || !in.target->has_flag(OPDOCK_OP_RETAINS)) {
     return in.fail(
@@ -40,9 +40,10 @@ opdock_status keep(Invocation& in, const opdock_tensor* tensor, opdock_retained*
   const opdock_keeper* keeper = in.how.keeper;
   if (keeper == nullptr || !OPDOCK_HAS(keeper, opdock_keeper, release) ||
       keeper->retain == nullptr || keeper->release == nullptr) {
-    return in.fail(OPDOCK_UNSUPPORTED,
-                   "found a call that lets nothing be kept, wanted one with options.keeper, as the "
-                   "op goes on using its arguments after it has returned");
+    return in.fail(
+        OPDOCK_UNSUPPORTED,
+        "found a call whose arguments must not be kept, wanted one with options.keeper, as the "
+        "op goes on using its arguments after it has returned");
   }
   std::unique_ptr<opdock_retained> made(new (std::nothrow) opdock_retained{});
   if (made == nullptr) {

@@ -93,19 +93,4 @@ const opdock_device_facts* cpu_facts() {
   return &facts;
 }
 
-bool check_op(const opdock_op* op, std::string* problem) {
-  if (op == nullptr) {
-    *problem = "an op of NULL";
-  } else if (!OPDOCK_HAS(op, opdock_op, run)) {
-    *problem = "an op of struct_size " + std::to_string(op->struct_size) +
-               ", which ends before run (" +
-               std::to_string(offsetof(opdock_op, run) + sizeof op->run) + ")";
-  } else if (op->schema == nullptr || op->plan == nullptr || op->run == nullptr) {
-    *problem = "an op whose schema, plan or run is NULL";
-  } else {
-    return true;
-  }
-  return false;
-}
-
 }  // namespace opdock

@@ -36,7 +36,7 @@ struct Target {
 
   // The op's shape rules; empty for one without fresh tensors (and in tests of the call path).
   std::vector<ShapeRule> rules;
-  // How many more plans are held to them.
+  // How many more plans are compared with them.
   std::atomic<uint32_t> plans_to_check{0};
 
   std::atomic<bool> prepared{false};
@@ -62,9 +62,5 @@ Target* intern_target(const opdock_op* op, const std::string& plugin, opdock_dev
 
 // Facts of the CPU; static.
 const opdock_device_facts* cpu_facts();
-
-// Whether a descriptor of an op can be called: everything through `run` lies inside struct_size,
-// and schema, plan and run are there. Otherwise *problem says what is wrong.
-bool check_op(const opdock_op* op, std::string* problem);
 
 }  // namespace opdock

@@ -292,7 +292,7 @@ Target* load_target(const CandidatePtr& candidate, const Wanted& wanted, opdock_
   const OpClaim& claim = *claim_of(*candidate, wanted.op);
   const opdock_op* op = op_of(*plugin, claim);
   std::string problem = "no op of that schema";
-  if (op == nullptr || !check_op(op, &problem)) {
+  if (op == nullptr) {
     reasons->push_back(make_reason(Code::kDescriptorInvalid, problem, "an op that can be called"));
     return nullptr;
   }

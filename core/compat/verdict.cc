@@ -44,7 +44,7 @@ DeviceVerdict judge_gpu(const FileFacts& file, const Gpu& gpu, const MachineFact
     return verdict;
   }
   // Without any device part the plugin launches no kernel of its own: it copies memory, or calls a
-  // library of the host. That is legal, but seldom what was meant, so it is said.
+  // library of the host. That is legal, but seldom what was meant, so a notice says it.
   if (file.images.empty()) {
     verdict.reasons.push_back(make_reason(Code::kNoKernels, "no device image of any kind",
                                           "none, for ops that launch no kernels of their own"));

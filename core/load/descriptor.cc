@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "load/descriptor.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <optional>
 #include <string>
@@ -131,11 +132,21 @@ class Checker {
 
   void compare_arguments(const opdock_op& op, const OpClaim& claim, const std::string& where) {
     const std::optional<Schema> schema = parse_schema(op.schema, nullptr);
-    if (!schema) return;  // told where the op is asked for
-    if (!claim.device_arg.empty() &&
-        schema->find(claim.device_arg) != static_cast<int>(op.device_arg)) {
+    if (!schema) return;  // reported where the op is asked for
+    // A note that names none means the first tensor.
+    const bool is_named = !claim.device_arg.empty();
+    const int deciding = is_named ? schema->find(claim.device_arg) : schema->first_tensor();
+    if ((is_named && deciding < 0) ||
+        std::max(deciding, 0) != static_cast<int64_t>(op.device_arg)) {
+      std::string wanted = "0, as there is no tensor";
+      if (deciding >= 0) {
+        const std::string& name = schema->params[static_cast<size_t>(deciding)].name;
+        wanted = fmt::format("{}, the parameter {}", deciding, name);
+      } else if (is_named) {
+        wanted = "of a parameter " + claim.device_arg;
+      }
       mismatch(fmt::format("{}device_arg {}", where, op.device_arg),
-               where + "device-arg " + claim.device_arg);
+               where + "device_arg " + wanted);
     }
     for (size_t i = 0; i < schema->params.size(); ++i) {
       const std::string& param = schema->params[i].name;

@@ -19,14 +19,14 @@
 namespace opdock {
 namespace {
 
-// One file content's place in the registry. Who loads it has the turn, so a second thread that
+// One file content's place in the registry. Whoever loads it has the turn, so a second thread that
 // wants the same plugin waits and one that wants another does not.
 struct Slot {
   Turn turn;  // of what follows
   bool is_done = false;
   std::unique_ptr<LoadedPlugin> plugin;
   std::vector<Reason> reasons;
-  Lacking lacking;  // of a failure: what it was for want of
+  Lacking lacking;  // after a failure: what was missing
 };
 
 using StampKey = std::tuple<uint64_t, uint64_t, uint64_t, int64_t, int64_t>;

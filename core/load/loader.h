@@ -1,4 +1,4 @@
-// Loading: from a candidate that was judged usable to a plugin whose functions may be called.
+// Loading: from a candidate with a usable verdict to a plugin whose functions may be called.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -22,7 +22,7 @@ struct LoadedPlugin {
 };
 
 // Loads the candidate, or returns what was loaded for the same file content before. Checks that the
-// file is still the one that was judged, opens it RTLD_NOW | RTLD_LOCAL, calls the entry function
+// file is still the one that was checked, opens it RTLD_NOW | RTLD_LOCAL, calls the entry function
 // and init(host), and compares the descriptor with the note. On failure returns NULL and appends
 // reasons (stage "load" or file-changed); a failure is remembered for that file content,
 // unless the loader refused the file for want of what may be there by now (Lacking).

@@ -6,11 +6,11 @@
 #include <link.h>
 
 #include <cstring>
-#include <optional>
 
 #include "base/loaded_objects.h"
 #include "base/sha256.h"
 #include "fmt/format.h"
+#include "note/image_table.h"
 
 namespace opdock {
 namespace {
@@ -95,18 +95,6 @@ const uint8_t* find_note(const Segments& segments) {
   return nullptr;
 }
 
-std::optional<ImageEntry> entry_at(std::span<const uint8_t> table, const ImageTableHead& head,
-                                   uint32_t index) {
-  const uint64_t offset = sizeof head + static_cast<uint64_t>(index) * head.entry_size;
-  if (offset + sizeof(ImageEntry) > table.size()) return std::nullopt;
-  ImageEntry entry;
-  std::memcpy(&entry, table.data() + offset, sizeof entry);
-  if (entry.offset > table.size() || entry.size > table.size() - entry.offset) {
-    return std::nullopt;
-  }
-  return entry;
-}
-
 }  // namespace
 
 std::span<const uint8_t> mapped_images(void* handle, const Note& note,
@@ -115,14 +103,14 @@ std::span<const uint8_t> mapped_images(void* handle, const Note& note,
   const uint8_t* descriptor = find_note(segments);
   if (descriptor == nullptr) {
     reasons->push_back(make_reason(Code::kNoteMissing, "no note in the loaded object",
-                                   "the note that was judged"));
+                                   "the note that was checked"));
     return {};
   }
   NoteHead head;
   std::memcpy(&head, descriptor, sizeof head);
   if (head.build_hash != note.head.build_hash) {
     reasons->push_back(
-        make_reason(Code::kFileChanged, "another build in memory", "the build that was judged"));
+        make_reason(Code::kFileChanged, "another build in memory", "the build that was checked"));
     return {};
   }
   if (head.images_offset == 0) return {};
@@ -140,25 +128,29 @@ std::span<const uint8_t> mapped_images(void* handle, const Note& note,
 void check_image_table(std::span<const uint8_t> table, const Note& note,
                        std::vector<Reason>* reasons) {
   if (table.empty()) return;
-  ImageTableHead head;
-  const bool has_head = table.size() >= sizeof head;
-  if (has_head) std::memcpy(&head, table.data(), sizeof head);
-  if (!has_head || std::memcmp(head.magic, kImageMagic, sizeof kImageMagic) != 0 ||
-      head.entry_size < sizeof(ImageEntry) || head.count != note.images.size()) {
-    reasons->push_back(make_reason(Code::kImageTable, "a damaged image table in memory",
-                                   "the table that was judged"));
+  std::vector<ImageEntry> entries;
+  Reason problem{};
+  if (!read_image_entries(table, &entries, &problem)) {
+    reasons->push_back(
+        make_reason(Code::kImageTable, problem.found + " in memory", problem.wanted));
     return;
   }
-  for (uint32_t i = 0; i < head.count; ++i) {
-    const std::optional<ImageEntry> entry = entry_at(table, head, i);
+  if (entries.size() != note.images.size()) {
+    reasons->push_back(make_reason(Code::kImageTable,
+                                   fmt::format("{} images in memory", entries.size()),
+                                   fmt::format("{}, as the note says", note.images.size())));
+    return;
+  }
+  for (size_t i = 0; i < entries.size(); ++i) {
+    const ImageEntry& entry = entries[i];
     const std::string name = fmt::format("image {} ({})", i, note.images[i].arch);
-    if (!entry) {
+    if (entry.offset > table.size() || entry.size > table.size() - entry.offset) {
       reasons->push_back(
           make_reason(Code::kImageTable, name + " outside the table", "images inside it"));
       continue;
     }
     Digest digest;
-    std::memcpy(digest.data(), entry->sha256, digest.size());
+    std::memcpy(digest.data(), entry.sha256, digest.size());
     if (to_hex(digest) == note.images[i].sha256) continue;
     reasons->push_back(make_reason(Code::kClaimDigest,
                                    name + " with SHA-256 " + to_hex(digest) + " in the table",

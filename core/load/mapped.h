@@ -13,7 +13,7 @@
 namespace opdock {
 
 // The image table of the object behind a dlopen handle; empty if its note names none. Appends
-// reasons (note-missing, image-table) if what is mapped is not what was judged.
+// reasons (note-missing, image-table) if what is mapped is not what was checked.
 std::span<const uint8_t> mapped_images(void* handle, const Note& note,
                                        std::vector<Reason>* reasons);
 

@@ -25,31 +25,31 @@
 namespace opdock {
 namespace {
 
-// The judged file, open; closed at the end.
-class JudgedFile {
+// The file of a candidate, open; closed at the end.
+class CheckedFile {
  public:
-  explicit JudgedFile(const Candidate& candidate)
+  explicit CheckedFile(const Candidate& candidate)
       : candidate_(candidate),
         fd_(open(candidate.path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY)),
         error_(errno) {}
-  ~JudgedFile() {
+  ~CheckedFile() {
     if (fd_ >= 0) close(fd_);
   }
-  JudgedFile(const JudgedFile&) = delete;
-  JudgedFile& operator=(const JudgedFile&) = delete;
+  CheckedFile(const CheckedFile&) = delete;
+  CheckedFile& operator=(const CheckedFile&) = delete;
 
-  // Whether it is still what was judged; a reason if not.
+  // Whether it is still the file that the verdict is about; a reason if not.
   bool check(std::vector<Reason>* reasons) const {
     struct stat status{};
     const bool is_open = fd_ >= 0;
     if (is_open && fstat(fd_, &status) == 0 && stamp_of(status) == candidate_.stamp) return true;
     reasons->push_back(
-        is_open ? make_reason(
-                      Code::kFileChanged, candidate_.path + " with another inode, size or time",
-                      "the file that was judged; look at the folders again to judge the new one")
-                : make_reason(Code::kFileChanged,
-                              fmt::format("{} ({})", candidate_.path, std::strerror(error_)),
-                              "the file that was judged"));
+        is_open
+            ? make_reason(Code::kFileChanged, candidate_.path + " with another inode, size or time",
+                          "the file that was checked; rescan the folders to check the new one")
+            : make_reason(Code::kFileChanged,
+                          fmt::format("{} ({})", candidate_.path, std::strerror(error_)),
+                          "the file that was checked"));
     return false;
   }
 
@@ -172,7 +172,7 @@ void rename_object(void* handle, const std::string& opened, const std::string& p
 }  // namespace
 
 void* open_candidate(const Candidate& candidate, std::vector<Reason>* reasons) {
-  const JudgedFile file(candidate);
+  const CheckedFile file(candidate);
   if (!file.check(reasons) || is_overwritten(candidate, reasons)) return nullptr;
   std::string path = needs_origin(candidate.file) ? "" : descriptor_path(file.fd());
   const bool is_by_descriptor = !path.empty();
@@ -198,7 +198,7 @@ void* open_candidate(const Candidate& candidate, std::vector<Reason>* reasons) {
     rename_object(handle, path, candidate.path);
     return file.check(reasons) ? handle : nullptr;
   }
-  return JudgedFile(candidate).check(reasons) ? handle : nullptr;
+  return CheckedFile(candidate).check(reasons) ? handle : nullptr;
 }
 
 Lacking::Lacking(const std::vector<Reason>& reasons) {

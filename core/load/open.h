@@ -1,4 +1,4 @@
-// Opening a shared object such that the file that was judged is the one that gets mapped.
+// Opening a shared object so that the file that was checked is the one that gets mapped.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -14,9 +14,9 @@ namespace opdock {
 // dlopen(RTLD_NOW | RTLD_LOCAL) of the candidate's file. NULL and reasons (file-changed,
 // load-failed) on failure. Runs the object's constructors.
 //
-// The file is opened, compared with what was judged, and loaded by that descriptor, so that nothing
-// of another file runs, whatever the path leads to by then. Only an object that asks for libraries
-// relative to $ORIGIN is loaded by its path, which is compared again afterwards.
+// The file is opened, compared with what was checked, and loaded by that descriptor, so that
+// nothing of another file runs, whatever the path leads to by then. Only an object that asks for
+// libraries relative to $ORIGIN is loaded by its path, which is compared again afterwards.
 //
 // glibc knows a loaded object by every spelling of its path that was used, and by device and inode.
 // A file that replaced a loaded one by rename has a new inode, so only the spelling can bring back

@@ -9,7 +9,7 @@
 
 namespace opdock {
 
-// manifest: with its sources and ops, which the table is held to.
+// manifest: with its sources and ops, against which the table is checked.
 BuildNeeds read_build(const toml::table& toml, const Manifest& manifest,
                       std::vector<Mistake>* mistakes);
 

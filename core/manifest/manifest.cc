@@ -5,11 +5,11 @@
 
 #include <algorithm>
 #include <fstream>
-#include <set>
 #include <string_view>
 
 #include "base/files.h"
 #include "base/version.h"
+#include "compat/range.h"
 #include "manifest/build_table.h"
 #include "manifest/kernel_names.h"
 #include "manifest/ops.h"
@@ -28,7 +28,7 @@ static bool is_identifier(std::string_view text) {
   return text[0] < '0' || text[0] > '9';
 }
 
-// A file that could be read. It is not read here: whatever is declared may be large.
+// A file that can be read. It is not read here: declared files may be large.
 static bool is_readable(const std::filesystem::path& path) {
   std::error_code failed;
   return std::filesystem::is_regular_file(path, failed) && std::ifstream(path).is_open();
@@ -72,22 +72,6 @@ static void read_device(const toml::table& toml, Manifest* manifest,
   manifest->device = std::move(device);
 }
 
-static bool is_range(std::string_view range) {
-  for (size_t begin = 0; begin <= range.size();) {
-    size_t end = std::min(range.find(',', begin), range.size());
-    std::string_view part = range.substr(begin, end - begin);
-    while (part.starts_with(' ')) part.remove_prefix(1);
-    size_t digits = part.find_first_of("0123456789");
-    if (digits == std::string_view::npos) return false;
-    std::string_view comparison = part.substr(0, digits);
-    while (comparison.ends_with(' ')) comparison.remove_suffix(1);
-    const std::set<std::string_view> known = {">=", "<=", "==", "!=", ">", "<"};
-    if (!known.contains(comparison) || !Version::parse(part.substr(digits))) return false;
-    begin = end + 1;
-  }
-  return true;
-}
-
 static void read_requires(const toml::table& toml, Manifest* manifest,
                           std::vector<Mistake>* mistakes) {
   TomlTable table(toml, "[requires]", mistakes);
@@ -95,9 +79,9 @@ static void read_requires(const toml::table& toml, Manifest* manifest,
   for (const std::string& library : kLibraryNames) {
     std::string range = table.text(library, false);
     if (range.empty()) continue;
-    if (!is_range(range))
+    if (!VersionRange::parse(range))
       table.mistake(library, table.place(library), fmt::format("\"{}\"", range),
-                    "comparisons such as \">=2.11,<3\"");
+                    "comparisons such as \">=2.11,<3\" or \"==2.11.*\"");
     manifest->libraries.push_back({library, range});
   }
 }
@@ -141,7 +125,7 @@ static std::string one_line(std::string_view text) {
   return line;
 }
 
-// *mistakes: of what can be told without the schemas; *op_mistakes: of the rest.
+// *mistakes: those that are found without the schemas; *op_mistakes: the others.
 static void read_tables(const toml::table& root, Manifest* manifest, std::vector<Mistake>* mistakes,
                         std::vector<Mistake>* op_mistakes) {
   TomlTable head(root, "", mistakes);

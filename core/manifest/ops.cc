@@ -111,7 +111,7 @@ class OpChecker {
       op_->device_arg_index = static_cast<uint32_t>(index);
       return;
     }
-    // Without a tensor there is nothing to tell the device by, so only the CPU is left.
+    // Without a tensor nothing decides the device, so only the CPU is left.
     for (const std::string& device : op_->devices)
       if (device != "cpu")
         mistake(table_.place("devices", device),
@@ -175,7 +175,7 @@ void check_gradients(const toml::table& toml, const Manifest& manifest, size_t n
   std::vector<Schema> schemas;
   for (const OpDecl& one : manifest.ops) {
     std::optional<Schema> schema = parse_schema(one.schema, nullptr);
-    if (!schema) return;  // which has been told
+    if (!schema) return;  // which has been reported
     schemas.push_back(*std::move(schema));
   }
   TomlTable table(toml, fmt::format("op \"{}\"", op.name), mistakes);

@@ -26,7 +26,7 @@ struct Mistake {
 
 class TomlTable {
  public:
-  // where: how the table is called in messages ("[device]"). All references must outlive this.
+  // where: what messages call the table ("[device]"). All references must outlive this.
   TomlTable(const toml::table& table, std::string where, std::vector<Mistake>* mistakes)
       : table_(table), where_(std::move(where)), mistakes_(mistakes) {}
 
@@ -62,8 +62,8 @@ class TomlTable {
   std::vector<Mistake>* mistakes_;
 };
 
-// Where in `file`, the file's bytes, the character `offset` of a text stands that begins at
-// `begin`; its begin, if the file has it with escapes or on several lines.
+// Where in `file`, the file's bytes, character `offset` of the text that begins at `begin` stands;
+// `begin` itself if the file has the text with escapes or on several lines.
 TextPlace place_in(const std::string& file, TextPlace begin, std::string_view text, size_t offset);
 
 // ` (did you mean "x"?)` with the word of `known` nearest to `word`, or "" if none is near.

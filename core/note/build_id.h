@@ -7,7 +7,7 @@
 namespace opdock {
 
 // In hexadecimal; "" if the open file has none, or is no ELF file of 64 bits. Any ELF file's, also
-// an executable's: nothing else of it is judged.
+// an executable's: nothing else of it is checked.
 std::string build_id(int fd);
 
 }  // namespace opdock

@@ -62,7 +62,7 @@ void read_toolkit_note(const std::vector<uint8_t>& bytes, const std::string& bas
 }
 
 // Looks for .note.nv.tkinfo by type, not name. Whatever is damaged here shows nothing: the driver
-// is the judge of the rest of a cubin.
+// decides about the rest of a cubin.
 void read_cubin_notes(FileReader* reader, uint64_t offset, uint64_t size, const Elf64_Ehdr& header,
                       const std::string& base, ImageIdentity* identity) {
   constexpr uint64_t kMaxNote = 4096;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstring>
 
 #include "base/sha256.h"
 #include "note/image_identity.h"
@@ -15,8 +16,34 @@ constexpr uint32_t kMaxEntryBytes = 4096;
 
 struct Table {
   Extent extent;
+  uint64_t entries_end;  // from the table's start
   std::vector<ImageEntry> entries;
 };
+
+// What is wrong with the head of a table of `size` bytes; nullopt: nothing.
+std::optional<Reason> head_problem(const ImageTableHead& head, uint64_t size) {
+  const auto problem = [](std::string found, std::string wanted) {
+    return make_reason(Code::kImageTable, std::move(found), std::move(wanted));
+  };
+  if (size < sizeof head || std::memcmp(head.magic, kImageMagic, sizeof kImageMagic) != 0) {
+    return problem("an image table that begins with other bytes", "one that begins with OPDKIMG1");
+  }
+  if (head.entry_size < sizeof(ImageEntry) || head.entry_size > kMaxEntryBytes) {
+    return problem("entries of " + std::to_string(head.entry_size) + " bytes",
+                   std::to_string(sizeof(ImageEntry)) + " to " + std::to_string(kMaxEntryBytes));
+  }
+  if (head.count == 0 || head.count > kMaxImages ||
+      uint64_t{head.count} * head.entry_size > size - sizeof head) {
+    return problem(std::to_string(head.count) + " images", "1 to " + std::to_string(kMaxImages) +
+                                                               ", inside the table's " +
+                                                               std::to_string(size) + " bytes");
+  }
+  return std::nullopt;
+}
+
+uint64_t offset_of_entry(const ImageTableHead& head, uint32_t index) {
+  return sizeof head + uint64_t{index} * head.entry_size;
+}
 
 void bad_table(const ElfFile& elf, std::string found, std::string wanted) {
   elf.defects->add(Code::kImageTable, std::move(found), std::move(wanted));
@@ -34,29 +61,18 @@ std::optional<Table> read_entries(const ElfFile& elf, const FoundNote& found) {
               "it inside one loaded segment of the file");
     return std::nullopt;
   }
-  Table table{{*offset, head.images_size}, {}};
-  ImageTableHead table_head;
-  if (table.extent.size < sizeof table_head || !elf.reader->read(*offset, &table_head) ||
-      std::memcmp(table_head.magic, kImageMagic, sizeof kImageMagic) != 0) {
-    bad_table(elf, "other bytes at " + hex(*offset), "a table that begins with OPDKIMG1");
+  ImageTableHead table_head{};  // stays so if it cannot be read
+  if (head.images_size >= sizeof table_head) elf.reader->read(*offset, &table_head);
+  if (std::optional<Reason> problem = head_problem(table_head, head.images_size)) {
+    bad_table(elf, problem->found + " at " + hex(*offset), problem->wanted);
     return std::nullopt;
   }
-  if (table_head.entry_size < sizeof(ImageEntry) || table_head.entry_size > kMaxEntryBytes) {
-    bad_table(elf, "entries of " + std::to_string(table_head.entry_size) + " bytes",
-              std::to_string(sizeof(ImageEntry)) + " to " + std::to_string(kMaxEntryBytes));
-    return std::nullopt;
-  }
-  if (table_head.count == 0 || table_head.count > kMaxImages ||
-      uint64_t{table_head.count} * table_head.entry_size > table.extent.size - sizeof table_head) {
-    bad_table(elf, std::to_string(table_head.count) + " images",
-              "1 to " + std::to_string(kMaxImages) + ", inside the table's " +
-                  std::to_string(table.extent.size) + " bytes");
-    return std::nullopt;
-  }
+  Table table{{*offset, head.images_size}, offset_of_entry(table_head, table_head.count), {}};
   table.entries.resize(table_head.count);
   for (uint32_t i = 0; i < table_head.count; ++i) {
-    const uint64_t at = *offset + sizeof table_head + uint64_t{i} * table_head.entry_size;
-    if (!elf.reader->read(at, &table.entries[i])) return std::nullopt;
+    if (!elf.reader->read(*offset + offset_of_entry(table_head, i), &table.entries[i])) {
+      return std::nullopt;
+    }
   }
   return table;
 }
@@ -116,8 +132,7 @@ bool check_entry(const ElfFile& elf, const Table& table, size_t index, DeviceIma
   const std::optional<std::string> arch = text_of(entry.arch);
   if (!arch) return refuse("a damaged architecture", "1 to 47 printable characters, then NULs");
   image->claimed_arch = *arch;
-  const uint64_t entries_end = sizeof(ImageTableHead) + table.entries.size() * sizeof(ImageEntry);
-  if (entry.size == 0 || entry.offset < entries_end ||
+  if (entry.size == 0 || entry.offset < table.entries_end ||
       !inside(table.extent, entry.offset, entry.size)) {
     return refuse(hex(entry.size) + " bytes at " + hex(entry.offset),
                   "some, behind the entries and inside the table's " + hex(table.extent.size));
@@ -234,6 +249,21 @@ void check_digest(const ElfFile& elf, size_t index, const ImageEntry& entry,
 }
 
 }  // namespace
+
+bool read_image_entries(std::span<const uint8_t> table, std::vector<ImageEntry>* entries,
+                        Reason* problem) {
+  ImageTableHead head{};
+  if (table.size() >= sizeof head) std::memcpy(&head, table.data(), sizeof head);
+  if (std::optional<Reason> found = head_problem(head, table.size())) {
+    *problem = *std::move(found);
+    return false;
+  }
+  entries->resize(head.count);
+  for (uint32_t i = 0; i < head.count; ++i) {
+    std::memcpy(&(*entries)[i], table.data() + offset_of_entry(head, i), sizeof(ImageEntry));
+  }
+  return true;
+}
 
 void read_image_table(const ElfFile& elf, const FoundNote& found, bool check_digests,
                       std::vector<DeviceImage>* images) {

@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
+#include <span>
 #include <vector>
 
 #include "note/elf_file.h"
@@ -14,5 +16,10 @@ namespace opdock {
 // `check_digests` claim-digest (which reads every image whole).
 void read_image_table(const ElfFile& elf, const FoundNote& found, bool check_digests,
                       std::vector<DeviceImage>* images);
+
+// The entries of a table that lies in memory. False, and *problem (image-table), if its head does
+// not say where they are; what they point at is not looked at.
+bool read_image_entries(std::span<const uint8_t> table, std::vector<ImageEntry>* entries,
+                        Reason* problem);
 
 }  // namespace opdock

@@ -8,7 +8,7 @@
 namespace opdock {
 namespace {
 
-// Builds the tree from the parser's events and says no to what the parser itself would accept.
+// Builds the tree from the parser's events and refuses what the parser itself would accept.
 class TreeBuilder : public nlohmann::json_sax<nlohmann::json> {
  public:
   explicit TreeBuilder(std::string* problem) : problem_(problem) {}

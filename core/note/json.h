@@ -1,4 +1,4 @@
-// Strict JSON (RFC 8259) for small texts that nobody is to be trusted with.
+// Strict JSON (RFC 8259) for small texts from anybody.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -93,7 +93,7 @@ std::optional<Note> read_note(std::span<const uint8_t> descriptor, std::vector<R
         Code::kNoteMalformed, "a head size of " + std::to_string(head.head_size),
         std::to_string(sizeof(NoteHead)) + " up to the note's size, " + std::to_string(size));
   }
-  if (head.flags != 0) {  // a flag may change what the rest means, so an unknown one stops us
+  if (head.flags != 0) {  // a flag may change what the rest means, so an unknown one is refused
     return refuse(Code::kNoteVersion, "note flags " + std::to_string(head.flags), "none set");
   }
   const size_t room = size - head.head_size;

@@ -11,7 +11,7 @@
 namespace opdock {
 
 // Reads inside [0, size) of `fd` (the caller's, kept open). The head of the file is kept, and so is
-// the neighbourhood of the last read behind it: a plugin is judged with a handful of system calls.
+// the neighbourhood of the last read behind it: a plugin is checked with a handful of system calls.
 // Not thread-safe.
 class FileReader {
  public:

@@ -26,17 +26,7 @@ std::optional<opdock_dtype> parse_dtype(std::string_view text) {
 }
 
 std::string to_text(opdock_device device) {
-  switch (device.type) {
-    case OPDOCK_CPU:
-      return device.index == 0 ? "cpu" : "cpu:" + std::to_string(device.index);
-    case OPDOCK_CUDA:
-      return "cuda:" + std::to_string(device.index);
-    case OPDOCK_ROCM:
-      return "rocm:" + std::to_string(device.index);
-    default:
-      return "device type " + std::to_string(device.type) + " index " +
-             std::to_string(device.index);
-  }
+  return Device(device).name();
 }
 
 std::string_view tag_text(uint32_t tag) {

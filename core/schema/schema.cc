@@ -286,10 +286,6 @@ std::string Schema::digest() const {
   return to_hex(sha256(std::string_view(text())));
 }
 
-bool SchemaReturn::is_fresh_tensor() const {
-  return type.tag == OPDOCK_TAG_TENSOR && type.alias == 0;
-}
-
 size_t Schema::fresh_results() const {
   return static_cast<size_t>(
       std::count_if(returns.begin(), returns.end(),

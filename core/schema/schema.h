@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/reason.h"
+#include "opdock/plugin.h"
 
 namespace opdock {
 
@@ -49,7 +50,7 @@ struct SchemaReturn {
   int param = -1;  // index of the parameter that is returned (the one with this alias); -1: none
 
   // Made by the call: a Tensor, Tensor? or Tensor[]. Each has a shape rule.
-  bool is_fresh_tensor() const;
+  bool is_fresh_tensor() const { return type.tag == OPDOCK_TAG_TENSOR && type.alias == 0; }
 };
 
 struct Schema {

@@ -128,13 +128,13 @@ class ShapeRuleParser {
     const size_t start = in_.position();
     const int32_t index = schema_.find(in_.word());
     if (index < 0 || !is_tensor(index)) in_.fail("a tensor parameter", start);
-    return in_.failed() ? TensorRef{} : TensorRef{index, parse_element(index)};
+    return in_.failed() ? TensorRef{} : TensorRef{index, parse_element(index, 1)};
   }
   // "[i]" behind a list; -1 behind anything else.
-  int32_t parse_element(int32_t param) {
+  int32_t parse_element(int32_t param, int depth) {
     if (!type_of(param).list) return -1;
     in_.expect("[");
-    const int32_t element = parse_sum(1);
+    const int32_t element = parse_sum(depth);
     in_.expect("]");
     return element;
   }
@@ -155,7 +155,7 @@ class ShapeRuleParser {
     const size_t nodes = parts_->exprs.size();
     const int32_t index = schema_.find(in_.word());
     if (index >= 0 && is_tensor(index)) {
-      opdock_dim dim{-1, index, parse_element(index), 0, 0, kEnd};
+      opdock_dim dim{-1, index, parse_element(index, 1), 0, 0, kEnd};
       if (in_.take(".") && in_.take("shape")) {
         if (!in_.take("[")) return dim;
         if (in_.peek() != ':') dim.from = integer();
@@ -199,12 +199,13 @@ class ShapeRuleParser {
     in_.peek();
     const size_t start = in_.position();
     const int32_t index = schema_.find(in_.word());
-    if (index < 0 || type_of(index).list ||
-        (type_of(index).tag != OPDOCK_TAG_BOOL && !type_of(index).optional)) {
+    const SchemaType none;
+    const SchemaType& type = index < 0 ? none : type_of(index);
+    const bool boolean = type.tag == OPDOCK_TAG_BOOL && !type.list;
+    if (!boolean && !type.optional) {
       in_.fail("a bool parameter, or one that may be None", start);
       return -1;
     }
-    const bool boolean = type_of(index).tag == OPDOCK_TAG_BOOL;
     const int32_t node = add({boolean ? uint32_t{OPDOCK_EXPR_TRUE} : uint32_t{OPDOCK_EXPR_GIVEN},
                               index, 0, -1, -1, -1, -1});
     return is_not ? add(OPDOCK_EXPR_NOT, node) : node;
@@ -237,7 +238,7 @@ class ShapeRuleParser {
     return left;
   }
   int32_t parse_primary(int depth) {
-    if (depth > 32) in_.fail("at most 32 nested parentheses or signs");
+    if (depth > 32) in_.fail("at most 32 nested parentheses, brackets or signs");
     if (in_.failed()) return -1;
     if (in_.take("(")) {
       const int32_t inner = parse_choice(depth + 1);
@@ -257,7 +258,7 @@ class ShapeRuleParser {
     }
     if (!loop_.empty() && name == loop_) return add(OPDOCK_EXPR_INDEX, -1);
     if (schema_.find(name) < 0 && in_.peek() == '(') return parse_function(name, start, depth + 1);
-    return parse_argument(name, start);
+    return parse_argument(name, start, depth + 1);
   }
 
   int32_t parse_function(std::string_view name, size_t start, int depth) {
@@ -284,12 +285,12 @@ class ShapeRuleParser {
   }
 
   // x.shape[0], x.ndim, n, sizes[i].
-  int32_t parse_argument(std::string_view name, size_t start) {
+  int32_t parse_argument(std::string_view name, size_t start, int depth) {
     const int32_t index = schema_.find(name);
     if (index < 0) in_.fail("a parameter of the schema", start);
     if (in_.failed()) return -1;
     if (is_tensor(index)) {
-      const int32_t element = parse_element(index);
+      const int32_t element = parse_element(index, depth);
       in_.expect(".");
       if (in_.take("ndim")) return add({OPDOCK_EXPR_NDIM, index, 0, -1, -1, -1, element});
       if (!in_.take("shape")) in_.fail("shape or ndim");
@@ -299,7 +300,7 @@ class ShapeRuleParser {
       return add({OPDOCK_EXPR_SIZE, index, 0, at, -1, -1, element});
     }
     if (type_of(index).tag != OPDOCK_TAG_INT) in_.fail("an int or tensor parameter", start);
-    return add({OPDOCK_EXPR_INT, index, 0, -1, -1, -1, parse_element(index)});
+    return add({OPDOCK_EXPR_INT, index, 0, -1, -1, -1, parse_element(index, depth)});
   }
 
   void parse_dtype(opdock_shape* shape) {

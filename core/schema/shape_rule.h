@@ -54,7 +54,7 @@ bool count_tensors(const ShapeRule& rule, const Schema& schema, std::span<const 
 bool evaluate(const ShapeRule& rule, const Schema& schema, std::span<const opdock_value> args,
               uint32_t index, opdock_output* out, std::string* problem);
 
-// The most tensors that the results of one call may have.
+// The most tensors that one result may have.
 inline constexpr uint32_t kMaxTensors = 1u << 20;
 
 }  // namespace opdock

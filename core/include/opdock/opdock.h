@@ -17,7 +17,7 @@
  *
  * Errors     Every function that can fail returns an opdock_status and, if `error` is not NULL,
  *            writes one NUL-terminated text of at most error_size bytes: what was found, what was
- *            wanted, what to do. On success the buffer is not changed.
+ *            wanted, what to do. Its content matters only if the status is not OPDOCK_OK.
  * Threads    Every function may be called from any thread, on the same handles too, except that
  *            nothing may use a runtime while it is being destroyed.
  * Hooks      No lock is held while a function of the program runs (log, progress, cancelled,

@@ -139,6 +139,8 @@ class ObjectRef {
 };
 
 // What a call has returned, in the schema's order; frees what the host has allocated for it. Moves.
+// A result that is the program's own tensor (an argument that the op returns, or an output that was
+// passed in) is None in it: the program has that tensor already.
 class ResultList {
  public:
   explicit ResultList(size_t count) : values_(count) {}
@@ -315,9 +317,9 @@ class Function {
         [&](char* text, uint32_t size) { return opdock_prepare(function_, device, text, size); });
   }
 
-  // Calls with fresh tensors from the host. Arguments: TensorView, ResultTensor, numbers, bool,
-  // texts, Dtype, Device, ObjectRef, opdock_generator*, std::vector and std::optional of them,
-  // std::nullopt, named(…).
+  // Calls with fresh tensors from the host. A result that is an argument is None. Arguments:
+  // TensorView, ResultTensor, numbers, bool, texts, Dtype, Device, ObjectRef, opdock_generator*,
+  // std::vector and std::optional of them, std::nullopt, named(…).
   template <class... Args>
   ResultList operator()(const Args&... args) const {
     ResultList results(info().num_results);
@@ -325,7 +327,7 @@ class Function {
     return results;
   }
   // Calls with the caller's tensors for the results that are fresh tensors, one after the other
-  // (none of which is a list), and returns all of them. options may be NULL.
+  // (none of which is a list), and returns the other results. options may be NULL.
   template <class... Args>
   ResultList into(const std::vector<TensorView>& outputs, const opdock_call_options* options,
                   const Args&... args) const {
@@ -334,15 +336,19 @@ class Function {
     for (size_t i = 0; i < results.size() && tensors.size() < outputs.size(); ++i) {
       const opdock_result& result = info().results[i];
       if (result.tag != OPDOCK_TAG_TENSOR || result.param >= 0) continue;
-      tensors.push_back(outputs[tensors.size()].get());
+      const TensorView& output = outputs[tensors.size()];
+      tensors.push_back(output.get());
       results.data()[i].tag = OPDOCK_TAG_TENSOR;
+      results.data()[i].flags = output.read_only() ? OPDOCK_VALUE_READ_ONLY : 0;
       results.data()[i].as.tensor = &tensors.back();
     }
-    call(options, Arguments(args...), &results);
-    for (size_t i = 0; i < results.size(); ++i) {  // those tensors go with this function
-      opdock_value& value = results.data()[i];
-      if ((value.flags & OPDOCK_VALUE_OWNED) == 0 && value.tag == OPDOCK_TAG_TENSOR) value = {};
+    if (tensors.size() < outputs.size()) {
+      throw Error(
+          OPDOCK_INVALID_ARGUMENT,
+          detail::concat(info().name, ": found ", outputs.size(), " outputs, wanted at most ",
+                         tensors.size(), ", one for each result with fresh tensors; pass fewer"));
     }
+    call(options, Arguments(args...), &results);
     return results;
   }
 
@@ -361,6 +367,11 @@ class Function {
       return opdock_invoke(function_, options, bound.data(), count, results->data(),
                            static_cast<uint32_t>(results->size()), text, size);
     });
+    // A tensor that is not owned is one of `arguments` or of into()'s, which are about to go.
+    for (size_t i = 0; i < results->size(); ++i) {
+      opdock_value& value = results->data()[i];
+      if ((value.flags & OPDOCK_VALUE_OWNED) == 0 && value.tag == OPDOCK_TAG_TENSOR) value = {};
+    }
   }
 
   opdock_function* function_;

@@ -249,7 +249,7 @@ typedef struct opdock_device_facts {
   uint32_t arch_major; /* compute capability, or the gfx name's; 0 on the CPU */
   uint32_t arch_minor;
   uint32_t warp_size;       /* 32 or 64; 1 on the CPU */
-  uint32_t multiprocessors; /* on the CPU: worker threads the host offers */
+  uint32_t multiprocessors; /* on the CPU: usable cores, whatever opdock_options.num_threads */
   uint32_t max_threads_per_block;
   uint32_t max_shared_bytes; /* shared memory a block may have, static and dynamic */
   uint64_t l2_bytes;         /* 0 if unknown */
@@ -479,7 +479,8 @@ OPDOCK_EXPORT const opdock_plugin* OPDOCK_ENTRY(void);
  *        host takes ranges of random numbers. Arguments may lie on other devices. Gradients are
  *        formulas; backward was removed. Kernels are requested by index. log and parallel_for know
  *        their call (opdock.parallel/2). Tags are OPDOCK_TAG_…. OPDOCK_IO_ERROR. A host loads only
- *        its own minor of major 0. Removed: OPDOCK_CALL_…, opdock_generator.device_offset. */
+ *        its own minor of major 0. A launch must reach through num_args, an object through release.
+ *        Removed: OPDOCK_CALL_…, opdock_generator.device_offset. */
 
 #ifdef __cplusplus
 }

@@ -58,9 +58,13 @@ struct Layout : opdock_output {
 
  private:
   void append_size(int64_t size) {
-    if (ndim >= OPDOCK_MAX_NDIM || size < 0) {
-      throw Error(OPDOCK_INTERNAL, detail::concat("an output cannot have size ", size, " as its ",
-                                                  ndim + 1, "th of at most 16 sizes"));
+    if (size < 0) {
+      throw Error(OPDOCK_INTERNAL, detail::concat("found size ", size, " in dimension ", ndim,
+                                                  " of an output, wanted 0 or more"));
+    }
+    if (ndim >= OPDOCK_MAX_NDIM) {
+      throw Error(OPDOCK_INTERNAL, detail::concat("found an output of more than ", OPDOCK_MAX_NDIM,
+                                                  " dimensions, wanted at most ", OPDOCK_MAX_NDIM));
     }
     shape[ndim++] = size;
   }

@@ -273,7 +273,7 @@ struct Device : opdock_device {
 
   // "cpu", "cuda:0", "rocm:1".
   std::string name() const {
-    if (type == OPDOCK_CPU) return "cpu";
+    if (type == OPDOCK_CPU) return index == 0 ? "cpu" : detail::concat("cpu:", index);
     if (type == OPDOCK_CUDA) return detail::concat("cuda:", index);
     if (type == OPDOCK_ROCM) return detail::concat("rocm:", index);
     return detail::concat("device type ", type, " index ", index);

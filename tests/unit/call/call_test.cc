@@ -625,19 +625,41 @@ TEST(Host, LogsToTheRuntimeOfTheCall) {
   EXPECT_EQ(::testing::internal::GetCapturedStderr(), "opdock: of nobody's call either\n");
 }
 
-TEST(Target, ChecksAnOpsDescriptor) {
-  std::string problem;
-  opdock_op op = make_op("f() -> ()");
-  EXPECT_TRUE(check_op(&op, &problem));
-  op.struct_size = sizeof op + 64;  // a later minor
-  EXPECT_TRUE(check_op(&op, &problem));
-  op.struct_size = offsetof(opdock_op, run);
-  EXPECT_FALSE(check_op(&op, &problem));
-  EXPECT_NE(problem.find("ends before run"), std::string::npos);
-  op = make_op("f() -> ()");
-  op.run = nullptr;
-  EXPECT_FALSE(check_op(&op, &problem));
-  EXPECT_FALSE(check_op(nullptr, &problem));
+// Passes over what a call cannot be made on, and has no memory for what is next.
+class ThrowingResolver : public TestResolver {
+ public:
+  using TestResolver::TestResolver;
+  Status resolve(const opdock_function& function, opdock_device device, Target** out) override {
+    if (given_up) throw std::bad_alloc();
+    return TestResolver::resolve(function, device, out);
+  }
+  bool give_up(const opdock_function& function, Target* target) override {
+    given_up = true;
+    function.forget(target);
+    return true;
+  }
+  void end_of_call() override { ++ended; }
+  bool given_up = false;
+  int ended = 0;
+};
+
+TEST(Call, EndsForTheResolverAlsoIfTheNextTryThrows) {
+  static const opdock_op op = [] {
+    opdock_op o = make_op("incompatible(Tensor x) -> Tensor");
+    o.plan = plan_like;
+    o.run = [](const opdock_call*, const opdock_value*, uint32_t, opdock_value*, uint32_t) {
+      return opdock_status{OPDOCK_INCOMPATIBLE};
+    };
+    return o;
+  }();
+  ThrowingResolver resolver(&op);
+  opdock_function function("test", *parse_schema(op.schema, nullptr), &resolver);
+  A a;
+  const opdock_value x = A::value(a.tensor({2}));
+  opdock_value result{};
+  EXPECT_EQ(opdock_invoke(&function, nullptr, &x, 1, &result, 1, nullptr, 0), OPDOCK_OUT_OF_MEMORY);
+  EXPECT_TRUE(resolver.given_up);
+  EXPECT_EQ(resolver.ended, 1);
 }
 
 TEST(Call, TheDeviceComesFromADeviceArgumentWithoutTensors) {

@@ -17,8 +17,8 @@ using A = Arguments;
 constexpr char kCheckedSchema[] =
     "op(Tensor x, Tensor? z, Tensor[] ts, Tensor?[] os, Tensor(a!) w, int n, float f, bool b, str "
     "s, "
-    "int[] ns, float[]? fs, ScalarType d, complex c, Device v) -> (Tensor, Tensor)";
-enum Param { kX, kZ, kTs, kOs, kW, kN, kF, kB, kS, kNs, kFs, kD, kC, kV };
+    "int[] ns, float[]? fs, ScalarType d, complex c, Device v, bool[]? bs) -> (Tensor, Tensor)";
+enum Param { kX, kZ, kTs, kOs, kW, kN, kF, kB, kS, kNs, kFs, kD, kC, kV, kBs };
 
 const double kComplex[2] = {1, 2};
 int ran = 0;
@@ -67,7 +67,8 @@ struct Scene {
             A::none(),
             d,
             c,
-            v};
+            v,
+            A::none()};
     outputs = {a.tensor({2, 3}), a.tensor({2, 3})};
   }
   opdock_status call() { return f.invoke(args, outputs); }
@@ -218,7 +219,7 @@ const Row kRows[] = {
     {"list element elsewhere",
      [](Scene& s) { s.t1->device = {OPDOCK_ROCM, 2}; },
      kBad,
-     {"element 1 of 'ts'", "rocm:2"}},
+     {"element 1 of argument 'ts'", "rocm:2"}},
     // lists of tensors
     {"list of NULL",
      [](Scene& s) { s.args[kTs] = null_of(OPDOCK_TAG_LIST); },
@@ -239,15 +240,15 @@ const Row kRows[] = {
     {"list element without data",
      [](Scene& s) { s.t0->data = nullptr; },
      kBad,
-     {"element 0 of 'ts'", "data NULL"}},
+     {"element 0 of argument 'ts'", "data NULL"}},
     {"list element negative",
      [](Scene& s) { s.t1->shape[0] = -6; },
      kBad,
-     {"element 1 of 'ts'", "[-6]"}},
+     {"element 1 of argument 'ts'", "[-6]"}},
     {"list element strides",
      [](Scene& s) { s.t0->strides = nullptr; },
      kBad,
-     {"element 0 of 'ts'", "strides"}},
+     {"element 0 of argument 'ts'", "strides"}},
     {"tensor for a list",
      [](Scene& s) { s.args[kTs] = A::value(s.t0); },
      kBad,
@@ -321,6 +322,14 @@ const Row kRows[] = {
      [](Scene& s) { s.args[kNs] = A::integer(1); },
      kBad,
      {"argument 'ns'", "an int", "int[]"}},
+    {"bool of 7 in a list",
+     [](Scene& s) {
+       opdock_value seven = A::boolean(true);
+       seven.as.i64 = 7;
+       s.args[kBs] = s.a.list({seven});
+     },
+     kBad,
+     {"argument 'bs'", "found a bool of value 7 as element 0, wanted 0 or 1; correct it"}},
     {"float in an int list",
      [](Scene& s) { s.args[kNs] = s.a.list({A::integer(1), A::real(1)}); },
      kBad,
@@ -360,8 +369,8 @@ const Row kRows[] = {
      kBad,
      {"argument 'n'", "a stream"}},
     // number of arguments
-    {"one too few", [](Scene& s) { s.args.pop_back(); }, kBad, {"found 13 arguments", "all 14"}},
-    {"one too many", [](Scene& s) { s.args.push_back(A::none()); }, kBad, {"found 15 arguments"}},
+    {"one too few", [](Scene& s) { s.args.pop_back(); }, kBad, {"found 14 arguments", "all 15"}},
+    {"one too many", [](Scene& s) { s.args.push_back(A::none()); }, kBad, {"found 16 arguments"}},
     {"none", [](Scene& s) { s.args.clear(); }, kBad, {"found 0 arguments"}},
     // what the op writes
     {"read-only written",
@@ -517,6 +526,28 @@ TEST(Checks, OddButGoodInputPasses) {
     change(s);
     EXPECT_EQ(s.call(), OPDOCK_OK) << name << ": " << s.f.error;
   }
+}
+
+// What the plan has checked of a call whose optional arguments are left out is not checked again.
+TEST(Checks, APlannedCallIsNotCheckedAgainForItsNones) {
+  static const opdock_op op = make_op("f(Tensor x, Tensor? z, int? n) -> ()");
+  TestFunction f(&op);
+  f.resolver.dtypes = {kF32};
+  A a;
+  opdock_tensor* const x = a.tensor({2});
+  const opdock_value args[] = {A::value(x), A::none(), A::none()};
+  opdock_plan plan{};
+  plan.struct_size = sizeof plan;
+  ASSERT_EQ(f.plan({args[0], args[1], args[2]}, &plan), OPDOCK_OK) << f.error;
+  x->dtype = kI32;  // seen only by a check of everything
+  opdock_status status = OPDOCK_OK;
+  char text[256] = "";
+  EXPECT_NE(recheck_arguments(f.function, args, 3, &status, {text, sizeof text}), nullptr) << text;
+  // None for what must be there, and another type, are as doubtful as ever.
+  const opdock_value missing[] = {A::none(), A::none(), A::none()};
+  EXPECT_EQ(recheck_arguments(f.function, missing, 3, &status, {text, sizeof text}), nullptr);
+  const opdock_value other[] = {A::value(a.tensor({2})), A::none(), A::real(1)};
+  EXPECT_EQ(recheck_arguments(f.function, other, 3, &status, {text, sizeof text}), nullptr);
 }
 
 TEST(Checks, ColumnSlicesOfOneMatrixDoNotOverlap) {

@@ -101,16 +101,17 @@ Kernels* ptx_kernels(int index, const char* ptx = kPtx) {
   ImageRow row{Backend::kCuda, ImageKind::kPtx,
                "compute_80",   Version{11, 0},
                image->span(),  {reinterpret_cast<const uint8_t*>(names->data()), names->size()}};
-  static const char* const kernels[] = {"scale<float>"};
+  static const char* const kernels[] = {"scale<float>", "gone<float>"};
   Kernels* const made = new Kernels(driver(), {OPDOCK_CUDA, index}, row);
-  made->number(kernels, 1);
+  made->number(kernels, 2);
   return made;
 }
 
 opdock_status run_scale(const opdock_call* call, const opdock_value* args, uint32_t, opdock_value*,
                         uint32_t) {
   opdock_kernel* kernel = nullptr;
-  opdock_status status = call->host->kernel(call, 0, &kernel);
+  const uint32_t number = args[1].as.i64 <= -10 ? static_cast<uint32_t>(-9 - args[1].as.i64) : 0;
+  opdock_status status = call->host->kernel(call, number, &kernel);
   if (status != OPDOCK_OK) return status;
   const void* x = args[0].as.tensor->data;
   float a = 2;
@@ -134,6 +135,7 @@ opdock_status run_scale(const opdock_call* call, const opdock_value* args, uint3
     return call->host->launch(call, kernel, &later.known);
   }
   if (args[1].as.i64 == -4) launch.struct_size = offsetof(opdock_launch, args);
+  if (args[1].as.i64 == -7) launch.struct_size = offsetof(opdock_launch, num_args);
   if (args[1].as.i64 == -5) launch.struct_size = offsetof(opdock_launch, reserved);
   if (args[1].as.i64 == -6) {
     launch.flags = OPDOCK_LAUNCH_COOPERATIVE | OPDOCK_LAUNCH_PROGRAMMATIC;
@@ -558,14 +560,32 @@ TEST(GpuCall, RefusesALaunchThatCannotBeRight) {
   });
 }
 
+TEST(GpuCall, SaysWhatToDoAboutAKernelThatIsNotThere) {
+  in_child(kTwoGpus, [](const std::string&) {
+    static const ScaleOp op;
+    GpuCall call(op);
+    EXPECT_EQ(call(-10), OPDOCK_NOT_FOUND);  // number 1: plugin.toml lists it, the image lacks it
+    const std::string lacking = call.function.error;
+    EXPECT_NE(lacking.find("found no kernel \"gone<float>\" in the compute_80 ptx"), lacking.npos)
+        << lacking;
+    EXPECT_TRUE(lacking.ends_with("; build the plugin again")) << lacking;
+    EXPECT_EQ(call(-11), OPDOCK_NOT_FOUND);  // number 2
+    const std::string unknown = call.function.error;
+    EXPECT_NE(unknown.find("found no kernel number 2"), unknown.npos) << unknown;
+    EXPECT_TRUE(unknown.ends_with("; list it under `kernels` in plugin.toml")) << unknown;
+  });
+}
+
 TEST(GpuCall, ReadsLaunchesOfOtherVersions) {
   in_child(kTwoGpus, [](const std::string& record) {
     static const ScaleOp op;
     GpuCall call(op);
     EXPECT_EQ(call(-3), OPDOCK_OK) << call.function.error;  // longer
     EXPECT_EQ(call(-5), OPDOCK_OK) << call.function.error;  // shorter
-    EXPECT_EQ(call(-4), OPDOCK_INTERNAL);                   // too short
-    EXPECT_NE(std::string(call.function.error).find("ends before args"), std::string::npos);
+    for (const int64_t too_short : {-4, -7}) {
+      EXPECT_EQ(call(too_short), OPDOCK_INTERNAL);
+      EXPECT_NE(std::string(call.function.error).find("ends before num_args"), std::string::npos);
+    }
     EXPECT_EQ(recorded(record, "launch").size(), 2u);
   });
 }

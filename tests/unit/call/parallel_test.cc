@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
 #include <mutex>
 #include <thread>
 #include <vector>
@@ -67,6 +68,31 @@ TEST(Parallel, UsesSeveralThreads) {
       &context);
   ASSERT_EQ(context.ids.size(), 2u);
   EXPECT_NE(context.ids[0], context.ids[1]);
+}
+
+TEST(Parallel, UsesNoMoreThreadsThanItIsGiven) {
+  struct Context {
+    std::atomic<int> inside{0}, most{0};
+  };
+  const auto most_of = [](uint32_t threads) {
+    Context context;
+    parallel_for(
+        threads, 64, 1,
+        [](void* data, uint64_t, uint64_t) {
+          Context& shared = *static_cast<Context*>(data);
+          const int now = ++shared.inside;
+          int known = shared.most;
+          while (now > known && !shared.most.compare_exchange_weak(known, now)) {
+          }
+          std::this_thread::sleep_for(std::chrono::milliseconds(1));
+          --shared.inside;
+        },
+        &context);
+    return context.most.load();
+  };
+  EXPECT_LE(most_of(16), 16);  // leaves fifteen workers behind
+  for (int i = 0; i < 10; ++i) EXPECT_LE(most_of(2), 2);
+  EXPECT_LE(most_of(3), 3);
 }
 
 TEST(Parallel, RunsNestedCallsAlone) {

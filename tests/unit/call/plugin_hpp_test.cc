@@ -281,7 +281,7 @@ TEST(PluginHpp, TurnsExceptionsIntoStatuses) {  // OPDOCK-P-4
       {3, OPDOCK_INTERNAL, "no std::exception"},
       {4, OPDOCK_CANCELLED, "asked to stop"},
       {5, OPDOCK_UNSUPPORTED, "from a worker"},
-      {6, OPDOCK_NOT_FOUND, "there are no kernels on cpu"},
+      {6, OPDOCK_NOT_FOUND, "kernel(0): found the op running on cpu, which has no kernels"},
   };
   for (const auto& row : rows) {
     EXPECT_EQ(f.invoke({A::integer(row.what)}), row.status) << f.error;

@@ -199,6 +199,43 @@ TEST(Results, OfAVariableNumberNeedRoomInAPlan) {
   EXPECT_EQ(outputs[2].shape[0], 3);
 }
 
+TEST(Results, AreInferredOfTensorsThatAreChecked) {
+  const Schema schema = *parse_schema("f(Tensor x, Tensor[] ts) -> Tensor", nullptr);
+  Declared declared;
+  Reason error{};
+  declared.rules = *parse_shape_rules({{"[x.shape[:-1], ts[0].shape[0]]"}}, schema, &error);
+  TestResolver resolver(pieces_op());
+  opdock_function function("f", schema, &resolver, declared);
+  A a;
+  opdock_tensor* const x = a.tensor({2, 3});
+  opdock_tensor* const t = a.tensor({4});
+  const auto infer = [&] {
+    const opdock_value args[] = {A::value(x), a.list({A::value(t)})};
+    uint32_t count = 0;
+    opdock_output output;
+    char text[256] = "";
+    const opdock_status counted =
+        opdock_count_results(&function, args, 2, &count, text, sizeof text);
+    const opdock_status inferred =
+        opdock_infer_results(&function, args, 2, &output, 1, text, sizeof text);
+    EXPECT_EQ(counted, inferred);
+    return std::to_string(inferred) + text;
+  };
+  EXPECT_EQ(infer(), "0");
+  x->data = t->data = nullptr;  // shapes are all that is looked at
+  EXPECT_EQ(infer(), "0");
+  int64_t* const shape = x->shape;
+  x->shape = nullptr;
+  EXPECT_EQ(infer(), "1f: argument 'x': found a shape of NULL, wanted its sizes; fill it in");
+  x->shape = shape;
+  x->ndim = -2;
+  EXPECT_EQ(infer(), "1f: argument 'x': found -2 dimensions, wanted 0 to 16; reshape it");
+  x->ndim = 2;
+  t->shape = nullptr;
+  EXPECT_EQ(infer(),
+            "1f: element 0 of argument 'ts': found a shape of NULL, wanted its sizes; fill it in");
+}
+
 // ---- what plan answers is held to the rules (OPDOCK-P-10)
 
 opdock_op departing_op() {
@@ -234,6 +271,34 @@ TEST(Results, AreAllHeldToTheShapeRuleIfThatIsAskedFor) {
     EXPECT_EQ(f.invoke({A::value(a.tensor({4}))}, {nullptr}), OPDOCK_INTERNAL) << i;
   }
   unsetenv("OPDOCK_CHECK_PLANS");
+}
+
+// ---- whose a tensor is
+
+TEST(Results, ThatAreArgumentsStayTheArguments) {
+  static const opdock_op op = make_op("same(Tensor(a!) x) -> Tensor(a!)");
+  TestFunction f(&op);
+  A a;
+  // As a program passes on what another call has returned.
+  std::vector<opdock_value> results(1);
+  opdock_value x = A::value(a.tensor({2}), OPDOCK_VALUE_OWNED);
+  ASSERT_EQ(invoke_values(f, {x}, &results), OPDOCK_OK) << f.error;
+  EXPECT_EQ(results[0].as.tensor, x.as.tensor);
+  EXPECT_EQ(results[0].flags, 0u);  // freed once, by the argument's holder
+}
+
+TEST(Results, ThatAreTheCallersStayTheCallers) {
+  TestFunction f(double_op());
+  A a;
+  std::vector<opdock_value> results(1);
+  ASSERT_EQ(invoke_values(f, {A::value(a.tensor({2}))}, &results), OPDOCK_OK) << f.error;
+  const opdock_tensor* const made = results[0].as.tensor;
+  // Again, into what the first call has made.
+  ASSERT_EQ(invoke_values(f, {A::value(a.tensor({2}))}, &results), OPDOCK_OK) << f.error;
+  EXPECT_EQ(results[0].as.tensor, made);
+  EXPECT_EQ(results[0].flags, OPDOCK_VALUE_OWNED);
+  opdock_value_free(&results[0]);
+  EXPECT_EQ(results[0].tag, uint32_t{OPDOCK_TAG_NONE});
 }
 
 // ---- numbers and objects
@@ -301,6 +366,36 @@ TEST(Results, AreNumbersAndObjects) {
   EXPECT_EQ(Counted::alive, 0);
 }
 
+TEST(Results, ThatAreNoTensorsNeedRoomOfAPlannedCallToo) {
+  static const opdock_op op = [] {
+    opdock_op o = make_op("make_one(int what) -> Object(counted)");
+    o.run = [](const opdock_call*, const opdock_value*, uint32_t, opdock_value* results, uint32_t) {
+      results[0].tag = OPDOCK_TAG_OBJECT;
+      results[0].as.object = &(new Counted("counted"))->object;
+      return OPDOCK_OK;
+    };
+    return o;
+  }();
+  TestFunction f(&op);
+  opdock_plan plan{};
+  plan.struct_size = sizeof plan;
+  const opdock_value what = A::integer(0);
+  ASSERT_EQ(f.plan({what}, &plan), OPDOCK_OK) << f.error;
+  EXPECT_EQ(opdock_run_planned(&f.function, nullptr, &plan, &what, 1, nullptr, 0, f.error,
+                               sizeof f.error),
+            OPDOCK_INVALID_ARGUMENT);
+  EXPECT_NE(std::string(f.error).find("found room for 0 results, wanted 1"), std::string::npos)
+      << f.error;
+  EXPECT_EQ(Counted::alive, 0);
+  opdock_value result{};
+  EXPECT_EQ(opdock_run_planned(&f.function, nullptr, &plan, &what, 1, &result, 1, f.error,
+                               sizeof f.error),
+            OPDOCK_OK)
+      << f.error;
+  opdock_value_free(&result);
+  EXPECT_EQ(Counted::alive, 0);
+}
+
 TEST(Results, OfARunThatFailsOrErrAreGivenBack) {
   TestFunction f(make_object_op());
   const struct {
@@ -334,6 +429,37 @@ TEST(Objects, AreGivenBackInAForkedChildToo) {  // OPDOCK-P-9
   EXPECT_EQ(status, 0);
   EXPECT_EQ(Counted::alive, 1);
   opdock_value_free(&results[3]);
+}
+
+TEST(Objects, ThatEndBeforeReleaseAreRefused) {
+  static const opdock_op use = make_op("use_short(Object(counted) o) -> ()");
+  static const opdock_op make = [] {
+    opdock_op o = make_op("make_short(int object) -> Object(counted)");
+    o.run = [](const opdock_call*, const opdock_value* args, uint32_t, opdock_value* results,
+               uint32_t) {
+      results[0].tag = OPDOCK_TAG_OBJECT;
+      results[0].as.object = reinterpret_cast<opdock_object*>(args[0].as.i64);
+      return OPDOCK_OK;
+    };
+    return o;
+  }();
+  Counted short_one("counted");
+  short_one.object.struct_size = offsetof(opdock_object, release);
+  opdock_value value{};
+  value.tag = OPDOCK_TAG_OBJECT;
+  value.as.object = &short_one.object;
+  TestFunction f(&use);
+  EXPECT_EQ(f.invoke({value}), OPDOCK_INVALID_ARGUMENT);
+  EXPECT_STREQ(f.error,
+               "use_short: argument 'o': found an object of struct_size 24, wanted at least 32, "
+               "through release; report it to its plugin's author");
+  TestFunction g(&make);
+  std::vector<opdock_value> results(1);
+  EXPECT_EQ(invoke_values(g, {A::integer(reinterpret_cast<int64_t>(value.as.object))}, &results),
+            OPDOCK_INTERNAL);
+  EXPECT_NE(std::string(g.error).find("an object of struct_size 24 as result 0, wanted"),
+            std::string::npos)
+      << g.error;
 }
 
 TEST(Objects, AreOfTheTypeThatTheSchemaNames) {  // OPDOCK-H-9

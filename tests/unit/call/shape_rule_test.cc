@@ -10,10 +10,10 @@ namespace {
 
 constexpr char kSchema[] =
     "f(Tensor x, Tensor y, Tensor? z, int n, int? m, float a, ScalarType d, Tensor[] ts, bool b, "
-    "int[] s) -> (Tensor, Tensor?, Tensor[])";
+    "int[] s, bool[]? g) -> (Tensor, Tensor?, Tensor[])";
 
 // x: float32 [2, 3, 5], y: float16 [7, 4], z: None, n: 6, m: None, a: 1.0, d: int64, ts: [x, y],
-// b: True, s: [4, 0, 9].
+// b: True, s: [4, 0, 9], g: None.
 class ShapeRules : public testing::Test {
  protected:
   ShapeRules() {
@@ -81,7 +81,7 @@ class ShapeRules : public testing::Test {
   int64_t y_shape_[2] = {7, 4}, y_strides_[2] = {4, 1};
   opdock_tensor x_{}, y_{};
   opdock_list list_{}, sizes_{};
-  opdock_value args_[10] = {}, numbers_[3] = {};
+  opdock_value args_[11] = {}, numbers_[3] = {};
 };
 
 TEST_F(ShapeRules, GiveDtypeAndShape) {
@@ -129,6 +129,8 @@ TEST_F(ShapeRules, GiveDtypeAndShape) {
       {"like x if b else like y", "float32 [2, 3, 5]"},
       {"like x if not b else [n], dtype d", "int64 [6]"},
       {"like z if z else like y, dtype bool", "bool [7, 4]"},
+      {"like x if g else like y", "float16 [7, 4]"},
+      {"like x if not g else like y", "float32 [2, 3, 5]"},
       {"[x.shape[0]*x.shape[1], x.shape[2]]", "float32 [6, 5]"},
   };
   for (const auto& row : rows) EXPECT_EQ(result(row.rule), row.result) << row.rule;
@@ -164,6 +166,7 @@ TEST_F(ShapeRules, GiveAsManyTensorsAsTheResultHas) {
   EXPECT_NE(refusal("like x for i in range(2)").find("the end of the rule"), std::string::npos);
   EXPECT_NE(refusal("like x if n else like y").find("a bool parameter"), std::string::npos);
   EXPECT_NE(refusal("like x if x else like y").find("a bool parameter"), std::string::npos);
+  EXPECT_NE(refusal("like x if s else like y").find("a bool parameter"), std::string::npos);
   EXPECT_NE(refusal("[len(x)]").find("a list"), std::string::npos);
   EXPECT_NE(refusal("[max(n)]").find("','"), std::string::npos);
   EXPECT_NE(refusal("[sum(n)]").find("len, max or min"), std::string::npos);
@@ -240,6 +243,20 @@ TEST_F(ShapeRules, SayWhyTheyCannotBeEvaluated) {
 TEST_F(ShapeRules, RefuseDeepNesting) {
   std::string rule = "[" + std::string(100, '(') + "1" + std::string(100, ')') + "]";
   EXPECT_NE(refusal(rule.c_str()).find("at most 32"), std::string::npos);
+  const auto repeated = [](const char* text, int times) {
+    std::string all;
+    for (int i = 0; i < times; ++i) all += text;
+    return all;
+  };
+  // As deep as the stack, if each bracket began to count anew.
+  for (const char* const open : {"s[", "ts[0].shape[0] + s[", "max(s[", "(s[", "-s["}) {
+    rule = "[" + repeated(open, 20000) + "0";
+    EXPECT_NE(refusal(rule.c_str()).find("at most 32 nested parentheses, brackets or signs"),
+              std::string::npos)
+        << open;
+  }
+  rule = "[" + repeated("s[", 20) + "1" + repeated("]", 20) + "]";
+  EXPECT_EQ(refusal(rule.c_str()), "accepted");
 }
 
 }  // namespace

@@ -201,6 +201,20 @@ FileFacts read_images(Plugin plugin, Depth depth) {
   return facts;
 }
 
+// Entries may be longer than this reader's: images lie behind them.
+TEST(ImageTable, HasItsImagesBehindEntriesOfItsOwnSize) {
+  const std::vector<Image> one = {{2, 2, "compute_75", 12, 9, ptx("sm_75"), ""}};
+  Plugin plugin = plugin_with(one);  // the image begins at byte 192
+  plugin.image_table.u32(12, 192 - 16);
+  EXPECT_TRUE(read_images(plugin, Depth::kJudge).reasons.empty());
+  plugin.image_table.u32(12, 192 - 16 + 8);
+  const FileFacts facts = read_images(plugin, Depth::kJudge);
+  ASSERT_EQ(facts.reasons.size(), 1u);
+  EXPECT_EQ(facts.reasons[0].code, Code::kImageTable);
+  EXPECT_NE(facts.reasons[0].wanted.find("behind the entries"), std::string::npos)
+      << facts.reasons[0].wanted;
+}
+
 FileFacts inspect(const Bytes& extra) {
   Plugin plugin;
   plugin.extra = extra;

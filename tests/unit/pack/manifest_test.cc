@@ -64,6 +64,15 @@ TEST(Manifest, ReadsADeclaration) {
   EXPECT_EQ(manifest->libraries[0].range, ">=2.11,<3");
 }
 
+TEST(Manifest, TakesTheRangesThatVerdictsTake) {
+  for (const char* const range : {"==2.11.*", "!=2.12.*,>=2.11", " >= 2.11 , <3"}) {
+    std::string text = kGood;
+    text.replace(text.find(">=2.11,<3"), 9, range);
+    std::vector<Reason> errors;
+    EXPECT_TRUE(read(text, &errors)) << range << ": " << all(errors);
+  }
+}
+
 TEST(Manifest, DeviceArgumentByName) {
   std::string text = kGood;
   text.replace(text.find("[device]"), 0, "device-arg = \"y\"\n");
@@ -123,6 +132,7 @@ TEST(Manifest, EachMistakeIsNamedWithItsLineAndColumn) {
       {">=2.11,<3", "2.11", "16:9", "2.11"},
       {">=2.11,<3", ">=2.11,", "16:9", ">=2.11,"},
       {">=2.11,<3", "~=2.11", "16:9", "~=2.11"},
+      {">=2.11,<3", ">=2.11+cu121", "16:9", ">=2.11+cu121"},
       {"[requires]", "[requires", "15:10", "no TOML"},
       {"name = \"axpy\"\n", "name = \"axpy\"\nname = \"axpy\"\n", "2:", "no TOML"},
   };

@@ -1,0 +1,83 @@
+// A plugin's descriptor compared with its note; tests/cases has whole plugins for it.
+// SPDX-License-Identifier: Apache-2.0
+#include "load/descriptor.h"
+
+#include <gtest/gtest.h>
+
+#include "base/sha256.h"
+#include "schema/schema.h"
+
+namespace opdock {
+namespace {
+
+// A descriptor of one op, and a note that says the same.
+struct Scene {
+  explicit Scene(const std::string& text) : schema(parse_schema(text, nullptr)->text()) {
+    op.struct_size = sizeof op;
+    op.schema = schema.c_str();
+    op.doc = "";
+    op.plan = [](const opdock_call*, const opdock_value*, uint32_t, opdock_plan*) {
+      return opdock_status{OPDOCK_OK};
+    };
+    op.run = [](const opdock_call*, const opdock_value*, uint32_t, opdock_value*, uint32_t) {
+      return opdock_status{OPDOCK_OK};
+    };
+    plugin.struct_size = sizeof plugin;
+    plugin.abi_major = OPDOCK_ABI_MAJOR;
+    plugin.abi_minor = OPDOCK_ABI_MINOR;
+    plugin.num_ops = 1;
+    plugin.name = "p";
+    plugin.version = "1.0";
+    plugin.ops = ops;
+    note.name = "p";
+    note.version = *Version::parse("1.0");
+    OpClaim claim;
+    claim.name = "f";
+    claim.schema = schema;
+    claim.digest = to_hex(sha256(std::string_view(schema)));
+    note.ops.push_back(claim);
+  }
+  // The reasons that check_descriptor gives.
+  std::string check() {
+    std::vector<Reason> reasons;
+    check_descriptor(plugin, note, &reasons);
+    std::string text;
+    for (const Reason& reason : reasons) text += reason.found + " | " + reason.wanted + "\n";
+    return text;
+  }
+
+  std::string schema;
+  opdock_op op{};
+  const opdock_op* ops[1] = {&op};
+  opdock_plugin plugin{};
+  Note note;
+};
+
+TEST(Descriptor, HasTheNotesDecidingParameter) {
+  Scene scene("f(int n, Tensor x, Tensor y) -> ()");
+  scene.op.device_arg = 1;  // the first tensor, which a note that names none means
+  EXPECT_EQ(scene.check(), "");
+  scene.op.device_arg = 2;
+  EXPECT_EQ(scene.check(),
+            "op f: device_arg 2 | op f: device_arg 1, the parameter x, as the note says\n");
+  scene.note.ops[0].device_arg = "y";
+  EXPECT_EQ(scene.check(), "");
+  scene.op.device_arg = 1;
+  EXPECT_EQ(scene.check(),
+            "op f: device_arg 1 | op f: device_arg 2, the parameter y, as the note says\n");
+  scene.op.device_arg = 0;
+  scene.note.ops[0].device_arg = "z";
+  EXPECT_EQ(scene.check(),
+            "op f: device_arg 0 | op f: device_arg of a parameter z, as the note says\n");
+}
+
+TEST(Descriptor, HasNoDecidingParameterWithoutTensors) {
+  Scene scene("f(int n, int m) -> ()");
+  EXPECT_EQ(scene.check(), "");
+  scene.op.device_arg = 1;
+  EXPECT_EQ(scene.check(),
+            "op f: device_arg 1 | op f: device_arg 0, as there is no tensor, as the note says\n");
+}
+
+}  // namespace
+}  // namespace opdock
