@@ -143,6 +143,7 @@ long syscall(long number, ...) noexcept {
     if (is_counted) handed.give(a[1]);
   } else if (number == SYS_io_getevents) {
     if (turn(1) == 1) return answer(EINTR);
+    if (is_counted) a[2] = 1;  // one result a call, so that each is seen while the others go on
     const long count = call(number, a[0], a[1], a[2], a[3], a[4]);
     if (is_counted) handed.in_flight -= std::max(0L, count);
     for (long i = 0; i < count; ++i) {
@@ -233,6 +234,11 @@ TEST_P(FaultTest, AFileThatIsCutOffMeanwhileHasItsEndReported) {
 TEST(OptionsTest, HaveTheirEffect) {
   TemporaryFolder folder;
   if (!takes_direct(folder)) GTEST_SKIP() << "this file system takes no O_DIRECT";
+  try {
+    Engine probe(options_of(Backend::kAio));
+  } catch (const Error& error) {
+    GTEST_SKIP() << error.what();
+  }
   const std::string path = (folder.path() / "file").string();
   Pages pages(64 * page_size());
   const auto handed_with = [&](bool single_submit, bool overlap_events) {
@@ -248,20 +254,17 @@ TEST(OptionsTest, HaveTheirEffect) {
     is_counted = false;
     return handed;
   };
-  try {
-    const Handed plain = handed_with(false, false);
-    EXPECT_EQ(plain.at_once, 8);
-    EXPECT_EQ(plain.most, 8);
-    EXPECT_EQ(plain.calls_in_between, 0);
-    const Handed single = handed_with(true, false);
-    EXPECT_EQ(single.at_once, 1);
-    EXPECT_EQ(single.most, 8);
-    const Handed overlapped = handed_with(false, true);
-    EXPECT_EQ(overlapped.at_once, 8);
-    EXPECT_EQ(overlapped.most, 8);
-  } catch (const Error& error) {
-    GTEST_SKIP() << error.what();
-  }
+  const Handed plain = handed_with(false, false);
+  EXPECT_EQ(plain.at_once, 8);
+  EXPECT_EQ(plain.most, 8);
+  EXPECT_EQ(plain.calls_in_between, 0);
+  const Handed single = handed_with(true, false);
+  EXPECT_EQ(single.at_once, 1);
+  EXPECT_EQ(single.most, 8);
+  const Handed overlapped = handed_with(false, true);
+  EXPECT_EQ(overlapped.at_once, 8);
+  EXPECT_EQ(overlapped.most, 8);
+  EXPECT_GT(overlapped.calls_in_between, 0);
 }
 
 // Where network file systems and quotas report what could not be written.
