@@ -21,14 +21,21 @@ namespace {
 // Ends a wait that a defect would make endless.
 class Patience final : public Progress {
  public:
+  // polling: one more from the first time on that a wait asks whether it is cancelled.
+  explicit Patience(std::atomic<int>* polling = nullptr) : polling_(polling) {}
+
   void step(std::string_view text, double) override { said_ = text; }
   bool cancelled() override {
+    if (!is_polled_ && polling_ != nullptr) ++*polling_;
+    is_polled_ = true;
     return (stop_at_word_ && !said_.empty()) || std::chrono::steady_clock::now() > end_;
   }
   void stop_at_word() { stop_at_word_ = true; }
   const std::string& said() const { return said_; }
 
  private:
+  std::atomic<int>* polling_;
+  bool is_polled_ = false;
   bool stop_at_word_ = false;
   std::string said_;
   std::chrono::steady_clock::time_point end_ =
@@ -399,16 +406,16 @@ TEST(Once, AllLearnOfAFailure) {
   const auto cache = folder.open();
   auto lock = cache->lock(request(), maker(), nullptr, nullptr);
   std::vector<std::thread> threads;
-  std::atomic<int> learned{0};
+  std::atomic<int> polling{0}, learned{0};
   for (int i = 0; i < 8; ++i) {
     threads.emplace_back([&] {
-      Patience patience;
+      Patience patience(&polling);
       const auto mine = cache->lock(request(), maker(), &patience, nullptr);
       learned += mine != nullptr && !mine->is_turn() &&
                  cache->failure(request(), maker(), nullptr).has_value();
     });
   }
-  usleep(20000);
+  while (polling < 8) usleep(1000);
   cache->remember_failure(request(), maker(), {make_reason(Code::kCacheLock, "x", "y")}, "log");
   for (std::thread& thread : threads) thread.join();  // although the lock is still held
   EXPECT_EQ(learned, 8);
