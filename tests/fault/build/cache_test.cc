@@ -68,12 +68,20 @@ TEST_F(Shared, TwelveProcessesColdMakeOneBuild) {
 }
 
 TEST_F(Shared, TwoPluginsAtOnceAreBuiltBoth) {
+  // Each waits, once it has begun, until both have.
+  const std::string good = read("bin/ninja");
+  const std::string begun = "echo build >> $TOP/builds;";
+  const size_t rest = good.find(begun) + begun.size();
+  tool("ninja", begun + "while ! [ -e $TOP/go ]; do sleep 0.01; done;" + good.substr(rest));
   const pid_t first = start_asking();
+  ASSERT_TRUE(wait_until([&] { return lines("builds") == 1; }));
   write("source/noop.cc", "int another;\n");
   const pid_t second = start_asking();
-  EXPECT_NE(wait_for(first), 1);
-  EXPECT_NE(wait_for(second), 1);
-  EXPECT_GE(lines("builds"), 1u);
+  EXPECT_TRUE(wait_until([&] { return lines("builds") == 2; }));
+  write("go", "");
+  EXPECT_EQ(wait_for(first), 2);
+  EXPECT_EQ(wait_for(second), 2);
+  EXPECT_EQ(lines("builds"), 2u);
 }
 
 TEST_F(Shared, KilledBuilderLetsTheOthersGoOn) {

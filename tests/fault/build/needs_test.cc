@@ -14,29 +14,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr char kHead[] = R"toml(name = "noop"
-version = "0.1.0"
-license = "Apache-2.0"
-sources = ["noop.cc"]
-
-[[op]]
-schema = "noop(Tensor x) -> ()"
-doc = "Does nothing."
-devices = ["DEVICE"]
-dtypes = ["float32"]
-
-)toml";
-
 class Needs : public Workshop {
  protected:
-  ~Needs() override {
-    for (const char* name : {"PKG_CONFIG_PATH", "PKG_CONFIG"}) unsetenv(name);
-  }
-
   void declare(const std::string& build, const std::string& device = "cpu") {
-    std::string text = kHead;
-    text.replace(text.find("DEVICE"), 6, device);
-    write("source/plugin.toml", text + build);
+    write("source/plugin.toml", noop_toml(device) + build);
   }
   std::vector<CacheField> fields() { return build_request(manifest(), options)->fields; }
   std::string field(const std::string& name) {

@@ -61,6 +61,9 @@ class Workshop : public ::testing::Test {
   std::vector<Reason> reasons;
 };
 
+// A plugin.toml of one op for this device, which does nothing. More sections may follow it.
+std::string noop_toml(const std::string& device = "cpu");
+
 // This build's own files, by the environment that Meson sets.
 std::string good_plugin();    // noop.so
 std::string other_plugin();   // norm.so
