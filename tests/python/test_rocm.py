@@ -92,8 +92,6 @@ def write_kfd(folder, archs):
 
 class Machine:
     def __init__(self, folder, cache, archs):
-        if not (SOFTGPU / "libamdhip64.so.6").exists():
-            pytest.skip("the stand-in HIP runtime is not built")
         self.record = folder / "record"
         write_kfd(folder, archs)
         self.soft = {"gpus": [{"arch": arch, "memory": 1 << 20} for arch in archs]}
