@@ -2,8 +2,8 @@
 """On the GPU: what a call with one launch costs the CPU, from Python, beside a bare cuLaunchKernel.
 
 Microseconds a call, minimum and median of interleaved repeats; each repeat enqueues fewer launches
-than the driver's queue holds and waits for the device outside the measured time. The bare launches are a
-loop in C in the same process: from Python one would look dearer than it is.
+than the driver's queue holds and waits for the device outside the measured time. The bare launches
+are a loop in C in the same process: from Python one would look more expensive than it is.
 """
 
 import argparse
