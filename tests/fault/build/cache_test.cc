@@ -109,8 +109,8 @@ TEST_F(Shared, KilledBuilderLetsTheOthersGoOn) {
   EXPECT_FALSE(ask().built);
 }
 
-// Eight processes, seven of which are known to wait for the first when that fails in a way that may
-// pass: as when its tools are killed for want of memory.
+// Eight processes, seven of which are known to wait for the first when it fails for a temporary
+// reason, such as a tool that is killed for lack of memory.
 class Herd : public Shared {
  protected:
   // body: what ninja does from the second attempt on.
@@ -185,7 +185,7 @@ TEST_F(Herd, AfterTwoSuchFailuresAllAreToldOfThem) {
     waited += told(i).find("build-waited") != std::string::npos;
   }
   EXPECT_EQ(waited, 6);
-  // Who comes later tries anew.
+  // A later request tries again.
   EXPECT_EQ(ask().entry, nullptr);
   EXPECT_EQ(lines("builds"), 3u);
 }

@@ -1,5 +1,5 @@
-// What plugin.toml says under [build]: it reaches the compilers and the linker, what is not there
-// is told before anything is started, and a change of it is another build.
+// What plugin.toml says under [build]: it reaches the compilers and the linker, what is missing is
+// reported before anything is started, and any change is a new build.
 // SPDX-License-Identifier: Apache-2.0
 #include <dlfcn.h>
 
@@ -120,7 +120,7 @@ TEST_F(NeedsReal, ReachCompilersAndLinker) {
   EXPECT_EQ(said_by(result.plugin), "3 2000 other 1");
 }
 
-// Who made it is another: the library.
+// The library is part of what identifies the maker.
 TEST_F(NeedsReal, AnotherVersionOfALibraryIsAnotherVariant) {
   declare_all("x");
   ASSERT_TRUE(build().built) << text_of_reasons();
@@ -199,7 +199,7 @@ TEST_F(Needs, ALibraryThatIsNotThere) {
   EXPECT_NE(build().entry, nullptr) << text_of_reasons();
 }
 
-TEST_F(Needs, NoPkgConfigIsTold) {
+TEST_F(Needs, NoPkgConfigIsReported) {
   declare("[build]\nlibraries = [\"pkg-config:foo\"]\n");
   expect_refused(Code::kBuildNoPkgConfig, "no pkg-config");
   tool("pkg-config", "exit 0");

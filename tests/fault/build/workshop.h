@@ -13,7 +13,7 @@
 
 namespace opdock::testing {
 
-// Counts what it is told and stops when asked to.
+// Keeps what is reported to it and stops when asked to.
 class Watcher : public Progress {
  public:
   void step(std::string_view text, double fraction) override;

@@ -1,4 +1,4 @@
-// Who holds a lock dies, stops, forks; or there are no locks at all.
+// The holder of a lock dies, stops or forks; or there are no locks at all.
 // SPDX-License-Identifier: Apache-2.0
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@ namespace {
 // Ends a wait that a defect would make endless.
 class Patience final : public Progress {
  public:
-  // polling: one more from the first time on that a wait asks whether it is cancelled.
+  // polling: counts this wait, once it has asked whether it is cancelled. May be NULL.
   explicit Patience(std::atomic<int>* polling = nullptr) : polling_(polling) {}
 
   void step(std::string_view text, double) override { said_ = text; }
@@ -265,7 +265,7 @@ TEST_P(NoLocks, GoesOnUnlocked) {
   EXPECT_TRUE(has(reasons, Code::kCacheLock)) << text(reasons);
   const auto first = cache->publish_blobs(request(), maker(), blobs(), &reasons);
   ASSERT_NE(first, nullptr);
-  // Another made it at the same time: his is dropped, and he gets the first.
+  // Another made it at the same time: the second is dropped, and its maker gets the first.
   const auto second = cache->publish_blobs(request(), maker(), {{"image", "other"}}, &reasons);
   ASSERT_NE(second, nullptr);
   expect_whole(*second);
@@ -419,7 +419,7 @@ TEST(Once, AllLearnOfAFailure) {
   cache->remember_failure(request(), maker(), {make_reason(Code::kCacheLock, "x", "y")}, "log");
   for (std::thread& thread : threads) thread.join();  // although the lock is still held
   EXPECT_EQ(learned, 8);
-  // Whom the failure does not help asks again, and waits as before.
+  // A caller that the failure does not help asks again, and waits as before.
   Patience patience;
   patience.stop_at_word();
   EXPECT_EQ(cache->lock(request(), maker(), &patience, nullptr), nullptr);

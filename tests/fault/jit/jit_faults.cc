@@ -309,7 +309,7 @@ class JitCached : public JitFault {
     ASSERT_EQ(cache.aside.size(), 1u);
     EXPECT_EQ(cache.aside[0].code, Code::kJitImage);
     EXPECT_NE(to_text(cache.aside[0]).find(words), std::string::npos) << to_text(cache.aside[0]);
-    EXPECT_TRUE(has(reasons, Code::kJitImage)) << "it is told";
+    EXPECT_TRUE(has(reasons, Code::kJitImage)) << "it is reported";
     ASSERT_EQ(cache.entries.size(), 1u);
   }
   static std::string* blob(MemoryEntry* entry, const std::string& name) {

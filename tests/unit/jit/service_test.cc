@@ -162,7 +162,7 @@ TEST_F(Service, TakesTheNewestCompilerThatTheDriverRuns) {
       {"compute_90", Version{13, 0}, "NVRTC 13.0", Code::kJitDriver},
       {"compute_90", Version{12, 9}, "NVRTC 12.9", Code::kJitDriver},
       {"compute_90", Version{12, 8}, "", Code::kJitDriver},     // here they do
-      {"sm_60", Version{13, 0}, "NVRTC 12.9", Code::kJitArch},  // 13 knows it no more
+      {"sm_60", Version{13, 0}, "NVRTC 12.9", Code::kJitArch},  // 13 no longer knows it
       {"sm_110", Version{12, 9}, "", Code::kJitArch},
       {"sm_33", Version{13, 0}, "", Code::kJitArch},
   };
@@ -225,7 +225,7 @@ TEST_F(Service, AGpuNewerThanEveryCompilerGetsPtxOfTheNewestThatTheDriverTakes) 
 }
 
 // PTX stands in for 11.0 until the compiler that knows it is there: then its own code is made.
-TEST_F(Service, ACompilerThatComesAndKnowsTheGpuEndsThePtxAndIsTold) {
+TEST_F(Service, ACompilerThatComesAndKnowsTheGpuEndsThePtxAndIsReported) {
   const std::string source = "template <class T> __global__ void f() {}\n";
   const std::string names("f<float>\0\0", 10);
   const auto span = [](const std::string& text) {
@@ -417,7 +417,7 @@ TEST_F(Service, AForkedChildDoesNotWaitForItsParentsThread) {
 }
 
 // Else all who waited would compile at once.
-TEST_F(Service, WhomWhatHasComeDoesNotHelpWaitsOn) {
+TEST_F(Service, AWaiterThatANewEntryDoesNotHelpWaitsOn) {
   cache.before_turn = [&] {
     EXPECT_EQ(made(), 0);
     return cache.locks < 3;
@@ -480,7 +480,7 @@ TEST_F(Service, HeadersInFoldersCountByContent) {
   folder.write("include/nowhere.h", "");
   EXPECT_FALSE(ask()->from_cache) << "one that was missing has come";
   EXPECT_EQ(made(), 3);
-  // What a macro names cannot be told beforehand: such an image is not kept.
+  // What a macro names cannot be known beforehand: such an image is not kept.
   request.program += "#include HEADER\n";
   ASSERT_NE(ask(), nullptr);
   ASSERT_NE(ask(), nullptr);
@@ -611,7 +611,7 @@ TEST_F(OnDemand, ThreadsMakeAKernelOnceAndDoNotWaitForOthers) {
   EXPECT_EQ(good, 12);
   EXPECT_EQ(made(), 2);
   EXPECT_EQ(driver.loads, 2);
-  EXPECT_EQ(progress.begun, 2) << "told of each compilation once";
+  EXPECT_EQ(progress.begun, 2) << "each compilation is reported once";
   EXPECT_FALSE(progress.alone) << "one kernel had to wait for the other";
 }
 
