@@ -86,14 +86,19 @@ TEST(BackendTest, OneThatWasAskedForIsNotReplaced) {
 }
 
 // Where setting up is allowed but using is not, the blocks still arrive.
-TEST(BackendTest, ARingThatTakesNothingIsNoMatter) {
-  for (const unsigned call : {426u, static_cast<unsigned>(SYS_io_submit)}) {
-    const std::string report =
-        report_with({call}, EPERM, call == 426u ? Backend::kUring : Backend::kAio);
-    if (report == "skip") GTEST_SKIP() << "no seccomp filter may be set here";
-    EXPECT_EQ(report.find("wrong"), std::string::npos) << report;
-    EXPECT_NE(report.find(call == 426u ? "io_uring" : "Linux AIO"), std::string::npos) << report;
-  }
+void expect_no_matter(Backend backend, unsigned forbidden) {
+  const std::string report = report_with({forbidden}, EPERM, backend);
+  if (report == "skip") GTEST_SKIP() << "no seccomp filter may be set here";
+  if (report.starts_with(std::string(name(backend)) + " cannot be used")) GTEST_SKIP() << report;
+  EXPECT_EQ(report, std::string(name(backend)) + ", 1 thread");
+}
+
+TEST(BackendTest, AnIoUringThatTakesNothingIsNoMatter) {
+  expect_no_matter(Backend::kUring, 426);
+}
+
+TEST(BackendTest, ALinuxAioThatTakesNothingIsNoMatter) {
+  expect_no_matter(Backend::kAio, SYS_io_submit);
 }
 
 }  // namespace

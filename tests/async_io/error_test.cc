@@ -1,4 +1,4 @@
-// What is refused and what fails, and what is said of it.
+// What is refused and what fails, and the messages.
 // SPDX-License-Identifier: Apache-2.0
 #include <sched.h>
 #include <signal.h>
@@ -16,7 +16,7 @@ namespace {
 
 class ErrorTest : public EachBackend {
  protected:
-  // What a run of it says.
+  // The message with which a run of it fails.
   std::string failure_of(const Request& request) const {
     Engine engine(options_of(GetParam()));
     return error_of([&] { engine.run(request); }, Error::Kind::kSystem);
@@ -132,7 +132,7 @@ TEST_P(ErrorTest, OneFailureHarmsNoOther) {
   EXPECT_NE(text.find(path("short")), std::string::npos) << text;
   for (size_t i = 0; i < found.size(); ++i)
     EXPECT_TRUE(i == 7 || i == 13 || found[i] == bytes) << i;
-  EXPECT_EQ(engine.wait_all(), 0u);  // it was told once
+  EXPECT_EQ(engine.wait_all(), 0u);  // it was reported once
 }
 
 std::string refusal_of(const Request& request) {

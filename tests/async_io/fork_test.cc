@@ -76,7 +76,7 @@ TEST_P(ForkTest, AChildClosesWhatItHasOfIt) {
             "0");
 }
 
-// Forks that meet I/O, waits and submits at whatever they are at.
+// Forks at any moment of I/O, waits and submits.
 TEST_P(ForkTest, TheParentsWorkGoesOn) {
 #if defined(OPDOCK_TEST_ASAN)
   GTEST_SKIP() << "AddressSanitizer's own allocator may stay locked in the child";

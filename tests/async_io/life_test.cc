@@ -116,11 +116,16 @@ TEST_P(LifeTest, OneTicketMayBeWaitedForByManyAtOnce) {
     while (!*static_cast<std::atomic<bool>*>(context)) std::this_thread::yield();
   };
   const uint64_t ticket = engine.submit(request);
-  std::atomic<int> told{0};
+  std::atomic<int> begun{0}, told{0};
   std::vector<std::thread> users;
-  for (int i = 0; i < 4; ++i)
-    users.emplace_back(
-        [&] { told += error_of([&] { engine.wait(ticket); }, Error::Kind::kSystem) != ""; });
+  for (int i = 0; i < 4; ++i) {
+    users.emplace_back([&] {
+      ++begun;
+      const std::string text = error_of([&] { engine.wait(ticket); }, Error::Kind::kSystem);
+      told += text.starts_with("cannot open");
+    });
+  }
+  while (begun < 4) std::this_thread::yield();
   std::this_thread::sleep_for(std::chrono::milliseconds(100));
   go = true;
   for (std::thread& user : users) user.join();

@@ -38,6 +38,13 @@ def run_well(*command, **more):
     return done.stdout
 
 
+def needs_private_build():
+    """Skips where everybody can write a folder above the build's: what lies below is refused."""
+    for place in BUILD.parents:
+        if place.stat().st_mode & 0o1002 == 0o002:
+            pytest.skip(f"everybody can write {place}: caches and plugins below it are refused")
+
+
 @contextlib.contextmanager
 def installing():
     """One test at a time installs from the build folder, where `ninja uninstall` finds what the

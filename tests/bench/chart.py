@@ -13,7 +13,7 @@ def bars(title, comparisons):
 
     comparisons: [(what, {name: time, …})], Opdock's time first, of one unit within a comparison.
     A bar's length is the time divided by Opdock's, on a logarithmic axis: a peer's bar to the right
-    of 1 means that Opdock is the quicker one.
+    of 1 means that Opdock is faster.
     """
     ratios = [t / next(iter(times.values())) for _, times in comparisons for t in times.values()]
     low = min(0.5, 2.0 ** math.floor(math.log2(min(ratios))))

@@ -161,7 +161,7 @@ def wait_for_line():
 def child(kind):
     try:
         result = USES[kind](wait_for_line)
-    except Exception as error:  # told to the parent, which says that the row is missing
+    except Exception as error:  # reported to the parent, which says that the row is missing
         result = {"error": (str(error).splitlines() or [repr(error)])[0]}
     print(json.dumps(result), flush=True)
     sys.stdin.readline()  # Python's own end would take the cores from those that are still at work

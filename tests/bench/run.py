@@ -51,9 +51,8 @@ def main():
     parser.add_argument("benches", nargs="*", help="names without suffix; all by default")
     arguments = parser.parse_args()
     target = HERE / "records" / f"{arguments.record}.jsonl" if arguments.record else None
-    programs = sorted(
-        p for p in HERE.glob("*.py") if p.stem not in ("run", "record", "table", "chart")
-    )
+    no_benches = ("run", "record", "table", "chart", "timing")
+    programs = sorted(p for p in HERE.glob("*.py") if p.stem not in no_benches)
     programs += sorted(p for p in BUILT.glob("*_bench") if p.is_file())
     chosen = [p for p in programs if not arguments.benches or p.stem in arguments.benches]
     unknown = set(arguments.benches) - {p.stem for p in programs}

@@ -1,4 +1,4 @@
-// How long it takes to find and judge 1,000 plugins; the bar is 10 ms, files in the page cache.
+// How long it takes to find and check 1,000 plugins; the bar is 10 ms, files in the page cache.
 // Each is a copy of one small plugin under a name and with a note of its own.
 // SPDX-License-Identifier: Apache-2.0
 #include <benchmark/benchmark.h>

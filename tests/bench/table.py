@@ -26,7 +26,7 @@ writes. Each bench is one run on one machine; opdock and its peers were measured
 ## All results
 
 `of copy`: bytes a second beside a device copy of the same shape and dtype. `of peer`: the median
-time divided by that of the row named after the ×; below 1 opdock is the quicker one.
+time divided by that of the row named after the ×; below 1 opdock is faster.
 """
 
 # What the summary and the charts show: (what, bench, member, {who: row's name}), Opdock first. Of a

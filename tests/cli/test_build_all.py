@@ -130,7 +130,7 @@ def test_all_starts_nothing_for_a_list_that_cannot_be(world, words, code, found)
 
 
 def test_a_list_is_read_also_where_no_device_counts_for_it(world):
-    """A misspelt option is told, though a plugin for the CPU takes no architectures."""
+    """A misspelt option is reported, though a plugin for the CPU takes no architectures."""
     result = world.build(world.add("good"), "--archs", "eight", "--json")
     assert result.status == 1 and codes(result.json["reasons"]) == ["arch-list-invalid"]
 

@@ -12,7 +12,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (ftruncate(fd, 0) != 0 || pwrite(fd, data, size, 0) != static_cast<ssize_t>(size)) abort();
   for (const opdock::Depth depth : {opdock::Depth::kJudge, opdock::Depth::kInspect}) {
     const opdock::FileFacts facts = opdock::read_file_facts(fd, size, "fuzz.so", depth);
-    // What is no plugin must say why.
+    // A file that is not a plugin must have a reason.
     if (!facts.note && facts.reasons.empty()) abort();
     for (const opdock::Reason& reason : facts.reasons) {
       if (reason.found.empty() || reason.wanted.empty()) abort();

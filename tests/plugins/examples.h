@@ -58,7 +58,7 @@ class Examples {
   // Random numbers, of bools those above 0 true; contiguous without strides.
   opdock_value array(std::vector<int64_t> shape, std::vector<int64_t> strides = {},
                      Type type = Type::kFloat32);
-  // float32, but not where a float may lie.
+  // float32, at an address that is not aligned for it.
   opdock_value misaligned(std::vector<int64_t> shape);
   // To be written.
   Array* output(std::vector<int64_t> shape, std::vector<int64_t> strides = {},

@@ -357,6 +357,7 @@ Result Op::plan(const std::vector<opdock_value>& args, int32_t device, Reach* re
   plan.struct_size = sizeof plan;
   plan.num_outputs = static_cast<uint32_t>(result.planned.size());
   plan.outputs = result.planned.data();
+  of_calls = plugin_;
   reached = reach;
   result.status = op_->plan(&call, args.data(), static_cast<uint32_t>(args.size()), &plan);
   reached = nullptr;

@@ -179,8 +179,6 @@ def run(code, env):
 def softgpu(nvrtc, cache, tmp_path):
     """run(code) -> (what it printed, launches), on two stand-in GPUs."""
     folder = Path(os.environ.get("OPDOCK_BUILD_DIR", "build")) / "core" / "softgpu" / "driver"
-    if not (folder / "libcuda.so.1").exists():
-        pytest.skip("the stand-in driver is not built")
 
     def go(code, failures=()):
         gpus = [{"arch": "sm_90"}, {"arch": "sm_100"}]

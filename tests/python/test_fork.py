@@ -94,7 +94,7 @@ print(json.dumps(statuses))
 
 
 def test_by_a_reference_that_is_being_opened(triple):
-    # What the chain is at, the child is told, is the op itself.
+    # The child gets the error that the op would wait for itself.
     (triple.top / "plugins" / "triple" / "reference.py").write_text("""\
 import os, signal, numpy, opdock
 pid = os.fork()

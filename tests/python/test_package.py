@@ -159,14 +159,13 @@ except opdock.OpdockError as error:
 """
     found = json.loads(run(program, OPDOCK_PLUGIN_PATH=str(tmp_path)))
     name, _, reasons, plugins = found
-    assert name in ("NotFoundError", "IncompatibleError")
+    assert name == "IncompatibleError"
     assert plugins[0]["usable"] is False
     codes = [reason["code"] for reason in plugins[0]["reasons"]]
     assert "elf-truncated" in codes
     for reason in [*reasons, *plugins[0]["reasons"]]:
         assert {"code", "stage", "found", "wanted", "advice"} <= set(reason)
-    if name == "IncompatibleError":
-        assert codes == [reason["code"] for reason in reasons]
+    assert codes == [reason["code"] for reason in reasons]
 
 
 def test_reports():
@@ -339,8 +338,7 @@ def test_the_console_script_shows_announced_plugins(tmp_path):
     """`opdock list` and `python -m opdock list` know what Python packages announce."""
     from opdock import cli
 
-    if cli.command() is None:
-        pytest.skip("the opdock command is not built in this tree")
+    assert cli.command() is not None
     package = announce(tmp_path, "announced", "mine = announced\n")
     environment = environment_with(tmp_path)
     program = "from opdock.cli import main; import sys; sys.argv[1:] = ['list', '--json']; main()"
@@ -437,9 +435,7 @@ def test_references_are_found():
 def test_the_command_is_found():
     from opdock import cli
 
-    command = cli.command()
-    if command is None:
-        pytest.skip("the opdock command is not built in this tree")
+    assert cli.command() is not None
     done = subprocess.run(
         [sys.executable, "-m", "opdock", "list", "--json"], capture_output=True, text=True
     )

@@ -92,8 +92,6 @@ def write_kfd(folder, archs):
 
 class Machine:
     def __init__(self, folder, cache, archs):
-        if not (SOFTGPU / "libamdhip64.so.6").exists():
-            pytest.skip("the stand-in HIP runtime is not built")
         self.record = folder / "record"
         write_kfd(folder, archs)
         self.soft = {"gpus": [{"arch": arch, "memory": 1 << 20} for arch in archs]}
@@ -228,7 +226,7 @@ def test_a_gpu_that_no_image_is_for_is_compiled_for_and_kept(machine):
     ("kfd", "hip"), [("gfx906", "gfx906:sramecc-:xnack-"), ("gfx90a", "gfx906:sramecc+:xnack+")]
 )
 def test_the_drivers_word_on_an_architecture_counts(machine, kfd, hip):
-    """Other features, or another processor, than KFD tells: an image for that would fail."""
+    """Other features, or another processor, than KFD reports: an image for that would fail."""
     packed("gfx90a")
     needs_hiprtc()
     soft = machine(kfd)

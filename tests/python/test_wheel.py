@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The wheel: built, installed into a clean virtual environment, judged and called from there.
+"""The wheel: built, installed into a clean virtual environment, checked and called from there.
 
 Slow (a whole build): meson test --suite wheel. OPDOCK_TEST_WHEEL names a wheel that is there
 already.

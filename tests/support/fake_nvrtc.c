@@ -1,7 +1,8 @@
 /* An NVRTC for tests of who calls one. It "compiles" to a text of what it was asked for.
  * FAKE_VERSION (1209) says which one it is; a program may contain orders: "#error" fails at line 3,
- * "SLEEP=200" takes so many milliseconds, "CRASH" aborts, "HANG" never ends, "NOMEMORY" fails as
- * the compiler's own fault, "FLOOD" prints 100 MB first. SPDX-License-Identifier: Apache-2.0 */
+ * "SLEEP=200" takes so many milliseconds, "UNTIL=/a/file" waits for the file, "CRASH" aborts,
+ * "HANG" never ends, "NOMEMORY" fails as the compiler's own fault, "FLOOD" prints 100 MB first.
+ * SPDX-License-Identifier: Apache-2.0 */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -87,7 +88,10 @@ int nvrtcCompileProgram(Program* program, int count, const char* const* options)
     }
   }
   const char* sleeps = strstr(program->source, "SLEEP=");
-  for (int left = sleeps ? atoi(sleeps + 6) : 0; left > 0; left -= 10) {
+  const char* until = strstr(program->source, "UNTIL=");
+  char file[256] = "/";
+  if (until) sscanf(until, "UNTIL=%255s", file);
+  for (int left = sleeps ? atoi(sleeps + 6) : 0; left > 0 || access(file, F_OK) != 0; left -= 10) {
     if (program->ask && program->ask(program->payload, NULL)) return 13;
     thrd_sleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
   }

@@ -1,4 +1,4 @@
-// Which sanitizer watches the program: g++ and clang say it each in a way of its own.
+// Which sanitizer the program is built with: g++ and clang say so in different ways.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

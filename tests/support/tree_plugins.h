@@ -1,5 +1,5 @@
-// The plugins of this tree by what their plugin.toml declares, so that a test of all plugins has a
-// new one too. Read by toml++ alone: what Opdock reads the files with is tested by it.
+// The plugins of this tree by what their plugin.toml declares, so that tests of all plugins include
+// a new one. Read by toml++ alone: what Opdock reads the files with is tested by it.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

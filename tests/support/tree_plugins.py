@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The plugins of this tree by what their plugin.toml declares, so that a test of all plugins has a
-new one too; tree_plugins.h is the same in C++."""
+"""The plugins of this tree by what their plugin.toml declares, so that tests of all plugins
+include a new one; tree_plugins.h is the same in C++."""
 
 from pathlib import Path
 

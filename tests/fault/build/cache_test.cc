@@ -68,12 +68,20 @@ TEST_F(Shared, TwelveProcessesColdMakeOneBuild) {
 }
 
 TEST_F(Shared, TwoPluginsAtOnceAreBuiltBoth) {
+  // Each waits, once it has begun, until both have.
+  const std::string good = read("bin/ninja");
+  const std::string begun = "echo build >> $TOP/builds;";
+  const size_t rest = good.find(begun) + begun.size();
+  tool("ninja", begun + "while ! [ -e $TOP/go ]; do sleep 0.01; done;" + good.substr(rest));
   const pid_t first = start_asking();
+  ASSERT_TRUE(wait_until([&] { return lines("builds") == 1; }));
   write("source/noop.cc", "int another;\n");
   const pid_t second = start_asking();
-  EXPECT_NE(wait_for(first), 1);
-  EXPECT_NE(wait_for(second), 1);
-  EXPECT_GE(lines("builds"), 1u);
+  EXPECT_TRUE(wait_until([&] { return lines("builds") == 2; }));
+  write("go", "");
+  EXPECT_EQ(wait_for(first), 2);
+  EXPECT_EQ(wait_for(second), 2);
+  EXPECT_EQ(lines("builds"), 2u);
 }
 
 TEST_F(Shared, KilledBuilderLetsTheOthersGoOn) {
@@ -101,8 +109,8 @@ TEST_F(Shared, KilledBuilderLetsTheOthersGoOn) {
   EXPECT_FALSE(ask().built);
 }
 
-// Eight processes, seven of which are known to wait for the first when that fails in a way that may
-// pass: as when its tools are killed for want of memory.
+// Eight processes, seven of which are known to wait for the first when it fails for a temporary
+// reason, such as a tool that is killed for lack of memory.
 class Herd : public Shared {
  protected:
   // body: what ninja does from the second attempt on.
@@ -177,7 +185,7 @@ TEST_F(Herd, AfterTwoSuchFailuresAllAreToldOfThem) {
     waited += told(i).find("build-waited") != std::string::npos;
   }
   EXPECT_EQ(waited, 6);
-  // Who comes later tries anew.
+  // A later request tries again.
   EXPECT_EQ(ask().entry, nullptr);
   EXPECT_EQ(lines("builds"), 3u);
 }

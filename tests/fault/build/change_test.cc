@@ -239,7 +239,7 @@ TEST_F(Change, TooLargeASourceIsNamed) {
   EXPECT_EQ(lines("setups"), 0u);
 }
 
-// Reading takes longer than the build may: that is told, and not the first tool blamed.
+// Reading takes longer than the build may: this is reported, and the first tool is not blamed.
 TEST_F(Change, ReadingCountsForTheTimeLimit) {
   std::filesystem::resize_file(source() + "/noop.cc", 250 << 20);
   options.timeout_seconds = 0.001;

@@ -1,5 +1,5 @@
-// What plugin.toml says under [build]: it reaches the compilers and the linker, what is not there
-// is told before anything is started, and a change of it is another build.
+// What plugin.toml says under [build]: it reaches the compilers and the linker, what is missing is
+// reported before anything is started, and any change is a new build.
 // SPDX-License-Identifier: Apache-2.0
 #include <dlfcn.h>
 
@@ -14,29 +14,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr char kHead[] = R"toml(name = "noop"
-version = "0.1.0"
-license = "Apache-2.0"
-sources = ["noop.cc"]
-
-[[op]]
-schema = "noop(Tensor x) -> ()"
-doc = "Does nothing."
-devices = ["DEVICE"]
-dtypes = ["float32"]
-
-)toml";
-
 class Needs : public Workshop {
  protected:
-  ~Needs() override {
-    for (const char* name : {"PKG_CONFIG_PATH", "PKG_CONFIG"}) unsetenv(name);
-  }
-
   void declare(const std::string& build, const std::string& device = "cpu") {
-    std::string text = kHead;
-    text.replace(text.find("DEVICE"), 6, device);
-    write("source/plugin.toml", text + build);
+    write("source/plugin.toml", noop_toml(device) + build);
   }
   std::vector<CacheField> fields() { return build_request(manifest(), options)->fields; }
   std::string field(const std::string& name) {
@@ -139,7 +120,7 @@ TEST_F(NeedsReal, ReachCompilersAndLinker) {
   EXPECT_EQ(said_by(result.plugin), "3 2000 other 1");
 }
 
-// Who made it is another: the library.
+// The library is part of what identifies the maker.
 TEST_F(NeedsReal, AnotherVersionOfALibraryIsAnotherVariant) {
   declare_all("x");
   ASSERT_TRUE(build().built) << text_of_reasons();
@@ -218,7 +199,7 @@ TEST_F(Needs, ALibraryThatIsNotThere) {
   EXPECT_NE(build().entry, nullptr) << text_of_reasons();
 }
 
-TEST_F(Needs, NoPkgConfigIsTold) {
+TEST_F(Needs, NoPkgConfigIsReported) {
   declare("[build]\nlibraries = [\"pkg-config:foo\"]\n");
   expect_refused(Code::kBuildNoPkgConfig, "no pkg-config");
   tool("pkg-config", "exit 0");

@@ -1,5 +1,5 @@
-// A host program that reaps all children: their numbers are then another's at any moment, and
-// nothing may be sent to one.
+// A host program that reaps all children: their numbers may belong to other processes at any
+// moment, so no signal may be sent to one.
 // SPDX-License-Identifier: Apache-2.0
 #include <signal.h>
 #include <sys/syscall.h>

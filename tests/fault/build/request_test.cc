@@ -83,7 +83,7 @@ TEST_F(Remembered, AnAddedFileIsSeen) {
   EXPECT_NE(fields(), good_);
 }
 
-// Which shows in a folder that is made for it.
+// It shows in the folder where the new folder is made.
 TEST_F(Remembered, AnAddedFileInAnAddedFolderIsSeen) {
   write("source/noop.cc", "#include \"new/er/header.h\"\n");
   std::this_thread::sleep_for(std::chrono::milliseconds(2100));
@@ -128,7 +128,7 @@ TEST_F(Remembered, ALinkToAFolderThatBecomesAFileIsSeen) {
   fs::create_directories(top + "/target");
   fs::create_symlink(top + "/target", source() + "/link");
   std::this_thread::sleep_for(std::chrono::milliseconds(2100));
-  EXPECT_EQ(fields(), good_);  // of such a link nothing counts
+  EXPECT_EQ(fields(), good_);  // a link to a folder does not count
   ASSERT_TRUE(store_->recall("sources of " + source()));
   fs::remove(top + "/target");
   write("target", "int linked;\n");

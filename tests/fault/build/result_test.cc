@@ -1,4 +1,4 @@
-// Builds that succeed and leave something else than the plugin.
+// Builds that succeed and leave something other than the plugin.
 // SPDX-License-Identifier: Apache-2.0
 #include "workshop.h"
 

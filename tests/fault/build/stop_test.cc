@@ -16,7 +16,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Children in groups and sessions of their own, as ninja's are, some deaf to requests.
+// Children in groups and sessions of their own, as ninja's are, some of which ignore requests to
+// end.
 constexpr char kBusy[] =
     "setsid sh -c \"trap '' TERM; sleep 61; true\" & (sleep 62 &) ; sleep 63 & touch $TOP/reached; "
     "sleep 64";

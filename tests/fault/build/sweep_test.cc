@@ -34,7 +34,7 @@ class Sweep : public Workshop {
     return static_cast<int>(disarm().size());
   }
 
-  // A Sweep over the calls of a good build, which `at` is told of one by one.
+  // Calls `at` for points spread evenly over the calls of a good build.
   template <class F>
   void at_points(F&& at) {
     const int calls = count_calls();

@@ -34,7 +34,10 @@ std::string contents(const std::string& path) {
   return text.str();
 }
 
-constexpr char kNoopToml[] = R"toml(name = "noop"
+}  // namespace
+
+std::string noop_toml(const std::string& device) {
+  return R"toml(name = "noop"
 version = "0.1.0"
 license = "Apache-2.0"
 sources = ["noop.cc"]
@@ -42,11 +45,11 @@ sources = ["noop.cc"]
 [[op]]
 schema = "noop(Tensor x) -> ()"
 doc = "Does nothing."
-devices = ["cpu"]
+devices = [")toml" +
+         device + R"toml("]
 dtypes = ["float32"]
 )toml";
-
-}  // namespace
+}
 
 std::string good_plugin() {
   return from_environment("OPDOCK_TEST_PLUGIN");
@@ -69,15 +72,16 @@ bool Watcher::cancelled() {
 
 Workshop::Workshop() {
   // What a host such as Python or a batch system may have set must not matter.
-  for (const char* name : {"CC", "CXX", "MESON", "NINJA", "VIRTUAL_ENV", "CONDA_PREFIX", "CUDACXX",
-                           "HIPCXX", "CUDA_HOME", "CUDA_PATH", "ROCM_PATH"}) {
+  for (const char* name :
+       {"CC", "CXX", "MESON", "NINJA", "VIRTUAL_ENV", "CONDA_PREFIX", "CUDACXX", "HIPCXX",
+        "CUDA_HOME", "CUDA_PATH", "ROCM_PATH", "PKG_CONFIG", "PKG_CONFIG_PATH"}) {
     unsetenv(name);
   }
   use_installed(find_installed(from_environment("OPDOCK_TEST_LIBDIR")));
   std::string pattern = ::testing::TempDir() + "opdock-build-XXXXXX";
   top = mkdtemp(pattern.data());
   fs::create_directories(top + "/bin");
-  write("source/plugin.toml", kNoopToml);
+  write("source/plugin.toml", noop_toml());
   write("source/noop.cc", "int nothing;\n");
   setenv("PATH", (top + "/bin").c_str(), 1);
   cache = std::make_unique<PlainCache>(top + "/cache");

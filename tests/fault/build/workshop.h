@@ -13,7 +13,7 @@
 
 namespace opdock::testing {
 
-// Counts what it is told and stops when asked to.
+// Keeps what is reported to it and stops when asked to.
 class Watcher : public Progress {
  public:
   void step(std::string_view text, double fraction) override;
@@ -60,6 +60,9 @@ class Workshop : public ::testing::Test {
   Watcher watcher;
   std::vector<Reason> reasons;
 };
+
+// A plugin.toml of one op for this device, which does nothing. More sections may follow it.
+std::string noop_toml(const std::string& device = "cpu");
 
 // This build's own files, by the environment that Meson sets.
 std::string good_plugin();    // noop.so

@@ -125,7 +125,7 @@ TEST_F(Archive, EveryCutIsNoticed) {
 }
 
 TEST_F(Archive, FlippedBytesAreNoticed) {
-  // Some say nothing: the padding of names and files.
+  // Some mean nothing: the padding of names and files.
   for (size_t at = 0; at < bytes_.size() - 1024; at += 37) {
     std::string bytes = bytes_;
     bytes[at] = static_cast<char>(bytes[at] ^ 0x15);

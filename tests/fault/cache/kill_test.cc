@@ -51,7 +51,7 @@ int publish(const CacheFolder& folder, bool is_folder, std::vector<Reason>* reas
   return entry == nullptr;
 }
 
-// What the dead left is swept once it is old enough that nobody can be just about to lock it.
+// What dead processes left is removed once it is so old that nobody can be about to lock it.
 void expect_swept(const CacheFolder& folder) {
   make_older(folder.path("cache/v1/tmp"), 120);
   collect_now(folder, UINT64_MAX);

@@ -1,4 +1,4 @@
-// Who holds a lock dies, stops, forks; or there are no locks at all.
+// The holder of a lock dies, stops or forks; or there are no locks at all.
 // SPDX-License-Identifier: Apache-2.0
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -21,14 +21,21 @@ namespace {
 // Ends a wait that a defect would make endless.
 class Patience final : public Progress {
  public:
+  // polling: counts this wait, once it has asked whether it is cancelled. May be NULL.
+  explicit Patience(std::atomic<int>* polling = nullptr) : polling_(polling) {}
+
   void step(std::string_view text, double) override { said_ = text; }
   bool cancelled() override {
+    if (!is_polled_ && polling_ != nullptr) ++*polling_;
+    is_polled_ = true;
     return (stop_at_word_ && !said_.empty()) || std::chrono::steady_clock::now() > end_;
   }
   void stop_at_word() { stop_at_word_ = true; }
   const std::string& said() const { return said_; }
 
  private:
+  std::atomic<int>* polling_;
+  bool is_polled_ = false;
   bool stop_at_word_ = false;
   std::string said_;
   std::chrono::steady_clock::time_point end_ =
@@ -258,7 +265,7 @@ TEST_P(NoLocks, GoesOnUnlocked) {
   EXPECT_TRUE(has(reasons, Code::kCacheLock)) << text(reasons);
   const auto first = cache->publish_blobs(request(), maker(), blobs(), &reasons);
   ASSERT_NE(first, nullptr);
-  // Another made it at the same time: his is dropped, and he gets the first.
+  // Another made it at the same time: the second is dropped, and its maker gets the first.
   const auto second = cache->publish_blobs(request(), maker(), {{"image", "other"}}, &reasons);
   ASSERT_NE(second, nullptr);
   expect_whole(*second);
@@ -399,20 +406,20 @@ TEST(Once, AllLearnOfAFailure) {
   const auto cache = folder.open();
   auto lock = cache->lock(request(), maker(), nullptr, nullptr);
   std::vector<std::thread> threads;
-  std::atomic<int> learned{0};
+  std::atomic<int> polling{0}, learned{0};
   for (int i = 0; i < 8; ++i) {
     threads.emplace_back([&] {
-      Patience patience;
+      Patience patience(&polling);
       const auto mine = cache->lock(request(), maker(), &patience, nullptr);
       learned += mine != nullptr && !mine->is_turn() &&
                  cache->failure(request(), maker(), nullptr).has_value();
     });
   }
-  usleep(20000);
+  while (polling < 8) usleep(1000);
   cache->remember_failure(request(), maker(), {make_reason(Code::kCacheLock, "x", "y")}, "log");
   for (std::thread& thread : threads) thread.join();  // although the lock is still held
   EXPECT_EQ(learned, 8);
-  // Whom the failure does not help asks again, and waits as before.
+  // A caller that the failure does not help asks again, and waits as before.
   Patience patience;
   patience.stop_at_word();
   EXPECT_EQ(cache->lock(request(), maker(), &patience, nullptr), nullptr);

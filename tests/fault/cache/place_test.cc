@@ -16,7 +16,7 @@ namespace fs = std::filesystem;
 
 struct Place {
   const char* name;
-  // Prepares folder.path("cache"), or something in its stead.
+  // Prepares folder.path("cache"), or something in its place.
   std::function<void(const CacheFolder&)> prepare;
   const char* found;  // in the reason
 };
@@ -241,7 +241,7 @@ TEST_P(ReadOnly, MemosGoToTheUsersOwnFolder) {
   EXPECT_EQ(reopen()->recall("before"), std::nullopt) << "one place or the other";
   EXPECT_TRUE(fs::exists(folder.path("own/opdock/CACHEDIR.TAG")));
   EXPECT_EQ(reopen()->find(plugin_request(), nullptr, nullptr).size(), 1u);
-  // One that others can write counts for nothing.
+  // One that others can write is ignored.
   ASSERT_EQ(chmod(folder.path("own/opdock").c_str(), 0777), 0);
   EXPECT_EQ(reopen()->recall("name"), std::nullopt);
   disarm();

@@ -10,8 +10,8 @@
 namespace opdock::testing {
 namespace {
 
-// What publishing calls, at most how often. Sweep.CoversEveryCall holds it to what is really
-// called.
+// The calls that publishing makes, and at most how often: Sweep.CoversEveryCall compares this with
+// the real ones.
 struct Calls {
   const char* function;
   int count;

@@ -97,7 +97,7 @@ const FaultCase kCases[] = {
      }},
     {"built_plugin_refuses_to_load", "load-failed",
      [](FaultWorld& w) {
-       // Judged usable, and then a symbol is missing that only the loader asks for.
+       // Checked and found usable; then a symbol is missing that only the loader asks for.
        w.tool("ninja", ninja_that_copies("good") + "; echo x >> $TOP/builds");
        fs::rename(w.path("plugins/good"), w.path("home/good"));
        w.add_source("missing_symbol", "1.0", "", "good");

@@ -67,7 +67,7 @@ class Fork : public World {
   }
 };
 
-// Many forks, as nobody can say where in it the other thread is.
+// Many forks, because the other thread may be at any point of it.
 TEST_F(Fork, DuringAScan) {
   for (int i = 0; i < 50; ++i) top_.add("good", "plugins/copy" + std::to_string(i) + ".so");
   top_.add("good_b", "plugins/good_b.so");
@@ -152,7 +152,7 @@ TEST_P(ForkDuringALoad, TheChildIsRefusedThePluginAndServedOthers) {
   go();
   loading.join();
   EXPECT_EQ(mine.status, OPDOCK_OK) << mine.text;
-  // Loaded whole before the fork, it serves.
+  // It was loaded completely before the fork, so it can be used.
   EXPECT_EQ(in_child([&] { return answer_of(call(runtime.get(), name)); }), exited(kServed));
 }
 
@@ -285,7 +285,7 @@ TEST_F(Fork, WhileAnotherThreadIsInAProgressHook) {
   EXPECT_EQ(call(runtime.get(), "good").status, OPDOCK_OK);
 }
 
-// The child is in the hook too: what the parent builds it is refused, other ops it gets.
+// The child is in the hook too: it is refused what the parent builds, and gets other ops.
 TEST_F(Fork, ByAProgressHookWhoseChildCalls) {
   add_source("good");
   top_.add("good_b", "plugins/good_b.so");
@@ -305,8 +305,7 @@ TEST_F(Fork, ByAProgressHookWhoseChildCalls) {
   EXPECT_EQ(status, exited(kRefused));
 }
 
-// A child that comes back from the hook is told that the work was stopped, and lets the parent's
-// be.
+// In a child that returns from the hook the work ends as stopped, and the parent's is left alone.
 TEST_F(Fork, ByAHookThatComesBackInTheChild) {
   add_source("good");
   tool("ninja",

@@ -46,7 +46,7 @@ class Hooks : public World {
   }
 };
 
-// A scan that has something to say: a list of consents that everybody can write.
+// A scan that has something to log: a list of consents that everybody can write.
 class LogHookInAScan : public Hooks {
  protected:
   LogHookInAScan() {

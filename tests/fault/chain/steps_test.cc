@@ -1,4 +1,4 @@
-// Which step serves, in which order, and what is told of it.
+// Which step serves, in which order, and what is reported of it.
 // SPDX-License-Identifier: Apache-2.0
 #include <malloc.h>
 
@@ -65,8 +65,8 @@ TEST_F(Steps, ASourceIsBuiltOnceAndFoundInTheCacheAfterwards) {
   EXPECT_TRUE(second.told.empty());
 }
 
-// Explaining reads the plugin's files too: it is stopped like a build, and no sooner begun with
-// what is too large for one.
+// Explaining reads the plugin's files too: it is stopped like a build, and refuses what is too
+// large for one.
 TEST_F(Steps, WhatAnExplanationReadsIsStoppedAndLimited) {
   const std::string folder = add_source("good");
   fs::resize_file(folder + "/code.c", 250 << 20);
@@ -88,8 +88,8 @@ TEST_F(Steps, WhatAnExplanationReadsIsStoppedAndLimited) {
   EXPECT_EQ(outcome(explain(runtime().get(), "good"), "build"), "used");
 }
 
-// An nvcc that tells no version is tried; what it may come to is in the record.
-TEST_F(Steps, WarningsOfABuildAreToldThoughItServes) {
+// An nvcc that reports no version is tried, and the record has a warning.
+TEST_F(Steps, WarningsOfABuildAreReportedThoughItServes) {
   const std::string folder = add_source("good");
   std::string toml;
   std::getline(std::ifstream(folder + "/plugin.toml"), toml, '\0');
@@ -275,7 +275,7 @@ TEST_F(Steps, TheReferenceStandsInWithTheStory) {
   const Outcome done = resolve(runtime.get(), "good");
   ASSERT_EQ(done.status, OPDOCK_OK) << done.text;
   ASSERT_EQ(resolve(runtime.get(), "good").status, OPDOCK_OK);
-  ASSERT_EQ(program.records.size(), 1u);  // once an op and device
+  ASSERT_EQ(program.records.size(), 1u);  // once for each op and device
   EXPECT_TRUE(program.records[0]["warn"]);
   EXPECT_EQ(program.records[0]["device"], "cpu");
   EXPECT_EQ(program.records[0]["steps"].size(), 3u);

@@ -66,7 +66,7 @@ TEST_F(Threads, AnotherOpDoesNotWait) {
   slow.join();
 }
 
-// Each thread has a mind of its own: the hook asks which one it runs on.
+// Each thread decides for itself: the hook asks which one it runs on.
 TEST_F(Threads, OneThatIsCancelledHarmsNobodyElse) {
   add_source("good");
   slow_ninja();

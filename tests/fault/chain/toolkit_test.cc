@@ -1,5 +1,5 @@
 // A GPU that is newer than every compiler here, and the toolkit that knows it and comes later. In
-// children: which GPUs there are is the process's.
+// children, because a process looks for GPUs only once.
 // SPDX-License-Identifier: Apache-2.0
 #include <dlfcn.h>
 #include <sys/wait.h>
@@ -151,12 +151,12 @@ TEST_F(NewToolkit, OneThatKnowsTheGpuBuildsAnewAndIsNamed) {
   EXPECT_EQ(builds(), 2u);
 }
 
-// As where machines with different toolkits share a cache: the newest entry need not be the best.
+// As when machines with different toolkits share a cache: the newest entry need not be the best.
 TEST_F(NewToolkit, WhatKnowsTheGpuIsPreferredToPtxThatWasBuiltLater) {
   nvcc("14.0", "'sm_90','sm_130'");
   in_child([&] { use(); });
   nvcc("13.0", "'sm_90','sm_120'");
-  std::this_thread::sleep_for(std::chrono::milliseconds(1100));  // entries tell whole seconds
+  std::this_thread::sleep_for(std::chrono::milliseconds(1100));  // entries tell seconds
   in_child([&] {
     const RuntimePtr runtime = this->runtime();
     char* text = nullptr;

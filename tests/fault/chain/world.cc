@@ -162,7 +162,7 @@ RuntimePtr World::runtime(Program* program, const std::string& plugin_path) {
 
 namespace {
 
-// None is the text of another in new words: "found found no driver, wanted one, wanted a driver".
+// No reason repeats the text of another one: "found found no driver, wanted one, wanted a driver".
 void expect_plain(const Json& reasons) {
   const auto count = [](const std::string& text, const std::string& part) {
     size_t times = 0;

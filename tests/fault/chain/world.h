@@ -48,7 +48,7 @@ struct Program {
   bool has_runner = false;
   std::map<std::string, opdock_status> references;
   opdock_status run_status = OPDOCK_OK;
-  std::vector<Json> records;  // what `open` was told
+  std::vector<Json> records;  // what `open` was given
   std::vector<std::string> files;
 };
 

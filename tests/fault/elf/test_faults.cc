@@ -1,5 +1,5 @@
 // Each row of the fault tables: the damaged file gets its reason, at both depths, and the reader
-// goes on to read a good plugin as if nothing had been.
+// goes on to read a good plugin as if nothing had happened.
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 #include <unistd.h>

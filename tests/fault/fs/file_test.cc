@@ -1,4 +1,4 @@
-// Files in a plugin folder that are no plugins, or cannot be reached.
+// Files in a plugin folder that are not plugins, or cannot be reached.
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 #include <linux/capability.h>

@@ -163,7 +163,7 @@ TEST(Place, OrderIsAddedThenUserThenPackage) {
   const std::shared_ptr<const Catalog> other = find(options);
   ASSERT_EQ(other->candidates().size(), 2u);
   EXPECT_EQ(other->candidates()[1]->path, instead.path("i.so"));
-  // The program's own word replaces everything.
+  // The program's own option replaces everything.
   options.plugin_path = package.path();
   options.has_plugin_path = true;
   EXPECT_EQ(find(options)->candidates().size(), 1u);

@@ -234,7 +234,7 @@ TEST(Trusted, GroupWritableOfTheUsersOwnGroupIsAccepted) {
   expect_good_still_loads(package_place(folder.path()));
 }
 
-// What a trusted owner has in a sticky folder nobody else can rename or remove.
+// Nobody else can rename or remove what a trusted owner has in a sticky folder.
 TEST(Trusted, BelowAStickyFolderIsAccepted) {
   if (const auto reason = reason_against_build_folder())
     GTEST_SKIP() << "the build folder is not trusted: " << to_text(*reason);
@@ -283,7 +283,7 @@ TEST_F(Tmp, OwnFoldersInItAre) {
   rmdir(name);
 }
 
-// Whoever is first decides whose it is.
+// Whoever creates it first owns it.
 TEST_F(Tmp, WhatIsNotThereYetIsNot) {
   const std::optional<Reason> reason = judge("/tmp/opdock-is-not-there");
   ASSERT_TRUE(reason);
@@ -386,7 +386,7 @@ TEST_F(Consent, IsWithdrawn) {
   ASSERT_EQ(withdraw_consent(plugins_.path("a/"), environment_, &is_argument_), "");
   EXPECT_FALSE(counts(plugins_.path("a")));
   EXPECT_TRUE(counts(plugins_.path("a/b")));
-  // A folder that is gone goes by the name it was listed under.
+  // A folder that is gone is known by the name it was listed under.
   fs::remove_all(plugins_.path("a"));
   ASSERT_EQ(withdraw_consent(plugins_.path("a/b"), environment_, &is_argument_), "");
   EXPECT_TRUE(Trust(environment_).consents().empty());

@@ -1,4 +1,4 @@
-// Plugins that are judged usable and turn out broken when they are loaded.
+// Plugins that were found usable and turn out to be broken when they are loaded.
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
@@ -150,7 +150,7 @@ TEST(Load, LeavesTheDigestOfAnImageToItsUse) {
   }
 }
 
-// The table in memory against a note that it was not judged with.
+// The table in memory against a note other than the one that was checked.
 TEST(Load, ComparesTheImageTableWithTheNote) {
   const Folder folder;
   const std::string path = folder.add("with_image");

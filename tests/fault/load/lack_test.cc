@@ -1,5 +1,5 @@
-// What the loader refuses for want of something is asked again when that may be there; what has run
-// and failed is not. And files that are overwritten while they are loaded.
+// What the loader refuses because something is missing is tried again when that may be there; what
+// has run and failed is not. And files that are overwritten while they are loaded.
 // SPDX-License-Identifier: Apache-2.0
 #include <dlfcn.h>
 #include <gtest/gtest.h>
@@ -57,7 +57,7 @@ TEST(Lack, OfASymbolIsAskedAgainWhenALibraryHasCome) {
   ASSERT_NE(dlopen(CASE_SYMBOL, RTLD_NOW | RTLD_LOCAL), nullptr) << dlerror();
   EXPECT_EQ(code_of(candidate), Code::kLoadFailed);
   EXPECT_EQ(code_of(candidate), Code::kLoadFailed);
-  // No object more, but this one's symbols are everybody's now.
+  // No further object, but this one's symbols are global now.
   ASSERT_NE(dlopen(CASE_SYMBOL, RTLD_NOW | RTLD_GLOBAL), nullptr) << dlerror();
   EXPECT_TRUE(loads(candidate));
 }
@@ -100,12 +100,12 @@ TEST(Overwritten, IsToldForAFileThatIsLoaded) {
     return false;
   };
   EXPECT_FALSE(told(path));
-  // The same bytes in place, without cutting the file first: this process lives to tell.
+  // The same bytes in place, without cutting the file first: this process survives.
   const auto before = fs::last_write_time(path);
   std::fstream(path, std::ios::in | std::ios::out | std::ios::binary).put('\x7f');
   fs::last_write_time(path, before + std::chrono::seconds(1));
   EXPECT_TRUE(told(path));
-  folder.replace("null_init", "null_init.so");  // by rename: nothing to tell
+  folder.replace("null_init", "null_init.so");  // by rename: nothing to report
   EXPECT_FALSE(told(other));
 }
 

@@ -12,12 +12,13 @@
 #include <thread>
 
 #include "folder.h"
+#include "support/sanitizer.h"
 
 namespace opdock::testing {
 namespace {
 
 // Sanitizers keep freed memory in quarantine, and are ten times slower.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#if defined(OPDOCK_TEST_ASAN) || defined(OPDOCK_TEST_TSAN)
 constexpr bool kHasSanitizer = true;
 #else
 constexpr bool kHasSanitizer = false;

@@ -1,4 +1,4 @@
-// The file that was judged is the file that is loaded, and a new version is loaded beside the old.
+// The file that was checked is the file that is loaded, and a new version is loaded beside the old.
 // SPDX-License-Identifier: Apache-2.0
 #include <dlfcn.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// What is judged, opened and loaded is one file, whatever its path leads to meanwhile.
+// What is checked, opened and loaded is one file, whatever its path leads to meanwhile.
 // SPDX-License-Identifier: Apache-2.0
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -66,7 +66,7 @@ TEST(Swapped, BeforeDlopenRunsNothingOfTheOther) {
   if (child == 0) {
     before_dlopen = [&] { folder.replace("constructor_exit", "p.so"); };
     std::vector<Reason> reasons;
-    // The judged file has lost its name meanwhile, and is refused for that.
+    // The checked file has lost its name meanwhile, and is refused for that.
     const LoadedPlugin* plugin = load(candidate, counting_host(), &reasons);
     _exit(plugin == nullptr && has_code(reasons, Code::kFileChanged) ? 0 : 1);
   }

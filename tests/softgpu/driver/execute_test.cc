@@ -60,7 +60,7 @@ TEST(Execute, AnImageThatIsNotInTheFolderIsNotSilentlySkipped) {
     const std::string said = testing::internal::GetCapturedStderr();
     EXPECT_NE(said.find("lost"), said.npos);
     EXPECT_NE(said.find("cannot open"), said.npos) << said;
-    // What the host asks of the code tells it too, until its next call.
+    // The text of the error code says it too, until the next call.
     const char* text = nullptr;
     EXPECT_EQ(call("cuGetErrorString", CUresult{CUDA_ERROR_NOT_FOUND}, &text), CUDA_SUCCESS);
     const std::string told = text;

@@ -153,7 +153,7 @@ TEST(Streams, NonBlockingOnesDoNot) {
     hold(stream, &gate);
     EXPECT_EQ(launch_fill(memory, kCount, 5, stream), CUDA_SUCCESS);
     EXPECT_EQ(ints_at(memory, kCount),
-              std::vector<int>(kCount, 1));  // cuMemcpyDtoH waits for it not
+              std::vector<int>(kCount, 1));  // cuMemcpyDtoH does not wait for it
     gate.open();
     EXPECT_EQ(synchronize(stream), 719);
     EXPECT_TRUE(found("stream race"));

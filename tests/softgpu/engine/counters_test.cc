@@ -1,4 +1,4 @@
-// What kernels cost, where it can be told by hand.
+// What kernels cost, where it can be counted by hand.
 // SPDX-License-Identifier: Apache-2.0
 #include "test_support.h"
 

@@ -71,14 +71,24 @@ def arch(request):
     """Each kind of software GPU for which the plugins have images."""
     if request.param.startswith("gfx"):
         needs_hiprtc()
+    else:
+        needs_nvrtc()
     return request.param
 
 
 def needs_hiprtc():
+    needs_images("hip_archs", "hipRTC")
+
+
+def needs_nvrtc():
+    needs_images("cuda_archs", "NVRTC")
+
+
+def needs_images(member, compiler):
     import opdock
 
-    if not opdock.inspect(str(BUILD / "plugins" / "softmax.so"))["hip_archs"]:
-        pytest.skip("softmax was packed without hipRTC")
+    if not opdock.inspect(str(BUILD / "plugins" / "softmax.so"))[member]:
+        pytest.skip(f"softmax was packed without {compiler}")
 
 
 @pytest.fixture(scope="session")

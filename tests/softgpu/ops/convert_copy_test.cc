@@ -63,7 +63,7 @@ class Work {
           is_done_ = true;
         }) {}
   ~Work() { thread_.join(); }
-  // Still at it after long enough to have got wrong what it must wait for.
+  // Still running after a time in which it would have ended if it did not wait.
   bool is_waiting() const {
     std::this_thread::sleep_for(std::chrono::milliseconds(200));
     return !is_done_;

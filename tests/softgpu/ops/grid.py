@@ -5,8 +5,8 @@
 
 NAME is the Meson test's name; MOST how many tests of each plugin are run, without it all. Fails as
 well where the run left a finding behind, leaked device memory among them, or where a kernel of a
-plugin was not executed (by a choice of its tests: where none was). Skipped (77) for an AMD GPU
-where the plugins were packed without hipRTC.
+plugin was not executed (by a choice of its tests: where none was). Skipped (77) where the plugins
+were packed without the GPU's compiler, hipRTC or NVRTC.
 """
 
 import json
@@ -44,9 +44,10 @@ def main():
     code.mkdir(parents=True, exist_ok=True)
     plugins = tree_plugins.with_kernels(backend)
     binaries = [build / "plugins" / f"{plugin}.so" for plugin in plugins]
-    for binary in binaries if backend == "rocm" else []:
-        if not opdock.inspect(str(binary))["hip_archs"]:
-            print(f"{binary} has no code objects: it was packed without hipRTC")
+    member, compiler = {"rocm": ("hip_archs", "hipRTC"), "cuda": ("cuda_archs", "NVRTC")}[backend]
+    for binary in binaries:
+        if not opdock.inspect(str(binary))[member]:
+            print(f"{binary} has no images for {arch}: it was packed without {compiler}")
             return 77
     if not soft.fill_code(tools / "opdock-soft-code", binaries, code):
         return 1

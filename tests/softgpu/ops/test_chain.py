@@ -12,7 +12,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from conftest import BUILD
+from conftest import BUILD, needs_hiprtc
 
 CALL = """
     x = torch.randn(9, 200)
@@ -22,13 +22,6 @@ CALL = """
 # No image of sparse() runs on it, and NVRTC 12 and 13 know it; the same for hipRTC.
 UNCOVERED = [{"arch": "sm_86"}]
 UNCOVERED_AMD = [{"arch": "gfx908"}]
-
-
-def needs_hiprtc():
-    import opdock
-
-    if not opdock.inspect(str(BUILD / "plugins" / "softmax.so"))["hip_archs"]:
-        pytest.skip("softmax was packed without hipRTC")
 
 
 def make_folder():
@@ -141,7 +134,8 @@ def test_the_reference_needs_a_torch_that_has_the_device(chained, fallback):
 
 def test_a_driver_that_refuses_the_newest_toolkits_images(chained):
     """A driver of CUDA 12 takes no cubin of NVRTC 13: the older compiler is used, or asked for."""
-    if importlib.util.find_spec("nvidia.cuda_nvrtc"):
+    # The first look is for the namespace, without which the second would raise.
+    if importlib.util.find_spec("nvidia") and importlib.util.find_spec("nvidia.cuda_nvrtc"):
         done = chained(cuda=12090)
         assert done.shown == {"wrong": 0} and done.findings == []
         return

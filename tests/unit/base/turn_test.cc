@@ -73,7 +73,8 @@ TEST(TurnTest, WaitsAreStoppedOnRequest) {
   EXPECT_TRUE(stopped);
 }
 
-// Each of three holds one and wants the next: the last to ask is told, and the others are served.
+// Each of three holds one and wants the next: the last to ask gets an error, and the others are
+// served.
 TEST(TurnTest, AreNotWaitedForInACircle) {
   Turn turns[3];
   std::latch all(3);

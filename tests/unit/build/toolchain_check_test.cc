@@ -1,4 +1,4 @@
-// What speaks against a build before it starts, and what is only told.
+// What prevents a build before it starts, and what is only a warning.
 // SPDX-License-Identifier: Apache-2.0
 #include "build/toolchain_check.h"
 
@@ -127,12 +127,12 @@ TEST_F(Check, HostCompilerAgainstToolkit) {
   facts_.compiler.version = Version();
   EXPECT_EQ(judge(), "warned tool-unknown;");
   facts_.compiler = {"clang++", Version{99}};
-  EXPECT_EQ(judge(), "") << "of clang nothing is told";
+  EXPECT_EQ(judge(), "") << "of clang nothing is known";
   facts_.compiler = {};
   EXPECT_EQ(judge(), "");
 }
 
-TEST_F(Check, ToolkitTooOldOrUntold) {
+TEST_F(Check, ToolkitTooOldOrOfUnknownVersion) {
   facts_.nvcc.version = Version{11, 8};
   EXPECT_EQ(judge(), "against tool-too-old;");
   EXPECT_NE(result_.against[0].wanted.find("C++20"), std::string::npos);

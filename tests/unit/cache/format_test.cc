@@ -91,7 +91,7 @@ TEST(Format, TextsThatJsonCannotHoldAreKeptAsDigests) {
   EXPECT_EQ(data.fields[0].value, "sha256:" + to_hex(sha256(std::string("n\0l", 3))));
 }
 
-// Well signed, and wrong all the same.
+// The digest fits, and the content is wrong all the same.
 TEST(Format, ImpossibleMetadataIsRefused) {
   const std::string good = encode_entry(sample(), blobs());
   std::string problem;

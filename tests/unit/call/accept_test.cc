@@ -1,4 +1,4 @@
-// The quick look at arguments may take less than the full judgement, never more.
+// The quick check of arguments may accept less than the full check, never more.
 // SPDX-License-Identifier: Apache-2.0
 #include "call/accept.h"
 

@@ -122,7 +122,7 @@ void call_from_threads(TestFunction& f, int threads, int calls) {
   EXPECT_EQ(failed, 0);
 }
 
-TEST(Call, PreparesOnceForSixteenThreads) {  // OPDOCK-P-2
+TEST(Call, PreparesOnceForSixteenThreads) {  // OPDOCK-H-4
   static const opdock_op op = [] {
     opdock_op o = make_op("p(Tensor x) -> ()");
     o.prepare = prepare_count;
@@ -150,7 +150,6 @@ TEST(Call, SerialisesAnOpThatIsNotThreadSafe) {
 struct Seen {
   opdock_call call;
   uint64_t state[8];
-  bool workspace_good;
 };
 Seen seen;
 

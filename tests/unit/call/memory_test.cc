@@ -97,7 +97,7 @@ TEST(HostWithoutMemoryToo, FindsNoDriverSymbol) {
   EXPECT_EQ(host_table()->driver_symbol(OPDOCK_ROCM, "hipInit"), nullptr);
 }
 
-// What a program asks of the library, and is told instead of an exception.
+// What a program asks of the library: it gets a status, never an exception.
 struct Function {
   const char* name;
   opdock_status (*call)(opdock_runtime* runtime, char* error, uint32_t size);
@@ -105,7 +105,7 @@ struct Function {
 
 class ProgramWithoutMemory : public ::testing::TestWithParam<Function> {};
 
-TEST_P(ProgramWithoutMemory, IsToldSo) {
+TEST_P(ProgramWithoutMemory, IsReported) {
   opdock_runtime* runtime = nullptr;
   ASSERT_EQ(opdock_runtime_create(nullptr, &runtime, nullptr, 0), OPDOCK_OK);
   char error[256] = "";

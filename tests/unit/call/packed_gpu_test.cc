@@ -1,6 +1,6 @@
-// From a folder to a launch: a plugin as it was packed, found and judged, its image chosen for each
-// of two different GPUs, and its kernel launched on the stand-in libcuda. Through opdock.h alone.
-// SPDX-License-Identifier: Apache-2.0
+// From a folder to a launch: a plugin as it was packed, found and checked, its image chosen for
+// each of two different GPUs, and its kernel launched on the stand-in libcuda. Through opdock.h
+// alone. SPDX-License-Identifier: Apache-2.0
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -143,7 +143,7 @@ TEST_F(PackedPlugin, DoesNotGiveADamagedImageToTheDriver) {
   const fs::path path = folder_ / "plugins" / "noop.so";
   std::string bytes = read_file(path);
   for (const opdock::DeviceImage& image : facts_.images) {
-    // Far behind the image's headers, which judging reads.
+    // Far behind the image's headers, which the verdict needs.
     if (image.arch == "sm_100") bytes.at(image.offset + image.size / 2) ^= 1;
   }
   std::ofstream(path, std::ios::binary) << bytes;

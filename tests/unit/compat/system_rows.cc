@@ -111,7 +111,7 @@ INSTANTIATE_TEST_SUITE_P(
         ROW("cpu torch>=x", "torch=2.9", "rejected note-field"),
         ROW("cpu torch>=2,", "torch=2.9", "rejected note-field"),
         ROW("cpu torch>=2.*", "torch=2.9", "rejected note-field"),
-        // libraries that the loader would not find; those of a declared one are judged by its range
+        // libraries that the loader would not find; a declared one is checked by its range
         ROW("cpu missing=libcufft.so.11", "", "rejected library-missing"),
         ROW("cpu missing=liba.so missing=libb.so", "", "rejected library-missing"),
         ROW("cpu missing=libtorch_cpu.so", "torch=2.13", "rejected library-missing"),

@@ -1,4 +1,4 @@
-// Source plugins in the search places: found, read, judged; nothing is started.
+// Source plugins in the search places: found, read and checked; nothing is started.
 // SPDX-License-Identifier: Apache-2.0
 #include "discover/sources.h"
 

@@ -254,7 +254,6 @@ TEST_F(CompileApi, ImagesForAnArchitectureAlone) {
 
 // Warms the shipped plugins for GPUs that are not here; what is made is what they would ask for.
 TEST_F(CompileApi, WarmsWhatPluginsCarry) {
-  if (!fs::exists(PLUGINS_FOLDER "/noop.so")) GTEST_SKIP() << "noop.so is not built";
   fs::create_directory(folder_ / "plugins");
   fs::copy_file(PLUGINS_FOLDER "/noop.so", folder_ / "plugins" / "noop.so");
   in_child([&] {

@@ -75,7 +75,7 @@ class OnDemandPlugin : public testing::Test {
     });
   }
 
-  // What explain tells of the step that compiled for cuda:0: "code: found".
+  // What explain says of the step that compiled for cuda:0: "code: found".
   std::vector<std::string> jit_reasons() {
     std::vector<std::string> told;
     char* text = nullptr;

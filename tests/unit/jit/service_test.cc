@@ -15,8 +15,6 @@
 namespace opdock_test {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
 NvrtcFile file(const char* path, Version version, std::string id) {
   return {path, std::move(version), std::move(id), ""};
 }
@@ -40,12 +38,22 @@ class Service : public testing::Test {
     return compile_image(request, context, &reasons);
   }
   int made() const { return compiles(FAKE_NVRTC_12) + compiles(FAKE_NVRTC_13) - before; }
+  // The context, with this progress.
+  JitContext reporting_to(Progress* progress) const {
+    JitContext own = context;
+    own.progress = progress;
+    return own;
+  }
+  // From here on no compilation of the request ends before let_go().
+  void hold() { request.program += "// UNTIL=" + (folder.path() / "go").string() + "\n"; }
+  void let_go() const { folder.write("go", ""); }
 
   std::vector<NvrtcFile> nvrtcs = {kNew, kOld};
   MemoryCache cache;
   JitContext context;
   CompileRequest request;
   std::vector<Reason> reasons;
+  TemporaryFolder folder;
   int before = compiles(FAKE_NVRTC_12) + compiles(FAKE_NVRTC_13);
 };
 
@@ -154,7 +162,7 @@ TEST_F(Service, TakesTheNewestCompilerThatTheDriverRuns) {
       {"compute_90", Version{13, 0}, "NVRTC 13.0", Code::kJitDriver},
       {"compute_90", Version{12, 9}, "NVRTC 12.9", Code::kJitDriver},
       {"compute_90", Version{12, 8}, "", Code::kJitDriver},     // here they do
-      {"sm_60", Version{13, 0}, "NVRTC 12.9", Code::kJitArch},  // 13 knows it no more
+      {"sm_60", Version{13, 0}, "NVRTC 12.9", Code::kJitArch},  // 13 no longer knows it
       {"sm_110", Version{12, 9}, "", Code::kJitArch},
       {"sm_33", Version{13, 0}, "", Code::kJitArch},
   };
@@ -217,7 +225,7 @@ TEST_F(Service, AGpuNewerThanEveryCompilerGetsPtxOfTheNewestThatTheDriverTakes) 
 }
 
 // PTX stands in for 11.0 until the compiler that knows it is there: then its own code is made.
-TEST_F(Service, ACompilerThatComesAndKnowsTheGpuEndsThePtxAndIsTold) {
+TEST_F(Service, ACompilerThatComesAndKnowsTheGpuEndsThePtxAndIsReported) {
   const std::string source = "template <class T> __global__ void f() {}\n";
   const std::string names("f<float>\0\0", 10);
   const auto span = [](const std::string& text) {
@@ -314,91 +322,86 @@ TEST_F(Service, ThreadsThatAskForTheSameGetOneCompilation) {
 }
 
 TEST_F(Service, OtherRequestsAreNotHeldUp) {
-  CompileRequest slow = request;
-  slow.program += "// SLEEP=5000\n";
+  const CompileRequest quick = request;
+  hold();
+  const CompileRequest slow = request;
   Stop stop;
-  JitContext own = context;
-  own.progress = &stop;
   std::thread thread([&] {
     std::vector<Reason> why;
-    EXPECT_EQ(compile_image(slow, own, &why), nullptr);
+    EXPECT_EQ(compile_image(slow, reporting_to(&stop), &why), nullptr);
     EXPECT_TRUE(has(why, Code::kCancelled)) << all_text(why);
   });
-  while (true) {  // until the slow one is being compiled
-    const std::lock_guard lock(stop.mutex);
-    if (!stop.steps.empty()) break;
-  }
+  stop.wait_for_step();
+  request = quick;
   EXPECT_NE(ask(), nullptr);
-  EXPECT_EQ(stop.steps, std::vector<std::string>{"compiling test for sm_90a"});
   stop.stop = true;
   thread.join();
+  EXPECT_EQ(stop.steps, std::vector<std::string>{"compiling test for sm_90a"});
   // What was stopped can be asked for again.
-  slow.program = slow.program.substr(0, slow.program.find("//")) + "// now\n";
+  let_go();
   request = slow;
   EXPECT_NE(ask(), nullptr);
 }
 
 TEST_F(Service, AWaiterCanGiveUpAndAnotherTakesOverFromAStoppedMaker) {
-  request.program += "// SLEEP=1000\n";
-  Stop first, second;
-  JitContext own = context;
-  own.progress = &first;
+  hold();
+  Stop first, second, third;
   std::thread maker([&] {
     std::vector<Reason> why;
-    EXPECT_EQ(compile_image(request, own, &why), nullptr);
+    EXPECT_EQ(compile_image(request, reporting_to(&first), &why), nullptr);
   });
-  while (true) {
-    const std::lock_guard lock(first.mutex);
-    if (!first.steps.empty()) break;
-  }
-  JitContext waiting = context;
-  waiting.progress = &second;
+  first.wait_for_step();
   second.stop = true;
   std::vector<Reason> why;
-  EXPECT_EQ(compile_image(request, waiting, &why), nullptr);
+  EXPECT_EQ(compile_image(request, reporting_to(&second), &why), nullptr);
   EXPECT_TRUE(has(why, Code::kCancelled));
   std::thread heir([&] {
     std::vector<Reason> own_why;
-    EXPECT_NE(compile_image(request, context, &own_why), nullptr) << all_text(own_why);
+    EXPECT_NE(compile_image(request, reporting_to(&third), &own_why), nullptr) << all_text(own_why);
   });
-  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  third.wait_for_question();
   first.stop = true;
   maker.join();
+  let_go();
   heir.join();
+  EXPECT_EQ(made(), 2);
 }
 
 TEST_F(Service, WaitersGetTheMakersFailure) {
-  request.program += "// SLEEP=200\n#error\n";
+  hold();
+  request.program += "#error\n";
   std::vector<std::thread> threads;
   std::atomic<int> failed{0};
-  for (int i = 0; i < 4; ++i) {
+  Stop stops[4];
+  for (Stop& stop : stops) {
     threads.emplace_back([&] {
       std::vector<Reason> why;
-      if (compile_image(request, context, &why) == nullptr && has(why, Code::kJitSource)) ++failed;
+      if (compile_image(request, reporting_to(&stop), &why) == nullptr &&
+          has(why, Code::kJitSource))
+        ++failed;
     });
+    if (&stop == stops)
+      stop.wait_for_step();
+    else
+      stop.wait_for_question();
   }
+  let_go();
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(failed, 4);
-  EXPECT_LT(made(), 4);
-  const int until_now = made();
+  EXPECT_EQ(made(), 1);
   EXPECT_EQ(ask(), nullptr);
-  EXPECT_EQ(made(), until_now + 1) << "asked again, it is tried again";
+  EXPECT_EQ(made(), 2) << "asked again, it is tried again";
   EXPECT_TRUE(cache.entries.empty());
 }
 
 TEST_F(Service, AForkedChildDoesNotWaitForItsParentsThread) {
-  request.program += "// SLEEP=3000\n";
+  hold();
   Stop stop;
-  JitContext own = context;
-  own.progress = &stop;
   std::thread maker([&] {
     std::vector<Reason> why;
-    compile_image(request, own, &why);
+    compile_image(request, reporting_to(&stop), &why);
   });
-  while (true) {
-    const std::lock_guard lock(stop.mutex);
-    if (!stop.steps.empty()) break;
-  }
+  stop.wait_for_step();
   const pid_t child = fork();
   if (child == 0) {
     alarm(20);
@@ -407,13 +410,14 @@ TEST_F(Service, AForkedChildDoesNotWaitForItsParentsThread) {
   }
   stop.stop = true;
   maker.join();
+  let_go();
   int status = 0;
   ASSERT_EQ(waitpid(child, &status, 0), child);
   EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
 }
 
 // Else all who waited would compile at once.
-TEST_F(Service, WhomWhatHasComeDoesNotHelpWaitsOn) {
+TEST_F(Service, AWaiterThatANewEntryDoesNotHelpWaitsOn) {
   cache.before_turn = [&] {
     EXPECT_EQ(made(), 0);
     return cache.locks < 3;
@@ -454,7 +458,7 @@ TEST_F(Service, WithoutACacheItCompilesEachTime) {
 }
 
 TEST_F(Service, HeadersInFoldersCountByContent) {
-  TemporaryFolder folder, elsewhere;
+  TemporaryFolder elsewhere;
   const auto write = [](const TemporaryFolder& where, const std::string& inner) {
     where.write("include/a.h", "#include \"sub/b.h\"\n");
     where.write("include/sub/b.h", "#  include <c.h>\n");
@@ -476,7 +480,7 @@ TEST_F(Service, HeadersInFoldersCountByContent) {
   folder.write("include/nowhere.h", "");
   EXPECT_FALSE(ask()->from_cache) << "one that was missing has come";
   EXPECT_EQ(made(), 3);
-  // What a macro names cannot be told beforehand: such an image is not kept.
+  // What a macro names cannot be known beforehand: such an image is not kept.
   request.program += "#include HEADER\n";
   ASSERT_NE(ask(), nullptr);
   ASSERT_NE(ask(), nullptr);
@@ -485,7 +489,6 @@ TEST_F(Service, HeadersInFoldersCountByContent) {
 }
 
 TEST_F(Service, TheToolkitsHeadersBelongToTheCompiler) {
-  TemporaryFolder folder;
   folder.write("include/cuda_fp16.h", "// 1");
   nvrtcs = {kNew};
   nvrtcs[0].include = (folder.path() / "include").string();
@@ -608,7 +611,7 @@ TEST_F(OnDemand, ThreadsMakeAKernelOnceAndDoNotWaitForOthers) {
   EXPECT_EQ(good, 12);
   EXPECT_EQ(made(), 2);
   EXPECT_EQ(driver.loads, 2);
-  EXPECT_EQ(progress.begun, 2) << "told of each compilation once";
+  EXPECT_EQ(progress.begun, 2) << "each compilation is reported once";
   EXPECT_FALSE(progress.alone) << "one kernel had to wait for the other";
 }
 

@@ -8,16 +8,17 @@
 #include <atomic>
 #include <condition_variable>
 #include <filesystem>
-#include <fstream>
 #include <functional>
 #include <map>
 #include <mutex>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "cache/cache.h"
 #include "driver/driver.h"
 #include "jit/compiler.h"
+#include "support/temporary_folder.h"
 
 namespace opdock_test {
 
@@ -143,24 +144,6 @@ class MemoryCache : public Cache {
   static inline std::atomic<int> count_{0};
 };
 
-class TemporaryFolder {
- public:
-  TemporaryFolder() {
-    char pattern[] = "/tmp/opdock-jit-XXXXXX";
-    path_ = mkdtemp(pattern);
-  }
-  ~TemporaryFolder() { fs::remove_all(path_); }
-  const fs::path& path() const { return path_; }
-  fs::path write(const std::string& name, const std::string& text) const {
-    fs::create_directories((path_ / name).parent_path());
-    std::ofstream(path_ / name, std::ios::binary) << text;
-    return path_ / name;
-  }
-
- private:
-  fs::path path_;
-};
-
 // How often a fake compiler has compiled in this process.
 inline int compiles(const std::string& library) {
   void* const handle = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
@@ -219,8 +202,22 @@ class Stop : public Progress {
     const std::lock_guard lock(mutex);
     steps.emplace_back(text);
   }
-  bool cancelled() override { return stop.load(); }
+  bool cancelled() override {
+    ++asked;
+    return stop.load();
+  }
+  // Until its compilation has begun; until it waits for another's.
+  void wait_for_step() {
+    for (;; std::this_thread::yield()) {
+      const std::lock_guard lock(mutex);
+      if (!steps.empty()) return;
+    }
+  }
+  void wait_for_question() const {
+    while (asked == 0) std::this_thread::yield();
+  }
   std::atomic<bool> stop{false};
+  std::atomic<int> asked{0};  // how often cancelled() was called
   std::mutex mutex;
   std::vector<std::string> steps;
 };

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
+#include <sstream>
+
 #include "base/sha256.h"
 #include "note/note.h"
 #include "opdock/plugin.h"
 #include "support/elf_builder.h"
+#include "support/temporary_folder.h"
 
 namespace opdock {
 namespace {
@@ -200,6 +203,43 @@ TEST(Note, WriterFillsInMissingDigestsAndMendsUtf8) {
   ASSERT_TRUE(back) << texts(reasons);
   EXPECT_EQ(back->ops[0].digest, to_hex(sha256(note.ops[0].schema)));
   EXPECT_EQ(back->toolchain, "bad \xef\xbf\xbd byte");
+}
+
+// What stands between the first `opening` behind `after` and the next line "```".
+std::string block(const std::string& page, const std::string& after, const std::string& opening) {
+  const size_t begin = page.find(opening, page.find(after)) + opening.size();
+  return page.substr(begin, page.find("\n```\n", begin) - begin);
+}
+
+TEST(Page, ShowsANoteOfToday) {
+  const std::string page = opdock_test::contents(NOTE_PAGE);
+  // As xxd prints it: a number, 16 bytes, the same bytes as text.
+  std::istringstream lines(block(page, "\n## An example\n", "\n```\n"));
+  std::string shown;
+  for (std::string line; std::getline(lines, line);) {
+    std::istringstream bytes(line.substr(6, 47));
+    for (std::string byte; bytes >> byte;) shown += static_cast<char>(std::stoi(byte, nullptr, 16));
+  }
+  ASSERT_EQ(shown.size(), 104u);
+  std::string json = block(page, "\n## An example\n", "\n```json\n");
+  for (size_t at; (at = json.find('\n')) != json.npos;)
+    json.erase(at, json.find_first_not_of(" ", at + 1) - at);
+  const Bytes head(shown.substr(0, 84));
+  EXPECT_EQ(head.get(0, 4), 7u);
+  EXPECT_EQ(head.get(4, 4), 64 + json.size());
+  EXPECT_EQ(head.get(8, 4), 1u);
+  EXPECT_EQ(shown.substr(12, 8), std::string("opdock\0\0", 8));
+  EXPECT_EQ(shown.substr(84), json.substr(0, 20));
+  std::vector<Reason> reasons;
+  const std::optional<Note> note = read_note(Bytes(shown.substr(20, 64) + json).data, &reasons);
+  ASSERT_TRUE(note) << texts(reasons);
+  EXPECT_TRUE(reasons.empty()) << texts(reasons);
+  EXPECT_EQ(note->name, "sample");
+  const std::string version =
+      std::to_string(OPDOCK_ABI_MAJOR) + "." + std::to_string(OPDOCK_ABI_MINOR);
+  EXPECT_NE(page.find("| ABI " + version + " |"), page.npos) << version;
+  EXPECT_EQ(head.get(24, 2), uint64_t{OPDOCK_ABI_MAJOR});
+  EXPECT_EQ(head.get(26, 2), uint64_t{OPDOCK_ABI_MINOR});
 }
 
 TEST(Names, GoBothWays) {

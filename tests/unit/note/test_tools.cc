@@ -163,8 +163,8 @@ TEST(Hipcc, ArchitecturesAreFound) {
   }
 }
 
-// A note that lists "cuda" does not make a plugin fit: nvcc's images decide, also in judging.
-TEST(Nvcc, PluginsAreJudgedByTheirFatBinaries) {
+// A note that lists "cuda" does not make a plugin fit: nvcc's images decide, also for the verdict.
+TEST(Nvcc, PluginsAreCheckedByTheirFatBinaries) {
   const std::string folder = variable("OPDOCK_TEST_NVCC_PLUGINS");
   if (folder.empty()) GTEST_SKIP() << kNoNvcc;
   MachineFacts machine;

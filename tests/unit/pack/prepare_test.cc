@@ -52,13 +52,12 @@ class Prepare : public ::testing::Test {
                 "--prepare --toml " + top + "/p/plugin.toml --out-dir " + top +
                     "/out --prefix p. --depfile " + top + "/out/d --compiler-id gcc --headers " +
                     top + "/headers --include " + top + "/vocabulary " + more,
-                "PKG_CONFIG=" + top + "/pkg-config");
+                "PKG_CONFIG=" + top + "/pkg-config OPDOCK_KFD=" + top);
   }
   Outcome prepare_nvcc(const std::string& more = "") {
     return prepare("--nvcc \"" + top + "/it's nvcc\" --host-compiler c++ " + more);
   }
   std::string made(const std::string& name) const { return contents(top + "/out/p." + name); }
-  // The lines of a file of arguments that have `part`, in a row.
   // The lines of a file that begin so.
   std::string with(const std::string& name, const std::string& begin) const {
     std::istringstream lines(made(name));
@@ -193,7 +192,7 @@ TEST_F(Prepare, HipccIsToldTheProcessors) {
   ASSERT_EQ(prepare("--hipcc /bin/hipcc").status, 0);
   EXPECT_EQ(with("hipcc.args", "--offload"), "");
   const Outcome outcome = prepare("--hipcc /bin/hipcc --hip-archs native");
-  EXPECT_EQ(outcome.status, 1) << "no AMD GPU is here";
+  EXPECT_EQ(outcome.status, 1) << "no AMD GPU is in the folder";
   EXPECT_NE(outcome.text.find("no visible AMD GPU"), std::string::npos) << outcome.text;
 }
 
