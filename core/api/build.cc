@@ -73,11 +73,6 @@ bool check_lists(const BuildOptions& wanted, std::vector<Reason>* reasons) {
   return true;
 }
 
-bool has_rejection(const std::vector<Reason>& reasons, Code code) {
-  return std::any_of(reasons.begin(), reasons.end(),
-                     [&](const Reason& reason) { return reason.code == code; });
-}
-
 // One plugin, with the architectures that it is built for.
 class BuildJob {
  public:
@@ -110,7 +105,7 @@ class BuildJob {
     progress.finish("");
   }
 
-  bool was_cancelled() const { return has_rejection(reasons_, Code::kCancelled); }
+  bool was_cancelled() const { return has_code(reasons_, Code::kCancelled); }
   void add_reason(Reason reason) { reasons_.push_back(std::move(reason)); }
   const Reason& reason() const { return reasons_.back(); }
 
@@ -203,8 +198,8 @@ Report build_all(opdock_runtime* runtime, const BuildOptions& wanted) {
   std::vector<Item> items;
   for (const auto& source : runtime->catalog()->sources()) {
     Item& item = items.emplace_back(Item{source, wanted, nullptr});
-    const bool is_again = has_rejection(source->reasons, Code::kDuplicatePlugin);
-    item.skipped = is_again || has_rejection(source->reasons, Code::kDeselected);
+    const bool is_again = has_code(source->reasons, Code::kDuplicatePlugin);
+    item.skipped = is_again || has_code(source->reasons, Code::kDeselected);
     if (is_again || source->state == State::kRejected) continue;
     item.wanted.trusted = !source->needs_trust;
   }

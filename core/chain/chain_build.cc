@@ -81,9 +81,8 @@ class BuildStep {
         step_.outcome = ChainStep::Outcome::kUsed;
         break;
       }
-      const bool stopped = std::any_of(reasons.begin(), reasons.end(), [](const Reason& reason) {
-        return reason.code == Code::kCancelled || reason.code == Code::kWithinItself;
-      });
+      const bool stopped =
+          has_code(reasons, Code::kCancelled) || has_code(reasons, Code::kWithinItself);
       for (Reason& reason : reasons) {
         if (!explains_failure(reason)) continue;
         step_.reasons.push_back(reason_of(*source, std::move(reason)));
