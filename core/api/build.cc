@@ -136,9 +136,9 @@ class BuildJob {
 
   // Nobody asked for this kind of GPU, and all that is missing is its compiler.
   bool is_not_asked_for() const {
+    const std::shared_ptr<const MachineFacts> machine = runtime_->machine();
     const auto sees = [&](Backend backend) {
-      const std::vector<Gpu>& gpus = runtime_->machine()->gpus;
-      return std::any_of(gpus.begin(), gpus.end(),
+      return std::any_of(machine->gpus.begin(), machine->gpus.end(),
                          [&](const Gpu& gpu) { return gpu.backend == backend; });
     };
     bool is_missing = false;
@@ -196,7 +196,8 @@ Report build_all(opdock_runtime* runtime, const BuildOptions& wanted) {
     bool is_refused = false;  // nothing can be started, as the job's reasons say
   };
   std::vector<Item> items;
-  for (const auto& source : runtime->catalog()->sources()) {
+  const std::shared_ptr<const Catalog> catalog = runtime->catalog();  // a rescan replaces it
+  for (const auto& source : catalog->sources()) {
     Item& item = items.emplace_back(Item{source, wanted, nullptr});
     const bool is_again = has_code(source->reasons, Code::kDuplicatePlugin);
     item.skipped = is_again || has_code(source->reasons, Code::kDeselected);

@@ -112,7 +112,8 @@ Report install(opdock_runtime* runtime, const std::string& path) {
     throw system_error("put a plugin in the place of", target, errno);
   }
   sync_folder(folder);
-  for (const std::shared_ptr<const Candidate>& found : runtime->catalog(true)->candidates()) {
+  const std::shared_ptr<const Catalog> catalog = runtime->catalog(true);
+  for (const std::shared_ptr<const Candidate>& found : catalog->candidates()) {
     if (found->path != target) continue;
     json = summary(*found);
     json["found"] = true;

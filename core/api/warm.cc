@@ -158,7 +158,8 @@ Report warm(opdock_runtime* runtime, const char* archs, uint32_t jobs) {
   if (targets.empty()) throw Error(OPDOCK_INVALID_ARGUMENT, kNoGpu);
   std::vector<CompileRequest> requests;
   std::vector<std::string> plugins;  // of each request
-  for (const auto& candidate : runtime->catalog()->candidates()) {
+  const std::shared_ptr<const Catalog> catalog = runtime->catalog();  // a rescan replaces it
+  for (const auto& candidate : catalog->candidates()) {
     std::string bytes;
     std::vector<ImageRow> rows;
     if (!may_read(*candidate) || !read_rows(candidate->file, &bytes, &rows)) continue;
