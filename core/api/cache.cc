@@ -26,15 +26,11 @@ const char* state_name(OpenedEntry::State state) {
 }
 
 Report to_json(const Listed& listed) {
-  Report json = {{"kind", listed.variant.kind},     {"key", listed.variant.key},
-                 {"path", listed.variant.path},     {"bytes", listed.variant.bytes},
-                 {"used", listed.variant.used},     {"state", state_name(listed.opened.state)},
-                 {"problem", listed.opened.problem}};
-  const auto& entry = listed.opened.entry;
-  json["subject"] = entry == nullptr ? "" : entry->subject();
-  json["maker"] = entry == nullptr ? "" : entry->maker().text;
-  json["created"] = entry == nullptr ? 0 : entry->created();
-  return json;
+  return {{"kind", listed.variant.kind}, {"key", listed.variant.key},
+          {"path", listed.variant.path}, {"bytes", listed.variant.bytes},
+          {"used", listed.variant.used}, {"state", state_name(listed.state)},
+          {"problem", listed.problem},   {"subject", listed.subject},
+          {"maker", listed.maker},       {"created", listed.created}};
 }
 
 Report list(const Layout& layout, bool verify) {

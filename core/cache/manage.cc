@@ -7,22 +7,46 @@
 
 namespace opdock::cache {
 
+namespace {
+
+Listed listed_of(const Variant& variant, const OpenedEntry& opened) {
+  Listed listed{variant, opened.state, opened.problem, "", ""};
+  if (opened.entry == nullptr) return listed;
+  listed.subject = opened.entry->subject();
+  listed.maker = opened.entry->maker().text;
+  listed.created = opened.entry->created();
+  return listed;
+}
+
+}  // namespace
+
+void for_each_entry(
+    const Layout& layout, bool check,
+    const std::function<bool(const Variant& variant, const OpenedEntry& opened)>& visit) {
+  for (const Variant& variant : list_variants(layout)) {
+    const OpenedEntry opened = open_entry(variant.path, check);
+    if (opened.state == OpenedEntry::kMissing || opened.state == OpenedEntry::kBusy) continue;
+    if (!visit(variant, opened)) return;
+  }
+}
+
 std::vector<Listed> list_entries(const Layout& layout, bool check) {
   std::vector<Listed> all;
-  for (Variant& variant : list_variants(layout)) {
-    OpenedEntry opened = open_entry(variant.path, check);
-    if (opened.state == OpenedEntry::kMissing || opened.state == OpenedEntry::kBusy) continue;
-    all.push_back({std::move(variant), std::move(opened)});
-  }
+  for_each_entry(layout, check, [&](const Variant& variant, const OpenedEntry& opened) {
+    all.push_back(listed_of(variant, opened));
+    return true;
+  });
   return all;
 }
 
 std::vector<Listed> verify(const Layout& layout) {
-  std::vector<Listed> all = list_entries(layout, true);
-  for (const Listed& listed : all) {
-    if (listed.opened.state != OpenedEntry::kDamaged) continue;
-    move_aside(layout, listed.variant.path, listed.opened, listed.opened.problem);
-  }
+  std::vector<Listed> all;
+  for_each_entry(layout, true, [&](const Variant& variant, const OpenedEntry& opened) {
+    if (opened.state == OpenedEntry::kDamaged)
+      move_aside(layout, variant.path, opened, opened.problem);
+    all.push_back(listed_of(variant, opened));
+    return true;
+  });
   return all;
 }
 

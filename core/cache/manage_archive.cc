@@ -246,12 +246,12 @@ bool export_entries(const Layout& layout, const std::string& file, Exported* res
   const std::string temp = file + "." + unique_name();
   Fd out;
   int error = open_file(temp, O_WRONLY | O_CREAT | O_EXCL, 0600, &out);
-  for (const Listed& listed : error == 0 ? list_entries(layout, true) : std::vector<Listed>()) {
-    if (listed.opened.entry == nullptr) {
-      result->left_out.push_back(listed.variant.path + ": " + listed.opened.problem);
-      continue;
+  const auto append = [&](const Variant& variant, const OpenedEntry& opened) {
+    if (opened.entry == nullptr) {
+      result->left_out.push_back(variant.path + ": " + opened.problem);
+      return true;
     }
-    const StoredEntry& entry = *listed.opened.entry;
+    const StoredEntry& entry = *opened.entry;
     const auto inside = [&](const std::string& path) {
       return path.substr(layout.root.size() + 1);
     };
@@ -260,9 +260,10 @@ bool export_entries(const Layout& layout, const std::string& file, Exported* res
       const std::string path = entry.folder() + "/" + one.name;
       if (error == 0) error = append_file(out.get(), path, inside(path), &result->bytes);
     }
-    if (error != 0) break;
-    ++result->entries;
-  }
+    if (error == 0) ++result->entries;
+    return error == 0;
+  };
+  if (error == 0) for_each_entry(layout, true, append);
   if (error == 0) error = write_all(out.get(), std::string(2 * kBlock, '\0'));
   if (error == 0) error = sync_file(out.get());
   if (error == 0 && rename(temp.c_str(), file.c_str()) != 0) error = errno;
