@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdlib>
+#include <filesystem>
 #include <functional>
 
 #include "base/files.h"
@@ -149,9 +150,10 @@ std::string withdraw_consent(const std::string& folder, const SearchEnvironment&
   std::string path;
   if (std::string problem = find_list(environment, &path); !problem.empty()) return problem;
   // What is gone, or leads elsewhere now, is known by the name that it is listed under.
-  std::string listed = folder;
-  while (listed.size() > 1 && listed.back() == '/') listed.pop_back();
   const std::string real = resolve(folder);
+  std::string listed = folder;
+  if (real.empty()) listed = std::filesystem::path(folder).lexically_normal().string();
+  while (listed.size() > 1 && listed.back() == '/') listed.pop_back();
   size_t count = 0;
   std::string problem = rewrite(path, environment, [&](std::vector<std::string>* folders) {
     count = std::erase_if(*folders, [&](const std::string& one) {
