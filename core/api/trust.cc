@@ -48,11 +48,10 @@ opdock_status opdock_trust_json(const char* action, const char* folder, char** o
         if (!lists) need(folder, "folder", "an absolute path");
         const SearchEnvironment environment = read_search_environment();
         if (lists) return list_consents(environment);
-        bool is_argument = false;
-        const std::string problem = adds ? record_consent(folder, environment, &is_argument)
-                                         : withdraw_consent(folder, environment, &is_argument);
-        if (problem.empty()) return state_of(folder, environment);
-        throw Error(is_argument ? OPDOCK_INVALID_ARGUMENT : OPDOCK_INTERNAL, problem);
+        const Status done =
+            adds ? record_consent(folder, environment) : withdraw_consent(folder, environment);
+        if (!done.ok()) throw Error(done.status, done.text);
+        return state_of(folder, environment);
       },
       out, {error, error_size});
 }

@@ -11,6 +11,7 @@
 
 #include "base/mutex.h"
 #include "base/reason.h"
+#include "base/status.h"
 #include "trust/search_environment.h"
 
 namespace opdock {
@@ -85,14 +86,12 @@ class Trust {
 // The file that holds the user's consents, one absolute path a line; empty if there is no home.
 std::string consent_file(const SearchEnvironment& environment);
 
-// Adds `folder`, links resolved, to the user's consents; a second time changes nothing. Returns
-// what went wrong, or an empty text. `is_argument` tells whether the argument was at fault.
-std::string record_consent(const std::string& folder, const SearchEnvironment& environment,
-                           bool* is_argument);
+// Adds `folder`, links resolved, to the user's consents; a second time changes nothing.
+// OPDOCK_INVALID_ARGUMENT: the argument is at fault; OPDOCK_INTERNAL: the list is.
+Status record_consent(const std::string& folder, const SearchEnvironment& environment);
 
 // Takes `folder` from them, by the name it is listed under or one that leads to it. One that is not
 // listed is the argument's fault.
-std::string withdraw_consent(const std::string& folder, const SearchEnvironment& environment,
-                             bool* is_argument);
+Status withdraw_consent(const std::string& folder, const SearchEnvironment& environment);
 
 }  // namespace opdock
