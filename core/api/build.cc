@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
+#include <limits>
 
 #include "arch/cuda_list.h"
 #include "arch/rocm_list.h"
 #include "base/files.h"
+#include "base/status.h"
 #include "build/builder.h"
 #include "chain/build_archs.h"
 #include "chain/hooks.h"
@@ -18,14 +20,18 @@
 namespace opdock {
 namespace {
 
-// The members of `text` that BuildOptions has. False and *problem for anything else.
-bool read_options(const char* text, BuildOptions* options, std::string* problem) {
-  if (text == nullptr || *text == '\0') return true;
+// The members of `text` that BuildOptions has. Fails for anything else.
+Status read_options(const char* text, BuildOptions* options) {
+  if (text == nullptr || *text == '\0') return {};
   const Report json = Report::parse(text, nullptr, false);
   if (!json.is_object()) {
-    *problem = "options: found no JSON object, wanted one such as {\"jobs\": 2}";
-    return false;
+    return {OPDOCK_INVALID_ARGUMENT,
+            "options: found no JSON object, wanted one such as {\"jobs\": 2}"};
   }
+  const auto is_count = [](const Report& value) {
+    return value.is_number_unsigned() && value.get<uint64_t>() > 0 &&
+           value.get<uint64_t>() <= std::numeric_limits<int>::max();
+  };
   for (const auto& [name, value] : json.items()) {
     if (name == "cuda_archs" && value.is_string()) {
       options->cuda_archs = value.get<std::string>();
@@ -35,19 +41,20 @@ bool read_options(const char* text, BuildOptions* options, std::string* problem)
       options->debug = value.get<bool>();
     } else if (name == "retry" && value.is_boolean()) {
       options->retry_failed = value.get<bool>();
-    } else if (name == "jobs" && value.is_number_unsigned()) {
+    } else if (name == "jobs" && is_count(value)) {
       options->jobs = value.get<int>();
     } else if (name == "timeout" && value.is_number() && value.get<double>() > 0) {
       options->timeout_seconds = value.get<double>();
     } else {
-      *problem = fmt::format(
-          "options: found \"{}\": {}, wanted cuda_archs or hip_archs (texts), debug or retry "
-          "(true or false), jobs or timeout (positive numbers)",
-          name, value.dump());
-      return false;
+      return {
+          OPDOCK_INVALID_ARGUMENT,
+          fmt::format("options: found \"{}\": {}, wanted cuda_archs or hip_archs (texts), debug "
+                      "or retry (true or false), jobs (a whole number from 1) or timeout (a "
+                      "positive number)",
+                      name, value.dump())};
     }
   }
-  return true;
+  return {};
 }
 
 // The plugin.toml that `path` is, or is the folder of.
@@ -196,7 +203,8 @@ Report build_all(opdock_runtime* runtime, const BuildOptions& wanted) {
     bool is_refused = false;  // nothing can be started, as the job's reasons say
   };
   std::vector<Item> items;
-  const std::shared_ptr<const Catalog> catalog = runtime->catalog();  // a rescan replaces it
+  // Held: a rescan replaces the runtime's.
+  const std::shared_ptr<const Catalog> catalog = runtime->catalog();
   for (const auto& source : catalog->sources()) {
     Item& item = items.emplace_back(Item{source, wanted, nullptr});
     const bool is_again = has_code(source->reasons, Code::kDuplicatePlugin);
@@ -255,11 +263,9 @@ opdock_status opdock_build_json(opdock_runtime* runtime, const char* path, const
       [&] {
         opdock::need(runtime, "runtime, out", "a runtime and a place for the text");
         opdock::check_settings(*runtime);
-        std::string problem;
         opdock::BuildOptions wanted;
-        if (!opdock::read_options(options, &wanted, &problem)) {
-          throw opdock::Error(OPDOCK_INVALID_ARGUMENT, problem);
-        }
+        const opdock::Status read = opdock::read_options(options, &wanted);
+        if (!read.ok()) throw opdock::Error(read.status, read.text);
         if (path == nullptr) return opdock::build_all(runtime, wanted);
         wanted.trusted = true;
         const std::filesystem::path manifest = opdock::manifest_at(path);

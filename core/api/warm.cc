@@ -158,7 +158,8 @@ Report warm(opdock_runtime* runtime, const char* archs, uint32_t jobs) {
   if (targets.empty()) throw Error(OPDOCK_INVALID_ARGUMENT, kNoGpu);
   std::vector<CompileRequest> requests;
   std::vector<std::string> plugins;  // of each request
-  const std::shared_ptr<const Catalog> catalog = runtime->catalog();  // a rescan replaces it
+  // Held: a rescan replaces the runtime's.
+  const std::shared_ptr<const Catalog> catalog = runtime->catalog();
   for (const auto& candidate : catalog->candidates()) {
     std::string bytes;
     std::vector<ImageRow> rows;
