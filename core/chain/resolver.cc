@@ -85,14 +85,15 @@ std::string lines_of(const ChainRecord& record) {
 
 }  // namespace
 
-std::optional<Wanted> FunctionTable::wanted(const std::string& name, std::string* problem) {
+Status FunctionTable::wanted(const std::string& name, Wanted* out) {
   const std::shared_ptr<const Catalog> catalog = runtime_->catalog();
-  Wanted wanted{name, op_name(name), "", "", {}, {}};
+  Wanted& wanted = *out = {name, op_name(name), "", "", {}, {}};
+  Status none{OPDOCK_INCOMPATIBLE, ""};
   const auto take = [&](const OpClaim& claim) {
     Reason error{};
     const std::optional<Schema> schema = parse_schema(claim.schema, &error);
     if (!schema) {
-      *problem = to_text(error);
+      none.text = to_text(error);
       return false;
     }
     wanted.schema = schema->text();
@@ -117,11 +118,11 @@ std::optional<Wanted> FunctionTable::wanted(const std::string& name, std::string
     return false;
   };
   const bool source_first = runtime_->settings().build.value == "always";
-  if (source_first && from_source(false)) return wanted;
-  if (from_binary(false) || from_source(false)) return wanted;
+  if (source_first && from_source(false)) return {};
+  if (from_binary(false) || from_source(false)) return {};
   // Nothing here can serve, but it is known what the op is: the reference may.
-  if ((from_binary(true) || from_source(true)) && has_reference(runtime_, wanted)) return wanted;
-  return std::nullopt;
+  if ((from_binary(true) || from_source(true)) && has_reference(runtime_, wanted)) return {};
+  return none;
 }
 
 Status FunctionTable::get(const std::string& name, opdock_function** out) {
@@ -148,19 +149,19 @@ Status FunctionTable::get(const std::string& name, opdock_function** out) {
     return {OPDOCK_NOT_FOUND, "no plugin in the search path provides \"" + name + "\"" +
                                   (near.empty() ? ". " : near + "? ") + advice};
   }
-  std::string why;
-  const std::optional<Wanted> found = wanted(name, &why);
-  Reason error{};
+  Wanted found;
+  const Status is_known = wanted(name, &found);
   std::optional<Schema> schema;
-  if (found) schema = parse_schema(found->schema, &error);
+  if (is_known.ok()) schema = parse_schema(found.schema, nullptr);
   if (!schema) {
     const ChainRecord record = refusals(candidates, sources);
     keep_reasons(flat_reasons(record));
-    return {OPDOCK_INCOMPATIBLE, "\"" + name + "\": no plugin that provides it can be used here:" +
-                                     lines_of(record) + (why.empty() ? "" : "\n  " + why)};
+    return {OPDOCK_INCOMPATIBLE,
+            "\"" + name + "\": no plugin that provides it can be used here:" + lines_of(record) +
+                (is_known.text.empty() ? "" : "\n  " + is_known.text)};
   }
   auto function =
-      std::make_unique<opdock_function>(name, *std::move(schema), this, declared(*found));
+      std::make_unique<opdock_function>(name, *std::move(schema), this, declared(found));
   const std::lock_guard lock(mutex_);
   std::unique_ptr<opdock_function>& place = functions_[name];
   if (place == nullptr) place = std::move(function);
@@ -291,17 +292,16 @@ std::string FunctionTable::doc(const opdock_function& function) {
 
 std::shared_ptr<const ChainRecord> FunctionTable::explain(const std::string& name,
                                                           opdock_device device) {
-  std::string problem;
-  std::optional<Wanted> found = wanted(name, &problem);
-  if (!found) return nullptr;
+  Wanted found;
+  if (!wanted(name, &found).ok()) return nullptr;
   const std::shared_ptr<Resolution> slot = resolution(name, device);
   {
     const std::lock_guard lock(slot->mutex);
     if (slot->record != nullptr) return slot->record;
   }
-  found->device = device;
+  found.device = device;
   HookedProgress progress(runtime_->hooks());
-  return std::make_shared<const ChainRecord>(run_chain(runtime_, *found, nullptr, &progress));
+  return std::make_shared<const ChainRecord>(run_chain(runtime_, found, nullptr, &progress));
 }
 
 FunctionTable& function_table(opdock_runtime* runtime) {

@@ -66,8 +66,9 @@ class FunctionTable : public Resolver {
                       const std::vector<Reason>& reasons);
   // What is declared of it by whoever provides it first.
   Declared declared(const Wanted& wanted);
-  // The schema under this name: of the best plugin that may serve, else of any.
-  std::optional<Wanted> wanted(const std::string& name, std::string* problem);
+  // The schema under this name: of the best plugin that may serve, else of any. Where none can be
+  // read, the text says what is wrong with one of them, if there is any.
+  Status wanted(const std::string& name, Wanted* out);
 
   opdock_runtime* runtime_;
   Mutex mutex_;
