@@ -6,7 +6,6 @@
 
 #include <cerrno>
 #include <cstdio>
-#include <cstdlib>
 #include <vector>
 
 #include "base/files.h"
@@ -38,11 +37,9 @@ class TemporaryFile {
 };
 
 void copy(const std::string& from, const std::string& to) {
-  char* const resolved = realpath(from.c_str(), nullptr);
-  const std::string real = resolved == nullptr ? from : resolved;
-  std::free(resolved);
+  const std::string real = real_path(from);  // open_file() follows no links
   Fd in, out;
-  if (const int error = open_file(real, O_RDONLY, 0, &in); error != 0) {
+  if (const int error = open_file(real.empty() ? from : real, O_RDONLY, 0, &in); error != 0) {
     throw Error(OPDOCK_INVALID_ARGUMENT,
                 fmt::format("{}: {}; correct the path", from, error_text(error)));
   }

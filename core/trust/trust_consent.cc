@@ -32,14 +32,6 @@ Status refused(std::string text) {
   return {OPDOCK_INVALID_ARGUMENT, std::move(text)};
 }
 
-// `path` with all links resolved; empty if it leads nowhere, and errno says why.
-std::string resolve(const std::string& path) {
-  char* resolved = realpath(path.c_str(), nullptr);
-  const std::string real = resolved == nullptr ? "" : resolved;
-  std::free(resolved);
-  return real;
-}
-
 // Where the list is, or why this user has none.
 Status find_list(const SearchEnvironment& environment, std::string* path) {
   if (environment.secure) {
@@ -133,7 +125,7 @@ Status record_consent(const std::string& folder, const SearchEnvironment& enviro
   if (folder.empty() || folder.front() != '/') {
     return refused(fmt::format("found \"{}\", wanted an absolute path", folder));
   }
-  const std::string real = resolve(folder);
+  const std::string real = real_path(folder);
   if (real.empty()) return refused(system_error("find", folder) + "; correct the path");
   struct stat status{};
   if (stat(real.c_str(), &status) != 0 || !S_ISDIR(status.st_mode)) {
@@ -154,7 +146,7 @@ Status withdraw_consent(const std::string& folder, const SearchEnvironment& envi
   std::string path;
   if (Status none = find_list(environment, &path); !none.ok()) return none;
   // What is gone, or leads elsewhere now, is known by the name that it is listed under.
-  const std::string real = resolve(folder);
+  const std::string real = real_path(folder);
   std::string listed = folder;
   if (real.empty()) listed = std::filesystem::path(folder).lexically_normal().string();
   while (listed.size() > 1 && listed.back() == '/') listed.pop_back();
