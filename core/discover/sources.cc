@@ -37,15 +37,7 @@ std::vector<DeviceVerdict> judge_devices(const Manifest& manifest, const Machine
   FileFacts file;
   file.note.emplace();
   file.note->least_cuda = manifest.build.least_cuda;
-  for (Backend backend : {Backend::kCpu, Backend::kCuda, Backend::kRocm}) {
-    for (const OpDecl& op : manifest.ops) {
-      if (std::find(op.devices.begin(), op.devices.end(), to_text(backend)) == op.devices.end()) {
-        continue;
-      }
-      file.note->devices.push_back(backend);
-      break;
-    }
-  }
+  file.note->devices = manifest.backends();
   std::vector<DeviceVerdict> devices = judge(file, machine).devices;
   for (DeviceVerdict& device : devices) {
     if (device.state != State::kRejected) device.reasons.clear();

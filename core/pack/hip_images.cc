@@ -82,7 +82,7 @@ bool find_hip_compilers(const HipOptions& options, ImageRequest* request,
                         std::vector<std::filesystem::path>* depends,
                         std::vector<std::string>* errors) {
   if (!choose_archs(options.archs, &request->hip_archs, errors)) return false;
-  if (options.none || request->hip_archs.empty() || !is_for(*request->manifest, Backend::kRocm)) {
+  if (options.none || request->hip_archs.empty() || !request->manifest->is_for(Backend::kRocm)) {
     return true;
   }
   std::vector<std::string> searched;

@@ -167,7 +167,7 @@ std::vector<Image> make_images(const ImageRequest& request, std::vector<std::str
   // GPU that is not among these can be made later. Its kernels have no lowered names yet.
   for (const SourceText& source : request.sources) {
     Image image;
-    image.backend = is_for(*request.manifest, Backend::kCuda) ? Backend::kCuda : Backend::kRocm;
+    image.backend = request.manifest->is_for(Backend::kCuda) ? Backend::kCuda : Backend::kRocm;
     image.arch = source.name;
     image.bytes = source.text;
     const std::vector<std::string>& own = request.manifest->device->sources;
@@ -198,12 +198,6 @@ void keep_sources(const ImageRequest& request, const std::vector<Image>& images)
   }
   if (!notices.empty())
     std::fprintf(stderr, "opdock-pack: notice: %s\n", to_text(notices.front()).c_str());
-}
-
-bool is_for(const Manifest& manifest, Backend backend) {
-  return std::any_of(manifest.ops.begin(), manifest.ops.end(), [&](const OpDecl& op) {
-    return std::find(op.devices.begin(), op.devices.end(), to_text(backend)) != op.devices.end();
-  });
 }
 
 static void pad(std::string* bytes, size_t alignment) {

@@ -61,7 +61,7 @@ class Packer {
 
     std::vector<std::string> searched;
     std::vector<std::string> problems;
-    const bool with_cuda = !options_.no_cuda && is_for(manifest_, Backend::kCuda);
+    const bool with_cuda = !options_.no_cuda && manifest_.is_for(Backend::kCuda);
     if (with_cuda) {
       request.compilers =
           open_nvrtcs(nvrtc_candidates(options_.nvrtc_search, &searched), &problems);
@@ -154,12 +154,7 @@ class Packer {
     note.name = manifest_.name;
     note.version = *Version::parse(manifest_.version);
     note.license = manifest_.license;
-    for (Backend backend : {Backend::kCpu, Backend::kCuda, Backend::kRocm}) {
-      bool used = false;
-      for (const OpDecl& op : manifest_.ops)
-        for (const std::string& device : op.devices) used |= device == to_text(backend);
-      if (used) note.devices.push_back(backend);
-    }
+    note.devices = manifest_.backends();
     for (const OpDecl& op : manifest_.ops) note.ops.push_back(to_claim(op));
     note.images = image_claims(images_);
     note.libraries = manifest_.libraries;
