@@ -22,12 +22,12 @@ Report list_consents(const SearchEnvironment& environment) {
 // Whether the folder, by the name given, may be used now, and what still speaks against it.
 Report state_of(const std::string& folder, const SearchEnvironment& environment) {
   Trust trust(environment);
-  const TrustedWay way = trust.judge_way(folder);
+  const TrustedPath trusted = trust.check_path(folder);
   std::vector<Reason> reasons;
-  if (way.reason) reasons.push_back(*way.reason);
+  if (trusted.reason) reasons.push_back(*trusted.reason);
   return {{"folder", folder},
-          {"consent", way.has_consent},
-          {"trusted", !way.reason.has_value()},
+          {"consent", trusted.has_consent},
+          {"trusted", !trusted.reason.has_value()},
           {"reasons", to_json(reasons)}};
 }
 

@@ -111,7 +111,7 @@ class Builder {
     if (options_.trusted) return true;
     trust_.emplace(read_search_environment());
     const std::string folder = manifest_.folder().string();
-    const std::optional<Reason> reason = trust_->judge_way(folder).reason;
+    const std::optional<Reason> reason = trust_->check_path(folder).reason;
     if (!reason) return true;
     reasons_->push_back(make_reason(Code::kBuildUntrusted, reason->found, reason->wanted));
     return false;

@@ -15,9 +15,9 @@
 namespace opdock {
 namespace {
 
-// Why the folder cannot be used, or nothing. One that is not there yet is judged by the folders
-// above it.
-std::optional<Reason> judge(const std::string& folder) {
+// Why the folder cannot be used, or nothing. Of one that is not there yet the folders
+// above it count.
+std::optional<Reason> check_folder(const std::string& folder) {
   const SearchEnvironment environment = read_search_environment();
   if (environment.secure) {
     return make_reason(Code::kCacheUnusable, "a program with raised privileges has none",
@@ -34,7 +34,7 @@ std::optional<Reason> judge(const std::string& folder) {
     }
     struct stat link{};
     if (lstat(folder.c_str(), &link) == 0) {
-      if (!S_ISLNK(link.st_mode)) return judge(folder);  // another process has just made it
+      if (!S_ISLNK(link.st_mode)) return check_folder(folder);  // another process has just made it
       return make_reason(Code::kCacheUnusable, folder + ", a link that leads nowhere", "a folder");
     }
   } else if (!S_ISDIR(status.st_mode)) {
@@ -49,15 +49,16 @@ std::optional<Reason> judge(const std::string& folder) {
         fmt::format("{} with mode {:04o}: everybody can write it", folder, status.st_mode & 07777),
         "a folder that only its owner can write (chmod go-w)");
   }
-  const std::optional<Reason> way = Trust(environment).judge_way(folder).reason;
-  if (!way) return std::nullopt;
-  return make_reason(Code::kCacheUnusable, way->found, way->wanted + ", on the way to the cache");
+  const std::optional<Reason> untrusted = Trust(environment).check_path(folder).reason;
+  if (!untrusted) return std::nullopt;
+  return make_reason(Code::kCacheUnusable, untrusted->found,
+                     untrusted->wanted + ", above the cache");
 }
 
 // Memos lie with the cache itself wherever that can be written.
 std::string memo_root(const std::string& folder, const std::string& memo_folder) {
   if (memo_folder.empty() || memo_folder == folder) return {};
-  if (can_write(folder) || errno == ENOENT || judge(memo_folder)) return {};
+  if (can_write(folder) || errno == ENOENT || check_folder(memo_folder)) return {};
   return memo_folder;
 }
 
@@ -131,7 +132,7 @@ std::unique_ptr<Cache> Cache::open(const CacheOptions& options, std::vector<Reas
     return std::make_unique<cache::Store>(
         "", options.max_bytes, make_reason(Code::kCacheUnusable, "no folder for it", "a cache"));
   }
-  std::optional<Reason> reason = judge(folder);
+  std::optional<Reason> reason = check_folder(folder);
   if (!reason) {
     return std::make_unique<cache::Store>(folder, options.max_bytes, Reason(),
                                           memo_root(folder, options.memo_folder));

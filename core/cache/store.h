@@ -27,7 +27,7 @@ Aside move_aside(const Layout& layout, const std::string& variant, const OpenedE
 
 class Store final : public Cache {
  public:
-  // root: judged already; empty: a cache that misses everything, for the reason given.
+  // root: checked already; empty: a cache that misses everything, for the reason given.
   // memo_root: where memos go instead; empty: with the rest.
   Store(std::string root, uint64_t max_bytes, Reason unusable, std::string memo_root = {});
   ~Store() override;

@@ -73,7 +73,7 @@ Status read_config(const std::string& path, const SearchEnvironment& environment
     return refuse(fmt::format(": found no regular file of at most {} bytes; repair or remove it",
                               kMostBytes));
   }
-  if (std::optional<Reason> reason = Trust(environment).judge(path, file.get(), status)) {
+  if (std::optional<Reason> reason = Trust(environment).check(path, file.get(), status)) {
     return refuse(" decides what is built, and others could have written it: " + sentence(*reason) +
                   "; run `chmod go-w` on it");
   }

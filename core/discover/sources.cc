@@ -80,8 +80,8 @@ bool is_source_folder(int folder_fd, const std::string& name) {
          0;
 }
 
-std::optional<Reason> judge_source_tree(const std::string& folder, Trust* trust) {
-  const TrustedWay to_folder = trust->judge_way(folder);
+std::optional<Reason> check_source_tree(const std::string& folder, Trust* trust) {
+  const TrustedPath to_folder = trust->check_path(folder);
   if (to_folder.reason) return to_folder.reason;
   std::error_code error;
   size_t files = 0;
@@ -97,10 +97,10 @@ std::optional<Reason> judge_source_tree(const std::string& folder, Trust* trust)
     struct stat status{};
     if (lstat(path.c_str(), &status) != 0) continue;  // gone meanwhile: the build will miss it
     const bool is_link = S_ISLNK(status.st_mode);
-    const TrustedWay way = is_link ? trust->judge_way(path) : to_folder;
-    if (way.reason) return way.reason;
-    if (way.has_consent || (is_link && stat(path.c_str(), &status) != 0)) continue;
-    if (std::optional<Reason> reason = trust->judge_file(-1, status, path)) return reason;
+    const TrustedPath trusted = is_link ? trust->check_path(path) : to_folder;
+    if (trusted.reason) return trusted.reason;
+    if (trusted.has_consent || (is_link && stat(path.c_str(), &status) != 0)) continue;
+    if (std::optional<Reason> reason = trust->check_file(-1, status, path)) return reason;
   }
   if (error) {
     return make_reason(Code::kPathUnreadable, fmt::format("{} ({})", folder, error.message()),
@@ -123,7 +123,7 @@ SourcePlugin look_at_source(std::string folder, std::string origin, Trust* trust
     return source;
   }
   if (trust != nullptr) {
-    if (std::optional<Reason> reason = judge_source_tree(source.folder, trust)) {
+    if (std::optional<Reason> reason = check_source_tree(source.folder, trust)) {
       reject(&source, std::move(*reason));
     }
   }

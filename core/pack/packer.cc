@@ -81,7 +81,7 @@ class Packer {
       compilers_.push_back("hiprtc " + file.version.text());
     if (!errors->empty()) return false;
     if (!with_cuda) return true;
-    return !request.compilers.empty() || judge_missing_compiler(searched, problems, errors);
+    return !request.compilers.empty() || report_missing_compiler(searched, problems, errors);
   }
 
   // Refuses what no compiler knows before anything is compiled.
@@ -106,9 +106,9 @@ class Packer {
   }
 
   // One notice, or one error if device code is required.
-  bool judge_missing_compiler(const std::vector<std::string>& searched,
-                              const std::vector<std::string>& problems,
-                              std::vector<std::string>* errors) {
+  bool report_missing_compiler(const std::vector<std::string>& searched,
+                               const std::vector<std::string>& problems,
+                               std::vector<std::string>* errors) {
     std::string text =
         fmt::format("{}: found no NVRTC, so no images for CUDA are packed; wanted {}.",
                     manifest_.name, kNvrtcPackages);

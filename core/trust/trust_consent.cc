@@ -56,7 +56,7 @@ Status rewrite(const std::string& path, const SearchEnvironment& environment,
     return failed(system_error("lock", lock_path));
   Trust trust(environment);
   if (!trust.notices().empty()) return failed(to_text(trust.notices().front()));
-  if (const std::optional<Reason> reason = trust.judge_way(home).reason)
+  if (const std::optional<Reason> reason = trust.check_path(home).reason)
     return failed(to_text(*reason));
   std::vector<std::string> folders = trust.consents();
   if (!change(&folders)) return {};
@@ -107,7 +107,7 @@ void Trust::read_consents(const SearchEnvironment& environment) {
                         fmt::format("run `chmod 600 {}`; until then no consent counts", path)});
     return;
   }
-  if (std::optional<Reason> reason = judge_way(path).reason) {
+  if (std::optional<Reason> reason = check_path(path).reason) {
     reason->advice = "run `chmod go-w` on what others can write; until then no consent counts";
     notices_.push_back(std::move(*reason));
     return;

@@ -22,7 +22,7 @@ constexpr uid_t kStranger = 54321;  // no account has it
 
 // The tests' own folder must be trusted before anything can be shown to spoil that.
 std::optional<Reason> reason_against_build_folder() {
-  return Trust(SearchEnvironment{}).judge_way(CASE_PLUGINS).reason;
+  return Trust(SearchEnvironment{}).check_path(CASE_PLUGINS).reason;
 }
 
 struct TrustRow {
@@ -260,7 +260,7 @@ class Tmp : public ::testing::Test {
     }
   }
   std::optional<Reason> judge(const std::string& path) {
-    return Trust(SearchEnvironment{}).judge_way(path).reason;
+    return Trust(SearchEnvironment{}).check_path(path).reason;
   }
 };
 
@@ -301,7 +301,7 @@ class Consent : public ::testing::Test {
     status_ = done.status;
     return done.text;
   }
-  bool counts(const std::string& path) { return Trust(environment_).judge_way(path).has_consent; }
+  bool counts(const std::string& path) { return Trust(environment_).check_path(path).has_consent; }
 
   const Folder home_, plugins_;
   SearchEnvironment environment_;
@@ -421,7 +421,7 @@ TEST_F(Consent, IsNotTakenFromAFileThatOthersCanWrite) {
   ASSERT_EQ(record(plugins_.path()), "");
   chmod(consent_file(environment_).c_str(), 0622);
   Trust trust(environment_);
-  EXPECT_FALSE(trust.judge_way(plugins_.path()).has_consent);
+  EXPECT_FALSE(trust.check_path(plugins_.path()).has_consent);
   ASSERT_EQ(trust.notices().size(), 1u);
   EXPECT_NE(to_text(trust.notices()[0]).find("chmod 600"), std::string::npos);
 }
