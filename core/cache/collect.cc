@@ -227,13 +227,19 @@ bool remove_unused(const Layout& layout, const Variant& variant, int64_t now) {
     if (error == EWOULDBLOCK) return false;
     if (error != 0 && !is_older(variant.used, kDay, now)) return false;
   }
-  if (entry == variant.path) return unlink(entry.c_str()) == 0;
-  // Out of sight at once, as a whole; what is left after a crash is swept.
-  const std::string dead = layout.temp() + "/" + unique_name();
-  if (make_folders(layout.temp()) != 0 || rename(variant.path.c_str(), dead.c_str()) != 0) {
-    return false;
+  if (entry == variant.path) {
+    if (unlink(entry.c_str()) != 0) return false;
+  } else {
+    // Out of sight at once, as a whole; what is left after a crash is swept.
+    const std::string dead = layout.temp() + "/" + unique_name();
+    if (make_folders(layout.temp()) != 0 || rename(variant.path.c_str(), dead.c_str()) != 0) {
+      return false;
+    }
+    remove_tree(dead);
   }
-  remove_tree(dead);
+  const std::string key = parent_of(variant.path);
+  rmdir(key.c_str());  // unless it has other variants
+  rmdir(parent_of(key).c_str());
   return true;
 }
 
@@ -271,8 +277,6 @@ Collected collect(const Layout& layout, uint64_t max_bytes) {
     ++result.removed;
     result.removed_bytes += variant.bytes;
     result.kept_bytes -= variant.bytes;
-    rmdir(parent_of(variant.path).c_str());
-    rmdir(parent_of(parent_of(variant.path)).c_str());
   }
   write_usage(layout, {result.kept_bytes, now_seconds()});
   return result;

@@ -37,7 +37,8 @@ Collected collect(const Layout& layout, uint64_t max_bytes);
 // published: bytes that were just added.
 void collect_if_due(const Layout& layout, uint64_t max_bytes, uint64_t published);
 
-// Removes a variant unless a live process uses it: false then. On a file system without locks, one
+// Removes a variant, and the folders above it that it leaves empty, unless a live process uses it:
+// false then. On a file system without locks, one
 // that was used within a day (now: by the file system's clock) counts as in use.
 bool remove_unused(const Layout& layout, const Variant& variant, int64_t now);
 

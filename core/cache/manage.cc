@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cache/manage.h"
 
-#include <unistd.h>
-
 #include "cache/store.h"
 
 namespace opdock::cache {
@@ -61,8 +59,6 @@ Cleared clear(const Layout& layout) {
     }
     ++result.removed;
     result.removed_bytes += variant.bytes;
-    rmdir(parent_of(variant.path).c_str());
-    rmdir(parent_of(parent_of(variant.path)).c_str());
   }
   for (const char* name : {"failures", "history", "memos", "bad"}) {
     remove_tree(layout.base() + "/" + name);

@@ -42,6 +42,29 @@ Aside move_aside(const Layout& layout, const std::string& variant, const OpenedE
   return Aside::kMoved;
 }
 
+void report_unfit(const Layout& layout, const std::string& variant, const OpenedEntry& opened,
+                  std::vector<Reason>* reasons) {
+  switch (opened.state) {
+    case OpenedEntry::kGood:
+    case OpenedEntry::kMissing:
+    case OpenedEntry::kBusy:
+      break;
+    case OpenedEntry::kDamaged:
+      move_aside(layout, variant, opened, opened.problem);
+      add_reason(reasons, Code::kCacheDamaged, variant + ": " + opened.problem,
+                 "the entry as it was written");
+      break;
+    case OpenedEntry::kNewer:
+      add_reason(reasons, Code::kCacheNewer, variant + " in " + opened.problem,
+                 fmt::format("format {}", kEntryFormat));
+      break;
+    case OpenedEntry::kUnreadable:
+      add_reason(reasons, Code::kCacheUnusable, variant + ": " + opened.problem,
+                 "an entry that can be read");
+      break;
+  }
+}
+
 Store::Store(std::string root, uint64_t max_bytes, Reason unusable, std::string memo_root)
     : layout_{std::move(root), std::move(memo_root)},
       max_bytes_(max_bytes),
@@ -75,27 +98,8 @@ std::vector<std::shared_ptr<CacheEntry>> Store::find(const CacheRequest& request
     if (!is_hex(name, 8, 64)) continue;  // no variant of this layout
     const std::string variant = folder + "/" + name;
     const OpenedEntry opened = open_entry(variant, true, &layout_);
-    switch (opened.state) {
-      case OpenedEntry::kGood:
-        found.push_back(opened.entry);
-        break;
-      case OpenedEntry::kMissing:
-      case OpenedEntry::kBusy:
-        break;
-      case OpenedEntry::kDamaged:
-        move_aside(layout_, variant, opened, opened.problem);
-        add_reason(reasons, Code::kCacheDamaged, variant + ": " + opened.problem,
-                   "the entry as it was written");
-        break;
-      case OpenedEntry::kNewer:
-        add_reason(reasons, Code::kCacheNewer, variant + " in " + opened.problem,
-                   fmt::format("format {}", kEntryFormat));
-        break;
-      case OpenedEntry::kUnreadable:
-        add_reason(reasons, Code::kCacheUnusable, variant + ": " + opened.problem,
-                   "an entry that can be read");
-        break;
-    }
+    if (opened.state == OpenedEntry::kGood) found.push_back(opened.entry);
+    report_unfit(layout_, variant, opened, reasons);
   }
   const std::string first = preferred == nullptr ? std::string() : maker_name(*preferred);
   std::stable_sort(found.begin(), found.end(), [&](const auto& a, const auto& b) {

@@ -25,6 +25,11 @@ enum class Aside { kMoved, kGone, kFailed };
 Aside move_aside(const Layout& layout, const std::string& variant, const OpenedEntry& opened,
                  const std::string& why);
 
+// What speaks against a variant that was opened and is there, but is not good; one that is damaged
+// is set aside.
+void report_unfit(const Layout& layout, const std::string& variant, const OpenedEntry& opened,
+                  std::vector<Reason>* reasons);
+
 class Store final : public Cache {
  public:
   // root: checked already; empty: a cache that misses everything, for the reason given.
