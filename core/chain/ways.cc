@@ -115,7 +115,7 @@ class WayJudge {
                                                 : named(compiler_.name.c_str(), compiler_.version));
       if (compiler_.name.empty() && can_ask) {
         way.reasons.push_back(make_reason(Code::kBuildNoCompiler,
-                                          tools_.cpp.back() + ", which does not tell its version",
+                                          tools_.cpp.back() + ", which does not report its version",
                                           "a compiler that works"));
       } else if (!compiler_.name.empty()) {
         add(judge_tool(compiler_.name, compiler_.version), &way.reasons);
