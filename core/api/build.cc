@@ -261,7 +261,7 @@ opdock_status opdock_build_json(opdock_runtime* runtime, const char* path, const
                                 char** out, char* error, uint32_t error_size) {
   return opdock::report(
       [&] {
-        opdock::need(runtime, "runtime, out", "a runtime and a place for the text");
+        opdock::need(runtime, "runtime");
         opdock::check_settings(*runtime);
         opdock::BuildOptions wanted;
         const opdock::Status read = opdock::read_options(options, &wanted);
@@ -271,7 +271,9 @@ opdock_status opdock_build_json(opdock_runtime* runtime, const char* path, const
         const std::filesystem::path manifest = opdock::manifest_at(path);
         if (!opdock::read_file(manifest)) {
           throw opdock::Error(OPDOCK_INVALID_ARGUMENT,
-                              manifest.string() + ": found no readable file, wanted a plugin.toml");
+                              manifest.string() +
+                                  ": found no readable file, wanted a plugin.toml; "
+                                  "name a plugin's folder");
         }
         return opdock::build_one(runtime, manifest, wanted);
       },

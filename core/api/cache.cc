@@ -96,7 +96,7 @@ opdock_status opdock_cache_json(const char* action, const char* file, char** out
               "action: found \"" + what + "\", wanted ls, gc, clear, verify, export or import");
         }
         if (path.empty() && (what == "export" || what == "import")) {
-          throw Error(OPDOCK_INVALID_ARGUMENT, "file: found none, wanted a path");
+          throw Error(OPDOCK_INVALID_ARGUMENT, "file: found none, wanted the path of an archive");
         }
         std::vector<Reason> reasons;
         const CacheOptions options = cache_options_from_environment(&reasons);

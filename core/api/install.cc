@@ -127,11 +127,8 @@ opdock_status opdock_install_json(opdock_runtime* runtime, const char* path, cha
                                   char* error, uint32_t error_size) {
   return opdock::report(
       [&] {
-        if (runtime == nullptr || path == nullptr) {
-          throw opdock::Error(OPDOCK_INVALID_ARGUMENT,
-                              "runtime, path, out: found NULL, wanted a runtime, a file and a "
-                              "place for the text");
-        }
+        opdock::need(runtime, "runtime");
+        opdock::need(path, "path", "a file");
         return opdock::install(runtime, path);
       },
       out, {error, error_size});

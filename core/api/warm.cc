@@ -23,7 +23,7 @@ namespace opdock {
 namespace {
 
 constexpr char kNoGpu[] =
-    "archs: found no visible GPU to compile for, wanted one, or a list such as \"9.0\"";
+    "archs: found no visible GPU to compile for, wanted one; give a list such as \"9.0\"";
 
 struct Target {
   Backend backend;
@@ -216,7 +216,7 @@ opdock_status opdock_warm_json(opdock_runtime* runtime, const char* archs, uint3
                                char** out, char* error, uint32_t error_size) {
   return opdock::report(
       [&] {
-        opdock::need(runtime, "runtime, out", "a runtime and a place for the text");
+        opdock::need(runtime, "runtime");
         return opdock::warm(runtime, archs, jobs);
       },
       out, {error, error_size});

@@ -15,14 +15,16 @@
 namespace opdock {
 namespace {
 
+Reason none_when_privileged() {
+  return make_reason(Code::kCacheUnusable, "a program with raised privileges, which has none",
+                     "a user's program");
+}
+
 // Why the folder cannot be used, or nothing. Of one that is not there yet the folders
 // above it count.
 std::optional<Reason> check_folder(const std::string& folder) {
   const SearchEnvironment environment = read_search_environment();
-  if (environment.secure) {
-    return make_reason(Code::kCacheUnusable, "a program with raised privileges has none",
-                       "a user's program");
-  }
+  if (environment.secure) return none_when_privileged();
   if (folder.front() != '/') {
     return make_reason(Code::kCacheUnusable, folder + ", which is no absolute path",
                        "an absolute path");
@@ -97,8 +99,7 @@ CacheOptions cache_options_from_environment(std::vector<Reason>* reasons) {
   CacheOptions options;
   const SearchEnvironment environment = read_search_environment();
   if (environment.secure) {
-    cache::add_reason(reasons, Code::kCacheUnusable, "a program with raised privileges has none",
-                      "a user's program");
+    if (reasons != nullptr) reasons->push_back(none_when_privileged());
     return options;
   }
   const std::string folder = text_of_variable("OPDOCK_CACHE_DIR"),

@@ -21,8 +21,8 @@ struct ArchSettings {
 // ops have. No compiler is asked, so that a machine without one comes to the same request. Where
 // nothing decides, `ahead_of_time` takes the compiler's default and a first use no images. Sets the
 // lists' origins and gpu_archs, and ahead of time must_run_here where GPUs of this machine decide.
-// False
-// and a reason for a list that cannot be read or taken; notices (arch-uncovered) are appended too.
+// False and a reason for a list that cannot be read or used; notices (arch-uncovered) are appended
+// too.
 bool decide_archs(const Manifest& manifest, const ArchSettings& settings,
                   const MachineFacts& machine, bool ahead_of_time, BuildOptions* options,
                   std::vector<Reason>* reasons);
