@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <map>
@@ -28,10 +29,14 @@ std::vector<SourceText> read_device_sources(const Manifest& manifest,
   namespace fs = std::filesystem;
   std::vector<SourceText> sources;
   std::set<std::string> seen;
-  auto take = [&](const fs::path& path, const std::string& name) {
+  auto take = [&](const fs::path& path, const std::string& name, const char* named_by) {
+    errno = 0;
     std::optional<std::string> text = read_file(path);
     if (!text) {
-      errors->push_back(fmt::format("{}: found no readable file", path.string()));
+      const std::string cause = errno == 0 ? "no regular file" : error_text(errno);
+      errors->push_back(
+          fmt::format("{}: found {}, wanted a device source that can be read; check {}",
+                      path.string(), cause, named_by));
     } else if (name.size() >= sizeof(ImageEntry::arch)) {
       errors->push_back(
           fmt::format("{}: found a device source's name of {} bytes, wanted at most {}",
@@ -47,7 +52,8 @@ std::vector<SourceText> read_device_sources(const Manifest& manifest,
     }
   };
   for (const std::string& source : manifest.device->sources)
-    take(manifest.folder() / source, fs::path(source).filename().string());
+    take(manifest.folder() / source, fs::path(source).filename().string(),
+         "[device] sources in plugin.toml");
 
   std::error_code failed;
   std::vector<fs::path> headers;
@@ -60,7 +66,7 @@ std::vector<SourceText> read_device_sources(const Manifest& manifest,
                     vocabulary.string()));
   std::sort(headers.begin(), headers.end());
   for (const fs::path& header : headers)
-    take(header, header.lexically_relative(vocabulary).generic_string());
+    take(header, header.lexically_relative(vocabulary).generic_string(), "--include");
   return sources;
 }
 
