@@ -141,7 +141,7 @@ class BuildJob {
     return is_not_asked_for() ? "skipped" : "failed";
   }
 
-  // Nobody asked for this kind of GPU, and all that is missing is its compiler.
+  // This kind of GPU is neither listed nor here, and all that is missing is its compiler.
   bool is_not_asked_for() const {
     const std::shared_ptr<const MachineFacts> machine = runtime_->machine();
     const auto sees = [&](Backend backend) {
@@ -212,7 +212,7 @@ Report build_all(opdock_runtime* runtime, const BuildOptions& wanted) {
     if (is_again || source->state == State::kRejected) continue;
     item.wanted.trusted = !source->needs_trust;
   }
-  // What cannot be compiled for is told before the first compiler starts.
+  // What cannot be compiled for is reported before the first compiler starts.
   std::vector<Reason> against;
   const auto refuse = [&](const Reason& reason) {
     const bool is_known = std::any_of(against.begin(), against.end(), [&](const Reason& other) {

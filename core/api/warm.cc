@@ -185,8 +185,8 @@ Report warm(opdock_runtime* runtime, const char* archs, uint32_t jobs) {
   }
   std::vector<Reason> notices;
   const Waiting waiting(runtime->hooks());
-  std::atomic<bool> told{true};  // the report says it all
-  HookedProgress progress(runtime->hooks(), &told);
+  std::atomic<bool> announced{true};  // the report says it all
+  HookedProgress progress(runtime->hooks(), &announced);
   const JitContext context = jit_context(runtime, &progress, &notices);
   std::vector<Report> done(requests.size());
   if (jobs == 0) jobs = std::max(1u, std::thread::hardware_concurrency());

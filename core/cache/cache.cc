@@ -69,8 +69,8 @@ std::string text_of_variable(const char* name) {
   return value == nullptr ? std::string() : value;
 }
 
-// The user's own: in XDG_CACHE_HOME, or in a home. One that is not there is not made: whoever has
-// none is not meant to write there. Empty, and a reason.
+// The user's own: in XDG_CACHE_HOME, or in a home. One that is not there is not made: a user
+// without one is not meant to write there. Empty, and a reason.
 std::string folder_of_user(const SearchEnvironment& environment, std::vector<Reason>* reasons) {
   if (environment.cache_home.empty()) {
     cache::add_reason(reasons, Code::kCacheUnusable,

@@ -57,10 +57,10 @@ bool is_maker_gone(const std::string& name) {
   return pid > 0 && kill(static_cast<pid_t>(pid), 0) != 0 && errno == ESRCH;
 }
 
-// Whether nobody alive works on the temporary file or folder `name`.
+// Whether no live process works on the temporary file or folder `name`.
 bool is_abandoned(const std::string& folder, const std::string& name, int64_t now) {
   const std::string path = folder + "/" + name, lock = path + ".lock";
-  // Between making a file and locking it: too young to tell.
+  // It may be between being made and being locked.
   if (!is_older(std::max(modified(path), modified(lock)), kMinute, now)) return false;
   Fd file;
   int error = open_file(lock, O_RDWR, 0, &file);
@@ -97,7 +97,7 @@ size_t sweep_locks(const Layout& layout, int64_t now) {
     const std::string path = layout.locks() + "/" + name;
     if (name == "gc" || !is_older(modified(path), kDay, now)) continue;
     LockFile lock;
-    // Whoever has it open already finds, once he has locked it, that the path names it no more.
+    // A process that has it open already finds, once it has locked it, that its path is gone.
     if (lock.open(path) != 0 || lock.try_lock() != 0) continue;
     lock.unlink();
     ++swept;

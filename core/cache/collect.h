@@ -30,7 +30,7 @@ struct Collected {
 
 // Removes the least recently used entries until at most max_bytes are left, except what a live
 // process holds, what was used within the last ten minutes, and what is in a newer format; and
-// sweeps. Ages are told by the file system's own clock.
+// sweeps. Ages are by the file system's own clock.
 Collected collect(const Layout& layout, uint64_t max_bytes);
 
 // collect(), if by a running estimate the limit is exceeded or the last time was hours ago.

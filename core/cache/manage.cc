@@ -50,7 +50,7 @@ std::vector<Listed> verify(const Layout& layout) {
 
 Cleared clear(const Layout& layout) {
   Cleared result;
-  // Where there are no locks, nothing tells what is in use: what was asked for is done.
+  // Where there are no locks, it is not known what is in use: all is removed then.
   constexpr int64_t kFarFuture = int64_t{1} << 40;
   for (const Variant& variant : list_variants(layout)) {
     if (!remove_unused(layout, variant, kFarFuture)) {

@@ -31,7 +31,7 @@ Aside move_aside(const Layout& layout, const std::string& variant, const OpenedE
   if (rename(variant.c_str(), to.c_str()) != 0) {
     return errno == ENOENT ? Aside::kGone : Aside::kFailed;
   }
-  if (!is_the_one(to)) {  // somebody published a good one in between: back with it
+  if (!is_the_one(to)) {  // a good one was published in between: back with it
     rename_new(to, variant);
     return Aside::kGone;
   }

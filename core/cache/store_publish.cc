@@ -24,7 +24,7 @@ void write_cache_tag(const std::string& root) {
   write_all(fd.get(), kCacheTag);
 }
 
-// Removes whatever is not listed, so that nothing else is published. Folders on the way to a listed
+// Removes whatever is not listed, so that nothing else is published. Folders above a listed
 // file stay.
 void keep_only(const std::string& folder, const std::string& prefix,
                const std::set<std::string>& files) {

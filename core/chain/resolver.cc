@@ -107,7 +107,7 @@ std::shared_ptr<FunctionTable::Resolution> FunctionTable::resolution(const std::
   return slot;
 }
 
-// NULL: cancelled while somebody else was at it. A record with within-itself: it was this thread.
+// NULL: cancelled while another thread was at it. A record with within-itself: it was this thread.
 std::shared_ptr<const ChainRecord> FunctionTable::attempt(Resolution* slot,
                                                           const opdock_function& function,
                                                           opdock_device device) {

@@ -80,7 +80,7 @@ Status FunctionTable::wanted(const std::string& name, Wanted* out) {
 }
 
 Declared FunctionTable::declared(const Wanted& wanted) {
-  // What a caller has to be ready for, whoever of them serves.
+  // What a caller has to be ready for, whichever of them serves.
   constexpr uint32_t kAny =
       OPDOCK_OP_MAY_BLOCK | OPDOCK_OP_HOST_SYNC | OPDOCK_OP_RANDOM | OPDOCK_OP_RETAINS;
   const std::shared_ptr<const Catalog> catalog = runtime_->catalog();
@@ -90,7 +90,7 @@ Declared FunctionTable::declared(const Wanted& wanted) {
     const std::optional<Schema> schema = parse_schema(claim.schema, nullptr);
     if (!schema || schema->digest() != wanted.digest) return;
     flags |= op_flag_bits(claim.flags) & kAny;
-    Reason ignored{};  // told when the plugin is loaded
+    Reason ignored{};  // reported when the plugin is loaded
     if (!first) first = declared_of(claim, ops, &ignored);
   };
   for (const CandidatePtr& one : catalog->providers(wanted.name)) {

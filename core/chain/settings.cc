@@ -54,8 +54,8 @@ void set_policy(const Policy& policy, const std::string& value, const std::strin
   settings->*policy.setting = {value, place};
 }
 
-// The text of a regular file that nobody else could have written; an absent file is "". Fails if it
-// is there and cannot be used.
+// The text of a regular file that no other user could have written; an absent file is "". Fails if
+// it is there and cannot be used.
 Status read_config(const std::string& path, const SearchEnvironment& environment,
                    std::string* text) {
   constexpr uint64_t kMostBytes = 1 << 20;

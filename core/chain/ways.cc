@@ -107,7 +107,7 @@ class WayJudge {
   Way source() {
     Way way{kSource, "", {}, {}};
     tools_ = find_build_tools(Languages{}, &way.reasons);
-    // Without it no program is started, so none can be asked.
+    // Without it no program is started, so none can report its version.
     const bool can_ask = !tools_.guard.empty();
     compiler_ = ask_compiler(tools_);
     if (!tools_.cpp.empty()) {
@@ -156,7 +156,7 @@ class WayJudge {
     Way way{"building with nvcc", "", {}, blocked_};
     if (!find_compiler(&Languages::cuda, &BuildTools::nvcc, Code::kBuildNoNvcc, &way)) return way;
     NvccFacts facts = ask_nvcc(tools_);
-    // What its files say, where it was not asked.
+    // What its files say, where it was not run.
     if (tools_.guard.empty()) facts.version = version_of("nvcc");
     nvcc_ = facts.version;
     way.found = named("nvcc", facts.version);

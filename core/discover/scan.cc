@@ -66,7 +66,7 @@ FileStamp stamp_of(const struct stat& status) {
 }
 
 std::string descriptor_path(int fd) {
-  // By number, not by "self": a debugger that is told the path looks from another process.
+  // By number, not by "self": a debugger that gets the path looks from another process.
   std::array<char, 32> self{};
   if (readlink("/proc/self", self.data(), self.size() - 1) <= 0) return {};
   return fmt::format("/proc/{}/fd/{}", self.data(), fd);

@@ -24,7 +24,7 @@ namespace fs = std::filesystem;
 
 constexpr uint64_t kMostBytes = 1 << 20;  // of a plugin.toml: it is written by hand
 constexpr size_t kMostFiles = 10000;      // in a plugin's folder: a build copies and hashes them
-constexpr size_t kMostMistakes = 20;      // in one plugin.toml that are told
+constexpr size_t kMostMistakes = 20;      // in one plugin.toml that are reported
 
 void reject(SourcePlugin* source, Reason reason) {
   source->state = State::kRejected;

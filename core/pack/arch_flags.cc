@@ -22,7 +22,7 @@ int refuse(const std::string& text) {
   return 1;
 }
 
-// The machine that builds decides only if asked to.
+// The machine that builds decides only where the list says "native".
 std::vector<Gpu> gpus_for(const std::string& list) {
   Reason reason{};
   const std::optional<CudaList> cuda = parse_cuda_list(list, "", &reason);

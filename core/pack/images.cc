@@ -83,7 +83,7 @@ class Compilation {
     job_.kernels = request.manifest->device->kernels;
   }
 
-  // Adds the cubin, and keeps PTX if that is asked for. Of a suffixed architecture that is the
+  // Adds the cubin, and keeps PTX where the list has +PTX. Of a suffixed architecture that is the
   // plain one's, since its own would run nowhere else.
   void compile(const CudaTarget& target) {
     const bool is_plain = target.suffix == '\0';
@@ -113,7 +113,7 @@ class Compilation {
   }
 
  private:
-  // Errors go where the constructor was told.
+  // Adds to the constructor's `errors`.
   std::optional<CompileResult> compile_for(const CudaTarget& target, const std::string& arch) {
     std::vector<const Nvrtc*> able;
     for (const Nvrtc* compiler : request_.compilers) {

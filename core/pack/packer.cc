@@ -90,7 +90,7 @@ class Packer {
     for (const Nvrtc* compiler : compilers)
       wanted.compilers.push_back(archs_of_nvrtc(compiler->version(), compiler->archs()));
     wanted.gpu_numbers = gpu_numbers_of(options_.gpu_archs);
-    // The machine that packs decides only if asked to: a package must not depend on its GPU.
+    // The machine that packs decides only for "native": a package must not depend on its GPU.
     Reason reason{};
     const std::optional<CudaList> list =
         parse_cuda_list(options_.cuda_archs, "--cuda-archs", &reason);

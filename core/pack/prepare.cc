@@ -54,7 +54,7 @@ class Preparation {
     return (fs::path(options_.out_dir) / (options_.prefix + name)).string();
   }
 
-  // What all compilers are told alike: needs.h and the folders.
+  // The arguments that all compilers get: needs.h and the folders.
   Arguments common() const {
     Arguments arguments = {"-include", path("needs.h")};
     for (const std::string& folder : manifest_.build.include)

@@ -144,7 +144,7 @@ Trust::Folder Trust::check_folder(const std::string& path) {
   return folder;
 }
 
-// Why what `folder` has under the name `path` could be somebody else's. Of a sticky folder only its
+// Why what `folder` has under the name `path` could be another user's. Of a sticky folder only its
 // owner and the entry's can rename or remove an entry.
 std::optional<Reason> Trust::check_entry(const std::string& folder, const std::string& path,
                                          const struct stat& status) {

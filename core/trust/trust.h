@@ -27,7 +27,7 @@ struct TrustedPath {
 // Trusted owners are root, the owner of this library, and the user, except under AT_SECURE: there
 // the user is whom the program's privileges must be protected from. What others can write is not
 // trusted. A sticky folder, such as /tmp, may be passed through to what a trusted owner has in it,
-// as nobody else can rename or remove that. Group write permission is accepted for the private
+// as no other user can rename or remove that. Group write permission is accepted for the private
 // group of a trusted owner, if no access list says more.
 //
 // Consent covers what really lies in the folder that the user vouched for. A link is as trusted as

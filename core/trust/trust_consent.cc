@@ -98,7 +98,7 @@ void Trust::read_consents(const SearchEnvironment& environment) {
         make_reason(Code::kPathUnreadable, path + ", which cannot be read", "a regular file"));
     return;
   }
-  // Whoever can write or replace this file can have any code loaded.
+  // A user who can write or replace this file can have any code loaded.
   if (status.st_uid != geteuid() || (status.st_mode & (S_IWGRP | S_IWOTH)) != 0) {
     notices_.push_back({Code::kUntrustedWritable,
                         fmt::format("{} with mode {:04o} and owner {}", path,
