@@ -45,8 +45,10 @@ void copy(const std::string& from, const std::string& to) {
   }
   struct stat status{};
   if (fstat(in.get(), &status) != 0 || !S_ISREG(status.st_mode)) {
-    throw Error(OPDOCK_INVALID_ARGUMENT,
-                fmt::format("found {}, which is no regular file, wanted a shared object", from));
+    throw Error(
+        OPDOCK_INVALID_ARGUMENT,
+        fmt::format("found {}, which is no regular file, wanted a shared object; correct the path",
+                    from));
   }
   if (const int error = open_file(to, O_WRONLY | O_CREAT | O_EXCL, 0644, &out); error != 0) {
     throw system_error("make", to, error);
@@ -83,10 +85,14 @@ std::string version_there(opdock_runtime* runtime, const std::string& target,
 
 Report install(opdock_runtime* runtime, const std::string& path) {
   const SearchEnvironment& environment = runtime->search().environment;
-  if (environment.secure || environment.data_home.empty()) {
+  if (environment.secure) {
     throw Error(OPDOCK_INVALID_ARGUMENT,
-                "there is no home folder to install into; set HOME or XDG_DATA_HOME, and ask as "
-                "an ordinary user");
+                "found a program with raised privileges, wanted a user's program, which has a home "
+                "to install into; run `opdock install` as the user");
+  }
+  if (environment.data_home.empty()) {
+    throw Error(OPDOCK_INVALID_ARGUMENT,
+                "found no home folder to install into, wanted one; set HOME or XDG_DATA_HOME");
   }
   const std::string folder = environment.data_home + "/opdock/plugins";
   if (const int error = make_folders(folder); error != 0) {
