@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
+#include <limits>
 
 #include "arch/cuda_list.h"
 #include "arch/rocm_list.h"
 #include "base/files.h"
+#include "base/status.h"
 #include "build/builder.h"
 #include "chain/build_archs.h"
 #include "chain/hooks.h"
@@ -18,14 +20,18 @@
 namespace opdock {
 namespace {
 
-// The members of `text` that BuildOptions has. False and *problem for anything else.
-bool read_options(const char* text, BuildOptions* options, std::string* problem) {
-  if (text == nullptr || *text == '\0') return true;
+// The members of `text` that BuildOptions has. Fails for anything else.
+Status read_options(const char* text, BuildOptions* options) {
+  if (text == nullptr || *text == '\0') return {};
   const Report json = Report::parse(text, nullptr, false);
   if (!json.is_object()) {
-    *problem = "options: found no JSON object, wanted one such as {\"jobs\": 2}";
-    return false;
+    return {OPDOCK_INVALID_ARGUMENT,
+            "options: found no JSON object, wanted one such as {\"jobs\": 2}"};
   }
+  const auto is_count = [](const Report& value) {
+    return value.is_number_unsigned() && value.get<uint64_t>() > 0 &&
+           value.get<uint64_t>() <= std::numeric_limits<int>::max();
+  };
   for (const auto& [name, value] : json.items()) {
     if (name == "cuda_archs" && value.is_string()) {
       options->cuda_archs = value.get<std::string>();
@@ -35,19 +41,20 @@ bool read_options(const char* text, BuildOptions* options, std::string* problem)
       options->debug = value.get<bool>();
     } else if (name == "retry" && value.is_boolean()) {
       options->retry_failed = value.get<bool>();
-    } else if (name == "jobs" && value.is_number_unsigned()) {
+    } else if (name == "jobs" && is_count(value)) {
       options->jobs = value.get<int>();
     } else if (name == "timeout" && value.is_number() && value.get<double>() > 0) {
       options->timeout_seconds = value.get<double>();
     } else {
-      *problem = fmt::format(
-          "options: found \"{}\": {}, wanted cuda_archs or hip_archs (texts), debug or retry "
-          "(true or false), jobs or timeout (positive numbers)",
-          name, value.dump());
-      return false;
+      return {
+          OPDOCK_INVALID_ARGUMENT,
+          fmt::format("options: found \"{}\": {}, wanted cuda_archs or hip_archs (texts), debug "
+                      "or retry (true or false), jobs (a whole number from 1) or timeout (a "
+                      "positive number)",
+                      name, value.dump())};
     }
   }
-  return true;
+  return {};
 }
 
 // The plugin.toml that `path` is, or is the folder of.
@@ -71,11 +78,6 @@ bool check_lists(const BuildOptions& wanted, std::vector<Reason>* reasons) {
     return false;
   }
   return true;
-}
-
-bool has_rejection(const std::vector<Reason>& reasons, Code code) {
-  return std::any_of(reasons.begin(), reasons.end(),
-                     [&](const Reason& reason) { return reason.code == code; });
 }
 
 // One plugin, with the architectures that it is built for.
@@ -110,7 +112,7 @@ class BuildJob {
     progress.finish("");
   }
 
-  bool was_cancelled() const { return has_rejection(reasons_, Code::kCancelled); }
+  bool was_cancelled() const { return has_code(reasons_, Code::kCancelled); }
   void add_reason(Reason reason) { reasons_.push_back(std::move(reason)); }
   const Reason& reason() const { return reasons_.back(); }
 
@@ -139,11 +141,11 @@ class BuildJob {
     return is_not_asked_for() ? "skipped" : "failed";
   }
 
-  // Nobody asked for this kind of GPU, and all that is missing is its compiler.
+  // This kind of GPU is neither listed nor here, and all that is missing is its compiler.
   bool is_not_asked_for() const {
+    const std::shared_ptr<const MachineFacts> machine = runtime_->machine();
     const auto sees = [&](Backend backend) {
-      const std::vector<Gpu>& gpus = runtime_->machine()->gpus;
-      return std::any_of(gpus.begin(), gpus.end(),
+      return std::any_of(machine->gpus.begin(), machine->gpus.end(),
                          [&](const Gpu& gpu) { return gpu.backend == backend; });
     };
     bool is_missing = false;
@@ -201,14 +203,16 @@ Report build_all(opdock_runtime* runtime, const BuildOptions& wanted) {
     bool is_refused = false;  // nothing can be started, as the job's reasons say
   };
   std::vector<Item> items;
-  for (const auto& source : runtime->catalog()->sources()) {
+  // Held: a rescan replaces the runtime's.
+  const std::shared_ptr<const Catalog> catalog = runtime->catalog();
+  for (const auto& source : catalog->sources()) {
     Item& item = items.emplace_back(Item{source, wanted, nullptr});
-    const bool is_again = has_rejection(source->reasons, Code::kDuplicatePlugin);
-    item.skipped = is_again || has_rejection(source->reasons, Code::kDeselected);
+    const bool is_again = has_code(source->reasons, Code::kDuplicatePlugin);
+    item.skipped = is_again || has_code(source->reasons, Code::kDeselected);
     if (is_again || source->state == State::kRejected) continue;
     item.wanted.trusted = !source->needs_trust;
   }
-  // What cannot be compiled for is told before the first compiler starts.
+  // What cannot be compiled for is reported before the first compiler starts.
   std::vector<Reason> against;
   const auto refuse = [&](const Reason& reason) {
     const bool is_known = std::any_of(against.begin(), against.end(), [&](const Reason& other) {
@@ -257,19 +261,19 @@ opdock_status opdock_build_json(opdock_runtime* runtime, const char* path, const
                                 char** out, char* error, uint32_t error_size) {
   return opdock::report(
       [&] {
-        opdock::need(runtime, "runtime, out", "a runtime and a place for the text");
+        opdock::need(runtime, "runtime");
         opdock::check_settings(*runtime);
-        std::string problem;
         opdock::BuildOptions wanted;
-        if (!opdock::read_options(options, &wanted, &problem)) {
-          throw opdock::Error(OPDOCK_INVALID_ARGUMENT, problem);
-        }
+        const opdock::Status read = opdock::read_options(options, &wanted);
+        if (!read.ok()) throw opdock::Error(read.status, read.text);
         if (path == nullptr) return opdock::build_all(runtime, wanted);
         wanted.trusted = true;
         const std::filesystem::path manifest = opdock::manifest_at(path);
         if (!opdock::read_file(manifest)) {
           throw opdock::Error(OPDOCK_INVALID_ARGUMENT,
-                              manifest.string() + ": found no readable file, wanted a plugin.toml");
+                              manifest.string() +
+                                  ": found no readable file, wanted a plugin.toml; "
+                                  "name a plugin's folder");
         }
         return opdock::build_one(runtime, manifest, wanted);
       },

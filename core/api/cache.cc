@@ -26,15 +26,11 @@ const char* state_name(OpenedEntry::State state) {
 }
 
 Report to_json(const Listed& listed) {
-  Report json = {{"kind", listed.variant.kind},     {"key", listed.variant.key},
-                 {"path", listed.variant.path},     {"bytes", listed.variant.bytes},
-                 {"used", listed.variant.used},     {"state", state_name(listed.opened.state)},
-                 {"problem", listed.opened.problem}};
-  const auto& entry = listed.opened.entry;
-  json["subject"] = entry == nullptr ? "" : entry->subject();
-  json["maker"] = entry == nullptr ? "" : entry->maker().text;
-  json["created"] = entry == nullptr ? 0 : entry->created();
-  return json;
+  return {{"kind", listed.variant.kind}, {"key", listed.variant.key},
+          {"path", listed.variant.path}, {"bytes", listed.variant.bytes},
+          {"used", listed.variant.used}, {"state", state_name(listed.state)},
+          {"problem", listed.problem},   {"subject", listed.subject},
+          {"maker", listed.maker},       {"created", listed.created}};
 }
 
 Report list(const Layout& layout, bool verify) {
@@ -100,7 +96,7 @@ opdock_status opdock_cache_json(const char* action, const char* file, char** out
               "action: found \"" + what + "\", wanted ls, gc, clear, verify, export or import");
         }
         if (path.empty() && (what == "export" || what == "import")) {
-          throw Error(OPDOCK_INVALID_ARGUMENT, "file: found none, wanted a path");
+          throw Error(OPDOCK_INVALID_ARGUMENT, "file: found none, wanted the path of an archive");
         }
         std::vector<Reason> reasons;
         const CacheOptions options = cache_options_from_environment(&reasons);

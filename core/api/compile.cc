@@ -143,7 +143,7 @@ opdock_status opdock_compile(opdock_runtime* runtime, const opdock_compile_optio
     module->runtime = runtime;
     Status done = read_options(*options, &module->request);
     if (done.ok()) done = choose_target(*options, module.get());
-    std::vector<Reason> wrong;  // without kernels nothing is compiled yet, but this can be told
+    std::vector<Reason> wrong;  // known already, where without kernels nothing is compiled yet
     if (done.ok() && !check_request(module->request, &wrong)) {
       done = module->fail_for(std::move(wrong));
     }

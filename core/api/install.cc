@@ -6,7 +6,6 @@
 
 #include <cerrno>
 #include <cstdio>
-#include <cstdlib>
 #include <vector>
 
 #include "base/files.h"
@@ -38,18 +37,18 @@ class TemporaryFile {
 };
 
 void copy(const std::string& from, const std::string& to) {
-  char* const resolved = realpath(from.c_str(), nullptr);
-  const std::string real = resolved == nullptr ? from : resolved;
-  std::free(resolved);
+  const std::string real = real_path(from);  // open_file() follows no links
   Fd in, out;
-  if (const int error = open_file(real, O_RDONLY, 0, &in); error != 0) {
+  if (const int error = open_file(real.empty() ? from : real, O_RDONLY, 0, &in); error != 0) {
     throw Error(OPDOCK_INVALID_ARGUMENT,
                 fmt::format("{}: {}; correct the path", from, error_text(error)));
   }
   struct stat status{};
   if (fstat(in.get(), &status) != 0 || !S_ISREG(status.st_mode)) {
-    throw Error(OPDOCK_INVALID_ARGUMENT,
-                fmt::format("found {}, which is no regular file, wanted a shared object", from));
+    throw Error(
+        OPDOCK_INVALID_ARGUMENT,
+        fmt::format("found {}, which is no regular file, wanted a shared object; correct the path",
+                    from));
   }
   if (const int error = open_file(to, O_WRONLY | O_CREAT | O_EXCL, 0644, &out); error != 0) {
     throw system_error("make", to, error);
@@ -86,10 +85,14 @@ std::string version_there(opdock_runtime* runtime, const std::string& target,
 
 Report install(opdock_runtime* runtime, const std::string& path) {
   const SearchEnvironment& environment = runtime->search().environment;
-  if (environment.secure || environment.data_home.empty()) {
+  if (environment.secure) {
     throw Error(OPDOCK_INVALID_ARGUMENT,
-                "there is no home folder to install into; set HOME or XDG_DATA_HOME, and ask as "
-                "an ordinary user");
+                "found a program with raised privileges, wanted a user's program, which has a home "
+                "to install into; run `opdock install` as the user");
+  }
+  if (environment.data_home.empty()) {
+    throw Error(OPDOCK_INVALID_ARGUMENT,
+                "found no home folder to install into, wanted one; set HOME or XDG_DATA_HOME");
   }
   const std::string folder = environment.data_home + "/opdock/plugins";
   if (const int error = make_folders(folder); error != 0) {
@@ -112,7 +115,8 @@ Report install(opdock_runtime* runtime, const std::string& path) {
     throw system_error("put a plugin in the place of", target, errno);
   }
   sync_folder(folder);
-  for (const std::shared_ptr<const Candidate>& found : runtime->catalog(true)->candidates()) {
+  const std::shared_ptr<const Catalog> catalog = runtime->catalog(true);
+  for (const std::shared_ptr<const Candidate>& found : catalog->candidates()) {
     if (found->path != target) continue;
     json = summary(*found);
     json["found"] = true;
@@ -129,11 +133,8 @@ opdock_status opdock_install_json(opdock_runtime* runtime, const char* path, cha
                                   char* error, uint32_t error_size) {
   return opdock::report(
       [&] {
-        if (runtime == nullptr || path == nullptr) {
-          throw opdock::Error(OPDOCK_INVALID_ARGUMENT,
-                              "runtime, path, out: found NULL, wanted a runtime, a file and a "
-                              "place for the text");
-        }
+        opdock::need(runtime, "runtime");
+        opdock::need(path, "path", "a file");
         return opdock::install(runtime, path);
       },
       out, {error, error_size});

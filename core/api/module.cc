@@ -106,8 +106,8 @@ Status opdock_module::fail_for(std::vector<Reason> reasons) {
 Status opdock_module::compile() {
   std::vector<Reason> reasons;
   const Waiting waiting(runtime->hooks());
-  std::atomic<bool> told{true};  // it was asked for by name: no line in a log about it
-  HookedProgress progress(runtime->hooks(), &told);
+  std::atomic<bool> announced{true};  // the caller knows: no line in a log about it
+  HookedProgress progress(runtime->hooks(), &announced);
   JitContext context = jit_context(runtime, &progress, &reasons);
   // Without a device nothing of this process is needed, and it may be about to fork: NVRTC 13
   // initialises the CUDA driver where it compiles.
@@ -138,8 +138,8 @@ std::optional<CompileRequest> opdock_module::for_newer_gpu(const CompileRequest&
 Status opdock_module::find(const std::string& name, opdock_kernel** out) {
   std::vector<Reason> reasons;
   const Waiting waiting(runtime->hooks());
-  std::atomic<bool> told{true};
-  HookedProgress progress(runtime->hooks(), &told);
+  std::atomic<bool> announced{true};
+  HookedProgress progress(runtime->hooks(), &announced);
   const JitContext context = jit_context(runtime, &progress, &reasons);
   CompileRequest wanted = request;
   const bool named =

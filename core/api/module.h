@@ -19,7 +19,7 @@ struct opdock_module {
   opdock::CompileRequest request;  // with the kernels that were named beforehand
   opdock_device device{};
   opdock::Driver* driver = nullptr;  // NULL: an image alone
-  bool arch_is_gpus = false;         // nobody named an architecture: it is the device's own
+  bool arch_is_gpus = false;         // the caller named no architecture: it is the device's own
   opdock::Turn turn;                 // of what follows; who calls compile() or find() has it
   opdock::CompiledImagePtr image;    // of the kernels named beforehand
   std::map<std::string, opdock_kernel*, std::less<>> kernels;

@@ -22,12 +22,12 @@ Report list_consents(const SearchEnvironment& environment) {
 // Whether the folder, by the name given, may be used now, and what still speaks against it.
 Report state_of(const std::string& folder, const SearchEnvironment& environment) {
   Trust trust(environment);
-  const TrustedWay way = trust.judge_way(folder);
+  const TrustedPath trusted = trust.check_path(folder);
   std::vector<Reason> reasons;
-  if (way.reason) reasons.push_back(*way.reason);
+  if (trusted.reason) reasons.push_back(*trusted.reason);
   return {{"folder", folder},
-          {"consent", way.has_consent},
-          {"trusted", !way.reason.has_value()},
+          {"consent", trusted.has_consent},
+          {"trusted", !trusted.reason.has_value()},
           {"reasons", to_json(reasons)}};
 }
 
@@ -48,11 +48,10 @@ opdock_status opdock_trust_json(const char* action, const char* folder, char** o
         if (!lists) need(folder, "folder", "an absolute path");
         const SearchEnvironment environment = read_search_environment();
         if (lists) return list_consents(environment);
-        bool is_argument = false;
-        const std::string problem = adds ? record_consent(folder, environment, &is_argument)
-                                         : withdraw_consent(folder, environment, &is_argument);
-        if (problem.empty()) return state_of(folder, environment);
-        throw Error(is_argument ? OPDOCK_INVALID_ARGUMENT : OPDOCK_INTERNAL, problem);
+        const Status done =
+            adds ? record_consent(folder, environment) : withdraw_consent(folder, environment);
+        if (!done.ok()) throw Error(done.status, done.text);
+        return state_of(folder, environment);
       },
       out, {error, error_size});
 }

@@ -23,7 +23,7 @@ namespace opdock {
 namespace {
 
 constexpr char kNoGpu[] =
-    "archs: found no visible GPU to compile for, wanted one, or a list such as \"9.0\"";
+    "archs: found no visible GPU to compile for, wanted one; give a list such as \"9.0\"";
 
 struct Target {
   Backend backend;
@@ -158,7 +158,9 @@ Report warm(opdock_runtime* runtime, const char* archs, uint32_t jobs) {
   if (targets.empty()) throw Error(OPDOCK_INVALID_ARGUMENT, kNoGpu);
   std::vector<CompileRequest> requests;
   std::vector<std::string> plugins;  // of each request
-  for (const auto& candidate : runtime->catalog()->candidates()) {
+  // Held: a rescan replaces the runtime's.
+  const std::shared_ptr<const Catalog> catalog = runtime->catalog();
+  for (const auto& candidate : catalog->candidates()) {
     std::string bytes;
     std::vector<ImageRow> rows;
     if (!may_read(*candidate) || !read_rows(candidate->file, &bytes, &rows)) continue;
@@ -183,8 +185,8 @@ Report warm(opdock_runtime* runtime, const char* archs, uint32_t jobs) {
   }
   std::vector<Reason> notices;
   const Waiting waiting(runtime->hooks());
-  std::atomic<bool> told{true};  // the report says it all
-  HookedProgress progress(runtime->hooks(), &told);
+  std::atomic<bool> announced{true};  // the report says it all
+  HookedProgress progress(runtime->hooks(), &announced);
   const JitContext context = jit_context(runtime, &progress, &notices);
   std::vector<Report> done(requests.size());
   if (jobs == 0) jobs = std::max(1u, std::thread::hardware_concurrency());
@@ -214,7 +216,7 @@ opdock_status opdock_warm_json(opdock_runtime* runtime, const char* archs, uint3
                                char** out, char* error, uint32_t error_size) {
   return opdock::report(
       [&] {
-        opdock::need(runtime, "runtime, out", "a runtime and a place for the text");
+        opdock::need(runtime, "runtime");
         return opdock::warm(runtime, archs, jobs);
       },
       out, {error, error_size});

@@ -11,6 +11,7 @@
 #include <atomic>
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <ctime>
 #include <filesystem>
 #include <system_error>
@@ -215,6 +216,13 @@ std::string parent_of(const std::string& path) {
   const size_t slash = path.rfind('/');
   if (slash == std::string::npos) return {};
   return slash == 0 ? "/" : path.substr(0, slash);
+}
+
+std::string real_path(const std::string& path) {
+  char* const resolved = realpath(path.c_str(), nullptr);
+  const std::string real = resolved == nullptr ? "" : resolved;
+  std::free(resolved);
+  return real;
 }
 
 int64_t now_seconds() {

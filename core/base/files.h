@@ -53,6 +53,8 @@ int list_folder(const std::string& path, std::vector<std::string>* names);
 int digest_file(const std::string& path, uint64_t most, std::string* sha256, uint64_t* size);
 
 std::string parent_of(const std::string& path);
+// Absolute, with all links resolved; empty if it leads nowhere, and errno says why.
+std::string real_path(const std::string& path);
 int64_t now_seconds();  // by the wall clock
 std::string host_name();
 // "host.pid.number.random": different in every process, thread and machine that shares the folder.

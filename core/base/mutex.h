@@ -1,7 +1,9 @@
 // Locks that a fork does not break. A forked child has one thread; what another one held would stay
 // locked for ever, and what it was writing would stay half written. So the library has two kinds:
-//   Mutex  for a few lines on memory: a fork waits until nobody is in such a section. No file, no
-//          driver, no plugin and no hook of the program is touched while one is held.
+//   Mutex  for a few lines on memory: a fork waits until no thread is in such a section. No driver,
+//          no plugin and no hook of the program is touched while one is held. Files are opened only
+//          where a fork must not come in between (cache/locks.cc), or read once, under NoFork:
+//          small ones that were installed with the library.
 //   Turn   (base/turn.h) for work that takes time or runs foreign code: no fork waits for it.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once

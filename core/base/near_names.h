@@ -1,4 +1,4 @@
-// Names that somebody may have meant.
+// Names that may have been meant.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

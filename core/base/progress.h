@@ -1,4 +1,4 @@
-// How work that takes noticeable time tells of itself, and how it is asked to stop.
+// How work that takes noticeable time reports what it does, and learns that it is to stop.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -14,7 +14,7 @@ class Progress {
   // What is being done now: "building softmax: 3 of 12 steps". fraction: 0 to 1, below 0 where
   // unknown. A line that supersedes the one before it.
   virtual void step(std::string_view text, double fraction) = 0;
-  // Asked often, at least every 50 ms; true: stop, undo, and report Code::kCancelled.
+  // Called often, at least every 50 ms; true: stop, undo, and report Code::kCancelled.
   virtual bool cancelled() = 0;
 };
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/reason.h"
 
+#include <algorithm>
+
 #include "base/mutex.h"
 
 namespace opdock {
@@ -23,6 +25,11 @@ const CodeInfo& info(Code code) {
 Reason make_reason(Code code, std::string found, std::string wanted) {
   return {code, without_nul(std::move(found)), without_nul(std::move(wanted)),
           std::string(info(code).advice)};
+}
+
+bool has_code(std::span<const Reason> reasons, Code code) {
+  return std::any_of(reasons.begin(), reasons.end(),
+                     [&](const Reason& reason) { return reason.code == code; });
 }
 
 std::string without_nul(std::string text) {

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -41,8 +42,10 @@ struct Reason {
 };
 
 // A reason with the code's own advice. A NUL in found or wanted, as a compiler's output may have,
-// is replaced by U+FFFD: it would end the text for everybody who reads it as C does.
+// is replaced by U+FFFD: it would end the text wherever it is read as a C string.
 Reason make_reason(Code code, std::string found, std::string wanted);
+
+bool has_code(std::span<const Reason> reasons, Code code);
 
 // The text with each NUL replaced in that way.
 std::string without_nul(std::string text);

@@ -78,7 +78,6 @@ const char* form_of(Code code) {
       return "init gave {found}";
     case Code::kBuildPrivileged:
       return "{found} builds and compiles nothing";
-    case Code::kBuildNoCache:
     case Code::kBuildDevNull:
       return "there is {found}";
     case Code::kBuildWaited:

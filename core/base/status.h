@@ -1,4 +1,4 @@
-// How something went that may fail for one reason, which somebody is told.
+// How something went that may fail for one reason, which is reported.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

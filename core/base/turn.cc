@@ -65,7 +65,7 @@ void end_wait(uint32_t waiter, const std::atomic<uint32_t>* word, uint32_t helpe
 }
 
 void forget_waits() {
-  waits.all.clear();  // nobody is left who waits
+  waits.all.clear();  // no thread that waits is left
   forked_here.store(own_number);
   first_here.store(next_thread.load());
 }

@@ -14,10 +14,10 @@
 namespace opdock {
 
 // Unlike a mutex it may be held while foreign code runs, because it is known who holds it:
-//   - A thread that would wait for itself (a hook that asks for what it tells of, a constructor
-//     that comes back to its own plugin), directly or through other threads, is told so at once.
-//   - In a forked child the turns of threads that it does not have are free, and whoever takes one
-//     is told that it was left in the middle of the work.
+//   - A thread that would wait for itself (a hook that needs what it reports on, a constructor
+//     that comes back to its own plugin), directly or through other threads, gets kItself at once.
+//   - In a forked child the turns of threads that it does not have are free, and the first to take
+//     one gets kLeft: the work was left half done.
 // What is made in a turn must be put in its place whole: by one assignment, or under NoFork.
 class Turn {
  public:
@@ -33,13 +33,13 @@ class Turn {
 
   // kFree, or false without waiting.
   bool try_take() {
-    uint32_t nobody = 0;
-    return holder_.compare_exchange_strong(nobody, this_thread(), std::memory_order_acquire);
+    uint32_t free = 0;
+    return holder_.compare_exchange_strong(free, this_thread(), std::memory_order_acquire);
   }
-  // Waits. stop: asked every 50 ms, without any lock; may be empty.
+  // Waits. stop: called every 50 ms, without any lock; may be empty.
   Took take(const std::function<bool()>& stop = {});
   void give_back();
-  // After kLeft: whoever asks next is told the same, as what was left cannot be mended.
+  // After kLeft: the next to take it gets the same, as what was left cannot be mended.
   void give_back_as_left();
 
   // Whether the holder waits for this thread, or is this thread.
@@ -49,7 +49,7 @@ class Turn {
   friend class AwaitingHelpers;
   static uint32_t this_thread();
   bool is_here(uint32_t thread) const;
-  // The thread that holds it, and whether somebody waits.
+  // The thread that holds it, and whether another waits.
   std::atomic<uint32_t> holder_{0};
 };
 

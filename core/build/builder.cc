@@ -36,11 +36,6 @@ constexpr int kMostAttempts = 3;  // while the source or the compilers change un
 // Of others', in ways that may pass, while this one waits: then it takes their word for it.
 constexpr int kMostFailures = 2;
 
-bool tells_of(const std::vector<Reason>& reasons, Code code) {
-  return std::any_of(reasons.begin(), reasons.end(),
-                     [&](const Reason& reason) { return reason.code == code; });
-}
-
 class Builder {
  public:
   Builder(const Manifest& manifest, const BuildOptions& options, Cache* cache, Progress* progress,
@@ -116,7 +111,7 @@ class Builder {
     if (options_.trusted) return true;
     trust_.emplace(read_search_environment());
     const std::string folder = manifest_.folder().string();
-    const std::optional<Reason> reason = trust_->judge_way(folder).reason;
+    const std::optional<Reason> reason = trust_->check_path(folder).reason;
     if (!reason) return true;
     reasons_->push_back(make_reason(Code::kBuildUntrusted, reason->found, reason->wanted));
     return false;
@@ -203,9 +198,9 @@ class Builder {
         write_project(folders, manifest_, options_, tools_, &why) &&
         run_steps({manifest_, options_, tools_, languages_, folders, limit_.deadline(), progress_},
                   &log_, &why);
-    const bool stopped = tells_of(why, Code::kCancelled);
+    const bool stopped = has_code(why, Code::kCancelled);
     // Whatever came out of a toolkit that was replaced meanwhile counts for nothing.
-    if (!stopped && !tells_of(why, Code::kBuildTimeout) && has_other_compilers()) return {};
+    if (!stopped && !has_code(why, Code::kBuildTimeout) && has_other_compilers()) return {};
     if (built) {
       const fs::path made = fs::path(folders.build) / "plugins" / (manifest_.name + ".so");
       if (std::optional<Reason> wrong = check_result(made.string(), manifest_)) {

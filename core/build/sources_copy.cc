@@ -67,7 +67,7 @@ bool copy_sources(const std::string& folder, const std::vector<SourceFile>& file
       return false;
     }
     if (trust != nullptr) {
-      if (const std::optional<Reason> reason = trust->judge(path, from.get(), status)) {
+      if (const std::optional<Reason> reason = trust->check(path, from.get(), status)) {
         reasons->push_back(make_reason(Code::kBuildUntrusted, reason->found, reason->wanted));
         return false;
       }

@@ -56,9 +56,10 @@ bool run_step(const StepJob& build, FailedStep::Phase phase, std::vector<std::st
   if (build.languages.cuda && step.end.kind == ProcessEnd::kExit)
     step.newest_arch = newest_arch(build.tools);
   why->push_back(triage(step));
-  // Meson takes a compiler that has no room for its output for one that cannot do what it was
-  // asked.
-  if (phase == FailedStep::kSetup && step.end.kind == ProcessEnd::kExit) {
+  // Meson takes a compiler that has no room for its output for one that does not work, and some
+  // parts of compilers only say that they cannot write.
+  const bool is_vague = phase == FailedStep::kSetup || why->back().code == Code::kBuildFailed;
+  if (is_vague && step.end.kind == ProcessEnd::kExit) {
     if (std::optional<Reason> full = full_disk(build.folders.all, why->back().found))
       why->back() = *std::move(full);
   }

@@ -15,14 +15,16 @@
 namespace opdock {
 namespace {
 
-// Why the folder cannot be used, or nothing. One that is not there yet is judged by the folders
-// above it.
-std::optional<Reason> judge(const std::string& folder) {
+Reason none_when_privileged() {
+  return make_reason(Code::kCacheUnusable, "a program with raised privileges, which has none",
+                     "a user's program");
+}
+
+// Why the folder cannot be used, or nothing. Of one that is not there yet the folders
+// above it count.
+std::optional<Reason> check_folder(const std::string& folder) {
   const SearchEnvironment environment = read_search_environment();
-  if (environment.secure) {
-    return make_reason(Code::kCacheUnusable, "a program with raised privileges has none",
-                       "a user's program");
-  }
+  if (environment.secure) return none_when_privileged();
   if (folder.front() != '/') {
     return make_reason(Code::kCacheUnusable, folder + ", which is no absolute path",
                        "an absolute path");
@@ -34,7 +36,7 @@ std::optional<Reason> judge(const std::string& folder) {
     }
     struct stat link{};
     if (lstat(folder.c_str(), &link) == 0) {
-      if (!S_ISLNK(link.st_mode)) return judge(folder);  // another process has just made it
+      if (!S_ISLNK(link.st_mode)) return check_folder(folder);  // another process has just made it
       return make_reason(Code::kCacheUnusable, folder + ", a link that leads nowhere", "a folder");
     }
   } else if (!S_ISDIR(status.st_mode)) {
@@ -49,15 +51,16 @@ std::optional<Reason> judge(const std::string& folder) {
         fmt::format("{} with mode {:04o}: everybody can write it", folder, status.st_mode & 07777),
         "a folder that only its owner can write (chmod go-w)");
   }
-  const std::optional<Reason> way = Trust(environment).judge_way(folder).reason;
-  if (!way) return std::nullopt;
-  return make_reason(Code::kCacheUnusable, way->found, way->wanted + ", on the way to the cache");
+  const std::optional<Reason> untrusted = Trust(environment).check_path(folder).reason;
+  if (!untrusted) return std::nullopt;
+  return make_reason(Code::kCacheUnusable, untrusted->found,
+                     untrusted->wanted + ", above the cache");
 }
 
 // Memos lie with the cache itself wherever that can be written.
 std::string memo_root(const std::string& folder, const std::string& memo_folder) {
   if (memo_folder.empty() || memo_folder == folder) return {};
-  if (can_write(folder) || errno == ENOENT || judge(memo_folder)) return {};
+  if (can_write(folder) || errno == ENOENT || check_folder(memo_folder)) return {};
   return memo_folder;
 }
 
@@ -66,8 +69,8 @@ std::string text_of_variable(const char* name) {
   return value == nullptr ? std::string() : value;
 }
 
-// The user's own: in XDG_CACHE_HOME, or in a home. One that is not there is not made: whoever has
-// none is not meant to write there. Empty, and a reason.
+// The user's own: in XDG_CACHE_HOME, or in a home. One that is not there is not made: a user
+// without one is not meant to write there. Empty, and a reason.
 std::string folder_of_user(const SearchEnvironment& environment, std::vector<Reason>* reasons) {
   if (environment.cache_home.empty()) {
     cache::add_reason(reasons, Code::kCacheUnusable,
@@ -96,8 +99,7 @@ CacheOptions cache_options_from_environment(std::vector<Reason>* reasons) {
   CacheOptions options;
   const SearchEnvironment environment = read_search_environment();
   if (environment.secure) {
-    cache::add_reason(reasons, Code::kCacheUnusable, "a program with raised privileges has none",
-                      "a user's program");
+    if (reasons != nullptr) reasons->push_back(none_when_privileged());
     return options;
   }
   const std::string folder = text_of_variable("OPDOCK_CACHE_DIR"),
@@ -131,7 +133,7 @@ std::unique_ptr<Cache> Cache::open(const CacheOptions& options, std::vector<Reas
     return std::make_unique<cache::Store>(
         "", options.max_bytes, make_reason(Code::kCacheUnusable, "no folder for it", "a cache"));
   }
-  std::optional<Reason> reason = judge(folder);
+  std::optional<Reason> reason = check_folder(folder);
   if (!reason) {
     return std::make_unique<cache::Store>(folder, options.max_bytes, Reason(),
                                           memo_root(folder, options.memo_folder));

@@ -16,14 +16,14 @@
 
 namespace opdock {
 
-// One input of what is asked for. Long values (sources) are given as to_hex(sha256(…)).
+// One input of a request. Long values (sources) are given as to_hex(sha256(…)).
 struct CacheField {
   std::string name;  // "source axpy.cc", "arch", "option 3", "abi"
   std::string value;
   bool operator==(const CacheField&) const = default;
 };
 
-// What is asked for. Everything that changes the result is a field; nothing else is.
+// What is to be made. Everything that changes the result is a field; nothing else is.
 struct CacheRequest {
   std::string kind;     // "kernels" or "plugin"
   std::string subject;  // what it is, for people and for finding its history: "axpy for sm_90a"
@@ -55,7 +55,7 @@ class CacheEntry {
   virtual const std::string& subject() const = 0;
   virtual const std::vector<CacheField>& fields() const = 0;
   virtual const CacheMaker& maker() const = 0;
-  virtual int64_t created() const = 0;  // seconds since the epoch, by the clock of whoever made it
+  virtual int64_t created() const = 0;            // seconds since the epoch, by its maker's clock
   virtual const std::string& path() const = 0;    // of the entry file
   virtual const std::string& folder() const = 0;  // of kind "plugin"; else empty
   // The blob's bytes, valid while this lives; empty and false if there is none of that name.
@@ -67,9 +67,8 @@ class CacheLock {
  public:
   virtual ~CacheLock() = default;
   // Whether it is the caller's turn to make what the lock is for; also where a file system has no
-  // locks, and nobody can be kept out. False: nothing is held, as somebody else's result or failure
-  // has come. Look with find() and failure(); if they do not help, ask for the lock again, as
-  // everybody does who was waiting.
+  // locks, and no other can be kept out. False: nothing is held, as another's result or failure has
+  // come. Look with find() and failure(); if they do not help, lock again, as all do that waited.
   virtual bool is_turn() const { return true; }
 };
 

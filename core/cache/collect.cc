@@ -57,10 +57,10 @@ bool is_maker_gone(const std::string& name) {
   return pid > 0 && kill(static_cast<pid_t>(pid), 0) != 0 && errno == ESRCH;
 }
 
-// Whether nobody alive works on the temporary file or folder `name`.
+// Whether no live process works on the temporary file or folder `name`.
 bool is_abandoned(const std::string& folder, const std::string& name, int64_t now) {
   const std::string path = folder + "/" + name, lock = path + ".lock";
-  // Between making a file and locking it: too young to tell.
+  // It may be between being made and being locked.
   if (!is_older(std::max(modified(path), modified(lock)), kMinute, now)) return false;
   Fd file;
   int error = open_file(lock, O_RDWR, 0, &file);
@@ -97,7 +97,7 @@ size_t sweep_locks(const Layout& layout, int64_t now) {
     const std::string path = layout.locks() + "/" + name;
     if (name == "gc" || !is_older(modified(path), kDay, now)) continue;
     LockFile lock;
-    // Whoever has it open already finds, once he has locked it, that the path names it no more.
+    // A process that has it open already finds, once it has locked it, that its path is gone.
     if (lock.open(path) != 0 || lock.try_lock() != 0) continue;
     lock.unlink();
     ++swept;
@@ -227,13 +227,19 @@ bool remove_unused(const Layout& layout, const Variant& variant, int64_t now) {
     if (error == EWOULDBLOCK) return false;
     if (error != 0 && !is_older(variant.used, kDay, now)) return false;
   }
-  if (entry == variant.path) return unlink(entry.c_str()) == 0;
-  // Out of sight at once, as a whole; what is left after a crash is swept.
-  const std::string dead = layout.temp() + "/" + unique_name();
-  if (make_folders(layout.temp()) != 0 || rename(variant.path.c_str(), dead.c_str()) != 0) {
-    return false;
+  if (entry == variant.path) {
+    if (unlink(entry.c_str()) != 0) return false;
+  } else {
+    // Out of sight at once, as a whole; what is left after a crash is swept.
+    const std::string dead = layout.temp() + "/" + unique_name();
+    if (make_folders(layout.temp()) != 0 || rename(variant.path.c_str(), dead.c_str()) != 0) {
+      return false;
+    }
+    remove_tree(dead);
   }
-  remove_tree(dead);
+  const std::string key = parent_of(variant.path);
+  rmdir(key.c_str());  // unless it has other variants
+  rmdir(parent_of(key).c_str());
   return true;
 }
 
@@ -271,8 +277,6 @@ Collected collect(const Layout& layout, uint64_t max_bytes) {
     ++result.removed;
     result.removed_bytes += variant.bytes;
     result.kept_bytes -= variant.bytes;
-    rmdir(parent_of(variant.path).c_str());
-    rmdir(parent_of(parent_of(variant.path)).c_str());
   }
   write_usage(layout, {result.kept_bytes, now_seconds()});
   return result;

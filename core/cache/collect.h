@@ -30,14 +30,15 @@ struct Collected {
 
 // Removes the least recently used entries until at most max_bytes are left, except what a live
 // process holds, what was used within the last ten minutes, and what is in a newer format; and
-// sweeps. Ages are told by the file system's own clock.
+// sweeps. Ages are by the file system's own clock.
 Collected collect(const Layout& layout, uint64_t max_bytes);
 
 // collect(), if by a running estimate the limit is exceeded or the last time was hours ago.
 // published: bytes that were just added.
 void collect_if_due(const Layout& layout, uint64_t max_bytes, uint64_t published);
 
-// Removes a variant unless a live process uses it: false then. On a file system without locks, one
+// Removes a variant, and the folders above it that it leaves empty, unless a live process uses it:
+// false then. On a file system without locks, one
 // that was used within a day (now: by the file system's clock) counts as in use.
 bool remove_unused(const Layout& layout, const Variant& variant, int64_t now);
 

@@ -33,7 +33,7 @@ struct Layout {
   std::string failure_log(std::string_view key, const CacheMaker& maker) const;
   // Where this machine keeps a text under a name.
   std::string memo(std::string_view name) const;
-  // The folder that tells what was made before for a subject: a file a key.
+  // The folder of what was made before for a subject: a file for each key.
   std::string history(std::string_view kind, std::string_view subject) const;
 };
 

@@ -1,34 +1,56 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cache/manage.h"
 
-#include <unistd.h>
-
 #include "cache/store.h"
 
 namespace opdock::cache {
 
+namespace {
+
+Listed listed_of(const Variant& variant, const OpenedEntry& opened) {
+  Listed listed{variant, opened.state, opened.problem, "", ""};
+  if (opened.entry == nullptr) return listed;
+  listed.subject = opened.entry->subject();
+  listed.maker = opened.entry->maker().text;
+  listed.created = opened.entry->created();
+  return listed;
+}
+
+}  // namespace
+
+void for_each_entry(
+    const Layout& layout, bool check,
+    const std::function<bool(const Variant& variant, const OpenedEntry& opened)>& visit) {
+  for (const Variant& variant : list_variants(layout)) {
+    const OpenedEntry opened = open_entry(variant.path, check);
+    if (opened.state == OpenedEntry::kMissing || opened.state == OpenedEntry::kBusy) continue;
+    if (!visit(variant, opened)) return;
+  }
+}
+
 std::vector<Listed> list_entries(const Layout& layout, bool check) {
   std::vector<Listed> all;
-  for (Variant& variant : list_variants(layout)) {
-    OpenedEntry opened = open_entry(variant.path, check);
-    if (opened.state == OpenedEntry::kMissing || opened.state == OpenedEntry::kBusy) continue;
-    all.push_back({std::move(variant), std::move(opened)});
-  }
+  for_each_entry(layout, check, [&](const Variant& variant, const OpenedEntry& opened) {
+    all.push_back(listed_of(variant, opened));
+    return true;
+  });
   return all;
 }
 
 std::vector<Listed> verify(const Layout& layout) {
-  std::vector<Listed> all = list_entries(layout, true);
-  for (const Listed& listed : all) {
-    if (listed.opened.state != OpenedEntry::kDamaged) continue;
-    move_aside(layout, listed.variant.path, listed.opened, listed.opened.problem);
-  }
+  std::vector<Listed> all;
+  for_each_entry(layout, true, [&](const Variant& variant, const OpenedEntry& opened) {
+    if (opened.state == OpenedEntry::kDamaged)
+      move_aside(layout, variant.path, opened, opened.problem);
+    all.push_back(listed_of(variant, opened));
+    return true;
+  });
   return all;
 }
 
 Cleared clear(const Layout& layout) {
   Cleared result;
-  // Where there are no locks, nothing tells what is in use: what was asked for is done.
+  // Where there are no locks, it is not known what is in use: all is removed then.
   constexpr int64_t kFarFuture = int64_t{1} << 40;
   for (const Variant& variant : list_variants(layout)) {
     if (!remove_unused(layout, variant, kFarFuture)) {
@@ -37,8 +59,6 @@ Cleared clear(const Layout& layout) {
     }
     ++result.removed;
     result.removed_bytes += variant.bytes;
-    rmdir(parent_of(variant.path).c_str());
-    rmdir(parent_of(parent_of(variant.path)).c_str());
   }
   for (const char* name : {"failures", "history", "memos", "bad"}) {
     remove_tree(layout.base() + "/" + name);

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -10,12 +11,21 @@
 
 namespace opdock::cache {
 
+// Opens the variants one after another, with all their files checked if `check`. Each is closed
+// after its visit: they may be more than this process can hold open, or in memory. Ends where
+// visit() is false.
+void for_each_entry(
+    const Layout& layout, bool check,
+    const std::function<bool(const Variant& variant, const OpenedEntry& opened)>& visit);
+
 struct Listed {
   Variant variant;
-  OpenedEntry opened;  // entry: NULL unless state is kGood
+  OpenedEntry::State state;
+  std::string problem;         // what was found, unless kGood
+  std::string subject, maker;  // empty unless kGood, as `created` is 0
+  int64_t created = 0;
 };
-
-// Every variant, opened; with all its files checked if `check`.
+// Every variant; with all its files checked if `check`.
 std::vector<Listed> list_entries(const Layout& layout, bool check);
 
 // Checks every byte of everything, and sets aside what is damaged.

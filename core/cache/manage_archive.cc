@@ -1,109 +1,20 @@
-// Entries in one file, for another machine: a tar file in the plain ustar format, which any tar
-// reads. Written and read here, as a handful of lines does and nothing but plain files is in it.
+// Entries in one file, for another machine: a tar file, which any tar reads.
 // SPDX-License-Identifier: Apache-2.0
 #include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <cstdio>
-#include <cstring>
-#include <map>
 #include <set>
 
 #include "cache/manage.h"
 #include "cache/store.h"
+#include "cache/tar.h"
 #include "fmt/format.h"
 
 namespace opdock::cache {
 namespace {
-
-constexpr size_t kBlock = 512;
-
-struct Header {
-  char name[100], mode[8], uid[8], gid[8], size[12], mtime[12], checksum[8], type, link[100];
-  char magic[6], version[2], user[32], group[32], major[8], minor[8], prefix[155], pad[12];
-};
-static_assert(sizeof(Header) == kBlock);
-
-unsigned checksum(Header header) {
-  std::memset(header.checksum, ' ', sizeof header.checksum);
-  unsigned sum = 0;
-  std::array<uint8_t, kBlock> bytes{};
-  std::memcpy(bytes.data(), &header, kBlock);
-  for (const uint8_t byte : bytes) sum += byte;
-  return sum;
-}
-
-void put(char* field, size_t size, std::string_view text) {
-  std::memcpy(field, text.data(), std::min(size, text.size()));
-}
-
-// The name goes into two fields, split at a slash. False if it does not fit.
-bool make_header(const std::string& name, uint64_t size, bool is_executable, Header* header) {
-  *header = {};
-  size_t split = 0;
-  if (name.size() > sizeof header->name) {
-    split = name.find('/', name.size() - sizeof header->name - 1);
-    if (split == std::string::npos || split > sizeof header->prefix) return false;
-    put(header->prefix, sizeof header->prefix, name.substr(0, split));
-    ++split;
-  }
-  if (size >= uint64_t{1} << 33) return false;
-  put(header->name, sizeof header->name, name.substr(split));
-  put(header->mode, 8, is_executable ? "0000700" : "0000600");
-  put(header->uid, 8, "0000000");
-  put(header->gid, 8, "0000000");
-  put(header->size, 12, fmt::format("{:011o}", size));
-  put(header->mtime, 12, "00000000000");
-  header->type = '0';
-  std::memcpy(header->magic,
-              "ustar\0"
-              "00",
-              8);
-  put(header->checksum, 8, fmt::format("{:06o}", checksum(*header)));
-  return true;
-}
-
-std::string_view field_text(const char* field, size_t size) {
-  return {field, strnlen(field, size)};
-}
-
-bool read_octal(const char* field, size_t size, uint64_t* value) {
-  *value = 0;
-  for (const char c : field_text(field, size)) {
-    if (c == ' ') continue;
-    if (c < '0' || c > '7') return false;
-    *value = *value * 8 + static_cast<uint64_t>(c - '0');
-  }
-  return true;
-}
-
-int append_file(int out, const std::string& path, const std::string& name, uint64_t* total) {
-  Fd file;
-  if (const int error = open_file(path, O_RDONLY, 0, &file)) return error;
-  struct stat status{};
-  if (fstat(file.get(), &status) != 0) return errno;
-  const uint64_t size = static_cast<uint64_t>(status.st_size);
-  Header header;
-  if (!make_header(name, size, (status.st_mode & S_IXUSR) != 0, &header)) return ENAMETOOLONG;
-  if (const int error = write_all(out, {reinterpret_cast<const char*>(&header), kBlock})) {
-    return error;
-  }
-  std::vector<char> buffer(256 << 10);
-  uint64_t left = size;
-  while (left > 0) {
-    const ssize_t got = read(file.get(), buffer.data(), std::min<uint64_t>(left, buffer.size()));
-    if (got < 0 && errno == EINTR) continue;
-    if (got <= 0) return got < 0 ? errno : EIO;
-    if (const int error = write_all(out, {buffer.data(), static_cast<size_t>(got)})) return error;
-    left -= static_cast<uint64_t>(got);
-  }
-  const std::string padding((kBlock - size % kBlock) % kBlock, '\0');
-  *total += kBlock + size + padding.size();
-  return write_all(out, padding);
-}
 
 // An archive being read, into a folder that looks like a cache's root.
 struct Reading {
@@ -154,15 +65,14 @@ std::optional<std::string> variant_of(const std::string& name) {
   return fmt::format("v1/{}/{}/{}/{}", parts[1], parts[2], parts[3], parts[4]);
 }
 
-bool extract(Reading* reading, const std::string& name, const Header& header) {
+bool extract(Reading* reading, TarHead head, const TarFile& inner) {
+  const std::string& name = inner.name;
   const std::optional<std::string> variant = variant_of(name);
-  uint64_t size = 0, mode = 0;
   if (!variant) {
     reading->problem = fmt::format("\"{}\" in it", name);
     return false;
   }
-  if ((header.type != '0' && header.type != '\0') || !read_octal(header.size, 12, &size) ||
-      !read_octal(header.mode, 8, &mode)) {
+  if (head != TarHead::kFile) {
     reading->problem = fmt::format("\"{}\", which is no plain file", name);
     return false;
   }
@@ -172,7 +82,7 @@ bool extract(Reading* reading, const std::string& name, const Header& header) {
   reading->error = make_folders(parent_of(path));
   if (reading->error == 0) {
     reading->error =
-        open_file(path, O_WRONLY | O_CREAT | O_EXCL, (mode & 0100) != 0 ? 0700 : 0600, &file);
+        open_file(path, O_WRONLY | O_CREAT | O_EXCL, inner.is_executable ? 0700 : 0600, &file);
   }
   if (reading->error == EEXIST || reading->error == ENOTDIR) {
     reading->error = 0;
@@ -180,7 +90,7 @@ bool extract(Reading* reading, const std::string& name, const Header& header) {
   }
   if (reading->error != 0 || !reading->problem.empty()) return false;
   std::vector<char> buffer(256 << 10);
-  for (uint64_t left = size; left > 0;) {
+  for (uint64_t left = inner.size; left > 0;) {
     const size_t piece = static_cast<size_t>(std::min<uint64_t>(left, buffer.size()));
     if (!take(reading, buffer.data(), piece)) return false;
     reading->error = write_all(file.get(), {buffer.data(), piece});
@@ -188,24 +98,21 @@ bool extract(Reading* reading, const std::string& name, const Header& header) {
     left -= piece;
   }
   reading->error = sync_file(file.get());
-  return reading->error == 0 && take(reading, buffer.data(), (kBlock - size % kBlock) % kBlock);
+  return reading->error == 0 && take(reading, buffer.data(), tar_padding(inner.size));
 }
 
 bool extract_all(Reading* reading) {
   while (true) {
-    Header header;
-    if (!take(reading, reinterpret_cast<char*>(&header), kBlock)) return false;
-    if (header.name[0] == '\0') return true;  // the block of zeros at the end
-    uint64_t sum = 0;
-    if (std::memcmp(header.magic, "ustar", 5) != 0 || !read_octal(header.checksum, 8, &sum) ||
-        sum != checksum(header)) {
+    TarBlock block;
+    TarFile inner;
+    if (!take(reading, block.data(), block.size())) return false;
+    const TarHead head = read_tar_head(block, &inner);
+    if (head == TarHead::kEnd) return true;
+    if (head == TarHead::kNoHead) {
       reading->problem = "bytes that are no tar file's";
       return false;
     }
-    std::string name(field_text(header.prefix, sizeof header.prefix));
-    if (!name.empty()) name += '/';
-    name += field_text(header.name, sizeof header.name);
-    if (!extract(reading, name, header)) return false;
+    if (!extract(reading, head, inner)) return false;
   }
 }
 
@@ -246,27 +153,28 @@ bool export_entries(const Layout& layout, const std::string& file, Exported* res
   const std::string temp = file + "." + unique_name();
   Fd out;
   int error = open_file(temp, O_WRONLY | O_CREAT | O_EXCL, 0600, &out);
-  for (const Listed& listed : error == 0 ? list_entries(layout, true) : std::vector<Listed>()) {
-    if (listed.opened.entry == nullptr) {
-      result->left_out.push_back(listed.variant.path + ": " + listed.opened.problem);
-      continue;
+  const auto append = [&](const Variant& variant, const OpenedEntry& opened) {
+    if (opened.entry == nullptr) {
+      result->left_out.push_back(variant.path + ": " + opened.problem);
+      return true;
     }
-    const StoredEntry& entry = *listed.opened.entry;
+    const StoredEntry& entry = *opened.entry;
     const auto inside = [&](const std::string& path) {
       return path.substr(layout.root.size() + 1);
     };
-    error = append_file(out.get(), entry.path(), inside(entry.path()), &result->bytes);
+    error = append_to_tar(out.get(), entry.path(), inside(entry.path()), &result->bytes);
     for (const EntryFile& one : entry.data().files) {
       const std::string path = entry.folder() + "/" + one.name;
-      if (error == 0) error = append_file(out.get(), path, inside(path), &result->bytes);
+      if (error == 0) error = append_to_tar(out.get(), path, inside(path), &result->bytes);
     }
-    if (error != 0) break;
-    ++result->entries;
-  }
-  if (error == 0) error = write_all(out.get(), std::string(2 * kBlock, '\0'));
+    if (error == 0) ++result->entries;
+    return error == 0;
+  };
+  if (error == 0) for_each_entry(layout, true, append);
+  if (error == 0) error = write_all(out.get(), tar_end());
   if (error == 0) error = sync_file(out.get());
   if (error == 0 && rename(temp.c_str(), file.c_str()) != 0) error = errno;
-  result->bytes += 2 * kBlock;
+  result->bytes += tar_end().size();
   if (error == 0) return true;
   unlink(temp.c_str());
   add_reason(reasons, Code::kCacheWrite, file + ": " + error_text(error),

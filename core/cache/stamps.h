@@ -1,4 +1,4 @@
-// Whether files still are as they were when they were read, told without reading them.
+// Whether files still are as they were when they were read, without reading them again.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

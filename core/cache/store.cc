@@ -31,7 +31,7 @@ Aside move_aside(const Layout& layout, const std::string& variant, const OpenedE
   if (rename(variant.c_str(), to.c_str()) != 0) {
     return errno == ENOENT ? Aside::kGone : Aside::kFailed;
   }
-  if (!is_the_one(to)) {  // somebody published a good one in between: back with it
+  if (!is_the_one(to)) {  // a good one was published in between: back with it
     rename_new(to, variant);
     return Aside::kGone;
   }
@@ -40,6 +40,29 @@ Aside move_aside(const Layout& layout, const std::string& variant, const OpenedE
     write_all(note.get(), variant + "\n" + why + "\n");
   }
   return Aside::kMoved;
+}
+
+void report_unfit(const Layout& layout, const std::string& variant, const OpenedEntry& opened,
+                  std::vector<Reason>* reasons) {
+  switch (opened.state) {
+    case OpenedEntry::kGood:
+    case OpenedEntry::kMissing:
+    case OpenedEntry::kBusy:
+      break;
+    case OpenedEntry::kDamaged:
+      move_aside(layout, variant, opened, opened.problem);
+      add_reason(reasons, Code::kCacheDamaged, variant + ": " + opened.problem,
+                 "the entry as it was written");
+      break;
+    case OpenedEntry::kNewer:
+      add_reason(reasons, Code::kCacheNewer, variant + " in " + opened.problem,
+                 fmt::format("format {}", kEntryFormat));
+      break;
+    case OpenedEntry::kUnreadable:
+      add_reason(reasons, Code::kCacheUnusable, variant + ": " + opened.problem,
+                 "an entry that can be read");
+      break;
+  }
 }
 
 Store::Store(std::string root, uint64_t max_bytes, Reason unusable, std::string memo_root)
@@ -75,27 +98,8 @@ std::vector<std::shared_ptr<CacheEntry>> Store::find(const CacheRequest& request
     if (!is_hex(name, 8, 64)) continue;  // no variant of this layout
     const std::string variant = folder + "/" + name;
     const OpenedEntry opened = open_entry(variant, true, &layout_);
-    switch (opened.state) {
-      case OpenedEntry::kGood:
-        found.push_back(opened.entry);
-        break;
-      case OpenedEntry::kMissing:
-      case OpenedEntry::kBusy:
-        break;
-      case OpenedEntry::kDamaged:
-        move_aside(layout_, variant, opened, opened.problem);
-        add_reason(reasons, Code::kCacheDamaged, variant + ": " + opened.problem,
-                   "the entry as it was written");
-        break;
-      case OpenedEntry::kNewer:
-        add_reason(reasons, Code::kCacheNewer, variant + " in " + opened.problem,
-                   fmt::format("format {}", kEntryFormat));
-        break;
-      case OpenedEntry::kUnreadable:
-        add_reason(reasons, Code::kCacheUnusable, variant + ": " + opened.problem,
-                   "an entry that can be read");
-        break;
-    }
+    if (opened.state == OpenedEntry::kGood) found.push_back(opened.entry);
+    report_unfit(layout_, variant, opened, reasons);
   }
   const std::string first = preferred == nullptr ? std::string() : maker_name(*preferred);
   std::stable_sort(found.begin(), found.end(), [&](const auto& a, const auto& b) {

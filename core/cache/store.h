@@ -25,9 +25,14 @@ enum class Aside { kMoved, kGone, kFailed };
 Aside move_aside(const Layout& layout, const std::string& variant, const OpenedEntry& opened,
                  const std::string& why);
 
+// What speaks against a variant that was opened and is there, but is not good; one that is damaged
+// is set aside.
+void report_unfit(const Layout& layout, const std::string& variant, const OpenedEntry& opened,
+                  std::vector<Reason>* reasons);
+
 class Store final : public Cache {
  public:
-  // root: judged already; empty: a cache that misses everything, for the reason given.
+  // root: checked already; empty: a cache that misses everything, for the reason given.
   // memo_root: where memos go instead; empty: with the rest.
   Store(std::string root, uint64_t max_bytes, Reason unusable, std::string memo_root = {});
   ~Store() override;

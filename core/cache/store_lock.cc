@@ -1,4 +1,4 @@
-// Waiting for whoever makes the same thing.
+// Waiting for another that makes the same thing.
 // SPDX-License-Identifier: Apache-2.0
 #include <sys/file.h>
 
@@ -14,7 +14,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr auto kPoll = std::chrono::milliseconds(4);
-constexpr auto kSilence = std::chrono::seconds(2);  // of waiting, before it is told for whom
+constexpr auto kSilence = std::chrono::seconds(2);  // of waiting, before it is reported
 constexpr auto kRepeat = std::chrono::seconds(1);   // the holder may change
 
 class HeldLock final : public CacheLock {

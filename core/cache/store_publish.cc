@@ -9,7 +9,6 @@
 
 #include "cache/collect.h"
 #include "cache/store.h"
-#include "fmt/format.h"
 
 namespace opdock::cache {
 namespace {
@@ -25,7 +24,7 @@ void write_cache_tag(const std::string& root) {
   write_all(fd.get(), kCacheTag);
 }
 
-// Removes whatever is not listed, so that nothing else is published. Folders on the way to a listed
+// Removes whatever is not listed, so that nothing else is published. Folders above a listed
 // file stay.
 void keep_only(const std::string& folder, const std::string& prefix,
                const std::set<std::string>& files) {
@@ -110,27 +109,14 @@ std::shared_ptr<CacheEntry> Store::put_in_place(const std::string& temp, const s
     }
     if (error != 0 && error != EEXIST) return refuse(error);
     const OpenedEntry opened = open_entry(variant);
-    switch (opened.state) {
-      case OpenedEntry::kGood:
-        if (is_ours) after_publishing(*opened.entry);
-        return opened.entry;
-      case OpenedEntry::kDamaged:
-        move_aside(layout_, variant, opened, opened.problem);
-        add_reason(reasons, Code::kCacheDamaged, variant + ": " + opened.problem,
-                   "the entry as it was written");
-        break;
-      case OpenedEntry::kNewer:
-        add_reason(reasons, Code::kCacheNewer, variant + " in " + opened.problem,
-                   fmt::format("format {}", kEntryFormat));
-        return nullptr;
-      case OpenedEntry::kUnreadable:
-        add_reason(reasons, Code::kCacheUnusable, variant + ": " + opened.problem,
-                   "an entry that can be read");
-        return nullptr;
-      case OpenedEntry::kMissing:
-      case OpenedEntry::kBusy:
-        break;
+    if (opened.state == OpenedEntry::kGood) {
+      if (is_ours) after_publishing(*opened.entry);
+      return opened.entry;
     }
+    report_unfit(layout_, variant, opened, reasons);
+    // What stands there stays.
+    if (opened.state == OpenedEntry::kNewer || opened.state == OpenedEntry::kUnreadable)
+      return nullptr;
     if (is_ours) break;  // ours, and already no more
   }
   add_reason(reasons, Code::kCacheWrite, variant + ", which does not stay as it is written",

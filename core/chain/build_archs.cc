@@ -1,28 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "chain/build_archs.h"
 
-#include <algorithm>
-
 #include "arch/choose.h"
 
 namespace opdock {
-namespace {
-
-bool is_for(const Manifest& manifest, Backend backend) {
-  const std::string device(to_text(backend));
-  return std::any_of(manifest.ops.begin(), manifest.ops.end(), [&](const auto& op) {
-    return std::find(op.devices.begin(), op.devices.end(), device) != op.devices.end();
-  });
-}
-
-}  // namespace
-
 bool decide_archs(const Manifest& manifest, const ArchSettings& settings,
                   const MachineFacts& machine, bool ahead_of_time, BuildOptions* options,
                   std::vector<Reason>* reasons) {
   const Environment environment = current_environment();
   Reason reason{};
-  if (!is_for(manifest, Backend::kCuda)) {
+  if (!manifest.is_for(Backend::kCuda)) {
     options->cuda_archs.clear();
     options->gpu_archs.clear();
   } else {
@@ -41,7 +28,7 @@ bool decide_archs(const Manifest& manifest, const ArchSettings& settings,
     if (ahead_of_time) options->must_run_here |= !request->gpu_archs.empty();
     reasons->insert(reasons->end(), request->notices.begin(), request->notices.end());
   }
-  if (!is_for(manifest, Backend::kRocm)) {
+  if (!manifest.is_for(Backend::kRocm)) {
     options->hip_archs.clear();
     return true;
   }

@@ -18,11 +18,11 @@ struct ArchSettings {
 
 // Replaces options->cuda_archs and hip_archs, which hold what the command line said (or nothing),
 // by the request's lists: by the order of docs/architectures.md, for the devices that the plugin's
-// ops have. No compiler is asked, so that a machine without one comes to the same request. Where
+// ops have. No compiler is started, so that a machine without one comes to the same request. Where
 // nothing decides, `ahead_of_time` takes the compiler's default and a first use no images. Sets the
 // lists' origins and gpu_archs, and ahead of time must_run_here where GPUs of this machine decide.
-// False
-// and a reason for a list that cannot be read or taken; notices (arch-uncovered) are appended too.
+// False and a reason for a list that cannot be read or used; notices (arch-uncovered) are appended
+// too.
 bool decide_archs(const Manifest& manifest, const ArchSettings& settings,
                   const MachineFacts& machine, bool ahead_of_time, BuildOptions* options,
                   std::vector<Reason>* reasons);

@@ -24,8 +24,8 @@ void add_reasons(const Candidate& candidate, const std::vector<Reason>& reasons,
   }
 }
 
-// Notes that somebody asked to stop, or that the question comes from within the work: then nothing
-// more is tried, and the next one asks anew.
+// Whether the program asked to stop, or a hook of the work needs what is being made: then nothing
+// more is tried, and the next call begins anew.
 bool was_cancelled(const ChainStep& step) {
   return std::any_of(step.reasons.begin(), step.reasons.end(), [](const StepReason& one) {
     return one.reason.code == Code::kCancelled || one.reason.code == Code::kWithinItself;
@@ -116,7 +116,7 @@ class Run {
         step.outcome = ChainStep::Outcome::kUsed;
         step.text = "the device code of " + describe(*candidate) + ", compiled for " +
                     to_text(wanted_.device);
-        // It serves; that it is PTX for an older GPU, or no longer is, is told all the same.
+        // It serves; that it is PTX for an older GPU, or no longer is, is reported all the same.
         std::erase_if(reasons, [](const Reason& reason) {
           return reason.code != Code::kArchPtx && reason.code != Code::kArchKnown;
         });

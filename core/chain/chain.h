@@ -1,6 +1,6 @@
 // The chain: a binary plugin, a run-time compiled device part, a build from source, the reference.
 // Steps are tried in this order until one serves; each leaves its reasons. docs/build-on-demand.md
-// tells it for users.
+// describes it for users.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -20,7 +20,7 @@ namespace opdock {
 
 // A reason, and whose it is.
 struct StepReason {
-  std::string plugin;  // "softmax 0.1.0"; empty: nobody's in particular
+  std::string plugin;  // "softmax 0.1.0"; empty: no plugin's in particular
   std::string path;    // of its file or folder
   Reason reason;
 };
@@ -52,7 +52,7 @@ struct ChainRecord {
 
 // What is looked for.
 struct Wanted {
-  std::string name;  // as it was asked for: "op" or "plugin/op"
+  std::string name;  // as the caller gave it: "op" or "plugin/op"
   std::string op;
   std::string schema;
   std::string digest;  // of the schema; plugins with another one do not serve
@@ -94,7 +94,7 @@ void take_build_step(opdock_runtime* runtime, const Wanted& wanted, bool dry,
 // The last step. The steps before are in `record`.
 void take_reference_step(opdock_runtime* runtime, const Wanted& wanted,
                          const opdock_function* function, ChainRecord* record);
-// Whether the last step might serve: for telling whether a function makes sense at all.
+// Whether the last step might serve: without it, and without plugins, there is no function.
 bool has_reference(opdock_runtime* runtime, const Wanted& wanted);
 
 }  // namespace opdock

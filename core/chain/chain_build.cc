@@ -81,9 +81,8 @@ class BuildStep {
         step_.outcome = ChainStep::Outcome::kUsed;
         break;
       }
-      const bool stopped = std::any_of(reasons.begin(), reasons.end(), [](const Reason& reason) {
-        return reason.code == Code::kCancelled || reason.code == Code::kWithinItself;
-      });
+      const bool stopped =
+          has_code(reasons, Code::kCancelled) || has_code(reasons, Code::kWithinItself);
       for (Reason& reason : reasons) {
         if (!explains_failure(reason)) continue;
         step_.reasons.push_back(reason_of(*source, std::move(reason)));
@@ -241,7 +240,7 @@ class BuildStep {
     return record_->target != nullptr;
   }
 
-  // What can be told beforehand: whether the tools are here.
+  // What is known beforehand: whether the tools are here.
   bool may_build(const SourcePlugin& source, const BuildOptions& options,
                  std::vector<Reason>* reasons) {
     if (runtime_->search().environment.secure) {
@@ -279,7 +278,7 @@ class BuildStep {
     step_.text = fmt::format("{}, {} by {}", describe(source),
                              result.built ? fmt::format("built in {:.1f} s", seconds) : "built",
                              result.entry->maker().text);
-    // It serves; what may not go together is told all the same.
+    // It serves; what may not go together is reported all the same.
     for (const Reason& warning : result.warnings)
       step_.reasons.push_back(reason_of(source, warning));
     return true;

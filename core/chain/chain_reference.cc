@@ -93,21 +93,16 @@ Reason unusable(std::string found) {
   return make_reason(Code::kReferenceUnusable, std::move(found), "a reference that can be run");
 }
 
-std::unique_ptr<ReferenceOp> make_op(const Wanted& wanted, const Declaration& declaration,
-                                     const Hooks& hooks, Reason* why) {
+// Or why there is none.
+std::optional<Reason> make_op(const Wanted& wanted, const Declaration& declaration,
+                              const Hooks& hooks, std::unique_ptr<ReferenceOp>* out) {
   Reason error{};
   std::optional<Schema> schema = parse_schema(wanted.schema, &error);
-  std::unique_ptr<ReferenceOp> made = std::make_unique<ReferenceOp>();
-  if (!schema) {
-    *why = error;
-    return nullptr;
-  }
+  if (!schema) return error;
   std::optional<std::vector<ShapeRule>> rules =
       parse_shape_rules(declaration.shape_rules, *schema, &error);
-  if (!rules) {
-    *why = error;
-    return nullptr;
-  }
+  if (!rules) return error;
+  std::unique_ptr<ReferenceOp> made = std::make_unique<ReferenceOp>();
   made->rules = *std::move(rules);
   made->op.struct_size = sizeof made->op;
   made->op.flags =
@@ -127,7 +122,8 @@ std::unique_ptr<ReferenceOp> make_op(const Wanted& wanted, const Declaration& de
   made->schema = *std::move(schema);
   made->runner = hooks.references;
   made->context = hooks.context;
-  return made;
+  *out = std::move(made);
+  return std::nullopt;
 }
 
 // The device that it would run on, as a target needs it.
@@ -136,14 +132,13 @@ struct AskedDevice {
   Driver* driver = nullptr;
 };
 
-bool find_place(opdock_device device, AskedDevice* place, Reason* why) {
-  if (device.type == OPDOCK_CPU) return true;
+std::optional<Reason> find_place(opdock_device device, AskedDevice* place) {
+  if (device.type == OPDOCK_CPU) return std::nullopt;
   std::string problem;
   place->driver = driver_for(static_cast<Backend>(device.type), &problem);
   if (place->driver != nullptr) problem = place->driver->facts(device.index, &place->facts).text;
-  if (problem.empty()) return true;
-  *why = make_reason(Code::kDriverFailed, problem, "a device that answers");
-  return false;
+  if (problem.empty()) return std::nullopt;
+  return make_reason(Code::kDriverFailed, problem, "a device that answers");
 }
 
 // The reference's file that would be used; nullopt: there is none.
@@ -199,10 +194,11 @@ void take_reference_step(opdock_runtime* runtime, const Wanted& wanted,
     record->steps.push_back(std::move(step));
     return;
   }
-  Reason why{};
-  std::unique_ptr<ReferenceOp> op = make_op(wanted, declaration, hooks, &why);
+  std::unique_ptr<ReferenceOp> op;
   AskedDevice place;
-  if (op != nullptr && find_place(wanted.device, &place, &why)) {
+  std::optional<Reason> why = make_op(wanted, declaration, hooks, &op);
+  if (!why) why = find_place(wanted.device, &place);
+  if (!why) {
     std::array<char, 4096> error{};
     const opdock_status status =
         hooks.references->open(hooks.context, const_cast<opdock_function*>(function), wanted.device,
@@ -222,7 +218,7 @@ void take_reference_step(opdock_runtime* runtime, const Wanted& wanted,
     record->cancelled = status == OPDOCK_CANCELLED;
     why = unusable(error.data());
   }
-  end(std::move(why), "cannot be run");
+  end(*std::move(why), "cannot be run");
 }
 
 }  // namespace opdock

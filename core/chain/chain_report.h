@@ -15,7 +15,7 @@ Report to_json(const StepReason& reason);
 Report to_json(const ChainRecord& record);
 // All reasons of all steps, each with "step".
 Report flat_reasons(const ChainRecord& record);
-// What a runner of references is told: the record with "op" and "warn".
+// What a runner of references gets: the record with "op" and "warn".
 std::string reference_report(const ChainRecord& record, const std::string& op, bool warn);
 
 // opdock_take_reasons_json's, of this thread.

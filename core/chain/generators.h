@@ -14,7 +14,7 @@ namespace opdock {
 // Any thread. Each generator belongs to this; calls advance its offset atomically.
 class Generators {
  public:
-  // Makes it when it is first asked for.
+  // Makes it when it is first needed.
   opdock_generator* of(opdock_device device);
   // All begin anew with this seed, those that are made later too.
   void seed(uint64_t seed);

@@ -52,8 +52,8 @@ Hooks Hooks::of(const opdock_options* options) {
   return hooks;
 }
 
-HookedProgress::HookedProgress(const Hooks& hooks, std::atomic<bool>* told)
-    : hooks_(hooks), terminal_(is_terminal()), told_(told) {}
+HookedProgress::HookedProgress(const Hooks& hooks, std::atomic<bool>* announced)
+    : hooks_(hooks), terminal_(is_terminal()), announced_(announced) {}
 
 HookedProgress::~HookedProgress() {
   finish("");
@@ -68,7 +68,7 @@ void HookedProgress::step(std::string_view text, double fraction) {
     hooks_.progress(hooks_.context, std::string(text).c_str(), fraction);
   } else if (terminal_) {
     std::fprintf(stderr, "\r\033[K%s", one_line(text, fraction).c_str());
-  } else if (is_first && (told_ == nullptr || !told_->exchange(true))) {
+  } else if (is_first && (announced_ == nullptr || !announced_->exchange(true))) {
     std::fprintf(stderr, "opdock: %s …\n", std::string(text).c_str());
   }
 }

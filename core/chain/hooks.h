@@ -24,15 +24,15 @@ struct Hooks {
   static Hooks of(const opdock_options* options);  // which may be NULL
 };
 
-// One piece of work as the program or, without a hook, the user's terminal is told of it: a line on
+// One piece of work as it is shown to the program or, without a hook, on the terminal: a line on
 // stderr that overwrites itself and is gone at the end; where stderr is no terminal, a line at the
 // beginning and one at the end. Nothing is printed before the first step. In a child that was
 // forked by a hook it says nothing more, and that the work is to stop: it is the parent's.
 class HookedProgress : public Progress {
  public:
-  // told: if not NULL, the line at the beginning is left out where stderr is no terminal and *told
-  // is true; writing it sets *told. For many short pieces of work of one kind.
-  explicit HookedProgress(const Hooks& hooks, std::atomic<bool>* told = nullptr);
+  // announced: if not NULL, the line at the beginning is left out where stderr is no terminal and
+  // *announced is true; writing it sets that. For many short pieces of work of one kind.
+  explicit HookedProgress(const Hooks& hooks, std::atomic<bool>* announced = nullptr);
   ~HookedProgress() override;  // finish("")
 
   void step(std::string_view text, double fraction) override;
@@ -43,7 +43,7 @@ class HookedProgress : public Progress {
  private:
   const Hooks& hooks_;
   const bool terminal_;
-  std::atomic<bool>* const told_;
+  std::atomic<bool>* const announced_;
   bool is_parents() const { return forks() != forks_; }
 
   const uint32_t forks_ = forks();

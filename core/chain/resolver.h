@@ -49,7 +49,7 @@ class FunctionTable : public Resolver {
  private:
   // One op on one device.
   struct Resolution {
-    Turn turn;                                  // of whoever takes the chain's steps
+    Turn turn;                                  // of the thread that takes the chain's steps
     Mutex mutex;                                // of what follows
     std::shared_ptr<const ChainRecord> record;  // of the last attempt that came to an end
 
@@ -64,10 +64,11 @@ class FunctionTable : public Resolver {
   // Adds to the step that was to compile what it could not.
   void record_failure(const opdock_function& function, const Target& target,
                       const std::vector<Reason>& reasons);
-  // What is declared of it by whoever provides it first.
+  // What the first plugin that provides it declares.
   Declared declared(const Wanted& wanted);
-  // The schema under this name: of the best plugin that may serve, else of any.
-  std::optional<Wanted> wanted(const std::string& name, std::string* problem);
+  // The schema under this name: of the best plugin that may serve, else of any. Where none can be
+  // read, the text says what is wrong with one of them, if there is any.
+  Status wanted(const std::string& name, Wanted* out);
 
   opdock_runtime* runtime_;
   Mutex mutex_;

@@ -32,16 +32,16 @@ struct Failed {
 };
 thread_local std::vector<Failed> failed_here;
 
-struct Told {
+struct Announced {
   Mutex mutex;
   std::map<std::string, std::atomic<bool>> all;
 };
-Told& told = *new Told;
+Announced& announced = *new Announced;
 
-// Whether stderr has been told that kernels of this plugin are compiled.
-std::atomic<bool>* told_of(const std::string& plugin) {
-  const std::lock_guard lock(told.mutex);
-  return &told.all[plugin];
+// Whether stderr has a line already that kernels of this plugin are compiled.
+std::atomic<bool>* announced_of(const std::string& plugin) {
+  const std::lock_guard lock(announced.mutex);
+  return &announced.all[plugin];
 }
 
 }  // namespace
@@ -85,7 +85,7 @@ Status FunctionTable::make_kernels(const opdock_function& function, Target* targ
   auto* kernels = dynamic_cast<CompiledKernels*>(target->kernels);
   if (kernels == nullptr) return {};
   const Waiting waiting(runtime_->hooks());
-  HookedProgress progress(runtime_->hooks(), told_of(target->plugin));
+  HookedProgress progress(runtime_->hooks(), announced_of(target->plugin));
   std::vector<Reason> reasons;
   const JitContext context = jit_context(runtime_, &progress, &reasons);
   const bool made = name == nullptr ? kernels->make_all(context, &reasons)

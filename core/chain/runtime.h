@@ -61,7 +61,7 @@ struct opdock_runtime {
   void* log_context_ = nullptr;
   uint32_t num_threads_ = 0;
 
-  opdock::Turn looking_;  // of whoever looks at the machine and the folders
+  opdock::Turn looking_;  // of the thread that looks at the machine and the folders
   opdock::Mutex looked_;  // of the two below
   std::shared_ptr<const opdock::MachineFacts> machine_;
   std::shared_ptr<const opdock::Catalog> catalog_;

@@ -3,14 +3,14 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 
+#include "base/files.h"
 #include "base/mutex.h"
 #include "base/sentence.h"
+#include "base/status.h"
 #include "base/texts.h"
 #include "fmt/format.h"
 #include "manifest/toml_table.h"
@@ -54,34 +54,35 @@ void set_policy(const Policy& policy, const std::string& value, const std::strin
   settings->*policy.setting = {value, place};
 }
 
-// The text of a regular file that nobody else could have written. False and *problem if it is there
-// and cannot be used; an absent file is "".
-bool read_config(const std::string& path, const SearchEnvironment& environment, std::string* text,
-                 std::string* problem) {
-  constexpr off_t kMostBytes = 1 << 20;
-  const int fd = open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
-  if (fd < 0) {
-    if (errno == ENOENT || errno == ENOTDIR) return true;
-    *problem = fmt::format("{}: {}; make it readable or remove it", path, std::strerror(errno));
-    return false;
+// The text of a regular file that no other user could have written; an absent file is "". Fails if
+// it is there and cannot be used.
+Status read_config(const std::string& path, const SearchEnvironment& environment,
+                   std::string* text) {
+  constexpr uint64_t kMostBytes = 1 << 20;
+  const auto refuse = [&](const std::string& why) {
+    return Status{OPDOCK_INVALID_ARGUMENT, path + why};
+  };
+  const Fd file(open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY));
+  if (!file) {
+    if (errno == ENOENT || errno == ENOTDIR) return {};
+    return refuse(": " + error_text(errno) + "; make it readable or remove it");
   }
   struct stat status{};
-  if (fstat(fd, &status) != 0 || !S_ISREG(status.st_mode) || status.st_size > kMostBytes) {
-    *problem = fmt::format("{}: found no regular file of at most {} bytes; repair or remove it",
-                           path, kMostBytes);
-  } else if (std::optional<Reason> reason = Trust(environment).judge(path, fd, status)) {
-    *problem = fmt::format(
-        "{} decides what is built, and others could have written it: {}. Run `chmod "
-        "go-w` on what they can write",
-        path, sentence(*reason));
-  } else {
-    text->resize(static_cast<size_t>(status.st_size));
-    const ssize_t size = read(fd, text->data(), text->size());
-    if (size < 0) *problem = fmt::format("{}: {}", path, std::strerror(errno));
-    text->resize(size < 0 ? 0 : static_cast<size_t>(size));
+  if (fstat(file.get(), &status) != 0 || !S_ISREG(status.st_mode) ||
+      static_cast<uint64_t>(status.st_size) > kMostBytes) {
+    return refuse(fmt::format(": found no regular file of at most {} bytes; repair or remove it",
+                              kMostBytes));
   }
-  close(fd);
-  return problem->empty();
+  if (std::optional<Reason> reason = Trust(environment).check(path, file.get(), status)) {
+    return refuse(" decides what is built, and others could have written it: " + sentence(*reason) +
+                  "; run `chmod go-w` on it");
+  }
+  std::vector<uint8_t> bytes;
+  if (const int error = read_all(file.get(), kMostBytes, &bytes)) {
+    return refuse(": " + error_text(error) + "; make it readable or remove it");
+  }
+  text->assign(bytes.begin(), bytes.end());
+  return {};
 }
 
 void apply_config(const std::string& path, const std::string& text, Settings* settings,
@@ -131,11 +132,11 @@ void read_settings(const std::vector<std::string>& files, const SearchEnvironmen
                    const opdock_options* options, Settings* settings,
                    std::vector<std::string>* problems) {
   for (const std::string& path : files) {
-    std::string text, problem;
-    if (read_config(path, environment, &text, &problem)) {
+    std::string text;
+    if (const Status read = read_config(path, environment, &text); read.ok()) {
       apply_config(path, text, settings, problems);
     } else {
-      problems->push_back(problem);
+      problems->push_back(read.text);
     }
   }
   for (const Policy& policy : policies()) {

@@ -30,7 +30,7 @@ std::vector<std::string> config_files(const SearchEnvironment& environment);
 
 // Defaults, then each of `files` that exists, then the environment, then the options (may be NULL).
 // A text in *problems, which names the place, for each value that is none, file that is no TOML,
-// has an unknown key, or could have been written by somebody else; what is said elsewhere holds
+// has an unknown key, or could have been written by another user; what is said elsewhere holds
 // then.
 void read_settings(const std::vector<std::string>& files, const SearchEnvironment& environment,
                    const opdock_options* options, Settings* settings,

@@ -107,7 +107,7 @@ class WayJudge {
   Way source() {
     Way way{kSource, "", {}, {}};
     tools_ = find_build_tools(Languages{}, &way.reasons);
-    // Without it no program is started, so none can be asked.
+    // Without it no program is started, so none can report its version.
     const bool can_ask = !tools_.guard.empty();
     compiler_ = ask_compiler(tools_);
     if (!tools_.cpp.empty()) {
@@ -115,7 +115,7 @@ class WayJudge {
                                                 : named(compiler_.name.c_str(), compiler_.version));
       if (compiler_.name.empty() && can_ask) {
         way.reasons.push_back(make_reason(Code::kBuildNoCompiler,
-                                          tools_.cpp.back() + ", which does not tell its version",
+                                          tools_.cpp.back() + ", which does not report its version",
                                           "a compiler that works"));
       } else if (!compiler_.name.empty()) {
         add(judge_tool(compiler_.name, compiler_.version), &way.reasons);
@@ -156,7 +156,7 @@ class WayJudge {
     Way way{"building with nvcc", "", {}, blocked_};
     if (!find_compiler(&Languages::cuda, &BuildTools::nvcc, Code::kBuildNoNvcc, &way)) return way;
     NvccFacts facts = ask_nvcc(tools_);
-    // What its files say, where it was not asked.
+    // What its files say, where it was not run.
     if (tools_.guard.empty()) facts.version = version_of("nvcc");
     nvcc_ = facts.version;
     way.found = named("nvcc", facts.version);

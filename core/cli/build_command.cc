@@ -194,7 +194,7 @@ int compile_all(const BuildCommand& command, const Runtime& runtime) {
       if (by.empty()) by = text_of(images[i], "compiler");
       for (const Report& reason : images[i].at("reasons")) {
         const bool is_told = std::any_of(reasons.begin(), reasons.end(),
-                                         [&](const Report* told) { return *told == reason; });
+                                         [&](const Report* shown) { return *shown == reason; });
         if (!is_told) reasons.push_back(&reason);
       }
     }

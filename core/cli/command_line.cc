@@ -73,7 +73,7 @@ Usage unexpected(const CLI::App& command, const Words& path, const std::string& 
 }
 
 // "FILE: any ELF shared object"
-std::string told(const CLI::Option& option) {
+std::string described(const CLI::Option& option) {
   std::string text = option.get_description();
   text.front() = static_cast<char>(std::tolower(static_cast<unsigned char>(text.front())));
   return option.get_name() + ": " + text;
@@ -94,7 +94,7 @@ Usage explain_error(const CLI::App& command, const Words& path, const CLI::Parse
   if (dynamic_cast<const CLI::RequiredError*>(&error) != nullptr) {
     for (const CLI::Option* wanted : command.get_options()) {
       if (!wanted->get_required() || wanted->count() != 0) continue;
-      return {"no " + wanted->get_name(), told(*wanted), "", "", join(path, " ")};
+      return {"no " + wanted->get_name(), described(*wanted), "", "", join(path, " ")};
     }
     return {"no command", join_or(names_of(command)), "", "", join(path, " ")};
   }

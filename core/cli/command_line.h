@@ -19,7 +19,7 @@ struct Arguments {
   bool lists = false;
   std::string plugin_path;
   std::string subject;             // the one thing that the command is about: a file, an op, a code
-  std::vector<std::string> words;  // of `help`: the command to be told of
+  std::vector<std::string> words;  // of `help`: the command to describe
   bool manual = false;             // of `help`: all of it, as a manual page
   RunOptions run;
   BuildCommand build;

@@ -52,7 +52,7 @@ struct BuildCommand {
   bool json = false;
 };
 int build_command(const BuildCommand& command);
-// Builds one plugin and tells only what failed; *file: the shared object.
+// Builds one plugin and reports only what failed; *file: the shared object.
 int build_for_install(const BuildCommand& command, std::string* file);
 
 struct NewCommand {

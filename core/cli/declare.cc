@@ -12,7 +12,7 @@ namespace {
 
 constexpr const char* kFooter =
     "Exit status: 0 good; 1 what was asked about cannot be used; 2 the command line, a variable\n"
-    "or a setting cannot be meant so; 130 stopped by Ctrl-C.\n"
+    "or a setting is invalid; 130 stopped by Ctrl-C.\n"
     "Plugins are searched in $OPDOCK_PLUGIN_PATH if set, else in the user's, the system's and\n"
     "Opdock's own folders; `opdock doctor` shows which.";
 

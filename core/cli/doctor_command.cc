@@ -8,7 +8,7 @@ namespace opdock::cli {
 
 int doctor_command(const std::string& plugin_path, bool json) {
   opdock_options options = default_options(plugin_path);
-  options.flags = OPDOCK_OPTIONS_DIAGNOSE;  // settings that cannot be are what to tell here
+  options.flags = OPDOCK_OPTIONS_DIAGNOSE;  // invalid settings are part of the report
   const Runtime runtime(options);
   const Report report = read_report([&](char** out, char* error, uint32_t size) {
     return opdock_doctor_json(runtime.get(), out, error, size);

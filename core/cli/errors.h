@@ -1,4 +1,4 @@
-// How the command says that it could not do what was asked.
+// How the command reports that it failed.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -84,7 +84,7 @@ Good: done, or what was asked about can be used.
 What was asked about cannot be used, was not found, or could not be done.
 .TP
 .B 2
-The command line, a variable or a setting cannot be meant so; a path that was named does not exist.
+The command line, a variable or a setting is invalid; a path that was named does not exist.
 .TP
 .B 130
 Stopped by Ctrl\-C.

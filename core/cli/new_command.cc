@@ -1,7 +1,6 @@
 // opdock new: a plugin's folder from a template, ready to build, test and measure.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
-#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -10,6 +9,7 @@
 #include "commands.h"
 #include "fmt/format.h"
 #include "own_files.h"
+#include "report_text.h"
 
 namespace opdock::cli {
 namespace {
@@ -130,18 +130,16 @@ int new_command(const NewCommand& command) {
   for (const fs::path& from : {templates / "common", templates / command.kind})
     for (std::string& file : fill(from, target, command.name)) files.push_back(std::move(file));
   std::sort(files.begin(), files.end());
-  const std::string path = target.lexically_normal().string();
   if (command.json) {
-    const Report report = {{"path", fs::absolute(target).lexically_normal().string()},
-                           {"kind", command.kind},
-                           {"files", files}};
-    std::printf("%s\n", report.dump(2).c_str());
+    print_json({{"path", fs::absolute(target).lexically_normal().string()},
+                {"kind", command.kind},
+                {"files", files}});
     return kGood;
   }
-  std::printf("%s\n", path.c_str());
-  for (const std::string& file : files) std::printf("  %s\n", file.c_str());
-  std::printf("Next: opdock test %s; opdock bench %s; opdock build %s\n", path.c_str(),
-              path.c_str(), path.c_str());
+  const std::string path = printable(target.lexically_normal().string());
+  print(path + "\n");
+  for (const std::string& file : files) print("  " + printable(file) + "\n");
+  print(fmt::format("Next: opdock test {0}; opdock bench {0}; opdock build {0}\n", path));
   return kGood;
 }
 

@@ -1,11 +1,11 @@
 // opdock run: one op on small inputs.
 // SPDX-License-Identifier: Apache-2.0
 #include <cmath>
-#include <cstdio>
 
 #include "commands.h"
 #include "fmt/format.h"
 #include "gpu_memory.h"
+#include "report_text.h"
 #include "usage.h"
 #include "values.h"
 
@@ -95,7 +95,7 @@ void show(const opdock_value& value, std::string* text, Report* json) {
     default:
       *json = nullptr;
   }
-  *text += json->is_string() ? json->get<std::string>() + "\n" : json->dump() + "\n";
+  *text += (json->is_string() ? printable(json->get<std::string>()) : json->dump()) + "\n";
 }
 
 }  // namespace
@@ -156,8 +156,11 @@ int run_command(const RunOptions& options) {
     json["written"][param.name] = array_json(array);
     text += fmt::format("{} = {}", param.name, to_text(array));
   }
-  if (options.json) text = json.dump(2) + "\n";
-  std::fwrite(text.data(), 1, text.size(), stdout);
+  if (options.json) {
+    print_json(json);
+  } else {
+    print(text);
+  }
   return kGood;
 }
 

@@ -9,10 +9,10 @@ namespace opdock::cli {
 // Exit statuses of every subcommand; docs/command.md and the manual have them as a table.
 constexpr int kGood = 0;
 constexpr int kUnfit = 1;          // what was asked about cannot be used
-constexpr int kBadUsage = 2;       // the command line, a variable or a setting cannot be meant so
+constexpr int kBadUsage = 2;       // the command line, a variable or a setting is invalid
 constexpr int kInterrupted = 130;  // Ctrl-C, as shells have it
 
-// Thrown where the command line cannot be meant so: kBadUsage. `found` and `wanted` are a reason's.
+// Thrown where the command line is invalid: kBadUsage. `found` and `wanted` are a reason's.
 struct Usage {
   std::string found;
   std::string wanted;

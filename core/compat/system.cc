@@ -9,11 +9,6 @@
 namespace opdock {
 namespace {
 
-bool has_code(const std::vector<Reason>& reasons, Code code) {
-  return std::any_of(reasons.begin(), reasons.end(),
-                     [&](const Reason& reason) { return reason.code == code; });
-}
-
 // Whether something already explains why no note could be read: a damaged file or a damaged note.
 bool note_explained(const std::vector<Reason>& reasons) {
   return std::any_of(reasons.begin(), reasons.end(), [](const Reason& reason) {

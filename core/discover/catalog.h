@@ -42,7 +42,7 @@ struct SourcePlugin {
   std::string folder;        // absolute
   std::string origin;        // which search place
   size_t rank = 0;           // position in the search order, among the source plugins
-  bool needs_trust = false;  // nobody named this very place: trust is asked again before a build
+  bool needs_trust = false;  // its place was not named: trust is checked again before a build
   std::shared_ptr<const Manifest> manifest;  // NULL: plugin.toml cannot be read
   State state = State::kUsable;              // kUsable: it may be built; kRejected: it may not
   std::vector<Reason> reasons;               // all, notices too
@@ -50,7 +50,7 @@ struct SourcePlugin {
   std::vector<DeviceVerdict> devices;
 };
 
-// Immutable once built; shared by whoever looks at it while a newer one is being made.
+// Immutable once built; its readers share it while a newer one is being made.
 class Catalog {
  public:
   const std::vector<std::shared_ptr<const Candidate>>& candidates() const { return candidates_; }

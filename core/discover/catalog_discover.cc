@@ -34,7 +34,7 @@ struct DiscoveryTask {
   FileSite site;
   std::string path;
   const Place* place;
-  TrustedWay way;  // to it, if that counts
+  TrustedPath trusted;  // of its folder, or of a place that is a file, if that counts
   std::optional<Candidate> done;
 };
 
@@ -108,7 +108,7 @@ void Discovery::visit(const Place& place) {
   }
   if (errno == ENOTDIR && stat(place.path.c_str(), &status) == 0) {
     DiscoveryTask task(FileSite{AT_FDCWD, place.path}, place.path, &place);
-    if (!place.consent) task.way = trust_.judge_way(place.path);
+    if (!place.consent) task.trusted = trust_.check_path(place.path);
     tasks_.push_back(std::move(task));
     return;
   }
@@ -134,7 +134,7 @@ void Discovery::visit_folder(const Place& place, int fd) {
   }
   // The same folder again, under the same or another name, can bring nothing new.
   if (!visited_.emplace(status.st_dev, status.st_ino).second) return;
-  const TrustedWay way = place.consent ? TrustedWay() : trust_.judge_way(place.path);
+  const TrustedPath trusted = place.consent ? TrustedPath() : trust_.check_path(place.path);
   int problem = 0;
   std::string folder = place.path;
   while (folder.size() > 1 && folder.back() == '/') folder.pop_back();
@@ -144,7 +144,7 @@ void Discovery::visit_folder(const Place& place, int fd) {
   for (FileSite& site : list_folder(fd, &sources, &problem)) {
     std::string path = folder + site.name;
     DiscoveryTask& task = tasks_.emplace_back(std::move(site), std::move(path), &place);
-    task.way = way;
+    task.trusted = trusted;
   }
   for (const std::string& name : sources) visit_source(place, folder + name);
   if (problem != 0) add_done(place, open_reason(problem, place.path));
@@ -165,7 +165,7 @@ void Discovery::look_at_one(DiscoveryTask* task) {
   if (task->done) return;
   task->done =
       look_at(task->site, task->path, task->place->origin, task->place->consent ? nullptr : &trust_,
-              task->way, machine_, Depth::kJudge);
+              task->trusted, machine_, Depth::kJudge);
 }
 
 void Discovery::look_at_all() {

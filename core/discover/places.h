@@ -13,7 +13,7 @@ namespace opdock {
 struct Place {
   std::string path;         // absolute: a folder, or one file
   std::string origin;       // what named it: "OPDOCK_PLUGIN_PATH", or the path of a default place
-  bool consent = false;     // somebody asked for this very path: no trust check
+  bool consent = false;     // the user named this very path: no trust check
   bool must_exist = false;  // its absence is reported
 };
 

@@ -66,7 +66,7 @@ FileStamp stamp_of(const struct stat& status) {
 }
 
 std::string descriptor_path(int fd) {
-  // By number, not by "self": a debugger that is told the path looks from another process.
+  // By number, not by "self": a debugger that gets the path looks from another process.
   std::array<char, 32> self{};
   if (readlink("/proc/self", self.data(), self.size() - 1) <= 0) return {};
   return fmt::format("/proc/{}/fd/{}", self.data(), fd);
@@ -103,7 +103,7 @@ Candidate rejected(std::string path, std::string origin, Reason reason) {
 }
 
 Candidate look_at(const FileSite& site, std::string path, std::string origin, Trust* trust,
-                  const TrustedWay& way, const MachineFacts& machine, Depth depth) {
+                  const TrustedPath& trusted, const MachineFacts& machine, Depth depth) {
   if (!is_utf8(path)) {
     return rejected(path, origin,
                     make_reason(Code::kNameInvalid, fmt::format("\"{}\"", escape_bytes(path)),
@@ -142,10 +142,10 @@ Candidate look_at(const FileSite& site, std::string path, std::string origin, Tr
   std::vector<Reason> reasons;
   candidate.stamp = stamp_of(status);
   if (trust != nullptr) {
-    const TrustedWay led = is_link ? trust->judge_way(candidate.path) : way;
+    const TrustedPath led = is_link ? trust->check_path(candidate.path) : trusted;
     if (led.reason) reasons.push_back(*led.reason);
     std::optional<Reason> own;
-    if (!led.has_consent) own = trust->judge_file(fd, status, candidate.path);
+    if (!led.has_consent) own = trust->check_file(fd, status, candidate.path);
     if (own) reasons.push_back(std::move(*own));
   }
   candidate.file = read_file_facts(fd, candidate.stamp.size, candidate.path, depth);

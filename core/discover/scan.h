@@ -24,10 +24,10 @@ struct FileSite {
   std::string name;
 };
 
-// Opens, reads and judges one file. `trust` is NULL for an explicit path; else `way` leads to the
-// file. Every problem is a reason in the verdict. Thread-safe.
+// Opens, reads and judges one file. `trust` is NULL for an explicit path; else `trusted` is its
+// answer for the file's folder. Every problem is a reason in the verdict. Thread-safe.
 Candidate look_at(const FileSite& site, std::string path, std::string origin, Trust* trust,
-                  const TrustedWay& way, const MachineFacts& machine, Depth depth);
+                  const TrustedPath& trusted, const MachineFacts& machine, Depth depth);
 
 // A candidate that is rejected before anything of it is read.
 Candidate rejected(std::string path, std::string origin, Reason reason);

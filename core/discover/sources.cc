@@ -24,7 +24,7 @@ namespace fs = std::filesystem;
 
 constexpr uint64_t kMostBytes = 1 << 20;  // of a plugin.toml: it is written by hand
 constexpr size_t kMostFiles = 10000;      // in a plugin's folder: a build copies and hashes them
-constexpr size_t kMostMistakes = 20;      // in one plugin.toml that are told
+constexpr size_t kMostMistakes = 20;      // in one plugin.toml that are reported
 
 void reject(SourcePlugin* source, Reason reason) {
   source->state = State::kRejected;
@@ -37,15 +37,7 @@ std::vector<DeviceVerdict> judge_devices(const Manifest& manifest, const Machine
   FileFacts file;
   file.note.emplace();
   file.note->least_cuda = manifest.build.least_cuda;
-  for (Backend backend : {Backend::kCpu, Backend::kCuda, Backend::kRocm}) {
-    for (const OpDecl& op : manifest.ops) {
-      if (std::find(op.devices.begin(), op.devices.end(), to_text(backend)) == op.devices.end()) {
-        continue;
-      }
-      file.note->devices.push_back(backend);
-      break;
-    }
-  }
+  file.note->devices = manifest.backends();
   std::vector<DeviceVerdict> devices = judge(file, machine).devices;
   for (DeviceVerdict& device : devices) {
     if (device.state != State::kRejected) device.reasons.clear();
@@ -88,8 +80,8 @@ bool is_source_folder(int folder_fd, const std::string& name) {
          0;
 }
 
-std::optional<Reason> judge_source_tree(const std::string& folder, Trust* trust) {
-  const TrustedWay to_folder = trust->judge_way(folder);
+std::optional<Reason> check_source_tree(const std::string& folder, Trust* trust) {
+  const TrustedPath to_folder = trust->check_path(folder);
   if (to_folder.reason) return to_folder.reason;
   std::error_code error;
   size_t files = 0;
@@ -105,10 +97,10 @@ std::optional<Reason> judge_source_tree(const std::string& folder, Trust* trust)
     struct stat status{};
     if (lstat(path.c_str(), &status) != 0) continue;  // gone meanwhile: the build will miss it
     const bool is_link = S_ISLNK(status.st_mode);
-    const TrustedWay way = is_link ? trust->judge_way(path) : to_folder;
-    if (way.reason) return way.reason;
-    if (way.has_consent || (is_link && stat(path.c_str(), &status) != 0)) continue;
-    if (std::optional<Reason> reason = trust->judge_file(-1, status, path)) return reason;
+    const TrustedPath trusted = is_link ? trust->check_path(path) : to_folder;
+    if (trusted.reason) return trusted.reason;
+    if (trusted.has_consent || (is_link && stat(path.c_str(), &status) != 0)) continue;
+    if (std::optional<Reason> reason = trust->check_file(-1, status, path)) return reason;
   }
   if (error) {
     return make_reason(Code::kPathUnreadable, fmt::format("{} ({})", folder, error.message()),
@@ -131,7 +123,7 @@ SourcePlugin look_at_source(std::string folder, std::string origin, Trust* trust
     return source;
   }
   if (trust != nullptr) {
-    if (std::optional<Reason> reason = judge_source_tree(source.folder, trust)) {
+    if (std::optional<Reason> reason = check_source_tree(source.folder, trust)) {
       reject(&source, std::move(*reason));
     }
   }

@@ -22,9 +22,9 @@ bool is_source_folder(int folder_fd, const std::string& name);
 SourcePlugin look_at_source(std::string folder, std::string origin, Trust* trust,
                             const MachineFacts& machine);
 
-// The first thing that makes building from `folder` untrusted: the way to it, the folder, or
-// anything below it. To be asked again just before a build.
-std::optional<Reason> judge_source_tree(const std::string& folder, Trust* trust);
+// The first thing that makes building from `folder` untrusted: what is above it, the folder, or
+// anything below it. To be checked again just before a build.
+std::optional<Reason> check_source_tree(const std::string& folder, Trust* trust);
 
 // Deselected by name, and found in two places: as marks.h does for files.
 void mark_sources(const SearchEnvironment& environment, std::vector<SourcePlugin>* sources);

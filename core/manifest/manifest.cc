@@ -151,6 +151,18 @@ static void read_tables(const toml::table& root, Manifest* manifest, std::vector
     manifest->build = read_build(*build, *manifest, mistakes);
 }
 
+bool Manifest::is_for(Backend backend) const {
+  return std::any_of(ops.begin(), ops.end(), [&](const OpDecl& op) {
+    return std::find(op.devices.begin(), op.devices.end(), to_text(backend)) != op.devices.end();
+  });
+}
+
+std::vector<Backend> Manifest::backends() const {
+  std::vector<Backend> all = {Backend::kCpu, Backend::kCuda, Backend::kRocm};
+  std::erase_if(all, [&](Backend backend) { return !is_for(backend); });
+  return all;
+}
+
 std::optional<Manifest> look_at_manifest(const std::filesystem::path& path,
                                          std::vector<Reason>* mistakes) {
   Manifest manifest;

@@ -53,6 +53,9 @@ struct Manifest {
   BuildNeeds build;
 
   std::filesystem::path folder() const { return path.parent_path(); }
+  // Whether an op runs on devices of that kind; and all such kinds, in their order.
+  bool is_for(Backend backend) const;
+  std::vector<Backend> backends() const;
 };
 
 // What the note says of the op.

@@ -22,7 +22,7 @@ int refuse(const std::string& text) {
   return 1;
 }
 
-// The machine that builds decides only if asked to.
+// The machine that builds decides only where the list says "native".
 std::vector<Gpu> gpus_for(const std::string& list) {
   Reason reason{};
   const std::optional<CudaList> cuda = parse_cuda_list(list, "", &reason);
@@ -33,8 +33,8 @@ std::vector<Gpu> gpus_for(const std::string& list) {
 
 }  // namespace
 
-std::optional<std::vector<std::string>> nvcc_archs(const ArchLists& lists, const std::string& nvcc,
-                                                   std::string* error) {
+std::optional<Reason> nvcc_archs(const ArchLists& lists, const std::string& nvcc,
+                                 std::vector<std::string>* out) {
   CudaArchInputs inputs;
   inputs.sources = {{"--cuda-archs", lists.cuda}};
   inputs.gpus = gpus_for(lists.cuda);
@@ -42,27 +42,27 @@ std::optional<std::vector<std::string>> nvcc_archs(const ArchLists& lists, const
   inputs.least = lists.least_cuda;
   CompilerArchs known = archs_of_nvcc(Version(), output_of({nvcc, "--help"}).text);
   if (known.targets.empty()) {
-    *error =
-        fmt::format("found no architectures in what `{} --help` prints, wanted nvcc's list", nvcc);
-    return std::nullopt;
+    return make_reason(Code::kBuildNoNvcc,
+                       fmt::format("no architectures in what `{} --help` prints", nvcc),
+                       "nvcc's list of them");
   }
   known.name = nvcc;
   inputs.compilers.push_back(std::move(known));
   Reason reason{};
   const std::optional<CudaArchChoice> choice = choose_cuda_archs(inputs, &reason);
-  if (choice) return gencode_arguments(choice->targets);
-  *error = to_line(reason);
+  if (!choice) return reason;
+  *out = gencode_arguments(choice->targets);
   return std::nullopt;
 }
 
-std::optional<std::vector<std::string>> hipcc_archs(const ArchLists& lists, std::string* error) {
+std::optional<Reason> hipcc_archs(const ArchLists& lists, std::vector<std::string>* out) {
   RocmArchInputs inputs;
   inputs.sources = {{"--hip-archs", lists.hip}};
   inputs.gpus = gpus_for(lists.hip);
   Reason reason{};
   const std::optional<RocmArchChoice> choice = choose_rocm_archs(inputs, &reason);
-  if (choice) return offload_arguments(choice->targets);
-  *error = to_line(reason);
+  if (!choice) return reason;
+  *out = offload_arguments(choice->targets);
   return std::nullopt;
 }
 

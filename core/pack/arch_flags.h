@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "base/reason.h"
+
 namespace opdock::pack {
 
 struct ArchLists {
@@ -15,11 +17,11 @@ struct ArchLists {
   int least_cuda = 0;  // the plugin's
 };
 
-// Each compiler's arguments; none where nothing decides, which leaves it to the compiler. nullopt
-// and *error: they cannot be. nvcc: the program, which is asked what it knows (`nvcc --help`).
-std::optional<std::vector<std::string>> nvcc_archs(const ArchLists& lists, const std::string& nvcc,
-                                                   std::string* error);
-std::optional<std::vector<std::string>> hipcc_archs(const ArchLists& lists, std::string* error);
+// Each compiler's arguments; none where nothing decides, which leaves it to the compiler. A reason
+// if the lists are invalid. nvcc: the program; `nvcc --help` says what it knows.
+std::optional<Reason> nvcc_archs(const ArchLists& lists, const std::string& nvcc,
+                                 std::vector<std::string>* out);
+std::optional<Reason> hipcc_archs(const ArchLists& lists, std::vector<std::string>* out);
 
 // Writes the run-time compilers here to standard output, oldest first, a line each: "NVRTC 12.9 50
 // 52 53", with the architectures that it knows. Returns the exit status.

@@ -40,11 +40,10 @@ std::string needs_header(const Manifest& manifest) {
   return text;
 }
 
-std::optional<LibraryArguments> ask_libraries(const BuildNeeds& needs, Reason* reason) {
-  LibraryArguments arguments;
+std::optional<Reason> ask_libraries(const BuildNeeds& needs, LibraryArguments* out) {
   for (const LinkedLibrary& library : needs.libraries) {
     if (!library.by_pkg_config) {
-      arguments.link.push_back("-l" + library.name);
+      out->link.push_back("-l" + library.name);
       continue;
     }
     const auto ask = [&](const char* question) {
@@ -52,22 +51,20 @@ std::optional<LibraryArguments> ask_libraries(const BuildNeeds& needs, Reason* r
     };
     const Answer compile = ask("--cflags"), link = ask("--libs");
     if (!compile.ok || !link.ok) {
-      *reason = make_reason(Code::kBuildNoLibrary,
-                            fmt::format("no library {} by pkg-config: {}", library.name,
-                                        first_line(compile.ok ? link.text : compile.text)),
-                            fmt::format("{}.pc, as plugin.toml names it", library.name));
-      return std::nullopt;
+      return make_reason(Code::kBuildNoLibrary,
+                         fmt::format("no library {} by pkg-config: {}", library.name,
+                                     first_line(compile.ok ? link.text : compile.text)),
+                         fmt::format("{}.pc, as plugin.toml names it", library.name));
     }
-    for (std::string& word : words_of(compile.text)) arguments.compile.push_back(std::move(word));
-    for (std::string& word : words_of(link.text)) arguments.link.push_back(std::move(word));
+    for (std::string& word : words_of(compile.text)) out->compile.push_back(std::move(word));
+    for (std::string& word : words_of(link.text)) out->link.push_back(std::move(word));
     const Answer folder = ask("--variable=pcfiledir");
     const std::filesystem::path file =
         std::filesystem::path(first_line(folder.text)) / (library.name + ".pc");
     std::error_code failed;
-    if (folder.ok && std::filesystem::is_regular_file(file, failed))
-      arguments.files.push_back(file);
+    if (folder.ok && std::filesystem::is_regular_file(file, failed)) out->files.push_back(file);
   }
-  return arguments;
+  return std::nullopt;
 }
 
 std::string response_file(const Arguments& arguments) {

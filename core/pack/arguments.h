@@ -25,8 +25,8 @@ struct LibraryArguments {
   Arguments compile, link;
   std::vector<std::filesystem::path> files;  // that it was read from
 };
-// Asks $PKG_CONFIG, else pkg-config in PATH. nullopt and a reason (build-no-library).
-std::optional<LibraryArguments> ask_libraries(const BuildNeeds& needs, Reason* reason);
+// Asks $PKG_CONFIG, else pkg-config in PATH. A reason (build-no-library) if it does not know one.
+std::optional<Reason> ask_libraries(const BuildNeeds& needs, LibraryArguments* out);
 
 // One after the other, as gcc, clang and their linkers read it from a file named by "@FILE".
 std::string response_file(const Arguments& arguments);

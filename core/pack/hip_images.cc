@@ -63,7 +63,7 @@ bool choose_archs(const std::string& list, std::vector<std::string>* archs,
   RocmArchInputs inputs;
   inputs.sources = {{"--hip-archs", list}};
   Reason reason{};
-  // The machine that packs decides only if asked to.
+  // The machine that packs decides only where the list says "native".
   if (list.find_first_not_of(" \t\r\n") == list.npos) return true;
   const std::optional<RocmList> parsed = parse_rocm_list(list, "--hip-archs", &reason);
   if (parsed && parsed->native) inputs.gpus = probe_machine().gpus;
@@ -82,7 +82,7 @@ bool find_hip_compilers(const HipOptions& options, ImageRequest* request,
                         std::vector<std::filesystem::path>* depends,
                         std::vector<std::string>* errors) {
   if (!choose_archs(options.archs, &request->hip_archs, errors)) return false;
-  if (options.none || request->hip_archs.empty() || !is_for(*request->manifest, Backend::kRocm)) {
+  if (options.none || request->hip_archs.empty() || !request->manifest->is_for(Backend::kRocm)) {
     return true;
   }
   std::vector<std::string> searched;

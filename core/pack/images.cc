@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <map>
@@ -28,10 +29,14 @@ std::vector<SourceText> read_device_sources(const Manifest& manifest,
   namespace fs = std::filesystem;
   std::vector<SourceText> sources;
   std::set<std::string> seen;
-  auto take = [&](const fs::path& path, const std::string& name) {
+  auto take = [&](const fs::path& path, const std::string& name, const char* named_by) {
+    errno = 0;
     std::optional<std::string> text = read_file(path);
     if (!text) {
-      errors->push_back(fmt::format("{}: found no readable file", path.string()));
+      const std::string cause = errno == 0 ? "no regular file" : error_text(errno);
+      errors->push_back(
+          fmt::format("{}: found {}, wanted a device source that can be read; check {}",
+                      path.string(), cause, named_by));
     } else if (name.size() >= sizeof(ImageEntry::arch)) {
       errors->push_back(
           fmt::format("{}: found a device source's name of {} bytes, wanted at most {}",
@@ -47,7 +52,8 @@ std::vector<SourceText> read_device_sources(const Manifest& manifest,
     }
   };
   for (const std::string& source : manifest.device->sources)
-    take(manifest.folder() / source, fs::path(source).filename().string());
+    take(manifest.folder() / source, fs::path(source).filename().string(),
+         "[device] sources in plugin.toml");
 
   std::error_code failed;
   std::vector<fs::path> headers;
@@ -60,7 +66,7 @@ std::vector<SourceText> read_device_sources(const Manifest& manifest,
                     vocabulary.string()));
   std::sort(headers.begin(), headers.end());
   for (const fs::path& header : headers)
-    take(header, header.lexically_relative(vocabulary).generic_string());
+    take(header, header.lexically_relative(vocabulary).generic_string(), "--include");
   return sources;
 }
 
@@ -77,7 +83,7 @@ class Compilation {
     job_.kernels = request.manifest->device->kernels;
   }
 
-  // Adds the cubin, and keeps PTX if that is asked for. Of a suffixed architecture that is the
+  // Adds the cubin, and keeps PTX where the list has +PTX. Of a suffixed architecture that is the
   // plain one's, since its own would run nowhere else.
   void compile(const CudaTarget& target) {
     const bool is_plain = target.suffix == '\0';
@@ -107,7 +113,7 @@ class Compilation {
   }
 
  private:
-  // Errors go where the constructor was told.
+  // Adds to the constructor's `errors`.
   std::optional<CompileResult> compile_for(const CudaTarget& target, const std::string& arch) {
     std::vector<const Nvrtc*> able;
     for (const Nvrtc* compiler : request_.compilers) {
@@ -167,7 +173,7 @@ std::vector<Image> make_images(const ImageRequest& request, std::vector<std::str
   // GPU that is not among these can be made later. Its kernels have no lowered names yet.
   for (const SourceText& source : request.sources) {
     Image image;
-    image.backend = is_for(*request.manifest, Backend::kCuda) ? Backend::kCuda : Backend::kRocm;
+    image.backend = request.manifest->is_for(Backend::kCuda) ? Backend::kCuda : Backend::kRocm;
     image.arch = source.name;
     image.bytes = source.text;
     const std::vector<std::string>& own = request.manifest->device->sources;
@@ -198,12 +204,6 @@ void keep_sources(const ImageRequest& request, const std::vector<Image>& images)
   }
   if (!notices.empty())
     std::fprintf(stderr, "opdock-pack: notice: %s\n", to_text(notices.front()).c_str());
-}
-
-bool is_for(const Manifest& manifest, Backend backend) {
-  return std::any_of(manifest.ops.begin(), manifest.ops.end(), [&](const OpDecl& op) {
-    return std::find(op.devices.begin(), op.devices.end(), to_text(backend)) != op.devices.end();
-  });
 }
 
 static void pad(std::string* bytes, size_t alignment) {

@@ -51,9 +51,6 @@ std::vector<Image> make_images(const ImageRequest& request, std::vector<std::str
 // What cannot be written is said on stderr and stops nothing.
 void keep_sources(const ImageRequest& request, const std::vector<Image>& images);
 
-// Whether an op names the device type.
-bool is_for(const Manifest& manifest, Backend backend);
-
 // The image table with its images, ready to be placed in the file at a multiple of 64 bytes.
 std::string image_table(const std::vector<Image>& images);
 

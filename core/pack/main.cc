@@ -1,5 +1,5 @@
-// opdock-pack: from plugin.toml to the files that make a shared object a plugin, and to what its
-// compilers are told.
+// opdock-pack: from plugin.toml to the files that make a shared object a plugin, and to its
+// compilers' arguments.
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
@@ -43,7 +43,7 @@ void add_modes(CLI::App* app, Command* command) {
   auto* prepare =
       app->add_flag("--prepare", command->is_prepare,
                     "instead of packing: check plugin.toml, and write that header as ops.h, and\n"
-                    "what compilers and linker are told: needs.h, c.args, cxx.args, nvcc.args,\n"
+                    "the arguments of compilers and linker: needs.h, c.args, cxx.args, nvcc.args,\n"
                     "hipcc.args, link.args")
           ->needs(toml)
           ->excludes(header);
@@ -77,7 +77,7 @@ void add_packing(CLI::App* app, PackOptions* pack) {
   app->add_option("--depfile", pack->depfile, "what the files were made from, for make and ninja");
   app->add_option("--cuda-archs", pack->cuda_archs,
                   "CUDA architectures, as in TORCH_CUDA_ARCH_LIST: \"7.5;8.0;9.0a;12.0+PTX\",\n"
-                  "native, all or all-major; none: the default of the compilers at hand");
+                  "native, all or all-major; none: the default of the compilers here");
   app->add_option("--gpu-archs", pack->gpu_archs,
                   "those of --cuda-archs that stand for the GPUs here: where a compiler is older\n"
                   "than one of them, it makes PTX of the newest architecture that it knows");

@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "pack/outputs.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
 #include <cstdio>
-#include <fstream>
 
 #include "base/files.h"
 #include "base/sentence.h"
+#include "build/limits.h"
 
 namespace opdock::pack {
 namespace {
@@ -20,6 +24,16 @@ std::string escaped(const fs::path& path) {
     out += c;
   }
   return out;
+}
+
+// Makes the file and the folders above it, with the rights that the user's mask leaves. errno.
+int put(const fs::path& path, const std::string& bytes) {
+  std::error_code failed;
+  fs::create_directories(path.parent_path(), failed);  // what is wrong there, opening meets again
+  Fd file(open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+  if (file.get() < 0) return errno == ENOENT && failed ? failed.value() : errno;
+  if (const int error = write_all(file.get(), bytes)) return error;
+  return close(file.release()) == 0 ? 0 : errno;
 }
 
 }  // namespace
@@ -46,13 +60,12 @@ int report(const Reason& reason) {
 
 bool write_file(const fs::path& path, const std::string& bytes) {
   if (read_file(path) == bytes) return true;
-  std::error_code failed;
-  fs::create_directories(path.parent_path(), failed);
-  std::ofstream stream(path, std::ios::binary | std::ios::trunc);
-  stream << bytes;
-  stream.close();
-  if (!stream) std::fprintf(stderr, "%s: cannot be written\n", path.c_str());
-  return bool(stream);
+  const int error = put(path, bytes);
+  if (error == 0) return true;
+  Reason reason = cannot_write(path, error, Code::kBuildNoCache, "a file that can be written");
+  if (reason.code == Code::kBuildNoCache) reason.advice = "check the rights of its folder";
+  report(reason);
+  return false;
 }
 
 bool write_depfile(const std::string& depfile, const fs::path& target,

@@ -20,8 +20,8 @@ std::optional<Manifest> read_declaration(const std::string& toml);
 int report(const std::vector<std::string>& errors);
 int report(const Reason& reason);  // in a line that the builder reads as a reason again
 
-// Leaves an unchanged file alone, so that nothing that depends on it is made again. False, with an
-// error, if it cannot be written.
+// Leaves an unchanged file alone, so that nothing that depends on it is made again. False if it
+// cannot be written, after reporting why.
 bool write_file(const std::filesystem::path& path, const std::string& bytes);
 
 // For make and ninja: what `target` was made from. depfile: empty: none is wanted.

@@ -61,7 +61,7 @@ class Packer {
 
     std::vector<std::string> searched;
     std::vector<std::string> problems;
-    const bool with_cuda = !options_.no_cuda && is_for(manifest_, Backend::kCuda);
+    const bool with_cuda = !options_.no_cuda && manifest_.is_for(Backend::kCuda);
     if (with_cuda) {
       request.compilers =
           open_nvrtcs(nvrtc_candidates(options_.nvrtc_search, &searched), &problems);
@@ -81,7 +81,7 @@ class Packer {
       compilers_.push_back("hiprtc " + file.version.text());
     if (!errors->empty()) return false;
     if (!with_cuda) return true;
-    return !request.compilers.empty() || judge_missing_compiler(searched, problems, errors);
+    return !request.compilers.empty() || report_missing_compiler(searched, problems, errors);
   }
 
   // Refuses what no compiler knows before anything is compiled.
@@ -90,7 +90,7 @@ class Packer {
     for (const Nvrtc* compiler : compilers)
       wanted.compilers.push_back(archs_of_nvrtc(compiler->version(), compiler->archs()));
     wanted.gpu_numbers = gpu_numbers_of(options_.gpu_archs);
-    // The machine that packs decides only if asked to: a package must not depend on its GPU.
+    // The machine that packs decides only for "native": a package must not depend on its GPU.
     Reason reason{};
     const std::optional<CudaList> list =
         parse_cuda_list(options_.cuda_archs, "--cuda-archs", &reason);
@@ -106,9 +106,9 @@ class Packer {
   }
 
   // One notice, or one error if device code is required.
-  bool judge_missing_compiler(const std::vector<std::string>& searched,
-                              const std::vector<std::string>& problems,
-                              std::vector<std::string>* errors) {
+  bool report_missing_compiler(const std::vector<std::string>& searched,
+                               const std::vector<std::string>& problems,
+                               std::vector<std::string>* errors) {
     std::string text =
         fmt::format("{}: found no NVRTC, so no images for CUDA are packed; wanted {}.",
                     manifest_.name, kNvrtcPackages);
@@ -154,12 +154,7 @@ class Packer {
     note.name = manifest_.name;
     note.version = *Version::parse(manifest_.version);
     note.license = manifest_.license;
-    for (Backend backend : {Backend::kCpu, Backend::kCuda, Backend::kRocm}) {
-      bool used = false;
-      for (const OpDecl& op : manifest_.ops)
-        for (const std::string& device : op.devices) used |= device == to_text(backend);
-      if (used) note.devices.push_back(backend);
-    }
+    note.devices = manifest_.backends();
     for (const OpDecl& op : manifest_.ops) note.ops.push_back(to_claim(op));
     note.images = image_claims(images_);
     note.libraries = manifest_.libraries;

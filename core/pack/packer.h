@@ -14,7 +14,7 @@ struct PackOptions {
   std::string out_dir = ".";
   std::string prefix;  // of the files' names
   std::string depfile;
-  std::string cuda_archs;  // empty: the default of the compilers at hand
+  std::string cuda_archs;  // empty: the default of the compilers here
   std::string gpu_archs;
   std::string include;  // the folder of opdock/device.cuh
   std::vector<std::string> nvrtc_search;

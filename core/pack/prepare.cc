@@ -41,15 +41,11 @@ class Preparation {
     if (!manifest) return 1;
     manifest_ = *std::move(manifest);
     depends_.push_back(manifest_.path);
-    Reason reason{};
-    std::optional<LibraryArguments> libraries = ask_libraries(manifest_.build, &reason);
-    if (!libraries) return report(reason);
-    libraries_ = *std::move(libraries);
+    if (const auto reason = ask_libraries(manifest_.build, &libraries_)) return report(*reason);
     append(libraries_.link, &link_);
     depends_.insert(depends_.end(), libraries_.files.begin(), libraries_.files.end());
-    std::string error;
-    if (!prepare_nvcc(&error) || !prepare_hipcc(&error))
-      return report(std::vector<std::string>{"opdock-pack: error: " + error});
+    if (const auto reason = prepare_nvcc()) return report(*reason);
+    if (const auto reason = prepare_hipcc()) return report(*reason);
     return write();
   }
 
@@ -58,7 +54,7 @@ class Preparation {
     return (fs::path(options_.out_dir) / (options_.prefix + name)).string();
   }
 
-  // What all compilers are told alike: needs.h and the folders.
+  // The arguments that all compilers get: needs.h and the folders.
   Arguments common() const {
     Arguments arguments = {"-include", path("needs.h")};
     for (const std::string& folder : manifest_.build.include)
@@ -88,18 +84,18 @@ class Preparation {
     return arguments;
   }
 
-  bool prepare_nvcc(std::string* error) {
-    if (options_.nvcc.empty()) return true;
+  std::optional<Reason> prepare_nvcc() {
+    if (options_.nvcc.empty()) return std::nullopt;
     ArchLists lists = options_.archs;
     lists.least_cuda = manifest_.build.least_cuda;
-    const std::optional<Arguments> archs = nvcc_archs(lists, options_.nvcc, error);
-    if (!archs) return false;
+    Arguments archs;
+    if (std::optional<Reason> reason = nvcc_archs(lists, options_.nvcc, &archs)) return reason;
     // -objtemp: the names of temporary files, which end up in the object, without process numbers.
     nvcc_ = {options_.nvcc, "-std=c++20", "-O3",
              "-objtemp",    "-ccbin",     options_.host_compiler,
              "-cudart",     "static",     "-Xcompiler=-fPIC,-fvisibility=hidden"};
     append(kernels(), &nvcc_);
-    append(*archs, &nvcc_);
+    append(archs, &nvcc_);
     append(flags_for("nvcc"), &nvcc_);
     const std::string toolkit =
         toolkit_of(output_of({options_.nvcc, "--dryrun", "-c", "-x", "cu", "/dev/null"}).text);
@@ -107,22 +103,22 @@ class Preparation {
       for (const std::string& folder : library_folders(toolkit)) link_.push_back("-L" + folder);
     append({"-lcudart_static", "-lpthread", "-ldl", "-lrt"}, &link_);
     depends_.push_back(options_.nvcc);
-    return true;
+    return std::nullopt;
   }
 
-  bool prepare_hipcc(std::string* error) {
-    if (options_.hipcc.empty()) return true;
-    const std::optional<Arguments> archs = hipcc_archs(options_.archs, error);
-    if (!archs) return false;
+  std::optional<Reason> prepare_hipcc() {
+    if (options_.hipcc.empty()) return std::nullopt;
+    Arguments archs;
+    if (std::optional<Reason> reason = hipcc_archs(options_.archs, &archs)) return reason;
     hipcc_ = {options_.hipcc, "-std=c++20", "-O3", "-fPIC", "-fvisibility=hidden"};
     append(kernels(), &hipcc_);
-    append(*archs, &hipcc_);
+    append(archs, &hipcc_);
     append(flags_for("hipcc"), &hipcc_);
     append({"-x", "hip"}, &hipcc_);
     std::error_code failed;
     if (fs::is_directory("/opt/rocm/lib", failed)) link_.push_back("-L/opt/rocm/lib");
     link_.push_back("-lamdhip64");
-    return true;
+    return std::nullopt;
   }
 
   int write() const {

@@ -94,7 +94,7 @@ bool Trust::is_owner(uid_t user) const {
   return std::find(owners_.begin(), owners_.end(), user) != owners_.end();
 }
 
-std::optional<Reason> Trust::judge_owner_and_mode(const struct stat& status,
+std::optional<Reason> Trust::check_owner_and_mode(const struct stat& status,
                                                   const std::string& path, int fd) const {
   if (!is_owner(status.st_uid)) {
     return make_reason(Code::kUntrustedOwner,
@@ -110,8 +110,7 @@ std::optional<Reason> Trust::judge_owner_and_mode(const struct stat& status,
     if ((mode & S_ISVTX) != 0) {  // a shared folder such as /tmp is to stay as it is
       reason.advice =
           "move the plugin, or the virtual environment that it is in, to a folder that only you "
-          "can "
-          "write, such as one in your home; or run `opdock trust FOLDER` on the plugin's own "
+          "can write, such as one in your home; or run `opdock trust FOLDER` on the plugin's own "
           "folder";
     }
     return reason;
@@ -127,7 +126,7 @@ std::optional<Reason> Trust::judge_owner_and_mode(const struct stat& status,
       "no write permission for a group that has other members");
 }
 
-Trust::Folder Trust::judge_folder(const std::string& path) {
+Trust::Folder Trust::check_folder(const std::string& path) {
   {
     const std::lock_guard lock(mutex_);
     const auto known = folders_.find(path);
@@ -137,7 +136,7 @@ Trust::Folder Trust::judge_folder(const std::string& path) {
   Folder folder;
   // A folder that cannot be looked at cannot be passed either: opening the file says so.
   if (stat(path.c_str(), &status) == 0) {
-    folder.reason = judge_owner_and_mode(status, path, -1);
+    folder.reason = check_owner_and_mode(status, path, -1);
     folder.is_sticky = is_owner(status.st_uid) && (status.st_mode & S_ISVTX) != 0;
   }
   const std::lock_guard lock(mutex_);
@@ -145,12 +144,12 @@ Trust::Folder Trust::judge_folder(const std::string& path) {
   return folder;
 }
 
-// Why what `folder` has under the name `path` could be somebody else's. Of a sticky folder only its
+// Why what `folder` has under the name `path` could be another user's. Of a sticky folder only its
 // owner and the entry's can rename or remove an entry.
-std::optional<Reason> Trust::judge_entry(const std::string& folder, const std::string& path,
+std::optional<Reason> Trust::check_entry(const std::string& folder, const std::string& path,
                                          const struct stat& status) {
-  const Folder judged = judge_folder(folder);
-  if (!judged.reason || !judged.is_sticky) return judged.reason;
+  const Folder around = check_folder(folder);
+  if (!around.reason || !around.is_sticky) return around.reason;
   if (is_owner(status.st_uid)) return std::nullopt;
   return make_reason(Code::kUntrustedOwner,
                      fmt::format("{} owned by {}, in a folder that others can write", path,
@@ -166,12 +165,12 @@ bool Trust::covers(const std::string& real) const {
 }
 
 // What is looked up in `level`, given what speaks against that itself.
-TrustedWay Trust::judge_end(const Level& level, std::optional<Reason> own) const {
+TrustedPath Trust::check_end(const Level& level, std::optional<Reason> own) const {
   if (covers(level.path)) return {std::nullopt, true};
   return {level.reason ? level.reason : std::move(own), false};
 }
 
-TrustedWay Trust::judge_way(const std::string& path) {
+TrustedPath Trust::check_path(const std::string& path) {
   std::vector<Level> levels = {{"/", std::nullopt}};
   std::deque<std::string> pending;
   push_components(path, &pending);
@@ -180,7 +179,7 @@ TrustedWay Trust::judge_way(const std::string& path) {
     pending.pop_front();
     if (name == ".") continue;
     if (name == "..") {
-      if (TrustedWay way = judge_end(levels.back(), std::nullopt); way.reason) return way;
+      if (TrustedPath end = check_end(levels.back(), std::nullopt); end.reason) return end;
       if (levels.size() > 1) levels.pop_back();
       continue;
     }
@@ -189,39 +188,39 @@ TrustedWay Trust::judge_way(const std::string& path) {
     struct stat status{};
     if (lstat(next.c_str(), &status) != 0) {
       const bool is_absent = errno == ENOENT;
-      Folder folder = judge_folder(here.path);
+      Folder folder = check_folder(here.path);
       if (folder.reason && folder.is_sticky && is_absent) {
         folder.reason->found = fmt::format("{}, which is not there: others can create it", next);
         folder.reason->wanted = "a folder that is there";
         folder.reason->advice = "make it your own first (mkdir -m 700)";
       }
-      return judge_end(here, std::move(folder.reason));
+      return check_end(here, std::move(folder.reason));
     }
-    std::optional<Reason> own = judge_entry(here.path, next, status);
+    std::optional<Reason> own = check_entry(here.path, next, status);
     if (S_ISDIR(status.st_mode)) {
       levels.push_back({next, here.reason ? here.reason : std::move(own)});
       continue;
     }
-    TrustedWay way = judge_end(here, std::move(own));
-    if (way.reason || !S_ISLNK(status.st_mode)) return way;
+    TrustedPath end = check_end(here, std::move(own));
+    if (end.reason || !S_ISLNK(status.st_mode)) return end;
     std::array<char, 4097> target{};
     const ssize_t size = readlink(next.c_str(), target.data(), target.size() - 1);
     if (size <= 0 || ++links > kMaxLinks) return {};
     if (target[0] == '/') levels.resize(1);
     push_components(target.data(), &pending);
   }
-  return judge_end(levels.back(), judge_folder(levels.back().path).reason);
+  return check_end(levels.back(), check_folder(levels.back().path).reason);
 }
 
-std::optional<Reason> Trust::judge_file(int fd, const struct stat& status,
+std::optional<Reason> Trust::check_file(int fd, const struct stat& status,
                                         const std::string& path) {
-  return judge_owner_and_mode(status, path, fd);
+  return check_owner_and_mode(status, path, fd);
 }
 
-std::optional<Reason> Trust::judge(const std::string& path, int fd, const struct stat& status) {
-  TrustedWay way = judge_way(path);
-  if (way.reason || way.has_consent) return std::move(way.reason);
-  return judge_file(fd, status, path);
+std::optional<Reason> Trust::check(const std::string& path, int fd, const struct stat& status) {
+  TrustedPath trusted = check_path(path);
+  if (trusted.reason || trusted.has_consent) return std::move(trusted.reason);
+  return check_file(fd, status, path);
 }
 
 }  // namespace opdock

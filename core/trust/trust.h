@@ -11,39 +11,40 @@
 
 #include "base/mutex.h"
 #include "base/reason.h"
+#include "base/status.h"
 #include "trust/search_environment.h"
 
 namespace opdock {
 
-// What leads to a folder or a file.
-struct TrustedWay {
+// Whether others decide what a path leads to.
+struct TrustedPath {
   std::optional<Reason> reason;  // the first folder or link that makes it untrusted
   bool has_consent = false;      // the user vouched for the folder where it ends
 };
 
-// Judges files and the folders on the way to them; remembers each folder. Thread-safe.
+// Checks files and the folders above them; remembers each folder. Thread-safe.
 //
 // Trusted owners are root, the owner of this library, and the user, except under AT_SECURE: there
 // the user is whom the program's privileges must be protected from. What others can write is not
 // trusted. A sticky folder, such as /tmp, may be passed through to what a trusted owner has in it,
-// as nobody else can rename or remove that. Group write permission is accepted for the private
+// as no other user can rename or remove that. Group write permission is accepted for the private
 // group of a trusted owner, if no access list says more.
 //
 // Consent covers what really lies in the folder that the user vouched for. A link is as trusted as
-// both the place where it lies and the place where it leads.
+// both the folder that it lies in and the one that it leads to.
 class Trust {
  public:
   explicit Trust(const SearchEnvironment& environment);
 
-  // The way to `path` (absolute; a folder or a file): all folders and links that resolving it
-  // passes through. If `path` is not there, what might be made there counts.
-  TrustedWay judge_way(const std::string& path);
+  // All folders and links that resolving `path` (absolute; of a folder or a file) passes through.
+  // If it is not there, what might be made there counts.
+  TrustedPath check_path(const std::string& path);
 
   // The file itself, by the descriptor that was opened. `path` is for the text.
-  std::optional<Reason> judge_file(int fd, const struct stat& status, const std::string& path);
+  std::optional<Reason> check_file(int fd, const struct stat& status, const std::string& path);
 
-  // Both: the way to a file, and the file that was opened there.
-  std::optional<Reason> judge(const std::string& path, int fd, const struct stat& status);
+  // Both: the path of a file, and the file that was opened there.
+  std::optional<Reason> check(const std::string& path, int fd, const struct stat& status);
 
   // The folders that the user vouched for, as they were recorded: absolute, links resolved.
   const std::vector<std::string>& consents() const { return consents_; }
@@ -58,18 +59,18 @@ class Trust {
     bool is_sticky = false;
   };
 
-  // A folder on a way, its links resolved, and what speaks against the way to it.
+  // A folder of a path, its links resolved, and what speaks against it or one above it.
   struct Level {
     std::string path;
     std::optional<Reason> reason;
   };
 
-  TrustedWay judge_end(const Level& level, std::optional<Reason> own) const;
+  TrustedPath check_end(const Level& level, std::optional<Reason> own) const;
   bool covers(const std::string& real) const;
-  Folder judge_folder(const std::string& path);
-  std::optional<Reason> judge_entry(const std::string& folder, const std::string& path,
+  Folder check_folder(const std::string& path);
+  std::optional<Reason> check_entry(const std::string& folder, const std::string& path,
                                     const struct stat& status);
-  std::optional<Reason> judge_owner_and_mode(const struct stat& status, const std::string& path,
+  std::optional<Reason> check_owner_and_mode(const struct stat& status, const std::string& path,
                                              int fd) const;
   bool is_owner(uid_t user) const;
   // A list that others could have written counts for nothing and gives a notice.
@@ -85,14 +86,12 @@ class Trust {
 // The file that holds the user's consents, one absolute path a line; empty if there is no home.
 std::string consent_file(const SearchEnvironment& environment);
 
-// Adds `folder`, links resolved, to the user's consents; a second time changes nothing. Returns
-// what went wrong, or an empty text. `is_argument` tells whether the argument was at fault.
-std::string record_consent(const std::string& folder, const SearchEnvironment& environment,
-                           bool* is_argument);
+// Adds `folder`, links resolved, to the user's consents; a second time changes nothing.
+// OPDOCK_INVALID_ARGUMENT: the argument is at fault; OPDOCK_INTERNAL: the list is.
+Status record_consent(const std::string& folder, const SearchEnvironment& environment);
 
 // Takes `folder` from them, by the name it is listed under or one that leads to it. One that is not
 // listed is the argument's fault.
-std::string withdraw_consent(const std::string& folder, const SearchEnvironment& environment,
-                             bool* is_argument);
+Status withdraw_consent(const std::string& folder, const SearchEnvironment& environment);
 
 }  // namespace opdock

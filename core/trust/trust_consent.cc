@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdlib>
+#include <filesystem>
 #include <functional>
 
 #include "base/files.h"
@@ -23,43 +24,45 @@ std::string system_error(const char* what, const std::string& path, int error = 
   return fmt::format("cannot {} {}: {}", what, path, error_text(error));
 }
 
-// `path` with all links resolved; empty if it leads nowhere, and errno says why.
-std::string resolve(const std::string& path) {
-  char* resolved = realpath(path.c_str(), nullptr);
-  const std::string real = resolved == nullptr ? "" : resolved;
-  std::free(resolved);
-  return real;
+Status failed(std::string text) {
+  return {OPDOCK_INTERNAL, std::move(text)};
+}
+
+Status refused(std::string text) {
+  return {OPDOCK_INVALID_ARGUMENT, std::move(text)};
 }
 
 // Where the list is, or why this user has none.
-std::string find_list(const SearchEnvironment& environment, std::string* path) {
+Status find_list(const SearchEnvironment& environment, std::string* path) {
   if (environment.secure) {
-    return "a program with raised privileges records no consent; run `opdock trust` as the user";
+    return failed(
+        "a program with raised privileges records no consent; run `opdock trust` as the user");
   }
   *path = consent_file(environment);
-  return path->empty() ? "there is no home folder to record it in; set HOME or XDG_CONFIG_HOME"
-                       : "";
+  if (!path->empty()) return {};
+  return failed("there is no home folder to record it in; set HOME or XDG_CONFIG_HOME");
 }
 
 // Replaces the list at `path` by what `change` makes of it, which is false if it changes nothing.
-// Returns what went wrong, or an empty text.
-std::string rewrite(const std::string& path, const SearchEnvironment& environment,
-                    const std::function<bool(std::vector<std::string>*)>& change) {
+Status rewrite(const std::string& path, const SearchEnvironment& environment,
+               const std::function<bool(std::vector<std::string>*)>& change) {
   const std::string home = path.substr(0, path.rfind('/'));
   // 0700, as the XDG specification wants it.
-  if (const int error = make_folders(home)) return system_error("create", home, error);
+  if (const int error = make_folders(home)) return failed(system_error("create", home, error));
   // The lock serialises two writers; the rename lets readers see the old list or the new one.
   const std::string lock_path = path + ".lock";
   const Fd lock(open(lock_path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
-  if (lock.get() < 0 || flock(lock.get(), LOCK_EX) != 0) return system_error("lock", lock_path);
+  if (lock.get() < 0 || flock(lock.get(), LOCK_EX) != 0)
+    return failed(system_error("lock", lock_path));
   Trust trust(environment);
-  if (!trust.notices().empty()) return to_text(trust.notices().front());
-  if (const std::optional<Reason> reason = trust.judge_way(home).reason) return to_text(*reason);
+  if (!trust.notices().empty()) return failed(to_text(trust.notices().front()));
+  if (const std::optional<Reason> reason = trust.check_path(home).reason)
+    return failed(to_text(*reason));
   std::vector<std::string> folders = trust.consents();
   if (!change(&folders)) return {};
   std::string pattern = path + ".XXXXXX";
   const Fd file(mkostemp(pattern.data(), O_CLOEXEC));
-  if (file.get() < 0) return system_error("create", pattern);
+  if (file.get() < 0) return failed(system_error("create", pattern));
   std::string text;
   for (const std::string& each : folders) text += each + "\n";
   int error = write_all(file.get(), text);
@@ -67,7 +70,7 @@ std::string rewrite(const std::string& path, const SearchEnvironment& environmen
   if (error == 0 && rename(pattern.c_str(), path.c_str()) != 0) error = errno;
   if (error == 0) return {};
   unlink(pattern.c_str());
-  return system_error("write", path, error);
+  return failed(system_error("write", path, error));
 }
 
 }  // namespace
@@ -95,7 +98,7 @@ void Trust::read_consents(const SearchEnvironment& environment) {
         make_reason(Code::kPathUnreadable, path + ", which cannot be read", "a regular file"));
     return;
   }
-  // Whoever can write or replace this file can have any code loaded.
+  // A user who can write or replace this file can have any code loaded.
   if (status.st_uid != geteuid() || (status.st_mode & (S_IWGRP | S_IWOTH)) != 0) {
     notices_.push_back({Code::kUntrustedWritable,
                         fmt::format("{} with mode {:04o} and owner {}", path,
@@ -104,7 +107,7 @@ void Trust::read_consents(const SearchEnvironment& environment) {
                         fmt::format("run `chmod 600 {}`; until then no consent counts", path)});
     return;
   }
-  if (std::optional<Reason> reason = judge_way(path).reason) {
+  if (std::optional<Reason> reason = check_path(path).reason) {
     reason->advice = "run `chmod go-w` on what others can write; until then no consent counts";
     notices_.push_back(std::move(*reason));
     return;
@@ -116,26 +119,22 @@ void Trust::read_consents(const SearchEnvironment& environment) {
   }
 }
 
-std::string record_consent(const std::string& folder, const SearchEnvironment& environment,
-                           bool* is_argument) {
-  *is_argument = false;
+Status record_consent(const std::string& folder, const SearchEnvironment& environment) {
   std::string path;
-  if (std::string problem = find_list(environment, &path); !problem.empty()) return problem;
-  *is_argument = true;
+  if (Status none = find_list(environment, &path); !none.ok()) return none;
   if (folder.empty() || folder.front() != '/') {
-    return fmt::format("found \"{}\", wanted an absolute path", folder);
+    return refused(fmt::format("found \"{}\", wanted an absolute path", folder));
   }
-  const std::string real = resolve(folder);
-  if (real.empty()) return system_error("find", folder) + "; correct the path";
+  const std::string real = real_path(folder);
+  if (real.empty()) return refused(system_error("find", folder) + "; correct the path");
   struct stat status{};
   if (stat(real.c_str(), &status) != 0 || !S_ISDIR(status.st_mode)) {
-    return fmt::format("found {}, which is not a folder; name the folder that holds the plugins",
-                       folder);
+    return refused(fmt::format(
+        "found {}, which is not a folder; name the folder that holds the plugins", folder));
   }
   if (real.find('\n') != std::string::npos) {
-    return "found a folder with a line break in its name; rename it";
+    return refused("found a folder with a line break in its name; rename it");
   }
-  *is_argument = false;
   return rewrite(path, environment, [&](std::vector<std::string>* folders) {
     if (std::find(folders->begin(), folders->end(), real) != folders->end()) return false;
     folders->push_back(real);
@@ -143,26 +142,24 @@ std::string record_consent(const std::string& folder, const SearchEnvironment& e
   });
 }
 
-std::string withdraw_consent(const std::string& folder, const SearchEnvironment& environment,
-                             bool* is_argument) {
-  *is_argument = false;
+Status withdraw_consent(const std::string& folder, const SearchEnvironment& environment) {
   std::string path;
-  if (std::string problem = find_list(environment, &path); !problem.empty()) return problem;
+  if (Status none = find_list(environment, &path); !none.ok()) return none;
   // What is gone, or leads elsewhere now, is known by the name that it is listed under.
+  const std::string real = real_path(folder);
   std::string listed = folder;
+  if (real.empty()) listed = std::filesystem::path(folder).lexically_normal().string();
   while (listed.size() > 1 && listed.back() == '/') listed.pop_back();
-  const std::string real = resolve(folder);
   size_t count = 0;
-  std::string problem = rewrite(path, environment, [&](std::vector<std::string>* folders) {
+  Status done = rewrite(path, environment, [&](std::vector<std::string>* folders) {
     count = std::erase_if(*folders, [&](const std::string& one) {
       return one == listed || (!real.empty() && one == real);
     });
     return count != 0;
   });
-  if (!problem.empty() || count != 0) return problem;
-  *is_argument = true;
-  return fmt::format("{} is not in the list of trusted folders; `opdock trust --list` shows it",
-                     folder);
+  if (!done.ok() || count != 0) return done;
+  return refused(fmt::format(
+      "{} is not in the list of trusted folders; `opdock trust --list` shows it", folder));
 }
 
 }  // namespace opdock

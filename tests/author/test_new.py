@@ -3,6 +3,7 @@
 
 import compileall
 import json
+import os
 import shutil
 import sys
 
@@ -50,6 +51,20 @@ def test_the_default_is_cpu_and_the_next_steps_are_told(opdock, tmp_path):
     done = opdock("new", "mine", "--in", "some/where")
     assert done.returncode == 0 and (tmp_path / "some/where/mine/mine.cc").is_file()
     assert "opdock test some/where/mine" in done.stdout
+
+
+def test_a_folder_may_have_a_name_that_is_not_utf8(opdock, tmp_path):
+    folder = os.fsdecode(b"caf\xe9\x1b")
+    done = opdock("new", "mine", "--in", folder, "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["path"] == f"{tmp_path}/caf\ufffd\x1b/mine"
+    assert (tmp_path / folder / "mine" / "mine.cc").is_file()
+
+
+def test_control_characters_of_a_folder_do_not_reach_the_terminal(opdock, tmp_path):
+    done = opdock("new", "mine", "--in", "a\x1b[31mb")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[0] == r"a\x1b[31mb/mine" and "\x1b" not in done.stdout
 
 
 @pytest.mark.parametrize(

@@ -93,13 +93,6 @@ std::shared_ptr<const Candidate> at(const Catalog& catalog, const std::string& p
   return nullptr;
 }
 
-bool has_code(const std::vector<Reason>& reasons, Code code) {
-  for (const Reason& reason : reasons) {
-    if (reason.code == code) return true;
-  }
-  return false;
-}
-
 std::string describe(const Candidate& candidate) {
   std::string text = candidate.path + " " + std::string(to_text(candidate.verdict.state)) + ":";
   for (const Reason& reason : candidate.verdict.reasons) text += "\n  " + to_text(reason);

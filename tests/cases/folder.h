@@ -43,7 +43,6 @@ std::shared_ptr<const Catalog> find(const SearchOptions& options);
 // The candidate with this path; fails the test and returns NULL if there is none.
 std::shared_ptr<const Candidate> at(const Catalog& catalog, const std::string& path);
 
-bool has_code(const std::vector<Reason>& reasons, Code code);
 // "state: code, code": for messages of tests.
 std::string describe(const Candidate& candidate);
 

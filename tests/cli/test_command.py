@@ -452,6 +452,16 @@ def test_trust_is_listed_and_taken_back(opdock, tmp_path):
     assert again.status == 2 and "`opdock trust --list`" in again.err
 
 
+@pytest.mark.parametrize("name", ["gone", "./gone", "x/../gone/", "./gone/."])
+def test_trust_of_a_folder_that_is_gone_is_taken_back_by_any_name(opdock, tmp_path, name):
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    assert opdock("trust", gone).status == 0
+    gone.rmdir()
+    assert opdock("trust", "--remove", name).status == 0
+    assert opdock("trust", "--list", "--json").json["trusted"] == []
+
+
 @pytest.mark.parametrize("arguments", [[], ["--remove"], ["--list", "/tmp"]])
 def test_trust_wants_one_thing(opdock, arguments):
     result = opdock("trust", *arguments)

@@ -48,6 +48,11 @@ def test_a_newer_one_takes_its_place_by_rename(opdock, place):
     assert (place / "good.so").read_bytes() == (CASES / "good_v2.so").read_bytes()
 
 
+def test_what_to_do_without_a_home_is_said(opdock, place):
+    result = opdock("install", CASES / "good.so", HOME="")
+    assert result.status == 2 and "found no home folder" in result.err and "set HOME" in result.err
+
+
 @pytest.mark.parametrize("case", ["note_major", "text"])
 def test_what_this_machine_rejects_is_not_installed(opdock, place, folder, case):
     assert opdock("install", CASES / "good.so").status == 0

@@ -133,6 +133,25 @@ TEST_P(Disks, ThatAreFullAreNamed) {
       << told;
 }
 
+class ScriptedMachine : public Machine {
+ protected:
+  void SetUp() override {}
+};
+
+// fatbinary says no more than that.
+TEST_F(ScriptedMachine, WithAFullDiskIsNamedWhateverTheCompilerSays) {
+  if (!can_mount()) GTEST_SKIP() << "a small disk takes the right to mount";
+  tool("ninja",
+       "cat /dev/zero > \"$2/full\" 2> /dev/null\n"
+       "echo 'fatbinary fatal   : Could not open output file x'; exit 1");
+  std::filesystem::create_directories(folder_.path("cache"));
+  const std::string told = reasons_after([&] {
+    return unshare_mounts() &&
+           mount("none", folder_.path("cache").c_str(), "tmpfs", 0, "size=1m,mode=700") == 0;
+  });
+  EXPECT_TRUE(told.starts_with("build-disk-full: ")) << told;
+}
+
 INSTANTIATE_TEST_SUITE_P(OfKiB, Disks,
                          ::testing::Values("size=16k,mode=700", "size=64k,mode=700",
                                            "size=160k,mode=700", "size=320k,mode=700",

@@ -1,8 +1,10 @@
 // Export and import, and archives that were made to do harm.
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <filesystem>
 
@@ -136,7 +138,7 @@ TEST_F(Archive, FlippedBytesAreNoticed) {
     if (import_entries(layout(to), to.path("in.tar"), &done, &reasons)) {
       ASSERT_EQ(bytes_[at], '\0') << at;
       for (const cache::Listed& listed : list_entries(layout(to), true)) {
-        ASSERT_EQ(listed.opened.state, cache::OpenedEntry::kGood) << at;
+        ASSERT_EQ(listed.state, cache::OpenedEntry::kGood) << at;
       }
     } else {
       ASSERT_TRUE(has(reasons, Code::kCacheArchive)) << at << text(reasons);
@@ -254,11 +256,38 @@ TEST(Manage, VerifySetsAsideWhatIsDamaged) {
   write(publish_plugin(folder.open().get(), nullptr)->folder() + "/axpy.so", "damaged");
   size_t damaged = 0;
   for (const cache::Listed& listed : verify(layout(folder))) {
-    damaged += listed.opened.state == cache::OpenedEntry::kDamaged;
+    damaged += listed.state == cache::OpenedEntry::kDamaged;
   }
   EXPECT_EQ(damaged, 1u);
   EXPECT_EQ(list_entries(layout(folder), true).size(), 1u);
   expect_next_attempt_right(folder);
+}
+
+TEST(Manage, EntriesMayBeMoreThanAProcessCanHaveOpen) {
+  constexpr size_t kEntries = 40;
+  CacheFolder folder;
+  for (size_t i = 0; i < kEntries; ++i) {
+    ASSERT_NE(folder.open()->publish_blobs(request(std::to_string(i)), maker(), blobs(), nullptr),
+              nullptr);
+  }
+  const auto is_whole = [](const std::vector<cache::Listed>& all) {
+    return all.size() == kEntries &&
+           std::all_of(all.begin(), all.end(), [](const cache::Listed& listed) {
+             return listed.state == cache::OpenedEntry::kGood && !listed.subject.empty();
+           });
+  };
+  EXPECT_EQ(in_child([&] {
+              rlimit files{};
+              getrlimit(RLIMIT_NOFILE, &files);
+              files.rlim_cur = 30;
+              setrlimit(RLIMIT_NOFILE, &files);
+              if (!is_whole(list_entries(layout(folder), false))) return 1;
+              if (!is_whole(verify(layout(folder)))) return 2;
+              Exported done;
+              if (!export_entries(layout(folder), folder.path("out.tar"), &done, nullptr)) return 3;
+              return done.entries == kEntries && done.left_out.empty() ? 0 : 4;
+            }),
+            0);
 }
 
 TEST(Manage, ClearKeepsOnlyWhatIsInUse) {

@@ -1,10 +1,14 @@
 // Several threads, and programs that change their mind.
 // SPDX-License-Identifier: Apache-2.0
+#include <malloc.h>
+
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <filesystem>
 #include <thread>
 
+#include "opdock/compile.h"
 #include "world.h"
 
 namespace opdock::testing {
@@ -160,6 +164,42 @@ TEST_F(Threads, TheReferenceDoesNotStandInForACancelledBuild) {
   program.cancelled = [&] { return true; };
   EXPECT_EQ(resolve(runtime(&program).get(), "good").status, OPDOCK_CANCELLED);
   EXPECT_TRUE(program.records.empty());
+}
+
+// Each rescan drops the catalogue before it, which another thread may still read.
+TEST_F(Threads, ARescanLeavesReadersTheirCatalogue) {
+  for (int i = 0; i < 20; ++i) {
+    top_.add("good", "plugins/good_" + std::to_string(i) + ".so");
+    add_source("source" + std::to_string(i));
+  }
+  const RuntimePtr runtime = this->runtime();
+  mallopt(M_PERTURB, 0xA5);  // what is freed does not look alive
+  std::atomic<bool> done{false};
+  std::thread rescanning([&] {
+    while (!done) {
+      char* text = nullptr;
+      EXPECT_EQ(opdock_list_json(runtime.get(), 1, &text, nullptr, 0), OPDOCK_OK);
+      opdock_free(text);
+    }
+  });
+  for (int i = 0; i < 500; ++i) {
+    char* text = nullptr;
+    std::array<char, 1000> error{};
+    ASSERT_EQ(opdock_warm_json(runtime.get(), "gfx90a", 1, &text, error.data(), error.size()),
+              OPDOCK_OK)
+        << error.data();
+    opdock_free(text);
+    // A list that cannot be, so that nothing is built.
+    ASSERT_EQ(opdock_build_json(runtime.get(), nullptr, R"({"cuda_archs": "no"})", &text,
+                                error.data(), error.size()),
+              OPDOCK_OK)
+        << error.data();
+    EXPECT_EQ(Json::parse(text).at("reasons").size(), 1u);
+    opdock_free(text);
+  }
+  done = true;
+  rescanning.join();
+  mallopt(M_PERTURB, 0);
 }
 
 }  // namespace

@@ -27,8 +27,7 @@ int main(int argc, char** argv) {
     }
     std::printf("\n");
   }
-  bool is_argument = false;
-  const std::string problem = opdock::record_consent("/usr", options.environment, &is_argument);
+  const std::string problem = opdock::record_consent("/usr", options.environment).text;
   std::printf("trust %s\n", problem.empty() ? "recorded" : problem.c_str());
   return 0;
 }

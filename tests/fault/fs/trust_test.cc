@@ -22,7 +22,7 @@ constexpr uid_t kStranger = 54321;  // no account has it
 
 // The tests' own folder must be trusted before anything can be shown to spoil that.
 std::optional<Reason> reason_against_build_folder() {
-  return Trust(SearchEnvironment{}).judge_way(CASE_PLUGINS).reason;
+  return Trust(SearchEnvironment{}).check_path(CASE_PLUGINS).reason;
 }
 
 struct TrustRow {
@@ -211,12 +211,11 @@ TEST_P(SpoiltFolder, LoadsNothingWithoutConsent) {
   expect_good_still_loads(options);
   // `opdock trust` settles it; for a link, of both the place where it leads and its own.
   options.environment.config_home = home.path();
-  bool is_argument = false;
-  EXPECT_EQ(record_consent(place, options.environment, &is_argument), "");
+  EXPECT_EQ(record_consent(place, options.environment).text, "");
   if (fs::is_symlink(place)) {
     EXPECT_EQ(at(*find(options), place + "/good.so")->verdict.state, State::kRejected);
     const std::string around = fs::path(place).parent_path();
-    EXPECT_EQ(record_consent(around, options.environment, &is_argument), "");
+    EXPECT_EQ(record_consent(around, options.environment).text, "");
   }
   EXPECT_EQ(at(*find(options), place + "/good.so")->verdict.state, State::kUsable);
 }
@@ -261,7 +260,7 @@ class Tmp : public ::testing::Test {
     }
   }
   std::optional<Reason> judge(const std::string& path) {
-    return Trust(SearchEnvironment{}).judge_way(path).reason;
+    return Trust(SearchEnvironment{}).check_path(path).reason;
   }
 };
 
@@ -298,13 +297,15 @@ class Consent : public ::testing::Test {
   Consent() { environment_.config_home = home_.path("config"); }
 
   std::string record(const std::string& path) {
-    return record_consent(path, environment_, &is_argument_);
+    const Status done = record_consent(path, environment_);
+    status_ = done.status;
+    return done.text;
   }
-  bool counts(const std::string& path) { return Trust(environment_).judge_way(path).has_consent; }
+  bool counts(const std::string& path) { return Trust(environment_).check_path(path).has_consent; }
 
   const Folder home_, plugins_;
   SearchEnvironment environment_;
-  bool is_argument_ = false;
+  opdock_status status_ = OPDOCK_OK;  // of the last record()
 };
 
 TEST_F(Consent, IsRecordedForTheUserAlone) {
@@ -369,8 +370,7 @@ TEST_F(Consent, CoversALinksTargetAndNotWhereALinkLeads) {
   EXPECT_TRUE(is_open(link().reasons));
   EXPECT_TRUE(is_open(source()));
   // The folder where it leads, and that alone.
-  bool is_argument = false;
-  ASSERT_EQ(withdraw_consent(plugins_.path("own"), environment_, &is_argument), "");
+  ASSERT_EQ(withdraw_consent(plugins_.path("own"), environment_).text, "");
   ASSERT_EQ(record(plugins_.path("open")), "");
   EXPECT_EQ(link().state, State::kUsable);
   EXPECT_FALSE(is_open(source()));
@@ -383,16 +383,16 @@ TEST_F(Consent, IsWithdrawn) {
   fs::create_directories(plugins_.path("a/b"));
   ASSERT_EQ(record(plugins_.path("a")), "");
   ASSERT_EQ(record(plugins_.path("a/b")), "");
-  ASSERT_EQ(withdraw_consent(plugins_.path("a/"), environment_, &is_argument_), "");
+  ASSERT_EQ(withdraw_consent(plugins_.path("a/"), environment_).text, "");
   EXPECT_FALSE(counts(plugins_.path("a")));
   EXPECT_TRUE(counts(plugins_.path("a/b")));
   // A folder that is gone is known by the name it was listed under.
   fs::remove_all(plugins_.path("a"));
-  ASSERT_EQ(withdraw_consent(plugins_.path("a/b"), environment_, &is_argument_), "");
+  ASSERT_EQ(withdraw_consent(plugins_.path("a/b"), environment_).text, "");
   EXPECT_TRUE(Trust(environment_).consents().empty());
-  const std::string problem = withdraw_consent(plugins_.path("a"), environment_, &is_argument_);
-  EXPECT_NE(problem.find("--list"), std::string::npos) << problem;
-  EXPECT_TRUE(is_argument_);
+  const Status again = withdraw_consent(plugins_.path("a"), environment_);
+  EXPECT_NE(again.text.find("--list"), std::string::npos) << again.text;
+  EXPECT_EQ(again.status, OPDOCK_INVALID_ARGUMENT);
 }
 
 TEST_F(Consent, IsNotTakenFromAFileThatOthersCanReplace) {
@@ -401,14 +401,14 @@ TEST_F(Consent, IsNotTakenFromAFileThatOthersCanReplace) {
   EXPECT_FALSE(counts(plugins_.path()));
   EXPECT_EQ(Trust(environment_).notices().size(), 1u);
   EXPECT_NE(record(plugins_.path()), "");
-  EXPECT_FALSE(is_argument_);
+  EXPECT_EQ(status_, OPDOCK_INTERNAL);
 }
 
 TEST_F(Consent, RefusesWhatIsNoFolder) {
   for (const std::string& path : {std::string(), std::string("relative"),
                                   std::string("/nowhere/at/all"), plugins_.add("good")}) {
     EXPECT_NE(record(path), "") << path;
-    EXPECT_TRUE(is_argument_);
+    EXPECT_EQ(status_, OPDOCK_INVALID_ARGUMENT);
   }
 }
 
@@ -421,7 +421,7 @@ TEST_F(Consent, IsNotTakenFromAFileThatOthersCanWrite) {
   ASSERT_EQ(record(plugins_.path()), "");
   chmod(consent_file(environment_).c_str(), 0622);
   Trust trust(environment_);
-  EXPECT_FALSE(trust.judge_way(plugins_.path()).has_consent);
+  EXPECT_FALSE(trust.check_path(plugins_.path()).has_consent);
   ASSERT_EQ(trust.notices().size(), 1u);
   EXPECT_NE(to_text(trust.notices()[0]).find("chmod 600"), std::string::npos);
 }
@@ -456,7 +456,7 @@ TEST_F(Consent, AListThatIsAFifoDoesNotBlock) {
 TEST_F(Consent, CannotBeRecordedInAReadOnlyHome) {
   environment_.config_home = "/proc/nowhere";
   EXPECT_NE(record(plugins_.path()), "");
-  EXPECT_FALSE(is_argument_);
+  EXPECT_EQ(status_, OPDOCK_INTERNAL);
 }
 
 }  // namespace

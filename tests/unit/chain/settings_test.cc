@@ -17,7 +17,7 @@ namespace {
 class SettingsTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    if (const auto reason = Trust(environment_).judge_way(folder_.path()).reason) {
+    if (const auto reason = Trust(environment_).check_path(folder_.path()).reason) {
       GTEST_SKIP() << "the build folder is not trusted: " << to_text(*reason);
     }
   }

@@ -188,6 +188,28 @@ TEST(Reports, RefuseNull) {
   opdock_free(nullptr);
 }
 
+TEST(Build, RefusesOptionsThatCannotBe) {
+  const Runtime runtime(":");
+  for (const char* options :
+       {"2", "{", R"({"jobs": 0})", R"({"jobs": -1})", R"({"jobs": 2.5})", R"({"jobs": "2"})",
+        R"({"jobs": 2147483648})", R"({"jobs": 4294967297})", R"({"jobs": 99999999999999999999})",
+        R"({"timeout": 0})", R"({"retry": 1})", R"({"other": 1})"}) {
+    char* text = nullptr;
+    std::array<char, 512> error{};
+    EXPECT_EQ(opdock_build_json(runtime.get(), nullptr, options, &text, error.data(), error.size()),
+              OPDOCK_INVALID_ARGUMENT)
+        << options;
+    EXPECT_EQ(std::string(error.data()).find("options: found "), 0u) << error.data();
+    opdock_free(text);
+  }
+  for (const char* options : {"", "{}", R"({"jobs": 1})", R"({"jobs": 2147483647})"}) {
+    char* text = nullptr;
+    EXPECT_EQ(opdock_build_json(runtime.get(), nullptr, options, &text, nullptr, 0), OPDOCK_OK)
+        << options;
+    opdock_free(text);
+  }
+}
+
 TEST(Reports, CodesAreThoseOfTheTable) {
   char* text = nullptr;
   ASSERT_EQ(opdock_codes_json(&text, nullptr, 0), OPDOCK_OK);

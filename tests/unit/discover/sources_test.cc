@@ -245,7 +245,7 @@ void PrintTo(const TrustRow& row, std::ostream* out) {
 class Untrusted : public ::testing::TestWithParam<TrustRow> {};
 
 TEST_P(Untrusted, IsListedAndMayNotBeBuilt) {
-  if (std::optional<Reason> reason = Trust(SearchEnvironment{}).judge_way(CASE_PLUGINS).reason) {
+  if (std::optional<Reason> reason = Trust(SearchEnvironment{}).check_path(CASE_PLUGINS).reason) {
     GTEST_SKIP() << "the build folder is not trusted: " << to_text(*reason);
   }
   if (GetParam().needs_root && geteuid() != 0) GTEST_SKIP() << "giving a file away needs root";
@@ -301,7 +301,7 @@ INSTANTIATE_TEST_SUITE_P(Row, Untrusted, ::testing::ValuesIn(kTrustRows),
                          [](const auto& info) { return std::string(info.param.name); });
 
 TEST(Trusted, SourcesBelowAStickyFolderMayBeBuilt) {
-  if (const auto reason = Trust(SearchEnvironment{}).judge_way(CASE_PLUGINS).reason)
+  if (const auto reason = Trust(SearchEnvironment{}).check_path(CASE_PLUGINS).reason)
     GTEST_SKIP() << "the build folder is not trusted: " << to_text(*reason);
   const Folder folder;
   const std::string path = add_source(folder, "a/b/axpy", manifest("axpy"));

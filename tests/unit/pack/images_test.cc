@@ -51,6 +51,25 @@ std::string spelled(const std::vector<Image>& images) {
   return out;
 }
 
+TEST(Images, ASourceThatCannotBeReadIsNamedWithItsCause) {
+  TemporaryFolder folder;
+  folder.write("vocabulary/opdock/device.cuh", "");
+  folder.write("device/folder.cuh/file", "");
+  Manifest m = manifest();
+  m.path = folder.path() / "plugin.toml";
+  m.device->sources = {"device/gone.cuh", "device/folder.cuh"};
+  std::vector<std::filesystem::path> files;
+  std::vector<std::string> errors;
+  read_device_sources(m, folder.path() / "vocabulary", &files, &errors);
+  const std::string top = folder.path().string();
+  EXPECT_EQ(errors,
+            (std::vector<std::string>{
+                top + "/device/gone.cuh: found No such file or directory, wanted a device source "
+                      "that can be read; check [device] sources in plugin.toml",
+                top + "/device/folder.cuh: found no regular file, wanted a device source that can "
+                      "be read; check [device] sources in plugin.toml"}));
+}
+
 TEST(Images, OldestCompilerThatKnowsTheArchitecture) {
   const Manifest m = manifest();
   std::vector<std::string> errors;

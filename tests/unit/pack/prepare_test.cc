@@ -160,7 +160,8 @@ TEST_F(Prepare, ArchitecturesThatNvccDoesNotKnow) {
       << outcome.text;
   outcome = prepare("--nvcc /bin/true");
   EXPECT_EQ(outcome.status, 1);
-  EXPECT_NE(outcome.text.find("found no architectures"), std::string::npos) << outcome.text;
+  EXPECT_NE(outcome.text.find("build-no-nvcc: found no architectures"), std::string::npos)
+      << outcome.text;
 }
 
 TEST_F(Prepare, OfWhatStandsForAGpuPtxIsMade) {

@@ -45,6 +45,28 @@ TEST(OpdockPack, SameInputsSameBytes) {
   EXPECT_NE(contents(folder.path() / "a/note.S"), before) << "toolchain";
 }
 
+// The builder reads the line as a reason again: a full disk must not be taken for the plugin's
+// fault.
+TEST(OpdockPack, SaysWhyAFileCannotBeWritten) {
+  TemporaryFolder folder;
+  write_plugin(folder);
+  const std::string base = folder.path().string();
+  const std::string toml = "--toml " + base + "/p/plugin.toml --ops-header ";
+  const Outcome full = pack(folder, toml + "/dev/full");
+  EXPECT_EQ(full.status, 1);
+  EXPECT_EQ(full.text.find("opdock-pack: error: build-disk-full: found /dev/full: No space left on "
+                           "device, wanted a file that can be written; free space"),
+            0u)
+      << full.text;
+  const Outcome folder_there = pack(folder, toml + base + "/p");
+  EXPECT_EQ(folder_there.status, 1);
+  EXPECT_NE(folder_there.text.find("found " + base + "/p: Is a directory, wanted"),
+            std::string::npos)
+      << folder_there.text;
+  const Outcome below_file = pack(folder, toml + base + "/p/p.cc/new/ops.h");
+  EXPECT_NE(below_file.text.find("Not a directory"), std::string::npos) << below_file.text;
+}
+
 TEST(OpdockPack, KeepsTheSourceOfEachImageWhereAsked) {
   TemporaryFolder folder;
   write_plugin(folder);
