@@ -54,6 +54,12 @@ bool cancelled(const JitContext& context) {
   return context.progress != nullptr && context.progress->cancelled();
 }
 
+bool gives_up(std::span<const Reason> reasons) {
+  return std::ranges::any_of(reasons, [](const Reason& reason) {
+    return reason.code == Code::kCancelled || reason.code == Code::kWithinItself;
+  });
+}
+
 Reason cancelled_reason(const CompileRequest& request) {
   return make_reason(Code::kCancelled, "a request to stop",
                      subject_of(request) + " to be compiled");
@@ -146,11 +152,9 @@ CompiledImagePtr ImageMaker::compile(Toolchain* toolchain, bool anew,
                                      std::vector<Reason>* reasons) {
   std::unique_ptr<CacheLock> lock;
   for (bool is_turn = cache() == nullptr; !is_turn;) {
+    const size_t before = reasons->size();
     lock = cache()->lock(cached_, toolchain->maker(), context_.progress, reasons);
-    if (cancelled(context_)) {
-      reasons->push_back(cancelled_reason(request_));
-      return nullptr;
-    }
+    if (lock == nullptr && gives_up(std::span(*reasons).subspan(before))) return nullptr;
     is_turn = lock == nullptr || lock->is_turn();
     // Whoever held it may have made it; what came while this one waited has been made anew.
     if (lock != nullptr && (!anew || !is_turn)) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -52,6 +53,10 @@ class ImageMaker {
 CacheRequest cache_view(const CompileRequest& request, const JitContext& context, bool* uncertain);
 
 bool cancelled(const JitContext& context);
+// Whether `reasons` say that the work was stopped, or would have waited for itself: that holds for
+// the one who asked, and nothing is known of the image. The program may answer "stop" only once, so
+// it is not asked again.
+bool gives_up(std::span<const Reason> reasons);
 Reason cancelled_reason(const CompileRequest& request);
 
 }  // namespace opdock
