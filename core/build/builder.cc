@@ -220,8 +220,6 @@ class Builder {
   // The copy is what is built, so it is what the key must be of.
   bool copy(const ProjectFolders& folders) {
     if (progress_ != nullptr) progress_->step("building " + manifest_.name + ": configuring", 0);
-    std::error_code error;
-    fs::create_directories(folders.plugin, error);
     const std::string source = manifest_.folder().string();
     const size_t before = reasons_->size();
     std::vector<SourceFile> files;
