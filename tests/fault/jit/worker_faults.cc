@@ -1,16 +1,20 @@
 // Compiling in processes of their own: workers that die, hang, flood or talk nonsense, and hipRTC.
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
+#include <pthread.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <chrono>
+#include <fstream>
 #include <set>
 #include <thread>
 
 #include "jit/packed.h"
 #include "jit/worker.h"
+#include "support/sanitizer.h"
 #include "support/tree_plugins.h"
 #include "unit/jit/support.h"
 
@@ -191,6 +195,41 @@ TEST_F(WorkerFault, ManyAtOnceEachInAProcess) {
   EXPECT_TRUE(has(failed, Code::kJitWorker)) << all_text(failed);
   EXPECT_EQ(cache.entries.size(), 11u);
   EXPECT_EQ(compiles(FAKE_NVRTC_12), 0) << "nothing was compiled in this process";
+}
+
+// As at a limit of processes.
+TEST_F(WorkerFault, ManyAtOnceWithFewerThreadsThanWanted) {
+#if defined(OPDOCK_TEST_ASAN) || defined(OPDOCK_TEST_TSAN)
+  GTEST_SKIP() << "a sanitizer needs the room that is taken away here";
+#endif
+  constexpr size_t kStack = 512 << 20;
+  pthread_attr_t before, large;
+  pthread_getattr_default_np(&before);
+  pthread_attr_init(&large);
+  pthread_attr_setstacksize(&large, kStack);
+  rlimit limit{};
+  getrlimit(RLIMIT_AS, &limit);
+  for (const size_t threads : {0, 1, 2}) {
+    std::vector<CompileRequest> requests(4, request);
+    for (CompileRequest& one : requests)
+      one.program += "// SLEEP=50 " + std::to_string(threads) + std::to_string(&one - &requests[0]);
+    uint64_t pages = 0;
+    std::ifstream("/proc/self/statm") >> pages;
+    const uint64_t room = threads * kStack + kStack / 2;
+    const rlimit tight{pages * static_cast<uint64_t>(getpagesize()) + room, limit.rlim_max};
+    pthread_setattr_default_np(&large);
+    setrlimit(RLIMIT_AS, &tight);
+    size_t made = 0;
+    std::vector<Reason> why;
+    compile_all(requests, 4, context,
+                [&](size_t, const CompiledImagePtr& image, const std::vector<Reason>& told) {
+                  made += image != nullptr;
+                  why.insert(why.end(), told.begin(), told.end());
+                });
+    setrlimit(RLIMIT_AS, &limit);
+    pthread_setattr_default_np(&before);
+    EXPECT_EQ(made, requests.size()) << threads << "\n" << all_text(why);
+  }
 }
 
 // One makes it, and the others get it: none is told that it would wait for itself.
