@@ -178,7 +178,9 @@ opdock_status opdock_module_kernel(opdock_module* module, const char* name, opdo
       return {};
     }
     Status found = module->find(name, out);
-    if (found.ok()) module->kernels[name] = *out;
+    if (!found.ok()) return found;
+    const NoFork whole;
+    module->kernels[name] = *out;
     return found;
   });
 }

@@ -42,8 +42,11 @@ const Nvrtc* open_nvrtc(const std::string& path, std::string* problem) {
     *problem = to_text(within_itself(path + " opened"));
     return nullptr;
   }
-  if (turn.was_left() && opening->compiler == nullptr)
-    opening->problem = to_text(left_by_fork(path + " open, or nobody at it"));
+  if (turn.was_left() && opening->compiler == nullptr) {
+    std::string left = to_text(left_by_fork(path + " open, or no thread opening it"));
+    const NoFork whole;
+    opening->problem.swap(left);
+  }
   if (opening->problem.empty() && opening->compiler == nullptr) {
     // One that fails may be repaired while the process lives: the next request tries again.
     *problem = library_problem(path);
