@@ -193,46 +193,6 @@ class CudaDriver : public GpuDriver<Gpu> {
     return launch_with_attributes(kernel, stream, how, args, clusters);
   }
 
-  Status allocate(int index, void* stream, uint64_t bytes, void** out) override {
-    Gpu* gpu = nullptr;
-    Status done = find_gpu(index, &gpu);
-    if (!done.ok()) return done;
-    Pointer memory = 0;
-    if (pooled(*gpu)) {
-      const Result result = api_.cuMemAllocAsync(&memory, bytes, stream);
-      if (result != kSuccess) return status_of(api_, result, "cuMemAllocAsync");
-    } else {
-      const Result result = api_.cuMemAlloc(&memory, bytes);
-      if (result != kSuccess) return status_of(api_, result, "cuMemAlloc");
-    }
-    *out = reinterpret_cast<void*>(memory);
-    return {};
-  }
-
-  Status release(int index, void* stream, void* memory) override {
-    Gpu* gpu = nullptr;
-    Status done = find_gpu(index, &gpu);
-    if (!done.ok()) return done;
-    void* previous = nullptr;
-    done = enter(index, stream, &previous);
-    if (!done.ok()) return done;
-    const Pointer pointer = reinterpret_cast<Pointer>(memory);
-    const Result result =
-        pooled(*gpu) ? api_.cuMemFreeAsync(pointer, stream) : api_.cuMemFree(pointer);
-    leave(previous);
-    return status_of(api_, result, pooled(*gpu) ? "cuMemFreeAsync" : "cuMemFree");
-  }
-
-  Status is_capturing(void* stream, bool* out) override {
-    *out = false;
-    if (is_legacy(stream)) return {};
-    int capturing = 0;
-    const Result result = api_.cuStreamIsCapturing(stream, &capturing);
-    if (result != kSuccess) return status_of(api_, result, "cuStreamIsCapturing");
-    *out = capturing != 0;
-    return {};
-  }
-
   Status synchronize(void* stream) override {
     return status_of(api_, api_.cuStreamSynchronize(stream), "cuStreamSynchronize");
   }
@@ -240,17 +200,30 @@ class CudaDriver : public GpuDriver<Gpu> {
   void* symbol(const char* name) override { return find_symbol(api_, name); }
 
  private:
-  bool pooled(const Gpu& gpu) const { return gpu.has_pools && api_.cuMemAllocAsync != nullptr; }
+  Status take(const Gpu& gpu, void* stream, uint64_t bytes, void** out) override {
+    Pointer memory = 0;
+    const Result result = gpu.has_pools ? api_.cuMemAllocAsync(&memory, bytes, stream)
+                                        : api_.cuMemAlloc(&memory, bytes);
+    if (result == kSuccess) *out = reinterpret_cast<void*>(memory);
+    return status_of(api_, result, gpu.has_pools ? "cuMemAllocAsync" : "cuMemAlloc");
+  }
+
+  Status give(const Gpu& gpu, void* stream, void* memory) override {
+    const Pointer pointer = reinterpret_cast<Pointer>(memory);
+    const Result result =
+        gpu.has_pools ? api_.cuMemFreeAsync(pointer, stream) : api_.cuMemFree(pointer);
+    return status_of(api_, result, gpu.has_pools ? "cuMemFreeAsync" : "cuMemFree");
+  }
+
+  Status ask_capturing(void* stream, int* capturing) override {
+    return status_of(api_, api_.cuStreamIsCapturing(stream, capturing), "cuStreamIsCapturing");
+  }
 
   Status learn(int index, Gpu* gpu) override {
     Status done = gpus_.initialise([this] { return status_of(api_, api_.cuInit(0), "cuInit"); });
     if (!done.ok()) return done;
     Result result = api_.cuDeviceGet(&gpu->device, index);
-    if (result != kSuccess) {
-      done = status_of(api_, result, "cuDeviceGet");
-      done.text.append(" (cuda:").append(std::to_string(index)).append(")");
-      return done;
-    }
+    if (result != kSuccess) return status_of(api_, result, "cuDeviceGet");
     auto attribute = [&](Attribute which) {
       int value = 0;
       const Result got = api_.cuDeviceGetAttribute(&value, which, gpu->device);
@@ -271,8 +244,9 @@ class CudaDriver : public GpuDriver<Gpu> {
     if (result != kSuccess) return status_of(api_, result, "cuDeviceGetAttribute");
     int pools = 0;  // drivers before 11.2 do not know the attribute
     gpu->has_pools =
+        api_.cuMemAllocAsync != nullptr && api_.cuMemFreeAsync != nullptr &&
         api_.cuDeviceGetAttribute(&pools, kMemoryPoolsSupported, gpu->device) == kSuccess &&
-        pools != 0 && api_.cuMemFreeAsync != nullptr;
+        pools != 0;
     size_t memory = 0;
     result = api_.cuDeviceTotalMem(&memory, gpu->device);
     if (result != kSuccess) return status_of(api_, result, "cuDeviceTotalMem");
