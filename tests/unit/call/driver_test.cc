@@ -211,6 +211,18 @@ TEST(CudaDriver, SaysThatThereIsNoGpu) {
   });
 }
 
+TEST(CudaDriver, NamesTheGpuThatCannotBeAsked) {
+  in_child(R"({"gpus": [{"arch": "sm_90"}, {"arch": "sm_90"}],
+               "failures": [{"function": "cuDeviceTotalMem_v2", "call": 2, "error": 999}]})",
+           [](const std::string&) {
+             const opdock_device_facts* facts = nullptr;
+             EXPECT_TRUE(driver()->facts(0, &facts).ok());
+             const Status done = driver()->facts(1, &facts);
+             EXPECT_EQ(done.text.find("cuda:1: cuDeviceTotalMem: CUDA_ERROR_UNKNOWN (999)"), 0u)
+                 << done.text;
+           });
+}
+
 TEST(CudaDriver, EntersThePrimaryContextAndRestoresTheFormerOne) {
   in_child(kTwoGpus, [](const std::string& record) {
     void *first = nullptr, *second = nullptr;
@@ -549,7 +561,8 @@ TEST(GpuCall, RefusesALaunchThatCannotBeRight) {
     static const ScaleOp op;
     GpuCall call(op);
     EXPECT_EQ(call(-1), OPDOCK_INTERNAL);
-    EXPECT_NE(std::string(call.function.error).find("found 1 arguments, wanted the kernel's 2"),
+    EXPECT_NE(std::string(call.function.error)
+                  .find("found 1 arguments, wanted the kernel's 2; rebuild the plugin"),
               std::string::npos)
         << call.function.error;
     EXPECT_EQ(call(-2), OPDOCK_INTERNAL);

@@ -188,6 +188,19 @@ TEST(HipDriver, SaysThatThereIsNoGpu) {
       R"({"gpus": []})");
 }
 
+TEST(HipDriver, NamesTheGpuThatCannotBeAsked) {
+  with(
+      kHip6,
+      [] {
+        const opdock_device_facts* facts = nullptr;
+        const Status done = driver()->facts(1, &facts);
+        EXPECT_EQ(done.text.find("rocm:1: hipDeviceTotalMem: hipErrorUnknown (999)"), 0u)
+            << done.text;
+      },
+      R"({"gpus": [{"arch": "gfx906"}, {"arch": "gfx906"}],
+          "failures": [{"function": "hipDeviceTotalMem", "error": 999}]})");
+}
+
 TEST_P(HipVersions, IsOfNoUseInAForkedChild) {
   with(GetParam(), [] {
     const opdock_device_facts* facts = nullptr;
@@ -493,7 +506,8 @@ TEST_P(HipVersions, LaunchesAsAmdCan) {
         "launch(): found 25537 bytes of dynamic shared memory, wanted at most 25536 on this GPU, "
         "as the kernel has 40000 of its own");
     refused(kNoSuchKernel, OPDOCK_NOT_FOUND, "hipModuleGetFunction: hipErrorNotFound (500)");
-    refused(kOneArgument, OPDOCK_INTERNAL, "found 1 arguments, wanted the kernel's 2");
+    refused(kOneArgument, OPDOCK_INTERNAL,
+            "found 1 arguments, wanted the kernel's 2; rebuild the plugin");
     EXPECT_EQ(events("launch").size(), 3u);
   });
 }
