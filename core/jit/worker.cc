@@ -2,9 +2,9 @@
 #include "jit/worker.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <poll.h>
 #include <signal.h>
-#include <spawn.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -12,10 +12,10 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/fd.h"
 #include "base/installed.h"
 #include "base/mutex.h"
-
-extern char** environ;
+#include "base/spawn.h"
 
 namespace opdock {
 namespace {
@@ -56,32 +56,21 @@ bool CompileWorker::start(std::string* problem) {
     *problem = std::string("socketpair: ") + std::strerror(errno);
     return false;
   }
+  Fd socket(ends[0]);
+  const Fd others_socket(ends[1]);
   if (pipe2(words, O_CLOEXEC) != 0) {
     *problem = std::string("pipe: ") + std::strerror(errno);
-    close(ends[0]);
-    close(ends[1]);
     return false;
   }
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_adddup2(&actions, ends[1], 0);
-  posix_spawn_file_actions_adddup2(&actions, ends[1], 1);
-  posix_spawn_file_actions_adddup2(&actions, words[1], 2);
-  char* arguments[] = {program_.data(), nullptr};
-  pid_t child = 0;
-  const int failed = posix_spawn(&child, program_.c_str(), &actions, nullptr, arguments, environ);
-  posix_spawn_file_actions_destroy(&actions);
-  close(ends[1]);
-  close(words[1]);
-  if (failed != 0) {
+  Fd errors(words[0]);
+  const Fd others_errors(words[1]);
+  const FdMap files[] = {{ends[1], 0}, {ends[1], 1}, {words[1], 2}};
+  if (const int failed = spawn({{program_}}, files, &child_)) {
     *problem = program_ + ": " + std::strerror(failed);
-    close(ends[0]);
-    close(words[0]);
     return false;
   }
-  child_ = Child(child);
-  socket_ = ends[0];
-  errors_ = words[0];
+  socket_ = socket.release();
+  errors_ = errors.release();
   fcntl(socket_, F_SETFL, O_NONBLOCK);
   fcntl(errors_, F_SETFL, O_NONBLOCK);
   words_.clear();
@@ -141,8 +130,8 @@ bool CompileWorker::compile(const worker::Request& request, std::chrono::millise
       return true;
     }
     if (Clock::now() >= latest) {
-      return give_up("no answer of opdock-compile within " +
-                     std::to_string(deadline.count() / 1000.0) + " s");
+      return give_up(fmt::format("no answer of opdock-compile within {:g} s",
+                                 static_cast<double>(deadline.count()) / 1000));
     }
     pollfd watched[] = {
         {socket_, static_cast<short>(sent < message.size() ? POLLIN | POLLOUT : POLLIN), 0},

@@ -83,6 +83,18 @@ TEST_F(WorkerFault, EndsAtOnceWithWords) {
   script("echo 'a library is missing' >&2; exit 127");
   refused("a library is missing");
 }
+// A thread of the host that blocks signals does not make the compiler deaf to them.
+TEST_F(WorkerFault, SignalsAreNotTheHosts) {
+  sigset_t blocked, before;
+  sigemptyset(&blocked);
+  sigaddset(&blocked, SIGTERM);
+  script("exec grep SigBlk /proc/self/status >&2");
+  pthread_sigmask(SIG_BLOCK, &blocked, &before);
+  EXPECT_EQ(ask(), nullptr);
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  EXPECT_NE(all_text(reasons).find("SigBlk:\t0000000000000000"), std::string::npos)
+      << all_text(reasons);
+}
 TEST_F(WorkerFault, IsKilled) {
   script("kill -SEGV $$");
   refused("ended by SIGSEGV");
