@@ -13,7 +13,7 @@
 
 namespace opdock {
 
-// Opaque: what stands behind them is the driver's own.
+// Opaque: what they point to is the driver's own.
 using ModuleHandle = void*;
 using FunctionHandle = void*;
 

@@ -159,7 +159,7 @@ class ToolSearch {
   const Environment& environment_;
 };
 
-// version.json stands in the toolkit's folder, above bin; where it was left out, a header tells
+// version.json is in the toolkit's folder, above bin; where it was left out, a header tells
 // major and minor: "#define CUDA_VERSION 13000".
 std::string cuda_version(const std::string& nvcc) {
   const fs::path folder = fs::path(real_path(nvcc)).parent_path().parent_path();

@@ -20,7 +20,7 @@ namespace {
 // How often the program is asked whether to stop.
 constexpr std::chrono::milliseconds kAskAgain{50};
 
-// One piece of work by several threads: told to one of them to stop, it stops in all.
+// One piece of work by several threads: once one of them gets the answer to stop, all stop.
 class SharedProgress : public Progress {
  public:
   explicit SharedProgress(Progress* progress) : progress_(progress) {}

@@ -23,7 +23,7 @@ class ImageMaker {
 
   // anew: what the cache has is known to be of no use. NULL and reasons.
   CompiledImagePtr make(bool anew, std::vector<Reason>* reasons);
-  // Whether the cache has an image: by `maker`, or by anybody if it is NULL.
+  // Whether the cache has an image: by `maker`, or by any compiler if it is NULL.
   bool has_image(const CacheMaker* maker, std::vector<Reason>* reasons);
   // Whether a compiler may be opened at all; if not, *why says so, alone.
   bool may_compile(std::vector<Reason>* why) const;

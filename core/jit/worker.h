@@ -45,9 +45,6 @@ class CompileWorker {
   std::string words_;
 };
 
-// How long a compilation may take before its worker is ended: far longer than any real one.
-inline constexpr std::chrono::milliseconds kCompileDeadline{300000};
-
 // The path of opdock-compile; empty: it is not installed.
 std::string compile_worker_path();
 
