@@ -138,11 +138,10 @@ struct AskedDevice {
 
 bool find_place(opdock_device device, AskedDevice* place, Reason* why) {
   if (device.type == OPDOCK_CPU) return true;
-  std::string problem;
-  place->driver = driver_for(static_cast<Backend>(device.type), &problem);
-  if (place->driver != nullptr) problem = place->driver->facts(device.index, &place->facts).text;
-  if (problem.empty()) return true;
-  *why = make_reason(Code::kDriverFailed, problem, "a device that answers");
+  Status done = driver_for(static_cast<Backend>(device.type), &place->driver);
+  if (done.ok()) done = place->driver->facts(device.index, &place->facts);
+  if (done.ok()) return true;
+  *why = make_reason(Code::kDriverFailed, done.text, "a device that answers");
   return false;
 }
 

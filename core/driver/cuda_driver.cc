@@ -339,12 +339,15 @@ class CudaDriver : public GpuDriver<Gpu> {
 }  // namespace
 }  // namespace cuda
 
-Driver* cuda_driver(std::string* problem) {
-  const cuda::Api* api = cuda::open_api(problem);
-  if (api == nullptr) return nullptr;
+Status cuda_driver(Driver** out) {
+  *out = nullptr;
+  const cuda::Api* api = nullptr;
+  Status opened = cuda::open_api(&api);
+  if (!opened.ok()) return opened;
   const NoFork whole;
   static cuda::CudaDriver* driver = new cuda::CudaDriver(api);  // used until the process ends
-  return driver;
+  *out = driver;
+  return {};
 }
 
 }  // namespace opdock

@@ -218,12 +218,15 @@ class HipDriver : public GpuDriver<Gpu> {
 }  // namespace
 }  // namespace hip
 
-Driver* hip_driver(std::string* problem) {
-  const hip::Api* api = hip::open_api(problem);
-  if (api == nullptr) return nullptr;
+Status hip_driver(Driver** out) {
+  *out = nullptr;
+  const hip::Api* api = nullptr;
+  Status opened = hip::open_api(&api);
+  if (!opened.ok()) return opened;
   const NoFork whole;
   static hip::HipDriver* driver = new hip::HipDriver(api);  // used until the process ends
-  return driver;
+  *out = driver;
+  return {};
 }
 
 }  // namespace opdock

@@ -10,6 +10,7 @@
 #include "base/mutex.h"
 #include "base/progress.h"
 #include "base/reason.h"
+#include "base/status.h"
 #include "jit/worker_protocol.h"
 
 namespace opdock {
@@ -31,7 +32,7 @@ class CompileWorker {
                Progress* progress, CompileResult* result, std::vector<Reason>* reasons);
 
  private:
-  bool start(std::string* problem);
+  Status start();
   void end();
   void read_words();
   // The last lines that it wrote to stderr, for messages.

@@ -62,9 +62,9 @@ void in_child(const char* config, const std::function<void(const std::string& re
 }
 
 Driver* driver() {
-  std::string problem;
-  Driver* found = cuda_driver(&problem);
-  EXPECT_NE(found, nullptr) << problem;
+  Driver* found = nullptr;
+  const Status opened = cuda_driver(&found);
+  EXPECT_TRUE(opened.ok() && found != nullptr) << opened.text;
   return found;
 }
 
@@ -357,7 +357,8 @@ TEST(CudaDriver, FindsFurtherSymbols) {
 
 TEST(CudaDriver, ReportsEveryStatusWithTheDriversName) {
   in_child(kTwoGpus, [](const std::string&) {
-    const cuda::Api* api = cuda::open_api(nullptr);
+    const cuda::Api* api = nullptr;
+    cuda::open_api(&api);
     ASSERT_NE(api, nullptr);
     const struct {
       int result;
@@ -386,9 +387,11 @@ TEST(CudaDriver, ReportsEveryStatusWithTheDriversName) {
 }
 
 TEST(Driver, HasNoneForTheCpu) {
-  std::string problem;
-  EXPECT_EQ(driver_for(Backend::kCpu, &problem), nullptr);
-  EXPECT_EQ(driver_for(static_cast<Backend>(7), nullptr), nullptr);
+  for (const Backend backend : {Backend::kCpu, static_cast<Backend>(7)}) {
+    Driver* found = nullptr;
+    EXPECT_EQ(driver_for(backend, &found).status, OPDOCK_INCOMPATIBLE);
+    EXPECT_EQ(found, nullptr);
+  }
 }
 
 // ---------------------------------------------------------------------------- calls on the GPU

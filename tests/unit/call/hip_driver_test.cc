@@ -60,9 +60,9 @@ std::vector<json> events(const std::string& name) {
 }
 
 Driver* driver() {
-  std::string problem;
-  Driver* found = driver_for(Backend::kRocm, &problem);
-  EXPECT_NE(found, nullptr) << problem;
+  Driver* found = nullptr;
+  const Status opened = driver_for(Backend::kRocm, &found);
+  EXPECT_TRUE(opened.ok() && found != nullptr) << opened.text;
   return found;
 }
 
@@ -260,7 +260,8 @@ TEST_P(HipVersions, TellsWhetherAStreamIsCaptured) {
 
 TEST(HipDriver, ReportsEveryStatusWithHipsNameAndLeavesNoErrorBehind) {
   with(kHip6, [] {
-    const hip::Api* api = hip::open_api(nullptr);
+    const hip::Api* api = nullptr;
+    hip::open_api(&api);
     ASSERT_NE(api, nullptr);
     const struct {
       int result;
@@ -359,10 +360,12 @@ TEST(HipLibrary, LacksAFunction) {
   RocmFolder folder;
   folder.add(math.dli_fname, "libamdhip64.so.7");
   soft_child::run([] {
-    std::string problem;
-    EXPECT_EQ(driver_for(Backend::kRocm, &problem), nullptr);
-    EXPECT_NE(problem.find("older than HIP 5.2: libamdhip64 has no hipInit"), problem.npos)
-        << problem;
+    Driver* found = nullptr;
+    const Status opened = driver_for(Backend::kRocm, &found);
+    EXPECT_EQ(opened.status, OPDOCK_INCOMPATIBLE);
+    EXPECT_EQ(found, nullptr);
+    EXPECT_NE(opened.text.find("older than HIP 5.2: libamdhip64 has no hipInit"), opened.text.npos)
+        << opened.text;
   });
 }
 
@@ -370,13 +373,14 @@ TEST(HipLibrary, CannotBeOpened) {
   RocmFolder folder;
   folder.add("/dev/null", "libamdhip64.so.7");
   soft_child::run([] {
-    std::string problem;
-    if (void* library = hip::open_library(&problem)) {  // this machine has one
-      dlclose(library);
+    void* opened = nullptr;
+    const std::string text = hip::open_library(&opened).text;
+    if (opened != nullptr) {  // this machine has one
+      dlclose(opened);
       return;
     }
-    EXPECT_NE(problem.find("no HIP runtime: "), problem.npos) << problem;
-    EXPECT_NE(problem.find("Install AMD's ROCm"), problem.npos) << problem;
+    EXPECT_NE(text.find("no HIP runtime: "), text.npos) << text;
+    EXPECT_NE(text.find("Install AMD's ROCm"), text.npos) << text;
   });
 }
 
