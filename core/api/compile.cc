@@ -102,11 +102,10 @@ Status choose_target(const opdock_compile_options& given, opdock_module* module)
   }
   request.backend = static_cast<Backend>(given.device.type);
   module->device = given.device;
-  std::string problem;
-  module->driver = driver_for(request.backend, &problem);
-  if (module->driver == nullptr) return {OPDOCK_INCOMPATIBLE, problem};
+  Status done = driver_for(request.backend, &module->driver);
+  if (!done.ok()) return done;
   const opdock_device_facts* facts = nullptr;
-  Status done = module->driver->facts(given.device.index, &facts);
+  done = module->driver->facts(given.device.index, &facts);
   if (!done.ok()) return done;
   if (!request.arch.empty()) return {};
   Gpu gpu{};
@@ -178,7 +177,9 @@ opdock_status opdock_module_kernel(opdock_module* module, const char* name, opdo
       return {};
     }
     Status found = module->find(name, out);
-    if (found.ok()) module->kernels[name] = *out;
+    if (!found.ok()) return found;
+    const NoFork whole;
+    module->kernels[name] = *out;
     return found;
   });
 }

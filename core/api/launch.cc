@@ -19,7 +19,7 @@ Driver* driver_of(const opdock_kernel& kernel) {
   std::atomic<Driver*>& known = is_cuda ? cuda : rocm;
   Driver* driver = known.load(std::memory_order_acquire);
   if (driver == nullptr) {
-    driver = driver_for(is_cuda ? Backend::kCuda : Backend::kRocm, nullptr);
+    driver_for(is_cuda ? Backend::kCuda : Backend::kRocm, &driver);
     known.store(driver, std::memory_order_release);
   }
   return driver;
@@ -34,9 +34,9 @@ opdock_status opdock_kernel_get_info(const opdock_kernel* kernel, opdock_kernel_
     if (out == nullptr || !OPDOCK_HAS(out, opdock_kernel_info, device)) {
       return null_argument("out (with its struct_size)");
     }
-    std::string problem;
-    Driver* driver = driver_for(static_cast<Backend>(kernel->device.type), &problem);
-    if (driver == nullptr) return {OPDOCK_INCOMPATIBLE, problem};
+    Driver* driver = nullptr;
+    Status opened = driver_for(static_cast<Backend>(kernel->device.type), &driver);
+    if (!opened.ok()) return opened;
     const std::vector<uint32_t>* sizes = driver->params(kernel->function);
     *out = {out->struct_size,
             sizes == nullptr ? 0u : static_cast<uint32_t>(sizes->size()),

@@ -112,12 +112,18 @@ Status opdock_module::compile() {
   // Without a device nothing of this process is needed, and it may be about to fork: NVRTC 13
   // initialises the CUDA driver where it compiles.
   context.in_worker = driver == nullptr;
-  image = compile_image(request, context, &reasons);
-  if (const auto ptx = image == nullptr ? for_newer_gpu(request, context, &reasons) : std::nullopt)
-    image = compile_image(*ptx, context, &reasons);
-  if (image == nullptr) return fail_for(std::move(reasons));
+  CompiledImagePtr made = compile_image(request, context, &reasons);
+  if (const auto ptx = made == nullptr ? for_newer_gpu(request, context, &reasons) : std::nullopt)
+    made = compile_image(*ptx, context, &reasons);
+  if (made == nullptr) return fail_for(std::move(reasons));
+  put(std::move(made));
   if (!image->log.empty()) runtime->log(1, (request.name + ":\n" + image->log).c_str());
   return {};
+}
+
+void opdock_module::put(CompiledImagePtr made) {
+  const NoFork whole;
+  image.swap(made);
 }
 
 // What to compile instead where the GPU is newer than every compiler; `reasons`, why it could not
@@ -150,7 +156,7 @@ Status opdock_module::find(const std::string& name, opdock_kernel** out) {
   if (const auto ptx = loaded == nullptr ? for_newer_gpu(wanted, context, &reasons) : std::nullopt)
     loaded = LoadedModule::get(*ptx, driver, device, context, &own, &reasons);
   if (loaded == nullptr) return fail_for(std::move(reasons));
-  if (named) image = own;
+  if (named) put(std::move(own));
   void* previous = nullptr;
   Status entered = driver->enter(device.index, nullptr, &previous);
   if (!entered.ok()) return entered;

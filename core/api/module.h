@@ -32,6 +32,8 @@ struct opdock_module {
   opdock::Status fail_for(std::vector<opdock::Reason> reasons);
 
  private:
+  // In a turn that a fork may leave in the middle: `image` is the former one or the new one.
+  void put(opdock::CompiledImagePtr made);
   std::optional<opdock::CompileRequest> for_newer_gpu(const opdock::CompileRequest& failed,
                                                       const opdock::JitContext& context,
                                                       std::vector<opdock::Reason>* reasons) const;

@@ -23,7 +23,7 @@ bool runs(ImageKind kind, const std::string& arch, const Gpu& gpu) {
   image.backend = Backend::kCuda;
   image.kind = kind;
   image.arch = arch;
-  // Without a toolkit in it the architecture is all that the rule can judge.
+  // Without a toolkit in it the rule can check the architecture only.
   const std::optional<Code> problem = fit_cuda(image, gpu, MachineFacts()).problem;
   return !problem || *problem == Code::kToolkitUnknown;
 }

@@ -52,7 +52,7 @@ struct CudaArchInputs {
   std::vector<ArchSource> sources;
   std::vector<Gpu> gpus;                 // visible ones; of other backends are passed over
   std::vector<CompilerArchs> compilers;  // those that will compile; none: nothing can be checked
-  // Numbers in `sources` that nobody wrote but that stand for GPUs of the machine that asks
+  // Numbers in `sources` that were not written there but are those of GPUs of the machine that asks
   // (ArchRequest): one that is newer than the compilers is not refused but gets PTX, as a GPU does.
   std::vector<int> gpu_numbers;
   // 10 * major + minor: nothing is compiled for what is older, whoever asks for it, and a list of
@@ -99,7 +99,7 @@ struct RocmArchChoice {
   std::string text() const { return to_text(targets); }
 };
 
-// The same for AMD. The HIP compilers tell nobody what they know, so they refuse by themselves; and
+// The same for AMD. The HIP compilers do not say what they know, so they refuse by themselves; and
 // without a GPU there is no default. A GPU's features are left out: such code runs with any
 // setting.
 std::optional<RocmArchChoice> choose_rocm_archs(const RocmArchInputs& inputs, Reason* reason);

@@ -1,4 +1,4 @@
-// What compilers are told about the architectures.
+// The compilers' flags that name the architectures.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -8,8 +8,7 @@
 namespace opdock {
 namespace {
 
-// The newest major that a preprocessor condition lets through which looks for `macro` to be too
-// new:
+// The newest major that a preprocessor condition which refuses newer values of `macro` accepts:
 // "__GNUC__ > 15" is 15, "(__clang_major__ >= 21) || …" is 20. 0: it has no such part.
 uint32_t newest_accepted(std::string_view condition, std::string_view macro) {
   for (size_t at = condition.find(macro); at != condition.npos;
@@ -32,8 +31,8 @@ uint32_t newest_accepted(std::string_view condition, std::string_view macro) {
 std::optional<HostLimits> read_host_limits(std::string_view host_config, std::string path) {
   HostLimits limits;
   limits.source = std::move(path);
-  // Each check is an #if and, in the next line that is not blank, an #error that says what it is
-  // for.
+  // Each check is an #if and, in the next line that is not blank, an #error that names the
+  // compiler.
   std::string_view condition;
   while (!host_config.empty()) {
     const size_t end = std::min(host_config.find('\n'), host_config.size());

@@ -11,7 +11,7 @@
 namespace opdock {
 
 struct HostLimits {
-  uint32_t gcc = 0;    // the newest major accepted; 0: not told
+  uint32_t gcc = 0;    // the newest major accepted; 0: unknown
   uint32_t clang = 0;  // likewise
   std::string source;  // for people: the file, or NVIDIA's guide
 };

@@ -35,7 +35,7 @@ std::string upgrade(uint32_t major) {
 
 }  // namespace
 
-std::optional<Reason> judge_driver(const Version& toolkit, ImageKind kind,
+std::optional<Reason> check_driver(const Version& toolkit, ImageKind kind,
                                    const CudaDriver& driver) {
   if (!driver.cuda || toolkit.empty()) return std::nullopt;
   const Version wanted = release_of(toolkit), has = release_of(*driver.cuda);
@@ -71,7 +71,7 @@ bool has_forward_compatibility(const CudaDriver& driver) {
   return false;
 }
 
-std::optional<Reason> judge_torch(const Version& toolkit, const TorchFacts& torch, Links links) {
+std::optional<Reason> check_torch(const Version& toolkit, const TorchFacts& torch, Links links) {
   if (links == Links::kNothing || torch.version.empty() || toolkit.empty()) return std::nullopt;
   const char* library = links == Links::kTorch ? "libtorch" : "libcudart";
   const Version wanted = release_of(toolkit);
@@ -98,7 +98,7 @@ std::optional<Reason> judge_torch(const Version& toolkit, const TorchFacts& torc
           has.text(), library));
 }
 
-std::optional<Reason> judge_host_compiler(const Version& toolkit,
+std::optional<Reason> check_host_compiler(const Version& toolkit,
                                           const std::optional<HostLimits>& limits,
                                           const HostCompiler& compiler) {
   if (!limits) return std::nullopt;
@@ -128,7 +128,7 @@ std::optional<Version> oldest_usable(const std::string& tool) {
   return std::nullopt;
 }
 
-std::optional<Reason> judge_tool(const std::string& tool, const Version& version) {
+std::optional<Reason> check_tool(const std::string& tool, const Version& version) {
   const std::optional<Version> oldest = oldest_usable(tool);
   if (!oldest) return std::nullopt;
   const std::string wanted = fmt::format("{} {} or newer", tool, oldest->text());
@@ -140,7 +140,7 @@ std::optional<Reason> judge_tool(const std::string& tool, const Version& version
                                : fmt::format("install a newer {}, or put it first in PATH", tool));
 }
 
-std::optional<Reason> judge_cuda_standard(const Version& nvcc, int standard) {
+std::optional<Reason> check_cuda_standard(const Version& nvcc, int standard) {
   const Version wanted = standard >= 20 ? Version{12, 0} : Version{11, 0};
   if (nvcc.empty() || wanted <= nvcc) return std::nullopt;
   return with_advice(
@@ -151,7 +151,7 @@ std::optional<Reason> judge_cuda_standard(const Version& nvcc, int standard) {
           : "use CUDA 11.0 or newer");
 }
 
-std::optional<Reason> judge_rocm(const Version& hipcc, const std::optional<Version>& runtime) {
+std::optional<Reason> check_rocm(const Version& hipcc, const std::optional<Version>& runtime) {
   if (!runtime || hipcc.empty() || hipcc.major() == runtime->major()) return std::nullopt;
   return with_advice(Code::kRocmRuntime, fmt::format("ROCm {} libraries", runtime->text()),
                      fmt::format("ROCm {}.x, since hipcc is {}", hipcc.major(), hipcc.text()),

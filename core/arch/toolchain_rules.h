@@ -1,7 +1,7 @@
 // Which versions go together: toolkit, driver, PyTorch, host compiler, build tools.
 //
 // Every rule is a pure function of versions. It answers nullopt where nothing speaks against them,
-// also where a version is not known and nothing can be told. Versions count as far as a rule says.
+// also where a version is not known and nothing can be said. Versions count as far as a rule says.
 // Sources are named at each rule.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
@@ -25,18 +25,16 @@ struct CudaDriver {
 };
 
 // Whether images of `kind` (kCubin or kPtx) that `toolkit` makes run with this driver.
-// - A cubin: a driver of the toolkit's major or a later one; its minor does not matter since CUDA
-// 11
-//   (before: a driver of the toolkit's version). Source: NVIDIA, "CUDA Compatibility", Minor
-//   Version Compatibility.
-// - PTX: a driver of the toolkit's version, major and minor, because it must know the PTX ISA
-// version.
-//   Source: same, Limitations.
+// A cubin wants a driver of the toolkit's major or a later one; the minor does not matter since
+// CUDA 11 (before: a driver of the toolkit's version). Source: NVIDIA, "CUDA Compatibility", Minor
+// Version Compatibility.
+// PTX wants a driver of the toolkit's version, major and minor, because the driver must know the
+// version of the PTX instruction set. Source: same, Limitations.
 // libcuda counts, not the kernel's driver: the forward-compatibility package (cuda-compat-…) brings
 // a newer libcuda for an older kernel's driver on data-centre GPUs. Source: same, Forward
 // Compatibility. Without a driver there is nothing against it: code can be compiled for other
 // machines.
-std::optional<Reason> judge_driver(const Version& toolkit, ImageKind kind,
+std::optional<Reason> check_driver(const Version& toolkit, ImageKind kind,
                                    const CudaDriver& driver);
 
 // Whether libcuda is newer than the kernel's driver brings by itself, that is from cuda-compat.
@@ -57,17 +55,17 @@ struct TorchFacts {
 // Compatibility: libraries of one major are binary compatible). A plugin that links neither, as
 // Opdock's own and all with a static cudart, works beside any PyTorch: streams, memory and contexts
 // are the driver's. (DeepSpeed refuses 12.1 against 11.8 for every op.)
-std::optional<Reason> judge_torch(const Version& toolkit, const TorchFacts& torch, Links links);
+std::optional<Reason> check_torch(const Version& toolkit, const TorchFacts& torch, Links links);
 
 // ---- host compilers
 
 struct HostCompiler {
   std::string name;  // "g++" or "clang++"
-  Version version;   // empty: not told
+  Version version;   // empty: unknown
 };
 
 // As nvcc's own check of -ccbin. tool-unknown if the compiler's version is not known.
-std::optional<Reason> judge_host_compiler(const Version& toolkit,
+std::optional<Reason> check_host_compiler(const Version& toolkit,
                                           const std::optional<HostLimits>& limits,
                                           const HostCompiler& compiler);
 
@@ -83,16 +81,16 @@ std::optional<Reason> judge_host_compiler(const Version& toolkit,
 std::optional<Version> oldest_usable(const std::string& tool);
 
 // tool-too-old, or tool-unknown for an empty version.
-std::optional<Reason> judge_tool(const std::string& tool, const Version& version);
+std::optional<Reason> check_tool(const std::string& tool, const Version& version);
 
 // .cu files that include plugin.hpp need C++20, which nvcc knows since CUDA 12.0 (release notes).
 // `standard` is 17 or 20.
-std::optional<Reason> judge_cuda_standard(const Version& nvcc, int standard);
+std::optional<Reason> check_cuda_standard(const Version& nvcc, int standard);
 
 // ---- ROCm
 
 // hipcc against the run-time libraries (libamdhip64), whose file names carry the major version.
 // Source: AMD, "ROCm Compatibility"; HIP's versioning (major versions break the ABI).
-std::optional<Reason> judge_rocm(const Version& hipcc, const std::optional<Version>& runtime);
+std::optional<Reason> check_rocm(const Version& hipcc, const std::optional<Version>& runtime);
 
 }  // namespace opdock

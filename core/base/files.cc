@@ -197,11 +197,15 @@ int digest_file(const std::string& path, uint64_t most, std::string* sha256, uin
   if (fstat(fd.get(), &status) != 0) return errno;
   if (!S_ISREG(status.st_mode)) return EISDIR;
   if (static_cast<uint64_t>(status.st_size) > most) return EFBIG;
+  return digest_open_file(fd.get(), sha256, size);
+}
+
+int digest_open_file(int fd, std::string* sha256, uint64_t* size) {
   Sha256 hash;
   std::vector<uint8_t> buffer(256 << 10);
   *size = 0;
   while (true) {
-    const ssize_t got = read(fd.get(), buffer.data(), buffer.size());
+    const ssize_t got = read(fd, buffer.data(), buffer.size());
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) return errno;
     if (got == 0) break;

@@ -51,6 +51,8 @@ uint64_t tree_bytes(const std::string& path);
 int list_folder(const std::string& path, std::vector<std::string>* names);
 // SHA-256, hex, and size of a regular file of at most `most` bytes, else EFBIG.
 int digest_file(const std::string& path, uint64_t most, std::string* sha256, uint64_t* size);
+// The same of an open file, from where it is to its end.
+int digest_open_file(int fd, std::string* sha256, uint64_t* size);
 
 std::string parent_of(const std::string& path);
 // Absolute, with all links resolved; empty if it leads nowhere, and errno says why.

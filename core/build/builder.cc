@@ -33,7 +33,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int kMostAttempts = 3;  // while the source or the compilers change under us
-// Of others', in ways that may pass, while this one waits: then it takes their word for it.
+// Of others, for reasons that may pass, while this one waits: then it fails as they did.
 constexpr int kMostFailures = 2;
 
 class Builder {
@@ -60,7 +60,7 @@ class Builder {
   BuildResult run_attempts() {
     std::vector<Reason> missing;
     tools_ = find_build_tools(languages_, &missing);
-    // Without tools nothing says who would have made it: what is there, whoever made it.
+    // Without tools it is not known which compiler would have made it: a result by any will do.
     if (!missing.empty()) {
       BuildResult found = take_first(cache_->find(request_, nullptr, reasons_));
       if (!found.entry) reasons_->insert(reasons_->end(), missing.begin(), missing.end());
@@ -148,7 +148,7 @@ class Builder {
 
   BuildResult find_or_make() {
     if (std::optional<BuildResult> made = find_made()) return *made;
-    if (!check_toolchain()) return {};
+    if (!toolchain_fits()) return {};
     std::unique_ptr<CacheLock> lock;
     for (int failures = 0;;) {
       const size_t before = reasons_->size();
@@ -180,9 +180,9 @@ class Builder {
     return result;
   }
 
-  bool check_toolchain() {
+  bool toolchain_fits() {
     const ToolchainFacts facts = ask_toolchain(manifest_, options_, tools_);
-    BuildCheck check = judge_toolchain(manifest_, options_, facts);
+    BuildCheck check = check_toolchain(manifest_, options_, facts);
     warnings_ = std::move(check.warnings);
     stand_in_ = stand_in_text(tools_, languages_, facts, warnings_);
     for (const Reason& warning : warnings_) log_ += "opdock: warning: " + to_text(warning) + "\n";
@@ -215,8 +215,6 @@ class Builder {
   // The copy is what is built, so it is what the key must be of.
   bool copy(const ProjectFolders& folders) {
     if (progress_ != nullptr) progress_->step("building " + manifest_.name + ": configuring", 0);
-    std::error_code error;
-    fs::create_directories(folders.plugin, error);
     const std::string source = manifest_.folder().string();
     const size_t before = reasons_->size();
     std::vector<SourceFile> files;
@@ -308,7 +306,7 @@ std::vector<Reason> check_build(const Manifest& manifest, const BuildOptions& op
   try {
     const BuildTools tools = find_build_tools(languages_of(manifest, options), &against);
     const BuildCheck check =
-        judge_toolchain(manifest, options, ask_toolchain(manifest, options, tools));
+        check_toolchain(manifest, options, ask_toolchain(manifest, options, tools));
     against.insert(against.end(), check.against.begin(), check.against.end());
   } catch (const std::exception& problem) {
     against.push_back(make_reason(Code::kBuildFailed, problem.what(), "no failure of the builder"));

@@ -55,19 +55,19 @@ std::optional<CacheRequest> build_request(const Manifest& manifest, const BuildO
 // The variants in the cache, newest first, without any compiler: what `load` may try.
 // (Cache::find over build_request.)
 
-// Finds the tools, judges them (build/toolchain_check.h), takes the lock, builds in a folder of its
+// Finds the tools, checks them (build/toolchain_check.h), takes the lock, builds in a folder of its
 // own, checks the result (it has a note, the right name) and publishes. Children die with this
 // process; a cancelled or failed build leaves nothing but its log. Without tools, a variant that
-// another compiler made is taken. A failure of the source is remembered, and told again with
+// another compiler made is taken. A failure of the source is remembered, and given again with
 // build-remembered until an input changes. Who waited for a build that failed in a way that may
-// pass (want of memory) builds in turn; after two such failures all who still wait tell of them
+// pass (want of memory) builds in turn; after two such failures all who still wait fail with them
 // (build-waited). progress and reasons as elsewhere; progress may be NULL.
 // Reasons: stage "build", and the cache's. Under AT_SECURE nothing is built. Blocking; any thread;
 // never throws.
 BuildResult build_plugin(const Manifest& manifest, const BuildOptions& options, Cache* cache,
                          Progress* progress, std::vector<Reason>* reasons);
 
-// What would keep build_plugin from starting on this machine, told without building anything: tools
+// What would keep build_plugin from starting on this machine, without building anything: tools
 // that are missing, versions and architectures that they do not take. Starts compilers to ask them.
 std::vector<Reason> check_build(const Manifest& manifest, const BuildOptions& options);
 

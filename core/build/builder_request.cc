@@ -136,7 +136,7 @@ std::optional<CacheRequest> build_request(const Manifest& manifest, const BuildO
   add("plugin", manifest.name);
   for (size_t i = 0; i + 1 < sources->size(); i += 2)
     add("source " + (*sources)[i], (*sources)[i + 1]);
-  // They stand in plugin.toml, which counts already; so that it is told which of them changed.
+  // They are in plugin.toml, which counts already; here so that messages can name what changed.
   const BuildNeeds& needs = manifest.build;
   add_list("include folders", needs.include);
   add_list("defines", needs.defines);

@@ -25,7 +25,7 @@ enum { kReport = 3 };
 static void report(const char* what, int number) {
   char text[32];
   const int size = snprintf(text, sizeof text, "%s %d\n", what, number);
-  if (write(kReport, text, (size_t)size) < 0) return; /* nobody listens any more */
+  if (write(kReport, text, (size_t)size) < 0) return; /* the host has closed its end */
 }
 
 static pid_t parent_of(const char* pid) {
@@ -52,7 +52,7 @@ static void kill_children(void) {
   closedir(folder);
 }
 
-/* Whoever dies hands its children over to this process: until nobody is left. */
+/* Children of a process that dies become this process's: until none is left. */
 static void kill_descendants(void) {
   for (;;) {
     while (waitpid(-1, NULL, WNOHANG) > 0) {

@@ -20,8 +20,8 @@ struct ToolLimits {
 
 ToolLimits own_limits();
 
-// build-limit if a program that ended so, and printed `log`, was stopped by a limit. error: what is
-// told of it as found.
+// build-limit if a program that ended so, and printed `log`, was stopped by a limit. error: what
+// the reason gives as found.
 std::optional<Reason> hit_limit(const ToolLimits& limits, const ProcessEnd& end,
                                 std::string_view log, const std::string& error);
 

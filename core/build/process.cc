@@ -4,7 +4,6 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
-#include <spawn.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -15,6 +14,7 @@
 #include "base/child.h"
 #include "base/fd.h"
 #include "base/mutex.h"
+#include "base/spawn.h"
 
 namespace opdock {
 namespace {
@@ -25,51 +25,10 @@ constexpr int kPollMilliseconds = 40;  // cancelled() is asked this often
 bool make_pipe(Fd* read_end, Fd* write_end) {
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) return false;
-  const Fd low(ends[1]);
   *read_end = Fd(ends[0]);
-  // Out of the way of 0 to 3, which a host may have closed and which the child gets.
-  *write_end = Fd(fcntl(low.get(), F_DUPFD_CLOEXEC, 10));
+  *write_end = Fd(ends[1]);
   fcntl(read_end->get(), F_SETFL, O_NONBLOCK);
-  return static_cast<bool>(*write_end);
-}
-
-std::vector<char*> pointers(std::vector<std::string>* texts) {
-  std::vector<char*> list;
-  for (std::string& text : *texts) list.push_back(text.data());
-  list.push_back(nullptr);
-  return list;
-}
-
-// Signals as a fresh program expects them: a host such as Python ignores SIGPIPE.
-int spawn(const std::string& guard, const ProcessJob& job, int output, int report, Child* child) {
-  std::vector<std::string> words = {guard, std::to_string(getpid())};
-  words.insert(words.end(), job.arguments.begin(), job.arguments.end());
-  std::vector<std::string> variables = job.environment;
-
-  posix_spawn_file_actions_t actions;
-  posix_spawnattr_t attributes;
-  posix_spawn_file_actions_init(&actions);
-  posix_spawnattr_init(&attributes);
-  posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
-  posix_spawn_file_actions_adddup2(&actions, output, 1);
-  posix_spawn_file_actions_adddup2(&actions, output, 2);
-  posix_spawn_file_actions_adddup2(&actions, report, 3);
-  if (!job.folder.empty()) posix_spawn_file_actions_addchdir_np(&actions, job.folder.c_str());
-  sigset_t none, all;
-  sigemptyset(&none);
-  sigfillset(&all);
-  posix_spawnattr_setsigmask(&attributes, &none);
-  posix_spawnattr_setsigdefault(&attributes, &all);
-  posix_spawnattr_setpgroup(&attributes, 0);
-  posix_spawnattr_setflags(&attributes,
-                           POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
-  pid_t pid = 0;
-  const int error = posix_spawn(&pid, guard.c_str(), &actions, &attributes, pointers(&words).data(),
-                                pointers(&variables).data());
-  if (error == 0) *child = Child(pid);
-  posix_spawnattr_destroy(&attributes);
-  posix_spawn_file_actions_destroy(&actions);
-  return error;
+  return true;
 }
 
 // Everything that can be read now. False at the end of the file.
@@ -88,7 +47,8 @@ bool drain(int fd, F&& take) {
   }
 }
 
-// What the guard wrote last; kNotStarted without errno if it was killed before it could.
+// What the guard wrote last. If it was killed before it could write, that counts as the program's
+// end.
 ProcessEnd read_report(const std::string& text) {
   ProcessEnd end;
   char word[16] = {};
@@ -134,7 +94,11 @@ ProcessEnd run_process(const std::string& guard, const ProcessJob& job) {
       end.number = errno;
       return end;
     }
-    end.number = spawn(guard, job, output_write.get(), report_write.get(), &child);
+    Program program{{guard, std::to_string(getpid())}, &job.environment, job.folder};
+    program.words.insert(program.words.end(), job.arguments.begin(), job.arguments.end());
+    const FdMap files[] = {
+        {output_write.get(), 1}, {output_write.get(), 2}, {report_write.get(), 3}};
+    end.number = spawn(program, files, &child);
     output_write = Fd();
     report_write = Fd();
   }

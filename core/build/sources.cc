@@ -101,7 +101,7 @@ class SourceWalk {
     if (noted_.insert(above).second) stamps_->add(above);
   }
 
-  // All of what lies there, whoever includes it: a compiler is told to look there.
+  // All of what lies there, whatever includes it: a compiler looks there.
   void take_includes(const Manifest& manifest) {
     for (const std::string& name :
          files_of_includes(manifest.build, manifest.folder(), kMostSourceFiles + 1)) {
@@ -149,7 +149,7 @@ class SourceWalk {
       }
     });
     std::string digest;
-    // Its size is judged before it is read, and again of a file that grows.
+    // Its size is checked before it is read, and again while it is, as a file may grow.
     if (is_file && (!has_room(name, static_cast<uint64_t>(status.st_size)) ||
                     !hash(file.get(), name, &lines, &digest))) {
       return false;
@@ -167,14 +167,17 @@ class SourceWalk {
   bool hash(int fd, const std::string& name, LineCutter* lines, std::string* digest) {
     Sha256 hasher;
     std::vector<uint8_t> buffer(1 << 16);
-    ssize_t count = 0;
-    while ((count = read(fd, buffer.data(), buffer.size())) > 0) {
+    while (true) {
+      const ssize_t count = read(fd, buffer.data(), buffer.size());
+      if (count < 0 && errno == EINTR) continue;
+      if (count < 0) return true;
+      if (count == 0) break;
       if (is_cancelled() || !has_room(name, static_cast<uint64_t>(count))) return false;
       bytes_ += static_cast<uint64_t>(count);
       hasher.add({buffer.data(), static_cast<size_t>(count)});
       lines->add({reinterpret_cast<const char*>(buffer.data()), static_cast<size_t>(count)});
     }
-    if (count == 0) *digest = to_hex(hasher.finish());
+    *digest = to_hex(hasher.finish());
     return true;
   }
 

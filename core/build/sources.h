@@ -30,7 +30,7 @@ struct SourceFile {
 bool list_sources(const Manifest& manifest, Progress* progress, std::vector<SourceFile>* files,
                   std::vector<Reason>* reasons, Stamps* stamps = nullptr);
 
-// Copies these below `target`, which exists. trust: judges each file, open for reading; NULL: none
+// Copies these below `target`, which exists. trust: checks each file, open for reading; NULL: none
 // need be. progress as above. False and a reason if one cannot be read, written or used.
 class Trust;
 bool copy_sources(const std::string& folder, const std::vector<SourceFile>& files,

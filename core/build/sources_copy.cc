@@ -6,7 +6,6 @@
 
 #include <cerrno>
 #include <cstring>
-#include <filesystem>
 
 #include "base/fd.h"
 #include "base/files.h"
@@ -17,14 +16,17 @@
 namespace opdock {
 namespace {
 
-namespace fs = std::filesystem;
-
 Reason unreadable(const std::string& path, const char* why) {
   return make_reason(Code::kBuildSource, path + ": " + why, "a file that can be read");
 }
 
-bool copy_open_file(int from, const std::string& target, Progress* progress,
-                    std::vector<Reason>* reasons) {
+Reason uncopied(const std::string& target, int error) {
+  return cannot_write(target, error, Code::kBuildSource, "a copy of the plugin's source");
+}
+
+// path: of `from`, for messages.
+bool copy_open_file(int from, const std::string& path, const std::string& target,
+                    Progress* progress, std::vector<Reason>* reasons) {
   Fd to(open(target.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
   int error = to ? 0 : errno;
   std::vector<char> buffer(1 << 20);
@@ -36,12 +38,15 @@ bool copy_open_file(int from, const std::string& target, Progress* progress,
     const ssize_t count = read(from, buffer.data(), buffer.size());
     if (count == 0) break;
     if (count < 0 && errno == EINTR) continue;
-    error = count < 0 ? errno : write_all(to.get(), {buffer.data(), static_cast<size_t>(count)});
+    if (count < 0) {
+      reasons->push_back(unreadable(path, std::strerror(errno)));
+      return false;
+    }
+    error = write_all(to.get(), {buffer.data(), static_cast<size_t>(count)});
   }
   if (to && close(to.release()) != 0 && error == 0) error = errno;
   if (error == 0) return true;
-  reasons->push_back(
-      cannot_write(target, error, Code::kBuildSource, "a copy of the plugin's source"));
+  reasons->push_back(uncopied(target, error));
   return false;
 }
 
@@ -52,8 +57,11 @@ bool copy_sources(const std::string& folder, const std::vector<SourceFile>& file
                   std::vector<Reason>* reasons) {
   for (const SourceFile& file : files) {
     const std::string path = folder + "/" + file.name, copy = target + "/" + file.name;
-    std::error_code error;
-    fs::create_directories(fs::path(copy).parent_path(), error);
+    const std::string copys_folder = parent_of(copy);
+    if (const int error = make_folders(copys_folder)) {
+      reasons->push_back(uncopied(copys_folder, error));
+      return false;
+    }
     if (file.name.ends_with('/')) continue;  // a folder that need only be there
     // O_NONBLOCK: a FIFO among the files must not stop us.
     const Fd from(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
@@ -72,7 +80,7 @@ bool copy_sources(const std::string& folder, const std::vector<SourceFile>& file
         return false;
       }
     }
-    if (!copy_open_file(from.get(), copy, progress, reasons)) return false;
+    if (!copy_open_file(from.get(), path, copy, progress, reasons)) return false;
   }
   return true;
 }

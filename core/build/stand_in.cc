@@ -102,10 +102,10 @@ Paths compilers_here(const std::string& nvcc, const std::vector<std::string>& nv
 
 // The compilers here beside those that an entry was made by, and the memo that there is nothing new
 // among them. It holds while the surroundings, what was looked at, and the files are as they were.
-class SourceComparison {
+class CompilerComparison {
  public:
-  SourceComparison(const Manifest& manifest, const BuildOptions& options, const CacheEntry& entry,
-                   Cache* cache)
+  CompilerComparison(const Manifest& manifest, const BuildOptions& options, const CacheEntry& entry,
+                     Cache* cache)
       : cache_(cache),
         languages_(languages_of(manifest, options)),
         nvcc_(languages_.cuda ? find_nvcc() : std::string()),
@@ -190,7 +190,7 @@ std::optional<std::string> newer_compiler(const Manifest& manifest, const BuildO
                                           const CacheEntry& entry, Cache* cache, bool may_start) {
   const std::optional<StandIn> then = read_stand_in(entry);
   if (!then || getauxval(AT_SECURE) != 0) return std::nullopt;
-  SourceComparison comparison(manifest, options, entry, cache);
+  CompilerComparison comparison(manifest, options, entry, cache);
   if (comparison.is_settled()) return std::nullopt;
   if (!comparison.look(*then)) {
     comparison.settle();
@@ -206,7 +206,7 @@ std::optional<std::string> newer_compiler(const Manifest& manifest, const BuildO
   const BuildTools tools = find_build_tools(languages_of(manifest, options), &missing);
   if (!missing.empty()) return std::nullopt;
   const ToolchainFacts facts = ask_toolchain(manifest, options, tools);
-  const BuildCheck check = judge_toolchain(manifest, options, facts);
+  const BuildCheck check = check_toolchain(manifest, options, facts);
   if (check.against.empty() && count_ptx(check.warnings) < then->gpus) {
     return fmt::format("toolkit: found {}, which knows a GPU here, was {}, which gave it PTX",
                        versions_of(facts), then->by);
@@ -219,7 +219,7 @@ void accept_stand_in(const Manifest& manifest, const BuildOptions& options, cons
                      Cache* cache) {
   const std::optional<StandIn> then = read_stand_in(entry);
   if (!then) return;
-  SourceComparison comparison(manifest, options, entry, cache);
+  CompilerComparison comparison(manifest, options, entry, cache);
   comparison.look(*then);
   comparison.settle();
 }

@@ -21,14 +21,14 @@ constexpr char kStandInFile[] = "stand-in.json";
 
 bool has_stand_in(const CacheEntry& entry);
 
-// What that file says; empty if no PTX stood in. warnings: the build's, from judge_toolchain().
+// What that file says; empty if no PTX stood in. warnings: the build's, from check_toolchain().
 std::string stand_in_text(const BuildTools& tools, const Languages& languages,
                           const ToolchainFacts& facts, const std::vector<Reason>& warnings);
 
 // What has come that gives the entry's GPUs more than it has, for people: "toolkit: found nvcc
-// 14.0, …, was nvcc 13.0, …". nullopt: nothing. Compilers are told apart by their files: only if
+// 14.0, …, was nvcc 13.0, …". nullopt: nothing. Compilers are known by their files: only if
 // one is not among those that made the entry (or that were asked before: a memo in the cache says
-// so) they are started and asked. may_start: whether that may be; if not, all that is told is that
+// so) they are started and asked. may_start: whether that may be; if not, the text says only that
 // there are others. Never under AT_SECURE. May throw for lack of memory; any thread.
 std::optional<std::string> newer_compiler(const Manifest& manifest, const BuildOptions& options,
                                           const CacheEntry& entry, Cache* cache, bool may_start);

@@ -1,4 +1,4 @@
-// A build's time limit as a request to stop: what is told when to stop needs to know of one only.
+// A build's time limit as a request to stop, so that the work knows of one reason to stop only.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -48,7 +48,7 @@ class TimeLimit final : public Progress {
   }
 
  private:
-  static constexpr double kLongest = 1e9;  // what a clock can be told
+  static constexpr double kLongest = 1e9;  // what a clock can hold
 
   Progress* const progress_;
   const double seconds_;

@@ -84,7 +84,7 @@ class Judge {
     return options_.arch_origin.empty() ? "--archs" : options_.arch_origin;
   }
 
-  // What these compilers will be told to make. nullopt: they cannot.
+  // What these compilers will be asked to make. nullopt: they cannot.
   std::optional<CudaArchChoice> choose(std::vector<CompilerArchs> compilers) {
     CudaArchInputs inputs;
     inputs.sources = {{origin(), options_.cuda_archs}};
@@ -103,15 +103,15 @@ class Judge {
 
   void nvcc() {
     const NvccFacts& nvcc = facts_.nvcc;
-    add(judge_cuda_standard(nvcc.version, 20), true);  // what plugins/meson.build asks for
-    add(judge_tool("nvcc", nvcc.version), true);
+    add(check_cuda_standard(nvcc.version, 20), true);  // what plugins/meson.build asks for
+    add(check_tool("nvcc", nvcc.version), true);
     if (!facts_.compiler.name.empty()) {
-      add(judge_host_compiler(nvcc.version, nvcc.limits,
+      add(check_host_compiler(nvcc.version, nvcc.limits,
                               {facts_.compiler.name, facts_.compiler.version}),
           true);
     }
-    add(judge_torch(nvcc.version, facts_.torch, links_of(manifest_)), true);
-    add(judge_driver(nvcc.version, ImageKind::kCubin, facts_.driver), options_.must_run_here);
+    add(check_torch(nvcc.version, facts_.torch, links_of(manifest_)), true);
+    add(check_driver(nvcc.version, ImageKind::kCubin, facts_.driver), options_.must_run_here);
     if (nvcc.archs.targets.empty()) return;
     const std::optional<CudaArchChoice> choice = choose({nvcc.archs});
     if (!choice) return;
@@ -122,12 +122,12 @@ class Judge {
         std::any_of(choice->notices.begin(), choice->notices.end(),
                     [](const Reason& notice) { return notice.code == Code::kArchPtx; });
     if (has_ptx && !is_refused_by_driver())
-      add(judge_driver(nvcc.version, ImageKind::kPtx, facts_.driver),
+      add(check_driver(nvcc.version, ImageKind::kPtx, facts_.driver),
           options_.must_run_here && has_newer_gpu);
   }
 
   bool is_refused_by_driver() const {
-    return judge_driver(facts_.nvcc.version, ImageKind::kCubin, facts_.driver).has_value();
+    return check_driver(facts_.nvcc.version, ImageKind::kCubin, facts_.driver).has_value();
   }
 
   void nvrtc() {
@@ -152,12 +152,12 @@ class Judge {
         if (oldest == nullptr || one.version < oldest->version) oldest = &one;
       }
       if (oldest == nullptr) continue;
-      add(judge_driver(oldest->version, ImageKind::kCubin, facts_.driver), false);
+      add(check_driver(oldest->version, ImageKind::kCubin, facts_.driver), false);
     }
   }
 
   void hipcc() {
-    add(judge_rocm(facts_.hipcc, facts_.rocm), options_.must_run_here);
+    add(check_rocm(facts_.hipcc, facts_.rocm), options_.must_run_here);
     if (facts_.unknown_hip.empty()) return;
     const std::string names = join(facts_.unknown_hip);
     Reason reason =
@@ -179,7 +179,7 @@ class Judge {
 
 }  // namespace
 
-BuildCheck judge_toolchain(const Manifest& manifest, const BuildOptions& options,
+BuildCheck check_toolchain(const Manifest& manifest, const BuildOptions& options,
                            const ToolchainFacts& facts) {
   return Judge(manifest, options, facts).run();
 }

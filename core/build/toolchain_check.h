@@ -43,8 +43,8 @@ struct BuildCheck {
 //   that the plugin links: against.
 // - What the driver, or ROCm's libraries, here would refuse: against if options.must_run_here, else
 //   a warning. Images that NVRTC makes: always a warning, for they can be made anew at run time.
-// - A version that is not told, no NVRTC at all: a warning. Pure.
-BuildCheck judge_toolchain(const Manifest& manifest, const BuildOptions& options,
+// - A version that is not known, no NVRTC at all: a warning. Pure.
+BuildCheck check_toolchain(const Manifest& manifest, const BuildOptions& options,
                            const ToolchainFacts& facts);
 
 // Asks those that the plugin takes: starts nvcc, hipcc, opdock-pack, pkg-config and the linker,

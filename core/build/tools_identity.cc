@@ -9,6 +9,7 @@
 #include <cstring>
 #include <filesystem>
 
+#include "base/files.h"
 #include "base/sha256.h"
 #include "build/limits.h"
 #include "build/process.h"
@@ -25,15 +26,12 @@ namespace fs = std::filesystem;
 
 constexpr size_t kMaxVersionText = 4096;
 
+// Empty if it cannot be read to its end: part of a compiler is not who it is.
 std::string digest_of(int fd) {
-  Sha256 hasher;
+  std::string sha256;
   uint64_t size = 0;
-  std::vector<uint8_t> buffer(1 << 16);
-  for (ssize_t count; (count = read(fd, buffer.data(), buffer.size())) > 0;) {
-    hasher.add({buffer.data(), static_cast<size_t>(count)});
-    size += static_cast<uint64_t>(count);
-  }
-  return std::to_string(size) + ":" + to_hex(hasher.finish());
+  if (digest_open_file(fd, &sha256, &size) != 0) return {};
+  return std::to_string(size) + ":" + sha256;
 }
 
 class Identifier {
@@ -95,7 +93,7 @@ class Identifier {
     }
   }
 
-  // What they would be linked as. One that is not there is told when the build is judged.
+  // What they would be linked as. One that is not there is reported when the build is checked.
   void add_package(const std::string& name) {
     std::string answers;
     for (const std::vector<std::string>& question :

@@ -168,8 +168,8 @@ void* host_driver_symbol(int32_t device_type, const char* name) noexcept {
   if (name == nullptr) return nullptr;
   void* found = nullptr;
   guarded({}, [&] {
-    Driver* driver = driver_for(static_cast<Backend>(device_type), nullptr);
-    if (driver != nullptr) found = driver->symbol(name);
+    Driver* driver = nullptr;
+    if (driver_for(static_cast<Backend>(device_type), &driver).ok()) found = driver->symbol(name);
     return OPDOCK_OK;
   });
   return found;

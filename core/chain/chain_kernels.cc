@@ -206,9 +206,9 @@ Target* load_target(const std::shared_ptr<const Candidate>& candidate, const Wan
   Driver* driver = nullptr;
   Kernels* kernels = nullptr;
   if (wanted.device.type != OPDOCK_CPU) {
-    driver = driver_for(static_cast<Backend>(wanted.device.type), &problem);
-    if (driver == nullptr) {
-      reasons->push_back(make_reason(Code::kDriverFailed, problem, "a driver"));
+    const Status opened = driver_for(static_cast<Backend>(wanted.device.type), &driver);
+    if (!opened.ok()) {
+      reasons->push_back(make_reason(Code::kDriverFailed, opened.text, "a driver"));
       return nullptr;
     }
     const Status asked = driver->facts(wanted.device.index, &facts);

@@ -134,11 +134,10 @@ struct AskedDevice {
 
 std::optional<Reason> find_place(opdock_device device, AskedDevice* place) {
   if (device.type == OPDOCK_CPU) return std::nullopt;
-  std::string problem;
-  place->driver = driver_for(static_cast<Backend>(device.type), &problem);
-  if (place->driver != nullptr) problem = place->driver->facts(device.index, &place->facts).text;
-  if (problem.empty()) return std::nullopt;
-  return make_reason(Code::kDriverFailed, problem, "a device that answers");
+  Status done = driver_for(static_cast<Backend>(device.type), &place->driver);
+  if (done.ok()) done = place->driver->facts(device.index, &place->facts);
+  if (done.ok()) return std::nullopt;
+  return make_reason(Code::kDriverFailed, done.text, "a device that answers");
 }
 
 // The reference's file that would be used; nullopt: there is none.

@@ -71,8 +71,8 @@ class WayJudge {
     bool usable = false;
     for (const NvrtcFile& file : find_nvrtc_files(compiler_folders(), environment_, nullptr)) {
       std::vector<Reason> reasons;
-      add(judge_tool("nvrtc", file.version), &reasons);
-      add(judge_driver(file.version, ImageKind::kCubin, driver_), &reasons);
+      add(check_tool("nvrtc", file.version), &reasons);
+      add(check_driver(file.version, ImageKind::kCubin, driver_), &reasons);
       const bool fits = !is_rejected(reasons);
       append(&way.found, fmt::format("NVRTC {}{} ({})", file.version.text(),
                                      fits ? "" : ", which is not used", file.path));
@@ -118,7 +118,7 @@ class WayJudge {
                                           tools_.cpp.back() + ", which does not report its version",
                                           "a compiler that works"));
       } else if (!compiler_.name.empty()) {
-        add(judge_tool(compiler_.name, compiler_.version), &way.reasons);
+        add(check_tool(compiler_.name, compiler_.version), &way.reasons);
       }
     }
     for (const auto& [name, path] :
@@ -126,7 +126,7 @@ class WayJudge {
       if (path.empty()) continue;
       const Version version = ask_version(tools_, path);
       append(&way.found, named(name, version));
-      if (can_ask) add(judge_tool(name, version), &way.reasons);
+      if (can_ask) add(check_tool(name, version), &way.reasons);
     }
     std::vector<Reason> cache_reasons;
     const CacheOptions options = cache_options_from_environment(&cache_reasons);
@@ -173,11 +173,11 @@ class WayJudge {
         way.reasons.push_back(std::move(reason));
       }
     }
-    add(judge_tool("nvcc", facts.version), &way.reasons);
-    add(judge_cuda_standard(facts.version, 20), &way.reasons);
-    add(judge_driver(facts.version, ImageKind::kCubin, driver_), &way.reasons);
+    add(check_tool("nvcc", facts.version), &way.reasons);
+    add(check_cuda_standard(facts.version, 20), &way.reasons);
+    add(check_driver(facts.version, ImageKind::kCubin, driver_), &way.reasons);
     if (!compiler_.name.empty()) {
-      add(judge_host_compiler(facts.version, facts.limits, {compiler_.name, compiler_.version}),
+      add(check_host_compiler(facts.version, facts.limits, {compiler_.name, compiler_.version}),
           &way.reasons);
     }
     return way;
@@ -188,7 +188,7 @@ class WayJudge {
     if (!find_compiler(&Languages::hip, &BuildTools::hipcc, Code::kBuildNoHipcc, &way)) return way;
     const Version version = version_of("hipcc");
     way.found = named("hipcc", version);
-    add(judge_rocm(version, Version::parse(tool("hiprtc").version)), &way.reasons);
+    add(check_rocm(version, Version::parse(tool("hiprtc").version)), &way.reasons);
     return way;
   }
 
@@ -203,7 +203,7 @@ class WayJudge {
     TorchFacts facts{Version::parse(torch.version).value_or(Version()), cuda_of_torch(torch.path)};
     way.found = fmt::format("PyTorch {}{}", torch.version,
                             facts.cuda ? " for CUDA " + facts.cuda->text() : std::string());
-    add(judge_torch(nvcc_, facts, Links::kTorch), &way.reasons);
+    add(check_torch(nvcc_, facts, Links::kTorch), &way.reasons);
     return way;
   }
 

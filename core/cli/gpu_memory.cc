@@ -26,9 +26,10 @@ void* open_driver(bool is_rocm) {
     throw std::runtime_error(
         "found no libcuda.so.1; install the NVIDIA driver, or use --device cpu");
   }
-  std::string problem;
-  if (void* const library = hip::open_library(&problem)) return library;
-  throw std::runtime_error(problem + ", or use --device cpu");
+  void* library = nullptr;
+  const Status opened = hip::open_library(&library);
+  if (!opened.ok()) throw std::runtime_error(opened.text + ", or use --device cpu");
+  return library;
 }
 
 // A function of the driver: every one of these returns an int, 0 for success.

@@ -5,7 +5,10 @@
 #include <dlfcn.h>
 
 #include <string>
+#include <utility>
 
+#include "base/mutex.h"
+#include "base/status.h"
 #include "base/turn.h"
 
 namespace opdock {
@@ -37,32 +40,40 @@ class ApiSymbols {
 template <class Api>
 class ApiLibrary {
  public:
-  // The table, or NULL and *problem (which may be NULL); the first call decides. open(&why) gives
-  // the library, or NULL and why not; fill(&symbols, &api) fills the table in; too_old(name) says
-  // what it means that `name` is missing.
+  // *out: the table, or NULL; the first call decides. open(&library) opens the library;
+  // fill(&symbols, &api) fills the table in; too_old(name) says what it means that `name` is
+  // missing.
   template <class Open, class Fill, class TooOld>
-  const Api* get(const Open& open, const Fill& fill, const TooOld& too_old, std::string* problem) {
+  Status get(const Open& open, const Fill& fill, const TooOld& too_old, const Api** out) {
+    *out = nullptr;
     const Taken turn(&turn_);
     if (!turn) {  // the library's own constructors ask
-      if (problem != nullptr) *problem = to_text(within_itself("the driver's library opened"));
-      return nullptr;
-    }
-    if (turn.was_left() && !tried_) {
-      tried_ = true;
-      problem_ = to_text(left_by_fork("the driver's library open, or nobody at it"));
+      return {OPDOCK_INCOMPATIBLE, to_text(within_itself("the driver's library opened"))};
     }
     if (!tried_) {
-      library_ = open(&problem_);
-      if (library_ != nullptr) {
-        ApiSymbols symbols(library_);
-        fill(&symbols, &api_);
-        if (symbols.missing() != nullptr) problem_ = too_old(std::string(symbols.missing()));
+      void* library = nullptr;
+      Api api{};
+      Status opened;
+      if (turn.was_left()) {
+        opened = {OPDOCK_INCOMPATIBLE,
+                  to_text(left_by_fork("the driver's library open, or no thread opening it"))};
+      } else {
+        opened = open(&library);
       }
+      if (opened.ok()) {
+        ApiSymbols symbols(library);
+        fill(&symbols, &api);
+        if (symbols.missing() != nullptr)
+          opened = {OPDOCK_INCOMPATIBLE, too_old(std::string(symbols.missing()))};
+      }
+      const NoFork whole;
+      library_ = library;
+      api_ = api;
+      opened_ = std::move(opened);
       tried_ = true;
     }
-    if (problem_.empty()) return &api_;
-    if (problem != nullptr) *problem = problem_;
-    return nullptr;
+    if (opened_.ok()) *out = &api_;
+    return opened_;
   }
 
   // After get() has given the table.
@@ -73,7 +84,7 @@ class ApiLibrary {
   bool tried_ = false;
   void* library_ = nullptr;
   Api api_{};
-  std::string problem_;
+  Status opened_;
 };
 
 }  // namespace opdock

@@ -73,23 +73,22 @@ ErrorMeaning meaning_of(Result result) {
 
 }  // namespace
 
-const Api* open_api(std::string* problem) {
-  const auto open = [](std::string* why) {
-    void* const opened = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
-    if (opened == nullptr) {
-      const char* error = dlerror();
-      const std::string text = error != nullptr ? error : "libcuda.so.1: dlopen";
-      const bool is_absent = text.find("No such file") != text.npos;
-      *why = "no CUDA driver: " + (is_absent ? "libcuda.so.1 was not found" : text) +
-             ". Install the NVIDIA driver";
-    }
-    return opened;
+Status open_api(const Api** out) {
+  const auto open = [](void** opened) -> Status {
+    *opened = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+    if (*opened != nullptr) return {};
+    const char* error = dlerror();
+    const std::string text = error != nullptr ? error : "libcuda.so.1: dlopen";
+    const bool is_absent = text.find("No such file") != text.npos;
+    return {OPDOCK_INCOMPATIBLE,
+            "no CUDA driver: " + (is_absent ? "libcuda.so.1 was not found" : text) +
+                ". Install the NVIDIA driver"};
   };
   const auto too_old = [](const std::string& missing) {
     return "the CUDA driver is older than CUDA 11: libcuda.so.1 has no " + missing +
            ". Upgrade the NVIDIA driver";
   };
-  return library.get(open, fill, too_old, problem);
+  return library.get(open, fill, too_old, out);
 }
 
 void* find_symbol(const Api& api, const char* name) {

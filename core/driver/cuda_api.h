@@ -111,9 +111,9 @@ struct Api {
   }
 };
 
-// Opens libcuda.so.1 on the first call and remembers the outcome. NULL and *problem if it is not
-// there or lacks a function. Calls none of its functions. Thread-safe.
-const Api* open_api(std::string* problem);
+// Opens libcuda.so.1 on the first call and remembers the outcome. *out: NULL if it is not there or
+// lacks a function. Calls none of its functions. Thread-safe.
+Status open_api(const Api** out);
 
 // The library's own symbol, or NULL; "cuMemAlloc" gives the function as CUDA 12.0 declares it.
 void* find_symbol(const Api& api, const char* name);

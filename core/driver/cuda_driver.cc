@@ -8,32 +8,13 @@
 #include <mutex>
 
 #include "driver/cuda_api.h"
+#include "driver/cuda_launch.h"
 #include "driver/errors.h"
 #include "driver/gpu_driver.h"
 
 namespace opdock {
 namespace cuda {
 namespace {
-
-// Static and dynamic shared memory together that every launch gets.
-constexpr uint32_t kSharedWithoutAsking = 48 * 1024;
-constexpr uint32_t kUnknown = UINT32_MAX;
-
-// Behind a FunctionHandle.
-struct LoadedKernel {
-  Function function = nullptr;  // a CUkernel where the driver has libraries
-  bool is_kernel = false;
-  // The same as a function of one context: looking it up for a CUkernel takes the driver longer
-  // than the launch itself (1.2 us on an H200's host).
-  Function in_context = nullptr;
-  Context context = nullptr;
-  Device device = 0;
-  uint32_t num_params = kUnknown;
-  std::vector<uint32_t> param_sizes;  // unless kUnknown
-  uint32_t static_shared = 0;
-  uint32_t max_shared = 0;                // of a block, static and dynamic
-  std::atomic<uint32_t> shared_limit{0};  // dynamic, as far as it was asked for
-};
 
 // Behind a ModuleHandle.
 struct LoadedImage {
@@ -159,7 +140,7 @@ class CudaDriver : public GpuDriver<Gpu> {
     kernel.max_shared = gpu->facts.max_shared_bytes;
     kernel.shared_limit =
         kSharedWithoutAsking - std::min(kernel.static_shared, kSharedWithoutAsking);
-    read_params(in_context, &kernel);
+    read_params(api_, in_context, &kernel);
     *out = &kernel;
     return {};
   }
@@ -175,62 +156,21 @@ class CudaDriver : public GpuDriver<Gpu> {
       return wrong_argument_count(how.num_args, kernel.num_params);
     }
     if (how.shared_bytes > kernel.shared_limit.load(std::memory_order_relaxed)) {
-      Status raised = raise_shared(&kernel, how.shared_bytes);
+      Status raised = raise_shared(api_, &kernel, how.shared_bytes);
       if (!raised.ok()) return raised;
     }
-    void** args = const_cast<void**>(how.args);
-    const bool clusters = (how.cluster[0] | how.cluster[1] | how.cluster[2]) != 0;
-    if (how.flags == 0 && !clusters) {
+    if (how.flags == 0 && !has_clusters(how)) {
       // The stream's context is current (OPDOCK-H-3).
       Context current = nullptr;
       const bool is_same = kernel.is_kernel && api_.cuCtxGetCurrent(&current) == kSuccess &&
                            current == kernel.context;
-      const Result result = api_.cuLaunchKernel(
-          is_same ? kernel.in_context : kernel.function, how.grid[0], how.grid[1], how.grid[2],
-          how.block[0], how.block[1], how.block[2], how.shared_bytes, stream, args, nullptr);
+      const Result result =
+          api_.cuLaunchKernel(is_same ? kernel.in_context : kernel.function, how.grid[0],
+                              how.grid[1], how.grid[2], how.block[0], how.block[1], how.block[2],
+                              how.shared_bytes, stream, const_cast<void**>(how.args), nullptr);
       return result == kSuccess ? Status{} : status_of(api_, result, "cuLaunchKernel");
     }
-    return launch_with_attributes(kernel, stream, how, args, clusters);
-  }
-
-  Status allocate(int index, void* stream, uint64_t bytes, void** out) override {
-    Gpu* gpu = nullptr;
-    Status done = find_gpu(index, &gpu);
-    if (!done.ok()) return done;
-    Pointer memory = 0;
-    if (pooled(*gpu)) {
-      const Result result = api_.cuMemAllocAsync(&memory, bytes, stream);
-      if (result != kSuccess) return status_of(api_, result, "cuMemAllocAsync");
-    } else {
-      const Result result = api_.cuMemAlloc(&memory, bytes);
-      if (result != kSuccess) return status_of(api_, result, "cuMemAlloc");
-    }
-    *out = reinterpret_cast<void*>(memory);
-    return {};
-  }
-
-  Status release(int index, void* stream, void* memory) override {
-    Gpu* gpu = nullptr;
-    Status done = find_gpu(index, &gpu);
-    if (!done.ok()) return done;
-    void* previous = nullptr;
-    done = enter(index, stream, &previous);
-    if (!done.ok()) return done;
-    const Pointer pointer = reinterpret_cast<Pointer>(memory);
-    const Result result =
-        pooled(*gpu) ? api_.cuMemFreeAsync(pointer, stream) : api_.cuMemFree(pointer);
-    leave(previous);
-    return status_of(api_, result, pooled(*gpu) ? "cuMemFreeAsync" : "cuMemFree");
-  }
-
-  Status is_capturing(void* stream, bool* out) override {
-    *out = false;
-    if (is_legacy(stream)) return {};
-    int capturing = 0;
-    const Result result = api_.cuStreamIsCapturing(stream, &capturing);
-    if (result != kSuccess) return status_of(api_, result, "cuStreamIsCapturing");
-    *out = capturing != 0;
-    return {};
+    return launch_with_attributes(api_, kernel, stream, how);
   }
 
   Status synchronize(void* stream) override {
@@ -240,17 +180,30 @@ class CudaDriver : public GpuDriver<Gpu> {
   void* symbol(const char* name) override { return find_symbol(api_, name); }
 
  private:
-  bool pooled(const Gpu& gpu) const { return gpu.has_pools && api_.cuMemAllocAsync != nullptr; }
+  Status take(const Gpu& gpu, void* stream, uint64_t bytes, void** out) override {
+    Pointer memory = 0;
+    const Result result = gpu.has_pools ? api_.cuMemAllocAsync(&memory, bytes, stream)
+                                        : api_.cuMemAlloc(&memory, bytes);
+    if (result == kSuccess) *out = reinterpret_cast<void*>(memory);
+    return status_of(api_, result, gpu.has_pools ? "cuMemAllocAsync" : "cuMemAlloc");
+  }
+
+  Status give(const Gpu& gpu, void* stream, void* memory) override {
+    const Pointer pointer = reinterpret_cast<Pointer>(memory);
+    const Result result =
+        gpu.has_pools ? api_.cuMemFreeAsync(pointer, stream) : api_.cuMemFree(pointer);
+    return status_of(api_, result, gpu.has_pools ? "cuMemFreeAsync" : "cuMemFree");
+  }
+
+  Status ask_capturing(void* stream, int* capturing) override {
+    return status_of(api_, api_.cuStreamIsCapturing(stream, capturing), "cuStreamIsCapturing");
+  }
 
   Status learn(int index, Gpu* gpu) override {
     Status done = gpus_.initialise([this] { return status_of(api_, api_.cuInit(0), "cuInit"); });
     if (!done.ok()) return done;
     Result result = api_.cuDeviceGet(&gpu->device, index);
-    if (result != kSuccess) {
-      done = status_of(api_, result, "cuDeviceGet");
-      done.text.append(" (cuda:").append(std::to_string(index)).append(")");
-      return done;
-    }
+    if (result != kSuccess) return status_of(api_, result, "cuDeviceGet");
     auto attribute = [&](Attribute which) {
       int value = 0;
       const Result got = api_.cuDeviceGetAttribute(&value, which, gpu->device);
@@ -271,8 +224,9 @@ class CudaDriver : public GpuDriver<Gpu> {
     if (result != kSuccess) return status_of(api_, result, "cuDeviceGetAttribute");
     int pools = 0;  // drivers before 11.2 do not know the attribute
     gpu->has_pools =
+        api_.cuMemAllocAsync != nullptr && api_.cuMemFreeAsync != nullptr &&
         api_.cuDeviceGetAttribute(&pools, kMemoryPoolsSupported, gpu->device) == kSuccess &&
-        pools != 0 && api_.cuMemFreeAsync != nullptr;
+        pools != 0;
     size_t memory = 0;
     result = api_.cuDeviceTotalMem(&memory, gpu->device);
     if (result != kSuccess) return status_of(api_, result, "cuDeviceTotalMem");
@@ -292,85 +246,21 @@ class CudaDriver : public GpuDriver<Gpu> {
     return {};
   }
 
-  // The kernel's parameters, where the driver (12.4) can tell.
-  void read_params(Function function, LoadedKernel* kernel) const {
-    if (api_.cuFuncGetParamInfo == nullptr) return;
-    size_t offset = 0, size = 0;
-    Result result = kSuccess;
-    for (uint32_t i = 0; result == kSuccess; ++i) {
-      result = api_.cuFuncGetParamInfo(function, i, &offset, &size);
-      if (result == kSuccess) kernel->param_sizes.push_back(static_cast<uint32_t>(size));
-    }
-    // Behind the last one the index is invalid.
-    if (result != kInvalidValue && kernel->param_sizes.empty()) return;
-    kernel->num_params = static_cast<uint32_t>(kernel->param_sizes.size());
-  }
-
-  Status raise_shared(LoadedKernel* kernel, uint32_t bytes) {
-    if (uint64_t{bytes} + kernel->static_shared > kernel->max_shared) {
-      return too_much_shared_memory(bytes, kernel->max_shared, kernel->static_shared);
-    }
-    // One at a time: a smaller request must not lower what a larger one has raised.
-    std::lock_guard lock(shared_mutex_);
-    if (bytes <= kernel->shared_limit.load(std::memory_order_relaxed)) return {};
-    const int most = static_cast<int>(bytes);
-    Result result = kSuccess;
-    if (kernel->is_kernel) {
-      result = api_.cuKernelSetAttribute(kFunctionMaxDynamicShared, most, kernel->function,
-                                         kernel->device);
-    }
-    if (result == kSuccess) {
-      result = api_.cuFuncSetAttribute(kernel->in_context, kFunctionMaxDynamicShared, most);
-    }
-    if (result == kSuccess) kernel->shared_limit.store(bytes, std::memory_order_relaxed);
-    return status_of(api_, result, "cuFuncSetAttribute");
-  }
-
-  Status launch_with_attributes(const LoadedKernel& kernel, void* stream, const opdock_launch& how,
-                                void** args, bool clusters) {
-    if (api_.cuLaunchKernelEx == nullptr) {
-      return {OPDOCK_UNSUPPORTED,
-              "launch(): found a driver without cuLaunchKernelEx, wanted one of CUDA 11.8 for "
-              "clusters, cooperative and programmatic launches; upgrade the NVIDIA driver"};
-    }
-    std::array<LaunchAttribute, 3> attributes{};
-    uint32_t count = 0;
-    if ((how.flags & OPDOCK_LAUNCH_COOPERATIVE) != 0) {
-      attributes[count].id = kAttributeCooperative;
-      attributes[count++].value.flag = 1;
-    }
-    if (clusters) {
-      attributes[count].id = kAttributeCluster;
-      for (int i = 0; i < 3; ++i) attributes[count].value.cluster[i] = std::max(how.cluster[i], 1u);
-      ++count;
-    }
-    if ((how.flags & OPDOCK_LAUNCH_PROGRAMMATIC) != 0) {
-      attributes[count].id = kAttributeProgrammatic;
-      attributes[count++].value.flag = 1;
-    }
-    LaunchConfig config{{how.grid[0], how.grid[1], how.grid[2]},
-                        {how.block[0], how.block[1], how.block[2]},
-                        how.shared_bytes,
-                        stream,
-                        attributes.data(),
-                        count};
-    return status_of(api_, api_.cuLaunchKernelEx(&config, kernel.function, args, nullptr),
-                     "cuLaunchKernelEx");
-  }
-
   const Api& api_;
-  std::mutex shared_mutex_;
 };
 
 }  // namespace
 }  // namespace cuda
 
-Driver* cuda_driver(std::string* problem) {
-  const cuda::Api* api = cuda::open_api(problem);
-  if (api == nullptr) return nullptr;
+Status cuda_driver(Driver** out) {
+  *out = nullptr;
+  const cuda::Api* api = nullptr;
+  Status opened = cuda::open_api(&api);
+  if (!opened.ok()) return opened;
   const NoFork whole;
   static cuda::CudaDriver* driver = new cuda::CudaDriver(api);  // used until the process ends
-  return driver;
+  *out = driver;
+  return {};
 }
 
 }  // namespace opdock

@@ -3,21 +3,19 @@
 
 namespace opdock {
 
-Driver* driver_for(Backend backend, std::string* problem) {
-  std::string text;
+Status driver_for(Backend backend, Driver** out) {
+  *out = nullptr;
   switch (backend) {
     case Backend::kCuda:
-      return cuda_driver(problem);
+      return cuda_driver(out);
     case Backend::kRocm:
-      return hip_driver(problem);
+      return hip_driver(out);
     case Backend::kCpu:
-      text = "the CPU has no driver";
-      break;
+      return {OPDOCK_INCOMPATIBLE, "the CPU has no driver"};
     default:
-      text = "device type " + std::to_string(static_cast<uint32_t>(backend)) + " is unknown";
+      return {OPDOCK_INCOMPATIBLE,
+              "device type " + std::to_string(static_cast<uint32_t>(backend)) + " is unknown"};
   }
-  if (problem != nullptr) *problem = text;
-  return nullptr;
 }
 
 }  // namespace opdock

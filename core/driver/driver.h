@@ -13,7 +13,7 @@
 
 namespace opdock {
 
-// Opaque: what stands behind them is the driver's own.
+// Opaque: what they point to is the driver's own.
 using ModuleHandle = void*;
 using FunctionHandle = void*;
 
@@ -52,14 +52,14 @@ class Driver {
   virtual void* symbol(const char* name) = 0;
 };
 
-// The CUDA driver, opened from libcuda.so.1 on first use; NULL and a problem if it is not there.
-// The pointer lives until the process ends.
-Driver* cuda_driver(std::string* problem);
+// The CUDA driver, opened from libcuda.so.1 on first use; *out: NULL if it cannot be. The pointer
+// lives until the process ends.
+Status cuda_driver(Driver** out);
 
 // AMD's HIP runtime, opened on first use from where hip_library.h says; otherwise the same.
-Driver* hip_driver(std::string* problem);
+Status hip_driver(Driver** out);
 
-// The driver for an OPDOCK_CUDA or OPDOCK_ROCM device type; NULL and a problem otherwise.
-Driver* driver_for(Backend backend, std::string* problem);
+// The driver for an OPDOCK_CUDA or OPDOCK_ROCM device type; there is none for others.
+Status driver_for(Backend backend, Driver** out);
 
 }  // namespace opdock

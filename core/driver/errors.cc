@@ -47,7 +47,9 @@ Status describe_error(const char* function, int result, const char* name, const 
 
 Status wrong_argument_count(uint32_t found, size_t wanted) {
   return {OPDOCK_INTERNAL, "launch(): found " + std::to_string(found) +
-                               " arguments, wanted the kernel's " + std::to_string(wanted)};
+                               " arguments, wanted the kernel's " + std::to_string(wanted) +
+                               "; rebuild the plugin, or pass the arguments that the kernel "
+                               "declares"};
 }
 
 Status too_much_shared_memory(uint32_t found, uint32_t most, uint32_t own) {

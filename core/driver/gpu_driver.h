@@ -41,6 +41,33 @@ class GpuDriver : public Driver {
     return done;
   }
 
+  Status allocate(int index, void* stream, uint64_t bytes, void** out) final {
+    Gpu* gpu = nullptr;
+    Status done = find_gpu(index, &gpu);
+    return done.ok() ? take(*gpu, stream, bytes, out) : done;
+  }
+
+  Status release(int index, void* stream, void* memory) final {
+    Gpu* gpu = nullptr;
+    Status done = find_gpu(index, &gpu);
+    if (!done.ok()) return done;
+    void* previous = nullptr;
+    done = this->enter(index, stream, &previous);
+    if (!done.ok()) return done;
+    done = give(*gpu, stream, memory);
+    this->leave(previous);
+    return done;
+  }
+
+  Status is_capturing(void* stream, bool* out) final {
+    *out = false;
+    if (is_legacy(stream)) return {};
+    int capturing = 0;
+    Status done = ask_capturing(stream, &capturing);
+    *out = done.ok() && capturing != 0;
+    return done;
+  }
+
  protected:
   // As of GpuTable.
   GpuDriver(const char* type, const char* driver) : gpus_(type, driver) {}
@@ -53,6 +80,13 @@ class GpuDriver : public Driver {
   }
 
   GpuTable<Gpu> gpus_;
+
+ private:
+  // The driver's own calls: of memory, in the stream's order where the GPU has pools for that, and
+  // whether a stream is being captured, 0: it is not.
+  virtual Status take(const Gpu& gpu, void* stream, uint64_t bytes, void** out) = 0;
+  virtual Status give(const Gpu& gpu, void* stream, void* memory) = 0;
+  virtual Status ask_capturing(void* stream, int* capturing) = 0;
 };
 
 }  // namespace opdock

@@ -34,7 +34,7 @@ class GpuTable {
   GpuTable(const char* type, const char* driver) : type_(type), driver_(driver) {}
 
   // The GPU, known: two atomic reads after the first time. learn(index, gpu) fills it in; its mutex
-  // is held.
+  // is held. The text of its failure is preceded by the GPU's name.
   template <class Learn>
   Status find(int index, Gpu** out, const Learn& learn) {
     if (const int64_t at = touched_at_.load(std::memory_order_relaxed); at >= 0 && at != forks()) {
@@ -57,7 +57,11 @@ class GpuTable {
     const std::lock_guard lock(gpu.mutex);
     if (gpu.known.load(std::memory_order_relaxed)) return {};
     Status done = learn(index, &gpu);
-    if (done.ok()) gpu.known.store(true, std::memory_order_release);
+    if (done.ok()) {
+      gpu.known.store(true, std::memory_order_release);
+    } else {
+      done.text.insert(0, std::string(type_) + ":" + std::to_string(index) + ": ");
+    }
     return done;
   }
 

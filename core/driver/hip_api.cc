@@ -72,12 +72,12 @@ ErrorMeaning meaning_of(Result result) {
 
 }  // namespace
 
-const Api* open_api(std::string* problem) {
+Status open_api(const Api** out) {
   const auto too_old = [](const std::string& missing) {
     return "the HIP runtime is older than HIP 5.2: libamdhip64 has no " + missing +
            ". Upgrade ROCm";
   };
-  return library.get(open_library, fill, too_old, problem);
+  return library.get(open_library, fill, too_old, out);
 }
 
 void* find_symbol(const char* name) {

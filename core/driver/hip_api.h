@@ -66,9 +66,9 @@ struct Api {
   Result (*hipFreeAsync)(void*, Stream);
 };
 
-// Opens the library (hip_library.h) on the first call and remembers the outcome. NULL and *problem
-// if it is not there or lacks a function. Calls none of its functions. Thread-safe.
-const Api* open_api(std::string* problem);
+// Opens the library (hip_library.h) on the first call and remembers the outcome. *out: NULL if it
+// is not there or lacks a function. Calls none of its functions. Thread-safe.
+Status open_api(const Api** out);
 
 // The library's own symbol, or NULL.
 void* find_symbol(const char* name);

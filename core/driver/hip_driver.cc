@@ -136,37 +136,6 @@ class HipDriver : public GpuDriver<Gpu> {
     return result == kSuccess ? Status{} : status_of(api_, result, "hipModuleLaunchKernel");
   }
 
-  Status allocate(int index, void* stream, uint64_t bytes, void** out) override {
-    Gpu* gpu = nullptr;
-    Status done = find_gpu(index, &gpu);
-    if (!done.ok()) return done;
-    const Result result =
-        gpu->has_pools ? api_.hipMallocAsync(out, bytes, stream) : api_.hipMalloc(out, bytes);
-    return status_of(api_, result, gpu->has_pools ? "hipMallocAsync" : "hipMalloc");
-  }
-
-  Status release(int index, void* stream, void* memory) override {
-    Gpu* gpu = nullptr;
-    Status done = find_gpu(index, &gpu);
-    if (!done.ok()) return done;
-    void* previous = nullptr;
-    done = enter(index, stream, &previous);
-    if (!done.ok()) return done;
-    const Result result = gpu->has_pools ? api_.hipFreeAsync(memory, stream) : api_.hipFree(memory);
-    leave(previous);
-    return status_of(api_, result, gpu->has_pools ? "hipFreeAsync" : "hipFree");
-  }
-
-  Status is_capturing(void* stream, bool* out) override {
-    *out = false;
-    if (is_legacy(stream)) return {};
-    int capturing = 0;
-    const Result result = api_.hipStreamIsCapturing(stream, &capturing);
-    if (result != kSuccess) return status_of(api_, result, "hipStreamIsCapturing");
-    *out = capturing != 0;
-    return {};
-  }
-
   Status synchronize(void* stream) override {
     return status_of(api_, api_.hipStreamSynchronize(stream), "hipStreamSynchronize");
   }
@@ -174,6 +143,21 @@ class HipDriver : public GpuDriver<Gpu> {
   void* symbol(const char* name) override { return find_symbol(name); }
 
  private:
+  Status take(const Gpu& gpu, void* stream, uint64_t bytes, void** out) override {
+    const Result result =
+        gpu.has_pools ? api_.hipMallocAsync(out, bytes, stream) : api_.hipMalloc(out, bytes);
+    return status_of(api_, result, gpu.has_pools ? "hipMallocAsync" : "hipMalloc");
+  }
+
+  Status give(const Gpu& gpu, void* stream, void* memory) override {
+    const Result result = gpu.has_pools ? api_.hipFreeAsync(memory, stream) : api_.hipFree(memory);
+    return status_of(api_, result, gpu.has_pools ? "hipFreeAsync" : "hipFree");
+  }
+
+  Status ask_capturing(void* stream, int* capturing) override {
+    return status_of(api_, api_.hipStreamIsCapturing(stream, capturing), "hipStreamIsCapturing");
+  }
+
   // Kernels lie on one device: a stream of another one would launch what is not there.
   Status check_stream(int index, Stream stream) {
     int owner = 0;
@@ -204,11 +188,7 @@ class HipDriver : public GpuDriver<Gpu> {
     facts.max_threads_per_block = attribute(kMaxThreadsPerBlock);
     facts.max_shared_bytes = attribute(kMaxSharedPerBlock);
     facts.l2_bytes = attribute(kL2Bytes);
-    if (result != kSuccess) {
-      done = status_of(api_, result, "hipDeviceGetAttribute");
-      done.text.append(" (rocm:").append(std::to_string(index)).append(")");
-      return done;
-    }
+    if (result != kSuccess) return status_of(api_, result, "hipDeviceGetAttribute");
     size_t memory = 0;
     result = api_.hipDeviceTotalMem(&memory, index);
     if (result != kSuccess) return status_of(api_, result, "hipDeviceTotalMem");
@@ -220,8 +200,7 @@ class HipDriver : public GpuDriver<Gpu> {
         arch ? gfx_version(arch->processor) : std::optional<GfxVersion>();
     if (!version) {
       return {OPDOCK_DEVICE_ERROR, "found the architecture \"" + gpu->arch +
-                                       "\" of rocm:" + std::to_string(index) +
-                                       ", wanted one such as gfx90a; report it to Opdock"};
+                                       "\", wanted one such as gfx90a; report it to Opdock"};
     }
     facts.arch_major = version->major;
     facts.arch_minor = version->minor;
@@ -239,12 +218,15 @@ class HipDriver : public GpuDriver<Gpu> {
 }  // namespace
 }  // namespace hip
 
-Driver* hip_driver(std::string* problem) {
-  const hip::Api* api = hip::open_api(problem);
-  if (api == nullptr) return nullptr;
+Status hip_driver(Driver** out) {
+  *out = nullptr;
+  const hip::Api* api = nullptr;
+  Status opened = hip::open_api(&api);
+  if (!opened.ok()) return opened;
   const NoFork whole;
   static hip::HipDriver* driver = new hip::HipDriver(api);  // used until the process ends
-  return driver;
+  *out = driver;
+  return {};
 }
 
 }  // namespace opdock

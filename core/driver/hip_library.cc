@@ -42,26 +42,28 @@ std::vector<std::string> library_candidates(const std::string& rocm) {
   return candidates;
 }
 
-void* open_library(std::string* problem) {
+Status open_library(void** out) {
+  *out = nullptr;
   if (const std::string path = loaded_library(); !path.empty()) {
-    if (void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_NOLOAD)) return library;
+    *out = dlopen(path.c_str(), RTLD_NOW | RTLD_NOLOAD);
+    if (*out != nullptr) return {};
   }
   const char* rocm = secure_getenv("ROCM_PATH");
   std::string why;
   for (const std::string& candidate : library_candidates(rocm == nullptr ? "" : rocm)) {
     const bool is_path = candidate.front() == '/';
     if (is_path && access(candidate.c_str(), F_OK) != 0) continue;
-    if (void* library = dlopen(candidate.c_str(), RTLD_NOW | RTLD_LOCAL)) return library;
+    *out = dlopen(candidate.c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (*out != nullptr) return {};
     // Of the names, that one says it that is not simply absent.
     const char* text = dlerror();
     const std::string now = text == nullptr ? candidate : text;
     if (is_path || why.empty() || now.find("No such file") == now.npos) why = now;
   }
-  *problem =
-      "no HIP runtime: libamdhip64.so.7, .6 or .5 is neither in ROCM_PATH/lib nor in "
-      "/opt/rocm/lib nor where the loader looks (" +
-      why + "). Install AMD's ROCm";
-  return nullptr;
+  return {OPDOCK_INCOMPATIBLE,
+          "no HIP runtime: libamdhip64.so.7, .6 or .5 is neither in ROCM_PATH/lib nor in "
+          "/opt/rocm/lib nor where the loader looks (" +
+              why + "). Install AMD's ROCm"};
 }
 
 }  // namespace opdock::hip

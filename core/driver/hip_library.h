@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "base/status.h"
+
 namespace opdock::hip {
 
 // A copy that this process has loaded already (a PyTorch for ROCm brings its own): two in one
@@ -16,7 +18,7 @@ std::string loaded_library();
 // ROCM_PATH, or empty.
 std::vector<std::string> library_candidates(const std::string& rocm);
 
-// Opens the one to use; NULL and *problem, which names what was tried, if none can be.
-void* open_library(std::string* problem);
+// Opens the one to use; *out: NULL if none can be, and the text names what was tried.
+Status open_library(void** out);
 
 }  // namespace opdock::hip

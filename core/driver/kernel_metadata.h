@@ -16,8 +16,8 @@ struct KernelMetadata {
 };
 
 // By the kernels' names in the image. Empty where `image` is no single code object or shows none:
-// an offload bundle, or a damaged one, whose judge is the driver. Source: LLVM, "User Guide for
-// AMDGPU Backend", code object metadata.
+// an offload bundle, or a damaged one, which is left to the driver to refuse. Source: LLVM, "User
+// Guide for AMDGPU Backend", code object metadata.
 std::map<std::string, KernelMetadata> read_kernel_metadata(std::span<const uint8_t> image);
 
 }  // namespace opdock

@@ -4,7 +4,6 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
-#include <spawn.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -14,9 +13,8 @@
 #include "base/child.h"
 #include "base/fd.h"
 #include "base/mutex.h"
+#include "base/spawn.h"
 #include "facts/arch.h"
-
-extern char** environ;
 
 namespace opdock {
 namespace {
@@ -59,24 +57,16 @@ Child start_helper(const Environment& environment, int* answer, std::string* pro
     *problem = std::string("pipe: ") + std::strerror(errno);
     return {};
   }
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
-  posix_spawn_file_actions_adddup2(&actions, ends[1], 1);
-  posix_spawn_file_actions_addopen(&actions, 2, "/dev/null", O_WRONLY, 0);
-  std::string program = environment.helper, library = environment.cuda;
-  char* arguments[] = {program.data(), library.data(), nullptr};
-  pid_t child = 0;
-  const int error = posix_spawn(&child, program.c_str(), &actions, nullptr, arguments, environ);
-  posix_spawn_file_actions_destroy(&actions);
-  close(ends[1]);
-  if (error != 0) {
-    *problem = program + ": " + std::strerror(error);
-    close(ends[0]);
+  Fd read_end(ends[0]);
+  const Fd write_end(ends[1]);
+  const FdMap files[] = {{write_end.get(), 1}};
+  Child child;
+  if (const int error = spawn({{environment.helper, environment.cuda}}, files, &child)) {
+    *problem = environment.helper + ": " + std::strerror(error);
     return {};
   }
-  *answer = ends[0];
-  return Child(child);
+  *answer = read_end.release();
+  return child;
 }
 
 Output run_helper(const Environment& environment) {

@@ -112,18 +112,20 @@ std::vector<std::string> nvrtc_candidates(const std::vector<std::string>& folder
     search.python_prefix(prefix);
     search.toolkit(prefix);
   }
-  // The Python that the user's PATH finds first.
+  // The Python that the user's PATH finds first. An entry that is empty or relative would name
+  // another one in every working directory.
   std::string path = variable("PATH");
   for (size_t begin = 0; begin < path.size();) {
     size_t end = std::min(path.find(':', begin), path.size());
     fs::path folder = path.substr(begin, end - begin);
+    begin = end + 1;
+    if (!folder.is_absolute()) continue;
     search.note(folder);
     std::error_code failed;
     if (fs::exists(folder / "python3", failed)) {
       search.python_prefix(folder.parent_path());
       break;
     }
-    begin = end + 1;
   }
   if (std::string home = variable("HOME"); !home.empty())
     search.python_prefix(fs::path(home) / ".local");

@@ -3,6 +3,8 @@
 // "problem"}. The only argument is the driver library to open.
 // SPDX-License-Identifier: Apache-2.0
 #include <dlfcn.h>
+#include <signal.h>
+#include <sys/prctl.h>
 
 #include <cstdio>
 #include <nlohmann/json.hpp>
@@ -110,6 +112,8 @@ json ask(const char* library) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  // A driver that hangs must not outlive who asked: a terminal's Ctrl-C does not come here.
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
   const json answer = ask(argc > 1 ? argv[1] : "libcuda.so.1");
   const std::string text =
       answer.dump(-1, ' ', false, json::error_handler_t::replace);  // a name may be no UTF-8

@@ -67,7 +67,7 @@ void use_nvml(const NvmlFacts& nvml, const Environment& environment, MachineFact
   facts->cuda_driver = nvml.cuda;
   facts->cuda_driver_release = nvml.release;
   facts->cuda_problem = nvml.problem;
-  // NVML lists by PCI bus id, CUDA by its own guess of speed unless told otherwise.
+  // NVML lists by PCI bus id, CUDA by its own guess of speed unless the environment says otherwise.
   const bool order_known = environment.variable("CUDA_DEVICE_ORDER") == "PCI_BUS_ID" ||
                            nvml.gpus.size() < 2 || all_alike(nvml.gpus);
   if (const std::optional<std::string> list = environment.variable("CUDA_VISIBLE_DEVICES")) {

@@ -97,7 +97,7 @@ bool may_use(uint64_t render_minor, const Environment& environment) {
   return access(path.c_str(), R_OK | W_OK) == 0;
 }
 
-// "10.3.0" as KFD writes it, 100300: what ROCr is told to take every GPU for. 0: nothing it reads.
+// "10.3.0" as KFD writes it, 100300: what ROCr is set to take every GPU for. 0: nothing it reads.
 uint64_t overriding_version(const Environment& environment) {
   const std::string text = environment.variable("HSA_OVERRIDE_GFX_VERSION").value_or("");
   unsigned major = 0, minor = 0, stepping = 0;

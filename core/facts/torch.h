@@ -13,11 +13,11 @@ namespace opdock {
 
 struct TorchInstall {
   std::string folder;           // the package's; empty: no PyTorch
-  Version version;              // 2.13.0; empty: none, or not told
+  Version version;              // 2.13.0; empty: none, or unknown
   std::optional<Version> cuda;  // that it was built for; nullopt: none
 };
 
-// Reads files and asks nobody. `machine`: what this process holds. Thread-safe.
+// Reads files and starts no process. `machine`: what this process holds. Thread-safe.
 TorchInstall find_torch(const Environment& environment, const MachineFacts& machine);
 
 // "12.6" of the line "cuda: Optional[str] = '12.6'" of version.py in the package's folder; nullopt

@@ -102,7 +102,7 @@ CompiledImagePtr once(const CompileRequest& request, const JitContext& context,
   round.image = maker.make(refused != nullptr, &round.reasons);
   if (const std::string folder = keep_folder(); round.image != nullptr && !folder.empty())
     keep_source(folder, request, round.image->kind, round.image->bytes, &round.reasons);
-  round.stopped = cancelled(context) || has_code(round.reasons, Code::kWithinItself);
+  round.stopped = gives_up(round.reasons);
   reasons->insert(reasons->end(), round.reasons.begin(), round.reasons.end());
   return round.image;
 }

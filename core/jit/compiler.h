@@ -62,7 +62,8 @@ struct JitContext {
   // Compile with NVRTC in a process of its own too: several at once, and nothing that the compiler
   // does (NVRTC 13 initialises the CUDA driver) happens in this one.
   bool in_worker = false;
-  std::chrono::milliseconds deadline{300000};  // of a worker's compilation, which is then ended
+  // How long a worker may take before it is ended: far longer than any real compilation.
+  std::chrono::milliseconds deadline{300000};
   // Tests: these instead of what is on the machine.
   const std::vector<NvrtcFile>* nvrtcs = nullptr;
   const std::vector<HiprtcFile>* hiprtcs = nullptr;

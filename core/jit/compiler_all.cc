@@ -6,6 +6,7 @@
 #include <condition_variable>
 #include <memory>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -19,7 +20,7 @@ namespace {
 // How often the program is asked whether to stop.
 constexpr std::chrono::milliseconds kAskAgain{50};
 
-// One piece of work by several threads: told to one of them to stop, it stops in all.
+// One piece of work by several threads: once one of them gets the answer to stop, all stop.
 class SharedProgress : public Progress {
  public:
   explicit SharedProgress(Progress* progress) : progress_(progress) {}
@@ -73,17 +74,26 @@ void compile_all(
   std::vector<uint32_t> helpers;
   size_t running = count;
   auto threads = std::make_unique<std::vector<std::jthread>>();
+  const auto help = [&] {
+    std::unique_lock lock(ending);
+    helpers.push_back(AwaitingHelpers::number());
+    lock.unlock();
+    work();
+    if (is_child()) return;
+    lock.lock();
+    --running;
+    ended.notify_one();
+  };
   for (size_t i = 0; i < count; ++i) {
-    threads->emplace_back([&] {
-      std::unique_lock lock(ending);
-      helpers.push_back(AwaitingHelpers::number());
-      lock.unlock();
-      work();
-      lock.lock();
-      --running;
-      ended.notify_one();
-    });
+    try {
+      threads->emplace_back(help);
+    } catch (const std::system_error&) {  // no more threads to be had: those that are will do
+      const std::lock_guard lock(ending);
+      running -= count - i;
+      break;
+    }
   }
+  if (threads->empty()) return work();
   // The program may answer only the thread that it called from.
   std::unique_lock lock(ending);
   while (running != 0) {

@@ -1,4 +1,4 @@
-// Which hipRTC libraries are here, told from their files. None is opened in this process.
+// Which hipRTC libraries are here, going by their files. None is opened in this process.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "base/status.h"
 #include "jit/request.h"
 
 namespace opdock {
@@ -18,9 +19,13 @@ std::string text_of(const CacheEntry& entry, std::string_view blob) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-// NULL and *problem if the entry is not what the request's image would be.
-CompiledImagePtr image_of(const std::shared_ptr<CacheEntry>& entry, const CompileRequest& request,
-                          std::string* problem) {
+// Fails, and *out is NULL, if the entry is not what the request's image would be.
+Status image_of(const std::shared_ptr<CacheEntry>& entry, const CompileRequest& request,
+                CompiledImagePtr* out) {
+  *out = nullptr;
+  const auto lacks = [](const std::string& what) {
+    return Status{OPDOCK_INCOMPATIBLE, "an entry without " + what};
+  };
   auto image = std::make_shared<CompiledImage>();
   image->kind = output_kind(request);
   image->arch = request.arch;
@@ -28,30 +33,30 @@ CompiledImagePtr image_of(const std::shared_ptr<CacheEntry>& entry, const Compil
   image->maker = entry->maker().text;
   image->from_cache = true;
   image->entry = entry;
-  if (!entry->blob("image", &image->bytes) || image->bytes.empty()) {
-    *problem = "an entry without an image";
-    return nullptr;
-  }
+  if (!entry->blob("image", &image->bytes) || image->bytes.empty()) return lacks("an image");
   std::vector<std::pair<std::string, std::string>> names;
-  if (!entry->blob("names", &image->names) || !read_names(image->names, &names)) {
-    *problem = "an entry without its kernels' names";
-    return nullptr;
-  }
+  if (!entry->blob("names", &image->names) || !read_names(image->names, &names))
+    return lacks("its kernels' names");
   for (const std::string& kernel : request.kernels) {
     const bool there = std::any_of(names.begin(), names.end(), [&](const auto& pair) {
       return pair.first == kernel && !pair.second.empty();
     });
-    if (there) continue;
-    *problem = "an entry without kernel \"" + kernel + "\"";
-    return nullptr;
+    if (!there) return lacks("kernel \"" + kernel + "\"");
   }
-  return image;
+  *out = std::move(image);
+  return {};
 }
 
 }  // namespace
 
 bool cancelled(const JitContext& context) {
   return context.progress != nullptr && context.progress->cancelled();
+}
+
+bool gives_up(std::span<const Reason> reasons) {
+  return std::ranges::any_of(reasons, [](const Reason& reason) {
+    return reason.code == Code::kCancelled || reason.code == Code::kWithinItself;
+  });
 }
 
 Reason cancelled_reason(const CompileRequest& request) {
@@ -118,10 +123,9 @@ void ImageMaker::look_up(const std::vector<std::unique_ptr<Toolchain>>& toolchai
 CompiledImagePtr ImageMaker::take(size_t index, std::vector<Reason>* reasons) {
   const std::shared_ptr<CacheEntry> entry = entries_[index];
   entries_.erase(entries_.begin() + static_cast<std::ptrdiff_t>(index));
-  std::string problem;
-  CompiledImagePtr image = image_of(entry, request_, &problem);
-  if (image == nullptr) {
-    const Reason reason = make_reason(Code::kJitImage, problem, subject_of(request_));
+  CompiledImagePtr image;
+  if (const Status read = image_of(entry, request_, &image); !read.ok()) {
+    const Reason reason = make_reason(Code::kJitImage, read.text, subject_of(request_));
     cache()->set_aside(*entry, reason);
     reasons->push_back(reason);
     return nullptr;
@@ -146,11 +150,9 @@ CompiledImagePtr ImageMaker::compile(Toolchain* toolchain, bool anew,
                                      std::vector<Reason>* reasons) {
   std::unique_ptr<CacheLock> lock;
   for (bool is_turn = cache() == nullptr; !is_turn;) {
+    const size_t before = reasons->size();
     lock = cache()->lock(cached_, toolchain->maker(), context_.progress, reasons);
-    if (cancelled(context_)) {
-      reasons->push_back(cancelled_reason(request_));
-      return nullptr;
-    }
+    if (lock == nullptr && gives_up(std::span(*reasons).subspan(before))) return nullptr;
     is_turn = lock == nullptr || lock->is_turn();
     // Whoever held it may have made it; what came while this one waited has been made anew.
     if (lock != nullptr && (!anew || !is_turn)) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -22,7 +23,7 @@ class ImageMaker {
 
   // anew: what the cache has is known to be of no use. NULL and reasons.
   CompiledImagePtr make(bool anew, std::vector<Reason>* reasons);
-  // Whether the cache has an image: by `maker`, or by anybody if it is NULL.
+  // Whether the cache has an image: by `maker`, or by any compiler if it is NULL.
   bool has_image(const CacheMaker* maker, std::vector<Reason>* reasons);
   // Whether a compiler may be opened at all; if not, *why says so, alone.
   bool may_compile(std::vector<Reason>* why) const;
@@ -52,6 +53,10 @@ class ImageMaker {
 CacheRequest cache_view(const CompileRequest& request, const JitContext& context, bool* uncertain);
 
 bool cancelled(const JitContext& context);
+// Whether `reasons` say that the work was stopped, or would have waited for itself: that holds for
+// the one who asked, and nothing is known of the image. The program may answer "stop" only once, so
+// it is not asked again.
+bool gives_up(std::span<const Reason> reasons);
 Reason cancelled_reason(const CompileRequest& request);
 
 }  // namespace opdock

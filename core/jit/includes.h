@@ -17,7 +17,7 @@ struct Include {
   bool computed = false;  // by a macro: no name
 };
 
-// The #include lines of a text. Comments are not told apart: a name too many does no harm.
+// The #include lines of a text. Those in comments count too: a name too many does no harm.
 std::vector<Include> includes_of(std::string_view text);
 
 struct OutsideHeader {
@@ -28,7 +28,7 @@ struct OutsideHeader {
 struct OutsideHeaders {
   std::vector<OutsideHeader> named;    // in the folders that options name, sorted by name
   std::vector<OutsideHeader> toolkit;  // in the toolkit's folder, sorted by name
-  // An #include whose file is named by a macro: what it reads cannot be told.
+  // An #include whose file is named by a macro: what it reads is not known.
   bool uncertain = false;
 };
 

@@ -30,7 +30,7 @@ std::set<std::string> kernels_of(const CompileRequest& request) {
 std::string image_digest(ImageKind kind, std::span<const uint8_t> image) {
   Sha256 hash;
   hash.add(image);
-  // As a driver gets it, which is not told where it ends.
+  // As a driver gets it: with a NUL at its end, as no length is passed.
   const uint8_t end = 0;
   if (kind == ImageKind::kPtx && (image.empty() || image.back() != end)) hash.add({&end, 1});
   return to_hex(hash.finish());

@@ -126,8 +126,16 @@ bool Nvrtc::knows(int arch) const {
   return std::binary_search(archs_.begin(), archs_.end(), arch);
 }
 
-static int asks_to_stop(void* progress, void*) {
-  return static_cast<Progress*>(progress)->cancelled() ? 1 : 0;
+// What NVRTC asks while it compiles. The answer is kept: the program may give it only once.
+struct Flow {
+  Progress* progress;
+  bool stopped = false;
+};
+
+static int asks_to_stop(void* context, void*) {
+  auto* flow = static_cast<Flow*>(context);
+  if (!flow->stopped) flow->stopped = flow->progress->cancelled();
+  return flow->stopped ? 1 : 0;
 }
 
 static bool names_standard(const std::vector<std::string>& options) {
@@ -186,9 +194,9 @@ CompileResult Nvrtc::compile(const CompileJob& job) const {
   }
 
   NvrtcProgram program = nullptr;
+  Flow flow{job.progress};
   auto fail = [&](const char* step, NvrtcResult code) {
-    result.fault = job.progress && job.progress->cancelled() ? CompileFault::kCancelled
-                                                             : fault_of(code, &result.log);
+    result.fault = flow.stopped ? CompileFault::kCancelled : fault_of(code, &result.log);
     result.log += fmt::format("{} of NVRTC {} for {}: {}\n", step, version_.text(), job.arch,
                               f.error_string(code));
     if (program) f.destroy(&program);
@@ -206,7 +214,7 @@ CompileResult Nvrtc::compile(const CompileJob& job) const {
   if (!names_standard(job.options)) options.push_back("--std=c++17");
   for (const std::string& option : job.options) options.push_back(option.c_str());
   if (job.progress && f.set_flow_callback) {
-    code = f.set_flow_callback(program, asks_to_stop, job.progress);
+    code = f.set_flow_callback(program, asks_to_stop, &flow);
     if (code != kSuccess) return fail("nvrtcSetFlowCallback", code);
   }
   code = f.compile(program, static_cast<int>(options.size()), options.data());

@@ -81,7 +81,7 @@ std::string include_of(const fs::path& library) {
   return {};
 }
 
-// Where the loader finds a library that nobody gives it a path for.
+// Where the loader finds a library of which it is given the name alone.
 void add_loader_places(std::vector<std::string>* out) {
   for (const char* place : {"/etc/ld.so.cache", "/lib", "/usr/lib", "/lib64", "/usr/lib64",
                             "/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu"})

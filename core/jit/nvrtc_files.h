@@ -1,4 +1,4 @@
-// Which NVRTC libraries are here, told from their files: opening one costs tens of milliseconds,
+// Which NVRTC libraries are here, going by their files: opening one costs tens of milliseconds,
 // and an image that is in the cache needs none.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once

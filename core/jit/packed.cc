@@ -56,7 +56,7 @@ Status try_image(const CompiledImage& image, Driver* driver, int index, ModuleHa
   return driver->find(*module, names.front().second.c_str(), &function);
 }
 
-// That a compiler is here for an architecture for which PTX stood in before. Told once.
+// That a compiler is here for an architecture for which PTX stood in before. Said once.
 std::optional<Reason> newly_known(const CompileRequest& request, const std::string& memo,
                                   const JitContext& context) {
   if (context.cache == nullptr) return std::nullopt;
@@ -227,8 +227,8 @@ std::unique_ptr<CompiledKernels> jit_kernels(const std::string& plugin,
   const Backend backend = static_cast<Backend>(device.type);
   if (!packed_request(plugin, rows, backend, exact_arch(gpu), &request, reasons)) return nullptr;
   std::vector<Reason> why;
-  // What stood in for this architecture, for this plugin; so that it can be told when it no longer
-  // has to.
+  // What stood in for this architecture, for this plugin; so that a notice can say when it no
+  // longer has to.
   const std::string memo = "stand-in " + plugin + " " + request.arch;
   if (can_make(kernel_requests(request), context, &why)) {
     if (std::optional<Reason> notice = newly_known(request, memo, context))

@@ -67,12 +67,12 @@ class CompiledKernels : public Kernels {
 
 // The kernels of a plugin on `device`, none of which is compiled yet. rows: all of the plugin's
 // table, of every kind and backend. gpu: that device, as its driver describes it; where it is newer
-// than every compiler, the kernels are PTX, and a notice says so (arch-ptx); another, once, that a
-// compiler has come since that knows it (arch-known). NULL and reasons
-// if none could be made: no source, no compiler for this GPU and driver (the compiler is opened,
-// for that shows only then) while not all kernels are in the cache, or switched off. What the
-// source itself has wrong shows when a kernel is asked for: finding it here would cost every first
-// use a compilation of a kernel that it may not need. Blocking; any thread.
+// than every compiler, the kernels are PTX, and a notice says so (arch-ptx); once a compiler that
+// knows the GPU has been installed, another notice says that (arch-known). NULL and reasons if none
+// could be made: no source, no compiler for this GPU and driver (the compiler is opened, for that
+// shows only then) while not all kernels are in the cache, or compiling is switched off. What is
+// wrong with the source itself shows when a kernel is asked for: finding it here would cost every
+// first use a compilation of a kernel that it may not need. Blocking; any thread.
 std::unique_ptr<CompiledKernels> jit_kernels(const std::string& plugin,
                                              std::span<const ImageRow> rows, Driver* driver,
                                              opdock_device device, const Gpu& gpu,

@@ -1,4 +1,4 @@
-// A request checked and described: what can be told before any compiler is opened.
+// A request checked and described: what can be known before any compiler is opened.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -6,6 +6,7 @@
 
 #include "base/mutex.h"
 #include "base/sha256.h"
+#include "base/status.h"
 #include "base/texts.h"
 #include "base/turn.h"
 #include "facts/arch.h"
@@ -28,8 +29,9 @@ struct Openings {
 };
 Openings& openings = *new Openings;
 
-// Opened libraries stay open until the process ends, each once.
-const Nvrtc* open_nvrtc(const std::string& path, std::string* problem) {
+// Opened libraries stay open until the process ends, each once. *out: NULL if it cannot be opened.
+Status open_nvrtc(const std::string& path, const Nvrtc** out) {
+  *out = nullptr;
   std::shared_ptr<Opening> opening;
   {
     const std::lock_guard lock(openings.mutex);
@@ -38,20 +40,20 @@ const Nvrtc* open_nvrtc(const std::string& path, std::string* problem) {
     opening = place;
   }
   const Taken turn(&opening->turn);
-  if (!turn) {
-    *problem = to_text(within_itself(path + " opened"));
-    return nullptr;
+  if (!turn) return {OPDOCK_INVALID_ARGUMENT, to_text(within_itself(path + " opened"))};
+  if (turn.was_left() && opening->compiler == nullptr) {
+    std::string left = to_text(left_by_fork(path + " open, or no thread opening it"));
+    const NoFork whole;
+    opening->problem.swap(left);
   }
-  if (turn.was_left() && opening->compiler == nullptr)
-    opening->problem = to_text(left_by_fork(path + " open, or nobody at it"));
-  if (opening->problem.empty() && opening->compiler == nullptr) {
+  std::string problem = opening->problem;
+  if (problem.empty() && opening->compiler == nullptr) {
     // One that fails may be repaired while the process lives: the next request tries again.
-    *problem = library_problem(path);
-    if (problem->empty()) opening->compiler = Nvrtc::open(path, problem);
-  } else {
-    *problem = opening->problem;
+    problem = library_problem(path);
+    if (problem.empty()) opening->compiler = Nvrtc::open(path, &problem);
   }
-  return opening->compiler;
+  *out = opening->compiler;
+  return *out != nullptr ? Status{} : Status{OPDOCK_INCOMPATIBLE, std::move(problem)};
 }
 
 // A cubin needs a driver of its toolkit's major, PTX one of its toolkit's version.
@@ -84,10 +86,9 @@ class NvrtcToolchain : public Toolchain {
   }
 
   bool open(const std::string& arch, std::vector<Reason>* reasons) override {
-    std::string problem;
-    compiler_ = open_nvrtc(file_.path, &problem);
-    if (compiler_ == nullptr) {
-      reasons->push_back(make_reason(Code::kJitNoCompiler, problem, "a libnvrtc that opens"));
+    const Status opened = open_nvrtc(file_.path, &compiler_);
+    if (!opened.ok()) {
+      reasons->push_back(make_reason(Code::kJitNoCompiler, opened.text, "a libnvrtc that opens"));
       return false;
     }
     const CudaArch parsed = *parse_cuda_arch(arch);
@@ -113,9 +114,8 @@ class NvrtcToolchain : public Toolchain {
   }
 
   int newest_up_to(int number) override {
-    std::string problem;
-    compiler_ = open_nvrtc(file_.path, &problem);
-    if (compiler_ == nullptr || !runs_on(compiler_->version(), kind_, driver_)) return 0;
+    const Status opened = open_nvrtc(file_.path, &compiler_);
+    if (!opened.ok() || !runs_on(compiler_->version(), kind_, driver_)) return 0;
     int newest = 0;
     for (const int known : compiler_->archs())
       if (known <= number) newest = std::max(newest, known);

@@ -14,13 +14,13 @@ namespace opdock {
 class Toolchain {
  public:
   virtual ~Toolchain() = default;
-  // As the cache knows it; told without opening it.
+  // As the cache knows it; known without opening it.
   const CacheMaker& maker() const { return maker_; }
   const Version& version() const { return version_; }
   // Opens it and asks whether it knows the architecture. False and a reason otherwise.
   virtual bool open(const std::string& arch, std::vector<Reason>* reasons) = 0;
   // The newest architecture that it knows up to `number` (10 * major + minor): what its PTX for
-  // such a GPU is made for. 0: none, or it cannot be told. Opens it.
+  // such a GPU is made for. 0: none, or it cannot be found out. Opens it.
   virtual int newest_up_to(int) { return 0; }
   // After open(). A failure whose fault is kNone has its reason appended.
   virtual CompileResult compile(const CompileJob& job, std::vector<Reason>* reasons) = 0;

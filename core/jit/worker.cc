@@ -2,9 +2,9 @@
 #include "jit/worker.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <poll.h>
 #include <signal.h>
-#include <spawn.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -12,10 +12,10 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/fd.h"
 #include "base/installed.h"
 #include "base/mutex.h"
-
-extern char** environ;
+#include "base/spawn.h"
 
 namespace opdock {
 namespace {
@@ -45,47 +45,29 @@ CompileWorker::~CompileWorker() {
   end();
 }
 
-bool CompileWorker::start(std::string* problem) {
-  if (program_.empty()) {
-    *problem = "no opdock-compile where Opdock is installed";
-    return false;
-  }
+Status CompileWorker::start() {
+  const auto failed = [](const std::string& what, int error) {
+    return Status{OPDOCK_INTERNAL, what + ": " + std::strerror(error)};
+  };
+  if (program_.empty()) return {OPDOCK_INTERNAL, "no opdock-compile where Opdock is installed"};
   const NoFork whole;  // a forked child would keep open what tells of the end by being closed
   int ends[2], words[2];
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
-    *problem = std::string("socketpair: ") + std::strerror(errno);
-    return false;
+    return failed("socketpair", errno);
   }
-  if (pipe2(words, O_CLOEXEC) != 0) {
-    *problem = std::string("pipe: ") + std::strerror(errno);
-    close(ends[0]);
-    close(ends[1]);
-    return false;
-  }
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_adddup2(&actions, ends[1], 0);
-  posix_spawn_file_actions_adddup2(&actions, ends[1], 1);
-  posix_spawn_file_actions_adddup2(&actions, words[1], 2);
-  char* arguments[] = {program_.data(), nullptr};
-  pid_t child = 0;
-  const int failed = posix_spawn(&child, program_.c_str(), &actions, nullptr, arguments, environ);
-  posix_spawn_file_actions_destroy(&actions);
-  close(ends[1]);
-  close(words[1]);
-  if (failed != 0) {
-    *problem = program_ + ": " + std::strerror(failed);
-    close(ends[0]);
-    close(words[0]);
-    return false;
-  }
-  child_ = Child(child);
-  socket_ = ends[0];
-  errors_ = words[0];
+  Fd socket(ends[0]);
+  const Fd others_socket(ends[1]);
+  if (pipe2(words, O_CLOEXEC) != 0) return failed("pipe", errno);
+  Fd errors(words[0]);
+  const Fd others_errors(words[1]);
+  const FdMap files[] = {{ends[1], 0}, {ends[1], 1}, {words[1], 2}};
+  if (const int error = spawn({{program_}}, files, &child_)) return failed(program_, error);
+  socket_ = socket.release();
+  errors_ = errors.release();
   fcntl(socket_, F_SETFL, O_NONBLOCK);
   fcntl(errors_, F_SETFL, O_NONBLOCK);
   words_.clear();
-  return true;
+  return {};
 }
 
 void CompileWorker::end() {
@@ -118,16 +100,17 @@ bool CompileWorker::compile(const worker::Request& request, std::chrono::millise
                             Progress* progress, CompileResult* result,
                             std::vector<Reason>* reasons) {
   *result = {};
-  std::string problem;
   const auto give_up = [&](const std::string& found) {
     reasons->push_back(
         make_reason(Code::kJitWorker, found + last_words(), "an image for " + request.job.arch));
     end();
     return false;
   };
-  if (socket_ < 0 && !start(&problem)) {
-    reasons->push_back(make_reason(Code::kJitWorker, problem, "a process to compile in"));
-    return false;
+  if (socket_ < 0) {
+    if (const Status started = start(); !started.ok()) {
+      reasons->push_back(make_reason(Code::kJitWorker, started.text, "a process to compile in"));
+      return false;
+    }
   }
   const std::string message = encode(request);
   const Clock::time_point latest = Clock::now() + deadline;
@@ -141,8 +124,8 @@ bool CompileWorker::compile(const worker::Request& request, std::chrono::millise
       return true;
     }
     if (Clock::now() >= latest) {
-      return give_up("no answer of opdock-compile within " +
-                     std::to_string(deadline.count() / 1000.0) + " s");
+      return give_up(fmt::format("no answer of opdock-compile within {:g} s",
+                                 static_cast<double>(deadline.count()) / 1000));
     }
     pollfd watched[] = {
         {socket_, static_cast<short>(sent < message.size() ? POLLIN | POLLOUT : POLLIN), 0},

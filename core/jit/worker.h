@@ -10,6 +10,7 @@
 #include "base/mutex.h"
 #include "base/progress.h"
 #include "base/reason.h"
+#include "base/status.h"
 #include "jit/worker_protocol.h"
 
 namespace opdock {
@@ -31,7 +32,7 @@ class CompileWorker {
                Progress* progress, CompileResult* result, std::vector<Reason>* reasons);
 
  private:
-  bool start(std::string* problem);
+  Status start();
   void end();
   void read_words();
   // The last lines that it wrote to stderr, for messages.
@@ -44,9 +45,6 @@ class CompileWorker {
   int errors_ = -1;  // its stderr
   std::string words_;
 };
-
-// How long a compilation may take before its worker is ended: far longer than any real one.
-inline constexpr std::chrono::milliseconds kCompileDeadline{300000};
 
 // The path of opdock-compile; empty: it is not installed.
 std::string compile_worker_path();

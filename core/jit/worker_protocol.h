@@ -95,7 +95,7 @@ struct Request {
 };
 
 // A job without a program asks whether hipRTC knows its architecture. Answered with fault kArch and
-// the names of those that it knows in the log; with ok if it does, or if that cannot be told.
+// the names of those that it knows in the log; with ok if it does, or if that cannot be found out.
 inline bool asks_for_arch(const Request& request) {
   return request.backend == Backend::kRocm && request.job.program.empty() &&
          request.job.sources.empty();

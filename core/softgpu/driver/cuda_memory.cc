@@ -5,8 +5,6 @@
 
 using namespace softgpu;
 
-namespace {}  // namespace
-
 SOFTGPU_API CUresult cuMemAlloc_v2(CUdeviceptr* memory, size_t bytes) {
   CUcontext context = nullptr;
   if (const CUresult error = enter_with_context("cuMemAlloc_v2", &context)) return error;

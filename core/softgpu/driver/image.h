@@ -21,8 +21,8 @@ struct Parameter {
 struct KernelFacts {
   std::vector<Parameter> parameters;
   bool known = false;          // whether it tells the parameters; else the executed library does
-  uint32_t max_threads = 0;    // 0: not told
-  uint32_t static_shared = 0;  // bytes, as far as it is told
+  uint32_t max_threads = 0;    // 0: unknown
+  uint32_t static_shared = 0;  // bytes, as far as the image says
 };
 
 struct Image {

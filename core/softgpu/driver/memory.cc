@@ -20,7 +20,7 @@ void* host_memory(uint64_t bytes) {
   return std::aligned_alloc(kAlignment, (bytes + kAlignment - 1) / kAlignment * kAlignment);
 }
 
-// "cuMemAlloc_v2 (its call 3)"
+// "cuMemAlloc_v2 (its allocation 3)"
 std::string numbered(const char* maker) {
   static std::map<std::string, uint64_t>& calls = *new std::map<std::string, uint64_t>;
   return std::string(maker) + " (its allocation " + std::to_string(++calls[maker]) + ")";
@@ -41,7 +41,7 @@ void remember(DeviceContext* context, void* memory, Memory facts) {
 }
 
 // Ordered memory stays known while its last commands may touch it, so that the engine, which knows
-// when it was freed, judges those.
+// when it was freed, checks those.
 struct Freed {
   uintptr_t begin;
   uint64_t size;

@@ -45,7 +45,7 @@ struct Memory {
   bool pinned = false;   // host memory
   bool ordered = false;  // made in a stream's order
   bool in_graph = false;
-  std::string maker;  // for leaks: "cuMemAlloc_v2 #3"
+  std::string maker;  // for leaks: "cuMemAlloc_v2 (its allocation 3)"
 };
 
 struct State {

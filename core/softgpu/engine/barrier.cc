@@ -148,7 +148,7 @@ void Runner::finish_warp(Warp* warp, Lane** lanes) {
     if (from < count) {
       lane->warp_result = lanes[from]->warp_value;
       lane->warp_argument = 0;
-    } else {  // told to the lane when it goes on
+    } else {  // passed to the lane when it goes on
       lane->warp_op = WarpOp::kShuffle;
       lane->warp_argument = ~from;
     }

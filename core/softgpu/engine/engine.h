@@ -99,8 +99,8 @@ struct Kernel {
   std::string expression;  // in the source: "softmax::any_rows<float>"
   std::vector<uint32_t> param_sizes;
   uint32_t warp_size = 32;
-  uint32_t max_threads = 1024;  // its launch bound; only the image tells it, so whoever has that
-                                // sets it
+  uint32_t max_threads = 1024;  // its launch bound; only the image says it, so who has the
+                                // image sets it
   std::shared_ptr<KernelLibrary> library;
 };
 

@@ -6,7 +6,7 @@
 
 namespace softgpu {
 
-// Where a fiber, or the thread that runs fibers, stands while another one runs.
+// Where a fiber, or the thread that runs fibers, is while another one runs.
 struct Context {
   void* stack_pointer = nullptr;
   const void* stack = nullptr;  // its lowest byte; of a thread: learned at the first switch

@@ -18,7 +18,7 @@ class Runner;
 struct Block;
 struct Warp;
 
-// Where a thread of a block stands.
+// Where a thread of a block is.
 enum class LaneState : uint8_t { kReady, kAtBlockBarrier, kAtClusterBarrier, kInWarp, kDone };
 
 // A store that overwrites what another block or thread wrote in the same launch, where nothing

@@ -1,4 +1,4 @@
-// What operations there were, so that a stamp in memory can be told who it was.
+// What operations there were, so that a stamp in memory leads to the one that left it.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

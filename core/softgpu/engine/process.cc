@@ -30,7 +30,8 @@ std::string find_program(const std::string& name) {
   const char* const path = std::getenv("PATH");
   std::istringstream folders(path ? path : "/usr/bin:/bin");
   for (std::string folder; std::getline(folders, folder, ':');) {
-    if (folder.empty()) folder = ".";
+    // Else it would be another program in every working directory.
+    if (!folder.starts_with('/')) continue;
     const std::string file = folder + "/" + name;
     if (access(file.c_str(), X_OK) == 0) return file;
   }

@@ -7,7 +7,7 @@
 
 namespace softgpu {
 
-// Its path by PATH; empty if there is none.
+// Its path by the absolute folders of PATH; empty if there is none.
 std::string find_program(const std::string& name);
 // Runs words[0] to its end; *output: what it writes to stdout and stderr. False if it does not end
 // with status 0.

@@ -8,7 +8,7 @@
 namespace softgpu {
 namespace {
 
-// No more aligned than it must be, so that whoever relies on more is found out.
+// No more aligned than it must be, so that code which relies on more is found out.
 SharedArray take_array(Block* block, uint64_t bytes, uint64_t alignment) {
   SharedArray array;
   array.begin = block->shared_begin + block->shared_used + alignment;

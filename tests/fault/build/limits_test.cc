@@ -155,6 +155,7 @@ TEST_F(ScriptedMachine, WithAFullDiskIsNamedWhateverTheCompilerSays) {
 INSTANTIATE_TEST_SUITE_P(OfKiB, Disks,
                          ::testing::Values("size=16k,mode=700", "size=64k,mode=700",
                                            "size=160k,mode=700", "size=320k,mode=700",
+                                           "nr_inodes=8,mode=700", "nr_inodes=10,mode=700",
                                            "nr_inodes=12,mode=700", "nr_inodes=40,mode=700"));
 
 }  // namespace

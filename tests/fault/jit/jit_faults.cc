@@ -358,7 +358,7 @@ class JitDevice : public JitFault {
       gpu.backend = Backend::kCuda;
       gpu.major = 9;
       gpu.arch = "sm_90";
-      driver = driver_for(Backend::kCuda, nullptr);
+      driver_for(Backend::kCuda, &driver);
       body();
     });
   }

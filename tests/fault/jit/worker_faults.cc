@@ -1,7 +1,9 @@
 // Compiling in separate processes: workers that die, hang, flood or answer nonsense, and hipRTC.
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
+#include <pthread.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -12,6 +14,7 @@
 
 #include "jit/packed.h"
 #include "jit/worker.h"
+#include "support/sanitizer.h"
 #include "support/tree_plugins.h"
 #include "unit/jit/support.h"
 
@@ -79,6 +82,18 @@ TEST_F(WorkerFault, EndsAtOnce) {
 TEST_F(WorkerFault, EndsAtOnceWithWords) {
   script("echo 'a library is missing' >&2; exit 127");
   refused("a library is missing");
+}
+// A thread of the host that blocks signals does not make the compiler deaf to them.
+TEST_F(WorkerFault, SignalsAreNotTheHosts) {
+  sigset_t blocked, before;
+  sigemptyset(&blocked);
+  sigaddset(&blocked, SIGTERM);
+  script("exec grep SigBlk /proc/self/status >&2");
+  pthread_sigmask(SIG_BLOCK, &blocked, &before);
+  EXPECT_EQ(ask(), nullptr);
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  EXPECT_NE(all_text(reasons).find("SigBlk:\t0000000000000000"), std::string::npos)
+      << all_text(reasons);
 }
 TEST_F(WorkerFault, IsKilled) {
   script("kill -SEGV $$");
@@ -192,6 +207,41 @@ TEST_F(WorkerFault, ManyAtOnceEachInAProcess) {
   EXPECT_TRUE(has(failed, Code::kJitWorker)) << all_text(failed);
   EXPECT_EQ(cache.entries.size(), 11u);
   EXPECT_EQ(compiles(FAKE_NVRTC_12), 0) << "nothing was compiled in this process";
+}
+
+// As at a limit of processes.
+TEST_F(WorkerFault, ManyAtOnceWithFewerThreadsThanWanted) {
+#if defined(OPDOCK_TEST_ASAN) || defined(OPDOCK_TEST_TSAN)
+  GTEST_SKIP() << "a sanitizer needs the room that is taken away here";
+#endif
+  constexpr size_t kStack = 512 << 20;
+  pthread_attr_t before, large;
+  pthread_getattr_default_np(&before);
+  pthread_attr_init(&large);
+  pthread_attr_setstacksize(&large, kStack);
+  rlimit limit{};
+  getrlimit(RLIMIT_AS, &limit);
+  for (const size_t threads : {0, 1, 2}) {
+    std::vector<CompileRequest> requests(4, request);
+    for (CompileRequest& one : requests)
+      one.program += "// SLEEP=50 " + std::to_string(threads) + std::to_string(&one - &requests[0]);
+    uint64_t pages = 0;
+    std::ifstream("/proc/self/statm") >> pages;
+    const uint64_t room = threads * kStack + kStack / 2;
+    const rlimit tight{pages * static_cast<uint64_t>(getpagesize()) + room, limit.rlim_max};
+    pthread_setattr_default_np(&large);
+    setrlimit(RLIMIT_AS, &tight);
+    size_t made = 0;
+    std::vector<Reason> why;
+    compile_all(requests, 4, context,
+                [&](size_t, const CompiledImagePtr& image, const std::vector<Reason>& told) {
+                  made += image != nullptr;
+                  why.insert(why.end(), told.begin(), told.end());
+                });
+    setrlimit(RLIMIT_AS, &limit);
+    pthread_setattr_default_np(&before);
+    EXPECT_EQ(made, requests.size()) << threads << "\n" << all_text(why);
+  }
 }
 
 // One makes it, and the others get it: none gets the error that it would wait for itself.

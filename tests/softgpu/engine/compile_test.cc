@@ -1,4 +1,10 @@
-// Whose headers a source is compiled with. SPDX-License-Identifier: Apache-2.0
+// Whose headers a source is compiled with, and by which program.
+// SPDX-License-Identifier: Apache-2.0
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include "process.h"
 #include "test_support.h"
 
 namespace softgpu {
@@ -39,6 +45,26 @@ TEST(Compile, APluginsOwnHeadersAreItsOwn) {
   std::string problem;
   EXPECT_EQ(compile_kernels(source, KERNEL_FOLDER, &problem), "");
   EXPECT_NE(problem.find("as it was packed"), problem.npos) << problem;
+}
+
+TEST(Programs, AreNotLookedForInTheWorkingDirectory) {
+  namespace fs = std::filesystem;
+  std::string folder = testing::TempDir() + "softgpu-XXXXXX";
+  ASSERT_NE(mkdtemp(folder.data()), nullptr);
+  std::ofstream(folder + "/compiler") << "#!/bin/false\n";
+  fs::permissions(folder + "/compiler", fs::perms::owner_all);
+  const std::string path = std::getenv("PATH");
+  const fs::path before = fs::current_path();
+  fs::current_path(folder);
+  for (const char* entries : {":/usr/bin", ".", "/usr/bin:"}) {
+    setenv("PATH", entries, 1);
+    EXPECT_EQ(find_program("compiler"), "") << entries;
+  }
+  setenv("PATH", folder.c_str(), 1);
+  EXPECT_EQ(find_program("compiler"), folder + "/compiler");
+  setenv("PATH", path.c_str(), 1);
+  fs::current_path(before);
+  fs::remove_all(folder);
 }
 
 }  // namespace

@@ -31,7 +31,7 @@ TEST_P(Driver, Judged) {
   CudaDriver driver;
   if (row.driver[0] != '\0') driver.cuda = version(row.driver);
   for (const ImageKind kind : {ImageKind::kCubin, ImageKind::kPtx}) {
-    const auto reason = judge_driver(version(row.toolkit), kind, driver);
+    const auto reason = check_driver(version(row.toolkit), kind, driver);
     EXPECT_EQ(!reason, kind == ImageKind::kCubin ? row.cubin : row.ptx)
         << row.toolkit << " on " << row.driver << (reason ? ": " + to_text(*reason) : "");
     if (!reason) continue;
@@ -63,12 +63,12 @@ INSTANTIATE_TEST_SUITE_P(
 
 TEST(DriverAdvice, NamesTheReleaseAndTheOtherWays) {
   CudaDriver driver{version("12.2"), "535.104.05"};
-  Reason reason = *judge_driver(version("13.0.88"), ImageKind::kCubin, driver);
+  Reason reason = *check_driver(version("13.0.88"), ImageKind::kCubin, driver);
   EXPECT_EQ(reason.found, "a driver for CUDA 12.2, 535.104.05");
   EXPECT_NE(reason.advice.find("580.65.06"), std::string::npos) << reason.advice;
   EXPECT_NE(reason.advice.find("cuda-compat-13-0"), std::string::npos) << reason.advice;
   EXPECT_NE(reason.advice.find("use CUDA 12.x"), std::string::npos) << reason.advice;
-  reason = *judge_driver(version("12.9"), ImageKind::kPtx, driver);
+  reason = *check_driver(version("12.9"), ImageKind::kPtx, driver);
   EXPECT_NE(reason.advice.find("cubins"), std::string::npos) << reason.advice;
   EXPECT_NE(reason.advice.find("CUDA 12.2 or older"), std::string::npos) << reason.advice;
 }
@@ -100,7 +100,7 @@ TEST_P(Torch, Judged) {
   const TorchRow& row = GetParam();
   TorchFacts torch{version(row.torch), std::nullopt};
   if (row.cuda[0] != '\0') torch.cuda = version(row.cuda);
-  const auto reason = judge_torch(version(row.toolkit), torch, row.links);
+  const auto reason = check_torch(version(row.toolkit), torch, row.links);
   EXPECT_EQ(!reason, row.fits) << row.toolkit << " with " << row.torch << "+" << row.cuda
                                << (reason ? ": " + to_text(*reason) : "");
   if (!reason) return;
@@ -144,7 +144,7 @@ class Host : public testing::TestWithParam<HostRow> {};
 TEST_P(Host, Judged) {
   const HostRow& row = GetParam();
   const Version toolkit = version(row.toolkit);
-  const auto reason = judge_host_compiler(toolkit, documented_host_limits(toolkit),
+  const auto reason = check_host_compiler(toolkit, documented_host_limits(toolkit),
                                           {row.name, version(row.version)});
   EXPECT_EQ(!reason, row.fits) << row.toolkit << " with " << row.name << " " << row.version
                                << (reason ? ": " + to_text(*reason) : "");
@@ -177,13 +177,13 @@ INSTANTIATE_TEST_SUITE_P(
         HostRow{"14.0", "g++", "17", kNo, true}, HostRow{"10.2", "g++", "9", kNo, true}));
 
 TEST(HostAdvice, NamesThePackageAndWhereTheLimitIsFrom) {
-  const Reason reason = *judge_host_compiler(
+  const Reason reason = *check_host_compiler(
       version("12.4.131"), HostLimits{13, 17, "/x/host_config.h"}, {"g++", version("14.2.0")});
   EXPECT_EQ(reason.found, "g++ 14.2.0");
   EXPECT_EQ(reason.wanted, "gcc 13 or older for nvcc 12.4 (/x/host_config.h)");
   EXPECT_NE(reason.advice.find("apt install g++-13 and set CXX=g++-13"), std::string::npos)
       << reason.advice;
-  EXPECT_FALSE(judge_host_compiler(version("12.4"), HostLimits{0, 17, ""}, {"g++", version("99")}));
+  EXPECT_FALSE(check_host_compiler(version("12.4"), HostLimits{0, 17, ""}, {"g++", version("99")}));
 }
 
 // ---- minimum versions
@@ -204,7 +204,7 @@ TEST(Tools, MinimumVersions) {
       {"hipcc", "", kOld, true},        {"torch", "0.1", kOld, true},
   };
   for (const auto& [tool, has, code, fits] : rows) {
-    const auto reason = judge_tool(tool, version(has));
+    const auto reason = check_tool(tool, version(has));
     EXPECT_EQ(!reason, fits) << tool << " " << has;
     if (!reason) continue;
     EXPECT_EQ(reason->code, code);
@@ -213,11 +213,11 @@ TEST(Tools, MinimumVersions) {
 }
 
 TEST(Tools, StandardOfCudaFiles) {
-  EXPECT_TRUE(judge_cuda_standard(version("11.8"), 20));
-  EXPECT_FALSE(judge_cuda_standard(version("11.8"), 17));
-  EXPECT_FALSE(judge_cuda_standard(version("12.0"), 20));
-  EXPECT_TRUE(judge_cuda_standard(version("10.2"), 17));
-  EXPECT_FALSE(judge_cuda_standard(Version(), 20));
+  EXPECT_TRUE(check_cuda_standard(version("11.8"), 20));
+  EXPECT_FALSE(check_cuda_standard(version("11.8"), 17));
+  EXPECT_FALSE(check_cuda_standard(version("12.0"), 20));
+  EXPECT_TRUE(check_cuda_standard(version("10.2"), 17));
+  EXPECT_FALSE(check_cuda_standard(Version(), 20));
 }
 
 // ---- ROCm
@@ -236,7 +236,7 @@ TEST(Rocm, CompilerAgainstLibraries) {
   for (const auto& [hipcc, runtime, fits] : rows) {
     const std::optional<Version> has =
         runtime[0] == '\0' ? std::nullopt : std::optional(version(runtime));
-    const auto reason = judge_rocm(version(hipcc), has);
+    const auto reason = check_rocm(version(hipcc), has);
     EXPECT_EQ(!reason, fits) << hipcc << " on " << runtime;
     if (reason) expect_complete(*reason, hipcc);
   }

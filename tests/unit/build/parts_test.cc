@@ -73,6 +73,7 @@ TEST_F(Parts, ProgramsAreIdentifiedByTheirBuildIdOrContents) {
   write("script", "echo 2\n");
   EXPECT_NE(file_identity(top + "/script"), first);
   EXPECT_EQ(file_identity(top + "/absent"), "");
+  EXPECT_EQ(file_identity("/proc/self/mem"), "") << "reading it fails";
   write("cut", std::string("\x7f"
                            "ELF\x02\x01\x01",
                            7));

@@ -167,6 +167,28 @@ TEST_F(Sources, AreNoLongerReadOnceSomebodyAsksToStop) {
   EXPECT_EQ(reasons[0].code, Code::kCancelled);
 }
 
+// Of a process's memory nothing can be read at address 0.
+TEST_F(Sources, WhichCannotBeReadAreNamedThemselves) {
+  fs::create_symlink("/proc/self/mem", top + "/plugin/b.cc");
+  EXPECT_FALSE(
+      copy_sources(top + "/plugin", {{"b.cc", ""}}, top + "/copy", nullptr, nullptr, &reasons));
+  ASSERT_EQ(reasons.size(), 1u);
+  EXPECT_EQ(reasons[0].code, Code::kBuildSource);
+  EXPECT_EQ(reasons[0].found, top + "/plugin/b.cc: Input/output error");
+}
+
+TEST_F(Sources, WhoseCopyHasNoFolderSaySo) {
+  std::ofstream(top + "/copy") << "a file";
+  for (const char* name : {"deep/a.cc", "deep/"}) {
+    reasons.clear();
+    write("deep/a.cc", "");
+    EXPECT_FALSE(
+        copy_sources(top + "/plugin", {{name, ""}}, top + "/copy", nullptr, nullptr, &reasons));
+    ASSERT_EQ(reasons.size(), 1u);
+    EXPECT_EQ(reasons[0].found, top + "/copy/deep: Not a directory");
+  }
+}
+
 TEST(Lines, AreCutWhereverThePiecesEnd) {
   const std::string text = "one\n\ntwo " + std::string(100000, 'x') + "\nthree\r\nfour";
   for (const size_t size : {1, 2, 3, 7, 65536, 1000000}) {

@@ -30,7 +30,7 @@ class Check : public testing::Test {
 
   // "against CODE…; warned CODE…", "" for nothing.
   std::string judge() {
-    result_ = judge_toolchain(manifest_, options_, facts_);
+    result_ = check_toolchain(manifest_, options_, facts_);
     std::string text;
     for (const Reason& reason : result_.against)
       text += "against " + std::string(info(reason.code).name) + ";";

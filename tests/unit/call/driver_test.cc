@@ -62,9 +62,9 @@ void in_child(const char* config, const std::function<void(const std::string& re
 }
 
 Driver* driver() {
-  std::string problem;
-  Driver* found = cuda_driver(&problem);
-  EXPECT_NE(found, nullptr) << problem;
+  Driver* found = nullptr;
+  const Status opened = cuda_driver(&found);
+  EXPECT_TRUE(opened.ok() && found != nullptr) << opened.text;
   return found;
 }
 
@@ -213,6 +213,18 @@ TEST(CudaDriver, SaysThatThereIsNoGpu) {
   });
 }
 
+TEST(CudaDriver, NamesTheGpuThatCannotBeAsked) {
+  in_child(R"({"gpus": [{"arch": "sm_90"}, {"arch": "sm_90"}],
+               "failures": [{"function": "cuDeviceTotalMem_v2", "call": 2, "error": 999}]})",
+           [](const std::string&) {
+             const opdock_device_facts* facts = nullptr;
+             EXPECT_TRUE(driver()->facts(0, &facts).ok());
+             const Status done = driver()->facts(1, &facts);
+             EXPECT_EQ(done.text.find("cuda:1: cuDeviceTotalMem: CUDA_ERROR_UNKNOWN (999)"), 0u)
+                 << done.text;
+           });
+}
+
 TEST(CudaDriver, EntersThePrimaryContextAndRestoresTheFormerOne) {
   in_child(kTwoGpus, [](const std::string& record) {
     void *first = nullptr, *second = nullptr;
@@ -347,7 +359,8 @@ TEST(CudaDriver, FindsFurtherSymbols) {
 
 TEST(CudaDriver, ReportsEveryStatusWithTheDriversName) {
   in_child(kTwoGpus, [](const std::string&) {
-    const cuda::Api* api = cuda::open_api(nullptr);
+    const cuda::Api* api = nullptr;
+    cuda::open_api(&api);
     ASSERT_NE(api, nullptr);
     const struct {
       int result;
@@ -376,9 +389,11 @@ TEST(CudaDriver, ReportsEveryStatusWithTheDriversName) {
 }
 
 TEST(Driver, HasNoneForTheCpu) {
-  std::string problem;
-  EXPECT_EQ(driver_for(Backend::kCpu, &problem), nullptr);
-  EXPECT_EQ(driver_for(static_cast<Backend>(7), nullptr), nullptr);
+  for (const Backend backend : {Backend::kCpu, static_cast<Backend>(7)}) {
+    Driver* found = nullptr;
+    EXPECT_EQ(driver_for(backend, &found).status, OPDOCK_INCOMPATIBLE);
+    EXPECT_EQ(found, nullptr);
+  }
 }
 
 // ---------------------------------------------------------------------------- calls on the GPU
@@ -551,7 +566,8 @@ TEST(GpuCall, RefusesALaunchThatCannotBeRight) {
     static const ScaleOp op;
     GpuCall call(op);
     EXPECT_EQ(call(-1), OPDOCK_INTERNAL);
-    EXPECT_NE(std::string(call.function.error).find("found 1 arguments, wanted the kernel's 2"),
+    EXPECT_NE(std::string(call.function.error)
+                  .find("found 1 arguments, wanted the kernel's 2; rebuild the plugin"),
               std::string::npos)
         << call.function.error;
     EXPECT_EQ(call(-2), OPDOCK_INTERNAL);

@@ -60,9 +60,9 @@ std::vector<json> events(const std::string& name) {
 }
 
 Driver* driver() {
-  std::string problem;
-  Driver* found = driver_for(Backend::kRocm, &problem);
-  EXPECT_NE(found, nullptr) << problem;
+  Driver* found = nullptr;
+  const Status opened = driver_for(Backend::kRocm, &found);
+  EXPECT_TRUE(opened.ok() && found != nullptr) << opened.text;
   return found;
 }
 
@@ -188,6 +188,19 @@ TEST(HipDriver, SaysThatThereIsNoGpu) {
       R"({"gpus": []})");
 }
 
+TEST(HipDriver, NamesTheGpuThatCannotBeAsked) {
+  with(
+      kHip6,
+      [] {
+        const opdock_device_facts* facts = nullptr;
+        const Status done = driver()->facts(1, &facts);
+        EXPECT_EQ(done.text.find("rocm:1: hipDeviceTotalMem: hipErrorUnknown (999)"), 0u)
+            << done.text;
+      },
+      R"({"gpus": [{"arch": "gfx906"}, {"arch": "gfx906"}],
+          "failures": [{"function": "hipDeviceTotalMem", "error": 999}]})");
+}
+
 TEST_P(HipVersions, IsOfNoUseInAForkedChild) {
   with(GetParam(), [] {
     const opdock_device_facts* facts = nullptr;
@@ -247,7 +260,8 @@ TEST_P(HipVersions, TellsWhetherAStreamIsCaptured) {
 
 TEST(HipDriver, ReportsEveryStatusWithHipsNameAndLeavesNoErrorBehind) {
   with(kHip6, [] {
-    const hip::Api* api = hip::open_api(nullptr);
+    const hip::Api* api = nullptr;
+    hip::open_api(&api);
     ASSERT_NE(api, nullptr);
     const struct {
       int result;
@@ -346,10 +360,12 @@ TEST(HipLibrary, LacksAFunction) {
   RocmFolder folder;
   folder.add(math.dli_fname, "libamdhip64.so.7");
   soft_child::run([] {
-    std::string problem;
-    EXPECT_EQ(driver_for(Backend::kRocm, &problem), nullptr);
-    EXPECT_NE(problem.find("older than HIP 5.2: libamdhip64 has no hipInit"), problem.npos)
-        << problem;
+    Driver* found = nullptr;
+    const Status opened = driver_for(Backend::kRocm, &found);
+    EXPECT_EQ(opened.status, OPDOCK_INCOMPATIBLE);
+    EXPECT_EQ(found, nullptr);
+    EXPECT_NE(opened.text.find("older than HIP 5.2: libamdhip64 has no hipInit"), opened.text.npos)
+        << opened.text;
   });
 }
 
@@ -357,13 +373,14 @@ TEST(HipLibrary, CannotBeOpened) {
   RocmFolder folder;
   folder.add("/dev/null", "libamdhip64.so.7");
   soft_child::run([] {
-    std::string problem;
-    if (void* library = hip::open_library(&problem)) {  // this machine has one
-      dlclose(library);
+    void* opened = nullptr;
+    const std::string text = hip::open_library(&opened).text;
+    if (opened != nullptr) {  // this machine has one
+      dlclose(opened);
       return;
     }
-    EXPECT_NE(problem.find("no HIP runtime: "), problem.npos) << problem;
-    EXPECT_NE(problem.find("Install AMD's ROCm"), problem.npos) << problem;
+    EXPECT_NE(text.find("no HIP runtime: "), text.npos) << text;
+    EXPECT_NE(text.find("Install AMD's ROCm"), text.npos) << text;
   });
 }
 
@@ -493,7 +510,8 @@ TEST_P(HipVersions, LaunchesAsAmdCan) {
         "launch(): found 25537 bytes of dynamic shared memory, wanted at most 25536 on this GPU, "
         "as the kernel has 40000 of its own");
     refused(kNoSuchKernel, OPDOCK_NOT_FOUND, "hipModuleGetFunction: hipErrorNotFound (500)");
-    refused(kOneArgument, OPDOCK_INTERNAL, "found 1 arguments, wanted the kernel's 2");
+    refused(kOneArgument, OPDOCK_INTERNAL,
+            "found 1 arguments, wanted the kernel's 2; rebuild the plugin");
     EXPECT_EQ(events("launch").size(), 3u);
   });
 }

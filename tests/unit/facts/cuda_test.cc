@@ -1,10 +1,13 @@
 // CUDA facts through stand-ins for NVML and the driver, each case in a process of its own.
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
+#include <signal.h>
 
 #include <chrono>
+#include <filesystem>
 
 #include "child.h"
+#include "facts/cuda_helper.h"
 
 namespace opdock::test {
 namespace {
@@ -303,6 +306,25 @@ TEST(Helper, ACrashingDriverTakesOnlyTheHelper) {
   EXPECT_EQ(facts["gpus"], json::array());
   EXPECT_EQ(facts["cuda_problem"],
             "opdock-probe ended without an answer: the CUDA driver may have crashed");
+}
+
+// A thread that blocks signals does not make the helper deaf to them.
+TEST(Helper, SignalsAreNotTheHosts) {
+  const TemporaryFolder folder;
+  folder.write("probe",
+               "#!/bin/sh\necho '{\"devices\": [], \"problem\": \"'"
+               "$(grep SigBlk /proc/self/status | cut -c9-)'\"}'\n");
+  Environment environment;
+  environment.helper = folder.path() / "probe";
+  std::filesystem::permissions(environment.helper, std::filesystem::perms::owner_all);
+  sigset_t blocked, before;
+  sigemptyset(&blocked);
+  sigaddset(&blocked, SIGTERM);
+  pthread_sigmask(SIG_BLOCK, &blocked, &before);
+  MachineFacts facts;
+  ask_cuda_helper(environment, &facts);
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  EXPECT_EQ(facts.cuda_problem, "0000000000000000");
 }
 
 TEST(Helper, NotInstalled) {

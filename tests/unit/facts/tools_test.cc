@@ -9,6 +9,7 @@
 #include <fstream>
 
 #include "child.h"
+#include "facts/nvrtc_search.h"
 #include "facts/torch.h"
 
 namespace opdock::test {
@@ -175,6 +176,21 @@ TEST_F(Tools, NvrtcOfANewerWheel) {
   environment_.variables["PATH"] = at("venv/bin");
   EXPECT_EQ(tool("nvrtc").path, at(site + "nvidia/cu14/lib/libnvrtc.so.14"));
   EXPECT_EQ(tool("nvrtc").version, "14.1.7");
+}
+
+// Its libraries would be opened.
+TEST_F(Tools, TheWorkingDirectoryIsNoPythonWhateverPathSays) {
+  executable("python3");
+  executable("bin/python3");
+  folder_.write("lib/python3.13/site-packages/nvidia/cu14/lib/libnvrtc.so.14", elf());
+  const fs::path before = fs::current_path();
+  fs::current_path(folder_.path());
+  for (const char* path : {":/nowhere", ".", "bin", "/nowhere::"}) {
+    environment_.variables["PATH"] = path;
+    for (const std::string& candidate : nvrtc_candidates({}, environment_, nullptr))
+      EXPECT_EQ(candidate.find("libnvrtc.so.14"), candidate.npos) << path << " " << candidate;
+  }
+  fs::current_path(before);
 }
 
 TEST_F(Tools, TheDriversLibraries) {

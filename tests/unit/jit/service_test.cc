@@ -367,6 +367,33 @@ TEST_F(Service, AWaiterCanGiveUpAndAnotherTakesOverFromAStoppedMaker) {
   EXPECT_EQ(made(), 2);
 }
 
+TEST_F(Service, AStopThatIsSaidOnceIsTheMakersAlone) {
+  request.program += "// SLEEP=1000\n";
+  struct Once : Stop {
+    bool cancelled() override { return stop.exchange(false); }
+  } once;
+  JitContext own = context;
+  own.progress = &once;
+  std::thread maker([&] {
+    std::vector<Reason> why;
+    EXPECT_EQ(compile_image(request, own, &why), nullptr);
+    EXPECT_EQ(why.size(), 1u) << all_text(why);
+    EXPECT_TRUE(has(why, Code::kCancelled)) << all_text(why);
+  });
+  while (true) {
+    const std::lock_guard lock(once.mutex);
+    if (!once.steps.empty()) break;
+  }
+  std::thread heir([&] {
+    std::vector<Reason> why;
+    EXPECT_NE(compile_image(request, context, &why), nullptr) << all_text(why);
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  once.stop = true;
+  maker.join();
+  heir.join();
+}
+
 TEST_F(Service, WaitersGetTheMakersFailure) {
   hold();
   request.program += "#error\n";
@@ -445,9 +472,23 @@ TEST_F(Service, AnImageThatAnotherMadeAnewIsTaken) {
 }
 
 TEST_F(Service, WithoutALockNothingIsPublished) {
-  cache.refuse_lock = true;
+  cache.no_lock = Code::kCacheWrite;
   EXPECT_NE(ask(), nullptr);
   EXPECT_TRUE(cache.entries.empty());
+}
+
+TEST_F(Service, WhoIsStoppedWhileWaitingForTheLockCompilesNothing) {
+  Stop stop;  // has given its answer to the cache, and gives no second one
+  context.progress = &stop;
+  for (const Code code : {Code::kCancelled, Code::kWithinItself}) {
+    cache.no_lock = code;
+    EXPECT_EQ(ask(), nullptr);
+    EXPECT_EQ(reasons.size(), 1u) << all_text(reasons);
+    EXPECT_TRUE(has(reasons, code)) << all_text(reasons);
+  }
+  EXPECT_EQ(made(), 0);
+  cache.no_lock.reset();
+  EXPECT_NE(ask(), nullptr) << all_text(reasons);
 }
 
 TEST_F(Service, WithoutACacheItCompilesEachTime) {

@@ -11,6 +11,7 @@
 #include <functional>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -84,8 +85,8 @@ class MemoryCache : public Cache {
       bool is_turn() const override { return turn; }
       const bool turn;
     };
-    if (!refuse_lock) return std::make_unique<Lock>(!before_turn || !before_turn());
-    reasons->push_back(make_reason(Code::kCancelled, "no lock", "one"));
+    if (!no_lock) return std::make_unique<Lock>(!before_turn || !before_turn());
+    reasons->push_back(make_reason(*no_lock, "no lock", "one"));
     return nullptr;
   }
   std::shared_ptr<CacheEntry> publish_blobs(const CacheRequest& request, const CacheMaker& maker,
@@ -133,7 +134,7 @@ class MemoryCache : public Cache {
   std::vector<std::shared_ptr<MemoryEntry>> entries;
   std::vector<Reason> aside;
   std::atomic<int> finds{0}, locks{0};
-  bool refuse_lock = false;
+  std::optional<Code> no_lock;  // why lock() gives none
   // Called by lock(), which waits then: true: something has come meanwhile.
   std::function<bool()> before_turn;
 
