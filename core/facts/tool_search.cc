@@ -39,10 +39,9 @@ std::vector<std::string> names_in(const fs::path& folder, std::string_view prefi
   return names;
 }
 
-std::string real_path(const std::string& path) {
-  std::error_code error;
-  const fs::path real = fs::canonical(path, error);
-  return error ? path : real.string();
+std::string resolve_links(const std::string& path) {
+  const std::string real = real_path(path);
+  return real.empty() ? path : real;
 }
 
 std::string number_at_end(const std::string& text) {

@@ -16,7 +16,7 @@ namespace opdock {
 std::vector<std::string> names_in(const std::filesystem::path& folder, std::string_view prefix);
 
 // Without links; as it is where there is no such file.
-std::string real_path(const std::string& path);
+std::string resolve_links(const std::string& path);
 
 // "12" of "…/x86_64-linux-gnu-g++-12", "3.11" of "…/python3.11", "12.9.86" of "….so.12.9.86".
 std::string number_at_end(const std::string& text);

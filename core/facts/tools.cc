@@ -19,7 +19,7 @@ namespace fs = std::filesystem;
 // version.json is in the toolkit's folder, above bin; where it was left out, a header tells
 // major and minor: "#define CUDA_VERSION 13000".
 std::string cuda_version(const std::string& nvcc) {
-  const fs::path folder = fs::path(real_path(nvcc)).parent_path().parent_path();
+  const fs::path folder = fs::path(resolve_links(nvcc)).parent_path().parent_path();
   const nlohmann::json json =
       nlohmann::json::parse(read_file(folder / "version.json").value_or(""), nullptr,
                             /*allow_exceptions=*/false);
@@ -77,7 +77,7 @@ Tool find_hipcc(const ToolSearch& search) {
   Tool tool{"hipcc", "plugins with HIP kernels compiled by hand", path_of_hipcc(search), "",
             "apt install hipcc, or AMD's ROCm"};
   if (!tool.path.empty()) {
-    const fs::path folder = fs::path(real_path(tool.path)).parent_path().parent_path();
+    const fs::path folder = fs::path(resolve_links(tool.path)).parent_path().parent_path();
     tool.version = first_line(read_file(folder / ".info/version").value_or(""));
     if (tool.version.empty())
       tool.version = hip_version(read_file(folder / "share/hip/version").value_or(""));
@@ -88,7 +88,7 @@ Tool find_hipcc(const ToolSearch& search) {
 Tool find_compiler(const ToolSearch& search, const char* name, const char* package) {
   Tool tool{name, "building plugins", search.executable(name), "", package};
   if (!tool.path.empty()) {
-    const fs::path real = real_path(tool.path);
+    const fs::path real = resolve_links(tool.path);
     tool.version = number_at_end(real.filename().string());
     // Or in the folder's name: /usr/lib/llvm-14/bin/clang
     if (tool.version.empty()) {
@@ -114,7 +114,7 @@ Tool find_python(const ToolSearch& search) {
   }
   Tool tool{"python", "the Python package", search.executable("python3", folders), "",
             "apt install python3"};
-  if (!tool.path.empty()) tool.version = number_at_end(real_path(tool.path));
+  if (!tool.path.empty()) tool.version = number_at_end(resolve_links(tool.path));
   return tool;
 }
 
@@ -144,7 +144,7 @@ void find_in_folders(const std::vector<fs::path>& folders, const std::string& pr
     for (const std::string& name : names_in(folder, prefix)) {
       const std::string path = (folder / name).string();
       tool->path = path;
-      tool->version = number_at_end(real_path(path));
+      tool->version = number_at_end(resolve_links(path));
       return;
     }
   }
@@ -159,7 +159,7 @@ Tool find_nvrtc(const ToolSearch& search, const Environment& environment) {
     if (!tool.path.empty()) break;
   }
   if (tool.path.empty()) return tool;
-  tool.version = number_at_end(real_path(tool.path));
+  tool.version = number_at_end(resolve_links(tool.path));
   // A wheel's file name has the major alone; the package's metadata has the rest.
   if (tool.path.find("-packages/nvidia/") == std::string::npos) return tool;
   for (const std::string& package :
@@ -175,7 +175,7 @@ Tool find_nvrtc(const ToolSearch& search, const Environment& environment) {
 Tool find_driver_library(const char* name, const std::string& library, const char* purpose,
                          const char* package, const Environment& environment) {
   Tool tool{name, purpose, find_loadable(library, environment), "", package};
-  if (!tool.path.empty()) tool.version = number_at_end(real_path(tool.path));
+  if (!tool.path.empty()) tool.version = number_at_end(resolve_links(tool.path));
   return tool;
 }
 
