@@ -16,8 +16,6 @@
 namespace opdock {
 namespace {
 
-constexpr size_t kFoldersShown = 4;
-
 struct Opening {
   Turn turn;  // of what follows
   const Nvrtc* compiler = nullptr;
@@ -60,14 +58,6 @@ Status open_nvrtc(const std::string& path, const Nvrtc** out) {
 bool runs_on(const Version& toolkit, ImageKind kind, const std::optional<Version>& driver) {
   if (!driver || toolkit.empty()) return true;
   return kind == ImageKind::kPtx ? toolkit <= *driver : toolkit.major() <= driver->major();
-}
-
-CompileResult in_worker(const JitContext& context, Backend backend, const std::string& library,
-                        const CompileJob& job, std::vector<Reason>* reasons) {
-  CompileWorker worker(context.worker);
-  CompileResult result;
-  worker.compile({backend, library, job}, context.deadline, job.progress, &result, reasons);
-  return result;
 }
 
 class NvrtcToolchain : public Toolchain {
@@ -131,7 +121,7 @@ class NvrtcToolchain : public Toolchain {
     // A forked child has inherited what another thread may have left locked in NVRTC.
     const bool is_child = forks() != 0 && !(context_.worker + compile_worker_path()).empty();
     if (context_.in_worker || is_child)
-      return in_worker(context_, Backend::kCuda, file_.path, own, reasons);
+      return compile_in_worker(context_, Backend::kCuda, file_.path, own, reasons);
     return compiler_->compile(own);
   }
 
@@ -154,68 +144,6 @@ class NvrtcToolchain : public Toolchain {
   std::optional<Version> driver_;
   std::string include_;
   const Nvrtc* compiler_ = nullptr;
-  const JitContext& context_;
-};
-
-// What a hipRTC is known to take, by its id and the architecture: asking takes a process. Only
-// answers are kept, no failures to get one.
-class KnownArchs {
- public:
-  bool find(const std::string& key, std::string* others) {
-    const std::lock_guard lock(mutex_);
-    const auto known = all_.find(key);
-    if (known == all_.end()) return false;
-    *others = known->second;
-    return true;
-  }
-  void put(const std::string& key, const std::string& others) {
-    const std::lock_guard lock(mutex_);
-    all_[key] = others;
-  }
-
- private:
-  Mutex mutex_;
-  std::map<std::string, std::string> all_;
-};
-KnownArchs& known_archs = *new KnownArchs;
-
-class HiprtcToolchain : public Toolchain {
- public:
-  HiprtcToolchain(const HiprtcFile& file, const JitContext& context)
-      : file_(file), context_(context) {
-    version_ = file.version;
-    maker_ = {"hipRTC " + file.version.text(), file.id};
-  }
-  bool open(const std::string& arch, std::vector<Reason>* reasons) override {
-    const std::string problem = library_problem(file_.path);
-    if (!problem.empty()) {
-      reasons->push_back(make_reason(Code::kJitNoCompiler, problem, "a hipRTC that opens"));
-      return false;
-    }
-    const std::string key = file_.id + " " + arch;
-    std::string others;  // that it knows instead; empty: it knows this one, or does not tell
-    if (!known_archs.find(key, &others)) {
-      CompileJob question;
-      question.arch = arch;
-      const CompileResult answer =
-          in_worker(context_, Backend::kRocm, file_.path, question, reasons);
-      if (!answer.ok && answer.fault != CompileFault::kArch) return false;
-      others = answer.log;
-      known_archs.put(key, others);
-    }
-    if (others.empty()) return true;
-    Reason reason = make_reason(Code::kJitArch, maker_.text + ", which knows " + others,
-                                "one that knows " + arch);
-    reason.advice = "install a ROCm that knows the GPU";
-    reasons->push_back(std::move(reason));
-    return false;
-  }
-  CompileResult compile(const CompileJob& job, std::vector<Reason>* reasons) override {
-    return in_worker(context_, Backend::kRocm, file_.path, job, reasons);
-  }
-
- private:
-  HiprtcFile file_;
   const JitContext& context_;
 };
 
@@ -266,23 +194,16 @@ void find_nvrtcs(const CompileRequest& request, const JitContext& context,
   reasons->push_back(std::move(reason));
 }
 
-void find_hiprtcs(const JitContext& context, std::vector<std::unique_ptr<Toolchain>>* out,
-                  std::vector<Reason>* reasons) {
-  std::vector<std::string> searched;
-  const std::vector<HiprtcFile> files = context.hiprtcs != nullptr
-                                            ? *context.hiprtcs
-                                            : find_hiprtc_files(current_environment(), &searched);
-  for (const HiprtcFile& file : files) {
-    out->push_back(std::make_unique<HiprtcToolchain>(file, context));
-  }
-  if (!files.empty()) return;
-  Reason reason = make_reason(Code::kJitNoCompiler, "no libhiprtc", "hipRTC");
-  if (!searched.empty()) reason.found += " in " + join_some(searched, kFoldersShown);
-  reason.advice = "install it: apt install libamdhip64-5, or AMD's ROCm";
-  reasons->push_back(std::move(reason));
-}
-
 }  // namespace
+
+CompileResult compile_in_worker(const JitContext& context, Backend backend,
+                                const std::string& library, const CompileJob& job,
+                                std::vector<Reason>* reasons) {
+  CompileWorker worker(context.worker);
+  CompileResult result;
+  worker.compile({backend, library, job}, context.deadline, job.progress, &result, reasons);
+  return result;
+}
 
 OutsideHeaders outside_of(const CompileRequest& request, const std::string& toolkit) {
   const IncludeOptions options = include_options(request.options);

@@ -36,6 +36,18 @@ std::vector<std::unique_ptr<Toolchain>> find_toolchains(const CompileRequest& re
                                                         const JitContext& context,
                                                         std::vector<Reason>* reasons);
 
+// Those of find_toolchains() for AMD's GPUs.
+void find_hiprtcs(const JitContext& context, std::vector<std::unique_ptr<Toolchain>>* out,
+                  std::vector<Reason>* reasons);
+
+// Of messages: so many folders that were searched in vain are named.
+inline constexpr size_t kFoldersShown = 4;
+
+// Compiles with the compiler in `library`, in a process of its own (jit/worker.h).
+CompileResult compile_in_worker(const JitContext& context, Backend backend,
+                                const std::string& library, const CompileJob& job,
+                                std::vector<Reason>* reasons);
+
 // Every header outside the request that the program may read in folders that options name.
 OutsideHeaders outside_of(const CompileRequest& request, const std::string& toolkit);
 
