@@ -54,9 +54,7 @@ bool cancelled(const JitContext& context) {
 }
 
 bool gives_up(std::span<const Reason> reasons) {
-  return std::ranges::any_of(reasons, [](const Reason& reason) {
-    return reason.code == Code::kCancelled || reason.code == Code::kWithinItself;
-  });
+  return has_code(reasons, Code::kCancelled) || has_code(reasons, Code::kWithinItself);
 }
 
 Reason cancelled_reason(const CompileRequest& request) {

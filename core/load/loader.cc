@@ -130,7 +130,7 @@ const LoadedPlugin* load(const std::shared_ptr<const Candidate>& candidate, cons
     std::unique_ptr<LoadedPlugin> plugin;
     if (turn.was_left()) {
       // The loader has it half mapped, or its constructors and init have half run.
-      why.push_back(left_by_fork(candidate->path + " loaded, or nobody at it"));
+      why.push_back(left_by_fork(candidate->path + " loaded, or no thread opening it"));
     } else {
       plugin = load_now(candidate, host, &why);
     }
