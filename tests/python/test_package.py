@@ -232,6 +232,12 @@ def test_the_built_stub_has_every_op_of_the_built_plugins():
         assert ast.get_docstring(functions[name])
 
 
+def test_the_driver_is_the_machines():
+    """Otherwise the tests that need a GPU are skipped where there is one."""
+    folders = os.environ.get("LD_LIBRARY_PATH", "").split(":")
+    assert [folder for folder in folders if "softgpu" in folder] == []
+
+
 # What a type checker says of each line: a type, an error's words, or nothing.
 TYPED = """\
 import numpy as np
