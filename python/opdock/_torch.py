@@ -93,9 +93,10 @@ def reserve_random(generator, count, device):
     """
     kind, index = device
     where = torch.device("cpu") if kind == 1 else torch.device("cuda", index)
-    if generator is not None and generator.device != where:
+    found = where if generator is None else generator.device
+    if found.type != where.type or found.index not in (None, where.index):  # "cuda" has no index
         return (
-            f"found a torch.Generator of {generator.device}, wanted one of {where}; "
+            f"found a torch.Generator of {found}, wanted one of {where}; "
             f'pass torch.Generator("{where}")'
         )
     if kind == 1:  # torch's generator there has no position

@@ -78,8 +78,10 @@ def main():
         print(f"  {name:<40} {low:>10.3f} {middle:>10.3f}")
         results.append({"name": name, "min_us": round(low, 3), "median_us": round(middle, 3)})
     if bare:
-        above = statistics.median(times["opdock noop with one launch"])
-        above -= statistics.median(times["bare cuLaunchKernel, C"])
+        pairs = zip(
+            times["opdock noop with one launch"], times["bare cuLaunchKernel, C"], strict=True
+        )
+        above = statistics.median(called - launched for called, launched in pairs)
         print(f"  opdock noop with one launch - bare launch: {above:.3f} µs (bar 0.6)")
     if arguments.record:
         record.append(arguments.record, "python_gpu", results)

@@ -159,8 +159,8 @@ def test_the_seed_is_drawn_on_the_cpu_whatever_the_default_device(torch):
 class SlowGenerator:
     """Of a GPU, as torch's: each of two calls lets other threads run."""
 
-    def __init__(self, torch):
-        self.device = torch.device("cuda", 0)
+    def __init__(self, torch, device="cuda:0"):
+        self.device = torch.device(device)
         self.offset = 0
 
     def initial_seed(self):
@@ -179,7 +179,7 @@ def test_ranges_of_a_gpus_generator_do_not_overlap(torch, monkeypatch):
     from opdock._torch import reserve_random
 
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
-    generator = SlowGenerator(torch)
+    generator = SlowGenerator(torch, "cuda")  # as torch.Generator("cuda") names it
     with ThreadPoolExecutor(8) as pool:
         ranges = list(pool.map(lambda _: reserve_random(generator, 6, (2, 0)), range(40)))
     assert sorted(offset for _, offset, _, _ in ranges) == [8 * i for i in range(40)]
@@ -188,10 +188,11 @@ def test_ranges_of_a_gpus_generator_do_not_overlap(torch, monkeypatch):
 def test_a_generator_of_torchs_for_another_device_is_refused(torch):
     from opdock._torch import reserve_random
 
-    text = reserve_random(SlowGenerator(torch), 1, (1, 0))
-    assert text == (
-        'found a torch.Generator of cuda:0, wanted one of cpu; pass torch.Generator("cpu")'
-    )
+    for device, wanted in [((1, 0), "cpu"), ((2, 1), "cuda:1"), ((10, 1), "cuda:1")]:
+        assert reserve_random(SlowGenerator(torch), 1, device) == (
+            f"found a torch.Generator of cuda:0, wanted one of {wanted}; "
+            f'pass torch.Generator("{wanted}")'
+        )
 
 
 @pytest.mark.gpu

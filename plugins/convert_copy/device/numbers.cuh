@@ -7,11 +7,11 @@
 namespace convert_copy {
 
 template <class T>
-constexpr bool is_floating = false;
+inline constexpr bool is_floating = false;
 template <>
-constexpr bool is_floating<float> = true;
+inline constexpr bool is_floating<float> = true;
 template <>
-constexpr bool is_floating<double> = true;
+inline constexpr bool is_floating<double> = true;
 
 template <class T>
 struct Range {
