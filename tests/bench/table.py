@@ -74,19 +74,20 @@ PEERS = {
     "opdock noop, torch parameter": ["tvm-ffi noop, torch", "pybind11 extension noop, torch"],
     "opdock softmax 4x8 with a fresh result, torch": ["torch.softmax 4x8"],
     "opdock noop": ["tvm-ffi noop"],
-    "opdock noop with one launch": ["C++ bare_launch"],
+    "opdock noop with one launch": ["bare cuLaunchKernel, C"],
     "opdock softmax 8x64": ["torch.softmax 8x64"],
 }
 
 
 def newest(lines):
-    """The last result of each (bench, name, peer), in the order of the file."""
+    """The results of each bench's last run, in the order of the file."""
     results = {}
     for line in lines:
         row = json.loads(line)
         results.pop((row["bench"], row["name"], row.get("peer")), None)
         results[row["bench"], row["name"], row.get("peer")] = row
-    return results.values()
+    runs = {bench: row["where"] for (bench, _, _), row in results.items()}
+    return [row for row in results.values() if row["where"] == runs[row["bench"]]]
 
 
 def place(where):
