@@ -98,17 +98,17 @@ Report install(opdock_runtime* runtime, const std::string& path) {
   if (const int error = make_folders(folder); error != 0) {
     throw system_error("make", folder, error);
   }
-  // What is judged is the copy, where it is going to lie: libraries are found relative to it.
+  // What is checked is the copy, where it is going to lie: libraries are found relative to it.
   const TemporaryFile copied(folder + "/." + unique_name());
   copy(path, copied.path());
-  const std::shared_ptr<const Candidate> judged =
+  const std::shared_ptr<const Candidate> examined =
       examine(copied.path(), *runtime->machine(), Depth::kInspect);
-  Report json = summary(*judged);
+  Report json = summary(*examined);
   json["path"] = nullptr;
   json["replaced"] = nullptr;
   json["found"] = false;
-  if (judged->verdict.state == State::kRejected) return json;
-  const std::string& name = judged->file.note->name;
+  if (examined->verdict.state == State::kRejected) return json;
+  const std::string& name = examined->file.note->name;
   const std::string target = folder + "/" + name + ".so";
   const std::string before = version_there(runtime, target, name);
   if (rename(copied.path().c_str(), target.c_str()) != 0) {

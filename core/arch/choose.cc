@@ -87,7 +87,7 @@ class CudaChooser {
     if ((list->all || list->all_major) && known_.empty()) {
       *reason_ =
           make_reason(Code::kBuildArch,
-                      fmt::format("{} = \"{}\", and no CUDA compiler that tells what it knows",
+                      fmt::format("{} = \"{}\", and no CUDA compiler that lists what it knows",
                                   source.name, source.text),
                       "a compiler for `all` and `all-major` to ask");
       reason_->advice = "install nvcc or NVRTC, or name the architectures";

@@ -23,7 +23,7 @@ struct CompilerArchs {
 // if it has no such list.
 CompilerArchs archs_of_nvcc(const Version& version, std::string_view help);
 
-// Of a run-time compiler, which tells plain numbers (nvrtcGetSupportedArchs) and takes suffixes
+// Of a run-time compiler, which lists plain numbers (nvrtcGetSupportedArchs) and takes suffixes
 // too: `a` from 9.0 on, in releases since 12.0; `f` from 10.0 on, since 12.9.
 CompilerArchs archs_of_nvrtc(const Version& version, const std::vector<int>& numbers);
 

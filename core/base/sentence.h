@@ -16,9 +16,9 @@ namespace opdock {
 // another.
 std::string sentence(const Reason& reason);
 
-// "abi-major: found ABI 1.0, wanted 0.x; rebuild the plugin": what opdock-pack tells the build that
-// started it, always in this form. Further lines of what was found follow; parse_line does not see
-// them.
+// "abi-major: found ABI 1.0, wanted 0.x; rebuild the plugin": what opdock-pack reports to the build
+// that started it, always in this form. Further lines of what was found follow; parse_line does not
+// see them.
 std::string to_line(const Reason& reason);
 std::optional<Reason> parse_line(std::string_view line);
 

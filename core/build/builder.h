@@ -36,7 +36,7 @@ struct BuildResult {
   std::string plugin;                 // the shared object in it, absolute
   bool built = false;                 // by this call; false: it was in the cache
   std::string log_path;               // of the build, also of a failed one; may be empty
-  // How the request differs from the last one of this plugin, as Cache::what_changed tells it.
+  // How the request differs from the last one of this plugin, as Cache::what_changed describes it.
   std::vector<std::string> changed;
   // Of the build by this call: versions that may not go together, PTX in place of an architecture.
   // They are in its log too.

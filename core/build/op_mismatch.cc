@@ -17,8 +17,8 @@ bool is_undefined(std::string_view log, const std::string& symbol) {
 
 }  // namespace
 
-std::optional<Reason> judge_ops(std::string_view log, const std::string& error,
-                                const std::vector<std::string>& ops) {
+std::optional<Reason> find_op_mismatch(std::string_view log, const std::string& error,
+                                       const std::vector<std::string>& ops) {
   const size_t parameters = error.find(": the parameters of "),
                wanted_at = error.find(": wanted void ", parameters);
   if (parameters != error.npos && wanted_at != error.npos) {

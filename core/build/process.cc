@@ -89,7 +89,7 @@ ProcessEnd run_process(const std::string& guard, const ProcessJob& job) {
   Fd output, output_write, report, report_write;
   Child child;
   {
-    const NoFork whole;  // a forked child would keep open what tells of the end by being closed
+    const NoFork whole;  // a forked child would keep open what shows the end by being closed
     if (!make_pipe(&output, &output_write) || !make_pipe(&report, &report_write)) {
       end.number = errno;
       return end;

@@ -15,7 +15,7 @@
 
 namespace opdock {
 
-// The entry's file that tells: which GPUs, and which compilers did not know them. Only entries that
+// The entry's file that says: which GPUs, and which compilers did not know them. Only entries that
 // have such PTX have it.
 constexpr char kStandInFile[] = "stand-in.json";
 

@@ -27,9 +27,9 @@ Links links_of(const Manifest& manifest) {
   return links;
 }
 
-class Judge {
+class ToolchainCheck {
  public:
-  Judge(const Manifest& manifest, const BuildOptions& options, const ToolchainFacts& facts)
+  ToolchainCheck(const Manifest& manifest, const BuildOptions& options, const ToolchainFacts& facts)
       : manifest_(manifest), options_(options), facts_(facts) {}
 
   BuildCheck run() {
@@ -181,7 +181,7 @@ class Judge {
 
 BuildCheck check_toolchain(const Manifest& manifest, const BuildOptions& options,
                            const ToolchainFacts& facts) {
-  return Judge(manifest, options, facts).run();
+  return ToolchainCheck(manifest, options, facts).run();
 }
 
 ToolchainFacts ask_toolchain(const Manifest& manifest, const BuildOptions& options,

@@ -245,7 +245,7 @@ Reason logged_reason(const FailedStep& step, const std::string& error) {
     }
   }
   if (step.phase == FailedStep::kCompile) {
-    if (std::optional<Reason> op = judge_ops(step.log, error, step.ops)) return *op;
+    if (std::optional<Reason> op = find_op_mismatch(step.log, error, step.ops)) return *op;
   }
   const std::string header = missing_header(step.log),
                     file = left_out(step.plugin_folder, step.copied_folder, error);

@@ -214,7 +214,7 @@ class BuildStep {
     return reasons->empty();
   }
 
-  // Judges what was built as any plugin is judged, and loads it.
+  // Checks what was built as any plugin is checked, and loads it.
   bool use(const SourcePlugin& source, const EntryPtr& entry, const std::string& path,
            std::vector<Reason>* reasons) {
     const std::shared_ptr<const Candidate> candidate =

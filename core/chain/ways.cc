@@ -192,7 +192,7 @@ class WayJudge {
     return way;
   }
 
-  // Only of use, and only judged, where both are here.
+  // Only of use, and only checked, where both are here.
   Way libtorch() const {
     const Tool& torch = tool("torch");
     Way way{"linking libtorch with nvcc", "", {}, {}};

@@ -73,7 +73,7 @@ Status open_api(const Api** out);
 // The library's own symbol, or NULL.
 void* find_symbol(const char* name);
 
-// The target ID of device `index` as HIP tells it; "" and *result if it fails.
+// The target ID of device `index` as HIP reports it; "" and *result if it fails.
 std::string target_id(const Api& api, int index, Result* result);
 
 // What a result of `function` means: OPDOCK_OK for success; a text with HIP's own name for it. A

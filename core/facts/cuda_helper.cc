@@ -51,7 +51,7 @@ void read_all(int fd, Clock::time_point deadline, Output* output) {
 // Starts the helper; *answer is where what it writes is read, unchanged and *problem if it cannot
 // be.
 Child start_helper(const Environment& environment, int* answer, std::string* problem) {
-  const NoFork whole;  // a forked child would keep open what tells of the end by being closed
+  const NoFork whole;  // a forked child would keep open what shows the end by being closed
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) {
     *problem = std::string("pipe: ") + std::strerror(errno);

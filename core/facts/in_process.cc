@@ -48,7 +48,7 @@ std::optional<Version> cudart_version(const std::string& path) {
   return Version{static_cast<uint32_t>(version / 1000), static_cast<uint32_t>(version % 1000 / 10)};
 }
 
-// libtorch's stable interface tells major, minor and patch in the top three bytes.
+// libtorch's stable interface gives major, minor and patch in the top three bytes.
 std::optional<Version> torch_version(const std::string& path) {
   auto* const get = find<uint64_t()>(path, "aoti_torch_abi_version");
   if (!get) return std::nullopt;

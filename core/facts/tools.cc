@@ -16,7 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// version.json is in the toolkit's folder, above bin; where it was left out, a header tells
+// version.json is in the toolkit's folder, above bin; where it was left out, a header has it
 // major and minor: "#define CUDA_VERSION 13000".
 std::string cuda_version(const std::string& nvcc) {
   const fs::path folder = fs::path(resolve_links(nvcc)).parent_path().parent_path();

@@ -15,7 +15,7 @@ struct Tool {
                         // "python", "torch", "nvrtc", "hiprtc"
   std::string purpose;  // what it is needed for: "compiling CUDA kernels by hand"
   std::string path;     // empty: not found
-  std::string version;  // as far as a file or a name tells: "12", "13.0.88"; empty: unknown
+  std::string version;  // as far as a file or a name shows it: "12", "13.0.88"; empty: unknown
   std::string package;  // what brings it, where it is missing: "apt install ninja-build"
 };
 

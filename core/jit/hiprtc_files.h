@@ -12,7 +12,7 @@ namespace opdock {
 
 struct HiprtcFile {
   std::string path;  // absolute
-  Version version;   // 5.2, as the file's name tells
+  Version version;   // 5.2, from the file's name
   std::string id;    // as of an NvrtcFile
 };
 

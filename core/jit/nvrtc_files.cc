@@ -47,7 +47,7 @@ class File {
   int fd_;
 };
 
-// "12.9" of libnvrtc-builtins.so.12.9 beside the library; else what its own name tells.
+// "12.9" of libnvrtc-builtins.so.12.9 beside the library; else what its own name says.
 Version nvrtc_version(const fs::path& library) {
   static constexpr std::string_view kBuiltins = "libnvrtc-builtins.so.";
   static constexpr std::string_view kLibrary = "libnvrtc.so.";

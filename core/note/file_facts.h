@@ -25,7 +25,7 @@ struct DeviceImage {
   Backend backend;
   ImageKind kind;
   std::string arch;  // with suffix: "sm_90a", "compute_100f", "gfx90a:sramecc+:xnack-"
-  Version toolkit;   // empty if neither the image nor its container tells
+  Version toolkit;   // empty if neither the image nor its container has it
   bool compressed = false;
   bool from_table = false;   // Opdock's own table, not a fat binary
   std::string claimed_arch;  // what the container or the note says, if it differs from `arch`

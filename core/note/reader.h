@@ -24,7 +24,7 @@ class FileReader {
   }
 
   // Copies bytes out. False if they are not inside the file, or if reading failed (then
-  // error_number() or changed() tells).
+  // error_number() or changed() says why).
   bool read(uint64_t offset, void* out, size_t bytes);
   // The same without reading ahead: for single reads far apart.
   bool read_exactly(uint64_t offset, void* out, size_t bytes);

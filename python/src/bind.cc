@@ -13,7 +13,8 @@ std::string call_name(const FunctionInfo& info) {
   return info.name + "()";
 }
 
-// The parameter of that name, or -1. Callers' names are interned, so a pointer usually tells.
+// The parameter of that name, or -1. Callers' names are interned, so comparing pointers usually
+// suffices.
 int32_t find_param(const FunctionInfo& info, PyObject* name) {
   for (uint32_t i = 0; i < info.num_params; ++i) {
     if (info.param_names[i] == name) return static_cast<int32_t>(i);

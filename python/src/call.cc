@@ -359,7 +359,7 @@ PyObject* first_array(const FunctionInfo& info, PyObject* const* objects) {
   return info.num_results == 0 ? Py_NewRef(Py_None) : gather(info, objects, results, {});
 }
 
-// Whether run_directly() will do for the function, as far as its declaration tells.
+// Whether run_directly() will do for the function, by its declaration.
 bool is_direct(const FunctionInfo& info) {
   return info.num_fresh == 0 && !info.draws && !info.retains && !info.is_split;
 }

@@ -250,8 +250,7 @@ PyObject* get_kernel_name(PyObject* self, void*) {
   return PyUnicode_FromString(kernel_info(self).name.c_str());
 }
 
-// What the driver tells of the parameters' sizes on the device that it was last asked for; None
-// where it does not.
+// The parameters' sizes, from the driver of the first device that knows them; None without one.
 PyObject* get_param_sizes(PyObject* self, void*) {
   for (const KernelTarget* target : kernel_info(self).targets) {
     if (target == nullptr || !target->has_sizes) continue;

@@ -42,7 +42,7 @@ void watch(int host) {
   }
 }
 
-CompileResult judge_arch(const worker::Request& request) {
+CompileResult check_arch(const worker::Request& request) {
   CompileResult result;
   result.log = archs_without(request.library, request.job.arch);
   result.ok = result.log.empty();
@@ -51,7 +51,7 @@ CompileResult judge_arch(const worker::Request& request) {
 }
 
 CompileResult compile(const worker::Request& request) {
-  if (worker::asks_for_arch(request)) return judge_arch(request);
+  if (worker::asks_for_arch(request)) return check_arch(request);
   if (request.backend == Backend::kRocm) return compile_with_hiprtc(request.library, request.job);
   static std::map<std::string, const Nvrtc*> opened;
   const Nvrtc*& compiler = opened[request.library];

@@ -49,7 +49,7 @@ struct Config {
   std::vector<int> order;     // CUDA's order unless CUDA_DEVICE_ORDER=PCI_BUS_ID; empty: the same
   std::vector<Failure> failures;
 
-  // The folder that tells which source each image was compiled from. Empty: kernels are recorded
+  // The folder that says which source each image was compiled from. Empty: kernels are recorded
   // and not executed, commands are done before the call returns, memory is not watched.
   std::string code;
   bool executes() const { return !code.empty(); }

@@ -89,7 +89,7 @@ void read_kernels(const char* base, const Elf64_Ehdr& header, Image* image) {
 
 // The older layout (ELF ABI 7) keeps the architecture in the lowest byte of e_flags and marks `a`
 // by bit 11; the newer one (ABI 8) in the second byte, `a` by bit 3. CUDA 12.9 writes the newer one
-// for Blackwell only, so below 10.0 it tells that CUDA 13 made the image.
+// for Blackwell only, so below 10.0 it shows that CUDA 13 made the image.
 Result read_cubin(const char* base, Image* image) {
   Elf64_Ehdr header;
   std::memcpy(&header, base, sizeof header);

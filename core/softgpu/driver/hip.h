@@ -16,7 +16,7 @@ Result enter_hip(const char* function);
 // The device's context; kInvalidDevice if there is none.
 Result find_context(int device, DeviceContext** context);
 
-// What each function returns goes through here: hipGetLastError() tells the last failure.
+// What each function returns goes through here: hipGetLastError() returns the last failure.
 Result remember(Result result);
 
 // body(context) for the current device, without the mutex. Fails as a device does after a fault.

@@ -20,8 +20,8 @@ struct Parameter {
 // What an image says of a kernel.
 struct KernelFacts {
   std::vector<Parameter> parameters;
-  bool known = false;          // whether it tells the parameters; else the executed library does
-  uint32_t max_threads = 0;    // 0: unknown
+  bool known = false;        // whether it describes the parameters; else the executed library does
+  uint32_t max_threads = 0;  // 0: unknown
   uint32_t static_shared = 0;  // bytes, as far as the image says
 };
 

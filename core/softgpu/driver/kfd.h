@@ -1,4 +1,4 @@
-// The files in which KFD tells of AMD GPUs, for facts that are probed without HIP.
+// The files in which KFD describes AMD GPUs, for facts that are probed without HIP.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

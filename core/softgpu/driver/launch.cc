@@ -60,7 +60,7 @@ nlohmann::json recorded_arguments(const Function& function, const LaunchRequest&
   return list;
 }
 
-// As compilers lay them out: each at a multiple of its alignment, of which only its size tells.
+// As compilers lay them out: each at a multiple of its alignment, which its size alone decides.
 std::vector<Parameter> laid_out(const std::vector<uint32_t>& sizes) {
   std::vector<Parameter> parameters;
   uint32_t offset = 0;

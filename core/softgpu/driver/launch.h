@@ -45,11 +45,11 @@ uint32_t blocks_per_multiprocessor(const Gpu& gpu, uint32_t threads, uint32_t sh
 // Whether a launch keeps the limits of the device and of the function's image; explain()s which it
 // breaks.
 Result check_sizes(const Function& function, const LaunchRequest& request, const Gpu& gpu);
-// The same for what only the executed kernel tells, or what tests of mere recording do not expect.
+// The same for what only the executed kernel shows, or what tests of mere recording do not expect.
 Result check_kernel(const Kernel& kernel, const Function& function, const LaunchRequest& request,
                     const Gpu& gpu);
 
-// The function's parameters as its image tells them, else as the library that is executed does;
+// The function's parameters as its image describes them, else as the library that is executed does;
 // false if neither does. Without the mutex.
 bool parameters_of(Function* function, const Gpu& gpu, std::vector<Parameter>* out);
 

@@ -24,7 +24,7 @@ Result free_ordered(Stream* stream, void* memory);
 
 void release_graph_memory(void* memory);
 
-enum class Side { kHost, kDevice, kUnknown };  // kUnknown: the address tells
+enum class Side { kHost, kDevice, kUnknown };  // kUnknown: the address decides
 
 struct Copy {
   void* to = nullptr;

@@ -7,7 +7,7 @@
 
 namespace softgpu {
 
-// What the drivers answer of a code, cuGetErrorString() and hipGetErrorString(), tells the reason
+// What the drivers answer of a code, cuGetErrorString() and hipGetErrorString(), has the reason
 // as well to the thread whose last call failed so. enter() forgets it.
 void explain(Result result, const std::string& reason);
 void forget_reason();

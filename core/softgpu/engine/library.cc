@@ -44,7 +44,7 @@ std::shared_ptr<KernelLibrary> Libraries::open(const std::string& path, std::str
     return nullptr;
   }
   library->module_ = module;
-  // Before it has hooks, for its own code tells where a kernel lies.
+  // Before it has hooks, for its own code knows where a kernel lies.
   for (unsigned i = 0; i < module->kernel_count; ++i) {
     Dl_info info;
     const void* const function = module->kernels[i].function();
