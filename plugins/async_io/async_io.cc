@@ -1,5 +1,6 @@
 // The ops: a handle is an object with an engine; requests keep their tensors while they are in
-// flight. SPDX-License-Identifier: Apache-2.0
+// flight.
+// SPDX-License-Identifier: Apache-2.0
 #include <sys/mman.h>
 
 #include <cstring>

@@ -1,5 +1,6 @@
 // What the host part, compiled by any C++ compiler, wants of the GPU part, compiled by nvcc or
-// hipcc. SPDX-License-Identifier: Apache-2.0
+// hipcc.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstdint>

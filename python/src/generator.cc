@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "generator.h"
 
-#include <cstddef>
 #include <cstring>
 
 #include "convert.h"

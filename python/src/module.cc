@@ -1,5 +1,5 @@
-// The extension module opdock._opdock: everything but a function, which function.cc has, and its
-// call, in call.cc. SPDX-License-Identifier: Apache-2.0
+// The extension module opdock._opdock: all but functions (function.cc) and their calls (call.cc).
+// SPDX-License-Identifier: Apache-2.0
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 

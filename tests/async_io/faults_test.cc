@@ -1,6 +1,7 @@
 // System calls that do less than they were asked for: partial transfers, interruptions, kernels
 // that take no more requests or end them with an error that means nothing. This program's own
-// pread, pwrite and syscall replace the C library's. SPDX-License-Identifier: Apache-2.0
+// pread, pwrite and syscall replace the C library's.
+// SPDX-License-Identifier: Apache-2.0
 #include <dlfcn.h>
 #include <linux/aio_abi.h>
 #include <stdarg.h>

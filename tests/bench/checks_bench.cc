@@ -1,5 +1,6 @@
 // What the host's checks of a call cost: ops that do nothing, with one output and with long lists
-// of tensors that they write. SPDX-License-Identifier: Apache-2.0
+// of tensors that they write.
+// SPDX-License-Identifier: Apache-2.0
 #include <benchmark/benchmark.h>
 
 #include <algorithm>

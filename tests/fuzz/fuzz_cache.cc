@@ -1,5 +1,6 @@
 // Any bytes as an entry file. The digest at the end, which no fuzzer would hit, is made right
-// first. SPDX-License-Identifier: Apache-2.0
+// first.
+// SPDX-License-Identifier: Apache-2.0
 #include <cstdlib>
 #include <cstring>
 

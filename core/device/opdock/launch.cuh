@@ -1,5 +1,6 @@
 // Programmatic launches: a kernel that may begin while the launch before it on its stream has not
-// ended. SPDX-License-Identifier: Apache-2.0
+// ended.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include "opdock/target.cuh"

@@ -1,5 +1,6 @@
 // What the lanes of a warp tell each other, beside the shuffles of target.cuh. All lanes of the
-// warp take part in each of these. SPDX-License-Identifier: Apache-2.0
+// warp take part in each of these.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include "opdock/target.cuh"

@@ -1,5 +1,6 @@
 // opdock/overlap.hpp: whether strided views share memory, decided exactly: the host's checks of
-// what an op writes, and a plugin's own. C++17, header-only. SPDX-License-Identifier: Apache-2.0
+// what an op writes, and a plugin's own. C++17, header-only.
+// SPDX-License-Identifier: Apache-2.0
 #ifndef OPDOCK_OVERLAP_HPP_
 #define OPDOCK_OVERLAP_HPP_
 

@@ -1,6 +1,7 @@
 // opdock/signature.hpp: which functions a schema's values can be read for. What opdock-pack writes
 // from plugin.toml (opdock-pack --ops-header) asks this; plugin.hpp includes both where
-// OPDOCK_OPS_H names that header. SPDX-License-Identifier: Apache-2.0
+// OPDOCK_OPS_H names that header.
+// SPDX-License-Identifier: Apache-2.0
 #ifndef OPDOCK_SIGNATURE_HPP_
 #define OPDOCK_SIGNATURE_HPP_
 

@@ -1,6 +1,7 @@
 // opdock/simd.hpp: for CPU kernels in a plugin's simd_sources: Highway, compiled for one
 // instruction set level, and elements of float, half, bfloat16 and double as vectors of float or
-// double. SPDX-License-Identifier: Apache-2.0
+// double.
+// SPDX-License-Identifier: Apache-2.0
 //
 // Include it first, and little else: an inline function shared with another level would be merged
 // with it by the linker (plugins/meson.build orders them so that the merged one runs everywhere).

@@ -1,5 +1,6 @@
 // Commands that are not done, asked by the engine when a kernel or copy reads what nothing has
-// written yet. SPDX-License-Identifier: Apache-2.0
+// written yet.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include "state.h"

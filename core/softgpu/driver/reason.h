@@ -1,4 +1,5 @@
-// Why a call of the driver failed, beyond its code. SPDX-License-Identifier: Apache-2.0
+// Why a call of the driver failed, beyond its code.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <string>

@@ -1,5 +1,6 @@
 // Result codes of the core. CUDA's and HIP's numbers agree for all of these, so that both front
-// ends hand them on. SPDX-License-Identifier: Apache-2.0
+// ends hand them on.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 namespace softgpu {

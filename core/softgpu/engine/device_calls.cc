@@ -1,6 +1,7 @@
 // The only code of a kernel library that is not the plugin's: it hands every load, store and call
 // of the vocabulary on to the engine. Compiled without -fsanitize=thread and linked into each
-// library. SPDX-License-Identifier: Apache-2.0
+// library.
+// SPDX-License-Identifier: Apache-2.0
 #include "softgpu/device_calls.h"
 
 using softgpu::Word;

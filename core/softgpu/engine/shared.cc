@@ -1,5 +1,6 @@
 // Shared memory of a block: each array has pages of its own, and after them pages that are
-// nobody's. SPDX-License-Identifier: Apache-2.0
+// nobody's.
+// SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
 #include "library.h"

@@ -1,6 +1,7 @@
 // Machines on which no compiler can work: limits, a full disk, no /dev. The reason says so,
 // whatever the tool that hits it says. With the real tools, in a process that such a machine is
-// made for. SPDX-License-Identifier: Apache-2.0
+// made for.
+// SPDX-License-Identifier: Apache-2.0
 #include <fcntl.h>
 #include <sched.h>
 #include <signal.h>

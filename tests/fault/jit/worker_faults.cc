@@ -40,6 +40,17 @@ class WorkerFault : public testing::Test {
     reasons.clear();
     return compile_image(request, context, &reasons);
   }
+  // How many of them four at once make; why not the others is in `reasons`.
+  size_t make_all(const std::vector<CompileRequest>& requests) {
+    reasons.clear();
+    size_t made = 0;
+    compile_all(requests, 4, context,
+                [&](size_t, const CompiledImagePtr& image, const std::vector<Reason>& why) {
+                  made += image != nullptr;
+                  reasons.insert(reasons.end(), why.begin(), why.end());
+                });
+    return made;
+  }
   void script(const std::string& text) {
     const fs::path path = folder.write("worker", "#!/bin/sh\n" + text + "\n");
     fs::permissions(path, fs::perms::owner_all);
@@ -231,16 +242,10 @@ TEST_F(WorkerFault, ManyAtOnceWithFewerThreadsThanWanted) {
     const rlimit tight{pages * static_cast<uint64_t>(getpagesize()) + room, limit.rlim_max};
     pthread_setattr_default_np(&large);
     setrlimit(RLIMIT_AS, &tight);
-    size_t made = 0;
-    std::vector<Reason> why;
-    compile_all(requests, 4, context,
-                [&](size_t, const CompiledImagePtr& image, const std::vector<Reason>& told) {
-                  made += image != nullptr;
-                  why.insert(why.end(), told.begin(), told.end());
-                });
+    const size_t made = make_all(requests);
     setrlimit(RLIMIT_AS, &limit);
     pthread_setattr_default_np(&before);
-    EXPECT_EQ(made, requests.size()) << threads << "\n" << all_text(why);
+    EXPECT_EQ(made, requests.size()) << threads << "\n" << all_text(reasons);
   }
 }
 
@@ -248,15 +253,8 @@ TEST_F(WorkerFault, ManyAtOnceWithFewerThreadsThanWanted) {
 TEST_F(WorkerFault, TheSameManyTimesIsMadeOnce) {
   request.program += "// SLEEP=100\n";
   const std::vector<CompileRequest> requests(8, request);
-  size_t made = 0;
-  std::vector<Reason> why;
-  compile_all(requests, 4, context,
-              [&](size_t, const CompiledImagePtr& image, const std::vector<Reason>& told) {
-                made += image != nullptr;
-                why.insert(why.end(), told.begin(), told.end());
-              });
-  EXPECT_EQ(made, requests.size()) << all_text(why);
-  EXPECT_TRUE(why.empty()) << all_text(why);
+  EXPECT_EQ(make_all(requests), requests.size()) << all_text(reasons);
+  EXPECT_TRUE(reasons.empty()) << all_text(reasons);
   EXPECT_EQ(cache.entries.size(), 1u);
 }
 

@@ -1,5 +1,6 @@
 // libamdhip64: its devices, code objects, streams and failures. What it shares with libcuda is
-// tested there. SPDX-License-Identifier: Apache-2.0
+// tested there.
+// SPDX-License-Identifier: Apache-2.0
 #include <elf.h>
 
 #include <cstring>

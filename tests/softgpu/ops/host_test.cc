@@ -1,5 +1,6 @@
 // The host and a plugin over software GPUs, from C++: streams, graphs, devices and threads, and
-// what a missing order costs. Runs under the sanitizers too. SPDX-License-Identifier: Apache-2.0
+// what a missing order costs. Runs under the sanitizers too.
+// SPDX-License-Identifier: Apache-2.0
 #include <set>
 #include <thread>
 

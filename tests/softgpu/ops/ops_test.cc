@@ -1,6 +1,7 @@
 // The plugins' ops on software GPUs, from C++ through the host, against their definitions in
 // double. What the plugins' own tests (Python) do at length, for the sanitizers: each kernel's host
-// part and the way there. SPDX-License-Identifier: Apache-2.0
+// part and the way there.
+// SPDX-License-Identifier: Apache-2.0
 #include <cmath>
 
 #include "gpu.h"

@@ -1,5 +1,6 @@
 // Ops that draw random numbers on software GPUs, from C++: what a graph draws when it is launched,
-// and more elements than a launch has threads for. SPDX-License-Identifier: Apache-2.0
+// and more elements than a launch has threads for.
+// SPDX-License-Identifier: Apache-2.0
 #include "gpu.h"
 
 namespace softgpu_ops {

@@ -1,5 +1,6 @@
 // What opdock_describe says of an op: enough to write the schema down again, and to put symbolic
-// shapes through its rules. SPDX-License-Identifier: Apache-2.0
+// shapes through its rules.
+// SPDX-License-Identifier: Apache-2.0
 #include "call/describe.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,6 @@
 // What the host does for a plugin when there is no memory: an error, never an exception, which
-// would unwind the plugin's frames. SPDX-License-Identifier: Apache-2.0
+// would unwind the plugin's frames.
+// SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
 #include <algorithm>

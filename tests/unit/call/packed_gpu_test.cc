@@ -1,6 +1,7 @@
 // From a folder to a launch: a plugin as it was packed, found and checked, its image chosen for
 // each of two different GPUs, and its kernel launched on the stand-in libcuda. Through opdock.h
-// alone. SPDX-License-Identifier: Apache-2.0
+// alone.
+// SPDX-License-Identifier: Apache-2.0
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <gtest/gtest.h>

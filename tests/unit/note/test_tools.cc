@@ -1,5 +1,6 @@
 // Compares what the reader finds in objects made by nvcc and hipcc, and in this program's own
-// libraries, with what readelf and cuobjdump print. SPDX-License-Identifier: Apache-2.0
+// libraries, with what readelf and cuobjdump print.
+// SPDX-License-Identifier: Apache-2.0
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
