@@ -1,0 +1,15 @@
+// Surveys as JSON: docs/inspect.md describes the members.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "chain/report.h"
+#include "inspect/survey.h"
+
+namespace opdock {
+
+Report to_json(Survey&& survey);
+
+// The request that a JSON text makes. Throws Error (OPDOCK_INVALID_ARGUMENT) for anything else.
+SurveyRequest read_request(const char* text);
+
+}  // namespace opdock
