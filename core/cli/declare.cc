@@ -125,9 +125,14 @@ void declare_inspect(CLI::App* app, Arguments* args) {
       add(app, args, "inspect",
           "Say whether native code will run here, and if not, why; runs none of it");
   inspect->footer(kInspectFooter);
-  existing(inspect->add_option("PATH", values->paths,
-                               "Shared objects, programs, wheels, folders, virtual environments"),
-           "PATH", "a shared object, a wheel or a folder");
+  checked(inspect->add_option("PATH", values->paths,
+                              "Shared objects, programs, wheels, folders, virtual environments"),
+          "PATH", [](const std::string& text) {
+            // A wheel's member is known once the wheel is read.
+            const size_t member = text.find(".whl/");
+            check_exists("PATH", "a shared object, a wheel or a folder",
+                         member == text.npos ? text : text.substr(0, member + 4));
+          });
   inspect->add_option("--package", values->packages, "Installed packages of the active Python")
       ->type_name("NAME")
       ->allow_extra_args(false);

@@ -22,13 +22,19 @@ void stop(int) {
   std::signal(SIGINT, SIG_DFL);
 }
 
+bool exists(const std::string& path) {
+  struct stat status{};
+  return stat(path.c_str(), &status) == 0;
+}
+
 bool is_one_file(const InspectCommand& command) {
   if (command.paths.size() != 1 || !command.packages.empty() || command.environment ||
       !command.html.empty() || command.paths.front().ends_with(".whl")) {
     return false;
   }
   struct stat status{};
-  return stat(command.paths.front().c_str(), &status) == 0 && !S_ISDIR(status.st_mode);
+  // What is not there is a member of a wheel.
+  return stat(command.paths.front().c_str(), &status) != 0 || !S_ISDIR(status.st_mode);
 }
 
 // Of the machine, if one is described.
@@ -56,7 +62,7 @@ Report ask(const Runtime& runtime, const Report& request) {
 
 int inspect_one(const InspectCommand& command, const Runtime& runtime) {
   Report report, request = request_of(command);
-  if (request.empty()) {
+  if (request.empty() && exists(command.paths.front())) {
     report = read_report([&](char** out, char* error, uint32_t size) {
       return opdock_inspect_json(runtime.get(), command.paths.front().c_str(), out, error, size);
     });
@@ -69,6 +75,21 @@ int inspect_one(const InspectCommand& command, const Runtime& runtime) {
   return report.at("usable").get<bool>() ? kGood : kUnfit;
 }
 
+// As diff has it: 0 only where nothing differs.
+int inspect_diff(const InspectCommand& command, const Runtime& runtime) {
+  if (command.paths.size() != 2 || !command.packages.empty() || command.environment ||
+      !command.html.empty() || !request_of(command).empty()) {
+    throw Usage{"--diff with something else than two files", "two files and nothing else", "", "",
+                ""};
+  }
+  const Report report = read_report([&](char** out, char* error, uint32_t size) {
+    return opdock_inspect_diff_json(runtime.get(), command.paths[0].c_str(),
+                                    command.paths[1].c_str(), out, error, size);
+  });
+  command.json ? print_json(report) : print_diff(report);
+  return report.at("equal").get<bool>() ? kGood : kUnfit;
+}
+
 }  // namespace
 
 int inspect_command(const InspectCommand& command) {
@@ -78,6 +99,7 @@ int inspect_command(const InspectCommand& command) {
   opdock_options options = default_options("");
   options.cancelled = is_to_stop;
   const Runtime runtime(options);
+  if (command.diff) return inspect_diff(command, runtime);
   if (is_one_file(command)) return inspect_one(command, runtime);
   Report request = request_of(command);
   request["paths"] = command.paths;

@@ -2,6 +2,7 @@
 #include "inspect_text.h"
 
 #include <algorithm>
+#include <tuple>
 
 #include "base/texts.h"
 #include "fmt/format.h"
@@ -106,6 +107,24 @@ void print_skipped(const Report& skipped) {
   }
 }
 
+void print_changes(const Report& report, const char* member, const char* label) {
+  constexpr size_t kMostLines = 40;
+  const Report& changes = report.at(member);
+  for (const auto& [name, sign, style] :
+       {std::tuple("removed", "- ", Style::kBad), std::tuple("added", "+ ", Style::kGood)}) {
+    const Report& list = changes.at(name);
+    for (size_t i = 0; i < std::min(list.size(), kMostLines); ++i) {
+      print(styled(fmt::format("{}{:<{}}{}", sign, label, kLabelColumns,
+                               printable(list[i].get<std::string>())),
+                   style) +
+            "\n");
+    }
+    if (list.size() > kMostLines) {
+      print(fmt::format("  … and {} more: see --json\n", list.size() - kMostLines));
+    }
+  }
+}
+
 }  // namespace
 
 std::string gpu_title(const Report& gpu) {
@@ -174,6 +193,30 @@ void print_file(const Report& report) {
   print_yes("executable stack", report.at("executable_stack"));
   print_yes("static TLS", report.at("static_tls"));
   print_yes("unique symbols", report.at("unique_symbols"));
+}
+
+void print_diff(const Report& report) {
+  for (const char* name : {"a", "b"}) {
+    const Report& file = report.at(name);
+    const bool is_a = *name == 'a';
+    print(
+        styled(fmt::format("{} {}\n", is_a ? "---" : "+++", text_of(file, "path")), Style::kBold));
+    print_reasons(file.at("reasons"), 4, true);
+  }
+  const auto print_numbers = [&](const char* label, const char* member, const char* unit) {
+    const int64_t a = report.at("a").at(member), b = report.at("b").at(member);
+    if (a == 0 && b == 0) return;
+    print(fmt::format("  {:<{}}{} -> {} {} ({:+d})\n", label, kLabelColumns, a, b, unit, b - a));
+  };
+  print_numbers("size", "size", "bytes");
+  print_numbers("images", "images", "images");
+  print_numbers("in images", "image_bytes", "bytes");
+  const std::pair<const char*, const char*> kMembers[] = {
+      {"archs", "architecture"},      {"toolkits", "toolkit"}, {"needed", "needs"},
+      {"symbol_versions", "version"}, {"traits", "is or has"}, {"exports", "exports"},
+      {"undefined", "wants"}};
+  for (const auto& [member, label] : kMembers) print_changes(report, member, label);
+  if (report.at("equal").get<bool>()) print("  nothing else differs\n");
 }
 
 void print_survey(const Report& report) {

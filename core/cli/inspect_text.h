@@ -13,6 +13,9 @@ void print_file(const Report& report);
 // A table of the packages, and under each that is not usable the first cause; a line of counts.
 void print_survey(const Report& report);
 
+// What opdock_inspect_diff_json found.
+void print_diff(const Report& report);
+
 // "sm_90 (cuda:0, cuda:1)": a GPU of the machine, for a column's head.
 std::string gpu_title(const Report& gpu);
 // "native sm_90", "PTX (JIT)", "none", "unsure", "-": how a package fares on a GPU.

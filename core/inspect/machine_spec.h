@@ -12,14 +12,15 @@ namespace opdock {
 
 // Texts as people give them; an empty one is not given.
 struct MachineSpec {
-  std::vector<std::string> gpus;  // "sm_100", "gfx90a:xnack-", in the order programs would see them
-  std::string driver;             // NVIDIA's: "570", "570.86.15"
-  std::string cuda;               // instead of a driver the CUDA version it supports: "12.8"
-  std::string glibc;              // "2.28"
-  std::string libstdcxx;          // GLIBCXX's number: "3.4.25"
-  std::string arch;               // "x86_64", "aarch64"
-  std::string cpu;                // "x86-64-v3"
-  std::string rocm;               // "6.2"
+  std::vector<std::string> gpus =
+      {};                      // "sm_100", "gfx90a:xnack-", in the order programs would see them
+  std::string driver = {};     // NVIDIA's: "570", "570.86.15"
+  std::string cuda = {};       // instead of a driver the CUDA version it supports: "12.8"
+  std::string glibc = {};      // "2.28"
+  std::string libstdcxx = {};  // GLIBCXX's number: "3.4.25"
+  std::string arch = {};       // "x86_64", "aarch64"
+  std::string cpu = {};        // "x86-64-v3"
+  std::string rocm = {};       // "6.2"
 
   // Whether anything is described. False: the machine is this one.
   bool is_given() const;

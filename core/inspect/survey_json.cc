@@ -113,6 +113,10 @@ Report package_json(SurveyedPackage* package, const std::vector<Gpu>& gpus) {
   return json;
 }
 
+Report changes_json(const Changes& changes) {
+  return {{"added", changes.added}, {"removed", changes.removed}};
+}
+
 using Texts = std::vector<std::string>;
 
 Texts texts_of(const std::string& name, const Report& value) {
@@ -154,6 +158,26 @@ Report to_json(Survey&& survey) {
   }
   json["reasons"] = to_json(survey.reasons);
   json["summary"] = std::move(summary);
+  return json;
+}
+
+Report to_json(const FileDiff& diff) {
+  Report json;
+  json["equal"] = diff.is_equal();
+  for (const auto& [name, file] : {std::pair("a", &diff.a), std::pair("b", &diff.b)}) {
+    json[name] = {{"path", file->path},
+                  {"size", file->size},
+                  {"images", file->images.size()},
+                  {"image_bytes", image_bytes(*file)},
+                  {"reasons", to_json(file->reasons)}};
+  }
+  json["archs"] = changes_json(diff.archs);
+  json["toolkits"] = changes_json(diff.toolkits);
+  json["needed"] = changes_json(diff.needed);
+  json["symbol_versions"] = changes_json(diff.versions);
+  json["exports"] = changes_json(diff.exports);
+  json["undefined"] = changes_json(diff.imports);
+  json["traits"] = changes_json(diff.traits);
   return json;
 }
 

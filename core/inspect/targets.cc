@@ -106,14 +106,21 @@ void Search::add_wheel(const std::string& path) {
 }
 
 void Search::add_file(const std::string& path) {
-  add("file", std::string(file_name_of(path)), path)
-      .members.push_back({path, std::string(file_name_of(path))});
+  PackageTarget& target = add("file", std::string(file_name_of(path)), path);
+  target.files = files_at(path);
+  target.members.push_back({path, target.package.name});
 }
 
 void Search::add_path(const std::string& path) {
   struct stat status{};
-  if (stat(path.c_str(), &status) != 0) {
-    throw Error(OPDOCK_INVALID_ARGUMENT, path + ": " + std::strerror(errno) + "; correct the path");
+  const bool is_there = stat(path.c_str(), &status) == 0;
+  const int error = errno;
+  if (!is_there && error == ENOTDIR && files_at(path)->identify(path)) {
+    add_file(path);  // a member of a wheel
+    return;
+  }
+  if (!is_there) {
+    throw Error(OPDOCK_INVALID_ARGUMENT, path + ": " + std::strerror(error) + "; correct the path");
   }
   if (!S_ISDIR(status.st_mode)) {
     path.ends_with(".whl") ? add_wheel(path) : add_file(path);

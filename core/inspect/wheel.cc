@@ -12,6 +12,10 @@
 namespace opdock {
 namespace {
 
+bool is_metadata(const std::string& name) {
+  return name.ends_with(".dist-info/METADATA") && std::count(name.begin(), name.end(), '/') == 1;
+}
+
 constexpr size_t kMostSkipped = 100;             // single members told about
 constexpr uint64_t kMostMetadata = 16ull << 20;  // bytes
 
@@ -19,16 +23,16 @@ Reason member_reason(const std::string& problem) {
   return make_reason(Code::kWheelMember, problem, "a member as wheels have them");
 }
 
-std::string first_bytes(const Zip& zip, const ZipEntry& entry) {
-  std::string bytes, problem;
-  zip.read(
-      entry, kMagicBytes,
-      [&](const uint8_t* piece, size_t count) {
-        bytes.append(reinterpret_cast<const char*>(piece), count);
+// The member's first bytes, `most` at most.
+bool read_text(const Zip& zip, const ZipEntry& entry, uint64_t most, std::string* text,
+               std::string* problem) {
+  return zip.read(
+      entry, most,
+      [&](const uint8_t* bytes, size_t count) {
+        text->append(reinterpret_cast<const char*>(bytes), count);
         return true;
       },
-      &problem);
-  return bytes;
+      problem);
 }
 
 }  // namespace
@@ -93,11 +97,7 @@ void Wheel::keep(ZipEntry entry) {
     return;
   }
   const NativeKind kind = native_kind(file_name_of(entry.name));
-  const bool is_metadata = entry.name.ends_with(".dist-info/METADATA") &&
-                           std::count(entry.name.begin(), entry.name.end(), '/') == 1;
-  if (entry.is_folder || (kind == NativeKind::kOther && !is_metadata) || entry.size == 0) {
-    if (kind != NativeKind::kLibrary || entry.is_folder) return;
-  }
+  if (entry.is_folder || kind == NativeKind::kOther) return;
   const std::string place = place_of(entry.name);
   const auto known = entries_.find(place);
   if (known == entries_.end()) {
@@ -161,20 +161,17 @@ void Wheel::list(std::vector<Reason>* reasons) {
     if (kind == NativeKind::kForeign) {
       skip(member.name,
            make_reason(Code::kForeignFile, "another system's library by its name", "an ELF file"));
-    } else if (kind == NativeKind::kOther && metadata_.empty()) {
-      const bool was_read = zip_.read(
-          member, kMostMetadata,
-          [&](const uint8_t* bytes, size_t count) {
-            metadata_.append(reinterpret_cast<const char*>(bytes), count);
-            return true;
-          },
-          &problem);
+    } else if (is_metadata(member.name) && metadata_.empty()) {
+      const bool was_read = read_text(zip_, member, kMostMetadata, &metadata_, &problem);
       if (!was_read) {
         skip(member.name, member_reason(problem));
         metadata_.clear();
       }
     } else if (kind == NativeKind::kMaybe) {
-      is_member = is_elf_magic(first_bytes(zip_, member));
+      std::string start;
+      const bool was_read = read_text(zip_, member, kMagicBytes, &start, &problem);
+      if (!was_read) skip(member.name, member_reason(problem));
+      is_member = is_elf_magic(start);
     }
     if (is_member) {
       members_.push_back({path_ + "/" + entry->first, member.name});
@@ -224,6 +221,17 @@ std::optional<OpenFile> Wheel::open(const std::string& path, std::vector<Reason>
   FileIdentity identity = file_.identity;
   identity.part = entry->position + 1;
   return OpenFile{std::move(*unpacked), entry->size, identity};
+}
+
+std::shared_ptr<const Files> files_at(const std::string& path) {
+  constexpr std::string_view kEnd = ".whl/";
+  for (size_t at = path.find(kEnd); at != path.npos; at = path.find(kEnd, at + 1)) {
+    const std::string wheel = path.substr(0, at + kEnd.size() - 1);
+    if (!Files().identify(wheel)) continue;  // a folder of such a name
+    std::vector<Reason> ignored;
+    if (std::shared_ptr<const Wheel> found = Wheel::read(wheel, &ignored)) return found;
+  }
+  return std::make_shared<Files>();
 }
 
 }  // namespace opdock

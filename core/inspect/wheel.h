@@ -77,4 +77,8 @@ class Wheel : public Files {
   uint64_t not_told_ = 0;  // members with something wrong beyond those in skipped_
 };
 
+// What has the file at `path` (absolute, plain): the wheel in it, for "/d/foo.whl/foo/x.so", else
+// the file system. A wheel that cannot be read is the file system too, where nothing is below it.
+std::shared_ptr<const Files> files_at(const std::string& path);
+
 }  // namespace opdock

@@ -164,6 +164,13 @@ OPDOCK_EXPORT opdock_status opdock_inspect_json(opdock_runtime* runtime, const c
  * are called on the caller's thread. */
 OPDOCK_EXPORT opdock_status opdock_survey_json(opdock_runtime* runtime, const char* request,
                                                char** out, char* error, uint32_t error_size);
+/* What differs between the files `a` and `b`, such as two builds of one library: architectures,
+ * toolkits, libraries and symbol versions needed, symbols, sizes. Either may be a wheel's member:
+ * "foo.whl/foo/x.so". Writes {"equal", "a", "b", …}, docs/inspect.md. OPDOCK_NOT_FOUND if there is
+ * no such file. */
+OPDOCK_EXPORT opdock_status opdock_inspect_diff_json(opdock_runtime* runtime, const char* a,
+                                                     const char* b, char** out, char* error,
+                                                     uint32_t error_size);
 /* How `name`, an op or a plugin, is or is not resolved: each candidate in order of preference, the
  * chosen one for each device, and every other one with its reasons. */
 OPDOCK_EXPORT opdock_status opdock_explain_json(opdock_runtime* runtime, const char* name,
