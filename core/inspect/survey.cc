@@ -176,6 +176,15 @@ State worst(const std::vector<Reason>& reasons) {
   return state;
 }
 
+// GPU code for another vendor's GPUs only, none of which are there to be judged for.
+bool is_of_other_vendor(const SurveyedFile& file) {
+  const bool has_none =
+      has_code(file.reasons, Code::kNoDriver) || has_code(file.reasons, Code::kNoGpu);
+  return has_none && std::all_of(file.gpus.begin(), file.gpus.end(), [](const GpuCell& cell) {
+           return cell.state == GpuState::kNoCode;
+         });
+}
+
 void conclude(const std::vector<Gpu>& gpus, SurveyedPackage* package) {
   std::sort(package->files.begin(), package->files.end(),
             [](const SurveyedFile& a, const SurveyedFile& b) {
@@ -183,8 +192,15 @@ void conclude(const std::vector<Gpu>& gpus, SurveyedPackage* package) {
             });
   package->state = worst(package->reasons);
   package->gpus.resize(gpus.size());
-  for (const SurveyedFile& file : package->files) {
-    package->state = std::max(package->state, file.state);
+  // Packages for several vendors load the library that fits.
+  const bool has_own =
+      std::any_of(package->files.begin(), package->files.end(), [](const SurveyedFile& file) {
+        return std::any_of(file.gpus.begin(), file.gpus.end(),
+                           [](const GpuCell& cell) { return cell.state != GpuState::kNoCode; });
+      });
+  for (SurveyedFile& file : package->files) {
+    file.counts = !has_own || !is_of_other_vendor(file);
+    if (file.counts) package->state = std::max(package->state, file.state);
     for (size_t i = 0; i < gpus.size(); ++i) {
       if (file.gpus[i].state > package->gpus[i].state) package->gpus[i] = file.gpus[i];
     }

@@ -8,7 +8,7 @@ namespace opdock {
 namespace {
 
 constexpr uint64_t kMaxDynamicBytes = 1 << 20;
-constexpr size_t kMaxNameBytes = 4096;
+constexpr size_t kMaxNameBytes = 64 * 1024;  // Bazel's RUNPATHs have more than 4096
 constexpr unsigned kMaxVersions = 65536;
 
 // The entries up to DT_NULL; empty and a defect if they cannot be read.
