@@ -57,39 +57,11 @@ void prepend(std::vector<Reason> reasons, Verdict* verdict) {
 
 }  // namespace
 
-FileStamp stamp_of(const struct stat& status) {
-  const auto nanoseconds = [](const timespec& time) {
-    return static_cast<int64_t>(time.tv_sec) * 1'000'000'000 + time.tv_nsec;
-  };
-  return {status.st_dev, status.st_ino, static_cast<uint64_t>(status.st_size),
-          nanoseconds(status.st_mtim), nanoseconds(status.st_ctim)};
-}
-
 std::string descriptor_path(int fd) {
   // By number, not by "self": a debugger that gets the path looks from another process.
   std::array<char, 32> self{};
   if (readlink("/proc/self", self.data(), self.size() - 1) <= 0) return {};
   return fmt::format("/proc/{}/fd/{}", self.data(), fd);
-}
-
-Reason open_reason(int error, const std::string& path) {
-  const std::string text = fmt::format("{} ({})", escape_bytes(path), std::strerror(error));
-  switch (error) {
-    case ENOENT:
-    case ENOTDIR:
-      return make_reason(Code::kPathMissing, text, "a file or folder");
-    case ELOOP:
-      return make_reason(Code::kLinkBroken, text, "a link that leads to a file");
-    case ENAMETOOLONG:
-      return make_reason(
-          Code::kNameInvalid,
-          fmt::format("a path of {} bytes ({})", path.size(), std::strerror(error)),
-          fmt::format("names of at most {} bytes in a path of at most {}", NAME_MAX, PATH_MAX - 1));
-    case ENXIO:
-      return make_reason(Code::kNotRegular, text, kWantedFile);
-    default:
-      return make_reason(Code::kPathUnreadable, text, "a file that this user can read");
-  }
 }
 
 Candidate rejected(std::string path, std::string origin, Reason reason) {
