@@ -42,8 +42,10 @@ def test_packages_are_those_of_this_interpreter(tmp_path, path):
     content = (tmp_path / "m" / "x.so").read_bytes()
     install(site, "only_here", {"only_here/x.so": content}, version="7")
     program = (
-        "import sys, json, opdock; sys.path.append(sys.argv[1]);"
-        "print(json.dumps([opdock.inspect('Only.Here'), opdock.inspect(gpu='sm_70')]))"
+        "import sys, json, opdock; sys.path.append(sys.argv[1])\n"
+        "named = opdock.inspect('Only.Here')\n"
+        "sys.path = [p for p in sys.path if not p.endswith('-packages') or p == sys.argv[1]]\n"
+        "print(json.dumps([named, opdock.inspect(gpu='sm_70')]))"
     )
     done = subprocess.run(
         [sys.executable, "-c", program, site],
