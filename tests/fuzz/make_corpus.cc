@@ -5,6 +5,7 @@
 
 #include "cache/entry_format.h"
 #include "support/bundle_builder.h"
+#include "support/zip_builder.h"
 
 namespace {
 
