@@ -16,6 +16,7 @@ namespace opdock {
 struct Library {
   std::string path;  // under which it was opened
   uint16_t machine = 0;
+  bool is_other_class = false;  // 32 bits: the loader looks on in the next folder
   Dynamic dynamic;
   SymbolTable symbols;
   uint64_t tls_size = 0, tls_align = 1;  // PT_TLS, in memory
@@ -30,6 +31,10 @@ bool wants_executable_stack(const ElfFile& elf);
 // Reads what is behind the headers, which `elf` has; `dynamic` is what read_dynamic(elf) said.
 // Defects are added to those of elf; refusal stays empty.
 Library read_library(const ElfFile& elf, Dynamic dynamic, const std::string& path);
+
+// Adds a defect where the loader would crash: a relocation that it does not know, or that writes
+// outside the file's memory. Reads every relocation.
+void check_relocations(const ElfFile& elf, const Dynamic& dynamic);
 
 // Which of the symbols at `indices` the file's relocations refer to: the loader looks up no others.
 // All of them where the relocations cannot be read.

@@ -47,7 +47,7 @@ class SymbolTable {
     for (size_t i = 1; i < symbols_.size(); ++i) {
       const Elf64_Sym& symbol = symbols_[i];
       if (symbol.st_shndx == SHN_UNDEF && ELF64_ST_BIND(symbol.st_info) != STB_LOCAL &&
-          symbol.st_name != 0) {
+          symbol.st_name != 0 && !is_own(symbol)) {
         visit(wanted(static_cast<uint32_t>(i)));
       }
     }
@@ -62,6 +62,12 @@ class SymbolTable {
   size_t bytes() const;  // of memory, about
 
  private:
+  // A reference that is hidden is bound to nothing but the file itself.
+  static bool is_own(const Elf64_Sym& symbol) {
+    const unsigned visibility = ELF64_ST_VISIBILITY(symbol.st_other);
+    return visibility == STV_HIDDEN || visibility == STV_INTERNAL;
+  }
+
   enum class Match { kNo, kYes, kOnlyOne };  // kOnlyOne: if no other version of the name is there
   Match match(uint32_t index, const WantedSymbol& wanted) const;
   WantedSymbol wanted(uint32_t index) const;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <iterator>
 #include <set>
+#include <string_view>
 
 #include "link/graph.h"
 
@@ -68,6 +69,23 @@ void check_versions(const LinkGraph& graph, const LinkNode& node, LinkFacts* fac
     }
     facts->problems.push_back(std::move(problem));
   }
+}
+
+// glibc refuses relative relocations of a file that does not ask for them by version.
+void check_mark(const LinkGraph& graph, const LinkNode& node, LinkFacts* facts) {
+  constexpr std::string_view kMark = "GLIBC_ABI_DT_RELR";
+  const Dynamic& dynamic = node.library->dynamic;
+  if (!dynamic.relative) return;
+  const SymbolVersion* libc = nullptr;
+  for (const SymbolVersion& need : dynamic.versions) {
+    if (!need.library.starts_with("libc.so")) continue;
+    if (need.version == kMark) return;
+    libc = &need;
+  }
+  const LinkNode* const provider = libc == nullptr ? nullptr : graph.find(libc->library);
+  const Library* const library = provider == nullptr ? nullptr : provider->read(graph.files());
+  if (library == nullptr || !library->symbols.defines_version(kMark)) return;
+  facts->problems.push_back({LinkProblem::Kind::kUnmarked, owner(node), {}, {}, {}, {}, {}, 0});
 }
 
 void check_tls(const LinkGraph& graph, LinkFacts* facts) {
@@ -189,6 +207,7 @@ LinkFacts Linker::link(const std::shared_ptr<const Library>& file, const std::st
   for (const LinkNode* node : graph.fresh()) {
     if (!node->is_root) facts.libraries.push_back(node->path);
     check_versions(graph, *node, &facts);
+    check_mark(graph, *node, &facts);
   }
   for (const LinkNode* node : graph.fresh()) {
     const int level = node->library->cpu_level;

@@ -206,6 +206,7 @@ std::optional<Dynamic> read_dynamic(const ElfFile& elf) {
                          std::pair{value(DT_JMPREL), value(DT_PLTRELSZ)}};
   dynamic.static_tls = (value(DT_FLAGS) & DF_STATIC_TLS) != 0;
   dynamic.executable = (value(DT_FLAGS_1) & DF_1_PIE) != 0;
+  dynamic.relative = values.count(36 /* DT_RELR */) != 0;
   dynamic.no_open = (value(DT_FLAGS_1) & DF_1_NOOPEN) != 0;
   if (dynamic.executable) {
     elf.defects->add(Code::kElfType, "a position-independent executable",
@@ -223,6 +224,7 @@ std::optional<Dynamic> read_dynamic(const ElfFile& elf) {
     }
     if (entry.d_tag == DT_SONAME) dynamic.soname = reader.name(at, "the soname");
     if (entry.d_tag == DT_RPATH) dynamic.rpath = reader.name(at, "the RPATH");
+    dynamic.has_runpath = dynamic.has_runpath || entry.d_tag == DT_RUNPATH;
     if (entry.d_tag == DT_RUNPATH) dynamic.runpath = reader.name(at, "the RUNPATH");
   }
   if (values.count(DT_VERNEED) != 0) {

@@ -24,9 +24,11 @@ struct Dynamic {
   // libraries that are searched before this one.
   std::vector<std::string> filters, auxiliaries;
   std::string soname, rpath, runpath;
+  bool has_runpath = false;             // even an empty one keeps the RPATHs from being searched
   std::vector<SymbolVersion> versions;  // needed ones
   bool static_tls = false;
   bool executable = false;   // DF_1_PIE: a program, which dlopen refuses
+  bool relative = false;     // DT_RELR: relocations in a form that old loaders do not know
   bool no_open = false;      // DF_1_NOOPEN: dlopen refuses it, also as a dependency
   Extent names;              // the string table, in the file
   uint64_t symbols = 0;      // addresses; 0 where absent

@@ -55,6 +55,16 @@ void check_header(ElfFile* elf) {
   if (abi != ELFOSABI_SYSV && abi != ELFOSABI_GNU) {
     defects.add(Code::kElfAbi, "OS ABI " + std::to_string(abi), "0 (System V) or 3 (GNU)");
   }
+  // What glibc knows of the second is counted from 0; both numbers are 0 but for GNU's.
+  constexpr unsigned kMostAbiVersion = 3;
+  const unsigned version = header.e_ident[EI_ABIVERSION];
+  if (version > (abi == ELFOSABI_GNU ? kMostAbiVersion : 0)) {
+    defects.add(Code::kElfAbi, "ABI version " + std::to_string(version), "0");
+  }
+  if (std::any_of(header.e_ident + EI_PAD, header.e_ident + EI_NIDENT,
+                  [](unsigned char byte) { return byte != 0; })) {
+    defects.add(Code::kElfMalformed, "padding in the head that is not 0", "zeros");
+  }
   if (header.e_type != ET_DYN) {
     static constexpr const char* kNames[] = {"no type", "an object file", "an executable",
                                              "a shared object", "a core dump"};

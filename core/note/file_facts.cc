@@ -63,6 +63,7 @@ void read_elf(const ElfFile& elf, Depth depth, FileFacts* facts) {
     facts->rpath = dynamic->rpath;
     facts->runpath = dynamic->runpath;
     facts->static_tls = dynamic->static_tls;
+    if (depth == Depth::kInspect) check_relocations(elf, *dynamic);
     // Only a plugin's symbols matter to a verdict; other libraries may have a hundred thousand.
     if (found || depth == Depth::kInspect) {
       auto library =
