@@ -6,6 +6,7 @@
 
 #include "base/texts.h"
 #include "compat/system.h"
+#include "link/python.h"
 
 namespace opdock {
 namespace {
@@ -121,8 +122,7 @@ void judge_tls(const FileFacts& file, std::vector<Reason>* reasons) {
 }
 
 bool is_python(const LinkProblem& problem) {
-  return problem.needed_by.empty() && problem.version.empty() &&
-         (problem.name.starts_with("Py") || problem.name.starts_with("_Py"));
+  return problem.version.empty() && is_python_symbol(problem.name);
 }
 
 void judge_symbols(const FileFacts& file, const Problems& problems, Role role,

@@ -102,6 +102,28 @@ bool visit_relocations(const ElfFile& elf, const Dynamic& dynamic, Visit visit) 
   return true;
 }
 
+void read_static_tls(const ElfFile& elf, Library* library) {
+  bool wants_tls = library->tls_size != 0;
+  library->symbols.for_each_wanted(
+      [&](const WantedSymbol& wanted) { wants_tls = wants_tls || wanted.is_tls; });
+  if (!wants_tls) return;
+  std::set<uint32_t> seen;
+  visit_relocations(elf, library->dynamic, [&](const Elf64_Rela& relocation) {
+    const uint64_t type = ELF64_R_TYPE(relocation.r_info);
+    const bool is_fixed = elf.header.e_machine == EM_X86_64
+                              ? type == R_X86_64_TPOFF64 || type == R_X86_64_TPOFF32
+                              : type == R_AARCH64_TLS_TPREL;
+    const auto index = static_cast<uint32_t>(ELF64_R_SYM(relocation.r_info));
+    if (!is_fixed || !seen.insert(index).second) return false;
+    if (library->symbols.wanted_at(index)) {
+      library->fixes_tls_of.push_back(index);
+    } else {
+      library->fixes_own_tls = true;
+    }
+    return false;
+  });
+}
+
 }  // namespace
 
 bool wants_executable_stack(const ElfFile& elf) {
@@ -123,6 +145,7 @@ Library read_library(const ElfFile& elf, Dynamic dynamic, const std::string& pat
     library.tls_size = segment.p_memsz;
     library.tls_align = std::max<uint64_t>(1, segment.p_align);
   }
+  read_static_tls(elf, &library);
   return library;
 }
 

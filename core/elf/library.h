@@ -20,6 +20,10 @@ struct Library {
   Dynamic dynamic;
   SymbolTable symbols;
   uint64_t tls_size = 0, tls_align = 1;  // PT_TLS, in memory
+  // Which TLS blocks must lie at fixed offsets: its own, and those of the libraries that define
+  // these symbols. What DF_STATIC_TLS says does not count.
+  bool fixes_own_tls = false;
+  std::vector<uint32_t> fixes_tls_of;
   int cpu_level = 0;  // x86-64's level that its GNU property says is needed; 0: none is named
   // What the loader refuses the file for, or would crash at: it is damaged, or no library at all.
   std::optional<Reason> refusal;

@@ -87,16 +87,6 @@ std::optional<GnuHash> read_gnu_hash(const ElfFile& elf, const Dynamic& dynamic)
   return hash;
 }
 
-uint32_t sysv_hash(std::string_view name) {  // System V ABI, "Hash Table"
-  uint32_t hash = 0;
-  for (const unsigned char c : name) {
-    hash = (hash << 4) + c;
-    const uint32_t high = hash & 0xf0000000;
-    hash = (hash ^ high >> 24) & ~high;
-  }
-  return hash;
-}
-
 bool is_bindable(const Elf64_Sym& symbol) {
   const unsigned type = ELF64_ST_TYPE(symbol.st_info), binding = ELF64_ST_BIND(symbol.st_info);
   if (symbol.st_shndx == SHN_UNDEF || binding == STB_LOCAL) return false;
@@ -207,6 +197,11 @@ WantedSymbol SymbolTable::wanted(uint32_t index) const {
     wanted.hidden = needs_[version].hidden;
   }
   return wanted;
+}
+
+std::optional<WantedSymbol> SymbolTable::wanted_at(uint32_t index) const {
+  if (index >= symbols_.size() || !is_reference(symbols_[index])) return std::nullopt;
+  return wanted(index);
 }
 
 SymbolTable::Match SymbolTable::match(uint32_t index, const WantedSymbol& wanted) const {

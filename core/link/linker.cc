@@ -91,14 +91,11 @@ void check_mark(const LinkGraph& graph, const LinkNode& node, LinkFacts* facts) 
 void check_tls(const LinkGraph& graph, LinkFacts* facts) {
   std::set<const LinkNode*> counted;
   for (const LinkNode* node : graph.fresh()) {
-    if (!node->library->dynamic.static_tls) continue;
-    counted.insert(node);
-    // What it refers to by fixed offsets must lie in the static block too.
-    node->library->symbols.for_each_wanted([&](const WantedSymbol& wanted) {
-      if (!wanted.is_tls) return;
-      const LinkNode* const provider = graph.provider(wanted);
+    if (node->library->fixes_own_tls) counted.insert(node);
+    for (const uint32_t index : node->library->fixes_tls_of) {
+      const LinkNode* const provider = graph.provider(*node->library->symbols.wanted_at(index));
       if (provider != nullptr && !provider->is_loaded) counted.insert(provider);
-    });
+    }
   }
   for (const LinkNode* node : counted) {
     if (node->library->tls_size == 0) continue;

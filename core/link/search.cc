@@ -120,7 +120,7 @@ void add_subfolders(int cpu_level, SearchPlaces* places) {
   }
   if (glibc >= Version{2, 37}) return;
   std::vector<std::string> words = {"tls"};
-  if (cpu_level >= 3) words.emplace_back(places->platform_token = "haswell");
+  if (cpu_level >= 3) words.emplace_back("haswell");
   if (cpu_level >= 4) words.emplace_back("avx512_1");
   words.emplace_back("x86_64");
   for (unsigned chosen = (1u << words.size()) - 1; chosen != 0; --chosen) {
@@ -140,6 +140,7 @@ bool is_passed_over(const Library& library, uint16_t machine) {
 std::shared_ptr<const Library> folder_there(const std::string& path) {
   Library library;
   library.path = path;
+  library.machine = kThisMachine;
   library.refusal = make_reason(Code::kNotRegular, "a folder", "a shared object");
   return std::make_shared<const Library>(std::move(library));
 }
@@ -264,7 +265,7 @@ std::optional<FoundLibrary> LibrarySearch::find(const std::string& name, const N
     if (auto found = find_in(expand(folder, needer.folder), name)) return found;
   }
   if (auto found = find_in_all(needer.runpath, needer.folder, name)) return found;
-  return find_in_system(name);
+  return needer.no_default_folders ? std::nullopt : find_in_system(name);
 }
 
 std::optional<std::string> find_library(const std::string& name) {

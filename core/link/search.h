@@ -33,10 +33,11 @@ struct Needer {
   Needer() = default;
   Needer(const std::string& path, const Dynamic& dynamic, const Needer* loaded_by)
       : folder(folder_of(path)), rpath(dynamic.rpath), runpath(dynamic.runpath),
-        has_runpath(dynamic.has_runpath), parent(loaded_by) {}
+        has_runpath(dynamic.has_runpath), no_default_folders(dynamic.no_default_folders),
+        parent(loaded_by) {}
   std::string folder;  // for $ORIGIN
   std::string rpath, runpath;
-  bool has_runpath = false;
+  bool has_runpath = false, no_default_folders = false;
   const Needer* parent = nullptr;  // who loaded this file: RPATHs are inherited
 };
 

@@ -136,7 +136,12 @@ class DynamicReader {
       for (unsigned j = 0; j < need.vn_cnt; ++j) {
         Elf64_Vernaux aux;
         if (++total > kMaxVersions || !read(*table, aux_at, &aux)) return malformed(aux_at);
-        out_->versions.push_back({library, name(aux.vna_name, "a version"),
+        const std::string version = name(aux.vna_name, "a version");
+        if (aux.vna_hash != sysv_hash(version)) {
+          elf_.defects->add(Code::kElfMalformed, "the version " + version + " with a wrong hash",
+                            "the hash that the loader compares first");
+        }
+        out_->versions.push_back({library, version,
                                   (aux.vna_flags & VER_FLG_WEAK) != 0,
                                   static_cast<uint16_t>(aux.vna_other & kVersionIndex),
                                   (aux.vna_other & ~kVersionIndex) != 0});
@@ -165,6 +170,16 @@ class DynamicReader {
 };
 
 }  // namespace
+
+uint32_t sysv_hash(std::string_view name) {
+  uint32_t hash = 0;
+  for (const unsigned char c : name) {
+    hash = (hash << 4) + c;
+    const uint32_t high = hash & 0xf0000000;
+    hash = (hash ^ high >> 24) & ~high;
+  }
+  return hash;
+}
 
 std::optional<Dynamic> read_dynamic(const ElfFile& elf) {
   const std::vector<Elf64_Dyn> entries = read_entries(elf);
@@ -207,6 +222,7 @@ std::optional<Dynamic> read_dynamic(const ElfFile& elf) {
   dynamic.static_tls = (value(DT_FLAGS) & DF_STATIC_TLS) != 0;
   dynamic.executable = (value(DT_FLAGS_1) & DF_1_PIE) != 0;
   dynamic.relative = values.count(36 /* DT_RELR */) != 0;
+  dynamic.no_default_folders = (value(DT_FLAGS_1) & DF_1_NODEFLIB) != 0;
   dynamic.no_open = (value(DT_FLAGS_1) & DF_1_NOOPEN) != 0;
   if (dynamic.executable) {
     elf.defects->add(Code::kElfType, "a position-independent executable",
@@ -258,7 +274,7 @@ std::vector<VersionDefinition> read_version_definitions(const ElfFile& elf,
                                kMaxNameBytes, &name)) {
       break;
     }
-    if ((definition.vd_flags & VER_FLG_BASE) == 0) {
+    if ((definition.vd_flags & VER_FLG_BASE) == 0 && definition.vd_hash == sysv_hash(name)) {
       names.push_back({static_cast<uint16_t>(definition.vd_ndx & kVersionIndex), std::move(name)});
     }
     if (definition.vd_next == 0) break;

@@ -5,6 +5,7 @@
 #include <array>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -30,6 +31,7 @@ struct Dynamic {
   bool executable = false;   // DF_1_PIE: a program, which dlopen refuses
   bool relative = false;     // DT_RELR: relocations in a form that old loaders do not know
   bool no_open = false;      // DF_1_NOOPEN: dlopen refuses it, also as a dependency
+  bool no_default_folders = false;  // DF_1_NODEFLIB
   Extent names;              // the string table, in the file
   uint64_t symbols = 0;      // addresses; 0 where absent
   uint64_t symbols_end = 0;  // at most: where the next table begins
@@ -41,6 +43,9 @@ struct Dynamic {
   // DT_RELA and DT_JMPREL: {address, bytes}, 0 where absent.
   std::array<std::pair<uint64_t, uint64_t>, 2> relocations{};
 };
+
+// The hash of DT_HASH and of symbol versions. Source: System V ABI, "Hash Table".
+uint32_t sysv_hash(std::string_view name);
 
 // Reads PT_DYNAMIC and the tables it points at. nullopt if there is none that can be read; what is
 // wrong becomes a defect.
