@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "note/elf_file.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstring>
 
@@ -91,12 +93,20 @@ bool read_segments(ElfFile* elf) {
   return elf->reader->read(header.e_phoff, elf->segments.data(), bytes);
 }
 
+// Whether all that is mapped of a PT_LOAD is inside a file of `size` bytes. Of a segment that has
+// none there a loader maps nothing but the page that it begins within, and clears its rest.
+bool is_inside(const Elf64_Phdr& load, uint64_t size) {
+  if (load.p_filesz != 0) return load.p_offset <= size && load.p_filesz <= size - load.p_offset;
+  const uint64_t page = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+  return load.p_vaddr % page == 0 || load.p_offset - load.p_offset % page < size;
+}
+
 void check_load(ElfFile* elf, size_t index, const Elf64_Phdr* previous) {
   Defects& defects = *elf->defects;
   const Elf64_Phdr& load = elf->segments[index];
   const std::string name = "segment " + std::to_string(index);
   const uint64_t size = elf->reader->size();
-  if (load.p_offset > size || load.p_filesz > size - load.p_offset) {
+  if (!is_inside(load, size)) {
     defects.add(Code::kElfTruncated,
                 name + " at " + hex(load.p_offset) + " with " + hex(load.p_filesz) + " bytes",
                 "it inside the file of " + hex(size) + " bytes");
@@ -141,14 +151,15 @@ void check_segments(ElfFile* elf) {
   }
 }
 
-// Nothing is read through section headers that matters, but linkers put them last: headers beyond
-// the end show that the end is missing, even if all that is loaded is there.
+// Linkers put the section headers last: if they are beyond the end, the end is missing. A loader
+// does not read them, so it loads the file if all that is in segments is there.
 void check_end(ElfFile* elf) {
   const Elf64_Ehdr& header = elf->header;
   const uint64_t bytes = uint64_t{header.e_shnum} * header.e_shentsize;
   if (header.e_shoff == 0 || elf->reader->contains(header.e_shoff, bytes)) return;
+  if (elf->defects->has(Code::kElfTruncated)) return;
   elf->defects->add(
-      Code::kElfTruncated,
+      Code::kSectionsCut,
       "section headers at " + hex(header.e_shoff) + " of " + std::to_string(bytes) + " bytes",
       "them inside the file of " + hex(elf->reader->size()) + " bytes");
 }

@@ -20,12 +20,13 @@ bool wants_executable_stack(const ElfFile& elf) {
   for (const Elf64_Phdr& segment : elf.segments) {
     if (segment.p_type == PT_GNU_STACK) return (segment.p_flags & PF_X) != 0;
   }
-  return true;  // the C library's default where nothing is said, on x86-64 and aarch64 alike
+  return elf.header.e_machine != EM_AARCH64;  // the C library's defaults where nothing is said
 }
 
-// Returns the undefined symbols that are not weak.
+// Returns the undefined symbols that are not weak. *table: the image table's symbol, if it is
+// there.
 std::vector<std::string> take_symbols(const ElfFile& elf, const Dynamic& dynamic, Depth depth,
-                                      FileFacts* facts) {
+                                      FileFacts* facts, std::optional<Elf64_Sym>* table) {
   std::vector<std::string> wanted;
   for_each_symbol(elf, dynamic, [&](const Elf64_Sym& symbol, std::string_view name) {
     const unsigned binding = ELF64_ST_BIND(symbol.st_info);
@@ -33,6 +34,7 @@ std::vector<std::string> take_symbols(const ElfFile& elf, const Dynamic& dynamic
     const bool defined = symbol.st_shndx != SHN_UNDEF;
     if (defined && binding == STB_GNU_UNIQUE) facts->unique_symbols = true;
     if (defined && name == OPDOCK_ENTRY_NAME) facts->exports_entry = true;
+    if (defined && name == OPDOCK_IMAGES_NAME) *table = symbol;
     if (depth != Depth::kInspect) return;
     (defined ? facts->exports : facts->undefined).emplace_back(name);
     if (!defined && binding != STB_WEAK) wanted.emplace_back(name);
@@ -71,10 +73,11 @@ void read_elf(const ElfFile& elf, Depth depth, FileFacts* facts) {
   std::optional<Dynamic> dynamic = read_dynamic(elf);
   facts->is_shared_object = elf.header.e_type == ET_DYN && dynamic && !dynamic->executable;
   std::vector<std::string> wanted;
+  std::optional<Elf64_Sym> table;
   if (dynamic) {
     // Only a plugin's symbols matter to a verdict; other libraries may have a hundred thousand.
     if (found || depth == Depth::kInspect) {
-      wanted = take_symbols(elf, *dynamic, depth, facts);
+      wanted = take_symbols(elf, *dynamic, depth, facts, &table);
     }
     facts->needed = std::move(dynamic->needed);
     facts->versions = std::move(dynamic->versions);
@@ -86,8 +89,9 @@ void read_elf(const ElfFile& elf, Depth depth, FileFacts* facts) {
   }
   if (found) {
     check_claims(elf, found->note, facts);
-    read_image_table(elf, *found, depth == Depth::kInspect, &facts->images);
+    facts->note_address = found->address;
     facts->note = std::move(found->note);
+    read_image_table(elf, table, depth == Depth::kInspect, facts);
   }
   if (depth == Depth::kInspect || (facts->note && lacks_images(*facts->note, facts->images))) {
     // Source serves any GPU: where it is, a whole file is not searched for what is seldom there.

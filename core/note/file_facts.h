@@ -33,6 +33,13 @@ struct DeviceImage {
   uint64_t size = 0;
 };
 
+// Where Opdock's image table lies, by its dynamic symbol. size 0: there is none.
+struct ImageTablePlace {
+  uint64_t address = 0;  // virtual
+  uint64_t offset = 0;   // in the file
+  uint64_t size = 0;
+};
+
 struct FileFacts {
   std::string path;
   uint64_t size = 0;
@@ -49,7 +56,9 @@ struct FileFacts {
   std::vector<std::string> undefined;   // dynamic symbols wanted from elsewhere
   std::vector<std::string> unresolved;  // of these, what nothing in `needed` provides
   std::vector<DeviceImage> images;
+  ImageTablePlace image_table;
   std::optional<Note> note;
+  uint64_t note_address = 0;         // virtual, of the note's head
   std::vector<Reason> reasons;       // defects of the file and the note: truncated, overlapping, …
   std::vector<std::string> exports;  // defined dynamic symbols; kInspect only
   // Libraries that the loader would not find from here: of `needed`, and at kInspect of what those
