@@ -211,6 +211,14 @@ std::optional<Dynamic> read_dynamic(const ElfFile& elf) {
     elf.defects->add(Code::kElfType, "a position-independent executable",
                      "a shared object (ET_DYN without DF_1_PIE)");
   }
+  // glibc passes over tables that it does not know: the file would be loaded, and not relocated.
+  constexpr int64_t kAndroidTables[] = {0x6000000f, 0x60000011, 0x6fffe000};
+  for (const int64_t tag : kAndroidTables) {
+    if (values.count(tag) == 0) continue;
+    elf.defects->add(Code::kElfAbi,
+                     "relocations packed for Android (dynamic tag " + hex(uint64_t(tag)) + ")",
+                     "relocations that glibc applies: link without --pack-dyn-relocs=android");
+  }
   if (dynamic.names.size == 0) return dynamic;
 
   DynamicReader reader(elf, &dynamic);

@@ -2,10 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "note/elf_file.h"
 
+#include <gnu/libc-version.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
+
+#include "base/version.h"
 
 namespace opdock {
 namespace {
@@ -101,6 +104,17 @@ bool is_inside(const Elf64_Phdr& load, uint64_t size) {
   return load.p_vaddr % page == 0 || load.p_offset - load.p_offset % page < size;
 }
 
+// From 2.35 on glibc's loader asks only that address and offset agree modulo the page size. Older
+// ones want p_align to be a multiple of it, and them to agree modulo p_align, which tools that
+// rewrite a file with large alignments do not always keep.
+bool has_lenient_loader() {
+  static const bool is_lenient = [] {
+    const std::optional<Version> version = Version::parse(gnu_get_libc_version());
+    return version && *version >= Version{2, 35};
+  }();
+  return is_lenient;
+}
+
 void check_load(ElfFile* elf, size_t index, const Elf64_Phdr* previous) {
   Defects& defects = *elf->defects;
   const Elf64_Phdr& load = elf->segments[index];
@@ -123,14 +137,17 @@ void check_load(ElfFile* elf, size_t index, const Elf64_Phdr* previous) {
                 "addresses below " + hex(kAddressLimit));
     return;
   }
-  const uint64_t alignment = load.p_align;
-  if (alignment == 0 || (alignment & (alignment - 1)) != 0 || alignment % kSmallestPage != 0) {
-    defects.add(Code::kElfMalformed, name + " aligned to " + hex(alignment),
-                "a power of two and a multiple of the page size");
+  // What the loader here asks of p_align: 0 means 1 by definition.
+  const uint64_t alignment = has_lenient_loader() ? kSmallestPage : load.p_align;
+  if ((load.p_align & (load.p_align - 1)) != 0 || alignment == 0 ||
+      alignment % kSmallestPage != 0) {
+    defects.add(
+        Code::kElfMalformed, name + " aligned to " + hex(load.p_align),
+        has_lenient_loader() ? "a power of two" : "a power of two and a multiple of the page size");
   } else if ((load.p_vaddr - load.p_offset) % alignment != 0) {
     defects.add(Code::kElfMalformed,
                 name + " at address " + hex(load.p_vaddr) + ", offset " + hex(load.p_offset),
-                "both equal modulo its alignment " + hex(alignment));
+                "both equal modulo " + hex(alignment));
   }
   if (previous != nullptr && load.p_vaddr < previous->p_vaddr + previous->p_memsz) {
     defects.add(Code::kElfMalformed,

@@ -15,6 +15,7 @@ from conftest import (
     BUILD,
     CALL_SOFTMAX,
     CALL_TWICE,
+    LOAD,
     SOFTMAX,
     SOURCE,
     check,
@@ -60,6 +61,17 @@ def tool(name, package):
     if path is None:
         pytest.skip(f"no {name} (Debian: {package})")
     return path
+
+
+def segments_of(data):
+    """Where the headers of the PT_LOAD segments are."""
+    (begin,), (count,) = struct.unpack_from("<Q", data, 32), struct.unpack_from("<H", data, 56)
+    headers = range(begin, begin + 56 * count, 56)
+    return [at for at in headers if struct.unpack_from("<I", data, at) == (1,)]
+
+
+def loader_refuses(path):
+    return run(sys.executable, "-c", LOAD, path).returncode != 0
 
 
 @pytest.fixture
@@ -210,12 +222,10 @@ def test_a_runpath_of_ten_thousand_bytes(twice):
 def test_a_file_without_its_last_bytes(softmax):
     """Linkers put the section headers last; no segment has them."""
     data = softmax.read_bytes()
-    segments, count = struct.unpack_from("<Q", data, 32)[0], struct.unpack_from("<H", data, 56)[0]
-    end = 0
-    for at in range(segments, segments + 56 * count, 56):
-        kind, _, offset = struct.unpack_from("<IIQ", data, at)
-        if kind == 1:  # PT_LOAD
-            end = max(end, offset + struct.unpack_from("<Q", data, at + 32)[0])
+    end = max(
+        struct.unpack_from("<Q", data, at + 8)[0] + struct.unpack_from("<Q", data, at + 32)[0]
+        for at in segments_of(data)
+    )
     assert end < len(data) - 1
     for size in (len(data) - 1, end):
         softmax.write_bytes(data[:size])
@@ -223,6 +233,60 @@ def test_a_file_without_its_last_bytes(softmax):
     softmax.write_bytes(data[: end - 1])
     report = opdock.inspect(softmax)
     assert (report["verdict"], codes(report)) == ("rejected", ["elf-truncated"])
+
+
+@pytest.mark.parametrize("alignment", [0, 1, 16, 0x1000, 0x10000, 0x200000])
+def test_alignments_are_judged_as_the_loader_does(softmax, alignment):
+    """glibc up to 2.34 refuses some of these."""
+    data = bytearray(softmax.read_bytes())
+    for at in segments_of(data):
+        struct.pack_into("<Q", data, at + 48, alignment)
+    softmax.write_bytes(data)
+    if loader_refuses(softmax):
+        assert codes(opdock.inspect(softmax)) == ["elf-malformed"] * 4
+    else:
+        check(softmax, CALL_SOFTMAX, SOFTMAX)
+
+
+LINKERS = ("bfd", "gold", "lld")
+LINKINGS = [
+    (linker, options.split())
+    for options, linkers in {
+        "": LINKERS,
+        "--hash-style=sysv": LINKERS,
+        "-z noseparate-code": ("bfd", "lld"),
+        "-z max-page-size=0x200000": LINKERS,
+        "-z nognustack": ("bfd", "lld"),
+        "-z pack-relative-relocs": ("bfd", "lld"),
+        "-Ttext-segment=0x10000000": ("bfd", "gold"),
+        "-Tbss=0x900010": LINKERS,
+        "-z norelro --build-id=none": LINKERS,
+        "--section-start=.note.opdock=0x700000": LINKERS,
+        "--pack-dyn-relocs=android": ("lld",),
+    }.items()
+    for linker in linkers
+]
+
+
+@pytest.mark.parametrize(
+    ("linker", "options"),
+    LINKINGS,
+    ids=lambda value: value if value in LINKERS else " ".join(value),
+)
+def test_linkers(twice, linker, options):
+    tool(f"ld.{linker}", "lld" if linker == "lld" else "binutils")
+    words = [f"-fuse-ld={linker}", *(word for option in options for word in ("-Xlinker", option))]
+    name = "-".join([linker, *options])
+    try:
+        path = twice(name, "", *words)
+    except AssertionError:
+        pytest.skip(f"ld.{linker} does not know {' '.join(options)}")
+    if codes(opdock.inspect(path)) == ["executable-stack"] and "nognustack" in options:
+        return  # lld marks the stack as executable then
+    if loader_refuses(path):
+        assert opdock.inspect(path)["verdict"] == "rejected"
+    else:
+        check(path, CALL_TWICE, twice("plain"))
 
 
 def test_executable_stacks_are_refused_by_policy(twice):

@@ -1,5 +1,6 @@
 // What the reader finds in synthetic plugins that are in order.
 // SPDX-License-Identifier: Apache-2.0
+#include <gnu/libc-version.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -265,6 +266,20 @@ TEST(FileFacts, ManyLongNamesAreTooMuch) {
   ASSERT_FALSE(facts.reasons.empty());
   EXPECT_LE(facts.reasons.size(), 8u);
   EXPECT_EQ(facts.reasons[0].code, Code::kElfMalformed);
+}
+
+// What p_align says beyond the page size glibc's loader checks up to 2.34 alone.
+TEST(FileFacts, AlignmentOfSegments) {
+  const auto with_alignment = [](uint64_t alignment) {
+    Plugin plugin;
+    plugin.file().u64((plugin.file(), plugin.load1) + 48, alignment);
+    return texts(read(plugin));
+  };
+  const bool lenient = *Version::parse(gnu_get_libc_version()) >= Version{2, 35};
+  for (const uint64_t alignment : {uint64_t{0}, uint64_t{1}, uint64_t{16}, uint64_t{1} << 21}) {
+    EXPECT_EQ(with_alignment(alignment).empty(), lenient) << alignment;
+  }
+  EXPECT_EQ(with_alignment(0x1000), "");
 }
 
 // A loader maps nothing of the file for a segment that has only memory and begins a page.
