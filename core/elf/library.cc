@@ -130,7 +130,7 @@ bool wants_executable_stack(const ElfFile& elf) {
   for (const Elf64_Phdr& segment : elf.segments) {
     if (segment.p_type == PT_GNU_STACK) return (segment.p_flags & PF_X) != 0;
   }
-  return true;
+  return elf.header.e_machine != EM_AARCH64;
 }
 
 Library read_library(const ElfFile& elf, Dynamic dynamic, const std::string& path) {

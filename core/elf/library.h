@@ -29,7 +29,7 @@ struct Library {
   std::optional<Reason> refusal;
 };
 
-// The C library's default, where no program header says it, is yes, on x86-64 and aarch64 alike.
+// Where no program header says it, the C library's default: yes, but on aarch64.
 bool wants_executable_stack(const ElfFile& elf);
 
 // Reads what is behind the headers, which `elf` has; `dynamic` is what read_dynamic(elf) said.

@@ -8,7 +8,8 @@ namespace opdock {
 namespace {
 
 constexpr uint64_t kMaxDynamicBytes = 1 << 20;
-constexpr size_t kMaxNameBytes = 4096;
+constexpr size_t kMaxNameBytes = 1 << 20;      // a RUNPATH names a folder for each needed package
+constexpr uint64_t kMaxNamesBytes = 16 << 20;  // read in all: many names may end in one long text
 constexpr unsigned kMaxVersions = 65536;
 constexpr uint16_t kVersionIndex = 0x7fff;  // the bit above it: hidden
 
@@ -113,11 +114,16 @@ class DynamicReader {
   std::string name(uint64_t offset, const char* what) {
     std::string text;
     const Extent& names = out_->names;
-    if (offset >= names.size ||
-        !elf_.reader->read_text(names.offset + offset, names.end(), kMaxNameBytes, &text)) {
-      elf_.defects->add(Code::kElfMalformed,
-                        std::string(what) + " named at " + hex(offset) + " of the string table",
-                        "a text inside its " + hex(names.size) + " bytes");
+    const size_t limit = static_cast<size_t>(std::min<uint64_t>(kMaxNameBytes, names_left_));
+    const bool good = offset < names.size &&
+                      elf_.reader->read_text(names.offset + offset, names.end(), limit, &text);
+    names_left_ -= text.size();
+    if (!good) {
+      elf_.defects->add(
+          Code::kElfMalformed,
+          std::string(what) + " named at " + hex(offset) + " of the string table",
+          "a text inside its " + hex(names.size) + " bytes, of at most " + hex(limit));
+      text.clear();
     }
     return text;
   }
@@ -167,6 +173,7 @@ class DynamicReader {
 
   const ElfFile& elf_;
   Dynamic* out_;
+  uint64_t names_left_ = kMaxNamesBytes;
 };
 
 }  // namespace
@@ -228,6 +235,14 @@ std::optional<Dynamic> read_dynamic(const ElfFile& elf) {
     elf.defects->add(Code::kElfType, "a position-independent executable",
                      "a shared object (ET_DYN without DF_1_PIE)");
   }
+  // glibc passes over tables that it does not know: the file would be loaded, and not relocated.
+  constexpr int64_t kAndroidTables[] = {0x6000000f, 0x60000011, 0x6fffe000};
+  for (const int64_t tag : kAndroidTables) {
+    if (values.count(tag) == 0) continue;
+    elf.defects->add(Code::kElfAbi,
+                     "relocations packed for Android (dynamic tag " + hex(uint64_t(tag)) + ")",
+                     "relocations that glibc applies: link without --pack-dyn-relocs=android");
+  }
   if (dynamic.names.size == 0) return dynamic;
 
   DynamicReader reader(elf, &dynamic);
@@ -253,6 +268,7 @@ std::vector<VersionDefinition> read_version_definitions(const ElfFile& elf,
                                                          const Dynamic& dynamic) {
   std::vector<VersionDefinition> names;
   if (dynamic.definitions == 0) return names;
+  constexpr size_t kMaxVersionBytes = 4096;
   const std::optional<Extent> table = elf.rest_of_segment(dynamic.definitions);
   if (!table) return names;
   const uint64_t count = std::min<uint64_t>(dynamic.num_definitions, kMaxVersions);
@@ -271,7 +287,7 @@ std::vector<VersionDefinition> read_version_definitions(const ElfFile& elf,
     }
     std::string name;
     if (!elf.reader->read_text(dynamic.names.offset + own.vda_name, dynamic.names.end(),
-                               kMaxNameBytes, &name)) {
+                               kMaxVersionBytes, &name)) {
       break;
     }
     if ((definition.vd_flags & VER_FLG_BASE) == 0 && definition.vd_hash == sysv_hash(name)) {

@@ -2,8 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "note/elf_file.h"
 
+#include <gnu/libc-version.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstring>
+
+#include "base/version.h"
 
 namespace opdock {
 namespace {
@@ -101,12 +106,31 @@ bool read_segments(ElfFile* elf) {
   return elf->reader->read(header.e_phoff, elf->segments.data(), bytes);
 }
 
+// Whether all that is mapped of a PT_LOAD is inside a file of `size` bytes. Of a segment that has
+// none there a loader maps nothing but the page that it begins within, and clears its rest.
+bool is_inside(const Elf64_Phdr& load, uint64_t size) {
+  if (load.p_filesz != 0) return load.p_offset <= size && load.p_filesz <= size - load.p_offset;
+  const uint64_t page = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+  return load.p_vaddr % page == 0 || load.p_offset - load.p_offset % page < size;
+}
+
+// From 2.35 on glibc's loader asks only that address and offset agree modulo the page size. Older
+// ones want p_align to be a multiple of it, and them to agree modulo p_align, which tools that
+// rewrite a file with large alignments do not always keep.
+bool has_lenient_loader() {
+  static const bool is_lenient = [] {
+    const std::optional<Version> version = Version::parse(gnu_get_libc_version());
+    return version && *version >= Version{2, 35};
+  }();
+  return is_lenient;
+}
+
 void check_load(ElfFile* elf, size_t index, const Elf64_Phdr* previous) {
   Defects& defects = *elf->defects;
   const Elf64_Phdr& load = elf->segments[index];
   const std::string name = "segment " + std::to_string(index);
   const uint64_t size = elf->reader->size();
-  if (load.p_offset > size || load.p_filesz > size - load.p_offset) {
+  if (!is_inside(load, size)) {
     defects.add(Code::kElfTruncated,
                 name + " at " + hex(load.p_offset) + " with " + hex(load.p_filesz) + " bytes",
                 "it inside the file of " + hex(size) + " bytes");
@@ -123,14 +147,17 @@ void check_load(ElfFile* elf, size_t index, const Elf64_Phdr* previous) {
                 "addresses below " + hex(kAddressLimit));
     return;
   }
-  const uint64_t alignment = load.p_align;
-  if (alignment == 0 || (alignment & (alignment - 1)) != 0 || alignment % kSmallestPage != 0) {
-    defects.add(Code::kElfMalformed, name + " aligned to " + hex(alignment),
-                "a power of two and a multiple of the page size");
+  // What the loader here asks of p_align: 0 means 1 by definition.
+  const uint64_t alignment = has_lenient_loader() ? kSmallestPage : load.p_align;
+  if ((load.p_align & (load.p_align - 1)) != 0 || alignment == 0 ||
+      alignment % kSmallestPage != 0) {
+    defects.add(
+        Code::kElfMalformed, name + " aligned to " + hex(load.p_align),
+        has_lenient_loader() ? "a power of two" : "a power of two and a multiple of the page size");
   } else if ((load.p_vaddr - load.p_offset) % alignment != 0) {
     defects.add(Code::kElfMalformed,
                 name + " at address " + hex(load.p_vaddr) + ", offset " + hex(load.p_offset),
-                "both equal modulo its alignment " + hex(alignment));
+                "both equal modulo " + hex(alignment));
   }
   if (previous != nullptr && load.p_vaddr < previous->p_vaddr + previous->p_memsz) {
     defects.add(Code::kElfMalformed,
@@ -151,14 +178,15 @@ void check_segments(ElfFile* elf) {
   }
 }
 
-// Nothing is read through section headers that matters, but linkers put them last: headers beyond
-// the end show that the end is missing, even if all that is loaded is there.
+// Linkers put the section headers last: if they are beyond the end, the end is missing. A loader
+// does not read them, so it loads the file if all that is in segments is there.
 void check_end(ElfFile* elf) {
   const Elf64_Ehdr& header = elf->header;
   const uint64_t bytes = uint64_t{header.e_shnum} * header.e_shentsize;
   if (header.e_shoff == 0 || elf->reader->contains(header.e_shoff, bytes)) return;
+  if (elf->defects->has(Code::kElfTruncated)) return;
   elf->defects->add(
-      Code::kElfTruncated,
+      Code::kSectionsCut,
       "section headers at " + hex(header.e_shoff) + " of " + std::to_string(bytes) + " bytes",
       "them inside the file of " + hex(elf->reader->size()) + " bytes");
 }

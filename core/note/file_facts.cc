@@ -15,13 +15,16 @@
 namespace opdock {
 namespace {
 
-void take_symbols(const Library& library, Depth depth, FileFacts* facts) {
+// *table: the image table's symbol, if it is there.
+void take_symbols(const Library& library, Depth depth, FileFacts* facts,
+                  std::optional<Elf64_Sym>* table) {
   library.symbols.for_each([&](const Elf64_Sym& symbol, std::string_view name) {
     const unsigned binding = ELF64_ST_BIND(symbol.st_info);
     if (name.empty() || binding == STB_LOCAL) return;
     const bool defined = symbol.st_shndx != SHN_UNDEF;
     if (defined && binding == STB_GNU_UNIQUE) facts->unique_symbols = true;
     if (defined && name == OPDOCK_ENTRY_NAME) facts->exports_entry = true;
+    if (defined && name == OPDOCK_IMAGES_NAME) *table = symbol;
     if (depth == Depth::kInspect) (defined ? facts->exports : facts->undefined).emplace_back(name);
   });
 }
@@ -56,6 +59,7 @@ void read_elf(const ElfFile& elf, Depth depth, FileFacts* facts) {
   std::optional<FoundNote> found = find_note(elf);
   std::optional<Dynamic> dynamic = read_dynamic(elf);
   facts->is_shared_object = elf.header.e_type == ET_DYN && dynamic && !dynamic->executable;
+  std::optional<Elf64_Sym> table;
   if (dynamic) {
     facts->needed = dynamic->needed;
     facts->versions = dynamic->versions;
@@ -68,14 +72,15 @@ void read_elf(const ElfFile& elf, Depth depth, FileFacts* facts) {
     if (found || depth == Depth::kInspect) {
       auto library =
           std::make_shared<const Library>(read_library(elf, *std::move(dynamic), facts->path));
-      take_symbols(*library, depth, facts);
+      take_symbols(*library, depth, facts, &table);
       facts->library = std::move(library);
     }
   }
   if (found) {
     check_claims(elf, found->note, facts);
-    read_image_table(elf, *found, depth == Depth::kInspect, &facts->images);
+    facts->note_address = found->address;
     facts->note = std::move(found->note);
+    read_image_table(elf, table, depth == Depth::kInspect, facts);
   }
   if (depth == Depth::kInspect || (facts->note && lacks_images(*facts->note, facts->images))) {
     // Source serves any GPU: where it is, a whole file is not searched for what is seldom there.

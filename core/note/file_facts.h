@@ -37,6 +37,13 @@ struct DeviceImage {
   uint64_t size = 0;
 };
 
+// Where Opdock's image table lies, by its dynamic symbol. size 0: there is none.
+struct ImageTablePlace {
+  uint64_t address = 0;  // virtual
+  uint64_t offset = 0;   // in the file
+  uint64_t size = 0;
+};
+
 struct Library;
 
 struct FileFacts {
@@ -54,7 +61,9 @@ struct FileFacts {
   bool exports_entry = false;           // OPDOCK_ENTRY is a defined dynamic symbol
   std::vector<std::string> undefined;   // dynamic symbols wanted from elsewhere; kInspect only
   std::vector<DeviceImage> images;
+  ImageTablePlace image_table;
   std::optional<Note> note;
+  uint64_t note_address = 0;         // virtual, of the note's head
   std::vector<Reason> reasons;       // defects of the file and the note: truncated, overlapping, …
   std::vector<std::string> exports;  // defined dynamic symbols; kInspect only
   std::shared_ptr<const Library> library;  // NULL: no ELF file that can be read
