@@ -2,8 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <elf.h>
-
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -15,16 +13,9 @@
 #include "link/files.h"
 #include "link/library_pool.h"
 #include "link/loader_cache.h"
+#include "note/machine_name.h"
 
 namespace opdock {
-
-#if defined(__x86_64__)
-inline constexpr uint16_t kThisMachine = EM_X86_64;
-#elif defined(__aarch64__)
-inline constexpr uint16_t kThisMachine = EM_AARCH64;
-#else
-#error "Opdock runs on x86-64 and aarch64"
-#endif
 
 std::string folder_of(const std::string& path);
 

@@ -9,6 +9,9 @@
 #include <cstring>
 
 #include "base/version.h"
+#include "note/file_kind.h"
+#include "note/image_identity.h"
+#include "note/machine_name.h"
 
 namespace opdock {
 namespace {
@@ -17,6 +20,29 @@ namespace {
 constexpr uint64_t kAddressLimit = uint64_t{1} << 48;
 constexpr uint64_t kSmallestPage = 4096;
 constexpr unsigned kMaxSegments = 1024;  // real ones have about ten
+
+// What a verdict wants, as a whole: what a file of another kind is not.
+std::string wanted_file() {
+  return "a 64-bit little-endian " + machine_name(kThisMachine) + " file";
+}
+
+// A file of another class or byte order: its header's beginning is laid out alike.
+void name_foreign(ElfFile* elf, const unsigned char* identity) {
+  struct {
+    uint16_t type, machine;
+  } head;
+  if (!elf->reader->read(EI_NIDENT, &head)) return;
+  const bool is_64_bit = identity[EI_CLASS] == ELFCLASS64;
+  const bool is_big_endian = identity[EI_DATA] == ELFDATA2MSB;
+  std::memcpy(elf->header.e_ident, identity, EI_NIDENT);
+  elf->header.e_type = is_big_endian ? __builtin_bswap16(head.type) : head.type;
+  elf->header.e_machine = is_big_endian ? __builtin_bswap16(head.machine) : head.machine;
+  elf->defects->add(Code::kElfClass,
+                    std::string(is_big_endian ? "a big-endian " : "a ") +
+                        (is_64_bit ? "64-bit " : "32-bit ") +
+                        machine_name(elf->header.e_machine, is_64_bit, is_big_endian) + " file",
+                    wanted_file());
+}
 
 bool check_identity(ElfFile* elf, bool* is_elf) {
   Defects& defects = *elf->defects;
@@ -29,7 +55,8 @@ bool check_identity(ElfFile* elf, bool* is_elf) {
   const size_t have = static_cast<size_t>(std::min<uint64_t>(size, EI_NIDENT));
   if (!elf->reader->read(0, identity, have)) return false;
   if (std::memcmp(identity, ELFMAG, SELFMAG) != 0) {
-    defects.add(Code::kNotElf, "other first bytes", "7f 45 4c 46 (ELF)");
+    FileKind kind = file_kind(elf->reader);
+    defects.add(Code::kNotElf, std::move(kind.found), "an ELF shared object", kind.advice);
     return false;
   }
   *is_elf = true;
@@ -42,15 +69,34 @@ bool check_identity(ElfFile* elf, bool* is_elf) {
     defects.add(Code::kElfClass, std::string(what) + " " + std::to_string(found), wanted);
     return false;
   };
-  if (identity[EI_CLASS] != ELFCLASS64) return wrong("class", identity[EI_CLASS], "2 (64 bits)");
-  if (identity[EI_DATA] != ELFDATA2LSB) {
-    return wrong("byte order", identity[EI_DATA], "1 (little-endian)");
+  const unsigned bits = identity[EI_CLASS], order = identity[EI_DATA];
+  if (bits != ELFCLASS64 && bits != ELFCLASS32) return wrong("class", bits, "2 (64 bits)");
+  if (order != ELFDATA2LSB && order != ELFDATA2MSB) {
+    return wrong("byte order", order, "1 (little-endian)");
   }
   if (identity[EI_VERSION] != EV_CURRENT) return wrong("version", identity[EI_VERSION], "1");
+  if (bits == ELFCLASS64 && order == ELFDATA2LSB) return true;
+  name_foreign(elf, identity);
+  return false;
+}
+
+// A GPU's code alone is an ELF file as well.
+bool is_gpu_code(ElfFile* elf) {
+  const bool is_cuda = elf->header.e_machine == EM_CUDA;
+  if (!is_cuda && elf->header.e_machine != EM_AMDGPU) return false;
+  std::string problem;
+  const std::optional<ImageIdentity> shown =
+      identify_image(elf->reader, is_cuda ? ImageKind::kCubin : ImageKind::kCodeObject, 0,
+                     elf->reader->size(), &problem);
+  std::string found = is_cuda ? "a CUDA cubin" : "an AMD GPU code object";
+  if (shown && !shown->arch.empty()) found += " (" + shown->arch + ")";
+  elf->defects->add(Code::kElfMachine, std::move(found), wanted_file(),
+                    "pack it into a plugin with opdock-pack");
   return true;
 }
 
-void check_header(ElfFile* elf) {
+// False if the rest of the file is not laid out for loading.
+bool check_header(ElfFile* elf) {
   Defects& defects = *elf->defects;
   const Elf64_Ehdr& header = elf->header;
   if (header.e_version != EV_CURRENT) {
@@ -70,14 +116,15 @@ void check_header(ElfFile* elf) {
                   [](unsigned char byte) { return byte != 0; })) {
     defects.add(Code::kElfMalformed, "padding in the head that is not 0", "zeros");
   }
-  if (header.e_type != ET_DYN) {
-    static constexpr const char* kNames[] = {"no type", "an object file", "an executable",
-                                             "a shared object", "a core dump"};
-    const std::string found = header.e_type < std::size(kNames)
-                                  ? kNames[header.e_type]
-                                  : "type " + std::to_string(header.e_type);
-    defects.add(Code::kElfType, found, "a shared object (ET_DYN)");
-  }
+  if (header.e_type == ET_DYN) return true;
+  static constexpr const char* kNames[] = {"no type", "an object file (.o)", "an executable",
+                                           "a shared object", "a core dump"};
+  const std::string found = header.e_type < std::size(kNames)
+                                ? kNames[header.e_type]
+                                : "type " + std::to_string(header.e_type);
+  defects.add(Code::kElfType, found, "a shared object (ET_DYN)",
+              header.e_type == ET_CORE ? "put the shared object itself there" : "");
+  return header.e_type != ET_REL && header.e_type != ET_CORE;
 }
 
 bool read_segments(ElfFile* elf) {
@@ -199,11 +246,13 @@ std::string hex(uint64_t value) {
   return text;
 }
 
-void Defects::add(Code code, std::string found, std::string wanted) {
+void Defects::add(Code code, std::string found, std::string wanted, const std::string& advice) {
   const auto same = std::count_if(reasons_->begin(), reasons_->end(),
                                   [&](const Reason& r) { return r.code == code; });
   const auto most = code == Code::kElfTruncated ? 1 : 8;
-  if (same < most) reasons_->push_back(make_reason(code, std::move(found), std::move(wanted)));
+  if (same >= most) return;
+  reasons_->push_back(make_reason(code, std::move(found), std::move(wanted)));
+  if (!advice.empty()) reasons_->back().advice = advice;
 }
 
 bool Defects::has(Code code) const {
@@ -232,8 +281,7 @@ std::optional<Extent> ElfFile::rest_of_segment(uint64_t address) const {
 bool read_headers(ElfFile* elf, bool* is_elf) {
   if (!check_identity(elf, is_elf)) return false;
   if (!elf->reader->read(0, &elf->header)) return false;
-  check_header(elf);
-  if (!read_segments(elf)) return false;
+  if (is_gpu_code(elf) || !check_header(elf) || !read_segments(elf)) return false;
   check_segments(elf);
   check_end(elf);
   return true;

@@ -54,7 +54,6 @@ bool lacks_images(const Note& note, const std::vector<DeviceImage>& images) {
 }
 
 void read_elf(const ElfFile& elf, Depth depth, FileFacts* facts) {
-  facts->machine = elf.header.e_machine;
   facts->executable_stack = wants_executable_stack(elf);
   std::optional<FoundNote> found = find_note(elf);
   std::optional<Dynamic> dynamic = read_dynamic(elf);
@@ -100,7 +99,14 @@ FileFacts read_file_facts(int fd, uint64_t size, const std::string& path, Depth 
   FileReader reader(fd, size);
   Defects defects(&facts.reasons);
   ElfFile elf{&reader, &defects, {}, {}};
-  if (read_headers(&elf, &facts.is_elf)) read_elf(elf, depth, &facts);
+  const bool readable = read_headers(&elf, &facts.is_elf);
+  const unsigned char* const identity = elf.header.e_ident;
+  facts.machine = elf.header.e_machine;
+  facts.elf_bits = identity[EI_CLASS] == ELFCLASS64   ? 64
+                   : identity[EI_CLASS] == ELFCLASS32 ? 32
+                                                      : 0;
+  facts.big_endian = identity[EI_DATA] == ELFDATA2MSB;
+  if (readable) read_elf(elf, depth, &facts);
   if (reader.changed()) {
     defects.add(Code::kFileChanged, "fewer bytes than its " + std::to_string(size),
                 "a file that stays as it is");

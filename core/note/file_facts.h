@@ -50,7 +50,9 @@ struct FileFacts {
   std::string path;
   uint64_t size = 0;
   bool is_elf = false;
-  uint16_t machine = 0;  // EM_X86_64 …; 0 if not ELF
+  uint16_t machine = 0;   // EM_X86_64 …; 0 if not ELF, or if its header cannot be read
+  unsigned elf_bits = 0;  // 32 or 64; 0 as above
+  bool big_endian = false;
   bool is_shared_object = false;
   std::vector<std::string> needed;
   std::vector<SymbolVersion> versions;

@@ -96,7 +96,8 @@ class Plugin {
   bool note_segment = true;  // PT_NOTE covers it
   bool section_headers = true;
   uint32_t note_alignment = 4;
-  Bytes extra;  // behind all that is loaded: the first segment covers it
+  Bytes extra;                // behind all that is loaded: the first segment covers it
+  std::string extra_section;  // its section's name; none where empty
 
   // Offsets in the file, once laid out.
   size_t load0 = 0, load1 = 0, dynamic_header = 0, note_header = 0, stack_header = 0;
@@ -277,14 +278,18 @@ class Plugin {
   }
 
   void add_sections(size_t note_end) {
-    const std::string names("\0.note.opdock\0.shstrtab\0", 24);
+    const std::string names =
+        std::string("\0.note.opdock\0.shstrtab\0", 24) + extra_section + std::string(1, '\0');
     const size_t names_at = file_.add(Bytes(names));
+    const size_t count = extra_section.empty() ? 3 : 4;
     Bytes table;
-    table.u8(3 * 64 - 1, 0);
+    table.u8(count * 64 - 1, 0);
     table.u32(64, 1).u32(68, 7).u64(64 + 24, note).u64(64 + 32, note_end - note);
     table.u32(128, 14).u32(132, 3).u64(128 + 24, names_at).u64(128 + 32, names.size());
+    if (count == 4)
+      table.u32(192, 24).u32(196, 1).u64(192 + 24, extra_at).u64(192 + 32, extra.size());
     sections = file_.add(table, 8);
-    file_.u64(40, sections).u16(58, 64).u16(60, 3).u16(62, 2);
+    file_.u64(40, sections).u16(58, 64).u16(60, count).u16(62, 2);
   }
 
   static std::string string_of(const Bytes& bytes) {
