@@ -3,28 +3,42 @@
 
 import re
 
-# The loader's message -> cause. A group is what the message is about.
-MESSAGES = [
+# Messages that name what they are about: the group.
+NAMING = [
     (r"^(\S+): cannot open shared object file", "library-missing"),
     (r"version `([^']+)' not found", "version"),
     (r"undefined symbol: ([^\s,]+)", "symbol"),
     (r"symbol ([^\s,]+), version \S+ not defined in file", "symbol"),
-    (r"invalid ELF header|ELF file.s phentsize|ELF file version|object file has no dynamic section"
-     r"|no loadable segments|ELF load command|unexpected reloc type|unexpected PLT reloc"
-     r"|cannot read file data|Inconsistency detected by ld.so|cannot map"
-     r"|without GLIBC_ABI_DT_RELR|^SIG(BUS|SEGV|FPE)", "damaged"),
-    (r"file too short", "short"),
-    (r"wrong ELF class|not little-endian|data encoding|internal error", "class"),
-    (r"cannot open shared object file: No such file", "library-missing"),
-    (r"ELF file OS ABI invalid|ELF file ABI version invalid", "abi"),
-    (r"cannot dynamically load|only ET_DYN and ET_EXEC", "type"),
-    (r"shared object cannot be dlopen", "no-open"),
-    (r"static TLS block", "static-tls"),
-    (r"executable stack", "stack"),
-    (r"CPU ISA level", "cpu"),
-]  # fmt: skip
+]
+# Other messages, or how the process ended, begin with or have one of these.
+PHRASES = {
+    "short": ["file too short"],
+    "class": ["wrong ELF class", "ELF file data encoding"],
+    "version-of-elf": ["ELF file version"],
+    "abi": ["ELF file OS ABI invalid", "ELF file ABI version invalid", "nonzero padding"],
+    "type": ["cannot dynamically load", "only ET_DYN and ET_EXEC"],
+    "no-open": ["shared object cannot be dlopen"],
+    "static-tls": ["static TLS block"],
+    "stack": ["executable stack"],
+    "cpu": ["CPU ISA level"],
+    "relr": ["without GLIBC_ABI_DT_RELR"],
+    "folder": ["Is a directory"],
+    "damaged": [
+        "invalid ELF header",
+        "ELF file's phentsize",
+        "ELF load command",
+        "object file has no",
+        "cannot read file data",
+        "unexpected reloc type",
+        "unexpected PLT reloc",
+        "Inconsistency detected by ld.so",
+        "SIGBUS",
+        "SIGSEGV",
+        "SIGFPE",
+    ],
+}
 
-# Opdock's codes that stand for each cause. The first is what a message of the file itself wants.
+# Opdock's codes that stand for each cause.
 CODES = {
     "library-missing": {"library-missing"},
     "version": {"glibc-version", "libstdcxx-version", "symbol-version"},
@@ -32,6 +46,9 @@ CODES = {
     "damaged": {"elf-malformed", "elf-truncated", "not-elf"},
     "short": {"file-empty", "elf-truncated", "not-elf"},
     "class": {"elf-class", "elf-machine"},
+    "version-of-elf": {"elf-class", "elf-malformed"},
+    "relr": {"elf-malformed", "glibc-version"},
+    "folder": {"not-regular"},
     "abi": {"elf-abi"},
     "type": {"elf-type"},
     "no-open": {"no-open"},
@@ -41,12 +58,18 @@ CODES = {
 }
 
 
-def of_message(text):
-    """(cause, subject) of a loader's message; the cause is "other" where it is not known."""
-    for pattern, cause in MESSAGES:
+def of_message(text, path=None):
+    """(cause, subject) of a loader's message about the file at `path`; the cause is "other" where
+    it is not known."""
+    for pattern, cause in NAMING:
         if found := re.search(pattern, text):
-            groups = [group for group in found.groups() if group]
-            return cause, groups[0] if groups else ""
+            # A file of another machine is there, and "cannot be opened".
+            if cause == "library-missing" and found[1] == str(path):
+                return "class", ""
+            return cause, found[1]
+    for cause, phrases in PHRASES.items():
+        if any(phrase in text for phrase in phrases):
+            return cause, ""
     return "other", ""
 
 
@@ -55,7 +78,18 @@ def rejecting(report):
     return [
         reason
         for reason in report["reasons"]
-        if reason["severity"] == "reject" and reason["code"] != "note-missing"
+        if reason["severity"] == "reject"
+        and reason["code"] != "note-missing"
+        and reason["stage"] != "device"
+    ]
+
+
+def undecided(report):
+    """The reasons that leave open whether the file loads."""
+    return [
+        reason
+        for reason in report["reasons"]
+        if reason["severity"] == "undecided" and reason["stage"] != "device"
     ]
 
 
@@ -63,13 +97,13 @@ def verdict(report):
     """ "usable", "rejected" or "undecided": what the report says about loading the file."""
     if rejecting(report):
         return "rejected"
-    undecided = any(reason["severity"] == "undecided" for reason in report["reasons"])
-    return "undecided" if undecided else "usable"
+    return "undecided" if undecided(report) else "usable"
 
 
-def explains(reason, message):
-    """Whether a reason is the cause that the loader's message names, and about the same thing."""
-    cause, subject = of_message(message)
+def explains(reason, message, path):
+    """Whether a reason is the cause that the loader's message names for the file at `path`,
+    and about the same thing."""
+    cause, subject = of_message(message, path)
     if reason["code"] not in CODES.get(cause, ()):
         return False
     return cause not in ("library-missing", "version", "symbol") or subject in (

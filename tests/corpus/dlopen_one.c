@@ -1,18 +1,20 @@
-/* Opens one shared object as `dlopen FILE` would and says what the dynamic loader answered.
+/* dlopen_one FD FILE: opens a shared object and writes to FD what the dynamic loader answered.
  * SPDX-License-Identifier: Apache-2.0
  */
 #include <dlfcn.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 int main(int count, char** words) {
-  if (count != 2) return 2;
+  if (count != 3) return 2;
+  const int answer = atoi(words[1]);
   alarm(60); /* a constructor may wait for what never comes */
-  const int opened = dlopen(words[1], RTLD_NOW | RTLD_LOCAL) != NULL;
+  const int opened = dlopen(words[2], RTLD_NOW | RTLD_LOCAL) != NULL;
   if (opened) {
-    dprintf(3, "loaded");
+    dprintf(answer, "loaded");
   } else {
-    dprintf(3, "refused %s", dlerror());
+    dprintf(answer, "refused %s", dlerror());
   }
   _exit(0); /* destructors are not what is asked */
 }

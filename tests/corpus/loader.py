@@ -2,7 +2,6 @@
 """What the dynamic loader does with a file: asked in a child process, with no environment."""
 
 import dataclasses
-import os
 import re
 import signal
 import subprocess
@@ -16,11 +15,11 @@ SECONDS = 90
 IN_PYTHON = """
 import ctypes, os, sys
 try:
-    ctypes.CDLL(sys.argv[1], mode=os.RTLD_NOW | os.RTLD_LOCAL)
+    ctypes.CDLL(sys.argv[2], mode=os.RTLD_NOW | os.RTLD_LOCAL)
 except OSError as error:
-    os.write(3, ("refused " + str(error)).encode())
+    os.write(int(sys.argv[1]), ("refused " + str(error)).encode())
 else:
-    os.write(3, b"loaded")
+    os.write(int(sys.argv[1]), b"loaded")
 os._exit(0)
 """
 
@@ -55,8 +54,8 @@ class Loader:
 
     def ask(self, path, cwd, python=False, home=None):
         """The Answer for one file; `cwd` is the child's folder."""
-        command = [*(self.python if python else self.plain), str(path)]
-        done, said = self.run(command, cwd, home or cwd, {})
+        command = self.python if python else self.plain
+        done, said = self.run(command, path, cwd, home or cwd, {})
         if said == "loaded":
             return Answer("loaded")
         if said.startswith("refused "):
@@ -69,24 +68,32 @@ class Loader:
         else:
             text = f"exit status {done.returncode} {text}".strip()
         # Whose fault: the loader names a file before it runs that file's constructors.
-        again, _ = self.run(command, cwd, home or cwd, {"LD_DEBUG": "files"})
+        again, _ = self.run(command, path, cwd, home or cwd, {"LD_DEBUG": "files"})
         trace = again.stderr if again else ""
         opened = trace.rfind(f"file={path}")
         if re.search(r"calling init: ", trace[opened:] if opened >= 0 else ""):
             return Answer("in-constructor", text)
         return Answer("killed", text)
 
-    def run(self, command, cwd, home, variables):
-        """(finished process or None where time ran out, what it wrote to descriptor 3)."""
+    def run(self, command, path, cwd, home, variables):
+        """(finished process or None where time ran out, what it answered)."""
         environment = {"PATH": "/usr/bin:/bin", "HOME": str(home), **variables}
+        # A file of its own: what the library's own code prints cannot mix with it.
         with tempfile.TemporaryFile() as answer:
-            os.set_inheritable(answer.fileno(), True)
-            shell = ["/bin/sh", "-c", f'exec "$@" 3>&{answer.fileno()}', "sh", *command]
+            words = [*command, str(answer.fileno()), str(path)]
             try:
                 done = subprocess.run(
-                    shell, cwd=cwd, env=environment, capture_output=True, text=True,
-                    errors="replace", stdin=subprocess.DEVNULL, timeout=SECONDS,
-                    pass_fds=[answer.fileno()], check=False)  # fmt: skip
+                    words,
+                    cwd=cwd,
+                    env=environment,
+                    capture_output=True,
+                    text=True,
+                    errors="replace",
+                    stdin=subprocess.DEVNULL,
+                    timeout=SECONDS,
+                    pass_fds=[answer.fileno()],
+                    check=False,
+                )
             except subprocess.TimeoutExpired:
                 return None, ""
             answer.seek(0)

@@ -8,8 +8,9 @@ from made_case import table
 
 CASES, _case = table()
 
-CODE = "int a(void) { return 1; } int table[2000] = {1}; int* p = table; " \
-       "const char text[9000] = {1};"
+CODE = (
+    "int a(void) { return 1; } int table[2000] = {1}; int* p = table; const char text[9000] = {1};"
+)
 
 
 def both(build):

@@ -60,8 +60,7 @@ def rpath_of_grandparent(box):
     box.lib("three/libd.so")
     box.lib("two/libc1.so", "", needs=["three/libd.so"])
     box.lib("one/libb.so", "", needs=["two/libc1.so"])
-    return box.lib("a.so", "", needs=["one/libb.so"],
-                   rpath="$ORIGIN/one:$ORIGIN/two:$ORIGIN/three")
+    return box.lib("a.so", "", needs=["one/libb.so"], rpath="$ORIGIN/one:$ORIGIN/two:$ORIGIN/three")
 
 
 @case
@@ -225,10 +224,18 @@ def needs_itself(box):
 @case
 def cycle(box):
     box.lib("libb.so", "int b(void) { return 1; }")
-    box.lib("libc1.so", "int b(void); int c1(void) { return b(); }", needs=["libb.so"],
-            runpath="$ORIGIN")
-    box.lib("libb.so", "int c1(void); int b(void) { return c1(); }", needs=["libc1.so"],
-            runpath="$ORIGIN")
+    box.lib(
+        "libc1.so",
+        "int b(void); int c1(void) { return b(); }",
+        needs=["libb.so"],
+        runpath="$ORIGIN",
+    )
+    box.lib(
+        "libb.so",
+        "int c1(void); int b(void) { return c1(); }",
+        needs=["libc1.so"],
+        runpath="$ORIGIN",
+    )
     return box.lib("a.so", "", needs=["libb.so"], runpath="$ORIGIN")
 
 
@@ -348,9 +355,12 @@ def earlier_is_32_bit(box):
     def edit(path):
         import struct
 
-        path.write_bytes(b"\x7fELF\x01\x01\x01" + bytes(9) +
-                         struct.pack("<HHIIIIIHHHHHH", 3, 3, 1, 0, 52, 0, 0, 52, 32, 1, 0, 0, 0) +
-                         bytes(4096))
+        path.write_bytes(
+            b"\x7fELF\x01\x01\x01"
+            + bytes(9)
+            + struct.pack("<HHIIIIIHHHHHH", 3, 3, 1, 0, 52, 0, 0, 52, 32, 1, 0, 0, 0)
+            + bytes(4096)
+        )
 
     return shadowed(box, edit)
 

@@ -85,7 +85,9 @@ def symbol_of_a_plugin_host(box):
 
 @case
 def symbolic(box):
-    return box.lib("a.so", "int a(void) { return 1; } int b(void) { return a(); }", "-Wl,-Bsymbolic")
+    return box.lib(
+        "a.so", "int a(void) { return 1; } int b(void) { return a(); }", "-Wl,-Bsymbolic"
+    )
 
 
 @case
@@ -95,14 +97,17 @@ def symbolic_and_undefined(box):
 
 @case
 def definition_is_local(box):
-    box.lib("libb.so", "void absent(void) {} void f(void) { absent(); }",
-            box.script("{ global: f; local: absent; };"))
+    box.lib(
+        "libb.so",
+        "void absent(void) {} void f(void) { absent(); }",
+        box.script("{ global: f; local: absent; };"),
+    )
     return box.lib("a.so", CALL, needs=["libb.so"], runpath="$ORIGIN")
 
 
 @case
 def definition_is_protected(box):
-    box.lib("libb.so", "__attribute__((visibility(\"protected\"))) void absent(void) {}")
+    box.lib("libb.so", '__attribute__((visibility("protected"))) void absent(void) {}')
     return box.lib("a.so", CALL, needs=["libb.so"], runpath="$ORIGIN")
 
 
@@ -112,8 +117,9 @@ def definition_is_marked_hidden(box):
     elf = box.edit("libb.so")
     elf.put("B", elf.symbol("absent")[1] + 5, 2)
     elf.save()
-    return box.lib("a.so", CALL, "-Wl,--unresolved-symbols=ignore-all", needs=["libb.so"],
-                   runpath="$ORIGIN")
+    return box.lib(
+        "a.so", CALL, "-Wl,--unresolved-symbols=ignore-all", needs=["libb.so"], runpath="$ORIGIN"
+    )
 
 
 @case
@@ -149,24 +155,38 @@ def definition_is_absolute_zero(box):
 
 @case
 def definition_is_indirect(box):
-    box.lib("libb.so", "static void f(void) {} static void* pick(void) { return f; }"
-            "void absent(void) __attribute__((ifunc(\"pick\")));")
+    box.lib(
+        "libb.so",
+        "static void f(void) {} static void* pick(void) { return f; }"
+        'void absent(void) __attribute__((ifunc("pick")));',
+    )
     return box.lib("a.so", CALL, needs=["libb.so"], runpath="$ORIGIN")
 
 
 @case
 def definition_is_unique(box):
-    box.lib("libb.so", "__asm__(\".globl absent; .type absent,@gnu_unique_object;"
-            ".data; absent: .long 1; .size absent,4\");")
-    return box.lib("a.so", "extern int absent; int used(void) { return absent; }",
-                   needs=["libb.so"], runpath="$ORIGIN")
+    box.lib(
+        "libb.so",
+        '__asm__(".globl absent; .type absent,@gnu_unique_object;'
+        '.data; absent: .long 1; .size absent,4");',
+    )
+    return box.lib(
+        "a.so",
+        "extern int absent; int used(void) { return absent; }",
+        needs=["libb.so"],
+        runpath="$ORIGIN",
+    )
 
 
 @case
 def definition_is_thread_local(box):
     box.lib("libb.so", "__thread int absent;")
-    return box.lib("a.so", "extern __thread int absent; int f(void) { return absent; }",
-                   needs=["libb.so"], runpath="$ORIGIN")
+    return box.lib(
+        "a.so",
+        "extern __thread int absent; int f(void) { return absent; }",
+        needs=["libb.so"],
+        runpath="$ORIGIN",
+    )
 
 
 @case
@@ -192,8 +212,10 @@ def provider_without_hash(box):
     return path
 
 
-TLS = "static __thread char block[{}] __attribute__((tls_model(\"initial-exec\"))); " \
-      "char* f(int i) {{ return block + i; }}"
+TLS = (
+    'static __thread char block[{}] __attribute__((tls_model("initial-exec"))); '
+    "char* f(int i) {{ return block + i; }}"
+)
 
 
 def static_tls(box, size):
@@ -219,25 +241,34 @@ def static_tls_of_many(box):
 
 @case
 def static_tls_aligned(box):
-    return box.lib("a.so", TLS.format(512).replace(
-        "__attribute__((", "__attribute__((aligned(4096), "))
+    return box.lib(
+        "a.so", TLS.format(512).replace("__attribute__((", "__attribute__((aligned(4096), ")
+    )
 
 
 @case
 def dynamic_tls_large(box):
-    return box.lib("a.so", "static __thread char block[65536]; char* f(int i) { return block + i; }")
+    return box.lib(
+        "a.so", "static __thread char block[65536]; char* f(int i) { return block + i; }"
+    )
 
 
 @case
 def tls_descriptors(box):
-    return box.lib("a.so", "__thread char block[65536]; char* f(int i) { return block + i; }",
-                   "-mtls-dialect=gnu2")
+    return box.lib(
+        "a.so",
+        "__thread char block[65536]; char* f(int i) { return block + i; }",
+        "-mtls-dialect=gnu2",
+    )
 
 
 @case
 def static_tls_flag_alone(box):
-    return box.lib("a.so", "extern __thread int errno __attribute__((tls_model(\"initial-exec\")));"
-                   "int f(void) { return errno; }")
+    return box.lib(
+        "a.so",
+        'extern __thread int errno __attribute__((tls_model("initial-exec")));'
+        "int f(void) { return errno; }",
+    )
 
 
 @case
@@ -269,7 +300,7 @@ def executable_stack_in_dependency(box):
 
 @case
 def text_relocations(box):
-    return box.lib("a.so", "int a; int* const p = &a; __asm__(\".text; .quad a\");", "-Wl,-z,notext")
+    return box.lib("a.so", 'int a; int* const p = &a; __asm__(".text; .quad a");', "-Wl,-z,notext")
 
 
 @case

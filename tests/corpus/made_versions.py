@@ -13,8 +13,9 @@ USE = "void {0}(void); void used(void) {{ {0}(); }}"
 
 def linked_with(box, stub, code, *words, runpath="$ORIGIN"):
     """a.so linked against a stub library, as on the machine that built it."""
-    return box.lib("a.so", code, "-nostdlib", *words, needs=[stub.relative_to(box.folder)],
-                   runpath=runpath)
+    return box.lib(
+        "a.so", code, "-nostdlib", *words, needs=[stub.relative_to(box.folder)], runpath=runpath
+    )
 
 
 def provider(box, versions, name="libprov.so"):
@@ -25,15 +26,15 @@ def provider(box, versions, name="libprov.so"):
 
 @case
 def newer_glibc(box):
-    return linked_with(box, box.stub("libc.so.6", {"GLIBC_2.99": ["brand_new"]}),
-                       USE.format("brand_new"))
+    return linked_with(
+        box, box.stub("libc.so.6", {"GLIBC_2.99": ["brand_new"]}), USE.format("brand_new")
+    )
 
 
 @case
 def newer_glibc_in_dependency(box):
     stub = box.stub("libc.so.6", {"GLIBC_2.99": ["brand_new"]})
-    box.lib("libb.so", USE.format("brand_new"), "-nostdlib",
-            needs=[stub.relative_to(box.folder)])
+    box.lib("libb.so", USE.format("brand_new"), "-nostdlib", needs=[stub.relative_to(box.folder)])
     return box.lib("a.so", "", needs=["libb.so"], runpath="$ORIGIN")
 
 
@@ -56,20 +57,23 @@ def glibc_version_present_symbol_absent(box):
 
 @case
 def glibc_private(box):
-    return linked_with(box, box.stub("libc.so.6", {"GLIBC_PRIVATE": ["absent"]}),
-                       USE.format("absent"))
+    return linked_with(
+        box, box.stub("libc.so.6", {"GLIBC_PRIVATE": ["absent"]}), USE.format("absent")
+    )
 
 
 @case
 def newer_libstdcxx(box):
-    return linked_with(box, box.stub("libstdc++.so.6", {"GLIBCXX_3.4.99": ["brand_new"]}),
-                       USE.format("brand_new"))
+    return linked_with(
+        box, box.stub("libstdc++.so.6", {"GLIBCXX_3.4.99": ["brand_new"]}), USE.format("brand_new")
+    )
 
 
 @case
 def newer_zlib(box):
-    return linked_with(box, box.stub("libz.so.1", {"ZLIB_9.9": ["brand_new"]}),
-                       USE.format("brand_new"))
+    return linked_with(
+        box, box.stub("libz.so.1", {"ZLIB_9.9": ["brand_new"]}), USE.format("brand_new")
+    )
 
 
 @case
@@ -90,8 +94,13 @@ def version_absent(box):
 @case
 def version_absent_in_dependency(box):
     stub = box.stub("libprov.so", {"PROV_2": ["f"]})
-    box.lib("libb.so", USE.format("f"), "-nostdlib", needs=[stub.relative_to(box.folder)],
-            runpath="$ORIGIN")
+    box.lib(
+        "libb.so",
+        USE.format("f"),
+        "-nostdlib",
+        needs=[stub.relative_to(box.folder)],
+        runpath="$ORIGIN",
+    )
     provider(box, {"PROV_1": ["f"]})
     return box.lib("a.so", "", needs=["libb.so"], runpath="$ORIGIN")
 
@@ -129,8 +138,13 @@ def version_of_symbol_elsewhere(box):
     """The named library has the version, another one has the symbol, without versions."""
     stub = box.stub("libprov.so", {"PROV_1": ["f"]})
     box.lib("libplain.so", "void f(void) {}")
-    path = box.lib("a.so", USE.format("f"), "-nostdlib", runpath="$ORIGIN",
-                   needs=[stub.relative_to(box.folder), "libplain.so"])
+    path = box.lib(
+        "a.so",
+        USE.format("f"),
+        "-nostdlib",
+        runpath="$ORIGIN",
+        needs=[stub.relative_to(box.folder), "libplain.so"],
+    )
     provider(box, {"PROV_1": ["g"]})
     return path
 
@@ -139,8 +153,13 @@ def version_of_symbol_elsewhere(box):
 def version_of_symbol_elsewhere_versioned(box):
     stub = box.stub("libprov.so", {"PROV_1": ["f"]})
     box.lib("libother.so", "void f(void) {}", box.script("OTHER_1 { global: f; };"))
-    path = box.lib("a.so", USE.format("f"), "-nostdlib", runpath="$ORIGIN",
-                   needs=[stub.relative_to(box.folder), "libother.so"])
+    path = box.lib(
+        "a.so",
+        USE.format("f"),
+        "-nostdlib",
+        runpath="$ORIGIN",
+        needs=[stub.relative_to(box.folder), "libother.so"],
+    )
     provider(box, {"PROV_1": ["g"]})
     return path
 
@@ -161,17 +180,21 @@ def provider_without_versions_nor_symbol(box):
 
 @case
 def plain_reference_to_default_version(box):
-    path = linked_with(box, box.lib("stubs/libprov.so", "void f(void) {}", soname="libprov.so"),
-                       USE.format("f"))
+    path = linked_with(
+        box, box.lib("stubs/libprov.so", "void f(void) {}", soname="libprov.so"), USE.format("f")
+    )
     provider(box, {"PROV_1": ["g"], "PROV_2": ["f"]})
     return path
 
 
 def hidden_version(box, versions):
-    code = "void old(void) {} void g(void) {} __asm__(\".symver old,f@" + versions[-1] + "\");"
-    text = "\n".join(f"{version} {{ global: g{index}; }};" for index, version in enumerate(versions))
-    path = linked_with(box, box.lib("stubs/libprov.so", "void f(void) {}", soname="libprov.so"),
-                       USE.format("f"))
+    code = 'void old(void) {} void g(void) {} __asm__(".symver old,f@' + versions[-1] + '");'
+    text = "\n".join(
+        f"{version} {{ global: g{index}; }};" for index, version in enumerate(versions)
+    )
+    path = linked_with(
+        box, box.lib("stubs/libprov.so", "void f(void) {}", soname="libprov.so"), USE.format("f")
+    )
     box.lib("libprov.so", code, box.script(text))
     return path
 
@@ -188,16 +211,23 @@ def plain_reference_to_hidden_second_version(box):
 
 @case
 def reference_to_hidden_version(box):
-    code = "void old(void) {} __asm__(\".symver old,f@PROV_1\");"
+    code = 'void old(void) {} __asm__(".symver old,f@PROV_1");'
     box.lib("libprov.so", code, box.script("PROV_1 { global: g; };"))
-    return box.lib("a.so", "void f1(void); __asm__(\".symver f1,f@PROV_1\");"
-                   "void used(void) { f1(); }", needs=["libprov.so"], runpath="$ORIGIN")
+    return box.lib(
+        "a.so",
+        'void f1(void); __asm__(".symver f1,f@PROV_1");void used(void) { f1(); }',
+        needs=["libprov.so"],
+        runpath="$ORIGIN",
+    )
 
 
 @case
 def weak_version_absent(box):
-    path = linked_with(box, box.stub("libprov.so", {"PROV_2": ["f"]}),
-                       "__attribute__((weak)) void f(void); void used(void) { f(); }")
+    path = linked_with(
+        box,
+        box.stub("libprov.so", {"PROV_2": ["f"]}),
+        "__attribute__((weak)) void f(void); void used(void) { f(); }",
+    )
     elf = box.edit("a.so")
     need = elf.place(elf.value(DT_VERNEED))
     elf.put("H", need + elf.get("I", need + 8) + 4, 2)  # VER_FLG_WEAK
@@ -208,8 +238,11 @@ def weak_version_absent(box):
 
 @case
 def version_of_weak_symbol_absent(box):
-    path = linked_with(box, box.stub("libprov.so", {"PROV_2": ["f"]}),
-                       "__attribute__((weak)) void f(void); void used(void) { f(); }")
+    path = linked_with(
+        box,
+        box.stub("libprov.so", {"PROV_2": ["f"]}),
+        "__attribute__((weak)) void f(void); void used(void) { f(); }",
+    )
     provider(box, {"PROV_1": ["g"]})
     return path
 
@@ -224,10 +257,20 @@ def versions_of_library_not_needed(box):
 @case
 def versions_of_library_needed_by_dependency(box):
     stub = box.stub("libprov.so", {"PROV_1": ["f"]})
-    box.lib("libb.so", USE.format("f").replace("used", "b"), "-nostdlib", runpath="$ORIGIN",
-            needs=[stub.relative_to(box.folder)])
-    path = box.lib("a.so", USE.format("f"), "-nostdlib", runpath="$ORIGIN",
-                   needs=[stub.relative_to(box.folder), "libb.so"])
+    box.lib(
+        "libb.so",
+        USE.format("f").replace("used", "b"),
+        "-nostdlib",
+        runpath="$ORIGIN",
+        needs=[stub.relative_to(box.folder)],
+    )
+    path = box.lib(
+        "a.so",
+        USE.format("f"),
+        "-nostdlib",
+        runpath="$ORIGIN",
+        needs=[stub.relative_to(box.folder), "libb.so"],
+    )
     provider(box, {"PROV_1": ["f"]})
     return box.patchelf(path, "--remove-needed", "libprov.so")
 

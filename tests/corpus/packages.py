@@ -2,8 +2,8 @@
 """The list of packages, and fetching them with pip.
 
 A line of packages.txt is "NAME==VERSION PYTHON PLATFORM [GROUP]". PYTHON is a tag as cp311, cp27mu
-or pp311. PLATFORM is a processor (x86_64: manylinux), musl_PROCESSOR, win_amd64 or macosx. Packages of
-one GROUP are unpacked into one folder, as an environment has them.
+or pp311. PLATFORM is a processor (x86_64: manylinux), musl_PROCESSOR, win_amd64 or macosx. Packages
+of one GROUP are unpacked into one folder, as an environment has them.
 """
 
 import dataclasses
@@ -51,8 +51,11 @@ def read_list(path):
 def platform_tags(platform):
     """The wheel platforms that a PLATFORM stands for, as pip's --platform takes them."""
     if platform == "macosx":
-        return [f"macosx_{minor}_{cpu}" for cpu in ("arm64", "x86_64", "universal2")
-                for minor in ("10_9", "10_12", "10_13", "10_15", "11_0", "12_0", "13_0", "14_0")]
+        return [
+            f"macosx_{minor}_{cpu}"
+            for cpu in ("arm64", "x86_64", "universal2")
+            for minor in ("10_9", "10_12", "10_13", "10_15", "11_0", "12_0", "13_0", "14_0")
+        ]
     if platform.startswith("win"):
         return [platform]
     if platform.startswith("musl_"):
@@ -85,14 +88,28 @@ def fetch(package, cache, timeout=1800):
     if folder.is_dir():
         return next(folder.glob("*.whl"))
     Path(cache).mkdir(parents=True, exist_ok=True)
-    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--no-cache-dir"]
+    command = [
+        sys.executable,
+        "-m",
+        "pip",
+        "download",
+        "--quiet",
+        "--no-deps",
+        "--no-cache-dir",
+        "--retries",
+        "2",
+    ]
     command += ["--only-binary=:all:", *python_arguments(package.python)]
     for tag in platform_tags(package.platform):
         command += ["--platform", tag]
     with tempfile.TemporaryDirectory(dir=cache, prefix=".fetch-") as temporary:
         done = subprocess.run(
             [*command, "--dest", f"{temporary}/wheel", package.name],
-            capture_output=True, text=True, timeout=timeout, check=False)
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            check=False,
+        )
         wheels = list(Path(temporary).glob("wheel/*.whl"))
         if done.returncode != 0 or len(wheels) != 1:
             errors = [line for line in done.stderr.splitlines() if line.startswith("ERROR")]
