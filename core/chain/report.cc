@@ -60,6 +60,16 @@ Report image_json(const DeviceImage& image) {
   return json;
 }
 
+// The file's own symbols that nothing defines.
+std::vector<std::string> unresolved_of(const FileFacts& file) {
+  std::vector<std::string> names;
+  for (const LinkProblem& problem : file.link.problems) {
+    const bool own = problem.kind == LinkProblem::Kind::kSymbol && problem.needed_by.empty();
+    if (own) names.push_back(problem.name);
+  }
+  return names;
+}
+
 }  // namespace
 
 std::string device_name(const DeviceVerdict& device) {
@@ -158,7 +168,7 @@ Report details(const Candidate& candidate) {
   json["symbol_versions"] = versions;
   json["symbol_versions_by_library"] = by_library;
   json["undefined"] = file.undefined;
-  json["unresolved"] = file.unresolved;
+  json["unresolved"] = unresolved_of(file);
   json["executable_stack"] = file.executable_stack;
   json["static_tls"] = file.static_tls;
   json["unique_symbols"] = file.unique_symbols;

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 
-#include "base/texts.h"
 #include "opdock/plugin.h"
 
 namespace opdock {
@@ -59,9 +58,9 @@ void judge_note(const Note& note, const MachineFacts& machine, std::vector<Reaso
 
 }  // namespace
 
-void judge_system(const FileFacts& file, const MachineFacts& machine,
+void judge_system(const FileFacts& file, const MachineFacts& machine, Role role,
                   std::vector<Reason>* reasons) {
-  if (!file.note && !note_explained(*reasons)) {
+  if (role == Role::kPlugin && !file.note && !note_explained(*reasons)) {
     reasons->push_back(make_reason(Code::kNoteMissing,
                                    file.is_elf ? "no Opdock note" : "no ELF file",
                                    "a plugin made with opdock-pack"));
@@ -72,24 +71,15 @@ void judge_system(const FileFacts& file, const MachineFacts& machine,
                                    machine_name(machine.elf_machine)));
   }
   if (file.note) judge_note(*file.note, machine, reasons);
-  // Another architecture's libraries are not those of this machine.
-  if (file.machine == machine.elf_machine) judge_symbol_versions(file, machine, reasons);
-  judge_missing_libraries(file, reasons);
+  judge_link(file, machine, role, reasons);
   if (file.note) judge_libraries(*file.note, machine, reasons);
   if (file.executable_stack && !has_code(*reasons, Code::kExecutableStack)) {
     reasons->push_back(make_reason(Code::kExecutableStack, "PT_GNU_STACK with the executable flag",
                                    "a stack that is not executable"));
   }
-  if (file.static_tls && !has_code(*reasons, Code::kStaticTls)) {
-    reasons->push_back(make_reason(Code::kStaticTls, "DF_STATIC_TLS", "dynamic TLS"));
-  }
   if (file.unique_symbols && !has_code(*reasons, Code::kUniqueSymbols)) {
     reasons->push_back(
         make_reason(Code::kUniqueSymbols, "STB_GNU_UNIQUE symbols", "none exported"));
-  }
-  if (!file.unresolved.empty() && !has_code(*reasons, Code::kSymbolsUnresolved)) {
-    reasons->push_back(make_reason(Code::kSymbolsUnresolved, join_some(file.unresolved, 5),
-                                   "a definition in a library that the file needs"));
   }
 }
 

@@ -10,6 +10,7 @@ namespace {
 constexpr uint64_t kMaxDynamicBytes = 1 << 20;
 constexpr size_t kMaxNameBytes = 4096;
 constexpr unsigned kMaxVersions = 65536;
+constexpr uint16_t kVersionIndex = 0x7fff;  // the bit above it: hidden
 
 // The entries up to DT_NULL; empty and a defect if they cannot be read.
 std::vector<Elf64_Dyn> read_entries(const ElfFile& elf) {
@@ -135,8 +136,10 @@ class DynamicReader {
       for (unsigned j = 0; j < need.vn_cnt; ++j) {
         Elf64_Vernaux aux;
         if (++total > kMaxVersions || !read(*table, aux_at, &aux)) return malformed(aux_at);
-        out_->versions.push_back(
-            {library, name(aux.vna_name, "a version"), (aux.vna_flags & VER_FLG_WEAK) != 0});
+        out_->versions.push_back({library, name(aux.vna_name, "a version"),
+                                  (aux.vna_flags & VER_FLG_WEAK) != 0,
+                                  static_cast<uint16_t>(aux.vna_other & kVersionIndex),
+                                  (aux.vna_other & ~kVersionIndex) != 0});
         if (aux.vna_next == 0) break;
         aux_at += aux.vna_next;
       }
@@ -198,8 +201,12 @@ std::optional<Dynamic> read_dynamic(const ElfFile& elf) {
   dynamic.hash = value(DT_HASH);
   dynamic.definitions = value(DT_VERDEF);
   dynamic.num_definitions = value(DT_VERDEFNUM);
+  dynamic.symbol_versions = value(DT_VERSYM);
+  dynamic.relocations = {std::pair{value(DT_RELA), value(DT_RELASZ)},
+                         std::pair{value(DT_JMPREL), value(DT_PLTRELSZ)}};
   dynamic.static_tls = (value(DT_FLAGS) & DF_STATIC_TLS) != 0;
   dynamic.executable = (value(DT_FLAGS_1) & DF_1_PIE) != 0;
+  dynamic.no_open = (value(DT_FLAGS_1) & DF_1_NOOPEN) != 0;
   if (dynamic.executable) {
     elf.defects->add(Code::kElfType, "a position-independent executable",
                      "a shared object (ET_DYN without DF_1_PIE)");
@@ -210,6 +217,10 @@ std::optional<Dynamic> read_dynamic(const ElfFile& elf) {
   for (const Elf64_Dyn& entry : entries) {
     const uint64_t at = entry.d_un.d_val;
     if (entry.d_tag == DT_NEEDED) dynamic.needed.push_back(reader.name(at, "a needed library"));
+    if (entry.d_tag == DT_FILTER) dynamic.filters.push_back(reader.name(at, "a filtered library"));
+    if (entry.d_tag == DT_AUXILIARY) {
+      dynamic.auxiliaries.push_back(reader.name(at, "an auxiliary library"));
+    }
     if (entry.d_tag == DT_SONAME) dynamic.soname = reader.name(at, "the soname");
     if (entry.d_tag == DT_RPATH) dynamic.rpath = reader.name(at, "the RPATH");
     if (entry.d_tag == DT_RUNPATH) dynamic.runpath = reader.name(at, "the RUNPATH");
@@ -220,8 +231,9 @@ std::optional<Dynamic> read_dynamic(const ElfFile& elf) {
   return dynamic;
 }
 
-std::vector<std::string> read_version_definitions(const ElfFile& elf, const Dynamic& dynamic) {
-  std::vector<std::string> names;
+std::vector<VersionDefinition> read_version_definitions(const ElfFile& elf,
+                                                         const Dynamic& dynamic) {
+  std::vector<VersionDefinition> names;
   if (dynamic.definitions == 0) return names;
   const std::optional<Extent> table = elf.rest_of_segment(dynamic.definitions);
   if (!table) return names;
@@ -244,7 +256,9 @@ std::vector<std::string> read_version_definitions(const ElfFile& elf, const Dyna
                                kMaxNameBytes, &name)) {
       break;
     }
-    if ((definition.vd_flags & VER_FLG_BASE) == 0) names.push_back(std::move(name));
+    if ((definition.vd_flags & VER_FLG_BASE) == 0) {
+      names.push_back({static_cast<uint16_t>(definition.vd_ndx & kVersionIndex), std::move(name)});
+    }
     if (definition.vd_next == 0) break;
     at += definition.vd_next;
   }

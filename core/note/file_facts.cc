@@ -4,40 +4,26 @@
 #include <algorithm>
 #include <cstring>
 
-#include "note/dependencies.h"
+#include "elf/library.h"
 #include "note/device_bundles.h"
 #include "note/elf_dynamic.h"
 #include "note/elf_file.h"
 #include "note/elf_notes.h"
-#include "note/elf_symbols.h"
 #include "note/image_table.h"
 #include "opdock/plugin.h"
 
 namespace opdock {
 namespace {
 
-bool wants_executable_stack(const ElfFile& elf) {
-  for (const Elf64_Phdr& segment : elf.segments) {
-    if (segment.p_type == PT_GNU_STACK) return (segment.p_flags & PF_X) != 0;
-  }
-  return true;  // the C library's default where nothing is said, on x86-64 and aarch64 alike
-}
-
-// Returns the undefined symbols that are not weak.
-std::vector<std::string> take_symbols(const ElfFile& elf, const Dynamic& dynamic, Depth depth,
-                                      FileFacts* facts) {
-  std::vector<std::string> wanted;
-  for_each_symbol(elf, dynamic, [&](const Elf64_Sym& symbol, std::string_view name) {
+void take_symbols(const Library& library, Depth depth, FileFacts* facts) {
+  library.symbols.for_each([&](const Elf64_Sym& symbol, std::string_view name) {
     const unsigned binding = ELF64_ST_BIND(symbol.st_info);
     if (name.empty() || binding == STB_LOCAL) return;
     const bool defined = symbol.st_shndx != SHN_UNDEF;
     if (defined && binding == STB_GNU_UNIQUE) facts->unique_symbols = true;
     if (defined && name == OPDOCK_ENTRY_NAME) facts->exports_entry = true;
-    if (depth != Depth::kInspect) return;
-    (defined ? facts->exports : facts->undefined).emplace_back(name);
-    if (!defined && binding != STB_WEAK) wanted.emplace_back(name);
+    if (depth == Depth::kInspect) (defined ? facts->exports : facts->undefined).emplace_back(name);
   });
-  return wanted;
 }
 
 void check_claims(const ElfFile& elf, const Note& note, FileFacts* facts) {
@@ -70,19 +56,20 @@ void read_elf(const ElfFile& elf, Depth depth, FileFacts* facts) {
   std::optional<FoundNote> found = find_note(elf);
   std::optional<Dynamic> dynamic = read_dynamic(elf);
   facts->is_shared_object = elf.header.e_type == ET_DYN && dynamic && !dynamic->executable;
-  std::vector<std::string> wanted;
   if (dynamic) {
+    facts->needed = dynamic->needed;
+    facts->versions = dynamic->versions;
+    facts->soname = dynamic->soname;
+    facts->rpath = dynamic->rpath;
+    facts->runpath = dynamic->runpath;
+    facts->static_tls = dynamic->static_tls;
     // Only a plugin's symbols matter to a verdict; other libraries may have a hundred thousand.
     if (found || depth == Depth::kInspect) {
-      wanted = take_symbols(elf, *dynamic, depth, facts);
+      auto library =
+          std::make_shared<const Library>(read_library(elf, *std::move(dynamic), facts->path));
+      take_symbols(*library, depth, facts);
+      facts->library = std::move(library);
     }
-    facts->needed = std::move(dynamic->needed);
-    facts->versions = std::move(dynamic->versions);
-    facts->soname = std::move(dynamic->soname);
-    facts->rpath = std::move(dynamic->rpath);
-    facts->runpath = std::move(dynamic->runpath);
-    facts->static_tls = dynamic->static_tls;
-    find_missing_libraries(facts);
   }
   if (found) {
     check_claims(elf, found->note, facts);
@@ -95,9 +82,6 @@ void read_elf(const ElfFile& elf, Depth depth, FileFacts* facts) {
         std::any_of(facts->images.begin(), facts->images.end(),
                     [](const DeviceImage& image) { return image.kind == ImageKind::kSource; });
     find_device_bundles(elf, depth != Depth::kInspect && has_source, &facts->images);
-  }
-  if (depth == Depth::kInspect) {
-    resolve_symbols(wanted, facts);
   }
 }
 

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "elf/library.h"
+
+#include <algorithm>
+#include <cstring>
+#include <set>
+
+namespace opdock {
+namespace {
+
+constexpr uint32_t kPropertyType = 5;  // NT_GNU_PROPERTY_TYPE_0
+constexpr uint32_t kPropertySegment = 0x6474e553;
+constexpr uint32_t kCpuLevelNeeded = 0xc0008002;  // GNU_PROPERTY_X86_ISA_1_NEEDED
+constexpr uint64_t kMaxPropertyBytes = 65536;
+
+// The level of the highest bit: 1 baseline, 2 v2, 4 v3, 8 v4.
+int level_of(uint32_t bits) {
+  int level = 0;
+  for (; bits != 0; bits >>= 1) ++level;
+  return level;
+}
+
+// The properties in one descriptor: type, size, and data padded to 8 bytes.
+int level_in(const uint8_t* at, size_t size) {
+  int level = 0;
+  while (size >= 8) {
+    uint32_t head[2], bits = 0;
+    std::memcpy(head, at, sizeof head);
+    const size_t whole = 8 + (size_t{head[1]} + 7) / 8 * 8;
+    if (head[0] == kCpuLevelNeeded && head[1] == sizeof bits && size >= 12) {
+      std::memcpy(&bits, at + 8, sizeof bits);
+      level = std::max(level, level_of(bits));
+    }
+    if (whole > size) break;
+    at += whole;
+    size -= whole;
+  }
+  return level;
+}
+
+// Source: "System V ABI, AMD64 supplement", section on program properties.
+int read_cpu_level(const ElfFile& elf) {
+  if (elf.header.e_machine != EM_X86_64) return 0;
+  const Elf64_Phdr* found = nullptr;
+  for (const Elf64_Phdr& segment : elf.segments) {
+    if (segment.p_type == kPropertySegment) found = &segment;
+    if (found == nullptr && segment.p_type == PT_NOTE && segment.p_align == 8) found = &segment;
+  }
+  if (found == nullptr || found->p_filesz > kMaxPropertyBytes) return 0;
+  std::vector<uint8_t> bytes(static_cast<size_t>(found->p_filesz));
+  if (!elf.reader->read(found->p_offset, bytes.data(), bytes.size())) return 0;
+  int level = 0;
+  for (size_t at = 0; bytes.size() - at >= sizeof(Elf64_Nhdr) + 4;) {
+    Elf64_Nhdr note;
+    std::memcpy(&note, bytes.data() + at, sizeof note);
+    const size_t name = at + sizeof note, begin = (name + note.n_namesz + 7) / 8 * 8;
+    if (begin > bytes.size() || note.n_descsz > bytes.size() - begin) break;
+    if (note.n_type == kPropertyType && note.n_namesz == 4 &&
+        std::memcmp(bytes.data() + name, "GNU", 4) == 0) {
+      level = std::max(level, level_in(bytes.data() + begin, note.n_descsz));
+    }
+    at = std::min(bytes.size(), begin + (size_t{note.n_descsz} + 7) / 8 * 8);
+  }
+  return level;
+}
+
+// Visits the symbol of each relocation, until `visit` answers true. False if one cannot be read.
+template <typename Visit>
+bool visit_relocations(const ElfFile& elf, const Dynamic& dynamic, Visit visit) {
+  constexpr size_t kAtOnce = 4096;
+  std::vector<Elf64_Rela> pieces;
+  for (const auto& [address, size] : dynamic.relocations) {
+    const uint64_t count = size / sizeof(Elf64_Rela);
+    if (count == 0) continue;
+    const std::optional<uint64_t> offset = elf.to_offset(address, size);
+    if (!offset) return false;
+    for (uint64_t at = 0; at < count; at += pieces.size()) {
+      pieces.resize(static_cast<size_t>(std::min<uint64_t>(kAtOnce, count - at)));
+      if (!elf.reader->read(*offset + at * sizeof(Elf64_Rela), pieces.data(),
+                            pieces.size() * sizeof(Elf64_Rela))) {
+        return false;
+      }
+      for (const Elf64_Rela& relocation : pieces) {
+        if (visit(static_cast<uint32_t>(ELF64_R_SYM(relocation.r_info)))) return true;
+      }
+    }
+  }
+  return true;
+}
+
+}  // namespace
+
+bool wants_executable_stack(const ElfFile& elf) {
+  for (const Elf64_Phdr& segment : elf.segments) {
+    if (segment.p_type == PT_GNU_STACK) return (segment.p_flags & PF_X) != 0;
+  }
+  return true;
+}
+
+Library read_library(const ElfFile& elf, Dynamic dynamic, const std::string& path) {
+  Library library;
+  library.path = path;
+  library.machine = elf.header.e_machine;
+  library.symbols = SymbolTable::read(elf, dynamic);
+  library.dynamic = std::move(dynamic);
+  library.cpu_level = read_cpu_level(elf);
+  for (const Elf64_Phdr& segment : elf.segments) {
+    if (segment.p_type != PT_TLS) continue;
+    library.tls_size = segment.p_memsz;
+    library.tls_align = std::max<uint64_t>(1, segment.p_align);
+  }
+  return library;
+}
+
+std::vector<uint32_t> relocated_symbols(const ElfFile& elf, const Dynamic& dynamic,
+                                        const std::vector<uint32_t>& indices) {
+  std::set<uint32_t> open(indices.begin(), indices.end());
+  std::vector<uint32_t> found;
+  const bool read = visit_relocations(elf, dynamic, [&](uint32_t symbol) {
+    if (open.erase(symbol) != 0) found.push_back(symbol);
+    return open.empty();
+  });
+  if (!read) return indices;
+  std::sort(found.begin(), found.end());
+  return found;
+}
+
+}  // namespace opdock

@@ -1,0 +1,39 @@
+// What the dynamic loader goes by in a shared object, read once.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "elf/symbol_table.h"
+
+namespace opdock {
+
+// Immutable once read, so threads share it.
+struct Library {
+  std::string path;  // under which it was opened
+  uint16_t machine = 0;
+  Dynamic dynamic;
+  SymbolTable symbols;
+  uint64_t tls_size = 0, tls_align = 1;  // PT_TLS, in memory
+  int cpu_level = 0;  // x86-64's level that its GNU property says is needed; 0: none is named
+  // What the loader refuses the file for, or would crash at: it is damaged, or no library at all.
+  std::optional<Reason> refusal;
+};
+
+// The C library's default, where no program header says it, is yes, on x86-64 and aarch64 alike.
+bool wants_executable_stack(const ElfFile& elf);
+
+// Reads what is behind the headers, which `elf` has; `dynamic` is what read_dynamic(elf) said.
+// Defects are added to those of elf; refusal stays empty.
+Library read_library(const ElfFile& elf, Dynamic dynamic, const std::string& path);
+
+// Which of the symbols at `indices` the file's relocations refer to: the loader looks up no others.
+// All of them where the relocations cannot be read.
+std::vector<uint32_t> relocated_symbols(const ElfFile& elf, const Dynamic& dynamic,
+                                        const std::vector<uint32_t>& indices);
+
+}  // namespace opdock

@@ -1,0 +1,22 @@
+// Extension modules: which interpreter's process they are for.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "elf/library.h"
+
+namespace opdock {
+
+// Whether the library wants symbols of the interpreter that none of the libraries it names has.
+bool wants_python(const Library& library);
+
+// "3.11" of "x.cpython-311-x86_64-linux-gnu.so"; empty where the name does not say it.
+std::string python_version_of(const std::string& path);
+
+// The path of an interpreter's program of that version, or of any 3.x for an empty one: `preferred`
+// (empty: none) if it fits, that of $VIRTUAL_ENV, then those in PATH. nullopt: none here.
+std::optional<std::string> find_python(const std::string& version, const std::string& preferred);
+
+}  // namespace opdock
