@@ -9,6 +9,7 @@
 
 #include "base/sentence.h"
 #include "chain/runtime.h"
+#include "note/machine_name.h"
 #include "opdock/types.hpp"
 
 namespace opdock {
@@ -155,6 +156,11 @@ Report details(const Candidate& candidate) {
   json["is_elf"] = file.is_elf;
   json["is_shared_object"] = file.is_shared_object;
   json["machine"] = file.machine;
+  const bool is_known = file.elf_bits != 0;
+  json["machine_name"] =
+      is_known ? machine_name(file.machine, file.elf_bits == 64, file.big_endian) : std::string();
+  json["elf_bits"] = file.elf_bits;
+  json["byte_order"] = !is_known ? "" : file.big_endian ? "big" : "little";
   json["soname"] = file.soname;
   json["rpath"] = file.rpath;
   json["runpath"] = file.runpath;

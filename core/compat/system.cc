@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "note/machine_name.h"
 #include "opdock/plugin.h"
 
 namespace opdock {
@@ -13,32 +14,10 @@ bool note_explained(const std::vector<Reason>& reasons) {
   return std::any_of(reasons.begin(), reasons.end(), [](const Reason& reason) {
     const CodeInfo& code = info(reason.code);
     if (code.stage == "note") return true;
-    // These judge a readable file; the others mean that it could not be read through.
-    const bool readable = reason.code == Code::kElfMachine || reason.code == Code::kElfAbi ||
-                          reason.code == Code::kElfType;
+    // This judges a readable file; the others mean that it is none to look for a note in.
+    const bool readable = reason.code == Code::kElfAbi;
     return code.stage == "file" && code.severity == Severity::kReject && !readable;
   });
-}
-
-std::string machine_name(uint16_t elf_machine) {
-  switch (elf_machine) {
-    case 3:
-      return "i386";
-    case 21:
-      return "ppc64";
-    case 40:
-      return "arm";
-    case 62:
-      return "x86-64";
-    case 183:
-      return "aarch64";
-    case 243:
-      return "riscv";
-    case 258:
-      return "loongarch";
-    default:
-      return "ELF machine " + std::to_string(elf_machine);
-  }
 }
 
 void judge_note(const Note& note, const MachineFacts& machine, std::vector<Reason>* reasons) {
@@ -60,15 +39,19 @@ void judge_note(const Note& note, const MachineFacts& machine, std::vector<Reaso
 
 void judge_system(const FileFacts& file, const MachineFacts& machine, Role role,
                   std::vector<Reason>* reasons) {
+  if (has_code(*reasons, Code::kElfClass) || has_code(*reasons, Code::kElfMachine)) return;
+  const bool is_cut_off = file.machine == 0 && has_code(*reasons, Code::kElfTruncated);
+  if (file.is_elf && file.machine != machine.elf_machine && !is_cut_off) {
+    // What else it needs means nothing here, nor that it is no plugin.
+    std::erase_if(*reasons, [](const Reason& reason) { return reason.code == Code::kNoteMissing; });
+    reasons->push_back(make_reason(Code::kElfMachine, machine_name(file.machine),
+                                   machine_name(machine.elf_machine)));
+    return;
+  }
   if (role == Role::kPlugin && !file.note && !note_explained(*reasons)) {
     reasons->push_back(make_reason(Code::kNoteMissing,
                                    file.is_elf ? "no Opdock note" : "no ELF file",
                                    "a plugin made with opdock-pack"));
-  }
-  if (file.is_elf && file.machine != machine.elf_machine &&
-      !has_code(*reasons, Code::kElfMachine)) {
-    reasons->push_back(make_reason(Code::kElfMachine, machine_name(file.machine),
-                                   machine_name(machine.elf_machine)));
   }
   if (file.note) judge_note(*file.note, machine, reasons);
   judge_link(file, machine, role, reasons);

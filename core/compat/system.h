@@ -14,7 +14,7 @@
 namespace opdock {
 
 // Appends every reason of the stages "file", "note", "abi" and "system" that the file's reader
-// could not know by itself. Pure.
+// could not know by itself; of a file for another machine that alone. Pure.
 void judge_system(const FileFacts& file, const MachineFacts& machine, Role role,
                   std::vector<Reason>* reasons);
 

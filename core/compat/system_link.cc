@@ -6,6 +6,7 @@
 
 #include "base/texts.h"
 #include "compat/system.h"
+#include "link/python.h"
 
 namespace opdock {
 namespace {
@@ -121,8 +122,7 @@ void judge_tls(const FileFacts& file, std::vector<Reason>* reasons) {
 }
 
 bool is_python(const LinkProblem& problem) {
-  return problem.needed_by.empty() && problem.version.empty() &&
-         (problem.name.starts_with("Py") || problem.name.starts_with("_Py"));
+  return problem.version.empty() && is_python_symbol(problem.name);
 }
 
 void judge_symbols(const FileFacts& file, const Problems& problems, Role role,
@@ -170,6 +170,11 @@ void judge_link(const FileFacts& file, const MachineFacts& machine, Role role,
                "a machine that has it", reasons);
   if (!file.link.is_resolved) judge_symbol_versions(file, machine, reasons);
   judge_versions(problems[Kind::kVersion], reasons);
+  for (const LinkProblem* problem : problems[Kind::kUnmarked]) {
+    add(Code::kElfMalformed,
+        with_needer("relative relocations (DT_RELR) and no need for GLIBC_ABI_DT_RELR", *problem),
+        "both, as linkers write them", {}, reasons);
+  }
   for (const LinkProblem* problem : problems[Kind::kCpuLevel]) {
     add(Code::kCpuLevel, with_needer(level_text(problem->level), *problem),
         "at most " + level_text(std::max(machine.cpu_level, 1)), {}, reasons);

@@ -14,15 +14,26 @@ namespace {
 // Native code that is no plugin is asked about as a library, in the process that it is for.
 void judge_as_library(const MachineFacts& machine, Candidate* candidate) {
   const std::shared_ptr<const Library>& library = candidate->file.library;
-  std::optional<ProcessModel> process;
-  if (library != nullptr && wants_python(*library)) {
-    const auto python = find_python(python_version_of(candidate->path), {});
-    if (python) process = started_program(*python, machine.cpu_level);
-  }
-  if (!process) process = fresh_process(machine.cpu_level);
   const Files files;
-  Linker linker(*std::move(process), &files);
-  candidate->file.link = linker.link(library, candidate->path);
+  const auto link_in = [&](ProcessModel process) {
+    Linker linker(std::move(process), &files);
+    return linker.link(library, candidate->path);
+  };
+  LinkFacts link;
+  bool is_for_python = library != nullptr && wants_python(*library);
+  if (!is_for_python) {
+    link = link_in(fresh_process(machine.cpu_level));
+    is_for_python = std::any_of(
+        link.problems.begin(), link.problems.end(), [](const LinkProblem& problem) {
+          return problem.kind == LinkProblem::Kind::kSymbol && is_python_symbol(problem.name);
+        });
+  }
+  if (is_for_python) {
+    const auto python = find_python(python_version_of(candidate->path), {});
+    auto process = python ? started_program(*python, machine.cpu_level) : std::nullopt;
+    link = link_in(process ? *std::move(process) : fresh_process(machine.cpu_level));
+  }
+  candidate->file.link = std::move(link);
   candidate->verdict = judge(candidate->file, machine, Role::kLibrary);
 }
 

@@ -64,7 +64,21 @@ int read_cpu_level(const ElfFile& elf) {
   return level;
 }
 
-// Visits the symbol of each relocation, until `visit` answers true. False if one cannot be read.
+// Those that may stand in a shared object. Sources: "System V ABI, AMD64 supplement" and "ELF for
+// the Arm 64-bit Architecture", tables of relocations.
+bool is_known_relocation(uint16_t machine, uint32_t type) {
+  if (machine == EM_X86_64) {
+    return type <= R_X86_64_RELATIVE || type == R_X86_64_32 ||
+           (type >= R_X86_64_DTPMOD64 && type <= R_X86_64_TPOFF64) || type == R_X86_64_PC64 ||
+           type == R_X86_64_SIZE32 || type == R_X86_64_SIZE64 ||
+           (type >= R_X86_64_TLSDESC && type <= R_X86_64_RELATIVE64);
+  }
+  if (machine != EM_AARCH64) return true;
+  return type == R_AARCH64_NONE || type == R_AARCH64_ABS64 || type == R_AARCH64_ABS32 ||
+         (type >= R_AARCH64_COPY && type <= R_AARCH64_IRELATIVE);
+}
+
+// Visits each relocation, until `visit` answers true. False if one cannot be read.
 template <typename Visit>
 bool visit_relocations(const ElfFile& elf, const Dynamic& dynamic, Visit visit) {
   constexpr size_t kAtOnce = 4096;
@@ -81,11 +95,33 @@ bool visit_relocations(const ElfFile& elf, const Dynamic& dynamic, Visit visit) 
         return false;
       }
       for (const Elf64_Rela& relocation : pieces) {
-        if (visit(static_cast<uint32_t>(ELF64_R_SYM(relocation.r_info)))) return true;
+        if (visit(relocation)) return true;
       }
     }
   }
   return true;
+}
+
+void read_static_tls(const ElfFile& elf, Library* library) {
+  bool wants_tls = library->tls_size != 0;
+  library->symbols.for_each_wanted(
+      [&](const WantedSymbol& wanted) { wants_tls = wants_tls || wanted.is_tls; });
+  if (!wants_tls) return;
+  std::set<uint32_t> seen;
+  visit_relocations(elf, library->dynamic, [&](const Elf64_Rela& relocation) {
+    const uint64_t type = ELF64_R_TYPE(relocation.r_info);
+    const bool is_fixed = elf.header.e_machine == EM_X86_64
+                              ? type == R_X86_64_TPOFF64 || type == R_X86_64_TPOFF32
+                              : type == R_AARCH64_TLS_TPREL;
+    const auto index = static_cast<uint32_t>(ELF64_R_SYM(relocation.r_info));
+    if (!is_fixed || !seen.insert(index).second) return false;
+    if (library->symbols.wanted_at(index)) {
+      library->fixes_tls_of.push_back(index);
+    } else {
+      library->fixes_own_tls = true;
+    }
+    return false;
+  });
 }
 
 }  // namespace
@@ -94,7 +130,7 @@ bool wants_executable_stack(const ElfFile& elf) {
   for (const Elf64_Phdr& segment : elf.segments) {
     if (segment.p_type == PT_GNU_STACK) return (segment.p_flags & PF_X) != 0;
   }
-  return true;
+  return elf.header.e_machine != EM_AARCH64;
 }
 
 Library read_library(const ElfFile& elf, Dynamic dynamic, const std::string& path) {
@@ -109,14 +145,38 @@ Library read_library(const ElfFile& elf, Dynamic dynamic, const std::string& pat
     library.tls_size = segment.p_memsz;
     library.tls_align = std::max<uint64_t>(1, segment.p_align);
   }
+  read_static_tls(elf, &library);
   return library;
+}
+
+void check_relocations(const ElfFile& elf, const Dynamic& dynamic) {
+  visit_relocations(elf, dynamic, [&](const Elf64_Rela& relocation) {
+    const uint32_t type = static_cast<uint32_t>(ELF64_R_TYPE(relocation.r_info));
+    if (!is_known_relocation(elf.header.e_machine, type)) {
+      elf.defects->add(Code::kElfMalformed, "a relocation of type " + std::to_string(type),
+                       "those that the loader knows");
+      return true;
+    }
+    const uint64_t at = relocation.r_offset;
+    const bool inside =
+        type == 0 || std::any_of(elf.segments.begin(), elf.segments.end(),
+                                 [&](const Elf64_Phdr& segment) {
+                                   return segment.p_type == PT_LOAD && at >= segment.p_vaddr &&
+                                          at - segment.p_vaddr < segment.p_memsz;
+                                 });
+    if (inside) return false;
+    elf.defects->add(Code::kElfMalformed, "a relocation of address " + hex(at),
+                     "an address in a segment that is loaded");
+    return true;
+  });
 }
 
 std::vector<uint32_t> relocated_symbols(const ElfFile& elf, const Dynamic& dynamic,
                                         const std::vector<uint32_t>& indices) {
   std::set<uint32_t> open(indices.begin(), indices.end());
   std::vector<uint32_t> found;
-  const bool read = visit_relocations(elf, dynamic, [&](uint32_t symbol) {
+  const bool read = visit_relocations(elf, dynamic, [&](const Elf64_Rela& relocation) {
+    const auto symbol = static_cast<uint32_t>(ELF64_R_SYM(relocation.r_info));
     if (open.erase(symbol) != 0) found.push_back(symbol);
     return open.empty();
   });

@@ -87,21 +87,9 @@ std::optional<GnuHash> read_gnu_hash(const ElfFile& elf, const Dynamic& dynamic)
   return hash;
 }
 
-uint32_t sysv_hash(std::string_view name) {  // System V ABI, "Hash Table"
-  uint32_t hash = 0;
-  for (const unsigned char c : name) {
-    hash = (hash << 4) + c;
-    const uint32_t high = hash & 0xf0000000;
-    hash = (hash ^ high >> 24) & ~high;
-  }
-  return hash;
-}
-
 bool is_bindable(const Elf64_Sym& symbol) {
   const unsigned type = ELF64_ST_TYPE(symbol.st_info), binding = ELF64_ST_BIND(symbol.st_info);
-  const unsigned visibility = ELF64_ST_VISIBILITY(symbol.st_other);
   if (symbol.st_shndx == SHN_UNDEF || binding == STB_LOCAL) return false;
-  if (visibility == STV_HIDDEN || visibility == STV_INTERNAL) return false;
   if (symbol.st_value == 0 && symbol.st_shndx != SHN_ABS && type != STT_TLS) return false;
   return type <= STT_FUNC || type == STT_COMMON || type == STT_TLS || type == STT_GNU_IFUNC;
 }
@@ -211,10 +199,15 @@ WantedSymbol SymbolTable::wanted(uint32_t index) const {
   return wanted;
 }
 
+std::optional<WantedSymbol> SymbolTable::wanted_at(uint32_t index) const {
+  if (index >= symbols_.size() || !is_reference(symbols_[index])) return std::nullopt;
+  return wanted(index);
+}
+
 SymbolTable::Match SymbolTable::match(uint32_t index, const WantedSymbol& wanted) const {
   if (index >= symbols_.size()) return Match::kNo;
   const Elf64_Sym& symbol = symbols_[index];
-  if (!is_bindable(symbol) || name_of(symbol) != wanted.name) return Match::kNo;
+  if (is_own(symbol) || !is_bindable(symbol) || name_of(symbol) != wanted.name) return Match::kNo;
   if (indices_.empty()) return Match::kYes;
   const uint16_t version = indices_[index] & kVersionIndex;
   const bool hidden = (indices_[index] & kVersionHidden) != 0;

@@ -5,6 +5,7 @@
 #include <elf.h>
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -45,13 +46,12 @@ class SymbolTable {
   template <typename Visit>
   void for_each_wanted(Visit visit) const {
     for (size_t i = 1; i < symbols_.size(); ++i) {
-      const Elf64_Sym& symbol = symbols_[i];
-      if (symbol.st_shndx == SHN_UNDEF && ELF64_ST_BIND(symbol.st_info) != STB_LOCAL &&
-          symbol.st_name != 0) {
-        visit(wanted(static_cast<uint32_t>(i)));
-      }
+      if (is_reference(symbols_[i])) visit(wanted(static_cast<uint32_t>(i)));
     }
   }
+
+  // The symbol at that index as a reference; nullopt: it is none.
+  std::optional<WantedSymbol> wanted_at(uint32_t index) const;
 
   // Whether the file defines any symbol versions, and whether this one. A file without any
   // satisfies every need for a version.
@@ -62,6 +62,17 @@ class SymbolTable {
   size_t bytes() const;  // of memory, about
 
  private:
+  // A reference that is hidden is bound to nothing but the file itself.
+  static bool is_own(const Elf64_Sym& symbol) {
+    const unsigned visibility = ELF64_ST_VISIBILITY(symbol.st_other);
+    return visibility == STV_HIDDEN || visibility == STV_INTERNAL;
+  }
+
+  static bool is_reference(const Elf64_Sym& symbol) {
+    return symbol.st_shndx == SHN_UNDEF && ELF64_ST_BIND(symbol.st_info) != STB_LOCAL &&
+           symbol.st_name != 0 && !is_own(symbol);
+  }
+
   enum class Match { kNo, kYes, kOnlyOne };  // kOnlyOne: if no other version of the name is there
   Match match(uint32_t index, const WantedSymbol& wanted) const;
   WantedSymbol wanted(uint32_t index) const;

@@ -42,7 +42,7 @@ LinkGraph::LinkGraph(Linker* linker, std::shared_ptr<const Library> file, const 
   root.is_root = true;
   root.names = {path};
   if (!file->dynamic.soname.empty()) root.names.push_back(file->dynamic.soname);
-  root.needer = {folder_of(path), file->dynamic.rpath, file->dynamic.runpath, nullptr};
+  root.needer = Needer(path, file->dynamic, nullptr);
   root.library = std::move(file);
   enter(&root);
 }
@@ -79,7 +79,7 @@ LinkNode* LinkGraph::add(FoundLibrary found, const std::string& name, const Link
   node.path = found.path;
   node.names = {name, found.path};
   if (!dynamic.soname.empty()) node.names.push_back(dynamic.soname);
-  node.needer = {folder_of(found.path), dynamic.rpath, dynamic.runpath, &by.needer};
+  node.needer = Needer(found.path, dynamic, &by.needer);
   node.library = std::move(found.library);
   return &node;
 }
@@ -116,13 +116,12 @@ LinkNode* LinkGraph::find_or_open(const std::string& name, const LinkNode& by, b
   }
   if (!found && (by.is_loaded || may_be_absent)) return nullptr;
   if (!found || elsewhere != nullptr) {
-    const bool is_described = !process().assumed_versions.empty();
     LinkProblem::Kind kind = LinkProblem::Kind::kMissing;
-    if (is_described) kind = LinkProblem::Kind::kUnknown;
+    if (is_described()) kind = LinkProblem::Kind::kUnknown;
     if (elsewhere != nullptr && found) kind = LinkProblem::Kind::kElsewhere;
     facts->problems.push_back({kind, by.is_root ? "" : by.path, name, {}, {},
                                found ? found->path : std::string(), {}, 0});
-    if (is_described && !found) has_unknown_ = true;
+    if (is_described() && !found) has_unknown_ = true;
     if (!found) return nullptr;
   }
   if (LinkNode* known = known_with(found->library.get())) {
@@ -130,7 +129,8 @@ LinkNode* LinkGraph::find_or_open(const std::string& name, const LinkNode& by, b
     return known->is_refused ? nullptr : known;
   }
   LinkNode* const node = add(*std::move(found), name, by);
-  node->is_refused = !check(*node, name, by, facts);
+  LinkFacts ignored;  // what may be absent may be damaged too
+  node->is_refused = !check(*node, name, by, may_be_absent ? &ignored : facts);
   return node->is_refused ? nullptr : node;
 }
 
@@ -144,11 +144,12 @@ void LinkGraph::resolve(LinkFacts* facts) {
     LinkNode& node = *scope_[i];
     const Library* const library = node.read(files());
     if (library == nullptr) {
-      if (!process().is_this_process) has_unknown_ = true;
+      if (is_described()) has_unknown_ = true;
       continue;
     }
     const auto need = [&](const std::vector<std::string>& names, bool may_be_absent) {
       for (const std::string& name : names) {
+        if (name.empty()) continue;  // the loader takes it for the program
         if (LinkNode* found = find_or_open(name, node, may_be_absent, facts)) enter(found);
       }
     };

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "link/library_pool.h"
 
+#include <cstring>
+
+#include "link/search.h"
+
 namespace opdock {
 namespace {
 
@@ -15,10 +19,14 @@ Library read(const OpenFile& file, const std::string& path) {
   bool is_elf = false;
   Library library;
   std::optional<Dynamic> dynamic;
+  unsigned char identity[EI_NIDENT] = {};
+  const bool has_identity = reader.read(0, identity, sizeof identity) &&
+                            std::memcmp(identity, ELFMAG, SELFMAG) == 0;
   if (read_headers(&elf, &is_elf)) dynamic = read_dynamic(elf);
   if (dynamic) library = read_library(elf, *std::move(dynamic), path);
   library.path = path;
-  library.machine = elf.header.e_machine;
+  library.machine = elf.header.e_machine == 0 ? kThisMachine : elf.header.e_machine;
+  library.is_other_class = has_identity && identity[EI_CLASS] != ELFCLASS64;
   for (Reason& reason : reasons) {
     if (info(reason.code).severity != Severity::kReject) continue;
     library.refusal = std::move(reason);

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <iterator>
 #include <set>
+#include <string_view>
 
 #include "link/graph.h"
 
@@ -70,17 +71,31 @@ void check_versions(const LinkGraph& graph, const LinkNode& node, LinkFacts* fac
   }
 }
 
+// glibc refuses relative relocations of a file that does not ask for them by version.
+void check_mark(const LinkGraph& graph, const LinkNode& node, LinkFacts* facts) {
+  constexpr std::string_view kMark = "GLIBC_ABI_DT_RELR";
+  const Dynamic& dynamic = node.library->dynamic;
+  if (!dynamic.relative) return;
+  const SymbolVersion* libc = nullptr;
+  for (const SymbolVersion& need : dynamic.versions) {
+    if (!need.library.starts_with("libc.so")) continue;
+    if (need.version == kMark) return;
+    libc = &need;
+  }
+  const LinkNode* const provider = libc == nullptr ? nullptr : graph.find(libc->library);
+  const Library* const library = provider == nullptr ? nullptr : provider->read(graph.files());
+  if (library == nullptr || !library->symbols.defines_version(kMark)) return;
+  facts->problems.push_back({LinkProblem::Kind::kUnmarked, owner(node), {}, {}, {}, {}, {}, 0});
+}
+
 void check_tls(const LinkGraph& graph, LinkFacts* facts) {
   std::set<const LinkNode*> counted;
   for (const LinkNode* node : graph.fresh()) {
-    if (!node->library->dynamic.static_tls) continue;
-    counted.insert(node);
-    // What it refers to by fixed offsets must lie in the static block too.
-    node->library->symbols.for_each_wanted([&](const WantedSymbol& wanted) {
-      if (!wanted.is_tls) return;
-      const LinkNode* const provider = graph.provider(wanted);
+    if (node->library->fixes_own_tls) counted.insert(node);
+    for (const uint32_t index : node->library->fixes_tls_of) {
+      const LinkNode* const provider = graph.provider(*node->library->symbols.wanted_at(index));
       if (provider != nullptr && !provider->is_loaded) counted.insert(provider);
-    });
+    }
   }
   for (const LinkNode* node : counted) {
     if (node->library->tls_size == 0) continue;
@@ -189,6 +204,7 @@ LinkFacts Linker::link(const std::shared_ptr<const Library>& file, const std::st
   for (const LinkNode* node : graph.fresh()) {
     if (!node->is_root) facts.libraries.push_back(node->path);
     check_versions(graph, *node, &facts);
+    check_mark(graph, *node, &facts);
   }
   for (const LinkNode* node : graph.fresh()) {
     const int level = node->library->cpu_level;

@@ -101,6 +101,7 @@ void start_with(const std::vector<std::string>& needed, const Needer& program,
                 ProcessModel* process) {
   static const Files& files = *new Files;
   LibrarySearch search(process->places, &files);
+  process->loaded.push_back({{"linux-vdso.so.1"}, {}, false});  // the kernel's, in no file
   std::deque<Needer> needers = {program};
   std::vector<std::pair<std::string, const Needer*>> queue;
   for (const std::string& name : needed) queue.emplace_back(name, &needers.front());
@@ -114,15 +115,14 @@ void start_with(const std::vector<std::string>& needed, const Needer& program,
     LoadedLibrary library{{name, found->path}, found->path, true};
     if (!dynamic.soname.empty()) library.names.push_back(dynamic.soname);
     process->loaded.push_back(std::move(library));
-    needers.push_back({folder_of(found->path), dynamic.rpath, dynamic.runpath, needer});
+    needers.emplace_back(found->path, dynamic, needer);
     for (const std::string& next : dynamic.needed) queue.emplace_back(next, &needers.back());
   }
 }
 
 ProcessModel model_here(int cpu_level, std::vector<LoadedLibrary>* loaded) {
   ProcessModel process;
-  process.places = places_here();
-  process.places.cpu_level = kThisMachine == EM_X86_64 ? cpu_level : 0;
+  process.places = places_here(cpu_level);
   Visit visit;
   size_t align = 0;
   static_tls_block(&visit.tls_block, &align);
@@ -155,7 +155,7 @@ std::optional<ProcessModel> started_program(const std::string& path, int cpu_lev
   if (program == nullptr || program->machine != kThisMachine) return std::nullopt;
   std::vector<LoadedLibrary> ignored;
   ProcessModel process = model_here(cpu_level, &ignored);
-  const Needer needer{folder_of(path), program->dynamic.rpath, program->dynamic.runpath, nullptr};
+  const Needer needer(path, program->dynamic, nullptr);
   process.places.program = needer;
   process.program = path;
   process.loaded.push_back({{}, path, true});

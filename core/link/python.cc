@@ -72,8 +72,7 @@ bool wants_python(const Library& library) {
   }
   bool wants = false;
   library.symbols.for_each_wanted([&](const WantedSymbol& wanted) {
-    const bool is_python = wanted.name.starts_with("Py") || wanted.name.starts_with("_Py");
-    wants = wants || (is_python && !wanted.weak);
+    wants = wants || (is_python_symbol(wanted.name) && !wanted.weak);
   });
   return wants;
 }

@@ -4,10 +4,16 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "elf/library.h"
 
 namespace opdock {
+
+// "PyList_New", "_Py_Dealloc".
+inline bool is_python_symbol(std::string_view name) {
+  return name.starts_with("Py") || name.starts_with("_Py");
+}
 
 // Whether the library wants symbols of the interpreter that none of the libraries it names has.
 bool wants_python(const Library& library);

@@ -2,6 +2,7 @@
 #include "link/search.h"
 
 #include <dlfcn.h>
+#include <gnu/libc-version.h>
 #include <link.h>
 #include <sys/auxv.h>
 
@@ -94,7 +95,7 @@ SearchPlaces make_places() {
   std::error_code ignored;
   const std::string program = std::filesystem::read_symlink("/proc/self/exe", ignored);
   if (const auto library = LibraryPool::shared().get(program, Files())) {
-    places.program = {folder_of(program), library->dynamic.rpath, library->dynamic.runpath, nullptr};
+    places.program = Needer(program, library->dynamic, nullptr);
     for (std::string folder : split(library->dynamic.rpath, ":")) {
       replace_token(&folder, "ORIGIN", places.program.folder);
       known.push_back(std::move(folder));
@@ -105,14 +106,41 @@ SearchPlaces make_places() {
   return places;
 }
 
+// The variants of libraries for better processors, best first. Before 2.37 glibc also looked into
+// folders named after the features: every combination of these, the first word weighing most.
+void add_subfolders(int cpu_level, SearchPlaces* places) {
+  places->platform_token = kThisMachine == EM_X86_64 ? "x86_64" : "aarch64";
+  const Version glibc = Version::parse(gnu_get_libc_version()).value_or(Version{2, 40});
+  if (kThisMachine != EM_X86_64) return;
+  if (glibc >= Version{2, 33}) {
+    places->cpu_level = cpu_level;
+    for (int level = cpu_level; level >= 2; --level) {
+      places->subfolders.push_back("glibc-hwcaps/x86-64-v" + std::to_string(level));
+    }
+  }
+  if (glibc >= Version{2, 37}) return;
+  std::vector<std::string> words = {"tls"};
+  if (cpu_level >= 3) words.emplace_back("haswell");
+  if (cpu_level >= 4) words.emplace_back("avx512_1");
+  words.emplace_back("x86_64");
+  for (unsigned chosen = (1u << words.size()) - 1; chosen != 0; --chosen) {
+    std::string subfolder;
+    for (size_t i = 0; i < words.size(); ++i) {
+      if ((chosen >> (words.size() - 1 - i) & 1) == 0) continue;
+      subfolder += (subfolder.empty() ? "" : "/") + words[i];
+    }
+    places->subfolders.push_back(std::move(subfolder));
+  }
+}
+
 bool is_passed_over(const Library& library, uint16_t machine) {
-  if (library.refusal && library.refusal->code == Code::kElfClass) return true;
-  return library.machine != 0 && library.machine != machine;
+  return library.is_other_class || library.machine != machine;
 }
 
 std::shared_ptr<const Library> folder_there(const std::string& path) {
   Library library;
   library.path = path;
+  library.machine = kThisMachine;
   library.refusal = make_reason(Code::kNotRegular, "a folder", "a shared object");
   return std::make_shared<const Library>(std::move(library));
 }
@@ -125,9 +153,10 @@ std::string folder_of(const std::string& path) {
   return slash == 0 ? "/" : path.substr(0, slash);
 }
 
-SearchPlaces places_here() {
+SearchPlaces places_here(int cpu_level) {
   static const SearchPlaces& known = *new SearchPlaces(make_places());
   SearchPlaces places = known;
+  add_subfolders(cpu_level, &places);
   places.cache = read_loader_cache(places.machine);
   return places;
 }
@@ -136,7 +165,7 @@ std::string LibrarySearch::expand(std::string text, const std::string& origin) c
   if (text.find('$') == std::string::npos) return text;
   replace_token(&text, "ORIGIN", origin);
   replace_token(&text, "LIB", places_.lib_token);
-  replace_token(&text, "PLATFORM", places_.machine == EM_X86_64 ? "x86_64" : "aarch64");
+  replace_token(&text, "PLATFORM", places_.platform_token);
   return text;
 }
 
@@ -157,28 +186,27 @@ std::optional<FoundLibrary> LibrarySearch::at(const std::string& path) {
   return FoundLibrary{path, std::move(library)};
 }
 
-bool LibrarySearch::has_hwcaps(const std::string& folder) {
-  if (places_.cpu_level < 2) return false;
+std::vector<std::string> LibrarySearch::subfolders_of(const std::string& folder) {
   {
     const std::lock_guard lock(mutex_);
-    if (const auto known = has_hwcaps_.find(folder); known != has_hwcaps_.end()) {
+    if (const auto known = subfolders_.find(folder); known != subfolders_.end()) {
       return known->second;
     }
   }
-  const bool has = files_->is_folder(folder + "/glibc-hwcaps");
+  std::vector<std::string> found;
+  if (files_->is_folder(folder)) {
+    for (const std::string& subfolder : places_.subfolders) {
+      if (files_->is_folder(folder + "/" + subfolder)) found.push_back(subfolder);
+    }
+  }
   const std::lock_guard lock(mutex_);
-  return has_hwcaps_[folder] = has;
+  return subfolders_[folder] = found;
 }
 
 std::optional<FoundLibrary> LibrarySearch::find_in(const std::string& folder,
                                                    const std::string& name) {
-  if (has_hwcaps(folder)) {
-    for (int level = places_.cpu_level; level >= 2; --level) {
-      if (auto found =
-              at(folder + "/glibc-hwcaps/x86-64-v" + std::to_string(level) + "/" + name)) {
-        return found;
-      }
-    }
+  for (const std::string& subfolder : subfolders_of(folder)) {
+    if (auto found = at(folder + "/" + subfolder + "/" + name)) return found;
   }
   return at(folder + "/" + name);
 }
@@ -223,13 +251,13 @@ std::optional<FoundLibrary> LibrarySearch::find_in_system(const std::string& nam
 std::optional<FoundLibrary> LibrarySearch::find(const std::string& name, const Needer& needer) {
   if (name.empty()) return std::nullopt;  // dlopen would take it for the program itself
   if (name.find('/') != std::string::npos) return at(expand(name, needer.folder));
-  if (needer.runpath.empty()) {
+  if (!needer.has_runpath) {
     for (const Needer* by = &needer; by != nullptr; by = by->parent) {
-      if (!by->runpath.empty()) continue;
+      if (by->has_runpath) continue;
       if (auto found = find_in_all(by->rpath, by->folder, name)) return found;
     }
     const Needer& program = places_.program;
-    if (program.runpath.empty()) {
+    if (!program.has_runpath) {
       if (auto found = find_in_all(program.rpath, program.folder, name)) return found;
     }
   }
@@ -237,12 +265,12 @@ std::optional<FoundLibrary> LibrarySearch::find(const std::string& name, const N
     if (auto found = find_in(expand(folder, needer.folder), name)) return found;
   }
   if (auto found = find_in_all(needer.runpath, needer.folder, name)) return found;
-  return find_in_system(name);
+  return needer.no_default_folders ? std::nullopt : find_in_system(name);
 }
 
 std::optional<std::string> find_library(const std::string& name) {
   static const Files& files = *new Files;
-  LibrarySearch search(places_here(), &files);
+  LibrarySearch search(places_here(0), &files);
   if (std::optional<FoundLibrary> found = search.find(name, Needer{})) return found->path;
   // What is loaded under that name, wherever it came from.
   void* const handle = ::dlopen(name.c_str(), RTLD_LAZY | RTLD_NOLOAD);

@@ -2,8 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <elf.h>
-
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -15,39 +13,40 @@
 #include "link/files.h"
 #include "link/library_pool.h"
 #include "link/loader_cache.h"
+#include "note/machine_name.h"
 
 namespace opdock {
-
-#if defined(__x86_64__)
-inline constexpr uint16_t kThisMachine = EM_X86_64;
-#elif defined(__aarch64__)
-inline constexpr uint16_t kThisMachine = EM_AARCH64;
-#else
-#error "Opdock runs on x86-64 and aarch64"
-#endif
 
 std::string folder_of(const std::string& path);
 
 // What a library's place depends on, of the file that needs it.
 struct Needer {
+  Needer() = default;
+  Needer(const std::string& path, const Dynamic& dynamic, const Needer* loaded_by)
+      : folder(folder_of(path)), rpath(dynamic.rpath), runpath(dynamic.runpath),
+        has_runpath(dynamic.has_runpath), no_default_folders(dynamic.no_default_folders),
+        parent(loaded_by) {}
   std::string folder;  // for $ORIGIN
   std::string rpath, runpath;
+  bool has_runpath = false, no_default_folders = false;
   const Needer* parent = nullptr;  // who loaded this file: RPATHs are inherited
 };
 
 // Where the loader of one process looks.
 struct SearchPlaces {
   uint16_t machine = kThisMachine;
-  int cpu_level = 0;  // of glibc-hwcaps: 2 to 4, the subfolders up to x86-64-v4; 0: none
+  int cpu_level = 0;  // x86-64: 2 to 4; 0: the loader does not ask
+  // In each folder these come first, in this order: "glibc-hwcaps/x86-64-v3", "haswell".
+  std::vector<std::string> subfolders;
   std::vector<std::string> library_path;  // LD_LIBRARY_PATH, as the process was started with
   std::vector<std::string> system_folders;
   std::shared_ptr<const LoaderCache> cache;
-  std::string lib_token = "lib64";  // what $LIB stands for
+  std::string lib_token = "lib64", platform_token;  // what $LIB and $PLATFORM stand for
   Needer program;                   // whose RPATH is the last to be inherited
 };
 
-// Those of this process, or of a process that it starts.
-SearchPlaces places_here();
+// Those of this process, or of a process that it starts. cpu_level: MachineFacts::cpu_level.
+SearchPlaces places_here(int cpu_level);
 
 struct FoundLibrary {
   std::string path;
@@ -74,14 +73,14 @@ class LibrarySearch {
                                           const std::string& name);
   std::optional<FoundLibrary> find_in_system(const std::string& name);
   std::optional<FoundLibrary> at(const std::string& path);
-  bool has_hwcaps(const std::string& folder);
+  std::vector<std::string> subfolders_of(const std::string& folder);
   std::string expand(std::string text, const std::string& origin) const;
 
   const SearchPlaces places_;
   const Files* files_;
   Mutex mutex_;  // of what follows
   std::map<std::string, std::shared_ptr<const Library>> files_at_;
-  std::map<std::string, bool> has_hwcaps_;
+  std::map<std::string, std::vector<std::string>> subfolders_;  // of the folders seen
 };
 
 // The path that dlopen(name) in this process would open, or has open; nullopt: none. Thread-safe.

@@ -10,29 +10,48 @@ namespace {
 constexpr uint64_t kStep = 8;  // containers are aligned to 8 bytes at least
 constexpr size_t kPiece = 1 << 20;
 constexpr size_t kMaxBundled = 65536;
+// Large libraries have some thousands; decompressing one takes some 0.1 ms.
+constexpr unsigned kMaxDecompressed = 16384;
 
 bool has_magic(const uint8_t* bytes) {
   return std::memcmp(bytes, &kFatbinMagic, 4) == 0 || std::memcmp(bytes, kBundleMagic, 4) == 0 ||
          std::memcmp(bytes, kCompressedBundleMagic, 4) == 0;
 }
 
+// A compressed bundle that does not say where it ends does so before the next container.
+void end_at(uint64_t at, std::vector<DeviceImage>* images) {
+  for (auto image = images->rbegin(); image != images->rend(); ++image) {
+    if (!image->compressed || image->offset >= at || image->size <= at - image->offset) return;
+    image->size = at - image->offset;
+  }
+}
+
 // `named`: the section is said to hold containers, so one that cannot be read is a defect.
-void scan(const ElfFile& elf, const Extent& extent, bool named, std::vector<DeviceImage>* images) {
+void scan(const ElfFile& elf, const Extent& extent, bool named, unsigned* num_decompressed,
+          std::vector<DeviceImage>* images) {
   std::vector<uint8_t> piece;
+  uint64_t piece_at = 0;
   uint64_t at = extent.offset;
   while (at < extent.end() && extent.end() - at >= kStep && images->size() < kMaxBundled) {
-    piece.resize(static_cast<size_t>(std::min<uint64_t>(kPiece, extent.end() - at)));
-    if (!elf.reader->read_exactly(at, piece.data(), piece.size())) return;
-    const size_t usable = piece.size() / kStep * kStep;
-    size_t i = 0;
-    while (i < usable && !has_magic(piece.data() + i)) i += kStep;
-    at += i;
-    if (i == usable) continue;
+    size_t i = static_cast<size_t>(std::min<uint64_t>(at - piece_at, piece.size()));
+    while (i + kStep <= piece.size() && !has_magic(piece.data() + i)) i += kStep;
+    at = std::max(at, piece_at + i);
+    if (i + kStep > piece.size()) {
+      piece.resize(static_cast<size_t>(std::min<uint64_t>(kPiece, extent.end() - at)));
+      piece_at = at;
+      if (!elf.reader->read_exactly(at, piece.data(), piece.size())) return;
+      continue;
+    }
     uint64_t end = at;
     std::vector<DeviceImage> found;
+    const bool decompress = *num_decompressed < kMaxDecompressed;
     const bool good = read_fatbin(elf.reader, at, extent.end(), &found, &end) ||
-                      read_hip_bundle(elf.reader, at, extent.end(), &found, &end);
-    if (good || named) images->insert(images->end(), found.begin(), found.end());
+                      read_hip_bundle(elf.reader, at, extent.end(), decompress, &found, &end);
+    if (std::memcmp(piece.data() + i, kCompressedBundleMagic, 4) == 0) ++*num_decompressed;
+    if (good || named) {
+      end_at(at, images);
+      images->insert(images->end(), found.begin(), found.end());
+    }
     if (!good && named) {
       elf.defects->add(Code::kImageTable, "a damaged fat binary at " + hex(at),
                        "one whose entries lie inside it");
@@ -46,19 +65,21 @@ void scan(const ElfFile& elf, const Extent& extent, bool named, std::vector<Devi
 
 void find_device_bundles(const ElfFile& elf, bool by_name_alone, std::vector<DeviceImage>* images) {
   bool any = false;
+  unsigned num_decompressed = 0;
   for (const Section& section : read_sections(elf)) {
     if (section.name != ".nv_fatbin" && section.name != "__nv_relfatbin" &&
         section.name != ".hip_fatbin") {
       continue;
     }
     any = true;
-    scan(elf, section.extent, true, images);
+    scan(elf, section.extent, true, &num_decompressed, images);
   }
   if (any || by_name_alone) return;
   for (const Elf64_Phdr& segment : elf.segments) {
     if (segment.p_type != PT_LOAD || segment.p_offset > elf.reader->size()) continue;
     const uint64_t room = elf.reader->size() - segment.p_offset;
-    scan(elf, {segment.p_offset, std::min(segment.p_filesz, room)}, false, images);
+    scan(elf, {segment.p_offset, std::min(segment.p_filesz, room)}, false, &num_decompressed,
+         images);
   }
 }
 

@@ -11,15 +11,17 @@ namespace opdock {
 
 // Appends every image found: in the sections that nvcc and hipcc make, or, where there are none
 // (stripped headers, images that a program embeds as data), anywhere in the loaded segments. The
-// architecture stands in the containers' headers, so nothing is decompressed; a compressed HIP
-// bundle does not show its architectures and is reported with an empty one. A container that is
-// damaged is a defect (image-table). by_name_alone: only in those sections.
+// architectures stand in the containers' headers; of a compressed HIP bundle the beginning is
+// decompressed, which names them. Its images have its own place in the file. One that does not
+// show them (of another format, over a limit) is one image without architecture. A container that
+// is damaged is a defect (image-table). by_name_alone: only in those sections.
 void find_device_bundles(const ElfFile& elf, bool by_name_alone, std::vector<DeviceImage>* images);
 
 // The parsers for one container at `at`; *end is where it ends. False if it is none, or damaged.
 bool read_fatbin(FileReader* reader, uint64_t at, uint64_t limit, std::vector<DeviceImage>* images,
                  uint64_t* end);
-bool read_hip_bundle(FileReader* reader, uint64_t at, uint64_t limit,
+// decompress: look into a compressed bundle; else it does not show its architectures.
+bool read_hip_bundle(FileReader* reader, uint64_t at, uint64_t limit, bool decompress,
                      std::vector<DeviceImage>* images, uint64_t* end);
 
 inline constexpr uint32_t kFatbinMagic = 0xba55ed50;

@@ -2,7 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <cstring>
+#include <functional>
 
+#include "note/compressed_head.h"
 #include "note/device_bundles.h"
 #include "note/image_identity.h"
 
@@ -11,6 +13,15 @@ namespace {
 
 constexpr size_t kMagicBytes = sizeof kBundleMagic - 1;
 constexpr uint64_t kMaxEntries = 4096;
+constexpr uint64_t kBundleAlignment = 4096;
+
+struct BundleEntry {
+  uint64_t offset, size;  // in the plain bundle
+  std::string arch;       // empty for the host's
+};
+
+// Copies bytes of the plain bundle out; false if they cannot be had.
+using ReadBytes = std::function<bool(uint64_t at, void* out, size_t bytes)>;
 
 // "gfx90a:xnack-" of "hipv4-amdgcn-amd-amdhsa--gfx90a:xnack-"; empty for the host's entry.
 std::string arch_of(const std::string& target) {
@@ -19,12 +30,13 @@ std::string arch_of(const std::string& target) {
   return gfx == std::string::npos ? std::string() : target.substr(gfx);
 }
 
-bool read_plain(FileReader* reader, uint64_t at, uint64_t limit, std::vector<DeviceImage>* images,
-                uint64_t* end) {
+// The table of a plain bundle of `size` bytes; *end is where it or its last image ends. False if
+// it is damaged or cannot be read: the entries before that are there.
+bool read_entries(const ReadBytes& read, uint64_t size, std::vector<BundleEntry>* entries,
+                  uint64_t* end) {
   uint64_t count = 0;
-  uint64_t next = at + kMagicBytes;
-  if (limit - at < kMagicBytes + sizeof count || !reader->read(next, &count) ||
-      count > kMaxEntries) {
+  uint64_t next = kMagicBytes;
+  if (size < next + sizeof count || !read(next, &count, sizeof count) || count > kMaxEntries) {
     return false;
   }
   next += sizeof count;
@@ -32,66 +44,131 @@ bool read_plain(FileReader* reader, uint64_t at, uint64_t limit, std::vector<Dev
   for (uint64_t i = 0; i < count; ++i) {
     struct {
       uint64_t offset, size, target_size;
-    } entry;
-    if (limit - next < sizeof entry || !reader->read(next, &entry)) return false;
-    next += sizeof entry;
+    } head;
+    if (size - next < sizeof head || !read(next, &head, sizeof head)) return false;
+    next += sizeof head;
     constexpr uint64_t kMaxTarget = 256;
-    if (entry.target_size > kMaxTarget || entry.target_size > limit - next ||
-        entry.offset > limit - at || entry.size > limit - at - entry.offset) {
+    if (head.target_size > kMaxTarget || head.target_size > size - next || head.offset > size ||
+        head.size > size - head.offset) {
       return false;
     }
-    std::string target(entry.target_size, '\0');
-    if (!reader->read(next, target.data(), target.size())) return false;
-    next += entry.target_size;
-    *end = std::max({*end, next, at + entry.offset + entry.size});
-    const std::string arch = arch_of(target);
-    if (arch.empty() || entry.size == 0) continue;
-    DeviceImage image{};
-    image.backend = Backend::kRocm;
-    image.kind = ImageKind::kCodeObject;
-    image.arch = arch;
-    image.offset = at + entry.offset;
-    image.size = entry.size;
-    std::string problem;
-    const std::optional<ImageIdentity> shown =
-        identify_image(reader, image.kind, image.offset, image.size, &problem);
-    if (shown && !shown->arch.empty() && shown->arch != arch) {
-      image.claimed_arch = arch;
-      image.arch = shown->arch;
-    }
-    images->push_back(std::move(image));
+    std::string target(head.target_size, '\0');
+    if (!read(next, target.data(), target.size())) return false;
+    next += head.target_size;
+    *end = std::max({*end, next, head.offset + head.size});
+    entries->push_back({head.offset, head.size, arch_of(target)});
   }
   return true;
 }
 
-// Head: magic, version and method (16 bits each), then the total size: 32 bits in version 2, 64 in
-// version 3, absent in version 1.
-bool read_compressed(FileReader* reader, uint64_t at, uint64_t limit,
-                     std::vector<DeviceImage>* images, uint64_t* end) {
-  struct {
-    char magic[4];
-    uint16_t version, method;
-    uint32_t size_low, size_high;
-  } head;
-  if (limit - at < sizeof head || !reader->read(at, &head)) return false;
-  uint64_t size = limit - at;
-  if (head.version == 2) size = head.size_low;
-  if (head.version == 3) size = head.size_low | uint64_t{head.size_high} << 32;
-  if (head.version < 1 || head.version > 3 || size < sizeof head || size > limit - at) return false;
+DeviceImage image_at(uint64_t offset, uint64_t size, const std::string& arch) {
   DeviceImage image{};
   image.backend = Backend::kRocm;
   image.kind = ImageKind::kCodeObject;
-  image.compressed = true;
-  image.offset = at;
+  image.arch = arch;
+  image.offset = offset;
   image.size = size;
-  images->push_back(std::move(image));
-  *end = at + size;
+  return image;
+}
+
+bool read_plain(FileReader* reader, uint64_t at, uint64_t limit, std::vector<DeviceImage>* images,
+                uint64_t* end) {
+  const ReadBytes read = [&](uint64_t where, void* out, size_t bytes) {
+    return reader->read(at + where, out, bytes);
+  };
+  std::vector<BundleEntry> entries;
+  const bool good = read_entries(read, limit - at, &entries, end);
+  *end += at;
+  for (const BundleEntry& entry : entries) {
+    if (entry.arch.empty() || entry.size == 0) continue;
+    DeviceImage image = image_at(at + entry.offset, entry.size, entry.arch);
+    std::string problem;
+    const std::optional<ImageIdentity> shown =
+        identify_image(reader, image.kind, image.offset, image.size, &problem);
+    if (shown && !shown->arch.empty() && shown->arch != entry.arch) {
+      image.claimed_arch = entry.arch;
+      image.arch = shown->arch;
+    }
+    images->push_back(std::move(image));
+  }
+  return good;
+}
+
+// The numbers behind the magic, each little-endian and without padding:
+// version, method (16 bits each); then, of 32 bits each in versions 1 and 2, of 64 in version 3,
+// the size of all this (not in version 1) and that of the plain bundle; then a hash (64 bits).
+struct CompressedBundle {
+  uint16_t version = 0, method = 0;
+  uint64_t head_size = 0, size = 0, plain_size = 0;
+};
+
+// False if it is damaged. Of a version yet to come nothing more is known: head_size is 0 then.
+bool read_compressed_head(FileReader* reader, uint64_t at, uint64_t limit,
+                          CompressedBundle* bundle) {
+  uint64_t next = at + sizeof kCompressedBundleMagic - 1;
+  const auto take = [&](auto* number, size_t bytes) {
+    *number = 0;
+    if (limit - next < bytes || !reader->read(next, number, bytes)) return false;
+    next += bytes;
+    return true;
+  };
+  if (!take(&bundle->version, 2) || !take(&bundle->method, 2)) return false;
+  constexpr unsigned kMostVersions = 255;  // beyond it, other bytes that begin with the magic
+  if (bundle->version < 1 || bundle->version > kMostVersions) return false;
+  bundle->size = limit - at;
+  if (bundle->version > 3) return true;
+  const size_t width = bundle->version == 3 ? 8 : 4;
+  if (bundle->version > 1 && !take(&bundle->size, width)) return false;
+  uint64_t hash;
+  if (!take(&bundle->plain_size, width) || !take(&hash, sizeof hash)) return false;
+  bundle->head_size = next - at;
+  return bundle->size >= bundle->head_size && bundle->size <= limit - at;
+}
+
+// The table of what was compressed. Its code objects are not looked at: they may be anywhere in
+// megabytes, so that an image's architecture is what the table says.
+bool read_compressed(FileReader* reader, uint64_t at, uint64_t limit, bool decompress,
+                     std::vector<DeviceImage>* images, uint64_t* end) {
+  CompressedBundle bundle;
+  if (!read_compressed_head(reader, at, limit, &bundle)) return false;
+  // Where a bundle does not say where it ends, the next one is what ends it: clang puts each at the
+  // beginning of a page, and the magic that was compressed may be seen as it is before that.
+  const bool says_end = bundle.version == 2 || bundle.version == 3;
+  *end = says_end ? at + bundle.size : std::min(at + kBundleAlignment, limit);
+  const auto add = [&](const std::string& arch) {
+    images->push_back(image_at(at, bundle.size, arch));
+    images->back().compressed = true;
+  };
+  const bool known = bundle.head_size != 0 && bundle.method <= 1;
+  if (!known || !decompress) {
+    add("");
+    return true;
+  }
+  using Method = CompressedHead::Method;
+  CompressedHead head(reader, bundle.method == 0 ? Method::kZlib : Method::kZstd,
+                      at + bundle.head_size, bundle.size - bundle.head_size);
+  const ReadBytes read = [&](uint64_t where, void* out, size_t bytes) {
+    return head.read(where, out, bytes);
+  };
+  char magic[kMagicBytes];
+  std::vector<BundleEntry> entries;
+  uint64_t plain_end = 0;
+  const bool is_bundle =
+      read(0, magic, sizeof magic) && std::memcmp(magic, kBundleMagic, sizeof magic) == 0;
+  const bool good = is_bundle && read_entries(read, bundle.plain_size, &entries, &plain_end);
+  if (!good) {
+    add("");
+    return head.at_limit();
+  }
+  for (const BundleEntry& entry : entries) {
+    if (!entry.arch.empty() && entry.size != 0) add(entry.arch);
+  }
   return true;
 }
 
 }  // namespace
 
-bool read_hip_bundle(FileReader* reader, uint64_t at, uint64_t limit,
+bool read_hip_bundle(FileReader* reader, uint64_t at, uint64_t limit, bool decompress,
                      std::vector<DeviceImage>* images, uint64_t* end) {
   char magic[kMagicBytes] = {};
   if (at > limit || limit - at < sizeof magic || !reader->read(at, magic, sizeof magic)) {
@@ -101,7 +178,7 @@ bool read_hip_bundle(FileReader* reader, uint64_t at, uint64_t limit,
     return read_plain(reader, at, limit, images, end);
   }
   if (std::memcmp(magic, kCompressedBundleMagic, 4) == 0) {
-    return read_compressed(reader, at, limit, images, end);
+    return read_compressed(reader, at, limit, decompress, images, end);
   }
   return false;
 }

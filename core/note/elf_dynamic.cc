@@ -8,7 +8,8 @@ namespace opdock {
 namespace {
 
 constexpr uint64_t kMaxDynamicBytes = 1 << 20;
-constexpr size_t kMaxNameBytes = 4096;
+constexpr size_t kMaxNameBytes = 1 << 20;      // a RUNPATH names a folder for each needed package
+constexpr uint64_t kMaxNamesBytes = 16 << 20;  // read in all: many names may end in one long text
 constexpr unsigned kMaxVersions = 65536;
 constexpr uint16_t kVersionIndex = 0x7fff;  // the bit above it: hidden
 
@@ -113,11 +114,16 @@ class DynamicReader {
   std::string name(uint64_t offset, const char* what) {
     std::string text;
     const Extent& names = out_->names;
-    if (offset >= names.size ||
-        !elf_.reader->read_text(names.offset + offset, names.end(), kMaxNameBytes, &text)) {
-      elf_.defects->add(Code::kElfMalformed,
-                        std::string(what) + " named at " + hex(offset) + " of the string table",
-                        "a text inside its " + hex(names.size) + " bytes");
+    const size_t limit = static_cast<size_t>(std::min<uint64_t>(kMaxNameBytes, names_left_));
+    const bool good = offset < names.size &&
+                      elf_.reader->read_text(names.offset + offset, names.end(), limit, &text);
+    names_left_ -= text.size();
+    if (!good) {
+      elf_.defects->add(
+          Code::kElfMalformed,
+          std::string(what) + " named at " + hex(offset) + " of the string table",
+          "a text inside its " + hex(names.size) + " bytes, of at most " + hex(limit));
+      text.clear();
     }
     return text;
   }
@@ -136,7 +142,12 @@ class DynamicReader {
       for (unsigned j = 0; j < need.vn_cnt; ++j) {
         Elf64_Vernaux aux;
         if (++total > kMaxVersions || !read(*table, aux_at, &aux)) return malformed(aux_at);
-        out_->versions.push_back({library, name(aux.vna_name, "a version"),
+        const std::string version = name(aux.vna_name, "a version");
+        if (aux.vna_hash != sysv_hash(version)) {
+          elf_.defects->add(Code::kElfMalformed, "the version " + version + " with a wrong hash",
+                            "the hash that the loader compares first");
+        }
+        out_->versions.push_back({library, version,
                                   (aux.vna_flags & VER_FLG_WEAK) != 0,
                                   static_cast<uint16_t>(aux.vna_other & kVersionIndex),
                                   (aux.vna_other & ~kVersionIndex) != 0});
@@ -162,9 +173,20 @@ class DynamicReader {
 
   const ElfFile& elf_;
   Dynamic* out_;
+  uint64_t names_left_ = kMaxNamesBytes;
 };
 
 }  // namespace
+
+uint32_t sysv_hash(std::string_view name) {
+  uint32_t hash = 0;
+  for (const unsigned char c : name) {
+    hash = (hash << 4) + c;
+    const uint32_t high = hash & 0xf0000000;
+    hash = (hash ^ high >> 24) & ~high;
+  }
+  return hash;
+}
 
 std::optional<Dynamic> read_dynamic(const ElfFile& elf) {
   const std::vector<Elf64_Dyn> entries = read_entries(elf);
@@ -206,10 +228,20 @@ std::optional<Dynamic> read_dynamic(const ElfFile& elf) {
                          std::pair{value(DT_JMPREL), value(DT_PLTRELSZ)}};
   dynamic.static_tls = (value(DT_FLAGS) & DF_STATIC_TLS) != 0;
   dynamic.executable = (value(DT_FLAGS_1) & DF_1_PIE) != 0;
+  dynamic.relative = values.count(36 /* DT_RELR */) != 0;
+  dynamic.no_default_folders = (value(DT_FLAGS_1) & DF_1_NODEFLIB) != 0;
   dynamic.no_open = (value(DT_FLAGS_1) & DF_1_NOOPEN) != 0;
   if (dynamic.executable) {
     elf.defects->add(Code::kElfType, "a position-independent executable",
                      "a shared object (ET_DYN without DF_1_PIE)");
+  }
+  // glibc passes over tables that it does not know: the file would be loaded, and not relocated.
+  constexpr int64_t kAndroidTables[] = {0x6000000f, 0x60000011, 0x6fffe000};
+  for (const int64_t tag : kAndroidTables) {
+    if (values.count(tag) == 0) continue;
+    elf.defects->add(Code::kElfAbi,
+                     "relocations packed for Android (dynamic tag " + hex(uint64_t(tag)) + ")",
+                     "relocations that glibc applies: link without --pack-dyn-relocs=android");
   }
   if (dynamic.names.size == 0) return dynamic;
 
@@ -223,6 +255,7 @@ std::optional<Dynamic> read_dynamic(const ElfFile& elf) {
     }
     if (entry.d_tag == DT_SONAME) dynamic.soname = reader.name(at, "the soname");
     if (entry.d_tag == DT_RPATH) dynamic.rpath = reader.name(at, "the RPATH");
+    dynamic.has_runpath = dynamic.has_runpath || entry.d_tag == DT_RUNPATH;
     if (entry.d_tag == DT_RUNPATH) dynamic.runpath = reader.name(at, "the RUNPATH");
   }
   if (values.count(DT_VERNEED) != 0) {
@@ -235,6 +268,7 @@ std::vector<VersionDefinition> read_version_definitions(const ElfFile& elf,
                                                          const Dynamic& dynamic) {
   std::vector<VersionDefinition> names;
   if (dynamic.definitions == 0) return names;
+  constexpr size_t kMaxVersionBytes = 4096;
   const std::optional<Extent> table = elf.rest_of_segment(dynamic.definitions);
   if (!table) return names;
   const uint64_t count = std::min<uint64_t>(dynamic.num_definitions, kMaxVersions);
@@ -253,10 +287,10 @@ std::vector<VersionDefinition> read_version_definitions(const ElfFile& elf,
     }
     std::string name;
     if (!elf.reader->read_text(dynamic.names.offset + own.vda_name, dynamic.names.end(),
-                               kMaxNameBytes, &name)) {
+                               kMaxVersionBytes, &name)) {
       break;
     }
-    if ((definition.vd_flags & VER_FLG_BASE) == 0) {
+    if ((definition.vd_flags & VER_FLG_BASE) == 0 && definition.vd_hash == sysv_hash(name)) {
       names.push_back({static_cast<uint16_t>(definition.vd_ndx & kVersionIndex), std::move(name)});
     }
     if (definition.vd_next == 0) break;

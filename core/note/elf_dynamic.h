@@ -5,6 +5,7 @@
 #include <array>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -24,10 +25,13 @@ struct Dynamic {
   // libraries that are searched before this one.
   std::vector<std::string> filters, auxiliaries;
   std::string soname, rpath, runpath;
+  bool has_runpath = false;             // even an empty one keeps the RPATHs from being searched
   std::vector<SymbolVersion> versions;  // needed ones
   bool static_tls = false;
   bool executable = false;   // DF_1_PIE: a program, which dlopen refuses
+  bool relative = false;     // DT_RELR: relocations in a form that old loaders do not know
   bool no_open = false;      // DF_1_NOOPEN: dlopen refuses it, also as a dependency
+  bool no_default_folders = false;  // DF_1_NODEFLIB
   Extent names;              // the string table, in the file
   uint64_t symbols = 0;      // addresses; 0 where absent
   uint64_t symbols_end = 0;  // at most: where the next table begins
@@ -39,6 +43,9 @@ struct Dynamic {
   // DT_RELA and DT_JMPREL: {address, bytes}, 0 where absent.
   std::array<std::pair<uint64_t, uint64_t>, 2> relocations{};
 };
+
+// The hash of DT_HASH and of symbol versions. Source: System V ABI, "Hash Table".
+uint32_t sysv_hash(std::string_view name);
 
 // Reads PT_DYNAMIC and the tables it points at. nullopt if there is none that can be read; what is
 // wrong becomes a defect.

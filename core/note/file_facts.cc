@@ -15,13 +15,16 @@
 namespace opdock {
 namespace {
 
-void take_symbols(const Library& library, Depth depth, FileFacts* facts) {
+// *table: the image table's symbol, if it is there.
+void take_symbols(const Library& library, Depth depth, FileFacts* facts,
+                  std::optional<Elf64_Sym>* table) {
   library.symbols.for_each([&](const Elf64_Sym& symbol, std::string_view name) {
     const unsigned binding = ELF64_ST_BIND(symbol.st_info);
     if (name.empty() || binding == STB_LOCAL) return;
     const bool defined = symbol.st_shndx != SHN_UNDEF;
     if (defined && binding == STB_GNU_UNIQUE) facts->unique_symbols = true;
     if (defined && name == OPDOCK_ENTRY_NAME) facts->exports_entry = true;
+    if (defined && name == OPDOCK_IMAGES_NAME) *table = symbol;
     if (depth == Depth::kInspect) (defined ? facts->exports : facts->undefined).emplace_back(name);
   });
 }
@@ -51,11 +54,11 @@ bool lacks_images(const Note& note, const std::vector<DeviceImage>& images) {
 }
 
 void read_elf(const ElfFile& elf, Depth depth, FileFacts* facts) {
-  facts->machine = elf.header.e_machine;
   facts->executable_stack = wants_executable_stack(elf);
   std::optional<FoundNote> found = find_note(elf);
   std::optional<Dynamic> dynamic = read_dynamic(elf);
   facts->is_shared_object = elf.header.e_type == ET_DYN && dynamic && !dynamic->executable;
+  std::optional<Elf64_Sym> table;
   if (dynamic) {
     facts->needed = dynamic->needed;
     facts->versions = dynamic->versions;
@@ -63,18 +66,20 @@ void read_elf(const ElfFile& elf, Depth depth, FileFacts* facts) {
     facts->rpath = dynamic->rpath;
     facts->runpath = dynamic->runpath;
     facts->static_tls = dynamic->static_tls;
+    if (depth == Depth::kInspect) check_relocations(elf, *dynamic);
     // Only a plugin's symbols matter to a verdict; other libraries may have a hundred thousand.
     if (found || depth == Depth::kInspect) {
       auto library =
           std::make_shared<const Library>(read_library(elf, *std::move(dynamic), facts->path));
-      take_symbols(*library, depth, facts);
+      take_symbols(*library, depth, facts, &table);
       facts->library = std::move(library);
     }
   }
   if (found) {
     check_claims(elf, found->note, facts);
-    read_image_table(elf, *found, depth == Depth::kInspect, &facts->images);
+    facts->note_address = found->address;
     facts->note = std::move(found->note);
+    read_image_table(elf, table, depth == Depth::kInspect, facts);
   }
   if (depth == Depth::kInspect || (facts->note && lacks_images(*facts->note, facts->images))) {
     // Source serves any GPU: where it is, a whole file is not searched for what is seldom there.
@@ -94,7 +99,14 @@ FileFacts read_file_facts(int fd, uint64_t size, const std::string& path, Depth 
   FileReader reader(fd, size);
   Defects defects(&facts.reasons);
   ElfFile elf{&reader, &defects, {}, {}};
-  if (read_headers(&elf, &facts.is_elf)) read_elf(elf, depth, &facts);
+  const bool readable = read_headers(&elf, &facts.is_elf);
+  const unsigned char* const identity = elf.header.e_ident;
+  facts.machine = elf.header.e_machine;
+  facts.elf_bits = identity[EI_CLASS] == ELFCLASS64   ? 64
+                   : identity[EI_CLASS] == ELFCLASS32 ? 32
+                                                      : 0;
+  facts.big_endian = identity[EI_DATA] == ELFDATA2MSB;
+  if (readable) read_elf(elf, depth, &facts);
   if (reader.changed()) {
     defects.add(Code::kFileChanged, "fewer bytes than its " + std::to_string(size),
                 "a file that stays as it is");

@@ -37,13 +37,22 @@ struct DeviceImage {
   uint64_t size = 0;
 };
 
+// Where Opdock's image table lies, by its dynamic symbol. size 0: there is none.
+struct ImageTablePlace {
+  uint64_t address = 0;  // virtual
+  uint64_t offset = 0;   // in the file
+  uint64_t size = 0;
+};
+
 struct Library;
 
 struct FileFacts {
   std::string path;
   uint64_t size = 0;
   bool is_elf = false;
-  uint16_t machine = 0;  // EM_X86_64 …; 0 if not ELF
+  uint16_t machine = 0;   // EM_X86_64 …; 0 if not ELF, or if its header cannot be read
+  unsigned elf_bits = 0;  // 32 or 64; 0 as above
+  bool big_endian = false;
   bool is_shared_object = false;
   std::vector<std::string> needed;
   std::vector<SymbolVersion> versions;
@@ -54,7 +63,9 @@ struct FileFacts {
   bool exports_entry = false;           // OPDOCK_ENTRY is a defined dynamic symbol
   std::vector<std::string> undefined;   // dynamic symbols wanted from elsewhere; kInspect only
   std::vector<DeviceImage> images;
+  ImageTablePlace image_table;
   std::optional<Note> note;
+  uint64_t note_address = 0;         // virtual, of the note's head
   std::vector<Reason> reasons;       // defects of the file and the note: truncated, overlapping, …
   std::vector<std::string> exports;  // defined dynamic symbols; kInspect only
   std::shared_ptr<const Library> library;  // NULL: no ELF file that can be read

@@ -17,6 +17,7 @@ struct LinkProblem {
     kUnknown,    // name: a library that a described machine may or may not have
     kRefused,    // name, where: a library that is there and no use; detail: why
     kVersion,    // name: a symbol version; library: whose; where: what is there instead of it
+    kUnmarked,   // relative relocations (DT_RELR) without the need for glibc's mark for them
     kCpuLevel,   // level: of x86-64, that `where` needs
     kTls,        // the block for static TLS is too small; detail: the libraries
     kSymbol,     // name: a symbol that nothing defines; version: the one that is asked for

@@ -4,7 +4,7 @@
 #include <fstream>
 
 #include "cache/entry_format.h"
-#include "support/image_builder.h"
+#include "support/bundle_builder.h"
 
 namespace {
 
@@ -29,11 +29,7 @@ Bytes fatbin() {
 }
 
 Bytes bundle() {
-  const std::string target = "hipv4-amdgcn-amd-amdhsa--gfx90a";
-  Bytes b("__CLANG_OFFLOAD_BUNDLE__");
-  b.u64(24, 1).u64(32, 128).u64(40, 64).u64(48, target.size()).text(56, target).u8(127, 0);
-  b.add(code_object(0x3f));
-  return b;
+  return hip_bundle({{"hipv4-amdgcn-amd-amdhsa--gfx90a", code_object(0x3f)}});
 }
 
 }  // namespace
@@ -55,12 +51,20 @@ int main(int count, char** arguments) {
   bundled.extra = bundle();
   bundled.symbols.push_back({"malloc", false, 1});
   plugins.push_back(bundled);
+  for (const unsigned version : {1, 2, 3}) {
+    for (const Compression compression : {Compression::kZlib, Compression::kZstd}) {
+      Plugin compressed = Plugin();
+      compressed.extra = compressed_bundle(version, compression, bundle());
+      compressed.extra_section = ".hip_fatbin";
+      plugins.push_back(compressed);
+    }
+  }
   for (size_t i = 0; i < plugins.size(); ++i) {
     const std::string name = "seed" + std::to_string(i);
     Bytes& file = plugins[i].file();
     write(root / "elf" / name, file.data);
     const auto begin = file.data.begin() + static_cast<std::ptrdiff_t>(plugins[i].descriptor);
-    const size_t size = 64 + plugins[i].json.size();
+    const size_t size = 48 + plugins[i].json.size();
     write(root / "note" / name, {begin, begin + static_cast<std::ptrdiff_t>(size)});
     write(root / "json" / name, Bytes(plugins[i].json).data);
   }

@@ -6,6 +6,8 @@ import inspect
 import json
 import os
 import pydoc
+import re
+import shutil
 import subprocess
 import sys
 import threading
@@ -43,6 +45,16 @@ def test_import_brings_nothing_else():
         "if m in sys.modules])"
     )
     assert run(program) == "[]"
+
+
+def test_the_library_needs_the_system_alone():
+    """What else libopdock uses is inside it: nothing has to be installed where it runs."""
+    readelf = shutil.which("readelf") or pytest.skip("readelf (binutils) is not installed")
+    library = Path(os.environ["OPDOCK_BUILD_DIR"]) / "core" / "libopdock.so.0"
+    dynamic = subprocess.run([readelf, "-dW", library], capture_output=True, text=True).stdout
+    needed = set(re.findall(r"\(NEEDED\).*\[(.*?)\.so", dynamic))
+    system = {"libstdc++", "libm", "libgcc_s", "libc", "libdl", "libpthread"}
+    assert "libc" in needed and {name for name in needed if name[:2] != "ld"} <= system, needed
 
 
 def test_import_without_torch_and_numpy():

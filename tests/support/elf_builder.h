@@ -77,7 +77,7 @@ class Plugin {
       R"("digest":"669c6ce05420094fc91c0b7c99b98c8421a11f64df65e5bf375c78fa9bfbbdc7","devices":["cpu"],)"
       R"("dtypes":["float32"],"shape":["like x"],"flags":["thread-safe"]}],"devices":["cpu"],)"
       R"("cpu":{"arch":"x86_64","level":1},"toolchain":"a test"})";
-  Bytes image_table;                // empty: none
+  Bytes image_table;                // empty: none, and no opdock_images_v0
   std::vector<std::string> needed;  // DT_NEEDED
   std::string soname, rpath, runpath;
   struct Symbol {
@@ -96,12 +96,14 @@ class Plugin {
   bool note_segment = true;  // PT_NOTE covers it
   bool section_headers = true;
   uint32_t note_alignment = 4;
-  Bytes extra;  // behind all that is loaded: the first segment covers it
+  Bytes extra;                // behind all that is loaded: the first segment covers it
+  std::string extra_section;  // its section's name; none where empty
 
   // Offsets in the file, once laid out.
   size_t load0 = 0, load1 = 0, dynamic_header = 0, note_header = 0, stack_header = 0;
   size_t note = 0, descriptor = 0, images = 0, dynsym = 0, dynstr = 0, hash = 0, verneed = 0,
          dynamic = 0, sections = 0, extra_at = 0;
+  size_t images_symbol = 0;                          // the table's, in dynsym
   static constexpr uint64_t kDynamicShift = 0x1000;  // address minus offset of the second segment
 
   Bytes& file() {
@@ -127,24 +129,24 @@ class Plugin {
   Bytes file_;
   bool laid_out_ = false;
 
+  static constexpr const char* kImages = "opdock_images_v0";
+
   static uint32_t gnu_hash(const std::string& name) {
     uint32_t hash = 5381;
     for (const char c : name) hash = hash * 33 + static_cast<unsigned char>(c);
     return hash;
   }
 
-  Bytes make_descriptor(size_t table_distance) const {
+  Bytes make_descriptor() const {
     Bytes head;
-    head.u16(0, 1)
-        .u16(2, 64)
+    head.u16(0, 2)
+        .u16(2, 48)
         .u16(4, OPDOCK_ABI_MAJOR)
         .u16(6, OPDOCK_ABI_MINOR)
         .u32(8, 0)
         .u32(12, json.size());
     for (size_t i = 0; i < 32; ++i) head.u8(16 + i, i);
-    const bool table = image_table.size() != 0;
-    head.u64(48, table ? table_distance : 0).u64(56, image_table.size());
-    head.text(64, json);
+    head.text(48, json);
     return head;
   }
 
@@ -155,14 +157,14 @@ class Plugin {
     stack_header = note_header + 56;
     f.u8(64 + segments * 56 - 1, 0);
 
-    // Notes, with the distance to the table filled in once it is known.
     std::vector<size_t> descriptors;
     for (int i = 0; i < notes; ++i) {
-      const size_t size = make_descriptor(0).size();
+      const Bytes head_and_json = make_descriptor();
       Bytes whole;
-      whole.u32(0, 7).u32(4, size).u32(8, 1).text(12, std::string("opdock\0", 7));
+      whole.u32(0, 7).u32(4, head_and_json.size()).u32(8, 1);
+      whole.text(12, std::string("opdock\0", 7));
       const size_t body = (19 + note_alignment - 1) / note_alignment * note_alignment;
-      whole.u8(body + size - 1, 0);
+      whole.text(body, string_of(head_and_json));
       const size_t at = f.add(whole, note_alignment);
       if (i == 0) note = at;
       descriptors.push_back(at + body);
@@ -186,10 +188,12 @@ class Plugin {
         if (s.defined == defined) sorted.push_back(s);
       }
     }
+    if (image_table.size() != 0) sorted.push_back({kImages, true, 1});
     size_t undefined = 1;
     for (const Symbol& s : sorted) {
       const size_t at = table.size();
-      table.u32(at, name(s.name)).u8(at + 4, s.binding << 4 | 2).u8(at + 5, 0);
+      const unsigned type = s.name == kImages ? 1 : 2;  // STT_OBJECT, STT_FUNC
+      table.u32(at, name(s.name)).u8(at + 4, s.binding << 4 | type).u8(at + 5, 0);
       table.u16(at + 6, s.defined ? 7 : 0).u64(at + 8, s.defined ? 0x40 : 0).u64(at + 16, 8);
       if (!s.defined) ++undefined;
     }
@@ -236,6 +240,10 @@ class Plugin {
     hash = f.add(hash_table, 8);
     verneed = f.add(needs, 8);
     images = image_table.size() != 0 ? f.add(image_table, 64) : 0;
+    if (images != 0) {  // its symbol is the last one
+      images_symbol = dynsym + table.size() - 24;
+      f.u64(images_symbol + 8, images).u64(images_symbol + 16, image_table.size());
+    }
     extra_at = f.add(extra, 8);
     const size_t loaded = f.size();
 
@@ -252,8 +260,6 @@ class Plugin {
     if (flags_1 != 0) entry(0x6ffffffb, flags_1);
     entry(0, 0);
     dynamic = f.add(dynamic_table, 8);
-
-    for (const size_t at : descriptors) f.text(at, string_of(make_descriptor(images - (at + 48))));
 
     f.text(0, std::string("\177ELF\2\1\1", 7)).u16(16, 3).u16(18, machine).u32(20, 1);
     f.u64(32, 64).u16(52, 64).u16(54, 56).u16(56, stack_segment ? segments : segments - 1);
@@ -272,14 +278,18 @@ class Plugin {
   }
 
   void add_sections(size_t note_end) {
-    const std::string names("\0.note.opdock\0.shstrtab\0", 24);
+    const std::string names =
+        std::string("\0.note.opdock\0.shstrtab\0", 24) + extra_section + std::string(1, '\0');
     const size_t names_at = file_.add(Bytes(names));
+    const size_t count = extra_section.empty() ? 3 : 4;
     Bytes table;
-    table.u8(3 * 64 - 1, 0);
+    table.u8(count * 64 - 1, 0);
     table.u32(64, 1).u32(68, 7).u64(64 + 24, note).u64(64 + 32, note_end - note);
     table.u32(128, 14).u32(132, 3).u64(128 + 24, names_at).u64(128 + 32, names.size());
+    if (count == 4)
+      table.u32(192, 24).u32(196, 1).u64(192 + 24, extra_at).u64(192 + 32, extra.size());
     sections = file_.add(table, 8);
-    file_.u64(40, sections).u16(58, 64).u16(60, 3).u16(62, 2);
+    file_.u64(40, sections).u16(58, 64).u16(60, count).u16(62, 2);
   }
 
   static std::string string_of(const Bytes& bytes) {

@@ -1,67 +1,15 @@
 // What images and the containers of other tools say about their architecture.
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
-#include <unistd.h>
-
-#include <algorithm>
 
 #include "note/device_bundles.h"
 #include "note/file_facts.h"
 #include "note/image_identity.h"
-#include "support/image_builder.h"
+#include "support/bundle_builder.h"
+#include "unit/note/image_support.h"
 
 namespace opdock {
 namespace {
-
-using namespace opdock_test;
-
-// Calls body(&reader, size) for a file of these bytes.
-template <class Body>
-void read_bytes(const Bytes& bytes, const Body& body) {
-  const int fd = open_bytes(bytes.data);
-  FileReader reader(fd, bytes.size());
-  body(&reader, bytes.size());
-  close(fd);
-}
-
-// The same for copies of `good` with one of its first `count` bytes changed, whole and cut there,
-// where more follows in the file, of which nothing may be taken: body(&reader, size) answers with
-// all that it has read, as text, and must answer the same for the file that ends there.
-template <class Body>
-void read_damaged(const Bytes& good, size_t count, const Body& body) {
-  const auto answer = [&body](const Bytes& bytes, size_t size) {
-    std::string text;
-    read_bytes(bytes, [&](FileReader* reader, size_t) { text = body(reader, size); });
-    return text;
-  };
-  for (size_t at = 0; at < count; ++at) {
-    for (const uint8_t value : {0, 1, 0x7f, 0xff}) {
-      Bytes damaged = good;
-      damaged.data[at] = value;
-      for (const size_t size : {good.size(), at}) {
-        Bytes ending = damaged, followed = damaged;
-        ending.data.resize(size);
-        followed.add(good);  // what looks like more of the same
-        followed.data.resize(followed.size() + 5000, 0x41);
-        ASSERT_EQ(answer(followed, size), answer(ending, size))
-            << "byte " << at << " is " << int{value} << ", " << size << " bytes";
-      }
-    }
-  }
-}
-
-// Images as text, each within the first `size` bytes.
-std::string within(const std::vector<DeviceImage>& images, uint64_t end, size_t size) {
-  std::string text = std::to_string(end);
-  EXPECT_LE(end, size);
-  for (const DeviceImage& image : images) {
-    EXPECT_LE(image.offset, size);
-    EXPECT_LE(image.size, size - std::min<uint64_t>(image.offset, size));
-    text += " " + image.arch + "(" + image.claimed_arch + ") " + image.toolkit.text() + " " +
-            std::to_string(image.offset) + "+" + std::to_string(image.size);
-  }
-  return text;
-}
 
 struct Row {
   const char* name;
@@ -176,31 +124,6 @@ Bytes fatbin(const std::vector<Bytes>& entries) {
   return whole;
 }
 
-Bytes bundle(const std::vector<std::pair<std::string, Bytes>>& entries) {
-  Bytes b("__CLANG_OFFLOAD_BUNDLE__");
-  b.u64(24, entries.size());
-  size_t heads = 32;
-  for (const auto& [target, object] : entries) heads += 24 + target.size();
-  size_t at = 32, data = (heads + 4095) / 4096 * 4096;
-  for (const auto& [target, object] : entries) {
-    b.u64(at, data).u64(at + 8, object.size()).u64(at + 16, target.size()).text(at + 24, target);
-    at += 24 + target.size();
-    if (object.size() != 0) {
-      b.u8(data + object.size() - 1, 0);
-      b.text(data, std::string(object.data.begin(), object.data.end()));
-    }
-    data += (object.size() + 4095) / 4096 * 4096;
-  }
-  return b;
-}
-
-FileFacts read_images(Plugin plugin, Depth depth) {
-  const int fd = open_bytes(plugin.file().data);
-  FileFacts facts = read_file_facts(fd, plugin.file().size(), "p.so", depth);
-  close(fd);
-  return facts;
-}
-
 // Entries may be longer than this reader's: images lie behind them.
 TEST(ImageTable, HasItsImagesBehindEntriesOfItsOwnSize) {
   const std::vector<Image> one = {{2, 2, "compute_75", 12, 9, ptx("sm_75"), ""}};
@@ -213,23 +136,6 @@ TEST(ImageTable, HasItsImagesBehindEntriesOfItsOwnSize) {
   EXPECT_EQ(facts.reasons[0].code, Code::kImageTable);
   EXPECT_NE(facts.reasons[0].wanted.find("behind the entries"), std::string::npos)
       << facts.reasons[0].wanted;
-}
-
-FileFacts inspect(const Bytes& extra) {
-  Plugin plugin;
-  plugin.extra = extra;
-  return read_images(plugin, Depth::kInspect);
-}
-
-std::string shown(const FileFacts& facts) {
-  std::string text;
-  for (const DeviceImage& image : facts.images) {
-    text += text.empty() ? "" : " ";
-    text += image.arch.empty() ? "?" : image.arch;
-    if (!image.claimed_arch.empty()) text += "(" + image.claimed_arch + ")";
-    if (image.compressed) text += "*";
-  }
-  return text;
 }
 
 TEST(Fatbin, EveryKindOfEntry) {
@@ -299,30 +205,21 @@ TEST(Fatbin, SurvivesDamage) {
 }
 
 TEST(HipBundle, EveryKindOfEntry) {
-  const FileFacts facts =
-      inspect(bundle({{"host-x86_64-unknown-linux--", Bytes()},
-                      {"hipv4-amdgcn-amd-amdhsa--gfx90a:sramecc+:xnack-", code_object(0x3f, 0xe00)},
-                      {"hip-amdgcn-amd-amdhsa-gfx906", code_object(0x2f, 0, 1)},
-                      {"hipv4-amdgcn-amd-amdhsa--gfx1030", code_object(0x37)}}));
+  const FileFacts facts = inspect(
+      hip_bundle({{"host-x86_64-unknown-linux--", Bytes()},
+                  {"hipv4-amdgcn-amd-amdhsa--gfx90a:sramecc+:xnack-", code_object(0x3f, 0xe00)},
+                  {"hip-amdgcn-amd-amdhsa-gfx906", code_object(0x2f, 0, 1)},
+                  {"hipv4-amdgcn-amd-amdhsa--gfx1030", code_object(0x37)}}));
   EXPECT_EQ(shown(facts), "gfx90a:sramecc+:xnack- gfx906 gfx1031(gfx1030)");
   EXPECT_EQ(facts.images[0].backend, Backend::kRocm);
 }
 
-TEST(HipBundle, CompressedOnesAreReported) {
-  Bytes v2("CCOB"), v3("CCOB");
-  v2.u16(4, 2).u16(6, 1).u32(8, 64).u32(12, 4096).u8(63, 0);
-  v3.u16(4, 3).u16(6, 1).u64(8, 64).u64(16, 4096).u8(63, 0);
-  Bytes both = v2;
-  both.add(v3, 8);
-  EXPECT_EQ(shown(inspect(both)), "?* ?*");
-}
-
 TEST(HipBundle, SurvivesDamage) {
-  const Bytes good = bundle({{"hipv4-amdgcn-amd-amdhsa--gfx90a", code_object(0x3f)}});
+  const Bytes good = hip_bundle({{"hipv4-amdgcn-amd-amdhsa--gfx90a", code_object(0x3f)}});
   read_damaged(good, 128, [](FileReader* reader, size_t size) {
     std::vector<DeviceImage> images;
     uint64_t end = 0;
-    const bool whole = read_hip_bundle(reader, 0, size, &images, &end);
+    const bool whole = read_hip_bundle(reader, 0, size, true, &images, &end);
     return (whole ? "whole " : "damaged ") + within(images, end, size);
   });
 }

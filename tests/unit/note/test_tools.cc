@@ -13,7 +13,9 @@
 #include <sstream>
 
 #include "compat/verdict.h"
+#include "note/device_bundles.h"
 #include "note/file_facts.h"
+#include "support/temporary_folder.h"
 
 namespace opdock {
 namespace {
@@ -162,6 +164,38 @@ TEST(Hipcc, ArchitecturesAreFound) {
     }
     EXPECT_EQ(sorted(found), sorted(archs)) << path;
   }
+}
+
+// clang's own program for bundles, where there is one that compresses (LLVM 18).
+TEST(OffloadBundler, CompressedBundlesNameTheTargetsThatItWasGiven) {
+  const std::string bundler = variable("OPDOCK_TEST_BUNDLER");
+  if (bundler.empty() || run(bundler + " --help").find("--compress ") == std::string::npos) {
+    GTEST_SKIP() << "no clang-offload-bundler that compresses was found when this build was set up";
+  }
+  const opdock_test::TemporaryFolder folder;
+  const std::string object = folder.write("object", std::string(10000, 'x'));
+  const std::string bundle = folder.path() / "bundle";
+  ASSERT_EQ(std::system((bundler +
+                         " -type=o -bundle-align=4096 -compress -input=/dev/null -input=" + object +
+                         " -input=" + object + " -output=" + bundle +
+                         " -targets=host-x86_64-unknown-linux-gnu,hipv4-amdgcn-amd-amdhsa--gfx90a:"
+                         "xnack-,hipv4-amdgcn-amd-amdhsa--gfx1030")
+                            .c_str()),
+            0);
+  const int fd = open(bundle.c_str(), O_RDONLY);
+  struct stat status{};
+  ASSERT_EQ(fstat(fd, &status), 0);
+  const auto size = static_cast<uint64_t>(status.st_size);
+  FileReader reader(fd, size);
+  std::vector<DeviceImage> images;
+  uint64_t end = 0;
+  EXPECT_TRUE(read_hip_bundle(&reader, 0, size, true, &images, &end));
+  close(fd);
+  EXPECT_EQ(end, size);
+  ASSERT_EQ(images.size(), 2u);
+  EXPECT_TRUE(images[0].compressed);
+  EXPECT_EQ(images[0].arch, "gfx90a:xnack-");
+  EXPECT_EQ(images[1].arch, "gfx1030");
 }
 
 // A note that lists "cuda" does not make a plugin fit: nvcc's images decide, also for the verdict.
