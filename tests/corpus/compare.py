@@ -26,8 +26,9 @@ def python_here(path, tag):
     return tag in (f"cp{PYTHON}", "py3")
 
 
-def differences(report, facts, path, cwd, loaded):
-    """What a report says otherwise than readelf, ldd and cuobjdump: list of texts."""
+def differences(report, facts, path, cwd, loaded, plain):
+    """What a report says otherwise than readelf, ldd and cuobjdump: list of texts. `loaded`: the
+    loader took the file; `plain`: in a process that brings nothing, as ldd's."""
     found = []
 
     def differ(name, ours, theirs):
@@ -49,14 +50,11 @@ def differences(report, facts, path, cwd, loaded):
         )
     if loaded:
         differ("unresolved", set(report["unresolved"]), set())
-    elif resolution := elf_tools.ldd(path, cwd):
+    elif plain and (resolution := elf_tools.ldd(path, cwd)):
         if not resolution.missing:  # else ldd leaves out what a missing library may define
             of_file = resolution.undefined.get(os.path.realpath(path), set())
             ours = {name.split("@")[0] for name in report["unresolved"]}
-            differ(
-                "unresolved",
-                *({s for s in names if not is_python_symbol(s)} for names in (ours, of_file)),
-            )
+            differ("unresolved", ours, of_file)
         said = " ".join(r["text"] for r in report["reasons"] if r["code"] == "library-missing")
         if not re.search(r"and \d+ more", said):
             words = set(re.split(r"[\s,:]+", said))
@@ -130,5 +128,5 @@ def examine(path, tag, inspect, loader, cwd):
             result["same_cause"] = causes.explains(reasons[0], answer.text, path, report)
     if facts is not None and report["is_elf"] and facts.machine == elf_tools.THIS_MACHINE:
         loaded = answer is not None and answer.loads
-        result["differences"] = differences(report, facts, path, cwd, loaded)
+        result["differences"] = differences(report, facts, path, cwd, loaded, not for_python)
     return result
