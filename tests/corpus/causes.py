@@ -16,7 +16,7 @@ PHRASES = {
     "short": ["file too short"],
     "class": ["wrong ELF class", "ELF file data encoding"],
     "version-of-elf": ["ELF file version"],
-    "abi": ["ELF file OS ABI invalid", "ELF file ABI version invalid", "nonzero padding"],
+    "abi": ["ELF file OS ABI invalid", "ELF file ABI version invalid"],
     "type": ["cannot dynamically load", "only ET_DYN and ET_EXEC"],
     "no-open": ["shared object cannot be dlopen"],
     "static-tls": ["static TLS block"],
@@ -26,6 +26,8 @@ PHRASES = {
     "folder": ["Is a directory"],
     "damaged": [
         "invalid ELF header",
+        "nonzero padding in e_ident",
+        "unsupported version",
         "ELF file's phentsize",
         "ELF load command",
         "object file has no",
@@ -42,7 +44,7 @@ PHRASES = {
 # Opdock's codes that stand for each cause, where it is the file's own and where a library's.
 CODES = {
     "library-missing": {"library-missing"},
-    "version": {"glibc-version", "libstdcxx-version", "symbol-version"},
+    "version": {"glibc-version", "libstdcxx-version", "symbol-version", "elf-malformed"},
     "symbol": {"symbols-undefined"},
     "short": {"file-empty", "elf-truncated", "not-elf"},
     "class": {"elf-class", "elf-machine"},

@@ -35,6 +35,16 @@ def undefined_without_relocation(box):
 
 
 @case
+def undefined_name_of_the_compiler(box):
+    """What every library refers to weakly, wanted for good."""
+    path = box.lib("a.so", "void _ITM_deregisterTMCloneTable(void);")
+    elf = box.edit("a.so")
+    elf.put("B", elf.symbol("_ITM_deregisterTMCloneTable")[1] + 4, 0x10)
+    elf.save()
+    return path
+
+
+@case
 def undefined_in_dependency(box):
     box.lib("libb.so", CALL)
     return box.lib("a.so", "", needs=["libb.so"], runpath="$ORIGIN")
