@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The loader's messages and Opdock's reasons in common words: (cause, what it is about)."""
 
+import os
 import re
 
 # Messages that name what they are about: the group.
@@ -15,7 +16,7 @@ PHRASES = {
     "short": ["file too short"],
     "class": ["wrong ELF class", "ELF file data encoding"],
     "version-of-elf": ["ELF file version"],
-    "abi": ["ELF file OS ABI invalid", "ELF file ABI version invalid", "nonzero padding"],
+    "abi": ["ELF file OS ABI invalid", "ELF file ABI version invalid"],
     "type": ["cannot dynamically load", "only ET_DYN and ET_EXEC"],
     "no-open": ["shared object cannot be dlopen"],
     "static-tls": ["static TLS block"],
@@ -25,6 +26,8 @@ PHRASES = {
     "folder": ["Is a directory"],
     "damaged": [
         "invalid ELF header",
+        "nonzero padding in e_ident",
+        "unsupported version",
         "ELF file's phentsize",
         "ELF load command",
         "object file has no",
@@ -38,23 +41,27 @@ PHRASES = {
     ],
 }
 
-# Opdock's codes that stand for each cause.
+# Opdock's codes that stand for each cause, where it is the file's own and where a library's.
 CODES = {
     "library-missing": {"library-missing"},
-    "version": {"glibc-version", "libstdcxx-version", "symbol-version"},
-    "symbol": {"symbols-unresolved", "symbol-missing"},
-    "damaged": {"elf-malformed", "elf-truncated", "not-elf"},
+    "version": {"glibc-version", "libstdcxx-version", "symbol-version", "elf-malformed"},
+    "symbol": {"symbols-undefined"},
     "short": {"file-empty", "elf-truncated", "not-elf"},
     "class": {"elf-class", "elf-machine"},
     "version-of-elf": {"elf-class", "elf-malformed"},
-    "relr": {"elf-malformed", "glibc-version"},
-    "folder": {"not-regular"},
     "abi": {"elf-abi"},
     "type": {"elf-type"},
     "no-open": {"no-open"},
-    "static-tls": {"static-tls"},
+    "static-tls": {"static-tls-full"},
     "stack": {"executable-stack"},
     "cpu": {"cpu-level"},
+    "relr": {"elf-malformed", "glibc-version"},
+    "folder": {"not-regular"},
+    "damaged": {"elf-malformed", "elf-truncated", "not-elf"},
+}
+OF_A_LIBRARY = {
+    "symbol": CODES["symbol"],
+    "cpu": CODES["cpu"] | {"library-refused"},
 }
 
 
@@ -73,39 +80,26 @@ def of_message(text, path=None):
     return "other", ""
 
 
-def rejecting(report):
-    """The reasons of a report that say that the system refuses the file, in their order."""
-    return [
-        reason
-        for reason in report["reasons"]
-        if reason["severity"] == "reject"
-        and reason["code"] != "note-missing"
-        and reason["stage"] != "device"
-    ]
+def deciding(report):
+    """The reasons that make a report's verdict what it is, in their order."""
+    severity = {"rejected": "reject", "undecided": "undecided"}.get(report["verdict"])
+    return [reason for reason in report["reasons"] if reason["severity"] == severity]
 
 
-def undecided(report):
-    """The reasons that leave open whether the file loads."""
-    return [
-        reason
-        for reason in report["reasons"]
-        if reason["severity"] == "undecided" and reason["stage"] != "device"
-    ]
-
-
-def verdict(report):
-    """ "usable", "rejected" or "undecided": what the report says about loading the file."""
-    if rejecting(report):
-        return "rejected"
-    return "undecided" if undecided(report) else "usable"
-
-
-def explains(reason, message, path):
-    """Whether a reason is the cause that the loader's message names for the file at `path`,
-    and about the same thing."""
+def explains(reason, message, path, report):
+    """Whether a report's reason is the cause that the loader's message names for the file at
+    `path`, and about the same symbol, version or library."""
     cause, subject = of_message(message, path)
-    if reason["code"] not in CODES.get(cause, ()):
-        return False
-    return cause not in ("library-missing", "version", "symbol") or subject in (
-        f"{reason['found']} {reason['wanted']} {reason['text']}"
-    )
+    words = f"{reason['found']} {reason['wanted']} {reason['text']}"
+    if "symbol" in reason["code"]:
+        words += " " + " ".join(report["unresolved"])  # the reason names only the first ones
+    of_file = re.match(r"(\S+): ", message)
+    about_a_library = of_file is not None and of_file[1] != str(path)
+    # Static TLS runs out by all libraries together: which one comes last says nothing.
+    if about_a_library and cause not in ("library-missing", "version", "static-tls"):
+        if os.path.basename(of_file[1]) not in words:
+            return False
+        return reason["code"] in OF_A_LIBRARY.get(cause, {"library-refused"}) and subject in words
+    if cause == "damaged" and of_file is None:  # the process was killed: by which file is not said
+        return reason["code"] in CODES[cause] | {"library-refused"}
+    return reason["code"] in CODES.get(cause, ()) and subject in words

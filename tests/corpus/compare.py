@@ -26,8 +26,9 @@ def python_here(path, tag):
     return tag in (f"cp{PYTHON}", "py3")
 
 
-def differences(report, facts, path, cwd, loaded):
-    """What a report says otherwise than readelf, ldd and cuobjdump: list of texts."""
+def differences(report, facts, path, cwd, loaded, plain):
+    """What a report says otherwise than readelf, ldd and cuobjdump: list of texts. `loaded`: the
+    loader took the file; `plain`: in a process that brings nothing, as ldd's."""
     found = []
 
     def differ(name, ours, theirs):
@@ -49,13 +50,11 @@ def differences(report, facts, path, cwd, loaded):
         )
     if loaded:
         differ("unresolved", set(report["unresolved"]), set())
-    elif resolution := elf_tools.ldd(path, cwd):
+    elif plain and (resolution := elf_tools.ldd(path, cwd)):
         if not resolution.missing:  # else ldd leaves out what a missing library may define
-            differ(
-                "unresolved",
-                set(report["unresolved"]),
-                resolution.undefined.get(os.path.realpath(path), set()),
-            )
+            of_file = resolution.undefined.get(os.path.realpath(path), set())
+            ours = {name.split("@")[0] for name in report["unresolved"]}
+            differ("unresolved", ours, of_file)
         said = " ".join(r["text"] for r in report["reasons"] if r["code"] == "library-missing")
         if not re.search(r"and \d+ more", said):
             words = set(re.split(r"[\s,:]+", said))
@@ -92,7 +91,7 @@ def examine(path, tag, inspect, loader, cwd):
             "reasons": [str(error)],
             "loader": "not asked",
         }
-    verdict = causes.verdict(report)
+    verdict = report["verdict"]
     for_python = facts is not None and any(map(is_python_symbol, facts.undefined))
     answer = None
     if not for_python:
@@ -108,7 +107,7 @@ def examine(path, tag, inspect, loader, cwd):
     elif for_python:
         answer = None
 
-    reasons = causes.rejecting(report) or causes.undecided(report)
+    reasons = causes.deciding(report)
     result.update(
         verdict=verdict,
         asked="python" if for_python else "plain",
@@ -126,8 +125,8 @@ def examine(path, tag, inspect, loader, cwd):
             result["agreement"] = "agree" if answer.loads == (verdict == "usable") else "disagree"
         if verdict == "rejected" and answer.loads is False:
             result["refused_for"] = causes.of_message(answer.text, path)[0]
-            result["same_cause"] = causes.explains(reasons[0], answer.text, path)
+            result["same_cause"] = causes.explains(reasons[0], answer.text, path, report)
     if facts is not None and report["is_elf"] and facts.machine == elf_tools.THIS_MACHINE:
-        loaded = answer is not None and answer.loads and not for_python
-        result["differences"] = differences(report, facts, path, cwd, loaded)
+        loaded = answer is not None and answer.loads
+        result["differences"] = differences(report, facts, path, cwd, loaded, not for_python)
     return result

@@ -10,16 +10,18 @@ import tempfile
 from pathlib import Path
 
 from box import Box
-from causes import explains, rejecting, verdict
+from causes import deciding, explains
 from loader import Loader
 from made_case import Unmade
 from made_damage import CASES as DAMAGE
+from made_python import CASES as PYTHON
 from made_search import CASES as SEARCH
 from made_symbols import CASES as SYMBOLS
+from made_tls import CASES as TLS
 from made_versions import CASES as VERSIONS
 from opdock_inspect import Inspector
 
-CASES = {**SYMBOLS, **VERSIONS, **SEARCH, **DAMAGE}
+CASES = {**SYMBOLS, **TLS, **VERSIONS, **SEARCH, **DAMAGE, **PYTHON}
 
 
 def compare(case, folder, loader, inspect):
@@ -30,9 +32,9 @@ def compare(case, folder, loader, inspect):
     """
     (folder / "cwd").mkdir(parents=True)
     path = CASES[case](Box(folder))
-    answer = loader.ask(path, folder / "cwd")
+    answer = loader.ask(path, folder / "cwd", python=case in PYTHON)
     report = inspect(path, folder / "cwd")
-    said = verdict(report)
+    said = report["verdict"]
     reasons = "; ".join(f"{r['code']}: {r['text']}" for r in report["reasons"])
     words = f"loader {answer.outcome} {answer.text} | opdock {said} {reasons}"
     words = words.replace(str(folder), "").replace("\n", " ")
@@ -42,7 +44,7 @@ def compare(case, folder, loader, inspect):
         return "undecided", words
     if (said == "usable") != answer.loads:
         return "wrong", words
-    if said == "rejected" and not explains(rejecting(report)[0], answer.text, path):
+    if said == "rejected" and not explains(deciding(report)[0], answer.text, path, report):
         return "other cause", words
     return "right", words
 

@@ -3,12 +3,27 @@
 
 import os
 
-from elf_edit import DT_RELA, PT_DYNAMIC, PT_LOAD
+from elf_edit import (
+    DT_GNU_HASH,
+    DT_JMPREL,
+    DT_PLTREL,
+    DT_RELA,
+    DT_RELACOUNT,
+    DT_RELAENT,
+    DT_STRSZ,
+    DT_SYMENT,
+    DT_VERNEED,
+    DT_VERSYM,
+    PT_DYNAMIC,
+    PT_GNU_RELRO,
+    PT_LOAD,
+)
 from made_case import table
 
 CASES, _case = table()
 
 CODE = (
+    "void* malloc(unsigned long); void* make(void) { return malloc(1); } "
     "int a(void) { return 1; } int table[2000] = {1}; int* p = table; const char text[9000] = {1};"
 )
 
@@ -230,3 +245,68 @@ def bytes_appended(box, path):
 @both
 def mode_not_executable(box, path):
     path.chmod(0o444)
+
+
+def edit_entry(tag, value):
+    """Another value of an entry of the dynamic section."""
+
+    def edit(box, path):
+        elf = box.edit(path)
+        elf.put("Q", elf.entry(tag) + 8, value)
+        elf.save()
+
+    return edit
+
+
+def edit_table(tag, form, offset, value):
+    """Another value in the table that an entry of the dynamic section tells of."""
+
+    def edit(box, path):
+        elf = box.edit(path)
+        elf.put(form, elf.place(elf.value(tag)) + offset, value)
+        elf.save()
+
+    return edit
+
+
+for _name, _edit in {
+    "relocations-of-25-bytes": edit_entry(DT_RELAENT, 25),
+    "relative-relocations-too-many": edit_entry(DT_RELACOUNT, 1 << 20),
+    "plt-without-addends": edit_entry(DT_PLTREL, 17),
+    "symbols-of-32-bytes": edit_entry(DT_SYMENT, 32),
+    "string-table-size-0": edit_entry(DT_STRSZ, 0),
+    "relocations-outside": edit_entry(DT_RELA, 1 << 40),
+    "plt-relocation-of-unknown-kind": edit_table(DT_JMPREL, "I", 8, 250),
+    "plt-relocation-of-a-symbol-outside": edit_table(DT_JMPREL, "I", 12, 1 << 24),
+    "version-of-a-library-not-loaded": edit_table(DT_VERNEED, "I", 4, 1),
+    "version-outside-the-string-table": edit_table(DT_VERNEED, "I", 24, 1 << 28),
+    "hash-table-of-3-words": edit_table(DT_GNU_HASH, "I", 8, 3),
+    "hash-table-of-no-buckets": edit_table(DT_GNU_HASH, "I", 0, 0),
+    "read-only-after-relocation-outside": edit_segment(PT_GNU_RELRO, "Q", 40, 1 << 44),
+    "first-segment-not-readable": edit_segment(PT_LOAD, "I", 4, 0),
+}.items():
+    _edit.__name__ = _name
+    both(_edit)
+
+
+@both
+def symbol_of_a_version_that_is_not_there(box, path):
+    elf = box.edit(path)
+    index, _ = elf.symbol("malloc")
+    elf.put("H", elf.place(elf.value(DT_VERSYM)) + 2 * index, 99)
+    elf.save()
+
+
+@both
+def symbol_named_outside_the_string_table(box, path):
+    elf = box.edit(path)
+    elf.put("I", elf.symbol("malloc")[1], 1 << 28)
+    elf.save()
+
+
+@both
+def data_segment_not_writable(box, path):
+    elf = box.edit(path)
+    last = [at for at in elf.segments() if elf.get("I", at) == PT_LOAD][-1]
+    elf.put("I", last + 4, 4)
+    elf.save()

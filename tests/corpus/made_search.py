@@ -199,6 +199,41 @@ def need_is_twice(box):
 
 
 @case
+def without_default_folders(box):
+    return box.lib("a.so", "", "-Wl,-z,nodefaultlib", "-lm")
+
+
+@case
+def without_default_folders_but_a_runpath(box):
+    box.lib("one/libb.so")
+    return box.lib("a.so", "", "-Wl,-z,nodefaultlib", needs=["one/libb.so"], runpath="$ORIGIN/one")
+
+
+def shadow(box, name, library):
+    """A library of the system's name, empty, in the RUNPATH's folder."""
+    path = box.lib("a.so", CODE_OF[library], f"-l{library}", runpath="$ORIGIN/one")
+    box.lib(f"one/{name}", "", "-nostdlib")
+    return path
+
+
+CODE_OF = {
+    "m": "double fmod(double, double); double f(double a) { return fmod(a, a); }",
+    "c": "void* malloc(unsigned long); void* f(void) { return malloc(1); }",
+}
+
+
+@case
+def runpath_shadows_libm(box):
+    return shadow(box, "libm.so.6", "m")
+
+
+@case
+def runpath_shadows_libc(box):
+    """The C library is in the process already."""
+    return shadow(box, "libc.so.6", "c")
+
+
+@case
 def needs_the_loader(box):
     name = "ld-linux-x86-64.so.2" if platform.machine() == "x86_64" else "ld-linux-aarch64.so.1"
     return box.patchelf(box.lib("a.so"), "--add-needed", name)
@@ -465,3 +500,18 @@ def isa_unknown(box, dependency):
 
 CASES["isa-unknown"] = lambda box: isa_unknown(box, False)
 CASES["isa-unknown-in-dependency"] = lambda box: isa_unknown(box, True)
+
+
+def for_kernel(box, dependency, system, version):
+    """A library whose note names the least Linux: one of Qt's had 3.17, on machines with 3.10."""
+    note = f"4, 16, 1, 0x554e47, {system}, {version}, 0, 0"
+    code = f'__asm__(".pushsection .note.ABI-tag,\\"a\\",@note; .long {note}; .popsection");'
+    if not dependency:
+        return box.lib("a.so", code)
+    box.lib("libb.so", code)
+    return box.lib("a.so", "", needs=["libb.so"], runpath="$ORIGIN")
+
+
+for _name, _note in {"present": (0, 2), "future": (0, 99), "of-another-system": (1, 2)}.items():
+    for _of, _in in {"": False, "-in-dependency": True}.items():
+        CASES[f"kernel-{_name}{_of}"] = lambda box, note=_note, of=_in: for_kernel(box, of, *note)

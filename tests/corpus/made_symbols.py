@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Undefined and defined symbols of all kinds, thread-local storage, and what a library allows."""
+"""Undefined and defined symbols of all kinds, and what a library allows."""
 
 from elf_edit import DT_GNU_HASH, DT_HASH
 from made_case import table
@@ -32,6 +32,16 @@ def undefined_weak(box):
 @case
 def undefined_without_relocation(box):
     return box.lib("a.so", "", "-Wl,-u,absent", "-Wl,--export-dynamic")
+
+
+@case
+def undefined_name_of_the_compiler(box):
+    """What every library refers to weakly, wanted for good."""
+    path = box.lib("a.so", "void _ITM_deregisterTMCloneTable(void);")
+    elf = box.edit("a.so")
+    elf.put("B", elf.symbol("_ITM_deregisterTMCloneTable")[1] + 4, 0x10)
+    elf.save()
+    return path
 
 
 @case
@@ -210,65 +220,6 @@ def provider_without_hash(box):
             elf.put("Q", at, 0x6FFFFEFF)  # a tag that nobody reads
     elf.save()
     return path
-
-
-TLS = (
-    'static __thread char block[{}] __attribute__((tls_model("initial-exec"))); '
-    "char* f(int i) {{ return block + i; }}"
-)
-
-
-def static_tls(box, size):
-    return box.lib("a.so", TLS.format(size))
-
-
-for _size in (64, 400, 1024, 1400, 1536, 1600, 1664, 1728, 2048, 4096, 65536):
-    CASES[f"static-tls-{_size}"] = lambda box, size=_size: static_tls(box, size)
-
-
-@case
-def static_tls_in_dependency(box):
-    box.lib("libb.so", TLS.format(65536))
-    return box.lib("a.so", "", needs=["libb.so"], runpath="$ORIGIN")
-
-
-@case
-def static_tls_of_many(box):
-    for index in range(4):
-        box.lib(f"libb{index}.so", TLS.format(700).replace("f(", f"f{index}("))
-    return box.lib("a.so", "", needs=[f"libb{index}.so" for index in range(4)], runpath="$ORIGIN")
-
-
-@case
-def static_tls_aligned(box):
-    return box.lib(
-        "a.so", TLS.format(512).replace("__attribute__((", "__attribute__((aligned(4096), ")
-    )
-
-
-@case
-def dynamic_tls_large(box):
-    return box.lib(
-        "a.so", "static __thread char block[65536]; char* f(int i) { return block + i; }"
-    )
-
-
-@case
-def tls_descriptors(box):
-    return box.lib(
-        "a.so",
-        "__thread char block[65536]; char* f(int i) { return block + i; }",
-        "-mtls-dialect=gnu2",
-    )
-
-
-@case
-def static_tls_flag_alone(box):
-    return box.lib(
-        "a.so",
-        'extern __thread int errno __attribute__((tls_model("initial-exec")));'
-        "int f(void) { return errno; }",
-    )
 
 
 @case

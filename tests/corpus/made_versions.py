@@ -296,3 +296,24 @@ def relative_relocations_without_mark(box):
     if "GLIBC_ABI_DT_RELR" in box.run("readelf", "-VW", path):
         raise Unmade("lld adds GLIBC_ABI_DT_RELR")
     return path
+
+
+def edited_need(box, form, offset, value):
+    """version-present, with a field of the verneed record or of its first version changed."""
+    path = version_present(box)
+    elf = box.edit("a.so")
+    need = elf.place(elf.value(DT_VERNEED))
+    elf.put(form, need + offset, value)
+    elf.save()
+    return path
+
+
+@case
+def version_need_of_another_format(box):
+    return edited_need(box, "H", 0, 2)
+
+
+@case
+def version_need_with_a_wrong_hash(box):
+    """The first of the two records follows at once, as every linker lays them."""
+    return edited_need(box, "I", 16, 0x12345678)

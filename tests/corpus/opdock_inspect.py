@@ -18,7 +18,7 @@ class Inspector:
     def __init__(self, path):
         self.path = os.path.abspath(path)
         self.lock = threading.Lock()
-        self.runs, self.seconds, self.longest, self.most_bytes = 0, 0.0, (0.0, ""), (0, "")
+        self.runs, self.seconds, self.slowest, self.most_bytes = 0, 0.0, (0.0, ""), (0, "")
 
     def __call__(self, file, cwd):
         """The report on a file; raises RuntimeError where the command gives none."""
@@ -41,7 +41,7 @@ class Inspector:
             with self.lock:
                 self.runs += 1
                 self.seconds += took
-                self.longest = max(self.longest, (took, str(file)))
+                self.slowest = max(self.slowest, (took, str(file)))
                 self.most_bytes = max(self.most_bytes, (usage.ru_maxrss * 1024, str(file)))
             out.seek(0)
             error.seek(0)

@@ -93,8 +93,8 @@ class Summary:
             "same_cause_percent": self.percent_same_cause(),
             "files_with_differing_lists": len(self.differences),
             "seconds": round(inspect.seconds, 1),
-            "longest_s": round(inspect.longest[0], 2),
-            "longest_file": os.path.basename(inspect.longest[1]),
+            "slowest_s": round(inspect.slowest[0], 2),
+            "slowest_file": os.path.basename(inspect.slowest[1]),
             "most_bytes": inspect.most_bytes[0],
             "most_bytes_file": os.path.basename(inspect.most_bytes[1]),
         }
