@@ -16,8 +16,8 @@ using Problems = std::vector<const LinkProblem*>;
 
 // How exactly the space for static TLS is known: the loader aligns blocks and counts its own.
 constexpr int64_t kTlsMargin = 64;
-// Before 2.32 glibc kept 1664 bytes, and since then as much by default; part of it is in use.
-constexpr int64_t kAssumedTls = 1664;
+// Where it cannot be read: glibc keeps about as much by default, and part of it may be in use.
+constexpr int64_t kAssumedTls = 1664, kAssumedMargin = 1024;
 
 std::string with_needer(const std::string& name, const LinkProblem& problem) {
   return problem.needed_by.empty() ? name : name + " (needed by " + problem.needed_by + ")";
@@ -105,6 +105,7 @@ void judge_tls(const FileFacts& file, std::vector<Reason>* reasons) {
     return;
   }
   const int64_t left = link.tls_left.value_or(kAssumedTls);
+  const int64_t margin = link.tls_left ? kTlsMargin : kAssumedMargin;
   const std::string found = std::to_string(wanted) + " bytes of static TLS, aligned to " +
                             std::to_string(link.tls_align);
   const std::string have = std::to_string(std::max<int64_t>(left, 0)) + " bytes" +
@@ -112,9 +113,9 @@ void judge_tls(const FileFacts& file, std::vector<Reason>* reasons) {
   if (link.tls_align > link.tls_most_align) {
     add(Code::kStaticTlsFull, found, "an alignment of at most " + std::to_string(link.tls_most_align),
         {}, reasons);
-  } else if (wanted > left + kTlsMargin) {
+  } else if (wanted > left + margin) {
     add(Code::kStaticTlsFull, found, "at most the " + have + " that the loader has left", {}, reasons);
-  } else if (wanted > left - kTlsMargin || !link.tls_left) {
+  } else if (wanted > left - margin) {
     add(Code::kStaticTlsClose, found, "clearly less than the " + have + " that are left", {}, reasons);
   } else {
     add(Code::kStaticTls, found + ", of " + have, "dynamic TLS", {}, reasons);

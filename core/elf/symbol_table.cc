@@ -10,7 +10,6 @@ namespace {
 constexpr uint64_t kMaxTableBytes = uint64_t{1} << 30;  // the largest libraries have some 100 MB
 constexpr size_t kMaxName = 65536;                      // mangled names reach thousands of bytes
 constexpr size_t kChunk = 4096;                         // words read at once
-constexpr uint16_t kVersionIndex = 0x7fff, kVersionHidden = 0x8000;
 constexpr uint16_t kFirstVersion = 2;  // 0: local, 1: global without a version
 
 // Appends `count` words at `offset` in pieces; stops early when more() returns false.

@@ -25,8 +25,11 @@ Library read(const OpenFile& file, const std::string& path) {
   if (read_headers(&elf, &is_elf)) dynamic = read_dynamic(elf);
   if (dynamic) library = read_library(elf, *std::move(dynamic), path);
   library.path = path;
-  library.machine = elf.header.e_machine == 0 ? kThisMachine : elf.header.e_machine;
+  // What the loader passes over while it searches: 32 bits, or another machine's in its own byte
+  // order. Any other file it refuses, as if it were this machine's.
   library.is_other_class = has_identity && identity[EI_CLASS] != ELFCLASS64;
+  const bool has_machine = has_identity && identity[EI_DATA] == ELFDATA2LSB && elf.header.e_machine != 0;
+  library.machine = has_machine ? elf.header.e_machine : kThisMachine;
   for (Reason& reason : reasons) {
     if (info(reason.code).severity != Severity::kReject) continue;
     library.refusal = std::move(reason);

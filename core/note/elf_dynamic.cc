@@ -11,7 +11,6 @@ constexpr uint64_t kMaxDynamicBytes = 1 << 20;
 constexpr size_t kMaxNameBytes = 1 << 20;      // a RUNPATH names a folder for each needed package
 constexpr uint64_t kMaxNamesBytes = 16 << 20;  // read in all: many names may end in one long text
 constexpr unsigned kMaxVersions = 65536;
-constexpr uint16_t kVersionIndex = 0x7fff;  // the bit above it: hidden
 
 // The entries up to DT_NULL; empty and a defect if they cannot be read.
 std::vector<Elf64_Dyn> read_entries(const ElfFile& elf) {

@@ -14,6 +14,9 @@
 
 namespace opdock {
 
+// The two parts of what .gnu.version says of a symbol.
+inline constexpr uint16_t kVersionIndex = 0x7fff, kVersionHidden = 0x8000;
+
 struct VersionDefinition {  // one of .gnu.version_d
   uint16_t index = 0;       // what .gnu.version says of its symbols
   std::string name;         // "GLIBCXX_3.4.30"

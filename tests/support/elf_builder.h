@@ -90,6 +90,7 @@ class Plugin {
   uint64_t flags = 0;                                                      // DT_FLAGS
   uint64_t flags_1 = 0;                                                    // DT_FLAGS_1
   bool sysv_hash = false;  // DT_HASH instead of DT_GNU_HASH
+  bool relocations = false;  // DT_RELA: one for each undefined symbol
   bool stack_segment = true;
   uint32_t stack_flags = 6;  // PF_R | PF_W
   int notes = 1;             // how many copies of the note
@@ -135,6 +136,15 @@ class Plugin {
     uint32_t hash = 5381;
     for (const char c : name) hash = hash * 33 + static_cast<unsigned char>(c);
     return hash;
+  }
+
+  static uint32_t sysv_hash_of(const std::string& name) {
+    uint64_t hash = 0;
+    for (const char c : name) {
+      hash = hash * 16 + static_cast<unsigned char>(c);
+      hash = (hash ^ ((hash & 0xf0000000) >> 24)) & 0x0fffffff;
+    }
+    return static_cast<uint32_t>(hash);
   }
 
   Bytes make_descriptor() const {
@@ -220,7 +230,7 @@ class Plugin {
       needs.u32(at + 12, next);
       for (size_t j = 0; j < list.size(); ++j) {
         const size_t aux = at + 16 + 16 * j;
-        needs.u32(aux, 0).u16(aux + 4, 0).u16(aux + 6, 2 + j).u32(aux + 8, name(list[j]));
+        needs.u32(aux, sysv_hash_of(list[j])).u16(aux + 4, 0).u16(aux + 6, 2 + j).u32(aux + 8, name(list[j]));
         needs.u32(aux + 12, j + 1 < list.size() ? 16 : 0);
       }
     }
@@ -235,6 +245,12 @@ class Plugin {
     if (!rpath.empty()) entry(15, name(rpath));
     if (!runpath.empty()) entry(29, name(runpath));
 
+    Bytes relocation_table;  // of addresses in the second segment, put below
+    for (size_t i = 1; relocations && i < undefined; ++i) {
+      const size_t at = relocation_table.size();
+      const uint64_t type = machine == 183 ? 1025 : 6;  // GLOB_DAT
+      relocation_table.u64(at, 0).u64(at + 8, uint64_t{i} << 32 | type).u64(at + 16, 0);
+    }
     dynsym = f.add(table, 8);
     dynstr = f.add(strings);
     hash = f.add(hash_table, 8);
@@ -244,6 +260,7 @@ class Plugin {
       images_symbol = dynsym + table.size() - 24;
       f.u64(images_symbol + 8, images).u64(images_symbol + 16, image_table.size());
     }
+    const size_t relocations_at = f.add(relocation_table, 8);
     extra_at = f.add(extra, 8);
     const size_t loaded = f.size();
 
@@ -256,10 +273,18 @@ class Plugin {
       entry(0x6ffffffe, verneed);
       entry(0x6fffffff, versions.size());
     }
+    if (relocation_table.size() != 0) {
+      entry(7, relocations_at);
+      entry(8, relocation_table.size());
+      entry(9, 24);
+    }
     if (flags != 0) entry(30, flags);
     if (flags_1 != 0) entry(0x6ffffffb, flags_1);
     entry(0, 0);
     dynamic = f.add(dynamic_table, 8);
+    for (size_t at = 0; at < relocation_table.size(); at += 24) {
+      f.u64(relocations_at + at, dynamic + kDynamicShift);
+    }
 
     f.text(0, std::string("\177ELF\2\1\1", 7)).u16(16, 3).u16(18, machine).u32(20, 1);
     f.u64(32, 64).u16(52, 64).u16(54, 56).u16(56, stack_segment ? segments : segments - 1);

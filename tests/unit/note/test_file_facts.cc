@@ -103,7 +103,6 @@ TEST(FileFacts, Symbols) {
   EXPECT_TRUE(judged.undefined.empty()) << "not wanted for a verdict";
   const FileFacts inspected = read(plugin, Depth::kInspect);
   EXPECT_EQ(inspected.undefined, (std::vector<std::string>{"malloc", "maybe"}));
-  EXPECT_EQ(inspected.unresolved, (std::vector<std::string>{"malloc"}));
   EXPECT_EQ(inspected.exports,
             (std::vector<std::string>{"opdock_plugin_v0", "a_unique", "other_export"}));
 }
@@ -132,9 +131,6 @@ TEST(FileFacts, OfAnotherMachine) {
   const FileFacts facts = read(plugin, Depth::kInspect);
   EXPECT_EQ(texts(facts), "");
   EXPECT_EQ(facts.machine, 183);
-#if defined(__x86_64__)
-  EXPECT_TRUE(facts.missing_libraries.empty()) << "this machine's folders say nothing about it";
-#endif
 }
 
 TEST(FileFacts, DoNotDependOnSectionHeaders) {
