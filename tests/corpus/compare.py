@@ -51,7 +51,8 @@ def differences(report, facts, path, cwd, loaded, plain):
     if loaded:
         differ("unresolved", set(report["unresolved"]), set())
     elif plain and (resolution := elf_tools.ldd(path, cwd)):
-        if not resolution.missing:  # else ldd leaves out what a missing library may define
+        # Where a library is missing, ldd leaves out what it may define.
+        if resolution.with_libc and not resolution.missing:
             of_file = resolution.undefined.get(os.path.realpath(path), set())
             ours = {name.split("@")[0] for name in report["unresolved"]}
             differ("unresolved", ours, of_file)
@@ -63,7 +64,9 @@ def differences(report, facts, path, cwd, loaded, plain):
     if {".nv_fatbin", ".nvFatBinSegment"} & facts.sections:
         images = elf_tools.cuda_images(path)
         if images is not None:
-            differ("cuda_archs", set(report["cuda_archs"]), images)
+            # cuobjdump names a cubin of sm_100f as one of sm_100.
+            ours = {re.sub(r"^(sm_\d+)f$", r"\1", arch) for arch in report["cuda_archs"]}
+            differ("cuda_archs", ours, images)
     if ".hip_fatbin" in facts.sections:
         images = elf_tools.hip_images(path)
         if images is not None:
@@ -127,6 +130,6 @@ def examine(path, tag, inspect, loader, cwd):
             result["refused_for"] = causes.of_message(answer.text, path)[0]
             result["same_cause"] = causes.explains(reasons[0], answer.text, path, report)
     if facts is not None and report["is_elf"] and facts.machine == elf_tools.THIS_MACHINE:
-        loaded = answer is not None and answer.loads
+        loaded = answer is not None and answer.loads and (python_here(path, tag) or not for_python)
         result["differences"] = differences(report, facts, path, cwd, loaded, not for_python)
     return result

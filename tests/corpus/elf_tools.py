@@ -99,6 +99,7 @@ class Resolution:
     missing: set = dataclasses.field(default_factory=set)  # libraries
     undefined: dict = dataclasses.field(default_factory=dict)  # file -> set of symbols
     versions: set = dataclasses.field(default_factory=set)  # "version (library)"
+    with_libc: bool = False  # the C library is loaded, as in every process that opens a file
 
 
 UNDEFINED = re.compile(
@@ -122,7 +123,7 @@ def ldd(path, cwd):
     text = (done.stdout + done.stderr).decode("utf-8", "replace")
     if "not a dynamic executable" in text or done.returncode < 0:
         return None
-    found = Resolution()
+    found = Resolution(with_libc="libc.so.6 => /" in text)
     for line in text.splitlines():
         if match := re.match(r"\s*(\S+) => not found", line):
             found.missing.add(match[1])

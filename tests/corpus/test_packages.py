@@ -68,8 +68,9 @@ def test_a_wrong_verdict_is_seen(cache, tmp_path):
     """With a command that calls every file usable."""
     command = tmp_path / "always-usable"
     command.write_text(
-        f'#!/bin/sh\n"{COMMAND}" "$@" | python3 -c "import json, sys\n'
-        "report = json.load(sys.stdin)\nreport['reasons'] = []\nprint(json.dumps(report))\"\n"
+        f'#!/bin/sh\n"{COMMAND}" "$@" | python3 -c "\n'
+        "import json, sys\nreport = json.load(sys.stdin)\n"
+        "report.update(verdict='usable', reasons=[])\nprint(json.dumps(report))\"\n"
     )
     command.chmod(command.stat().st_mode | stat.S_IXUSR)
     status, results, record = run_small(cache, tmp_path, str(command))
