@@ -5,8 +5,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "link/search.h"
 #include "note/file_facts.h"
-#include "note/libraries.h"
 #include "opdock/plugin.h"
 
 namespace opdock {

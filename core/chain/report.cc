@@ -9,6 +9,7 @@
 
 #include "base/sentence.h"
 #include "chain/runtime.h"
+#include "note/machine_name.h"
 #include "opdock/types.hpp"
 
 namespace opdock {
@@ -58,6 +59,16 @@ Report image_json(const DeviceImage& image) {
   json["offset"] = image.offset;
   json["size"] = image.size;
   return json;
+}
+
+// The file's own symbols that nothing defines.
+std::vector<std::string> unresolved_of(const FileFacts& file) {
+  std::vector<std::string> names;
+  for (const LinkProblem& problem : file.link.problems) {
+    const bool own = problem.kind == LinkProblem::Kind::kSymbol && problem.needed_by.empty();
+    if (own) names.push_back(problem.name);
+  }
+  return names;
 }
 
 }  // namespace
@@ -145,6 +156,11 @@ Report details(const Candidate& candidate) {
   json["is_elf"] = file.is_elf;
   json["is_shared_object"] = file.is_shared_object;
   json["machine"] = file.machine;
+  const bool is_known = file.elf_bits != 0;
+  json["machine_name"] =
+      is_known ? machine_name(file.machine, file.elf_bits == 64, file.big_endian) : std::string();
+  json["elf_bits"] = file.elf_bits;
+  json["byte_order"] = !is_known ? "" : file.big_endian ? "big" : "little";
   json["soname"] = file.soname;
   json["rpath"] = file.rpath;
   json["runpath"] = file.runpath;
@@ -158,7 +174,7 @@ Report details(const Candidate& candidate) {
   json["symbol_versions"] = versions;
   json["symbol_versions_by_library"] = by_library;
   json["undefined"] = file.undefined;
-  json["unresolved"] = file.unresolved;
+  json["unresolved"] = unresolved_of(file);
   json["executable_stack"] = file.executable_stack;
   json["static_tls"] = file.static_tls;
   json["unique_symbols"] = file.unique_symbols;

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "base/texts.h"
+#include "note/machine_name.h"
 #include "opdock/plugin.h"
 
 namespace opdock {
@@ -14,32 +14,10 @@ bool note_explained(const std::vector<Reason>& reasons) {
   return std::any_of(reasons.begin(), reasons.end(), [](const Reason& reason) {
     const CodeInfo& code = info(reason.code);
     if (code.stage == "note") return true;
-    // These judge a readable file; the others mean that it could not be read through.
-    const bool readable = reason.code == Code::kElfMachine || reason.code == Code::kElfAbi ||
-                          reason.code == Code::kElfType;
+    // This judges a readable file; the others mean that it is none to look for a note in.
+    const bool readable = reason.code == Code::kElfAbi;
     return code.stage == "file" && code.severity == Severity::kReject && !readable;
   });
-}
-
-std::string machine_name(uint16_t elf_machine) {
-  switch (elf_machine) {
-    case 3:
-      return "i386";
-    case 21:
-      return "ppc64";
-    case 40:
-      return "arm";
-    case 62:
-      return "x86-64";
-    case 183:
-      return "aarch64";
-    case 243:
-      return "riscv";
-    case 258:
-      return "loongarch";
-    default:
-      return "ELF machine " + std::to_string(elf_machine);
-  }
 }
 
 void judge_note(const Note& note, const MachineFacts& machine, std::vector<Reason>* reasons) {
@@ -59,37 +37,32 @@ void judge_note(const Note& note, const MachineFacts& machine, std::vector<Reaso
 
 }  // namespace
 
-void judge_system(const FileFacts& file, const MachineFacts& machine,
+void judge_system(const FileFacts& file, const MachineFacts& machine, Role role,
                   std::vector<Reason>* reasons) {
-  if (!file.note && !note_explained(*reasons)) {
+  if (has_code(*reasons, Code::kElfClass) || has_code(*reasons, Code::kElfMachine)) return;
+  const bool is_cut_off = file.machine == 0 && has_code(*reasons, Code::kElfTruncated);
+  if (file.is_elf && file.machine != machine.elf_machine && !is_cut_off) {
+    // What else it needs means nothing here, nor that it is no plugin.
+    std::erase_if(*reasons, [](const Reason& reason) { return reason.code == Code::kNoteMissing; });
+    reasons->push_back(make_reason(Code::kElfMachine, machine_name(file.machine),
+                                   machine_name(machine.elf_machine)));
+    return;
+  }
+  if (role == Role::kPlugin && !file.note && !note_explained(*reasons)) {
     reasons->push_back(make_reason(Code::kNoteMissing,
                                    file.is_elf ? "no Opdock note" : "no ELF file",
                                    "a plugin made with opdock-pack"));
   }
-  if (file.is_elf && file.machine != machine.elf_machine &&
-      !has_code(*reasons, Code::kElfMachine)) {
-    reasons->push_back(make_reason(Code::kElfMachine, machine_name(file.machine),
-                                   machine_name(machine.elf_machine)));
-  }
   if (file.note) judge_note(*file.note, machine, reasons);
-  // Another architecture's libraries are not those of this machine.
-  if (file.machine == machine.elf_machine) judge_symbol_versions(file, machine, reasons);
-  judge_missing_libraries(file, reasons);
+  judge_link(file, machine, role, reasons);
   if (file.note) judge_libraries(*file.note, machine, reasons);
   if (file.executable_stack && !has_code(*reasons, Code::kExecutableStack)) {
     reasons->push_back(make_reason(Code::kExecutableStack, "PT_GNU_STACK with the executable flag",
                                    "a stack that is not executable"));
   }
-  if (file.static_tls && !has_code(*reasons, Code::kStaticTls)) {
-    reasons->push_back(make_reason(Code::kStaticTls, "DF_STATIC_TLS", "dynamic TLS"));
-  }
   if (file.unique_symbols && !has_code(*reasons, Code::kUniqueSymbols)) {
     reasons->push_back(
         make_reason(Code::kUniqueSymbols, "STB_GNU_UNIQUE symbols", "none exported"));
-  }
-  if (!file.unresolved.empty() && !has_code(*reasons, Code::kSymbolsUnresolved)) {
-    reasons->push_back(make_reason(Code::kSymbolsUnresolved, join_some(file.unresolved, 5),
-                                   "a definition in a library that the file needs"));
   }
 }
 

@@ -16,8 +16,8 @@ std::optional<Version> version_here(const std::string& library, const MachineFac
   return entry->second;
 }
 
-// Whether a shared object belongs to a library that the note declares: that is in the process or
-// not, and judged by its range.
+}  // namespace
+
 bool is_declared(std::string_view name, const Note& note) {
   static constexpr std::pair<std::string_view, std::string_view> kPrefixes[] = {
       {"torch", "libtorch"},
@@ -32,19 +32,6 @@ bool is_declared(std::string_view name, const Note& note) {
     }
   }
   return false;
-}
-
-}  // namespace
-
-void judge_missing_libraries(const FileFacts& file, std::vector<Reason>* reasons) {
-  std::string missing;
-  for (const std::string& name : file.missing_libraries) {
-    if (file.note && is_declared(name, *file.note)) continue;
-    missing += (missing.empty() ? "" : ", ") + name;
-  }
-  if (missing.empty()) return;
-  reasons->push_back(make_reason(Code::kLibraryMissing, "nowhere that the loader looks: " + missing,
-                                 "every library that the file needs"));
 }
 
 void judge_libraries(const Note& note, const MachineFacts& machine, std::vector<Reason>* reasons) {

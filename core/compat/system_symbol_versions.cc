@@ -30,13 +30,15 @@ bool split(const std::string& text, std::string* prefix, Version* version) {
   return true;
 }
 
-Code code_for(const std::string& prefix) {
-  if (prefix == "GLIBC") return Code::kGlibcVersion;
-  if (prefix == "GLIBCXX" || prefix == "CXXABI") return Code::kLibstdcxxVersion;
+}  // namespace
+
+Code version_code(const std::string& version) {
+  if (version.starts_with("GLIBC_")) return Code::kGlibcVersion;
+  if (version.starts_with("GLIBCXX_") || version.starts_with("CXXABI_")) {
+    return Code::kLibstdcxxVersion;
+  }
   return Code::kSymbolVersion;
 }
-
-}  // namespace
 
 void judge_symbol_versions(const FileFacts& file, const MachineFacts& machine,
                            std::vector<Reason>* reasons) {
@@ -54,7 +56,7 @@ void judge_symbol_versions(const FileFacts& file, const MachineFacts& machine,
   for (const auto& [prefix, needed] : newest) {
     const auto here = machine.symbol_versions.find(prefix);
     if (here == machine.symbol_versions.end() || needed.version <= here->second) continue;
-    reasons->push_back(make_reason(code_for(prefix), needed.text + " of " + needed.library,
+    reasons->push_back(make_reason(version_code(needed.text), needed.text + " of " + needed.library,
                                    "at most " + prefix + "_" + here->second.text()));
   }
 }

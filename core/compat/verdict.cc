@@ -119,6 +119,7 @@ void add_new(const std::vector<Reason>& more, std::vector<Reason>* reasons) {
 
 State combine(const std::vector<Reason>& file_reasons, const std::vector<DeviceVerdict>& devices) {
   const State file = worst(file_reasons);
+  if (devices.empty()) return file;
   const auto any = [&](State state) {
     return std::any_of(devices.begin(), devices.end(),
                        [&](const DeviceVerdict& device) { return device.state == state; });
@@ -127,6 +128,10 @@ State combine(const std::vector<Reason>& file_reasons, const std::vector<DeviceV
     return State::kRejected;
   }
   return file == State::kUsable && any(State::kUsable) ? State::kUsable : State::kUndecided;
+}
+
+bool is_without_gpu(const DeviceVerdict& device) {
+  return device.backend != Backend::kCpu && device.index < 0;
 }
 
 }  // namespace
@@ -143,17 +148,28 @@ std::string_view to_text(State state) {
   return "";
 }
 
-Verdict judge(const FileFacts& file, const MachineFacts& machine) {
+Verdict judge(const FileFacts& file, const MachineFacts& machine, Role role) {
   Verdict verdict;
   verdict.reasons = file.reasons;
-  judge_system(file, machine, &verdict.reasons);
+  if (role == Role::kLibrary) {
+    std::erase_if(verdict.reasons,
+                  [](const Reason& reason) { return reason.code == Code::kNoteMissing; });
+  }
+  judge_system(file, machine, role, &verdict.reasons);
   for (Backend backend : backends_of(file)) {
     for (DeviceVerdict& device : judge_backend(backend, file, machine)) {
       verdict.devices.push_back(std::move(device));
     }
   }
-  verdict.state = combine(verdict.reasons, verdict.devices);
-  for (const DeviceVerdict& device : verdict.devices) add_new(device.reasons, &verdict.reasons);
+  // A library loads without a GPU too; what its device code is worth there nobody asks.
+  std::vector<DeviceVerdict> asked = verdict.devices;
+  if (role == Role::kLibrary) std::erase_if(asked, is_without_gpu);
+  verdict.state = combine(verdict.reasons, asked);
+  for (const DeviceVerdict& device : asked) add_new(device.reasons, &verdict.reasons);
+  if (role == Role::kLibrary) {
+    verdict.reasons.push_back(make_reason(Code::kNoPlugin, "no Opdock note",
+                                          "nothing: other native code has none"));
+  }
   return verdict;
 }
 

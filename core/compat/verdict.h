@@ -33,8 +33,14 @@ struct Verdict {
   std::vector<DeviceVerdict> devices;
 };
 
+// What the file is asked to be.
+enum class Role {
+  kPlugin,   // what is no plugin is rejected
+  kLibrary,  // any native code: whether it loads, and on which GPUs its device code runs
+};
+
 // Pure: no file, no device, no environment is consulted.
-Verdict judge(const FileFacts& file, const MachineFacts& machine);
+Verdict judge(const FileFacts& file, const MachineFacts& machine, Role role = Role::kPlugin);
 
 // arch-below-least if the GPU is an NVIDIA one below the least architecture that a plugin is for
 // (10 * major + minor; 0: any will do).

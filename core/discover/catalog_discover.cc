@@ -42,7 +42,8 @@ struct DiscoveryTask {
 class Discovery {
  public:
   Discovery(const SearchOptions& options, const MachineFacts& machine)
-      : options_(options), machine_(machine), trust_(options.environment) {}
+      : options_(options), machine_(machine), trust_(options.environment),
+        linker_(this_process(machine.cpu_level), &files_) {}
 
   std::shared_ptr<const Catalog> run() {
     places_ = search_places(options_);
@@ -81,6 +82,8 @@ class Discovery {
   const SearchOptions& options_;
   const MachineFacts& machine_;
   Trust trust_;
+  const Files files_;
+  Linker linker_;
   std::vector<Place> places_;
   std::vector<Fd> folders_;  // every file in one is opened relative to it, not swapped meanwhile
   std::set<std::pair<uint64_t, uint64_t>> visited_;  // folders, by device and inode
@@ -165,7 +168,7 @@ void Discovery::look_at_one(DiscoveryTask* task) {
   if (task->done) return;
   task->done =
       look_at(task->site, task->path, task->place->origin, task->place->consent ? nullptr : &trust_,
-              task->trusted, machine_, Depth::kJudge);
+              task->trusted, machine_, &linker_, Depth::kJudge);
 }
 
 void Discovery::look_at_all() {

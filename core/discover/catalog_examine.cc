@@ -8,8 +8,10 @@ namespace opdock {
 
 std::shared_ptr<const Candidate> examine(const std::string& path, const MachineFacts& machine,
                                          Depth depth) {
+  const Files files;
+  Linker linker(this_process(machine.cpu_level), &files);
   return std::make_shared<const Candidate>(
-      look_at({AT_FDCWD, path}, path, "explicit path", nullptr, {}, machine, depth));
+      look_at({AT_FDCWD, path}, path, "explicit path", nullptr, {}, machine, &linker, depth));
 }
 
 }  // namespace opdock

@@ -75,7 +75,8 @@ Candidate rejected(std::string path, std::string origin, Reason reason) {
 }
 
 Candidate look_at(const FileSite& site, std::string path, std::string origin, Trust* trust,
-                  const TrustedPath& trusted, const MachineFacts& machine, Depth depth) {
+                  const TrustedPath& trusted, const MachineFacts& machine, Linker* linker,
+                  Depth depth) {
   if (!is_utf8(path)) {
     return rejected(path, origin,
                     make_reason(Code::kNameInvalid, fmt::format("\"{}\"", escape_bytes(path)),
@@ -121,6 +122,7 @@ Candidate look_at(const FileSite& site, std::string path, std::string origin, Tr
     if (own) reasons.push_back(std::move(*own));
   }
   candidate.file = read_file_facts(fd, candidate.stamp.size, candidate.path, depth);
+  candidate.file.link = linker->link(candidate.file.library, candidate.path);
   if (fstat(fd, &status) != 0 || stamp_of(status) != candidate.stamp) {
     reasons.push_back(make_reason(Code::kFileChanged, candidate.path + ", written to meanwhile",
                                   "the same size and times before and after reading"));

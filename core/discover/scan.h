@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "discover/catalog.h"
+#include "link/linker.h"
 #include "trust/trust.h"
 
 namespace opdock {
@@ -27,7 +28,8 @@ struct FileSite {
 // Opens, reads and judges one file. `trust` is NULL for an explicit path; else `trusted` is its
 // answer for the file's folder. Every problem is a reason in the verdict. Thread-safe.
 Candidate look_at(const FileSite& site, std::string path, std::string origin, Trust* trust,
-                  const TrustedPath& trusted, const MachineFacts& machine, Depth depth);
+                  const TrustedPath& trusted, const MachineFacts& machine, Linker* linker,
+                  Depth depth);
 
 // A candidate that is rejected before anything of it is read.
 Candidate rejected(std::string path, std::string origin, Reason reason);
@@ -36,8 +38,5 @@ Candidate rejected(std::string path, std::string origin, Reason reason);
 // have a plugin.toml; both in bytewise order. `problem` is set to an errno if the listing broke
 // off.
 std::vector<FileSite> list_folder(int folder_fd, std::vector<std::string>* folders, int* problem);
-
-// The reason for a failed open or stat of `path`.
-Reason open_reason(int error, const std::string& path);
 
 }  // namespace opdock

@@ -12,8 +12,8 @@
 
 #include "base/loaded_objects.h"
 #include "facts/probes.h"
+#include "link/search.h"
 #include "note/elf_dynamic.h"
-#include "note/libraries.h"
 
 namespace opdock {
 namespace {
@@ -112,8 +112,8 @@ void read_file(const std::string& path, std::map<std::string, Version>* newest) 
     std::optional<Dynamic> dynamic;
     if (read_headers(&elf, &is_elf)) dynamic = read_dynamic(elf);
     if (dynamic) {
-      for (const std::string& name : read_version_definitions(elf, *dynamic)) {
-        remember(name, newest);
+      for (const VersionDefinition& version : read_version_definitions(elf, *dynamic)) {
+        remember(version.name, newest);
       }
     }
   }
@@ -130,7 +130,7 @@ void probe_symbol_versions(MachineFacts* facts) {
   for (std::string_view library : kLibraries) {
     if (found.libraries.contains(library)) continue;
     const std::optional<std::string> path =
-        find_library(std::string(library), Needer{"", "", "", kThisMachine, nullptr});
+        find_library(std::string(library));
     if (path) read_file(*path, &facts->symbol_versions);
   }
   // The C library says its own version, also where it is linked under another name.

@@ -9,7 +9,7 @@
 #include "base/files.h"
 #include "facts/nvrtc_search.h"
 #include "facts/tool_search.h"
-#include "note/libraries.h"
+#include "link/search.h"
 
 namespace opdock {
 namespace {
@@ -135,7 +135,7 @@ Tool find_torch(const ToolSearch& search) {
 std::string find_loadable(const std::string& library, const Environment& environment) {
   const bool is_path = library.find('/') != std::string::npos;
   if (!is_path && !environment.root.empty()) return {};
-  return find_library(library, Needer{"", "", "", kThisMachine, nullptr}).value_or("");
+  return find_library(library).value_or("");
 }
 
 // The first library of that name in `folders`, the newest in each folder.

@@ -7,7 +7,7 @@
 
 #include "base/fd.h"
 #include "base/files.h"
-#include "inspect/files.h"
+#include "link/files.h"
 #include "inspect/native_names.h"
 
 namespace opdock {

@@ -3,30 +3,10 @@
 
 #include <algorithm>
 
-#include "compat/system.h"
 #include "fmt/format.h"
 
 namespace opdock {
 namespace {
-
-// Whether somebody meant it to be a plugin: it has a note, or what is left of one.
-bool is_plugin(const InspectedFile& inspected) {
-  if (inspected.file.note || inspected.file.exports_entry) return true;
-  return std::any_of(
-      inspected.verdict.reasons.begin(), inspected.verdict.reasons.end(), [](const Reason& reason) {
-        return info(reason.code).stage == "note" && reason.code != Code::kNoteMissing;
-      });
-}
-
-State worst(const std::vector<Reason>& reasons) {
-  State state = State::kUsable;
-  for (const Reason& reason : reasons) {
-    const Severity severity = info(reason.code).severity;
-    if (severity == Severity::kReject) return State::kRejected;
-    if (severity == Severity::kUndecided) state = State::kUndecided;
-  }
-  return state;
-}
 
 void drop(Code code, std::vector<Reason>* reasons) {
   std::erase_if(*reasons, [code](const Reason& reason) { return reason.code == code; });
@@ -54,50 +34,44 @@ void hold_to_all_gpus(Verdict* verdict) {
   }
 }
 
-Verdict judge_library(const FileFacts& file, const Surroundings& around, Verdict whole) {
-  Verdict verdict;
-  verdict.devices = std::move(whole.devices);
-  verdict.reasons = file.reasons;
-  judge_system(file, around.machine, &verdict.reasons);
-  drop(Code::kNoteMissing, &verdict.reasons);
-  drop(Code::kElfType, &verdict.reasons);
-  State state = worst(verdict.reasons);
-  bool any_usable = false, any_undecided = false;
-  for (DeviceVerdict& device : verdict.devices) {
-    if (device.index < 0 && device.backend != Backend::kCpu && around.machine.gpus.empty()) {
-      leave_unjudged(file, &device);
-    }
-    any_usable = any_usable || device.state == State::kUsable;
-    any_undecided = any_undecided || device.state == State::kUndecided;
-    for (const Reason& reason : device.reasons) {
-      const bool is_known =
-          std::any_of(verdict.reasons.begin(), verdict.reasons.end(), [&](const Reason& other) {
-            return other.code == reason.code && other.found == reason.found &&
-                   other.wanted == reason.wanted;
-          });
-      if (!is_known) verdict.reasons.push_back(reason);
+}  // namespace
+
+bool is_plugin(const FileFacts& file) {
+  return file.note || file.exports_entry ||
+         std::any_of(file.reasons.begin(), file.reasons.end(), [](const Reason& reason) {
+           return info(reason.code).stage == "note" && reason.code != Code::kNoteMissing;
+         });
+}
+
+Verdict judge_native(FileFacts* file, const Surroundings& around, Linkers* linkers) {
+  file->link = linkers->link(*file);
+  Verdict verdict = judge(*file, around.machine, Role::kLibrary);
+  if (around.machine.gpus.empty()) {
+    for (DeviceVerdict& device : verdict.devices) {
+      if (device.backend == Backend::kCpu) continue;
+      leave_unjudged(*file, &device);
+      verdict.reasons.insert(verdict.reasons.end(), device.reasons.begin(), device.reasons.end());
     }
   }
-  if (!any_usable && !any_undecided) state = State::kRejected;
-  if (!any_usable && state == State::kUsable) state = State::kUndecided;
-  verdict.state = state;
+  if (around.described) hold_to_all_gpus(&verdict);
   return verdict;
 }
 
-}  // namespace
-
-InspectedFile inspect_file(const Files& files, const std::string& path,
-                           const Surroundings& around) {
+InspectedFile inspect_file(const Files& files, const std::string& path, const Surroundings& around,
+                           Linkers* linkers) {
   InspectedFile inspected;
   inspected.file.path = path;
   const std::optional<OpenFile> open = files.open(path, &inspected.verdict.reasons);
   if (!open) return inspected;  // rejected
   inspected.file = read_file_facts(open->fd.get(), open->size, path, Depth::kInspect);
-  inspected.verdict = judge(inspected.file, around.machine);
-  if (!is_plugin(inspected)) {
-    inspected.verdict = judge_library(inspected.file, around, std::move(inspected.verdict));
+  if (inspected.file.is_program) drop(Code::kElfType, &inspected.file.reasons);
+  if (is_plugin(inspected.file)) {
+    inspected.file.link = linkers->link(inspected.file);
+    inspected.verdict = judge(inspected.file, around.machine);
+    if (around.described) hold_to_all_gpus(&inspected.verdict);
+  } else {
+    inspected.verdict = judge_native(&inspected.file, around, linkers);
   }
-  if (around.described) hold_to_all_gpus(&inspected.verdict);
   return inspected;
 }
 

@@ -24,6 +24,8 @@ struct MachineSpec {
 
   // Whether anything is described. False: the machine is this one.
   bool is_given() const;
+  // Whether the machine's libraries are others than this one's.
+  bool tells_libraries() const { return !glibc.empty() || !libstdcxx.empty() || !arch.empty(); }
 };
 
 // What is not right about one value.

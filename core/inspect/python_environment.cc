@@ -11,7 +11,7 @@
 #include "base/files.h"
 #include "base/installed.h"
 #include "build/process.h"
-#include "inspect/files.h"
+#include "link/files.h"
 
 extern char** environ;
 

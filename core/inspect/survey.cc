@@ -5,6 +5,7 @@
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <map>
 #include <mutex>
 #include <system_error>
 #include <thread>
@@ -66,9 +67,9 @@ Report report_of(InspectedFile inspected, const std::string& path, bool whole) {
   return report;
 }
 
-SurveyedFile survey_one(const PackageTarget& target, const PackageFile& member,
+SurveyedFile survey_one(const PackageTarget& target, const PackageFile& member, Linkers* linkers,
                         const Survey& survey, bool whole) {
-  InspectedFile inspected = inspect_file(*target.files, member.path, survey.around);
+  InspectedFile inspected = inspect_file(*target.files, member.path, survey.around, linkers);
   SurveyedFile file;
   file.path = member.path;
   file.name = member.name;
@@ -89,6 +90,7 @@ class Crew {
     for (size_t i = 0; i < targets.list.size(); ++i) {
       for (size_t j = 0; j < targets.list[i].members.size(); ++j) tasks_.push_back({i, j});
     }
+    add_linkers();
   }
 
   // False: it was stopped on request.
@@ -125,7 +127,8 @@ class Crew {
     for (size_t i = next_++; i < tasks_.size() && !stopped_; i = next_++) {
       const PackageTarget& target = targets_.list[tasks_[i].package];
       try {
-        SurveyedFile file = survey_one(target, target.members[tasks_[i].member], *survey_, whole_);
+        SurveyedFile file = survey_one(target, target.members[tasks_[i].member],
+                                       linkers_[tasks_[i].package].get(), *survey_, whole_);
         const std::lock_guard lock(mutex_);
         survey_->packages[tasks_[i].package].files.push_back(std::move(file));
         ++done_;
@@ -152,7 +155,39 @@ class Crew {
     }
   }
 
+  // What one file loads another may need: packages find the libraries of those beside them.
+  void add_linkers() {
+    std::map<std::string, std::string> installed;
+    for (const PackageTarget& target : targets_.list) {
+      if (!is_wheel(target)) add_libraries(target, &installed);
+    }
+    for (size_t i = 0; i < targets_.list.size(); ++i) {
+      const PackageTarget& target = targets_.list[i];
+      std::map<std::string, std::string> own = installed;
+      if (is_wheel(target)) {
+        own.clear();
+        add_libraries(target, &own);
+      }
+      const bool others_bring =
+          is_wheel(target) && !survey_->packages[i].requirements.empty();
+      linkers_.push_back(std::make_unique<Linkers>(survey_->around, *target.files, std::move(own),
+                                                   others_bring));
+    }
+  }
+
+  static bool is_wheel(const PackageTarget& target) {
+    return dynamic_cast<const Wheel*>(target.files.get()) != nullptr;
+  }
+
+  static void add_libraries(const PackageTarget& target,
+                            std::map<std::string, std::string>* libraries) {
+    for (const PackageFile& member : target.members) {
+      libraries->emplace(member.path.substr(member.path.rfind('/') + 1), member.path);
+    }
+  }
+
   const Targets& targets_;
+  std::vector<std::unique_ptr<Linkers>> linkers_;  // one for each package
   const bool whole_;
   Survey* survey_;
   Progress* progress_;
@@ -233,7 +268,9 @@ Survey survey(const SurveyRequest& request, const MachineFacts& here, Progress* 
                     (problem->advice.empty() ? "" : "; ") + problem->advice);
   }
   Survey result;
-  result.around = {described_machine(request.machine, here), request.machine.is_given()};
+  result.around.machine = described_machine(request.machine, here);
+  result.around.described = request.machine.is_given();
+  result.around.libraries_described = request.machine.tells_libraries();
   result.gpus = different_gpus(result.around.machine);
   Targets targets = find_targets(request, progress);
   result.skipped = std::move(targets.skipped);

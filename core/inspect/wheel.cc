@@ -201,9 +201,23 @@ std::optional<FileIdentity> Wheel::identify(const std::string& path) const {
   const std::string plain = plain_path(path);
   const ZipEntry* entry = plain.starts_with(path_ + "/") ? find(plain) : nullptr;
   if (entry == nullptr) return std::nullopt;
+  return identity_of(*entry);
+}
+
+FileIdentity Wheel::identity_of(const ZipEntry& entry) const {
   FileIdentity identity = file_.identity;
-  identity.part = entry->position + 1;
+  identity.part = entry.position + 1;
+  identity.size = entry.size;
   return identity;
+}
+
+bool Wheel::is_folder(const std::string& path) const {
+  if (!path.starts_with(path_ + "/")) return Files::is_folder(path);
+  const std::string plain = plain_path(path);
+  if (!plain.starts_with(path_ + "/")) return false;
+  const std::string below = plain.substr(path_.size() + 1) + "/";
+  const auto first = entries_.lower_bound(below);
+  return first != entries_.end() && first->first.starts_with(below);
 }
 
 std::optional<OpenFile> Wheel::open(const std::string& path, std::vector<Reason>* reasons) const {
@@ -223,9 +237,7 @@ std::optional<OpenFile> Wheel::open(const std::string& path, std::vector<Reason>
     if (reasons != nullptr) reasons->push_back(member_reason(problem));
     return std::nullopt;
   }
-  FileIdentity identity = file_.identity;
-  identity.part = entry->position + 1;
-  return OpenFile{std::move(*unpacked), entry->size, identity};
+  return OpenFile{std::move(*unpacked), entry->size, identity_of(*entry)};
 }
 
 std::shared_ptr<const Files> files_at(const std::string& path) {

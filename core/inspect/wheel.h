@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "base/reason.h"
-#include "inspect/files.h"
+#include "link/files.h"
 #include "inspect/zip.h"
 
 namespace opdock {
@@ -47,6 +47,7 @@ class Wheel : public Files {
   std::optional<OpenFile> open(const std::string& path,
                                std::vector<Reason>* reasons) const override;
   std::optional<FileIdentity> identify(const std::string& path) const override;
+  bool is_folder(const std::string& path) const override;
 
   const std::string& path() const { return path_; }
   const WheelName& name() const { return name_; }
@@ -65,6 +66,7 @@ class Wheel : public Files {
   void check_overlaps();
   std::string place_of(const std::string& name) const;
   const ZipEntry* find(const std::string& path) const;
+  FileIdentity identity_of(const ZipEntry& entry) const;
 
   std::string path_;
   OpenFile file_;

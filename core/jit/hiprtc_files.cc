@@ -6,7 +6,7 @@
 #include <set>
 
 #include "jit/nvrtc_files.h"
-#include "note/libraries.h"
+#include "link/search.h"
 
 namespace opdock {
 namespace {
@@ -54,7 +54,7 @@ std::vector<HiprtcFile> find_hiprtc_files(const Environment& environment,
   if (environment.root.empty()) {
     searched->push_back("the loader's folders");
     for (const char* name : {"libhiprtc.so.7", "libhiprtc.so.6", "libamdhip64.so.5"}) {
-      const auto path = find_library(name, Needer{"", "", "", kThisMachine, nullptr});
+      const auto path = find_library(name);
       if (path) paths.push_back(*path);
     }
   }

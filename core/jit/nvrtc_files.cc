@@ -17,8 +17,8 @@
 #include "base/mutex.h"
 #include "facts/nvrtc_search.h"
 #include "fmt/format.h"
+#include "link/search.h"
 #include "note/build_id.h"
-#include "note/libraries.h"
 
 namespace opdock {
 namespace {
@@ -140,7 +140,7 @@ std::vector<std::string> find_nvrtc_paths(const std::vector<std::string>& folder
     std::string path = candidate;
     if (path.find('/') == std::string::npos) {
       if (!environment.root.empty()) continue;  // the loader knows no other root
-      path = find_library(path, Needer{"", "", "", kThisMachine, nullptr}).value_or("");
+      path = find_library(path).value_or("");
       if (path.empty()) continue;
     }
     std::error_code failed;

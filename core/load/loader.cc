@@ -99,7 +99,7 @@ std::unique_ptr<LoadedPlugin> load_now(const std::shared_ptr<const Candidate>& c
   void* handle = open_candidate(*candidate, reasons);
   if (handle == nullptr) return nullptr;
   // What is in memory is compared before any function of the plugin is called.
-  const std::span<const uint8_t> images = mapped_images(handle, note, reasons);
+  const std::span<const uint8_t> images = mapped_images(handle, candidate->file, reasons);
   if (!reasons->empty()) return nullptr;
   check_image_table(images, note, reasons);
   if (!reasons->empty()) return nullptr;

@@ -11,6 +11,7 @@
 #include "base/sha256.h"
 #include "fmt/format.h"
 #include "note/image_table.h"
+#include "opdock/plugin.h"
 
 namespace opdock {
 namespace {
@@ -59,70 +60,36 @@ bool is_mapped(const Segments& segments, uint64_t address, uint64_t size) {
   return false;
 }
 
-// The descriptor of the Opdock note in one PT_NOTE segment, or NULL.
-const uint8_t* find_note(const uint8_t* at, uint64_t size, uint64_t alignment) {
-  const auto padded = [alignment](uint64_t bytes) {
-    return (bytes + alignment - 1) / alignment * alignment;
-  };
-  while (size >= sizeof(ElfW(Nhdr))) {
-    ElfW(Nhdr) head;
-    std::memcpy(&head, at, sizeof head);
-    const uint64_t descriptor = padded(sizeof head + head.n_namesz);
-    const uint64_t next = descriptor + padded(head.n_descsz);
-    if (descriptor + head.n_descsz > size) return nullptr;
-    if (head.n_type == kNoteType && head.n_namesz == sizeof kNoteOwner &&
-        std::memcmp(at + sizeof head, kNoteOwner, sizeof kNoteOwner) == 0 &&
-        head.n_descsz >= sizeof(NoteHead)) {
-      return at + descriptor;
-    }
-    if (next > size) return nullptr;
-    at += next;
-    size -= next;
-  }
-  return nullptr;
-}
-
-const uint8_t* find_note(const Segments& segments) {
-  for (size_t i = 0; i < segments.count; ++i) {
-    const ElfW(Phdr) & segment = segments.headers[i];
-    if (segment.p_type != PT_NOTE) continue;
-    const uint64_t address = segments.base + segment.p_vaddr;
-    if (!is_mapped(segments, address, segment.p_memsz)) continue;
-    const uint8_t* note = find_note(reinterpret_cast<const uint8_t*>(address), segment.p_memsz,
-                                    segment.p_align == 8 ? 8 : 4);
-    if (note != nullptr) return note;
-  }
-  return nullptr;
-}
-
 }  // namespace
 
-std::span<const uint8_t> mapped_images(void* handle, const Note& note,
+std::span<const uint8_t> mapped_images(void* handle, const FileFacts& file,
                                        std::vector<Reason>* reasons) {
   const Segments segments = segments_of(handle);
-  const uint8_t* descriptor = find_note(segments);
-  if (descriptor == nullptr) {
+  const uint64_t note = segments.base + file.note_address;
+  if (!is_mapped(segments, note, sizeof(NoteHead))) {
     reasons->push_back(make_reason(Code::kNoteMissing, "no note in the loaded object",
                                    "the note that was checked"));
     return {};
   }
   NoteHead head;
-  std::memcpy(&head, descriptor, sizeof head);
-  if (head.build_hash != note.head.build_hash) {
+  std::memcpy(&head, reinterpret_cast<const void*>(note), sizeof head);
+  if (head.build_hash != file.note->head.build_hash) {
     reasons->push_back(
         make_reason(Code::kFileChanged, "another build in memory", "the build that was checked"));
     return {};
   }
-  if (head.images_offset == 0) return {};
-  const uint64_t address = reinterpret_cast<uint64_t>(descriptor) +
-                           offsetof(NoteHead, images_offset) +
-                           static_cast<uint64_t>(head.images_offset);
-  if (!is_mapped(segments, address, head.images_size)) {
-    reasons->push_back(make_reason(Code::kImageTable, "an image table that is not mapped",
-                                   "a table in a segment that is loaded"));
+  const ImageTablePlace& table = file.image_table;
+  if (table.size == 0) return {};
+  // The symbol is this object's own if it lies where the file has it.
+  const uint64_t address = segments.base + table.address;
+  if (reinterpret_cast<uint64_t>(dlsym(handle, OPDOCK_IMAGES_NAME)) != address ||
+      !is_mapped(segments, address, table.size)) {
+    reasons->push_back(make_reason(Code::kImageTable,
+                                   "no " OPDOCK_IMAGES_NAME " where the file has its image table",
+                                   "the table in a segment that is loaded"));
     return {};
   }
-  return {reinterpret_cast<const uint8_t*>(address), head.images_size};
+  return {reinterpret_cast<const uint8_t*>(address), table.size};
 }
 
 void check_image_table(std::span<const uint8_t> table, const Note& note,

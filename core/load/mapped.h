@@ -8,13 +8,14 @@
 #include <vector>
 
 #include "base/reason.h"
-#include "note/note.h"
+#include "note/file_facts.h"
 
 namespace opdock {
 
-// The image table of the object behind a dlopen handle; empty if its note names none. Appends
-// reasons (note-missing, image-table) if what is mapped is not what was checked.
-std::span<const uint8_t> mapped_images(void* handle, const Note& note,
+// The image table of the object behind a dlopen handle; empty if the file, which has a note, has
+// none. Appends reasons (note-missing, file-changed, image-table) if what is mapped is not what was
+// checked.
+std::span<const uint8_t> mapped_images(void* handle, const FileFacts& file,
                                        std::vector<Reason>* reasons);
 
 // Compares the table's entries with the note: their number, their bounds and the digests they name.

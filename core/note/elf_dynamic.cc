@@ -8,7 +8,8 @@ namespace opdock {
 namespace {
 
 constexpr uint64_t kMaxDynamicBytes = 1 << 20;
-constexpr size_t kMaxNameBytes = 64 * 1024;  // Bazel's RUNPATHs have more than 4096
+constexpr size_t kMaxNameBytes = 1 << 20;      // a RUNPATH names a folder for each needed package
+constexpr uint64_t kMaxNamesBytes = 16 << 20;  // read in all: many names may end in one long text
 constexpr unsigned kMaxVersions = 65536;
 
 // The entries up to DT_NULL; empty and a defect if they cannot be read.
@@ -24,6 +25,7 @@ std::vector<Elf64_Dyn> read_entries(const ElfFile& elf) {
     dynamic = &segment;
   }
   if (dynamic == nullptr) {
+    if (elf.header.e_type == ET_EXEC) return {};  // a static program
     defects.add(Code::kElfMalformed, "no PT_DYNAMIC segment", "one");
     return {};
   }
@@ -112,11 +114,16 @@ class DynamicReader {
   std::string name(uint64_t offset, const char* what) {
     std::string text;
     const Extent& names = out_->names;
-    if (offset >= names.size ||
-        !elf_.reader->read_text(names.offset + offset, names.end(), kMaxNameBytes, &text)) {
-      elf_.defects->add(Code::kElfMalformed,
-                        std::string(what) + " named at " + hex(offset) + " of the string table",
-                        "a text inside its " + hex(names.size) + " bytes");
+    const size_t limit = static_cast<size_t>(std::min<uint64_t>(kMaxNameBytes, names_left_));
+    const bool good = offset < names.size &&
+                      elf_.reader->read_text(names.offset + offset, names.end(), limit, &text);
+    names_left_ -= text.size();
+    if (!good) {
+      elf_.defects->add(
+          Code::kElfMalformed,
+          std::string(what) + " named at " + hex(offset) + " of the string table",
+          "a text inside its " + hex(names.size) + " bytes, of at most " + hex(limit));
+      text.clear();
     }
     return text;
   }
@@ -135,8 +142,15 @@ class DynamicReader {
       for (unsigned j = 0; j < need.vn_cnt; ++j) {
         Elf64_Vernaux aux;
         if (++total > kMaxVersions || !read(*table, aux_at, &aux)) return malformed(aux_at);
-        out_->versions.push_back(
-            {library, name(aux.vna_name, "a version"), (aux.vna_flags & VER_FLG_WEAK) != 0});
+        const std::string version = name(aux.vna_name, "a version");
+        if (aux.vna_hash != sysv_hash(version)) {
+          elf_.defects->add(Code::kElfMalformed, "the version " + version + " with a wrong hash",
+                            "the hash that the loader compares first");
+        }
+        out_->versions.push_back({library, version,
+                                  (aux.vna_flags & VER_FLG_WEAK) != 0,
+                                  static_cast<uint16_t>(aux.vna_other & kVersionIndex),
+                                  (aux.vna_other & ~kVersionIndex) != 0});
         if (aux.vna_next == 0) break;
         aux_at += aux.vna_next;
       }
@@ -159,9 +173,20 @@ class DynamicReader {
 
   const ElfFile& elf_;
   Dynamic* out_;
+  uint64_t names_left_ = kMaxNamesBytes;
 };
 
 }  // namespace
+
+uint32_t sysv_hash(std::string_view name) {
+  uint32_t hash = 0;
+  for (const unsigned char c : name) {
+    hash = (hash << 4) + c;
+    const uint32_t high = hash & 0xf0000000;
+    hash = (hash ^ high >> 24) & ~high;
+  }
+  return hash;
+}
 
 std::optional<Dynamic> read_dynamic(const ElfFile& elf) {
   const std::vector<Elf64_Dyn> entries = read_entries(elf);
@@ -198,11 +223,25 @@ std::optional<Dynamic> read_dynamic(const ElfFile& elf) {
   dynamic.hash = value(DT_HASH);
   dynamic.definitions = value(DT_VERDEF);
   dynamic.num_definitions = value(DT_VERDEFNUM);
+  dynamic.symbol_versions = value(DT_VERSYM);
+  dynamic.relocations = {std::pair{value(DT_RELA), value(DT_RELASZ)},
+                         std::pair{value(DT_JMPREL), value(DT_PLTRELSZ)}};
   dynamic.static_tls = (value(DT_FLAGS) & DF_STATIC_TLS) != 0;
   dynamic.executable = (value(DT_FLAGS_1) & DF_1_PIE) != 0;
+  dynamic.relative = values.count(36 /* DT_RELR */) != 0;
+  dynamic.no_default_folders = (value(DT_FLAGS_1) & DF_1_NODEFLIB) != 0;
+  dynamic.no_open = (value(DT_FLAGS_1) & DF_1_NOOPEN) != 0;
   if (dynamic.executable) {
     elf.defects->add(Code::kElfType, "a position-independent executable",
                      "a shared object (ET_DYN without DF_1_PIE)");
+  }
+  // glibc passes over tables that it does not know: the file would be loaded, and not relocated.
+  constexpr int64_t kAndroidTables[] = {0x6000000f, 0x60000011, 0x6fffe000};
+  for (const int64_t tag : kAndroidTables) {
+    if (values.count(tag) == 0) continue;
+    elf.defects->add(Code::kElfAbi,
+                     "relocations packed for Android (dynamic tag " + hex(uint64_t(tag)) + ")",
+                     "relocations that glibc applies: link without --pack-dyn-relocs=android");
   }
   if (dynamic.names.size == 0) return dynamic;
 
@@ -210,8 +249,13 @@ std::optional<Dynamic> read_dynamic(const ElfFile& elf) {
   for (const Elf64_Dyn& entry : entries) {
     const uint64_t at = entry.d_un.d_val;
     if (entry.d_tag == DT_NEEDED) dynamic.needed.push_back(reader.name(at, "a needed library"));
+    if (entry.d_tag == DT_FILTER) dynamic.filters.push_back(reader.name(at, "a filtered library"));
+    if (entry.d_tag == DT_AUXILIARY) {
+      dynamic.auxiliaries.push_back(reader.name(at, "an auxiliary library"));
+    }
     if (entry.d_tag == DT_SONAME) dynamic.soname = reader.name(at, "the soname");
     if (entry.d_tag == DT_RPATH) dynamic.rpath = reader.name(at, "the RPATH");
+    dynamic.has_runpath = dynamic.has_runpath || entry.d_tag == DT_RUNPATH;
     if (entry.d_tag == DT_RUNPATH) dynamic.runpath = reader.name(at, "the RUNPATH");
   }
   if (values.count(DT_VERNEED) != 0) {
@@ -220,9 +264,11 @@ std::optional<Dynamic> read_dynamic(const ElfFile& elf) {
   return dynamic;
 }
 
-std::vector<std::string> read_version_definitions(const ElfFile& elf, const Dynamic& dynamic) {
-  std::vector<std::string> names;
+std::vector<VersionDefinition> read_version_definitions(const ElfFile& elf,
+                                                         const Dynamic& dynamic) {
+  std::vector<VersionDefinition> names;
   if (dynamic.definitions == 0) return names;
+  constexpr size_t kMaxVersionBytes = 4096;
   const std::optional<Extent> table = elf.rest_of_segment(dynamic.definitions);
   if (!table) return names;
   const uint64_t count = std::min<uint64_t>(dynamic.num_definitions, kMaxVersions);
@@ -241,10 +287,12 @@ std::vector<std::string> read_version_definitions(const ElfFile& elf, const Dyna
     }
     std::string name;
     if (!elf.reader->read_text(dynamic.names.offset + own.vda_name, dynamic.names.end(),
-                               kMaxNameBytes, &name)) {
+                               kMaxVersionBytes, &name)) {
       break;
     }
-    if ((definition.vd_flags & VER_FLG_BASE) == 0) names.push_back(std::move(name));
+    if ((definition.vd_flags & VER_FLG_BASE) == 0 && definition.vd_hash == sysv_hash(name)) {
+      names.push_back({static_cast<uint16_t>(definition.vd_ndx & kVersionIndex), std::move(name)});
+    }
     if (definition.vd_next == 0) break;
     at += definition.vd_next;
   }

@@ -2,8 +2,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "note/elf_file.h"
 
+#include <gnu/libc-version.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstring>
+
+#include "base/version.h"
+#include "note/file_kind.h"
+#include "note/image_identity.h"
+#include "note/machine_name.h"
 
 namespace opdock {
 namespace {
@@ -12,6 +20,29 @@ namespace {
 constexpr uint64_t kAddressLimit = uint64_t{1} << 48;
 constexpr uint64_t kSmallestPage = 4096;
 constexpr unsigned kMaxSegments = 1024;  // real ones have about ten
+
+// What a verdict wants, as a whole: what a file of another kind is not.
+std::string wanted_file() {
+  return "a 64-bit little-endian " + machine_name(kThisMachine) + " file";
+}
+
+// A file of another class or byte order: its header's beginning is laid out alike.
+void name_foreign(ElfFile* elf, const unsigned char* identity) {
+  struct {
+    uint16_t type, machine;
+  } head;
+  if (!elf->reader->read(EI_NIDENT, &head)) return;
+  const bool is_64_bit = identity[EI_CLASS] == ELFCLASS64;
+  const bool is_big_endian = identity[EI_DATA] == ELFDATA2MSB;
+  std::memcpy(elf->header.e_ident, identity, EI_NIDENT);
+  elf->header.e_type = is_big_endian ? __builtin_bswap16(head.type) : head.type;
+  elf->header.e_machine = is_big_endian ? __builtin_bswap16(head.machine) : head.machine;
+  elf->defects->add(Code::kElfClass,
+                    std::string(is_big_endian ? "a big-endian " : "a ") +
+                        (is_64_bit ? "64-bit " : "32-bit ") +
+                        machine_name(elf->header.e_machine, is_64_bit, is_big_endian) + " file",
+                    wanted_file());
+}
 
 bool check_identity(ElfFile* elf, bool* is_elf) {
   Defects& defects = *elf->defects;
@@ -24,7 +55,8 @@ bool check_identity(ElfFile* elf, bool* is_elf) {
   const size_t have = static_cast<size_t>(std::min<uint64_t>(size, EI_NIDENT));
   if (!elf->reader->read(0, identity, have)) return false;
   if (std::memcmp(identity, ELFMAG, SELFMAG) != 0) {
-    defects.add(Code::kNotElf, "other first bytes", "7f 45 4c 46 (ELF)");
+    FileKind kind = file_kind(elf->reader);
+    defects.add(Code::kNotElf, std::move(kind.found), "an ELF shared object", kind.advice);
     return false;
   }
   *is_elf = true;
@@ -37,15 +69,34 @@ bool check_identity(ElfFile* elf, bool* is_elf) {
     defects.add(Code::kElfClass, std::string(what) + " " + std::to_string(found), wanted);
     return false;
   };
-  if (identity[EI_CLASS] != ELFCLASS64) return wrong("class", identity[EI_CLASS], "2 (64 bits)");
-  if (identity[EI_DATA] != ELFDATA2LSB) {
-    return wrong("byte order", identity[EI_DATA], "1 (little-endian)");
+  const unsigned bits = identity[EI_CLASS], order = identity[EI_DATA];
+  if (bits != ELFCLASS64 && bits != ELFCLASS32) return wrong("class", bits, "2 (64 bits)");
+  if (order != ELFDATA2LSB && order != ELFDATA2MSB) {
+    return wrong("byte order", order, "1 (little-endian)");
   }
   if (identity[EI_VERSION] != EV_CURRENT) return wrong("version", identity[EI_VERSION], "1");
+  if (bits == ELFCLASS64 && order == ELFDATA2LSB) return true;
+  name_foreign(elf, identity);
+  return false;
+}
+
+// A GPU's code alone is an ELF file as well.
+bool is_gpu_code(ElfFile* elf) {
+  const bool is_cuda = elf->header.e_machine == EM_CUDA;
+  if (!is_cuda && elf->header.e_machine != EM_AMDGPU) return false;
+  std::string problem;
+  const std::optional<ImageIdentity> shown =
+      identify_image(elf->reader, is_cuda ? ImageKind::kCubin : ImageKind::kCodeObject, 0,
+                     elf->reader->size(), &problem);
+  std::string found = is_cuda ? "a CUDA cubin" : "an AMD GPU code object";
+  if (shown && !shown->arch.empty()) found += " (" + shown->arch + ")";
+  elf->defects->add(Code::kElfMachine, std::move(found), wanted_file(),
+                    "pack it into a plugin with opdock-pack");
   return true;
 }
 
-void check_header(ElfFile* elf) {
+// False if the rest of the file is not laid out for loading.
+bool check_header(ElfFile* elf) {
   Defects& defects = *elf->defects;
   const Elf64_Ehdr& header = elf->header;
   if (header.e_version != EV_CURRENT) {
@@ -55,14 +106,25 @@ void check_header(ElfFile* elf) {
   if (abi != ELFOSABI_SYSV && abi != ELFOSABI_GNU) {
     defects.add(Code::kElfAbi, "OS ABI " + std::to_string(abi), "0 (System V) or 3 (GNU)");
   }
-  if (header.e_type != ET_DYN) {
-    static constexpr const char* kNames[] = {"no type", "an object file", "an executable",
-                                             "a shared object", "a core dump"};
-    const std::string found = header.e_type < std::size(kNames)
-                                  ? kNames[header.e_type]
-                                  : "type " + std::to_string(header.e_type);
-    defects.add(Code::kElfType, found, "a shared object (ET_DYN)");
+  // glibc 2.36 takes these, though linkers write 0.
+  constexpr unsigned kMostAbiVersion = 4;
+  const unsigned version = header.e_ident[EI_ABIVERSION];
+  if (version > kMostAbiVersion) {
+    defects.add(Code::kElfAbi, "ABI version " + std::to_string(version), "at most 4");
   }
+  if (std::any_of(header.e_ident + EI_PAD, header.e_ident + EI_NIDENT,
+                  [](unsigned char byte) { return byte != 0; })) {
+    defects.add(Code::kElfMalformed, "padding in the head that is not 0", "zeros");
+  }
+  if (header.e_type == ET_DYN) return true;
+  static constexpr const char* kNames[] = {"no type", "an object file (.o)", "an executable",
+                                           "a shared object", "a core dump"};
+  const std::string found = header.e_type < std::size(kNames)
+                                ? kNames[header.e_type]
+                                : "type " + std::to_string(header.e_type);
+  defects.add(Code::kElfType, found, "a shared object (ET_DYN)",
+              header.e_type == ET_CORE ? "put the shared object itself there" : "");
+  return header.e_type != ET_REL && header.e_type != ET_CORE;
 }
 
 bool read_segments(ElfFile* elf) {
@@ -91,12 +153,31 @@ bool read_segments(ElfFile* elf) {
   return elf->reader->read(header.e_phoff, elf->segments.data(), bytes);
 }
 
+// Whether all that is mapped of a PT_LOAD is inside a file of `size` bytes. Of a segment that has
+// none there a loader maps nothing but the page that it begins within, and clears its rest.
+bool is_inside(const Elf64_Phdr& load, uint64_t size) {
+  if (load.p_filesz != 0) return load.p_offset <= size && load.p_filesz <= size - load.p_offset;
+  const uint64_t page = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+  return load.p_vaddr % page == 0 || load.p_offset - load.p_offset % page < size;
+}
+
+// From 2.35 on glibc's loader asks only that address and offset agree modulo the page size. Older
+// ones want p_align to be a multiple of it, and them to agree modulo p_align, which tools that
+// rewrite a file with large alignments do not always keep.
+bool has_lenient_loader() {
+  static const bool is_lenient = [] {
+    const std::optional<Version> version = Version::parse(gnu_get_libc_version());
+    return version && *version >= Version{2, 35};
+  }();
+  return is_lenient;
+}
+
 void check_load(ElfFile* elf, size_t index, const Elf64_Phdr* previous) {
   Defects& defects = *elf->defects;
   const Elf64_Phdr& load = elf->segments[index];
   const std::string name = "segment " + std::to_string(index);
   const uint64_t size = elf->reader->size();
-  if (load.p_offset > size || load.p_filesz > size - load.p_offset) {
+  if (!is_inside(load, size)) {
     defects.add(Code::kElfTruncated,
                 name + " at " + hex(load.p_offset) + " with " + hex(load.p_filesz) + " bytes",
                 "it inside the file of " + hex(size) + " bytes");
@@ -113,14 +194,17 @@ void check_load(ElfFile* elf, size_t index, const Elf64_Phdr* previous) {
                 "addresses below " + hex(kAddressLimit));
     return;
   }
-  const uint64_t alignment = load.p_align;
-  if (alignment == 0 || (alignment & (alignment - 1)) != 0 || alignment % kSmallestPage != 0) {
-    defects.add(Code::kElfMalformed, name + " aligned to " + hex(alignment),
-                "a power of two and a multiple of the page size");
+  // What the loader here asks of p_align: 0 means 1 by definition.
+  const uint64_t alignment = has_lenient_loader() ? kSmallestPage : load.p_align;
+  if ((load.p_align & (load.p_align - 1)) != 0 || alignment == 0 ||
+      alignment % kSmallestPage != 0) {
+    defects.add(
+        Code::kElfMalformed, name + " aligned to " + hex(load.p_align),
+        has_lenient_loader() ? "a power of two" : "a power of two and a multiple of the page size");
   } else if ((load.p_vaddr - load.p_offset) % alignment != 0) {
     defects.add(Code::kElfMalformed,
                 name + " at address " + hex(load.p_vaddr) + ", offset " + hex(load.p_offset),
-                "both equal modulo its alignment " + hex(alignment));
+                "both equal modulo " + hex(alignment));
   }
   if (previous != nullptr && load.p_vaddr < previous->p_vaddr + previous->p_memsz) {
     defects.add(Code::kElfMalformed,
@@ -141,14 +225,15 @@ void check_segments(ElfFile* elf) {
   }
 }
 
-// Nothing is read through section headers that matters, but linkers put them last: headers beyond
-// the end show that the end is missing, even if all that is loaded is there.
+// Linkers put the section headers last: if they are beyond the end, the end is missing. A loader
+// does not read them, so it loads the file if all that is in segments is there.
 void check_end(ElfFile* elf) {
   const Elf64_Ehdr& header = elf->header;
   const uint64_t bytes = uint64_t{header.e_shnum} * header.e_shentsize;
   if (header.e_shoff == 0 || elf->reader->contains(header.e_shoff, bytes)) return;
+  if (elf->defects->has(Code::kElfTruncated)) return;
   elf->defects->add(
-      Code::kElfTruncated,
+      Code::kSectionsCut,
       "section headers at " + hex(header.e_shoff) + " of " + std::to_string(bytes) + " bytes",
       "them inside the file of " + hex(elf->reader->size()) + " bytes");
 }
@@ -161,11 +246,13 @@ std::string hex(uint64_t value) {
   return text;
 }
 
-void Defects::add(Code code, std::string found, std::string wanted) {
+void Defects::add(Code code, std::string found, std::string wanted, const std::string& advice) {
   const auto same = std::count_if(reasons_->begin(), reasons_->end(),
                                   [&](const Reason& r) { return r.code == code; });
   const auto most = code == Code::kElfTruncated ? 1 : 8;
-  if (same < most) reasons_->push_back(make_reason(code, std::move(found), std::move(wanted)));
+  if (same >= most) return;
+  reasons_->push_back(make_reason(code, std::move(found), std::move(wanted)));
+  if (!advice.empty()) reasons_->back().advice = advice;
 }
 
 bool Defects::has(Code code) const {
@@ -194,8 +281,7 @@ std::optional<Extent> ElfFile::rest_of_segment(uint64_t address) const {
 bool read_headers(ElfFile* elf, bool* is_elf) {
   if (!check_identity(elf, is_elf)) return false;
   if (!elf->reader->read(0, &elf->header)) return false;
-  check_header(elf);
-  if (!read_segments(elf)) return false;
+  if (is_gpu_code(elf) || !check_header(elf) || !read_segments(elf)) return false;
   check_segments(elf);
   check_end(elf);
   return true;

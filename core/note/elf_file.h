@@ -19,7 +19,8 @@ namespace opdock {
 class Defects {
  public:
   explicit Defects(std::vector<Reason>* reasons) : reasons_(reasons) {}
-  void add(Code code, std::string found, std::string wanted);
+  // advice: the code's own if empty.
+  void add(Code code, std::string found, std::string wanted, const std::string& advice = "");
   bool has(Code code) const;
 
  private:
@@ -47,7 +48,8 @@ struct ElfFile {
 };
 
 // Reads the ELF header and the program headers and checks them. False if nothing further can be
-// read; otherwise defects may have been added all the same. *is_elf: the magic is there.
+// read; otherwise defects may have been added all the same. *is_elf: the magic is there. Of a
+// 32-bit or big-endian file e_ident, e_type and e_machine are set, and nothing else is read.
 bool read_headers(ElfFile* elf, bool* is_elf);
 
 // The section headers, with names, that can be read: they may be missing or rubbish, so they serve

@@ -7,63 +7,43 @@
 namespace opdock {
 namespace {
 
-// Where a descriptor lies in the file.
-struct Descriptor {
-  Extent extent;
-  uint64_t address;
+// Of all PT_NOTE segments together; usual ones have a few hundred.
+constexpr uint64_t kMaxSearchedBytes = 4 << 20;
+
+// Opdock's note, by its header.
+struct Header {
+  Elf64_Nhdr note;
+  uint64_t offset;   // in the file
+  uint64_t address;  // virtual
+  uint64_t room;     // from here to the end of its segment, or of the file
+  uint64_t alignment;
 };
 
-constexpr unsigned kMaxNotes = 1024;  // of any owner, in one segment
-
-uint64_t align_up(uint64_t value, uint64_t alignment) {
-  return (value + alignment - 1) & ~(alignment - 1);
-}
-
-bool is_opdock(const ElfFile& elf, const Elf64_Nhdr& note, uint64_t name_offset) {
-  char owner[sizeof kNoteOwner];
-  return note.n_namesz == sizeof owner && note.n_type == kNoteType &&
-         elf.reader->read(name_offset, owner, sizeof owner) &&
-         std::memcmp(owner, kNoteOwner, sizeof owner) == 0;
-}
-
-// Appends the Opdock descriptors of one PT_NOTE segment, `extent` of it being inside the file.
-void walk_segment(const ElfFile& elf, const Elf64_Phdr& segment, const Extent& extent,
-                  std::vector<Descriptor>* found) {
-  const uint64_t alignment = segment.p_align == 8 ? 8 : 4;
-  uint64_t at = 0;
-  for (unsigned count = 0; extent.size - at >= sizeof(Elf64_Nhdr); ++count) {
-    if (count == kMaxNotes) {
-      elf.defects->add(Code::kNoteMalformed, "more than " + std::to_string(kMaxNotes) + " notes",
-                       "a handful");
-      return;
-    }
-    Elf64_Nhdr note;
-    if (!elf.reader->read(extent.offset + at, &note)) return;
-    const uint64_t name = at + sizeof note;
-    // 32-bit sizes added to an offset inside a file: 64 bits do not overflow.
-    const uint64_t descriptor = align_up(name + note.n_namesz, alignment);
-    const uint64_t end = descriptor + note.n_descsz;
-    if (end > extent.size) {
-      if (extent.size == segment.p_filesz) {  // otherwise the truncation is already a defect
-        elf.defects->add(Code::kNoteMalformed,
-                         "a note at " + hex(extent.offset + at) + " with a name of " +
-                             std::to_string(note.n_namesz) + " and a descriptor of " +
-                             std::to_string(note.n_descsz) + " bytes",
-                         "it inside its segment of " + std::to_string(extent.size) + " bytes");
-      }
-      return;
-    }
-    if (is_opdock(elf, note, extent.offset + name)) {
-      found->push_back({{extent.offset + descriptor, note.n_descsz}, segment.p_vaddr + descriptor});
-    }
-    at = std::min(align_up(end, alignment), extent.size);
+// Appends the headers of Opdock's notes in `bytes`, the part of `segment` that is inside the file,
+// up to two in all. Looks at every multiple of 4 bytes: no loader minds notes of other owners with
+// wrong sizes or another alignment than their segment's, so from note to note one may go astray.
+void search_segment(const Elf64_Phdr& segment, const std::vector<uint8_t>& bytes,
+                    std::vector<Header>* found) {
+  constexpr size_t kHeaderBytes = sizeof(Elf64_Nhdr) + sizeof kNoteOwner;
+  for (size_t at = 0; at + kHeaderBytes <= bytes.size() && found->size() < 2; at += 4) {
+    const uint8_t* const begin = bytes.data() + at;
+    if (std::memcmp(begin + sizeof(Elf64_Nhdr), kNoteOwner, sizeof kNoteOwner) != 0) continue;
+    Header header{{},
+                  segment.p_offset + at,
+                  segment.p_vaddr + at,
+                  bytes.size() - at,
+                  segment.p_align == 8 ? uint64_t{8} : uint64_t{4}};
+    std::memcpy(&header.note, begin, sizeof header.note);
+    const bool known = std::any_of(  // segments may overlap
+        found->begin(), found->end(),
+        [&](const Header& other) { return other.offset == header.offset; });
+    if (header.note.n_type == kNoteType && !known) found->push_back(header);
   }
 }
 
-// The PT_NOTE segments' file parts, with overlaps made a defect.
-std::vector<Descriptor> descriptors(const ElfFile& elf) {
-  std::vector<Descriptor> found;
-  std::vector<Extent> seen;
+std::vector<Header> search_segments(const ElfFile& elf) {
+  std::vector<Header> found;
+  uint64_t left = kMaxSearchedBytes;
   for (const Elf64_Phdr& segment : elf.segments) {
     if (segment.p_type != PT_NOTE || segment.p_filesz == 0) continue;
     const uint64_t size = elf.reader->size();
@@ -72,68 +52,102 @@ std::vector<Descriptor> descriptors(const ElfFile& elf) {
                        "it inside the file of " + hex(size) + " bytes");
       if (segment.p_offset >= size) continue;
     }
-    const Extent extent{segment.p_offset, std::min(segment.p_filesz, size - segment.p_offset)};
-    const bool overlaps = std::any_of(seen.begin(), seen.end(), [&](const Extent& other) {
-      return extent.offset < other.end() && other.offset < extent.end();
-    });
-    if (overlaps) {
-      elf.defects->add(Code::kElfMalformed,
-                       "two note segments that overlap at " + hex(extent.offset), "separate ones");
-      continue;
-    }
-    seen.push_back(extent);
-    walk_segment(elf, segment, extent, &found);
+    std::vector<uint8_t> bytes(std::min({segment.p_filesz, size - segment.p_offset, left}));
+    if (!elf.reader->read(segment.p_offset, bytes.data(), bytes.size())) return found;
+    search_segment(segment, bytes, &found);
+    left -= bytes.size();
   }
   return found;
 }
 
 void report_missing(const ElfFile& elf) {
-  // What is cut off or garbled may have been the note.
-  if (elf.defects->has(Code::kElfTruncated) || elf.defects->has(Code::kNoteMalformed)) return;
+  if (elf.defects->has(Code::kElfTruncated)) return;  // what is cut off may have been the note
   const std::vector<Section> sections = read_sections(elf);
-  if (std::any_of(sections.begin(), sections.end(),
-                  [](const Section& section) { return section.name == ".note.opdock"; })) {
+  const auto section = std::find_if(sections.begin(), sections.end(),
+                                    [](const Section& one) { return one.name == ".note.opdock"; });
+  if (section == sections.end()) {
+    elf.defects->add(Code::kNoteMissing, "no note of owner \"opdock\"", "one");
+    return;
+  }
+  const bool covered =
+      std::any_of(elf.segments.begin(), elf.segments.end(), [&](const Elf64_Phdr& segment) {
+        return segment.p_type == PT_NOTE && section->extent.offset >= segment.p_offset &&
+               section->extent.offset - segment.p_offset < segment.p_filesz;
+      });
+  if (covered) {
+    elf.defects->add(Code::kNoteMalformed, "a section .note.opdock without Opdock's note",
+                     "a note of owner \"opdock\" and type " + std::to_string(kNoteType));
+  } else {
     elf.defects->add(Code::kNoteNotInSegment, "a section .note.opdock outside every PT_NOTE",
                      "a PT_NOTE segment that covers it");
-  } else {
-    elf.defects->add(Code::kNoteMissing, "no note of owner \"opdock\"", "one");
   }
+}
+
+// The descriptor's distance from the header: behind the name, padded to the segment's alignment or,
+// as tools merge notes of both kinds, the other one, if only there a head of this version stands.
+uint64_t descriptor_distance(const ElfFile& elf, const Header& header) {
+  const auto distance = [](uint64_t alignment) {
+    return (sizeof(Elf64_Nhdr) + sizeof kNoteOwner + alignment - 1) / alignment * alignment;
+  };
+  const uint64_t usual = distance(header.alignment);
+  for (const uint64_t at : {usual, distance(header.alignment == 8 ? 4 : 8)}) {
+    uint16_t version_and_size[2] = {};
+    if (at + sizeof(NoteHead) <= header.room &&
+        elf.reader->read(header.offset + at, &version_and_size) &&
+        version_and_size[0] == kNoteVersion && version_and_size[1] >= sizeof(NoteHead)) {
+      return at;
+    }
+  }
+  return usual;
 }
 
 }  // namespace
 
 std::optional<FoundNote> find_note(const ElfFile& elf) {
-  const std::vector<Descriptor> found = descriptors(elf);
+  const std::vector<Header> found = search_segments(elf);
   if (found.empty()) {
     report_missing(elf);
     return std::nullopt;
   }
   if (found.size() > 1) {
     elf.defects->add(Code::kNoteDuplicate,
-                     std::to_string(found.size()) + " notes, at " + hex(found[0].extent.offset) +
-                         " and " + hex(found[1].extent.offset),
-                     "one");
+                     "notes at " + hex(found[0].offset) + " and " + hex(found[1].offset), "one");
     return std::nullopt;
   }
-  const Descriptor& descriptor = found.front();
-  if (descriptor.extent.size > kMaxNoteBytes) {
-    elf.defects->add(Code::kNoteTooLarge,
-                     "a note of " + std::to_string(descriptor.extent.size) + " bytes",
+  const Header& header = found.front();
+  const uint64_t distance = descriptor_distance(elf, header);
+  const uint64_t size = header.note.n_descsz;
+  if (header.note.n_namesz != sizeof kNoteOwner || distance + size > header.room) {
+    if (!elf.defects->has(Code::kElfTruncated)) {
+      elf.defects->add(Code::kNoteMalformed,
+                       "a note at " + hex(header.offset) + " with a name of " +
+                           std::to_string(header.note.n_namesz) + " and a descriptor of " +
+                           std::to_string(size) + " bytes",
+                       "a name of " + std::to_string(sizeof kNoteOwner) +
+                           ", and both inside the segment's " + std::to_string(header.room));
+    }
+    return std::nullopt;
+  }
+  if (size > kMaxNoteBytes) {
+    elf.defects->add(Code::kNoteTooLarge, "a note of " + std::to_string(size) + " bytes",
                      "at most " + std::to_string(kMaxNoteBytes));
     return std::nullopt;
   }
-  std::vector<uint8_t> bytes(descriptor.extent.size);
-  if (!elf.reader->read(descriptor.extent.offset, bytes.data(), bytes.size())) return std::nullopt;
+  std::vector<uint8_t> bytes(size);
+  const uint64_t offset = header.offset + distance;
+  if (!elf.reader->read(offset, bytes.data(), bytes.size())) return std::nullopt;
   std::vector<Reason> reasons;
   std::optional<Note> note = read_note(bytes, &reasons);
   for (Reason& reason : reasons) {
     elf.defects->add(reason.code, std::move(reason.found), std::move(reason.wanted));
   }
   if (!note) return std::nullopt;
-  // The image table is found through the descriptor's address, so the segment must be mapped there.
-  const bool mapped =
-      elf.to_offset(descriptor.address, descriptor.extent.size) == descriptor.extent.offset;
-  return FoundNote{std::move(*note), mapped ? descriptor.address : 0};
+  const uint64_t address = header.address + distance;
+  if (elf.to_offset(address, size) != offset && !elf.defects->has(Code::kElfTruncated)) {
+    elf.defects->add(Code::kNoteNotInSegment, "a note that no PT_LOAD has at its address",
+                     "it in memory, where it is compared with the file");
+  }
+  return FoundNote{std::move(*note), address};
 }
 
 }  // namespace opdock

@@ -11,11 +11,12 @@ namespace opdock {
 
 struct FoundNote {
   Note note;
-  uint64_t address = 0;  // virtual, of the descriptor; 0 if no PT_LOAD maps it
+  uint64_t address = 0;  // virtual, of the head
 };
 
-// Walks the PT_NOTE segments. Whatever is wrong becomes a defect: no note, two notes, sizes that
-// run out of the segment, a descriptor that read_note refuses.
+// Searches the PT_NOTE segments. What is wrong with Opdock's own note becomes a defect: no note,
+// two notes, sizes that run out of the segment, a descriptor that read_note refuses, one that is
+// not loaded. Other notes do not matter.
 std::optional<FoundNote> find_note(const ElfFile& elf);
 
 }  // namespace opdock

@@ -4,40 +4,29 @@
 #include <algorithm>
 #include <cstring>
 
-#include "note/dependencies.h"
+#include "elf/library.h"
 #include "note/device_bundles.h"
 #include "note/elf_dynamic.h"
 #include "note/elf_file.h"
 #include "note/elf_notes.h"
-#include "note/elf_symbols.h"
 #include "note/image_table.h"
 #include "opdock/plugin.h"
 
 namespace opdock {
 namespace {
 
-bool wants_executable_stack(const ElfFile& elf) {
-  for (const Elf64_Phdr& segment : elf.segments) {
-    if (segment.p_type == PT_GNU_STACK) return (segment.p_flags & PF_X) != 0;
-  }
-  return true;  // the C library's default where nothing is said, on x86-64 and aarch64 alike
-}
-
-// Returns the undefined symbols that are not weak.
-std::vector<std::string> take_symbols(const ElfFile& elf, const Dynamic& dynamic, Depth depth,
-                                      FileFacts* facts) {
-  std::vector<std::string> wanted;
-  for_each_symbol(elf, dynamic, [&](const Elf64_Sym& symbol, std::string_view name) {
+// *table: the image table's symbol, if it is there.
+void take_symbols(const Library& library, Depth depth, FileFacts* facts,
+                  std::optional<Elf64_Sym>* table) {
+  library.symbols.for_each([&](const Elf64_Sym& symbol, std::string_view name) {
     const unsigned binding = ELF64_ST_BIND(symbol.st_info);
     if (name.empty() || binding == STB_LOCAL) return;
     const bool defined = symbol.st_shndx != SHN_UNDEF;
     if (defined && binding == STB_GNU_UNIQUE) facts->unique_symbols = true;
     if (defined && name == OPDOCK_ENTRY_NAME) facts->exports_entry = true;
-    if (depth != Depth::kInspect) return;
-    (defined ? facts->exports : facts->undefined).emplace_back(name);
-    if (!defined && binding != STB_WEAK) wanted.emplace_back(name);
+    if (defined && name == OPDOCK_IMAGES_NAME) *table = symbol;
+    if (depth == Depth::kInspect) (defined ? facts->exports : facts->undefined).emplace_back(name);
   });
-  return wanted;
 }
 
 void check_claims(const ElfFile& elf, const Note& note, FileFacts* facts) {
@@ -65,29 +54,33 @@ bool lacks_images(const Note& note, const std::vector<DeviceImage>& images) {
 }
 
 void read_elf(const ElfFile& elf, Depth depth, FileFacts* facts) {
-  facts->machine = elf.header.e_machine;
   facts->executable_stack = wants_executable_stack(elf);
   std::optional<FoundNote> found = find_note(elf);
   std::optional<Dynamic> dynamic = read_dynamic(elf);
+  facts->is_program = elf.header.e_type == ET_EXEC || (dynamic && dynamic->executable);
   facts->is_shared_object = elf.header.e_type == ET_DYN && dynamic && !dynamic->executable;
-  std::vector<std::string> wanted;
+  std::optional<Elf64_Sym> table;
   if (dynamic) {
+    facts->needed = dynamic->needed;
+    facts->versions = dynamic->versions;
+    facts->soname = dynamic->soname;
+    facts->rpath = dynamic->rpath;
+    facts->runpath = dynamic->runpath;
+    facts->static_tls = dynamic->static_tls;
+    if (depth == Depth::kInspect) check_relocations(elf, *dynamic);
     // Only a plugin's symbols matter to a verdict; other libraries may have a hundred thousand.
     if (found || depth == Depth::kInspect) {
-      wanted = take_symbols(elf, *dynamic, depth, facts);
+      auto library =
+          std::make_shared<const Library>(read_library(elf, *std::move(dynamic), facts->path));
+      take_symbols(*library, depth, facts, &table);
+      facts->library = std::move(library);
     }
-    facts->needed = std::move(dynamic->needed);
-    facts->versions = std::move(dynamic->versions);
-    facts->soname = std::move(dynamic->soname);
-    facts->rpath = std::move(dynamic->rpath);
-    facts->runpath = std::move(dynamic->runpath);
-    facts->static_tls = dynamic->static_tls;
-    find_missing_libraries(facts);
   }
   if (found) {
     check_claims(elf, found->note, facts);
-    read_image_table(elf, *found, depth == Depth::kInspect, &facts->images);
+    facts->note_address = found->address;
     facts->note = std::move(found->note);
+    read_image_table(elf, table, depth == Depth::kInspect, facts);
   }
   if (depth == Depth::kInspect || (facts->note && lacks_images(*facts->note, facts->images))) {
     // Source serves any GPU: where it is, a whole file is not searched for what is seldom there.
@@ -95,9 +88,6 @@ void read_elf(const ElfFile& elf, Depth depth, FileFacts* facts) {
         std::any_of(facts->images.begin(), facts->images.end(),
                     [](const DeviceImage& image) { return image.kind == ImageKind::kSource; });
     find_device_bundles(elf, depth != Depth::kInspect && has_source, &facts->images);
-  }
-  if (depth == Depth::kInspect) {
-    resolve_symbols(wanted, facts);
   }
 }
 
@@ -110,7 +100,14 @@ FileFacts read_file_facts(int fd, uint64_t size, const std::string& path, Depth 
   FileReader reader(fd, size);
   Defects defects(&facts.reasons);
   ElfFile elf{&reader, &defects, {}, {}};
-  if (read_headers(&elf, &facts.is_elf)) read_elf(elf, depth, &facts);
+  const bool readable = read_headers(&elf, &facts.is_elf);
+  const unsigned char* const identity = elf.header.e_ident;
+  facts.machine = elf.header.e_machine;
+  facts.elf_bits = identity[EI_CLASS] == ELFCLASS64   ? 64
+                   : identity[EI_CLASS] == ELFCLASS32 ? 32
+                                                      : 0;
+  facts.big_endian = identity[EI_DATA] == ELFDATA2MSB;
+  if (readable) read_elf(elf, depth, &facts);
   if (reader.changed()) {
     defects.add(Code::kFileChanged, "fewer bytes than its " + std::to_string(size),
                 "a file that stays as it is");

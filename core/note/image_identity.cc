@@ -174,7 +174,7 @@ std::string gfx_name(unsigned mach) {
       {0x3d, "gfx1035"}, {0x3e, "gfx1034"}, {0x3f, "gfx90a"},  {0x40, "gfx940"},  {0x41, "gfx1100"},
       {0x42, "gfx1013"}, {0x43, "gfx1150"}, {0x44, "gfx1103"}, {0x45, "gfx1036"}, {0x46, "gfx1101"},
       {0x47, "gfx1102"}, {0x48, "gfx1200"}, {0x4a, "gfx1151"}, {0x4b, "gfx941"},  {0x4c, "gfx942"},
-      {0x4e, "gfx1201"}, {0x4f, "gfx950"},
+      {0x4e, "gfx1201"}, {0x4f, "gfx950"},  {0x49, "gfx1250"}, {0x55, "gfx1152"}, {0x58, "gfx1153"},
   };
   for (const auto& entry : kNames) {
     if (entry.mach == mach) return entry.name;

@@ -2,11 +2,11 @@
 #include "note/image_table.h"
 
 #include <algorithm>
-#include <cstddef>
 #include <cstring>
 
 #include "base/sha256.h"
 #include "note/image_identity.h"
+#include "opdock/plugin.h"
 
 namespace opdock {
 namespace {
@@ -49,28 +49,38 @@ void bad_table(const ElfFile& elf, std::string found, std::string wanted) {
   elf.defects->add(Code::kImageTable, std::move(found), std::move(wanted));
 }
 
-std::optional<Table> read_entries(const ElfFile& elf, const FoundNote& found) {
-  const NoteHead& head = found.note.head;
-  // Unsigned arithmetic wraps by definition, and to_offset refuses what leaves the segments.
-  const uint64_t address =
-      found.address + offsetof(NoteHead, images_offset) + static_cast<uint64_t>(head.images_offset);
-  const std::optional<uint64_t> offset =
-      found.address == 0 ? std::nullopt : elf.to_offset(address, head.images_size);
-  if (!offset) {
-    bad_table(elf, "a table at address " + hex(address) + " of " + hex(head.images_size) + " bytes",
-              "it inside one loaded segment of the file");
-    return std::nullopt;
+// Where the symbol says that the table is. size 0, and a defect, if it cannot be there.
+ImageTablePlace place_of(const ElfFile& elf, const Elf64_Sym& symbol) {
+  const unsigned type = ELF64_ST_TYPE(symbol.st_info);
+  // dlsym would call a function to find out the address of one of type STT_GNU_IFUNC.
+  if (type != STT_OBJECT || symbol.st_shndx == SHN_ABS) {
+    bad_table(elf,
+              std::string(OPDOCK_IMAGES_NAME) + " as a symbol of type " + std::to_string(type) +
+                  " and section " + std::to_string(symbol.st_shndx),
+              "a data symbol (STT_OBJECT) of a section");
+    return {};
   }
+  const std::optional<uint64_t> offset = elf.to_offset(symbol.st_value, symbol.st_size);
+  if (!offset || symbol.st_size == 0) {
+    bad_table(
+        elf, "a table at address " + hex(symbol.st_value) + " of " + hex(symbol.st_size) + " bytes",
+        "it inside one loaded segment of the file");
+    return {};
+  }
+  return {symbol.st_value, *offset, symbol.st_size};
+}
+
+std::optional<Table> read_entries(const ElfFile& elf, const ImageTablePlace& place) {
   ImageTableHead table_head{};  // stays so if it cannot be read
-  if (head.images_size >= sizeof table_head) elf.reader->read(*offset, &table_head);
-  if (std::optional<Reason> problem = head_problem(table_head, head.images_size)) {
-    bad_table(elf, problem->found + " at " + hex(*offset), problem->wanted);
+  if (place.size >= sizeof table_head) elf.reader->read(place.offset, &table_head);
+  if (std::optional<Reason> problem = head_problem(table_head, place.size)) {
+    bad_table(elf, problem->found + " at " + hex(place.offset), problem->wanted);
     return std::nullopt;
   }
-  Table table{{*offset, head.images_size}, offset_of_entry(table_head, table_head.count), {}};
+  Table table{{place.offset, place.size}, offset_of_entry(table_head, table_head.count), {}};
   table.entries.resize(table_head.count);
   for (uint32_t i = 0; i < table_head.count; ++i) {
-    if (!elf.reader->read(*offset + offset_of_entry(table_head, i), &table.entries[i])) {
+    if (!elf.reader->read(place.offset + offset_of_entry(table_head, i), &table.entries[i])) {
       return std::nullopt;
     }
   }
@@ -221,7 +231,8 @@ void check_claim(const ElfFile& elf, size_t index, const ImageEntry& entry,
   if (found != wanted) {
     elf.defects->add(Code::kClaimImages, name + found, wanted);
   } else if (to_hex(digest) != claim.sha256) {
-    elf.defects->add(Code::kClaimImages, name + "digest " + to_hex(digest), claim.sha256);
+    elf.defects->add(Code::kClaimImages, name + "digest " + to_hex(digest),
+                     claim.sha256.empty() ? "none named" : claim.sha256);
   } else if (std::pair(toolkit.major(), toolkit.minor()) !=
              std::pair(claim.toolkit.major(), claim.toolkit.minor())) {
     elf.defects->add(Code::kClaimImages, name + "toolkit " + text_or_none(toolkit),
@@ -265,18 +276,24 @@ bool read_image_entries(std::span<const uint8_t> table, std::vector<ImageEntry>*
   return true;
 }
 
-void read_image_table(const ElfFile& elf, const FoundNote& found, bool check_digests,
-                      std::vector<DeviceImage>* images) {
-  const std::vector<ImageClaim>& claims = found.note.images;
-  if (found.note.head.images_size == 0) {
-    if (!claims.empty()) {
-      elf.defects->add(Code::kClaimImages, "no image table",
-                       std::to_string(claims.size()) + " images");
+void read_image_table(const ElfFile& elf, const std::optional<Elf64_Sym>& symbol,
+                      bool check_digests, FileFacts* facts) {
+  const NoteHead& head = facts->note->head;
+  const std::vector<ImageClaim>& claims = facts->note->images;
+  if (!symbol) {
+    // Another ABI's symbol has another name; of a file that is cut it may be what is missing.
+    if (!claims.empty() && is_callable_abi(head.abi_major, head.abi_minor) &&
+        !elf.defects->has(Code::kElfTruncated)) {
+      elf.defects->add(Code::kClaimImages, "no dynamic symbol " OPDOCK_IMAGES_NAME,
+                       "it exported, with " + std::to_string(claims.size()) + " images");
     }
     return;
   }
-  const std::optional<Table> table = read_entries(elf, found);
+  const ImageTablePlace place = place_of(elf, *symbol);
+  if (place.size == 0) return;
+  const std::optional<Table> table = read_entries(elf, place);
   if (!table) return;
+  facts->image_table = place;
   if (table->entries.size() != claims.size()) {
     elf.defects->add(Code::kClaimImages, std::to_string(table->entries.size()) + " images",
                      std::to_string(claims.size()));
@@ -291,7 +308,7 @@ void read_image_table(const ElfFile& elf, const FoundNote& found, bool check_dig
     if (i < claims.size()) check_claim(elf, i, table->entries[i], image, claims[i]);
     settle_arch(elf, i, &image);
     if (check_digests) check_digest(elf, i, table->entries[i], image);
-    images->push_back(std::move(image));
+    facts->images.push_back(std::move(image));
   }
   if (sound) check_overlaps(elf, *table);
 }

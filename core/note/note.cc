@@ -108,12 +108,6 @@ std::optional<Note> read_note(std::span<const uint8_t> descriptor, std::vector<R
                   std::to_string(padding.size()) + " bytes behind the JSON text",
                   "fewer than 8, all 0");
   }
-  if ((head.images_offset == 0) != (head.images_size == 0)) {
-    return refuse(Code::kNoteMalformed,
-                  "an image table at offset " + std::to_string(head.images_offset) + " of " +
-                      std::to_string(head.images_size) + " bytes",
-                  "both 0 or neither");
-  }
   const std::string_view json(reinterpret_cast<const char*>(descriptor.data()) + head.head_size,
                               head.json_size);
   std::vector<Reason> problems;

@@ -18,7 +18,7 @@ namespace opdock {
 inline constexpr char kNoteOwner[] = "opdock";    // n_name, with its NUL: 7 bytes
 inline constexpr uint32_t kNoteType = 1;          // n_type
 inline constexpr uint32_t kMaxNoteBytes = 65536;  // of the descriptor: head and JSON
-inline constexpr uint16_t kNoteVersion = 1;
+inline constexpr uint16_t kNoteVersion = 2;
 
 // The descriptor's head, little-endian. head_size lets later versions append.
 struct NoteHead {
@@ -29,10 +29,8 @@ struct NoteHead {
   uint32_t flags;  // none defined yet
   uint32_t json_size;
   std::array<uint8_t, 32> build_hash;  // SHA-256 over what the plugin was made from
-  int64_t images_offset;  // from this member's own address to the image table; 0: no images
-  uint64_t images_size;
 };
-static_assert(sizeof(NoteHead) == 64);
+static_assert(sizeof(NoteHead) == 48);
 
 // Whether this host calls plugins of that ABI: of its own major; while that is 0, a draft, of its
 // own minor too.
@@ -101,7 +99,8 @@ std::optional<Note> read_note(std::span<const uint8_t> descriptor, std::vector<R
 // The JSON text for `note`; its head is not part of it. Read back, it gives the same note.
 std::string note_json(const Note& note);
 
-// ---- the image table: follows the head's images_offset, little-endian, 64-byte aligned
+// ---- the image table: what the dynamic symbol OPDOCK_IMAGES_NAME names, little-endian, 64-byte
+// aligned
 
 inline constexpr char kImageMagic[8] = {'O', 'P', 'D', 'K', 'I', 'M', 'G', '1'};
 struct ImageTableHead {

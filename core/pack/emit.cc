@@ -106,7 +106,7 @@ std::string entry_source(const Manifest& manifest) {
   return out;
 }
 
-std::string note_source(const Note& note, const std::string& images_file, uint64_t images_size) {
+std::string note_source(const Note& note, const std::string& images_file) {
   const std::string json = note_json(note);
   std::string hash;
   for (size_t i = 0; i < note.head.build_hash.size(); ++i)
@@ -114,7 +114,6 @@ std::string note_source(const Note& note, const std::string& images_file, uint64
   std::string text;
   for (size_t begin = 0; begin < json.size(); begin += 64)
     text += fmt::format("  .ascii {}\n", literal(std::string_view(json).substr(begin, 64)));
-  const bool images = !images_file.empty();
   std::string out = fmt::format(
       "# Written by opdock-pack from plugin.toml.\n"
       "  .section .note.opdock, \"a\", %note\n"
@@ -126,22 +125,21 @@ std::string note_source(const Note& note, const std::string& images_file, uint64
       "  .short {}, {}, {}, {}\n"
       "  .long 0, {}\n"
       "  .byte {}\n"
-      ".Lopdock_images_offset:\n"
-      "  .quad {}\n"
-      "  .quad {}\n"
       "{}"
       ".Lopdock_end:\n"
       "  .balign 4\n",
       sizeof(kNoteOwner), kNoteType, kNoteOwner, kNoteVersion, sizeof(NoteHead), OPDOCK_ABI_MAJOR,
-      OPDOCK_ABI_MINOR, json.size(), hash,
-      images ? ".Lopdock_images - .Lopdock_images_offset" : "0", images ? images_size : 0, text);
-  if (images)
+      OPDOCK_ABI_MINOR, json.size(), hash, text);
+  if (!images_file.empty())
     out += fmt::format(
         "  .section .rodata.opdock_images, \"a\", %progbits\n"
         "  .balign 64\n"
-        ".Lopdock_images:\n"
-        "  .incbin {}\n",
-        literal(images_file));
+        "  .globl {0}\n"
+        "  .type {0}, %object\n"
+        "{0}:\n"
+        "  .incbin {1}\n"
+        "  .size {0}, . - {0}\n",
+        OPDOCK_IMAGES_NAME, literal(images_file));
   return out + "  .section .note.GNU-stack, \"\", %progbits\n";
 }
 

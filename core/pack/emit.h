@@ -18,8 +18,7 @@ std::string literal(std::string_view text);
 std::string entry_source(const Manifest& manifest);
 
 // Assembly for GNU as and clang: the note, and the image table included from `images_file`, which
-// as finds by -I; "" if there are no images. `note.head.json_size` and its image members are filled
-// in here. images_size: of the table.
-std::string note_source(const Note& note, const std::string& images_file, uint64_t images_size);
+// as finds by -I; "" if there are no images. `note.head.json_size` is filled in here.
+std::string note_source(const Note& note, const std::string& images_file);
 
 }  // namespace opdock::pack

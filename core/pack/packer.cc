@@ -180,7 +180,7 @@ class Packer {
     if (!write_file(folder / (prefix + "entry.c"), entry_source(manifest_)) ||
         !write_file(folder / images_name, table) ||
         !write_file(folder / (prefix + "note.S"),
-                    note_source(note, table.empty() ? "" : images_name, table.size())))
+                    note_source(note, table.empty() ? "" : images_name)))
       return 1;
     for (const std::string& source : host_files()) depends_.push_back(manifest_.folder() / source);
     return write_depfile(options_.depfile, folder / (prefix + "entry.c"), depends_) ? 0 : 1;

@@ -9,7 +9,7 @@ import re
 import struct
 from pathlib import Path
 
-HEAD = "<HHHHII32s"  # then, in assembly: the self-relative offset of the image table, its size
+HEAD = "<HHHHII32s"
 IMAGE = "<II48sIIQQQQ32s"
 
 
@@ -84,15 +84,16 @@ def main():
         )
     text = json.dumps(claim).encode()
     build_hash = hashlib.sha256(text + table).digest()
-    head = struct.pack(HEAD, 1, 64, args.abi_major, abi_minor(), 0, len(text), build_hash)
-    relative = "images - ." if table else "0"
+    head = struct.pack(HEAD, 2, 48, args.abi_major, abi_minor(), 0, len(text), build_hash)
     with open(args.output, "w") as out:
         out.write('  .section .note.opdock, "a", %note\n  .balign 4\n')
-        out.write(f'  .long 7, {64 + len(text)}, 1\n  .asciz "opdock"\n  .balign 4\n')
-        out.write(as_bytes(head) + f"  .quad {relative}\n  .quad {len(table)}\n" + as_bytes(text))
+        out.write(f'  .long 7, {48 + len(text)}, 1\n  .asciz "opdock"\n  .balign 4\n')
+        out.write(as_bytes(head) + as_bytes(text))
         out.write("  .balign 4\n")
         if table:
-            out.write('  .section .rodata.images, "a", %progbits\n  .balign 64\nimages:\n')
+            out.write('  .section .rodata.images, "a", %progbits\n  .balign 64\n')
+            out.write("  .globl opdock_images_v0\n  .type opdock_images_v0, %object\n")
+            out.write(f"  .size opdock_images_v0, {len(table)}\nopdock_images_v0:\n")
             out.write(as_bytes(table))
         if args.fatbin:
             out.write('  .section .nv_fatbin, "a", %progbits\n  .balign 8\n')

@@ -83,7 +83,7 @@ int main(int count, char** arguments) {
     Bytes& file = plugins[i].file();
     write(root / "elf" / name, file.data);
     const auto begin = file.data.begin() + static_cast<std::ptrdiff_t>(plugins[i].descriptor);
-    const size_t size = 64 + plugins[i].json.size();
+    const size_t size = 48 + plugins[i].json.size();
     write(root / "note" / name, {begin, begin + static_cast<std::ptrdiff_t>(size)});
     write(root / "json" / name, Bytes(plugins[i].json).data);
   }

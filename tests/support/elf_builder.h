@@ -77,7 +77,7 @@ class Plugin {
       R"("digest":"669c6ce05420094fc91c0b7c99b98c8421a11f64df65e5bf375c78fa9bfbbdc7","devices":["cpu"],)"
       R"("dtypes":["float32"],"shape":["like x"],"flags":["thread-safe"]}],"devices":["cpu"],)"
       R"("cpu":{"arch":"x86_64","level":1},"toolchain":"a test"})";
-  Bytes image_table;                // empty: none
+  Bytes image_table;                // empty: none, and no opdock_images_v0
   std::vector<std::string> needed;  // DT_NEEDED
   std::string soname, rpath, runpath;
   struct Symbol {
@@ -90,6 +90,7 @@ class Plugin {
   uint64_t flags = 0;                                                      // DT_FLAGS
   uint64_t flags_1 = 0;                                                    // DT_FLAGS_1
   bool sysv_hash = false;  // DT_HASH instead of DT_GNU_HASH
+  bool relocations = false;  // DT_RELA: one for each undefined symbol
   bool stack_segment = true;
   uint32_t stack_flags = 6;  // PF_R | PF_W
   int notes = 1;             // how many copies of the note
@@ -103,6 +104,7 @@ class Plugin {
   size_t load0 = 0, load1 = 0, dynamic_header = 0, note_header = 0, stack_header = 0;
   size_t note = 0, descriptor = 0, images = 0, dynsym = 0, dynstr = 0, hash = 0, verneed = 0,
          dynamic = 0, sections = 0, extra_at = 0;
+  size_t images_symbol = 0;                          // the table's, in dynsym
   static constexpr uint64_t kDynamicShift = 0x1000;  // address minus offset of the second segment
 
   Bytes& file() {
@@ -128,24 +130,33 @@ class Plugin {
   Bytes file_;
   bool laid_out_ = false;
 
+  static constexpr const char* kImages = "opdock_images_v0";
+
   static uint32_t gnu_hash(const std::string& name) {
     uint32_t hash = 5381;
     for (const char c : name) hash = hash * 33 + static_cast<unsigned char>(c);
     return hash;
   }
 
-  Bytes make_descriptor(size_t table_distance) const {
+  static uint32_t sysv_hash_of(const std::string& name) {
+    uint64_t hash = 0;
+    for (const char c : name) {
+      hash = hash * 16 + static_cast<unsigned char>(c);
+      hash = (hash ^ ((hash & 0xf0000000) >> 24)) & 0x0fffffff;
+    }
+    return static_cast<uint32_t>(hash);
+  }
+
+  Bytes make_descriptor() const {
     Bytes head;
-    head.u16(0, 1)
-        .u16(2, 64)
+    head.u16(0, 2)
+        .u16(2, 48)
         .u16(4, OPDOCK_ABI_MAJOR)
         .u16(6, OPDOCK_ABI_MINOR)
         .u32(8, 0)
         .u32(12, json.size());
     for (size_t i = 0; i < 32; ++i) head.u8(16 + i, i);
-    const bool table = image_table.size() != 0;
-    head.u64(48, table ? table_distance : 0).u64(56, image_table.size());
-    head.text(64, json);
+    head.text(48, json);
     return head;
   }
 
@@ -156,14 +167,14 @@ class Plugin {
     stack_header = note_header + 56;
     f.u8(64 + segments * 56 - 1, 0);
 
-    // Notes, with the distance to the table filled in once it is known.
     std::vector<size_t> descriptors;
     for (int i = 0; i < notes; ++i) {
-      const size_t size = make_descriptor(0).size();
+      const Bytes head_and_json = make_descriptor();
       Bytes whole;
-      whole.u32(0, 7).u32(4, size).u32(8, 1).text(12, std::string("opdock\0", 7));
+      whole.u32(0, 7).u32(4, head_and_json.size()).u32(8, 1);
+      whole.text(12, std::string("opdock\0", 7));
       const size_t body = (19 + note_alignment - 1) / note_alignment * note_alignment;
-      whole.u8(body + size - 1, 0);
+      whole.text(body, string_of(head_and_json));
       const size_t at = f.add(whole, note_alignment);
       if (i == 0) note = at;
       descriptors.push_back(at + body);
@@ -187,10 +198,12 @@ class Plugin {
         if (s.defined == defined) sorted.push_back(s);
       }
     }
+    if (image_table.size() != 0) sorted.push_back({kImages, true, 1});
     size_t undefined = 1;
     for (const Symbol& s : sorted) {
       const size_t at = table.size();
-      table.u32(at, name(s.name)).u8(at + 4, s.binding << 4 | 2).u8(at + 5, 0);
+      const unsigned type = s.name == kImages ? 1 : 2;  // STT_OBJECT, STT_FUNC
+      table.u32(at, name(s.name)).u8(at + 4, s.binding << 4 | type).u8(at + 5, 0);
       table.u16(at + 6, s.defined ? 7 : 0).u64(at + 8, s.defined ? 0x40 : 0).u64(at + 16, 8);
       if (!s.defined) ++undefined;
     }
@@ -217,7 +230,7 @@ class Plugin {
       needs.u32(at + 12, next);
       for (size_t j = 0; j < list.size(); ++j) {
         const size_t aux = at + 16 + 16 * j;
-        needs.u32(aux, 0).u16(aux + 4, 0).u16(aux + 6, 2 + j).u32(aux + 8, name(list[j]));
+        needs.u32(aux, sysv_hash_of(list[j])).u16(aux + 4, 0).u16(aux + 6, 2 + j).u32(aux + 8, name(list[j]));
         needs.u32(aux + 12, j + 1 < list.size() ? 16 : 0);
       }
     }
@@ -232,11 +245,22 @@ class Plugin {
     if (!rpath.empty()) entry(15, name(rpath));
     if (!runpath.empty()) entry(29, name(runpath));
 
+    Bytes relocation_table;  // of addresses in the second segment, put below
+    for (size_t i = 1; relocations && i < undefined; ++i) {
+      const size_t at = relocation_table.size();
+      const uint64_t type = machine == 183 ? 1025 : 6;  // GLOB_DAT
+      relocation_table.u64(at, 0).u64(at + 8, uint64_t{i} << 32 | type).u64(at + 16, 0);
+    }
     dynsym = f.add(table, 8);
     dynstr = f.add(strings);
     hash = f.add(hash_table, 8);
     verneed = f.add(needs, 8);
     images = image_table.size() != 0 ? f.add(image_table, 64) : 0;
+    if (images != 0) {  // its symbol is the last one
+      images_symbol = dynsym + table.size() - 24;
+      f.u64(images_symbol + 8, images).u64(images_symbol + 16, image_table.size());
+    }
+    const size_t relocations_at = f.add(relocation_table, 8);
     extra_at = f.add(extra, 8);
     const size_t loaded = f.size();
 
@@ -249,12 +273,18 @@ class Plugin {
       entry(0x6ffffffe, verneed);
       entry(0x6fffffff, versions.size());
     }
+    if (relocation_table.size() != 0) {
+      entry(7, relocations_at);
+      entry(8, relocation_table.size());
+      entry(9, 24);
+    }
     if (flags != 0) entry(30, flags);
     if (flags_1 != 0) entry(0x6ffffffb, flags_1);
     entry(0, 0);
     dynamic = f.add(dynamic_table, 8);
-
-    for (const size_t at : descriptors) f.text(at, string_of(make_descriptor(images - (at + 48))));
+    for (size_t at = 0; at < relocation_table.size(); at += 24) {
+      f.u64(relocations_at + at, dynamic + kDynamicShift);
+    }
 
     f.text(0, std::string("\177ELF\2\1\1", 7)).u16(16, 3).u16(18, machine).u32(20, 1);
     f.u64(32, 64).u16(52, 64).u16(54, 56).u16(56, stack_segment ? segments : segments - 1);

@@ -3,7 +3,7 @@
  *
  * SPDX-License-Identifier: Apache-2.0
  *
- * A plugin is a shared object that exports one symbol, OPDOCK_ENTRY, and carries an ELF note that
+ * A plugin is a shared object that exports one function, OPDOCK_ENTRY, and carries an ELF note that
  * says what it needs (docs/note.md). The host first checks the note and the file. Only then it
  * loads the file, calls the entry function, and compares what it returns with the note.
  *
@@ -42,10 +42,14 @@ extern "C" {
 #define OPDOCK_ABI_MAJOR 0
 #define OPDOCK_ABI_MINOR 3
 
-/* The one symbol a plugin exports. Its name carries the major: a plugin of another major is never
+/* The one function a plugin exports. Its name carries the major: a plugin of another major is never
  * called through the wrong declaration. */
 #define OPDOCK_ENTRY opdock_plugin_v0
 #define OPDOCK_ENTRY_NAME "opdock_plugin_v0"
+
+/* The data symbol that a plugin with device images exports as well: their table (docs/note.md).
+ * Tools that move segments keep symbols right. */
+#define OPDOCK_IMAGES_NAME "opdock_images_v0"
 
 #if defined(__GNUC__)
 #define OPDOCK_EXPORT __attribute__((visibility("default")))
@@ -480,7 +484,8 @@ OPDOCK_EXPORT const opdock_plugin* OPDOCK_ENTRY(void);
  *        formulas; backward was removed. Kernels are requested by index. log and parallel_for know
  *        their call (opdock.parallel/2). Tags are OPDOCK_TAG_…. OPDOCK_IO_ERROR. A host loads only
  *        its own minor of major 0. A launch must reach through num_args, an object through release.
- *        Removed: OPDOCK_CALL_…, opdock_generator.device_offset. */
+ *        Removed: OPDOCK_CALL_…, opdock_generator.device_offset. Note version 2: the image table is
+ *        found through the dynamic symbol opdock_images_v0. */
 
 #ifdef __cplusplus
 }

@@ -6,7 +6,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cstddef>
 #include <cstdio>
 #include <string>
 #include <vector>
@@ -14,7 +13,8 @@
 #include "call/kernels.h"
 #include "jit/keep.h"
 #include "jit/packed.h"
-#include "note/elf_notes.h"
+#include "note/file_facts.h"
+#include "note/reader.h"
 
 namespace {
 
@@ -22,27 +22,17 @@ using namespace opdock;
 
 // The bytes of the plugin's image table; empty: it has none. False and reasons for what is no
 // plugin.
-bool read_table(int fd, uint64_t size, std::string* name, std::vector<uint8_t>* table,
-                std::vector<Reason>* reasons) {
-  FileReader reader(fd, size);
-  Defects defects(reasons);
-  ElfFile elf{&reader, &defects, {}, {}};
-  bool is_elf = false;
-  if (!read_headers(&elf, &is_elf)) return false;
-  const std::optional<FoundNote> found = find_note(elf);
-  if (!found) return false;
-  const NoteHead& head = found->note.head;
-  *name = found->note.name + " " + found->note.version.text();
-  if (head.images_size == 0) return true;
-  const uint64_t address = found->address + offsetof(NoteHead, images_offset) +
-                           static_cast<uint64_t>(head.images_offset);
-  const std::optional<uint64_t> offset = elf.to_offset(address, head.images_size);
-  if (!offset) {
-    reasons->push_back(make_reason(Code::kImageTable, "a table outside of the file", "it inside"));
+bool read_table(int fd, uint64_t size, const std::string& path, std::string* name,
+                std::vector<uint8_t>* table, std::vector<Reason>* reasons) {
+  FileFacts facts = read_file_facts(fd, size, path, Depth::kJudge);
+  if (!facts.note) {
+    *reasons = std::move(facts.reasons);
     return false;
   }
-  table->resize(head.images_size);
-  return reader.read_exactly(*offset, table->data(), table->size());
+  *name = facts.note->name + " " + facts.note->version.text();
+  table->resize(facts.image_table.size);
+  FileReader reader(fd, size);
+  return reader.read_exactly(facts.image_table.offset, table->data(), table->size());
 }
 
 // How many images are in the folder now; -1 and reasons if not all are.
@@ -76,7 +66,7 @@ bool keep_plugin(const std::string& path, const std::string& folder) {
   int kept = -1;
   if (fd < 0 || fstat(fd, &status) != 0 || !S_ISREG(status.st_mode)) {
     reasons.push_back(make_reason(Code::kPathUnreadable, path, "a plugin"));
-  } else if (read_table(fd, static_cast<uint64_t>(status.st_size), &name, &table, &reasons)) {
+  } else if (read_table(fd, static_cast<uint64_t>(status.st_size), path, &name, &table, &reasons)) {
     kept = keep_all(name, table, folder, &reasons);
   }
   if (fd >= 0) close(fd);

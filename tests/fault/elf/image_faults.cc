@@ -83,43 +83,73 @@ std::vector<Fault> image_faults() {
        [](Plugin& p) {
          p = plugin_with(usual_images());
          p.file();
-         p.file().u64(p.descriptor + 48, 1 << 24);
+         p.file().u64(p.images_symbol + 8, 1 << 24);
        }},
       {"a table before the file", kTable,
        [](Plugin& p) {
          p = plugin_with(usual_images());
          p.file();
-         p.file().u64(p.descriptor + 48, -(uint64_t{1} << 40));
+         p.file().u64(p.images_symbol + 8, -(uint64_t{1} << 40));
        }},
-      {"a table whose distance overflows", kTable,
+      {"a table whose address and size overflow", kTable,
        [](Plugin& p) {
          p = plugin_with(usual_images());
          p.file();
-         p.file().u64(p.descriptor + 48, uint64_t{1} << 63);
+         p.file().u64(p.images_symbol + 8, ~uint64_t{0} - 8);
        }},
       {"a table whose size overflows", kTable,
        [](Plugin& p) {
          p = plugin_with(usual_images());
          p.file();
-         p.file().u64(p.descriptor + 56, ~uint64_t{0});
+         p.file().u64(p.images_symbol + 16, ~uint64_t{0});
        }},
       {"a table of 8 bytes", kTable,
        [](Plugin& p) {
          p = plugin_with(usual_images());
          p.file();
-         p.file().u64(p.descriptor + 56, 8);
+         p.file().u64(p.images_symbol + 16, 8);
        }},
       {"a table that points at the note", kTable,
        [](Plugin& p) {
          p = plugin_with(usual_images());
          p.file();
-         p.file().u64(p.descriptor + 48, 1);
+         p.file().u64(p.images_symbol + 8, p.note);
        }},
-      {"a note that no segment maps, with a table", kTable,
+      {"a table of 0 bytes", kTable,
        [](Plugin& p) {
          p = plugin_with(usual_images());
          p.file();
-         p.file().u64(p.note_header + 16, 0x900000);
+         p.file().u64(p.images_symbol + 16, 0);
+       }},
+      {"a table whose symbol is a function that gives addresses", kTable,
+       [](Plugin& p) {
+         p = plugin_with(usual_images());
+         p.file();
+         p.file().u8(p.images_symbol + 4, 1 << 4 | 10);  // STT_GNU_IFUNC
+       }},
+      {"a table whose symbol is thread-local", kTable,
+       [](Plugin& p) {
+         p = plugin_with(usual_images());
+         p.file();
+         p.file().u8(p.images_symbol + 4, 1 << 4 | 6);  // STT_TLS
+       }},
+      {"a table whose symbol is absolute", kTable,
+       [](Plugin& p) {
+         p = plugin_with(usual_images());
+         p.file();
+         p.file().u16(p.images_symbol + 6, 0xfff1);  // SHN_ABS
+       }},
+      {"a table whose symbol is local", kImages,
+       [](Plugin& p) {
+         p = plugin_with(usual_images());
+         p.file();
+         p.file().u8(p.images_symbol + 4, 1);
+       }},
+      {"a table whose symbol is undefined", kImages,
+       [](Plugin& p) {
+         p = plugin_with(usual_images());
+         p.file();
+         p.file().u16(p.images_symbol + 6, 0);
        }},
       {"claims without a table", kImages,
        [](Plugin& p) { p.json = plugin_with(usual_images()).json; }},

@@ -21,25 +21,30 @@ std::vector<Fault> note_faults() {
          p.file();
          p.file().u32(p.note + 8, 2);
        }},
-      {"an owner without its NUL", Code::kNoteMissing,
+      {"a name size without its NUL", Code::kNoteMalformed,
        [](Plugin& p) {
          p.section_headers = false;
          p.file();
          p.file().u32(p.note, 6);
        }},
+      {"an owner without its NUL", Code::kNoteMissing,
+       [](Plugin& p) {
+         p.section_headers = false;
+         p.file();
+         p.file().u32(p.note, 6).u8(p.note + 18, '!');
+       }},
+      {"a section .note.opdock with another note", Code::kNoteMalformed,
+       [](Plugin& p) { p.file().text((p.file(), p.note) + 12, "opduck"); }},
+      {"a note that no PT_LOAD has", Code::kNoteNotInSegment,
+       [](Plugin& p) { p.file().u64((p.file(), p.note_header) + 16, 0x900000); }},
+      {"a note at another address than its PT_LOAD's", Code::kNoteNotInSegment,
+       [](Plugin& p) { p.file().u64((p.file(), p.note_header) + 16, p.note + 64); }},
       {"a note that no PT_NOTE covers", Code::kNoteNotInSegment,
        [](Plugin& p) { p.note_segment = false; }},
       {"a PT_NOTE that ends before the note", Code::kNoteNotInSegment,
        [](Plugin& p) { p.file().u64((p.file(), p.note_header) + 32, 0); }},
       {"two notes", Code::kNoteDuplicate, [](Plugin& p) { p.notes = 2; }},
       {"three notes", Code::kNoteDuplicate, [](Plugin& p) { p.notes = 3; }},
-      {"two PT_NOTEs over one note", Code::kElfMalformed,
-       [](Plugin& p) {
-         p.file();
-         for (size_t i = 0; i < 56; ++i) {
-           p.file().u8(p.stack_header + i, p.file().get(p.note_header + i, 1));
-         }
-       }},
       {"a name size that overflows", Code::kNoteMalformed,
        [](Plugin& p) { p.file().u32((p.file(), p.note), 0xffffffff); }},
       {"a descriptor size that overflows", Code::kNoteMalformed,
@@ -53,7 +58,16 @@ std::vector<Fault> note_faults() {
        [](Plugin& p) { p.file().u64((p.file(), p.note_header) + 8, 1 << 24); }},
       {"a PT_NOTE whose size overflows", Code::kElfTruncated,
        [](Plugin& p) { p.file().u64((p.file(), p.note_header) + 32, ~uint64_t{0}); }},
-      {"thousands of empty notes", Code::kNoteMalformed,
+      {"hundreds of thousands of notes", Code::kNoteDuplicate,
+       [](Plugin& p) {
+         Bytes note;
+         note.u32(0, 7).u32(4, 0).u32(8, 1).text(12, std::string("opdock\0\0", 8));
+         for (size_t i = 0; i < 300000; ++i) p.extra.add(note);
+         p.file();
+         p.file().u64(p.note_header + 8, p.extra_at).u64(p.note_header + 16, p.extra_at);
+         p.file().u64(p.note_header + 32, p.extra.size());
+       }},
+      {"thousands of empty notes without Opdock's", Code::kNoteNotInSegment,
        [](Plugin& p) {
          p.extra = Bytes(std::string(1 << 16, '\0'));
          p.file();
@@ -62,18 +76,18 @@ std::vector<Fault> note_faults() {
        }},
       {"a descriptor of 0 bytes", Code::kNoteMalformed,
        [](Plugin& p) { p.file().u32((p.file(), p.note) + 4, 0); }},
-      {"a descriptor of 63 bytes", Code::kNoteMalformed,
-       [](Plugin& p) { p.file().u32((p.file(), p.note) + 4, 63); }},
+      {"a descriptor of 47 bytes", Code::kNoteMalformed,
+       [](Plugin& p) { p.file().u32((p.file(), p.note) + 4, 47); }},
       {"note version 0", Code::kNoteVersion,
        [](Plugin& p) { p.file().u16((p.file(), p.descriptor), 0); }},
-      {"note version 2", Code::kNoteVersion,
-       [](Plugin& p) { p.file().u16((p.file(), p.descriptor), 2); }},
+      {"note version 1", Code::kNoteVersion,
+       [](Plugin& p) { p.file().u16((p.file(), p.descriptor), 1); }},
       {"an unknown flag", Code::kNoteVersion,
        [](Plugin& p) { p.file().u32((p.file(), p.descriptor) + 8, 0x80); }},
       {"a head of 0 bytes", Code::kNoteMalformed,
        [](Plugin& p) { p.file().u16((p.file(), p.descriptor) + 2, 0); }},
-      {"a head of 63 bytes", Code::kNoteMalformed,
-       [](Plugin& p) { p.file().u16((p.file(), p.descriptor) + 2, 63); }},
+      {"a head of 47 bytes", Code::kNoteMalformed,
+       [](Plugin& p) { p.file().u16((p.file(), p.descriptor) + 2, 47); }},
       {"a head larger than the note", Code::kNoteMalformed,
        [](Plugin& p) { p.file().u16((p.file(), p.descriptor) + 2, 65535); }},
       {"a head that eats into the JSON", Code::kNoteMalformed,
@@ -86,10 +100,6 @@ std::vector<Fault> note_faults() {
        [](Plugin& p) { p.file().u32((p.file(), p.descriptor) + 12, p.json.size() - 4); }},
       {"a note over 64 KiB", Code::kNoteTooLarge,
        [](Plugin& p) { p.replace("a test", std::string(70000, 'x')); }},
-      {"an image offset without a size", Code::kNoteMalformed,
-       [](Plugin& p) { p.file().u64((p.file(), p.descriptor) + 48, 4096); }},
-      {"an image size without an offset", Code::kNoteMalformed,
-       [](Plugin& p) { p.file().u64((p.file(), p.descriptor) + 56, 4096); }},
       {"the entry function missing", Code::kEntryMissing,
        [](Plugin& p) { p.symbols = {{"something_else", true, 1}}; }},
       {"the entry function of another major only", Code::kEntryMissing,

@@ -55,6 +55,13 @@ DeviceImage source_from(Backend backend) {
   return image;
 }
 
+LinkProblem& add_problem(LinkProblem::Kind kind, const std::string& name, FileFacts* file) {
+  LinkProblem& problem = file->link.problems.emplace_back();
+  problem.kind = kind;
+  problem.name = name;
+  return problem;
+}
+
 const CodeInfo& code_named(const std::string& name) {
   for (const CodeInfo& code : all_codes()) {
     if (code.name == name) return code;
@@ -88,12 +95,34 @@ void add_word(const std::string& word, FileFacts* file, Note* note) {
   } else if (word == "unique") {
     file->unique_symbols = true;
   } else if (word == "unresolved") {
-    file->unresolved = {"cblas_sgemm"};
+    add_problem(LinkProblem::Kind::kSymbol, "cblas_sgemm", file);
   } else if (word == "not-elf") {
     file->is_elf = false;
     file->machine = 0;
   } else if (take(word, "missing=", &rest)) {
-    file->missing_libraries.push_back(rest);
+    add_problem(LinkProblem::Kind::kMissing, rest, file);
+  } else if (take(word, "refused=", &rest)) {
+    add_problem(LinkProblem::Kind::kRefused, rest, file).where = "/lib/" + rest;
+  } else if (word == "no-open") {
+    add_problem(LinkProblem::Kind::kRefused, "", file).detail = "DF_1_NOOPEN";
+  } else if (take(word, "elsewhere=", &rest)) {
+    add_problem(LinkProblem::Kind::kElsewhere, rest, file).where = "/lib/" + rest;
+  } else if (take(word, "unknown=", &rest)) {
+    add_problem(LinkProblem::Kind::kUnknown, rest, file);
+  } else if (take(word, "absent:", &rest)) {
+    add_problem(LinkProblem::Kind::kVersion, rest, file).library = "libx.so";
+  } else if (word == "unmarked") {
+    add_problem(LinkProblem::Kind::kUnmarked, "", file);
+  } else if (take(word, "property=", &rest)) {
+    add_problem(LinkProblem::Kind::kCpuLevel, "", file).level = std::stoi(rest);
+  } else if (take(word, "symbol=", &rest)) {
+    add_problem(LinkProblem::Kind::kSymbol, rest, file);
+  } else if (take(word, "tls=", &rest)) {
+    file->link.tls_wanted = std::stoul(rest);
+  } else if (take(word, "tls-left=", &rest)) {
+    file->link.tls_left = std::stol(rest);
+  } else if (take(word, "tls-align=", &rest)) {
+    file->link.tls_align = std::stoul(rest);
   } else if (take(word, "=", &rest)) {
     file->reasons.push_back(make_reason(code_named(rest).code, "something", "something else"));
   } else if (take(word, "weak:", &rest)) {

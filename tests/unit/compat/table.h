@@ -19,7 +19,11 @@ namespace opdock::test {
 //           GLIBC_2.34  weak:…    a symbol version needed (weakly)
 //           torch>=2.11,<3        a declared library; "cudart" alone: any version
 //           level=3 arch=aarch64 machine=183 abi=1.0
-//           missing=libfoo.so.1   a library that the loader would not find
+//           missing=libfoo.so.1   a library that the loader would not find; likewise refused=
+//                                 elsewhere= unknown=, and no-open for the file itself
+//           absent:GLIBC_2.99     a symbol version that its library lacks
+//           symbol=foo            one that nothing defines; unmarked property=3
+//           tls=100 tls-left=1680 tls-align=128
 //           execstack static-tls unique unresolved no-note not-elf
 //           =elf-truncated        a reason that the file's reader gave
 // machine   x86-64-v3 by default, glibc 2.36, libstdc++ of g++ 12 (3.4.30, 1.3.13), libgcc 12

@@ -17,9 +17,9 @@ using opdock_test::Bytes;
 // A descriptor by the format's definition (docs/note.md), not by the reader's struct.
 Bytes descriptor(const std::string& json, unsigned major = OPDOCK_ABI_MAJOR) {
   Bytes b;
-  b.u16(0, 1).u16(2, 64).u16(4, major).u16(6, OPDOCK_ABI_MINOR).u32(8, 0).u32(12, json.size());
+  b.u16(0, 2).u16(2, 48).u16(4, major).u16(6, OPDOCK_ABI_MINOR).u32(8, 0).u32(12, json.size());
   for (size_t i = 0; i < 32; ++i) b.u8(16 + i, 200 + i);
-  b.u64(48, 0x1234).u64(56, 0x5678).text(64, json);
+  b.text(48, json);
   return b;
 }
 
@@ -132,8 +132,6 @@ TEST(Note, HeadIsReadAtItsOffsets) {
   EXPECT_EQ(note->head.abi_minor, OPDOCK_ABI_MINOR);
   EXPECT_EQ(note->head.build_hash[0], 200);
   EXPECT_EQ(note->head.build_hash[31], 231);
-  EXPECT_EQ(note->head.images_offset, 0x1234);
-  EXPECT_EQ(note->head.images_size, 0x5678u);
 }
 
 TEST(Note, LaterHeadsAndMembersAreAccepted) {
@@ -141,8 +139,8 @@ TEST(Note, LaterHeadsAndMembersAreAccepted) {
   json.insert(1, R"("future":{"x":[1,2,{"y":null}]},"other":1.5,)");
   Bytes b = descriptor(json);
   Bytes grown;
-  grown.text(0, std::string(b.data.begin(), b.data.begin() + 64)).u64(64, 7).u64(72, 8);
-  grown.u16(2, 80).text(80, json).u8(80 + json.size() + 6, 0);  // 7 bytes of padding
+  grown.text(0, std::string(b.data.begin(), b.data.begin() + 48)).u64(48, 7).u64(56, 8);
+  grown.u16(2, 64).text(64, json).u8(64 + json.size() + 6, 0);  // 7 bytes of padding
   std::vector<Reason> reasons;
   const std::optional<Note> note = read_note(grown.data, &reasons);
   ASSERT_TRUE(note) << texts(reasons);
@@ -220,18 +218,18 @@ TEST(Page, ShowsANoteOfToday) {
     std::istringstream bytes(line.substr(6, 47));
     for (std::string byte; bytes >> byte;) shown += static_cast<char>(std::stoi(byte, nullptr, 16));
   }
-  ASSERT_EQ(shown.size(), 104u);
+  ASSERT_EQ(shown.size(), 88u);
   std::string json = block(page, "\n## An example\n", "\n```json\n");
   for (size_t at; (at = json.find('\n')) != json.npos;)
     json.erase(at, json.find_first_not_of(" ", at + 1) - at);
-  const Bytes head(shown.substr(0, 84));
+  const Bytes head(shown.substr(0, 68));
   EXPECT_EQ(head.get(0, 4), 7u);
-  EXPECT_EQ(head.get(4, 4), 64 + json.size());
+  EXPECT_EQ(head.get(4, 4), 48 + json.size());
   EXPECT_EQ(head.get(8, 4), 1u);
   EXPECT_EQ(shown.substr(12, 8), std::string("opdock\0\0", 8));
-  EXPECT_EQ(shown.substr(84), json.substr(0, 20));
+  EXPECT_EQ(shown.substr(68), json.substr(0, 20));
   std::vector<Reason> reasons;
-  const std::optional<Note> note = read_note(Bytes(shown.substr(20, 64) + json).data, &reasons);
+  const std::optional<Note> note = read_note(Bytes(shown.substr(20, 48) + json).data, &reasons);
   ASSERT_TRUE(note) << texts(reasons);
   EXPECT_TRUE(reasons.empty()) << texts(reasons);
   EXPECT_EQ(note->name, "sample");

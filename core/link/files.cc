@@ -1,23 +1,49 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "inspect/files.h"
+#include "link/files.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
 
 #include <cerrno>
+#include <climits>
+#include <cstring>
 #include <filesystem>
 
-#include "discover/scan.h"
+#include "base/utf8.h"
+#include "fmt/format.h"
 
 namespace opdock {
 namespace {
 
+constexpr const char* kWantedFile = "a regular file, or a symbolic link to one";
+
 FileIdentity identity_of(const struct stat& status) {
-  const FileStamp stamp = stamp_of(status);
-  return {stamp.device, stamp.inode, stamp.mtime_ns, 0};
+  return {status.st_dev, status.st_ino,
+          int64_t{status.st_mtim.tv_sec} * 1'000'000'000 + status.st_mtim.tv_nsec, 0,
+          static_cast<uint64_t>(status.st_size)};
 }
 
 }  // namespace
+
+Reason open_reason(int error, const std::string& path) {
+  const std::string text = fmt::format("{} ({})", escape_bytes(path), std::strerror(error));
+  switch (error) {
+    case ENOENT:
+    case ENOTDIR:
+      return make_reason(Code::kPathMissing, text, "a file or folder");
+    case ELOOP:
+      return make_reason(Code::kLinkBroken, text, "a link that leads to a file");
+    case ENAMETOOLONG:
+      return make_reason(
+          Code::kNameInvalid,
+          fmt::format("a path of {} bytes ({})", path.size(), std::strerror(error)),
+          fmt::format("names of at most {} bytes in a path of at most {}", NAME_MAX, PATH_MAX - 1));
+    case ENXIO:
+      return make_reason(Code::kNotRegular, text, kWantedFile);
+    default:
+      return make_reason(Code::kPathUnreadable, text, "a file that this user can read");
+  }
+}
 
 std::optional<OpenFile> Files::open(const std::string& path, std::vector<Reason>* reasons) const {
   struct stat status{};
@@ -41,6 +67,11 @@ std::optional<FileIdentity> Files::identify(const std::string& path) const {
   struct stat status{};
   if (stat(path.c_str(), &status) != 0 || !S_ISREG(status.st_mode)) return std::nullopt;
   return identity_of(status);
+}
+
+bool Files::is_folder(const std::string& path) const {
+  struct stat status{};
+  return stat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode);
 }
 
 std::string plain_path(const std::string& path) {

@@ -19,6 +19,7 @@ struct FileIdentity {
   uint64_t inode = 0;
   int64_t mtime_ns = 0;
   uint64_t part = 0;  // of a wheel: 1 + the member's place in its directory; else 0
+  uint64_t size = 0;
   auto operator<=>(const FileIdentity&) const = default;
 };
 
@@ -38,7 +39,11 @@ class Files {
   std::optional<OpenFile> open(const std::string& path) const { return open(path, nullptr); }
   // What open() would say of it, without the cost of unpacking; nullopt: there is no regular file.
   virtual std::optional<FileIdentity> identify(const std::string& path) const;
+  virtual bool is_folder(const std::string& path) const;
 };
+
+// The reason for a failed open or stat of `path`.
+Reason open_reason(int error, const std::string& path);
 
 // An absolute path without ".", ".." and double slashes, by its text alone: "/a/b/../c" is "/a/c".
 // A relative one is taken from the current folder.

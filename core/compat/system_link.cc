@@ -1,0 +1,187 @@
+// What the dynamic loader would stumble over, as reasons.
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "base/texts.h"
+#include "compat/system.h"
+#include "link/python.h"
+
+namespace opdock {
+namespace {
+
+using Kind = LinkProblem::Kind;
+using Problems = std::vector<const LinkProblem*>;
+
+// How exactly the space for static TLS is known: the loader aligns blocks and counts its own.
+constexpr int64_t kTlsMargin = 64;
+// Where it cannot be read: glibc keeps about as much by default, and part of it may be in use.
+constexpr int64_t kAssumedTls = 1664, kAssumedMargin = 1024;
+
+std::string with_needer(const std::string& name, const LinkProblem& problem) {
+  return problem.needed_by.empty() ? name : name + " (needed by " + problem.needed_by + ")";
+}
+
+std::string level_text(int level) {
+  return "x86-64-v" + std::to_string(level);
+}
+
+// What to do about a library that is missing, by the beginning of its name.
+std::string advice_for(const std::string& library) {
+  static constexpr std::pair<std::string_view, const char*> kAdvice[] = {
+      {"libcuda.so", "install NVIDIA's driver"},
+      {"libnvidia-ml.so", "install NVIDIA's driver"},
+      {"libcudart.so", "install the CUDA run-time library of that version"},
+      {"libtorch", "import torch first"},
+      {"libc10", "import torch first"},
+      {"libpython", "use it from that Python, or install the library"},
+      {"libamdhip64.so", "install ROCm of that version"},
+      {"libhsa-runtime64.so", "install ROCm"},
+      {"libc.musl", "use the build for glibc: this one is for musl (Alpine)"},
+  };
+  for (const auto& [prefix, advice] : kAdvice) {
+    if (library.starts_with(prefix)) return advice;
+  }
+  return {};
+}
+
+void add(Code code, std::string found, std::string wanted, const std::string& advice,
+         std::vector<Reason>* reasons) {
+  Reason reason = make_reason(code, std::move(found), std::move(wanted));
+  if (!advice.empty()) reason.advice = advice;
+  reasons->push_back(std::move(reason));
+}
+
+// One reason for all libraries of a kind.
+void judge_absent(const Problems& problems, Code code, const std::string& before,
+                  const std::string& wanted, std::vector<Reason>* reasons) {
+  if (problems.empty()) return;
+  std::vector<std::string> names;
+  std::string advice;
+  for (const LinkProblem* problem : problems) {
+    const std::string& name = problem->where.empty() ? problem->name : problem->where;
+    names.push_back(with_needer(name, *problem));
+    if (advice.empty()) advice = advice_for(problem->name);
+  }
+  add(code, before + join_some(names, 20), wanted, advice, reasons);
+}
+
+void judge_refused(const LinkProblem& problem, std::vector<Reason>* reasons) {
+  const bool own = problem.name.empty();
+  add(own ? Code::kNoOpen : Code::kLibraryRefused,
+      own ? problem.detail : with_needer(problem.where + ": " + problem.detail, problem),
+      own ? "a library that programs may open" : "a library that the loader takes", {}, reasons);
+}
+
+// For each library the newest version of each family that it lacks; one reason tells enough.
+void judge_versions(const Problems& problems, std::vector<Reason>* reasons) {
+  std::vector<Code> told;
+  for (const LinkProblem* problem : problems) {
+    const Code code = version_code(problem->name);
+    if (std::find(told.begin(), told.end(), code) != told.end()) continue;
+    told.push_back(code);
+    std::vector<std::string> names;
+    for (const LinkProblem* other : problems) {
+      if (version_code(other->name) != code) continue;
+      const std::string text = other->name + " of " + other->library;
+      const std::string name = with_needer(text, *other);
+      if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+    }
+    std::string wanted = "a version that " + problem->where + " has";
+    if (problem->where.empty()) wanted = "a version that the machine has";
+    if (!problem->detail.empty()) wanted = "at most " + problem->detail + ", as in " + problem->where;
+    add(code, join_some(names, 5), wanted, {}, reasons);
+  }
+}
+
+void judge_tls(const FileFacts& file, std::vector<Reason>* reasons) {
+  const LinkFacts& link = file.link;
+  const int64_t wanted = static_cast<int64_t>(link.tls_wanted);
+  if (wanted == 0) {
+    if (file.static_tls && !has_code(*reasons, Code::kStaticTls)) {
+      add(Code::kStaticTls, "DF_STATIC_TLS", "dynamic TLS", {}, reasons);
+    }
+    return;
+  }
+  const int64_t left = link.tls_left.value_or(kAssumedTls);
+  const int64_t margin = link.tls_left ? kTlsMargin : kAssumedMargin;
+  const std::string found = std::to_string(wanted) + " bytes of static TLS, aligned to " +
+                            std::to_string(link.tls_align);
+  const std::string have = std::to_string(std::max<int64_t>(left, 0)) + " bytes" +
+                           (link.tls_left ? "" : " (assumed: glibc's default)");
+  if (link.tls_align > link.tls_most_align) {
+    add(Code::kStaticTlsFull, found, "an alignment of at most " + std::to_string(link.tls_most_align),
+        {}, reasons);
+  } else if (wanted > left + margin) {
+    add(Code::kStaticTlsFull, found, "at most the " + have + " that the loader has left", {}, reasons);
+  } else if (wanted > left - margin) {
+    add(Code::kStaticTlsClose, found, "clearly less than the " + have + " that are left", {}, reasons);
+  } else {
+    add(Code::kStaticTls, found + ", of " + have, "dynamic TLS", {}, reasons);
+  }
+}
+
+bool is_python(const LinkProblem& problem) {
+  return problem.version.empty() && is_python_symbol(problem.name);
+}
+
+void judge_symbols(const FileFacts& file, const Problems& problems, Role role,
+                   std::vector<Reason>* reasons) {
+  std::vector<std::string> names;
+  size_t python = 0;
+  for (const LinkProblem* problem : problems) {
+    if (file.link.program.empty() && is_python(*problem)) {
+      ++python;
+      continue;
+    }
+    std::string name = problem->name;
+    if (!problem->version.empty()) name += "@" + problem->version;
+    names.push_back(with_needer(name, *problem));
+  }
+  if (python != 0) {
+    add(Code::kPythonNeeded, std::to_string(python) + " symbols of Python's interpreter",
+        "a process that is Python", {}, reasons);
+  }
+  if (names.empty()) return;
+  const bool is_library = role == Role::kLibrary;
+  add(is_library ? Code::kSymbolsUndefined : Code::kSymbolsUnresolved, join_some(names, 5),
+      "a definition in a library that the file needs", {}, reasons);
+}
+
+}  // namespace
+
+void judge_link(const FileFacts& file, const MachineFacts& machine, Role role,
+                std::vector<Reason>* reasons) {
+  // Another architecture's libraries are not those of this machine.
+  if (file.machine != machine.elf_machine) return;
+  std::map<Kind, Problems> problems;
+  for (const LinkProblem& problem : file.link.problems) {
+    const bool is_absent = problem.kind == Kind::kMissing || problem.kind == Kind::kElsewhere;
+    if (is_absent && file.note && is_declared(problem.name, *file.note)) continue;
+    problems[problem.kind].push_back(&problem);
+  }
+  judge_absent(problems[Kind::kMissing], Code::kLibraryMissing, "nowhere that the loader looks: ",
+               "every library that is needed", reasons);
+  for (const LinkProblem* problem : problems[Kind::kRefused]) judge_refused(*problem, reasons);
+  judge_absent(problems[Kind::kElsewhere], Code::kLibraryElsewhere,
+               "not where the loader looks, but in ", "it loaded before, by the package that has it",
+               reasons);
+  judge_absent(problems[Kind::kUnknown], Code::kLibraryUnknown, "not told: whether there is ",
+               "a machine that has it", reasons);
+  if (!file.link.is_resolved) judge_symbol_versions(file, machine, reasons);
+  judge_versions(problems[Kind::kVersion], reasons);
+  for (const LinkProblem* problem : problems[Kind::kUnmarked]) {
+    add(Code::kElfMalformed,
+        with_needer("relative relocations (DT_RELR) and no need for GLIBC_ABI_DT_RELR", *problem),
+        "both, as linkers write them", {}, reasons);
+  }
+  for (const LinkProblem* problem : problems[Kind::kCpuLevel]) {
+    add(Code::kCpuLevel, with_needer(level_text(problem->level), *problem),
+        "at most " + level_text(std::max(machine.cpu_level, 1)), {}, reasons);
+  }
+  judge_tls(file, reasons);
+  judge_symbols(file, problems[Kind::kSymbol], role, reasons);
+}
+
+}  // namespace opdock

@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "elf/library.h"
+
+#include <algorithm>
+#include <cstring>
+#include <set>
+
+namespace opdock {
+namespace {
+
+constexpr uint32_t kPropertyType = 5;  // NT_GNU_PROPERTY_TYPE_0
+constexpr uint32_t kPropertySegment = 0x6474e553;
+constexpr uint32_t kCpuLevelNeeded = 0xc0008002;  // GNU_PROPERTY_X86_ISA_1_NEEDED
+constexpr uint64_t kMaxPropertyBytes = 65536;
+
+// The level of the highest bit: 1 baseline, 2 v2, 4 v3, 8 v4.
+int level_of(uint32_t bits) {
+  int level = 0;
+  for (; bits != 0; bits >>= 1) ++level;
+  return level;
+}
+
+// The properties in one descriptor: type, size, and data padded to 8 bytes.
+int level_in(const uint8_t* at, size_t size) {
+  int level = 0;
+  while (size >= 8) {
+    uint32_t head[2], bits = 0;
+    std::memcpy(head, at, sizeof head);
+    const size_t whole = 8 + (size_t{head[1]} + 7) / 8 * 8;
+    if (head[0] == kCpuLevelNeeded && head[1] == sizeof bits && size >= 12) {
+      std::memcpy(&bits, at + 8, sizeof bits);
+      level = std::max(level, level_of(bits));
+    }
+    if (whole > size) break;
+    at += whole;
+    size -= whole;
+  }
+  return level;
+}
+
+// Source: "System V ABI, AMD64 supplement", section on program properties.
+int read_cpu_level(const ElfFile& elf) {
+  if (elf.header.e_machine != EM_X86_64) return 0;
+  const Elf64_Phdr* found = nullptr;
+  for (const Elf64_Phdr& segment : elf.segments) {
+    if (segment.p_type == kPropertySegment) found = &segment;
+    if (found == nullptr && segment.p_type == PT_NOTE && segment.p_align == 8) found = &segment;
+  }
+  if (found == nullptr || found->p_filesz > kMaxPropertyBytes) return 0;
+  std::vector<uint8_t> bytes(static_cast<size_t>(found->p_filesz));
+  if (!elf.reader->read(found->p_offset, bytes.data(), bytes.size())) return 0;
+  int level = 0;
+  for (size_t at = 0; bytes.size() - at >= sizeof(Elf64_Nhdr) + 4;) {
+    Elf64_Nhdr note;
+    std::memcpy(&note, bytes.data() + at, sizeof note);
+    const size_t name = at + sizeof note, begin = (name + note.n_namesz + 7) / 8 * 8;
+    if (begin > bytes.size() || note.n_descsz > bytes.size() - begin) break;
+    if (note.n_type == kPropertyType && note.n_namesz == 4 &&
+        std::memcmp(bytes.data() + name, "GNU", 4) == 0) {
+      level = std::max(level, level_in(bytes.data() + begin, note.n_descsz));
+    }
+    at = std::min(bytes.size(), begin + (size_t{note.n_descsz} + 7) / 8 * 8);
+  }
+  return level;
+}
+
+// Those that may stand in a shared object. Sources: "System V ABI, AMD64 supplement" and "ELF for
+// the Arm 64-bit Architecture", tables of relocations.
+bool is_known_relocation(uint16_t machine, uint32_t type) {
+  if (machine == EM_X86_64) {
+    return type <= R_X86_64_RELATIVE || type == R_X86_64_32 ||
+           (type >= R_X86_64_DTPMOD64 && type <= R_X86_64_TPOFF64) || type == R_X86_64_PC64 ||
+           type == R_X86_64_SIZE32 || type == R_X86_64_SIZE64 ||
+           (type >= R_X86_64_TLSDESC && type <= R_X86_64_RELATIVE64);
+  }
+  if (machine != EM_AARCH64) return true;
+  return type == R_AARCH64_NONE || type == R_AARCH64_ABS64 || type == R_AARCH64_ABS32 ||
+         (type >= R_AARCH64_COPY && type <= R_AARCH64_IRELATIVE);
+}
+
+// Visits each relocation, until `visit` answers true. False if one cannot be read.
+template <typename Visit>
+bool visit_relocations(const ElfFile& elf, const Dynamic& dynamic, Visit visit) {
+  constexpr size_t kAtOnce = 4096;
+  std::vector<Elf64_Rela> pieces;
+  for (const auto& [address, size] : dynamic.relocations) {
+    const uint64_t count = size / sizeof(Elf64_Rela);
+    if (count == 0) continue;
+    const std::optional<uint64_t> offset = elf.to_offset(address, size);
+    if (!offset) return false;
+    for (uint64_t at = 0; at < count; at += pieces.size()) {
+      pieces.resize(static_cast<size_t>(std::min<uint64_t>(kAtOnce, count - at)));
+      if (!elf.reader->read(*offset + at * sizeof(Elf64_Rela), pieces.data(),
+                            pieces.size() * sizeof(Elf64_Rela))) {
+        return false;
+      }
+      for (const Elf64_Rela& relocation : pieces) {
+        if (visit(relocation)) return true;
+      }
+    }
+  }
+  return true;
+}
+
+void read_static_tls(const ElfFile& elf, Library* library) {
+  bool wants_tls = library->tls_size != 0;
+  library->symbols.for_each_wanted(
+      [&](const WantedSymbol& wanted) { wants_tls = wants_tls || wanted.is_tls; });
+  if (!wants_tls) return;
+  std::set<uint32_t> seen;
+  visit_relocations(elf, library->dynamic, [&](const Elf64_Rela& relocation) {
+    const uint64_t type = ELF64_R_TYPE(relocation.r_info);
+    const bool is_fixed = elf.header.e_machine == EM_X86_64
+                              ? type == R_X86_64_TPOFF64 || type == R_X86_64_TPOFF32
+                              : type == R_AARCH64_TLS_TPREL;
+    const auto index = static_cast<uint32_t>(ELF64_R_SYM(relocation.r_info));
+    if (!is_fixed || !seen.insert(index).second) return false;
+    if (library->symbols.wanted_at(index)) {
+      library->fixes_tls_of.push_back(index);
+    } else {
+      library->fixes_own_tls = true;
+    }
+    return false;
+  });
+}
+
+}  // namespace
+
+bool wants_executable_stack(const ElfFile& elf) {
+  for (const Elf64_Phdr& segment : elf.segments) {
+    if (segment.p_type == PT_GNU_STACK) return (segment.p_flags & PF_X) != 0;
+  }
+  return elf.header.e_machine != EM_AARCH64;
+}
+
+Library read_library(const ElfFile& elf, Dynamic dynamic, const std::string& path) {
+  Library library;
+  library.path = path;
+  library.machine = elf.header.e_machine;
+  library.symbols = SymbolTable::read(elf, dynamic);
+  library.dynamic = std::move(dynamic);
+  library.cpu_level = read_cpu_level(elf);
+  for (const Elf64_Phdr& segment : elf.segments) {
+    if (segment.p_type != PT_TLS) continue;
+    library.tls_size = segment.p_memsz;
+    library.tls_align = std::max<uint64_t>(1, segment.p_align);
+  }
+  read_static_tls(elf, &library);
+  return library;
+}
+
+void check_relocations(const ElfFile& elf, const Dynamic& dynamic) {
+  visit_relocations(elf, dynamic, [&](const Elf64_Rela& relocation) {
+    const uint32_t type = static_cast<uint32_t>(ELF64_R_TYPE(relocation.r_info));
+    if (!is_known_relocation(elf.header.e_machine, type)) {
+      elf.defects->add(Code::kElfMalformed, "a relocation of type " + std::to_string(type),
+                       "those that the loader knows");
+      return true;
+    }
+    const uint64_t at = relocation.r_offset;
+    const bool inside =
+        type == 0 || std::any_of(elf.segments.begin(), elf.segments.end(),
+                                 [&](const Elf64_Phdr& segment) {
+                                   return segment.p_type == PT_LOAD && at >= segment.p_vaddr &&
+                                          at - segment.p_vaddr < segment.p_memsz;
+                                 });
+    if (inside) return false;
+    elf.defects->add(Code::kElfMalformed, "a relocation of address " + hex(at),
+                     "an address in a segment that is loaded");
+    return true;
+  });
+}
+
+std::vector<uint32_t> relocated_symbols(const ElfFile& elf, const Dynamic& dynamic,
+                                        const std::vector<uint32_t>& indices) {
+  std::set<uint32_t> open(indices.begin(), indices.end());
+  std::vector<uint32_t> found;
+  const bool read = visit_relocations(elf, dynamic, [&](const Elf64_Rela& relocation) {
+    const auto symbol = static_cast<uint32_t>(ELF64_R_SYM(relocation.r_info));
+    if (open.erase(symbol) != 0) found.push_back(symbol);
+    return open.empty();
+  });
+  if (!read) return indices;
+  std::sort(found.begin(), found.end());
+  return found;
+}
+
+}  // namespace opdock

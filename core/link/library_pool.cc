@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "link/library_pool.h"
+
+#include <cstring>
+
+#include "link/search.h"
+
+namespace opdock {
+namespace {
+
+// Of symbol tables. Beyond it the pool forgets all: who uses one keeps it.
+constexpr size_t kMostBytes = 48 << 20;
+
+Library read(const OpenFile& file, const std::string& path) {
+  FileReader reader(file.fd.get(), file.size);
+  std::vector<Reason> reasons;
+  Defects defects(&reasons);
+  ElfFile elf{&reader, &defects, {}, {}};
+  bool is_elf = false;
+  Library library;
+  std::optional<Dynamic> dynamic;
+  unsigned char identity[EI_NIDENT] = {};
+  const bool has_identity = reader.read(0, identity, sizeof identity) &&
+                            std::memcmp(identity, ELFMAG, SELFMAG) == 0;
+  if (read_headers(&elf, &is_elf)) dynamic = read_dynamic(elf);
+  if (dynamic) library = read_library(elf, *std::move(dynamic), path);
+  library.path = path;
+  // What the loader passes over while it searches: 32 bits, or another machine's in its own byte
+  // order. Any other file it refuses, as if it were this machine's.
+  library.is_other_class = has_identity && identity[EI_CLASS] != ELFCLASS64;
+  const bool has_machine = has_identity && identity[EI_DATA] == ELFDATA2LSB && elf.header.e_machine != 0;
+  library.machine = has_machine ? elf.header.e_machine : kThisMachine;
+  for (Reason& reason : reasons) {
+    if (info(reason.code).severity != Severity::kReject) continue;
+    library.refusal = std::move(reason);
+    break;
+  }
+  return library;
+}
+
+}  // namespace
+
+LibraryPool& LibraryPool::shared() {
+  static LibraryPool& pool = *new LibraryPool;  // never destroyed: threads may still ask
+  return pool;
+}
+
+std::shared_ptr<const Library> LibraryPool::get(const std::string& path, const Files& files) {
+  const std::optional<FileIdentity> identity = files.identify(path);
+  if (!identity) return nullptr;
+  {
+    const std::lock_guard lock(mutex_);
+    if (const auto known = libraries_.find(*identity); known != libraries_.end()) {
+      return known->second;
+    }
+  }
+  const std::optional<OpenFile> file = files.open(path);
+  if (!file) return nullptr;
+  auto library = std::make_shared<const Library>(read(*file, path));
+  put(file->identity, library);
+  return library;
+}
+
+void LibraryPool::put(const FileIdentity& identity, std::shared_ptr<const Library> library) {
+  std::map<FileIdentity, std::shared_ptr<const Library>> forgotten;
+  const std::lock_guard lock(mutex_);
+  if (bytes_ > kMostBytes) {
+    libraries_.swap(forgotten);
+    bytes_ = 0;
+  }
+  bytes_ += library->symbols.bytes();
+  libraries_[identity] = std::move(library);
+}
+
+}  // namespace opdock

@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "link/linker.h"
+
+#include <algorithm>
+#include <iterator>
+#include <set>
+#include <string_view>
+
+#include "link/graph.h"
+
+namespace opdock {
+namespace {
+
+// How many symbols of one dependency are named.
+constexpr size_t kMostSymbols = 100;
+
+uint64_t round_up(uint64_t value, uint64_t alignment) {
+  return alignment == 0 ? value : (value + alignment - 1) / alignment * alignment;
+}
+
+bool has_kind(const LinkFacts& facts, LinkProblem::Kind kind) {
+  return std::any_of(facts.problems.begin(), facts.problems.end(),
+                     [&](const LinkProblem& problem) { return problem.kind == kind; });
+}
+
+std::string owner(const LinkNode& node) {
+  return node.is_root ? std::string() : node.path;
+}
+
+// "GLIBC_2.36" of "GLIBC_2.99": the newest of the same family that the library defines.
+std::string newest_like(const std::string& wanted, const Library& library) {
+  const std::string prefix = wanted.substr(0, wanted.rfind('_') + 1);
+  std::string newest;
+  Version best;
+  for (const VersionDefinition& own : library.symbols.definitions()) {
+    if (prefix.empty() || !own.name.starts_with(prefix)) continue;
+    const std::optional<Version> version = Version::parse(own.name.substr(prefix.size()));
+    if (!version || (!newest.empty() && *version < best)) continue;
+    newest = own.name;
+    best = *version;
+  }
+  return newest;
+}
+
+// A described machine's libraries are known by the versions that they have.
+bool assumed_has(std::string wanted, const ProcessModel& process) {
+  // glibc's marks have names instead of numbers. Source: glibc's release notes.
+  if (wanted == "GLIBC_ABI_DT_RELR") wanted = "GLIBC_2.36";
+  if (wanted == "GLIBC_ABI_GNU2_TLS") wanted = "GLIBC_2.42";
+  const size_t underscore = wanted.rfind('_');
+  if (underscore == wanted.npos) return true;
+  const auto known = process.assumed_versions.find(wanted.substr(0, underscore));
+  const std::optional<Version> version = Version::parse(wanted.substr(underscore + 1));
+  return known == process.assumed_versions.end() || !version || *version <= known->second;
+}
+
+void check_versions(const LinkGraph& graph, const LinkNode& node, LinkFacts* facts) {
+  for (const SymbolVersion& need : node.library->dynamic.versions) {
+    if (need.weak) continue;
+    const LinkNode* const provider = graph.find(need.library);
+    if (provider == nullptr) continue;  // it is missing, and has been reported
+    LinkProblem problem{LinkProblem::Kind::kVersion, owner(node), need.version, {}, need.library,
+                        provider->path, {}, 0};
+    const Library* const library = provider->read(graph.files());
+    if (library == nullptr) {
+      if (assumed_has(need.version, graph.process())) continue;
+    } else {
+      if (library->refusal && !provider->is_loaded) continue;
+      if (!library->symbols.has_definitions()) continue;  // satisfies every need
+      if (library->symbols.defines_version(need.version)) continue;
+      problem.detail = newest_like(need.version, *library);
+    }
+    facts->problems.push_back(std::move(problem));
+  }
+}
+
+// glibc refuses relative relocations of a file that does not ask for them by version.
+void check_mark(const LinkGraph& graph, const LinkNode& node, LinkFacts* facts) {
+  constexpr std::string_view kMark = "GLIBC_ABI_DT_RELR";
+  const Dynamic& dynamic = node.library->dynamic;
+  if (!dynamic.relative) return;
+  const SymbolVersion* libc = nullptr;
+  for (const SymbolVersion& need : dynamic.versions) {
+    if (!need.library.starts_with("libc.so")) continue;
+    if (need.version == kMark) return;
+    libc = &need;
+  }
+  const LinkNode* const provider = libc == nullptr ? nullptr : graph.find(libc->library);
+  const Library* const library = provider == nullptr ? nullptr : provider->read(graph.files());
+  if (library == nullptr || !library->symbols.defines_version(kMark)) return;
+  facts->problems.push_back({LinkProblem::Kind::kUnmarked, owner(node), {}, {}, {}, {}, {}, 0});
+}
+
+void check_tls(const LinkGraph& graph, LinkFacts* facts) {
+  std::set<const LinkNode*> counted;
+  for (const LinkNode* node : graph.fresh()) {
+    if (node->library->fixes_own_tls) counted.insert(node);
+    for (const uint32_t index : node->library->fixes_tls_of) {
+      const LinkNode* const provider = graph.provider(*node->library->symbols.wanted_at(index));
+      if (provider != nullptr && !provider->is_loaded) counted.insert(provider);
+    }
+  }
+  for (const LinkNode* node : counted) {
+    if (node->library->tls_size == 0) continue;
+    facts->tls_align = std::max(facts->tls_align, node->library->tls_align);
+    facts->tls_wanted += round_up(node->library->tls_size, node->library->tls_align);
+  }
+  facts->tls_left = graph.process().tls_left;
+  facts->tls_most_align = graph.process().tls_align;
+}
+
+// Those of the symbols that a relocation refers to; the loader looks up no others.
+std::vector<WantedSymbol> only_relocated(const std::vector<WantedSymbol>& symbols,
+                                         const LinkNode& node, const Files& files) {
+  const std::optional<OpenFile> file = files.open(node.path);
+  if (!file) return symbols;
+  FileReader reader(file->fd.get(), file->size);
+  std::vector<Reason> ignored;
+  Defects defects(&ignored);
+  ElfFile elf{&reader, &defects, {}, {}};
+  bool is_elf = false;
+  if (!read_headers(&elf, &is_elf)) return symbols;
+  std::vector<uint32_t> indices;
+  for (const WantedSymbol& symbol : symbols) indices.push_back(symbol.index);
+  const std::vector<uint32_t> relocated =
+      relocated_symbols(elf, node.library->dynamic, indices);
+  std::vector<WantedSymbol> kept;
+  std::copy_if(symbols.begin(), symbols.end(), std::back_inserter(kept),
+               [&](const WantedSymbol& symbol) {
+                 return std::binary_search(relocated.begin(), relocated.end(), symbol.index);
+               });
+  return kept;
+}
+
+}  // namespace
+
+Linker::Linker(ProcessModel process, const Files* files,
+               std::map<std::string, std::string> elsewhere)
+    : process_(std::move(process)), elsewhere_(std::move(elsewhere)),
+      search_(process_.places, files) {
+  for (const LoadedLibrary& loaded : process_.loaded) {
+    LinkNode& node = loaded_.emplace_back();
+    node.path = loaded.path;
+    node.is_loaded = true;
+    node.is_global = loaded.is_global;
+    node.is_assumed = loaded.is_assumed;
+    node.names = loaded.names;
+    for (const std::string& name : loaded.names) by_name_.emplace(name, &node);
+  }
+}
+
+LinkNode* Linker::loaded_as(const std::string& name) const {
+  const auto found = by_name_.find(name);
+  return found == by_name_.end() ? nullptr : found->second;
+}
+
+const std::string* Linker::elsewhere(const std::string& name) const {
+  const auto found = elsewhere_.find(name);
+  return found == elsewhere_.end() ? nullptr : &found->second;
+}
+
+// A library whose symbols were all found before, in libraries that are here too.
+bool Linker::is_known_complete(const Library* library, const LinkGraph& graph) {
+  const std::lock_guard lock(mutex_);
+  const auto known = complete_.find(library);
+  return known != complete_.end() &&
+         std::all_of(known->second.begin(), known->second.end(),
+                     [&](const Library* provider) { return graph.has(provider); });
+}
+
+void Linker::check_symbols(const LinkGraph& graph, const LinkNode& node, LinkFacts* facts) {
+  const Library* const library = node.library.get();
+  if (is_known_complete(library, graph)) return;
+  std::vector<WantedSymbol> absent;
+  std::set<const Library*> providers;
+  bool needs_root = node.is_root;  // the file itself may be gone before this Linker is
+  library->symbols.for_each_wanted([&](const WantedSymbol& wanted) {
+    if (wanted.weak) return;
+    if (const LinkNode* provider = graph.provider(wanted)) {
+      needs_root = needs_root || provider->is_root;
+      providers.insert(provider->read(search_.files()));
+    } else if (!graph.process().is_this_process || !is_bound_here(wanted)) {
+      absent.push_back(wanted);
+    }
+  });
+  if (!absent.empty()) absent = only_relocated(absent, node, search_.files());
+  if (absent.empty()) {
+    if (needs_root) return;
+    const std::lock_guard lock(mutex_);
+    complete_[library] = {providers.begin(), providers.end()};
+    return;
+  }
+  if (!node.is_root && absent.size() > kMostSymbols) absent.resize(kMostSymbols);
+  for (const WantedSymbol& symbol : absent) {
+    LinkProblem problem{LinkProblem::Kind::kSymbol, owner(node), std::string(symbol.name),
+                        std::string(symbol.version), {}, {}, {}, 0};
+    facts->problems.push_back(std::move(problem));
+  }
+}
+
+LinkFacts Linker::link(const std::shared_ptr<const Library>& file, const std::string& path) {
+  LinkFacts facts;
+  if (file == nullptr || file->machine != process_.places.machine) return facts;
+  facts.is_resolved = true;
+  facts.program = process_.program;
+  LinkGraph graph(this, file, path);
+  graph.resolve(&facts);
+  for (const LinkNode* node : graph.fresh()) {
+    if (!node->is_root) facts.libraries.push_back(node->path);
+    check_versions(graph, *node, &facts);
+    check_mark(graph, *node, &facts);
+  }
+  for (const LinkNode* node : graph.fresh()) {
+    const int level = node->library->cpu_level;
+    if (process_.places.cpu_level == 0 || level <= process_.places.cpu_level) continue;
+    facts.problems.push_back({LinkProblem::Kind::kCpuLevel, owner(*node), {}, {}, {}, node->path,
+                              {}, level});
+  }
+  check_tls(graph, &facts);
+  // What is missing may be what would have brought the symbols.
+  if (has_kind(facts, LinkProblem::Kind::kMissing) || has_kind(facts, LinkProblem::Kind::kRefused) ||
+      graph.has_unknown()) {
+    return facts;
+  }
+  // The loader relocates dependencies first.
+  const std::vector<const LinkNode*> fresh = graph.fresh();
+  for (auto node = fresh.rbegin(); node != fresh.rend(); ++node) {
+    check_symbols(graph, **node, &facts);
+  }
+  return facts;
+}
+
+}  // namespace opdock

@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Small libraries, each with one defect (or none): name -> builder of the file that is asked about.
+
+A builder takes a Box and returns the path to open. What happens then is not written here: the
+loader of this machine says it. By hand, `made.py OPDOCK [CASE…]` prints both sides' words on each.
+"""
+
+import sys
+import tempfile
+from pathlib import Path
+
+from box import Box
+from causes import deciding, explains
+from loader import Loader
+from made_case import Unmade
+from made_damage import CASES as DAMAGE
+from made_python import CASES as PYTHON
+from made_search import CASES as SEARCH
+from made_symbols import CASES as SYMBOLS
+from made_tls import CASES as TLS
+from made_versions import CASES as VERSIONS
+from opdock_inspect import Inspector
+
+CASES = {**SYMBOLS, **TLS, **VERSIONS, **SEARCH, **DAMAGE, **PYTHON}
+
+
+def compare(case, folder, loader, inspect):
+    """(what was found of the case, both sides' words). What: "right"; "wrong": the verdict is not
+    what the loader does; "undecided"; "other cause": rejected, but not for the loader's reason.
+
+    `folder` is empty and becomes the case's. Raises Unmade where this machine cannot make it.
+    """
+    (folder / "cwd").mkdir(parents=True)
+    path = CASES[case](Box(folder))
+    answer = loader.ask(path, folder / "cwd", python=case in PYTHON)
+    report = inspect(path, folder / "cwd")
+    said = report["verdict"]
+    reasons = "; ".join(f"{r['code']}: {r['text']}" for r in report["reasons"])
+    words = f"loader {answer.outcome} {answer.text} | opdock {said} {reasons}"
+    words = words.replace(str(folder), "").replace("\n", " ")
+    if answer.loads is None:
+        raise RuntimeError(f"{case}: the loader gave no answer: {words}")
+    if said == "undecided":
+        return "undecided", words
+    if (said == "usable") != answer.loads:
+        return "wrong", words
+    if said == "rejected" and not explains(deciding(report)[0], answer.text, path, report):
+        return "other cause", words
+    return "right", words
+
+
+def main(command, cases):
+    inspect = Inspector(command)
+    with tempfile.TemporaryDirectory() as top:
+        loader = Loader(top)
+        for case in cases or CASES:
+            try:
+                what, words = compare(case, Path(top, case), loader, inspect)
+            except Unmade as error:
+                what, words = "not made", str(error)
+            print(f"{what:<12} {case}: {words}")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2:])

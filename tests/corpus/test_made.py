@@ -1,0 +1,20 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Small libraries with one defect each: Opdock's verdict is what the loader then does."""
+
+import pytest
+from made import CASES, compare
+from made_case import Unmade
+from made_known import KNOWN
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_verdict_is_the_loaders(case, tmp_path, loader, inspect):
+    try:
+        what, words = compare(case, tmp_path / "box", loader, inspect)
+    except Unmade as error:
+        pytest.skip(str(error))
+    assert what == KNOWN.get(case, "right"), words
+
+
+def test_known_cases_exist():
+    assert not set(KNOWN) - set(CASES)

@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Unpacking wheels, and finding the native files in them."""
+
+import os
+import zipfile
+from pathlib import Path, PurePosixPath
+
+# What a native file may be called where it is none of this system's.
+NATIVE_NAMES = (".so", ".dll", ".pyd", ".dylib", ".a", ".o", ".lib", ".exe")
+MOST_BYTES = 12 << 30
+
+
+def unpack(wheel, folder):
+    """Unpacks a wheel as an installer lays it out: NAME.data/purelib and platlib go to the top.
+
+    Members that would lie outside `folder` are refused (ValueError), links are written as files.
+    """
+    with zipfile.ZipFile(wheel) as archive:
+        members = [member for member in archive.infolist() if not member.is_dir()]
+        if sum(member.file_size for member in members) > MOST_BYTES:
+            raise ValueError(f"{wheel}: unpacks to more than {MOST_BYTES >> 30} GiB")
+        for member in members:
+            parts = PurePosixPath(member.filename).parts
+            if not parts or parts[0] == "/" or ".." in parts:
+                raise ValueError(f"{wheel}: a member lies outside: {member.filename!r}")
+            if parts[0].endswith(".data") and parts[1] in ("purelib", "platlib"):
+                parts = parts[2:]
+            path = Path(folder, *parts)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with archive.open(member) as source, open(path, "wb") as target:
+                while piece := source.read(1 << 20):
+                    target.write(piece)
+
+
+def native_files(folder):
+    """The paths of files that are ELF or are called as native files are, sorted."""
+    found = []
+    for parent, _, names in os.walk(folder):
+        for name in names:
+            path = Path(parent, name)
+            with open(path, "rb") as file:
+                is_elf = file.read(4) == b"\x7fELF"
+            if is_elf or path.suffix in NATIVE_NAMES or ".so." in name:
+                found.append(path)
+    return sorted(found)

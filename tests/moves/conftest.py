@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Plugins to move, and what must hold of them afterwards."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import opdock
+
+BUILD = Path(os.environ["OPDOCK_BUILD_DIR"])
+SOURCE = Path(__file__).resolve().parents[2]
+SOFTMAX = BUILD / "plugins" / "softmax.so"
+
+# The definition, in NumPy. Nothing stands in for the plugin: no build, no reference.
+CALL_SOFTMAX = """
+import numpy, opdock
+x = numpy.arange(12, dtype=numpy.float32).reshape(3, 4)
+power = numpy.exp(x.astype(float) - x.max(1, keepdims=True))
+wanted = power / power.sum(1, keepdims=True)
+assert numpy.allclose(opdock.ops.softmax(x), wanted, rtol=1e-6)
+"""
+CALL_TWICE = """
+import numpy, opdock
+assert opdock.ops.twice(numpy.array([21], dtype=numpy.float32)).tolist() == [42]
+"""
+LOAD = "import ctypes, sys; ctypes.CDLL(sys.argv[1], mode=2).opdock_plugin_v0"
+
+
+def run(*command, **more):
+    words = [str(word) for word in command]
+    return subprocess.run(words, capture_output=True, text=True, timeout=100, **more)
+
+
+def run_well(*command, **more):
+    done = run(*command, **more)
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    return done.stdout
+
+
+def codes(report):
+    """What the verdict says beside what this machine lacks."""
+    return [
+        reason["code"]
+        for reason in report["reasons"]
+        if reason["code"] not in ("no-driver", "no-gpu")
+    ]
+
+
+def images(report):
+    return [(image["arch"], image["kind"], image["size"]) for image in report["images"]]
+
+
+def check(path, call, original, wanted=()):
+    """The verdict is as before, images and their digests too; the loader loads the file, and its op
+    computes what is right."""
+    report = opdock.inspect(path)
+    assert (report["verdict"], codes(report)) == ("usable", list(wanted)), report["reasons"]
+    assert images(report) == images(opdock.inspect(original))
+    run_well(sys.executable, "-c", LOAD, path)
+    settings = {
+        "OPDOCK_PLUGIN_PATH": str(path),
+        "OPDOCK_BUILD": "never",
+        "OPDOCK_FALLBACK": "error",
+        "OPDOCK_CACHE_DIR": str(path.parent / "cache"),
+    }
+    run_well(sys.executable, "-c", call, env=os.environ | settings)
+
+
+@pytest.fixture(scope="session")
+def twice(tmp_path_factory):
+    """twice(name, assembly, *link arguments): the path of a plugin in C with a source image, made
+    here from a note as docs/note.md has it, without Opdock's own rules."""
+    folder = tmp_path_factory.mktemp("twice")
+
+    def make(name, assembly="", *arguments):
+        note, path = folder / f"{name}.S", folder / f"{name}.so"
+        run_well(
+            *(sys.executable, SOURCE / "tests/cases/make_note.py", note, "--name", "twice"),
+            *("--image", "a kernel", "--device", "cuda"),
+        )
+        with note.open("a") as more:
+            more.write(assembly)
+        body = "((float*)results[0].as.tensor->data)[0] = 2 * ((float*)args[0].as.tensor->data)[0]"
+        run_well(
+            *("cc", "-shared", "-fPIC", f"-I{SOURCE}/core/include", '-DNAME="twice"'),
+            *(f"-DIN_RUN={body}", SOURCE / "tests/cases/case_plugin.c", note, "-o", path),
+            *arguments,
+        )
+        return path
+
+    return make

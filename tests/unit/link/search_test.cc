@@ -1,0 +1,235 @@
+// Finding libraries and the symbols they bring, in folders made for the test.
+// SPDX-License-Identifier: Apache-2.0
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include "link/linker.h"
+#include "note/file_facts.h"
+#include "support/elf_builder.h"
+#include "support/temporary_folder.h"
+
+namespace opdock {
+namespace {
+
+using opdock_test::Plugin;
+namespace fs = std::filesystem;
+
+#if defined(__x86_64__)
+constexpr uint16_t kHere = 62, kElsewhere = 183;
+#else
+constexpr uint16_t kHere = 183, kElsewhere = 62;
+#endif
+
+using Texts = std::vector<std::string>;
+
+class Libraries : public testing::Test {
+ protected:
+  // A shared object that defines `defines`, wants `wants` and needs `needed`.
+  std::string make(const std::string& path, const std::vector<std::string>& defines = {},
+                   const std::vector<std::string>& needed = {},
+                   const std::vector<std::string>& wants = {}, const std::string& runpath = "",
+                   const std::string& rpath = "", uint16_t machine = kHere) {
+    Plugin plugin;
+    plugin.machine = machine;
+    plugin.notes = 0;
+    plugin.relocations = true;
+    plugin.needed = needed;
+    plugin.runpath = runpath;
+    plugin.rpath = rpath;
+    plugin.symbols.clear();
+    for (const std::string& name : wants) plugin.symbols.push_back({name, false, 1});
+    for (const std::string& name : defines) plugin.symbols.push_back({name, true, 1});
+    const fs::path full = fs::path(root) / path;
+    fs::create_directories(full.parent_path());
+    std::ofstream out(full, std::ios::binary);
+    const std::vector<uint8_t>& bytes = plugin.file().data;
+    out.write(reinterpret_cast<const char*>(bytes.data()),
+              static_cast<std::streamsize>(bytes.size()));
+    return full;
+  }
+  LinkFacts link(const std::string& path) { return link(path, this_process(1)); }
+  LinkFacts link(const std::string& path, ProcessModel process) {
+    const int fd = open(path.c_str(), O_RDONLY);
+    struct stat status{};
+    fstat(fd, &status);
+    const uint64_t size = static_cast<uint64_t>(status.st_size);
+    const FileFacts facts = read_file_facts(fd, size, path, Depth::kInspect);
+    close(fd);
+    return Linker(std::move(process), &files).link(facts.library, path);
+  }
+  static Texts named(const LinkFacts& facts, LinkProblem::Kind kind) {
+    Texts names;
+    for (const LinkProblem& problem : facts.problems) {
+      if (problem.kind == kind) names.push_back(problem.name);
+    }
+    return names;
+  }
+  Texts missing(const std::string& path) { return named(link(path), LinkProblem::Kind::kMissing); }
+  Texts undefined(const std::string& path) { return named(link(path), LinkProblem::Kind::kSymbol); }
+  // Where a file in `root` with that RUNPATH finds a library; empty: nowhere.
+  std::string find(const std::string& name, const std::string& runpath, SearchPlaces places = {}) {
+    Dynamic dynamic;
+    dynamic.runpath = runpath;
+    dynamic.has_runpath = !runpath.empty();
+    LibrarySearch search(std::move(places), &files);
+    const auto found = search.find(name, Needer(root + "/p.so", dynamic, nullptr));
+    return found ? found->path : std::string();
+  }
+
+  const Files files;
+
+  const opdock_test::TemporaryFolder folder;
+  const std::string root = folder.path();
+};
+
+TEST_F(Libraries, MissingOnesAreNamed) {
+  EXPECT_EQ(missing(make("p.so", {}, {"libnot-there.so.7", "libc.so.6"})),
+            Texts{"libnot-there.so.7"});
+}
+
+TEST_F(Libraries, RunpathWithOrigin) {
+  make("lib/libx.so", {"x"});
+  for (const char* runpath :
+       {"$ORIGIN/lib", "${ORIGIN}/lib", "/nowhere:$ORIGIN/../$ORIGIN", "/nowhere:$ORIGIN/lib"}) {
+    const std::string path = make("p.so", {}, {"libx.so"}, {"x"}, runpath);
+    const bool good = std::string(runpath).find("../") == std::string::npos;
+    EXPECT_EQ(missing(path).empty(), good) << runpath;
+  }
+}
+
+TEST_F(Libraries, RpathIsInheritedAndRunpathIsNot) {
+  make("a/liba.so", {"a"}, {"libb.so"});
+  make("b/libb.so", {"b"});
+  const std::string both = "$ORIGIN/a:$ORIGIN/b";
+  const std::string by_rpath = make("p1.so", {}, {"liba.so"}, {"a", "b"}, "", both);
+  EXPECT_EQ(missing(by_rpath), Texts{});
+  EXPECT_EQ(undefined(by_rpath), Texts{});
+  const std::string by_runpath = make("p2.so", {}, {"liba.so"}, {"a", "b"}, both);
+  EXPECT_EQ(missing(by_runpath), Texts{"libb.so"});
+  // What would have brought it is missing, so it is not told twice.
+  EXPECT_EQ(undefined(by_runpath), Texts{});
+}
+
+TEST_F(Libraries, RpathIsIgnoredBesideARunpath) {
+  make("a/liba.so");
+  const std::string path = make("p.so", {}, {"liba.so"}, {}, "$ORIGIN/nothing", "$ORIGIN/a");
+  EXPECT_EQ(missing(path), Texts{"liba.so"});
+}
+
+TEST_F(Libraries, EnvironmentComesBeforeRunpath) {
+  make("run/libe.so", {"from_runpath"});
+  const std::string preferred = make("env/libe.so", {"from_environment"});
+  SearchPlaces places;
+  places.library_path = {root + "/env"};
+  EXPECT_EQ(find("libe.so", "$ORIGIN/run", places), preferred);
+  EXPECT_EQ(find("libe.so", "$ORIGIN/run"), root + "/run/libe.so");
+}
+
+TEST_F(Libraries, OtherMachinesArePassedOverAndOtherFilesAreNot) {
+  make("one/libm1.so", {}, {}, {}, "", "", kElsewhere);
+  mkfifo((root + "/one/libm2.so").c_str(), 0600);
+  for (const char* name : {"libm1.so", "libm2.so"}) {
+    EXPECT_EQ(find(name, "$ORIGIN/one:$ORIGIN/two"), "") << name;
+    const std::string good = make(std::string("two/") + name);
+    EXPECT_EQ(find(name, "$ORIGIN/one:$ORIGIN/two"), good);
+  }
+  std::ofstream(fs::path(root) / "one" / "libm3.so") << "INPUT(libm3.so.1)\n";
+  fs::create_directories(fs::path(root) / "one" / "libm4.so");
+  for (const char* name : {"libm3.so", "libm4.so"}) {
+    make(std::string("two/") + name);
+    EXPECT_EQ(find(name, "$ORIGIN/one:$ORIGIN/two"), root + "/one/" + name);
+    const LinkFacts facts = link(make("p.so", {}, {name}, {}, "$ORIGIN/one:$ORIGIN/two"));
+    EXPECT_EQ(named(facts, LinkProblem::Kind::kRefused), Texts{name});
+  }
+}
+
+TEST_F(Libraries, SubfoldersForProcessorsComeFirst) {
+  const std::string plain = make("lib/libs.so");
+  const std::string better = make("lib/glibc-hwcaps/x86-64-v3/libs.so");
+  SearchPlaces places;
+  places.subfolders = {"glibc-hwcaps/x86-64-v3", "glibc-hwcaps/x86-64-v2"};
+  EXPECT_EQ(find("libs.so", "$ORIGIN/lib", places), better);
+  EXPECT_EQ(find("libs.so", "$ORIGIN/lib"), plain);
+}
+
+TEST_F(Libraries, TheCachesBestFittingEntryIsTaken) {
+  const std::string plain = make("lib/libs.so"), v3 = make("v3/libs.so"), v4 = make("v4/libs.so");
+  LoaderCache cache;
+  cache["libs.so"] = {{v4, "x86-64-v4"}, {v3, "x86-64-v3"}, {plain, ""}};
+  SearchPlaces places;
+  places.cache = std::make_shared<const LoaderCache>(cache);
+  EXPECT_EQ(find("libs.so", "", places), plain);
+  places.cpu_level = 3;
+  EXPECT_EQ(find("libs.so", "", places), v3);
+}
+
+TEST_F(Libraries, NamesWithASlashArePaths) {
+  const std::string path = make("x.so");
+  EXPECT_EQ(find(path, ""), path);
+  EXPECT_EQ(find("$ORIGIN/x.so", ""), path);
+  EXPECT_EQ(find(root + "/y.so", ""), "");
+}
+
+// The loader takes an empty name for the program.
+TEST_F(Libraries, AnEmptyNameIsNoLibrary) {
+  EXPECT_EQ(missing(make("p.so", {}, {""})), Texts{});
+}
+
+TEST_F(Libraries, CirclesEnd) {
+  make("liba.so", {}, {"libb.so"}, {}, "$ORIGIN");
+  make("libb.so", {"b"}, {"liba.so"}, {}, "$ORIGIN");
+  const std::string path = make("p.so", {}, {"liba.so"}, {"b", "c"}, "$ORIGIN");
+  EXPECT_EQ(missing(path), Texts{});
+  EXPECT_EQ(undefined(path), Texts{"c"});
+}
+
+TEST_F(Libraries, TheSystemsAreFound) {
+  const std::string path =
+      make("p.so", {}, {"libc.so.6", "libm.so.6"}, {"malloc", "cosf", "no_such_function"});
+  EXPECT_EQ(missing(path), Texts{});
+  EXPECT_EQ(undefined(path), Texts{"no_such_function"});
+  EXPECT_EQ(named(link(path, fresh_process(1)), LinkProblem::Kind::kSymbol),
+            Texts{"no_such_function"});
+}
+
+TEST_F(Libraries, WhatTheProcessHasServesUnderItsNames) {
+  ProcessModel process = fresh_process(1);
+  process.loaded.push_back({{"libalias.so"}, make("somewhere/real.so", {"from_alias"}), false});
+  const std::string path = make("p.so", {}, {"libalias.so"}, {"from_alias"});
+  EXPECT_TRUE(link(path, process).problems.empty());
+  EXPECT_EQ(missing(path), Texts{"libalias.so"});
+}
+
+TEST_F(Libraries, GlobalSymbolsServeWhoDoesNotNameTheirLibrary) {
+  const std::string path = make("p.so", {}, {}, {"from_program"});
+  ProcessModel process = fresh_process(1);
+  process.loaded.push_back({{}, make("program.so", {"from_program"}), false});
+  EXPECT_EQ(link(path, process).problems.size(), 1u);
+  process.loaded.back().is_global = true;
+  EXPECT_TRUE(link(path, process).problems.empty());
+}
+
+TEST_F(Libraries, OthersMayBringWhatTheLoaderDoesNotFind) {
+  const std::string elsewhere = make("other/libo.so", {"o"});
+  const std::string path = make("p.so", {}, {"libo.so"}, {"o"});
+  const FileFacts facts = [&] {
+    const int fd = open(path.c_str(), O_RDONLY);
+    FileFacts read = read_file_facts(fd, fs::file_size(path), path, Depth::kInspect);
+    close(fd);
+    return read;
+  }();
+  Linker linker(fresh_process(1), &files, {{"libo.so", elsewhere}});
+  const LinkFacts link = linker.link(facts.library, path);
+  ASSERT_EQ(link.problems.size(), 1u) << "the symbol is found there";
+  EXPECT_EQ(link.problems[0].kind, LinkProblem::Kind::kElsewhere);
+  EXPECT_EQ(link.problems[0].where, elsewhere);
+}
+
+}  // namespace
+}  // namespace opdock
