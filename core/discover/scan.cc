@@ -57,6 +57,14 @@ void prepend(std::vector<Reason> reasons, Verdict* verdict) {
 
 }  // namespace
 
+FileStamp stamp_of(const struct stat& status) {
+  const auto nanoseconds = [](const timespec& time) {
+    return static_cast<int64_t>(time.tv_sec) * 1'000'000'000 + time.tv_nsec;
+  };
+  return {status.st_dev, status.st_ino, static_cast<uint64_t>(status.st_size),
+          nanoseconds(status.st_mtim), nanoseconds(status.st_ctim)};
+}
+
 std::string descriptor_path(int fd) {
   // By number, not by "self": a debugger that gets the path looks from another process.
   std::array<char, 32> self{};
