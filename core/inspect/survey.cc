@@ -289,6 +289,9 @@ Survey survey(const SurveyRequest& request, const MachineFacts& here, Progress* 
   result.around.machine = described_machine(request.machine, here);
   result.around.described = request.machine.is_given();
   result.around.libraries_described = request.machine.tells_libraries();
+  for (const std::string& path : request.paths) {
+    if (Files().identify(path + "/pyvenv.cfg")) result.around.python = path + "/bin/python3";
+  }
   result.gpus = different_gpus(result.around.machine);
   Targets targets = find_targets(request, progress);
   result.skipped = std::move(targets.skipped);
