@@ -8,6 +8,8 @@ import os
 import platform
 import subprocess
 
+import explained
+
 
 def output(*command):
     """The first line that a command prints, or None."""
@@ -106,4 +108,5 @@ class Summary:
                 ("lists", self.differences),
             ):
                 for result in results:
-                    file.write(json.dumps({"corpus": kind, **result}) + "\n")
+                    line = {"corpus": kind, **result, "cause": explained.cause(result)}
+                    file.write(json.dumps(line) + "\n")
