@@ -11,6 +11,7 @@
 #include "chain/report.h"
 #include "chain/resolver.h"
 #include "chain/runtime.h"
+#include "inspect/inspect_file.h"
 #include "opdock/types.hpp"
 #include "trust/trust.h"
 
@@ -48,8 +49,15 @@ opdock_status opdock_inspect_json(opdock_runtime* runtime, const char* path, cha
               errno == EACCES ? OPDOCK_INVALID_ARGUMENT : OPDOCK_NOT_FOUND,
               std::string(path) + ": " + std::strerror(errno) + "; correct the path");
         }
-        return opdock::details(
-            *opdock::examine(path, *runtime->machine(), opdock::Depth::kInspect));
+        opdock::Candidate candidate =
+            *opdock::examine(path, *runtime->machine(), opdock::Depth::kInspect);
+        if (candidate.file.is_elf && !opdock::is_plugin(candidate.file)) {
+          const opdock::Surroundings around{*runtime->machine(), false, false, {}};
+          const opdock::Files files;
+          opdock::Linkers linkers(around, files, {}, false);
+          candidate.verdict = opdock::judge_native(&candidate.file, around, &linkers);
+        }
+        return opdock::details(candidate);
       },
       out, {error, error_size});
 }

@@ -12,7 +12,19 @@
 namespace opdock::cli {
 
 int list_command(const std::string& plugin_path, bool json, bool all);
-int inspect_command(const std::string& path, bool json);
+
+struct InspectCommand {
+  std::vector<std::string> paths;     // shared objects, wheels, folders, virtual environments
+  std::vector<std::string> packages;  // names of installed packages
+  bool environment = false;           // all of them
+  bool diff = false;                  // what differs between two files instead
+  // The machine, if it is not this one; as in the request of opdock_survey_json.
+  std::vector<std::string> gpus;
+  std::string driver, cuda, glibc, libstdcxx, arch, cpu, rocm;
+  std::string html;  // a page to write; empty: none
+  bool json = false;
+};
+int inspect_command(const InspectCommand& command);
 int explain_command(const std::string& plugin_path, const std::string& name, bool json);
 int codes_command(bool json);
 int doctor_command(const std::string& plugin_path, bool json);

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 
+#include "inspect/machine_spec.h"
 #include "value_checks.h"
 
 namespace opdock::cli {
@@ -23,6 +24,13 @@ constexpr const char* kBuildFooter =
     "--archs,\n"
     "which then names AMD's processors too, and the visible GPUs.\n"
     "Exit status: 0 all there; 1 something could not be built; 2 and 130 as everywhere.";
+
+constexpr const char* kInspectFooter =
+    "One shared object is shown in full, everything else as a table, the worst first. With any of\n"
+    "--gpu to --cpu the machine is a described one: no GPU and no driver but those given, and the\n"
+    "rest as it is here.\n"
+    "Exit status: 0 all usable; 1 something is rejected, or it is undecided whether it is usable,\n"
+    "or (--diff) there are differences; 2 and 130 as everywhere.";
 
 // ---- values: each shows what it takes, and refuses the rest (value_checks.h)
 
@@ -77,11 +85,6 @@ void declare_reports(CLI::App* app, Arguments* args) {
   CLI::App* list = add(app, args, "list", "List every plugin found, with its verdict");
   list->add_flag("--all", args->all, "Show the notices and devices' reasons of usable plugins too");
   add_plugin_path(list, args);
-  CLI::App* inspect =
-      add(app, args, "inspect", "Show what a shared object is, without running any of it");
-  existing(inspect->add_option("FILE", args->subject, "Any ELF shared object"), "FILE",
-           "a shared object")
-      ->required();
   CLI::App* show = add(app, args, "show", "Show an op: signature, documentation, devices, dtypes");
   show->add_option("OP", args->subject, "An op, or PLUGIN/OP")->type_name("NAME")->required();
   add_plugin_path(show, args);
@@ -95,6 +98,72 @@ void declare_reports(CLI::App* app, Arguments* args) {
   CLI::App* doctor =
       add(app, args, "doctor", "Say what this machine has, and what is missing for what");
   add_plugin_path(doctor, args);
+}
+
+// What of a machine that is described cannot be is known before anything is looked at.
+CLI::Option* part_of_machine(CLI::Option* option, const char* shown,
+                             std::string MachineSpec::* member) {
+  return checked(option, shown, [=](const std::string& text) {
+    MachineSpec spec;
+    if (member == nullptr) {
+      spec.gpus = {text};
+    } else {
+      spec.*member = text;
+    }
+    const std::optional<SpecProblem> problem = check_spec(spec);
+    const bool is_empty = text.empty();
+    if (problem || is_empty) {
+      throw Usage{is_empty ? "\"\"" : problem->found, is_empty ? "a value" : problem->wanted,
+                  is_empty ? "" : problem->advice, option->get_name(), ""};
+    }
+  });
+}
+
+void declare_inspect(CLI::App* app, Arguments* args) {
+  InspectCommand* values = &args->inspect;
+  CLI::App* inspect =
+      add(app, args, "inspect",
+          "Say whether native code will run here, and if not, why; runs none of it");
+  inspect->footer(kInspectFooter);
+  checked(inspect->add_option("PATH", values->paths,
+                              "Shared objects, programs, wheels, folders, virtual environments"),
+          "PATH", [](const std::string& text) {
+            // A wheel's member is known once the wheel is read.
+            const size_t member = text.find(".whl/");
+            check_exists("PATH", "a shared object, a wheel or a folder",
+                         member == text.npos ? text : text.substr(0, member + 4));
+          });
+  inspect->add_option("--package", values->packages, "Installed packages of the active Python")
+      ->type_name("NAME")
+      ->allow_extra_args(false);
+  inspect->add_flag("--environment", values->environment,
+                    "All installed packages of the active Python");
+  inspect->add_flag("--diff", values->diff,
+                    "Instead: what differs between two files, such as two builds of a library");
+  part_of_machine(inspect->add_option("--gpu", values->gpus,
+                                      "Judge for this GPU instead of those here; may be repeated"),
+                  "ARCH", nullptr)
+      ->allow_extra_args(false);
+  CLI::Option* driver = part_of_machine(
+      inspect->add_option("--driver", values->driver, "... with this release of NVIDIA's driver"),
+      "RELEASE", &MachineSpec::driver);
+  part_of_machine(inspect->add_option("--cuda", values->cuda,
+                                      "... or with a driver that supports this CUDA version"),
+                  "VERSION", &MachineSpec::cuda)
+      ->excludes(driver);
+  part_of_machine(inspect->add_option("--rocm", values->rocm, "... with this ROCm"), "VERSION",
+                  &MachineSpec::rocm);
+  part_of_machine(inspect->add_option("--glibc", values->glibc, "... with this GNU C library"),
+                  "VERSION", &MachineSpec::glibc);
+  part_of_machine(inspect->add_option("--libstdcxx", values->libstdcxx,
+                                      "... with a libstdc++ up to this GLIBCXX symbol version"),
+                  "VERSION", &MachineSpec::libstdcxx);
+  word(inspect->add_option("--arch", values->arch, "... with processors of this kind"),
+       {"x86_64", "aarch64"});
+  word(inspect->add_option("--cpu", values->cpu, "... with processors of this level"),
+       {"x86-64-v1", "x86-64-v2", "x86-64-v3", "x86-64-v4"});
+  CLI::Option* html = inspect->add_option("--html", values->html, "Write a page too");
+  checked(html, "FILE", [=](const std::string& text) { check_can_be_made("--html", text); });
 }
 
 void declare_run(CLI::App* app, Arguments* args) {
@@ -246,6 +315,7 @@ void declare(CLI::App* app, Arguments* args) {
   app->set_version_flag("--version", opdock_version(), "Print the version and exit");
   app->require_subcommand(1);
   declare_reports(app, args);
+  declare_inspect(app, args);
   declare_run(app, args);
   declare_build(app, args);
   declare_install(app, args);

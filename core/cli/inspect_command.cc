@@ -1,85 +1,114 @@
-// opdock inspect: one shared object, whatever it is.
+// opdock inspect: one shared object, whatever it is, or many: wheels, folders, packages.
 // SPDX-License-Identifier: Apache-2.0
-#include <algorithm>
+#include <sys/stat.h>
+
+#include <csignal>
 
 #include "commands.h"
-#include "fmt/format.h"
+#include "inspect_text.h"
 #include "report_text.h"
 
 namespace opdock::cli {
 namespace {
 
-constexpr size_t kLabelColumns = 18;
+volatile std::sig_atomic_t is_stopped = 0;
 
-// A long list goes on under its first item. Lists are wrapped also where stdout is no terminal: a
-// library of thousands of symbols is for people to read here, programs take --json.
-void print_list(const char* label, const Report& list) {
-  constexpr size_t kMostItems = 100;
-  if (list.empty()) return;
-  const size_t width = terminal().width == 0 ? 79 : terminal().width;
-  std::string text = fmt::format("{:<{}}", label, kLabelColumns);
-  size_t column = kLabelColumns;
-  const auto add = [&](const std::string& item) {
-    if (column > kLabelColumns && column + 1 + columns(item) > width) {
-      text += "\n" + std::string(kLabelColumns, ' ');
-      column = kLabelColumns;
-    } else if (column > kLabelColumns) {
-      text += ' ';
-      ++column;
-    }
-    text += item;
-    column += columns(item);
-  };
-  for (size_t i = 0; i < std::min(list.size(), kMostItems); ++i) {
-    add(printable(list[i].get<std::string>()));
-  }
-  if (list.size() > kMostItems) {
-    for (const std::string& word :
-         {std::string("…"), fmt::format("and {}", list.size() - kMostItems), std::string("more:"),
-          std::string("see --json")}) {
-      add(word);
-    }
-  }
-  print(text + "\n");
+int32_t is_to_stop(void*) {
+  return is_stopped;
 }
 
-void print_yes(const char* label, const Report& value) {
-  if (value.get<bool>()) print(fmt::format("{:<18}yes\n", label));
+void stop(int) {
+  is_stopped = 1;
+  std::signal(SIGINT, SIG_DFL);
+}
+
+bool exists(const std::string& path) {
+  struct stat status{};
+  return stat(path.c_str(), &status) == 0;
+}
+
+bool is_one_file(const InspectCommand& command) {
+  if (command.paths.size() != 1 || !command.packages.empty() || command.environment ||
+      !command.html.empty() || command.paths.front().ends_with(".whl")) {
+    return false;
+  }
+  struct stat status{};
+  // What is not there is a member of a wheel.
+  return stat(command.paths.front().c_str(), &status) != 0 || !S_ISDIR(status.st_mode);
+}
+
+// Of the machine, if one is described.
+Report request_of(const InspectCommand& command) {
+  Report request = Report::object();
+  if (!command.gpus.empty()) request["gpus"] = command.gpus;
+  const std::pair<const char*, const std::string*> kTexts[] = {
+      {"driver", &command.driver}, {"cuda", &command.cuda},           {"rocm", &command.rocm},
+      {"glibc", &command.glibc},   {"libstdcxx", &command.libstdcxx}, {"arch", &command.arch},
+      {"cpu", &command.cpu}};
+  for (const auto& [name, text] : kTexts) {
+    if (!text->empty()) request[name] = *text;
+  }
+  return request;
+}
+
+Report ask(const Runtime& runtime, const Report& request) {
+  std::signal(SIGINT, stop);
+  Report report = read_report([&](char** out, char* error, uint32_t size) {
+    return opdock_survey_json(runtime.get(), request.dump().c_str(), out, error, size);
+  });
+  std::signal(SIGINT, SIG_DFL);
+  return report;
+}
+
+int inspect_one(const InspectCommand& command, const Runtime& runtime) {
+  Report report, request = request_of(command);
+  if (request.empty() && exists(command.paths.front())) {
+    report = read_report([&](char** out, char* error, uint32_t size) {
+      return opdock_inspect_json(runtime.get(), command.paths.front().c_str(), out, error, size);
+    });
+  } else {
+    request["paths"] = command.paths;
+    request["whole"] = true;
+    report = ask(runtime, request).at("packages").at(0).at("files").at(0);
+  }
+  command.json ? print_json(report) : print_file(report);
+  return report.at("usable").get<bool>() ? kGood : kUnfit;
+}
+
+// As diff has it: 0 only where nothing differs.
+int inspect_diff(const InspectCommand& command, const Runtime& runtime) {
+  if (command.paths.size() != 2 || !command.packages.empty() || command.environment ||
+      !command.html.empty() || !request_of(command).empty()) {
+    throw Usage{"--diff with something else than two files", "two files and nothing else", "", "",
+                ""};
+  }
+  const Report report = read_report([&](char** out, char* error, uint32_t size) {
+    return opdock_inspect_diff_json(runtime.get(), command.paths[0].c_str(),
+                                    command.paths[1].c_str(), out, error, size);
+  });
+  command.json ? print_json(report) : print_diff(report);
+  return report.at("equal").get<bool>() ? kGood : kUnfit;
 }
 
 }  // namespace
 
-int inspect_command(const std::string& path, bool json) {
-  const Runtime runtime("");
-  const Report report = read_report([&](char** out, char* error, uint32_t size) {
-    return opdock_inspect_json(runtime.get(), path.c_str(), out, error, size);
-  });
-  const int status = report.at("usable").get<bool>() ? kGood : kUnfit;
-  if (json) {
-    print_json(report);
-    return status;
+int inspect_command(const InspectCommand& command) {
+  if (command.paths.empty() && command.packages.empty() && !command.environment) {
+    throw Usage{"nothing to inspect", "PATH, --package or --environment", "", "", ""};
   }
-  const std::string verdict = text_of(report, "verdict");
-  print(styled(text_of(report, "path"), Style::kBold) + "  " +
-        styled(verdict, verdict_style(verdict)) + "\n");
-  print_reasons(report.at("reasons"), 2, true);
-  if (report.at("name").is_string()) {
-    print(fmt::format("{:<18}{} {}\n", "plugin", name_of(report), text_of(report, "version")));
-    print_list("ops", report.at("ops"));
-    print(paragraph(fmt::format("{:<18}{}", "devices", devices_text(report)), 0));
-  }
-  print_list("CUDA", report.at("cuda_archs"));
-  print_list("HIP", report.at("hip_archs"));
-  print_list("needs", report.at("needed"));
-  print_list("symbol versions", report.at("symbol_versions"));
-  print_list("unresolved", report.at("unresolved"));
-  if (const std::string runpath = text_of(report, "runpath"); !runpath.empty()) {
-    print(fmt::format("{:<18}{}\n", "runpath", runpath));
-  }
-  print_yes("executable stack", report.at("executable_stack"));
-  print_yes("static TLS", report.at("static_tls"));
-  print_yes("unique symbols", report.at("unique_symbols"));
-  return status;
+  opdock_options options = default_options("");
+  options.cancelled = is_to_stop;
+  const Runtime runtime(options);
+  if (command.diff) return inspect_diff(command, runtime);
+  if (is_one_file(command)) return inspect_one(command, runtime);
+  Report request = request_of(command);
+  request["paths"] = command.paths;
+  request["packages"] = command.packages;
+  request["environment"] = command.environment;
+  const Report report = ask(runtime, request);
+  if (!command.html.empty()) write_page(command.html, survey_page(report));
+  command.json ? print_json(report) : print_survey(report);
+  return report.at("summary").at("verdict") == "usable" ? kGood : kUnfit;
 }
 
 }  // namespace opdock::cli

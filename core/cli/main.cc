@@ -45,7 +45,11 @@ int dispatch(const Arguments& args) {
   }
   if (command == "completion") return opdock::cli::completion_command(args.subject);
   if (command == "list") return opdock::cli::list_command(args.plugin_path, args.json, args.all);
-  if (command == "inspect") return opdock::cli::inspect_command(args.subject, args.json);
+  if (command == "inspect") {
+    opdock::cli::InspectCommand inspect = args.inspect;
+    inspect.json = args.json;
+    return opdock::cli::inspect_command(inspect);
+  }
   if (command == "show")
     return opdock::cli::show_command(args.plugin_path, args.subject, args.json);
   if (command == "install") return opdock::cli::install_command(args.subject, args.json);

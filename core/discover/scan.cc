@@ -72,26 +72,6 @@ std::string descriptor_path(int fd) {
   return fmt::format("/proc/{}/fd/{}", self.data(), fd);
 }
 
-Reason open_reason(int error, const std::string& path) {
-  const std::string text = fmt::format("{} ({})", escape_bytes(path), std::strerror(error));
-  switch (error) {
-    case ENOENT:
-    case ENOTDIR:
-      return make_reason(Code::kPathMissing, text, "a file or folder");
-    case ELOOP:
-      return make_reason(Code::kLinkBroken, text, "a link that leads to a file");
-    case ENAMETOOLONG:
-      return make_reason(
-          Code::kNameInvalid,
-          fmt::format("a path of {} bytes ({})", path.size(), std::strerror(error)),
-          fmt::format("names of at most {} bytes in a path of at most {}", NAME_MAX, PATH_MAX - 1));
-    case ENXIO:
-      return make_reason(Code::kNotRegular, text, kWantedFile);
-    default:
-      return make_reason(Code::kPathUnreadable, text, "a file that this user can read");
-  }
-}
-
 Candidate rejected(std::string path, std::string origin, Reason reason) {
   Candidate candidate;
   candidate.path = escape_bytes(path);

@@ -39,7 +39,4 @@ Candidate rejected(std::string path, std::string origin, Reason reason);
 // off.
 std::vector<FileSite> list_folder(int folder_fd, std::vector<std::string>* folders, int* problem);
 
-// The reason for a failed open or stat of `path`.
-Reason open_reason(int error, const std::string& path);
-
 }  // namespace opdock

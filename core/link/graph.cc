@@ -117,11 +117,12 @@ LinkNode* LinkGraph::find_or_open(const std::string& name, const LinkNode& by, b
   if (!found && (by.is_loaded || may_be_absent)) return nullptr;
   if (!found || elsewhere != nullptr) {
     LinkProblem::Kind kind = LinkProblem::Kind::kMissing;
-    if (is_described()) kind = LinkProblem::Kind::kUnknown;
+    const bool is_open = process().is_described || process().others_bring;
+    if (is_open) kind = LinkProblem::Kind::kUnknown;
     if (elsewhere != nullptr && found) kind = LinkProblem::Kind::kElsewhere;
     facts->problems.push_back({kind, by.is_root ? "" : by.path, name, {}, {},
                                found ? found->path : std::string(), {}, 0});
-    if (is_described() && !found) has_unknown_ = true;
+    if (is_open && !found) has_unknown_ = true;
     if (!found) return nullptr;
   }
   if (LinkNode* known = known_with(found->library.get())) {
@@ -144,7 +145,7 @@ void LinkGraph::resolve(LinkFacts* facts) {
     LinkNode& node = *scope_[i];
     const Library* const library = node.read(files());
     if (library == nullptr) {
-      if (is_described()) has_unknown_ = true;
+      has_unknown_ = has_unknown_ || node.is_assumed;
       continue;
     }
     const auto need = [&](const std::vector<std::string>& names, bool may_be_absent) {

@@ -28,8 +28,6 @@ class LinkGraph {
   bool has(const Library* library) const;
   // True if a library is there whose symbols nobody knows: a described machine's.
   bool has_unknown() const { return has_unknown_; }
-  // A machine of which only versions are known.
-  bool is_described() const { return !process().assumed_versions.empty(); }
   const ProcessModel& process() const { return linker_->process(); }
   const Files& files() const { return linker_->search().files(); }
 

@@ -12,7 +12,7 @@ namespace {
 constexpr size_t kMostBytes = 48 << 20;
 
 Library read(const OpenFile& file, const std::string& path) {
-  FileReader reader(file.fd.get(), file.identity.size);
+  FileReader reader(file.fd.get(), file.size);
   std::vector<Reason> reasons;
   Defects defects(&reasons);
   ElfFile elf{&reader, &defects, {}, {}};

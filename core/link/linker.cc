@@ -43,7 +43,10 @@ std::string newest_like(const std::string& wanted, const Library& library) {
 }
 
 // A described machine's libraries are known by the versions that they have.
-bool assumed_has(const std::string& wanted, const ProcessModel& process) {
+bool assumed_has(std::string wanted, const ProcessModel& process) {
+  // glibc's marks have names instead of numbers. Source: glibc's release notes.
+  if (wanted == "GLIBC_ABI_DT_RELR") wanted = "GLIBC_2.36";
+  if (wanted == "GLIBC_ABI_GNU2_TLS") wanted = "GLIBC_2.42";
   const size_t underscore = wanted.rfind('_');
   if (underscore == wanted.npos) return true;
   const auto known = process.assumed_versions.find(wanted.substr(0, underscore));
@@ -111,7 +114,7 @@ std::vector<WantedSymbol> only_relocated(const std::vector<WantedSymbol>& symbol
                                          const LinkNode& node, const Files& files) {
   const std::optional<OpenFile> file = files.open(node.path);
   if (!file) return symbols;
-  FileReader reader(file->fd.get(), file->identity.size);
+  FileReader reader(file->fd.get(), file->size);
   std::vector<Reason> ignored;
   Defects defects(&ignored);
   ElfFile elf{&reader, &defects, {}, {}};
@@ -140,6 +143,7 @@ Linker::Linker(ProcessModel process, const Files* files,
     node.path = loaded.path;
     node.is_loaded = true;
     node.is_global = loaded.is_global;
+    node.is_assumed = loaded.is_assumed;
     node.names = loaded.names;
     for (const std::string& name : loaded.names) by_name_.emplace(name, &node);
   }

@@ -16,6 +16,7 @@ struct LinkNode {
   std::string path;                // empty: in no file
   std::vector<std::string> names;  // under which it was asked for, and its soname
   bool is_root = false, is_loaded = false, is_global = false;
+  bool is_assumed = false;  // nobody knows its symbols
   bool is_refused = false;  // it is there, and the loader does not take it
   Needer needer;
   // Of a loaded one: read when first looked at; NULL if that cannot be done.

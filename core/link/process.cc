@@ -59,7 +59,7 @@ int visit_object(dl_phdr_info* object, size_t, void* context) {
   }
   const std::string path = object->dlpi_name == nullptr ? "" : object->dlpi_name;
   if (path.empty()) return 0;  // the program: others need it by no name
-  LoadedLibrary library{{path}, path, false};
+  LoadedLibrary library{{path}, path, false, false};
   if (const char* soname = soname_of(*object)) library.names.emplace_back(soname);
   if (path.find('/') == std::string::npos) library.path.clear();  // the kernel's, in no file
   visit->libraries.push_back(std::move(library));
@@ -101,7 +101,7 @@ void start_with(const std::vector<std::string>& needed, const Needer& program,
                 ProcessModel* process) {
   static const Files& files = *new Files;
   LibrarySearch search(process->places, &files);
-  process->loaded.push_back({{"linux-vdso.so.1"}, {}, false});  // the kernel's, in no file
+  process->loaded.push_back({{"linux-vdso.so.1"}, {}, false, false});  // the kernel's, in no file
   std::deque<Needer> needers = {program};
   std::vector<std::pair<std::string, const Needer*>> queue;
   for (const std::string& name : needed) queue.emplace_back(name, &needers.front());
@@ -112,7 +112,7 @@ void start_with(const std::vector<std::string>& needed, const Needer& program,
     const std::optional<FoundLibrary> found = search.find(name, *needer);
     if (!found) continue;
     const Dynamic& dynamic = found->library->dynamic;
-    LoadedLibrary library{{name, found->path}, found->path, true};
+    LoadedLibrary library{{name, found->path}, found->path, true, false};
     if (!dynamic.soname.empty()) library.names.push_back(dynamic.soname);
     process->loaded.push_back(std::move(library));
     needers.emplace_back(found->path, dynamic, needer);
@@ -150,6 +150,29 @@ ProcessModel fresh_process(int cpu_level) {
   return process;
 }
 
+void assume_library(const std::string& name, ProcessModel* process) {
+  process->loaded.push_back({{name}, {}, false, true});
+}
+
+ProcessModel described_process(uint16_t machine, int cpu_level,
+                               std::map<std::string, Version> versions) {
+  ProcessModel process;
+  process.is_described = true;
+  process.assumed_versions = std::move(versions);
+  process.places.machine = machine;
+  process.places.cpu_level = machine == EM_X86_64 ? cpu_level : 0;
+  process.places.lib_token = "lib64";
+  process.places.platform_token = machine == EM_X86_64 ? "x86_64" : "aarch64";
+  for (const char* name :
+       {"libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0", "librt.so.1", "libutil.so.1",
+        "libresolv.so.2", "libmvec.so.1", "libanl.so.1", "libcrypt.so.1", "libnsl.so.1",
+        "libgcc_s.so.1", "libstdc++.so.6"}) {
+    assume_library(name, &process);
+  }
+  assume_library(machine == EM_X86_64 ? "ld-linux-x86-64.so.2" : "ld-linux-aarch64.so.1", &process);
+  return process;
+}
+
 std::optional<ProcessModel> started_program(const std::string& path, int cpu_level) {
   const std::shared_ptr<const Library> program = LibraryPool::shared().get(path, Files());
   if (program == nullptr || program->machine != kThisMachine) return std::nullopt;
@@ -158,7 +181,7 @@ std::optional<ProcessModel> started_program(const std::string& path, int cpu_lev
   const Needer needer(path, program->dynamic, nullptr);
   process.places.program = needer;
   process.program = path;
-  process.loaded.push_back({{}, path, true});
+  process.loaded.push_back({{}, path, true, false});
   start_with(program->dynamic.needed, needer, &process);
   return process;
 }

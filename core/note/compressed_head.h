@@ -22,6 +22,7 @@ class CompressedHead {
   // compressed bytes are damaged or end, unless at_limit(): then nothing is known against them.
   bool read(uint64_t at, void* out, size_t bytes);
   bool at_limit() const { return at_limit_; }
+  size_t num_decompressed() const { return bytes_.size(); }
 
  private:
   struct Stream;  // zlib's or zstd's

@@ -10,8 +10,6 @@ namespace {
 constexpr uint64_t kStep = 8;  // containers are aligned to 8 bytes at least
 constexpr size_t kPiece = 1 << 20;
 constexpr size_t kMaxBundled = 65536;
-// Large libraries have some thousands; decompressing one takes some 0.1 ms.
-constexpr unsigned kMaxDecompressed = 16384;
 
 bool has_magic(const uint8_t* bytes) {
   return std::memcmp(bytes, &kFatbinMagic, 4) == 0 || std::memcmp(bytes, kBundleMagic, 4) == 0 ||
@@ -27,7 +25,7 @@ void end_at(uint64_t at, std::vector<DeviceImage>* images) {
 }
 
 // `named`: the section is said to hold containers, so one that cannot be read is a defect.
-void scan(const ElfFile& elf, const Extent& extent, bool named, unsigned* num_decompressed,
+void scan(const ElfFile& elf, const Extent& extent, bool named, uint64_t* budget,
           std::vector<DeviceImage>* images) {
   std::vector<uint8_t> piece;
   uint64_t piece_at = 0;
@@ -44,10 +42,8 @@ void scan(const ElfFile& elf, const Extent& extent, bool named, unsigned* num_de
     }
     uint64_t end = at;
     std::vector<DeviceImage> found;
-    const bool decompress = *num_decompressed < kMaxDecompressed;
     const bool good = read_fatbin(elf.reader, at, extent.end(), &found, &end) ||
-                      read_hip_bundle(elf.reader, at, extent.end(), decompress, &found, &end);
-    if (std::memcmp(piece.data() + i, kCompressedBundleMagic, 4) == 0) ++*num_decompressed;
+                      read_hip_bundle(elf.reader, at, extent.end(), budget, &found, &end);
     if (good || named) {
       end_at(at, images);
       images->insert(images->end(), found.begin(), found.end());
@@ -65,21 +61,20 @@ void scan(const ElfFile& elf, const Extent& extent, bool named, unsigned* num_de
 
 void find_device_bundles(const ElfFile& elf, bool by_name_alone, std::vector<DeviceImage>* images) {
   bool any = false;
-  unsigned num_decompressed = 0;
+  uint64_t budget = kDecompressionBudget;
   for (const Section& section : read_sections(elf)) {
     if (section.name != ".nv_fatbin" && section.name != "__nv_relfatbin" &&
         section.name != ".hip_fatbin") {
       continue;
     }
     any = true;
-    scan(elf, section.extent, true, &num_decompressed, images);
+    scan(elf, section.extent, true, &budget, images);
   }
   if (any || by_name_alone) return;
   for (const Elf64_Phdr& segment : elf.segments) {
     if (segment.p_type != PT_LOAD || segment.p_offset > elf.reader->size()) continue;
     const uint64_t room = elf.reader->size() - segment.p_offset;
-    scan(elf, {segment.p_offset, std::min(segment.p_filesz, room)}, false, &num_decompressed,
-         images);
+    scan(elf, {segment.p_offset, std::min(segment.p_filesz, room)}, false, &budget, images);
   }
 }
 

@@ -20,9 +20,13 @@ void find_device_bundles(const ElfFile& elf, bool by_name_alone, std::vector<Dev
 // The parsers for one container at `at`; *end is where it ends. False if it is none, or damaged.
 bool read_fatbin(FileReader* reader, uint64_t at, uint64_t limit, std::vector<DeviceImage>* images,
                  uint64_t* end);
-// decompress: look into a compressed bundle; else it does not show its architectures.
-bool read_hip_bundle(FileReader* reader, uint64_t at, uint64_t limit, bool decompress,
+// *budget: how many bytes may still be decompressed (a bundle may go beyond it by a MiB); what was
+// is taken off. When it is used up, a compressed bundle does not show its architectures.
+bool read_hip_bundle(FileReader* reader, uint64_t at, uint64_t limit, uint64_t* budget,
                      std::vector<DeviceImage>* images, uint64_t* end);
+
+// Of one file: large libraries have some thousands of bundles.
+inline constexpr uint64_t kDecompressionBudget = 64 << 20;
 
 inline constexpr uint32_t kFatbinMagic = 0xba55ed50;
 inline constexpr char kBundleMagic[] = "__CLANG_OFFLOAD_BUNDLE__";

@@ -127,7 +127,7 @@ bool read_compressed_head(FileReader* reader, uint64_t at, uint64_t limit,
 
 // The table of what was compressed. Its code objects are not looked at: they may be anywhere in
 // megabytes, so that an image's architecture is what the table says.
-bool read_compressed(FileReader* reader, uint64_t at, uint64_t limit, bool decompress,
+bool read_compressed(FileReader* reader, uint64_t at, uint64_t limit, uint64_t* budget,
                      std::vector<DeviceImage>* images, uint64_t* end) {
   CompressedBundle bundle;
   if (!read_compressed_head(reader, at, limit, &bundle)) return false;
@@ -140,7 +140,7 @@ bool read_compressed(FileReader* reader, uint64_t at, uint64_t limit, bool decom
     images->back().compressed = true;
   };
   const bool known = bundle.head_size != 0 && bundle.method <= 1;
-  if (!known || !decompress) {
+  if (!known || *budget == 0) {
     add("");
     return true;
   }
@@ -156,6 +156,8 @@ bool read_compressed(FileReader* reader, uint64_t at, uint64_t limit, bool decom
   const bool is_bundle =
       read(0, magic, sizeof magic) && std::memcmp(magic, kBundleMagic, sizeof magic) == 0;
   const bool good = is_bundle && read_entries(read, bundle.plain_size, &entries, &plain_end);
+  constexpr uint64_t kLeastCost = 4096;  // a stream's set-up, and its first block
+  *budget -= std::min(*budget, std::max<uint64_t>(kLeastCost, head.num_decompressed()));
   if (!good) {
     add("");
     return head.at_limit();
@@ -168,7 +170,7 @@ bool read_compressed(FileReader* reader, uint64_t at, uint64_t limit, bool decom
 
 }  // namespace
 
-bool read_hip_bundle(FileReader* reader, uint64_t at, uint64_t limit, bool decompress,
+bool read_hip_bundle(FileReader* reader, uint64_t at, uint64_t limit, uint64_t* budget,
                      std::vector<DeviceImage>* images, uint64_t* end) {
   char magic[kMagicBytes] = {};
   if (at > limit || limit - at < sizeof magic || !reader->read(at, magic, sizeof magic)) {
@@ -178,7 +180,7 @@ bool read_hip_bundle(FileReader* reader, uint64_t at, uint64_t limit, bool decom
     return read_plain(reader, at, limit, images, end);
   }
   if (std::memcmp(magic, kCompressedBundleMagic, 4) == 0) {
-    return read_compressed(reader, at, limit, decompress, images, end);
+    return read_compressed(reader, at, limit, budget, images, end);
   }
   return false;
 }

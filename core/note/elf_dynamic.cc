@@ -25,6 +25,7 @@ std::vector<Elf64_Dyn> read_entries(const ElfFile& elf) {
     dynamic = &segment;
   }
   if (dynamic == nullptr) {
+    if (elf.header.e_type == ET_EXEC) return {};  // a static program
     defects.add(Code::kElfMalformed, "no PT_DYNAMIC segment", "one");
     return {};
   }

@@ -106,11 +106,11 @@ bool check_header(ElfFile* elf) {
   if (abi != ELFOSABI_SYSV && abi != ELFOSABI_GNU) {
     defects.add(Code::kElfAbi, "OS ABI " + std::to_string(abi), "0 (System V) or 3 (GNU)");
   }
-  // What glibc knows of the second is counted from 0; both numbers are 0 but for GNU's.
-  constexpr unsigned kMostAbiVersion = 3;
+  // glibc 2.36 takes these, though linkers write 0.
+  constexpr unsigned kMostAbiVersion = 4;
   const unsigned version = header.e_ident[EI_ABIVERSION];
-  if (version > (abi == ELFOSABI_GNU ? kMostAbiVersion : 0)) {
-    defects.add(Code::kElfAbi, "ABI version " + std::to_string(version), "0");
+  if (version > kMostAbiVersion) {
+    defects.add(Code::kElfAbi, "ABI version " + std::to_string(version), "at most 4");
   }
   if (std::any_of(header.e_ident + EI_PAD, header.e_ident + EI_NIDENT,
                   [](unsigned char byte) { return byte != 0; })) {

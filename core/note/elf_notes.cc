@@ -7,8 +7,8 @@
 namespace opdock {
 namespace {
 
-constexpr uint64_t kMaxSearchedBytes = 4
-                                       << 20;  // of all PT_NOTE together; usual ones have a few 100
+// Of all PT_NOTE segments together; usual ones have a few hundred.
+constexpr uint64_t kMaxSearchedBytes = 4 << 20;
 
 // Opdock's note, by its header.
 struct Header {
@@ -19,13 +19,13 @@ struct Header {
   uint64_t alignment;
 };
 
-// Appends the headers of Opdock's notes in `bytes`, the part of `segment` that is inside the file.
-// Looks at every multiple of 4 bytes: no loader minds notes of other owners whose sizes are wrong
-// or that are aligned otherwise than their segment, so walking from note to note may lead astray.
+// Appends the headers of Opdock's notes in `bytes`, the part of `segment` that is inside the file,
+// up to two in all. Looks at every multiple of 4 bytes: no loader minds notes of other owners with
+// wrong sizes or another alignment than their segment's, so from note to note one may go astray.
 void search_segment(const Elf64_Phdr& segment, const std::vector<uint8_t>& bytes,
                     std::vector<Header>* found) {
   constexpr size_t kHeaderBytes = sizeof(Elf64_Nhdr) + sizeof kNoteOwner;
-  for (size_t at = 0; at + kHeaderBytes <= bytes.size(); at += 4) {
+  for (size_t at = 0; at + kHeaderBytes <= bytes.size() && found->size() < 2; at += 4) {
     const uint8_t* const begin = bytes.data() + at;
     if (std::memcmp(begin + sizeof(Elf64_Nhdr), kNoteOwner, sizeof kNoteOwner) != 0) continue;
     Header header{{},
@@ -90,7 +90,7 @@ uint64_t descriptor_distance(const ElfFile& elf, const Header& header) {
     return (sizeof(Elf64_Nhdr) + sizeof kNoteOwner + alignment - 1) / alignment * alignment;
   };
   const uint64_t usual = distance(header.alignment);
-  for (const uint64_t at : {usual, distance(12 - header.alignment)}) {
+  for (const uint64_t at : {usual, distance(header.alignment == 8 ? 4 : 8)}) {
     uint16_t version_and_size[2] = {};
     if (at + sizeof(NoteHead) <= header.room &&
         elf.reader->read(header.offset + at, &version_and_size) &&
@@ -111,9 +111,7 @@ std::optional<FoundNote> find_note(const ElfFile& elf) {
   }
   if (found.size() > 1) {
     elf.defects->add(Code::kNoteDuplicate,
-                     std::to_string(found.size()) + " notes, at " + hex(found[0].offset) + " and " +
-                         hex(found[1].offset),
-                     "one");
+                     "notes at " + hex(found[0].offset) + " and " + hex(found[1].offset), "one");
     return std::nullopt;
   }
   const Header& header = found.front();

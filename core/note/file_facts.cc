@@ -57,6 +57,7 @@ void read_elf(const ElfFile& elf, Depth depth, FileFacts* facts) {
   facts->executable_stack = wants_executable_stack(elf);
   std::optional<FoundNote> found = find_note(elf);
   std::optional<Dynamic> dynamic = read_dynamic(elf);
+  facts->is_program = elf.header.e_type == ET_EXEC || (dynamic && dynamic->executable);
   facts->is_shared_object = elf.header.e_type == ET_DYN && dynamic && !dynamic->executable;
   std::optional<Elf64_Sym> table;
   if (dynamic) {

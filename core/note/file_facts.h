@@ -54,6 +54,7 @@ struct FileFacts {
   unsigned elf_bits = 0;  // 32 or 64; 0 as above
   bool big_endian = false;
   bool is_shared_object = false;
+  bool is_program = false;  // which the kernel starts, and dlopen refuses
   std::vector<std::string> needed;
   std::vector<SymbolVersion> versions;
   std::string soname, rpath, runpath;

@@ -231,7 +231,8 @@ void check_claim(const ElfFile& elf, size_t index, const ImageEntry& entry,
   if (found != wanted) {
     elf.defects->add(Code::kClaimImages, name + found, wanted);
   } else if (to_hex(digest) != claim.sha256) {
-    elf.defects->add(Code::kClaimImages, name + "digest " + to_hex(digest), claim.sha256);
+    elf.defects->add(Code::kClaimImages, name + "digest " + to_hex(digest),
+                     claim.sha256.empty() ? "none named" : claim.sha256);
   } else if (std::pair(toolkit.major(), toolkit.minor()) !=
              std::pair(claim.toolkit.major(), claim.toolkit.minor())) {
     elf.defects->add(Code::kClaimImages, name + "toolkit " + text_or_none(toolkit),

@@ -107,9 +107,9 @@ def test_inspect_of_no_file_is_bad_usage(opdock):
     assert "/nowhere/at/all.so" in result.err and "correct the path" in result.err
 
 
-def test_inspect_of_a_folder_is_unfit(opdock, tmp_path):
+def test_inspect_of_a_folder_without_native_code_is_unfit(opdock, tmp_path):
     result = opdock("inspect", tmp_path, "--json")
-    assert result.status == 1 and result.json["reasons"][0]["code"] == "not-regular"
+    assert result.status == 1 and result.json["reasons"][0]["code"] == "nothing-native"
 
 
 # ---- explain

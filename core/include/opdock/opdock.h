@@ -152,6 +152,25 @@ OPDOCK_EXPORT opdock_status opdock_list_json(opdock_runtime* runtime, int32_t re
  * code is executed. OPDOCK_NOT_FOUND if there is no such file. */
 OPDOCK_EXPORT opdock_status opdock_inspect_json(opdock_runtime* runtime, const char* path,
                                                 char** out, char* error, uint32_t error_size);
+/* Many files at once: will the native code of these packages run, and if not, why? request: a JSON
+ * object with any of "paths" (shared objects, programs, wheels, folders, virtual environments),
+ * "packages" (names of installed packages), "environment" (true: all that are installed), "sites"
+ * (where packages are installed; without it the Python of $VIRTUAL_ENV or PATH is asked, which
+ * starts a process), and the machine, if it is not this one: "gpus" (texts such as "sm_100"),
+ * "driver", "cuda", "glibc", "libstdcxx", "arch", "cpu", "rocm" (texts; docs/inspect.md). Writes
+ * {"machine", "packages", "skipped", "reasons", "summary"}. Needs no trust. OPDOCK_NOT_FOUND for a
+ * package that is not installed, OPDOCK_INVALID_ARGUMENT for a path that does not exist and for a
+ * request that cannot be. Reads files on as many threads as there are cores; opdock_options' hooks
+ * are called on the caller's thread. */
+OPDOCK_EXPORT opdock_status opdock_survey_json(opdock_runtime* runtime, const char* request,
+                                               char** out, char* error, uint32_t error_size);
+/* What differs between the files `a` and `b`, such as two builds of one library: architectures,
+ * toolkits, libraries and symbol versions needed, symbols, sizes. Either may be a wheel's member:
+ * "foo.whl/foo/x.so". Writes {"equal", "a", "b", …}, docs/inspect.md. OPDOCK_NOT_FOUND if there is
+ * no such file. */
+OPDOCK_EXPORT opdock_status opdock_inspect_diff_json(opdock_runtime* runtime, const char* a,
+                                                     const char* b, char** out, char* error,
+                                                     uint32_t error_size);
 /* How `name`, an op or a plugin, is or is not resolved: each candidate in order of preference, the
  * chosen one for each device, and every other one with its reasons. */
 OPDOCK_EXPORT opdock_status opdock_explain_json(opdock_runtime* runtime, const char* name,

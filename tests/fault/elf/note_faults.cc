@@ -58,6 +58,15 @@ std::vector<Fault> note_faults() {
        [](Plugin& p) { p.file().u64((p.file(), p.note_header) + 8, 1 << 24); }},
       {"a PT_NOTE whose size overflows", Code::kElfTruncated,
        [](Plugin& p) { p.file().u64((p.file(), p.note_header) + 32, ~uint64_t{0}); }},
+      {"hundreds of thousands of notes", Code::kNoteDuplicate,
+       [](Plugin& p) {
+         Bytes note;
+         note.u32(0, 7).u32(4, 0).u32(8, 1).text(12, std::string("opdock\0\0", 8));
+         for (size_t i = 0; i < 300000; ++i) p.extra.add(note);
+         p.file();
+         p.file().u64(p.note_header + 8, p.extra_at).u64(p.note_header + 16, p.extra_at);
+         p.file().u64(p.note_header + 32, p.extra.size());
+       }},
       {"thousands of empty notes without Opdock's", Code::kNoteNotInSegment,
        [](Plugin& p) {
          p.extra = Bytes(std::string(1 << 16, '\0'));

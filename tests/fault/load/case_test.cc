@@ -132,6 +132,29 @@ TEST(Load, GivesTheImageTableAsMapped) {
   EXPECT_EQ(table.substr(table.size() - 8), "a kernel");
 }
 
+// What is in memory must be what the file was found to have.
+TEST(Load, ComparesTheNoteAndThePlaceOfTheTable) {
+  const Folder folder;
+  const auto code_of = [&](const char* as, auto change) {
+    const std::string path = folder.add("with_image", as);
+    const std::shared_ptr<const Candidate> found = at(*find(explicit_place(folder.path())), path);
+    const auto candidate = std::make_shared<Candidate>(*found);
+    change(&candidate->file);
+    std::vector<Reason> reasons;
+    const LoadedPlugin* plugin = load(candidate, counting_host(), &reasons);
+    return plugin != nullptr ? std::string("loaded") : std::string(info(reasons.at(0).code).name);
+  };
+  EXPECT_EQ(code_of("same.so", [](FileFacts*) {}), "loaded");
+  EXPECT_EQ(code_of("table.so", [](FileFacts* file) { file->image_table.address += 64; }),
+            "image-table");
+  EXPECT_EQ(code_of("long.so", [](FileFacts* file) { file->image_table.size = 1 << 30; }),
+            "image-table");
+  EXPECT_EQ(code_of("other.so", [](FileFacts* file) { file->note->head.build_hash[0] ^= 1; }),
+            "file-changed");
+  EXPECT_EQ(code_of("nowhere.so", [](FileFacts* file) { file->note_address = 1 << 30; }),
+            "note-missing");
+}
+
 // The images of a plugin are hashed when they are used, not when it is loaded.
 TEST(Load, LeavesTheDigestOfAnImageToItsUse) {
   const Folder folder;

@@ -171,13 +171,27 @@ TEST(CompressedBundle, OneThatWouldBecomeHugeIsNotDecompressed) {
   EXPECT_EQ(shown(in_section(compressed_bundle(3, 1, uint64_t{1} << 40, frame))), kUsual);
 }
 
+// A bundle of a hundred bytes can have a table of a MiB: of very many, most are left alone.
+TEST(CompressedBundle, AFileHasABudget) {
+  Bytes frame = zstd_frame(17);
+  add_raw(frame, text_of(Bytes("__CLANG_OFFLOAD_BUNDLE__").u64(24, 4096), 0, 32), false);
+  add_repeated(frame, 0, 4096 * 24, true);  // entries of nothing, for nobody
+  const Bytes one = compressed_bundle(3, 1, 32 + 4096 * 24, frame);
+  Bytes all;
+  for (int i = 0; i < 2000; ++i) all.add(one, 8);
+  const FileFacts facts = in_section(all);
+  EXPECT_TRUE(facts.reasons.empty());
+  const size_t read = (64 << 20) / (32 + 4096 * 24) + 1;  // and named nothing
+  EXPECT_EQ(facts.images.size(), 2000 - read);
+}
+
 TEST(CompressedBundle, SurvivesDamage) {
   for (const Compression compression : {Compression::kZlib, Compression::kZstd}) {
     const Bytes good = compressed_bundle(2, compression, usual_bundle());
     read_damaged(good, good.size(), [](FileReader* reader, size_t size) {
       std::vector<DeviceImage> images;
-      uint64_t end = 0;
-      const bool whole = read_hip_bundle(reader, 0, size, true, &images, &end);
+      uint64_t end = 0, budget = kDecompressionBudget;
+      const bool whole = read_hip_bundle(reader, 0, size, &budget, &images, &end);
       return (whole ? "whole " : "damaged ") + within(images, end, size);
     });
   }

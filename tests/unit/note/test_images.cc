@@ -218,8 +218,8 @@ TEST(HipBundle, SurvivesDamage) {
   const Bytes good = hip_bundle({{"hipv4-amdgcn-amd-amdhsa--gfx90a", code_object(0x3f)}});
   read_damaged(good, 128, [](FileReader* reader, size_t size) {
     std::vector<DeviceImage> images;
-    uint64_t end = 0;
-    const bool whole = read_hip_bundle(reader, 0, size, true, &images, &end);
+    uint64_t end = 0, budget = kDecompressionBudget;
+    const bool whole = read_hip_bundle(reader, 0, size, &budget, &images, &end);
     return (whole ? "whole " : "damaged ") + within(images, end, size);
   });
 }

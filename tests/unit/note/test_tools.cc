@@ -188,8 +188,8 @@ TEST(OffloadBundler, CompressedBundlesNameTheTargetsThatItWasGiven) {
   const auto size = static_cast<uint64_t>(status.st_size);
   FileReader reader(fd, size);
   std::vector<DeviceImage> images;
-  uint64_t end = 0;
-  EXPECT_TRUE(read_hip_bundle(&reader, 0, size, true, &images, &end));
+  uint64_t end = 0, budget = kDecompressionBudget;
+  EXPECT_TRUE(read_hip_bundle(&reader, 0, size, &budget, &images, &end));
   close(fd);
   EXPECT_EQ(end, size);
   ASSERT_EQ(images.size(), 2u);

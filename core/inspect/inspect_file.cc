@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "inspect/inspect_file.h"
+
+#include <algorithm>
+
+#include "fmt/format.h"
+
+namespace opdock {
+namespace {
+
+void drop(Code code, std::vector<Reason>* reasons) {
+  std::erase_if(*reasons, [code](const Reason& reason) { return reason.code == code; });
+}
+
+// GPU code where no GPU is: it is not known what it would have to run on.
+void leave_unjudged(const FileFacts& file, DeviceVerdict* device) {
+  std::string archs;
+  for (const DeviceImage& image : file.images) {
+    if (image.backend != device->backend || image.arch.empty() ||
+        archs.find(image.arch) != archs.npos)
+      continue;
+    archs += (archs.empty() ? "" : " ") + image.arch;
+  }
+  device->state = State::kUsable;
+  device->reasons = {make_reason(Code::kGpuUnjudged, "no GPU to judge it against",
+                                 fmt::format("one, for {} code ({})", to_text(device->backend),
+                                             archs.empty() ? "unknown" : archs))};
+}
+
+// A GPU that somebody describes is one that they want served; of those that are here, one will do.
+void hold_to_all_gpus(Verdict* verdict) {
+  for (const DeviceVerdict& device : verdict->devices) {
+    if (device.index >= 0) verdict->state = std::max(verdict->state, device.state);
+  }
+}
+
+}  // namespace
+
+bool is_plugin(const FileFacts& file) {
+  return file.note || file.exports_entry ||
+         std::any_of(file.reasons.begin(), file.reasons.end(), [](const Reason& reason) {
+           return info(reason.code).stage == "note" && reason.code != Code::kNoteMissing;
+         });
+}
+
+Verdict judge_native(FileFacts* file, const Surroundings& around, Linkers* linkers) {
+  file->link = linkers->link(*file);
+  Verdict verdict = judge(*file, around.machine, Role::kLibrary);
+  if (around.machine.gpus.empty()) {
+    for (DeviceVerdict& device : verdict.devices) {
+      if (device.backend == Backend::kCpu) continue;
+      leave_unjudged(*file, &device);
+      verdict.reasons.insert(verdict.reasons.end(), device.reasons.begin(), device.reasons.end());
+    }
+  }
+  if (around.described) hold_to_all_gpus(&verdict);
+  return verdict;
+}
+
+InspectedFile inspect_file(const Files& files, const std::string& path, const Surroundings& around,
+                           Linkers* linkers) {
+  InspectedFile inspected;
+  inspected.file.path = path;
+  const std::optional<OpenFile> open = files.open(path, &inspected.verdict.reasons);
+  if (!open) return inspected;  // rejected
+  inspected.file = read_file_facts(open->fd.get(), open->size, path, Depth::kInspect);
+  if (inspected.file.is_program) drop(Code::kElfType, &inspected.file.reasons);
+  if (is_plugin(inspected.file)) {
+    inspected.file.link = linkers->link(inspected.file);
+    inspected.verdict = judge(inspected.file, around.machine);
+    if (around.described) hold_to_all_gpus(&inspected.verdict);
+  } else {
+    inspected.verdict = judge_native(&inspected.file, around, linkers);
+  }
+  return inspected;
+}
+
+}  // namespace opdock

@@ -1,0 +1,74 @@
+// Many native files at once: will what these packages hold run here, and if not, why?
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/progress.h"
+#include "chain/report.h"
+#include "inspect/inspect_file.h"
+#include "inspect/machine_spec.h"
+#include "inspect/wheel.h"
+
+namespace opdock {
+
+struct SurveyRequest {
+  std::vector<std::string> paths;     // shared objects, wheels, folders, virtual environments
+  std::vector<std::string> packages;  // names of installed packages
+  bool environment = false;           // every package that is installed
+  // Where packages are installed; empty: where the active Python has them, which is asked.
+  std::vector<std::string> sites;
+  MachineSpec machine;
+  bool whole = false;  // files' reports with what may be thousands of lines too
+};
+
+// How a file or a package fares on one GPU, from best to worst.
+enum class GpuState { kNoCode, kNative, kPtx, kUndecided, kNone };
+std::string_view to_text(GpuState state);  // "no-code", "native", "ptx", "undecided", "none"
+
+struct GpuCell {
+  GpuState state = GpuState::kNoCode;
+  std::string image;  // the architecture that would be used: "sm_80", "compute_90"
+};
+
+struct SurveyedFile {
+  std::string path;
+  std::string name;  // within the package
+  uint64_t size = 0;
+  State state = State::kRejected;
+  std::vector<Reason> reasons;
+  std::vector<GpuCell> gpus;  // one for each of Survey::gpus
+  Report report;              // as of one file; what may be long only on request
+};
+
+struct SurveyedPackage {
+  std::string kind;           // "wheel", "package", "folder", "file"
+  std::string name, version;  // version: empty if unknown
+  std::string path;           // of the wheel, folder or file; of a package its site
+  std::vector<std::string> requirements;
+  std::vector<SurveyedFile> files;  // the worst first
+  std::vector<Reason> reasons;      // of the package as a whole
+  State state = State::kUsable;     // the worst of them
+  std::vector<GpuCell> gpus;        // likewise
+};
+
+struct Survey {
+  Surroundings around;
+  std::vector<Gpu> gpus;                  // the machine's, each architecture once
+  std::vector<SurveyedPackage> packages;  // the worst first, then by name
+  std::vector<Skipped> skipped;
+  std::vector<Reason> reasons;  // where nothing was found to look at
+  uint64_t num_pure = 0;        // installed packages without native code, which are not listed
+  double seconds = 0;
+};
+
+// Finds the files and judges them on as many threads as there are cores; `here` is this machine.
+// Throws Error for a request that cannot be: OPDOCK_NOT_FOUND for a package that is not installed,
+// OPDOCK_INVALID_ARGUMENT for a path that does not exist or a machine that cannot be described,
+// OPDOCK_CANCELLED if `progress` says so. Blocks on files, and starts a Python where it has to ask
+// for its folders.
+Survey survey(const SurveyRequest& request, const MachineFacts& here, Progress* progress);
+
+}  // namespace opdock

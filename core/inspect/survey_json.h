@@ -1,0 +1,17 @@
+// Surveys as JSON: docs/inspect.md describes the members.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "chain/report.h"
+#include "inspect/diff.h"
+#include "inspect/survey.h"
+
+namespace opdock {
+
+Report to_json(Survey&& survey);
+Report to_json(const FileDiff& diff);
+
+// The request that a JSON text makes. Throws Error (OPDOCK_INVALID_ARGUMENT) for anything else.
+SurveyRequest read_request(const char* text);
+
+}  // namespace opdock

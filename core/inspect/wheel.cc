@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "inspect/wheel.h"
+
+#include <algorithm>
+#include <array>
+
+#include "base/utf8.h"
+#include "fmt/format.h"
+#include "inspect/native_names.h"
+#include "inspect/unpack.h"
+
+namespace opdock {
+namespace {
+
+bool is_metadata(const std::string& name) {
+  return name.ends_with(".dist-info/METADATA") && std::count(name.begin(), name.end(), '/') == 1;
+}
+
+constexpr size_t kMostSkipped = 100;             // single members told about
+constexpr uint64_t kMostMetadata = 16ull << 20;  // bytes
+
+Reason member_reason(const std::string& problem) {
+  return make_reason(Code::kWheelMember, problem, "a member as wheels have them");
+}
+
+// The member's first bytes, `most` at most.
+bool read_text(const Zip& zip, const ZipEntry& entry, uint64_t most, std::string* text,
+               std::string* problem) {
+  return zip.read(
+      entry, most,
+      [&](const uint8_t* bytes, size_t count) {
+        text->append(reinterpret_cast<const char*>(bytes), count);
+        return true;
+      },
+      problem);
+}
+
+}  // namespace
+
+WheelName parse_wheel_name(const std::string& file_name) {
+  std::string stem = file_name;
+  if (stem.ends_with(".whl")) stem.resize(stem.size() - 4);
+  std::vector<std::string> parts;
+  for (size_t begin = 0; begin <= stem.size();) {
+    const size_t end = std::min(stem.find('-', begin), stem.size());
+    parts.push_back(stem.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  if (parts.size() != 5 && parts.size() != 6) return {stem, "", "", "", ""};
+  return {parts[0], parts[1], parts[parts.size() - 3], parts[parts.size() - 2], parts.back()};
+}
+
+std::shared_ptr<const Wheel> Wheel::read(const std::string& path, std::vector<Reason>* reasons) {
+  std::optional<OpenFile> file = Files().open(path, reasons);
+  if (!file) return nullptr;
+  std::string problem;
+  const std::optional<Zip> zip = Zip::open(file->fd.get(), file->size, &problem);
+  if (!zip) {
+    reasons->push_back(make_reason(Code::kWheelDamaged, problem, "a whole zip archive"));
+    return nullptr;
+  }
+  const std::shared_ptr<Wheel> wheel(new Wheel(path, std::move(*file), *zip));
+  wheel->name_ = parse_wheel_name(std::string(file_name_of(path)));
+  wheel->list(reasons);
+  return wheel;
+}
+
+void Wheel::skip(const std::string& name, Reason reason) {
+  if (skipped_.size() < kMostSkipped) {
+    skipped_.push_back({path_ + "/" + escape_bytes(name), std::move(reason)});
+  } else {
+    ++not_told_;
+  }
+}
+
+// "foo-1.0.data/platlib/foo/x.so" is installed as "foo/x.so".
+std::string Wheel::place_of(const std::string& name) const {
+  const size_t slash = name.find('/');
+  if (slash == name.npos || !std::string_view(name).substr(0, slash).ends_with(".data")) {
+    return name;
+  }
+  for (const std::string_view part : {"/platlib/", "/purelib/"}) {
+    if (name.compare(slash, part.size(), part) == 0) return name.substr(slash + part.size());
+  }
+  return name;
+}
+
+// What may be native code, and what says something of the package; the rest is passed over.
+void Wheel::keep(ZipEntry entry) {
+  // Names are judged whatever the members are for: installers would write them all.
+  if (const std::string problem = unsafe_name(entry.name); !problem.empty()) {
+    skip(entry.name, member_reason(problem));
+    return;
+  }
+  if (entry.is_link) {
+    skip(entry.name, member_reason("a symbolic link, which wheels cannot have"));
+    return;
+  }
+  const NativeKind kind = native_kind(file_name_of(entry.name));
+  if (entry.is_folder || kind == NativeKind::kOther) return;
+  const std::string place = place_of(entry.name);
+  const auto known = entries_.find(place);
+  if (known == entries_.end()) {
+    entries_.emplace(place, std::move(entry));
+    return;
+  }
+  // As installers have it: what is written later overwrites.
+  skip(known->second.name,
+       make_reason(Code::kWheelDuplicate, "a later member in the same place", "each file once"));
+  known->second = std::move(entry);
+}
+
+// Two members that share bytes are how a small archive holds petabytes; no tool packs so.
+void Wheel::check_overlaps() {
+  struct Range {
+    uint64_t begin, end;
+    std::string place;
+  };
+  std::vector<Range> ranges;
+  for (auto entry = entries_.begin(); entry != entries_.end();) {
+    std::string problem;
+    const std::optional<uint64_t> data = zip_.find_data(entry->second, &problem);
+    if (!data) {
+      skip(entry->second.name, member_reason(problem));
+      entry = entries_.erase(entry);
+      continue;
+    }
+    ranges.push_back({entry->second.header, *data + entry->second.packed, entry->first});
+    ++entry;
+  }
+  std::sort(ranges.begin(), ranges.end(), [](const Range& a, const Range& b) {
+    return a.begin != b.begin ? a.begin < b.begin : a.end < b.end;
+  });
+  uint64_t end = 0;
+  for (const Range& range : ranges) {
+    if (range.begin < end) {
+      const auto entry = entries_.find(range.place);
+      skip(entry->second.name, member_reason("bytes that belong to another member too"));
+      entries_.erase(entry);
+    }
+    end = std::max(end, range.end);
+  }
+}
+
+void Wheel::list(std::vector<Reason>* reasons) {
+  std::string problem;
+  const bool is_whole = zip_.for_each(
+      [&](ZipEntry&& entry) {
+        keep(std::move(entry));
+        return true;
+      },
+      &problem);
+  if (!is_whole) {
+    reasons->push_back(make_reason(Code::kWheelDamaged, problem, "a whole zip archive"));
+  }
+  check_overlaps();
+  for (auto entry = entries_.begin(); entry != entries_.end();) {
+    const ZipEntry& member = entry->second;
+    const NativeKind kind = native_kind(file_name_of(member.name));
+    bool is_member = kind == NativeKind::kLibrary;
+    if (kind == NativeKind::kForeign) {
+      skip(member.name,
+           make_reason(Code::kForeignFile, "another system's library by its name", "an ELF file"));
+    } else if (is_metadata(member.name) && metadata_.empty()) {
+      const bool was_read = read_text(zip_, member, kMostMetadata, &metadata_, &problem);
+      if (!was_read) {
+        skip(member.name, member_reason(problem));
+        metadata_.clear();
+      }
+    } else if (kind == NativeKind::kMaybe) {
+      std::string start;
+      const bool was_read = read_text(zip_, member, kMagicBytes, &start, &problem);
+      if (!was_read) skip(member.name, member_reason(problem));
+      is_member = is_elf_magic(start);
+    }
+    if (is_member) {
+      members_.push_back({path_ + "/" + entry->first, member.name});
+      ++entry;
+    } else {
+      entry = entries_.erase(entry);
+    }
+  }
+  if (not_told_ != 0) {
+    skipped_.push_back(
+        {path_, member_reason(fmt::format("{} more members of such kinds", not_told_))});
+  }
+}
+
+const ZipEntry* Wheel::find(const std::string& path) const {
+  const auto entry = entries_.find(path.substr(path_.size() + 1));
+  return entry == entries_.end() ? nullptr : &entry->second;
+}
+
+std::optional<FileIdentity> Wheel::identify(const std::string& path) const {
+  if (!path.starts_with(path_ + "/")) return Files::identify(path);
+  const std::string plain = plain_path(path);
+  const ZipEntry* entry = plain.starts_with(path_ + "/") ? find(plain) : nullptr;
+  if (entry == nullptr) return std::nullopt;
+  return identity_of(*entry);
+}
+
+FileIdentity Wheel::identity_of(const ZipEntry& entry) const {
+  FileIdentity identity = file_.identity;
+  identity.part = entry.position + 1;
+  identity.size = entry.size;
+  return identity;
+}
+
+bool Wheel::is_folder(const std::string& path) const {
+  if (!path.starts_with(path_ + "/")) return Files::is_folder(path);
+  const std::string plain = plain_path(path);
+  if (!plain.starts_with(path_ + "/")) return false;
+  const std::string below = plain.substr(path_.size() + 1) + "/";
+  const auto first = entries_.lower_bound(below);
+  return first != entries_.end() && first->first.starts_with(below);
+}
+
+std::optional<OpenFile> Wheel::open(const std::string& path, std::vector<Reason>* reasons) const {
+  if (!path.starts_with(path_ + "/")) return Files::open(path, reasons);
+  const std::string plain = plain_path(path);
+  const ZipEntry* entry = plain.starts_with(path_ + "/") ? find(plain) : nullptr;
+  if (entry == nullptr) {
+    if (reasons != nullptr) {
+      reasons->push_back(make_reason(Code::kPathMissing, path + ", which the wheel does not have",
+                                     "a member of the wheel"));
+    }
+    return std::nullopt;
+  }
+  std::string problem;
+  std::optional<Fd> unpacked = unpack_member(zip_, *entry, &problem);
+  if (!unpacked) {
+    if (reasons != nullptr) reasons->push_back(member_reason(problem));
+    return std::nullopt;
+  }
+  return OpenFile{std::move(*unpacked), entry->size, identity_of(*entry)};
+}
+
+std::shared_ptr<const Files> files_at(const std::string& path) {
+  constexpr std::string_view kEnd = ".whl/";
+  for (size_t at = path.find(kEnd); at != path.npos; at = path.find(kEnd, at + 1)) {
+    const std::string wheel = path.substr(0, at + kEnd.size() - 1);
+    if (!Files().identify(wheel)) continue;  // a folder of such a name
+    std::vector<Reason> ignored;
+    if (std::shared_ptr<const Wheel> found = Wheel::read(wheel, &ignored)) return found;
+  }
+  return std::make_shared<Files>();
+}
+
+}  // namespace opdock

@@ -1,0 +1,167 @@
+// Zip archives: what is read of good ones, and that nothing of a bad one is believed.
+// SPDX-License-Identifier: Apache-2.0
+#include "inspect/zip.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include "base/fd.h"
+#include "support/temporary_folder.h"
+#include "support/zip_builder.h"
+
+namespace opdock {
+namespace {
+
+using opdock_test::zip_of;
+using opdock_test::ZipMember;
+using opdock_test::ZipOptions;
+
+// An archive on disk and what reading it comes to.
+class Archive {
+ public:
+  explicit Archive(const std::string& bytes) {
+    fd_ = Fd(open(folder_.write("a.zip", bytes).c_str(), O_RDONLY | O_CLOEXEC));
+    zip_ = Zip::open(fd_.get(), bytes.size(), &problem);
+    if (!zip_) return;
+    zip_->for_each(
+        [&](ZipEntry&& entry) {
+          entries.push_back(std::move(entry));
+          return true;
+        },
+        &problem);
+  }
+  std::string read(const ZipEntry& entry, uint64_t most = UINT64_MAX) {
+    std::string bytes;
+    const bool was_read = zip_->read(
+        entry, most,
+        [&](const uint8_t* piece, size_t count) {
+          bytes.append(reinterpret_cast<const char*>(piece), count);
+          return true;
+        },
+        &problem);
+    return was_read ? bytes : "";
+  }
+  std::string read_only() { return entries.size() == 1 ? read(entries[0]) : ""; }
+
+  std::string problem;
+  std::vector<ZipEntry> entries;
+
+ private:
+  opdock_test::TemporaryFolder folder_;
+  Fd fd_;
+  std::optional<Zip> zip_;
+};
+
+std::string many(size_t count) {
+  std::string bytes;
+  for (size_t i = 0; i < count; ++i) bytes.push_back(static_cast<char>(i * i >> 3));
+  return bytes;
+}
+
+TEST(Zip, ReadsStoredAndDeflatedMembers) {
+  const std::string large = many(1'000'000);
+  Archive archive(zip_of({{.name = "a/x.so", .bytes = "stored"},
+                          {.name = "a/y.so", .bytes = large, .deflated = true},
+                          {.name = "a/z.so", .bytes = large},
+                          {.name = "a/", .mode = 040755},
+                          {.name = "bin/tool", .bytes = "x", .mode = 0100755},
+                          {.name = "empty", .bytes = "", .deflated = true},
+                          {.name = "link", .bytes = "a", .mode = 0120777}}));
+  ASSERT_EQ(archive.entries.size(), 7u) << archive.problem;
+  EXPECT_EQ(archive.read(archive.entries[0]), "stored");
+  EXPECT_EQ(archive.read(archive.entries[1]), large);
+  EXPECT_EQ(archive.read(archive.entries[2]), large);
+  EXPECT_EQ(archive.read(archive.entries[5]), "");
+  EXPECT_EQ(archive.problem, "");
+  EXPECT_TRUE(archive.entries[3].is_folder);
+  EXPECT_TRUE(archive.entries[4].is_program);
+  EXPECT_FALSE(archive.entries[0].is_program);
+  EXPECT_TRUE(archive.entries[6].is_link);
+  EXPECT_EQ(archive.entries[6].position, 6u);
+}
+
+TEST(Zip, ReadsOnlyTheBeginningIfAsked) {
+  const std::string large = many(700'000);
+  Archive archive(
+      zip_of({{.name = "y", .bytes = large, .deflated = true}, {.name = "z", .bytes = large}}));
+  ASSERT_EQ(archive.entries.size(), 2u);
+  EXPECT_EQ(archive.read(archive.entries[0], 16), large.substr(0, 16));
+  EXPECT_EQ(archive.read(archive.entries[1], 300'000), large.substr(0, 300'000));
+}
+
+TEST(Zip, ReadsZip64AndComments) {
+  for (const bool zip64 : {false, true}) {
+    Archive archive(zip_of({{.name = "x", .bytes = "one", .zip64 = zip64}},
+                           {.comment = "PK\5\6 of no meaning", .zip64 = zip64}));
+    ASSERT_EQ(archive.entries.size(), 1u) << archive.problem;
+    EXPECT_EQ(archive.read_only(), "one") << archive.problem;
+  }
+}
+
+TEST(Zip, RefusesWhatIsNoWholeArchive) {
+  const std::string good = zip_of({{.name = "x", .bytes = many(300)}});
+  EXPECT_EQ(Archive("").problem, "no end of a zip archive's directory");
+  EXPECT_EQ(Archive("PK\3\4").problem, "no end of a zip archive's directory");
+  for (size_t size = 0; size < good.size(); ++size) {
+    const Archive cut(good.substr(0, size));
+    EXPECT_NE(cut.problem, "") << size;
+  }
+  EXPECT_EQ(Archive("x" + good).problem,
+            "1 bytes that belong to nothing before the directory's end");
+  EXPECT_EQ(Archive(zip_of({{.name = "x"}}, {.before = "abc", .directory = 0})).problem,
+            "34 bytes that belong to nothing before the directory's end");
+  EXPECT_NE(Archive(zip_of({{.name = "x"}}, {.count = 2})).problem, "");
+  EXPECT_EQ(Archive(zip_of({{.name = "x"}, {.name = "y"}}, {.count = 1})).problem,
+            "more bytes in the directory than its entries have");
+  EXPECT_NE(Archive(zip_of({{.name = "x"}}, {.directory = 1 << 30})).problem, "");
+  EXPECT_NE(
+      Archive(zip_of({}, {.count = 2'000'000, .zip64 = true})).problem.find("above the limit"),
+      std::string::npos);
+  EXPECT_NE(Archive(zip_of({}, {.directory = int64_t{1} << 62, .zip64 = true})).problem, "");
+}
+
+TEST(Zip, RefusesMembersThatAreNotWhatTheDirectorySays) {
+  struct Case {
+    ZipMember member;
+    const char* problem;
+  };
+  const Case cases[] = {
+      {{.name = "x", .bytes = "abc", .flags = 1}, "an encrypted member"},
+      {{.name = "x", .bytes = "abc", .method = 12}, "compression method 12"},
+      {{.name = "x", .bytes = "abc", .local_name = "y"},
+       "another name in the member's header than in the directory"},
+      {{.name = "x", .bytes = "abc", .size = 2}, "a stored member of 2 bytes in 3"},
+      {{.name = "x", .bytes = "abc", .deflated = true, .size = 2},
+       "more bytes than the 2 that the directory says"},
+      {{.name = "x", .bytes = "abc", .deflated = true, .size = 4},
+       "3 bytes instead of the 4 that the directory says"},
+      {{.name = "x", .bytes = "abc", .crc = 7}, "a checksum that is not the directory's"},
+      {{.name = "x", .bytes = "abc", .deflated = true, .crc = 7},
+       "a checksum that is not the directory's"},
+      {{.name = "x", .bytes = "abc", .header = 5}, "no header of the member at 0x5"},
+      {{.name = "x", .bytes = "\xff\xff\xff", .method = 8}, "damaged compressed bytes"},
+      {{.name = "x", .bytes = "abc", .deflated = true, .size = 0xfffffffe},
+       "4294967294 bytes packed into 8, above the limit of 200 to 1"},
+  };
+  for (const Case& one : cases) {
+    Archive archive(zip_of({one.member}));
+    ASSERT_EQ(archive.entries.size(), 1u) << archive.problem;
+    EXPECT_EQ(archive.read_only(), "");
+    EXPECT_EQ(archive.problem, one.problem);
+  }
+}
+
+TEST(Zip, NamesThatLeadElsewhereAreUnsafe) {
+  for (const char* name : {"a", "a/b.so", "a..b/c", "..a/b", "a/...", "ä/x.so"}) {
+    EXPECT_EQ(unsafe_name(name), "") << name;
+  }
+  using namespace std::string_literals;
+  for (const std::string& name : {""s, "/a"s, "../a"s, "a/../b"s, "a/.."s, "a\\b"s, "a\0b"s,
+                                  "\xff"s, std::string(5000, 'a')}) {
+    EXPECT_NE(unsafe_name(name), "") << name;
+  }
+}
+
+}  // namespace
+}  // namespace opdock
