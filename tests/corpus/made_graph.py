@@ -7,12 +7,13 @@ By hand, `made_graph.py OPDOCK FIRST_SEED COUNT` prints the graphs whose verdict
 loader does.
 """
 
+import os
 import random
 import sys
 import tempfile
 from pathlib import Path
 
-SYMBOLS = [f"s{index}" for index in range(6)]
+SYMBOLS = [*(f"s{index}" for index in range(6)), "tls"]
 FOLDERS = ["d0", "d1", "d2"]
 
 
@@ -33,6 +34,8 @@ def layout_of(rng):
 
 
 def definition(rng, symbol):
+    if symbol == "tls":  # a linker wants all definitions and references of one to be thread-local
+        return "__thread long tls;"
     return rng.choices(
         [
             f"void {symbol}(void) {{}}",
@@ -48,13 +51,21 @@ def definition(rng, symbol):
 
 
 def reference(rng, symbol):
+    if symbol == "tls":
+        model = rng.choice(["global-dynamic", "initial-exec"])
+        return (
+            f'extern __thread long tls __attribute__((tls_model("{model}")));'
+            "long* at_tls(void) { return &tls; }"
+        )
     return rng.choices(
         [
             f"void {symbol}(void); void call_{symbol}(void) {{ {symbol}(); }}",
             f"extern char {symbol}; char* at_{symbol} = &{symbol};",
             f"__attribute__((weak)) extern char {symbol}; char* at_{symbol} = &{symbol};",
+            f'__attribute__((tls_model("initial-exec"))) static __thread char t_{symbol}[400];'
+            f"char* at_{symbol}(void) {{ return t_{symbol}; }}",
         ],
-        [4, 3, 1],
+        [8, 6, 2, 1],
     )[0]
 
 
@@ -73,6 +84,40 @@ def spoil(rng, path):
         path.unlink()
 
 
+def options(rng):
+    """lib()'s words for marks that a linker can make."""
+    marks = [
+        "-Wl,-Bsymbolic",
+        "-Wl,-z,nodelete",
+        "-Wl,-z,interpose",
+        "-Wl,-z,nodefaultlib",
+        "-Wl,--hash-style=sysv",
+        "-Wl,-z,nodlopen",
+        "-Wl,-f,lib1.so",
+        "-Wl,-F,lib2.so",
+    ]
+    return [mark for mark in marks if rng.random() < 0.03]
+
+
+def place_more(rng, box, path, name):
+    """Other files of a library's name, elsewhere: spoiled copies, links, variants."""
+    if rng.random() < 0.2:
+        other = box.path(f"{rng.choice(FOLDERS)}/{name}")
+        if not other.exists():
+            other.write_bytes(path.read_bytes())
+            spoil(rng, other)
+    if rng.random() < 0.1:
+        other = box.path(f"{rng.choice(FOLDERS)}/{name}")
+        if not other.exists():
+            os.symlink(path, other)
+    if rng.random() < 0.1:
+        level = rng.choice(["x86-64-v2", "x86-64-v3", "x86-64-v4", "other"])
+        other = box.path(f"{path.parent.name}/glibc-hwcaps/{level}/{name}")
+        other.write_bytes(path.read_bytes())
+        if rng.random() < 0.5:
+            spoil(rng, other)
+
+
 def search(rng):
     """lib()'s words for an RPATH, a RUNPATH or neither."""
     folders = rng.sample(FOLDERS, rng.randint(2, 3))
@@ -86,9 +131,20 @@ def graph(box, seed):
     count = rng.randint(2, 6)
     names = [f"lib{index}.so" for index in range(count)]
     then = {name: layout_of(rng) for name in names}
-    everything = "\n".join(f"void {symbol}(void) {{}}" for symbol in SYMBOLS)
+    # Some libraries are known by another's name, or by one that no file has.
+    names_then = {
+        n: n if rng.random() < 0.95 else rng.choice([*names, "libelse.so"]) for n in names
+    }
+    everything = "\n".join(f"void {symbol}(void) {{}}" for symbol in SYMBOLS[:-1])
+    everything += "\n__thread long tls;"
     for name in names:
-        box.lib(f"stubs/{name}", everything, "-nostdlib", *version_script(box, then[name]))
+        box.lib(
+            f"stubs/{name}",
+            everything,
+            "-nostdlib",
+            *version_script(box, then[name]),
+            soname=names_then[name],
+        )
     for number, name in enumerate(names):
         others = [other for other in names if other != name]
         needs = rng.sample(others, rng.randint(1 if number == 0 else 0, min(3, len(others))))
@@ -106,14 +162,13 @@ def graph(box, seed):
             "\n".join(code),
             "-nostdlib",
             *version_script(box, layout),
+            *options(rng),
+            soname=names_then[name],
             needs=[f"stubs/{need}" for need in needs],
             **search(rng),
         )
-        if number and rng.random() < 0.2:  # another of its name elsewhere
-            other = box.path(f"{rng.choice(FOLDERS)}/{name}")
-            if other != path:
-                other.write_bytes(path.read_bytes())
-                spoil(rng, other)
+        if number:
+            place_more(rng, box, path, name)
         if number and rng.random() < 0.04:
             spoil(rng, path)
     return box.folder / FOLDERS[0] / names[0]
