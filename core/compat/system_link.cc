@@ -90,7 +90,8 @@ void judge_versions(const Problems& problems, std::vector<Reason>* reasons) {
     }
     std::string wanted = "a version that " + problem->where + " has";
     if (problem->where.empty()) wanted = "a version that the machine has";
-    if (!problem->detail.empty()) wanted = "at most " + problem->detail + ", as in " + problem->where;
+    if (!problem->detail.empty())
+      wanted = "at most " + problem->detail + ", as in " + problem->where;
     add(code, join_some(names, 5), wanted, {}, reasons);
   }
 }
@@ -106,17 +107,19 @@ void judge_tls(const FileFacts& file, std::vector<Reason>* reasons) {
   }
   const int64_t left = link.tls_left.value_or(kAssumedTls);
   const int64_t margin = link.tls_left ? kTlsMargin : kAssumedMargin;
-  const std::string found = std::to_string(wanted) + " bytes of static TLS, aligned to " +
-                            std::to_string(link.tls_align);
+  const std::string found =
+      std::to_string(wanted) + " bytes of static TLS, aligned to " + std::to_string(link.tls_align);
   const std::string have = std::to_string(std::max<int64_t>(left, 0)) + " bytes" +
                            (link.tls_left ? "" : " (assumed: glibc's default)");
   if (link.tls_align > link.tls_most_align) {
-    add(Code::kStaticTlsFull, found, "an alignment of at most " + std::to_string(link.tls_most_align),
-        {}, reasons);
+    add(Code::kStaticTlsFull, found,
+        "an alignment of at most " + std::to_string(link.tls_most_align), {}, reasons);
   } else if (wanted > left + margin) {
-    add(Code::kStaticTlsFull, found, "at most the " + have + " that the loader has left", {}, reasons);
+    add(Code::kStaticTlsFull, found, "at most the " + have + " that the loader has left", {},
+        reasons);
   } else if (wanted > left - margin) {
-    add(Code::kStaticTlsClose, found, "clearly less than the " + have + " that are left", {}, reasons);
+    add(Code::kStaticTlsClose, found, "clearly less than the " + have + " that are left", {},
+        reasons);
   } else {
     add(Code::kStaticTls, found + ", of " + have, "dynamic TLS", {}, reasons);
   }
@@ -144,8 +147,9 @@ void judge_symbols(const FileFacts& file, const Problems& problems, Role role,
         "a process that is Python", {}, reasons);
   }
   if (names.empty()) return;
-  const bool is_library = role == Role::kLibrary;
-  add(is_library ? Code::kSymbolsUndefined : Code::kSymbolsUnresolved, join_some(names, 5),
+  // Where the interpreter is not known, neither is what else its process has.
+  const bool is_known = role == Role::kLibrary && python == 0;
+  add(is_known ? Code::kSymbolsUndefined : Code::kSymbolsUnresolved, join_some(names, 5),
       "a definition in a library that the file needs", {}, reasons);
 }
 
@@ -161,12 +165,12 @@ void judge_link(const FileFacts& file, const MachineFacts& machine, Role role,
     if (is_absent && file.note && is_declared(problem.name, *file.note)) continue;
     problems[problem.kind].push_back(&problem);
   }
-  judge_absent(problems[Kind::kMissing], Code::kLibraryMissing, "nowhere that the loader looks: ",
-               "every library that is needed", reasons);
+  judge_absent(problems[Kind::kMissing], Code::kLibraryMissing,
+               "nowhere that the loader looks: ", "every library that is needed", reasons);
   for (const LinkProblem* problem : problems[Kind::kRefused]) judge_refused(*problem, reasons);
   judge_absent(problems[Kind::kElsewhere], Code::kLibraryElsewhere,
-               "not where the loader looks, but in ", "it loaded before, by the package that has it",
-               reasons);
+               "not where the loader looks, but in ",
+               "it loaded before, by the package that has it", reasons);
   judge_absent(problems[Kind::kUnknown], Code::kLibraryUnknown, "not told: whether there is ",
                "a machine that has it", reasons);
   if (!file.link.is_resolved) judge_symbol_versions(file, machine, reasons);

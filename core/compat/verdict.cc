@@ -167,8 +167,8 @@ Verdict judge(const FileFacts& file, const MachineFacts& machine, Role role) {
   verdict.state = combine(verdict.reasons, asked);
   for (const DeviceVerdict& device : asked) add_new(device.reasons, &verdict.reasons);
   if (role == Role::kLibrary) {
-    verdict.reasons.push_back(make_reason(Code::kNoPlugin, "no Opdock note",
-                                          "nothing: other native code has none"));
+    verdict.reasons.push_back(
+        make_reason(Code::kNoPlugin, "no Opdock note", "nothing: other native code has none"));
   }
   return verdict;
 }

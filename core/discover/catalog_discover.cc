@@ -42,7 +42,9 @@ struct DiscoveryTask {
 class Discovery {
  public:
   Discovery(const SearchOptions& options, const MachineFacts& machine)
-      : options_(options), machine_(machine), trust_(options.environment),
+      : options_(options),
+        machine_(machine),
+        trust_(options.environment),
         linker_(this_process(machine.cpu_level), &files_) {}
 
   std::shared_ptr<const Catalog> run() {

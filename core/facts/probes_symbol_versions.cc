@@ -129,8 +129,7 @@ void probe_symbol_versions(MachineFacts* facts) {
   // that the loader finds.
   for (std::string_view library : kLibraries) {
     if (found.libraries.contains(library)) continue;
-    const std::optional<std::string> path =
-        find_library(std::string(library));
+    const std::optional<std::string> path = find_library(std::string(library));
     if (path) read_file(*path, &facts->symbol_versions);
   }
   // The C library says its own version, also where it is linked under another name.

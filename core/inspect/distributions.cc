@@ -7,8 +7,8 @@
 
 #include "base/fd.h"
 #include "base/files.h"
-#include "link/files.h"
 #include "inspect/native_names.h"
+#include "link/files.h"
 
 namespace opdock {
 namespace {

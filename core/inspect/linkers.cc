@@ -19,7 +19,9 @@ bool wants_python(const LinkFacts& facts) {
 
 Linkers::Linkers(const Surroundings& around, const Files& files,
                  std::map<std::string, std::string> elsewhere, bool others_bring)
-    : around_(around), files_(files), elsewhere_(std::move(elsewhere)),
+    : around_(around),
+      files_(files),
+      elsewhere_(std::move(elsewhere)),
       others_bring_(others_bring) {}
 
 ProcessModel Linkers::model_of(const std::string& program) const {
@@ -28,7 +30,8 @@ ProcessModel Linkers::model_of(const std::string& program) const {
   if (around_.libraries_described) {
     process = described_process(machine.elf_machine, machine.cpu_level, machine.symbol_versions);
   } else if (!program.empty()) {
-    process = started_program(program, machine.cpu_level).value_or(fresh_process(machine.cpu_level));
+    process =
+        started_program(program, machine.cpu_level).value_or(fresh_process(machine.cpu_level));
   } else {
     process = fresh_process(machine.cpu_level);
   }

@@ -168,10 +168,9 @@ class Crew {
         own.clear();
         add_libraries(target, &own);
       }
-      const bool others_bring =
-          is_wheel(target) && !survey_->packages[i].requirements.empty();
-      linkers_.push_back(std::make_unique<Linkers>(survey_->around, *target.files, std::move(own),
-                                                   others_bring));
+      const bool others_bring = is_wheel(target) && !survey_->packages[i].requirements.empty();
+      linkers_.push_back(
+          std::make_unique<Linkers>(survey_->around, *target.files, std::move(own), others_bring));
     }
   }
 
@@ -255,6 +254,9 @@ Survey survey(const SurveyRequest& request, const MachineFacts& here, Progress* 
   result.around.machine = described_machine(request.machine, here);
   result.around.described = request.machine.is_given();
   result.around.libraries_described = request.machine.tells_libraries();
+  for (const std::string& path : request.paths) {
+    if (Files().identify(path + "/pyvenv.cfg")) result.around.python = path + "/bin/python3";
+  }
   result.gpus = different_gpus(result.around.machine);
   Targets targets = find_targets(request, progress);
   result.skipped = std::move(targets.skipped);

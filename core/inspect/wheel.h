@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "base/reason.h"
-#include "link/files.h"
 #include "inspect/zip.h"
+#include "link/files.h"
 
 namespace opdock {
 

@@ -29,9 +29,8 @@ bool is_bound_here(const WantedSymbol& wanted) {
   const NoFork whole;
   const std::string name(wanted.name), version(wanted.version);
   ::dlerror();
-  void* const found = version.empty()
-                          ? ::dlsym(RTLD_DEFAULT, name.c_str())
-                          : ::dlvsym(RTLD_DEFAULT, name.c_str(), version.c_str());
+  void* const found = version.empty() ? ::dlsym(RTLD_DEFAULT, name.c_str())
+                                      : ::dlvsym(RTLD_DEFAULT, name.c_str(), version.c_str());
   return found != nullptr || ::dlerror() == nullptr;
 }
 
@@ -96,8 +95,14 @@ bool LinkGraph::check(const LinkNode& node, const std::string& name, const LinkN
   } else {
     return true;
   }
-  facts->problems.push_back({LinkProblem::Kind::kRefused, by.is_root ? "" : by.path, name, {}, {},
-                             node.path, std::move(detail), 0});
+  facts->problems.push_back({LinkProblem::Kind::kRefused,
+                             by.is_root ? "" : by.path,
+                             name,
+                             {},
+                             {},
+                             node.path,
+                             std::move(detail),
+                             0});
   return false;
 }
 
@@ -120,8 +125,14 @@ LinkNode* LinkGraph::find_or_open(const std::string& name, const LinkNode& by, b
     const bool is_open = process().is_described || process().others_bring;
     if (is_open) kind = LinkProblem::Kind::kUnknown;
     if (elsewhere != nullptr && found) kind = LinkProblem::Kind::kElsewhere;
-    facts->problems.push_back({kind, by.is_root ? "" : by.path, name, {}, {},
-                               found ? found->path : std::string(), {}, 0});
+    facts->problems.push_back({kind,
+                               by.is_root ? "" : by.path,
+                               name,
+                               {},
+                               {},
+                               found ? found->path : std::string(),
+                               {},
+                               0});
     if (is_open && !found) has_unknown_ = true;
     if (!found) return nullptr;
   }
@@ -138,8 +149,14 @@ LinkNode* LinkGraph::find_or_open(const std::string& name, const LinkNode& by, b
 void LinkGraph::resolve(LinkFacts* facts) {
   const LinkNode& root = nodes_.front();
   if (root.library->dynamic.no_open && !root.library->refusal) {
-    facts->problems.push_back({LinkProblem::Kind::kRefused, {}, {}, {}, {}, root.path,
-                               "marked as not to be opened while a program runs (DF_1_NOOPEN)", 0});
+    facts->problems.push_back({LinkProblem::Kind::kRefused,
+                               {},
+                               {},
+                               {},
+                               {},
+                               root.path,
+                               "marked as not to be opened while a program runs (DF_1_NOOPEN)",
+                               0});
   }
   for (size_t i = 0; i < scope_.size() && i < kMostLibraries; ++i) {
     LinkNode& node = *scope_[i];
@@ -158,28 +175,24 @@ void LinkGraph::resolve(LinkFacts* facts) {
     need(library->dynamic.auxiliaries, true);
     need(library->dynamic.needed, false);
   }
+  const auto search = [&](const LinkNode* node) {
+    if (const Library* library = node->read(files())) searched_.emplace_back(node, library);
+  };
+  for (const LinkNode* node : linker_->globals()) search(node);
+  for (const LinkNode* node : scope_) search(node);
 }
 
 const LinkNode* LinkGraph::provider(const WantedSymbol& wanted) const {
   const uint32_t hash = gnu_hash(wanted.name);
-  const auto defines = [&](const LinkNode& node) {
-    const Library* const library = node.read(files());
-    return library != nullptr && library->symbols.defines(wanted, hash);
-  };
-  for (const LinkNode& node : linker_->loaded()) {
-    if (node.is_global && defines(node)) return &node;
-  }
-  for (const LinkNode* node : scope_) {
-    if (defines(*node)) return node;
+  for (const auto& [node, library] : searched_) {
+    if (library->symbols.defines(wanted, hash)) return node;
   }
   return nullptr;
 }
 
 bool LinkGraph::has(const Library* library) const {
-  const auto is_it = [&](const LinkNode& node) { return node.read(files()) == library; };
-  return std::any_of(scope_.begin(), scope_.end(), [&](const LinkNode* n) { return is_it(*n); }) ||
-         std::any_of(linker_->loaded().begin(), linker_->loaded().end(),
-                     [&](const LinkNode& n) { return n.is_global && is_it(n); });
+  return std::any_of(searched_.begin(), searched_.end(),
+                     [&](const auto& searched) { return searched.second == library; });
 }
 
 }  // namespace opdock

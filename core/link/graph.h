@@ -5,6 +5,7 @@
 #include <deque>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "link/linker.h"
@@ -38,11 +39,14 @@ class LinkGraph {
   LinkNode* known_with(const Library* library) const;
   LinkNode* add(FoundLibrary found, const std::string& name, const LinkNode& by);
   void enter(LinkNode* node);
-  bool check(const LinkNode& node, const std::string& name, const LinkNode& by, LinkFacts* facts) const;
+  bool check(const LinkNode& node, const std::string& name, const LinkNode& by,
+             LinkFacts* facts) const;
 
   Linker* linker_;
   std::deque<LinkNode> nodes_;  // fresh ones
   std::vector<LinkNode*> scope_;
+  // What is searched for symbols, read: the process's global libraries, then the scope's.
+  std::vector<std::pair<const LinkNode*, const Library*>> searched_;
   std::vector<const LinkNode*> fresh_;
   bool has_unknown_ = false;
 };

@@ -20,15 +20,16 @@ Library read(const OpenFile& file, const std::string& path) {
   Library library;
   std::optional<Dynamic> dynamic;
   unsigned char identity[EI_NIDENT] = {};
-  const bool has_identity = reader.read(0, identity, sizeof identity) &&
-                            std::memcmp(identity, ELFMAG, SELFMAG) == 0;
+  const bool has_identity =
+      reader.read(0, identity, sizeof identity) && std::memcmp(identity, ELFMAG, SELFMAG) == 0;
   if (read_headers(&elf, &is_elf)) dynamic = read_dynamic(elf);
   if (dynamic) library = read_library(elf, *std::move(dynamic), path);
   library.path = path;
   // What the loader passes over while it searches: 32 bits, or another machine's in its own byte
   // order. Any other file it refuses, as if it were this machine's.
   library.is_other_class = has_identity && identity[EI_CLASS] != ELFCLASS64;
-  const bool has_machine = has_identity && identity[EI_DATA] == ELFDATA2LSB && elf.header.e_machine != 0;
+  const bool has_machine =
+      has_identity && identity[EI_DATA] == ELFDATA2LSB && elf.header.e_machine != 0;
   library.machine = has_machine ? elf.header.e_machine : kThisMachine;
   for (Reason& reason : reasons) {
     if (info(reason.code).severity != Severity::kReject) continue;

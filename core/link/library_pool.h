@@ -7,8 +7,8 @@
 #include <string>
 
 #include "base/mutex.h"
-#include "elf/library.h"
 #include "link/files.h"
+#include "note/elf_library.h"
 
 namespace opdock {
 

@@ -54,13 +54,30 @@ bool assumed_has(std::string wanted, const ProcessModel& process) {
   return known == process.assumed_versions.end() || !version || *version <= known->second;
 }
 
+bool is_needed(const std::string& name, const LinkNode& node) {
+  const std::vector<std::string>& needed = node.library->dynamic.needed;
+  return std::find(needed.begin(), needed.end(), name) != needed.end();
+}
+
 void check_versions(const LinkGraph& graph, const LinkNode& node, LinkFacts* facts) {
   for (const SymbolVersion& need : node.library->dynamic.versions) {
-    if (need.weak) continue;
     const LinkNode* const provider = graph.find(need.library);
-    if (provider == nullptr) continue;  // it is missing, and has been reported
-    LinkProblem problem{LinkProblem::Kind::kVersion, owner(node), need.version, {}, need.library,
-                        provider->path, {}, 0};
+    LinkProblem problem{LinkProblem::Kind::kVersion,
+                        owner(node),
+                        need.version,
+                        {},
+                        need.library,
+                        provider == nullptr ? "" : provider->path,
+                        {},
+                        0};
+    if (provider == nullptr) {
+      // The loader takes it for granted that such a library is needed too, and gives up if not.
+      if (is_needed(need.library, node)) continue;  // it is missing, and has been reported
+      problem.library += ", which is not needed,";
+      facts->problems.push_back(std::move(problem));
+      continue;
+    }
+    if (need.weak) continue;
     const Library* const library = provider->read(graph.files());
     if (library == nullptr) {
       if (assumed_has(need.version, graph.process())) continue;
@@ -122,8 +139,7 @@ std::vector<WantedSymbol> only_relocated(const std::vector<WantedSymbol>& symbol
   if (!read_headers(&elf, &is_elf)) return symbols;
   std::vector<uint32_t> indices;
   for (const WantedSymbol& symbol : symbols) indices.push_back(symbol.index);
-  const std::vector<uint32_t> relocated =
-      relocated_symbols(elf, node.library->dynamic, indices);
+  const std::vector<uint32_t> relocated = relocated_symbols(elf, node.library->dynamic, indices);
   std::vector<WantedSymbol> kept;
   std::copy_if(symbols.begin(), symbols.end(), std::back_inserter(kept),
                [&](const WantedSymbol& symbol) {
@@ -136,7 +152,8 @@ std::vector<WantedSymbol> only_relocated(const std::vector<WantedSymbol>& symbol
 
 Linker::Linker(ProcessModel process, const Files* files,
                std::map<std::string, std::string> elsewhere)
-    : process_(std::move(process)), elsewhere_(std::move(elsewhere)),
+    : process_(std::move(process)),
+      elsewhere_(std::move(elsewhere)),
       search_(process_.places, files) {
   for (const LoadedLibrary& loaded : process_.loaded) {
     LinkNode& node = loaded_.emplace_back();
@@ -146,6 +163,7 @@ Linker::Linker(ProcessModel process, const Files* files,
     node.is_assumed = loaded.is_assumed;
     node.names = loaded.names;
     for (const std::string& name : loaded.names) by_name_.emplace(name, &node);
+    if (node.is_global) globals_.push_back(&node);
   }
 }
 
@@ -178,7 +196,7 @@ void Linker::check_symbols(const LinkGraph& graph, const LinkNode& node, LinkFac
     if (wanted.weak) return;
     if (const LinkNode* provider = graph.provider(wanted)) {
       needs_root = needs_root || provider->is_root;
-      providers.insert(provider->read(search_.files()));
+      if (!needs_root) providers.insert(provider->read(search_.files()));
     } else if (!graph.process().is_this_process || !is_bound_here(wanted)) {
       absent.push_back(wanted);
     }
@@ -192,8 +210,14 @@ void Linker::check_symbols(const LinkGraph& graph, const LinkNode& node, LinkFac
   }
   if (!node.is_root && absent.size() > kMostSymbols) absent.resize(kMostSymbols);
   for (const WantedSymbol& symbol : absent) {
-    LinkProblem problem{LinkProblem::Kind::kSymbol, owner(node), std::string(symbol.name),
-                        std::string(symbol.version), {}, {}, {}, 0};
+    LinkProblem problem{LinkProblem::Kind::kSymbol,
+                        owner(node),
+                        std::string(symbol.name),
+                        std::string(symbol.version),
+                        {},
+                        {},
+                        {},
+                        0};
     facts->problems.push_back(std::move(problem));
   }
 }
@@ -213,13 +237,13 @@ LinkFacts Linker::link(const std::shared_ptr<const Library>& file, const std::st
   for (const LinkNode* node : graph.fresh()) {
     const int level = node->library->cpu_level;
     if (process_.places.cpu_level == 0 || level <= process_.places.cpu_level) continue;
-    facts.problems.push_back({LinkProblem::Kind::kCpuLevel, owner(*node), {}, {}, {}, node->path,
-                              {}, level});
+    facts.problems.push_back(
+        {LinkProblem::Kind::kCpuLevel, owner(*node), {}, {}, {}, node->path, {}, level});
   }
   check_tls(graph, &facts);
   // What is missing may be what would have brought the symbols.
-  if (has_kind(facts, LinkProblem::Kind::kMissing) || has_kind(facts, LinkProblem::Kind::kRefused) ||
-      graph.has_unknown()) {
+  if (has_kind(facts, LinkProblem::Kind::kMissing) ||
+      has_kind(facts, LinkProblem::Kind::kRefused) || graph.has_unknown()) {
     return facts;
   }
   // The loader relocates dependencies first.

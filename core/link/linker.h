@@ -34,7 +34,8 @@ class Linker {
   LibrarySearch& search() { return search_; }
   // What the process has under that name; NULL: nothing.
   LinkNode* loaded_as(const std::string& name) const;
-  const std::deque<LinkNode>& loaded() const { return loaded_; }
+  // Those whose symbols serve every library, in the order in which they are asked.
+  const std::vector<const LinkNode*>& globals() const { return globals_; }
   const std::string* elsewhere(const std::string& name) const;
 
  private:
@@ -46,6 +47,7 @@ class Linker {
   LibrarySearch search_;
   std::deque<LinkNode> loaded_;
   std::unordered_map<std::string, LinkNode*> by_name_;
+  std::vector<const LinkNode*> globals_;
   Mutex mutex_;  // of what follows
   // Libraries whose symbols were all found, and where.
   std::map<const Library*, std::vector<const Library*>> complete_;

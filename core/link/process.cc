@@ -163,10 +163,9 @@ ProcessModel described_process(uint16_t machine, int cpu_level,
   process.places.cpu_level = machine == EM_X86_64 ? cpu_level : 0;
   process.places.lib_token = "lib64";
   process.places.platform_token = machine == EM_X86_64 ? "x86_64" : "aarch64";
-  for (const char* name :
-       {"libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0", "librt.so.1", "libutil.so.1",
-        "libresolv.so.2", "libmvec.so.1", "libanl.so.1", "libcrypt.so.1", "libnsl.so.1",
-        "libgcc_s.so.1", "libstdc++.so.6"}) {
+  for (const char* name : {"libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0", "librt.so.1",
+                           "libutil.so.1", "libresolv.so.2", "libmvec.so.1", "libanl.so.1",
+                           "libcrypt.so.1", "libnsl.so.1", "libgcc_s.so.1", "libstdc++.so.6"}) {
     assume_library(name, &process);
   }
   assume_library(machine == EM_X86_64 ? "ld-linux-x86-64.so.2" : "ld-linux-aarch64.so.1", &process);

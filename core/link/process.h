@@ -46,7 +46,8 @@ ProcessModel fresh_process(int cpu_level);
 // A program at `path` (an interpreter) that has just been started; nullopt: there is none.
 std::optional<ProcessModel> started_program(const std::string& path, int cpu_level);
 
-// A machine of that processor (EM_…) and those symbol versions, with the libraries of glibc and gcc.
+// A machine of that processor (EM_…) and those symbol versions, with the libraries of glibc and
+// gcc.
 ProcessModel described_process(uint16_t machine, int cpu_level,
                                std::map<std::string, Version> versions);
 // Takes it as given that the process can have the library under that name.

@@ -32,6 +32,7 @@ std::string version_in(const std::string& name) {
 std::string version_of(const std::string& path) {
   const auto program = LibraryPool::shared().get(path, Files());
   if (program == nullptr || program->machine != kThisMachine) return {};
+  if (program->refusal && program->refusal->code != Code::kElfType) return {};
   std::error_code failed;
   const std::string real = fs::canonical(path, failed).filename().string();
   if (std::string version = version_in(real); !version.empty()) return version;

@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "elf/library.h"
+#include "note/elf_library.h"
 
 namespace opdock {
 

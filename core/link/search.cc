@@ -271,7 +271,10 @@ std::optional<FoundLibrary> LibrarySearch::find(const std::string& name, const N
 std::optional<std::string> find_library(const std::string& name) {
   static const Files& files = *new Files;
   LibrarySearch search(places_here(0), &files);
-  if (std::optional<FoundLibrary> found = search.find(name, Needer{})) return found->path;
+  if (std::optional<FoundLibrary> found = search.find(name, Needer{})) {
+    if (found->library->refusal) return std::nullopt;
+    return found->path;
+  }
   // What is loaded under that name, wherever it came from.
   void* const handle = ::dlopen(name.c_str(), RTLD_LAZY | RTLD_NOLOAD);
   if (handle == nullptr) return std::nullopt;

@@ -23,8 +23,11 @@ std::string folder_of(const std::string& path);
 struct Needer {
   Needer() = default;
   Needer(const std::string& path, const Dynamic& dynamic, const Needer* loaded_by)
-      : folder(folder_of(path)), rpath(dynamic.rpath), runpath(dynamic.runpath),
-        has_runpath(dynamic.has_runpath), no_default_folders(dynamic.no_default_folders),
+      : folder(folder_of(path)),
+        rpath(dynamic.rpath),
+        runpath(dynamic.runpath),
+        has_runpath(dynamic.has_runpath),
+        no_default_folders(dynamic.no_default_folders),
         parent(loaded_by) {}
   std::string folder;  // for $ORIGIN
   std::string rpath, runpath;
@@ -42,7 +45,7 @@ struct SearchPlaces {
   std::vector<std::string> system_folders;
   std::shared_ptr<const LoaderCache> cache;
   std::string lib_token = "lib64", platform_token;  // what $LIB and $PLATFORM stand for
-  Needer program;                   // whose RPATH is the last to be inherited
+  Needer program;                                   // whose RPATH is the last to be inherited
 };
 
 // Those of this process, or of a process that it starts. cpu_level: MachineFacts::cpu_level.
@@ -83,7 +86,8 @@ class LibrarySearch {
   std::map<std::string, std::vector<std::string>> subfolders_;  // of the folders seen
 };
 
-// The path that dlopen(name) in this process would open, or has open; nullopt: none. Thread-safe.
+// The path of the library that dlopen(name) in this process would load, or has loaded; nullopt:
+// none. Thread-safe.
 std::optional<std::string> find_library(const std::string& name);
 
 }  // namespace opdock

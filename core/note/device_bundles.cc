@@ -63,11 +63,11 @@ void find_device_bundles(const ElfFile& elf, bool by_name_alone, std::vector<Dev
   bool any = false;
   uint64_t budget = kDecompressionBudget;
   for (const Section& section : read_sections(elf)) {
-    if (section.name != ".nv_fatbin" && section.name != "__nv_relfatbin" &&
-        section.name != ".hip_fatbin") {
-      continue;
-    }
+    // What the device linker has read: the driver never sees it.
+    const bool is_input = section.name == "__nv_relfatbin";
+    if (section.name != ".nv_fatbin" && section.name != ".hip_fatbin" && !is_input) continue;
     any = true;
+    if (is_input) continue;
     scan(elf, section.extent, true, &budget, images);
   }
   if (any || by_name_alone) return;

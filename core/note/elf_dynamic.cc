@@ -147,8 +147,7 @@ class DynamicReader {
           elf_.defects->add(Code::kElfMalformed, "the version " + version + " with a wrong hash",
                             "the hash that the loader compares first");
         }
-        out_->versions.push_back({library, version,
-                                  (aux.vna_flags & VER_FLG_WEAK) != 0,
+        out_->versions.push_back({library, version, (aux.vna_flags & VER_FLG_WEAK) != 0,
                                   static_cast<uint16_t>(aux.vna_other & kVersionIndex),
                                   (aux.vna_other & ~kVersionIndex) != 0});
         if (aux.vna_next == 0) break;
@@ -224,6 +223,16 @@ std::optional<Dynamic> read_dynamic(const ElfFile& elf) {
   dynamic.definitions = value(DT_VERDEF);
   dynamic.num_definitions = value(DT_VERDEFNUM);
   dynamic.symbol_versions = value(DT_VERSYM);
+  dynamic.num_relative = value(DT_RELACOUNT);
+  dynamic.text_relocations = values.count(DT_TEXTREL) != 0 || (value(DT_FLAGS) & DF_TEXTREL) != 0;
+  if (values.count(DT_RELA) != 0 && value(DT_RELAENT) != sizeof(Elf64_Rela)) {
+    elf.defects->add(Code::kElfMalformed,
+                     "relocations of " + std::to_string(value(DT_RELAENT)) + " bytes",
+                     std::to_string(sizeof(Elf64_Rela)));
+  }
+  if (values.count(DT_JMPREL) != 0 && value(DT_PLTREL) != DT_RELA) {
+    elf.defects->add(Code::kElfMalformed, "PLT relocations without addends", "with addends (RELA)");
+  }
   dynamic.relocations = {std::pair{value(DT_RELA), value(DT_RELASZ)},
                          std::pair{value(DT_JMPREL), value(DT_PLTRELSZ)}};
   dynamic.static_tls = (value(DT_FLAGS) & DF_STATIC_TLS) != 0;
@@ -265,7 +274,7 @@ std::optional<Dynamic> read_dynamic(const ElfFile& elf) {
 }
 
 std::vector<VersionDefinition> read_version_definitions(const ElfFile& elf,
-                                                         const Dynamic& dynamic) {
+                                                        const Dynamic& dynamic) {
   std::vector<VersionDefinition> names;
   if (dynamic.definitions == 0) return names;
   constexpr size_t kMaxVersionBytes = 4096;

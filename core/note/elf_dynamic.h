@@ -31,13 +31,13 @@ struct Dynamic {
   bool has_runpath = false;             // even an empty one keeps the RPATHs from being searched
   std::vector<SymbolVersion> versions;  // needed ones
   bool static_tls = false;
-  bool executable = false;   // DF_1_PIE: a program, which dlopen refuses
-  bool relative = false;     // DT_RELR: relocations in a form that old loaders do not know
-  bool no_open = false;      // DF_1_NOOPEN: dlopen refuses it, also as a dependency
+  bool executable = false;          // DF_1_PIE: a program, which dlopen refuses
+  bool relative = false;            // DT_RELR: relocations in a form that old loaders do not know
+  bool no_open = false;             // DF_1_NOOPEN: dlopen refuses it, also as a dependency
   bool no_default_folders = false;  // DF_1_NODEFLIB
-  Extent names;              // the string table, in the file
-  uint64_t symbols = 0;      // addresses; 0 where absent
-  uint64_t symbols_end = 0;  // at most: where the next table begins
+  Extent names;                     // the string table, in the file
+  uint64_t symbols = 0;             // addresses; 0 where absent
+  uint64_t symbols_end = 0;         // at most: where the next table begins
   uint64_t gnu_hash = 0;
   uint64_t hash = 0;
   uint64_t definitions = 0;  // DT_VERDEF: address, and how many
@@ -45,6 +45,8 @@ struct Dynamic {
   uint64_t symbol_versions = 0;  // DT_VERSYM: address
   // DT_RELA and DT_JMPREL: {address, bytes}, 0 where absent.
   std::array<std::pair<uint64_t, uint64_t>, 2> relocations{};
+  uint64_t num_relative = 0;      // of them, the first ones of DT_RELA: DT_RELACOUNT
+  bool text_relocations = false;  // DT_TEXTREL: segments are made writable for them
 };
 
 // The hash of DT_HASH and of symbol versions. Source: System V ABI, "Hash Table".

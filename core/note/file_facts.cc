@@ -4,10 +4,10 @@
 #include <algorithm>
 #include <cstring>
 
-#include "elf/library.h"
 #include "note/device_bundles.h"
 #include "note/elf_dynamic.h"
 #include "note/elf_file.h"
+#include "note/elf_library.h"
 #include "note/elf_notes.h"
 #include "note/image_table.h"
 #include "opdock/plugin.h"

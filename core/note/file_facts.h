@@ -60,9 +60,9 @@ struct FileFacts {
   std::string soname, rpath, runpath;
   bool executable_stack = false;
   bool static_tls = false;
-  bool unique_symbols = false;          // STB_GNU_UNIQUE
-  bool exports_entry = false;           // OPDOCK_ENTRY is a defined dynamic symbol
-  std::vector<std::string> undefined;   // dynamic symbols wanted from elsewhere; kInspect only
+  bool unique_symbols = false;         // STB_GNU_UNIQUE
+  bool exports_entry = false;          // OPDOCK_ENTRY is a defined dynamic symbol
+  std::vector<std::string> undefined;  // dynamic symbols wanted from elsewhere; kInspect only
   std::vector<DeviceImage> images;
   ImageTablePlace image_table;
   std::optional<Note> note;

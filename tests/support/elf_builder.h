@@ -89,7 +89,7 @@ class Plugin {
   std::vector<std::pair<std::string, std::vector<std::string>>> versions;  // library, versions
   uint64_t flags = 0;                                                      // DT_FLAGS
   uint64_t flags_1 = 0;                                                    // DT_FLAGS_1
-  bool sysv_hash = false;  // DT_HASH instead of DT_GNU_HASH
+  bool sysv_hash = false;    // DT_HASH instead of DT_GNU_HASH
   bool relocations = false;  // DT_RELA: one for each undefined symbol
   bool stack_segment = true;
   uint32_t stack_flags = 6;  // PF_R | PF_W
@@ -230,7 +230,10 @@ class Plugin {
       needs.u32(at + 12, next);
       for (size_t j = 0; j < list.size(); ++j) {
         const size_t aux = at + 16 + 16 * j;
-        needs.u32(aux, sysv_hash_of(list[j])).u16(aux + 4, 0).u16(aux + 6, 2 + j).u32(aux + 8, name(list[j]));
+        needs.u32(aux, sysv_hash_of(list[j]))
+            .u16(aux + 4, 0)
+            .u16(aux + 6, 2 + j)
+            .u32(aux + 8, name(list[j]));
         needs.u32(aux + 12, j + 1 < list.size() ? 16 : 0);
       }
     }

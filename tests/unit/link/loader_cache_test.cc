@@ -1,5 +1,7 @@
 // /etc/ld.so.cache as ldconfig writes it, and damaged.
 // SPDX-License-Identifier: Apache-2.0
+#include "link/loader_cache.h"
+
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 
@@ -8,7 +10,6 @@
 #include <span>
 #include <tuple>
 
-#include "link/loader_cache.h"
 #include "support/elf_builder.h"
 
 namespace opdock {

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "elf/symbol_table.h"
+#include "note/elf_symbols.h"
 
 namespace opdock {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "elf/symbol_table.h"
+#include "note/elf_symbols.h"
 
 #include <algorithm>
 #include <cstring>
@@ -10,7 +10,7 @@ namespace {
 constexpr uint64_t kMaxTableBytes = uint64_t{1} << 30;  // the largest libraries have some 100 MB
 constexpr size_t kMaxName = 65536;                      // mangled names reach thousands of bytes
 constexpr size_t kChunk = 4096;                         // words read at once
-constexpr uint16_t kFirstVersion = 2;  // 0: local, 1: global without a version
+constexpr uint16_t kFirstVersion = 2;                   // 0: local, 1: global without a version
 
 // Appends `count` words at `offset` in pieces; stops early when more() returns false.
 template <typename More>
@@ -36,6 +36,7 @@ struct GnuHash {
   std::vector<uint32_t> buckets, chains;
   uint32_t first = 0, shift = 0;
   uint64_t count = 0;  // of symbols: the highest bucket's chain ends at the last one
+  bool is_guess = false;
 };
 
 std::optional<GnuHash> read_gnu_hash(const ElfFile& elf, const Dynamic& dynamic) {
@@ -67,6 +68,7 @@ std::optional<GnuHash> read_gnu_hash(const ElfFile& elf, const Dynamic& dynamic)
     hash.count = head.first;
     if (head.first <= 1 && dynamic.symbols_end != 0) {
       hash.count = (dynamic.symbols_end - dynamic.symbols) / sizeof(Elf64_Sym);
+      hash.is_guess = true;  // a tool may have moved the tables apart
     }
     return hash;
   }
@@ -125,6 +127,7 @@ SymbolTable SymbolTable::read(const ElfFile& elf, const Dynamic& dynamic) {
     return SymbolTable();
   };
   uint64_t count = 0;
+  bool is_guess = false;
   table.is_gnu_ = dynamic.gnu_hash != 0;
   if (table.is_gnu_) {
     std::optional<GnuHash> hash = read_gnu_hash(elf, dynamic);
@@ -135,6 +138,7 @@ SymbolTable SymbolTable::read(const ElfFile& elf, const Dynamic& dynamic) {
     table.first_hashed_ = hash->first;
     table.bloom_shift_ = hash->shift;
     count = hash->count;
+    is_guess = hash->is_guess;
   } else {
     const std::optional<Extent> extent = elf.rest_of_segment(dynamic.hash);
     uint32_t head[2];  // buckets, chains; there are as many chains as symbols
@@ -151,6 +155,7 @@ SymbolTable SymbolTable::read(const ElfFile& elf, const Dynamic& dynamic) {
     count = head[1];
   }
   const std::optional<Extent> extent = elf.rest_of_segment(dynamic.symbols);
+  if (extent && is_guess) count = std::min(count, extent->size / sizeof(Elf64_Sym));
   if (!extent || count > std::min(extent->size, kMaxTableBytes) / sizeof(Elf64_Sym) ||
       dynamic.names.size > kMaxTableBytes) {
     return malformed("a damaged symbol table");
@@ -162,14 +167,19 @@ SymbolTable SymbolTable::read(const ElfFile& elf, const Dynamic& dynamic) {
       !elf.reader->read(dynamic.names.offset, table.names_.data(), table.names_.size())) {
     return SymbolTable();
   }
-  for (const Elf64_Sym& symbol : table.symbols_) {
-    if (symbol.st_name >= table.names_.size()) {
-      return malformed("a symbol named outside the string table");
-    }
+  const auto bad =
+      std::find_if(table.symbols_.begin(), table.symbols_.end(),
+                   [&](const Elf64_Sym& symbol) { return symbol.st_name >= table.names_.size(); });
+  if (bad != table.symbols_.end() && !is_guess) {
+    return malformed("a symbol named outside the string table");
   }
+  table.symbols_.erase(bad, table.symbols_.end());
+  count = table.symbols_.size();
   if (dynamic.symbol_versions != 0) {
     const std::optional<Extent> versions = elf.rest_of_segment(dynamic.symbol_versions);
+    if (versions && is_guess) count = std::min(count, versions->size / 2);
     if (!versions || versions->size / 2 < count) return malformed("a damaged version table");
+    table.symbols_.resize(static_cast<size_t>(count));
     table.indices_.resize(static_cast<size_t>(count));
     if (!elf.reader->read(versions->offset, table.indices_.data(), table.indices_.size() * 2)) {
       return SymbolTable();

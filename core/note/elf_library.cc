@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "elf/library.h"
+#include "note/elf_library.h"
 
 #include <algorithm>
 #include <cstring>
@@ -150,24 +150,41 @@ Library read_library(const ElfFile& elf, Dynamic dynamic, const std::string& pat
 }
 
 void check_relocations(const ElfFile& elf, const Dynamic& dynamic) {
+  const std::optional<Extent> symbols = elf.rest_of_segment(dynamic.symbols);
+  const uint64_t most_symbols = symbols ? symbols->size / sizeof(Elf64_Sym) : 0;
+  uint64_t num_relative = dynamic.num_relative;
   visit_relocations(elf, dynamic, [&](const Elf64_Rela& relocation) {
     const uint32_t type = static_cast<uint32_t>(ELF64_R_TYPE(relocation.r_info));
-    if (!is_known_relocation(elf.header.e_machine, type)) {
-      elf.defects->add(Code::kElfMalformed, "a relocation of type " + std::to_string(type),
-                       "those that the loader knows");
+    const auto malformed = [&](std::string found, const char* wanted) {
+      elf.defects->add(Code::kElfMalformed, std::move(found), wanted);
       return true;
+    };
+    if (!is_known_relocation(elf.header.e_machine, type)) {
+      return malformed("a relocation of type " + std::to_string(type),
+                       "those that the loader knows");
+    }
+    const uint32_t relative =
+        elf.header.e_machine == EM_X86_64 ? R_X86_64_RELATIVE : R_AARCH64_RELATIVE;
+    if (num_relative != 0 && type != relative) {
+      return malformed(std::to_string(num_relative) + " relative relocations too few",
+                       "as many as DT_RELACOUNT says");
+    }
+    if (num_relative != 0) --num_relative;
+    const uint64_t symbol = ELF64_R_SYM(relocation.r_info);
+    if (symbol != 0 && symbol >= most_symbols) {
+      return malformed("a relocation for symbol " + std::to_string(symbol),
+                       "one in the symbol table");
     }
     const uint64_t at = relocation.r_offset;
     const bool inside =
-        type == 0 || std::any_of(elf.segments.begin(), elf.segments.end(),
-                                 [&](const Elf64_Phdr& segment) {
-                                   return segment.p_type == PT_LOAD && at >= segment.p_vaddr &&
-                                          at - segment.p_vaddr < segment.p_memsz;
-                                 });
-    if (inside) return false;
-    elf.defects->add(Code::kElfMalformed, "a relocation of address " + hex(at),
-                     "an address in a segment that is loaded");
-    return true;
+        std::any_of(elf.segments.begin(), elf.segments.end(), [&](const Elf64_Phdr& segment) {
+          return segment.p_type == PT_LOAD && at >= segment.p_vaddr &&
+                 at - segment.p_vaddr < segment.p_memsz &&
+                 ((segment.p_flags & PF_W) != 0 || dynamic.text_relocations);
+        });
+    if (inside || type == 0) return false;
+    return malformed("a relocation of address " + hex(at),
+                     "an address in a segment that is loaded and can be written");
   });
 }
 

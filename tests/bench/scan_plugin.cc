@@ -1,0 +1,68 @@
+// A plugin in C++ that needs what most do, of libc and libstdc++; scan_bench copies it.
+// SPDX-License-Identifier: Apache-2.0
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "opdock/plugin.h"
+
+namespace {
+
+std::mutex& mutex = *new std::mutex;
+std::map<std::string, std::vector<int>>& seen = *new std::map<std::string, std::vector<int>>;
+
+opdock_status plan(const opdock_call*, const opdock_value*, uint32_t, opdock_plan*) {
+  return OPDOCK_OK;
+}
+
+opdock_status run(const opdock_call*, const opdock_value*, uint32_t count, opdock_value*,
+                  uint32_t) try {
+  const std::lock_guard lock(mutex);
+  const std::string name = "call " + std::to_string(count);
+  seen[name].push_back(static_cast<int>(std::lround(std::fma(count, 0.5, 1.0))));
+  char text[32];
+  std::snprintf(text, sizeof text, "%s", name.c_str());
+  if (std::strcmp(text, "call 99") == 0) throw std::runtime_error(text);
+  return OPDOCK_OK;
+} catch (const std::exception&) {
+  return OPDOCK_INTERNAL;
+}
+
+const char* const shape_rules[] = {"like x"};
+const opdock_op op = {sizeof(opdock_op),
+                      OPDOCK_OP_THREAD_SAFE,
+                      NAME "(Tensor x) -> Tensor",
+                      "Does nothing.",
+                      0,
+                      1,
+                      shape_rules,
+                      nullptr,
+                      nullptr,
+                      0,
+                      0,
+                      plan,
+                      nullptr,
+                      run};
+const opdock_op* const ops[] = {&op};
+const opdock_plugin plugin = {sizeof(opdock_plugin),
+                              OPDOCK_ABI_MAJOR,
+                              OPDOCK_ABI_MINOR,
+                              1,
+                              NAME,
+                              "1.0",
+                              ops,
+                              nullptr,
+                              0,
+                              0,
+                              nullptr};
+
+}  // namespace
+
+extern "C" OPDOCK_EXPORT const opdock_plugin* OPDOCK_ENTRY(void) {
+  return &plugin;
+}

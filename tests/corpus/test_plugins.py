@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The same defects in real plugins: none that the loader refuses is usable, none that loads is
+rejected."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from box import Box
+from made_case import Unmade
+from made_known import KNOWN
+from made_search import CASES as SEARCH
+from made_symbols import CASES as SYMBOLS
+from made_tls import CASES as TLS
+from made_versions import CASES as VERSIONS
+
+TOP = Path(__file__).resolve().parents[2]
+CASES = {**SYMBOLS, **TLS, **VERSIONS, **SEARCH}
+# Other reasons than the loader's: what the note and the entry function are for.
+OWN_STAGES = {"note", "abi"}
+
+
+class PluginBox(Box):
+    """Makes the library that is asked about, a.so, a plugin: with a note and an entry function."""
+
+    def lib(self, name, code="", *words, **how):
+        if name != "a.so":
+            return super().lib(name, code, *words, **how)
+        note = self.path("made.S")
+        maker = TOP / "tests/cases/make_note.py"
+        subprocess.run([sys.executable, maker, note, "--name", "made"], check=True)
+        plugin = [TOP / "tests/cases/case_plugin.c", note, f"-I{TOP / 'core/include'}"]
+        return super().lib(name, code, *words, *plugin, '-DNAME="made"', **how)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_usable_plugins_are_those_that_load(case, tmp_path, loader, inspect):
+    (tmp_path / "box" / "cwd").mkdir(parents=True)
+    try:
+        path = CASES[case](PluginBox(tmp_path / "box"))
+    except Unmade as error:
+        pytest.skip(str(error))
+    answer = loader.ask(path, tmp_path / "box" / "cwd", python=False)
+    report = inspect(path, tmp_path / "box" / "cwd")
+    if report["name"] != "made" or {r["stage"] for r in report["reasons"]} & OWN_STAGES:
+        pytest.skip("the case leaves no whole plugin")
+    words = f"loader {answer.outcome} {answer.text} | opdock {report['verdict']} {report['reasons']}"
+    if KNOWN.get(case) == "wrong":
+        assert report["verdict"] == "rejected", words
+    elif answer.loads:
+        assert report["verdict"] in ("usable", KNOWN.get(case)), words
+    else:
+        assert report["verdict"] != "usable", words
