@@ -74,13 +74,51 @@ def differences(report, facts, path, cwd, loaded, plain):
     return found
 
 
-def examine(path, tag, inspect, loader, cwd):
-    """A dict of JSON values on one file. `tag` is the Python of its wheel (cp311).
+def ask(path, tag, facts, verdicts, loader, cwd):
+    """(the loader's Answer or None where nobody can be asked, whether it is for a Python)."""
+    for_python = facts is not None and any(map(is_python_symbol, facts.undefined))
+    if not for_python:
+        answer = loader.ask(path, cwd)
+        missing = re.search(r"undefined symbol: (\w+)", answer.text)
+        if missing is None or not is_python_symbol(missing[1]):
+            return answer, False
+    if python_here(path, tag):
+        return loader.ask(path, cwd, python=True), True
+    if "rejected" not in verdicts:
+        return None, True
+    # Another Python's file may be refused for what no Python has: a missing library.
+    answer = loader.ask(path, cwd, python=True)
+    missing = re.search(r"undefined symbol: (\w+)", answer.text)
+    return (None if missing and is_python_symbol(missing[1]) else answer), True
+
+
+def judge(report, answer, path):
+    """What a report's verdict is beside the loader's answer: a dict of JSON values."""
+    verdict = report["verdict"]
+    reasons = causes.deciding(report)
+    found = {"verdict": verdict, "reasons": [f"{r['code']}: {r['text']}" for r in reasons]}
+    if answer is None:
+        return {**found, "agreement": "no-oracle"}
+    if verdict == "undecided":
+        return {**found, "agreement": "undecided"}
+    if answer.loads is None:
+        return {**found, "agreement": "no-answer"}
+    if answer.loads != (verdict == "usable"):
+        return {**found, "agreement": "disagree"}
+    if verdict == "rejected":
+        found["refused_for"] = causes.of_message(answer.text, path)[0]
+        found["same_cause"] = causes.explains(reasons[0], answer.text, path, report)
+    return {**found, "agreement": "agree"}
+
+
+def examine(path, tag, inspect, loader, cwd, member):
+    """A dict of JSON values on one file. `tag` is the Python of its wheel (cp311); `member` is
+    Opdock's report on it as a part of its wheel or folder, or None where it gave none.
 
     "agreement": agree, disagree, undecided (Opdock does not decide), no-oracle (the file is for a
-    Python that is not here) or no-answer (the loader did not end).
+    Python that is not here) or no-answer (the loader did not end). The same in "member", where a
+    program is compared with what it does as a program, and "absent" stands for no report.
     """
-    result = {"file": str(path)}
     with open(path, "rb") as file:
         is_elf = file.read(4) == b"\x7fELF"
     facts = elf_tools.readelf(path) if is_elf else None
@@ -88,47 +126,28 @@ def examine(path, tag, inspect, loader, cwd):
         report = inspect(path, cwd)
     except RuntimeError as error:
         return {
-            **result,
+            "file": str(path),
             "agreement": "disagree",
             "verdict": "error",
             "reasons": [str(error)],
             "loader": "not asked",
+            "member": {"agreement": "absent"},
         }
-    verdict = report["verdict"]
-    for_python = facts is not None and any(map(is_python_symbol, facts.undefined))
-    answer = None
-    if not for_python:
-        answer = loader.ask(path, cwd)
-        of_python = re.search(r"undefined symbol: (\w+)", answer.text)
-        for_python = of_python is not None and is_python_symbol(of_python[1])
-    if for_python and (verdict == "rejected" or python_here(path, tag)):
-        # Another Python's file may be refused for what no Python has: a missing library.
-        answer = loader.ask(path, cwd, python=True)
-        by_symbol = "undefined symbol: Py" in answer.text or "undefined symbol: _Py" in answer.text
-        if by_symbol and not python_here(path, tag):
-            answer = None
-    elif for_python:
-        answer = None
-
-    reasons = causes.deciding(report)
-    result.update(
-        verdict=verdict,
-        asked="python" if for_python else "plain",
-        reasons=[f"{r['code']}: {r['text']}" for r in reasons],
-    )
-    if answer is None:
-        result.update(loader="no-oracle", agreement="no-oracle")
-    else:
-        result.update(loader=f"{answer.outcome} {answer.text}".strip())
-        if verdict == "undecided":
-            result["agreement"] = "undecided"
-        elif answer.loads is None:
-            result["agreement"] = "no-answer"
-        else:
-            result["agreement"] = "agree" if answer.loads == (verdict == "usable") else "disagree"
-        if verdict == "rejected" and answer.loads is False:
-            result["refused_for"] = causes.of_message(answer.text, path)[0]
-            result["same_cause"] = causes.explains(reasons[0], answer.text, path, report)
+    verdicts = {report["verdict"], *([member["verdict"]] if member else [])}
+    answer, for_python = ask(path, tag, facts, verdicts, loader, cwd)
+    result = {
+        "file": str(path),
+        "asked": "python" if for_python else "plain",
+        "loader": f"{answer.outcome} {answer.text}".strip() if answer else "no-oracle",
+        **judge(report, answer, path),
+        "member": {"agreement": "absent"},
+    }
+    if member:
+        of_member = answer
+        if facts is not None and facts.is_program:
+            of_member = elf_tools.start(path, facts, cwd)
+            result["program"] = f"{of_member.outcome} {of_member.text}".strip()
+        result["member"] = judge(member, of_member, path)
     if facts is not None and report["is_elf"] and facts.machine == elf_tools.THIS_MACHINE:
         loaded = answer is not None and answer.loads and (python_here(path, tag) or not for_python)
         result["differences"] = differences(report, facts, path, cwd, loaded, not for_python)

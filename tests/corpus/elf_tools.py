@@ -10,6 +10,8 @@ import shutil
 import subprocess
 from pathlib import Path
 
+from loader import Answer
+
 THIS_MACHINE = {"x86_64": "Advanced Micro Devices X86-64", "aarch64": "AArch64"}[platform.machine()]
 CLEAN = {"PATH": "/usr/bin:/bin", "LC_ALL": "C"}
 # cuobjdump reads a whole file several times over and keeps it: beyond this it is not asked.
@@ -32,6 +34,11 @@ class Facts:
     static_tls: bool = False
     unique_symbols: bool = False
     sections: set = dataclasses.field(default_factory=set)
+    interpreter: bool = False
+
+    @property
+    def is_program(self):
+        return self.type.startswith("EXEC") or "Executable" in self.type
 
 
 def readelf(path):
@@ -64,6 +71,8 @@ def readelf(path):
                 library.add(found[1])
         elif found := re.match(r"\s+(Machine|Type):\s+(.*)", line):
             setattr(facts, found[1].lower(), found[2])
+        elif part == "segments" and "Requesting program interpreter" in line:
+            facts.interpreter = True
         elif part == "segments" and "GNU_STACK" in line:
             facts.executable_stack = "RWE" in line
         elif found := re.match(r"\s+\[\s*\d+\] (\S+)\s", line):
@@ -132,6 +141,25 @@ def ldd(path, cwd):
         elif match := re.search(r"(\S+): version `(\S+)' not found", line):
             found.versions.add(f"{match[2]} ({os.path.basename(match[1])})")
     return found
+
+
+def start(path, facts, cwd):
+    """The Answer to whether a program would start: by ldd, as a program cannot be asked without
+    being run."""
+    if facts.machine != THIS_MACHINE:
+        return Answer("refused", f"{path}: cannot open shared object file: for another machine")
+    if not facts.interpreter:
+        return Answer("loaded", "needs no loader")
+    found = ldd(path, cwd)
+    if found is None:
+        return Answer("no-answer", "ldd says nothing")
+    for library in found.missing:
+        return Answer("refused", f"{library}: cannot open shared object file")
+    for version in found.versions:
+        return Answer("refused", f"version `{version.split()[0]}' not found")
+    for symbols in found.undefined.values():
+        return Answer("refused", f"undefined symbol: {min(symbols)}")
+    return Answer("loaded")
 
 
 @functools.cache

@@ -14,6 +14,7 @@ from causes import deciding, explains
 from loader import Loader
 from made_case import Unmade
 from made_damage import CASES as DAMAGE
+from made_graph import graph
 from made_python import CASES as PYTHON
 from made_search import CASES as SEARCH
 from made_symbols import CASES as SYMBOLS
@@ -22,24 +23,28 @@ from made_versions import CASES as VERSIONS
 from opdock_inspect import Inspector
 
 CASES = {**SYMBOLS, **TLS, **VERSIONS, **SEARCH, **DAMAGE, **PYTHON}
+for _seed in range(40):
+    CASES[f"graph-{_seed}"] = lambda box, seed=_seed: graph(box, seed)
 
 
-def compare(case, folder, loader, inspect):
-    """(what was found of the case, both sides' words). What: "right"; "wrong": the verdict is not
-    what the loader does; "undecided"; "other cause": rejected, but not for the loader's reason.
+def compare(build, folder, loader, inspect, python=False):
+    """(what was found of a builder's file, both sides' words). What: "right"; "wrong": the verdict
+    is not what the loader does; "undecided"; "other cause": rejected, but not for the loader's
+    reason.
 
-    `folder` is empty and becomes the case's. Raises Unmade where this machine cannot make it.
+    `folder` becomes the builder's Box; `python`: the loader is asked in a process of Python. Raises
+    Unmade where this machine cannot make the file.
     """
     (folder / "cwd").mkdir(parents=True)
-    path = CASES[case](Box(folder))
-    answer = loader.ask(path, folder / "cwd", python=case in PYTHON)
+    path = build(Box(folder))
+    answer = loader.ask(path, folder / "cwd", python=python)
     report = inspect(path, folder / "cwd")
     said = report["verdict"]
     reasons = "; ".join(f"{r['code']}: {r['text']}" for r in report["reasons"])
     words = f"loader {answer.outcome} {answer.text} | opdock {said} {reasons}"
     words = words.replace(str(folder), "").replace("\n", " ")
     if answer.loads is None:
-        raise RuntimeError(f"{case}: the loader gave no answer: {words}")
+        raise RuntimeError(f"the loader gave no answer: {words}")
     if said == "undecided":
         return "undecided", words
     if (said == "usable") != answer.loads:
@@ -49,13 +54,18 @@ def compare(case, folder, loader, inspect):
     return "right", words
 
 
+def compare_case(case, folder, loader, inspect):
+    """compare() of a case by its name."""
+    return compare(CASES[case], folder, loader, inspect, python=case in PYTHON)
+
+
 def main(command, cases):
     inspect = Inspector(command)
     with tempfile.TemporaryDirectory() as top:
         loader = Loader(top)
         for case in cases or CASES:
             try:
-                what, words = compare(case, Path(top, case), loader, inspect)
+                what, words = compare_case(case, Path(top, case), loader, inspect)
             except Unmade as error:
                 what, words = "not made", str(error)
             print(f"{what:<12} {case}: {words}")

@@ -63,10 +63,13 @@ def short_text_file(box, path):
     path.write_text("INPUT(libreal.so)\n")
 
 
-@both
-def folder(box, path):
-    path.unlink()
-    path.mkdir()
+@_case
+def needed_library_is_a_folder(box):
+    box.lib("libb.so")
+    path = box.lib("a.so", "", needs=["libb.so"], runpath="$ORIGIN")
+    (box.folder / "libb.so").unlink()
+    (box.folder / "libb.so").mkdir()
+    return path
 
 
 @both

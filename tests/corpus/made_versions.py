@@ -172,6 +172,14 @@ def provider_without_versions(box):
 
 
 @case
+def provider_without_versions_of_its_own_or_others(box):
+    """It has no version table at all: the loader ends the process."""
+    path = linked_with(box, box.stub("libprov.so", {"PROV_1": ["f"]}), USE.format("f"))
+    box.lib("libprov.so", "void f(void) {}", "-nostdlib")
+    return path
+
+
+@case
 def provider_without_versions_nor_symbol(box):
     path = linked_with(box, box.stub("libprov.so", {"PROV_1": ["f"]}), USE.format("f"))
     box.lib("libprov.so", "void g(void) {}")

@@ -22,6 +22,17 @@ class Inspector:
 
     def __call__(self, file, cwd):
         """The report on a file; raises RuntimeError where the command gives none."""
+        report = self.run(file, cwd)
+        if "verdict" not in report:
+            raise RuntimeError(f"a report without a verdict: {report}")
+        return report
+
+    def members(self, package, cwd):
+        """{path within: report} of the native files of a wheel or a folder."""
+        report = self.run(package, cwd)
+        return {file["file"]: file for found in report["packages"] for file in found["files"]}
+
+    def run(self, file, cwd):
         with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as error:
             began = time.monotonic()
             process = subprocess.Popen(

@@ -8,6 +8,8 @@ import os
 import platform
 import subprocess
 
+import explained
+
 
 def output(*command):
     """The first line that a command prints, or None."""
@@ -26,6 +28,7 @@ class Summary:
         self.packages = 0
         self.missing = {}  # package -> why it could not be fetched
         self.counts = collections.Counter()  # agreement -> files
+        self.members = collections.Counter()  # the same of the files as parts of their packages
         self.causes = collections.Counter()  # of refusals that agree: same or other cause
         self.refusals = collections.Counter()  # the loader's cause -> files
         self.disagreements, self.other_causes, self.differences = [], [], []
@@ -35,7 +38,8 @@ class Summary:
         for result in results:
             named = {"package": str(package), **result}
             self.counts[result["agreement"]] += 1
-            if result["agreement"] == "disagree":
+            self.members[result["member"]["agreement"]] += 1
+            if "disagree" in (result["agreement"], result["member"]["agreement"]):
                 self.disagreements.append(named)
             if "same_cause" in result:
                 self.causes[result["same_cause"]] += 1
@@ -54,7 +58,8 @@ class Summary:
         for result in self.disagreements:
             print(
                 f"DIFFERS {result['package']}: {result['file']}: opdock {result['verdict']} "
-                f"{result['reasons'][:1]}, loader {result['loader']}"
+                f"{result['reasons'][:1]}, loader {result['loader']}; in its package "
+                f"{result['member'].get('verdict')} {result['member'].get('reasons', [])[:1]}"
             )
         for result in self.other_causes:
             print(
@@ -67,6 +72,10 @@ class Summary:
         print(
             f"{self.packages} packages, {sum(self.counts.values())} files: "
             + ", ".join(f"{count} {what}" for what, count in sorted(self.counts.items()))
+        )
+        print(
+            "as parts of their packages: "
+            + ", ".join(f"{count} {what}" for what, count in sorted(self.members.items()))
         )
         print(
             f"first reason is the loader's cause: {self.percent_same_cause()} % of "
@@ -89,6 +98,7 @@ class Summary:
             "not_fetched": self.missing,
             "files": sum(self.counts.values()),
             **{name.replace("-", "_"): count for name, count in sorted(self.counts.items())},
+            "as_members": {n.replace("-", "_"): c for n, c in sorted(self.members.items())},
             "refusals_by_cause": dict(sorted(self.refusals.items())),
             "same_cause_percent": self.percent_same_cause(),
             "files_with_differing_lists": len(self.differences),
@@ -106,4 +116,5 @@ class Summary:
                 ("lists", self.differences),
             ):
                 for result in results:
-                    file.write(json.dumps({"corpus": kind, **result}) + "\n")
+                    line = {"corpus": kind, **result, "cause": explained.cause(result)}
+                    file.write(json.dumps(line) + "\n")

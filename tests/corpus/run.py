@@ -25,7 +25,7 @@ import record
 from compare import examine
 from loader import Loader
 from opdock_inspect import Inspector
-from wheel import native_files, unpack
+from wheel import installed_path, native_files, unpack
 
 HERE = Path(__file__).parent
 
@@ -67,8 +67,20 @@ def examine_group(group, folder, inspect, loader, pool):
                 owner[path] = package
     empty = folder / "empty"
     empty.mkdir()
+    # A wheel alone is asked about as it is; together they are an environment's folder.
+    site = folder / "site"
+    members = inspect.members(group[0][1] if len(group) == 1 else site, empty) if owner else {}
+    members = {installed_path(name): report for name, report in members.items()}
     jobs = {
-        path: pool.submit(examine, path, package.python, inspect, loader, empty)
+        path: pool.submit(
+            examine,
+            path,
+            package.python,
+            inspect,
+            loader,
+            empty,
+            members.get(str(path.relative_to(site))),
+        )
         for path, package in owner.items()
     }
     for package, _ in group:

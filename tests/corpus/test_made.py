@@ -2,7 +2,7 @@
 """Small libraries with one defect each: Opdock's verdict is what the loader then does."""
 
 import pytest
-from made import CASES, compare
+from made import CASES, compare_case
 from made_case import Unmade
 from made_known import KNOWN
 
@@ -10,7 +10,7 @@ from made_known import KNOWN
 @pytest.mark.parametrize("case", CASES)
 def test_verdict_is_the_loaders(case, tmp_path, loader, inspect):
     try:
-        what, words = compare(case, tmp_path / "box", loader, inspect)
+        what, words = compare_case(case, tmp_path / "box", loader, inspect)
     except Unmade as error:
         pytest.skip(str(error))
     assert what == KNOWN.get(case, "right"), words

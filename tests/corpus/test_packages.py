@@ -57,6 +57,9 @@ def run_small(cache, tmp_path, command):
 def test_no_decided_verdict_differs(cache, tmp_path):
     status, results, record = run_small(cache, tmp_path, COMMAND)
     assert [r for r in results if r["agreement"] in ("disagree", "no-answer")] == []
+    assert [r for r in results if r["member"]["agreement"] in ("disagree", "no-answer")] == []
+    absent = {r["file"] for r in results if r["member"]["agreement"] == "absent"}
+    assert {name for name in absent if not name.endswith((".a", ".pyd"))} == set()
     assert [r for r in results if r.get("same_cause") is False] == []
     assert [r for r in results if r.get("differences")] == []
     assert status == 0

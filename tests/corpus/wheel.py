@@ -10,6 +10,14 @@ NATIVE_NAMES = (".so", ".dll", ".pyd", ".dylib", ".a", ".o", ".lib", ".exe")
 MOST_BYTES = 12 << 30
 
 
+def installed_path(name):
+    """Where a wheel's member lies once installed: NAME.data/purelib and platlib go to the top."""
+    parts = PurePosixPath(name).parts
+    if parts[0].endswith(".data") and parts[1:2] in (("purelib",), ("platlib",)):
+        parts = parts[2:]
+    return str(PurePosixPath(*parts))
+
+
 def unpack(wheel, folder):
     """Unpacks a wheel as an installer lays it out: NAME.data/purelib and platlib go to the top.
 
@@ -23,9 +31,7 @@ def unpack(wheel, folder):
             parts = PurePosixPath(member.filename).parts
             if not parts or parts[0] == "/" or ".." in parts:
                 raise ValueError(f"{wheel}: a member lies outside: {member.filename!r}")
-            if parts[0].endswith(".data") and parts[1] in ("purelib", "platlib"):
-                parts = parts[2:]
-            path = Path(folder, *parts)
+            path = Path(folder, installed_path(member.filename))
             path.parent.mkdir(parents=True, exist_ok=True)
             with archive.open(member) as source, open(path, "wb") as target:
                 while piece := source.read(1 << 20):
