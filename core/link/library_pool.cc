@@ -27,6 +27,7 @@ Library read(const OpenFile& file, const std::string& path) {
   library.path = path;
   // What the loader passes over while it searches: 32 bits, or another machine's in its own byte
   // order. Any other file it refuses, as if it were this machine's.
+  library.is_elf = has_identity;
   library.is_other_class = has_identity && identity[EI_CLASS] != ELFCLASS64;
   const bool has_machine =
       has_identity && identity[EI_DATA] == ELFDATA2LSB && elf.header.e_machine != 0;
