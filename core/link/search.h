@@ -87,8 +87,8 @@ class LibrarySearch {
 };
 
 // Where a library of that name or path is, for who then opens it by its path: searched for as
-// dlopen would, with LD_LIBRARY_PATH as it is now, and at last what the process has loaded. nullopt:
-// nowhere. Thread-safe.
+// dlopen would, with LD_LIBRARY_PATH as it is now, and at last what the process has loaded.
+// nullopt: nowhere. Thread-safe.
 std::optional<std::string> find_library(const std::string& name);
 
 }  // namespace opdock
