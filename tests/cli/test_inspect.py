@@ -104,6 +104,8 @@ def test_what_is_for_another_vendor_is_no_cause_beside_what_fits(opdock, tmp_pat
     path = wheel(tmp_path, {"foo/cuda.so": made(80), "foo/hip.so": plugin})
     both = opdock("inspect", path, "--gpu", "sm_80", "--driver", "570", "--json")
     assert both.status == 0, only(both.json)["cause"]
+    text = opdock("inspect", path, "--gpu", "sm_90", "--driver", "570").out
+    assert "1 of 2 files, first foo/cuda.so" in text
     files = {file["file"]: file for file in only(both.json)["files"]}
     assert files["foo/hip.so"]["verdict"] == "rejected" and not files["foo/hip.so"]["counts"]
 
