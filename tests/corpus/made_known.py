@@ -34,6 +34,7 @@ KNOWN = {
     # Rejected as by the loader, for another reason than the loader's first.
     "versions-of-library-not-needed": "other cause",
     "other-class-in-dependency": "other cause",
+    "other-machine": "other cause",
     "version-of-a-library-not-loaded": "other cause",
     "version-of-a-library-not-loaded-in-dependency": "other cause",
 }
