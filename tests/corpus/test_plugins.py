@@ -50,7 +50,9 @@ def test_usable_plugins_are_those_that_load(case, tmp_path, loader, inspect):
     report = inspect(path, tmp_path / "box" / "cwd")
     if report["name"] != "made" or {r["stage"] for r in report["reasons"]} & OWN_STAGES:
         pytest.skip("the case leaves no whole plugin")
-    words = f"loader {answer.outcome} {answer.text} | opdock {report['verdict']} {report['reasons']}"
+    words = (
+        f"loader {answer.outcome} {answer.text} | opdock {report['verdict']} {report['reasons']}"
+    )
     if KNOWN.get(case) == "wrong":
         assert report["verdict"] == "rejected", words
     elif answer.loads:
