@@ -83,8 +83,9 @@ void print_cause(const Report& package) {
   const Report& cause = package.at("cause");
   if (cause.is_null()) return;
   const Report& files = package.at("files");
-  const auto bad = std::count_if(files.begin(), files.end(),
-                                 [](const Report& file) { return file.at("verdict") != "usable"; });
+  const auto bad = std::count_if(files.begin(), files.end(), [](const Report& file) {
+    return file.at("verdict") != "usable" && file.at("counts").get<bool>();
+  });
   if (const std::string file = text_of(cause, "file"); !file.empty()) {
     const std::string of =
         files.size() > 1 ? fmt::format("{} of {} files, first ", bad, files.size()) : "";

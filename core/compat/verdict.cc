@@ -130,6 +130,14 @@ State combine(const std::vector<Reason>& file_reasons, const std::vector<DeviceV
   return file == State::kUsable && any(State::kUsable) ? State::kUsable : State::kUndecided;
 }
 
+// Whether it is plain already that the file is no plugin for this machine.
+bool is_foreign(const std::vector<Reason>& reasons) {
+  return std::any_of(reasons.begin(), reasons.end(), [](const Reason& reason) {
+    return reason.code == Code::kNotElf || reason.code == Code::kElfClass ||
+           reason.code == Code::kElfMachine || reason.code == Code::kElfType;
+  });
+}
+
 bool is_without_gpu(const DeviceVerdict& device) {
   return device.backend != Backend::kCpu && device.index < 0;
 }
@@ -166,7 +174,7 @@ Verdict judge(const FileFacts& file, const MachineFacts& machine, Role role) {
   if (role == Role::kLibrary) std::erase_if(asked, is_without_gpu);
   verdict.state = combine(verdict.reasons, asked);
   for (const DeviceVerdict& device : asked) add_new(device.reasons, &verdict.reasons);
-  if (role == Role::kLibrary) {
+  if (role == Role::kLibrary && !is_foreign(verdict.reasons)) {
     verdict.reasons.push_back(
         make_reason(Code::kNoPlugin, "no Opdock note", "nothing: other native code has none"));
   }

@@ -42,7 +42,10 @@ Reason reason_for(Code code, const std::vector<const DeviceImage*>& images, cons
   for (const DeviceImage* image : images) {
     const std::string name = name_of(*image);
     if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
-    toolkits.push_back(made_by(*image));
+    const std::string made = made_by(*image);  // a library may have hundreds of one kind
+    if (std::find(toolkits.begin(), toolkits.end(), made) == toolkits.end()) {
+      toolkits.push_back(made);
+    }
   }
   switch (code) {
     case Code::kDriverTooOld: {

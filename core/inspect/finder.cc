@@ -93,6 +93,17 @@ void Finder::add(const std::string& path) {
 
 void Finder::walk(const std::string& path) {
   visit(path, 0);
+  // Followed last: a file counts by its own name where it has one here. May add further links.
+  struct stat status{};
+  for (size_t i = 0; i < links_.size(); ++i) {
+    const std::string link = links_[i];
+    if (stat(link.c_str(), &status) == 0 && S_ISDIR(status.st_mode)) {
+      visit(link, 0);
+    } else {
+      take(link);
+    }
+  }
+  links_.clear();
 }
 
 void Finder::visit(const std::string& folder, int depth) {
@@ -107,7 +118,7 @@ void Finder::visit(const std::string& folder, int depth) {
   if (error != 0) skipped.push_back({escape_bytes(folder), open_reason(error, folder)});
   const std::string below = folder == "/" ? folder : folder + "/";
   bool is_site = false;
-  std::vector<std::string> folders, links;
+  std::vector<std::string> folders;
   for (Entry& entry : entries) {
     const std::string path = below + entry.name;
     if (entry.type == DT_UNKNOWN) {
@@ -120,17 +131,10 @@ void Finder::visit(const std::string& folder, int depth) {
     }
     is_site = is_site || entry.name.ends_with(".dist-info") || entry.name.ends_with(".egg-info");
     if (entry.type == DT_DIR) folders.push_back(path);
-    if (entry.type == DT_LNK) links.push_back(path);
+    if (entry.type == DT_LNK) links_.push_back(path);
     if (entry.type == DT_REG) take(path);
   }
   if (is_site) sites.push_back(folder);
-  for (const std::string& path : links) {
-    if (stat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode)) {
-      folders.push_back(path);
-    } else {
-      take(path);
-    }
-  }
   for (const std::string& path : folders) visit(path, depth + 1);
 }
 

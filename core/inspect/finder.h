@@ -18,7 +18,7 @@ namespace opdock {
 class Finder {
  public:
   // What is below the folder `path` (absolute, plain), with links followed: appended to the lists,
-  // each folder's entries in bytewise order, real files before links to files.
+  // each folder's entries in bytewise order, and what only links lead to behind all the rest.
   void walk(const std::string& path);
   // One file that somebody named: the same, if it is native.
   void add(const std::string& path);
@@ -35,6 +35,7 @@ class Finder {
   bool is_new(uint64_t device, uint64_t inode) { return seen_.emplace(device, inode).second; }
 
   std::set<std::pair<uint64_t, uint64_t>> seen_;
+  std::vector<std::string> links_;  // to be followed
 };
 
 // The first kMagicBytes of a file, or fewer.

@@ -50,7 +50,10 @@ Verdict judge_native(FileFacts* file, const Surroundings& around, Linkers* linke
     for (DeviceVerdict& device : verdict.devices) {
       if (device.backend == Backend::kCpu) continue;
       leave_unjudged(*file, &device);
-      verdict.reasons.insert(verdict.reasons.end(), device.reasons.begin(), device.reasons.end());
+      // That the file is no plugin stays the last word.
+      const bool is_told = has_code(verdict.reasons, Code::kNoPlugin);
+      verdict.reasons.insert(verdict.reasons.end() - (is_told ? 1 : 0), device.reasons.begin(),
+                             device.reasons.end());
     }
   }
   if (around.described) hold_to_all_gpus(&verdict);

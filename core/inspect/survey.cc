@@ -7,9 +7,11 @@
 #include <condition_variable>
 #include <map>
 #include <mutex>
+#include <set>
 #include <system_error>
 #include <thread>
 
+#include "base/texts.h"
 #include "fmt/format.h"
 #include "inspect/targets.h"
 #include "opdock/types.hpp"
@@ -210,15 +212,48 @@ State worst(const std::vector<Reason>& reasons) {
   return state;
 }
 
+bool has_gpu_code(const SurveyedFile& file) {
+  return !file.report.at("cuda_archs").empty() || !file.report.at("hip_archs").empty();
+}
+
+// Whether it has code for a kind of GPU that is there, whatever that is worth.
+bool is_for_these_gpus(const SurveyedFile& file) {
+  return std::any_of(file.gpus.begin(), file.gpus.end(),
+                     [](const GpuCell& cell) { return cell.state != GpuState::kNoCode; });
+}
+
+// A library loads where its GPUs are missing; a package whose GPU code is all for others is no use.
+Reason other_vendor_reason(const std::vector<SurveyedFile>& files, const std::vector<Gpu>& gpus) {
+  std::set<std::string> built_for;
+  for (const SurveyedFile& file : files) {
+    for (const char* member : {"cuda_archs", "hip_archs"}) {
+      for (const Report& arch : file.report.at(member)) built_for.insert(arch.get<std::string>());
+    }
+  }
+  Reason reason =
+      make_reason(Code::kNoImages,
+                  "GPU code for " + join_some({built_for.begin(), built_for.end()}, 3) + " only",
+                  "code for " + gpus.front().arch);
+  reason.advice = "get the package that is built for this kind of GPU";
+  return reason;
+}
+
 void conclude(const std::vector<Gpu>& gpus, SurveyedPackage* package) {
   std::sort(package->files.begin(), package->files.end(),
             [](const SurveyedFile& a, const SurveyedFile& b) {
               return a.state != b.state ? a.state > b.state : a.path < b.path;
             });
+  // Packages for several vendors load the library that fits.
+  const auto& files = package->files;
+  const bool has_own = std::any_of(files.begin(), files.end(), is_for_these_gpus);
+  if (!gpus.empty() && !has_own && std::any_of(files.begin(), files.end(), has_gpu_code)) {
+    package->reasons.push_back(other_vendor_reason(files, gpus));
+  }
   package->state = worst(package->reasons);
   package->gpus.resize(gpus.size());
-  for (const SurveyedFile& file : package->files) {
-    package->state = std::max(package->state, file.state);
+  for (SurveyedFile& file : package->files) {
+    file.counts = !has_own || !has_gpu_code(file) || is_for_these_gpus(file);
+    if (file.counts) package->state = std::max(package->state, file.state);
     for (size_t i = 0; i < gpus.size(); ++i) {
       if (file.gpus[i].state > package->gpus[i].state) package->gpus[i] = file.gpus[i];
     }

@@ -40,6 +40,7 @@ struct SurveyedFile {
   State state = State::kRejected;
   std::vector<Reason> reasons;
   std::vector<GpuCell> gpus;  // one for each of Survey::gpus
+  bool counts = true;         // false: for GPUs of another vendor, beside what is for those here
   Report report;              // as of one file; what may be long only on request
 };
 
@@ -50,7 +51,7 @@ struct SurveyedPackage {
   std::vector<std::string> requirements;
   std::vector<SurveyedFile> files;  // the worst first
   std::vector<Reason> reasons;      // of the package as a whole
-  State state = State::kUsable;     // the worst of them
+  State state = State::kUsable;     // the worst of those that count
   std::vector<GpuCell> gpus;        // likewise
 };
 

@@ -70,25 +70,35 @@ Report common_archs(const std::vector<SurveyedFile>& files, const char* member) 
   return common;
 }
 
-// What keeps the package from being usable, first; null if nothing does.
+// How much a reason says of why a package is of no use, from 0: nothing. A missing library may come
+// with another package; and where an image fits but for the driver, those for other architectures
+// are no cause.
+int weight(const Reason& reason) {
+  const Severity severity = info(reason.code).severity;
+  if (severity != Severity::kReject) return severity == Severity::kUndecided ? 1 : 0;
+  if (reason.code == Code::kLibraryMissing) return 2;
+  return reason.code == Code::kArchMismatch || reason.code == Code::kArchSpecific ? 3 : 4;
+}
+
+// What keeps the package from being usable: of the weightiest reasons the first; or null.
 Report cause_json(const SurveyedPackage& package) {
-  const auto find = [&](const std::vector<Reason>& reasons, const std::string& file) -> Report {
-    for (const Severity severity : {Severity::kReject, Severity::kUndecided}) {
-      for (const Reason& reason : reasons) {
-        if (info(reason.code).severity != severity) continue;
-        Report json = to_json(reason);
-        json["file"] = nullable(file);
-        return json;
-      }
+  const Reason* cause = nullptr;
+  std::string file;
+  const auto look_through = [&](const std::vector<Reason>& reasons, const std::string& name) {
+    for (const Reason& reason : reasons) {
+      if (weight(reason) <= (cause == nullptr ? 0 : weight(*cause))) continue;
+      cause = &reason;
+      file = name;
     }
-    return nullptr;
   };
-  if (package.state == State::kUsable) return nullptr;
-  Report cause = find(package.reasons, "");
-  for (const SurveyedFile& file : package.files) {
-    if (cause.is_null() && file.state == package.state) cause = find(file.reasons, file.name);
+  look_through(package.reasons, "");
+  for (const SurveyedFile& one : package.files) {
+    if (one.counts && one.state == package.state) look_through(one.reasons, one.name);
   }
-  return cause;
+  if (cause == nullptr || package.state == State::kUsable) return nullptr;
+  Report json = to_json(*cause);
+  json["file"] = nullable(file);
+  return json;
 }
 
 Report package_json(SurveyedPackage* package, const std::vector<Gpu>& gpus) {
@@ -107,6 +117,7 @@ Report package_json(SurveyedPackage* package, const std::vector<Gpu>& gpus) {
   json["files"] = Report::array();
   for (SurveyedFile& file : package->files) {
     file.report["file"] = file.name;
+    file.report["counts"] = file.counts;
     file.report["gpus"] = cells_json(file.gpus, gpus);
     json["files"].push_back(std::move(file.report));
   }

@@ -11,6 +11,7 @@
 #include <set>
 #include <utility>
 
+#include "base/files.h"
 #include "base/near_names.h"
 #include "base/texts.h"
 #include "inspect/distributions.h"
@@ -145,7 +146,17 @@ std::vector<std::string> Search::files_of(const Distribution& distribution) {
   Finder own;
   for (const std::string& path : distribution.files) own.add(path);
   for (const std::string& top : distribution.tops) {
-    if (exists(top)) own.walk(top);
+    if (exists(top)) {
+      own.walk(top);
+      continue;
+    }
+    // A module of its own: "_foo.abi3.so" for "_foo".
+    std::vector<std::string> names;
+    list_folder(distribution.site, &names);
+    const std::string module = std::string(file_name_of(top)) + ".";
+    for (const std::string& name : names) {
+      if (name.starts_with(module)) own.add(distribution.site + "/" + name);
+    }
   }
   move_skipped(std::move(own.skipped));
   return std::move(own.natives);

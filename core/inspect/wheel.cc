@@ -73,16 +73,17 @@ void Wheel::skip(const std::string& name, Reason reason) {
   }
 }
 
-// "foo-1.0.data/platlib/foo/x.so" is installed as "foo/x.so".
+// "foo-1.0.data/platlib/foo/x.so" is installed as "foo/x.so", and "foo/./x.so" too.
 std::string Wheel::place_of(const std::string& name) const {
-  const size_t slash = name.find('/');
-  if (slash == name.npos || !std::string_view(name).substr(0, slash).ends_with(".data")) {
-    return name;
+  std::string place = plain_path("/" + name).substr(1);
+  const size_t slash = place.find('/');
+  if (slash == place.npos || !std::string_view(place).substr(0, slash).ends_with(".data")) {
+    return place;
   }
   for (const std::string_view part : {"/platlib/", "/purelib/"}) {
-    if (name.compare(slash, part.size(), part) == 0) return name.substr(slash + part.size());
+    if (place.compare(slash, part.size(), part) == 0) return place.substr(slash + part.size());
   }
-  return name;
+  return place;
 }
 
 // What may be native code, and what says something of the package; the rest is passed over.
@@ -99,6 +100,10 @@ void Wheel::keep(ZipEntry entry) {
   const NativeKind kind = native_kind(file_name_of(entry.name));
   if (entry.is_folder || kind == NativeKind::kOther) return;
   const std::string place = place_of(entry.name);
+  if (place.empty()) {
+    skip(entry.name, member_reason("a name that is the wheel's own folder"));
+    return;
+  }
   const auto known = entries_.find(place);
   if (known == entries_.end()) {
     entries_.emplace(place, std::move(entry));

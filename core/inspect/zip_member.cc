@@ -15,7 +15,7 @@ namespace {
 
 constexpr uint32_t kLocalMagic = 0x04034b50;
 constexpr size_t kLocalBytes = 30;
-constexpr size_t kPiece = 256 * 1024;
+constexpr size_t kPiece = 256 * 1024, kLeastPiece = 4096;
 
 uint16_t u16(const uint8_t* bytes) {
   return static_cast<uint16_t>(bytes[0] | bytes[1] << 8);
@@ -112,8 +112,11 @@ bool Zip::read(const ZipEntry& entry, uint64_t most,
   if (!data) return false;
   FileReader reader(fd_, *data + entry.packed);
   Sink sink{entry, std::min(most, entry.size), take, problem};
-  std::vector<uint8_t> in(static_cast<size_t>(std::min<uint64_t>(kPiece, entry.packed)));
-  std::vector<uint8_t> out(entry.method == 0 ? 0 : kPiece);
+  // No more than will be used: of most members only the first bytes are wanted.
+  const uint64_t wanted = std::min<uint64_t>(kPiece, sink.most);
+  std::vector<uint8_t> in(static_cast<size_t>(
+      std::min(std::max<uint64_t>(wanted, kLeastPiece), std::max<uint64_t>(entry.packed, 1))));
+  std::vector<uint8_t> out(static_cast<size_t>(std::max<uint64_t>(wanted, 1)));
   z_stream stream{};
   if (entry.method != 0 && inflateInit2(&stream, -MAX_WBITS) != Z_OK) {
     *problem = "no memory to unpack it in";

@@ -11,6 +11,9 @@ namespace {
 // Of symbol tables. Beyond it the pool forgets all: who uses one keeps it.
 constexpr size_t kMostBytes = 48 << 20;
 
+// Of relocations that are read of a dependency; a few hundred kilobytes are usual.
+constexpr uint64_t kMostRelocations = 4 << 20;
+
 Library read(const OpenFile& file, const std::string& path) {
   FileReader reader(file.fd.get(), file.size);
   std::vector<Reason> reasons;
@@ -24,9 +27,13 @@ Library read(const OpenFile& file, const std::string& path) {
       reader.read(0, identity, sizeof identity) && std::memcmp(identity, ELFMAG, SELFMAG) == 0;
   if (read_headers(&elf, &is_elf)) dynamic = read_dynamic(elf);
   if (dynamic) library = read_library(elf, *std::move(dynamic), path);
+  uint64_t relocations = 0;
+  for (const auto& [address, size] : library.dynamic.relocations) relocations += size;
+  if (relocations <= kMostRelocations) check_relocations(elf, library.dynamic);
   library.path = path;
   // What the loader passes over while it searches: 32 bits, or another machine's in its own byte
   // order. Any other file it refuses, as if it were this machine's.
+  library.is_elf = has_identity;
   library.is_other_class = has_identity && identity[EI_CLASS] != ELFCLASS64;
   const bool has_machine =
       has_identity && identity[EI_DATA] == ELFDATA2LSB && elf.header.e_machine != 0;

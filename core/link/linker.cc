@@ -126,6 +126,12 @@ void check_tls(const LinkGraph& graph, LinkFacts* facts) {
   facts->tls_most_align = graph.process().tls_align;
 }
 
+// glibc gives up where the very library that a version is asked of has no tables of versions.
+bool lacks_versions(const LinkNode& provider, const WantedSymbol& wanted, const Files& files) {
+  const Library* const library = provider.read(files);
+  return !library->symbols.has_versions() && provider.is_called(std::string(wanted.library));
+}
+
 // Those of the symbols that a relocation refers to; the loader looks up no others.
 std::vector<WantedSymbol> only_relocated(const std::vector<WantedSymbol>& symbols,
                                          const LinkNode& node, const Files& files) {
@@ -195,6 +201,16 @@ void Linker::check_symbols(const LinkGraph& graph, const LinkNode& node, LinkFac
   library->symbols.for_each_wanted([&](const WantedSymbol& wanted) {
     if (wanted.weak) return;
     if (const LinkNode* provider = graph.provider(wanted)) {
+      if (!wanted.version.empty() && lacks_versions(*provider, wanted, search_.files())) {
+        facts->problems.push_back({LinkProblem::Kind::kVersion,
+                                   owner(node),
+                                   std::string(wanted.version),
+                                   {},
+                                   std::string(wanted.library),
+                                   provider->path,
+                                   {},
+                                   0});
+      }
       needs_root = needs_root || provider->is_root;
       if (!needs_root) providers.insert(provider->read(search_.files()));
     } else if (!graph.process().is_this_process || !is_bound_here(wanted)) {

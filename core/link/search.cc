@@ -270,10 +270,13 @@ std::optional<FoundLibrary> LibrarySearch::find(const std::string& name, const N
 
 std::optional<std::string> find_library(const std::string& name) {
   static const Files& files = *new Files;
-  LibrarySearch search(places_here(0), &files);
+  SearchPlaces places = places_here(0);
+  // What is found is opened by its path, so what the variable says now counts.
+  const char* const folders = ::secure_getenv("LD_LIBRARY_PATH");
+  places.library_path = split(folders == nullptr ? "" : folders, ":;");
+  LibrarySearch search(std::move(places), &files);
   if (std::optional<FoundLibrary> found = search.find(name, Needer{})) {
-    if (found->library->refusal) return std::nullopt;
-    return found->path;
+    return found->library->is_elf ? std::optional(found->path) : std::nullopt;
   }
   // What is loaded under that name, wherever it came from.
   void* const handle = ::dlopen(name.c_str(), RTLD_LAZY | RTLD_NOLOAD);

@@ -86,8 +86,9 @@ class LibrarySearch {
   std::map<std::string, std::vector<std::string>> subfolders_;  // of the folders seen
 };
 
-// The path of the library that dlopen(name) in this process would load, or has loaded; nullopt:
-// none. Thread-safe.
+// Where a library of that name or path is, for who then opens it by its path: searched for as
+// dlopen would, with LD_LIBRARY_PATH as it is now, and at last what the process has loaded.
+// nullopt: nowhere. Thread-safe.
 std::optional<std::string> find_library(const std::string& name);
 
 }  // namespace opdock

@@ -98,7 +98,8 @@ void check_tables(const ElfFile& elf, const std::map<int64_t, uint64_t>& values)
       }
       size = given->second;
     }
-    if (size != 0 && !elf.to_offset(address->second, size)) {
+    const bool is_code = table.address == DT_INIT || table.address == DT_FINI;
+    if (size != 0 && !elf.to_offset(address->second, size, is_code)) {
       elf.defects->add(Code::kElfMalformed,
                        std::string(table.name) + " at address " + hex(address->second) + " of " +
                            hex(size) + " bytes",

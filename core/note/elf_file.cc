@@ -213,6 +213,22 @@ void check_load(ElfFile* elf, size_t index, const Elf64_Phdr* previous) {
   }
 }
 
+// The loader takes the right to write from these pages; elsewhere that fails, or hits others.
+void check_read_only(const ElfFile& elf, const Elf64_Phdr& segment) {
+  const bool inside =
+      std::any_of(elf.segments.begin(), elf.segments.end(), [&](const Elf64_Phdr& load) {
+        if (load.p_type != PT_LOAD || segment.p_vaddr < load.p_vaddr) return false;
+        const uint64_t into = segment.p_vaddr - load.p_vaddr;
+        const uint64_t room = load.p_memsz + kSmallestPage;  // up to the page's end
+        return into <= room && segment.p_memsz <= room - into;
+      });
+  if (inside) return;
+  elf.defects->add(Code::kElfMalformed,
+                   "pages to be made read-only at " + hex(segment.p_vaddr) + " of " +
+                       hex(segment.p_memsz) + " bytes",
+                   "them inside one PT_LOAD segment");
+}
+
 void check_segments(ElfFile* elf) {
   const Elf64_Phdr* previous = nullptr;
   for (size_t i = 0; i < elf->segments.size(); ++i) {
@@ -222,6 +238,9 @@ void check_segments(ElfFile* elf) {
   }
   if (previous == nullptr) {
     elf->defects->add(Code::kElfMalformed, "no PT_LOAD segment", "at least one");
+  }
+  for (const Elf64_Phdr& segment : elf->segments) {
+    if (segment.p_type == PT_GNU_RELRO) check_read_only(*elf, segment);
   }
 }
 
@@ -260,15 +279,16 @@ bool Defects::has(Code code) const {
                      [&](const Reason& reason) { return reason.code == code; });
 }
 
-std::optional<uint64_t> ElfFile::to_offset(uint64_t address, uint64_t size) const {
-  const std::optional<Extent> rest = rest_of_segment(address);
+std::optional<uint64_t> ElfFile::to_offset(uint64_t address, uint64_t size, bool is_code) const {
+  const std::optional<Extent> rest = rest_of_segment(address, is_code);
   if (!rest || size > rest->size) return std::nullopt;
   return rest->offset;
 }
 
-std::optional<Extent> ElfFile::rest_of_segment(uint64_t address) const {
+std::optional<Extent> ElfFile::rest_of_segment(uint64_t address, bool is_code) const {
+  const uint32_t rights = is_code ? PF_R | PF_X : PF_R;
   for (const Elf64_Phdr& load : segments) {
-    if (load.p_type != PT_LOAD || address < load.p_vaddr) continue;
+    if (load.p_type != PT_LOAD || (load.p_flags & rights) == 0 || address < load.p_vaddr) continue;
     const uint64_t into = address - load.p_vaddr;
     if (into >= load.p_filesz || load.p_offset > reader->size()) continue;
     const uint64_t room = reader->size() - load.p_offset;

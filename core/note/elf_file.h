@@ -42,9 +42,10 @@ struct ElfFile {
 
   // Where the `size` bytes at virtual address `address` lie in the file; nullopt unless one PT_LOAD
   // has all of them in its file part and that part is inside the file.
-  std::optional<uint64_t> to_offset(uint64_t address, uint64_t size) const;
-  // From `address` to the end of its PT_LOAD's file part, cut at the end of the file.
-  std::optional<Extent> rest_of_segment(uint64_t address) const;
+  std::optional<uint64_t> to_offset(uint64_t address, uint64_t size, bool is_code = false) const;
+  // From `address` to the end of its PT_LOAD's file part, cut at the end of the file. Only segments
+  // that can be read, or, of code, run count.
+  std::optional<Extent> rest_of_segment(uint64_t address, bool is_code = false) const;
 };
 
 // Reads the ELF header and the program headers and checks them. False if nothing further can be

@@ -5,6 +5,8 @@
 #include <cstring>
 #include <set>
 
+#include "note/machine_name.h"
+
 namespace opdock {
 namespace {
 
@@ -150,6 +152,7 @@ Library read_library(const ElfFile& elf, Dynamic dynamic, const std::string& pat
 }
 
 void check_relocations(const ElfFile& elf, const Dynamic& dynamic) {
+  if (elf.header.e_machine != kThisMachine) return;
   const std::optional<Extent> symbols = elf.rest_of_segment(dynamic.symbols);
   const uint64_t most_symbols = symbols ? symbols->size / sizeof(Elf64_Sym) : 0;
   uint64_t num_relative = dynamic.num_relative;

@@ -16,6 +16,7 @@ namespace opdock {
 struct Library {
   std::string path;  // under which it was opened
   uint16_t machine = 0;
+  bool is_elf = false;
   bool is_other_class = false;  // 32 bits: the loader looks on in the next folder
   Dynamic dynamic;
   SymbolTable symbols;

@@ -47,7 +47,9 @@ std::optional<GnuHash> read_gnu_hash(const ElfFile& elf, const Dynamic& dynamic)
   if (!table || table->size < sizeof head || !elf.reader->read(table->offset, &head)) return {};
   const uint64_t buckets_at = sizeof head + uint64_t{head.bloom_words} * 8;
   const uint64_t chains_at = buckets_at + uint64_t{head.buckets} * 4;
-  if (chains_at > table->size || chains_at > kMaxTableBytes) return std::nullopt;
+  if (chains_at > table->size || chains_at > kMaxTableBytes || head.buckets == 0) {
+    return std::nullopt;
+  }
   GnuHash hash;
   hash.first = head.first;
   hash.shift = head.bloom_shift;
@@ -196,7 +198,9 @@ std::string_view SymbolTable::name_of(const Elf64_Sym& symbol) const {
 
 WantedSymbol SymbolTable::wanted(uint32_t index) const {
   const Elf64_Sym& symbol = symbols_[index];
-  WantedSymbol wanted{name_of(symbol), {}, false, false, false, index};
+  WantedSymbol wanted;
+  wanted.name = name_of(symbol);
+  wanted.index = index;
   wanted.weak = ELF64_ST_BIND(symbol.st_info) == STB_WEAK;
   wanted.is_tls = ELF64_ST_TYPE(symbol.st_info) == STT_TLS;
   if (indices_.empty()) return wanted;
@@ -204,6 +208,7 @@ WantedSymbol SymbolTable::wanted(uint32_t index) const {
   if (version >= kFirstVersion && version < needs_.size()) {
     wanted.version = needs_[version].version;
     wanted.hidden = needs_[version].hidden;
+    wanted.library = needs_[version].library;
   }
   return wanted;
 }

@@ -18,6 +18,7 @@ namespace opdock {
 struct WantedSymbol {
   std::string_view name;
   std::string_view version;  // "GLIBC_2.34"; empty: none is asked for
+  std::string_view library;  // of which the version is asked
   bool hidden = false;       // a definition without a version will not do
   bool weak = false;         // may be absent
   bool is_tls = false;
@@ -55,6 +56,7 @@ class SymbolTable {
 
   // Whether the file defines any symbol versions, and whether this one. A file without any
   // satisfies every need for a version.
+  bool has_versions() const { return !indices_.empty(); }  // defined or needed
   bool has_definitions() const { return !definitions_.empty(); }
   bool defines_version(std::string_view version) const;
   const std::vector<VersionDefinition>& definitions() const { return definitions_; }

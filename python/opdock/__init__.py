@@ -30,7 +30,7 @@ from opdock._errors import (
 from opdock._load import Plugin, load
 from opdock._opdock import Function, Generator, Kernel, Object, Runtime
 from opdock._opdock import version as _version
-from opdock._reports import codes, doctor, explain, inspect, plugins, trust
+from opdock._reports import codes, doctor, explain, inspect, inspect_diff, plugins, trust
 from opdock._runtime import configure, manual_seed
 
 TYPE_CHECKING = False  # as in typing, which this need not import
@@ -75,6 +75,7 @@ __all__ = [
     "doctor",
     "explain",
     "inspect",
+    "inspect_diff",
     "load",
     "manual_seed",
     "ops",

@@ -77,6 +77,16 @@ class Runtime {
       return opdock_inspect_json(handle_, path.c_str(), out, error, size);
     });
   }
+  std::string survey(const std::string& request) const {
+    return json([&](char** out, char* error, uint32_t size) {
+      return opdock_survey_json(handle_, request.c_str(), out, error, size);
+    });
+  }
+  std::string inspect_diff(const std::string& a, const std::string& b) const {
+    return json([&](char** out, char* error, uint32_t size) {
+      return opdock_inspect_diff_json(handle_, a.c_str(), b.c_str(), out, error, size);
+    });
+  }
   std::string explain(const std::string& name) const {
     return json([&](char** out, char* error, uint32_t size) {
       return opdock_explain_json(handle_, name.c_str(), out, error, size);
@@ -161,6 +171,8 @@ PYBIND11_MODULE(_opdock, module) {
            py::arg("fallback") = py::none(), py::arg("diagnose") = false)
       .def("list_json", &Runtime::list, py::arg("rescan") = false)
       .def("inspect_json", &Runtime::inspect, py::arg("path"))
+      .def("survey_json", &Runtime::survey, py::arg("request"))
+      .def("inspect_diff_json", &Runtime::inspect_diff, py::arg("a"), py::arg("b"))
       .def("explain_json", &Runtime::explain, py::arg("name"))
       .def("doctor_json", &Runtime::doctor)
       .def("manual_seed", &Runtime::manual_seed, py::arg("seed"));

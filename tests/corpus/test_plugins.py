@@ -17,6 +17,9 @@ from made_versions import CASES as VERSIONS
 
 TOP = Path(__file__).resolve().parents[2]
 CASES = {**SYMBOLS, **TLS, **VERSIONS, **SEARCH}
+# The process that a plugin is loaded into has libm, libstdc++ and libopdock already; the one that is
+# asked here does not.
+IN_THE_HOST = {"symbol-of-a-plugin-host", "without-default-folders", "runpath-shadows-libm"}
 # Other reasons than the loader's: what the note and the entry function are for.
 OWN_STAGES = {"note", "abi"}
 
@@ -36,6 +39,8 @@ class PluginBox(Box):
 
 @pytest.mark.parametrize("case", CASES)
 def test_usable_plugins_are_those_that_load(case, tmp_path, loader, inspect):
+    if case in IN_THE_HOST:
+        pytest.skip("the host has what the loader's plain program lacks")
     (tmp_path / "box" / "cwd").mkdir(parents=True)
     try:
         path = CASES[case](PluginBox(tmp_path / "box"))

@@ -1,10 +1,11 @@
-// Writes seed inputs for the fuzzers: make_corpus FOLDER makes FOLDER/{cache,elf,json,note}.
+// Writes seed inputs for the fuzzers: make_corpus FOLDER makes FOLDER/{cache,elf,json,note,wheel}.
 // SPDX-License-Identifier: Apache-2.0
 #include <filesystem>
 #include <fstream>
 
 #include "cache/entry_format.h"
 #include "support/bundle_builder.h"
+#include "support/zip_builder.h"
 
 namespace {
 
@@ -30,6 +31,24 @@ Bytes fatbin() {
 
 Bytes bundle() {
   return hip_bundle({{"hipv4-amdgcn-amd-amdhsa--gfx90a", code_object(0x3f)}});
+}
+
+void write_wheels(const fs::path& folder) {
+  const std::vector<ZipMember> members = {
+      {.name = "foo/x.so", .bytes = "\177ELF and more", .deflated = true},
+      {.name = "foo-1.data/platlib/foo/y.so.1", .bytes = "stored"},
+      {.name = "foo-1.data/scripts/tool", .bytes = "\177ELF", .mode = 0100755},
+      {.name = "foo-1.dist-info/METADATA", .bytes = "Name: foo\n", .deflated = true}};
+  write(folder / "whole", Bytes(zip_of(members)).data);
+  write(folder / "zip64",
+        Bytes(zip_of({{.name = "foo/x.so", .bytes = "abc", .zip64 = true}}, {.zip64 = true})).data);
+  write(folder / "odd",
+        Bytes(zip_of({{.name = "../x.so", .bytes = "abc"},
+                      {.name = "foo/l.so", .bytes = "/etc", .mode = 0120777},
+                      {.name = "foo/l.so", .bytes = "abc", .deflated = true, .size = 99},
+                      {.name = "foo/m.so", .bytes = "abc", .header = 0}},
+                     {.comment = "comment"}))
+            .data);
 }
 
 }  // namespace
@@ -70,6 +89,7 @@ int main(int count, char** arguments) {
   }
   write(root / "json" / "odd",
         Bytes(R"([{"a":[1,-2.5e3,"\u00e9\ud83d\ude80",null,true,{}]}])").data);
+  write_wheels(root / "wheel");
   opdock::cache::EntryData entry;
   entry.kind = "kernels";
   entry.key = std::string(64, 'a');

@@ -17,6 +17,7 @@ struct ZipMember {
   int method = -1;
   uint32_t mode = 0100644;      // as Unix has it
   std::string local_name = {};  // in its own header
+  std::string behind = {};      // bytes that count as packed ones, behind what was packed
   int64_t size = -1;            // as the directory has it
   int64_t crc = -1;
   int64_t header = -1;  // where the directory says that it is
@@ -60,7 +61,8 @@ struct ZipOptions {
 inline std::string zip_of(const std::vector<ZipMember>& members, const ZipOptions& options = {}) {
   std::string out, directory;
   for (const ZipMember& member : members) {
-    const std::string packed = member.deflated ? deflated(member.bytes) : member.bytes;
+    const std::string packed =
+        (member.deflated ? deflated(member.bytes) : member.bytes) + member.behind;
     const uint64_t header = member.header >= 0 ? static_cast<uint64_t>(member.header) : out.size();
     const uint64_t method = member.method >= 0 ? static_cast<uint64_t>(member.method)
                             : member.deflated  ? 8

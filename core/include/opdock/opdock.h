@@ -139,8 +139,8 @@ OPDOCK_EXPORT const char* opdock_status_name(opdock_status status);
 
 /* Each writes a JSON text, NUL-terminated, that the caller frees with opdock_free. docs/verdicts.md
  * describes the members. They read files and machine facts; none loads a plugin, creates a context
- * on a device, or starts a process, except where the CUDA driver is present without NVML: then a
- * short-lived helper process asks it once. */
+ * on a device, or starts a process, except where the CUDA driver is present without NVML (then a
+ * short-lived helper process asks it once), and where opdock_survey_json says so. */
 
 /* {"plugins": [{"kind", "name", "version", "path", "usable", "verdict", "devices", "ops",
  * "reasons": […]}]} for everything that discovery finds, in its order: shared objects (kind

@@ -31,7 +31,8 @@ TEST(Finder, FindsWhatIsNativeOnce) {
   fs::create_hard_link(folder.path() / "a/libx.so.1.2", folder.path() / "a/zzz.so");
   folder.write("a/deep/er/y.so", elf);
   fs::create_directory_symlink("..", folder.path() / "a/deep/loop");
-  fs::create_directory_symlink(folder.path() / "a", folder.path() / "b");
+  fs::create_directory_symlink(folder.path() / "a", folder.path() / "0");
+  fs::create_symlink("a/libx.so.1.2", folder.path() / "0.so");
   folder.write("bin/tool", elf);
   folder.write("bin/script", "#!/bin/sh");
   folder.write("bin/notes.txt", elf);
@@ -50,8 +51,8 @@ TEST(Finder, FindsWhatIsNativeOnce) {
                       fs::path(one.path).filename().string() + ": " +
                       std::string(info(one.reason.code).name));
   }
-  EXPECT_EQ(skipped, (Names{"dev/libdev.so: linker-script", "dev/gone.so: link-broken",
-                            "win/x.dll: foreign-file"}));
+  EXPECT_EQ(skipped, (Names{"dev/libdev.so: linker-script", "win/x.dll: foreign-file",
+                            "dev/gone.so: link-broken"}));
 }
 
 TEST(Finder, KnowsWherePackagesAreInstalled) {
@@ -72,7 +73,7 @@ TEST(Distributions, AreReadFromTheirRecords) {
   folder.write("Foo_Bar-1.2.dist-info/RECORD",
                "foo/x.so,sha256=abc,12\nfoo/__init__.py,,\r\n\"foo/a,\"\"b.so\",,\n"
                "../../bin/tool,,\n/abs/y.so.1,,\n");
-  folder.write("old-2.egg-info/PKG-INFO", "Name: old\nVersion: 2\n");
+  folder.write("old-2.egg-info/PKG-INFO", "Name: old\r\nVersion: 2\r\n\r\nVersion: 3");
   folder.write("old-2.egg-info/top_level.txt", "old\n_old\n");
   const std::string site = folder.path().string();
   const std::vector<Distribution> found = read_distributions(site);
@@ -83,6 +84,7 @@ TEST(Distributions, AreReadFromTheirRecords) {
                                    folder.path().parent_path().parent_path().string() + "bin/tool",
                                    "/abs/y.so.1"}));
   EXPECT_EQ(found[0].requirements, (Names{"numpy", "nvidia-cublas-cu12"}));
+  EXPECT_EQ(found[1].version, "2");
   EXPECT_EQ(found[1].tops, (Names{site + "/old", site + "/_old"}));
   EXPECT_TRUE(read_distributions("/nowhere").empty());
 }

@@ -86,7 +86,9 @@ TEST(MachineSpec, AnotherProcessorHasOtherLibraries) {
   EXPECT_EQ(arm.elf_machine, EM_AARCH64);
   EXPECT_EQ(arm.cpu_level, 0);
   EXPECT_EQ(arm.symbol_versions.size(), 1u);
+  EXPECT_TRUE(described({.arch = "aarch64"}).symbol_versions.empty());
   EXPECT_EQ(described({.arch = "x86_64"}).cpu_level, 4);
+  EXPECT_EQ(described({.arch = "x86_64"}).symbol_versions.size(), 3u);
   EXPECT_EQ(described({.cpu = "x86-64-v3"}).cpu_level, 3);
 }
 

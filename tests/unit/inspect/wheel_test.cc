@@ -86,6 +86,16 @@ TEST(Wheel, IsAFolderToWhoLooksForLibraries) {
   EXPECT_EQ(read.wheel->open(read.path + "/foo").has_value(), false);
 }
 
+TEST(Wheel, DotsAndDoubleSlashesAreNoOtherPlace) {
+  const Read read(Members{{.name = "foo//./x.so", .bytes = "x"},
+                          {.name = "foo/x.so", .bytes = "y"},
+                          {.name = ".", .bytes = "x"},
+                          {.name = "./foo/y.so", .bytes = "z"}});
+  EXPECT_EQ(read.names(), (Names{"foo/x.so", "./foo/y.so"}));
+  EXPECT_EQ(read.text("foo/x.so"), "y");
+  EXPECT_EQ(read.text("foo/y.so"), "z");
+}
+
 TEST(Wheel, NothingOutsideIsReadThroughIt) {
   const Read read(Members{{.name = "foo/x.so", .bytes = "x"}});
   read.folder.write("secret.so", "secret");

@@ -92,8 +92,9 @@ TEST(Zip, ReadsOnlyTheBeginningIfAsked) {
 
 TEST(Zip, ReadsZip64AndComments) {
   for (const bool zip64 : {false, true}) {
-    Archive archive(zip_of({{.name = "x", .bytes = "one", .zip64 = zip64}},
-                           {.comment = "PK\5\6 of no meaning", .zip64 = zip64}));
+    Archive archive(
+        zip_of({{.name = "x", .bytes = "one", .zip64 = zip64}},
+               {.comment = "PK\5\6 of no meaning, long enough for a record", .zip64 = zip64}));
     ASSERT_EQ(archive.entries.size(), 1u) << archive.problem;
     EXPECT_EQ(archive.read_only(), "one") << archive.problem;
   }
@@ -139,6 +140,8 @@ TEST(Zip, RefusesMembersThatAreNotWhatTheDirectorySays) {
       {{.name = "x", .bytes = "abc", .crc = 7}, "a checksum that is not the directory's"},
       {{.name = "x", .bytes = "abc", .deflated = true, .crc = 7},
        "a checksum that is not the directory's"},
+      {{.name = "x", .bytes = "abc", .deflated = true, .behind = "d"},
+       "bytes behind the end of the compressed ones"},
       {{.name = "x", .bytes = "abc", .header = 5}, "no header of the member at 0x5"},
       {{.name = "x", .bytes = "\xff\xff\xff", .method = 8}, "damaged compressed bytes"},
       {{.name = "x", .bytes = "abc", .deflated = true, .size = 0xfffffffe},
