@@ -85,9 +85,20 @@ def examine_group(group, folder, inspect, loader, pool):
     }
     for package, _ in group:
         results = [jobs[path].result() for path in owner if owner[path] == package]
-        for result in results:
-            result["file"] = os.path.relpath(result["file"], folder / "site")
-        yield package, results
+        yield package, [without_places(result, folder, dict(group)) for result in results]
+
+
+def without_places(value, folder, wheels):
+    """A result whose texts name files as they lie in the package, not on this machine."""
+    if isinstance(value, str):
+        for place in (folder / "site", *wheels.values(), folder):
+            value = value.replace(f"{place}/", "")
+        return value
+    if isinstance(value, list):
+        return [without_places(item, folder, wheels) for item in value]
+    if isinstance(value, dict):
+        return {name: without_places(item, folder, wheels) for name, item in value.items()}
+    return value
 
 
 def main(words):
