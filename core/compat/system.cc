@@ -42,10 +42,13 @@ void judge_system(const FileFacts& file, const MachineFacts& machine, Role role,
   if (has_code(*reasons, Code::kElfClass) || has_code(*reasons, Code::kElfMachine)) return;
   const bool is_cut_off = file.machine == 0 && has_code(*reasons, Code::kElfTruncated);
   if (file.is_elf && file.machine != machine.elf_machine && !is_cut_off) {
-    // What else it needs means nothing here, nor that it is no plugin.
-    std::erase_if(*reasons, [](const Reason& reason) { return reason.code == Code::kNoteMissing; });
-    reasons->push_back(make_reason(Code::kElfMachine, machine_name(file.machine),
-                                   machine_name(machine.elf_machine)));
+    // What else it needs means nothing here, nor what else it is.
+    std::erase_if(*reasons, [](const Reason& reason) {
+      return reason.code == Code::kNoteMissing || reason.code == Code::kElfType ||
+             reason.code == Code::kElfMalformed;
+    });
+    reasons->insert(reasons->begin(), make_reason(Code::kElfMachine, machine_name(file.machine),
+                                                  machine_name(machine.elf_machine)));
     return;
   }
   if (role == Role::kPlugin && !file.note && !note_explained(*reasons)) {

@@ -165,9 +165,19 @@ void judge_link(const FileFacts& file, const MachineFacts& machine, Role role,
     if (is_absent && file.note && is_declared(problem.name, *file.note)) continue;
     problems[problem.kind].push_back(&problem);
   }
+  // Libraries are opened one after another: the first that fails is the one that the loader names.
+  const auto first = std::find_if(
+      file.link.problems.begin(), file.link.problems.end(), [](const LinkProblem& problem) {
+        return problem.kind == Kind::kMissing || problem.kind == Kind::kRefused;
+      });
+  const bool is_refused_first = first != file.link.problems.end() && first->kind == Kind::kRefused;
+  const auto judge_all_refused = [&] {
+    for (const LinkProblem* problem : problems[Kind::kRefused]) judge_refused(*problem, reasons);
+  };
+  if (is_refused_first) judge_all_refused();
   judge_absent(problems[Kind::kMissing], Code::kLibraryMissing,
                "nowhere that the loader looks: ", "every library that is needed", reasons);
-  for (const LinkProblem* problem : problems[Kind::kRefused]) judge_refused(*problem, reasons);
+  if (!is_refused_first) judge_all_refused();
   judge_absent(problems[Kind::kElsewhere], Code::kLibraryElsewhere,
                "not where the loader looks, but in ",
                "it loaded before, by the package that has it", reasons);

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "fmt/format.h"
+#include "link/library_pool.h"
 
 namespace opdock {
 namespace {
@@ -67,6 +68,13 @@ InspectedFile inspect_file(const Files& files, const std::string& path, const Su
   const std::optional<OpenFile> open = files.open(path, &inspected.verdict.reasons);
   if (!open) return inspected;  // rejected
   inspected.file = read_file_facts(open->fd.get(), open->size, path, Depth::kInspect);
+  const bool is_whole = std::none_of(
+      inspected.file.reasons.begin(), inspected.file.reasons.end(), [](const Reason& reason) {
+        return info(reason.code).stage == "file" && info(reason.code).severity == Severity::kReject;
+      });
+  if (inspected.file.library != nullptr && is_whole) {
+    LibraryPool::shared().put(open->identity, inspected.file.library);  // others may need it
+  }
   if (inspected.file.is_program) drop(Code::kElfType, &inspected.file.reasons);
   if (is_plugin(inspected.file)) {
     inspected.file.link = linkers->link(inspected.file);

@@ -1,10 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "inspect/native_names.h"
 
-#include <array>
+#include <algorithm>
 #include <cctype>
 
 namespace opdock {
+namespace {
+
+// Endings of sources, texts and data: what packages consist of but for native code. Of any other
+// name the first bytes decide: libraries end in ".so.1.0.2n", programs in ".hydra".
+constexpr std::string_view kDataEndings[] = {
+    "py",   "pyi", "pyc", "pyx", "pxd",  "pxi", "pyf", "ipynb", "txt",   "md",    "rst",  "h",
+    "hh",   "hpp", "hxx", "inl", "inc",  "ipp", "tpp", "c",     "cc",    "cpp",   "cxx",  "cu",
+    "cuh",  "f",   "f90", "hip", "cl",   "ptx", "bc",  "ll",    "td",    "proto", "json", "toml",
+    "yaml", "yml", "cfg", "ini", "conf", "in",  "am",  "cmake", "pc",    "mk",    "html", "css",
+    "js",   "ts",  "map", "xml", "xsd",  "svg", "png", "jpg",   "jpeg",  "gif",   "ico",  "ttf",
+    "woff", "csv", "tsv", "dat", "npy",  "npz", "pkl", "mat",   "h5",    "gz",    "bz2",  "xz",
+    "zip",  "whl", "tar", "a",   "o",    "lib", "mo",  "po",    "typed", "sh",    "bat",  "ps1"};
+
+bool has_data_ending(std::string_view file_name) {
+  const size_t dot = file_name.rfind('.');
+  if (dot == file_name.npos) return false;
+  const std::string_view ending = file_name.substr(dot + 1);
+  return std::find(std::begin(kDataEndings), std::end(kDataEndings), ending) !=
+         std::end(kDataEndings);
+}
+
+}  // namespace
 
 NativeKind native_kind(std::string_view file_name) {
   if (file_name.ends_with(".so")) return NativeKind::kLibrary;
@@ -19,7 +41,7 @@ NativeKind native_kind(std::string_view file_name) {
   for (std::string_view end : {".pyd", ".dll", ".dylib"}) {
     if (file_name.ends_with(end)) return NativeKind::kForeign;
   }
-  return file_name.find('.') == file_name.npos ? NativeKind::kMaybe : NativeKind::kOther;
+  return has_data_ending(file_name) ? NativeKind::kOther : NativeKind::kMaybe;
 }
 
 bool is_elf_magic(std::string_view first_bytes) {

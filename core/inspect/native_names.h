@@ -10,8 +10,8 @@ namespace opdock {
 enum class NativeKind {
   kLibrary,  // "x.so", "x.so.1.2": looked at whatever it holds
   kForeign,  // "x.dll", "x.pyd", "x.dylib": another system's
-  kMaybe,    // no extension: native if its first bytes are ELF's
-  kOther,
+  kMaybe,    // native if its first bytes are ELF's
+  kOther,    // a source, a text or data by its ending
 };
 NativeKind native_kind(std::string_view file_name);
 

@@ -2,13 +2,14 @@
 #include "link/library_pool.h"
 
 #include <cstring>
+#include <vector>
 
 #include "link/search.h"
 
 namespace opdock {
 namespace {
 
-// Of symbol tables. Beyond it the pool forgets all: who uses one keeps it.
+// Of symbol tables. Beyond it the pool lets all go: who uses one keeps it.
 constexpr size_t kMostBytes = 48 << 20;
 
 // Of relocations that are read of a dependency; a few hundred kilobytes are usual.
@@ -59,7 +60,7 @@ std::shared_ptr<const Library> LibraryPool::get(const std::string& path, const F
   {
     const std::lock_guard lock(mutex_);
     if (const auto known = libraries_.find(*identity); known != libraries_.end()) {
-      return known->second;
+      if (auto library = known->second.remembered.lock()) return library;
     }
   }
   const std::optional<OpenFile> file = files.open(path);
@@ -70,14 +71,15 @@ std::shared_ptr<const Library> LibraryPool::get(const std::string& path, const F
 }
 
 void LibraryPool::put(const FileIdentity& identity, std::shared_ptr<const Library> library) {
-  std::map<FileIdentity, std::shared_ptr<const Library>> forgotten;
+  std::vector<std::shared_ptr<const Library>> dropped;  // freed after the lock
   const std::lock_guard lock(mutex_);
   if (bytes_ > kMostBytes) {
-    libraries_.swap(forgotten);
+    for (auto& [id, known] : libraries_) dropped.push_back(std::move(known.kept));
+    std::erase_if(libraries_, [](const auto& entry) { return entry.second.remembered.expired(); });
     bytes_ = 0;
   }
   bytes_ += library->symbols.bytes();
-  libraries_[identity] = std::move(library);
+  libraries_[identity] = {library, library};
 }
 
 }  // namespace opdock

@@ -26,7 +26,11 @@ class LibraryPool {
 
  private:
   Mutex mutex_;
-  std::map<FileIdentity, std::shared_ptr<const Library>> libraries_;
+  struct Known {
+    std::shared_ptr<const Library> kept;      // NULL: the pool has let it go
+    std::weak_ptr<const Library> remembered;  // while somebody else has it
+  };
+  std::map<FileIdentity, Known> libraries_;
   size_t bytes_ = 0;
 };
 

@@ -138,6 +138,7 @@ bool wants_executable_stack(const ElfFile& elf) {
 Library read_library(const ElfFile& elf, Dynamic dynamic, const std::string& path) {
   Library library;
   library.path = path;
+  library.is_elf = true;
   library.machine = elf.header.e_machine;
   library.symbols = SymbolTable::read(elf, dynamic);
   library.dynamic = std::move(dynamic);
