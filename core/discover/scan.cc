@@ -131,6 +131,7 @@ Candidate look_at(const FileSite& site, std::string path, std::string origin, Tr
   }
   candidate.file = read_file_facts(fd, candidate.stamp.size, candidate.path, depth);
   candidate.file.link = linker->link(candidate.file.library, candidate.path);
+  if (depth == Depth::kJudge) candidate.file.library.reset();  // nobody asks any more
   if (fstat(fd, &status) != 0 || stamp_of(status) != candidate.stamp) {
     reasons.push_back(make_reason(Code::kFileChanged, candidate.path + ", written to meanwhile",
                                   "the same size and times before and after reading"));

@@ -150,7 +150,8 @@ class DynamicReader {
         }
         out_->versions.push_back({library, version, (aux.vna_flags & VER_FLG_WEAK) != 0,
                                   static_cast<uint16_t>(aux.vna_other & kVersionIndex),
-                                  (aux.vna_other & ~kVersionIndex) != 0});
+                                  (aux.vna_other & ~kVersionIndex) != 0, aux.vna_name,
+                                  need.vn_file});
         if (aux.vna_next == 0) break;
         aux_at += aux.vna_next;
       }

@@ -9,7 +9,7 @@ namespace {
 
 constexpr uint64_t kMaxTableBytes = uint64_t{1} << 30;  // the largest libraries have some 100 MB
 constexpr size_t kMaxName = 65536;                      // mangled names reach thousands of bytes
-constexpr size_t kChunk = 4096;                         // words read at once
+constexpr size_t kFirstWords = 64;                      // read at once; then as many as there are
 constexpr uint16_t kFirstVersion = 2;                   // 0: local, 1: global without a version
 
 // Appends `count` words at `offset` in pieces; stops early when more() returns false.
@@ -18,7 +18,8 @@ bool read_words(const ElfFile& elf, uint64_t offset, uint64_t count, std::vector
                 More more) {
   while (words->size() < count) {
     const size_t have = words->size();
-    words->resize(have + static_cast<size_t>(std::min<uint64_t>(kChunk, count - have)));
+    const uint64_t more_words = std::max(have, kFirstWords);
+    words->resize(have + static_cast<size_t>(std::min<uint64_t>(more_words, count - have)));
     if (!elf.reader->read(offset + have * 4, words->data() + have, (words->size() - have) * 4)) {
       return false;
     }
@@ -186,29 +187,34 @@ SymbolTable SymbolTable::read(const ElfFile& elf, const Dynamic& dynamic) {
     if (!elf.reader->read(versions->offset, table.indices_.data(), table.indices_.size() * 2)) {
       return SymbolTable();
     }
-    table.needs_ = by_index(dynamic.versions);
+    for (const SymbolVersion& need : dynamic.versions) {
+      if (need.index >= table.needs_.size()) table.needs_.resize(need.index + size_t{1});
+      table.needs_[need.index] = {need.name_at, need.library_at, need.hidden};
+    }
   }
   return table;
 }
 
-std::string_view SymbolTable::name_of(const Elf64_Sym& symbol) const {
-  const char* const name = names_.data() + symbol.st_name;
-  return {name, strnlen(name, std::min(names_.size() - symbol.st_name, kMaxName))};
+std::string_view SymbolTable::text_at(uint32_t offset) const {
+  if (offset >= names_.size()) return {};
+  const char* const text = names_.data() + offset;
+  return {text, strnlen(text, std::min(names_.size() - offset, kMaxName))};
 }
 
 WantedSymbol SymbolTable::wanted(uint32_t index) const {
   const Elf64_Sym& symbol = symbols_[index];
   WantedSymbol wanted;
-  wanted.name = name_of(symbol);
+  wanted.name = text_at(symbol.st_name);
   wanted.index = index;
   wanted.weak = ELF64_ST_BIND(symbol.st_info) == STB_WEAK;
   wanted.is_tls = ELF64_ST_TYPE(symbol.st_info) == STT_TLS;
   if (indices_.empty()) return wanted;
   const uint16_t version = indices_[index] & kVersionIndex;
   if (version >= kFirstVersion && version < needs_.size()) {
-    wanted.version = needs_[version].version;
-    wanted.hidden = needs_[version].hidden;
-    wanted.library = needs_[version].library;
+    const Need& need = needs_[version];
+    wanted.version = text_at(need.version_at);
+    wanted.library = text_at(need.library_at);
+    wanted.hidden = need.hidden;
   }
   return wanted;
 }
@@ -221,7 +227,8 @@ std::optional<WantedSymbol> SymbolTable::wanted_at(uint32_t index) const {
 SymbolTable::Match SymbolTable::match(uint32_t index, const WantedSymbol& wanted) const {
   if (index >= symbols_.size()) return Match::kNo;
   const Elf64_Sym& symbol = symbols_[index];
-  if (is_own(symbol) || !is_bindable(symbol) || name_of(symbol) != wanted.name) return Match::kNo;
+  if (is_own(symbol) || !is_bindable(symbol) || text_at(symbol.st_name) != wanted.name)
+    return Match::kNo;
   if (indices_.empty()) return Match::kYes;
   const uint16_t version = indices_[index] & kVersionIndex;
   const bool hidden = (indices_[index] & kVersionHidden) != 0;

@@ -41,7 +41,7 @@ class SymbolTable {
   // visit(const Elf64_Sym&, std::string_view name), for each but the first, which is empty.
   template <typename Visit>
   void for_each(Visit visit) const {
-    for (size_t i = 1; i < symbols_.size(); ++i) visit(symbols_[i], name_of(symbols_[i]));
+    for (size_t i = 1; i < symbols_.size(); ++i) visit(symbols_[i], text_at(symbols_[i].st_name));
   }
   // visit(const WantedSymbol&), for each undefined symbol.
   template <typename Visit>
@@ -80,13 +80,17 @@ class SymbolTable {
   WantedSymbol wanted(uint32_t index) const;
   bool search_gnu(const WantedSymbol& wanted, uint32_t hash) const;
   bool search_sysv(const WantedSymbol& wanted) const;
-  std::string_view name_of(const Elf64_Sym& symbol) const;
+  std::string_view text_at(uint32_t offset) const;  // of the string table
 
   std::vector<Elf64_Sym> symbols_;
   std::string names_;                           // the whole string table
   std::vector<uint16_t> indices_;               // .gnu.version; empty: no versions at all
   std::vector<VersionDefinition> definitions_;  // by index
-  std::vector<SymbolVersion> needs_;            // by index
+  struct Need {  // a version that is needed; the texts are offsets in names_
+    uint32_t version_at = 0, library_at = 0;
+    bool hidden = false;
+  };
+  std::vector<Need> needs_;  // by index
   // DT_GNU_HASH, or DT_HASH where that is absent.
   std::vector<uint64_t> bloom_;
   std::vector<uint32_t> buckets_, chains_;

@@ -19,8 +19,9 @@ struct SymbolVersion {  // one row of .gnu.version_r
   std::string library;  // "libc.so.6"
   std::string version;  // "GLIBC_2.34"
   bool weak = false;
-  uint16_t index = 0;   // what .gnu.version says of the symbols that ask for it
-  bool hidden = false;  // only a definition of this very version will do
+  uint16_t index = 0;                    // what .gnu.version says of the symbols that ask for it
+  bool hidden = false;                   // only a definition of this very version will do
+  uint32_t name_at = 0, library_at = 0;  // where the texts are in the string table
 };
 
 // A device image found in the file: in the plugin's image table, in an nvcc fat binary, or in a HIP
