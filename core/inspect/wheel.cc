@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "inspect/wheel.h"
 
+#include <fcntl.h>
+
 #include <algorithm>
 #include <array>
+#include <cerrno>
+#include <cstring>
 
 #include "base/utf8.h"
 #include "fmt/format.h"
@@ -16,7 +20,8 @@ bool is_metadata(const std::string& name) {
   return name.ends_with(".dist-info/METADATA") && std::count(name.begin(), name.end(), '/') == 1;
 }
 
-constexpr size_t kMostSkipped = 100;             // single members told about
+constexpr uint64_t kLargeMember = 4 << 20;  // unpacked once; smaller ones as often as asked for
+constexpr size_t kMostSkipped = 100;        // single members told about
 constexpr uint64_t kMostMetadata = 16ull << 20;  // bytes
 
 Reason member_reason(const std::string& problem) {
@@ -220,6 +225,27 @@ bool Wheel::is_folder(const std::string& path) const {
   return first != entries_.end() && first->first.starts_with(below);
 }
 
+std::optional<Fd> Wheel::unpacked(const ZipEntry& entry, std::string* problem) const {
+  if (entry.size < kLargeMember) return unpack_member(zip_, entry, problem);
+  std::shared_ptr<Unpacked> known;
+  {
+    const std::lock_guard lock(mutex_);
+    std::shared_ptr<Unpacked>& slot = unpacked_[entry.position];
+    if (slot == nullptr) slot = std::make_shared<Unpacked>();
+    known = slot;
+  }
+  const std::lock_guard turn(known->turn);
+  if (!known->fd) {
+    std::optional<Fd> file = unpack_member(zip_, entry, problem);
+    if (!file) return std::nullopt;
+    known->fd = std::move(*file);
+  }
+  Fd copy(fcntl(known->fd.get(), F_DUPFD_CLOEXEC, 0));
+  if (copy) return copy;
+  *problem = std::string("no more files can be opened (") + std::strerror(errno) + ")";
+  return std::nullopt;
+}
+
 std::optional<OpenFile> Wheel::open(const std::string& path, std::vector<Reason>* reasons) const {
   if (!path.starts_with(path_ + "/")) return Files::open(path, reasons);
   const std::string plain = plain_path(path);
@@ -232,12 +258,12 @@ std::optional<OpenFile> Wheel::open(const std::string& path, std::vector<Reason>
     return std::nullopt;
   }
   std::string problem;
-  std::optional<Fd> unpacked = unpack_member(zip_, *entry, &problem);
-  if (!unpacked) {
+  std::optional<Fd> file = unpacked(*entry, &problem);
+  if (!file) {
     if (reasons != nullptr) reasons->push_back(member_reason(problem));
     return std::nullopt;
   }
-  return OpenFile{std::move(*unpacked), entry->size, identity_of(*entry)};
+  return OpenFile{std::move(*file), entry->size, identity_of(*entry)};
 }
 
 std::shared_ptr<const Files> files_at(const std::string& path) {

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -66,6 +67,7 @@ class Wheel : public Files {
   void check_overlaps();
   std::string place_of(const std::string& name) const;
   const ZipEntry* find(const std::string& path) const;
+  std::optional<Fd> unpacked(const ZipEntry& entry, std::string* problem) const;
   FileIdentity identity_of(const ZipEntry& entry) const;
 
   std::string path_;
@@ -76,6 +78,14 @@ class Wheel : public Files {
   std::map<std::string, ZipEntry> entries_;  // by where they lie: "foo/x.so"
   std::vector<WheelMember> members_;
   std::vector<Skipped> skipped_;
+  // Large members that were unpacked, by their place in the directory: others of the wheel need the
+  // same ones again.
+  struct Unpacked {
+    std::mutex turn;
+    Fd fd;
+  };
+  mutable std::mutex mutex_;
+  mutable std::map<uint64_t, std::shared_ptr<Unpacked>> unpacked_;
   uint64_t not_told_ = 0;  // members with something wrong beyond those in skipped_
 };
 

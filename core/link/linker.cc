@@ -132,26 +132,21 @@ bool lacks_versions(const LinkNode& provider, const WantedSymbol& wanted, const 
   return !library->symbols.has_versions() && provider.is_called(std::string(wanted.library));
 }
 
-// Those of the symbols that a relocation refers to; the loader looks up no others.
-std::vector<WantedSymbol> only_relocated(const std::vector<WantedSymbol>& symbols,
-                                         const LinkNode& node, const Files& files) {
+// Which of the library's undefined symbols a relocation refers to, sorted; all if it cannot be
+// read.
+std::vector<uint32_t> relocated_in(const LinkNode& node, const Files& files) {
+  std::vector<uint32_t> all;
+  node.library->symbols.for_each_wanted(
+      [&](const WantedSymbol& wanted) { all.push_back(wanted.index); });
   const std::optional<OpenFile> file = files.open(node.path);
-  if (!file) return symbols;
+  if (!file) return all;
   FileReader reader(file->fd.get(), file->size);
   std::vector<Reason> ignored;
   Defects defects(&ignored);
   ElfFile elf{&reader, &defects, {}, {}};
   bool is_elf = false;
-  if (!read_headers(&elf, &is_elf)) return symbols;
-  std::vector<uint32_t> indices;
-  for (const WantedSymbol& symbol : symbols) indices.push_back(symbol.index);
-  const std::vector<uint32_t> relocated = relocated_symbols(elf, node.library->dynamic, indices);
-  std::vector<WantedSymbol> kept;
-  std::copy_if(symbols.begin(), symbols.end(), std::back_inserter(kept),
-               [&](const WantedSymbol& symbol) {
-                 return std::binary_search(relocated.begin(), relocated.end(), symbol.index);
-               });
-  return kept;
+  if (!read_headers(&elf, &is_elf)) return all;
+  return relocated_symbols(elf, node.library->dynamic, all);
 }
 
 }  // namespace
@@ -192,6 +187,18 @@ bool Linker::is_known_complete(const Library* library, const LinkGraph& graph) {
                      [&](const Library* provider) { return graph.has(provider); });
 }
 
+std::vector<uint32_t> Linker::relocated_of(const LinkNode& node) {
+  if (node.is_root) return relocated_in(node, search_.files());
+  {
+    const std::lock_guard lock(mutex_);
+    const auto known = relocated_.find(node.library.get());
+    if (known != relocated_.end()) return known->second;
+  }
+  std::vector<uint32_t> relocated = relocated_in(node, search_.files());
+  const std::lock_guard lock(mutex_);
+  return relocated_[node.library.get()] = std::move(relocated);
+}
+
 void Linker::check_symbols(const LinkGraph& graph, const LinkNode& node, LinkFacts* facts) {
   const Library* const library = node.library.get();
   if (is_known_complete(library, graph)) return;
@@ -217,7 +224,12 @@ void Linker::check_symbols(const LinkGraph& graph, const LinkNode& node, LinkFac
       absent.push_back(wanted);
     }
   });
-  if (!absent.empty()) absent = only_relocated(absent, node, search_.files());
+  if (!absent.empty()) {  // the loader looks up no others
+    const std::vector<uint32_t> relocated = relocated_of(node);
+    std::erase_if(absent, [&](const WantedSymbol& symbol) {
+      return !std::binary_search(relocated.begin(), relocated.end(), symbol.index);
+    });
+  }
   if (absent.empty()) {
     if (needs_root) return;
     const std::lock_guard lock(mutex_);

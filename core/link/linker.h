@@ -40,6 +40,7 @@ class Linker {
 
  private:
   bool is_known_complete(const Library* library, const LinkGraph& graph);
+  std::vector<uint32_t> relocated_of(const LinkNode& node);
   void check_symbols(const LinkGraph& graph, const LinkNode& node, LinkFacts* facts);
 
   const ProcessModel process_;
@@ -51,6 +52,8 @@ class Linker {
   Mutex mutex_;  // of what follows
   // Libraries whose symbols were all found, and where.
   std::map<const Library*, std::vector<const Library*>> complete_;
+  // Of libraries that lack symbols, the undefined ones that relocations refer to.
+  std::map<const Library*, std::vector<uint32_t>> relocated_;
 };
 
 }  // namespace opdock

@@ -100,7 +100,10 @@ def test_what_is_for_another_vendor_is_no_cause_beside_what_fits(opdock, tmp_pat
     alone = opdock("inspect", path, "--gpu", "gfx90a", "--rocm", "6.2", "--json")
     cause = only(alone.json)["cause"]
     assert alone.status == 1 and cause["code"] == "no-images" and "sm_80" in cause["found"]
-    plugin = (PLUGINS / "bias_gelu_hip.so").read_bytes()
+    plugin = PLUGINS / "bias_gelu_hip.so"
+    if not plugin.exists():
+        pytest.skip("the plugins were built without hipcc")
+    plugin = plugin.read_bytes()
     path = wheel(tmp_path, {"foo/cuda.so": made(80), "foo/hip.so": plugin})
     both = opdock("inspect", path, "--gpu", "sm_80", "--driver", "570", "--json")
     assert both.status == 0, only(both.json)["cause"]
@@ -114,7 +117,7 @@ def test_gpu_code_without_a_gpu_is_no_reason(opdock, tmp_path, made):
     path = wheel(tmp_path, {"foo/x.so": made(80)})
     report = opdock("inspect", path, "--glibc", "2.99", "--json").json
     assert only(report)["verdict"] == "usable" and report["machine"]["gpus"] == []
-    assert codes(only(report)["files"][0]["reasons"]) == ["no-plugin", "gpu-unjudged"]
+    assert codes(only(report)["files"][0]["reasons"]) == ["gpu-unjudged", "no-plugin"]
 
 
 def test_images_of_a_plugin_are_judged_for_each_of_its_gpus(opdock):

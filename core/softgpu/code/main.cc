@@ -25,7 +25,7 @@ using namespace opdock;
 bool read_table(int fd, uint64_t size, const std::string& path, std::string* name,
                 std::vector<uint8_t>* table, std::vector<Reason>* reasons) {
   FileFacts facts = read_file_facts(fd, size, path, Depth::kJudge);
-  if (!facts.note) {
+  if (!facts.note || has_code(facts.reasons, Code::kImageTable)) {
     *reasons = std::move(facts.reasons);
     return false;
   }
