@@ -179,31 +179,31 @@ const std::string* Linker::elsewhere(const std::string& name) const {
 }
 
 // A library whose symbols were all found before, in libraries that are here too.
-bool Linker::is_known_complete(const Library* library, const LinkGraph& graph) {
+bool Linker::is_known_complete(const LinkNode& node, const LinkGraph& graph) {
   const std::lock_guard lock(mutex_);
-  const auto known = complete_.find(library);
+  const auto known = complete_.find(node.library);
   return known != complete_.end() &&
          std::all_of(known->second.begin(), known->second.end(),
-                     [&](const Library* provider) { return graph.has(provider); });
+                     [&](const LibraryPtr& provider) { return graph.has(provider.get()); });
 }
 
 std::vector<uint32_t> Linker::relocated_of(const LinkNode& node) {
   if (node.is_root) return relocated_in(node, search_.files());
   {
     const std::lock_guard lock(mutex_);
-    const auto known = relocated_.find(node.library.get());
+    const auto known = relocated_.find(node.library);
     if (known != relocated_.end()) return known->second;
   }
   std::vector<uint32_t> relocated = relocated_in(node, search_.files());
   const std::lock_guard lock(mutex_);
-  return relocated_[node.library.get()] = std::move(relocated);
+  return relocated_[node.library] = std::move(relocated);
 }
 
 void Linker::check_symbols(const LinkGraph& graph, const LinkNode& node, LinkFacts* facts) {
   const Library* const library = node.library.get();
-  if (is_known_complete(library, graph)) return;
+  if (is_known_complete(node, graph)) return;
   std::vector<WantedSymbol> absent;
-  std::set<const Library*> providers;
+  std::set<LibraryPtr> providers;
   bool needs_root = node.is_root;  // the file itself may be gone before this Linker is
   library->symbols.for_each_wanted([&](const WantedSymbol& wanted) {
     if (wanted.weak) return;
@@ -219,7 +219,7 @@ void Linker::check_symbols(const LinkGraph& graph, const LinkNode& node, LinkFac
                                    0});
       }
       needs_root = needs_root || provider->is_root;
-      if (!needs_root) providers.insert(provider->read(search_.files()));
+      if (!needs_root) providers.insert(provider->library);
     } else if (!graph.process().is_this_process || !is_bound_here(wanted)) {
       absent.push_back(wanted);
     }
@@ -233,7 +233,7 @@ void Linker::check_symbols(const LinkGraph& graph, const LinkNode& node, LinkFac
   if (absent.empty()) {
     if (needs_root) return;
     const std::lock_guard lock(mutex_);
-    complete_[library] = {providers.begin(), providers.end()};
+    complete_[node.library] = {providers.begin(), providers.end()};
     return;
   }
   if (!node.is_root && absent.size() > kMostSymbols) absent.resize(kMostSymbols);

@@ -39,7 +39,7 @@ class Linker {
   const std::string* elsewhere(const std::string& name) const;
 
  private:
-  bool is_known_complete(const Library* library, const LinkGraph& graph);
+  bool is_known_complete(const LinkNode& node, const LinkGraph& graph);
   std::vector<uint32_t> relocated_of(const LinkNode& node);
   void check_symbols(const LinkGraph& graph, const LinkNode& node, LinkFacts* facts);
 
@@ -50,10 +50,11 @@ class Linker {
   std::unordered_map<std::string, LinkNode*> by_name_;
   std::vector<const LinkNode*> globals_;
   Mutex mutex_;  // of what follows
-  // Libraries whose symbols were all found, and where.
-  std::map<const Library*, std::vector<const Library*>> complete_;
+  // Libraries whose symbols were all found, and where. Kept, so that no other gets their address.
+  using LibraryPtr = std::shared_ptr<const Library>;
+  std::map<LibraryPtr, std::vector<LibraryPtr>> complete_;
   // Of libraries that lack symbols, the undefined ones that relocations refer to.
-  std::map<const Library*, std::vector<uint32_t>> relocated_;
+  std::map<LibraryPtr, std::vector<uint32_t>> relocated_;
 };
 
 }  // namespace opdock

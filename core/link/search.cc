@@ -181,7 +181,8 @@ std::optional<FoundLibrary> LibrarySearch::at(const std::string& path) {
   if (library == nullptr && files_->is_folder(path)) library = folder_there(path);
   if (library != nullptr && is_passed_over(*library, places_.machine)) library = nullptr;
   const std::lock_guard lock(mutex_);
-  files_at_[path] = library;
+  // Another thread may have read it meanwhile: all go by the one that came first.
+  library = files_at_.try_emplace(path, std::move(library)).first->second;
   if (library == nullptr) return std::nullopt;
   return FoundLibrary{path, std::move(library)};
 }

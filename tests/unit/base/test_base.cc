@@ -79,8 +79,8 @@ TEST(FieldHasher, KeepsFieldsApart) {
 }
 
 TEST(Codes, AreKebabCaseUniqueAndExplained) {
-  const std::set<std::string_view> stages = {"discover", "trust",     "file",   "note",  "abi",
-                                             "system",   "device",    "load",   "cache", "jit",
+  const std::set<std::string_view> stages = {"discover", "trust",     "file",    "note",   "abi",
+                                             "system",   "device",    "load",    "cache",  "jit",
                                              "build",    "reference", "command", "package"};
   std::set<std::string_view> names;
   for (const CodeInfo& code : all_codes()) {
