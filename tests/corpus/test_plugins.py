@@ -17,8 +17,8 @@ from made_versions import CASES as VERSIONS
 
 TOP = Path(__file__).resolve().parents[2]
 CASES = {**SYMBOLS, **TLS, **VERSIONS, **SEARCH}
-# The process that a plugin is loaded into has libm, libstdc++ and libopdock already; the one that is
-# asked here does not.
+# The process that a plugin is loaded into has libm, libstdc++ and libopdock already; the one that
+# is asked here does not.
 IN_THE_HOST = {"symbol-of-a-plugin-host", "without-default-folders", "runpath-shadows-libm"}
 # Other reasons than the loader's: what the note and the entry function are for.
 OWN_STAGES = {"note", "abi"}
