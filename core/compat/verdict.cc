@@ -8,16 +8,6 @@
 namespace opdock {
 namespace {
 
-State worst(const std::vector<Reason>& reasons) {
-  State state = State::kUsable;
-  for (const Reason& reason : reasons) {
-    const Severity severity = info(reason.code).severity;
-    if (severity == Severity::kReject) return State::kRejected;
-    if (severity == Severity::kUndecided) state = State::kUndecided;
-  }
-  return state;
-}
-
 // What the note claims; for a file without one, what its images show.
 std::vector<Backend> backends_of(const FileFacts& file) {
   std::vector<Backend> backends;
@@ -143,6 +133,16 @@ bool is_without_gpu(const DeviceVerdict& device) {
 }
 
 }  // namespace
+
+State worst(const std::vector<Reason>& reasons) {
+  State state = State::kUsable;
+  for (const Reason& reason : reasons) {
+    const Severity severity = info(reason.code).severity;
+    if (severity == Severity::kReject) return State::kRejected;
+    if (severity == Severity::kUndecided) state = State::kUndecided;
+  }
+  return state;
+}
 
 std::string_view to_text(State state) {
   switch (state) {

@@ -15,6 +15,9 @@ namespace opdock {
 enum class State { kUsable, kUndecided, kRejected };
 std::string_view to_text(State state);  // "usable", "undecided", "rejected"
 
+// What the reasons come to: kRejected if one rejects, kUndecided if one leaves undecided.
+State worst(const std::vector<Reason>& reasons);
+
 // How one device type, and on GPUs each GPU, fares.
 struct DeviceVerdict {
   Backend backend;

@@ -202,16 +202,6 @@ class Crew {
   std::exception_ptr error_;
 };
 
-State worst(const std::vector<Reason>& reasons) {
-  State state = State::kUsable;
-  for (const Reason& reason : reasons) {
-    const Severity severity = info(reason.code).severity;
-    if (severity == Severity::kReject) return State::kRejected;
-    if (severity == Severity::kUndecided) state = State::kUndecided;
-  }
-  return state;
-}
-
 bool has_gpu_code(const SurveyedFile& file) {
   return !file.report.at("cuda_archs").empty() || !file.report.at("hip_archs").empty();
 }
