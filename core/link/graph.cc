@@ -13,6 +13,8 @@ constexpr size_t kMostLibraries = 4096;
 
 // What the process's loader has under that name though no table says so: an alias.
 std::string path_of_alias(const std::string& name) {
+  // A path would be opened, whatever lies there: a FIFO without end.
+  if (name.empty() || name.find('/') != name.npos) return {};
   const NoFork whole;
   void* const handle = ::dlopen(name.c_str(), RTLD_LAZY | RTLD_NOLOAD);
   if (handle == nullptr) return {};

@@ -176,6 +176,12 @@ TEST_F(Libraries, NamesWithASlashArePaths) {
   EXPECT_EQ(find(root + "/y.so", ""), "");
 }
 
+TEST_F(Libraries, APathToAFifoIsNotWaitedFor) {
+  const std::string fifo = root + "/fifo.so";
+  ASSERT_EQ(mkfifo(fifo.c_str(), 0600), 0);
+  EXPECT_EQ(missing(make("p.so", {}, {fifo})), Texts{fifo});
+}
+
 // The loader takes an empty name for the program.
 TEST_F(Libraries, AnEmptyNameIsNoLibrary) {
   EXPECT_EQ(missing(make("p.so", {}, {""})), Texts{});
