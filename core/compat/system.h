@@ -22,13 +22,6 @@ void judge_system(const FileFacts& file, const MachineFacts& machine, Role role,
 void judge_link(const FileFacts& file, const MachineFacts& machine, Role role,
                 std::vector<Reason>* reasons);
 
-// The symbol versions that the file itself needs, by their numbers: for each library's family
-// (GLIBC, GLIBCXX, …) the newest one. For a file whose dependencies were not looked at.
-void judge_symbol_versions(const FileFacts& file, const MachineFacts& machine,
-                           std::vector<Reason>* reasons);
-// glibc-version, libstdcxx-version or symbol-version, by the version's family.
-Code version_code(const std::string& version);
-
 // The libraries that the note declares with ranges.
 void judge_libraries(const Note& note, const MachineFacts& machine, std::vector<Reason>* reasons);
 // Whether a shared object belongs to a library that the note declares: that is in the process or

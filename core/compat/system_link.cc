@@ -53,6 +53,15 @@ void add(Code code, std::string found, std::string wanted, const std::string& ad
   reasons->push_back(std::move(reason));
 }
 
+// By the version's family.
+Code version_code(const std::string& version) {
+  if (version.starts_with("GLIBC_")) return Code::kGlibcVersion;
+  if (version.starts_with("GLIBCXX_") || version.starts_with("CXXABI_")) {
+    return Code::kLibstdcxxVersion;
+  }
+  return Code::kSymbolVersion;
+}
+
 // One reason for all libraries of a kind.
 void judge_absent(const Problems& problems, Code code, const std::string& before,
                   const std::string& wanted, std::vector<Reason>* reasons) {
@@ -183,7 +192,6 @@ void judge_link(const FileFacts& file, const MachineFacts& machine, Role role,
                "it loaded before, by the package that has it", reasons);
   judge_absent(problems[Kind::kUnknown], Code::kLibraryUnknown, "not told: whether there is ",
                "a machine that has it", reasons);
-  if (!file.link.is_resolved) judge_symbol_versions(file, machine, reasons);
   judge_versions(problems[Kind::kVersion], reasons);
   for (const LinkProblem* problem : problems[Kind::kUnmarked]) {
     add(Code::kElfMalformed,

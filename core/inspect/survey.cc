@@ -159,20 +159,24 @@ class Crew {
 
   // What one file loads another may need: packages find the libraries of those beside them.
   void add_linkers() {
-    std::map<std::string, std::string> installed;
+    std::map<std::string, std::string> libraries;
     for (const PackageTarget& target : targets_.list) {
-      if (!is_wheel(target)) add_libraries(target, &installed);
+      if (!is_wheel(target)) add_libraries(target, &libraries);
     }
+    static const Files& real = *new Files;
+    const auto installed =
+        std::make_shared<Linkers>(survey_->around, real, std::move(libraries), false);
     for (size_t i = 0; i < targets_.list.size(); ++i) {
       const PackageTarget& target = targets_.list[i];
-      std::map<std::string, std::string> own = installed;
-      if (is_wheel(target)) {
-        own.clear();
-        add_libraries(target, &own);
+      if (!is_wheel(target)) {
+        linkers_.push_back(installed);
+        continue;
       }
-      const bool others_bring = is_wheel(target) && !survey_->packages[i].requirements.empty();
+      std::map<std::string, std::string> own;
+      add_libraries(target, &own);
+      const bool others_bring = !survey_->packages[i].requirements.empty();
       linkers_.push_back(
-          std::make_unique<Linkers>(survey_->around, *target.files, std::move(own), others_bring));
+          std::make_shared<Linkers>(survey_->around, *target.files, std::move(own), others_bring));
     }
   }
 
@@ -188,7 +192,7 @@ class Crew {
   }
 
   const Targets& targets_;
-  std::vector<std::unique_ptr<Linkers>> linkers_;  // one for each package
+  std::vector<std::shared_ptr<Linkers>> linkers_;  // of each package; all installed ones share one
   const bool whole_;
   Survey* survey_;
   Progress* progress_;

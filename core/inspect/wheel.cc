@@ -21,7 +21,10 @@ bool is_metadata(const std::string& name) {
 }
 
 constexpr uint64_t kLargeMember = 4 << 20;  // unpacked once; smaller ones as often as asked for
-constexpr size_t kMostSkipped = 100;        // single members told about
+// Of large ones that are kept: descriptors, and space where TMPDIR is.
+constexpr size_t kMostKept = 64;
+constexpr uint64_t kMostKeptBytes = uint64_t{4} << 30;
+constexpr size_t kMostSkipped = 100;             // single members told about
 constexpr uint64_t kMostMetadata = 16ull << 20;  // bytes
 
 Reason member_reason(const std::string& problem) {
@@ -230,10 +233,15 @@ std::optional<Fd> Wheel::unpacked(const ZipEntry& entry, std::string* problem) c
   std::shared_ptr<Unpacked> known;
   {
     const std::lock_guard lock(mutex_);
-    std::shared_ptr<Unpacked>& slot = unpacked_[entry.position];
-    if (slot == nullptr) slot = std::make_shared<Unpacked>();
-    known = slot;
+    const auto found = unpacked_.find(entry.position);
+    if (found != unpacked_.end()) {
+      known = found->second;
+    } else if (unpacked_.size() < kMostKept && kept_bytes_ + entry.size <= kMostKeptBytes) {
+      kept_bytes_ += entry.size;
+      known = unpacked_[entry.position] = std::make_shared<Unpacked>();
+    }
   }
+  if (known == nullptr) return unpack_member(zip_, entry, problem);
   const std::lock_guard turn(known->turn);
   if (!known->fd) {
     std::optional<Fd> file = unpack_member(zip_, entry, problem);

@@ -86,7 +86,8 @@ class Wheel : public Files {
   };
   mutable std::mutex mutex_;
   mutable std::map<uint64_t, std::shared_ptr<Unpacked>> unpacked_;
-  uint64_t not_told_ = 0;  // members with something wrong beyond those in skipped_
+  mutable uint64_t kept_bytes_ = 0;  // of them
+  uint64_t not_told_ = 0;            // members with something wrong beyond those in skipped_
 };
 
 // What has the file at `path` (absolute, plain): the wheel in it, for "/d/foo.whl/foo/x.so", else

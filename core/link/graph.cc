@@ -11,20 +11,6 @@ namespace {
 
 constexpr size_t kMostLibraries = 4096;
 
-// What the process's loader has under that name though no table says so: an alias.
-std::string path_of_alias(const std::string& name) {
-  // A path would be opened, whatever lies there: a FIFO without end.
-  if (name.empty() || name.find('/') != name.npos) return {};
-  const NoFork whole;
-  void* const handle = ::dlopen(name.c_str(), RTLD_LAZY | RTLD_NOLOAD);
-  if (handle == nullptr) return {};
-  link_map* map = nullptr;
-  std::string path;
-  if (::dlinfo(handle, RTLD_DI_LINKMAP, &map) == 0 && map != nullptr) path = map->l_name;
-  ::dlclose(handle);
-  return path;
-}
-
 }  // namespace
 
 bool is_bound_here(const WantedSymbol& wanted) {
@@ -114,7 +100,7 @@ LinkNode* LinkGraph::find_or_open(const std::string& name, const LinkNode& by, b
   std::optional<FoundLibrary> found = linker_->search().find(name, by.needer);
   const std::string* const elsewhere = found ? nullptr : linker_->elsewhere(name);
   if (!found && process().is_this_process) {
-    if (LinkNode* alias = linker_->loaded_as(path_of_alias(name))) return alias;
+    if (LinkNode* alias = linker_->loaded_as(loaded_under(name).value_or(""))) return alias;
   }
   if (!found && elsewhere != nullptr) {
     if (auto library = LibraryPool::shared().get(*elsewhere, files())) {

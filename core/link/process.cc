@@ -67,7 +67,7 @@ int visit_object(dl_phdr_info* object, size_t, void* context) {
 }
 
 // The static TLS block's size and alignment, which the loader tells to libraries of its own family.
-// Every address sanitizer goes by this function, so it has stayed for twenty years.
+// Sanitizers go by this function too.
 bool static_tls_block(size_t* size, size_t* align) {
   using Get = void(size_t*, size_t*);
   const auto get = reinterpret_cast<Get*>(::dlsym(RTLD_DEFAULT, "_dl_get_tls_static_info"));

@@ -157,7 +157,7 @@ SearchPlaces places_here(int cpu_level) {
   static const SearchPlaces& known = *new SearchPlaces(make_places());
   SearchPlaces places = known;
   add_subfolders(cpu_level, &places);
-  places.cache = read_loader_cache(places.machine);
+  places.has_cache = true;
   return places;
 }
 
@@ -222,12 +222,14 @@ std::optional<FoundLibrary> LibrarySearch::find_in_all(const std::string& folder
 }
 
 std::optional<FoundLibrary> LibrarySearch::find_in_system(const std::string& name) {
-  if (places_.cache != nullptr) {
-    const auto listed = places_.cache->find(name);
+  std::shared_ptr<const LoaderCache> cache = places_.cache;
+  if (cache == nullptr && places_.has_cache) cache = read_loader_cache(places_.machine);
+  if (cache != nullptr) {
+    const auto listed = cache->find(name);
     const std::vector<CachedLibrary> none;
     const CachedLibrary* best = nullptr;
     int best_level = -1;
-    for (const CachedLibrary& library : listed == places_.cache->end() ? none : listed->second) {
+    for (const CachedLibrary& library : listed == cache->end() ? none : listed->second) {
       int level = 0;
       if (!library.hwcaps.empty()) {
         constexpr std::string_view kPrefix = "x86-64-v";
@@ -269,6 +271,18 @@ std::optional<FoundLibrary> LibrarySearch::find(const std::string& name, const N
   return needer.no_default_folders ? std::nullopt : find_in_system(name);
 }
 
+std::optional<std::string> loaded_under(const std::string& name) {
+  if (name.empty() || name.find('/') != name.npos) return std::nullopt;
+  const NoFork whole;
+  void* const handle = ::dlopen(name.c_str(), RTLD_LAZY | RTLD_NOLOAD);
+  if (handle == nullptr) return std::nullopt;
+  link_map* map = nullptr;
+  std::string path = name;
+  if (::dlinfo(handle, RTLD_DI_LINKMAP, &map) == 0 && map != nullptr) path = map->l_name;
+  ::dlclose(handle);
+  return path;
+}
+
 std::optional<std::string> find_library(const std::string& name) {
   static const Files& files = *new Files;
   SearchPlaces places = places_here(0);
@@ -279,14 +293,7 @@ std::optional<std::string> find_library(const std::string& name) {
   if (std::optional<FoundLibrary> found = search.find(name, Needer{})) {
     return found->library->is_elf ? std::optional(found->path) : std::nullopt;
   }
-  // What is loaded under that name, wherever it came from.
-  void* const handle = ::dlopen(name.c_str(), RTLD_LAZY | RTLD_NOLOAD);
-  if (handle == nullptr) return std::nullopt;
-  link_map* map = nullptr;
-  std::string path = name;
-  if (::dlinfo(handle, RTLD_DI_LINKMAP, &map) == 0 && map != nullptr) path = map->l_name;
-  ::dlclose(handle);
-  return path;
+  return loaded_under(name);
 }
 
 }  // namespace opdock

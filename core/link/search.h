@@ -43,7 +43,8 @@ struct SearchPlaces {
   std::vector<std::string> subfolders;
   std::vector<std::string> library_path;  // LD_LIBRARY_PATH, as the process was started with
   std::vector<std::string> system_folders;
-  std::shared_ptr<const LoaderCache> cache;
+  bool has_cache = false;                    // this machine's ld.so.cache, read when first needed
+  std::shared_ptr<const LoaderCache> cache;  // or this one
   std::string lib_token = "lib64", platform_token;  // what $LIB and $PLATFORM stand for
   Needer program;                                   // whose RPATH is the last to be inherited
 };
@@ -85,6 +86,10 @@ class LibrarySearch {
   std::map<std::string, std::shared_ptr<const Library>> files_at_;
   std::map<std::string, std::vector<std::string>> subfolders_;  // of the folders seen
 };
+
+// The path of what this process's loader has under that name, by an alias too; nullopt: nothing. A
+// name with a slash is not asked about: the loader would open what lies there, a FIFO without end.
+std::optional<std::string> loaded_under(const std::string& name);
 
 // Where a library of that name or path is, for who then opens it by its path: searched for as
 // dlopen would, with LD_LIBRARY_PATH as it is now, and at last what the process has loaded.

@@ -125,10 +125,6 @@ void add_word(const std::string& word, FileFacts* file, Note* note) {
     file->link.tls_align = std::stoul(rest);
   } else if (take(word, "=", &rest)) {
     file->reasons.push_back(make_reason(code_named(rest).code, "something", "something else"));
-  } else if (take(word, "weak:", &rest)) {
-    file->versions.push_back({"libx.so", rest, true});
-  } else if (std::isupper(static_cast<unsigned char>(word[0])) != 0) {
-    file->versions.push_back({"libx.so", word, false});
   } else {
     const size_t end = std::min(word.find_first_of("<>=!"), word.size());
     note->libraries.push_back({word.substr(0, end), word.substr(end)});
@@ -185,8 +181,6 @@ MachineFacts machine_from(const std::string& text) {
   machine.cpu_arch = "x86_64";
   machine.cpu_level = 3;
   machine.elf_machine = 62;
-  machine.symbol_versions = {
-      {"GLIBC", {2, 36}}, {"GLIBCXX", {3, 4, 30}}, {"CXXABI", {1, 3, 13}}, {"GCC", {12, 0, 0}}};
   machine.cuda_problem = "no NVIDIA driver";
   machine.rocm_problem = "no AMD GPU driver";
   int cuda = 0, rocm = 0;
@@ -213,13 +207,7 @@ MachineFacts machine_from(const std::string& text) {
     } else {
       const size_t equals = word.find('=');
       if (equals == word.npos) throw std::invalid_argument("what is " + word + "?");
-      auto& into = std::isupper(static_cast<unsigned char>(word[0])) != 0 ? machine.symbol_versions
-                                                                          : machine.in_process;
-      if (equals + 1 == word.size()) {
-        into.erase(word.substr(0, equals));
-      } else {
-        into[word.substr(0, equals)] = version(word.substr(equals + 1));
-      }
+      machine.in_process[word.substr(0, equals)] = version(word.substr(equals + 1));
     }
   }
   return machine;

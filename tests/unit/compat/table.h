@@ -16,7 +16,6 @@ namespace opdock::test {
 // file      cpu cuda rocm         devices that the note claims
 //           sm_80@12.9            an image and the toolkit that made it; without @: unknown
 //           compute_80@12.9  gfx90a:xnack-@6.2  source  rocm-source
-//           GLIBC_2.34  weak:…    a symbol version needed (weakly)
 //           torch>=2.11,<3        a declared library; "cudart" alone: any version
 //           level=3 arch=aarch64 machine=183 abi=1.0
 //           missing=libfoo.so.1   a library that the loader would not find; likewise refused=
@@ -26,10 +25,10 @@ namespace opdock::test {
 //           tls=100 tls-left=1680 tls-align=128
 //           execstack static-tls unique unresolved no-note not-elf
 //           =elf-truncated        a reason that the file's reader gave
-// machine   x86-64-v3 by default, glibc 2.36, libstdc++ of g++ 12 (3.4.30, 1.3.13), libgcc 12
+// machine   x86-64-v3 by default
 //           driver=12.2 rocm=6.2  sm_86  tegra:sm_87  gfx90a:sramecc+:xnack-  (GPUs, in order)
 //           order?                their order is uncertain
-//           level=2 aarch64 GLIBC=2.28 GLIBCXX=… CXXABI=…  torch=2.13.0
+//           level=2 aarch64 torch=2.13.0
 // wanted    usable | undecided | rejected, every reason's code, and the image that the first GPU
 //           with one gets: "usable sm_80 ptx-only"
 struct Row {

@@ -221,6 +221,49 @@ TEST_F(Libraries, GlobalSymbolsServeWhoDoesNotNameTheirLibrary) {
   EXPECT_TRUE(link(path, process).problems.empty());
 }
 
+// Of a machine that is described only numbers are known. Sources: the GNU C Library's and
+// libstdc++'s symbol versioning; glibc's release notes (GLIBC_ABI_DT_RELR came with 2.36).
+TEST_F(Libraries, DescribedMachinesHaveVersionsUpToTheirOwn) {
+  const struct {
+    const char *needed, *newest;
+    bool has;
+  } rows[] = {
+      {"GLIBC_2.17", "GLIBC=2.17", true},          {"GLIBC_2.28", "GLIBC=2.17", false},
+      {"GLIBC_2.28", "GLIBC=2.28", true},          {"GLIBC_2.31", "GLIBC=2.28", false},
+      {"GLIBC_2.34", "GLIBC=2.31", false},         {"GLIBC_2.35", "GLIBC=2.34", false},
+      {"GLIBC_2.36", "GLIBC=2.36", true},          {"GLIBC_2.38", "GLIBC=2.36", false},
+      {"GLIBC_2.38", "GLIBC=2.39", true},          {"GLIBC_2.41", "GLIBC=2.39", false},
+      {"GLIBC_2.9", "GLIBC=2.17", true},           {"GLIBC_2.17", "GLIBC=2.9", false},
+      {"GLIBC_2.3.4", "GLIBC=2.4", true},          {"GLIBC_2.38", "", true},
+      {"GLIBC_ABI_DT_RELR", "GLIBC=2.36", true},   {"GLIBC_ABI_DT_RELR", "GLIBC=2.35", false},
+      {"GLIBCXX_3.4.25", "GLIBCXX=3.4.25", true},  {"GLIBCXX_3.4.26", "GLIBCXX=3.4.25", false},
+      {"GLIBCXX_3.4.9", "GLIBCXX=3.4.25", true},   {"GLIBCXX_3.4.30", "GLIBCXX=3.4.28", false},
+      {"GLIBCXX_3.4.32", "GLIBCXX=3.4.30", false}, {"GLIBCXX_3.4.33", "GLIBCXX=3.4.33", true},
+      {"GLIBCXX_3.4", "GLIBCXX=3.4.30", true},     {"CXXABI_1.3.9", "CXXABI=1.3.13", true},
+      {"CXXABI_1.3.15", "CXXABI=1.3.13", false},   {"CXXABI_FLOAT128", "CXXABI=1.3.13", true},
+      {"GLIBC_ABI_GNU2_TLS", "GLIBC=2.41", false}, {"GLIBC_PRIVATE", "GLIBC=2.36", true},
+  };
+  for (const auto& row : rows) {
+    Plugin plugin;
+    plugin.notes = 0;
+    plugin.needed = {"libc.so.6"};
+    plugin.versions = {{"libc.so.6", {row.needed}}};
+    const std::string path = root + "/p.so", newest = row.newest;
+    const std::vector<uint8_t>& bytes = plugin.file().data;
+    std::ofstream(path, std::ios::binary)
+        .write(reinterpret_cast<const char*>(bytes.data()),
+               static_cast<std::streamsize>(bytes.size()));
+    std::map<std::string, Version> versions;
+    const size_t equals = newest.find('=');
+    if (equals != newest.npos) {
+      versions[newest.substr(0, equals)] = *Version::parse(newest.substr(equals + 1));
+    }
+    const LinkFacts facts = link(path, described_process(kHere, 1, versions));
+    EXPECT_EQ(named(facts, LinkProblem::Kind::kVersion).empty(), row.has)
+        << row.needed << " where there is " << row.newest;
+  }
+}
+
 TEST_F(Libraries, OthersMayBringWhatTheLoaderDoesNotFind) {
   const std::string elsewhere = make("other/libo.so", {"o"});
   const std::string path = make("p.so", {}, {"libo.so"}, {"o"});
