@@ -22,7 +22,7 @@ namespace opdock {
 namespace {
 
 constexpr size_t kFilesPerThread = 32;  // below this, starting a thread costs more than it saves
-constexpr size_t kMaxThreads = 8;
+constexpr size_t kMaxThreads = 16;
 
 }  // namespace
 
@@ -35,7 +35,7 @@ struct DiscoveryTask {
   std::string path;
   const Place* place;
   TrustedPath trusted;  // of its folder, or of a place that is a file, if that counts
-  std::optional<Candidate> done;
+  std::shared_ptr<Candidate> done;
 };
 
 // Builds one catalogue; the only writer of Catalog.
@@ -51,22 +51,20 @@ class Discovery {
     places_ = search_places(options_);
     for (const Place& place : places_) visit(place);
     look_at_all();
-    std::vector<Candidate> found;
+    Candidates found;
     found.reserve(tasks_.size());
-    for (DiscoveryTask& task : tasks_) found.push_back(std::move(*task.done));
-    for (size_t i = 0; i < found.size(); ++i) found[i].rank = i;
-    mark_deselected(options_.environment, &found);
-    mark_duplicates(&found);
-    mark_superseded(&found);
+    for (DiscoveryTask& task : tasks_) found.push_back(std::move(task.done));
+    for (size_t i = 0; i < found.size(); ++i) found[i]->rank = i;
+    mark_deselected(options_.environment, found);
+    mark_duplicates(found);
+    mark_superseded(found);
     for (size_t i = 0; i < sources_.size(); ++i) sources_[i].rank = i;
     mark_sources(options_.environment, &sources_);
     const std::shared_ptr<Catalog> catalog = std::make_shared<Catalog>();
     catalog->notices_ = options_.environment.ignored;
     catalog->notices_.insert(catalog->notices_.end(), trust_.notices().begin(),
                              trust_.notices().end());
-    for (Candidate& candidate : found) {
-      catalog->candidates_.push_back(std::make_shared<const Candidate>(std::move(candidate)));
-    }
+    catalog->candidates_.assign(found.begin(), found.end());
     for (SourcePlugin& source : sources_) {
       catalog->sources_.push_back(std::make_shared<const SourcePlugin>(std::move(source)));
     }
@@ -96,7 +94,7 @@ class Discovery {
 
 void Discovery::add_done(const Place& place, Reason reason) {
   DiscoveryTask task(FileSite{AT_FDCWD, place.path}, place.path, &place);
-  task.done = rejected(place.path, place.origin, std::move(reason));
+  task.done = std::make_shared<Candidate>(rejected(place.path, place.origin, std::move(reason)));
   tasks_.push_back(std::move(task));
 }
 
@@ -168,9 +166,9 @@ void Discovery::visit_source(const Place& place, const std::string& folder) {
 
 void Discovery::look_at_one(DiscoveryTask* task) {
   if (task->done) return;
-  task->done =
+  task->done = std::make_shared<Candidate>(
       look_at(task->site, task->path, task->place->origin, task->place->consent ? nullptr : &trust_,
-              task->trusted, machine_, &linker_, Depth::kJudge);
+              task->trusted, machine_, &linker_, Depth::kJudge));
 }
 
 void Discovery::look_at_all() {

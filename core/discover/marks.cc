@@ -26,8 +26,8 @@ void notice(Candidate* candidate, Code code, std::string found, std::string want
   candidate->verdict.reasons.push_back(make_reason(code, std::move(found), std::move(wanted)));
 }
 
-// An op on one kind of device.
-using Service = std::pair<std::string, Backend>;
+// An op, named by the candidate's note, on one kind of device.
+using Service = std::pair<std::string_view, Backend>;
 
 std::vector<Service> services(const Candidate& candidate) {
   std::vector<Service> found;
@@ -66,52 +66,52 @@ std::optional<Reason> deselection(const SearchEnvironment& environment, const st
   return std::nullopt;
 }
 
-void mark_deselected(const SearchEnvironment& environment, std::vector<Candidate>* candidates) {
+void mark_deselected(const SearchEnvironment& environment, const Candidates& candidates) {
   if (!environment.select && !environment.disable) return;
-  for (Candidate& candidate : *candidates) {
-    if (!candidate.file.note) continue;
-    std::optional<Reason> reason = deselection(environment, candidate.file.note->name);
-    if (reason) reject(&candidate, std::move(*reason));
+  for (const std::shared_ptr<Candidate>& candidate : candidates) {
+    if (!candidate->file.note) continue;
+    std::optional<Reason> reason = deselection(environment, candidate->file.note->name);
+    if (reason) reject(candidate.get(), std::move(*reason));
   }
 }
 
-void mark_duplicates(std::vector<Candidate>* candidates) {
+void mark_duplicates(const Candidates& candidates) {
   std::map<std::pair<uint64_t, uint64_t>, const Candidate*> files;
-  std::map<std::pair<std::string, std::string>, const Candidate*> plugins;
-  for (Candidate& candidate : *candidates) {
-    if (candidate.stamp.inode == 0) continue;
+  std::map<std::pair<std::string_view, Version>, const Candidate*> plugins;
+  for (const std::shared_ptr<Candidate>& candidate : candidates) {
+    if (candidate->stamp.inode == 0) continue;
     const auto [file, is_new_file] =
-        files.try_emplace({candidate.stamp.device, candidate.stamp.inode}, &candidate);
+        files.try_emplace({candidate->stamp.device, candidate->stamp.inode}, candidate.get());
     if (!is_new_file) {
-      reject(&candidate, make_reason(Code::kDuplicateFile, "the file of " + file->second->path,
-                                     "another file"));
+      reject(candidate.get(), make_reason(Code::kDuplicateFile, "the file of " + file->second->path,
+                                          "another file"));
       continue;
     }
-    if (!candidate.file.note || candidate.verdict.state == State::kRejected) continue;
-    const Note& note = *candidate.file.note;
+    if (!candidate->file.note || candidate->verdict.state == State::kRejected) continue;
+    const Note& note = *candidate->file.note;
     const auto [plugin, is_new_plugin] =
-        plugins.try_emplace({note.name, note.version.text()}, &candidate);
+        plugins.try_emplace({note.name, note.version}, candidate.get());
     if (!is_new_plugin) {
-      notice(&candidate, Code::kDuplicatePlugin,
+      notice(candidate.get(), Code::kDuplicatePlugin,
              fmt::format("{} {} also in {}", note.name, note.version.text(), plugin->second->path),
              "one file for each version of a plugin");
     }
   }
 }
 
-void mark_superseded(std::vector<Candidate>* candidates) {
+void mark_superseded(const Candidates& candidates) {
   std::map<Service, const Candidate*> best;
-  for (const Candidate& candidate : *candidates) {
-    for (const Service& service : services(candidate)) {
-      const auto [entry, is_first] = best.try_emplace(service, &candidate);
-      if (!is_first && is_better(candidate, *entry->second)) entry->second = &candidate;
+  for (const std::shared_ptr<Candidate>& candidate : candidates) {
+    for (const Service& service : services(*candidate)) {
+      const auto [entry, is_first] = best.try_emplace(service, candidate.get());
+      if (!is_first && is_better(*candidate, *entry->second)) entry->second = candidate.get();
     }
   }
-  for (Candidate& candidate : *candidates) {
-    for (const Service& service : services(candidate)) {
+  for (const std::shared_ptr<Candidate>& candidate : candidates) {
+    for (const Service& service : services(*candidate)) {
       const Candidate* winner = best.at(service);
-      if (winner == &candidate) continue;
-      notice(&candidate, Code::kSuperseded,
+      if (winner == candidate.get()) continue;
+      notice(candidate.get(), Code::kSuperseded,
              fmt::format("{} on {} comes from {} {} ({})", service.first, to_text(service.second),
                          winner->file.note->name, winner->file.note->version.text(), winner->path),
              "the newest usable version, the earlier folder among equals");

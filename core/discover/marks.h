@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -10,10 +11,12 @@
 
 namespace opdock {
 
+using Candidates = std::vector<std::shared_ptr<Candidate>>;
+
 // Each takes the candidates in their order and adds reasons to their verdicts.
-void mark_deselected(const SearchEnvironment& environment, std::vector<Candidate>* candidates);
-void mark_duplicates(std::vector<Candidate>* candidates);
-void mark_superseded(std::vector<Candidate>* candidates);
+void mark_deselected(const SearchEnvironment& environment, const Candidates& candidates);
+void mark_duplicates(const Candidates& candidates);
+void mark_superseded(const Candidates& candidates);
 
 // The reason for which the variables switch a plugin of this name off, if they do.
 std::optional<Reason> deselection(const SearchEnvironment& environment, const std::string& name);

@@ -31,19 +31,42 @@ std::string kind_of(mode_t mode) {
   return "a special file";
 }
 
-// Opens for reading the file that `seen` is open on (O_PATH), not what may have its name by now. -1
-// and errno.
-int open_seen(int seen, const FileSite& site, struct stat* status) {
+// Looks at the file before it is opened for reading, which can have effects on a device. A link is
+// opened by what was looked at, not by its name, which may lead to a device by now; only who may
+// make devices can put one in the place of a regular file. An invalid Fd and a reason if that
+// fails.
+Fd open_regular(const FileSite& site, const std::string& path, struct stat* status, bool* is_link,
+                std::optional<Reason>* refusal) {
   constexpr int kFlags = O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY;
-  if (const std::string path = descriptor_path(seen); !path.empty()) {
-    return open(path.c_str(), kFlags);
+  const char* const name = site.name.c_str();
+  const auto refuse = [&](Reason reason) {
+    *refusal = std::move(reason);
+    return Fd();
+  };
+  if (fstatat(site.folder_fd, name, status, AT_SYMLINK_NOFOLLOW) != 0) {
+    return refuse(open_reason(errno, path));
   }
-  const FileStamp before = stamp_of(*status);
-  const int fd = openat(site.folder_fd, site.name.c_str(), kFlags);
-  if (fd < 0 || (fstat(fd, status) == 0 && stamp_of(*status) == before)) return fd;
-  close(fd);
-  errno = ESTALE;
-  return -1;
+  *is_link = S_ISLNK(status->st_mode);
+  Fd seen;
+  if (*is_link) {
+    seen = Fd(openat(site.folder_fd, name, O_PATH | O_CLOEXEC));
+    if (!seen || fstat(seen.get(), status) != 0) {
+      const bool is_dangling = errno == ENOENT || errno == ENOTDIR;
+      Reason reason = open_reason(is_dangling ? ELOOP : errno, path);
+      if (is_dangling) reason.found = path + ", whose target is missing";
+      return refuse(std::move(reason));
+    }
+  }
+  Fd file;
+  if (S_ISREG(status->st_mode)) {
+    const std::string again = *is_link ? descriptor_path(seen.get()) : std::string();
+    file = Fd(again.empty() ? openat(site.folder_fd, name, kFlags | (*is_link ? 0 : O_NOFOLLOW))
+                            : open(again.c_str(), kFlags));
+    if (!file || fstat(file.get(), status) != 0) return refuse(open_reason(errno, path));
+  }
+  if (S_ISREG(status->st_mode)) return file;
+  return refuse(make_reason(Code::kNotRegular,
+                            fmt::format("{}, {}", path, kind_of(status->st_mode)), kWantedFile));
 }
 
 // Puts the reasons found before reading in front and lets a rejecting one decide.
@@ -93,30 +116,12 @@ Candidate look_at(const FileSite& site, std::string path, std::string origin, Tr
   if (path.size() >= PATH_MAX) {
     return rejected(path, origin, open_reason(ENAMETOOLONG, path));
   }
-  // Looked at before it is opened for reading, which can have effects on a device.
   struct stat status{};
-  Fd seen(openat(site.folder_fd, site.name.c_str(), O_PATH | O_NOFOLLOW | O_CLOEXEC));
-  if (seen.get() < 0 || fstat(seen.get(), &status) != 0) {
-    return rejected(path, origin, open_reason(errno, path));
-  }
-  const bool is_link = S_ISLNK(status.st_mode);
-  if (is_link) {
-    seen = Fd(openat(site.folder_fd, site.name.c_str(), O_PATH | O_CLOEXEC));
-    if (seen.get() < 0 || fstat(seen.get(), &status) != 0) {
-      const bool is_dangling = errno == ENOENT || errno == ENOTDIR;
-      Reason reason = open_reason(is_dangling ? ELOOP : errno, path);
-      if (is_dangling) reason.found = path + ", whose target is missing";
-      return rejected(path, origin, std::move(reason));
-    }
-  }
-  if (!S_ISREG(status.st_mode)) {
-    return rejected(path, origin,
-                    make_reason(Code::kNotRegular,
-                                fmt::format("{}, {}", path, kind_of(status.st_mode)), kWantedFile));
-  }
-  const Fd file(open_seen(seen.get(), site, &status));
+  bool is_link = false;
+  std::optional<Reason> refusal;
+  const Fd file = open_regular(site, path, &status, &is_link, &refusal);
+  if (refusal) return rejected(path, origin, std::move(*refusal));
   const int fd = file.get();
-  if (fd < 0) return rejected(path, origin, open_reason(errno, path));
   Candidate candidate;
   candidate.path = std::move(path);
   candidate.origin = std::move(origin);

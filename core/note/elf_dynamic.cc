@@ -2,7 +2,6 @@
 #include "note/elf_dynamic.h"
 
 #include <algorithm>
-#include <map>
 
 namespace opdock {
 namespace {
@@ -83,27 +82,42 @@ constexpr struct {
     {DT_FINI, 0, "fini function"},
 };
 
-void check_tables(const ElfFile& elf, const std::map<int64_t, uint64_t>& values) {
+// The values of the tags that stand once; of one that stands twice the last counts.
+class DynamicValues {
+ public:
+  explicit DynamicValues(const std::vector<Elf64_Dyn>& entries) : entries_(entries) {}
+  std::optional<uint64_t> find(int64_t tag) const {
+    const auto found = std::find_if(entries_.rbegin(), entries_.rend(),
+                                    [&](const Elf64_Dyn& entry) { return entry.d_tag == tag; });
+    return found == entries_.rend() ? std::nullopt : std::optional(found->d_un.d_val);
+  }
+  bool has(int64_t tag) const { return find(tag).has_value(); }
+
+ private:
+  const std::vector<Elf64_Dyn>& entries_;
+};
+
+void check_tables(const ElfFile& elf, const DynamicValues& values) {
   if (elf.defects->has(Code::kElfTruncated)) return;  // the cause is known
   for (const auto& table : kTables) {
-    const auto address = values.find(table.address);
-    if (address == values.end()) continue;
+    const std::optional<uint64_t> address = values.find(table.address);
+    if (!address) continue;
     uint64_t size = 1;
     if (table.size != 0) {
-      const auto given = values.find(table.size);
-      if (given == values.end()) {
+      const std::optional<uint64_t> given = values.find(table.size);
+      if (!given) {
         elf.defects->add(Code::kElfMalformed, std::string(table.name) + " without their size",
                          "address and size");
         continue;
       }
-      size = given->second;
+      size = *given;
     }
     const bool is_code = table.address == DT_INIT || table.address == DT_FINI;
-    if (size != 0 && !elf.to_offset(address->second, size, is_code)) {
-      elf.defects->add(Code::kElfMalformed,
-                       std::string(table.name) + " at address " + hex(address->second) + " of " +
-                           hex(size) + " bytes",
-                       "them inside one PT_LOAD segment");
+    if (size != 0 && !elf.to_offset(*address, size, is_code)) {
+      elf.defects->add(
+          Code::kElfMalformed,
+          std::string(table.name) + " at address " + hex(*address) + " of " + hex(size) + " bytes",
+          "them inside one PT_LOAD segment");
     }
   }
 }
@@ -192,23 +206,19 @@ uint32_t sysv_hash(std::string_view name) {
 std::optional<Dynamic> read_dynamic(const ElfFile& elf) {
   const std::vector<Elf64_Dyn> entries = read_entries(elf);
   if (entries.empty()) return std::nullopt;
-  std::map<int64_t, uint64_t> values;  // of the tags that stand once
-  for (const Elf64_Dyn& entry : entries) values[entry.d_tag] = entry.d_un.d_val;
-  const auto value = [&](int64_t tag) {
-    const auto found = values.find(tag);
-    return found == values.end() ? uint64_t{0} : found->second;
-  };
+  const DynamicValues values(entries);
+  const auto value = [&](int64_t tag) { return values.find(tag).value_or(0); };
   check_tables(elf, values);
 
   Dynamic dynamic;
   const uint64_t names_size = value(DT_STRSZ);
-  if (values.count(DT_STRTAB) == 0) {
+  if (!values.has(DT_STRTAB)) {
     elf.defects->add(Code::kElfMalformed, "a dynamic section without a string table",
                      "DT_STRTAB and DT_STRSZ");
   } else if (const std::optional<uint64_t> offset = elf.to_offset(value(DT_STRTAB), names_size)) {
     dynamic.names = {*offset, names_size};
   }
-  if (values.count(DT_SYMENT) != 0 && value(DT_SYMENT) != sizeof(Elf64_Sym)) {
+  if (values.has(DT_SYMENT) && value(DT_SYMENT) != sizeof(Elf64_Sym)) {
     elf.defects->add(Code::kElfMalformed,
                      "symbols of " + std::to_string(value(DT_SYMENT)) + " bytes",
                      std::to_string(sizeof(Elf64_Sym)));
@@ -226,20 +236,20 @@ std::optional<Dynamic> read_dynamic(const ElfFile& elf) {
   dynamic.num_definitions = value(DT_VERDEFNUM);
   dynamic.symbol_versions = value(DT_VERSYM);
   dynamic.num_relative = value(DT_RELACOUNT);
-  dynamic.text_relocations = values.count(DT_TEXTREL) != 0 || (value(DT_FLAGS) & DF_TEXTREL) != 0;
-  if (values.count(DT_RELA) != 0 && value(DT_RELAENT) != sizeof(Elf64_Rela)) {
+  dynamic.text_relocations = values.has(DT_TEXTREL) || (value(DT_FLAGS) & DF_TEXTREL) != 0;
+  if (values.has(DT_RELA) && value(DT_RELAENT) != sizeof(Elf64_Rela)) {
     elf.defects->add(Code::kElfMalformed,
                      "relocations of " + std::to_string(value(DT_RELAENT)) + " bytes",
                      std::to_string(sizeof(Elf64_Rela)));
   }
-  if (values.count(DT_JMPREL) != 0 && value(DT_PLTREL) != DT_RELA) {
+  if (values.has(DT_JMPREL) && value(DT_PLTREL) != DT_RELA) {
     elf.defects->add(Code::kElfMalformed, "PLT relocations without addends", "with addends (RELA)");
   }
   dynamic.relocations = {std::pair{value(DT_RELA), value(DT_RELASZ)},
                          std::pair{value(DT_JMPREL), value(DT_PLTRELSZ)}};
   dynamic.static_tls = (value(DT_FLAGS) & DF_STATIC_TLS) != 0;
   dynamic.executable = (value(DT_FLAGS_1) & DF_1_PIE) != 0;
-  dynamic.relative = values.count(36 /* DT_RELR */) != 0;
+  dynamic.relative = values.has(36 /* DT_RELR */);
   dynamic.no_default_folders = (value(DT_FLAGS_1) & DF_1_NODEFLIB) != 0;
   dynamic.no_open = (value(DT_FLAGS_1) & DF_1_NOOPEN) != 0;
   if (dynamic.executable) {
@@ -249,7 +259,7 @@ std::optional<Dynamic> read_dynamic(const ElfFile& elf) {
   // glibc passes over tables that it does not know: the file would be loaded, and not relocated.
   constexpr int64_t kAndroidTables[] = {0x6000000f, 0x60000011, 0x6fffe000};
   for (const int64_t tag : kAndroidTables) {
-    if (values.count(tag) == 0) continue;
+    if (!values.has(tag)) continue;
     elf.defects->add(Code::kElfAbi,
                      "relocations packed for Android (dynamic tag " + hex(uint64_t(tag)) + ")",
                      "relocations that glibc applies: link without --pack-dyn-relocs=android");
@@ -269,7 +279,7 @@ std::optional<Dynamic> read_dynamic(const ElfFile& elf) {
     dynamic.has_runpath = dynamic.has_runpath || entry.d_tag == DT_RUNPATH;
     if (entry.d_tag == DT_RUNPATH) dynamic.runpath = reader.name(at, "the RUNPATH");
   }
-  if (values.count(DT_VERNEED) != 0) {
+  if (values.has(DT_VERNEED)) {
     reader.read_versions(value(DT_VERNEED), value(DT_VERNEEDNUM));
   }
   return dynamic;

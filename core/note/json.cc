@@ -35,7 +35,7 @@ class TreeBuilder : public nlohmann::json_sax<nlohmann::json> {
   }
   bool string(string_t& value) override {
     if (has_nul(value)) return refuse("a string with a NUL character");
-    place(Json::Type::kString)->text = std::move(value);
+    place(Json::Type::kString)->text = value;  // a copy: the parser goes on with its buffer
     return true;
   }
   bool binary(binary_t&) override { return refuse("binary data"); }
@@ -47,7 +47,7 @@ class TreeBuilder : public nlohmann::json_sax<nlohmann::json> {
   }
   bool key(string_t& value) override {
     if (has_nul(value)) return refuse("a key with a NUL character");
-    stack_.back()->keys.push_back(std::move(value));
+    stack_.back()->keys.push_back(value);
     return true;
   }
   bool end_object() override {

@@ -76,12 +76,39 @@ TEST(Swapped, BeforeDlopenRunsNothingOfTheOther) {
   EXPECT_EQ(WEXITSTATUS(status), 0);  // 3: the other one's constructor ran
 }
 
-TEST(Swapped, BetweenLookAndOpenIsNotOpened) {
+TEST(Swapped, BetweenLookAndOpenIsNotRead) {
   const Folder folder;
   const std::string path = folder.add("good", "p.so");
   once_looked_at = [&] {
     fs::rename(path, folder.path("away"));
     ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
+  };
+  const std::shared_ptr<const Candidate> found = at(*find(explicit_place(folder.path())), path);
+  EXPECT_EQ(once_looked_at, nullptr);
+  ASSERT_NE(found, nullptr);
+  EXPECT_TRUE(has_code(found->verdict.reasons, Code::kNotRegular)) << describe(*found);
+}
+
+TEST(Swapped, ForALinkIsNotFollowed) {
+  const Folder folder;
+  const std::string path = folder.add("good", "p.so");
+  once_looked_at = [&] {
+    fs::rename(path, folder.path("away"));
+    fs::create_symlink("/dev/full", path);
+  };
+  const std::shared_ptr<const Candidate> found = at(*find(explicit_place(folder.path())), path);
+  EXPECT_EQ(once_looked_at, nullptr);
+  ASSERT_NE(found, nullptr);
+  EXPECT_TRUE(has_code(found->verdict.reasons, Code::kLinkBroken)) << describe(*found);
+}
+
+TEST(Swapped, BehindALinkIsNotOpened) {
+  const Folder folder;
+  const std::string target = folder.add("good", "target.so"), path = folder.path("p.so");
+  fs::create_symlink(target, path);
+  once_looked_at = [&] {
+    fs::rename(target, folder.path("away"));
+    fs::create_symlink("/dev/full", target);
   };
   const std::shared_ptr<const Candidate> found = at(*find(explicit_place(folder.path())), path);
   EXPECT_EQ(once_looked_at, nullptr);
