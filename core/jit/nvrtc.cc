@@ -210,7 +210,8 @@ CompileResult Nvrtc::compile(const CompileJob& job) const {
     if (code != kSuccess) return fail("nvrtcAddNameExpression", code);
   }
   const std::string arch = "--gpu-architecture=" + job.arch;
-  std::vector<const char*> options = {arch.c_str()};
+  // Lambdas in templates are for the device, as all else here.
+  std::vector<const char*> options = {arch.c_str(), "--device-as-default-execution-space"};
   if (!names_standard(job.options)) options.push_back("--std=c++17");
   for (const std::string& option : job.options) options.push_back(option.c_str());
   if (job.progress && f.set_flow_callback) {

@@ -17,7 +17,18 @@ using opdock::Results;
 using opdock::Tensor;
 using opdock::detail::concat;
 
-constexpr auto kKernels = OPDOCK_ROW_KERNELS("layernorm");
+using opdock::KernelNumbers;
+using opdock::RowEdges;
+using opdock::RowTypes;
+
+constexpr opdock::RowKernels kNorm = {
+    1, opdock::kHeavyRows, OPDOCK_KERNEL_FAMILY("layernorm::narrow_rows", RowTypes, RowEdges),
+    OPDOCK_KERNEL_FAMILY("layernorm::block_rows", RowTypes, KernelNumbers<2, 4, 8>, RowEdges),
+    OPDOCK_KERNEL_FAMILY("layernorm::long_rows", RowTypes)};
+constexpr opdock::RowKernels kAddNorm = {
+    2, opdock::kHeavyRows, OPDOCK_KERNEL_FAMILY("layernorm::add::narrow_rows", RowTypes, RowEdges),
+    OPDOCK_KERNEL_FAMILY("layernorm::add::block_rows", RowTypes, KernelNumbers<2, 4>, RowEdges),
+    OPDOCK_KERNEL_FAMILY("layernorm::add::long_rows", RowTypes)};
 using OptionalTensor = std::optional<Tensor>;
 
 void check_arguments(const Plan& plan, Tensor x, const OptionalTensor& residual,
@@ -55,14 +66,6 @@ void check_output(Tensor out, const char* name, Tensor x, const OptionalTensor& 
   if (bias) check(out, name).no_overlap_with(*bias, "bias");
 }
 
-// Whether the kernels can load and store 16 bytes at a time.
-bool made_of_vectors(const Params& params, int64_t element_bytes) {
-  return opdock::rows_are_vectors(params.rows, params.length, element_bytes,
-                                  {params.x, params.residual, params.out, params.sum}) &&
-         reinterpret_cast<uintptr_t>(params.weight) % 16 == 0 &&
-         reinterpret_cast<uintptr_t>(params.bias) % 16 == 0;
-}
-
 void* raw(const OptionalTensor& tensor) {
   return tensor ? tensor->raw() : nullptr;
 }
@@ -84,10 +87,17 @@ void normalise(Call& call, Tensor x, const OptionalTensor& residual, const Optio
   params.sum = raw(sum);
   params.length = x.size(-1);
   params.eps = static_cast<float>(eps);
+  params.share = 1.0f / static_cast<float>(params.length);
+  params.centred = 1;
   params.rows = opdock::make_rows<4>({x, residual, out, sum});
   if (!call.is_cpu()) {
-    const bool vectors = made_of_vectors(params, x.dtype().bytes());
-    opdock::launch_rows(call, kKernels, x, vectors, params);
+    const opdock::RowFit fit = opdock::fit_of(params.rows, params.length, x.dtype().bytes(),
+                                              {params.x, params.residual, params.out, params.sum},
+                                              {params.weight, params.bias});
+    if (residual)
+      opdock::launch_rows(call, kAddNorm, x.dtype(), fit, &params);
+    else
+      opdock::launch_rows(call, kNorm, x.dtype(), fit, &params);
     return;
   }
   const Job job = {x.dtype(), eps, params};

@@ -1,5 +1,6 @@
 // softmax: checks its arguments and hands the rows to the CPU or GPU kernels.
 // SPDX-License-Identifier: Apache-2.0
+#include <cmath>
 #include <opdock/row_op.hpp>
 
 #include "device/softmax_params.cuh"
@@ -15,7 +16,25 @@ using opdock::Plan;
 using opdock::Results;
 using opdock::Tensor;
 
-constexpr auto kKernels = OPDOCK_ROW_KERNELS("softmax");
+using opdock::KernelNumbers;
+using opdock::RowEdges;
+using opdock::RowTypes;
+
+constexpr opdock::RowKernels kPlain = {
+    1, opdock::kLightRows, OPDOCK_KERNEL_FAMILY("softmax::narrow_rows", RowTypes, RowEdges),
+    OPDOCK_KERNEL_FAMILY("softmax::block_rows", RowTypes, KernelNumbers<2, 4, 8>, RowEdges),
+    OPDOCK_KERNEL_FAMILY("softmax::long_rows", RowTypes)};
+constexpr opdock::RowKernels kCausal = {
+    1, opdock::kLightRows, opdock::NoKernels{},
+    OPDOCK_KERNEL_FAMILY("softmax::causal::block_rows", RowTypes, KernelNumbers<2, 8>,
+                         KernelNumbers<0>),
+    opdock::NoKernels{}};
+constexpr opdock::RowKernels kMasked = {
+    1, opdock::kLightRows,
+    OPDOCK_KERNEL_FAMILY("softmax::masked::narrow_rows", RowTypes, KernelNumbers<1>),
+    OPDOCK_KERNEL_FAMILY("softmax::masked::block_rows", RowTypes, KernelNumbers<2>,
+                         KernelNumbers<1>),
+    OPDOCK_KERNEL_FAMILY("softmax::masked::long_rows", RowTypes)};
 
 void check_mask(Tensor mask, Tensor x) {
   check(mask, "mask").same_dtype_as(x, "x").same_device_as(x, "x");
@@ -61,10 +80,16 @@ void run(Call& call, Results outputs, Tensor x, double scale, std::optional<Tens
   params.causal = causal;
   params.rows = opdock::make_rows<3>({x, mask, out});
   if (!call.is_cpu()) {
-    const void* loaded_mask = params.mask_step ? params.mask : nullptr;  // by vectors
-    const bool vectors = opdock::rows_are_vectors(params.rows, params.length, x.dtype().bytes(),
-                                                  {params.x, loaded_mask, params.out});
-    opdock::launch_rows(call, kKernels, x, vectors, params);
+    const float factor = params.scale * kLog2E;
+    params.is_plain = !mask && factor > 0 && std::isnormal(factor);
+    // The mask is read by elements where that takes it.
+    const opdock::RowFit fit = opdock::fit_of(params.rows, params.length, x.dtype().bytes(),
+                                              {params.x, nullptr, params.out}, {nullptr});
+    const auto launch = [&](const auto& kernels) {
+      return opdock::launch_rows(call, kernels, x.dtype(), fit, &params);
+    };
+    if (params.is_plain && (causal ? launch(kCausal) : launch(kPlain))) return;
+    launch(kMasked);
     return;
   }
   const Job job = {x.dtype(), scale, params};

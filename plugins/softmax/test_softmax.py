@@ -51,6 +51,22 @@ def test_masks(reference, assert_close, device, dtype, length, shape):
     check(reference, assert_close, device, x, mask=mask, causal=True)
 
 
+@pytest.mark.parametrize("length", [8200, 33001])
+def test_masks_of_long_rows(reference, assert_close, device, dtype, length):
+    x, mask = random((2, 3, length), dtype, 3), random((3, length + 1), dtype, 4)
+    mask[:, 5] = float("-inf")
+    check(reference, assert_close, device, x, mask=mask[:, :length], causal=True)
+    check(reference, assert_close, device, x, mask=mask[:, 1:], scale=0.3)
+
+
+@pytest.mark.parametrize("scale", [0.0, -1.5, 1e-39, 100.0])
+def test_unusual_scales(reference, assert_close, device, dtype, scale):
+    for length in (5, 200, 1024, 5000):
+        x = random((3, length), dtype, 5)
+        check(reference, assert_close, device, x / 128 if scale > 1 else x, scale=scale)
+        check(reference, assert_close, device, x[:, :3] / 128, scale=scale, causal=True)
+
+
 @pytest.mark.parametrize("queries", [1, 2, 7, 64, 100])
 @pytest.mark.parametrize("keys", [1, 64, 520, 1024])
 def test_causal(reference, assert_close, device, dtype, queries, keys):

@@ -83,7 +83,7 @@ def on_soft(case, multiprocessors):
 def on_gpu(case):
     """{counter: value} of Nsight Compute, or None and why there is none."""
     command = [shutil.which("ncu"), "--csv", "--page", "raw", "--clock-control", "none"]
-    command += ["--kernel-name", "regex:short_rows|vector_rows|any_rows"]
+    command += ["--kernel-name", "regex:narrow_rows|block_rows|long_rows"]
     command += ["--metrics", ",".join(METRICS.values()), sys.executable, __file__, "--child", case]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     lines = done.stdout.splitlines()

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launches.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <map>
 #include <set>
@@ -46,20 +47,25 @@ void expect_covers(const Launch& launch, const std::string& plugin, Type type, i
   EXPECT_EQ(launch.how.block[1] * launch.how.block[2], 1u);
   EXPECT_EQ(launch.how.grid[1] * launch.how.grid[2], 1u);
   EXPECT_EQ(launch.how.num_args, 1u);
-  if (launch.kernel.find("short_rows") != std::string::npos) {
-    EXPECT_LE(threads, 128) << what;
-    EXPECT_LE(length, 8 * warp) << what;
-    EXPECT_GE(launch.how.grid[0] * (threads / warp), rows) << what;
+  const int64_t bytes = bytes_of(type), vectors = length * bytes / 16;
+  const std::string arguments = launch.kernel.substr(launch.kernel.find('<'));
+  const bool has_edges = arguments.ends_with(", 1>");
+  const bool is_whole = !misaligned && length * bytes % 16 == 0;
+  if (launch.kernel.find("narrow_rows") != std::string::npos) {
+    EXPECT_EQ(threads, 128) << what;
+    EXPECT_LE(vectors, 2 * 16) << what;  // two for each of at most 16 lanes
+    EXPECT_GE(launch.how.grid[0] * (128 / 16), rows) << what;
+    EXPECT_TRUE(has_edges || is_whole) << what;
     return;
   }
+  const int64_t cluster = std::max<int64_t>(1, launch.how.cluster[0]);
   EXPECT_LE(threads, 1024) << what;
-  EXPECT_EQ(launch.how.grid[0], rows) << what;
-  const size_t comma = launch.kernel.find(", ");
-  if (comma == std::string::npos) return;
-  EXPECT_FALSE(misaligned) << "16-byte loads: " << what;
-  const int64_t items = std::atoi(launch.kernel.c_str() + comma + 2);
-  EXPECT_GE(threads * items * (16 / bytes_of(type)), length) << what;
-  EXPECT_EQ(length * bytes_of(type) % 16, 0) << what;
+  EXPECT_EQ(threads & (threads - 1), 0) << what << ": a power of two, for the reductions";
+  EXPECT_EQ(launch.how.grid[0], rows * cluster) << what;
+  if (launch.kernel.find("block_rows") == std::string::npos) return;
+  EXPECT_TRUE(has_edges || is_whole) << "16-byte loads: " << what;
+  const int64_t held = std::atoi(arguments.c_str() + arguments.find(", ") + 2);
+  EXPECT_GE(cluster * threads * held, vectors) << what;
 }
 
 }  // namespace opdock_test

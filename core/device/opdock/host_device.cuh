@@ -9,3 +9,9 @@
 // linker would keep one.
 #define OPDOCK_HOST_DEVICE inline __attribute__((always_inline))
 #endif
+// Keeps the loop that follows as it is.
+#if defined(__GNUC__) && !defined(__clang__) && !defined(__CUDACC__)
+#define OPDOCK_NO_UNROLL _Pragma("GCC unroll 1")
+#else
+#define OPDOCK_NO_UNROLL _Pragma("unroll 1")
+#endif

@@ -10,10 +10,30 @@ namespace opdock {
 // A row is what lies along the last dimension; the others are the batch.
 inline constexpr int kMaxBatchDims = 15;
 
-// What kernels over rows and opdock/row_op.hpp, which launches them, agree on.
-inline constexpr int kShortRowItems = 8;      // elements of a short row that a lane holds, at most
-inline constexpr int kShortRowThreads = 128;  // of a block where each warp has a row
-inline constexpr int kRowThreads = 1024;      // of a block that has a row, at most
+// What kernels over rows (row_team.cuh) and opdock/row_op.hpp, which launches them, agree on.
+inline constexpr int kNarrowThreads = 128;  // of a block that has several rows
+inline constexpr int kNarrowVectors = 2;    // that each of its threads holds
+inline constexpr int kLongThreads = 1024;   // of a block whose row is not held, at most
+inline constexpr int kRowReductions = 2;    // in one row
+
+// Of blocks whose threads hold that many vectors, in all tiles together: threads, at most; blocks
+// that are to fit a multiprocessor, which decides how many registers a thread gets; and whether a
+// row may have several blocks, a cluster.
+OPDOCK_HOST_DEVICE constexpr int row_threads(int held) {
+  return held <= 4 ? 512 : held <= 8 ? 1024 : 256;
+}
+OPDOCK_HOST_DEVICE constexpr int row_blocks(int held) {
+  return held > 4 && held <= 8 ? 1 : 3;
+}
+OPDOCK_HOST_DEVICE constexpr bool has_clusters(int held) {
+  return held >= 8;
+}
+
+// How the rows of one launch are spread over threads.
+struct RowShape {
+  int lane_bits;   // narrow rows: the logarithm of the threads that a row has
+  int by_vectors;  // long rows: they are read by vectors
+};
 
 template <int Tensors>
 struct Rows {
@@ -22,16 +42,24 @@ struct Rows {
   long long size[kMaxBatchDims];
   long long stride[Tensors][kMaxBatchDims];  // elements; 0 where a tensor is broadcast
 
-  // offset[t] becomes the position of row `row` in tensor t, in elements from its first.
+  // Whether the rows of each tensor are evenly spaced; then row r of tensor t is at r *
+  // stride[t][0].
+  OPDOCK_HOST_DEVICE bool is_flat() const { return ndim <= 1; }
+
+  // offset[t] becomes the position of row `row` in tensor t, in elements from its first. Flat:
+  // known to be.
+  template <bool Flat = false>
   OPDOCK_HOST_DEVICE void locate(long long row, long long (&offset)[Tensors]) const {
     for (int t = 0; t < Tensors; ++t) offset[t] = 0;
-    for (int i = ndim - 1; i > 0; --i) {
-      const long long at = row % size[i];
-      row /= size[i];
-      for (int t = 0; t < Tensors; ++t) offset[t] += at * stride[t][i];
+    if (!Flat) {
+      OPDOCK_NO_UNROLL  // usually there is nothing to do
+          for (int i = ndim - 1; i > 0; --i) {
+        const long long at = row % size[i];
+        row /= size[i];
+        for (int t = 0; t < Tensors; ++t) offset[t] += at * stride[t][i];
+      }
     }
-    if (ndim > 0)
-      for (int t = 0; t < Tensors; ++t) offset[t] += row * stride[t][0];
+    for (int t = 0; t < Tensors; ++t) offset[t] += row * stride[t][0];  // 0 where ndim is
   }
 };
 

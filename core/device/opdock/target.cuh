@@ -11,6 +11,14 @@
 #define OPDOCK_DEVICE __device__ __forceinline__
 // A kernel that is launched with at most max_threads threads a block.
 #define OPDOCK_KERNEL(max_threads) __global__ void __launch_bounds__(max_threads)
+// The same, and of which min_blocks blocks of that size are to fit a multiprocessor.
+// HIP means another thing by the number, and before sm_80 a multiprocessor has too few threads.
+#if defined(__HIP__) || defined(__HIPCC_RTC__) || __CUDA_ARCH__ < 800
+#define OPDOCK_KERNEL_BLOCKS(max_threads, min_blocks) OPDOCK_KERNEL(max_threads)
+#else
+#define OPDOCK_KERNEL_BLOCKS(max_threads, min_blocks) \
+  __global__ void __launch_bounds__(max_threads, min_blocks)
+#endif
 // An array in memory shared by the block, uninitialised; at function scope.
 #define OPDOCK_SHARED(type, name, count) __shared__ type name[count]
 // Unrolls the loop that follows; its trip count is a constant.
@@ -144,6 +152,15 @@ OPDOCK_DEVICE T* dynamic_shared() {
   return reinterpret_cast<T*>(opdock_dynamic_shared);
 }
 
+// The lower word of the two shifted right by 0 to 31 bits.
+OPDOCK_DEVICE uint32_t funnel_right(uint32_t low, uint32_t high, int bits) {
+#if OPDOCK_HIP
+  return __builtin_amdgcn_alignbit(high, low, static_cast<uint32_t>(bits));
+#else
+  return __funnelshift_r(low, high, static_cast<uint32_t>(bits));
+#endif
+}
+
 OPDOCK_DEVICE uint32_t float_bits(float value) {
   return __float_as_uint(value);
 }
@@ -184,6 +201,59 @@ OPDOCK_DEVICE uint16_t float_to_bfloat16_bits(float value) {
 #endif
 }
 
+// Two elements in one word, the first in the low half. From floats: rounded as one alone.
+#if !OPDOCK_HIP && __CUDA_ARCH__ >= 800
+OPDOCK_DEVICE uint32_t floats_to_half_pair(float low, float high) {
+  uint32_t pair;
+  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+  return pair;
+}
+OPDOCK_DEVICE uint32_t floats_to_bfloat16_pair(float low, float high) {
+  uint32_t pair;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+  return pair;
+}
+// The larger ones; the other one if one is NaN.
+OPDOCK_DEVICE uint32_t max_half_pair(uint32_t a, uint32_t b) {
+  uint32_t pair;
+  asm("max.f16x2 %0, %1, %2;" : "=r"(pair) : "r"(a), "r"(b));
+  return pair;
+}
+OPDOCK_DEVICE uint32_t max_bfloat16_pair(uint32_t a, uint32_t b) {
+  uint32_t pair;
+  asm("max.bf16x2 %0, %1, %2;" : "=r"(pair) : "r"(a), "r"(b));
+  return pair;
+}
+// The floats of a pair. By an instruction that compilers take for another each time: so they do not
+// keep the floats of an earlier pass in registers instead.
+OPDOCK_DEVICE void half_pair_to_floats(uint32_t pair, float* low, float* high) {
+  asm volatile(
+      "{\n"
+      ".reg .b16 l, h;\n"
+      "mov.b32 {l, h}, %2;\n"
+      "cvt.f32.f16 %0, l;\n"
+      "cvt.f32.f16 %1, h;\n"
+      "}"
+      : "=f"(*low), "=f"(*high)
+      : "r"(pair));
+}
+OPDOCK_DEVICE void bfloat16_pair_to_floats(uint32_t pair, float* low, float* high) {
+  asm volatile(
+      "{\n"
+      ".reg .b32 l, h;\n"
+      "prmt.b32 l, %2, 0, 0x1044;\n"
+      "prmt.b32 h, %2, 0, 0x3244;\n"
+      "mov.b32 %0, l;\n"
+      "mov.b32 %1, h;\n"
+      "}"
+      : "=f"(*low), "=f"(*high)
+      : "r"(pair));
+}
+#define OPDOCK_HAS_PAIRS 1
+#else
+#define OPDOCK_HAS_PAIRS 0
+#endif
+
 // e^x to about 2 ulp; 0 for -infinity.
 OPDOCK_DEVICE float exp(float x) {
   return expf(x);
@@ -197,6 +267,10 @@ OPDOCK_DEVICE float exp2(float x) {
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(value) : "f"(x));
   return value;
 #endif
+}
+// The natural logarithm to 1 ulp.
+OPDOCK_DEVICE float log(float x) {
+  return logf(x);
 }
 OPDOCK_DEVICE float sqrt(float x) {
   return sqrtf(x);

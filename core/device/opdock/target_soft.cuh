@@ -10,6 +10,7 @@
 #define OPDOCK_DEVICE inline __attribute__((always_inline))
 // Whoever launches it sees to the bound.
 #define OPDOCK_KERNEL(max_threads) void
+#define OPDOCK_KERNEL_BLOCKS(max_threads, min_blocks) void
 #define OPDOCK_SHARED(type, name, count)                          \
   static constexpr char opdock_site_##name = 0;                   \
   using opdock_array_##name = type[count];                        \
@@ -21,6 +22,7 @@
 #define OPDOCK_UNROLL _Pragma("GCC unroll 8")
 #endif
 #define OPDOCK_HIP (OPDOCK_SOFT_ARCH == 0)
+#define OPDOCK_HAS_PAIRS 0
 
 namespace opdock {
 
@@ -79,6 +81,10 @@ OPDOCK_DEVICE void warp_barrier() {
   softgpu_warp(softgpu::WarpOp::kBarrier, 0, 0);
 }
 
+OPDOCK_DEVICE uint32_t funnel_right(uint32_t low, uint32_t high, int bits) {
+  return static_cast<uint32_t>((static_cast<uint64_t>(high) << 32 | low) >> bits);
+}
+
 OPDOCK_DEVICE uint32_t float_bits(float value) {
   return __builtin_bit_cast(uint32_t, value);
 }
@@ -133,6 +139,9 @@ OPDOCK_DEVICE float exp(float x) {
 OPDOCK_DEVICE float exp2(float x) {
   const float value = __builtin_exp2f(x);
   return value < 0x1p-126f ? 0.0f : value;
+}
+OPDOCK_DEVICE float log(float x) {
+  return __builtin_logf(x);
 }
 OPDOCK_DEVICE float sqrt(float x) {
   return __builtin_sqrtf(x);

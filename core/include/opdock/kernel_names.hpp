@@ -131,10 +131,17 @@ class KernelFamily {
   // none.
   template <class... Values>
   constexpr uint32_t operator()(const Values&... values) const {
+    const uint32_t index = find(values...);
+    if (index == detail::kNoKernel) refuse(Arguments::text(values)...);
+    return index;
+  }
+  // The same; detail::kNoKernel if there is none.
+  template <class... Values>
+  constexpr uint32_t find(const Values&... values) const {
     static_assert(sizeof...(Values) == sizeof...(Arguments), "a value for each template argument");
     uint32_t combination = 0;
     const bool known = (add<Arguments>(Arguments::find(values), &combination) && ...);
-    if (!known || indices_[combination] == kNone) refuse(Arguments::text(values)...);
+    if (!known || indices_[combination] == kNone) return detail::kNoKernel;
     return indices_[combination];
   }
 

@@ -1,14 +1,17 @@
-// Layer normalisation along the last dimension, with the addition before it; in float.
+// Layer and rms norm along the last dimension, with the addition before them; in float.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include "norm_params.cuh"
 #include "opdock/device.cuh"
+#include "opdock/row_team.cuh"
 
 namespace layernorm {
 
 using namespace opdock;
-using opdock::rsqrt;  // named, this wins over the compiler's own
+using opdock::fma;  // named, these win over the compiler's own
+using opdock::max;
+using opdock::rsqrt;
 
 template <class T>
 struct Row {
@@ -17,152 +20,152 @@ struct Row {
   T* out;
   T* sum;
 
-  OPDOCK_DEVICE Row(const Params& p, int64_t row) {
+  template <class Team>
+  OPDOCK_DEVICE Row(const Params& p, const Team& team) {
     long long offset[4];
-    p.rows.locate(row, offset);
+    p.rows.locate<Team::kPlain>(team.row(), offset);
     x = static_cast<const T*>(p.x) + offset[0];
     residual = p.residual ? static_cast<const T*>(p.residual) + offset[1] : nullptr;
     out = static_cast<T*>(p.out) + offset[2];
     sum = static_cast<T*>(p.sum) + offset[3];
   }
+};
 
-  // Element i of what is normalised. The sum is stored, and what is normalised is the sum as it is
-  // stored, rounded.
-  OPDOCK_DEVICE float take(int64_t i) const {
-    if (!residual) return to_float(x[i]);
-    const T stored = from_float<T>(to_float(x[i]) + to_float(residual[i]));
-    sum[i] = stored;
-    return to_float(stored);
+// (x - mean) * factor + rest is the normalised element.
+struct Moments {
+  float mean, factor, rest;
+};
+
+template <bool Add>
+struct Norm {
+  using Params = layernorm::Params;
+  static constexpr int kTiles = Add ? 2 : 1;
+
+  template <class T, class Team>
+  static OPDOCK_DEVICE void run(const Params& p, Team& team) {
+    const Row<T> row(p, team);
+    team.take(row.x, p.length);
+    auto tile = team.load(row.x, T{});
+    if constexpr (Add) {
+      // What is normalised is the sum as it is stored, rounded.
+      const auto residual = team.load(row.residual, T{});
+      team.map(
+          row.sum,
+          [&](int64_t, bool, auto& x, const auto& r) {
+            float a[piece_size<decltype(x)>], b[piece_size<decltype(x)>];
+            to_floats(x, a);
+            to_floats(r, b);
+            OPDOCK_UNROLL
+            for (int j = 0; j < piece_size<decltype(x)>; ++j) a[j] += b[j];
+            from_floats(a, &x);
+          },
+          tile, residual);
+      tile = team.again(tile, row.sum);
+    }
+    float shift = 0.0f;
+    const Pair sums = deviations(p, team, tile, row, &shift);
+    const T* const weight = static_cast<const T*>(p.weight);
+    const T* const bias = static_cast<const T*>(p.bias);
+    if (weight && bias) {
+      const auto sides = team.ask(weight, bias);
+      write(team, tile, row, moments(p, team, sums, shift), sides,
+            [](float y, const float (&s)[2]) { return fma(y, s[0], s[1]); });
+    } else if (weight) {
+      const auto sides = team.ask(weight);
+      write(team, tile, row, moments(p, team, sums, shift), sides,
+            [](float y, const float (&s)[1]) { return y * s[0]; });
+    } else {
+      const auto sides = team.ask(bias ? bias : row.x);
+      write(team, tile, row, moments(p, team, sums, shift), sides,
+            [&](float y, const float (&s)[1]) { return bias ? y + s[0] : y; });
+    }
+  }
+
+ private:
+  // The sums of the deviations from *shift, a number near the mean, and of their squares; of the
+  // threads that exchange registers.
+  template <class T, class Team, class Tile>
+  static OPDOCK_DEVICE Pair deviations(const Params& p, Team& team, Tile& tile, const Row<T>& row,
+                                       float* shift) {
+    T first{};
+    if constexpr (sizeof(T) == sizeof(float)) {
+      if (p.centred) {
+        float sum = 0.0f;
+        team.each(
+            [&](int64_t, bool, auto& x) {
+              OPDOCK_UNROLL
+              for (int j = 0; j < piece_size<decltype(x)>; ++j) sum += x.get(j);
+            },
+            tile);
+        sum = team.template near<Sum>(sum);
+        *shift = team.template far<0>({sum, 0.0f}, AddPairs{}).a * p.share;
+      }
+    } else if (p.centred) {
+      // Any number among the elements will do: with it, what the squares lose to the mean stays
+      // below what the result's rounding loses.
+      first = row.x[0];
+      if constexpr (Add) first = from_float<T>(to_float(first) + to_float(row.residual[0]));
+      *shift = to_float(first);
+    }
+    const float from = *shift;
+    Pair sums = {};
+    team.each(
+        [&](int64_t, bool here, auto& x) {
+          constexpr int kSize = piece_size<decltype(x)>;
+          float value[kSize];
+          auto copy = x;
+          if (!here && p.centred) fill_piece(first, &copy);
+          to_floats(copy, value);
+          OPDOCK_UNROLL
+          for (int j = 0; j < kSize; ++j) {
+            float deviation = value[j] - from;
+            if (sizeof(T) == sizeof(float) && !here) deviation = 0.0f;
+            sums.a += deviation;
+            sums.b = fma(deviation, deviation, sums.b);
+          }
+        },
+        tile);
+    return {team.template near<Sum>(sums.a), team.template near<Sum>(sums.b)};
+  }
+
+  template <class Team>
+  static OPDOCK_DEVICE Moments moments(const Params& p, Team& team, const Pair& near, float shift) {
+    const Pair sums = team.template far<1>(near, AddPairs{});
+    // What rounding, or the number chosen, has left of the mean.
+    const float left = p.centred ? sums.a * p.share : 0.0f;
+    const float variance = max(fma(-left, left, sums.b * p.share), 0.0f);
+    const float factor = rsqrt(variance + p.eps);
+    return {shift, factor, -left * factor};
+  }
+
+  // affine: of a normalised element, and of what is beside it.
+  template <class T, class Team, class Tile, int Count, class Affine>
+  static OPDOCK_DEVICE void write(Team& team, Tile& tile, const Row<T>& row, const Moments& of,
+                                  const Sides<T, Count>& sides, Affine affine) {
+    team.map_beside(
+        row.out,
+        [&](int64_t, bool, auto& x, const auto& beside) {
+          constexpr int kSize = piece_size<decltype(x)>;
+          float value[kSize], side[Count][kSize];
+          to_floats(x, value);
+          OPDOCK_UNROLL
+          for (int i = 0; i < Count; ++i) to_floats(beside[i], side[i]);
+          OPDOCK_UNROLL
+          for (int j = 0; j < kSize; ++j) {
+            float at[Count];
+            OPDOCK_UNROLL
+            for (int i = 0; i < Count; ++i) at[i] = side[i][j];
+            value[j] = affine(fma(value[j] - of.mean, of.factor, of.rest), at);
+          }
+          from_floats(value, &x);
+        },
+        tile, sides);
   }
 };
 
-template <class T>
-OPDOCK_DEVICE float affine(const Params& p, float y, int64_t i) {
-  if (p.weight) y *= to_float(static_cast<const T*>(p.weight)[i]);
-  if (p.bias) y += to_float(static_cast<const T*>(p.bias)[i]);
-  return y;
-}
-
-// Rows of at most kShortRowItems elements a lane: one warp a row.
-template <class T>
-OPDOCK_KERNEL(kShortRowThreads)
-short_rows(Params p) {
-  const int lane = thread_index() % warp_width();
-  const int64_t warps = block_threads() / warp_width();
-  const int64_t first = block_index() * warps + thread_index() / warp_width();
-  const float count = static_cast<float>(p.length);
-  for (int64_t r = first; r < p.rows.count; r += grid_blocks() * warps) {
-    const Row<T> row(p, r);
-    float value[kShortRowItems];
-    float sum = 0.0f;
-    OPDOCK_UNROLL
-    for (int k = 0; k < kShortRowItems; ++k) {
-      const int i = lane + k * warp_width();
-      value[k] = i < p.length ? row.take(i) : 0.0f;
-      sum += value[k];
-    }
-    const float mean = warp_reduce<Sum>(sum) / count;
-    float squares = 0.0f;
-    OPDOCK_UNROLL
-    for (int k = 0; k < kShortRowItems; ++k) {
-      const int i = lane + k * warp_width();
-      value[k] -= mean;
-      if (i < p.length) squares += value[k] * value[k];
-    }
-    const float factor = rsqrt(warp_reduce<Sum>(squares) / count + p.eps);
-    OPDOCK_UNROLL
-    for (int k = 0; k < kShortRowItems; ++k) {
-      const int i = lane + k * warp_width();
-      if (i < p.length) row.out[i] = from_float<T>(affine<T>(p, value[k] * factor, i));
-    }
-  }
-}
-
-// Rows of whole, aligned 16-byte vectors, at most Items of them a thread: read once, kept in
-// registers, written once. One block a row.
-template <class T, int Items>
-OPDOCK_KERNEL(kRowThreads)
-vector_rows(Params p) {
-  OPDOCK_SHARED(float, scratch, kRowThreads / warp_width());
-  constexpr int kSize = vector_size<T>;
-  const int64_t vectors = p.length / kSize;
-  const float count = static_cast<float>(p.length);
-  for (int64_t r = block_index(); r < p.rows.count; r += grid_blocks()) {
-    const Row<T> row(p, r);
-    float value[Items][kSize];
-    float sum = 0.0f;
-    OPDOCK_UNROLL
-    for (int k = 0; k < Items; ++k) {
-      const int64_t v = thread_index() + static_cast<int64_t>(k) * block_threads();
-      Vector<T> x = {};
-      if (v < vectors) x = load_vector(row.x + v * kSize);
-      if (v < vectors && row.residual) {
-        const Vector<T> residual = load_vector(row.residual + v * kSize);
-        OPDOCK_UNROLL
-        for (int j = 0; j < kSize; ++j)
-          x.at[j] = from_float<T>(to_float(x.at[j]) + to_float(residual.at[j]));
-        store_vector(row.sum + v * kSize, x);
-      }
-      OPDOCK_UNROLL
-      for (int j = 0; j < kSize; ++j) {
-        value[k][j] = to_float(x.at[j]);
-        sum += value[k][j];
-      }
-    }
-    const float mean = block_reduce<Sum>(sum, scratch) / count;
-    float squares = 0.0f;
-    OPDOCK_UNROLL
-    for (int k = 0; k < Items; ++k) {
-      const int64_t v = thread_index() + static_cast<int64_t>(k) * block_threads();
-      if (v >= vectors) continue;
-      OPDOCK_UNROLL
-      for (int j = 0; j < kSize; ++j) {
-        value[k][j] -= mean;
-        squares += value[k][j] * value[k][j];
-      }
-    }
-    const float factor = rsqrt(block_reduce<Sum>(squares, scratch) / count + p.eps);
-    OPDOCK_UNROLL
-    for (int k = 0; k < Items; ++k) {
-      const int64_t v = thread_index() + static_cast<int64_t>(k) * block_threads();
-      if (v >= vectors) continue;
-      Vector<T> weight = {}, bias = {}, out;
-      if (p.weight) weight = load_vector(static_cast<const T*>(p.weight) + v * kSize);
-      if (p.bias) bias = load_vector(static_cast<const T*>(p.bias) + v * kSize);
-      OPDOCK_UNROLL
-      for (int j = 0; j < kSize; ++j) {
-        float y = value[k][j] * factor;
-        if (p.weight) y *= to_float(weight.at[j]);
-        if (p.bias) y += to_float(bias.at[j]);
-        out.at[j] = from_float<T>(y);
-      }
-      store_vector(row.out + v * kSize, out);
-    }
-  }
-}
-
-// Any row: three passes over memory, element by element. One block a row.
-template <class T>
-OPDOCK_KERNEL(kRowThreads)
-any_rows(Params p) {
-  OPDOCK_SHARED(float, scratch, kRowThreads / warp_width());
-  const float count = static_cast<float>(p.length);
-  for (int64_t r = block_index(); r < p.rows.count; r += grid_blocks()) {
-    const Row<T> row(p, r);
-    float sum = 0.0f;
-    for (int64_t i = thread_index(); i < p.length; i += block_threads()) sum += row.take(i);
-    const float mean = block_reduce<Sum>(sum, scratch) / count;
-    // Each thread reads again what it alone has read or written.
-    const T* x = row.residual ? row.sum : row.x;
-    float squares = 0.0f;
-    for (int64_t i = thread_index(); i < p.length; i += block_threads()) {
-      const float deviation = to_float(x[i]) - mean;
-      squares += deviation * deviation;
-    }
-    const float factor = rsqrt(block_reduce<Sum>(squares, scratch) / count + p.eps);
-    for (int64_t i = thread_index(); i < p.length; i += block_threads())
-      row.out[i] = from_float<T>(affine<T>(p, (to_float(x[i]) - mean) * factor, i));
-  }
+OPDOCK_ROW_KERNELS(Norm<false>)
+namespace add {
+OPDOCK_ROW_KERNELS(Norm<true>)
 }
 
 }  // namespace layernorm

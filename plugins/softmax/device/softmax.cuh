@@ -1,162 +1,231 @@
-// Softmax along the last dimension, with scale, additive mask and causal masking; in float.
-// SPDX-License-Identifier: Apache-2.0
+// Softmax and log-softmax along the last dimension, with scale, additive mask and causal masking;
+// in float. SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include "opdock/device.cuh"
+#include "opdock/row_team.cuh"
 #include "softmax_params.cuh"
 
 namespace softmax {
 
 using namespace opdock;
 using opdock::exp;  // named, these win over the compiler's own
+using opdock::exp2;
+using opdock::fma;
+using opdock::log;
 using opdock::max;
 
-// One row's place in memory, and how many of its elements are not masked by causality.
 template <class T>
 struct Row {
   const T* x;
   const T* mask;  // null: none
   T* out;
-  int64_t open;
+  int64_t open;  // elements that causality does not mask
 
-  OPDOCK_DEVICE Row(const Params& p, int64_t row) {
+  template <class Team>
+  OPDOCK_DEVICE Row(const Params& p, const Team& team) {
+    const int64_t row = team.row();
     long long offset[3];
-    p.rows.locate(row, offset);
+    p.rows.locate<Team::kPlain>(row, offset);
     x = static_cast<const T*>(p.x) + offset[0];
     mask = p.mask ? static_cast<const T*>(p.mask) + offset[1] : nullptr;
     out = static_cast<T*>(p.out) + offset[2];
     open = p.causal ? row % p.queries + 1 + p.length - p.queries : p.length;
   }
+};
 
-  OPDOCK_DEVICE float score(const Params& p, int64_t i) const {
-    if (i >= open) return -infinity();
-    float value = to_float(x[i]) * p.scale;
-    if (mask) value += to_float(mask[i * p.mask_step]);
-    return value;
+// Scores are compared in units in which e^(unit * score) is wanted, with unit above 0. Without a
+// mask they are the elements themselves, and the scale is the unit.
+template <class T>
+struct Plain {
+  float unit;
+
+  OPDOCK_DEVICE Plain(const Params& p, const Row<T>&) : unit(p.scale) {}
+  template <class Piece>
+  OPDOCK_DEVICE void scores(const Params&, int64_t, bool, const Piece& x,
+                            float (&out)[piece_size<Piece>]) const {
+    to_floats(x, out);
+  }
+};
+template <class T>
+struct Masked {
+  static constexpr float unit = 1.0f;
+  const T* mask;  // null: none
+  int64_t open;
+
+  OPDOCK_DEVICE Masked(const Params&, const Row<T>& row) : mask(row.mask), open(row.open) {}
+  template <class Piece>
+  OPDOCK_DEVICE void scores(const Params& p, int64_t column, bool here, const Piece& x,
+                            float (&out)[piece_size<Piece>]) const {
+    float more[piece_size<Piece>] = {};
+    if (mask && here) {
+      Piece side;
+      if (p.mask_step)
+        load_side(mask, column, p.length, misalignment(mask + column), &side);
+      else
+        fill_piece(mask[0], &side);
+      to_floats(side, more);
+    }
+    to_floats(x, out);
+    OPDOCK_UNROLL
+    for (int j = 0; j < piece_size<Piece>; ++j)
+      out[j] = here && column + j < open ? fma(out[j], p.scale, more[j]) : -infinity();
   }
 };
 
-// The value that is subtracted from each score. Without a finite score every exponential is then 0
-// (or NaN, of a NaN), not the NaN of (-inf) - (-inf).
+// What is subtracted from each score. Without a finite one every power is then 0 (or NaN, of a
+// NaN), not the NaN of (-inf) - (-inf).
 OPDOCK_DEVICE float base_of(float most) {
   return most == -infinity() ? 0.0f : most;
 }
-// Rows whose scores are all -infinity become 0.
-OPDOCK_DEVICE float factor_of(float sum) {
-  return sum == 0.0f ? 0.0f : 1.0f / sum;
-}
 
-// Rows of at most kShortRowItems elements a lane: one warp a row.
+// e^(unit * (score - base)). Results of 16 bits do not show what the quicker form loses to the
+// rounding of base times the factor.
 template <class T>
-OPDOCK_KERNEL(kShortRowThreads)
-short_rows(Params p) {
-  const int lane = thread_index() % warp_width();
-  const int64_t warps = block_threads() / warp_width();
-  const int64_t first = block_index() * warps + thread_index() / warp_width();
-  for (int64_t r = first; r < p.rows.count; r += grid_blocks() * warps) {
-    const Row<T> row(p, r);
-    float value[kShortRowItems];
-    float most = -infinity();
-    OPDOCK_UNROLL
-    for (int k = 0; k < kShortRowItems; ++k) {
-      const int i = lane + k * warp_width();
-      value[k] = i < p.length ? row.score(p, i) : -infinity();
-      most = max(most, value[k]);
-    }
-    const float base = base_of(warp_reduce<Max>(most));
-    float sum = 0.0f;
-    OPDOCK_UNROLL
-    for (int k = 0; k < kShortRowItems; ++k) {
-      value[k] = exp(value[k] - base);
-      sum += value[k];
-    }
-    const float factor = factor_of(warp_reduce<Sum>(sum));
-    OPDOCK_UNROLL
-    for (int k = 0; k < kShortRowItems; ++k) {
-      const int i = lane + k * warp_width();
-      if (i < p.length) row.out[i] = from_float<T>(value[k] * factor);
-    }
+OPDOCK_DEVICE float power_of(float score, float base, float unit) {
+  if constexpr (sizeof(T) == sizeof(float)) {
+    return exp((score - base) * unit);
+  } else {
+    const float factor = unit * kLog2E;
+    return exp2(fma(score, factor, -base * factor));
   }
 }
 
-// Rows of whole, aligned 16-byte vectors, at most Items of them a thread: read once, kept in
-// registers, written once. One block a row.
-template <class T, int Items>
-OPDOCK_KERNEL(kRowThreads)
-vector_rows(Params p) {
-  OPDOCK_SHARED(float, scratch, kRowThreads / warp_width());
-  constexpr int kSize = vector_size<T>;
-  const int64_t vectors = p.length / kSize;
-  for (int64_t r = block_index(); r < p.rows.count; r += grid_blocks()) {
-    const Row<T> row(p, r);
-    float value[Items][kSize];
-    float most = -infinity();
-    OPDOCK_UNROLL
-    for (int k = 0; k < Items; ++k) {
-      const int64_t v = thread_index() + static_cast<int64_t>(k) * block_threads();
-      if (v < vectors) {
-        const Vector<T> x = load_vector(row.x + v * kSize);
-        Vector<T> mask = {};
-        if (row.mask && p.mask_step) {
-          mask = load_vector(row.mask + v * kSize);
-        } else if (row.mask) {
+// The largest score of part of a row, and the sum of powers relative to it.
+struct MergeSums {
+  float unit;
+  OPDOCK_DEVICE float first(float x, float y) const { return max(x, y); }
+  OPDOCK_DEVICE float moved(float sum, float most, float all) const {
+    return sum * exp((most - base_of(all)) * unit);
+  }
+};
+
+template <template <class> class Scores, bool Causal>
+struct Softmax {
+  using Params = softmax::Params;
+  static constexpr int kTiles = 1;
+
+  template <class T, class Team>
+  static OPDOCK_DEVICE void run(const Params& p, Team& team) {
+    const Row<T> row(p, team);
+    team.take(row.x, p.length);
+    const Scores<T> of(p, row);
+    const T lowest = from_float<T>(-infinity());
+    auto tile = [&] {
+      if constexpr (Causal)
+        return team.load(row.x, lowest, row.open);
+      else
+        return team.load(row.x, lowest);
+    }();
+
+    const Pair near = {team.template near<Max>(largest(p, team, of, tile)), 0.0f};
+    const float near_base = base_of(near.a);
+    // Rows of floats are kept as powers; others would need twice the registers.
+    constexpr bool kKept = Team::kHolds && sizeof(T) == sizeof(float);
+    const bool kept = kKept && !p.log;
+    float sum = 0.0f;
+    team.each(
+        [&](int64_t column, bool here, auto& x) {
+          constexpr int kSize = piece_size<decltype(x)>;
+          float value[kSize];
+          of.scores(p, column, here, x, value);
           OPDOCK_UNROLL
-          for (int j = 0; j < kSize; ++j) mask.at[j] = row.mask[0];
-        }
-        OPDOCK_UNROLL
-        for (int j = 0; j < kSize; ++j) {
-          float score = to_float(x.at[j]) * p.scale;
-          if (row.mask) score += to_float(mask.at[j]);
-          value[k][j] = v * kSize + j < row.open ? score : -infinity();
-          most = max(most, value[k][j]);
-        }
-      } else {
-        OPDOCK_UNROLL
-        for (int j = 0; j < kSize; ++j) value[k][j] = -infinity();
-      }
-    }
-    const float base = base_of(block_reduce<Max>(most, scratch));
-    float sum = 0.0f;
-    OPDOCK_UNROLL
-    for (int k = 0; k < Items; ++k) {
-      OPDOCK_UNROLL
-      for (int j = 0; j < kSize; ++j) {
-        value[k][j] = exp(value[k][j] - base);
-        sum += value[k][j];
-      }
-    }
-    const float factor = factor_of(block_reduce<Sum>(sum, scratch));
-    OPDOCK_UNROLL
-    for (int k = 0; k < Items; ++k) {
-      const int64_t v = thread_index() + static_cast<int64_t>(k) * block_threads();
-      if (v >= vectors) continue;
-      Vector<T> out;
-      OPDOCK_UNROLL
-      for (int j = 0; j < kSize; ++j) out.at[j] = from_float<T>(value[k][j] * factor);
-      store_vector(row.out + v * kSize, out);
-    }
-  }
-}
+          for (int j = 0; j < kSize; ++j) {
+            value[j] = power_of<T>(value[j], near_base, of.unit);
+            sum += value[j];
+          }
+          if constexpr (kKept)
+            if (kept) from_floats(value, &x);
+        },
+        tile);
+    const Pair all =
+        team.template far<0>({near.a, team.template near<Sum>(sum)}, MergeSums{of.unit});
 
-// Any row: three passes over memory, element by element. One block a row.
-template <class T>
-OPDOCK_KERNEL(kRowThreads)
-any_rows(Params p) {
-  OPDOCK_SHARED(float, scratch, kRowThreads / warp_width());
-  for (int64_t r = block_index(); r < p.rows.count; r += grid_blocks()) {
-    const Row<T> row(p, r);
-    float most = -infinity();
-    for (int64_t i = thread_index(); i < p.length; i += block_threads())
-      most = max(most, row.score(p, i));
-    const float base = base_of(block_reduce<Max>(most, scratch));
-    float sum = 0.0f;
-    for (int64_t i = thread_index(); i < p.length; i += block_threads())
-      sum += exp(row.score(p, i) - base);
-    const float factor = factor_of(block_reduce<Sum>(sum, scratch));
-    // Each thread writes only where it alone reads, so the output may be the input.
-    for (int64_t i = thread_index(); i < p.length; i += block_threads())
-      row.out[i] = from_float<T>(exp(row.score(p, i) - base) * factor);
+    const float base = base_of(all.a);
+    const float factor = all.b == 0.0f ? 0.0f : 1.0f / all.b;
+    if (p.log) {
+      const float logarithm = all.b == 0.0f ? 0.0f : log(all.b);
+      write(p, team, of, tile, row,
+            [&](float score) { return (score - base) * of.unit - logarithm; });
+    } else if (kept) {
+      const float rest = factor * exp((near_base - base) * of.unit);
+      team.map(
+          row.out,
+          [&](int64_t, bool, auto& x) {
+            float value[piece_size<decltype(x)>];
+            to_floats(x, value);
+            OPDOCK_UNROLL
+            for (float& power : value) power *= rest;
+            from_floats(value, &x);
+          },
+          tile);
+    } else {
+      write(p, team, of, tile, row,
+            [&](float score) { return power_of<T>(score, base, of.unit) * factor; });
+    }
   }
-}
+
+ private:
+  // f of each score.
+  template <class T, class Team, class Tile, class F>
+  static OPDOCK_DEVICE void write(const Params& p, Team& team, const Scores<T>& of, Tile& tile,
+                                  const Row<T>& row, F f) {
+    team.map(
+        row.out,
+        [&](int64_t column, bool here, auto& x) {
+          float value[piece_size<decltype(x)>];
+          of.scores(p, column, here, x, value);
+          OPDOCK_UNROLL
+          for (float& score : value) score = f(score);
+          from_floats(value, &x);
+        },
+        tile);
+  }
+
+  // The largest score that this thread has.
+  template <class T, class Team, class Tile>
+  static OPDOCK_DEVICE float largest(const Params&, Team& team, const Plain<T>&, Tile& tile) {
+    Packed<T> most;
+    fill_piece(from_float<T>(-infinity()), &most);
+    float single = -infinity();
+    team.each(
+        [&](int64_t, bool, auto& x) {
+          if constexpr (piece_size<decltype(x)> == 1)
+            single = max(single, to_float(x.value));
+          else
+            most = max_packed(most, x);
+        },
+        tile);
+    float value[vector_size<T>];
+    to_floats(most, value);
+    OPDOCK_UNROLL
+    for (const float one : value) single = max(single, one);
+    return single;
+  }
+  template <class T, class Team, class Tile>
+  static OPDOCK_DEVICE float largest(const Params& p, Team& team, const Masked<T>& of, Tile& tile) {
+    float most = -infinity();
+    team.each(
+        [&](int64_t column, bool here, auto& x) {
+          float value[piece_size<decltype(x)>];
+          of.scores(p, column, here, x, value);
+          OPDOCK_UNROLL
+          for (const float one : value) most = max(most, one);
+        },
+        tile);
+    return most;
+  }
+};
+
+using PlainRows = Softmax<Plain, false>;
+OPDOCK_ROW_KERNELS(PlainRows)
+namespace causal {
+using Rows = Softmax<Plain, true>;
+OPDOCK_ROW_KERNELS(Rows)
+}  // namespace causal
+namespace masked {
+using Rows = Softmax<Masked, true>;
+OPDOCK_ROW_KERNELS(Rows)
+}  // namespace masked
 
 }  // namespace softmax

@@ -6,6 +6,8 @@
 
 namespace softmax {
 
+inline constexpr float kLog2E = 1.44269504f;
+
 struct Params {
   const void* x;
   const void* mask;     // null: none
@@ -15,6 +17,9 @@ struct Params {
   long long queries;    // causal: row r is query r % queries
   float scale;
   int causal;
+  int log;       // log_softmax
+  int is_plain;  // no mask, and scale * kLog2E is above 0, finite and not subnormal
+  opdock::RowShape shape;
   opdock::Rows<3> rows;  // x, mask, out
 };
 

@@ -67,14 +67,16 @@ std::vector<double> softmax_rows(const std::vector<double>& x, size_t length) {
 TEST_P(Ops, SoftmaxOfFloat) {
   const std::vector<Kernel> kernels = make_kernels(
       "#include \"softmax.cuh\"\n",
-      {"softmax::short_rows<float>", "softmax::vector_rows<float, 1>", "softmax::any_rows<float>"},
+      {"softmax::narrow_rows<float, 1>", "softmax::block_rows<float, 2, 0>",
+       "softmax::long_rows<float>"},
       GetParam(),
       {"plugins/softmax/device/softmax.cuh", "plugins/softmax/device/softmax_params.cuh"});
   ASSERT_EQ(kernels.size(), 3u);
-  EXPECT_EQ(kernels[0].name, "_ZN7softmax10short_rowsIfEEvNS_6ParamsE");
+  EXPECT_EQ(kernels[0].name, "_ZN7softmax11narrow_rowsIfLi1EEEvNS_6ParamsE");
   for (const Kernel& kernel : kernels) {
-    const bool whole = kernel.expression == "softmax::vector_rows<float, 1>";
-    const long long rows = 7, length = whole ? 256 : 137;
+    const bool whole = kernel.expression == "softmax::block_rows<float, 2, 0>";
+    const bool narrow = kernel.expression == "softmax::narrow_rows<float, 1>";
+    const long long rows = 7, length = whole ? 256 : narrow ? 117 : 137;
     const std::vector<float> x = numbers(static_cast<size_t>(rows * length), 3);
     const DeviceArray<float> in(x), out(x.size());
     softmax::Params params{};
@@ -83,10 +85,12 @@ TEST_P(Ops, SoftmaxOfFloat) {
     params.length = length;
     params.queries = 1;
     params.scale = 1;
+    params.is_plain = 1;
+    params.shape.lane_bits = 4;
     params.rows = plain_rows(rows, length);
     for (uint64_t seed = 0; seed < 20; ++seed) {
       configure({.seed = seed, .workers = 2, .counters = false, .steps = kSteps});
-      EXPECT_EQ(finding_of(launch_of(kernel, 4, 128, params)), "");
+      EXPECT_EQ(finding_of(launch_of(kernel, narrow ? 1 : 7, 128, params)), "");
     }
     const std::vector<double> wanted =
         softmax_rows({x.begin(), x.end()}, static_cast<size_t>(length));
@@ -97,7 +101,7 @@ TEST_P(Ops, SoftmaxOfFloat) {
 
 TEST_P(Ops, SoftmaxOfHalfInPlace) {
   const std::vector<Kernel> kernels = make_kernels(
-      "#include \"softmax.cuh\"\n", {"softmax::vector_rows<opdock::half, 1>"}, GetParam(),
+      "#include \"softmax.cuh\"\n", {"softmax::block_rows<opdock::half, 2, 0>"}, GetParam(),
       {"plugins/softmax/device/softmax.cuh", "plugins/softmax/device/softmax_params.cuh"});
   ASSERT_EQ(kernels.size(), 1u);
   const long long rows = 3, length = 1024;
@@ -113,6 +117,7 @@ TEST_P(Ops, SoftmaxOfHalfInPlace) {
   params.length = length;
   params.queries = 1;
   params.scale = 1;
+  params.is_plain = 1;
   params.rows = plain_rows(rows, length);
   EXPECT_EQ(finding_of(launch_of(kernels[0], 3, 128, params)), "");
   const std::vector<double> wanted = softmax_rows(exact, static_cast<size_t>(length));
@@ -124,12 +129,13 @@ TEST_P(Ops, SoftmaxOfHalfInPlace) {
 TEST_P(Ops, LayerNormOfFloat) {
   const std::vector<Kernel> kernels = make_kernels(
       "#include \"norm.cuh\"\n",
-      {"layernorm::short_rows<float>", "layernorm::vector_rows<float, 1>",
-       "layernorm::any_rows<float>"},
+      {"layernorm::add::narrow_rows<float, 0>", "layernorm::add::block_rows<float, 2, 0>",
+       "layernorm::add::long_rows<float>"},
       GetParam(), {"plugins/norm/device/norm.cuh", "plugins/norm/device/norm_params.cuh"});
   ASSERT_EQ(kernels.size(), 3u);
   for (const Kernel& kernel : kernels) {
-    const size_t rows = 5, length = 256;
+    const bool narrow = kernel.expression == "layernorm::add::narrow_rows<float, 0>";
+    const size_t rows = 5, length = narrow ? 128 : 256;
     const std::vector<float> x = numbers(rows * length, 1), residual = numbers(rows * length, 2),
                              weight = numbers(length, 5), bias = numbers(length, 6);
     const DeviceArray<float> in(x), second(residual), out(x.size()), sum(x.size()), scale(weight),
@@ -143,13 +149,16 @@ TEST_P(Ops, LayerNormOfFloat) {
     params.sum = sum.data();
     params.length = static_cast<long long>(length);
     params.eps = 1e-5f;
+    params.share = 1.0f / static_cast<float>(length);
+    params.centred = 1;
+    params.shape.lane_bits = 4;
     params.rows.count = static_cast<long long>(rows);
     params.rows.ndim = 1;
     params.rows.size[0] = static_cast<long long>(rows);
     for (auto& stride : params.rows.stride) stride[0] = static_cast<long long>(length);
     for (uint64_t seed = 0; seed < 20; ++seed) {
       configure({.seed = seed, .workers = 2, .counters = false, .steps = kSteps});
-      EXPECT_EQ(finding_of(launch_of(kernel, 3, 128, params)), "");
+      EXPECT_EQ(finding_of(launch_of(kernel, narrow ? 1 : 5, 128, params)), "");
     }
     const std::vector<float> got = out.get();
     for (size_t r = 0; r < rows; ++r) {

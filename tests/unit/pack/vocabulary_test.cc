@@ -86,7 +86,7 @@ TEST(Vocabulary, AVectorIsStoredByOneInstruction) {
     for (const char* name : {"softmax.cuh", "softmax_params.cuh"})
       job.headers.push_back({name, opdock_test::contents(softmax.parent_path() / name)});
     job.sources = {"softmax.cuh"};
-    job.kernels = {"softmax::vector_rows<opdock::half, 4>"};
+    job.kernels = {"softmax::block_rows<opdock::half, 4, 0>"};
     job.arch = "compute_90";
     const CompileResult ptx = compiler->compile(job);
     ASSERT_TRUE(ptx.ok) << ptx.log;
