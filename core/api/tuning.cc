@@ -107,12 +107,11 @@ std::unique_ptr<Cache> open_cache() {
 }
 
 Report measure(const Report& request) {
-  if (!request.contains("question")) {
-    measure_ways(nullptr, -1);
-  } else {
-    const uint64_t asked = question(request);
-    measure_ways(&asked, integer<int32_t>(request, "choice", -1));
-  }
+  std::optional<uint64_t> which;
+  std::optional<int32_t> way;
+  if (request.contains("question")) which = question(request);
+  if (which || request.contains("choice")) way = integer<int32_t>(request, "choice", -1);
+  measure_ways(which, way);
   return Report::object();
 }
 

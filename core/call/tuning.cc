@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <map>
-#include <optional>
 #include <tuple>
 
 #include "base/guarded.h"
@@ -17,8 +16,8 @@ struct Tunings {
   Mutex mutex;
   std::map<TuningScope, std::unique_ptr<Tuning>> all;
   bool is_measuring = false;
-  std::optional<uint64_t> question;  // that is answered with:
-  int32_t choice = -1;
+  std::optional<int32_t> choice;     // what is answered to
+  std::optional<uint64_t> question;  // this one, or to all
   std::map<std::tuple<const Tuning*, std::string, uint64_t>, uint32_t> asked;  // how many ways
 
   // The mutex is held.
@@ -31,7 +30,7 @@ struct Tunings {
     const std::lock_guard lock(mutex);
     if (!is_measuring) return {};  // the table was read before that ended
     asked[{tuning, op, asked_one}] = count;
-    return question == asked_one ? std::optional(choice) : std::nullopt;
+    return !question || *question == asked_one ? choice : std::nullopt;
   }
   static void set(Tuning* tuning, TunedChoices choices, bool is_measuring) {
     tuning->choices_ = std::move(choices);
@@ -109,10 +108,9 @@ void retune(const TuningScope& scope, const TunedChoices& choices) {
   if (found != here.all.end()) Tunings::set(found->second.get(), choices, here.is_measuring);
 }
 
-void measure_ways(const uint64_t* question, int32_t choice) {
+void measure_ways(std::optional<uint64_t> question, std::optional<int32_t> choice) {
   const std::lock_guard lock(here.mutex);
-  here.question.reset();
-  if (question != nullptr) here.question = *question;
+  here.question = question;
   here.choice = choice;
   if (here.is_measuring) return;
   here.is_measuring = true;

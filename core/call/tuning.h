@@ -7,6 +7,7 @@
 #include <compare>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -78,9 +79,9 @@ struct AskedQuestion {
   uint64_t question;
   uint32_t count;  // of the ways
 };
-// From now on all questions of this process are recorded, and `question`, if there is one, is
-// answered with `choice`, also -1; the others as they are without.
-void measure_ways(const uint64_t* question, int32_t choice);
+// From now on all questions of this process are recorded. With a choice, also -1, `question`, or
+// without one every question, is answered with it; the others as they are without.
+void measure_ways(std::optional<uint64_t> question, std::optional<int32_t> choice);
 void stop_measuring();
 // Those that were asked since this was last called, each once, in the order of their numbers.
 std::vector<AskedQuestion> take_asked();

@@ -124,6 +124,24 @@ def test_mistakes_are_said(tuned, words, status, wanted):
     assert done.returncode == status and wanted in done.stderr, done.stdout + done.stderr
 
 
+def test_a_test_tries_each_way(tuned):
+    program = (
+        "import numpy, opdock\n"
+        "from opdock.testing import in_each_way\n"
+        "x = numpy.ones(1, 'float32')\n"
+        "for question in (1, 9, 0):\n"
+        "    print(in_each_way(lambda: opdock.ops.ways(x, question)))\n"
+        "print(opdock.ops.ways(x))\n"
+    )
+    done = run(sys.executable, "-c", program, **tuned.settings)
+    assert done.stdout.splitlines() == [
+        "[(-1, 0), (0, 0), (1, 1), (2, 2)]",
+        "[(-1, 0), (0, 0), (1, 1)]",  # way 2 cannot be taken
+        "[(-1, 0)]",  # nothing is asked
+        "0",
+    ], done.stderr
+
+
 def test_benches_without_candidates_are_said(tuned):
     (tuned.source / "bench_ways.py").write_text("")
     done = tuned("--tune", "ways")

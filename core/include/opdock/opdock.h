@@ -190,9 +190,9 @@ OPDOCK_EXPORT opdock_status opdock_cache_json(const char* action, const char* fi
                                               char* error, uint32_t error_size);
 /* For `opdock bench --tune`: which of several ways to launch an op is the fastest
  * (opdock.tuning/1), measured and kept; docs/tuning.md. request: a JSON object, or NULL. action:
- *   "measure"  From now on the questions of this process's calls are recorded. With "question" (as
- *              below) and "choice" (a number; -1: the plugin's own) it is answered so; the others
- *              as usual. Not for use beside calls that are not measured.
+ *   "measure"  From now on the questions of this process's calls are recorded. With "choice" (a
+ *              number; -1: the plugin's own) all of them, or with "question" (as below) that one,
+ *              are answered so; the others as usual. Not for use beside calls that are not measured.
  *   "stop"     No longer.
  *   "asked"    Writes those that were asked since the last time, {"asked": [{"plugin", "version",
  *              "build", "device", "op", "question": "0x12ab", "count": how many ways}]}.

@@ -148,7 +148,7 @@ TEST_F(Asking, GetsWhatIsStored) {
 TEST_F(Asking, IsRecordedOnlyWhileWaysAreMeasured) {
   call();
   EXPECT_TRUE(take_asked().empty());
-  measure_ways(nullptr, -1);
+  measure_ways({}, {});
   call();
   call();
   const std::vector<AskedQuestion> asked = take_asked();
@@ -162,26 +162,33 @@ TEST_F(Asking, IsRecordedOnlyWhileWaysAreMeasured) {
   EXPECT_TRUE(take_asked().empty()) << "taken once";
   stop_measuring();
   call();
-  measure_ways(nullptr, -1);
+  measure_ways({}, {});
   EXPECT_TRUE(take_asked().empty());
 }
 
 TEST_F(Asking, IsToldToTryOneWayWhileItIsMeasured) {
   retune(scope, {{7, 6}, {8, 1}});
-  const uint64_t seven = 7;
-  measure_ways(&seven, 4);
+  measure_ways(7, 4);
   call();
   EXPECT_EQ(told_in_plan, 4);
   EXPECT_EQ(told_in_run, 1) << "others go by what is stored";
-  measure_ways(&seven, -1);
+  measure_ways(7, -1);
   call();
   EXPECT_EQ(told_in_plan, -1) << "its own, whatever is stored";
-  measure_ways(&seven, 8);
+  measure_ways(7, 8);
   call();
   EXPECT_EQ(told_in_plan, -1) << "there is no way 8";
   retune(scope, {{8, 2}});
   call();
   EXPECT_EQ(told_in_run, 2) << "stored while measuring";
+  measure_ways({}, 2);
+  call();
+  EXPECT_EQ(told_in_plan, 2) << "all of them";
+  EXPECT_EQ(told_in_run, 2);
+  measure_ways({}, 5);
+  call();
+  EXPECT_EQ(told_in_plan, 5);
+  EXPECT_EQ(told_in_run, -1) << "there is no way 5 of three";
   stop_measuring();
   retune(scope, {{7, 6}});
   call();
@@ -190,7 +197,7 @@ TEST_F(Asking, IsToldToTryOneWayWhileItIsMeasured) {
 }
 
 TEST_F(Asking, IsMeasuredAlsoIfItIsLoadedMeanwhile) {
-  measure_ways(nullptr, -1);
+  measure_ways({}, {});
   static const opdock_op late_op = *asking_op();
   TestFunction late(&late_op);
   late.resolver.tuning = intern_tuning(scope_of("late"), {});
@@ -208,9 +215,8 @@ TEST_F(Asking, MayBeMeasuredWhileThreadsCall) {
       while (!ends) ASSERT_EQ(mine.invoke({}), OPDOCK_OK) << mine.error;
     });
   }
-  const uint64_t seven = 7;
   for (int i = 0; i < 100; ++i) {
-    measure_ways(i % 3 == 0 ? nullptr : &seven, i % 8);
+    measure_ways(i % 3 == 0 ? std::nullopt : std::optional<uint64_t>(7), i % 8);
     take_asked();
     if (i % 10 == 0) stop_measuring();
     retune(scope, {{7, i % 8}});

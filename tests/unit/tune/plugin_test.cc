@@ -185,6 +185,8 @@ TEST_F(TunedPlugin, TriesEachWayWhileItIsMeasured) {
       tuning("measure", {{"question", "0x1"}, {"choice", way}});
       EXPECT_EQ(call(), way < 0 ? 0 : way);
     }
+    tuning("measure", {{"choice", 1}});
+    EXPECT_EQ(call(kCpu, 5), 1) << "every question";
     tuning("measure", {{"question", "0x9"}, {"choice", 2}});
     EXPECT_EQ(call(kCpu, 9), -1);
     EXPECT_NE(std::string(error_).find("way 2 cannot be taken"), std::string::npos) << error_;
@@ -244,6 +246,7 @@ TEST_F(TunedPlugin, RequestsThatCannotBeAreRefused) {
         {"measure", R"({"question": "0x", "choice": 1})"},
         {"measure", R"({"question": "0x1"})"},
         {"measure", R"({"question": "0x1", "choice": -2})"},
+        {"measure", R"({"choice": "1"})"},
         {"measure", R"({"question": "0x1", "choice": 4294967296})"},
         {"store", "{}"},
         {"store", R"({"plugin": "a", "version": "1", "build": "0", "device": "cpu"})"},
