@@ -164,7 +164,7 @@ def measure(modules, wanted, progress, skipped):
                     progress(text)
                     try:
                         measured = list(answers_of(text, function, device, progress))
-                    except OpdockError as error:
+                    except (OpdockError, torch.cuda.OutOfMemoryError) as error:
                         skipped.append((text, error))
                         continue
                     for scope, question, row in measured:
