@@ -25,7 +25,7 @@ struct CacheField {
 
 // What is to be made. Everything that changes the result is a field; nothing else is.
 struct CacheRequest {
-  std::string kind;     // "kernels" or "plugin"
+  std::string kind;     // "kernels", "plugin" or "tuning"
   std::string subject;  // what it is, for people and for finding its history: "axpy for sm_90a"
   std::vector<CacheField> fields;
   // SHA-256, hex, over kind and the fields in order, each with its length before it. The subject
@@ -46,7 +46,8 @@ struct CacheBlob {
 
 // A published variant, open and held: nothing evicts it while this lives, in any process. Of kind
 // "kernels" the blobs are in memory; of kind "plugin" `folder` has the files. All bytes were
-// checked: those of files now, or since they last changed (cache/stamps.h).
+// checked: those of files now, or since they last changed (cache/stamps.h). Of kind "tuning" it is
+// what was measured, which a later measurement replaces.
 class CacheEntry {
  public:
   virtual ~CacheEntry() = default;
@@ -116,6 +117,10 @@ class Cache {
                                                     const CacheMaker& maker,
                                                     const std::vector<CacheBlob>& blobs,
                                                     std::vector<Reason>* reasons) = 0;
+  // Publishes blobs in the place of those that the variant had, or, if there are none, removes it;
+  // readers find the one or the other. The lock of the request is held. False and a reason.
+  virtual bool replace_blobs(const CacheRequest& request, const CacheMaker& maker,
+                             const std::vector<CacheBlob>& blobs, std::vector<Reason>* reasons);
   // A folder to build in, on the cache's file system, private to this process; removed by
   // discard_folder or by a later gc when its owner is dead.
   virtual std::optional<std::string> make_folder(std::vector<Reason>* reasons) = 0;

@@ -42,7 +42,7 @@ std::optional<std::string> recall(const Layout& layout, const std::string& name)
 void remember(const Layout& layout, const std::string& name, const std::string& text);
 
 // The folder names in base() that hold entries.
-inline constexpr const char* kKinds[] = {"kernels", "plugin"};
+inline constexpr const char* kKinds[] = {"kernels", "plugin", "tuning"};
 
 // A maker's id as a file name: itself if it is 8 to 64 lower-case hexadecimal digits, else its
 // SHA-256.

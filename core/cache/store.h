@@ -45,6 +45,8 @@ class Store final : public Cache {
   std::shared_ptr<CacheEntry> publish_blobs(const CacheRequest& request, const CacheMaker& maker,
                                             const std::vector<CacheBlob>& blobs,
                                             std::vector<Reason>* reasons) override;
+  bool replace_blobs(const CacheRequest& request, const CacheMaker& maker,
+                     const std::vector<CacheBlob>& blobs, std::vector<Reason>* reasons) override;
   std::optional<std::string> make_folder(std::vector<Reason>* reasons) override;
   void discard_folder(const std::string& folder) override;
   std::shared_ptr<CacheEntry> publish_folder(const CacheRequest& request, const CacheMaker& maker,

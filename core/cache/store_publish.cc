@@ -149,6 +149,36 @@ std::shared_ptr<CacheEntry> Store::publish_blobs(const CacheRequest& request,
   return entry;
 }
 
+bool Store::replace_blobs(const CacheRequest& request, const CacheMaker& maker,
+                          const std::vector<CacheBlob>& blobs, std::vector<Reason>* reasons) {
+  if (!is_usable(reasons)) return false;
+  const EntryData data = entry_data(request, maker);
+  const std::string temp = layout_.temp() + "/" + unique_name(),
+                    variant = layout_.variant(data.kind, data.key, maker);
+  std::vector<std::string> changed;
+  int error = 0;
+  if (blobs.empty()) {
+    if (unlink(variant.c_str()) != 0 && errno != ENOENT) error = errno;
+  } else {
+    Fd file;
+    error = prepare(layout_.temp(), &changed);
+    if (error == 0) error = write_file(temp, encode_entry(data, blobs), &file);
+    // lock() may have made these before, and does not sync.
+    changed.insert(changed.end(), {layout_.base(), layout_.root});
+    if (error == 0) error = make_folders(parent_of(variant), &changed);
+    if (error == 0 && rename(temp.c_str(), variant.c_str()) != 0) error = errno;
+    if (error == 0) error = sync_folder(parent_of(variant));
+    for (const std::string& folder : changed) {
+      if (error == 0) error = sync_folder(folder);
+    }
+    unlink(temp.c_str());  // of a failure
+  }
+  if (error == 0) return true;
+  add_reason(reasons, Code::kCacheWrite, variant + ": " + error_text(error),
+             "a cache that can be written");
+  return false;
+}
+
 std::optional<std::string> Store::make_folder(std::vector<Reason>* reasons) {
   if (!is_usable(reasons)) return std::nullopt;
   const std::string folder = layout_.temp() + "/" + unique_name();

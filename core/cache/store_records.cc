@@ -238,4 +238,9 @@ std::optional<std::string> Cache::recall(const std::string&) const {
 
 void Cache::remember(const std::string&, const std::string&) {}
 
+bool Cache::replace_blobs(const CacheRequest&, const CacheMaker&, const std::vector<CacheBlob>&,
+                          std::vector<Reason>*) {
+  return false;
+}
+
 }  // namespace opdock

@@ -15,6 +15,7 @@
 #include "call/memory.h"
 #include "call/parallel.h"
 #include "call/retain.h"
+#include "call/tuning.h"
 #include "schema/dtype.h"
 
 namespace opdock {
@@ -177,6 +178,7 @@ void* host_driver_symbol(int32_t device_type, const char* name) noexcept {
 
 const void* host_get_extension(const char* id) noexcept {
   if (id == nullptr) return nullptr;
+  if (std::strcmp(id, OPDOCK_TUNING_1) == 0) return tuning_extension();
   if (std::strcmp(id, OPDOCK_PARALLEL_2) == 0) return parallel_extension();
   if (std::strcmp(id, OPDOCK_RETAIN_1) == 0) return retain_extension();
   return nullptr;

@@ -43,7 +43,8 @@ bool Target::takes(opdock_dtype dtype) const {
 
 Target* intern_target(const opdock_op* op, const std::string& plugin, opdock_device device,
                       const opdock_device_facts* facts, Driver* driver, Kernels* kernels,
-                      const std::vector<opdock_dtype>& dtypes, std::vector<ShapeRule> rules) {
+                      const std::vector<opdock_dtype>& dtypes, std::vector<ShapeRule> rules,
+                      Tuning* tuning) {
   const std::lock_guard lock(targets_here.mutex);
   std::unique_ptr<Target>& place = targets_here.targets[{op, device.type, device.index}];
   if (place != nullptr) return place.get();
@@ -54,6 +55,7 @@ Target* intern_target(const opdock_op* op, const std::string& plugin, opdock_dev
   place->facts = facts;
   place->driver = driver;
   place->kernels = kernels;
+  place->tuning = tuning;
   place->dtypes = dtypes;
   place->rules = std::move(rules);
   place->plans_to_check = place->rules.empty() ? 0 : plans_to_check();

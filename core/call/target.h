@@ -16,6 +16,8 @@
 
 namespace opdock {
 
+class Tuning;
+
 // Lives until the process ends. What does not change after construction is read without a lock.
 struct Target {
   const opdock_op* op = nullptr;
@@ -24,6 +26,7 @@ struct Target {
   const opdock_device_facts* facts = nullptr;
   Driver* driver = nullptr;          // NULL on the CPU
   Kernels* kernels = nullptr;        // NULL on the CPU; shared by the plugin's ops on this device
+  Tuning* tuning = nullptr;          // likewise; NULL: nothing is ever tuned
   std::vector<opdock_dtype> dtypes;  // what the deciding tensor may have; empty: anything
   // The same for a quick look: the bits of the dtypes of element `code`, or-ed, for one lane and
   // bits that are a power of two; all set if anything may come. What is odd is looked up in
@@ -58,7 +61,8 @@ struct Target {
 // every function and runtime of the process. Thread-safe. rules: the op's.
 Target* intern_target(const opdock_op* op, const std::string& plugin, opdock_device device,
                       const opdock_device_facts* facts, Driver* driver, Kernels* kernels,
-                      const std::vector<opdock_dtype>& dtypes, std::vector<ShapeRule> rules = {});
+                      const std::vector<opdock_dtype>& dtypes, std::vector<ShapeRule> rules = {},
+                      Tuning* tuning = nullptr);
 
 // Facts of the CPU; static.
 const opdock_device_facts* cpu_facts();

@@ -4,6 +4,7 @@
 #include <tuple>
 
 #include "base/mutex.h"
+#include "base/sha256.h"
 #include "call/host.h"
 #include "call/kernels.h"
 #include "chain/chain.h"
@@ -14,6 +15,8 @@
 #include "load/loader.h"
 #include "load/mapped.h"
 #include "schema/dtype.h"
+#include "tune/device_text.h"
+#include "tune/stored.h"
 
 namespace opdock {
 namespace {
@@ -161,6 +164,24 @@ Kernels* compiled_kernels(const LoadedPlugin& plugin, const Wanted& wanted, Driv
   return kernel_registry.keep(key, numbered(plugin, std::move(made)));
 }
 
+// What its ops on the device get as answers: what was measured before, or nothing. What is wrong
+// with the cache is told where it matters more.
+Tuning* tuning_of(const LoadedPlugin& plugin, opdock_device device,
+                  const opdock_device_facts& facts, Driver* driver, opdock_runtime* runtime,
+                  std::vector<Reason>* reasons) {
+  const Note& note = *plugin.candidate->file.note;
+  TuningScope scope{note.name, note.version.text(), to_hex(note.head.build_hash),
+                    device_text(driver, device, facts, *runtime->machine())};
+  if (scope.device.empty()) return nullptr;
+  std::vector<Reason> of_cache, of_entry;
+  const std::vector<TunedResult> known = read_tuned(runtime->cache(&of_cache), scope, &of_entry);
+  for (const Reason& reason : of_entry) {
+    runtime->log(2, ("measured choices are not used: " + to_text(reason)).c_str());
+  }
+  reasons->insert(reasons->end(), of_entry.begin(), of_entry.end());
+  return intern_tuning(scope, choices_of(known));
+}
+
 std::vector<opdock_dtype> dtypes_of(const OpClaim& claim, std::vector<Reason>* reasons) {
   std::vector<opdock_dtype> dtypes;
   for (const std::string& name : claim.dtypes) {
@@ -224,8 +245,9 @@ Target* load_target(const std::shared_ptr<const Candidate>& candidate, const Wan
   const size_t before = reasons->size();
   const std::vector<opdock_dtype> dtypes = dtypes_of(claim, reasons);
   if (reasons->size() != before) return nullptr;
+  Tuning* const tuning = tuning_of(*plugin, wanted.device, *facts, driver, runtime, reasons);
   return intern_target(op, plugin->descriptor->name, wanted.device, facts, driver, kernels, dtypes,
-                       std::move(declared->rules));
+                       std::move(declared->rules), tuning);
 }
 
 }  // namespace opdock

@@ -77,8 +77,17 @@ int author_command(const AuthorCommand& command) {
     const std::string all = others != nullptr && *others != '\0' ? folder + ":" + others : folder;
     setenv("PYTHONPATH", all.c_str(), 1);
   }
-  std::vector<std::string> words = {python, "-c", kProgram, own_path(), command.what, command.path};
-  if (command.device == "soft") words.push_back("--soft=" + soft_options(command));
+  std::vector<std::string> words = {python, "-c", kProgram, own_path()};
+  if (command.tune) {
+    words.insert(words.end(), {"tune", command.device});
+  } else {
+    words.push_back(command.forget ? "forget" : command.what);
+  }
+  const bool has_path = !command.path.empty() || !(command.tune || command.forget);
+  if (has_path) words.push_back(command.path);
+  if (command.what == "test" && command.device == "soft") {
+    words.push_back("--soft=" + soft_options(command));
+  }
   words.insert(words.end(), command.arguments.begin(), command.arguments.end());
   std::vector<char*> argv;
   for (std::string& word : words) argv.push_back(word.data());

@@ -79,6 +79,10 @@ struct AuthorCommand {
   std::string what;                    // "test" or "bench"
   std::string path;                    // a plugin's folder
   std::vector<std::string> arguments;  // for pytest or the benches
+  // Of `bench`: measure ways of launching, on `device` or all; forget what was measured. Then the
+  // path and the arguments are folders or names of plugins, perhaps none.
+  bool tune = false;
+  bool forget = false;
   // Of `test`: "soft" runs on software GPUs only (docs/testing-kernels.md), else on what is here.
   std::string device;
   std::string arch;  // of one software GPU: "sm_90", "gfx90a"; empty: one of each kind

@@ -25,6 +25,13 @@ constexpr const char* kBuildFooter =
     "which then names AMD's processors too, and the visible GPUs.\n"
     "Exit status: 0 all there; 1 something could not be built; 2 and 130 as everywhere.";
 
+constexpr const char* kBenchFooter =
+    "With --tune and --forget PATH and ARGS are plugins: folders, or names of source plugins that "
+    "are\nfound; none: all of these. What was kept is used by every process that starts later, "
+    "with\n"
+    "the same build of the plugin on the same kind of device.\n"
+    "Exit status: 0 good; 1 something failed; 2 and 130 as everywhere.";
+
 constexpr const char* kInspectFooter =
     "One shared object is shown in full, everything else as a table, the worst first. With any of\n"
     "--gpu to --cpu the machine is a described one: no GPU and no driver but those given, and the\n"
@@ -245,15 +252,12 @@ void declare_author(CLI::App* app, Arguments* args) {
       ->capture_default_str();
   fresh->add_option("--in", args->fresh.folder, "Where the folder goes; default: here")
       ->type_name("FOLDER");
-  const auto add_author = [&](const char* name, const char* text, const char* others) {
-    CLI::App* command = app->add_subcommand(name, text);
-    source_plugin(command->add_option("PATH", args->author.path, "A folder with a plugin.toml"))
-        ->required();
-    command->add_option("ARGS", args->author.arguments, others)->type_name("ARGS");
-    return command;
-  };
-  CLI::App* test = add_author("test", "Build a source plugin and run its test_*.py by pytest",
-                              "Further arguments of pytest, after --");
+  CLI::App* test =
+      app->add_subcommand("test", "Build a source plugin and run its test_*.py by pytest");
+  source_plugin(test->add_option("PATH", args->author.path, "A folder with a plugin.toml"))
+      ->required();
+  test->add_option("ARGS", args->author.arguments, "Further arguments of pytest, after --")
+      ->type_name("ARGS");
   CLI::Option* soft = word(
       test->add_option("--device", args->author.device,
                        "soft: on software GPUs, CUDA's and AMD's, that execute the kernels here"),
@@ -272,8 +276,25 @@ void declare_author(CLI::App* app, Arguments* args) {
   test->add_flag("--counters", args->author.counters,
                  "Print what each kernel did: sectors, bank conflicts, barriers")
       ->needs(soft);
-  add_author("bench", "Build a source plugin and run its bench_*.py",
-             "Arguments of the benches, after --");
+}
+
+void declare_bench(CLI::App* app, Arguments* args) {
+  CLI::App* bench =
+      app->add_subcommand("bench", "Build a source plugin and run its bench_*.py, or tune plugins");
+  bench->footer(kBenchFooter);
+  // What it may be depends on the options: main.cc checks it.
+  bench->add_option("PATH", args->author.path, "A folder with a plugin.toml")->type_name("PATH");
+  bench
+      ->add_option("ARGS", args->author.arguments,
+                   "Arguments of the benches, after --; more PLUGINS")
+      ->type_name("ARGS");
+  CLI::Option* tune = bench->add_flag(
+      "--tune", args->author.tune,
+      "Measure which ways of launching its ops are the fastest here, and keep them");
+  bench->add_option("--device", args->author.device, "The one to measure on: cpu, cuda, cuda:1")
+      ->type_name("DEVICE")
+      ->needs(tune);
+  bench->add_flag("--forget", args->author.forget, "Forget what --tune has kept")->excludes(tune);
 }
 
 void declare_cache(CLI::App* app, Arguments* args) {
@@ -322,6 +343,7 @@ void declare(CLI::App* app, Arguments* args) {
   declare_trust(app, args);
   declare_cache(app, args);
   declare_author(app, args);
+  declare_bench(app, args);
   declare_help(app, args);
 }
 

@@ -9,6 +9,7 @@
 #include "command_line.h"
 #include "errors.h"
 #include "report_text.h"
+#include "value_checks.h"
 
 namespace {
 
@@ -33,6 +34,20 @@ void check_build(const opdock::cli::BuildCommand& build) {
     add(build.retry, "--retry");
     add(build.timeout > 0, "--timeout");
     throw Usage{found, "none of --debug, --retry and --timeout with --jit", "", "", ""};
+  }
+}
+
+// Throws Usage unless `bench` has what it runs or measures.
+void check_bench(const opdock::cli::AuthorCommand& bench) {
+  if (!bench.tune && !bench.forget) {
+    if (bench.path.empty()) throw Usage{"no PATH", "PATH: a folder with a plugin.toml", "", "", ""};
+    opdock::cli::check_source_plugin("PATH", bench.path);
+    return;
+  }
+  std::vector<std::string> plugins = bench.arguments;
+  if (!bench.path.empty()) plugins.push_back(bench.path);
+  for (const std::string& plugin : plugins) {  // names have no slashes
+    if (plugin.find('/') != plugin.npos) opdock::cli::check_source_plugin("PATH", plugin);
   }
 }
 
@@ -71,6 +86,7 @@ int dispatch(const Arguments& args) {
   if (command == "test" || command == "bench") {
     opdock::cli::AuthorCommand author = args.author;
     author.what = command;
+    if (command == "bench") check_bench(author);
     return opdock::cli::author_command(author);
   }
   if (command == "new") {

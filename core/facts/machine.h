@@ -26,8 +26,9 @@ struct Gpu {
 };
 
 struct MachineFacts {
-  std::string cpu_arch;  // "x86_64", "aarch64": uname's
-  int cpu_level = 0;     // x86-64: the highest of the psABI's levels 1…4 that CPU and OS support
+  std::string cpu_arch;   // "x86_64", "aarch64": uname's
+  std::string cpu_model;  // "AMD EPYC 9654 96-Core Processor"; empty if unknown
+  int cpu_level = 0;      // x86-64: the highest of the psABI's levels 1…4 that CPU and OS support
   std::vector<std::string> cpu_features;  // "avx2", "avx512f", "neon", … for people
   uint16_t elf_machine = 0;               // EM_… of this process
 

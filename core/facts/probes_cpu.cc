@@ -3,6 +3,11 @@
 #include <elf.h>
 #include <sys/utsname.h>
 
+#include <cstring>
+#include <fstream>
+#include <string>
+#include <string_view>
+
 #include "facts/probes.h"
 
 #if defined(__x86_64__)
@@ -37,6 +42,20 @@ uint64_t saved_states(bool osxsave) {
   uint32_t low = 0, high = 0;
   __asm__("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
   return static_cast<uint64_t>(high) << 32 | low;
+}
+
+// The processor's own text of three times 16 bytes, with spaces on either side.
+std::string probe_model() {
+  if (cpuid(0x80000000u).eax < 0x80000004u) return {};
+  char text[3 * sizeof(Registers) + 1] = "";
+  for (uint32_t i = 0; i < 3; ++i) {
+    const Registers part = cpuid(0x80000002u + i);
+    std::memcpy(text + i * sizeof part, &part, sizeof part);
+  }
+  const std::string_view whole(text);
+  const size_t begin = whole.find_first_not_of(' ');
+  if (begin == whole.npos) return {};
+  return std::string(whole.substr(begin, whole.find_last_not_of(' ') + 1 - begin));
 }
 
 void probe_level(MachineFacts* facts) {
@@ -81,6 +100,13 @@ void probe_level(MachineFacts* facts) {
 
 #elif defined(__aarch64__)
 
+// The main identification register, "midr 0x00000000413fd0c1": processors have no text.
+std::string probe_model() {
+  std::ifstream file("/sys/devices/system/cpu/cpu0/regs/identification/midr_el1");
+  std::string number;
+  return file >> number ? "midr " + number : std::string();
+}
+
 // Bits of AT_HWCAP and AT_HWCAP2 as Linux numbers them ("ARM64 ELF hwcaps"): a header's older copy
 // may lack the names.
 void probe_level(MachineFacts* facts) {
@@ -100,6 +126,10 @@ void probe_level(MachineFacts* facts) {
 
 #else
 
+std::string probe_model() {
+  return {};
+}
+
 void probe_level(MachineFacts*) {}
 
 #endif
@@ -116,6 +146,7 @@ void probe_cpu(MachineFacts* facts) {
   facts->elf_machine = EM_AARCH64;
   facts->cpu_arch = "aarch64";
 #endif
+  facts->cpu_model = probe_model();
   probe_level(facts);
 }
 

@@ -23,12 +23,22 @@ except ImportError:
     torch = None
 
 from opdock._author import driver
+from opdock._author.stored import in_each_way
 
 if torch is not None:
     from opdock._author.on_device import move, on, to_cpu, torch_has
 
-__all__ = ["assert_close", "check_gradients", "cuda", "device", "dtype", "move", "on", "reference"]
-__all__ += ["to_cpu"]
+__all__ = [
+    "assert_close",
+    "check_gradients",
+    "cuda",
+    "device",
+    "dtype",
+    "in_each_way",
+    "move",
+    "on",
+]
+__all__ += ["reference", "to_cpu"]
 
 # Half a unit in the last place: the rounding of the result alone.
 HALF_ULP = {"float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8, "float64": 2.0**-53}

@@ -184,6 +184,14 @@ PYBIND11_MODULE(_opdock, module) {
     return json(
         [](char** out, char* error, uint32_t size) { return opdock_codes_json(out, error, size); });
   });
+  module.def(
+      "tuning_json",
+      [](const std::string& action, const std::optional<std::string>& request) {
+        return json([&](char** out, char* error, uint32_t size) {
+          return opdock_tuning_json(action.c_str(), c_str(request), out, error, size);
+        });
+      },
+      py::arg("action"), py::arg("request") = py::none());
   module.def("trust", [](const std::string& folder) {
     check([&](char* error, uint32_t size) { return opdock_trust(folder.c_str(), error, size); });
   });

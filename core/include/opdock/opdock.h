@@ -188,6 +188,26 @@ OPDOCK_EXPORT opdock_status opdock_doctor_json(opdock_runtime* runtime, char** o
  * folder, the file or its file system cannot be used. May block on files. */
 OPDOCK_EXPORT opdock_status opdock_cache_json(const char* action, const char* file, char** out,
                                               char* error, uint32_t error_size);
+/* For `opdock bench --tune`: which of several ways to launch an op is the fastest
+ * (opdock.tuning/1), measured and kept; docs/tuning.md. request: a JSON object, or NULL. action:
+ *   "measure"  From now on the questions of this process's calls are recorded. With "choice" (a
+ *              number; -1: the plugin's own) all of them, or with "question" (as below) that one,
+ *              are answered so; the others as usual. Not for use beside calls that are not measured.
+ *   "stop"     No longer.
+ *   "asked"    Writes those that were asked since the last time, {"asked": [{"plugin", "version",
+ *              "build", "device", "op", "question": "0x12ab", "count": how many ways}]}.
+ *   "store"    Keeps {"plugin", "version", "build", "device", "results": [{"question", "choice",
+ *              "count", "situation" (a text), "default_us", "best_us"}]} in the cache, in the
+ *              place of older results of the same questions (choice -1: of none), for all
+ *              processes that load the plugin later, and in this one at once. Writes {"folder"}.
+ *   "list"     Writes {"folder", "stored": [{"plugin", "version", "build", "device", "created",
+ *              "path", "results"}]}.
+ *   "forget"   Removes what is stored of {"plugin"}, or without it of all, and writes it as "list"
+ *              does. This process goes on with what it has loaded.
+ * OPDOCK_INVALID_ARGUMENT for another action or a request that cannot be; OPDOCK_INCOMPATIBLE if
+ * the cache cannot be used. May block on files. */
+OPDOCK_EXPORT opdock_status opdock_tuning_json(const char* action, const char* request, char** out,
+                                               char* error, uint32_t error_size);
 /* Every reason code: [{"code", "stage", "meaning", "cause", "advice"}]. */
 OPDOCK_EXPORT opdock_status opdock_codes_json(char** out, char* error, uint32_t error_size);
 /* Builds the source plugin in the folder `path`, or of the plugin.toml `path`, into the cache,

@@ -357,6 +357,21 @@ typedef struct opdock_retain {
   void (*release)(opdock_retained* retained);
 } opdock_retain;
 
+/* Extension "opdock.tuning/1": which of several ways to launch an op was measured to be the fastest
+ * on the device of the call, by `opdock bench --tune` (docs/tuning.md). */
+#define OPDOCK_TUNING_1 "opdock.tuning/1"
+typedef struct opdock_tuning {
+  uint32_t struct_size;
+  uint32_t reserved;
+  /* The fastest of the ways 0 to count - 1, or -1: nothing was measured, and the plugin's own
+   * choice holds. question: a number of the plugin's own that names the situation (the op, the
+   * dtype, the length of a row, …), the same in every build. While ways are being measured, the one
+   * that is to be tried: a call that cannot be made in that way fails, and says why, or is made in
+   * another one. In any phase, but it may have changed when run asks what plan asked. A few
+   * nanoseconds; takes no lock and allocates nothing, except while ways are being measured. */
+  int32_t (*choice)(const opdock_call* call, uint64_t question, uint32_t count);
+} opdock_tuning;
+
 /* --------------------------------------------------------------------------------- the plugin */
 
 /* A tensor that plan asks the host to make. The host makes it contiguous: the last dimension's
@@ -485,7 +500,7 @@ OPDOCK_EXPORT const opdock_plugin* OPDOCK_ENTRY(void);
  *        their call (opdock.parallel/2). Tags are OPDOCK_TAG_…. OPDOCK_IO_ERROR. A host loads only
  *        its own minor of major 0. A launch must reach through num_args, an object through release.
  *        Removed: OPDOCK_CALL_…, opdock_generator.device_offset. Note version 2: the image table is
- *        found through the dynamic symbol opdock_images_v0. */
+ *        found through the dynamic symbol opdock_images_v0. opdock.tuning/1. */
 
 #ifdef __cplusplus
 }

@@ -221,8 +221,21 @@ class CallBase {
       call_->host->log(call_, level, message.c_str());
     }
   }
+  // Which of the ways 0 to count - 1 to launch the op was measured to be the fastest on this
+  // device, or -1: take your own. question: see opdock_tuning.choice.
+  int32_t tuned(uint64_t question, uint32_t count) const {
+    const opdock_tuning* table = extension<opdock_tuning>(OPDOCK_TUNING_1);
+    return table == nullptr ? -1 : table->choice(call_, question, count);
+  }
 
  protected:
+  template <class Table>
+  const Table* extension(const char* id) const {
+    if (!OPDOCK_HAS(call_->host, opdock_host, get_extension) || !call_->host->get_extension) {
+      return nullptr;
+    }
+    return static_cast<const Table*>(call_->host->get_extension(id));
+  }
   const opdock_call* call_;
 };
 
@@ -445,13 +458,6 @@ class Call : public CallBase {
   // A failing host function has written its text already.
   static void done(opdock_status status) {
     if (status != OPDOCK_OK) throw Error(status, std::string());
-  }
-  template <class Table>
-  const Table* extension(const char* id) const {
-    if (!OPDOCK_HAS(call_->host, opdock_host, get_extension) || !call_->host->get_extension) {
-      return nullptr;
-    }
-    return static_cast<const Table*>(call_->host->get_extension(id));
   }
 };
 

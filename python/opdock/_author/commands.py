@@ -130,12 +130,27 @@ def test_on_soft(folder, files, arguments, command, options):
     return soft.test(run_tests, environment(plugin, report), plugin, report, options)
 
 
+def tune_or_forget(command, kind, words):
+    """`opdock bench --tune` and `--forget`: returns the exit status."""
+    from opdock import OpdockError
+    from opdock._author import tune
+
+    try:
+        return tune.forget(words) if kind == "forget" else tune.tune(command, words[0], words[1:])
+    except OpdockError as error:
+        raise Problem(str(error)) from None
+
+
 def main(words):
     """words: the command's path, "test" or "bench", the plugin's folder, perhaps --soft=JSON (the
-    command's core/cli/author_command.cc writes it), arguments of pytest or of the benches. Returns
-    the exit status: 0 good, 1 not, 2 bad usage."""
-    command, kind, path, *arguments = words
+    command's core/cli/author_command.cc writes it), arguments of pytest or of the benches; or the
+    path, "tune", a device or "", and plugins; or the path, "forget" and plugins. Returns the exit
+    status: 0 good, 1 not, 2 bad usage."""
+    command, kind, *rest = words
     try:
+        if kind in ("tune", "forget"):
+            return tune_or_forget(command, kind, rest)
+        path, *arguments = rest
         folder, files = find_files(kind, Path(path))
         check_packages(kind)
         if arguments and arguments[0].startswith("--soft="):
@@ -147,7 +162,8 @@ def main(words):
         env = environment(plugin, inspect(plugin))
         return 1 if run(kind, folder, files, arguments, env) else 0
     except Problem as problem:
-        print(f"opdock: {kind}: {problem}", file=sys.stderr)
+        name = "bench" if kind in ("tune", "forget") else kind
+        print(f"opdock: {name}: {problem}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return 130

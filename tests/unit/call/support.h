@@ -162,8 +162,9 @@ class TestResolver : public Resolver {
       Status asked = driver->facts(device.index, &facts);
       if (!asked.ok()) return asked;
     }
-    *out = intern_target(op_, "test", device, facts, device.type == OPDOCK_CPU ? nullptr : driver,
-                         device.type == OPDOCK_CPU ? nullptr : kernels, dtypes, rules_of(op_));
+    *out =
+        intern_target(op_, "test", device, facts, device.type == OPDOCK_CPU ? nullptr : driver,
+                      device.type == OPDOCK_CPU ? nullptr : kernels, dtypes, rules_of(op_), tuning);
     return {};
   }
   // The op's shape rules, if it declares any.
@@ -182,6 +183,7 @@ class TestResolver : public Resolver {
   std::vector<opdock_dtype> dtypes;
   Driver* driver = nullptr;
   Kernels* kernels = nullptr;
+  Tuning* tuning = nullptr;
   std::atomic<int> resolved{0};
   std::string logged;
 

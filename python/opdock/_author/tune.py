@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`opdock bench --tune` and `--forget` (docs/tuning.md): which plugins are meant, and with which
+variables each is measured, in a process of its own (measure.py).
+"""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from opdock._author import commands
+from opdock._author.stored import tuning
+
+
+def name_in(folder):
+    """The name of the source plugin in a folder."""
+    text = (folder / "plugin.toml").read_text()
+    found = re.search(r"""^name\s*=\s*["']([^"']+)["']""", text, re.MULTILINE)
+    if found is None:
+        raise commands.Problem(f'found no name = "…" in {folder / "plugin.toml"}, wanted it there')
+    return found[1]
+
+
+def meant(words, known):
+    """[(name, folder)] of the plugins that the words name: folders, plugin.toml files, or names of
+    source plugins among `known`, the reports of opdock.plugins(); without words all of these with
+    benches."""
+    sources = {p["name"]: Path(p["path"]) for p in known if p["kind"] == "source"}
+    sources = {n: p.parent if p.name == "plugin.toml" else p for n, p in sources.items()}
+    if not words:
+        return [(n, p) for n, p in sources.items() if list(p.glob(commands.KINDS["bench"]))]
+    found = []
+    for word in words:
+        path = Path(word)
+        folder = path.parent if path.name == "plugin.toml" else path
+        if (folder / "plugin.toml").is_file():
+            found.append((name_in(folder), folder))
+        elif word in sources:
+            found.append((word, sources[word]))
+        else:
+            raise commands.Problem(
+                f"found no source plugin {word!r}, wanted one whose bench_*.py says what to "
+                "measure; name the folder that has it"
+            )
+    return found
+
+
+def variables(command, name, folder, known):
+    """Of the process that measures: the plugin is the one that programs find here, or, if they find
+    none, what is built from the folder. None if that cannot be built."""
+    for report in known:
+        usable = report["usable"] if report["kind"] == "binary" else report["verdict"] != "rejected"
+        if report.get("name") == name and usable:
+            claimed = {device["device"].split(":")[0] for device in report.get("devices", [])}
+            more = {"OPDOCK_TEST_DEVICES": ",".join(sorted(claimed))} if claimed else {}
+            return {**os.environ, "OPDOCK_FALLBACK": "error", "PYTHONDONTWRITEBYTECODE": "1"} | more
+    plugin = commands.build(command, folder)
+    if plugin is None:
+        return None
+    print(f"{name}: no plugin of that name is found here; measures the one built from {folder}")
+    return commands.environment(plugin, commands.inspect(plugin))
+
+
+def tune(command, device, words):
+    """Returns the exit status."""
+    import opdock
+
+    commands.check_packages("bench")
+    tuning("list")  # raises if nothing can be stored
+    known = opdock.plugins()
+    plugins = meant(words, known)
+    if not plugins:
+        raise commands.Problem(
+            "found no source plugin with benches, wanted the folder of one; name it"
+        )
+    status = 0
+    for name, folder in plugins:
+        files = sorted(folder.glob(commands.KINDS["bench"]))
+        if not files:
+            raise commands.Problem(
+                f"found no bench_*.py in {folder}, wanted one with candidates(x), which says what "
+                "to measure (docs/tuning.md)"
+            )
+        env = variables(command, name, folder, known)
+        if env is None:
+            status = 1
+            continue
+        call = [sys.executable, "-m", "opdock._author.measure", name, device, *map(str, files)]
+        status = max(status, abs(subprocess.run(call, env=env).returncode))
+    return 1 if status else 0
+
+
+def forget(words):
+    """Returns the exit status."""
+    names = [name_in(Path(w)) if (Path(w) / "plugin.toml").is_file() else w for w in words]
+    for name in names or [None]:
+        found = tuning("forget", **({} if name is None else {"plugin": name}))
+        for one in found["stored"]:
+            print(
+                f"forgot {len(one['results'])} choices of {one['plugin']} {one['version']}", end=""
+            )
+            print(f" on {one['device']}")
+        if not found["stored"]:
+            print(f"nothing is stored of {name or 'any plugin'} in {found['folder']}")
+    return 0
