@@ -15,6 +15,7 @@ struct Params {
   void* sum;             // may be x or residual
   long long length;      // of a row, at least 1
   float eps;
+  int centred;           // 1: layer norm; 0: rms norm, which subtracts no mean
   opdock::Rows<4> rows;  // x, residual, out, sum
 };
 
