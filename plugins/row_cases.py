@@ -16,6 +16,7 @@ LENGTHS = [1, 2, 3, 7, 31, 32, 33, 64, 65, 127, 128, 129, 255, 256, 257, 264, 51
 LENGTHS += [1032, 2048, 4096, 8192, 14432, 16384, 32768, 32769, 32776, 65536]
 EMPTY_SHAPES = [(0,), (0, 5), (5, 0), (2, 0, 3)]
 OFFSETS = (0, 1, 8, 16)  # of a view's first element: aligned to 16 bytes or not
+COMPARED_LENGTHS = [127, 384, 1024, 1023, 8192, 131072]  # for assert_no_larger_error()
 HUGE_LENGTHS = [32776, 32777, 256, 3]  # for huge_rows()
 
 
@@ -48,6 +49,17 @@ def assert_float64_is_for_the_cpu(op, reference, device, **tolerances):
     else:
         with pytest.raises(opdock.OpdockError, match="float64"):
             on(device, op)(x)
+
+
+def assert_no_larger_error(ours, theirs, dtype, length, deviation=1.0, mean=0.0):
+    """On the CPU: the root of the mean square of the errors of ours(x), rows of that length, is at
+    most that of PyTorch's theirs(x), which in float64 is the oracle. An error in single elements
+    may be larger: where half an ulp decides, it is the luck of the input."""
+    x = random((max(8, 65536 // length), length), dtype, length, deviation, mean)
+    oracle = theirs(x.double())
+    found, peers = ((f(x).double() - oracle).square().mean().sqrt().item() for f in (ours, theirs))
+    # Errors of 16-bit results are their rounding, the same in both but for ties.
+    assert found <= peers * 1.005, f"found an error of {found:.4g}, PyTorch's is {peers:.4g}"
 
 
 def assert_refused(op, name, *args, **keywords):

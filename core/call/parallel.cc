@@ -14,33 +14,77 @@
 #include <thread>
 
 #include "call/invocation.h"
+#include "call/openmp.h"
 
 namespace opdock {
 namespace {
 
-// One parallel_for. Lives on its caller's stack; workers hold it only while `users` counts them.
-struct Job {
-  void (*body)(void* context, uint64_t begin, uint64_t end);
-  void* context;
-  uint64_t count;
-  uint64_t chunk;
-  uint32_t helpers;  // workers that may join the caller
-  std::atomic<uint64_t> next{0};
-  uint32_t users = 0;  // workers inside work(); guarded by the pool's mutex
+// A participant's part of the chunks, on a cache line of its own.
+struct alignas(64) Share {
+  std::atomic<uint64_t> next;
+  uint64_t end;
+};
 
-  // Takes chunks until none is left.
-  void work() {
-    for (;;) {
-      uint64_t begin = next.fetch_add(chunk, std::memory_order_relaxed);
-      if (begin >= count) return;
-      body(context, begin, begin + std::min(chunk, count - begin));
+// One parallel_for. Lives on its caller's stack; workers hold it only while `users` counts them.
+//
+// Each participant begins with a share of its own, the same in every call with these counts: what
+// it wrote in one call lies in its core's cache in the next. Then it takes what others have left.
+class Job {
+ public:
+  Job(void (*body)(void* context, uint64_t begin, uint64_t end), void* context, uint64_t count,
+      uint64_t chunk, uint32_t threads)
+      : body_(body),
+        context_(context),
+        count_(count),
+        chunk_(chunk),
+        chunks_((count - 1) / chunk + 1) {
+    participants = static_cast<uint32_t>(std::min<uint64_t>(threads, chunks_));
+    num_shares_ = std::min(participants, kMostShares);
+    const uint64_t each = chunks_ / num_shares_, more = chunks_ % num_shares_;
+    uint64_t begin = 0;
+    for (uint32_t i = 0; i < num_shares_; ++i) {
+      shares_[i].next.store(begin, std::memory_order_relaxed);
+      shares_[i].end = begin += each + (i < more);
     }
   }
-  bool exhausted() const { return next.load(std::memory_order_relaxed) >= count; }
+
+  // Takes chunks until none is left. The caller's number is 0.
+  void work(uint32_t participant) {
+    for (uint32_t i = 0; i < num_shares_; ++i) {
+      Share& share = shares_[(participant + i) % num_shares_];
+      for (;;) {
+        const uint64_t chunk = share.next.fetch_add(1, std::memory_order_relaxed);
+        if (chunk >= share.end) break;
+        taken_.fetch_add(1, std::memory_order_relaxed);
+        const uint64_t begin = chunk * chunk_;
+        body_(context_, begin, begin + std::min(chunk_, count_ - begin));
+      }
+    }
+  }
+  bool exhausted() const { return taken_.load(std::memory_order_relaxed) >= chunks_; }
+
+  uint32_t participants;
+  uint32_t users = 0;  // workers inside work(); guarded by the pool's mutex
+
+ private:
+  static constexpr uint32_t kMostShares = 32;
+
+  void (*body_)(void* context, uint64_t begin, uint64_t end);
+  void* context_;
+  uint64_t count_, chunk_, chunks_;
+  uint32_t num_shares_;
+  std::atomic<uint64_t> taken_{0};
+  Share shares_[kMostShares];
 };
 
 // True in a worker and in a caller while it works: nested calls run alone.
 thread_local bool is_inside = false;
+
+void work_inside(Job* job, uint32_t participant) {
+  is_inside = true;
+  job->work(participant);
+  is_inside = false;
+}
 
 class Pool {
  public:
@@ -48,14 +92,13 @@ class Pool {
   void run(Job* job) {
     try {
       std::lock_guard lock(mutex_);
-      start(job->helpers);
+      const uint32_t helpers = job->participants - 1;
+      start(helpers);
       jobs_.push_back(job);
-      for (uint32_t i = 0; i < job->helpers; ++i) wake_.notify_one();
+      for (uint32_t i = 0; i < helpers; ++i) wake_.notify_one();
     } catch (const std::bad_alloc&) {
     }
-    is_inside = true;
-    job->work();
-    is_inside = false;
+    work_inside(job, 0);
     std::unique_lock lock(mutex_);
     auto place = std::find(jobs_.begin(), jobs_.end(), job);
     if (place != jobs_.end()) jobs_.erase(place);
@@ -67,7 +110,7 @@ class Pool {
   void start(uint32_t wanted) {
     while (workers_ < wanted) {
       try {
-        std::thread([this] { serve(); }).detach();
+        std::thread([this, number = workers_ + 1] { serve(number); }).detach();
       } catch (const std::exception&) {
         return;
       }
@@ -75,15 +118,14 @@ class Pool {
     }
   }
 
-  void serve() {
-    is_inside = true;
+  void serve(uint32_t number) {
     std::unique_lock lock(mutex_);
     for (;;) {
       Job* job = nullptr;
       wake_.wait(lock, [&] { return (job = next_job()) != nullptr; });
       ++job->users;
       lock.unlock();
-      job->work();
+      work_inside(job, number);
       lock.lock();
       if (--job->users == 0) done_.notify_all();
     }
@@ -93,7 +135,7 @@ class Pool {
   // smaller one is not for all of them.
   Job* next_job() const {
     for (Job* job : jobs_) {
-      if (job->users < job->helpers && !job->exhausted()) return job;
+      if (job->users + 1 < job->participants && !job->exhausted()) return job;
     }
     return nullptr;
   }
@@ -125,6 +167,11 @@ Pool& pool() {
   return *pool;
 }
 
+// What each thread of an OpenMP region runs.
+void work_in_region(void* job) {
+  work_inside(static_cast<Job*>(job), static_cast<uint32_t>(openmp()->thread_number()));
+}
+
 uint32_t count_cores() {
   cpu_set_t set;
   if (sched_getaffinity(0, sizeof set, &set) == 0) return static_cast<uint32_t>(CPU_COUNT(&set));
@@ -144,7 +191,9 @@ void parallel_for(uint32_t threads, uint64_t count, uint64_t grain,
                   void (*body)(void* context, uint64_t begin, uint64_t end), void* context) {
   if (count == 0) return;
   grain = std::max<uint64_t>(grain, 1);
-  if (threads == 0) threads = cpu_cores();
+  const OpenMp* const shared = is_inside || count <= grain ? nullptr : openmp();
+  if (threads == 0)
+    threads = shared ? static_cast<uint32_t>(std::max(1, shared->max_threads())) : cpu_cores();
   if (is_inside || threads <= 1 || count <= grain) {
     body(context, 0, count);
     return;
@@ -155,6 +204,11 @@ void parallel_for(uint32_t threads, uint64_t count, uint64_t grain,
     body(context, 0, count);
     return;
   }
+  Job job(body, context, count, chunk, threads);
+  if (shared) {
+    shared->parallel(work_in_region, &job, job.participants, 0);
+    return;
+  }
   Pool* workers = nullptr;
   try {
     workers = &pool();
@@ -162,9 +216,6 @@ void parallel_for(uint32_t threads, uint64_t count, uint64_t grain,
     body(context, 0, count);
     return;
   }
-  const uint64_t chunks = (count + chunk - 1) / chunk;
-  Job job{body, context, count, chunk,
-          static_cast<uint32_t>(std::min<uint64_t>(threads, chunks) - 1)};
   workers->run(&job);
 }
 

@@ -11,8 +11,9 @@ namespace opdock {
 // The cores that this process may use, as it was when it was first asked. Any thread.
 uint32_t cpu_cores();
 
-// opdock_parallel.parallel_for by `threads` threads, the caller's own included; 0: as many as there
-// are usable cores. Workers start on first use, and again in a forked child.
+// opdock_parallel.parallel_for by `threads` threads, the caller's own included; 0: as many as
+// OpenMP's runtime would use (call/openmp.h), or without one as there are usable cores. The threads
+// are that runtime's, or workers that start on first use, and again in a forked child.
 void parallel_for(uint32_t threads, uint64_t count, uint64_t grain,
                   void (*body)(void* context, uint64_t begin, uint64_t end), void* context);
 

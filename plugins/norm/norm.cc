@@ -1,5 +1,5 @@
-// layer_norm and add_layer_norm: check their arguments and hand the rows to the kernels.
-// SPDX-License-Identifier: Apache-2.0
+// layer_norm, rms_norm and the same of a sum: check their arguments and hand the rows to the
+// kernels. SPDX-License-Identifier: Apache-2.0
 #include <cmath>
 #include <opdock/row_op.hpp>
 
@@ -71,7 +71,8 @@ void* raw(const OptionalTensor& tensor) {
 }
 
 void normalise(Call& call, Tensor x, const OptionalTensor& residual, const OptionalTensor& weight,
-               const OptionalTensor& bias, double eps, Tensor out, const OptionalTensor& sum) {
+               const OptionalTensor& bias, double eps, bool centred, Tensor out,
+               const OptionalTensor& sum) {
   check_output(out, "output 0", x, residual, weight, bias);
   if (sum) {
     check_output(*sum, "output 1", x, residual, weight, bias);
@@ -88,7 +89,7 @@ void normalise(Call& call, Tensor x, const OptionalTensor& residual, const Optio
   params.length = x.size(-1);
   params.eps = static_cast<float>(eps);
   params.share = 1.0f / static_cast<float>(params.length);
-  params.centred = 1;
+  params.centred = centred;
   params.rows = opdock::make_rows<4>({x, residual, out, sum});
   if (!call.is_cpu()) {
     const opdock::RowFit fit = opdock::fit_of(params.rows, params.length, x.dtype().bytes(),
@@ -114,7 +115,7 @@ void plan_layer_norm(Plan& plan, Tensor x, OptionalTensor weight, OptionalTensor
 
 void run_layer_norm(Call& call, Results outputs, Tensor x, OptionalTensor weight,
                     OptionalTensor bias, double eps) {
-  normalise(call, x, std::nullopt, weight, bias, eps, outputs[0], std::nullopt);
+  normalise(call, x, std::nullopt, weight, bias, eps, true, outputs[0], std::nullopt);
 }
 
 void plan_add_layer_norm(Plan& plan, Tensor x, Tensor residual, OptionalTensor weight,
@@ -126,7 +127,24 @@ void plan_add_layer_norm(Plan& plan, Tensor x, Tensor residual, OptionalTensor w
 
 void run_add_layer_norm(Call& call, Results outputs, Tensor x, Tensor residual,
                         OptionalTensor weight, OptionalTensor bias, double eps) {
-  normalise(call, x, residual, weight, bias, eps, outputs[0], outputs[1]);
+  normalise(call, x, residual, weight, bias, eps, true, outputs[0], outputs[1]);
+}
+
+void plan_rms_norm(Plan& plan, Tensor x, OptionalTensor weight, double eps) {
+  plan_layer_norm(plan, x, weight, std::nullopt, eps);
+}
+
+void run_rms_norm(Call& call, Results outputs, Tensor x, OptionalTensor weight, double eps) {
+  normalise(call, x, std::nullopt, weight, std::nullopt, eps, false, outputs[0], std::nullopt);
+}
+
+void plan_add_rms_norm(Plan& plan, Tensor x, Tensor residual, OptionalTensor weight, double eps) {
+  plan_add_layer_norm(plan, x, residual, weight, std::nullopt, eps);
+}
+
+void run_add_rms_norm(Call& call, Results outputs, Tensor x, Tensor residual, OptionalTensor weight,
+                      double eps) {
+  normalise(call, x, residual, weight, std::nullopt, eps, false, outputs[0], outputs[1]);
 }
 
 }  // namespace
@@ -134,3 +152,5 @@ void run_add_layer_norm(Call& call, Results outputs, Tensor x, Tensor residual,
 
 OPDOCK_OP(layer_norm, layernorm::plan_layer_norm, nullptr, layernorm::run_layer_norm)
 OPDOCK_OP(add_layer_norm, layernorm::plan_add_layer_norm, nullptr, layernorm::run_add_layer_norm)
+OPDOCK_OP(rms_norm, layernorm::plan_rms_norm, nullptr, layernorm::run_rms_norm)
+OPDOCK_OP(add_rms_norm, layernorm::plan_add_rms_norm, nullptr, layernorm::run_add_rms_norm)

@@ -1,4 +1,4 @@
-// Layer normalisation on the CPU: what the plugin hands to the kernel.
+// Layer and rms normalisation on the CPU: what the plugin hands to the kernel.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -25,6 +25,22 @@ static const ExamplesOf norm_examples([](Examples& examples) {
                  {rows, columns, vector, none(), eps},
                  {rows, other, vector, none(), eps},
                  {rows, half, vector, none(), eps}}});
+  examples.add({"norm",
+                "rms_norm",
+                {rows, vector, eps},
+                {examples.gapped(4, 6)},
+                {{columns, vector, eps},
+                 {rows, shorter, eps},
+                 {rows, half, eps},
+                 {rows, vector, number(-1)}}});
+  examples.add({"norm",
+                "add_rms_norm",
+                {rows, rows, vector, eps},
+                {examples.gapped(4, 6), examples.gapped(4, 6)},
+                {{columns, rows, vector, eps},
+                 {rows, columns, vector, eps},
+                 {rows, other, vector, eps},
+                 {rows, half, vector, eps}}});
 });
 
 }  // namespace opdock_test

@@ -1,7 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""softmax in PyTorch: what the plugin is compared with, and what stands in for it."""
+"""softmax and log_softmax in PyTorch: what the plugin is compared with, and what replaces it."""
 
 import torch
+
+
+def scores_of(x, scale, mask, causal):
+    """x * scale + mask, -inf where causality masks, in float64 if x is float64, else in float32."""
+    compute = torch.float64 if x.dtype == torch.float64 else torch.float32
+    scores = x.to(compute) * scale
+    if mask is not None:
+        scores = scores + mask.to(compute)
+    if causal:
+        queries, keys = x.shape[-2:]
+        allowed = torch.ones(queries, keys, dtype=torch.bool, device=x.device)
+        scores = scores.masked_fill(~allowed.tril(keys - queries), float("-inf"))
+    return scores
 
 
 def softmax(x, *, scale=1.0, mask=None, causal=False):
@@ -12,13 +25,13 @@ def softmax(x, *, scale=1.0, mask=None, causal=False):
     takes part, or whose scores are all -inf, are 0. Computed in float64 if x is float64, else in
     float32.
     """
-    compute = torch.float64 if x.dtype == torch.float64 else torch.float32
-    scores = x.to(compute) * scale
-    if mask is not None:
-        scores = scores + mask.to(compute)
-    if causal:
-        queries, keys = x.shape[-2:]
-        allowed = torch.ones(queries, keys, dtype=torch.bool, device=x.device)
-        scores = scores.masked_fill(~allowed.tril(keys - queries), float("-inf"))
+    scores = scores_of(x, scale, mask, causal)
     masked = (scores == float("-inf")).all(dim=-1, keepdim=True)
     return torch.softmax(scores, dim=-1).masked_fill(masked, 0.0).to(x.dtype)
+
+
+def log_softmax(x, *, scale=1.0, mask=None, causal=False):
+    """The logarithm of softmax(); rows of which no element takes part are -inf throughout."""
+    scores = scores_of(x, scale, mask, causal)
+    masked = (scores == float("-inf")).all(dim=-1, keepdim=True)
+    return torch.log_softmax(scores, dim=-1).masked_fill(masked, float("-inf")).to(x.dtype)

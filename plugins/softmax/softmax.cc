@@ -1,4 +1,4 @@
-// softmax: checks its arguments and hands the rows to the CPU or GPU kernels.
+// softmax and log_softmax: check their arguments and hand the rows to the CPU or GPU kernels.
 // SPDX-License-Identifier: Apache-2.0
 #include <cmath>
 #include <opdock/row_op.hpp>
@@ -65,7 +65,7 @@ void check_output(Tensor out, Tensor x, const std::optional<Tensor>& mask) {
 }
 
 void run(Call& call, Results outputs, Tensor x, double scale, std::optional<Tensor> mask,
-         bool causal) {
+         bool causal, bool log) {
   const Tensor out = outputs[0];
   check_output(out, x, mask);
   if (x.numel() == 0) return;
@@ -78,6 +78,7 @@ void run(Call& call, Results outputs, Tensor x, double scale, std::optional<Tens
   params.queries = causal ? x.size(-2) : 1;
   params.scale = static_cast<float>(scale);
   params.causal = causal;
+  params.log = log;
   params.rows = opdock::make_rows<3>({x, mask, out});
   if (!call.is_cpu()) {
     const float factor = params.scale * kLog2E;
@@ -99,7 +100,18 @@ void run(Call& call, Results outputs, Tensor x, double scale, std::optional<Tens
                    [&](int64_t begin, int64_t end) { kernel(job, begin, end); });
 }
 
+void run_softmax(Call& call, Results outputs, Tensor x, double scale, std::optional<Tensor> mask,
+                 bool causal) {
+  run(call, outputs, x, scale, mask, causal, false);
+}
+
+void run_log_softmax(Call& call, Results outputs, Tensor x, double scale,
+                     std::optional<Tensor> mask, bool causal) {
+  run(call, outputs, x, scale, mask, causal, true);
+}
+
 }  // namespace
 }  // namespace softmax
 
-OPDOCK_OP(softmax, softmax::plan, nullptr, softmax::run)
+OPDOCK_OP(softmax, softmax::plan, nullptr, softmax::run_softmax)
+OPDOCK_OP(log_softmax, softmax::plan, nullptr, softmax::run_log_softmax)

@@ -8,15 +8,16 @@ static const ExamplesOf softmax_examples([](Examples& examples) {
                      shorter = examples.array({5}),
                      half = examples.array({4, 6}, {}, Type::kFloat16);
   const opdock_value one = number(1), off = boolean(false);
-  examples.add({"softmax",
-                "softmax",
-                {rows, one, none(), off},
-                {examples.gapped(4, 6)},
-                {{columns, one, none(), off},
-                 {rows, one, columns, off},
-                 {rows, one, shorter, off},
-                 {rows, one, half, off},
-                 {examples.misaligned({4, 6}), one, none(), off}}});
+  for (const char* op : {"softmax", "log_softmax"})
+    examples.add({"softmax",
+                  op,
+                  {rows, one, none(), off},
+                  {examples.gapped(4, 6)},
+                  {{columns, one, none(), off},
+                   {rows, one, columns, off},
+                   {rows, one, shorter, off},
+                   {rows, one, half, off},
+                   {examples.misaligned({4, 6}), one, none(), off}}});
 });
 
 }  // namespace opdock_test

@@ -74,7 +74,8 @@ typedef struct opdock_options {
    * several at once. */
   void (*log)(void* context, int32_t level, const char* message);
   void* log_context;
-  /* Threads for CPU ops, the caller's own included; 0 for the number of usable cores. */
+  /* Threads for CPU ops, the caller's own included; 0 for as many as the process's OpenMP runtime
+   * (PyTorch's) would use on the calling thread, or, without one, the number of usable cores. */
   uint32_t num_threads;
   uint32_t reserved2;
   /* What is done if there is no compatible plugin (docs/build-on-demand.md). Each is a text, or

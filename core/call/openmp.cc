@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "call/openmp.h"
+
+#include <dlfcn.h>
+
+#include <atomic>
+#include <cstdio>
+#include <fstream>
+#include <string>
+
+#include "base/loaded_objects.h"
+#include "base/mutex.h"
+
+namespace opdock {
+namespace {
+
+template <class Function>
+bool look_up_symbol(const char* name, Function** function) {
+  *function = reinterpret_cast<Function*>(dlsym(RTLD_DEFAULT, name));
+  return *function != nullptr;
+}
+
+// How many objects this process has loaded so far, those since unloaded included.
+unsigned long long count_loads() {
+  unsigned long long loads = 0;
+  visit_loaded_objects(
+      [](dl_phdr_info* object, size_t, void* count) {
+        *static_cast<unsigned long long*>(count) = object->dlpi_adds;
+        return 1;
+      },
+      &loads);
+  return loads;
+}
+
+// Whether this process began as a fork and has executed no program since: PF_FORKNOEXEC among the
+// flags in /proc/self/stat (proc(5)). True where that cannot be read.
+bool began_as_fork() {
+  std::ifstream file("/proc/self/stat");
+  std::string text;
+  std::getline(file, text);
+  const size_t name_end = text.rfind(')');  // the name may hold spaces
+  unsigned long flags = 0;
+  char state = 0;
+  int parent, group, session, terminal, foreground;
+  if (name_end == std::string::npos ||
+      sscanf(text.c_str() + name_end + 1, " %c %d %d %d %d %d %lu", &state, &parent, &group,
+             &session, &terminal, &foreground, &flags) != 7)
+    return true;
+  return (flags & 0x40) != 0;
+}
+
+std::atomic<const OpenMp*> the_runtime{nullptr};
+std::atomic<unsigned long long> loads_searched{0};  // there is none before something else is loaded
+
+}  // namespace
+
+const OpenMp* openmp() {
+  if (forks() != 0) return nullptr;
+  if (const OpenMp* found = the_runtime.load(std::memory_order_acquire)) return found;
+  const unsigned long long loads = count_loads();
+  if (loads_searched.load(std::memory_order_relaxed) == loads) return nullptr;
+  OpenMp found;
+  if (!look_up_symbol("GOMP_parallel", &found.parallel) ||
+      !look_up_symbol("omp_get_max_threads", &found.max_threads) ||
+      !look_up_symbol("omp_get_thread_num", &found.thread_number) || began_as_fork()) {
+    loads_searched.store(loads, std::memory_order_relaxed);
+    return nullptr;
+  }
+  static const OpenMp table = found;  // by the first thread to come here; the others find the same
+  the_runtime.store(&table, std::memory_order_release);
+  return &table;
+}
+
+}  // namespace opdock

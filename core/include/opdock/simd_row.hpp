@@ -1,0 +1,131 @@
+// opdock/simd_row.hpp: for CPU kernels over rows, in a plugin's simd_sources: passes over a row
+// that keep several vectors in flight, and what they add up. SPDX-License-Identifier: Apache-2.0
+#ifndef OPDOCK_SIMD_ROW_HPP_
+#define OPDOCK_SIMD_ROW_HPP_
+
+#include "opdock/simd.hpp"
+
+namespace opdock {
+namespace simd {
+namespace OPDOCK_SIMD_LEVEL {
+
+// Rows are worked on in blocks of so many elements: of a longer row, one block at a time stays in
+// the first cache, and rounding errors of sums do not grow with the row's length.
+inline constexpr int64_t kRowBlock = 4096;
+
+// A pass hands its body vectors, each with one of the two kinds below, which load and store them.
+// A whole vector of type C, computed from elements of any T.
+template <class C>
+struct WholeVector {
+  using D = FullTag<C>;
+  using V = hn::VFromD<D>;
+
+  template <class T>
+  HWY_INLINE V load(const T* from) const {
+    return simd::OPDOCK_SIMD_LEVEL::load(D(), from);
+  }
+  template <class T>
+  HWY_INLINE void store(V value, T* to) const {
+    simd::OPDOCK_SIMD_LEVEL::store(D(), value, to);
+  }
+  // The value where there are elements, and `other` where there are none.
+  HWY_INLINE V or_else(V value, C) const { return value; }
+};
+
+// What is left of a row, less than a vector: reads and writes no further. Lanes without an element
+// are loaded as 0.
+template <class C>
+struct PartVector {
+  using D = FullTag<C>;
+  using V = hn::VFromD<D>;
+  static constexpr size_t kLanes = hn::MaxLanes(D());
+  int64_t count;
+
+  template <class T>
+  HWY_INLINE V load(const T* from) const {
+    alignas(64) T part[kLanes] = {};
+    for (int64_t i = 0; i < count; ++i) part[i] = from[i];
+    return simd::OPDOCK_SIMD_LEVEL::load(D(), part);
+  }
+  template <class T>
+  HWY_INLINE void store(V value, T* to) const {
+    alignas(64) T part[kLanes];
+    simd::OPDOCK_SIMD_LEVEL::store(D(), value, part);
+    for (int64_t i = 0; i < count; ++i) to[i] = part[i];
+  }
+  HWY_INLINE V or_else(V value, C other) const {
+    return hn::IfThenElse(hn::FirstN(D(), static_cast<size_t>(count)), value, hn::Set(D(), other));
+  }
+};
+
+// How many vectors are in flight: each adds to an accumulator of its own.
+inline constexpr int kRowSlots = 4;
+template <int N>
+struct RowSlot {
+  static constexpr int kIndex = N;
+};
+
+// Calls body(vector, slot, i) for the vectors that make up elements [0, n), i the first one's
+// index: vector is a WholeVector or, at the end, a PartVector; slot is a RowSlot.
+template <class C, class Body>
+HWY_INLINE void for_row(int64_t n, const Body& body) {
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(FullTag<C>()));
+  const WholeVector<C> whole;
+  int64_t i = 0;
+  for (; i + kRowSlots * lanes <= n; i += kRowSlots * lanes) {
+    body(whole, RowSlot<0>(), i);
+    body(whole, RowSlot<1>(), i + lanes);
+    body(whole, RowSlot<2>(), i + 2 * lanes);
+    body(whole, RowSlot<3>(), i + 3 * lanes);
+  }
+  for (; i + lanes <= n; i += lanes) body(whole, RowSlot<0>(), i);
+  if (i < n) body(PartVector<C>{n - i}, RowSlot<0>(), i);
+}
+
+// A sum of vectors, each added in the slot it was handed over with. Of some thousand elements: at a
+// row's length kRowBlock its error is some units in the last place of the sum of magnitudes.
+template <class C>
+class RowSum {
+ public:
+  template <class Slot>
+  HWY_INLINE void add(Slot, hn::VFromD<FullTag<C>> value) {
+    sum_[Slot::kIndex] = hn::Add(sum_[Slot::kIndex], value);
+  }
+  template <class Slot>  // value * value
+  HWY_INLINE void add_square(Slot, hn::VFromD<FullTag<C>> value) {
+    sum_[Slot::kIndex] = hn::MulAdd(value, value, sum_[Slot::kIndex]);
+  }
+  HWY_INLINE double total() const {
+    const auto all = hn::Add(hn::Add(sum_[0], sum_[1]), hn::Add(sum_[2], sum_[3]));
+    return static_cast<double>(hn::GetLane(hn::SumOfLanes(FullTag<C>(), all)));
+  }
+
+ private:
+  using V = hn::VFromD<FullTag<C>>;
+  static HWY_INLINE V zero() { return hn::Zero(FullTag<C>()); }
+  V sum_[kRowSlots] = {zero(), zero(), zero(), zero()};
+};
+
+// The largest of vectors, -infinity of none. Which value a NaN leaves is not defined.
+template <class C>
+class RowMaximum {
+ public:
+  template <class Slot>
+  HWY_INLINE void add(Slot, hn::VFromD<FullTag<C>> value) {
+    most_[Slot::kIndex] = hn::Max(most_[Slot::kIndex], value);
+  }
+  HWY_INLINE C total() const {
+    const auto all = hn::Max(hn::Max(most_[0], most_[1]), hn::Max(most_[2], most_[3]));
+    return hn::GetLane(hn::MaxOfLanes(FullTag<C>(), all));
+  }
+
+ private:
+  using V = hn::VFromD<FullTag<C>>;
+  static HWY_INLINE V least() { return hn::Set(FullTag<C>(), static_cast<C>(-HUGE_VAL)); }
+  V most_[kRowSlots] = {least(), least(), least(), least()};
+};
+
+}  // namespace OPDOCK_SIMD_LEVEL
+}  // namespace simd
+}  // namespace opdock
+#endif  // OPDOCK_SIMD_ROW_HPP_

@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which threads CPU ops run on: those of PyTorch's OpenMP where there is one, or the library's."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+from conftest import requires_torch
+
+PRELUDE = """\
+import json, os, signal
+def tasks():
+    return set(os.listdir("/proc/self/task"))
+def child(work):
+    pid = os.fork()
+    if pid == 0:
+        signal.alarm(60)
+        try:
+            os._exit(0 if work() else 1)
+        except BaseException as error:
+            print(error, flush=True)
+            os._exit(2)
+    return os.waitpid(pid, 0)[1]
+"""
+# Large enough for several threads, whose number is set where the machine has but one core.
+TORCH = """\
+import torch
+torch.set_num_threads(4)
+x = torch.ones(1, 4096).expand(64, -1)
+def works():
+    return bool((opdock.ops.softmax(x).numpy() == 1 / 4096).all())  # no region of torch
+"""
+
+
+def run(code):
+    """What the code prints, as JSON, in a process of its own."""
+    done = subprocess.run(
+        [sys.executable, "-c", PRELUDE + code], capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return json.loads(done.stdout)
+
+
+def counts(code):
+    """[threads that the code's two halves add, …], halves divided by a line `---`."""
+    first, second = code.split("---")
+    return run(
+        f"{first}\nbegun = tasks()\nworks()\nmiddle = tasks()\n{second}\n"
+        "print(json.dumps([len(middle - begun), len(tasks() - middle)]))"
+    )
+
+
+@requires_torch
+def test_torch_and_opdock_have_the_same_threads():
+    assert counts(TORCH + "import opdock\n---\ntorch.softmax(x, -1)") == [3, 0]
+
+
+@requires_torch
+def test_torch_may_come_later():
+    code = """\
+import numpy, opdock
+opdock.ops.softmax(numpy.ones((64, 4096), "float32"))
+"""
+    assert counts(code + TORCH + "\n---\ntorch.softmax(x, -1)") == [3, 0]
+
+
+@requires_torch
+def test_as_many_as_torch_is_told():
+    assert counts(TORCH + "import opdock\ntorch.set_num_threads(1)\n---\nworks()") == [0, 0]
+
+
+def test_without_torch_the_library_has_its_own():
+    code = """\
+import numpy, opdock
+x = numpy.ones((64, 4096), "float32")
+def works():
+    return bool((opdock.ops.softmax(x) == 1 / 4096).all())
+---
+works()
+"""
+    assert counts(code) == [len(os.sched_getaffinity(0)) - 1, 0]
+
+
+@requires_torch
+@pytest.mark.parametrize("late", [False, True], ids=["opdock used before", "opdock loaded after"])
+def test_a_forked_child_uses_none_that_its_parent_had(late):
+    used = "torch.softmax(x, -1)\n" if late else "import opdock\nworks()\n"
+    child = "def in_child():\n    global opdock\n    import opdock\n    return works()\n"
+    assert run(TORCH + used + child + "print(json.dumps(child(in_child)))") == 0
