@@ -15,13 +15,6 @@ from opdock.testing import on
 COMPUTED = 8 * 2.0**-24
 
 
-@pytest.fixture
-def device(device):
-    if device != "cpu":
-        pytest.skip("rms_norm has no device code")
-    return device
-
-
 def double(parameter):
     return None if parameter is None else parameter.double()
 

@@ -10,7 +10,6 @@ namespace layernorm {
 
 using namespace opdock;
 using opdock::fma;  // named, these win over the compiler's own
-using opdock::max;
 using opdock::rsqrt;
 
 template <class T>
@@ -133,8 +132,8 @@ struct Norm {
     const Pair sums = team.template far<1>(near, AddPairs{});
     // What rounding, or the number chosen, has left of the mean.
     const float left = p.centred ? sums.a * p.share : 0.0f;
-    const float variance = max(fma(-left, left, sums.b * p.share), 0.0f);
-    const float factor = rsqrt(variance + p.eps);
+    const float variance = fma(-left, left, sums.b * p.share);
+    const float factor = rsqrt((variance < 0.0f ? 0.0f : variance) + p.eps);  // NaN stays
     return {shift, factor, -left * factor};
   }
 
