@@ -43,70 +43,65 @@ OPDOCK_KERNEL(1) begin(Begin p) {
 template <class T>
 struct Array {
   bool is_float;  // elements of float, not T
-  bool is_whole;  // all four are there and aligned
   Bytes16 bits;
 
   static constexpr bool kNarrow = sizeof(T) < 4;
 
   OPDOCK_DEVICE bool is_narrow() const { return kNarrow && !is_float; }
+  OPDOCK_DEVICE bool is_aligned(const void* array) const {
+    return reinterpret_cast<uint64_t>(array) % (is_narrow() ? 8 : 16) == 0;
+  }
 
-  OPDOCK_DEVICE void load(const void* from, int64_t first, int count) {
+  // All four, in an aligned array.
+  OPDOCK_DEVICE void load(const void* array, int64_t first) {
     if (is_narrow()) {
-      const T* const elements = static_cast<const T*>(from) + first;
-      if (is_whole) {
-        const Unit<8> both = load_unit<8>(elements);
-        bits.word[0] = static_cast<uint32_t>(both);
-        bits.word[1] = static_cast<uint32_t>(both >> 32);
-      } else {
-        OPDOCK_UNROLL
-        for (int k = 0; k < kItems; ++k) set(k, k < count ? elements[k] : from_float<T>(0.0f));
-      }
+      const Unit<8> both = load_unit<8>(static_cast<const T*>(array) + first);
+      bits.word[0] = static_cast<uint32_t>(both);
+      bits.word[1] = static_cast<uint32_t>(both >> 32);
     } else {
-      const float* const elements = static_cast<const float*>(from) + first;
-      if (is_whole) {
-        bits = load16(elements);
-      } else {
-        OPDOCK_UNROLL
-        for (int k = 0; k < kItems; ++k) bits.word[k] = k < count ? float_bits(elements[k]) : 0;
-      }
+      bits = load16(static_cast<const float*>(array) + first);
+    }
+  }
+  OPDOCK_DEVICE void store(void* array, int64_t first) const {
+    if (is_narrow()) {
+      store_unit<8>(static_cast<T*>(array) + first,
+                    bits.word[0] | static_cast<uint64_t>(bits.word[1]) << 32);
+    } else {
+      store16(static_cast<float*>(array) + first, bits);
     }
   }
 
-  OPDOCK_DEVICE void store(void* to, int64_t first, int count) const {
-    if (is_narrow()) {
-      T* const elements = static_cast<T*>(to) + first;
-      if (is_whole) {
-        store_unit<8>(elements, bits.word[0] | static_cast<uint64_t>(bits.word[1]) << 32);
-      } else {
-        OPDOCK_UNROLL
-        for (int k = 0; k < kItems; ++k)
-          if (k < count) elements[k] = narrow(k);
-      }
-    } else {
-      float* const elements = static_cast<float*>(to) + first;
-      if (is_whole) {
-        store16(elements, bits);
-      } else {
-        OPDOCK_UNROLL
-        for (int k = 0; k < kItems; ++k)
-          if (k < count) elements[k] = bits_float(bits.word[k]);
-      }
-    }
-  }
-
-  OPDOCK_DEVICE void get(float (&to)[kItems]) const {
-    OPDOCK_UNROLL
-    for (int k = 0; k < kItems; ++k)
-      to[k] = is_narrow() ? to_float(narrow(k)) : bits_float(bits.word[k]);
-  }
-  OPDOCK_DEVICE void put(const float (&from)[kItems]) {
+  // The first `count` of them.
+  OPDOCK_DEVICE void load_some(const void* array, int64_t first, int count) {
     OPDOCK_UNROLL
     for (int k = 0; k < kItems; ++k) {
-      if (is_narrow()) {
-        set(k, from_float<T>(from[k]));
+      if (k >= count) {
+        put(k, 0.0f);
+      } else if (is_narrow()) {
+        set(k, static_cast<const T*>(array)[first + k]);
       } else {
-        bits.word[k] = float_bits(from[k]);
+        bits.word[k] = float_bits(static_cast<const float*>(array)[first + k]);
       }
+    }
+  }
+  OPDOCK_DEVICE void store_some(void* array, int64_t first, int count) const {
+    OPDOCK_UNROLL
+    for (int k = 0; k < kItems; ++k) {
+      if (k < count && is_narrow()) static_cast<T*>(array)[first + k] = narrow(k);
+      if (k < count && !is_narrow()) {
+        static_cast<float*>(array)[first + k] = bits_float(bits.word[k]);
+      }
+    }
+  }
+
+  OPDOCK_DEVICE float get(int k) const {
+    return is_narrow() ? to_float(narrow(k)) : bits_float(bits.word[k]);
+  }
+  OPDOCK_DEVICE void put(int k, float value) {
+    if (is_narrow()) {
+      set(k, from_float<T>(value));
+    } else {
+      bits.word[k] = float_bits(value);
     }
   }
 
@@ -146,8 +141,56 @@ OPDOCK_DEVICE void step(const Params& p, const Current& now, float& weight, floa
   weight = blend(now.keep, weight, -now.rate.high, change, -now.rate.low * change);
 }
 
-OPDOCK_DEVICE bool is_aligned(const void* pointer, bool narrow) {
-  return reinterpret_cast<uint64_t>(pointer) % (narrow ? 8 : 16) == 0;
+// The thread's elements of tensor number `which`: those from number `first` on, `count` of them.
+template <class T>
+OPDOCK_DEVICE void update_some(const Params& p, int which, int64_t first, int count) {
+  Array<T> weights = {(p.is_float & kFloatWeights) != 0, {}};
+  Array<T> grads = {(p.is_float & kFloatGrads) != 0, {}};
+  Array<T> means = {(p.is_float & kFloatAverages) != 0, {}};
+  Array<T> squares = means, copies = {false, {}};
+  void* const weight_at = p.weight[which];
+  const void* const grad_at = p.grad[which];
+  void* const mean_at = p.average[which];
+  void* const square_at = p.square[which];
+  void* const copy_at = p.copy[which];
+  // One branch for all arrays: loads behind branches of their own are slower.
+  const bool is_whole = count == kItems && weights.is_aligned(weight_at) &&
+                        grads.is_aligned(grad_at) && means.is_aligned(mean_at) &&
+                        squares.is_aligned(square_at) &&
+                        (!p.has_copies || copies.is_aligned(copy_at));
+  if (is_whole) {
+    weights.load(weight_at, first);
+    grads.load(grad_at, first);
+    means.load(mean_at, first);
+    squares.load(square_at, first);
+  } else {
+    weights.load_some(weight_at, first, count);
+    grads.load_some(grad_at, first, count);
+    means.load_some(mean_at, first, count);
+    squares.load_some(square_at, first, count);
+  }
+  const Current now = *p.current;
+  if (now.is_skipped != 0) return;
+  OPDOCK_UNROLL
+  for (int k = 0; k < kItems; ++k) {
+    float weight = weights.get(k), mean = means.get(k), square = squares.get(k);
+    step(p, now, weight, grads.get(k), mean, square);
+    weights.put(k, weight);
+    means.put(k, mean);
+    squares.put(k, square);
+    copies.put(k, weight);
+  }
+  if (is_whole) {
+    weights.store(weight_at, first);
+    means.store(mean_at, first);
+    squares.store(square_at, first);
+    if (p.has_copies) copies.store(copy_at, first);
+  } else {
+    weights.store_some(weight_at, first, count);
+    means.store_some(mean_at, first, count);
+    squares.store_some(square_at, first, count);
+    if (p.has_copies) copies.store_some(copy_at, first, count);
+  }
 }
 
 // Launches may run at the same time: each has tensors of its own. Only the last block waits, so
@@ -161,44 +204,7 @@ update(Params p) {
   const int64_t begin = which == 0 ? 0 : p.end[which - 1];
   const int64_t first = (block - begin) * kChunk + thread_index() * kItems;
   const int64_t left = p.numel[which] - first;
-  if (left > 0) {
-    const int count = left < kItems ? static_cast<int>(left) : kItems;
-    const auto array = [&](const void* pointer, bool is_float) {
-      Array<T> made;
-      made.is_float = is_float;
-      made.is_whole = count == kItems && is_aligned(pointer, made.is_narrow());
-      return made;
-    };
-    Array<T> weights = array(p.weight[which], p.is_float & kFloatWeights);
-    Array<T> grads = array(p.grad[which], p.is_float & kFloatGrads);
-    Array<T> means = array(p.average[which], p.is_float & kFloatAverages);
-    Array<T> squares = array(p.square[which], p.is_float & kFloatAverages);
-    weights.load(p.weight[which], first, count);
-    grads.load(p.grad[which], first, count);
-    means.load(p.average[which], first, count);
-    squares.load(p.square[which], first, count);
-    const Current now = *p.current;
-    if (now.is_skipped == 0) {
-      float weight[kItems], grad[kItems], mean[kItems], square[kItems];
-      weights.get(weight);
-      grads.get(grad);
-      means.get(mean);
-      squares.get(square);
-      OPDOCK_UNROLL
-      for (int k = 0; k < kItems; ++k) step(p, now, weight[k], grad[k], mean[k], square[k]);
-      weights.put(weight);
-      means.put(mean);
-      squares.put(square);
-      weights.store(p.weight[which], first, count);
-      means.store(p.average[which], first, count);
-      squares.store(p.square[which], first, count);
-      if (p.has_copies) {
-        Array<T> copies = array(p.copy[which], false);
-        copies.put(weight);
-        copies.store(p.copy[which], first, count);
-      }
-    }
-  }
+  if (left > 0) update_some<T>(p, which, first, left < kItems ? static_cast<int>(left) : kItems);
   if (block == grid_blocks() - 1) launch_wait();
 }
 
