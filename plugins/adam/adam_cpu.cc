@@ -65,6 +65,30 @@ void step(const Job& job, C* weight, const C* grad, C* mean, C* square, int64_t 
   }
 }
 
+#if HWY_NATIVE_FMA
+void step_floats(const Job& job, float* weight, const float* grad, float* mean, float* square,
+                 int64_t n) {
+  step<float>(job, weight, grad, mean, square, n);
+}
+#else
+// In double, as each product would be rounded else, which loses the digits that Factor has more.
+void step_floats(const Job& job, float* weight, const float* grad, float* mean, float* square,
+                 int64_t n) {
+  const float* const from[4] = {weight, grad, mean, square};
+  float* const to[4] = {weight, nullptr, mean, square};
+  double room[4][kPiece];
+  for (int64_t at = 0; at < n; at += kPiece) {
+    const int64_t count = n - at < kPiece ? n - at : kPiece;
+    for (int k = 0; k < 4; ++k)
+      for (int64_t i = 0; i < count; ++i) room[k][i] = static_cast<double>(from[k][at + i]);
+    step<double>(job, room[0], room[1], room[2], room[3], count);
+    for (int k = 0; k < 4; ++k)
+      for (int64_t i = 0; to[k] != nullptr && i < count; ++i)
+        to[k][at + i] = static_cast<float>(room[k][i]);
+  }
+}
+#endif
+
 bool is_float(opdock_dtype dtype) {
   return dtype.code == OPDOCK_DTYPE_FLOAT && dtype.bits == 32;
 }
@@ -93,16 +117,18 @@ void narrow(opdock_dtype dtype, const float* from, void* array, int64_t begin, i
   });
 }
 
-template <class C>
-void update_of(const Job& job, const Arrays& a, int64_t begin, int64_t end) {
-  step(job, static_cast<C*>(a.weight) + begin, static_cast<const C*>(a.grad) + begin,
-       static_cast<C*>(a.average) + begin, static_cast<C*>(a.square) + begin, end - begin);
-}
-
 void update(const Job& job, const Arrays& a, int64_t begin, int64_t end) {
-  if (job.weight.bits == 64) return update_of<double>(job, a, begin, end);
-  if (is_float(job.weight) && is_float(job.grad) && is_float(job.average) && a.copy == nullptr)
-    return update_of<float>(job, a, begin, end);
+  if (job.weight.bits == 64) {
+    return step<double>(job, static_cast<double*>(a.weight) + begin,
+                        static_cast<const double*>(a.grad) + begin,
+                        static_cast<double*>(a.average) + begin,
+                        static_cast<double*>(a.square) + begin, end - begin);
+  }
+  if (is_float(job.weight) && is_float(job.grad) && is_float(job.average) && a.copy == nullptr) {
+    return step_floats(
+        job, static_cast<float*>(a.weight) + begin, static_cast<const float*>(a.grad) + begin,
+        static_cast<float*>(a.average) + begin, static_cast<float*>(a.square) + begin, end - begin);
+  }
   HWY_ALIGN float room[4][kPiece];
   for (int64_t at = begin; at < end; at += kPiece) {
     const int64_t n = end - at < kPiece ? end - at : kPiece;
@@ -110,7 +136,7 @@ void update(const Job& job, const Arrays& a, int64_t begin, int64_t end) {
     const float* const grad = widen(job.grad, a.grad, at, n, room[1]);
     float* const mean = widen(job.average, a.average, at, n, room[2]);
     float* const square = widen(job.average, a.square, at, n, room[3]);
-    step(job, weight, grad, mean, square, n);
+    step_floats(job, weight, grad, mean, square, n);
     narrow(job.weight, weight, a.weight, at, n);
     narrow(job.average, mean, a.average, at, n);
     narrow(job.average, square, a.square, at, n);
