@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -362,6 +363,7 @@ Result Op::plan(const std::vector<opdock_value>& args, int32_t device, Reach* re
   result.status = op_->plan(&call, args.data(), static_cast<uint32_t>(args.size()), &plan);
   reached = nullptr;
   result.text = error;
+  result.workspace_bytes = plan.workspace_bytes;
   result.random_numbers = plan.random_numbers;
   return result;
 }
@@ -372,6 +374,9 @@ void Op::run(const std::vector<opdock_value>& args, const std::vector<Array*>& o
   char error[1024] = "";
   const opdock_generator generator = {sizeof generator, 0, 1, 3, nullptr};
   opdock_call call = make_call(error, sizeof error, device);
+  std::vector<std::max_align_t> workspace(result->workspace_bytes / sizeof(std::max_align_t) + 1);
+  call.workspace = workspace.data();
+  call.workspace_bytes = result->workspace_bytes;
   call.generator = result->random_numbers != 0 ? &generator : nullptr;
   change(&call);
   std::vector<opdock_value> results;
@@ -398,6 +403,7 @@ Result Op::record(const std::vector<opdock_value>& args, const std::vector<Array
   opdock_device_facts facts = {};
   facts.struct_size = sizeof facts;
   facts.type = OPDOCK_CUDA;
+  facts.arch_major = 9;
   facts.warp_size = warp_size;
   Result result = plan(args, OPDOCK_CUDA, nullptr, outputs.size());
   auto on_gpu = [&](opdock_call* call) {

@@ -19,4 +19,13 @@ OPDOCK_DEVICE void launch_wait() {
 #endif
 }
 
+// Lets the next launch of the stream, if it is programmatic, begin once each block of this one has
+// come here or has ended; without it, once all have ended. What that one may touch before its
+// launch_wait() is nothing that this one writes, nor writes what this one reads.
+OPDOCK_DEVICE void launch_dependents() {
+#if !defined(OPDOCK_SOFT) && !OPDOCK_HIP && __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;" : : : "memory");
+#endif
+}
+
 }  // namespace opdock

@@ -3,25 +3,12 @@
 #pragma once
 
 #include "opdock/device.cuh"
+#include "opdock/search.cuh"
 #include "split_rows_params.cuh"
 
 namespace split_rows {
 
 using namespace opdock;
-
-// The piece that unit `at` of the whole belongs to.
-OPDOCK_DEVICE int find_piece(const Pieces& p, int64_t at) {
-  int low = 0, high = p.count - 1;
-  while (low < high) {
-    const int middle = (low + high) / 2;
-    if (p.end[middle] <= at) {
-      low = middle + 1;
-    } else {
-      high = middle;
-    }
-  }
-  return low;
-}
 
 // A block copies stretches of kThreads * kUnitsPerThread units. It looks for a stretch's first
 // piece once; from there each thread goes on to the next pieces.
@@ -32,7 +19,7 @@ copy_pieces(Pieces p) {
   const int64_t all = p.end[p.count - 1];
   for (int64_t first = block_index() * kStretch; first < all; first += grid_blocks() * kStretch) {
     const int64_t last = all - first < kStretch ? all : first + kStretch;
-    int piece = find_piece(p, first);
+    int piece = upper_bound(p.end, p.count, first);
     for (int64_t i = first + thread_index(); i < last; i += block_threads()) {
       while (p.end[piece] <= i) ++piece;
       const int64_t begin = piece == 0 ? 0 : p.end[piece - 1];

@@ -28,6 +28,7 @@ OPDOCK_KERNEL(128) words(float* f, int* i, opdock::uint32_t* u, opdock::uint64_t
   copy_async16(shared + 4 * thread_index(), f + 4 * thread_index());
   copy_async_commit();
   copy_async_wait<0>();
+  launch_dependents();
   launch_wait();
   cluster_barrier();
   f[2] = *cluster_shared(shared, (cluster_rank() + 1) % cluster_blocks());

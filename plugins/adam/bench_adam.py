@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""adamw_ beside PyTorch, on every device: opdock bench plugins/adam
+
+On CUDA 268 million parameters in 16 tensors and in 1,000 of mixed sizes, beside a device copy of as
+many bytes: 28 a parameter. By itself it takes --threads N, of the CPU: N cores for everybody.
+"""
+
+import argparse
+import os
+
+import torch
+
+import opdock
+from opdock.testing import bench, devices
+
+MOVED = 28  # bytes of a float32 parameter: four numbers read, three written
+
+
+def mixed(count, total):
+    """Sizes from some hundred times smaller to some times larger than the mean, as models have."""
+    numbers = torch.rand(count, generator=torch.Generator().manual_seed(1)) * 9
+    numbers = numbers.exp()
+    return [max(1, int(n)) for n in numbers * (total / numbers.sum())]
+
+
+def lists(sizes, like):
+    """params, grads, exp_avgs and exp_avg_sqs of these sizes, each on the device of `like`."""
+    make = {"device": like.device, "dtype": like.dtype}
+    ones = [[torch.randn(size, **make) for size in sizes] for _ in range(2)]
+    return [*ones, *([torch.zeros(size, **make) for size in sizes] for _ in range(2))]
+
+
+def torch_step(params, grads, **kind):
+    """The step of torch's optimizer for copies of params."""
+    own = [torch.nn.Parameter(p.clone()) for p in params]
+    for p, g in zip(own, grads, strict=True):
+        p.grad = g
+    return torch.optim.AdamW(own, **kind).step
+
+
+def torch_kernel(params, grads, exp_avgs, exp_avg_sqs):
+    """torch's kernel without its optimizer."""
+    steps = [torch.zeros((), device=params[0].device) for _ in params]
+    state = (params, grads, exp_avgs, exp_avg_sqs, [], steps)
+    usual = {"lr": 1e-3, "beta1": 0.9, "beta2": 0.999, "eps": 1e-8, "weight_decay": 0.01}
+    usual |= {"amsgrad": False, "maximize": False}
+    return lambda: torch._fused_adamw_(*state, **usual)
+
+
+def candidates(x):
+    """What tests/bench/gpu_ops.py times: (op, whose, how many tensors like x move, function)."""
+    all_lists = [[one.view(x.shape) for one in some] for some in lists([x.numel()], x)]
+    step = torch.zeros((), device=x.device)
+    yield "adamw", "opdock", 7, lambda: opdock.ops.adamw_(*all_lists, step)
+    yield "adamw", "torch", 7, torch_kernel(*all_lists)
+
+
+def compare(label, device, sizes):
+    """Prints times and rates of a step of float32 tensors of these sizes."""
+    like = torch.empty(0, device=device)
+    params, grads, *averages = lists(sizes, like)
+    step = torch.zeros((), device=device)
+    functions = {"opdock": lambda: opdock.ops.adamw_(params, grads, *averages, step)}
+    functions["torch fused"] = torch_step(params, grads, fused=True)
+    functions["torch kernel"] = torch_kernel(params, grads, *averages)
+    functions["torch foreach"] = torch_step(params, grads, foreach=True)
+    total = sum(sizes)
+    if device != "cpu":
+        source = torch.zeros(total * MOVED // 2, dtype=torch.uint8, device=device)
+        target = torch.empty_like(source)
+        functions["copy"] = lambda: target.copy_(source)
+    times = bench(label, device, functions, seconds=1.0)
+    beside = "torch fused" if device == "cpu" else "copy"
+    for whose, us in times.items():
+        print(
+            f"  {whose:14} {total * MOVED / us / 1e3:7.1f} GB/s  {times[beside] / us:7.3f}"
+            f" times the speed of {beside}"
+        )
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
+    threads = parser.parse_args().threads
+    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:threads])
+    torch.set_num_threads(threads)
+    for device in devices():
+        if device == "cuda":
+            compare("adamw 268M in 16 tensors", device, [2**24] * 16)
+            compare("adamw 268M in 1000 tensors", device, mixed(1000, 2**28))
+            continue
+        compare("adamw 4 x 1K", device, [1024] * 4)
+        compare("adamw 16 x 64K", device, [2**16] * 16)
+        compare("adamw 1000 x 1K", device, [1000] * 1000)
+        compare("adamw 16M in 1000 tensors", device, mixed(1000, 2**24))
+        compare("adamw 4 x 4M", device, [2**22] * 4)
+
+
+if __name__ == "__main__":
+    main()
