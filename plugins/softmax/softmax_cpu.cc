@@ -48,8 +48,8 @@ template <class C, class Scores>
 Total<C> total(const Scores& scores, int64_t n, C* kept) {
   C most = kNegativeInfinity<C>;
   double sum = 0;
-  for (int64_t begin = 0; begin < n; begin += simd::kRowBlock) {
-    const int64_t count = n - begin < simd::kRowBlock ? n - begin : simd::kRowBlock;
+  for (int64_t begin = 0; begin < n; begin += simd::kRowBlock<C>) {
+    const int64_t count = n - begin < simd::kRowBlock<C> ? n - begin : simd::kRowBlock<C>;
     simd::RowMaximum<C> maximum;
     simd::for_row<C>(count, [&](auto vector, auto slot, int64_t i) HWY_ATTR {
       const auto score = scores.at(vector, begin + i, 0);
@@ -99,9 +99,9 @@ void row(const Scores& scores, T* out, int64_t n, int64_t length) {
   using C = typename Scores::C;
   // Where exponentials are kept between the passes; of a longer row they are computed twice. Floats
   // in the output, which is written after x is read at the same place, so it may be x.
-  alignas(64) C buffer[sizeof(T) == sizeof(C) ? 1 : simd::kRowBlock];
+  alignas(64) C buffer[sizeof(T) == sizeof(C) ? 1 : simd::kRowBlock<C>];
   C* kept = nullptr;
-  if (n <= simd::kRowBlock) {
+  if (n <= simd::kRowBlock<C>) {
     if constexpr (sizeof(T) == sizeof(C)) {
       kept = out;
     } else {
@@ -138,12 +138,15 @@ template <class T, class Scores>
 void log_row(const Scores& scores, T* out, int64_t n, int64_t length) {
   using C = typename Scores::C;
   const Total<C> of = n > 0 ? total<C>(scores, n, nullptr) : Total<C>{0, 0};
-  const C log_sum = of.sum == 0 ? C{0} : static_cast<C>(__builtin_log(of.sum));
+  // In two parts: rounded to one, it would be off by as much as a result is, and in the whole row.
+  const double log_sum = of.sum == 0 ? 0 : __builtin_log(of.sum);
+  const C high = static_cast<C>(log_sum), low = static_cast<C>(log_sum - static_cast<double>(high));
   simd::for_row<C>(n, [&](auto vector, auto, int64_t i) HWY_ATTR {
     const typename decltype(vector)::D d;
-    vector.store(hn::Sub(scores.at(vector, i, of.most), hn::Set(d, log_sum)), out + i);
+    const auto score = scores.at(vector, i, of.most);
+    vector.store(hn::Sub(hn::Sub(score, hn::Set(d, low)), hn::Set(d, high)), out + i);
   });
-  fill<C>(out + n, length - n, log_sum == log_sum ? kNegativeInfinity<C> : log_sum);
+  fill<C>(out + n, length - n, high == high ? kNegativeInfinity<C> : high);
 }
 
 template <class T>

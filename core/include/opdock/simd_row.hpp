@@ -9,9 +9,11 @@ namespace opdock {
 namespace simd {
 namespace OPDOCK_SIMD_LEVEL {
 
-// Rows are worked on in blocks of so many elements: of a longer row, one block at a time stays in
-// the first cache, and rounding errors of sums do not grow with the row's length.
-inline constexpr int64_t kRowBlock = 4096;
+// Rows are worked on in blocks of so many elements, 64 vectors for each accumulator: of a longer
+// row, one block at a time stays in the first cache, and rounding errors of sums do not grow with
+// it.
+template <class C>
+inline constexpr int64_t kRowBlock = 256 * static_cast<int64_t>(hn::MaxLanes(FullTag<C>()));
 
 // A pass hands its body vectors, each with one of the two kinds below, which load and store them.
 // A whole vector of type C, computed from elements of any T.
@@ -82,8 +84,8 @@ HWY_INLINE void for_row(int64_t n, const Body& body) {
   if (i < n) body(PartVector<C>{n - i}, RowSlot<0>(), i);
 }
 
-// A sum of vectors, each added in the slot it was handed over with. Of some thousand elements: at a
-// row's length kRowBlock its error is some units in the last place of the sum of magnitudes.
+// A sum of vectors, each added in the slot it was handed over with. Of at most a block: its error
+// is then some units in the last place of the sum of magnitudes.
 template <class C>
 class RowSum {
  public:
