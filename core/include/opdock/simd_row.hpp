@@ -43,6 +43,28 @@ struct PartVector {
   static constexpr size_t kLanes = hn::MaxLanes(D());
   int64_t count;
 
+#if HWY_TARGET <= HWY_AVX3  // which load and store by a mask
+  HWY_INLINE auto mask() const { return hn::FirstN(D(), static_cast<size_t>(count)); }
+  HWY_INLINE V load(const C* from) const { return hn::MaskedLoad(mask(), D(), from); }
+  HWY_INLINE void store(V value, C* to) const { hn::BlendedStore(value, mask(), D(), to); }
+
+  template <class T>  // of 16 bits
+  HWY_INLINE V load(const T* from) const {
+    const hn::Rebind<uint16_t, D> d;
+    alignas(64) T part[kLanes];
+    const auto elements = hn::FirstN(d, static_cast<size_t>(count));
+    hn::Store(hn::MaskedLoad(elements, d, &from->bits), d, &part->bits);
+    return simd::OPDOCK_SIMD_LEVEL::load(D(), part);
+  }
+  template <class T>
+  HWY_INLINE void store(V value, T* to) const {
+    const hn::Rebind<uint16_t, D> d;
+    alignas(64) T part[kLanes];
+    simd::OPDOCK_SIMD_LEVEL::store(D(), value, part);
+    const auto elements = hn::FirstN(d, static_cast<size_t>(count));
+    hn::BlendedStore(hn::Load(d, &part->bits), elements, d, &to->bits);
+  }
+#else
   template <class T>
   HWY_INLINE V load(const T* from) const {
     alignas(64) T part[kLanes] = {};
@@ -55,6 +77,7 @@ struct PartVector {
     simd::OPDOCK_SIMD_LEVEL::store(D(), value, part);
     for (int64_t i = 0; i < count; ++i) to[i] = part[i];
   }
+#endif
   HWY_INLINE V or_else(V value, C other) const {
     return hn::IfThenElse(hn::FirstN(D(), static_cast<size_t>(count)), value, hn::Set(D(), other));
   }
