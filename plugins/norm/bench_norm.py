@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""layer_norm and add_layer_norm beside PyTorch, on every device: opdock bench plugins/norm"""
+"""The norms beside PyTorch, on every device: opdock bench plugins/norm"""
 
 import torch
 import torch.nn.functional as F
@@ -23,6 +23,32 @@ def candidates(x):
 
     fused = torch.compile(both, dynamic=False)
     yield "add_layer_norm", "torch.compile", 4, lambda: fused(x, residual)
+
+
+def cpu_candidates(shape, dtype):
+    """What tests/bench/cpu_ops.py times: (op, whose, function)."""
+    if len(shape) != 2:
+        return
+    ops, width = opdock.ops, shape[-1:]
+    x, residual = (torch.randn(shape).to(dtype) for _ in range(2))
+    weight, bias = (torch.randn(width).to(dtype) for _ in range(2))
+    yield "layer_norm", "opdock", lambda: ops.layer_norm(x, weight, bias)
+    yield "layer_norm", "torch", lambda: F.layer_norm(x, width, weight, bias)
+    yield "rms_norm", "opdock", lambda: ops.rms_norm(x, weight)
+    yield "rms_norm", "torch", lambda: F.rms_norm(x, width, weight, 1e-5)
+
+    def add_layer_norm():
+        total = x + residual
+        return F.layer_norm(total, width, weight, bias), total
+
+    def add_rms_norm():
+        total = x + residual
+        return F.rms_norm(total, width, weight, 1e-5), total
+
+    yield "add_layer_norm", "opdock", lambda: ops.add_layer_norm(x, residual, weight, bias)
+    yield "add_layer_norm", "torch", add_layer_norm
+    yield "add_rms_norm", "opdock", lambda: ops.add_rms_norm(x, residual, weight)
+    yield "add_rms_norm", "torch", add_rms_norm
 
 
 if __name__ == "__main__":

@@ -57,8 +57,8 @@ template <class T>
 Moments mean_square(const Source<T>& source, int64_t n) {
   using C = typename simd::Compute<T>::type;
   double squares = 0;
-  for (int64_t begin = 0; begin < n; begin += simd::kRowBlock) {
-    const int64_t count = n - begin < simd::kRowBlock ? n - begin : simd::kRowBlock;
+  for (int64_t begin = 0; begin < n; begin += simd::kRowBlock<C>) {
+    const int64_t count = n - begin < simd::kRowBlock<C> ? n - begin : simd::kRowBlock<C>;
     simd::RowSum<C> sum;
     simd::for_row<C>(count, [&](auto vector, auto slot, int64_t i)
                                 HWY_ATTR { sum.add_square(slot, source.take(vector, begin + i)); });
@@ -73,8 +73,8 @@ template <class T>
 Moments mean_and_variance(const Source<T>& source, int64_t n) {
   using C = typename simd::Compute<T>::type;
   Blocks blocks;
-  for (int64_t begin = 0; begin < n; begin += simd::kRowBlock) {
-    const int64_t count = n - begin < simd::kRowBlock ? n - begin : simd::kRowBlock;
+  for (int64_t begin = 0; begin < n; begin += simd::kRowBlock<C>) {
+    const int64_t count = n - begin < simd::kRowBlock<C> ? n - begin : simd::kRowBlock<C>;
     const double of = static_cast<double>(count);
     simd::RowSum<C> sum, deviations, squares;
     simd::for_row<C>(count, [&](auto vector, auto slot, int64_t i)

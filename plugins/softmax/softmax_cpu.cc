@@ -42,45 +42,54 @@ struct Total {
   double sum;  // of e^(score - most); 0 if all scores are -inf, NaN if one is NaN or +inf
 };
 
-// Of n scores, at least 1. Unless `kept` is null, which holds for rows of one block only, their
-// exponentials, times kExpFactor, are left there.
+// Of `count` scores from `begin` on, at most a block.
 template <class C, class Scores>
-Total<C> total(const Scores& scores, int64_t n, C* kept) {
+HWY_INLINE C maximum(const Scores& scores, int64_t begin, int64_t count) {
+  simd::RowMaximum<C> of;
+  simd::for_row<C>(count, [&](auto vector, auto slot, int64_t i) HWY_ATTR {
+    of.add(slot, vector.or_else(scores.at(vector, begin + i, 0), kNegativeInfinity<C>));
+  });
+  return of.total();
+}
+
+// The sum of e^(score - most), where most is the largest of this block's scores or of more, and
+// those, times kExpFactor, in kept, if it is not null. If all scores are -inf, 0 or NaN.
+template <class C, class Scores>
+HWY_INLINE double exponentials(const Scores& scores, int64_t begin, int64_t count, C most,
+                               C* kept) {
+  simd::RowSum<C> added;
+  const C subtract = most > kNegativeInfinity<C> ? most : C{0};
+  if (kept) {
+    simd::for_row<C>(count, [&](auto vector, auto slot, int64_t i) HWY_ATTR {
+      const typename decltype(vector)::D d;
+      const auto e = simd::exp_times(d, scores.at(vector, begin + i, subtract));
+      vector.store(e, kept + i);
+      added.add(slot, vector.or_else(e, 0));
+    });
+  } else {
+    simd::for_row<C>(count, [&](auto vector, auto slot, int64_t i) HWY_ATTR {
+      const typename decltype(vector)::D d;
+      const auto e = simd::exp_times(d, scores.at(vector, begin + i, subtract));
+      added.add(slot, vector.or_else(e, 0));
+    });
+  }
+  const double sum = added.total() / static_cast<double>(simd::kExpFactor<C>);
+  return most > kNegativeInfinity<C> || sum != sum ? sum : 0;
+}
+
+// Of the scores of a row longer than a block.
+template <class C, class Scores>
+Total<C> total(const Scores& scores, int64_t n) {
   C most = kNegativeInfinity<C>;
   double sum = 0;
-  for (int64_t begin = 0; begin < n; begin += simd::kRowBlock) {
-    const int64_t count = n - begin < simd::kRowBlock ? n - begin : simd::kRowBlock;
-    simd::RowMaximum<C> maximum;
-    simd::for_row<C>(count, [&](auto vector, auto slot, int64_t i) HWY_ATTR {
-      const auto score = scores.at(vector, begin + i, 0);
-      maximum.add(slot, vector.or_else(score, kNegativeInfinity<C>));
-    });
-    const C most_here = maximum.total();
-    if (most_here > most) {
-      if (sum != 0)
-        sum *= __builtin_exp(static_cast<double>(most) - static_cast<double>(most_here));
-      most = most_here;
+  for (int64_t begin = 0; begin < n; begin += simd::kRowBlock<C>) {
+    const int64_t count = n - begin < simd::kRowBlock<C> ? n - begin : simd::kRowBlock<C>;
+    const C here = maximum<C>(scores, begin, count);
+    if (here > most) {
+      if (sum != 0) sum *= __builtin_exp(static_cast<double>(most) - static_cast<double>(here));
+      most = here;
     }
-    const bool is_finite_one_there = most > kNegativeInfinity<C>;
-    const C subtract = is_finite_one_there ? most : C{0};
-    simd::RowSum<C> added;
-    if (kept) {
-      simd::for_row<C>(count, [&](auto vector, auto slot, int64_t i) HWY_ATTR {
-        const typename decltype(vector)::D d;
-        const auto e = simd::exp_times(d, scores.at(vector, begin + i, subtract));
-        vector.store(e, kept + i);
-        added.add(slot, vector.or_else(e, 0));
-      });
-    } else {
-      simd::for_row<C>(count, [&](auto vector, auto slot, int64_t i) HWY_ATTR {
-        const typename decltype(vector)::D d;
-        const auto e = simd::exp_times(d, scores.at(vector, begin + i, subtract));
-        added.add(slot, vector.or_else(e, 0));
-      });
-    }
-    const double here = added.total() / static_cast<double>(simd::kExpFactor<C>);
-    // Of scores that are all -inf, or NaN, it says only whether there is a NaN.
-    sum += is_finite_one_there || here != here ? here : 0;
+    sum += exponentials<C>(scores, begin, count, most, nullptr);
   }
   return {most > kNegativeInfinity<C> ? most : C{0}, sum};
 }
@@ -93,23 +102,22 @@ void fill(T* out, int64_t n, C value) {
   });
 }
 
-// The row's first n elements take part; the others are masked.
-template <class T, class Scores>
-void row(const Scores& scores, T* out, int64_t n, int64_t length) {
-  using C = typename Scores::C;
-  // Where exponentials are kept between the passes; of a longer row they are computed twice. Floats
-  // in the output, which is written after x is read at the same place, so it may be x.
-  alignas(64) C buffer[sizeof(T) == sizeof(C) ? 1 : simd::kRowBlock];
-  C* kept = nullptr;
-  if (n <= simd::kRowBlock) {
-    if constexpr (sizeof(T) == sizeof(C)) {
-      kept = out;
-    } else {
-      kept = buffer;
-    }
-  }
-  const Total<C> of = n > 0 ? total<C>(scores, n, kept) : Total<C>{0, 0};
-  const double exact = of.sum == 0 ? 0 : 1 / of.sum / static_cast<double>(simd::kExpFactor<C>);
+// A row whose first n elements take part; the others are masked.
+template <class T, bool IsMasked>
+struct Row {
+  using C = typename simd::Compute<T>::type;
+  Scores<T, IsMasked> scores;
+  T* out;
+  int64_t n;
+  C* kept;  // exponentials, times kExpFactor; null: not kept
+  Total<C> of;
+};
+
+template <class T, bool IsMasked>
+void finish(const Row<T, IsMasked>& row, int64_t length) {
+  using C = typename simd::Compute<T>::type;
+  const double exact =
+      row.of.sum == 0 ? 0 : 1 / row.of.sum / static_cast<double>(simd::kExpFactor<C>);
   const C factor = static_cast<C>(exact),
           rest = static_cast<C>(exact - static_cast<double>(factor));
   // e * factor, rounded once for elements as wide as the factor.
@@ -119,67 +127,111 @@ void row(const Scores& scores, T* out, int64_t n, int64_t length) {
     else
       return hn::Mul(e, hn::Set(d, factor));
   };
-  if (kept) {
-    simd::for_row<C>(n, [&](auto vector, auto, int64_t i) HWY_ATTR {
+  if (row.kept) {
+    simd::for_row<C>(row.n, [&](auto vector, auto, int64_t i) HWY_ATTR {
       const typename decltype(vector)::D d;
-      vector.store(part(d, vector.load(kept + i)), out + i);
+      vector.store(part(d, vector.load(row.kept + i)), row.out + i);
     });
   } else {
-    simd::for_row<C>(n, [&](auto vector, auto, int64_t i) HWY_ATTR {
+    simd::for_row<C>(row.n, [&](auto vector, auto, int64_t i) HWY_ATTR {
       const typename decltype(vector)::D d;
-      vector.store(part(d, simd::exp_times(d, scores.at(vector, i, of.most))), out + i);
+      const auto e = simd::exp_times(d, row.scores.at(vector, i, row.of.most));
+      vector.store(part(d, e), row.out + i);
     });
   }
-  fill<C>(out + n, length - n, factor * 0);  // NaN where the others are
+  fill<C>(row.out + row.n, length - row.n, factor * 0);  // NaN where the others are
 }
 
-// As row(), of the logarithm.
-template <class T, class Scores>
-void log_row(const Scores& scores, T* out, int64_t n, int64_t length) {
-  using C = typename Scores::C;
-  const Total<C> of = n > 0 ? total<C>(scores, n, nullptr) : Total<C>{0, 0};
-  const C log_sum = of.sum == 0 ? C{0} : static_cast<C>(__builtin_log(of.sum));
-  simd::for_row<C>(n, [&](auto vector, auto, int64_t i) HWY_ATTR {
+// As finish(), of the logarithm.
+template <class T, bool IsMasked>
+void finish_log(const Row<T, IsMasked>& row, int64_t length) {
+  using C = typename simd::Compute<T>::type;
+  // In two parts: rounded to one, it would be off by as much as a result is, and in the whole row.
+  const double log_sum = row.of.sum == 0 ? 0 : __builtin_log(row.of.sum);
+  const C high = static_cast<C>(log_sum), low = static_cast<C>(log_sum - static_cast<double>(high));
+  simd::for_row<C>(row.n, [&](auto vector, auto, int64_t i) HWY_ATTR {
     const typename decltype(vector)::D d;
-    vector.store(hn::Sub(scores.at(vector, i, of.most), hn::Set(d, log_sum)), out + i);
+    const auto score = row.scores.at(vector, i, row.of.most);
+    vector.store(hn::Sub(hn::Sub(score, hn::Set(d, low)), hn::Set(d, high)), row.out + i);
   });
-  fill<C>(out + n, length - n, log_sum == log_sum ? kNegativeInfinity<C> : log_sum);
+  fill<C>(row.out + row.n, length - row.n, high == high ? kNegativeInfinity<C> : high);
 }
 
-template <class T>
+// Row r, not yet computed. kept: room for a block, or null.
+template <class T, bool IsMasked>
+Row<T, IsMasked> locate(const Job& job, int64_t r) {
+  using C = typename simd::Compute<T>::type;
+  const Params& p = job.params;
+  long long offset[3];
+  p.rows.locate(r, offset);
+  const T* mask = p.mask ? static_cast<const T*>(p.mask) + offset[1] : nullptr;
+  const C shift = mask && !IsMasked ? hn::GetLane(simd::load(simd::OneTag<C>(), mask)) : C{0};
+  int64_t n = p.length;
+  if (p.causal) {
+    n = r % p.queries + 1 + p.length - p.queries;
+    n = n < 0 ? 0 : n > p.length ? p.length : n;
+  }
+  const T* x = static_cast<const T*>(p.x) + offset[0];
+  return {{x, mask, static_cast<C>(job.scale), shift},
+          static_cast<T*>(p.out) + offset[2],
+          n,
+          nullptr,
+          {0, 0}};
+}
+
+// Short rows go through the passes together, so that none waits for the result of the one before.
+constexpr int kTogether = 4;
+
+template <class T, bool IsMasked>
 void rows(const Job& job, int64_t begin, int64_t end) {
   using C = typename simd::Compute<T>::type;
   const Params& p = job.params;
-  for (int64_t r = begin; r < end; ++r) {
-    long long offset[3];
-    p.rows.locate(r, offset);
-    const T* x = static_cast<const T*>(p.x) + offset[0];
-    const T* mask = p.mask ? static_cast<const T*>(p.mask) + offset[1] : nullptr;
-    T* out = static_cast<T*>(p.out) + offset[2];
-    int64_t n = p.length;
-    if (p.causal) {
-      n = r % p.queries + 1 + p.length - p.queries;
-      n = n < 0 ? 0 : n > p.length ? p.length : n;
+  const bool is_log = p.log;
+  const auto write = [&](const Row<T, IsMasked>& row) {
+    is_log ? finish_log(row, p.length) : finish(row, p.length);
+  };
+  if (p.length > simd::kRowBlock<C>) {
+    for (int64_t r = begin; r < end; ++r) {
+      Row<T, IsMasked> row = locate<T, IsMasked>(job, r);
+      row.of = total<C>(row.scores, row.n);
+      write(row);
     }
-    const C scale = static_cast<C>(job.scale);
-    const auto by = [&](const auto& scores) HWY_ATTR {
-      if (p.log) {
-        log_row(scores, out, n, p.length);
-      } else {
-        row(scores, out, n, p.length);
+    return;
+  }
+  // Exponentials of floats are kept in the output, which is written after x is read at the same
+  // place, so it may be x.
+  constexpr bool kInOutput = sizeof(T) == sizeof(C);
+  alignas(64) C buffer[kInOutput ? 1 : simd::kRowBlock<C>];
+  const int64_t most_together = p.length <= simd::kRowBlock<C> / kTogether ? kTogether : 1;
+  Row<T, IsMasked> row[kTogether];
+  for (int64_t r = begin; r < end; r += most_together) {
+    const int64_t count = end - r < most_together ? end - r : most_together;
+    for (int64_t i = 0; i < count; ++i) {
+      row[i] = locate<T, IsMasked>(job, r + i);
+      if (!is_log) {
+        if constexpr (kInOutput) {
+          row[i].kept = row[i].out;
+        } else {
+          row[i].kept = buffer + i * p.length;
+        }
       }
-    };
-    if (mask && p.mask_step) {
-      by(Scores<T, true>{x, mask, scale, 0});
-    } else {
-      const C shift = mask ? hn::GetLane(simd::load(simd::OneTag<C>(), mask)) : C{0};
-      by(Scores<T, false>{x, nullptr, scale, shift});
+      row[i].of.most = maximum<C>(row[i].scores, 0, row[i].n);
     }
+    for (int64_t i = 0; i < count; ++i) {
+      Total<C>& of = row[i].of;
+      of.sum = exponentials<C>(row[i].scores, 0, row[i].n, of.most, row[i].kept);
+      if (!(of.most > kNegativeInfinity<C>)) of.most = 0;
+    }
+    for (int64_t i = 0; i < count; ++i) write(row[i]);
   }
 }
 
 void run(const Job& job, int64_t begin, int64_t end) {
-  simd::dispatch(job.dtype, [&](auto zero) { rows<decltype(zero)>(job, begin, end); });
+  const bool is_masked = job.params.mask && job.params.mask_step;
+  simd::dispatch(job.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    is_masked ? rows<T, true>(job, begin, end) : rows<T, false>(job, begin, end);
+  });
 }
 
 }  // namespace OPDOCK_SIMD_LEVEL

@@ -9,9 +9,11 @@ namespace opdock {
 namespace simd {
 namespace OPDOCK_SIMD_LEVEL {
 
-// Rows are worked on in blocks of so many elements: of a longer row, one block at a time stays in
-// the first cache, and rounding errors of sums do not grow with the row's length.
-inline constexpr int64_t kRowBlock = 4096;
+// Rows are worked on in blocks of so many elements, 64 vectors for each accumulator: of a longer
+// row, one block at a time stays in the first cache, and rounding errors of sums do not grow with
+// it.
+template <class C>
+inline constexpr int64_t kRowBlock = 256 * static_cast<int64_t>(hn::MaxLanes(FullTag<C>()));
 
 // A pass hands its body vectors, each with one of the two kinds below, which load and store them.
 // A whole vector of type C, computed from elements of any T.
@@ -41,6 +43,28 @@ struct PartVector {
   static constexpr size_t kLanes = hn::MaxLanes(D());
   int64_t count;
 
+#if HWY_TARGET <= HWY_AVX3  // which load and store by a mask
+  HWY_INLINE auto mask() const { return hn::FirstN(D(), static_cast<size_t>(count)); }
+  HWY_INLINE V load(const C* from) const { return hn::MaskedLoad(mask(), D(), from); }
+  HWY_INLINE void store(V value, C* to) const { hn::BlendedStore(value, mask(), D(), to); }
+
+  template <class T>  // of 16 bits
+  HWY_INLINE V load(const T* from) const {
+    const hn::Rebind<uint16_t, D> d;
+    alignas(64) T part[kLanes];
+    const auto elements = hn::FirstN(d, static_cast<size_t>(count));
+    hn::Store(hn::MaskedLoad(elements, d, &from->bits), d, &part->bits);
+    return simd::OPDOCK_SIMD_LEVEL::load(D(), part);
+  }
+  template <class T>
+  HWY_INLINE void store(V value, T* to) const {
+    const hn::Rebind<uint16_t, D> d;
+    alignas(64) T part[kLanes];
+    simd::OPDOCK_SIMD_LEVEL::store(D(), value, part);
+    const auto elements = hn::FirstN(d, static_cast<size_t>(count));
+    hn::BlendedStore(hn::Load(d, &part->bits), elements, d, &to->bits);
+  }
+#else
   template <class T>
   HWY_INLINE V load(const T* from) const {
     alignas(64) T part[kLanes] = {};
@@ -53,6 +77,7 @@ struct PartVector {
     simd::OPDOCK_SIMD_LEVEL::store(D(), value, part);
     for (int64_t i = 0; i < count; ++i) to[i] = part[i];
   }
+#endif
   HWY_INLINE V or_else(V value, C other) const {
     return hn::IfThenElse(hn::FirstN(D(), static_cast<size_t>(count)), value, hn::Set(D(), other));
   }
@@ -82,8 +107,8 @@ HWY_INLINE void for_row(int64_t n, const Body& body) {
   if (i < n) body(PartVector<C>{n - i}, RowSlot<0>(), i);
 }
 
-// A sum of vectors, each added in the slot it was handed over with. Of some thousand elements: at a
-// row's length kRowBlock its error is some units in the last place of the sum of magnitudes.
+// A sum of vectors, each added in the slot it was handed over with. Of at most a block: its error
+// is then some units in the last place of the sum of magnitudes.
 template <class C>
 class RowSum {
  public:

@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Ops on the CPU beside what a user of PyTorch writes, on one thread and on all cores.
+
+What is timed of a plugin says cpu_candidates(shape, dtype) of its bench_*.py: (op, whose, function)
+with whose "opdock" or "torch"; none for a shape that is not for its ops. The two are called in
+turns, results are allocated anew in each call, and medians are compared. Freed memory stays with
+the process: otherwise both would measure how fast the kernel hands out pages.
+"""
+
+import argparse
+import ctypes
+import os
+import statistics
+import time
+from collections import defaultdict
+
+import record
+import torch
+from gpu_ops import benches
+
+# Rows of hidden sizes and of vocabularies; attention scores.
+SHAPES = [(64, 1024), (512, 384), (512, 768), (4096, 1024), (32, 8192), (8, 131072)]
+SHAPES += [(8, 12, 128, 128), (1, 12, 512, 512)]
+DTYPES = [torch.float32, torch.bfloat16, torch.float16]
+SECONDS = 0.25  # for each op, shape, dtype and number of threads
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # of glibc's mallopt()
+
+
+def keep_freed_memory():
+    """Has glibc's malloc keep freed memory, as far as it can."""
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt:
+        mallopt(M_TRIM_THRESHOLD, 2**30)
+        mallopt(M_MMAP_THRESHOLD, 2**25)
+
+
+def medians_us(functions):
+    """{whose: median time of a call in µs}, of functions called in turns."""
+    times = defaultdict(list)
+    for function in functions.values():
+        for _ in range(3):
+            function()
+    end = time.perf_counter() + SECONDS
+    while time.perf_counter() < end:
+        for whose, function in functions.items():
+            start = time.perf_counter()
+            function()
+            times[whose].append(time.perf_counter() - start)
+    return {whose: 1e6 * statistics.median(taken) for whose, taken in times.items()}
+
+
+def cases(modules, shape, dtype):
+    """{op: {whose: function}} of one shape and dtype."""
+    ops = defaultdict(dict)
+    for module in modules:
+        for op, whose, function in module.cpu_candidates(shape, dtype):
+            ops[op][whose] = function
+    return ops
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--record", metavar="FILE")
+    parser.add_argument("--ops", metavar="WORD", default="", help="those whose name has WORD")
+    arguments = parser.parse_args()
+    keep_freed_memory()
+    modules = [module for module in benches() if hasattr(module, "cpu_candidates")]
+    results = []
+    for threads in sorted({1, len(os.sched_getaffinity(0))}):
+        torch.set_num_threads(threads)  # Opdock's ops follow
+        for shape in SHAPES:
+            for dtype in DTYPES:
+                for op, functions in cases(modules, shape, dtype).items():
+                    if arguments.ops not in op:
+                        continue
+                    taken = medians_us(functions)
+                    name = f"{op} {'x'.join(map(str, shape))} {str(dtype).removeprefix('torch.')}"
+                    name += f", {threads} thread{'s' if threads > 1 else ''}"
+                    ratio = taken["torch"] / taken["opdock"]
+                    print(
+                        f"  {name:<54} {taken['opdock']:9.1f} µs, torch {taken['torch']:9.1f} µs, "
+                        f"{ratio:6.2f}×",
+                        flush=True,
+                    )
+                    row = {f"{whose}_us": round(us, 2) for whose, us in taken.items()}
+                    results.append({"name": name, **row, "torch_over_opdock": round(ratio, 3)})
+    if arguments.record:
+        record.append(arguments.record, "cpu_ops", results)
+
+
+if __name__ == "__main__":
+    main()
