@@ -39,4 +39,25 @@ OPDOCK_DEVICE bfloat16 from_float<bfloat16>(float value) {
   return {float_to_bfloat16_bits(value)};
 }
 
+#if OPDOCK_HAS_PAIRS
+OPDOCK_DEVICE void pair_to_floats(half, uint32_t pair, float* low, float* high) {
+  half_pair_to_floats(pair, low, high);
+}
+OPDOCK_DEVICE void pair_to_floats(bfloat16, uint32_t pair, float* low, float* high) {
+  bfloat16_pair_to_floats(pair, low, high);
+}
+OPDOCK_DEVICE uint32_t floats_to_pair(half, float low, float high) {
+  return floats_to_half_pair(low, high);
+}
+OPDOCK_DEVICE uint32_t floats_to_pair(bfloat16, float low, float high) {
+  return floats_to_bfloat16_pair(low, high);
+}
+OPDOCK_DEVICE uint32_t max_pair(half, uint32_t a, uint32_t b) {
+  return max_half_pair(a, b);
+}
+OPDOCK_DEVICE uint32_t max_pair(bfloat16, uint32_t a, uint32_t b) {
+  return max_bfloat16_pair(a, b);
+}
+#endif
+
 }  // namespace opdock

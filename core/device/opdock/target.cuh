@@ -11,6 +11,14 @@
 #define OPDOCK_DEVICE __device__ __forceinline__
 // A kernel that is launched with at most max_threads threads a block.
 #define OPDOCK_KERNEL(max_threads) __global__ void __launch_bounds__(max_threads)
+// The same, and of which min_blocks blocks of that size are to fit a multiprocessor. sm_75's are
+// smaller than the others.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
+#define OPDOCK_KERNEL_BLOCKS(max_threads, min_blocks) OPDOCK_KERNEL(max_threads)
+#else
+#define OPDOCK_KERNEL_BLOCKS(max_threads, min_blocks) \
+  __global__ void __launch_bounds__(max_threads, min_blocks)
+#endif
 // An array in memory shared by the block, uninitialised; at function scope.
 #define OPDOCK_SHARED(type, name, count) __shared__ type name[count]
 // Unrolls the loop that follows; its trip count is a constant.
@@ -184,6 +192,59 @@ OPDOCK_DEVICE uint16_t float_to_bfloat16_bits(float value) {
 #endif
 }
 
+// Two elements in one word, the first in the low half. From floats: rounded as one alone.
+#if !OPDOCK_HIP && __CUDA_ARCH__ >= 800
+OPDOCK_DEVICE uint32_t floats_to_half_pair(float low, float high) {
+  uint32_t pair;
+  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+  return pair;
+}
+OPDOCK_DEVICE uint32_t floats_to_bfloat16_pair(float low, float high) {
+  uint32_t pair;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+  return pair;
+}
+// The larger ones; the other one if one is NaN.
+OPDOCK_DEVICE uint32_t max_half_pair(uint32_t a, uint32_t b) {
+  uint32_t pair;
+  asm("max.f16x2 %0, %1, %2;" : "=r"(pair) : "r"(a), "r"(b));
+  return pair;
+}
+OPDOCK_DEVICE uint32_t max_bfloat16_pair(uint32_t a, uint32_t b) {
+  uint32_t pair;
+  asm("max.bf16x2 %0, %1, %2;" : "=r"(pair) : "r"(a), "r"(b));
+  return pair;
+}
+// The floats of a pair. By an instruction that compilers take for another each time: so they do not
+// keep the floats of an earlier pass in registers instead.
+OPDOCK_DEVICE void half_pair_to_floats(uint32_t pair, float* low, float* high) {
+  asm volatile(
+      "{\n"
+      ".reg .b16 l, h;\n"
+      "mov.b32 {l, h}, %2;\n"
+      "cvt.f32.f16 %0, l;\n"
+      "cvt.f32.f16 %1, h;\n"
+      "}"
+      : "=f"(*low), "=f"(*high)
+      : "r"(pair));
+}
+OPDOCK_DEVICE void bfloat16_pair_to_floats(uint32_t pair, float* low, float* high) {
+  asm volatile(
+      "{\n"
+      ".reg .b32 l, h;\n"
+      "prmt.b32 l, %2, 0, 0x1044;\n"
+      "prmt.b32 h, %2, 0, 0x3244;\n"
+      "mov.b32 %0, l;\n"
+      "mov.b32 %1, h;\n"
+      "}"
+      : "=f"(*low), "=f"(*high)
+      : "r"(pair));
+}
+#define OPDOCK_HAS_PAIRS 1
+#else
+#define OPDOCK_HAS_PAIRS 0
+#endif
+
 // e^x to about 2 ulp; 0 for -infinity.
 OPDOCK_DEVICE float exp(float x) {
   return expf(x);
@@ -198,8 +259,30 @@ OPDOCK_DEVICE float exp2(float x) {
   return value;
 #endif
 }
+// The natural logarithm to 1 ulp.
+OPDOCK_DEVICE float log(float x) {
+  return logf(x);
+}
 OPDOCK_DEVICE float sqrt(float x) {
   return sqrtf(x);
+}
+// 1 / x to 1 ulp, subnormal results flushed to 0.
+OPDOCK_DEVICE float rcp(float x) {
+#if OPDOCK_HIP
+  return __builtin_amdgcn_rcpf(x);
+#else
+  float value;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(value) : "f"(x));
+  return value;
+#endif
+}
+// The hyperbolic tangent to 2 ulp.
+OPDOCK_DEVICE float tanh(float x) {
+  return tanhf(x);
+}
+// The error function to 2 ulp.
+OPDOCK_DEVICE float erf(float x) {
+  return erff(x);
 }
 OPDOCK_DEVICE float rsqrt(float x) {
   return rsqrtf(x);
@@ -216,6 +299,10 @@ OPDOCK_DEVICE float fma(float a, float b, float c) {
 }
 OPDOCK_DEVICE float infinity() {
   return bits_float(0x7f800000u);
+}
+// The high half of the product.
+OPDOCK_DEVICE uint64_t multiply_high(uint64_t a, uint64_t b) {
+  return __umul64hi(a, b);
 }
 
 // Ends the kernel, and with it the stream, with an error: for what must not happen.

@@ -10,6 +10,7 @@
 #define OPDOCK_DEVICE inline __attribute__((always_inline))
 // Whoever launches it sees to the bound.
 #define OPDOCK_KERNEL(max_threads) void
+#define OPDOCK_KERNEL_BLOCKS(max_threads, min_blocks) void
 #define OPDOCK_SHARED(type, name, count)                          \
   static constexpr char opdock_site_##name = 0;                   \
   using opdock_array_##name = type[count];                        \
@@ -21,6 +22,7 @@
 #define OPDOCK_UNROLL _Pragma("GCC unroll 8")
 #endif
 #define OPDOCK_HIP (OPDOCK_SOFT_ARCH == 0)
+#define OPDOCK_HAS_PAIRS 0
 
 namespace opdock {
 
@@ -134,8 +136,21 @@ OPDOCK_DEVICE float exp2(float x) {
   const float value = __builtin_exp2f(x);
   return value < 0x1p-126f ? 0.0f : value;
 }
+OPDOCK_DEVICE float log(float x) {
+  return __builtin_logf(x);
+}
 OPDOCK_DEVICE float sqrt(float x) {
   return __builtin_sqrtf(x);
+}
+OPDOCK_DEVICE float rcp(float x) {
+  const float value = 1.0f / x;
+  return __builtin_fabsf(value) < 0x1p-126f ? __builtin_copysignf(0.0f, x) : value;
+}
+OPDOCK_DEVICE float tanh(float x) {
+  return __builtin_tanhf(x);
+}
+OPDOCK_DEVICE float erf(float x) {
+  return __builtin_erff(x);
 }
 OPDOCK_DEVICE float rsqrt(float x) {
   return 1.0f / __builtin_sqrtf(x);
@@ -151,6 +166,11 @@ OPDOCK_DEVICE float fma(float a, float b, float c) {
 }
 OPDOCK_DEVICE float infinity() {
   return bits_float(0x7f800000u);
+}
+
+OPDOCK_DEVICE uint64_t multiply_high(uint64_t a, uint64_t b) {
+  __extension__ typedef unsigned __int128 Wide;
+  return static_cast<uint64_t>(Wide{a} * b >> 64);
 }
 
 OPDOCK_DEVICE void trap() {

@@ -34,5 +34,7 @@ OPDOCK_KERNEL(128) words(float* f, int* i, opdock::uint32_t* u, opdock::uint64_t
   cluster_barrier();
   store_unit<1>(i + 8, load_unit<1>(i + 9));
   store_unit<16>(f + 8, load_unit<16>(f + 12));
+  f[3] = opdock::rcp(f[4]) + opdock::erf(f[5]) + opdock::tanh(f[6]);
+  l[1] = multiply_high(l[2], l[3]);
   if (f[3] > 1) trap();
 }
