@@ -78,8 +78,9 @@ struct Result {
   opdock_status status = OPDOCK_OK;
   std::string text;
   std::vector<opdock_output> planned;
-  opdock_value value = {};      // of an op that returns one, no tensor; an object is the caller's
-  uint64_t random_numbers = 0;  // that the plan asks for; run then draws from seed 1, number 3
+  opdock_value value = {};       // of an op that returns one, no tensor; an object is the caller's
+  uint64_t random_numbers = 0;   // that the plan asks for; run then draws from seed 1, number 3
+  uint64_t workspace_bytes = 0;  // that the plan asks for, and run gets
 };
 
 class Op {
