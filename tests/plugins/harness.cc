@@ -363,8 +363,8 @@ Result Op::plan(const std::vector<opdock_value>& args, int32_t device, Reach* re
   result.status = op_->plan(&call, args.data(), static_cast<uint32_t>(args.size()), &plan);
   reached = nullptr;
   result.text = error;
-  result.workspace_bytes = plan.workspace_bytes;
   result.random_numbers = plan.random_numbers;
+  result.workspace_bytes = plan.workspace_bytes;
   return result;
 }
 
@@ -374,10 +374,14 @@ void Op::run(const std::vector<opdock_value>& args, const std::vector<Array*>& o
   char error[1024] = "";
   const opdock_generator generator = {sizeof generator, 0, 1, 3, nullptr};
   opdock_call call = make_call(error, sizeof error, device);
-  std::vector<std::max_align_t> workspace(result->workspace_bytes / sizeof(std::max_align_t) + 1);
-  call.workspace = workspace.data();
-  call.workspace_bytes = result->workspace_bytes;
   call.generator = result->random_numbers != 0 ? &generator : nullptr;
+  // Not zeros, which a plugin might take for granted.
+  std::vector<unsigned char> workspace(static_cast<size_t>(result->workspace_bytes) + 256, 0xa5);
+  const uintptr_t memory = reinterpret_cast<uintptr_t>(workspace.data());
+  if (result->workspace_bytes != 0) {
+    call.workspace = reinterpret_cast<void*>((memory + 255) & ~uintptr_t{255});
+    call.workspace_bytes = result->workspace_bytes;
+  }
   change(&call);
   std::vector<opdock_value> results;
   for (Array* output : outputs) results.push_back(output->value());

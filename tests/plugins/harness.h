@@ -79,7 +79,7 @@ struct Result {
   std::string text;
   std::vector<opdock_output> planned;
   opdock_value value = {};       // of an op that returns one, no tensor; an object is the caller's
-  uint64_t workspace_bytes = 0;  // that the plan asks for
+  uint64_t workspace_bytes = 0;  // that the plan asks for, and run gets
   uint64_t random_numbers = 0;   // that the plan asks for; run then draws from seed 1, number 3
 };
 

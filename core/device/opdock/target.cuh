@@ -275,6 +275,24 @@ OPDOCK_DEVICE float log(float x) {
 OPDOCK_DEVICE float sqrt(float x) {
   return sqrtf(x);
 }
+// 1 / x to 1 ulp, subnormal results flushed to 0.
+OPDOCK_DEVICE float rcp(float x) {
+#if OPDOCK_HIP
+  return __builtin_amdgcn_rcpf(x);
+#else
+  float value;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(value) : "f"(x));
+  return value;
+#endif
+}
+// The hyperbolic tangent to 2 ulp.
+OPDOCK_DEVICE float tanh(float x) {
+  return tanhf(x);
+}
+// The error function to 2 ulp.
+OPDOCK_DEVICE float erf(float x) {
+  return erff(x);
+}
 OPDOCK_DEVICE float rsqrt(float x) {
   return rsqrtf(x);
 }
@@ -290,6 +308,10 @@ OPDOCK_DEVICE float fma(float a, float b, float c) {
 }
 OPDOCK_DEVICE float infinity() {
   return bits_float(0x7f800000u);
+}
+// The high half of the product.
+OPDOCK_DEVICE uint64_t multiply_high(uint64_t a, uint64_t b) {
+  return __umul64hi(a, b);
 }
 
 // Ends the kernel, and with it the stream, with an error: for what must not happen.

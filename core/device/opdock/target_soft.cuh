@@ -146,6 +146,16 @@ OPDOCK_DEVICE float log(float x) {
 OPDOCK_DEVICE float sqrt(float x) {
   return __builtin_sqrtf(x);
 }
+OPDOCK_DEVICE float rcp(float x) {
+  const float value = 1.0f / x;
+  return __builtin_fabsf(value) < 0x1p-126f ? __builtin_copysignf(0.0f, x) : value;
+}
+OPDOCK_DEVICE float tanh(float x) {
+  return __builtin_tanhf(x);
+}
+OPDOCK_DEVICE float erf(float x) {
+  return __builtin_erff(x);
+}
 OPDOCK_DEVICE float rsqrt(float x) {
   return 1.0f / __builtin_sqrtf(x);
 }
@@ -160,6 +170,11 @@ OPDOCK_DEVICE float fma(float a, float b, float c) {
 }
 OPDOCK_DEVICE float infinity() {
   return bits_float(0x7f800000u);
+}
+
+OPDOCK_DEVICE uint64_t multiply_high(uint64_t a, uint64_t b) {
+  __extension__ typedef unsigned __int128 Wide;
+  return static_cast<uint64_t>(Wide{a} * b >> 64);
 }
 
 OPDOCK_DEVICE void trap() {

@@ -1,6 +1,8 @@
 // The words of the vocabulary beyond loads, barriers and shuffles: what they compute, and what goes
 // wrong with them.
 // SPDX-License-Identifier: Apache-2.0
+#include <cmath>
+
 #include "test_support.h"
 
 namespace softgpu {
@@ -150,6 +152,28 @@ TEST(Words, IndicesOfThreeDimensions) {
   launch.block[2] = 4;
   EXPECT_EQ(finding_of(launch), "");
   EXPECT_EQ(y.get(), std::vector<int>(24 * 30, 54));
+}
+
+TEST(Words, Arithmetic) {
+  const Kernel kernel = make_kernel(
+      "OPDOCK_KERNEL(1) numbers(float* f, opdock::uint64_t* n) {\n"
+      "  const float in[] = {0.5f, -3.0f, 1e38f, infinity(), -infinity(), 0.0f};\n"
+      "  for (int i = 0; i < 6; ++i) f[i] = opdock::rcp(in[i]);\n"
+      "  f[6] = opdock::erf(0.5f);\n"
+      "  f[7] = opdock::tanh(-0.5f);\n"
+      "  n[0] = multiply_high(~opdock::uint64_t{0}, ~opdock::uint64_t{0});\n"
+      "  n[1] = multiply_high(opdock::uint64_t{1} << 40, opdock::uint64_t{3} << 30);\n"
+      "}\n",
+      "numbers");
+  const DeviceArray<float> f(8);
+  const DeviceArray<uint64_t> n(2);
+  EXPECT_EQ(finding_of(launch_of(kernel, 1, 1, f.data(), n.data())), "");
+  const float inverse[] = {2.0f, -1.0f / 3.0f, 0.0f, 0.0f, -0.0f, HUGE_VALF};
+  for (size_t i = 0; i < 6; ++i) EXPECT_EQ(f.get()[i], inverse[i]) << i;
+  EXPECT_NEAR(f.get()[6], 0.5204998778, 1e-7);
+  EXPECT_NEAR(f.get()[7], -0.4621171573, 1e-7);
+  EXPECT_EQ(n.get()[0], ~uint64_t{1});
+  EXPECT_EQ(n.get()[1], uint64_t{192});
 }
 
 TEST(Words, Trap) {

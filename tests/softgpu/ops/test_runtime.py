@@ -9,7 +9,7 @@ def test_a_plugin_of_nvccs(soft):
     if not (BUILD / "plugins" / "bias_gelu.so").exists():
         pytest.skip("the build found no nvcc")
     done = soft("""
-        bias_gelu = opdock.ops.bias_gelu
+        bias_gelu = opdock.load("bias_gelu/bias_gelu")
         show(error=error(on("cuda", bias_gelu), torch.ones(2, 3), torch.ones(3)))
     """)
     assert done.shown["error"].startswith("DeviceError"), done.shown

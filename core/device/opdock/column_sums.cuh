@@ -1,0 +1,87 @@
+// Sums over rows, column by column (columns.cuh): the stage that adds up chunks beside an
+// elementwise op, and the stage that adds up the chunks' sums.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "opdock/columns.cuh"
+#include "opdock/elementwise.cuh"
+
+namespace opdock {
+
+// An elementwise op on chunks of rows, and sums of what it computes. Calls f(in, out, terms) for
+// the thread's vector in each of its rows: terms[o][k], float, are summed for output o. The rest is
+// as for for_elements(), but outputs share no memory with inputs. The kernel's launch is
+// launch_column_chunks().
+template <typename T, typename In, typename Out, int Tensors, int Sums, typename F>
+OPDOCK_DEVICE void for_column_chunks(const Elements<Tensors>& p, const ColumnSums<Sums>& sums,
+                                     const F& f) {
+  static_assert(Out::kCount <= Sums, "each output has its place among the sums");
+  constexpr int kOutputs = Out::kCount;
+  constexpr int kSize = vector_size<T>;
+  OPDOCK_SHARED(float, scratch, kColumnThreads* kSize);
+  // `lanes` threads lie side by side; each of these groups takes every height-th row.
+  const int lanes = sums.lanes, height = kColumnThreads / lanes;
+  const int64_t slot = block_index() * lanes + thread_index() % lanes;
+  const int64_t begin = block_index_y() * sums.chunks.rows;
+  const int64_t last = begin + sums.chunks.rows;
+  const int64_t end = last < p.rows.count ? last : p.rows.count;
+  RowPart<T, In, Out, Tensors> at = {p, {}, {slot * kSize, p.length}};
+  const bool vectors = p.aligned && at.part.template is_whole<T>();
+  float sum[kOutputs][kSize] = {};
+  if (at.part.first < p.length) {
+    for (int64_t row = begin + thread_index() / lanes; row < end; row += height) {
+      p.rows.locate(row, at.offset);
+      Vector<T> in[In::kCount], out[kOutputs];
+      float terms[kOutputs][kSize];
+      if (vectors) {
+        at.load(true, in);
+      } else {
+        at.load(false, in);
+      }
+      f(in, out, terms);
+      at.store(vectors, out);
+      OPDOCK_UNROLL
+      for (int o = 0; o < kOutputs; ++o) {
+        if (!sums.partial[o]) continue;
+        OPDOCK_UNROLL
+        for (int k = 0; k < kSize; ++k) sum[o][k] += terms[o][k];
+      }
+    }
+  }
+  OPDOCK_UNROLL
+  for (int o = 0; o < kOutputs; ++o) {
+    if (!sums.partial[o]) continue;  // the same for all threads
+    block_barrier();
+    OPDOCK_UNROLL
+    for (int k = 0; k < kSize; ++k) scratch[thread_index() * kSize + k] = sum[o][k];
+    block_barrier();
+    for (int i = thread_index(); i < lanes * kSize; i += kColumnThreads) {
+      const int64_t column = block_index() * lanes * kSize + i;
+      if (column >= p.length) break;
+      float total = 0.0f;
+      for (int y = 0; y < height; ++y) total += scratch[y * lanes * kSize + i];
+      static_cast<float*>(sums.partial[o])[block_index_y() * sums.columns + column] = total;
+    }
+  }
+}
+
+// The sums of the chunks' sums. The kernel's launch is launch_column_totals().
+OPDOCK_DEVICE void column_totals(const ColumnTotals& p) {
+  OPDOCK_SHARED(float, scratch, kTotalThreads);
+  constexpr int kHeight = kTotalThreads / kTotalColumns;
+  const int lane = thread_index() % kTotalColumns;
+  const int64_t column = block_index() * kTotalColumns + lane;
+  float sum = 0.0f;
+  if (column < p.columns)
+    for (int64_t chunk = thread_index() / kTotalColumns; chunk < p.chunks; chunk += kHeight)
+      sum += p.partial[chunk * p.columns + column];
+  scratch[thread_index()] = sum;
+  block_barrier();
+  if (thread_index() >= kTotalColumns || column >= p.columns) return;
+  for (int y = 1; y < kHeight; ++y) sum += scratch[y * kTotalColumns + lane];
+  if (p.element == 0) static_cast<float*>(p.out)[column] = sum;
+  if (p.element == 1) static_cast<half*>(p.out)[column] = from_float<half>(sum);
+  if (p.element == 2) static_cast<bfloat16*>(p.out)[column] = from_float<bfloat16>(sum);
+}
+
+}  // namespace opdock

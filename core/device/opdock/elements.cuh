@@ -1,0 +1,25 @@
+// Where the elements of an elementwise op's tensors lie: a kernel parameter, which host code fills
+// in (opdock/elementwise_op.hpp) and CPU kernels use too.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "opdock/rows.cuh"
+
+namespace opdock {
+
+// Of a block; each thread has one 16-byte vector of each tensor.
+inline constexpr int kElementThreads = 256;
+
+// The outputs come first. Where nothing stands against it, all rows are one.
+template <int Tensors>
+struct Elements {
+  void* data[Tensors];  // null: the tensor is absent
+  long long length;     // of a row, at least 1
+  long long slots;      // vectors that a row's elements lie in, at most: a thread each
+  int aligned;          // every row of every tensor begins at a multiple of 16 bytes
+  int shift;            // with `factor` for a division by `slots`, which is slow otherwise
+  unsigned long long factor;
+  Rows<Tensors> rows;
+};
+
+}  // namespace opdock

@@ -1,0 +1,136 @@
+// opdock/elementwise_op.hpp: for plugins whose ops compute each element by itself: where the
+// elements of their tensors lie, and how these are handed to the kernels on the CPU and on the GPU
+// (opdock/elementwise.cuh, opdock/column_sums.cuh).
+// SPDX-License-Identifier: Apache-2.0
+#ifndef OPDOCK_ELEMENTWISE_OP_HPP_
+#define OPDOCK_ELEMENTWISE_OP_HPP_
+
+#include <opdock/columns.cuh>
+#include <opdock/elements.cuh>
+
+#include "opdock/row_op.hpp"
+
+namespace opdock {
+
+namespace detail {
+
+// Makes one row of all, where every tensor has its rows one after the other.
+template <int N>
+void join_rows(Elements<N>* elements) {
+  Rows<N>& rows = elements->rows;
+  bool join = rows.ndim == 1;
+  for (int t = 0; t < N; ++t)
+    join = join && (elements->data[t] == nullptr || rows.stride[t][0] == elements->length);
+  if (!join) return;
+  elements->length *= rows.count;
+  rows = Rows<N>{};
+  rows.count = 1;
+}
+
+// For n / divisor as multiply_high(n, factor) >> shift; n is below 2^63, divisor at least 2.
+template <int N>
+void set_divisor(Elements<N>* elements, uint64_t divisor) {
+  __extension__ typedef unsigned __int128 Wide;
+  int shift = 63 - __builtin_clzll(divisor);
+  if ((divisor & (divisor - 1)) == 0) --shift;
+  elements->shift = shift;
+  elements->factor = static_cast<uint64_t>(((Wide{1} << (64 + shift)) + divisor - 1) / divisor);
+}
+
+}  // namespace detail
+
+// How the elements of one op's tensors are handed to its kernels: the outputs first, then what is
+// read. tensors[0] is there and has `length` elements a row; the others are broadcast to its batch
+// dimensions, one without any (a bias) to every row. An absent tensor is nullopt. All have been
+// checked by check_rows(), and tensors[0] has elements. data: where each one's first row begins,
+// where that is not the tensor's first element. by_columns: for the kernels of sums over rows, to
+// which rows and columns matter.
+template <int N>
+Elements<N> make_elements(const std::optional<Tensor> (&tensors)[N], int64_t length,
+                          void* const (&data)[N], bool by_columns = false) {
+  Elements<N> elements = {};
+  const int64_t bytes = tensors[0]->dtype().bytes();
+  elements.length = length;
+  elements.rows = make_rows(tensors);
+  elements.aligned = 1;
+  for (int t = 0; t < N; ++t) {
+    if (!tensors[t]) continue;
+    elements.data[t] = data[t] != nullptr ? data[t] : tensors[t]->raw();
+    if (!rows_aligned(elements.rows, t, elements.data[t], static_cast<uint64_t>(bytes), 16))
+      elements.aligned = 0;
+  }
+  if (!by_columns) detail::join_rows(&elements);
+  // Vectors are aligned as the first output is: a row may begin inside of one, and reach into one
+  // more. Columns have the same place in each row's vectors.
+  const int64_t size = 16 / bytes, before = elements.aligned || by_columns ? 0 : size - 1;
+  elements.slots = (elements.length + before + size - 1) / size;
+  if (elements.slots > 1) detail::set_divisor(&elements, static_cast<uint64_t>(elements.slots));
+  return elements;
+}
+
+// Launches a kernel that calls for_elements(), on the call's stream.
+template <int N, class Params>
+void launch_elements(const Call& call, uint32_t kernel, const Elements<N>& elements,
+                     const Params& params) {
+  const int64_t threads = elements.rows.count * elements.slots;
+  const int64_t blocks = (threads + kElementThreads - 1) / kElementThreads;
+  if (blocks > 0x7fffffff)
+    throw Error(OPDOCK_UNSUPPORTED,
+                detail::concat("found ", elements.rows.count, " rows of ", elements.length,
+                               " elements, wanted at most 2^39 vectors of 16 bytes; pass fewer "
+                               "rows at a time"));
+  call.launch(kernel, {blocks, kElementThreads}, params);
+}
+
+// ------------------------------------------------------------------- sums over rows, by columns
+
+// plan: asks for the memory of the chunks' sums: of `sums` outputs with rows like those of x, or of
+// a part of x, of this length. On the CPU those of float64 are of float64.
+inline void plan_column_sums(Plan* plan, Tensor x, int64_t length, int sums) {
+  if (x.numel() == 0) return;
+  const int64_t rows = x.numel() / x.size(-1);
+  const int64_t bytes = std::max<int64_t>(x.dtype().bytes(), sizeof(float));
+  plan->workspace(static_cast<uint64_t>(column_chunks(rows, length).count * length * sums * bytes));
+}
+
+// How the rows of these elements, which have been made by columns, are summed into the call's
+// workspace: the sums of output o begin at place[o] of the `columns` sums; -1: there are none of
+// it.
+template <int Outputs, int N>
+ColumnSums<Outputs> make_column_sums(const Call& call, const Elements<N>& elements,
+                                     int64_t element_bytes, const int64_t (&place)[Outputs],
+                                     int64_t columns) {
+  ColumnSums<Outputs> sums = {};
+  const int64_t bytes = std::max<int64_t>(element_bytes, sizeof(float));
+  for (int o = 0; o < Outputs; ++o)
+    if (place[o] >= 0) sums.partial[o] = static_cast<char*>(call.workspace()) + place[o] * bytes;
+  sums.columns = columns;
+  sums.chunks = column_chunks(elements.rows.count, elements.length);
+  sums.lanes = 1;
+  while (sums.lanes < kColumnLanes && sums.lanes < elements.slots) sums.lanes *= 2;
+  return sums;
+}
+
+// Launches a kernel that calls for_column_chunks(), on the call's stream.
+template <int Outputs, int N, class Params>
+void launch_column_chunks(const Call& call, uint32_t kernel, const Elements<N>& elements,
+                          const ColumnSums<Outputs>& sums, const Params& params) {
+  const int64_t tiles = (elements.slots + sums.lanes - 1) / sums.lanes;
+  call.launch(kernel, {Dim3(tiles, sums.chunks.count), kColumnThreads}, params);
+}
+
+// Launches a kernel that calls column_totals(), on the call's stream: out, contiguous, becomes the
+// sums of the chunks' sums in the workspace.
+inline void launch_column_totals(const Call& call, uint32_t kernel, int64_t chunks, Tensor out) {
+  ColumnTotals params = {};
+  params.partial = static_cast<const float*>(call.workspace());
+  params.out = out.raw();
+  params.columns = out.numel();
+  params.chunks = chunks;
+  params.element = static_cast<int>(RowTypes::find(out.dtype()));
+  const int64_t blocks = (params.columns + kTotalColumns - 1) / kTotalColumns;
+  call.launch(kernel, {blocks, kTotalThreads}, params);
+}
+
+}  // namespace opdock
+#endif  // OPDOCK_ELEMENTWISE_OP_HPP_

@@ -1,0 +1,135 @@
+// The activation ops on a GPU: one kernel for all that are forward and one or, with sums over rows,
+// two for all that are backward. Which activation it is says a parameter, which costs a
+// memory-bound kernel nothing. SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "activation_math.cuh"
+#include "opdock/column_sums.cuh"
+
+namespace activation {
+
+// x + bias, where there is one.
+template <typename T, int Size>
+OPDOCK_DEVICE void load_sum(const Vector<T>& x, const Vector<T>& bias, bool biased,
+                            float (&sum)[Size]) {
+  to_floats(x, sum);
+  if (!biased) return;
+  float b[Size];
+  to_floats(bias, b);
+  OPDOCK_UNROLL
+  for (int k = 0; k < Size; ++k) sum[k] += b[k];
+}
+
+template <int Gated>
+struct Forward;
+template <>
+struct Forward<0> {
+  using In = Places<kX, kXBias>;
+};
+template <>
+struct Forward<1> {
+  using In = Places<kX, kXBias, kUp, kUpBias>;
+};
+
+// Gated: with `up`. Without it enough blocks fit a multiprocessor to keep memory busy only if these
+// registers are not needed.
+template <class T, int Gated>
+OPDOCK_KERNEL_BLOCKS(kElementThreads, 5 + (1 - Gated))
+forward(ForwardParams p) {
+  using In = typename Forward<Gated>::In;
+  for_elements<T, In, Places<kOut>>(p.at,
+                                    [&](const Vector<T>(&in)[In::kCount], Vector<T>(&out)[1]) {
+                                      float x[vector_size<T>];
+                                      load_sum(in[0], in[1], p.at.data[kXBias], x);
+                                      activate<T>(p.act, x);
+                                      if constexpr (Gated != 0) {
+                                        float up[vector_size<T>];
+                                        load_sum(in[2], in[3], p.at.data[kUpBias], up);
+                                        OPDOCK_UNROLL
+                                        for (int k = 0; k < vector_size<T>; ++k) x[k] *= up[k];
+                                      }
+                                      from_floats(x, &out[0]);
+                                    });
+}
+
+// grad, of act(x) * up, becomes that of x; up becomes its own gradient.
+template <typename T, int Size>
+OPDOCK_DEVICE void differentiate_gated(int act, float (&x)[Size], float (&up)[Size],
+                                       float (&grad)[Size]) {
+  OPDOCK_UNROLL
+  for (int k = 0; k < Size; ++k) {
+    const float whole = grad[k];
+    grad[k] *= up[k];
+    up[k] = whole;
+  }
+  differentiate<T>(act, x, grad);
+  OPDOCK_UNROLL
+  for (int k = 0; k < Size; ++k) up[k] *= x[k];
+}
+
+// Without biases.
+template <class T>
+OPDOCK_KERNEL(kElementThreads)
+backward(BackwardParams p) {
+  using In = Places<kGrad, kOfX, kOfUp>;
+  using Out = Places<kGradX, kGradUp>;
+  for_elements<T, In, Out>(p.at, [&](const Vector<T>(&in)[3], Vector<T>(&out)[2]) {
+    float grad[vector_size<T>], x[vector_size<T>];
+    to_floats(in[0], grad);
+    to_floats(in[1], x);
+    if (p.gated) {
+      float up[vector_size<T>];
+      to_floats(in[2], up);
+      differentiate_gated<T>(p.act, x, up, grad);
+      from_floats(up, &out[1]);
+    } else {
+      differentiate<T>(p.act, x, grad);
+    }
+    from_floats(grad, &out[0]);
+  });
+}
+
+template <int Gated>
+struct Backward;
+template <>
+struct Backward<0> {
+  using In = Places<kGrad, kOfX, kOfXBias>;
+  using Out = Places<kGradX>;
+};
+template <>
+struct Backward<1> {
+  using In = Places<kGrad, kOfX, kOfXBias, kOfUp, kOfUpBias>;
+  using Out = Places<kGradX, kGradUp>;
+};
+
+// With biases, whose gradients are sums over rows.
+template <class T, int Gated>
+OPDOCK_KERNEL_BLOCKS(kColumnThreads, (sizeof(T) == 4 ? 4 : 3) - Gated)
+backward_sums(BackwardParams p) {
+  using In = typename Backward<Gated>::In;
+  using Out = typename Backward<Gated>::Out;
+  for_column_chunks<T, In, Out>(p.at, p.sums,
+                                [&](const Vector<T>(&in)[In::kCount], Vector<T>(&out)[Out::kCount],
+                                    float (&terms)[Out::kCount][vector_size<T>]) {
+                                  float x[vector_size<T>] = {};
+                                  to_floats(in[0], terms[0]);
+                                  // bias_add's gradient needs no x.
+                                  if (p.at.data[kOfX])
+                                    load_sum(in[1], in[2], p.at.data[kOfXBias], x);
+                                  if constexpr (Gated != 0) {
+                                    load_sum(in[3], in[4], p.at.data[kOfUpBias], terms[1]);
+                                    differentiate_gated<T>(p.act, x, terms[1], terms[0]);
+                                    from_floats(terms[1], &out[1]);
+                                  } else {
+                                    differentiate<T>(p.act, x, terms[0]);
+                                  }
+                                  from_floats(terms[0], &out[0]);
+                                });
+}
+
+OPDOCK_KERNEL(kTotalThreads)
+totals(ColumnTotals p) {
+  column_totals(p);
+}
+
+}  // namespace activation

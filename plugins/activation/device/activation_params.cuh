@@ -1,0 +1,32 @@
+// What the kernels take, on the GPU and on the CPU, filled in by the host part.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "opdock/columns.cuh"
+#include "opdock/elements.cuh"
+
+namespace activation {
+
+enum Activation : int { kIdentity, kRelu, kGeluTanh, kGeluErf, kSilu };
+
+// Places of the forward ops' tensors: out = act(x + x_bias) * (up + up_bias).
+enum ForwardTensor : int { kOut, kX, kXBias, kUp, kUpBias, kForwardTensors };
+
+struct ForwardParams {
+  int act;    // an Activation
+  int gated;  // there is an `up`
+  opdock::Elements<kForwardTensors> at;
+};
+
+// The same of the backward ops: the gradients of x and up from that of out.
+enum BackwardTensor : int { kGradX, kGradUp, kGrad, kOfX, kOfXBias, kOfUp, kOfUpBias };
+inline constexpr int kBackwardTensors = 7;
+
+struct BackwardParams {
+  int act;
+  int gated;  // there are an `up` and a gradient of it
+  opdock::Elements<kBackwardTensors> at;
+  opdock::ColumnSums<2> sums;  // over rows: the biases' gradients
+};
+
+}  // namespace activation

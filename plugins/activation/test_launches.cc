@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <opdock/elementwise_op.hpp>
+
+#include "launches.h"
+
+namespace opdock_test::activation_plugin {
+namespace {
+
+int64_t per_vector(Type type) {
+  return type == Type::kFloat32 ? 4 : 8;
+}
+
+// What kernels divide by, which none of these tests executes.
+TEST(ActivationLaunches, DivideByMultiplying) {
+  __extension__ typedef unsigned __int128 Wide;
+  const uint64_t numbers[] = {
+      0, 1, 2, 255, 1000, (1ull << 32) - 1, 1ull << 32, (1ull << 39) + 7, (1ull << 63) - 1};
+  const uint64_t divisors[] = {2,
+                               3,
+                               4,
+                               5,
+                               7,
+                               128,
+                               129,
+                               1000,
+                               (1ull << 31) - 1,
+                               1ull << 33,
+                               (1ull << 33) + 1,
+                               (1ull << 62) + 1};
+  for (const uint64_t divisor : divisors) {
+    opdock::Elements<1> elements = {};
+    opdock::detail::set_divisor(&elements, divisor);
+    auto divide = [&](uint64_t n) {
+      return static_cast<uint64_t>(Wide{n} * elements.factor >> 64) >> elements.shift;
+    };
+    for (const uint64_t number : numbers) {
+      EXPECT_EQ(divide(number), number / divisor) << number << " / " << divisor;
+      const uint64_t below = number - number % divisor;  // the next lower multiple, and before it
+      EXPECT_EQ(divide(below), below / divisor) << below << " / " << divisor;
+      if (below == 0) continue;
+      EXPECT_EQ(divide(below - 1), (below - 1) / divisor) << below << " / " << divisor;
+    }
+  }
+}
+
+// A thread for each vector, and for one more a row where rows may begin inside of one.
+TEST(ActivationLaunches, HaveAThreadForEachVector) {
+  const Op bias_gelu("activation", "bias_gelu"), silu("activation", "silu");
+  const opdock_string tanh = {"tanh", 4};
+  for (Type type : {Type::kFloat32, Type::kFloat16, Type::kBFloat16})
+    for (int64_t length : launch_lengths())
+      for (int odd : {0, 1, 2}) {
+        Array x(type, {5, length}, {length, 1}, odd == 1), bias(type, {length}, {1}, odd == 2);
+        Array out(type, {5, length});
+        std::vector<Launch> launches;
+        const std::vector<opdock_value> args = {x.value(), bias.value(), text_value(&tanh)};
+        ASSERT_EQ(bias_gelu.record(args, {&out}, 32, &launches).status, OPDOCK_OK);
+        ASSERT_EQ(launches.size(), 1u);
+        const int64_t size = per_vector(type), rest = length % size;
+        const bool aligned = odd == 0 && rest == 0;
+        const int64_t slots = (length + (aligned ? 0 : size - 1) + size - 1) / size;
+        EXPECT_EQ(launches[0].how.grid[0], (5 * slots + 255) / 256) << length;
+        EXPECT_EQ(launches[0].how.block[0], 256u);
+        // Without a bias the rows are one.
+        launches.clear();
+        ASSERT_EQ(silu.record({x.value()}, {&out}, 32, &launches).status, OPDOCK_OK);
+        const int64_t all = 5 * length, before = odd == 1 ? size - 1 : 0;
+        EXPECT_EQ(launches[0].how.grid[0], ((all + before + size - 1) / size + 255) / 256)
+            << length;
+      }
+}
+
+TEST(ActivationLaunches, SumInTwoStages) {
+  const Op backward("activation", "bias_add_backward");
+  for (int64_t rows : {1, 16, 17, 4000, 600000}) {
+    const opdock::ColumnChunks chunks = opdock::column_chunks(rows, 4);
+    EXPECT_LE(chunks.count, 4096);
+    EXPECT_GE(chunks.count * chunks.rows, rows);
+    EXPECT_LT((chunks.count - 1) * chunks.rows, rows);
+    Array grad(Type::kFloat16, {rows, 4}), out(Type::kFloat16, {rows, 4}),
+        sums(Type::kFloat16, {4});
+    std::vector<Launch> launches;
+    const Result result = backward.record({grad.value()}, {&out, &sums}, 32, &launches);
+    ASSERT_EQ(result.status, OPDOCK_OK) << result.text;
+    EXPECT_EQ(result.workspace_bytes, static_cast<uint64_t>(chunks.count) * 4 * sizeof(float));
+    ASSERT_EQ(launches.size(), 2u);
+    EXPECT_EQ(launches[0].how.grid[1], chunks.count);
+    EXPECT_EQ(launches[0].kernel, "activation::backward_sums<opdock::half, 0>");
+    EXPECT_EQ(launches[1].kernel, "activation::totals");
+  }
+}
+
+TEST(ActivationLaunches, NothingForEmptyTensorsButSumsOfNoRows) {
+  const Op silu("activation", "silu"), backward("activation", "bias_add_backward");
+  Array x(Type::kFloat32, {0, 8}), out(Type::kFloat32, {0, 8}), sums(Type::kFloat32, {8});
+  std::vector<Launch> launches;
+  EXPECT_EQ(silu.record({x.value()}, {&out}, 32, &launches).status, OPDOCK_OK);
+  EXPECT_TRUE(launches.empty());
+  EXPECT_EQ(backward.record({x.value()}, {&out, &sums}, 32, &launches).status, OPDOCK_OK);
+  ASSERT_EQ(launches.size(), 1u);
+  EXPECT_EQ(launches[0].kernel, "activation::totals");
+}
+
+}  // namespace
+}  // namespace opdock_test::activation_plugin
