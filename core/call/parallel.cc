@@ -191,15 +191,18 @@ void parallel_for(uint32_t threads, uint64_t count, uint64_t grain,
                   void (*body)(void* context, uint64_t begin, uint64_t end), void* context) {
   if (count == 0) return;
   grain = std::max<uint64_t>(grain, 1);
-  const OpenMp* const shared = is_inside || count <= grain ? nullptr : openmp();
+  const OpenMp* const shared = is_inside || count / grain <= 1 ? nullptr : openmp();
   if (threads == 0)
     threads = shared ? static_cast<uint32_t>(std::max(1, shared->max_threads())) : cpu_cores();
-  if (is_inside || threads <= 1 || count <= grain) {
+  if (is_inside || threads <= 1 || count / grain <= 1) {
     body(context, 0, count);
     return;
   }
-  // Four chunks a thread even out unequal speeds. Room above count keeps next from wrapping.
-  uint64_t chunk = std::max<uint64_t>(grain, count / (uint64_t{threads} * 4));
+  // Four chunks a thread even out unequal speeds; as many for each thread, where there is more than
+  // one each. Room above count keeps next from wrapping.
+  uint64_t pieces = std::min(count / grain, uint64_t{threads} * 4);
+  if (pieces > threads) pieces -= pieces % threads;
+  uint64_t chunk = (count - 1) / pieces + 1;
   if (count > UINT64_MAX - chunk * (uint64_t{threads} + 1)) {
     body(context, 0, count);
     return;

@@ -63,7 +63,7 @@ HWY_INLINE double exponentials(const Scores& scores, int64_t begin, int64_t coun
     simd::for_row<C>(count, [&](auto vector, auto slot, int64_t i) HWY_ATTR {
       const typename decltype(vector)::D d;
       const auto e = simd::exp_times(d, scores.at(vector, begin + i, subtract));
-      vector.store(e, kept + i);
+      vector.store_whole(e, kept + i);
       added.add(slot, vector.or_else(e, 0));
     });
   } else {
@@ -109,7 +109,7 @@ struct Row {
   Scores<T, IsMasked> scores;
   T* out;
   int64_t n;
-  C* kept;  // exponentials, times kExpFactor; null: not kept
+  C* kept;  // exponentials, times kExpFactor, with room for whole vectors; null: not kept
   Total<C> of;
 };
 
@@ -130,7 +130,7 @@ void finish(const Row<T, IsMasked>& row, int64_t length) {
   if (row.kept) {
     simd::for_row<C>(row.n, [&](auto vector, auto, int64_t i) HWY_ATTR {
       const typename decltype(vector)::D d;
-      vector.store(part(d, vector.load(row.kept + i)), row.out + i);
+      vector.store(part(d, vector.load_whole(row.kept + i)), row.out + i);
     });
   } else {
     simd::for_row<C>(row.n, [&](auto vector, auto, int64_t i) HWY_ATTR {
@@ -139,7 +139,8 @@ void finish(const Row<T, IsMasked>& row, int64_t length) {
       vector.store(part(d, e), row.out + i);
     });
   }
-  fill<C>(row.out + row.n, length - row.n, factor * 0);  // NaN where the others are
+  if (row.n < length)
+    fill<C>(row.out + row.n, length - row.n, factor * 0);  // NaN where the others are
 }
 
 // As finish(), of the logarithm.
@@ -154,26 +155,25 @@ void finish_log(const Row<T, IsMasked>& row, int64_t length) {
     const auto score = row.scores.at(vector, i, row.of.most);
     vector.store(hn::Sub(hn::Sub(score, hn::Set(d, low)), hn::Set(d, high)), row.out + i);
   });
-  fill<C>(row.out + row.n, length - row.n, high == high ? kNegativeInfinity<C> : high);
+  if (row.n < length)
+    fill<C>(row.out + row.n, length - row.n, high == high ? kNegativeInfinity<C> : high);
 }
 
-// Row r, not yet computed. kept: room for a block, or null.
-template <class T, bool IsMasked>
-Row<T, IsMasked> locate(const Job& job, int64_t r) {
+// Row r, where the cursor is, not yet computed.
+template <class T, bool IsMasked, class Cursor>
+Row<T, IsMasked> take(const Job& job, const Cursor& cursor, int64_t r) {
   using C = typename simd::Compute<T>::type;
   const Params& p = job.params;
-  long long offset[3];
-  p.rows.locate(r, offset);
-  const T* mask = p.mask ? static_cast<const T*>(p.mask) + offset[1] : nullptr;
+  const T* mask = p.mask ? static_cast<const T*>(p.mask) + cursor.offset(1) : nullptr;
   const C shift = mask && !IsMasked ? hn::GetLane(simd::load(simd::OneTag<C>(), mask)) : C{0};
   int64_t n = p.length;
   if (p.causal) {
     n = r % p.queries + 1 + p.length - p.queries;
     n = n < 0 ? 0 : n > p.length ? p.length : n;
   }
-  const T* x = static_cast<const T*>(p.x) + offset[0];
+  const T* x = static_cast<const T*>(p.x) + cursor.offset(0);
   return {{x, mask, static_cast<C>(job.scale), shift},
-          static_cast<T*>(p.out) + offset[2],
+          static_cast<T*>(p.out) + cursor.offset(2),
           n,
           nullptr,
           {0, 0}};
@@ -190,31 +190,26 @@ void rows(const Job& job, int64_t begin, int64_t end) {
   const auto write = [&](const Row<T, IsMasked>& row) {
     is_log ? finish_log(row, p.length) : finish(row, p.length);
   };
+  simd::RowCursor<decltype(p.rows), 3> cursor(p.rows, begin);
   if (p.length > simd::kRowBlock<C>) {
-    for (int64_t r = begin; r < end; ++r) {
-      Row<T, IsMasked> row = locate<T, IsMasked>(job, r);
+    for (int64_t r = begin; r < end; ++r, cursor.next()) {
+      Row<T, IsMasked> row = take<T, IsMasked>(job, cursor, r);
       row.of = total<C>(row.scores, row.n);
       write(row);
     }
     return;
   }
-  // Exponentials of floats are kept in the output, which is written after x is read at the same
-  // place, so it may be x.
-  constexpr bool kInOutput = sizeof(T) == sizeof(C);
-  alignas(64) C buffer[kInOutput ? 1 : simd::kRowBlock<C>];
-  const int64_t most_together = p.length <= simd::kRowBlock<C> / kTogether ? kTogether : 1;
+  // Room for whole vectors, for each of the rows that go together.
+  constexpr int64_t kLanes = static_cast<int64_t>(hn::MaxLanes(simd::FullTag<C>()));
+  alignas(64) C buffer[simd::kRowBlock<C> + kTogether * kLanes];
+  const int64_t room = (p.length + kLanes - 1) / kLanes * kLanes;
+  const int64_t together = p.length <= simd::kRowBlock<C> / kTogether ? kTogether : 1;
   Row<T, IsMasked> row[kTogether];
-  for (int64_t r = begin; r < end; r += most_together) {
-    const int64_t count = end - r < most_together ? end - r : most_together;
-    for (int64_t i = 0; i < count; ++i) {
-      row[i] = locate<T, IsMasked>(job, r + i);
-      if (!is_log) {
-        if constexpr (kInOutput) {
-          row[i].kept = row[i].out;
-        } else {
-          row[i].kept = buffer + i * p.length;
-        }
-      }
+  for (int64_t r = begin; r < end; r += together) {
+    const int64_t count = end - r < together ? end - r : together;
+    for (int64_t i = 0; i < count; ++i, cursor.next()) {
+      row[i] = take<T, IsMasked>(job, cursor, r + i);
+      if (!is_log) row[i].kept = buffer + i * room;
       row[i].of.most = maximum<C>(row[i].scores, 0, row[i].n);
     }
     for (int64_t i = 0; i < count; ++i) {

@@ -177,8 +177,9 @@ bool launch_rows(const Call& call, const Kernels& kernels, Dtype dtype, RowFit f
 // threads; waits for all. length: of a row, at least 1.
 template <class Body>
 void for_rows(const Call& call, int64_t count, int64_t length, Body&& body) {
-  // Waking a thread pays off for some ten microseconds of work.
-  call.parallel_for(count, std::max<int64_t>(1, 16384 / length), body);
+  // A second thread pays off for some ten microseconds of work; a row takes as long as some 64
+  // elements before its first one.
+  call.parallel_for(count, std::max<int64_t>(1, 8192 / (length + 64)), body);
 }
 
 }  // namespace opdock

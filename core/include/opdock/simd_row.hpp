@@ -15,6 +15,36 @@ namespace OPDOCK_SIMD_LEVEL {
 template <class C>
 inline constexpr int64_t kRowBlock = 256 * static_cast<int64_t>(hn::MaxLanes(FullTag<C>()));
 
+// Where the rows of several tensors lie, one after the other: opdock::Rows::locate() without its
+// divisions, which a short row takes less time than.
+template <class Rows, int Tensors>
+class RowCursor {
+ public:
+  RowCursor(const Rows& rows, int64_t row) : rows_(rows) {
+    long long left = row;
+    for (int i = rows.ndim - 1; i >= 0; --i) {
+      at_[i] = i > 0 ? left % rows.size[i] : left;
+      left /= i > 0 ? rows.size[i] : 1;
+    }
+    rows.locate(row, offset_);
+  }
+  // Of tensor t: the row's position in elements.
+  HWY_INLINE long long offset(int t) const { return offset_[t]; }
+  HWY_INLINE void next() {
+    for (int i = rows_.ndim - 1; i >= 0; --i) {
+      for (int t = 0; t < Tensors; ++t) offset_[t] += rows_.stride[t][i];
+      if (++at_[i] < rows_.size[i] || i == 0) return;
+      for (int t = 0; t < Tensors; ++t) offset_[t] -= at_[i] * rows_.stride[t][i];
+      at_[i] = 0;
+    }
+  }
+
+ private:
+  const Rows& rows_;
+  long long offset_[Tensors];
+  long long at_[sizeof(Rows::size) / sizeof(Rows::size[0])];
+};
+
 // A pass hands its body vectors, each with one of the two kinds below, which load and store them.
 // A whole vector of type C, computed from elements of any T.
 template <class C>
@@ -30,6 +60,9 @@ struct WholeVector {
   HWY_INLINE void store(V value, T* to) const {
     simd::OPDOCK_SIMD_LEVEL::store(D(), value, to);
   }
+  // Where a whole vector has room: for what is kept between passes.
+  HWY_INLINE V load_whole(const C* from) const { return hn::LoadU(D(), from); }
+  HWY_INLINE void store_whole(V value, C* to) const { hn::StoreU(value, D(), to); }
   // The value where there are elements, and `other` where there are none.
   HWY_INLINE V or_else(V value, C) const { return value; }
 };
@@ -78,6 +111,8 @@ struct PartVector {
     for (int64_t i = 0; i < count; ++i) to[i] = part[i];
   }
 #endif
+  HWY_INLINE V load_whole(const C* from) const { return hn::LoadU(D(), from); }
+  HWY_INLINE void store_whole(V value, C* to) const { hn::StoreU(value, D(), to); }
   HWY_INLINE V or_else(V value, C other) const {
     return hn::IfThenElse(hn::FirstN(D(), static_cast<size_t>(count)), value, hn::Set(D(), other));
   }
