@@ -138,11 +138,7 @@ HWY_INLINE void store(D d, V value, double* to) {
 template <class D, class U32>
 HWY_INLINE void store_low_half(D, U32 bits, uint16_t* to) {
   const hn::Rebind<uint16_t, D> d16;
-  const hn::Rebind<int32_t, D> di;
-  // DemoteTo saturates from signed lanes: sign-extended, every pattern of 16 bits passes.
-  const hn::Rebind<int16_t, D> di16;
-  const auto extended = hn::ShiftRight<16>(hn::ShiftLeft<16>(hn::BitCast(di, bits)));
-  hn::StoreU(hn::BitCast(d16, hn::DemoteTo(di16, extended)), d16, to);
+  hn::StoreU(hn::TruncateTo(d16, bits), d16, to);
 }
 template <class D, class V>
 HWY_INLINE void store(D d, V value, Half* to) {
@@ -162,8 +158,7 @@ HWY_INLINE void store(D d, V value, BFloat16* to) {
   const auto bits = hn::BitCast(du, value);
   const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(du, 1u));
   auto out = hn::ShiftRight<16>(hn::Add(hn::Add(bits, hn::Set(du, 0x7fffu)), odd));
-  const auto nan = hn::Gt(hn::And(bits, hn::Set(du, 0x7fffffffu)), hn::Set(du, 0x7f800000u));
-  out = hn::IfThenElse(nan, hn::Set(du, 0x7fc0u), out);
+  out = hn::IfThenElse(hn::RebindMask(du, hn::Ne(value, value)), hn::Set(du, 0x7fc0u), out);
   store_low_half(d, out, &to->bits);
 }
 
