@@ -66,7 +66,7 @@ struct Forward {
   template <int Act, class T>
   static void run(const Streams<T, kInputs, kOutputs>& streams, int64_t n) {
     for_each_vector(streams, n, [](auto d, const auto& s, int64_t i) HWY_ATTR {
-      auto value = activate<Act>(d, load_sum(d, s.in[0], s.in[1], i));
+      auto value = activate<T, Act>(d, load_sum(d, s.in[0], s.in[1], i));
       if (s.in[2]) value = hn::Mul(value, load_sum(d, s.in[2], s.in[3], i));
       simd::store(d, value, s.out[0] + i);
     });
@@ -83,7 +83,7 @@ struct Backward {
       auto inner = grad, value = grad, x = grad;
       if (s.in[1]) x = load_sum(d, s.in[1], s.in[2], i);
       if (s.in[3]) inner = hn::Mul(grad, load_sum(d, s.in[3], s.in[4], i));
-      const auto grad_x = differentiate<Act>(d, x, inner, &value);
+      const auto grad_x = differentiate<T, Act>(d, x, inner, &value);
       simd::store(d, grad_x, s.out[0] + i);
       add_to(d, grad_x, s.sum[0] ? s.sum[0] + i : nullptr);
       if (!s.out[1]) return;

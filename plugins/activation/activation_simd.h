@@ -1,8 +1,10 @@
-// The activations and their derivatives of vectors of float and double, for one instruction set
-// level. NaN gives NaN; nothing overflows on the way.
+// The activations and their derivatives of vectors, for one instruction set level. T is the type
+// that elements have in memory: those of 16 bits, computed as float, need fewer terms. NaN gives
+// NaN; nothing overflows on the way.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "activation_tables.h"
 #include "device/activation_params.cuh"
 #include "opdock/simd.hpp"
 
@@ -12,40 +14,6 @@ namespace OPDOCK_SIMD_LEVEL {
 namespace simd = opdock::simd::OPDOCK_SIMD_LEVEL;
 namespace hn = simd::hn;
 
-// Phi(x) of the normal distribution Phi: up to `border` 1/2 + x N(x^2); beyond, with a = -x,
-// e^(-a^2/2) r P(w), with r = 1 / (a + 3) or, for double, (a + 4), and w, linear in r, from -1
-// to 1. Coefficients by interpolation at Chebyshev's nodes, to 1e-8 of what they stand for, or
-// 5e-17.
-template <class C>
-struct NormalTail;
-template <>
-struct NormalTail<float> {
-  static constexpr float border = 1.25f, shift = 3.0f, slope = 11.2264147f, start = -1.64150941f;
-  static constexpr float near[] = {0.398942292f,    -0.066490218f,   0.00997232273f,
-                                   -0.00118390762f, 0.000111092028f, -6.8223967e-06f};
-  static constexpr float far[] = {0.669967115f,    0.243226826f,    0.0605011024f,
-                                  0.00783424824f,  -0.00049136678f, -0.000320747262f,
-                                  7.90367721e-07f, 1.33946396e-05f};
-};
-template <>
-struct NormalTail<double> {
-  static constexpr double border = 1.5, shift = 4.0, slope = 12.626344086021506,
-                          start = -1.2956989247311828;
-  static constexpr double near[] = {
-      0.39894228040143265,     -0.066490380066904151,   0.0099735570100082434,
-      -0.0011873282152510792,  0.00011543468662903356,  -9.4446537487193553e-06,
-      6.6596529353698072e-07,  -4.1222341421162764e-08, 2.2704268005129701e-09,
-      -1.1152970015013659e-10, 4.6549544005906055e-12,  -1.2722382151249488e-13};
-  static constexpr double far[] = {
-      0.65784213315189011,     0.3078370048043732,      0.11966412237924121,
-      0.037141436963171431,    0.0084292903659463781,   0.001038149307739376,
-      -9.2184333681652889e-05, -6.4170236500554848e-05, -5.4431064395351925e-06,
-      2.8967801141423092e-06,  6.1592626128463745e-07,  -1.4620032693178967e-07,
-      -4.999362233226974e-08,  9.6788751296827047e-09,  3.9218330372401898e-09,
-      -8.1271111861174361e-10, -2.9390598445362433e-10, 5.7136459052255617e-11,
-      1.6277221494986154e-11};
-};
-
 template <class D, class V, class C, size_t N>
 HWY_INLINE V polynomial(D d, V x, const C (&coefficients)[N]) {
   V value = hn::Set(d, coefficients[N - 1]);
@@ -53,81 +21,125 @@ HWY_INLINE V polynomial(D d, V x, const C (&coefficients)[N]) {
   return value;
 }
 
-// Phi(x), and *decay: e^(-x^2/2).
+// 1 / x, of float to 1e-7; x and 1 / x are normal numbers.
 template <class D, class V>
+HWY_INLINE V inverse(D d, V x) {
+  if constexpr (sizeof(hn::TFromD<D>) == 8) {
+    return hn::Div(hn::Set(d, 1.0), x);
+  } else {
+    const V r = hn::ApproximateReciprocal(x);
+    return hn::Mul(r, hn::NegMulAdd(x, r, hn::Set(d, 2.0f)));
+  }
+}
+
+// e^x / 2, of float for x from -86 to 88.75, beyond anything. Highway's Exp is for all numbers.
+template <class T, class D, class V>
+HWY_INLINE V half_exp(D d, V x) {
+  if constexpr (sizeof(T) == 8) {
+    return hn::Mul(hn::Exp(d, x), hn::Set(d, 0.5));
+  } else {
+    const hn::Rebind<int32_t, D> di;
+    // 2^23 + 2^22 - 1: the sum's lowest bits are those of n - 1, where n is the nearest integer.
+    const V shift = hn::Set(d, 12582911.0f), log2e = hn::Set(d, 1.44269502f);
+    const V sum = hn::MulAdd(x, log2e, shift);
+    V rest = hn::MulSub(x, log2e, hn::Sub(sum, shift));
+    if constexpr (sizeof(T) == 4) rest = hn::MulAdd(x, hn::Set(d, 1.92596299e-08f), rest);
+    const V power = polynomial(d, rest, Tables<T>::exp2);
+    return hn::BitCast(d, hn::Add(hn::BitCast(di, power), hn::ShiftLeft<23>(hn::BitCast(di, sum))));
+  }
+}
+
+// Phi(x) of the normal distribution Phi, and *decay: e^(-x^2/2).
+template <class T, class D, class V>
 HWY_INLINE V normal(D d, V x, V* decay) {
   using C = hn::TFromD<D>;
-  using Tail = NormalTail<C>;
+  using Table = typename Tables<T>::Normal;
   const V a = hn::Abs(x), square = hn::Mul(a, a), one = hn::Set(d, C(1));
-  *decay = hn::Exp(d, hn::Mul(square, hn::Set(d, C(-0.5))));
-  const V near = hn::MulAdd(x, polynomial(d, square, Tail::near), hn::Set(d, C(0.5)));
-  const V r = hn::Div(one, hn::Add(a, hn::Set(d, Tail::shift)));
-  const V w = hn::MulAdd(r, hn::Set(d, Tail::slope), hn::Set(d, Tail::start));
-  const V tail = hn::Mul(hn::Mul(*decay, r), polynomial(d, w, Tail::far));
+  const auto counts = hn::Lt(a, hn::Set(d, Table::end));
+  const V half = half_exp<T>(d, hn::Mul(square, hn::Set(d, C(-0.5))));
+  *decay = hn::IfThenElseZero(counts, hn::Add(half, half));
+  const V r = inverse(d, hn::MulAdd(a, hn::Set(d, Table::scale), hn::Set(d, Table::shift)));
+  const V w = hn::MulAdd(r, hn::Set(d, Table::slope), hn::Set(d, Table::start));
+  const V tail =
+      hn::IfThenElseZero(counts, hn::Mul(hn::Mul(half, r), polynomial(d, w, Table::far)));
   const V far = hn::IfThenElse(hn::Lt(x, hn::Zero(d)), tail, hn::Sub(one, tail));
-  return hn::IfThenElse(hn::Lt(a, hn::Set(d, Tail::border)), near, far);
+  if constexpr (sizeof(T) == 2) {
+    return far;
+  } else {
+    const V near = hn::MulAdd(x, polynomial(d, square, Table::near), hn::Set(d, C(0.5)));
+    return hn::IfThenElse(hn::Lt(a, hn::Set(d, Table::border)), near, far);
+  }
 }
 
-// The sigmoid of w: up to `border` 1/2 + w T(w^2) / 2, which is tanh; to 4e-9 of it, or 1e-17.
-template <class C>
-struct SigmoidCentre;
-template <>
-struct SigmoidCentre<float> {
-  static constexpr float border = 1.25f, most = 104.0f, large = 1e30f;
-  static constexpr float near[] = {
-      0.5f, -0.0416665748f, 0.00416597305f, -0.000419688353f, 4.0211311e-05f, -2.76227297e-06f};
-};
-template <>
-struct SigmoidCentre<double> {
-  static constexpr double border = 1.25, most = 720.0, large = 1e300;
-  static constexpr double near[] = {0.5,
-                                    -0.041666666666665769,
-                                    0.0041666666666391418,
-                                    -0.00042162698379645075,
-                                    4.2713842741036321e-05,
-                                    -4.3277441510039529e-06,
-                                    4.3847442890428772e-07,
-                                    -4.4400921199169626e-08,
-                                    4.4725908783345119e-09,
-                                    -4.3565785464311316e-10,
-                                    3.6709609980799784e-11,
-                                    -1.9075273886920264e-12};
-};
+// x / (1 + e^|w|), where x has the sign of w. Not of x = infinity: the result would be NaN.
+template <class T, class D, class V>
+HWY_INLINE V outside(D d, V x, V w) {
+  using C = hn::TFromD<D>;
+  using Table = typename Tables<T>::Sigmoid;
+  const V a = hn::Abs(w), one = hn::Set(d, C(1)), two = hn::Set(d, C(2));
+  if constexpr (sizeof(T) == 2) {
+    const V below = hn::MulAdd(half_exp<T>(d, a), two, one);
+    return hn::Mul(x, hn::IfThenElseZero(hn::Lt(a, hn::Set(d, Table::end)), inverse(d, below)));
+  } else {
+    // At `end` the power is infinite.
+    const V half = half_exp<T>(d, hn::Min(a, hn::Set(d, Table::end)));
+    return hn::Div(x, hn::MulAdd(half, two, one));
+  }
+}
 
-// x times the sigmoid of w, whose sign is that of x. Beyond the border x / (1 + e^|w|) is the
-// result or its distance from x, so that what is small is exact on either side.
-template <class D, class V>
+// silu: x / (1 + e^-x).
+template <class T, class D, class V>
+HWY_INLINE V silu(D d, V x) {
+  using C = hn::TFromD<D>;
+  using Table = typename Tables<T>::Sigmoid;
+  const V one = hn::Set(d, C(1)), two = hn::Set(d, C(2)), end = hn::Set(d, Table::end);
+  if constexpr (sizeof(T) == 2) {
+    // Of large x the power is too large by far, and too small to count.
+    const V half = half_exp<T>(d, hn::Max(hn::Neg(x), hn::Neg(end)));
+    const V below = inverse(d, hn::MulAdd(half, two, one));
+    return hn::Mul(x, hn::IfThenElseZero(hn::Gt(x, hn::Neg(end)), below));
+  } else {
+    const V half = half_exp<T>(d, hn::Min(hn::Max(hn::Neg(x), hn::Set(d, C(-86))), end));
+    return hn::Div(x, hn::MulAdd(half, two, one));
+  }
+}
+
+// x times the sigmoid of w, whose sign is that of x. What is small is exact on either side.
+template <class T, class D, class V>
 HWY_INLINE V times_sigmoid(D d, V x, V w) {
   using C = hn::TFromD<D>;
-  using Centre = SigmoidCentre<C>;
-  const V a = hn::Abs(w), one = hn::Set(d, C(1)), half = hn::Mul(x, hn::Set(d, C(0.5)));
-  const V tanh = hn::Mul(w, polynomial(d, hn::Mul(w, w), Centre::near));
-  const V near = hn::MulAdd(half, tanh, half);
-  // Exp takes no larger numbers, and its result is infinite there; x must not be as well.
-  const V e = hn::Exp(d, hn::Min(a, hn::Set(d, Centre::most)));
-  const V rest = hn::Div(hn::Min(x, hn::Set(d, Centre::large)), hn::Add(one, e));
+  using Table = typename Tables<T>::Sigmoid;
+  const V rest = outside<T>(d, hn::Min(x, hn::Set(d, Table::large)), w);
   const V far = hn::IfThenElse(hn::Lt(w, hn::Zero(d)), rest, hn::Sub(x, rest));
-  return hn::IfThenElse(hn::Lt(a, hn::Set(d, Centre::border)), near, far);
+  if constexpr (sizeof(T) == 2) {
+    return far;
+  } else {
+    const V tanh = hn::Mul(w, polynomial(d, hn::Mul(w, w), Table::near));
+    const V half = hn::Mul(x, hn::Set(d, C(0.5))), near = hn::MulAdd(half, tanh, half);
+    return hn::IfThenElse(hn::Lt(hn::Abs(w), hn::Set(d, Table::border)), near, far);
+  }
 }
 
-// The same, *value, and the derivative times grad, where w is a function of x with this slope.
-template <class D, class V>
+// The same, *value, and the derivative times grad, where w has this slope in x.
+template <class T, class D, class V>
 HWY_INLINE V differentiate_sigmoid(D d, V x, V w, V slope, V grad, V* value) {
   using C = hn::TFromD<D>;
-  using Centre = SigmoidCentre<C>;
-  const V a = hn::Abs(w), one = hn::Set(d, C(1)), half = hn::Set(d, C(0.5));
-  const auto is_near = hn::Lt(a, hn::Set(d, Centre::border)), negative = hn::Lt(w, hn::Zero(d));
-  const V tanh = hn::Mul(w, polynomial(d, hn::Mul(w, w), Centre::near)), x_half = hn::Mul(x, half);
-  const V e = hn::Exp(d, hn::Min(a, hn::Set(d, Centre::most)));
-  const V rest = hn::Div(one, hn::Add(one, e)), most = hn::Sub(one, rest);
-  const V part = hn::Mul(hn::Min(x, hn::Set(d, Centre::large)), rest);
-  const V below = hn::IfThenElse(negative, rest, most),
-          above = hn::IfThenElse(negative, most, rest);
-  const V sigmoid = hn::IfThenElse(is_near, hn::MulAdd(half, tanh, half), below);
-  const V outside = hn::IfThenElse(is_near, hn::NegMulAdd(half, tanh, half), above);
-  const V far = hn::IfThenElse(negative, part, hn::Sub(x, part));
-  *value = hn::IfThenElse(is_near, hn::MulAdd(x_half, tanh, x_half), far);
-  return hn::Mul(grad, hn::MulAdd(hn::Mul(*value, outside), slope, sigmoid));
+  using Table = typename Tables<T>::Sigmoid;
+  const V one = hn::Set(d, C(1)), half = hn::Set(d, C(0.5));
+  const auto negative = hn::Lt(w, hn::Zero(d));
+  const V rest = outside<T>(d, one, w), most = hn::Sub(one, rest);
+  const V part = hn::Mul(hn::Min(x, hn::Set(d, Table::large)), rest);
+  V sigmoid = hn::IfThenElse(negative, rest, most);
+  V other = hn::IfThenElse(negative, most, rest);
+  *value = hn::IfThenElse(negative, part, hn::Sub(x, part));
+  if constexpr (sizeof(T) > 2) {
+    const auto is_near = hn::Lt(hn::Abs(w), hn::Set(d, Table::border));
+    const V tanh = hn::Mul(w, polynomial(d, hn::Mul(w, w), Table::near)), x_half = hn::Mul(x, half);
+    sigmoid = hn::IfThenElse(is_near, hn::MulAdd(half, tanh, half), sigmoid);
+    other = hn::IfThenElse(is_near, hn::NegMulAdd(half, tanh, half), other);
+    *value = hn::IfThenElse(is_near, hn::MulAdd(x_half, tanh, x_half), *value);
+  }
+  return hn::Mul(grad, hn::MulAdd(hn::Mul(*value, other), slope, sigmoid));
 }
 
 // tanh gelu is v * sigmoid(v * (kTanh1 + kTanh3 * v^2)).
@@ -135,45 +147,44 @@ inline constexpr double kTanh1 = 1.5957691216057308;  // 2 sqrt(2 / pi)
 inline constexpr double kTanh3 = kTanh1 * 0.044715;
 inline constexpr double kDensity = 0.3989422804014327;  // 1 / sqrt(2 pi)
 
-template <int Act, class D, class V>
+template <class T, int Act, class D, class V>
 HWY_INLINE V activate(D d, V x) {
   using C = hn::TFromD<D>;
   V decay;
   if constexpr (Act == kRelu) return hn::IfThenElse(hn::Lt(x, hn::Zero(d)), hn::Zero(d), x);
-  if constexpr (Act == kGeluErf) return hn::Mul(x, normal(d, x, &decay));
-  if constexpr (Act == kSilu) return times_sigmoid(d, x, x);
+  if constexpr (Act == kGeluErf) return hn::Mul(x, normal<T>(d, x, &decay));
+  if constexpr (Act == kSilu) return silu<T>(d, x);
   if constexpr (Act == kGeluTanh) {
     const V cubed = hn::MulAdd(hn::Mul(x, x), hn::Set(d, C(kTanh3)), hn::Set(d, C(kTanh1)));
-    return times_sigmoid(d, x, hn::Mul(x, cubed));
+    return times_sigmoid<T>(d, x, hn::Mul(x, cubed));
   }
   return x;
 }
 
 // The gradient of x, where grad is that of act(x), and *value: act(x).
-template <int Act, class D, class V>
+template <class T, int Act, class D, class V>
 HWY_INLINE V differentiate(D d, V x, V grad, V* value) {
   using C = hn::TFromD<D>;
-  const V one = hn::Set(d, C(1));
   *value = x;
   if constexpr (Act == kRelu) {
-    *value = activate<Act>(d, x);
+    *value = activate<T, Act>(d, x);
     return hn::IfThenElse(hn::Le(x, hn::Zero(d)), hn::Zero(d), grad);
   }
   if constexpr (Act == kGeluErf) {
     V decay;
-    const V below = normal(d, x, &decay);
+    const V below = normal<T>(d, x, &decay);
     *value = hn::Mul(x, below);
     return hn::Mul(grad, hn::MulAdd(hn::Mul(x, decay), hn::Set(d, C(kDensity)), below));
   }
-  if constexpr (Act == kSilu || Act == kGeluTanh) {
-    V w = x, slope = one;
-    if constexpr (Act == kGeluTanh) {
-      // Beyond, the sigmoid is 0 or 1; the square must not become infinite.
-      const V square = hn::Min(hn::Mul(x, x), hn::Set(d, C(1e4)));
-      w = hn::Mul(x, hn::MulAdd(square, hn::Set(d, C(kTanh3)), hn::Set(d, C(kTanh1))));
-      slope = hn::MulAdd(square, hn::Set(d, C(3 * kTanh3)), hn::Set(d, C(kTanh1)));
-    }
-    return differentiate_sigmoid(d, x, w, slope, grad, value);
+  if constexpr (Act == kSilu) {
+    return differentiate_sigmoid<T>(d, x, x, hn::Set(d, C(1)), grad, value);
+  }
+  if constexpr (Act == kGeluTanh) {
+    // Beyond, the sigmoid is 0 or 1; the square must not become infinite.
+    const V square = hn::Min(hn::Mul(x, x), hn::Set(d, C(1e4)));
+    const V cubed = hn::MulAdd(square, hn::Set(d, C(kTanh3)), hn::Set(d, C(kTanh1)));
+    const V slope = hn::MulAdd(square, hn::Set(d, C(3 * kTanh3)), hn::Set(d, C(kTanh1)));
+    return differentiate_sigmoid<T>(d, x, hn::Mul(x, cubed), slope, grad, value);
   }
   return grad;
 }

@@ -204,30 +204,6 @@ class Sum {
   double single_ = 0;
 };
 
-// The largest, -infinity of none. Which value a NaN leaves is not defined.
-template <class C>
-class Maximum {
- public:
-  template <class V>
-  HWY_INLINE void add(V value) {
-    if constexpr (hwy::IsSame<V, Vector>()) {
-      vector_ = hn::Max(vector_, value);
-    } else {
-      const C one = hn::GetLane(value);
-      scalar_ = one > scalar_ ? one : scalar_;
-    }
-  }
-  HWY_INLINE C total() const {
-    const C most = hn::GetLane(hn::MaxOfLanes(FullTag<C>(), vector_));
-    return most > scalar_ ? most : scalar_;
-  }
-
- private:
-  using Vector = hn::VFromD<FullTag<C>>;
-  Vector vector_ = hn::Set(FullTag<C>(), static_cast<C>(-HUGE_VAL));
-  C scalar_ = static_cast<C>(-HUGE_VAL);
-};
-
 }  // namespace OPDOCK_SIMD_LEVEL
 }  // namespace simd
 }  // namespace opdock

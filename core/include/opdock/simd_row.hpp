@@ -175,8 +175,13 @@ class RowMaximum {
     most_[Slot::kIndex] = hn::Max(most_[Slot::kIndex], value);
   }
   HWY_INLINE C total() const {
-    const auto all = hn::Max(hn::Max(most_[0], most_[1]), hn::Max(most_[2], most_[3]));
-    return hn::GetLane(hn::MaxOfLanes(FullTag<C>(), all));
+    const FullTag<C> d;
+    alignas(64) C lane[hn::MaxLanes(FullTag<C>())];
+    hn::Store(hn::Max(hn::Max(most_[0], most_[1]), hn::Max(most_[2], most_[3])), d, lane);
+    // Not by MaxOfLanes, which on some targets begins at the lowest finite number.
+    C most = lane[0];
+    for (size_t i = 1; i < hn::Lanes(d); ++i) most = lane[i] > most ? lane[i] : most;
+    return most;
   }
 
  private:

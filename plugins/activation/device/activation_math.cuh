@@ -87,7 +87,11 @@ struct Math<float> {
 
 template <typename T>
 OPDOCK_DEVICE float silu(float x) {
-  return Math<T>::divide(x, 1.0f + Math<T>::decay(x));
+  const float e = Math<T>::decay(x), d = 1.0f + e, y = Math<T>::divide(x, d);
+  if constexpr (sizeof(T) < sizeof(float)) return y;
+  // What the sum's rounding has lost; far below 0 the 1 is nothing, and the sum may be infinite.
+  const float lost = d < 0x1p24f ? e - (d - 1.0f) : 0.0f;
+  return opdock::fma(-y * lost, rcp(d), y);
 }
 // Each x becomes act(x).
 template <typename T, int Size>
