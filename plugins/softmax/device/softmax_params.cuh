@@ -15,7 +15,7 @@ struct Params {
   long long queries;    // causal: row r is query r % queries
   float scale;
   int causal;
-  int log;  // 1: the logarithm of the softmax
+  int log;               // 1: the logarithm of the softmax
   opdock::Rows<3> rows;  // x, mask, out
 };
 
