@@ -210,8 +210,10 @@ CompileResult Nvrtc::compile(const CompileJob& job) const {
     if (code != kSuccess) return fail("nvrtcAddNameExpression", code);
   }
   const std::string arch = "--gpu-architecture=" + job.arch;
-  // Lambdas in templates are for the device, as all else here.
-  std::vector<const char*> options = {arch.c_str(), "--device-as-default-execution-space"};
+  std::vector<const char*> options = {arch.c_str()};
+  // A plugin's lambdas are for the device, as all else there. Of other programs it would change what
+  // errors say.
+  if (job.program.empty()) options.push_back("--device-as-default-execution-space");
   if (!names_standard(job.options)) options.push_back("--std=c++17");
   for (const std::string& option : job.options) options.push_back(option.c_str());
   if (job.progress && f.set_flow_callback) {

@@ -27,9 +27,9 @@ HWY_INLINE V at_least(D d, hn::TFromD<D> low, V v) {
 
 // e^v * kExpFactor for v of at most about 0; NaN for NaN, which Highway's Exp turns into 0.
 //
-// Of floats, what is below -104 counts as -104, of which e^v rounds to 0. Otherwise v is k log(2) + r,
-// and e^r is a polynomial of degree 6, whose own error of 4e-9 is the smallest over |r| <= log(2)/2.
-// Together the relative error is below 1e-7 + 2e-9 |k|.
+// Of floats, what is below -104 counts as -104, of which e^v rounds to 0. Otherwise v is k log(2) +
+// r, and e^r is a polynomial of degree 6, whose own error of 4e-9 is the smallest over |r| <=
+// log(2)/2. Together the relative error is below 1e-7 + 2e-9 |k|.
 template <class D>
 HWY_INLINE hn::VFromD<D> exp_times(D d, hn::VFromD<D> v) {
   if constexpr (sizeof(hn::TFromD<D>) == 8) {

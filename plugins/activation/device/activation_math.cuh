@@ -89,9 +89,12 @@ template <typename T>
 OPDOCK_DEVICE float silu(float x) {
   const float e = Math<T>::decay(x), d = 1.0f + e, y = Math<T>::divide(x, d);
   if constexpr (sizeof(T) < sizeof(float)) return y;
-  // What the sum's rounding has lost; far below 0 the 1 is nothing, and the sum may be infinite.
-  const float lost = d < 0x1p24f ? e - (d - 1.0f) : 0.0f;
-  return opdock::fma(-y * lost, rcp(d), y);
+  // What the roundings of the sum and of the quotient have lost comes in again; far below 0 the 1 is
+  // nothing, and the sum may be infinite.
+  if (!(d < 0x1p24f) || !(x < infinity())) return y;
+  const float lost = e - (d - 1.0f);
+  const float rest = opdock::fma(-y, lost, opdock::fma(-y, d, x));
+  return opdock::fma(rest, rcp(d), y);
 }
 // Each x becomes act(x).
 template <typename T, int Size>
