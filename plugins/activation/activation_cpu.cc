@@ -20,14 +20,23 @@ struct Streams {
 };
 
 // Calls body(d, streams, i) for the vectors that begin at element i, and for what is left at the
-// end for a vector in a buffer.
-template <class T, int Inputs, int Outputs, class Body>
-HWY_INLINE void for_each_vector(const Streams<T, Inputs, Outputs>& streams, int64_t n,
+// end for a vector in a buffer. Unroll: for a body that takes little time.
+template <bool Unroll, class T, int Inputs, int Outputs, class Body>
+HWY_INLINE void for_each_vector(const Streams<T, Inputs, Outputs>& given, int64_t n,
                                 const Body& body) {
+  const Streams<T, Inputs, Outputs> streams = given;  // that no store can be seen to change
   const simd::FullTag<Compute<T>> d;
   constexpr int64_t kMost = hn::MaxLanes(d);
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   int64_t i = 0;
+  if constexpr (Unroll) {
+    for (; i + 4 * lanes <= n; i += 4 * lanes) {
+      body(d, streams, i);
+      body(d, streams, i + lanes);
+      body(d, streams, i + 2 * lanes);
+      body(d, streams, i + 3 * lanes);
+    }
+  }
   for (; i + lanes <= n; i += lanes) body(d, streams, i);
   if (i == n) return;
   T in[Inputs][kMost] = {}, out[Outputs][kMost];
@@ -65,11 +74,12 @@ struct Forward {
 
   template <int Act, class T>
   static void run(const Streams<T, kInputs, kOutputs>& streams, int64_t n) {
-    for_each_vector(streams, n, [](auto d, const auto& s, int64_t i) HWY_ATTR {
-      auto value = activate<T, Act>(d, load_sum(d, s.in[0], s.in[1], i));
-      if (s.in[2]) value = hn::Mul(value, load_sum(d, s.in[2], s.in[3], i));
-      simd::store(d, value, s.out[0] + i);
-    });
+    for_each_vector<Act == kIdentity || Act == kRelu>(
+        streams, n, [](auto d, const auto& s, int64_t i) HWY_ATTR {
+          auto value = activate<T, Act>(d, load_sum(d, s.in[0], s.in[1], i));
+          if (s.in[2]) value = hn::Mul(value, load_sum(d, s.in[2], s.in[3], i));
+          simd::store(d, value, s.out[0] + i);
+        });
   }
 };
 
@@ -78,19 +88,20 @@ struct Backward {
 
   template <int Act, class T>
   static void run(const Streams<T, kInputs, kOutputs>& streams, int64_t n) {
-    for_each_vector(streams, n, [](auto d, const auto& s, int64_t i) HWY_ATTR {
-      const auto grad = simd::load(d, s.in[0] + i);
-      auto inner = grad, value = grad, x = grad;
-      if (s.in[1]) x = load_sum(d, s.in[1], s.in[2], i);
-      if (s.in[3]) inner = hn::Mul(grad, load_sum(d, s.in[3], s.in[4], i));
-      const auto grad_x = differentiate<T, Act>(d, x, inner, &value);
-      simd::store(d, grad_x, s.out[0] + i);
-      add_to(d, grad_x, s.sum[0] ? s.sum[0] + i : nullptr);
-      if (!s.out[1]) return;
-      const auto grad_up = hn::Mul(grad, value);
-      simd::store(d, grad_up, s.out[1] + i);
-      add_to(d, grad_up, s.sum[1] ? s.sum[1] + i : nullptr);
-    });
+    for_each_vector<Act == kIdentity || Act == kRelu>(
+        streams, n, [](auto d, const auto& s, int64_t i) HWY_ATTR {
+          const auto grad = simd::load(d, s.in[0] + i);
+          auto inner = grad, value = grad, x = grad;
+          if (s.in[1]) x = load_sum(d, s.in[1], s.in[2], i);
+          if (s.in[3]) inner = hn::Mul(grad, load_sum(d, s.in[3], s.in[4], i));
+          const auto grad_x = differentiate<T, Act>(d, x, inner, &value);
+          simd::store(d, grad_x, s.out[0] + i);
+          add_to(d, grad_x, s.sum[0] ? s.sum[0] + i : nullptr);
+          if (!s.out[1]) return;
+          const auto grad_up = hn::Mul(grad, value);
+          simd::store(d, grad_up, s.out[1] + i);
+          add_to(d, grad_up, s.sum[1] ? s.sum[1] + i : nullptr);
+        });
   }
 };
 
@@ -118,6 +129,10 @@ HWY_INLINE void part_of_row(const opdock::Elements<N>& at, int64_t row, int64_t 
 template <class Body>
 HWY_INLINE void for_each_piece(const Pieces& pieces, int64_t length, int64_t first, int64_t last,
                                const Body& body) {
+  if (pieces.per_row == 1) {  // without divisions
+    for (int64_t row = first; row < last; ++row) body(row, 0, length);
+    return;
+  }
   for (int64_t piece = first; piece < last; ++piece) {
     const int64_t begin = piece % pieces.per_row * pieces.size;
     const int64_t left = length - begin;

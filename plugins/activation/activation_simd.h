@@ -33,7 +33,8 @@ HWY_INLINE V inverse(D d, V x) {
 }
 
 // e^x / 2, of float for x from -86 to 88.75, beyond anything. Highway's Exp is for all numbers.
-template <class T, class D, class V>
+// Rough: of float to 1e-7 |x|.
+template <class T, bool Rough = false, class D, class V>
 HWY_INLINE V half_exp(D d, V x) {
   if constexpr (sizeof(T) == 8) {
     return hn::Mul(hn::Exp(d, x), hn::Set(d, 0.5));
@@ -43,8 +44,13 @@ HWY_INLINE V half_exp(D d, V x) {
     const V shift = hn::Set(d, 12582911.0f), log2e = hn::Set(d, 1.44269502f);
     const V sum = hn::MulAdd(x, log2e, shift);
     V rest = hn::MulSub(x, log2e, hn::Sub(sum, shift));
-    if constexpr (sizeof(T) == 4) rest = hn::MulAdd(x, hn::Set(d, 1.92596299e-08f), rest);
-    const V power = polynomial(d, rest, Tables<T>::exp2);
+    V power;
+    if constexpr (Rough || sizeof(T) == 2) {
+      power = polynomial(d, rest, Tables<T>::rough_exp2);
+    } else {
+      rest = hn::MulAdd(x, hn::Set(d, 1.92596299e-08f), rest);
+      power = polynomial(d, rest, Tables<T>::exp2);
+    }
     return hn::BitCast(d, hn::Add(hn::BitCast(di, power), hn::ShiftLeft<23>(hn::BitCast(di, sum))));
   }
 }
@@ -56,7 +62,7 @@ HWY_INLINE V normal(D d, V x, V* decay) {
   using Table = typename Tables<T>::Normal;
   const V a = hn::Abs(x), square = hn::Mul(a, a), one = hn::Set(d, C(1));
   const auto counts = hn::Lt(a, hn::Set(d, Table::end));
-  const V half = half_exp<T>(d, hn::Mul(square, hn::Set(d, C(-0.5))));
+  const V half = half_exp<T, true>(d, hn::Mul(square, hn::Set(d, C(-0.5))));
   *decay = hn::IfThenElseZero(counts, hn::Add(half, half));
   const V r = inverse(d, hn::MulAdd(a, hn::Set(d, Table::scale), hn::Set(d, Table::shift)));
   const V w = hn::MulAdd(r, hn::Set(d, Table::slope), hn::Set(d, Table::start));
@@ -87,20 +93,24 @@ HWY_INLINE V outside(D d, V x, V w) {
   }
 }
 
-// silu: x / (1 + e^-x).
+// silu: x / (1 + e^-x); and *sigmoid, that of x.
 template <class T, class D, class V>
-HWY_INLINE V silu(D d, V x) {
+HWY_INLINE V silu(D d, V x, V* sigmoid) {
   using C = hn::TFromD<D>;
   using Table = typename Tables<T>::Sigmoid;
   const V one = hn::Set(d, C(1)), two = hn::Set(d, C(2)), end = hn::Set(d, Table::end);
   if constexpr (sizeof(T) == 2) {
     // Of large x the power is too large by far, and too small to count.
     const V half = half_exp<T>(d, hn::Max(hn::Neg(x), hn::Neg(end)));
-    const V below = inverse(d, hn::MulAdd(half, two, one));
-    return hn::Mul(x, hn::IfThenElseZero(hn::Gt(x, hn::Neg(end)), below));
+    const V below = hn::MulAdd(half, two, one);
+    const auto counts = hn::Gt(x, hn::Neg(end));
+    *sigmoid = hn::IfThenElseZero(counts, hn::Div(one, below));  // 1 exactly for large x
+    return hn::Mul(x, hn::IfThenElseZero(counts, inverse(d, below)));
   } else {
     const V half = half_exp<T>(d, hn::Min(hn::Max(hn::Neg(x), hn::Set(d, C(-86))), end));
-    return hn::Div(x, hn::MulAdd(half, two, one));
+    const V below = hn::MulAdd(half, two, one);
+    *sigmoid = hn::Div(one, below);
+    return hn::Div(x, below);
   }
 }
 
@@ -150,10 +160,10 @@ inline constexpr double kDensity = 0.3989422804014327;  // 1 / sqrt(2 pi)
 template <class T, int Act, class D, class V>
 HWY_INLINE V activate(D d, V x) {
   using C = hn::TFromD<D>;
-  V decay;
+  V rest;
   if constexpr (Act == kRelu) return hn::IfThenElse(hn::Lt(x, hn::Zero(d)), hn::Zero(d), x);
-  if constexpr (Act == kGeluErf) return hn::Mul(x, normal<T>(d, x, &decay));
-  if constexpr (Act == kSilu) return silu<T>(d, x);
+  if constexpr (Act == kGeluErf) return hn::Mul(x, normal<T>(d, x, &rest));
+  if constexpr (Act == kSilu) return silu<T>(d, x, &rest);
   if constexpr (Act == kGeluTanh) {
     const V cubed = hn::MulAdd(hn::Mul(x, x), hn::Set(d, C(kTanh3)), hn::Set(d, C(kTanh1)));
     return times_sigmoid<T>(d, x, hn::Mul(x, cubed));
@@ -177,7 +187,11 @@ HWY_INLINE V differentiate(D d, V x, V grad, V* value) {
     return hn::Mul(grad, hn::MulAdd(hn::Mul(x, decay), hn::Set(d, C(kDensity)), below));
   }
   if constexpr (Act == kSilu) {
-    return differentiate_sigmoid<T>(d, x, x, hn::Set(d, C(1)), grad, value);
+    V sigmoid;
+    *value = silu<T>(d, x, &sigmoid);
+    const V rough = hn::Mul(x, sigmoid), other = hn::Sub(hn::Set(d, C(1)), sigmoid);
+    if constexpr (sizeof(T) == 2) *value = rough;
+    return hn::Mul(grad, hn::MulAdd(rough, other, sigmoid));
   }
   if constexpr (Act == kGeluTanh) {
     // Beyond, the sigmoid is 0 or 1; the square must not become infinite.

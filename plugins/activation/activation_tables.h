@@ -5,7 +5,7 @@
 
 namespace activation {
 
-// exp2: 2^r for r from -1/2 to 1/2.
+// exp2, rough_exp2: 2^r for r from -1/2 to 1/2.
 //
 // Normal: the normal distribution Phi. Up to |x| = border it is 1/2 + x N(x^2), with N `near`.
 // Beyond Phi(-a) is e^(-a^2/2) / 2 r P(w), with r = 1 / (scale a + shift), w = slope r + start and
@@ -15,8 +15,8 @@ namespace activation {
 // e^w is infinite; `large` is any number that is not.
 template <class T>
 struct Tables {  // 16 bits: 3e-6; 7e-6 and, from a = 3.5 on, 2.4e-4
-  static constexpr float exp2[] = {0.999999285f, 0.693121791f, 0.240247443f, 0.0559179448f,
-                                   0.00957013015f};
+  static constexpr float rough_exp2[] = {0.999999285f, 0.693121791f, 0.240247443f, 0.0559179448f,
+                                         0.00957013015f};
   struct Normal {
     static constexpr float scale = 0.36f, shift = 1.0f, slope = 1.0f, start = 0.0f, end = 13.0f;
     static constexpr float far[] = {0.284485161f, 0.321138412f, 0.0986107662f, 0.485666543f,
@@ -28,9 +28,11 @@ struct Tables {  // 16 bits: 3e-6; 7e-6 and, from a = 3.5 on, 2.4e-4
 };
 
 template <>
-struct Tables<float> {  // 2e-9; 1e-8 and 1.8e-7; 4e-9
+struct Tables<float> {  // 2e-9, rough 7e-8; 1e-8 and 1.8e-7; 4e-9
   static constexpr float exp2[] = {1.0f,           0.693147182f,   0.240226462f,   0.0555032864f,
                                    0.00961848907f, 0.00133999379f, 0.000153458284f};
+  static constexpr float rough_exp2[] = {1.00000012f,   0.693146944f,   0.240221202f,
+                                         0.0555071346f, 0.00967554934f, 0.00132764946f};
   struct Normal {
     static constexpr float border = 1.25f, scale = 1.0f, shift = 3.0f, slope = 11.2264147f,
                            start = -1.64150941f, end = 13.0f;
