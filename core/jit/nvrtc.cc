@@ -211,8 +211,8 @@ CompileResult Nvrtc::compile(const CompileJob& job) const {
   }
   const std::string arch = "--gpu-architecture=" + job.arch;
   std::vector<const char*> options = {arch.c_str()};
-  // A plugin's lambdas are for the device, as all else there. Of other programs it would change what
-  // errors say.
+  // A plugin's lambdas are for the device, as all else there. Of other programs it would change
+  // what errors say.
   if (job.program.empty()) options.push_back("--device-as-default-execution-space");
   if (!names_standard(job.options)) options.push_back("--std=c++17");
   for (const std::string& option : job.options) options.push_back(option.c_str());

@@ -55,6 +55,21 @@ def candidates(x):
     yield "adamw", "torch", 7, torch_kernel(*all_lists)
 
 
+def extra_cases(dtype):
+    """What gpu_ops.py times too: (op, case, bytes moved, {whose: function}, params)."""
+    if dtype != torch.float32:
+        return
+    for count, sizes in ((16, [2**24] * 16), (1000, mixed(1000, 2**28))):
+        all_lists = lists(sizes, torch.empty(0, device="cuda"))
+        step = torch.zeros((), device="cuda")
+        functions = {
+            "opdock": lambda lists=all_lists, step=step: opdock.ops.adamw_(*lists, step),
+            "torch": torch_kernel(*all_lists),
+        }
+        case = f"{count}x{sum(sizes) // count} lists"
+        yield "adamw", case, sum(sizes) * MOVED, functions, all_lists[0]
+
+
 def compare(label, device, sizes):
     """Prints times and rates of a step of float32 tensors of these sizes."""
     like = torch.empty(0, device=device)

@@ -14,15 +14,22 @@ def candidates(x):
     weight, bias = (torch.randn(width, device=x.device, dtype=x.dtype) for _ in range(2))
     yield "layer_norm", "opdock", 2, lambda: opdock.ops.layer_norm(x, weight, bias)
     yield "layer_norm", "torch", 2, lambda: F.layer_norm(x, width, weight, bias)
-    add_layer_norm = opdock.ops.add_layer_norm
-    yield "add_layer_norm", "opdock", 4, lambda: add_layer_norm(x, residual, weight, bias)
+    yield "rms_norm", "opdock", 2, lambda: opdock.ops.rms_norm(x, weight)
+    yield "rms_norm", "torch", 2, lambda: F.rms_norm(x, width, weight, 1e-5)
 
-    def both(a, b):
-        total = a + b
+    def add_layer_norm():
+        total = x + residual
         return F.layer_norm(total, width, weight, bias), total
 
-    fused = torch.compile(both, dynamic=False)
-    yield "add_layer_norm", "torch.compile", 4, lambda: fused(x, residual)
+    def add_rms_norm():
+        total = x + residual
+        return F.rms_norm(total, width, weight, 1e-5), total
+
+    ops = opdock.ops
+    yield "add_layer_norm", "opdock", 4, lambda: ops.add_layer_norm(x, residual, weight, bias)
+    yield "add_layer_norm", "torch", 4, add_layer_norm
+    yield "add_rms_norm", "opdock", 4, lambda: ops.add_rms_norm(x, residual, weight)
+    yield "add_rms_norm", "torch", 4, add_rms_norm
 
 
 def cpu_candidates(shape, dtype):
@@ -56,6 +63,5 @@ if __name__ == "__main__":
         for shape in [(64, 1024), (8192, 8192)] if device == "cuda" else [(64, 1024)]:
             functions = {}
             for op, whose, _, function in candidates(torch.randn(shape, device=device)):
-                if whose != "torch.compile":
-                    functions[f"{op} {whose}"] = function
+                functions[f"{op} {whose}"] = function
             bench(f"norm {shape}", device, functions)

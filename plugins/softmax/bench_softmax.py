@@ -11,8 +11,31 @@ def candidates(x):
     """What tests/bench/gpu_ops.py times: (op, whose, how many tensors like x move, function)."""
     yield "softmax", "opdock", 2, lambda: opdock.ops.softmax(x)
     yield "softmax", "torch", 2, lambda: torch.softmax(x, -1)
-    compiled = torch.compile(lambda a: torch.softmax(a, -1), dynamic=False)
-    yield "softmax", "torch.compile", 2, lambda: compiled(x)
+    yield "log_softmax", "opdock", 2, lambda: opdock.ops.log_softmax(x)
+    yield "log_softmax", "torch", 2, lambda: torch.log_softmax(x, -1)
+
+
+ATTENTION = [(8, 32, 1024, 1024), (32, 16, 512, 512), (1, 32, 2048, 2048)]
+
+
+def extra_cases(dtype):
+    """What gpu_ops.py times too: (op, case, bytes moved, {whose: function}, x)."""
+    for shape in ATTENTION:
+        x = torch.randn(shape, device="cuda", dtype=dtype)
+        later = torch.full(shape[-2:], float("-inf"), device="cuda", dtype=dtype).triu(1)
+        name, size, length = "x".join(map(str, shape)), x.numel() * x.element_size(), shape[-1]
+        functions = {
+            "opdock": lambda x=x: opdock.ops.softmax(x, scale=0.125),
+            "torch": lambda x=x: torch.softmax(x * 0.125, -1),
+        }
+        yield "softmax", name, 2 * size, functions, x
+        functions = {
+            "opdock": lambda x=x: opdock.ops.softmax(x, scale=0.125, causal=True),
+            "torch": lambda x=x, later=later: torch.softmax(x * 0.125 + later, -1),
+        }
+        # What is masked need not be read, but is written.
+        read = size * (length + 1) / (2 * length)
+        yield "softmax", f"{name} causal", read + size, functions, x
 
 
 def cpu_candidates(shape, dtype):
@@ -39,5 +62,5 @@ if __name__ == "__main__":
     for device in devices():
         for shape in [(64, 1024), (8192, 8192)] if device == "cuda" else [(64, 1024)]:
             x = torch.randn(shape, device=device)
-            functions = {whose: f for _, whose, _, f in candidates(x) if whose != "torch.compile"}
+            functions = {f"{op} {whose}": f for op, whose, _, f in candidates(x)}
             bench(f"softmax {shape}", device, functions)

@@ -1,16 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Memory-bound ops on the GPU beside a device copy of the same shape and dtype, and PyTorch.
+"""Memory-bound ops on the GPU beside a device copy of the same shape and dtype, and their peers.
 
-What is timed of a plugin says candidates(x) of its bench_*.py. Bytes are those the op must move:
-each input read once, each output written once. GB/s is bytes over the median time of one call, by
-CUDA events around each call.
+What is timed of a plugin say candidates(x) and extra_cases(dtype) of its bench_*.py; to PyTorch's
+functions those of torch.compile are added, and of other packages what peers.py has. Bytes are those
+the op must move: each input read once, each output written once. GB/s is bytes over the median time
+of one call, by CUDA events around each call, which finds nothing of its data in the L2.
 """
 
 import argparse
+import fnmatch
 import importlib.util
 import statistics
 from pathlib import Path
 
+import peers
 import record
 import torch
 
@@ -18,16 +21,29 @@ import opdock
 
 PLUGINS = Path(__file__).resolve().parents[2] / "plugins"
 
-SHAPES = [(8192, 8192), (65536, 1024), (2048, 32768)]
-DTYPES = [torch.float32, torch.bfloat16, torch.float16]
+SHAPES = ["8192x8192", "65536x1024", "2048x32768"]
+MORE = [
+    "8192x4096",
+    "4096x14432",
+    "65536x1000",
+    "32768x256",
+    "65536x1023",
+    "4096x14431",
+    "512x131072",
+]
+DTYPES = ["float32", "bfloat16", "float16"]
 
 
 def median_ms(function, repeats=50):
-    """Median time of one call on the current stream, in milliseconds."""
+    """Median time of one call on the current stream with a cold L2, in milliseconds."""
     for _ in range(5):
         function()
+    flush = torch.empty(256 << 20, dtype=torch.uint8, device="cuda")
     events = [[torch.cuda.Event(enable_timing=True) for _ in range(2)] for _ in range(repeats)]
+    torch.cuda.synchronize()
+    torch.cuda._sleep(20_000_000)  # so that no launch waits for the host
     for start, end in events:
+        flush.zero_()
         start.record()
         function()
         end.record()
@@ -46,36 +62,109 @@ def benches():
             yield module
 
 
-def candidates(modules, x):
-    """(op, whose, tensors moved, function) for one shape and dtype."""
+def copy_of(moved):
+    """A device copy that moves as many bytes."""
+    source = torch.zeros(int(moved) // 2, dtype=torch.uint8, device="cuda")
+    target = torch.empty_like(source)
+    return lambda: target.copy_(source)
+
+
+def with_peers(packages, op, x, functions):
+    """(whose, function that makes what to time) of {whose: function} and of its peers."""
+    for whose, function in functions.items():
+        yield whose, lambda function=function: function
+        if whose == "torch":
+            for compiler, compiled in peers.compiled(op, function).items():
+                yield compiler, lambda compiled=compiled: compiled
+        if whose == "opdock":
+            yield from peers.makers(packages, op, x).items()
+
+
+class Run:
+    """Times functions, prints and keeps their rates. file: to append records to, or None."""
+
+    def __init__(self, file):
+        self.file = file
+        self.results = []
+        self.copy = 0.0  # of the case that is timed
+
+    def time(self, op, case, whose, moved, make):
+        """One function, of an op that moves so many bytes. What peers cannot do is skipped."""
+        name = f"{op} {case}"
+        try:
+            rate = moved / median_ms(make()) / 1e6
+        except Exception as error:
+            if whose in ("opdock", "torch"):
+                raise
+            print(f"  skipped: {whose} {name}: {peers.first_line(error)}")
+            return
+        if op == "copy":
+            self.copy = rate
+        print(f"  {name:<48} {whose:<14} {rate:7.0f} GB/s {rate / self.copy:6.1%} of copy")
+        self.results.append({"name": name, "peer": whose, "gb_per_s": round(rate, 1), "l2": "cold"})
+
+    def write(self):
+        """Records what was timed since the last time: a run that is ended keeps what it has."""
+        if self.file and self.results:
+            record.append(self.file, "gpu_ops", self.results)
+        self.results = []
+
+
+def time_shape(run, modules, packages, wanted, shape, dtype):
+    """All ops of one shape and dtype."""
     torch._dynamo.reset()  # each shape and dtype compiled for itself, none over the limit
-    y = torch.empty_like(x)
-    yield "copy", "torch", 2, lambda: y.copy_(x)
+    x = torch.randn([int(n) for n in shape.split("x")], device="cuda", dtype=getattr(torch, dtype))
+    size, case = x.numel() * x.element_size(), f"{shape} {dtype}"
+    run.time("copy", case, "torch", 2 * size, lambda: copy_of(2 * size))
     for module in modules:
-        yield from module.candidates(x)
+        for op, whose, tensors, function in module.candidates(x):
+            if fnmatch.fnmatch(op, wanted):
+                for who, make in with_peers(packages, op, x, {whose: function}):
+                    run.time(op, case, who, tensors * size, make)
+
+
+def time_extra(run, modules, packages, wanted, shapes, dtype):
+    """The extra cases; shapes: those wanted, or None: all."""
+    for module in modules:
+        for op, case, moved, functions, x in getattr(module, "extra_cases", lambda _: ())(
+            getattr(torch, dtype)
+        ):
+            shape, *rest = case.split()
+            if (shapes and shape not in shapes) or not fnmatch.fnmatch(op, wanted):
+                continue
+            torch._dynamo.reset()
+            case = f"{case} {dtype}"
+            run.time("copy", case, "torch", moved, lambda moved=moved: copy_of(moved))
+            for whose, make in with_peers(packages, " ".join([op, *rest]), x, functions):
+                run.time(op, case, whose, moved, make)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--record", metavar="FILE")
+    parser.add_argument("--all", action="store_true", help="all shapes, and the extra cases")
+    parser.add_argument("--ops", metavar="PATTERN", default="*", help="as file names: 'add_*'")
+    parser.add_argument("--dtypes", metavar="DTYPE,…", help="of " + ", ".join(DTYPES))
+    parser.add_argument("--shapes", metavar="SHAPE,…", help="as 8192x8192; also of extra cases")
     arguments = parser.parse_args()
+    dtypes = arguments.dtypes.split(",") if arguments.dtypes else DTYPES
+    shapes = arguments.shapes.split(",") if arguments.shapes else None
+    if set(dtypes) - set(DTYPES):
+        parser.error(f"found --dtypes {arguments.dtypes}, wanted some of {', '.join(DTYPES)}")
     if not torch.cuda.is_available():
         print("  skipped: found no CUDA GPU")
         return
-    results = []
-    modules = list(benches())
-    for shape in SHAPES:
-        for dtype in DTYPES:
-            x = torch.randn(shape, device="cuda", dtype=dtype)
-            copy = 0.0
-            for op, peer, tensors, function in candidates(modules, x):
-                rate = tensors * x.numel() * x.element_size() / median_ms(function) / 1e6
-                copy = copy or rate
-                name = f"{op} {shape[0]}x{shape[1]} {str(dtype).removeprefix('torch.')}"
-                print(f"  {name:<38} {peer:<14} {rate:7.0f} GB/s {rate / copy:6.1%} of copy")
-                results.append({"name": name, "peer": peer, "gb_per_s": round(rate, 1)})
-    if arguments.record:
-        record.append(arguments.record, "gpu_ops", results)
+    modules, packages = list(benches()), peers.available()
+    run = Run(arguments.record)
+    plain = [s for s in shapes if s.count("x") == 1] if shapes else SHAPES
+    for shape in plain + MORE if arguments.all and not shapes else plain:
+        for dtype in dtypes:
+            time_shape(run, modules, packages, arguments.ops, shape, dtype)
+            run.write()
+    if arguments.all or shapes:
+        for dtype in dtypes:
+            time_extra(run, modules, packages, arguments.ops, shapes, dtype)
+            run.write()
 
 
 if __name__ == "__main__":

@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Runs the benches side by side with their peers: ./dev bench [--record NAME] [BENCH…]
+"""Runs the benches side by side with their peers: ./dev bench [--record NAME] [BENCH… [-- OPTIONS]]
 
 Each bench is a program of this folder: a Python script that takes --record FILE, or a native one
 under build/tests/bench that prints Google Benchmark's JSON. --record NAME appends every result to
-tests/bench/records/NAME.jsonl, with machine, driver, versions, date and commit.
+tests/bench/records/NAME.jsonl, with machine, driver, versions, date and commit. What stands behind
+-- is given to the benches that are scripts. --plot measures nothing: it makes the pages and charts
+of docs from the records.
 """
 
 import argparse
@@ -38,9 +40,10 @@ def native(program, target):
         record.append(target, program.stem, results)
 
 
-def script(program, target):
+def script(program, target, options):
     """Runs a Python bench, which prints its own table."""
     command = [sys.executable, str(program)] + (["--record", str(target)] if target else [])
+    command += options
     if subprocess.run(command, check=False).returncode:
         sys.exit(f"{program.name} failed")
 
@@ -49,9 +52,17 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--record", metavar="NAME", help="append to records/NAME.jsonl")
     parser.add_argument("benches", nargs="*", help="names without suffix; all by default")
-    arguments = parser.parse_args()
+    parser.add_argument("--plot", action="store_true", help="make docs' charts from the records")
+    given = sys.argv[1:]
+    own = given[: given.index("--")] if "--" in given else given
+    options = given[len(own) + 1 :]
+    arguments = parser.parse_args(own)
+    if arguments.plot:
+        for program in ("table", "plot"):
+            subprocess.run([sys.executable, str(HERE / f"{program}.py")], check=True)
+        return
     target = HERE / "records" / f"{arguments.record}.jsonl" if arguments.record else None
-    no_benches = ("run", "record", "table", "chart", "timing")
+    no_benches = ("run", "record", "table", "chart", "plot", "peers", "timing")
     programs = sorted(p for p in HERE.glob("*.py") if p.stem not in no_benches)
     programs += sorted(p for p in BUILT.glob("*_bench") if p.is_file())
     chosen = [p for p in programs if not arguments.benches or p.stem in arguments.benches]
@@ -61,7 +72,10 @@ def main():
         sys.exit(f"found no bench {', '.join(sorted(unknown))}; there are: {names}")
     for program in chosen:
         print(f"\n{program.stem}", flush=True)
-        (script if program.suffix == ".py" else native)(program, target)
+        if program.suffix == ".py":
+            script(program, target, options)
+        else:
+            native(program, target)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Other packages' functions for the ops that gpu_ops.py times.
+
+A package is a function that imports it and returns {op: make}. make(x) prepares its arguments like
+x and returns the function to time, with the bytes moved that Opdock's op of that name moves.
+Signatures: liger_kernel 0.8.5, quack-kernels 0.6.5, flashinfer-python 0.7.2, DeepSpeed's sources.
+"""
+
+import torch
+
+
+def beside(x, count=1, dtype=None):
+    """Weights of a row of x."""
+    make = {"device": x.device, "dtype": dtype or x.dtype}
+    weights = [torch.randn(x.shape[-1:], **make) for _ in range(count)]
+    return weights[0] if count == 1 else weights
+
+
+def liger():
+    """Its gelu is the tanh form, which takes less arithmetic than Opdock's gelu_mul by erf."""
+    from liger_kernel.transformers import functional as liger
+
+    def gated(function, x):
+        up = torch.randn_like(x)
+        return lambda: function(x, up)
+
+    def layer_norm(x):
+        weight, bias = beside(x, 2)
+        return lambda: liger.liger_layer_norm(x, weight, bias, 1e-5)
+
+    def rms_norm(x):
+        weight = beside(x)
+        return lambda: liger.liger_rms_norm(x, weight, 1e-5)
+
+    def add_rms_norm(x):
+        residual, weight = torch.randn_like(x), beside(x)
+        return lambda: liger.liger_fused_add_rms_norm(x, residual, weight, 1e-5)
+
+    return {
+        "softmax": lambda x: lambda: liger.liger_softmax(x),
+        "layer_norm": layer_norm,
+        "rms_norm": rms_norm,
+        "add_rms_norm": add_rms_norm,
+        "silu_mul": lambda x: gated(liger.liger_swiglu, x),
+        "gelu_mul": lambda x: gated(liger.liger_geglu, x),
+    }
+
+
+def quack():
+    """Of two dimensions; layer_norm's weights are float32."""
+    from quack.rmsnorm import layernorm_fwd, rmsnorm
+    from quack.softmax import softmax
+
+    def of_rows(x):
+        rows = x.view(-1, x.shape[-1])
+        return lambda: softmax(rows)
+
+    def layer_norm(x):
+        weight, bias = beside(x, 2, torch.float32)
+        return lambda: layernorm_fwd(x, weight, bias, 1e-5)
+
+    def rms_norm(x):
+        weight = beside(x)
+        return lambda: rmsnorm(x, weight, eps=1e-5)
+
+    def add_rms_norm(x):
+        residual, weight = torch.randn_like(x), beside(x)
+        return lambda: rmsnorm(x, weight, residual=residual, eps=1e-5, prenorm=True)
+
+    return {
+        "softmax": of_rows,
+        "layer_norm": layer_norm,
+        "rms_norm": rms_norm,
+        "add_rms_norm": add_rms_norm,
+    }
+
+
+def flashinfer():
+    """layer_norm is for bfloat16 alone; add_rms_norm writes over both of its arguments."""
+    import flashinfer
+
+    def layer_norm(x):
+        if x.dtype != torch.bfloat16:
+            raise TypeError(f"found {x.dtype}, wanted torch.bfloat16")
+        weight, bias = beside(x, 2, torch.float32)
+        return lambda: flashinfer.layernorm(x, weight, bias, 1e-5)
+
+    def rms_norm(x):
+        weight = beside(x)
+        return lambda: flashinfer.rmsnorm(x, weight, 1e-5)
+
+    def add_rms_norm(x):
+        own, residual, weight = x.clone(), torch.randn_like(x), beside(x)
+        return lambda: flashinfer.fused_add_rmsnorm(own, residual, weight, 1e-5)
+
+    def gated(function, x):
+        both = torch.cat([x, x], -1)
+        return lambda: function(both)
+
+    return {
+        "layer_norm": layer_norm,
+        "rms_norm": rms_norm,
+        "add_rms_norm": add_rms_norm,
+        "silu_mul": lambda x: gated(flashinfer.silu_and_mul, x),
+        "gelu_mul": lambda x: gated(flashinfer.gelu_and_mul, x),
+    }
+
+
+def deepspeed():
+    """Built on first use, with nvcc. Rows are multiples of 16 bytes."""
+    from deepspeed.inference.v2.kernels import core_ops
+    from deepspeed.ops.adam import FusedAdam
+
+    def norm(name, weights, results, x):
+        kernel = getattr(core_ops, name)(x.shape[-1], x.dtype)
+        inputs = [torch.randn_like(x) for _ in range(results)]
+        outputs = [torch.empty_like(x) for _ in range(results)]
+        sides = [beside(x) for _ in range(weights)]
+        return lambda: kernel(*outputs, *inputs, *sides)
+
+    def adamw(x):
+        tensors = x if isinstance(x, list) else [x]
+        params = [torch.nn.Parameter(tensor.clone()) for tensor in tensors]
+        for param in params:
+            param.grad = torch.randn_like(param)
+        return FusedAdam(params, adam_w_mode=True, weight_decay=0.01).step
+
+    def causal(x):
+        """In place, of [batch, heads, queries, keys]; the mask added is one of zeros."""
+        from deepspeed.ops.op_builder import InferenceBuilder
+
+        ends = {torch.float32: "fp32", torch.float16: "fp16", torch.bfloat16: "bf16"}
+        softmax = getattr(InferenceBuilder().load(), f"softmax_{ends[x.dtype]}")
+        scores, mask = x.clone(), torch.zeros_like(x[:, :1, :1])
+        no_alibi = torch.empty(1, device=x.device)
+        options = (no_alibi, True, False, False, 1, False, 0.125, 0, 1)
+        return lambda: softmax(scores, mask, *options)
+
+    return {
+        "softmax causal": causal,
+        "layer_norm": lambda x: norm("CUDAFPLN", 2, 1, x),
+        "add_layer_norm": lambda x: norm("CUDAFPPreLN", 2, 2, x),
+        "rms_norm": lambda x: norm("CUDARMSNorm", 1, 1, x),
+        "add_rms_norm": lambda x: norm("CUDARMSPreNorm", 1, 2, x),
+        "adamw": adamw,
+        "adamw lists": adamw,
+    }
+
+
+PACKAGES = {"Liger": liger, "quack": quack, "FlashInfer": flashinfer, "DeepSpeed": deepspeed}
+# What torch.compile would not change: kernels of PyTorch's own, and backward passes by themselves.
+NOT_COMPILED = ("adamw", "adamw lists", "bias_gelu_nvcc", "dropout")
+
+
+def available():
+    """{package: {op: make}} of those that can be imported; one line for each other one."""
+    found = {}
+    for name, package in PACKAGES.items():
+        try:
+            found[name] = package()
+        except Exception as error:  # also of what it imports, in whatever way that fails
+            print(f"  skipped: {name}: {first_line(error)}")
+    return found
+
+
+def first_line(error):
+    """An exception in one line."""
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0][:160] if lines else ''}"
+
+
+def compiled(op, function):
+    """{"torch.compile": PyTorch's function for this op, compiled in the default mode}, or {}."""
+    if op in NOT_COMPILED or op.endswith("_backward"):
+        return {}
+    return {"torch.compile": torch.compile(function, dynamic=False)}
+
+
+def makers(packages, op, x):
+    """{package: function without arguments that makes what is to be timed} for an op of x."""
+    return {name: lambda make=makes[op]: make(x) for name, makes in packages.items() if op in makes}

@@ -1,0 +1,152 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Makes the charts and the tables of docs/performance.md from the records of gpu_ops.
+
+tests/bench/plot.py [--check]     --check: exit with 1 if a file is not what this would write
+
+Each op, case and peer counts with its newest record, beside the copy that was timed before it.
+"""
+
+import json
+import sys
+import textwrap
+from pathlib import Path
+
+import lines
+
+HERE = Path(__file__).resolve().parent
+RECORDS = HERE / "records" / "h200.jsonl"
+PAGE = HERE.parents[1] / "docs" / "performance.md"
+BEGIN, END = "<!-- made by tests/bench/plot.py -->", "<!-- end -->"
+
+DTYPES = ["float32", "bfloat16", "float16"]
+GOAL = 0.97  # of the copy
+# The ops of a family begin with one of these; of each other op the family is not shown.
+FAMILIES = {
+    "softmax": ("softmax", "log_softmax"),
+    "norm": ("layer_norm", "rms_norm", "add_layer_norm", "add_rms_norm"),
+    "activation": ("bias_add", "bias_relu", "bias_gelu", "silu", "gelu", "geglu"),
+    "adam": ("adam",),
+}
+LEFT_OUT = ("bias_gelu_nvcc",)  # an example of code that nvcc compiles
+
+
+class Share:
+    """What one function reached: op, shape, dtype, who, share of the copy, and its record."""
+
+    def __init__(self, row, copy):
+        op, shape, *words = row["name"].split()
+        self.dtype, self.who = words[-1], row["peer"]
+        self.shape, self.row = shape, row
+        self.length = int(shape.split("x")[-1])
+        batched = ["batched"] if shape.count("x") > 1 else []
+        self.op = " ".join([op, *batched, *words[:-1]])
+        self.share = row["gb_per_s"] / copy
+
+
+def newest(records):
+    """The newest Share of each op, shape, dtype and peer, in the order of the records."""
+    copies, shares = {}, {}
+    for row in map(json.loads, records):
+        if row["bench"] != "gpu_ops":
+            continue
+        op, case = row["name"].split(" ", 1)
+        if op == "copy":
+            copies[case] = row["gb_per_s"]
+        elif case in copies and op not in LEFT_OUT:
+            shares[row["name"], row["peer"]] = Share(row, copies[case])
+    return list(shares.values())
+
+
+def family(shares, beginnings):
+    """Those of ops that begin with one of these."""
+    return [share for share in shares if share.op.startswith(beginnings)]
+
+
+def svg(title, shares):
+    """The family's chart."""
+    rows = {}
+    for share in sorted(shares, key=lambda share: share.length):
+        panels = rows.setdefault(share.op, {})
+        points = panels.setdefault(share.dtype, {}).setdefault(share.who, [])
+        points.append((share.length, share.share))
+    ops = dict.fromkeys(share.op for share in shares)
+    return lines.chart(title, DTYPES, {op: rows[op] for op in ops})
+
+
+def cell(own, others):
+    """Opdock's share and the best peer's; bold where a goal is missed. Also: whether it is."""
+    if own is None:
+        return "", False
+    best = max(others, key=lambda share: share.share, default=None)
+    missed = own.share < GOAL or (best is not None and best.share > own.share)
+    shown = f"**{own.share:.1%}**" if missed else f"{own.share:.1%}"
+    return shown + (f" ({best.who} {best.share:.1%})" if best else ""), missed
+
+
+def table(shares):
+    """(Markdown, cases, cases in which a goal is missed) of a family."""
+    text = ["| | " + " | ".join(DTYPES) + " |", "|" + "---|" * (len(DTYPES) + 1)]
+    count = missed = 0
+    ops = list(dict.fromkeys(share.op for share in shares))
+    by_length = sorted(shares, key=lambda share: (ops.index(share.op), share.length))
+    for op, shape in dict.fromkeys((share.op, share.shape) for share in by_length):
+        row = [share for share in shares if (share.op, share.shape) == (op, shape)]
+        cells = []
+        for dtype in DTYPES:
+            case = [share for share in row if share.dtype == dtype]
+            own = next((share for share in case if share.who == "opdock"), None)
+            content, misses = cell(own, [share for share in case if share.who != "opdock"])
+            cells.append(content)
+            count, missed = count + (own is not None), missed + misses
+        text.append(f"| {op} {shape} | " + " | ".join(cells) + " |")
+    return "\n".join(text), count, missed
+
+
+def measured(shares):
+    """On what, and which commits' records."""
+    where = shares[-1].row["where"]
+    commits = ", ".join(sorted({share.row["where"]["commit"] for share in shares}))
+    warm = sorted({s.row["where"]["commit"] for s in shares if s.row.get("l2") != "cold"})
+    text = f"{where['gpu']}, driver {where['driver']}; records of {commits}."
+    if warm:
+        text += f" Those of {', '.join(warm)} were timed without emptying the L2 before each call."
+    return textwrap.fill(text, 110, break_on_hyphens=False)
+
+
+def made(shares):
+    """What stands between the marks of the page."""
+    text = [measured(shares), ""]
+    for name, beginnings in FAMILIES.items():
+        own = family(shares, beginnings)
+        if not own:
+            continue
+        content, count, missed = table(own)
+        text += [f"### {name}", "", f"![{name}: share of a copy](performance-{name}.svg)", ""]
+        text += [f"In {missed} of {count} cases a goal is missed.", "", content, ""]
+    return "\n".join(text)
+
+
+def main():
+    shares = newest(RECORDS.read_text().splitlines())
+    gpu = shares[-1].row["where"]["gpu"]
+    written = {}
+    for name, beginnings in FAMILIES.items():
+        own = family(shares, beginnings)
+        if own:
+            title = f"{name} on {gpu}: share of a device copy's bytes a second, by row length"
+            written[PAGE.with_name(f"performance-{name}.svg")] = svg(title, own)
+    before, begin, rest = PAGE.read_text().partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not end:
+        sys.exit(f"{PAGE}: found no {BEGIN} before {END}, between which the tables stand; add both")
+    written[PAGE] = f"{before}{begin}\n\n{made(shares)}\n{end}{after}"
+    for path, content in written.items():
+        if "--check" not in sys.argv[1:]:
+            path.write_text(content)
+        elif not path.exists() or path.read_text() != content:
+            sys.exit(f"{path} is not what its records give; run ./dev bench --plot")
+
+
+if __name__ == "__main__":
+    main()
