@@ -268,6 +268,10 @@ OPDOCK_DEVICE float exp2(float x) {
   return value;
 #endif
 }
+// e^x - 1 to 1 ulp.
+OPDOCK_DEVICE float expm1(float x) {
+  return expm1f(x);
+}
 // The natural logarithm to 1 ulp.
 OPDOCK_DEVICE float log(float x) {
   return logf(x);

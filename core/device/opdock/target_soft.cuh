@@ -140,6 +140,9 @@ OPDOCK_DEVICE float exp2(float x) {
   const float value = __builtin_exp2f(x);
   return value < 0x1p-126f ? 0.0f : value;
 }
+OPDOCK_DEVICE float expm1(float x) {
+  return __builtin_expm1f(x);
+}
 OPDOCK_DEVICE float log(float x) {
   return __builtin_logf(x);
 }

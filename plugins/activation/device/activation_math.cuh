@@ -87,14 +87,17 @@ struct Math<float> {
 
 template <typename T>
 OPDOCK_DEVICE float silu(float x) {
-  const float e = Math<T>::decay(x), d = 1.0f + e, y = Math<T>::divide(x, d);
-  if constexpr (sizeof(T) < sizeof(float)) return y;
-  // What the roundings of the sum and of the quotient have lost comes in again; far below 0 the 1
-  // is nothing, and the sum may be infinite.
-  if (!(d < 0x1p24f) || !(x < infinity())) return y;
-  const float lost = e - (d - 1.0f);
-  const float rest = opdock::fma(-y, lost, opdock::fma(-y, d, x));
-  return opdock::fma(rest, rcp(d), y);
+  if constexpr (sizeof(T) < sizeof(float)) {
+    return Math<T>::divide(x, 1.0f + Math<T>::decay(x));
+  } else {
+    const float m = opdock::expm1(-x), d = 2.0f + m, y = x / d;
+    // What the roundings of the sum and of the quotient have lost comes in again; far below 0 the 2
+    // is nothing, and the sum may be infinite.
+    if (!(d < 0x1p24f) || !(x < infinity())) return y;
+    const float lost = m - (d - 2.0f);
+    const float rest = opdock::fma(-y, lost, opdock::fma(-y, d, x));
+    return opdock::fma(rest, rcp(d), y);
+  }
 }
 // Each x becomes act(x).
 template <typename T, int Size>

@@ -36,7 +36,7 @@ OPDOCK_KERNEL(128) words(float* f, int* i, opdock::uint32_t* u, opdock::uint64_t
   store_unit<1>(i + 8, load_unit<1>(i + 9));
   store_unit<16>(f + 8, load_unit<16>(f + 12));
   u[2] = funnel_right(u[0], u[1], 8);
-  f[4] = opdock::log(f[3]);
+  f[4] = opdock::log(f[3]) + opdock::expm1(f[7]);
   f[5] = opdock::rcp(f[4]) + opdock::erf(f[5]) + opdock::tanh(f[6]);
   l[1] = multiply_high(l[2], l[3]);
   if (f[3] > 1) trap();
