@@ -1,6 +1,6 @@
 // Polynomials of activation_simd.h, by Chebyshev's nodes or least largest errors. T is the type
-// that elements have in memory; how exact they are is said of each. SPDX-License-Identifier:
-// Apache-2.0
+// that elements have in memory; how exact they are is said of each.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 namespace activation {

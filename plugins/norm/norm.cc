@@ -1,5 +1,6 @@
 // layer_norm, rms_norm and the same of a sum: check their arguments and hand the rows to the
-// kernels. SPDX-License-Identifier: Apache-2.0
+// kernels.
+// SPDX-License-Identifier: Apache-2.0
 #include <cmath>
 #include <opdock/row_op.hpp>
 

@@ -90,6 +90,19 @@ def test_nan_and_infinity_are_not_hidden(device, dtype):
         assert found[:2].isnan().all() and not found[2].isnan().any()
 
 
+@pytest.mark.parametrize("length", [40, 1000, 1024, 8192, 33000])
+def test_the_sum_in_place(device, dtype, length):
+    """The sum takes the place of x or of residual while other threads still read their rows."""
+    add_layer_norm = on(device, opdock.ops.add_layer_norm)
+    x, residual = (random((5, length), dtype, seed, mean=8.0) for seed in (1, 2))
+    y, total = add_layer_norm(x, residual)
+    for place in (x.clone(), residual.clone()):
+        both = (place, residual) if torch.equal(place, x) else (x, place)
+        out = torch.empty_like(x)
+        add_layer_norm(*both, out=(out, place))
+        assert torch.equal(place, total) and torch.equal(out, y)
+
+
 @pytest.mark.parametrize("shape", row_cases.EMPTY_SHAPES)
 def test_zero_sizes(device, dtype, shape):
     x = torch.empty(shape, dtype=dtype)

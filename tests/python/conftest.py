@@ -14,6 +14,22 @@ def _has(module):
     return importlib.util.find_spec(module) is not None
 
 
+# Code of child(work): the status of a forked child that does `work`; SIGALRM ends one that hangs.
+FORKED_CHILD = """\
+import os, signal
+def child(work):
+    pid = os.fork()
+    if pid == 0:
+        signal.alarm(60)
+        try:
+            os._exit(0 if work() else 1)
+        except BaseException as error:
+            print(error, flush=True)
+            os._exit(2)
+    return os.waitpid(pid, 0)[1]
+"""
+
+
 requires_torch = pytest.mark.skipif(not _has("torch"), reason="torch is not installed")
 
 

@@ -5,23 +5,13 @@ import json
 import shutil
 
 import pytest
+from conftest import FORKED_CHILD
 from test_chain import BUILD, Room, room  # noqa: F401 (a fixture)
 
-# child(work): the status of a forked child that does `work`; SIGALRM ends one that hangs.
-PRELUDE = """\
-import glob, json, os, signal, threading, time, numpy, opdock
+PRELUDE = f"""\
+import glob, json, threading, time, numpy, opdock
 x = numpy.arange(4, dtype="float32")
-def child(work):
-    pid = os.fork()
-    if pid == 0:
-        signal.alarm(60)
-        try:
-            os._exit(0 if work() else 1)
-        except BaseException as error:
-            print(error, flush=True)
-            os._exit(2)
-    return os.waitpid(pid, 0)[1]
-"""
+{FORKED_CHILD}"""
 
 
 @pytest.fixture

@@ -7,22 +7,13 @@ import subprocess
 import sys
 
 import pytest
-from conftest import requires_torch
+from conftest import FORKED_CHILD, requires_torch
 
-PRELUDE = """\
-import json, os, signal
+PRELUDE = f"""\
+import json
+{FORKED_CHILD}
 def tasks():
     return set(os.listdir("/proc/self/task"))
-def child(work):
-    pid = os.fork()
-    if pid == 0:
-        signal.alarm(60)
-        try:
-            os._exit(0 if work() else 1)
-        except BaseException as error:
-            print(error, flush=True)
-            os._exit(2)
-    return os.waitpid(pid, 0)[1]
 """
 # Large enough for several threads, whose number is set where the machine has but one core.
 TORCH = """\

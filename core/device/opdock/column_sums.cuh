@@ -31,7 +31,7 @@ OPDOCK_DEVICE void for_column_chunks(const Elements<Tensors>& p, const ColumnSum
   if (at.part.first < p.length) {
     for (int64_t row = begin + thread_index() / lanes; row < end; row += height) {
       p.rows.locate(row, at.offset);
-      Vector<T> in[In::kCount], out[kOutputs];
+      Packed<T> in[In::kCount], out[kOutputs];
       float terms[kOutputs][kSize];
       if (vectors) {
         at.load(true, in);

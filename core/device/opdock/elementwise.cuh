@@ -4,7 +4,7 @@
 #pragma once
 
 #include "opdock/elements.cuh"
-#include "opdock/vector.cuh"
+#include "opdock/packed.cuh"
 
 namespace opdock {
 
@@ -21,34 +21,30 @@ struct Part {
 
 // 0 for elements that are not there.
 template <typename T>
-OPDOCK_DEVICE Vector<T> load_part(const T* row, const Part& part) {
-  constexpr int kSize = vector_size<T>;
+OPDOCK_DEVICE Packed<T> load_part(const T* row, const Part& part) {
   const T* const from = row + part.first;
-  const int bytes = static_cast<int>(reinterpret_cast<uint64_t>(from) & 15);
+  Packed<T> piece;
   if (part.is_whole<T>()) {
-    if (bytes == 0) return load_vector(from);
-    // Cut out of the two aligned vectors that it lies in, if both are inside of the row.
-    const int64_t low = part.first - bytes / static_cast<int>(sizeof(T));
-    if (low >= 0 && low + 2 * kSize <= part.length)
-      return cut_vector(load_vector(row + low), load_vector(row + low + kSize), bytes);
+    load_side(row, part.first, part.length, misalignment(from), &piece);
+    return piece;
   }
-  Vector<T> vector = {};
+  fill_piece(T{}, &piece);
   OPDOCK_UNROLL
-  for (int k = 0; k < kSize; ++k)
-    if (part.first + k >= 0 && part.first + k < part.length) vector.at[k] = from[k];
-  return vector;
+  for (int k = 0; k < vector_size<T>; ++k)
+    if (part.first + k >= 0 && part.first + k < part.length) piece.set(k, from[k]);
+  return piece;
 }
 
 template <typename T>
-OPDOCK_DEVICE void store_part(T* row, const Part& part, const Vector<T>& vector) {
+OPDOCK_DEVICE void store_part(T* row, const Part& part, const Packed<T>& piece) {
   T* const to = row + part.first;
-  if (part.is_whole<T>() && (reinterpret_cast<uint64_t>(to) & 15) == 0) {
-    store_vector(to, vector);
+  if (part.is_whole<T>() && misalignment(to) == 0) {
+    store_piece(to, piece);
     return;
   }
   OPDOCK_UNROLL
   for (int k = 0; k < vector_size<T>; ++k)
-    if (part.first + k >= 0 && part.first + k < part.length) to[k] = vector.at[k];
+    if (part.first + k >= 0 && part.first + k < part.length) to[k] = piece.get(k);
 }
 
 // Places of tensors among those of Elements.
@@ -75,23 +71,27 @@ struct RowPart {
   // By whole vectors or not. The first tensor of each kind is there; those of what is absent are
   // left as they are.
   template <int I = 0>
-  OPDOCK_DEVICE void load(bool vectors, Vector<T> (&in)[In::kCount]) const {
+  OPDOCK_DEVICE void load(bool vectors, Packed<T> (&in)[In::kCount]) const {
     if constexpr (I < In::kCount) {
       constexpr int kTensor = In::at(I);
       if (I == 0 || p.data[kTensor]) {
         const T* const from = row(kTensor);
-        in[I] = vectors ? load_vector(from + part.first) : load_part(from, part);
+        if (vectors) {
+          load_piece(from + part.first, &in[I]);
+        } else {
+          in[I] = load_part(from, part);
+        }
       }
       load<I + 1>(vectors, in);
     }
   }
   template <int I = 0>
-  OPDOCK_DEVICE void store(bool vectors, const Vector<T> (&out)[Out::kCount]) const {
+  OPDOCK_DEVICE void store(bool vectors, const Packed<T> (&out)[Out::kCount]) const {
     if constexpr (I < Out::kCount) {
       constexpr int kTensor = Out::at(I);
       if (I == 0 || p.data[kTensor]) {
         if (vectors) {
-          store_vector(row(kTensor) + part.first, out[I]);
+          store_piece(row(kTensor) + part.first, out[I]);
         } else {
           store_part(row(kTensor), part, out[I]);
         }
@@ -101,7 +101,7 @@ struct RowPart {
   }
 };
 
-// Calls f(in, out) once, for the thread's elements: in has a Vector<T> of each tensor whose place
+// Calls f(in, out) once, for the thread's elements: in has a Packed<T> of each tensor whose place
 // In names, out of each that Out names; both begin with one that is never absent. No output is an
 // input at other positions than its own. The kernel's launch is launch_elements().
 template <typename T, typename In, typename Out, int Tensors, typename F>
@@ -117,12 +117,10 @@ OPDOCK_DEVICE void for_elements(const Elements<Tensors>& p, const F& f) {
   at.part = {(thread - row * p.slots) * vector_size<T>, p.length};
   p.rows.locate(row, at.offset);
   // So that the first output is written by whole vectors, also where its row is misaligned.
-  if (!p.aligned)
-    at.part.first -= static_cast<int64_t>(reinterpret_cast<uint64_t>(at.row(Out::at(0))) & 15) /
-                     static_cast<int64_t>(sizeof(T));
+  if (!p.aligned) at.part.first -= misalignment(at.row(Out::at(0))) / static_cast<int>(sizeof(T));
   if (at.part.first >= p.length) return;
   const bool vectors = p.aligned && at.part.template is_whole<T>();
-  Vector<T> in[In::kCount], out[Out::kCount];
+  Packed<T> in[In::kCount], out[Out::kCount];
   // Two copies of the loads: those of vectors stand without branches between them.
   if (vectors) {
     at.load(true, in);

@@ -144,4 +144,36 @@ OPDOCK_DEVICE Packed<T> cut_packed(const Packed<T>& low, const Packed<T>& high, 
   return cut;
 }
 
+OPDOCK_DEVICE int misalignment(const void* address) {
+  return static_cast<int>(reinterpret_cast<uint64_t>(address) & 15);
+}
+
+// The piece at `column`, all of it inside, of `columns` elements of any alignment. `bytes`: how it
+// is misaligned, which is the same for all vectors of a row.
+template <typename T>
+OPDOCK_DEVICE void load_side(const T* side, int64_t column, int64_t columns, int bytes,
+                             Packed<T>* out) {
+  const T* const from = side + column;
+  if (bytes == 0) {
+    load_piece(from, out);
+    return;
+  }
+  // Cut out of the two aligned ones that it lies in, if both are inside.
+  const int elements = bytes / static_cast<int>(sizeof(T));
+  const T* const low_at = from - elements;
+  if (column >= elements && column - elements + 2 * vector_size<T> <= columns) {
+    Packed<T> low, high;
+    load_piece(low_at, &low);
+    load_piece(low_at + vector_size<T>, &high);
+    *out = cut_packed(low, high, bytes);
+    return;
+  }
+  OPDOCK_UNROLL
+  for (int j = 0; j < vector_size<T>; ++j) out->set(j, from[j]);
+}
+template <typename T>
+OPDOCK_DEVICE void load_side(const T* side, int64_t column, int64_t, int, Single<T>* out) {
+  out->value = side[column];
+}
+
 }  // namespace opdock

@@ -49,44 +49,13 @@ OPDOCK_DEVICE void hide(int64_t column, int64_t end, T fill, Piece* piece) {
     if (column + j >= end) piece->set(j, fill);
 }
 
-OPDOCK_DEVICE int misalignment(const void* address) {
-  return static_cast<int>(reinterpret_cast<uint64_t>(address) & 15);
-}
-
-// What is read beside the row at the same columns, weights or a mask: `columns` elements of any
-// alignment. `bytes`: how the piece at `column` is misaligned, which is the same for the whole row.
-template <typename T>
-OPDOCK_DEVICE void load_side(const T* side, int64_t column, int64_t columns, int bytes,
-                             Packed<T>* out) {
-  const T* const from = side + column;
-  if (bytes == 0) {
-    load_piece(from, out);
-    return;
-  }
-  // Cut out of the two aligned ones that it lies in, if both are inside.
-  const int elements = bytes / static_cast<int>(sizeof(T));
-  const T* const low_at = from - elements;
-  if (column >= elements && column - elements + 2 * vector_size<T> <= columns) {
-    Packed<T> low, high;
-    load_piece(low_at, &low);
-    load_piece(low_at + vector_size<T>, &high);
-    *out = cut_packed(low, high, bytes);
-    return;
-  }
-  OPDOCK_UNROLL
-  for (int j = 0; j < vector_size<T>; ++j) out->set(j, from[j]);
-}
-template <typename T>
-OPDOCK_DEVICE void load_side(const T* side, int64_t column, int64_t, int, Single<T>* out) {
-  out->value = side[column];
-}
-
-// Some of those, and what of them is beside a thread's first vector, asked for before it is needed.
+// Tensors of a row's length that are read beside it (load_side()), and what of them is beside a
+// thread's first vector, asked for before it is needed.
 template <typename T, int Count>
 struct Sides {
-  const T* from[Count > 0 ? Count : 1];
-  int bytes[Count > 0 ? Count : 1];
-  Packed<T> first[Count > 0 ? Count : 1];
+  const T* from[Count];
+  int bytes[Count];
+  Packed<T> first[Count];
 };
 
 // Where the row's vectors and edges are. All tensors of a row that are read and written by vectors
@@ -138,6 +107,11 @@ class TileTeam {
     }
   }
 
+  // The row's first element, the same in all threads.
+  template <typename T>
+  OPDOCK_DEVICE T first(const T* row) const {
+    return has_row_ ? row[0] : T{};
+  }
   // This thread's part of a row; `fill` stands where there is no element.
   template <typename T>
   OPDOCK_DEVICE Tile<T, Vectors> load(const T* row, T fill) const {
@@ -311,6 +285,8 @@ class NarrowTeam : public TileTeam<kNarrowVectors, 0, Edges> {
   OPDOCK_DEVICE Pair far(const Pair& pair, Merge) const {
     return pair;
   }
+  // Until then no thread of the team writes what others read before.
+  OPDOCK_DEVICE void sync() const { warp_barrier(); }
   OPDOCK_DEVICE void finish() const {}
 
  private:
@@ -364,6 +340,15 @@ class BlockReach {
     }
     return pair;
   }
+  OPDOCK_DEVICE void sync() const {
+    if constexpr (Clusters) {
+      if (cluster_blocks() > 1) {
+        cluster_barrier();
+        return;
+      }
+    }
+    block_barrier();
+  }
   // Comes last: other blocks may still read this one's memory.
   OPDOCK_DEVICE void finish() const {
     if constexpr (Clusters)
@@ -406,10 +391,11 @@ class LongTeam : public BlockReach<false> {
   template <typename T>
   OPDOCK_DEVICE void take(const T* row, int64_t length) {
     length_ = length;
-    if (by_vectors_)
-      span_.set(row, length);
-    else
-      span_.head = length_ > 0;
+    if (by_vectors_) span_.set(row, length);
+  }
+  template <typename T>
+  OPDOCK_DEVICE T first(const T* row) const {
+    return row[0];
   }
   template <typename T>
   OPDOCK_DEVICE Stream<T> load(const T* row, T fill) const {

@@ -52,8 +52,9 @@ struct Rows {
   OPDOCK_HOST_DEVICE void locate(long long row, long long (&offset)[Tensors]) const {
     for (int t = 0; t < Tensors; ++t) offset[t] = 0;
     if (!Flat) {
-      OPDOCK_NO_UNROLL  // usually there is nothing to do
-          for (int i = ndim - 1; i > 0; --i) {
+      // Usually there is nothing to do.
+      OPDOCK_NO_UNROLL
+      for (int i = ndim - 1; i > 0; --i) {
         const long long at = row % size[i];
         row /= size[i];
         for (int t = 0; t < Tensors; ++t) offset[t] += at * stride[t][i];

@@ -49,17 +49,5 @@ bool rows_aligned(const Rows<N>& rows, int t, const void* data, uint64_t element
   return low % bytes == 0;
 }
 
-// Whether every row is made of whole, aligned 16-byte vectors. data: where each tensor's first
-// element is, NULL for one that does not count.
-template <int N>
-bool rows_are_vectors(const Rows<N>& rows, int64_t length, int64_t element_bytes,
-                      const void* const (&data)[N]) {
-  const uint64_t bytes = static_cast<uint64_t>(element_bytes);
-  bool aligned = length % (16 / element_bytes) == 0;
-  for (int t = 0; t < N; ++t)
-    aligned = aligned && (data[t] == nullptr || rows_aligned(rows, t, data[t], bytes, 16));
-  return aligned;
-}
-
 }  // namespace opdock
 #endif  // OPDOCK_ROWS_HPP_

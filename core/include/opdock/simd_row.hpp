@@ -1,5 +1,6 @@
 // opdock/simd_row.hpp: for CPU kernels over rows, in a plugin's simd_sources: passes over a row
-// that keep several vectors in flight, and what they add up. SPDX-License-Identifier: Apache-2.0
+// that keep several vectors in flight, and what they add up.
+// SPDX-License-Identifier: Apache-2.0
 #ifndef OPDOCK_SIMD_ROW_HPP_
 #define OPDOCK_SIMD_ROW_HPP_
 

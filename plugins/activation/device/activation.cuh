@@ -1,6 +1,7 @@
 // The activation ops on a GPU: one kernel for all that are forward and one or, with sums over rows,
 // two for all that are backward. Which activation it is says a parameter, which costs a
-// memory-bound kernel nothing. SPDX-License-Identifier: Apache-2.0
+// memory-bound kernel nothing.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include "activation_math.cuh"
@@ -10,7 +11,7 @@ namespace activation {
 
 // x + bias, where there is one.
 template <typename T, int Size>
-OPDOCK_DEVICE void load_sum(const Vector<T>& x, const Vector<T>& bias, bool biased,
+OPDOCK_DEVICE void load_sum(const Packed<T>& x, const Packed<T>& bias, bool biased,
                             float (&sum)[Size]) {
   to_floats(x, sum);
   if (!biased) return;
@@ -38,7 +39,7 @@ OPDOCK_KERNEL_BLOCKS(kElementThreads, 5 + (1 - Gated))
 forward(ForwardParams p) {
   using In = typename Forward<Gated>::In;
   for_elements<T, In, Places<kOut>>(p.at,
-                                    [&](const Vector<T>(&in)[In::kCount], Vector<T>(&out)[1]) {
+                                    [&](const Packed<T>(&in)[In::kCount], Packed<T>(&out)[1]) {
                                       float x[vector_size<T>];
                                       load_sum(in[0], in[1], p.at.data[kXBias], x);
                                       activate<T>(p.act, x);
@@ -73,7 +74,7 @@ OPDOCK_KERNEL(kElementThreads)
 backward(BackwardParams p) {
   using In = Places<kGrad, kOfX, kOfUp>;
   using Out = Places<kGradX, kGradUp>;
-  for_elements<T, In, Out>(p.at, [&](const Vector<T>(&in)[3], Vector<T>(&out)[2]) {
+  for_elements<T, In, Out>(p.at, [&](const Packed<T>(&in)[3], Packed<T>(&out)[2]) {
     float grad[vector_size<T>], x[vector_size<T>];
     to_floats(in[0], grad);
     to_floats(in[1], x);
@@ -109,7 +110,7 @@ backward_sums(BackwardParams p) {
   using In = typename Backward<Gated>::In;
   using Out = typename Backward<Gated>::Out;
   for_column_chunks<T, In, Out>(p.at, p.sums,
-                                [&](const Vector<T>(&in)[In::kCount], Vector<T>(&out)[Out::kCount],
+                                [&](const Packed<T>(&in)[In::kCount], Packed<T>(&out)[Out::kCount],
                                     float (&terms)[Out::kCount][vector_size<T>]) {
                                   float x[vector_size<T>] = {};
                                   to_floats(in[0], terms[0]);

@@ -44,8 +44,11 @@ struct Norm {
   static OPDOCK_DEVICE void run(const Params& p, Team& team) {
     const Row<T> row(p, team);
     team.take(row.x, p.length);
+    const T first = first_of(p, team, row);
     auto tile = team.load(row.x, T{});
     if constexpr (Add) {
+      // A sum in place would replace the first element before all have read it.
+      if (p.sum == p.x || p.sum == p.residual) team.sync();
       // What is normalised is the sum as it is stored, rounded.
       const auto residual = team.load(row.residual, T{});
       team.map(
@@ -61,32 +64,53 @@ struct Norm {
           tile, residual);
       tile = team.again(tile, row.sum);
     }
-    float shift = 0.0f;
-    const Pair sums = deviations(p, team, tile, row, &shift);
+    float shift = to_float(first);
+    const Pair sums = deviations(p, team, tile, first, &shift);
     const T* const weight = static_cast<const T*>(p.weight);
     const T* const bias = static_cast<const T*>(p.bias);
     if (weight && bias) {
       const auto sides = team.ask(weight, bias);
-      write(team, tile, row, moments(p, team, sums, shift), sides,
-            [](float y, const float (&s)[2]) { return fma(y, s[0], s[1]); });
-    } else if (weight) {
-      const auto sides = team.ask(weight);
-      write(team, tile, row, moments(p, team, sums, shift), sides,
-            [](float y, const float (&s)[1]) { return y * s[0]; });
+      const Moments of = moments(p, team, sums, shift);
+      team.map_beside(
+          row.out,
+          [&](int64_t, bool, auto& x, const auto& beside) {
+            write(of, &x, beside, [](float y, const float (&s)[2]) { return fma(y, s[0], s[1]); });
+          },
+          tile, sides);
+    } else if (weight || bias) {
+      const auto sides = team.ask(weight ? weight : bias);
+      const Moments of = moments(p, team, sums, shift);
+      const bool by = weight;
+      team.map_beside(
+          row.out,
+          [&](int64_t, bool, auto& x, const auto& beside) {
+            write(of, &x, beside,
+                  [&](float y, const float (&s)[1]) { return by ? y * s[0] : y + s[0]; });
+          },
+          tile, sides);
     } else {
-      const auto sides = team.ask(bias ? bias : row.x);
-      write(team, tile, row, moments(p, team, sums, shift), sides,
-            [&](float y, const float (&s)[1]) { return bias ? y + s[0] : y; });
+      const Moments of = moments(p, team, sums, shift);
+      team.map(row.out, [&](int64_t, bool, auto& x) { normalise(of, &x); }, tile);
     }
   }
 
  private:
+  // The first element of a row of 16 bits. Any number among the elements will do for a mean: with
+  // it, what the squares lose to the mean stays below what the result's rounding loses.
+  template <class T, class Team>
+  static OPDOCK_DEVICE T first_of(const Params& p, const Team& team, const Row<T>& row) {
+    if (sizeof(T) == sizeof(float) || !p.centred) return T{};
+    const T x = team.first(row.x);
+    if constexpr (Add)
+      return from_float<T>(to_float(x) + to_float(team.first(row.residual)));
+    else
+      return x;
+  }
   // The sums of the deviations from *shift, a number near the mean, and of their squares; of the
-  // threads that exchange registers.
+  // threads that exchange registers. first, and *shift before: a row's first_of().
   template <class T, class Team, class Tile>
-  static OPDOCK_DEVICE Pair deviations(const Params& p, Team& team, Tile& tile, const Row<T>& row,
+  static OPDOCK_DEVICE Pair deviations(const Params& p, Team& team, Tile& tile, T first,
                                        float* shift) {
-    T first{};
     if constexpr (sizeof(T) == sizeof(float)) {
       if (p.centred) {
         float sum = 0.0f;
@@ -99,12 +123,6 @@ struct Norm {
         sum = team.template near<Sum>(sum);
         *shift = team.template far<0>({sum, 0.0f}, AddPairs{}).a * p.share;
       }
-    } else if (p.centred) {
-      // Any number among the elements will do: with it, what the squares lose to the mean stays
-      // below what the result's rounding loses.
-      first = row.x[0];
-      if constexpr (Add) first = from_float<T>(to_float(first) + to_float(row.residual[0]));
-      *shift = to_float(first);
     }
     const float from = *shift;
     Pair sums = {};
@@ -138,27 +156,30 @@ struct Norm {
   }
 
   // affine: of a normalised element, and of what is beside it.
-  template <class T, class Team, class Tile, int Count, class Affine>
-  static OPDOCK_DEVICE void write(Team& team, Tile& tile, const Row<T>& row, const Moments& of,
-                                  const Sides<T, Count>& sides, Affine affine) {
-    team.map_beside(
-        row.out,
-        [&](int64_t, bool, auto& x, const auto& beside) {
-          constexpr int kSize = piece_size<decltype(x)>;
-          float value[kSize], side[Count][kSize];
-          to_floats(x, value);
-          OPDOCK_UNROLL
-          for (int i = 0; i < Count; ++i) to_floats(beside[i], side[i]);
-          OPDOCK_UNROLL
-          for (int j = 0; j < kSize; ++j) {
-            float at[Count];
-            OPDOCK_UNROLL
-            for (int i = 0; i < Count; ++i) at[i] = side[i][j];
-            value[j] = affine(fma(value[j] - of.mean, of.factor, of.rest), at);
-          }
-          from_floats(value, &x);
-        },
-        tile, sides);
+  template <class Piece, int Count, class Affine>
+  static OPDOCK_DEVICE void write(const Moments& of, Piece* x, const Piece (&beside)[Count],
+                                  Affine affine) {
+    constexpr int kSize = piece_size<Piece>;
+    float value[kSize], side[Count][kSize];
+    to_floats(*x, value);
+    OPDOCK_UNROLL
+    for (int i = 0; i < Count; ++i) to_floats(beside[i], side[i]);
+    OPDOCK_UNROLL
+    for (int j = 0; j < kSize; ++j) {
+      float at[Count];
+      OPDOCK_UNROLL
+      for (int i = 0; i < Count; ++i) at[i] = side[i][j];
+      value[j] = affine(fma(value[j] - of.mean, of.factor, of.rest), at);
+    }
+    from_floats(value, x);
+  }
+  template <class Piece>
+  static OPDOCK_DEVICE void normalise(const Moments& of, Piece* x) {
+    float value[piece_size<Piece>];
+    to_floats(*x, value);
+    OPDOCK_UNROLL
+    for (float& each : value) each = fma(each - of.mean, of.factor, of.rest);
+    from_floats(value, x);
   }
 };
 

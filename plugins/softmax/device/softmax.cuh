@@ -1,5 +1,6 @@
 // Softmax and log-softmax along the last dimension, with scale, additive mask and causal masking;
-// in float. SPDX-License-Identifier: Apache-2.0
+// in float.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include "opdock/device.cuh"

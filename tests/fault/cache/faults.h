@@ -1,6 +1,6 @@
 // Stands between the cache and the C library: lets the Nth call that touches a folder fail, or
-// kills the process there, and shifts the clock. For one thread at a time. SPDX-License-Identifier:
-// Apache-2.0
+// kills the process there, and shifts the clock. For one thread at a time.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstdint>
