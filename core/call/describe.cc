@@ -87,6 +87,7 @@ void Description::add_gradients() {
     opdock_gradient gradient{};
     gradient.num_params = static_cast<uint32_t>(from.params.size());
     gradient.params = from.params.data();
+    gradient.results = from.results.data();
     gradient.num_args = static_cast<uint32_t>(gradient_args_.back().size());
     gradient.args = gradient_args_.back().data();
     gradient.op = from.op.empty() ? nullptr : from.op.c_str();

@@ -37,8 +37,10 @@ class GradientParser {
   Reason reason() const { return make_reason(Code::kSchemaInvalid, in_.found(), in_.wanted()); }
 
  private:
+  // "x, weight", and "x & residual", which have one gradient.
   void parse_params() {
-    do {
+    bool more = true;
+    while (more) {
       in_.peek();
       const size_t start = in_.position();
       const int index = schema_.find(in_.word());
@@ -47,7 +49,12 @@ class GradientParser {
         return;
       }
       gradient_.params.push_back(static_cast<uint32_t>(index));
-    } while (in_.take(","));
+      gradient_.results.push_back(results_);
+      more = in_.take("&");
+      if (more) continue;
+      ++results_;
+      more = in_.take(",");
+    }
     in_.expect("=");
   }
 
@@ -172,15 +179,15 @@ class GradientParser {
 
   // The op's results are the gradients, one for one.
   void check_results(size_t start) {
-    bool fits = op_->returns.size() == gradient_.params.size();
+    bool fits = op_->returns.size() == results_;
     for (size_t i = 0; fits && i < gradient_.params.size(); ++i) {
-      const SchemaReturn& result = op_->returns[i];
+      const SchemaReturn& result = op_->returns[gradient_.results[i]];
       fits = result.is_fresh_tensor() &&
              result.type.list == type_of(static_cast<int>(gradient_.params[i])).list;
     }
     if (!fits) {
-      in_.fail("an op whose results are the gradients of the " +
-                   std::to_string(gradient_.params.size()) + " parameters, in their order",
+      in_.fail("an op whose results are the " + std::to_string(results_) +
+                   " gradients of the parameters, in their order",
                start);
     }
   }
@@ -194,6 +201,7 @@ class GradientParser {
   std::span<const Schema> ops_;
   const Schema* op_ = nullptr;
   std::vector<bool> given_;
+  uint32_t results_ = 0;  // that the parameters take
   Gradient gradient_;
 };
 

@@ -24,6 +24,7 @@ struct GradientArg {
 // The gradient of one or several parameters.
 struct Gradient {
   std::vector<uint32_t> params;
+  std::vector<uint32_t> results;  // of `op`: which one is the gradient of each of `params`
   std::string op;                 // empty: they have none,
   std::string why;                // for this reason
   std::vector<GradientArg> args;  // one for each parameter of `op`

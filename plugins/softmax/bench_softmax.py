@@ -13,6 +13,22 @@ def candidates(x):
     yield "softmax", "torch", 2, lambda: torch.softmax(x, -1)
     yield "log_softmax", "opdock", 2, lambda: opdock.ops.log_softmax(x)
     yield "log_softmax", "torch", 2, lambda: torch.log_softmax(x, -1)
+    for op, functions in backward(x).items():
+        for whose, function in functions.items():
+            yield op, whose, 3, function
+
+
+def backward(x):
+    """{op: {whose: function}} of the gradients; PyTorch's autograd calls the same kernels."""
+    grad, found = torch.randn_like(x), {}
+    for op in ("softmax", "log_softmax"):
+        result = getattr(torch, op)(x, -1)
+        ours, theirs = getattr(opdock.ops, f"{op}_backward"), getattr(torch, f"_{op}_backward_data")
+        found[f"{op}_backward"] = {
+            "opdock": lambda ours=ours, result=result: ours(grad, result),
+            "torch": lambda theirs=theirs, result=result: theirs(grad, result, -1, x.dtype),
+        }
+    return found
 
 
 ATTENTION = [(8, 32, 1024, 1024), (32, 16, 512, 512), (1, 32, 2048, 2048)]
@@ -47,6 +63,9 @@ def cpu_candidates(shape, dtype):
         yield "softmax", "torch", lambda: torch.softmax(x, -1)
         yield "log_softmax", "opdock", lambda: log_softmax(x)
         yield "log_softmax", "torch", lambda: torch.log_softmax(x, -1)
+        for op, functions in backward(x).items():
+            yield op, "opdock", functions["opdock"]
+            yield op, "torch", functions["torch"]
         return
     # A batch in which each sequence is padded, and queries that see no later key.
     padding = torch.zeros(shape[0], 1, 1, shape[-1], dtype=dtype)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""softmax and log_softmax in PyTorch: what the plugin is compared with, and what replaces it."""
+"""softmax, log_softmax and their gradients in PyTorch: what the plugin is compared with, and what
+replaces it."""
 
 import torch
 
@@ -35,3 +36,33 @@ def log_softmax(x, *, scale=1.0, mask=None, causal=False):
     scores = scores_of(x, scale, mask, causal)
     masked = (scores == float("-inf")).all(dim=-1, keepdim=True)
     return torch.log_softmax(scores, dim=-1).masked_fill(masked, float("-inf")).to(x.dtype)
+
+
+def softmax_backward(grad, result, *, scale=1.0, causal=False):
+    """The gradient of softmax's x, from its result; what causality masks is 0."""
+    return _backward(
+        lambda g, y: y * (g - (g * y).sum(-1, keepdim=True)), grad, result, scale, causal
+    )
+
+
+def log_softmax_backward(grad, result, *, scale=1.0, causal=False):
+    """The gradient of log_softmax's x, from its result; 0 where that is -inf."""
+
+    def slope(g, y):
+        masked = y == float("-inf")
+        total = g.masked_fill(masked, 0.0).sum(-1, keepdim=True)
+        return (g - y.exp() * total).masked_fill(masked, 0.0)
+
+    return _backward(slope, grad, result, scale, causal)
+
+
+def _backward(slope, grad, result, scale, causal):
+    compute = torch.float64 if result.dtype == torch.float64 else torch.float32
+    g, y = grad.to(compute), result.to(compute)
+    if causal:
+        queries, keys = result.shape[-2:]
+        allowed = torch.ones(queries, keys, dtype=torch.bool, device=result.device)
+        hidden = ~allowed.tril(keys - queries)
+        g, y = g.masked_fill(hidden, 0.0), y.masked_fill(hidden, 0.0)
+        return (slope(g, y) * scale).masked_fill(hidden, 0.0).to(result.dtype)
+    return (slope(g, y) * scale).to(result.dtype)

@@ -1,4 +1,4 @@
-// Softmax on the CPU: what the plugin hands to the kernel.
+// Softmax and its gradient on the CPU: what the plugin hands to the kernels.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -16,6 +16,13 @@ struct Job {
   Params params;
 };
 
+struct BackwardJob {
+  opdock_dtype dtype;
+  double scale;
+  BackwardParams params;
+};
+
 OPDOCK_SIMD_DECLARE(void run(const Job& job, int64_t begin, int64_t end))
+OPDOCK_SIMD_DECLARE(void run_backward(const BackwardJob& job, int64_t begin, int64_t end))
 
 }  // namespace softmax

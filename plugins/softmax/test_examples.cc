@@ -18,6 +18,16 @@ static const ExamplesOf softmax_examples([](Examples& examples) {
                    {rows, one, shorter, off},
                    {rows, one, half, off},
                    {examples.misaligned({4, 6}), one, none(), off}}});
+  for (const char* op : {"softmax_backward", "log_softmax_backward"})
+    examples.add({"softmax",
+                  op,
+                  {rows, rows, one, off},
+                  {examples.gapped(4, 6)},
+                  {{columns, rows, one, off},
+                   {rows, columns, one, off},
+                   {shorter, rows, one, off},
+                   {half, rows, one, off},
+                   {examples.misaligned({4, 6}), rows, one, off}}});
 });
 
 }  // namespace opdock_test

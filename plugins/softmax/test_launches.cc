@@ -13,6 +13,17 @@ TEST(SoftmaxLaunches, CoverEveryRow) {
   expect_every_launch_covers("softmax", 2, run);
 }
 
+TEST(SoftmaxLaunches, CoverEveryRowOfTheGradient) {
+  const Op backward("softmax", "softmax_backward");
+  auto run = [&](Type type, int64_t length, uint32_t warp, int odd, std::vector<Launch>* launches) {
+    Array grad(type, {5, length}, {length, 1}, odd == 1), result(type, {5, length});
+    Array out(type, {5, length});
+    return backward.record({grad.value(), result.value(), number(1), boolean(false)}, {&out}, warp,
+                           launches);
+  };
+  expect_every_launch_covers("softmax", 2, run);
+}
+
 TEST(SoftmaxLaunches, NothingForEmptyTensors) {
   const Op softmax("softmax", "softmax");
   Array x(Type::kFloat32, {0, 8}), out(Type::kFloat32, {0, 8});

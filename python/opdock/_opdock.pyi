@@ -14,7 +14,7 @@ class Function:
     _op_doc: str
     _params: list[tuple[str, int, int, Any]]
     _results: list[tuple[int, int, int]]
-    _gradients: list[tuple[list[int], str | None, list[tuple[int, int, Any]] | str]]
+    _gradients: list[tuple[list[tuple[int, int]], str | None, list[tuple[int, int, Any]] | str]]
     def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
 
 class Object:

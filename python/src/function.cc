@@ -102,7 +102,8 @@ PyObject* get_results(PyObject* self, void*) {
   return list;
 }
 
-// [([index of a parameter, …], op or None, [(kind, index, constant), …] or why not), …]
+// [([(index of a parameter, index of its gradient among the op's results), …], op or None,
+//   [(kind, index, constant), …] or why not), …]
 PyObject* get_gradients(PyObject* self, void*) {
   const opdock_function_info& declared = *info_of(self).declared;
   PyObject* list = PyList_New(0);
@@ -110,9 +111,9 @@ PyObject* get_gradients(PyObject* self, void*) {
     const opdock_gradient& gradient = declared.gradients[i];
     PyObject* params = PyList_New(0);
     for (uint32_t k = 0; params != nullptr && k < gradient.num_params; ++k) {
-      PyObject* number = PyLong_FromUnsignedLong(gradient.params[k]);
-      if (number == nullptr || PyList_Append(params, number) != 0) Py_CLEAR(params);
-      Py_XDECREF(number);
+      PyObject* pair = Py_BuildValue("(II)", gradient.params[k], gradient.results[k]);
+      if (pair == nullptr || PyList_Append(params, pair) != 0) Py_CLEAR(params);
+      Py_XDECREF(pair);
     }
     PyObject* args = gradient.op == nullptr ? text(gradient.why) : PyList_New(0);
     for (uint32_t k = 0; gradient.op != nullptr && args != nullptr && k < gradient.num_args; ++k) {

@@ -83,9 +83,13 @@ def both_backward(grad, x, y, factor):
 
 
 HELPERS = {f.__name__: Function(f) for f in (product_backward, both_backward)}
-OF_X = ([0], "product_backward", [(INCOMING, 0, None), (PARAM, 1, None), (PARAM, 2, None)])
-OF_Y = ([1], "product_backward", [(INCOMING, 0, None), (PARAM, 0, None), (PARAM, 2, None)])
-OF_BOTH = ([0, 1], "both_backward", [(INCOMING, 0, None), *((PARAM, i, None) for i in range(3))])
+OF_X = ([(0, 0)], "product_backward", [(INCOMING, 0, None), (PARAM, 1, None), (PARAM, 2, None)])
+OF_Y = ([(1, 0)], "product_backward", [(INCOMING, 0, None), (PARAM, 0, None), (PARAM, 2, None)])
+OF_BOTH = (
+    [(0, 0), (1, 1)],
+    "both_backward",
+    [(INCOMING, 0, None), *((PARAM, i, None) for i in range(3))],
+)
 X, Y = np.random.default_rng(3).standard_normal((2, 3, 4))
 
 
@@ -93,7 +97,9 @@ def check(gradients, *args, call=product, helpers=HELPERS, flags=(), **keywords)
     check_function(Function(call, gradients, flags), helpers.__getitem__, args, keywords)
 
 
-@pytest.mark.parametrize("gradients", [[OF_X, OF_Y], [OF_BOTH], [OF_X, ([1], None, "a reason")]])
+@pytest.mark.parametrize(
+    "gradients", [[OF_X, OF_Y], [OF_BOTH], [OF_X, ([(1, 0)], None, "a reason")]]
+)
 def test_right_gradients_pass(gradients):
     check(gradients, X, Y)
     check(gradients, X, Y, factor=-0.5)
@@ -102,17 +108,32 @@ def test_right_gradients_pass(gradients):
 @pytest.mark.parametrize(
     ("gradients", "what"),
     [
-        ([OF_X, ([1], *OF_X[1:])], "'y': 12 of 12"),  # the wrong factor
-        ([([0], "product_backward", [*OF_X[2][:2], (CONSTANT, 0, 1.0)]), OF_Y], "'x': 12 of 12"),
-        ([([1, 0], *OF_BOTH[1:])], "'y': 12 of 12"),  # the wrong order
-        ([([0], "product_backward", [(PARAM, 1, None), *OF_X[2][1:]])], "'x': 12 of 12"),
+        ([OF_X, ([(1, 0)], *OF_X[1:])], "'y': 12 of 12"),  # the wrong factor
+        (
+            [([(0, 0)], "product_backward", [*OF_X[2][:2], (CONSTANT, 0, 1.0)]), OF_Y],
+            "'x': 12 of 12",
+        ),
+        ([([(1, 0), (0, 1)], *OF_BOTH[1:])], "'y': 12 of 12"),  # the wrong order
+        ([([(0, 0)], "product_backward", [(PARAM, 1, None), *OF_X[2][1:]])], "'x': 12 of 12"),
         # The gradient of a result that is not floating is 0.
-        ([([0], "product_backward", [(INCOMING, 1, None), *OF_X[2][1:]])], "'x': 12 of 12"),
+        ([([(0, 0)], "product_backward", [(INCOMING, 1, None), *OF_X[2][1:]])], "'x': 12 of 12"),
     ],
 )
 def test_wrong_gradients_are_found(gradients, what):
     with pytest.raises(AssertionError, match=rf"product: the gradient of {what}.*differences"):
         check(gradients, X, Y)
+
+
+def test_parameters_may_share_a_gradient():
+    def square(x, y):
+        return (x + y) ** 2
+
+    helpers = {"square_backward": Function(lambda grad, x, y: 2 * (x + y) * grad)}
+    formula = [(INCOMING, 0, None), (PARAM, 0, None), (PARAM, 1, None)]
+    shared = [([(0, 0), (1, 0)], "square_backward", formula)]
+    check(shared, X, Y, call=square, helpers=helpers)
+    with pytest.raises(AssertionError, match="'y': 12 of 12"):
+        check(shared, X, Y, call=lambda x, y: x * x + 2 * x * y, helpers=helpers)
 
 
 def test_one_wrong_element_is_found():
@@ -144,19 +165,19 @@ def test_lists_and_arguments_that_are_not_there():
         return [2 * grad * x for x in xs]
 
     helpers = {"total_backward": Function(total_backward)}
-    gradients = [([0], "total_backward", [(INCOMING, 0, None), (PARAM, 0, None)])]
+    gradients = [([(0, 0)], "total_backward", [(INCOMING, 0, None), (PARAM, 0, None)])]
     check(gradients, [X, Y], call=total, helpers=helpers)
     with pytest.raises(AssertionError, match=r"'xs'\[1\]"):
         wrong = Function(lambda grad, xs: [2 * grad * xs[0], grad])
         check(gradients, [X, Y], call=total, helpers={"total_backward": wrong})
-    of_y = [([1], "total_backward", gradients[0][2])]
+    of_y = [([(1, 0)], "total_backward", gradients[0][2])]
     with pytest.raises(ValueError, match="found no gradient to check"):
         check(of_y, [X], call=total, helpers=helpers)
 
 
 def test_what_cannot_be_checked_is_said():
     with pytest.raises(ValueError, match="found no gradient to check"):
-        check([([0, 1], None, "a reason")], X, Y)
+        check([([(0, 0), (1, 1)], None, "a reason")], X, Y)
     with pytest.raises(ValueError, match="'x': found float32, wanted.*float64"):
         check([OF_X], X.astype(np.float32), Y)
     numbers = np.random.default_rng(1)
@@ -175,7 +196,7 @@ def test_generators_give_the_same_numbers_again():
         found.append(generator)
         return noisy(grad, generator)
 
-    gradients = [([0], "backward", [(INCOMING, 0, None), (PARAM, 1, None)])]
+    gradients = [([(0, 0)], "backward", [(INCOMING, 0, None), (PARAM, 1, None)])]
     for given in (None, 5, (5, 6), opdock.Generator(5, 6)):
         check(gradients, X, call=noisy, helpers={"backward": Function(backward)}, generator=given)
     assert found[1:] == [5, (5, 6), (5, 6)] and isinstance(found[0], int)

@@ -378,7 +378,8 @@ typedef struct opdock_gradient_arg { /* what a gradient's op gets for a paramete
 typedef struct opdock_gradient { /* of one or several parameters; frozen */
   uint32_t num_params;
   uint32_t num_args;
-  const uint32_t* params;          /* which ones: those that the op's results are gradients of */
+  const uint32_t* params;          /* which ones */
+  const uint32_t* results;         /* which of the op's results is the gradient of each of these */
   const char* op;                  /* of the same plugin; NULL: they have no gradient, */
   const char* why;                 /* for this reason */
   const opdock_gradient_arg* args; /* one for each of the op's parameters */

@@ -74,6 +74,8 @@ struct RowWay {
 // registers do well with few vectors a thread, and many threads, up to 16 KiB.
 constexpr RowWay kLightRows[] = {{2, 1024}, {4, 2048}, {8, 8192}};
 constexpr RowWay kHeavyRows[] = {{2, 256}, {4, 4096}, {8, 8192}};
+// Of two tensors that are held.
+constexpr RowWay kLightPairs[] = {{2, 1024}, {4, 4096}, {8, 8192}};
 
 // The last template argument of narrow_rows and block_rows (row_team.cuh).
 using RowEdges = KernelNumbers<0, 1>;

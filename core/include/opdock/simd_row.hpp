@@ -152,9 +152,13 @@ class RowSum {
   HWY_INLINE void add(Slot, hn::VFromD<FullTag<C>> value) {
     sum_[Slot::kIndex] = hn::Add(sum_[Slot::kIndex], value);
   }
-  template <class Slot>  // value * value
-  HWY_INLINE void add_square(Slot, hn::VFromD<FullTag<C>> value) {
-    sum_[Slot::kIndex] = hn::MulAdd(value, value, sum_[Slot::kIndex]);
+  template <class Slot>
+  HWY_INLINE void add_product(Slot, hn::VFromD<FullTag<C>> a, hn::VFromD<FullTag<C>> b) {
+    sum_[Slot::kIndex] = hn::MulAdd(a, b, sum_[Slot::kIndex]);
+  }
+  template <class Slot>
+  HWY_INLINE void add_square(Slot slot, hn::VFromD<FullTag<C>> value) {
+    add_product(slot, value, value);
   }
   HWY_INLINE double total() const {
     const auto all = hn::Add(hn::Add(sum_[0], sum_[1]), hn::Add(sum_[2], sum_[3]));

@@ -23,4 +23,18 @@ struct Params {
   opdock::Rows<3> rows;  // x, mask, out
 };
 
+// Of the gradients' kernels, filled in by softmax_backward.cc.
+struct BackwardParams {
+  const void* grad;    // of the result
+  const void* result;  // of softmax or log_softmax
+  void* out;           // may be grad or result
+  long long length;    // of a row, at least 1
+  long long queries;   // causal: row r is query r % queries
+  float scale;
+  int causal;
+  int log;  // log_softmax
+  opdock::RowShape shape;
+  opdock::Rows<3> rows;  // grad, result, out
+};
+
 }  // namespace softmax

@@ -31,11 +31,13 @@ def check(function, find, args, keywords):
     weights = [_weights(result, random) for result in results]
     count = 0
     for params, op, formula in function._gradients:
-        if op is None or all(call.values[i] is None for i in params):
+        if op is None or all(call.values[i] is None for i, _ in params):
             continue
         helper = find(op)
         found = helper(**call.arguments_of(helper, formula, results, weights))
-        for i, gradient in zip(params, found if len(params) > 1 else (found,), strict=True):
+        found = found if isinstance(found, tuple) else (found,)
+        for i, place in params:
+            gradient = found[place]
             for number, array in _items(call.values[i]):
                 if array is not None:
                     one = gradient if number is None else gradient[number]

@@ -32,7 +32,8 @@ std::string parsed(std::vector<std::string> texts, size_t* at = nullptr) {
   if (!found) return error.found + " | " + error.wanted;
   std::string text;
   for (const Gradient& gradient : *found) {
-    for (const uint32_t param : gradient.params) text += ops[0].params[param].name + " ";
+    for (size_t i = 0; i < gradient.params.size(); ++i)
+      text += ops[0].params[gradient.params[i]].name + std::to_string(gradient.results[i]) + " ";
     text += "= " + (gradient.op.empty() ? "none (" + gradient.why + ")" : gradient.op);
     for (const GradientArg& arg : gradient.args) {
       text += " " + std::to_string(arg.kind) + ":" + std::to_string(arg.index);
@@ -50,12 +51,14 @@ std::string parsed(std::vector<std::string> texts, size_t* at = nullptr) {
 TEST(Gradients, AreCallsOfAnOpOfThePlugin) {
   EXPECT_EQ(
       parsed({"x = back(grads[0], x, p)", "w = none: it is a mask", "xs = lists(xs, grads[1])"}),
-      "x = back 2:0 0:0 0:4 3:0=1.000000; w = none (it is a mask); xs = lists 0:2 2:1; ");
+      "x0 = back 2:0 0:0 0:4 3:0=1.000000; w0 = none (it is a mask); xs0 = lists 0:2 2:1; ");
   EXPECT_EQ(parsed({"x, w = two(mask=results[1], grad=grads[0])", "xs = none: no use"}),
-            "x w = two 2:0 1:1; xs = none (no use); ");
+            "x0 w1 = two 2:0 1:1; xs0 = none (no use); ");
+  EXPECT_EQ(parsed({"x & w = back(grads[0], x)", "xs = none: no use"}),
+            "x0 w0 = back 2:0 0:0 3:0=0.250000 3:0=1.000000; xs0 = none (no use); ");
   EXPECT_EQ(
       parsed({"x = back(grads[0], results[0], 2.5, exact=False)", "w = none: a", "xs = none: b"}),
-      "x = back 2:0 1:0 3:0=2.500000 3:0=0.000000; w = none (a); xs = none (b); ");
+      "x0 = back 2:0 1:0 3:0=2.500000 3:0=0.000000; w0 = none (a); xs0 = none (b); ");
   EXPECT_EQ(parsed({}), "");
 }
 
@@ -81,9 +84,11 @@ TEST(Gradients, AreRefusedWithPositionAndWhatIsWanted) {
       {"x = back(grads[0], x, x=x)", "'x' at position 22", "each parameter of back once"},
       {"x = back(grads[0], x, lost=1)", "'lost' at position 22", "a parameter of back("},
       {"x = back(grads[0], x, p=None)", "'None' at position 24", "a default of type float"},
-      {"x = two(grads[0], x)", "'two' at position 4", "results are the gradients of the 1"},
-      {"x = number(grads[0])", "'number' at position 4", "results are the gradients"},
-      {"x = lists(xs, grads[0])", "'lists' at position 4", "results are the gradients"},
+      {"x = two(grads[0], x)", "'two' at position 4", "results are the 1 gradients"},
+      {"x & w = two(grads[0], x)", "'two' at position 8", "results are the 1 gradients"},
+      {"x & = back(grads[0], x)", "'=' at position 4", "a tensor parameter"},
+      {"x = number(grads[0])", "'number' at position 4", "results are the 1 gradients"},
+      {"x = lists(xs, grads[0])", "'lists' at position 4", "results are the 1 gradients"},
       {"x = back(grads[0], x) more", "'more' at position 22", "the end of the gradient"},
   };
   for (const auto& row : rows) {
@@ -115,6 +120,7 @@ TEST(Gradients, AreDescribed) {
   EXPECT_EQ(info.gradients[0].why, nullptr);
   ASSERT_EQ(info.gradients[0].num_params, 2u);
   EXPECT_EQ(info.gradients[0].params[1], 1u);
+  EXPECT_EQ(info.gradients[0].results[1], 1u);
   ASSERT_EQ(info.gradients[0].num_args, 2u);
   EXPECT_EQ(info.gradients[0].args[1].kind, uint32_t{OPDOCK_GRADIENT_RESULT});
   EXPECT_EQ(info.gradients[0].args[1].index, 1u);

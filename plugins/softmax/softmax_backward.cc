@@ -1,0 +1,91 @@
+// The gradients of softmax and log_softmax: check their arguments and hand the rows to the kernels.
+// SPDX-License-Identifier: Apache-2.0
+#include <opdock/row_op.hpp>
+
+#include "device/softmax_params.cuh"
+#include "softmax_cpu.h"
+
+namespace softmax::backward {
+namespace {
+
+using opdock::Call;
+using opdock::check;
+using opdock::Plan;
+using opdock::Results;
+using opdock::Tensor;
+
+using opdock::KernelNumbers;
+using opdock::RowEdges;
+using opdock::RowTypes;
+
+constexpr opdock::RowKernels kAny = {
+    2, opdock::kLightPairs,
+    OPDOCK_KERNEL_FAMILY("softmax::backward::narrow_rows", RowTypes, RowEdges),
+    OPDOCK_KERNEL_FAMILY("softmax::backward::block_rows", RowTypes, KernelNumbers<2, 4>, RowEdges),
+    OPDOCK_KERNEL_FAMILY("softmax::backward::long_rows", RowTypes)};
+constexpr opdock::RowKernels kWhole = {
+    2, opdock::kLightPairs,
+    OPDOCK_KERNEL_FAMILY("softmax::backward::narrow_rows", RowTypes, RowEdges),
+    OPDOCK_KERNEL_FAMILY("softmax::backward::whole::block_rows", RowTypes, KernelNumbers<2, 4>,
+                         KernelNumbers<0>),
+    opdock::NoKernels{}};
+
+void plan(Plan& plan, Tensor grad, Tensor result, double, bool causal) {
+  opdock::check_row_dtype(plan, result, "result");
+  check(result, "result").ndim_at_least(causal ? 2 : 1);
+  opdock::check_rows(result, "result");
+  check(grad, "grad").same_dtype_as(result, "result").same_device_as(result, "result");
+  check(grad, "grad").same_shape_as(result, "result");
+  opdock::check_rows(grad, "grad");
+  plan.output(result.like());
+}
+
+void run(Call& call, Results outputs, Tensor grad, Tensor result, double scale, bool causal,
+         bool log) {
+  const Tensor out = outputs[0];
+  opdock::check_rows(out, "output 0");
+  check(out, "output 0").in_place_or_apart_from(grad, "grad");
+  check(out, "output 0").in_place_or_apart_from(result, "result");
+  if (result.numel() == 0) return;
+  BackwardParams params = {};
+  params.grad = grad.raw();
+  params.result = result.raw();
+  params.out = out.raw();
+  params.length = result.size(-1);
+  params.queries = causal ? result.size(-2) : 1;
+  params.scale = static_cast<float>(scale);
+  params.causal = causal;
+  params.log = log;
+  params.rows = opdock::make_rows<3>({grad, result, out});
+  if (!call.is_cpu()) {
+    const opdock::RowFit fit = opdock::fit_of(params.rows, params.length, result.dtype().bytes(),
+                                              {params.grad, params.result, params.out}, {nullptr});
+    const auto launch = [&](const auto& kernels) {
+      return opdock::launch_rows(call, kernels, result.dtype(), fit, &params);
+    };
+    if (causal || !launch(kWhole)) launch(kAny);
+    return;
+  }
+  const BackwardJob job = {result.dtype(), scale, params};
+  using Kernel = void (*)(const BackwardJob&, int64_t, int64_t);
+  static const Kernel kernel = OPDOCK_SIMD_CHOOSE(run_backward);
+  opdock::for_rows(call, params.rows.count, params.length,
+                   [&](int64_t begin, int64_t end) { kernel(job, begin, end); });
+}
+
+void run_softmax(Call& call, Results outputs, Tensor grad, Tensor result, double scale,
+                 bool causal) {
+  run(call, outputs, grad, result, scale, causal, false);
+}
+
+void run_log_softmax(Call& call, Results outputs, Tensor grad, Tensor result, double scale,
+                     bool causal) {
+  run(call, outputs, grad, result, scale, causal, true);
+}
+
+}  // namespace
+}  // namespace softmax::backward
+
+OPDOCK_OP(softmax_backward, softmax::backward::plan, nullptr, softmax::backward::run_softmax)
+OPDOCK_OP(log_softmax_backward, softmax::backward::plan, nullptr,
+          softmax::backward::run_log_softmax)
