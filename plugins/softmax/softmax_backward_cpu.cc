@@ -38,46 +38,70 @@ double sum_of(const T* grad, const T* result, int64_t n) {
   return sum;
 }
 
+// A row whose first n elements take part; the others are masked.
+template <class T>
+struct BackwardRow {
+  const T* grad;
+  const T* result;
+  T* out;
+  int64_t n;
+  double sum;
+};
+
+template <class T, bool IsLog>
+void write_row(const BackwardRow<T>& row, int64_t length, double scale_by) {
+  using C = typename simd::Compute<T>::type;
+  const C scale = static_cast<C>(scale_by);
+  if constexpr (IsLog) {
+    const C factor = static_cast<C>(row.sum / static_cast<double>(simd::kExpFactor<C>));
+    simd::for_row<C>(row.n, [&](auto vector, auto, int64_t i) HWY_ATTR {
+      const typename decltype(vector)::D d;
+      const auto y = vector.load(row.result + i);
+      const auto share = hn::Mul(simd::exp_times(d, y), hn::Set(d, factor));
+      const auto slope = hn::Sub(vector.load(row.grad + i), share);
+      const auto found = hn::IfThenZeroElse(hn::Eq(y, masked(d)), slope);
+      vector.store(hn::Mul(found, hn::Set(d, scale)), row.out + i);
+    });
+  } else {
+    const C all = static_cast<C>(row.sum);
+    simd::for_row<C>(row.n, [&](auto vector, auto, int64_t i) HWY_ATTR {
+      const typename decltype(vector)::D d;
+      const auto y = vector.load(row.result + i);
+      // Rounds less than y * (grad - all).
+      const auto slope = hn::MulSub(y, vector.load(row.grad + i), hn::Mul(y, hn::Set(d, all)));
+      vector.store(hn::Mul(slope, hn::Set(d, scale)), row.out + i);
+    });
+  }
+  simd::for_row<C>(length - row.n, [&](auto vector, auto, int64_t i) HWY_ATTR {
+    vector.store(hn::Zero(typename decltype(vector)::D()), row.out + row.n + i);
+  });
+}
+
 template <class T, bool IsLog>
 void backward_rows(const BackwardJob& job, int64_t begin, int64_t end) {
   using C = typename simd::Compute<T>::type;
   const BackwardParams& p = job.params;
-  const C scale = static_cast<C>(job.scale);
   simd::RowCursor<decltype(p.rows), 3> cursor(p.rows, begin);
-  for (int64_t r = begin; r < end; ++r, cursor.next()) {
-    const T* const grad = static_cast<const T*>(p.grad) + cursor.offset(0);
-    const T* const result = static_cast<const T*>(p.result) + cursor.offset(1);
-    T* const out = static_cast<T*>(p.out) + cursor.offset(2);
+  const auto sum = [&](int64_t r) {
     int64_t n = p.length;
     if (p.causal) {
       n = r % p.queries + 1 + p.length - p.queries;
       n = n < 0 ? 0 : n;
     }
-    const double sum = sum_of<C, IsLog>(grad, result, n);
-    if constexpr (IsLog) {
-      const C factor = static_cast<C>(sum / static_cast<double>(simd::kExpFactor<C>));
-      simd::for_row<C>(n, [&](auto vector, auto, int64_t i) HWY_ATTR {
-        const typename decltype(vector)::D d;
-        const auto y = vector.load(result + i);
-        const auto slope =
-            hn::NegMulAdd(simd::exp_times(d, y), hn::Set(d, factor), vector.load(grad + i));
-        const auto found = hn::IfThenZeroElse(hn::Eq(y, masked(d)), slope);
-        vector.store(hn::Mul(found, hn::Set(d, scale)), out + i);
-      });
-    } else {
-      const C all = static_cast<C>(sum);
-      simd::for_row<C>(n, [&](auto vector, auto, int64_t i) HWY_ATTR {
-        const typename decltype(vector)::D d;
-        const auto y = vector.load(result + i);
-        // Rounds less than y * (grad - all).
-        const auto slope = hn::MulSub(y, vector.load(grad + i), hn::Mul(y, hn::Set(d, all)));
-        vector.store(hn::Mul(slope, hn::Set(d, scale)), out + i);
-      });
-    }
-    simd::for_row<C>(p.length - n, [&](auto vector, auto, int64_t i) HWY_ATTR {
-      vector.store(hn::Zero(typename decltype(vector)::D()), out + n + i);
-    });
+    const T* const grad = static_cast<const T*>(p.grad) + cursor.offset(0);
+    const T* const result = static_cast<const T*>(p.result) + cursor.offset(1);
+    T* const out = static_cast<T*>(p.out) + cursor.offset(2);
+    cursor.next();
+    return BackwardRow<T>{grad, result, out, n, sum_of<C, IsLog>(grad, result, n)};
+  };
+  // Each row's sum is taken before the one before is written: none waits for it.
+  BackwardRow<T> row = sum(begin);
+  for (int64_t r = begin + 1; r < end; ++r) {
+    const BackwardRow<T> next = sum(r);
+    write_row<T, IsLog>(row, p.length, job.scale);
+    row = next;
   }
+  write_row<T, IsLog>(row, p.length, job.scale);
 }
 
 void run_backward(const BackwardJob& job, int64_t begin, int64_t end) {
