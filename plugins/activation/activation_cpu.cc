@@ -4,6 +4,7 @@
 //
 #include "activation_cpu.h"
 #include "activation_simd.h"
+#include "opdock/simd_columns.hpp"
 
 namespace activation {
 namespace OPDOCK_SIMD_LEVEL {
@@ -198,22 +199,12 @@ void backward_sums(const BackwardJob& job, int64_t first, int64_t last) {
   });
 }
 
-template <class T>
-void totals_of(const BackwardJob& job, int64_t begin, int64_t end) {
-  using C = Compute<T>;
-  const auto& sums = job.params.sums;
-  T* const out = static_cast<T*>(job.totals);
-  simd::for_each_vector<C>(end - begin, [&](auto d, int64_t i) HWY_ATTR {
-    auto total = hn::Zero(d);
-    const C* from = static_cast<const C*>(job.partial) + begin + i;
-    for (int64_t chunk = 0; chunk < sums.chunks.count; ++chunk, from += sums.columns)
-      total = hn::Add(total, hn::LoadU(d, from));
-    simd::store(d, total, out + begin + i);
-  });
-}
-
 void column_totals(const BackwardJob& job, int64_t begin, int64_t end) {
-  simd::dispatch(job.dtype, [&](auto zero) { totals_of<decltype(zero)>(job, begin, end); });
+  const auto& sums = job.params.sums;
+  simd::dispatch(job.dtype, [&](auto zero) {
+    simd::column_totals(job.partial, sums.chunks.count, sums.columns,
+                        static_cast<decltype(zero)*>(job.totals), begin, end);
+  });
 }
 
 }  // namespace OPDOCK_SIMD_LEVEL

@@ -2,21 +2,41 @@
 // kernels.
 // SPDX-License-Identifier: Apache-2.0
 #include <cmath>
-#include <opdock/row_op.hpp>
 
 #include "device/norm_params.cuh"
+#include "norm_checks.h"
 #include "norm_cpu.h"
 
 namespace layernorm {
-namespace {
 
-using opdock::Call;
-using opdock::check;
-using opdock::Error;
-using opdock::Plan;
-using opdock::Results;
-using opdock::Tensor;
-using opdock::detail::concat;
+void check_arguments(const Plan& plan, Tensor x, const OptionalTensor& like_x,
+                     const char* like_name, const OptionalTensor& weight,
+                     const OptionalTensor& bias, double eps) {
+  opdock::check_row_dtype(plan, x, "x");
+  check(x, "x").ndim_at_least(1);
+  opdock::check_rows(x, "x");
+  if (like_x) {
+    check(*like_x, like_name).same_dtype_as(x, "x").same_device_as(x, "x").same_shape_as(x, "x");
+    opdock::check_rows(*like_x, like_name);
+  }
+  const std::pair<const OptionalTensor&, const char*> parameters[] = {{weight, "weight"},
+                                                                      {bias, "bias"}};
+  for (const auto& [parameter, name] : parameters)
+    if (parameter)
+      check(*parameter, name)
+          .same_dtype_as(x, "x")
+          .same_device_as(x, "x")
+          .shape({x.size(-1)})
+          .contiguous()
+          .aligned(static_cast<uint64_t>(x.dtype().bytes()));
+  if (!std::isfinite(eps) || eps < 0)
+    throw opdock::Error(
+        OPDOCK_INVALID_ARGUMENT,
+        opdock::detail::concat("argument 'eps': found ", eps,
+                               ", wanted a finite number that is not negative; 1e-5 is usual"));
+}
+
+namespace {
 
 using opdock::KernelNumbers;
 using opdock::RowEdges;
@@ -30,32 +50,6 @@ constexpr opdock::RowKernels kAddNorm = {
     2, opdock::kHeavyRows, OPDOCK_KERNEL_FAMILY("layernorm::add::narrow_rows", RowTypes, RowEdges),
     OPDOCK_KERNEL_FAMILY("layernorm::add::block_rows", RowTypes, KernelNumbers<2, 4>, RowEdges),
     OPDOCK_KERNEL_FAMILY("layernorm::add::long_rows", RowTypes)};
-using OptionalTensor = std::optional<Tensor>;
-
-void check_arguments(const Plan& plan, Tensor x, const OptionalTensor& residual,
-                     const OptionalTensor& weight, const OptionalTensor& bias, double eps) {
-  opdock::check_row_dtype(plan, x, "x");
-  check(x, "x").ndim_at_least(1);
-  opdock::check_rows(x, "x");
-  if (residual) {
-    check(*residual, "residual").same_dtype_as(x, "x").same_device_as(x, "x").same_shape_as(x, "x");
-    opdock::check_rows(*residual, "residual");
-  }
-  const std::pair<const OptionalTensor&, const char*> parameters[] = {{weight, "weight"},
-                                                                      {bias, "bias"}};
-  for (const auto& [parameter, name] : parameters)
-    if (parameter)
-      check(*parameter, name)
-          .same_dtype_as(x, "x")
-          .same_device_as(x, "x")
-          .shape({x.size(-1)})
-          .contiguous()
-          .aligned(static_cast<uint64_t>(x.dtype().bytes()));
-  if (!std::isfinite(eps) || eps < 0)
-    throw Error(OPDOCK_INVALID_ARGUMENT,
-                concat("argument 'eps': found ", eps,
-                       ", wanted a finite number that is not negative; 1e-5 is usual"));
-}
 
 // An output may be x or residual itself; otherwise it shares no memory with an argument.
 void check_output(Tensor out, const char* name, Tensor x, const OptionalTensor& residual,
@@ -110,7 +104,7 @@ void normalise(Call& call, Tensor x, const OptionalTensor& residual, const Optio
 }
 
 void plan_layer_norm(Plan& plan, Tensor x, OptionalTensor weight, OptionalTensor bias, double eps) {
-  check_arguments(plan, x, std::nullopt, weight, bias, eps);
+  check_arguments(plan, x, std::nullopt, "", weight, bias, eps);
   plan.output(x.like());
 }
 
@@ -121,7 +115,7 @@ void run_layer_norm(Call& call, Results outputs, Tensor x, OptionalTensor weight
 
 void plan_add_layer_norm(Plan& plan, Tensor x, Tensor residual, OptionalTensor weight,
                          OptionalTensor bias, double eps) {
-  check_arguments(plan, x, residual, weight, bias, eps);
+  check_arguments(plan, x, residual, "residual", weight, bias, eps);
   plan.output(x.like());
   plan.output(x.like());
 }

@@ -38,3 +38,27 @@ def add_rms_norm(x, residual, weight=None, *, eps=1e-5):
     """Returns (rms_norm(x + residual), x + residual); the sum is rounded to x's dtype first."""
     total = x + residual
     return rms_norm(total, weight, eps=eps), total
+
+
+def layer_norm_backward(grad, x, weight=None, bias=None, grad_sum=None, *, eps=1e-5):
+    """The gradients of layer_norm's x, weight and bias, None of what is None; grad_sum is added to
+    the first."""
+    return _backward(layer_norm, grad, (x, weight, bias), grad_sum, eps)
+
+
+def rms_norm_backward(grad, x, weight=None, grad_sum=None, *, eps=1e-5):
+    """The gradients of rms_norm's x and weight, as layer_norm_backward()."""
+    return _backward(rms_norm, grad, (x, weight), grad_sum, eps)
+
+
+def _backward(norm, grad, tensors, grad_sum, eps):
+    dtype = tensors[0].dtype
+    compute = torch.float64 if dtype == torch.float64 else torch.float32
+    with torch.enable_grad():
+        wide = [None if t is None else t.to(compute).detach().requires_grad_() for t in tensors]
+        given = [t for t in wide if t is not None]
+        found = list(torch.autograd.grad(norm(*wide, eps=eps), given, grad.to(compute)))
+    found = [None if t is None else found.pop(0) for t in wide]
+    if grad_sum is not None:
+        found[0] = found[0] + grad_sum.to(compute)
+    return tuple(None if f is None else f.to(dtype) for f in found)

@@ -8,15 +8,14 @@
 
 namespace opdock {
 
-// An elementwise op on chunks of rows, and sums of what it computes. Calls f(in, out, terms) for
-// the thread's vector in each of its rows: terms[o][k], float, are summed for output o. The rest is
-// as for for_elements(), but outputs share no memory with inputs. The kernel's launch is
-// launch_column_chunks().
-template <typename T, typename In, typename Out, int Tensors, int Sums, typename F>
+// An elementwise op on chunks of rows, and sums of what it computes. Calls f(row, in, out, terms)
+// for the thread's vector in each of its rows: terms[s][k], float, are added to sum s of `Terms`.
+// The rest is as for for_elements(), but outputs share no memory with inputs, and Out may name
+// none. The kernel's launch is launch_column_chunks().
+template <typename T, typename In, typename Out, int Terms, int Tensors, int Sums, typename F>
 OPDOCK_DEVICE void for_column_chunks(const Elements<Tensors>& p, const ColumnSums<Sums>& sums,
                                      const F& f) {
-  static_assert(Out::kCount <= Sums, "each output has its place among the sums");
-  constexpr int kOutputs = Out::kCount;
+  static_assert(Terms <= Sums, "each has its place among the sums");
   constexpr int kSize = vector_size<T>;
   OPDOCK_SHARED(float, scratch, kColumnThreads* kSize);
   // `lanes` threads lie side by side; each of these groups takes every height-th row.
@@ -27,40 +26,40 @@ OPDOCK_DEVICE void for_column_chunks(const Elements<Tensors>& p, const ColumnSum
   const int64_t end = last < p.rows.count ? last : p.rows.count;
   RowPart<T, In, Out, Tensors> at = {p, {}, {slot * kSize, p.length}};
   const bool vectors = p.aligned && at.part.template is_whole<T>();
-  float sum[kOutputs][kSize] = {};
+  float sum[Terms][kSize] = {};
   if (at.part.first < p.length) {
     for (int64_t row = begin + thread_index() / lanes; row < end; row += height) {
       p.rows.locate(row, at.offset);
-      Packed<T> in[In::kCount], out[kOutputs];
-      float terms[kOutputs][kSize];
+      Packed<T> in[In::kCount], out[Out::kRoom];
+      float terms[Terms][kSize];
       if (vectors) {
         at.load(true, in);
       } else {
         at.load(false, in);
       }
-      f(in, out, terms);
+      f(row, in, out, terms);
       at.store(vectors, out);
       OPDOCK_UNROLL
-      for (int o = 0; o < kOutputs; ++o) {
-        if (!sums.partial[o]) continue;
+      for (int s = 0; s < Terms; ++s) {
+        if (!sums.partial[s]) continue;
         OPDOCK_UNROLL
-        for (int k = 0; k < kSize; ++k) sum[o][k] += terms[o][k];
+        for (int k = 0; k < kSize; ++k) sum[s][k] += terms[s][k];
       }
     }
   }
   OPDOCK_UNROLL
-  for (int o = 0; o < kOutputs; ++o) {
-    if (!sums.partial[o]) continue;  // the same for all threads
+  for (int s = 0; s < Terms; ++s) {
+    if (!sums.partial[s]) continue;  // the same for all threads
     block_barrier();
     OPDOCK_UNROLL
-    for (int k = 0; k < kSize; ++k) scratch[thread_index() * kSize + k] = sum[o][k];
+    for (int k = 0; k < kSize; ++k) scratch[thread_index() * kSize + k] = sum[s][k];
     block_barrier();
     for (int i = thread_index(); i < lanes * kSize; i += kColumnThreads) {
       const int64_t column = block_index() * lanes * kSize + i;
       if (column >= p.length) break;
       float total = 0.0f;
       for (int y = 0; y < height; ++y) total += scratch[y * lanes * kSize + i];
-      static_cast<float*>(sums.partial[o])[block_index_y() * sums.columns + column] = total;
+      static_cast<float*>(sums.partial[s])[block_index_y() * sums.columns + column] = total;
     }
   }
 }

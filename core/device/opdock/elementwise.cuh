@@ -51,8 +51,9 @@ OPDOCK_DEVICE void store_part(T* row, const Part& part, const Packed<T>& piece) 
 template <int... Tensor>
 struct Places {
   static constexpr int kCount = sizeof...(Tensor);
+  static constexpr int kRoom = kCount > 0 ? kCount : 1;  // of an array with one for each
   static OPDOCK_DEVICE constexpr int at(int i) {
-    const int all[] = {Tensor...};
+    const int all[] = {Tensor..., 0};
     return all[i];
   }
 };
@@ -86,7 +87,7 @@ struct RowPart {
     }
   }
   template <int I = 0>
-  OPDOCK_DEVICE void store(bool vectors, const Packed<T> (&out)[Out::kCount]) const {
+  OPDOCK_DEVICE void store(bool vectors, const Packed<T> (&out)[Out::kRoom]) const {
     if constexpr (I < Out::kCount) {
       constexpr int kTensor = Out::at(I);
       if (I == 0 || p.data[kTensor]) {

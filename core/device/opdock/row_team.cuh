@@ -107,6 +107,8 @@ class TileTeam {
     }
   }
 
+  // Whether this is the one thread of the team that does what is done once for a row.
+  OPDOCK_DEVICE bool leads() const { return has_row_ && rank_ == 0; }
   // The row's first element, the same in all threads.
   template <typename T>
   OPDOCK_DEVICE T first(const T* row) const {
@@ -387,6 +389,7 @@ class LongTeam : public BlockReach<false> {
   OPDOCK_DEVICE LongTeam(RowScratch* scratch, bool vectors)
       : BlockReach<false>(scratch), by_vectors_(vectors) {}
   OPDOCK_DEVICE int64_t row() const { return block_number(); }
+  OPDOCK_DEVICE bool leads() const { return thread_index() == 0; }
 
   template <typename T>
   OPDOCK_DEVICE void take(const T* row, int64_t length) {

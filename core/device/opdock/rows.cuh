@@ -14,7 +14,7 @@ inline constexpr int kMaxBatchDims = 15;
 inline constexpr int kNarrowThreads = 128;  // of a block that has several rows
 inline constexpr int kNarrowVectors = 2;    // that each of its threads holds
 inline constexpr int kLongThreads = 1024;   // of a block whose row is not held, at most
-inline constexpr int kRowReductions = 2;    // in one row
+inline constexpr int kRowReductions = 3;    // in one row
 
 // Of blocks whose threads hold that many vectors, in all tiles together: threads, at most; blocks
 // that are to fit a multiprocessor, which decides how many registers a thread gets; and whether a

@@ -120,10 +120,11 @@ void launch_column_chunks(const Call& call, uint32_t kernel, const Elements<N>& 
 }
 
 // Launches a kernel that calls column_totals(), on the call's stream: out, contiguous, becomes the
-// sums of the chunks' sums in the workspace.
-inline void launch_column_totals(const Call& call, uint32_t kernel, int64_t chunks, Tensor out) {
+// sums of the chunks' sums, [chunks, columns], from `partial` on.
+inline void launch_column_totals(const Call& call, uint32_t kernel, const void* partial,
+                                 int64_t chunks, Tensor out) {
   ColumnTotals params = {};
-  params.partial = static_cast<const float*>(call.workspace());
+  params.partial = static_cast<const float*>(partial);
   params.out = out.raw();
   params.columns = out.numel();
   params.chunks = chunks;

@@ -109,23 +109,23 @@ OPDOCK_KERNEL_BLOCKS(kColumnThreads, (sizeof(T) == 4 ? 4 : 3) - Gated)
 backward_sums(BackwardParams p) {
   using In = typename Backward<Gated>::In;
   using Out = typename Backward<Gated>::Out;
-  for_column_chunks<T, In, Out>(p.at, p.sums,
-                                [&](const Packed<T>(&in)[In::kCount], Packed<T>(&out)[Out::kCount],
-                                    float (&terms)[Out::kCount][vector_size<T>]) {
-                                  float x[vector_size<T>] = {};
-                                  to_floats(in[0], terms[0]);
-                                  // bias_add's gradient needs no x.
-                                  if (p.at.data[kOfX])
-                                    load_sum(in[1], in[2], p.at.data[kOfXBias], x);
-                                  if constexpr (Gated != 0) {
-                                    load_sum(in[3], in[4], p.at.data[kOfUpBias], terms[1]);
-                                    differentiate_gated<T>(p.act, x, terms[1], terms[0]);
-                                    from_floats(terms[1], &out[1]);
-                                  } else {
-                                    differentiate<T>(p.act, x, terms[0]);
-                                  }
-                                  from_floats(terms[0], &out[0]);
-                                });
+  for_column_chunks<T, In, Out, Out::kCount>(
+      p.at, p.sums,
+      [&](int64_t, const Packed<T>(&in)[In::kCount], Packed<T>(&out)[Out::kCount],
+          float (&terms)[Out::kCount][vector_size<T>]) {
+        float x[vector_size<T>] = {};
+        to_floats(in[0], terms[0]);
+        // bias_add's gradient needs no x.
+        if (p.at.data[kOfX]) load_sum(in[1], in[2], p.at.data[kOfXBias], x);
+        if constexpr (Gated != 0) {
+          load_sum(in[3], in[4], p.at.data[kOfUpBias], terms[1]);
+          differentiate_gated<T>(p.act, x, terms[1], terms[0]);
+          from_floats(terms[1], &out[1]);
+        } else {
+          differentiate<T>(p.act, x, terms[0]);
+        }
+        from_floats(terms[0], &out[0]);
+      });
 }
 
 OPDOCK_KERNEL(kTotalThreads)

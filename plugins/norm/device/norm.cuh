@@ -2,15 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "norm_params.cuh"
-#include "opdock/device.cuh"
-#include "opdock/row_team.cuh"
+#include "moments.cuh"
 
 namespace layernorm {
-
-using namespace opdock;
-using opdock::fma;  // named, these win over the compiler's own
-using opdock::rsqrt;
 
 template <class T>
 struct Row {
@@ -30,11 +24,6 @@ struct Row {
   }
 };
 
-// (x - mean) * factor + rest is the normalised element.
-struct Moments {
-  float mean, factor, rest;
-};
-
 template <bool Add>
 struct Norm {
   using Params = layernorm::Params;
@@ -44,9 +33,11 @@ struct Norm {
   static OPDOCK_DEVICE void run(const Params& p, Team& team) {
     const Row<T> row(p, team);
     team.take(row.x, p.length);
-    const T first = first_of(p, team, row);
+    T first = first_of(p.centred, team, row.x);
     auto tile = team.load(row.x, T{});
     if constexpr (Add) {
+      const float other = to_float(first_of(p.centred, team, row.residual));
+      first = from_float<T>(to_float(first) + other);
       // A sum in place would replace the first element before all have read it.
       if (p.sum == p.x || p.sum == p.residual) team.sync();
       // What is normalised is the sum as it is stored, rounded.
@@ -64,13 +55,28 @@ struct Norm {
           tile, residual);
       tile = team.again(tile, row.sum);
     }
-    float shift = to_float(first);
-    const Pair sums = deviations(p, team, tile, first, &shift);
+    const float shift = shift_of(p, team, tile, first);
+    Pair near = {};
+    team.each(
+        [&](int64_t, bool here, const auto& x) {
+          float deviation[piece_size<decltype(x)>];
+          deviations(p.centred, here, x, first, shift, deviation);
+          OPDOCK_UNROLL
+          for (const float each : deviation) {
+            near.a += each;
+            near.b = fma(each, each, near.b);
+          }
+        },
+        tile);
+    near = {team.template near<Sum>(near.a), team.template near<Sum>(near.b)};
+    const auto moments = [&] {
+      return moments_of(p, team.template far<1>(near, AddPairs{}), shift);
+    };
     const T* const weight = static_cast<const T*>(p.weight);
     const T* const bias = static_cast<const T*>(p.bias);
     if (weight && bias) {
       const auto sides = team.ask(weight, bias);
-      const Moments of = moments(p, team, sums, shift);
+      const Moments of = moments();
       team.map_beside(
           row.out,
           [&](int64_t, bool, auto& x, const auto& beside) {
@@ -79,7 +85,7 @@ struct Norm {
           tile, sides);
     } else if (weight || bias) {
       const auto sides = team.ask(weight ? weight : bias);
-      const Moments of = moments(p, team, sums, shift);
+      const Moments of = moments();
       const bool by = weight;
       team.map_beside(
           row.out,
@@ -89,72 +95,12 @@ struct Norm {
           },
           tile, sides);
     } else {
-      const Moments of = moments(p, team, sums, shift);
+      const Moments of = moments();
       team.map(row.out, [&](int64_t, bool, auto& x) { normalise(of, &x); }, tile);
     }
   }
 
  private:
-  // The first element of a row of 16 bits. Any number among the elements will do for a mean: with
-  // it, what the squares lose to the mean stays below what the result's rounding loses.
-  template <class T, class Team>
-  static OPDOCK_DEVICE T first_of(const Params& p, const Team& team, const Row<T>& row) {
-    if (sizeof(T) == sizeof(float) || !p.centred) return T{};
-    const T x = team.first(row.x);
-    if constexpr (Add)
-      return from_float<T>(to_float(x) + to_float(team.first(row.residual)));
-    else
-      return x;
-  }
-  // The sums of the deviations from *shift, a number near the mean, and of their squares; of the
-  // threads that exchange registers. first, and *shift before: a row's first_of().
-  template <class T, class Team, class Tile>
-  static OPDOCK_DEVICE Pair deviations(const Params& p, Team& team, Tile& tile, T first,
-                                       float* shift) {
-    if constexpr (sizeof(T) == sizeof(float)) {
-      if (p.centred) {
-        float sum = 0.0f;
-        team.each(
-            [&](int64_t, bool, auto& x) {
-              OPDOCK_UNROLL
-              for (int j = 0; j < piece_size<decltype(x)>; ++j) sum += x.get(j);
-            },
-            tile);
-        sum = team.template near<Sum>(sum);
-        *shift = team.template far<0>({sum, 0.0f}, AddPairs{}).a * p.share;
-      }
-    }
-    const float from = *shift;
-    Pair sums = {};
-    team.each(
-        [&](int64_t, bool here, auto& x) {
-          constexpr int kSize = piece_size<decltype(x)>;
-          float value[kSize];
-          auto copy = x;
-          if (!here && p.centred) fill_piece(first, &copy);
-          to_floats(copy, value);
-          OPDOCK_UNROLL
-          for (int j = 0; j < kSize; ++j) {
-            float deviation = value[j] - from;
-            if (sizeof(T) == sizeof(float) && !here) deviation = 0.0f;
-            sums.a += deviation;
-            sums.b = fma(deviation, deviation, sums.b);
-          }
-        },
-        tile);
-    return {team.template near<Sum>(sums.a), team.template near<Sum>(sums.b)};
-  }
-
-  template <class Team>
-  static OPDOCK_DEVICE Moments moments(const Params& p, Team& team, const Pair& near, float shift) {
-    const Pair sums = team.template far<1>(near, AddPairs{});
-    // What rounding, or the number chosen, has left of the mean.
-    const float left = p.centred ? sums.a * p.share : 0.0f;
-    const float variance = fma(-left, left, sums.b * p.share);
-    const float factor = rsqrt((variance < 0.0f ? 0.0f : variance) + p.eps);  // NaN stays
-    return {shift, factor, -left * factor};
-  }
-
   // affine: of a normalised element, and of what is beside it.
   template <class Piece, int Count, class Affine>
   static OPDOCK_DEVICE void write(const Moments& of, Piece* x, const Piece (&beside)[Count],

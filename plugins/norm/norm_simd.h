@@ -1,0 +1,120 @@
+// Moments of rows on the CPU, for one instruction set level: in files that are compiled for each,
+// behind opdock/simd.hpp.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "opdock/simd_row.hpp"
+
+namespace layernorm {
+namespace OPDOCK_SIMD_LEVEL {
+
+namespace simd = opdock::simd::OPDOCK_SIMD_LEVEL;
+namespace hn = simd::hn;
+
+// What a row is normalised by. In float the mean of far more than the deviation has lost digits
+// that count: it is in two parts.
+struct Spread {
+  double mean;
+  double variance;  // of the population: divided by n; of rms norm the mean of the squares
+};
+
+// Adds blocks of numbers up to the moments of all, by the formula of Chan, Golub and LeVeque.
+class Blocks {
+ public:
+  void add(double count, double mean, double squares) {  // about the block's mean
+    const double all = count_ + count, away = mean - mean_;
+    mean_ += away * (count / all);
+    squares_ += squares + away * away * (count_ * count / all);
+    count_ = all;
+  }
+  Spread spread() const { return {mean_, squares_ / count_}; }
+
+ private:
+  double count_ = 0, mean_ = 0, squares_ = 0;
+};
+
+// Elements of a row, which are first added to those of another row, if there is one: what counts is
+// the sum as it is stored, rounded.
+template <class T>
+struct Source {
+  const T* x;
+  const T* residual;  // or null
+  T* sum;             // or null
+
+  const T* result() const { return residual ? sum : x; }
+
+  // Those from i on. Stores the sum, which may be x or residual, so it is taken once.
+  template <class Vector>
+  HWY_INLINE typename Vector::V take(Vector vector, int64_t i) const {
+    const auto value = vector.load(x + i);
+    if (!residual) return value;
+    vector.store(hn::Add(value, vector.load(residual + i)), sum + i);
+    return vector.load(sum + i);
+  }
+};
+
+template <class T>
+Spread mean_square(const Source<T>& source, int64_t n) {
+  using C = typename simd::Compute<T>::type;
+  double squares = 0;
+  for (int64_t begin = 0; begin < n; begin += simd::kRowBlock<C>) {
+    const int64_t count = n - begin < simd::kRowBlock<C> ? n - begin : simd::kRowBlock<C>;
+    simd::RowSum<C> sum;
+    simd::for_row<C>(count, [&](auto vector, auto slot, int64_t i)
+                                HWY_ATTR { sum.add_square(slot, source.take(vector, begin + i)); });
+    squares += sum.total();
+  }
+  return {0, squares / static_cast<double>(n)};
+}
+
+// Of each block first about where its mean is, then what is missing to it, and the squares about
+// it: rows whose mean is large against their deviation keep their digits.
+template <class T>
+Spread mean_and_variance(const Source<T>& source, int64_t n) {
+  using C = typename simd::Compute<T>::type;
+  Blocks blocks;
+  for (int64_t begin = 0; begin < n; begin += simd::kRowBlock<C>) {
+    const int64_t count = n - begin < simd::kRowBlock<C> ? n - begin : simd::kRowBlock<C>;
+    const double of = static_cast<double>(count);
+    simd::RowSum<C> sum, deviations, squares;
+    simd::for_row<C>(count, [&](auto vector, auto slot, int64_t i)
+                                HWY_ATTR { sum.add(slot, source.take(vector, begin + i)); });
+    const C rough = static_cast<C>(sum.total() / of);
+    const T* const x = source.result() + begin;
+    simd::for_row<C>(count, [&](auto vector, auto slot, int64_t i) HWY_ATTR {
+      const auto away = hn::Sub(vector.load(x + i), hn::Set(typename decltype(vector)::D(), rough));
+      const auto deviation = vector.or_else(away, 0);
+      deviations.add(slot, deviation);
+      squares.add_square(slot, deviation);
+    });
+    const double rest = deviations.total() / of;
+    const double about_mean = squares.total() - rest * rest * of;
+    blocks.add(of, static_cast<double>(rough) + rest, about_mean < 0 ? 0 : about_mean);
+  }
+  return blocks.spread();
+}
+
+template <class T>
+Spread spread_of(const Source<T>& source, int64_t n, bool centred) {
+  return centred ? mean_and_variance(source, n) : mean_square(source, n);
+}
+
+// (x - mean) * factor, where the mean is in two parts.
+template <class C>
+struct Scale {
+  C mean, factor, rest;
+
+  Scale(const Spread& of, double eps)
+      : mean(static_cast<C>(of.mean)),
+        factor(static_cast<C>(1 / __builtin_sqrt(of.variance + eps))),
+        rest(static_cast<C>((of.mean - static_cast<double>(mean)) * static_cast<double>(factor))) {}
+
+  template <class D>
+  HWY_INLINE hn::VFromD<D> normalise(D d, hn::VFromD<D> x) const {
+    const auto deviation = hn::Sub(x, hn::Set(d, mean));
+    return hn::MulSub(deviation, hn::Set(d, factor), hn::Set(d, rest));
+  }
+};
+
+}  // namespace OPDOCK_SIMD_LEVEL
+}  // namespace layernorm
