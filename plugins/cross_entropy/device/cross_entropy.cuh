@@ -99,8 +99,12 @@ struct CrossEntropy {
     team.take(row.logits, p.length);
     auto tile = team.load(row.logits, from_float<T>(-infinity()), row.counts ? p.length : 0);
     Mine mine;
-    const Pair near =
-        Team::kHolds ? held<T>(team, row, tile, &mine) : streamed<T>(team, row, tile, &mine);
+    const Pair near = [&] {
+      if constexpr (Team::kHolds)
+        return held<T>(team, row, tile, &mine);
+      else
+        return streamed<T>(team, row, tile, &mine);
+    }();
     const float target = mine.has_target ? to_float(row.logits[row.at]) : 0.0f;
     const Pair all = team.template far<0>(near, MergeSums{});
     const Powers<T> power(base_of(all.a));
