@@ -2,9 +2,10 @@
 """Ops on the CPU beside what a user of PyTorch writes, on one thread and on all cores.
 
 What is timed of a plugin says cpu_candidates(shape, dtype) of its bench_*.py: (op, whose, function)
-with whose "opdock" or "torch"; none for a shape that is not for its ops. The two are called in
-turns, results are allocated anew in each call, and medians are compared. Freed memory stays with
-the process: otherwise both would measure how fast the kernel hands out pages.
+with whose "opdock" or "torch"; none for a shape that is not for its ops. Its CPU_SHAPES are timed
+for that plugin alone. The two are called in turns, results are allocated anew in each call, and
+medians are compared. Freed memory stays with the process: otherwise both would measure how fast the
+kernel hands out pages.
 """
 
 import argparse
@@ -58,6 +59,15 @@ def cases(modules, shape, dtype):
     return ops
 
 
+def all_cases(modules):
+    """(shape, dtype, {op: {whose: function}}) of all shapes, those that a plugin has for its own
+    too."""
+    alone = [(shape, [m]) for m in modules for shape in getattr(m, "CPU_SHAPES", ())]
+    for shape, of in [(shape, modules) for shape in SHAPES] + alone:
+        for dtype in DTYPES:
+            yield shape, dtype, cases(of, shape, dtype)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--record", metavar="FILE")
@@ -68,22 +78,21 @@ def main():
     results = []
     for threads in sorted({1, len(os.sched_getaffinity(0))}):
         torch.set_num_threads(threads)  # Opdock's ops follow
-        for shape in SHAPES:
-            for dtype in DTYPES:
-                for op, functions in cases(modules, shape, dtype).items():
-                    if arguments.ops not in op:
-                        continue
-                    taken = medians_us(functions)
-                    name = f"{op} {'x'.join(map(str, shape))} {str(dtype).removeprefix('torch.')}"
-                    name += f", {threads} thread{'s' if threads > 1 else ''}"
-                    ratio = taken["torch"] / taken["opdock"]
-                    print(
-                        f"  {name:<54} {taken['opdock']:9.1f} µs, torch {taken['torch']:9.1f} µs, "
-                        f"{ratio:6.2f}×",
-                        flush=True,
-                    )
-                    row = {f"{whose}_us": round(us, 2) for whose, us in taken.items()}
-                    results.append({"name": name, **row, "torch_over_opdock": round(ratio, 3)})
+        for shape, dtype, ops in all_cases(modules):
+            for op, functions in ops.items():
+                if arguments.ops not in op:
+                    continue
+                taken = medians_us(functions)
+                name = f"{op} {'x'.join(map(str, shape))} {str(dtype).removeprefix('torch.')}"
+                name += f", {threads} thread{'s' if threads > 1 else ''}"
+                ratio = taken["torch"] / taken["opdock"]
+                print(
+                    f"  {name:<54} {taken['opdock']:9.1f} µs, torch {taken['torch']:9.1f} µs, "
+                    f"{ratio:6.2f}×",
+                    flush=True,
+                )
+                row = {f"{whose}_us": round(us, 2) for whose, us in taken.items()}
+                results.append({"name": name, **row, "torch_over_opdock": round(ratio, 3)})
     if arguments.record:
         record.append(arguments.record, "cpu_ops", results)
 

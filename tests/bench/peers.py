@@ -17,7 +17,8 @@ def beside(x, count=1, dtype=None):
 
 
 def liger():
-    """Its gelu is the tanh form, which takes less arithmetic than Opdock's gelu_mul by erf."""
+    """Its gelu is the tanh form, which takes less arithmetic than Opdock's gelu_mul by erf; its
+    gradient of cross entropy, of the mean, takes the place of the logits."""
     from liger_kernel.transformers import functional as liger
 
     def gated(function, x):
@@ -36,8 +37,15 @@ def liger():
         residual, weight = torch.randn_like(x), beside(x)
         return lambda: liger.liger_fused_add_rms_norm(x, residual, weight, 1e-5)
 
+    def cross_entropy(x, gradient):
+        logits = x.clone().requires_grad_(gradient)
+        target = torch.randint(0, x.shape[-1], x.shape[:1], device=x.device)
+        return lambda: liger.liger_cross_entropy(logits, target)
+
     return {
         "softmax": lambda x: lambda: liger.liger_softmax(x),
+        "cross_entropy": lambda x: cross_entropy(x, False),
+        "cross_entropy_with_gradient": lambda x: cross_entropy(x, True),
         "layer_norm": layer_norm,
         "rms_norm": rms_norm,
         "add_rms_norm": add_rms_norm,
@@ -148,8 +156,9 @@ def deepspeed():
 
 
 PACKAGES = {"Liger": liger, "quack": quack, "FlashInfer": flashinfer, "DeepSpeed": deepspeed}
-# What torch.compile would not change: kernels of PyTorch's own, and backward passes by themselves.
-NOT_COMPILED = ("adamw", "adamw lists", "bias_gelu_nvcc", "dropout")
+# What torch.compile would not change: kernels of PyTorch's own, and backward passes by themselves;
+# and what a bench compiles itself.
+NOT_COMPILED = ("adamw", "adamw lists", "bias_gelu_nvcc", "dropout", "cross_entropy_with_gradient")
 
 
 def available():

@@ -24,6 +24,7 @@ GOAL = 0.97  # of the copy
 # The ops of a family begin with one of these; of each other op the family is not shown.
 FAMILIES = {
     "softmax": ("softmax", "log_softmax"),
+    "cross_entropy": ("cross_entropy",),
     "norm": ("layer_norm", "rms_norm", "add_layer_norm", "add_rms_norm"),
     "activation": ("bias_add", "bias_relu", "bias_gelu", "silu", "gelu", "geglu"),
     "adam": ("adam",),

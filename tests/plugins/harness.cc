@@ -238,6 +238,11 @@ double Array::get(int64_t index) const {
     std::memcpy(&value, from, sizeof value);
     return value;
   }
+  if (type_ == Type::kInt32) {
+    int32_t value;
+    std::memcpy(&value, from, sizeof value);
+    return value;
+  }
   if (type_ == Type::kBool) return *from;
   uint16_t bits;
   std::memcpy(&bits, from, sizeof bits);
@@ -248,7 +253,10 @@ void Array::set(int64_t index, double value) {
   unsigned char* to = memory_.data() + position(index);
   const float single = static_cast<float>(value);
   const uint16_t bits = format_of(type_).bytes == 2 ? encode(type_, value) : uint16_t{0};
-  if (type_ == Type::kFloat32)
+  const int32_t whole = type_ == Type::kInt32 ? static_cast<int32_t>(value) : 0;
+  if (type_ == Type::kInt32)
+    std::memcpy(to, &whole, sizeof whole);
+  else if (type_ == Type::kFloat32)
     std::memcpy(to, &single, sizeof single);
   else if (type_ == Type::kFloat64)
     std::memcpy(to, &value, sizeof value);

@@ -1,0 +1,236 @@
+// cross_entropy, alone and with its gradient: check their arguments and hand the rows to the
+// kernels. SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <opdock/row_op.hpp>
+
+#include "cross_entropy_cpu.h"
+#include "device/cross_entropy_params.cuh"
+
+namespace cross_entropy {
+namespace {
+
+using opdock::Call;
+using opdock::check;
+using opdock::Dtype;
+using opdock::dtype_of;
+using opdock::Error;
+using opdock::Plan;
+using opdock::Results;
+using opdock::Tensor;
+using opdock::detail::concat;
+using OptionalTensor = std::optional<Tensor>;
+
+using opdock::KernelNumbers;
+using opdock::RowTypes;
+
+constexpr opdock::RowKernels kKernels = {
+    1, opdock::kLightRows,
+    OPDOCK_KERNEL_FAMILY("cross_entropy::narrow_rows", RowTypes, KernelNumbers<1>),
+    OPDOCK_KERNEL_FAMILY("cross_entropy::block_rows", RowTypes, KernelNumbers<2, 8>,
+                         opdock::RowEdges),
+    OPDOCK_KERNEL_FAMILY("cross_entropy::long_rows", RowTypes)};
+
+struct Options {
+  int64_t ignore_index;
+  double label_smoothing;
+};
+
+// The dtype of what there is one of for each row.
+void check_row_value(Tensor tensor, const char* name, Tensor logits) {
+  if (logits.dtype() == dtype_of<double>())
+    check(tensor, name).dtype(dtype_of<float>(), dtype_of<double>());
+  else
+    check(tensor, name).dtype(dtype_of<float>());
+  check(tensor, name).aligned(static_cast<uint64_t>(tensor.dtype().bytes()));
+}
+
+void check_target(Tensor target, Tensor logits) {
+  check(target, "target")
+      .dtype(dtype_of<int64_t>(), dtype_of<int32_t>())
+      .same_device_as(logits, "logits")
+      .aligned(static_cast<uint64_t>(target.dtype().bytes()));
+  bool fits = target.ndim() == logits.ndim() - 1;
+  for (int32_t i = 0; fits && i < target.ndim(); ++i) fits = target.size(i) == logits.size(i);
+  if (!fits)
+    throw Error(OPDOCK_INVALID_ARGUMENT,
+                concat("argument 'target': found shape ", target.shape_text(),
+                       ", wanted that of 'logits', ", logits.shape_text(),
+                       ", without the last dimension; reshape one of the two"));
+}
+
+void check_scale(Tensor scale, const char* name, Tensor target, Tensor logits) {
+  check_row_value(scale, name, logits);
+  check(scale, name).same_device_as(logits, "logits");
+  bool fits = scale.ndim() <= target.ndim();
+  for (int32_t i = 1; fits && i <= scale.ndim(); ++i)
+    fits = scale.size(-i) == target.size(-i) || scale.size(-i) == 1;
+  if (!fits)
+    throw Error(OPDOCK_INVALID_ARGUMENT,
+                concat("argument '", name, "': found shape ", scale.shape_text(),
+                       ", wanted one that broadcasts to target's ", target.shape_text(),
+                       "; one number serves all rows"));
+}
+
+void check_arguments(const Plan& plan, Tensor logits, Tensor target, const Options& options) {
+  opdock::check_row_dtype(plan, logits, "logits");
+  check(logits, "logits").ndim_at_least(1);
+  opdock::check_rows(logits, "logits");
+  if (logits.size(-1) == 0)
+    throw Error(OPDOCK_INVALID_ARGUMENT,
+                concat("argument 'logits': found shape ", logits.shape_text(),
+                       ", wanted at least one class in the last dimension; give it one"));
+  check_target(target, logits);
+  if (!(options.label_smoothing >= 0 && options.label_smoothing <= 1))
+    throw Error(OPDOCK_INVALID_ARGUMENT,
+                concat("argument 'label_smoothing': found ", options.label_smoothing,
+                       ", wanted a share, from 0 to 1; 0.1 is usual"));
+}
+
+void plan_loss(Plan* plan, Tensor logits, const std::optional<Dtype>& dtype) {
+  const Dtype of = dtype ? *dtype : dtype_of<float>();
+  const bool may_be_double = logits.dtype() == dtype_of<double>();
+  if (of != dtype_of<float>() && !(may_be_double && of == dtype_of<double>()))
+    throw Error(OPDOCK_UNSUPPORTED,
+                concat("argument 'dtype': found ", of.name(), ", wanted float32",
+                       may_be_double ? " or float64" : "", "; convert the result"));
+  plan->output(opdock::Layout(of, logits.shape(), logits.ndim() - 1));
+}
+
+// A tensor of one number for each row, as rows of length 1.
+class RowValues {
+ public:
+  explicit RowValues(const OptionalTensor& values) : present_(values.has_value()) {
+    if (!present_) return;
+    tensor_ = *values->get();
+    std::copy_n(values->shape(), values->ndim(), shape_);
+    std::copy_n(values->strides(), values->ndim(), strides_);
+    shape_[tensor_.ndim] = strides_[tensor_.ndim] = 1;
+    ++tensor_.ndim;
+    tensor_.shape = shape_;
+    tensor_.strides = strides_;
+  }
+  RowValues(const RowValues&) = delete;
+  OptionalTensor rows() const { return present_ ? OptionalTensor(Tensor(&tensor_)) : std::nullopt; }
+
+ private:
+  bool present_;
+  opdock_tensor tensor_ = {};
+  int64_t shape_[OPDOCK_MAX_NDIM + 1], strides_[OPDOCK_MAX_NDIM + 1];
+};
+
+void* raw(const OptionalTensor& tensor) {
+  return tensor ? tensor->raw() : nullptr;
+}
+
+// Before anything is written: the gradient may take the place of the logits.
+void check_targets(const Params& p) {
+  for (long long row = 0; row < p.rows.count; ++row) {
+    long long offset[5];
+    p.rows.locate(row, offset);
+    const long long target = p.target_at(offset[1]);
+    if ((target >= 0 && target < p.length) || target == p.ignore_index) continue;
+    throw Error(OPDOCK_INVALID_ARGUMENT,
+                concat("argument 'target': found ", target, " in row ", row, ", wanted 0 to ",
+                       p.length - 1, ", of the ", p.length, " classes of 'logits', or ",
+                       p.ignore_index, ", the ignore_index; correct it or ignore the row"));
+  }
+}
+
+void run(Call& call, Tensor logits, Tensor target, const OptionalTensor& scale,
+         const char* scale_name, const Options& options, const OptionalTensor& loss,
+         const OptionalTensor& gradient) {
+  if (loss) {
+    check(*loss, "output 0").aligned(static_cast<uint64_t>(loss->dtype().bytes()));
+    check(*loss, "output 0").no_overlap_with(logits, "logits").no_overlap_with(target, "target");
+    if (scale) check(*loss, "output 0").no_overlap_with(*scale, scale_name);
+  }
+  if (gradient) {
+    const char* const name = loss ? "output 1" : "output 0";
+    opdock::check_rows(*gradient, name);
+    check(*gradient, name).in_place_or_apart_from(logits, "logits");
+    check(*gradient, name).no_overlap_with(target, "target");
+    if (scale) check(*gradient, name).no_overlap_with(*scale, scale_name);
+    if (loss) check(*gradient, name).no_overlap_with(*loss, "output 0");
+  }
+  if (logits.numel() == 0) return;
+  Params params = {};
+  params.logits = logits.raw();
+  params.target = target.raw();
+  params.scale = raw(scale);
+  params.loss = raw(loss);
+  params.gradient = raw(gradient);
+  params.length = logits.size(-1);
+  params.ignore_index = options.ignore_index;
+  params.smoothing = static_cast<float>(options.label_smoothing);
+  params.share = 1.0f / static_cast<float>(params.length);
+  params.is_wide = target.dtype() == dtype_of<int64_t>();
+  const RowValues targets(target), scales(scale), losses(loss);
+  params.rows =
+      opdock::make_rows<5>({logits, targets.rows(), scales.rows(), losses.rows(), gradient});
+  if (!call.is_cpu()) {
+    const opdock::RowFit fit =
+        opdock::fit_of(params.rows, params.length, logits.dtype().bytes(),
+                       {params.logits, nullptr, nullptr, nullptr, params.gradient}, {nullptr});
+    opdock::launch_rows(call, kKernels, logits.dtype(), fit, &params);
+    return;
+  }
+  check_targets(params);
+  const auto is_double = [](const OptionalTensor& tensor) {
+    return tensor && tensor->dtype() == dtype_of<double>();
+  };
+  const Job job = {logits.dtype(), options.label_smoothing, is_double(loss), is_double(scale),
+                   params};
+  static const auto kernel = OPDOCK_SIMD_CHOOSE(run);
+  opdock::for_rows(call, params.rows.count, params.length,
+                   [&](int64_t begin, int64_t end) { kernel(job, begin, end); });
+}
+
+void plan_cross_entropy(Plan& plan, Tensor logits, Tensor target, int64_t ignore_index,
+                        double label_smoothing, std::optional<Dtype> dtype) {
+  check_arguments(plan, logits, target, {ignore_index, label_smoothing});
+  plan_loss(&plan, logits, dtype);
+}
+
+void run_cross_entropy(Call& call, Results results, Tensor logits, Tensor target,
+                       int64_t ignore_index, double label_smoothing, std::optional<Dtype>) {
+  run(call, logits, target, std::nullopt, "scale", {ignore_index, label_smoothing}, results[0],
+      std::nullopt);
+}
+
+void plan_with_gradient(Plan& plan, Tensor logits, Tensor target, OptionalTensor scale,
+                        int64_t ignore_index, double label_smoothing, std::optional<Dtype> dtype) {
+  check_arguments(plan, logits, target, {ignore_index, label_smoothing});
+  if (scale) check_scale(*scale, "scale", target, logits);
+  plan_loss(&plan, logits, dtype);
+  plan.output(logits.like());
+}
+
+void run_with_gradient(Call& call, Results results, Tensor logits, Tensor target,
+                       OptionalTensor scale, int64_t ignore_index, double label_smoothing,
+                       std::optional<Dtype>) {
+  run(call, logits, target, scale, "scale", {ignore_index, label_smoothing}, results[0],
+      results[1]);
+}
+
+void plan_backward(Plan& plan, Tensor logits, Tensor target, Tensor grad, int64_t ignore_index,
+                   double label_smoothing) {
+  check_arguments(plan, logits, target, {ignore_index, label_smoothing});
+  check_scale(grad, "grad", target, logits);
+  plan.output(logits.like());
+}
+
+void run_backward(Call& call, Results results, Tensor logits, Tensor target, Tensor grad,
+                  int64_t ignore_index, double label_smoothing) {
+  run(call, logits, target, grad, "grad", {ignore_index, label_smoothing}, std::nullopt,
+      results[0]);
+}
+
+}  // namespace
+}  // namespace cross_entropy
+
+OPDOCK_OP(cross_entropy, cross_entropy::plan_cross_entropy, nullptr,
+          cross_entropy::run_cross_entropy)
+OPDOCK_OP(cross_entropy_with_gradient, cross_entropy::plan_with_gradient, nullptr,
+          cross_entropy::run_with_gradient)
+OPDOCK_OP(cross_entropy_backward, cross_entropy::plan_backward, nullptr,
+          cross_entropy::run_backward)

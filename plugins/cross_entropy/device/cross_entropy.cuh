@@ -1,0 +1,211 @@
+// Cross entropy of rows of logits, and its gradient, from one read of the logits; in float.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "cross_entropy_params.cuh"
+#include "opdock/device.cuh"
+#include "opdock/row_team.cuh"
+
+namespace cross_entropy {
+
+using namespace opdock;
+using opdock::exp;  // named, these win over the compiler's own
+using opdock::exp2;
+using opdock::fma;
+using opdock::log;
+using opdock::max;
+
+inline constexpr float kLog2E = 1.44269504f;
+
+template <class T>
+struct Row {
+  const T* logits;
+  T* gradient;  // null: not wanted
+  float* loss;  // null: not wanted
+  bool counts;  // the target is a class; other rows are not read
+  float scale;  // of the gradient; what all results are of a row that does not count
+  int64_t at;   // the target; 0 if the row does not count
+
+  template <class Team>
+  OPDOCK_DEVICE Row(const Params& p, const Team& team) {
+    long long offset[5];
+    p.rows.locate<Team::kPlain>(team.row(), offset);
+    logits = static_cast<const T*>(p.logits) + offset[0];
+    gradient = p.gradient ? static_cast<T*>(p.gradient) + offset[4] : nullptr;
+    loss = p.loss ? static_cast<float*>(p.loss) + offset[3] : nullptr;
+    at = p.target_at(offset[1]);
+    const bool is_ignored = at == p.ignore_index;
+    counts = !is_ignored && at >= 0 && at < p.length;
+    if (counts) {
+      scale = p.scale ? static_cast<const float*>(p.scale)[offset[2]] : 1.0f;
+    } else {
+      scale = is_ignored ? 0.0f : infinity() - infinity();
+      at = 0;
+    }
+  }
+};
+
+// What is subtracted from each logit. Without a finite one every power is then 0 (or NaN, of a
+// NaN), not the NaN of (-inf) - (-inf).
+OPDOCK_DEVICE float base_of(float most) {
+  return most == -infinity() ? 0.0f : most;
+}
+
+// e^(logit - base). Of 16 bits by one multiplication and addition, for which base * log2(e) is
+// rounded: all powers are then to be multiplied by `rest`.
+template <class T>
+struct Powers {
+  float base, shift, rest;
+
+  OPDOCK_DEVICE explicit Powers(float of) : base(of), shift(-of * kLog2E), rest(1.0f) {
+    if constexpr (sizeof(T) == 2) rest = exp2(fma(-of, kLog2E, -shift));
+  }
+  OPDOCK_DEVICE float operator()(float logit) const {
+    if constexpr (sizeof(T) == 2)
+      return exp2(fma(logit, kLog2E, shift));
+    else
+      return exp(logit - base);
+  }
+};
+
+// The largest logit of part of a row, and the sum of powers relative to it.
+struct MergeSums {
+  OPDOCK_DEVICE float first(float x, float y) const { return max(x, y); }
+  OPDOCK_DEVICE float moved(float sum, float most, float all) const {
+    return sum * exp(most - base_of(all));
+  }
+};
+
+// What this thread has of a row: its largest logit, and the sum of powers if rows are not held.
+// Whoever holds the target's logit writes the loss, and the target's gradient once more.
+struct Mine {
+  float most = -infinity(), sum = 0.0f;
+  bool has_target = false;
+
+  template <class Column>
+  OPDOCK_DEVICE void find(int64_t at, Column column, bool here, int size) {
+    const Column place = static_cast<Column>(at) - column;
+    has_target |= here && place >= 0 && place < size;
+  }
+};
+
+struct CrossEntropy {
+  using Params = cross_entropy::Params;
+  static constexpr int kTiles = 1;
+
+  template <class T, class Team>
+  static OPDOCK_DEVICE void run(const Params& p, Team& team) {
+    const Row<T> row(p, team);
+    team.take(row.logits, p.length);
+    auto tile = team.load(row.logits, from_float<T>(-infinity()), row.counts ? p.length : 0);
+    Mine mine;
+    const Pair near = [&] {
+      if constexpr (Team::kHolds)
+        return held<T>(team, row, tile, &mine);
+      else
+        return streamed<T>(team, row, tile, &mine);
+    }();
+    const float target = mine.has_target ? to_float(row.logits[row.at]) : 0.0f;
+    const Pair all = team.template far<0>(near, MergeSums{});
+    const Powers<T> power(base_of(all.a));
+
+    const float of_sum = log(all.b);
+    float loss = of_sum + (all.a - target);
+    if (p.smoothing > 0.0f && row.loss) {
+      // The mean of -log(p), from what the logits are below the largest: so it stays exact.
+      float below = 0.0f;
+      team.each(
+          [&](auto, bool here, auto& x) {
+            float value[piece_size<decltype(x)>];
+            to_floats(x, value);
+            OPDOCK_UNROLL
+            for (float& v : value)
+              if (here) below += power.base - v;
+          },
+          tile);
+      below = team.template far<1>({team.template near<Sum>(below), 0.0f}, AddPairs{}).a;
+      const float mean = fma(below, p.share, of_sum);
+      loss = fma(p.smoothing, mean, (1.0f - p.smoothing) * loss);
+    }
+    if (mine.has_target && row.loss) *row.loss = row.counts ? loss : row.scale;
+    if (!row.gradient) return;
+    const float factor = row.counts ? row.scale / all.b * power.rest : 0.0f;
+    const float offset = row.counts ? -p.smoothing * p.share * row.scale : row.scale;
+    team.map(
+        row.gradient,
+        [&](auto, bool, auto& x) {
+          float value[piece_size<decltype(x)>];
+          to_floats(x, value);
+          OPDOCK_UNROLL
+          for (float& v : value) v = fma(power(v), factor, offset);
+          from_floats(value, &x);
+        },
+        tile);
+    if (mine.has_target && row.counts) {
+      const float others = fma(power(target), factor, offset);
+      row.gradient[row.at] = from_float<T>(others - (1.0f - p.smoothing) * row.scale);
+    }
+  }
+
+ private:
+  // The largest logit and the sum of powers of the threads that exchange registers.
+  template <class T, class Team, class Tile>
+  static OPDOCK_DEVICE Pair held(Team& team, const Row<T>& row, Tile& tile, Mine* mine) {
+    Packed<T> packed;
+    fill_piece(from_float<T>(-infinity()), &packed);
+    team.each(
+        [&](auto column, bool here, auto& x) {
+          if constexpr (piece_size<decltype(x)> == 1)
+            mine->most = max(mine->most, to_float(x.value));
+          else
+            packed = max_packed(packed, x);
+          mine->find(row.at, column, here, piece_size<decltype(x)>);
+        },
+        tile);
+    float most[vector_size<T>];
+    to_floats(packed, most);
+    OPDOCK_UNROLL
+    for (const float one : most) mine->most = max(mine->most, one);
+    const float near = team.template near<Max>(mine->most);
+
+    const Powers<T> power(base_of(near));
+    float sum = 0.0f;
+    team.each(
+        [&](auto, bool, auto& x) {
+          float value[piece_size<decltype(x)>];
+          to_floats(x, value);
+          OPDOCK_UNROLL
+          for (const float v : value) sum += power(v);
+        },
+        tile);
+    return {near, team.template near<Sum>(sum * power.rest)};
+  }
+
+  // The same of rows that are read again in each pass, and therefore in a single one.
+  template <class T, class Team, class Tile>
+  static OPDOCK_DEVICE Pair streamed(Team& team, const Row<T>& row, Tile& tile, Mine* mine) {
+    team.each(
+        [&](auto column, bool here, auto& x) {
+          float value[piece_size<decltype(x)>];
+          to_floats(x, value);
+          float most = mine->most;
+          OPDOCK_UNROLL
+          for (const float v : value) most = max(most, v);
+          const float base = base_of(most);
+          if (most > mine->most) mine->sum *= exp(mine->most - base);
+          mine->most = most;
+          OPDOCK_UNROLL
+          for (const float v : value)
+            mine->sum += sizeof(T) == 2 ? exp2((v - base) * kLog2E) : exp(v - base);
+          mine->find(row.at, column, here, piece_size<decltype(x)>);
+        },
+        tile);
+    const float near = team.template near<Max>(mine->most);
+    const float sum = MergeSums{}.moved(mine->sum, mine->most, near);
+    return {near, team.template near<Sum>(sum)};
+  }
+};
+
+OPDOCK_ROW_KERNELS(CrossEntropy)
+
+}  // namespace cross_entropy
