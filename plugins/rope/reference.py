@@ -20,6 +20,8 @@ def _rotate(x, cos, sin, positions, interleaved):
     compute = torch.float64 if x.dtype == torch.float64 else torch.float32
     if positions is None:
         positions = torch.arange(x.shape[-3], device=x.device)
+    elif not positions.is_cuda and (positions < 0).any():
+        raise IndexError("found a position below 0, wanted a row of cos and sin")
     # [tokens, 1, pairs]: the same for all heads.
     cos, sin = (table.to(compute)[positions.long()].unsqueeze(-2) for table in (cos, sin))
     pairs = cos.shape[-1]

@@ -87,21 +87,21 @@ void plan_either(Plan* plan, const Arguments& of, const char* q_name, const char
 
 // --------------------------------------------------------------------------------------- running
 
+// Strides from one sequence, token and head to the next; 0 for one that nothing depends on.
+struct Steps {
+  int64_t sequence, token, head;
+};
+Steps steps_of(Tensor x) {
+  const auto step = [&](int32_t dim) { return x.size(dim) == 1 ? 0 : x.stride(dim); };
+  const int64_t sequence = x.ndim() == 4 ? step(0) : 0;
+  return {sequence, x.size(-3) == 1 ? sequence : x.stride(-3), step(-2)};
+}
+
 Heads heads_of(Tensor in, Tensor out) {
-  Heads heads = {};
-  if (in.numel() == 0) return heads;
-  heads.in = in.raw();
-  heads.out = out.raw();
-  heads.count = in.size(-2);
-  if (in.ndim() == 4) {
-    heads.in_sequence = in.stride(0);
-    heads.out_sequence = out.stride(0);
-  }
-  heads.in_token = in.stride(-3);
-  heads.in_head = in.stride(-2);
-  heads.out_token = out.stride(-3);
-  heads.out_head = out.stride(-2);
-  return heads;
+  if (in.numel() == 0) return {};
+  const Steps from = steps_of(in), to = steps_of(out);
+  return {in.raw(),  out.raw(),   in.size(-2), from.sequence, from.token,
+          from.head, to.sequence, to.token,    to.head};
 }
 
 bool is_in_place(const Heads& heads) {
@@ -133,8 +133,8 @@ Params make_params(const Arguments& of, Tensor out_q, Tensor out_k) {
   p.tokens = of.q.ndim() == 4 ? of.q.size(0) * p.in_each : p.in_each;
   if (of.positions) {
     p.positions = of.positions->raw();
-    p.position_token = of.positions->stride(-1);
     if (of.positions->ndim() == 2) p.position_sequence = of.positions->stride(0);
+    p.position_token = of.positions->size(-1) == 1 ? p.position_sequence : of.positions->stride(-1);
     p.wide_positions = of.positions->dtype().bytes() == 8;
   }
   p.rotated = 2 * of.cos.size(1);

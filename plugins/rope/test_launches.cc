@@ -60,8 +60,22 @@ TEST(RopeLaunches, GoByElementsWhereAnythingIsMisaligned) {
   // Half of what is rotated is not made of whole pieces, or what is copied.
   expect_shape(launch_of(Type::kFloat16, 100, 2, 2, 64, 56), {25, 1, 1}, {32, 2, 4});
   expect_shape(launch_of(Type::kFloat16, 100, 2, 2, 36, 32), {15, 1, 1}, {18, 2, 7});
-  // No tokens in heads that are not there.
+  // Heads that are not there do not count.
   expect_shape(launch_of(Type::kFloat16, 100, 4, 0, 64, 64, 2), {4, 1, 1}, {4, 2, 32});
+}
+
+TEST(RopeLaunches, StridesOfOneTokenOrHeadDoNotCount) {
+  Array q(Type::kFloat16, {1, 3, 64}, {1001, 64, 1}), k(Type::kFloat16, {1, 1, 64}, {777, 99, 1});
+  Array cos(Type::kFloat32, {1, 32}), out_q(Type::kFloat16, {1, 3, 64});
+  Array out_k(Type::kFloat16, {1, 1, 64});
+  std::vector<Launch> launches;
+  const Result result =
+      Op("rope", "rope")
+          .record({q.value(), k.value(), cos.value(), cos.value(), none(), boolean(false)},
+                  {&out_q, &out_k}, 32, &launches);
+  ASSERT_EQ(result.status, OPDOCK_OK) << result.text;
+  ASSERT_EQ(launches.size(), 1u);
+  expect_shape(launches[0], {1, 1, 1}, {4, 3, 1});
 }
 
 TEST(RopeLaunches, NothingWithoutElements) {

@@ -148,6 +148,9 @@ def test_strided_tables(check, dtype, interleaved):
         cos, sin = (torch.cat([table, table], -1) for table in tables(32, kind))
         check(q, k, cos[:, :32], sin[:, 32:], some_positions(9), interleaved)
         check(q, k, cos[:, 1:33], sin[:, 31:63], some_positions(9), interleaved)
+        for odd in (torch.cat([sin, sin[:, :1]], -1), torch.cat([sin, sin], -1)):
+            check(q, k, cos[:, :32], odd[:, :32], some_positions(9), interleaved)
+            check(q, k, odd[:, :32], cos[:, :32], some_positions(9), interleaved)
         check(q, k, cos[:, 5:6].expand(-1, 1), sin[:, 5:6], some_positions(9), interleaved)
     one = tables(32, length=1)
     check(q, k, one[0].expand(LENGTH, 32), one[1].expand(LENGTH, 32), some_positions(9))
@@ -162,8 +165,13 @@ def views(dtype, begin, size):
     yield grouped[..., :2, :].flatten(-3, -2), grouped[..., 2, :]
     wide = random((2, 6, 9, size + 8), dtype, 1)[..., begin % 8 : begin % 8 + size]
     yield wide.transpose(1, 2)[:, :, :4], wide.transpose(1, 2)[:, :, 4:]
+    yield wide.transpose(1, 2)[:, 3:4, :4], wide.transpose(1, 2)[:, :1, 4:]  # a token of each
     yield wide[0, :, :4].transpose(0, 1), wide[1, :, 4:8].transpose(0, 1)
     yield wide[0, ::2, ::3], wide[1, 1::2, 2::3]
+    odd = random((5, 8, size + 1), dtype, 3)
+    yield odd[:, :4, :size], odd[:, 4:6, :size]
+    odd = random((5, 6 * size + 1), dtype, 4)[:, : 6 * size].unflatten(-1, (6, size))
+    yield odd[:, :4], odd[:, 4:]
     one = random((3, 1, size + 8), dtype, 2)[..., begin % 8 : begin % 8 + size]
     yield one.expand(3, 5, size), one
 
@@ -175,6 +183,7 @@ def test_views(check, dtype, begin, interleaved):
         for q, k in views(dtype, begin, size):
             positions = some_positions(*q.shape[:-2])
             check(q, k, *tables(turned // 2), positions, interleaved)
+            check(q, k, *tables(turned // 2), positions[..., :1].expand_as(positions), interleaved)
             check(q, k, *tables(turned // 2, dtype), None, interleaved)
 
 

@@ -1,5 +1,6 @@
 // Rotary embedding on a GPU: a thread has two pieces of 16 bytes, or two elements, of each of a few
-// heads of a token, which one set of angles rotates. SPDX-License-Identifier: Apache-2.0
+// heads of a token, which one set of angles rotates.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include "opdock/device.cuh"
