@@ -16,6 +16,15 @@ def beside(x, count=1, dtype=None):
     return weights[0] if count == 1 else weights
 
 
+def rotary(x):
+    """(q, k, angles) of rope, with tokens as rows: heads of 128 elements, every fifth one a key."""
+    heads = x.unflatten(-1, (-1, 128))
+    keys = max(1, heads.shape[1] // 5)
+    inverse = 10000.0 ** (-torch.arange(0, 128, 2, device=x.device) / 128)
+    angles = torch.arange(len(x), device=x.device)[:, None] * inverse
+    return heads[:, :-keys].contiguous(), heads[:, -keys:].contiguous(), angles
+
+
 def liger():
     """Its gelu is the tanh form, which takes less arithmetic than Opdock's gelu_mul by erf; its
     gradient of cross entropy, of the mean, takes the place of the logits."""
@@ -42,7 +51,16 @@ def liger():
         target = torch.randint(0, x.shape[-1], x.shape[:1], device=x.device)
         return lambda: liger.liger_cross_entropy(logits, target)
 
+    def rope(x):
+        """In place. Without positions: a table has a row for each token."""
+        q, k, angles = rotary(x)
+        q, k = (heads[None].transpose(1, 2) for heads in (q, k))
+        cos, sin = (torch.cat([t, t], -1)[None].to(x.dtype) for t in (angles.cos(), angles.sin()))
+        return lambda: liger.liger_rope(q, k, cos, sin)
+
     return {
+        "rope": rope,
+        "rope in_place": rope,
         "softmax": lambda x: lambda: liger.liger_softmax(x),
         "cross_entropy": lambda x: cross_entropy(x, False),
         "cross_entropy_with_gradient": lambda x: cross_entropy(x, True),
@@ -105,7 +123,18 @@ def flashinfer():
         both = torch.cat([x, x], -1)
         return lambda: function(both)
 
+    def rope(function, neox, x):
+        q, k, angles = rotary(x)
+        positions, cache = torch.arange(len(x), device=x.device), [angles.cos(), angles.sin()]
+        args = (positions, q.flatten(1), k.flatten(1), 128, torch.cat(cache, -1), neox)
+        return lambda: function(*args)
+
+    apart = flashinfer.apply_rope_with_cos_sin_cache
+    in_place = flashinfer.apply_rope_with_cos_sin_cache_inplace
     return {
+        "rope": lambda x: rope(apart, True, x),
+        "rope_interleaved": lambda x: rope(apart, False, x),
+        "rope in_place": lambda x: rope(in_place, True, x),
         "layer_norm": layer_norm,
         "rms_norm": rms_norm,
         "add_rms_norm": add_rms_norm,

@@ -1,0 +1,217 @@
+// Rotary embedding on a GPU: a thread has two pieces of 16 bytes, or two elements, of each of a few
+// heads of a token, which one set of angles rotates.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "opdock/device.cuh"
+#include "opdock/packed.cuh"
+#include "rope_params.cuh"
+
+namespace rope {
+
+using namespace opdock;
+
+// `Count` elements of a table's row, aligned as 16 bytes or as a whole. They become
+// to[Begin], to[Begin + 1], ….
+template <int Begin, int Count, typename E, int Size>
+OPDOCK_DEVICE void load_angles(const E* from, float (&to)[Size]) {
+  if constexpr (Count == 1) {
+    to[Begin] = to_float(*from);
+  } else {
+    constexpr int kWords = Count * static_cast<int>(sizeof(E)) / 4;
+    uint32_t word[kWords];
+    if constexpr (kWords == 2) {
+      const Unit<8> both = load_unit<8>(from);
+      word[0] = static_cast<uint32_t>(both);
+      word[1] = static_cast<uint32_t>(both >> 32);
+    } else {
+      OPDOCK_UNROLL
+      for (int i = 0; i < kWords; i += 4) {
+        const Bytes16 part = load16(from + i * 4 / static_cast<int>(sizeof(E)));
+        OPDOCK_UNROLL
+        for (int w = 0; w < 4; ++w) word[i + w] = part.word[w];
+      }
+    }
+    OPDOCK_UNROLL
+    for (int j = 0; j < Count; ++j) {
+      if constexpr (sizeof(E) == 4) {
+        to[Begin + j] = bits_float(word[j]);
+      } else if (j % 2 == 0) {
+        pair_to_floats(E{}, word[j / 2], &to[Begin + j], &to[Begin + j + 1]);
+      }
+    }
+  }
+}
+
+// Where a thread's two pieces begin in a head.
+struct Pieces {
+  int64_t first, second;
+};
+
+// The cosines or sines of the pairs in both pieces, of a row of a table.
+template <bool Interleaved, typename E, int Size>
+OPDOCK_DEVICE void load_row(const E* row, const Pieces& at, float (&to)[Size]) {
+  if constexpr (Interleaved && Size > 1) {
+    load_angles<0, Size / 2>(row + at.first / 2, to);
+    load_angles<Size / 2, Size / 2>(row + at.second / 2, to);
+  } else {
+    load_angles<0, Size>(row + (Interleaved ? at.first / 2 : at.first), to);
+  }
+}
+
+template <typename T, bool Interleaved, int Size>
+OPDOCK_DEVICE void load_table(const Params& p, const void* table, int64_t offset, const Pieces& at,
+                              float (&to)[Size]) {
+  if (sizeof(T) == 4 || !p.narrow_tables) {
+    load_row<Interleaved>(static_cast<const float*>(table) + offset, at, to);
+  } else {
+    load_row<Interleaved>(static_cast<const T*>(table) + offset, at, to);
+  }
+}
+
+OPDOCK_DEVICE void rotate_pair(float cos, float sin, float& a, float& b) {
+  const float before = a;
+  a = opdock::fma(a, cos, -(b * sin));
+  b = opdock::fma(b, cos, before * sin);
+}
+
+// Both pieces, of which (a[j], b[j]) or, interleaved, two that follow each other are a pair.
+template <bool Interleaved, int Size>
+OPDOCK_DEVICE void rotate_pieces(const float (&cos)[Size], const float (&sin)[Size],
+                                 float (&a)[Size], float (&b)[Size]) {
+  if constexpr (Interleaved && Size > 1) {
+    OPDOCK_UNROLL
+    for (int j = 0; j < Size / 2; ++j) {
+      rotate_pair(cos[j], sin[j], a[2 * j], a[2 * j + 1]);
+      rotate_pair(cos[Size / 2 + j], sin[Size / 2 + j], b[2 * j], b[2 * j + 1]);
+    }
+  } else {
+    OPDOCK_UNROLL
+    for (int j = 0; j < Size; ++j) rotate_pair(cos[j], sin[j], a[j], b[j]);
+  }
+}
+
+// The thread's heads: from `in` on, written from `out` on.
+template <typename T>
+struct Group {
+  const T* in;
+  T* out;
+  int64_t in_step, out_step;  // from one head to the next
+  int count;                  // at most kHeads
+};
+
+template <typename T>
+OPDOCK_DEVICE Group<T> find_group(const Params& p, int64_t number, const Params::Place& at) {
+  const bool is_k = number >= p.q_groups;
+  const Heads heads = is_k ? p.k : p.q;
+  const int64_t head = (is_k ? number - p.q_groups : number) * kHeads, left = heads.count - head;
+  return {static_cast<const T*>(heads.in) + at.sequence * heads.in_sequence +
+              at.token * heads.in_token + head * heads.in_head,
+          static_cast<T*>(heads.out) + at.sequence * heads.out_sequence +
+              at.token * heads.out_token + head * heads.out_head,
+          heads.in_head, heads.out_head, left < kHeads ? static_cast<int>(left) : kHeads};
+}
+
+template <typename T, typename Piece, bool Interleaved>
+OPDOCK_DEVICE void rotate_group(const Params& p, const Group<T>& group, const Params::Place& place,
+                                const Pieces& at) {
+  constexpr int kSize = Piece::kSize;
+  Piece x[kHeads][2];
+  OPDOCK_UNROLL
+  for (int h = 0; h < kHeads; ++h) {
+    if (h >= group.count) continue;
+    load_piece(group.in + h * group.in_step + at.first, &x[h][0]);
+    load_piece(group.in + h * group.in_step + at.second, &x[h][1]);
+  }
+  float cos[kSize], sin[kSize];
+  const int64_t row = p.position(place);
+  if (p.has_row(row)) {
+    load_table<T, Interleaved>(p, p.cos, row * p.cos_row, at, cos);
+    load_table<T, Interleaved>(p, p.sin, row * p.sin_row, at, sin);
+  } else {
+    OPDOCK_UNROLL
+    for (int j = 0; j < kSize; ++j) cos[j] = sin[j] = infinity() - infinity();
+  }
+  if (p.inverse) {
+    OPDOCK_UNROLL
+    for (int j = 0; j < kSize; ++j) sin[j] = -sin[j];
+  }
+  OPDOCK_UNROLL
+  for (int h = 0; h < kHeads; ++h) {
+    if (h >= group.count) continue;
+    float a[kSize], b[kSize];
+    to_floats(x[h][0], a);
+    to_floats(x[h][1], b);
+    rotate_pieces<Interleaved>(cos, sin, a, b);
+    from_floats(a, &x[h][0]);
+    from_floats(b, &x[h][1]);
+    store_piece(group.out + h * group.out_step + at.first, x[h][0]);
+    store_piece(group.out + h * group.out_step + at.second, x[h][1]);
+  }
+}
+
+template <typename T, typename Piece>
+OPDOCK_DEVICE void copy_group(const Group<T>& group, const Pieces& at, int64_t end) {
+  Piece x[kHeads][2];
+  OPDOCK_UNROLL
+  for (int h = 0; h < kHeads; ++h) {
+    const T* const in = group.in + h * group.in_step;
+    if (h < group.count) load_piece(in + at.first, &x[h][0]);
+    if (h < group.count && at.second < end) load_piece(in + at.second, &x[h][1]);
+  }
+  OPDOCK_UNROLL
+  for (int h = 0; h < kHeads; ++h) {
+    T* const out = group.out + h * group.out_step;
+    if (h < group.count) store_piece(out + at.first, x[h][0]);
+    if (h < group.count && at.second < end) store_piece(out + at.second, x[h][1]);
+  }
+}
+
+// Pieces of a head lie side by side in neighbouring threads, whichever are pairs.
+template <typename T, typename Piece>
+OPDOCK_DEVICE void rotate_slot(const Params& p, const Group<T>& group, const Params::Place& place,
+                               int64_t slot) {
+  constexpr int kSize = Piece::kSize;
+  const int64_t pairs = p.rotated / (2 * kSize);
+  if (slot < pairs) {
+    Pieces at = {slot * kSize, p.rotated / 2 + slot * kSize};
+    if (!p.interleaved) {
+      rotate_group<T, Piece, false>(p, group, place, at);
+    } else {
+      if (kSize == 1) at = {2 * slot, 2 * slot + 1};
+      rotate_group<T, Piece, true>(p, group, place, at);
+    }
+    return;
+  }
+  const int64_t end = p.rotated + p.copied, step = (p.copied / kSize + 1) / 2;
+  if (slot - pairs >= step) return;
+  const int64_t first = p.rotated + (slot - pairs) * kSize;
+  copy_group<T, Piece>(group, {first, first + step * kSize}, end);
+}
+
+// A block's threads: pieces of a head, groups of heads, tokens. Blocks: a token's heads, tokens;
+// and in the third dimension pieces, if a head has more than a block has threads.
+template <class T>
+OPDOCK_KERNEL_BLOCKS(kThreads, 4)
+rotate(Params p) {
+  int64_t token_block = block_index(), head_block = 0;
+  if (p.head_blocks > 1) {
+    const uint32_t blocks = static_cast<uint32_t>(p.head_blocks);
+    const uint32_t number = static_cast<uint32_t>(block_index());
+    token_block = number / blocks;
+    head_block = number % blocks;
+  }
+  const int64_t token = token_block * block_threads_z() + thread_index_z();
+  const int64_t number = head_block * block_threads_y() + thread_index_y();
+  const int64_t slot = block_index_z() * block_threads() + thread_index();
+  if (token >= p.tokens || number >= p.groups) return;
+  const Params::Place place = p.place(token);
+  const Group<T> group = find_group<T>(p, number, place);
+  if (p.by_vectors) {
+    rotate_slot<T, Packed<T>>(p, group, place, slot);
+  } else {
+    rotate_slot<T, Single<T>>(p, group, place, slot);
+  }
+}
+
+}  // namespace rope

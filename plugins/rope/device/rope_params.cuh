@@ -1,0 +1,64 @@
+// What the kernels take, on the GPU and on the CPU, filled in by the host part.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "opdock/host_device.cuh"
+
+namespace rope {
+
+inline constexpr int kThreads = 256;  // of a block, at most
+inline constexpr int kHeads = 2;      // that a thread rotates by the same angles
+
+// q or k. Strides are in elements; the last dimension has stride 1.
+struct Heads {
+  const void* in;
+  void* out;
+  long long count;  // of a token's heads
+  long long in_sequence, in_token, in_head;
+  long long out_sequence, out_token, out_head;
+};
+
+struct Params {
+  Heads q, k;
+  const void* cos;  // [length, rotated / 2]
+  const void* sin;
+  const void* positions;  // null: a token's place in its sequence
+  long long length;       // rows of the tables
+  long long cos_row, sin_row;
+  long long position_sequence, position_token;
+  long long tokens;    // of all sequences, below 2^31
+  long long in_each;   // tokens of one sequence
+  long long rotated;   // elements of a head, first
+  long long copied;    // after them; on a GPU 0 where they are in place
+  int wide_positions;  // int64, else int32
+  int narrow_tables;   // of the heads' dtype, else float
+  int interleaved;
+  int inverse;  // by the negative angles
+
+  // Of a GPU's launch:
+  int by_vectors;              // 16-byte pieces of everything are aligned
+  int head_blocks;             // that a token's heads are spread over
+  long long q_groups, groups;  // of kHeads heads: of q, and in all
+
+  // Token number `token` of all.
+  struct Place {
+    long long sequence, token;
+  };
+  OPDOCK_HOST_DEVICE Place place(long long token) const {
+    if (in_each == tokens) return {0, token};
+    const unsigned number = static_cast<unsigned>(token), each = static_cast<unsigned>(in_each);
+    return {number / each, number % each};
+  }
+  // Its row of the tables, which may be outside of them.
+  OPDOCK_HOST_DEVICE long long position(const Place& at) const {
+    if (!positions) return at.token;
+    const long long i = at.sequence * position_sequence + at.token * position_token;
+    return wide_positions ? static_cast<const long long*>(positions)[i]
+                          : static_cast<const int*>(positions)[i];
+  }
+  OPDOCK_HOST_DEVICE bool has_row(long long position) const {
+    return position >= 0 && position < length;
+  }
+};
+
+}  // namespace rope

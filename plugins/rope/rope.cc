@@ -1,0 +1,265 @@
+// rope and rope_backward: check their arguments and hand the heads to the kernels.
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <opdock/row_op.hpp>
+
+#include "device/rope_params.cuh"
+#include "rope_cpu.h"
+
+namespace rope {
+namespace {
+
+using opdock::Call;
+using opdock::check;
+using opdock::Error;
+using opdock::Plan;
+using opdock::Results;
+using opdock::Tensor;
+using opdock::detail::concat;
+using OptionalTensor = std::optional<Tensor>;
+
+constexpr auto kRotate = OPDOCK_KERNEL_FAMILY("rope::rotate", opdock::RowTypes);
+
+struct Arguments {
+  Tensor q, k, cos, sin;
+  OptionalTensor positions;
+  bool interleaved, inverse;
+};
+
+uint64_t bytes_of(Tensor tensor) {
+  return static_cast<uint64_t>(tensor.dtype().bytes());
+}
+
+// ---------------------------------------------------------------------------------------- checks
+
+void check_heads(const Plan& plan, Tensor q, const char* q_name, Tensor k, const char* k_name) {
+  opdock::check_row_dtype(plan, q, q_name);
+  check(q, q_name).ndim(3, 4);
+  opdock::check_rows(q, q_name);
+  if (q.size(-1) % 2 != 0)
+    throw Error(OPDOCK_INVALID_ARGUMENT,
+                concat("argument '", q_name, "': found heads of ", q.size(-1), " elements, shape ",
+                       q.shape_text(),
+                       ", wanted an even number, so that each has a partner; pass "
+                       "[..., heads, elements of a head]"));
+  check(k, k_name).same_dtype_as(q, q_name).same_device_as(q, q_name).ndim(q.ndim());
+  for (int32_t dim = 0; dim + 2 < q.ndim(); ++dim) check(k, k_name).size(dim, q.size(dim));
+  check(k, k_name).size(-1, q.size(-1));
+  opdock::check_rows(k, k_name);
+}
+
+void check_tables(Tensor q, const char* q_name, Tensor cos, Tensor sin) {
+  check(cos, "cos").dtype(opdock::dtype_of<float>(), q.dtype()).same_device_as(q, q_name).ndim(2);
+  opdock::check_rows(cos, "cos");
+  if (2 * cos.size(1) > q.size(-1))
+    throw Error(OPDOCK_INVALID_ARGUMENT,
+                concat("argument 'cos': found ", cos.size(1), " angles in a row, wanted at most ",
+                       q.size(-1) / 2, ", one for each pair of '", q_name,
+                       "'; of a table that has each angle twice pass one of them"));
+  check(sin, "sin").same_dtype_as(cos, "cos").same_device_as(q, q_name).same_shape_as(cos, "cos");
+  opdock::check_rows(sin, "sin");
+}
+
+void check_positions(Tensor q, const char* q_name, Tensor cos, const OptionalTensor& positions) {
+  const int32_t ndim = q.ndim() - 2;  // of the tokens
+  if (!positions) {
+    if (q.size(ndim - 1) <= cos.size(0)) return;
+    throw Error(OPDOCK_INVALID_ARGUMENT,
+                concat("argument 'cos': found ", cos.size(0), " rows, wanted ", q.size(ndim - 1),
+                       ", one for each token of a sequence; pass longer tables, or positions"));
+  }
+  check(*positions, "positions")
+      .dtype(opdock::dtype_of<int64_t>(), opdock::dtype_of<int32_t>())
+      .same_device_as(q, q_name)
+      .ndim(1, ndim)
+      .aligned(bytes_of(*positions));
+  for (int32_t dim = 1; dim <= positions->ndim(); ++dim)
+    check(*positions, "positions").size(-dim, q.size(ndim - dim));
+}
+
+void plan_either(Plan* plan, const Arguments& of, const char* q_name, const char* k_name) {
+  check_heads(*plan, of.q, q_name, of.k, k_name);
+  check_tables(of.q, q_name, of.cos, of.sin);
+  check_positions(of.q, q_name, of.cos, of.positions);
+  plan->output(of.q.like());
+  plan->output(of.k.like());
+}
+
+// --------------------------------------------------------------------------------------- running
+
+// Strides from one sequence, token and head to the next; 0 for one that nothing depends on.
+struct Steps {
+  int64_t sequence, token, head;
+};
+Steps steps_of(Tensor x) {
+  const auto step = [&](int32_t dim) { return x.size(dim) == 1 ? 0 : x.stride(dim); };
+  const int64_t sequence = x.ndim() == 4 ? step(0) : 0;
+  return {sequence, x.size(-3) == 1 ? sequence : x.stride(-3), step(-2)};
+}
+
+Heads heads_of(Tensor in, Tensor out) {
+  if (in.numel() == 0) return {};
+  const Steps from = steps_of(in), to = steps_of(out);
+  return {in.raw(),  out.raw(),   in.size(-2), from.sequence, from.token,
+          from.head, to.sequence, to.token,    to.head};
+}
+
+bool is_in_place(const Heads& heads) {
+  return heads.in == heads.out && heads.in_sequence == heads.out_sequence &&
+         heads.in_token == heads.out_token && heads.in_head == heads.out_head;
+}
+
+// Makes one sequence of all, where everything goes on from one to the next evenly.
+void join_sequences(Params* p) {
+  const long long each = p->in_each;
+  const auto goes_on = [each](const Heads& heads) {
+    return heads.in_sequence == each * heads.in_token &&
+           heads.out_sequence == each * heads.out_token;
+  };
+  const bool joins = p->positions && p->position_sequence == each * p->position_token;
+  if (joins && goes_on(p->q) && goes_on(p->k)) p->in_each = p->tokens;
+}
+
+Params make_params(const Arguments& of, Tensor out_q, Tensor out_k) {
+  Params p = {};
+  p.q = heads_of(of.q, out_q);
+  p.k = heads_of(of.k, out_k);
+  p.cos = of.cos.raw();
+  p.sin = of.sin.raw();
+  p.length = of.cos.size(0);
+  p.cos_row = of.cos.stride(0);
+  p.sin_row = of.sin.stride(0);
+  p.in_each = of.q.size(-3);
+  p.tokens = of.q.ndim() == 4 ? of.q.size(0) * p.in_each : p.in_each;
+  if (of.positions) {
+    p.positions = of.positions->raw();
+    if (of.positions->ndim() == 2) p.position_sequence = of.positions->stride(0);
+    p.position_token = of.positions->size(-1) == 1 ? p.position_sequence : of.positions->stride(-1);
+    p.wide_positions = of.positions->dtype().bytes() == 8;
+  }
+  p.rotated = 2 * of.cos.size(1);
+  p.copied = of.q.size(-1) - p.rotated;
+  p.narrow_tables = of.cos.dtype() == of.q.dtype();
+  p.interleaved = of.interleaved;
+  p.inverse = of.inverse;
+  if (p.tokens > 0x7fffffff)
+    throw Error(OPDOCK_UNSUPPORTED, concat("found ", p.tokens,
+                                           " tokens, wanted at most 2^31 - 1; pass fewer at a "
+                                           "time"));
+  join_sequences(&p);
+  return p;
+}
+
+// The numbers are read before anything is written: heads may be rotated in place.
+void check_rows_exist(const Params& p) {
+  if (!p.positions) return;
+  for (long long token = 0; token < p.tokens; ++token) {
+    const long long position = p.position(p.place(token));
+    if (p.has_row(position)) continue;
+    throw Error(OPDOCK_INVALID_ARGUMENT,
+                concat("argument 'positions': found ", position, " for token ", token,
+                       ", wanted 0 to ", p.length - 1,
+                       ", the rows of 'cos' and 'sin'; pass "
+                       "longer tables"));
+  }
+}
+
+// Whether all that a GPU's threads touch is made of aligned 16-byte pieces.
+bool is_by_vectors(const Params& p, int64_t element, int64_t table_element) {
+  uint64_t low = 0;
+  const auto add = [&low](const void* data, int64_t bytes, std::initializer_list<int64_t> strides) {
+    low |= reinterpret_cast<uintptr_t>(data);
+    for (const int64_t stride : strides) low |= static_cast<uint64_t>(stride * bytes);
+  };
+  for (const Heads* heads : {&p.q, &p.k}) {
+    if (heads->count == 0) continue;
+    add(heads->in, element, {heads->in_sequence, heads->in_token, heads->in_head});
+    add(heads->out, element, {heads->out_sequence, heads->out_token, heads->out_head});
+  }
+  add(p.cos, table_element, {p.cos_row});
+  add(p.sin, table_element, {p.sin_row});
+  add(nullptr, element, {p.rotated / 2, p.copied});
+  return low % 16 == 0;
+}
+
+int64_t divide_up(int64_t number, int64_t by) {
+  return (number + by - 1) / by;
+}
+// So many threads, at most `most`, that as few as possible are idle in the last block.
+int64_t even_share(int64_t number, int64_t most) {
+  return divide_up(number, divide_up(number, most));
+}
+
+void launch(const Call& call, opdock::Dtype dtype, int64_t table_element, Params* p) {
+  if ((p->q.count == 0 || is_in_place(p->q)) && (p->k.count == 0 || is_in_place(p->k)))
+    p->copied = 0;
+  p->by_vectors = is_by_vectors(*p, dtype.bytes(), table_element);
+  const int64_t piece = p->by_vectors ? 16 / dtype.bytes() : 1;
+  const int64_t slots = p->rotated / (2 * piece) + divide_up(p->copied / piece, 2);
+  if (slots == 0) return;
+  p->q_groups = divide_up(p->q.count, kHeads);
+  p->groups = p->q_groups + divide_up(p->k.count, kHeads);
+  const int64_t x = even_share(slots, kThreads), y = even_share(p->groups, kThreads / x);
+  // A block has at most 64 threads in its third dimension.
+  const int64_t z = std::min<int64_t>({p->tokens, kThreads / (x * y), 64});
+  const int64_t head_blocks = divide_up(p->groups, y), token_blocks = divide_up(p->tokens, z);
+  const int64_t slot_blocks = divide_up(slots, x);
+  if (head_blocks > 0x7fffffff / token_blocks || slot_blocks > 0xffff)
+    throw Error(
+        OPDOCK_UNSUPPORTED,
+        concat("found ", p->tokens, " tokens with ", p->q.count + p->k.count, " heads of ",
+               p->rotated + p->copied, " elements, wanted fewer; pass a part of them at a time"));
+  p->head_blocks = static_cast<int>(head_blocks);
+  const opdock::Dim3 grid(token_blocks * head_blocks, 1, slot_blocks), block(x, y, z);
+  call.launch(kRotate(dtype), {grid, block}, *p);
+}
+
+// The host has made sure that an output is its own argument, or shares no memory with any.
+void check_output(Tensor out, const char* name, Tensor other, const char* other_name) {
+  opdock::check_rows(out, name);
+  if (out.numel() == 0 || other.numel() == 0 || out.raw() != other.raw()) return;
+  throw Error(OPDOCK_INVALID_ARGUMENT,
+              concat(name, ": found the memory of '", other_name,
+                     "', wanted its own or that of the argument that it is made of; swap the "
+                     "outputs"));
+}
+
+void run_either(Call& call, Results results, const Arguments& of, const char* q_name,
+                const char* k_name) {
+  check_output(results[0], "output 0", of.k, k_name);
+  check_output(results[1], "output 1", of.q, q_name);
+  if (of.q.numel() == 0 && of.k.numel() == 0) return;
+  Params params = make_params(of, results[0], results[1]);
+  if (!call.is_cpu()) return launch(call, of.q.dtype(), of.cos.dtype().bytes(), &params);
+  check_rows_exist(params);
+  const Job job = {of.q.dtype(), params};
+  static const auto kernel = OPDOCK_SIMD_CHOOSE(rotate);
+  // A second thread pays off for some ten microseconds of work.
+  const int64_t elements = (params.q.count + params.k.count) * of.q.size(-1);
+  call.parallel_for(params.tokens, std::max<int64_t>(1, 16384 / elements),
+                    [&](int64_t begin, int64_t end) { kernel(job, begin, end); });
+}
+
+void plan_rope(Plan& plan, Tensor q, Tensor k, Tensor cos, Tensor sin, OptionalTensor positions,
+               bool) {
+  plan_either(&plan, {q, k, cos, sin, positions, false, false}, "q", "k");
+}
+void run_rope(Call& call, Results results, Tensor q, Tensor k, Tensor cos, Tensor sin,
+              OptionalTensor positions, bool interleaved) {
+  run_either(call, results, {q, k, cos, sin, positions, interleaved, false}, "q", "k");
+}
+void plan_backward(Plan& plan, Tensor grad_q, Tensor grad_k, Tensor cos, Tensor sin,
+                   OptionalTensor positions, bool) {
+  plan_either(&plan, {grad_q, grad_k, cos, sin, positions, false, true}, "grad_q", "grad_k");
+}
+void run_backward(Call& call, Results results, Tensor grad_q, Tensor grad_k, Tensor cos, Tensor sin,
+                  OptionalTensor positions, bool interleaved) {
+  run_either(call, results, {grad_q, grad_k, cos, sin, positions, interleaved, true}, "grad_q",
+             "grad_k");
+}
+
+}  // namespace
+}  // namespace rope
+
+OPDOCK_OP(rope, rope::plan_rope, nullptr, rope::run_rope)
+OPDOCK_OP(rope_backward, rope::plan_backward, nullptr, rope::run_backward)

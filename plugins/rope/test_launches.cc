@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launches.h"
+
+namespace opdock_test::rope_plugin {
+namespace {
+
+// The launch for heads of `size` elements, of which `turned` are rotated; odd: which argument is
+// misaligned, 1 for q, 2 for k, 3 for cos; 0: none.
+Launch launch_of(Type type, int64_t tokens, int64_t queries, int64_t keys, int64_t size,
+                 int64_t turned, int odd = 0, bool in_place = false) {
+  const std::vector<int64_t> q_strides = {queries * size, size, 1},
+                             k_strides = {keys * size, size, 1};
+  Array q(type, {tokens, queries, size}, q_strides, odd == 1);
+  Array k(type, {tokens, keys, size}, k_strides, odd == 2);
+  Array cos(Type::kFloat32, {tokens, turned / 2}, {turned / 2, 1}, odd == 3);
+  Array sin(Type::kFloat32, {tokens, turned / 2});
+  Array out_q(type, {tokens, queries, size}), out_k(type, {tokens, keys, size});
+  std::vector<Launch> launches;
+  const std::vector<Array*> outputs = {in_place ? &q : &out_q, in_place ? &k : &out_k};
+  const Result result =
+      Op("rope", "rope")
+          .record({q.value(), k.value(), cos.value(), sin.value(), none(), boolean(false)}, outputs,
+                  32, &launches);
+  EXPECT_EQ(result.status, OPDOCK_OK) << result.text;
+  EXPECT_EQ(launches.size(), 1u);
+  return launches.empty() ? Launch{} : launches[0];
+}
+
+void expect_shape(const Launch& launch, std::vector<uint32_t> grid, std::vector<uint32_t> block) {
+  for (size_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(launch.how.grid[i], grid[i]) << "dimension " << i << " of the grid";
+    EXPECT_EQ(launch.how.block[i], block[i]) << "dimension " << i << " of a block";
+  }
+}
+
+// Threads for pieces of a head, pairs of heads, tokens.
+TEST(RopeLaunches, HaveAThreadForTwoPiecesOfTwoHeads) {
+  expect_shape(launch_of(Type::kBFloat16, 100, 32, 8, 128, 128), {100, 1, 1}, {8, 20, 1});
+  expect_shape(launch_of(Type::kBFloat16, 100, 32, 32, 128, 128), {100, 1, 1}, {8, 32, 1});
+  expect_shape(launch_of(Type::kFloat32, 100, 32, 8, 128, 128), {200, 1, 1}, {16, 10, 1});
+  expect_shape(launch_of(Type::kFloat16, 100, 3, 1, 64, 64), {5, 1, 1}, {4, 3, 21});
+  expect_shape(launch_of(Type::kFloat16, 1, 3, 1, 64, 64), {1, 1, 1}, {4, 3, 1});
+  expect_shape(launch_of(Type::kFloat16, 1000, 1, 0, 16, 16), {16, 1, 1}, {1, 1, 64});
+  EXPECT_EQ(launch_of(Type::kBFloat16, 3, 2, 2, 64, 64).kernel, "rope::rotate<opdock::bfloat16>");
+}
+
+TEST(RopeLaunches, SpreadManyHeadsEvenly) {
+  expect_shape(launch_of(Type::kBFloat16, 100, 64, 8, 128, 128), {200, 1, 1}, {8, 18, 1});
+  expect_shape(launch_of(Type::kFloat32, 100, 1, 1, 4104, 4104), {200, 1, 3}, {171, 1, 1});
+}
+
+TEST(RopeLaunches, CopyTheRestOfAHeadOnlyIfItIsNotInPlace) {
+  expect_shape(launch_of(Type::kFloat16, 100, 32, 32, 80, 32), {100, 1, 1}, {5, 32, 1});
+  expect_shape(launch_of(Type::kFloat16, 100, 32, 32, 80, 32, 0, true), {25, 1, 1}, {2, 32, 4});
+}
+
+TEST(RopeLaunches, GoByElementsWhereAnythingIsMisaligned) {
+  for (int odd : {1, 2, 3})
+    expect_shape(launch_of(Type::kFloat16, 100, 3, 1, 64, 64, odd), {50, 1, 1}, {32, 3, 2});
+  // Half of what is rotated is not made of whole pieces, or what is copied.
+  expect_shape(launch_of(Type::kFloat16, 100, 2, 2, 64, 56), {25, 1, 1}, {32, 2, 4});
+  expect_shape(launch_of(Type::kFloat16, 100, 2, 2, 36, 32), {15, 1, 1}, {18, 2, 7});
+  // Heads that are not there do not count.
+  expect_shape(launch_of(Type::kFloat16, 100, 4, 0, 64, 64, 2), {4, 1, 1}, {4, 2, 32});
+}
+
+TEST(RopeLaunches, StridesOfOneTokenOrHeadDoNotCount) {
+  Array q(Type::kFloat16, {1, 3, 64}, {1001, 64, 1}), k(Type::kFloat16, {1, 1, 64}, {777, 99, 1});
+  Array cos(Type::kFloat32, {1, 32}), out_q(Type::kFloat16, {1, 3, 64});
+  Array out_k(Type::kFloat16, {1, 1, 64});
+  std::vector<Launch> launches;
+  const Result result =
+      Op("rope", "rope")
+          .record({q.value(), k.value(), cos.value(), cos.value(), none(), boolean(false)},
+                  {&out_q, &out_k}, 32, &launches);
+  ASSERT_EQ(result.status, OPDOCK_OK) << result.text;
+  ASSERT_EQ(launches.size(), 1u);
+  expect_shape(launches[0], {1, 1, 1}, {4, 3, 1});
+}
+
+TEST(RopeLaunches, NothingWithoutElements) {
+  const Op rope("rope", "rope");
+  Array cos(Type::kFloat32, {3, 0}), none_left(Type::kFloat32, {3, 0, 8});
+  Array q(Type::kFloat32, {3, 2, 8});
+  std::vector<Launch> launches;
+  const auto record = [&](Array& x, Array& out) {
+    return rope.record(
+        {x.value(), none_left.value(), cos.value(), cos.value(), none(), boolean(true)},
+        {&out, &none_left}, 32, &launches);
+  };
+  EXPECT_EQ(record(none_left, none_left).status, OPDOCK_OK);
+  EXPECT_EQ(record(q, q).status, OPDOCK_OK) << "of which nothing is rotated, in place";
+  EXPECT_TRUE(launches.empty());
+}
+
+}  // namespace
+}  // namespace opdock_test::rope_plugin
