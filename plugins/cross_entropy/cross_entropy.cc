@@ -1,5 +1,6 @@
 // cross_entropy, alone and with its gradient: check their arguments and hand the rows to the
-// kernels. SPDX-License-Identifier: Apache-2.0
+// kernels.
+// SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <opdock/row_op.hpp>
 

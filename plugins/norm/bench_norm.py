@@ -30,6 +30,28 @@ def candidates(x):
     yield "add_layer_norm", "torch", 4, add_layer_norm
     yield "add_rms_norm", "opdock", 4, lambda: ops.add_rms_norm(x, residual, weight)
     yield "add_rms_norm", "torch", 4, add_rms_norm
+    for op, functions in backward(x, weight, bias).items():
+        for whose, function in functions.items():
+            yield op, whose, 3, function
+
+
+def backward(x, weight, bias):
+    """{op: {whose: function}} of the gradients of all: PyTorch's autograd of a result."""
+    grad = torch.randn_like(x)
+    leaves = [tensor.detach().requires_grad_() for tensor in (x, weight, bias)]
+    layer = F.layer_norm(leaves[0], x.shape[-1:], *leaves[1:])
+    rms = F.rms_norm(leaves[0], x.shape[-1:], leaves[1], 1e-5)
+    ops, of = opdock.ops, torch.autograd.grad
+    return {
+        "layer_norm_backward": {
+            "opdock": lambda: ops.layer_norm_backward(grad, x, weight, bias),
+            "torch": lambda: of(layer, leaves, grad, retain_graph=True),
+        },
+        "rms_norm_backward": {
+            "opdock": lambda: ops.rms_norm_backward(grad, x, weight),
+            "torch": lambda: of(rms, leaves[:2], grad, retain_graph=True),
+        },
+    }
 
 
 def cpu_candidates(shape, dtype):
@@ -56,6 +78,9 @@ def cpu_candidates(shape, dtype):
     yield "add_layer_norm", "torch", add_layer_norm
     yield "add_rms_norm", "opdock", lambda: ops.add_rms_norm(x, residual, weight)
     yield "add_rms_norm", "torch", add_rms_norm
+    for op, functions in backward(x, weight, bias).items():
+        yield op, "opdock", functions["opdock"]
+        yield op, "torch", functions["torch"]
 
 
 if __name__ == "__main__":

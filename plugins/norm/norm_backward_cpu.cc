@@ -28,27 +28,48 @@ struct BackwardRow {
   }
 };
 
-// The means of g = grad * weight, and of g times the normalised elements.
+// Of a row: its spread, and the means of g = grad * weight and of g times the deviations of x.
 struct Means {
+  Spread spread;
   double of_grad, of_product;
 };
 
+// Deviations are taken from about where a block's mean is; then what is missing is made up for.
 template <class T, class C>
-Means means(const BackwardRow<T, C>& row, int64_t n, const Scale<C>& scale) {
+Means means(const BackwardRow<T, C>& row, int64_t n, bool centred) {
+  Blocks blocks;
   double of_grad = 0, of_product = 0;
   for (int64_t begin = 0; begin < n; begin += simd::kRowBlock<C>) {
     const int64_t count = n - begin < simd::kRowBlock<C> ? n - begin : simd::kRowBlock<C>;
-    simd::RowSum<C> grads, products;
+    const double of = static_cast<double>(count);
+    C rough = 0;
+    if (centred) {
+      simd::RowSum<C> sum;
+      simd::for_row<C>(count, [&](auto vector, auto slot, int64_t i)
+                                  HWY_ATTR { sum.add(slot, vector.load(row.x + begin + i)); });
+      rough = static_cast<C>(sum.total() / of);
+    }
+    simd::RowSum<C> deviations, squares, grads, products;
     simd::for_row<C>(count, [&](auto vector, auto slot, int64_t i) HWY_ATTR {
+      const auto x = vector.load(row.x + begin + i);
+      const auto away = hn::Sub(x, hn::Set(typename decltype(vector)::D(), rough));
+      const auto deviation = vector.or_else(away, 0);
       const auto g = row.weighed(vector, begin + i);  // 0 where there are no elements
-      const typename decltype(vector)::D d;
+      deviations.add(slot, deviation);
+      squares.add_square(slot, deviation);
       grads.add(slot, g);
-      products.add_product(slot, g, scale.normalise(d, vector.load(row.x + begin + i)));
+      products.add_product(slot, g, deviation);
     });
-    of_grad += grads.total();
-    of_product += products.total();
+    const double at = static_cast<double>(rough), here = grads.total();
+    of_grad += here;
+    of_product += products.total() + at * here;
+    const double rest = centred ? deviations.total() / of : 0;
+    const double about_mean = squares.total() - rest * rest * of;
+    blocks.add(of, at + rest, about_mean < 0 ? 0 : about_mean);
   }
-  return {of_grad / static_cast<double>(n), of_product / static_cast<double>(n)};
+  const Spread spread = blocks.spread();
+  const double of = static_cast<double>(n);
+  return {spread, of_grad / of, (of_product - spread.mean * of_grad) / of};
 }
 
 // See norm_backward.cuh for the formula.
@@ -90,11 +111,11 @@ void backward_rows(const BackwardJob& job, int64_t begin, int64_t end, C* weight
                                    static_cast<T*>(p.out) + cursor.offset(2),
                                    weight_sums,
                                    bias_sums};
-    const Source<T> source = {row.x, nullptr, nullptr};
-    const Scale<C> scale(spread_of(source, p.length, p.centred), job.eps);
-    const Means of = means(row, p.length, scale);
+    const Means of = means(row, p.length, p.centred);
+    const Scale<C> scale(of.spread, job.eps);
+    const double factor = 1 / __builtin_sqrt(of.spread.variance + job.eps);
     write_gradient(row, p.length, scale, p.centred ? static_cast<C>(of.of_grad) : C{0},
-                   static_cast<C>(of.of_product));
+                   static_cast<C>(of.of_product * factor));
   }
 }
 

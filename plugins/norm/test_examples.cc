@@ -41,6 +41,24 @@ static const ExamplesOf norm_examples([](Examples& examples) {
                  {rows, columns, vector, eps},
                  {rows, other, vector, eps},
                  {rows, half, vector, eps}}});
+  examples.add({"norm",
+                "layer_norm_backward",
+                {rows, rows, vector, vector, rows, eps},
+                {examples.gapped(4, 6), examples.output({6}), examples.output({6})},
+                {{columns, rows, vector, vector, none(), eps},
+                 {other, rows, vector, vector, none(), eps},
+                 {rows, columns, vector, vector, none(), eps},
+                 {rows, rows, shorter, vector, none(), eps},
+                 {rows, rows, vector, shorter, none(), eps},
+                 {rows, rows, vector, vector, half, eps}}});
+  examples.add({"norm",
+                "rms_norm_backward",
+                {rows, rows, vector, none(), eps},
+                {examples.gapped(4, 6), examples.output({6})},
+                {{half, rows, vector, none(), eps},
+                 {rows, rows, shorter, none(), eps},
+                 {rows, rows, vector, other, eps},
+                 {rows, rows, vector, none(), number(-1)}}});
 });
 
 }  // namespace opdock_test
