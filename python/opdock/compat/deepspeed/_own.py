@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""DeepSpeed's own builders, which serve the ops that Opdock has no plugin for."""
+
+import contextlib
+import fcntl
+import os
+
+from opdock._errors import NotFoundError
+
+
+class KernelBaton:
+    """torch's lock of a build's folder, held by the kernel: it ends with the process.
+
+    In place of a file whose being there is the lock: after SIGKILL that one stays, and whoever asks
+    next waits for ever.
+    """
+
+    def __init__(self, lock_file_path, wait_seconds=0.1, warn_after_seconds=None):
+        self.lock_file_path = lock_file_path
+        self._file = None
+
+    def _lock(self, how):
+        file = os.open(
+            f"{self.lock_file_path}.opdock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600
+        )
+        try:
+            fcntl.flock(file, how)
+        except BlockingIOError:
+            os.close(file)
+            return None
+        except BaseException:
+            os.close(file)
+            raise
+        return file
+
+    def try_acquire(self):
+        """Whether this process has it now."""
+        self._file = self._lock(fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return self._file is not None
+
+    def wait(self):
+        """Waits until the process that has it releases it or ends."""
+        os.close(self._lock(fcntl.LOCK_SH))
+
+    def release(self):
+        """Gives it up."""
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+
+
+@contextlib.contextmanager
+def no_stale_lock():
+    """Within it torch's build of extensions waits for no lock of a process that has ended."""
+    from torch.utils import cpp_extension
+
+    before = cpp_extension.FileBaton
+    cpp_extension.FileBaton = KernelBaton
+    try:
+        yield
+    finally:
+        cpp_extension.FileBaton = before
+
+
+def own_builder(class_name, op):
+    """An instance of DeepSpeed's own builder of that class name. Imports DeepSpeed.
+
+    Raises NotFoundError if DeepSpeed is not installed or has no such builder.
+    """
+    try:
+        from deepspeed.ops import op_builder
+    except ImportError as error:
+        raise NotFoundError(
+            f"{op}: found neither a plugin of Opdock's nor DeepSpeed ({error}), wanted one of "
+            "them; install deepspeed, whose own builder then serves the op"
+        ) from error
+    found = getattr(op_builder, class_name, None)
+    if found is None:
+        version = getattr(__import__("deepspeed"), "__version__", "")
+        raise NotFoundError(
+            f"{op}: found no {class_name} in DeepSpeed {version}, wanted its own builder, since "
+            "Opdock has no plugin for the op; use a version that has it"
+        )
+    made = found()
+    if type(made).__name__ == "NotImplementedBuilder":
+        raise NotFoundError(
+            f"{op}: found no {class_name} in DeepSpeed for the accelerator here, wanted its own "
+            "builder, since Opdock has no plugin for the op; use a machine that has the accelerator"
+        )
+    return made
