@@ -76,7 +76,7 @@ class OpBuilder(ABC):
         return why is None
 
     def _refuse(self, why, verbose):
-        self.error_log = f"{self.name}: {why}"
+        self.error_log = why if why.startswith(f"{self.name}: ") else f"{self.name}: {why}"
         if verbose:
             say(self.error_log)
 

@@ -71,10 +71,6 @@ def _meson(words):
     return "[" + ", ".join(f"'{word}'" for word in quoted) + "]"
 
 
-def _toml(words):
-    return json.dumps(list(words))
-
-
 class Written:
     """A folder that is written: where its copies come from, to say so in messages."""
 
@@ -87,49 +83,69 @@ class Written:
         return re.sub(r"(?<![\w./-])tree/", lambda _: self.root + "/", text)
 
 
+class _Files:
+    """The copies in the folder, and what became of each."""
+
+    def __init__(self, recipe, folder):
+        self.includes = [path for path in recipe.includes if not _is_system(path)]
+        found = [*recipe.sources, *_headers(recipe.sources, self.includes)]
+        self.root = os.path.commonpath([*map(os.path.dirname, found), *self.includes])
+        self._named = {path: self._place(path) for path in found}
+        for path, name in self._named.items():
+            target = os.path.join(folder, name)
+            os.makedirs(os.path.dirname(target), exist_ok=True)
+            shutil.copyfile(path, target)
+        for path in self.includes:
+            os.makedirs(os.path.join(folder, self._place(path)), exist_ok=True)
+        if recipe.kind == "rocm":
+            from opdock.compat.deepspeed._hipify import translate
+
+            names = list(self._named.values())
+            made = translate(folder, names, self.include_folders())
+            self._named = {path: made[name] for path, name in self._named.items()}
+
+    def _place(self, path):
+        return os.path.normpath(os.path.join("tree", os.path.relpath(path, self.root)))
+
+    def all(self):
+        """Of every file, headers too."""
+        return sorted(set(self._named.values()))
+
+    def of(self, paths):
+        """Of these files, by their endings then as they are compiled."""
+        return [self._named[path] for path in paths]
+
+    def include_folders(self):
+        return list(dict.fromkeys(map(self._place, self.includes)))
+
+
 def write(recipe, folder):
     """Writes plugin.toml, meson.build and copies of the files into `folder`; a Written."""
-    own = [path for path in recipe.includes if not _is_system(path)]
-    copied = [*recipe.sources, *_headers(recipe.sources, own)]
-    root = os.path.commonpath([*map(os.path.dirname, copied), *own])
-
-    def place(path):
-        return os.path.normpath(os.path.join("tree", os.path.relpath(path, root)))
-
-    for path in copied:
-        target = os.path.join(folder, place(path))
-        os.makedirs(os.path.dirname(target), exist_ok=True)
-        shutil.copyfile(path, target)
-    for path in own:
-        os.makedirs(os.path.join(folder, place(path)), exist_ok=True)
+    files = _Files(recipe, folder)
     op = f"{recipe.name}_is_built"
-    with open(os.path.join(folder, "opdock_module.cc"), "w", encoding="utf-8") as file:
-        file.write(_STUB.format(op=op))
-    hip = []
-    if recipe.kind == "rocm":
-        from opdock.compat.deepspeed._hipify import translate
-
-        hip = translate(folder, [place(path) for path in copied])
-    with open(os.path.join(folder, "plugin.toml"), "w", encoding="utf-8") as file:
-        file.write(_manifest(recipe, op, [place(path) for path in copied], hip, own, place))
-    with open(os.path.join(folder, "meson.build"), "w", encoding="utf-8") as file:
-        file.write(_rules(recipe, hip, own, place))
-    return Written(folder, root)
+    for name, text in (
+        ("opdock_module.cc", _STUB.format(op=op)),
+        ("plugin.toml", _manifest(recipe, op, files)),
+        ("meson.build", _rules(recipe, files)),
+    ):
+        with open(os.path.join(folder, name), "w", encoding="utf-8") as file:
+            file.write(text)
+    return Written(folder, files.root)
 
 
-def _manifest(recipe, op, files, hip, own, place):
+def _manifest(recipe, op, files):
     devices = ["cpu"] if recipe.kind == "cpu" else ["cpu", recipe.kind]
     text = [
         f"# {recipe.made_for}",
         f"name = {json.dumps(recipe.module)}",
         'version = "1"',
         'license = "LicenseRef-user"',
-        f"sources = {_toml(['opdock_module.cc', *sorted({*files, *hip})])}",
+        f"sources = {json.dumps(['opdock_module.cc', *files.all()])}",
         "",
         "[[op]]",
-        f'schema = "{op}() -> int"',
+        f'schema = "{op}(Tensor x) -> int"',
         'doc = "1: the module of Python is built."',
-        f"devices = {_toml(devices)}",
+        f"devices = {json.dumps(devices)}",
         'dtypes = ["uint8"]',
         'flags = ["thread-safe"]',
         "",
@@ -138,30 +154,28 @@ def _manifest(recipe, op, files, hip, own, place):
         *(['torch = ">=1"'] if recipe.links_torch_cuda else []),
         "",
         "[build]",
-        f"include = {_toml(dict.fromkeys(map(place, own)))}",
+        f"include = {json.dumps(files.include_folders())}",
     ]
     compiler = {"cuda": "nvcc", "rocm": "hipcc"}.get(recipe.kind)
     if compiler:
-        folders = [f"-I{path}" for path in recipe.includes]
-        words = [word for word in recipe.nvcc if compiler == "nvcc" or not word.startswith("--")]
-        text.append(f"flags = {{{compiler} = {_toml(words + folders)}}}")
+        words = [*recipe.nvcc, *(f"-I{path}" for path in recipe.includes)]
+        text.append(f"flags = {{{compiler} = {json.dumps(words)}}}")
     return "\n".join([*text, ""])
 
 
-def _rules(recipe, hip, own, place):
-    host = [place(path) for path in recipe.has(*HOST)]
-    cuda = [place(path) for path in recipe.has(".cu")] if recipe.kind == "cuda" else []
+def _rules(recipe, files):
+    gpu = recipe.has(".cu", ".hip")
+    host = ["opdock_module.cc", *files.of(recipe.has(*HOST))]
     # Behind the copies, for what the #include lines do not show.
     cxx = [*recipe.cxx, *(f"-I{path}" for path in recipe.includes)]
     parts = [
         f"'name': '{recipe.module}', 'toml': files('plugin.toml')",
-        f"'sources': files({_meson(['opdock_module.cc', *host])})",
+        f"'sources': files({_meson(host)})",
         "'dependencies': module_needs",
     ]
-    if cuda:
-        parts.append(f"'cuda_sources': files({_meson(cuda)})")
-    if hip:
-        parts.append(f"'hip_sources': files({_meson(hip)})")
+    if gpu:
+        kind = "cuda_sources" if recipe.kind == "cuda" else "hip_sources"
+        parts.append(f"'{kind}': files({_meson(files.of(gpu))})")
     return (
         f"module_needs = declare_dependency(compile_args: {_meson(cxx)},\n"
         f"  link_args: {_meson(recipe.link)})\n"

@@ -20,7 +20,6 @@ from opdock.compat.deepspeed._verdict import SERVED, Verdict, module_of, verdict
 _PACKAGES = ("deepspeed.ops.op_builder", "op_builder")
 _BASES = tuple(f"{package}.builder" for package in _PACKAGES)
 _VERSIONS = "deepspeed.git_version_info"
-_METHODS = ("is_compatible", "load", "jit_load", "builder")
 
 _lock = threading.Lock()
 _finder = None
@@ -42,15 +41,18 @@ def _served(builder):
     return verdict(builder.name)
 
 
+def _verbose(arguments, named, otherwise=False):
+    """DeepSpeed's one argument of these methods."""
+    return named.get("verbose", arguments[0] if arguments else otherwise)
+
+
 def _is_compatible(original, builder, *arguments, **named):
     found = _served(builder)
     if found is not None and found.serves:
         builder.error_log = None
         return True
-    if found is not None and builder.name in SERVED:
-        verbose = named.get("verbose", arguments[0] if arguments else False)
-        if verbose:
-            say_once(("verdict", builder.name), f"{builder.name}: {found.text}")
+    if found is not None and builder.name in SERVED and _verbose(arguments, named):
+        say_once(("verdict", builder.name), f"{builder.name}: {found.text}")
     return original(builder, *arguments, **named)
 
 
@@ -59,7 +61,8 @@ def _load(original, builder, *arguments, **named):
     if found is None:
         return original(builder, *arguments, **named)
     if found.serves:
-        say_once(("served", builder.name), f"{builder.name}: served by {found.text}")
+        if _verbose(arguments, named):
+            say_once(("served", builder.name), f"{builder.name}: served by {found.text}")
         return module_of(builder.name)
     say_once(
         ("own", builder.name), f"{builder.name}: DeepSpeed's own builder serves it: {found.text}"
@@ -74,37 +77,26 @@ def _jit_load(original, builder, *arguments, **named):
     # A user's, on DeepSpeed's base.
     from opdock.compat.deepspeed._jit import jit_load
 
-    verbose = named.get("verbose", arguments[0] if arguments else True)
-    return jit_load(builder, verbose)
-
-
-def _builder(original, builder, *arguments, **named):
-    found = _served(builder)
-    if found is not None and not found.serves:
-        return original(builder, *arguments, **named)
-    from opdock.compat.deepspeed._extension import OpdockExtension
-
-    return OpdockExtension(builder)
+    return jit_load(builder, _verbose(arguments, named, True))
 
 
 _REPLACED = {
     "is_compatible": _is_compatible,
     "load": _load,
     "jit_load": _jit_load,
-    "builder": _builder,
 }
 
 
 def _replace(kind):
     """Puts our methods in place of those that the class itself defines."""
-    for name in _METHODS:
+    for name, ours in _REPLACED.items():
         original = vars(kind).get(name)
         if not callable(original) or hasattr(original, "_opdock_original"):
             continue
         if not _is_theirs(kind):
             continue  # what a user has written is the user's
 
-        def method(self, *arguments, _ours=_REPLACED[name], _original=original, **named):
+        def method(self, *arguments, _ours=ours, _original=original, **named):
             return _ours(_original, self, *arguments, **named)
 
         functools.update_wrapper(method, original)

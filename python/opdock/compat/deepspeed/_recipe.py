@@ -21,6 +21,8 @@ _NVCC = (
     "--expt-relaxed-constexpr",
 )
 
+_BF16 = ("_OPERATORS", "2_OPERATORS", "_CONVERSIONS")
+
 
 class Recipe:
     """Files and arguments of one module. Paths are absolute, arguments one word each."""
@@ -135,12 +137,33 @@ def _add_torch(recipe, wants_cuda):
         libraries += ["c10_hip", "torch_hip"]
     recipe.cxx = [*includes, *defines, *recipe.cxx]
     plain = [include.replace("-isystem", "-I") for include in includes]
-    recipe.nvcc = [*plain, *defines, *_NVCC, *recipe.nvcc]
+    own = _NVCC if recipe.kind == "cuda" else ()
+    recipe.nvcc = [*plain, *defines, *own, *recipe.nvcc]
     recipe.link = [f"-L{root}/lib", *(f"-l{name}" for name in libraries), *recipe.link]
     recipe.made_for = (
         f"torch {torch.__version__}, {sys.implementation.cache_tag} "
         f"{sysconfig.get_config_var('SOABI')}"
     )
+
+
+def _add_kind(made, has_bf16):
+    """The macros that DeepSpeed's sources know a GPU's compiler by."""
+    made.cxx.append("-UC10_USE_GLOG")
+    if made.kind == "cpu":
+        return
+    words = ["-UC10_USE_GLOG"]
+    if made.kind == "rocm":
+        from opdock.compat.deepspeed._builder import OpBuilder
+
+        size = f"-DROCM_WAVEFRONT_SIZE={OpBuilder.get_rocm_wavefront_size()}"
+        made.cxx += ["-D__HIP_PLATFORM_AMD__=1", size]
+        words.append(size)
+    if has_bf16:
+        made.cxx.append("-DBF16_AVAILABLE")
+        words.append("-DBF16_AVAILABLE")
+        if made.kind == "cuda":
+            words += [f"-U__CUDA_NO_BFLOAT16{what}__" for what in _BF16]
+    made.nvcc += words
 
 
 def recipe(builder, module=None):
@@ -172,6 +195,7 @@ def recipe(builder, module=None):
     if made.kind != "cpu":
         words = _one_word_each(_words(builder, "nvcc_args"))
         made.archs, made.nvcc = _archs.from_arguments(words)
+    _add_kind(made, getattr(builder, "enable_bf16", False))
     is_gpu = made.kind != "cpu" or hasattr(builder, "compute_capability_args")
     _add_torch(made, is_gpu and not for_cpu)
     if any(map(_is_for_this_cpu, made.cxx)):

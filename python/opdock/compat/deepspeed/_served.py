@@ -3,7 +3,7 @@
 
 import os
 
-from opdock._errors import IncompatibleError
+from opdock._errors import IncompatibleError, NotFoundError
 from opdock.compat.deepspeed import _environment
 from opdock.compat.deepspeed._own import no_stale_lock, own_builder
 from opdock.compat.deepspeed._say import say_once
@@ -79,6 +79,15 @@ class ServedOp:
     def jit_load(self, verbose=True):
         """As load(): a plugin is not compiled where a binary fits."""
         return self.load(verbose)
+
+    def builder(self):
+        """A setuptools Extension; of an op that has no plugin, DeepSpeed's own."""
+        if self.name in SERVED:
+            return super().builder()
+        own = self._own_if_there()
+        if own is None:
+            raise NotFoundError(self.error_log)
+        return own.builder()
 
     def sources(self):
         """The files of the plugin's source, where it is installed; else DeepSpeed's own."""
