@@ -13,7 +13,7 @@ import tempfile
 from opdock._errors import IncompatibleError
 from opdock._runtime import default, parse
 from opdock.compat.deepspeed import _environment
-from opdock.compat.deepspeed._folder import write
+from opdock.compat.deepspeed._folder import PREFIX, write
 from opdock.compat.deepspeed._recipe import recipe
 
 
@@ -52,7 +52,7 @@ def build(builder, module=None):
     """
     _environment.say_ignored()
     wanted = recipe(builder, module)
-    with tempfile.TemporaryDirectory(prefix="opdock-") as folder:
+    with tempfile.TemporaryDirectory(prefix=PREFIX) as folder:
         written = write(wanted, folder)
         report = parse(default().build_json(folder, _options(wanted.archs)))
         if report["path"] is None:

@@ -71,16 +71,20 @@ def _meson(words):
     return "[" + ", ".join(f"'{word}'" for word in quoted) + "]"
 
 
+# A build's folder in a message, which may be of an earlier build with the same content.
+PREFIX = "opdock-ds-"
+_COPIES = re.compile(rf"([^\s:'\"]*/{PREFIX}\w+/|(?<![\w./-]))tree/")
+
+
 class Written:
     """A folder that is written: where its copies come from, to say so in messages."""
 
-    def __init__(self, folder, root):
-        self.folder, self.root = folder, root
+    def __init__(self, root):
+        self.root = root
 
     def original(self, text):
         """The text with the user's own paths in place of the copies'."""
-        text = text.replace(os.path.join(self.folder, "tree") + "/", self.root + "/")
-        return re.sub(r"(?<![\w./-])tree/", lambda _: self.root + "/", text)
+        return _COPIES.sub(lambda _: self.root + "/", text)
 
 
 class _Files:
@@ -130,7 +134,7 @@ def write(recipe, folder):
     ):
         with open(os.path.join(folder, name), "w", encoding="utf-8") as file:
             file.write(text)
-    return Written(folder, files.root)
+    return Written(files.root)
 
 
 def _manifest(recipe, op, files):

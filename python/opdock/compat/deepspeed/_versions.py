@@ -39,13 +39,26 @@ def tool(name):
     return _tools(tuple(map(os.environ.get, _PLACES))).get(name, (None, None))
 
 
+@functools.lru_cache(maxsize=8)
+def _ask(program, question):
+    """What the program prints, asked once; an empty text if it cannot be run."""
+    try:
+        done = subprocess.run(
+            [program, question], capture_output=True, text=True, timeout=60, check=False
+        )
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return done.stdout
+
+
 def installed_cuda_version(name=""):
     """(major, minor) of the nvcc that a build would use. name: of the op, for the message.
 
     Raises MissingCUDAException if there is none, or none that says its version.
     """
     path, version = tool("nvcc")
-    numbers = re.match(r"(\d+)\.(\d+)", version or "")
+    said = re.search(r"release (\d+\.\d+)", _ask(path, "--version")) if path else None
+    numbers = re.match(r"(\d+)\.(\d+)", said[1] if said else version or "")
     if path is None or numbers is None:
         found = "no nvcc" if path is None else f"{path}, which does not say its version"
         home = os.environ.get("CUDA_HOME")
@@ -139,14 +152,8 @@ def installed_rocm_version():
     return (int(numbers[1]), int(numbers[2])) if numbers else (0, 0)
 
 
-@functools.lru_cache(maxsize=8)
 def nvcc_archs(nvcc):
     """What nvcc compiles for: {(major, minor)}; empty if it does not say."""
-    try:
-        done = subprocess.run(
-            [nvcc, "--list-gpu-arch"], capture_output=True, text=True, timeout=60, check=False
-        )
-    except (OSError, subprocess.SubprocessError):
-        return frozenset()
-    numbers = (int(found) for found in re.findall(r"compute_(\d+)\b", done.stdout))
+    text = _ask(nvcc, "--list-gpu-arch")
+    numbers = (int(found) for found in re.findall(r"compute_(\d+)\b", text))
     return frozenset(divmod(number, 10) for number in numbers)
