@@ -13,7 +13,7 @@ pytest.importorskip("torch", reason="torch is not installed")
 
 has_deepspeed = importlib.util.find_spec("deepspeed") is not None
 needs_deepspeed = pytest.mark.skipif(
-    not has_deepspeed, reason="DeepSpeed is not installed (tests/requirements-deepspeed.txt)"
+    not has_deepspeed, reason="DeepSpeed is not installed (tests/requirements-nodeps.txt)"
 )
 
 

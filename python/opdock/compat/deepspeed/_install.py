@@ -27,6 +27,15 @@ _undo = []  # functions that take back one change each, in their order
 _excluded = frozenset()
 
 
+def _renew_lock():
+    """A forked child has no thread to release what another one held."""
+    global _lock
+    _lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_renew_lock)
+
+
 def _is_theirs(kind):
     """Whether the class is one of DeepSpeed's own, and no user's."""
     return any(kind.__module__ == p or kind.__module__.startswith(f"{p}.") for p in _PACKAGES)

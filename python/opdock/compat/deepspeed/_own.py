@@ -7,6 +7,18 @@ import os
 
 from opdock._errors import NotFoundError
 
+_held = set()  # descriptors of locks that this process has
+
+
+def _drop_inherited():
+    """A forked child does not keep what its parent has: the parent's lock stays."""
+    for file in _held:
+        os.close(file)
+    _held.clear()
+
+
+os.register_at_fork(after_in_child=_drop_inherited)
+
 
 class KernelBaton:
     """torch's lock of a build's folder, held by the kernel: it ends with the process.
@@ -36,6 +48,8 @@ class KernelBaton:
     def try_acquire(self):
         """Whether this process has it now."""
         self._file = self._lock(fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if self._file is not None:
+            _held.add(self._file)
         return self._file is not None
 
     def wait(self):
@@ -44,9 +58,10 @@ class KernelBaton:
 
     def release(self):
         """Gives it up."""
-        if self._file is not None:
+        if self._file in _held:
+            _held.discard(self._file)
             os.close(self._file)
-            self._file = None
+        self._file = None
 
 
 @contextlib.contextmanager
