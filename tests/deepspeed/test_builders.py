@@ -196,6 +196,8 @@ def test_with_a_gpu_that_is_not_served_the_cpu_does_not_count(compat, monkeypatc
     assert not found.serves and found.reasons == [reason]
     assert found.text == "arch-too-old: found sm_50, wanted sm_75; use a newer GPU"
     assert compat.CPUAdamBuilder().verdict().serves  # whose tensors lie on the CPU
+    monkeypatch.setenv("DS_IGNORE_CUDA_DETECTION", "1")
+    assert compat.FusedAdamBuilder().verdict().serves
 
 
 def test_probing_creates_no_cuda_context(compat, monkeypatch):

@@ -295,16 +295,3 @@ def test_jobs_and_ignored_variables(monkeypatch, said):
     _environment.say_ignored()
     assert len([line for line in said if "TORCH_EXTENSIONS_DIR" in line]) == 1
     assert any("MAX_JOBS=many" in line for line in said)
-
-
-def test_the_variables_of_ahead_of_time(monkeypatch):
-    from opdock.compat.deepspeed._environment import wants_build_ahead
-
-    monkeypatch.delenv("DS_BUILD_VALUE", raising=False)
-    monkeypatch.setenv("DS_BUILD_OPS", "1")
-    assert wants_build_ahead("DS_BUILD_VALUE")
-    monkeypatch.setenv("DS_BUILD_VALUE", "0")
-    assert not wants_build_ahead("DS_BUILD_VALUE")
-    monkeypatch.delenv("DS_BUILD_OPS")
-    monkeypatch.delenv("DS_BUILD_VALUE")
-    assert not wants_build_ahead("DS_BUILD_VALUE")

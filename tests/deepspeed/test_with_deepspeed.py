@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """DeepSpeed itself, unmodified: its optimizers, its I/O and its report on Opdock's plugins."""
 
+import re
+
 import pytest
 from conftest import needs_deepspeed, run_python
 
@@ -70,26 +72,50 @@ assert torch.equal(x, y)
 
 
 def test_ds_report_shows_the_verdicts():
-    code = """
-import re
-from deepspeed.env_report import op_report
-op_report()
-"""
-    import re
+    """In its own table. The variable is read when a program imports opdock, or at its start."""
+    code = "import opdock\nfrom deepspeed.env_report import op_report\nop_report()\n"
 
     def rows(**environment):
         text = re.sub(r"\x1b\[\d+m", "", run_python(code, **QUIET, **environment).stdout)
-        return dict(re.findall(r"^(\w+) \.+ (\[\w+\] \.+ \[\w+\])$", text, re.MULTILINE))
+        row = r"^(\w+) \.+ \[(\w+)\] \.+ \[(\w+)\]$"
+        return {name: (is_there, fits) for name, is_there, fits in re.findall(row, text, re.M)}
 
-    theirs, ours = rows(), rows(OPDOCK_DEEPSPEED="1", PYTHONSTARTUP="")
-    assert theirs  # the table is as it is read here
-    del ours
-    shown = run_python("import opdock\n" + code, **QUIET, OPDOCK_DEEPSPEED="1").stdout
-    shown = re.sub(r"\x1b\[\d+m", "", shown)
-    for name in ("async_io", "cpu_adam", "fused_adam"):
-        assert re.search(rf"^{name} \.+ \[YES\] \.+ \[OKAY\]$", shown, re.MULTILINE), shown
-        assert theirs[name].startswith("[NO]")
-    assert re.search(r"^cpu_adagrad \.+ \[NO\]", shown, re.MULTILINE)
+    theirs, ours = rows(OPDOCK_DEEPSPEED="0"), rows(OPDOCK_DEEPSPEED="1")
+    assert set(theirs) == set(ours)
+    for name, found in theirs.items():
+        is_served = name in ("async_io", "cpu_adam", "fused_adam")
+        assert found[0] == "NO" and ours[name] == (("YES", "OKAY") if is_served else found), name
+
+
+def test_suffixes_of_architectures():
+    """TORCH_CUDA_ARCH_LIST=9.0a ends DeepSpeed's own builder; not with install()."""
+    run_python(
+        """
+from deepspeed.ops.op_builder.fp_quantizer import FPQuantizerBuilder
+from deepspeed.ops.op_builder.builder import CUDAOpBuilder
+class Mine(CUDAOpBuilder):
+    def absolute_name(self): return "no.such"
+    def sources(self): return []
+for kind in (lambda: FPQuantizerBuilder(), lambda: Mine("mine")):
+    try:
+        kind().compute_capability_args()
+        raise AssertionError("their own builder takes 9.0a by now")
+    except ValueError:
+        pass
+from opdock.compat import deepspeed as compat
+compat.install()
+wanted = ["-gencode=arch=compute_80,code=sm_80", "-gencode=arch=compute_90a,code=sm_90a"]
+assert FPQuantizerBuilder().compute_capability_args() == wanted
+assert Mine("mine").compute_capability_args()[-2:] == wanted
+theirs, mine = FPQuantizerBuilder(), Mine("mine")
+theirs.jit_mode = mine.jit_mode = True
+assert theirs.compute_capability_args() == []
+assert mine.compute_capability_args()[-2:] == wanted
+compat.uninstall()
+""",
+        TORCH_CUDA_ARCH_LIST="7.0;8.0;9.0a",
+        **QUIET,
+    )
 
 
 def test_every_builder_of_theirs_has_one_here():

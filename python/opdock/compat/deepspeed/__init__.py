@@ -33,7 +33,8 @@ globals().update(BUILDERS)
 
 
 def __getattr__(name):
-    if name in ("BuildExtension", "OpdockExtension"):  # setuptools is imported for these only
+    # setuptools is imported for these only.
+    if name in ("BuildExtension", "OpdockExtension", "wanted_extensions"):
         from opdock.compat.deepspeed import _extension
 
         return getattr(_extension, name)
@@ -57,5 +58,6 @@ __all__ = [
     "installed_cuda_version",
     "report",
     "uninstall",
+    "wanted_extensions",
     *BUILDERS,
 ]

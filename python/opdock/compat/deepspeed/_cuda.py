@@ -114,7 +114,7 @@ class CUDAOpBuilder(OpBuilder):
         if not super().is_compatible(verbose):
             return False
         cuda = any(path.endswith(".cu") for path in self.sources())
-        if cuda and not self.build_for_cpu and not self.is_rocm_pytorch():
+        if cuda and not self.is_rocm_pytorch():
             try:
                 _versions.assert_no_cuda_mismatch(self.name)
             except _versions.CUDAMismatchException as error:

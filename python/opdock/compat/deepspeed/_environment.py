@@ -10,7 +10,7 @@ from opdock.compat.deepspeed._say import say_once
 HONOURED = {
     "DS_BUILD_OPS": "which ops setup.py installs ahead of time",
     "DS_SKIP_CUDA_CHECK": "1: nvcc may be of another major version than torch's CUDA",
-    "DS_IGNORE_CUDA_DETECTION": "any value: verdicts are for building, without a GPU",
+    "DS_IGNORE_CUDA_DETECTION": "any value: an op is served also where the GPU here is not",
     "DS_NVCC_THREADS": "nvcc's --threads",
     "DS_DEBUG_CUDA_BUILD": "1: ptxas is verbose",
     "MAX_JOBS": "how many compilers run at once",

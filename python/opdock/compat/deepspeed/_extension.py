@@ -9,6 +9,7 @@ from setuptools.command.build_ext import build_ext
 
 from opdock._errors import IncompatibleError
 from opdock._runtime import default, parse
+from opdock.compat.deepspeed._environment import wants_build_ahead
 from opdock.compat.deepspeed._say import say
 from opdock.compat.deepspeed._verdict import SERVED
 
@@ -35,6 +36,29 @@ class OpdockExtension(Extension):
         theirs = type(self.op_builder).__module__.split(".")
         own = "op_builder" in theirs or theirs[:3] == ["opdock", "compat", "deepspeed"]
         return own and name in SERVED
+
+
+def wanted_extensions(builders=None):
+    """The Extensions of the builders that DS_BUILD_X, or without it DS_BUILD_OPS, asks for.
+
+    builders: those of ALL_OPS without it. Raises IncompatibleError for one that is asked for and
+    not compatible, so that no installation succeeds without it; DS_BUILD_X=0 leaves it out.
+    """
+    if builders is None:
+        from opdock.compat.deepspeed._ops import ALL_OPS
+
+        builders = ALL_OPS.values()
+    wanted = []
+    for builder in builders:
+        if not wants_build_ahead(builder.BUILD_VAR):
+            continue
+        if not builder.is_compatible(verbose=True):
+            raise IncompatibleError(
+                f"Unable to pre-compile {builder.name}: {builder.error_log}; {builder.BUILD_VAR}=0 "
+                "leaves it out"
+            )
+        wanted.append(builder.builder())
+    return wanted
 
 
 def _base():

@@ -8,10 +8,12 @@ or made which builder before. Classes that come later are met by the base's __in
 import functools
 import importlib.machinery
 import os
+import re
 import sys
 import threading
 
 from opdock.compat.deepspeed import _environment
+from opdock.compat.deepspeed._archs import default_list
 from opdock.compat.deepspeed._own import no_stale_lock
 from opdock.compat.deepspeed._say import say, say_once
 from opdock.compat.deepspeed._verdict import SERVED, Verdict, module_of, verdict
@@ -89,7 +91,20 @@ def _jit_load(original, builder, *arguments, **named):
     return jit_load(builder, _verbose(arguments, named, True))
 
 
+def _compute_capability_args(original, builder, *arguments, **named):
+    """Ours for users' builders, and for theirs where a list has what theirs does not know: 9.0a."""
+    from opdock.compat.deepspeed._cuda import CUDAOpBuilder
+
+    is_theirs = _is_theirs(type(builder))
+    if is_theirs and not re.search(r"\d[af]", os.environ.get("TORCH_CUDA_ARCH_LIST", "")):
+        return original(builder, *arguments, **named)
+    found = CUDAOpBuilder.compute_capability_args(builder, *arguments, **named)
+    # Of theirs, torch's build reads the list itself.
+    return [] if is_theirs and builder.jit_mode else found
+
+
 _REPLACED = {
+    "compute_capability_args": _compute_capability_args,
     "is_compatible": _is_compatible,
     "load": _load,
     "jit_load": _jit_load,
@@ -135,6 +150,11 @@ def _patch_base(module):
         for kind in _all_below(base):
             _replace(kind)
         base.__init_subclass__ = classmethod(meet)
+        # Under CUDA 13 theirs names architectures that nvcc no longer has.
+        theirs = getattr(module, "get_default_compute_capabilities", None)
+        if theirs is not None:
+            module.get_default_compute_capabilities = default_list
+            _undo.append(lambda: setattr(module, "get_default_compute_capabilities", theirs))
         if before is None:
             _undo.append(lambda: delattr(base, "__init_subclass__"))
         else:

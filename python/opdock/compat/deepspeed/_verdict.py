@@ -6,6 +6,7 @@ Nothing is loaded, built or started: what opdock.explain() knows counts.
 
 import importlib
 import importlib.util
+import os
 
 from opdock._errors import NotFoundError
 
@@ -55,7 +56,7 @@ def _judge(op, for_gpu):
         return Verdict(False, str(error))
     devices = report["chain"]
     gpus = [device for device in devices if device["device"] != "cpu"]
-    if for_gpu and gpus:
+    if for_gpu and gpus and not os.environ.get("DS_IGNORE_CUDA_DETECTION"):
         devices = gpus
     for device in devices:
         way = _way(device)
