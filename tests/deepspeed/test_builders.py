@@ -253,6 +253,21 @@ def test_served_modules_have_deepspeeds_functions(compat):
         assert compat.ALL_OPS[name].jit_load(verbose=False) is module
 
 
+def test_a_subclass_of_a_served_op_with_sources_of_its_own_is_built(compat):
+    class Mine(compat.FusedAdamBuilder):
+        def absolute_name(self):
+            return "no.such.module"
+
+        def sources(self):
+            return ["/no/such/adam.cpp"]
+
+    builder = Mine()
+    assert builder.is_compatible() is False and "/no/such/adam.cpp" in builder.error_log
+    with pytest.raises(opdock.IncompatibleError, match="/no/such/adam.cpp"):
+        builder.load()
+    assert not builder.builder().is_served
+
+
 def test_has_function_says_why_not(compat, capfd):
     """DeepSpeed#6972: the probe said no and hid why."""
     builder = compat.AsyncIOBuilder()

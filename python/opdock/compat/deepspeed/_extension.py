@@ -33,6 +33,8 @@ class OpdockExtension(Extension):
     def is_served(self):
         """Whether the op is one that a plugin of Opdock's serves."""
         name = getattr(self.op_builder, "NAME", None)
+        if getattr(self.op_builder, "_has_own_sources", lambda: False)():
+            return False
         theirs = type(self.op_builder).__module__.split(".")
         own = "op_builder" in theirs or theirs[:3] == ["opdock", "compat", "deepspeed"]
         return own and name in SERVED

@@ -4,14 +4,19 @@
 import contextlib
 import fcntl
 import os
+import threading
 
 from opdock._errors import NotFoundError
 
 _held = set()  # descriptors of locks that this process has
+_lock = threading.Lock()  # of _inside
+_inside = 0  # threads in no_stale_lock()
 
 
 def _drop_inherited():
     """A forked child does not keep what its parent has: the parent's lock stays."""
+    global _lock
+    _lock = threading.Lock()
     for file in _held:
         os.close(file)
     _held.clear()
@@ -67,14 +72,20 @@ class KernelBaton:
 @contextlib.contextmanager
 def no_stale_lock():
     """Within it torch's build of extensions waits for no lock of a process that has ended."""
+    global _inside
     from torch.utils import cpp_extension
+    from torch.utils.file_baton import FileBaton
 
-    before = cpp_extension.FileBaton
-    cpp_extension.FileBaton = KernelBaton
+    with _lock:
+        _inside += 1
+        cpp_extension.FileBaton = KernelBaton
     try:
         yield
     finally:
-        cpp_extension.FileBaton = before
+        with _lock:
+            _inside -= 1
+            if _inside == 0:
+                cpp_extension.FileBaton = FileBaton
 
 
 def own_builder(class_name, op):

@@ -30,6 +30,10 @@ class ServedOp:
         """The module that DeepSpeed installs the op as."""
         return self.MODULE
 
+    def _has_own_sources(self):
+        """Whether a subclass brings sources of its own, which are then what is built."""
+        return type(self).sources is not ServedOp.sources
+
     def verdict(self):
         """The Verdict of Opdock's plugins on this op; an excluded one is not served."""
         if self.name in _environment.excluded():
@@ -43,6 +47,8 @@ class ServedOp:
 
         error_log says why no plugin does, as opdock.explain() has it; verbose: it is printed.
         """
+        if self._has_own_sources():
+            return super().is_compatible(verbose)
         found = self.verdict()
         if found.serves:
             self.error_log = None
@@ -64,6 +70,8 @@ class ServedOp:
 
         Raises IncompatibleError with the plugin's reasons if neither is there.
         """
+        if self._has_own_sources():
+            return super().load(verbose)
         found = self.verdict()
         if found.serves:
             return module_of(self.name)
@@ -78,11 +86,11 @@ class ServedOp:
 
     def jit_load(self, verbose=True):
         """As load(): a plugin is not compiled where a binary fits."""
-        return self.load(verbose)
+        return super().jit_load(verbose) if self._has_own_sources() else self.load(verbose)
 
     def builder(self):
         """A setuptools Extension; of an op that has no plugin, DeepSpeed's own."""
-        if self.name in SERVED:
+        if self.name in SERVED or self._has_own_sources():
             return super().builder()
         own = self._own_if_there()
         if own is None:
