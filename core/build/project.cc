@@ -71,7 +71,15 @@ std::string default_fragment(const Manifest& manifest) {
   return text + "}]\n";
 }
 
-std::string native_file(const BuildOptions& options, const BuildTools& tools) {
+// The interpreter itself has what a module of Python calls: no library to link that would define
+// it.
+bool is_for_python(const Manifest& manifest) {
+  return std::any_of(manifest.libraries.begin(), manifest.libraries.end(),
+                     [](const LibraryClaim& claim) { return claim.library == "python"; });
+}
+
+std::string native_file(const Manifest& manifest, const BuildOptions& options,
+                        const BuildTools& tools) {
   std::ostringstream text;
   text << "[binaries]\n"
        << "c = " << quoted_list(tools.c) << "\n"
@@ -85,6 +93,7 @@ std::string native_file(const BuildOptions& options, const BuildTools& tools) {
        << "skip_sanity_check = true\n"
        << "[built-in options]\n"
        << "b_ndebug = 'true'\n"
+       << "b_lundef = " << (is_for_python(manifest) ? "'false'" : "'true'") << "\n"
        << "c_args = ['-UNDEBUG']\n"
        << "cpp_args = ['-UNDEBUG', '-D_GLIBCXX_ASSERTIONS=1', "
           "'-D_LIBCPP_HARDENING_MODE=_LIBCPP_HARDENING_MODE_FAST']\n"
@@ -165,7 +174,7 @@ bool write_project(const ProjectFolders& folders, const Manifest& manifest,
       !write_text(folders.plugin + "/meson.build", default_fragment(manifest), reasons)) {
     return false;
   }
-  return write_text(folders.native, native_file(options, tools), reasons);
+  return write_text(folders.native, native_file(manifest, options, tools), reasons);
 }
 
 // Relative to the build's folder: Meson expands "$NAME" and "~" in these.

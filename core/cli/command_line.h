@@ -13,6 +13,7 @@ namespace opdock::cli {
 struct Arguments {
   std::vector<std::string> command;  // {"cache", "gc"}; {}: nothing but `opdock`
   bool json = false;
+  bool deepspeed = false;  // of doctor
   bool all = false;
   bool codes = false;
   bool removes = false;

@@ -28,6 +28,8 @@ int inspect_command(const InspectCommand& command);
 int explain_command(const std::string& plugin_path, const std::string& name, bool json);
 int codes_command(bool json);
 int doctor_command(const std::string& plugin_path, bool json);
+// The same of DeepSpeed's ops: becomes Python, as author_command does.
+int deepspeed_doctor_command(const std::string& plugin_path, bool json);
 int show_command(const std::string& plugin_path, const std::string& op, bool json);
 // A reason code; returns false, and prints nothing, if there is none of that name.
 bool explain_code(const std::string& name, bool json);

@@ -104,6 +104,8 @@ void declare_reports(CLI::App* app, Arguments* args) {
   add_plugin_path(explain, args);
   CLI::App* doctor =
       add(app, args, "doctor", "Say what this machine has, and what is missing for what");
+  doctor->add_flag("--deepspeed", args->deepspeed,
+                   "Say which of DeepSpeed's ops Opdock serves instead (from the Python package)");
   add_plugin_path(doctor, args);
 }
 

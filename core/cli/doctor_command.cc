@@ -1,7 +1,10 @@
 // opdock doctor: what this machine has, and what is missing for what.
 // SPDX-License-Identifier: Apache-2.0
+#include <cstdlib>
+
 #include "commands.h"
 #include "fmt/format.h"
+#include "python_program.h"
 #include "report_text.h"
 
 namespace opdock::cli {
@@ -71,6 +74,14 @@ int doctor_command(const std::string& plugin_path, bool json) {
   }
   print_reasons(report.at("notices"), 0, true);
   return status;
+}
+
+int deepspeed_doctor_command(const std::string& plugin_path, bool json) {
+  if (!plugin_path.empty()) setenv("OPDOCK_PLUGIN_PATH", plugin_path.c_str(), 1);
+  run_python("doctor",
+             "from opdock.compat.deepspeed import _report\n"
+             "sys.exit(_report.main(sys.argv[1:]))\n",
+             json ? std::vector<std::string>{"--json"} : std::vector<std::string>());
 }
 
 }  // namespace opdock::cli

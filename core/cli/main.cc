@@ -68,7 +68,10 @@ int dispatch(const Arguments& args) {
   if (command == "show")
     return opdock::cli::show_command(args.plugin_path, args.subject, args.json);
   if (command == "install") return opdock::cli::install_command(args.subject, args.json);
-  if (command == "doctor") return opdock::cli::doctor_command(args.plugin_path, args.json);
+  if (command == "doctor") {
+    return args.deepspeed ? opdock::cli::deepspeed_doctor_command(args.plugin_path, args.json)
+                          : opdock::cli::doctor_command(args.plugin_path, args.json);
+  }
   if (command == "build") {
     opdock::cli::BuildCommand build = args.build;
     build.json = args.json;

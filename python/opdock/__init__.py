@@ -10,6 +10,8 @@ Nothing is searched, loaded or asked of a driver before the first look-up; neith
 is imported unless the program has done so.
 """
 
+from os import environ as _environ
+
 from opdock import ops
 from opdock._compile import Module, compile
 from opdock._errors import (
@@ -47,6 +49,11 @@ def __getattr__(name):
         return reference
     raise AttributeError(f"module 'opdock' has no attribute {name!r}")
 
+
+if _environ.get("OPDOCK_DEEPSPEED", "0") not in ("", "0"):
+    from opdock.compat.deepspeed._install import install_if_asked
+
+    install_if_asked()
 
 __all__ = [
     "ArgumentError",

@@ -108,6 +108,20 @@ class Runtime {
       return opdock_doctor_json(handle_, out, error, size);
     });
   }
+  // Blocks for as long as the compilers take; hooks.cc shows the progress, and asks for Ctrl-C.
+  std::string build(const std::string& path, const std::string& options) const {
+    std::string text = json([&](char** out, char* error, uint32_t size) {
+      return opdock_build_json(handle_, path.c_str(), options.c_str(), out, error, size);
+    });
+    // A build that a hook has stopped is reported as one that failed.
+    if (raise_kept_error()) throw py::error_already_set();
+    return text;
+  }
+  std::string install(const std::string& path) const {
+    return json([&](char** out, char* error, uint32_t size) {
+      return opdock_install_json(handle_, path.c_str(), out, error, size);
+    });
+  }
   opdock_runtime* handle() const { return handle_; }
   opdock_function* function(const std::string& name) const {
     opdock_function* found = nullptr;
@@ -175,6 +189,8 @@ PYBIND11_MODULE(_opdock, module) {
       .def("inspect_diff_json", &Runtime::inspect_diff, py::arg("a"), py::arg("b"))
       .def("explain_json", &Runtime::explain, py::arg("name"))
       .def("doctor_json", &Runtime::doctor)
+      .def("build_json", &Runtime::build, py::arg("path"), py::arg("options") = "{}")
+      .def("install_json", &Runtime::install, py::arg("path"))
       .def("manual_seed", &Runtime::manual_seed, py::arg("seed"));
   add_compile(module, [](py::handle runtime) { return runtime.cast<const Runtime&>().handle(); });
   module.def("get_function", &get_function, py::arg("runtime"), py::arg("name"));

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "python_program.h"
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+
+#include "commands.h"
+#include "fmt/format.h"
+#include "own_files.h"
+
+namespace opdock::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kBefore = R"(
+import sys
+try:
+    import opdock
+except ImportError as error:
+    sys.exit(f"opdock: found no Python package opdock that {sys.executable} can import ({error}), "
+             "wanted the one of this command; install it there, or name its Python in $OPDOCK_PYTHON")
+)";
+
+// The folder to put on PYTHONPATH for this command's package; empty: it is no part of one, and
+// Python must know the package itself.
+std::string package_folder() {
+  const fs::path folder = fs::path(own_path()).parent_path();
+  // In a wheel opdock/bin/opdock, in the build tree core/cli/opdock beside python/opdock.
+  for (const char* way : {"../..", "../../python"}) {
+    std::error_code error;
+    const fs::path place = fs::canonical(folder / way, error);
+    if (!error && fs::exists(place / "opdock" / "_author", error)) return place.string();
+  }
+  return {};
+}
+
+}  // namespace
+
+void run_python(const std::string& what, const std::string& program,
+                std::vector<std::string> arguments) {
+  const char* chosen = std::getenv("OPDOCK_PYTHON");  // the package's own script sets it
+  const std::string python = chosen != nullptr && *chosen != '\0' ? chosen : "python3";
+  if (const std::string folder = package_folder(); !folder.empty()) {
+    const char* others = std::getenv("PYTHONPATH");
+    const std::string all = others != nullptr && *others != '\0' ? folder + ":" + others : folder;
+    setenv("PYTHONPATH", all.c_str(), 1);
+  }
+  const std::string text = kBefore + program;
+  std::vector<std::string> words = {python, "-c", text};
+  words.insert(words.end(), arguments.begin(), arguments.end());
+  std::vector<char*> argv;
+  for (std::string& word : words) argv.push_back(word.data());
+  argv.push_back(nullptr);
+  std::fflush(stdout);
+  execvp(python.c_str(), argv.data());
+  throw Failure{OPDOCK_NOT_FOUND,
+                fmt::format("{}: found no Python to run ({}: {}), wanted python3 in PATH or its "
+                            "path in $OPDOCK_PYTHON",
+                            what, python, std::strerror(errno))};
+}
+
+}  // namespace opdock::cli

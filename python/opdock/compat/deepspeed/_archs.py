@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""GPU architectures as lists of text, as pairs of text and as nvcc's arguments."""
+
+import re
+
+from opdock._errors import InvalidArgumentError
+from opdock.compat.deepspeed._versions import nvcc_archs, tool
+
+# What is built ahead of time, where nothing is asked for and nvcc knows it.
+_USUAL = ((6, 0), (6, 1), (7, 0), (7, 5), (8, 0), (8, 6), (9, 0), (10, 0), (12, 0))
+
+_ONE = re.compile(r"(\d+)\.(\d)([af]?)(\+PTX)?", re.IGNORECASE)
+_NAMED = {  # as PyTorch names them
+    "pascal": "6.0;6.1+PTX",
+    "volta": "7.0+PTX",
+    "turing": "7.5+PTX",
+    "ampere": "8.0;8.6+PTX",
+    "ada": "8.9+PTX",
+    "hopper": "9.0+PTX",
+    "blackwell": "10.0;10.3;12.0;12.1+PTX",
+}
+
+
+def split_list(text):
+    """ "8.0;9.0a 9.0+PTX" as ["8.0", "9.0a", "9.0+PTX"], PyTorch's names as what they stand for."""
+    found = []
+    for word in re.split(r"[;,\s]+", text.strip()):
+        if word:
+            found += split_list(_NAMED[word.lower()]) if word.lower() in _NAMED else [word]
+    return found
+
+
+def joined(cc):
+    """One architecture as a text, of a text or of a pair such as ["9", "0a"]."""
+    return cc if isinstance(cc, str) else ".".join(str(part) for part in cc)
+
+
+def parse(text, origin):
+    """(major, minor, suffix, is PTX wanted) of one architecture. origin: where it comes from."""
+    match = _ONE.fullmatch(text)
+    if match is None:
+        raise InvalidArgumentError(
+            f"{origin}: found {text!r}, wanted an architecture such as 8.0, 9.0a or 8.6+PTX"
+        )
+    return int(match[1]), int(match[2]), match[3].lower(), bool(match[4])
+
+
+def default_list():
+    """The architectures for ahead of time, as a text: of the usual ones those that nvcc knows."""
+    nvcc, _ = tool("nvcc")
+    known = nvcc_archs(nvcc) if nvcc else frozenset()
+    usual = [arch for arch in _USUAL if arch in known] or [a for a in _USUAL if a >= (7, 5)]
+    return ";".join(f"{major}.{minor}" for major, minor in usual)
+
+
+def visible_list():
+    """The GPUs here, PTX for the newest, as a list of texts. No CUDA context is made."""
+    import opdock
+
+    found = set()
+    for gpu in opdock.doctor()["machine"]["gpus"]:
+        match = re.fullmatch(r"sm_(\d+)(\d)[af]?", gpu["arch"])
+        if gpu["backend"] == "cuda" and match:
+            found.add((int(match[1]), int(match[2])))
+    texts = [f"{major}.{minor}" for major, minor in sorted(found)]
+    return [*texts[:-1], texts[-1] + "+PTX"] if texts else []
+
+
+def gencode(ccs, origin):
+    """nvcc's arguments for the architectures: one image each, and PTX where it is wanted."""
+    wanted = {}
+    for cc in ccs:
+        major, minor, suffix, ptx = parse(joined(cc), origin)
+        key = major, minor, suffix
+        wanted[key] = wanted.get(key, False) or ptx
+    arguments = []
+    for (major, minor, suffix), ptx in sorted(wanted.items()):
+        name = f"{major}{minor}{suffix}"
+        arguments.append(f"-gencode=arch=compute_{name},code=sm_{name}")
+        if ptx:
+            arguments.append(f"-gencode=arch=compute_{name},code=compute_{name}")
+    return arguments
+
+
+_FLAG = re.compile(r"(-gencode|--generate-code|-arch|--gpu-architecture)(=.*)?")
+_CODE = re.compile(r"(sm|compute)_(\d+)(\d)([af]?)")
+
+
+def _codes(flag):
+    """What one such argument makes: ["sm_90", "compute_90"]. nvcc's -arch=sm_90 makes both."""
+    name, _, text = flag.partition("=")
+    if "code=" in text:
+        return text.partition("code=")[2].strip("[]\"'").split(",")
+    if name in ("-arch", "--gpu-architecture"):
+        return [text, text.replace("sm_", "compute_")]
+    return []
+
+
+def from_arguments(arguments):
+    """(the architectures that nvcc's arguments ask for, as texts; the other arguments)."""
+    wanted, others, arguments = {}, [], list(arguments)
+    while arguments:
+        word = arguments.pop(0)
+        match = _FLAG.fullmatch(word)
+        if match is None:
+            others.append(word)
+            continue
+        if match[2] is None and arguments:
+            word += "=" + arguments.pop(0)
+        for code in map(_CODE.fullmatch, _codes(word)):
+            if code is not None:
+                key = int(code[2]), int(code[3]), code[4]
+                wanted[key] = wanted.get(key, False) or code[1] == "compute"
+    texts = [f"{a}.{b}{s}" + ("+PTX" if ptx else "") for (a, b, s), ptx in sorted(wanted.items())]
+    return texts, others

@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Builds a module from a builder's sources through Opdock's build, and imports it.
+
+Opdock's build is cached by the content of all files, arguments and versions; its locks are the
+kernel's and end with the process that holds them; what a killed process leaves is never used.
+"""
+
+import importlib.machinery
+import importlib.util
+import json
+import tempfile
+
+from opdock._errors import IncompatibleError
+from opdock._runtime import default, parse
+from opdock.compat.deepspeed import _environment
+from opdock.compat.deepspeed._folder import PREFIX, write
+from opdock.compat.deepspeed._recipe import recipe
+
+
+class Built:
+    """A module that is built: its file, the name to import it by, and Opdock's report."""
+
+    def __init__(self, path, module, report):
+        self.path, self.module, self.report = path, module, report
+
+
+def _options(archs):
+    options = {"cuda_archs": ";".join(archs)} if archs else {}
+    jobs = _environment.number("MAX_JOBS")
+    if jobs is not None:
+        options["jobs"] = jobs
+    return json.dumps(options)
+
+
+def _refuse(name, report, written):
+    lines = []
+    for reason in report["reasons"]:
+        if reason["severity"] != "notice":
+            advice = f"\n    -> {reason['advice']}" if reason["advice"] else ""
+            lines.append("  " + written.original(f"{reason['code']}: {reason['text']}{advice}"))
+    log = f"\n  the whole log is {report['log']}" if report.get("log") else ""
+    error = IncompatibleError(f"{name} could not be built:\n" + "\n".join(lines) + log)
+    error.reasons = report["reasons"]
+    raise error
+
+
+def build(builder, module=None):
+    """The Built of the builder's sources, made now or found in the cache. May take minutes.
+
+    module: what it is imported as; the builder's name. Raises IncompatibleError, whose `reasons`
+    say why, if it cannot be built, and what recipe() raises.
+    """
+    _environment.say_ignored()
+    wanted = recipe(builder, module)
+    with tempfile.TemporaryDirectory(prefix=PREFIX) as folder:
+        written = write(wanted, folder)
+        report = parse(default().build_json(folder, _options(wanted.archs)))
+        if report["path"] is None:
+            _refuse(builder.name, report, written)
+    return Built(report["path"], wanted.module, report)
+
+
+def load(built):
+    """Imports the file. Raises ImportError as Python's own import does."""
+    import torch  # noqa: F401  (its libraries are what the module's symbols are found in)
+
+    loader = importlib.machinery.ExtensionFileLoader(built.module, built.path)
+    spec = importlib.util.spec_from_file_location(built.module, built.path, loader=loader)
+    module = importlib.util.module_from_spec(spec)
+    loader.exec_module(module)
+    return module

@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Ahead of time: a setuptools Extension for a builder, and the command that builds it."""
+
+import os
+import shutil
+
+from setuptools import Extension
+from setuptools.command.build_ext import build_ext
+
+from opdock._errors import IncompatibleError
+from opdock._runtime import default, parse
+from opdock.compat.deepspeed._environment import wants_build_ahead
+from opdock.compat.deepspeed._say import say
+from opdock.compat.deepspeed._verdict import SERVED
+
+_MODULE = """# Written by Opdock's build_ext: the op {name} is served by Opdock's plugin.
+import sys
+
+from opdock.compat.deepspeed import {module}
+
+sys.modules[__name__] = {module}
+"""
+
+
+class OpdockExtension(Extension):
+    """What OpBuilder.builder() returns: BuildExtension asks its `op_builder` when it is built."""
+
+    def __init__(self, op_builder):
+        super().__init__(op_builder.absolute_name(), sources=[])
+        self.op_builder = op_builder
+
+    @property
+    def is_served(self):
+        """Whether the op is one that a plugin of Opdock's serves."""
+        name = getattr(self.op_builder, "NAME", None)
+        if getattr(self.op_builder, "_has_own_sources", lambda: False)():
+            return False
+        theirs = type(self.op_builder).__module__.split(".")
+        own = "op_builder" in theirs or theirs[:3] == ["opdock", "compat", "deepspeed"]
+        return own and name in SERVED
+
+
+def wanted_extensions(builders=None):
+    """The Extensions of the builders that DS_BUILD_X, or without it DS_BUILD_OPS, asks for.
+
+    builders: those of ALL_OPS without it. Raises IncompatibleError for one that is asked for and
+    not compatible, so that no installation succeeds without it; DS_BUILD_X=0 leaves it out.
+    """
+    if builders is None:
+        from opdock.compat.deepspeed._ops import ALL_OPS
+
+        builders = ALL_OPS.values()
+    wanted = []
+    for builder in builders:
+        if not wants_build_ahead(builder.BUILD_VAR):
+            continue
+        if not builder.is_compatible(verbose=True):
+            raise IncompatibleError(
+                f"Unable to pre-compile {builder.name}: {builder.error_log}; {builder.BUILD_VAR}=0 "
+                "leaves it out"
+            )
+        wanted.append(builder.builder())
+    return wanted
+
+
+def _base():
+    """torch's command where torch is, as other extensions of the same setup.py may need it."""
+    try:
+        from torch.utils.cpp_extension import BuildExtension as base
+    except ImportError:
+        return build_ext
+    return base
+
+
+class BuildExtension(_base()):
+    """build_ext that builds OpdockExtensions by Opdock, and every other Extension as before.
+
+    An op with sources of its own becomes its module; an op of DeepSpeed's that a plugin serves has
+    its plugin built and installed where no usable one is found, and becomes a module that names it.
+    Raises IncompatibleError, with the reasons, if one cannot be built.
+    """
+
+    def build_extensions(self):
+        ours = [e for e in self.extensions if isinstance(e, OpdockExtension)]
+        others = [e for e in self.extensions if not isinstance(e, OpdockExtension)]
+        for extension in ours:
+            self._build(extension)
+        if others:
+            self.extensions = others
+            try:
+                super().build_extensions()
+            finally:
+                self.extensions = ours + others
+
+    def get_ext_filename(self, ext_name):
+        found = super().get_ext_filename(ext_name)
+        for extension in self.extensions or ():
+            is_ours = isinstance(extension, OpdockExtension) and extension.is_served
+            if is_ours and ext_name in (extension.name, extension.name.rpartition(".")[2]):
+                return os.path.join(*ext_name.split(".")) + ".py"
+        return found
+
+    def _build(self, extension):
+        target = self.get_ext_fullpath(extension.name)
+        os.makedirs(os.path.dirname(target) or ".", exist_ok=True)
+        if extension.is_served:
+            name = extension.op_builder.NAME
+            _install_plugin(name)
+            with open(target, "w", encoding="utf-8") as file:
+                file.write(_MODULE.format(name=name, module=SERVED[name][0]))
+            return
+        from opdock.compat.deepspeed._build import build
+
+        built = build(extension.op_builder, extension.name.rpartition(".")[2])
+        shutil.copyfile(built.path, target)
+        os.chmod(target, 0o755)
+
+
+def _install_plugin(name):
+    """Builds the plugin behind DeepSpeed's op and installs it for this user, if none is usable."""
+    from opdock.compat.deepspeed._served import plugin_folder
+    from opdock.compat.deepspeed._verdict import verdict
+
+    found = verdict(name)
+    if found.serves:
+        return
+    folder = plugin_folder(name)
+    report = parse(default().build_json(folder)) if folder is not None else {"path": None}
+    if report["path"] is None:
+        error = IncompatibleError(f"{name}: {found.text}")
+        error.reasons = report.get("reasons", found.reasons)
+        raise error
+    placed = parse(default().install_json(report["path"]))
+    if placed["path"] is None:
+        error = IncompatibleError(f"{name}: the plugin that was built is rejected here")
+        error.reasons = placed["reasons"]
+        raise error
+    say(f"{name}: its plugin was installed as {placed['path']}")

@@ -1,0 +1,187 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Writes what a Recipe says as the folder of a source plugin, which Opdock then builds.
+
+The plugin's file is at the same time the module of Python. Its one op says nothing: it is there
+because every plugin has one.
+"""
+
+import json
+import os
+import re
+import shutil
+
+from opdock.compat.deepspeed._recipe import HOST
+
+_INCLUDE = re.compile(rb"^[ \t]*#[ \t]*include[ \t]*([<\"])([^>\"\n]+)[>\"]", re.MULTILINE)
+_MOST_BYTES = 64 << 20  # of one file: a header is smaller
+_SYSTEM = ("/usr/include", "/usr/lib", "/usr/local/cuda", "/opt/rocm")
+
+_STUB = """// Written by Opdock: the op that every plugin has.
+#include "opdock/plugin.h"
+
+extern "C" opdock_status opdock_{op}_plan(const opdock_call*, const opdock_value*, uint32_t,
+                                          opdock_plan*) {{
+  return OPDOCK_OK;
+}}
+
+extern "C" opdock_status opdock_{op}_run(const opdock_call*, const opdock_value*, uint32_t,
+                                         opdock_value* results, uint32_t) {{
+  results[0].tag = OPDOCK_TAG_INT;
+  results[0].as.i64 = 1;
+  return OPDOCK_OK;
+}}
+"""
+
+
+def _is_system(path):
+    homes = [os.environ.get(name) for name in ("CUDA_HOME", "CUDA_PATH", "ROCM_PATH")]
+    folders = [*_SYSTEM, *(home for home in homes if home)]
+    return any(path == folder or path.startswith(folder + "/") for folder in folders)
+
+
+def _headers(sources, includes):
+    """The files that the sources' #include lines reach beside them and in the folders given.
+
+    Names that a macro makes are not found: those the compiler finds by itself, and a change of such
+    a file makes no new build.
+    """
+    found, queue = {}, list(sources)
+    while queue:
+        path = queue.pop()
+        try:
+            with open(path, "rb") as file:
+                text = file.read(_MOST_BYTES)
+        except OSError:
+            continue
+        for bracket, name in _INCLUDE.findall(text):
+            name = os.fsdecode(name)
+            folders = [os.path.dirname(path)] if bracket == b'"' else []
+            for folder in [*folders, *includes]:
+                header = os.path.normpath(os.path.join(folder, name))
+                if os.path.isfile(header):
+                    if header not in found and header not in sources:
+                        found[header] = True
+                        queue.append(header)
+                    break
+    return list(found)
+
+
+def _meson(words):
+    quoted = (word.replace("\\", "\\\\").replace("'", "\\'") for word in words)
+    return "[" + ", ".join(f"'{word}'" for word in quoted) + "]"
+
+
+# A build's folder in a message, which may be of an earlier build with the same content.
+PREFIX = "opdock-ds-"
+_COPIES = re.compile(rf"([^\s:'\"]*/{PREFIX}\w+/|(?<![\w./-]))tree/")
+
+
+class Written:
+    """A folder that is written: where its copies come from, to say so in messages."""
+
+    def __init__(self, root):
+        self.root = root
+
+    def original(self, text):
+        """The text with the user's own paths in place of the copies'."""
+        return _COPIES.sub(lambda _: self.root + "/", text)
+
+
+class _Files:
+    """The copies in the folder, and what became of each."""
+
+    def __init__(self, recipe, folder):
+        self.includes = [path for path in recipe.includes if not _is_system(path)]
+        found = [*recipe.sources, *_headers(recipe.sources, self.includes)]
+        self.root = os.path.commonpath([*map(os.path.dirname, found), *self.includes])
+        self._named = {path: self._place(path) for path in found}
+        for path, name in self._named.items():
+            target = os.path.join(folder, name)
+            os.makedirs(os.path.dirname(target), exist_ok=True)
+            shutil.copyfile(path, target)
+        for path in self.includes:
+            os.makedirs(os.path.join(folder, self._place(path)), exist_ok=True)
+        if recipe.kind == "rocm":
+            from opdock.compat.deepspeed._hipify import translate
+
+            names = list(self._named.values())
+            made = translate(folder, names, self.include_folders())
+            self._named = {path: made[name] for path, name in self._named.items()}
+
+    def _place(self, path):
+        return os.path.normpath(os.path.join("tree", os.path.relpath(path, self.root)))
+
+    def all(self):
+        """Of every file, headers too."""
+        return sorted(set(self._named.values()))
+
+    def of(self, paths):
+        """Of these files, by their endings then as they are compiled."""
+        return [self._named[path] for path in paths]
+
+    def include_folders(self):
+        return list(dict.fromkeys(map(self._place, self.includes)))
+
+
+def write(recipe, folder):
+    """Writes plugin.toml, meson.build and copies of the files into `folder`; a Written."""
+    files = _Files(recipe, folder)
+    op = f"{recipe.name}_is_built"
+    for name, text in (
+        ("opdock_module.cc", _STUB.format(op=op)),
+        ("plugin.toml", _manifest(recipe, op, files)),
+        ("meson.build", _rules(recipe, files)),
+    ):
+        with open(os.path.join(folder, name), "w", encoding="utf-8") as file:
+            file.write(text)
+    return Written(files.root)
+
+
+def _manifest(recipe, op, files):
+    devices = ["cpu"] if recipe.kind == "cpu" else ["cpu", recipe.kind]
+    text = [
+        f"# {recipe.made_for}",
+        f"name = {json.dumps(recipe.module)}",
+        'version = "1"',
+        'license = "LicenseRef-user"',
+        f"sources = {json.dumps(['opdock_module.cc', *files.all()])}",
+        "",
+        "[[op]]",
+        f'schema = "{op}(Tensor x) -> int"',
+        'doc = "1: the module of Python is built."',
+        f"devices = {json.dumps(devices)}",
+        'dtypes = ["uint8"]',
+        'flags = ["thread-safe"]',
+        "",
+        "[requires]",
+        'python = ">=3"',
+        *(['torch = ">=1"'] if recipe.links_torch_cuda else []),
+        "",
+        "[build]",
+        f"include = {json.dumps(files.include_folders())}",
+    ]
+    compiler = {"cuda": "nvcc", "rocm": "hipcc"}.get(recipe.kind)
+    if compiler:
+        words = [*recipe.nvcc, *(f"-I{path}" for path in recipe.includes)]
+        text.append(f"flags = {{{compiler} = {json.dumps(words)}}}")
+    return "\n".join([*text, ""])
+
+
+def _rules(recipe, files):
+    gpu = recipe.has(".cu", ".hip")
+    host = ["opdock_module.cc", *files.of(recipe.has(*HOST))]
+    # Behind the copies, for what the #include lines do not show.
+    cxx = [*recipe.cxx, *(f"-I{path}" for path in recipe.includes)]
+    parts = [
+        f"'name': '{recipe.module}', 'toml': files('plugin.toml')",
+        f"'sources': files({_meson(host)})",
+        "'dependencies': module_needs",
+    ]
+    if gpu:
+        kind = "cuda_sources" if recipe.kind == "cuda" else "hip_sources"
+        parts.append(f"'{kind}': files({_meson(files.of(gpu))})")
+    return (
+        f"module_needs = declare_dependency(compile_args: {_meson(cxx)},\n"
+        f"  link_args: {_meson(recipe.link)})\n"
+        f"opdock_plugins += [{{{', '.join(parts)}}}]\n"
+    )

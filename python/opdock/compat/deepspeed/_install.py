@@ -1,0 +1,259 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Makes an unmodified DeepSpeed use Opdock, before or after it was imported; its files stay.
+
+Methods of DeepSpeed's own builder classes are replaced, so that it does not matter who has imported
+or made which builder before. Classes that come later are met by the base's __init_subclass__.
+"""
+
+import functools
+import importlib.machinery
+import os
+import re
+import sys
+import threading
+
+from opdock.compat.deepspeed import _environment
+from opdock.compat.deepspeed._archs import default_list
+from opdock.compat.deepspeed._own import no_stale_lock
+from opdock.compat.deepspeed._say import say, say_once
+from opdock.compat.deepspeed._verdict import SERVED, Verdict, module_of, verdict
+
+# "op_builder" is what DeepSpeed's setup.py imports.
+_PACKAGES = ("deepspeed.ops.op_builder", "op_builder")
+_BASES = tuple(f"{package}.builder" for package in _PACKAGES)
+_VERSIONS = "deepspeed.git_version_info"
+
+_lock = threading.Lock()
+_finder = None
+_undo = []  # functions that take back one change each, in their order
+_excluded = frozenset()
+
+
+def _renew_lock():
+    """A forked child has no thread to release what another one held."""
+    global _lock
+    _lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_renew_lock)
+
+
+def _is_theirs(kind):
+    """Whether the class is one of DeepSpeed's own, and no user's."""
+    return any(kind.__module__ == p or kind.__module__.startswith(f"{p}.") for p in _PACKAGES)
+
+
+def _served(builder):
+    """The Verdict on one of DeepSpeed's own builders; None for a user's."""
+    if not _is_theirs(type(builder)):
+        return None
+    if builder.name in _excluded or builder.name in _environment.excluded():
+        return Verdict(False, "it is excluded")
+    return verdict(builder.name)
+
+
+def _verbose(arguments, named, otherwise=False):
+    """DeepSpeed's one argument of these methods."""
+    return named.get("verbose", arguments[0] if arguments else otherwise)
+
+
+def _is_compatible(original, builder, *arguments, **named):
+    found = _served(builder)
+    if found is not None and found.serves:
+        builder.error_log = None
+        return True
+    if found is not None and builder.name in SERVED and _verbose(arguments, named):
+        say_once(("verdict", builder.name), f"{builder.name}: {found.text}")
+    return original(builder, *arguments, **named)
+
+
+def _load(original, builder, *arguments, **named):
+    found = _served(builder)
+    if found is None:
+        return original(builder, *arguments, **named)
+    if found.serves:
+        if _verbose(arguments, named):
+            say_once(("served", builder.name), f"{builder.name}: served by {found.text}")
+        return module_of(builder.name)
+    say_once(
+        ("own", builder.name), f"{builder.name}: DeepSpeed's own builder serves it: {found.text}"
+    )
+    with no_stale_lock():
+        return original(builder, *arguments, **named)
+
+
+def _jit_load(original, builder, *arguments, **named):
+    if _is_theirs(type(builder)):
+        return _load(original, builder, *arguments, **named)
+    # A user's, on DeepSpeed's base.
+    from opdock.compat.deepspeed._jit import jit_load
+
+    return jit_load(builder, _verbose(arguments, named, True))
+
+
+def _compute_capability_args(original, builder, *arguments, **named):
+    """Ours for users' builders, and for theirs where a list has what theirs does not know: 9.0a."""
+    from opdock.compat.deepspeed._cuda import CUDAOpBuilder
+
+    is_theirs = _is_theirs(type(builder))
+    if is_theirs and not re.search(r"\d[af]", os.environ.get("TORCH_CUDA_ARCH_LIST", "")):
+        return original(builder, *arguments, **named)
+    found = CUDAOpBuilder.compute_capability_args(builder, *arguments, **named)
+    # Of theirs, torch's build reads the list itself.
+    return [] if is_theirs and builder.jit_mode else found
+
+
+_REPLACED = {
+    "compute_capability_args": _compute_capability_args,
+    "is_compatible": _is_compatible,
+    "load": _load,
+    "jit_load": _jit_load,
+}
+
+
+def _replace(kind):
+    """Puts our methods in place of those that the class itself defines."""
+    for name, ours in _REPLACED.items():
+        original = vars(kind).get(name)
+        if not callable(original) or hasattr(original, "_opdock_original"):
+            continue
+        if not _is_theirs(kind):
+            continue  # what a user has written is the user's
+
+        def method(self, *arguments, _ours=ours, _original=original, **named):
+            return _ours(_original, self, *arguments, **named)
+
+        functools.update_wrapper(method, original)
+        method._opdock_original = original
+        setattr(kind, name, method)
+        _undo.append(functools.partial(setattr, kind, name, original))
+
+
+def _all_below(kind):
+    yield kind
+    for below in kind.__subclasses__():
+        yield from _all_below(below)
+
+
+def _patch_base(module):
+    """Everything below the base class of DeepSpeed's builders, also what is defined later."""
+    base = module.OpBuilder
+    before = vars(base).get("__init_subclass__")
+
+    def meet(cls, **named):
+        super(base, cls).__init_subclass__(**named)
+        with _lock:
+            if _finder is not None:
+                _replace(cls)
+
+    with _lock:
+        for kind in _all_below(base):
+            _replace(kind)
+        base.__init_subclass__ = classmethod(meet)
+        # Under CUDA 13 theirs names architectures that nvcc no longer has.
+        theirs = getattr(module, "get_default_compute_capabilities", None)
+        if theirs is not None:
+            module.get_default_compute_capabilities = default_list
+            _undo.append(lambda: setattr(module, "get_default_compute_capabilities", theirs))
+        if before is None:
+            _undo.append(lambda: delattr(base, "__init_subclass__"))
+        else:
+            _undo.append(lambda: setattr(base, "__init_subclass__", before))
+
+
+def _patch_versions(module):
+    """The ops that Opdock serves count as installed: ds_report and setup.py's checks read this."""
+    names = [n for n in SERVED if n in module.installed_ops and n not in _excluded]
+    names = [n for n in names if n not in _environment.excluded() and verdict(n).serves]
+    before = {name: module.installed_ops[name] for name in names}
+    module.installed_ops.update(dict.fromkeys(names, True))
+    _undo.append(lambda: module.installed_ops.update(before))
+
+
+_PATCHES = {**dict.fromkeys(_BASES, _patch_base), _VERSIONS: _patch_versions}
+
+
+class _Loader:
+    """The module's own loader, and the patch behind it."""
+
+    def __init__(self, loader, patch):
+        self._loader, self._patch = loader, patch
+
+    def __getattr__(self, name):
+        return getattr(self._loader, name)
+
+    def create_module(self, spec):
+        return self._loader.create_module(spec)
+
+    def exec_module(self, module):
+        self._loader.exec_module(module)
+        _try(self._patch, module)
+
+
+class _Finder:
+    """Meets DeepSpeed's modules when they are imported."""
+
+    def find_spec(self, name, path=None, target=None):
+        if name not in _PATCHES:
+            return None
+        spec = importlib.machinery.PathFinder.find_spec(name, path, target)
+        if spec is not None and spec.loader is not None:
+            spec.loader = _Loader(spec.loader, _PATCHES[name])
+        return spec
+
+
+def _try(patch, module):
+    """A DeepSpeed of another shape is imported as it is, and a line says so."""
+    try:
+        patch(module)
+    except Exception as error:
+        say(
+            f"{module.__name__} is not as Opdock knows it, and stays as it is: "
+            f"{type(error).__name__}: {error}; DeepSpeed's own builders serve"
+        )
+
+
+def install(exclude=()):
+    """From now on DeepSpeed's builders ask Opdock first. Does nothing the second time.
+
+    exclude: names of ops that are left to DeepSpeed, beside those of OPDOCK_DEEPSPEED_EXCLUDE.
+    DeepSpeed may be imported already or not, or not be there at all. Any thread.
+    """
+    global _finder, _excluded
+    with _lock:
+        if _finder is not None:
+            return
+        _finder = _Finder()
+        _excluded = frozenset([exclude] if isinstance(exclude, str) else exclude)
+        sys.meta_path.insert(0, _finder)
+    for name, patch in _PATCHES.items():
+        if name in sys.modules:
+            _try(patch, sys.modules[name])
+
+
+def uninstall():
+    """Takes back what install() has done. Modules that were loaded stay as they are."""
+    global _finder, _excluded
+    with _lock:
+        if _finder is None:
+            return
+        if _finder in sys.meta_path:
+            sys.meta_path.remove(_finder)
+        _finder, _excluded = None, frozenset()
+        undo, _undo[:] = list(_undo), []
+    for change in reversed(undo):
+        change()
+
+
+def installed():
+    """Whether install() is in effect."""
+    return _finder is not None
+
+
+def install_if_asked():
+    """install() if OPDOCK_DEEPSPEED=1; any other value than 0 or nothing is said to be none."""
+    text = os.environ.get("OPDOCK_DEEPSPEED", "").strip()
+    if text == "1":
+        install()
+    elif text not in ("", "0"):
+        say_once("asked", f"OPDOCK_DEEPSPEED={text} is not used: found neither 0 nor 1")

@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A builder class for each op of DeepSpeed 0.7.7 and 0.19.8, with DeepSpeed's names."""
+
+from opdock.compat.deepspeed._builder import OpBuilder
+from opdock.compat.deepspeed._cuda import CUDAOpBuilder, TorchCPUOpBuilder
+from opdock.compat.deepspeed._served import ServedOp
+
+# The class, the op, its variable behind DS_BUILD_, the module behind "deepspeed.", the base.
+_OPS = (
+    ("AsyncIOBuilder", "async_io", "AIO", "ops.aio.async_io_op", CUDAOpBuilder),
+    (
+        "CCLCommBuilder",
+        "deepspeed_ccl_comm",
+        "CCL_COMM",
+        "ops.comm.deepspeed_ccl_comm_op",
+        OpBuilder,
+    ),
+    ("CPUAdagradBuilder", "cpu_adagrad", None, "ops.adagrad.cpu_adagrad_op", TorchCPUOpBuilder),
+    ("CPUAdamBuilder", "cpu_adam", None, "ops.adam.cpu_adam_op", TorchCPUOpBuilder),
+    ("CPULionBuilder", "cpu_lion", None, "ops.lion.cpu_lion_op", TorchCPUOpBuilder),
+    ("DeepCompileBuilder", "dc", "DEEP_COMPILE", "ops.dc_op", CUDAOpBuilder),
+    ("EvoformerAttnBuilder", "evoformer_attn", None, "ops.evoformer_attn_op", CUDAOpBuilder),
+    ("FPQuantizerBuilder", "fp_quantizer", None, "ops.fp_quantizer.fp_quantizer_op", CUDAOpBuilder),
+    ("FusedAdamBuilder", "fused_adam", None, "ops.adam.fused_adam_op", CUDAOpBuilder),
+    ("FusedLambBuilder", "fused_lamb", None, "ops.lamb.fused_lamb_op", CUDAOpBuilder),
+    ("FusedLionBuilder", "fused_lion", None, "ops.lion.fused_lion_op", CUDAOpBuilder),
+    ("GDSBuilder", "gds", None, "ops.gds.gds_op", CUDAOpBuilder),
+    (
+        "InferenceBuilder",
+        "transformer_inference",
+        None,
+        "ops.transformer.inference.transformer_inference_op",
+        CUDAOpBuilder,
+    ),
+    (
+        "InferenceCoreBuilder",
+        "inference_core_ops",
+        None,
+        "inference.v2.kernelsinference_core_ops",  # as DeepSpeed has it, without the dot
+        CUDAOpBuilder,
+    ),
+    (
+        "InferenceCutlassBuilder",
+        "cutlass_ops",
+        None,
+        "inference.v2.kernels.cutlass_ops.cutlass_ops",
+        CUDAOpBuilder,
+    ),
+    ("PinMemoryBuilder", "pin_memory", None, "ops.pin_memory.pin_memory_op", OpBuilder),
+    ("QuantizerBuilder", "quantizer", None, "ops.quantizer.quantizer_op", CUDAOpBuilder),
+    (
+        "RaggedOpsBuilder",
+        "ragged_device_ops",
+        None,
+        "inference.v2.kernels.ragged_ops.ragged_device_ops",
+        CUDAOpBuilder,
+    ),
+    ("RaggedUtilsBuilder", "ragged_ops", None, "inference.v2.ragged_ops", CUDAOpBuilder),
+    ("RandomLTDBuilder", "random_ltd", None, "ops.random_ltd_op", CUDAOpBuilder),
+    ("SparseAttnBuilder", "sparse_attn", None, "ops.sparse_attention.sparse_attn_op", OpBuilder),
+    (
+        "ShareMemCommBuilder",
+        "deepspeed_shm_comm",
+        "SHM_COMM",
+        "ops.comm.deepspeed_shm_comm_op",
+        OpBuilder,
+    ),
+    (
+        "SpatialInferenceBuilder",
+        "spatial_inference",
+        None,
+        "ops.spatial.spatial_inference_op",
+        CUDAOpBuilder,
+    ),
+    (
+        "StochasticTransformerBuilder",
+        "stochastic_transformer",
+        None,
+        "ops.transformer.stochastic_transformer_op",
+        CUDAOpBuilder,
+    ),
+    ("TransformerBuilder", "transformer", None, "ops.transformer.transformer_op", CUDAOpBuilder),
+    ("UtilsBuilder", "utils", None, "ops.utils_op", OpBuilder),
+)
+
+
+def _make(class_name, name, variable, module, base):
+    members = {
+        "__doc__": f"DeepSpeed's op {name}.",
+        "__module__": "opdock.compat.deepspeed",
+        "NAME": name,
+        "BUILD_VAR": f"DS_BUILD_{variable or name.upper()}",
+        "MODULE": f"deepspeed.{module}",
+    }
+    return type(class_name, (ServedOp, base), members)
+
+
+#: class name -> class
+BUILDERS = {row[0]: _make(*row) for row in _OPS}
+
+#: op name -> a builder of it, as DeepSpeed's ALL_OPS
+ALL_OPS = {builder.name: builder for builder in (kind() for kind in BUILDERS.values())}

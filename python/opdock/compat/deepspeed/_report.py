@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`opdock doctor --deepspeed`: which of DeepSpeed's ops Opdock serves here, and why not others."""
+
+import importlib.metadata
+import json
+import platform
+import sys
+
+from opdock.compat.deepspeed import _environment, _versions
+
+
+def _version(package):
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def report():
+    """A dict: "ops" ({"name", "builder", "served", "by", "reasons"} each), "environment"
+    ({"variable", "value", "text", "counts"}), "versions", "installed" (whether install() is in
+    effect). Loads and builds nothing, and imports neither torch nor DeepSpeed."""
+    from opdock.compat.deepspeed._install import installed
+    from opdock.compat.deepspeed._ops import ALL_OPS
+
+    ops = []
+    for name, builder in sorted(ALL_OPS.items()):
+        found = builder.verdict()
+        ops.append(
+            {
+                "name": name,
+                "builder": type(builder).__name__,
+                "served": found.serves,
+                "by": found.text if found.serves else None,
+                "text": found.text,
+                "reasons": found.reasons,
+            }
+        )
+    nvcc, nvcc_version = _versions.tool("nvcc")
+    return {
+        "ops": ops,
+        "environment": [
+            dict(zip(("variable", "value", "text", "counts"), row, strict=True))
+            for row in _environment.in_use()
+        ],
+        "versions": {
+            "deepspeed": _version("deepspeed"),
+            "torch": _version("torch"),
+            "python": platform.python_version(),
+            "nvcc": nvcc_version,
+            "nvcc_path": nvcc,
+            "rocm": ".".join(map(str, _versions.installed_rocm_version())),
+        },
+        "installed": installed(),
+    }
+
+
+def _print(found):
+    for op in found["ops"]:
+        print(f"{'yes' if op['served'] else 'no ':<4} {op['name']:<24} {op['text']}")
+    print("\nAn op with `no` is left to DeepSpeed's own builder.")
+    versions = found["versions"]
+    for name in ("deepspeed", "torch", "python", "nvcc"):
+        print(f"{name:<10} {versions[name] or 'not found'}")
+    for row in found["environment"]:
+        counts = "" if row["counts"] else "no effect: "
+        print(f"{row['variable']}={row['value']}: {counts}{row['text']}")
+    if not found["installed"]:
+        print(
+            "DeepSpeed uses them with OPDOCK_DEEPSPEED=1, or after opdock.compat.deepspeed."
+            "install()"
+        )
+
+
+def main(arguments):
+    """Prints the report, with --json as one object. 0 if an op is served, else 1."""
+    found = report()
+    if "--json" in arguments:
+        print(json.dumps(found))
+    else:
+        _print(found)
+    return 0 if any(op["served"] for op in found["ops"]) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

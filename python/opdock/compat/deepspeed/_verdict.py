@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether Opdock's plugins serve an op of DeepSpeed's, from Opdock's own verdicts.
+
+Nothing is loaded, built or started: what opdock.explain() knows counts.
+"""
+
+import importlib
+import importlib.util
+import os
+
+from opdock._errors import NotFoundError
+
+_ADAM = ("adam_", "adamw_")
+_AIO = ("aio_open", "aio_submit_read", "aio_submit_write", "aio_wait_all", "aio_zeros_like")
+
+#: DeepSpeed's name of an op -> the module here with its functions, and the ops that these call
+SERVED = {
+    "async_io": ("async_io", _AIO),
+    "cpu_adam": ("cpu_adam", _ADAM),
+    "fused_adam": ("fused_adam", _ADAM),
+    "utils": ("utils", ()),
+}
+_CPU_ONLY = {"async_io", "cpu_adam", "utils"}
+
+
+class Verdict:
+    """Whether an op is served: `serves`, by what (`text`), and the `reasons` against it."""
+
+    def __init__(self, serves, text, reasons=()):
+        self.serves, self.text, self.reasons = serves, text, list(reasons)
+
+
+def _story(reason):
+    """A reason of explain()'s as one line."""
+    parts = [f"{reason['code']}: found {reason['found']}"]
+    if reason["wanted"]:
+        parts.append(f"wanted {reason['wanted']}")
+    return ", ".join(parts) + (f"; {reason['advice']}" if reason["advice"] else "")
+
+
+def _way(device):
+    """(what of the chain would serve on this device, and by what), or None: a plugin does not."""
+    for step in device["steps"]:
+        if step["outcome"] == "used":
+            return None if step["step"] == "reference" else step["text"]
+    return None
+
+
+def _judge(op, for_gpu):
+    """Verdict on one op of Opdock's."""
+    import opdock
+
+    try:
+        report = opdock.explain(op)
+    except NotFoundError as error:
+        return Verdict(False, str(error))
+    devices = report["chain"]
+    gpus = [device for device in devices if device["device"] != "cpu"]
+    if for_gpu and gpus and not os.environ.get("DS_IGNORE_CUDA_DETECTION"):
+        devices = gpus
+    for device in devices:
+        way = _way(device)
+        if way is not None:
+            return Verdict(True, f"{device['device']}: {way}")
+    reasons = [r for device in devices for step in device["steps"] for r in step["reasons"]]
+    reasons = [r for r in reasons if r["severity"] == "reject"] or reasons
+    text = _story(reasons[0]) if reasons else f"nothing serves {op} here"
+    return Verdict(False, text, reasons)
+
+
+def verdict(name):
+    """The Verdict on DeepSpeed's op of that name. A reference in PyTorch does not count."""
+    if name not in SERVED:
+        return Verdict(False, f"no plugin of Opdock's has {name} yet")
+    module, ops = SERVED[name]
+    if importlib.util.find_spec("torch") is None:
+        return Verdict(False, f"found no torch, wanted it for the tensors of {name}; install it")
+    judged = [_judge(op, name not in _CPU_ONLY) for op in ops]
+    for one in judged:
+        if not one.serves:
+            return one
+    return judged[0] if judged else Verdict(True, f"cpu: PyTorch's own functions ({module})")
+
+
+def module_of(name):
+    """The module with the functions of a served op."""
+    return importlib.import_module(f"opdock.compat.deepspeed.{SERVED[name][0]}")

@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The functions of DeepSpeed's module fused_adam, by the plugin adam: on GPUs and on the CPU."""
+
+from opdock._errors import InvalidArgumentError
+from opdock.compat.deepspeed import _adam
+
+
+def multi_tensor_adam(
+    chunk_size,
+    noop_flag,
+    tensor_lists,
+    lr,
+    beta1,
+    beta2,
+    epsilon,
+    step,
+    mode,
+    bias_correction,
+    weight_decay,
+):
+    """One step of Adam for lists of tensors, in place.
+
+    tensor_lists: gradients, parameters, first and second moments; each parameter's tensors have
+    its shape and strides, without gaps. step: the number of this step, from 1. mode: 0 adds
+    weight_decay * parameter to the gradient, 1 is AdamW. chunk_size and noop_flag have no
+    effect: the plugin chooses its own launches, and DeepSpeed's kernel does not read the flag.
+    """
+    if len(tensor_lists) != 4:
+        raise InvalidArgumentError(
+            f"multi_tensor_adam(): argument 'tensor_lists': found {len(tensor_lists)} lists, "
+            "wanted 4: gradients, parameters, exp_avgs, exp_avg_sqs"
+        )
+    if mode not in (0, 1):
+        raise InvalidArgumentError(
+            f"multi_tensor_adam(): argument 'mode': found {mode!r}, wanted 0 (weight decay in the "
+            "gradient) or 1 (AdamW)"
+        )
+    grads, params, exp_avgs, exp_avg_sqs = (list(tensors) for tensors in tensor_lists)
+    _adam.step(
+        mode == 1,
+        step,
+        params,
+        grads,
+        exp_avgs,
+        exp_avg_sqs,
+        lr=lr,
+        beta1=beta1,
+        beta2=beta2,
+        epsilon=epsilon,
+        weight_decay=weight_decay,
+        bias_correction=bias_correction,
+    )

@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the tests of opdock.compat.deepspeed share."""
+
+import importlib.util
+import os
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+pytest.importorskip("torch", reason="torch is not installed")
+
+has_deepspeed = importlib.util.find_spec("deepspeed") is not None
+needs_deepspeed = pytest.mark.skipif(
+    not has_deepspeed, reason="DeepSpeed is not installed (tests/requirements-nodeps.txt)"
+)
+
+
+@pytest.fixture
+def compat():
+    """The module under test; install() is taken back afterwards."""
+    from opdock.compat import deepspeed
+
+    yield deepspeed
+    deepspeed.uninstall()
+
+
+@pytest.fixture
+def said(monkeypatch):
+    """The lines that are said; what was said once before may be said again."""
+    from opdock.compat.deepspeed import _say
+
+    lines = []
+    monkeypatch.setattr(_say, "_said", set())
+    monkeypatch.setattr(_say.sys.stderr, "write", lines.append)
+    return lines
+
+
+@pytest.fixture
+def toolkit(tmp_path, monkeypatch):
+    """Makes a CUDA toolkit whose nvcc says that version; nothing else of it works."""
+    from opdock.compat.deepspeed import _versions
+
+    def make(version, archs=(75, 80, 90)):
+        folder = tmp_path / f"cuda-{version}"
+        (folder / "bin").mkdir(parents=True)
+        nvcc = folder / "bin" / "nvcc"
+        listed = "\\n".join(f"compute_{arch}" for arch in archs)
+        nvcc.write_text(
+            "#!/bin/sh\n"
+            'case "$*" in\n'
+            f"  *--list-gpu-arch*) printf '{listed}\\n' ;;\n"
+            f"  *) echo 'Cuda compilation tools, release {version}, V{version}.1' ;;\n"
+            "esac\n"
+        )
+        nvcc.chmod(0o755)
+        monkeypatch.setenv("CUDA_HOME", str(folder))
+        monkeypatch.delenv("CUDACXX", raising=False)
+        monkeypatch.delenv("CUDA_PATH", raising=False)
+        _versions._tools.cache_clear()
+        return folder
+
+    yield make
+    _versions._tools.cache_clear()
+
+
+def run_python(code, *arguments, check=True, **environment):
+    """Runs code in a Python of its own; the CompletedProcess, with texts."""
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code), *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        env={**os.environ, **environment},
+        check=False,
+    )
+    if check:
+        assert done.returncode == 0, done.stdout + done.stderr
+    return done

@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+"""builder(): setuptools Extensions, built ahead of time by the BuildExtension here."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+from conftest import run_python
+from test_source_build import BUILDER, MODULE, python_path
+
+pytest.importorskip("setuptools", reason="setuptools is not installed")
+
+SETUP = """
+from setuptools import Extension, setup
+import value_builder
+from opdock.compat.deepspeed import BuildExtension, FusedAdamBuilder
+
+class Value(value_builder.ValueBuilder):
+    def absolute_name(self):
+        return "mine.ops.value_op"
+
+plain = Extension("mine.plain", ["plain.c"])
+setup(
+    name="mine", version="1", packages=["mine", "mine.ops"],
+    ext_modules=[Value().builder(), FusedAdamBuilder().builder(), plain],
+    cmdclass={"build_ext": BuildExtension},
+)
+"""
+PLAIN = """
+#include <Python.h>
+static PyModuleDef module = {PyModuleDef_HEAD_INIT, "plain", NULL, -1};
+PyMODINIT_FUNC PyInit_plain(void) { return PyModule_Create(&module); }
+"""
+
+
+@pytest.fixture
+def project(tmp_path):
+    (tmp_path / "csrc" / "includes").mkdir(parents=True)
+    (tmp_path / "csrc" / "value.cpp").write_text(MODULE)
+    (tmp_path / "csrc" / "includes" / "value.h").write_text("#define VALUE 1\n")
+    (tmp_path / "value_builder.py").write_text(BUILDER)
+    (tmp_path / "setup.py").write_text(SETUP)
+    (tmp_path / "plain.c").write_text(PLAIN)
+    for package in ("mine", "mine/ops"):
+        (tmp_path / package).mkdir()
+        (tmp_path / package / "__init__.py").touch()
+    return tmp_path
+
+
+def build(project, check=True):
+    done = subprocess.run(
+        [sys.executable, "setup.py", "build_ext", "--build-lib", "out", "--build-temp", "temp"],
+        cwd=project,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        env={**os.environ, "PYTHONPATH": python_path(project)},
+        check=False,
+    )
+    if check:
+        assert done.returncode == 0, done.stdout + done.stderr
+    return done
+
+
+def test_each_kind_of_extension_is_installed(project):
+    build(project)
+    out = project / "out"
+    (out / "mine" / "__init__.py").touch()
+    (out / "mine" / "ops" / "__init__.py").touch()
+    module = out / "deepspeed" / "ops" / "adam" / "fused_adam_op.py"
+    assert module.is_file()
+    code = f"""
+        import sys, torch
+        sys.path.insert(0, {str(out)!r})
+        import mine.ops.value_op, mine.plain
+        assert mine.ops.value_op.value == 101
+        assert mine.ops.value_op.__file__.startswith({str(out)!r})
+        import importlib.util
+        spec = importlib.util.spec_from_file_location("fused_adam_op", {str(module)!r})
+        made = importlib.util.module_from_spec(spec)
+        sys.modules["fused_adam_op"] = made
+        spec.loader.exec_module(made)
+        import fused_adam_op
+        from opdock.compat.deepspeed import fused_adam
+        assert fused_adam_op is fused_adam
+        # And the builder finds what was installed: nothing is built.
+        import value_builder
+        class Value(value_builder.ValueBuilder):
+            def absolute_name(self):
+                return "mine.ops.value_op"
+            def jit_load(self, verbose=True):
+                raise AssertionError("built again")
+        assert Value().load() is mine.ops.value_op
+    """
+    run_python(code, PYTHONPATH=python_path(project))
+
+
+def test_an_extension_that_cannot_be_built_fails_the_installation(project):
+    """DeepSpeed#1124: an installation that succeeded with nothing installed."""
+    (project / "csrc" / "value.cpp").write_text("#error this is wrong\n")
+    done = build(project, check=False)
+    assert done.returncode != 0 and "this is wrong" in done.stderr
+    assert str(project / "csrc" / "value.cpp") + ":1" in done.stderr
+
+
+def test_ops_that_the_variables_ask_for(compat, monkeypatch):
+    for name in ("DS_BUILD_OPS", "DS_BUILD_FUSED_ADAM", "DS_BUILD_FUSED_LAMB"):
+        monkeypatch.delenv(name, raising=False)
+    adam, lamb = compat.FusedAdamBuilder(), compat.FusedLambBuilder()
+    monkeypatch.setattr(lamb, "is_compatible", lambda verbose=False: False)
+    lamb.error_log = "fused_lamb: found no fish"
+    assert compat.wanted_extensions([adam, lamb]) == []
+    monkeypatch.setenv("DS_BUILD_FUSED_ADAM", "1")
+    (found,) = compat.wanted_extensions([adam, lamb])
+    assert found.name == "deepspeed.ops.adam.fused_adam_op" and found.op_builder is adam
+    monkeypatch.setenv("DS_BUILD_OPS", "1")
+    with pytest.raises(RuntimeError, match="fused_lamb.*no fish.*DS_BUILD_FUSED_LAMB=0"):
+        compat.wanted_extensions([adam, lamb])
+    monkeypatch.setenv("DS_BUILD_FUSED_LAMB", "0")
+    assert len(compat.wanted_extensions([adam, lamb])) == 1
+
+
+def test_ops_without_a_plugin_have_deepspeeds_extension(compat, monkeypatch):
+    class Theirs:
+        def builder(self):
+            return "their extension"
+
+    monkeypatch.setattr("opdock.compat.deepspeed._served.own_builder", lambda kind, name: Theirs())
+    assert compat.FusedLambBuilder().builder() == "their extension"
+    assert isinstance(compat.FusedAdamBuilder().builder(), compat.OpdockExtension)

@@ -1,0 +1,240 @@
+# SPDX-License-Identifier: Apache-2.0
+"""install() and uninstall(), on a small package of DeepSpeed's shape; each in a new process."""
+
+import os
+import subprocess
+import sys
+import textwrap
+
+import pytest
+import small_deepspeed
+from conftest import run_python
+
+BEGIN = """
+import sys, torch, opdock
+from opdock.compat import deepspeed as compat
+"""
+
+
+@pytest.fixture
+def python(tmp_path):
+    """Runs code where `deepspeed` is the small package."""
+    small_deepspeed.write(tmp_path)
+    path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
+
+    def run(code, then="", **environment):
+        return run_python(BEGIN + textwrap.dedent(code) + then, PYTHONPATH=path, **environment)
+
+    return run
+
+
+USED = """
+from deepspeed.ops.op_builder import ALL_OPS, AsyncIOBuilder, FusedAdamBuilder, FusedLambBuilder
+from opdock.compat.deepspeed import async_io, fused_adam
+assert FusedAdamBuilder().load() is fused_adam and ALL_OPS["fused_adam"].load() is fused_adam
+assert FusedAdamBuilder().jit_load(verbose=False) is fused_adam
+assert AsyncIOBuilder().load(verbose=True) is async_io     # though it has a load() of its own
+assert AsyncIOBuilder().is_compatible() is True            # which says no without Opdock
+assert FusedLambBuilder().load() == FusedLambBuilder().load() == "their fused_lamb"
+assert FusedLambBuilder().is_compatible() is True
+"""
+
+
+def test_before_deepspeed_is_imported(python):
+    code = "compat.install(); assert compat.installed() and 'deepspeed' not in sys.modules"
+    done = python(code, USED)
+    line = "opdock: fused_lamb: DeepSpeed's own builder serves it: no plugin of Opdock's has"
+    assert done.stderr.count(line) == 1
+
+
+def test_after_deepspeed_is_imported(python):
+    python(
+        """
+        from deepspeed.ops.op_builder import FusedAdamBuilder as before
+        made = before()
+        assert made.load() == "their fused_adam"
+        compat.install()
+        from opdock.compat.deepspeed import fused_adam
+        assert made.load() is fused_adam and before().load() is fused_adam
+        """,
+        USED,
+    )
+
+
+def test_uninstall_takes_everything_back(python):
+    python(
+        """
+        import deepspeed.ops.op_builder.builder as builder
+        from deepspeed.ops.op_builder import AsyncIOBuilder, FusedAdamBuilder
+        import deepspeed.git_version_info as info
+        kinds = [builder.OpBuilder, builder.CUDAOpBuilder, AsyncIOBuilder, FusedAdamBuilder]
+        def state():
+            classes = [dict(vars(kind)) for kind in kinds]
+            return classes, list(sys.meta_path), dict(info.installed_ops)
+        before = state()
+        for _ in range(2):
+            compat.install()
+            compat.install()
+            assert info.installed_ops == {"async_io": True, "fused_adam": True, "fused_lamb": False}
+            class Later(FusedAdamBuilder):
+                pass
+            compat.uninstall()
+            compat.uninstall()
+            assert not compat.installed()
+            assert state() == before
+        assert FusedAdamBuilder().load() == "their fused_adam"
+        assert AsyncIOBuilder().is_compatible() is False
+        """
+    )
+
+
+def test_no_file_of_theirs_changes(python, tmp_path):
+    def contents():
+        return {path: path.read_bytes() for path in tmp_path.rglob("*.py")}
+
+    before = contents()
+    python("compat.install()", USED + "compat.uninstall()")
+    assert contents() == before
+
+
+@pytest.mark.parametrize("how", ["argument", "variable"])
+def test_excluded_ops_stay_theirs(python, how):
+    code = """
+        compat.install({given})
+        from deepspeed.ops.op_builder import FusedAdamBuilder, AsyncIOBuilder
+        from opdock.compat.deepspeed import async_io
+        assert FusedAdamBuilder().load() == "their fused_adam"
+        assert AsyncIOBuilder().load() is async_io
+        """
+    if how == "argument":
+        python(code.format(given="exclude=['fused_adam']"))
+    else:
+        python(code.format(given=""), OPDOCK_DEEPSPEED_EXCLUDE="fused_adam")
+
+
+def test_the_variable_alone(python):
+    """In a program that imports opdock, or that Python's start imports it for."""
+    done = python("assert compat.installed()", USED, OPDOCK_DEEPSPEED="1")
+    assert "is not used" not in done.stderr
+    done = python("assert not compat.installed()", OPDOCK_DEEPSPEED="true")
+    assert "OPDOCK_DEEPSPEED=true is not used: found neither 0 nor 1" in done.stderr
+    assert python("assert not compat.installed()", OPDOCK_DEEPSPEED="0").stderr == ""
+
+
+def test_pythons_start_reads_the_variable(python, tmp_path):
+    """The .pth file that is installed beside the package, as `site` executes it."""
+    from pathlib import Path
+
+    pth = Path(__file__).resolve().parents[2] / "python" / "opdock_deepspeed.pth"
+    folder = tmp_path / "site"
+    folder.mkdir()
+    (folder / pth.name).write_bytes(pth.read_bytes())
+    code = f"""
+        import site, sys
+        site.addsitedir({str(folder)!r})
+        print("opdock" in sys.modules)
+    """
+    for value, wanted in (("1", "True"), ("0", "False"), ("", "False")):
+        assert run_python(code, OPDOCK_DEEPSPEED=value).stdout.strip() == wanted
+
+
+def test_a_users_builder_on_deepspeeds_base_is_built_by_opdock(python, tmp_path):
+    (tmp_path / "three.cpp").write_text(
+        "#include <Python.h>\n"
+        "#define JOIN2(a, b) a##b\n#define JOIN(a, b) JOIN2(a, b)\n"
+        'static PyModuleDef module = {PyModuleDef_HEAD_INIT, "three", nullptr, -1};\n'
+        "PyMODINIT_FUNC JOIN(PyInit_, TORCH_EXTENSION_NAME)() {\n"
+        "  PyObject* made = PyModule_Create(&module);\n"
+        '  PyModule_AddIntConstant(made, "three", 3);\n  return made;\n}\n'
+    )
+    python(
+        f"""
+        from deepspeed.ops.op_builder import OpBuilder
+        class Mine(OpBuilder):
+            def absolute_name(self): return "no.such"
+            def sources(self): return [{str(tmp_path / "three.cpp")!r}]
+        assert Mine("mine_op").load() == "their mine_op"
+        compat.install()
+        class Later(Mine):
+            def is_compatible(self, verbose=False): return True
+        for kind in (Mine, Later):
+            module = kind("mine_op").load()
+            assert module.three == 3 and "/plugin/" in module.__file__
+        class No(Mine):
+            def is_compatible(self, verbose=False): return False
+        try:
+            No("no_op").load()
+            raise AssertionError("built")
+        except opdock.IncompatibleError as error:
+            assert "no_op" in str(error)
+        compat.uninstall()
+        assert Mine("mine_op").load() == "their mine_op"
+        """
+    )
+
+
+def test_a_deepspeed_of_another_shape_is_left_alone(tmp_path):
+    small_deepspeed.write(tmp_path)
+    (tmp_path / "deepspeed/ops/op_builder/builder.py").write_text("class Other: pass\n")
+    (tmp_path / "deepspeed/ops/op_builder/__init__.py").write_text("from .builder import Other\n")
+    done = run_python(
+        BEGIN + "compat.install()\nfrom deepspeed.ops.op_builder import Other\n",
+        PYTHONPATH=os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")]),
+    )
+    assert "deepspeed.ops.op_builder.builder is not as Opdock knows it" in done.stderr
+
+
+def test_torchs_lock_of_a_dead_process_is_no_lock(tmp_path):
+    """pytorch#189245, for the ops that DeepSpeed's own builders compile."""
+    done = run_python(
+        """
+        import os, sys, torch.utils.cpp_extension as cpp
+        from opdock.compat.deepspeed._own import no_stale_lock
+        lock = os.path.join(sys.argv[1], "lock")
+        open(lock, "w").close()                      # of a process that was killed
+        before = cpp.FileBaton
+        assert not before(lock).try_acquire()        # and wait() would wait for ever
+        with no_stale_lock():
+            one, other = cpp.FileBaton(lock), cpp.FileBaton(lock)
+            assert one.try_acquire() and not other.try_acquire()
+            child = os.fork()
+            if child == 0:
+                other.wait()
+                os._exit(7)
+            one.release()
+            assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+            assert other.try_acquire()
+            other.release()
+        assert cpp.FileBaton is before
+        """,
+        tmp_path,
+    )
+    assert done.returncode == 0
+
+
+def test_the_lock_ends_with_its_process(tmp_path):
+    code = """
+        import sys
+        from opdock.compat.deepspeed._own import KernelBaton
+        baton = KernelBaton(sys.argv[1])
+        assert baton.try_acquire()
+        print("held", flush=True)
+        sys.stdin.read()
+    """
+    from opdock.compat.deepspeed._own import KernelBaton
+
+    lock = str(tmp_path / "lock")
+    holder = subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(code), lock],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert holder.stdout.readline() == "held\n"
+    mine = KernelBaton(lock)
+    assert not mine.try_acquire()
+    holder.kill()
+    holder.wait()
+    mine.wait()
+    assert mine.try_acquire()
+    mine.release()

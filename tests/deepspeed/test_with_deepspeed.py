@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: Apache-2.0
+"""DeepSpeed itself, unmodified: its optimizers, its I/O and its report on Opdock's plugins."""
+
+import re
+
+import pytest
+from conftest import needs_deepspeed, run_python
+
+pytestmark = needs_deepspeed
+
+QUIET = {"DS_ACCELERATOR": "cpu", "DS_SKIP_CUDA_CHECK": "1"}
+INSTALL = "from opdock.compat import deepspeed as compat; compat.install()\n"
+
+
+@pytest.mark.parametrize("after", [False, True])
+def test_optimizers(after):
+    code = """
+import torch
+from deepspeed.ops.adam import DeepSpeedCPUAdam, FusedAdam
+INSTALL
+x, y = (torch.nn.Parameter(torch.linspace(-1, 1, 100)) for _ in range(2))
+for kind, named in ((DeepSpeedCPUAdam, {}), (FusedAdam, {})):
+    theirs = torch.optim.AdamW([y], lr=1e-2, weight_decay=0.1)
+    ours = kind([x], lr=1e-2, weight_decay=0.1)
+    for _ in range(5):
+        for p, optimizer in ((x, ours), (y, theirs)):
+            p.grad = p.detach().sin() + 1
+            optimizer.step()
+    assert (x - y).abs().max() < 1e-6, (kind, (x - y).abs().max())
+import sys
+assert "opdock.compat.deepspeed.cpu_adam" in sys.modules
+"""
+    code = code.replace("INSTALL", INSTALL) if after else INSTALL + code.replace("INSTALL", "")
+    run_python(code, **QUIET)
+
+
+def test_rollback_of_a_subgroup():
+    run_python(
+        INSTALL
+        + """
+import torch
+from deepspeed.ops.adam import DeepSpeedCPUAdam
+x = torch.nn.Parameter(torch.linspace(-1, 1, 100))
+optimizer = DeepSpeedCPUAdam([x], lr=1e-2, weight_decay=0.1)
+x.grad = x.detach().cos()
+optimizer.step_subgroup(0)
+before = x.detach().clone()
+optimizer.step_subgroup(0)
+optimizer.rollback_subgroup(0)
+assert (x - before).abs().max() < 1e-5
+""",
+        **QUIET,
+    )
+
+
+def test_async_io(tmp_path):
+    run_python(
+        INSTALL
+        + """
+import sys, torch
+from deepspeed.ops.op_builder import AsyncIOBuilder
+assert AsyncIOBuilder().is_compatible()
+handle = AsyncIOBuilder().load().aio_handle(1024, 2, False, True, 2)
+x, y = torch.randn(1000), torch.zeros(1000)
+assert handle.sync_pwrite(x, sys.argv[1]) == 1
+assert handle.async_pread(y, sys.argv[1]) == 0 and handle.wait() == 1
+assert torch.equal(x, y)
+""",
+        tmp_path / "x",
+        **QUIET,
+    )
+
+
+def test_ds_report_shows_the_verdicts():
+    """In its own table. The variable is read when a program imports opdock, or at its start."""
+    code = "import opdock\nfrom deepspeed.env_report import op_report\nop_report()\n"
+
+    def rows(**environment):
+        text = re.sub(r"\x1b\[\d+m", "", run_python(code, **QUIET, **environment).stdout)
+        row = r"^(\w+) \.+ \[(\w+)\] \.+ \[(\w+)\]$"
+        return {name: (is_there, fits) for name, is_there, fits in re.findall(row, text, re.M)}
+
+    theirs, ours = rows(OPDOCK_DEEPSPEED="0"), rows(OPDOCK_DEEPSPEED="1")
+    assert set(theirs) == set(ours)
+    for name, found in theirs.items():
+        is_served = name in ("async_io", "cpu_adam", "fused_adam")
+        assert found[0] == "NO" and ours[name] == (("YES", "OKAY") if is_served else found), name
+
+
+def test_suffixes_of_architectures():
+    """TORCH_CUDA_ARCH_LIST=9.0a ends DeepSpeed's own builder; not with install()."""
+    run_python(
+        """
+from deepspeed.ops.op_builder.fp_quantizer import FPQuantizerBuilder
+from deepspeed.ops.op_builder.builder import CUDAOpBuilder
+class Mine(CUDAOpBuilder):
+    def absolute_name(self): return "no.such"
+    def sources(self): return []
+for kind in (lambda: FPQuantizerBuilder(), lambda: Mine("mine")):
+    try:
+        kind().compute_capability_args()
+        raise AssertionError("their own builder takes 9.0a by now")
+    except ValueError:
+        pass
+from opdock.compat import deepspeed as compat
+compat.install()
+wanted = ["-gencode=arch=compute_80,code=sm_80", "-gencode=arch=compute_90a,code=sm_90a"]
+assert FPQuantizerBuilder().compute_capability_args() == wanted
+assert Mine("mine").compute_capability_args()[-2:] == wanted
+theirs, mine = FPQuantizerBuilder(), Mine("mine")
+theirs.jit_mode = mine.jit_mode = True
+assert theirs.compute_capability_args() == []
+assert mine.compute_capability_args()[-2:] == wanted
+compat.uninstall()
+""",
+        TORCH_CUDA_ARCH_LIST="7.0;8.0;9.0a",
+        **QUIET,
+    )
+
+
+def test_every_builder_of_theirs_has_one_here():
+    run_python(
+        """
+import importlib, pkgutil
+from opdock.compat import deepspeed as compat
+import deepspeed.ops.op_builder as theirs
+kinds = {}
+for folder in ("", ".cpu"):
+    package = importlib.import_module(theirs.__name__ + folder)
+    for _, name, is_package in pkgutil.iter_modules(package.__path__):
+        if not is_package and name not in ("all_ops", "builder"):
+            module = importlib.import_module(f"{package.__name__}.{name}")
+            kinds |= {n: k for n, k in vars(module).items() if n.endswith("Builder")}
+bases = {"OpBuilder", "CUDAOpBuilder", "CPUOpBuilder", "NotImplementedBuilder"}
+assert set(kinds) - bases <= set(compat.BUILDERS), set(kinds) - bases - set(compat.BUILDERS)
+for name in set(kinds) - bases:
+    ours, kind = getattr(compat, name)(), kinds[name]()
+    assert ours.name == kind.name and ours.BUILD_VAR == kind.BUILD_VAR, name
+    assert ours.absolute_name() == kind.absolute_name(), name
+""",
+        **QUIET,
+    )
+
+
+def test_an_op_without_a_plugin_goes_to_theirs():
+    done = run_python(
+        """
+from unittest import mock
+from opdock.compat import deepspeed as compat
+from deepspeed.ops.op_builder.builder import OpBuilder
+with mock.patch.object(OpBuilder, "load", lambda self, verbose=False: f"theirs {self.name}"):
+    assert compat.CPUAdagradBuilder().load() == "theirs cpu_adagrad"
+    assert compat.CPUAdagradBuilder().load() == "theirs cpu_adagrad"
+""",
+        **QUIET,
+    )
+    assert done.stderr.count("cpu_adagrad: DeepSpeed's own builder serves it") == 1
