@@ -66,7 +66,7 @@ def test_misaligned_and_padded_rows(assert_close, device, dtype, op, length):
 
 @pytest.mark.parametrize("op", OPS)
 @pytest.mark.parametrize("queries", [1, 2, 7, 100])
-@pytest.mark.parametrize("keys", [1, 64, 520, 1024, 5000])
+@pytest.mark.parametrize("keys", [1, 64, 263, 520, 1024, 5000, 8191])
 def test_causal(assert_close, device, dtype, op, queries, keys):
     result = result_of(op, random((2, queries, keys), dtype, 5))
     grad = random((2, queries, keys), dtype, 6)

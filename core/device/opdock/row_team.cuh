@@ -122,7 +122,8 @@ class TileTeam {
   OPDOCK_DEVICE Tile<T, Vectors> load(const T* row, T fill, int64_t end) const {
     if (end >= length_) return load(row, fill, length_, vectors_);
     const int before = static_cast<int>(end) - head_;
-    const int open = before <= 0 ? 0 : (before + vector_size<T> - 1) / vector_size<T>;
+    int open = before <= 0 ? 0 : (before + vector_size<T> - 1) / vector_size<T>;
+    if (Edges && open > vectors_) open = vectors_;  // `end` is behind the last vector
     Tile<T, Vectors> tile = load(row, fill, static_cast<int>(end), open);
     OPDOCK_UNROLL
     for (int k = 0; k < Vectors; ++k) {
