@@ -13,7 +13,7 @@ import pytest
 import torch
 
 import opdock
-from opdock.testing import on
+from opdock.testing import in_each_way, on
 
 # Row lengths that kernels treat differently, at and around each limit.
 LENGTHS = [1, 2, 3, 7, 31, 32, 33, 64, 65, 127, 128, 129, 255, 256, 257, 264, 512, 1000, 1024]
@@ -21,6 +21,9 @@ LENGTHS += [1032, 2048, 4096, 8192, 14432, 16384, 32768, 32769, 32776, 65536]
 EMPTY_SHAPES = [(0,), (0, 5), (5, 0), (2, 0, 3)]
 OFFSETS = (0, 1, 8, 16)  # of a view's first element: aligned to 16 bytes or not
 COMPARED_LENGTHS = [127, 384, 1024, 1023, 8192, 131072]  # for assert_no_larger_error()
+# Lengths that leave different choices: lanes of a warp, blocks, clusters, reading again; with and
+# without elements outside of whole vectors.
+WAY_LENGTHS = [48, 263, 1000, 2048, 8191, 40000]
 HUGE_LENGTHS = [32776, 32777, 256, 3]  # for huge_rows()
 
 
@@ -72,6 +75,13 @@ def assert_no_larger_error(ours, theirs, dtype, length, deviation=1.0, mean=0.0)
     found, peers = ((f(x).double() - oracle).square().mean().sqrt().item() for f in (ours, theirs))
     # Errors of 16-bit results are their rounding, the same in both but for ties.
     assert found <= peers * 1.005, f"found an error of {found:.4g}, PyTorch's is {peers:.4g}"
+
+
+def each_way(device, op, *args, **keywords):
+    """(way, what op gives) for each way to launch it on a GPU, and for its own."""
+    found = in_each_way(lambda: on(device, op)(*args, **keywords))
+    assert len(found) > 1 or device == "cpu", "its own is one of them"
+    return found
 
 
 def assert_refused(op, name, *args, **keywords):

@@ -38,6 +38,7 @@ enum Attribute : int {  // CUdevice_attribute
 };
 enum FunctionAttribute : int {  // CUfunction_attribute
   kFunctionSharedBytes = 1,     // static
+  kFunctionPtxVersion = 5,      // of the architecture that it was compiled for: 90
   kFunctionMaxDynamicShared = 8,
 };
 

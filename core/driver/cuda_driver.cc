@@ -129,6 +129,7 @@ class CudaDriver : public GpuDriver<Gpu> {
     int static_shared = 0;
     const Result result = api_.cuFuncGetAttribute(&static_shared, kFunctionSharedBytes, in_context);
     if (result != kSuccess) return status_of(api_, result, "cuFuncGetAttribute");
+    const uint32_t flags = allowed_flags(api_, in_context);
     std::lock_guard lock(image.mutex);
     LoadedKernel& kernel = image.kernels.emplace_back();
     kernel.function = function;
@@ -136,6 +137,7 @@ class CudaDriver : public GpuDriver<Gpu> {
     kernel.in_context = in_context;
     kernel.context = context;
     kernel.device = gpu->device;
+    kernel.flags = flags;
     kernel.static_shared = static_cast<uint32_t>(static_shared);
     kernel.max_shared = gpu->facts.max_shared_bytes;
     kernel.shared_limit =
@@ -159,7 +161,7 @@ class CudaDriver : public GpuDriver<Gpu> {
       Status raised = raise_shared(api_, &kernel, how.shared_bytes);
       if (!raised.ok()) return raised;
     }
-    if (how.flags == 0 && !has_clusters(how)) {
+    if ((how.flags & kernel.flags) == 0 && !has_clusters(how)) {
       // The stream's context is current (OPDOCK-H-3).
       Context current = nullptr;
       const bool is_same = kernel.is_kernel && api_.cuCtxGetCurrent(&current) == kSuccess &&

@@ -22,6 +22,14 @@ void read_params(const Api& api, Function function, LoadedKernel* kernel) {
   kernel->num_params = static_cast<uint32_t>(kernel->param_sizes.size());
 }
 
+uint32_t allowed_flags(const Api& api, Function function) {
+  int compiled_for = 0, version = 0;
+  const bool can =
+      api.cuFuncGetAttribute(&compiled_for, kFunctionPtxVersion, function) == kSuccess &&
+      compiled_for >= 90 && api.cuDriverGetVersion(&version) == kSuccess && version >= 12030;
+  return OPDOCK_LAUNCH_COOPERATIVE | (can ? OPDOCK_LAUNCH_PROGRAMMATIC : 0);
+}
+
 Status raise_shared(const Api& api, LoadedKernel* kernel, uint32_t bytes) {
   if (uint64_t{bytes} + kernel->static_shared > kernel->max_shared) {
     return too_much_shared_memory(bytes, kernel->max_shared, kernel->static_shared);
@@ -53,7 +61,8 @@ Status launch_with_attributes(const Api& api, const LoadedKernel& kernel, void* 
   const bool clusters = has_clusters(how);
   std::array<LaunchAttribute, 3> attributes{};
   uint32_t count = 0;
-  if ((how.flags & OPDOCK_LAUNCH_COOPERATIVE) != 0) {
+  const uint32_t flags = how.flags & kernel.flags;
+  if ((flags & OPDOCK_LAUNCH_COOPERATIVE) != 0) {
     attributes[count].id = kAttributeCooperative;
     attributes[count++].value.flag = 1;
   }
@@ -62,7 +71,7 @@ Status launch_with_attributes(const Api& api, const LoadedKernel& kernel, void* 
     for (int i = 0; i < 3; ++i) attributes[count].value.cluster[i] = std::max(how.cluster[i], 1u);
     ++count;
   }
-  if ((how.flags & OPDOCK_LAUNCH_PROGRAMMATIC) != 0) {
+  if ((flags & OPDOCK_LAUNCH_PROGRAMMATIC) != 0) {
     attributes[count].id = kAttributeProgrammatic;
     attributes[count++].value.flag = 1;
   }

@@ -23,6 +23,7 @@ struct LoadedKernel {
   Function in_context = nullptr;
   Context context = nullptr;
   Device device = 0;
+  uint32_t flags = 0;  // OPDOCK_LAUNCH_…: those that its launches may have
   uint32_t num_params = kUnknown;
   std::vector<uint32_t> param_sizes;  // unless kUnknown
   uint32_t static_shared = 0;
@@ -32,6 +33,11 @@ struct LoadedKernel {
 
 // Reads the kernel's parameters, where the driver (12.4) can tell.
 void read_params(const Api& api, Function function, LoadedKernel* kernel);
+
+// Which flags launches of a function of the current context may have. Only code for sm_90 waits for
+// the launch before, and only drivers since 12.3 have such launches in graphs; without the flag
+// they begin after it, which is as correct.
+uint32_t allowed_flags(const Api& api, Function function);
 
 // Lets launches have so many bytes of dynamic shared memory.
 Status raise_shared(const Api& api, LoadedKernel* kernel, uint32_t bytes);

@@ -70,6 +70,21 @@ TEST(ActivationLaunches, HaveAThreadForEachVector) {
       }
 }
 
+// Of as many threads as a GPU has at once.
+TEST(ActivationLaunches, BeginEarlyIfTheyAreSmall) {
+  const Op silu("activation", "silu");
+  for (int64_t blocks : {4, 5}) {
+    Array x(Type::kFloat16, {blocks, 256 * 8}), out(Type::kFloat16, {blocks, 256 * 8});
+    for (uint32_t arch : {8u, 9u}) {
+      std::vector<Launch> launches;
+      const RecordedGpu gpu = {32, OPDOCK_CUDA, arch, 1};
+      ASSERT_EQ(silu.record({x.value()}, {&out}, gpu, &launches).status, OPDOCK_OK);
+      const bool early = blocks == 4 && arch == 9;
+      EXPECT_EQ(launches.at(0).how.flags, early ? OPDOCK_LAUNCH_PROGRAMMATIC : 0u);
+    }
+  }
+}
+
 TEST(ActivationLaunches, SumInTwoStages) {
   const Op backward("activation", "bias_add_backward");
   for (int64_t rows : {1, 16, 17, 4000, 600000}) {

@@ -16,6 +16,7 @@ TEST(NormLaunches, CoverEveryRow) {
         warp, launches);
   };
   expect_every_launch_covers("norm", 4, run);
+  expect_every_way_covers("norm", 4, run);
 }
 
 TEST(NormLaunches, CoverEveryRowOfTheGradient) {

@@ -52,6 +52,22 @@ def test_row_lengths(reference, assert_close, device, dtype, length):
     check_add(reference, assert_close, device, x, residual, weight, bias)
 
 
+@pytest.mark.parametrize("length", row_cases.WAY_LENGTHS)
+def test_each_way_to_launch(reference, assert_close, device, dtype, length):
+    x, residual = (random((3, length), dtype, seed, mean=0.5) for seed in (1, 2))
+    weight, bias = (random(length, dtype, seed, 0.5, 1.0) for seed in (3, 4))
+    oracle = reference.layer_norm(x.double(), weight.double(), bias.double())
+    scale = scale_of(x.double(), weight, bias, 1e-5)
+    for _, found in row_cases.each_way(device, opdock.ops.layer_norm, x, weight, bias):
+        assert_close(found, oracle, COMPUTED, scale)
+    total = x + residual
+    oracle = reference.layer_norm(total.double(), weight.double(), bias.double())
+    scale, add = scale_of(total.double(), weight, bias, 1e-5), opdock.ops.add_layer_norm
+    for _, (found, stored) in row_cases.each_way(device, add, x, residual, weight, bias):
+        assert torch.equal(stored, total)
+        assert_close(found, oracle, COMPUTED, scale)
+
+
 @pytest.mark.parametrize("length", [33, 520, 1000, 1024])
 @pytest.mark.parametrize("eps", [0.0, 1e-5, 1.0])
 def test_optional_parameters(reference, assert_close, device, dtype, length, eps):

@@ -23,11 +23,14 @@ def theirs(op, grad, result):
     return getattr(torch, f"_{op}_backward_data")(grad, result, -1, result.dtype)
 
 
-def check(assert_close, device, op, grad, result, causal=False, scale=1.0):
-    found = on(device, getattr(opdock.ops, op + "_backward"))(
-        grad, result, scale=scale, causal=causal
-    )
-    row_cases.assert_like(found, result)
+def check(assert_close, device, op, grad, result, causal=False, scale=1.0, each=False):
+    """each: in each way to launch it."""
+    backward, options = getattr(opdock.ops, op + "_backward"), {"scale": scale, "causal": causal}
+    if each:
+        ways = [found for _, found in row_cases.each_way(device, backward, grad, result, **options)]
+    else:
+        ways = [on(device, backward)(grad, result, **options)]
+    row_cases.assert_like(ways[0], result)
     grad, result = grad.double(), result.double()
     taking_part = torch.ones_like(result, dtype=torch.bool)
     if causal:
@@ -37,11 +40,12 @@ def check(assert_close, device, op, grad, result, causal=False, scale=1.0):
     nothing = 0.0 if op == "softmax" else float("-inf")
     grad, result = grad.where(taking_part, 0.0), result.where(taking_part, nothing)
     oracle = theirs(op, grad, result) * scale
-    assert not found[~taking_part].any()
     share = result if op == "softmax" else result.exp()
     part = grad.abs() * (result if op == "softmax" else 1.0)
     terms = part + share * part.sum(-1, keepdim=True)
-    assert_close(found, oracle, COMPUTED, terms * abs(scale))
+    for found in ways:
+        assert not found[~taking_part].any()
+        assert_close(found, oracle, COMPUTED, terms * abs(scale))
 
 
 def result_of(op, x):
@@ -55,6 +59,13 @@ def test_row_lengths(assert_close, device, dtype, op, length):
     check(assert_close, device, op, random((5, length), dtype, 1, mean=0.5), result, scale=0.7)
 
 
+@pytest.mark.parametrize("length", row_cases.WAY_LENGTHS)
+def test_each_way_to_launch(assert_close, device, dtype, length):
+    grad, result = random((3, length), dtype, 1), result_of("softmax", random((3, length), dtype))
+    for causal in (False, True):
+        check(assert_close, device, "softmax", grad, result, causal, each=True)
+
+
 @pytest.mark.parametrize("op", OPS)
 @pytest.mark.parametrize("length", [8, 33, 512, 1032, 4096])
 def test_misaligned_and_padded_rows(assert_close, device, dtype, op, length):
@@ -66,7 +77,7 @@ def test_misaligned_and_padded_rows(assert_close, device, dtype, op, length):
 
 @pytest.mark.parametrize("op", OPS)
 @pytest.mark.parametrize("queries", [1, 2, 7, 100])
-@pytest.mark.parametrize("keys", [1, 64, 520, 1024, 5000])
+@pytest.mark.parametrize("keys", [1, 64, 263, 520, 1024, 5000, 8191])
 def test_causal(assert_close, device, dtype, op, queries, keys):
     result = result_of(op, random((2, queries, keys), dtype, 5))
     grad = random((2, queries, keys), dtype, 6)

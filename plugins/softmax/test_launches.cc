@@ -4,13 +4,18 @@
 namespace opdock_test::softmax_plugin {
 namespace {
 
+Result record(Type type, int64_t length, uint32_t warp, int odd, std::vector<Launch>* launches) {
+  static const Op softmax("softmax", "softmax");
+  Array x(type, {5, length}, {length, 1}, odd), out(type, {5, length});
+  return softmax.record({x.value(), number(1), none(), boolean(false)}, {&out}, warp, launches);
+}
+
 TEST(SoftmaxLaunches, CoverEveryRow) {
-  const Op softmax("softmax", "softmax");
-  auto run = [&](Type type, int64_t length, uint32_t warp, int odd, std::vector<Launch>* launches) {
-    Array x(type, {5, length}, {length, 1}, odd), out(type, {5, length});
-    return softmax.record({x.value(), number(1), none(), boolean(false)}, {&out}, warp, launches);
-  };
-  expect_every_launch_covers("softmax", 2, run);
+  expect_every_launch_covers("softmax", 2, record);
+}
+
+TEST(SoftmaxLaunches, CoverEveryRowInEachWay) {
+  expect_every_way_covers("softmax", 2, record);
 }
 
 TEST(SoftmaxLaunches, CoverEveryRowOfTheGradient) {
@@ -22,6 +27,43 @@ TEST(SoftmaxLaunches, CoverEveryRowOfTheGradient) {
                            launches);
   };
   expect_every_launch_covers("softmax", 2, run);
+  expect_every_way_covers("softmax", 2, run);
+}
+
+// Two sets of kernels have the narrow rows in common, and then other ways.
+TEST(SoftmaxLaunches, AskAnotherQuestionForEachSetOfKernels) {
+  const Op backward("softmax", "softmax_backward");
+  Array grad(Type::kFloat32, {64, 64}), result(Type::kFloat32, {64, 64});
+  Array out(Type::kFloat32, {64, 64});
+  std::vector<Launch> launches;
+  Answer own(-1);
+  for (bool causal : {false, true})
+    ASSERT_EQ(backward
+                  .record({grad.value(), result.value(), number(1), boolean(causal)}, {&out}, 32,
+                          &launches)
+                  .status,
+              OPDOCK_OK);
+  EXPECT_EQ(launches.at(0).kernel, launches.at(1).kernel);
+  EXPECT_NE(own.asked.at(0).first, own.asked.at(1).first);
+}
+
+// Of as many threads as a GPU has at once, and where kernels can wait for the launch before.
+TEST(SoftmaxLaunches, BeginEarlyIfTheyAreSmall) {
+  const Op softmax("softmax", "softmax");
+  const auto flags_of = [&](int64_t rows, const RecordedGpu& gpu) {
+    Array x(Type::kFloat16, {rows, 4096}), out(Type::kFloat16, {rows, 4096});
+    std::vector<Launch> launches;
+    const std::vector<opdock_value> args = {x.value(), number(1), none(), boolean(false)};
+    EXPECT_EQ(softmax.record(args, {&out}, gpu, &launches).status, OPDOCK_OK);
+    EXPECT_EQ(launches.at(0).how.block[0], 256u);
+    return launches.at(0).how.flags;
+  };
+  const uint32_t early = OPDOCK_LAUNCH_PROGRAMMATIC;
+  EXPECT_EQ(flags_of(4, {32, OPDOCK_CUDA, 9, 1}), early);
+  EXPECT_EQ(flags_of(5, {32, OPDOCK_CUDA, 9, 1}), 0u);
+  EXPECT_EQ(flags_of(8, {32, OPDOCK_CUDA, 10, 2}), early);
+  EXPECT_EQ(flags_of(4, {32, OPDOCK_CUDA, 8, 132}), 0u);
+  EXPECT_EQ(flags_of(4, {64, OPDOCK_ROCM, 9, 132}), 0u);
 }
 
 TEST(SoftmaxLaunches, NothingForEmptyTensors) {

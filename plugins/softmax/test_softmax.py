@@ -30,6 +30,16 @@ def test_row_lengths(reference, assert_close, device, dtype, length):
     check(reference, assert_close, device, random((5, length), dtype, length), scale=0.7)
 
 
+@pytest.mark.parametrize("length", row_cases.WAY_LENGTHS)
+def test_each_way_to_launch(reference, assert_close, device, dtype, length):
+    x, mask = random((3, length), dtype, length), random((3, length), dtype, 4)
+    for options in ({"scale": 0.7}, {"causal": True}, {"mask": mask, "scale": 0.125}):
+        wide = {name: v.double() if name == "mask" else v for name, v in options.items()}
+        oracle = reference.softmax(x.double(), **wide)
+        for _, found in row_cases.each_way(device, opdock.ops.softmax, x, **options):
+            assert_close(found, oracle, COMPUTED)
+
+
 @pytest.mark.parametrize("length", [8, 33, 512, 1032, 4096])
 def test_misaligned_and_padded_rows(reference, assert_close, device, dtype, length):
     for x in row_cases.layouts(length, dtype, DEVIATION):

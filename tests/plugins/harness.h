@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "opdock/plugin.h"
@@ -71,6 +72,28 @@ struct Launch {
   void* stream;
 };
 
+// The GPU on which a test says that tensors lie.
+struct RecordedGpu {
+  uint32_t warp_size = 32;
+  int32_t type = OPDOCK_CUDA;
+  uint32_t arch_major = 9;
+  uint32_t multiprocessors = 132;
+};
+
+// While one lives, every question of an op for its fastest way (opdock.tuning/1) is answered with
+// `way`. One at a time.
+class Answer {
+ public:
+  using Questions = std::vector<std::pair<uint64_t, uint32_t>>;  // each with the number of ways
+
+  explicit Answer(int32_t way);
+  ~Answer();
+  Answer(const Answer&) = delete;
+  Answer& operator=(const Answer&) = delete;
+  Questions asked;
+  const int32_t way;
+};
+
 // Names of the host's functions that reach a device, in the order in which plan called them.
 using Reach = std::vector<std::string>;
 
@@ -92,10 +115,15 @@ class Op {
   // outputs: how many fresh tensors there are for these arguments, where an op returns a list.
   Result plan(const std::vector<opdock_value>& args, int32_t device = OPDOCK_CPU,
               Reach* reach = nullptr, size_t outputs = 1) const;
-  // Plans, and runs into these outputs, all said to lie on a GPU with this width of warps. Nothing
-  // is executed; `launches` gets what the plugin asks for.
+  // Plans, and runs into these outputs, all said to lie on this GPU, or on one with this width of
+  // warps. Nothing is executed; `launches` gets what the plugin asks for.
   Result record(const std::vector<opdock_value>& args, const std::vector<Array*>& outputs,
-                uint32_t warp_size, std::vector<Launch>* launches, void* stream = nullptr) const;
+                const RecordedGpu& gpu, std::vector<Launch>* launches,
+                void* stream = nullptr) const;
+  Result record(const std::vector<opdock_value>& args, const std::vector<Array*>& outputs,
+                uint32_t warp_size, std::vector<Launch>* launches, void* stream = nullptr) const {
+    return record(args, outputs, RecordedGpu{warp_size}, launches, stream);
+  }
   // Plans, and runs into these outputs if planning succeeds.
   Result call(const std::vector<opdock_value>& args, const std::vector<Array*>& outputs) const;
 

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "opdock/elements.cuh"
+#include "opdock/launch.cuh"
 #include "opdock/packed.cuh"
 
 namespace opdock {
@@ -104,9 +105,11 @@ struct RowPart {
 
 // Calls f(in, out) once, for the thread's elements: in has a Packed<T> of each tensor whose place
 // In names, out of each that Out names; both begin with one that is never absent. No output is an
-// input at other positions than its own. The kernel's launch is launch_elements().
+// input at other positions than its own. The kernel touches no memory before; its launch is
+// launch_elements().
 template <typename T, typename In, typename Out, int Tensors, typename F>
 OPDOCK_DEVICE void for_elements(const Elements<Tensors>& p, const F& f) {
+  launch_turn();
   const int64_t thread = block_index() * kElementThreads + thread_index();
   int64_t row = 0;
   if (p.rows.count > 1) {

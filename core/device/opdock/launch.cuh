@@ -28,4 +28,12 @@ OPDOCK_DEVICE void launch_dependents() {
 #endif
 }
 
+// What a kernel begins with, before it touches any memory, so that its launches may be
+// programmatic. It waits first: what runs beside it then finds all done that came before it, and
+// not only by a launch_wait() of its own.
+OPDOCK_DEVICE void launch_turn() {
+  launch_wait();
+  launch_dependents();
+}
+
 }  // namespace opdock

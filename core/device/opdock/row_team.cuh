@@ -11,6 +11,7 @@
 #pragma once
 
 #include "opdock/cluster.cuh"
+#include "opdock/launch.cuh"
 #include "opdock/packed.cuh"
 #include "opdock/reduce.cuh"
 #include "opdock/rows.cuh"
@@ -124,7 +125,8 @@ class TileTeam {
   OPDOCK_DEVICE Tile<T, Vectors> load(const T* row, T fill, int64_t end) const {
     if (end >= length_) return load(row, fill, length_, vectors_);
     const int before = static_cast<int>(end) - head_;
-    const int open = before <= 0 ? 0 : (before + vector_size<T> - 1) / vector_size<T>;
+    int open = before <= 0 ? 0 : (before + vector_size<T> - 1) / vector_size<T>;
+    if (Edges && open > vectors_) open = vectors_;  // `end` is behind the last vector
     Tile<T, Vectors> tile = load(row, fill, static_cast<int>(end), open);
     OPDOCK_UNROLL
     for (int k = 0; k < Vectors; ++k) {
@@ -480,11 +482,13 @@ class LongTeam : public BlockReach<false> {
 // Runs Op on the row of one team; the kernels of an op are made of these.
 template <typename Op, typename T, bool Edges>
 OPDOCK_DEVICE void run_narrow_rows(const typename Op::Params& p) {
+  launch_turn();
   NarrowTeam<Edges> team(p.rows.count, p.shape.lane_bits);
   Op::template run<T>(p, team);
 }
 template <typename Op, typename T, int Vectors, bool Edges>
 OPDOCK_DEVICE void run_block_rows(const typename Op::Params& p) {
+  launch_turn();
   OPDOCK_SHARED(RowScratch, scratch, kRowReductions);
   BlockTeam<Vectors, has_clusters(Vectors * Op::kTiles), Edges> team(scratch);
   if (team.row() >= p.rows.count) return;
@@ -493,6 +497,7 @@ OPDOCK_DEVICE void run_block_rows(const typename Op::Params& p) {
 }
 template <typename Op, typename T>
 OPDOCK_DEVICE void run_long_rows(const typename Op::Params& p) {
+  launch_turn();
   OPDOCK_SHARED(RowScratch, scratch, kRowReductions);
   LongTeam team(scratch, p.shape.by_vectors != 0);
   if (team.row() >= p.rows.count) return;

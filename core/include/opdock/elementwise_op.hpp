@@ -79,7 +79,9 @@ void launch_elements(const Call& call, uint32_t kernel, const Elements<N>& eleme
                 detail::concat("found ", elements.rows.count, " rows of ", elements.length,
                                " elements, wanted at most 2^39 vectors of 16 bytes; pass fewer "
                                "rows at a time"));
-  call.launch(kernel, {blocks, kElementThreads}, params);
+  Launch how = {blocks, kElementThreads};
+  how.flags = detail::turn_flags(call, blocks, kElementThreads);
+  call.launch(kernel, how, params);
 }
 
 // ------------------------------------------------------------------- sums over rows, by columns

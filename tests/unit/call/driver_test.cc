@@ -36,7 +36,12 @@ constexpr char kPtx[] =
     ".version 7.0\n.target sm_80\n.address_size 64\n"
     ".visible .entry scale(.param .u64 x, .param .f32 a) { ret; }\n";
 
-// The same with static shared memory.
+// The same for GPUs on which a kernel can wait for the launch before.
+constexpr char kPtxForSm90[] =
+    ".version 7.8\n.target sm_90\n.address_size 64\n"
+    ".visible .entry scale(.param .u64 x, .param .f32 a) { ret; }\n";
+
+// The first with static shared memory.
 constexpr char kPtxWithShared[] =
     ".version 7.0\n.target sm_80\n.address_size 64\n"
     ".visible .entry scale(.param .u64 x, .param .f32 a)\n"
@@ -110,7 +115,8 @@ Kernels* ptx_kernels(int index, const char* ptx = kPtx) {
 opdock_status run_scale(const opdock_call* call, const opdock_value* args, uint32_t, opdock_value*,
                         uint32_t) {
   opdock_kernel* kernel = nullptr;
-  const uint32_t number = args[1].as.i64 <= -10 ? static_cast<uint32_t>(-9 - args[1].as.i64) : 0;
+  const int64_t asked = args[1].as.i64;
+  const uint32_t number = asked == -10 || asked == -11 ? static_cast<uint32_t>(-9 - asked) : 0;
   opdock_status status = call->host->kernel(call, number, &kernel);
   if (status != OPDOCK_OK) return status;
   const void* x = args[0].as.tensor->data;
@@ -137,6 +143,7 @@ opdock_status run_scale(const opdock_call* call, const opdock_value* args, uint3
   if (args[1].as.i64 == -4) launch.struct_size = offsetof(opdock_launch, args);
   if (args[1].as.i64 == -7) launch.struct_size = offsetof(opdock_launch, num_args);
   if (args[1].as.i64 == -5) launch.struct_size = offsetof(opdock_launch, reserved);
+  if (args[1].as.i64 == -12) launch.flags = OPDOCK_LAUNCH_PROGRAMMATIC;
   if (args[1].as.i64 == -6) {
     launch.flags = OPDOCK_LAUNCH_COOPERATIVE | OPDOCK_LAUNCH_PROGRAMMATIC;
     launch.cluster[0] = 3;
@@ -610,12 +617,33 @@ TEST(GpuCall, PassesOnTheAttributesOfALaunch) {
   in_child(kTwoGpus, [](const std::string& record) {
     static const ScaleOp op;
     GpuCall call(op);
+    call.function.resolver.kernels = ptx_kernels(0, kPtxForSm90);
     ASSERT_EQ(call(-6), OPDOCK_OK) << call.function.error;
     json attributes = recorded(record, "launch").at(0).at("attributes");
     EXPECT_EQ(attributes.at("cooperative"), true);
     EXPECT_EQ(attributes.at("programmatic"), true);
     EXPECT_EQ(attributes.at("cluster"), json({3, 1, 1}));
   });
+}
+
+// Without the attribute the launch begins after the one before it, which is as correct.
+TEST(GpuCall, LeavesOutAnAttributeThatTheCodeOrTheDriverIsTooOldFor) {
+  const auto expect_left_out = [](const char* gpus, const char* ptx) {
+    in_child(gpus, [=](const std::string& record) {
+      static const ScaleOp op;
+      GpuCall call(op);
+      call.function.resolver.kernels = ptx_kernels(0, ptx);
+      ASSERT_EQ(call(-6), OPDOCK_OK) << call.function.error;
+      json attributes = recorded(record, "launch").at(0).at("attributes");
+      EXPECT_EQ(attributes.at("cooperative"), true);
+      EXPECT_FALSE(attributes.contains("programmatic"));
+      ASSERT_EQ(call(-12), OPDOCK_OK) << call.function.error;  // with no other attribute
+      EXPECT_EQ(recorded(record, "launch").at(1).value("attributes", json::object()),
+                json::object());
+    });
+  };
+  expect_left_out(kTwoGpus, kPtx);
+  expect_left_out(R"({"cuda": 12020, "gpus": [{"arch": "sm_90"}]})", kPtxForSm90);
 }
 
 TEST(GpuCall, SaysWhenTheDeviceIsLost) {

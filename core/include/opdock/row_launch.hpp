@@ -1,0 +1,241 @@
+// opdock/row_launch.hpp: how launches are shaped whose kernels are made by OPDOCK_ROW_KERNELS
+// (row_team.cuh): which kernel serves the rows, with how many threads and blocks, and whether the
+// launch may begin early. All that decides it is here, the same for all ops. docs/performance.md
+// says why, docs/tuning.md how another way is chosen that was measured to be faster.
+// SPDX-License-Identifier: Apache-2.0
+#ifndef OPDOCK_ROW_LAUNCH_HPP_
+#define OPDOCK_ROW_LAUNCH_HPP_
+
+#include <algorithm>
+#include <opdock/rows.cuh>
+
+#include "opdock/kernel_names.hpp"
+#include "opdock/plugin.hpp"
+
+namespace opdock {
+
+// What is known of the rows of a launch's tensors, and of what is read beside them.
+enum class RowFit {
+  kPlain,  // evenly spaced, whole vectors of 16 bytes, all aligned
+  kAlike,  // row r of each tensor is misaligned as row r of the others
+  kAny,
+};
+
+// Rows of at most `most` vectors, kept `vectors` in each thread.
+struct RowWay {
+  int vectors;
+  int64_t most;
+};
+// Which way is the fastest was measured on an H200 (docs/performance.md). Kernels that need few
+// registers do well with few vectors a thread, and many threads, up to 16 KiB. All are powers of
+// two, so that the rows of one question (below) have one way.
+constexpr RowWay kLightRows[] = {{2, 1024}, {4, 2048}, {8, 8192}};
+constexpr RowWay kHeavyRows[] = {{2, 256}, {4, 4096}, {8, 8192}};
+// Of two tensors that are held.
+constexpr RowWay kLightPairs[] = {{2, 1024}, {4, 4096}, {8, 8192}};
+
+// The last template argument of narrow_rows and block_rows (row_team.cuh).
+using RowEdges = KernelNumbers<0, 1>;
+
+// A family of which an op has no kernels.
+struct NoKernels {
+  template <class... Values>
+  constexpr uint32_t find(const Values&...) const {
+    return detail::kNoKernel;
+  }
+};
+
+// The kernels that OPDOCK_ROW_KERNELS (row_team.cuh) makes of one op, as plugin.toml lists them:
+//   OPDOCK_KERNEL_FAMILY("NAMESPACE::narrow_rows", RowTypes, RowEdges)
+//   OPDOCK_KERNEL_FAMILY("NAMESPACE::block_rows", RowTypes, KernelNumbers<2, 8>, RowEdges)
+//   OPDOCK_KERNEL_FAMILY("NAMESPACE::long_rows", RowTypes)
+// Those with edges serve where those without are not listed.
+template <class Narrow, class Block, class Long>
+struct RowKernels {
+  int tiles;                // that the op holds at once: its kTiles
+  const RowWay (&ways)[3];  // in ascending order
+  Narrow narrow_rows;
+  Block block_rows;
+  Long long_rows;
+};
+template <class Narrow, class Block, class Long>
+RowKernels(int, const RowWay (&)[3], Narrow, Block, Long) -> RowKernels<Narrow, Block, Long>;
+
+// Lanes of a row that shares its block with others, at most; with more, a block of its own is
+// faster.
+constexpr int64_t kMostNarrowLanes = 16;
+constexpr int64_t kMostCluster = 8;  // blocks that every GPU with clusters can run together
+
+namespace detail {
+
+// The power of two of the number's next, or of itself.
+inline int log2_of(int64_t number) {
+  return number <= 1 ? 0 : 64 - __builtin_clzll(static_cast<uint64_t>(number - 1));
+}
+inline int64_t power_of_two(int64_t least) {
+  return int64_t{1} << log2_of(least);
+}
+
+// Clusters and programmatic launches came with it.
+inline bool has_sm_90(const Call& call) {
+  return call.is_cuda() && call.facts().arch_major >= 9;
+}
+
+// The flags of a launch whose kernel begins with launch_turn() (launch.cuh). One that leaves room
+// for others may begin while the launch before it ends: all its blocks run at once, with up to 64
+// registers a thread. Of larger ones that hides too little to matter.
+inline uint32_t turn_flags(const Call& call, int64_t blocks, int64_t threads) {
+  const int64_t room = int64_t{call.facts().multiprocessors} * 1024;
+  return has_sm_90(call) && blocks * threads <= room ? OPDOCK_LAUNCH_PROGRAMMATIC : 0;
+}
+
+// A launch over rows. Without a kernel the rows cannot be launched so.
+struct RowLaunch {
+  uint32_t kernel = kNoKernel;
+  int64_t blocks = 0, threads = 0, cluster = 1;
+  int lane_bits = 0;  // of RowShape
+
+  // Blocks in two dimensions if one does not take them.
+  Launch how(const Call& call) const {
+    constexpr int64_t kMost = int64_t{1} << 30;
+    Launch launch = {Dim3(std::min(blocks, kMost), (blocks + kMost - 1) / kMost), threads};
+    if (cluster > 1) launch.cluster = Dim3(cluster);
+    launch.flags = turn_flags(call, blocks, threads);
+    return launch;
+  }
+};
+
+// The ways to launch rows, by which an op is tuned. A number means the same in every build: change
+// kRowWaysVersion with it.
+enum class RowWayKind { kNarrow, kBlock, kLong };
+struct NumberedRowWay {
+  RowWayKind kind;
+  int vectors;  // of a block's thread
+  int times;    // narrow: lanes a row, block: blocks a row, both as multiples of the least; long:
+                // how many such blocks have as many threads as the largest
+};
+constexpr uint64_t kRowWaysVersion = 1;
+constexpr NumberedRowWay kRowWays[] = {
+    {RowWayKind::kNarrow, 0, 1}, {RowWayKind::kNarrow, 0, 2}, {RowWayKind::kBlock, 2, 1},
+    {RowWayKind::kBlock, 4, 1},  {RowWayKind::kBlock, 8, 1},  {RowWayKind::kBlock, 4, 2},
+    {RowWayKind::kBlock, 8, 2},  {RowWayKind::kBlock, 4, 4},  {RowWayKind::kBlock, 8, 4},
+    {RowWayKind::kLong, 0, 1},   {RowWayKind::kLong, 0, 2}};
+constexpr uint32_t kNumRowWays = std::size(kRowWays);
+
+// The launches of an op's kernels over `rows` rows.
+template <class Kernels>
+class RowLaunches {
+ public:
+  RowLaunches(const Call& call, const Kernels& kernels, Dtype dtype, RowFit fit, int64_t length,
+              int64_t rows)
+      : call_(call),
+        kernels_(kernels),
+        dtype_(dtype),
+        fit_(fit),
+        length_(length),
+        rows_(rows),
+        warp_(call.facts().warp_size),
+        // Nothing else of the length counts, but for long rows.
+        vectors_(power_of_two(length * dtype.bytes() / 16)) {}
+
+  // The op's own choice, by its table.
+  RowLaunch own() const {
+    const RowLaunch shared = narrow(1);
+    if (shared.kernel != kNoKernel && (1 << shared.lane_bits) <= kMostNarrowLanes) return shared;
+    for (const RowWay& way : kernels_.ways) {
+      const RowLaunch found = block(way.vectors, 1);
+      if (found.kernel != kNoKernel && vectors_ <= way.most * found.cluster) return found;
+    }
+    return long_rows(1);
+  }
+  RowLaunch numbered(int32_t number) const {
+    const NumberedRowWay& way = kRowWays[number];
+    if (way.kind == RowWayKind::kNarrow) return narrow(way.times);
+    return way.kind == RowWayKind::kBlock ? block(way.vectors, way.times) : long_rows(way.times);
+  }
+  // For which rows one way may be the best. Two kernels tell the op and the dtype, as ops may share
+  // one; they, the fit and the length decide which ways there are. Few rows want many threads each.
+  uint64_t question(const RowLaunch& own) const {
+    uint32_t other = kNoKernel;
+    for (const RowWay& way : kernels_.ways)
+      if (other == kNoKernel) other = find(kernels_.block_rows, way.vectors);
+    const uint64_t few = rows_ <= int64_t{call_.facts().multiprocessors};
+    return kRowWaysVersion << 56 | uint64_t{own.kernel & 0xffff} << 40 |
+           uint64_t{other & 0xffff} << 24 | static_cast<uint64_t>(fit_) << 16 |
+           static_cast<uint64_t>(log2_of(vectors_)) << 8 | few;
+  }
+
+ private:
+  // kernels.find() of these, and with edges as far as need be.
+  template <class Family, class... Values>
+  uint32_t find(const Family& family, const Values&... values) const {
+    const uint32_t kernel = fit_ == RowFit::kPlain ? family.find(dtype_, values..., 0) : kNoKernel;
+    return kernel == kNoKernel ? family.find(dtype_, values..., 1) : kernel;
+  }
+
+  RowLaunch narrow(int64_t times) const {
+    int64_t lanes = std::max<int64_t>(1, vectors_ / kNarrowVectors);
+    if (fit_ != RowFit::kPlain)  // one for each element at an edge
+      lanes = std::max<int64_t>(lanes, 32 / dtype_.bytes());
+    if (times > 1 && lanes * times > vectors_) return {};  // some would have nothing
+    lanes *= times;
+    if (fit_ == RowFit::kAny || lanes > warp_) return {};
+    const int64_t in_block = kNarrowThreads / lanes;
+    return {find(kernels_.narrow_rows), (rows_ + in_block - 1) / in_block, kNarrowThreads, 1,
+            log2_of(lanes)};
+  }
+
+  RowLaunch block(int vectors, int64_t times) const {
+    const int held = vectors * kernels_.tiles;
+    const int64_t most = row_threads(held);
+    const bool clusters = has_clusters(held) && has_sm_90(call_);
+    int64_t threads = std::max<int64_t>(1, vectors_ / vectors), cluster = times;
+    if (clusters) cluster *= std::max<int64_t>(1, threads / most);
+    threads /= cluster;
+    if (fit_ == RowFit::kAny || threads > most || cluster > kMostCluster) return {};
+    if (times > 1 && (!clusters || threads < kNarrowThreads)) return {};
+    return {find(kernels_.block_rows, vectors), rows_ * cluster, std::max(threads, warp_), cluster};
+  }
+
+  RowLaunch long_rows(int64_t times) const {
+    const int64_t threads = power_of_two(std::min<int64_t>(length_, kLongThreads)) / times;
+    // Rows of one question have it or not: they are of more than half as many elements.
+    if (times > 1 && vectors_ * 16 / dtype_.bytes() < 2 * kLongThreads) return {};
+    return {kernels_.long_rows.find(dtype_), rows_, std::max(threads, warp_)};
+  }
+
+  const Call& call_;
+  const Kernels& kernels_;
+  const Dtype dtype_;
+  const RowFit fit_;
+  const int64_t length_, rows_, warp_;
+  const int64_t vectors_;  // of a row, the next power of two
+};
+
+}  // namespace detail
+
+// Launches the kernel that suits the rows, of at least one element, on the call's stream: in the
+// way that was measured to be the fastest on this device, or in the op's own. False: none of these
+// kernels does. Sets params->shape; the other members of Params are as row_team.cuh wants them.
+template <class Kernels, class Params>
+bool launch_rows(const Call& call, const Kernels& kernels, Dtype dtype, RowFit fit,
+                 Params* params) {
+  const detail::RowLaunches launches(call, kernels, dtype, fit, params->length, params->rows.count);
+  detail::RowLaunch found = launches.own();
+  if (found.kernel == detail::kNoKernel) return false;
+  const int32_t way = call.tuned(launches.question(found), detail::kNumRowWays);
+  if (way >= 0) found = launches.numbered(way);
+  if (found.kernel == detail::kNoKernel)
+    throw Error(
+        OPDOCK_UNSUPPORTED,
+        detail::concat("found no kernel for way ", way, " to launch rows of ", params->length,
+                       " elements, wanted a way that has one; if none is "
+                       "being measured, `opdock bench --forget` brings back the op's own"));
+  params->shape.by_vectors = fit != RowFit::kAny;
+  params->shape.lane_bits = found.lane_bits;
+  call.launch(found.kernel, found.how(call), *params);
+  return true;
+}
+
+}  // namespace opdock
+#endif  // OPDOCK_ROW_LAUNCH_HPP_
