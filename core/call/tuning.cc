@@ -93,6 +93,12 @@ void Tuning::publish(bool is_measuring) {
   if (table != nullptr) tables_.back() = std::move(table);
 }
 
+Tuning* find_tuning(const TuningScope& scope) {
+  const std::lock_guard lock(here.mutex);
+  const auto found = here.all.find(scope);
+  return found == here.all.end() ? nullptr : found->second.get();
+}
+
 Tuning* intern_tuning(const TuningScope& scope, const TunedChoices& known) {
   const std::lock_guard lock(here.mutex);
   std::unique_ptr<Tuning>& place = here.all[scope];

@@ -66,7 +66,9 @@ class Tuning {
   std::vector<std::unique_ptr<const Table>> tables_;
 };
 
-// The one of the scope, for every runtime of the process; made with `known` by the first caller.
+// The one of the scope, for every runtime of the process; NULL if none has been made.
+Tuning* find_tuning(const TuningScope& scope);
+// The same, made with `known` by the first caller.
 Tuning* intern_tuning(const TuningScope& scope, const TunedChoices& known);
 // Has the scope's calls of this process go by other choices from now on. Nothing if none has been
 // loaded that the scope is about.

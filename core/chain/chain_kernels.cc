@@ -173,6 +173,7 @@ Tuning* tuning_of(const LoadedPlugin& plugin, opdock_device device,
   TuningScope scope{note.name, note.version.text(), to_hex(note.head.build_hash),
                     device_text(driver, device, facts, *runtime->machine())};
   if (scope.device.empty()) return nullptr;
+  if (Tuning* const known = find_tuning(scope)) return known;  // read once, for all of its ops
   std::vector<Reason> of_cache, of_entry;
   const std::vector<TunedResult> known = read_tuned(runtime->cache(&of_cache), scope, &of_entry);
   for (const Reason& reason : of_entry) {

@@ -38,6 +38,13 @@ TEST(Answers, AreNoneWhereNothingIsStored) {
   EXPECT_EQ(ask(intern_tuning(scope_of("nothing"), {}), 7), -1);
 }
 
+TEST(Answers, AreReadOnceForAllOpsOfAPlugin) {
+  EXPECT_EQ(find_tuning(scope_of("once")), nullptr);
+  const Tuning* tuning = intern_tuning(scope_of("once"), {{7, 2}});
+  EXPECT_EQ(find_tuning(scope_of("once")), tuning);
+  EXPECT_EQ(find_tuning(scope_of("once", "another device")), nullptr);
+}
+
 TEST(Answers, OutsideOfThePluginsRangeAreNone) {
   const Tuning* tuning = intern_tuning(scope_of("range"), {{7, 2}, {8, -5}});
   EXPECT_EQ(ask(tuning, 7, 3), 2);
