@@ -162,7 +162,7 @@ def test_gradient_is_declared():
     (gradient,) = opdock.ops.split_rows._gradients
     params, op, args = gradient
     incoming, param = 2, 0  # OPDOCK_GRADIENT_INCOMING, OPDOCK_GRADIENT_PARAM
-    assert (params, op) == ([0], "split_rows_backward")
+    assert (params, op) == ([(0, 0)], "split_rows_backward")
     assert [arg[:2] for arg in args] == [(incoming, 0), (param, 0)]
 
 

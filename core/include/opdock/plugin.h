@@ -500,7 +500,8 @@ OPDOCK_EXPORT const opdock_plugin* OPDOCK_ENTRY(void);
  *        their call (opdock.parallel/2). Tags are OPDOCK_TAG_…. OPDOCK_IO_ERROR. A host loads only
  *        its own minor of major 0. A launch must reach through num_args, an object through release.
  *        Removed: OPDOCK_CALL_…, opdock_generator.device_offset. Note version 2: the image table is
- *        found through the dynamic symbol opdock_images_v0. opdock.tuning/1. */
+ *        found through the dynamic symbol opdock_images_v0. opdock.tuning/1. Parameters may share a
+ *        gradient ("x & y"). */
 
 #ifdef __cplusplus
 }
