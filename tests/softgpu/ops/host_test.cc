@@ -103,6 +103,72 @@ TEST_P(SoftGpu, ACapturedCallRunsWhenItsGraphDoes) {
   });
 }
 
+// softmax of rows of that length.
+void soften(std::vector<double>* values, size_t length) {
+  for (size_t begin = 0; begin < values->size(); begin += length) {
+    double sum = 0;
+    for (size_t i = begin; i < begin + length; ++i) sum += std::exp((*values)[i]);
+    for (size_t i = begin; i < begin + length; ++i) (*values)[i] = std::exp((*values)[i]) / sum;
+  }
+}
+
+// Each launch reads what the one before has written. They are small: on sm_90 they begin before it
+// has ended, and have to wait. Lanes, blocks, rows that are read again, and single elements.
+TEST_P(SoftGpu, SmallLaunchesWaitForTheOneBefore) {
+  const std::string arch = GetParam();
+  gpu_child(arch, json::object(), [&] {
+    opdock::Runtime runtime;
+    const opdock::Function softmax = runtime.function("softmax"), silu = runtime.function("silu");
+    softmax.prepare(device());
+    silu.prepare(device());
+    void* const stream = new_stream();
+    float* const x = static_cast<float*>(new_memory(kBytes + 64));
+    float* const y = static_cast<float*>(new_memory(kBytes));
+    const auto view = [](float* memory, int64_t length) {
+      return opdock::TensorView{memory, {kRows * kLength / length, length}, device()};
+    };
+    const std::vector<float> values = numbers(5);
+    std::vector<double> wanted(values.begin(), values.end());
+    for (const size_t length : {8, 200, 200, 200}) soften(&wanted, length);
+    for (double& value : wanted) value /= 1 + std::exp(-value);
+    soften(&wanted, 8);
+    const opdock_call_options options = on(stream);
+    const auto chain = [&] {
+      softmax.into({view(y, 8)}, &options, view(x, 8));
+      softmax.into({view(y, 200)}, &options, view(y, 200));
+      softmax.into({view(x + 1, 200)}, &options, view(y, 200));
+      softmax.into({view(y, 200)}, &options, view(x + 1, 200));
+      silu.into({view(y, 200)}, &options, view(y, 200));
+      softmax.into({view(y, 8)}, &options, view(y, 8));
+    };
+    ASSERT_EQ(begin_capture(stream), 0);
+    chain();
+    void* const graph = end_capture(stream);
+    for (const bool captured : {false, true}) {
+      ASSERT_EQ(to_device(x, values.data(), kBytes, stream), 0);
+      if (captured) {
+        ASSERT_EQ(launch_graph(graph, stream), 0);
+      } else {
+        chain();
+      }
+      std::vector<float> found;
+      ASSERT_EQ(read(y, &found, stream), 0) << findings().front();
+      for (size_t i = 0; i < found.size(); ++i) ASSERT_NEAR(found[i], wanted[i], 1e-6) << i;
+    }
+    EXPECT_TRUE(findings().empty());
+    const std::vector<json> launches = events("launch");
+    EXPECT_GE(launches.size(), 6u);
+    std::set<std::string> kernels;
+    for (const json& launch : launches) {
+      if (!is_amd(arch)) {
+        EXPECT_EQ(launch.at("attributes").at("programmatic"), true);
+      }
+      kernels.insert(launch.at("function"));
+    }
+    EXPECT_EQ(kernels.size(), 4u);
+  });
+}
+
 TEST_P(SoftGpu, ACaptureThatIsNotPreparedForIsRefused) {
   gpu_child(GetParam(), json::object(), [] {
     opdock::Runtime runtime;
