@@ -161,18 +161,18 @@ class CudaDriver : public GpuDriver<Gpu> {
       Status raised = raise_shared(api_, &kernel, how.shared_bytes);
       if (!raised.ok()) return raised;
     }
+    // The stream's context is current (OPDOCK-H-3).
+    Context current = nullptr;
+    const bool is_same =
+        kernel.is_kernel && api_.cuCtxGetCurrent(&current) == kSuccess && current == kernel.context;
+    const Function launched = is_same ? kernel.in_context : kernel.function;
     if ((how.flags & kernel.flags) == 0 && !has_clusters(how)) {
-      // The stream's context is current (OPDOCK-H-3).
-      Context current = nullptr;
-      const bool is_same = kernel.is_kernel && api_.cuCtxGetCurrent(&current) == kSuccess &&
-                           current == kernel.context;
-      const Result result =
-          api_.cuLaunchKernel(is_same ? kernel.in_context : kernel.function, how.grid[0],
-                              how.grid[1], how.grid[2], how.block[0], how.block[1], how.block[2],
-                              how.shared_bytes, stream, const_cast<void**>(how.args), nullptr);
+      const Result result = api_.cuLaunchKernel(
+          launched, how.grid[0], how.grid[1], how.grid[2], how.block[0], how.block[1], how.block[2],
+          how.shared_bytes, stream, const_cast<void**>(how.args), nullptr);
       return result == kSuccess ? Status{} : status_of(api_, result, "cuLaunchKernel");
     }
-    return launch_with_attributes(api_, kernel, stream, how);
+    return launch_with_attributes(api_, launched, stream, how, how.flags & kernel.flags);
   }
 
   Status synchronize(void* stream) override {

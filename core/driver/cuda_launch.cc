@@ -51,8 +51,8 @@ Status raise_shared(const Api& api, LoadedKernel* kernel, uint32_t bytes) {
   return status_of(api, result, "cuFuncSetAttribute");
 }
 
-Status launch_with_attributes(const Api& api, const LoadedKernel& kernel, void* stream,
-                              const opdock_launch& how) {
+Status launch_with_attributes(const Api& api, Function function, void* stream,
+                              const opdock_launch& how, uint32_t flags) {
   if (api.cuLaunchKernelEx == nullptr) {
     return {OPDOCK_UNSUPPORTED,
             "launch(): found a driver without cuLaunchKernelEx, wanted one of CUDA 11.8 for "
@@ -61,7 +61,6 @@ Status launch_with_attributes(const Api& api, const LoadedKernel& kernel, void* 
   const bool clusters = has_clusters(how);
   std::array<LaunchAttribute, 3> attributes{};
   uint32_t count = 0;
-  const uint32_t flags = how.flags & kernel.flags;
   if ((flags & OPDOCK_LAUNCH_COOPERATIVE) != 0) {
     attributes[count].id = kAttributeCooperative;
     attributes[count++].value.flag = 1;
@@ -81,9 +80,9 @@ Status launch_with_attributes(const Api& api, const LoadedKernel& kernel, void* 
                       stream,
                       attributes.data(),
                       count};
-  return status_of(
-      api, api.cuLaunchKernelEx(&config, kernel.function, const_cast<void**>(how.args), nullptr),
-      "cuLaunchKernelEx");
+  return status_of(api,
+                   api.cuLaunchKernelEx(&config, function, const_cast<void**>(how.args), nullptr),
+                   "cuLaunchKernelEx");
 }
 
 }  // namespace opdock::cuda

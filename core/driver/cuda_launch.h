@@ -46,8 +46,8 @@ inline bool has_clusters(const opdock_launch& how) {
   return (how.cluster[0] | how.cluster[1] | how.cluster[2]) != 0;
 }
 
-// A launch with clusters or flags.
-Status launch_with_attributes(const Api& api, const LoadedKernel& kernel, void* stream,
-                              const opdock_launch& how);
+// A launch with clusters or with flags, these in the place of how's.
+Status launch_with_attributes(const Api& api, Function function, void* stream,
+                              const opdock_launch& how, uint32_t flags);
 
 }  // namespace opdock::cuda

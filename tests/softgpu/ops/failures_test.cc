@@ -13,7 +13,7 @@ INSTANTIATE_TEST_SUITE_P(Soft, Failures, every_arch(), arch_name);
 struct Names {
   explicit Names(const std::string& arch) : amd(is_amd(arch)) {}
   bool amd;
-  const char* launch = amd ? "hipModuleLaunchKernel" : "cuLaunchKernel";
+  const char* launch = amd ? "hipModuleLaunchKernel" : "cuLaunchKernelEx";
   const char* allocate = amd ? "hipMallocAsync" : "cuMemAllocAsync";
   const char* load = amd ? "hipModuleLoadData" : "cuLibraryLoadData";
 };

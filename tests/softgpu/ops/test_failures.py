@@ -8,7 +8,7 @@ import pytest
 
 # What the drivers call what here is struck, and the errors.
 CUDA = types.SimpleNamespace(
-    launch="cuLaunchKernel",
+    launch="cuLaunchKernelEx",
     allocate="cuMemAlloc_v2",
     allocate_ordered="cuMemAllocAsync",
     load="cuLibraryLoadData",
