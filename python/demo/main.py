@@ -27,7 +27,7 @@ SENTENCES = [
 ]
 PAGES = sorted((Path(__file__).resolve().parents[2] / "docs").glob("*.md"))[:6]
 WARM_UP, RUNS = 5, 100
-SECONDS = 10  # after so many no more runs begin, once there are twice WARM_UP
+SECONDS = 6  # after so many no more runs begin, once there are twice WARM_UP
 BAR = 1e-5  # the largest difference of an embedding's element in fp32
 
 
