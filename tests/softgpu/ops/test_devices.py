@@ -5,7 +5,7 @@ import pytest
 from conftest import needs_hiprtc
 
 FOURS = {
-    "cuda": ["sm_90", "sm_90", "sm_100", "sm_75"],
+    "cuda": ["sm_90", "sm_90", "sm_75", "sm_75"],
     "rocm": ["gfx90a", "gfx90a", "gfx1030", "gfx1030"],
 }
 
