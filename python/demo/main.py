@@ -26,8 +26,8 @@ SENTENCES = [
     "The weather forecast promises a storm.",
 ]
 PAGES = sorted((Path(__file__).resolve().parents[2] / "docs").glob("*.md"))[:6]
-WARM_UP, RUNS = 5, 100
-SECONDS = 6  # after so many no more runs begin, once there are twice WARM_UP
+WARM_UP = 3
+SECONDS = 20  # after so many no more runs begin, once there are ten
 BAR = 1e-5  # the largest difference of an embedding's element in fp32
 
 
@@ -61,13 +61,13 @@ def opdock_linear_gelu(x, weight, bias):
     return opdock.ops.bias_gelu(F.linear(x, weight), bias, approximate="none")
 
 
-def timed(encoders, texts):
-    """Each encoder's median time in milliseconds, and of how many runs: in turns, so that what else
-    the machine does meets all of them, each going first as often."""
+def timed(encoders, texts, most_runs):
+    """The times of each encoder in milliseconds: in turns, so that what else the machine does meets
+    all of them, each going first as often."""
     times = [[] for _ in encoders]
     end = time.perf_counter() + SECONDS
-    for run in range(WARM_UP + RUNS):
-        if run >= 2 * WARM_UP and run % 2 == 0 and time.perf_counter() > end:
+    for run in range(WARM_UP + most_runs):
+        if run >= WARM_UP + 10 and time.perf_counter() > end:
             break
         order = range(len(encoders))
         for i in order if run % 2 else reversed(order):
@@ -75,7 +75,22 @@ def timed(encoders, texts):
             if encoders[i](texts).is_cuda:
                 torch.cuda.synchronize()
             times[i].append(1e3 * (time.perf_counter() - start))
-    return [statistics.median(taken[WARM_UP:]) for taken in times], len(times[0]) - WARM_UP
+    return [taken[WARM_UP:] for taken in times]
+
+
+def compare(torch_times, opdock_times):
+    """What the times say: medians, the gain, and how much runs differ."""
+    torch_ms, opdock_ms = statistics.median(torch_times), statistics.median(opdock_times)
+    gain = 100 * (torch_ms / opdock_ms - 1)
+    spread = max(
+        statistics.median(abs(taken / middle - 1) for taken in times)
+        for times, middle in ((torch_times, torch_ms), (opdock_times, opdock_ms))
+    )
+    return (
+        f"PyTorch {torch_ms:.2f} ms, with Opdock's plugins {opdock_ms:.2f} ms: "
+        f"{abs(gain):.1f}% {'faster' if gain >= 0 else 'slower'}\n"
+        f"    ({len(torch_times)} runs each, half of them within {100 * spread:.1f}% of the median)"
+    )
 
 
 def run_model():
@@ -94,27 +109,20 @@ def run_model():
     # Of a page only its first MOST_TOKENS count, and no word has less than a token.
     pages = [" ".join(page.read_text().split()[:MOST_TOKENS]) for page in PAGES]
     batches = {
-        f"{len(SENTENCES)} sentences": SENTENCES,
-        f"{len(pages)} pages of docs/, {MOST_TOKENS} tokens each": pages,
+        f"{len(SENTENCES)} sentences": (SENTENCES, 100),
+        f"{len(pages)} pages of docs/, {MOST_TOKENS} tokens each": (pages, 12),
     }
     difference = max(
         (with_plugins(texts).double() - encoder(texts).double()).abs().max().item()
-        for texts in batches.values()
+        for texts, _ in batches.values()
     )
     print(
         f"\nLargest difference of the embeddings from PyTorch's: {difference:.2e} (bar {BAR:.0e})"
     )
     print("Time, medians of runs in turns:")
-    for what, texts in batches.items():
-        (torch_ms, opdock_ms), runs = timed([encoder, with_plugins], texts)
-        gain = 100 * (torch_ms / opdock_ms - 1)
-        print(
-            f"  {what}: PyTorch {torch_ms:.2f} ms, with Opdock's plugins {opdock_ms:.2f} ms: ",
-            end="",
-        )
-        print(
-            f"{abs(gain):.1f}% {'faster' if gain >= 0 else 'slower'} ({runs} runs each)", flush=True
-        )
+    for what, (texts, most_runs) in batches.items():
+        times = timed([encoder, with_plugins], texts, most_runs)
+        print(f"  {what}: {compare(*times)}", flush=True)
     return difference
 
 
