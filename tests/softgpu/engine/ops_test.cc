@@ -127,11 +127,13 @@ TEST_P(Ops, SoftmaxOfHalfInPlace) {
 }
 
 TEST_P(Ops, LayerNormOfFloat) {
-  const std::vector<Kernel> kernels = make_kernels(
-      "#include \"norm.cuh\"\n",
-      {"layernorm::add::narrow_rows<float, 0>", "layernorm::add::block_rows<float, 2, 0>",
-       "layernorm::add::long_rows<float>"},
-      GetParam(), {"plugins/norm/device/norm.cuh", "plugins/norm/device/norm_params.cuh"});
+  const std::vector<Kernel> kernels =
+      make_kernels("#include \"norm.cuh\"\n",
+                   {"layernorm::add::narrow_rows<float, 0>",
+                    "layernorm::add::block_rows<float, 2, 0>", "layernorm::add::long_rows<float>"},
+                   GetParam(),
+                   {"plugins/norm/device/norm.cuh", "plugins/norm/device/moments.cuh",
+                    "plugins/norm/device/norm_params.cuh"});
   ASSERT_EQ(kernels.size(), 3u);
   for (const Kernel& kernel : kernels) {
     const bool narrow = kernel.expression == "layernorm::add::narrow_rows<float, 0>";
