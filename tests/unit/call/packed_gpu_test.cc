@@ -26,10 +26,9 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-// The image for sm_100 is what sm_103 runs: same major number, lower minor one.
 constexpr char kTwoGpus[] =
     R"({"cuda": 13000, "release": "580.65.06",
-        "gpus": [{"arch": "sm_90", "memory": 1000000}, {"arch": "sm_103", "memory": 1000000}]})";
+        "gpus": [{"arch": "sm_90", "memory": 1000000}, {"arch": "sm_75", "memory": 1000000}]})";
 
 std::string read_file(const fs::path& path) {
   std::ifstream file(path, std::ios::binary);
@@ -64,8 +63,8 @@ class PackedPlugin : public testing::Test {
     fs::copy_file(PACKED_PLUGIN, folder_ / "plugins" / "noop.so");
     facts_ = facts_of(folder_ / "plugins" / "noop.so");
     ASSERT_TRUE(facts_.note);
-    if (digest_of(facts_, "sm_90").empty() || digest_of(facts_, "sm_100").empty()) {
-      GTEST_SKIP() << "the plugin was packed without images for sm_90 and sm_100";
+    if (digest_of(facts_, "sm_90").empty() || digest_of(facts_, "sm_75").empty()) {
+      GTEST_SKIP() << "the plugin was packed without images for sm_90 and sm_75";
     }
   }
   void TearDown() override {
@@ -130,7 +129,7 @@ TEST_F(PackedPlugin, LaunchesTheImageOfEachGpu) {
     for (const json& load : soft_child::recorded(record(), "load"))
       loaded.push_back(load.at("sha256"));
     EXPECT_EQ(loaded,
-              (std::vector<std::string>{digest_of(facts_, "sm_90"), digest_of(facts_, "sm_100")}));
+              (std::vector<std::string>{digest_of(facts_, "sm_90"), digest_of(facts_, "sm_75")}));
     std::vector<int> devices;
     for (const json& launch : soft_child::recorded(record(), "launch")) {
       EXPECT_EQ(launch.at("function"), "_Z4noopv");  // the name in the image
@@ -145,7 +144,7 @@ TEST_F(PackedPlugin, DoesNotGiveADamagedImageToTheDriver) {
   std::string bytes = read_file(path);
   for (const opdock::DeviceImage& image : facts_.images) {
     // Far behind the image's headers, which the verdict needs.
-    if (image.arch == "sm_100") bytes.at(image.offset + image.size / 2) ^= 1;
+    if (image.arch == "sm_75") bytes.at(image.offset + image.size / 2) ^= 1;
   }
   std::ofstream(path, std::ios::binary) << bytes;
   in_child([&] {
