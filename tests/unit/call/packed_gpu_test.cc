@@ -26,9 +26,10 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
+// The image for sm_75 is what sm_78 would run: same major number, lower minor one.
 constexpr char kTwoGpus[] =
     R"({"cuda": 13000, "release": "580.65.06",
-        "gpus": [{"arch": "sm_90", "memory": 1000000}, {"arch": "sm_75", "memory": 1000000}]})";
+        "gpus": [{"arch": "sm_90", "memory": 1000000}, {"arch": "sm_78", "memory": 1000000}]})";
 
 std::string read_file(const fs::path& path) {
   std::ifstream file(path, std::ios::binary);

@@ -16,6 +16,7 @@ from opdock.compat.deepspeed import _environment
 from opdock.compat.deepspeed._archs import default_list
 from opdock.compat.deepspeed._own import no_stale_lock
 from opdock.compat.deepspeed._say import say, say_once
+from opdock.compat.deepspeed._served import say_own
 from opdock.compat.deepspeed._verdict import SERVED, Verdict, module_of, verdict
 
 # "op_builder" is what DeepSpeed's setup.py imports.
@@ -75,9 +76,7 @@ def _load(original, builder, *arguments, **named):
         if _verbose(arguments, named):
             say_once(("served", builder.name), f"{builder.name}: served by {found.text}")
         return module_of(builder.name)
-    say_once(
-        ("own", builder.name), f"{builder.name}: DeepSpeed's own builder serves it: {found.text}"
-    )
+    say_own(builder.name, found.text)
     with no_stale_lock():
         return original(builder, *arguments, **named)
 

@@ -7,7 +7,7 @@ from opdock._errors import IncompatibleError, NotFoundError
 from opdock.compat.deepspeed import _environment
 from opdock.compat.deepspeed._own import no_stale_lock, own_builder
 from opdock.compat.deepspeed._say import say_once
-from opdock.compat.deepspeed._verdict import SERVED, module_of, verdict
+from opdock.compat.deepspeed._verdict import SERVED, Verdict, module_of, verdict
 
 
 def say_own(name, why):
@@ -37,8 +37,6 @@ class ServedOp:
     def verdict(self):
         """The Verdict of Opdock's plugins on this op; an excluded one is not served."""
         if self.name in _environment.excluded():
-            from opdock.compat.deepspeed._verdict import Verdict
-
             return Verdict(False, "OPDOCK_DEEPSPEED_EXCLUDE names it")
         return verdict(self.name)
 
