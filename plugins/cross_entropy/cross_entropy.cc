@@ -30,6 +30,9 @@ constexpr opdock::RowKernels kKernels = {
     OPDOCK_KERNEL_FAMILY("cross_entropy::block_rows", RowTypes, KernelNumbers<2, 8>,
                          opdock::RowEdges),
     OPDOCK_KERNEL_FAMILY("cross_entropy::long_rows", RowTypes)};
+// The loss alone: nothing is gained by holding longer rows.
+constexpr opdock::RowKernels kLossKernels = {1, opdock::kShortRows, kKernels.narrow_rows,
+                                             kKernels.block_rows, kKernels.long_rows};
 
 struct Options {
   int64_t ignore_index;
@@ -172,7 +175,10 @@ void run(Call& call, Tensor logits, Tensor target, const OptionalTensor& scale,
     const opdock::RowFit fit =
         opdock::fit_of(params.rows, params.length, logits.dtype().bytes(),
                        {params.logits, nullptr, nullptr, nullptr, params.gradient}, {nullptr});
-    opdock::launch_rows(call, kKernels, logits.dtype(), fit, &params);
+    if (gradient)
+      opdock::launch_rows(call, kKernels, logits.dtype(), fit, &params);
+    else
+      opdock::launch_rows(call, kLossKernels, logits.dtype(), fit, &params);
     return;
   }
   check_targets(params);

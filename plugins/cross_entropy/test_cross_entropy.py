@@ -45,7 +45,7 @@ def scale_of_gradient(logits, target, scale, label_smoothing=0.0, ignore_index=I
     ignored = (target == ignore_index).unsqueeze(-1)
     classes = target.long().unsqueeze(-1).masked_fill(ignored, 0)
     terms.scatter_add_(-1, classes, torch.ones_like(terms[..., :1]))
-    factor = torch.ones(()) if scale is None else scale
+    factor = terms.new_ones(()) if scale is None else scale
     return terms.nan_to_num() * factor.double().expand(target.shape).unsqueeze(-1).abs()
 
 

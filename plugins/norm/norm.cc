@@ -46,6 +46,9 @@ constexpr opdock::RowKernels kNorm = {
     1, opdock::kHeavyRows, OPDOCK_KERNEL_FAMILY("layernorm::narrow_rows", RowTypes, RowEdges),
     OPDOCK_KERNEL_FAMILY("layernorm::block_rows", RowTypes, KernelNumbers<2, 4, 8>, RowEdges),
     OPDOCK_KERNEL_FAMILY("layernorm::long_rows", RowTypes)};
+// Of 16 bits.
+constexpr opdock::RowKernels kNarrowNorm = {1, opdock::kWideRows, kNorm.narrow_rows,
+                                            kNorm.block_rows, kNorm.long_rows};
 constexpr opdock::RowKernels kAddNorm = {
     2, opdock::kHeavyRows, OPDOCK_KERNEL_FAMILY("layernorm::add::narrow_rows", RowTypes, RowEdges),
     OPDOCK_KERNEL_FAMILY("layernorm::add::block_rows", RowTypes, KernelNumbers<2, 4>, RowEdges),
@@ -93,7 +96,8 @@ void normalise(Call& call, Tensor x, const OptionalTensor& residual, const Optio
     if (residual)
       opdock::launch_rows(call, kAddNorm, x.dtype(), fit, &params);
     else
-      opdock::launch_rows(call, kNorm, x.dtype(), fit, &params);
+      opdock::launch_rows(call, x.dtype().bytes() == 2 ? kNarrowNorm : kNorm, x.dtype(), fit,
+                          &params);
     return;
   }
   const Job job = {x.dtype(), eps, params};

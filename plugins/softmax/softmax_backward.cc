@@ -26,7 +26,7 @@ constexpr opdock::RowKernels kAny = {
 constexpr opdock::RowKernels kWhole = {
     2, opdock::kLightPairs,
     OPDOCK_KERNEL_FAMILY("softmax::backward::narrow_rows", RowTypes, RowEdges),
-    OPDOCK_KERNEL_FAMILY("softmax::backward::whole::block_rows", RowTypes, KernelNumbers<2, 4>,
+    OPDOCK_KERNEL_FAMILY("softmax::backward::whole::block_rows", RowTypes, KernelNumbers<2, 4, 8>,
                          KernelNumbers<0>),
     opdock::NoKernels{}};
 

@@ -51,12 +51,13 @@ OPDOCK_DEVICE void hide(int64_t column, int64_t end, T fill, Piece* piece) {
 }
 
 // Tensors of a row's length that are read beside it (load_side()), and what of them is beside a
-// thread's first vector, asked for before it is needed.
-template <typename T, int Count>
+// thread's first vectors, asked for before it is needed.
+template <typename T, int Count, int Ahead>
 struct Sides {
+  static constexpr int kAhead = Ahead;
   const T* from[Count];
   int bytes[Count];
-  Packed<T> first[Count];
+  Packed<T> first[Ahead][Count];
 };
 
 // Where the row's vectors and edges are. All tensors of a row that are read and written by vectors
@@ -85,6 +86,8 @@ class TileTeam {
   static constexpr bool kHolds = true;  // a row is read once, and tiles can be changed
   // Rows are evenly spaced, made of whole, aligned vectors, and so is what is read beside them.
   static constexpr bool kPlain = !Edges;
+  // With many vectors few threads run at once, and each must ask ahead for what is beside them.
+  static constexpr bool kEarly = Vectors >= 8;
 
   OPDOCK_DEVICE int64_t row() const { return row_; }
 
@@ -135,6 +138,17 @@ class TileTeam {
     }
     return tile;
   }
+  // From now on `fill` stands where there is no element.
+  template <typename T>
+  OPDOCK_DEVICE void fill(T fill, Tile<T, Vectors>* tile) const {
+    // Most rows have all: one branch for all vectors spares each a choice.
+    if (!has(Vectors - 1)) {
+      OPDOCK_UNROLL
+      for (int k = 0; k < Vectors; ++k)
+        if (!has(k)) fill_piece(fill, &tile->body[k]);
+    }
+    if (Edges && edge_ < 0) tile->edge.value = fill;
+  }
   // What the tile has become, now that `row` has it too.
   template <typename T>
   OPDOCK_DEVICE Tile<T, Vectors> again(const Tile<T, Vectors>& tile, const T*) const {
@@ -169,32 +183,32 @@ class TileTeam {
   // `from`: what is beside column 0.
   template <typename T, typename... Rest>
   OPDOCK_DEVICE auto ask(const T* from, Rest... rest) const {
-    Sides<T, 1 + sizeof...(Rest)> sides = {{from, rest...}, {}, {}};
+    constexpr int kCount = 1 + static_cast<int>(sizeof...(Rest));
+    // Of one tensor two vectors ahead fit the registers.
+    constexpr int kAhead = kEarly && kCount == 1 ? 2 : 1;
+    Sides<T, kCount, kAhead> sides = {{from, rest...}, {}, {}};
     OPDOCK_UNROLL
-    for (int i = 0; i < 1 + static_cast<int>(sizeof...(Rest)); ++i)
+    for (int i = 0; i < kCount; ++i)
       sides.bytes[i] = Edges ? misalignment(sides.from[i] + head_) : 0;
-    read_beside(sides, 0, &sides.first);
+    OPDOCK_UNROLL
+    for (int k = 0; k < kAhead; ++k) read_beside(sides, k, &sides.first[k]);
     return sides;
   }
   // map() of one tile, where f(column, here, piece, beside) also gets the pieces beside it.
-  template <typename F, typename T, int Count>
+  template <typename F, typename T, int Count, int Ahead>
   OPDOCK_DEVICE void map_beside(T* out, F f, Tile<T, Vectors>& tile,
-                                const Sides<T, Count>& sides) const {
+                                Sides<T, Count, Ahead> sides) const {
     T* const mine = out + column_of<T>(0);
-    // With many vectors few threads run at once, and each must ask one step ahead.
-    constexpr bool kAhead = Vectors >= 8;
-    Packed<T> next[Count];
-    OPDOCK_UNROLL
-    for (int i = 0; i < Count; ++i) next[i] = sides.first[i];
     OPDOCK_UNROLL
     for (int k = 0; k < Vectors; ++k) {
-      if (!kAhead && k > 0) read_beside(sides, k, &next);
       Packed<T> now[Count];
       OPDOCK_UNROLL
-      for (int i = 0; i < Count; ++i) now[i] = next[i];
-      if (kAhead && k + 1 < Vectors) read_beside(sides, k + 1, &next);
+      for (int i = 0; i < Count; ++i) now[i] = sides.first[k % Ahead][i];
+      const int next = k + Ahead;
+      if (kEarly && next < Vectors) read_beside(sides, next, &sides.first[k % Ahead]);
       f(column_of<T>(k), has(k), tile.body[k], now);
       if (has(k)) store_piece(mine + k * step() * vector_size<T>, tile.body[k]);
+      if (!kEarly && next < Vectors) read_beside(sides, next, &sides.first[k % Ahead]);
     }
     if constexpr (Edges) {
       if (edge_ < 0) return;
@@ -220,8 +234,8 @@ class TileTeam {
   int first_ = 0, step_ = 1;  // its vectors: first_, first_ + step(), …
 
  private:
-  template <typename T, int Count>
-  OPDOCK_DEVICE void read_beside(const Sides<T, Count>& sides, int k,
+  template <typename T, int Count, int Ahead>
+  OPDOCK_DEVICE void read_beside(const Sides<T, Count, Ahead>& sides, int k,
                                  Packed<T> (*out)[Count]) const {
     if (!has(k)) return;
     OPDOCK_UNROLL
@@ -250,15 +264,29 @@ class TileTeam {
   bool has_edges_ = false;
 };
 
-// Two numbers that are reduced together.
-struct Pair {
+// Numbers of a part of a row that are reduced together.
+struct Partial {
   float a, b;
 };
-// How pairs of parts become that of the whole: first the a of all by first(), then the sum of the
-// b, each brought from its own a to that of all by moved().
-struct AddPairs {
-  OPDOCK_DEVICE float first(float x, float y) const { return x + y; }
-  OPDOCK_DEVICE float moved(float b, float, float) const { return b; }
+// The lanes of a warp that have a part each, `count` of them, a power of two; the others have the
+// same parts again. What all have of a number of each part is the same in all lanes.
+struct Lanes {
+  int count;
+
+  OPDOCK_DEVICE float sum(float value) const {
+    for (int mask = 1; mask < count; mask *= 2) value += shuffle_xor(value, mask);
+    return value;
+  }
+  OPDOCK_DEVICE float most(float value) const {
+    for (int mask = 1; mask < count; mask *= 2) value = max(value, shuffle_xor(value, mask));
+    return value;
+  }
+};
+// How the parts in lanes become that of the whole: two sums.
+struct AddPartials {
+  OPDOCK_DEVICE Partial operator()(const Partial& part, const Lanes& of) const {
+    return {of.sum(part.a), of.sum(part.b)};
+  }
 };
 
 // Some lanes of a warp, a power of two of them: what they exchange stays in the warp.
@@ -284,10 +312,10 @@ class NarrowTeam : public TileTeam<kNarrowVectors, 0, Edges> {
     }
     return value;
   }
-  // Over the whole team, of values that are equal in the threads that exchange registers.
+  // Over the whole team, of parts that are equal in the threads that exchange registers.
   template <int Use, typename Merge>
-  OPDOCK_DEVICE Pair far(const Pair& pair, Merge) const {
-    return pair;
+  OPDOCK_DEVICE Partial far(const Partial& part, Merge) const {
+    return part;
   }
   // Until then no thread of the team writes what others read before.
   OPDOCK_DEVICE void sync() const { warp_barrier(); }
@@ -299,8 +327,8 @@ class NarrowTeam : public TileTeam<kNarrowVectors, 0, Edges> {
 
 // Shared memory for a block's reductions, one for each use.
 struct RowScratch {
-  Pair warp[kLongThreads / 32];
-  Pair block;
+  Partial warp[kMaxRowThreads / 32];
+  Partial block;
 };
 
 // Reductions over a block of a power of two of whole warps, and over a cluster of such blocks.
@@ -313,36 +341,24 @@ class BlockReach {
     return warp_reduce<Op>(value);
   }
   template <int Use, typename Merge>
-  OPDOCK_DEVICE Pair far(Pair pair, Merge merge) const {
+  OPDOCK_DEVICE Partial far(Partial part, Merge merge) const {
     static_assert(Use < kRowReductions, "each reduction has memory of its own");
     const int warps = block_threads() / warp_width(), lane = lane_index();
     RowScratch& scratch = scratch_[Use];
     if (warps > 1) {
-      if (lane == 0) scratch.warp[thread_index() / warp_width()] = pair;
+      if (lane == 0) scratch.warp[thread_index() / warp_width()] = part;
       block_barrier();
-      pair = scratch.warp[lane & (warps - 1)];
-      float all = pair.a;
-      for (int mask = 1; mask < warps; mask *= 2) all = merge.first(all, shuffle_xor(all, mask));
-      pair.b = merge.moved(pair.b, pair.a, all);
-      for (int mask = 1; mask < warps; mask *= 2) pair.b += shuffle_xor(pair.b, mask);
-      pair.a = all;
+      part = merge(scratch.warp[lane & (warps - 1)], Lanes{warps});
     }
     if constexpr (Clusters) {
       const int blocks = cluster_blocks();
       if (blocks > 1) {
-        if (thread_index() == 0) scratch.block = pair;
+        if (thread_index() == 0) scratch.block = part;
         cluster_barrier();
-        float all = cluster_shared(&scratch.block, 0)->a;
-        for (int i = 1; i < blocks; ++i)
-          all = merge.first(all, cluster_shared(&scratch.block, i)->a);
-        pair = {all, 0.0f};
-        for (int i = 0; i < blocks; ++i) {
-          const Pair other = *cluster_shared(&scratch.block, i);
-          pair.b += merge.moved(other.b, other.a, all);
-        }
+        part = merge(*cluster_shared(&scratch.block, lane & (blocks - 1)), Lanes{blocks});
       }
     }
-    return pair;
+    return part;
   }
   OPDOCK_DEVICE void sync() const {
     if constexpr (Clusters) {
@@ -411,6 +427,8 @@ class LongTeam : public BlockReach<false> {
     return {row, fill, end};
   }
   template <typename T>
+  OPDOCK_DEVICE void fill(T, const Stream<T>*) const {}
+  template <typename T>
   OPDOCK_DEVICE Stream<T> again(const Stream<T>& stream, const T* row) const {
     return {row, stream.fill, stream.end};
   }
@@ -423,11 +441,11 @@ class LongTeam : public BlockReach<false> {
   }
   template <typename T, typename... Rest>
   OPDOCK_DEVICE auto ask(const T* from, Rest... rest) const {
-    return Sides<T, 1 + sizeof...(Rest)>{{from, rest...}, {}, {}};
+    return Sides<T, 1 + sizeof...(Rest), 1>{{from, rest...}, {}, {}};
   }
-  template <typename F, typename T, int Count>
+  template <typename F, typename T, int Count, int Ahead>
   OPDOCK_DEVICE void map_beside(T* out, F f, const Stream<T>& stream,
-                                const Sides<T, Count>& sides) const {
+                                const Sides<T, Count, Ahead>& sides) const {
     visit(stream, [&](int64_t column, auto piece) {
       decltype(piece) beside[Count];
       for (int i = 0; i < Count; ++i) {
@@ -464,7 +482,17 @@ class LongTeam : public BlockReach<false> {
         f(i, part(stream, i, single));
       return;
     }
-    for (int64_t v = thread_index(); v < span_.vectors; v += block_threads()) {
+    // Two are asked for before the first one is needed.
+    const int64_t step = block_threads();
+    int64_t v = thread_index();
+    for (; v + step < span_.vectors; v += 2 * step) {
+      const int64_t column = span_.head + v * vector_size<T>;
+      const int64_t other = column + step * vector_size<T>;
+      const auto piece = part(stream, column, vector), next = part(stream, other, vector);
+      f(column, piece);
+      f(other, next);
+    }
+    if (v < span_.vectors) {
       const int64_t column = span_.head + v * vector_size<T>;
       f(column, part(stream, column, vector));
     }
@@ -508,25 +536,26 @@ OPDOCK_DEVICE void run_long_rows(const typename Op::Params& p) {
 // opdock/row_op.hpp launches them. Op is a struct with
 //   Params        a kernel parameter with the members length, shape (RowShape) and rows (Rows<N>)
 //   kTiles        how many tiles of a row it holds at once
+//   kBeside       whether it reads tensors of a row's length beside them (map_beside())
 //   run<T>(const Params&, Team&)
 // Edges: 0 where the rows of each tensor are evenly spaced and made of whole, aligned vectors, and
 // what is read beside them is aligned too.
-#define OPDOCK_ROW_KERNELS(Op)                                   \
-  template <typename T, int Edges>                               \
-  OPDOCK_KERNEL(opdock::kNarrowThreads)                          \
-  narrow_rows(Op::Params p) {                                    \
-    opdock::run_narrow_rows<Op, T, Edges != 0>(p);               \
-  }                                                              \
-  template <typename T, int Vectors, int Edges>                  \
-  OPDOCK_KERNEL_BLOCKS(opdock::row_threads(Vectors* Op::kTiles), \
-                       opdock::row_blocks(Vectors* Op::kTiles))  \
-  block_rows(Op::Params p) {                                     \
-    opdock::run_block_rows<Op, T, Vectors, Edges != 0>(p);       \
-  }                                                              \
-  template <typename T>                                          \
-  OPDOCK_KERNEL(opdock::kLongThreads)                            \
-  long_rows(Op::Params p) {                                      \
-    opdock::run_long_rows<Op, T>(p);                             \
+#define OPDOCK_ROW_KERNELS(Op)                                                                 \
+  template <typename T, int Edges>                                                             \
+  OPDOCK_KERNEL(opdock::kNarrowThreads)                                                        \
+  narrow_rows(Op::Params p) {                                                                  \
+    opdock::run_narrow_rows<Op, T, Edges != 0>(p);                                             \
+  }                                                                                            \
+  template <typename T, int Vectors, int Edges>                                                \
+  OPDOCK_KERNEL_BLOCKS(opdock::row_threads(Vectors* Op::kTiles),                               \
+                       opdock::row_blocks(Vectors* Op::kTiles, Op::kBeside && sizeof(T) == 2)) \
+  block_rows(Op::Params p) {                                                                   \
+    opdock::run_block_rows<Op, T, Vectors, Edges != 0>(p);                                     \
+  }                                                                                            \
+  template <typename T>                                                                        \
+  OPDOCK_KERNEL_BLOCKS(opdock::kLongThreads, 3)                                                \
+  long_rows(Op::Params p) {                                                                    \
+    opdock::run_long_rows<Op, T>(p);                                                           \
   }
 
 }  // namespace opdock

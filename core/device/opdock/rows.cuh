@@ -11,19 +11,22 @@ namespace opdock {
 inline constexpr int kMaxBatchDims = 15;
 
 // What kernels over rows (row_team.cuh) and opdock/row_op.hpp, which launches them, agree on.
-inline constexpr int kNarrowThreads = 128;  // of a block that has several rows
-inline constexpr int kNarrowVectors = 2;    // that each of its threads holds
-inline constexpr int kLongThreads = 1024;   // of a block whose row is not held, at most
-inline constexpr int kRowReductions = 3;    // in one row
+inline constexpr int kNarrowThreads = 128;   // of a block that has several rows
+inline constexpr int kNarrowVectors = 2;     // that each of its threads holds
+inline constexpr int kLongThreads = 512;     // of a block whose row is not held, at most
+inline constexpr int kMaxRowThreads = 1024;  // of any block
+inline constexpr int kRowReductions = 3;     // in one row
 
 // Of blocks whose threads hold that many vectors, in all tiles together: threads, at most; blocks
 // that are to fit a multiprocessor, which decides how many registers a thread gets; and whether a
-// row may have several blocks, a cluster.
+// row may have several blocks, a cluster. wide: 16-bit elements, of ops that read others beside
+// them: unpacked, these need more registers.
 OPDOCK_HOST_DEVICE constexpr int row_threads(int held) {
   return held <= 4 ? 512 : held <= 8 ? 1024 : 256;
 }
-OPDOCK_HOST_DEVICE constexpr int row_blocks(int held) {
-  return held > 4 && held <= 8 ? 1 : 3;
+OPDOCK_HOST_DEVICE constexpr int row_blocks(int held, bool wide) {
+  if (held > 4 && held <= 8) return 1;
+  return wide && held == 4 ? 2 : 3;
 }
 OPDOCK_HOST_DEVICE constexpr bool has_clusters(int held) {
   return held >= 8;

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <opdock/rows.cuh>
+#include <span>
 
 #include "opdock/kernel_names.hpp"
 #include "opdock/plugin.hpp"
@@ -21,7 +22,8 @@ enum class RowFit {
   kAny,
 };
 
-// Rows of at most `most` vectors, kept `vectors` in each thread.
+// Rows of at most `most` vectors, kept `vectors` in each thread. The last way that an op has
+// kernels for serves all longer rows that clusters can hold.
 struct RowWay {
   int vectors;
   int64_t most;
@@ -29,10 +31,14 @@ struct RowWay {
 // Which way is the fastest was measured on an H200 (docs/performance.md). Kernels that need few
 // registers do well with few vectors a thread, and many threads, up to 16 KiB. All are powers of
 // two, so that the rows of one question (below) have one way.
-constexpr RowWay kLightRows[] = {{2, 1024}, {4, 2048}, {8, 8192}};
-constexpr RowWay kHeavyRows[] = {{2, 256}, {4, 4096}, {8, 8192}};
+constexpr RowWay kLightRows[] = {{2, 1024}, {4, 2048}, {8, 0}};
+constexpr RowWay kHeavyRows[] = {{2, 256}, {4, 4096}, {8, 0}};
+// The same of 16-bit elements, beside which others of 16 bits are read.
+constexpr RowWay kWideRows[] = {{2, 256}, {4, 1024}, {8, 0}};
+// Of ops that read a row once in any case.
+constexpr RowWay kShortRows[] = {{2, 0}};
 // Of two tensors that are held.
-constexpr RowWay kLightPairs[] = {{2, 1024}, {4, 4096}, {8, 8192}};
+constexpr RowWay kLightPairs[] = {{2, 1024}, {4, 4096}, {8, 0}};
 
 // The last template argument of narrow_rows and block_rows (row_team.cuh).
 using RowEdges = KernelNumbers<0, 1>;
@@ -52,14 +58,14 @@ struct NoKernels {
 // Those with edges serve where those without are not listed.
 template <class Narrow, class Block, class Long>
 struct RowKernels {
-  int tiles;                // that the op holds at once: its kTiles
-  const RowWay (&ways)[3];  // in ascending order
+  int tiles;                     // that the op holds at once: its kTiles
+  std::span<const RowWay> ways;  // in ascending order
   Narrow narrow_rows;
   Block block_rows;
   Long long_rows;
 };
 template <class Narrow, class Block, class Long>
-RowKernels(int, const RowWay (&)[3], Narrow, Block, Long) -> RowKernels<Narrow, Block, Long>;
+RowKernels(int, std::span<const RowWay>, Narrow, Block, Long) -> RowKernels<Narrow, Block, Long>;
 
 // Lanes of a row that shares its block with others, at most; with more, a block of its own is
 // faster.
@@ -114,7 +120,7 @@ struct NumberedRowWay {
   int times;    // narrow: lanes a row, block: blocks a row, both as multiples of the least; long:
                 // how many such blocks have as many threads as the largest
 };
-constexpr uint64_t kRowWaysVersion = 1;
+constexpr uint64_t kRowWaysVersion = 2;
 constexpr NumberedRowWay kRowWays[] = {
     {RowWayKind::kNarrow, 0, 1}, {RowWayKind::kNarrow, 0, 2}, {RowWayKind::kBlock, 2, 1},
     {RowWayKind::kBlock, 4, 1},  {RowWayKind::kBlock, 8, 1},  {RowWayKind::kBlock, 4, 2},
@@ -142,11 +148,15 @@ class RowLaunches {
   RowLaunch own() const {
     const RowLaunch shared = narrow(1);
     if (shared.kernel != kNoKernel && (1 << shared.lane_bits) <= kMostNarrowLanes) return shared;
+    RowLaunch last;
     for (const RowWay& way : kernels_.ways) {
       const RowLaunch found = block(way.vectors, 1);
-      if (found.kernel != kNoKernel && vectors_ <= way.most * found.cluster) return found;
+      if (found.kernel != kNoKernel) last = found;
+      if (found.kernel != kNoKernel && vectors_ <= way.most) break;
     }
-    return long_rows(1);
+    if (last.kernel != kNoKernel) return last;
+    // With rows enough for all multiprocessors, several small blocks on each are faster.
+    return long_rows(rows_ < 4 * int64_t{call_.facts().multiprocessors} ? 1 : 2);
   }
   RowLaunch numbered(int32_t number) const {
     const NumberedRowWay& way = kRowWays[number];

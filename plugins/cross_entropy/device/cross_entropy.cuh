@@ -4,7 +4,7 @@
 
 #include "cross_entropy_params.cuh"
 #include "opdock/device.cuh"
-#include "opdock/row_team.cuh"
+#include "opdock/row_powers.cuh"
 
 namespace cross_entropy {
 
@@ -45,12 +45,6 @@ struct Row {
   }
 };
 
-// What is subtracted from each logit. Without a finite one every power is then 0 (or NaN, of a
-// NaN), not the NaN of (-inf) - (-inf).
-OPDOCK_DEVICE float base_of(float most) {
-  return most == -infinity() ? 0.0f : most;
-}
-
 // e^(logit - base). Of 16 bits by one multiplication and addition, for which base * log2(e) is
 // rounded: all powers are then to be multiplied by `rest`.
 template <class T>
@@ -65,14 +59,6 @@ struct Powers {
       return exp2(fma(logit, kLog2E, shift));
     else
       return exp(logit - base);
-  }
-};
-
-// The largest logit of part of a row, and the sum of powers relative to it.
-struct MergeSums {
-  OPDOCK_DEVICE float first(float x, float y) const { return max(x, y); }
-  OPDOCK_DEVICE float moved(float sum, float most, float all) const {
-    return sum * exp(most - base_of(all));
   }
 };
 
@@ -92,6 +78,7 @@ struct Mine {
 struct CrossEntropy {
   using Params = cross_entropy::Params;
   static constexpr int kTiles = 1;
+  static constexpr bool kBeside = false;
 
   template <class T, class Team>
   static OPDOCK_DEVICE void run(const Params& p, Team& team) {
@@ -99,14 +86,14 @@ struct CrossEntropy {
     team.take(row.logits, p.length);
     auto tile = team.load(row.logits, from_float<T>(-infinity()), row.counts ? p.length : 0);
     Mine mine;
-    const Pair near = [&] {
+    const Partial near = [&] {
       if constexpr (Team::kHolds)
         return held<T>(team, row, tile, &mine);
       else
         return streamed<T>(team, row, tile, &mine);
     }();
     const float target = mine.has_target ? to_float(row.logits[row.at]) : 0.0f;
-    const Pair all = team.template far<0>(near, MergeSums{});
+    const Partial all = team.template far<0>(near, AddPowers{});
     const Powers<T> power(base_of(all.a));
 
     const float of_sum = log(all.b);
@@ -123,7 +110,7 @@ struct CrossEntropy {
               if (here) below += power.base - v;
           },
           tile);
-      below = team.template far<1>({team.template near<Sum>(below), 0.0f}, AddPairs{}).a;
+      below = team.template far<1>({team.template near<Sum>(below), 0.0f}, AddPartials{}).a;
       const float mean = fma(below, p.share, of_sum);
       loss = fma(p.smoothing, mean, (1.0f - p.smoothing) * loss);
     }
@@ -150,7 +137,7 @@ struct CrossEntropy {
  private:
   // The largest logit and the sum of powers of the threads that exchange registers.
   template <class T, class Team, class Tile>
-  static OPDOCK_DEVICE Pair held(Team& team, const Row<T>& row, Tile& tile, Mine* mine) {
+  static OPDOCK_DEVICE Partial held(Team& team, const Row<T>& row, Tile& tile, Mine* mine) {
     Packed<T> packed;
     fill_piece(from_float<T>(-infinity()), &packed);
     team.each(
@@ -183,7 +170,7 @@ struct CrossEntropy {
 
   // The same of rows that are read again in each pass, and therefore in a single one.
   template <class T, class Team, class Tile>
-  static OPDOCK_DEVICE Pair streamed(Team& team, const Row<T>& row, Tile& tile, Mine* mine) {
+  static OPDOCK_DEVICE Partial streamed(Team& team, const Row<T>& row, Tile& tile, Mine* mine) {
     team.each(
         [&](auto column, bool here, auto& x) {
           float value[piece_size<decltype(x)>];
@@ -201,7 +188,7 @@ struct CrossEntropy {
         },
         tile);
     const float near = team.template near<Max>(mine->most);
-    const float sum = MergeSums{}.moved(mine->sum, mine->most, near);
+    const float sum = AddPowers{}.moved({mine->most, mine->sum}, near);
     return {near, team.template near<Sum>(sum)};
   }
 };

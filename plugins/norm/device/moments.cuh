@@ -19,43 +19,29 @@ OPDOCK_DEVICE T first_of(int centred, const Team& team, const T* row) {
   return sizeof(T) == sizeof(float) || !centred ? T{} : team.first(row);
 }
 
-// A number near the mean of the elements that `tile` has; of rms norms, 0. first: of the row. Takes
-// the team's reduction 0.
+// A number near the mean of the elements that `tile` has, which stands from then on where it has
+// none; of rms norms, 0. first: of the row. Takes the team's reduction 0.
 template <class T, class Params, class Team, class Tile>
 OPDOCK_DEVICE float shift_of(const Params& p, Team& team, Tile& tile, T first) {
+  if (!p.centred) return 0.0f;
   if constexpr (sizeof(T) == sizeof(float)) {
-    if (p.centred) {
-      float sum = 0.0f;
-      team.each(
-          [&](int64_t, bool, const auto& x) {
-            OPDOCK_UNROLL
-            for (int j = 0; j < piece_size<decltype(x)>; ++j) sum += x.get(j);
-          },
-          tile);
-      sum = team.template near<Sum>(sum);
-      return team.template far<0>({sum, 0.0f}, AddPairs{}).a * p.share;
-    }
+    float sum = 0.0f;
+    team.each(
+        [&](int64_t, bool, const auto& x) {
+          OPDOCK_UNROLL
+          for (int j = 0; j < piece_size<decltype(x)>; ++j) sum += x.get(j);
+        },
+        tile);
+    sum = team.template near<Sum>(sum);
+    first = team.template far<0>({sum, 0.0f}, AddPartials{}).a * p.share;
   }
+  team.fill(first, &tile);
   return to_float(first);
-}
-
-// The deviations from `shift` of a piece's elements; 0 where there are none.
-template <class T, class Piece>
-OPDOCK_DEVICE void deviations(int centred, bool here, const Piece& x, T first, float shift,
-                              float (&out)[piece_size<Piece>]) {
-  auto copy = x;
-  if (!here && centred) fill_piece(first, &copy);
-  to_floats(copy, out);
-  OPDOCK_UNROLL
-  for (float& each : out) {
-    each -= shift;
-    if (sizeof(T) == sizeof(float) && !here) each = 0.0f;
-  }
 }
 
 // sums: of the deviations from `shift`, and of their squares.
 template <class Params>
-OPDOCK_DEVICE Moments moments_of(const Params& p, const Pair& sums, float shift) {
+OPDOCK_DEVICE Moments moments_of(const Params& p, const Partial& sums, float shift) {
   // What rounding, or the number chosen, has left of the mean.
   const float left = p.centred ? sums.a * p.share : 0.0f;
   const float variance = fma(-left, left, sums.b * p.share);

@@ -28,6 +28,7 @@ template <bool Add>
 struct Norm {
   using Params = layernorm::Params;
   static constexpr int kTiles = Add ? 2 : 1;
+  static constexpr bool kBeside = true;
 
   template <class T, class Team>
   static OPDOCK_DEVICE void run(const Params& p, Team& team) {
@@ -56,13 +57,14 @@ struct Norm {
       tile = team.again(tile, row.sum);
     }
     const float shift = shift_of(p, team, tile, first);
-    Pair near = {};
+    Partial near = {};
     team.each(
-        [&](int64_t, bool here, const auto& x) {
+        [&](int64_t, bool, const auto& x) {
           float deviation[piece_size<decltype(x)>];
-          deviations(p.centred, here, x, first, shift, deviation);
+          to_floats(x, deviation);
           OPDOCK_UNROLL
-          for (const float each : deviation) {
+          for (float& each : deviation) {
+            each -= shift;
             near.a += each;
             near.b = fma(each, each, near.b);
           }
@@ -70,7 +72,7 @@ struct Norm {
         tile);
     near = {team.template near<Sum>(near.a), team.template near<Sum>(near.b)};
     const auto moments = [&] {
-      return moments_of(p, team.template far<1>(near, AddPairs{}), shift);
+      return moments_of(p, team.template far<1>(near, AddPartials{}), shift);
     };
     const T* const weight = static_cast<const T*>(p.weight);
     const T* const bias = static_cast<const T*>(p.bias);

@@ -12,6 +12,7 @@ namespace layernorm::backward {
 struct Backward {
   using Params = BackwardParams;
   static constexpr int kTiles = 2;
+  static constexpr bool kBeside = false;
 
   template <class T, class Team>
   static OPDOCK_DEVICE void run(const Params& p, Team& team) {
@@ -27,15 +28,16 @@ struct Backward {
     const float shift = shift_of(p, team, x, first);
 
     // Of the deviations from shift and their squares; of g, and of g times the deviations.
-    Pair of_x = {}, of_grad = {};
+    Partial of_x = {}, of_grad = {};
     team.each(
         [&](int64_t column, bool here, const auto& piece, const auto& slopes) {
           constexpr int kSize = piece_size<decltype(piece)>;
           float deviation[kSize], g[kSize];
-          deviations(p.centred, here, piece, first, shift, deviation);
+          to_floats(piece, deviation);
           weigh<T, Team>(p, column, here, slopes, g);
           OPDOCK_UNROLL
           for (int j = 0; j < kSize; ++j) {
+            deviation[j] -= shift;
             of_x.a += deviation[j];
             of_x.b = fma(deviation[j], deviation[j], of_x.b);
             of_grad.a += g[j];
@@ -45,8 +47,8 @@ struct Backward {
         x, grad);
     of_x = {team.template near<Sum>(of_x.a), team.template near<Sum>(of_x.b)};
     of_grad = {team.template near<Sum>(of_grad.a), team.template near<Sum>(of_grad.b)};
-    of_x = team.template far<1>(of_x, AddPairs{});
-    of_grad = team.template far<2>(of_grad, AddPairs{});
+    of_x = team.template far<1>(of_x, AddPartials{});
+    of_grad = team.template far<2>(of_grad, AddPartials{});
     const Moments of = moments_of(p, of_x, shift);
     if (p.moments && team.leads()) p.moments[team.row()] = of;
 

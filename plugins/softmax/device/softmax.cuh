@@ -4,7 +4,7 @@
 #pragma once
 
 #include "opdock/device.cuh"
-#include "opdock/row_team.cuh"
+#include "opdock/row_powers.cuh"
 #include "softmax_params.cuh"
 
 namespace softmax {
@@ -74,12 +74,6 @@ struct Masked {
   }
 };
 
-// What is subtracted from each score. Without a finite one every power is then 0 (or NaN, of a
-// NaN), not the NaN of (-inf) - (-inf).
-OPDOCK_DEVICE float base_of(float most) {
-  return most == -infinity() ? 0.0f : most;
-}
-
 // e^(unit * (score - base)). Results of 16 bits do not show what the quicker form loses to the
 // rounding of base times the factor.
 template <class T>
@@ -92,19 +86,11 @@ OPDOCK_DEVICE float power_of(float score, float base, float unit) {
   }
 }
 
-// The largest score of part of a row, and the sum of powers relative to it.
-struct MergeSums {
-  float unit;
-  OPDOCK_DEVICE float first(float x, float y) const { return max(x, y); }
-  OPDOCK_DEVICE float moved(float sum, float most, float all) const {
-    return sum * exp((most - base_of(all)) * unit);
-  }
-};
-
 template <template <class> class Scores, bool Causal>
 struct Softmax {
   using Params = softmax::Params;
   static constexpr int kTiles = 1;
+  static constexpr bool kBeside = false;
 
   template <class T, class Team>
   static OPDOCK_DEVICE void run(const Params& p, Team& team) {
@@ -119,8 +105,8 @@ struct Softmax {
         return team.load(row.x, lowest);
     }();
 
-    const Pair near = {team.template near<Max>(largest(p, team, of, tile)), 0.0f};
-    const float near_base = base_of(near.a);
+    const float near = team.template near<Max>(largest(p, team, of, tile));
+    const float near_base = base_of(near);
     // Rows of floats are kept as powers; others would need twice the registers.
     constexpr bool kKept = Team::kHolds && sizeof(T) == sizeof(float);
     const bool kept = kKept && !p.log;
@@ -139,8 +125,8 @@ struct Softmax {
             if (kept) from_floats(value, &x);
         },
         tile);
-    const Pair all =
-        team.template far<0>({near.a, team.template near<Sum>(sum)}, MergeSums{of.unit});
+    const Partial all =
+        team.template far<0>({near, team.template near<Sum>(sum)}, AddPowers{of.unit});
 
     const float base = base_of(all.a);
     const float factor = all.b == 0.0f ? 0.0f : 1.0f / all.b;
