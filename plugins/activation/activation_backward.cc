@@ -47,7 +47,7 @@ void run_on_cpu(Call& call, const BackwardParams& params, const OptionalTensor& 
 // The sums of no rows.
 void zero(Call& call, Tensor sums) {
   if (sums.numel() == 0) return;
-  if (!call.is_cpu()) return opdock::launch_column_totals(call, kTotals, nullptr, 0, sums);
+  if (!call.is_cpu()) return opdock::launch_column_totals(call, kTotals, {}, 0, {sums, {}});
   std::memset(sums.raw(), 0, static_cast<size_t>(sums.numel() * sums.dtype().bytes()));
 }
 
@@ -77,8 +77,8 @@ void compute(Call& call, const Arguments& of) {
   if (!of.grad_bias) return opdock::launch_elements(call, kBackward(dtype), params.at, params);
   opdock::launch_column_chunks(call, kBackwardSums(dtype, params.gated), params.at, params.sums,
                                params);
-  opdock::launch_column_totals(call, kTotals, call.workspace(), params.sums.chunks.count,
-                               *of.grad_bias);
+  opdock::launch_column_totals(call, kTotals, {call.workspace(), nullptr}, params.sums.chunks.count,
+                               {of.grad_bias, {}});
 }
 
 void plan_bias_add(Plan& plan, Tensor grad) {

@@ -19,6 +19,7 @@ constexpr opdock::RowKernels kRows = {
     OPDOCK_KERNEL_FAMILY("layernorm::backward::block_rows", RowTypes, opdock::KernelNumbers<4>,
                          RowEdges),
     OPDOCK_KERNEL_FAMILY("layernorm::backward::long_rows", RowTypes)};
+constexpr auto kLoopRows = OPDOCK_KERNEL_FAMILY("layernorm::backward::loop_rows", RowTypes);
 constexpr auto kWeightSums = OPDOCK_KERNEL_FAMILY("layernorm::backward::weight_sums", RowTypes);
 constexpr uint32_t kTotals = OPDOCK_KERNEL_INDEX("layernorm::backward::totals");
 
@@ -29,19 +30,57 @@ struct Arguments {
   bool centred;
 };
 
+// How all gradients are computed in one pass over plain rows, where rows have room: a block on each
+// multiprocessor, as several would keep more sums.
+struct Loop {
+  Loop(const opdock::CallBase& call, const Arguments& of) {
+    const int64_t length = of.x.size(-1), rows = length == 0 ? 0 : of.x.numel() / length;
+    const int64_t width = call.facts().warp_size, bytes = of.x.dtype().bytes();
+    const int64_t vectors = length * bytes / 16, multiprocessors = call.facts().multiprocessors;
+    // Of a warp: copies of a row's part, and of the rows that fit.
+    const int64_t held = width * loop_vectors(static_cast<int>(bytes));
+    const int64_t copies = held * 16 * (of.grad_sum ? 3 : 2);
+    const int64_t room = int64_t{call.facts().max_shared_bytes} - kLoopScratch;
+    const int64_t most = std::min(kLoopThreads / width, room / (kLoopStages * copies));
+    if (call.is_cpu() || rows == 0 || (!of.weight && !of.bias)) return;
+    if (vectors < width || most < 1) return;  // shorter rows leave lanes without work
+    const int64_t warps = (vectors + held - 1) / held;
+    while (cluster * most < warps) cluster *= 2;
+    if (cluster > (opdock::detail::has_sm_90(call) ? opdock::kMostCluster : 1)) return;
+    team_warps = (warps + cluster - 1) / cluster;
+    // Few rows are for many blocks.
+    const int64_t wanted = std::max<int64_t>(1, rows / multiprocessors);
+    const int64_t teams = cluster > 1 ? 1 : std::min(most / team_warps, wanted);
+    threads = teams * team_warps * width;
+    shared = kLoopStages * teams * team_warps * copies;
+    // Larger clusters leave some multiprocessors out; one cluster that waits would double the time.
+    const int64_t spare = cluster > 2 ? multiprocessors / 128 : 0;
+    chunks = std::max<int64_t>(1, multiprocessors / cluster - spare);
+    chunks = std::min(chunks, (rows + teams - 1) / teams);
+  }
+  bool fits() const { return chunks > 0; }
+
+  int64_t chunks = 0, cluster = 1, team_warps = 0, threads = 0, shared = 0;
+};
+
 // In the workspace: the chunks' sums of the weight, those of the bias, and each row's moments.
 struct Workspace {
-  Workspace(const Arguments& of, bool is_cpu) {
+  Workspace(const Arguments& of, int64_t chunks_of_rows, bool has_moments)
+      : chunks(chunks_of_rows) {
     const int64_t length = of.x.size(-1), rows = length == 0 ? 0 : of.x.numel() / length;
     if (rows == 0 || (!of.weight && !of.bias)) return;
-    chunks = opdock::column_chunks(rows, length).count;
     sums = chunks * length * std::max<int64_t>(of.x.dtype().bytes(), sizeof(float));
     bias = of.weight ? sums : 0;
     moments = bias + (of.bias ? sums : 0);
-    bytes = moments + (is_cpu ? 0 : rows * static_cast<int64_t>(sizeof(Moments)));
+    bytes = moments + (has_moments ? rows * static_cast<int64_t>(sizeof(Moments)) : 0);
   }
   int64_t chunks = 0, sums = 0, bias = 0, moments = 0, bytes = 0;
 };
+
+Workspace two_passes(const Arguments& of, bool is_cpu) {
+  const int64_t length = of.x.size(-1), rows = length == 0 ? 0 : of.x.numel() / length;
+  return {of, rows == 0 ? 0 : opdock::column_chunks(rows, length).count, !is_cpu};
+}
 
 void plan(Plan& plan, const Arguments& of) {
   check_arguments(plan, of.x, of.grad_sum, "grad_sum", of.weight, of.bias, of.eps);
@@ -51,68 +90,112 @@ void plan(Plan& plan, const Arguments& of) {
   plan.output(of.x.like());
   if (of.weight) plan.output(of.weight->like());
   if (of.bias) plan.output(of.bias->like());
-  plan.workspace(static_cast<uint64_t>(Workspace(of, plan.is_cpu()).bytes));
+  // Whether rows are plain shows when they are there.
+  int64_t bytes = two_passes(of, plan.is_cpu()).bytes;
+  if (const Loop loop(plan, of); loop.fits())
+    bytes = std::max(bytes, Workspace(of, loop.chunks, false).bytes);
+  plan.workspace(static_cast<uint64_t>(bytes));
 }
 
-void run_on_cpu(const Call& call, const BackwardJob& job, const OptionalTensor& grad_weight,
-                const OptionalTensor& grad_bias) {
+// What is wanted beside the gradient of x.
+struct Gradients {
+  OptionalTensor weight, bias;
+};
+
+// How chunks of rows are summed into the workspace.
+WeightParams column_sums(const Call& call, const Arguments& of, const Workspace& at,
+                         const Gradients& into) {
+  WeightParams sums = {};
+  if (!into.weight && !into.bias) return sums;
+  const int64_t length = of.x.size(-1);
+  sums.at = opdock::make_elements<2>({of.grad, of.x}, length, {}, true);
+  sums.sums = opdock::make_column_sums<2>(call, sums.at, of.x.dtype().bytes(), {-1, -1}, length);
+  char* const workspace = static_cast<char*>(call.workspace());
+  if (into.weight) sums.sums.partial[0] = workspace;
+  if (into.bias) sums.sums.partial[1] = workspace + at.bias;
+  return sums;
+}
+
+void run_on_cpu(const Call& call, const BackwardParams& params, const Arguments& of,
+                const Gradients& into) {
   static const auto kernel = OPDOCK_SIMD_CHOOSE(run_backward);
-  if (!grad_weight && !grad_bias)
-    return opdock::for_rows(call, job.params.rows.count, job.params.length,
+  const WeightParams sums = column_sums(call, of, two_passes(of, true), into);
+  const BackwardJob job = {of.x.dtype(), of.eps, params, sums.sums};
+  if (!into.weight && !into.bias)
+    return opdock::for_rows(call, params.rows.count, params.length,
                             [&](int64_t begin, int64_t end) { kernel(job, begin, end); });
   static const auto chunks = OPDOCK_SIMD_CHOOSE(run_backward_chunks);
   static const auto totals = OPDOCK_SIMD_CHOOSE(column_totals);
   call.parallel_for(job.sums.chunks.count, 1,
                     [&](int64_t begin, int64_t end) { chunks(job, begin, end); });
-  const OptionalTensor* const found[] = {&grad_weight, &grad_bias};
+  const OptionalTensor* const found[] = {&into.weight, &into.bias};
   for (int s = 0; s < 2; ++s) {
     if (!*found[s]) continue;
     const Tensor out = **found[s];
-    const ColumnJob columns = {job.dtype, job.sums.partial[s], job.sums.chunks.count,
-                               job.params.length, out.raw()};
+    const ColumnJob columns = {job.dtype, job.sums.partial[s], job.sums.chunks.count, params.length,
+                               out.raw()};
     call.parallel_for(out.numel(), std::max<int64_t>(64, 16384 / columns.chunks),
                       [&](int64_t begin, int64_t end) { totals(columns, begin, end); });
   }
 }
 
-void run_on_gpu(const Call& call, BackwardParams* params, const WeightParams& sums,
-                const Arguments& of, const OptionalTensor& grad_weight,
-                const OptionalTensor& grad_bias) {
+// False: the rows do not suit.
+bool run_loop(const Call& call, const BackwardParams& rows, const Arguments& of, opdock::RowFit fit,
+              const Gradients& into) {
+  const Loop loop(call, of);
+  if (!loop.fits() || fit != opdock::RowFit::kPlain) return false;
+  const Workspace at(of, loop.chunks, false);
+  char* const workspace = static_cast<char*>(call.workspace());
+  LoopParams params = {rows, {}, static_cast<int>(loop.team_warps)};
+  if (into.weight) params.sums[0] = reinterpret_cast<float*>(workspace);
+  if (into.bias) params.sums[1] = reinterpret_cast<float*>(workspace + at.bias);
+  opdock::Launch how = {loop.chunks * loop.cluster, loop.threads,
+                        static_cast<uint32_t>(loop.shared)};
+  if (loop.cluster > 1) how.cluster = opdock::Dim3(loop.cluster);
+  how.flags = opdock::detail::turn_flags(call, loop.chunks * loop.cluster, loop.threads);
+  call.launch(kLoopRows(of.x.dtype()), how, params);
+  opdock::launch_column_totals(call, kTotals, {params.sums[0], params.sums[1]}, loop.chunks,
+                               {into.weight, into.bias});
+  return true;
+}
+
+void run_on_gpu(const Call& call, BackwardParams* params, const Arguments& of,
+                const Gradients& into) {
   const opdock::Dtype dtype = of.x.dtype();
   const opdock::RowFit fit =
       opdock::fit_of(params->rows, params->length, dtype.bytes(),
                      {params->x, params->grad, params->out, params->grad_sum}, {params->weight});
+  const bool has_sums = into.weight || into.bias;
+  if (has_sums && run_loop(call, *params, of, fit, into)) return;
+  const Workspace at = two_passes(of, false);
+  char* const workspace = static_cast<char*>(call.workspace());
+  if (has_sums) params->moments = reinterpret_cast<Moments*>(workspace + at.moments);
   opdock::launch_rows(call, kRows, dtype, fit, params);
-  if (!grad_weight && !grad_bias) return;
+  if (!has_sums) return;
+  WeightParams sums = column_sums(call, of, at, into);
+  sums.moments = params->moments;
   opdock::launch_column_chunks(call, kWeightSums(dtype), sums.at, sums.sums, sums);
-  const int64_t chunks = sums.sums.chunks.count;
-  if (grad_weight)
-    opdock::launch_column_totals(call, kTotals, sums.sums.partial[0], chunks, *grad_weight);
-  if (grad_bias)
-    opdock::launch_column_totals(call, kTotals, sums.sums.partial[1], chunks, *grad_bias);
+  opdock::launch_column_totals(call, kTotals, {sums.sums.partial[0], sums.sums.partial[1]},
+                               at.chunks, {into.weight, into.bias});
 }
 
 // The sums of no rows.
-void zero(const Call& call, const OptionalTensor& sums) {
-  if (!sums || sums->numel() == 0) return;
-  if (!call.is_cpu()) return opdock::launch_column_totals(call, kTotals, nullptr, 0, *sums);
-  std::memset(sums->raw(), 0, static_cast<size_t>(sums->numel() * sums->dtype().bytes()));
+void zero(const Call& call, const Gradients& sums) {
+  if (!call.is_cpu())
+    return opdock::launch_column_totals(call, kTotals, {}, 0, {sums.weight, sums.bias});
+  for (const OptionalTensor& each : {sums.weight, sums.bias})
+    if (each && each->numel() != 0)
+      std::memset(each->raw(), 0, static_cast<size_t>(each->numel() * each->dtype().bytes()));
 }
 
 void run(Call& call, Results results, const Arguments& of) {
   const Tensor out = results[0];
-  const OptionalTensor grad_weight = of.weight ? results.optional(1) : std::nullopt;
-  const OptionalTensor grad_bias = of.bias ? results.optional(2) : std::nullopt;
+  const Gradients into = {of.weight ? results.optional(1) : std::nullopt,
+                          of.bias ? results.optional(2) : std::nullopt};
   opdock::check_rows(out, "output 0");
-  if (grad_weight) check(*grad_weight, "output 1").contiguous();
-  if (grad_bias) check(*grad_bias, "output 2").contiguous();
-  if (of.x.numel() == 0) {
-    zero(call, grad_weight);
-    zero(call, grad_bias);
-    return;
-  }
-  const Workspace at(of, call.is_cpu());
-  char* const workspace = static_cast<char*>(call.workspace());
+  if (into.weight) check(*into.weight, "output 1").contiguous();
+  if (into.bias) check(*into.bias, "output 2").contiguous();
+  if (of.x.numel() == 0) return zero(call, into);
   BackwardParams params = {};
   params.x = of.x.raw();
   params.grad = of.grad.raw();
@@ -124,22 +207,10 @@ void run(Call& call, Results results, const Arguments& of) {
   params.share = 1.0f / static_cast<float>(params.length);
   params.centred = of.centred;
   params.rows = opdock::make_rows<4>({of.x, of.grad, out, of.grad_sum});
-  WeightParams sums = {};
-  if (grad_weight || grad_bias) {
-    sums.at = opdock::make_elements<2>({of.grad, of.x}, params.length, {}, true);
-    sums.sums =
-        opdock::make_column_sums<2>(call, sums.at, of.x.dtype().bytes(), {-1, -1}, params.length);
-    if (grad_weight) sums.sums.partial[0] = workspace;
-    if (grad_bias) sums.sums.partial[1] = workspace + at.bias;
-    if (!call.is_cpu()) {
-      params.moments = reinterpret_cast<Moments*>(workspace + at.moments);
-      sums.moments = params.moments;
-    }
-  }
   if (call.is_cpu())
-    run_on_cpu(call, {of.x.dtype(), of.eps, params, sums.sums}, grad_weight, grad_bias);
+    run_on_cpu(call, params, of, into);
   else
-    run_on_gpu(call, &params, sums, of, grad_weight, grad_bias);
+    run_on_gpu(call, &params, of, into);
 }
 
 void plan_layer_norm(Plan& of, Tensor grad, Tensor x, OptionalTensor weight, OptionalTensor bias,

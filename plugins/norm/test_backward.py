@@ -97,11 +97,30 @@ def test_row_lengths(check, dtype, norm, length):
 
 
 @pytest.mark.parametrize("norm", NORMS)
-@pytest.mark.parametrize("rows, length", [(1, 8), (40, 130), (300, 24), (3000, 40), (1100, 264)])
+@pytest.mark.parametrize(
+    "rows, length",
+    [(1, 8), (40, 130), (300, 24), (3000, 40), (1100, 264), (700, 1024), (150, 4096), (70, 10240)],
+)
 def test_sums_over_rows(check, dtype, norm, rows, length):
-    x, grad = (random((rows, length), dtype, rows + i, mean=0.5) for i in range(2))
+    """More rows than a GPU's blocks take at once; plain ones, and some with one element more."""
     weight, bias = random(length, dtype, 3, 0.5, 1.0), random(length, dtype, 4)
-    check(norm, grad, x, weight, bias if norm == "layer_norm" else None)
+    bias = bias if norm == "layer_norm" else None
+    for more in (0, 1):
+        x, grad = (
+            random((rows, length + more), dtype, rows + i, mean=0.5)[:, more:] for i in range(2)
+        )
+        check(norm, grad, x, weight, bias, grad if rows < 1000 else None)
+
+
+@pytest.mark.parametrize("norm", NORMS)
+@pytest.mark.parametrize("length", [520, 1024])
+def test_the_same_bits_each_time(device, dtype, norm, length):
+    x, grad = (random((300, length), dtype, seed) for seed in (1, 2))
+    backward = on(device, getattr(opdock.ops, f"{norm}_backward"))
+    first = backward(grad, x, random(length, dtype, 3))
+    again = backward(grad, x, random(length, dtype, 3))
+    for one, other in zip(first[:2], again, strict=False):
+        assert torch.equal(one, other)
 
 
 @pytest.mark.parametrize("length", [33, 520, 1000, 1024])

@@ -28,7 +28,8 @@ TEST(NormLaunches, CoverEveryRowOfTheGradient) {
     const Result result =
         backward.record({grad.value(), x.value(), weight.value(), more.value(), number(1e-5)},
                         {&out, &weights}, warp, launches);
-    if (launches->size() == 3) launches->resize(1);  // the others sum over rows
+    EXPECT_EQ(launches->size(), 3u);
+    launches->resize(1);  // the others sum over rows
     return result;
   };
   expect_every_launch_covers("norm", 4, run);
@@ -48,11 +49,76 @@ TEST(NormLaunches, SumTheGradientsOfWeightAndBiasInTwoStages) {
   // Two sums of each chunk and column, and three numbers of each row.
   EXPECT_EQ(result.workspace_bytes,
             static_cast<uint64_t>(2 * chunks * length + 3 * rows) * sizeof(float));
-  ASSERT_EQ(launches.size(), 4u);
+  ASSERT_EQ(launches.size(), 3u);
   EXPECT_EQ(launches[1].kernel, "layernorm::backward::weight_sums<opdock::half>");
   EXPECT_EQ(launches[1].how.grid[1], chunks);
   EXPECT_EQ(launches[2].kernel, "layernorm::backward::totals");
-  EXPECT_EQ(launches[3].kernel, "layernorm::backward::totals");
+  EXPECT_EQ(launches[2].how.grid[1], 2u);
+}
+
+// How all gradients are computed in one pass, on a GPU with so much shared memory; `odd`: which
+// argument is misaligned (0: none).
+std::vector<Launch> backward_launches(Type type, int64_t rows, int64_t length,
+                                      const RecordedGpu& gpu, int odd = 0, bool added = false) {
+  const Op backward("norm", "layer_norm_backward");
+  Array grad(type, {rows, length}, {length, 1}, odd == 1), x(type, {rows, length});
+  Array weight(type, {length}, {1}, odd == 2), out(type, {rows, length});
+  Array weights(type, {length}), biases(type, {length});
+  std::vector<Launch> launches;
+  const Result result = backward.record({grad.value(), x.value(), weight.value(), weight.value(),
+                                         added ? grad.value() : none(), number(1e-5)},
+                                        {&out, &weights, &biases}, gpu, &launches);
+  EXPECT_EQ(result.status, OPDOCK_OK) << result.text;
+  return launches;
+}
+
+TEST(NormLaunches, TakePlainRowsInTurnForAllGradientsAtOnce) {
+  for (uint32_t warp : {32u, 64u})
+    for (uint32_t kib : {64u, 227u})
+      for (Type type : {Type::kFloat32, Type::kFloat16, Type::kBFloat16})
+        for (int64_t length : launch_lengths())
+          for (int64_t rows : {int64_t{1}, 4 + 200000 / (length * length)})
+            for (bool added : {false, true}) {
+              const bool is_cuda = warp == 32;
+              const RecordedGpu gpu = {warp, is_cuda ? OPDOCK_CUDA : OPDOCK_ROCM, 9, 132,
+                                       kib * 1024};
+              const auto launches = backward_launches(type, rows, length, gpu, 0, added);
+              SCOPED_TRACE(std::to_string(rows) + " rows of " + std::to_string(length));
+              const int64_t bytes = type == Type::kFloat32 ? 4 : 2, vectors = length * bytes / 16;
+              const opdock_launch& how = launches[0].how;
+              if (launches[0].kernel.find("loop_rows") == std::string::npos) {
+                ASSERT_EQ(launches.size(), 3u);
+                // Too short, not of whole vectors, or too long for registers or shared memory.
+                EXPECT_TRUE(length * bytes % 16 != 0 || vectors < warp || length > 1024) << kib;
+                EXPECT_TRUE(kib < 227 || length * bytes % 16 != 0 || vectors < warp ||
+                            length > (is_cuda ? 32776 : 4104));
+                continue;
+              }
+              ASSERT_EQ(launches.size(), 2u);
+              EXPECT_EQ(length * bytes % 16, 0);
+              const int64_t cluster = std::max<int64_t>(1, how.cluster[0]);
+              EXPECT_TRUE(is_cuda || cluster == 1);
+              EXPECT_EQ(how.grid[0] % cluster, 0);
+              EXPECT_LE(how.grid[0], 132);
+              EXPECT_EQ(how.block[0] % warp, 0);
+              EXPECT_LE(how.block[0], 512);
+              // 16 elements a thread, and three rows of two or three tensors to be copied.
+              EXPECT_GE(cluster * how.block[0] * 16, length);
+              EXPECT_EQ(how.shared_bytes, how.block[0] * 16 * bytes * 3 * (added ? 3 : 2));
+              EXPECT_LE(how.shared_bytes + 1024, kib * 1024);
+              EXPECT_EQ(launches[1].kernel, "layernorm::backward::totals");
+              EXPECT_EQ(launches[1].how.grid[1], 2u);
+            }
+}
+
+TEST(NormLaunches, TakeOtherRowsInTwoPasses) {
+  const RecordedGpu large = {32, OPDOCK_CUDA, 9, 132, 227 * 1024};
+  const RecordedGpu small = {32, OPDOCK_CUDA, 7, 80, 48 * 1024};
+  EXPECT_EQ(backward_launches(Type::kFloat16, 64, 8192, large).size(), 2u);
+  EXPECT_EQ(backward_launches(Type::kFloat16, 64, 8192, large, 1).size(), 3u);
+  EXPECT_EQ(backward_launches(Type::kFloat16, 64, 8192, large, 2).size(), 3u);
+  EXPECT_EQ(backward_launches(Type::kFloat16, 64, 8192, small).size(), 3u);
+  EXPECT_EQ(backward_launches(Type::kFloat16, 64, 8196, large).size(), 3u);
 }
 
 TEST(NormLaunches, NothingForEmptyTensors) {

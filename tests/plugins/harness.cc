@@ -373,10 +373,11 @@ bool Op::returns_value() const {
   return schema.ends_with("-> int") || schema.find("-> Object(") != schema.npos;
 }
 
-Result Op::plan(const std::vector<opdock_value>& args, int32_t device, Reach* reach,
-                size_t outputs) const {
+Result Op::plan(const std::vector<opdock_value>& args, int32_t device, Reach* reach, size_t outputs,
+                const opdock_device_facts* facts) const {
   char error[1024] = "";
-  const opdock_call call = make_call(error, sizeof error, device);
+  opdock_call call = make_call(error, sizeof error, device);
+  if (facts) call.facts = facts;
   Result result;
   result.planned.resize(returns_list() ? outputs : op_->num_shape_rules);
   opdock_plan plan = {};
@@ -435,7 +436,8 @@ Result Op::record(const std::vector<opdock_value>& args, const std::vector<Array
   facts.arch_major = gpu.arch_major;
   facts.warp_size = gpu.warp_size;
   facts.multiprocessors = gpu.multiprocessors;
-  Result result = plan(args, gpu.type, nullptr, outputs.size());
+  facts.max_shared_bytes = gpu.max_shared_bytes;
+  Result result = plan(args, gpu.type, nullptr, outputs.size(), &facts);
   auto on_gpu = [&](opdock_call* call) {
     call->facts = &facts;
     call->host_data = launches;

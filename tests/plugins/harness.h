@@ -78,6 +78,7 @@ struct RecordedGpu {
   int32_t type = OPDOCK_CUDA;
   uint32_t arch_major = 9;
   uint32_t multiprocessors = 132;
+  uint32_t max_shared_bytes = 0;  // 0: no kernel gets dynamic shared memory
 };
 
 // While one lives, every question of an op for its fastest way (opdock.tuning/1) is answered with
@@ -113,8 +114,10 @@ class Op {
   const opdock_op& descriptor() const { return *op_; }
 
   // outputs: how many fresh tensors there are for these arguments, where an op returns a list.
+  // facts: of the device; null: of a CPU.
   Result plan(const std::vector<opdock_value>& args, int32_t device = OPDOCK_CPU,
-              Reach* reach = nullptr, size_t outputs = 1) const;
+              Reach* reach = nullptr, size_t outputs = 1,
+              const opdock_device_facts* facts = nullptr) const;
   // Plans, and runs into these outputs, all said to lie on this GPU, or on one with this width of
   // warps. Nothing is executed; `launches` gets what the plugin asks for.
   Result record(const std::vector<opdock_value>& args, const std::vector<Array*>& outputs,

@@ -5,6 +5,7 @@
 
 #include "opdock/columns.cuh"
 #include "opdock/elementwise.cuh"
+#include "opdock/launch.cuh"
 
 namespace opdock {
 
@@ -64,23 +65,38 @@ OPDOCK_DEVICE void for_column_chunks(const Elements<Tensors>& p, const ColumnSum
   }
 }
 
-// The sums of the chunks' sums. The kernel's launch is launch_column_totals().
+// The sums of the chunks' sums. The kernel is nothing else; its launch is launch_column_totals().
 OPDOCK_DEVICE void column_totals(const ColumnTotals& p) {
+  launch_turn();
   OPDOCK_SHARED(float, scratch, kTotalThreads);
-  constexpr int kHeight = kTotalThreads / kTotalColumns;
+  constexpr int kHeight = kTotalThreads / kTotalColumns, kAtOnce = 8;
   const int lane = thread_index() % kTotalColumns;
   const int64_t column = block_index() * kTotalColumns + lane;
+  const bool second = block_index_y() != 0;
   float sum = 0.0f;
-  if (column < p.columns)
-    for (int64_t chunk = thread_index() / kTotalColumns; chunk < p.chunks; chunk += kHeight)
-      sum += p.partial[chunk * p.columns + column];
+  if (column < p.columns) {
+    const int first = thread_index() / kTotalColumns, chunks = static_cast<int>(p.chunks);
+    const float* from = (second ? p.partial[1] : p.partial[0]) + first * p.columns + column;
+    const int64_t step = kHeight * p.columns;
+    for (int chunk = first; chunk < chunks; chunk += kHeight * kAtOnce) {
+      float found[kAtOnce];
+      OPDOCK_UNROLL
+      for (int i = 0; i < kAtOnce; ++i) {
+        found[i] = chunk + i * kHeight < chunks ? *from : 0.0f;
+        from += step;
+      }
+      OPDOCK_UNROLL
+      for (float each : found) sum += each;
+    }
+  }
   scratch[thread_index()] = sum;
   block_barrier();
   if (thread_index() >= kTotalColumns || column >= p.columns) return;
   for (int y = 1; y < kHeight; ++y) sum += scratch[y * kTotalColumns + lane];
-  if (p.element == 0) static_cast<float*>(p.out)[column] = sum;
-  if (p.element == 1) static_cast<half*>(p.out)[column] = from_float<half>(sum);
-  if (p.element == 2) static_cast<bfloat16*>(p.out)[column] = from_float<bfloat16>(sum);
+  void* const out = second ? p.out[1] : p.out[0];
+  if (p.element == 0) static_cast<float*>(out)[column] = sum;
+  if (p.element == 1) static_cast<half*>(out)[column] = from_float<half>(sum);
+  if (p.element == 2) static_cast<bfloat16*>(out)[column] = from_float<bfloat16>(sum);
 }
 
 }  // namespace opdock

@@ -38,10 +38,12 @@ struct ColumnSums {
   int lanes;  // threads of a block that lie side by side in a row
 };
 
-// The second stage's kernel parameter.
+inline constexpr int kTotalOutputs = 2;  // of one launch of the second stage, at most
+
+// The second stage's kernel parameter. All outputs have one dtype.
 struct ColumnTotals {
-  const float* partial;  // [chunks, columns]
-  void* out;             // [columns]
+  const float* partial[kTotalOutputs];  // [chunks, columns]
+  void* out[kTotalOutputs];             // [columns]
   long long columns;
   long long chunks;
   int element;  // of out: 0 float, 1 half, 2 bfloat16

@@ -24,6 +24,21 @@ OPDOCK_DEVICE float warp_reduce(float value) {
   return value;
 }
 
+// Sums over all lanes of four numbers at once: lane i gets that of values[i % 4]. lane: of the
+// caller. All lanes of the warp take part.
+template <int Width = warp_width()>
+OPDOCK_DEVICE float warp_reduce4(const float (&values)[4], int lane) {
+  const bool odd = (lane & 1) != 0, high = (lane & 2) != 0;
+  const float low_pair =
+      (odd ? values[1] : values[0]) + shuffle_xor(odd ? values[0] : values[1], 1);
+  const float high_pair =
+      (odd ? values[3] : values[2]) + shuffle_xor(odd ? values[2] : values[3], 1);
+  float sum = (high ? high_pair : low_pair) + shuffle_xor(high ? low_pair : high_pair, 2);
+  OPDOCK_UNROLL
+  for (int mask = Width / 2; mask > 2; mask /= 2) sum += shuffle_xor(sum, mask);
+  return sum;
+}
+
 // The combination over all threads of a one-dimensional block of whole warps, in every thread. All
 // threads of the block take part. `scratch` is shared memory for one float a warp; it may be used
 // again after the next block_barrier(), or at once by the next block_reduce().

@@ -121,18 +121,28 @@ void launch_column_chunks(const Call& call, uint32_t kernel, const Elements<N>& 
   call.launch(kernel, {Dim3(tiles, sums.chunks.count), kColumnThreads}, params);
 }
 
-// Launches a kernel that calls column_totals(), on the call's stream: out, contiguous, becomes the
-// sums of the chunks' sums, [chunks, columns], from `partial` on.
-inline void launch_column_totals(const Call& call, uint32_t kernel, const void* partial,
-                                 int64_t chunks, Tensor out) {
+// Launches a kernel that calls column_totals(), on the call's stream: each `out` that is there, all
+// contiguous, of one dtype and length, becomes the sums of the chunks' sums, [chunks, columns],
+// from its `partial` on.
+inline void launch_column_totals(const Call& call, uint32_t kernel,
+                                 const void* const (&partial)[kTotalOutputs], int64_t chunks,
+                                 const std::optional<Tensor> (&out)[kTotalOutputs]) {
   ColumnTotals params = {};
-  params.partial = static_cast<const float*>(partial);
-  params.out = out.raw();
-  params.columns = out.numel();
   params.chunks = chunks;
-  params.element = static_cast<int>(RowTypes::find(out.dtype()));
+  int count = 0;
+  for (int i = 0; i < kTotalOutputs; ++i) {
+    if (!out[i] || out[i]->numel() == 0) continue;
+    params.partial[count] = static_cast<const float*>(partial[i]);
+    params.out[count++] = out[i]->raw();
+    params.columns = out[i]->numel();
+    params.element = static_cast<int>(RowTypes::find(out[i]->dtype()));
+  }
+  if (count == 0) return;
   const int64_t blocks = (params.columns + kTotalColumns - 1) / kTotalColumns;
-  call.launch(kernel, {blocks, kTotalThreads}, params);
+  Launch how = {Dim3(blocks, count), kTotalThreads};
+  // What comes before takes long, and this does not.
+  if (detail::has_sm_90(call)) how.flags = OPDOCK_LAUNCH_PROGRAMMATIC;
+  call.launch(kernel, how, params);
 }
 
 }  // namespace opdock

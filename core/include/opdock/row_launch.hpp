@@ -83,7 +83,7 @@ inline int64_t power_of_two(int64_t least) {
 }
 
 // Clusters and programmatic launches came with it.
-inline bool has_sm_90(const Call& call) {
+inline bool has_sm_90(const CallBase& call) {
   return call.is_cuda() && call.facts().arch_major >= 9;
 }
 

@@ -43,6 +43,19 @@ struct BackwardParams {
   opdock::Rows<4> rows;  // x, grad, out, grad_sum
 };
 
+// Of the kernel that computes all gradients at once (norm_backward_loop.cuh): moments is null.
+struct LoopParams : BackwardParams {
+  float* sums[2];  // of the chunks' weight and bias, [chunks, length]; null: not wanted
+  int team_warps;  // of a block that share a row
+};
+inline constexpr int kLoopThreads = 512;   // of its blocks, at most
+inline constexpr int kLoopStages = 3;      // rows of which it holds copies
+inline constexpr int kLoopScratch = 1024;  // bytes of a block's shared memory beside the copies
+// Vectors of a row that a thread has, of elements of so many bytes: 16 elements of 16 or 32 bits.
+OPDOCK_HOST_DEVICE constexpr int loop_vectors(int bytes) {
+  return bytes;
+}
+
 // … and those of weight and bias, sums over rows.
 struct WeightParams {
   opdock::Elements<2> at;      // grad, x
