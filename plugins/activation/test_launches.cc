@@ -43,6 +43,20 @@ TEST(ActivationLaunches, DivideByMultiplying) {
   }
 }
 
+TEST(ActivationLaunches, DivideByMultiplyingIn32Bits) {
+  for (const uint64_t divisor :
+       {2ull, 3ull, 5ull, 128ull, 1000ull, 1804ull, (1ull << 30) + 1, (1ull << 31) - 1}) {
+    opdock::Elements<1> elements = {};
+    opdock::detail::set_divisor(&elements, divisor, 32);
+    ASSERT_LT(elements.factor, 1ull << 32) << divisor;
+    for (const uint64_t number :
+         {uint64_t{0}, uint64_t{1}, divisor - 1, divisor, 1000 % divisor, (uint64_t{1} << 31) - 1,
+          (uint64_t{1} << 31) / divisor * divisor - 1})
+      EXPECT_EQ(number * elements.factor >> 32 >> elements.shift, number / divisor)
+          << number << " / " << divisor;
+  }
+}
+
 // A thread for each vector, and for one more a row where rows may begin inside of one.
 TEST(ActivationLaunches, HaveAThreadForEachVector) {
   const Op bias_gelu("activation", "bias_gelu"), silu("activation", "silu");

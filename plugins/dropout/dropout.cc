@@ -83,8 +83,8 @@ void launch(const Call& call, uint32_t kernel, Tensor x, const Params& params) {
   // As many elements as a thread of the kernel has at a time.
   const int64_t group = std::max<int64_t>(4, 16 / x.dtype().bytes());
   const int64_t groups = (params.numel + group - 1) / group;
-  // As many blocks as the device holds, several times, so that none is left waiting for the last.
-  const int64_t most = int64_t{32} * std::max<uint32_t>(call.facts().multiprocessors, 1);
+  // A group a thread, as long as there may be so many: AMD's driver takes fewer than 2^32 threads.
+  constexpr int64_t most = (int64_t{1} << 32) / kThreads - 1;
   call.launch(kernel, {std::min((groups + kThreads - 1) / kThreads, most), kThreads}, params);
 }
 

@@ -25,12 +25,12 @@ OPDOCK_DEVICE void for_column_chunks(const Elements<Tensors>& p, const ColumnSum
   const int64_t begin = block_index_y() * sums.chunks.rows;
   const int64_t last = begin + sums.chunks.rows;
   const int64_t end = last < p.rows.count ? last : p.rows.count;
-  RowPart<T, In, Out, Tensors> at = {p, {}, {slot * kSize, p.length}};
+  RowPart<T, In, Out, Tensors> at = {p, {slot * kSize, p.length}, {}};
   const bool vectors = p.aligned && at.part.template is_whole<T>();
   float sum[Terms][kSize] = {};
   if (at.part.first < p.length) {
     for (int64_t row = begin + thread_index() / lanes; row < end; row += height) {
-      p.rows.locate(row, at.offset);
+      at.locate(row);
       Packed<T> in[In::kCount], out[Out::kRoom];
       float terms[Terms][kSize];
       if (vectors) {

@@ -19,6 +19,10 @@ struct Elements {
   int aligned;          // every row of every tensor begins at a multiple of 16 bytes
   int shift;            // with `factor` for a division by `slots`, which is slow otherwise
   unsigned long long factor;
+  // Not 0: rows are whole vectors, evenly spaced, and this is how many there are in all. `factor`
+  // is one of 32 bits, and vector i of all, in row r, is vector i + r * skip of a tensor.
+  unsigned int vectors;
+  unsigned int skip[Tensors];
   Rows<Tensors> rows;
 };
 

@@ -20,13 +20,12 @@ struct Part {
   }
 };
 
-// 0 for elements that are not there.
+// The part at `from`; 0 for elements that are not there.
 template <typename T>
-OPDOCK_DEVICE Packed<T> load_part(const T* row, const Part& part) {
-  const T* const from = row + part.first;
+OPDOCK_DEVICE Packed<T> load_part(const T* from, const Part& part) {
   Packed<T> piece;
   if (part.is_whole<T>()) {
-    load_side(row, part.first, part.length, misalignment(from), &piece);
+    load_side(from - part.first, part.first, part.length, misalignment(from), &piece);
     return piece;
   }
   fill_piece(T{}, &piece);
@@ -37,8 +36,7 @@ OPDOCK_DEVICE Packed<T> load_part(const T* row, const Part& part) {
 }
 
 template <typename T>
-OPDOCK_DEVICE void store_part(T* row, const Part& part, const Packed<T>& piece) {
-  T* const to = row + part.first;
+OPDOCK_DEVICE void store_part(T* to, const Part& part, const Packed<T>& piece) {
   if (part.is_whole<T>() && misalignment(to) == 0) {
     store_piece(to, piece);
     return;
@@ -59,47 +57,48 @@ struct Places {
   }
 };
 
+// Calls f(tensor, i) for those of the places' tensors that there are, which are their numbers i, as
+// constants; the first one is there.
+template <typename List, int I = 0, int Tensors, typename F>
+OPDOCK_DEVICE void for_each_place(const Elements<Tensors>& p, const F& f) {
+  if constexpr (I < List::kCount) {
+    if (I == 0 || p.data[List::at(I)]) f(List::at(I), I);
+    for_each_place<List, I + 1>(p, f);
+  }
+}
+
 // This thread's part of one row's tensors: those that are read and those that are written.
 template <typename T, typename In, typename Out, int Tensors>
 struct RowPart {
   const Elements<Tensors>& p;
-  long long offset[Tensors];  // of the row in each tensor
   Part part;
+  T* at[Tensors];  // where the part begins
 
-  OPDOCK_DEVICE T* row(int tensor) const {
-    return static_cast<T*>(p.data[tensor]) + offset[tensor];
+  OPDOCK_DEVICE void locate(int64_t row) {
+    long long offset[Tensors];
+    p.rows.locate(row, offset);
+    OPDOCK_UNROLL
+    for (int t = 0; t < Tensors; ++t) at[t] = static_cast<T*>(p.data[t]) + offset[t] + part.first;
   }
 
-  // By whole vectors or not. The first tensor of each kind is there; those of what is absent are
-  // left as they are.
-  template <int I = 0>
+  // By whole vectors or not; what is absent is left as it is.
   OPDOCK_DEVICE void load(bool vectors, Packed<T> (&in)[In::kCount]) const {
-    if constexpr (I < In::kCount) {
-      constexpr int kTensor = In::at(I);
-      if (I == 0 || p.data[kTensor]) {
-        const T* const from = row(kTensor);
-        if (vectors) {
-          load_piece(from + part.first, &in[I]);
-        } else {
-          in[I] = load_part(from, part);
-        }
+    for_each_place<In>(p, [&](int tensor, int i) {
+      if (vectors) {
+        load_piece(at[tensor], &in[i]);
+      } else {
+        in[i] = load_part(at[tensor], part);
       }
-      load<I + 1>(vectors, in);
-    }
+    });
   }
-  template <int I = 0>
   OPDOCK_DEVICE void store(bool vectors, const Packed<T> (&out)[Out::kRoom]) const {
-    if constexpr (I < Out::kCount) {
-      constexpr int kTensor = Out::at(I);
-      if (I == 0 || p.data[kTensor]) {
-        if (vectors) {
-          store_piece(row(kTensor) + part.first, out[I]);
-        } else {
-          store_part(row(kTensor), part, out[I]);
-        }
+    for_each_place<Out>(p, [&](int tensor, int i) {
+      if (vectors) {
+        store_piece(at[tensor], out[i]);
+      } else {
+        store_part(at[tensor], part, out[i]);
       }
-      store<I + 1>(vectors, out);
-    }
+    });
   }
 };
 
@@ -110,32 +109,52 @@ struct RowPart {
 template <typename T, typename In, typename Out, int Tensors, typename F>
 OPDOCK_DEVICE void for_elements(const Elements<Tensors>& p, const F& f) {
   launch_turn();
-  const int64_t thread = block_index() * kElementThreads + thread_index();
-  int64_t row = 0;
-  if (p.rows.count > 1) {
-    const uint64_t number = static_cast<uint64_t>(thread);
-    row = p.slots == 1 ? thread : static_cast<int64_t>(multiply_high(number, p.factor) >> p.shift);
-    if (row >= p.rows.count) return;
-  }
-  RowPart<T, In, Out, Tensors> at = {p, {}, {}};
-  at.part = {(thread - row * p.slots) * vector_size<T>, p.length};
-  p.rows.locate(row, at.offset);
-  // So that the first output is written by whole vectors, also where its row is misaligned.
-  if (!p.aligned) at.part.first -= misalignment(at.row(Out::at(0))) / static_cast<int>(sizeof(T));
-  if (at.part.first >= p.length) return;
-  const bool vectors = p.aligned && at.part.template is_whole<T>();
+  RowPart<T, In, Out, Tensors> row = {p, {}, {}};
   Packed<T> in[In::kCount], out[Out::kCount];
-  // Two copies of the loads: those of vectors stand without branches between them.
+  // Three copies of the loads: those of vectors stand without branches between them, and most often
+  // few instructions come before.
+  bool vectors = p.vectors != 0;
   if (vectors) {
-    at.load(true, in);
+    const uint32_t thread = static_cast<uint32_t>(block_index()) * kElementThreads +
+                            static_cast<uint32_t>(thread_index());
+    if (thread >= p.vectors) return;
+    const uint32_t number = multiply_high(thread, static_cast<uint32_t>(p.factor)) >> p.shift;
+    OPDOCK_UNROLL
+    for (int t = 0; t < Tensors; ++t)
+      row.at[t] =
+          static_cast<T*>(p.data[t]) + uint64_t{thread + number * p.skip[t]} * vector_size<T>;
+    row.load(true, in);
   } else {
-    at.load(false, in);
+    const int64_t thread = block_index() * kElementThreads + thread_index();
+    int64_t number = 0;
+    if (p.rows.count > 1) {
+      const uint64_t wide = static_cast<uint64_t>(thread);
+      number =
+          p.slots == 1 ? thread : static_cast<int64_t>(multiply_high(wide, p.factor) >> p.shift);
+      if (number >= p.rows.count) return;
+    }
+    row.part = {(thread - number * p.slots) * vector_size<T>, p.length};
+    row.locate(number);
+    // So that the first output is written by whole vectors, also where its row is misaligned.
+    if (!p.aligned) {
+      const int before = misalignment(row.at[Out::at(0)]) / static_cast<int>(sizeof(T));
+      row.part.first -= before;
+      OPDOCK_UNROLL
+      for (int t = 0; t < Tensors; ++t) row.at[t] -= before;
+    }
+    if (row.part.first >= p.length) return;
+    vectors = p.aligned && row.part.template is_whole<T>();
+    if (vectors) {
+      row.load(true, in);
+    } else {
+      row.load(false, in);
+    }
   }
   f(in, out);
   if (vectors) {
-    at.store(true, out);
+    row.store(true, out);
   } else {
-    at.store(false, out);
+    row.store(false, out);
   }
 }
 

@@ -304,8 +304,21 @@ OPDOCK_DEVICE float rsqrt(float x) {
 OPDOCK_DEVICE float max(float a, float b) {
   return fmaxf(a, b);
 }
+// The larger; NaN if one is.
+OPDOCK_DEVICE float max_or_nan(float a, float b) {
+#if !OPDOCK_HIP && __CUDA_ARCH__ >= 800
+  float value;
+  asm("max.NaN.f32 %0, %1, %2;" : "=f"(value) : "f"(a), "f"(b));
+  return value;
+#else
+  return a < b || b != b ? b : a;
+#endif
+}
 OPDOCK_DEVICE float min(float a, float b) {
   return fminf(a, b);
+}
+OPDOCK_DEVICE float abs(float x) {
+  return fabsf(x);
 }
 OPDOCK_DEVICE float fma(float a, float b, float c) {
   return fmaf(a, b, c);
@@ -316,6 +329,9 @@ OPDOCK_DEVICE float infinity() {
 // The high half of the product.
 OPDOCK_DEVICE uint64_t multiply_high(uint64_t a, uint64_t b) {
   return __umul64hi(a, b);
+}
+OPDOCK_DEVICE uint32_t multiply_high(uint32_t a, uint32_t b) {
+  return __umulhi(a, b);
 }
 
 // Ends the kernel, and with it the stream, with an error: for what must not happen.

@@ -165,8 +165,14 @@ OPDOCK_DEVICE float rsqrt(float x) {
 OPDOCK_DEVICE float max(float a, float b) {
   return __builtin_fmaxf(a, b);
 }
+OPDOCK_DEVICE float max_or_nan(float a, float b) {
+  return a < b || b != b ? b : a;
+}
 OPDOCK_DEVICE float min(float a, float b) {
   return __builtin_fminf(a, b);
+}
+OPDOCK_DEVICE float abs(float x) {
+  return __builtin_fabsf(x);
 }
 OPDOCK_DEVICE float fma(float a, float b, float c) {
   return __builtin_fmaf(a, b, c);
@@ -178,6 +184,9 @@ OPDOCK_DEVICE float infinity() {
 OPDOCK_DEVICE uint64_t multiply_high(uint64_t a, uint64_t b) {
   __extension__ typedef unsigned __int128 Wide;
   return static_cast<uint64_t>(Wide{a} * b >> 64);
+}
+OPDOCK_DEVICE uint32_t multiply_high(uint32_t a, uint32_t b) {
+  return static_cast<uint32_t>(uint64_t{a} * b >> 32);
 }
 
 OPDOCK_DEVICE void trap() {

@@ -12,26 +12,44 @@ namespace activation {
 using namespace opdock;
 
 inline constexpr float kLog2E = 1.44269504f;
-inline constexpr float kLarge = 0x1p125f;        // finite; its inverse is no subnormal number
 inline constexpr float kDensity = 0.398942280f;  // of the normal distribution at 0: 1/sqrt(2 pi)
 
-// tanh gelu is v * sigmoid(w), with w = v * (kTanh1 + kTanh3 * v^2), twice what tanh is taken of.
-inline constexpr float kTanh1 = 1.59576912f;  // 2 sqrt(2 / pi)
-inline constexpr float kTanh3 = kTanh1 * 0.044715f;
-OPDOCK_DEVICE float tanh_argument(float v) {
-  return v * opdock::fma(kTanh3, v * v, kTanh1);
-}
+// tanh gelu is v * sigmoid(w); w is v * (a + b * v^2), twice what tanh is taken of, its derivative
+// a + 3 b * v^2, with a = 2 sqrt(2 / pi) and b = 0.044715 a. For powers of 2, log2(e) times these.
+inline constexpr float kSlope1 = 1.59576912f, kSlope3 = 0.214064449f;
+inline constexpr float kPower1 = 2.3022082f, kPower3 = 0.10294324f;
 
+// The ops, v * s, and what their derivatives take: *sigmoid is s, *rest 1 - s.
 template <typename T>
 struct Math {
-  static OPDOCK_DEVICE float divide(float a, float b) { return a * rcp(b); }
-  // e^-x
-  static OPDOCK_DEVICE float decay(float x) { return opdock::exp2(-kLog2E * x); }
-  // Phi(x), the normal distribution, and *density: Phi'(x). By e^(-x^2/2) t P(t), t = 1/(1 + p x):
-  // the form of Abramowitz and Stegun 7.1.26, fitted to 7e-6 of Phi, from x = -3.5 down to 2.4e-4.
+  // square: v^2.
+  static OPDOCK_DEVICE float gelu_tanh(float v, float square, float* sigmoid, float* rest) {
+    const float w = v * opdock::fma(-kPower3, square, -kPower1);
+    *sigmoid = rcp(1.0f + opdock::exp2(w));
+    *rest = 1.0f - *sigmoid;
+    return v * *sigmoid;
+  }
+  static OPDOCK_DEVICE float silu(float x, float* sigmoid) {
+    *sigmoid = rcp(1.0f + opdock::exp2(-kLog2E * x));
+    return x * *sigmoid;
+  }
+  // The normal distribution Phi is the sigmoid of x P(|x|), to 3e-6 and, below 0, to 3.5e-4 of it.
+  static OPDOCK_DEVICE float gelu(float x) {
+    const float a = opdock::min(opdock::abs(x), 5.5f);
+    float poly = opdock::fma(1.13332995e-05f, a, -0.000183307329f);
+    poly = opdock::fma(poly, a, 0.000828391978f);
+    poly = opdock::fma(poly, a, 0.000569390005f);
+    poly = opdock::fma(poly, a, -0.00407297386f);
+    poly = opdock::fma(poly, a, -0.0995637998f);
+    poly = opdock::fma(poly, a, -0.00251740473f);
+    poly = opdock::fma(poly, a, -2.30184492f);
+    return x * rcp(1.0f + opdock::exp2(x * poly));
+  }
+  // Phi(x) and *density: Phi'(x). By e^(-x^2/2) t P(t), t = 1/(1 + p x): the form of Abramowitz and
+  // Stegun 7.1.26, fitted to 7e-6 of Phi, from x = -3.5 down to 2.4e-4.
   static OPDOCK_DEVICE float normal(float x, float* density) {
-    const float a = x < 0.0f ? -x : x;
-    const float e = opdock::exp2(a * (a * (-0.5f * kLog2E)));
+    const float a = opdock::abs(x);
+    const float e = opdock::exp2(x * (x * (-0.5f * kLog2E)));
     const float t = rcp(opdock::fma(0.36f, a, 1.0f));
     float poly = opdock::fma(-0.0949539021f, t, 0.242833272f);
     poly = opdock::fma(poly, t, 0.0493053831f);
@@ -41,96 +59,69 @@ struct Math {
     *density = e * kDensity;
     return x < 0.0f ? tail : 1.0f - tail;
   }
-  static OPDOCK_DEVICE float gelu(float x) {
-    float density;
-    return x * normal(x, &density);
-  }
-  // And 1 - sigmoid(w), exact where that is small.
-  static OPDOCK_DEVICE float sigmoid(float w, float* outside) {
-    const float e = decay(w), s = rcp(1.0f + e);
-    *outside = opdock::min(e, kLarge) * s;
-    return s;
-  }
-  // x times the sigmoid s.
-  static OPDOCK_DEVICE float times(float x, float s, float) { return x * s; }
-  static OPDOCK_DEVICE float gelu_tanh(float x) {
-    return divide(x, 1.0f + decay(tanh_argument(x)));
-  }
 };
 
+// As exact as PyTorch's, also where the result is next to half of x.
 template <>
 struct Math<float> {
-  static OPDOCK_DEVICE float divide(float a, float b) { return a / b; }
-  static OPDOCK_DEVICE float decay(float x) { return opdock::exp(-x); }
-  static OPDOCK_DEVICE float normal(float x, float* density) {
-    *density = opdock::exp(-0.5f * x * x) * kDensity;
-    return opdock::fma(0.5f, opdock::erf(x * 0.707106781f), 0.5f);
+  static OPDOCK_DEVICE float gelu_tanh(float v, float square, float* sigmoid, float* rest) {
+    const float w = opdock::abs(v) * opdock::fma(-kPower3, square, -kPower1);
+    const float e = opdock::exp2(w), above = 1.0f - e, below = 1.0f + e;
+    // tanh(|w| / 2) is above / below; what the roundings have lost comes in again.
+    const float r = rcp(below), q = above * r, lost = e - (below - 1.0f);
+    const float t = opdock::fma(opdock::fma(-q, lost, opdock::fma(-q, below, above)), r, q);
+    const float half = 0.5f * v, tanh = v < 0.0f ? -t : t;
+    // Of the two that are 1 together the smaller one is exact.
+    const bool far = e < 0.25f;
+    *sigmoid = far && v < 0.0f ? e * r : opdock::fma(0.5f, tanh, 0.5f);
+    *rest = far && !(v < 0.0f) ? e * r : opdock::fma(-0.5f, tanh, 0.5f);
+    return opdock::fma(half, tanh, half);
+  }
+  static OPDOCK_DEVICE float silu(float x, float* sigmoid) {
+    const float e = opdock::exp2(-kLog2E * x), below = 1.0f + e, r = rcp(below), y = x * r;
+    *sigmoid = r;
+    // What the roundings of the sum and of the quotient have lost; beyond, both may be infinite.
+    if (!(opdock::abs(x) < 80.0f)) return y;
+    const float lost = e - (below - 1.0f);
+    *sigmoid = opdock::fma(r, opdock::fma(-r, below, 1.0f), r);
+    return opdock::fma(opdock::fma(-y, lost, opdock::fma(-y, below, x)), r, y);
   }
   static OPDOCK_DEVICE float gelu(float x) {
     const float half = 0.5f * x;
     return opdock::fma(half, opdock::erf(x * 0.707106781f), half);
   }
-  static OPDOCK_DEVICE float sigmoid(float w, float* outside) {
-    const float half = 0.5f * opdock::tanh(0.5f * w);
-    *outside = 0.5f - half;
-    return 0.5f + half;
-  }
-  // Of s and what it leaves to 1 the smaller one is exact.
-  static OPDOCK_DEVICE float times(float x, float s, float outside) {
-    return s < 0.5f ? x * s : opdock::fma(-x, outside, x);
-  }
-  static OPDOCK_DEVICE float gelu_tanh(float x) {
-    const float half = 0.5f * x;
-    return opdock::fma(half, opdock::tanh(0.5f * tanh_argument(x)), half);
+  static OPDOCK_DEVICE float normal(float x, float* density) {
+    *density = opdock::exp2(x * (x * (-0.5f * kLog2E))) * kDensity;
+    return opdock::fma(0.5f, opdock::erf(x * 0.707106781f), 0.5f);
   }
 };
 
-template <typename T>
-OPDOCK_DEVICE float silu(float x) {
-  if constexpr (sizeof(T) < sizeof(float)) {
-    return Math<T>::divide(x, 1.0f + Math<T>::decay(x));
-  } else {
-    const float m = opdock::expm1(-x), d = 2.0f + m, y = x / d;
-    // What the roundings of the sum and of the quotient have lost comes in again; far below 0 the 2
-    // is nothing, and the sum may be infinite.
-    if (!(d < 0x1p24f) || !(x < infinity())) return y;
-    const float lost = m - (d - 2.0f);
-    const float rest = opdock::fma(-y, lost, opdock::fma(-y, d, x));
-    return opdock::fma(rest, rcp(d), y);
-  }
-}
 // Each x becomes act(x).
 template <typename T, int Size>
 OPDOCK_DEVICE void activate(int act, float (&x)[Size]) {
-  switch (act) {  // the same for all threads
-    case kRelu:
-      OPDOCK_UNROLL
-      for (int k = 0; k < Size; ++k) x[k] = x[k] < 0.0f ? 0.0f : x[k];  // NaN stays
-      break;
-    case kGeluTanh:
-      OPDOCK_UNROLL
-      for (int k = 0; k < Size; ++k) x[k] = Math<T>::gelu_tanh(x[k]);
-      break;
-    case kGeluErf:
-      OPDOCK_UNROLL
-      for (int k = 0; k < Size; ++k) x[k] = Math<T>::gelu(x[k]);
-      break;
-    case kSilu:
-      OPDOCK_UNROLL
-      for (int k = 0; k < Size; ++k) x[k] = silu<T>(x[k]);
-      break;
-    default:
-      break;
+  float sigmoid, rest;
+  // The same for all threads. No switch: it becomes a jump through a table, which is slower.
+  if (act == kGeluTanh) {
+    OPDOCK_UNROLL
+    for (int k = 0; k < Size; ++k) x[k] = Math<T>::gelu_tanh(x[k], x[k] * x[k], &sigmoid, &rest);
+  } else if (act == kGeluErf) {
+    OPDOCK_UNROLL
+    for (int k = 0; k < Size; ++k) x[k] = Math<T>::gelu(x[k]);
+  } else if (act == kSilu) {
+    OPDOCK_UNROLL
+    for (int k = 0; k < Size; ++k) x[k] = Math<T>::silu(x[k], &sigmoid);
+  } else if (act == kRelu) {
+    OPDOCK_UNROLL
+    for (int k = 0; k < Size; ++k) x[k] = max_or_nan(x[k], 0.0f);
   }
 }
 
 // silu, and its derivative times grad.
 template <typename T>
 OPDOCK_DEVICE void differentiate_silu(float* x, float* grad) {
-  const float e = Math<T>::decay(*x), below = 1.0f + e;
-  const float s = Math<T>::divide(1.0f, below), value = Math<T>::divide(*x, below);
-  *grad *= opdock::fma(value, opdock::min(e, kLarge) * s, s);  // e * s is 1 - s
-  *x = value;
+  float s;
+  *x = Math<T>::silu(*x, &s);
+  *grad *= opdock::fma(*x, 1.0f - s, s);
 }
 
 // tanh gelu, and its derivative times grad.
@@ -138,11 +129,14 @@ template <typename T>
 OPDOCK_DEVICE void differentiate_gelu_tanh(float* x, float* grad) {
   // Beyond, the sigmoid is 0 or 1; the square must not become infinite.
   const float square = opdock::min(*x * *x, 1e3f);
-  const float w = *x * opdock::fma(kTanh3, square, kTanh1);
-  float outside;
-  const float s = Math<T>::sigmoid(w, &outside), value = Math<T>::times(*x, s, outside);
-  *grad *= opdock::fma(value * outside, opdock::fma(3.0f * kTanh3, square, kTanh1), s);
-  *x = value;
+  float s, rest;
+  *x = Math<T>::gelu_tanh(*x, square, &s, &rest);
+  const float slope = opdock::fma(kSlope3, square, kSlope1);
+  if constexpr (sizeof(T) < sizeof(float)) {
+    *grad *= opdock::fma(*x * rest, slope, s);
+  } else {  // in which less is rounded: the derivative may be above 1
+    *grad = opdock::fma(*grad, opdock::fma(*x * rest, slope, s - 0.5f), 0.5f * *grad);
+  }
 }
 
 // Each grad, of act(x), becomes that of x; each x becomes act(x).

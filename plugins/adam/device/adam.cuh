@@ -142,11 +142,12 @@ OPDOCK_DEVICE void step(const Params& p, const Current& now, float& weight, floa
 }
 
 // The thread's elements of tensor number `which`: those from number `first` on, `count` of them.
+// is_float: as in Params.
 template <class T>
-OPDOCK_DEVICE void update_some(const Params& p, int which, int64_t first, int count) {
-  Array<T> weights = {(p.is_float & kFloatWeights) != 0, {}};
-  Array<T> grads = {(p.is_float & kFloatGrads) != 0, {}};
-  Array<T> means = {(p.is_float & kFloatAverages) != 0, {}};
+OPDOCK_DEVICE void update_some(const Params& p, int is_float, int which, int64_t first, int count) {
+  Array<T> weights = {(is_float & kFloatWeights) != 0, {}};
+  Array<T> grads = {(is_float & kFloatGrads) != 0, {}};
+  Array<T> means = {(is_float & kFloatAverages) != 0, {}};
   Array<T> squares = means, copies = {false, {}};
   void* const weight_at = p.weight[which];
   const void* const grad_at = p.grad[which];
@@ -204,7 +205,14 @@ update(Params p) {
   const int64_t begin = which == 0 ? 0 : p.end[which - 1];
   const int64_t first = (block - begin) * kChunk + thread_index() * kItems;
   const int64_t left = p.numel[which] - first;
-  if (left > 0) update_some<T>(p, which, first, left < kItems ? static_cast<int>(left) : kItems);
+  const int count = left < kItems ? static_cast<int>(left) : kItems;
+  // A copy of the code for what is usual with masters, as the questions which is float cost time.
+  constexpr int kUsual = kFloatWeights | kFloatAverages;
+  if (left > 0 && sizeof(T) < sizeof(float) && p.is_float == kUsual) {
+    update_some<T>(p, kUsual, which, first, count);
+  } else if (left > 0) {
+    update_some<T>(p, p.is_float, which, first, count);
+  }
   if (block == grid_blocks() - 1) launch_wait();
 }
 

@@ -5,34 +5,30 @@
 
 #include "dropout_params.cuh"
 #include "opdock/device.cuh"
+#include "opdock/packed.cuh"
 
 namespace dropout {
 
 using namespace opdock;
 
-// In what elements of T are multiplied.
 template <class T>
-struct Element {
-  using Factor = float;
-  OPDOCK_DEVICE static T scaled(T value, float factor) {
-    return from_float<T>(to_float(value) * factor);
-  }
-  OPDOCK_DEVICE static T zero() { return from_float<T>(0.0f); }
+struct NumberOf {
+  using type = float;
 };
 template <>
-struct Element<double> {
-  using Factor = double;
-  OPDOCK_DEVICE static double scaled(double value, double factor) { return value * factor; }
-  OPDOCK_DEVICE static double zero() { return 0.0; }
+struct NumberOf<double> {
+  using type = double;
 };
 
-// Consecutive elements from x[first] on, as far as there are any.
+// Consecutive elements from x[first] on, as far as there are any, as numbers that are multiplied.
 template <class T>
 struct Group {
-  static constexpr int kSize = vector_size<T> < 4 ? 4 : vector_size<T>;
+  static constexpr bool kIsDouble = sizeof(T) == 8;
+  static constexpr int kSize = kIsDouble ? 4 : vector_size<T>;
+  using Number = typename NumberOf<T>::type;
   using Mask = Unit<kSize>;  // a byte an element
 
-  T at[kSize];
+  Number at[kSize];
   int count;  // how many of them there are
   bool is_whole;
 
@@ -41,41 +37,43 @@ struct Group {
     count = left < kSize ? static_cast<int>(left) : kSize;
     is_whole = p.is_aligned && count == kSize;
     const T* const x = static_cast<const T*>(p.x) + first;
-    if (is_whole) {
+    if (!is_whole) {
       OPDOCK_UNROLL
-      for (int i = 0; i < kSize; i += vector_size<T>) {
+      for (int i = 0; i < kSize; ++i) at[i] = i < count ? to_number(x[i]) : Number{0};
+    } else if constexpr (kIsDouble) {
+      OPDOCK_UNROLL
+      for (int i = 0; i < kSize; i += 2) {
         const Vector<T> vector = load_vector(x + i);
-        OPDOCK_UNROLL
-        for (int k = 0; k < vector_size<T>; ++k) at[i + k] = vector.at[k];
+        at[i] = vector.at[0];
+        at[i + 1] = vector.at[1];
       }
     } else {
-      OPDOCK_UNROLL
-      for (int i = 0; i < kSize; ++i) at[i] = i < count ? x[i] : Element<T>::zero();
+      Packed<T> piece;
+      load_piece(x, &piece);
+      to_floats(piece, at);
     }
   }
 
   // Multiplies what is kept by the factor; the others become 0.
   OPDOCK_DEVICE void drop(const bool (&keep)[kSize], double scale) {
-    const auto factor = static_cast<typename Element<T>::Factor>(scale);
+    const Number factor = static_cast<Number>(scale);
     OPDOCK_UNROLL
-    for (int i = 0; i < kSize; ++i)
-      at[i] = keep[i] ? Element<T>::scaled(at[i], factor) : Element<T>::zero();
+    for (int i = 0; i < kSize; ++i) at[i] = keep[i] ? at[i] * factor : Number{0};
   }
 
   OPDOCK_DEVICE void store(const Params& p, int64_t first) const {
     T* const out = static_cast<T*>(p.out) + first;
-    if (is_whole) {
-      OPDOCK_UNROLL
-      for (int i = 0; i < kSize; i += vector_size<T>) {
-        Vector<T> vector;
-        OPDOCK_UNROLL
-        for (int k = 0; k < vector_size<T>; ++k) vector.at[k] = at[i + k];
-        store_vector(out + i, vector);
-      }
-    } else {
+    if (!is_whole) {
       OPDOCK_UNROLL
       for (int i = 0; i < kSize; ++i)
-        if (i < count) out[i] = at[i];
+        if (i < count) out[i] = from_number(at[i]);
+    } else if constexpr (kIsDouble) {
+      OPDOCK_UNROLL
+      for (int i = 0; i < kSize; i += 2) store_vector(out + i, Vector<T>{{at[i], at[i + 1]}});
+    } else {
+      Packed<T> piece;
+      from_floats(at, &piece);
+      store_piece(out, piece);
     }
   }
 
@@ -104,6 +102,22 @@ struct Group {
       OPDOCK_UNROLL
       for (int i = 0; i < kSize; ++i)
         if (i < count) mask[i] = keep[i];
+    }
+  }
+
+ private:
+  static OPDOCK_DEVICE Number to_number(T value) {
+    if constexpr (kIsDouble) {
+      return value;
+    } else {
+      return to_float(value);
+    }
+  }
+  static OPDOCK_DEVICE T from_number(Number value) {
+    if constexpr (kIsDouble) {
+      return value;
+    } else {
+      return from_float<T>(value);
     }
   }
 };
