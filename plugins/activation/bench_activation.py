@@ -84,6 +84,16 @@ def candidates(x):
         yield name, "torch", tensors, torchs
 
 
+def cpu_candidates(shape, dtype):
+    """What tests/bench/cpu_ops.py times: (op, whose, function)."""
+    if len(shape) != 2:
+        return
+    x = torch.randn(shape).to(dtype)
+    for name, _, ours, torchs in [*forward(x), *backward(x)]:
+        yield name, "opdock", ours
+        yield name, "torch", torchs
+
+
 SHAPES = {"cpu": [(64, 1024), (512, 3072), (4096, 4096)], "cuda": [(64, 1024), (8192, 8192)]}
 
 if __name__ == "__main__":

@@ -55,6 +55,13 @@ def candidates(x):
     yield "adamw", "torch", 7, torch_kernel(*all_lists)
 
 
+def cpu_candidates(shape, dtype):
+    """What tests/bench/cpu_ops.py times: (op, whose, function)."""
+    if len(shape) == 2:
+        for name, whose, _, function in candidates(torch.randn(shape).to(dtype)):
+            yield name, whose, function
+
+
 def extra_cases(dtype):
     """What gpu_ops.py times too: (op, case, bytes moved, {whose: function}, params)."""
     if dtype != torch.float32:

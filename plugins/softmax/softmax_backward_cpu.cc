@@ -49,7 +49,8 @@ struct BackwardRow {
 };
 
 template <class T, bool IsLog>
-void write_row(const BackwardRow<T>& row, int64_t length, double scale_by) {
+void write_row(const BackwardRow<T>& given, int64_t length, double scale_by) {
+  const BackwardRow<T> row = given;  // that no store can be seen to change
   using C = typename simd::Compute<T>::type;
   const C scale = static_cast<C>(scale_by);
   if constexpr (IsLog) {
@@ -94,14 +95,16 @@ void backward_rows(const BackwardJob& job, int64_t begin, int64_t end) {
     cursor.next();
     return BackwardRow<T>{grad, result, out, n, sum_of<C, IsLog>(grad, result, n)};
   };
-  // Each row's sum is taken before the one before is written: none waits for it.
-  BackwardRow<T> row = sum(begin);
-  for (int64_t r = begin + 1; r < end; ++r) {
-    const BackwardRow<T> next = sum(r);
+  // A short row's sum is taken before the row before is written: none waits for it. Of longer ones
+  // two would not stay in the first cache.
+  const bool ahead = p.length * static_cast<int64_t>(sizeof(T)) < 2048;
+  BackwardRow<T> row = sum(begin), next = row;
+  for (int64_t r = begin; r < end; ++r) {
+    if (ahead && r + 1 < end) next = sum(r + 1);
     write_row<T, IsLog>(row, p.length, job.scale);
+    if (!ahead && r + 1 < end) next = sum(r + 1);
     row = next;
   }
-  write_row<T, IsLog>(row, p.length, job.scale);
 }
 
 void run_backward(const BackwardJob& job, int64_t begin, int64_t end) {
