@@ -190,7 +190,21 @@ int64_t even_share(int64_t number, int64_t most) {
   return divide_up(number, divide_up(number, most));
 }
 
+// The kernel multiplies by numbers of 32 bits.
+void check_strides(const Params& p) {
+  for (const long long stride :
+       {p.q.in_token, p.q.in_head, p.q.out_token, p.q.out_head, p.k.in_token, p.k.in_head,
+        p.k.out_token, p.k.out_head, p.cos_row, p.sin_row}) {
+    if (stride == static_cast<int32_t>(stride)) continue;
+    throw Error(OPDOCK_UNSUPPORTED,
+                concat("found a stride of ", stride,
+                       " elements from one token, head or row of a "
+                       "table to the next, wanted less than 2^31; make the tensor contiguous"));
+  }
+}
+
 void launch(const Call& call, opdock::Dtype dtype, int64_t table_element, Params* p) {
+  check_strides(*p);
   if ((p->q.count == 0 || is_in_place(p->q)) && (p->k.count == 0 || is_in_place(p->k)))
     p->copied = 0;
   p->by_vectors = is_by_vectors(*p, dtype.bytes(), table_element);

@@ -33,35 +33,35 @@ void expect_shape(const Launch& launch, std::vector<uint32_t> grid, std::vector<
   }
 }
 
-// Threads for pieces of a head, pairs of heads, tokens.
-TEST(RopeLaunches, HaveAThreadForTwoPiecesOfTwoHeads) {
-  expect_shape(launch_of(Type::kBFloat16, 100, 32, 8, 128, 128), {100, 1, 1}, {8, 20, 1});
-  expect_shape(launch_of(Type::kBFloat16, 100, 32, 32, 128, 128), {100, 1, 1}, {8, 32, 1});
-  expect_shape(launch_of(Type::kFloat32, 100, 32, 8, 128, 128), {200, 1, 1}, {16, 10, 1});
-  expect_shape(launch_of(Type::kFloat16, 100, 3, 1, 64, 64), {5, 1, 1}, {4, 3, 21});
-  expect_shape(launch_of(Type::kFloat16, 1, 3, 1, 64, 64), {1, 1, 1}, {4, 3, 1});
+// Threads for pieces of a head, fours of heads, tokens.
+TEST(RopeLaunches, HaveAThreadForTwoPiecesOfFourHeads) {
+  expect_shape(launch_of(Type::kBFloat16, 100, 32, 8, 128, 128), {34, 1, 1}, {8, 10, 3});
+  expect_shape(launch_of(Type::kBFloat16, 100, 32, 32, 128, 128), {50, 1, 1}, {8, 16, 2});
+  expect_shape(launch_of(Type::kFloat32, 100, 32, 8, 128, 128), {100, 1, 1}, {16, 10, 1});
+  expect_shape(launch_of(Type::kFloat16, 100, 3, 1, 64, 64), {4, 1, 1}, {4, 2, 32});
+  expect_shape(launch_of(Type::kFloat16, 1, 3, 1, 64, 64), {1, 1, 1}, {4, 2, 1});
   expect_shape(launch_of(Type::kFloat16, 1000, 1, 0, 16, 16), {16, 1, 1}, {1, 1, 64});
   EXPECT_EQ(launch_of(Type::kBFloat16, 3, 2, 2, 64, 64).kernel, "rope::rotate<opdock::bfloat16>");
 }
 
 TEST(RopeLaunches, SpreadManyHeadsEvenly) {
-  expect_shape(launch_of(Type::kBFloat16, 100, 64, 8, 128, 128), {200, 1, 1}, {8, 18, 1});
+  expect_shape(launch_of(Type::kBFloat16, 100, 256, 8, 128, 128), {300, 1, 1}, {8, 22, 1});
   expect_shape(launch_of(Type::kFloat32, 100, 1, 1, 4104, 4104), {200, 1, 3}, {171, 1, 1});
 }
 
 TEST(RopeLaunches, CopyTheRestOfAHeadOnlyIfItIsNotInPlace) {
-  expect_shape(launch_of(Type::kFloat16, 100, 32, 32, 80, 32), {100, 1, 1}, {5, 32, 1});
-  expect_shape(launch_of(Type::kFloat16, 100, 32, 32, 80, 32, 0, true), {25, 1, 1}, {2, 32, 4});
+  expect_shape(launch_of(Type::kFloat16, 100, 32, 32, 80, 32), {34, 1, 1}, {5, 16, 3});
+  expect_shape(launch_of(Type::kFloat16, 100, 32, 32, 80, 32, 0, true), {13, 1, 1}, {2, 16, 8});
 }
 
 TEST(RopeLaunches, GoByElementsWhereAnythingIsMisaligned) {
   for (int odd : {1, 2, 3})
-    expect_shape(launch_of(Type::kFloat16, 100, 3, 1, 64, 64, odd), {50, 1, 1}, {32, 3, 2});
+    expect_shape(launch_of(Type::kFloat16, 100, 3, 1, 64, 64, odd), {25, 1, 1}, {32, 2, 4});
   // Half of what is rotated is not made of whole pieces, or what is copied.
   expect_shape(launch_of(Type::kFloat16, 100, 2, 2, 64, 56), {25, 1, 1}, {32, 2, 4});
   expect_shape(launch_of(Type::kFloat16, 100, 2, 2, 36, 32), {15, 1, 1}, {18, 2, 7});
   // Heads that are not there do not count.
-  expect_shape(launch_of(Type::kFloat16, 100, 4, 0, 64, 64, 2), {4, 1, 1}, {4, 2, 32});
+  expect_shape(launch_of(Type::kFloat16, 100, 4, 0, 64, 64, 2), {2, 1, 1}, {4, 1, 64});
 }
 
 TEST(RopeLaunches, StridesOfOneTokenOrHeadDoNotCount) {
@@ -75,7 +75,28 @@ TEST(RopeLaunches, StridesOfOneTokenOrHeadDoNotCount) {
                   {&out_q, &out_k}, 32, &launches);
   ASSERT_EQ(result.status, OPDOCK_OK) << result.text;
   ASSERT_EQ(launches.size(), 1u);
-  expect_shape(launches[0], {1, 1, 1}, {4, 3, 1});
+  expect_shape(launches[0], {1, 1, 1}, {4, 2, 1});
+}
+
+TEST(RopeLaunches, RefusesStridesThatTheKernelCannotMultiplyBy) {
+  // Not accessed: the launch is not made.
+  Array q(Type::kFloat16, {2, 1, 16}), cos(Type::kFloat32, {2, 8}),
+      out_q(Type::kFloat16, {2, 1, 16});
+  Array k(Type::kFloat16, {2, 0, 16}), out_k(Type::kFloat16, {2, 0, 16});
+  opdock_tensor far = *q.value().as.tensor;
+  int64_t strides[] = {int64_t{1} << 31, 16, 1};
+  far.strides = strides;
+  opdock_value value = q.value();
+  value.as.tensor = &far;
+  std::vector<Launch> launches;
+  const Result result =
+      Op("rope", "rope")
+          .record({value, k.value(), cos.value(), cos.value(), none(), boolean(false)},
+                  {&out_q, &out_k}, 32, &launches);
+  EXPECT_EQ(result.status, OPDOCK_UNSUPPORTED);
+  EXPECT_NE(result.text.find("found a stride of 2147483648 elements"), std::string::npos)
+      << result.text;
+  EXPECT_TRUE(launches.empty());
 }
 
 TEST(RopeLaunches, NothingWithoutElements) {

@@ -15,3 +15,11 @@
 #else
 #define OPDOCK_NO_UNROLL _Pragma("unroll 1")
 #endif
+
+namespace opdock {
+
+// Of a launch that may begin early (launch_turn() in launch.cuh): blocks in its first dimension, at
+// most. In larger grids kernels do not wait.
+inline constexpr int kMostEarlyBlocks = 4096;
+
+}  // namespace opdock

@@ -87,12 +87,14 @@ inline bool has_sm_90(const CallBase& call) {
   return call.is_cuda() && call.facts().arch_major >= 9;
 }
 
-// The flags of a launch whose kernel begins with launch_turn() (launch.cuh). One that leaves room
-// for others may begin while the launch before it ends: all its blocks run at once, with up to 64
-// registers a thread. Of larger ones that hides too little to matter.
+// The flags of a launch of so many blocks, in one dimension, whose kernel begins with launch_turn()
+// (launch.cuh). One that leaves room for others may begin while the launch before it ends: all its
+// blocks run at once, with up to 64 registers a thread. Of larger ones that hides too little to
+// matter.
 inline uint32_t turn_flags(const Call& call, int64_t blocks, int64_t threads) {
   const int64_t room = int64_t{call.facts().multiprocessors} * 1024;
-  return has_sm_90(call) && blocks * threads <= room ? OPDOCK_LAUNCH_PROGRAMMATIC : 0;
+  const bool is_small = blocks <= kMostEarlyBlocks && blocks * threads <= room;
+  return has_sm_90(call) && is_small ? OPDOCK_LAUNCH_PROGRAMMATIC : 0;
 }
 
 // A launch over rows. Without a kernel the rows cannot be launched so.

@@ -45,8 +45,14 @@ OPDOCK_DEVICE void load_angles(const E* from, float (&to)[Size]) {
 
 // Where a thread's two pieces begin in a head.
 struct Pieces {
-  int64_t first, second;
+  int first, second;
 };
+
+// Of numbers that fit 32 bits (check_strides() in rope.cc).
+template <typename A, typename B>
+OPDOCK_DEVICE int64_t times(A a, B b) {
+  return static_cast<int64_t>(static_cast<int32_t>(a)) * static_cast<int32_t>(b);
+}
 
 // The cosines or sines of the pairs in both pieces, of a row of a table.
 template <bool Interleaved, typename E, int Size>
@@ -96,20 +102,26 @@ template <typename T>
 struct Group {
   const T* in;
   T* out;
-  int64_t in_step, out_step;  // from one head to the next
-  int count;                  // at most kHeads
+  int in_step, out_step;  // from one head to the next
+  int count;              // at most kHeads
 };
 
 template <typename T>
-OPDOCK_DEVICE Group<T> find_group(const Params& p, int64_t number, const Params::Place& at) {
-  const bool is_k = number >= p.q_groups;
-  const Heads heads = is_k ? p.k : p.q;
-  const int64_t head = (is_k ? number - p.q_groups : number) * kHeads, left = heads.count - head;
-  return {static_cast<const T*>(heads.in) + at.sequence * heads.in_sequence +
-              at.token * heads.in_token + head * heads.in_head,
-          static_cast<T*>(heads.out) + at.sequence * heads.out_sequence +
-              at.token * heads.out_token + head * heads.out_head,
-          heads.in_head, heads.out_head, left < kHeads ? static_cast<int>(left) : kHeads};
+OPDOCK_DEVICE Group<T> find_group(const Params& p, int number, const Params::Place& at) {
+  const bool is_k = number >= static_cast<int>(p.q_groups);
+  const Heads& heads = is_k ? p.k : p.q;
+  const int head = (is_k ? number - static_cast<int>(p.q_groups) : number) * kHeads;
+  const int left = static_cast<int>(heads.count) - head;
+  const T* in = static_cast<const T*>(heads.in) + times(at.token, heads.in_token) +
+                times(head, heads.in_head);
+  T* out =
+      static_cast<T*>(heads.out) + times(at.token, heads.out_token) + times(head, heads.out_head);
+  if (at.sequence > 0) {
+    in += at.sequence * heads.in_sequence;
+    out += at.sequence * heads.out_sequence;
+  }
+  return {in, out, static_cast<int>(heads.in_head), static_cast<int>(heads.out_head),
+          left < kHeads ? left : kHeads};
 }
 
 template <typename T, typename Piece, bool Interleaved>
@@ -120,14 +132,14 @@ OPDOCK_DEVICE void rotate_group(const Params& p, const Group<T>& group, const Pa
   OPDOCK_UNROLL
   for (int h = 0; h < kHeads; ++h) {
     if (h >= group.count) continue;
-    load_piece(group.in + h * group.in_step + at.first, &x[h][0]);
-    load_piece(group.in + h * group.in_step + at.second, &x[h][1]);
+    load_piece(group.in + times(h, group.in_step) + at.first, &x[h][0]);
+    load_piece(group.in + times(h, group.in_step) + at.second, &x[h][1]);
   }
   float cos[kSize], sin[kSize];
   const int64_t row = p.position(place);
   if (p.has_row(row)) {
-    load_table<T, Interleaved>(p, p.cos, row * p.cos_row, at, cos);
-    load_table<T, Interleaved>(p, p.sin, row * p.sin_row, at, sin);
+    load_table<T, Interleaved>(p, p.cos, times(row, p.cos_row), at, cos);
+    load_table<T, Interleaved>(p, p.sin, times(row, p.sin_row), at, sin);
   } else {
     OPDOCK_UNROLL
     for (int j = 0; j < kSize; ++j) cos[j] = sin[j] = infinity() - infinity();
@@ -145,23 +157,23 @@ OPDOCK_DEVICE void rotate_group(const Params& p, const Group<T>& group, const Pa
     rotate_pieces<Interleaved>(cos, sin, a, b);
     from_floats(a, &x[h][0]);
     from_floats(b, &x[h][1]);
-    store_piece(group.out + h * group.out_step + at.first, x[h][0]);
-    store_piece(group.out + h * group.out_step + at.second, x[h][1]);
+    store_piece(group.out + times(h, group.out_step) + at.first, x[h][0]);
+    store_piece(group.out + times(h, group.out_step) + at.second, x[h][1]);
   }
 }
 
 template <typename T, typename Piece>
-OPDOCK_DEVICE void copy_group(const Group<T>& group, const Pieces& at, int64_t end) {
+OPDOCK_DEVICE void copy_group(const Group<T>& group, const Pieces& at, int end) {
   Piece x[kHeads][2];
   OPDOCK_UNROLL
   for (int h = 0; h < kHeads; ++h) {
-    const T* const in = group.in + h * group.in_step;
+    const T* const in = group.in + times(h, group.in_step);
     if (h < group.count) load_piece(in + at.first, &x[h][0]);
     if (h < group.count && at.second < end) load_piece(in + at.second, &x[h][1]);
   }
   OPDOCK_UNROLL
   for (int h = 0; h < kHeads; ++h) {
-    T* const out = group.out + h * group.out_step;
+    T* const out = group.out + times(h, group.out_step);
     if (h < group.count) store_piece(out + at.first, x[h][0]);
     if (h < group.count && at.second < end) store_piece(out + at.second, x[h][1]);
   }
@@ -170,11 +182,12 @@ OPDOCK_DEVICE void copy_group(const Group<T>& group, const Pieces& at, int64_t e
 // Pieces of a head lie side by side in neighbouring threads, whichever are pairs.
 template <typename T, typename Piece>
 OPDOCK_DEVICE void rotate_slot(const Params& p, const Group<T>& group, const Params::Place& place,
-                               int64_t slot) {
+                               int slot) {
   constexpr int kSize = Piece::kSize;
-  const int64_t pairs = p.rotated / (2 * kSize);
+  const int rotated = static_cast<int>(p.rotated), copied = static_cast<int>(p.copied);
+  const int pairs = rotated / (2 * kSize);
   if (slot < pairs) {
-    Pieces at = {slot * kSize, p.rotated / 2 + slot * kSize};
+    Pieces at = {slot * kSize, rotated / 2 + slot * kSize};
     if (!p.interleaved) {
       rotate_group<T, Piece, false>(p, group, place, at);
     } else {
@@ -183,9 +196,9 @@ OPDOCK_DEVICE void rotate_slot(const Params& p, const Group<T>& group, const Par
     }
     return;
   }
-  const int64_t end = p.rotated + p.copied, step = (p.copied / kSize + 1) / 2;
+  const int end = rotated + copied, step = (copied / kSize + 1) / 2;
   if (slot - pairs >= step) return;
-  const int64_t first = p.rotated + (slot - pairs) * kSize;
+  const int first = rotated + (slot - pairs) * kSize;
   copy_group<T, Piece>(group, {first, first + step * kSize}, end);
 }
 
@@ -194,17 +207,17 @@ OPDOCK_DEVICE void rotate_slot(const Params& p, const Group<T>& group, const Par
 template <class T>
 OPDOCK_KERNEL_BLOCKS(kThreads, 4)
 rotate(Params p) {
-  int64_t token_block = block_index(), head_block = 0;
+  int token_block = block_index(), head_block = 0;
   if (p.head_blocks > 1) {
     const uint32_t blocks = static_cast<uint32_t>(p.head_blocks);
     const uint32_t number = static_cast<uint32_t>(block_index());
-    token_block = number / blocks;
-    head_block = number % blocks;
+    token_block = static_cast<int>(number / blocks);
+    head_block = static_cast<int>(number % blocks);
   }
-  const int64_t token = token_block * block_threads_z() + thread_index_z();
-  const int64_t number = head_block * block_threads_y() + thread_index_y();
-  const int64_t slot = block_index_z() * block_threads() + thread_index();
-  if (token >= p.tokens || number >= p.groups) return;
+  const int token = token_block * block_threads_z() + thread_index_z();
+  const int number = head_block * block_threads_y() + thread_index_y();
+  const int slot = block_index_z() * block_threads() + thread_index();
+  if (token >= static_cast<int>(p.tokens) || number >= static_cast<int>(p.groups)) return;
   const Params::Place place = p.place(token);
   const Group<T> group = find_group<T>(p, number, place);
   if (p.by_vectors) {

@@ -7,7 +7,7 @@
 namespace rope {
 
 inline constexpr int kThreads = 256;  // of a block, at most
-inline constexpr int kHeads = 2;      // that a thread rotates by the same angles
+inline constexpr int kHeads = 4;      // that a thread rotates by the same angles
 
 // q or k. Strides are in elements; the last dimension has stride 1.
 struct Heads {
