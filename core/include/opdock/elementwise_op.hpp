@@ -162,8 +162,7 @@ inline void launch_column_totals(const Call& call, uint32_t kernel,
   const int64_t blocks = (params.columns + kTotalColumns - 1) / kTotalColumns;
   Launch how = {Dim3(blocks, count), kTotalThreads};
   // What comes before takes long, and this does not.
-  if (detail::has_sm_90(call) && blocks <= kMostEarlyBlocks)
-    how.flags = OPDOCK_LAUNCH_PROGRAMMATIC;
+  if (detail::has_sm_90(call) && blocks <= kMostEarlyBlocks) how.flags = OPDOCK_LAUNCH_PROGRAMMATIC;
   call.launch(kernel, how, params);
 }
 
