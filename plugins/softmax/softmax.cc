@@ -87,10 +87,10 @@ void run(Call& call, Results outputs, Tensor x, double scale, std::optional<Tens
     const opdock::RowFit fit = opdock::fit_of(params.rows, params.length, x.dtype().bytes(),
                                               {params.x, nullptr, params.out}, {nullptr});
     const auto launch = [&](const auto& kernels) {
-      return opdock::launch_rows(call, kernels, x.dtype(), fit, &params);
+      return opdock::try_launch_rows(call, kernels, x.dtype(), fit, &params);
     };
     if (params.is_plain && (causal ? launch(kCausal) : launch(kPlain))) return;
-    launch(kMasked);
+    opdock::launch_rows(call, kMasked, x.dtype(), fit, &params);
     return;
   }
   const Job job = {x.dtype(), scale, params};

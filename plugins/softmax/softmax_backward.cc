@@ -60,10 +60,8 @@ void run(Call& call, Results outputs, Tensor grad, Tensor result, double scale, 
   if (!call.is_cpu()) {
     const opdock::RowFit fit = opdock::fit_of(params.rows, params.length, result.dtype().bytes(),
                                               {params.grad, params.result, params.out}, {nullptr});
-    const auto launch = [&](const auto& kernels) {
-      return opdock::launch_rows(call, kernels, result.dtype(), fit, &params);
-    };
-    if (causal || !launch(kWhole)) launch(kAny);
+    if (causal || !opdock::try_launch_rows(call, kWhole, result.dtype(), fit, &params))
+      opdock::launch_rows(call, kAny, result.dtype(), fit, &params);
     return;
   }
   const BackwardJob job = {result.dtype(), scale, params};

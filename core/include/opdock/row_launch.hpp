@@ -230,8 +230,8 @@ class RowLaunches {
 // way that was measured to be the fastest on this device, or in the op's own. False: none of these
 // kernels does. Sets params->shape; the other members of Params are as row_team.cuh wants them.
 template <class Kernels, class Params>
-bool launch_rows(const Call& call, const Kernels& kernels, Dtype dtype, RowFit fit,
-                 Params* params) {
+[[nodiscard]] bool try_launch_rows(const Call& call, const Kernels& kernels, Dtype dtype,
+                                   RowFit fit, Params* params) {
   const detail::RowLaunches launches(call, kernels, dtype, fit, params->length, params->rows.count);
   detail::RowLaunch found = launches.own();
   if (found.kernel == detail::kNoKernel) return false;
@@ -247,6 +247,16 @@ bool launch_rows(const Call& call, const Kernels& kernels, Dtype dtype, RowFit f
   params->shape.lane_bits = found.lane_bits;
   call.launch(found.kernel, found.how(call), *params);
   return true;
+}
+// The same of kernels that serve all rows, as those do whose long_rows are listed.
+template <class Kernels, class Params>
+void launch_rows(const Call& call, const Kernels& kernels, Dtype dtype, RowFit fit,
+                 Params* params) {
+  if (try_launch_rows(call, kernels, dtype, fit, params)) return;
+  throw Error(OPDOCK_INTERNAL,
+              detail::concat("found no kernel for ", params->rows.count, " rows of ",
+                             params->length, " elements of ", dtype.name(),
+                             ", wanted one for all; report it to the plugin's authors"));
 }
 
 }  // namespace opdock
