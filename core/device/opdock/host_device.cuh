@@ -15,3 +15,16 @@
 #else
 #define OPDOCK_NO_UNROLL _Pragma("unroll 1")
 #endif
+
+namespace opdock::detail {
+
+// The high half of the product.
+OPDOCK_HOST_DEVICE constexpr unsigned int high_product(unsigned int a, unsigned int b) {
+#if defined(__CUDA_ARCH__)
+  return __umulhi(a, b);  // one instruction gives both halves; of 64 bits it becomes more
+#else
+  return static_cast<unsigned int>(static_cast<unsigned long long>(a) * b >> 32);
+#endif
+}
+
+}  // namespace opdock::detail
