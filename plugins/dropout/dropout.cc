@@ -61,7 +61,7 @@ void plan_backward(Plan& plan, Tensor grad, Tensor mask, double p) {
 // The smallest number that is at least p * 2^32; both steps are exact.
 Threshold threshold_of(double p) {
   const double least = std::ceil(std::ldexp(p, 32));
-  if (least > 4294967295.0) return {0, false};
+  if (least > 4294967295.0) return {1, false};
   return {static_cast<unsigned int>(least), true};
 }
 
@@ -72,6 +72,7 @@ Params make_params(Tensor x, Tensor mask, Tensor out, double p) {
   params.out = out.raw();
   params.numel = x.numel();
   params.scale = p < 1 ? 1 / (1 - p) : 0;
+  params.float_scale = static_cast<float>(params.scale);
   params.threshold = threshold_of(p);
   const auto address = [](const void* pointer) { return reinterpret_cast<uintptr_t>(pointer); };
   params.is_aligned =

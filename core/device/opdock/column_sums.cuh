@@ -9,60 +9,103 @@
 
 namespace opdock {
 
-// An elementwise op on chunks of rows, and sums of what it computes. Calls f(row, in, out, terms)
-// for the thread's vector in each of its rows: terms[s][k], float, are added to sum s of `Terms`.
-// The rest is as for for_elements(), but outputs share no memory with inputs, and Out may name
-// none. The kernel's launch is launch_column_chunks().
-template <typename T, typename In, typename Out, int Terms, int Tensors, int Sums, typename F>
+// Adds sum[s], the columns of each thread's vector, over the threads of a block that have the same
+// vector, and writes that to the chunk's place among the partial sums.
+template <int Terms, int Size, int Sums>
+OPDOCK_DEVICE void store_column_sums(const ColumnSums<Sums>& sums, int64_t length,
+                                     const float (&sum)[Terms][Size]) {
+  // Element k of all threads side by side, placed so that a warp, which reads all k of some
+  // threads, finds each in a bank of its own.
+  constexpr int kStep = kColumnThreads + 32 / Size;
+  OPDOCK_SHARED(float, scratch, kStep* Size);
+  const int lanes = sums.lanes, height = kColumnThreads / lanes;
+  OPDOCK_UNROLL
+  for (int s = 0; s < Terms; ++s) {
+    if (!sums.partial[s]) continue;  // the same for all threads
+    block_barrier();
+    OPDOCK_UNROLL
+    for (int k = 0; k < Size; ++k) scratch[k * kStep + thread_index()] = sum[s][k];
+    block_barrier();
+    for (int i = thread_index(); i < lanes * Size; i += kColumnThreads) {
+      const int64_t column = block_index() * lanes * Size + i;
+      if (column >= length) break;
+      float total = 0.0f;
+      for (int y = 0; y < height; ++y) total += scratch[i % Size * kStep + y * lanes + i / Size];
+      static_cast<float*>(sums.partial[s])[block_index_y() * sums.columns + column] = total;
+    }
+  }
+}
+
+// An elementwise op on chunks of rows, and sums of what it computes. Calls f(row, in, side, out,
+// terms) for the thread's vector in each of its rows: terms[s][k], float, are added to sum s of
+// `Terms`. Side: places of what is read and has no rows, a bias. Else as for for_elements(), but
+// outputs share no memory with inputs, and Out may name none. The kernel's launch is
+// launch_column_chunks().
+template <typename T, typename In, typename Side, typename Out, int Terms, int Tensors, int Sums,
+          typename F>
 OPDOCK_DEVICE void for_column_chunks(const Elements<Tensors>& p, const ColumnSums<Sums>& sums,
                                      const F& f) {
   static_assert(Terms <= Sums, "each has its place among the sums");
   constexpr int kSize = vector_size<T>;
-  OPDOCK_SHARED(float, scratch, kColumnThreads* kSize);
+  constexpr int kAtOnce = 2;  // rows that a thread loads before it computes
   // `lanes` threads lie side by side; each of these groups takes every height-th row.
   const int lanes = sums.lanes, height = kColumnThreads / lanes;
   const int64_t slot = block_index() * lanes + thread_index() % lanes;
   const int64_t begin = block_index_y() * sums.chunks.rows;
   const int64_t last = begin + sums.chunks.rows;
   const int64_t end = last < p.rows.count ? last : p.rows.count;
-  RowPart<T, In, Out, Tensors> at = {p, {slot * kSize, p.length}, {}};
-  const bool vectors = p.aligned && at.part.template is_whole<T>();
   float sum[Terms][kSize] = {};
-  if (at.part.first < p.length) {
-    for (int64_t row = begin + thread_index() / lanes; row < end; row += height) {
-      at.locate(row);
-      Packed<T> in[In::kCount], out[Out::kRoom];
-      float terms[Terms][kSize];
-      if (vectors) {
-        at.load(true, in);
-      } else {
-        at.load(false, in);
-      }
-      f(row, in, out, terms);
-      at.store(vectors, out);
-      OPDOCK_UNROLL
-      for (int s = 0; s < Terms; ++s) {
-        if (!sums.partial[s]) continue;
-        OPDOCK_UNROLL
-        for (int k = 0; k < kSize; ++k) sum[s][k] += terms[s][k];
-      }
-    }
-  }
-  OPDOCK_UNROLL
-  for (int s = 0; s < Terms; ++s) {
-    if (!sums.partial[s]) continue;  // the same for all threads
-    block_barrier();
+  const auto add = [&](const float (&terms)[Terms][kSize]) {
     OPDOCK_UNROLL
-    for (int k = 0; k < kSize; ++k) scratch[thread_index() * kSize + k] = sum[s][k];
-    block_barrier();
-    for (int i = thread_index(); i < lanes * kSize; i += kColumnThreads) {
-      const int64_t column = block_index() * lanes * kSize + i;
-      if (column >= p.length) break;
-      float total = 0.0f;
-      for (int y = 0; y < height; ++y) total += scratch[y * lanes * kSize + i];
-      static_cast<float*>(sums.partial[s])[block_index_y() * sums.columns + column] = total;
+    for (int s = 0; s < Terms; ++s) {
+      OPDOCK_UNROLL
+      for (int k = 0; k < kSize; ++k) sum[s][k] += terms[s][k];
+    }
+  };
+  Packed<T> side[Side::kRoom], out[Out::kRoom];
+  float terms[Terms][kSize];
+  if (p.vectors != 0) {
+    const uint32_t vector = static_cast<uint32_t>(slot), stop = static_cast<uint32_t>(end);
+    const auto at = [&](int tensor, uint32_t row) {
+      const uint64_t found = vector + row * p.skip[tensor];
+      return static_cast<T*>(p.data[tensor]) + found * kSize;
+    };
+    if (vector < p.vectors) {
+      for_each_place<Side, 0>(p, [&](int tensor, int i) { load_piece(at(tensor, 0), &side[i]); });
+      uint32_t row = static_cast<uint32_t>(begin + thread_index() / lanes);
+      for (; row < stop; row += kAtOnce * height) {
+        Packed<T> in[kAtOnce][In::kCount];
+        OPDOCK_UNROLL
+        for (int r = 0; r < kAtOnce; ++r) {
+          // Behind the last row the last one again, so that nothing stands between the loads.
+          const uint32_t from = row + r * height < stop ? row + r * height : stop - 1;
+          for_each_place<In>(p,
+                             [&](int tensor, int i) { load_piece(at(tensor, from), &in[r][i]); });
+        }
+        OPDOCK_UNROLL
+        for (int r = 0; r < kAtOnce; ++r) {
+          const uint32_t to = row + r * height;
+          if (to >= stop) break;
+          f(to, in[r], side, out, terms);
+          for_each_place<Out>(p, [&](int tensor, int i) { store_piece(at(tensor, to), out[i]); });
+          add(terms);
+        }
+      }
+    }
+  } else if (slot * kSize < p.length) {
+    RowPart<T, Tensors> part = {p, {slot * kSize, p.length}, {}};
+    for (int64_t row = begin + thread_index() / lanes; row < end; row += height) {
+      part.locate(row);
+      Packed<T> in[In::kRoom];
+      part.template load<In>(false, in);
+      for_each_place<Side, 0>(
+          p, [&](int tensor, int i) { side[i] = load_part(part.at[tensor], part.part); });
+      f(row, in, side, out, terms);
+      part.template store<Out>(false, out);
+      add(terms);
     }
   }
+  store_column_sums(sums, p.length, sum);
 }
 
 // The sums of the chunks' sums. The kernel is nothing else; its launch is launch_column_totals().

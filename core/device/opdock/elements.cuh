@@ -21,6 +21,7 @@ struct Elements {
   unsigned long long factor;
   // Not 0: rows are whole vectors, evenly spaced, and this is how many there are in all. `factor`
   // is one of 32 bits, and vector i of all, in row r, is vector i + r * skip of a tensor.
+  // For sums over rows: how many there are in a row, and vector i of row r is vector i + r * skip.
   unsigned int vectors;
   unsigned int skip[Tensors];
   Rows<Tensors> rows;

@@ -58,17 +58,17 @@ struct Places {
 };
 
 // Calls f(tensor, i) for those of the places' tensors that there are, which are their numbers i, as
-// constants; the first one is there.
-template <typename List, int I = 0, int Tensors, typename F>
+// constants; the first `Sure` ones are there.
+template <typename List, int Sure = 1, int I = 0, int Tensors, typename F>
 OPDOCK_DEVICE void for_each_place(const Elements<Tensors>& p, const F& f) {
   if constexpr (I < List::kCount) {
-    if (I == 0 || p.data[List::at(I)]) f(List::at(I), I);
-    for_each_place<List, I + 1>(p, f);
+    if (I < Sure || p.data[List::at(I)]) f(List::at(I), I);
+    for_each_place<List, Sure, I + 1>(p, f);
   }
 }
 
 // This thread's part of one row's tensors: those that are read and those that are written.
-template <typename T, typename In, typename Out, int Tensors>
+template <typename T, int Tensors>
 struct RowPart {
   const Elements<Tensors>& p;
   Part part;
@@ -82,7 +82,8 @@ struct RowPart {
   }
 
   // By whole vectors or not; what is absent is left as it is.
-  OPDOCK_DEVICE void load(bool vectors, Packed<T> (&in)[In::kCount]) const {
+  template <typename In>
+  OPDOCK_DEVICE void load(bool vectors, Packed<T> (&in)[In::kRoom]) const {
     for_each_place<In>(p, [&](int tensor, int i) {
       if (vectors) {
         load_piece(at[tensor], &in[i]);
@@ -91,6 +92,7 @@ struct RowPart {
       }
     });
   }
+  template <typename Out>
   OPDOCK_DEVICE void store(bool vectors, const Packed<T> (&out)[Out::kRoom]) const {
     for_each_place<Out>(p, [&](int tensor, int i) {
       if (vectors) {
@@ -109,7 +111,7 @@ struct RowPart {
 template <typename T, typename In, typename Out, int Tensors, typename F>
 OPDOCK_DEVICE void for_elements(const Elements<Tensors>& p, const F& f) {
   launch_turn();
-  RowPart<T, In, Out, Tensors> row = {p, {}, {}};
+  RowPart<T, Tensors> row = {p, {}, {}};
   Packed<T> in[In::kCount], out[Out::kCount];
   // Three copies of the loads: those of vectors stand without branches between them, and most often
   // few instructions come before.
@@ -123,7 +125,7 @@ OPDOCK_DEVICE void for_elements(const Elements<Tensors>& p, const F& f) {
     for (int t = 0; t < Tensors; ++t)
       row.at[t] =
           static_cast<T*>(p.data[t]) + uint64_t{thread + number * p.skip[t]} * vector_size<T>;
-    row.load(true, in);
+    row.template load<In>(true, in);
   } else {
     const int64_t thread = block_index() * kElementThreads + thread_index();
     int64_t number = 0;
@@ -145,16 +147,16 @@ OPDOCK_DEVICE void for_elements(const Elements<Tensors>& p, const F& f) {
     if (row.part.first >= p.length) return;
     vectors = p.aligned && row.part.template is_whole<T>();
     if (vectors) {
-      row.load(true, in);
+      row.template load<In>(true, in);
     } else {
-      row.load(false, in);
+      row.template load<In>(false, in);
     }
   }
   f(in, out);
   if (vectors) {
-    row.store(true, out);
+    row.template store<Out>(true, out);
   } else {
-    row.store(false, out);
+    row.template store<Out>(false, out);
   }
 }
 

@@ -23,3 +23,15 @@ namespace opdock {
 inline constexpr int kMostEarlyBlocks = 4096;
 
 }  // namespace opdock
+namespace opdock::detail {
+
+// The high half of the product.
+OPDOCK_HOST_DEVICE constexpr unsigned int high_product(unsigned int a, unsigned int b) {
+#if defined(__CUDA_ARCH__)
+  // One instruction gives both halves; of 64 bits it becomes more.
+  if (!__builtin_is_constant_evaluated()) return __umulhi(a, b);
+#endif
+  return static_cast<unsigned int>(static_cast<unsigned long long>(a) * b >> 32);
+}
+
+}  // namespace opdock::detail

@@ -23,10 +23,9 @@ namespace detail {
 
 OPDOCK_HOST_DEVICE constexpr PhiloxWords philox_round(const PhiloxWords& in, unsigned int key0,
                                                       unsigned int key1) {
-  const unsigned long long a = 0xd2511f53ull * in.word[0];
-  const unsigned long long b = 0xcd9e8d57ull * in.word[2];
-  return {{static_cast<unsigned int>(b >> 32) ^ in.word[1] ^ key0, static_cast<unsigned int>(b),
-           static_cast<unsigned int>(a >> 32) ^ in.word[3] ^ key1, static_cast<unsigned int>(a)}};
+  const unsigned int a = 0xd2511f53u, b = 0xcd9e8d57u;
+  return {{high_product(b, in.word[2]) ^ in.word[1] ^ key0, b * in.word[2],
+           high_product(a, in.word[0]) ^ in.word[3] ^ key1, a * in.word[0]}};
 }
 
 }  // namespace detail
@@ -58,14 +57,15 @@ OPDOCK_HOST_DEVICE constexpr void random_numbers(unsigned long long seed, unsign
                                                  unsigned int (&to)[Count]) {
   static_assert(Count > 0 && Count % 4 == 0, "whole blocks");
   const unsigned int skip = static_cast<unsigned int>(first) & 3u;
+  if (skip == 0) {  // the blocks do not wait for each other
+    for (int i = 0; i < Count; i += 4) {
+      const PhiloxWords block = random_block(seed, (first + static_cast<unsigned int>(i)) >> 2);
+      for (int k = 0; k < 4; ++k) to[i + k] = block.word[k];
+    }
+    return;
+  }
   PhiloxWords block = random_block(seed, first >> 2);
   for (int i = 0; i < Count; i += 4) {
-    if (skip == 0) {
-      for (int k = 0; k < 4; ++k) to[i + k] = block.word[k];
-      if (i + 4 < Count)
-        block = random_block(seed, (first + static_cast<unsigned int>(i) + 4u) >> 2);
-      continue;
-    }
     const PhiloxWords next = random_block(seed, (first + static_cast<unsigned int>(i) + 4u) >> 2);
     // Chosen rather than indexed by `skip`, so that a GPU keeps all of it in registers.
     const unsigned int word[7] = {block.word[0], block.word[1], block.word[2], block.word[3],

@@ -41,18 +41,19 @@ void set_divisor(Elements<N>* elements, uint64_t divisor, int bits = 64) {
 // Lets threads count in 32 bits and take whole vectors only, if the elements lie so; aligned, and
 // with `slots`.
 template <int N>
-void set_vectors(Elements<N>* elements, int64_t size) {
+void set_vectors(Elements<N>* elements, int64_t size, bool by_columns) {
   const Rows<N>& rows = elements->rows;
   const int64_t slots = elements->slots, most = INT64_C(1) << 31;
   if (!elements->aligned || !rows.is_flat() || elements->length % size != 0) return;
   if (slots >= most || rows.count >= most || rows.count * slots >= most) return;
-  if (rows.count > 1 && slots == 1) return;  // which no factor divides by
+  if (rows.count > 1 && slots == 1 && !by_columns) return;  // which no factor divides by
   for (int t = 0; t < N; ++t) {
     const int64_t step = rows.stride[t][0] / size;
     if (step < 0 || step >= most || rows.count * step + slots >= most) return;
-    elements->skip[t] = static_cast<unsigned>(step - slots);
+    elements->skip[t] = static_cast<unsigned>(by_columns ? step : step - slots);
   }
-  elements->vectors = static_cast<unsigned>(rows.count * slots);
+  elements->vectors = static_cast<unsigned>(by_columns ? slots : rows.count * slots);
+  if (by_columns) return;
   elements->factor = 0;
   if (rows.count > 1) set_divisor(elements, static_cast<uint64_t>(slots), 32);
 }
@@ -85,7 +86,7 @@ Elements<N> make_elements(const std::optional<Tensor> (&tensors)[N], int64_t len
   const int64_t size = 16 / bytes, before = elements.aligned || by_columns ? 0 : size - 1;
   elements.slots = (elements.length + before + size - 1) / size;
   if (elements.slots > 1) detail::set_divisor(&elements, static_cast<uint64_t>(elements.slots));
-  if (!by_columns) detail::set_vectors(&elements, size);
+  detail::set_vectors(&elements, size, by_columns);
   return elements;
 }
 

@@ -157,8 +157,10 @@ class RowLaunches {
       if (found.kernel != kNoKernel && vectors_ <= way.most) break;
     }
     if (last.kernel != kNoKernel) return last;
-    // With rows enough for all multiprocessors, several small blocks on each are faster.
-    return long_rows(rows_ < 4 * int64_t{call_.facts().multiprocessors} ? 1 : 2);
+    // With rows enough for all multiprocessors, several small blocks on each are faster; short rows
+    // have no smaller ones.
+    if (rows_ >= 4 * int64_t{call_.facts().multiprocessors}) last = long_rows(2);
+    return last.kernel != kNoKernel ? last : long_rows(1);
   }
   RowLaunch numbered(int32_t number) const {
     const NumberedRowWay& way = kRowWays[number];

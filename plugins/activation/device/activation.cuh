@@ -32,10 +32,10 @@ struct Forward<1> {
   using In = Places<kX, kXBias, kUp, kUpBias>;
 };
 
-// Gated: with `up`. Without it enough blocks fit a multiprocessor to keep memory busy only if these
-// registers are not needed.
+// Gated: with `up`. Many blocks keep memory busy; with two tensors to read there is no room for one
+// more.
 template <class T, int Gated>
-OPDOCK_KERNEL_BLOCKS(kElementThreads, 5 + (1 - Gated))
+OPDOCK_KERNEL_BLOCKS(kElementThreads, 8 - Gated)
 forward(ForwardParams p) {
   using In = typename Forward<Gated>::In;
   for_elements<T, In, Places<kOut>>(p.at,
@@ -94,31 +94,34 @@ template <int Gated>
 struct Backward;
 template <>
 struct Backward<0> {
-  using In = Places<kGrad, kOfX, kOfXBias>;
+  using In = Places<kGrad, kOfX>;
+  using Side = Places<kOfXBias>;
   using Out = Places<kGradX>;
 };
 template <>
 struct Backward<1> {
-  using In = Places<kGrad, kOfX, kOfXBias, kOfUp, kOfUpBias>;
+  using In = Places<kGrad, kOfX, kOfUp>;
+  using Side = Places<kOfXBias, kOfUpBias>;
   using Out = Places<kGradX, kGradUp>;
 };
 
 // With biases, whose gradients are sums over rows.
 template <class T, int Gated>
-OPDOCK_KERNEL_BLOCKS(kColumnThreads, (sizeof(T) == 4 ? 4 : 3) - Gated)
+OPDOCK_KERNEL_BLOCKS(kColumnThreads, 4 - Gated)
 backward_sums(BackwardParams p) {
   using In = typename Backward<Gated>::In;
+  using Side = typename Backward<Gated>::Side;
   using Out = typename Backward<Gated>::Out;
-  for_column_chunks<T, In, Out, Out::kCount>(
+  for_column_chunks<T, In, Side, Out, Out::kCount>(
       p.at, p.sums,
-      [&](int64_t, const Packed<T>(&in)[In::kCount], Packed<T>(&out)[Out::kCount],
-          float (&terms)[Out::kCount][vector_size<T>]) {
+      [&](int64_t, const Packed<T>(&in)[In::kCount], const Packed<T>(&side)[Side::kCount],
+          Packed<T>(&out)[Out::kCount], float (&terms)[Out::kCount][vector_size<T>]) {
         float x[vector_size<T>] = {};
         to_floats(in[0], terms[0]);
         // bias_add's gradient needs no x.
-        if (p.at.data[kOfX]) load_sum(in[1], in[2], p.at.data[kOfXBias], x);
+        if (p.at.data[kOfX]) load_sum(in[1], side[0], p.at.data[kOfXBias], x);
         if constexpr (Gated != 0) {
-          load_sum(in[3], in[4], p.at.data[kOfUpBias], terms[1]);
+          load_sum(in[2], side[1], p.at.data[kOfUpBias], terms[1]);
           differentiate_gated<T>(p.act, x, terms[1], terms[0]);
           from_floats(terms[1], &out[1]);
         } else {

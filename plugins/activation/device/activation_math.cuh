@@ -1,5 +1,5 @@
 // The activations and their derivatives of one element, in float. float's are as accurate as
-// PyTorch's; those of 16-bit elements take some 15 instructions, and are exact to 1e-5 before they
+// PyTorch's; those of 16-bit elements take some 10 instructions, and are exact to 1e-5 before they
 // are rounded.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
@@ -33,31 +33,22 @@ struct Math {
     *sigmoid = rcp(1.0f + opdock::exp2(-kLog2E * x));
     return x * *sigmoid;
   }
-  // The normal distribution Phi is the sigmoid of x P(|x|), to 3e-6 and, below 0, to 3.5e-4 of it.
-  static OPDOCK_DEVICE float gelu(float x) {
-    const float a = opdock::min(opdock::abs(x), 5.5f);
-    float poly = opdock::fma(1.13332995e-05f, a, -0.000183307329f);
-    poly = opdock::fma(poly, a, 0.000828391978f);
-    poly = opdock::fma(poly, a, 0.000569390005f);
-    poly = opdock::fma(poly, a, -0.00407297386f);
-    poly = opdock::fma(poly, a, -0.0995637998f);
-    poly = opdock::fma(poly, a, -0.00251740473f);
-    poly = opdock::fma(poly, a, -2.30184492f);
-    return x * rcp(1.0f + opdock::exp2(x * poly));
+  // The normal distribution Phi, by the logarithm of its lower half as a polynomial: to 3e-6 and,
+  // where it is small, to 6e-5 of it or to 4e-8.
+  static OPDOCK_DEVICE float normal(float x) {
+    const float a = opdock::min(opdock::abs(x), 13.0f);  // beyond, Phi(-a) is 0
+    float power = opdock::fma(-0.00043749297f, a, 0.00687176082f);
+    power = opdock::fma(power, a, -0.051468987f);
+    power = opdock::fma(power, a, -0.460101664f);
+    power = opdock::fma(power, a, -1.15088189f);
+    power = opdock::fma(power, a, -1.00000787f);
+    return opdock::abs((x < 0.0f ? 0.0f : 1.0f) - opdock::exp2(power));
   }
-  // Phi(x) and *density: Phi'(x). By e^(-x^2/2) t P(t), t = 1/(1 + p x): the form of Abramowitz and
-  // Stegun 7.1.26, fitted to 7e-6 of Phi, from x = -3.5 down to 2.4e-4.
+  static OPDOCK_DEVICE float gelu(float x) { return x * normal(x); }
+  // Phi(x) and *density: Phi'(x).
   static OPDOCK_DEVICE float normal(float x, float* density) {
-    const float a = opdock::abs(x);
-    const float e = opdock::exp2(x * (x * (-0.5f * kLog2E)));
-    const float t = rcp(opdock::fma(0.36f, a, 1.0f));
-    float poly = opdock::fma(-0.0949539021f, t, 0.242833272f);
-    poly = opdock::fma(poly, t, 0.0493053831f);
-    poly = opdock::fma(poly, t, 0.160569206f);
-    poly = opdock::fma(poly, t, 0.142242581f);
-    const float tail = poly * (t * e);
-    *density = e * kDensity;
-    return x < 0.0f ? tail : 1.0f - tail;
+    *density = opdock::exp2(x * (x * (-0.5f * kLog2E))) * kDensity;
+    return normal(x);
   }
 };
 
@@ -142,33 +133,27 @@ OPDOCK_DEVICE void differentiate_gelu_tanh(float* x, float* grad) {
 // Each grad, of act(x), becomes that of x; each x becomes act(x).
 template <typename T, int Size>
 OPDOCK_DEVICE void differentiate(int act, float (&x)[Size], float (&grad)[Size]) {
-  switch (act) {
-    case kRelu:
-      OPDOCK_UNROLL
-      for (int k = 0; k < Size; ++k) {
-        if (x[k] <= 0.0f) grad[k] = 0.0f;
-        x[k] = x[k] < 0.0f ? 0.0f : x[k];
-      }
-      break;
-    case kGeluTanh:
-      OPDOCK_UNROLL
-      for (int k = 0; k < Size; ++k) differentiate_gelu_tanh<T>(&x[k], &grad[k]);
-      break;
-    case kGeluErf:
-      OPDOCK_UNROLL
-      for (int k = 0; k < Size; ++k) {
-        float density;
-        const float below = Math<T>::normal(x[k], &density);
-        grad[k] *= opdock::fma(x[k], density, below);
-        x[k] *= below;
-      }
-      break;
-    case kSilu:
-      OPDOCK_UNROLL
-      for (int k = 0; k < Size; ++k) differentiate_silu<T>(&x[k], &grad[k]);
-      break;
-    default:
-      break;
+  // No switch, as above.
+  if (act == kGeluTanh) {
+    OPDOCK_UNROLL
+    for (int k = 0; k < Size; ++k) differentiate_gelu_tanh<T>(&x[k], &grad[k]);
+  } else if (act == kGeluErf) {
+    OPDOCK_UNROLL
+    for (int k = 0; k < Size; ++k) {
+      float density;
+      const float below = Math<T>::normal(x[k], &density);
+      grad[k] *= opdock::fma(x[k], density, below);
+      x[k] *= below;
+    }
+  } else if (act == kSilu) {
+    OPDOCK_UNROLL
+    for (int k = 0; k < Size; ++k) differentiate_silu<T>(&x[k], &grad[k]);
+  } else if (act == kRelu) {
+    OPDOCK_UNROLL
+    for (int k = 0; k < Size; ++k) {
+      if (x[k] <= 0.0f) grad[k] = 0.0f;
+      x[k] = x[k] < 0.0f ? 0.0f : x[k];
+    }
   }
 }
 

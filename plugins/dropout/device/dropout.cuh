@@ -11,24 +11,58 @@ namespace dropout {
 
 using namespace opdock;
 
+// A group's elements as they lie in memory: whole vectors.
 template <class T>
-struct NumberOf {
-  using type = float;
+struct Raw {
+  using Number = float;  // what is multiplied
+  static constexpr int kSize = vector_size<T>;
+  Packed<T> piece;
+
+  OPDOCK_DEVICE void load(const T* from) { load_piece(from, &piece); }
+  OPDOCK_DEVICE void store(T* to) const { store_piece(to, piece); }
+  OPDOCK_DEVICE T get(int i) const { return piece.get(i); }
+  OPDOCK_DEVICE void set(int i, T value) { piece.set(i, value); }
+  OPDOCK_DEVICE void to_numbers(Number (&out)[kSize]) const { to_floats(piece, out); }
+  OPDOCK_DEVICE void from_numbers(const Number (&values)[kSize]) { from_floats(values, &piece); }
 };
 template <>
-struct NumberOf<double> {
-  using type = double;
+struct Raw<double> {
+  using Number = double;
+  static constexpr int kSize = 4;
+  double at[kSize];
+
+  OPDOCK_DEVICE void load(const double* from) {
+    OPDOCK_UNROLL
+    for (int i = 0; i < kSize; i += 2) {
+      const Vector<double> vector = load_vector(from + i);
+      at[i] = vector.at[0];
+      at[i + 1] = vector.at[1];
+    }
+  }
+  OPDOCK_DEVICE void store(double* to) const {
+    OPDOCK_UNROLL
+    for (int i = 0; i < kSize; i += 2) store_vector(to + i, Vector<double>{{at[i], at[i + 1]}});
+  }
+  OPDOCK_DEVICE double get(int i) const { return at[i]; }
+  OPDOCK_DEVICE void set(int i, double value) { at[i] = value; }
+  OPDOCK_DEVICE void to_numbers(Number (&out)[kSize]) const {
+    OPDOCK_UNROLL
+    for (int i = 0; i < kSize; ++i) out[i] = at[i];
+  }
+  OPDOCK_DEVICE void from_numbers(const Number (&values)[kSize]) {
+    OPDOCK_UNROLL
+    for (int i = 0; i < kSize; ++i) at[i] = values[i];
+  }
 };
 
-// Consecutive elements from x[first] on, as far as there are any, as numbers that are multiplied.
+// Consecutive elements from x[first] on, as far as there are any.
 template <class T>
 struct Group {
-  static constexpr bool kIsDouble = sizeof(T) == 8;
-  static constexpr int kSize = kIsDouble ? 4 : vector_size<T>;
-  using Number = typename NumberOf<T>::type;
+  static constexpr int kSize = Raw<T>::kSize;
+  using Number = typename Raw<T>::Number;
   using Mask = Unit<kSize>;  // a byte an element
 
-  Number at[kSize];
+  Raw<T> raw;
   int count;  // how many of them there are
   bool is_whole;
 
@@ -37,53 +71,43 @@ struct Group {
     count = left < kSize ? static_cast<int>(left) : kSize;
     is_whole = p.is_aligned && count == kSize;
     const T* const x = static_cast<const T*>(p.x) + first;
-    if (!is_whole) {
-      OPDOCK_UNROLL
-      for (int i = 0; i < kSize; ++i) at[i] = i < count ? to_number(x[i]) : Number{0};
-    } else if constexpr (kIsDouble) {
-      OPDOCK_UNROLL
-      for (int i = 0; i < kSize; i += 2) {
-        const Vector<T> vector = load_vector(x + i);
-        at[i] = vector.at[0];
-        at[i + 1] = vector.at[1];
-      }
-    } else {
-      Packed<T> piece;
-      load_piece(x, &piece);
-      to_floats(piece, at);
+    if (is_whole) {
+      raw.load(x);
+      return;
     }
+    OPDOCK_UNROLL
+    for (int i = 0; i < kSize; ++i) raw.set(i, i < count ? x[i] : T{});
   }
 
-  // Multiplies what is kept by the factor; the others become 0.
-  OPDOCK_DEVICE void drop(const bool (&keep)[kSize], double scale) {
-    const Number factor = static_cast<Number>(scale);
+  // Multiplies what is kept by the factor; the others become 0. Only here are the elements waited
+  // for.
+  OPDOCK_DEVICE void drop(const bool (&keep)[kSize], const Params& p) {
+    Number at[kSize], factor;
+    if constexpr (sizeof(T) == 8) {
+      factor = p.scale;
+    } else {
+      factor = p.float_scale;
+    }
+    raw.to_numbers(at);
     OPDOCK_UNROLL
     for (int i = 0; i < kSize; ++i) at[i] = keep[i] ? at[i] * factor : Number{0};
+    raw.from_numbers(at);
   }
 
   OPDOCK_DEVICE void store(const Params& p, int64_t first) const {
     T* const out = static_cast<T*>(p.out) + first;
-    if (!is_whole) {
-      OPDOCK_UNROLL
-      for (int i = 0; i < kSize; ++i)
-        if (i < count) out[i] = from_number(at[i]);
-    } else if constexpr (kIsDouble) {
-      OPDOCK_UNROLL
-      for (int i = 0; i < kSize; i += 2) store_vector(out + i, Vector<T>{{at[i], at[i + 1]}});
-    } else {
-      Packed<T> piece;
-      from_floats(at, &piece);
-      store_piece(out, piece);
-    }
+    if (is_whole) return raw.store(out);
+    OPDOCK_UNROLL
+    for (int i = 0; i < kSize; ++i)
+      if (i < count) out[i] = raw.get(i);
   }
 
   OPDOCK_DEVICE void load_mask(const Params& p, int64_t first, bool (&keep)[kSize]) const {
     const unsigned char* const mask = p.mask + first;
     if (is_whole) {
-      const Mask word = load_unit<kSize>(mask);
+      const Mask word = p.threshold.is_reachable ? load_unit<kSize>(mask) : Mask{0};
       OPDOCK_UNROLL
-      for (int i = 0; i < kSize; ++i)
-        keep[i] = p.threshold.is_reachable && (word >> 8 * i & 0xff) != 0;
+      for (int i = 0; i < kSize; ++i) keep[i] = (word >> 8 * i & 0xff) != 0;
     } else {
       OPDOCK_UNROLL
       for (int i = 0; i < kSize; ++i)
@@ -94,30 +118,16 @@ struct Group {
   OPDOCK_DEVICE void store_mask(const Params& p, int64_t first, const bool (&keep)[kSize]) const {
     unsigned char* const mask = p.mask + first;
     if (is_whole) {
-      Mask word = 0;
+      uint32_t words[kSize / 4] = {};
       OPDOCK_UNROLL
-      for (int i = 0; i < kSize; ++i) word |= static_cast<Mask>(keep[i]) << 8 * i;
-      store_unit<kSize>(mask, word);
+      for (int i = 0; i < kSize; ++i) words[i / 4] |= keep[i] ? 1u << i % 4 * 8 : 0u;
+      Mask all = words[0];
+      if constexpr (kSize == 8) all |= static_cast<Mask>(words[1]) << 32;
+      store_unit<kSize>(mask, all);
     } else {
       OPDOCK_UNROLL
       for (int i = 0; i < kSize; ++i)
         if (i < count) mask[i] = keep[i];
-    }
-  }
-
- private:
-  static OPDOCK_DEVICE Number to_number(T value) {
-    if constexpr (kIsDouble) {
-      return value;
-    } else {
-      return to_float(value);
-    }
-  }
-  static OPDOCK_DEVICE T from_number(Number value) {
-    if constexpr (kIsDouble) {
-      return value;
-    } else {
-      return from_float<T>(value);
     }
   }
 };
@@ -139,12 +149,13 @@ forward(Params p) {
   const uint64_t seed = p.random.current_seed();
   for (int64_t i = first_element<kSize>(); i < p.numel; i += element_step<kSize>()) {
     Group<T> group(p, i);
-    uint32_t number[kSize];
-    random_numbers(seed, p.random.offset + static_cast<uint64_t>(i), number);
+    uint32_t number[kSize] = {};  // dropped where the threshold is not reachable
+    if (p.threshold.is_reachable)
+      random_numbers(seed, p.random.offset + static_cast<uint64_t>(i), number);
     bool keep[kSize];
     OPDOCK_UNROLL
-    for (int k = 0; k < kSize; ++k) keep[k] = p.threshold.keeps(number[k]);
-    group.drop(keep, p.scale);
+    for (int k = 0; k < kSize; ++k) keep[k] = number[k] >= p.threshold.least;
+    group.drop(keep, p);
     group.store(p, i);
     group.store_mask(p, i, keep);
   }
@@ -158,7 +169,7 @@ backward(Params p) {
     Group<T> group(p, i);
     bool keep[kSize];
     group.load_mask(p, i, keep);
-    group.drop(keep, p.scale);
+    group.drop(keep, p);
     group.store(p, i);
   }
 }

@@ -106,9 +106,9 @@ OPDOCK_ROW_KERNELS(Backward)
 template <class T>
 OPDOCK_KERNEL_BLOCKS(kColumnThreads, sizeof(T) == 4 ? 4 : 3)
 weight_sums(WeightParams p) {
-  for_column_chunks<T, Places<0, 1>, Places<>, 2>(
+  for_column_chunks<T, Places<0, 1>, Places<>, Places<>, 2>(
       p.at, p.sums,
-      [&](int64_t row, const Packed<T>(&in)[2], Packed<T>(&)[1],
+      [&](int64_t row, const Packed<T>(&in)[2], const Packed<T>(&)[1], Packed<T>(&)[1],
           float (&terms)[2][vector_size<T>]) {
         const Moments of = p.moments[row];
         to_floats(in[0], terms[1]);
