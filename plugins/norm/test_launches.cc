@@ -19,6 +19,24 @@ TEST(NormLaunches, CoverEveryRow) {
   expect_every_way_covers("norm", 4, run);
 }
 
+// Of any alignment, and more than all multiprocessors take at once.
+TEST(NormLaunches, CoverManyRows) {
+  const Op rms_norm("norm", "rms_norm");
+  const int64_t rows = 1000;
+  for (Type type : {Type::kFloat32, Type::kFloat16})
+    for (int64_t length : {1, 24, 127, 1000, 1024, 2049, 4100})
+      for (uint32_t warp : {32u, 64u}) {
+        Array x(type, {rows, length}, {length + 1, 1}), out(type, {rows, length});
+        std::vector<Launch> launches;
+        const Result result =
+            rms_norm.record({x.value(), none(), number(1e-5)}, {&out}, warp, &launches);
+        ASSERT_EQ(result.status, OPDOCK_OK) << result.text;
+        ASSERT_EQ(launches.size(), 1u) << length;
+        EXPECT_NE(launches[0].kernel.find("long_rows"), std::string::npos);
+        expect_covers(launches[0], "norm", type, length, rows, warp, true);
+      }
+}
+
 TEST(NormLaunches, CoverEveryRowOfTheGradient) {
   const Op backward("norm", "rms_norm_backward");
   auto run = [&](Type type, int64_t length, uint32_t warp, int odd, std::vector<Launch>* launches) {

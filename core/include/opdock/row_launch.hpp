@@ -156,7 +156,9 @@ class RowLaunches {
     }
     if (last.kernel != kNoKernel) return last;
     // With rows enough for all multiprocessors, several small blocks on each are faster.
-    return long_rows(rows_ < 4 * int64_t{call_.facts().multiprocessors} ? 1 : 2);
+    const bool many = rows_ >= 4 * int64_t{call_.facts().multiprocessors};
+    const RowLaunch small = many ? long_rows(2) : RowLaunch{};
+    return small.kernel != kNoKernel ? small : long_rows(1);
   }
   RowLaunch numbered(int32_t number) const {
     const NumberedRowWay& way = kRowWays[number];
