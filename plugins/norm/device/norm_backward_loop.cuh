@@ -33,7 +33,6 @@ class RowLoop {
     const int elements = elements_of(part), other = lane_ % kWarps;
     share_ = 1.0f / static_cast<float>(elements < kWarp * kSize ? elements : kWarp * kSize);
     elements_ = static_cast<float>(other < p.team_warps ? elements_of(other) : 0);
-    keep_weight(first * kSize);
     if (!has(Vectors - 1)) clear_absent();
     const int64_t begin = block_index() * teams, step = grid_blocks() * teams;
     rows_ = rows_from(begin, step);
@@ -50,6 +49,7 @@ class RowLoop {
   OPDOCK_DEVICE void run() {
     OPDOCK_UNROLL
     for (int i = 0; i < Stages; ++i) fetch(i, i);
+    keep_weight();
     int stage = 0;
     for (int i = 0; i < rows_; ++i) {
       copy_async_wait<Stages - 1>();
@@ -109,7 +109,8 @@ class RowLoop {
                                static_cast<uint64_t>(p_.rows.stride[tensor][0]) * step_);
   }
 
-  OPDOCK_DEVICE void keep_weight(int column) const {
+  OPDOCK_DEVICE void keep_weight() const {
+    const int column = (static_cast<int>(p_.length) / kSize - left_) * kSize;
     OPDOCK_UNROLL
     for (int k = 0; k < Vectors; ++k) {
       Packed<T> piece;
