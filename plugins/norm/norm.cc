@@ -49,6 +49,8 @@ constexpr opdock::RowKernels kNorm = {
 // Of 16 bits.
 constexpr opdock::RowKernels kNarrowNorm = {1, opdock::kWideRows, kNorm.narrow_rows,
                                             kNorm.block_rows, kNorm.long_rows};
+constexpr opdock::RowKernels kOddNorm = {1, opdock::kOddRows, kNorm.narrow_rows, kNorm.block_rows,
+                                         kNorm.long_rows};
 constexpr opdock::RowKernels kAddNorm = {
     2, opdock::kHeavyRows, OPDOCK_KERNEL_FAMILY("layernorm::add::narrow_rows", RowTypes, RowEdges),
     OPDOCK_KERNEL_FAMILY("layernorm::add::block_rows", RowTypes, KernelNumbers<2, 4>, RowEdges),
@@ -93,11 +95,14 @@ void normalise(Call& call, Tensor x, const OptionalTensor& residual, const Optio
     const opdock::RowFit fit = opdock::fit_of(params.rows, params.length, x.dtype().bytes(),
                                               {params.x, params.residual, params.out, params.sum},
                                               {params.weight, params.bias});
-    if (residual)
+    if (residual) {
       opdock::launch_rows(call, kAddNorm, x.dtype(), fit, &params);
-    else
-      opdock::launch_rows(call, x.dtype().bytes() == 2 ? kNarrowNorm : kNorm, x.dtype(), fit,
-                          &params);
+    } else if (x.dtype().bytes() == 2) {
+      const bool is_plain = fit == opdock::RowFit::kPlain;
+      opdock::launch_rows(call, is_plain ? kNarrowNorm : kOddNorm, x.dtype(), fit, &params);
+    } else {
+      opdock::launch_rows(call, kNorm, x.dtype(), fit, &params);
+    }
     return;
   }
   const Job job = {x.dtype(), eps, params};

@@ -35,32 +35,25 @@ struct Arguments {
 struct Loop {
   Loop(const opdock::CallBase& call, const Arguments& of) {
     const int64_t length = of.x.size(-1), rows = length == 0 ? 0 : of.x.numel() / length;
-    const int64_t width = call.facts().warp_size, bytes = of.x.dtype().bytes();
-    const int64_t vectors = length * bytes / 16, multiprocessors = call.facts().multiprocessors;
-    // Of a warp: copies of a row's part, and of the rows that fit.
-    const int64_t held = width * loop_vectors(static_cast<int>(bytes));
-    const int64_t copies = held * 16 * (of.grad_sum ? 3 : 2);
+    const int64_t width = call.facts().warp_size, multiprocessors = call.facts().multiprocessors;
+    const int bytes = static_cast<int>(of.x.dtype().bytes());
+    const int64_t in_warp = width * loop_room(bytes, of.grad_sum ? 3 : 2);
     const int64_t room = int64_t{call.facts().max_shared_bytes} - kLoopScratch;
-    const int64_t most = std::min(kLoopThreads / width, room / (kLoopStages * copies));
+    const int64_t most = std::min(kLoopThreads / width, room / in_warp);
     if (call.is_cpu() || rows == 0 || (!of.weight && !of.bias)) return;
-    if (vectors < width || most < 1) return;  // shorter rows leave lanes without work
-    const int64_t warps = (vectors + held - 1) / held;
-    while (cluster * most < warps) cluster *= 2;
-    if (cluster > (opdock::detail::has_sm_90(call) ? opdock::kMostCluster : 1)) return;
-    team_warps = (warps + cluster - 1) / cluster;
+    if (length * bytes < width * 16) return;  // shorter rows leave lanes without work
+    team_warps = (length + width * kLoopElements - 1) / (width * kLoopElements);
+    if (team_warps > most) return;
     // Few rows are for many blocks.
     const int64_t wanted = std::max<int64_t>(1, rows / multiprocessors);
-    const int64_t teams = cluster > 1 ? 1 : std::min(most / team_warps, wanted);
+    const int64_t teams = std::min(most / team_warps, wanted);
     threads = teams * team_warps * width;
-    shared = kLoopStages * teams * team_warps * copies;
-    // Larger clusters leave some multiprocessors out; one cluster that waits would double the time.
-    const int64_t spare = cluster > 2 ? multiprocessors / 128 : 0;
-    chunks = std::max<int64_t>(1, multiprocessors / cluster - spare);
-    chunks = std::min(chunks, (rows + teams - 1) / teams);
+    shared = kLoopScratch + teams * team_warps * in_warp;
+    chunks = std::min(multiprocessors, (rows + teams - 1) / teams);
   }
   bool fits() const { return chunks > 0; }
 
-  int64_t chunks = 0, cluster = 1, team_warps = 0, threads = 0, shared = 0;
+  int64_t chunks = 0, team_warps = 0, threads = 0, shared = 0;
 };
 
 // In the workspace: the chunks' sums of the weight, those of the bias, and each row's moments.
@@ -149,10 +142,8 @@ bool run_loop(const Call& call, const BackwardParams& rows, const Arguments& of,
   LoopParams params = {rows, {}, static_cast<int>(loop.team_warps)};
   if (into.weight) params.sums[0] = reinterpret_cast<float*>(workspace);
   if (into.bias) params.sums[1] = reinterpret_cast<float*>(workspace + at.bias);
-  opdock::Launch how = {loop.chunks * loop.cluster, loop.threads,
-                        static_cast<uint32_t>(loop.shared)};
-  if (loop.cluster > 1) how.cluster = opdock::Dim3(loop.cluster);
-  how.flags = opdock::detail::turn_flags(call, loop.chunks * loop.cluster, loop.threads);
+  opdock::Launch how = {loop.chunks, loop.threads, static_cast<uint32_t>(loop.shared)};
+  how.flags = opdock::detail::turn_flags(call, loop.chunks, loop.threads);
   call.launch(kLoopRows(of.x.dtype()), how, params);
   opdock::launch_column_totals(call, kTotals, {params.sums[0], params.sums[1]}, loop.chunks,
                                {into.weight, into.bias});

@@ -21,16 +21,11 @@ OPDOCK_DEVICE void copy_async16(void* shared, const void* global) {
 #elif defined(OPDOCK_SOFT)
   softgpu_copy_async(shared, global);
 #else
-  asm volatile(
-      "{\n"
-      ".reg .u64 to, from;\n"
-      "cvta.to.shared.u64 to, %0;\n"
-      "cvta.to.global.u64 from, %1;\n"
-      "cp.async.cg.shared.global [to], [from], 16;\n"
-      "}"
-      :
-      : "l"(shared), "l"(global)
-      : "memory");
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;"
+               :
+               : "r"(static_cast<uint32_t>(__cvta_generic_to_shared(shared))),
+                 "l"(__cvta_generic_to_global(global))
+               : "memory");
 #endif
 }
 // The copies started since the last commit become a group.

@@ -35,6 +35,8 @@ constexpr RowWay kLightRows[] = {{2, 1024}, {4, 2048}, {8, 0}};
 constexpr RowWay kHeavyRows[] = {{2, 256}, {4, 4096}, {8, 0}};
 // The same of 16-bit elements, beside which others of 16 bits are read.
 constexpr RowWay kWideRows[] = {{2, 256}, {4, 1024}, {8, 0}};
+// And where they are not aligned, so that each vector beside them is made of two.
+constexpr RowWay kOddRows[] = {{4, 1024}, {8, 0}};
 // Of ops that read a row once in any case.
 constexpr RowWay kShortRows[] = {{2, 0}};
 // Of two tensors that are held.

@@ -30,11 +30,12 @@ struct Backward {
     // Of the deviations from shift and their squares; of g, and of g times the deviations.
     Partial of_x = {}, of_grad = {};
     team.each(
-        [&](int64_t column, bool here, const auto& piece, const auto& slopes) {
+        [&](int64_t column, bool here, auto& slopes, const auto& piece) {
           constexpr int kSize = piece_size<decltype(piece)>;
           float deviation[kSize], g[kSize];
           to_floats(piece, deviation);
           weigh<T, Team>(p, column, here, slopes, g);
+          if constexpr (kWeighed<T, Team>) from_floats(g, &slopes);
           OPDOCK_UNROLL
           for (int j = 0; j < kSize; ++j) {
             deviation[j] -= shift;
@@ -44,7 +45,7 @@ struct Backward {
             of_grad.b = fma(g[j], deviation[j], of_grad.b);
           }
         },
-        x, grad);
+        grad, x);
     of_x = {team.template near<Sum>(of_x.a), team.template near<Sum>(of_x.b)};
     of_grad = {team.template near<Sum>(of_grad.a), team.template near<Sum>(of_grad.b)};
     of_x = team.template far<1>(of_x, AddPartials{});
@@ -63,7 +64,10 @@ struct Backward {
           constexpr int kSize = piece_size<decltype(piece)>;
           float value[kSize], g[kSize];
           to_floats(piece, value);
-          weigh<T, Team>(p, column, here, slopes, g);
+          if constexpr (kWeighed<T, Team>)
+            to_floats(slopes, g);
+          else
+            weigh<T, Team>(p, column, here, slopes, g);
           OPDOCK_UNROLL
           for (int j = 0; j < kSize; ++j) {
             const float rest = fma(value[j] - of.mean, by_deviation, constant);
@@ -82,6 +86,10 @@ struct Backward {
   }
 
  private:
+  // Whether g takes the place of grad: floats that are held, which loses nothing.
+  template <class T, class Team>
+  static constexpr bool kWeighed = Team::kHolds && sizeof(T) == sizeof(float);
+
   template <class T, class Team, class Piece>
   static OPDOCK_DEVICE void load_beside(const T* row, int64_t length, int64_t column, Piece* out) {
     load_side(row, column, length, Team::kPlain ? 0 : misalignment(row + column), out);

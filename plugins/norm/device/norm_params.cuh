@@ -49,11 +49,13 @@ struct LoopParams : BackwardParams {
   int team_warps;  // of a block that share a row
 };
 inline constexpr int kLoopThreads = 512;   // of its blocks, at most
-inline constexpr int kLoopStages = 3;      // rows of which it holds copies
-inline constexpr int kLoopScratch = 1024;  // bytes of a block's shared memory beside the copies
-// Vectors of a row that a thread has, of elements of so many bytes: 16 elements of 16 or 32 bits.
-OPDOCK_HOST_DEVICE constexpr int loop_vectors(int bytes) {
-  return bytes;
+inline constexpr int kLoopElements = 16;   // of a row that a thread has
+inline constexpr int kLoopStages = 2;      // rows of which there are copies
+inline constexpr int kLoopScratch = 1024;  // bytes of a block's shared memory beside its threads'
+// A thread's bytes of shared memory: copies of so many tensors' elements, of so many bytes each,
+// and weights in float.
+OPDOCK_HOST_DEVICE constexpr int loop_room(int bytes, int tensors) {
+  return kLoopElements * (bytes * tensors * kLoopStages + static_cast<int>(sizeof(float)));
 }
 
 // … and those of weight and bias, sums over rows.
