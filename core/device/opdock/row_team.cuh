@@ -540,22 +540,22 @@ OPDOCK_DEVICE void run_long_rows(const typename Op::Params& p) {
 //   run<T>(const Params&, Team&)
 // Edges: 0 where the rows of each tensor are evenly spaced and made of whole, aligned vectors, and
 // what is read beside them is aligned too.
-#define OPDOCK_ROW_KERNELS(Op)                                                                 \
-  template <typename T, int Edges>                                                             \
-  OPDOCK_KERNEL(opdock::kNarrowThreads)                                                        \
-  narrow_rows(Op::Params p) {                                                                  \
-    opdock::run_narrow_rows<Op, T, Edges != 0>(p);                                             \
-  }                                                                                            \
-  template <typename T, int Vectors, int Edges>                                                \
-  OPDOCK_KERNEL_BLOCKS(opdock::row_threads(Vectors* Op::kTiles),                               \
-                       opdock::row_blocks(Vectors* Op::kTiles, Op::kBeside && sizeof(T) == 2)) \
-  block_rows(Op::Params p) {                                                                   \
-    opdock::run_block_rows<Op, T, Vectors, Edges != 0>(p);                                     \
-  }                                                                                            \
-  template <typename T>                                                                        \
-  OPDOCK_KERNEL_BLOCKS(opdock::kLongThreads, 3)                                                \
-  long_rows(Op::Params p) {                                                                    \
-    opdock::run_long_rows<Op, T>(p);                                                           \
+#define OPDOCK_ROW_KERNELS(Op)                                               \
+  template <typename T, int Edges>                                           \
+  OPDOCK_KERNEL(opdock::kNarrowThreads)                                      \
+  narrow_rows(Op::Params p) {                                                \
+    opdock::run_narrow_rows<Op, T, Edges != 0>(p);                           \
+  }                                                                          \
+  template <typename T, int Vectors, int Edges>                              \
+  OPDOCK_KERNEL_BLOCKS(opdock::row_threads(Vectors* Op::kTiles),             \
+                       opdock::row_blocks(Vectors* Op::kTiles, Op::kBeside)) \
+  block_rows(Op::Params p) {                                                 \
+    opdock::run_block_rows<Op, T, Vectors, Edges != 0>(p);                   \
+  }                                                                          \
+  template <typename T>                                                      \
+  OPDOCK_KERNEL_BLOCKS(opdock::kLongThreads, 3)                              \
+  long_rows(Op::Params p) {                                                  \
+    opdock::run_long_rows<Op, T>(p);                                         \
   }
 
 }  // namespace opdock

@@ -19,14 +19,14 @@ inline constexpr int kRowReductions = 3;     // in one row
 
 // Of blocks whose threads hold that many vectors, in all tiles together: threads, at most; blocks
 // that are to fit a multiprocessor, which decides how many registers a thread gets; and whether a
-// row may have several blocks, a cluster. wide: 16-bit elements, of ops that read others beside
-// them: unpacked, these need more registers.
+// row may have several blocks, a cluster. beside: of ops that read tensors beside the row, which
+// need more registers.
 OPDOCK_HOST_DEVICE constexpr int row_threads(int held) {
   return held <= 4 ? 512 : held <= 8 ? 1024 : 256;
 }
-OPDOCK_HOST_DEVICE constexpr int row_blocks(int held, bool wide) {
+OPDOCK_HOST_DEVICE constexpr int row_blocks(int held, bool beside) {
   if (held > 4 && held <= 8) return 1;
-  return wide && held == 4 ? 2 : 3;
+  return beside && held == 4 ? 2 : 3;
 }
 OPDOCK_HOST_DEVICE constexpr bool has_clusters(int held) {
   return held >= 8;
