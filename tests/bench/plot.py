@@ -27,6 +27,7 @@ FAMILIES = {
     "cross_entropy": ("cross_entropy",),
     "norm": ("layer_norm", "rms_norm", "add_layer_norm", "add_rms_norm"),
     "activation": ("bias_add", "bias_relu", "bias_gelu", "silu", "gelu", "geglu"),
+    "rope": ("rope",),
     "adam": ("adam",),
 }
 LEFT_OUT = ("bias_gelu_nvcc",)  # an example of code that nvcc compiles
