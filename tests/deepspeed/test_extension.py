@@ -2,8 +2,10 @@
 """builder(): setuptools Extensions, built ahead of time by the BuildExtension here."""
 
 import os
+import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from conftest import run_python
@@ -11,6 +13,7 @@ from test_source_build import BUILDER, MODULE, python_path
 
 pytest.importorskip("setuptools", reason="setuptools is not installed")
 
+PLUGINS = Path(__file__).resolve().parents[2] / "plugins"
 SETUP = """
 from setuptools import Extension, setup
 import value_builder
@@ -26,6 +29,12 @@ setup(
     ext_modules=[Value().builder(), FusedAdamBuilder().builder(), plain],
     cmdclass={"build_ext": BuildExtension},
 )
+"""
+SETUP_OF_ONE = """
+from setuptools import setup
+from opdock.compat.deepspeed import BuildExtension, CPUAdamBuilder
+
+setup(name="one", ext_modules=[CPUAdamBuilder().builder()], cmdclass={"build_ext": BuildExtension})
 """
 PLAIN = """
 #include <Python.h>
@@ -94,6 +103,32 @@ def test_each_kind_of_extension_is_installed(project):
         assert Value().load() is mine.ops.value_op
     """
     run_python(code, PYTHONPATH=python_path(project))
+
+
+@pytest.fixture
+def source(project, monkeypatch):
+    """The plugin's source where a user has plugins; no other one is found."""
+    monkeypatch.delenv("OPDOCK_PLUGIN_PATH", raising=False)
+    monkeypatch.setenv("XDG_DATA_HOME", str(project / "data"))
+    (project / "setup.py").write_text(SETUP_OF_ONE)
+    folder = project / "data" / "opdock" / "plugins" / "adam"
+    shutil.copytree(PLUGINS / "adam", folder)
+    return folder
+
+
+def test_the_plugin_behind_an_op_is_built_and_installed(project, source):
+    """And not once more where it is installed."""
+    said = f"cpu_adam: its plugin was installed as {source.with_suffix('.so')}"
+    assert said in build(project).stderr and source.with_suffix(".so").is_file()
+    assert (project / "out" / "deepspeed" / "ops" / "adam" / "cpu_adam_op.py").is_file()
+    assert said not in build(project).stderr
+
+
+def test_an_op_whose_plugin_cannot_be_built_fails_the_installation(project, source):
+    (source / "adam.cc").write_text("#error this is wrong\n")
+    done = build(project, check=False)
+    assert done.returncode != 0 and "IncompatibleError: cpu_adam" in done.stderr, done.stderr
+    assert not source.with_suffix(".so").exists()
 
 
 def test_an_extension_that_cannot_be_built_fails_the_installation(project):

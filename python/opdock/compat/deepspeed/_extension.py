@@ -118,13 +118,14 @@ class BuildExtension(_base()):
 
 def _install_plugin(name):
     """Builds the plugin behind DeepSpeed's op and installs it for this user, if none is usable."""
+    import opdock
     from opdock.compat.deepspeed._served import plugin_folder
     from opdock.compat.deepspeed._verdict import verdict
 
-    found = verdict(name)
-    if found.serves:
+    candidates = [opdock.explain(op)["candidates"] for op in SERVED[name][1]]
+    if all(any(one["usable"] for one in of_op) for of_op in candidates):
         return
-    folder = plugin_folder(name)
+    found, folder = verdict(name), plugin_folder(name)
     report = parse(default().build_json(folder)) if folder is not None else {"path": None}
     if report["path"] is None:
         error = IncompatibleError(f"{name}: {found.text}")
