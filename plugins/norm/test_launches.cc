@@ -117,10 +117,10 @@ TEST(NormLaunches, TakePlainRowsInTurnForAllGradientsAtOnce) {
               EXPECT_LE(how.grid[0], 132);
               EXPECT_EQ(how.block[0] % warp, 0);
               EXPECT_LE(how.block[0], 512);
-              // 16 elements a thread, with their weights in float, and rows of two or three tensors
-              // to be copied: two of float, three of others; and the sums.
+              // 16 elements a thread, with their weights in float, and two rows of two or three
+              // tensors to be copied; and the sums.
               EXPECT_GE(how.block[0] * 16, length);
-              const int64_t copies = (bytes == 4 ? 2 : 3) * (added ? 3 : 2);
+              const int64_t copies = 2 * (added ? 3 : 2);
               EXPECT_EQ(how.shared_bytes, how.block[0] * 16 * (bytes * copies + 4) + 1024);
               EXPECT_LE(how.shared_bytes, kib * 1024);
               EXPECT_EQ(launches[1].kernel, "layernorm::backward::totals");
