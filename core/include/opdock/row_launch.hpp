@@ -66,8 +66,8 @@ struct RowKernels {
   Block block_rows;
   Long long_rows;
 };
-template <class Narrow, class Block, class Long>
-RowKernels(int, std::span<const RowWay>, Narrow, Block, Long) -> RowKernels<Narrow, Block, Long>;
+template <size_t Ways, class Narrow, class Block, class Long>
+RowKernels(int, const RowWay (&)[Ways], Narrow, Block, Long) -> RowKernels<Narrow, Block, Long>;
 
 // Lanes of a row that shares its block with others, at most; with more, a block of its own is
 // faster.
