@@ -6,6 +6,7 @@ tests/bench/table.py [--check]     --check: exit with 1 if a file is not what th
 """
 
 import json
+import statistics
 import sys
 import textwrap
 from pathlib import Path
@@ -131,12 +132,33 @@ def of_peer(rows):
     return ratios
 
 
+def by_op(rows):
+    """Those of cpu_ops, which are many, as one for each op and number of threads: how many times as
+    fast as torch."""
+    ratios = {}
+    for row in rows:
+        case, _, threads = row["name"].rpartition(", ")
+        ratios.setdefault((case.split()[0], threads), []).append(row["torch_over_opdock"])
+    return [
+        {
+            "name": f"{op}, {threads}",
+            "cases": len(found),
+            "least": min(found),
+            "median": round(statistics.median(found), 2),
+            "most": max(found),
+            "where": rows[-1]["where"],
+        }
+        for (op, threads), found in ratios.items()
+    ]
+
+
 def tables(path):
     """Markdown of one records file: a table for each bench."""
     text = [f"## {path.stem}\n"]
     rows = list(newest(path.read_text().splitlines()))
     for bench in dict.fromkeys(row["bench"] for row in rows):
         own = [row for row in rows if row["bench"] == bench]
+        own = by_op(own) if bench == "cpu_ops" else own
         columns = list(dict.fromkeys(key for row in own for key in row))
         columns = [c for c in columns if c not in ("bench", "where")]
         for title, derived in (("of copy", of_copy(own)), ("of peer", of_peer(own))):
