@@ -15,6 +15,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import record
+import torch
 
 TOOLS = ["memcheck", "racecheck", "synccheck", "initcheck"]
 SHAPES = [(3, 1), (5, 127), (300, 1023), (65, 4096), (3, 14431), (3, 32768), (2, 300_000)]
@@ -24,7 +25,6 @@ DTYPES = ["float32", "float16", "bfloat16"]
 def call_all():
     """Calls every op; prints how many calls it made."""
     import gpu_ops
-    import torch
 
     calls = 0
     for shape in SHAPES:
@@ -65,6 +65,9 @@ def main():
     arguments = parser.parse_args()
     if arguments.child:
         call_all()
+        return
+    if not torch.cuda.is_available():
+        print("  skipped: found no CUDA GPU")
         return
     if not shutil.which("compute-sanitizer"):
         print("  skipped: found no compute-sanitizer; it comes with the CUDA toolkit")

@@ -54,7 +54,6 @@ OPDOCK_DEVICE void hide(int64_t column, int64_t end, T fill, Piece* piece) {
 // thread's first vectors, asked for before it is needed.
 template <typename T, int Count, int Ahead>
 struct Sides {
-  static constexpr int kAhead = Ahead;
   const T* from[Count];
   int bytes[Count];
   Packed<T> first[Ahead][Count];
