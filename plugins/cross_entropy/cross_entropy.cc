@@ -26,12 +26,13 @@ using opdock::RowTypes;
 
 constexpr opdock::RowKernels kKernels = {
     1, opdock::kLightRows,
-    OPDOCK_KERNEL_FAMILY("cross_entropy::narrow_rows", RowTypes, KernelNumbers<1>),
+    OPDOCK_KERNEL_FAMILY("cross_entropy::narrow_rows", RowTypes, KernelNumbers<2>,
+                         KernelNumbers<1>),
     OPDOCK_KERNEL_FAMILY("cross_entropy::block_rows", RowTypes, KernelNumbers<2, 8>,
                          opdock::RowEdges),
     OPDOCK_KERNEL_FAMILY("cross_entropy::long_rows", RowTypes)};
-// The loss alone: nothing is gained by holding longer rows.
-constexpr opdock::RowKernels kLossKernels = {1, opdock::kShortRows, kKernels.narrow_rows,
+// The loss alone.
+constexpr opdock::RowKernels kLossKernels = {1, opdock::kReadRows, kKernels.narrow_rows,
                                              kKernels.block_rows, kKernels.long_rows};
 
 struct Options {

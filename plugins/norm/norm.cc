@@ -43,7 +43,8 @@ using opdock::RowEdges;
 using opdock::RowTypes;
 
 constexpr opdock::RowKernels kNorm = {
-    1, opdock::kHeavyRows, OPDOCK_KERNEL_FAMILY("layernorm::narrow_rows", RowTypes, RowEdges),
+    1, opdock::kHeavyRows,
+    OPDOCK_KERNEL_FAMILY("layernorm::narrow_rows", RowTypes, KernelNumbers<2>, RowEdges),
     OPDOCK_KERNEL_FAMILY("layernorm::block_rows", RowTypes, KernelNumbers<2, 4, 8>, RowEdges),
     OPDOCK_KERNEL_FAMILY("layernorm::long_rows", RowTypes)};
 // Of 16 bits.
@@ -52,9 +53,13 @@ constexpr opdock::RowKernels kNarrowNorm = {1, opdock::kWideRows, kNorm.narrow_r
 constexpr opdock::RowKernels kOddNorm = {1, opdock::kOddRows, kNorm.narrow_rows, kNorm.block_rows,
                                          kNorm.long_rows};
 constexpr opdock::RowKernels kAddNorm = {
-    2, opdock::kHeavyRows, OPDOCK_KERNEL_FAMILY("layernorm::add::narrow_rows", RowTypes, RowEdges),
+    2, opdock::kHeavyRows,
+    OPDOCK_KERNEL_FAMILY("layernorm::add::narrow_rows", RowTypes, KernelNumbers<2>, RowEdges),
     OPDOCK_KERNEL_FAMILY("layernorm::add::block_rows", RowTypes, KernelNumbers<2, 4>, RowEdges),
     OPDOCK_KERNEL_FAMILY("layernorm::add::long_rows", RowTypes)};
+
+constexpr opdock::RowKernels kNarrowAddNorm = {2, opdock::kWidePairs, kAddNorm.narrow_rows,
+                                               kAddNorm.block_rows, kAddNorm.long_rows};
 
 // An output may be x or residual itself; otherwise it shares no memory with an argument.
 void check_output(Tensor out, const char* name, Tensor x, const OptionalTensor& residual,
@@ -95,14 +100,16 @@ void normalise(Call& call, Tensor x, const OptionalTensor& residual, const Optio
     const opdock::RowFit fit = opdock::fit_of(params.rows, params.length, x.dtype().bytes(),
                                               {params.x, params.residual, params.out, params.sum},
                                               {params.weight, params.bias});
-    if (residual) {
-      opdock::launch_rows(call, kAddNorm, x.dtype(), fit, &params);
-    } else if (x.dtype().bytes() == 2) {
-      const bool is_plain = fit == opdock::RowFit::kPlain;
-      opdock::launch_rows(call, is_plain ? kNarrowNorm : kOddNorm, x.dtype(), fit, &params);
-    } else {
-      opdock::launch_rows(call, kNorm, x.dtype(), fit, &params);
-    }
+    const bool is_narrow = x.dtype().bytes() == 2, is_plain = fit == opdock::RowFit::kPlain;
+    const auto launch = [&](const auto& kernels) {
+      opdock::launch_rows(call, kernels, x.dtype(), fit, &params);
+    };
+    if (residual)
+      launch(is_narrow ? kNarrowAddNorm : kAddNorm);
+    else if (is_narrow)
+      launch(is_plain ? kNarrowNorm : kOddNorm);
+    else
+      launch(kNorm);
     return;
   }
   const Job job = {x.dtype(), eps, params};

@@ -10,14 +10,14 @@
 namespace layernorm::backward {
 namespace {
 
+using opdock::KernelNumbers;
 using opdock::RowEdges;
 using opdock::RowTypes;
 
 constexpr opdock::RowKernels kRows = {
     2, opdock::kHeavyRows,
-    OPDOCK_KERNEL_FAMILY("layernorm::backward::narrow_rows", RowTypes, RowEdges),
-    OPDOCK_KERNEL_FAMILY("layernorm::backward::block_rows", RowTypes, opdock::KernelNumbers<4>,
-                         RowEdges),
+    OPDOCK_KERNEL_FAMILY("layernorm::backward::narrow_rows", RowTypes, KernelNumbers<2>, RowEdges),
+    OPDOCK_KERNEL_FAMILY("layernorm::backward::block_rows", RowTypes, KernelNumbers<4>, RowEdges),
     OPDOCK_KERNEL_FAMILY("layernorm::backward::long_rows", RowTypes)};
 constexpr auto kLoopRows = OPDOCK_KERNEL_FAMILY("layernorm::backward::loop_rows", RowTypes);
 constexpr auto kWeightSums = OPDOCK_KERNEL_FAMILY("layernorm::backward::weight_sums", RowTypes);

@@ -21,17 +21,21 @@ using opdock::RowEdges;
 using opdock::RowTypes;
 
 constexpr opdock::RowKernels kPlain = {
-    1, opdock::kLightRows, OPDOCK_KERNEL_FAMILY("softmax::narrow_rows", RowTypes, RowEdges),
+    1, opdock::kLightRows,
+    OPDOCK_KERNEL_FAMILY("softmax::narrow_rows", RowTypes, KernelNumbers<2>, RowEdges),
     OPDOCK_KERNEL_FAMILY("softmax::block_rows", RowTypes, KernelNumbers<2, 4, 8>, RowEdges),
     OPDOCK_KERNEL_FAMILY("softmax::long_rows", RowTypes)};
 constexpr opdock::RowKernels kCausal = {
-    1, opdock::kLightRows, opdock::NoKernels{},
-    OPDOCK_KERNEL_FAMILY("softmax::causal::block_rows", RowTypes, KernelNumbers<2, 8>,
+    1, opdock::kPartRows,
+    OPDOCK_KERNEL_FAMILY("softmax::causal::narrow_rows", RowTypes, KernelNumbers<4>,
+                         KernelNumbers<0>),
+    OPDOCK_KERNEL_FAMILY("softmax::causal::block_rows", RowTypes, KernelNumbers<4, 8>,
                          KernelNumbers<0>),
     opdock::NoKernels{}};
 constexpr opdock::RowKernels kMasked = {
     1, opdock::kLightRows,
-    OPDOCK_KERNEL_FAMILY("softmax::masked::narrow_rows", RowTypes, KernelNumbers<1>),
+    OPDOCK_KERNEL_FAMILY("softmax::masked::narrow_rows", RowTypes, KernelNumbers<2>,
+                         KernelNumbers<1>),
     OPDOCK_KERNEL_FAMILY("softmax::masked::block_rows", RowTypes, KernelNumbers<2>,
                          KernelNumbers<1>),
     OPDOCK_KERNEL_FAMILY("softmax::masked::long_rows", RowTypes)};

@@ -20,12 +20,12 @@ using opdock::RowTypes;
 
 constexpr opdock::RowKernels kAny = {
     2, opdock::kLightPairs,
-    OPDOCK_KERNEL_FAMILY("softmax::backward::narrow_rows", RowTypes, RowEdges),
+    OPDOCK_KERNEL_FAMILY("softmax::backward::narrow_rows", RowTypes, KernelNumbers<2>, RowEdges),
     OPDOCK_KERNEL_FAMILY("softmax::backward::block_rows", RowTypes, KernelNumbers<2, 4>, RowEdges),
     OPDOCK_KERNEL_FAMILY("softmax::backward::long_rows", RowTypes)};
 constexpr opdock::RowKernels kWhole = {
     2, opdock::kLightPairs,
-    OPDOCK_KERNEL_FAMILY("softmax::backward::narrow_rows", RowTypes, RowEdges),
+    OPDOCK_KERNEL_FAMILY("softmax::backward::narrow_rows", RowTypes, KernelNumbers<2>, RowEdges),
     OPDOCK_KERNEL_FAMILY("softmax::backward::whole::block_rows", RowTypes, KernelNumbers<2, 4, 8>,
                          KernelNumbers<0>),
     opdock::NoKernels{}};

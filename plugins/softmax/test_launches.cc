@@ -18,6 +18,44 @@ TEST(SoftmaxLaunches, CoverEveryRowInEachWay) {
   expect_every_way_covers("softmax", 2, record);
 }
 
+TEST(SoftmaxLaunches, CoverEveryCausalRow) {
+  const Op softmax("softmax", "softmax");
+  auto run = [&](Type type, int64_t length, uint32_t warp, int odd, std::vector<Launch>* launches) {
+    Array x(type, {5, length}, {length, 1}, odd), out(type, {5, length});
+    return softmax.record({x.value(), number(1), none(), boolean(true)}, {&out}, warp, launches);
+  };
+  expect_every_launch_covers("softmax", 2, run);
+  expect_every_way_covers("softmax", 2, run);
+}
+
+// Threads of a block and blocks of a row, for so many rows of 32-bit elements on an sm_90 with 132
+// multiprocessors.
+std::pair<uint32_t, uint32_t> shape_of(int64_t rows, int64_t length) {
+  const Op softmax("softmax", "softmax");
+  Array x(Type::kFloat32, {rows, length}), out(Type::kFloat32, {rows, length});
+  std::vector<Launch> launches;
+  const std::vector<opdock_value> args = {x.value(), number(1), none(), boolean(false)};
+  const Result result = softmax.record(args, {&out}, {32, OPDOCK_CUDA, 9, 132}, &launches);
+  EXPECT_EQ(result.status, OPDOCK_OK) << result.text;
+  const opdock_launch& how = launches.at(0).how;
+  return {how.block[0], std::max(how.cluster[0], 1u)};
+}
+
+TEST(SoftmaxLaunches, HaveManyThreadsForFewRows) {
+  EXPECT_EQ(shape_of(133, 4096), std::pair(128u, 1u));
+  EXPECT_EQ(shape_of(132, 4096), std::pair(512u, 1u));
+}
+
+// A block of 512 threads is the largest that a row has for itself; of several each has 256, unless
+// those would be more than 8.
+TEST(SoftmaxLaunches, SpreadLongRowsOverClusters) {
+  EXPECT_EQ(shape_of(133, 16384), std::pair(512u, 1u));
+  EXPECT_EQ(shape_of(133, 16388), std::pair(256u, 4u));
+  EXPECT_EQ(shape_of(133, 32772), std::pair(256u, 8u));
+  EXPECT_EQ(shape_of(133, 65540), std::pair(512u, 8u));
+  EXPECT_EQ(shape_of(133, 262144), std::pair(1024u, 8u));
+}
+
 TEST(SoftmaxLaunches, CoverEveryRowOfTheGradient) {
   const Op backward("softmax", "softmax_backward");
   auto run = [&](Type type, int64_t length, uint32_t warp, int odd, std::vector<Launch>* launches) {

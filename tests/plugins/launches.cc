@@ -52,13 +52,11 @@ void expect_covers(const Launch& launch, const std::string& plugin, Type type, i
   const std::string arguments = launch.kernel.substr(launch.kernel.find('<'));
   const bool has_edges = arguments.ends_with(", 1>");
   const bool is_whole = !misaligned && length * bytes % 16 == 0;
+  const int64_t held = std::atoi(arguments.c_str() + arguments.find(", ") + 2);  // not of long_rows
   if (launch.kernel.find("narrow_rows") != std::string::npos) {
     EXPECT_EQ(threads, 128) << what;
-    EXPECT_LE(vectors, 2 * most_lanes) << what;  // two for each
-    EXPECT_GE(launch.how.grid[0] * 128 * 2, rows * vectors) << what;
-    if (most_lanes == 16) {
-      EXPECT_GE(launch.how.grid[0] * (128 / 16), rows) << what;
-    }
+    EXPECT_LE(vectors, held * most_lanes) << what;
+    EXPECT_GE(launch.how.grid[0] * 128 * held, rows * vectors) << what;
     EXPECT_TRUE(has_edges || is_whole) << what;
     return;
   }
@@ -68,7 +66,6 @@ void expect_covers(const Launch& launch, const std::string& plugin, Type type, i
   EXPECT_EQ(launch.how.grid[0], rows * cluster) << what;
   if (launch.kernel.find("block_rows") == std::string::npos) return;
   EXPECT_TRUE(has_edges || is_whole) << "16-byte loads: " << what;
-  const int64_t held = std::atoi(arguments.c_str() + arguments.find(", ") + 2);
   EXPECT_GE(cluster * threads * held, vectors) << what;
 }
 

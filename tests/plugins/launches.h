@@ -23,7 +23,7 @@ std::vector<int64_t> launch_lengths();
 // row in registers; no 16-byte loads where an argument is misaligned. most_lanes: of a row that
 // shares its block with others.
 void expect_covers(const Launch& launch, const std::string& plugin, Type type, int64_t length,
-                   int64_t rows, int64_t warp, bool misaligned, int64_t most_lanes = 16);
+                   int64_t rows, int64_t warp, bool misaligned, int64_t most_lanes = 32);
 
 // The same kernel, with as many threads, blocks and clusters.
 bool is_same_launch(const Launch& a, const Launch& b);

@@ -39,7 +39,8 @@ OPDOCK_DEVICE int cluster_rank() {
 
 // Every thread of the cluster waits until all are here, and then sees what the others have written.
 // One comes before the first access to another block's shared memory, and one after the last:
-// a block that has ended has none.
+// a block that has ended has none. It waits for each thread's stores to global memory too: where
+// numbers of a row are to be exchanged while others are stored, ClusterGather is much faster.
 OPDOCK_DEVICE void cluster_barrier() {
 #if defined(OPDOCK_SOFT)
   softgpu_cluster_barrier();

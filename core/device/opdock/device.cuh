@@ -6,6 +6,7 @@
 
 #include "opdock/atomic.cuh"
 #include "opdock/cluster.cuh"
+#include "opdock/cluster_gather.cuh"
 #include "opdock/copy_async.cuh"
 #include "opdock/dtype.cuh"
 #include "opdock/launch.cuh"

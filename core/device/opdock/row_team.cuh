@@ -10,7 +10,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "opdock/cluster.cuh"
+#include "opdock/cluster_gather.cuh"
 #include "opdock/launch.cuh"
 #include "opdock/packed.cuh"
 #include "opdock/reduce.cuh"
@@ -40,6 +40,12 @@ struct Stream {
 // Of this block, in grids with more blocks than one dimension takes.
 OPDOCK_DEVICE int64_t block_number() {
   return block_index_y() * grid_blocks() + block_index();
+}
+// Of its cluster. Divisions of 32 bits are the quicker ones.
+OPDOCK_DEVICE int64_t cluster_number() {
+  const uint32_t blocks = static_cast<uint32_t>(cluster_blocks());
+  const int64_t before = block_index_y() * (static_cast<uint32_t>(grid_blocks()) / blocks);
+  return before + static_cast<uint32_t>(block_index()) / blocks;
 }
 
 // `fill` in place of the elements from column `end` on, of a piece that begins at `column`.
@@ -85,7 +91,8 @@ class TileTeam {
   static constexpr bool kHolds = true;  // a row is read once, and tiles can be changed
   // Rows are evenly spaced, made of whole, aligned vectors, and so is what is read beside them.
   static constexpr bool kPlain = !Edges;
-  // With many vectors few threads run at once, and each must ask ahead for what is beside them.
+  // With many vectors few threads run at once: each must ask ahead for what is beside them, and no
+  // branch may keep the next vector waiting.
   static constexpr bool kEarly = Vectors >= 8;
 
   OPDOCK_DEVICE int64_t row() const { return row_; }
@@ -133,7 +140,7 @@ class TileTeam {
     OPDOCK_UNROLL
     for (int k = 0; k < Vectors; ++k) {
       const int column = column_of<T>(k);
-      if (column + vector_size<T> > end) hide(column, end, fill, &tile.body[k]);
+      if (column < end && column + vector_size<T> > end) hide(column, end, fill, &tile.body[k]);
     }
     return tile;
   }
@@ -170,7 +177,7 @@ class TileTeam {
     OPDOCK_UNROLL
     for (int k = 0; k < Vectors; ++k) {
       f(column_of<T>(k), has(k), tile.body[k], others.body[k]...);
-      if (has(k)) store_piece(mine + k * step() * vector_size<T>, tile.body[k]);
+      write(mine, k, tile.body[k]);
     }
     if constexpr (Edges) {
       if (!has_edges_) return;
@@ -206,7 +213,7 @@ class TileTeam {
       const int next = k + Ahead;
       if (kEarly && next < Vectors) read_beside(sides, next, &sides.first[k % Ahead]);
       f(column_of<T>(k), has(k), tile.body[k], now);
-      if (has(k)) store_piece(mine + k * step() * vector_size<T>, tile.body[k]);
+      write(mine, k, tile.body[k]);
       if (!kEarly && next < Vectors) read_beside(sides, next, &sides.first[k % Ahead]);
     }
     if constexpr (Edges) {
@@ -233,6 +240,15 @@ class TileTeam {
   int first_ = 0, step_ = 1;  // its vectors: first_, first_ + step(), …
 
  private:
+  // mine: where this thread's vectors begin.
+  template <typename T>
+  OPDOCK_DEVICE void write(T* mine, int k, const Packed<T>& piece) const {
+    T* const to = mine + k * step() * vector_size<T>;
+    if constexpr (kEarly)
+      store16_if(has(k), to, piece.bytes);
+    else if (has(k))
+      store_piece(to, piece);
+  }
   template <typename T, int Count, int Ahead>
   OPDOCK_DEVICE void read_beside(const Sides<T, Count, Ahead>& sides, int k,
                                  Packed<T> (*out)[Count]) const {
@@ -289,8 +305,8 @@ struct AddPartials {
 };
 
 // Some lanes of a warp, a power of two of them: what they exchange stays in the warp.
-template <bool Edges>
-class NarrowTeam : public TileTeam<kNarrowVectors, 0, Edges> {
+template <int Vectors, bool Edges>
+class NarrowTeam : public TileTeam<Vectors, 0, Edges> {
  public:
   // Teams of 2^lane_bits lanes; with a row that is not there a team computes nothing.
   OPDOCK_DEVICE NarrowTeam(int64_t rows, int lane_bits) : lanes_(1 << lane_bits) {
@@ -327,20 +343,29 @@ class NarrowTeam : public TileTeam<kNarrowVectors, 0, Edges> {
 // Shared memory for a block's reductions, one for each use.
 struct RowScratch {
   Partial warp[kMaxRowThreads / 32];
-  Partial block;
 };
 
 // Reductions over a block of a power of two of whole warps, and over a cluster of such blocks.
 template <bool Clusters>
 class BlockReach {
  public:
-  OPDOCK_DEVICE explicit BlockReach(RowScratch* scratch) : scratch_(scratch) {}
+  // gathers: one for each reduction; null without clusters.
+  OPDOCK_DEVICE BlockReach(RowScratch* scratch, ClusterGather<Partial>* gathers)
+      : scratch_(scratch), gathers_(gathers) {}
+  // Comes first, in blocks that have a row.
+  OPDOCK_DEVICE void begin() const {
+    if constexpr (Clusters) {
+      if (cluster_blocks() == 1) return;
+      if (thread_index() == 0) cluster_open(gathers_, kRowReductions);
+      cluster_opening();
+    }
+  }
   template <typename Op>
   OPDOCK_DEVICE float near(float value) const {
     return warp_reduce<Op>(value);
   }
   template <int Use, typename Merge>
-  OPDOCK_DEVICE Partial far(Partial part, Merge merge) const {
+  OPDOCK_DEVICE Partial far(Partial part, Merge merge) {
     static_assert(Use < kRowReductions, "each reduction has memory of its own");
     const int warps = block_threads() / warp_width(), lane = lane_index();
     RowScratch& scratch = scratch_[Use];
@@ -352,9 +377,9 @@ class BlockReach {
     if constexpr (Clusters) {
       const int blocks = cluster_blocks();
       if (blocks > 1) {
-        if (thread_index() == 0) scratch.block = part;
-        cluster_barrier();
-        part = merge(*cluster_shared(&scratch.block, lane & (blocks - 1)), Lanes{blocks});
+        see_others();
+        gathers_[Use].gather(part);
+        part = merge(gathers_[Use].from[lane & (blocks - 1)], Lanes{blocks});
       }
     }
     return part;
@@ -368,28 +393,37 @@ class BlockReach {
     }
     block_barrier();
   }
-  // Comes last: other blocks may still read this one's memory.
-  OPDOCK_DEVICE void finish() const {
+  // Comes last.
+  OPDOCK_DEVICE void finish() {
     if constexpr (Clusters)
-      if (cluster_blocks() > 1) cluster_barrier();
+      if (cluster_blocks() > 1) see_others();
   }
 
  private:
+  // Nothing is written to other blocks before they are known to have begun.
+  OPDOCK_DEVICE void see_others() {
+    if (!sees_others_) cluster_opened();
+    sees_others_ = true;
+  }
+
   RowScratch* scratch_;
+  ClusterGather<Partial>* gathers_;
+  bool sees_others_ = false;
 };
 
 // A block a row, or a cluster of blocks. Each warp has a contiguous run of the vectors.
 template <int Vectors, bool Clusters, bool Edges>
 class BlockTeam : public TileTeam<Vectors, warp_width(), Edges>, public BlockReach<Clusters> {
  public:
-  OPDOCK_DEVICE explicit BlockTeam(RowScratch* scratch) : BlockReach<Clusters>(scratch) {
+  OPDOCK_DEVICE BlockTeam(RowScratch* scratch, ClusterGather<Partial>* gathers)
+      : BlockReach<Clusters>(scratch, gathers) {
     this->row_ = block_number();
     this->rank_ = thread_index();
     const int lane = lane_index();
     this->first_ = (thread_index() - lane) * Vectors + lane;
     if constexpr (Clusters) {
       if (cluster_blocks() > 1) {
-        this->row_ = block_number() / cluster_blocks();
+        this->row_ = cluster_number();
         this->rank_ = thread_index() + cluster_rank() * block_threads();
         this->first_ += cluster_rank() * block_threads() * Vectors;
       }
@@ -404,7 +438,7 @@ class LongTeam : public BlockReach<false> {
   static constexpr bool kHolds = false, kPlain = false;
 
   OPDOCK_DEVICE LongTeam(RowScratch* scratch, bool vectors)
-      : BlockReach<false>(scratch), by_vectors_(vectors) {}
+      : BlockReach<false>(scratch, nullptr), by_vectors_(vectors) {}
   OPDOCK_DEVICE int64_t row() const { return block_number(); }
   OPDOCK_DEVICE bool leads() const { return thread_index() == 0; }
 
@@ -507,18 +541,20 @@ class LongTeam : public BlockReach<false> {
 };
 
 // Runs Op on the row of one team; the kernels of an op are made of these.
-template <typename Op, typename T, bool Edges>
+template <typename Op, typename T, int Vectors, bool Edges>
 OPDOCK_DEVICE void run_narrow_rows(const typename Op::Params& p) {
   launch_turn();
-  NarrowTeam<Edges> team(p.rows.count, p.shape.lane_bits);
+  NarrowTeam<Vectors, Edges> team(p.rows.count, p.shape.lane_bits);
   Op::template run<T>(p, team);
 }
 template <typename Op, typename T, int Vectors, bool Edges>
 OPDOCK_DEVICE void run_block_rows(const typename Op::Params& p) {
   launch_turn();
   OPDOCK_SHARED(RowScratch, scratch, kRowReductions);
-  BlockTeam<Vectors, has_clusters(Vectors * Op::kTiles), Edges> team(scratch);
+  OPDOCK_SHARED(ClusterGather<Partial>, gathers, kRowReductions);
+  BlockTeam<Vectors, has_clusters(Vectors * Op::kTiles), Edges> team(scratch, gathers);
   if (team.row() >= p.rows.count) return;
+  team.begin();
   Op::template run<T>(p, team);
   team.finish();
 }
@@ -540,10 +576,10 @@ OPDOCK_DEVICE void run_long_rows(const typename Op::Params& p) {
 // Edges: 0 where the rows of each tensor are evenly spaced and made of whole, aligned vectors, and
 // what is read beside them is aligned too.
 #define OPDOCK_ROW_KERNELS(Op)                                               \
-  template <typename T, int Edges>                                           \
+  template <typename T, int Vectors, int Edges>                              \
   OPDOCK_KERNEL(opdock::kNarrowThreads)                                      \
   narrow_rows(Op::Params p) {                                                \
-    opdock::run_narrow_rows<Op, T, Edges != 0>(p);                           \
+    opdock::run_narrow_rows<Op, T, Vectors, Edges != 0>(p);                  \
   }                                                                          \
   template <typename T, int Vectors, int Edges>                              \
   OPDOCK_KERNEL_BLOCKS(opdock::row_threads(Vectors* Op::kTiles),             \

@@ -12,7 +12,6 @@ inline constexpr int kMaxBatchDims = 15;
 
 // What kernels over rows (row_team.cuh) and opdock/row_op.hpp, which launches them, agree on.
 inline constexpr int kNarrowThreads = 128;   // of a block that has several rows
-inline constexpr int kNarrowVectors = 2;     // that each of its threads holds
 inline constexpr int kLongThreads = 512;     // of a block whose row is not held, at most
 inline constexpr int kMaxRowThreads = 1024;  // of any block
 inline constexpr int kRowReductions = 3;     // in one row

@@ -1,6 +1,7 @@
 // What a GPU's compiler gives, under names of our own: with warp.cuh, atomic.cuh, cluster.cuh,
-// copy_async.cuh, launch.cuh and host_device.cuh the only files with raw intrinsics. NVRTC and
-// hipRTC have their branches here, the software GPU has the same words in target_soft.cuh.
+// cluster_gather.cuh, copy_async.cuh, launch.cuh and host_device.cuh the only files with raw
+// intrinsics. NVRTC and hipRTC have their branches here, the software GPU has the same words in
+// target_soft.cuh.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -356,6 +357,9 @@ OPDOCK_DEVICE Bytes16 load16(const void* from) {
 OPDOCK_DEVICE void store16(void* to, const Bytes16& value) {
   *static_cast<Words4*>(to) = {value.word[0], value.word[1], value.word[2], value.word[3]};
 }
+OPDOCK_DEVICE void store16_if(bool wanted, void* to, const Bytes16& value) {
+  if (wanted) store16(to, value);
+}
 #else
 OPDOCK_DEVICE Bytes16 load16(const void* from) {
   const uint4 value = *static_cast<const uint4*>(from);
@@ -373,6 +377,20 @@ OPDOCK_DEVICE void store16(void* to, const Bytes16& value) {
                  "r"(value.word[1]), "r"(value.word[2]), "r"(value.word[3])
                  : "memory");
   }
+}
+// To global memory, and without a branch, which the compiler would have around all that makes the
+// value too.
+OPDOCK_DEVICE void store16_if(bool wanted, void* to, const Bytes16& value) {
+  asm volatile(
+      "{\n"
+      ".reg .pred wanted;\n"
+      "setp.ne.b32 wanted, %5, 0;\n"
+      "@wanted st.global.v4.b32 [%0], {%1, %2, %3, %4};\n"
+      "}"
+      :
+      : "l"(__cvta_generic_to_global(to)), "r"(value.word[0]), "r"(value.word[1]),
+        "r"(value.word[2]), "r"(value.word[3]), "r"(static_cast<int>(wanted))
+      : "memory");
 }
 #endif
 

@@ -204,6 +204,9 @@ OPDOCK_DEVICE Bytes16 load16(const void* from) {
 OPDOCK_DEVICE void store16(void* to, const Bytes16& value) {
   softgpu_move16(to, &value);
 }
+OPDOCK_DEVICE void store16_if(bool wanted, void* to, const Bytes16& value) {
+  if (wanted) store16(to, value);
+}
 
 }  // namespace opdock
 

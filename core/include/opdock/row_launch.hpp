@@ -22,25 +22,29 @@ enum class RowFit {
   kAny,
 };
 
-// Rows of at most `most` vectors, kept `vectors` in each thread. The last way that an op has
-// kernels for serves all longer rows that clusters can hold.
+// Rows of at most `most` vectors, kept `vectors` in each thread; 0: not kept, but read again in
+// each pass. The last way that an op has kernels for serves all longer rows that clusters can hold.
 struct RowWay {
   int vectors;
   int64_t most;
 };
 // Which way is the fastest was measured on an H200 (docs/performance.md). Kernels that need few
-// registers do well with few vectors a thread, and many threads, up to 16 KiB. All are powers of
-// two, so that the rows of one question (below) have one way.
-constexpr RowWay kLightRows[] = {{2, 1024}, {4, 2048}, {8, 0}};
+// registers do well with few vectors a thread, and many threads. All are powers of two, so that the
+// rows of one question (below) have one way.
+constexpr RowWay kLightRows[] = {{2, 512}, {8, 1024}, {4, 2048}, {8, 0}};
+// Of rows of which a part is read.
+constexpr RowWay kPartRows[] = {{4, 2048}, {8, 0}};
 constexpr RowWay kHeavyRows[] = {{2, 256}, {4, 4096}, {8, 0}};
 // The same of 16-bit elements, beside which others of 16 bits are read.
 constexpr RowWay kWideRows[] = {{2, 256}, {4, 1024}, {8, 0}};
 // And where they are not aligned, so that each vector beside them is made of two.
 constexpr RowWay kOddRows[] = {{4, 1024}, {8, 0}};
 // Of ops that read a row once in any case.
-constexpr RowWay kShortRows[] = {{2, 0}};
+constexpr RowWay kReadRows[] = {{2, 128}, {8, 4096}, {0, 0}};
 // Of two tensors that are held.
-constexpr RowWay kLightPairs[] = {{2, 1024}, {4, 4096}, {8, 0}};
+constexpr RowWay kLightPairs[] = {{2, 1024}, {4, 4096}, {8, 8192}, {4, 0}};
+// Of 16-bit elements, beside which others are read.
+constexpr RowWay kWidePairs[] = {{2, 1024}, {4, 0}};
 
 // The last template argument of narrow_rows and block_rows (row_team.cuh).
 using RowEdges = KernelNumbers<0, 1>;
@@ -54,7 +58,7 @@ struct NoKernels {
 };
 
 // The kernels that OPDOCK_ROW_KERNELS (row_team.cuh) makes of one op, as plugin.toml lists them:
-//   OPDOCK_KERNEL_FAMILY("NAMESPACE::narrow_rows", RowTypes, RowEdges)
+//   OPDOCK_KERNEL_FAMILY("NAMESPACE::narrow_rows", RowTypes, KernelNumbers<2>, RowEdges)
 //   OPDOCK_KERNEL_FAMILY("NAMESPACE::block_rows", RowTypes, KernelNumbers<2, 8>, RowEdges)
 //   OPDOCK_KERNEL_FAMILY("NAMESPACE::long_rows", RowTypes)
 // Those with edges serve where those without are not listed.
@@ -69,10 +73,13 @@ struct RowKernels {
 template <size_t Ways, class Narrow, class Block, class Long>
 RowKernels(int, const RowWay (&)[Ways], Narrow, Block, Long) -> RowKernels<Narrow, Block, Long>;
 
-// Lanes of a row that shares its block with others, at most; with more, a block of its own is
+// Vectors of a row that shares its block with others, at most: with more, a block of its own is
 // faster.
-constexpr int64_t kMostNarrowLanes = 16;
+constexpr int64_t kMostNarrowVectors = 64;
 constexpr int64_t kMostCluster = 8;  // blocks that every GPU with clusters can run together
+// Threads of a row's only block, and of each of several, unless those are too many.
+constexpr int64_t kMostOwnThreads = 512;
+constexpr int64_t kMostClusterThreads = 256;
 
 namespace detail {
 
@@ -120,16 +127,17 @@ struct RowLaunch {
 enum class RowWayKind { kNarrow, kBlock, kLong };
 struct NumberedRowWay {
   RowWayKind kind;
-  int vectors;  // of a block's thread
+  int vectors;  // of a thread
   int times;    // narrow: lanes a row, block: blocks a row, both as multiples of the least; long:
                 // how many such blocks have as many threads as the largest
 };
-constexpr uint64_t kRowWaysVersion = 2;
+constexpr uint64_t kRowWaysVersion = 3;
 constexpr NumberedRowWay kRowWays[] = {
-    {RowWayKind::kNarrow, 0, 1}, {RowWayKind::kNarrow, 0, 2}, {RowWayKind::kBlock, 2, 1},
+    {RowWayKind::kNarrow, 2, 1}, {RowWayKind::kNarrow, 2, 2}, {RowWayKind::kBlock, 2, 1},
     {RowWayKind::kBlock, 4, 1},  {RowWayKind::kBlock, 8, 1},  {RowWayKind::kBlock, 4, 2},
     {RowWayKind::kBlock, 8, 2},  {RowWayKind::kBlock, 4, 4},  {RowWayKind::kBlock, 8, 4},
-    {RowWayKind::kLong, 0, 1},   {RowWayKind::kLong, 0, 2}};
+    {RowWayKind::kLong, 0, 1},   {RowWayKind::kLong, 0, 2},   {RowWayKind::kNarrow, 4, 1},
+    {RowWayKind::kNarrow, 4, 2}};
 constexpr uint32_t kNumRowWays = std::size(kRowWays);
 
 // The launches of an op's kernels over `rows` rows.
@@ -150,23 +158,31 @@ class RowLaunches {
 
   // The op's own choice, by its table.
   RowLaunch own() const {
-    const RowLaunch shared = narrow(1);
-    if (shared.kernel != kNoKernel && (1 << shared.lane_bits) <= kMostNarrowLanes) return shared;
+    for (const int vectors : {2, 4}) {
+      const RowLaunch shared = narrow(vectors, 1);
+      if (shared.kernel != kNoKernel && vectors_ <= kMostNarrowVectors) return shared;
+    }
     RowLaunch last;
     for (const RowWay& way : kernels_.ways) {
-      const RowLaunch found = block(way.vectors, 1);
-      if (found.kernel != kNoKernel) last = found;
-      if (found.kernel != kNoKernel && vectors_ <= way.most) break;
+      if (way.vectors == 0) {
+        last = {};
+        break;
+      }
+      const RowLaunch found = spread(way.vectors);
+      if (found.kernel == kNoKernel) continue;
+      last = found;
+      // The fewer rows, the more threads should each have.
+      if (vectors_ <= way.most || (is_few() && found.cluster == 1)) break;
     }
     if (last.kernel != kNoKernel) return last;
     // With rows enough for all multiprocessors, several small blocks on each are faster; short rows
     // have no smaller ones.
-    if (rows_ >= 4 * int64_t{call_.facts().multiprocessors}) last = long_rows(2);
+    if (rows_ >= 2 * int64_t{call_.facts().multiprocessors}) last = long_rows(2);
     return last.kernel != kNoKernel ? last : long_rows(1);
   }
   RowLaunch numbered(int32_t number) const {
     const NumberedRowWay& way = kRowWays[number];
-    if (way.kind == RowWayKind::kNarrow) return narrow(way.times);
+    if (way.kind == RowWayKind::kNarrow) return narrow(way.vectors, way.times);
     return way.kind == RowWayKind::kBlock ? block(way.vectors, way.times) : long_rows(way.times);
   }
   // For which rows one way may be the best. Two kernels tell the op and the dtype, as ops may share
@@ -175,13 +191,14 @@ class RowLaunches {
     uint32_t other = kNoKernel;
     for (const RowWay& way : kernels_.ways)
       if (other == kNoKernel) other = find(kernels_.block_rows, way.vectors);
-    const uint64_t few = rows_ <= int64_t{call_.facts().multiprocessors};
     return kRowWaysVersion << 56 | uint64_t{own.kernel & 0xffff} << 40 |
            uint64_t{other & 0xffff} << 24 | static_cast<uint64_t>(fit_) << 16 |
-           static_cast<uint64_t>(log2_of(vectors_)) << 8 | few;
+           static_cast<uint64_t>(log2_of(vectors_)) << 8 | uint64_t{is_few()};
   }
 
  private:
+  bool is_few() const { return rows_ <= int64_t{call_.facts().multiprocessors}; }
+
   // kernels.find() of these, and with edges as far as need be.
   template <class Family, class... Values>
   uint32_t find(const Family& family, const Values&... values) const {
@@ -189,25 +206,40 @@ class RowLaunches {
     return kernel == kNoKernel ? family.find(dtype_, values..., 1) : kernel;
   }
 
-  RowLaunch narrow(int64_t times) const {
-    int64_t lanes = std::max<int64_t>(1, vectors_ / kNarrowVectors);
+  RowLaunch narrow(int vectors, int64_t times) const {
+    int64_t lanes = std::max<int64_t>(1, vectors_ / vectors);
     if (fit_ != RowFit::kPlain)  // one for each element at an edge
       lanes = std::max<int64_t>(lanes, 32 / dtype_.bytes());
     if (times > 1 && lanes * times > vectors_) return {};  // some would have nothing
     lanes *= times;
     if (fit_ == RowFit::kAny || lanes > warp_) return {};
     const int64_t in_block = kNarrowThreads / lanes;
-    return {find(kernels_.narrow_rows), (rows_ + in_block - 1) / in_block, kNarrowThreads, 1,
-            log2_of(lanes)};
+    return {find(kernels_.narrow_rows, vectors), (rows_ + in_block - 1) / in_block, kNarrowThreads,
+            1, log2_of(lanes)};
   }
 
+  // Blocks of a row whose threads have so many vectors, at least.
+  int64_t least_cluster(int vectors) const {
+    const int held = vectors * kernels_.tiles;
+    if (!has_clusters(held) || !has_sm_90(call_)) return 1;
+    return std::max<int64_t>(1, vectors_ / vectors / row_threads(held));
+  }
+  // block() with as many blocks a row as are the fastest.
+  RowLaunch spread(int vectors) const {
+    RowLaunch best = block(vectors, 1);
+    for (int64_t times = 2; times <= kMostCluster; times *= 2) {
+      if (best.threads <= (best.cluster == 1 ? kMostOwnThreads : kMostClusterThreads)) break;
+      const RowLaunch next = block(vectors, times);
+      if (next.kernel == kNoKernel) break;
+      best = next;
+    }
+    return best;
+  }
   RowLaunch block(int vectors, int64_t times) const {
     const int held = vectors * kernels_.tiles;
-    const int64_t most = row_threads(held);
+    const int64_t most = row_threads(held), cluster = times * least_cluster(vectors);
     const bool clusters = has_clusters(held) && has_sm_90(call_);
-    int64_t threads = std::max<int64_t>(1, vectors_ / vectors), cluster = times;
-    if (clusters) cluster *= std::max<int64_t>(1, threads / most);
-    threads /= cluster;
+    const int64_t threads = std::max<int64_t>(1, vectors_ / vectors) / cluster;
     if (fit_ == RowFit::kAny || threads > most || cluster > kMostCluster) return {};
     if (times > 1 && (!clusters || threads < kNarrowThreads)) return {};
     return {find(kernels_.block_rows, vectors), rows_ * cluster, std::max(threads, warp_), cluster};

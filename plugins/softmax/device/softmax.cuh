@@ -21,7 +21,7 @@ struct Row {
   const T* x;
   const T* mask;  // null: none
   T* out;
-  int64_t open;  // elements that causality does not mask
+  int64_t open;  // elements that causality does not mask: vectors behind them are not computed
 
   template <class Team>
   OPDOCK_DEVICE Row(const Params& p, const Team& team) {
@@ -31,7 +31,7 @@ struct Row {
     x = static_cast<const T*>(p.x) + offset[0];
     mask = p.mask ? static_cast<const T*>(p.mask) + offset[1] : nullptr;
     out = static_cast<T*>(p.out) + offset[2];
-    open = p.causal ? row % p.queries + 1 + p.length - p.queries : p.length;
+    open = p.causal ? query_of(row, p.queries) + 1 + p.length - p.queries : p.length;
   }
 };
 
@@ -114,6 +114,10 @@ struct Softmax {
     team.each(
         [&](int64_t column, bool here, auto& x) {
           constexpr int kSize = piece_size<decltype(x)>;
+          if (Causal && column >= row.open) {
+            if (kKept && !p.log) fill_piece(T{}, &x);
+            return;
+          }
           float value[kSize];
           of.scores(p, column, here, x, value);
           OPDOCK_UNROLL
@@ -157,9 +161,14 @@ struct Softmax {
   template <class T, class Team, class Tile, class F>
   static OPDOCK_DEVICE void write(const Params& p, Team& team, const Scores<T>& of, Tile& tile,
                                   const Row<T>& row, F f) {
+    const T masked = from_float<T>(f(-infinity()));
     team.map(
         row.out,
         [&](int64_t column, bool here, auto& x) {
+          if (Causal && column >= row.open) {
+            fill_piece(masked, &x);
+            return;
+          }
           float value[piece_size<decltype(x)>];
           of.scores(p, column, here, x, value);
           OPDOCK_UNROLL

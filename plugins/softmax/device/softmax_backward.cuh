@@ -27,7 +27,7 @@ struct Backward {
     const T* const results = static_cast<const T*>(p.result) + offset[1];
     team.take(grads, p.length);
     int64_t open = p.length;
-    if (Causal && p.causal) open += team.row() % p.queries + 1 - p.queries;
+    if (Causal && p.causal) open += query_of(team.row(), p.queries) + 1 - p.queries;
     const auto load = [&](const T* row, T fill) {
       if constexpr (Causal)
         return team.load(row, fill, open);

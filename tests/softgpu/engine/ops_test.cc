@@ -67,15 +67,15 @@ std::vector<double> softmax_rows(const std::vector<double>& x, size_t length) {
 TEST_P(Ops, SoftmaxOfFloat) {
   const std::vector<Kernel> kernels = make_kernels(
       "#include \"softmax.cuh\"\n",
-      {"softmax::narrow_rows<float, 1>", "softmax::block_rows<float, 2, 0>",
+      {"softmax::narrow_rows<float, 2, 1>", "softmax::block_rows<float, 2, 0>",
        "softmax::long_rows<float>"},
       GetParam(),
       {"plugins/softmax/device/softmax.cuh", "plugins/softmax/device/softmax_params.cuh"});
   ASSERT_EQ(kernels.size(), 3u);
-  EXPECT_EQ(kernels[0].name, "_ZN7softmax11narrow_rowsIfLi1EEEvNS_6ParamsE");
+  EXPECT_EQ(kernels[0].name, "_ZN7softmax11narrow_rowsIfLi2ELi1EEEvNS_6ParamsE");
   for (const Kernel& kernel : kernels) {
     const bool whole = kernel.expression == "softmax::block_rows<float, 2, 0>";
-    const bool narrow = kernel.expression == "softmax::narrow_rows<float, 1>";
+    const bool narrow = kernel.expression == "softmax::narrow_rows<float, 2, 1>";
     const long long rows = 7, length = whole ? 256 : narrow ? 117 : 137;
     const std::vector<float> x = numbers(static_cast<size_t>(rows * length), 3);
     const DeviceArray<float> in(x), out(x.size());
@@ -129,14 +129,14 @@ TEST_P(Ops, SoftmaxOfHalfInPlace) {
 TEST_P(Ops, LayerNormOfFloat) {
   const std::vector<Kernel> kernels =
       make_kernels("#include \"norm.cuh\"\n",
-                   {"layernorm::add::narrow_rows<float, 0>",
+                   {"layernorm::add::narrow_rows<float, 2, 0>",
                     "layernorm::add::block_rows<float, 2, 0>", "layernorm::add::long_rows<float>"},
                    GetParam(),
                    {"plugins/norm/device/norm.cuh", "plugins/norm/device/moments.cuh",
                     "plugins/norm/device/norm_params.cuh"});
   ASSERT_EQ(kernels.size(), 3u);
   for (const Kernel& kernel : kernels) {
-    const bool narrow = kernel.expression == "layernorm::add::narrow_rows<float, 0>";
+    const bool narrow = kernel.expression == "layernorm::add::narrow_rows<float, 2, 0>";
     const size_t rows = 5, length = narrow ? 128 : 256;
     const std::vector<float> x = numbers(rows * length, 1), residual = numbers(rows * length, 2),
                              weight = numbers(length, 5), bias = numbers(length, 6);
