@@ -146,6 +146,13 @@ HWY_INLINE void for_row(int64_t n, const Body& body) {
   if (i < n) body(PartVector<C>{n - i}, RowSlot<0>(), i);
 }
 
+// Asks for the line that begins at `from`, once for each line of a pass: what the next pass reads.
+template <class C, class T, class Slot>
+HWY_INLINE void ask_for(Slot, const T* from) {
+  constexpr size_t kBytes = hn::MaxLanes(FullTag<C>()) * sizeof(T);
+  if constexpr (Slot::kIndex * kBytes % 64 == 0) __builtin_prefetch(from);
+}
+
 // A sum of vectors, each added in the slot it was handed over with. Of at most a block: its error
 // is then some units in the last place of the sum of magnitudes.
 template <class C>
