@@ -5,7 +5,7 @@
 #include "activation_cpu.h"
 #include "activation_simd.h"
 #include "opdock/simd_columns.hpp"
-#include "opdock/simd_row.hpp"
+#include "opdock/simd_elements.hpp"
 
 namespace activation {
 namespace OPDOCK_SIMD_LEVEL {
@@ -26,32 +26,21 @@ struct Form {
 template <class Body>
 void dispatch(int act, bool biased, bool gated, opdock_dtype dtype, const Body& body) {
   simd::dispatch(dtype, [&](auto zero) {
-    if (act == kSilu)
-      return gated ? body(Form<kSilu, false, true>(), zero)
-                   : body(Form<kSilu, false, false>(), zero);
+    if (act == kSilu && !gated) return body(Form<kSilu, false, false>(), zero);
     if (act == kRelu) return body(Form<kRelu, true, false>(), zero);
     if (act == kIdentity) return body(Form<kIdentity, true, false>(), zero);
-    const auto gelu = [&](auto found) {
+    const auto any = [&](auto found) {
       constexpr int kAct = decltype(found)::kAct;
-      if (!gated) return body(Form<kAct, true, false>(), zero);
-      if (!biased) return body(Form<kAct, false, true>(), zero);
-      body(Form<kAct, true, true>(), zero);
+      if (biased) return gated ? body(found, zero) : body(Form<kAct, true, false>(), zero);
+      body(Form<kAct, false, true>(), zero);
     };
-    act == kGeluTanh ? gelu(Form<kGeluTanh, true, true>()) : gelu(Form<kGeluErf, true, true>());
+    if (act == kSilu) return any(Form<kSilu, true, true>());
+    act == kGeluTanh ? any(Form<kGeluTanh, true, true>()) : any(Form<kGeluErf, true, true>());
   });
 }
 
-// The tensors of one row, from some column on.
 template <class T, int N>
-struct Row {
-  const opdock::Elements<N>& at;
-  const simd::RowCursor<opdock::Rows<N>, N>& cursor;
-  int64_t column;
-
-  HWY_INLINE T* operator[](int t) const {
-    return static_cast<T*>(at.data[t]) + cursor.offset(t) + column;
-  }
-};
+using Row = simd::ElementRow<T, N>;
 
 template <bool Biased, class Vector, class T>
 HWY_INLINE typename Vector::V load_sum(Vector vector, const T* x, const T* bias, int64_t i) {
@@ -108,26 +97,11 @@ HWY_INLINE void backward_row(const Row<T, kBackwardTensors>& row, int64_t n, Com
   });
 }
 
-// Calls body(row, n) for pieces first … last - 1: a row's tensors and how many elements.
-template <class T, int N, class Body>
-HWY_INLINE void for_each_piece(const opdock::Elements<N>& at, const Pieces& pieces, int64_t first,
-                               int64_t last, const Body& body) {
-  simd::RowCursor<opdock::Rows<N>, N> cursor(at.rows, first / pieces.per_row);
-  int64_t column = first % pieces.per_row * pieces.size;
-  for (int64_t piece = first; piece < last; ++piece) {
-    const int64_t left = at.length - column;
-    const bool ends = left <= pieces.size;
-    body(Row<T, N>{at, cursor, column}, ends ? left : pieces.size);
-    column = ends ? 0 : column + pieces.size;
-    if (ends) cursor.next();
-  }
-}
-
 void forward(const ForwardJob& job, int64_t begin, int64_t end) {
   const ForwardParams& p = job.params;
   dispatch(p.act, p.at.data[kXBias], p.gated, job.dtype, [&](auto form, auto zero) {
     using T = decltype(zero);
-    for_each_piece<T>(p.at, job.pieces, begin, end, [](const auto& row, int64_t n) HWY_ATTR {
+    simd::for_each_piece<T>(p.at, job.pieces, begin, end, [](const auto& row, int64_t n) HWY_ATTR {
       forward_row<decltype(form), T>(row, n);
     });
   });
@@ -138,9 +112,10 @@ void backward(const BackwardJob& job, int64_t begin, int64_t end) {
   dispatch(p.act, false, p.gated, job.dtype, [&](auto form, auto zero) {
     using T = decltype(zero);
     if constexpr (!decltype(form)::kBiased) {
-      for_each_piece<T>(p.at, job.pieces, begin, end, [](const auto& row, int64_t n) HWY_ATTR {
-        backward_row<decltype(form), T>(row, n, nullptr, nullptr);
-      });
+      simd::for_each_piece<T>(p.at, job.pieces, begin, end,
+                              [](const auto& row, int64_t n) HWY_ATTR {
+                                backward_row<decltype(form), T>(row, n, nullptr, nullptr);
+                              });
     }
   });
 }
@@ -165,7 +140,7 @@ void backward_chunk(const BackwardParams& p, int64_t chunk, int64_t begin, int64
 
 void backward_sums(const BackwardJob& job, int64_t first, int64_t last) {
   const BackwardParams& p = job.params;
-  const Pieces& pieces = job.pieces;
+  const opdock::Pieces& pieces = job.pieces;
   dispatch(p.act, true, p.gated, job.dtype, [&](auto form, auto zero) {
     using F = decltype(form);
     for (int64_t piece = first; piece < last; ++piece) {
