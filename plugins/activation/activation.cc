@@ -31,8 +31,8 @@ void compute(Call& call, Tensor out, const Arguments& of) {
     return opdock::launch_elements(call, kForward(out.dtype(), params.gated), params.at, params);
   const ForwardJob job = {out.dtype(), Pieces(params.at.length), params};
   static const auto kernel = OPDOCK_SIMD_CHOOSE(forward);
-  run_pieces(call, params.at.rows.count, job.pieces,
-             [&](int64_t begin, int64_t end) { kernel(job, begin, end); });
+  opdock::run_pieces(call, params.at.rows.count, job.pieces,
+                     [&](int64_t begin, int64_t end) { kernel(job, begin, end); });
 }
 
 void plan_biased(Plan& plan, Tensor x, Tensor bias) {
@@ -84,19 +84,28 @@ void run_gelu_mul(Call& call, Results results, Tensor gate, Tensor up,
   run_gated(call, results, gelu(approximate), gate, up);
 }
 
-void plan_geglu(Plan& plan, Tensor x, OptionalTensor bias, std::string_view approximate) {
-  gelu(approximate);
+void plan_swiglu(Plan& plan, Tensor x, OptionalTensor bias) {
   check_halves(plan, x);
   check_bias(bias, x);
   plan.output(x.like().with_size(-1, x.size(-1) / 2));
 }
-void run_geglu(Call& call, Results results, Tensor x, OptionalTensor bias,
-               std::string_view approximate) {
+void plan_geglu(Plan& plan, Tensor x, OptionalTensor bias, std::string_view approximate) {
+  gelu(approximate);
+  plan_swiglu(plan, x, bias);
+}
+void run_halves(Call& call, Results results, Activation act, Tensor x, OptionalTensor bias) {
   // The gate is the second half.
-  Arguments of = {gelu(approximate), x, bias, x, bias};
+  Arguments of = {act, x, bias, x, bias};
   of.data[kX] = second_half(x);
   of.data[kXBias] = second_half(bias);
   compute(call, results[0], of);
+}
+void run_geglu(Call& call, Results results, Tensor x, OptionalTensor bias,
+               std::string_view approximate) {
+  run_halves(call, results, gelu(approximate), x, bias);
+}
+void run_swiglu(Call& call, Results results, Tensor x, OptionalTensor bias) {
+  run_halves(call, results, kSilu, x, bias);
 }
 
 }  // namespace
@@ -109,3 +118,4 @@ OPDOCK_OP(silu, activation::plan_silu, nullptr, activation::run_silu)
 OPDOCK_OP(silu_mul, activation::plan_silu_mul, nullptr, activation::run_silu_mul)
 OPDOCK_OP(gelu_mul, activation::plan_gelu_mul, nullptr, activation::run_gelu_mul)
 OPDOCK_OP(geglu, activation::plan_geglu, nullptr, activation::run_geglu)
+OPDOCK_OP(swiglu, activation::plan_swiglu, nullptr, activation::run_swiglu)

@@ -32,14 +32,14 @@ void run_on_cpu(Call& call, const BackwardParams& params, const OptionalTensor& 
   BackwardJob job = {dtype, Pieces(at.length), params, call.workspace(), nullptr};
   static const auto kernel = OPDOCK_SIMD_CHOOSE(backward);
   if (!grad_bias)
-    return run_pieces(call, at.rows.count, job.pieces,
-                      [&](int64_t begin, int64_t end) { kernel(job, begin, end); });
+    return opdock::run_pieces(call, at.rows.count, job.pieces,
+                              [&](int64_t begin, int64_t end) { kernel(job, begin, end); });
   static const auto sums = OPDOCK_SIMD_CHOOSE(backward_sums);
   static const auto totals = OPDOCK_SIMD_CHOOSE(column_totals);
   job.totals = grad_bias->raw();
   call.parallel_for(params.sums.chunks.count * job.pieces.per_row, 1,
                     [&](int64_t begin, int64_t end) { sums(job, begin, end); });
-  const int64_t grain = std::max<int64_t>(64, kGrain / params.sums.chunks.count);
+  const int64_t grain = std::max<int64_t>(64, kElementGrain / params.sums.chunks.count);
   call.parallel_for(grad_bias->numel(), grain,
                     [&](int64_t begin, int64_t end) { totals(job, begin, end); });
 }
@@ -145,9 +145,7 @@ void run_gelu_mul(Call& call, Results results, Tensor grad, Tensor gate, Tensor 
   run_gated(call, results, gelu(approximate), grad, gate, up);
 }
 
-void plan_geglu(Plan& plan, Tensor grad, Tensor x, OptionalTensor bias,
-                std::string_view approximate) {
-  gelu(approximate);
+void plan_swiglu(Plan& plan, Tensor grad, Tensor x, OptionalTensor bias) {
   check_halves(plan, x);
   check_bias(bias, x);
   check(grad, "grad").same_dtype_as(x, "x").same_device_as(x, "x").ndim(x.ndim());
@@ -159,16 +157,28 @@ void plan_geglu(Plan& plan, Tensor grad, Tensor x, OptionalTensor bias,
   plan.output(bias->like());
   opdock::plan_column_sums(&plan, grad, grad.size(-1), 2);
 }
-void run_geglu(Call& call, Results results, Tensor grad, Tensor x, OptionalTensor bias,
-               std::string_view approximate) {
+void plan_geglu(Plan& plan, Tensor grad, Tensor x, OptionalTensor bias,
+                std::string_view approximate) {
+  gelu(approximate);
+  plan_swiglu(plan, grad, x, bias);
+}
+void run_halves(Call& call, Results results, Activation act, Tensor grad, Tensor x,
+                OptionalTensor bias) {
   const OptionalTensor grad_bias = results.optional(1);
   const Tensor grad_x = results[0];
   // The gate is the second half.
-  Arguments of = {gelu(approximate), grad_x, grad_x, grad, x, bias, x, bias, grad_bias};
+  Arguments of = {act, grad_x, grad_x, grad, x, bias, x, bias, grad_bias};
   of.data[kGradX] = second_half(grad_x);
   of.data[kOfX] = second_half(x);
   of.data[kOfXBias] = second_half(bias);
   compute(call, of);
+}
+void run_geglu(Call& call, Results results, Tensor grad, Tensor x, OptionalTensor bias,
+               std::string_view approximate) {
+  run_halves(call, results, gelu(approximate), grad, x, bias);
+}
+void run_swiglu(Call& call, Results results, Tensor grad, Tensor x, OptionalTensor bias) {
+  run_halves(call, results, kSilu, grad, x, bias);
 }
 
 }  // namespace
@@ -187,3 +197,5 @@ OPDOCK_OP(gelu_mul_backward, activation::gradients::plan_gelu_mul, nullptr,
           activation::gradients::run_gelu_mul)
 OPDOCK_OP(geglu_backward, activation::gradients::plan_geglu, nullptr,
           activation::gradients::run_geglu)
+OPDOCK_OP(swiglu_backward, activation::gradients::plan_swiglu, nullptr,
+          activation::gradients::run_swiglu)

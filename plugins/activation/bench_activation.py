@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The activation ops beside PyTorch, on every device: opdock bench plugins/activation"""
 
+import functools
+
 import torch
 import torch.nn.functional as F
 
@@ -8,6 +10,7 @@ import opdock
 from opdock.testing import bench, devices
 
 
+@functools.cache  # what is timed is the call
 def op(name):
     """Not another plugin's op of the same name."""
     return opdock.load(f"activation/{name}")

@@ -15,6 +15,8 @@ def examples():
     yield "silu", (x,), {}
     yield "silu_mul", (x, up), {}
     yield "geglu", (x,), {}
+    yield "swiglu", (x,), {}
+    yield "swiglu", (x, bias), {}
     for approximate in ("none", "tanh"):
         keywords = {"approximate": approximate}
         yield "bias_gelu", (x, bias), keywords

@@ -51,9 +51,12 @@ def gelu_mul(gate, up, *, approximate="none"):
 
 def geglu(x, bias=None, *, approximate="none"):
     """The first half of each row, [..., :L], times the GELU of the second half, of x + bias."""
-    wide, bias_wide = _wide(x, bias)
-    first, second = (wide if bias is None else wide + bias_wide).chunk(2, -1)
-    return (first * _gelu(approximate)(second)).to(x.dtype)
+    return _halves(_gelu(approximate), x, bias)
+
+
+def swiglu(x, bias=None):
+    """The first half of each row, [..., :L], times silu of the second half, of x + bias."""
+    return _halves(F.silu, x, bias)
 
 
 def bias_add_backward(grad):
@@ -90,14 +93,12 @@ def gelu_mul_backward(grad, gate, up, *, approximate="none"):
 
 def geglu_backward(grad, x, bias=None, *, approximate="none"):
     """The gradients of geglu's x and bias; None without one."""
+    return _halves_backward(_gelu(approximate), grad, x, bias)
 
-    def halves(v):
-        first, second = v.chunk(2, -1)
-        return first * _gelu(approximate)(second)
 
-    if bias is None:
-        return _gradients(halves, grad, x)[0].to(x.dtype), None
-    return _biased_backward(halves, grad, x, bias)
+def swiglu_backward(grad, x, bias=None):
+    """The gradients of swiglu's x and bias; None without one."""
+    return _halves_backward(F.silu, grad, x, bias)
 
 
 def _biased(function, x, bias):
@@ -108,6 +109,22 @@ def _biased(function, x, bias):
 def _gated(function, gate, up):
     gate_wide, up_wide = _wide(gate, up)
     return (function(gate_wide) * up_wide).to(gate.dtype)
+
+
+def _halves(function, x, bias):
+    wide, bias_wide = _wide(x, bias)
+    first, second = (wide if bias is None else wide + bias_wide).chunk(2, -1)
+    return (first * function(second)).to(x.dtype)
+
+
+def _halves_backward(function, grad, x, bias):
+    def halves(v):
+        first, second = v.chunk(2, -1)
+        return first * function(second)
+
+    if bias is None:
+        return _gradients(halves, grad, x)[0].to(x.dtype), None
+    return _biased_backward(halves, grad, x, bias)
 
 
 def _column_sums(grad):

@@ -38,6 +38,9 @@ BIASED = [("bias_add", {}, identity), ("bias_relu", {}, F.relu)]
 BIASED += [("bias_gelu", {"approximate": form}, gelu(form)) for form in FORMS]
 GATED = [("silu_mul", {}, F.silu)]
 GATED += [("gelu_mul", {"approximate": form}, gelu(form)) for form in FORMS]
+# Of pairs of halves, with and without a bias.
+HALVES = [("swiglu", {}, F.silu)]
+HALVES += [("geglu", {"approximate": form}, gelu(form)) for form in FORMS]
 
 
 def slopes(act, x, grad):
@@ -98,23 +101,21 @@ class Check:
         scale = (grad.double() * gate.double()).abs()
         self.compare(found[1], grad.double() * act(gate.double()), scale, up)
 
-    def geglu(self, form, x, bias):
+    def halves(self, name, act, x, bias, **keywords):
         total = x.double() if bias is None else x.double() + bias.double()
         first, second = total.chunk(2, -1)
-        oracle = first * gelu(form)(second)
-        found = self.call("geglu", x, bias, approximate=form)
+        oracle = first * act(second)
+        found = self.call(name, x, bias, **keywords)
         self.compare(found, oracle, (first * second).abs(), x[..., : x.shape[-1] // 2])
 
-    def geglu_backward(self, form, x, bias, grad):
+    def halves_backward(self, name, act, x, bias, grad, **keywords):
         total = x.double() if bias is None else x.double() + bias.double()
         first, second = total.chunk(2, -1)
         wide = grad.double()
-        oracle = torch.cat(
-            [wide * gelu(form)(second), slopes(gelu(form), second, wide * first)], -1
-        )
+        oracle = torch.cat([wide * act(second), slopes(act, second, wide * first)], -1)
         scale = [(wide * second).abs(), (wide * first).abs() * (1 + second.abs())]
         scale = torch.cat(scale, -1)
-        found, sums = self.call("geglu_backward", grad, x, bias, approximate=form)
+        found, sums = self.call(name + "_backward", grad, x, bias, **keywords)
         self.compare(found, oracle, scale, x)
         if bias is None:
             assert sums is None
@@ -134,10 +135,10 @@ class Check:
                 self.gated_backward(name, act, x, up, grad, **keywords)
         if x.shape[-1] % 2 == 0:
             half = grad[..., : x.shape[-1] // 2]
-            for form, one in zip(FORMS, (None, bias), strict=True):
-                self.geglu(form, x, one)
+            for (name, keywords, act), one in zip(HALVES, (bias, None, bias), strict=True):
+                self.halves(name, act, x, one, **keywords)
                 if backward:
-                    self.geglu_backward(form, x, one, half)
+                    self.halves_backward(name, act, x, one, half, **keywords)
 
 
 @pytest.fixture
@@ -170,7 +171,16 @@ def test_sums_of_many_rows(check, dtype, rows, length):
     x, _, bias, grad = tensors((rows, length), dtype, rows)
     check.biased_backward("bias_add", identity, x, bias, grad)
     check.biased_backward("bias_gelu", gelu("tanh"), x, bias, grad, approximate="tanh")
-    check.geglu_backward("none", x, bias, grad[:, : length // 2])
+    for name, keywords, act in HALVES:
+        check.halves_backward(name, act, x, bias, grad[:, : length // 2], **keywords)
+
+
+def test_halves_without_and_with_a_bias(check, dtype):
+    x, _, bias, grad = tensors((5, 70), dtype)
+    for name, keywords, act in HALVES:
+        for one in (None, bias):
+            check.halves(name, act, x, one, **keywords)
+            check.halves_backward(name, act, x, one, grad[:, :35], **keywords)
 
 
 def test_sums_are_the_same_each_time(check, dtype):
@@ -338,9 +348,8 @@ def test_float64_is_for_the_cpu(device, reference):
         calls.append((name + "_backward", args, keywords))
     for name, keywords, _ in GATED:
         calls += [(name, (x, up), keywords), (name + "_backward", (grad, x, up), keywords)]
-    for form in FORMS:
-        keywords = {"approximate": form}
-        calls += [("geglu", (x, bias), keywords), ("geglu_backward", (half, x, bias), keywords)]
+    for name, keywords, _ in HALVES:
+        calls += [(name, (x, bias), keywords), (name + "_backward", (half, x, bias), keywords)]
     for name, args, keywords in calls:
         found, wanted = op(name)(*args, **keywords), getattr(reference, name)(*args, **keywords)
         torch.testing.assert_close(found, wanted, rtol=1e-11, atol=1e-13)
@@ -364,6 +373,8 @@ def bad_inputs():
         ("up", "silu_mul", (x, x.half()), {}),
         ("approximate", "gelu_mul", (x, x), half),
         ("x", "geglu", (x[:, :7],), {}),
+        ("x", "swiglu", (x[:, :7], bias[:7]), {}),
+        ("bias", "swiglu", (x, bias[:4]), {}),
         ("bias", "geglu", (x, bias[:4]), {}),
         ("approximate", "geglu", (x,), half),
         ("grad", "bias_add_backward", (torch.ones(8, 4).t(),), {}),
@@ -374,10 +385,11 @@ def bad_inputs():
         ("approximate", "gelu_mul_backward", (x, x, x), half),
         ("grad", "geglu_backward", (x, x, bias), {}),
         ("grad", "geglu_backward", (x[:3, :4], x, bias), {}),
+        ("grad", "swiglu_backward", (x, x, bias), {}),
     ]
 
 
-@pytest.mark.parametrize("number", range(24))
+@pytest.mark.parametrize("number", range(27))
 def test_bad_inputs_name_the_argument(device, number):
     name, which, args, keywords = bad_inputs()[number]
     row_cases.assert_refused(on(device, op(which)), name, *args, **keywords)

@@ -31,6 +31,8 @@ static const ExamplesOf activation_examples([](Examples& examples) {
       {{columns, rows, tanh}, {rows, other, tanh}, {rows, rows, wrong}});
   add("geglu", {rows, vector, tanh}, {examples.gapped(4, 3)},
       {{columns, vector, tanh}, {odd, none(), tanh}, {rows, shorter, tanh}, {rows, vector, wrong}});
+  add("swiglu", {rows, vector}, {examples.gapped(4, 3)},
+      {{columns, vector}, {odd, none()}, {rows, shorter}});
 
   add("bias_add_backward", {rows}, {examples.gapped(4, 6), examples.output({6})},
       {{columns}, {misaligned}});
@@ -54,6 +56,8 @@ static const ExamplesOf activation_examples([](Examples& examples) {
        {halves, rows, shorter, tanh},
        {halves, columns, vector, tanh},
        {halves, rows, vector, wrong}});
+  add("swiglu_backward", {halves, rows, vector}, {examples.gapped(4, 6), examples.output({6})},
+      {{rows, rows, vector}, {halves, odd, none()}, {halves, rows, shorter}});
 });
 
 }  // namespace opdock_test

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """rope beside PyTorch, on every device: opdock bench plugins/rope"""
 
+import functools
+
 import torch
 
 import opdock
@@ -9,6 +11,7 @@ from opdock.testing import bench, devices
 SIZE = 128  # of a head
 
 
+@functools.cache  # what is timed is the call
 def op(name="rope"):
     return opdock.load(f"rope/{name}")
 

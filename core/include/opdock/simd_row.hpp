@@ -127,20 +127,30 @@ struct RowSlot {
 };
 
 // Calls body(vector, slot, i) for the vectors that make up elements [0, n), i the first one's
-// index: vector is a WholeVector or, at the end, a PartVector; slot is a RowSlot.
-template <class C, class Body>
+// index: vector is a WholeVector or, at the end, a PartVector; slot is a RowSlot. Unroll: 1 for a
+// body whose vectors wait for nothing, and which is long.
+template <class C, int Unroll = kRowSlots, class Body>
 HWY_INLINE void for_row(int64_t n, const Body& body) {
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(FullTag<C>()));
   const WholeVector<C> whole;
   int64_t i = 0;
-  for (; i + kRowSlots * lanes <= n; i += kRowSlots * lanes) {
-    body(whole, RowSlot<0>(), i);
-    body(whole, RowSlot<1>(), i + lanes);
-    body(whole, RowSlot<2>(), i + 2 * lanes);
-    body(whole, RowSlot<3>(), i + 3 * lanes);
+  if constexpr (Unroll == kRowSlots) {
+    for (; i + kRowSlots * lanes <= n; i += kRowSlots * lanes) {
+      body(whole, RowSlot<0>(), i);
+      body(whole, RowSlot<1>(), i + lanes);
+      body(whole, RowSlot<2>(), i + 2 * lanes);
+      body(whole, RowSlot<3>(), i + 3 * lanes);
+    }
   }
   for (; i + lanes <= n; i += lanes) body(whole, RowSlot<0>(), i);
   if (i < n) body(PartVector<C>{n - i}, RowSlot<0>(), i);
+}
+
+// Asks for the line that begins at `from`, once for each line of a pass: what the next pass reads.
+template <class C, class T, class Slot>
+HWY_INLINE void ask_for(Slot, const T* from) {
+  constexpr size_t kBytes = hn::MaxLanes(FullTag<C>()) * sizeof(T);
+  if constexpr (Slot::kIndex * kBytes % 64 == 0) __builtin_prefetch(from);
 }
 
 // A sum of vectors, each added in the slot it was handed over with. Of at most a block: its error
