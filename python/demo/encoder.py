@@ -12,8 +12,6 @@ from pathlib import Path
 
 import torch
 import torch.nn.functional as F
-from safetensors.torch import load_file
-from tokenizers import Tokenizer
 
 MOST_TOKENS = 256  # of a text; what comes behind does not count
 
@@ -51,6 +49,9 @@ class Encoder:
     """Sentences in, one unit vector of 384 numbers each out."""
 
     def __init__(self, device):
+        from safetensors.torch import load_file
+        from tokenizers import Tokenizer
+
         folder = model_folder()
         config = json.loads((folder / "config.json").read_text())
         self.device = torch.device(device)
