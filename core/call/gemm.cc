@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "call/gemm.h"
+
+#include <string>
+
+#include "call/invocation.h"
+#include "gemm/cpu.h"
+#include "gemm/product.h"
+
+namespace opdock {
+namespace {
+
+using gemm::Product;
+
+// What all three begin with: the struct is read and checked, the call comes from the right phase.
+opdock_status enter_gemm(Invocation& in, const char* function, Phase phase,
+                         const opdock_gemm** what, opdock_gemm* room, Product* out) {
+  if (in.phase != phase) {
+    return in.fail(OPDOCK_INTERNAL, std::string("gemm: found ") + function +
+                                        "() called from another phase, wanted each function in the "
+                                        "phase of its name; move it");
+  }
+  Status problem;
+  *what = gemm::read_gemm(*what, room, &problem);
+  if (*what != nullptr) problem = gemm::check_product(**what, out);
+  return problem.ok() ? OPDOCK_OK : in.fail(problem.status, problem.text);
+}
+
+opdock_status plan_gemm(Invocation& in, const opdock_gemm* what, uint64_t* workspace_bytes) {
+  opdock_gemm room;
+  Product p;
+  const opdock_status entered = enter_gemm(in, "plan", Phase::kPlan, &what, &room, &p);
+  if (entered != OPDOCK_OK) return entered;
+  *workspace_bytes = 0;
+  return OPDOCK_OK;
+}
+
+opdock_status prepare_gemm(Invocation& in, const opdock_gemm* what) {
+  opdock_gemm room;
+  Product p;
+  return enter_gemm(in, "prepare", Phase::kPrepare, &what, &room, &p);
+}
+
+opdock_status run_gemm(Invocation& in, const opdock_gemm* what, void*, uint64_t) {
+  opdock_gemm room;
+  Product p;
+  const opdock_status entered = enter_gemm(in, "run", Phase::kRun, &what, &room, &p);
+  if (entered != OPDOCK_OK) return entered;
+  if (const char* missing = gemm::missing_address(*what)) {
+    return in.fail(OPDOCK_INTERNAL,
+                   std::string("gemm: ") + missing + ": found NULL, wanted an address; fill it in");
+  }
+  if (gemm::is_empty(p)) return OPDOCK_OK;
+  gemm::run_on_cpu(&in.call, p);
+  return OPDOCK_OK;
+}
+
+Invocation& gemm_invocation(const opdock_call* call) {
+  return *static_cast<Invocation*>(call->host_data);
+}
+
+opdock_status gemm_plan(const opdock_call* call, const opdock_gemm* what,
+                        uint64_t* workspace_bytes) noexcept {
+  Invocation& in = gemm_invocation(call);
+  return answer(in, [&] { return plan_gemm(in, what, workspace_bytes); });
+}
+opdock_status gemm_prepare(const opdock_call* call, const opdock_gemm* what) noexcept {
+  Invocation& in = gemm_invocation(call);
+  return answer(in, [&] { return prepare_gemm(in, what); });
+}
+opdock_status gemm_run(const opdock_call* call, const opdock_gemm* what, void* workspace,
+                       uint64_t workspace_bytes) noexcept {
+  Invocation& in = gemm_invocation(call);
+  return answer(in, [&] { return run_gemm(in, what, workspace, workspace_bytes); });
+}
+
+constexpr opdock_gemm_table kGemmTable = {sizeof(opdock_gemm_table), 0, gemm_plan, gemm_prepare,
+                                          gemm_run};
+
+}  // namespace
+
+const opdock_gemm_table* gemm_extension() {
+  return &kGemmTable;
+}
+
+}  // namespace opdock
