@@ -45,7 +45,8 @@ def activate(kind, x):
 
 
 def oracle(a, b, d, c, how):
-    """The result in float64, and of each element how large the terms are that were added up."""
+    """The result in float64; of each element, how large the terms are that were added up, and what
+    may be rounded on the way."""
     x, y = a.double(), b.double()
     if how.get("transpose_a"):
         x = x.mT
@@ -62,17 +63,20 @@ def oracle(a, b, d, c, how):
     added = 0.0 if before is None or beta == 0 else beta * before.double()
     bias = 0.0 if how.get("bias") is None else how["bias"].double()
     late = how.get("residual", False)
+    middle = value.abs() + abs(bias) + abs(added)
     value = value + bias + (0.0 if late else added)
     value = activate(how.get("activation", NONE), value) + (added if late else 0.0)
     size = size + abs(bias) + abs(added)
     if how.get("d_scale") is not None:
-        value, size = value * how["d_scale"].double(), size * how["d_scale"].double().abs()
-    return value.expand(d.shape), size.expand(d.shape)
+        factor = how["d_scale"].double()
+        value, size, middle = value * factor, size * factor.abs(), middle * factor.abs()
+    return value.expand(d.shape), size.expand(d.shape), middle.expand(d.shape)
 
 
 def check(device, a, b, d, c=None, roundings=1, **how):
-    """roundings: how often a result may be rounded to d's dtype."""
-    value, size = oracle(a, b, d, c, how)
+    """roundings: how often a result may be rounded to d's dtype: a library's sums may be, before
+    what is left is done to them."""
+    value, size, middle = oracle(a, b, d, c, how)
     found = on(device, gemm)(a, b, d.clone(memory_format=torch.preserve_format), c, **how)
     assert (found.shape, found.dtype) == (d.shape, d.dtype)
     if d.dtype == torch.int32:
@@ -83,7 +87,8 @@ def check(device, a, b, d, c=None, roundings=1, **how):
         value = value.clamp(-torch.finfo(d.dtype).max, torch.finfo(d.dtype).max)
     depth = a.shape[-2 if how.get("transpose_a") else -1] + 16
     # float32 sums in any order; an activation's slope is at most 1.13.
-    bound = 1.13 * depth * 2.0**-24 * size + roundings * ulp * value.abs().clamp(min=least)
+    bound = 1.13 * depth * 2.0**-24 * size + ulp * value.abs().clamp(min=least)
+    bound = bound + 1.13 * (roundings - 1) * ulp * middle.clamp(min=least)
     worst = ((found.double() - value).abs() / bound.clamp(min=1e-300)).max() if d.numel() else 0
     assert worst <= 1, f"{worst} times the bound"
     return found
@@ -141,17 +146,19 @@ def test_int8_with_scales(device, d_dtype, rows):
 
 @pytest.mark.parametrize("pair", [*itertools.product(EIGHTS, EIGHTS)])
 @pytest.mark.parametrize("d_dtype", FLOATS + EIGHTS)
-def test_eight_bit_floats(device, pair, d_dtype):
-    a = random((19, 48), pair[0], 1)
-    b = random((35, 48), pair[1], 2)
+@pytest.mark.parametrize("shape", [(19, 35), (16, 32)])
+def test_eight_bit_floats(device, pair, d_dtype, shape):
+    m, n = shape
+    a = random((m, 48), pair[0], 1)
+    b = random((n, 48), pair[1], 2)
     b[0, 0], b[1, 0] = 0.0, torch.finfo(pair[1]).smallest_normal / 2
-    d = torch.zeros(19, 35).to(d_dtype)
+    d = torch.zeros(m, n).to(d_dtype)
     scales = {"a_scale": torch.tensor([0.5]), "b_scale": torch.tensor([0.25])}
     if d_dtype in EIGHTS:
         scales["d_scale"] = torch.tensor([3.0])
     check(device, a, b, d, transpose_b=True, **scales)
-    bias = random((35,), torch.float32, 3)
-    check(device, a, b, d, transpose_b=True, bias=bias, activation=GELU, **scales)
+    bias = random((n,), torch.float32, 3)
+    check(device, a, b, d, transpose_b=True, roundings=2, bias=bias, activation=GELU, **scales)
 
 
 def test_eight_bit_results_that_are_too_large_and_small(device):
@@ -172,7 +179,7 @@ def test_eight_bit_results_that_are_too_large_and_small(device):
 def test_epilogues(device, dtype, activation, bias):
     a, b, d = matrices(33, 70, 40, dtype)
     c = random((33, 70), dtype, 7)
-    how = {"activation": activation, "roundings": 3}
+    how = {"activation": activation, "roundings": 2}
     if bias:
         how["bias"] = random((70,), dtype, 8)
     check(device, a, b, d, **how)
@@ -194,8 +201,8 @@ def test_batches(device, dtype):
     bias, c = random((12,), dtype, 4), random((3, 10, 12), dtype, 5)
     check(device, a, b, d, roundings=2)
     check(device, a[:1], b, d, roundings=2, bias=bias, activation=GELU)
-    check(device, a, b[0], d, c, roundings=3)
-    check(device, a, b[0], d, c[0], roundings=3, residual=True, activation=RELU)
+    check(device, a, b[0], d, c, roundings=2)
+    check(device, a, b[0], d, c[0], roundings=2, residual=True, activation=RELU)
 
 
 @pytest.mark.parametrize("dtype", [*FLOATS, torch.int8])
