@@ -11,7 +11,7 @@
 namespace opdock::gemm {
 
 // OPDOCK_GEMM: "plain" for kernels of our own, or the path of libcublasLt; empty: what is found.
-// found. Read once; empty in a privileged program.
+// Read once; empty in a privileged program.
 const std::string& wanted_library();
 inline bool prefers_plain() {
   return wanted_library() == "plain";

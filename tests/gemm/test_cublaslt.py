@@ -30,8 +30,6 @@ def run(tmp_path):
             tmp_path, "sm_90", choice, FAKE_CUBLASLT=fake, FAKE_CUBLASLT_RECORD=str(record),
             **variables,
         )  # fmt: skip
-        if "jit-no-compiler" in done.stdout:
-            pytest.skip("no NVRTC is here")
         assert done.returncode == status, done.stdout + done.stderr
         assert found == ""
         lines = record.read_text().splitlines() if record.exists() else []
@@ -102,6 +100,48 @@ def test_a_status_that_is_no_refusal_is_the_calls_error(run):
     text, _, launched = run("-k", "shapes and dtype1", fake="matmul=13", status=1)
     assert "cublasLtMatmul: CUBLAS_STATUS_EXECUTION_FAILED (13)" in text
     assert not any("multiply" in name for name in launched)
+
+
+def run_program(tmp_path, program):
+    """The lines that the stand-in wrote."""
+    record = tmp_path / "asked"
+    done, found, _ = test_soft.run_on(
+        tmp_path, "sm_90", ["-c", test_soft.SIDE + program], OPDOCK_GEMM=str(FAKE),
+        FAKE_CUBLASLT_RECORD=str(record),
+    )  # fmt: skip
+    assert done.returncode == 0 and found == "", done.stderr + found
+    return record.read_text().splitlines()
+
+
+def test_a_product_is_captured(tmp_path):
+    """The stand-in refuses to compute then; nothing else is asked of it, or of the driver."""
+    lines = run_program(tmp_path, "multiply()\ncheck()\ngraph = gpu.capture(stream, multiply)\n")
+    assert lines[-1].endswith("captured") and lines[-2].startswith("matmul")
+    assert len(lines) == 4  # create, heuristic, two products
+
+
+def test_each_thread_has_a_handle_and_leaves_it_to_the_next(tmp_path):
+    program = """
+def run(function):
+    thread = threading.Thread(target=function)
+    thread.start()
+    return thread
+for _ in range(3):
+    run(multiply).join()
+    check()
+both = threading.Barrier(2)
+def beside():
+    both.wait()
+    multiply()
+    both.wait()
+for thread in [run(beside), run(beside)]:
+    thread.join()
+check()
+"""
+    lines = run_program(tmp_path, program)
+    assert lines.count("create") == 2
+    assert sum(line.startswith("matmul") for line in lines) == 5
+    assert sum(line.startswith("heuristic") for line in lines) == 2
 
 
 def test_the_declarations_are_nvidias(tmp_path):
