@@ -11,6 +11,7 @@
 #include "gemm/gpu.h"
 #include "jit/packed.h"
 #include "jit/vocabulary.h"
+#include "schema/dtype.h"
 
 namespace opdock {
 namespace {
