@@ -8,17 +8,15 @@
 #include <memory>
 #include <string>
 #include <unordered_map>
-#include <vector>
 
-#include "base/mutex.h"
 #include "gemm/cublaslt_library.h"
+#include "gemm/thread_states.h"
 
 namespace opdock::gemm {
 namespace {
 
 using namespace cublaslt;
 
-constexpr int32_t kMostDevices = 64;
 constexpr size_t kMostPlans = 4096;  // of a thread on a device; all are dropped then
 constexpr uint32_t kMostAlignment = 256;
 
@@ -261,43 +259,18 @@ class LtState {
   std::unordered_map<Key, std::unique_ptr<LtPlan>, KeyHash> plans_;
 };
 
-// States of threads that have ended, for those that come. Handles are never destroyed: at the
-// process's end the driver may be gone before them.
-struct LtPool {
-  Mutex mutex;
-  std::array<std::vector<LtState*>, kMostDevices> free;
-};
-LtPool& lt_pool = *new LtPool;
-
-struct ThreadStates {
-  std::array<LtState*, kMostDevices> of_device{};
-  ~ThreadStates() {
-    const std::lock_guard lock(lt_pool.mutex);
-    for (size_t i = 0; i < of_device.size(); ++i)
-      if (of_device[i] != nullptr) lt_pool.free[i].push_back(of_device[i]);
-  }
-};
-thread_local ThreadStates lt_states;
-
 std::string name_of(const Api& api, Result result) {
   const char* const name = api.cublasLtGetStatusName(result);
   return (name == nullptr ? "an unknown status" : name) + (" (" + std::to_string(result) + ")");
 }
 
 LtState* lt_state(GpuCall* gpu, Reason* why) {
-  LtState*& slot = lt_states.of_device[static_cast<size_t>(gpu->call()->device.index)];
+  LtState*& slot = ThreadStates<LtState>::of(gpu->call()->device.index);
   if (slot != nullptr) return slot;
   const Api* const api = open_library(gpu->driver(), why);
   if (api == nullptr) return nullptr;
-  {
-    const std::lock_guard lock(lt_pool.mutex);
-    auto& free = lt_pool.free[static_cast<size_t>(gpu->call()->device.index)];
-    if (!free.empty()) {
-      slot = free.back();
-      free.pop_back();
-      return slot;
-    }
-  }
+  if (slot = ThreadStates<LtState>::take_left(gpu->call()->device.index); slot != nullptr)
+    return slot;
   Handle handle = nullptr;
   if (const Result made = api->cublasLtCreate(&handle); made != kSuccess) {
     *why = make_reason(Code::kGemmLibraryUnfit, "cublasLtCreate: " + name_of(*api, made),
@@ -317,7 +290,7 @@ bool declines(Result result) {
 
 uint64_t cublaslt_workspace(const opdock_call* call, const Product& p, uint32_t flags) {
   const uint64_t most = most_workspace(*call->facts);
-  const LtState* const state = lt_states.of_device[static_cast<size_t>(call->device.index)];
+  const LtState* const state = ThreadStates<LtState>::of(call->device.index);
   const LtPlan* const plan = state == nullptr ? nullptr : state->find(key_of(p, flags, most));
   return plan == nullptr ? most : (plan->workspace_bytes + 255) / 256 * 256;
 }

@@ -9,13 +9,6 @@
 
 namespace opdock::gemm {
 
-// How a library was left with a product.
-enum class Done {
-  kDone,      // enqueued
-  kDeclined,  // *why: plain kernels are to do it
-  kFailed,    // *status; the text is written
-};
-
 // What it may need of workspace beside the sums: what is known of the product, else the most.
 uint64_t cublaslt_workspace(const opdock_call* call, const Product& p, uint32_t flags);
 

@@ -6,6 +6,7 @@
 
 #include "gemm/cublaslt.h"
 #include "gemm/cublaslt_library.h"
+#include "gemm/rocblas.h"
 #include "gemm/said.h"
 #include "gemm/split.h"
 
@@ -21,10 +22,17 @@ std::atomic<bool>* said_of(Code code) {
                                            : &said_declined;
 }
 
-constexpr LibraryCan kCublaslt = {true, true};
+constexpr LibraryCan kCublaslt = {true, true}, kRocblas = {false, false};
 
+bool is_amd(const opdock_call* call) {
+  return call->device.type == OPDOCK_ROCM;
+}
 bool may_have_library(const opdock_call* call) {
-  return call->device.type == OPDOCK_CUDA && !prefers_plain() && !cublaslt::is_known_missing();
+  if (prefers_plain()) return false;
+  return is_amd(call) ? !is_rocblas_missing() : !cublaslt::is_known_missing();
+}
+void split_for(const opdock_call* call, const Product& p, Split* split) {
+  split_product(p, is_amd(call) ? kRocblas : kCublaslt, split);
 }
 
 // Which of our own kernels does the whole product.
@@ -37,9 +45,10 @@ OwnKernel plain_kernel(const Product& p) {
 uint64_t workspace_on_gpu(const opdock_call* call, const Product& p, uint32_t flags) {
   if (!may_have_library(call)) return 0;
   Split split;
-  split_product(p, kCublaslt, &split);
+  split_for(call, p, &split);
   if (!split.by_library) return 0;
-  return bytes_of_sums(split) + cublaslt_workspace(call, split.library, flags);
+  return bytes_of_sums(split) +
+         (is_amd(call) ? kRocblasWorkspace : cublaslt_workspace(call, split.library, flags));
 }
 
 opdock_status prepare_on_gpu(GpuCall* gpu, const Product& p) {
@@ -49,9 +58,10 @@ opdock_status prepare_on_gpu(GpuCall* gpu, const Product& p) {
   Reason why{};
   if (may_have_library(gpu->call())) {
     Split split;
-    split_product(any, kCublaslt, &split);
-    if (split.by_library && prepare_cublaslt(gpu, &why))
-      return split.finishes ? gpu->kernel(kFinishSums, &ignored) : OPDOCK_OK;
+    split_for(gpu->call(), any, &split);
+    const bool ready = split.by_library && (is_amd(gpu->call()) ? prepare_rocblas(gpu, &why)
+                                                                : prepare_cublaslt(gpu, &why));
+    if (ready) return split.finishes ? gpu->kernel(kFinishSums, &ignored) : OPDOCK_OK;
     if (split.by_library) say_once(gpu->call(), said_of(why.code), why);
   }
   return gpu->kernel(plain_kernel(any), &ignored);
@@ -61,7 +71,7 @@ opdock_status run_on_gpu(GpuCall* gpu, const Product& p, uint32_t flags, void* w
                          uint64_t workspace_bytes) {
   const opdock_call* const call = gpu->call();
   Split split;
-  if (may_have_library(call)) split_product(p, kCublaslt, &split);
+  if (may_have_library(call)) split_for(call, p, &split);
   if (!split.by_library) return multiply_plainly(gpu, p);
   const uint64_t sums = bytes_of_sums(split);
   if (workspace_bytes < sums) {
@@ -74,8 +84,9 @@ opdock_status run_on_gpu(GpuCall* gpu, const Product& p, uint32_t flags, void* w
   if (split.in_workspace) split.library.d.data = split.sums.data = own;
   Reason why{};
   opdock_status status = OPDOCK_OK;
+  const auto run_library = is_amd(call) ? run_rocblas : run_cublaslt;
   switch (
-      run_cublaslt(gpu, split.library, flags, own + sums, workspace_bytes - sums, &why, &status)) {
+      run_library(gpu, split.library, flags, own + sums, workspace_bytes - sums, &why, &status)) {
     case Done::kDone:
       return split.finishes ? finish_sums(gpu, split.rest, split.sums) : OPDOCK_OK;
     case Done::kFailed:

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "base/reason.h"
 #include "driver/driver.h"
 #include "gemm/product.h"
 
@@ -42,6 +43,13 @@ uint64_t workspace_on_gpu(const opdock_call* call, const Product& p, uint32_t fl
 opdock_status prepare_on_gpu(GpuCall* gpu, const Product& p);
 opdock_status run_on_gpu(GpuCall* gpu, const Product& p, uint32_t flags, void* workspace,
                          uint64_t workspace_bytes);
+
+// How a library was left with a product.
+enum class Done {
+  kDone,      // enqueued
+  kDeclined,  // *why: plain kernels are to do it
+  kFailed,    // *status; the text is written
+};
 
 // Launches of our own kernels.
 opdock_status multiply_plainly(GpuCall* gpu, const Product& p);

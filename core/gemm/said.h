@@ -10,7 +10,7 @@
 
 namespace opdock::gemm {
 
-// OPDOCK_GEMM: "plain" for kernels of our own, or the path of libcublasLt; empty: what is found.
+// OPDOCK_GEMM: "plain" for kernels of our own, or the path of a library; empty: what is found.
 // Read once; empty in a privileged program.
 const std::string& wanted_library();
 inline bool prefers_plain() {
