@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/forked.h"
 #include "base/loaded_objects.h"
 #include "base/mutex.h"
 
@@ -79,6 +80,11 @@ bool survives_fork(const Blas& blas) {
   return blas.path.find("libscipy_openblas") != std::string::npos;
 }
 
+bool is_forked() {
+  static const bool began = began_as_fork();
+  return began;
+}
+
 std::atomic<const Blas*> the_blas{nullptr};
 std::atomic<unsigned long long> loads_searched{0};
 
@@ -101,7 +107,7 @@ const Blas* find_blas(Reason* why) {
   if (known == nullptr) {
     *why = make_reason(Code::kGemmLibraryMissing, "no BLAS in this process or the system",
                        "OpenBLAS, MKL, BLIS or another one, as NumPy and PyTorch bring it");
-  } else if (forks() != 0 && !survives_fork(*known)) {
+  } else if (!survives_fork(*known) && (forks() != 0 || is_forked())) {
     *why = make_reason(Code::kGemmLibraryUnfit,
                        "a process that was forked, whose parent had " + known->path,
                        "a BLAS whose threads survive a fork");

@@ -297,3 +297,11 @@ def test_a_forked_child_does_not_hang_and_says_why_it_is_slow():
     program = f"import torch{MULTIPLY}wrong()\nif os.fork() == 0: os._exit(wrong() + 2 * wrong())\n"
     done = python(program + "assert os.wait()[1] == 0")
     assert done.stderr.count("gemm-library-unfit: found a process that was forked") <= 1
+
+
+def test_a_child_that_loads_opdock_itself_does_not_hang():
+    """What a fork took from torch's library shows in no count of this one."""
+    program = "import os, torch\ntorch.rand(999, 999) @ torch.rand(999, 999)\nif os.fork() == 0:\n"
+    program += "".join(f"    {line}\n" for line in MULTIPLY.strip().splitlines())
+    done = python(program + "    os._exit(wrong() + 2 * wrong())\nassert os.wait()[1] == 0")
+    assert done.stderr.count("gemm-library-unfit: found a process that was forked") <= 1
