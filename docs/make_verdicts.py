@@ -32,6 +32,7 @@ STAGES = {
     "jit": "Compiling device code at run time",
     "build": "Building a source plugin",
     "reference": "The reference implementation",
+    "gemm": "The library that multiplies matrices",
     "package": "Wheels, folders and installed packages",
     "command": "The command itself",
 }

@@ -3,40 +3,20 @@
 #include "opdock/compile.h"
 
 #include <algorithm>
-#include <filesystem>
 #include <memory>
 #include <utility>
 
 #include "api/module.h"
-#include "base/files.h"
-#include "base/installed.h"
 #include "base/mutex.h"
 #include "chain/report.h"
 #include "jit/nvrtc_files.h"
 #include "jit/packed.h"
 #include "jit/request.h"
+#include "jit/vocabulary.h"
 #include "schema/dtype.h"
 
 namespace opdock {
 namespace {
-
-// The device vocabulary that is installed, read once.
-const std::vector<SourceText>& vocabulary() {
-  const NoFork whole;
-  static const std::vector<SourceText>* const all = [] {
-    namespace fs = std::filesystem;
-    auto* found = new std::vector<SourceText>;
-    const fs::path root = installed().device;
-    std::error_code failed;
-    for (const auto& entry : fs::directory_iterator(root / "opdock", failed)) {
-      if (entry.path().extension() != ".cuh") continue;
-      found->push_back(
-          {"opdock/" + entry.path().filename().string(), read_file(entry.path()).value_or("")});
-    }
-    return found;
-  }();
-  return *all;
-}
 
 bool uses_vocabulary(const CompileRequest& request) {
   if (request.program.find("opdock/") != request.program.npos) return true;

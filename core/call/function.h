@@ -28,6 +28,12 @@ class Resolver {
     (void)name;
     return {};  // for a resolver that hands none out
   }
+  // The library's own kernels for products (gemm/gpu.h) on a device, by their numbers, all loaded.
+  // They are kept until the process ends. May compile, may block; any thread.
+  virtual Status gemm_kernels(opdock_device device, Driver* driver, Kernels** out) {
+    (void)device, (void)driver, (void)out;
+    return {OPDOCK_INCOMPATIBLE, "kernels for products cannot be compiled here"};
+  }
   // A call on `target` failed with OPDOCK_INCOMPATIBLE. True: because its first kernel could not be
   // made, and nothing was launched; resolve() passes this target over on this thread until
   // end_of_call(), so that the call can be made again on what the chain has further.

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/guarded.h"
+#include "call/gemm.h"
 #include "call/invocation.h"
 #include "call/launch.h"
 #include "call/memory.h"
@@ -181,6 +182,7 @@ const void* host_get_extension(const char* id) noexcept {
   if (std::strcmp(id, OPDOCK_TUNING_1) == 0) return tuning_extension();
   if (std::strcmp(id, OPDOCK_PARALLEL_2) == 0) return parallel_extension();
   if (std::strcmp(id, OPDOCK_RETAIN_1) == 0) return retain_extension();
+  if (std::strcmp(id, OPDOCK_GEMM_1) == 0) return gemm_extension();
   return nullptr;
 }
 

@@ -4,10 +4,8 @@
 #include <dlfcn.h>
 
 #include <atomic>
-#include <cstdio>
-#include <fstream>
-#include <string>
 
+#include "base/forked.h"
 #include "base/loaded_objects.h"
 #include "base/mutex.h"
 
@@ -30,23 +28,6 @@ unsigned long long count_loads() {
       },
       &loads);
   return loads;
-}
-
-// Whether this process began as a fork and has executed no program since: PF_FORKNOEXEC among the
-// flags in /proc/self/stat (proc(5)). True where that cannot be read.
-bool began_as_fork() {
-  std::ifstream file("/proc/self/stat");
-  std::string text;
-  std::getline(file, text);
-  const size_t name_end = text.rfind(')');  // the name may hold spaces
-  unsigned long flags = 0;
-  char state = 0;
-  int parent, group, session, terminal, foreground;
-  if (name_end == std::string::npos ||
-      sscanf(text.c_str() + name_end + 1, " %c %d %d %d %d %d %lu", &state, &parent, &group,
-             &session, &terminal, &foreground, &flags) != 7)
-    return true;
-  return (flags & 0x40) != 0;
 }
 
 std::atomic<const OpenMp*> the_runtime{nullptr};

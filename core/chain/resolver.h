@@ -33,6 +33,7 @@ class FunctionTable : public Resolver {
   Status resolve(const opdock_function& function, opdock_device device, Target** out) override;
   // Why it failed is kept for this thread's exception and in the op's record. (resolver_kernels.cc)
   Status make_kernels(const opdock_function& function, Target* target, const char* name) override;
+  Status gemm_kernels(opdock_device device, Driver* driver, Kernels** out) override;
   bool give_up(const opdock_function& function, Target* target) override;
   void end_of_call() override;
   void waiting(bool begins) override;

@@ -2,6 +2,7 @@
 #include "facts/nvrtc_search.h"
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
 #include <set>
 
@@ -11,18 +12,29 @@ namespace {
 
 namespace fs = std::filesystem;
 
-class NvrtcSearch {
+// A library of the toolkit.
+struct ToolkitLibrary {
+  const char* prefix;                // of its files, before the major version
+  const char* wheel;                 // its folder in wheels for CUDA 12
+  std::array<const char*, 2> names;  // what is left to ld.so
+};
+constexpr ToolkitLibrary kNvrtc = {
+    "libnvrtc.so.", "cuda_nvrtc", {"libnvrtc.so.12", "libnvrtc.so.13"}};
+constexpr ToolkitLibrary kCublasLt = {
+    "libcublasLt.so.", "cublas", {"libcublasLt.so.12", "libcublasLt.so.13"}};
+
+class ToolkitSearch {
  public:
-  NvrtcSearch(std::vector<std::string>* found, std::vector<std::string>* searched,
-              std::vector<std::string>* tested)
-      : found_(found), searched_(searched), tested_(tested) {}
+  ToolkitSearch(const ToolkitLibrary& library, std::vector<std::string>* found,
+                std::vector<std::string>* searched, std::vector<std::string>* tested)
+      : library_(library), found_(found), searched_(searched), tested_(tested) {}
 
   // Notes that what is in the folder, or whether it is there, counted.
   void note(const fs::path& folder) {
     if (tested_ != nullptr) tested_->push_back(folder.string());
   }
 
-  // Takes every libnvrtc.so.MAJOR… in the folder; libnvrtc.alt.so and the builtins are not it.
+  // Takes every libNAME.so.MAJOR… in the folder; libnvrtc.alt.so and the builtins are not it.
   void folder(const fs::path& folder) {
     note(folder);
     std::error_code failed;
@@ -30,7 +42,7 @@ class NvrtcSearch {
     searched_->push_back(folder.string());
     std::vector<fs::path> here;
     for (const auto& entry : fs::directory_iterator(folder, failed))
-      if (entry.path().filename().string().starts_with("libnvrtc.so."))
+      if (entry.path().filename().string().starts_with(library_.prefix))
         here.push_back(entry.path());
     std::sort(here.begin(), here.end());
     for (const fs::path& path : here) {
@@ -45,8 +57,8 @@ class NvrtcSearch {
     if (!fs::is_directory(site, failed)) return;
     searched_->push_back(site.string());
     note(site / "nvidia");
-    folder(site / "nvidia/cuda_nvrtc/lib");  // wheels for CUDA 12
-    std::vector<fs::path> toolkits;          // nvidia/cu13 and later
+    folder(site / "nvidia" / library_.wheel / "lib");  // wheels for CUDA 12
+    std::vector<fs::path> toolkits;                    // nvidia/cu13 and later
     for (const auto& entry : fs::directory_iterator(site / "nvidia", failed))
       if (entry.path().filename().string().starts_with("cu")) toolkits.push_back(entry.path());
     std::sort(toolkits.begin(), toolkits.end());
@@ -80,28 +92,23 @@ class NvrtcSearch {
   }
 
  private:
+  const ToolkitLibrary& library_;
   std::vector<std::string>* found_;
   std::vector<std::string>* searched_;
   std::vector<std::string>* tested_;  // may be NULL
   std::set<std::string> seen_;
 };
 
-}  // namespace
-
-std::vector<std::string> nvrtc_candidates(const std::vector<std::string>& folders,
-                                          std::vector<std::string>* searched) {
-  return nvrtc_candidates(folders, current_environment(), searched);
-}
-
-std::vector<std::string> nvrtc_candidates(const std::vector<std::string>& folders,
-                                          const Environment& environment,
-                                          std::vector<std::string>* searched,
-                                          std::vector<std::string>* tested) {
+std::vector<std::string> candidates(const ToolkitLibrary& library,
+                                    const std::vector<std::string>& folders,
+                                    const Environment& environment,
+                                    std::vector<std::string>* searched,
+                                    std::vector<std::string>* tested) {
   const auto variable = [&](const char* name) {
     return environment.variable(name).value_or(std::string());
   };
   std::vector<std::string> found, looked;
-  NvrtcSearch search(&found, &looked, tested);
+  ToolkitSearch search(library, &found, &looked, tested);
   for (const std::string& folder : folders) {
     search.folder(folder);
     search.site_packages(folder);
@@ -135,13 +142,31 @@ std::vector<std::string> nvrtc_candidates(const std::vector<std::string>& folder
     if (std::string root = variable(name); !root.empty()) search.toolkit(root);
   search.toolkit(environment.root + "/usr/local/cuda");
   // What remains is up to ld.so: LD_LIBRARY_PATH, ld.so.conf.
-  for (const char* name : {"libnvrtc.so.12", "libnvrtc.so.13"}) found.push_back(name);
+  for (const char* name : library.names) found.push_back(name);
   if (searched) {
     std::sort(looked.begin(), looked.end());
     looked.erase(std::unique(looked.begin(), looked.end()), looked.end());
     searched->insert(searched->end(), looked.begin(), looked.end());
   }
   return found;
+}
+
+}  // namespace
+
+std::vector<std::string> nvrtc_candidates(const std::vector<std::string>& folders,
+                                          std::vector<std::string>* searched) {
+  return nvrtc_candidates(folders, current_environment(), searched);
+}
+
+std::vector<std::string> nvrtc_candidates(const std::vector<std::string>& folders,
+                                          const Environment& environment,
+                                          std::vector<std::string>* searched,
+                                          std::vector<std::string>* tested) {
+  return candidates(kNvrtc, folders, environment, searched, tested);
+}
+
+std::vector<std::string> cublaslt_candidates(const Environment& environment) {
+  return candidates(kCublasLt, {}, environment, nullptr, nullptr);
 }
 
 }  // namespace opdock

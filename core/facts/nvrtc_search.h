@@ -1,4 +1,4 @@
-// Where NVRTC may be on this machine.
+// Where NVRTC, and cuBLASLt, may be on this machine.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -22,5 +22,8 @@ std::vector<std::string> nvrtc_candidates(const std::vector<std::string>& folder
                                           const Environment& environment,
                                           std::vector<std::string>* searched,
                                           std::vector<std::string>* tested = nullptr);
+
+// The same for cuBLASLt, without further folders.
+std::vector<std::string> cublaslt_candidates(const Environment& environment);
 
 }  // namespace opdock

@@ -11,6 +11,7 @@
 #include <string>
 
 #include "opdock/compile.h"
+#include "opdock/gemm.h"
 #include "opdock/opdock.h"
 
 namespace {
@@ -77,7 +78,7 @@ TEST(Layout, CoversEveryMemberOfEveryStruct) {
   std::istringstream lines(now());
   for (std::string word, rest; lines >> word && std::getline(lines, rest);)
     if (word.find('.') != word.npos) listed.insert(word);
-  for (const char* const name : {"plugin.h", "opdock.h", "compile.h"}) {
+  for (const char* const name : {"plugin.h", "opdock.h", "compile.h", "gemm.h"}) {
     std::ifstream file(std::string(ABI_INCLUDE) + "/opdock/" + name);
     std::stringstream header;
     header << file.rdbuf();

@@ -501,7 +501,7 @@ OPDOCK_EXPORT const opdock_plugin* OPDOCK_ENTRY(void);
  *        its own minor of major 0. A launch must reach through num_args, an object through release.
  *        Removed: OPDOCK_CALL_…, opdock_generator.device_offset. Note version 2: the image table is
  *        found through the dynamic symbol opdock_images_v0. opdock.tuning/1. Parameters may share a
- *        gradient ("x & y"). */
+ *        gradient ("x & y"). opdock.gemm/1 (gemm.h). */
 
 #ifdef __cplusplus
 }

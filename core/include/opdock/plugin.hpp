@@ -227,8 +227,7 @@ class CallBase {
     const opdock_tuning* table = extension<opdock_tuning>(OPDOCK_TUNING_1);
     return table == nullptr ? -1 : table->choice(call_, question, count);
   }
-
- protected:
+  // The host's table of that name and revision, of type Table, or NULL if it has none.
   template <class Table>
   const Table* extension(const char* id) const {
     if (!OPDOCK_HAS(call_->host, opdock_host, get_extension) || !call_->host->get_extension) {
@@ -236,6 +235,8 @@ class CallBase {
     }
     return static_cast<const Table*>(call_->host->get_extension(id));
   }
+
+ protected:
   const opdock_call* call_;
 };
 

@@ -600,7 +600,7 @@ TEST(Host, RefusesMisuse) {
   EXPECT_EQ(g.invoke({A::integer(2)}), OPDOCK_INTERNAL);
   EXPECT_EQ(g.invoke({A::integer(3)}), OPDOCK_INTERNAL);
   EXPECT_EQ(g.invoke({A::integer(4)}), OPDOCK_INTERNAL);
-  EXPECT_EQ(host_table()->get_extension("opdock.gemm/1"), nullptr);
+  EXPECT_EQ(host_table()->get_extension("opdock.gemm/2"), nullptr);
   EXPECT_NE(host_table()->get_extension(OPDOCK_PARALLEL_2), nullptr);
   EXPECT_EQ(host_table()->get_extension(nullptr), nullptr);
 }

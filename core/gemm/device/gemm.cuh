@@ -1,0 +1,183 @@
+// Products on any GPU, where no library serves: correct for all dtypes, strides and epilogues, and
+// slow. And what a library leaves to be done to its sums. Compiled by the host when it is needed.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "gemm_shared.cuh"
+#include "opdock/device.cuh"
+
+namespace opdock::gemm {
+
+// Rows and columns of D for a block, and how much of the sums is in shared memory at once. A thread
+// has 4 x 4 elements, 16 apart.
+inline constexpr int kTile = 64, kDepth = 16, kSide = 16, kEach = 4, kThreads = kSide * kSide;
+
+struct Math {
+  static OPDOCK_DEVICE float erf(float x) { return opdock::erf(x); }
+  static OPDOCK_DEVICE float tanh(float x) { return opdock::tanh(x); }
+  static OPDOCK_DEVICE float exp(float x) { return opdock::exp(x); }
+};
+struct FromBits {
+  OPDOCK_DEVICE float operator()(uint32_t bits) const { return bits_float(bits); }
+};
+
+OPDOCK_DEVICE float load_float(const void* data, int element, int64_t at) {
+  switch (element) {
+    case kFloat32:
+      return static_cast<const float*>(data)[at];
+    case kFloat16:
+      return half_bits_to_float(static_cast<const uint16_t*>(data)[at]);
+    case kBfloat16:
+      return to_float(static_cast<const bfloat16*>(data)[at]);
+    case kInt8:
+      return static_cast<float>(static_cast<const signed char*>(data)[at]);
+    case kInt32:
+      return static_cast<float>(static_cast<const int*>(data)[at]);
+    case kE4m3:
+      return e4m3_to_float(static_cast<const unsigned char*>(data)[at], FromBits());
+    default:
+      return e5m2_to_float(static_cast<const unsigned char*>(data)[at], FromBits());
+  }
+}
+
+OPDOCK_DEVICE void store_float(void* data, int element, int64_t at, float value) {
+  switch (element) {
+    case kFloat32:
+      static_cast<float*>(data)[at] = value;
+      return;
+    case kFloat16:
+      static_cast<uint16_t*>(data)[at] = float_to_half_bits(value);
+      return;
+    case kBfloat16:
+      static_cast<uint16_t*>(data)[at] = float_to_bfloat16_bits(value);
+      return;
+    case kE4m3:
+      static_cast<unsigned char*>(data)[at] =
+          static_cast<unsigned char>(float_to_e4m3(float_bits(value)));
+      return;
+    default:
+      static_cast<unsigned char*>(data)[at] =
+          static_cast<unsigned char>(float_to_e5m2(float_bits(value)));
+  }
+}
+
+template <class T>
+OPDOCK_DEVICE T load_as(const void* data, int element, int64_t at);
+template <>
+OPDOCK_DEVICE float load_as<float>(const void* data, int element, int64_t at) {
+  return load_float(data, element, at);
+}
+template <>
+OPDOCK_DEVICE int load_as<int>(const void* data, int, int64_t at) {
+  return static_cast<const signed char*>(data)[at];
+}
+
+OPDOCK_DEVICE float scale_of(const Operand& operand, int64_t index) {
+  return operand.scale == nullptr ? 1.0f : operand.scale[operand.scales ? index : 0];
+}
+
+// A result of its sum, which alpha and the scales of A and B have multiplied already.
+OPDOCK_DEVICE void put(const Product& p, void* d, int64_t batch, int64_t row, int64_t column,
+                       float value) {
+  const Finish& how = p.finish;
+  float bias = 0.0f, c = 0.0f;
+  if (how.bias_element != kNoElement) bias = load_float(how.bias, how.bias_element, column);
+  if (how.c.data != nullptr) {
+    const int64_t at = batch * how.c.batch_stride + row * how.c.row_stride + column;
+    c = how.beta * load_float(how.c.data, how.c.element, at);
+  }
+  value = finish<Math>(how.activation, how.residual, value, bias, c);
+  store_float(d, p.d.element, batch * p.d.batch_stride + row * p.d.row_stride + column,
+              value * scale_of(p.d, 0));
+}
+
+// The part of `operand` that a tile needs next, to shared[depth][row or column]; zeros beyond its
+// end. across: its rows (of B its columns), `stride` apart; along: the sum's direction.
+template <class T>
+OPDOCK_DEVICE void take(const Operand& operand, int64_t at, int64_t stride, int64_t along,
+                        int64_t across_left, int64_t along_left, T (*shared)[kTile]) {
+  const bool along_first = along == 1;
+  for (int i = thread_index(); i < kTile * kDepth; i += kThreads) {
+    const int place = along_first ? i / kDepth : i % kTile;
+    const int depth = along_first ? i % kDepth : i / kTile;
+    shared[depth][place] =
+        place < across_left && depth < along_left
+            ? load_as<T>(operand.data, operand.element, at + place * stride + depth * along)
+            : T();
+  }
+}
+
+template <class T>
+OPDOCK_DEVICE void multiply(const Product& p, void* d, T (*left)[kTile], T (*right)[kTile]) {
+  const int64_t across = (p.n + kTile - 1) / kTile, down = (p.m + kTile - 1) / kTile;
+  const int x = thread_index() % kSide, y = thread_index() / kSide;
+  for (int64_t tile = block_index(); tile < across * down * p.batch; tile += grid_blocks()) {
+    const int64_t batch = tile / (across * down);
+    const int64_t row = tile / across % down * kTile, column = tile % across * kTile;
+    const int64_t a = batch * p.a.batch_stride + row * p.a.row_stride;
+    const int64_t b = batch * p.b.batch_stride + column * p.b.column_stride;
+    T sums[kEach][kEach] = {};
+    for (int64_t k = 0; k < p.k; k += kDepth) {
+      take<T>(p.a, a + k * p.a.column_stride, p.a.row_stride, p.a.column_stride, p.m - row, p.k - k,
+              left);
+      take<T>(p.b, b + k * p.b.row_stride, p.b.column_stride, p.b.row_stride, p.n - column, p.k - k,
+              right);
+      block_barrier();
+      OPDOCK_UNROLL
+      for (int depth = 0; depth < kDepth; ++depth) {
+        OPDOCK_UNROLL
+        for (int i = 0; i < kEach; ++i) {
+          OPDOCK_UNROLL
+          for (int j = 0; j < kEach; ++j)
+            sums[i][j] += left[depth][y + i * kSide] * right[depth][x + j * kSide];
+        }
+      }
+      block_barrier();
+    }
+    for (int i = 0; i < kEach; ++i) {
+      const int64_t r = row + y + i * kSide;
+      if (r >= p.m) continue;
+      for (int j = 0; j < kEach; ++j) {
+        const int64_t c = column + x + j * kSide;
+        if (c >= p.n) continue;
+        if (p.d.element == kInt32) {
+          static_cast<int*>(d)[batch * p.d.batch_stride + r * p.d.row_stride + c] =
+              static_cast<int>(sums[i][j]);
+        } else {
+          put(p, d, batch, r, c,
+              static_cast<float>(sums[i][j]) * p.finish.alpha * scale_of(p.a, r) *
+                  scale_of(p.b, c));
+        }
+      }
+    }
+  }
+}
+
+OPDOCK_KERNEL(kThreads) multiply_floats(Product p, void* d) {
+  OPDOCK_SHARED(float, left, kDepth* kTile);
+  OPDOCK_SHARED(float, right, kDepth* kTile);
+  multiply<float>(p, d, reinterpret_cast<float (*)[kTile]>(left),
+                  reinterpret_cast<float (*)[kTile]>(right));
+}
+OPDOCK_KERNEL(kThreads) multiply_integers(Product p, void* d) {
+  OPDOCK_SHARED(int, left, kDepth* kTile);
+  OPDOCK_SHARED(int, right, kDepth* kTile);
+  multiply<int>(p, d, reinterpret_cast<int (*)[kTile]>(left),
+                reinterpret_cast<int (*)[kTile]>(right));
+}
+
+// What is left to be done to the sums of a library, which may be D's own elements. p.a and p.b have
+// their scales alone.
+OPDOCK_KERNEL(kThreads) finish_sums(Product p, Operand sums, void* d) {
+  const int64_t count = p.m * p.n * p.batch;
+  for (int64_t i = block_index() * kThreads + thread_index(); i < count;
+       i += grid_blocks() * kThreads) {
+    const int64_t column = i % p.n, row = i / p.n % p.m, batch = i / (p.n * p.m);
+    const int64_t at = batch * sums.batch_stride + row * sums.row_stride + column;
+    put(p, d, batch, row, column,
+        load_float(sums.data, sums.element, at) * p.finish.alpha * scale_of(p.a, row) *
+            scale_of(p.b, column));
+  }
+}
+
+}  // namespace opdock::gemm

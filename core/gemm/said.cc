@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "gemm/said.h"
+
+#include <cstdlib>
+
+#include "base/mutex.h"
+
+namespace opdock::gemm {
+
+const std::string& wanted_library() {
+  const NoFork whole;
+  static const auto* const wanted = [] {
+    const char* const value = secure_getenv("OPDOCK_GEMM");
+    return new std::string(value == nullptr ? "" : value);
+  }();
+  return *wanted;
+}
+
+void say_once(const opdock_call* call, std::atomic<bool>* said, const Reason& why) {
+  if (said->exchange(true, std::memory_order_relaxed)) return;
+  const std::string text =
+      "products of matrices are computed by plain kernels, which are slow: " + to_text(why);
+  call->host->log(call, 2, text.c_str());
+}
+
+}  // namespace opdock::gemm

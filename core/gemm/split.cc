@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "gemm/split.h"
+
+namespace opdock::gemm {
+namespace {
+
+bool has_eight_bits(const Operand& x) {
+  return x.element == kE4m3 || x.element == kE5m2;
+}
+bool has_vector(const Operand& x) {
+  return x.scale != nullptr && x.scales;
+}
+
+// What libraries take as a bias of eight-bit products differs between them.
+bool takes_bias(const Product& p) {
+  return p.finish.bias_element == p.d.element && !(has_eight_bits(p.a) && p.d.element == kFloat32);
+}
+
+// Whether the library does the whole of it.
+bool is_whole(const Product& p, const LibraryCan& can) {
+  const Finish& how = p.finish;
+  const bool activates = how.activation != kNone, has_bias = how.bias_element != kNoElement;
+  if (how.residual || has_vector(p.a) || has_vector(p.b)) return false;
+  if (activates || has_bias) {
+    if (!can.epilogues || how.activation == kGelu || how.activation == kSilu) return false;
+    if (has_bias && !takes_bias(p)) return false;
+  }
+  if (has_eight_bits(p.d)) return !activates && !has_bias && !has_c(p);
+  return p.d.scale == nullptr;
+}
+
+void drop_finish(Product* p) {
+  p->finish = {};
+  p->finish.alpha = 1.0f;
+  p->finish.bias_element = kNoElement;
+}
+
+}  // namespace
+
+void split_product(const Product& p, const LibraryCan& can, Split* out) {
+  out->by_library = p.k > 0;
+  out->in_workspace = out->finishes = false;
+  out->library = p;
+  const bool eights = has_eight_bits(p.a);
+  if (!eights && !is_integer(p) && (p.a.scale != nullptr || p.b.scale != nullptr))
+    out->by_library = false;  // nobody does that but for quantised ones
+  if (eights && !can.eights) out->by_library = false;
+  if (!out->by_library || p.d.element == kInt32) return;
+  if (!is_integer(p) && is_whole(p, can)) return;
+
+  out->finishes = true;
+  out->rest = p;
+  Product& library = out->library;
+  drop_finish(&library);
+  // Sums of integers; results of eight bits, or C that D would be written over, come last.
+  out->in_workspace = is_integer(p) || has_eight_bits(p.d) || has_vector(p.a) || has_vector(p.b) ||
+                      (p.finish.residual && is_in_place(p));
+  if (out->in_workspace) {
+    library.a.scale = library.b.scale = nullptr;
+    library.d = {nullptr, nullptr, p.n, 1, p.m * p.n, is_integer(p) ? kInt32 : kFloat32, 0, 0};
+    out->sums = library.d;
+    return;
+  }
+  library.finish.alpha = p.finish.alpha;
+  library.d.scale = nullptr;
+  out->rest.finish.alpha = 1.0f;
+  out->rest.a.scale = out->rest.b.scale = nullptr;
+  if (can.epilogues && takes_bias(p)) {
+    library.finish.bias = p.finish.bias;
+    library.finish.bias_element = p.finish.bias_element;
+    out->rest.finish.bias_element = kNoElement;
+  }
+  if (has_c(p) && !p.finish.residual) {
+    library.finish.c = p.finish.c;
+    library.finish.beta = p.finish.beta;
+    out->rest.finish.c = {};
+    out->rest.finish.beta = 0.0f;
+  }
+  out->sums = p.d;
+}
+
+uint64_t bytes_of_sums(const Split& split) {
+  if (!split.in_workspace) return 0;
+  const Product& p = split.library;
+  const uint64_t count =
+      static_cast<uint64_t>(p.m) * static_cast<uint64_t>(p.n) * static_cast<uint64_t>(p.batch);
+  return (count * 4 + 255) / 256 * 256;
+}
+
+}  // namespace opdock::gemm

@@ -1,0 +1,109 @@
+/*
+ * opdock/gemm.h: products of matrices for plugins, the extension "opdock.gemm/1", in C11.
+ *
+ * SPDX-License-Identifier: Apache-2.0
+ *
+ *   const opdock_gemm_table* gemm = call->host->get_extension(OPDOCK_GEMM_1);
+ *   opdock_gemm what = {.struct_size = sizeof what, .m = 16, .n = 768, .k = 768, .batch = 1,
+ *                       .alpha = 1, .a = …, .b = …, .d = …};
+ *   gemm->plan(call, &what, &bytes);                   in plan: the workspace that run needs
+ *   gemm->prepare(call, &what);                        in prepare, for each dtype of the op
+ *   gemm->run(call, &what, call->workspace, bytes);    in run
+ *
+ * The work is done by a library that the host finds at run time (cuBLASLt, rocBLAS, a BLAS on the
+ * CPU) and, where there is none that can, by kernels of the host's own: docs/gemm.md.
+ * opdock/gemm.hpp does the same with tensors in C++17.
+ *
+ * Errors, threads and ownership are those of plugin.h.
+ */
+#ifndef OPDOCK_GEMM_H_
+#define OPDOCK_GEMM_H_
+
+#include "opdock/plugin.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define OPDOCK_GEMM_1 "opdock.gemm/1"
+
+/* Flags of a matrix. */
+#define OPDOCK_GEMM_TRANSPOSED 1u /* a, b: op() transposes what is stored */
+#define OPDOCK_GEMM_SCALES 2u     /* scale has a number for each row of op(A), column of op(B) */
+
+/* Matrices of a batch, row-major: element [row, column] of matrix i, as stored, lies at data +
+ * (i * batch_stride + row * stride + column) elements. Memory of the call's device. */
+typedef struct opdock_gemm_matrix { /* frozen */
+  void* data;                       /* may be NULL while planning; a, b and c are only read */
+  opdock_dtype dtype;
+  uint32_t flags;
+  int64_t stride;       /* elements, at least the number of columns as stored */
+  int64_t batch_stride; /* elements; 0: each product of the batch uses the same matrix */
+  /* On the device, or NULL for 1. a, b: what is stored is multiplied by it. d: results are, before
+   * they are rounded. c has none. */
+  const float* scale;
+} opdock_gemm_matrix;
+
+/* Activations, of a number x. */
+#define OPDOCK_GEMM_NONE 0
+#define OPDOCK_GEMM_RELU 1
+#define OPDOCK_GEMM_GELU 2      /* x * (1 + erf(x / sqrt(2))) / 2 */
+#define OPDOCK_GEMM_GELU_TANH 3 /* the same by tanh(sqrt(2/pi) * (x + 0.044715 x^3)) */
+#define OPDOCK_GEMM_SILU 4      /* x / (1 + exp(-x)) */
+
+/* Flags of a product. */
+#define OPDOCK_GEMM_TF32 1u          /* float32 may be rounded to TF32 before it is multiplied */
+#define OPDOCK_GEMM_DETERMINISTIC 2u /* the same bits for the same call, again and again */
+#define OPDOCK_GEMM_RESIDUAL 4u      /* beta * C is added after the activation */
+
+/* For each i below batch, with op(A) of m rows and k columns, op(B) of k rows and n columns:
+ *   D[i] = activation(alpha * op(A[i]) * op(B[i]) + beta * C[i] + bias), or with
+ *   OPDOCK_GEMM_RESIDUAL activation(alpha * op(A[i]) * op(B[i]) + bias) + beta * C[i].
+ * Products are added up in float32, those of int8 in int32.
+ *
+ *   a, b                    d                               c
+ *   float32                 float32                         d's
+ *   float16                 float16, float32                d's
+ *   bfloat16                bfloat16, float32               d's
+ *   int8                    int32 (alpha 1, nothing else)   none
+ *                           float32, float16, bfloat16      d's
+ *   float8_e4m3fn or        float32, float16, bfloat16      d's
+ *     float8_e5m2, each     float8_e4m3fn, float8_e5m2      float32, float16 or bfloat16
+ *
+ * c may be d's own elements; otherwise d shares no memory with the others. */
+typedef struct opdock_gemm {
+  uint32_t struct_size;
+  uint32_t flags;          /* OPDOCK_GEMM_TF32, … */
+  int64_t m, n, k;         /* each at most 2^31 - 1; 0 is fine */
+  int64_t batch;           /* likewise */
+  opdock_gemm_matrix a, b; /* read */
+  opdock_gemm_matrix c;    /* read if beta is not 0 */
+  opdock_gemm_matrix d;    /* written; not transposed */
+  float alpha, beta;
+  const void* bias; /* n elements, added to each row; NULL for none. Not read while planning */
+  opdock_dtype bias_dtype; /* float32, float16 or bfloat16; bits 0 without a bias */
+  uint32_t activation;     /* OPDOCK_GEMM_NONE, … */
+} opdock_gemm;
+
+typedef struct opdock_gemm_table {
+  uint32_t struct_size;
+  uint32_t reserved;
+  /* In plan: checks the product and says how much workspace run needs, aligned to 256 bytes.
+   * Touches no device and reads no address; whether there is a bias, bias_dtype says.
+   * OPDOCK_INVALID_ARGUMENT, OPDOCK_UNSUPPORTED: what is wrong with the product. */
+  opdock_status (*plan)(const opdock_call* call, const opdock_gemm* what,
+                        uint64_t* workspace_bytes);
+  /* In prepare: makes ready what run needs for products of these dtypes and this activation, of any
+   * size: opens the library, or compiles kernels. Addresses are not read. Blocks. Without it the
+   * first run does that, which fails while a stream is being captured. */
+  opdock_status (*prepare)(const opdock_call* call, const opdock_gemm* what);
+  /* In run: enqueues the product on the call's stream; on the CPU does it. workspace: what plan
+   * asked for, unused by others until the product is done. */
+  opdock_status (*run)(const opdock_call* call, const opdock_gemm* what, void* workspace,
+                       uint64_t workspace_bytes);
+} opdock_gemm_table;
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* OPDOCK_GEMM_H_ */

@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Products of matrices by opdock.gemm/1 beside torch.matmul, on a GPU.
+
+Both write into the same tensor, d = a b' as of a linear layer, or d = a b: torch.matmul with out=,
+with a bias torch.addmm. With --tf32 both may round float32. Device: the median of CUDA events
+around each call, taken in turns, with a cold L2. Host: a call among 256, the waits outside. The op
+is that of the tests' plugin, build/tests/gemm.
+"""
+
+import argparse
+import os
+import statistics
+from pathlib import Path
+
+import record
+import timing
+import torch
+
+BUILD = Path(os.environ.get("OPDOCK_BUILD_DIR", Path(__file__).resolve().parents[2] / "build"))
+os.environ["OPDOCK_ADD_PLUGIN_PATH"] = str(BUILD / "tests" / "gemm")
+
+import opdock  # noqa: E402 (the line above says where its plugin is)
+
+# m, n, k
+SHAPES = [
+    (16, 768, 768),
+    (16, 3072, 768),
+    (128, 768, 768),
+    (512, 768, 3072),
+    (1, 4096, 4096),
+    (32, 4096, 4096),
+    (1024, 1024, 1024),
+    (2048, 2048, 2048),
+    (4096, 4096, 4096),
+    (4096, 11008, 4096),
+    (8192, 8192, 8192),
+]
+GELU_TANH = 3
+
+
+def candidates(shape, dtype, tf32):
+    """{case: {whose: function}}."""
+    m, n, k = shape
+    a = torch.randn(m, k, device="cuda", dtype=dtype)
+    b, bt = (torch.randn(s, device="cuda", dtype=dtype) for s in ((k, n), (n, k)))
+    d, bias = torch.empty(m, n, device="cuda", dtype=dtype), torch.randn(n, device="cuda").to(dtype)
+    gemm, flags = opdock.ops.test_gemm, int(tf32)
+    turned = bt.mT
+    return {
+        "a b": {
+            "opdock": lambda: gemm(a, b, d, flags=flags),
+            "torch": lambda: torch.matmul(a, b, out=d),
+        },
+        "a b'": {
+            "opdock": lambda: gemm(a, bt, d, transpose_b=True, flags=flags),
+            "torch": lambda: torch.matmul(a, turned, out=d),
+        },
+        "a b' + bias": {
+            "opdock": lambda: gemm(a, bt, d, bias=bias, transpose_b=True, flags=flags),
+            "torch": lambda: torch.addmm(bias, a, turned, out=d),
+        },
+        "gelu(a b' + bias)": {
+            "opdock": lambda: gemm(
+                a, bt, d, bias=bias, transpose_b=True, activation=GELU_TANH, flags=flags
+            ),
+            "torch": lambda: torch.nn.functional.gelu(
+                torch.addmm(bias, a, turned, out=d), approximate="tanh"
+            ),
+        },
+    }
+
+
+def device_us(functions, repeats):
+    """{whose: median µs on the device}, in turns."""
+    flush = torch.empty(256 << 20, dtype=torch.uint8, device="cuda")
+    events = {whose: [] for whose in functions}
+    for function in functions.values():
+        for _ in range(5):
+            function()
+    torch.cuda.synchronize()
+    torch.cuda._sleep(20_000_000)  # so that no launch waits for the host
+    for _ in range(repeats):
+        for whose, function in functions.items():
+            pair = [torch.cuda.Event(enable_timing=True) for _ in range(2)]
+            flush.zero_()
+            pair[0].record()
+            function()
+            pair[1].record()
+            events[whose].append(pair)
+    torch.cuda.synchronize()
+    return {
+        whose: statistics.median(a.elapsed_time(b) * 1000 for a, b in pairs)
+        for whose, pairs in events.items()
+    }
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--record", metavar="FILE")
+    parser.add_argument("--dtypes", default="bfloat16,float16,float32")
+    parser.add_argument("--shapes", metavar="MxNxK,…", help="without it all")
+    parser.add_argument("--tf32", action="store_true")
+    parser.add_argument("--repeats", type=int, default=50)
+    arguments = parser.parse_args()
+    torch.backends.cuda.matmul.allow_tf32 = arguments.tf32
+    shapes = SHAPES
+    if arguments.shapes:
+        shapes = [tuple(map(int, s.split("x"))) for s in arguments.shapes.split(",")]
+    results = []
+    for name in arguments.dtypes.split(","):
+        for shape in shapes:
+            for case, functions in candidates(shape, getattr(torch, name), arguments.tf32).items():
+                on_device = device_us(functions, arguments.repeats)
+                # The host's time of a product that the device outlasts is the queue's.
+                small = on_device["torch"] < 20
+                on_host = timing.interleaved(torch, functions, 5) if small else {}
+                title = f"{case} {'x'.join(map(str, shape))} {name}"
+                title += " tf32" if arguments.tf32 and name == "float32" else ""
+                for whose in functions:
+                    result = {"name": title, "peer": whose, "us": round(on_device[whose], 2)}
+                    if small:
+                        result["host_us"] = round(statistics.median(on_host[whose]), 2)
+                    results.append(result)
+                ratio = on_device["opdock"] / on_device["torch"]
+                host = "  ".join(f"{w} {statistics.median(t):.2f}" for w, t in on_host.items())
+                print(
+                    f"{title:<48} opdock {on_device['opdock']:9.2f} us  torch "
+                    f"{on_device['torch']:9.2f} us  {ratio:5.3f}x  host us: {host or '-'}",
+                    flush=True,
+                )
+    if arguments.record:
+        record.append(arguments.record, "gemm", results)
+
+
+if __name__ == "__main__":
+    main()

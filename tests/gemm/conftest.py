@@ -1,0 +1,10 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the tests of products share."""
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="torch is not installed")
+torch.set_num_threads(1)  # the oracles are small
+
+from opdock.testing import *  # noqa: E402, F403 (pytest finds the fixtures here)
+from opdock.testing import pytest_configure  # noqa: E402, F401 (pytest calls it)

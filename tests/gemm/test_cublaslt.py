@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What Opdock asks of cuBLASLt, and what it does without it: over a stand-in that computes on the
+software GPU's memory, checks descriptors, and fails when it is told to."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import test_soft
+
+BUILD = test_soft.BUILD / "tests" / "gemm"
+FAKE, EMPTY = BUILD / "libcublasLt-fake.so", BUILD / "libcublasLt-empty.so"
+
+
+@pytest.fixture
+def run(tmp_path):
+    """run(choice of tests, library=…, fake=…): (pytest's output, what was found, lines that the
+    stand-in wrote, kernels of ours that were launched)."""
+
+    def run(*choice, library=FAKE, fake="", status=0, **variables):
+        record = tmp_path / "asked"
+        record.unlink(missing_ok=True)
+        if library is not None:
+            variables["OPDOCK_GEMM"] = str(library)
+        done, found, launched = test_soft.run_tests(
+            tmp_path, "sm_90", choice, FAKE_CUBLASLT=fake, FAKE_CUBLASLT_RECORD=str(record),
+            **variables,
+        )  # fmt: skip
+        assert done.returncode == status, done.stdout + done.stderr
+        assert found == ""
+        lines = record.read_text().splitlines() if record.exists() else []
+        return done.stdout + done.stderr, lines, launched
+
+    return run
+
+
+def test_all_products(run):
+    _, lines, launched = run()
+    assert lines.count("create") == 1  # of one thread on one device
+    matmuls = [line for line in lines if line.startswith("matmul")]
+    # Sums of float32, of TF32, of integers; plain, ReLU, GELU, each with a bias and without.
+    assert {line.split()[2] for line in matmuls} == {"68", "72"}
+    assert {line.split()[4] for line in matmuls} == {"1", "2", "4", "6", "32", "36"}
+    # 32-bit floats and integers, half, bfloat16, eight-bit floats.
+    assert {line.split()[6] for line in matmuls} == {"0", "10", "2", "14", "28", "29"}
+    assert any("finish_sums" in name for name in launched)
+
+
+def test_what_the_library_does_not_do_a_plain_kernel_does(run):
+    text, lines, launched = run("-k", "eight_bit or int8 or strides")
+    assert any("multiply_floats" in name for name in launched)
+    assert any("multiply_integers" in name for name in launched)
+
+
+def test_algorithms_are_kept(run):
+    _, lines, _ = run("-k", "same_bits")
+    assert [line.split()[0] for line in lines].count("matmul") == 4
+    heuristics = [line for line in lines if line.startswith("heuristic")]
+    assert heuristics == ["heuristic", "heuristic schemes 6"]  # TF32, deterministic
+
+
+def test_workspace(run):
+    _, lines, _ = run("-k", "same_bits", fake="workspace=5000")
+    assert {line.split()[-1] for line in lines if line.startswith("matmul")} == {"5000"}
+
+
+WARNING = "products of matrices are computed by plain kernels, which are slow: "
+
+
+@pytest.mark.parametrize(
+    "library, fake, code, words",
+    [
+        (BUILD / "nothing.so", "", "gemm-library-unfit", "nothing.so"),
+        (EMPTY, "", "gemm-library-unfit", "a libcublasLt without cublasLtGetVersion"),
+        (FAKE, "create=1", "gemm-library-unfit", "CUBLAS_STATUS_NOT_INITIALIZED (1)"),
+        (FAKE, "heuristic=15", "gemm-declined", "CUBLAS_STATUS_NOT_SUPPORTED (15)"),
+        (FAKE, "matmul=15", "gemm-declined", "CUBLAS_STATUS_NOT_SUPPORTED (15)"),
+    ],
+)
+def test_plain_kernels_serve_and_it_is_said_once(run, library, fake, code, words):
+    text, _, launched = run("-s", "-k", "shapes and dtype1", library=library, fake=fake)
+    assert text.count(WARNING) == 1
+    assert words in text.split(WARNING + code + ": ")[1].splitlines()[0]
+    assert any("multiply_floats" in name for name in launched)
+
+
+def test_no_library(run, tmp_path):
+    variables = {name: str(tmp_path) for name in ("HOME", "VIRTUAL_ENV", "CUDA_HOME")}
+    text, _, _ = run("-s", "-k", "shapes and dtype1", library=None, **variables)
+    if WARNING not in text:
+        pytest.skip("a cuBLASLt is installed here")
+    assert text.count(WARNING + "gemm-library-") == 1
+
+
+def test_a_status_that_is_no_refusal_is_the_calls_error(run):
+    text, _, launched = run("-k", "shapes and dtype1", fake="matmul=13", status=1)
+    assert "cublasLtMatmul: CUBLAS_STATUS_EXECUTION_FAILED (13)" in text
+    assert not any("multiply" in name for name in launched)
+
+
+def run_program(tmp_path, program):
+    """The lines that the stand-in wrote."""
+    record = tmp_path / "asked"
+    done, found, _ = test_soft.run_on(
+        tmp_path, "sm_90", ["-c", test_soft.SIDE + program], OPDOCK_GEMM=str(FAKE),
+        FAKE_CUBLASLT_RECORD=str(record),
+    )  # fmt: skip
+    assert done.returncode == 0 and found == "", done.stderr + found
+    return record.read_text().splitlines()
+
+
+def test_a_product_is_captured(tmp_path):
+    """The stand-in refuses to compute then; nothing else is asked of it, or of the driver."""
+    lines = run_program(tmp_path, "multiply()\ncheck()\ngraph = gpu.capture(stream, multiply)\n")
+    assert lines[-1].endswith("captured") and lines[-2].startswith("matmul")
+    assert len(lines) == 4  # create, heuristic, two products
+
+
+def test_each_thread_has_a_handle_and_leaves_it_to_the_next(tmp_path):
+    program = """
+def run(function):
+    thread = threading.Thread(target=function)
+    thread.start()
+    return thread
+for _ in range(3):
+    run(multiply).join()
+    check()
+both = threading.Barrier(2)
+def beside():
+    both.wait()
+    multiply()
+    both.wait()
+for thread in [run(beside), run(beside)]:
+    thread.join()
+check()
+"""
+    lines = run_program(tmp_path, program)
+    assert lines.count("create") == 2
+    assert sum(line.startswith("matmul") for line in lines) == 5
+    assert sum(line.startswith("heuristic") for line in lines) == 2
+
+
+def test_the_declarations_are_nvidias(tmp_path):
+    """core/gemm/cublaslt_api.h beside cublasLt.h, where NVIDIA's wheel or a toolkit has it."""
+    folders = [Path(p) / "nvidia" for p in sys.path] + [Path("/usr/local/cuda")]
+    if "CUDA_HOME" in os.environ:
+        folders.append(Path(os.environ["CUDA_HOME"]))
+    found = [h for f in folders if f.is_dir() for h in f.glob("**/cublasLt.h")]
+    compiler = shutil.which("g++") or shutil.which("clang++")
+    if not found or compiler is None:
+        pytest.skip("no cublasLt.h (pip install nvidia-cublas), or no C++ compiler")
+    root = Path(__file__).resolve().parents[2]
+    includes = {h.parent for f in folders if f.is_dir() for h in f.glob("**/driver_types.h")}
+    words = [compiler, "-std=c++20", "-fsyntax-only", f"-I{root / 'core'}", f"-I{found[0].parent}"]
+    words += [
+        *(f"-I{folder}" for folder in includes),
+        Path(__file__).with_name("cublaslt_check.cc"),
+    ]
+    done = subprocess.run(words, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_each_declared_number_is_compared():
+    root = Path(__file__).resolve().parents[2]
+    header = (root / "core" / "gemm" / "cublaslt_api.h").read_text()
+    check = Path(__file__).with_name("cublaslt_check.cc").read_text()
+    for name in re.findall(r"constexpr \w+ (k\w+) =", header) + re.findall(r"\(\*(\w+)\)", header):
+        assert re.search(rf"\b{name}\b", check), name
