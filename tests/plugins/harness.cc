@@ -33,6 +33,7 @@ Format format_of(Type type) {
     case Type::kFloat64:
       return {53, -1022, 1023, 8};
     case Type::kBool:
+    case Type::kInt8:
       return {1, 0, 0, 1};
     default:
       return {24, -126, 127, 4};
@@ -178,18 +179,20 @@ opdock_dtype dtype_of(Type type) {
       return {OPDOCK_DTYPE_INT, 32, 1};
     case Type::kBool:
       return {OPDOCK_DTYPE_BOOL, 8, 1};
+    case Type::kInt8:
+      return {OPDOCK_DTYPE_INT, 8, 1};
     default:
       return {OPDOCK_DTYPE_FLOAT, 32, 1};
   }
 }
 
 std::string name_of(Type type) {
-  const char* names[] = {"float32", "float16", "bfloat16", "float64", "int32", "bool"};
+  const char* names[] = {"float32", "float16", "bfloat16", "float64", "int32", "bool", "int8"};
   return names[static_cast<int>(type)];
 }
 
 double half_ulp(Type type) {
-  if (type == Type::kBool) return 0;
+  if (type == Type::kBool || type == Type::kInt8) return 0;
   return std::ldexp(1.0, -format_of(type).digits);
 }
 
@@ -261,6 +264,7 @@ double Array::get(int64_t index) const {
     return value;
   }
   if (type_ == Type::kBool) return *from;
+  if (type_ == Type::kInt8) return static_cast<signed char>(*from);
   uint16_t bits;
   std::memcpy(&bits, from, sizeof bits);
   return decode(type_, bits);
@@ -279,6 +283,8 @@ void Array::set(int64_t index, double value) {
     std::memcpy(to, &value, sizeof value);
   else if (type_ == Type::kBool)
     *to = value > 0;
+  else if (type_ == Type::kInt8)
+    *to = static_cast<unsigned char>(static_cast<signed char>(value));
   else
     std::memcpy(to, &bits, sizeof bits);
 }

@@ -12,7 +12,7 @@
 
 namespace opdock_test {
 
-enum class Type { kFloat32, kFloat16, kBFloat16, kFloat64, kInt32, kBool };
+enum class Type { kFloat32, kFloat16, kBFloat16, kFloat64, kInt32, kBool, kInt8 };
 
 opdock_dtype dtype_of(Type type);
 std::string name_of(Type type);

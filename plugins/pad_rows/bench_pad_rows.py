@@ -1,0 +1,26 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Padded heads beside PyTorch, on every device: opdock bench plugins/pad_rows"""
+
+import torch
+import torch.nn.functional as F
+
+import opdock
+from opdock.testing import bench, devices
+
+
+def functions(device, batch, dtype):
+    """{whose: function} of heads of 80 elements padded to 128, and 100 tokens to 128."""
+    x = torch.randn(batch, 100, 16 * 80, device=device).to(dtype)
+    heads = x.unflatten(-1, (16, 80)).transpose(1, 2)
+    return {
+        "opdock": lambda: opdock.ops.pad_rows(heads, 128, 128),
+        "torch": lambda: F.pad(heads, (0, 48, 0, 28)),
+    }
+
+
+if __name__ == "__main__":
+    for device in devices():
+        for batch in (1, 32):
+            for dtype in (torch.float32, torch.float16):
+                label = f"pad_rows of {batch} x 16 heads {dtype}".replace("torch.", "")
+                bench(label, device, functions(device, batch, dtype))

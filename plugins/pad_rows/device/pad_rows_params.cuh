@@ -1,0 +1,22 @@
+// What the kernels take, filled in by pad_rows.cc.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "opdock/rows.cuh"
+
+namespace pad_rows {
+
+inline constexpr int kThreads = 128;  // of a block, which has one row of the result or several
+
+struct Params {
+  const char* x;
+  char* out;
+  // Of the result, and of x, which begin at the same place.
+  long long rows, columns;  // columns and strides in units
+  long long x_rows, x_columns;
+  long long x_row_stride;
+  opdock::Rows<1> matrices;  // where those of x are, in units
+  int lanes;                 // threads that a row has, a power of 2
+};
+
+}  // namespace pad_rows
