@@ -113,7 +113,7 @@ class LtPlan {
   explicit LtPlan(const Api& api) : api_(api) {}
   ~LtPlan() {
     if (desc_ != nullptr) api_.cublasLtMatmulDescDestroy(desc_);
-    for (Layout layout : layouts_)
+    for (LtLayout layout : layouts_)
       if (layout != nullptr) api_.cublasLtMatrixLayoutDestroy(layout);
   }
   LtPlan(const LtPlan&) = delete;
@@ -126,7 +126,7 @@ class LtPlan {
   }
 
   // Addresses are the call's; all else is in the descriptors.
-  Result enqueue(Handle handle, const Product& p, void* workspace, Stream stream) {
+  Result enqueue(Handle handle, const Product& p, void* workspace, LtStream stream) {
     Result done = set_addresses(p);
     if (done != kSuccess) return done;
     const bool integers = is_integer(p);
@@ -230,7 +230,7 @@ class LtPlan {
 
   const Api& api_;
   Desc desc_ = nullptr;
-  std::array<Layout, 4> layouts_{};
+  std::array<LtLayout, 4> layouts_{};
   Algo algo_{};
 };
 

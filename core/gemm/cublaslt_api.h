@@ -11,9 +11,9 @@ namespace opdock::cublaslt {
 using Result = int;  // cublasStatus_t
 using Handle = void*;
 using Desc = void*;        // cublasLtMatmulDesc_t
-using Layout = void*;      // cublasLtMatrixLayout_t
+using LtLayout = void*;    // cublasLtMatrixLayout_t
 using Preference = void*;  // cublasLtMatmulPreference_t
-using Stream = void*;      // cudaStream_t, which is a CUstream
+using LtStream = void*;    // cudaStream_t, which is a CUstream
 
 inline constexpr Result kSuccess = 0;        // CUBLAS_STATUS_…
 inline constexpr Result kAllocFailed = 3;    // …ALLOC_FAILED
@@ -86,18 +86,19 @@ struct Api {
   Result (*cublasLtCreate)(Handle*);
   size_t (*cublasLtGetVersion)();
   const char* (*cublasLtGetStatusName)(Result);
-  Result (*cublasLtMatmul)(Handle, Desc, const void* alpha, const void* a, Layout, const void* b,
-                           Layout, const void* beta, const void* c, Layout, void* d, Layout,
-                           const Algo*, void* workspace, size_t workspace_bytes, Stream);
-  Result (*cublasLtMatmulAlgoGetHeuristic)(Handle, Desc, Layout a, Layout b, Layout c, Layout d,
-                                           Preference, int wanted, HeuristicResult*, int* found);
+  Result (*cublasLtMatmul)(Handle, Desc, const void* alpha, const void* a, LtLayout, const void* b,
+                           LtLayout, const void* beta, const void* c, LtLayout, void* d, LtLayout,
+                           const Algo*, void* workspace, size_t workspace_bytes, LtStream);
+  Result (*cublasLtMatmulAlgoGetHeuristic)(Handle, Desc, LtLayout a, LtLayout b, LtLayout c,
+                                           LtLayout d, Preference, int wanted, HeuristicResult*,
+                                           int* found);
   Result (*cublasLtMatmulDescCreate)(Desc*, int compute_type, int scale_type);
   Result (*cublasLtMatmulDescDestroy)(Desc);
   Result (*cublasLtMatmulDescSetAttribute)(Desc, int attribute, const void* value, size_t bytes);
-  Result (*cublasLtMatrixLayoutCreate)(Layout*, int type, uint64_t rows, uint64_t columns,
+  Result (*cublasLtMatrixLayoutCreate)(LtLayout*, int type, uint64_t rows, uint64_t columns,
                                        int64_t ld);
-  Result (*cublasLtMatrixLayoutDestroy)(Layout);
-  Result (*cublasLtMatrixLayoutSetAttribute)(Layout, int attribute, const void* value,
+  Result (*cublasLtMatrixLayoutDestroy)(LtLayout);
+  Result (*cublasLtMatrixLayoutSetAttribute)(LtLayout, int attribute, const void* value,
                                              size_t bytes);
   Result (*cublasLtMatmulPreferenceCreate)(Preference*);
   Result (*cublasLtMatmulPreferenceDestroy)(Preference);
