@@ -28,7 +28,7 @@ struct Key {
   uint64_t most_workspace;
   uint16_t alignments[5];  // of their addresses, and of the bias's
   uint8_t elements[5];
-  uint8_t flags;  // TF32, deterministic
+  uint8_t flags;  // TF32
   uint8_t activation;
   uint8_t transposed;  // a: 1, b: 2
   uint8_t scaled;      // a: 1, b: 2, d: 4
@@ -77,7 +77,7 @@ Key key_of(const Product& p, uint32_t flags, uint64_t workspace) {
   key.elements[4] = static_cast<uint8_t>(p.finish.bias_element);
   if (p.finish.bias_element != kNoElement) key.alignments[4] = alignment_of(p.finish.bias);
   key.most_workspace = workspace;
-  key.flags = static_cast<uint8_t>(flags & (OPDOCK_GEMM_TF32 | OPDOCK_GEMM_DETERMINISTIC));
+  key.flags = static_cast<uint8_t>(flags & OPDOCK_GEMM_TF32);
   key.activation = static_cast<uint8_t>(p.finish.activation);
   key.transposed = static_cast<uint8_t>((p.a.transposed ? 1 : 0) | (p.b.transposed ? 2 : 0));
   key.scaled =
@@ -212,8 +212,7 @@ class LtPlan {
     prefer(kMinAlignmentBBytes, uint32_t{key.alignments[0]});
     prefer(kMinAlignmentCBytes, uint32_t{key.alignments[key.has_c ? 2 : 3]});
     prefer(kMinAlignmentDBytes, uint32_t{key.alignments[3]});
-    if ((key.flags & OPDOCK_GEMM_DETERMINISTIC) != 0)
-      prefer(kReductionSchemeMask, kReductionInOrder);
+    prefer(kReductionSchemeMask, kReductionInFloat);
     HeuristicResult best{};
     int found = 0;
     if (done == kSuccess)

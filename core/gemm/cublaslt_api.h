@@ -66,9 +66,9 @@ inline constexpr int kMinAlignmentBBytes = 6;
 inline constexpr int kMinAlignmentCBytes = 7;
 inline constexpr int kMinAlignmentDBytes = 8;
 
-// cublasLtReductionScheme_t: those that add the parts of a sum up in one order
-// (…COMPUTE_TYPE | …OUTPUT_TYPE).
-inline constexpr uint32_t kReductionInOrder = 2 | 4;
+// cublasLtReductionScheme_t: the one that adds the parts of a sum up in float and in one order
+// (…COMPUTE_TYPE); …OUTPUT_TYPE rounds each part, …INPLACE has no order.
+inline constexpr uint32_t kReductionInFloat = 2;
 
 struct Algo {  // cublasLtMatmulAlgo_t
   uint64_t data[8];

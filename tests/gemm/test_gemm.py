@@ -89,6 +89,10 @@ def check(device, a, b, d, c=None, roundings=1, **how):
     # float32 sums in any order; an activation's slope is at most 1.13.
     bound = 1.13 * depth * 2.0**-24 * size + ulp * value.abs().clamp(min=least)
     bound = bound + 1.13 * (roundings - 1) * ulp * middle.clamp(min=least)
+    # An H200's tensor cores keep some 14 bits of the largest product while they add products of
+    # eight-bit floats: torch._scaled_mm, by the same library, errs there by 2**-13.3 of their size.
+    if a.dtype in EIGHTS and torch.cuda.is_available():
+        bound = bound + 2.0**-12 * size
     worst = ((found.double() - value).abs() / bound.clamp(min=1e-300)).max() if d.numel() else 0
     assert worst <= 1, f"{worst} times the bound"
     return found
@@ -180,8 +184,8 @@ def test_epilogues(device, dtype, activation, bias):
     a, b, d = matrices(33, 70, 40, dtype)
     c = random((33, 70), dtype, 7)
     how = {"activation": activation, "roundings": 2}
-    if bias:
-        how["bias"] = random((70,), dtype, 8)
+    if bias:  # cuBLASLt rounds with C added, and again with the bias
+        how |= {"bias": random((70,), dtype, 8), "roundings": 3}
     check(device, a, b, d, **how)
     check(device, a, b, d, c, alpha=0.5, beta=-0.75, **how)
     check(device, a, b, d, c, alpha=0.5, beta=2.0, residual=True, **how)
