@@ -51,6 +51,7 @@ void run(Call& call, Results results, Tensor q, Tensor scale, std::optional<Dtyp
   params.out = out.raw();
   params.numel = q.numel();
   params.group = q.numel() / scale.numel();
+  params.even = params.group % size == 0;
   params.aligned = reinterpret_cast<uintptr_t>(params.out) % 16 == 0 &&
                    reinterpret_cast<uintptr_t>(params.q) % static_cast<uint64_t>(size) == 0;
   if (params.group > 1) {

@@ -17,6 +17,7 @@ struct Params {
   unsigned long long
       factor;   // for a division by `group`, if that is above 1, as for_elements() has
   int shift;    // one by its slots
+  int even;     // what a thread has is of one group
   int aligned;  // out to 16 bytes, and q to as many elements
 };
 
