@@ -117,7 +117,37 @@ def measured(shares):
     return textwrap.fill(text, 110, break_on_hyphens=False)
 
 
-def made(shares):
+LIMITS = {
+    "memory_pct": "memory busy",
+    "l2_pct": "L2 busy",
+    "issue_pct": "schedulers busy",
+    "warps_pct": "warps resident",
+    "registers": "registers",
+    "threads": "threads a block",
+    "waits": "cycles that a warp waits most for",
+}
+
+
+def limits(records):
+    """The table of limits.py's newest run."""
+    rows = [row for row in map(json.loads, records) if row["bench"] == "limits"]
+    if not rows:
+        return []
+    text = ["### What limits those below the copy", ""]
+    about = (
+        f"Nsight Compute's readings of one launch each, of {rows[-1]['where']['commit']}: shares"
+    )
+    about += " of what the GPU could do at most, from the launch's start to its end."
+    text += [textwrap.fill(about, 110, break_on_hyphens=False), ""]
+    text += ["| | " + " | ".join(LIMITS.values()) + " |", "|" + "---|" * (len(LIMITS) + 1)]
+    for row in {r["name"]: r for r in rows}.values():
+        cells = [f"{row[k]:.0f}%" if k.endswith("pct") else row[k] for k in LIMITS]
+        cells = [f"{c:.0f}" if isinstance(c, float) else c for c in cells]
+        text.append(f"| {row['name']} | " + " | ".join(cells) + " |")
+    return [*text, ""]
+
+
+def made(shares, records):
     """What stands between the marks of the page."""
     text = [measured(shares), ""]
     for name, beginnings in FAMILIES.items():
@@ -127,11 +157,12 @@ def made(shares):
         content, count, missed = table(own)
         text += [f"### {name}", "", f"![{name}: share of a copy](performance-{name}.svg)", ""]
         text += [f"In {missed} of {count} cases a goal is missed.", "", content, ""]
-    return "\n".join(text)
+    return "\n".join(text + limits(records))
 
 
 def main():
-    shares = newest(RECORDS.read_text().splitlines())
+    records = RECORDS.read_text().splitlines()
+    shares = newest(records)
     gpu = shares[-1].row["where"]["gpu"]
     written = {}
     for name, beginnings in FAMILIES.items():
@@ -143,7 +174,7 @@ def main():
     _, end, after = rest.partition(END)
     if not end:
         sys.exit(f"{PAGE}: found no {BEGIN} before {END}, between which the tables stand; add both")
-    written[PAGE] = f"{before}{begin}\n\n{made(shares)}\n{end}{after}"
+    written[PAGE] = f"{before}{begin}\n\n{made(shares, records)}\n{end}{after}"
     for path, content in written.items():
         if "--check" not in sys.argv[1:]:
             path.write_text(content)
