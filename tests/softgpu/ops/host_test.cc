@@ -129,16 +129,16 @@ TEST_P(SoftGpu, SmallLaunchesWaitForTheOneBefore) {
     };
     const std::vector<float> values = numbers(5);
     std::vector<double> wanted(values.begin(), values.end());
-    for (const size_t length : {8, 200, 200, 200}) soften(&wanted, length);
+    for (const size_t length : {8, 500, 500, 500}) soften(&wanted, length);
     for (double& value : wanted) value /= 1 + std::exp(-value);
     soften(&wanted, 8);
     const opdock_call_options options = on(stream);
     const auto chain = [&] {
       softmax.into({view(y, 8)}, &options, view(x, 8));
-      softmax.into({view(y, 200)}, &options, view(y, 200));
-      softmax.into({view(x + 1, 200)}, &options, view(y, 200));
-      softmax.into({view(y, 200)}, &options, view(x + 1, 200));
-      silu.into({view(y, 200)}, &options, view(y, 200));
+      softmax.into({view(y, 500)}, &options, view(y, 500));
+      softmax.into({view(x + 1, 500)}, &options, view(y, 500));
+      softmax.into({view(y, 500)}, &options, view(x + 1, 500));
+      silu.into({view(y, 500)}, &options, view(y, 500));
       softmax.into({view(y, 8)}, &options, view(y, 8));
     };
     ASSERT_EQ(begin_capture(stream), 0);
