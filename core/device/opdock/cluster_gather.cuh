@@ -8,8 +8,8 @@
 namespace opdock {
 
 // Eight bytes that each block of a cluster has for all of them: shared memory, used once. Thread 0
-// of each block, with cluster_open() for all that there are; each thread, cluster_opened() once
-// before the first gather() and before it ends.
+// of each block opens all that there are by cluster_open(); then every thread comes to
+// cluster_opening(), and to cluster_opened() once before the first gather() and before it ends.
 template <typename T>
 struct ClusterGather {
   static_assert(sizeof(T) == 8, "one store of two words");
