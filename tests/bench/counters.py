@@ -7,16 +7,14 @@ numbers stand alone.
 """
 
 import argparse
-import csv
 import json
 import os
-import re
-import shutil
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
+import ncu
 import record
 
 BUILD = Path(os.environ.get("OPDOCK_BUILD_DIR", Path(__file__).resolve().parents[2] / "build"))
@@ -82,19 +80,12 @@ def on_soft(case, multiprocessors):
 
 def on_gpu(case):
     """{counter: value} of Nsight Compute, or None and why there is none."""
-    command = [shutil.which("ncu"), "--csv", "--page", "raw", "--clock-control", "none"]
-    command += ["--kernel-name", "regex:narrow_rows|block_rows|long_rows"]
-    command += ["--metrics", ",".join(METRICS.values()), sys.executable, __file__, "--child", case]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    lines = done.stdout.splitlines()
-    begin = next((i for i, line in enumerate(lines) if line.startswith('"ID"')), None)
-    # A header, a row of units, and a row for each launch.
-    if done.returncode or begin is None or len(lines) < begin + 3:
-        return None, (done.stderr + done.stdout).strip()[-400:] or f"status {done.returncode}"
-    rows = list(csv.DictReader(lines[begin:]))[1:]
+    rows, problem = ncu.launches(METRICS.values(), [sys.executable, __file__, "--child", case])
+    if rows is None:
+        return None, problem
     if len(rows) != 1:
         return None, f"found {len(rows)} launches, wanted one"
-    return {name: float(re.sub(",", "", rows[0][metric])) for name, metric in METRICS.items()}, None
+    return {name: ncu.number(rows[0][metric]) for name, metric in METRICS.items()}, None
 
 
 def main():
@@ -110,7 +101,7 @@ def main():
     except ImportError as error:
         print(f"  skipped: {error}")
         return
-    has_gpu = torch.cuda.is_available() and shutil.which("ncu") is not None
+    has_gpu = torch.cuda.is_available() and ncu.found()
     if not has_gpu:
         print("  no GPU or no ncu: the software GPU's counts alone")
     multiprocessors = torch.cuda.get_device_properties(0).multi_processor_count if has_gpu else 132

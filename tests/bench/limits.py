@@ -7,16 +7,13 @@ that waits 20 cycles for loads has asked for as much as it has registers for.
 """
 
 import argparse
-import csv
 import re
-import shutil
-import subprocess
 import sys
 
+import ncu
 import record
 
-#: Of a case: plugin, op, shape, dtype. Each launches one kernel of these names.
-KERNELS = "narrow_rows|block_rows|long_rows"
+#: Of a case: plugin, op, shape, dtype. Each launches one kernel that ncu.py reads.
 CASES = [
     ("norm", "layer_norm", "2048x32768", "float32"),
     ("norm", "layer_norm", "8192x8192", "float32"),
@@ -87,29 +84,19 @@ def main():
     if arguments.child:
         child()
         return
-    if shutil.which("ncu") is None or not record.output("nvidia-smi", "-L"):
+    if not ncu.found() or not record.output("nvidia-smi", "-L"):
         print("  skipped: found no ncu or no NVIDIA GPU")
         return
     metrics = [*METRICS.values(), *map(stall, STALLS.values())]
-    command = ["ncu", "--csv", "--page", "raw", "--clock-control", "none"]
-    command += ["--kernel-name", f"regex:{KERNELS}", "--metrics", ",".join(metrics)]
-    command += [sys.executable, __file__, "--child"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    text = done.stdout.splitlines()
-    begin = next((i for i, line in enumerate(text) if line.startswith('"ID"')), None)
-    # A header, a row of units, and a row for each launch.
-    rows = list(csv.DictReader(text[begin:]))[1:] if begin is not None else []
-    if done.returncode or len(rows) != len(CASES):
-        sys.exit(
-            f"found {len(rows)} launches, wanted {len(CASES)}\n{done.stderr}{done.stdout[-2000:]}"
-        )
+    rows, problem = ncu.launches(metrics, [sys.executable, __file__, "--child"])
+    if len(rows or []) != len(CASES):
+        sys.exit(f"found {len(rows or [])} launches, wanted {len(CASES)}\n{problem}")
     results = []
     for case, row in zip(CASES, rows, strict=True):
-        number = {key: float(re.sub(",", "", value or "0")) for key, value in row.items()
-                  if key in metrics}  # fmt: skip
+        number = {metric: ncu.number(row[metric]) for metric in metrics}
         waits = {what: number[stall(name)] for what, name in STALLS.items()}
         longest = sorted(waits, key=waits.get, reverse=True)[:2]
-        kernel = re.search(rf"({KERNELS})", row["Kernel Name"])[1]
+        kernel = re.search(rf"({ncu.KERNELS})", row["Kernel Name"])[1]
         result = {"name": " ".join(case[1:]), "kernel": kernel}
         result |= {name: round(number[metric], 1) for name, metric in METRICS.items()}
         result["waits"] = ", ".join(f"{what} {waits[what]:.1f}" for what in longest)
