@@ -15,21 +15,13 @@ namespace {
 
 constexpr const char* kNames[] = {"libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5"};
 
-// "libamdhip64.so.6.2.41133", and "libamdhip64-3d4e5f.so.6" of wheels that rename what they bring.
-int note_loaded(dl_phdr_info* library, size_t, void* context) {
-  const std::string_view path = library->dlpi_name == nullptr ? "" : library->dlpi_name;
-  const std::string_view name = path.substr(path.rfind('/') + 1);
-  if (!name.starts_with("libamdhip64.so") && !name.starts_with("libamdhip64-")) return 0;
-  *static_cast<std::string*>(context) = path;
-  return 1;
-}
-
 }  // namespace
 
 std::string loaded_library() {
-  std::string path;
-  visit_loaded_objects(note_loaded, &path);
-  return path;
+  // "libamdhip64.so.6.2.41133", and "libamdhip64-3d4e5f.so.6" of wheels that rename what they
+  // bring.
+  std::string path = opdock::loaded_library("libamdhip64.so");
+  return path.empty() ? opdock::loaded_library("libamdhip64-") : path;
 }
 
 std::vector<std::string> library_candidates(const std::string& rocm) {

@@ -40,19 +40,6 @@ void fill(ApiSymbols* symbols, Api* api) {
   symbols->need("cublasLtMatmulPreferenceSetAttribute", &api->cublasLtMatmulPreferenceSetAttribute);
 }
 
-std::string loaded_path() {
-  std::string path;
-  visit_loaded_objects(
-      [](dl_phdr_info* object, size_t, void* context) {
-        const std::string_view name = object->dlpi_name == nullptr ? "" : object->dlpi_name;
-        if (!name.substr(name.rfind('/') + 1).starts_with(kPrefix)) return 0;
-        *static_cast<std::string*>(context) = name;
-        return 1;
-      },
-      &path);
-  return path;
-}
-
 // "libcublasLt.so.12.9.1" is of CUDA 12.
 uint32_t major_of(const std::string& path) {
   const size_t at = path.rfind(kPrefix);
@@ -76,7 +63,7 @@ Status open(Driver* driver, void** out) {
     const char* const text = dlerror();
     return {OPDOCK_INCOMPATIBLE, "OPDOCK_GEMM: " + std::string(text != nullptr ? text : named)};
   }
-  if (const std::string path = loaded_path(); !path.empty()) {
+  if (const std::string path = loaded_library(kPrefix); !path.empty()) {
     *out = dlopen(path.c_str(), RTLD_NOW | RTLD_NOLOAD);
     if (*out != nullptr) return {};
   }

@@ -8,7 +8,6 @@
 #include <atomic>
 #include <cstdlib>
 #include <string>
-#include <string_view>
 
 #include "base/loaded_objects.h"
 #include "driver/api_library.h"
@@ -59,19 +58,6 @@ void fill_rocblas(ApiSymbols* symbols, RocApi* api) {
   symbols->need("rocblas_gemm_strided_batched_ex", &api->gemm);
 }
 
-std::string loaded_rocblas() {
-  std::string path;
-  visit_loaded_objects(
-      [](dl_phdr_info* object, size_t, void* context) {
-        const std::string_view name = object->dlpi_name == nullptr ? "" : object->dlpi_name;
-        if (!name.substr(name.rfind('/') + 1).starts_with("librocblas.so")) return 0;
-        *static_cast<std::string*>(context) = name;
-        return 1;
-      },
-      &path);
-  return path;
-}
-
 Status open_rocblas(void** out) {
   const auto try_one = [&](const std::string& path, int more) {
     *out = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | more);
@@ -82,7 +68,8 @@ Status open_rocblas(void** out) {
     const char* const text = dlerror();
     return {OPDOCK_INCOMPATIBLE, "OPDOCK_GEMM: " + std::string(text != nullptr ? text : named)};
   }
-  if (const std::string path = loaded_rocblas(); !path.empty() && try_one(path, RTLD_NOLOAD))
+  if (const std::string path = loaded_library("librocblas.so");
+      !path.empty() && try_one(path, RTLD_NOLOAD))
     return {};
   const char* const rocm = secure_getenv("ROCM_PATH");
   std::string why;

@@ -1,11 +1,7 @@
 // layer_norm, rms_norm and the same of a sum: check their arguments and hand the rows to the
 // kernels.
 // SPDX-License-Identifier: Apache-2.0
-#include <cmath>
-
-#include "device/norm_params.cuh"
-#include "norm_checks.h"
-#include "norm_cpu.h"
+#include "norm_rows.h"
 
 namespace layernorm {
 
@@ -29,11 +25,7 @@ void check_arguments(const Plan& plan, Tensor x, const OptionalTensor& like_x,
           .shape({x.size(-1)})
           .contiguous()
           .aligned(static_cast<uint64_t>(x.dtype().bytes()));
-  if (!std::isfinite(eps) || eps < 0)
-    throw opdock::Error(
-        OPDOCK_INVALID_ARGUMENT,
-        opdock::detail::concat("argument 'eps': found ", eps,
-                               ", wanted a finite number that is not negative; 1e-5 is usual"));
+  check_eps(eps);
 }
 
 namespace {
@@ -42,16 +34,6 @@ using opdock::KernelNumbers;
 using opdock::RowEdges;
 using opdock::RowTypes;
 
-constexpr opdock::RowKernels kNorm = {
-    1, opdock::kHeavyRows,
-    OPDOCK_KERNEL_FAMILY("layernorm::narrow_rows", RowTypes, KernelNumbers<2>, RowEdges),
-    OPDOCK_KERNEL_FAMILY("layernorm::block_rows", RowTypes, KernelNumbers<2, 4, 8>, RowEdges),
-    OPDOCK_KERNEL_FAMILY("layernorm::long_rows", RowTypes)};
-// Of 16 bits.
-constexpr opdock::RowKernels kNarrowNorm = {1, opdock::kWideRows, kNorm.narrow_rows,
-                                            kNorm.block_rows, kNorm.long_rows};
-constexpr opdock::RowKernels kOddNorm = {1, opdock::kOddRows, kNorm.narrow_rows, kNorm.block_rows,
-                                         kNorm.long_rows};
 constexpr opdock::RowKernels kAddNorm = {
     2, opdock::kHeavyRows,
     OPDOCK_KERNEL_FAMILY("layernorm::add::narrow_rows", RowTypes, KernelNumbers<2>, RowEdges),
@@ -71,10 +53,6 @@ void check_output(Tensor out, const char* name, Tensor x, const OptionalTensor& 
   if (bias) check(out, name).no_overlap_with(*bias, "bias");
 }
 
-void* raw(const OptionalTensor& tensor) {
-  return tensor ? tensor->raw() : nullptr;
-}
-
 void normalise(Call& call, Tensor x, const OptionalTensor& residual, const OptionalTensor& weight,
                const OptionalTensor& bias, double eps, bool centred, Tensor out,
                const OptionalTensor& sum) {
@@ -84,39 +62,13 @@ void normalise(Call& call, Tensor x, const OptionalTensor& residual, const Optio
     check(*sum, "output 1").no_overlap_with(out, "output 0");
   }
   if (x.numel() == 0) return;
-  Params params = {};
-  params.x = x.raw();
-  params.residual = raw(residual);
-  params.weight = raw(weight);
-  params.bias = raw(bias);
-  params.out = out.raw();
-  params.sum = raw(sum);
-  params.length = x.size(-1);
-  params.eps = static_cast<float>(eps);
-  params.share = 1.0f / static_cast<float>(params.length);
-  params.centred = centred;
-  params.rows = opdock::make_rows<4>({x, residual, out, sum});
-  if (!call.is_cpu()) {
-    const opdock::RowFit fit = opdock::fit_of(params.rows, params.length, x.dtype().bytes(),
-                                              {params.x, params.residual, params.out, params.sum},
-                                              {params.weight, params.bias});
-    const bool is_narrow = x.dtype().bytes() == 2, is_plain = fit == opdock::RowFit::kPlain;
-    const auto launch = [&](const auto& kernels) {
-      opdock::launch_rows(call, kernels, x.dtype(), fit, &params);
-    };
-    if (residual)
-      launch(is_narrow ? kNarrowAddNorm : kAddNorm);
-    else if (is_narrow)
-      launch(is_plain ? kNarrowNorm : kOddNorm);
-    else
-      launch(kNorm);
-    return;
-  }
-  const Job job = {x.dtype(), eps, params};
-  using Kernel = void (*)(const Job&, int64_t, int64_t);
-  static const Kernel kernel = OPDOCK_SIMD_CHOOSE(run);
-  opdock::for_rows(call, params.rows.count, params.length,
-                   [&](int64_t begin, int64_t end) { kernel(job, begin, end); });
+  const NormTask norm = {x, residual, weight, bias, eps, centred, out, sum};
+  Params params = make_params(norm);
+  if (call.is_cpu()) return run_on_cpu(call, norm, params);
+  if (!residual) return launch_norm(call, norm, &params);
+  const opdock::RowFit fit = fit_of(norm, params);
+  const bool is_narrow = x.dtype().bytes() == 2;
+  opdock::launch_rows(call, is_narrow ? kNarrowAddNorm : kAddNorm, x.dtype(), fit, &params);
 }
 
 void plan_layer_norm(Plan& plan, Tensor x, OptionalTensor weight, OptionalTensor bias, double eps) {

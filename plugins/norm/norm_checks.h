@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cmath>
 #include <opdock/row_op.hpp>
 
 namespace layernorm {
@@ -12,6 +13,14 @@ using opdock::Plan;
 using opdock::Results;
 using opdock::Tensor;
 using OptionalTensor = std::optional<Tensor>;
+
+inline void check_eps(double eps) {
+  if (std::isfinite(eps) && eps >= 0) return;
+  throw opdock::Error(
+      OPDOCK_INVALID_ARGUMENT,
+      opdock::detail::concat("argument 'eps': found ", eps,
+                             ", wanted a finite number that is not negative; 1e-5 is usual"));
+}
 
 // like_x: another tensor that is x's like, and its name. Throws an Error that names the argument.
 void check_arguments(const Plan& plan, Tensor x, const OptionalTensor& like_x,

@@ -9,6 +9,8 @@ from .builder import CUDAOpBuilder, OpBuilder
 from .async_io import AsyncIOBuilder
 from .fused_adam import FusedAdamBuilder
 from .fused_lamb import FusedLambBuilder
+from .no_impl import NotImplementedBuilder
+InferenceBuilder = TransformerBuilder = NotImplementedBuilder
 ALL_OPS = {op.name: op for op in (AsyncIOBuilder(), FusedAdamBuilder(), FusedLambBuilder())}
 """,
     "ops/op_builder/builder.py": """
@@ -57,6 +59,18 @@ class FusedLambBuilder(CUDAOpBuilder):
     def __init__(self): super().__init__(name=self.NAME)
     def absolute_name(self): return "deepspeed.ops.lamb.fused_lamb_op"
     def sources(self): return ["csrc/lamb.cpp"]
+""",
+    "ops/op_builder/no_impl.py": """
+from .builder import OpBuilder
+class NotImplementedBuilder(OpBuilder):
+    NAME = "deepspeed_not_implemented"
+    def __init__(self, name=None): super().__init__(name=name or self.NAME)
+    def absolute_name(self): return "deepspeed.not_implemented"
+    def sources(self): return []
+    def load(self, verbose=True): raise ValueError("not implemented here")
+""",
+    "uses.py": """
+from deepspeed.ops.op_builder import InferenceBuilder
 """,
     "git_version_info.py": """
 installed_ops = {"async_io": False, "fused_adam": False, "fused_lamb": False}

@@ -172,9 +172,7 @@ def test_an_optimizer_that_nobody_made(cpu):
     assert cpu.destroy_adam(4) == cpu.destroy_adam(4) == 0
 
 
-def test_what_zenflow_needs_is_named(cpu):
-    with pytest.raises(AttributeError, match="OPDOCK_DEEPSPEED_EXCLUDE=cpu_adam"):
-        getattr(cpu, "zenflow_adam_create")  # noqa: B009
+def test_a_function_that_there_is_not(cpu):
     assert not hasattr(cpu, "no_such_function")
 
 

@@ -238,3 +238,37 @@ def test_the_lock_ends_with_its_process(tmp_path):
     mine.wait()
     assert mine.try_acquire()
     mine.release()
+
+
+INFERENCE = """
+from opdock.compat.deepspeed import inference
+import deepspeed.ops.op_builder as builders, deepspeed.uses
+assert builders.InferenceBuilder().load() is inference
+assert deepspeed.uses.InferenceBuilder().load() is inference
+"""
+
+
+@pytest.mark.parametrize("after", [False, True])
+def test_an_op_that_the_accelerator_has_no_builder_of(python, after):
+    """DeepSpeed's name for it on the CPU is a class whose load() raises."""
+    before = "import deepspeed.uses\n" if after else ""
+    python(
+        before + "compat.install()",
+        INFERENCE
+        + """
+theirs = builders.TransformerBuilder    # no plugin has it
+assert theirs.__name__ == "NotImplementedBuilder"
+compat.uninstall()
+assert builders.InferenceBuilder is theirs and deepspeed.uses.InferenceBuilder is theirs
+""",
+    )
+
+
+def test_such_an_op_can_be_excluded(python):
+    python(
+        "compat.install(exclude=['transformer_inference'])",
+        """
+from deepspeed.ops.op_builder import InferenceBuilder
+assert InferenceBuilder.__name__ == "NotImplementedBuilder"
+""",
+    )

@@ -13,6 +13,8 @@
 #include <set>
 #include <thread>
 
+#include "gemm.h"
+
 namespace opdock_test {
 
 namespace {
@@ -132,6 +134,7 @@ const void* get_extension(const char* id) {
   static const opdock_tuning tuning = {sizeof(opdock_tuning), 0, choice};
   if (std::strcmp(id, OPDOCK_RETAIN_1) == 0) return &retains;
   if (std::strcmp(id, OPDOCK_TUNING_1) == 0) return &tuning;
+  if (std::strcmp(id, OPDOCK_GEMM_1) == 0) return plain_gemm();
   return std::strcmp(id, OPDOCK_PARALLEL_2) == 0 ? &parallel : nullptr;
 }
 
@@ -211,6 +214,47 @@ double round_to(Type type, double value) {
                                                             : rounded;
 }
 
+double read_number(Type type, const void* from) {
+  if (type == Type::kFloat32) {
+    float value;
+    std::memcpy(&value, from, sizeof value);
+    return value;
+  }
+  if (type == Type::kFloat64) {
+    double value;
+    std::memcpy(&value, from, sizeof value);
+    return value;
+  }
+  if (type == Type::kInt32) {
+    int32_t value;
+    std::memcpy(&value, from, sizeof value);
+    return value;
+  }
+  if (type == Type::kBool) return *static_cast<const unsigned char*>(from);
+  if (type == Type::kInt8) return *static_cast<const signed char*>(from);
+  uint16_t bits;
+  std::memcpy(&bits, from, sizeof bits);
+  return decode(type, bits);
+}
+
+void write_number(Type type, double value, void* to) {
+  const float single = static_cast<float>(value);
+  const uint16_t bits = format_of(type).bytes == 2 ? encode(type, value) : uint16_t{0};
+  const int32_t whole = type == Type::kInt32 ? static_cast<int32_t>(value) : 0;
+  if (type == Type::kInt32)
+    std::memcpy(to, &whole, sizeof whole);
+  else if (type == Type::kFloat32)
+    std::memcpy(to, &single, sizeof single);
+  else if (type == Type::kFloat64)
+    std::memcpy(to, &value, sizeof value);
+  else if (type == Type::kBool)
+    *static_cast<unsigned char*>(to) = value > 0;
+  else if (type == Type::kInt8)
+    *static_cast<signed char*>(to) = static_cast<signed char>(value);
+  else
+    std::memcpy(to, &bits, sizeof bits);
+}
+
 Array::Array(Type type, std::vector<int64_t> shape, std::vector<int64_t> strides, int64_t offset)
     : type_(type), shape_(std::move(shape)), strides_(std::move(strides)), offset_(offset) {
   if (strides_.empty()) {
@@ -247,46 +291,11 @@ int64_t Array::position(int64_t index) const {
 }
 
 double Array::get(int64_t index) const {
-  const unsigned char* from = memory_.data() + position(index);
-  if (type_ == Type::kFloat32) {
-    float value;
-    std::memcpy(&value, from, sizeof value);
-    return value;
-  }
-  if (type_ == Type::kFloat64) {
-    double value;
-    std::memcpy(&value, from, sizeof value);
-    return value;
-  }
-  if (type_ == Type::kInt32) {
-    int32_t value;
-    std::memcpy(&value, from, sizeof value);
-    return value;
-  }
-  if (type_ == Type::kBool) return *from;
-  if (type_ == Type::kInt8) return static_cast<signed char>(*from);
-  uint16_t bits;
-  std::memcpy(&bits, from, sizeof bits);
-  return decode(type_, bits);
+  return read_number(type_, memory_.data() + position(index));
 }
 
 void Array::set(int64_t index, double value) {
-  unsigned char* to = memory_.data() + position(index);
-  const float single = static_cast<float>(value);
-  const uint16_t bits = format_of(type_).bytes == 2 ? encode(type_, value) : uint16_t{0};
-  const int32_t whole = type_ == Type::kInt32 ? static_cast<int32_t>(value) : 0;
-  if (type_ == Type::kInt32)
-    std::memcpy(to, &whole, sizeof whole);
-  else if (type_ == Type::kFloat32)
-    std::memcpy(to, &single, sizeof single);
-  else if (type_ == Type::kFloat64)
-    std::memcpy(to, &value, sizeof value);
-  else if (type_ == Type::kBool)
-    *to = value > 0;
-  else if (type_ == Type::kInt8)
-    *to = static_cast<unsigned char>(static_cast<signed char>(value));
-  else
-    std::memcpy(to, &bits, sizeof bits);
+  write_number(type_, value, memory_.data() + position(index));
 }
 
 void Array::fill(uint64_t seed, double deviation, double mean) {
@@ -397,6 +406,7 @@ Result Op::plan(const std::vector<opdock_value>& args, int32_t device, Reach* re
   result.text = error;
   result.random_numbers = plan.random_numbers;
   result.workspace_bytes = plan.workspace_bytes;
+  std::memcpy(result.state, plan.state, sizeof result.state);
   return result;
 }
 
@@ -414,6 +424,9 @@ void Op::run(const std::vector<opdock_value>& args, const std::vector<Array*>& o
     call.workspace = reinterpret_cast<void*>((memory + 255) & ~uintptr_t{255});
     call.workspace_bytes = result->workspace_bytes;
   }
+  alignas(8) unsigned char state[sizeof result->state];
+  std::memcpy(state, result->state, sizeof state);
+  call.state = state;
   change(&call);
   std::vector<opdock_value> results;
   for (Array* output : outputs) results.push_back(output->value());

@@ -21,6 +21,9 @@ double half_ulp(Type type);
 double half_smallest(Type type);
 // The nearest number of the type, ties to even; written from its definition.
 double round_to(Type type, double value);
+// One number in memory, which need not be aligned; what is written is rounded.
+double read_number(Type type, const void* from);
+void write_number(Type type, double value, void* to);
 
 // A strided array on the CPU, which owns its memory. Elements are read and written as double.
 class Array {
@@ -65,7 +68,8 @@ opdock_value integer(int64_t value);
 opdock_value text_value(const opdock_string* text);
 opdock_value list_value(const opdock_list* list);
 
-// A kernel launch that a plugin asked the host for.
+// A kernel launch that a plugin asked the host for; of a product of matrices (gemm.h) the kernel is
+// OPDOCK_GEMM_1, and nothing is known of how.
 struct Launch {
   std::string kernel;
   opdock_launch how;
@@ -103,6 +107,7 @@ struct Result {
   std::string text;
   std::vector<opdock_output> planned;
   opdock_value value = {};       // of an op that returns one, no tensor; an object is the caller's
+  unsigned char state[64] = {};  // what plan hands to run
   uint64_t workspace_bytes = 0;  // that the plan asks for, and run gets
   uint64_t random_numbers = 0;   // that the plan asks for; run then draws from seed 1, number 3
 };

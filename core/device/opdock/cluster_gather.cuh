@@ -4,6 +4,7 @@
 #pragma once
 
 #include "opdock/cluster.cuh"
+#include "opdock/host_device.cuh"
 
 namespace opdock {
 
@@ -14,7 +15,7 @@ template <typename T>
 struct ClusterGather {
   static_assert(sizeof(T) == 8, "one store of two words");
   uint64_t arrived;  // an mbarrier: how many bytes are missing
-  T from[8];         // by each block; clusters of more are not portable
+  T from[kMostCluster];
 
   // All threads of each block, with the block's value. Then all of `from` is there. Nobody writes
   // into a block afterwards, so that it may end.

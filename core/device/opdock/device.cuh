@@ -10,6 +10,7 @@
 #include "opdock/copy_async.cuh"
 #include "opdock/dtype.cuh"
 #include "opdock/launch.cuh"
+#include "opdock/matrix.cuh"
 #include "opdock/reduce.cuh"
 #include "opdock/target.cuh"
 #include "opdock/vector.cuh"

@@ -21,6 +21,8 @@ namespace opdock {
 // Of a launch that may begin early (launch_turn() in launch.cuh): blocks in its first dimension, at
 // most. In larger grids kernels do not wait.
 inline constexpr int kMostEarlyBlocks = 4096;
+// Of a cluster: blocks that every GPU with clusters can run together.
+inline constexpr int kMostCluster = 8;
 
 }  // namespace opdock
 namespace opdock::detail {

@@ -76,7 +76,6 @@ RowKernels(int, const RowWay (&)[Ways], Narrow, Block, Long) -> RowKernels<Narro
 // Vectors of a row that shares its block with others, at most: with more, a block of its own is
 // faster.
 constexpr int64_t kMostNarrowVectors = 64;
-constexpr int64_t kMostCluster = 8;  // blocks that every GPU with clusters can run together
 // Threads of a row's only block, and of each of several, unless those are too many.
 constexpr int64_t kMostOwnThreads = 512;
 constexpr int64_t kMostClusterThreads = 256;

@@ -126,6 +126,9 @@ std::vector<std::unique_ptr<Array>> results(const opdock::Function& op, const Ex
 TEST_P(Examples, GiveOnTheGpuWhatTheyGiveOnTheCpu) {
   gpu_child(GetParam(), json::object(), [] {
     const std::string backend = is_amd(GetParam()) ? "rocm" : "cuda";
+    // No plugin packs the kernels of products, which are compiled when they are needed.
+    setenv("OPDOCK_JIT", "auto", 1);
+    setenv("OPDOCK_JIT_KEEP", CODE, 1);
     const opdock::Runtime runtime;
     const opdock_test::Examples examples;
     int count = 0;

@@ -30,6 +30,7 @@ void prepare_host() {
   setenv("OPDOCK_BUILD", "never", 1);
   setenv("OPDOCK_JIT", "never", 1);
   setenv("OPDOCK_FALLBACK", "error", 1);
+  setenv("OPDOCK_GEMM", "plain", 1);  // the libraries for products need a GPU
   // Facts about CUDA's GPUs come from a process of the host's, which opens its libraries itself.
   const char* others = std::getenv("LD_LIBRARY_PATH");
   const std::string drivers = fs::path(SOFTGPU_KFD).parent_path().string();

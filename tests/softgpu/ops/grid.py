@@ -61,6 +61,7 @@ def main():
             "OPDOCK_PLUGIN_PATH": str(build / "plugins"),
             "OPDOCK_BUILD": "never",
             "OPDOCK_FALLBACK": "error",
+            "OPDOCK_GEMM": "plain",  # the libraries for products need a GPU
         }
         words = [sys.executable, ROOT / "tests" / "run_pytest.py", name]
         words += ["--import-mode=importlib", *(ROOT / "plugins" / plugin for plugin in plugins)]

@@ -105,7 +105,7 @@ class BuildExtension(_base()):
         os.makedirs(os.path.dirname(target) or ".", exist_ok=True)
         if extension.is_served:
             name = extension.op_builder.NAME
-            _install_plugin(name)
+            _install_plugins(name)
             with open(target, "w", encoding="utf-8") as file:
                 file.write(_MODULE.format(name=name, module=SERVED[name][0]))
             return
@@ -116,16 +116,21 @@ class BuildExtension(_base()):
         os.chmod(target, 0o755)
 
 
-def _install_plugin(name):
-    """Builds the plugin behind DeepSpeed's op and installs it for this user, if none is usable."""
+def _install_plugins(name):
+    """Builds the plugins behind DeepSpeed's op and installs them for this user, where none that is
+    usable is found."""
     import opdock
+
+    for op in SERVED[name][1]:
+        if not any(one["usable"] for one in opdock.explain(op)["candidates"]):
+            _install_plugin(name, op)
+
+
+def _install_plugin(name, op):
     from opdock.compat.deepspeed._served import plugin_folder
     from opdock.compat.deepspeed._verdict import verdict
 
-    candidates = [opdock.explain(op)["candidates"] for op in SERVED[name][1]]
-    if all(any(one["usable"] for one in of_op) for of_op in candidates):
-        return
-    found, folder = verdict(name), plugin_folder(name)
+    found, folder = verdict(name), plugin_folder(op)
     report = parse(default().build_json(folder)) if folder is not None else {"path": None}
     if report["path"] is None:
         error = IncompatibleError(f"{name}: {found.text}")

@@ -169,7 +169,33 @@ def _patch_versions(module):
     _undo.append(lambda: module.installed_ops.update(before))
 
 
-_PATCHES = {**dict.fromkeys(_BASES, _patch_base), _VERSIONS: _patch_versions}
+def _patch_package(module):
+    """Ops that DeepSpeed has no builder of for its accelerator, as the inference functions on the
+    CPU: ours in place of the one that raises, in each module that has imported it."""
+    from opdock.compat.deepspeed._ops import BUILDERS
+
+    for class_name, ours in BUILDERS.items():
+        theirs, name = getattr(module, class_name, None), ours.NAME
+        if getattr(theirs, "__name__", None) != "NotImplementedBuilder" or name not in SERVED:
+            continue
+        if name in _excluded or name in _environment.excluded() or not verdict(name).serves:
+            continue
+        _swap(class_name, theirs, ours)
+        _undo.append(functools.partial(_swap, class_name, ours, theirs))
+
+
+def _swap(class_name, old, new):
+    """`new` for `old` under that name, in each module of DeepSpeed's."""
+    for name, module in list(sys.modules.items()):
+        if name.partition(".")[0] == "deepspeed" and vars(module).get(class_name) is old:
+            setattr(module, class_name, new)
+
+
+_PATCHES = {
+    **dict.fromkeys(_BASES, _patch_base),
+    _PACKAGES[0]: _patch_package,
+    _VERSIONS: _patch_versions,
+}
 
 
 class _Loader:

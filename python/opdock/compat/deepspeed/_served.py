@@ -109,20 +109,19 @@ class ServedOp:
 
 
 def plugin_sources(name):
-    """The files of the source plugin behind DeepSpeed's op of that name, sorted; may be none."""
-    folder = plugin_folder(name)
-    if folder is None:
-        return []
-    found = [os.path.join(at, file) for at, _, files in os.walk(folder) for file in files]
+    """The files of the source plugins behind DeepSpeed's op of that name, sorted; may be none."""
+    folders = {folder for folder in map(plugin_folder, SERVED[name][1]) if folder is not None}
+    found = [
+        os.path.join(at, file) for one in folders for at, _, files in os.walk(one) for file in files
+    ]
     return sorted(path for path in found if path.endswith((".cc", ".cu", ".cuh", ".h")))
 
 
-def plugin_folder(name):
-    """The folder of the source plugin behind DeepSpeed's op of that name, or None."""
+def plugin_folder(op):
+    """The folder of the source plugin with an op of Opdock's, or None."""
     import opdock
 
-    for op in SERVED[name][1]:
-        for candidate in opdock.explain(op)["candidates"]:
-            if candidate["kind"] == "source":
-                return candidate["path"]
+    for candidate in opdock.explain(op)["candidates"]:
+        if candidate["kind"] == "source":
+            return candidate["path"]
     return None

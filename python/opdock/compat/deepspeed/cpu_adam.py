@@ -184,10 +184,20 @@ def adam_rollback(
     return 0
 
 
+def zenflow_adam_create(optimizer_id, zf_affinity):
+    """Makes ZenFlow's part of an optimizer that create_adam() has made; returns its handle.
+
+    zf_affinity: the cores that its steps may use.
+    """
+    from opdock.compat.deepspeed import _zenflow
+
+    return _zenflow.create(_is_decoupled("zenflow_adam_create", optimizer_id), zf_affinity)
+
+
 def __getattr__(name):
-    if name.startswith("zenflow_"):
-        raise AttributeError(
-            f"found no {name} in Opdock's cpu_adam, which ZenFlow needs, wanted DeepSpeed's own "
-            "module; set OPDOCK_DEEPSPEED_EXCLUDE=cpu_adam to use that one"
-        )
+    # ZenFlow's other functions: of the C library's semaphores, which most programs do not need.
+    if name.startswith("zenflow_adam_"):
+        from opdock.compat.deepspeed import _zenflow
+
+        return getattr(_zenflow, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,167 @@
+// attention: checks its arguments, and says how a GPU's launch is shaped.
+// SPDX-License-Identifier: Apache-2.0
+#include <cmath>
+
+#include "attention_checks.h"
+#include "attention_cpu.h"
+#include "attention_launch.h"
+
+namespace attention {
+namespace {
+
+using opdock::Call;
+using opdock::Results;
+
+struct Arguments {
+  Tensor q, k, v;
+  OptionalTensor lengths, mask, bias, slopes, k_scale, v_scale;
+  std::optional<double> scale;
+  bool causal;
+  int64_t window;
+};
+
+void check_added(const OptionalTensor& added, const char* name, const Arguments& of) {
+  if (!added) return;
+  check(*added, name)
+      .dtype(opdock::dtype_of<float>(), of.q.dtype())
+      .same_device_as(of.q, "q")
+      .ndim(4)
+      .aligned(static_cast<uint64_t>(added->dtype().bytes()));
+  const int64_t sizes[] = {of.q.size(0), of.q.size(2), of.q.size(1), of.k.size(1)};
+  for (int32_t dim = 0; dim < 4; ++dim)
+    if (added->size(dim) != 1) check(*added, name).size(dim, sizes[dim]);
+}
+
+void check_all(const Plan& plan, const Arguments& of) {
+  check_queries(plan, of.q);
+  const int64_t batch = of.q.size(0), size = of.q.size(3);
+  const Cache kind = cache_kind(of.q, of.k, "k");
+  check_heads(of.k, "k");
+  check(of.k, "k").size(0, batch).size(3, size);
+  check(of.v, "v").same_dtype_as(of.k, "k").same_device_as(of.q, "q").same_shape_as(of.k, "k");
+  check_heads(of.v, "v");
+  const int64_t heads = of.q.size(2), kv_heads = of.k.size(2);
+  if (kv_heads == 0 ? heads != 0 : heads % kv_heads != 0)
+    throw Error(OPDOCK_INVALID_ARGUMENT,
+                concat("argument 'k': found ", kv_heads, " heads, shape ", of.k.shape_text(),
+                       ", wanted a divisor of the ", heads,
+                       " heads of 'q'; pass "
+                       "[batch, tokens, heads, elements]"));
+  check_counts(batch, of.q.size(1), of.k.size(1), heads);
+  check_scale(of.k_scale, "k_scale", kind, of.k, "k");
+  check_scale(of.v_scale, "v_scale", kind, of.v, "v");
+  if (of.lengths)
+    check(*of.lengths, "lengths")
+        .dtype(opdock::dtype_of<int32_t>())
+        .same_device_as(of.q, "q")
+        .shape({batch})
+        .contiguous()
+        .aligned(sizeof(int32_t));
+  check_added(of.mask, "mask", of);
+  check_added(of.bias, "bias", of);
+  if (of.slopes)
+    check(*of.slopes, "slopes")
+        .dtype(opdock::dtype_of<float>())
+        .same_device_as(of.q, "q")
+        .shape({heads})
+        .contiguous()
+        .aligned(sizeof(float));
+  if (of.scale && !std::isfinite(*of.scale))
+    throw Error(OPDOCK_INVALID_ARGUMENT,
+                concat("argument 'scale': found ", *of.scale, ", wanted a finite number"));
+  if (of.window < 0 || (of.window > 0 && !of.causal))
+    throw Error(
+        OPDOCK_INVALID_ARGUMENT,
+        concat("argument 'window': found ", of.window,
+               of.window < 0 ? ", wanted 0 or how many keys a query sees"
+                             : " without causal, wanted causal=True beside it: a window ends "
+                               "at the query's position"));
+}
+
+Added added_of(const OptionalTensor& x, Tensor q) {
+  if (!x) return {};
+  const auto step = [&](int32_t dim) { return x->size(dim) == 1 ? 0 : x->stride(dim); };
+  return {x->raw(), step(0), step(1), step(2), step(3), x->dtype() != q.dtype()};
+}
+
+double scale_of(const Arguments& of) {
+  return of.scale.value_or(1 / std::sqrt(static_cast<double>(of.q.size(3))));
+}
+
+// All but what a launch decides. out: the result's strides; while planning, none.
+Params make_params(const Arguments& of) {
+  Params p = {};
+  p.q = heads_of(of.q);
+  p.k = heads_of(of.k);
+  p.v = heads_of(of.v);
+  p.mask = added_of(of.mask, of.q);
+  p.bias = added_of(of.bias, of.q);
+  if (of.slopes) p.slopes = static_cast<const float*>(of.slopes->raw());
+  p.k_scale = scales_of(of.k_scale);
+  p.v_scale = scales_of(of.v_scale);
+  if (of.lengths) p.lengths = static_cast<const int*>(of.lengths->raw());
+  p.queries = static_cast<int>(of.q.size(1));
+  p.keys = static_cast<int>(of.k.size(1));
+  p.heads = static_cast<int>(of.q.size(2));
+  p.group = of.k.size(2) > 0 ? static_cast<int>(of.q.size(2) / of.k.size(2)) : 1;
+  p.size = static_cast<int>(of.q.size(3));
+  p.cache = of.k.dtype() == of.q.dtype()                 ? kSame
+            : of.k.dtype() == opdock::dtype_of<int8_t>() ? kInt8
+                                                         : kFloat8;
+  p.scale = static_cast<float>(scale_of(of));
+  p.causal = of.causal;
+  p.window = static_cast<int>(std::min<int64_t>(of.window, 0x7fffffff));
+  return p;
+}
+
+void plan_it(Plan& plan, const Arguments& of) {
+  check_all(plan, of);
+  plan.output(of.q.like());
+  if (plan.is_cpu() || of.q.numel() == 0) return;
+  const Params p = make_params(of);
+  const Choice choice = choose(plan, of.q, of.k, of.v, p);
+  plan.workspace(workspace_bytes(choice, p, of.q.size(0)));
+  plan.state(choice);
+}
+
+void run_it(Call& call, Tensor out, const Arguments& of) {
+  opdock::check_rows(out, "output 0");
+  if (out.numel() == 0) return;
+  Params p = make_params(of);
+  p.out = heads_of(out);
+  if (!call.is_cpu()) return launch(call, call.state<Choice>(), of.q, out, &p);
+  for (int64_t b = 0; p.lengths && b < of.q.size(0); ++b) {
+    if (p.lengths[b] >= 0 && p.lengths[b] <= p.keys) continue;
+    throw Error(OPDOCK_INVALID_ARGUMENT,
+                concat("argument 'lengths': found ", p.lengths[b], " for row ", b, ", wanted 0 to ",
+                       p.keys, ", the keys that there are"));
+  }
+  const int64_t rows = int64_t{p.queries} * p.group;
+  const Job job = {of.q.dtype(), p, scale_of(of),
+                   static_cast<int>((rows + kUnitRows - 1) / kUnitRows)};
+  static const auto kernel = OPDOCK_SIMD_CHOOSE(attend);
+  // A second thread pays off for some ten microseconds of work.
+  const int64_t each = std::min<int64_t>(rows, kUnitRows) * p.keys * p.size + 1;
+  call.parallel_for(of.q.size(0) * (p.heads / p.group) * job.row_units,
+                    std::max<int64_t>(1, 65536 / each),
+                    [&](int64_t begin, int64_t end) { kernel(job, begin, end); });
+}
+
+void plan_attention(Plan& plan, Tensor q, Tensor k, Tensor v, OptionalTensor lengths,
+                    OptionalTensor mask, OptionalTensor bias, OptionalTensor slopes,
+                    OptionalTensor k_scale, OptionalTensor v_scale, std::optional<double> scale,
+                    bool causal, int64_t window) {
+  plan_it(plan, {q, k, v, lengths, mask, bias, slopes, k_scale, v_scale, scale, causal, window});
+}
+void run_attention(Call& call, Results results, Tensor q, Tensor k, Tensor v,
+                   OptionalTensor lengths, OptionalTensor mask, OptionalTensor bias,
+                   OptionalTensor slopes, OptionalTensor k_scale, OptionalTensor v_scale,
+                   std::optional<double> scale, bool causal, int64_t window) {
+  run_it(call, results[0],
+         {q, k, v, lengths, mask, bias, slopes, k_scale, v_scale, scale, causal, window});
+}
+
+}  // namespace
+}  // namespace attention
+
+OPDOCK_OP(attention, attention::plan_attention, nullptr, attention::run_attention)

@@ -1,0 +1,79 @@
+// What both ops check of their tensors.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <opdock/row_op.hpp>
+
+#include "device/append_params.cuh"
+
+namespace attention {
+
+using opdock::check;
+using opdock::Error;
+using opdock::Plan;
+using opdock::Tensor;
+using opdock::detail::concat;
+using OptionalTensor = std::optional<Tensor>;
+
+// [batch, token, head, element], each head without gaps.
+inline void check_heads(Tensor x, const char* name) {
+  check(x, name).ndim(4);
+  opdock::check_rows(x, name);
+}
+
+inline void check_queries(const Plan& plan, Tensor q) {
+  opdock::check_row_dtype(plan, q, "q");
+  check_heads(q, "q");
+  if (q.size(3) < 1 || q.size(3) > kMostSize)
+    throw Error(OPDOCK_UNSUPPORTED, concat("argument 'q': found heads of ", q.size(3),
+                                           " elements, shape ", q.shape_text(), ", wanted 1 to ",
+                                           kMostSize, "; pass [batch, tokens, heads, elements]"));
+}
+
+// Which of the kinds of cache a tensor is, which lies beside q.
+inline Cache cache_kind(Tensor q, Tensor cache, const char* name) {
+  const auto float8 = opdock::Dtype(OPDOCK_DTYPE_FLOAT8_E4M3FN, 8);
+  check(cache, name).dtype(q.dtype(), opdock::dtype_of<int8_t>(), float8).same_device_as(q, "q");
+  return cache.dtype() == q.dtype() ? kSame : cache.dtype() == float8 ? kFloat8 : kInt8;
+}
+
+inline void check_scale(const OptionalTensor& scale, const char* name, Cache kind, Tensor cache,
+                        const char* cache_name) {
+  if (kind == kSame && scale)
+    throw Error(OPDOCK_INVALID_ARGUMENT,
+                concat("argument '", name, "': found one beside '", cache_name, "' of ",
+                       cache.dtype().name(), ", wanted none; leave it out"));
+  if (kind != kSame && !scale)
+    throw Error(OPDOCK_INVALID_ARGUMENT,
+                concat("argument '", name, "': found None, wanted the scales of '", cache_name,
+                       "', whose dtype is ", cache.dtype().name(),
+                       ": float32, shape [batch, tokens, heads]; pass them"));
+  if (!scale) return;
+  check(*scale, name)
+      .dtype(opdock::dtype_of<float>())
+      .same_device_as(cache, cache_name)
+      .shape({cache.size(0), cache.size(1), cache.size(2)})
+      .aligned(sizeof(float));
+}
+
+inline Heads heads_of(Tensor x) {
+  const auto step = [&](int32_t dim) { return x.size(dim) == 1 ? 0 : x.stride(dim); };
+  return {x.raw(), step(0), step(1), step(2)};
+}
+inline Scales scales_of(const OptionalTensor& x) {
+  if (!x) return {};
+  return {static_cast<float*>(x->raw()), x->stride(0), x->stride(1), x->stride(2)};
+}
+
+// The kernels count with 32 bits, and a grid has at most 65535 blocks in two of its dimensions.
+inline void check_counts(int64_t batch, int64_t tokens, int64_t places, int64_t heads) {
+  constexpr int64_t kMost = 0x7fffffff;
+  if (batch <= 0xffff && heads <= 0xffff && places <= kMost && tokens <= kMost / (2 * heads + 1))
+    return;
+  throw Error(OPDOCK_UNSUPPORTED,
+              concat("found ", batch, " sequences of ", tokens, " tokens, ", heads, " heads and ",
+                     places, " keys, wanted at most 65535 sequences, 65535 heads, 2^31 - 1 keys ",
+                     "and heads of all tokens; pass a part of them at a time"));
+}
+
+}  // namespace attention

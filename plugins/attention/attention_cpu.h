@@ -1,0 +1,42 @@
+// attention and append_kv on the CPU: what the plugin hands to the kernels.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <stdint.h>
+
+#include "device/append_params.cuh"
+#include "opdock/plugin.h"
+#include "opdock/simd_level.hpp"
+
+namespace attention {
+
+// Rows of a unit of work: queries and heads that share keys.
+constexpr int kUnitRows = 8;
+
+struct Job {
+  opdock_dtype dtype;  // of q: float32, float16, bfloat16 or float64
+  Params params;
+  double scale;   // instead of the parameters' one
+  int row_units;  // units of a batch's and head's rows
+};
+struct AppendJob {
+  opdock_dtype dtype;
+  AppendParams params;
+};
+
+OPDOCK_SIMD_DECLARE(
+    // Units begin … end - 1: unit (batch * heads of keys + head of keys) * row_units + part.
+    void attend(const Job& job, int64_t begin, int64_t end);
+    // Tokens begin … end - 1 of all batches, whose places exist.
+    void append_tokens(const AppendJob& job, int64_t begin, int64_t end))
+
+// E4M3 of OCP: no infinity, NaN is 0x7f; numbers beyond 448 do not occur.
+inline float float8_value(unsigned char byte) {
+  const unsigned rest = byte & 0x7fu;
+  const float magnitude = rest == 0x7fu ? __builtin_nanf("")
+                          : rest < 8    ? static_cast<float>(rest) * 0x1p-9f
+                                        : __builtin_bit_cast(float, (rest << 20) + (120u << 23));
+  return byte & 0x80u ? -magnitude : magnitude;
+}
+
+}  // namespace attention

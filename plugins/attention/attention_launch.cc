@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "attention_launch.h"
+
+#include <algorithm>
+
+namespace attention {
+namespace {
+
+using opdock::Call;
+using opdock::Plan;
+using opdock::Tensor;
+using Halves = opdock::KernelTypes<opdock::half, opdock::bfloat16>;
+using Sizes = opdock::KernelNumbers<64, 128, 256>;
+
+constexpr auto kDecode =
+    OPDOCK_KERNEL_FAMILY("attention::decode", Halves, Sizes, opdock::KernelNumbers<0, 1, 2>);
+constexpr auto kPrompt = OPDOCK_KERNEL_FAMILY("attention::prompt", Halves, Sizes);
+constexpr auto kPlain = OPDOCK_KERNEL_FAMILY("attention::plain", opdock::RowTypes, Sizes);
+constexpr auto kMerge = OPDOCK_KERNEL_FAMILY("attention::merge", opdock::RowTypes);
+
+// Up to so many rows, or queries, the keys are read once by each block of eight rows.
+constexpr int64_t kMostDecodeRows = 16, kMostDecodeQueries = 4;
+// Parts of the keys are made as long as all blocks have room at once, this many a multiprocessor;
+// with more, the last ones run beside idle multiprocessors. Keys of a part, at least.
+constexpr int64_t kBlocksEach = 2;
+constexpr int64_t kLeastPart = 256;
+
+int64_t divide_up(int64_t number, int64_t by) {
+  return (number + by - 1) / by;
+}
+
+// Whether what tensors a kernel reads by 16 bytes can be.
+bool fits_vectors(std::initializer_list<Tensor> tensors) {
+  uint64_t low = 0;
+  for (const Tensor& x : tensors) {
+    const int64_t bytes = x.dtype().bytes();
+    low |= reinterpret_cast<uintptr_t>(x.raw()) | static_cast<uint64_t>(x.size(3) * bytes);
+    for (int32_t dim = 0; dim < 3; ++dim)
+      if (x.size(dim) != 1) low |= static_cast<uint64_t>(x.stride(dim) * bytes);
+  }
+  return low % 16 == 0;
+}
+
+}  // namespace
+
+Choice choose(const Plan& plan, Tensor q, Tensor k, Tensor v, const Params& p) {
+  Choice choice = {};
+  choice.by_vectors = fits_vectors({q, k, v});
+  const bool has_matrices = plan.is_cuda() && plan.facts().arch_major >= 8 &&
+                            q.dtype().bytes() == 2 && choice.by_vectors &&
+                            (p.cache == kSame || p.size <= 128);
+  const int64_t rows = int64_t{p.queries} * p.group;
+  choice.size = p.size <= 64 ? 64 : p.size <= 128 ? 128 : 256;
+  if (!has_matrices) {
+    choice.kernel = Kernel::kPlain;
+    choice.rows = plain_rows(choice.size);
+  } else if (p.cache == kSame && rows > kMostDecodeRows && p.queries > kMostDecodeQueries) {
+    choice.kernel = Kernel::kPrompt;
+    choice.rows = kPromptThreads / 2;
+  } else {
+    choice.kernel = Kernel::kDecode;
+    choice.rows = kDecodeRows;
+    if (p.cache != kSame) choice.size = 128;  // 16 bytes of them are more elements
+  }
+  choice.row_tiles = static_cast<int>(divide_up(rows, choice.rows));
+  choice.splits = 1;
+  if (choice.kernel != Kernel::kPrompt) {
+    const int64_t blocks = q.size(0) * (p.heads / p.group) * choice.row_tiles;
+    const int64_t seen = std::max<int64_t>(
+        1, p.window > 0 ? std::min<int64_t>(p.keys, int64_t{p.window} + p.queries) : p.keys);
+    const int64_t wanted = plan.facts().multiprocessors * kBlocksEach / blocks;
+    const int64_t most = divide_up(seen, kLeastPart);
+    const int64_t part =
+        divide_up(divide_up(seen, std::max<int64_t>(1, std::min(wanted, most))), 64) * 64;
+    choice.part = static_cast<int>(part);
+    choice.splits = static_cast<int>(divide_up(seen, part));
+  }
+  return choice;
+}
+
+uint64_t workspace_bytes(const Choice& choice, const Params& p, int64_t batch) {
+  if (choice.splits == 1) return 0;
+  const int64_t rows = batch * (p.heads / p.group) * choice.row_tiles * choice.splits * choice.rows;
+  return static_cast<uint64_t>(rows * (choice.size + 2)) * sizeof(float);
+}
+
+void launch(Call& call, const Choice& choice, Tensor q, Tensor out, Params* p) {
+  const opdock::Dtype dtype = q.dtype();
+  const int64_t batch = q.size(0), kv_heads = p->heads / p->group;
+  p->scale *= 1.44269504f;
+  p->row_tiles = choice.row_tiles;
+  p->splits = choice.splits;
+  p->part = choice.part;
+  p->by_vectors = choice.by_vectors;
+  p->out_by_vectors = fits_vectors({out});
+  if (choice.splits > 1) {
+    const int64_t rows = batch * kv_heads * choice.row_tiles * choice.splits * choice.rows;
+    p->partial = static_cast<float*>(call.workspace());
+    p->stats = p->partial + rows * choice.size;
+  }
+  const auto start = [&](uint32_t kernel, int64_t x, int threads, int64_t shared_bytes,
+                         auto... args) {
+    opdock::Launch how = {opdock::Dim3(x, kv_heads, batch), threads,
+                          static_cast<uint32_t>(shared_bytes)};
+    how.flags = opdock::detail::turn_flags(call, x * kv_heads * batch, threads);
+    call.launch(kernel, how, args...);
+  };
+  const int64_t blocks = int64_t{choice.row_tiles} * choice.splits;
+  if (choice.kernel == Kernel::kPlain) {
+    start(kPlain(dtype, choice.size), blocks, kPlainThreads, 0, *p);
+  } else if (choice.kernel == Kernel::kDecode) {
+    constexpr int kWarps = kDecodeThreads / 32;
+    const int rows = std::min(choice.rows, p->queries * p->group);
+    const int64_t floats = kWarps * (2 * kDecodeRows + rows * choice.size);
+    start(kDecode(dtype, choice.size, p->cache), blocks, kDecodeThreads, 4 * floats, *p);
+  } else {
+    const int64_t stage = kPromptKeys * (key_stride(choice.size) + value_stride(choice.size));
+    start(kPrompt(dtype, choice.size), blocks, kPromptThreads, 2 * stage * 2, *p);
+  }
+  if (choice.splits == 1) return;
+  start(kMerge(dtype), int64_t{p->queries} * p->group, kMergeThreads, 0, *p, choice.size,
+        choice.rows);
+}
+
+}  // namespace attention

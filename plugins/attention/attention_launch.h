@@ -1,0 +1,30 @@
+// How attention is launched on a GPU: which kernel, and over how many blocks.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <opdock/row_op.hpp>
+
+#include "device/attention_params.cuh"
+
+namespace attention {
+
+enum class Kernel { kDecode, kPrompt, kPlain };
+
+struct Choice {
+  Kernel kernel;
+  int rows;  // of a tile
+  int size;  // of a head, as the kernel is compiled: 64, 128 or 256
+  int row_tiles, splits, part;
+  bool by_vectors;
+};
+
+// For the plan. p: all that make_params() fills in. Reads no tensor's elements.
+Choice choose(const opdock::Plan& plan, opdock::Tensor q, opdock::Tensor k, opdock::Tensor v,
+              const Params& p);
+// For the partial results of the splits.
+uint64_t workspace_bytes(const Choice& choice, const Params& p, int64_t batch);
+// Fills in the rest of p.
+void launch(opdock::Call& call, const Choice& choice, opdock::Tensor q, opdock::Tensor out,
+            Params* p);
+
+}  // namespace attention

@@ -1,0 +1,39 @@
+// What append_kv's kernels take, on the GPU and on the CPU, filled in by append_kv.cc.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "attention_params.cuh"
+
+namespace attention {
+
+struct AppendParams {
+  Heads q, k, v, out, k_cache, v_cache;  // out: the rotated queries
+  Scales k_scale, v_scale;               // of int8 and float8
+  const int* start;                      // of each batch, the first token's place in the cache
+  // Rows of cosines and sines, in elements; NULL: nothing is rotated.
+  const void *cos, *sin;
+  long long cos_row, sin_row, length;
+  int narrow_tables;  // of the queries' type, not float
+  int rotated;        // elements of a head, from the first one on
+  int interleaved;    // pairs are neighbours, not halves of what is rotated
+  long long batch, tokens, places;
+  int heads, kv_heads, size;
+  int cache;  // a Cache
+
+  // Where token t of batch b goes; -1: there is no such place.
+  OPDOCK_HOST_DEVICE long long place(long long b, long long t) const {
+    const long long first = start[b], at = first + t;
+    return first < 0 || at >= places || (cos && at >= length) ? -1 : at;
+  }
+  // The other element of a pair of which `at` is one, and whether it comes before it.
+  OPDOCK_HOST_DEVICE int partner(int at) const {
+    if (interleaved) return at ^ 1;
+    return at < rotated / 2 ? at + rotated / 2 : at - rotated / 2;
+  }
+  OPDOCK_HOST_DEVICE int pair(int at) const { return interleaved ? at / 2 : at % (rotated / 2); }
+};
+
+inline constexpr int kAppendThreads = 128;
+inline constexpr int kMostSize = 256;  // elements of a head
+
+}  // namespace attention

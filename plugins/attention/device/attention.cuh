@@ -1,0 +1,8 @@
+// The kernels of attention and append_kv.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "append.cuh"
+#include "decode.cuh"
+#include "plain.cuh"
+#include "prompt.cuh"

@@ -1,0 +1,168 @@
+// What each kernel of attention knows of the rows that it computes, and how scores become weights.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "attention_params.cuh"
+#include "opdock/device.cuh"
+
+namespace attention {
+
+using namespace opdock;
+
+inline constexpr float kLog2E = 1.44269504f;
+
+// Which rows of which keys a block has. Keys and rows are fewer than 2^31.
+struct Block {
+  int batch, head;  // of the keys
+  int length;       // of the keys that count; 0 too where it is no length
+  int first_row, rows;
+  int first, end;  // keys that one of the rows sees
+  bool is_bad;     // the length is none: everything becomes NaN
+
+  // tile_rows rows from first_row on; split: which part of the keys.
+  OPDOCK_DEVICE Block(const Params& p, int tile, int tile_rows, int split)
+      : batch(static_cast<int>(block_index_z())), head(static_cast<int>(block_index_y())) {
+    const int found = p.length(batch);
+    is_bad = found < 0;
+    length = is_bad ? 0 : found;
+    first_row = tile * tile_rows;
+    const int left = p.queries * p.group - first_row;
+    rows = left < tile_rows ? left : tile_rows;
+    first = p.first(p.position(length, query_of(p, 0))) + split * p.part;
+    end = p.end(length, p.position(length, query_of(p, rows - 1)));
+    if (p.splits > 1 && end > first + p.part) end = first + p.part;
+  }
+  OPDOCK_DEVICE int query_of(const Params& p, int row) const {
+    return p.group == 1 ? first_row + row : (first_row + row) / p.group;
+  }
+  // The keys that all rows from `row` to last_row see: [all_first, all_end).
+  OPDOCK_DEVICE int all_first(const Params& p, int last_row) const {
+    return p.first(p.position(length, query_of(p, last_row)));
+  }
+  OPDOCK_DEVICE int all_end(const Params& p, int row) const {
+    return p.end(length, p.position(length, query_of(p, row)));
+  }
+};
+
+// One row: a query of a head.
+struct Row {
+  int query, head;
+  bool exists;
+  int first, end;  // keys that it sees of the block's
+
+  OPDOCK_DEVICE Row(const Params& p, const Block& block, int row) : exists(row < block.rows) {
+    const int at = exists ? row : 0;
+    query = block.query_of(p, at);
+    head = block.head * p.group + (block.first_row + at - query * p.group);
+    const int position = p.position(block.length, query);
+    first = p.first(position);
+    end = exists ? p.end(block.length, position) : 0;
+    end = end < block.end ? end : block.end;
+  }
+};
+
+// What is added to the scores of a row, by 2's exponent.
+template <class T>
+struct RowAdded {
+  const void *mask, *bias;  // of the row
+  float slope;
+  int position;
+
+  OPDOCK_DEVICE RowAdded(const Params& p, const Block& block, const Row& row)
+      : mask(row_of(p.mask, block, row)),
+        bias(row_of(p.bias, block, row)),
+        slope(p.slopes ? p.slopes[row.head] * kLog2E : 0.0f),
+        position(p.position(block.length, row.query)) {}
+
+  OPDOCK_DEVICE float operator()(const Params& p, float score, int key) const {
+    if (mask) score = opdock::fma(at(p.mask, mask, key), kLog2E, score);
+    if (bias) score = opdock::fma(at(p.bias, bias, key), kLog2E, score);
+    return opdock::fma(static_cast<float>(key - position), slope, score);
+  }
+
+ private:
+  static OPDOCK_DEVICE const void* row_of(const Added& added, const Block& block, const Row& row) {
+    const int64_t at = block.batch * added.batch + row.head * added.head + row.query * added.query;
+    if (added.wide) return static_cast<const float*>(added.data) + at;
+    return added.data ? static_cast<const T*>(added.data) + at : nullptr;
+  }
+  static OPDOCK_DEVICE float at(const Added& added, const void* row, int key) {
+    if (added.wide) return static_cast<const float*>(row)[key * added.key];
+    return to_float(static_cast<const T*>(row)[key * added.key]);
+  }
+};
+
+// The scales of a key and of a value.
+OPDOCK_DEVICE float scale_at(const Scales& scales, const Block& block, int key) {
+  return scales.data[scales.at(block.batch, key, block.head)];
+}
+
+// 2^(x - most), also where nothing has been seen yet and both are -infinity.
+OPDOCK_DEVICE float weight(float x, float most) {
+  return opdock::exp2(x - (most == -infinity() ? 0.0f : most));
+}
+
+// What `parts` of a block, or blocks, have found of the block's rows becomes the result: each has
+// of row r its maximum and sum in stats[2 (part * rows + r)], and the weighted sum of the values in
+// sums[(part * rows + r) * Size]. For all threads of a block, after a barrier.
+template <class T, int Size>
+OPDOCK_DEVICE void finish_rows(const Params& p, const Block& block, int split, int parts,
+                               const float* stats, const float* sums, int tile_rows) {
+  const int rows = block.rows;
+  for (int i = thread_index(); i < rows * Size; i += block_threads()) {
+    const int row = i / Size, column = i % Size;
+    float most = -infinity();
+    for (int part = 0; part < parts; ++part)
+      most = opdock::max(most, stats[2 * (part * rows + row)]);
+    float total = 0, sum = 0;
+    for (int part = 0; part < parts; ++part) {
+      const int at = part * rows + row;
+      const float factor = weight(stats[2 * at], most);
+      total = opdock::fma(stats[2 * at + 1], factor, total);
+      sum = opdock::fma(sums[at * Size + column], factor, sum);
+    }
+    if (p.splits > 1) {
+      const int64_t tile =
+          (block.batch * grid_blocks_y() + block.head) * p.row_tiles + block.first_row / tile_rows;
+      const int64_t at = (tile * p.splits + split) * tile_rows + row;
+      p.partial[at * Size + column] = sum;
+      if (column == 0) {
+        p.stats[2 * at] = most;
+        p.stats[2 * at + 1] = block.is_bad ? bits_float(0x7fc00000u) : total;
+      }
+    } else if (column < p.size) {
+      const Row at(p, block, row);
+      const float value = block.is_bad ? bits_float(0x7fc00000u) : total == 0 ? 0 : sum / total;
+      static_cast<T*>(p.out.data)[p.out.at(block.batch, at.query, at.head) + column] =
+          from_float<T>(value);
+    }
+  }
+}
+
+// The parts of the keys put together: a block a row. size, tile_rows: the kernel's before.
+template <class T>
+OPDOCK_KERNEL(kMergeThreads)
+merge(Params p, int size, int tile_rows) {
+  launch_turn();
+  const int row = static_cast<int>(block_index()), query = row / p.group;
+  const int64_t head = block_index_y() * p.group + (row - query * p.group);
+  const int64_t tile =
+      (block_index_z() * grid_blocks_y() + block_index_y()) * p.row_tiles + row / tile_rows;
+  const int64_t first = tile * p.splits * tile_rows + row % tile_rows;
+  float most = -infinity();
+  for (int split = 0; split < p.splits; ++split)
+    most = opdock::max(most, p.stats[2 * (first + split * tile_rows)]);
+  T* const out = static_cast<T*>(p.out.data) + p.out.at(block_index_z(), query, head);
+  for (int column = thread_index(); column < p.size; column += kMergeThreads) {
+    float total = 0, sum = 0;
+    for (int split = 0; split < p.splits; ++split) {
+      const int64_t at = first + split * tile_rows;
+      const float factor = weight(p.stats[2 * at], most);
+      total = opdock::fma(p.stats[2 * at + 1], factor, total);
+      sum = opdock::fma(p.partial[at * size + column], factor, sum);
+    }
+    out[column] = from_float<T>(total == 0 ? 0 : sum / total);
+  }
+}
+
+}  // namespace attention

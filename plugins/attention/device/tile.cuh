@@ -1,0 +1,208 @@
+// Sixteen rows by a warp of 32 lanes on tensor cores, sixteen keys at a time, with running maxima
+// and sums (Milakov and Gimelshein 2018; Dao et al. 2022).
+//
+// Nothing is moved between lanes to get matrices into place: a sum may be taken in any order, so
+// lane 4 g + t reads 16 bytes of key g from element 4 E c + E t on (E elements in 16 bytes, c
+// counts such steps), and the queries' elements are loaded in the same order. Of the values it
+// reads keys 2 t, 2 t + 1, 2 t + 8 and 2 t + 9 from element 8 E u + E g on, and column g of the
+// product's tile u E + j is element 8 E u + E g + j.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "cache.cuh"
+#include "rows.cuh"
+
+namespace attention {
+
+inline constexpr int kStep = 16;  // keys
+
+// What a lane has of queries, keys and values.
+template <class T, int Size, int Kind>
+struct Lane {
+  static constexpr int kElements = Pairs<T, Kind>::kElements;
+  static constexpr int kKeyVectors = Size / (4 * kElements);  // of a lane and key
+  static constexpr int kValueVectors = Size / (8 * kElements);
+  static_assert(kValueVectors > 0, "a head has a vector for each lane");
+
+  int g, t;
+
+  OPDOCK_DEVICE Lane() {
+    const int lane = thread_index() & 31;
+    g = lane / 4;
+    t = lane % 4;
+  }
+
+  // Where a lane reads of a key or value; elements that a head does not have are another's: what
+  // they are multiplied by is 0, or what becomes of them is not stored.
+  OPDOCK_DEVICE int key_element(const Params& p, int vector) const {
+    const int at = vector * 4 * kElements + t * kElements;
+    return at < p.size ? at : 0;
+  }
+  OPDOCK_DEVICE int value_element(const Params& p, int vector) const {
+    const int at = vector * 8 * kElements + g * kElements;
+    return at < p.size ? at : 0;
+  }
+  // Which of the step's keys: of the products' columns, of the values.
+  OPDOCK_DEVICE int key_of(int i) const { return i * 8 + g; }
+  OPDOCK_DEVICE int value_of(int i) const { return 2 * t + i % 2 + i / 2 * 8; }
+  OPDOCK_DEVICE int column_key(int tile, int j) const { return tile * 8 + 2 * t + j % 2; }
+
+  // Words i of the two halves of each sixteen elements of a query that a product begins with.
+  OPDOCK_DEVICE void load_query(const Params& p, const Block& block, const Row& row,
+                                uint32_t (&to)[Size / 16][2]) const {
+    const T* data = static_cast<const T*>(p.q.data) + p.q.at(block.batch, row.query, row.head);
+    OPDOCK_UNROLL
+    for (int c = 0; c < kKeyVectors; ++c) {
+      OPDOCK_UNROLL
+      for (int v = 0; v < kElements / 8; ++v) {
+        const int at = (c * 4 + t) * kElements + v * 8;
+        Bytes16 part = {};
+        if (at < p.size && row.exists) part = load16(data + at);
+        OPDOCK_UNROLL
+        for (int h = 0; h < 4; ++h) to[c * (kElements / 4) + 2 * v + h / 2][h % 2] = part.word[h];
+      }
+    }
+  }
+};
+
+// The products with `Steps` times eight keys become scores by 2's exponent, for `Rows` rows of a
+// lane: score[s][2 * row + column]; those of keys that a row does not see, -infinity. all: each row
+// sees each key.
+template <class T, int Rows, int Steps, class Of>
+OPDOCK_DEVICE void make_scores(const Of& of, const Params& p, const Block& block,
+                               const Row (&rows)[Rows], int first_key, bool all, bool has_scales,
+                               float (&score)[Steps][4]) {
+  OPDOCK_UNROLL
+  for (int s = 0; s < Steps; ++s) {
+    OPDOCK_UNROLL
+    for (int j = 0; j < 2 * Rows; ++j) {
+      score[s][j] *= p.scale;
+      if (has_scales) {
+        const int key = first_key + of.column_key(s, j);
+        score[s][j] *= scale_at(p.k_scale, block, key < block.end ? key : block.end - 1);
+      }
+    }
+  }
+  if (p.mask.data || p.bias.data || p.slopes) {
+    OPDOCK_UNROLL
+    for (int r = 0; r < Rows; ++r) {
+      const RowAdded<T> added(p, block, rows[r]);
+      OPDOCK_UNROLL
+      for (int s = 0; s < Steps; ++s) {
+        OPDOCK_UNROLL
+        for (int j = 2 * r; j < 2 * r + 2; ++j) {
+          const int key = first_key + of.column_key(s, j);
+          if (key < block.end) score[s][j] = added(p, score[s][j], key);
+        }
+      }
+    }
+  }
+  if (all) return;
+  OPDOCK_UNROLL
+  for (int s = 0; s < Steps; ++s) {
+    OPDOCK_UNROLL
+    for (int j = 0; j < 2 * Rows; ++j) {
+      const int key = first_key + of.column_key(s, j);
+      if (key < rows[j / 2].first || key >= rows[j / 2].end) score[s][j] = -infinity();
+    }
+  }
+}
+
+// Sixteen rows.
+template <class T, int Size>
+struct Tile : Lane<T, Size, kSame> {
+  using Of = Lane<T, Size, kSame>;
+  using Of::g, Of::t;
+
+  uint32_t q[Size / 16][4];
+  float out[Size / 8][4] = {};
+  float most[2] = {-infinity(), -infinity()};  // of rows g and g + 8
+  float sum[2] = {};                           // of this lane's keys
+
+  OPDOCK_DEVICE void load_queries(const Params& p, const Block& block, const Row (&rows)[2]) {
+    OPDOCK_UNROLL
+    for (int i = 0; i < 2; ++i) {
+      uint32_t row[Size / 16][2];
+      this->load_query(p, block, rows[i], row);
+      OPDOCK_UNROLL
+      for (int c = 0; c < Size / 16; ++c) {
+        q[c][i] = row[c][0];
+        q[c][2 + i] = row[c][1];
+      }
+    }
+  }
+
+  // Adds a step's products with eight keys; vector: of key g.
+  OPDOCK_DEVICE void multiply_keys(const Bytes16& vector, int c, float (&score)[4]) const {
+    OPDOCK_UNROLL
+    for (int h = 0; h < 2; ++h)
+      multiply_add<T>(score, q[2 * c + h], vector.word[2 * h], vector.word[2 * h + 1]);
+  }
+
+  // Scores become weights, by maxima that hold for all keys so far. Steps: of 8 keys.
+  template <int Steps>
+  OPDOCK_DEVICE void make_weights(float (&score)[Steps][4]) {
+    float now[2] = {most[0], most[1]};
+    OPDOCK_UNROLL
+    for (int s = 0; s < Steps; ++s) {
+      OPDOCK_UNROLL
+      for (int j = 0; j < 4; ++j) now[j / 2] = opdock::max(now[j / 2], score[s][j]);
+    }
+    OPDOCK_UNROLL
+    for (int i = 0; i < 2; ++i) {
+      now[i] = opdock::max(now[i], shuffle_xor(now[i], 1));
+      now[i] = opdock::max(now[i], shuffle_xor(now[i], 2));
+    }
+    if (vote_any(now[0] > most[0] || now[1] > most[1])) {
+      OPDOCK_UNROLL
+      for (int i = 0; i < 2; ++i) {
+        const float factor = weight(most[i], now[i]);
+        most[i] = now[i];
+        sum[i] *= factor;
+        OPDOCK_UNROLL
+        for (int n = 0; n < Size / 8; ++n) {
+          out[n][2 * i] *= factor;
+          out[n][2 * i + 1] *= factor;
+        }
+      }
+    }
+    OPDOCK_UNROLL
+    for (int s = 0; s < Steps; ++s) {
+      OPDOCK_UNROLL
+      for (int j = 0; j < 4; ++j) {
+        score[s][j] = weight(score[s][j], most[j / 2]);
+        sum[j / 2] += score[s][j];
+      }
+    }
+  }
+
+  // Adds the values of sixteen keys by their weights. v[i]: of value value_of(i).
+  OPDOCK_DEVICE void add_values(const float (&low)[4], const float (&high)[4],
+                                const Bytes16 (&v)[4][Of::kValueVectors]) {
+    const uint32_t a[4] = {floats_to_pair(T{}, low[0], low[1]), floats_to_pair(T{}, low[2], low[3]),
+                           floats_to_pair(T{}, high[0], high[1]),
+                           floats_to_pair(T{}, high[2], high[3])};
+    OPDOCK_UNROLL
+    for (int u = 0; u < Of::kValueVectors; ++u) {
+      OPDOCK_UNROLL
+      for (int w = 0; w < 4; ++w) {
+        const int n = 8 * u + 2 * w;
+        multiply_add<T>(out[n], a, low_halves(v[0][u].word[w], v[1][u].word[w]),
+                        low_halves(v[2][u].word[w], v[3][u].word[w]));
+        multiply_add<T>(out[n + 1], a, high_halves(v[0][u].word[w], v[1][u].word[w]),
+                        high_halves(v[2][u].word[w], v[3][u].word[w]));
+      }
+    }
+  }
+
+  // The sums of all lanes' keys.
+  OPDOCK_DEVICE void finish_sums() {
+    OPDOCK_UNROLL
+    for (int i = 0; i < 2; ++i) {
+      sum[i] += shuffle_xor(sum[i], 1);
+      sum[i] += shuffle_xor(sum[i], 2);
+    }
+  }
+};
+
+}  // namespace attention

@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""attention and append_kv in PyTorch: what stands in for the plugin. Computed in float64 if q is
+float64, else in float32; results have q's dtype."""
+
+import torch
+
+
+def attention(
+    q,
+    k,
+    v,
+    *,
+    lengths=None,
+    mask=None,
+    bias=None,
+    slopes=None,
+    k_scale=None,
+    v_scale=None,
+    scale=None,
+    causal=False,
+    window=0,
+):
+    """softmax(scale q k^T + mask + bias + slopes * distance) v of q: [B, S, H, D], and k and v:
+    [B, L, KV, D]."""
+    compute = torch.float64 if q.dtype == torch.float64 else torch.float32
+    batch, queries, heads, size = q.shape
+    keys = k.shape[1]
+    if k_scale is not None:
+        k, v = k.to(compute) * k_scale[..., None], v.to(compute) * v_scale[..., None]
+    group = heads // max(k.shape[2], 1)
+    # [B, H, tokens, D]
+    q_, k_, v_ = (x.to(compute).transpose(1, 2) for x in (q, k, v))
+    k_, v_ = (x.repeat_interleave(group, 1) for x in (k_, v_))
+    if lengths is None:
+        lengths = torch.full((batch,), keys, device=q.device)
+    elif not lengths.is_cuda and ((lengths < 0) | (lengths > keys)).any():
+        raise ValueError(f"found a length outside of 0 to {keys}")
+    place = torch.arange(keys, device=q.device)
+    position = lengths[:, None].long() - queries + torch.arange(queries, device=q.device)
+    distance = place - position[:, None, :, None]  # [B, 1, S, L]
+    seen = (place < lengths[:, None, None, None]) & torch.ones_like(distance, dtype=torch.bool)
+    if causal:
+        seen &= distance <= 0
+    if window:
+        seen &= distance > -window
+    # What is not read must not count, not even if it is NaN.
+    unread = ~seen.any(2)[:, 0]  # [B, L]
+    k_, v_ = (x.masked_fill(unread[:, None, :, None], 0) for x in (k_, v_))
+    scores = q_ @ k_.mT * (size**-0.5 if scale is None else scale)
+    for added in (mask, bias):
+        if added is not None:
+            scores = scores + added.to(compute)
+    if slopes is not None:
+        scores = scores + slopes.to(compute)[:, None, None] * distance
+    scores = scores.masked_fill(~seen, float("-inf"))
+    weights = torch.softmax(scores, -1)
+    weights = weights.masked_fill((scores == float("-inf")).all(-1, keepdim=True), 0)
+    result = (weights @ v_).transpose(1, 2)
+    bad = (lengths < 0) | (lengths > keys)
+    return result.masked_fill(bad[:, None, None, None], float("nan")).to(q.dtype).contiguous()
+
+
+def append_kv(
+    q,
+    k,
+    v,
+    k_cache,
+    v_cache,
+    start,
+    cos=None,
+    sin=None,
+    *,
+    k_scale=None,
+    v_scale=None,
+    interleaved=False,
+):
+    """Writes k and v into the caches, from place start[b] on; returns q, rotated as k is."""
+    tokens, places = q.shape[1], k_cache.shape[1]
+    if cos is not None:
+        places = min(places, len(cos))
+    at = start[:, None].long() + torch.arange(tokens, device=q.device)  # [B, S]
+    good = (at >= 0) & (at < places) & (start >= 0)[:, None]
+    if not start.is_cuda and not good.all():
+        raise ValueError(f"found a place outside of 0 to {places - 1}")
+    rows = at.clamp(0, max(places - 1, 0))
+    if cos is not None:
+        q, k = (_rotate(x, cos, sin, rows, interleaved) for x in (q, k))
+    for new, cache, scale in ((k, k_cache, k_scale), (v, v_cache, v_scale)):
+        if scale is not None:
+            new, by = _quantize(new, cache.dtype)
+            _put(scale, by, at, good)
+        _put(cache, new.to(cache.dtype), at, good)
+    return q.masked_fill(~good[..., None, None], float("nan")).contiguous()
+
+
+def _put(cache, new, at, good):
+    batch = torch.arange(len(at), device=at.device)[:, None].expand_as(at)
+    cache[batch[good], at[good]] = new[good]
+
+
+def _quantize(x, dtype):
+    """Elements to be rounded to dtype, and the scales [B, S, KV]."""
+    largest = 127.0 if dtype == torch.int8 else 448.0
+    x = x.float()
+    most = x.abs().amax(-1)
+    empty = most < 1e-30
+    factor = torch.where(empty, 0.0, largest / most)
+    y = (x * factor[..., None]).clamp(-largest, largest)
+    scale = torch.where(empty, 0.0, most / largest)
+    return (y.round() if dtype == torch.int8 else y), scale
+
+
+def _rotate(x, cos, sin, rows, interleaved):
+    compute = torch.float64 if x.dtype == torch.float64 else torch.float32
+    cos, sin = (table.to(compute)[rows].unsqueeze(-2) for table in (cos, sin))
+    pairs = cos.shape[-1]
+    rotated, rest = x[..., : 2 * pairs].to(compute), x[..., 2 * pairs :]
+    if interleaved:
+        a, b = rotated[..., ::2], rotated[..., 1::2]
+    else:
+        a, b = rotated[..., :pairs], rotated[..., pairs:]
+    a, b = a * cos - b * sin, b * cos + a * sin
+    both = torch.stack([a, b], -1).flatten(-2) if interleaved else torch.cat([a, b], -1)
+    return torch.cat([both.to(x.dtype), rest], -1)

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "examples.h"
+
+namespace opdock_test {
+
+static const ExamplesOf attention_examples([](Examples& examples) {
+  const opdock_value q = examples.array({2, 3, 4, 8}), k = examples.array({2, 5, 2, 8}),
+                     one_q = examples.array({2, 1, 4, 8}), flat = examples.array({2, 3, 32}),
+                     swapped = examples.array({2, 3, 4, 8}, {96, 32, 1, 4}),
+                     misaligned = examples.misaligned({2, 3, 4, 8}),
+                     half = examples.array({2, 5, 2, 8}, {}, Type::kFloat16),
+                     half_q = examples.array({2, 3, 4, 8}, {}, Type::kFloat16),
+                     fewer = examples.array({1, 5, 2, 8}), other = examples.array({2, 4, 2, 8}),
+                     three = examples.array({2, 5, 3, 8}),
+                     eight = examples.array({2, 5, 2, 8}, {}, Type::kInt8),
+                     scales = examples.array({2, 5, 2}), slopes = examples.array({4}),
+                     mask = examples.array({2, 1, 1, 5}), no_mask = examples.array({2, 5}),
+                     no = boolean(false), yes = boolean(true), zero = integer(0),
+                     window = integer(2), scale = number(0.5), no_one = none();
+  const auto output = [&] { return std::vector<Array*>{examples.output({2, 3, 4, 8})}; };
+  examples.add(
+      {"attention",
+       "attention",
+       {q, k, k, no_one, mask, no_one, slopes, no_one, no_one, scale, yes, window},
+       output(),
+       {{flat, k, k, no_one, mask, no_one, slopes, no_one, no_one, scale, yes, window},
+        {swapped, k, k, no_one, mask, no_one, slopes, no_one, no_one, scale, yes, window},
+        {misaligned, k, k, no_one, mask, no_one, slopes, no_one, no_one, scale, yes, window},
+        {q, half, half, no_one, mask, no_one, slopes, no_one, no_one, scale, yes, window},
+        {q, fewer, fewer, no_one, mask, no_one, slopes, no_one, no_one, scale, yes, window},
+        {q, three, three, no_one, mask, no_one, slopes, no_one, no_one, scale, yes, window},
+        {q, k, other, no_one, mask, no_one, slopes, no_one, no_one, scale, yes, window},
+        {q, k, k, slopes, mask, no_one, slopes, no_one, no_one, scale, yes, window},
+        {q, k, k, no_one, no_mask, no_one, slopes, no_one, no_one, scale, yes, window},
+        {q, k, k, no_one, mask, no_one, scales, no_one, no_one, scale, yes, window},
+        {q, k, k, no_one, mask, no_one, slopes, scales, scales, scale, yes, window},
+        {q, k, k, no_one, mask, no_one, slopes, no_one, no_one, scale, no, window}}});
+  examples.add(
+      {"attention",
+       "attention",
+       {half_q, half, half, no_one, no_one, no_one, no_one, no_one, no_one, no_one, no, zero},
+       {examples.output({2, 3, 4, 8}, {}, Type::kFloat16)},
+       {}});
+  examples.add(
+      {"attention",
+       "attention",
+       {one_q, eight, eight, no_one, no_one, no_one, no_one, scales, scales, no_one, no, zero},
+       {examples.output({2, 1, 4, 8})},
+       {{one_q, eight, eight, no_one, no_one, no_one, no_one, no_one, no_one, no_one, no, zero}}});
+
+  const opdock_value new_k = examples.array({2, 3, 2, 8}), k_cache = examples.array({2, 7, 2, 8}),
+                     v_cache = examples.array({2, 7, 2, 8}),
+                     start = examples.array({2}, {}, Type::kInt32),
+                     short_start = examples.array({1}, {}, Type::kInt32),
+                     cos = examples.array({30, 4}), wide = examples.array({30, 5});
+  examples.add(
+      {"attention",
+       "append_kv",
+       {q, new_k, new_k, k_cache, v_cache, start, no_one, no_one, no_one, no_one, no},
+       output(),
+       {{flat, new_k, new_k, k_cache, v_cache, start, no_one, no_one, no_one, no_one, no},
+        {q, k, new_k, k_cache, v_cache, start, no_one, no_one, no_one, no_one, no},
+        {q, new_k, k, k_cache, v_cache, start, no_one, no_one, no_one, no_one, no},
+        {q, new_k, new_k, half, v_cache, start, no_one, no_one, no_one, no_one, no},
+        {q, new_k, new_k, k_cache, k, start, no_one, no_one, no_one, no_one, no},
+        {q, new_k, new_k, k_cache, v_cache, short_start, no_one, no_one, no_one, no_one, no},
+        {q, new_k, new_k, k_cache, v_cache, start, cos, no_one, no_one, no_one, no},
+        {q, new_k, new_k, k_cache, v_cache, start, wide, wide, no_one, no_one, no},
+        {q, new_k, new_k, k_cache, v_cache, start, no_one, no_one, scales, scales, no}}});
+});
+
+}  // namespace opdock_test

@@ -1,0 +1,1 @@
+../activation/activation_simd.h

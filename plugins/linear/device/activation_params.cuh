@@ -1,0 +1,1 @@
+../../activation/device/activation_params.cuh

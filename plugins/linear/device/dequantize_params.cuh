@@ -1,0 +1,1 @@
+../../dequantize/device/dequantize_params.cuh

@@ -1,0 +1,17 @@
+// What the elementwise kernels take, on the GPU and on the CPU, filled in by elements.cc.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "opdock/elements.cuh"
+
+namespace linear {
+
+// Places of tensors: out = first * act(second), or first + second + bias.
+enum Place : int { kResult, kFirst, kSecond, kBias, kElementPlaces };
+
+struct ElementParams {
+  int act;  // an activation::Activation
+  opdock::Elements<kElementPlaces> at;
+};
+
+}  // namespace linear

@@ -1,0 +1,1 @@
+../../norm/device/norm_params.cuh

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "elements.h"
+
+#include <opdock/gemm.h>
+
+#include <opdock/elementwise_op.hpp>
+
+#include "elements_cpu.h"
+
+namespace linear {
+namespace {
+
+constexpr auto kGate = OPDOCK_KERNEL_FAMILY("linear::gate", opdock::RowTypes);
+constexpr auto kAdd = OPDOCK_KERNEL_FAMILY("linear::add", opdock::RowTypes);
+
+// kernel: on a GPU, by the dtype; on_cpu: of the instruction set level.
+template <class Kernels>
+void compute(const Call& call, Tensor out, const ElementParams& params, const Kernels& kernels,
+             void (*on_cpu)(const ElementJob&, int64_t, int64_t)) {
+  if (!call.is_cpu()) return opdock::launch_elements(call, kernels(out.dtype()), params.at, params);
+  const ElementJob job = {out.dtype(), opdock::Pieces(params.at.length), params};
+  opdock::run_pieces(call, params.at.rows.count, job.pieces,
+                     [&](int64_t begin, int64_t end) { on_cpu(job, begin, end); });
+}
+
+}  // namespace
+
+int kernel_activation(uint32_t activation) {
+  switch (activation) {
+    case OPDOCK_GEMM_NONE:
+      return activation::kIdentity;
+    case OPDOCK_GEMM_RELU:
+      return activation::kRelu;
+    case OPDOCK_GEMM_GELU:
+      return activation::kGeluErf;
+    case OPDOCK_GEMM_GELU_TANH:
+      return activation::kGeluTanh;
+    default:
+      return activation::kSilu;
+  }
+}
+
+Gate gate_of(std::string_view activation, bool first) {
+  const uint32_t found = activation_of(activation);
+  if (found != OPDOCK_GEMM_NONE) return {found, first};
+  throw opdock::Error(OPDOCK_INVALID_ARGUMENT,
+                      "argument 'activation': found \"none\", wanted \"relu\", \"gelu\", "
+                      "\"gelu_tanh\" or \"silu\", which the gate goes through");
+}
+
+void apply_gate(const Call& call, const Gate& gate, Tensor halves, Tensor out) {
+  if (out.is_empty()) return;
+  void* const first = halves.raw();
+  void* const second = static_cast<char*>(first) + halves.size(-1) / 2 * halves.dtype().bytes();
+  ElementParams params = {};
+  params.act = kernel_activation(gate.activation);
+  params.at = opdock::make_elements<kElementPlaces>(
+      {out, halves, halves, std::nullopt}, out.size(-1),
+      {nullptr, gate.first ? second : first, gate.first ? first : second, nullptr});
+  static const auto on_cpu = OPDOCK_SIMD_CHOOSE(gate);
+  compute(call, out, params, kGate, on_cpu);
+}
+
+void add_rows(const Call& call, Tensor x, Tensor residual, const OptionalTensor& bias, Tensor out) {
+  if (out.is_empty()) return;
+  ElementParams params = {};
+  params.at = opdock::make_elements<kElementPlaces>({out, x, residual, bias}, out.size(-1), {});
+  static const auto on_cpu = OPDOCK_SIMD_CHOOSE(add);
+  compute(call, out, params, kAdd, on_cpu);
+}
+
+}  // namespace linear

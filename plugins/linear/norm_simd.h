@@ -1,0 +1,1 @@
+../norm/norm_simd.h

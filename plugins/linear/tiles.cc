@@ -1,0 +1,126 @@
+// Products by kernels of the plugin's own: fills in what they take.
+// SPDX-License-Identifier: Apache-2.0
+#include <opdock/elementwise_op.hpp>
+
+#include "elements.h"
+#include "product.h"
+#include "tiles_cpu.h"
+
+namespace linear {
+namespace {
+
+using opdock::Error;
+using opdock::KernelNumbers;
+using opdock::RowTypes;
+using opdock::detail::concat;
+
+constexpr auto kRows = OPDOCK_KERNEL_FAMILY("linear::int8_rows", RowTypes, KernelNumbers<1, 4, 8>);
+constexpr auto kTiles = OPDOCK_KERNEL_FAMILY("linear::int8_tiles", RowTypes);
+// Up to so many rows each weight is read again for every eight of them; then tiles are faster.
+constexpr int64_t kMostRows = 32;
+
+int64_t group_of(const Weight& weight) {
+  if (!weight.scale) return int64_t{1} << 61;
+  const int64_t groups = std::max<int64_t>(1, weight.scale->numel());
+  return std::max<int64_t>(1, weight.tensor.numel() / groups);
+}
+
+TileParams make_params(const Product& of, Tensor out) {
+  const Weight& weight = of.weight;
+  TileParams p = {};
+  p.out = out.raw();
+  p.x = of.x.raw();
+  p.residual = of.residual ? of.residual->raw() : nullptr;
+  p.bias = of.bias ? of.bias->raw() : nullptr;
+  p.weight = weight.tensor.raw();
+  p.scale = weight.scale ? weight.scale->data<const float>() : nullptr;
+  p.act = kernel_activation(of.activation);
+  p.inputs = weight.inputs();
+  p.outputs = weight.outputs();
+  const int64_t stride = weight.tensor.size(0) > 1 ? weight.tensor.stride(0) : 1;
+  const int64_t columns = weight.tensor.size(1);
+  p.input_stride = weight.transposed ? 1 : stride;
+  p.output_stride = weight.transposed ? stride : 1;
+  p.input_index = weight.transposed ? 1 : columns;
+  p.output_index = weight.transposed ? columns : 1;
+  p.rows = opdock::make_rows<kTilePlaces>({out, of.x, of.residual});
+  return p;
+}
+
+// What the GPU's kernels have to know of the groups.
+void set_groups(const Product& of, TileParams* p) {
+  const int64_t group = group_of(of.weight);
+  p->shift = -1;
+  if (group > 1) {
+    opdock::Elements<1> elements = {};
+    opdock::detail::set_divisor(&elements, static_cast<uint64_t>(group));
+    p->factor = elements.factor;
+    p->shift = elements.shift;
+  }
+  uint64_t address = reinterpret_cast<uintptr_t>(p->weight);
+  if (of.weight.tensor.size(0) > 1) address |= static_cast<uint64_t>(of.weight.tensor.stride(0));
+  const uint64_t bytes = static_cast<uint64_t>(of.x.dtype().bytes());
+  p->vectors = of.weight.transposed && group % 16 == 0 && p->inputs % 16 == 0 &&
+               address % 16 == 0 && opdock::rows_aligned(p->rows, kInputRows, p->x, bytes, 16);
+}
+
+void run_on_cpu(const Call& call, Dtype dtype, int64_t group, const TileParams& params) {
+  const TileJob job = {dtype, group, params};
+  static const auto kernel = OPDOCK_SIMD_CHOOSE(product_tiles);
+  // A thread is worth waking for some ten microseconds of work.
+  const int64_t grain = (int64_t{1} << 18) / (kCpuRows * kCpuColumns * (params.inputs + 1));
+  call.parallel_for(job.tiles(), std::max<int64_t>(1, grain),
+                    [&](int64_t begin, int64_t end) { kernel(job, begin, end); });
+}
+
+void run_on_gpu(const Call& call, Dtype dtype, const TileParams& params) {
+  const int64_t rows = params.rows.count;
+  uint32_t kernel = kTiles(dtype);
+  opdock::Dim3 grid(1);
+  int64_t blocks = 0;
+  if (params.input_stride == 1 && rows <= kMostRows) {
+    const int64_t outputs = kTileThreads / call.facts().warp_size;  // of a block
+    const int64_t each = rows == 1 ? 1 : rows <= 4 ? 4 : 8, down = (rows + each - 1) / each;
+    blocks = (params.outputs + outputs - 1) / outputs;
+    if (blocks <= INT32_MAX) {
+      kernel = kRows(dtype, static_cast<int>(each));
+      grid = opdock::Dim3(blocks, down);
+      blocks *= down;
+    }
+  }
+  if (kernel == kTiles(dtype)) {
+    const int64_t across = (params.outputs + kTileSide - 1) / kTileSide;
+    const int64_t down = (rows + kTileSide - 1) / kTileSide;
+    if (__builtin_mul_overflow(across, down, &blocks) || blocks > INT32_MAX) blocks = INT32_MAX;
+    grid = opdock::Dim3(blocks);
+  }
+  opdock::Launch how = {grid, kTileThreads};
+  how.flags = opdock::detail::turn_flags(call, blocks, kTileThreads);
+  call.launch(kernel, how, params);
+}
+
+}  // namespace
+
+void check_int8(const Weight& weight, const char* name, const char* scale_name, Tensor x) {
+  check(weight.tensor, name).dtype(opdock::dtype_of<int8_t>()).same_device_as(x, "x");
+  check(*weight.scale, scale_name)
+      .dtype(opdock::dtype_of<float>())
+      .same_device_as(x, "x")
+      .contiguous()
+      .aligned(sizeof(float));
+  const int64_t groups = weight.scale->numel(), numel = weight.tensor.numel();
+  if (numel == 0 || (groups > 0 && numel % groups == 0)) return;
+  throw Error(OPDOCK_INVALID_ARGUMENT,
+              concat("argument '", scale_name, "': found ", groups,
+                     " scales, wanted one for each group of as many of the ", numel,
+                     " elements of '", name, "'; pass a divisor of these"));
+}
+
+void run_tiles(const Call& call, const Product& product, Tensor out) {
+  TileParams params = make_params(product, out);
+  if (call.is_cpu()) return run_on_cpu(call, product.x.dtype(), group_of(product.weight), params);
+  set_groups(product, &params);
+  run_on_gpu(call, product.x.dtype(), params);
+}
+
+}  // namespace linear

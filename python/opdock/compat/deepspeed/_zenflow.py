@@ -1,0 +1,203 @@
+# SPDX-License-Identifier: Apache-2.0
+"""ZenFlow's part of cpu_adam: steps that another process takes while this one trains.
+
+The two share a control block, bytes of a tensor in shared memory that begin at the address
+control_ptr: two semaphores of the C library and the step's numbers. One process submits, one works.
+The optimizer's process makes the optimizer and calls zenflow_adam_run_worker(), which returns after
+zenflow_adam_ctrl_exit() in the other one. Linux, 64 bits.
+"""
+
+import ctypes
+import errno
+import os
+import time
+
+from opdock._errors import InvalidArgumentError
+from opdock.compat.deepspeed import _adam
+
+_MOST_GROUPS = 1024
+_STEP, _EXIT = 0, 1
+_NUMBERS = ("lr", "beta1", "beta2", "epsilon", "weight_decay")
+
+
+class _Control(ctypes.Structure):
+    _fields_ = [
+        ("ready", ctypes.c_char * 32),  # sem_t
+        ("done", ctypes.c_char * 32),
+        ("command", ctypes.c_int64),
+        ("state", ctypes.c_int64),
+        ("step", ctypes.c_int64),
+        ("groups", ctypes.c_int64),
+        ("numbers", ctypes.c_double * (_MOST_GROUPS * len(_NUMBERS))),
+        ("bias_correction", ctypes.c_uint8 * _MOST_GROUPS),
+    ]
+
+
+class _Time(ctypes.Structure):
+    _fields_ = [("seconds", ctypes.c_long), ("nanoseconds", ctypes.c_long)]
+
+
+# Its functions are called without the GIL.
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+class _Adam:
+    """One optimizer. groups: (param, grads, exp_avgs, exp_avg_sqs, stale), pairs for the states."""
+
+    def __init__(self, decoupled, cores):
+        self.decoupled, self.cores, self.groups = decoupled, cores, []
+
+
+_made = {}  # a handle -> _Adam
+
+
+def _control(control_ptr):
+    return _Control.from_address(control_ptr)
+
+
+def _semaphore(control, name):
+    return ctypes.c_void_p(ctypes.addressof(control) + getattr(_Control, name).offset)
+
+
+def _wait(control, name, *deadline):
+    """Whether the semaphore could be lowered, before the deadline if there is one."""
+    wait = _libc.sem_timedwait if deadline else _libc.sem_wait
+    while wait(_semaphore(control, name), *deadline) != 0:
+        if ctypes.get_errno() != errno.EINTR:
+            return False
+    return True
+
+
+def _of(function, handle):
+    try:
+        return _made[handle]
+    except KeyError:
+        known = ", ".join(map(str, sorted(_made))) or "none"
+        raise InvalidArgumentError(
+            f"{function}(): argument 'handle': found {handle!r}, wanted one that "
+            f"zenflow_adam_create() has made (there is {known}); call it first"
+        ) from None
+
+
+def create(decoupled, zf_affinity):
+    """Makes an optimizer. zf_affinity: the cores that its steps may use. Returns its handle."""
+    handle = max(_made, default=-1) + 1
+    _made[handle] = _Adam(decoupled, list(zf_affinity))
+    return handle
+
+
+def zenflow_adam_register_group(
+    handle, param, grad0, grad1, exp_avg0, exp_avg1, exp_avg_sq0, exp_avg_sq1, stale
+):
+    """Adds a parameter, with gradients and moments for each of the two states in turn.
+
+    All on the CPU, of param's shape, without gaps. stale: gets the new parameters; or None.
+    """
+    tensors = {"param": param, "grad0": grad0, "grad1": grad1, "exp_avg0": exp_avg0}
+    tensors |= {"exp_avg1": exp_avg1, "exp_avg_sq0": exp_avg_sq0, "exp_avg_sq1": exp_avg_sq1}
+    tensors |= {} if stale is None else {"stale": stale}
+    for name, tensor in tensors.items():
+        fits = tensor.device.type == "cpu" and tensor.is_contiguous()
+        if not fits or tensor.shape != param.shape:
+            raise InvalidArgumentError(
+                f"zenflow_adam_register_group(): argument {name!r}: found shape "
+                f"{tuple(tensor.shape)}, strides {tensor.stride()} on {tensor.device}, wanted "
+                f"{tuple(param.shape)} without gaps on the CPU; pass .contiguous() tensors there"
+            )
+    _of("zenflow_adam_register_group", handle).groups.append(
+        (param, (grad0, grad1), (exp_avg0, exp_avg1), (exp_avg_sq0, exp_avg_sq1), stale)
+    )
+
+
+def zenflow_adam_destroy(handle):
+    """Forgets the optimizer and its tensors, also if there is none of that number."""
+    _made.pop(handle, None)
+
+
+def zenflow_adam_ctrl_size():
+    """How many bytes a control block has."""
+    return ctypes.sizeof(_Control)
+
+
+def zenflow_adam_ctrl_init(control_ptr, num_groups):
+    """Makes a control block for so many groups, before the optimizer's process is started."""
+    if not 0 <= num_groups <= _MOST_GROUPS:
+        raise InvalidArgumentError(
+            f"zenflow_adam_ctrl_init(): argument 'num_groups': found {num_groups}, wanted at most "
+            f"{_MOST_GROUPS}; join parameters to fewer groups"
+        )
+    control = _control(control_ptr)
+    control.groups, control.command = num_groups, _STEP
+    for name in ("ready", "done"):
+        _libc.sem_init(_semaphore(control, name), 1, 0)
+
+
+def zenflow_adam_submit(
+    control_ptr, now_state, step, lr, beta1, beta2, eps, weight_decay, bias_correction
+):
+    """Asks for the step of that number with the gradients and moments of a state, 0 or 1.
+
+    Then lists with a number for each group. Returns at once; zenflow_adam_wait() says that it is
+    done, and the next one may be submitted.
+    """
+    control = _control(control_ptr)
+    columns = (lr, beta1, beta2, eps, weight_decay)
+    if any(len(column) != control.groups for column in (*columns, bias_correction)):
+        raise InvalidArgumentError(
+            f"zenflow_adam_submit(): found {[len(column) for column in columns]} numbers, wanted "
+            f"{control.groups} of each, one for each group; see zenflow_adam_ctrl_init()"
+        )
+    for group, numbers in enumerate(zip(*columns, strict=True)):
+        at = group * len(_NUMBERS)
+        control.numbers[at : at + len(_NUMBERS)] = [float(number) for number in numbers]
+        control.bias_correction[group] = bool(bias_correction[group])
+    control.state, control.step, control.command = now_state, step, _STEP
+    _libc.sem_post(_semaphore(control, "ready"))
+
+
+def zenflow_adam_wait(control_ptr, timeout_s):
+    """True when a step that was submitted is done, False after timeout_s seconds without one."""
+    seconds, part = divmod(time.time() + timeout_s, 1)
+    deadline = _Time(int(seconds), int(part * 1e9))
+    return _wait(_control(control_ptr), "done", ctypes.byref(deadline))
+
+
+def zenflow_adam_ctrl_exit(control_ptr):
+    """Ends the other process's zenflow_adam_run_worker()."""
+    control = _control(control_ptr)
+    control.command = _EXIT
+    _libc.sem_post(_semaphore(control, "ready"))
+
+
+def zenflow_adam_run_worker(handle, control_ptr):
+    """Takes the steps that the other process submits, until it says that there are no more."""
+    adam, control = _of("zenflow_adam_run_worker", handle), _control(control_ptr)
+    cores = os.sched_getaffinity(0).intersection(adam.cores)
+    if cores:
+        os.sched_setaffinity(0, cores)  # of this thread, and of those that it starts
+    while _wait(control, "ready") and control.command != _EXIT:
+        _take_step(adam, control)
+        _libc.sem_post(_semaphore(control, "done"))
+
+
+def _take_step(adam, control):
+    if control.groups != len(adam.groups):
+        raise InvalidArgumentError(
+            f"zenflow_adam_run_worker(): found {len(adam.groups)} groups, wanted the "
+            f"{control.groups} of the control block; register each of them"
+        )
+    for group, (param, grads, means, squares, stale) in enumerate(adam.groups):
+        at, state = group * len(_NUMBERS), control.state
+        numbers = control.numbers[at : at + len(_NUMBERS)]
+        _adam.step(
+            adam.decoupled,
+            control.step,
+            [param],
+            [grads[state]],
+            [means[state]],
+            [squares[state]],
+            bias_correction=bool(control.bias_correction[group]),
+            **dict(zip(_NUMBERS, numbers, strict=True)),
+        )
+        if stale is not None:
+            stale.copy_(param)

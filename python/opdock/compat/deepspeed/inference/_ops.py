@@ -1,0 +1,14 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Opdock's ops behind the binding, each looked up when it is called for the first time."""
+
+import opdock
+from opdock.compat.deepspeed._verdict import SERVED
+
+_FULL_NAMES = {name.split("/")[1]: name for name in SERVED["transformer_inference"][1]}
+
+
+def __getattr__(name):
+    if name not in _FULL_NAMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    function = globals()[name] = opdock.load(_FULL_NAMES[name])
+    return function

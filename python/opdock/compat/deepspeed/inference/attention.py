@@ -1,0 +1,179 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Attention with keys and values that are kept, and attention over those of the caller."""
+
+from opdock.compat.deepspeed.inference import _ops, workspace
+from opdock.compat.deepspeed.inference._checks import (
+    check,
+    check_dims,
+    optional,
+    refuse,
+    refuse_count,
+    rows,
+    without_gradients,
+)
+from opdock.compat.deepspeed.inference.padding import check_heads
+from opdock.compat.deepspeed.inference.rotary import check_rotary, pairing, tables
+from opdock.compat.deepspeed.inference.softmax import alibi_over_scores, mask_over_scores
+
+_FORMS = {14: "DeepSpeed 0.7.7", 19: "0.19.8"}
+
+
+def _window(at, local_attention, window_size, causal, queries):
+    """attention()'s arguments causal and window."""
+    if not local_attention:
+        return {"causal": causal}
+    if window_size < 1:
+        refuse(at, "window_size", window_size, "at least 1", "or pass local_attention=False")
+    if not causal and queries > 1:
+        wanted = "triangular: a window up to the query itself"
+        refuse(at, "local_attention", "a window over later keys", wanted, "pass attn_mask instead")
+    return {"causal": True, "window": int(window_size)}
+
+
+@without_gradients
+def softmax_context(
+    at, query_key_value, attn_mask, rotary_dim, rotate_half, rotate_every_two, heads, *arguments
+):
+    """[attention's output [batch, sequence, heads * size], keys, values], of one layer.
+
+    Then norm_factor, triangular, local_attention, window_size, no_masking, layer_id, num_layers,
+    alibi (0.7.7); or num_kv, norm_factor, triangular, local_attention, window_size, no_masking,
+    layer_id, num_layers, alibi, rope_theta, is_prompt, token_idx, position_ids (0.19.8).
+
+    query_key_value: [batch, sequence, (heads + 2 key heads) * size]; num_kv key heads, if it is
+    below 1 as many as heads. A sequence of several tokens is a prompt: its keys and values replace
+    those of the layer. A single token is appended, unless it is the first one after reset_cache()
+    or attn_mask has room for one key only. The counter of tokens advances with the last layer.
+
+    Scores: q k norm_factor ** 2 + alibi + attn_mask. triangular: a token sees those up to itself.
+    local_attention: the last window_size of these. Rotary embedding of the first rotary_dim
+    elements of a head, at the token's place in the cache, or at position_ids, int64 [batch or 1,
+    sequence]. token_idx: how many tokens there are with this one; of a prompt, how many of it
+    count. no_masking and is_prompt have no effect.
+
+    keys, values: views [batch, key heads, tokens, size] of the cache, valid while they are held;
+    the next prompt does not write to them.
+    """
+    num_kv, theta, token_idx, position_ids = 0, 10000.0, None, None
+    if len(arguments) == 8:
+        norm_factor, triangular, local, window, _, layer, layers, alibi = arguments
+    elif len(arguments) == 13:
+        num_kv, norm_factor, triangular, local, window, _, layer, layers, alibi = arguments[:9]
+        theta, _, token_idx, position_ids = arguments[9:]
+    else:
+        refuse_count(at, len(arguments) + 6, _FORMS)
+    alibi, mask = optional(alibi), optional(attn_mask)
+    check(at, query_key_value=query_key_value, attn_mask=mask, alibi=alibi)
+    check_dims(at, "query_key_value", query_key_value, 3)
+    key_heads = num_kv if num_kv > 0 else heads
+    check_heads(at, "query_key_value", query_key_value, heads + 2 * key_heads)
+    if heads % key_heads:
+        refuse(
+            at, "num_kv", f"{num_kv} for {heads} heads", "a number that divides them", "check it"
+        )
+    batch, length, width = query_key_value.shape
+    size = width // (heads + 2 * key_heads)
+    by_head = rows(query_key_value).view(batch, length, heads + 2 * key_heads, size)
+    new = by_head.split_with_sizes((heads, key_heads, key_heads), 2)
+
+    arena = workspace.arena(query_key_value.device)
+    if length == 1 and token_idx is not None:
+        arena.tokens = int(token_idx)
+    prompt = length > 1 or arena.tokens <= 1 or (mask is not None and mask.shape[-1] == 1)
+    tokens = length if prompt else arena.tokens
+    terms = {
+        "mask": mask_over_scores(at, mask, batch, length, tokens),
+        "bias": alibi_over_scores(at, alibi, batch, heads, tokens),
+        **_window(at, local, window, bool(triangular), length),
+    }
+    arena.tokens = tokens
+    cache = arena.cache(at, layer, batch, key_heads, size, query_key_value, prompt)
+    start = arena.count(tokens - length, batch, query_key_value.device)
+    rotated = None
+    if rotary_dim > 0:
+        rotated = pairing(at, rotate_half, rotate_every_two)
+    query = _append(at, new, cache, start, rotated, (rotary_dim, theta, position_ids))
+    keys, values = cache.keys.narrow(1, 0, tokens), cache.values.narrow(1, 0, tokens)
+    out = _ops.attention(query, keys, values, scale=float(norm_factor) ** 2, **terms)
+    if prompt and token_idx is not None:
+        arena.tokens = tokens = _of_prompt(at, token_idx, length)
+        keys, values = keys.narrow(1, 0, tokens), values.narrow(1, 0, tokens)
+    cache.tokens = tokens
+    if layer == layers - 1:
+        arena.tokens = tokens + 1
+    return [out.view(batch, length, heads * size), keys.transpose(1, 2), values.transpose(1, 2)]
+
+
+def _of_prompt(at, token_idx, length):
+    """token_idx as a number: how many of the prompt's tokens count."""
+    tokens = int(token_idx)
+    if not 1 <= tokens <= length:
+        refuse(at, "token_idx", tokens, f"1 to {length}, the prompt's length", "check it")
+    return tokens
+
+
+def _append(at, new, cache, start, interleaved, rotary):
+    """Writes keys and values to the cache; returns the queries, rotated as the keys are."""
+    query, key, value = new
+    rotary_dim, theta, position_ids = rotary
+    places = cache.keys, cache.values
+    if interleaved is None:
+        return _ops.append_kv(query, key, value, *places, start)
+    check_rotary(at, rotary_dim, query.shape[-1])
+    cos, sin = tables(cache.both.shape[3], rotary_dim, theta, query.device)
+    if position_ids is None:
+        return _ops.append_kv(query, key, value, *places, start, cos, sin, interleaved=interleaved)
+    batch, length = query.shape[:2]
+    if position_ids.dim() != 2 or position_ids.shape[1] != length:
+        found = f"shape {tuple(position_ids.shape)}"
+        refuse(at, "position_ids", found, f"[{batch} or 1, {length}]", "one for each token")
+    positions = position_ids.expand(batch, length)
+    query, key = _ops.rope(query, key, cos, sin, positions.contiguous(), interleaved=interleaved)
+    return _ops.append_kv(query, key, value, *places, start)
+
+
+@without_gradients
+def softmax_context_int8(
+    at,
+    query,
+    prev_key,
+    new_key,
+    attn_mask,
+    prev_value,
+    new_value,
+    heads,
+    norm_factor,
+    merging,
+    triangular,
+    local_attention,
+    window_size,
+    no_masking,
+):
+    """[attention's output [batch, heads, sequence, size], prev_key, prev_value]; float16.
+
+    query, prev_value: [batch, sequence, heads * size] in shape, whose memory holds [batch, heads,
+    sequence, size]; prev_key alike, with memory [batch, heads, size, keys]. Scores: q k norm_factor
+    + attn_mask. triangular counts if new_value has one dimension, which says that the keys are
+    those of the queries. new_key, merging and no_masking have no effect.
+    """
+    mask = optional(attn_mask)
+    check(at, query=query, prev_key=prev_key, prev_value=prev_value, attn_mask=mask)
+    for argument, tensor in (("query", query), ("prev_key", prev_key), ("prev_value", prev_value)):
+        check_dims(at, argument, tensor, 3)
+        check_heads(at, argument, tensor, heads)
+    batch, length, width = query.shape
+    keys, size = prev_value.shape[1], width // heads
+    if prev_key.shape != (batch, keys, width) or prev_value.shape != (batch, keys, width):
+        found = f"shapes {tuple(prev_key.shape)} and {tuple(prev_value.shape)}"
+        refuse(at, "prev_key", found, f"[{batch}, {keys}, {width}] of both", "check prev_value too")
+    by_head = query.contiguous().view(batch, heads, length, size)
+    key = prev_key.contiguous().view(batch, heads, size, keys).transpose(2, 3).contiguous()
+    value = prev_value.contiguous().view(batch, heads, keys, size)
+    causal = bool(triangular) and (new_value is None or new_value.dim() <= 1)
+    out = _ops.attention(
+        *(tensor.transpose(1, 2) for tensor in (by_head, key, value)),
+        mask=mask_over_scores(at, mask, batch, length, keys),
+        scale=float(norm_factor),
+        **_window(at, local_attention, window_size, causal, length),
+    )
+    return [out.transpose(1, 2), prev_key, prev_value]

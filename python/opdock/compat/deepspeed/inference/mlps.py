@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The two products of an MLP, with the norm before them. New tensors; weights as in gemms.py."""
+
+from opdock.compat.deepspeed.inference import _ops
+from opdock.compat.deepspeed.inference._checks import (
+    check,
+    given,
+    refuse,
+    refuse_count,
+    rows,
+    without_gradients,
+)
+from opdock.compat.deepspeed.inference.elementwise import GATED_GELU, GATED_SILU, GELU, RELU
+from opdock.compat.deepspeed.inference.gemms import weight_scale
+
+# DeepSpeed's number of an activation -> the op's name of it, and whether it is gated.
+_ACTIVATIONS = {
+    GELU: ("gelu_tanh", False),
+    RELU: ("relu", False),
+    GATED_GELU: ("gelu", True),
+    GATED_SILU: ("silu", True),
+}
+
+
+def _activation(at, number):
+    try:
+        name, gated = _ACTIVATIONS[int(number)]
+    except KeyError:
+        wanted = "1 (GELU), 2 (ReLU), 3 (GATED_GELU) or 4 (GATED_SILU)"
+        remedy = "DeepSpeed's UNKNOWN leaves out the bias and the activation"
+        refuse(at, "activation_type", repr(number), wanted, remedy)
+    return {"activation": name, "gated": gated}
+
+
+def _weights(at, input, weight, weight_out, q_scale, q_scale1, q_int8):
+    return given(
+        weight1_scale=weight_scale(at, "weight_interm", weight, q_scale, q_int8, input),
+        weight2_scale=weight_scale(at, "weight_out", weight_out, q_scale1, q_int8, input),
+    )
+
+
+@without_gradients
+def mlp_gemm(
+    at,
+    input,
+    residual,
+    input_bias,
+    weight_interm,
+    weight_out,
+    bias,
+    gamma,
+    beta,
+    epsilon,
+    preLayerNorm,
+    mlp_after_attn,
+    q_scale,
+    q_scale1,
+    q_int8,
+    activation_type,
+    *arguments,
+):
+    """[act(n times weight_interm + bias) times weight_out, n]. 0.19.8 adds transposed_mode.
+
+    n: the layer norm of input + residual + input_bias if mlp_after_attn, else of residual.
+    activation_type: 1 GELU by tanh, 2 ReLU; 3 and 4, gated by erf-GELU and SiLU: the first half of
+    what weight_interm gives is multiplied by the activation of the second. preLayerNorm has no
+    effect.
+    """
+    if len(arguments) > 1:
+        refuse_count(at, len(arguments) + 15, {15: "DeepSpeed 0.7.7", 16: "0.19.8"})
+    transposed = bool(arguments and arguments[0]) or bool(q_int8)
+    check(at, residual=residual, bias=bias, gamma=gamma, beta=beta)
+    before = {}
+    if mlp_after_attn:
+        check(at, residual=residual, input=input, input_bias=input_bias)
+        before = given(residual=rows(residual), input_bias=input_bias)
+    scales = _weights(at, residual, weight_interm, weight_out, q_scale, q_scale1, q_int8)
+    out, normed, _ = _ops.norm_mlp(
+        rows(input if mlp_after_attn else residual),
+        rows(weight_interm),
+        rows(weight_out),
+        bias,
+        gamma=gamma,
+        beta=beta,
+        norm="layer",
+        eps=float(epsilon),
+        transposed=transposed,
+        **before,
+        **scales,
+        **_activation(at, activation_type),
+    )
+    return [out, normed]
+
+
+@without_gradients
+def rms_mlp_gemm(
+    at,
+    input,
+    residual,
+    weight_interm,
+    weight_out,
+    gamma,
+    epsilon,
+    q_scale,
+    q_scale1,
+    q_int8,
+    activation_type,
+    transposed_mode,
+):
+    """[act(n times weight_interm) times weight_out, s], where s is input + residual and n its RMS
+    norm. activation_type: as for mlp_gemm(). residual stays as it is.
+    """
+    check(at, input=input, residual=residual, gamma=gamma)
+    scales = _weights(at, input, weight_interm, weight_out, q_scale, q_scale1, q_int8)
+    out, _, total = _ops.norm_mlp(
+        rows(input),
+        rows(weight_interm),
+        rows(weight_out),
+        residual=rows(residual),
+        gamma=gamma,
+        norm="rms",
+        eps=float(epsilon),
+        transposed=bool(transposed_mode or q_int8),
+        **scales,
+        **_activation(at, activation_type),
+    )
+    return [out, total]
+
+
+_GELU_FORMS = {10: "DeepSpeed 0.7.7", 8: "0.19.8", 7: "their MoE layer"}
+
+
+@without_gradients
+def fused_gemm_gelu(at, input, weight, *arguments):
+    """gelu(input times weight + bias) times weight_out, with GELU by tanh.
+
+    Then weight_scale, bias, weight_out, weight_out_scale, and q_int8, transposed_mode (0.19.8) or
+    epsilon, preLayerNorm, q_int8, async_op (0.7.7); or bias, weight_out and three numbers without
+    effect, as DeepSpeed's MoE layer calls it.
+    """
+    scale = scale_out = None
+    q_int8 = transposed = False
+    if len(arguments) == 6:
+        scale, bias, weight_out, scale_out, q_int8, transposed = arguments
+    elif len(arguments) == 8:
+        scale, bias, weight_out, scale_out, _, _, q_int8, _ = arguments
+    elif len(arguments) == 5:
+        bias, weight_out = arguments[:2]
+    else:
+        refuse_count(at, len(arguments) + 2, _GELU_FORMS)
+    check(at, input=input, bias=bias)
+    return _ops.mlp(
+        rows(input),
+        rows(weight),
+        rows(weight_out),
+        bias,
+        activation="gelu_tanh",
+        transposed=bool(transposed or q_int8),
+        **_weights(at, input, weight, weight_out, scale, scale_out, q_int8),
+    )

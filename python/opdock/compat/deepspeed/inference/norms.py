@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Layer norm and RMS norm, alone and with the sum before them. All results are new tensors."""
+
+from opdock.compat.deepspeed.inference import _ops
+from opdock.compat.deepspeed.inference._checks import check, rows, without_gradients
+
+
+@without_gradients
+def layer_norm(at, input, gamma, beta, epsilon):
+    """(input - mean) / sqrt(variance + epsilon) * gamma + beta along the last dimension."""
+    check(at, input=input, gamma=gamma, beta=beta)
+    return _ops.layer_norm(rows(input), gamma, beta, eps=float(epsilon))
+
+
+def _sum(at, input, bias, residual, gamma, beta):
+    check(at, input=input, bias=bias, residual=residual, gamma=gamma, beta=beta)
+    bias = None if bias is None else bias.reshape(-1)
+    return _ops.residual_add(rows(input), rows(residual), bias=bias, form="post_norm")
+
+
+@without_gradients
+def layer_norm_residual(at, input, bias, residual, gamma, beta, epsilon):
+    """The layer norm of input + residual + bias, whose sum is rounded to the dtype before."""
+    total = _sum(at, input, bias, residual, gamma, beta)
+    return _ops.layer_norm(total, gamma, beta, eps=float(epsilon), out=total)
+
+
+@without_gradients
+def layer_norm_residual_store(at, input, bias, residual, gamma, beta, epsilon):
+    """[layer_norm_residual(), the sum before it]."""
+    total = _sum(at, input, bias, residual, gamma, beta)
+    return [_ops.layer_norm(total, gamma, beta, eps=float(epsilon)), total]
+
+
+@without_gradients
+def rms_norm(at, input, gamma, epsilon):
+    """input / sqrt(mean(input * input) + epsilon) * gamma along the last dimension."""
+    check(at, input=input, gamma=gamma)
+    return _ops.rms_norm(rows(input), gamma, eps=float(epsilon))
+
+
+@without_gradients
+def pre_rms_norm(at, input, residual, gamma, epsilon):
+    """[rms_norm of input + residual, that sum]; the sum is rounded to the dtype before."""
+    check(at, input=input, residual=residual, gamma=gamma)
+    return list(_ops.add_rms_norm(rows(input), rows(residual), gamma, eps=float(epsilon)))

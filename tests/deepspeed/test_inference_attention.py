@@ -1,0 +1,243 @@
+# SPDX-License-Identifier: Apache-2.0
+"""softmax_context: prompts and tokens after them, beside attention written out in float64."""
+
+import math
+
+import pytest
+import torch
+from attention_cases import Case, Oracle
+from inference_cases import NONE, assert_close, each_dtype, random
+
+import opdock
+from opdock.compat.deepspeed import inference
+
+__all__ = ["random"]
+
+
+@pytest.fixture(autouse=True)
+def fresh():
+    inference.release_workspace()
+    allocate()
+    yield
+    inference.release_workspace()
+
+
+def allocate(suffix="fp32", batch=2, layers=1, tokens=64, external=False):
+    """As DeepSpeed does before the first layer; heads and their size are not those of the calls."""
+    function = getattr(inference, f"allocate_workspace_{suffix}")
+    assert function(64, 4, 10, batch, layers, 1, external, 0, tokens, 1) is None
+
+
+CASES = {
+    "plain": {},
+    "encoder": {"triangular": False},
+    "half": {"rotary_dim": 16, "half": True},
+    "part": {"rotary_dim": 6, "half": True},
+    "pairs": {"rotary_dim": 8, "pairs": True},
+    "window": {"window": 3},
+    "window4": {"window": 4, "rotary_dim": 16, "half": True},
+    "unscaled": {"norm_factor": 1.0},
+    "size 24": {"size": 24, "heads": 3},
+}
+NEW_CASES = {
+    "grouped": {"heads": 6, "key_heads": 2, "rotary_dim": 16, "half": True, "theta": 500000.0},
+    "one key head": {"heads": 4, "key_heads": 1},
+}
+
+
+@each_dtype
+@pytest.mark.parametrize("name", [*CASES, *NEW_CASES])
+@pytest.mark.parametrize("length", [2, 7, 33])
+def test_a_prompt_and_tokens_after_it(name, length, suffix, random):
+    """Positions of several tokens, rotations in float32, and windows, which DeepSpeed has wrong."""
+    options = CASES.get(name) or NEW_CASES.get(name, {})
+    versions = (True,) if name in NEW_CASES else (True, False)
+    for new in versions:
+        case = Case(suffix, **options)
+        oracle = Oracle(case)
+        for step in (length, 1, 1, 1, 1, 1):
+            qkv = random((2, step, case.width), suffix)
+            before = qkv.clone()
+            out, keys, values = case.call(qkv, new=new)
+            assert_close(out, oracle.step(qkv), suffix, 5)
+            assert_close(keys, oracle.keys.transpose(1, 2), suffix, 2)
+            assert torch.equal(values.double(), oracle.values.transpose(1, 2))
+            assert torch.equal(qkv, before)
+
+
+@each_dtype
+def test_masks_in_each_form(suffix, random):
+    """Of an encoder [batch, keys], of a decoder [batch, 1, queries or 1, keys]."""
+    case = Case(suffix, triangular=False)
+    qkv = random((2, 6, case.width), suffix)
+    encoder = torch.zeros(2, 6, dtype=qkv.dtype)
+    encoder[1, 4:] = -10000
+    decoder = random((2, 1, 6, 6), suffix)
+    for given, wanted in (
+        (encoder, encoder[:, None, None]),
+        (encoder[:, None, None], encoder[:, None, None]),
+        (decoder, decoder),
+        (decoder[:, 0], decoder),
+        (decoder[:1], decoder[:1]),
+    ):
+        out = case.call(qkv, given)[0]
+        assert_close(out, Oracle(case).step(qkv, mask=wanted), suffix, 5)
+
+
+@each_dtype
+def test_masks_while_tokens_are_made(suffix, random):
+    """A prompt padded at the left, as generate() passes it."""
+    case = Case(suffix)
+    oracle = Oracle(case)
+    padding = torch.zeros(2, 1, 1, 5)
+    padding[0, :, :, :2] = -10000
+    for step in (5, 1, 1, 1):
+        qkv = random((2, step, case.width), suffix)
+        total = padding.to(qkv.dtype)
+        out, wanted = case.call(qkv, total)[0], oracle.step(qkv, mask=total)
+        seeing = slice(2 if step > 1 else 0, None)  # the others have -10000 throughout
+        assert_close(out[0, seeing], wanted[0, seeing], suffix, 5)
+        assert_close(out[1], wanted[1], suffix, 5)
+        padding = torch.nn.functional.pad(padding, (0, 1))
+
+
+@pytest.mark.parametrize("layer", [0, 1, 5])
+@each_dtype
+def test_alibi_in_every_layer(layer, suffix, random):
+    """DeepSpeed divides the scores by the layer's number and multiplies them again, which float32
+    forgets; ours have neither."""
+    allocate(suffix, layers=6)
+    case, batch = Case(suffix), 2
+    oracle = Oracle(case)
+    slopes = 2.0 ** -torch.arange(1, 5).double()
+    for total, step in ((6, 6), (7, 1), (8, 1)):
+        qkv = random((batch, step, case.width), suffix)
+        alibi = (slopes[:, None, None] * torch.arange(total)).repeat(batch, 1, 1).to(qkv.dtype)
+        out = case.call(qkv, None, layer, layer + 1, alibi)[0]
+        assert_close(out, oracle.step(qkv, alibi=alibi), suffix, 5)
+        mask = torch.zeros(batch, total, dtype=qkv.dtype)
+        mask[1, 0] = -10000
+    qkv = random((batch, 9, case.width), suffix)
+    alibi = random((batch * 4, 1, 9), suffix)
+    mask = random((batch, 1, 9, 9), suffix)
+    out = case.call(qkv, mask, layer, layer + 1, alibi)[0]
+    assert_close(out, Oracle(case).step(qkv, mask=mask, alibi=alibi), suffix, 5)
+
+
+def test_a_row_that_sees_nothing_is_zero(random):
+    case = Case("fp32")
+    qkv, mask = random((2, 4, case.width)), torch.zeros(2, 4)
+    mask[1] = -math.inf
+    out = case.call(qkv, mask)[0]
+    assert (out[1] == 0).all() and (out[0] != 0).any()
+
+
+def test_position_ids_turn_the_tokens(random):
+    """Of a prompt padded at the left; DeepSpeed's kernels do not look at them, its own PyTorch
+    fallback does."""
+    case = Case("fp32", rotary_dim=16, half=True)
+    oracle = Oracle(case)
+    positions = torch.tensor([[0, 0, 0, 1, 2], [0, 1, 2, 3, 4]])
+    qkv = random((2, 5, case.width))
+    out, keys, _ = case.call(qkv, position_ids=positions)
+    assert_close(out, oracle.step(qkv, positions=positions), "fp32", 5)
+    assert_close(keys, oracle.keys.transpose(1, 2), "fp32", 2)
+    for more in range(1, 4):
+        now = positions[:, -1:] + more
+        qkv = random((2, 1, case.width))
+        out = case.call(qkv, position_ids=now)[0]
+        assert_close(out, oracle.step(qkv, positions=now), "fp32", 5)
+    with pytest.raises(opdock.InvalidArgumentError, match=r"'position_ids': found shape \(2, 3\)"):
+        case.call(random((2, 5, case.width)), position_ids=positions[:, :3])
+
+
+def test_token_idx_says_how_many_tokens_count(random):
+    """A prompt padded at the right to a fixed length, and the tokens after what counts of it."""
+    case = Case("fp32", rotary_dim=16, half=True)
+    oracle = Oracle(case)
+    padded = random((2, 8, case.width))
+    out, keys, _ = case.call(padded, token_idx=torch.tensor(5))
+    wanted = oracle.step(padded[:, :5])
+    assert_close(out[:, :5], wanted, "fp32", 5)
+    assert keys.shape[2] == 5
+    for index in (6, 7):
+        qkv = random((2, 1, case.width))
+        out = case.call(qkv, token_idx=torch.tensor(index))[0]
+        assert_close(out, oracle.step(qkv), "fp32", 5)
+    with pytest.raises(opdock.InvalidArgumentError, match="'token_idx': found 9, wanted 1 to 8"):
+        case.call(padded, token_idx=9)
+
+
+def test_a_prompt_of_one_token(random):
+    """After reset_cache(), or with a mask for one key: a new sequence. DeepSpeed appends it to the
+    one before."""
+    case = Case("fp32")
+    for begin in ("reset", "mask", "mask4"):
+        held = case.call(random((3, 6, case.width)))
+        before = [tensor.clone() for tensor in held]
+        oracle = Oracle(case)
+        mask = None
+        if begin == "reset":
+            inference.reset_cache()
+        else:
+            mask = torch.zeros((2, 1) if begin == "mask" else (2, 1, 1, 1))
+        for _ in range(3):
+            qkv = random((2, 1, case.width))
+            out, keys, _ = case.call(qkv, mask)
+            assert_close(out, oracle.step(qkv), "fp32", 5)
+            assert keys.shape[2] == oracle.keys.shape[1]
+            mask = None
+        assert all(torch.equal(a, b) for a, b in zip(held, before, strict=True))
+
+
+def test_a_prompt_of_a_packed_view(random):
+    """query_key_value as a part of a wider tensor."""
+    case = Case("fp32")
+    wide = random((2, 5, case.width + 8))
+    out = case.call(wide[..., : case.width])[0]
+    assert_close(out, Oracle(case).step(wide[..., : case.width].contiguous()), "fp32", 5)
+
+
+def test_what_does_not_fit_is_refused(random):
+    case = Case("fp32")
+    for options, qkv, message in (
+        ({}, (2, 5, 100), "for 12 heads"),
+        ({"heads": 4, "key_heads": 3}, (2, 5, 160), "found 3 for 4 heads"),
+        ({"rotary_dim": 18, "half": True}, (2, 5, 192), "found 18, wanted an even number"),
+        ({"rotary_dim": 4, "half": True, "pairs": True}, (2, 5, 192), "wanted one of them"),
+        ({"window": 3, "triangular": False}, (2, 5, 192), "a window over later keys"),
+    ):
+        with pytest.raises(opdock.InvalidArgumentError, match=message):
+            Case("fp32", **options).call(random(qkv))
+    with pytest.raises(opdock.InvalidArgumentError, match="call softmax_context_fp32"):
+        Case("fp16").call(random((2, 5, 192)))
+    with pytest.raises(opdock.InvalidArgumentError, match="'query_key_value': found shape"):
+        case.call(random((5, 192)))
+    with pytest.raises(opdock.ArgumentError, match="found 7 arguments, wanted 14"):
+        inference.softmax_context_fp32(random((2, 5, 192)), NONE, 0, False, False, 4, 1.0)
+    case.call(random((2, 5, 192)))
+    with pytest.raises(opdock.InvalidArgumentError, match=r"found shape \(2, 4\), wanted \[2, 6\]"):
+        case.call(random((2, 1, 192)), torch.zeros(2, 4))
+    out = case.call(random((2, 1, 192)), torch.zeros(2, 6))  # what was refused has changed nothing
+    assert out[1].shape[2] == 6
+
+
+@pytest.mark.parametrize(
+    "triangular, new", [(True, NONE), (False, NONE), (True, torch.zeros(2, 5, 64))]
+)
+def test_softmax_context_int8(triangular, new, random):
+    """float16 in spite of its name; norm_factor is the scale, not its square."""
+    heads, size, length = 4, 16, 5
+    q, k, v = (random((2, heads, length, size), "fp16") for _ in range(3))
+    shape = (2, length, heads * size)
+    arguments = (
+        *(q.reshape(shape), k.transpose(2, 3).reshape(shape), NONE, NONE, v.reshape(shape), new),
+        *(heads, 0.25, True, triangular, False, 1, True),
+    )
+    out, keys, values = inference.softmax_context_int8(*arguments)
+    assert keys is arguments[1] and values is arguments[4]
+    scores = q.double() @ k.double().transpose(2, 3) * 0.25
+    if triangular and new is NONE:
+        scores = scores.masked_fill(~torch.ones(5, 5).tril().bool(), -math.inf)
+    e = torch.exp(scores - scores.amax(-1, keepdim=True))
+    assert_close(out, e / e.sum(-1, keepdim=True) @ v.double(), "fp16", 5)

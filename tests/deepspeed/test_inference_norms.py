@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The binding's norms on DeepSpeed's grid, beside float64."""
+
+import itertools
+
+import pytest
+import torch
+from inference_cases import assert_close, each_dtype, layer_norm, random, rms_norm
+
+import opdock
+from opdock.compat.deepspeed import inference
+
+__all__ = ["random"]
+LENGTHS = (384, 512, 768, 1024, 2048, 8192, 14432)
+GRID = list(itertools.product((1, 32), (1, 128), LENGTHS))
+EPS = 1e-5
+
+
+def sampled(tensor):
+    """All rows of few, 64 of many: float64 takes long."""
+    flat = tensor.reshape(-1, tensor.shape[-1])
+    return flat if len(flat) <= 128 else flat[torch.linspace(0, len(flat) - 1, 64).long()]
+
+
+def rounded_sum(*terms):
+    """The sum in float32, rounded to the terms' dtype, as the functions say; in float64."""
+    return sum(term.float() for term in terms).to(terms[0].dtype).double()
+
+
+@each_dtype
+@pytest.mark.parametrize("shape", GRID, ids=str)
+def test_on_deepspeeds_grid(shape, suffix, random):
+    x, residual = (random((1, *shape[1:]), suffix).repeat(shape[0], 1, 1) for _ in range(2))
+    x += torch.arange(shape[0], dtype=x.dtype)[:, None, None] / 16
+    bias, gamma, beta = (random(shape[-1:], suffix) for _ in range(3))
+    rows, others = sampled(x), sampled(residual)
+    assert_close(
+        sampled(inference.layer_norm(x, gamma, beta, EPS)), layer_norm(rows, gamma, beta), suffix, 2
+    )
+    assert_close(sampled(inference.rms_norm(x, gamma, EPS)), rms_norm(rows, gamma), suffix, 2)
+    total = rounded_sum(rows, others, bias)
+    wanted = layer_norm(total, gamma, beta)
+    found = inference._layer_norm_residual(x, bias, residual, gamma, beta, EPS)
+    assert_close(sampled(found), wanted, suffix, 2)
+    stored, kept = inference.layer_norm_residual_store_pre_ln_res(
+        x, bias, residual, gamma, beta, EPS
+    )
+    assert torch.equal(stored, found)
+    exact = rows.double() + others.double() + bias.double()
+    assert_close(sampled(kept), exact, suffix, 2)
+    total = rounded_sum(rows, others)
+    found, kept = inference.pre_rms_norm(x, residual, gamma, EPS)
+    assert_close(sampled(found), rms_norm(total, gamma), suffix, 2)
+    assert_close(sampled(kept), rows.double() + others.double(), suffix)
+
+
+@each_dtype
+def test_the_sum_is_not_rounded_much(suffix, random):
+    """Against the norm of the exact sum: one more rounding, of the sum."""
+    x, residual = (random((4, 9, 768), suffix) for _ in range(2))
+    bias, gamma = (random((768,), suffix) for _ in range(2))
+    beta = torch.zeros_like(gamma)
+    wanted = layer_norm(x.double() + residual.double() + bias.double(), gamma, beta)
+    found = inference._layer_norm_residual(x, bias, residual, gamma, beta, EPS)
+    assert_close(found, wanted, suffix, 5)
+
+
+@each_dtype
+def test_both_names_of_the_version(suffix, random):
+    x, residual = (random((2, 3, 64), suffix) for _ in range(2))
+    bias, gamma, beta = (random((64,), suffix) for _ in range(3))
+    old = inference.layer_norm_residual_store(x, bias, residual, gamma, beta, EPS)
+    new = inference.layer_norm_residual_store_pre_ln_res(x, bias, residual, gamma, beta, EPS)
+    assert all(torch.equal(a, b) for a, b in zip(old, new, strict=True))
+    named = getattr(inference, f"layer_norm_{suffix}")(x, gamma, beta, EPS)
+    assert torch.equal(named, inference.layer_norm(x, gamma, beta, EPS))
+
+
+def test_rows_of_two_dimensions_and_any_length(random):
+    """Lengths that DeepSpeed's vectors do not divide, and rms_norm of a matrix."""
+    for length in (1, 3, 7, 1001):
+        x, gamma, beta = random((5, length)), random((length,)), random((length,))
+        assert_close(inference.rms_norm(x, gamma, EPS), rms_norm(x, gamma), "fp32", 2)
+        assert_close(
+            inference.layer_norm(x, gamma, beta, EPS), layer_norm(x, gamma, beta), "fp32", 2
+        )
+
+
+def test_the_arguments_stay(random):
+    x, residual, bias, gamma = random((2, 3, 8)), random((2, 3, 8)), random((8,)), random((8,))
+    before = [t.clone() for t in (x, residual)]
+    inference._layer_norm_residual(x, bias, residual, gamma, gamma, EPS)
+    inference.pre_rms_norm(x, residual, gamma, EPS)
+    assert all(torch.equal(a, b) for a, b in zip(before, (x, residual), strict=True))
+
+
+def test_wrong_tensors_are_refused(random):
+    x, gamma = random((2, 3, 8)), random((8,))
+    with pytest.raises(opdock.InvalidArgumentError, match="'gamma': found torch.float16"):
+        inference.layer_norm(x, gamma.half(), gamma, EPS)
+    with pytest.raises(opdock.InvalidArgumentError, match="float32, float16 or bfloat16"):
+        inference.rms_norm(x.double(), gamma.double(), EPS)
+    with pytest.raises(opdock.InvalidArgumentError, match="found shape .7., wanted .8."):
+        inference.rms_norm(x, gamma[:7], EPS)
+    with pytest.raises(opdock.InvalidArgumentError, match="'residual'"):
+        inference.pre_rms_norm(x, random((2, 4, 8)), gamma, EPS)
