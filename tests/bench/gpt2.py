@@ -44,9 +44,10 @@ class Sizes:
 def random_weights(sizes, device, dtype, seed=1):
     """{name: tensor}: those of layer 3 begin with "3.". Matrices are [out, in].
 
-    Each product keeps the size of what it multiplies, and the embeddings are small beside that: a
-    head that is tied to them would otherwise repeat the last token, and greedy tokens would tell
-    nothing.
+    Spread so that greedy tokens tell rows, positions and caches apart. Embeddings are small beside
+    what the layers add, as a head tied to them would repeat the last token. The layers add little
+    that all tokens have in common: queries and keys are large enough to attend to some tokens and
+    not to the mean of all, and the MLP's second matrix takes the mean of its inputs away.
     """
     generator = torch.Generator(device).manual_seed(seed)
 
@@ -54,9 +55,9 @@ def random_weights(sizes, device, dtype, seed=1):
         return spread * torch.randn(shape, generator=generator, device=device)
 
     w, weights = sizes.width, {}
-    weights["wte"] = random(sizes.columns, w, spread=0.02)
+    weights["wte"] = random(sizes.columns, w, spread=0.1)
     weights["wte"][sizes.vocabulary :] = 0
-    weights["wpe"] = random(sizes.positions, w, spread=0.02)
+    weights["wpe"] = random(sizes.positions, w, spread=0.1)
     shapes = {"qkv": (3 * w, w), "out": (w, w), "fc": (4 * w, w), "proj": (w, 4 * w)}
     norms = ["norm"]
     for layer in range(sizes.layers):
@@ -64,6 +65,10 @@ def random_weights(sizes, device, dtype, seed=1):
         for name, (rows, inputs) in shapes.items():
             weights[f"{layer}.{name}"] = random(rows, inputs, spread=inputs**-0.5)
             weights[f"{layer}.{name}_b"] = random(rows, spread=0.1)
+        weights[f"{layer}.qkv"][: 2 * w] *= 1.4
+        weights[f"{layer}.out"] *= 0.7
+        weights[f"{layer}.proj"] -= weights[f"{layer}.proj"].mean(1, keepdim=True)
+        weights[f"{layer}.proj"] *= 2
     for name in norms:
         weights[name] = 1 + random(w, spread=0.1)
         weights[name + "_b"] = random(w, spread=0.1)
@@ -151,7 +156,5 @@ class OpdockGPT2:
         branch = ops.linear(mixed.view(x.shape), *w("out"), transposed=TRANSPOSED)
         h, x = ops.add_layer_norm(branch, x, *w("norm2"), eps=EPS)
         (fc, fc_b), (proj, proj_b) = w("fc"), w("proj")
-        branch = ops.mlp(
-            h, fc, proj, fc_b, proj_b, activation="gelu_tanh", transposed=TRANSPOSED
-        )
+        branch = ops.mlp(h, fc, proj, fc_b, proj_b, activation="gelu_tanh", transposed=TRANSPOSED)
         return x, branch

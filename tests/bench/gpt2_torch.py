@@ -9,30 +9,34 @@ LAYER = ("norm1", "qkv", "out", "norm2", "fc", "proj")
 
 
 class Layer(torch.nn.Module):
-    """One layer. Its weights are buffers, whose addresses torch.compile knows to stay."""
+    """One layer with its caches. All are buffers, whose addresses torch.compile knows to stay, and
+    each a tensor of its own, so that it writes a token and not the whole tensor."""
 
-    def __init__(self, weights, number, heads):
+    def __init__(self, weights, number, sizes, batch, places):
         super().__init__()
-        self.heads = heads
+        self.heads = sizes.heads
         for name in LAYER:
             for own in (name, name + "_b"):
                 self.register_buffer(own, weights[f"{number}.{own}"])
+        shape = (batch, sizes.heads, places, sizes.head_size)
+        self.register_buffer("k_cache", self.qkv.new_zeros(shape))
+        self.register_buffer("v_cache", self.qkv.new_zeros(shape))
 
-    def forward(self, x, k_cache, v_cache, position, mask):
-        """x: [B, S, width]. position: int64 [1], of the new token, and mask: bool [1, 1, 1, places],
-        what it sees; None: x is a prompt, whose tokens see those before them."""
+    def forward(self, x, position, mask):
+        """x: [B, S, width]. position: int64 [1], of the new token, and mask: what it sees, bool
+        [1, 1, 1, places]. None: x is a prompt, whose tokens see those before them."""
         batch, length, width = x.shape
         h = F.layer_norm(x, (width,), self.norm1, self.norm1_b, EPS)
         qkv = F.linear(h, self.qkv, self.qkv_b).view(batch, length, 3, self.heads, -1)
         q, k, v = qkv.permute(2, 0, 3, 1, 4)
         if mask is None:
-            k_cache[:, :, :length] = k
-            v_cache[:, :, :length] = v
+            self.k_cache[:, :, :length] = k
+            self.v_cache[:, :, :length] = v
             mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
         else:
-            k_cache.index_copy_(2, position, k)
-            v_cache.index_copy_(2, position, v)
-            mixed = F.scaled_dot_product_attention(q, k_cache, v_cache, attn_mask=mask)
+            self.k_cache.index_copy_(2, position, k)
+            self.v_cache.index_copy_(2, position, v)
+            mixed = F.scaled_dot_product_attention(q, self.k_cache, self.v_cache, attn_mask=mask)
         x = x + F.linear(mixed.transpose(1, 2).reshape(x.shape), self.out, self.out_b)
         h = F.layer_norm(x, (width,), self.norm2, self.norm2_b, EPS)
         inner = F.gelu(F.linear(h, self.fc, self.fc_b), approximate="tanh")
@@ -46,17 +50,14 @@ class TorchGPT2(torch.nn.Module):
         super().__init__()
         self.sizes, self.batch = sizes, batch
         self.blocks = torch.nn.ModuleList(
-            Layer(weights, number, sizes.heads) for number in range(sizes.layers)
+            Layer(weights, number, sizes, batch, places) for number in range(sizes.layers)
         )
         for name in ("wte", "wpe", "norm", "norm_b"):
             self.register_buffer(name, weights[name])
-        device, dtype = self.wte.device, self.wte.dtype
-        shape = (sizes.layers, 2, batch, sizes.heads, places, sizes.head_size)
-        self.register_buffer("cache", torch.zeros(shape, device=device, dtype=dtype))
         for name, size in (("token", batch), ("position", 1), ("history", (places, batch))):
-            zeros = torch.zeros(size, device=device, dtype=torch.int64)
+            zeros = torch.zeros(size, device=self.wte.device, dtype=torch.int64)
             self.register_buffer(name, zeros)
-        self.register_buffer("places", torch.arange(places, device=device))
+        self.register_buffer("places", torch.arange(places, device=self.wte.device))
 
     @torch.no_grad()
     def prompt(self, ids):
@@ -82,9 +83,8 @@ class TorchGPT2(torch.nn.Module):
 
     def _layers(self, ids, positions, mask):
         x = F.embedding(ids, self.wte) + F.embedding(positions, self.wpe)
-        for number, block in enumerate(self.blocks):
-            k_cache, v_cache = self.cache[number]
-            x = block(x, k_cache, v_cache, self.position, mask)
+        for block in self.blocks:
+            x = block(x, self.position, mask)
         return x
 
     def _head(self, x):

@@ -40,7 +40,7 @@ def environment():
     gpu = output("nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader")
     name, _, driver = gpu.splitlines()[0].partition(", ") if gpu else ("", "", "")
     packages = ("torch", "numpy", "apache-tvm-ffi", "cupy-cuda13x", "jax", "triton")
-    packages += ("liger-kernel", "quack-kernels", "flashinfer-python", "deepspeed")
+    packages += ("liger-kernel", "quack-kernels", "flashinfer-python", "deepspeed", "transformers")
     commit = os.environ.get("OPDOCK_COMMIT") or output("git", "rev-parse", "--short=12", "HEAD")
     return {
         "gpu": name or None,
