@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How gpt2_decode.py generates and times tokens: a graph of a step, and loops over prompt and steps."""
+"""How gpt2_decode.py generates and times tokens: a step as a graph, and loops over steps."""
 
 import statistics
 import time
