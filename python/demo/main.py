@@ -2,6 +2,7 @@
 """Opdock's main job, end to end: find and check plugins, then run a real model on them."""
 
 import copy
+import importlib.util
 import os
 import statistics
 import subprocess
@@ -11,11 +12,15 @@ from pathlib import Path
 
 import dropin
 import ondemand
-import torch
-import torch.nn.functional as F
-from encoder import MOST_TOKENS, Encoder
 
 import opdock
+
+HAS_TORCH = importlib.util.find_spec("torch") is not None
+if HAS_TORCH:
+    import deepspeed_layer
+    import torch
+    import torch.nn.functional as F
+    from encoder import MOST_TOKENS, Encoder
 
 SENTENCES = [
     "A man is eating a piece of bread.",
@@ -126,21 +131,41 @@ def run_model():
     return difference
 
 
+def run_layer():
+    """A transformer layer by DeepSpeed's functions; returns (its largest error, the bar)."""
+    heading("3. DeepSpeed: its builder loads a transformer layer's functions")
+    return deepspeed_layer.show(compare)
+
+
+def say_that_torch_is_missing():
+    """In the place of the chapters that need it."""
+    heading("2. A sentence encoder, and 3. DeepSpeed: skipped")
+    print("Found no torch, whose tensors they use; install it with `pip install torch`")
+
+
 def main():
     show_plugins()
-    difference = run_model()
-    heading("3. On demand: a source plugin is built on first use")
+    difference, error, bar = 0.0, 0.0, 0.0
+    if HAS_TORCH:
+        difference = run_model()
+        error, bar = run_layer()
+    else:
+        say_that_torch_is_missing()
+    heading("4. On demand: a source plugin is built on first use")
     ondemand.show(os.environ["OPDOCK_BUILD_DIR"])
-    heading("4. What to try next")
+    heading("5. What to try next")
     print("""\
 ./dev opdock inspect build/plugins/softmax.so    what a plugin carries, read without loading it
 ./dev opdock explain softmax                     which plugin would serve an op, and why
 ./dev opdock doctor                              what this machine has, and what is missing
 ./dev python -c 'import opdock; help(opdock.ops.softmax)'
 docs/write-a-plugin.md                           your own op in ten minutes
-docs/build-on-demand.md                          what happens where no plugin fits""")
+docs/build-on-demand.md                          what happens where no plugin fits
+docs/deepspeed.md                                an unmodified DeepSpeed on Opdock's plugins""")
     if not difference <= BAR:
         sys.exit(f"the embeddings differ by {difference:.2e}, wanted at most {BAR:.0e}")
+    if not error <= bar:
+        sys.exit(f"the layer's error is {error:.2e}, wanted at most {bar:.0e}")
 
 
 if __name__ == "__main__":
