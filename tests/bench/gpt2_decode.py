@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Greedy decoding with GPT-2 small on a GPU: Opdock's ops in a CUDA graph, PyTorch, DeepSpeed.
 
-Random weights; a prompt, and tokens after it. Ours and plain PyTorch's step are one graph that is
-replayed; the prompt before it is not in it. Before anything is timed, the logits of both are held
-against float32. tokens_per_s is of all rows, with the prompt, by the clock; step_us of one token
-after the prompt. Medians of runs in turns.
+Random weights; a prompt, and tokens after it. Opdock's step is one graph that is replayed, and of
+PyTorch's one candidate is; the prompt is in no graph. Before anything is timed, the logits of all
+are held against exact ones, but for those of packages, which give only tokens. tokens_per_s is of
+all rows, with the prompt, by the clock; step_us of one token after the prompt. Medians of runs in
+turns.
 """
 
 import argparse
