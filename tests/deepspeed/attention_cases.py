@@ -4,7 +4,7 @@
 import math
 
 import torch
-from inference_cases import NONE
+from inference_cases import NONE, assert_attention_close, exact
 
 from opdock.compat.deepspeed import inference
 
@@ -56,7 +56,7 @@ class Oracle:
         if not r or not (case.half or case.pairs):
             return x
         frequency = case.theta ** (-torch.arange(0, r, 2, dtype=torch.float64) / r)
-        angle = (positions.double()[..., None] * frequency)[:, :, None]
+        angle = (exact(positions)[..., None] * frequency)[:, :, None]
         y = x.clone()
         first = slice(0, r, 2) if case.pairs else slice(0, r // 2)
         second = slice(1, r, 2) if case.pairs else slice(r // 2, r)
@@ -71,7 +71,7 @@ class Oracle:
         mask: added, broadcast to [batch, heads, queries, keys]; alibi as DeepSpeed's."""
         case = self.case
         batch, length, _ = qkv.shape
-        x = qkv.double().view(batch, length, -1, case.size)
+        x = exact(qkv).view(batch, length, -1, case.size)
         q, k, v = x.split((case.heads, case.key_heads, case.key_heads), 2)
         if length > 1:
             self.keys = self.values = None
@@ -83,6 +83,11 @@ class Oracle:
         self.keys = k if past == 0 else torch.cat([self.keys, k], 1)
         self.values = v if past == 0 else torch.cat([self.values, v], 1)
         return self._attend(q, mask, alibi).reshape(batch, length, -1)
+
+    def check(self, found, qkv, mask=None, alibi=None, positions=None):
+        """That softmax_context's output is that of step()."""
+        wanted = self.step(qkv, mask, alibi, positions)
+        assert_attention_close(found, wanted, self.values, self.case.suffix)
 
     def _attend(self, q, mask, alibi):
         case, (batch, length) = self.case, q.shape[:2]
@@ -100,9 +105,9 @@ class Oracle:
                 g = h // (case.heads // case.key_heads)
                 scores = q[b, :, h] @ self.keys[b, :, g].t() * case.norm_factor**2
                 if alibi is not None:
-                    scores = scores + alibi.double()[b * case.heads + h]
+                    scores = scores + exact(alibi)[b * case.heads + h]
                 if mask is not None:
-                    scores = scores + mask.double().expand(batch, 1, length, total)[b, 0]
+                    scores = scores + exact(mask).expand(batch, 1, length, total)[b, 0]
                 scores = scores.masked_fill(hidden, -math.inf)
                 top = scores.max(-1, keepdim=True).values
                 e = torch.exp(scores - top)

@@ -9,12 +9,30 @@ import textwrap
 
 import pytest
 
-pytest.importorskip("torch", reason="torch is not installed")
+torch = pytest.importorskip("torch", reason="torch is not installed")
+
+from opdock.testing import cuda  # noqa: E402, F401 (a fixture; it needs torch)
 
 has_deepspeed = importlib.util.find_spec("deepspeed") is not None
 needs_deepspeed = pytest.mark.skipif(
     not has_deepspeed, reason="DeepSpeed is not installed (tests/requirements-nodeps.txt)"
 )
+
+
+def _devices():
+    """Those of OPDOCK_TEST_DEVICES, as of the plugins' tests; without it the CPU, and a GPU if
+    there is one. They are counted by NVML: processes that these tests fork can use a GPU."""
+    if claimed := os.environ.get("OPDOCK_TEST_DEVICES"):
+        return claimed.split(",")
+    return ["cpu", "cuda"] if torch.cuda.device_count() else ["cpu"]
+
+
+@pytest.fixture(params=_devices())
+def device(request):
+    """Each device of torch's that the inference functions are tested on: "cpu", "cuda"."""
+    if request.param != "cpu" and not torch.cuda.is_available():
+        pytest.skip(f"OPDOCK_TEST_DEVICES names {request.param!r}, which torch does not have here")
+    return request.param
 
 
 @pytest.fixture

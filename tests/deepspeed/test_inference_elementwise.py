@@ -5,7 +5,7 @@ import itertools
 
 import pytest
 import torch
-from inference_cases import DTYPES, NONE, assert_close, each_dtype, gelu, random
+from inference_cases import DTYPES, NONE, assert_close, each_dtype, exact, gelu, random
 
 import opdock
 from opdock.compat.deepspeed import inference
@@ -23,12 +23,12 @@ def call(stem, suffix, *arguments):
 @grid
 def test_biases_are_added_in_place(shape, suffix, random):
     x, bias = random(shape, suffix), random(shape[-1:], suffix)
-    total = x.double() + bias.double()
+    total = exact(x) + exact(bias)
     wanted = {"bias_add": total, "bias_relu": total.clamp(min=0), "bias_gelu": gelu(total)}
     for stem, expected in wanted.items():
         given = x.clone()
         assert call(stem, suffix, given, bias) is given
-        assert_close(given, expected, suffix)
+        assert_close(given, expected, suffix, activated=total if stem == "bias_gelu" else None)
 
 
 @each_dtype
@@ -36,11 +36,14 @@ def test_biases_are_added_in_place(shape, suffix, random):
 def test_gated_activations(shape, suffix, random):
     x, bias = random((*shape[:2], 2 * shape[2]), suffix), random((2 * shape[2],), suffix)
     before = x.clone()
-    hidden, gate = (x.double() + bias.double()).chunk(2, -1)
+    hidden, gate = (exact(x) + exact(bias)).chunk(2, -1)
     silu = gate / (1 + torch.exp(-gate))
-    assert_close(inference.bias_geglu(x, bias), hidden * gelu(gate, "none"), suffix)
-    assert_close(inference.gated_activation(x, bias, 3), hidden * gelu(gate, "none"), suffix)
-    assert_close(inference.gated_activation(x, bias, 4), hidden * silu, suffix)
+    for found, activated in (
+        (inference.bias_geglu(x, bias), gelu(gate, "none")),
+        (inference.gated_activation(x, bias, 3), gelu(gate, "none")),
+        (inference.gated_activation(x, bias, 4), silu),
+    ):
+        assert_close(found, hidden * activated, suffix, activated=hidden * gate)
     assert torch.equal(x, before)
 
 
@@ -56,7 +59,7 @@ def test_an_activation_that_is_not_gated_is_refused(random):
 def test_residual_add_bias(shape, suffix, mp_size, random):
     hidden, residual, attention = (random(shape, suffix) for _ in range(3))
     final, other = (random(shape[-1:], suffix) for _ in range(2))
-    h, r, a, b, c = (t.double() for t in (hidden, residual, attention, final, other))
+    h, r, a, b, c = (exact(t) for t in (hidden, residual, attention, final, other))
     for after, add_bias, preln in itertools.product((True, False), repeat=3):
         if not after:
             wanted = h + a + (r + b + (c if add_bias else 0)) / mp_size
@@ -76,7 +79,7 @@ def test_residual_add_bias(shape, suffix, mp_size, random):
 def test_residual_add_bias_without_biases(random):
     """None, which DeepSpeed's own module does not take: zeros."""
     hidden, residual, attention = (random((2, 3, 8)) for _ in range(3))
-    wanted = hidden + (residual.double() + attention)
+    wanted = exact(hidden) + exact(residual) + exact(attention)
     inference.residual_add_bias_fp32(hidden, residual, attention, None, None, 1, True, False, True)
     assert_close(residual, wanted, "fp32")
 
@@ -89,17 +92,17 @@ def test_bias_residual(suffix, random):
         random((2, 5, 64), suffix),
         random((64,), suffix),
     )
-    for given, added in ((bias, bias.double()), (NONE, 0), (None, 0)):
+    for given, added in ((bias, exact(bias)), (NONE, 0), (None, 0)):
         out = x.clone()
         assert call("bias_residual", suffix, out, residual, given) is out
-        assert_close(out, x.double() + residual.double() + added, suffix)
+        assert_close(out, exact(x) + exact(residual) + added, suffix)
 
 
 @each_dtype
 @pytest.mark.parametrize("gamma", [1.0, 0.5, -2.0])
 def test_vector_add(suffix, gamma, random):
     a, b = random((2, 7, 130), suffix), random((2, 7, 130), suffix)
-    wanted = gamma * a.double() + b.double()
+    wanted = gamma * exact(a) + exact(b)
     assert inference._vector_add(a, b, gamma) is a
     assert_close(a, wanted, suffix)
 
@@ -109,8 +112,8 @@ def test_vector_add(suffix, gamma, random):
 def test_moe_res_matmul(hidden, c, suffix, random):
     residual, output = (random((c, hidden * c, hidden), suffix) for _ in range(2))
     coef = random((1, 2 * hidden, 1), suffix)
-    first, second = coef.double().flatten().chunk(2)
-    wanted = residual.double() * first + output.double() * second
+    first, second = exact(coef).flatten().chunk(2)
+    wanted = exact(residual) * first + exact(output) * second
     assert inference.moe_res_matmul(residual, coef, output) is output
     assert_close(output, wanted, suffix)
 
@@ -126,7 +129,7 @@ def test_a_tensor_with_gaps_is_copied(suffix, random):
     wide, bias = random((2, 3, 16), suffix), random((8,), suffix)
     before, x = wide.clone(), wide[..., ::2]
     found = call("bias_add", suffix, x, bias)
-    assert_close(found, x.double() + bias.double(), suffix)
+    assert_close(found, exact(x) + exact(bias), suffix)
     assert torch.equal(wide, before)
 
 
@@ -147,11 +150,14 @@ def test_another_dtype_is_refused_by_name(stem, random):
 
 def test_another_device_is_refused(random):
     """Before anything is read: DeepSpeed's reads whatever lies at the address."""
-    x, away = random((2, 8)), torch.empty(8, device="meta")
-    with pytest.raises((opdock.InvalidArgumentError, opdock.ArgumentError), match="bias"):
-        inference.bias_add_fp32(x, away)
-    with pytest.raises((opdock.InvalidArgumentError, opdock.ArgumentError), match="x|input"):
-        inference.bias_add_fp32(torch.empty(2, 8, device="meta"), random((8,)))
+    x, bias = random((2, 8)), random((8,))
+    for other in ("meta", "cpu") if x.is_cuda else ("meta",):
+        with pytest.raises((opdock.InvalidArgumentError, opdock.ArgumentError), match="bias"):
+            inference.bias_add_fp32(x, torch.empty(8, device=other))
+        with pytest.raises(
+            (opdock.InvalidArgumentError, opdock.ArgumentError), match="x|input|bias"
+        ):
+            inference.bias_add_fp32(torch.empty(2, 8, device=other), bias)
 
 
 def test_another_size_is_refused(random):
@@ -159,7 +165,7 @@ def test_another_size_is_refused(random):
     with pytest.raises(opdock.InvalidArgumentError, match=r"found shape \[7\], wanted \[8\]"):
         inference.bias_add_fp32(random((2, 8)), random((7,)))
     x, bias = random((3, 5, 7)), random((7,))
-    assert_close(inference.bias_add_fp32(x.clone(), bias), x.double() + bias, "fp32")
+    assert_close(inference.bias_add_fp32(x.clone(), bias), exact(x) + exact(bias), "fp32")
     with pytest.raises(opdock.InvalidArgumentError, match="'a': found strides"):
         inference._vector_add(random((4, 4)).t(), random((4, 4)), 1.0)
     with pytest.raises(opdock.InvalidArgumentError, match="'residual': found strides"):

@@ -8,6 +8,7 @@ from inference_cases import (
     assert_close,
     assert_product_close,
     each_dtype,
+    exact,
     gelu,
     layer_norm,
     random,
@@ -49,7 +50,7 @@ def rounded(wanted, like):
 @each_shape
 def test_vector_matmul(shape, suffix, random):
     one = Layer(random, shape, suffix)
-    wanted = one.x.double() @ one.w.double()
+    wanted = exact(one.x) @ exact(one.w)
     old = call("vector_matmul", suffix, one.x, one.w, False, NONE, False)
     new = call("vector_matmul", suffix, one.x, one.w, True, NONE, False, False)
     turned = call("vector_matmul", suffix, one.x, one.w.t().contiguous(), False, NONE, False, True)
@@ -62,9 +63,9 @@ def test_vector_matmul(shape, suffix, random):
 @each_shape
 def test_linear_layer(shape, suffix, random):
     one = Layer(random, shape, suffix)
-    product = one.x.double() @ one.w.double()
+    product = exact(one.x) @ exact(one.w)
     for add_bias in (True, False):
-        wanted = product + one.bias.double() * add_bias
+        wanted = product + exact(one.bias) * add_bias
         old = call("linear_layer", suffix, one.x, one.w, one.bias, add_bias, False, 4)
         assert_product_close(old, wanted, suffix)
         turned = one.w.t().contiguous()
@@ -84,7 +85,7 @@ def test_linear_layer_for_flash_attention(size, padded, suffix, random):
     x = random((2, 5, 24), suffix)
     w = random((24, 3 * heads * size), suffix, 24**-0.5)
     bias = random((3 * heads * size,), suffix)
-    product = (x.double() @ w.double() + bias.double()).view(2, 5, 3, heads, size)
+    product = (exact(x) @ exact(w) + exact(bias)).view(2, 5, 3, heads, size)
     wanted = torch.zeros(3, 2, heads, 5, padded, dtype=torch.float64)
     wanted[..., :size] = product.permute(2, 0, 3, 1, 4)
     found = call("linear_layer", suffix, x, w, bias, True, True, heads)
@@ -106,7 +107,7 @@ def test_qkv_gemm(shape, suffix, random):
     one = Layer(random, shape, suffix)
     norm = layer_norm(one.x, one.gamma, one.beta)
     for add_bias in (True, False):
-        wanted = rounded(norm, one.x) @ one.w.double() + one.bias.double() * add_bias
+        wanted = rounded(norm, one.x) @ exact(one.w) + exact(one.bias) * add_bias
         given = one.bias if add_bias else one.beta  # what DeepSpeed 0.7.7 passes for no bias
         rest = (given, one.gamma, one.beta, EPS, add_bias)
         old = call("qkv_gemm", suffix, one.x, one.w, NONE, *rest, 12, False, 1, 0, False)
@@ -126,16 +127,16 @@ def test_rms_qkv_gemm(shape, suffix, random):
     for turned in (False, True):
         weight = one.w.t().contiguous() if turned else one.w
         found = call("rms_qkv_gemm", suffix, one.x, weight, NONE, one.gamma, EPS, False, turned)
-        assert_product_close(found[0], rounded(norm, one.x) @ one.w.double(), suffix, 4)
+        assert_product_close(found[0], rounded(norm, one.x) @ exact(one.w), suffix, 4)
         assert_close(found[1], norm, suffix, 2)
 
 
 def activated(one, number, norm, bias=True):
     x = rounded(norm, one.x)
     if number in (1, 2):
-        y = x @ one.w.double() + one.bias.double() * bias
+        y = x @ exact(one.w) + exact(one.bias) * bias
         return gelu(y) if number == 1 else y.clamp(min=0)
-    y = x @ one.gated.double() + one.gated_bias.double() * bias
+    y = x @ exact(one.gated) + exact(one.gated_bias) * bias
     hidden, gate = y.chunk(2, -1)
     return hidden * (gelu(gate, "none") if number == 3 else gate / (1 + torch.exp(-gate)))
 
@@ -150,7 +151,7 @@ def test_mlp_gemm(shape, number, suffix, random):
         before = [one.x, one.input_bias] if after else []
         total = sum(t.float() for t in (one.residual, *before)).to(one.x.dtype)
         norm = layer_norm(total, one.gamma, one.beta)
-        wanted = rounded(activated(one, number, norm), one.x) @ one.w2.double()
+        wanted = rounded(activated(one, number, norm), one.x) @ exact(one.w2)
         head = (one.x, one.residual, one.input_bias)
         rest = (bias, one.gamma, one.beta, EPS, True, after, NONE, NONE, False, number)
         old = call("mlp_gemm", suffix, *head, weight, one.w2, *rest)
@@ -169,16 +170,16 @@ def test_rms_mlp_gemm(shape, number, suffix, random):
     more, which its own kernel has already changed."""
     one = Layer(random, shape, suffix)
     weight = one.gated if number > 2 else one.w
-    exact = one.x.double() + one.residual.double()
-    norm = rms_norm(rounded(exact, one.x), one.gamma)
-    wanted = rounded(activated(one, number, norm, bias=False), one.x) @ one.w2.double()
+    total = exact(one.x) + exact(one.residual)
+    norm = rms_norm(rounded(total, one.x), one.gamma)
+    wanted = rounded(activated(one, number, norm, bias=False), one.x) @ exact(one.w2)
     before = one.residual.clone()
     for turned in (False, True):
         weights = [w.t().contiguous() if turned else w for w in (weight, one.w2)]
         rest = (one.gamma, EPS, NONE, NONE, False, number, turned)
         found = call("rms_mlp_gemm", suffix, one.x, one.residual, *weights, *rest)
         assert_product_close(found[0], wanted, suffix, 6)
-        assert_close(found[1], exact, suffix)
+        assert_close(found[1], total, suffix)
     assert torch.equal(one.residual, before)
 
 
@@ -193,8 +194,8 @@ def test_an_activation_without_a_number_is_refused(random):
 @each_shape
 def test_fused_gemm_gelu(shape, suffix, random):
     one = Layer(random, shape, suffix)
-    inner = gelu(one.x.double() @ one.w.double() + one.bias.double())
-    wanted = rounded(inner, one.x) @ one.w2.double()
+    inner = gelu(exact(one.x) @ exact(one.w) + exact(one.bias))
+    wanted = rounded(inner, one.x) @ exact(one.w2)
     old = (one.w, NONE, one.bias, one.w2, NONE, EPS, True, False, False)
     new = (one.w.t().contiguous(), NONE, one.bias, one.w2.t().contiguous(), NONE, False, True)
     moe = (one.w, one.bias, one.w2, EPS, True, False)
@@ -207,7 +208,7 @@ def test_fused_gemm_gelu(shape, suffix, random):
 def test_einsum_sec_sm_ecm(shape, suffix, random):
     s, e, c, m = shape
     q, w = random((s, e, c), suffix), random((s, m), suffix, s**-0.5)
-    wanted = torch.einsum("sec,sm->ecm", q.double(), w.double())
+    wanted = torch.einsum("sec,sm->ecm", exact(q), exact(w))
     assert_product_close(call("einsum_sec_sm_ecm", suffix, q, w), wanted, suffix)
 
 

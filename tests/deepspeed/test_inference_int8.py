@@ -8,6 +8,7 @@ from inference_cases import (
     assert_close,
     assert_product_close,
     each_dtype,
+    exact,
     gelu,
     layer_norm,
     random,
@@ -25,8 +26,8 @@ def quantized(random, rows, columns, groups, seed_scale=1.0):
     in memory are the whole weight's), and the weight in float64."""
     q = (random((rows, columns)) * 50).clamp(-127, 127).to(torch.int8)
     scale = random((3 * groups,)).abs() * 0.02 * seed_scale / rows**0.5 + 1e-4
-    whole = scale[:groups].double()
-    weight = (q.double().view(groups, -1) * whole[:, None]).view(rows, columns)
+    whole = exact(scale[:groups])
+    weight = (exact(q).view(groups, -1) * whole[:, None]).view(rows, columns)
     return q, scale.view(groups, 3), weight
 
 
@@ -60,25 +61,25 @@ def test_products_with_int8_weights(groups, suffix, random):
     def call(stem, *arguments):
         return getattr(inference, f"{stem}_{suffix}")(*arguments)
 
-    wanted = x.double() @ w.t()
+    wanted = exact(x) @ w.t()
     for transposed in ((), (False,), (True,)):
         found = call("vector_matmul", x, q, False, scale, True, *transposed)
         assert_product_close(found, wanted, suffix, 4)
     norm = layer_norm(x, gamma, beta)
-    wanted = norm.to(x.dtype).double() @ w.t() + bias.double()
+    wanted = norm.to(x.dtype).double() @ w.t() + exact(bias)
     found = call("qkv_gemm", x, q, scale, bias, gamma, beta, EPS, True, True, False)
     assert_product_close(found[0], wanted, suffix, 4)
     old = call("qkv_gemm", x, q, scale, bias, gamma, beta, EPS, True, 1, False, 1, 0, True)
     assert torch.equal(old[0], found[0])
-    inner = gelu(x.double() @ w.t() + bias.double()).to(x.dtype).double()
+    inner = gelu(exact(x) @ w.t() + exact(bias)).to(x.dtype).double()
     found = call("fused_gemm_gelu", x, q, scale, bias, q2, scale2, True, False)
     assert_product_close(found, inner @ w2.t(), suffix, 4)
     rest = (bias, gamma, beta, EPS, True, False, scale, scale2, True, 1)
     found = call("mlp_gemm", x, x, None, q, q2, *rest)
-    inner = gelu(norm.to(x.dtype).double() @ w.t() + bias.double()).to(x.dtype).double()
+    inner = gelu(norm.to(x.dtype).double() @ w.t() + exact(bias)).to(x.dtype).double()
     assert_product_close(found[0], inner @ w2.t(), suffix, 4)
     found = call("rms_mlp_gemm", x, residual, q, q2, gamma, EPS, scale, scale2, True, 2, False)
-    assert_close(found[1], x.double() + residual.double(), suffix)
+    assert_close(found[1], exact(x) + exact(residual), suffix)
 
 
 def merged(random, into, out, groups, merge_count):
@@ -89,7 +90,7 @@ def merged(random, into, out, groups, merge_count):
     scales = random((groups, parts)).abs() * 0.02 / into**0.5 + 1e-4
     for i in range(parts):
         q = (random((out, into // parts)) * 50).clamp(-127, 127).to(torch.int8)
-        by_group = q.double().view(groups, -1) * scales[:, i, None].double()
+        by_group = exact(q).view(groups, -1) * exact(scales[:, i, None])
         pieces.append(q.t())
         weights.append(by_group.view(out, -1).t())
     return torch.cat(pieces).contiguous(), scales, torch.cat(weights)
@@ -103,18 +104,18 @@ def test_the_int8_functions_of_0_7_7(groups, merge_count, random):
     gamma, beta = random((48,), "fp16"), random((48,), "fp16")
     q, scale, w = merged(random, 48, 32, groups, merge_count)
     found = inference.vector_matmul_int8(x, q, scale, groups, merge_count)
-    assert_product_close(found, x.double() @ w, "fp16", 4)
+    assert_product_close(found, exact(x) @ w, "fp16", 4)
     if merge_count:
         return
     linear = inference.linear_layer_int8(x, q, bias, scale, groups)
-    assert_product_close(linear, x.double() @ w + bias.double(), "fp16", 4)
+    assert_product_close(linear, exact(x) @ w + exact(bias), "fp16", 4)
     norm = layer_norm(x, gamma, beta).half().double()
     qkv = inference.qkv_gemm_int8(x, q, bias, gamma, beta, EPS, scale, groups, True)
-    assert_product_close(qkv, norm @ w + bias.double(), "fp16", 4)
+    assert_product_close(qkv, norm @ w + exact(bias), "fp16", 4)
     plain = inference.qkv_gemm_int8(x, q, bias, gamma, beta, EPS, scale, groups, False)
     assert_product_close(plain, norm @ w, "fp16", 4)
     fused = inference.fused_gemm_gelu_int8(x, q, bias, EPS, scale, groups, True)
-    assert_product_close(fused, gelu(x.double() @ w + bias.double()), "fp16", 4)
+    assert_product_close(fused, gelu(exact(x) @ w + exact(bias)), "fp16", 4)
 
 
 @pytest.mark.parametrize("preln", [True, False])
@@ -128,8 +129,8 @@ def test_mlp_gemm_int8_normalises(preln, random):
     )
     total = (x.float() + residual.float() + input_bias.float()).half()
     norm = layer_norm(total, gamma, beta)
-    assert_product_close(found[0], gelu(norm.half().double() @ w + bias.double()), "fp16", 4)
-    assert_close(found[1], total.double() if preln else norm, "fp16", 2)
+    assert_product_close(found[0], gelu(norm.half().double() @ w + exact(bias)), "fp16", 4)
+    assert_close(found[1], exact(total) if preln else norm, "fp16", 2)
 
 
 def test_the_int8_names_in_the_form_of_0_19_8(random):
@@ -138,20 +139,20 @@ def test_the_int8_names_in_the_form_of_0_19_8(random):
     q, scale, w = quantized(random, 32, 48, 4)
     q2, scale2, w2 = quantized(random, 48, 32, 4)
     found = inference.vector_matmul_int8(x, q, False, scale, True, False)
-    assert_product_close(found, x.double() @ w.t(), "fp16", 4)
+    assert_product_close(found, exact(x) @ w.t(), "fp16", 4)
     found = inference.fused_gemm_gelu_int8(x, q, scale, bias, q2, scale2, True, False)
-    inner = gelu(x.double() @ w.t() + bias.double()).half().double()
+    inner = gelu(exact(x) @ w.t() + exact(bias)).half().double()
     assert_product_close(found, inner @ w2.t(), "fp16", 4)
     with pytest.raises(opdock.ArgumentError, match="wanted 5 .DeepSpeed 0.7.7., 6"):
         inference.vector_matmul_int8(x, q, scale)
 
 
-def test_scales_that_do_not_fit(random):
+def test_scales_that_do_not_fit(device, random):
     x = random((1, 2, 48), "fp16")
     q, scale, _ = quantized(random, 32, 48, 4)
     cases = (
         (x, q, False, NONE.half(), True),
-        (x, q, False, torch.ones(5), True),
+        (x, q, False, torch.ones(5, device=device), True),
         (x, q, False, None, True),
         (x, q.half(), False, scale, True),
         (x, q, False, scale, False),

@@ -5,7 +5,16 @@ import math
 
 import pytest
 import torch
-from inference_cases import DTYPES, NONE, each_dtype, gelu, layer_norm, random
+from inference_cases import (
+    DTYPES,
+    NONE,
+    each_dtype,
+    exact,
+    gelu,
+    layer_norm,
+    more_roundings,
+    random,
+)
 
 from opdock.compat.deepspeed import inference
 
@@ -69,7 +78,7 @@ def layer_of_0_19_8(w, i, x, function):
 
 def oracle(w, x):
     """The layer over a whole sequence, in float64."""
-    w = {name: value.double() for name, value in vars(w).items()}
+    w = {name: exact(value) for name, value in vars(w).items()}
     batch, length, _ = x.shape
     qkv = layer_norm(x, w["gamma"], w["beta"]) @ w["qkv"] + w["qkv_b"]
     q, k, v = (t.view(batch, length, HEADS, -1).transpose(1, 2) for t in qkv.chunk(3, -1))
@@ -88,7 +97,7 @@ def test_a_prompt_and_tokens_after_it(layer, suffix, random):
     """Errors of the last layer, relative to the largest: a few roundings a layer."""
     weights = [Weights(random, suffix) for _ in range(LAYERS)]
     sequence = random((2, 12, HIDDEN), suffix)
-    wanted = sequence.double()
+    wanted = exact(sequence)
     for w in weights:
         wanted = oracle(w, wanted)
 
@@ -103,6 +112,9 @@ def test_a_prompt_and_tokens_after_it(layer, suffix, random):
             assert layer(w, i, x, function) is x
         found.append(x)
         begin += step
-    error = (torch.cat(found, 1).double() - wanted).abs().max() / wanted.abs().max()
-    assert error <= 4 * torch.finfo(DTYPES[suffix]).eps
+    # Of the roundings of a layer, nine here, a GPU adds those of two products before their biases
+    # and that of the weights of attention.
+    more = 12 / 9 if more_roundings(x) else 1
+    error = (exact(torch.cat(found, 1)) - wanted).abs().max() / wanted.abs().max()
+    assert error <= 4 * more * torch.finfo(DTYPES[suffix]).eps
     inference.release_workspace()

@@ -5,7 +5,7 @@ import itertools
 
 import pytest
 import torch
-from inference_cases import assert_close, each_dtype, layer_norm, random, rms_norm
+from inference_cases import assert_close, each_dtype, exact, layer_norm, random, rms_norm
 
 import opdock
 from opdock.compat.deepspeed import inference
@@ -24,14 +24,14 @@ def sampled(tensor):
 
 def rounded_sum(*terms):
     """The sum in float32, rounded to the terms' dtype, as the functions say; in float64."""
-    return sum(term.float() for term in terms).to(terms[0].dtype).double()
+    return exact(sum(term.float() for term in terms).to(terms[0].dtype))
 
 
 @each_dtype
 @pytest.mark.parametrize("shape", GRID, ids=str)
 def test_on_deepspeeds_grid(shape, suffix, random):
     x, residual = (random((1, *shape[1:]), suffix).repeat(shape[0], 1, 1) for _ in range(2))
-    x += torch.arange(shape[0], dtype=x.dtype)[:, None, None] / 16
+    x += torch.arange(shape[0], dtype=x.dtype, device=x.device)[:, None, None] / 16
     bias, gamma, beta = (random(shape[-1:], suffix) for _ in range(3))
     rows, others = sampled(x), sampled(residual)
     assert_close(
@@ -46,12 +46,12 @@ def test_on_deepspeeds_grid(shape, suffix, random):
         x, bias, residual, gamma, beta, EPS
     )
     assert torch.equal(stored, found)
-    exact = rows.double() + others.double() + bias.double()
-    assert_close(sampled(kept), exact, suffix, 2)
+    exact_sum = exact(rows) + exact(others) + exact(bias)
+    assert_close(sampled(kept), exact_sum, suffix, 2)
     total = rounded_sum(rows, others)
     found, kept = inference.pre_rms_norm(x, residual, gamma, EPS)
     assert_close(sampled(found), rms_norm(total, gamma), suffix, 2)
-    assert_close(sampled(kept), rows.double() + others.double(), suffix)
+    assert_close(sampled(kept), exact(rows) + exact(others), suffix)
 
 
 @each_dtype
@@ -60,7 +60,7 @@ def test_the_sum_is_not_rounded_much(suffix, random):
     x, residual = (random((4, 9, 768), suffix) for _ in range(2))
     bias, gamma = (random((768,), suffix) for _ in range(2))
     beta = torch.zeros_like(gamma)
-    wanted = layer_norm(x.double() + residual.double() + bias.double(), gamma, beta)
+    wanted = layer_norm(exact(x) + exact(residual) + exact(bias), gamma, beta)
     found = inference._layer_norm_residual(x, bias, residual, gamma, beta, EPS)
     assert_close(found, wanted, suffix, 5)
 

@@ -6,7 +6,7 @@ import math
 
 import pytest
 import torch
-from inference_cases import NONE, assert_close, each_dtype, random
+from inference_cases import NONE, assert_close, each_dtype, exact, random
 
 import opdock
 from opdock.compat.deepspeed import inference
@@ -24,7 +24,7 @@ def options(triangular=False, window=0, layer_scale=1.0, head_offset=0, mp_size=
 
 def softmax(scores, visible=None):
     """By its definition, in float64; of a row without visible elements zeros."""
-    scores = scores.double()
+    scores = exact(scores)
     if visible is not None:
         scores = scores.masked_fill(~visible, -math.inf)
     top = scores.amax(-1, keepdim=True).nan_to_num(0, neginf=0)
@@ -44,23 +44,23 @@ def test_with_masks_and_alibi(keys, suffix, random):
     one_row, alibi = random((batch, 1, 1, keys), suffix), random((batch * heads, 1, keys), suffix)
     masks = {
         None: 0.0,
-        encoder: encoder[:, None, None].double(),
-        decoder: decoder.double(),
-        decoder[:, 0]: decoder.double(),
-        one_row: one_row.double(),
+        encoder: exact(encoder[:, None, None]),
+        decoder: exact(decoder),
+        decoder[:, 0]: exact(decoder),
+        one_row: exact(one_row),
         NONE: 0.0,
     }
     for (mask, added), bias in itertools.product(masks.items(), (NONE, None, alibi)):
-        more = alibi.double().view(batch, heads, 1, keys) if bias is alibi else 0.0
+        more = exact(alibi).view(batch, heads, 1, keys) if bias is alibi else 0.0
         given = x.clone()
         found = call("softmax", suffix, given, mask, bias, *options(layer_scale=0.3))
         assert found is given
         # The two are added in the dtype before the op adds them in float32.
         both = mask is not None and mask.dim() > 1 and bias is alibi
-        scores = x.double() * torch.tensor(0.3).double() + added + more
+        scores = exact(x) * torch.tensor(0.3).double() + added + more
         if both:
             rounded = torch.zeros(shape, dtype=x.dtype) + added.to(x.dtype) + more.to(x.dtype)
-            scores = x.double() * torch.tensor(0.3).double() + rounded.double()
+            scores = exact(x) * torch.tensor(0.3).double() + exact(rounded)
         assert_close(found, softmax(scores), suffix, 2)
 
 
@@ -99,9 +99,9 @@ def test_triangular_over_cached_keys_is_refused(random):
         inference.softmax_fp32(random((1, 2, 3, 9)), NONE, NONE, *options(triangular=True))
 
 
-def test_rows_that_are_masked(random):
+def test_rows_that_are_masked(device, random):
     """By -10000, DeepSpeed's number, the scores decide; by -inf the row is zero."""
-    x, mask = random((2, 2, 3, 17)), torch.zeros(2, 17)
+    x, mask = random((2, 2, 3, 17)), torch.zeros(2, 17, device=device)
     mask[1] = -10000
     found = inference.softmax_fp32(x.clone(), mask, NONE, *options())
     assert_close(found[1], softmax(x[1] - 10000), "fp32", 2)
@@ -130,12 +130,14 @@ def test_as_the_moe_layer_calls_it(random):
     assert_close(found, softmax(x), "fp16", 2)
 
 
-def test_what_does_not_fit_is_refused(random):
+def test_what_does_not_fit_is_refused(device, random):
     x = random((2, 2, 3, 5))
     with pytest.raises(opdock.InvalidArgumentError, match=r"found shape \(2, 4\), wanted \[2, 5\]"):
         inference.softmax_fp32(x, random((2, 4)), NONE, *options())
     with pytest.raises(opdock.InvalidArgumentError, match="'attn_mask': found torch.bool"):
-        inference.softmax_fp32(x, torch.ones(2, 5, dtype=torch.bool), NONE, *options())
+        inference.softmax_fp32(
+            x, torch.ones(2, 5, dtype=torch.bool, device=device), NONE, *options()
+        )
     with pytest.raises(opdock.ArgumentError, match="found 4 arguments, wanted 11"):
         inference.softmax_fp32(x, NONE, NONE, True)
     with pytest.raises(opdock.InvalidArgumentError, match="wanted .batch, heads, queries, keys."):
@@ -145,7 +147,7 @@ def test_what_does_not_fit_is_refused(random):
 def rotated(x, heads, rotary_dim, offset, interleaved, theta=10000.0):
     """Rotary embedding in float64 by complex numbers."""
     batch, length, width = x.shape
-    y = x.double().view(batch, length, heads, -1).clone()
+    y = exact(x).view(batch, length, heads, -1).clone()
     half = rotary_dim // 2
     exponents = torch.arange(half, dtype=torch.float64) * 2 / rotary_dim
     angles = (offset + torch.arange(length, dtype=torch.float64))[:, None] / theta**exponents
@@ -210,7 +212,7 @@ def test_padding(size, padded, suffix, random):
     for tensor, one, other, count in zip(
         (query, key, value), found, transformed, (19, 128, 128), strict=True
     ):
-        wanted = torch.zeros(2, 3, count, padded, dtype=tensor.dtype)
+        wanted = torch.zeros(2, 3, count, padded, dtype=tensor.dtype, device=tensor.device)
         wanted[:, :, : tensor.shape[2], :size] = tensor
         assert torch.equal(one, wanted) and torch.equal(other, wanted)
     plain = call("pad_transform", suffix, *flat, 3, False)

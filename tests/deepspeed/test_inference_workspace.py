@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """What stays between calls: the counter, the caches, results that somebody holds, threads."""
 
+import contextlib
 import threading
 import types
 
 import pytest
 import torch
 from attention_cases import Case, Oracle
-from inference_cases import assert_close, random
+from inference_cases import exact, random
 
 import opdock
 from opdock.compat.deepspeed import inference
@@ -33,8 +34,18 @@ def layers(qkv, count=2, oracles=None):
     """All layers of a step; layer i gets qkv plus i."""
     found = [CASE.call(qkv + i, layer=i, layers=count) for i in range(count)]
     for i, oracle in enumerate(oracles or ()):
-        assert_close(found[i][0], oracle.step(qkv + i), "fp32", 5)
+        oracle.check(found[i][0], qkv + i)
     return found
+
+
+def own_place(device):
+    """A context in which the thread's calls have an arena of their own: on the CPU each thread has
+    one, on a GPU each stream, which here first waits for what has been asked for before."""
+    if device == "cpu":
+        return contextlib.nullcontext()
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    return torch.cuda.stream(stream)
 
 
 def test_the_counter_advances_with_the_last_layer(random):
@@ -136,19 +147,19 @@ def test_an_external_cache_keeps_nothing(random):
         CASE.call(random((2, 5, CASE.width)))
 
 
-def test_release_and_retake(random):
+def test_release_and_retake(device, random):
     layers(random((2, 5, CASE.width)))
     assert inference.release_workspace() is None
-    assert not workspace.arena(torch.device("cpu")).caches
+    assert not workspace.arena(torch.device(device)).caches
     assert inference.retake_workspace() is True
     oracles = [Oracle(CASE), Oracle(CASE)]
     for step in (5, 1):
         layers(random((2, step, CASE.width)), 2, oracles)
 
 
-def test_nothing_was_allocated(random, monkeypatch):
+def test_nothing_was_allocated(device, random, monkeypatch):
     monkeypatch.setattr(workspace, "_latest", None)
-    monkeypatch.setattr(workspace.arena(torch.device("cpu")), "own_plan", None)
+    monkeypatch.setattr(workspace.arena(torch.device(device)), "own_plan", None)
     with pytest.raises(opdock.InvalidArgumentError, match="call allocate_workspace_fp32"):
         CASE.call(random((2, 5, CASE.width)))
     assert inference.retake_workspace() is True
@@ -230,7 +241,16 @@ def test_a_gpus_memory_says_how_many_tokens_there_are(monkeypatch):
         allocate(tokens=1000, least=101)
 
 
-def test_each_thread_has_its_sequence(random):
+def test_the_cpu_beside_a_gpu(monkeypatch):
+    """A workspace counts for both, whichever was there when another one was asked for before."""
+    allocate(tokens=5)
+    Gpu(monkeypatch, (500 << 20) - (2 << 20) + 100 * 2048)
+    allocate(tokens=200)
+    assert workspace.arena(torch.device("cpu")).plan.tokens == 200
+    assert workspace.arena(torch.device("cuda", 1)).plan.tokens == 100
+
+
+def test_each_thread_has_its_sequence(device, random):
     """They take turns, token by token; neither sees the other's."""
     turn = threading.Barrier(2, timeout=60)
     given = [[random((2, step, CASE.width)) for step in (3 + i, 1, 1, 1)] for i in range(2)]
@@ -239,9 +259,10 @@ def test_each_thread_has_its_sequence(random):
     def run(steps):
         try:
             oracles = [Oracle(CASE), Oracle(CASE)]
-            for qkv in steps:
-                turn.wait()
-                layers(qkv, 2, oracles)
+            with own_place(device):
+                for qkv in steps:
+                    turn.wait()
+                    layers(qkv, 2, oracles)
         except BaseException as error:
             errors.append(error)
             turn.abort()
@@ -272,14 +293,15 @@ def test_a_thread_without_a_workspace_of_its_own(random):
     assert done
 
 
-def test_another_thread_does_not_go_on_with_a_sequence(random):
+def test_another_thread_does_not_go_on_with_a_sequence(device, random):
     """Its mask says that there are tokens before."""
     layers(random((2, 5, CASE.width)))
     qkv, errors = random((2, 1, CASE.width)), []
 
     def run():
         try:
-            CASE.call(qkv, torch.zeros(2, 6))
+            with own_place(device):
+                CASE.call(qkv, torch.zeros(2, 6, device=device))
         except opdock.InvalidArgumentError as error:
             errors.append(str(error))
 
@@ -289,14 +311,15 @@ def test_another_thread_does_not_go_on_with_a_sequence(random):
     assert errors and "wanted [2, 1]" in errors[0]
 
 
-def test_int8_weights_leave_the_caches_alone(random):
+def test_int8_weights_leave_the_caches_alone(device, random):
     """Far more of them than the workspace; DeepSpeed 0.7.7 widens them into it, and beyond."""
     allocate(tokens=8)
     oracles = [Oracle(CASE), Oracle(CASE)]
     layers(random((2, 5, CASE.width)), 2, oracles)
-    weight, scale = torch.ones(768, 1024, dtype=torch.int8), torch.full((768,), 0.5)
+    weight = torch.ones(768, 1024, dtype=torch.int8, device=device)
+    scale, x = torch.full((768,), 0.5, device=device), torch.ones(1, 3, 1024, device=device)
     for _ in range(3):
-        product = inference.vector_matmul_fp32(torch.ones(1, 3, 1024), weight, False, scale, True)
+        product = inference.vector_matmul_fp32(x, weight, False, scale, True)
         assert (product == 512).all()
         layers(random((2, 1, CASE.width)), 2, oracles)
 
@@ -312,8 +335,8 @@ def test_repeat_kv_cache(random):
     oracles = [Oracle(CASE), Oracle(CASE)]
     for i, oracle in enumerate(oracles):
         oracle.step(prompt.repeat_interleave(3, 0) + i)
-        assert torch.equal(held[2 * i].double(), oracle.keys.transpose(1, 2))
-        assert torch.equal(held[2 * i + 1].double(), oracle.values.transpose(1, 2))
+        assert torch.equal(exact(held[2 * i]), oracle.keys.transpose(1, 2))
+        assert torch.equal(exact(held[2 * i + 1]), oracle.values.transpose(1, 2))
     for _ in range(2):
         layers(random((6, 1, CASE.width)), 2, oracles)
 

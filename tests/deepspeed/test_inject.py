@@ -2,7 +2,8 @@
 """DeepSpeed's own kernel injection, unmodified, on models of transformers: the tokens of eager.
 
 DeepSpeed 0.19.8 with the transformers whose layers it knows; on the CPU, for which it has no
-inference kernels itself. The weights are random.
+inference kernels itself, and on a GPU, where Opdock's take the place of its own. The weights are
+random.
 """
 
 import os
@@ -30,7 +31,7 @@ from opdock.compat import deepspeed as compat
 compat.install()
 import deepspeed
 torch.manual_seed(0)
-dtype = getattr(torch, sys.argv[1])
+dtype, device = getattr(torch, sys.argv[1]), sys.argv[2]
 ends = {"vocab_size": 500, "bos_token_id": 0, "eos_token_id": None, "pad_token_id": 0}
 heads = {"num_hidden_layers": 3, "hidden_size": 128, "num_attention_heads": 4}
 gpt = {"n_layer": 3, "n_embd": 128, "n_head": 4}
@@ -43,7 +44,7 @@ def spread(model):
                 weight.mul_(3)
             elif "bias" in name:
                 weight.add_(torch.randn_like(weight) / 10)
-    return model.to(dtype).eval()
+    return model.to(device, dtype).eval()
 
 def inject(model):
     engine = deepspeed.init_inference(
@@ -68,14 +69,15 @@ MODELS = {
 }
 
 
-def run(code, dtype):
+def run(code, dtype, device):
     path = os.pathsep.join([*map(str, PACKAGES), os.environ.get("PYTHONPATH", "")])
-    run_python(BEGIN + code, dtype, PYTHONPATH=path, DS_ACCELERATOR="cpu", DS_SKIP_CUDA_CHECK="1")
+    environment = {"DS_ACCELERATOR": device, "DS_SKIP_CUDA_CHECK": "1"}
+    run_python(BEGIN + code, dtype, device, PYTHONPATH=path, **environment)
 
 
 @pytest.mark.parametrize("dtype, error", [("float32", 1e-5), ("bfloat16", 2e-2)])
 @pytest.mark.parametrize("name", MODELS)
-def test_the_tokens_of_eager(name, dtype, error):
+def test_the_tokens_of_eager(name, dtype, error, device):
     """And the logits, relative to the largest; a second sequence in the same engine too."""
     gelu = 5e-4 if name == "gpt_neox" else 0  # eager has GELU by erf, DeepSpeed by tanh
     run(
@@ -83,7 +85,7 @@ def test_the_tokens_of_eager(name, dtype, error):
 model = spread({MODELS[name]})
 engine = inject(model)
 for shape in ((2, 7), (3, 20), (1, 2)):
-    ids = torch.randint(1, 500, shape)
+    ids = torch.randint(1, 500, shape).to(device)
     with torch.no_grad():
         wanted, found = model(ids).logits, engine.module(ids).logits
         worst = (found - wanted).abs().max() / wanted.abs().max()
@@ -94,17 +96,19 @@ for shape in ((2, 7), (3, 20), (1, 2)):
         assert torch.equal(engine.generate(ids, **options), model.generate(ids, **options))
 """,
         dtype,
+        device,
     )
 
 
-def test_an_encoder():
+def test_an_encoder(device):
     """BERT, whose GELU eager computes by tanh here as DeepSpeed does; with rows of padding."""
     run(
         """
 model = spread(transformers.BertModel(transformers.BertConfig(
     **heads, intermediate_size=512, vocab_size=500, hidden_act="gelu_new")))
 engine = inject(model)
-ids, mask = torch.randint(1, 500, (2, 9)), torch.ones(2, 9, dtype=torch.long)
+ids = torch.randint(1, 500, (2, 9)).to(device)
+mask = torch.ones_like(ids)
 mask[1, 5:] = 0
 with torch.no_grad():
     wanted = model(ids, attention_mask=mask).last_hidden_state
@@ -113,4 +117,5 @@ worst = (found - wanted)[mask.bool()].abs().max() / wanted.abs().max()
 assert worst < 1e-5, worst
 """,
         "float32",
+        device,
     )

@@ -186,7 +186,7 @@ def allocate_workspace(
     max_out_tokens=1024,
     min_out_tokens=1,
 ):
-    """Says how many tokens the caches of this stream (on the CPU: thread) are for.
+    """Says how many tokens the caches of this stream and of this thread on the CPU are for.
 
     Memory is taken by a layer's first prompt, max_out_tokens places for each row of its batch, or
     on a GPU as many as fit into its free memory; fewer than min_out_tokens: OutOfMemoryError. A
@@ -211,7 +211,7 @@ def allocate_workspace(
             "a number that divides hidden_dim and that mp_size divides",
             "check the model's configuration",
         )
-    here = _here()[-1]
+    here = _here()
     wanted = Plan(
         num_heads // mp_size,
         hidden_dim // num_heads,
@@ -220,8 +220,8 @@ def allocate_workspace(
         max_out_tokens,
         bool(external_cache),
     )
-    if here.asked == wanted:  # DeepSpeed 0.7.7 asks before every token
-        _latest = here.own_plan
+    if all(one.asked == wanted for one in here):  # DeepSpeed 0.7.7 asks before every token
+        _latest = here[-1].own_plan
         return
     fit = max_out_tokens
     free = None if external_cache else _free_bytes()
@@ -233,8 +233,9 @@ def allocate_workspace(
             f"{at.name}(): found memory for {fit} tokens, wanted min_out_tokens = "
             f"{min_out_tokens}; use a smaller batch, or free memory of the GPU"
         )
-    here.asked = wanted
-    here.own_plan = _latest = wanted._replace(tokens=fit)
+    for one in here:  # nothing says on which device the tensors will be
+        one.asked = one.own_plan = wanted
+    here[-1].own_plan = _latest = wanted._replace(tokens=fit)
 
 
 def reset_cache():

@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The binding on the streams of a GPU: whose sequence is whose, and what a token waits for."""
+
+import contextlib
+
+import pytest
+import torch
+from attention_cases import Case, Oracle
+
+from opdock.compat.deepspeed import inference
+from opdock.compat.deepspeed.inference import workspace
+
+LAYERS = 2
+CASES = {
+    "plain": Case("fp16", size=64),
+    "rotary": Case("fp16", size=64, rotary_dim=64, half=True),
+    "grouped": Case("fp16", size=64, key_heads=2),
+    "float32": Case("fp32"),
+}
+
+
+@pytest.fixture(autouse=True)
+def fresh(cuda):
+    """Two layers of two rows, for 64 tokens, in whichever stream; the memory is given back."""
+    inference.release_workspace()
+    inference.allocate_workspace_fp32(256, 4, 10, 2, LAYERS, 1, False, 0, 64, 1)
+    yield
+    torch.cuda.synchronize()
+    inference.release_workspace()
+
+
+def drawn(shape, suffix, seed):
+    """Normal numbers on the GPU, drawn on the CPU."""
+    dtype = torch.float32 if suffix == "fp32" else torch.float16
+    numbers = torch.randn(shape, generator=torch.Generator().manual_seed(seed))
+    return numbers.to(dtype).cuda()
+
+
+def step(case, qkv):
+    """The outputs of all layers."""
+    return [case.call(qkv, layer=i, layers=LAYERS)[0] for i in range(LAYERS)]
+
+
+def check(oracles, found, qkv):
+    for oracle, out in zip(oracles, found, strict=True):
+        oracle.check(out, qkv)
+
+
+@contextlib.contextmanager
+def no_waiting():
+    """torch raises an error where it waits for the device, as a copy from it does."""
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        yield
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+
+
+def test_two_streams_have_sequences_of_their_own():
+    """Of one thread, token by token in turns, and of different lengths."""
+    case = CASES["rotary"]
+    streams = [torch.cuda.Stream() for _ in range(2)]
+    oracles = [[Oracle(case) for _ in range(LAYERS)] for _ in streams]
+    lengths = ((5, 1, 1, 1), (9, 1, 1, 1))
+    for turn in range(4):
+        for i, stream in enumerate(streams):
+            qkv = drawn((2, lengths[i][turn], case.width), case.suffix, 10 * turn + i)
+            stream.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(stream):
+                found = step(case, qkv)
+            stream.synchronize()
+            check(oracles[i], found, qkv)
+    arenas = []
+    for stream in streams:
+        with torch.cuda.stream(stream):
+            arenas.append(workspace.arena(torch.device("cuda")))
+    assert arenas[0] is not arenas[1]
+    assert [arena.tokens for arena in arenas] == [9, 13]
+    held = [{cache.both.data_ptr() for cache in arena.caches.values()} for arena in arenas]
+    assert len(held[0] | held[1]) == 2 * LAYERS
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_token_does_not_wait_for_the_device(name):
+    """Not the second one after a prompt: the first may make tables, and load kernels."""
+    case = CASES[name]
+    oracles = [Oracle(case) for _ in range(LAYERS)]
+    for seed, length in enumerate((7, 1, 1, 1)):
+        qkv = drawn((2, length, case.width), case.suffix, seed)
+        torch.cuda.synchronize()
+        with no_waiting() if seed > 1 else contextlib.nullcontext():
+            found = step(case, qkv)
+        check(oracles, found, qkv)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_token_can_be_captured(name):
+    """As a CUDA graph, which no call that waits for the device can be a part of; also one that
+    torch does not see. A replay computes the same place of the sequence with new numbers."""
+    case = CASES[name]
+    stream = torch.cuda.Stream()
+    oracles = [Oracle(case) for _ in range(LAYERS)]
+    for seed, length in enumerate((7, 1)):
+        qkv = drawn((2, length, case.width), case.suffix, seed)
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            found = step(case, qkv)
+        stream.synchronize()
+        check(oracles, found, qkv)
+    qkv = torch.zeros_like(qkv)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, stream=stream):
+        found = step(case, qkv)
+    before = [(oracle.keys, oracle.values) for oracle in oracles]
+    for seed in (8, 9):
+        qkv.copy_(drawn(qkv.shape, case.suffix, seed))
+        graph.replay()
+        torch.cuda.synchronize()
+        for oracle, kept in zip(oracles, before, strict=True):
+            oracle.keys, oracle.values = kept
+        check(oracles, found, qkv)
