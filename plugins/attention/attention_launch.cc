@@ -14,7 +14,7 @@ using Sizes = opdock::KernelNumbers<64, 128, 256>;
 
 constexpr auto kDecode =
     OPDOCK_KERNEL_FAMILY("attention::decode", Halves, Sizes, opdock::KernelNumbers<0, 1, 2>);
-constexpr auto kPrompt = OPDOCK_KERNEL_FAMILY("attention::prompt", Halves, Sizes);
+constexpr auto kPrompt = OPDOCK_KERNEL_FAMILY("attention::prompt", opdock::RowTypes, Sizes);
 constexpr auto kPlain = OPDOCK_KERNEL_FAMILY("attention::plain", opdock::RowTypes, Sizes);
 constexpr auto kMerge = OPDOCK_KERNEL_FAMILY("attention::merge", opdock::RowTypes);
 
@@ -41,26 +41,33 @@ bool fits_vectors(std::initializer_list<Tensor> tensors) {
   return low % 16 == 0;
 }
 
+// Of shared memory: two stages of keys and values.
+int64_t prompt_bytes(int size, opdock::Dtype dtype) {
+  const int bytes = static_cast<int>(dtype.bytes());
+  return 2 * prompt_keys(bytes) * (key_stride(size, bytes) + value_stride(size, bytes)) * bytes;
+}
+
 }  // namespace
 
 Choice choose(const Plan& plan, Tensor q, Tensor k, Tensor v, const Params& p) {
   Choice choice = {};
   choice.by_vectors = fits_vectors({q, k, v});
-  const bool has_matrices = plan.is_cuda() && plan.facts().arch_major >= 8 &&
-                            q.dtype().bytes() == 2 && choice.by_vectors &&
-                            (p.cache == kSame || p.size <= 128);
+  const bool has_matrices = plan.is_cuda() && plan.facts().arch_major >= 8 && choice.by_vectors;
+  const bool is_float = q.dtype().bytes() == 4;
   const int64_t rows = int64_t{p.queries} * p.group;
   choice.size = p.size <= 64 ? 64 : p.size <= 128 ? 128 : 256;
-  if (!has_matrices) {
-    choice.kernel = Kernel::kPlain;
-    choice.rows = plain_rows(choice.size);
-  } else if (p.cache == kSame && rows > kMostDecodeRows && p.queries > kMostDecodeQueries) {
+  if (has_matrices && p.cache == kSame && rows > kMostDecodeRows &&
+      p.queries > kMostDecodeQueries && (!is_float || p.size <= 128) &&
+      prompt_bytes(choice.size, q.dtype()) <= plan.facts().max_shared_bytes) {
     choice.kernel = Kernel::kPrompt;
     choice.rows = kPromptThreads / 2;
-  } else {
+  } else if (has_matrices && !is_float && (p.cache == kSame || p.size <= 128)) {
     choice.kernel = Kernel::kDecode;
     choice.rows = kDecodeRows;
     if (p.cache != kSame) choice.size = 128;  // 16 bytes of them are more elements
+  } else {
+    choice.kernel = Kernel::kPlain;
+    choice.rows = plain_rows(choice.size);
   }
   choice.row_tiles = static_cast<int>(divide_up(rows, choice.rows));
   choice.splits = 1;
@@ -114,8 +121,8 @@ void launch(Call& call, const Choice& choice, Tensor q, Tensor out, Params* p) {
     const int64_t floats = kWarps * (2 * kDecodeRows + rows * choice.size);
     start(kDecode(dtype, choice.size, p->cache), blocks, kDecodeThreads, 4 * floats, *p);
   } else {
-    const int64_t stage = kPromptKeys * (key_stride(choice.size) + value_stride(choice.size));
-    start(kPrompt(dtype, choice.size), blocks, kPromptThreads, 2 * stage * 2, *p);
+    start(kPrompt(dtype, choice.size), blocks, kPromptThreads, prompt_bytes(choice.size, dtype),
+          *p);
   }
   if (choice.splits == 1) return;
   start(kMerge(dtype), int64_t{p->queries} * p->group, kMergeThreads, 0, *p, choice.size,

@@ -1,5 +1,5 @@
-// Products of small matrices of 16-bit elements, summed in float, by 32 lanes together: what tensor
-// cores do.
+// Products of small matrices, of 16-bit elements or of floats, summed in float, by 32 lanes
+// together: what tensor cores do.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -50,23 +50,51 @@ OPDOCK_DEVICE void multiply_add_words(bfloat16, float (&d)[4], const uint32_t (&
       : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
+
+OPDOCK_DEVICE void multiply_add_tf32(float (&d)[4], const uint32_t (&a)[4], uint32_t b0,
+                                     uint32_t b1) {
+  asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
+      "{%8, %9}, {%0, %1, %2, %3};"
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
 #elif defined(OPDOCK_SOFT)
+// Calls multiply(x, y, sum) for words of A and B that belong together, which returns the new sum.
+template <class Multiply>
+OPDOCK_DEVICE void multiply_all(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1,
+                                const Multiply& multiply) {
+  const int lane = thread_index() & 31;
+  for (int word = 0; word < 8; ++word) {  // of the dimension that is summed over
+    const int at = word % 4, row = at + (lane & ~3), column = at + lane % 4 * 8;
+    uint32_t x[2], y[2];
+    OPDOCK_UNROLL
+    for (int i = 0; i < 2; ++i) {
+      x[i] = shuffle(word < 4 ? a[i] : a[2 + i], row);
+      y[i] = shuffle(word < 4 ? b0 : b1, column + 4 * i);
+    }
+    OPDOCK_UNROLL
+    for (int i = 0; i < 4; ++i) d[i] = multiply(x[i / 2], y[i % 2], d[i]);
+  }
+}
 template <class T>
 OPDOCK_DEVICE void multiply_add_words(T type, float (&d)[4], const uint32_t (&a)[4], uint32_t b0,
                                       uint32_t b1) {
-  const int lane = thread_index() & 31;
-  for (int pair = 0; pair < 8; ++pair) {  // of the dimension that is summed over
-    const int at = pair % 4, row = at + (lane & ~3), column = at + lane % 4 * 8;
-    float x[2][2], y[2][2];
-    OPDOCK_UNROLL
-    for (int i = 0; i < 2; ++i) {
-      pair_to_floats(type, shuffle(pair < 4 ? a[i] : a[2 + i], row), &x[i][0], &x[i][1]);
-      pair_to_floats(type, shuffle(pair < 4 ? b0 : b1, column + 4 * i), &y[i][0], &y[i][1]);
-    }
-    OPDOCK_UNROLL
-    for (int i = 0; i < 4; ++i)
-      d[i] = fma(x[i / 2][0], y[i % 2][0], fma(x[i / 2][1], y[i % 2][1], d[i]));
-  }
+  multiply_all(d, a, b0, b1, [type](uint32_t x, uint32_t y, float sum) {
+    float left[2], right[2];
+    pair_to_floats(type, x, &left[0], &left[1]);
+    pair_to_floats(type, y, &right[0], &right[1]);
+    return fma(left[0], right[0], fma(left[1], right[1], sum));
+  });
+}
+OPDOCK_DEVICE void multiply_add_tf32(float (&d)[4], const uint32_t (&a)[4], uint32_t b0,
+                                     uint32_t b1) {
+  multiply_all(d, a, b0, b1, [](uint32_t x, uint32_t y, float sum) {
+    return fma(bits_float(x & ~0x1fffu), bits_float(y & ~0x1fffu), sum);
+  });
+}
+#else
+OPDOCK_DEVICE void multiply_add_tf32(float (&)[4], const uint32_t (&)[4], uint32_t, uint32_t) {
+  trap();  // kHasMatrices is false
 }
 #endif
 
@@ -79,6 +107,41 @@ OPDOCK_DEVICE void multiply_add_words(T type, float (&d)[4], const uint32_t (&a)
 template <class T>
 OPDOCK_DEVICE void multiply_add(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
   multiply_add_words(T{}, d, a, b0, b1);
+}
+
+OPDOCK_DEVICE uint32_t round_to_tf32(float x) {
+#if !defined(OPDOCK_SOFT) && !OPDOCK_HIP && __CUDA_ARCH__ >= 800
+  uint32_t bits;
+  asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(bits) : "f"(x));
+  return bits;
+#else
+  return abs(x) < infinity() ? (float_bits(x) + 0x1000u) & ~0x1fffu : float_bits(x);
+#endif
+}
+
+// A float as the sum of two numbers of 11 bits, which tensor cores multiply exactly (TF32); the
+// second one's last bits are ignored by them. An infinite one has 0 as its second.
+struct TwoParts {
+  uint32_t high, low;
+
+  OPDOCK_DEVICE TwoParts() = default;
+  OPDOCK_DEVICE explicit TwoParts(float x) : high(round_to_tf32(x)) {
+    const float rest = bits_float(high);
+    low = float_bits(rest == x ? 0.0f : x - rest);
+  }
+};
+
+// D += A B with A of 16 x 8, B of 8 x 8 and D of 16 x 8 floats, to 2^-21 of each product: three
+// products of their parts, the smallest is left out (Ootomo and Yokota 2022). Lane 4 g + t holds
+//   a: rows g, g + 8, g, g + 8 of A, columns t (twice) and t + 4 (twice);
+//   b0, b1: column g of B, rows t and t + 4;
+//   d: as above. The hardware does not round sums to nearest: keep them short.
+OPDOCK_DEVICE void multiply_add(float (&d)[4], const TwoParts (&a)[4], const TwoParts& b0,
+                                const TwoParts& b1) {
+  const uint32_t high[4] = {a[0].high, a[1].high, a[2].high, a[3].high};
+  multiply_add_tf32(d, {a[0].low, a[1].low, a[2].low, a[3].low}, b0.high, b1.high);
+  multiply_add_tf32(d, high, b0.low, b1.low);
+  multiply_add_tf32(d, high, b0.high, b1.high);
 }
 
 }  // namespace opdock

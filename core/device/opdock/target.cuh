@@ -327,6 +327,16 @@ OPDOCK_DEVICE float fma(float a, float b, float c) {
 OPDOCK_DEVICE float infinity() {
   return bits_float(0x7f800000u);
 }
+// x, of which the compiler knows nothing: in a loop, what is made of it is made each time and takes
+// no registers between.
+OPDOCK_DEVICE float made_anew(float x) {
+#if OPDOCK_HIP
+  asm volatile("" : "+v"(x));
+#else
+  asm volatile("" : "+f"(x));
+#endif
+  return x;
+}
 // The high half of the product.
 OPDOCK_DEVICE uint64_t multiply_high(uint64_t a, uint64_t b) {
   return __umul64hi(a, b);

@@ -78,19 +78,22 @@ struct Params {
 inline constexpr int kDecodeRows = 8;
 inline constexpr int kDecodeThreads = 128;
 inline constexpr int kPromptThreads = 256;  // 16 rows each 32
-inline constexpr int kPromptKeys = 64;      // at a time, in shared memory
 inline constexpr int kPlainThreads = 256;
 inline constexpr int kMergeThreads = 128;
 OPDOCK_HOST_DEVICE constexpr int plain_rows(int size) {
   return 512 / size;
 }
-// Elements of a row of keys and of values in shared memory: so apart that what lanes read together
-// lies in different banks.
-OPDOCK_HOST_DEVICE constexpr int key_stride(int size) {
-  return size + 32;
+// Keys at a time in shared memory, by the bytes of an element.
+OPDOCK_HOST_DEVICE constexpr int prompt_keys(int bytes) {
+  return 128 / bytes;
 }
-OPDOCK_HOST_DEVICE constexpr int value_stride(int size) {
-  return size + 8;
+// Elements of a row of keys and of values in shared memory, of so many bytes each: so far apart
+// that what lanes read together lies in different banks.
+OPDOCK_HOST_DEVICE constexpr int key_stride(int size, int bytes) {
+  return size + 64 / bytes;
+}
+OPDOCK_HOST_DEVICE constexpr int value_stride(int size, int bytes) {
+  return size + 16 / bytes;
 }
 
 }  // namespace attention

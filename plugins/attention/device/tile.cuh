@@ -1,4 +1,4 @@
-// Sixteen rows by a warp of 32 lanes on tensor cores, sixteen keys at a time, with running maxima
+// What a warp of 32 lanes knows of rows whose products tensor cores compute, with running maxima
 // and sums (Milakov and Gimelshein 2018; Dao et al. 2022).
 //
 // Nothing is moved between lanes to get matrices into place: a sum may be taken in any order, so
@@ -16,21 +16,27 @@ namespace attention {
 
 inline constexpr int kStep = 16;  // keys
 
-// What a lane has of queries, keys and values.
-template <class T, int Size, int Kind>
-struct Lane {
-  static constexpr int kElements = Pairs<T, Kind>::kElements;
-  static constexpr int kKeyVectors = Size / (4 * kElements);  // of a lane and key
-  static constexpr int kValueVectors = Size / (8 * kElements);
-  static_assert(kValueVectors > 0, "a head has a vector for each lane");
-
+// Which of a product's rows and columns are a lane's.
+struct Place {
   int g, t;
 
-  OPDOCK_DEVICE Lane() {
+  OPDOCK_DEVICE Place() {
     const int lane = thread_index() & 31;
     g = lane / 4;
     t = lane % 4;
   }
+  // Which of a step's keys: of the products' columns.
+  OPDOCK_DEVICE int column_key(int tile, int j) const { return tile * 8 + 2 * t + j % 2; }
+  OPDOCK_DEVICE int key_of(int i) const { return i * 8 + g; }
+};
+
+// What a lane has of queries, keys and values of 16 bits, or of keys and values of 8.
+template <class T, int Size, int Kind>
+struct Lane : Place {
+  static constexpr int kElements = Pairs<T, Kind>::kElements;
+  static constexpr int kKeyVectors = Size / (4 * kElements);  // of a lane and key
+  static constexpr int kValueVectors = Size / (8 * kElements);
+  static_assert(kValueVectors > 0, "a head has a vector for each lane");
 
   // Where a lane reads of a key or value; elements that a head does not have are another's: what
   // they are multiplied by is 0, or what becomes of them is not stored.
@@ -42,10 +48,8 @@ struct Lane {
     const int at = vector * 8 * kElements + g * kElements;
     return at < p.size ? at : 0;
   }
-  // Which of the step's keys: of the products' columns, of the values.
-  OPDOCK_DEVICE int key_of(int i) const { return i * 8 + g; }
+  // Which of the step's values.
   OPDOCK_DEVICE int value_of(int i) const { return 2 * t + i % 2 + i / 2 * 8; }
-  OPDOCK_DEVICE int column_key(int tile, int j) const { return tile * 8 + 2 * t + j % 2; }
 
   // Words i of the two halves of each sixteen elements of a query that a product begins with.
   OPDOCK_DEVICE void load_query(const Params& p, const Block& block, const Row& row,
@@ -108,36 +112,12 @@ OPDOCK_DEVICE void make_scores(const Of& of, const Params& p, const Block& block
   }
 }
 
-// Sixteen rows.
-template <class T, int Size>
-struct Tile : Lane<T, Size, kSame> {
-  using Of = Lane<T, Size, kSame>;
-  using Of::g, Of::t;
-
-  uint32_t q[Size / 16][4];
+// Sixteen rows: what has been found of them so far.
+template <int Size>
+struct TileRows {
   float out[Size / 8][4] = {};
   float most[2] = {-infinity(), -infinity()};  // of rows g and g + 8
   float sum[2] = {};                           // of this lane's keys
-
-  OPDOCK_DEVICE void load_queries(const Params& p, const Block& block, const Row (&rows)[2]) {
-    OPDOCK_UNROLL
-    for (int i = 0; i < 2; ++i) {
-      uint32_t row[Size / 16][2];
-      this->load_query(p, block, rows[i], row);
-      OPDOCK_UNROLL
-      for (int c = 0; c < Size / 16; ++c) {
-        q[c][i] = row[c][0];
-        q[c][2 + i] = row[c][1];
-      }
-    }
-  }
-
-  // Adds a step's products with eight keys; vector: of key g.
-  OPDOCK_DEVICE void multiply_keys(const Bytes16& vector, int c, float (&score)[4]) const {
-    OPDOCK_UNROLL
-    for (int h = 0; h < 2; ++h)
-      multiply_add<T>(score, q[2 * c + h], vector.word[2 * h], vector.word[2 * h + 1]);
-  }
 
   // Scores become weights, by maxima that hold for all keys so far. Steps: of 8 keys.
   template <int Steps>
@@ -172,25 +152,6 @@ struct Tile : Lane<T, Size, kSame> {
       for (int j = 0; j < 4; ++j) {
         score[s][j] = weight(score[s][j], most[j / 2]);
         sum[j / 2] += score[s][j];
-      }
-    }
-  }
-
-  // Adds the values of sixteen keys by their weights. v[i]: of value value_of(i).
-  OPDOCK_DEVICE void add_values(const float (&low)[4], const float (&high)[4],
-                                const Bytes16 (&v)[4][Of::kValueVectors]) {
-    const uint32_t a[4] = {floats_to_pair(T{}, low[0], low[1]), floats_to_pair(T{}, low[2], low[3]),
-                           floats_to_pair(T{}, high[0], high[1]),
-                           floats_to_pair(T{}, high[2], high[3])};
-    OPDOCK_UNROLL
-    for (int u = 0; u < Of::kValueVectors; ++u) {
-      OPDOCK_UNROLL
-      for (int w = 0; w < 4; ++w) {
-        const int n = 8 * u + 2 * w;
-        multiply_add<T>(out[n], a, low_halves(v[0][u].word[w], v[1][u].word[w]),
-                        low_halves(v[2][u].word[w], v[3][u].word[w]));
-        multiply_add<T>(out[n + 1], a, high_halves(v[0][u].word[w], v[1][u].word[w]),
-                        high_halves(v[2][u].word[w], v[3][u].word[w]));
       }
     }
   }
