@@ -19,6 +19,9 @@ from pathlib import Path
 import opdock
 from opdock._author import soft
 
+# Kernels for tensor cores, of which those for AMD's GPUs are empty: nothing launches them there.
+FOR_NVIDIA_ONLY = {"attention::decode", "attention::prompt"}
+
 ROOT = Path(__file__).resolve().parents[3]
 sys.path.insert(0, str(ROOT / "tests" / "support"))
 import tree_plugins  # noqa: E402 (the line above says where it is)
@@ -40,6 +43,7 @@ def main():
     build = Path(os.environ["OPDOCK_BUILD_DIR"])
     tools = build / "libexec" / "opdock"
     backend, _ = soft.kind_of(arch)
+    left_out = FOR_NVIDIA_ONLY if backend == "rocm" else set()
     code = build / "tests" / "softgpu" / "ops" / "code"
     code.mkdir(parents=True, exist_ok=True)
     plugins = tree_plugins.with_kernels(backend)
@@ -70,7 +74,7 @@ def main():
         status = subprocess.run(words, env=env).returncode
         found = findings.read_text() if findings.exists() else ""
         launches = {
-            plugin: executed(record, tree_plugins.functions(toml))
+            plugin: executed(record, tree_plugins.functions(toml) - left_out)
             for plugin, toml in plugins.items()
         }
     print(f"launches: {launches}, seed {seed}")
