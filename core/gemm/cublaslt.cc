@@ -185,7 +185,6 @@ class LtPlan {
     if (done == kSuccess) done = set(kTransA, p.b.transposed ? kOpT : kOpN);
     if (done == kSuccess) done = set(kTransB, p.a.transposed ? kOpT : kOpN);
     uint32_t epilogue = p.finish.bias_element == kNoElement ? 0 : kEpilogueBias;
-    if (p.finish.activation == kRelu) epilogue |= kEpilogueRelu;
     if (p.finish.activation == kGeluTanh) epilogue |= kEpilogueGelu;
     if (done == kSuccess && epilogue != 0) done = set(kEpilogue, epilogue);
     if (done == kSuccess) done = set_addresses(p);

@@ -50,7 +50,6 @@ inline constexpr int kDScalePointer = 20;
 
 // cublasLtEpilogue_t
 inline constexpr uint32_t kEpilogueDefault = 1;
-inline constexpr uint32_t kEpilogueRelu = 2;
 inline constexpr uint32_t kEpilogueBias = 4;
 inline constexpr uint32_t kEpilogueGelu = 32;  // by tanh
 

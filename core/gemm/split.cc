@@ -22,7 +22,7 @@ bool is_whole(const Product& p, const LibraryCan& can) {
   const bool activates = how.activation != kNone, has_bias = how.bias_element != kNoElement;
   if (how.residual || has_vector(p.a) || has_vector(p.b)) return false;
   if (activates || has_bias) {
-    if (!can.epilogues || how.activation == kGelu || how.activation == kSilu) return false;
+    if (!can.epilogues || (activates && how.activation != kGeluTanh)) return false;
     if (has_bias && !takes_bias(p)) return false;
   }
   if (has_eight_bits(p.d)) return !activates && !has_bias && !has_c(p);

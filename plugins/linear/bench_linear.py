@@ -57,6 +57,15 @@ def candidates(x):
     return iter(())
 
 
+def cpu_candidates(shape, dtype):
+    """What tests/bench/cpu_ops.py times: (op, whose, function)."""
+    if len(shape) != 2 or shape[1] > 1024:
+        return
+    for op, ours, theirs in functions(torch.randn(shape).to(dtype)):
+        yield op, "opdock", ours
+        yield op, "torch", theirs
+
+
 def extra_cases(dtype):
     """What gpu_ops.py times too: (op, case, bytes moved, {whose: function}, x). Few rows and one
     weight, which is what is moved."""
