@@ -22,7 +22,9 @@ bool is_whole(const Product& p, const LibraryCan& can) {
   const bool activates = how.activation != kNone, has_bias = how.bias_element != kNoElement;
   if (how.residual || has_vector(p.a) || has_vector(p.b)) return false;
   if (activates || has_bias) {
-    if (!can.epilogues || (activates && how.activation != kGeluTanh)) return false;
+    if (!can.epilogues) return false;
+    // Its GELU is approximate: good enough for 16 bits only.
+    if (activates && (how.activation != kGeluTanh || p.d.element == kFloat32)) return false;
     if (has_bias && !takes_bias(p)) return false;
   }
   if (has_eight_bits(p.d)) return !activates && !has_bias && !has_c(p);

@@ -17,7 +17,7 @@ struct Split {
 
 // What a library does in one go.
 struct LibraryCan {
-  bool epilogues;  // bias in D's dtype, GELU by tanh
+  bool epilogues;  // bias in D's dtype, GELU by tanh of 16 bits
   bool eights;     // eight-bit floats with a scale each, D's too
 };
 

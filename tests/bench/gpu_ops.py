@@ -34,15 +34,18 @@ MORE = [
 DTYPES = ["float32", "bfloat16", "float16"]
 
 
-def median_ms(function, repeats=50):
-    """Median time of one call on the current stream with a cold L2, in milliseconds."""
+def median_ms(function, repeats=50, before=lambda: None):
+    """Median time of one call on the current stream with a cold L2, in milliseconds. before: what
+    each call needs to have been done, outside of the time."""
     for _ in range(5):
+        before()
         function()
     flush = torch.empty(256 << 20, dtype=torch.uint8, device="cuda")
     events = [[torch.cuda.Event(enable_timing=True) for _ in range(2)] for _ in range(repeats)]
     torch.cuda.synchronize()
     torch.cuda._sleep(20_000_000)  # so that no launch waits for the host
     for start, end in events:
+        before()
         flush.zero_()
         start.record()
         function()

@@ -6,6 +6,8 @@ x and returns the function to time, with the bytes moved that Opdock's op of tha
 Signatures: liger_kernel 0.8.5, quack-kernels 0.6.5, flashinfer-python 0.7.2, DeepSpeed's sources.
 """
 
+import os
+
 import torch
 
 
@@ -164,10 +166,8 @@ def deepspeed():
 
     def causal(x):
         """In place, of [batch, heads, queries, keys]; the mask added is one of zeros."""
-        from deepspeed.ops.op_builder import InferenceBuilder
-
         ends = {torch.float32: "fp32", torch.float16: "fp16", torch.bfloat16: "bf16"}
-        softmax = getattr(InferenceBuilder().load(), f"softmax_{ends[x.dtype]}")
+        softmax = getattr(deepspeed_inference(), f"softmax_{ends[x.dtype]}")
         scores, mask = x.clone(), torch.zeros_like(x[:, :1, :1])
         no_alibi = torch.empty(1, device=x.device)
         options = (no_alibi, True, False, False, 1, False, 0.125, 0, 1)
@@ -182,6 +182,17 @@ def deepspeed():
         "adamw": adamw,
         "adamw lists": adamw,
     }
+
+
+def deepspeed_inference():
+    """DeepSpeed's own module transformer_inference, compiled for this GPU if it has not been."""
+    from deepspeed.ops.op_builder import InferenceBuilder
+
+    os.environ.setdefault("MAX_JOBS", str(os.cpu_count()))
+    # Without it there would be code for whatever DeepSpeed's list has.
+    major, minor = torch.cuda.get_device_capability()
+    os.environ.setdefault("TORCH_CUDA_ARCH_LIST", f"{major}.{minor}")
+    return InferenceBuilder().load()
 
 
 PACKAGES = {"Liger": liger, "quack": quack, "FlashInfer": flashinfer, "DeepSpeed": deepspeed}

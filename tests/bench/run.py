@@ -64,6 +64,7 @@ def main():
     target = HERE / "records" / f"{arguments.record}.jsonl" if arguments.record else None
     no_benches = ("run", "record", "table", "chart", "plot", "peers", "timing", "ncu")
     no_benches += ("gpt2", "gpt2_loops", "gpt2_torch", "gpt2_peers")  # of gpt2_decode
+    no_benches += ("inference_calls", "inference_products", "inference_table")
     programs = sorted(p for p in HERE.glob("*.py") if p.stem not in no_benches)
     programs += sorted(p for p in BUILT.glob("*_bench") if p.is_file())
     chosen = [p for p in programs if not arguments.benches or p.stem in arguments.benches]

@@ -12,6 +12,7 @@ import textwrap
 from pathlib import Path
 
 import chart
+import inference_table
 
 HERE = Path(__file__).resolve().parent
 PAGE = HERE.parents[1] / "docs" / "benchmarks.md"
@@ -27,7 +28,8 @@ writes. Each bench is one run on one machine; opdock and its peers were measured
 ## All results
 
 `of copy`: bytes a second beside a device copy of the same shape and dtype. `of peer`: the median
-time divided by that of the row named after the ×; below 1 opdock is faster.
+time divided by that of the row named after the ×; below 1 opdock is faster. `least`, `median`,
+`most`: the peer's time divided by opdock's, over all cases; above 1 opdock is faster.
 """
 
 # What the summary and the charts show: (what, bench, member, {who: row's name}), Opdock first. Of a
@@ -152,13 +154,17 @@ def by_op(rows):
     ]
 
 
+# Benches with more rows than a page is for.
+SHORTER = {"cpu_ops": by_op, "inference": inference_table.by_function}
+
+
 def tables(path):
     """Markdown of one records file: a table for each bench."""
     text = [f"## {path.stem}\n"]
     rows = list(newest(path.read_text().splitlines()))
     for bench in dict.fromkeys(row["bench"] for row in rows):
         own = [row for row in rows if row["bench"] == bench]
-        own = by_op(own) if bench == "cpu_ops" else own
+        own = SHORTER.get(bench, list)(own)
         columns = list(dict.fromkeys(key for row in own for key in row))
         columns = [c for c in columns if c not in ("bench", "where")]
         for title, derived in (("of copy", of_copy(own)), ("of peer", of_peer(own))):

@@ -29,6 +29,14 @@ def fresh(cuda):
     inference.release_workspace()
 
 
+def new_stream():
+    """A stream without a sequence: torch has few of them, and hands them out in turns."""
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        inference.release_workspace()
+    return stream
+
+
 def drawn(shape, suffix, seed):
     """Normal numbers on the GPU, drawn on the CPU."""
     dtype = torch.float32 if suffix == "fp32" else torch.float16
@@ -59,7 +67,7 @@ def no_waiting():
 def test_two_streams_have_sequences_of_their_own():
     """Of one thread, token by token in turns, and of different lengths."""
     case = CASES["rotary"]
-    streams = [torch.cuda.Stream() for _ in range(2)]
+    streams = [new_stream() for _ in range(2)]
     oracles = [[Oracle(case) for _ in range(LAYERS)] for _ in streams]
     lengths = ((5, 1, 1, 1), (9, 1, 1, 1))
     for turn in range(4):
@@ -98,7 +106,7 @@ def test_a_token_can_be_captured(name):
     """As a CUDA graph, which no call that waits for the device can be a part of; also one that
     torch does not see. A replay computes the same place of the sequence with new numbers."""
     case = CASES[name]
-    stream = torch.cuda.Stream()
+    stream = new_stream()
     oracles = [Oracle(case) for _ in range(LAYERS)]
     for seed, length in enumerate((7, 1)):
         qkv = drawn((2, length, case.width), case.suffix, seed)

@@ -38,14 +38,18 @@ def layers(qkv, count=2, oracles=None):
     return found
 
 
+@contextlib.contextmanager
 def own_place(device):
-    """A context in which the thread's calls have an arena of their own: on the CPU each thread has
-    one, on a GPU each stream, which here first waits for what has been asked for before."""
+    """In it the thread's calls have an arena of their own: on the CPU each thread has one, on a GPU
+    each stream, which here first waits for what has been asked for before."""
     if device == "cpu":
-        return contextlib.nullcontext()
+        yield
+        return
     stream = torch.cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())
-    return torch.cuda.stream(stream)
+    with torch.cuda.stream(stream):
+        inference.release_workspace()  # torch has few streams, and hands them out in turns
+        yield
 
 
 def test_the_counter_advances_with_the_last_layer(random):

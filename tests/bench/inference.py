@@ -1,0 +1,264 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The functions of opdock.compat.deepspeed.inference beside DeepSpeed's own module, on a GPU.
+
+Both are given the same arguments, at shapes of layers of 768 and 4096 elements. Of each: the median
+time of a call between two events with a cold L2; the largest error against float64, relative to the
+largest element; and whether all elements are within the tolerances of DeepSpeed's tests. What is
+written in place is copied before the error is computed; timed are calls in place in both.
+
+DeepSpeed's module is compiled by its InferenceBuilder. Functions are called in a process of their
+own: if it ends, or a call breaks the CUDA context, that is a result, and another process goes on
+with the next function. Not timed, as they start nothing on the GPU:
+allocate_workspace, reset_cache, release_workspace, retake_workspace.
+"""
+
+import argparse
+import faulthandler
+import gc
+import importlib.util
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import gpu_ops
+import peers
+import record
+import torch
+from inference_calls import CACHED, DTYPES, Numbers, Shape
+from inference_products import CALLS, LAYERS
+
+from opdock.compat.deepspeed import inference
+
+HEADS = {256: 4, 768: 12, 4096: 32}
+SIZES = [(1, 1), (32, 1), (1, 128), (32, 128), (1, 2048)]  # batch, tokens
+SHAPES = {
+    "cuda": [Shape(*size, hidden, HEADS[hidden]) for hidden in (768, 4096) for size in SIZES],
+    "cpu": [Shape(*size, 256, 4) for size in ((1, 1), (3, 16))],
+}
+#: (rtol, atol) of DeepSpeed's own tests
+TOLERANCES = {"fp32": (5e-4, 5e-5), "fp16": (3e-2, 2e-3), "bf16": (4.8e-1, 3.2e-2)}
+PAIRS = [(label, suffix) for label in CALLS for suffix in DTYPES]  # in this order: risky ones last
+REPEATS = 20
+STUCK = 60  # seconds after which a call does not come back
+LIMIT = 240  # seconds for all, DeepSpeed's compilation included
+SKIPPED = "the function was not tried at the shapes after this one"
+BUILD = """
+import sys
+sys.path.insert(0, sys.argv[1])
+import peers
+print("module " + peers.deepspeed_inference().__file__)
+"""
+
+
+def build():
+    """(file of DeepSpeed's module, "") or (None, why there is none). In a process of its own."""
+    environment = {name: v for name, v in os.environ.items() if name != "OPDOCK_DEEPSPEED"}
+    command = [sys.executable, "-c", BUILD, str(Path(__file__).parent)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    said = [line for line in done.stdout.splitlines() if line.startswith("module ")]
+    if done.returncode == 0 and said:
+        return said[-1].removeprefix("module "), ""
+    lines = (done.stdout + done.stderr).splitlines()
+    errors = [line for line in lines if "error" in line.lower()]
+    return None, (errors or lines or [f"status {done.returncode}"])[0].strip()[:300]
+
+
+def load(path):
+    """DeepSpeed's compiled module."""
+    spec = importlib.util.spec_from_file_location(Path(path).name.partition(".")[0], path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def wait(device):
+    """Until all is done; an error of a launch is raised here too."""
+    if device == "cuda":
+        torch.zeros(1, device=device)
+        torch.cuda.synchronize()
+
+
+def time_us(function, before, device):
+    """Median microseconds of a call."""
+    if device == "cuda":
+        return gpu_ops.median_ms(function, REPEATS, before) * 1e3
+    times = []
+    for _ in range(5):
+        before()
+        start = time.perf_counter()
+        function()
+        times.append(time.perf_counter() - start)
+    return statistics.median(times) * 1e6
+
+
+def compare(found, wanted, suffix):
+    """{"error"?, "right", "found"?}: of all results that `wanted` has. NaN is an error of 1e9, as
+    JSON has none."""
+    found = list(found) if isinstance(found, (list, tuple)) else [found]
+    rtol, atol = TOLERANCES[suffix]
+    errors, problems = [], []
+    for one, exact in zip(found, wanted, strict=True):
+        if exact is None:
+            continue
+        if one.shape != exact.shape:
+            problems.append(f"shape {tuple(one.shape)}, wanted {tuple(exact.shape)}")
+        elif one.dtype != DTYPES[suffix]:
+            problems.append(f"{one.dtype}, wanted {DTYPES[suffix]}")
+        else:
+            difference = (one.double() - exact).abs()
+            wrong = ~(difference <= atol + rtol * exact.abs())  # NaN is wrong
+            if wrong.any():
+                problems.append(f"{wrong.double().mean().item():.1%} of the elements are wrong")
+            errors.append((difference.max() / exact.abs().max()).nan_to_num(1e9).item())
+    result = {"error": float(f"{max(errors):.2g}")} if errors else {}
+    if problems:
+        return {**result, "right": False, "found": "; ".join(dict.fromkeys(problems))}
+    return {**result, "right": True}
+
+
+def measure(module, call, shape, suffix, device, wanted):
+    """What compare() says of a call by this module, and its time."""
+    if not hasattr(module, call.function):
+        return {"right": False, "found": f"there is no {call.function}"}
+    function = getattr(module, call.function)
+    allocate = getattr(module, f"allocate_workspace_{suffix}")
+    tokens = max(shape.tokens, CACHED) + 64
+    # rank 1: DeepSpeed's prints a table otherwise.
+    workspace = (shape.hidden, shape.heads, shape.tokens, shape.batch, LAYERS)
+    allocate(*workspace, 1, False, 1, tokens, 1)
+    module.reset_cache()
+    if call.once:
+        call.once(module)
+    before = (lambda: call.before(module)) if call.before else (lambda: None)
+    before()
+    result = compare(function(*call.fresh()), wanted, suffix)
+    wait(device)
+    arguments = call.fresh()
+    us = time_us(lambda: function(*arguments), before, device)
+    wait(device)
+    return {"us": round(us, 2), **result}
+
+
+def case(label, suffix, shape, device, modules, write):
+    """Measures one function at one shape by all modules. Returns False if the process must end."""
+    call = CALLS[label](Numbers(suffix, device), shape)
+    if call is None:
+        return True
+    wanted = call.wanted()
+    name = f"{label} {shape} {suffix}"
+    for whose, module in modules.items():
+        faulthandler.dump_traceback_later(STUCK, exit=True)
+        write({"begun": {"name": name, "peer": whose}})
+        try:
+            result = measure(module, call, shape, suffix, device, wanted)
+        except Exception as error:
+            result = {"right": False, "found": peers.first_line(error)}
+        finally:
+            faulthandler.cancel_dump_traceback_later()
+        try:
+            wait(device)
+            works = True
+        except Exception:  # the context is broken: nothing more runs in this process
+            works = False
+            result["found"] = f"{result.get('found', 'breaks the CUDA context')}; {SKIPPED}"
+        write({"name": name, "peer": whose, **result})
+        if not works:
+            return False
+    return True
+
+
+def child(path, first, until, device, out):
+    """All cases from PAIRS[first] on, as JSON lines: what is begun, and results."""
+    modules = {"opdock": inference}
+    if path:
+        modules["DeepSpeed"] = load(path)
+    with open(out, "a", buffering=1) as file:
+
+        def write(what):
+            file.write(json.dumps(what) + "\n")
+
+        for number in range(first, len(PAIRS)):
+            label, suffix = PAIRS[number]
+            write({"pair": number})
+            for shape in SHAPES[device]:
+                if time.time() > until:
+                    sys.exit(f"out of time before {label} {shape} {suffix}")
+                if not case(label, suffix, shape, device, modules, write):
+                    sys.exit(f"{label} {shape} {suffix}: the CUDA context is broken")
+                gc.collect()
+            if device == "cuda":
+                torch.cuda.empty_cache()  # DeepSpeed takes memory beside torch's
+
+
+def run_child(path, first, until, device):
+    """(results, the next pair, what went wrong or "") of one child."""
+    with tempfile.NamedTemporaryFile("r") as file:
+        options = [path or "", str(first), str(until), device, file.name]
+        done = subprocess.run(
+            [sys.executable, __file__, "--child", *options],
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
+            check=False,
+        )
+        lines = [json.loads(line) for line in file]
+    results = [line for line in lines if "name" in line]
+    if done.returncode == 0:
+        return results, len(PAIRS), ""
+    said = [line for line in done.stderr.splitlines() if line.strip()] or ["nothing was said"]
+    pairs, begun = ([line[key] for line in lines if key in line] for key in ("pair", "begun"))
+    if not begun or time.time() > until:
+        return results, None, "\n".join([*said[-20:], f"status {done.returncode}"])
+    last = begun[-1]
+    if (last["name"], last["peer"]) not in {(row["name"], row["peer"]) for row in results}:
+        why = next((line for line in said if line.startswith(("Timeout", "Fatal"))), said[-1])
+        text = f"the process ended, status {done.returncode}: {why[:160]}; {SKIPPED}"
+        results.append({**last, "right": False, "found": text})
+    return results, pairs[-1] + 1, ""
+
+
+def show(row):
+    us = f"{row['us']:10.2f} us" if "us" in row else " " * 13
+    error = f"error {row['error']:.1e}" if "error" in row else ""
+    verdict = "" if row["right"] else f"WRONG: {row['found']}"
+    print(f"  {row['name']:<56} {row['peer']:<10} {us} {error} {verdict}", flush=True)
+
+
+def main():
+    if sys.argv[1:2] == ["--child"]:
+        path, first, until, device, out = sys.argv[2:]
+        child(path, int(first), float(until), device, out)
+        return
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--record", metavar="FILE")
+    parser.add_argument("--device", choices=SHAPES, default="cuda", help="cpu: small, ours alone")
+    arguments = parser.parse_args()
+    path, until = None, time.time() + LIMIT
+    if arguments.device == "cuda":
+        if not torch.cuda.device_count():
+            print("  skipped: found no CUDA GPU")
+            return
+        path, problem = build()
+        print(f"  DeepSpeed's module: {path or 'skipped: ' + problem}", flush=True)
+    results, first, problem = [], 0, ""
+    while first is not None and first < len(PAIRS):
+        found, first, problem = run_child(path, first, until, arguments.device)
+        for row in found:
+            show(row)
+        results += found
+    if arguments.record and results:
+        record.append(arguments.record, "inference", results)
+    wrong = [row["name"] for row in results if row["peer"] == "opdock" and not row["right"]]
+    if problem or wrong:
+        sys.exit(
+            "\n".join(filter(None, [problem, *(f"opdock is wrong: {name}" for name in wrong)]))
+        )
+
+
+if __name__ == "__main__":
+    main()

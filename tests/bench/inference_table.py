@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What table.py shows of inference.py's records: a row for each function and dtype."""
+
+import statistics
+
+
+def _largest(rows):
+    """The largest error of the rows that have one, as text."""
+    errors = [row["error"] for row in rows if "error" in row]
+    return f"{max(errors):.1e}" if errors else ""
+
+
+def _verdict(rows, total):
+    """Empty if all are right; else how many are not, and what was found of the first of these."""
+    wrong = [row for row in rows if not row["right"]]
+    if not wrong:
+        return ""
+    shape = wrong[0]["name"].split()[-2]
+    return f"{len(wrong)} of {total}; {shape}: {wrong[0]['found']}".replace("|", "/")
+
+
+def by_function(rows):
+    """The rows of one run, as one for each function and dtype.
+
+    least, median, most: DeepSpeed's time divided by Opdock's, over the shapes where both are right.
+    A name is "FUNCTION SHAPE DTYPE".
+    """
+    found = {}
+    for row in rows:
+        function, _, dtype = row["name"].rsplit(" ", 2)
+        peers = found.setdefault((function, dtype), {})
+        peers.setdefault(row["peer"], {})[row["name"]] = row
+    made = []
+    for (function, dtype), peers in found.items():
+        ours, theirs = peers.get("opdock", {}), peers.get("DeepSpeed", {})
+        ratios = [
+            theirs[name]["us"] / row["us"]
+            for name, row in ours.items()
+            if row["right"] and theirs.get(name, {}).get("right")
+        ]
+        made.append(
+            {
+                "name": f"{function}, {dtype}",
+                "shapes": len(ours),
+                "least": round(min(ratios), 2) if ratios else "",
+                "median": round(statistics.median(ratios), 2) if ratios else "",
+                "most": round(max(ratios), 2) if ratios else "",
+                "error": _largest(ours.values()),
+                "DeepSpeed's error": _largest(theirs.values()),
+                "wrong": _verdict(ours.values(), len(ours)),
+                "DeepSpeed's wrong": _verdict(theirs.values(), len(theirs)),
+                "where": rows[-1]["where"],
+            }
+        )
+    return made
