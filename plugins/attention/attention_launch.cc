@@ -15,7 +15,8 @@ using Sizes = opdock::KernelNumbers<64, 128, 256>;
 constexpr auto kDecode =
     OPDOCK_KERNEL_FAMILY("attention::decode", Halves, Sizes, opdock::KernelNumbers<0, 1, 2>);
 constexpr auto kPrompt = OPDOCK_KERNEL_FAMILY("attention::prompt", opdock::RowTypes, Sizes);
-constexpr auto kPlain = OPDOCK_KERNEL_FAMILY("attention::plain", opdock::RowTypes, Sizes);
+constexpr auto kPlain = OPDOCK_KERNEL_FAMILY("attention::plain", opdock::RowTypes, Sizes,
+                                             opdock::KernelNumbers<1, 2, 4, 8>);
 constexpr auto kMerge = OPDOCK_KERNEL_FAMILY("attention::merge", opdock::RowTypes);
 
 // Up to so many rows, or queries, the keys are read once by each block of eight rows.
@@ -67,7 +68,7 @@ Choice choose(const Plan& plan, Tensor q, Tensor k, Tensor v, const Params& p) {
     if (p.cache != kSame) choice.size = 128;  // 16 bytes of them are more elements
   } else {
     choice.kernel = Kernel::kPlain;
-    choice.rows = plain_rows(choice.size);
+    choice.rows = rows == 1 ? 1 : plain_rows(choice.size);
   }
   choice.row_tiles = static_cast<int>(divide_up(rows, choice.rows));
   choice.splits = 1;
@@ -114,7 +115,7 @@ void launch(Call& call, const Choice& choice, Tensor q, Tensor out, Params* p) {
   };
   const int64_t blocks = int64_t{choice.row_tiles} * choice.splits;
   if (choice.kernel == Kernel::kPlain) {
-    start(kPlain(dtype, choice.size), blocks, kPlainThreads, 0, *p);
+    start(kPlain(dtype, choice.size, choice.rows), blocks, kPlainThreads, 0, *p);
   } else if (choice.kernel == Kernel::kDecode) {
     constexpr int kWarps = kDecodeThreads / 32;
     const int rows = std::min(choice.rows, p->queries * p->group);

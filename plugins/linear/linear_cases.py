@@ -49,13 +49,15 @@ class Sum:
         self.value, self.error = value, error
 
     @classmethod
-    def of(cls, x, w, bias=None, rounded_to=None):
-        """x w + bias, of float64 matrices, added up in float32. rounded_to: the dtype that x w is
-        rounded to before the bias is added, where the two cancel most of the result's error."""
+    def of(cls, x, w, bias=None, rounded_to=None, c=None):
+        """x w + bias, of float64 matrices, added up in float32. rounded_to: the dtype that x w, or
+        x w + c, is rounded to before the bias is added, which may cancel most of it."""
         value, size = x @ w, x.abs() @ w.abs()
         early = 0.0
         if bias is not None:
-            early = 0.0 if rounded_to is None else HALF_ULP[rounded_to][0] * value.abs()
+            if rounded_to is not None:
+                before = value.abs() if c is None else value.abs() + c.double().abs()
+                early = HALF_ULP[rounded_to][0] * before
             value, size = value + bias.double(), size + bias.double().abs()
         return cls(value, (x.shape[-1] + 16) * 2.0**-24 * size + early)
 
@@ -89,7 +91,7 @@ def more_roundings(device):
 
 def early_dtype(device, dtype):
     """What a library on a GPU may round a product to before it adds the bias: where none of its
-    kernels for the shape adds one itself, it runs a second one."""
+    kernels for the shape adds one itself, it runs a second one (docs/gemm.md)."""
     return None if device == "cpu" else dtype
 
 

@@ -27,8 +27,9 @@ SHAPES = [(1, 1, 1), (3, 5, 7), (1, 64, 130), (65, 33, 16), (2, 130, 66), (17, 1
 
 
 def wanted(device, x, w, bias=None, residual=None, activation="none", transposed=True):
-    early = early_dtype(device, x.dtype)
-    total = Sum.of(x.double(), matrix(w, transposed), bias, early)
+    # Without an activation the library adds the residual too, and before the bias.
+    c = residual if activation == "none" else None
+    total = Sum.of(x.double(), matrix(w, transposed), bias, early_dtype(device, x.dtype), c)
     total = total.rounded(x.dtype, more_roundings(device)).activated(activation)
     return total if residual is None else total.plus(residual)
 

@@ -29,7 +29,7 @@ import gpu_ops
 import peers
 import record
 import torch
-from inference_calls import CACHED, DTYPES, Numbers, Shape
+from inference_calls import CACHED, DTYPES, RISKY, Numbers, Shape
 from inference_products import CALLS, LAYERS
 
 from opdock.compat.deepspeed import inference
@@ -185,12 +185,18 @@ def child(path, first, until, device, out):
         for number in range(first, len(PAIRS)):
             label, suffix = PAIRS[number]
             write({"pair": number})
-            for shape in SHAPES[device]:
-                if time.time() > until:
-                    sys.exit(f"out of time before {label} {shape} {suffix}")
-                if not case(label, suffix, shape, device, modules, write):
-                    sys.exit(f"{label} {shape} {suffix}: the CUDA context is broken")
-                gc.collect()
+            turns = [modules]
+            if label in RISKY:  # ours at all shapes first, before something of it is written over
+                turns = [{whose: module} for whose, module in modules.items()]
+            for turn in turns:
+                for shape in SHAPES[device]:
+                    if time.time() > until:
+                        sys.exit(f"out of time before {label} {shape} {suffix}")
+                    if not case(label, suffix, shape, device, turn, write):
+                        sys.exit(f"{label} {shape} {suffix}: the CUDA context is broken")
+                    gc.collect()
+            if label in RISKY and path:
+                sys.exit(f"{label} {suffix} may have written anywhere: a new process")
             if device == "cuda":
                 torch.cuda.empty_cache()  # DeepSpeed takes memory beside torch's
 

@@ -52,11 +52,12 @@ struct Share {
   }
 };
 
-template <class T, int Size>
-OPDOCK_KERNEL(kPlainThreads)
+// kRows: of a block, at most; a decoded token's are few, and with one more blocks have room at
+// once.
+template <class T, int Size, int kRows>
+OPDOCK_KERNEL_BLOCKS(kPlainThreads, kRows == 1 ? 2 : 1)
 plain(Params p) {
   launch_turn();
-  constexpr int kRows = plain_rows(Size);
   constexpr int kTeams = kPlainThreads / kTeam;
   using Part = Share<T, Size>;
   constexpr int kOwn = Part::kPieces * Part::kPiece;
@@ -92,6 +93,7 @@ plain(Params p) {
     }
     OPDOCK_UNROLL
     for (int r = 0; r < kRows; ++r) {
+      if (r >= block.rows) continue;  // for all lanes alike
       float score = 0;
       OPDOCK_UNROLL
       for (int i = 0; i < kOwn; ++i) score = opdock::fma(q[r].at[i], k.at[i], score);
@@ -99,7 +101,7 @@ plain(Params p) {
       score += shuffle_xor(score, 2);
       score += shuffle_xor(score, 1);
       score *= k_scale;
-      if (has_added || key < all_first || key >= all_end || r >= block.rows) {
+      if (has_added || key < all_first || key >= all_end) {
         const Row row(p, block, r);
         if (key < row.first || key >= row.end)
           score = -infinity();
