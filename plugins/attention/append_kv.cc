@@ -4,6 +4,7 @@
 
 #include "attention_checks.h"
 #include "attention_cpu.h"
+#include "attention_launch.h"
 
 namespace attention {
 namespace {
@@ -12,6 +13,7 @@ using opdock::Call;
 using opdock::Results;
 
 constexpr auto kAppend = OPDOCK_KERNEL_FAMILY("attention::append", opdock::RowTypes);
+constexpr auto kPieces = OPDOCK_KERNEL_FAMILY("attention::append_pieces", opdock::RowTypes);
 
 void check_cache(Tensor cache, const char* name, Tensor q, Tensor k) {
   check_heads(cache, name);
@@ -76,6 +78,17 @@ void check_places(const AppendParams& p) {
   }
 }
 
+// Whether the angles of each piece of 16 bytes are those of whole pieces of tables of floats.
+bool rotates_pieces(const AppendParams& p, const OptionalTensor& cos, const OptionalTensor& sin,
+                    int64_t piece) {
+  if (!cos) return true;
+  const auto is_aligned = [](Tensor table) {
+    return reinterpret_cast<uintptr_t>(table.raw()) % 16 == 0 && table.stride(0) % 4 == 0;
+  };
+  return !p.narrow_tables && is_aligned(*cos) && is_aligned(*sin) &&
+         (p.interleaved ? p.rotated : p.rotated / 2) % piece == 0;
+}
+
 void run_append(Call& call, Results results, Tensor q, Tensor k, Tensor v, Tensor k_cache,
                 Tensor v_cache, Tensor start, OptionalTensor cos, OptionalTensor sin,
                 OptionalTensor k_scale, OptionalTensor v_scale, bool interleaved) {
@@ -113,6 +126,14 @@ void run_append(Call& call, Results results, Tensor q, Tensor k, Tensor v, Tenso
   const int64_t tokens = p.batch * p.tokens, each = p.heads + 2 * p.kv_heads;
   if (tokens == 0 || each == 0) return;
   if (!call.is_cpu()) {
+    const int64_t piece = 16 / q.dtype().bytes();
+    const int64_t parts = (each * (p.size / piece) + kAppendThreads - 1) / kAppendThreads;
+    if (p.cache == kSame && tokens <= 0x7fffffff && parts <= 0xffff &&
+        fits_vectors({q, k, v, k_cache, v_cache, out}) && rotates_pieces(p, cos, sin, piece)) {
+      opdock::Launch how = {opdock::Dim3(tokens, parts), kAppendThreads};
+      how.flags = opdock::detail::turn_flags(call, tokens * parts, kAppendThreads);
+      return call.launch(kPieces(q.dtype()), how, p);
+    }
     const int64_t warps = kAppendThreads / call.facts().warp_size;
     const int64_t blocks = (tokens * each + warps - 1) / warps;
     if (blocks > 0x7fffffff)

@@ -30,7 +30,14 @@ int64_t divide_up(int64_t number, int64_t by) {
   return (number + by - 1) / by;
 }
 
-// Whether what tensors a kernel reads by 16 bytes can be.
+// Of shared memory: two stages of keys and values.
+int64_t prompt_bytes(int size, opdock::Dtype dtype) {
+  const int bytes = static_cast<int>(dtype.bytes());
+  return 2 * prompt_keys(bytes) * (key_stride(size, bytes) + value_stride(size, bytes)) * bytes;
+}
+
+}  // namespace
+
 bool fits_vectors(std::initializer_list<Tensor> tensors) {
   uint64_t low = 0;
   for (const Tensor& x : tensors) {
@@ -41,14 +48,6 @@ bool fits_vectors(std::initializer_list<Tensor> tensors) {
   }
   return low % 16 == 0;
 }
-
-// Of shared memory: two stages of keys and values.
-int64_t prompt_bytes(int size, opdock::Dtype dtype) {
-  const int bytes = static_cast<int>(dtype.bytes());
-  return 2 * prompt_keys(bytes) * (key_stride(size, bytes) + value_stride(size, bytes)) * bytes;
-}
-
-}  // namespace
 
 Choice choose(const Plan& plan, Tensor q, Tensor k, Tensor v, const Params& p) {
   Choice choice = {};
@@ -61,7 +60,7 @@ Choice choose(const Plan& plan, Tensor q, Tensor k, Tensor v, const Params& p) {
       p.queries > kMostDecodeQueries && (!is_float || p.size <= 128) &&
       prompt_bytes(choice.size, q.dtype()) <= plan.facts().max_shared_bytes) {
     choice.kernel = Kernel::kPrompt;
-    choice.rows = kPromptThreads / 2;
+    choice.rows = prompt_threads(static_cast<int>(q.dtype().bytes())) / 2;
   } else if (has_matrices && !is_float && (p.cache == kSame || p.size <= 128)) {
     choice.kernel = Kernel::kDecode;
     choice.rows = kDecodeRows;
@@ -122,8 +121,8 @@ void launch(Call& call, const Choice& choice, Tensor q, Tensor out, Params* p) {
     const int64_t floats = kWarps * (2 * kDecodeRows + rows * choice.size);
     start(kDecode(dtype, choice.size, p->cache), blocks, kDecodeThreads, 4 * floats, *p);
   } else {
-    start(kPrompt(dtype, choice.size), blocks, kPromptThreads, prompt_bytes(choice.size, dtype),
-          *p);
+    start(kPrompt(dtype, choice.size), blocks, prompt_threads(static_cast<int>(dtype.bytes())),
+          prompt_bytes(choice.size, dtype), *p);
   }
   if (choice.splits == 1) return;
   start(kMerge(dtype), int64_t{p->queries} * p->group, kMergeThreads, 0, *p, choice.size,

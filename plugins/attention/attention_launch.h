@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <initializer_list>
 #include <opdock/row_op.hpp>
 
 #include "device/attention_params.cuh"
@@ -18,6 +19,8 @@ struct Choice {
   bool by_vectors;
 };
 
+// Whether kernels can move all heads of the tensors [batch, token, head, element] by 16 bytes.
+bool fits_vectors(std::initializer_list<opdock::Tensor> tensors);
 // For the plan. p: all that make_params() fills in. Reads no tensor's elements.
 Choice choose(const opdock::Plan& plan, opdock::Tensor q, opdock::Tensor k, opdock::Tensor v,
               const Params& p);

@@ -76,6 +76,16 @@ def test_without_tables_it_copies(device, dtype):
     assert torch.equal(v_cache[1, :3], v[1])
 
 
+@pytest.mark.parametrize("size", [64, 33])
+def test_without_queries(device, dtype, size):
+    """For who needs no copy of them."""
+    q, k, v = new(dtype, size=size)
+    k_cache, v_cache = caches(k, dtype)
+    start = torch.tensor([1, 2], dtype=torch.int32)
+    assert on(device, op())(q[:, :, :0], k, v, k_cache, v_cache, start).shape == (2, 3, 0, size)
+    assert torch.equal(k_cache[1, 2:5], k[1]) and torch.equal(v_cache[0, 1:4], v[0])
+
+
 @pytest.mark.parametrize("cache", [torch.int8, torch.float8_e4m3fn])
 def test_quantization(device, dtype, cache):
     """Each head by its own scale: half a step of the largest, or of E4M3's three digits."""

@@ -25,8 +25,7 @@ static_assert(kTransA == CUBLASLT_MATMUL_DESC_TRANSA && kTransB == CUBLASLT_MATM
               kBScalePointer == CUBLASLT_MATMUL_DESC_B_SCALE_POINTER &&
               kDScalePointer == CUBLASLT_MATMUL_DESC_D_SCALE_POINTER);
 static_assert(kEpilogueDefault == CUBLASLT_EPILOGUE_DEFAULT &&
-              kEpilogueBias == CUBLASLT_EPILOGUE_BIAS &&
-              kEpilogueGelu == CUBLASLT_EPILOGUE_GELU &&
+              kEpilogueBias == CUBLASLT_EPILOGUE_BIAS && kEpilogueGelu == CUBLASLT_EPILOGUE_GELU &&
               (kEpilogueGelu | kEpilogueBias) == CUBLASLT_EPILOGUE_GELU_BIAS);
 static_assert(kBatchCount == CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT &&
               kStridedBatchOffset == CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "append.cuh"
+#include "append_pieces.cuh"
 #include "decode.cuh"
 #include "plain.cuh"
 #include "prompt.cuh"

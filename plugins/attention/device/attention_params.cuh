@@ -77,11 +77,15 @@ struct Params {
 // Of a tile of rows, by kernels and head sizes.
 inline constexpr int kDecodeRows = 8;
 inline constexpr int kDecodeThreads = 128;
-inline constexpr int kPromptThreads = 256;  // 16 rows each 32
 inline constexpr int kPlainThreads = 256;
 inline constexpr int kMergeThreads = 128;
 OPDOCK_HOST_DEVICE constexpr int plain_rows(int size) {
   return 512 / size;
+}
+// Of a block of a prompt's rows, 16 each 32 threads: as long as a multiprocessor has room for few
+// of them, small blocks keep it busy better; floats need the larger ones to share what they read.
+OPDOCK_HOST_DEVICE constexpr int prompt_threads(int bytes) {
+  return bytes == 4 ? 256 : 128;
 }
 // Keys at a time in shared memory, by the bytes of an element.
 OPDOCK_HOST_DEVICE constexpr int prompt_keys(int bytes) {

@@ -1,4 +1,4 @@
-// Many queries: a block has 128 rows, sixteen a warp, which share keys and values in shared memory;
+// Many queries: a block has sixteen rows a warp, which share keys and values in shared memory;
 // the next ones are copied there meanwhile. Keys that no row of the block sees are never read.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
@@ -20,8 +20,8 @@ OPDOCK_DEVICE void copy_rows(const Params& p, const Block& block, const Heads& f
   constexpr int kEach = 16 / sizeof(T), kVectors = Size / kEach;
   const T* const data = static_cast<const T*>(from.data) + from.at(block.batch, 0, block.head);
   OPDOCK_UNROLL
-  for (int i = 0; i < kKeys * kVectors / kPromptThreads; ++i) {
-    const int at = i * kPromptThreads + thread_index();
+  for (int i = 0; i < kKeys * kVectors / prompt_threads(sizeof(T)); ++i) {
+    const int at = i * prompt_threads(sizeof(T)) + thread_index();
     const int row = at / kVectors, element = at % kVectors * kEach;
     const int key = first + row < block.end ? first + row : block.end - 1;
     copy_async16(to + row * stride + element,
@@ -34,7 +34,7 @@ OPDOCK_DEVICE void prompt_rows(const Params& p) {
   // Where later queries see more keys, they begin.
   const int index = static_cast<int>(block_index());
   const int number = p.causal ? p.row_tiles - 1 - index : index;
-  constexpr int kRows = kPromptThreads / 2;
+  constexpr int kRows = prompt_threads(sizeof(T)) / 2;
   const Block block(p, number, kRows, 0);
   Tile<T, Size> tile;
   const int warp = thread_index() / 32;
@@ -92,7 +92,7 @@ OPDOCK_DEVICE void prompt_rows(const Params& p) {
 }
 
 template <class T, int Size>
-OPDOCK_KERNEL_BLOCKS(kPromptThreads, 1)
+OPDOCK_KERNEL_BLOCKS(prompt_threads(sizeof(T)), 1)
 prompt(Params p) {
   launch_turn();
   if constexpr (kHasMatrices) {

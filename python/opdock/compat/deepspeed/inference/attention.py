@@ -118,7 +118,7 @@ def _append(at, new, cache, start, interleaved, rotary):
     rotary_dim, theta, position_ids = rotary
     places = cache.keys, cache.values
     if interleaved is None:
-        return _ops.append_kv(query, key, value, *places, start)
+        return _put(query, key, value, places, start)
     check_rotary(at, rotary_dim, query.shape[-1])
     cos, sin = tables(cache.both.shape[3], rotary_dim, theta, query.device)
     if position_ids is None:
@@ -129,7 +129,13 @@ def _append(at, new, cache, start, interleaved, rotary):
         refuse(at, "position_ids", found, f"[{batch} or 1, {length}]", "one for each token")
     positions = position_ids.expand(batch, length)
     query, key = _ops.rope(query, key, cos, sin, positions.contiguous(), interleaved=interleaved)
-    return _ops.append_kv(query, key, value, *places, start)
+    return _put(query, key, value, places, start)
+
+
+def _put(query, key, value, places, start):
+    """Writes keys and values to the cache; returns the queries themselves, which are not copied."""
+    _ops.append_kv(query.narrow(2, 0, 0), key, value, *places, start)
+    return query
 
 
 @without_gradients
