@@ -57,10 +57,10 @@ def cpu_candidates(shape, dtype):
 
 def extra_cases(dtype):
     """What gpu_ops.py times too: (op, case, bytes moved, {whose: function}, x). A token over the
-    cache of keys and values, which are the bytes."""
+    cache of keys and values, which are the bytes; cases are named by DECODE's numbers."""
     for shape in DECODE:
         q, k, v = tensors(shape, dtype, "cuda")
-        case, moved = name_of(shape).replace(" ", ","), 2 * k.numel() * k.element_size()
+        case, moved = "x".join(map(str, shape)), 2 * k.numel() * k.element_size()
         yield "attention", case, moved, both(q, k, v), q
         if dtype == torch.float32:
             continue
