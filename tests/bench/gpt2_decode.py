@@ -132,12 +132,11 @@ def plain(weights, sizes, ids, new, places, compilers):
         yield name, loop
 
 
-def packages(weights, sizes, ids, new, places, tokens):
-    """(who, Generate) of other packages; one line for each that cannot be used, and one that says
-    how many tokens are those of `tokens`: behind a tie all others differ."""
-
-    def generate(name, model):
-        function = gpt2_peers.generating(model, ids, new)
+def package(name, make, ids, new, tokens):
+    """{name: Generate} of the model that make() makes; {} and one line where that cannot be used.
+    Says how many tokens are those of `tokens`: behind a tie all others differ."""
+    try:
+        function = gpt2_peers.generating(make(), ids, new)
         found = function()[:, ids.shape[1] :]
         if found.shape != tokens.shape:
             raise RuntimeError(
@@ -145,28 +144,30 @@ def packages(weights, sizes, ids, new, places, tokens):
                 "this release takes for the end"
             )
         same = (found == tokens).sum().item()
-        print(f"  {name:<28} {same} of {tokens.numel()} tokens those of opdock", flush=True)
-        return name, Generate(function)
-
-    model = None
-    try:
-        model = gpt2_peers.transformers_model(weights, sizes)
-        yield generate("transformers", model)
     except Exception as error:  # whatever way its import, or this release, fails
-        print(f"  skipped: transformers: {peers.first_line(error)}", flush=True)
-    if not ids.is_cuda:
-        return
-    try:
-        if model is None:
-            raise ImportError("its layers replace those of a model of transformers")
-        engine = gpt2_peers.deepspeed_model(model, weights["wte"].dtype, places)
-        yield generate("DeepSpeed", engine)
-    except Exception as error:
-        print(f"  skipped: DeepSpeed: {peers.first_line(error)}", flush=True)
+        print(f"  skipped: {name}: {peers.first_line(error)}", flush=True)
+        return {}
+    print(f"  {name:<28} {same} of {tokens.numel()} tokens those of opdock", flush=True)
+    return {name: Generate(function)}
+
+
+def show(name, batch, new, medians, own):
+    """Prints medians, {who: (seconds of all, of a step)}, beside own seconds; what to record."""
+    results = []
+    for who, (total, step) in medians.items():
+        rate = batch * new / total
+        each = "" if step is None else f", {1e6 * step:8.1f} us a step"
+        print(f"  {who:<28} {rate:10.1f} tokens/s, {total / own:6.2f} x opdock's time{each}")
+        result = {"name": name, "peer": who, "tokens_per_s": round(rate, 1)}
+        if step is not None:
+            result["step_us"] = round(1e6 * step, 1)
+        results.append(result)
+    return results
 
 
 def run_batch(arguments, sizes, weights, batch):
-    """All of one batch size; returns the results to record."""
+    """All of one batch size but DeepSpeed. Returns (the results to record, a function that times
+    DeepSpeed and returns its own)."""
     length, new = arguments.prompt, arguments.new
     places = -(-(length + new) // 64) * 64
     device, dtype = weights["wte"].device, arguments.dtype
@@ -179,19 +180,23 @@ def run_batch(arguments, sizes, weights, batch):
         kernels(whose["opdock"])
     whose |= plain(weights, sizes, ids, new, places, not arguments.no_compile)
     tokens, _ = whose["opdock"].found()
-    whose |= packages(weights, sizes, ids, new, places, tokens)
-    results = []
+
+    def transformers_model():
+        return gpt2_peers.transformers_model(weights, sizes)
+
+    whose |= package("transformers", transformers_model, ids, new, tokens)
     medians = timed(whose, arguments.runs)
     own = medians["opdock"][0]
-    for who, (total, step) in medians.items():
-        rate = batch * new / total
-        each = "" if step is None else f", {1e6 * step:8.1f} us a step"
-        print(f"  {who:<28} {rate:10.1f} tokens/s, {total / own:6.2f} x opdock's time{each}")
-        result = {"name": name, "peer": who, "tokens_per_s": round(rate, 1)}
-        if step is not None:
-            result["step_us"] = round(1e6 * step, 1)
-        results.append(result)
-    return results
+
+    def time_deepspeed():
+        def make():
+            return gpt2_peers.deepspeed_model(transformers_model(), weights["wte"].dtype, places)
+
+        print(f"  {name}, DeepSpeed", flush=True)
+        found = package("DeepSpeed", make, ids, new, tokens)
+        return show(name, batch, new, timed(found, arguments.runs), own)
+
+    return show(name, batch, new, medians, own), time_deepspeed
 
 
 def main():
@@ -223,12 +228,22 @@ def main():
         print("  skipped: found no CUDA GPU")
         return
     weights = gpt2.random_weights(sizes, arguments.device, getattr(torch, arguments.dtype))
-    results = []
+    later = []
     with torch.no_grad():
         for batch in batches:
-            results += run_batch(arguments, sizes, weights, batch)
-    if arguments.record:
-        record.append(arguments.record, "gpt2_decode", results)
+            results, time_deepspeed = run_batch(arguments, sizes, weights, batch)
+            keep(arguments.record, results)
+            later.append(time_deepspeed)
+        # Last: after a call that does not get far, memory of others may have been written.
+        if arguments.device == "cuda":
+            for time_deepspeed in later:
+                keep(arguments.record, time_deepspeed())
+
+
+def keep(file, results):
+    """Appends the results to the records of the file, or None."""
+    if file and results:
+        record.append(file, "gpt2_decode", results)
 
 
 if __name__ == "__main__":
