@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes docs/benchmarks.md and its charts from the records: the newest run of each records file.
+"""Writes docs/benchmarks.md and its charts from the records: the newest of each case.
 
 tests/bench/table.py [--check]     --check: exit with 1 if a file is not what this would write
 """
@@ -83,14 +83,13 @@ PEERS = {
 
 
 def newest(lines):
-    """The results of each bench's last run, in the order of the file."""
+    """The newest result of each case and peer, in the order of the file."""
     results = {}
     for line in lines:
         row = json.loads(line)
         results.pop((row["bench"], row["name"], row.get("peer")), None)
         results[row["bench"], row["name"], row.get("peer")] = row
-    runs = {bench: row["where"] for (bench, _, _), row in results.items()}
-    return [row for row in results.values() if row["where"] == runs[row["bench"]]]
+    return list(results.values())
 
 
 def place(where):
@@ -159,25 +158,31 @@ SHORTER = {"cpu_ops": by_op, "inference": inference_table.by_function}
 
 
 def tables(path):
-    """Markdown of one records file: a table for each bench."""
+    """Markdown of one records file: of each bench a table for each of its runs."""
+    runs = {}
+    for row in newest(path.read_text().splitlines()):
+        runs.setdefault(row["bench"], {}).setdefault(json.dumps(row["where"]), []).append(row)
     text = [f"## {path.stem}\n"]
-    rows = list(newest(path.read_text().splitlines()))
-    for bench in dict.fromkeys(row["bench"] for row in rows):
-        own = [row for row in rows if row["bench"] == bench]
-        own = SHORTER.get(bench, list)(own)
-        columns = list(dict.fromkeys(key for row in own for key in row))
-        columns = [c for c in columns if c not in ("bench", "where")]
-        for title, derived in (("of copy", of_copy(own)), ("of peer", of_peer(own))):
-            if derived:
-                columns.append(title)
-                own = [row | {title: derived.get(i, "")} for i, row in enumerate(own)]
-        where = textwrap.fill(place(own[-1]["where"]), 110, break_on_hyphens=False)
-        text += [f"### {bench}\n", where + "\n"]
-        text += ["| " + " | ".join(columns) + " |", "|" + "---|" * len(columns)]
-        for row in own:
-            text.append("| " + " | ".join(str(row.get(c, "")) for c in columns) + " |")
-        text.append("")
+    for bench, of_bench in runs.items():
+        text.append(f"### {bench}\n")
+        for rows in of_bench.values():
+            text += table(SHORTER.get(bench, list)(rows))
     return "\n".join(text)
+
+
+def table(rows):
+    """Lines of Markdown: where the rows of one run are from, and what they say."""
+    columns = list(dict.fromkeys(key for row in rows for key in row))
+    columns = [c for c in columns if c not in ("bench", "where")]
+    for title, derived in (("of copy", of_copy(rows)), ("of peer", of_peer(rows))):
+        if derived:
+            columns.append(title)
+            rows = [row | {title: derived.get(i, "")} for i, row in enumerate(rows)]
+    where = textwrap.fill(place(rows[-1]["where"]), 110, break_on_hyphens=False)
+    text = [where + "\n", "| " + " | ".join(columns) + " |", "|" + "---|" * len(columns)]
+    for row in rows:
+        text.append("| " + " | ".join(str(row.get(c, "")) for c in columns) + " |")
+    return [*text, ""]
 
 
 def gpu_ops(rows):
