@@ -85,7 +85,7 @@ bool rotates_pieces(const AppendParams& p, const OptionalTensor& cos, const Opti
   const auto is_aligned = [](Tensor table) {
     return reinterpret_cast<uintptr_t>(table.raw()) % 16 == 0 && table.stride(0) % 4 == 0;
   };
-  return !p.narrow_tables && is_aligned(*cos) && is_aligned(*sin) &&
+  return cos->dtype() == opdock::dtype_of<float>() && is_aligned(*cos) && is_aligned(*sin) &&
          (p.interleaved ? p.rotated : p.rotated / 2) % piece == 0;
 }
 

@@ -124,7 +124,7 @@ OPDOCK_DEVICE uint32_t round_to_tf32(float x) {
 struct TwoParts {
   uint32_t high, low;
 
-  OPDOCK_DEVICE TwoParts() = default;
+  TwoParts() = default;
   OPDOCK_DEVICE explicit TwoParts(float x) : high(round_to_tf32(x)) {
     const float rest = bits_float(high);
     low = float_bits(rest == x ? 0.0f : x - rest);
