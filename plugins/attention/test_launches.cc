@@ -1,0 +1,164 @@
+// Which kernels attention and append_kv launch for what, without a GPU.
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include "harness.h"
+
+namespace opdock_test::attention_plugin {
+namespace {
+
+constexpr uint32_t kShared = 227 << 10;  // of an H200's block
+const RecordedGpu kHopper = {32, OPDOCK_CUDA, 9, 132, kShared};
+const RecordedGpu kAda = {32, OPDOCK_CUDA, 8, 128, 99 << 10};
+const RecordedGpu kTuring = {32, OPDOCK_CUDA, 7, 72, 64 << 10};
+const RecordedGpu kAmd = {64, OPDOCK_ROCM, 0, 104, 64 << 10};
+constexpr Type kTypes[] = {Type::kFloat32, Type::kFloat16, Type::kBFloat16};
+
+struct Shape {
+  int64_t batch, queries, heads, kv_heads, keys, size;
+};
+constexpr Shape kPromptShape = {2, 300, 8, 8, 300, 64}, kTokenShape = {2, 1, 8, 8, 100, 64};
+
+// The launches of attention; odd: how many elements q is past an aligned address.
+std::vector<Launch> launches_of(Type type, const Shape& s, const RecordedGpu& gpu, int odd = 0,
+                                bool has_bytes = false) {
+  static const Op attention("attention", "attention");
+  const Type cache = has_bytes ? Type::kInt8 : type;
+  Array q(type, {s.batch, s.queries, s.heads, s.size}, {}, odd), out(type, q.shape());
+  Array k(cache, {s.batch, s.keys, s.kv_heads, s.size});
+  Array scale(Type::kFloat32, {s.batch, s.keys, s.kv_heads});
+  const opdock_value scales = has_bytes ? scale.value() : none();
+  std::vector<Launch> launches;
+  const Result result =
+      attention.record({q.value(), k.value(), k.value(), none(), none(), none(), none(), scales,
+                        scales, none(), boolean(false), integer(0)},
+                       {&out}, gpu, &launches);
+  EXPECT_EQ(result.status, OPDOCK_OK) << result.text;
+  EXPECT_EQ(result.workspace_bytes != 0, launches.size() == 2) << "parts are merged by a kernel";
+  return launches;
+}
+
+std::string first_kernel(Type type, const Shape& shape, const RecordedGpu& gpu, int odd = 0,
+                         bool has_bytes = false) {
+  const std::string name = launches_of(type, shape, gpu, odd, has_bytes).at(0).kernel;
+  return name.substr(0, name.find('<'));
+}
+
+TEST(AttentionLaunches, PromptsTakeTensorCores) {
+  for (const Type type : kTypes) {
+    EXPECT_EQ(first_kernel(type, kPromptShape, kHopper), "attention::prompt");
+    for (const RecordedGpu& gpu : {kTuring, kAmd})
+      EXPECT_EQ(first_kernel(type, kPromptShape, gpu), "attention::plain");
+    EXPECT_EQ(first_kernel(type, kPromptShape, kHopper, 1), "attention::plain");  // misaligned
+  }
+}
+
+// A warp has sixteen rows: what a block has of them, by its threads, reaches all of them.
+TEST(AttentionLaunches, PromptsCoverEveryRow) {
+  for (const Type type : kTypes)
+    for (const int64_t queries : {17, 64, 65, 128, 129, 1000})
+      for (const int64_t group : {1, 4}) {
+        const Shape shape = {3, queries, 8, 8 / group, 2000, 128};
+        const opdock_launch how = launches_of(type, shape, kHopper).at(0).how;
+        const int64_t each = how.block[0] / 2, rows = queries * group;
+        EXPECT_GE(how.grid[0] * each, rows);
+        EXPECT_LT((how.grid[0] - 1) * each, rows);
+        EXPECT_EQ(how.grid[1], 8 / group);
+        EXPECT_EQ(how.grid[2], 3u);
+      }
+}
+
+// Two stages of keys and values; where a block cannot have them, another kernel serves.
+TEST(AttentionLaunches, SharedMemoryIsWhatTheGpuHas) {
+  for (const RecordedGpu& gpu : {kHopper, kAda})
+    for (const Type type : kTypes)
+      for (const int64_t size : {64, 128, 256}) {
+        const Shape shape = {1, 100, 4, 4, 100, size};
+        for (const Launch& launch : launches_of(type, shape, gpu))
+          EXPECT_LE(launch.how.shared_bytes, gpu.max_shared_bytes) << launch.kernel;
+      }
+  const Shape wide = {1, 100, 4, 4, 100, 256};
+  EXPECT_EQ(first_kernel(Type::kFloat16, wide, kHopper), "attention::prompt");
+  EXPECT_EQ(first_kernel(Type::kFloat16, wide, kAda), "attention::decode");
+  EXPECT_EQ(first_kernel(Type::kFloat32, wide, kHopper), "attention::plain");
+}
+
+TEST(AttentionLaunches, TokensTakeTensorCoresOf16Bits) {
+  for (const Type type : {Type::kFloat16, Type::kBFloat16}) {
+    EXPECT_EQ(first_kernel(type, kTokenShape, kHopper), "attention::decode");
+    EXPECT_EQ(first_kernel(type, kTokenShape, kHopper, 0, true), "attention::decode");
+  }
+  const std::string one = launches_of(Type::kFloat32, kTokenShape, kHopper).at(0).kernel;
+  EXPECT_TRUE(one.starts_with("attention::plain<") && one.ends_with(", 1>")) << one;
+  // Of queries that share keys there are several rows.
+  const Shape grouped = {2, 1, 8, 2, 100, 64};
+  const std::string some = launches_of(Type::kFloat32, grouped, kHopper).at(0).kernel;
+  EXPECT_TRUE(some.ends_with(", 8>")) << some;
+}
+
+// As many parts of the keys as there is room for at once, each of 256 keys and more.
+TEST(AttentionLaunches, FewBlocksSplitTheKeys) {
+  for (const Type type : kTypes)
+    for (const auto& [batch, keys, parts] :
+         {std::tuple{1, 256, 1}, {1, 257, 2}, {1, 4096, 16}, {1, 1 << 20, 33}, {33, 4096, 1}}) {
+      const Shape shape = {batch, 1, 8, 8, keys, 16};
+      const std::vector<Launch> launches = launches_of(type, shape, kHopper);
+      EXPECT_EQ(launches.at(0).how.grid[0], parts) << batch << " rows of " << keys;
+      ASSERT_EQ(launches.size(), parts > 1 ? 2u : 1u);
+      if (parts > 1) {
+        EXPECT_TRUE(launches[1].kernel.starts_with("attention::merge<"));
+      }
+    }
+}
+
+// The kernel of append_kv, of heads of `size` elements of which `angles` pairs are rotated.
+std::string append_kernel(Type type, int64_t size, int64_t angles, Type table, bool interleaved,
+                          int odd = 0, bool has_bytes = false) {
+  static const Op append("attention", "append_kv");
+  Array q(type, {2, 3, 4, size}, {}, odd), k(type, {2, 3, 2, size}), out(type, q.shape());
+  Array cache(has_bytes ? Type::kInt8 : type, {2, 9, 2, size}), other(cache.type(), cache.shape());
+  Array start(Type::kInt32, {2}), cos(table, {9, angles}), sin(table, {9, angles});
+  Array k_scale(Type::kFloat32, {2, 9, 2}), v_scale(Type::kFloat32, {2, 9, 2});
+  const auto if_bytes = [&](Array& scale) { return has_bytes ? scale.value() : none(); };
+  std::vector<Launch> launches;
+  const Result result =
+      append.record({q.value(), k.value(), k.value(), cache.value(), other.value(), start.value(),
+                     angles != 0 ? cos.value() : none(), angles != 0 ? sin.value() : none(),
+                     if_bytes(k_scale), if_bytes(v_scale), boolean(interleaved)},
+                    {&out}, kHopper, &launches);
+  EXPECT_EQ(result.status, OPDOCK_OK) << result.text;
+  const std::string name = launches.at(0).kernel;
+  const opdock_launch& how = launches[0].how;
+  if (name.starts_with("attention::append_pieces<")) {
+    const int64_t pieces = 8 * size * (type == Type::kFloat32 ? 4 : 2) / 16;
+    EXPECT_EQ(how.grid[0], 6u);
+    EXPECT_GE(how.grid[1] * how.block[0], pieces);
+  }
+  return name.substr(0, name.find('<'));
+}
+
+TEST(AppendLaunches, PiecesOf16BytesWhereAllOfItHasThem) {
+  const std::string by_pieces = "attention::append_pieces", by_heads = "attention::append";
+  for (const Type type : kTypes) {
+    for (const bool interleaved : {false, true}) {
+      EXPECT_EQ(append_kernel(type, 64, 0, Type::kFloat32, interleaved), by_pieces);
+      EXPECT_EQ(append_kernel(type, 64, 32, Type::kFloat32, interleaved), by_pieces);
+      EXPECT_EQ(append_kernel(type, 64, 16, Type::kFloat32, interleaved), by_pieces);
+      EXPECT_EQ(append_kernel(type, 33, 0, Type::kFloat32, interleaved), by_heads);
+      EXPECT_EQ(append_kernel(type, 64, 32, Type::kFloat32, interleaved, 1), by_heads);
+      EXPECT_EQ(append_kernel(type, 64, 0, Type::kFloat32, interleaved, 0, true), by_heads);
+      EXPECT_EQ(append_kernel(type, 64, 3, Type::kFloat32, interleaved), by_heads);
+      if (type != Type::kFloat32) {
+        EXPECT_EQ(append_kernel(type, 64, 32, type, interleaved), by_heads);
+      }
+    }
+    // Halves of 12 elements are no whole pieces of 16 bits, pairs side by side are.
+    if (type != Type::kFloat32) {
+      EXPECT_EQ(append_kernel(type, 64, 12, Type::kFloat32, false), by_heads);
+      EXPECT_EQ(append_kernel(type, 64, 12, Type::kFloat32, true), by_pieces);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace opdock_test::attention_plugin
