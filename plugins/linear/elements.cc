@@ -61,6 +61,17 @@ void apply_gate(const Call& call, const Gate& gate, Tensor halves, Tensor out) {
   compute(call, out, params, kGate, on_cpu);
 }
 
+void finish_sums(const Call& call, Tensor out, const OptionalTensor& bias, uint32_t activation,
+                 const OptionalTensor& residual) {
+  ElementParams params = {};
+  params.act = kernel_activation(activation);
+  params.at = opdock::make_elements<kElementPlaces>({out, out, residual, bias}, out.size(-1), {});
+  const ElementJob job = {out.dtype(), opdock::Pieces(params.at.length), params};
+  static const auto on_cpu = OPDOCK_SIMD_CHOOSE(finish);
+  opdock::run_pieces(call, params.at.rows.count, job.pieces,
+                     [&](int64_t begin, int64_t end) { on_cpu(job, begin, end); });
+}
+
 void add_rows(const Call& call, Tensor x, Tensor residual, const OptionalTensor& bias, Tensor out) {
   if (out.is_empty()) return;
   ElementParams params = {};

@@ -20,6 +20,10 @@ int kernel_activation(uint32_t activation);
 // halves: [..., 2 L]; out: [..., L], also the first half's elements.
 void apply_gate(const Call& call, const Gate& gate, Tensor halves, Tensor out);
 
+// On the CPU, of float32: out = activation(out + bias) + residual.
+void finish_sums(const Call& call, Tensor out, const OptionalTensor& bias, uint32_t activation,
+                 const OptionalTensor& residual);
+
 // out = x + residual + bias, all rows of one length.
 void add_rows(const Call& call, Tensor x, Tensor residual, const OptionalTensor& bias, Tensor out);
 

@@ -50,6 +50,40 @@ void gate(const ElementJob& job, int64_t begin, int64_t end) {
   });
 }
 
+template <int Act>
+void finish_pieces(const ElementJob& job, int64_t begin, int64_t end) {
+  const bool biased = job.params.at.data[kBias], adds = job.params.at.data[kSecond];
+  simd::for_each_piece<float>(
+      job.params.at, job.pieces, begin, end, [&](const auto& row, int64_t n) HWY_ATTR {
+        float* const out = row[kResult];
+        const float* const residual = adds ? row[kSecond] : nullptr;
+        const float* const bias = biased ? row[kBias] : nullptr;
+        simd::for_row<float, 1>(n, [=](auto vector, auto, int64_t i) HWY_ATTR {
+          const typename decltype(vector)::D d;
+          auto value = vector.load(out + i);
+          if (bias) value = hn::Add(value, vector.load(bias + i));
+          if constexpr (Act != activation::kIdentity) value = act::activate<float, Act>(d, value);
+          if (residual) value = hn::Add(value, vector.load(residual + i));
+          vector.store(value, out + i);
+        });
+      });
+}
+
+void finish(const ElementJob& job, int64_t begin, int64_t end) {
+  switch (job.params.act) {
+    case activation::kRelu:
+      return finish_pieces<activation::kRelu>(job, begin, end);
+    case activation::kGeluTanh:
+      return finish_pieces<activation::kGeluTanh>(job, begin, end);
+    case activation::kGeluErf:
+      return finish_pieces<activation::kGeluErf>(job, begin, end);
+    case activation::kSilu:
+      return finish_pieces<activation::kSilu>(job, begin, end);
+    default:
+      return finish_pieces<activation::kIdentity>(job, begin, end);
+  }
+}
+
 void add(const ElementJob& job, int64_t begin, int64_t end) {
   const bool biased = job.params.at.data[kBias];
   dispatch(job.dtype, [&](auto zero) {

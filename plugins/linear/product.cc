@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "product.h"
 
+#include "elements.h"
+
 namespace linear {
 namespace {
 
@@ -172,6 +174,12 @@ uint64_t Product::workspace_bytes(const CallBase& call, Tensor out) const {
 void Product::run(Call& call, Tensor out, void* workspace, uint64_t bytes) const {
   if (out.is_empty()) return;
   if (takes_tiles(call, *this)) return run_tiles(call, *this, out);
+  const bool in_place = residual && residual->raw() == out.raw();
+  if (call.is_cpu() && !in_place && (bias || residual || activation != OPDOCK_GEMM_NONE)) {
+    // What is behind the sums by vectors: the host computes it number by number.
+    Product{x, weight}.run(call, out, workspace, bytes);
+    return finish_sums(call, out, bias, activation, residual);
+  }
   Products(*this, out).for_each([&](const opdock_gemm& gemm) {
     run_gemm(call, gemm, workspace, bytes);
   });
