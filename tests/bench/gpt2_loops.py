@@ -17,7 +17,10 @@ def captured(step):
             step()
     torch.cuda.current_stream().wait_stream(stream)
     graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph, stream=stream):
+    # On a stream of its own: PyTorch keeps a workspace of cuBLAS for each stream, and frees all of
+    # them when torch.compile records a graph. One made in the capture belongs to the graph's
+    # memory; one made by the steps above would be unmapped under the graph.
+    with torch.cuda.graph(graph, stream=torch.cuda.Stream()):
         logits = step()
 
     def replay():
