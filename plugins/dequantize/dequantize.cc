@@ -1,8 +1,7 @@
 // dequantize: checks its arguments and hands the elements to the kernels.
 // SPDX-License-Identifier: Apache-2.0
-#include <opdock/elementwise_op.hpp>
-
 #include "dequantize_cpu.h"
+#include "dequantize_gpu.h"
 #include "opdock/pieces.hpp"
 
 namespace dequantize {
@@ -44,35 +43,14 @@ void run(Call& call, Results results, Tensor q, Tensor scale, std::optional<Dtyp
   const Tensor out = results[0];
   check(out, "output 0").contiguous().aligned(static_cast<uint64_t>(out.dtype().bytes()));
   if (q.numel() == 0) return;
-  const int64_t size = 16 / out.dtype().bytes();
-  Params params = {};
-  params.q = static_cast<const signed char*>(q.raw());
-  params.scale = scale.data<const float>();
-  params.out = out.raw();
-  params.numel = q.numel();
-  params.group = q.numel() / scale.numel();
-  params.even = params.group % size == 0;
-  params.aligned = reinterpret_cast<uintptr_t>(params.out) % 16 == 0 &&
-                   reinterpret_cast<uintptr_t>(params.q) % static_cast<uint64_t>(size) == 0;
-  if (params.group > 1) {
-    opdock::Elements<1> elements = {};
-    opdock::detail::set_divisor(&elements, static_cast<uint64_t>(params.group));
-    params.factor = elements.factor;
-    params.shift = elements.shift;
-  }
+  const Params params = make_params(q, scale, out);
   if (call.is_cpu()) {
     const Job job = {out.dtype(), params};
     static const auto kernel = OPDOCK_SIMD_CHOOSE(run);
     return call.parallel_for(params.numel, opdock::kElementGrain,
                              [&](int64_t begin, int64_t end) { kernel(job, begin, end); });
   }
-  const int64_t blocks = ((params.numel + size - 1) / size + kThreads - 1) / kThreads;
-  if (blocks > 0x7fffffff)
-    throw Error(OPDOCK_UNSUPPORTED, concat("argument 'q': found ", params.numel,
-                                           " elements, wanted at most 2^41; pass fewer at a time"));
-  opdock::Launch how = {blocks, kThreads};
-  how.flags = opdock::detail::turn_flags(call, blocks, kThreads);
-  call.launch(kDequantize(out.dtype()), how, params);
+  launch(call, kDequantize(out.dtype()), out.dtype(), params);
 }
 
 }  // namespace

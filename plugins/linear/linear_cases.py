@@ -101,3 +101,12 @@ def most_ratio(count):
     1 / sqrt(2 count), and this is four of both together, at least 5%. The host's own loop, which
     adds a row's terms one after the other, has 4."""
     return 4 if "OPDOCK_GEMM" in os.environ else max(1.05, 1 + 4 / math.sqrt(count))
+
+
+def product_wanted(device, x, w, bias=None, residual=None, activation="none"):
+    """What a library gives; w: the matrix in float64."""
+    # Without an activation the library adds the residual too, and before the bias.
+    c = residual if activation == "none" else None
+    total = Sum.of(x.double(), w, bias, early_dtype(device, x.dtype), c)
+    total = total.rounded(x.dtype, more_roundings(device)).activated(activation)
+    return total if residual is None else total.plus(residual)

@@ -163,6 +163,10 @@ void check_weight(const Weight& weight, const char* name, const char* scale_name
 }
 
 uint64_t Product::workspace_bytes(const CallBase& call, Tensor out) const {
+  if (may_copy_weight(call, *this)) {
+    const WeightCopy copy(*this, nullptr);
+    return copy.bytes() + copy.product().workspace_bytes(call, out);
+  }
   if (takes_tiles(call, *this)) return 0;
   Products products(*this, out);
   products.gemm.a.data = products.data[kX];
@@ -173,7 +177,13 @@ uint64_t Product::workspace_bytes(const CallBase& call, Tensor out) const {
 
 void Product::run(Call& call, Tensor out, void* workspace, uint64_t bytes) const {
   if (out.is_empty()) return;
-  if (takes_tiles(call, *this)) return run_tiles(call, *this, out);
+  if (takes_tiles(call, *this)) {
+    if (run_tiles(call, *this, out)) return;
+    const WeightCopy copy(*this, workspace);
+    copy.make(call);
+    return copy.product().run(call, out, static_cast<char*>(workspace) + copy.bytes(),
+                              bytes - copy.bytes());
+  }
   const bool in_place = residual && residual->raw() == out.raw();
   if (call.is_cpu() && !in_place && (bias || residual || activation != OPDOCK_GEMM_NONE)) {
     // What is behind the sums by vectors: the host computes it number by number.

@@ -46,8 +46,31 @@ void prepare_products(Call& call);
 // A weight with a scale; both by their names.
 void check_int8(const Weight& weight, const char* name, const char* scale_name, Tensor x);
 // The same product by the plugin's own kernels, in tiles.cc, which need no workspace: of int8
-// weights and, on the CPU, of 16-bit numbers.
-void run_tiles(const Call& call, const Product& product, Tensor out);
+// weights and, on the CPU, of 16-bit numbers. False, and nothing is done, where a copy of the
+// weight is to be multiplied.
+bool run_tiles(const Call& call, const Product& product, Tensor out);
+
+// Up to so many rows a GPU's kernels read an int8 weight once for several of them.
+inline constexpr int64_t kMostRows = 32;
+// Whether a library may multiply a copy of the int8 weight in x's dtype: on a GPU, many rows, or
+// where kernels would read the weight across. Decided by what plan knows: there has to be room.
+bool may_copy_weight(const CallBase& call, const Product& product);
+
+// The copy, at the front of a workspace, which may be null while planning.
+class WeightCopy {
+ public:
+  WeightCopy(const Product& of, void* workspace);
+  WeightCopy(const WeightCopy&) = delete;  // the product's tensor points into it
+  WeightCopy& operator=(const WeightCopy&) = delete;
+
+  uint64_t bytes() const;  // of the workspace
+  void make(const Call& call) const;
+  Product product() const;  // with the copy as its weight
+
+ private:
+  const Product& of_;
+  opdock_tensor tensor_;
+};
 
 // Where in a workspace the products' own part begins, behind so many bytes.
 inline uint64_t behind(uint64_t bytes) {

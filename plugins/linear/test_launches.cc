@@ -9,26 +9,46 @@ namespace {
 
 constexpr int64_t kOutputs = 100, kInputs = 64;
 
-Launch launch_of(Type type, int64_t rows, bool transposed, uint32_t warp) {
+struct Launched {
+  std::vector<Launch> launches;
+  uint64_t workspace_bytes;
+};
+
+// gap: elements between the weight's rows.
+Launched launches_of(Type type, int64_t rows, bool transposed, uint32_t warp, int64_t gap = 0) {
+  RecordedGpu gpu;
+  gpu.warp_size = warp;
+  if (warp == 64) gpu.type = OPDOCK_ROCM;
   static const Op linear("linear", "linear");
   const opdock_string none_text = {"none", 4};
   Array x(type, {rows, kInputs}), out(type, {rows, kOutputs}), scale(Type::kFloat32, {1});
-  Array weight(Type::kInt8, transposed ? std::vector<int64_t>{kOutputs, kInputs}
-                                       : std::vector<int64_t>{kInputs, kOutputs});
-  std::vector<Launch> launches;
+  const int64_t down = transposed ? kOutputs : kInputs, across = transposed ? kInputs : kOutputs;
+  Array weight(Type::kInt8, {down, across}, {across + gap, 1});
+  Launched found = {};
   const Result result = linear.record({x.value(), weight.value(), none(), none(), scale.value(),
                                        text_value(&none_text), boolean(transposed)},
-                                      {&out}, warp, &launches);
+                                      {&out}, gpu, &found.launches);
   EXPECT_EQ(result.status, OPDOCK_OK) << result.text;
-  EXPECT_EQ(result.workspace_bytes, 0u) << "no copy of the weight";
-  EXPECT_EQ(launches.size(), 1u);
-  return launches.empty() ? Launch{} : launches[0];
+  found.workspace_bytes = result.workspace_bytes;
+  return found;
+}
+
+Launch launch_of(Type type, int64_t rows, bool transposed, uint32_t warp, int64_t gap = 0) {
+  const Launched found = launches_of(type, rows, transposed, warp, gap);
+  EXPECT_EQ(found.launches.size(), 1u);
+  return found.launches.empty() ? Launch{} : found.launches[0];
+}
+
+// Tensor cores take two rows and more of 16 bits, of NVIDIA's GPUs.
+bool on_matrices(Type type, int64_t rows, uint32_t warp) {
+  return type != Type::kFloat32 && rows > 1 && warp == 32;
 }
 
 TEST(LinearLaunches, FewRowsReadEachWeightOnceForEightOfThem) {
   for (const Type type : {Type::kFloat32, Type::kFloat16, Type::kBFloat16})
     for (const uint32_t warp : {32u, 64u})
       for (const int64_t rows : {1, 2, 4, 5, 8, 9, 32}) {
+        if (on_matrices(type, rows, warp)) continue;
         const Launch launch = launch_of(type, rows, true, warp);
         const int64_t each = rows == 1 ? 1 : rows <= 4 ? 4 : 8;
         EXPECT_TRUE(launch.kernel.starts_with("linear::int8_rows<")) << launch.kernel;
@@ -40,14 +60,45 @@ TEST(LinearLaunches, FewRowsReadEachWeightOnceForEightOfThem) {
       }
 }
 
-TEST(LinearLaunches, MoreRowsAndOtherLayoutsTakeTiles) {
+TEST(LinearLaunches, TensorCoresReadASmallWeightAgainForEvery32Rows) {
+  for (const Type type : {Type::kFloat16, Type::kBFloat16})
+    for (const auto& [rows, each] :
+         {std::pair<int64_t, int64_t>{2, 8}, {8, 8}, {9, 32}, {32, 32}, {33, 32}, {20000, 32}}) {
+      const Launch launch = launch_of(type, rows, true, 32);
+      EXPECT_TRUE(launch.kernel.starts_with("linear::int8_few<"))
+          << rows << " rows: " << launch.kernel;
+      EXPECT_TRUE(launch.kernel.ends_with(", " + std::to_string(each) + ">")) << launch.kernel;
+      EXPECT_EQ(launch.how.block[0], 256u);
+      EXPECT_EQ(launch.how.grid[0], (kOutputs + 15) / 16);
+      EXPECT_EQ(launch.how.grid[1], (rows + each - 1) / each);
+    }
+}
+
+TEST(LinearLaunches, ManyRowsAndOtherLayoutsMultiplyACopyOfTheWeight) {
+  for (const Type type : {Type::kFloat32, Type::kFloat16, Type::kBFloat16})
+    for (const auto& [rows, transposed] : {std::pair{33, true}, {1000, true}, {1, false}}) {
+      const Launched found = launches_of(type, rows, transposed, transposed ? 64 : 32);
+      ASSERT_EQ(found.launches.size(), 2u);
+      EXPECT_TRUE(found.launches[0].kernel.starts_with("dequantize::dequantize<"));
+      EXPECT_EQ(found.launches[1].kernel.substr(0, 13), "opdock.gemm/1");
+      // 6400 elements, 256 threads with four vectors of 16 bytes each.
+      EXPECT_EQ(found.launches[0].how.grid[0], type == Type::kFloat32 ? 2u : 1u);
+      const uint64_t copy = kOutputs * kInputs * (type == Type::kFloat32 ? 4 : 2);
+      EXPECT_GE(found.workspace_bytes, copy);
+    }
+}
+
+TEST(LinearLaunches, AWeightWithGapsTakesTiles) {
   for (const Type type : {Type::kFloat32, Type::kFloat16, Type::kBFloat16})
     for (const auto& [rows, transposed] :
          {std::pair{33, true}, {64, true}, {65, true}, {1000, true}, {1, false}, {64, false}}) {
-      const Launch launch = launch_of(type, rows, transposed, 32);
+      const Launched found = launches_of(type, rows, transposed, transposed ? 64 : 32, 3);
+      ASSERT_EQ(found.launches.size(), 1u);
+      const Launch& launch = found.launches[0];
       EXPECT_TRUE(launch.kernel.starts_with("linear::int8_tiles<")) << launch.kernel;
       EXPECT_EQ(launch.how.grid[0], (rows + 63) / 64 * ((kOutputs + 63) / 64));
       EXPECT_EQ(launch.how.grid[1], 1u);
+      EXPECT_EQ(found.workspace_bytes, 0u);
     }
 }
 

@@ -20,6 +20,7 @@ from linear_cases import (
     matrix,
     more_roundings,
     most_ratio,
+    product_wanted,
     weight,
 )
 
@@ -27,11 +28,7 @@ SHAPES = [(1, 1, 1), (3, 5, 7), (1, 64, 130), (65, 33, 16), (2, 130, 66), (17, 1
 
 
 def wanted(device, x, w, bias=None, residual=None, activation="none", transposed=True):
-    # Without an activation the library adds the residual too, and before the bias.
-    c = residual if activation == "none" else None
-    total = Sum.of(x.double(), matrix(w, transposed), bias, early_dtype(device, x.dtype), c)
-    total = total.rounded(x.dtype, more_roundings(device)).activated(activation)
-    return total if residual is None else total.plus(residual)
+    return product_wanted(device, x, matrix(w, transposed), bias, residual, activation)
 
 
 def check(device, x, w, bias=None, residual=None, **keywords):

@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <opdock/elementwise_op.hpp>
 
+#include <algorithm>
+
 #include "elements.h"
 #include "product.h"
 #include "tiles_cpu.h"
@@ -16,8 +18,11 @@ using opdock::detail::concat;
 
 constexpr auto kRows = OPDOCK_KERNEL_FAMILY("linear::int8_rows", RowTypes, KernelNumbers<1, 4, 8>);
 constexpr auto kTiles = OPDOCK_KERNEL_FAMILY("linear::int8_tiles", RowTypes);
-// Up to so many rows each weight is read again for every eight of them; then tiles are faster.
-constexpr int64_t kMostRows = 32;
+using Halves = opdock::KernelTypes<opdock::half, opdock::bfloat16>;
+constexpr auto kFew = OPDOCK_KERNEL_FAMILY("linear::int8_few", Halves, KernelNumbers<8, 32>);
+// Elements of a weight that is read again faster than a copy of it is made.
+constexpr int64_t kSmallWeight = int64_t{5} << 20;
+constexpr int64_t kMostBlocks = 65535;  // of a grid, in its second dimension
 
 int64_t group_of(const Weight& weight) {
   if (!weight.scale) return int64_t{1} << 61;
@@ -73,6 +78,36 @@ void run_on_cpu(const Call& call, Dtype dtype, int64_t group, const TileParams& 
                     [&](int64_t begin, int64_t end) { kernel(job, begin, end); });
 }
 
+int64_t divide_up(int64_t number, int64_t by) {
+  return (number + by - 1) / by;
+}
+
+// Whether tensor cores multiply the weight as it is: 64 inputs of an output have one scale.
+bool takes_matrices(const Call& call, const Product& of, TileParams* p) {
+  const int64_t group = group_of(of.weight), rows = p->rows.count;
+  if (!call.is_cuda() || call.facts().arch_major < 8 || of.x.dtype().bytes() != 2 || !p->vectors ||
+      rows < 2)
+    return false;
+  // Every 32 rows read the weight again, which costs less than a copy of a small one.
+  const int64_t times = 1 + kSmallWeight / (p->inputs * p->outputs);
+  if (divide_up(rows, kMostRows) > std::min<int64_t>(times, kMostBlocks)) return false;
+  p->by_parts = group % p->inputs != 0;
+  if (p->by_parts && (group % 64 != 0 || p->inputs % 64 != 0)) return false;
+  p->out_vectors = p->outputs % 8 == 0 && reinterpret_cast<uintptr_t>(p->bias) % 16 == 0 &&
+                   opdock::rows_aligned(p->rows, kOutRows, p->out, 2, 16) &&
+                   (p->residual == nullptr ||
+                    opdock::rows_aligned(p->rows, kResidualRows, p->residual, 2, 16));
+  return true;
+}
+
+void run_on_matrices(const Call& call, Dtype dtype, const TileParams& p) {
+  const int each = p.rows.count <= 8 ? 8 : 32;
+  const int64_t across = divide_up(p.outputs, 16), down = divide_up(p.rows.count, each);
+  opdock::Launch how = {opdock::Dim3(across, down), kTileThreads};
+  how.flags = opdock::detail::turn_flags(call, across * down, kTileThreads);
+  call.launch(kFew(dtype, each), how, p);
+}
+
 void run_on_gpu(const Call& call, Dtype dtype, const TileParams& params) {
   const int64_t rows = params.rows.count;
   uint32_t kernel = kTiles(dtype);
@@ -116,11 +151,21 @@ void check_int8(const Weight& weight, const char* name, const char* scale_name, 
                      " elements of '", name, "'; pass a divisor of these"));
 }
 
-void run_tiles(const Call& call, const Product& product, Tensor out) {
+bool run_tiles(const Call& call, const Product& product, Tensor out) {
   TileParams params = make_params(product, out);
-  if (call.is_cpu()) return run_on_cpu(call, product.x.dtype(), group_of(product.weight), params);
+  const Dtype dtype = product.x.dtype();
+  if (call.is_cpu()) {
+    run_on_cpu(call, dtype, group_of(product.weight), params);
+    return true;
+  }
   set_groups(product, &params);
-  run_on_gpu(call, product.x.dtype(), params);
+  if (takes_matrices(call, product, &params)) {
+    run_on_matrices(call, dtype, params);
+    return true;
+  }
+  if (may_copy_weight(call, product)) return false;
+  run_on_gpu(call, dtype, params);
+  return true;
 }
 
 }  // namespace linear

@@ -1,4 +1,4 @@
-// Integers of 8 bits times their group's scale: 16 bytes of the result a thread.
+// Integers of 8 bits times their group's scale: 16 bytes of the result a thread, several times.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -17,52 +17,75 @@ OPDOCK_DEVICE float byte_to_float(uint32_t byte) {
   return bits_float(0x4b000000u | (byte ^ 0x80u)) - (8388608.0f + 128.0f);
 }
 
+// The integers of a vector of the result, as bytes of a word, from element `first` on.
+template <int Size>
+OPDOCK_DEVICE Unit<Size> load_integers(const Params& p, int64_t first) {
+  if (p.aligned && first + Size <= p.numel) return load_unit<Size>(p.q + first);
+  Unit<Size> word = 0;
+  OPDOCK_UNROLL
+  for (int k = 0; k < Size; ++k)
+    if (first + k < p.numel)
+      word |= static_cast<Unit<Size>>(static_cast<unsigned char>(p.q[first + k])) << 8 * k;
+  return word;
+}
+
+OPDOCK_DEVICE int64_t group_of(const Params& p, int64_t first) {
+  if (p.group == 1) return first;
+  return static_cast<int64_t>(multiply_high(static_cast<uint64_t>(first), p.factor) >> p.shift);
+}
+
+// Writes them times `scale`, which is of the first one's group, `group`.
 template <class T>
-OPDOCK_KERNEL(kThreads)
-dequantize(Params p) {
-  launch_turn();
+OPDOCK_DEVICE void finish(const Params& p, int64_t first, int64_t group, float scale,
+                          Unit<vector_size<T>> word) {
   constexpr int kSize = vector_size<T>;
-  const int64_t first = (block_index() * kThreads + thread_index()) * kSize;
-  if (first >= p.numel) return;
-  const bool is_whole = p.aligned && first + kSize <= p.numel;
-  uint32_t q[kSize] = {};
-  if (is_whole) {
-    const Unit<kSize> word = load_unit<kSize>(p.q + first);
-    OPDOCK_UNROLL
-    for (int k = 0; k < kSize; ++k) q[k] = static_cast<uint32_t>(word >> 8 * k & 0xff);
-  } else {
-    OPDOCK_UNROLL
-    for (int k = 0; k < kSize; ++k)
-      if (first + k < p.numel) q[k] = static_cast<unsigned char>(p.q[first + k]);
-  }
-  int64_t group = first;
-  if (p.group > 1)
-    group = static_cast<int64_t>(multiply_high(static_cast<uint64_t>(first), p.factor) >> p.shift);
-  float scale = p.scale[group], value[kSize];
-  if (p.even) {
-    OPDOCK_UNROLL
-    for (int k = 0; k < kSize; ++k) value[k] = byte_to_float(q[k]) * scale;
-  } else {
-    int64_t left = (group + 1) * p.group - first;  // of the group, from the first element on
-    OPDOCK_UNROLL
-    for (int k = 0; k < kSize; ++k) {
-      if (left == 0 && first + k < p.numel) {
-        scale = p.scale[++group];
-        left = p.group;
-      }
-      --left;
-      value[k] = byte_to_float(q[k]) * scale;
+  float value[kSize];
+  int64_t left = p.even ? kSize + 1 : (group + 1) * p.group - first;  // of the group
+  OPDOCK_UNROLL
+  for (int k = 0; k < kSize; ++k) {
+    if (left == 0 && first + k < p.numel) {
+      scale = p.scale[++group];
+      left = p.group;
     }
+    --left;
+    value[k] = byte_to_float(static_cast<uint32_t>(word >> 8 * k & 0xff)) * scale;
   }
   Packed<T> piece;
   from_floats(value, &piece);
   T* const out = static_cast<T*>(p.out) + first;
-  if (is_whole) {
+  if (p.aligned && first + kSize <= p.numel) {
     store_piece(out, piece);
   } else {
     OPDOCK_UNROLL
     for (int k = 0; k < kSize; ++k)
       if (first + k < p.numel) out[k] = piece.get(k);
+  }
+}
+
+template <class T>
+OPDOCK_KERNEL(kThreads)
+dequantize(Params p) {
+  launch_turn();
+  constexpr int kSize = vector_size<T>;
+  const int64_t begin = (block_index() * kThreads * kVectors + thread_index()) * kSize;
+  Unit<kSize> word[kVectors];
+  int64_t group[kVectors];
+  float scale[kVectors];
+  // A quarter or half of what is written is read: all of it is asked for first.
+  OPDOCK_UNROLL
+  for (int i = 0; i < kVectors; ++i) {
+    const int64_t first = begin + i * (kThreads * kSize);
+    word[i] = 0;
+    if (first < p.numel) {
+      word[i] = load_integers<kSize>(p, first);
+      group[i] = group_of(p, first);
+      scale[i] = p.scale[group[i]];
+    }
+  }
+  OPDOCK_UNROLL
+  for (int i = 0; i < kVectors; ++i) {
+    const int64_t first = begin + i * (kThreads * kSize);
+    if (first < p.numel) finish<T>(p, first, group[i], scale[i], word[i]);
   }
 }
 

@@ -6,7 +6,8 @@
 
 namespace dequantize {
 
-inline constexpr int kThreads = 256;  // of a block; each has 16 bytes of the result
+inline constexpr int kThreads = 256;  // of a block
+inline constexpr int kVectors = 4;    // of 16 bytes of the result, of a thread
 
 struct Params {
   const signed char* q;

@@ -21,6 +21,8 @@ struct TileParams {
   const float* scale;
   int act;                                // an activation::Activation
   int vectors;                            // whole, aligned vectors of 16 weights, each of one group
+  int out_vectors;                        // out, residual and bias by vectors
+  int by_parts;                           // a scale for each 64 inputs, otherwise one an output
   long long inputs, outputs;              // of a row of x, of a row of the result
   long long input_stride, output_stride;  // of the weight, in elements: from one input to the next
   long long input_index, output_index;    // the same in the order that groups are counted in

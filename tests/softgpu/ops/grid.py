@@ -20,7 +20,7 @@ import opdock
 from opdock._author import soft
 
 # Kernels for tensor cores, of which those for AMD's GPUs are empty: nothing launches them there.
-FOR_NVIDIA_ONLY = {"attention::decode", "attention::prompt"}
+FOR_NVIDIA_ONLY = {"attention::decode", "attention::prompt", "linear::int8_few"}
 
 ROOT = Path(__file__).resolve().parents[3]
 sys.path.insert(0, str(ROOT / "tests" / "support"))

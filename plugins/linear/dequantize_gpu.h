@@ -1,0 +1,1 @@
+../dequantize/dequantize_gpu.h
