@@ -1,8 +1,7 @@
 // Products by kernels of the plugin's own: fills in what they take.
 // SPDX-License-Identifier: Apache-2.0
-#include <opdock/elementwise_op.hpp>
-
 #include <algorithm>
+#include <opdock/elementwise_op.hpp>
 
 #include "elements.h"
 #include "product.h"
@@ -93,10 +92,10 @@ bool takes_matrices(const Call& call, const Product& of, TileParams* p) {
   if (divide_up(rows, kMostRows) > std::min<int64_t>(times, kMostBlocks)) return false;
   p->by_parts = group % p->inputs != 0;
   if (p->by_parts && (group % 64 != 0 || p->inputs % 64 != 0)) return false;
-  p->out_vectors = p->outputs % 8 == 0 && reinterpret_cast<uintptr_t>(p->bias) % 16 == 0 &&
-                   opdock::rows_aligned(p->rows, kOutRows, p->out, 2, 16) &&
-                   (p->residual == nullptr ||
-                    opdock::rows_aligned(p->rows, kResidualRows, p->residual, 2, 16));
+  p->out_vectors =
+      p->outputs % 8 == 0 && reinterpret_cast<uintptr_t>(p->bias) % 16 == 0 &&
+      opdock::rows_aligned(p->rows, kOutRows, p->out, 2, 16) &&
+      (p->residual == nullptr || opdock::rows_aligned(p->rows, kResidualRows, p->residual, 2, 16));
   return true;
 }
 

@@ -10,8 +10,7 @@ constexpr auto kDequantize = OPDOCK_KERNEL_FAMILY("dequantize::dequantize", opdo
 
 bool may_copy_weight(const CallBase& call, const Product& product) {
   const Weight& weight = product.weight;
-  if (!weight.scale || call.is_cpu() || !weight.tensor.is_contiguous() ||
-      weight.tensor.is_empty())
+  if (!weight.scale || call.is_cpu() || !weight.tensor.is_contiguous() || weight.tensor.is_empty())
     return false;
   return !weight.transposed || product.x.numel() / weight.inputs() > kMostRows;
 }
