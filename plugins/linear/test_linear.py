@@ -16,7 +16,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 from linear_cases import (
     ACTIVATIONS,
     Sum,
-    early_dtype,
     matrix,
     more_roundings,
     most_ratio,
