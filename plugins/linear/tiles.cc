@@ -88,7 +88,7 @@ bool takes_matrices(const Call& call, const Product& of, TileParams* p) {
       rows < 2)
     return false;
   // Every 32 rows read the weight again, which costs less than a copy of a small one.
-  const int64_t times = 1 + kSmallWeight / (p->inputs * p->outputs);
+  const int64_t times = 2 + kSmallWeight / (p->inputs * p->outputs);
   if (divide_up(rows, kMostRows) > std::min<int64_t>(times, kMostBlocks)) return false;
   p->by_parts = group % p->inputs != 0;
   if (p->by_parts && (group % 64 != 0 || p->inputs % 64 != 0)) return false;

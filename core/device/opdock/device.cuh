@@ -5,6 +5,7 @@
 #pragma once
 
 #include "opdock/atomic.cuh"
+#include "opdock/bytes.cuh"
 #include "opdock/cluster.cuh"
 #include "opdock/cluster_gather.cuh"
 #include "opdock/copy_async.cuh"

@@ -1,7 +1,7 @@
-// What a GPU's compiler gives, under names of our own: with warp.cuh, atomic.cuh, cluster.cuh,
-// cluster_gather.cuh, copy_async.cuh, launch.cuh, matrix.cuh and host_device.cuh the only files
-// with raw intrinsics. NVRTC and hipRTC have their branches here, the software GPU has the same
-// words in target_soft.cuh.
+// What a GPU's compiler gives, under names of our own: with warp.cuh, atomic.cuh, bytes.cuh,
+// cluster.cuh, cluster_gather.cuh, copy_async.cuh, launch.cuh, matrix.cuh and host_device.cuh the
+// only files with raw intrinsics. NVRTC and hipRTC have their branches here, the software GPU has
+// the same words in target_soft.cuh.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

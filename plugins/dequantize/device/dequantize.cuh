@@ -11,12 +11,6 @@ namespace dequantize {
 
 using namespace opdock;
 
-// A byte's integer: as the last bits of 2^23 it is a float, without the conversion of which a
-// multiprocessor does few at once.
-OPDOCK_DEVICE float byte_to_float(uint32_t byte) {
-  return bits_float(0x4b000000u | (byte ^ 0x80u)) - (8388608.0f + 128.0f);
-}
-
 // The integers of a vector of the result, as bytes of a word, from element `first` on.
 template <int Size>
 OPDOCK_DEVICE Unit<Size> load_integers(const Params& p, int64_t first) {
@@ -48,7 +42,7 @@ OPDOCK_DEVICE void finish(const Params& p, int64_t first, int64_t group, float s
       left = p.group;
     }
     --left;
-    value[k] = byte_to_float(static_cast<uint32_t>(word >> 8 * k & 0xff)) * scale;
+    value[k] = int8_to_float(static_cast<uint32_t>(word >> 8 * k)) * scale;
   }
   Packed<T> piece;
   from_floats(value, &piece);

@@ -4,7 +4,6 @@
 #pragma once
 
 #include "activation_math.cuh"
-#include "dequantize.cuh"
 #include "opdock/device.cuh"
 #include "opdock/packed.cuh"
 #include "tile_params.cuh"
@@ -21,7 +20,7 @@ OPDOCK_DEVICE float scale_at(const TileParams& p, int64_t index) {
 }
 OPDOCK_DEVICE float weight_at(const TileParams& p, int64_t input, int64_t output) {
   const int64_t at = input * p.input_stride + output * p.output_stride;
-  return dequantize::byte_to_float(static_cast<const unsigned char*>(p.weight)[at]) *
+  return int8_to_float(static_cast<const unsigned char*>(p.weight)[at]) *
          scale_at(p, input * p.input_index + output * p.output_index);
 }
 
@@ -82,7 +81,7 @@ int8_rows(TileParams p) {
       float weight[16];
       OPDOCK_UNROLL
       for (int i = 0; i < 16; ++i)
-        weight[i] = dequantize::byte_to_float(bytes.word[i / 4] >> i % 4 * 8 & 0xff) * scale;
+        weight[i] = int8_to_float(bytes.word[i / 4] >> i % 4 * 8) * scale;
       OPDOCK_UNROLL
       for (int m = 0; m < Rows; ++m) add_products(x[m] + k, weight, &sum[m]);
     }

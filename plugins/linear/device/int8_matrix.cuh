@@ -12,42 +12,6 @@
 
 namespace linear {
 
-// The four integers of a word as two words of two elements of T each, exactly.
-#if !defined(OPDOCK_SOFT) && !OPDOCK_HIP && __CUDA_ARCH__ >= 800
-OPDOCK_DEVICE void int8_pairs(half, uint32_t from, uint32_t* low, uint32_t* high) {
-  // The last bits of 1024 + 128 + the integer are the integer's, as unsigned.
-  const uint32_t bytes = from ^ 0x80808080u;
-  asm("sub.rn.f16x2 %0, %1, %2;"
-      : "=r"(*low)
-      : "r"(__byte_perm(bytes, 0x64646464u, 0x4140)), "r"(0x64806480u));
-  asm("sub.rn.f16x2 %0, %1, %2;"
-      : "=r"(*high)
-      : "r"(__byte_perm(bytes, 0x64646464u, 0x4342)), "r"(0x64806480u));
-}
-// A bfloat16 has place for seven bits behind 128; what the sign counts is subtracted with that.
-OPDOCK_DEVICE uint32_t bytes_to_pair(uint32_t bytes) {
-  uint32_t pair;
-  asm("fma.rn.bf16x2 %0, %1, %2, %3;"
-      : "=r"(pair)
-      : "r"((bytes & 0x007f007fu) | 0x43004300u), "r"(0x3f803f80u),
-        "r"((bytes & 0x00800080u) | 0xc300c300u));
-  return pair;
-}
-OPDOCK_DEVICE void int8_pairs(bfloat16, uint32_t from, uint32_t* low, uint32_t* high) {
-  *low = bytes_to_pair(__byte_perm(from, 0, 0x4140));
-  *high = bytes_to_pair(__byte_perm(from, 0, 0x4342));
-}
-#else
-template <class T>
-OPDOCK_DEVICE void int8_pairs(T type, uint32_t from, uint32_t* low, uint32_t* high) {
-  float value[4];
-  OPDOCK_UNROLL
-  for (int i = 0; i < 4; ++i) value[i] = dequantize::byte_to_float(from >> 8 * i & 0xff);
-  *low = floats_to_pair(type, value[0], value[1]);
-  *high = floats_to_pair(type, value[2], value[3]);
-}
-#endif
-
 // What a lane has of sixteen outputs' weights of 64 inputs, by products.
 template <class T>
 OPDOCK_DEVICE void make_weights(const Bytes16& upper, const Bytes16& lower, uint32_t (&a)[4][4]) {
