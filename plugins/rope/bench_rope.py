@@ -24,10 +24,19 @@ def split(x, size=SIZE):
 
 
 def tables(x, size=SIZE):
-    """Cosines and sines for as many positions as x has rows, and positions."""
+    """Cosines and sines for as many positions as x has rows, in x's dtype as models make them and
+    as the peers are given them, and positions."""
     inverse = 10000.0 ** (-torch.arange(0, size, 2, device=x.device) / size)
     angles = torch.arange(len(x), device=x.device)[:, None] * inverse
-    return angles.cos(), angles.sin(), torch.arange(len(x), device=x.device)
+    return (
+        angles.cos().to(x.dtype),
+        angles.sin().to(x.dtype),
+        torch.arange(len(x), device=x.device),
+    )
+
+
+def bytes_of(*tensors):
+    return sum(t.numel() * t.element_size() for t in tensors)
 
 
 def usual(interleaved, cos, sin, positions):
@@ -61,10 +70,11 @@ def candidates(x):
     """What tests/bench/gpu_ops.py times: (op, whose, how many tensors like x move, function)."""
     if x.shape[-1] % (2 * SIZE):
         return
+    moved = 2 + bytes_of(*tables(x)) / bytes_of(x)  # the tables and positions are read too
     for name, interleaved in (("rope", False), ("rope_interleaved", True)):
         ours, theirs = pair(x, interleaved=interleaved)
-        yield name, "opdock", 2, ours
-        yield name, "torch", 2, theirs
+        yield name, "opdock", moved, ours
+        yield name, "torch", moved, theirs
 
 
 def extra_cases(dtype):
@@ -72,7 +82,7 @@ def extra_cases(dtype):
     of 72 heads, packed with v, rotated in place; and a quarter of each head rotated."""
     for tokens, keys in ((16, 8), (8192, 8), (8192, 12)):
         x = torch.randn(tokens, 5 * keys * SIZE, device="cuda", dtype=dtype)
-        bytes_moved = 2 * x.numel() * x.element_size()
+        bytes_moved = 2 * bytes_of(x) + bytes_of(*tables(x))
         ours, theirs = pair(x)
         case = f"{tokens}x{x.shape[-1]}"
         yield "rope", case, bytes_moved, {"opdock": ours, "torch": theirs}, x
@@ -82,6 +92,7 @@ def extra_cases(dtype):
         yield "rope", f"{case} in_place", bytes_moved, ours, x
         cos, sin = (table[:, : SIZE // 8].contiguous() for table in args[:2])
         ours = {"opdock": lambda q=q, k=k, c=cos, s=sin, at=args[2]: op()(q, k, c, s, at)}
+        bytes_moved = 2 * bytes_of(x) + bytes_of(cos, sin, args[2])
         yield "rope", f"{case} quarter", bytes_moved, ours, x
 
 
