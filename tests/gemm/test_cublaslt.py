@@ -68,6 +68,12 @@ def test_workspace(run):
     assert {line.split()[-1] for line in lines if line.startswith("matmul")} == {"5000"}
 
 
+def test_less_workspace_than_plan_asked_for(run):
+    text, lines, _ = run("-s", "-k", "less_workspace", fake="workspace=5000")
+    assert text.count("refused") == 1  # of int8, whose sums lie in it
+    assert [line.split()[-1] for line in lines if line.startswith("matmul")] == ["0"]
+
+
 WARNING = "products of matrices are computed by plain kernels, which are slow: "
 
 

@@ -148,6 +148,19 @@ def test_int8_with_scales(device, d_dtype, rows):
     )  # fmt: skip
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int8])
+def test_less_workspace_than_plan_asked_for(device, dtype):
+    """Right, by an algorithm that needs less, or refused where sums have no place."""
+    a, b, d = matrices(16, 32, 64, dtype, torch.float32)
+    how = {"alpha": 0.5} if dtype == torch.int8 else {}
+    try:
+        check(device, a, b, d, workspace=0, **how)
+    except ValueError as error:
+        text = "workspace: found 0 bytes, wanted at least 2048; hand in what plan asked for"
+        assert dtype == torch.int8 and device != "cpu" and text in str(error)
+        print("refused")
+
+
 @pytest.mark.parametrize("pair", [*itertools.product(EIGHTS, EIGHTS)])
 @pytest.mark.parametrize("d_dtype", FLOATS + EIGHTS)
 @pytest.mark.parametrize("shape", [(19, 35), (16, 32)])

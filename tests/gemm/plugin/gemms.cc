@@ -1,5 +1,6 @@
 // An op over opdock.gemm/1 with all that it can be asked for.
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <opdock/gemm.hpp>
 
 namespace {
@@ -27,7 +28,7 @@ Gemm describe(Tensor a, Tensor b, Tensor d, const Maybe& c, const Maybe& bias, c
 
 void plan(Plan& plan, Tensor a, Tensor b, Tensor d, Maybe c, Maybe bias, Maybe a_scale,
           Maybe b_scale, Maybe d_scale, bool transpose_a, bool transpose_b, double alpha,
-          double beta, bool in_place, int64_t activation, bool residual, int64_t flags) {
+          double beta, bool in_place, int64_t activation, bool residual, int64_t flags, int64_t) {
   describe(a, b, d, c, bias, a_scale, b_scale, d_scale, transpose_a, transpose_b, alpha, beta,
            in_place, activation, residual, flags)
       .plan(plan);
@@ -40,10 +41,12 @@ void prepare(Call& call) {
 
 void run(Call& call, Results, Tensor a, Tensor b, Tensor d, Maybe c, Maybe bias, Maybe a_scale,
          Maybe b_scale, Maybe d_scale, bool transpose_a, bool transpose_b, double alpha,
-         double beta, bool in_place, int64_t activation, bool residual, int64_t flags) {
+         double beta, bool in_place, int64_t activation, bool residual, int64_t flags,
+         int64_t workspace) {
+  const uint64_t bytes = call.workspace_bytes();
   describe(a, b, d, c, bias, a_scale, b_scale, d_scale, transpose_a, transpose_b, alpha, beta,
            in_place, activation, residual, flags)
-      .run(call);
+      .run(call, call.workspace(), std::min(bytes, static_cast<uint64_t>(workspace)));
 }
 
 }  // namespace
