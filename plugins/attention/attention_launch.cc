@@ -21,10 +21,15 @@ constexpr auto kMerge = OPDOCK_KERNEL_FAMILY("attention::merge", opdock::RowType
 
 // Up to so many rows, or queries, the keys are read once by each block of eight rows.
 constexpr int64_t kMostDecodeRows = 16, kMostDecodeQueries = 4;
-// Parts of the keys are made as long as all blocks have room at once, this many a multiprocessor;
-// with more, the last ones run beside idle multiprocessors. Keys of a part, at least.
+// Parts of the keys are made as long as all blocks have room at once, this many a multiprocessor.
+// Keys of a part, at least.
 constexpr int64_t kBlocksEach = 2;
 constexpr int64_t kLeastPart = 256;
+// Where there are more blocks than have room, the last ones run beside idle multiprocessors: parts
+// are made so short that this is one turn of so many, and not shorter than so many keys. Only of
+// one tile of rows: what is left of each part takes memory.
+constexpr int64_t kTurns = 32;
+constexpr int64_t kLeastTurnPart = 1024;
 
 int64_t divide_up(int64_t number, int64_t by) {
   return (number + by - 1) / by;
@@ -75,8 +80,10 @@ Choice choose(const Plan& plan, Tensor q, Tensor k, Tensor v, const Params& p) {
     const int64_t blocks = q.size(0) * (p.heads / p.group) * choice.row_tiles;
     const int64_t seen = std::max<int64_t>(
         1, p.window > 0 ? std::min<int64_t>(p.keys, int64_t{p.window} + p.queries) : p.keys);
-    const int64_t wanted = plan.facts().multiprocessors * kBlocksEach / blocks;
-    const int64_t most = divide_up(seen, kLeastPart);
+    const int64_t room = plan.facts().multiprocessors * kBlocksEach;
+    const bool in_turns = blocks > room && choice.row_tiles == 1;
+    const int64_t wanted = in_turns ? divide_up(kTurns * room, blocks) : room / blocks;
+    const int64_t most = divide_up(seen, in_turns ? kLeastTurnPart : kLeastPart);
     const int64_t part =
         divide_up(divide_up(seen, std::max<int64_t>(1, std::min(wanted, most))), 64) * 64;
     choice.part = static_cast<int>(part);

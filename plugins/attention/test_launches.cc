@@ -100,7 +100,13 @@ TEST(AttentionLaunches, TokensTakeTensorCoresOf16Bits) {
 TEST(AttentionLaunches, FewBlocksSplitTheKeys) {
   for (const Type type : kTypes)
     for (const auto& [batch, keys, parts] :
-         {std::tuple{1, 256, 1}, {1, 257, 2}, {1, 4096, 16}, {1, 1 << 20, 33}, {33, 4096, 1}}) {
+         // The last one has more blocks than there is room for: parts of 1024 keys.
+         {std::tuple{1, 256, 1},
+          {1, 257, 2},
+          {1, 4096, 16},
+          {1, 1 << 20, 33},
+          {33, 4096, 1},
+          {34, 4096, 4}}) {
       const Shape shape = {batch, 1, 8, 8, keys, 16};
       const std::vector<Launch> launches = launches_of(type, shape, kHopper);
       EXPECT_EQ(launches.at(0).how.grid[0], parts) << batch << " rows of " << keys;
