@@ -20,6 +20,7 @@ constexpr opdock::RowKernels kRows = {
     OPDOCK_KERNEL_FAMILY("layernorm::backward::block_rows", RowTypes, KernelNumbers<4>, RowEdges),
     OPDOCK_KERNEL_FAMILY("layernorm::backward::long_rows", RowTypes)};
 constexpr auto kLoopRows = OPDOCK_KERNEL_FAMILY("layernorm::backward::loop_rows", RowTypes);
+constexpr auto kLoopSlices = OPDOCK_KERNEL_FAMILY("layernorm::backward::loop_slices", RowTypes);
 constexpr auto kWeightSums = OPDOCK_KERNEL_FAMILY("layernorm::backward::weight_sums", RowTypes);
 constexpr uint32_t kTotals = OPDOCK_KERNEL_INDEX("layernorm::backward::totals");
 
@@ -30,30 +31,63 @@ struct Arguments {
   bool centred;
 };
 
+// Clusters of so many blocks, 2, 4 or 8, that run at once where each block has a multiprocessor. A
+// cluster lies in one of the GPU's groups of 18 multiprocessors (20 from sm_100 on), of which some
+// lack two or four: what is left of 16 in a group has none. It would take as long again if there
+// were one cluster too many, and a row's place in the sums must be the same on all GPUs of a kind:
+// so this is not what the driver says of the one at hand.
+int64_t clusters_at_once(const opdock::CallBase& call, int64_t blocks) {
+  const int64_t multiprocessors = call.facts().multiprocessors;
+  const int64_t group = call.facts().arch_major >= 10 ? 20 : 18;
+  const int64_t most = std::max<int64_t>(1, multiprocessors / blocks);
+  if (blocks == 2) return most;  // they come in pairs
+  return std::min(most, (multiprocessors + group - 1) / group * (16 / blocks));
+}
+
 // How all gradients are computed in one pass over plain rows, where rows have room: a block on each
-// multiprocessor, as several would keep more sums.
+// multiprocessor, as several would keep more sums, or for longer rows clusters of such blocks, each
+// of which has a slice.
 struct Loop {
   Loop(const opdock::CallBase& call, const Arguments& of) {
     const int64_t length = of.x.size(-1), rows = length == 0 ? 0 : of.x.numel() / length;
-    const int64_t width = call.facts().warp_size, multiprocessors = call.facts().multiprocessors;
-    const int bytes = static_cast<int>(of.x.dtype().bytes());
-    const int64_t in_warp = width * loop_room(bytes, of.grad_sum ? 3 : 2);
-    const int64_t room = int64_t{call.facts().max_shared_bytes} - kLoopScratch;
-    const int64_t most = std::min(kLoopThreads / width, room / in_warp);
     if (call.is_cpu() || rows == 0 || (!of.weight && !of.bias)) return;
-    if (length * bytes < width * 16) return;  // shorter rows leave lanes without work
-    team_warps = (length + width * kLoopElements - 1) / (width * kLoopElements);
-    if (team_warps > most) return;
-    // Few rows are for many blocks.
-    const int64_t wanted = std::max<int64_t>(1, rows / multiprocessors);
-    const int64_t teams = std::min(most / team_warps, wanted);
-    threads = teams * team_warps * width;
-    shared = kLoopScratch + teams * team_warps * in_warp;
-    chunks = std::min(multiprocessors, (rows + teams - 1) / teams);
+    // Shorter rows leave lanes without work.
+    if (length * of.x.dtype().bytes() < int64_t{call.facts().warp_size} * 16) return;
+    const int64_t most = opdock::detail::has_sm_90(call) ? opdock::kMostCluster : 1;
+    for (int64_t blocks = 1; !fits() && blocks <= most; blocks *= 2)
+      spread(call, of, length, rows, blocks);
   }
   bool fits() const { return chunks > 0; }
 
-  int64_t chunks = 0, team_warps = 0, threads = 0, shared = 0;
+  int64_t chunks = 0, cluster = 1, slice = 0, team_warps = 0, threads = 0, shared = 0;
+
+ private:
+  // Over so many blocks, if they have room for a row.
+  void spread(const opdock::CallBase& call, const Arguments& of, int64_t length, int64_t rows,
+              int64_t blocks) {
+    const int64_t width = call.facts().warp_size, multiprocessors = call.facts().multiprocessors;
+    const int bytes = static_cast<int>(of.x.dtype().bytes());
+    const bool many = blocks > 1;
+    const int most_warps = kLoopThreads / static_cast<int>(width);
+    const int64_t scratch =
+        many ? opdock::cluster_relay_bytes(static_cast<int>(blocks), most_warps) : kLoopScratch;
+    const int64_t in_warp = width * loop_room(bytes, of.grad_sum ? 3 : 2, many);
+    const int64_t room = int64_t{call.facts().max_shared_bytes} - scratch;
+    const int64_t most = std::min<int64_t>(most_warps, room / in_warp);
+    // Slices of whole lines of memory.
+    const int64_t line = blocks * 128 / bytes;
+    slice = many ? (length + line - 1) / line * (line / blocks) : length;
+    team_warps = (slice + width * kLoopElements - 1) / (width * kLoopElements);
+    if (team_warps > most) return;
+    // Few rows are for many blocks.
+    const int64_t wanted = std::max<int64_t>(1, rows / multiprocessors);
+    const int64_t teams = many ? 1 : std::min(most / team_warps, wanted);
+    const int64_t at_once = many ? clusters_at_once(call, blocks) : multiprocessors;
+    cluster = blocks;
+    threads = teams * team_warps * width;
+    shared = scratch + teams * team_warps * in_warp;
+    chunks = std::min(at_once, (rows + teams - 1) / teams);
+  }
 };
 
 // In the workspace: the chunks' sums of the weight, those of the bias, and each row's moments.
@@ -139,12 +173,15 @@ bool run_loop(const Call& call, const BackwardParams& rows, const Arguments& of,
   if (!loop.fits() || fit != opdock::RowFit::kPlain) return false;
   const Workspace at(of, loop.chunks, false);
   char* const workspace = static_cast<char*>(call.workspace());
-  LoopParams params = {rows, {}, static_cast<int>(loop.team_warps)};
+  LoopParams params = {rows, {}, static_cast<int>(loop.team_warps), static_cast<int>(loop.slice)};
   if (into.weight) params.sums[0] = reinterpret_cast<float*>(workspace);
   if (into.bias) params.sums[1] = reinterpret_cast<float*>(workspace + at.bias);
-  opdock::Launch how = {loop.chunks, loop.threads, static_cast<uint32_t>(loop.shared)};
-  how.flags = opdock::detail::turn_flags(call, loop.chunks, loop.threads);
-  call.launch(kLoopRows(of.x.dtype()), how, params);
+  const int64_t blocks = loop.chunks * loop.cluster;
+  opdock::Launch how = {blocks, loop.threads, static_cast<uint32_t>(loop.shared)};
+  how.flags = opdock::detail::turn_flags(call, blocks, loop.threads);
+  if (loop.cluster > 1) how.cluster = opdock::Dim3(loop.cluster);
+  const opdock::Dtype dtype = of.x.dtype();
+  call.launch(loop.cluster > 1 ? kLoopSlices(dtype) : kLoopRows(dtype), how, params);
   opdock::launch_column_totals(call, kTotals, {params.sums[0], params.sums[1]}, loop.chunks,
                                {into.weight, into.bias});
   return true;

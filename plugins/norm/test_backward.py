@@ -112,8 +112,21 @@ def test_sums_over_rows(check, dtype, norm, rows, length):
         check(norm, grad, x, weight, bias, grad if rows < 1000 else None)
 
 
+@pytest.mark.parametrize("rows, length", [(34, 8200), (5, 16384), (5, 32768), (9, 65536)])
+def test_rows_that_blocks_of_a_cluster_share(check, dtype, rows, length):
+    """The shortest and the longest ones are three for each cluster of 32 multiprocessors."""
+    x, grad, more = (random((rows, length), dtype, rows + i, mean=0.5) for i in range(3))
+    weight, bias = random(length, dtype, 3, 0.5, 1.0), random(length, dtype, 4)
+    check("rms_norm", grad, x, weight)
+    check("layer_norm", grad, x, weight, bias, more)
+    if length == 8200:
+        check("rms_norm", grad, x, weight, None, more)
+        check("layer_norm", grad, x, weight)
+        check("layer_norm", grad, x, None, bias)
+
+
 @pytest.mark.parametrize("norm", NORMS)
-@pytest.mark.parametrize("length", [520, 1024])
+@pytest.mark.parametrize("length", [520, 1024, 8200])
 def test_the_same_bits_each_time(device, dtype, norm, length):
     x, grad = (random((300, length), dtype, seed) for seed in (1, 2))
     backward = on(device, getattr(opdock.ops, f"{norm}_backward"))
@@ -136,7 +149,7 @@ def test_optional_parameters(check, dtype, length, eps):
 
 
 @pytest.mark.parametrize("norm", NORMS)
-@pytest.mark.parametrize("length", [8, 33, 512, 1032, 4096])
+@pytest.mark.parametrize("length", [8, 33, 512, 1032, 4096, 8200])
 def test_misaligned_and_padded_rows(check, dtype, norm, length):
     weight = random(length + 1, dtype, 3)
     for x in row_cases.layouts(length, dtype):
@@ -146,14 +159,14 @@ def test_misaligned_and_padded_rows(check, dtype, norm, length):
 
 
 def test_mean_far_from_zero(check, dtype):
-    for length in (100, 1000, 1024, 40001):
+    for length in (100, 1000, 1024, 40000, 40001):
         x = random((4, length), dtype, 5, 1.0, 300.0)
         check("layer_norm", random((4, length), dtype, 6), x, random(length, dtype, 7))
 
 
 @pytest.mark.parametrize("norm", NORMS)
 def test_nan_is_not_hidden(device, dtype, norm):
-    for length in (40, 1000, 1024):
+    for length in (40, 1000, 1024, 16384):
         x, grad = (random((3, length), dtype, seed) for seed in (6, 7))
         weight = random(length, dtype, 8)
         x[0, length // 2] = float("nan")

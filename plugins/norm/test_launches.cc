@@ -103,29 +103,51 @@ TEST(NormLaunches, TakePlainRowsInTurnForAllGradientsAtOnce) {
               SCOPED_TRACE(std::to_string(rows) + " rows of " + std::to_string(length));
               const int64_t bytes = type == Type::kFloat32 ? 4 : 2, vectors = length * bytes / 16;
               const opdock_launch& how = launches[0].how;
-              if (launches[0].kernel.find("loop_rows") == std::string::npos) {
+              if (launches[0].kernel.find("layernorm::backward::loop_") == std::string::npos) {
                 ASSERT_EQ(launches.size(), 3u);
                 // Too short, not of whole vectors, or too long for registers or shared memory.
-                EXPECT_TRUE(length * bytes % 16 != 0 || vectors < warp || length > 1024) << kib;
-                EXPECT_TRUE(kib < 227 || length * bytes % 16 != 0 || vectors < warp ||
-                            length > 8192);
+                const int64_t most = (kib == 64 ? 1024 : 8192 - 512) * (warp == 32 ? 8 : 1);
+                EXPECT_TRUE(length * bytes % 16 != 0 || vectors < warp || length > most) << kib;
                 continue;
               }
               ASSERT_EQ(launches.size(), 2u);
               EXPECT_EQ(length * bytes % 16, 0);
-              EXPECT_LE(how.cluster[0], 1u);
-              EXPECT_LE(how.grid[0], 132);
+              EXPECT_LE(how.grid[0], 132u);
               EXPECT_EQ(how.block[0] % warp, 0);
               EXPECT_LE(how.block[0], 512);
-              // 16 elements a thread, with their weights in float, and two rows of two or three
-              // tensors to be copied; and the sums.
-              EXPECT_GE(how.block[0] * 16, length);
-              const int64_t copies = 2 * (added ? 3 : 2);
-              EXPECT_EQ(how.shared_bytes, how.block[0] * 16 * (bytes * copies + 4) + 1024);
+              const int64_t cluster = how.cluster[0] == 0 ? 1 : how.cluster[0];
+              EXPECT_EQ(launches[0].kernel.find("loop_slices") != std::string::npos, cluster > 1);
+              EXPECT_EQ(how.grid[0] % cluster, 0);
+              EXPECT_TRUE(cluster == 1 || warp == 32);
+              // No more blocks than have to be.
+              EXPECT_TRUE(cluster == 1 || length > (kib == 64 ? 1024 : 8192 - 512) * cluster / 2);
+              // 16 elements a thread, with their weights in float, and two or three rows of two or
+              // three tensors to be copied; and the sums.
+              EXPECT_GE(how.block[0] * 16 * cluster, length);
+              const int64_t copies = (cluster > 1 && bytes == 2 ? 3 : 2) * (added ? 3 : 2);
+              EXPECT_EQ(how.shared_bytes, how.block[0] * 16 * (bytes * copies + 4) +
+                                              (cluster > 1 ? 32 + 512 * cluster : 1024));
               EXPECT_LE(how.shared_bytes, kib * 1024);
               EXPECT_EQ(launches[1].kernel, "layernorm::backward::totals");
               EXPECT_EQ(launches[1].how.grid[1], 2u);
             }
+}
+
+// No cluster has to wait until another has ended.
+TEST(NormLaunches, HaveAsManyClustersAsRunAtOnce) {
+  auto blocks = [](int64_t length, uint32_t arch, uint32_t multiprocessors) {
+    const RecordedGpu gpu = {32, OPDOCK_CUDA, arch, multiprocessors, 227 * 1024};
+    const auto launches = backward_launches(Type::kFloat16, 400, length, gpu);
+    EXPECT_EQ(launches[0].kernel, "layernorm::backward::loop_slices<opdock::half>");
+    EXPECT_EQ(launches[0].how.cluster[0], length / 8192);
+    return launches[0].how.grid[0];
+  };
+  EXPECT_EQ(blocks(16384, 9, 132), 132u);
+  EXPECT_EQ(blocks(32768, 9, 132), 128u);
+  EXPECT_EQ(blocks(65536, 9, 132), 128u);
+  EXPECT_EQ(blocks(65536, 9, 114), 112u);
+  EXPECT_EQ(blocks(32768, 10, 148), 128u);
+  EXPECT_EQ(blocks(16384, 10, 148), 148u);
 }
 
 TEST(NormLaunches, TakeOtherRowsInTwoPasses) {
@@ -136,6 +158,12 @@ TEST(NormLaunches, TakeOtherRowsInTwoPasses) {
   EXPECT_EQ(backward_launches(Type::kFloat16, 64, 8192, large, 2).size(), 3u);
   EXPECT_EQ(backward_launches(Type::kFloat16, 64, 8192, small).size(), 3u);
   EXPECT_EQ(backward_launches(Type::kFloat16, 64, 8196, large).size(), 3u);
+  const RecordedGpu older = {32, OPDOCK_CUDA, 8, 108, 163 * 1024};
+  EXPECT_EQ(backward_launches(Type::kFloat16, 64, 8192, older).size(), 2u);
+  EXPECT_EQ(backward_launches(Type::kFloat16, 64, 8200, older).size(), 3u);
+  EXPECT_EQ(backward_launches(Type::kFloat16, 4, 65536, large).size(), 2u);
+  EXPECT_EQ(backward_launches(Type::kFloat16, 4, 65544, large).size(), 3u);
+  EXPECT_EQ(backward_launches(Type::kFloat16, 4, 65536, large, 1).size(), 3u);
 }
 
 TEST(NormLaunches, NothingForEmptyTensors) {

@@ -23,6 +23,11 @@ namespace opdock {
 inline constexpr int kMostEarlyBlocks = 4096;
 // Of a cluster: blocks that every GPU with clusters can run together.
 inline constexpr int kMostCluster = 8;
+// Shared memory of a ClusterRelay (cluster_gather.cuh) between so many blocks of at most so many
+// warps.
+OPDOCK_HOST_DEVICE constexpr int cluster_relay_bytes(int blocks, int warps) {
+  return 32 + 2 * 16 * blocks * warps;
+}
 
 }  // namespace opdock
 namespace opdock::detail {

@@ -1,22 +1,26 @@
-// All gradients of the norms in one pass over grad and x: blocks that take rows in turn, and keep
-// the sums over their rows in registers, as each thread has the same columns of all of them.
+// All gradients of the norms in one pass over grad and x: blocks, or clusters of blocks, that take
+// rows in turn, and keep the sums over their rows in registers, as each thread has the same columns
+// of all of them.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include "moments.cuh"
+#include "opdock/cluster_gather.cuh"
 
 namespace layernorm::backward {
 
 // The warps of a team share a row, and a block has as many rows at once as it has teams. Copies of
 // rows to come are on their way meanwhile: each thread copies what it reads itself, so that it
-// waits for nobody. A thread has Vectors vectors of a row, and copies of Stages rows.
-template <class T, int Threads, int Vectors, int Stages>
+// waits for nobody. A thread has Vectors vectors of a row, and copies of Stages rows. In a cluster
+// each block is one team and has a slice of the cluster's row; its warps tell all the others what
+// they have.
+template <class T, int Threads, int Vectors, int Stages, bool Clusters>
 class RowLoop {
   static constexpr int kSize = vector_size<T>, kWarp = warp_width();
   static constexpr int kWarps = Threads / kWarp;  // of a block, at most
   // In shared memory, before the copies, of each warp's part of a row, of two rows in turn: sums of
   // deviations from a number near their mean, of their squares, of g = grad * weight, of g times
-  // the deviations; and that number.
+  // the deviations; and that number. In a cluster the relay's memory is there.
   static constexpr int kSums = 8;
   static constexpr int kWeights = sizeof(float) / sizeof(T);  // bytes, relative to those of a row
   static_assert(2 * kWarps * kSums * sizeof(float) <= kLoopScratch, "as the host part takes it");
@@ -24,41 +28,66 @@ class RowLoop {
 
  public:
   OPDOCK_DEVICE explicit RowLoop(const LoopParams& p)
-      : p_(p), lane_(lane_index()), warp_(thread_index() / kWarp) {
+      : p_(p),
+        lane_(lane_index()),
+        warp_(thread_index() / kWarp),
+        relay_(dynamic_shared<Bytes16>()) {
     const int teams = block_threads() / (p.team_warps * kWarp), team = warp_ / p.team_warps;
     before_ = team * p.team_warps;
-    ring_ = warp_ * ((p.grad_sum ? 3 : 2) * Stages + kWeights) * Vectors * kWarp + lane_;
+    ring_ =
+        scratch() + warp_ * ((p.grad_sum ? 3 : 2) * Stages + kWeights) * Vectors * kWarp + lane_;
     const int part = warp_ - before_, first = part * Vectors * kWarp + lane_;
-    left_ = static_cast<int>(p.length) / kSize - first;
-    const int elements = elements_of(part), other = lane_ % kWarps;
-    share_ = 1.0f / static_cast<float>(elements < kWarp * kSize ? elements : kWarp * kSize);
-    elements_ = static_cast<float>(other < p.team_warps ? elements_of(other) : 0);
+    left_ = length() / kSize - first;
+    const int elements = elements_of(length(), part), other = lane_ % kWarps;
+    share_ = share_of(elements < kWarp * kSize ? elements : kWarp * kSize);
+    if (other < p.team_warps)
+      elements_ = static_cast<float>(elements_of(Clusters ? p.slice : length(), other));
+    int64_t begin = block_index() * teams, step = grid_blocks() * teams;
+    if constexpr (Clusters) {
+      if (thread_index() == 0) relay_.open();
+      cluster_opening();
+      begin = number();
+      step = static_cast<uint32_t>(grid_blocks()) / static_cast<uint32_t>(cluster_blocks());
+      warp_share_ = share_of(elements);
+      if (other < p.team_warps)
+        last_elements_ = static_cast<float>(elements_of(length_of(cluster_blocks() - 1), other));
+    }
     if (!has(Vectors - 1)) clear_absent();
-    const int64_t begin = block_index() * teams, step = grid_blocks() * teams;
     rows_ = rows_from(begin, step);
     mine_ = rows_from(begin + team, step);
     step_ = static_cast<uint32_t>(step * sizeof(T));
     long long offset[4];
     p.rows.template locate<true>(begin + team, offset);
-    x_ = static_cast<const T*>(p.x) + offset[0] + first * kSize;
-    grad_ = static_cast<const T*>(p.grad) + offset[1] + first * kSize;
-    out_ = static_cast<T*>(p.out) + offset[2] + first * kSize;
-    more_ = static_cast<const T*>(p.grad_sum) + offset[3] + first * kSize;
+    const int column = before() + first * kSize;
+    x_ = static_cast<const T*>(p.x) + offset[0] + column;
+    grad_ = static_cast<const T*>(p.grad) + offset[1] + column;
+    out_ = static_cast<T*>(p.out) + offset[2] + column;
+    more_ = static_cast<const T*>(p.grad_sum) + offset[3] + column;
   }
 
   OPDOCK_DEVICE void run() {
     OPDOCK_UNROLL
-    for (int i = 0; i < Stages; ++i) fetch(i, i);
+    for (int i = 0; i < Stages; ++i) {
+      fetch(i, i);
+      fetch_more(i, i);
+    }
     keep_weight();
+    if constexpr (Clusters) cluster_opened();
     int stage = 0;
     for (int i = 0; i < rows_; ++i) {
       copy_async_wait<Stages - 1>();
       const bool here = i < mine_;  // the same for the team
       Part part;
       if (here) part = add_up(stage, i & 1);
-      meet();
-      if (here) write(stage, gather(i & 1, part.shift), part);
+      // Of x and grad all is in registers now: copies take their place while the team meets.
       fetch(i + Stages, stage);
+      if constexpr (Clusters) {
+        write(stage, gather_cluster(part.shift), part);
+      } else {
+        meet();
+        if (here) write(stage, gather(i & 1, part.shift), part);
+      }
+      fetch_more(i + Stages, stage);
       stage = stage == Stages - 1 ? 0 : stage + 1;
     }
     copy_async_wait<0>();
@@ -77,9 +106,28 @@ class RowLoop {
   };
 
   OPDOCK_DEVICE bool has(int k) const { return k * kWarp < left_; }
-  OPDOCK_DEVICE int elements_of(int warp) const {
-    const int left = static_cast<int>(p_.length) - warp * kWarpElements;
-    return left < kWarpElements ? left : kWarpElements;
+  // What a block of the cluster has of a row, and where that begins.
+  OPDOCK_DEVICE int length_of(int rank) const {
+    const int left = static_cast<int>(p_.length) - rank * p_.slice;
+    return left < p_.slice ? left : p_.slice;
+  }
+  OPDOCK_DEVICE int length() const {
+    return Clusters ? length_of(cluster_rank()) : static_cast<int>(p_.length);
+  }
+  OPDOCK_DEVICE int before() const { return Clusters ? cluster_rank() * p_.slice : 0; }
+  // Of the block, or of its cluster.
+  OPDOCK_DEVICE int64_t number() const { return Clusters ? cluster_number() : block_index(); }
+  // A warp's part of so many elements; of a cluster's last block it may be none.
+  static OPDOCK_DEVICE int elements_of(int length, int warp) {
+    const int left = length - warp * kWarpElements;
+    return left < 0 ? 0 : left < kWarpElements ? left : kWarpElements;
+  }
+  static OPDOCK_DEVICE float share_of(int elements) {
+    return elements == 0 ? 0.0f : 1.0f / static_cast<float>(elements);
+  }
+  // Vectors of shared memory before the copies.
+  static OPDOCK_DEVICE int scratch() {
+    return (Clusters ? cluster_relay_bytes(cluster_blocks(), kWarps) : kLoopScratch) / 16;
   }
   OPDOCK_DEVICE int rows_from(int64_t begin, int64_t step) const {
     return begin >= p_.rows.count ? 0 : static_cast<int>((p_.rows.count - 1 - begin) / step) + 1;
@@ -96,9 +144,7 @@ class RowLoop {
     return slot(Stages) + stage * Vectors * kWarp;
   }
   // Before all of them its weights, as floats.
-  OPDOCK_DEVICE Bytes16* weights() const {
-    return dynamic_shared<Bytes16>() + kLoopScratch / 16 + ring_;
-  }
+  OPDOCK_DEVICE Bytes16* weights() const { return dynamic_shared<Bytes16>() + ring_; }
   // To the team's next row.
   OPDOCK_DEVICE void advance(int tensor, const T** at) const {
     *at = reinterpret_cast<const T*>(reinterpret_cast<const char*>(*at) +
@@ -110,7 +156,7 @@ class RowLoop {
   }
 
   OPDOCK_DEVICE void keep_weight() const {
-    const int column = (static_cast<int>(p_.length) / kSize - left_) * kSize;
+    const int column = before() + (length() / kSize - left_) * kSize;
     OPDOCK_UNROLL
     for (int k = 0; k < Vectors; ++k) {
       Packed<T> piece;
@@ -143,24 +189,26 @@ class RowLoop {
     }
   }
 
-  // Comes for one row after the other.
+  // These come for one row after the other.
   OPDOCK_DEVICE void fetch(int i, int stage) {
-    if (i < mine_) {
-      Bytes16* const to = slot(stage);
+    if (i >= mine_) return;
+    Bytes16* const to = slot(stage);
+    OPDOCK_UNROLL
+    for (int k = 0; k < Vectors; ++k) {
+      if (!has(k)) continue;
+      copy_async16(to + 2 * k * kWarp, x_ + k * kWarp * kSize);
+      copy_async16(to + (2 * k + 1) * kWarp, grad_ + k * kWarp * kSize);
+    }
+    advance(0, &x_);
+    advance(1, &grad_);
+  }
+  // And ends the row's group.
+  OPDOCK_DEVICE void fetch_more(int i, int stage) {
+    if (p_.grad_sum && i < mine_) {
       OPDOCK_UNROLL
-      for (int k = 0; k < Vectors; ++k) {
-        if (!has(k)) continue;
-        copy_async16(to + 2 * k * kWarp, x_ + k * kWarp * kSize);
-        copy_async16(to + (2 * k + 1) * kWarp, grad_ + k * kWarp * kSize);
-      }
-      advance(0, &x_);
-      advance(1, &grad_);
-      if (p_.grad_sum) {
-        OPDOCK_UNROLL
-        for (int k = 0; k < Vectors; ++k)
-          if (has(k)) copy_async16(slot_of_more(stage) + k * kWarp, more_ + k * kWarp * kSize);
-        advance(3, &more_);
-      }
+      for (int k = 0; k < Vectors; ++k)
+        if (has(k)) copy_async16(slot_of_more(stage) + k * kWarp, more_ + k * kWarp * kSize);
+      advance(3, &more_);
     }
     copy_async_commit();
   }
@@ -224,8 +272,23 @@ class RowLoop {
       }
     }
     const float sum = warp_reduce4(sums, lane_);
-    if (lane_ < 5) sums_of(buffer, warp_ - before_)[lane_] = lane_ < 4 ? sum : part.shift;
+    if constexpr (Clusters)
+      give({shuffle(sum, 0), shuffle(sum, 1), shuffle(sum, 2), shuffle(sum, 3)}, part.shift);
+    else if (lane_ < 5)
+      sums_of(buffer, warp_ - before_)[lane_] = lane_ < 4 ? sum : part.shift;
     return part;
+  }
+
+  // To the cluster's warps: the mean (0 of rms norms), and the sums about it, which are four
+  // numbers without the one that the deviations are from.
+  OPDOCK_DEVICE void give(const float (&sums)[4], float shift) const {
+    const float left = p_.centred ? sums[0] * warp_share_ : 0.0f;
+    Packed<float> all;
+    all.set(0, shift + left);
+    all.set(1, fma(-left, sums[0], sums[1]));
+    all.set(2, sums[2]);
+    all.set(3, fma(-left, sums[2], sums[3]));
+    relay_.give(all.bytes);
   }
 
   // Until the sums of all that share a row are there.
@@ -249,7 +312,29 @@ class RowLoop {
       sums[2] = of.get(2);
       sums[3] = fma(by, of.get(2), of.get(3));
     }
-    const float sum = warp_reduce4<kWarps>(sums, lane_);
+    return slopes(warp_reduce4<kWarps>(sums, lane_), shift, mine);
+  }
+  // The same from what all warps of the cluster have.
+  OPDOCK_DEVICE Slopes gather_cluster(float mine) {
+    const Bytes16* const given = relay_.take();
+    const float shift = Packed<float>{load16(given)}.get(0);
+    const int last = (cluster_blocks() - 1) * kWarps;
+    float sums[4] = {};
+    if (lane_ % kWarps < p_.team_warps) {
+      OPDOCK_NO_UNROLL
+      for (int i = lane_; i < last + kWarps; i += kWarp) {
+        const Packed<float> of = {load16(given + i)};
+        const float by = of.get(0) - shift, sum = by * (i < last ? elements_ : last_elements_);
+        sums[0] += sum;
+        sums[1] += fma(by, sum, of.get(1));
+        sums[2] += of.get(2);
+        sums[3] += fma(by, of.get(2), of.get(3));
+      }
+    }
+    return slopes(warp_reduce4(sums, lane_), shift, mine);
+  }
+  // sum: of all, by lanes as warp_reduce4() leaves them.
+  OPDOCK_DEVICE Slopes slopes(float sum, float shift, float mine) const {
     const Moments of = moments_of(p_, {shuffle(sum, 0), shuffle(sum, 1)}, shift);
     const float of_grad = shuffle(sum, 2), of_product = shuffle(sum, 3);
     const float mean = p_.centred ? of_grad * p_.share : 0.0f;
@@ -284,7 +369,7 @@ class RowLoop {
 
   // Writes the sums over all teams' rows.
   OPDOCK_DEVICE void finish() const {
-    float* const shared = dynamic_shared<float>();
+    float* const shared = dynamic_shared<float>() + 4 * scratch();
     const int in_team = p_.team_warps * kWarpElements, in_block = block_threads() * Vectors * kSize;
     OPDOCK_UNROLL
     for (int s = 0; s < 2; ++s) {
@@ -297,11 +382,11 @@ class RowLoop {
           shared[warp_ * kWarpElements + (k * kWarp + lane_) * kSize + j] = sums_[s][k][j];
       }
       block_barrier();
-      for (int i = thread_index(); i < p_.length; i += block_threads()) {
+      for (int i = thread_index(); i < length(); i += block_threads()) {
         float sum = shared[i];
         OPDOCK_NO_UNROLL
         for (int t = i + in_team; t < in_block; t += in_team) sum += shared[t];
-        p_.sums[s][block_index() * p_.length + i] = sum;
+        p_.sums[s][number() * p_.length + before() + i] = sum;
       }
     }
   }
@@ -314,17 +399,31 @@ class RowLoop {
   int rows_, mine_;             // that the block's first team takes, and this one
   uint32_t step_;               // from one row of a team to its next, times an element's bytes
   float share_;                 // 1 / elements in the first vectors of the warp
-  float elements_;              // of the team's warp that has the lane's number
+  float elements_ = 0.0f;       // of the team's warp that has the lane's number
+  float last_elements_ = 0.0f;  // the same of the cluster's last block
+  float warp_share_ = 0.0f;     // in a cluster, 1 / elements of the warp
+  ClusterRelay<kWarps> relay_;
   const T *x_, *grad_, *more_;  // of the next row that is copied
   T* out_;                      // of the next one that is written
   float sums_[2][Vectors][kSize] = {};
 };
 
+template <class T, bool Clusters>
+using Loop = RowLoop<T, kLoopThreads, kLoopElements / vector_size<T>,
+                     loop_stages(sizeof(T), Clusters), Clusters>;
+
 template <class T>
 OPDOCK_KERNEL_BLOCKS(kLoopThreads, 1)
 loop_rows(LoopParams p) {
   launch_turn();
-  RowLoop<T, kLoopThreads, kLoopElements / vector_size<T>, kLoopStages>(p).run();
+  Loop<T, false>(p).run();
+}
+// The same by clusters, of rows that one block has no room for.
+template <class T>
+OPDOCK_KERNEL_BLOCKS(kLoopThreads, 1)
+loop_slices(LoopParams p) {
+  launch_turn();
+  Loop<T, true>(p).run();
 }
 
 }  // namespace layernorm::backward

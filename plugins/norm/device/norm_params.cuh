@@ -43,19 +43,25 @@ struct BackwardParams {
   opdock::Rows<4> rows;  // x, grad, out, grad_sum
 };
 
-// Of the kernel that computes all gradients at once (norm_backward_loop.cuh): moments is null.
+// Of the kernels that compute all gradients at once (norm_backward_loop.cuh): moments is null.
 struct LoopParams : BackwardParams {
   float* sums[2];  // of the chunks' weight and bias, [chunks, length]; null: not wanted
-  int team_warps;  // of a block that share a row
+  int team_warps;  // of a block that share a row, or a slice of it
+  int slice;       // elements of a row that each block of a cluster has, the last one fewer
 };
-inline constexpr int kLoopThreads = 512;   // of its blocks, at most
+inline constexpr int kLoopThreads = 512;   // of their blocks, at most
 inline constexpr int kLoopElements = 16;   // of a row that a thread has
-inline constexpr int kLoopStages = 2;      // rows of which there are copies
 inline constexpr int kLoopScratch = 1024;  // bytes of a block's shared memory beside its threads'
+// Rows of which there are copies, of elements of so many bytes: where blocks of a cluster wait for
+// each other, more are on their way meanwhile.
+OPDOCK_HOST_DEVICE constexpr int loop_stages(int bytes, bool clusters) {
+  return clusters && bytes == 2 ? 3 : 2;
+}
 // A thread's bytes of shared memory: copies of so many tensors' elements, of so many bytes each,
 // and weights in float.
-OPDOCK_HOST_DEVICE constexpr int loop_room(int bytes, int tensors) {
-  return kLoopElements * (bytes * tensors * kLoopStages + static_cast<int>(sizeof(float)));
+OPDOCK_HOST_DEVICE constexpr int loop_room(int bytes, int tensors, bool clusters) {
+  return kLoopElements *
+         (bytes * tensors * loop_stages(bytes, clusters) + static_cast<int>(sizeof(float)));
 }
 
 // … and those of weight and bias, sums over rows.
