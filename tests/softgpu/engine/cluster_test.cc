@@ -91,6 +91,42 @@ TEST(Cluster, OfABlockOrMemoryThatIsNotThere) {
   EXPECT_EQ(finding_of(launch_of(kernel, 1, 1, y.data(), 0, 1)), "");
 }
 
+// In each exchange each warp has what all warps of the cluster gave for it, though some are ahead.
+TEST(Cluster, WarpsRelayToAllOfTheirCluster) {
+  const Kernel kernel = make_kernel(
+      "OPDOCK_KERNEL(64) tell(int* y) {\n"
+      "  ClusterRelay<3> relay(dynamic_shared<Bytes16>());\n"
+      "  if (thread_index() == 0) relay.open();\n"
+      "  cluster_opening();\n"
+      "  cluster_opened();\n"
+      "  const uint32_t warp = thread_index() / warp_width(), rank = cluster_rank();\n"
+      "  int wrong = 0;\n"
+      "  for (uint32_t i = 0; i < 7; ++i) {\n"
+      "    relay.give({{i, rank, warp, 1000 * i + 10 * rank + warp}});\n"
+      "    const Bytes16* const given = relay.take();\n"
+      "    for (uint32_t b = 0; b < 4; ++b) {\n"
+      "      for (uint32_t w = 0; w < block_threads() / warp_width(); ++w) {\n"
+      "        const Bytes16 found = load16(given + b * 3 + w);\n"
+      "        wrong += found.word[0] != i || found.word[1] != b || found.word[2] != w ||\n"
+      "                 found.word[3] != 1000 * i + 10 * b + w;\n"
+      "      }\n"
+      "    }\n"
+      "  }\n"
+      "  y[64 * block_index() + thread_index()] = wrong;\n"
+      "}\n",
+      "tell");
+  for (uint64_t seed = 0; seed < 20; ++seed) {
+    const DeviceArray<int> y(512);
+    configure({.seed = seed, .workers = 2, .counters = false, .steps = kSteps});
+    Launch launch = launch_of(kernel, 8, 64, y.data());
+    launch.cluster[0] = 4;
+    launch.shared_bytes = 32 + 2 * 16 * 4 * 3;
+    EXPECT_EQ(finding_of(launch), "");
+    for (int i = 0; i < 512; ++i) EXPECT_EQ(y.get()[static_cast<size_t>(i)], 0);
+  }
+  configure({});
+}
+
 // ---- asynchronous copies
 
 std::string copy_text(const std::string& wait) {
