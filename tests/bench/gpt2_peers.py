@@ -80,6 +80,6 @@ def deepspeed_model(model, dtype, places):
     if not any(kind.startswith("DeepSpeed") for kind in kinds):
         raise RuntimeError(
             "found no layer replaced by DeepSpeed, wanted its GPT-2 layer; use a transformers "
-            "whose layers it knows, as 4.33.3"
+            "whose layers it knows, as 4.35.2"
         )
     return engine

@@ -19,7 +19,7 @@ needs_deepspeed = pytest.mark.skipif(
 )
 
 
-def _devices():
+def devices():
     """Those of OPDOCK_TEST_DEVICES, as of the plugins' tests; without it the CPU, and a GPU if
     there is one. They are counted by NVML: processes that these tests fork can use a GPU."""
     if claimed := os.environ.get("OPDOCK_TEST_DEVICES"):
@@ -27,7 +27,7 @@ def _devices():
     return ["cpu", "cuda"] if torch.cuda.device_count() else ["cpu"]
 
 
-@pytest.fixture(params=_devices())
+@pytest.fixture(params=devices())
 def device(request):
     """Each device of torch's that the inference functions are tested on: "cpu", "cuda"."""
     if request.param != "cpu" and not torch.cuda.is_available():
