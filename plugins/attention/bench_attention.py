@@ -1,5 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Attention beside PyTorch's, on every device: opdock bench plugins/attention"""
+"""Attention beside PyTorch's, on every device: opdock bench plugins/attention
+
+A token over the cache, in 16 bits, is timed beside FlashInfer's kernels too (flashinfer-python
+0.7.2), where that can be imported.
+"""
+
+import functools
 
 import torch
 import torch.nn.functional as F
@@ -9,6 +15,7 @@ from opdock.testing import bench, devices
 
 # Batch, queries, heads, heads of keys, keys, elements.
 DECODE = [(32, 1, 32, 8, 4096, 128), (64, 1, 64, 64, 8192, 128), (1, 1, 32, 32, 4096, 128)]
+PAGE = 16  # tokens of a page of FlashInfer's caches: what servers take
 PROMPTS = [(1, 2048, 32, 32, 2048, 128), (4, 2048, 12, 12, 2048, 64), (1, 512, 32, 8, 512, 128)]
 
 
@@ -31,6 +38,54 @@ def both(q, k, v):
             *swapped, is_causal=causal, enable_gqa=grouped
         ),
     }
+
+
+def flashinfer(q, k, v):
+    """{whose: function} of FlashInfer's attention of a token: by its kernel of CUDA cores, by the
+    one of tensor cores ("mma"), by the one that it has from TensorRT-LLM ("xqa"), and of one
+    sequence by the one without pages ("one"). {} if it has none for this, or is not here. k and v
+    are read where they lie, as pages in order."""
+    if q.device.type != "cuda" or q.shape[1] > 1 or q.dtype == torch.float32:
+        return {}
+    try:
+        import flashinfer
+    except Exception:  # also of what it imports; tests/bench/peers.py says it
+        return {}
+    batch, keys, kv, size = k.shape
+    heads, rows = q.shape[2], q[:, 0]
+    pages = tuple(x.view(-1, PAGE, kv, size) for x in (k, v))
+    make = {"dtype": torch.int32, "device": q.device}
+    table = torch.arange(len(pages[0]), **make)
+
+    def workspace():
+        return torch.zeros(128 << 20, dtype=torch.uint8, device=q.device)
+
+    # Made once, by the first call, which is not timed: in a model one plan serves all layers.
+    @functools.cache
+    def planned(tensor_cores):
+        wrapper = flashinfer.BatchDecodeWithPagedKVCacheWrapper(
+            workspace(), use_tensor_cores=tensor_cores
+        )
+        first = torch.arange(batch + 1, **make) * (keys // PAGE)
+        last = torch.full((batch,), PAGE, **make)
+        wrapper.plan(first, table, last, heads, kv, size, PAGE, q_data_type=q.dtype)
+        return wrapper
+
+    @functools.cache
+    def xqa():
+        lengths = torch.full((batch,), keys, **make).to(torch.uint32)
+        args = (workspace(), table.view(batch, -1), lengths, keys, size**-0.5)
+        return lambda: flashinfer.decode.xqa_batch_decode_with_kv_cache(rows, pages, *args)
+
+    functions = {
+        "FlashInfer": lambda: planned(False).run(rows, pages),
+        "FlashInfer mma": lambda: planned(True).run(rows, pages),
+        "FlashInfer xqa": lambda: xqa()(),
+    }
+    if batch == 1:
+        one = flashinfer.single_decode_with_kv_cache
+        functions["FlashInfer one"] = lambda: one(q[0, 0], k[0], v[0])
+    return functions
 
 
 def name_of(shape):
@@ -61,7 +116,7 @@ def extra_cases(dtype):
     for shape in DECODE:
         q, k, v = tensors(shape, dtype, "cuda")
         case, moved = "x".join(map(str, shape)), 2 * k.numel() * k.element_size()
-        yield "attention", case, moved, both(q, k, v), q
+        yield "attention", case, moved, both(q, k, v) | flashinfer(q, k, v), q
         if dtype == torch.float32:
             continue
         cache = [torch.randint(-127, 128, k.shape, dtype=torch.int8, device="cuda") for _ in "kv"]
@@ -79,4 +134,5 @@ if __name__ == "__main__":
         for shape in DECODE + PROMPTS if device == "cuda" else [(1, 256, 12, 12, 256, 64)]:
             for dtype in (torch.float32, torch.bfloat16):
                 label = f"attention {name_of(shape)} {dtype}".replace("torch.", "")
-                bench(label, device, both(*tensors(shape, dtype, device)))
+                made = tensors(shape, dtype, device)
+                bench(label, device, both(*made) | flashinfer(*made))
