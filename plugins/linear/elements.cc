@@ -11,16 +11,13 @@ namespace linear {
 namespace {
 
 constexpr auto kGate = OPDOCK_KERNEL_FAMILY("linear::gate", opdock::RowTypes);
-constexpr auto kAdd = OPDOCK_KERNEL_FAMILY("linear::add", opdock::RowTypes);
 
-// kernel: on a GPU, by the dtype; on_cpu: of the instruction set level.
-template <class Kernels>
-void compute(const Call& call, Tensor out, const ElementParams& params, const Kernels& kernels,
-             void (*on_cpu)(const ElementJob&, int64_t, int64_t)) {
-  if (!call.is_cpu()) return opdock::launch_elements(call, kernels(out.dtype()), params.at, params);
+// kernel: of the instruction set level.
+void compute_on_cpu(const Call& call, Tensor out, const ElementParams& params,
+                    void (*kernel)(const ElementJob&, int64_t, int64_t)) {
   const ElementJob job = {out.dtype(), opdock::Pieces(params.at.length), params};
   opdock::run_pieces(call, params.at.rows.count, job.pieces,
-                     [&](int64_t begin, int64_t end) { on_cpu(job, begin, end); });
+                     [&](int64_t begin, int64_t end) { kernel(job, begin, end); });
 }
 
 }  // namespace
@@ -57,8 +54,9 @@ void apply_gate(const Call& call, const Gate& gate, Tensor halves, Tensor out) {
   params.at = opdock::make_elements<kElementPlaces>(
       {out, halves, halves, std::nullopt}, out.size(-1),
       {nullptr, gate.first ? second : first, gate.first ? first : second, nullptr});
-  static const auto on_cpu = OPDOCK_SIMD_CHOOSE(gate);
-  compute(call, out, params, kGate, on_cpu);
+  if (!call.is_cpu()) return opdock::launch_elements(call, kGate(out.dtype()), params.at, params);
+  static const auto kernel = OPDOCK_SIMD_CHOOSE(gate);
+  compute_on_cpu(call, out, params, kernel);
 }
 
 void finish_sums(const Call& call, Tensor out, const OptionalTensor& bias, uint32_t activation,
@@ -66,18 +64,8 @@ void finish_sums(const Call& call, Tensor out, const OptionalTensor& bias, uint3
   ElementParams params = {};
   params.act = kernel_activation(activation);
   params.at = opdock::make_elements<kElementPlaces>({out, out, residual, bias}, out.size(-1), {});
-  const ElementJob job = {out.dtype(), opdock::Pieces(params.at.length), params};
-  static const auto on_cpu = OPDOCK_SIMD_CHOOSE(finish);
-  opdock::run_pieces(call, params.at.rows.count, job.pieces,
-                     [&](int64_t begin, int64_t end) { on_cpu(job, begin, end); });
-}
-
-void add_rows(const Call& call, Tensor x, Tensor residual, const OptionalTensor& bias, Tensor out) {
-  if (out.is_empty()) return;
-  ElementParams params = {};
-  params.at = opdock::make_elements<kElementPlaces>({out, x, residual, bias}, out.size(-1), {});
-  static const auto on_cpu = OPDOCK_SIMD_CHOOSE(add);
-  compute(call, out, params, kAdd, on_cpu);
+  static const auto kernel = OPDOCK_SIMD_CHOOSE(finish);
+  compute_on_cpu(call, out, params, kernel);
 }
 
 }  // namespace linear

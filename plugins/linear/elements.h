@@ -1,4 +1,4 @@
-// What stands between products: the gate, and the sum that is normalised.
+// What stands between products: the gate, and on the CPU what finishes sums.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -23,8 +23,5 @@ void apply_gate(const Call& call, const Gate& gate, Tensor halves, Tensor out);
 // On the CPU, of float32: out = activation(out + bias) + residual.
 void finish_sums(const Call& call, Tensor out, const OptionalTensor& bias, uint32_t activation,
                  const OptionalTensor& residual);
-
-// out = x + residual + bias, all rows of one length.
-void add_rows(const Call& call, Tensor x, Tensor residual, const OptionalTensor& bias, Tensor out);
 
 }  // namespace linear

@@ -84,23 +84,5 @@ void finish(const ElementJob& job, int64_t begin, int64_t end) {
   }
 }
 
-void add(const ElementJob& job, int64_t begin, int64_t end) {
-  const bool biased = job.params.at.data[kBias];
-  dispatch(job.dtype, [&](auto zero) {
-    using T = decltype(zero);
-    simd::for_each_piece<T>(
-        job.params.at, job.pieces, begin, end, [&](const auto& row, int64_t n) HWY_ATTR {
-          T* const out = row[kResult];
-          const T *const first = row[kFirst], *const second = row[kSecond];
-          const T* const bias = biased ? row[kBias] : nullptr;
-          simd::for_row<float, 1>(n, [=](auto vector, auto, int64_t i) HWY_ATTR {
-            auto sum = hn::Add(vector.load(first + i), vector.load(second + i));
-            if (bias) sum = hn::Add(sum, vector.load(bias + i));
-            vector.store(sum, out + i);
-          });
-        });
-  });
-}
-
 }  // namespace OPDOCK_SIMD_LEVEL
 }  // namespace linear

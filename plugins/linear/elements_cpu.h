@@ -21,7 +21,6 @@ struct ElementJob {
 OPDOCK_SIMD_DECLARE(
     // Of all rows' pieces, in their order, those from begin to end - 1.
     void gate(const ElementJob& job, int64_t begin, int64_t end);
-    void finish(const ElementJob& job, int64_t begin, int64_t end);  // of float32
-    void add(const ElementJob& job, int64_t begin, int64_t end))
+    void finish(const ElementJob& job, int64_t begin, int64_t end);)  // of float32
 
 }  // namespace linear

@@ -30,10 +30,13 @@ void check_norm(const NormOf& of, Tensor x) {
   layernorm::check_eps(of.eps);
 }
 
-void normalise(const Call& call, const NormOf& of, Tensor x, Tensor out) {
+// sum: of x, residual and input_bias, which is what is normalised; none without a residual.
+void normalise(const Call& call, const NormOf& of, Tensor x, Tensor out,
+               const OptionalTensor& residual = {}, const OptionalTensor& input_bias = {},
+               const OptionalTensor& sum = {}) {
   if (x.is_empty()) return;
-  const layernorm::NormTask task = {x,      std::nullopt, of.gamma, of.beta,
-                                    of.eps, of.centred,   out,      std::nullopt};
+  const layernorm::NormTask task = {x,      residual,   input_bias, of.gamma, of.beta,
+                                    of.eps, of.centred, out,        sum};
   layernorm::Params params = layernorm::make_params(task);
   if (call.is_cpu()) return layernorm::run_on_cpu(call, task, params);
   layernorm::launch_norm(call, task, &params);
@@ -101,11 +104,8 @@ void run_norm_mlp(Call& call, Results results, Tensor x, Tensor weight1, Tensor 
   opdock::check_rows(results[0], "output 0");
   opdock::check_rows(results[1], "output 1");
   const OptionalTensor sum = results.optional(2);
-  if (sum) {
-    opdock::check_rows(*sum, "output 2");
-    add_rows(call, x, *residual, input_bias, *sum);
-  }
-  normalise(call, norm_of(gamma, beta, norm, eps), sum ? *sum : x, results[1]);
+  if (sum) opdock::check_rows(*sum, "output 2");
+  normalise(call, norm_of(gamma, beta, norm, eps), x, results[1], residual, input_bias, sum);
   const Mlp mlp = {{weight1, transposed, weight1_scale},
                    {weight2, transposed, weight2_scale},
                    bias1,

@@ -105,23 +105,29 @@ TEST(LinearLaunches, AWeightWithGapsTakesTiles) {
 // A product by the host, between launches of the plugin's own.
 TEST(LinearLaunches, AnMlpIsASumANormAndTwoProductsAroundAGate) {
   const Op norm_mlp("linear", "norm_mlp");
-  const opdock_string rms = {"rms", 3}, silu = {"silu", 4};
+  const opdock_string rms = {"rms", 3}, layer = {"layer", 5}, silu = {"silu", 4};
   Array x(Type::kFloat16, {4, 64}), first(Type::kFloat16, {32, 64}), last(Type::kFloat16, {64, 16});
   Array out(Type::kFloat16, {4, 64}), normed(Type::kFloat16, {4, 64}), sum(Type::kFloat16, {4, 64});
-  std::vector<Launch> launches;
-  const Result result =
-      norm_mlp.record({x.value(), first.value(), last.value(), none(), none(), x.value(), none(),
-                       none(), none(), none(), none(), text_value(&rms), number(1e-5),
-                       text_value(&silu), boolean(true), boolean(false), boolean(true)},
-                      {&out, &normed, &sum}, 32, &launches);
-  ASSERT_EQ(result.status, OPDOCK_OK) << result.text;
-  std::vector<std::string> kernels;
-  for (const Launch& launch : launches)
-    kernels.push_back(launch.kernel.substr(0, launch.kernel.find('<')));
-  EXPECT_EQ(kernels, (std::vector<std::string>{"linear::add", "layernorm::narrow_rows",
-                                               "opdock.gemm/1", "linear::gate", "opdock.gemm/1"}));
-  // What is between the products, and the products' own part behind it.
-  EXPECT_EQ(result.workspace_bytes, 4u * 32 * 2 + 768);
+  Array input_bias(Type::kFloat16, {64});
+  for (const bool biased : {false, true}) {
+    std::vector<Launch> launches;
+    const Result result =
+        norm_mlp.record({x.value(), first.value(), last.value(), none(), none(), x.value(),
+                         biased ? input_bias.value() : none(), none(), none(), none(), none(),
+                         text_value(biased ? &layer : &rms), number(1e-5), text_value(&silu),
+                         boolean(true), boolean(false), boolean(true)},
+                        {&out, &normed, &sum}, 32, &launches);
+    ASSERT_EQ(result.status, OPDOCK_OK) << result.text;
+    std::vector<std::string> kernels;
+    for (const Launch& launch : launches)
+      kernels.push_back(launch.kernel.substr(0, launch.kernel.find('<')));
+    const char* const norm =
+        biased ? "layernorm::add_bias::narrow_rows" : "layernorm::add::narrow_rows";
+    EXPECT_EQ(kernels,
+              (std::vector<std::string>{norm, "opdock.gemm/1", "linear::gate", "opdock.gemm/1"}));
+    // What is between the products, and the products' own part behind it.
+    EXPECT_EQ(result.workspace_bytes, 4u * 32 * 2 + 768);
+  }
 }
 
 }  // namespace

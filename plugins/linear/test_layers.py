@@ -70,6 +70,11 @@ def normalised(x, gamma, beta, norm, eps):
     return Sum(y, 8 * 2.0**-24 * size)
 
 
+def float_sum(*terms):
+    """In float32, of those that are not None."""
+    return sum(term.float() for term in terms if term is not None)
+
+
 def check_gated(device, x, w, bias=None, activation="silu", gate_first=False, transposed=True):
     keywords = {"activation": activation, "gate_first": gate_first, "transposed": transposed}
     found = on(device, opdock.ops.gated_linear)(x, w, bias, **keywords)
@@ -187,10 +192,26 @@ def test_norm_mlp_of_any_rows(device, dtype):
     args = parameters(dtype, k=33)
     for x in row_cases.layouts(33, dtype):
         residual = random(x.shape, dtype, 3)
-        found, h, stored = on(device, opdock.ops.norm_mlp)(x, *args, residual=residual)
-        assert torch.equal(stored, x + residual)
-        normalised(stored, None, None, "layer", 1e-5).check(h, dtype)
-        check_mlp(device, found, h, *args, "gelu", False, False, True)
+        for more in (None, random(33, dtype, 8)):
+            added = {"residual": residual, "input_bias": more}
+            found, h, stored = on(device, opdock.ops.norm_mlp)(x, *args, **added)
+            assert torch.equal(stored, float_sum(x, residual, more).to(dtype))
+            normalised(stored, None, None, "layer", 1e-5).check(h, dtype)
+            check_mlp(device, found, h, *args, "gelu", False, False, True)
+
+
+@pytest.mark.parametrize("length", [64, 1024, 1030, 5000])
+def test_lengths_of_sums(device, dtype, length):
+    """Rows of each way in which they are added up and normalised."""
+    x, residual = (random((3, length), dtype, seed, mean=0.5) for seed in (1, 2))
+    w1, w2 = weight(8, length, dtype), weight(4, 8, dtype)
+    gamma = random(length, dtype, 4, 0.5, 1.0)
+    for more in (None, random(length, dtype, 3)):
+        added = {"residual": residual, "input_bias": more}
+        op = on(device, opdock.ops.norm_mlp)
+        _, h, stored = op(x, w1, w2, gamma=gamma, norm="rms", **added)
+        assert torch.equal(stored, float_sum(x, residual, more).to(dtype))
+        normalised(stored, gamma, None, "rms", 1e-5).check(h, dtype)
 
 
 @pytest.mark.parametrize("shape", [(0, 40), (3, 0), (0, 0)])

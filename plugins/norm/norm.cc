@@ -7,7 +7,7 @@ namespace layernorm {
 
 void check_arguments(const Plan& plan, Tensor x, const OptionalTensor& like_x,
                      const char* like_name, const OptionalTensor& weight,
-                     const OptionalTensor& bias, double eps) {
+                     const OptionalTensor& bias, double eps, const OptionalTensor& input_bias) {
   opdock::check_row_dtype(plan, x, "x");
   check(x, "x").ndim_at_least(1);
   opdock::check_rows(x, "x");
@@ -15,8 +15,8 @@ void check_arguments(const Plan& plan, Tensor x, const OptionalTensor& like_x,
     check(*like_x, like_name).same_dtype_as(x, "x").same_device_as(x, "x").same_shape_as(x, "x");
     opdock::check_rows(*like_x, like_name);
   }
-  const std::pair<const OptionalTensor&, const char*> parameters[] = {{weight, "weight"},
-                                                                      {bias, "bias"}};
+  const std::pair<const OptionalTensor&, const char*> parameters[] = {
+      {weight, "weight"}, {bias, "bias"}, {input_bias, "input_bias"}};
   for (const auto& [parameter, name] : parameters)
     if (parameter)
       check(*parameter, name)
@@ -30,45 +30,25 @@ void check_arguments(const Plan& plan, Tensor x, const OptionalTensor& like_x,
 
 namespace {
 
-using opdock::KernelNumbers;
-using opdock::RowEdges;
-using opdock::RowTypes;
-
-constexpr opdock::RowKernels kAddNorm = {
-    2, opdock::kHeavyRows,
-    OPDOCK_KERNEL_FAMILY("layernorm::add::narrow_rows", RowTypes, KernelNumbers<2>, RowEdges),
-    OPDOCK_KERNEL_FAMILY("layernorm::add::block_rows", RowTypes, KernelNumbers<2, 4>, RowEdges),
-    OPDOCK_KERNEL_FAMILY("layernorm::add::long_rows", RowTypes)};
-
-constexpr opdock::RowKernels kNarrowAddNorm = {2, opdock::kWidePairs, kAddNorm.narrow_rows,
-                                               kAddNorm.block_rows, kAddNorm.long_rows};
-
 // An output may be x or residual itself; otherwise it shares no memory with an argument.
-void check_output(Tensor out, const char* name, Tensor x, const OptionalTensor& residual,
-                  const OptionalTensor& weight, const OptionalTensor& bias) {
+void check_output(Tensor out, const char* name, const NormTask& of) {
   opdock::check_rows(out, name);
-  check(out, name).in_place_or_apart_from(x, "x");
-  if (residual) check(out, name).in_place_or_apart_from(*residual, "residual");
-  if (weight) check(out, name).no_overlap_with(*weight, "weight");
-  if (bias) check(out, name).no_overlap_with(*bias, "bias");
+  check(out, name).in_place_or_apart_from(of.x, "x");
+  if (of.residual) check(out, name).in_place_or_apart_from(*of.residual, "residual");
+  if (of.input_bias) check(out, name).no_overlap_with(*of.input_bias, "input_bias");
+  if (of.weight) check(out, name).no_overlap_with(*of.weight, "weight");
+  if (of.bias) check(out, name).no_overlap_with(*of.bias, "bias");
 }
 
-void normalise(Call& call, Tensor x, const OptionalTensor& residual, const OptionalTensor& weight,
-               const OptionalTensor& bias, double eps, bool centred, Tensor out,
-               const OptionalTensor& sum) {
-  check_output(out, "output 0", x, residual, weight, bias);
-  if (sum) {
-    check_output(*sum, "output 1", x, residual, weight, bias);
-    check(*sum, "output 1").no_overlap_with(out, "output 0");
+void normalise(Call& call, const NormTask& norm) {
+  check_output(norm.out, "output 0", norm);
+  if (norm.sum) {
+    check_output(*norm.sum, "output 1", norm);
+    check(*norm.sum, "output 1").no_overlap_with(norm.out, "output 0");
   }
-  if (x.numel() == 0) return;
-  const NormTask norm = {x, residual, weight, bias, eps, centred, out, sum};
+  if (norm.x.numel() == 0) return;
   Params params = make_params(norm);
-  if (call.is_cpu()) return run_on_cpu(call, norm, params);
-  if (!residual) return launch_norm(call, norm, &params);
-  const opdock::RowFit fit = fit_of(norm, params);
-  const bool is_narrow = x.dtype().bytes() == 2;
-  opdock::launch_rows(call, is_narrow ? kNarrowAddNorm : kAddNorm, x.dtype(), fit, &params);
+  call.is_cpu() ? run_on_cpu(call, norm, params) : launch_norm(call, norm, &params);
 }
 
 void plan_layer_norm(Plan& plan, Tensor x, OptionalTensor weight, OptionalTensor bias, double eps) {
@@ -78,7 +58,9 @@ void plan_layer_norm(Plan& plan, Tensor x, OptionalTensor weight, OptionalTensor
 
 void run_layer_norm(Call& call, Results outputs, Tensor x, OptionalTensor weight,
                     OptionalTensor bias, double eps) {
-  normalise(call, x, std::nullopt, weight, bias, eps, true, outputs[0], std::nullopt);
+  normalise(
+      call,
+      {.x = x, .weight = weight, .bias = bias, .eps = eps, .centred = true, .out = outputs[0]});
 }
 
 void plan_add_layer_norm(Plan& plan, Tensor x, Tensor residual, OptionalTensor weight,
@@ -90,7 +72,22 @@ void plan_add_layer_norm(Plan& plan, Tensor x, Tensor residual, OptionalTensor w
 
 void run_add_layer_norm(Call& call, Results outputs, Tensor x, Tensor residual,
                         OptionalTensor weight, OptionalTensor bias, double eps) {
-  normalise(call, x, residual, weight, bias, eps, true, outputs[0], outputs[1]);
+  normalise(call, {x, residual, std::nullopt, weight, bias, eps, true, outputs[0], outputs[1]});
+}
+
+void plan_bias_add_layer_norm(Plan& plan, Tensor x, Tensor residual, Tensor input_bias,
+                              OptionalTensor weight, OptionalTensor bias, double eps,
+                              bool with_sum) {
+  check_arguments(plan, x, residual, "residual", weight, bias, eps, input_bias);
+  plan.output(x.like());
+  if (with_sum) plan.output(x.like());
+}
+
+void run_bias_add_layer_norm(Call& call, Results outputs, Tensor x, Tensor residual,
+                             Tensor input_bias, OptionalTensor weight, OptionalTensor bias,
+                             double eps, bool) {
+  normalise(call,
+            {x, residual, input_bias, weight, bias, eps, true, outputs[0], outputs.optional(1)});
 }
 
 void plan_rms_norm(Plan& plan, Tensor x, OptionalTensor weight, double eps) {
@@ -98,7 +95,7 @@ void plan_rms_norm(Plan& plan, Tensor x, OptionalTensor weight, double eps) {
 }
 
 void run_rms_norm(Call& call, Results outputs, Tensor x, OptionalTensor weight, double eps) {
-  normalise(call, x, std::nullopt, weight, std::nullopt, eps, false, outputs[0], std::nullopt);
+  normalise(call, {.x = x, .weight = weight, .eps = eps, .centred = false, .out = outputs[0]});
 }
 
 void plan_add_rms_norm(Plan& plan, Tensor x, Tensor residual, OptionalTensor weight, double eps) {
@@ -107,7 +104,8 @@ void plan_add_rms_norm(Plan& plan, Tensor x, Tensor residual, OptionalTensor wei
 
 void run_add_rms_norm(Call& call, Results outputs, Tensor x, Tensor residual, OptionalTensor weight,
                       double eps) {
-  normalise(call, x, residual, weight, std::nullopt, eps, false, outputs[0], outputs[1]);
+  normalise(call,
+            {x, residual, std::nullopt, weight, std::nullopt, eps, false, outputs[0], outputs[1]});
 }
 
 }  // namespace
@@ -115,5 +113,7 @@ void run_add_rms_norm(Call& call, Results outputs, Tensor x, Tensor residual, Op
 
 OPDOCK_OP(layer_norm, layernorm::plan_layer_norm, nullptr, layernorm::run_layer_norm)
 OPDOCK_OP(add_layer_norm, layernorm::plan_add_layer_norm, nullptr, layernorm::run_add_layer_norm)
+OPDOCK_OP(bias_add_layer_norm, layernorm::plan_bias_add_layer_norm, nullptr,
+          layernorm::run_bias_add_layer_norm)
 OPDOCK_OP(rms_norm, layernorm::plan_rms_norm, nullptr, layernorm::run_rms_norm)
 OPDOCK_OP(add_rms_norm, layernorm::plan_add_rms_norm, nullptr, layernorm::run_add_rms_norm)

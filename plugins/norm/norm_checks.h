@@ -25,6 +25,7 @@ inline void check_eps(double eps) {
 // like_x: another tensor that is x's like, and its name. Throws an Error that names the argument.
 void check_arguments(const Plan& plan, Tensor x, const OptionalTensor& like_x,
                      const char* like_name, const OptionalTensor& weight,
-                     const OptionalTensor& bias, double eps);
+                     const OptionalTensor& bias, double eps,
+                     const OptionalTensor& input_bias = std::nullopt);
 
 }  // namespace layernorm

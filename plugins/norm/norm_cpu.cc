@@ -32,7 +32,7 @@ void rows(const Job& job, int64_t begin, int64_t end) {
     T* sum = static_cast<T*>(p.sum);
     const Source<T> source = {static_cast<const T*>(p.x) + offset[0],
                               residual ? residual + offset[1] : nullptr,
-                              sum ? sum + offset[3] : nullptr};
+                              static_cast<const T*>(p.input_bias), sum ? sum + offset[3] : nullptr};
     const Spread of = spread_of(source, p.length, p.centred);
     write(source.result(), static_cast<const T*>(p.weight), static_cast<const T*>(p.bias),
           static_cast<T*>(p.out) + offset[2], p.length, of, job.eps);

@@ -10,15 +10,15 @@
 
 namespace layernorm {
 
-// norm(x + residual) * weight + bias: an rms norm if not centred. All have been checked; sum is
-// there if residual is.
+// norm(x + residual + input_bias) * weight + bias: an rms norm if not centred. All have been
+// checked; input_bias is there only if residual is, and without it sum is there if residual is.
 struct NormTask {
   Tensor x;
-  OptionalTensor residual, weight, bias;
+  OptionalTensor residual = {}, input_bias = {}, weight = {}, bias = {};
   double eps;
   bool centred;
   Tensor out;
-  OptionalTensor sum;
+  OptionalTensor sum = {};
 };
 
 inline void* raw(const OptionalTensor& tensor) {
@@ -30,15 +30,18 @@ inline Params make_params(const NormTask& of) {
   Params params = {};
   params.x = of.x.raw();
   params.residual = raw(of.residual);
+  params.input_bias = raw(of.input_bias);
   params.weight = raw(of.weight);
   params.bias = raw(of.bias);
   params.out = of.out.raw();
-  params.sum = raw(of.sum);
+  // What is normalised lies in a tensor in any case, if only on the way.
+  const OptionalTensor sum = of.residual && !of.sum ? of.out : of.sum;
+  params.sum = raw(sum);
   params.length = of.x.size(-1);
   params.eps = static_cast<float>(of.eps);
   params.share = 1.0f / static_cast<float>(params.length);
   params.centred = of.centred;
-  params.rows = opdock::make_rows<4>({of.x, of.residual, of.out, of.sum});
+  params.rows = opdock::make_rows<4>({of.x, of.residual, of.out, sum});
   return params;
 }
 
@@ -51,6 +54,12 @@ inline void run_on_cpu(const Call& call, const NormTask& of, const Params& param
 }
 
 inline opdock::RowFit fit_of(const NormTask& of, const Params& params) {
+  // Of a tensor that each row reads again, alignment counts as that of the rows does.
+  if (of.input_bias)
+    return opdock::fit_of(opdock::make_rows<5>({of.x, of.residual, of.out, of.sum, of.input_bias}),
+                          params.length, of.x.dtype().bytes(),
+                          {params.x, params.residual, params.out, raw(of.sum), params.input_bias},
+                          {params.weight, params.bias});
   return opdock::fit_of(params.rows, params.length, of.x.dtype().bytes(),
                         {params.x, params.residual, params.out, params.sum},
                         {params.weight, params.bias});
@@ -69,13 +78,37 @@ inline constexpr opdock::RowKernels kNarrowNorm = {1, opdock::kWideRows, kNorm.n
 inline constexpr opdock::RowKernels kOddNorm = {1, opdock::kOddRows, kNorm.narrow_rows,
                                                 kNorm.block_rows, kNorm.long_rows};
 
-// On a GPU, without a residual.
+inline constexpr opdock::RowKernels kAddNorm = {
+    2, opdock::kHeavyRows,
+    OPDOCK_KERNEL_FAMILY("layernorm::add::narrow_rows", opdock::RowTypes, opdock::KernelNumbers<2>,
+                         opdock::RowEdges),
+    OPDOCK_KERNEL_FAMILY("layernorm::add::block_rows", opdock::RowTypes,
+                         opdock::KernelNumbers<2, 4>, opdock::RowEdges),
+    OPDOCK_KERNEL_FAMILY("layernorm::add::long_rows", opdock::RowTypes)};
+inline constexpr opdock::RowKernels kNarrowAddNorm = {2, opdock::kWidePairs, kAddNorm.narrow_rows,
+                                                      kAddNorm.block_rows, kAddNorm.long_rows};
+
+inline constexpr opdock::RowKernels kAddBiasNorm = {
+    2, opdock::kHeavyRows,
+    OPDOCK_KERNEL_FAMILY("layernorm::add_bias::narrow_rows", opdock::RowTypes,
+                         opdock::KernelNumbers<2>, opdock::RowEdges),
+    OPDOCK_KERNEL_FAMILY("layernorm::add_bias::block_rows", opdock::RowTypes,
+                         opdock::KernelNumbers<2, 4>, opdock::RowEdges),
+    OPDOCK_KERNEL_FAMILY("layernorm::add_bias::long_rows", opdock::RowTypes)};
+inline constexpr opdock::RowKernels kNarrowAddBiasNorm = {
+    2, opdock::kWidePairs, kAddBiasNorm.narrow_rows, kAddBiasNorm.block_rows,
+    kAddBiasNorm.long_rows};
+
+// On a GPU.
 inline void launch_norm(const Call& call, const NormTask& of, Params* params) {
   const opdock::RowFit fit = fit_of(of, *params);
   const auto launch = [&](const auto& kernels) {
     opdock::launch_rows(call, kernels, of.x.dtype(), fit, params);
   };
-  if (of.x.dtype().bytes() != 2) return launch(kNorm);
+  const bool is_narrow = of.x.dtype().bytes() == 2;
+  if (of.input_bias) return is_narrow ? launch(kNarrowAddBiasNorm) : launch(kAddBiasNorm);
+  if (of.residual) return is_narrow ? launch(kNarrowAddNorm) : launch(kAddNorm);
+  if (!is_narrow) return launch(kNorm);
   fit == opdock::RowFit::kPlain ? launch(kNarrowNorm) : launch(kOddNorm);
 }
 

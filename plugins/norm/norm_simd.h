@@ -33,12 +33,13 @@ class Blocks {
   double count_ = 0, mean_ = 0, squares_ = 0;
 };
 
-// Elements of a row, which are first added to those of another row, if there is one: what counts is
-// the sum as it is stored, rounded.
+// Elements of a row, which are first added to those of one or two others, if there are: what counts
+// is the sum as it is stored, rounded.
 template <class T>
 struct Source {
   const T* x;
   const T* residual;  // or null
+  const T* more;      // added too, if there is a residual; or null
   T* sum;             // or null
 
   const T* result() const { return residual ? sum : x; }
@@ -48,7 +49,9 @@ struct Source {
   HWY_INLINE typename Vector::V take(Vector vector, int64_t i) const {
     const auto value = vector.load(x + i);
     if (!residual) return value;
-    vector.store(hn::Add(value, vector.load(residual + i)), sum + i);
+    auto all = hn::Add(value, vector.load(residual + i));
+    if (more) all = hn::Add(all, vector.load(more + i));
+    vector.store(all, sum + i);
     return vector.load(sum + i);
   }
 };

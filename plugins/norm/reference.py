@@ -22,6 +22,16 @@ def add_layer_norm(x, residual, weight=None, bias=None, *, eps=1e-5):
     return layer_norm(total, weight, bias, eps=eps), total
 
 
+def bias_add_layer_norm(
+    x, residual, input_bias, weight=None, bias=None, *, eps=1e-5, with_sum=True
+):
+    """(layer_norm(sum), sum) of sum = x + residual + input_bias, rounded to x's dtype first;
+    with_sum False: None in its place."""
+    compute = torch.float64 if x.dtype == torch.float64 else torch.float32
+    total = (x.to(compute) + residual.to(compute) + input_bias.to(compute)).to(x.dtype)
+    return layer_norm(total, weight, bias, eps=eps), total if with_sum else None
+
+
 def rms_norm(x, weight=None, *, eps=1e-5):
     """x / sqrt(mean(x * x) + eps) * weight along the last dimension.
 

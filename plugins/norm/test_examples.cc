@@ -26,6 +26,15 @@ static const ExamplesOf norm_examples([](Examples& examples) {
                  {rows, other, vector, none(), eps},
                  {rows, half, vector, none(), eps}}});
   examples.add({"norm",
+                "bias_add_layer_norm",
+                {rows, rows, vector, vector, none(), eps, boolean(true)},
+                {examples.gapped(4, 6), examples.gapped(4, 6)},
+                {{columns, rows, vector, none(), none(), eps, boolean(true)},
+                 {rows, columns, vector, none(), none(), eps, boolean(true)},
+                 {rows, rows, shorter, none(), none(), eps, boolean(true)},
+                 {rows, rows, half, none(), none(), eps, boolean(true)},
+                 {rows, other, vector, none(), none(), eps, boolean(false)}}});
+  examples.add({"norm",
                 "rms_norm",
                 {rows, vector, eps},
                 {examples.gapped(4, 6)},

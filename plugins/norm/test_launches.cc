@@ -19,6 +19,20 @@ TEST(NormLaunches, CoverEveryRow) {
   expect_every_way_covers("norm", 4, run);
 }
 
+TEST(NormLaunches, CoverEveryRowOfASumWithABias) {
+  const Op op("norm", "bias_add_layer_norm");
+  auto run = [&](Type type, int64_t length, uint32_t warp, int odd, std::vector<Launch>* launches) {
+    Array x(type, {5, length}), residual(type, {5, length}, {length, 1}, odd == 1);
+    Array input_bias(type, {length}, {1}, odd == 2), weight(type, {length}, {1}, odd == 3);
+    Array out(type, {5, length}), sum(type, {5, length});
+    return op.record({x.value(), residual.value(), input_bias.value(), weight.value(), none(),
+                      number(1e-5), boolean(true)},
+                     {&out, &sum}, warp, launches);
+  };
+  expect_every_launch_covers("norm", 4, run);
+  expect_every_way_covers("norm", 4, run);
+}
+
 // Of any alignment, and more than all multiprocessors take at once.
 TEST(NormLaunches, CoverManyRows) {
   const Op rms_norm("norm", "rms_norm");

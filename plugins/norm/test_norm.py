@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""layer_norm and add_layer_norm through the Python package, on every device, in float64."""
+"""layer_norm, add_layer_norm and bias_add_layer_norm through the Python package, on every device,
+in float64."""
 
 import pytest
 import row_cases
@@ -41,6 +42,19 @@ def check_add(reference, assert_close, device, x, residual, weight=None, bias=No
     assert_close(found, oracle, COMPUTED, scale_of(total.double(), weight, bias, eps))
 
 
+def check_bias_add(reference, assert_close, device, x, residual, input_bias, weight, bias):
+    """Also that the norm is the same where the sum is not wanted."""
+    op = on(device, opdock.ops.bias_add_layer_norm)
+    found, total = op(x, residual, input_bias, weight, bias)
+    computed = torch.promote_types(x.dtype, torch.float32)
+    wanted = x.to(computed) + residual.to(computed) + input_bias.to(computed)
+    assert torch.equal(total, wanted.to(x.dtype))
+    oracle = reference.layer_norm(total.double(), double(weight), double(bias))
+    assert_close(found, oracle, COMPUTED, scale_of(total.double(), weight, bias, 1e-5))
+    alone, none = op(x, residual, input_bias, weight, bias, with_sum=False)
+    assert none is None and torch.equal(alone, found)
+
+
 @pytest.mark.parametrize("length", row_cases.LENGTHS)
 def test_row_lengths(reference, assert_close, device, dtype, length):
     x = random((5, length), dtype, length, mean=0.5)
@@ -50,6 +64,8 @@ def test_row_lengths(reference, assert_close, device, dtype, length):
     check(reference, assert_close, device, x)
     check(reference, assert_close, device, x, weight, bias)
     check_add(reference, assert_close, device, x, residual, weight, bias)
+    more = random(length, dtype, length + 4)
+    check_bias_add(reference, assert_close, device, x, residual, more, weight, bias)
 
 
 @pytest.mark.parametrize("length", row_cases.WAY_LENGTHS)
@@ -66,6 +82,15 @@ def test_each_way_to_launch(reference, assert_close, device, dtype, length):
     for _, (found, stored) in row_cases.each_way(device, add, x, residual, weight, bias):
         assert torch.equal(stored, total)
         assert_close(found, oracle, COMPUTED, scale)
+    computed = torch.promote_types(dtype, torch.float32)
+    total = (x.to(computed) + residual.to(computed) + bias.to(computed)).to(dtype)
+    oracle = reference.layer_norm(total.double(), weight.double())
+    scale, add = scale_of(total.double(), weight, None, 1e-5), opdock.ops.bias_add_layer_norm
+    for with_sum in (True, False):
+        given = {"weight": weight, "with_sum": with_sum}
+        for _, (found, stored) in row_cases.each_way(device, add, x, residual, bias, **given):
+            assert torch.equal(stored, total) if with_sum else stored is None
+            assert_close(found, oracle, COMPUTED, scale)
 
 
 @pytest.mark.parametrize("length", [33, 520, 1000, 1024])
@@ -87,9 +112,13 @@ def test_misaligned_and_padded_rows(reference, assert_close, device, dtype, leng
         check_add(reference, assert_close, device, x, other)
         check_add(reference, assert_close, device, other, x)
         check_add(reference, assert_close, device, x, x * 2)
+        more = random(length, dtype, 4)
+        check_bias_add(reference, assert_close, device, x, other, more, None, None)
     x, parameters = (random(n, dtype, 4) for n in ((7, length), (length + 24,)))
     for begin in row_cases.OFFSETS:
         check(reference, assert_close, device, x, parameters[begin : begin + length])
+        more = parameters[begin : begin + length]
+        check_bias_add(reference, assert_close, device, x, x, more, None, None)
 
 
 def test_mean_far_from_zero(reference, assert_close, device, dtype):
@@ -124,6 +153,9 @@ def test_zero_sizes(device, dtype, shape):
     x = torch.empty(shape, dtype=dtype)
     assert on(device, opdock.ops.layer_norm)(x).shape == shape
     assert [y.shape for y in on(device, opdock.ops.add_layer_norm)(x, x)] == [shape, shape]
+    more = torch.empty(shape[-1:], dtype=dtype)
+    both = on(device, opdock.ops.bias_add_layer_norm)(x, x, more)
+    assert [y.shape for y in both] == [shape, shape]
 
 
 def test_float64_is_for_the_cpu(reference, device):
@@ -150,10 +182,12 @@ def bad_inputs():
         ("residual", "add_layer_norm", (x, torch.ones(8)), {}),
         ("residual", "add_layer_norm", (x, x.double()), {}),
         ("residual", "add_layer_norm", (x,), {}),
+        ("input_bias", "bias_add_layer_norm", (x, x, torch.ones(7)), {}),
+        ("input_bias", "bias_add_layer_norm", (x, x, half), {}),
     ]
 
 
-@pytest.mark.parametrize("number", range(14))
+@pytest.mark.parametrize("number", range(16))
 def test_bad_inputs_name_the_argument(device, number):
     name, op, args, keywords = bad_inputs()[number]
     row_cases.assert_refused(on(device, getattr(opdock.ops, op)), name, *args, **keywords)

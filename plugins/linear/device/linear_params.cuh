@@ -6,7 +6,7 @@
 
 namespace linear {
 
-// Places of tensors: out = first * act(second), or first + second + bias.
+// Places of tensors: out = first * act(second), or act(out + bias) + second.
 enum Place : int { kResult, kFirst, kSecond, kBias, kElementPlaces };
 
 struct ElementParams {

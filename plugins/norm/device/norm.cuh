@@ -1,4 +1,4 @@
-// Layer and rms norm along the last dimension, with the addition before them; in float.
+// Layer and rms norm along the last dimension, with the additions before them; in float.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -10,6 +10,7 @@ template <class T>
 struct Row {
   const T* x;
   const T* residual;  // null: none
+  const T* input_bias;
   T* out;
   T* sum;
 
@@ -19,15 +20,17 @@ struct Row {
     p.rows.locate<Team::kPlain>(team.row(), offset);
     x = static_cast<const T*>(p.x) + offset[0];
     residual = p.residual ? static_cast<const T*>(p.residual) + offset[1] : nullptr;
+    input_bias = static_cast<const T*>(p.input_bias);
     out = static_cast<T*>(p.out) + offset[2];
     sum = static_cast<T*>(p.sum) + offset[3];
   }
 };
 
-template <bool Add>
+// kAdded: 0, 1 (residual) or 2 (input_bias too).
+template <int kAdded>
 struct Norm {
   using Params = layernorm::Params;
-  static constexpr int kTiles = Add ? 2 : 1;
+  static constexpr int kTiles = kAdded > 0 ? 2 : 1;
   static constexpr bool kBeside = true;
 
   template <class T, class Team>
@@ -36,24 +39,18 @@ struct Norm {
     team.take(row.x, p.length);
     T first = first_of(p.centred, team, row.x);
     auto tile = team.load(row.x, T{});
-    if constexpr (Add) {
-      const float other = to_float(first_of(p.centred, team, row.residual));
+    if constexpr (kAdded > 0) {
+      float other = to_float(first_of(p.centred, team, row.residual));
+      if constexpr (kAdded > 1) other += to_float(first_of(p.centred, team, row.input_bias));
       first = from_float<T>(to_float(first) + other);
       // A sum in place would replace the first element before all have read it.
       if (p.sum == p.x || p.sum == p.residual) team.sync();
       // What is normalised is the sum as it is stored, rounded.
       const auto residual = team.load(row.residual, T{});
-      team.map(
-          row.sum,
-          [&](int64_t, bool, auto& x, const auto& r) {
-            float a[piece_size<decltype(x)>], b[piece_size<decltype(x)>];
-            to_floats(x, a);
-            to_floats(r, b);
-            OPDOCK_UNROLL
-            for (int j = 0; j < piece_size<decltype(x)>; ++j) a[j] += b[j];
-            from_floats(a, &x);
-          },
-          tile, residual);
+      if constexpr (kAdded > 1)
+        add_up(team, row, tile, residual, team.load(row.input_bias, T{}));
+      else
+        team.map(row.sum, Add(), tile, residual);
       tile = team.again(tile, row.sum);
     }
     const float shift = shift_of(p, team, tile, first);
@@ -103,6 +100,31 @@ struct Norm {
   }
 
  private:
+  struct Add {
+    template <class Piece, class... Others>
+    OPDOCK_DEVICE void operator()(int64_t, bool, Piece& x, const Others&... others) const {
+      float sum[piece_size<Piece>];
+      to_floats(x, sum);
+      (add(others, sum), ...);
+      from_floats(sum, &x);
+    }
+    template <class Piece, int Size>
+    static OPDOCK_DEVICE void add(const Piece& other, float (&sum)[Size]) {
+      float value[Size];
+      to_floats(other, value);
+      OPDOCK_UNROLL
+      for (int j = 0; j < Size; ++j) sum[j] += value[j];
+    }
+  };
+  // Where the row is held, a sum that is not wanted is not stored.
+  template <class T, class Team, class Tile, class... Others>
+  static OPDOCK_DEVICE void add_up(Team& team, const Row<T>& row, Tile& tile,
+                                   const Others&... others) {
+    if (Team::kHolds && row.sum == row.out)
+      team.each(Add(), tile, others...);
+    else
+      team.map(row.sum, Add(), tile, others...);
+  }
   // affine: of a normalised element, and of what is beside it.
   template <class Piece, int Count, class Affine>
   static OPDOCK_DEVICE void write(const Moments& of, Piece* x, const Piece (&beside)[Count],
@@ -131,9 +153,12 @@ struct Norm {
   }
 };
 
-OPDOCK_ROW_KERNELS(Norm<false>)
+OPDOCK_ROW_KERNELS(Norm<0>)
 namespace add {
-OPDOCK_ROW_KERNELS(Norm<true>)
+OPDOCK_ROW_KERNELS(Norm<1>)
+}
+namespace add_bias {
+OPDOCK_ROW_KERNELS(Norm<2>)
 }
 
 }  // namespace layernorm

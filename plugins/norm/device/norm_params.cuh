@@ -14,12 +14,13 @@ struct Moments {
 
 struct Params {
   const void* x;
-  const void* residual;  // null: none, and no sum
-  const void* weight;    // null: ones
-  const void* bias;      // null: zeros
-  void* out;             // may be x or residual
-  void* sum;             // may be x or residual
-  long long length;      // of a row, at least 1
+  const void* residual;    // null: none, and no sum
+  const void* input_bias;  // of a row's length, added to each sum; null: none
+  const void* weight;      // null: ones
+  const void* bias;        // null: zeros
+  void* out;               // may be x or residual
+  void* sum;               // may be x or residual; out: the sum is not wanted
+  long long length;        // of a row, at least 1
   float eps;
   float share;  // 1 / length
   int centred;  // layer norm; 0: rms norm, whose mean counts as 0
