@@ -39,6 +39,23 @@ constexpr opdock::RowKernels kMasked = {
     OPDOCK_KERNEL_FAMILY("softmax::masked::block_rows", RowTypes, KernelNumbers<2>,
                          KernelNumbers<1>),
     OPDOCK_KERNEL_FAMILY("softmax::masked::long_rows", RowTypes)};
+// Of whole, aligned vectors, those of the mask too.
+constexpr opdock::RowKernels kMaskedVectors = {
+    2, opdock::kHeavyRows,
+    OPDOCK_KERNEL_FAMILY("softmax::masked_vectors::narrow_rows", RowTypes, KernelNumbers<2>,
+                         KernelNumbers<0>),
+    OPDOCK_KERNEL_FAMILY("softmax::masked_vectors::block_rows", RowTypes, KernelNumbers<2, 4>,
+                         KernelNumbers<0>),
+    opdock::NoKernels{}};
+
+// Whether a launch of softmax with a mask can take these; rows may lie in any way.
+bool takes_vectors(const Params& p, int64_t bytes) {
+  if (p.log || p.mask == nullptr || p.mask_step == 0 || p.length * bytes % 16 != 0) return false;
+  const void* const data[] = {p.x, p.mask, p.out};
+  for (int t = 0; t < 3; ++t)
+    if (!opdock::rows_aligned(p.rows, t, data[t], static_cast<uint64_t>(bytes), 16)) return false;
+  return true;
+}
 
 void check_mask(Tensor mask, Tensor x) {
   check(mask, "mask").same_dtype_as(x, "x").same_device_as(x, "x");
@@ -87,8 +104,12 @@ void run(Call& call, Results outputs, Tensor x, double scale, std::optional<Tens
   if (!call.is_cpu()) {
     const float factor = params.scale * kLog2E;
     params.is_plain = !mask && factor > 0 && std::isnormal(factor);
+    const auto bytes = x.dtype().bytes();
+    if (takes_vectors(params, bytes) &&
+        opdock::try_launch_rows(call, kMaskedVectors, x.dtype(), opdock::RowFit::kPlain, &params))
+      return;
     // The mask is read by elements where that takes it.
-    const opdock::RowFit fit = opdock::fit_of(params.rows, params.length, x.dtype().bytes(),
+    const opdock::RowFit fit = opdock::fit_of(params.rows, params.length, bytes,
                                               {params.x, nullptr, params.out}, {nullptr});
     const auto launch = [&](const auto& kernels) {
       return opdock::try_launch_rows(call, kernels, x.dtype(), fit, &params);

@@ -107,6 +107,33 @@ TEST(SoftmaxLaunches, BeginEarlyIfTheyAreSmall) {
   EXPECT_EQ(flags_of(4097, {32, OPDOCK_CUDA, 9, 2000}), 0u);
 }
 
+// Masks that are broadcast, of which each row is aligned, are read with the scores; others, and
+// long rows, as they come.
+TEST(SoftmaxLaunches, ReadMasksByVectors) {
+  static const Op softmax("softmax", "softmax"), log_softmax("softmax", "log_softmax");
+  const auto kernel_of = [&](const Op& op, int64_t keys, int64_t mask_keys, int odd, bool causal) {
+    Array x(Type::kFloat16, {2, 3, 4, keys}), out(Type::kFloat16, {2, 3, 4, keys});
+    Array mask(Type::kFloat16, {2, 1, 1, mask_keys}, {}, odd);
+    std::vector<Launch> launches;
+    const Result result = op.record({x.value(), number(1), mask.value(), boolean(causal)}, {&out},
+                                    {32, OPDOCK_CUDA, 9, 132}, &launches);
+    EXPECT_EQ(result.status, OPDOCK_OK) << result.text;
+    const std::string name = launches.at(0).kernel;
+    return name.substr(0, name.find('<'));
+  };
+  for (const bool causal : {false, true}) {
+    const std::string vectors = "softmax::masked_vectors::", any = "softmax::masked::";
+    EXPECT_EQ(kernel_of(softmax, 128, 128, 0, causal), vectors + "narrow_rows");
+    for (const int64_t keys : {1024, 4096, 8192, 16384})
+      EXPECT_EQ(kernel_of(softmax, keys, keys, 0, causal), vectors + "block_rows") << keys;
+    EXPECT_EQ(kernel_of(softmax, 300000, 300000, 0, causal), any + "long_rows");
+    EXPECT_EQ(kernel_of(softmax, 128, 128, 1, causal), any + "narrow_rows");
+    EXPECT_EQ(kernel_of(softmax, 132, 132, 0, causal), any + "narrow_rows");
+    EXPECT_EQ(kernel_of(softmax, 128, 1, 0, causal), any + "narrow_rows");
+    EXPECT_EQ(kernel_of(log_softmax, 128, 128, 0, causal), any + "narrow_rows");
+  }
+}
+
 TEST(SoftmaxLaunches, NothingForEmptyTensors) {
   const Op softmax("softmax", "softmax");
   Array x(Type::kFloat32, {0, 8}), out(Type::kFloat32, {0, 8});

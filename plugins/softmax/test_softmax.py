@@ -61,6 +61,24 @@ def test_masks(reference, assert_close, device, dtype, length, shape):
     check(reference, assert_close, device, x, mask=mask, causal=True)
 
 
+@pytest.mark.parametrize(("queries", "keys"), [(5, 64), (16, 128), (1, 1024), (2, 4096), (1, 8192)])
+def test_masks_of_whole_vectors(reference, assert_close, device, dtype, queries, keys):
+    """Aligned as x is, and broadcast over heads and queries: evenly spaced, or not."""
+    x = random((3, 2, queries, keys), dtype, 3)
+    x[0, 1, 0, 7] = float("nan")
+    for batch in (1, 3):
+        mask = random((batch, 1, 1, keys), dtype, 4)
+        mask[..., 1 :: 2 * keys // 3] = float("-inf")
+        for options in ({}, {"causal": True, "scale": 0.125}):
+            check(reference, assert_close, device, x, mask=mask, **options)
+    hidden = torch.full((1, keys), float("-inf"), dtype=dtype)
+    found = on(device, opdock.ops.softmax)(x[1:], mask=hidden)
+    assert found.count_nonzero() == 0
+    place = x.clone()
+    on(device, opdock.ops.softmax)(place, mask=mask, out=place)
+    assert_close(place, reference.softmax(x.double(), mask=mask.double()), COMPUTED)
+
+
 @pytest.mark.parametrize("length", [8200, 33001])
 def test_masks_of_long_rows(reference, assert_close, device, dtype, length):
     x, mask = random((2, 3, length), dtype, 3), random((3, length + 1), dtype, 4, deviation=1.0)

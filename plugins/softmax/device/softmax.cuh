@@ -23,15 +23,17 @@ struct Row {
   T* out;
   int64_t open;  // elements that causality does not mask: vectors behind them are not computed
 
-  template <class Team>
-  OPDOCK_DEVICE Row(const Params& p, const Team& team) {
-    const int64_t row = team.row();
+  // Flat: the rows of each tensor are evenly spaced, those of the mask too.
+  template <bool Flat>
+  static OPDOCK_DEVICE Row at(const Params& p, int64_t row) {
     long long offset[3];
-    p.rows.locate<Team::kPlain>(row, offset);
-    x = static_cast<const T*>(p.x) + offset[0];
-    mask = p.mask ? static_cast<const T*>(p.mask) + offset[1] : nullptr;
-    out = static_cast<T*>(p.out) + offset[2];
-    open = p.causal ? query_of(row, p.queries) + 1 + p.length - p.queries : p.length;
+    p.rows.locate<Flat>(row, offset);
+    Row found;
+    found.x = static_cast<const T*>(p.x) + offset[0];
+    found.mask = p.mask ? static_cast<const T*>(p.mask) + offset[1] : nullptr;
+    found.out = static_cast<T*>(p.out) + offset[2];
+    found.open = p.causal ? query_of(row, p.queries) + 1 + p.length - p.queries : p.length;
+    return found;
   }
 };
 
@@ -94,7 +96,7 @@ struct Softmax {
 
   template <class T, class Team>
   static OPDOCK_DEVICE void run(const Params& p, Team& team) {
-    const Row<T> row(p, team);
+    const Row<T> row = Row<T>::template at<Team::kPlain>(p, team.row());
     team.take(row.x, p.length);
     const Scores<T> of(p, row);
     const T lowest = from_float<T>(-infinity());
@@ -213,6 +215,62 @@ struct Softmax {
   }
 };
 
+// Softmax with a mask whose rows are aligned as those of x are, whole vectors: it is asked for
+// together with x, and the scores are kept as floats, which take no more registers than both.
+struct MaskedVectors {
+  using Params = softmax::Params;
+  static constexpr int kTiles = 2;
+  static constexpr bool kBeside = true;
+
+  template <class T, class Team>
+  static OPDOCK_DEVICE void run(const Params& p, Team& team) {
+    const Row<T> row = Row<T>::template at<false>(p, team.row());
+    team.take(row.x, p.length);
+    auto tile = team.load(row.x, T{}, row.open);
+    const auto mask = team.load(row.mask, T{}, row.open);
+    constexpr int kSize = vector_size<T>;
+    constexpr int kVectors = sizeof(tile.body) / sizeof(tile.body[0]);
+    float score[kVectors][kSize];
+
+    float most = -infinity();
+    int at = 0;  // known in each step, once they are unrolled
+    team.each(
+        [&](int64_t column, bool here, const auto& x, const auto& more) {
+          float (&value)[kSize] = score[at++];
+          float added[kSize];
+          to_floats(x, value);
+          to_floats(more, added);
+          const int left = here ? static_cast<int>(row.open - column) : 0;
+          OPDOCK_UNROLL
+          for (int j = 0; j < kSize; ++j) {
+            value[j] = j < left ? fma(value[j], p.scale, added[j]) : -infinity();
+            most = max(most, value[j]);
+          }
+        },
+        tile, mask);
+    const float near = team.template near<Max>(most), near_base = base_of(near);
+    float sum = 0.0f;
+    OPDOCK_UNROLL
+    for (int i = 0; i < kVectors * kSize; ++i) {
+      float& value = score[i / kSize][i % kSize];
+      value = power_of<T>(value, near_base, 1.0f);
+      sum += value;
+    }
+    const Partial all = team.template far<0>({near, team.template near<Sum>(sum)}, AddPowers());
+    const float factor = all.b == 0.0f ? 0.0f : exp(near_base - base_of(all.a)) / all.b;
+    at = 0;
+    team.map(
+        row.out,
+        [&](int64_t, bool, auto& x) {
+          float (&value)[kSize] = score[at++];
+          OPDOCK_UNROLL
+          for (float& power : value) power *= factor;
+          from_floats(value, &x);
+        },
+        tile);
+  }
+};
+
 using PlainRows = Softmax<Plain, false>;
 OPDOCK_ROW_KERNELS(PlainRows)
 namespace causal {
@@ -223,5 +281,8 @@ namespace masked {
 using Rows = Softmax<Masked, true>;
 OPDOCK_ROW_KERNELS(Rows)
 }  // namespace masked
+namespace masked_vectors {
+OPDOCK_ROW_KERNELS(MaskedVectors)
+}
 
 }  // namespace softmax
