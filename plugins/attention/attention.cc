@@ -36,7 +36,10 @@ void check_all(const Plan& plan, const Arguments& of) {
   check_queries(plan, of.q);
   const int64_t batch = of.q.size(0), size = of.q.size(3);
   const Cache kind = cache_kind(of.q, of.k, "k");
-  check_heads(of.k, "k");
+  if (kind == kSame && lies_by_columns(of.k))
+    check(of.k, "k").ndim(4).aligned(static_cast<uint64_t>(of.k.dtype().bytes()));
+  else
+    check_heads(of.k, "k");
   check(of.k, "k").size(0, batch).size(3, size);
   check(of.v, "v").same_dtype_as(of.k, "k").same_device_as(of.q, "q").same_shape_as(of.k, "k");
   check_heads(of.v, "v");
@@ -94,6 +97,7 @@ Params make_params(const Arguments& of) {
   p.q = heads_of(of.q);
   p.k = heads_of(of.k);
   p.v = heads_of(of.v);
+  p.key_element = lies_by_columns(of.k) ? of.k.stride(3) : 1;
   p.mask = added_of(of.mask, of.q);
   p.bias = added_of(of.bias, of.q);
   if (of.slopes) p.slopes = static_cast<const float*>(of.slopes->raw());

@@ -21,6 +21,11 @@ inline void check_heads(Tensor x, const char* name) {
   opdock::check_rows(x, name);
 }
 
+// Whether elements of one token lie apart, and tokens side by side.
+inline bool lies_by_columns(Tensor x) {
+  return x.ndim() == 4 && x.size(3) > 1 && x.stride(3) != 1 && (x.size(1) <= 1 || x.stride(1) == 1);
+}
+
 inline void check_queries(const Plan& plan, Tensor q) {
   opdock::check_row_dtype(plan, q, "q");
   check_heads(q, "q");

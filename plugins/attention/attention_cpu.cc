@@ -17,11 +17,18 @@ constexpr int kKeys = 32;
 template <class C>
 constexpr C kNegativeInfinity = static_cast<C>(-HUGE_VAL);
 
-// One head's elements as C, filled up with zeros to whole vectors. scale: of 8 bits.
+// One head's elements as C, filled up with zeros to whole vectors. scale: of 8 bits. step: to the
+// next element, 1 of 8 bits.
 template <class T, class C>
-HWY_INLINE void load_head(const void* data, int64_t at, int size, int kind, C scale, C* to) {
+HWY_INLINE void load_head(const void* data, int64_t at, int size, int kind, C scale, C* to,
+                          int64_t step = 1) {
   if (kind == kSame) {
     const T* const from = static_cast<const T*>(data) + at;
+    if (step != 1) {
+      T one[kMostSize];
+      for (int i = 0; i < size; ++i) one[i] = from[i * step];
+      return load_head<T>(one, 0, size, kind, scale, to);
+    }
     simd::for_row<C>(size, [&](const auto& vector, auto, int64_t i) HWY_ATTR {
       hn::StoreU(vector.load(from + i), simd::FullTag<C>(), to + i);
     });
@@ -97,7 +104,8 @@ struct Unit {
         k_scale = static_cast<C>(p.k_scale.data[p.k_scale.at(batch, first + i, head)]);
         v_scale = static_cast<C>(p.v_scale.data[p.v_scale.at(batch, first + i, head)]);
       }
-      load_head<T>(p.k.data, p.k.at(batch, first + i, head), p.size, p.cache, k_scale, keys[i]);
+      load_head<T>(p.k.data, p.k.at(batch, first + i, head), p.size, p.cache, k_scale, keys[i],
+                   p.key_element);
       load_head<T>(p.v.data, p.v.at(batch, first + i, head), p.size, p.cache, v_scale, values[i]);
     }
   }

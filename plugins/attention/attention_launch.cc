@@ -17,6 +17,7 @@ constexpr auto kDecode =
 constexpr auto kPrompt = OPDOCK_KERNEL_FAMILY("attention::prompt", opdock::RowTypes, Sizes);
 constexpr auto kPlain = OPDOCK_KERNEL_FAMILY("attention::plain", opdock::RowTypes, Sizes,
                                              opdock::KernelNumbers<1, 2, 4, 8>);
+constexpr auto kColumns = OPDOCK_KERNEL_FAMILY("attention::columns", opdock::RowTypes, Sizes);
 constexpr auto kMerge = OPDOCK_KERNEL_FAMILY("attention::merge", opdock::RowTypes);
 
 // Up to so many rows, or queries, the keys are read once by each block of eight rows.
@@ -33,6 +34,14 @@ constexpr int64_t kLeastTurnPart = 1024;
 
 int64_t divide_up(int64_t number, int64_t by) {
   return (number + by - 1) / by;
+}
+
+// fits_vectors() of keys that lie by columns.
+bool columns_fit_vectors(Tensor k, const Params& p) {
+  const int64_t numbers[] = {k.size(1), p.k.batch, p.k.head, p.key_element};
+  uint64_t low = reinterpret_cast<uintptr_t>(k.raw());
+  for (const int64_t number : numbers) low |= static_cast<uint64_t>(number * k.dtype().bytes());
+  return low % 16 == 0;
 }
 
 // Of shared memory: two stages of keys and values.
@@ -56,14 +65,19 @@ bool fits_vectors(std::initializer_list<Tensor> tensors) {
 
 Choice choose(const Plan& plan, Tensor q, Tensor k, Tensor v, const Params& p) {
   Choice choice = {};
-  choice.by_vectors = fits_vectors({q, k, v});
+  const bool by_columns = p.key_element != 1;
+  choice.by_vectors =
+      by_columns ? fits_vectors({v}) && columns_fit_vectors(k, p) : fits_vectors({q, k, v});
   const bool has_matrices = plan.is_cuda() && plan.facts().arch_major >= 8 && choice.by_vectors;
   const bool is_float = q.dtype().bytes() == 4;
   const int64_t rows = int64_t{p.queries} * p.group;
   choice.size = p.size <= 64 ? 64 : p.size <= 128 ? 128 : 256;
-  if (has_matrices && p.cache == kSame && rows > kMostDecodeRows &&
-      p.queries > kMostDecodeQueries && (!is_float || p.size <= 128) &&
-      prompt_bytes(choice.size, q.dtype()) <= plan.facts().max_shared_bytes) {
+  if (by_columns) {
+    choice.kernel = choice.by_vectors ? Kernel::kColumns : Kernel::kPlain;
+    choice.rows = choice.by_vectors || rows == 1 ? 1 : plain_rows(choice.size);
+  } else if (has_matrices && p.cache == kSame && rows > kMostDecodeRows &&
+             p.queries > kMostDecodeQueries && (!is_float || p.size <= 128) &&
+             prompt_bytes(choice.size, q.dtype()) <= plan.facts().max_shared_bytes) {
     choice.kernel = Kernel::kPrompt;
     choice.rows = prompt_threads(static_cast<int>(q.dtype().bytes())) / 2;
   } else if (has_matrices && !is_float && (p.cache == kSame || p.size <= 128)) {
@@ -122,6 +136,8 @@ void launch(Call& call, const Choice& choice, Tensor q, Tensor out, Params* p) {
   const int64_t blocks = int64_t{choice.row_tiles} * choice.splits;
   if (choice.kernel == Kernel::kPlain) {
     start(kPlain(dtype, choice.size, choice.rows), blocks, kPlainThreads, 0, *p);
+  } else if (choice.kernel == Kernel::kColumns) {
+    start(kColumns(dtype, choice.size), blocks, kColumnThreads, 0, *p);
   } else if (choice.kernel == Kernel::kDecode) {
     constexpr int kWarps = kDecodeThreads / 32;
     const int rows = std::min(choice.rows, p->queries * p->group);

@@ -9,7 +9,7 @@
 
 namespace attention {
 
-enum class Kernel { kDecode, kPrompt, kPlain };
+enum class Kernel { kDecode, kPrompt, kPlain, kColumns };
 
 struct Choice {
   Kernel kernel;

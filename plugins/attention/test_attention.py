@@ -80,6 +80,41 @@ def test_shapes(device, dtype, shape, causal):
     assert_close(on(device, op())(q, k, v, **causal), oracle(q, k, v, **causal), v, dtype)
 
 
+def by_columns(k):
+    """k, [B, L, KV, D], with the tokens side by side in memory: [B, KV, D, L]."""
+    return k.permute(0, 2, 3, 1).contiguous().permute(0, 3, 1, 2)
+
+
+# Of whole vectors of keys, for all dtypes: heads of every kernel's size; and of none.
+COLUMNS = [
+    (2, 1, 704, 3, 1, 128),
+    (1, 1, 1024, 4, 2, 64),
+    (1, 3, 72, 4, 4, 40),
+    (2, 2, 264, 2, 1, 256),
+]
+COLUMNS += [(1, 1, 77, 8, 2, 64), (1, 20, 33, 2, 2, 33)]
+
+
+@pytest.mark.parametrize("causal", [{}, {"causal": True}, {"causal": True, "window": 21}])
+@pytest.mark.parametrize("shape", COLUMNS)
+def test_keys_by_columns(device, dtype, shape, causal):
+    """What no query sees is not read: it is NaN."""
+    q, k, v = tensors(shape, dtype)
+    wanted = oracle(q, k, v, **causal)
+    assert_close(on(device, op())(q, by_columns(k), v, **causal), wanted, v, dtype)
+    batch, queries, keys, heads = shape[:4]
+    mask = random((1, heads, queries, keys), dtype, 5)
+    lengths = torch.tensor([keys - 9, keys][:batch], dtype=torch.int32)
+    k[0, keys - 9 :] = v[0, keys - 9 :] = float("nan")
+    if causal.get("window", keys) + queries + 9 <= keys:
+        unseen = keys - 9 - queries - 20
+        k[0, :unseen] = v[0, :unseen] = float("nan")
+    added = mask.expand(batch, -1, -1, -1)
+    wanted = oracle(q, k.nan_to_num(), v.nan_to_num(), lengths, added, **causal)
+    found = on(device, op())(q, by_columns(k), v, lengths=lengths, mask=mask, **causal)
+    assert_close(found, wanted, v.nan_to_num(), dtype)
+
+
 @pytest.mark.parametrize(
     "shape", [(3, 1, 300, 4, 2, 64), (3, 6, 60, 4, 4, 32), (2, 70, 90, 2, 2, 64)]
 )

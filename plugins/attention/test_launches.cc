@@ -96,6 +96,31 @@ TEST(AttentionLaunches, TokensTakeTensorCoresOf16Bits) {
   EXPECT_TRUE(some.ends_with(", 8>")) << some;
 }
 
+// Keys by columns are read as they lie, by rows of their own; those of no whole vectors by
+// elements.
+TEST(AttentionLaunches, KeysByColumns) {
+  static const Op attention("attention", "attention");
+  for (const Type type : kTypes)
+    for (const RecordedGpu& gpu : {kHopper, kTuring, kAmd})
+      for (const int64_t keys : {1024, 1023}) {
+        Array q(type, {3, 2, 8, 64}), out(type, q.shape()), v(type, {3, keys, 4, 64});
+        Array k(type, v.shape(), {4 * 64 * keys, 1, 64 * keys, keys});
+        std::vector<Launch> launches;
+        const Result result =
+            attention.record({q.value(), k.value(), v.value(), none(), none(), none(), none(),
+                              none(), none(), none(), boolean(true), integer(0)},
+                             {&out}, gpu, &launches);
+        ASSERT_EQ(result.status, OPDOCK_OK) << result.text;
+        const bool fits = keys % 8 == 0;
+        const std::string name = launches.at(0).kernel;
+        EXPECT_TRUE(name.starts_with(fits ? "attention::columns<" : "attention::plain<")) << name;
+        const opdock_launch& how = launches[0].how;
+        EXPECT_EQ(how.grid[0] % (fits ? 4 : 1), 0u) << "two queries of two heads";
+        EXPECT_EQ(how.grid[1], 4u);
+        EXPECT_EQ(how.grid[2], 3u);
+      }
+}
+
 // As many parts of the keys as there is room for at once, each of 256 keys and more.
 TEST(AttentionLaunches, FewBlocksSplitTheKeys) {
   for (const Type type : kTypes)

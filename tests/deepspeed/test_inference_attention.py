@@ -229,15 +229,18 @@ def test_what_does_not_fit_is_refused(device, random):
 
 
 @pytest.mark.parametrize(
-    "triangular, new", [(True, NONE), (False, NONE), (True, torch.zeros(2, 5, 64))]
+    "triangular, new, length",
+    [(True, NONE, 5), (False, NONE, 5), (True, torch.zeros(2, 5, 64), 5), (False, NONE, 1)],
 )
-def test_softmax_context_int8(triangular, new, random):
+def test_softmax_context_int8(triangular, new, length, random):
     """float16 in spite of its name; norm_factor is the scale, not its square."""
-    heads, size, length = 4, 16, 5
-    q, k, v = (random((2, heads, length, size), "fp16") for _ in range(3))
-    shape = (2, length, heads * size)
+    heads, size, tokens = 4, 16, 5 if length > 1 else 40
+    q = random((2, heads, length, size), "fp16")
+    k, v = (random((2, heads, tokens, size), "fp16") for _ in range(2))
+    shape = (2, tokens, heads * size)
     arguments = (
-        *(q.reshape(shape), k.transpose(2, 3).reshape(shape), NONE, NONE, v.reshape(shape), new),
+        *(q.reshape(2, length, heads * size), k.transpose(2, 3).reshape(shape)),
+        *(NONE, NONE, v.reshape(shape), new),
         *(heads, 0.25, True, triangular, False, 1, True),
     )
     out, keys, values = inference.softmax_context_int8(*arguments)

@@ -4,6 +4,7 @@
 
 #include "append.cuh"
 #include "append_pieces.cuh"
+#include "columns.cuh"
 #include "decode.cuh"
 #include "plain.cuh"
 #include "prompt.cuh"

@@ -9,7 +9,8 @@ namespace attention {
 // Elements of keys and values.
 enum Cache : int { kSame, kInt8, kFloat8 };  // those of the queries; with scales the other two
 
-// Strides of a tensor [batch, token, head, element], in elements; of the last dimension: 1.
+// Strides of a tensor [batch, token, head, element], in elements; of the last dimension: 1, if
+// nothing else is said.
 struct Heads {
   void* data;
   long long batch, token, head;
@@ -38,6 +39,7 @@ struct Scales {
 // batch's and head's keys are its queries and their heads: row i * group + h % group.
 struct Params {
   Heads q, k, v, out;
+  long long key_element;  // from an element of a key to the next: 1, or keys lie by columns
   Added mask, bias;
   const float* slopes;  // of each head; NULL: none
   Scales k_scale, v_scale;
@@ -79,6 +81,7 @@ inline constexpr int kDecodeRows = 8;
 inline constexpr int kDecodeThreads = 128;
 inline constexpr int kPlainThreads = 256;
 inline constexpr int kMergeThreads = 128;
+inline constexpr int kColumnThreads = 256;
 OPDOCK_HOST_DEVICE constexpr int plain_rows(int size) {
   return 512 / size;
 }

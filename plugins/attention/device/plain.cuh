@@ -23,8 +23,9 @@ struct Share {
     OPDOCK_UNROLL
     for (int i = 0; i < kPieces * kPiece; ++i) at[i] = 0;
   }
-  // head: the first element; kind: a Cache.
-  OPDOCK_DEVICE void load(const Params& p, const void* data, int64_t head, int kind) {
+  // head: the first element; kind: a Cache; step: to the next element.
+  OPDOCK_DEVICE void load(const Params& p, const void* data, int64_t head, int kind,
+                          int64_t step = 1) {
     const int member = thread_index() % kTeam;
     OPDOCK_UNROLL
     for (int i = 0; i < kPieces; ++i) {
@@ -40,7 +41,7 @@ struct Share {
       for (int j = 0; j < kPiece; ++j) {
         to[j] = 0;
         if (first + j >= p.size) continue;
-        const int64_t from = head + first + j;
+        const int64_t from = head + (first + j) * step;
         if (kind == kSame)
           to[j] = to_float(static_cast<const T*>(data)[from]);
         else if (kind == kInt8)
@@ -84,7 +85,7 @@ plain(Params p) {
     const int key = base + team;
     const int place = key < block.end ? key : block.end - 1;
     Part k, v;
-    k.load(p, p.k.data, p.k.at(block.batch, place, block.head), p.cache);
+    k.load(p, p.k.data, p.k.at(block.batch, place, block.head), p.cache, p.key_element);
     v.load(p, p.v.data, p.v.at(block.batch, place, block.head), p.cache);
     float k_scale = p.scale, v_scale = 1;
     if (p.cache != kSame) {

@@ -15,6 +15,8 @@ from opdock.compat.deepspeed.inference.padding import check_heads
 from opdock.compat.deepspeed.inference.rotary import check_rotary, pairing, tables
 from opdock.compat.deepspeed.inference.softmax import alibi_over_scores, mask_over_scores
 
+# So many queries read the keys of softmax_context_int8 as they lie; for more they are copied.
+_QUERIES_BY_COLUMNS = 2
 _FORMS = {14: "DeepSpeed 0.7.7", 19: "0.19.8"}
 
 
@@ -173,7 +175,9 @@ def softmax_context_int8(
         found = f"shapes {tuple(prev_key.shape)} and {tuple(prev_value.shape)}"
         refuse(at, "prev_key", found, f"[{batch}, {keys}, {width}] of both", "check prev_value too")
     by_head = query.contiguous().view(batch, heads, length, size)
-    key = prev_key.contiguous().view(batch, heads, size, keys).transpose(2, 3).contiguous()
+    key = prev_key.contiguous().view(batch, heads, size, keys).transpose(2, 3)
+    if length > _QUERIES_BY_COLUMNS:
+        key = key.contiguous()
     value = prev_value.contiguous().view(batch, heads, keys, size)
     causal = bool(triangular) and (new_value is None or new_value.dim() <= 1)
     out = _ops.attention(
