@@ -53,8 +53,13 @@ Params make_params(Tensor x, Tensor out) {
   for (int32_t dim = 0; dim + 2 < x.ndim(); ++dim) {
     params.matrices.count *= x.size(dim);
     if (x.size(dim) == 1) continue;
-    params.matrices.size[params.matrices.ndim] = x.size(dim);
-    params.matrices.stride[0][params.matrices.ndim++] = x.is_empty() ? 0 : x.stride(dim);
+    const int64_t stride = x.is_empty() ? 0 : x.stride(dim);
+    opdock::Rows<1>& to = params.matrices;
+    // Dimensions that lie evenly spaced count as one.
+    const bool merge = to.ndim > 0 && to.stride[0][to.ndim - 1] == stride * x.size(dim);
+    if (!merge) to.size[to.ndim++] = 1;
+    to.size[to.ndim - 1] *= x.size(dim);
+    to.stride[0][to.ndim - 1] = stride;
   }
   return params;
 }
@@ -105,9 +110,8 @@ void run(Call& call, Results results, Tensor x, int64_t, int64_t) {
     });
   }
   const int64_t unit = use_units(element_bytes, &params);
-  params.lanes = 1;
-  while (params.lanes < kThreads && params.lanes < params.columns) params.lanes *= 2;
-  const int64_t in_block = kThreads / params.lanes, blocks = (rows + in_block - 1) / in_block;
+  while (1 << params.lane_bits < std::min<int64_t>(kThreads, params.columns)) ++params.lane_bits;
+  const int64_t in_block = kThreads >> params.lane_bits, blocks = (rows + in_block - 1) / in_block;
   if (blocks > 0x7fffffff)
     throw Error(OPDOCK_UNSUPPORTED,
                 concat("argument 'x': found matrices of ", rows, " rows in all, wanted at most ",

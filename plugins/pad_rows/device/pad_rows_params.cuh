@@ -16,7 +16,7 @@ struct Params {
   long long x_rows, x_columns;
   long long x_row_stride;
   opdock::Rows<1> matrices;  // where those of x are, in units
-  int lanes;                 // threads that a row has, a power of 2
+  int lane_bits;             // the logarithm of the threads that a row has
 };
 
 }  // namespace pad_rows
