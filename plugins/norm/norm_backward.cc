@@ -31,17 +31,16 @@ struct Arguments {
   bool centred;
 };
 
-// Clusters of so many blocks, 2, 4 or 8, that run at once where each block has a multiprocessor. A
-// cluster lies in one of the GPU's groups of 18 multiprocessors (20 from sm_100 on), of which some
-// lack two or four: what is left of 16 in a group has none. It would take as long again if there
-// were one cluster too many, and a row's place in the sums must be the same on all GPUs of a kind:
-// so this is not what the driver says of the one at hand.
+// Clusters of so many blocks, 2, 4 or 8, where each block has a multiprocessor: no more than surely
+// run at once, as one too many begins when the others end, and all wait for it. Multiprocessors
+// come in pairs. Larger clusters lie in one of the GPU's groups of at most 18, which are not the
+// same on all GPUs of a kind: an H100 of 132 had room for 30 clusters of 4 and 15 of 8, and however
+// its 8 groups are made up there are 29 and 13. What a driver says of the GPU at hand is not used,
+// since sums over rows are to be the same on all of a kind.
 int64_t clusters_at_once(const opdock::CallBase& call, int64_t blocks) {
   const int64_t multiprocessors = call.facts().multiprocessors;
-  const int64_t group = call.facts().arch_major >= 10 ? 20 : 18;
-  const int64_t most = std::max<int64_t>(1, multiprocessors / blocks);
-  if (blocks == 2) return most;  // they come in pairs
-  return std::min(most, (multiprocessors + group - 1) / group * (16 / blocks));
+  const int64_t sixteenths = blocks == 2 ? 16 : blocks == 4 ? 14 : 13;
+  return std::max<int64_t>(1, multiprocessors * sixteenths / (16 * blocks));
 }
 
 // How all gradients are computed in one pass over plain rows, where rows have room: a block on each

@@ -156,12 +156,26 @@ TEST(NormLaunches, HaveAsManyClustersAsRunAtOnce) {
     EXPECT_EQ(launches[0].how.cluster[0], length / 8192);
     return launches[0].how.grid[0];
   };
+  // At least as many there are in 8 groups of at most 18 multiprocessors, by pairs.
+  auto in_groups = [](int64_t multiprocessors, int64_t cluster) {
+    // least[n]: in the groups so far, of n multiprocessors together.
+    std::vector<int64_t> least(1, 0);
+    for (int group = 0; group < 8; ++group) {
+      std::vector<int64_t> next(least.size() + 18, 1000);
+      for (size_t before = 0; before < least.size(); ++before)
+        for (size_t size = 0; size <= 18; size += 2)
+          next[before + size] =
+              std::min(next[before + size], least[before] + static_cast<int64_t>(size) / cluster);
+      least = next;
+    }
+    return least[static_cast<size_t>(multiprocessors)];
+  };
+  for (int64_t cluster : {2, 4, 8})
+    EXPECT_LE(blocks(8192 * cluster, 9, 132), in_groups(132, cluster) * cluster);
   EXPECT_EQ(blocks(16384, 9, 132), 132u);
-  EXPECT_EQ(blocks(32768, 9, 132), 128u);
-  EXPECT_EQ(blocks(65536, 9, 132), 128u);
-  EXPECT_EQ(blocks(65536, 9, 114), 112u);
-  EXPECT_EQ(blocks(32768, 10, 148), 128u);
-  EXPECT_EQ(blocks(16384, 10, 148), 148u);
+  EXPECT_EQ(blocks(32768, 9, 132), 112u);
+  EXPECT_EQ(blocks(65536, 9, 132), 104u);
+  EXPECT_EQ(blocks(65536, 9, 8), 8u);
 }
 
 TEST(NormLaunches, TakeOtherRowsInTwoPasses) {
