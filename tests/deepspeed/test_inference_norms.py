@@ -66,6 +66,17 @@ def test_the_sum_is_not_rounded_much(suffix, random):
 
 
 @each_dtype
+def test_without_a_bias(suffix, random):
+    x, residual = (random((4, 9, 768), suffix) for _ in range(2))
+    gamma, beta = (random((768,), suffix) for _ in range(2))
+    wanted = layer_norm(rounded_sum(x, residual), gamma, beta)
+    found = inference._layer_norm_residual(x, None, residual, gamma, beta, EPS)
+    assert_close(found, wanted, suffix, 2)
+    stored, total = inference.layer_norm_residual_store(x, None, residual, gamma, beta, EPS)
+    assert torch.equal(stored, found) and torch.equal(total, x + residual)
+
+
+@each_dtype
 def test_both_names_of_the_version(suffix, random):
     x, residual = (random((2, 3, 64), suffix) for _ in range(2))
     bias, gamma, beta = (random((64,), suffix) for _ in range(3))

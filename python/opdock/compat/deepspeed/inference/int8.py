@@ -18,6 +18,7 @@ from opdock.compat.deepspeed.inference._checks import (
 )
 from opdock.compat.deepspeed.inference.gemms import vector_matmul
 from opdock.compat.deepspeed.inference.mlps import fused_gemm_gelu
+from opdock.compat.deepspeed.inference.norms import norm_of_sum
 
 
 @without_gradients
@@ -111,8 +112,7 @@ def mlp_gemm_int8(
     """[gelu(n times weight + bias), s if preLayerNorm, else n], where s is input + residual +
     input_bias and n its layer norm; GELU by tanh."""
     check(at, input=input, residual=residual, input_bias=input_bias, gamma=gamma, beta=beta)
-    total = _ops.residual_add(rows(input), rows(residual), bias=input_bias, form="post_norm")
-    normed = _ops.layer_norm(total, gamma, beta, eps=float(epsilon))
+    normed, total = norm_of_sum(input, input_bias, residual, gamma, beta, epsilon)
     out = _product(at, normed, weight, q_scale, groups, bias, "gelu_tanh")
     return [out, total if preLayerNorm else normed]
 

@@ -12,27 +12,28 @@ def layer_norm(at, input, gamma, beta, epsilon):
     return _ops.layer_norm(rows(input), gamma, beta, eps=float(epsilon))
 
 
-def _of_sum(at, input, bias, residual, gamma, beta, epsilon, with_sum):
-    """(the layer norm of the sum, the sum or, where it is not wanted, perhaps None)."""
-    check(at, input=input, bias=bias, residual=residual, gamma=gamma, beta=beta)
+def norm_of_sum(input, bias, residual, gamma, beta, epsilon, with_sum=True):
+    """(the layer norm of input + residual + bias, that sum), all checked; with_sum False: the sum
+    may be None."""
     added, eps = (rows(input), rows(residual)), float(epsilon)
     if bias is None:
         return _ops.add_layer_norm(*added, gamma, beta, eps=eps)
-    return _ops.bias_add_layer_norm(
-        *added, rows(bias.reshape(-1)), gamma, beta, eps=eps, with_sum=with_sum
-    )
+    bias = rows(bias.reshape(-1))
+    return _ops.bias_add_layer_norm(*added, bias, gamma, beta, eps=eps, with_sum=with_sum)
 
 
 @without_gradients
 def layer_norm_residual(at, input, bias, residual, gamma, beta, epsilon):
     """The layer norm of input + residual + bias, whose sum is rounded to the dtype before."""
-    return _of_sum(at, input, bias, residual, gamma, beta, epsilon, with_sum=False)[0]
+    check(at, input=input, bias=bias, residual=residual, gamma=gamma, beta=beta)
+    return norm_of_sum(input, bias, residual, gamma, beta, epsilon, with_sum=False)[0]
 
 
 @without_gradients
 def layer_norm_residual_store(at, input, bias, residual, gamma, beta, epsilon):
     """[layer_norm_residual(), the sum before it]."""
-    return list(_of_sum(at, input, bias, residual, gamma, beta, epsilon, with_sum=True))
+    check(at, input=input, bias=bias, residual=residual, gamma=gamma, beta=beta)
+    return list(norm_of_sum(input, bias, residual, gamma, beta, epsilon))
 
 
 @without_gradients
