@@ -29,6 +29,7 @@ MODELS = {
         "rotate_every_two": False,
         "mlp_after_attn": False,
     },
+    "BLOOM": {"bigscience_bloom": True},
     "BERT": {"pre_layer_norm": False, "triangular_masking": False},
 }
 
@@ -96,7 +97,10 @@ def _attention(x, w, options, mask):
     if "attention.attn_qkvb" in w:
         qkv = qkv + w["attention.attn_qkvb"]
     batch, length, _ = x.shape
-    q, k, v = (t.view(batch, length, HEADS, -1).transpose(1, 2) for t in qkv.chunk(3, -1))
+    parts = qkv.chunk(3, -1)
+    if options.get("bigscience_bloom"):  # of each head query, key and value
+        parts = qkv.view(batch, length, HEADS, 3, -1).unbind(3)
+    q, k, v = (t.reshape(batch, length, HEADS, -1).transpose(1, 2) for t in parts)
     if dimensions := options.get("rotary_dim"):
         q, k = (_rotated(t, dimensions, options.get("rotate_half")) for t in (q, k))
     scores = q @ k.transpose(2, 3) / math.sqrt(q.shape[-1]) + mask
@@ -191,6 +195,26 @@ def decoder(name, suffix, device, hidden=0):
     return worst(found[:, hidden:], wanted[:, hidden:])
 
 
+def bloom(suffix, device):
+    """As decoder(), with alibi, and with keys and values that the caller keeps; float16 only."""
+    random = Random(suffix, device)
+    layers, weights = _model("BLOOM", suffix, random)
+    sequence = random(BATCH, PROMPT + TOKENS, HIDDEN)
+    slopes = 4.0 ** -torch.arange(1, HEADS + 1)
+    alibi = (slopes[:, None, None] * torch.arange(PROMPT + TOKENS)).repeat(BATCH, 1, 1)
+    wanted, found, begin, past = exact(sequence), [], 0, [None] * LAYERS
+    for w in weights:
+        wanted = _oracle(w, wanted, MODELS["BLOOM"], exact(alibi).view(BATCH, HEADS, 1, -1))
+    for step in (PROMPT, *[1] * TOKENS):
+        x, end = sequence[:, begin : begin + step].clone(), begin + step
+        given = alibi[..., :end].to(random.dtype).to(device)
+        for i, layer in enumerate(layers):
+            x, past[i] = layer(x, layer_past=past[i], get_present=True, alibi=given)
+        found.append(x)
+        begin = end
+    return worst(torch.cat(found, 1), wanted)
+
+
 def encoder(name, suffix, device):
     """One input with padding, which a mask hides that is added: of ones and zeros DeepSpeed's
     attention asks the attribute "dype", and ends."""
@@ -209,14 +233,20 @@ def encoder(name, suffix, device):
     return worst(x[used.bool()], wanted[used.bool()])
 
 
-def mixture_of_experts(suffix, device):
-    """DeepSpeedMoEInference with 4 experts, each token to one. It has no residual of its input."""
+def mixture_of_experts(suffix, device, residual=False, q_int8=False):
+    """DeepSpeedMoEInference with 4 experts, each token to one. It adds its input to nothing.
+
+    residual: an MLP beside the experts. Its coefficients are two for each token, of which the
+    kernel reads one for each column and part: as many where there are HIDDEN tokens, as here.
+    q_int8: attention and experts with int8 weights.
+    """
     from deepspeed.ops.transformer.inference import moe_inference
     from deepspeed.ops.transformer.inference.ds_attention import DeepSpeedSelfAttention
 
     from opdock.compat.deepspeed import inference
 
     random = Random(suffix, device)
+    torch.manual_seed(7)  # of its gate
     moe_inference.DeepSpeedMoEInference.layer_id = DeepSpeedSelfAttention.num_layers = 0
     config = moe_inference.DeepSpeedMoEInferenceConfig(
         hidden_size=HIDDEN,
@@ -224,15 +254,27 @@ def mixture_of_experts(suffix, device):
         num_hidden_layers=1,
         layer_norm_eps=EPS,
         fp16=suffix == "fp16",
+        q_int8=q_int8,
         moe_experts=4,
         global_experts=4,
         eval_capacity_factor=4.0,
+        mlp_type="residual" if residual else "standard",
     )
     config.rotary_dim = -1  # its constructor passes return_tuple in this one's place
+    scales = [torch.full((1, 1), 1e-3, device=device)] * 4  # of all weights with one group
     with contextlib.redirect_stdout(io.StringIO()):  # it prints its configuration
-        layer = moe_inference.DeepSpeedMoEInference(config).to(device, random.dtype).eval()
+        layer = moe_inference.DeepSpeedMoEInference(config, quantize_scales=scales)
+    layer = layer.to(device).eval()
     layer.moe_gate.wg.weight.requires_grad_(False)
     w = random.fill(layer)
+    if q_int8:
+        attention = random.fill(layer.attention, q_int8)
+        w |= {f"attention.{name}": numbers for name, numbers in attention.items()}
+        for i, expert in enumerate(layer.mlp):
+            for name in ("inter_w", "output_w"):
+                q = (getattr(expert, name) * 1e3).clamp(-127, 127).to(torch.int8)
+                setattr(expert, name, torch.nn.Parameter(q, requires_grad=False))
+                w[f"mlp.{i}.{name}"] = exact(q) * exact(scales[0])
     layer._alltoall = lambda tensor: tensor  # it is alone: no group of processes
     gates, theirs = [], layer.moe_gate_einsum
 
@@ -242,17 +284,21 @@ def mixture_of_experts(suffix, device):
         return made
 
     layer.moe_gate_einsum = moe_gate_einsum
-    x = random(BATCH, PROMPT, HIDDEN)
+    tokens = HIDDEN // BATCH
+    x = random(BATCH, tokens, HIDDEN)
     # The layer allocates nothing: DeepSpeed's products do it.
-    inference.allocate_workspace_fp32(HIDDEN, HEADS, PROMPT, BATCH, 1, 1, False, 0, 64)
+    inference.allocate_workspace_fp32(HIDDEN, HEADS, tokens, BATCH, 1, 1, False, 0, tokens)
     (found,) = layer(x)
     normed = layer_norm(exact(x), w["norm_w"], w["norm_b"], EPS)
     middle = _attention(normed, w, {}, torch.zeros(1)) + w["attention.attn_ob"]
     normed = layer_norm(middle, w["attn_nw"], w["attn_nb"], EPS)
-    experts = torch.stack([_mlp(normed, w, f"mlp.{i}.") for i in range(4)], -1)
-    gate = gates[0].view(BATCH, PROMPT, 1, 4)
-    assert gate.count_nonzero().item() == BATCH * PROMPT
-    return worst(found, middle + (experts * gate).sum(-1))
+    gate = gates[0].view(BATCH, tokens, 1, 4)
+    assert gate.count_nonzero().item() == BATCH * tokens
+    mixed = (torch.stack([_mlp(normed, w, f"mlp.{i}.") for i in range(4)], -1) * gate).sum(-1)
+    if residual:
+        first, second = (normed @ w["res_coef"]).softmax(-1).flatten().chunk(2)
+        mixed = first * _mlp(normed, w, "res_mlp.") + second * mixed
+    return worst(found, middle + mixed)
 
 
 def _flash_attention(query, key, value, scale, _):
@@ -344,7 +390,12 @@ def cases(device):
         yield "GPT-2, padding hidden", suffix, (decoder, "GPT-2", suffix, device, 2)
         yield "BERT, padding hidden", suffix, (encoder, "BERT", suffix, device)
         yield "MoE, 4 experts", suffix, (mixture_of_experts, suffix, device)
+        case = (mixture_of_experts, suffix, device, True)
+        yield "MoE, 4 experts and an MLP", suffix, case
         yield "diffusers: attention", suffix, (diffusers_attention, suffix, device)
+    yield f"BLOOM, {LAYERS} layers", "fp16", (bloom, "fp16", device)
     yield "GPT-2, int8 weights", "fp16", (decoder, "GPT-2, int8 weights", "fp16", device)
+    case = (mixture_of_experts, "fp16", device, False, True)
+    yield "MoE, int8 weights", "fp16", case
     yield "diffusers: attention to others", "fp16", (diffusers_attention, "fp16", device, True)
     yield "diffusers: a block", "fp16", (diffusers_block, "fp16", device)
