@@ -126,9 +126,9 @@ def test_rows_that_blocks_of_a_cluster_share(check, dtype, rows, length):
 
 
 @pytest.mark.parametrize("norm", NORMS)
-@pytest.mark.parametrize("length", [520, 1024, 8200])
-def test_the_same_bits_each_time(device, dtype, norm, length):
-    x, grad = (random((300, length), dtype, seed) for seed in (1, 2))
+@pytest.mark.parametrize("rows, length", [(300, 520), (300, 1024), (140, 8200)])
+def test_the_same_bits_each_time(device, dtype, norm, rows, length):
+    x, grad = (random((rows, length), dtype, seed) for seed in (1, 2))
     backward = on(device, getattr(opdock.ops, f"{norm}_backward"))
     first = backward(grad, x, random(length, dtype, 3))
     again = backward(grad, x, random(length, dtype, 3))
