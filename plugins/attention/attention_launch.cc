@@ -26,10 +26,11 @@ constexpr int64_t kMostDecodeRows = 16, kMostDecodeQueries = 4;
 // Keys of a part, at least.
 constexpr int64_t kBlocksEach = 2;
 constexpr int64_t kLeastPart = 256;
-// Where there are more blocks than have room, the last ones run beside idle multiprocessors: parts
-// are made so short that this is one turn of so many, and not shorter than so many keys. Only of
-// one tile of rows: what is left of each part takes memory.
-constexpr int64_t kTurns = 32;
+// Where there are a few more blocks than have room, most of the GPU would wait for the last ones:
+// parts are made so short that these are one turn of so many, and not shorter than so many keys.
+// With many turns whole keys were faster. Only of one tile of rows: what is left of each part takes
+// memory.
+constexpr int64_t kTurns = 4;
 constexpr int64_t kLeastTurnPart = 1024;
 
 int64_t divide_up(int64_t number, int64_t by) {

@@ -257,8 +257,8 @@ def main():
         for row in found:
             show(row)
         results += found
-    if arguments.record and results:
-        record.append(arguments.record, "inference", results)
+        if arguments.record and found:  # a run that is ended keeps what it has
+            record.append(arguments.record, "inference", found)
     wrong = [row["name"] for row in results if row["peer"] == "opdock" and not row["right"]]
     if problem or wrong:
         sys.exit(
