@@ -31,8 +31,8 @@ OPDOCK_DEVICE void make_pairs(T type, uint32_t from, uint32_t* low, uint32_t* hi
 
 }  // namespace detail
 
-// int8_pairs(T{}, from, &low, &high) and float8_pairs(T{}, from, &low, &high): the four numbers of a
-// word, the lowest first, as two words of two elements of T each, a type of 16 bits; exactly.
+// int8_pairs(T{}, from, &low, &high) and float8_pairs(T{}, from, &low, &high): the four numbers of
+// a word, the lowest first, as two words of two elements of T each, a type of 16 bits; exactly.
 #if !defined(OPDOCK_SOFT) && !OPDOCK_HIP && __CUDA_ARCH__ >= 800
 OPDOCK_DEVICE void int8_pairs(half, uint32_t from, uint32_t* low, uint32_t* high) {
   // The last bits of 1024 + 128 + the integer are the integer's, as unsigned.
