@@ -216,8 +216,10 @@ def times(member, values):
 
 
 def summary(path, rows):
-    """(Markdown, SVG) of one records file's comparisons."""
+    """(Markdown, SVG) of one records file's comparisons, or None if it has none of them."""
     found = comparisons(rows)
+    if not found:
+        return None
     units = {"median_ns": "ns", "median_us": "µs", "median_ms": "ms", "gb_per_s": "GB/s"}
     text = [f"### {place(rows[-1]['where']).split(';')[0]}\n"]
     text += ["| | Opdock | peers, and their time divided by Opdock's |", "|---|---|---|"]
@@ -244,9 +246,10 @@ def main():
         sys.exit(f"found no record of {sorted(wanted - names)}; rename it here as the bench does")
     written, summaries = {}, []
     for path in files:
-        text, svg = summary(path, list(newest(path.read_text().splitlines())))
-        summaries.append(text)
-        written[PAGE.with_name(f"benchmarks-{path.stem}.svg")] = svg
+        made = summary(path, list(newest(path.read_text().splitlines())))
+        if made:
+            summaries.append(made[0])
+            written[PAGE.with_name(f"benchmarks-{path.stem}.svg")] = made[1]
     head = HEAD.format(summary="\n".join(summaries).rstrip())
     written[PAGE] = "\n".join([head, *map(tables, files)])
     for path, content in written.items():
