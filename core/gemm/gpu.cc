@@ -74,9 +74,10 @@ opdock_status run_on_gpu(GpuCall* gpu, const Product& p, uint32_t flags, void* w
   if (may_have_library(call)) split_for(call, p, &split);
   if (!split.by_library) return multiply_plainly(gpu, p);
   const uint64_t sums = bytes_of_sums(split);
-  if (workspace_bytes < sums) {
+  const uint64_t least = sums + (is_amd(call) ? kRocblasWorkspace : 0);
+  if (workspace_bytes < least) {
     const std::string text = "gemm: workspace: found " + std::to_string(workspace_bytes) +
-                             " bytes, wanted at least " + std::to_string(sums) +
+                             " bytes, wanted at least " + std::to_string(least) +
                              "; hand in what plan asked for";
     return call->host->set_error(call, OPDOCK_INVALID_ARGUMENT, text.c_str());
   }

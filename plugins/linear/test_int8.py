@@ -47,6 +47,10 @@ def check(device, x, q, scale, bias=None, residual=None, activation="none", tran
     found = on(device, opdock.ops.linear)(
         x, q, bias, residual, weight_scale=scale, activation=activation, transposed=transposed
     )
+    check_found(device, found, x, q, scale, bias, residual, activation, transposed)
+
+
+def check_found(device, found, x, q, scale, bias, residual, activation, transposed=True):
     w = matrix(q, scale, transposed)
     rows = x.numel() // x.shape[-1]
     try:
@@ -101,7 +105,7 @@ def test_epilogues(device, dtype, activation, rows):
     out = residual.clone()
     linear = on(device, opdock.ops.linear)
     linear(x, q, bias, out, weight_scale=scale, activation=activation, out=out)
-    wanted(x, matrix(q, scale), bias, residual, activation).check(out, dtype)
+    check_found(device, out, x, q, scale, bias, residual, activation)
 
 
 @pytest.mark.parametrize("length", [33, 48])
@@ -164,24 +168,36 @@ def test_in_the_other_ops(device, dtype, op, rows):
     rounded alike, but for single ones."""
     x = random((rows, 48), dtype, 3)
     q1, s1, q2, s2 = integers(32, 48), scales(32, 48), integers(20, 32, seed=7), scales(4, 32)
-    w1, w2 = matrix(q1, s1).t(), matrix(q2, s2).t()
     call = on(device, getattr(opdock.ops, op))
+    h = x
     if op in ("gated_linear", "norm_linear"):
-        found, oracle = call(x, q1, weight_scale=s1), x.double()
+        found = call(x, q1, weight_scale=s1)
         if op == "norm_linear":
             found, h = found
-            oracle = h.double() @ w1.t()
-        else:
-            hidden, gate = (oracle @ w1.t()).to(dtype).double().chunk(2, -1)
-            oracle = hidden * activate("silu", gate)
     else:
-        found, oracle = call(x, q1, q2, weight1_scale=s1, weight2_scale=s2), x.double()
+        found = call(x, q1, q2, weight1_scale=s1, weight2_scale=s2)
         if op == "norm_mlp":
             found, h, _ = found
-            oracle = h.double()
-        oracle = activate("gelu", oracle @ w1.t()).to(dtype).double() @ w2.t()
+
+    def oracle(w1, w2):
+        first = h.double() @ w1
+        if op == "norm_linear":
+            return first
+        if op == "gated_linear":
+            hidden, gate = first.to(dtype).double().chunk(2, -1)
+            return hidden * activate("silu", gate)
+        return activate("gelu", first).to(dtype).double() @ w2
+
+    weights = matrix(q1, s1), matrix(q2, s2)
     tolerance = {torch.float32: 2e-5, torch.float16: 8e-3, torch.bfloat16: 6e-2}[dtype]
-    torch.testing.assert_close(found.double(), oracle, rtol=tolerance, atol=tolerance)
+    try:
+        torch.testing.assert_close(found.double(), oracle(*weights), rtol=tolerance, atol=tolerance)
+    except AssertionError:
+        # On a GPU the weights may have been copied then (docs/gemm.md).
+        if device == "cpu" or rows <= 32:
+            raise
+        copies = (w.to(dtype).double() for w in weights)
+        torch.testing.assert_close(found.double(), oracle(*copies), rtol=tolerance, atol=tolerance)
 
 
 def bad_inputs():
