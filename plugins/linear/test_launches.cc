@@ -14,15 +14,17 @@ struct Launched {
   uint64_t workspace_bytes;
 };
 
-// gap: elements between the weight's rows.
-Launched launches_of(Type type, int64_t rows, bool transposed, uint32_t warp, int64_t gap = 0) {
+// gap: elements between the weight's rows; larger: times as large in both directions.
+Launched launches_of(Type type, int64_t rows, bool transposed, uint32_t warp, int64_t gap = 0,
+                     int64_t larger = 1) {
   RecordedGpu gpu;
   gpu.warp_size = warp;
   if (warp == 64) gpu.type = OPDOCK_ROCM;
   static const Op linear("linear", "linear");
   const opdock_string none_text = {"none", 4};
-  Array x(type, {rows, kInputs}), out(type, {rows, kOutputs}), scale(Type::kFloat32, {1});
-  const int64_t down = transposed ? kOutputs : kInputs, across = transposed ? kInputs : kOutputs;
+  const int64_t outputs = kOutputs * larger, inputs = kInputs * larger;
+  Array x(type, {rows, inputs}), out(type, {rows, outputs}), scale(Type::kFloat32, {1});
+  const int64_t down = transposed ? outputs : inputs, across = transposed ? inputs : outputs;
   Array weight(Type::kInt8, {down, across}, {across + gap, 1});
   Launched found = {};
   const Result result = linear.record({x.value(), weight.value(), none(), none(), scale.value(),
@@ -33,8 +35,8 @@ Launched launches_of(Type type, int64_t rows, bool transposed, uint32_t warp, in
   return found;
 }
 
-Launch launch_of(Type type, int64_t rows, bool transposed, uint32_t warp, int64_t gap = 0) {
-  const Launched found = launches_of(type, rows, transposed, warp, gap);
+Launch launch_of(Type type, int64_t rows, bool transposed, uint32_t warp) {
+  const Launched found = launches_of(type, rows, transposed, warp);
   EXPECT_EQ(found.launches.size(), 1u);
   return found.launches.empty() ? Launch{} : found.launches[0];
 }
@@ -72,6 +74,21 @@ TEST(LinearLaunches, TensorCoresReadASmallWeightAgainForEvery32Rows) {
       EXPECT_EQ(launch.how.grid[0], (kOutputs + 15) / 16);
       EXPECT_EQ(launch.how.grid[1], (rows + each - 1) / each);
     }
+}
+
+// 8.3 million elements.
+TEST(LinearLaunches, TensorCoresReadALargeWeightTwiceAtMost) {
+  for (const Type type : {Type::kFloat16, Type::kBFloat16}) {
+    for (const int64_t rows : {32, 33, 64}) {
+      const Launched found = launches_of(type, rows, true, 32, 0, 36);
+      ASSERT_EQ(found.launches.size(), 1u) << rows << " rows";
+      EXPECT_TRUE(found.launches[0].kernel.starts_with("linear::int8_few<"));
+    }
+    const Launched found = launches_of(type, 65, true, 32, 0, 36);
+    ASSERT_EQ(found.launches.size(), 2u);
+    EXPECT_TRUE(found.launches[0].kernel.starts_with("dequantize::dequantize<"));
+    EXPECT_GE(found.workspace_bytes, 36u * 36 * kOutputs * kInputs * 2);
+  }
 }
 
 TEST(LinearLaunches, ManyRowsAndOtherLayoutsMultiplyACopyOfTheWeight) {

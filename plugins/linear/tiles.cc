@@ -19,7 +19,8 @@ constexpr auto kRows = OPDOCK_KERNEL_FAMILY("linear::int8_rows", RowTypes, Kerne
 constexpr auto kTiles = OPDOCK_KERNEL_FAMILY("linear::int8_tiles", RowTypes);
 using Halves = opdock::KernelTypes<opdock::half, opdock::bfloat16>;
 constexpr auto kFew = OPDOCK_KERNEL_FAMILY("linear::int8_few", Halves, KernelNumbers<8, 32>);
-// Elements of a weight that is read again faster than a copy of it is made.
+// Of a weight that is read twice at most; smaller ones are read that many times more often, as that
+// is faster than to make a copy.
 constexpr int64_t kSmallWeight = int64_t{5} << 20;
 constexpr int64_t kMostBlocks = 65535;  // of a grid, in its second dimension
 
