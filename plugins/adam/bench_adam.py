@@ -13,7 +13,7 @@ import torch
 import opdock
 from opdock.testing import bench, devices
 
-MOVED = 28  # bytes of a float32 parameter: four numbers read, three written
+MOVED = 28  # bytes of a float32 parameter: four numbers read, three written; with masters as many
 
 
 def mixed(count, total):
@@ -62,9 +62,31 @@ def cpu_candidates(shape, dtype):
             yield name, whose, function
 
 
+def with_masters(sizes, like):
+    """Steps of 16-bit parameters with float32 masters and averages. torch's kernel takes no
+    gradients of another dtype than its parameters: they are copied, and the parameters after it."""
+    params, grads, *_ = lists(sizes, like)
+    masters, wide, *averages = lists(sizes, like.float())
+    step = torch.zeros((), device=like.device)
+    kernel = torch_kernel(masters, wide, *averages)
+
+    def in_steps():
+        torch._foreach_copy_(wide, grads)
+        kernel()
+        torch._foreach_copy_(params, masters)
+
+    def at_once():
+        opdock.ops.adamw_(params, grads, *averages, step, masters=masters)
+
+    return {"opdock": at_once, "torch": in_steps}
+
+
 def extra_cases(dtype):
     """What gpu_ops.py times too: (op, case, bytes moved, {whose: function}, params)."""
     if dtype != torch.float32:
+        sizes = [2**24] * 16
+        functions = with_masters(sizes, torch.empty(0, dtype=dtype, device="cuda"))
+        yield "adamw", "16x16777216 masters", sum(sizes) * MOVED, functions, None
         return
     for count, sizes in ((16, [2**24] * 16), (1000, mixed(1000, 2**28))):
         all_lists = lists(sizes, torch.empty(0, device="cuda"))
