@@ -15,7 +15,8 @@ from pathlib import Path
 import lines
 
 HERE = Path(__file__).resolve().parent
-RECORDS = HERE / "records" / "h200.jsonl"
+RECORDS = HERE / "records" / "h100.jsonl"
+LIMITS_RECORDS = HERE / "records" / "h200.jsonl"
 PAGE = HERE.parents[1] / "docs" / "performance.md"
 BEGIN, END = "<!-- made by tests/bench/plot.py -->", "<!-- end -->"
 
@@ -128,16 +129,15 @@ LIMITS = {
 }
 
 
-def limits(records):
+def limits():
     """The table of limits.py's newest run."""
-    rows = [row for row in map(json.loads, records) if row["bench"] == "limits"]
-    if not rows:
-        return []
+    lines_of = LIMITS_RECORDS.read_text().splitlines()
+    rows = [row for row in map(json.loads, lines_of) if row["bench"] == "limits"]
     text = ["### What limits those below the copy", ""]
-    about = (
-        f"Nsight Compute's readings of one launch each, of {rows[-1]['where']['commit']}: shares"
-    )
-    about += " of what the GPU could do at most, from the launch's start to its end."
+    where = rows[-1]["where"]
+    about = f"Nsight Compute's readings of one launch each, on an {where['gpu']}, of"
+    about += f" {where['commit']}: shares of what the GPU could do at most, from the launch's start"
+    about += " to its end."
     text += [textwrap.fill(about, 110, break_on_hyphens=False), ""]
     text += ["| | " + " | ".join(LIMITS.values()) + " |", "|" + "---|" * (len(LIMITS) + 1)]
     for row in {r["name"]: r for r in rows}.values():
@@ -147,9 +147,10 @@ def limits(records):
     return [*text, ""]
 
 
-def made(shares, records):
+def made(shares):
     """What stands between the marks of the page."""
-    text = [measured(shares), ""]
+    shown = [s for s in shares if s.op.startswith(sum(FAMILIES.values(), ()))]
+    text = [measured(shown), ""]
     for name, beginnings in FAMILIES.items():
         own = family(shares, beginnings)
         if not own:
@@ -157,12 +158,11 @@ def made(shares, records):
         content, count, missed = table(own)
         text += [f"### {name}", "", f"![{name}: share of a copy](performance-{name}.svg)", ""]
         text += [f"In {missed} of {count} cases a goal is missed.", "", content, ""]
-    return "\n".join(text + limits(records))
+    return "\n".join(text + limits())
 
 
 def main():
-    records = RECORDS.read_text().splitlines()
-    shares = newest(records)
+    shares = newest(RECORDS.read_text().splitlines())
     gpu = shares[-1].row["where"]["gpu"]
     written = {}
     for name, beginnings in FAMILIES.items():
@@ -174,7 +174,7 @@ def main():
     _, end, after = rest.partition(END)
     if not end:
         sys.exit(f"{PAGE}: found no {BEGIN} before {END}, between which the tables stand; add both")
-    written[PAGE] = f"{before}{begin}\n\n{made(shares, records)}\n{end}{after}"
+    written[PAGE] = f"{before}{begin}\n\n{made(shares)}\n{end}{after}"
     for path, content in written.items():
         if "--check" not in sys.argv[1:]:
             path.write_text(content)
