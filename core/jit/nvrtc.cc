@@ -144,6 +144,15 @@ static bool names_standard(const std::vector<std::string>& options) {
   });
 }
 
+std::vector<std::string> own_options(const CompileJob& job) {
+  std::vector<std::string> options;
+  // A plugin's lambdas are for the device, as all else there. Of other programs it would change
+  // what errors say.
+  if (job.program.empty()) options.push_back("--device-as-default-execution-space");
+  if (!names_standard(job.options)) options.push_back("--std=c++17");
+  return options;
+}
+
 // Name expressions are parsed in a file of the compiler's own, before the program.
 constexpr std::string_view kNameFile = "__nv_name_map(";
 
@@ -210,11 +219,9 @@ CompileResult Nvrtc::compile(const CompileJob& job) const {
     if (code != kSuccess) return fail("nvrtcAddNameExpression", code);
   }
   const std::string arch = "--gpu-architecture=" + job.arch;
+  const std::vector<std::string> own = own_options(job);
   std::vector<const char*> options = {arch.c_str()};
-  // A plugin's lambdas are for the device, as all else there. Of other programs it would change
-  // what errors say.
-  if (job.program.empty()) options.push_back("--device-as-default-execution-space");
-  if (!names_standard(job.options)) options.push_back("--std=c++17");
+  for (const std::string& option : own) options.push_back(option.c_str());
   for (const std::string& option : job.options) options.push_back(option.c_str());
   if (job.progress && f.set_flow_callback) {
     code = f.set_flow_callback(program, asks_to_stop, &flow);

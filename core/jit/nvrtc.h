@@ -77,6 +77,10 @@ class Nvrtc {
   const Functions* functions_ = nullptr;
 };
 
+// The options that Nvrtc::compile sets of itself, apart from the architecture; with the job's they
+// decide what an image is made to.
+std::vector<std::string> own_options(const CompileJob& job);
+
 // Opens the newest library of each CUDA major among the candidates; oldest major first. Problems of
 // files that exist but cannot be opened are appended to *problems.
 std::vector<const Nvrtc*> open_nvrtcs(const std::vector<std::string>& candidates,

@@ -111,6 +111,7 @@ std::vector<Image> make_hip_images(const ImageRequest& request, std::vector<std:
   JitContext context;
   context.hiprtcs = &request.hiprtcs;
   context.worker = request.worker;
+  context.cache = request.cache != nullptr ? request.cache->cache() : nullptr;
   std::vector<Image> images(requests.size());
   std::vector<std::string> problems(requests.size()), logs(requests.size());
   const int jobs = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));

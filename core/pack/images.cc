@@ -128,7 +128,11 @@ class Compilation {
       return std::nullopt;
     }
     job_.arch = arch;
+    if (request_.cache != nullptr) {
+      if (std::optional<CompileResult> made = request_.cache->find(job_, *compiler_)) return made;
+    }
     CompileResult result = compiler_->compile(job_);
+    if (result.ok && request_.cache != nullptr) request_.cache->keep(job_, *compiler_, result);
     if (result.ok) return result;
     errors_->push_back(
         fmt::format("{}: device code does not compile for {}:\n{}", where, arch, result.log));

@@ -12,6 +12,7 @@
 #include "jit/nvrtc.h"
 #include "manifest/manifest.h"
 #include "note/note.h"
+#include "pack/image_cache.h"
 
 namespace opdock::pack {
 
@@ -40,6 +41,7 @@ struct ImageRequest {
   std::vector<std::string> hip_archs;   // target IDs: "gfx90a", "gfx90a:xnack+"
   std::vector<HiprtcFile> hiprtcs;      // the newest first; empty: no code objects
   std::string worker;                   // opdock-compile's path; empty: the installed one
+  const ImageCache* cache = nullptr;    // NULL: everything is compiled
 };
 
 // Compiles for each architecture with the oldest compiler that knows it, adds PTX for those with

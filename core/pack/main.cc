@@ -88,6 +88,8 @@ void add_packing(CLI::App* app, PackOptions* pack) {
   app->add_option(
       "--nvrtc-search", pack->nvrtc_search,
       "folders that hold libnvrtc, or are Python site-packages folders; searched first");
+  app->add_option("--cache", pack->cache,
+                  "a folder that keeps images, from which what was compiled before is taken");
   app->add_option("--toolchain", pack->toolchain, "the host compiler, for people");
   app->add_option("--cpu-arch", pack->cpu_arch, "x86_64 or aarch64; default: this machine's");
   app->add_option("--cpu-level", pack->cpu_level,

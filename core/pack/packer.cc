@@ -72,6 +72,8 @@ class Packer {
       if (!choose_archs(wanted, request.compilers, &request.archs, errors)) return false;
     }
     if (!find_hip_compilers(options_.hip, &request, &depends_, errors)) return false;
+    std::optional<ImageCache> cache;
+    if (!options_.cache.empty()) request.cache = &cache.emplace(options_.cache);
     images_ = make_images(request, errors);
     keep_sources(request, images_);
     sources_ = std::move(request.sources);

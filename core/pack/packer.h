@@ -18,6 +18,7 @@ struct PackOptions {
   std::string gpu_archs;
   std::string include;  // the folder of opdock/device.cuh
   std::vector<std::string> nvrtc_search;
+  std::string cache;  // a folder; empty: none
   std::string toolchain;
 #if defined(__x86_64__)
   std::string cpu_arch = "x86_64";

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "pack/images.h"
 
+#include <dlfcn.h>
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -68,6 +69,44 @@ TEST(Images, ASourceThatCannotBeReadIsNamedWithItsCause) {
                       "that can be read; check [device] sources in plugin.toml",
                 top + "/device/folder.cuh: found no regular file, wanted a device source that can "
                       "be read; check [device] sources in plugin.toml"}));
+}
+
+int compiles() {
+  int all = 0;
+  for (const char* path : {FAKE_NVRTC_12, FAKE_NVRTC_13})
+    all += *static_cast<int*>(dlsym(dlopen(path, RTLD_NOW | RTLD_NOLOAD), "fake_compiles"));
+  return all;
+}
+
+TEST(Images, WhatWasCompiledBeforeIsTakenFromTheCache) {
+  TemporaryFolder folder;
+  const ImageCache cache((folder.path() / "images").string());
+  const Manifest m = manifest();
+  const auto make = [&](const char* archs, const Manifest& of, const char* source, int* compiled) {
+    std::vector<std::string> errors;
+    ImageRequest wanted = request(of, archs, both(), source);
+    wanted.cache = &cache;
+    const int before = compiles();
+    const std::vector<Image> images = make_images(wanted, &errors);
+    EXPECT_TRUE(errors.empty()) << errors[0];
+    *compiled = compiles() - before;
+    return image_table(images);
+  };
+  int compiled = 0;
+  const std::string first = make("7.5+PTX;9.0;11.0", m, "code", &compiled);
+  EXPECT_EQ(compiled, 3);
+  EXPECT_EQ(make("7.5+PTX;9.0;11.0", m, "code", &compiled), first);
+  EXPECT_EQ(compiled, 0);
+  make("9.0;12.0", m, "code", &compiled);  // what one of them lacks
+  EXPECT_EQ(compiled, 1);
+  make("9.0+PTX", m, "code", &compiled);  // a cubin of which there is no PTX
+  EXPECT_EQ(compiled, 1);
+  EXPECT_NE(make("7.5+PTX;9.0;11.0", m, "other code", &compiled), first);
+  EXPECT_EQ(compiled, 3);
+  Manifest other = m;
+  other.device->kernels = {"k<int>"};
+  make("9.0", other, "code", &compiled);
+  EXPECT_EQ(compiled, 1);
 }
 
 TEST(Images, OldestCompilerThatKnowsTheArchitecture) {
