@@ -40,7 +40,7 @@ struct Spin {
   uint32_t count = 0;
 };
 
-// The first page of a fiber's memory (module.h).
+// Near the end of a fiber's memory (module.h).
 struct Lane {
   LaneView view;
   Runner* runner;
@@ -60,7 +60,7 @@ struct Lane {
   PendingStore pending;
   Context context;
 };
-static_assert(sizeof(Lane) < 4096);
+static_assert(sizeof(Lane) <= kLaneRoom);
 
 struct Warp {
   uint32_t first = 0, count = 0;  // its lanes, by their number in the block

@@ -8,8 +8,11 @@ namespace softgpu {
 using Word = unsigned long;
 
 // Each thread of a block is a fiber with memory of its own: kLaneBytes at a multiple of kLaneBytes,
-// LaneView first, the stack growing down from the end. So both are found from any frame's address.
+// LaneView near the end, the stack growing down from there. So both are found from any frame's
+// address.
 constexpr Word kLaneBytes = 256 * 1024;
+constexpr Word kLaneRoom = 512;  // from LaneView on, for what the engine has there
+constexpr Word kLaneLine = 64, kLaneLines = 64;
 
 // What a kernel reads of its thread. Dimensions are x, y, z.
 struct LaneView {
@@ -23,9 +26,17 @@ struct LaneView {
   Word* steps_left;       // of the block, for all its threads
 };
 
+// What describes the thread in whose memory `address` is: in each of kLaneLines neighbours in
+// another line of its page, since a CPU's first cache holds only a few lines that lie at the same
+// place in a page, and all threads of a block take turns.
+inline __attribute__((always_inline)) LaneView* lane_of(Word address) {
+  const Word number = address / kLaneBytes;
+  return reinterpret_cast<LaneView*>((number + 1) * kLaneBytes - kLaneRoom -
+                                     number % kLaneLines * kLaneLine);
+}
+
 inline __attribute__((always_inline)) LaneView* this_lane() {
-  return reinterpret_cast<LaneView*>(reinterpret_cast<Word>(__builtin_frame_address(0)) &
-                                     ~(kLaneBytes - 1));
+  return lane_of(reinterpret_cast<Word>(__builtin_frame_address(0)));
 }
 
 // What the lanes of a warp do together.
@@ -104,6 +115,6 @@ struct Module {
   unsigned kernel_count;
   const Hooks** hooks;  // the engine sets it when it opens the library
 };
-constexpr unsigned kModuleVersion = 2;
+constexpr unsigned kModuleVersion = 3;
 
 }  // namespace softgpu

@@ -14,7 +14,7 @@ namespace softgpu {
 namespace {
 
 constexpr size_t kChunkLanes = 1024;
-constexpr size_t kLanePages = 2 * 4096;  // what describes a lane, and a page that catches overflows
+constexpr size_t kGuard = 4096;  // the page that catches overflows
 
 // Memory for kChunkLanes fibers. An overflowing stack runs into a page without access.
 char* map_chunk() {
@@ -31,7 +31,7 @@ char* map_chunk() {
   char* const end = static_cast<char*>(at) + bytes + kLaneBytes;
   if (chunk != at) munmap(at, static_cast<size_t>(chunk - static_cast<char*>(at)));
   if (end != chunk + bytes) munmap(chunk + bytes, static_cast<size_t>(end - (chunk + bytes)));
-  for (size_t i = 0; i < kChunkLanes; ++i) mprotect(chunk + i * kLaneBytes + 4096, 4096, PROT_NONE);
+  for (size_t i = 0; i < kChunkLanes; ++i) mprotect(chunk + i * kLaneBytes, kGuard, PROT_NONE);
   return chunk;
 }
 
@@ -129,7 +129,8 @@ void Runner::start_lanes() {
   order_.resize(lanes_);
   for (size_t i = 0; i < lanes_; ++i) {
     char* const memory = chunks_[i / kChunkLanes] + (i % kChunkLanes) * kLaneBytes;
-    Lane* const lane = new (memory) Lane();
+    char* const place = reinterpret_cast<char*>(lane_of(reinterpret_cast<Word>(memory)));
+    Lane* const lane = new (place) Lane();
     Block& block = blocks_[i / threads];
     const uint32_t number = static_cast<uint32_t>(i % threads);
     block.lanes[number] = lane;
@@ -150,7 +151,8 @@ void Runner::start_lanes() {
     lane->warp = &block.warps[number / width];
     lane->number = number;
     refresh_stamp(lane);
-    prepare_fiber(&lane->context, memory + kLanePages, kLaneBytes - kLanePages, lane_entry);
+    char* const stack = memory + kGuard;
+    prepare_fiber(&lane->context, stack, static_cast<size_t>(place - stack), lane_entry);
     order_[i] = lane;
   }
   ready_.resize(lanes_);
@@ -178,12 +180,24 @@ void Runner::push_all(Lane** lanes, size_t count) {
   for (size_t i = 0; i < count; ++i) push(lanes[i]);
 }
 
+// Takes the first of those that are ready, and has the CPU fetch the stack of the one after it.
+Lane* Runner::next_ready() {
+  Lane* const next = ready_[ready_begin_];
+  if (++ready_begin_ == ready_.size()) ready_begin_ = 0;
+  --ready_count_;
+  const size_t after = ready_begin_ + 1 < ready_.size() ? ready_begin_ + 1 : 0;
+  if (ready_count_ > 0) __builtin_prefetch(ready_[ready_begin_]->context.stack_pointer);
+  if (ready_count_ > 1) {
+    __builtin_prefetch(&ready_[after]->context);
+    __builtin_prefetch(&ready_[after]->view);
+  }
+  return next;
+}
+
 void Runner::suspend(Lane* lane) {
   Context* to = &main_;
   if (ready_count_ > 0) {
-    Lane* const next = ready_[ready_begin_];
-    if (++ready_begin_ == ready_.size()) ready_begin_ = 0;
-    --ready_count_;
+    Lane* const next = next_ready();
     if (next == lane) return;
     to = &next->context;
   }
@@ -196,12 +210,7 @@ void Runner::lane_done(Lane* lane) {
   ++done_;
   ++lane->block->done;
   Context* to = &main_;
-  if (ready_count_ > 0) {
-    Lane* const next = ready_[ready_begin_];
-    if (++ready_begin_ == ready_.size()) ready_begin_ = 0;
-    --ready_count_;
-    to = &next->context;
-  }
+  if (ready_count_ > 0) to = &next_ready()->context;
   leave_fiber(&lane->context, to);
 }
 

@@ -109,6 +109,7 @@ class Runner {
   void start_lanes();
   void push(Lane* lane);
   void push_all(Lane** lanes, size_t count);
+  Lane* next_ready();
   void suspend(Lane* lane);  // until somebody pushes it
   void lane_done(Lane* lane);
   void release_block(Block* block);
