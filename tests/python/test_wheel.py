@@ -78,8 +78,10 @@ def build_wheel(folder):
     build = Path(os.environ["OPDOCK_BUILD_DIR"]) / "wheel"
     command = [sys.executable, "-m", "pip", "wheel", "--no-build-isolation", "--no-deps"]
     settings = ["--config-settings", f"build-dir={build}"]  # -C is not in pip before 23.1
-    # For time two of a user's wheel's images, and nothing optimised; other tests run meanwhile.
-    setup = ("-Dcuda-archs=9.0+PTX", "-Doptimization=0")
+    # For time nothing is optimised, and the images are those that ./dev gives its build folder, which
+    # keeps them; other tests run meanwhile.
+    images = Path(os.environ["OPDOCK_BUILD_DIR"]) / "images"
+    setup = ("-Dcuda-archs=7.5+PTX;9.0", f"-Dimage-cache={images}", "-Doptimization=0")
     for words in (*(f"setup-args={option}" for option in setup), "compile-args=-j2"):
         settings += ["--config-settings", words]
     run(*command, "--no-index", *settings, "-w", folder, ROOT)
