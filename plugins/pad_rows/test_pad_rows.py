@@ -23,7 +23,9 @@ def check(device, x, rows, columns):
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("size", [1, 3, 8, 20, 31, 64, 80, 127, 128, 300])
 def test_sizes_of_heads(device, dtype, size):
-    for sequence, rows in [(1, 1), (7, 128), (128, 128), (130, 131)]:
+    # Each row is copied by the same code: these are several blocks' on a GPU. DeepSpeed's 128 rows
+    # are below.
+    for sequence, rows in [(1, 1), (3, 16), (16, 16), (18, 19)]:
         x = random((2, 3, sequence, size), dtype, size)
         for columns in (size, size + 1, max(size, 32), max(size, 128), 1000):
             check(device, x, rows, columns)

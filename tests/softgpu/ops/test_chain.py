@@ -44,8 +44,8 @@ def sparse():
     folder = make_folder()
     tools = os.path.dirname(sys.executable) + os.pathsep + os.environ["PATH"]
     done = subprocess.run(
-        [BUILD / "core" / "cli" / "opdock", "build", "--json", "--archs=9.0", "--hip-archs=gfx90a"]
-        + [Path(__file__).resolve().parents[3] / "plugins" / "softmax"],
+        [BUILD / "core" / "cli" / "opdock", "build", "--debug", "--json", "--archs=9.0"]
+        + ["--hip-archs=gfx90a", Path(__file__).resolve().parents[3] / "plugins" / "softmax"],
         env={**os.environ, "PATH": tools, "OPDOCK_CACHE_DIR": str(folder / "cache")},
         capture_output=True,
         text=True,
@@ -158,7 +158,7 @@ def least():
     tools = os.path.dirname(sys.executable) + os.pathsep + os.environ["PATH"]
     command = BUILD / "core" / "cli" / "opdock"
     done = subprocess.run(
-        [command, "build", "--json", "--archs=8.0;9.0", source],
+        [command, "build", "--debug", "--json", "--archs=8.0;9.0", source],
         env={**os.environ, "PATH": tools, "OPDOCK_CACHE_DIR": str(folder / "cache")},
         capture_output=True,
         text=True,
