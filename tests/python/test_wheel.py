@@ -78,8 +78,8 @@ def build_wheel(folder):
     build = Path(os.environ["OPDOCK_BUILD_DIR"]) / "wheel"
     command = [sys.executable, "-m", "pip", "wheel", "--no-build-isolation", "--no-deps"]
     settings = ["--config-settings", f"build-dir={build}"]  # -C is not in pip before 23.1
-    # For time nothing is optimised, and the images are those that ./dev gives its build folder, which
-    # keeps them; other tests run meanwhile.
+    # For time nothing is optimised, and the images are those that ./dev gives its build folder,
+    # which keeps them; other tests run meanwhile.
     images = Path(os.environ["OPDOCK_BUILD_DIR"]) / "images"
     setup = ("-Dcuda-archs=7.5+PTX;9.0", f"-Dimage-cache={images}", "-Doptimization=0")
     for words in (*(f"setup-args={option}" for option in setup), "compile-args=-j2"):
