@@ -24,6 +24,9 @@ struct BuildOptions {
   std::string arch_origin, hip_origin;  // where the lists come from, for messages: "--archs"
   // The result is wanted for GPUs of this machine: what their driver cannot run is not built.
   bool must_run_here = false;
+  // Of a plugin with simd_sources: x86-64's level, 1 to 4, that it is built for alone, so that less is
+  // compiled; 0: all, each processor's chosen at run time.
+  int cpu_level = 0;
   bool debug = false;             // -O0 -g
   int jobs = 0;                   // 0: by cores and free memory
   double timeout_seconds = 1800;  // of the whole call: reading, waiting for others, building
@@ -51,6 +54,9 @@ struct BuildResult {
 std::optional<CacheRequest> build_request(const Manifest& manifest, const BuildOptions& options,
                                           Cache* cache = nullptr, Progress* progress = nullptr,
                                           std::vector<Reason>* reasons = nullptr);
+
+// Whether a plugin's meson.build names simd_sources, which cpu_level is for.
+bool has_simd_sources(const Manifest& manifest);
 
 // The variants in the cache, newest first, without any compiler: what `load` may try.
 // (Cache::find over build_request.)

@@ -116,6 +116,11 @@ std::string machine() {
 
 }  // namespace
 
+bool has_simd_sources(const Manifest& manifest) {
+  const std::optional<std::string> text = read_file(manifest.folder() / "meson.build");
+  return text && text->find("simd_sources") != std::string::npos;
+}
+
 std::optional<CacheRequest> build_request(const Manifest& manifest, const BuildOptions& options,
                                           Cache* cache, Progress* progress,
                                           std::vector<Reason>* reasons) {
@@ -146,6 +151,7 @@ std::optional<CacheRequest> build_request(const Manifest& manifest, const BuildO
   if (needs.least_cuda != 0) add("least CUDA architecture", std::to_string(needs.least_cuda));
   add("CUDA architectures", options.cuda_archs);
   add("HIP architectures", options.hip_archs);
+  if (options.cpu_level != 0) add("CPU level", "x86-64-v" + std::to_string(options.cpu_level));
   add("optimisation", options.debug ? "debug" : "release");
   add("machine", machine());
   add("ABI", std::to_string(OPDOCK_ABI_MAJOR) + "." + std::to_string(OPDOCK_ABI_MINOR));

@@ -112,6 +112,7 @@ std::string native_file(const Manifest& manifest, const BuildOptions& options,
        << "cuda-archs = " << quoted(options.cuda_archs) << "\n"
        << "gpu-archs = " << quoted(options.gpu_archs) << "\n"
        << "hip-archs = " << quoted(options.hip_archs) << "\n";
+  if (options.cpu_level != 0) text << "cpu-level = 'v" << options.cpu_level << "'\n";
   return text.str();
 }
 

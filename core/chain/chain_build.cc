@@ -112,16 +112,20 @@ class BuildStep {
     BuildOptions options;
     options.trusted = !source.needs_trust;
     options.must_run_here = wanted_.device.type != OPDOCK_CPU;
+    // What a first use waits for has this machine's level alone.
+    if (has_simd_sources(*source.manifest)) options.cpu_level = runtime_->machine()->cpu_level;
     if (!decide(source, runtime_, false, &options, reasons)) return false;
     const std::optional<CacheRequest> request = read_request(source, options, cache, reasons);
     if (!request) return false;
     if (find_built(source, options, *request, cache, reasons)) return true;
-    // Where no GPU is here, `opdock build` makes images for the compilers' default architectures; a
-    // first use does not. What the one has built serves the other.
+    // Where no GPU is here, `opdock build` makes images for the compilers' default architectures, and
+    // always code for all levels of x86-64; a first use does not. What it has built serves here.
     BuildOptions ahead = options;
+    ahead.cpu_level = 0;
     std::vector<Reason> said_before;
     if (decide(source, runtime_, true, &ahead, &said_before) &&
-        (ahead.cuda_archs != options.cuda_archs || ahead.hip_archs != options.hip_archs)) {
+        (ahead.cuda_archs != options.cuda_archs || ahead.hip_archs != options.hip_archs ||
+         ahead.cpu_level != options.cpu_level)) {
       const std::optional<CacheRequest> other = read_request(source, ahead, cache, reasons);
       if (!other) return false;
       if (find_built(source, ahead, *other, cache, reasons)) return true;

@@ -3,6 +3,8 @@
 
 import json
 import os
+import platform
+import re
 import shutil
 import signal
 import subprocess
@@ -203,15 +205,60 @@ def test_of_two_versions_the_newer_is_built(room):
     assert room.run().json["y"] == [0, 3, 6, 9]
 
 
-def test_what_was_built_ahead_of_time_serves_the_first_use(room):
-    """Where no GPU is here the two choose different architectures for a plugin that has CUDA."""
-    declaration = room.add() / "plugin.toml"
-    declaration.write_text(declaration.read_text().replace('["cpu"]', '["cpu", "cuda"]'))
-    command = [str(BUILD / "core/cli/opdock"), "build", str(declaration.parent)]
+def build_ahead_of_time(room, folder):
+    command = [str(BUILD / "core/cli/opdock"), "build", str(folder)]
     done = subprocess.run(
         command, env=room.environment, capture_output=True, text=True, timeout=300, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_what_was_built_ahead_of_time_serves_the_first_use(room):
+    """Where no GPU is here the two choose different architectures for a plugin that has CUDA."""
+    declaration = room.add() / "plugin.toml"
+    declaration.write_text(declaration.read_text().replace('["cpu"]', '["cpu", "cuda"]'))
+    build_ahead_of_time(room, declaration.parent)
+    assert room.without_tools().json["used"] == ["build"]
+
+
+def add_levels(room):
+    """The plugin triple with a source that is compiled once for each level."""
+    folder = room.add()
+    (folder / "meson.build").write_text(
+        "opdock_plugins += [{'name': 'triple', 'toml': files('plugin.toml'),\n"
+        "  'sources': files('triple.c', 'which.cc'), 'simd_sources': files('level.cc')}]\n"
+    )
+    declared = "#include <opdock/simd_level.hpp>\nOPDOCK_SIMD_DECLARE(int level())\n"
+    (folder / "which.cc").write_text(
+        f"{declared}int which() {{\n  const auto best = OPDOCK_SIMD_CHOOSE(level);\n"
+        "  return best();\n}\n"
+    )
+    (folder / "level.cc").write_text(
+        f"{declared}namespace OPDOCK_SIMD_LEVEL {{\nint level() {{ return 0; }}\n}}\n"
+    )
+    return folder
+
+
+def compiled_levels(room):
+    """Of each build in the cache, the older first, the levels that were compiled."""
+    logs = sorted(room.top.glob("cache/**/build.log"), key=os.path.getmtime)
+    return [sorted(set(re.findall(r"triple-(\w+)\.a", log.read_text()))) for log in logs]
+
+
+@pytest.mark.skipif(
+    platform.machine() != "x86_64", reason="one level alone is compiled in any case"
+)
+def test_a_first_use_compiles_for_this_processor_alone(room):
+    folder = add_levels(room)
+    assert room.run().json["y"] == [0, 3, 6, 9]
+    (levels,) = compiled_levels(room)
+    assert len(set(levels) - {"entry"}) == 1, levels
+    build_ahead_of_time(room, folder)
+    assert compiled_levels(room)[1] == ["entry", "v1", "v2", "v3", "v4"]
+
+
+def test_what_was_built_for_all_processors_serves_the_first_use(room):
+    build_ahead_of_time(room, add_levels(room))
     assert room.without_tools().json["used"] == ["build"]
 
 

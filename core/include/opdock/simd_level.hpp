@@ -9,11 +9,20 @@
 //   namespace OPDOCK_SIMD_LEVEL { void add(…) { … } }                         in the kernel file
 //   static const auto best = OPDOCK_SIMD_CHOOSE(add);                         in the plugin
 //
-// OPDOCK_CPU_LEVEL=1…4 in the environment lowers the choice, to compare or to test.
+// OPDOCK_CPU_LEVEL=1…4 in the environment lowers the choice, to compare or to test. A build on demand
+// has the level of its machine alone, with OPDOCK_SIMD_ONLY defined as its name: no choice is left.
 #ifndef OPDOCK_SIMD_LEVEL_HPP_
 #define OPDOCK_SIMD_LEVEL_HPP_
 
-#if defined(__x86_64__)
+#if defined(OPDOCK_SIMD_ONLY)
+
+#define OPDOCK_SIMD_DECLARE(declaration) \
+  namespace OPDOCK_SIMD_ONLY {           \
+  declaration;                           \
+  }
+#define OPDOCK_SIMD_CHOOSE(function) &OPDOCK_SIMD_ONLY::function
+
+#elif defined(__x86_64__)
 #include <cpuid.h>
 #include <stdlib.h>
 

@@ -189,6 +189,8 @@ TEST_F(Change, WhatChangesTheResultChangesTheRequest) {
   expect_new("CUDA architectures");
   options.hip_archs = "gfx90a";
   expect_new("HIP architectures");
+  options.cpu_level = 3;
+  expect_new("a level");
   options.debug = true;
   expect_new("debug");
 }
