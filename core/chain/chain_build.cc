@@ -118,17 +118,21 @@ class BuildStep {
     const std::optional<CacheRequest> request = read_request(source, options, cache, reasons);
     if (!request) return false;
     if (find_built(source, options, *request, cache, reasons)) return true;
-    // Where no GPU is here, `opdock build` makes images for the compilers' default architectures, and
-    // always code for all levels of x86-64; a first use does not. What it has built serves here.
+    // Where no GPU is here, `opdock build` makes images for the compilers' default architectures,
+    // and always code for all levels of x86-64; a first use does not. What it has built serves
+    // here.
+    std::vector<BuildOptions> others;
+    if (options.cpu_level != 0) others.emplace_back(options).cpu_level = 0;
     BuildOptions ahead = options;
     ahead.cpu_level = 0;
     std::vector<Reason> said_before;
     if (decide(source, runtime_, true, &ahead, &said_before) &&
-        (ahead.cuda_archs != options.cuda_archs || ahead.hip_archs != options.hip_archs ||
-         ahead.cpu_level != options.cpu_level)) {
-      const std::optional<CacheRequest> other = read_request(source, ahead, cache, reasons);
-      if (!other) return false;
-      if (find_built(source, ahead, *other, cache, reasons)) return true;
+        (ahead.cuda_archs != options.cuda_archs || ahead.hip_archs != options.hip_archs))
+      others.push_back(ahead);
+    for (const BuildOptions& other : others) {
+      const std::optional<CacheRequest> its = read_request(source, other, cache, reasons);
+      if (!its) return false;
+      if (find_built(source, other, *its, cache, reasons)) return true;
     }
     if (step_.changed.empty()) step_.changed = cache->what_changed(*request);
     const Setting& policy = runtime_->settings().build;
