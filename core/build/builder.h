@@ -24,8 +24,8 @@ struct BuildOptions {
   std::string arch_origin, hip_origin;  // where the lists come from, for messages: "--archs"
   // The result is wanted for GPUs of this machine: what their driver cannot run is not built.
   bool must_run_here = false;
-  // Of a plugin with simd_sources: x86-64's level, 1 to 4, that it is built for alone, so that less is
-  // compiled; 0: all, each processor's chosen at run time.
+  // Of a plugin with simd_sources: x86-64's level, 1 to 4, that it is built for alone, so that less
+  // is compiled; 0: all, each processor's chosen at run time.
   int cpu_level = 0;
   bool debug = false;             // -O0 -g
   int jobs = 0;                   // 0: by cores and free memory

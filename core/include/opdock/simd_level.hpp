@@ -9,8 +9,9 @@
 //   namespace OPDOCK_SIMD_LEVEL { void add(…) { … } }                         in the kernel file
 //   static const auto best = OPDOCK_SIMD_CHOOSE(add);                         in the plugin
 //
-// OPDOCK_CPU_LEVEL=1…4 in the environment lowers the choice, to compare or to test. A build on demand
-// has the level of its machine alone, with OPDOCK_SIMD_ONLY defined as its name: no choice is left.
+// OPDOCK_CPU_LEVEL=1…4 in the environment lowers the choice, to compare or to test. A build on
+// demand has the level of its machine alone, with OPDOCK_SIMD_ONLY defined as its name: no choice
+// is left.
 #ifndef OPDOCK_SIMD_LEVEL_HPP_
 #define OPDOCK_SIMD_LEVEL_HPP_
 
