@@ -10,6 +10,8 @@ using opdock::RowTypes;
 
 constexpr auto kForward =
     OPDOCK_KERNEL_FAMILY("activation::forward", RowTypes, opdock::KernelNumbers<0, 1>);
+constexpr auto kForwardJoined =
+    OPDOCK_KERNEL_FAMILY("activation::forward_joined", RowTypes, opdock::KernelNumbers<0, 1>);
 
 // act(x + bias), or with `up` act(x) * up.
 struct Arguments {
@@ -27,8 +29,11 @@ void compute(Call& call, Tensor out, const Arguments& of) {
   params.gated = of.up.has_value();
   params.at = opdock::make_elements<kForwardTensors>({out, of.x, of.x_bias, of.up, of.up_bias},
                                                      out.size(-1), of.data);
-  if (!call.is_cpu())
-    return opdock::launch_elements(call, kForward(out.dtype(), params.gated), params.at, params);
+  if (!call.is_cpu()) {
+    const bool joined = opdock::join_outputs(&params.at, 1, out.dtype().bytes());
+    const auto& kernel = joined ? kForwardJoined : kForward;
+    return opdock::launch_elements(call, kernel(out.dtype(), params.gated), params.at, params);
+  }
   const ForwardJob job = {out.dtype(), Pieces(params.at.length), params};
   static const auto kernel = OPDOCK_SIMD_CHOOSE(forward);
   opdock::run_pieces(call, params.at.rows.count, job.pieces,

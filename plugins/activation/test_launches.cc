@@ -57,7 +57,9 @@ TEST(ActivationLaunches, DivideByMultiplyingIn32Bits) {
   }
 }
 
-// A thread for each vector, and for one more a row where rows may begin inside of one.
+// A thread for each vector of all rows, also where rows end inside of one; where these are too
+// short for that, or x is misaligned, for each row's vectors, and for one more where rows begin
+// inside.
 TEST(ActivationLaunches, HaveAThreadForEachVector) {
   const Op bias_gelu("activation", "bias_gelu"), silu("activation", "silu");
   const opdock_string tanh = {"tanh", 4};
@@ -70,18 +72,52 @@ TEST(ActivationLaunches, HaveAThreadForEachVector) {
         const std::vector<opdock_value> args = {x.value(), bias.value(), text_value(&tanh)};
         ASSERT_EQ(bias_gelu.record(args, {&out}, 32, &launches).status, OPDOCK_OK);
         ASSERT_EQ(launches.size(), 1u);
-        const int64_t size = per_vector(type), rest = length % size;
-        const bool aligned = odd == 0 && rest == 0;
+        const int64_t size = per_vector(type), all = 5 * length;
+        const bool aligned = odd == 0 && length % size == 0;
+        const bool joined = !aligned && odd != 1 && length >= size;
+        EXPECT_EQ(launches[0].kernel.find("_joined") != std::string::npos, joined) << length;
         const int64_t slots = (length + (aligned ? 0 : size - 1) + size - 1) / size;
-        EXPECT_EQ(launches[0].how.grid[0], (5 * slots + 255) / 256) << length;
+        const int64_t threads = joined ? (all + size - 1) / size : 5 * slots;
+        EXPECT_EQ(launches[0].how.grid[0], (threads + 255) / 256) << length;
         EXPECT_EQ(launches[0].how.block[0], 256u);
         // Without a bias the rows are one.
         launches.clear();
         ASSERT_EQ(silu.record({x.value()}, {&out}, 32, &launches).status, OPDOCK_OK);
-        const int64_t all = 5 * length, before = odd == 1 ? size - 1 : 0;
+        const int64_t before = odd == 1 ? size - 1 : 0;
         EXPECT_EQ(launches[0].how.grid[0], ((all + before + size - 1) / size + 255) / 256)
             << length;
       }
+}
+
+// What is read by units: as many bytes as the rows' ends and every tensor that is not one run are
+// multiples of.
+TEST(ActivationLaunches, JoinOutputsOfUnevenRows) {
+  const auto joined = [](int64_t length, std::vector<int64_t> strides, int first_odd = -1) {
+    opdock::Elements<3> at = {};
+    static char memory[64];
+    char* const begin = memory + (16 - reinterpret_cast<uintptr_t>(memory) % 16);
+    at.length = length;
+    at.rows.count = 6;
+    at.rows.ndim = 1;
+    for (int t = 0; t < 3; ++t) {
+      at.rows.stride[t][0] = strides[static_cast<size_t>(t)];
+      at.data[t] = begin + (t == first_odd ? 2 : 0);
+    }
+    return opdock::join_outputs(&at, 1, 2) ? at.unit : 0;
+  };
+  EXPECT_EQ(joined(500, {500, 1000, 0}), 8);  // halves of rows of 1000
+  EXPECT_EQ(joined(504, {504, 1000, 0}), 8);  // whole vectors, but for a tensor's rows
+  EXPECT_EQ(joined(510, {510, 1020, 0}), 4);
+  EXPECT_EQ(joined(1023, {1023, 1023, 0}), 2);
+  EXPECT_EQ(joined(500, {500, 1000, 0}, 2), 2);  // by the address
+  EXPECT_EQ(joined(500, {500, 1001, 0}), 2);
+  EXPECT_EQ(joined(7, {7, 7, 0}), 0);           // more than one end in a vector
+  EXPECT_EQ(joined(1023, {1024, 1023, 0}), 0);  // outputs with gaps
+  EXPECT_EQ(joined(1023, {1023, 1023, 0}, 0), 0);
+  EXPECT_EQ(joined(1023, {1023, 1023, 0}, 1), 0);
+  EXPECT_EQ(joined(1023, {1023, -1023, 0}), 0);
+  EXPECT_EQ(joined((1 << 30) + 1, {(1 << 30) + 1, (1 << 30) + 1, 0}), 0);  // 32 bits
+  EXPECT_EQ(joined(1023, {1023, 1 << 30, 0}), 0);
 }
 
 // Of as many threads as a GPU has at once.

@@ -22,8 +22,12 @@ struct Elements {
   // Not 0: rows are whole vectors, evenly spaced, and this is how many there are in all. `factor`
   // is one of 32 bits, and vector i of all, in row r, is vector i + r * skip of a tensor.
   // For sums over rows: how many there are in a row, and vector i of row r is vector i + r * skip.
+  // Of joined_elements.cuh: how many vectors the outputs are, all rows one after the other.
+  // `factor` is one of 32 bits, to divide by `length`, and element i of all, in row r, is element i
+  // + r * skip of a tensor, modulo 2^32.
   unsigned int vectors;
   unsigned int skip[Tensors];
+  int unit;  // of joined_elements.cuh: bytes, 2 to 8, that lie in one row and are aligned
   Rows<Tensors> rows;
 };
 

@@ -90,11 +90,40 @@ Elements<N> make_elements(const std::optional<Tensor> (&tensors)[N], int64_t len
   return elements;
 }
 
-// Launches a kernel that calls for_elements(), on the call's stream.
+// Changes elements, not made by columns, for a kernel that calls for_joined_elements(), if that is
+// faster: where the first `outputs` tensors are one run of vectors each, but rows do not end where
+// vectors do. False: it changed nothing.
+template <int N>
+bool join_outputs(Elements<N>* elements, int outputs, int64_t element_bytes) {
+  const Rows<N>& rows = elements->rows;
+  const int64_t length = elements->length, size = 16 / element_bytes;
+  const int64_t most = INT64_C(1) << 31;
+  // With a vector's end in the next row at most.
+  if (elements->vectors != 0 || rows.count == 1 || !rows.is_flat() || length < size) return false;
+  if (length >= most || rows.count >= most || rows.count * length + size > most) return false;
+  uint64_t bits = static_cast<uint64_t>(length * element_bytes);
+  for (int t = 0; t < N; ++t) {
+    if (elements->data[t] == nullptr) continue;
+    const int64_t stride = rows.stride[t][0];
+    const uint64_t address = reinterpret_cast<uint64_t>(elements->data[t]);
+    const bool whole = stride == length && address % 16 == 0;
+    if (t < outputs || stride == length ? !whole : stride < 0) return false;
+    if (stride >= most || rows.count * stride + length > most) return false;
+    if (!whole) bits |= static_cast<uint64_t>(stride * element_bytes) | address;
+    elements->skip[t] = static_cast<unsigned>(stride - length);
+  }
+  elements->unit = bits % 8 == 0 ? 8 : static_cast<int>(bits & -bits);
+  elements->vectors = static_cast<unsigned>((rows.count * length + size - 1) / size);
+  detail::set_divisor(elements, static_cast<uint64_t>(length), 32);
+  return true;
+}
+
+// Launches a kernel that calls for_elements() or for_joined_elements(), on the call's stream.
 template <int N, class Params>
 void launch_elements(const Call& call, uint32_t kernel, const Elements<N>& elements,
                      const Params& params) {
-  const int64_t threads = elements.rows.count * elements.slots;
+  const int64_t threads =
+      elements.vectors != 0 ? elements.vectors : elements.rows.count * elements.slots;
   const int64_t blocks = (threads + kElementThreads - 1) / kElementThreads;
   if (blocks > 0x7fffffff)
     throw Error(OPDOCK_UNSUPPORTED,

@@ -6,6 +6,7 @@
 
 #include "activation_math.cuh"
 #include "opdock/column_sums.cuh"
+#include "opdock/joined_elements.cuh"
 
 namespace activation {
 
@@ -32,25 +33,39 @@ struct Forward<1> {
   using In = Places<kX, kXBias, kUp, kUpBias>;
 };
 
-// Gated: with `up`. Many blocks keep memory busy; with two tensors to read there is no room for one
-// more.
+// Gated: with `up`. Joined: by for_joined_elements().
+template <class T, int Gated, int Joined>
+OPDOCK_DEVICE void compute(const ForwardParams& p) {
+  using In = typename Forward<Gated>::In;
+  const auto one = [&](const Packed<T>(&in)[In::kCount], Packed<T>(&out)[1]) {
+    float x[vector_size<T>];
+    load_sum(in[0], in[1], p.at.data[kXBias], x);
+    activate<T>(p.act, x);
+    if constexpr (Gated != 0) {
+      float up[vector_size<T>];
+      load_sum(in[2], in[3], p.at.data[kUpBias], up);
+      OPDOCK_UNROLL
+      for (int k = 0; k < vector_size<T>; ++k) x[k] *= up[k];
+    }
+    from_floats(x, &out[0]);
+  };
+  if constexpr (Joined != 0) {
+    for_joined_elements<T, In, Places<kOut>>(p.at, one);
+  } else {
+    for_elements<T, In, Places<kOut>>(p.at, one);
+  }
+}
+
+// Many blocks keep memory busy; with two tensors to read there is no room for one more.
 template <class T, int Gated>
 OPDOCK_KERNEL_BLOCKS(kElementThreads, 8 - Gated)
 forward(ForwardParams p) {
-  using In = typename Forward<Gated>::In;
-  for_elements<T, In, Places<kOut>>(p.at,
-                                    [&](const Packed<T>(&in)[In::kCount], Packed<T>(&out)[1]) {
-                                      float x[vector_size<T>];
-                                      load_sum(in[0], in[1], p.at.data[kXBias], x);
-                                      activate<T>(p.act, x);
-                                      if constexpr (Gated != 0) {
-                                        float up[vector_size<T>];
-                                        load_sum(in[2], in[3], p.at.data[kUpBias], up);
-                                        OPDOCK_UNROLL
-                                        for (int k = 0; k < vector_size<T>; ++k) x[k] *= up[k];
-                                      }
-                                      from_floats(x, &out[0]);
-                                    });
+  compute<T, Gated, 0>(p);
+}
+template <class T, int Gated>
+OPDOCK_KERNEL_BLOCKS(kElementThreads, 8 - 2 * Gated)
+forward_joined(ForwardParams p) {
+  compute<T, Gated, 1>(p);
 }
 
 // grad, of act(x) * up, becomes that of x; up becomes its own gradient.
