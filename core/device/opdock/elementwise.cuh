@@ -96,7 +96,8 @@ struct RowPart {
   OPDOCK_DEVICE void store(bool vectors, const Packed<T> (&out)[Out::kRoom]) const {
     for_each_place<Out>(p, [&](int tensor, int i) {
       if (vectors) {
-        store_piece(at[tensor], out[i]);
+        // To global memory, which the compiler does not know where the ways to `at` meet.
+        store16_if(true, at[tensor], out[i].bytes);
       } else {
         store_part(at[tensor], part, out[i]);
       }
