@@ -7,12 +7,12 @@ tests/bench/plot.py [--check]     --check: exit with 1 if a file is not what thi
 Each op, case and peer counts with its newest record, beside the copy that was timed before it.
 """
 
-import json
 import sys
 import textwrap
 from pathlib import Path
 
 import lines
+import record
 
 HERE = Path(__file__).resolve().parent
 RECORDS = HERE / "records" / "h100.jsonl"
@@ -50,7 +50,7 @@ class Share:
 def newest(records):
     """The newest Share of each op, shape, dtype and peer, in the order of the records."""
     copies, shares = {}, {}
-    for row in map(json.loads, records):
+    for row in records:
         if row["bench"] != "gpu_ops":
             continue
         op, case = row["name"].split(" ", 1)
@@ -147,8 +147,7 @@ LIMITS = {
 
 def limits():
     """The table of limits.py's newest run."""
-    lines_of = LIMITS_RECORDS.read_text().splitlines()
-    rows = [row for row in map(json.loads, lines_of) if row["bench"] == "limits"]
+    rows = [row for row in record.read(LIMITS_RECORDS) if row["bench"] == "limits"]
     text = ["### What limits those below the copy", ""]
     where = rows[-1]["where"]
     about = f"Nsight Compute's readings of one launch each, on an {where['gpu']}, of"
@@ -178,7 +177,7 @@ def made(shares):
 
 
 def main():
-    shares = newest(RECORDS.read_text().splitlines())
+    shares = newest(record.read(RECORDS))
     gpu = shares[-1].row["where"]["gpu"]
     written = {}
     for name, beginnings in FAMILIES.items():

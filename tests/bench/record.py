@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One line of a record: what was measured, where, with what."""
+"""Records: files of JSON lines, each a result, after one that says where it and what follows were
+measured: {"where": environment()}."""
 
 import datetime
 import importlib.metadata
@@ -54,9 +55,20 @@ def environment():
     }
 
 
+def read(path):
+    """The results of a file, dicts, in its order, each with its "where"."""
+    results, where = [], None
+    for line in Path(path).read_text().splitlines():
+        row = json.loads(line)
+        if row.keys() == {"where"}:
+            where = row["where"]
+        else:
+            results.append({**row, "where": where})
+    return results
+
+
 def append(path, bench, results):
-    """Appends one JSON line per result: {"bench", …result, "where": environment()}."""
-    where = environment()
+    """Appends one JSON line per result, {"bench", …result}, and before them where that is."""
     with open(path, "a") as file:
-        for result in results:
-            file.write(json.dumps({"bench": bench, **result, "where": where}) + "\n")
+        for line in [{"where": environment()}, *({"bench": bench, **row} for row in results)]:
+            file.write(json.dumps(line) + "\n")

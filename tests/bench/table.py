@@ -13,6 +13,7 @@ from pathlib import Path
 
 import chart
 import inference_table
+import record
 
 HERE = Path(__file__).resolve().parent
 PAGE = HERE.parents[1] / "docs" / "benchmarks.md"
@@ -82,11 +83,10 @@ PEERS = {
 }
 
 
-def newest(lines):
+def newest(path):
     """The newest result of each case and peer, in the order of the file."""
     results = {}
-    for line in lines:
-        row = json.loads(line)
+    for row in record.read(path):
         results.pop((row["bench"], row["name"], row.get("peer")), None)
         results[row["bench"], row["name"], row.get("peer")] = row
     return list(results.values())
@@ -160,7 +160,7 @@ SHORTER = {"cpu_ops": by_op, "gpu_ops": by_case, "inference": inference_table.by
 def tables(path):
     """Markdown of one records file: of each bench a table for each of its runs."""
     runs = {}
-    for row in newest(path.read_text().splitlines()):
+    for row in newest(path):
         runs.setdefault(row["bench"], {}).setdefault(json.dumps(row["where"]), []).append(row)
     text = [f"## {path.stem}\n"]
     for bench, of_bench in runs.items():
@@ -237,7 +237,7 @@ def summary(path, rows):
 
 def main():
     files = sorted((HERE / "records").glob("*.jsonl"))
-    names = {json.loads(line)["name"] for path in files for line in path.open()}
+    names = {row["name"] for path in files for row in record.read(path)}
     wanted = {name for row, peers in PEERS.items() for name in (row, *peers)}
     for _, _, _, rows in SUMMARY:
         wanted |= {name[0] if isinstance(name, tuple) else name for name in rows.values()}
@@ -245,7 +245,7 @@ def main():
         sys.exit(f"found no record of {sorted(wanted - names)}; rename it here as the bench does")
     written, summaries = {}, []
     for path in files:
-        made = summary(path, list(newest(path.read_text().splitlines())))
+        made = summary(path, newest(path))
         if made:
             summaries.append(made[0])
             written[PAGE.with_name(f"benchmarks-{path.stem}.svg")] = made[1]
