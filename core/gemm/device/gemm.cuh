@@ -116,6 +116,7 @@ OPDOCK_DEVICE void multiply(const Product& p, void* d, T (*left)[kTile], T (*rig
     const int64_t row = tile / across % down * kTile, column = tile % across * kTile;
     const int64_t a = batch * p.a.batch_stride + row * p.a.row_stride;
     const int64_t b = batch * p.b.batch_stride + column * p.b.column_stride;
+    const bool has_any = row + y < p.m && column + x < p.n;  // at the matrices' ends
     T sums[kEach][kEach] = {};
     for (int64_t k = 0; k < p.k; k += kDepth) {
       take<T>(p.a, a + k * p.a.column_stride, p.a.row_stride, p.a.column_stride, p.m - row, p.k - k,
@@ -124,7 +125,7 @@ OPDOCK_DEVICE void multiply(const Product& p, void* d, T (*left)[kTile], T (*rig
               right);
       block_barrier();
       OPDOCK_UNROLL
-      for (int depth = 0; depth < kDepth; ++depth) {
+      for (int depth = 0; depth < (has_any ? kDepth : 0); ++depth) {
         OPDOCK_UNROLL
         for (int i = 0; i < kEach; ++i) {
           OPDOCK_UNROLL
