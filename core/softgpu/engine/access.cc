@@ -14,41 +14,66 @@ void Runner::access(Lane* lane, const Access& access) {
     found(FindingKind::kMisaligned, access, 0, 0, false);
     fail(lane, finding_);
   }
-  const Arena& all = arena();
+  if ((access.address & (kPageBytes - 1)) + access.bytes <= kPageBytes) {
+    access_part(lane, access, access);
+    return;
+  }
   Access part = access;
   for (uint64_t done = 0; done < access.bytes; done += part.bytes) {
     part.address = access.address + done;
-    const uint32_t offset = part.address & (kPageBytes - 1);
-    part.bytes = std::min<uint64_t>(access.bytes - done, kPageBytes - offset);
-    if (!all.contains(part.address)) {
-      if (!access.write && may_read(part.address, part.bytes)) continue;
-      fail_outside(lane, access.address, access.bytes, access.write, access.pc);
-    }
-    Page& page = all.page(part.address);
-    if (offset < page.begin || offset + part.bytes > page.end ||
-        (page.kind == PageKind::kShared && !owns_shared(lane, part.address)))
-      fail_outside(lane, access.address, access.bytes, access.write, access.pc);
-    bool good = true;
-    if (page.kind == PageKind::kGlobal && page.device != state_->record->device) {
-      good = found(FindingKind::kOtherDevice, part, 0, 0, false);
-    } else if (part.write && read_only_at(part)) {
-      good = found(FindingKind::kReadOnly, part, 0, 0, false);
-    } else {
-      const PageLock lock(&page);
-      Cell* cells = all.cells_of(part.address);
-      if ((offset | part.bytes) & ((uint64_t{1} << page.cell_shift) - 1))
-        refine(&page, cells, offset, part.bytes);
-      size_t first = offset >> page.cell_shift;
-      const size_t last = (offset + part.bytes - 1) >> page.cell_shift;
-      if (page.cell_shift == kPageShift) cells = &page.whole;
-      for (; good && first <= last; ++first)
-        good = part.write ? check_write(lane, &cells[first], part)
-                          : check_read(lane, &cells[first], part);
-    }
-    if (!good) fail(lane, finding_);
-    if (lane->block->counting && done == 0 && access.counted)
-      count(lane, access, page.kind == PageKind::kGlobal);
+    part.bytes =
+        std::min<uint64_t>(access.bytes - done, kPageBytes - (part.address & (kPageBytes - 1)));
+    access_part(lane, access, part);
   }
+}
+
+// `part`: of the access, what lies in one page.
+void Runner::access_part(Lane* lane, const Access& access, const Access& part) {
+  if (!arena_.contains(part.address)) {
+    if (!access.write && may_read(part.address, part.bytes)) return;
+    fail_outside(lane, access.address, access.bytes, access.write, access.pc);
+  }
+  const uint32_t offset = part.address & (kPageBytes - 1);
+  Page& page = arena_.page(part.address);
+  const bool global = page.kind == PageKind::kGlobal;
+  if (offset < page.begin || offset + part.bytes > page.end ||
+      (page.kind == PageKind::kShared && !owns_shared(lane, part.address)))
+    fail_outside(lane, access.address, access.bytes, access.write, access.pc);
+  bool good = true;
+  if (global && page.device != record_->device) {
+    good = found(FindingKind::kOtherDevice, part, 0, 0, false);
+  } else if (part.write && read_only_at(part)) {
+    good = found(FindingKind::kReadOnly, part, 0, 0, false);
+  } else {
+    // The shared memory of a cluster's blocks is only touched by the thread that executes them.
+    const PageLock lock(global ? &page : nullptr);
+    good = access_cells(lane, &page, offset, part);
+  }
+  if (!good) fail(lane, finding_);
+  if (lane->block->counting && part.address == access.address && access.counted)
+    count(lane, access, global);
+}
+
+bool Runner::access_cells(Lane* lane, Page* page, uint32_t offset, const Access& part) {
+  Cell* cells = arena_.cells_of(part.address);
+  if ((offset | part.bytes) & ((uint64_t{1} << page->cell_shift) - 1))
+    refine(page, cells, offset, part.bytes);
+  const size_t first = offset >> page->cell_shift;
+  const size_t last = (offset + part.bytes - 1) >> page->cell_shift;
+  if (page->cell_shift == kPageShift) cells = &page->whole;
+  Cell before;
+  for (size_t i = first; i <= last; ++i) {
+    Cell& cell = cells[i];
+    // What has the same history as its neighbour had is found the same, and has the same future.
+    if (i > first && cell == before) {
+      cell = cells[i - 1];
+      continue;
+    }
+    if (first != last) before = cell;
+    if (!(part.write ? check_write(lane, &cell, part) : check_read(lane, &cell, part)))
+      return false;
+  }
+  return true;
 }
 
 void Runner::count(Lane* lane, const Access& access, bool global) {
@@ -115,18 +140,23 @@ void Runner::fail_outside(Lane* lane, uintptr_t address, uint64_t bytes, bool wr
 
 namespace {
 
+// width: of a warp, a power of two.
+bool same_warp(uint32_t thread, uint32_t other, uint32_t width) {
+  return ((thread ^ other) & ~(width - 1)) == 0;
+}
+
 // Whether two threads of one block, of which `stamp` is one, are not ordered by a barrier.
 bool concurrent(Stamp stamp, Stamp own, uint32_t width) {
   const uint32_t thread = thread_of(stamp), mine = thread_of(own);
   if (thread == mine || block_epoch_of(stamp) != block_epoch_of(own)) return false;
-  return thread / width != mine / width || warp_epoch_of(stamp) == warp_epoch_of(own);
+  return !same_warp(thread, mine, width) || warp_epoch_of(stamp) == warp_epoch_of(own);
 }
 
 // The same for those who have read, of which `stamp` is the last.
 bool concurrent_readers(Stamp stamp, Stamp own, uint32_t width) {
   if (block_epoch_of(stamp) != block_epoch_of(own)) return false;
   if (stamp & kManyWarps) return true;
-  if (thread_of(stamp) / width != thread_of(own) / width) return true;
+  if (!same_warp(thread_of(stamp), thread_of(own), width)) return true;
   if (warp_epoch_of(stamp) != warp_epoch_of(own)) return false;
   return (stamp & kManyLanes) || thread_of(stamp) != thread_of(own);
 }
@@ -136,7 +166,7 @@ Stamp with_reader(Stamp readers, Stamp own, uint32_t width, bool atomic) {
   if (run_of(readers) == run_of(own) && block_epoch_of(readers) == block_epoch_of(own)) {
     flags &= readers;
     flags |= readers & (kManyLanes | kManyWarps);
-    if (thread_of(readers) / width != thread_of(own) / width) {
+    if (!same_warp(thread_of(readers), thread_of(own), width)) {
       flags = (flags | kManyWarps) & ~kManyLanes;
     } else if (warp_epoch_of(readers) != warp_epoch_of(own)) {
       flags &= ~kManyLanes;
@@ -196,7 +226,7 @@ bool Runner::found_between_blocks(const Lane* lane, const Access& access, const 
 
 bool Runner::check_read(Lane* lane, Cell* cell, const Access& access) {
   const Stamp own = lane->stamp;
-  const uint32_t width = state_->launch->kernel->warp_size;
+  const uint32_t width = width_;
   const Stamp write = cell->write;
   if (write == 0) return found(FindingKind::kUninitialised, access, 0, 0, false);
   if ((write ^ own) >> kThreadShift != 0) {  // not this thread
@@ -219,7 +249,7 @@ bool Runner::check_read(Lane* lane, Cell* cell, const Access& access) {
 
 bool Runner::check_write(Lane* lane, Cell* cell, const Access& access) {
   const Stamp own = lane->stamp;
-  const uint32_t width = state_->launch->kernel->warp_size;
+  const uint32_t width = width_;
   const Stamp write = cell->write;
   if (access.atomic && write == 0) return found(FindingKind::kUninitialised, access, 0, 0, false);
   if (write != 0 && (write ^ own) >> kThreadShift != 0) {

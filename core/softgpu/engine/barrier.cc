@@ -159,7 +159,12 @@ void Runner::finish_warp(Warp* warp, Lane** lanes) {
     for (int i = 0; i < count; ++i) refresh_stamp(lanes[i]);
   }
   order_.assign(lanes, lanes + count);
-  push_all(order_.data(), order_.size());
+  // Mostly the same warp goes on, whose stacks the CPU has at hand; now and then all others come
+  // first, so that none waits for ever for another warp, and orders vary.
+  if (random_.below(8) == 0)
+    push_all(order_.data(), order_.size());
+  else
+    push_first(order_.data(), order_.size());
 }
 
 // No thread can go on: somebody waits for one that will not come.

@@ -117,7 +117,7 @@ void give_back_pages(uintptr_t begin, uint64_t bytes) {
 
 void refine(Page* page, Cell* cells, uint32_t offset, uint64_t bytes) {
   const unsigned shift = page->cell_shift;
-  unsigned finer = 2;
+  unsigned finer = 4;  // as many bytes as a vector has: four times fewer cells than for elements
   while (finer && ((offset | bytes) & ((1u << finer) - 1))) --finer;
   if (finer >= shift) return;
   if (shift == kPageShift) {

@@ -45,6 +45,8 @@ struct Cell {
   uint32_t read_site = 0;
   uint32_t write_fences = 0;  // that the block had had before (handover.h)
   uint32_t read_fences = 0;
+
+  bool operator==(const Cell&) const = default;
 };
 
 constexpr unsigned kPageShift = 12;
@@ -54,7 +56,7 @@ enum class PageKind : uint8_t { kNone, kGlobal, kShared, kReleased };
 
 struct Page {
   std::atomic<uint8_t> lock;
-  uint8_t cell_shift;  // a cell is for so many bytes: 2^0 to 2^2, or 2^12, and then it is `whole`
+  uint8_t cell_shift;  // a cell is for so many bytes: 2^0 to 2^4, or 2^12, and then it is `whole`
   PageKind kind;
   uint8_t device;
   uint16_t begin, end;  // the bytes that belong to an allocation
@@ -62,14 +64,16 @@ struct Page {
 };
 static_assert(sizeof(Page) == 40);
 
-// Cells are written under the page's lock: blocks run on several threads.
+// Cells are written under the page's lock: blocks run on several threads. NULL: no lock.
 class PageLock {
  public:
   explicit PageLock(Page* page) : page_(page) {
-    for (int turns = 0; page_->lock.exchange(1, std::memory_order_acquire); ++turns)
+    for (int turns = 0; page_ && page_->lock.exchange(1, std::memory_order_acquire); ++turns)
       if (turns > 100) sched_yield();  // whoever has it may wait for this core
   }
-  ~PageLock() { page_->lock.store(0, std::memory_order_release); }
+  ~PageLock() {
+    if (page_) page_->lock.store(0, std::memory_order_release);
+  }
   PageLock(const PageLock&) = delete;
   PageLock& operator=(const PageLock&) = delete;
 

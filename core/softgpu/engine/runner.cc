@@ -54,6 +54,7 @@ bool Runner::run_cluster(LaunchState* state, uint64_t cluster) {
   finding_ = Finding();
   random_ = Random(mix(state->seed, cluster + 1));
   const Launch& launch = *state->launch;
+  width_ = launch.kernel->warp_size;
   const size_t size = size_t{launch.cluster[0]} * launch.cluster[1] * launch.cluster[2];
   cluster_size_ = size;
   const size_t threads = size_t{launch.block[0]} * launch.block[1] * launch.block[2];
@@ -178,6 +179,17 @@ void Runner::push(Lane* lane) {
 void Runner::push_all(Lane** lanes, size_t count) {
   random_.shuffle(lanes, count);
   for (size_t i = 0; i < count; ++i) push(lanes[i]);
+}
+
+// The next to run, in any order.
+void Runner::push_first(Lane** lanes, size_t count) {
+  random_.shuffle(lanes, count);
+  for (size_t i = 0; i < count; ++i) {
+    lanes[i]->state = LaneState::kReady;
+    ready_begin_ = (ready_begin_ ? ready_begin_ : ready_.size()) - 1;
+    ready_[ready_begin_] = lanes[i];
+  }
+  ready_count_ += count;
 }
 
 // Takes the first of those that are ready, and has the CPU fetch the stack of the one after it.

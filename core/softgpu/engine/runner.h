@@ -109,6 +109,7 @@ class Runner {
   void start_lanes();
   void push(Lane* lane);
   void push_all(Lane** lanes, size_t count);
+  void push_first(Lane** lanes, size_t count);
   Lane* next_ready();
   void suspend(Lane* lane);  // until somebody pushes it
   void lane_done(Lane* lane);
@@ -123,6 +124,8 @@ class Runner {
   void count(Lane* lane, const Access& access, bool global);
   bool owns_shared(const Lane* lane, uintptr_t address) const;
   bool may_read(uintptr_t address, uint64_t bytes) const;
+  void access_part(Lane* lane, const Access& access, const Access& part);
+  bool access_cells(Lane* lane, Page* page, uint32_t offset, const Access& part);
   bool check_write(Lane* lane, Cell* cell, const Access& access);
   bool check_read(Lane* lane, Cell* cell, const Access& access);
   bool found(FindingKind kind, const Access& access, Stamp other, uint32_t site, bool other_write);
@@ -146,7 +149,9 @@ class Runner {
 
   LaunchState* state_ = nullptr;
   const OperationRecord* record_ = nullptr;  // the state's; no two launches have the same
-  std::vector<char*> chunks_;                // memory of fibers, kChunkLanes each
+  const Arena& arena_ = arena();
+  uint32_t width_ = 32;        // of a warp
+  std::vector<char*> chunks_;  // memory of fibers, kChunkLanes each
   size_t lanes_ = 0, cluster_size_ = 0;
   std::vector<Block> blocks_;
   std::vector<Lane*> ready_;  // a ring
