@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the tests of these plugins share: the fixtures of opdock.testing, and row_cases."""
 
+import gc
 import os
 import random
 import sys
@@ -34,6 +35,11 @@ def pytest_collection_modifyitems(items):
     for tests in plugins.values():
         drawn.update(random.Random(seed).sample(tests, min(most, len(tests))))
     items[:] = [item for item in items if item in drawn]
+
+
+def pytest_collection_finish():
+    # Thousands of tests, which stay: not for the garbage collector to visit again and again.
+    gc.freeze()
 
 
 def pytest_report_header():
