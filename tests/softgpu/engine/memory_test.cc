@@ -146,6 +146,48 @@ TEST(Memory, UninitialisedByteBetweenOthers) {
                  {"read of 4 bytes of uninitialised memory", "thread (2, 0, 0)"});
 }
 
+// Whole vectors are looked at together; what differs within one is found all the same.
+TEST(Memory, UninitialisedWordOfAVector) {
+  const Kernel write = make_kernel(
+      "OPDOCK_KERNEL(32) write(float* x) {\n"
+      "  store_vector(x + 4 * thread_index(), Vector<float>{});\n"
+      "}\n",
+      "write");
+  const Kernel some = make_kernel(
+      "OPDOCK_KERNEL(32) some(float* x, int but) {\n"
+      "  if (thread_index() != but) x[thread_index()] = 1.0f;\n"
+      "}\n",
+      "some");
+  const Kernel read = make_kernel(
+      "OPDOCK_KERNEL(32) read(const float* x, float* y) {\n"
+      "  y[thread_index()] = load_vector(x + 4 * thread_index()).at[0];\n"
+      "}\n",
+      "read");
+  for (int word = 0; word < 4; ++word) {
+    const DeviceArray<float> x(32), y(8);
+    EXPECT_EQ(finding_of(launch_of(some, 1, 32, x.data(), 20 + word)), "");
+    expect_finding(finding_of(launch_of(read, 1, 8, x.data(), y.data())),
+                   {"read of 16 bytes of uninitialised memory", "thread (5, 0, 0)"});
+    EXPECT_EQ(finding_of(launch_of(write, 1, 8, x.data())), "");
+    EXPECT_EQ(finding_of(launch_of(read, 1, 8, x.data(), y.data())), "");
+  }
+}
+
+// The same of threads that write single words of what another one reads whole.
+TEST(Memory, RaceForAWordOfAVector) {
+  const Kernel kernel = make_kernel(
+      "OPDOCK_KERNEL(64) race(float* x, float* y, int word) {\n"
+      "  if (thread_index() == 0) y[0] = load_vector(x).at[0];\n"
+      "  if (thread_index() == 40) x[word] = 2.0f;\n"
+      "}\n",
+      "race");
+  for (int word = 0; word < 5; ++word) {
+    const DeviceArray<float> x(std::vector<float>(8, 1.0f)), y(1);
+    const std::string finding = finding_of(launch_of(kernel, 1, 64, x.data(), y.data(), word));
+    EXPECT_EQ(finding.find("race") != finding.npos, word < 4) << word << ": " << finding;
+  }
+}
+
 TEST(Memory, OutputNeverWritten) {
   const Kernel kernel = make_kernel(kCopy, "copy");
   const DeviceArray<float> x(std::vector<float>(100, 1.0f)), y(100);
