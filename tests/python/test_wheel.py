@@ -43,10 +43,11 @@ def environment():
     return clean
 
 
-def run(*command, **more):
+def run(*command, cwd=None, **more):
     """Runs a command without anything of the build tree in its environment."""
     done = subprocess.run(
         [str(part) for part in command],
+        cwd=cwd,
         capture_output=True,
         text=True,
         env=environment() | more,
@@ -75,16 +76,18 @@ def build_wheel(folder):
     if not os.environ.get("OPDOCK_TEST_WHEEL_BUILD"):
         pytest.skip("builds everything once more: meson test --suite wheel")
     pytest.importorskip("mesonpy", reason="meson-python is not installed")
-    build = Path(os.environ["OPDOCK_BUILD_DIR"]) / "wheel"
-    command = [sys.executable, "-m", "pip", "wheel", "--no-build-isolation", "--no-deps"]
-    settings = ["--config-settings", f"build-dir={build}"]  # -C is not in pip before 23.1
+    build = Path(os.environ["OPDOCK_BUILD_DIR"])
     # For time nothing is optimised, and the images are those that ./dev gives its build folder,
     # which keeps them; other tests run meanwhile.
-    images = Path(os.environ["OPDOCK_BUILD_DIR"]) / "images"
-    setup = ("-Dcuda-archs=7.5+PTX;9.0", f"-Dimage-cache={images}", "-Doptimization=0")
-    for words in (*(f"setup-args={option}" for option in setup), "compile-args=-j2"):
-        settings += ["--config-settings", words]
-    run(*command, "--no-index", *settings, "-w", folder, ROOT)
+    options = ("cuda-archs=7.5+PTX;9.0", f"image-cache={build / 'images'}", "optimization=0")
+    settings = {
+        "build-dir": str(build / "wheel"),
+        "setup-args": [f"-D{option}" for option in options],
+        "compile-args": ["-j2"],
+    }
+    # As pip calls it. Its own --config-settings, before 23.1, keeps of several setup-args the last.
+    program = "import json, sys, mesonpy; mesonpy.build_wheel(*json.loads(sys.argv[1]))"
+    run(sys.executable, "-c", program, json.dumps([str(folder), settings]), cwd=ROOT)
     return next(folder.glob("opdock-*.whl"))
 
 
