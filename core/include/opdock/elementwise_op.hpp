@@ -92,7 +92,7 @@ Elements<N> make_elements(const std::optional<Tensor> (&tensors)[N], int64_t len
 
 // Changes elements, not made by columns, for a kernel that calls for_joined_elements(), if that is
 // faster: where the first `outputs` tensors are one run of vectors each, but rows do not end where
-// vectors do. False: it changed nothing.
+// vectors do. False: they are for for_elements(), as they were.
 template <int N>
 bool join_outputs(Elements<N>* elements, int outputs, int64_t element_bytes) {
   const Rows<N>& rows = elements->rows;
