@@ -30,7 +30,7 @@ void compute(Call& call, Tensor out, const Arguments& of) {
   params.at = opdock::make_elements<kForwardTensors>({out, of.x, of.x_bias, of.up, of.up_bias},
                                                      out.size(-1), of.data);
   if (!call.is_cpu()) {
-    const bool joined = opdock::join_outputs(&params.at, 1, out.dtype().bytes());
+    const bool joined = opdock::join_outputs(&params.at, out.dtype().bytes());
     const auto& kernel = joined ? kForwardJoined : kForward;
     return opdock::launch_elements(call, kernel(out.dtype(), params.gated), params.at, params);
   }

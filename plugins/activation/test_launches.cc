@@ -103,7 +103,7 @@ TEST(ActivationLaunches, JoinOutputsOfUnevenRows) {
       at.rows.stride[t][0] = strides[static_cast<size_t>(t)];
       at.data[t] = begin + (t == first_odd ? 2 : 0);
     }
-    return opdock::join_outputs(&at, 1, 2) ? at.unit : 0;
+    return opdock::join_outputs(&at, 2) ? at.unit : 0;
   };
   EXPECT_EQ(joined(500, {500, 1000, 0}), 8);  // halves of rows of 1000
   EXPECT_EQ(joined(504, {504, 1000, 0}), 8);  // whole vectors, but for a tensor's rows

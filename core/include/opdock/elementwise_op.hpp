@@ -91,10 +91,10 @@ Elements<N> make_elements(const std::optional<Tensor> (&tensors)[N], int64_t len
 }
 
 // Changes elements, not made by columns, for a kernel that calls for_joined_elements(), if that is
-// faster: where the first `outputs` tensors are one run of vectors each, but rows do not end where
+// faster: where the first tensor, the only output, is one run of vectors, but rows do not end where
 // vectors do. False: they are for for_elements(), as they were.
 template <int N>
-bool join_outputs(Elements<N>* elements, int outputs, int64_t element_bytes) {
+bool join_outputs(Elements<N>* elements, int64_t element_bytes) {
   const Rows<N>& rows = elements->rows;
   const int64_t length = elements->length, size = 16 / element_bytes;
   const int64_t most = INT64_C(1) << 31;
@@ -107,7 +107,7 @@ bool join_outputs(Elements<N>* elements, int outputs, int64_t element_bytes) {
     const int64_t stride = rows.stride[t][0];
     const uint64_t address = reinterpret_cast<uint64_t>(elements->data[t]);
     const bool whole = stride == length && address % 16 == 0;
-    if (t < outputs || stride == length ? !whole : stride < 0) return false;
+    if (t == 0 || stride == length ? !whole : stride < 0) return false;
     if (stride >= most || rows.count * stride + length > most) return false;
     if (!whole) bits |= static_cast<uint64_t>(stride * element_bytes) | address;
     elements->skip[t] = static_cast<unsigned>(stride - length);
