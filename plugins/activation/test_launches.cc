@@ -57,6 +57,23 @@ TEST(ActivationLaunches, DivideByMultiplyingIn32Bits) {
   }
 }
 
+// Blocks for so many threads: of 512 on each of the 132 multiprocessors, or smaller ones.
+void expect_blocks(const Launch& launch, int64_t threads) {
+  const uint32_t size = threads >= 132 * 512 ? 512 : threads >= 132 * 256 ? 256 : 128;
+  EXPECT_EQ(launch.how.block[0], size) << threads;
+  EXPECT_EQ(launch.how.grid[0], (threads + size - 1) / size) << threads;
+}
+
+TEST(ActivationLaunches, HaveBlocksForAllMultiprocessors) {
+  const Op silu("activation", "silu");
+  for (int64_t threads : {1, 200, 132 * 256 - 1, 132 * 256, 132 * 512 - 1, 132 * 512, 100000}) {
+    Array x(Type::kFloat16, {threads, 8}), out(Type::kFloat16, {threads, 8});
+    std::vector<Launch> launches;
+    ASSERT_EQ(silu.record({x.value()}, {&out}, 32, &launches).status, OPDOCK_OK);
+    expect_blocks(launches.at(0), threads);
+  }
+}
+
 // A thread for each vector of all rows, also where rows end inside of one; where these are too
 // short for that, or x is misaligned, for each row's vectors, and for one more where rows begin
 // inside.
@@ -78,14 +95,12 @@ TEST(ActivationLaunches, HaveAThreadForEachVector) {
         EXPECT_EQ(launches[0].kernel.find("_joined") != std::string::npos, joined) << length;
         const int64_t slots = (length + (aligned ? 0 : size - 1) + size - 1) / size;
         const int64_t threads = joined ? (all + size - 1) / size : 5 * slots;
-        EXPECT_EQ(launches[0].how.grid[0], (threads + 255) / 256) << length;
-        EXPECT_EQ(launches[0].how.block[0], 256u);
+        expect_blocks(launches[0], threads);
         // Without a bias the rows are one.
         launches.clear();
         ASSERT_EQ(silu.record({x.value()}, {&out}, 32, &launches).status, OPDOCK_OK);
         const int64_t before = odd == 1 ? size - 1 : 0;
-        EXPECT_EQ(launches[0].how.grid[0], ((all + before + size - 1) / size + 255) / 256)
-            << length;
+        expect_blocks(launches[0], (all + before + size - 1) / size);
       }
 }
 

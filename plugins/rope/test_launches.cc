@@ -35,13 +35,27 @@ void expect_shape(const Launch& launch, std::vector<uint32_t> grid, std::vector<
 
 // Threads for pieces of a head, fours of heads, tokens.
 TEST(RopeLaunches, HaveAThreadForTwoPiecesOfFourHeads) {
-  expect_shape(launch_of(Type::kBFloat16, 100, 32, 8, 128, 128), {34, 1, 1}, {8, 10, 3});
-  expect_shape(launch_of(Type::kBFloat16, 100, 32, 32, 128, 128), {50, 1, 1}, {8, 16, 2});
-  expect_shape(launch_of(Type::kFloat32, 100, 32, 8, 128, 128), {100, 1, 1}, {16, 10, 1});
-  expect_shape(launch_of(Type::kFloat16, 100, 3, 1, 64, 64), {4, 1, 1}, {4, 2, 32});
-  expect_shape(launch_of(Type::kFloat16, 1, 3, 1, 64, 64), {1, 1, 1}, {4, 2, 1});
-  expect_shape(launch_of(Type::kFloat16, 1000, 1, 0, 16, 16), {16, 1, 1}, {1, 1, 64});
-  EXPECT_EQ(launch_of(Type::kBFloat16, 3, 2, 2, 64, 64).kernel, "rope::rotate<opdock::bfloat16>");
+  const Launch launch = launch_of(Type::kBFloat16, 1000, 32, 8, 128, 128);
+  expect_shape(launch, {334, 1, 1}, {8, 10, 3});
+  EXPECT_EQ(launch.kernel, "rope::rotate<opdock::bfloat16, 4>");
+  expect_shape(launch_of(Type::kBFloat16, 1000, 32, 32, 128, 128), {500, 1, 1}, {8, 16, 2});
+  expect_shape(launch_of(Type::kFloat32, 1000, 32, 8, 128, 128), {1000, 1, 1}, {16, 10, 1});
+  expect_shape(launch_of(Type::kFloat16, 10000, 3, 1, 64, 64), {313, 1, 1}, {4, 2, 32});
+}
+
+TEST(RopeLaunches, HaveAThreadForEachHeadWhereTheyAreFew) {
+  const Launch launch = launch_of(Type::kBFloat16, 100, 32, 8, 128, 128);
+  expect_shape(launch, {500, 1, 1}, {8, 8, 1});
+  EXPECT_EQ(launch.kernel, "rope::rotate<opdock::bfloat16, 1>");
+  EXPECT_EQ(launch.how.flags, OPDOCK_LAUNCH_PROGRAMMATIC);
+  // Blocks enough for all multiprocessors may be large.
+  expect_shape(launch_of(Type::kBFloat16, 200, 32, 8, 128, 128), {400, 1, 1}, {8, 20, 1});
+  expect_shape(launch_of(Type::kFloat16, 1, 3, 1, 64, 64), {1, 1, 1}, {4, 4, 1});
+  // Few heads of many tokens.
+  expect_shape(launch_of(Type::kFloat16, 20000, 1, 1, 64, 64), {625, 1, 1}, {4, 2, 32});
+  const Launch many = launch_of(Type::kFloat16, 200000, 1, 0, 16, 16);
+  expect_shape(many, {3125, 1, 1}, {1, 1, 64});
+  EXPECT_EQ(many.how.flags, 0u);
 }
 
 TEST(RopeLaunches, SpreadManyHeadsEvenly) {
@@ -50,18 +64,18 @@ TEST(RopeLaunches, SpreadManyHeadsEvenly) {
 }
 
 TEST(RopeLaunches, CopyTheRestOfAHeadOnlyIfItIsNotInPlace) {
-  expect_shape(launch_of(Type::kFloat16, 100, 32, 32, 80, 32), {34, 1, 1}, {5, 16, 3});
-  expect_shape(launch_of(Type::kFloat16, 100, 32, 32, 80, 32, 0, true), {13, 1, 1}, {2, 16, 8});
+  expect_shape(launch_of(Type::kFloat16, 100, 32, 32, 80, 32), {600, 1, 1}, {5, 11, 1});
+  expect_shape(launch_of(Type::kFloat16, 100, 32, 32, 80, 32, 0, true), {200, 1, 1}, {2, 32, 1});
 }
 
 TEST(RopeLaunches, GoByElementsWhereAnythingIsMisaligned) {
   for (int odd : {1, 2, 3})
-    expect_shape(launch_of(Type::kFloat16, 100, 3, 1, 64, 64, odd), {25, 1, 1}, {32, 2, 4});
+    expect_shape(launch_of(Type::kFloat16, 100, 3, 1, 64, 64, odd), {200, 1, 1}, {32, 2, 1});
   // Half of what is rotated is not made of whole pieces, or what is copied.
-  expect_shape(launch_of(Type::kFloat16, 100, 2, 2, 64, 56), {25, 1, 1}, {32, 2, 4});
-  expect_shape(launch_of(Type::kFloat16, 100, 2, 2, 36, 32), {15, 1, 1}, {18, 2, 7});
+  expect_shape(launch_of(Type::kFloat16, 100, 2, 2, 64, 56), {200, 1, 1}, {32, 2, 1});
+  expect_shape(launch_of(Type::kFloat16, 100, 2, 2, 36, 32), {200, 1, 1}, {18, 2, 1});
   // Heads that are not there do not count.
-  expect_shape(launch_of(Type::kFloat16, 100, 4, 0, 64, 64, 2), {2, 1, 1}, {4, 1, 64});
+  expect_shape(launch_of(Type::kFloat16, 100, 4, 0, 64, 64, 2), {25, 1, 1}, {4, 4, 4});
 }
 
 TEST(RopeLaunches, StridesOfOneTokenOrHeadDoNotCount) {
@@ -75,7 +89,7 @@ TEST(RopeLaunches, StridesOfOneTokenOrHeadDoNotCount) {
                   {&out_q, &out_k}, 32, &launches);
   ASSERT_EQ(result.status, OPDOCK_OK) << result.text;
   ASSERT_EQ(launches.size(), 1u);
-  expect_shape(launches[0], {1, 1, 1}, {4, 2, 1});
+  expect_shape(launches[0], {1, 1, 1}, {4, 4, 1});
 }
 
 TEST(RopeLaunches, RefusesStridesThatTheKernelCannotMultiplyBy) {

@@ -119,6 +119,17 @@ def test_many_tokens(check, dtype):
 
 
 @pytest.mark.parametrize("interleaved", [False, True])
+@pytest.mark.parametrize("begin", [0, 1])
+@pytest.mark.parametrize("turned", [64, 32])
+def test_many_heads_of_many_tokens(check, dtype, begin, turned, interleaved):
+    """More than a GPU runs at once: a thread has four heads, or the two that are left."""
+    tokens, size = 800, 64
+    packed = random((tokens, 24 * size + 1), dtype)[:, begin : begin + 24 * size]
+    q, k = packed.unflatten(-1, (-1, size)).split([18, 6], -2)
+    check(q, k, *tables(turned // 2), some_positions(tokens), interleaved)
+
+
+@pytest.mark.parametrize("interleaved", [False, True])
 def test_positions(check, dtype, interleaved):
     cos, sin = tables(32)
     q, k = heads((3, 7), dtype)

@@ -103,8 +103,8 @@ TEST(SoftmaxLaunches, BeginEarlyIfTheyAreSmall) {
   EXPECT_EQ(flags_of(4, {32, OPDOCK_CUDA, 8, 132}), 0u);
   EXPECT_EQ(flags_of(4, {64, OPDOCK_ROCM, 9, 132}), 0u);
   // In larger grids kernels do not wait.
-  EXPECT_EQ(flags_of(4096, {32, OPDOCK_CUDA, 9, 2000}), early);
-  EXPECT_EQ(flags_of(4097, {32, OPDOCK_CUDA, 9, 2000}), 0u);
+  EXPECT_EQ(flags_of(2048, {32, OPDOCK_CUDA, 9, 2000}), early);
+  EXPECT_EQ(flags_of(2049, {32, OPDOCK_CUDA, 9, 2000}), 0u);
 }
 
 // Masks that are broadcast, of which each row is aligned, are read with the scores; others, and

@@ -118,7 +118,7 @@ OPDOCK_DEVICE void for_elements(const Elements<Tensors>& p, const F& f) {
   // few instructions come before.
   bool vectors = p.vectors != 0;
   if (vectors) {
-    const uint32_t thread = static_cast<uint32_t>(block_index()) * kElementThreads +
+    const uint32_t thread = static_cast<uint32_t>(block_index()) * block_threads() +
                             static_cast<uint32_t>(thread_index());
     if (thread >= p.vectors) return;
     const uint32_t number = multiply_high(thread, static_cast<uint32_t>(p.factor)) >> p.shift;
@@ -128,7 +128,7 @@ OPDOCK_DEVICE void for_elements(const Elements<Tensors>& p, const F& f) {
           static_cast<T*>(p.data[t]) + uint64_t{thread + number * p.skip[t]} * vector_size<T>;
     row.template load<In>(true, in);
   } else {
-    const int64_t thread = block_index() * kElementThreads + thread_index();
+    const int64_t thread = block_index() * block_threads() + thread_index();
     int64_t number = 0;
     if (p.rows.count > 1) {
       const uint64_t wide = static_cast<uint64_t>(thread);

@@ -20,7 +20,7 @@ namespace opdock {
 
 // Of a launch that may begin early (launch_turn() in launch.cuh): blocks in its first dimension, at
 // most. In larger grids kernels do not wait.
-inline constexpr int kMostEarlyBlocks = 4096;
+inline constexpr int kMostEarlyBlocks = 2048;
 // Of a cluster: blocks that every GPU with clusters can run together.
 inline constexpr int kMostCluster = 8;
 // Shared memory of a ClusterRelay (cluster_gather.cuh) between so many blocks of at most so many

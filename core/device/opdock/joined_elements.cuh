@@ -29,7 +29,7 @@ OPDOCK_DEVICE void load_units(const T* from, uint32_t here, uint32_t next, int e
 template <typename T, typename In, typename Out, int Tensors, typename F>
 OPDOCK_DEVICE void for_joined_elements(const Elements<Tensors>& p, const F& f) {
   launch_turn();
-  const uint32_t thread = static_cast<uint32_t>(block_index()) * kElementThreads +
+  const uint32_t thread = static_cast<uint32_t>(block_index()) * block_threads() +
                           static_cast<uint32_t>(thread_index());
   if (thread >= p.vectors) return;
   const uint32_t first = thread * vector_size<T>, length = static_cast<uint32_t>(p.length);

@@ -124,14 +124,18 @@ void launch_elements(const Call& call, uint32_t kernel, const Elements<N>& eleme
                      const Params& params) {
   const int64_t threads =
       elements.vectors != 0 ? elements.vectors : elements.rows.count * elements.slots;
-  const int64_t blocks = (threads + kElementThreads - 1) / kElementThreads;
+  // Large blocks have the higher bandwidth. Those of small launches are to be on all
+  // multiprocessors.
+  int64_t size = kElementThreads;
+  while (size > kLeastElementThreads && threads < call.facts().multiprocessors * size) size /= 2;
+  const int64_t blocks = (threads + size - 1) / size;
   if (blocks > 0x7fffffff)
     throw Error(OPDOCK_UNSUPPORTED,
                 detail::concat("found ", elements.rows.count, " rows of ", elements.length,
                                " elements, wanted at most 2^39 vectors of 16 bytes; pass fewer "
                                "rows at a time"));
-  Launch how = {blocks, kElementThreads};
-  how.flags = detail::turn_flags(call, blocks, kElementThreads);
+  Launch how = {blocks, size};
+  how.flags = detail::turn_flags(call, blocks, size);
   call.launch(kernel, how, params);
 }
 

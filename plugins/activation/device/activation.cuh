@@ -56,14 +56,14 @@ OPDOCK_DEVICE void compute(const ForwardParams& p) {
   }
 }
 
-// Many blocks keep memory busy; with two tensors to read there is no room for one more.
+// Many threads keep memory busy; with two tensors to read there is no room for all.
 template <class T, int Gated>
-OPDOCK_KERNEL_BLOCKS(kElementThreads, 8 - Gated)
+OPDOCK_KERNEL_BLOCKS(kElementThreads, 4 - Gated)
 forward(ForwardParams p) {
   compute<T, Gated, 0>(p);
 }
 template <class T, int Gated>
-OPDOCK_KERNEL_BLOCKS(kElementThreads, 8 - 2 * Gated)
+OPDOCK_KERNEL_BLOCKS(kElementThreads, 4 - Gated)
 forward_joined(ForwardParams p) {
   compute<T, Gated, 1>(p);
 }
@@ -85,7 +85,7 @@ OPDOCK_DEVICE void differentiate_gated(int act, float (&x)[Size], float (&up)[Si
 
 // Without biases.
 template <class T>
-OPDOCK_KERNEL(kElementThreads)
+OPDOCK_KERNEL_BLOCKS(kElementThreads, 3)
 backward(BackwardParams p) {
   using In = Places<kGrad, kOfX, kOfUp>;
   using Out = Places<kGradX, kGradUp>;

@@ -1,9 +1,10 @@
-// Rotary embedding on a GPU: a thread has two pieces of 16 bytes, or two elements, of each of a few
-// heads of a token, which one set of angles rotates.
+// Rotary embedding on a GPU: a thread has two pieces of 16 bytes, or two elements, of one or of
+// each of four heads of a token, which one set of angles rotates.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include "opdock/device.cuh"
+#include "opdock/launch.cuh"
 #include "opdock/packed.cuh"
 #include "rope_params.cuh"
 
@@ -103,14 +104,14 @@ struct Group {
   const T* in;
   T* out;
   int in_step, out_step;  // from one head to the next
-  int count;              // at most kHeads
+  int count;              // at most Heads
 };
 
-template <typename T>
+template <int Heads, typename T>
 OPDOCK_DEVICE Group<T> find_group(const Params& p, int number, const Params::Place& at) {
   const bool is_k = number >= static_cast<int>(p.q_groups);
-  const Heads& heads = is_k ? p.k : p.q;
-  const int head = (is_k ? number - static_cast<int>(p.q_groups) : number) * kHeads;
+  const rope::Heads& heads = is_k ? p.k : p.q;
+  const int head = (is_k ? number - static_cast<int>(p.q_groups) : number) * Heads;
   const int left = static_cast<int>(heads.count) - head;
   const T* in = static_cast<const T*>(heads.in) + times(at.token, heads.in_token) +
                 times(head, heads.in_head);
@@ -121,16 +122,16 @@ OPDOCK_DEVICE Group<T> find_group(const Params& p, int number, const Params::Pla
     out += at.sequence * heads.out_sequence;
   }
   return {in, out, static_cast<int>(heads.in_head), static_cast<int>(heads.out_head),
-          left < kHeads ? left : kHeads};
+          left < Heads ? left : Heads};
 }
 
-template <typename T, typename Piece, bool Interleaved>
+template <int Heads, typename T, typename Piece, bool Interleaved>
 OPDOCK_DEVICE void rotate_group(const Params& p, const Group<T>& group, const Params::Place& place,
                                 const Pieces& at) {
   constexpr int kSize = Piece::kSize;
-  Piece x[kHeads][2];
+  Piece x[Heads][2];
   OPDOCK_UNROLL
-  for (int h = 0; h < kHeads; ++h) {
+  for (int h = 0; h < Heads; ++h) {
     if (h >= group.count) continue;
     load_piece(group.in + times(h, group.in_step) + at.first, &x[h][0]);
     load_piece(group.in + times(h, group.in_step) + at.second, &x[h][1]);
@@ -149,7 +150,7 @@ OPDOCK_DEVICE void rotate_group(const Params& p, const Group<T>& group, const Pa
     for (int j = 0; j < kSize; ++j) sin[j] = -sin[j];
   }
   OPDOCK_UNROLL
-  for (int h = 0; h < kHeads; ++h) {
+  for (int h = 0; h < Heads; ++h) {
     if (h >= group.count) continue;
     float a[kSize], b[kSize];
     to_floats(x[h][0], a);
@@ -162,17 +163,17 @@ OPDOCK_DEVICE void rotate_group(const Params& p, const Group<T>& group, const Pa
   }
 }
 
-template <typename T, typename Piece>
+template <int Heads, typename T, typename Piece>
 OPDOCK_DEVICE void copy_group(const Group<T>& group, const Pieces& at, int end) {
-  Piece x[kHeads][2];
+  Piece x[Heads][2];
   OPDOCK_UNROLL
-  for (int h = 0; h < kHeads; ++h) {
+  for (int h = 0; h < Heads; ++h) {
     const T* const in = group.in + times(h, group.in_step);
     if (h < group.count) load_piece(in + at.first, &x[h][0]);
     if (h < group.count && at.second < end) load_piece(in + at.second, &x[h][1]);
   }
   OPDOCK_UNROLL
-  for (int h = 0; h < kHeads; ++h) {
+  for (int h = 0; h < Heads; ++h) {
     T* const out = group.out + times(h, group.out_step);
     if (h < group.count) store_piece(out + at.first, x[h][0]);
     if (h < group.count && at.second < end) store_piece(out + at.second, x[h][1]);
@@ -180,7 +181,7 @@ OPDOCK_DEVICE void copy_group(const Group<T>& group, const Pieces& at, int end) 
 }
 
 // Pieces of a head lie side by side in neighbouring threads, whichever are pairs.
-template <typename T, typename Piece>
+template <int Heads, typename T, typename Piece>
 OPDOCK_DEVICE void rotate_slot(const Params& p, const Group<T>& group, const Params::Place& place,
                                int slot) {
   constexpr int kSize = Piece::kSize;
@@ -189,24 +190,25 @@ OPDOCK_DEVICE void rotate_slot(const Params& p, const Group<T>& group, const Par
   if (slot < pairs) {
     Pieces at = {slot * kSize, rotated / 2 + slot * kSize};
     if (!p.interleaved) {
-      rotate_group<T, Piece, false>(p, group, place, at);
+      rotate_group<Heads, T, Piece, false>(p, group, place, at);
     } else {
       if (kSize == 1) at = {2 * slot, 2 * slot + 1};
-      rotate_group<T, Piece, true>(p, group, place, at);
+      rotate_group<Heads, T, Piece, true>(p, group, place, at);
     }
     return;
   }
   const int end = rotated + copied, step = (copied / kSize + 1) / 2;
   if (slot - pairs >= step) return;
   const int first = rotated + (slot - pairs) * kSize;
-  copy_group<T, Piece>(group, {first, first + step * kSize}, end);
+  copy_group<Heads, T, Piece>(group, {first, first + step * kSize}, end);
 }
 
 // A block's threads: pieces of a head, groups of heads, tokens. Blocks: a token's heads, tokens;
 // and in the third dimension pieces, if a head has more than a block has threads.
-template <class T>
-OPDOCK_KERNEL_BLOCKS(kThreads, 4)
+template <class T, int Heads>
+OPDOCK_KERNEL_BLOCKS(kThreads, Heads > 1 ? 4 : 6)
 rotate(Params p) {
+  launch_turn();
   int token_block = block_index(), head_block = 0;
   if (p.head_blocks > 1) {
     const uint32_t blocks = static_cast<uint32_t>(p.head_blocks);
@@ -219,11 +221,11 @@ rotate(Params p) {
   const int slot = block_index_z() * block_threads() + thread_index();
   if (token >= static_cast<int>(p.tokens) || number >= static_cast<int>(p.groups)) return;
   const Params::Place place = p.place(token);
-  const Group<T> group = find_group<T>(p, number, place);
+  const Group<T> group = find_group<Heads, T>(p, number, place);
   if (p.by_vectors) {
-    rotate_slot<T, Packed<T>>(p, group, place, slot);
+    rotate_slot<Heads, T, Packed<T>>(p, group, place, slot);
   } else {
-    rotate_slot<T, Single<T>>(p, group, place, slot);
+    rotate_slot<Heads, T, Single<T>>(p, group, place, slot);
   }
 }
 

@@ -6,8 +6,9 @@
 
 namespace rope {
 
-inline constexpr int kThreads = 256;  // of a block, at most
-inline constexpr int kHeads = 4;      // that a thread rotates by the same angles
+inline constexpr int kThreads = 256;    // of a block, at most
+inline constexpr int kFewThreads = 64;  // the same of few blocks
+inline constexpr int kMostHeads = 4;    // that a thread rotates by the same angles
 
 // q or k. Strides are in elements; the last dimension has stride 1.
 struct Heads {
@@ -38,7 +39,7 @@ struct Params {
   // Of a GPU's launch:
   int by_vectors;              // 16-byte pieces of everything are aligned
   int head_blocks;             // that a token's heads are spread over
-  long long q_groups, groups;  // of kHeads heads: of q, and in all
+  long long q_groups, groups;  // of a thread's heads each: of q, and in all
 
   // Token number `token` of all.
   struct Place {
