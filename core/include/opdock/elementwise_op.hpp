@@ -132,7 +132,7 @@ void launch_elements(const Call& call, uint32_t kernel, const Elements<N>& eleme
   if (blocks > 0x7fffffff)
     throw Error(OPDOCK_UNSUPPORTED,
                 detail::concat("found ", elements.rows.count, " rows of ", elements.length,
-                               " elements, wanted at most 2^39 vectors of 16 bytes; pass fewer "
+                               " elements, wanted at most 2^40 vectors of 16 bytes; pass fewer "
                                "rows at a time"));
   Launch how = {blocks, size};
   how.flags = detail::turn_flags(call, blocks, size);
