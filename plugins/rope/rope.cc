@@ -204,6 +204,16 @@ void check_strides(const Params& p) {
   }
 }
 
+// Of a multiprocessor. Of launches with no more, two run at once.
+constexpr int64_t kEarlyThreads = 512;
+
+// Threads with more heads read fewer angles. With one there are more of them: they are wanted where
+// all run at once (is_few), and where four heads would mostly be one.
+int64_t heads_of_thread(const Params& p, bool is_few) {
+  const int64_t fours = divide_up(p.q.count, kMostHeads) + divide_up(p.k.count, kMostHeads);
+  return is_few || fours * kMostHeads > 2 * (p.q.count + p.k.count) ? 1 : kMostHeads;
+}
+
 void launch(const Call& call, opdock::Dtype dtype, int64_t table_element, Params* p) {
   check_strides(*p);
   if ((p->q.count == 0 || is_in_place(p->q)) && (p->k.count == 0 || is_in_place(p->k)))
@@ -212,13 +222,9 @@ void launch(const Call& call, opdock::Dtype dtype, int64_t table_element, Params
   const int64_t piece = p->by_vectors ? 16 / dtype.bytes() : 1;
   const int64_t slots = p->rotated / (2 * piece) + divide_up(p->copied / piece, 2);
   if (slots == 0) return;
-  // Threads with more heads read fewer angles. With one there are more of them: they are wanted
-  // where all run at once, and where four heads would mostly be one.
-  const int64_t total = p->q.count + p->k.count, most = p->tokens * slots * total;
   const int64_t multiprocessors = call.facts().multiprocessors;
-  const int64_t fours = divide_up(p->q.count, kMostHeads) + divide_up(p->k.count, kMostHeads);
-  const bool is_few = most <= multiprocessors * 512;
-  const int64_t heads = is_few || fours * kMostHeads > 2 * total ? 1 : kMostHeads;
+  const int64_t most = p->tokens * slots * (p->q.count + p->k.count);
+  const int64_t heads = heads_of_thread(*p, most <= multiprocessors * kEarlyThreads);
   p->q_groups = divide_up(p->q.count, heads);
   p->groups = p->q_groups + divide_up(p->k.count, heads);
   // Small blocks, if they are too few for all multiprocessors otherwise.
@@ -238,7 +244,7 @@ void launch(const Call& call, opdock::Dtype dtype, int64_t table_element, Params
   opdock::Launch how = {opdock::Dim3(blocks, 1, slot_blocks), opdock::Dim3(x, y, z)};
   // Of more threads the next launch's blocks do not all find room, and gather on some of the
   // multiprocessors: a chain of such launches took a fifth longer.
-  if (slot_blocks == 1 && blocks * x * y * z <= multiprocessors * 512)
+  if (slot_blocks == 1 && blocks * x * y * z <= multiprocessors * kEarlyThreads)
     how.flags = opdock::detail::turn_flags(call, blocks, x * y * z);
   call.launch(kRotate(dtype, heads), how, *p);
 }

@@ -9,7 +9,6 @@ namespace opdock {
 
 // Of a block, at most; each thread has one 16-byte vector of each tensor.
 inline constexpr int kElementThreads = 512;
-inline constexpr int kLeastElementThreads = 128;
 
 // The outputs come first. Where nothing stands against it, all rows are one.
 template <int Tensors>

@@ -126,8 +126,9 @@ void launch_elements(const Call& call, uint32_t kernel, const Elements<N>& eleme
       elements.vectors != 0 ? elements.vectors : elements.rows.count * elements.slots;
   // Large blocks have the higher bandwidth. Those of small launches are to be on all
   // multiprocessors.
+  constexpr int64_t kLeast = 128;
   int64_t size = kElementThreads;
-  while (size > kLeastElementThreads && threads < call.facts().multiprocessors * size) size /= 2;
+  while (size > kLeast && threads < call.facts().multiprocessors * size) size /= 2;
   const int64_t blocks = (threads + size - 1) / size;
   if (blocks > 0x7fffffff)
     throw Error(OPDOCK_UNSUPPORTED,
