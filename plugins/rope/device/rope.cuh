@@ -66,13 +66,21 @@ OPDOCK_DEVICE void load_row(const E* row, const Pieces& at, float (&to)[Size]) {
   }
 }
 
+template <typename E, bool Interleaved, int Size>
+OPDOCK_DEVICE void load_rows(const Params& p, int64_t row, const Pieces& at, float (&cos)[Size],
+                             float (&sin)[Size]) {
+  load_row<Interleaved>(static_cast<const E*>(p.cos) + times(row, p.cos_row), at, cos);
+  load_row<Interleaved>(static_cast<const E*>(p.sin) + times(row, p.sin_row), at, sin);
+}
+
+// Of a row that the tables have.
 template <typename T, bool Interleaved, int Size>
-OPDOCK_DEVICE void load_table(const Params& p, const void* table, int64_t offset, const Pieces& at,
-                              float (&to)[Size]) {
+OPDOCK_DEVICE void load_tables(const Params& p, int64_t row, const Pieces& at, float (&cos)[Size],
+                               float (&sin)[Size]) {
   if (sizeof(T) == 4 || !p.narrow_tables) {
-    load_row<Interleaved>(static_cast<const float*>(table) + offset, at, to);
+    load_rows<float, Interleaved>(p, row, at, cos, sin);
   } else {
-    load_row<Interleaved>(static_cast<const T*>(table) + offset, at, to);
+    load_rows<T, Interleaved>(p, row, at, cos, sin);
   }
 }
 
@@ -139,8 +147,7 @@ OPDOCK_DEVICE void rotate_group(const Params& p, const Group<T>& group, const Pa
   float cos[kSize], sin[kSize];
   const int64_t row = p.position(place);
   if (p.has_row(row)) {
-    load_table<T, Interleaved>(p, p.cos, times(row, p.cos_row), at, cos);
-    load_table<T, Interleaved>(p, p.sin, times(row, p.sin_row), at, sin);
+    load_tables<T, Interleaved>(p, row, at, cos, sin);
   } else {
     OPDOCK_UNROLL
     for (int j = 0; j < kSize; ++j) cos[j] = sin[j] = infinity() - infinity();
@@ -203,6 +210,44 @@ OPDOCK_DEVICE void rotate_slot(const Params& p, const Group<T>& group, const Par
   copy_group<Heads, T, Piece>(group, {first, first + step * kSize}, end);
 }
 
+// One head's piece where Params::is_simple(), in less than half the instructions: as many as a
+// launch of few threads has time for.
+template <typename T, bool Interleaved>
+OPDOCK_DEVICE void rotate_simple(const Params& p, int token, int number) {
+  using Piece = Packed<T>;
+  constexpr int kSize = Piece::kSize;
+  int64_t row = p.position({0, token});
+  const bool is_k = number >= static_cast<int>(p.q_groups);
+  const int head = is_k ? number - static_cast<int>(p.q_groups) : number;
+  const T* const in = static_cast<const T*>(is_k ? p.k.in : p.q.in) +
+                      times(token, is_k ? p.k.in_token : p.q.in_token) +
+                      times(head, is_k ? p.k.in_head : p.q.in_head);
+  T* const out = static_cast<T*>(is_k ? p.k.out : p.q.out) +
+                 times(token, is_k ? p.k.out_token : p.q.out_token) +
+                 times(head, is_k ? p.k.out_head : p.q.out_head);
+  const int first = thread_index() * kSize;
+  const Pieces at = {first, first + static_cast<int>(p.rotated) / 2};
+  Piece x[2];
+  load_piece(in + at.first, &x[0]);
+  load_piece(in + at.second, &x[1]);
+  float scale = p.inverse ? -1.0f : 1.0f;
+  if (!p.has_row(row)) {
+    row = 0;
+    scale = infinity() - infinity();  // and so is what it is multiplied with
+  }
+  float cos[kSize], sin[kSize], a[kSize], b[kSize];
+  load_tables<T, Interleaved>(p, row, at, cos, sin);
+  OPDOCK_UNROLL
+  for (int j = 0; j < kSize; ++j) sin[j] *= scale;
+  to_floats(x[0], a);
+  to_floats(x[1], b);
+  rotate_pieces<Interleaved>(cos, sin, a, b);
+  from_floats(a, &x[0]);
+  from_floats(b, &x[1]);
+  store_piece(out + at.first, x[0]);
+  store_piece(out + at.second, x[1]);
+}
+
 // A block's threads: pieces of a head, groups of heads, tokens. Blocks: a token's heads, tokens;
 // and in the third dimension pieces, if a head has more than a block has threads.
 template <class T, int Heads>
@@ -218,8 +263,16 @@ rotate(Params p) {
   }
   const int token = token_block * block_threads_z() + thread_index_z();
   const int number = head_block * block_threads_y() + thread_index_y();
-  const int slot = block_index_z() * block_threads() + thread_index();
   if (token >= static_cast<int>(p.tokens) || number >= static_cast<int>(p.groups)) return;
+  if (Heads == 1 && p.is_simple) {
+    if (p.interleaved) {
+      rotate_simple<T, true>(p, token, number);
+    } else {
+      rotate_simple<T, false>(p, token, number);
+    }
+    return;
+  }
+  const int slot = block_index_z() * block_threads() + thread_index();
   const Params::Place place = p.place(token);
   const Group<T> group = find_group<Heads, T>(p, number, place);
   if (p.by_vectors) {
