@@ -240,8 +240,7 @@ void launch(const Call& call, opdock::Dtype dtype, int64_t table_element, Params
         concat("found ", p->tokens, " tokens with ", p->q.count + p->k.count, " heads of ",
                p->rotated + p->copied, " elements, wanted fewer; pass a part of them at a time"));
   p->head_blocks = static_cast<int>(head_blocks);
-  p->is_simple = p->by_vectors && p->copied == 0 && p->in_each == p->tokens && p->length > 0 &&
-                 slot_blocks == 1;
+  p->is_simple = p->by_vectors && p->copied == 0 && p->in_each == p->tokens && slot_blocks == 1;
   const int64_t blocks = token_blocks * head_blocks;
   opdock::Launch how = {opdock::Dim3(blocks, 1, slot_blocks), opdock::Dim3(x, y, z)};
   // Of more threads the next launch's blocks do not all find room, and gather on some of the

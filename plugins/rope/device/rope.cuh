@@ -134,7 +134,7 @@ OPDOCK_DEVICE Group<T> find_group(const Params& p, int number, const Params::Pla
 }
 
 template <int Heads, typename T, typename Piece, bool Interleaved>
-OPDOCK_DEVICE void rotate_group(const Params& p, const Group<T>& group, const Params::Place& place,
+OPDOCK_DEVICE void rotate_group(const Params& p, const Group<T>& group, int64_t row,
                                 const Pieces& at) {
   constexpr int kSize = Piece::kSize;
   Piece x[Heads][2];
@@ -145,7 +145,6 @@ OPDOCK_DEVICE void rotate_group(const Params& p, const Group<T>& group, const Pa
     load_piece(group.in + times(h, group.in_step) + at.second, &x[h][1]);
   }
   float cos[kSize], sin[kSize];
-  const int64_t row = p.position(place);
   if (p.has_row(row)) {
     load_tables<T, Interleaved>(p, row, at, cos, sin);
   } else {
@@ -189,18 +188,17 @@ OPDOCK_DEVICE void copy_group(const Group<T>& group, const Pieces& at, int end) 
 
 // Pieces of a head lie side by side in neighbouring threads, whichever are pairs.
 template <int Heads, typename T, typename Piece>
-OPDOCK_DEVICE void rotate_slot(const Params& p, const Group<T>& group, const Params::Place& place,
-                               int slot) {
+OPDOCK_DEVICE void rotate_slot(const Params& p, const Group<T>& group, int64_t row, int slot) {
   constexpr int kSize = Piece::kSize;
   const int rotated = static_cast<int>(p.rotated), copied = static_cast<int>(p.copied);
   const int pairs = rotated / (2 * kSize);
   if (slot < pairs) {
     Pieces at = {slot * kSize, rotated / 2 + slot * kSize};
     if (!p.interleaved) {
-      rotate_group<Heads, T, Piece, false>(p, group, place, at);
+      rotate_group<Heads, T, Piece, false>(p, group, row, at);
     } else {
       if (kSize == 1) at = {2 * slot, 2 * slot + 1};
-      rotate_group<Heads, T, Piece, true>(p, group, place, at);
+      rotate_group<Heads, T, Piece, true>(p, group, row, at);
     }
     return;
   }
@@ -210,13 +208,10 @@ OPDOCK_DEVICE void rotate_slot(const Params& p, const Group<T>& group, const Par
   copy_group<Heads, T, Piece>(group, {first, first + step * kSize}, end);
 }
 
-// One head's piece where Params::is_simple(), in less than half the instructions: as many as a
-// launch of few threads has time for.
+// One head's piece where p.is_simple. Most of a small launch's time is what its threads do before
+// they ask for elements, which is less here than in find_group() and rotate_slot().
 template <typename T, bool Interleaved>
 OPDOCK_DEVICE void rotate_simple(const Params& p, int token, int number) {
-  using Piece = Packed<T>;
-  constexpr int kSize = Piece::kSize;
-  int64_t row = p.position({0, token});
   const bool is_k = number >= static_cast<int>(p.q_groups);
   const int head = is_k ? number - static_cast<int>(p.q_groups) : number;
   const T* const in = static_cast<const T*>(is_k ? p.k.in : p.q.in) +
@@ -225,27 +220,9 @@ OPDOCK_DEVICE void rotate_simple(const Params& p, int token, int number) {
   T* const out = static_cast<T*>(is_k ? p.k.out : p.q.out) +
                  times(token, is_k ? p.k.out_token : p.q.out_token) +
                  times(head, is_k ? p.k.out_head : p.q.out_head);
-  const int first = thread_index() * kSize;
-  const Pieces at = {first, first + static_cast<int>(p.rotated) / 2};
-  Piece x[2];
-  load_piece(in + at.first, &x[0]);
-  load_piece(in + at.second, &x[1]);
-  float scale = p.inverse ? -1.0f : 1.0f;
-  if (!p.has_row(row)) {
-    row = 0;
-    scale = infinity() - infinity();  // and so is what it is multiplied with
-  }
-  float cos[kSize], sin[kSize], a[kSize], b[kSize];
-  load_tables<T, Interleaved>(p, row, at, cos, sin);
-  OPDOCK_UNROLL
-  for (int j = 0; j < kSize; ++j) sin[j] *= scale;
-  to_floats(x[0], a);
-  to_floats(x[1], b);
-  rotate_pieces<Interleaved>(cos, sin, a, b);
-  from_floats(a, &x[0]);
-  from_floats(b, &x[1]);
-  store_piece(out + at.first, x[0]);
-  store_piece(out + at.second, x[1]);
+  const int first = thread_index() * vector_size<T>;
+  rotate_group<1, T, Packed<T>, Interleaved>(p, {in, out, 0, 0, 1}, p.position({0, token}),
+                                             {first, first + static_cast<int>(p.rotated) / 2});
 }
 
 // A block's threads: pieces of a head, groups of heads, tokens. Blocks: a token's heads, tokens;
@@ -275,10 +252,11 @@ rotate(Params p) {
   const int slot = block_index_z() * block_threads() + thread_index();
   const Params::Place place = p.place(token);
   const Group<T> group = find_group<Heads, T>(p, number, place);
+  const int64_t row = p.position(place);
   if (p.by_vectors) {
-    rotate_slot<Heads, T, Packed<T>>(p, group, place, slot);
+    rotate_slot<Heads, T, Packed<T>>(p, group, row, slot);
   } else {
-    rotate_slot<Heads, T, Single<T>>(p, group, place, slot);
+    rotate_slot<Heads, T, Single<T>>(p, group, row, slot);
   }
 }
 

@@ -38,7 +38,7 @@ struct Params {
 
   // Of a GPU's launch:
   int by_vectors;              // 16-byte pieces of everything are aligned
-  int is_simple;               // so, nothing is copied, all is one sequence, tables have rows
+  int is_simple;               // so, one sequence, nothing copied, a head in one block
   int head_blocks;             // that a token's heads are spread over
   long long q_groups, groups;  // of a thread's heads each: of q, and in all
 
