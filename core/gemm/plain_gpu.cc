@@ -48,9 +48,11 @@ opdock_status finish_sums(GpuCall* gpu, const Product& p, const Operand& sums) {
   Operand from = sums;
   void* d = const_cast<void*>(p.d.data);
   void* args[] = {&product, &from, &d};
-  const int64_t count = p.m * p.n;  // of one matrix; the kernel goes on from there
-  return launch_own(gpu, kFinishSums,
-                    std::min<int64_t>((count + kBlockThreads - 1) / kBlockThreads, 1 << 20), args,
+  // Four columns a thread of each row of one matrix; the kernel goes on from there.
+  const int64_t columns = gpu->call()->facts->warp_size * 4;
+  const int64_t warps = kBlockThreads / gpu->call()->facts->warp_size;
+  const int64_t count = (p.n + columns - 1) / columns * p.m;
+  return launch_own(gpu, kFinishSums, std::min<int64_t>((count + warps - 1) / warps, 1 << 20), args,
                     3);
 }
 

@@ -140,9 +140,13 @@ class Products {
   int others_ = 0;
 };
 
-// On the CPU no library that the host finds multiplies numbers of 16 bits.
+// On the CPU no library that the host finds multiplies numbers of 16 bits. On a GPU one row takes
+// less time by a kernel that reads each weight once than by a library's tiles of rows.
 bool takes_tiles(const CallBase& call, const Product& of) {
-  return of.weight.scale || (call.is_cpu() && of.x.dtype().bytes() == 2);
+  if (of.weight.scale) return true;
+  if (call.is_cpu()) return of.x.dtype().bytes() == 2;
+  const int64_t inputs = of.weight.inputs();
+  return of.weight.transposed && inputs > 0 && of.x.numel() == inputs;
 }
 
 }  // namespace

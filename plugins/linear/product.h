@@ -46,7 +46,7 @@ void prepare_products(Call& call);
 // A weight with a scale; both by their names.
 void check_int8(const Weight& weight, const char* name, const char* scale_name, Tensor x);
 // The same product by the plugin's own kernels, in tiles.cc, which need no workspace: of int8
-// weights and, on the CPU, of 16-bit numbers. False, and nothing is done, where a copy of the
+// weights, of one row on a GPU and, on the CPU, of 16-bit numbers. False, and nothing is done, where a copy of the
 // weight is to be multiplied.
 bool run_tiles(const Call& call, const Product& product, Tensor out);
 

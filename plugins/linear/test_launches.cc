@@ -119,6 +119,52 @@ TEST(LinearLaunches, AWeightWithGapsTakesTiles) {
     }
 }
 
+// Warps share an output until a lane has four vectors of 16 bytes; of 4096 outputs each has two.
+TEST(LinearLaunches, OneRowIsMultipliedByAKernelThatReadsEachWeightOnce) {
+  static const Op linear("linear", "linear");
+  const opdock_string none_text = {"none", 4};
+  for (const Type type : {Type::kFloat32, Type::kFloat16, Type::kBFloat16})
+    for (const uint32_t warp : {32u, 64u})
+      for (const auto& [outputs, vectors, team] :
+           {std::tuple{100, 1, 1}, {100, 4, 1}, {100, 5, 2}, {100, 9, 4}, {4096, 4, 1}}) {
+        RecordedGpu gpu;
+        gpu.warp_size = warp;
+        if (warp == 64) gpu.type = OPDOCK_ROCM;
+        const int64_t size = type == Type::kFloat32 ? 4 : 8, inputs = vectors * warp * size;
+        Array x(type, {1, 1, inputs}), weight(type, {outputs, inputs}), out(type, {1, 1, outputs});
+        std::vector<Launch> launches;
+        const Result result = linear.record({x.value(), weight.value(), none(), none(), none(),
+                                             text_value(&none_text), boolean(true)},
+                                            {&out}, gpu, &launches);
+        ASSERT_EQ(result.status, OPDOCK_OK) << result.text;
+        ASSERT_EQ(launches.size(), 1u);
+        EXPECT_TRUE(launches[0].kernel.starts_with("linear::one_row<")) << launches[0].kernel;
+        const int64_t each = outputs == 4096 ? 2 : 1, of_block = 256 / warp / team * each;
+        EXPECT_TRUE(launches[0].kernel.ends_with(", " + std::to_string(each) + ">"));
+        EXPECT_EQ(launches[0].how.block[0], 256u);
+        EXPECT_EQ(launches[0].how.grid[0], (outputs + of_block - 1) / of_block);
+        EXPECT_EQ(result.workspace_bytes, 0u);
+      }
+}
+
+TEST(LinearLaunches, OtherProductsAreTheLibrarys) {
+  static const Op linear("linear", "linear");
+  for (const auto& [rows, inputs, transposed] :
+       {std::tuple{2, 64, true}, {1, 64, false}, {3, 0, true}}) {
+    Array x(Type::kFloat16, {rows, inputs}), out(Type::kFloat16, {rows, 8});
+    Array weight(Type::kFloat16,
+                 transposed ? std::vector<int64_t>{8, inputs} : std::vector<int64_t>{inputs, 8});
+    std::vector<Launch> launches;
+    const opdock_string none_text = {"none", 4};
+    const Result result = linear.record({x.value(), weight.value(), none(), none(), none(),
+                                         text_value(&none_text), boolean(transposed)},
+                                        {&out}, 32, &launches);
+    ASSERT_EQ(result.status, OPDOCK_OK) << result.text;
+    ASSERT_EQ(launches.size(), 1u);
+    EXPECT_EQ(launches[0].kernel.substr(0, 13), "opdock.gemm/1");
+  }
+}
+
 // A product by the host, between launches of the plugin's own.
 TEST(LinearLaunches, AnMlpIsASumANormAndTwoProductsAroundAGate) {
   const Op norm_mlp("linear", "norm_mlp");

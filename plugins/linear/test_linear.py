@@ -44,6 +44,20 @@ def test_shapes(device, dtype, shape, transposed):
     check(device, random((m, k), dtype, 2), w, random(n, dtype, 3), transposed=transposed)
 
 
+# A row is shared by 1 to 8 warps, and by all of these more than once; 4096 outputs and more are
+# divided otherwise. Inputs that are not whole vectors are read one by one.
+@pytest.mark.parametrize(
+    ("n", "k"), [(1, 8), (7, 3), (9, 768), (5, 1030), (3, 4104), (2, 9000), (4097, 24), (4098, 5)]
+)
+def test_one_row(device, dtype, n, k):
+    x, bias, residual = random((1, k), dtype, 1), random(n, dtype, 2), random((1, n), dtype, 3)
+    for w in (weight(n, k, dtype), weight(n + 1, k + 16, dtype)[1:, 8:-8]):
+        check(device, x, w)
+        check(device, x, w, bias, residual, activation="gelu")
+    wide = random((1, k + 1), dtype, 4)
+    check(device, wide[:, 1:], weight(n, k + 1, dtype)[:, 1:], bias)
+
+
 @pytest.mark.parametrize("activation", ACTIVATIONS)
 @pytest.mark.parametrize("biased", [False, True])
 def test_epilogues(device, dtype, activation, biased):

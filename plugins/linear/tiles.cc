@@ -19,9 +19,12 @@ constexpr auto kRows = OPDOCK_KERNEL_FAMILY("linear::int8_rows", RowTypes, Kerne
 constexpr auto kTiles = OPDOCK_KERNEL_FAMILY("linear::int8_tiles", RowTypes);
 using Halves = opdock::KernelTypes<opdock::half, opdock::bfloat16>;
 constexpr auto kFew = OPDOCK_KERNEL_FAMILY("linear::int8_few", Halves, KernelNumbers<8, 32>);
+constexpr auto kOne = OPDOCK_KERNEL_FAMILY("linear::one_row", RowTypes, KernelNumbers<1, 2>);
 // Of a weight that is read twice at most; smaller ones are read that many times more often, as that
 // is faster than to make a copy.
 constexpr int64_t kSmallWeight = int64_t{5} << 20;
+// Of one row: from so many outputs on a warp has two, and up to so many vectors of each a lane.
+constexpr int64_t kManyOutputs = 4096, kLaneVectors = 4;
 constexpr int64_t kMostBlocks = 65535;  // of a grid, in its second dimension
 
 int64_t group_of(const Weight& weight) {
@@ -80,6 +83,24 @@ void run_on_cpu(const Call& call, Dtype dtype, int64_t group, const TileParams& 
 
 int64_t divide_up(int64_t number, int64_t by) {
   return (number + by - 1) / by;
+}
+
+// One row, of a weight without scales. Chosen on an H100, with a cold L2 and in the graph of a
+// token: more warps for an output, and more outputs for a warp, take longer.
+void run_one_row(const Call& call, Dtype dtype, TileParams p) {
+  const int64_t size = 16 / dtype.bytes(), warp = call.facts().warp_size;
+  const uint64_t bytes = static_cast<uint64_t>(dtype.bytes());
+  uint64_t at = reinterpret_cast<uintptr_t>(p.weight) | reinterpret_cast<uintptr_t>(p.x);
+  at |= static_cast<uint64_t>(p.output_stride) * bytes;
+  p.vectors = p.inputs % size == 0 && at % 16 == 0;
+  const int each = p.outputs < kManyOutputs ? 1 : 2;
+  p.team = 1;
+  while (p.team * warp < kTileThreads && p.team * warp * size * kLaneVectors < p.inputs)
+    p.team *= 2;
+  const int64_t blocks = divide_up(p.outputs, kTileThreads / warp / p.team * each);
+  opdock::Launch how = {opdock::Dim3(blocks), kTileThreads};
+  how.flags = opdock::detail::turn_flags(call, blocks, kTileThreads);
+  call.launch(kOne(dtype, each), how, p);
 }
 
 // Whether tensor cores multiply the weight as it is: 64 inputs of an output have one scale.
@@ -156,6 +177,10 @@ bool run_tiles(const Call& call, const Product& product, Tensor out) {
   const Dtype dtype = product.x.dtype();
   if (call.is_cpu()) {
     run_on_cpu(call, dtype, group_of(product.weight), params);
+    return true;
+  }
+  if (!product.weight.scale) {
+    run_one_row(call, dtype, params);
     return true;
   }
   set_groups(product, &params);

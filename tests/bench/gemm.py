@@ -9,6 +9,7 @@ is that of the tests' plugin, build/tests/gemm.
 
 import argparse
 import os
+import random
 import statistics
 from pathlib import Path
 
@@ -71,16 +72,19 @@ def candidates(shape, dtype, tf32):
 
 
 def device_us(functions, repeats):
-    """{whose: median µs on the device}, in turns."""
+    """{whose: median µs on the device}, in turns of a random order: calls that alternate meet
+    whatever else alternates. On an H100 each second pair of events was up to 0.8 µs further apart,
+    so that of two that launch the same kernel always one seemed slower."""
     flush = torch.empty(256 << 20, dtype=torch.uint8, device="cuda")
     events = {whose: [] for whose in functions}
     for function in functions.values():
         for _ in range(5):
             function()
+    order = random.Random(1)
     torch.cuda.synchronize()
     torch.cuda._sleep(20_000_000)  # so that no launch waits for the host
     for _ in range(repeats):
-        for whose, function in functions.items():
+        for whose, function in order.sample(list(functions.items()), len(functions)):
             pair = [torch.cuda.Event(enable_timing=True) for _ in range(2)]
             flush.zero_()
             pair[0].record()
@@ -100,7 +104,7 @@ def main():
     parser.add_argument("--dtypes", default="bfloat16,float16,float32")
     parser.add_argument("--shapes", metavar="MxNxK,…", help="without it all")
     parser.add_argument("--tf32", action="store_true")
-    parser.add_argument("--repeats", type=int, default=50)
+    parser.add_argument("--repeats", type=int, default=100)
     arguments = parser.parse_args()
     torch.backends.cuda.matmul.allow_tf32 = arguments.tf32
     shapes = SHAPES

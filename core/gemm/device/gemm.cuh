@@ -167,17 +167,99 @@ OPDOCK_KERNEL(kThreads) multiply_integers(Product p, void* d) {
                 reinterpret_cast<int (*)[kTile]>(right));
 }
 
+// kEach columns of a row, a warp apart, of those before `end`. What is the same for all of them is
+// decided once and outside: otherwise the branches take longer than the numbers.
+struct Columns {
+  int64_t first, end;
+
+  template <class Body>
+  OPDOCK_DEVICE void for_each(const Body& body) const {
+    OPDOCK_UNROLL
+    for (int j = 0; j < kEach; ++j)
+      if (first + j * warp_width() < end) body(j, first + j * warp_width());
+  }
+};
+
+template <class T>
+OPDOCK_DEVICE void load_columns(const Columns& columns, const void* row, float (&value)[kEach]) {
+  columns.for_each(
+      [&](int j, int64_t column) { value[j] = to_float(static_cast<const T*>(row)[column]); });
+}
+// at: of the row's first number.
+OPDOCK_DEVICE void load_columns(const Columns& columns, const void* data, int element, int64_t at,
+                                float (&value)[kEach]) {
+  const void* const row = static_cast<const char*>(data) + at * bytes_of(element);
+  if (element == kFloat32) return load_columns<float>(columns, row, value);
+  if (element == kFloat16) return load_columns<half>(columns, row, value);
+  if (element == kBfloat16) return load_columns<bfloat16>(columns, row, value);
+  columns.for_each([&](int j, int64_t column) { value[j] = load_float(row, element, column); });
+}
+
+template <class T>
+OPDOCK_DEVICE void store_columns(const Columns& columns, void* row, const float (&value)[kEach]) {
+  columns.for_each(
+      [&](int j, int64_t column) { static_cast<T*>(row)[column] = from_float<T>(value[j]); });
+}
+OPDOCK_DEVICE void store_columns(const Columns& columns, void* data, int element, int64_t at,
+                                 const float (&value)[kEach]) {
+  void* const row = static_cast<char*>(data) + at * bytes_of(element);
+  if (element == kFloat32) return store_columns<float>(columns, row, value);
+  if (element == kFloat16) return store_columns<half>(columns, row, value);
+  if (element == kBfloat16) return store_columns<bfloat16>(columns, row, value);
+  columns.for_each([&](int j, int64_t column) { store_float(row, element, column, value[j]); });
+}
+
+// As put() does, of several numbers of a row.
+OPDOCK_DEVICE void put_columns(const Product& p, void* d, int64_t batch, int64_t row,
+                               const Columns& columns, float (&value)[kEach]) {
+  const Finish& how = p.finish;
+  float bias[kEach] = {}, c[kEach] = {};
+  if (how.bias_element != kNoElement) load_columns(columns, how.bias, how.bias_element, 0, bias);
+  if (how.c.data != nullptr)
+    load_columns(columns, how.c.data, how.c.element,
+                 batch * how.c.batch_stride + row * how.c.row_stride, c);
+  const auto finish_by = [&](auto activation) {
+    OPDOCK_UNROLL
+    for (int j = 0; j < kEach; ++j)
+      value[j] = finish<Math>(activation(), how.residual, value[j], bias[j], how.beta * c[j]) *
+                 scale_of(p.d, 0);
+  };
+  switch (how.activation) {
+    case kRelu:
+      finish_by([] { return kRelu; });
+      break;
+    case kGelu:
+      finish_by([] { return kGelu; });
+      break;
+    case kGeluTanh:
+      finish_by([] { return kGeluTanh; });
+      break;
+    case kSilu:
+      finish_by([] { return kSilu; });
+      break;
+    default:
+      finish_by([] { return kNone; });
+  }
+  store_columns(columns, d, p.d.element, batch * p.d.batch_stride + row * p.d.row_stride, value);
+}
+
 // What is left to be done to the sums of a library, which may be D's own elements. p.a and p.b have
-// their scales alone.
+// their scales alone. A warp has a part of a row, and goes on to another.
 OPDOCK_KERNEL(kThreads) finish_sums(Product p, Operand sums, void* d) {
-  const int64_t count = p.m * p.n * p.batch;
-  for (int64_t i = block_index() * kThreads + thread_index(); i < count;
-       i += grid_blocks() * kThreads) {
-    const int64_t column = i % p.n, row = i / p.n % p.m, batch = i / (p.n * p.m);
-    const int64_t at = batch * sums.batch_stride + row * sums.row_stride + column;
-    put(p, d, batch, row, column,
-        load_float(sums.data, sums.element, at) * p.finish.alpha * scale_of(p.a, row) *
-            scale_of(p.b, column));
+  constexpr int kWarp = warp_width(), kPart = kWarp * kEach, kWarps = kThreads / kWarp;
+  const int lane = thread_index() % kWarp, warp = thread_index() / kWarp;
+  const int64_t across = (p.n + kPart - 1) / kPart, parts = across * p.m * p.batch;
+  for (int64_t i = block_index() * kWarps + warp; i < parts; i += grid_blocks() * kWarps) {
+    const int64_t rows =
+        parts <= 0xffffffff ? static_cast<uint32_t>(i) / static_cast<uint32_t>(across) : i / across;
+    const int64_t batch = p.batch == 1 ? 0 : rows / p.m, row = rows - batch * p.m;
+    const Columns columns = {(i - rows * across) * kPart + lane, p.n};
+    float value[kEach] = {};
+    load_columns(columns, sums.data, sums.element,
+                 batch * sums.batch_stride + row * sums.row_stride, value);
+    const float scale = p.finish.alpha * scale_of(p.a, row);
+    columns.for_each([&](int j, int64_t column) { value[j] *= scale * scale_of(p.b, column); });
+    put_columns(p, d, batch, row, columns, value);
   }
 }
 

@@ -17,12 +17,13 @@ struct TileParams {
   const void* x;
   const void* residual;  // null: none
   const void* bias;      // null: none
-  const void* weight;    // int8; on the CPU without a scale of x's dtype
+  const void* weight;    // int8; without a scale of x's dtype
   const float* scale;
   int act;                                // an activation::Activation
-  int vectors;                            // whole, aligned vectors of 16 weights, each of one group
+  int vectors;                            // whole, aligned vectors, of int8 of 16, each of one group
   int out_vectors;                        // out, residual and bias by vectors
   int by_parts;                           // a scale for each 64 inputs, otherwise one an output
+  int team;                               // of one_row: warps that share an output, a power of 2
   long long inputs, outputs;              // of a row of x, of a row of the result
   long long input_stride, output_stride;  // of the weight, in elements: from one input to the next
   long long input_index, output_index;    // the same in the order that groups are counted in
