@@ -102,6 +102,7 @@ def on_another_stream(op, x):
 
 def in_a_graph(op, x):
     """op of x captured in a CUDA graph and replayed after x has been given new values."""
+    op(x)  # the first call may prepare it, which no capture can
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         found = op(x)

@@ -288,7 +288,9 @@ opdock_status opdock_prepare(opdock_function* function, opdock_device device, ch
     opdock_call_options room;
     const opdock_call_options& how = read_options(options, &room);
     const auto anew = [&](Target** on) {
-      return invoke_anew(*function, how, args, num_args, results, num_results, false, on, error);
+      opdock_call_options other = how;  // the caller's workspace is of the size that was planned
+      other.workspace = nullptr;
+      return invoke_anew(*function, other, args, num_args, results, num_results, false, on, error);
     };
     opdock_status status = OPDOCK_OK;
     Target* target = nullptr;

@@ -72,28 +72,27 @@ def candidates(shape, dtype, tf32):
 
 
 def device_us(functions, repeats):
-    """{whose: median µs on the device}, in turns of a random order: calls that alternate meet
-    whatever else alternates. On an H100 each second pair of events was up to 0.8 µs further apart,
-    so that of two that launch the same kernel always one seemed slower."""
+    """{whose: median µs on the device}, in turns of a random order, as each second pair of events
+    may be further apart (timing.middle)."""
     flush = torch.empty(256 << 20, dtype=torch.uint8, device="cuda")
     events = {whose: [] for whose in functions}
     for function in functions.values():
         for _ in range(5):
             function()
-    order = random.Random(1)
+    order, turns = random.Random(1), list(functions.items())
     torch.cuda.synchronize()
     torch.cuda._sleep(20_000_000)  # so that no launch waits for the host
-    for _ in range(repeats):
-        for whose, function in order.sample(list(functions.items()), len(functions)):
+    for repeat in range(repeats):
+        for i, (whose, function) in enumerate(order.sample(turns, len(turns))):
             pair = [torch.cuda.Event(enable_timing=True) for _ in range(2)]
             flush.zero_()
             pair[0].record()
             function()
             pair[1].record()
-            events[whose].append(pair)
+            events[whose].append((repeat * len(turns) + i, *pair))
     torch.cuda.synchronize()
     return {
-        whose: statistics.median(a.elapsed_time(b) * 1000 for a, b in pairs)
+        whose: timing.middle([(number, a.elapsed_time(b) * 1000) for number, a, b in pairs])
         for whose, pairs in events.items()
     }
 

@@ -43,7 +43,7 @@ SHAPES = {
 #: (rtol, atol) of DeepSpeed's own tests
 TOLERANCES = {"fp32": (5e-4, 5e-5), "fp16": (3e-2, 2e-3), "bf16": (4.8e-1, 3.2e-2)}
 PAIRS = [(label, suffix) for label in CALLS for suffix in DTYPES]  # in this order: risky ones last
-REPEATS = 20
+REPEATS = 40
 STUCK = 60  # seconds after which a call does not come back
 LIMIT = 240  # seconds for all, DeepSpeed's compilation included
 SKIPPED = "the function was not tried at the shapes after this one"

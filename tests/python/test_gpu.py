@@ -183,3 +183,40 @@ def test_jax_results_and_refusals(ops, cuda):
     w = jax.device_put(jax.numpy.ones(6, "bfloat16"), jax.devices("cpu")[0])
     with pytest.raises(opdock.OpdockError, match="'weight'.*cpu.*cuda:0"):
         ops.layer_norm(x, w, w)
+
+
+def test_the_workspace_is_torchs_memory(ops, cuda):
+    """A gradient's sums over rows, in the memory that torch keeps: with fresh results, into the
+    caller's, on another stream, and in a graph."""
+    grad = cuda.randn(4096, 512, device="cuda")
+    wanted = grad.double().sum(0)
+
+    def total(**keywords):
+        return ops.bias_add_backward(grad, **keywords)[1]
+
+    def right(found):
+        return bool((found.double() - wanted).abs().max() < 1e-3)
+
+    assert right(total())
+    for out in (None, (cuda.empty_like(grad), cuda.empty(512, device="cuda"))):
+        cuda.cuda.synchronize()
+        cuda.cuda.empty_cache()
+        before = cuda.cuda.memory_allocated()
+        cuda.cuda.reset_peak_memory_stats()
+        kept = ops.bias_add_backward(grad, out=out) if out else ops.bias_add_backward(grad)
+        fresh = 0 if out else sum(x.numel() * x.element_size() for x in kept)
+        assert cuda.cuda.memory_allocated() == before + fresh
+        assert cuda.cuda.max_memory_allocated() > before + fresh + 4096
+        assert right(kept[1])
+    with cuda.cuda.stream(cuda.cuda.Stream()):
+        cuda.cuda._sleep(BUSY // 20)
+        found = [total() for _ in range(8)]  # each one's sums over those of the one before
+        others = [cuda.full((8, 512), 7.0, device="cuda") for _ in range(8)]
+    cuda.cuda.synchronize()
+    assert all(map(right, found)) and all(bool((x == 7).all()) for x in others)
+    graph = cuda.cuda.CUDAGraph()
+    with cuda.cuda.graph(graph):
+        found = total()
+    grad.mul_(2)
+    graph.replay()
+    assert right(found / 2)
