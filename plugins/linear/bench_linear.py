@@ -78,7 +78,7 @@ def extra_cases(dtype):
             "opdock": lambda x=x, q=q, scale=scale: opdock.ops.linear(x, q, weight_scale=scale),
             "torch": lambda x=x, q=q, scale=scale: F.linear(x, (q * scale[:, None]).to(x.dtype)),
         }
-        yield "linear_int8", case, q.numel(), whose, x
+        yield "linear", f"{case} int8", q.numel(), whose, x
         whose = {
             "opdock": lambda x=x, w=w: opdock.ops.linear(x, w),
             "torch": lambda x=x, w=w: F.linear(x, w),
