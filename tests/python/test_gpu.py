@@ -199,6 +199,7 @@ def test_the_workspace_is_torchs_memory(ops, cuda):
 
     assert right(total())
     for out in (None, (cuda.empty_like(grad), cuda.empty(512, device="cuda"))):
+        kept = None
         cuda.cuda.synchronize()
         cuda.cuda.empty_cache()
         before = cuda.cuda.memory_allocated()
