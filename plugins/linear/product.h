@@ -46,8 +46,8 @@ void prepare_products(Call& call);
 // A weight with a scale; both by their names.
 void check_int8(const Weight& weight, const char* name, const char* scale_name, Tensor x);
 // The same product by the plugin's own kernels, in tiles.cc, which need no workspace: of int8
-// weights, of one row on a GPU and, on the CPU, of 16-bit numbers. False, and nothing is done, where a copy of the
-// weight is to be multiplied.
+// weights, of one row on a GPU and, on the CPU, of 16-bit numbers. False, and nothing is done,
+// where a copy of the weight is to be multiplied.
 bool run_tiles(const Call& call, const Product& product, Tensor out);
 
 // Up to so many rows a GPU's kernels read an int8 weight once for several of them.

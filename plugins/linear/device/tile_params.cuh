@@ -20,7 +20,7 @@ struct TileParams {
   const void* weight;    // int8; without a scale of x's dtype
   const float* scale;
   int act;                                // an activation::Activation
-  int vectors;                            // whole, aligned vectors, of int8 of 16, each of one group
+  int vectors;                            // whole, aligned vectors; of int8 of 16, of one group
   int out_vectors;                        // out, residual and bias by vectors
   int by_parts;                           // a scale for each 64 inputs, otherwise one an output
   int team;                               // of one_row: warps that share an output, a power of 2
