@@ -192,6 +192,12 @@ opdock_status invoke_anew(const opdock_function& function, const opdock_call_opt
   return invoke_in_full(&in, args, num_args, results, num_results, may_lack, error);
 }
 
+// For another provider than the one whose plan says how large the caller's workspace is.
+opdock_call_options with_hosts_workspace(opdock_call_options options) {
+  options.workspace = nullptr;
+  return options;
+}
+
 // Room for fewer tensors than there are is an error that says how many. A program whose plan has no
 // member `room` has seen to it that there is enough, where the schema says how many there are.
 opdock_status check_room(Invocation* in, const opdock_value* args, opdock_plan* plan,
@@ -287,16 +293,12 @@ opdock_status opdock_prepare(opdock_function* function, opdock_device device, ch
     }
     opdock_call_options room;
     const opdock_call_options& how = read_options(options, &room);
-    const auto anew = [&](Target** on) {
-      opdock_call_options other = how;  // the caller's workspace is of the size that was planned
-      other.workspace = nullptr;
-      return invoke_anew(*function, other, args, num_args, results, num_results, false, on, error);
-    };
     opdock_status status = OPDOCK_OK;
     Target* target = nullptr;
     if ((plan->flags & OPDOCK_PLAN_OF_SHAPES) != 0) [[unlikely]] {
       // The op has not seen where the data lies.
-      status = anew(&target);
+      status =
+          invoke_anew(*function, how, args, num_args, results, num_results, false, &target, error);
     } else {
       target = recheck_arguments(*function, args, num_args, &status, error);
       if (target == nullptr) return status;
@@ -321,7 +323,10 @@ opdock_status opdock_prepare(opdock_function* function, opdock_device device, ch
     if (status != OPDOCK_INCOMPATIBLE) [[likely]]
       return status;
     // Another provider's plan is its own, also where it comes to the same outputs.
-    return call_further(*function, target, status, anew);
+    return call_further(*function, target, status, [&](Target** on) {
+      return invoke_anew(*function, with_hosts_workspace(how), args, num_args, results, num_results,
+                         false, on, error);
+    });
   } catch (...) {
     return caught(error);
   }
@@ -347,7 +352,8 @@ opdock_status opdock_prepare(opdock_function* function, opdock_device device, ch
       if (status != OPDOCK_INCOMPATIBLE) [[likely]]
         return status;
       return call_further(*function, target, status, [&](Target** on) {
-        return invoke_anew(*function, how, args, num_args, results, num_results, true, on, error);
+        return invoke_anew(*function, with_hosts_workspace(how), args, num_args, results,
+                           num_results, true, on, error);
       });
     }
     opdock_plan plan;

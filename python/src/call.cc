@@ -144,29 +144,26 @@ bool plan_call(Call& call, uint32_t tensors, opdock_plan* plan) {
   return true;
 }
 
-bool is_on_gpu(const Call& call) {
-  return call.frame.gpu.type != OPDOCK_CPU;
+// On a GPU, of calls whose results are torch's: torch takes memory back in the stream's order by
+// itself, where to give it back to the driver is work for the stream, 0.8 us a call on an H100.
+bool takes_torchs_workspace(const Frame& frame) {
+  const TypeEntry *const model = frame.model_entry, *const stream = frame.stream_entry;
+  return frame.gpu.type != OPDOCK_CPU && Device(frame.device) == Device(frame.gpu) &&
+         model != nullptr && model->kind == ArrayKind::kTorch && model->api != nullptr &&
+         stream != nullptr && stream->kind == ArrayKind::kTorch;
 }
 
-// On a GPU the workspace is torch's memory, if results are: torch takes it back in the stream's
-// order by itself, where memory of the driver's is work for the stream, 0.8 us a call on an H100.
-// Without any the host allocates.
+// For such a call; without memory of torch's the host looks for some.
 void take_workspace(Call& call, const opdock_plan& plan) {
   constexpr uint64_t kAlignment = 256;  // which a plan means by 0; torch's has 512
-  Frame& frame = call.frame;
-  const TypeEntry* const library = frame.model_entry;
-  if (plan.workspace_bytes == 0 || plan.workspace_alignment > kAlignment || library == nullptr ||
-      library->kind != ArrayKind::kTorch || library->api == nullptr ||
-      frame.stream_entry == nullptr || frame.stream_entry->kind != ArrayKind::kTorch ||
-      Device(frame.device) != Device(frame.gpu))
-    return;
+  if (plan.workspace_bytes == 0 || plan.workspace_alignment > kAlignment) return;
   opdock_output wanted = {};
   wanted.dtype = dtype_of<uint8_t>();
   wanted.ndim = 1;
   wanted.shape[0] = static_cast<int64_t>(plan.workspace_bytes);
-  Result* const memory = frame.take<Result>(1);
-  if (!allocate_result(frame, wanted, memory)) return PyErr_Clear();
-  frame.hold([](void* what) { drop_result(static_cast<Result*>(what)); }, memory);
+  Result* const memory = call.frame.take<Result>(1);
+  if (!allocate_result(call.frame, wanted, memory)) return PyErr_Clear();
+  call.frame.hold([](void* what) { drop_result(static_cast<Result*>(what)); }, memory);
   char* const data = static_cast<char*>(memory->tensor.data) + memory->tensor.byte_offset;
   if (reinterpret_cast<uintptr_t>(data) % kAlignment != 0) return;
   call.set_options().workspace = data;
@@ -175,10 +172,11 @@ void take_workspace(Call& call, const opdock_plan& plan) {
 
 // Without fresh results, or into those of the caller's.
 bool run_into_values(Call& call, uint32_t fresh, opdock_value* values) {
-  if (!is_on_gpu(call) && !call.info.draws) return invoke(call, values);
+  const bool torchs = takes_torchs_workspace(call.frame);
+  if (!torchs && !call.info.draws) return invoke(call, values);
   opdock_plan plan;
   if (!plan_call(call, fresh, &plan)) return false;
-  if (!is_on_gpu(call)) return invoke(call, values);
+  if (!torchs) return invoke(call, values);
   take_workspace(call, plan);
   return run_planned(call, plan, values);
 }
@@ -212,7 +210,7 @@ bool run_into_values(Call& call, uint32_t fresh, opdock_value* values) {
     ++made;
   }
   if (made == fresh.count) {
-    if (is_on_gpu(call)) take_workspace(call, plan);
+    if (takes_torchs_workspace(call.frame)) take_workspace(call, plan);
     point_at(call.info, call.frame, fresh, values);
     if (run_planned(call, plan, values))
       return finish_all(call.info, call.frame, call.objects, values, fresh);

@@ -48,7 +48,8 @@ class Share:
 
 
 def newest(records):
-    """The newest Share of each op, shape, dtype and peer, in the order of the records."""
+    """The newest Share of each op, shape, dtype and peer, in the order of the records, but batches
+    and lists last."""
     copies, shares = {}, {}
     for row in records:
         if row["bench"] != "gpu_ops":
@@ -59,7 +60,7 @@ def newest(records):
         # What is twice as fast as a copy has moved nothing: DeepSpeed's norms of 32768 columns.
         elif case in copies and op not in LEFT_OUT and row["gb_per_s"] < 2 * copies[case]:
             shares[row["name"], row["peer"]] = Share(row, copies[case])
-    return list(shares.values())
+    return sorted(shares.values(), key=lambda share: " " in share.op)
 
 
 def family(shares, beginnings):

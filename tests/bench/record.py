@@ -72,3 +72,31 @@ def append(path, bench, results):
     with open(path, "a") as file:
         for line in [{"where": environment()}, *({"bench": bench, **row} for row in results)]:
             file.write(json.dumps(line) + "\n")
+
+
+def is_copy(row):
+    """Whether it is what others of its run are compared with (gpu_ops): it stays as they do."""
+    return row["bench"] == "gpu_ops" and row["name"].startswith("copy ")
+
+
+def prune(path):
+    """Rewrites a file without the results that later ones of the same case and peer have replaced,
+    of which the pages show nothing: the repository's history has them."""
+    runs, newest = [], {}
+    for line in Path(path).read_text().splitlines():
+        row = json.loads(line)
+        if row.keys() == {"where"}:
+            runs.append((line, []))
+        else:
+            runs[-1][1].append((line, row))
+            newest[row["bench"], row.get("name"), row.get("peer")] = line
+    kept = []
+    for where, results in runs:
+        rest = [
+            (line, row)
+            for line, row in results
+            if is_copy(row) or newest[row["bench"], row.get("name"), row.get("peer")] is line
+        ]
+        if not all(is_copy(row) for _, row in rest):
+            kept += [where, *(line for line, _ in rest)]
+    Path(path).write_text("".join(f"{line}\n" for line in kept))

@@ -237,6 +237,9 @@ def summary(path, rows):
 
 def main():
     files = sorted((HERE / "records").glob("*.jsonl"))
+    if "--check" not in sys.argv[1:]:
+        for path in files:
+            record.prune(path)
     names = {row["name"] for path in files for row in record.read(path)}
     wanted = {name for row, peers in PEERS.items() for name in (row, *peers)}
     for _, _, _, rows in SUMMARY:

@@ -14,3 +14,30 @@ def test_each_result_is_read_with_where_it_was_measured(tmp_path, monkeypatch):
         {"bench": "ops", "name": "b", "us": 1.5, "where": {"commit": "one"}},
         {"bench": "ops", "where": {"commit": "two"}},
     ]
+
+
+def test_what_was_measured_again_is_dropped_but_not_the_copies_beside_the_rest(
+    tmp_path, monkeypatch
+):
+    file = tmp_path / "gpu.jsonl"
+
+    def append(commit, bench, *names):
+        monkeypatch.setattr(record, "environment", lambda: {"commit": commit})
+        record.append(file, bench, [{"name": name, "peer": "opdock"} for name in names])
+
+    append("one", "gpu_ops", "copy 1x2", "softmax 1x2")
+    append("two", "gpu_ops", "copy 1x2", "softmax 1x2", "norm 1x2")
+    append("three", "gemm", "norm 1x2")
+    append("four", "gpu_ops", "copy 1x2", "softmax 1x2")
+    record.prune(file)
+    found = [(row["where"]["commit"], row["name"]) for row in record.read(file)]
+    assert found == [
+        ("two", "copy 1x2"),
+        ("two", "norm 1x2"),
+        ("three", "norm 1x2"),
+        ("four", "copy 1x2"),
+        ("four", "softmax 1x2"),
+    ]
+    before = file.read_text()
+    record.prune(file)
+    assert file.read_text() == before

@@ -90,7 +90,7 @@ def test_what_does_not_fit_is_refused():
         p = torch.ones(4)
         cpu_adam.zenflow_adam_register_group(handle, p, p, torch.ones(3), p, p, p, p, None)
     with pytest.raises(AttributeError, match="zenflow_adam_nothing"):
-        cpu_adam.zenflow_adam_nothing  # noqa: B018
+        cpu_adam.zenflow_adam_nothing  # noqa: B018 (to look it up is the test)
     cpu_adam.zenflow_adam_destroy(handle)
     cpu_adam.destroy_adam(8)
 

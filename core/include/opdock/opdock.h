@@ -458,8 +458,8 @@ typedef struct opdock_call_options {
   /* Where random numbers come from, for ops with OPDOCK_OP_RANDOM; its offset is advanced. NULL: a
    * Generator among the arguments, else the runtime's own generator of the device. */
   opdock_generator* generator;
-  /* The caller's, of the planned size; NULL, and where the call has to be planned again: the
-   * host's. */
+  /* The caller's, of the planned size; NULL, and where the plugin that planned cannot make the call
+   * and another one does: the host's. */
   void* workspace;
   uint64_t workspace_bytes;
   const opdock_keeper* keeper; /* NULL: ops may keep nothing */

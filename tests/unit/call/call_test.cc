@@ -661,6 +661,80 @@ TEST(Call, EndsForTheResolverAlsoIfTheNextTryThrows) {
   EXPECT_EQ(resolver.ended, 1);
 }
 
+// The first op cannot make the call; then the second one serves.
+class NextResolver : public TestResolver {
+ public:
+  NextResolver(const opdock_op* first, const opdock_op* second)
+      : TestResolver(first), second_(second) {}
+  Status resolve(const opdock_function& function, opdock_device device, Target** out) override {
+    return given_up_ ? second_.resolve(function, device, out)
+                     : TestResolver::resolve(function, device, out);
+  }
+  bool give_up(const opdock_function& function, Target* target) override {
+    function.forget(target);
+    return !std::exchange(given_up_, true);
+  }
+
+ private:
+  TestResolver second_;
+  bool given_up_ = false;
+};
+
+TEST(Call, AnotherProviderGetsAWorkspaceOfItsOwnSize) {
+  static void* found = nullptr;
+  static const opdock_op first = [] {
+    opdock_op o = make_op("further(Tensor(a!) x) -> ()");
+    o.plan = [](const opdock_call*, const opdock_value*, uint32_t, opdock_plan* plan) {
+      plan->workspace_bytes = 256;
+      return opdock_status{OPDOCK_OK};
+    };
+    o.run = [](const opdock_call*, const opdock_value*, uint32_t, opdock_value*, uint32_t) {
+      return opdock_status{OPDOCK_INCOMPATIBLE};
+    };
+    return o;
+  }();
+  static const opdock_op second = [] {
+    opdock_op o = first;
+    o.plan = [](const opdock_call*, const opdock_value*, uint32_t, opdock_plan* plan) {
+      plan->workspace_bytes = 4096;
+      return opdock_status{OPDOCK_OK};
+    };
+    o.run = [](const opdock_call* call, const opdock_value*, uint32_t, opdock_value*, uint32_t) {
+      found = call->workspace_bytes == 4096 ? call->workspace : nullptr;
+      return opdock_status{OPDOCK_OK};
+    };
+    return o;
+  }();
+  A a;
+  const opdock_value x = A::value(a.tensor({2}));
+  alignas(256) static char memory[256];
+  opdock_call_options options{};
+  options.struct_size = sizeof options;
+  options.workspace = memory;
+  options.workspace_bytes = sizeof memory;
+  char error[512] = "";
+  for (const bool planned : {false, true}) {
+    NextResolver resolver(&first, &second);
+    opdock_function function("test", *parse_schema(first.schema, nullptr), &resolver);
+    opdock_plan plan{};
+    plan.struct_size = sizeof plan;
+    found = nullptr;
+    opdock_status status = OPDOCK_OK;
+    if (planned) {
+      ASSERT_EQ(opdock_plan_call(&function, &options, &x, 1, &plan, error, sizeof error),
+                OPDOCK_OK);
+      EXPECT_EQ(plan.workspace_bytes, sizeof memory);
+      status =
+          opdock_run_planned(&function, &options, &plan, &x, 1, nullptr, 0, error, sizeof error);
+    } else {
+      status = opdock_invoke(&function, &options, &x, 1, nullptr, 0, error, sizeof error);
+    }
+    EXPECT_EQ(status, OPDOCK_OK) << error;
+    EXPECT_NE(found, nullptr);
+    EXPECT_NE(found, memory);
+  }
+}
+
 TEST(Call, TheDeviceComesFromADeviceArgumentWithoutTensors) {
   static const opdock_op op = make_op("z(int n, Device? where=None) -> ()");
   TestFunction f(&op);

@@ -171,10 +171,10 @@ class OpBuilder(ABC):
         """The arguments without empty ones."""
         return [argument for argument in args if len(argument) > 0]
 
-    def hipify_extension(self):  # noqa: B027
+    def hipify_extension(self):  # noqa: B027 (subclasses need not have one)
         """Nothing: what is built for ROCm is translated in the build's folder, never in place."""
 
-    def sycl_extension(self):  # noqa: B027
+    def sycl_extension(self):  # noqa: B027 (as above)
         """Nothing: there is no SYCL here."""
 
     @staticmethod
