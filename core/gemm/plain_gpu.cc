@@ -10,9 +10,10 @@ namespace {
 constexpr int64_t kTileSize = 64;
 constexpr uint32_t kBlockThreads = 256;  // as the kernels have it
 constexpr int64_t kMostBlocks = INT32_MAX;
+constexpr int64_t kColumns = 8;  // of a thread that finishes sums, as the kernel has it
 
 opdock_status launch_own(GpuCall* gpu, OwnKernel which, int64_t blocks, void* const* args,
-                         uint32_t num_args) {
+                         uint32_t num_args, uint32_t flags = 0) {
   opdock_kernel* kernel = nullptr;
   const opdock_status found = gpu->kernel(which, &kernel);
   if (found != OPDOCK_OK) return found;
@@ -24,7 +25,17 @@ opdock_status launch_own(GpuCall* gpu, OwnKernel which, int64_t blocks, void* co
   launch.block[1] = launch.block[2] = 1;
   launch.args = args;
   launch.num_args = num_args;
+  launch.flags = flags;
   return gpu->call()->host->launch(gpu->call(), kernel, &launch);
+}
+
+bool is_aligned(const void* data, int64_t bytes) {
+  return reinterpret_cast<uintptr_t>(data) % static_cast<uintptr_t>(bytes) == 0;
+}
+// Whether each four elements of rows that are a multiple of four long may be loaded at once.
+bool has_fours(const Operand& matrix) {
+  return is_aligned(matrix.data, int64_t{4} * bytes_of(matrix.element)) &&
+         matrix.row_stride % 4 == 0 && matrix.batch_stride % 4 == 0;
 }
 
 }  // namespace
@@ -44,16 +55,21 @@ opdock_status multiply_plainly(GpuCall* gpu, const Product& p) {
 }
 
 opdock_status finish_sums(GpuCall* gpu, const Product& p, const Operand& sums) {
+  const opdock_device_facts& facts = *gpu->call()->facts;
   Product product = p;
   Operand from = sums;
   void* d = const_cast<void*>(p.d.data);
-  void* args[] = {&product, &from, &d};
-  // Four columns a thread of each row of one matrix; the kernel goes on from there.
-  const int64_t columns = gpu->call()->facts->warp_size * 4;
-  const int64_t warps = kBlockThreads / gpu->call()->facts->warp_size;
-  const int64_t count = (p.n + columns - 1) / columns * p.m;
-  return launch_own(gpu, kFinishSums, std::min<int64_t>((count + warps - 1) / warps, 1 << 20), args,
-                    3);
+  int fours = p.n % 4 == 0 && has_fours(sums) && has_fours(p.d) && has_fours(p.finish.c) &&
+              (p.finish.bias_element == kNoElement ||
+               is_aligned(p.finish.bias, 4 * bytes_of(p.finish.bias_element)));
+  void* args[] = {&product, &from, &d, &fours};
+  // A warp for each part of each row of one matrix; the kernel goes on from there.
+  const int64_t part = facts.warp_size * kColumns, warps = kBlockThreads / facts.warp_size;
+  const int64_t count = (p.n + part - 1) / part * p.m;
+  const int64_t blocks = std::min<int64_t>((count + warps - 1) / warps, 1 << 20);
+  const bool is_early = gpu->call()->device.type == OPDOCK_CUDA && facts.arch_major >= 9 &&
+                        blocks <= kMostEarlyBlocks;
+  return launch_own(gpu, kFinishSums, blocks, args, 4, is_early ? OPDOCK_LAUNCH_PROGRAMMATIC : 0);
 }
 
 }  // namespace opdock::gemm

@@ -110,6 +110,22 @@ def cpu_candidates(shape, dtype):
         yield "attention decode", whose, function
 
 
+def int8(q, k):
+    """Attention over int8 keys and values like k, with a scale for each token and head."""
+    cache = [torch.randint(-127, 128, k.shape, dtype=torch.int8, device=k.device) for _ in "kv"]
+    scales = {n: torch.rand(k.shape[:3], device=k.device) / 127 for n in ("k_scale", "v_scale")}
+    return lambda: opdock.ops.attention(q, *cache, **scales)
+
+
+def checked_calls(dtype):
+    """What sanitizer.py calls too: tokens over caches, split and whole, and prompts."""
+    for shape in ((2, 1, 8, 2, 1000, 128), (1, 1, 3, 3, 77, 64), (1, 130, 4, 2, 130, 64)):
+        q, k, v = tensors(shape, dtype, "cuda")
+        yield both(q, k, v)["opdock"]
+        if dtype != torch.float32:
+            yield int8(q, k)
+
+
 def extra_cases(dtype):
     """What gpu_ops.py times too: (op, case, bytes moved, {whose: function}, x). A token over the
     cache of keys and values, which are the bytes; cases are named by DECODE's numbers."""
@@ -119,14 +135,7 @@ def extra_cases(dtype):
         yield "attention", case, moved, both(q, k, v) | flashinfer(q, k, v), q
         if dtype == torch.float32:
             continue
-        cache = [torch.randint(-127, 128, k.shape, dtype=torch.int8, device="cuda") for _ in "kv"]
-        scales = [torch.rand(k.shape[:3], device="cuda") / 127 for _ in "kv"]
-        functions = {
-            "opdock": lambda q=q, cache=cache, scales=scales: opdock.ops.attention(
-                q, *cache, k_scale=scales[0], v_scale=scales[1]
-            )
-        }
-        yield "attention", f"{case} int8", moved // k.element_size(), functions, q
+        yield "attention", f"{case} int8", moved // k.element_size(), {"opdock": int8(q, k)}, q
 
 
 if __name__ == "__main__":

@@ -66,6 +66,14 @@ def cpu_candidates(shape, dtype):
         yield op, "torch", theirs
 
 
+def checked_calls(dtype):
+    """What sanitizer.py calls too: one row, a few, as many as the tensor cores' kernel takes, and
+    the library's, with inputs that are whole vectors and that are not."""
+    for rows, size in ((1, 1024), (1, 1021), (8, 1024), (33, 512), (100, 510)):
+        for _, ours, _ in functions(torch.randn(rows, size, device="cuda").to(dtype)):
+            yield ours
+
+
 def extra_cases(dtype):
     """What gpu_ops.py times too: (op, case, bytes moved, {whose: function}, x). Few rows and one
     weight, which is what is moved."""

@@ -2,8 +2,8 @@
 """What compute-sanitizer finds in the kernels of the plugins on this machine's GPU.
 
 Each op that a bench_*.py times is called once a shape and dtype, on tensors that begin at a 16-byte
-boundary and on ones that do not, under each of the four tools. Every tensor is an allocation of its
-own, so that nothing lies behind its end.
+boundary and on ones that do not, under each of the four tools; so are the checked_calls() of these
+files. Every tensor is an allocation of its own, so that nothing lies behind its end.
 """
 
 import argparse
@@ -38,6 +38,11 @@ def call_all():
                         if whose == "opdock":
                             function()
                             calls += 1
+    for dtype in DTYPES:
+        for module in gpu_ops.benches():
+            for function in getattr(module, "checked_calls", lambda _: ())(getattr(torch, dtype)):
+                function()
+                calls += 1
     torch.cuda.synchronize()
     print(f"calls: {calls}")
 

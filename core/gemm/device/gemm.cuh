@@ -5,6 +5,8 @@
 
 #include "gemm_shared.cuh"
 #include "opdock/device.cuh"
+#include "opdock/launch.cuh"
+#include "opdock/vector.cuh"
 
 namespace opdock::gemm {
 
@@ -167,62 +169,94 @@ OPDOCK_KERNEL(kThreads) multiply_integers(Product p, void* d) {
                 reinterpret_cast<int (*)[kTile]>(right));
 }
 
-// kEach columns of a row, a warp apart, of those before `end`. What is the same for all of them is
-// decided once and outside: otherwise the branches take longer than the numbers.
+// What a thread finishes of a row: kColumns columns, of those before `end`; a warp's threads have
+// them in turns. Fours: each four lie side by side, aligned, and are all there or none.
+inline constexpr int kColumns = 8;
+template <bool Fours>
 struct Columns {
+  static constexpr int kGroup = Fours ? 4 : 1;
   int64_t first, end;
 
+  // Calls body(j, column) for each group that is there: numbers j, … of a thread's, columns column,
+  // … of the row.
   template <class Body>
   OPDOCK_DEVICE void for_each(const Body& body) const {
     OPDOCK_UNROLL
-    for (int j = 0; j < kEach; ++j)
+    for (int j = 0; j < kColumns; j += kGroup)
       if (first + j * warp_width() < end) body(j, first + j * warp_width());
   }
 };
+template <int Count, class T>
+union Group {
+  Unit<Count * sizeof(T)> unit;
+  T at[Count];
+};
 
-template <class T>
-OPDOCK_DEVICE void load_columns(const Columns& columns, const void* row, float (&value)[kEach]) {
-  columns.for_each(
-      [&](int j, int64_t column) { value[j] = to_float(static_cast<const T*>(row)[column]); });
+// What is the same for all columns is decided once and outside: otherwise the branches take longer
+// than the numbers.
+template <class T, bool Fours>
+OPDOCK_DEVICE void load_columns(const Columns<Fours>& columns, const void* row,
+                                float (&value)[kColumns]) {
+  constexpr int kGroup = Columns<Fours>::kGroup;
+  columns.for_each([&](int j, int64_t column) {
+    Group<kGroup, T> group;
+    group.unit = load_unit<sizeof group>(static_cast<const T*>(row) + column);
+    OPDOCK_UNROLL
+    for (int i = 0; i < kGroup; ++i) value[j + i] = to_float(group.at[i]);
+  });
 }
 // at: of the row's first number.
-OPDOCK_DEVICE void load_columns(const Columns& columns, const void* data, int element, int64_t at,
-                                float (&value)[kEach]) {
+template <bool Fours>
+OPDOCK_DEVICE void load_columns(const Columns<Fours>& columns, const void* data, int element,
+                                int64_t at, float (&value)[kColumns]) {
   const void* const row = static_cast<const char*>(data) + at * bytes_of(element);
   if (element == kFloat32) return load_columns<float>(columns, row, value);
   if (element == kFloat16) return load_columns<half>(columns, row, value);
   if (element == kBfloat16) return load_columns<bfloat16>(columns, row, value);
-  columns.for_each([&](int j, int64_t column) { value[j] = load_float(row, element, column); });
+  columns.for_each([&](int j, int64_t column) {
+    for (int i = 0; i < columns.kGroup; ++i) value[j + i] = load_float(row, element, column + i);
+  });
 }
 
-template <class T>
-OPDOCK_DEVICE void store_columns(const Columns& columns, void* row, const float (&value)[kEach]) {
-  columns.for_each(
-      [&](int j, int64_t column) { static_cast<T*>(row)[column] = from_float<T>(value[j]); });
+template <class T, bool Fours>
+OPDOCK_DEVICE void store_columns(const Columns<Fours>& columns, void* row,
+                                 const float (&value)[kColumns]) {
+  constexpr int kGroup = Columns<Fours>::kGroup;
+  columns.for_each([&](int j, int64_t column) {
+    Group<kGroup, T> group;
+    OPDOCK_UNROLL
+    for (int i = 0; i < kGroup; ++i) group.at[i] = from_float<T>(value[j + i]);
+    store_unit<sizeof group>(static_cast<T*>(row) + column, group.unit);
+  });
 }
-OPDOCK_DEVICE void store_columns(const Columns& columns, void* data, int element, int64_t at,
-                                 const float (&value)[kEach]) {
+template <bool Fours>
+OPDOCK_DEVICE void store_columns(const Columns<Fours>& columns, void* data, int element, int64_t at,
+                                 const float (&value)[kColumns]) {
   void* const row = static_cast<char*>(data) + at * bytes_of(element);
   if (element == kFloat32) return store_columns<float>(columns, row, value);
   if (element == kFloat16) return store_columns<half>(columns, row, value);
   if (element == kBfloat16) return store_columns<bfloat16>(columns, row, value);
-  columns.for_each([&](int j, int64_t column) { store_float(row, element, column, value[j]); });
+  columns.for_each([&](int j, int64_t column) {
+    for (int i = 0; i < columns.kGroup; ++i) store_float(row, element, column + i, value[j + i]);
+  });
 }
 
 // As put() does, of several numbers of a row.
+template <bool Fours>
 OPDOCK_DEVICE void put_columns(const Product& p, void* d, int64_t batch, int64_t row,
-                               const Columns& columns, float (&value)[kEach]) {
+                               const Columns<Fours>& columns, float (&value)[kColumns]) {
   const Finish& how = p.finish;
-  float bias[kEach] = {}, c[kEach] = {};
+  float bias[kColumns] = {}, c[kColumns] = {};
   if (how.bias_element != kNoElement) load_columns(columns, how.bias, how.bias_element, 0, bias);
   if (how.c.data != nullptr)
     load_columns(columns, how.c.data, how.c.element,
                  batch * how.c.batch_stride + row * how.c.row_stride, c);
+  const float scale = scale_of(p.d, 0);
   const auto finish_by = [&](auto activation) {
     OPDOCK_UNROLL
-    for (int j = 0; j < kEach; ++j)
-      value[j] = finish<Math>(activation(), how.residual, value[j], bias[j], how.beta * c[j]) *
-                 scale_of(p.d, 0);
+    for (int j = 0; j < kColumns; ++j)
+      value[j] =
+          scale * finish<Math>(activation(), how.residual, value[j], bias[j], how.beta * c[j]);
   };
   switch (how.activation) {
     case kRelu:
@@ -243,24 +277,34 @@ OPDOCK_DEVICE void put_columns(const Product& p, void* d, int64_t batch, int64_t
   store_columns(columns, d, p.d.element, batch * p.d.batch_stride + row * p.d.row_stride, value);
 }
 
-// What is left to be done to the sums of a library, which may be D's own elements. p.a and p.b have
-// their scales alone. A warp has a part of a row, and goes on to another.
-OPDOCK_KERNEL(kThreads) finish_sums(Product p, Operand sums, void* d) {
-  constexpr int kWarp = warp_width(), kPart = kWarp * kEach, kWarps = kThreads / kWarp;
+// A warp has kColumns columns a thread of one row at a time.
+template <bool Fours>
+OPDOCK_DEVICE void finish_rows(const Product& p, const Operand& sums, void* d) {
+  constexpr int kWarp = warp_width(), kPart = kWarp * kColumns, kWarps = kThreads / kWarp;
   const int lane = thread_index() % kWarp, warp = thread_index() / kWarp;
   const int64_t across = (p.n + kPart - 1) / kPart, parts = across * p.m * p.batch;
   for (int64_t i = block_index() * kWarps + warp; i < parts; i += grid_blocks() * kWarps) {
     const int64_t rows =
         parts <= 0xffffffff ? static_cast<uint32_t>(i) / static_cast<uint32_t>(across) : i / across;
     const int64_t batch = p.batch == 1 ? 0 : rows / p.m, row = rows - batch * p.m;
-    const Columns columns = {(i - rows * across) * kPart + lane, p.n};
-    float value[kEach] = {};
+    const int64_t first = (i - rows * across) * kPart + lane * Columns<Fours>::kGroup;
+    const Columns<Fours> columns = {first, p.n};
+    float value[kColumns] = {};
     load_columns(columns, sums.data, sums.element,
                  batch * sums.batch_stride + row * sums.row_stride, value);
     const float scale = p.finish.alpha * scale_of(p.a, row);
-    columns.for_each([&](int j, int64_t column) { value[j] *= scale * scale_of(p.b, column); });
+    columns.for_each([&](int j, int64_t column) {
+      for (int k = 0; k < columns.kGroup; ++k) value[j + k] *= scale * scale_of(p.b, column + k);
+    });
     put_columns(p, d, batch, row, columns, value);
   }
+}
+
+// What a library has left to be done to its sums. fours: whether Columns<true> do.
+OPDOCK_KERNEL(kThreads) finish_sums(Product p, Operand sums, void* d, int fours) {
+  launch_turn();
+  if (fours) return finish_rows<true>(p, sums, d);
+  finish_rows<false>(p, sums, d);
 }
 
 }  // namespace opdock::gemm
