@@ -75,26 +75,23 @@ def device_us(functions, repeats):
     """{whose: median µs on the device}, in turns of a random order, as each second pair of events
     may be further apart (timing.middle)."""
     flush = torch.empty(256 << 20, dtype=torch.uint8, device="cuda")
-    events = {whose: [] for whose in functions}
     for function in functions.values():
         for _ in range(5):
             function()
-    order, turns = random.Random(1), list(functions.items())
-    torch.cuda.synchronize()
-    torch.cuda._sleep(20_000_000)  # so that no launch waits for the host
-    for repeat in range(repeats):
-        for i, (whose, function) in enumerate(order.sample(turns, len(turns))):
-            pair = [torch.cuda.Event(enable_timing=True) for _ in range(2)]
-            flush.zero_()
-            pair[0].record()
-            function()
-            pair[1].record()
-            events[whose].append((repeat * len(turns) + i, *pair))
-    torch.cuda.synchronize()
-    return {
-        whose: timing.middle([(number, a.elapsed_time(b) * 1000) for number, a, b in pairs])
-        for whose, pairs in events.items()
-    }
+    random_order, turns = random.Random(1), []
+    for _ in range(repeats):
+        turns += random_order.sample(list(functions), len(functions))
+
+    def launch(i, pair):
+        flush.zero_()
+        pair[0].record()
+        functions[turns[i]]()
+        pair[1].record()
+
+    times = {whose: [] for whose in functions}
+    for i, took in enumerate(timing.events_of(torch, launch, len(turns))):
+        times[turns[i]].append((i, took))
+    return {whose: timing.middle(of) for whose, of in times.items()}
 
 
 def main():

@@ -41,17 +41,15 @@ def median_ms(function, repeats=50, before=lambda: None):
         before()
         function()
     flush = torch.empty(256 << 20, dtype=torch.uint8, device="cuda")
-    events = [[torch.cuda.Event(enable_timing=True) for _ in range(2)] for _ in range(repeats)]
-    torch.cuda.synchronize()
-    torch.cuda._sleep(20_000_000)  # so that no launch waits for the host
-    for start, end in events:
+
+    def launch(_, pair):
         before()
         flush.zero_()
-        start.record()
+        pair[0].record()
         function()
-        end.record()
-    torch.cuda.synchronize()
-    return timing.middle(list(enumerate(start.elapsed_time(end) for start, end in events)))
+        pair[1].record()
+
+    return timing.middle(list(enumerate(timing.events_of(torch, launch, repeats)))) / 1000
 
 
 def benches():

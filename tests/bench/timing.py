@@ -15,6 +15,24 @@ def middle(times):
     return statistics.fmean(statistics.median(part) for part in parts if part)
 
 
+def events_of(torch, launch, count):
+    """[µs of launch(i)'s pair of events, …] for i below count; launch(i, pair) records pair[0] and
+    pair[1] around what is timed. The GPU sleeps until all have been enqueued: else what is
+    timed is the host. If it woke up earlier, all are enqueued once more for a longer sleep. Not
+    more often: what waits for the GPU, or is more than the driver's queue holds, never is before.
+    """
+    for cycles in (20_000_000, 100_000_000):  # some 10 and 50 ms
+        pairs = [[torch.cuda.Event(enable_timing=True) for _ in range(2)] for _ in range(count)]
+        torch.cuda.synchronize()
+        torch.cuda._sleep(cycles)
+        for i, pair in enumerate(pairs):
+            launch(i, pair)
+        if not pairs[0][0].query():
+            break
+    torch.cuda.synchronize()
+    return [start.elapsed_time(end) * 1000 for start, end in pairs]
+
+
 def interleaved(torch, functions, repeats, loops=None):
     """{name: [µs a call, …]}: each function CALLS times, in turns; waits are outside the time.
     loops: {name: function(count)} of those that call that often by themselves."""

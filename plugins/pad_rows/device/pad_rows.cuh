@@ -1,10 +1,9 @@
-// Copies matrices into larger ones, by units of as many bytes as all rows are made of.
+// Copies matrices into larger ones, by vectors of 16 bytes of these.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include "opdock/device.cuh"
-#include "opdock/launch.cuh"
-#include "opdock/vector.cuh"
+#include "opdock/elementwise.cuh"
 #include "pad_rows_params.cuh"
 
 namespace pad_rows {
@@ -17,9 +16,11 @@ OPDOCK_DEVICE int64_t matrix_of(int64_t row, int64_t rows) {
   return static_cast<uint32_t>(row) / static_cast<uint32_t>(rows);
 }
 
-template <int Bytes>
+// T: whatever has as many bits. A thread has kParts vectors of its row of the result at a time.
+template <class T>
 OPDOCK_KERNEL(kThreads)
 pad_rows(Params p) {
+  constexpr int kSize = vector_size<T>;
   launch_turn();
   const int lanes = 1 << p.lane_bits, lane = thread_index() & (lanes - 1);
   const int64_t row = block_index() * (kThreads >> p.lane_bits) + (thread_index() >> p.lane_bits);
@@ -27,13 +28,23 @@ pad_rows(Params p) {
   const int64_t matrix = matrix_of(row, p.rows), place = row - matrix * p.rows;
   long long offset[1];
   p.matrices.locate(matrix, offset);
-  const char* const from = p.x + (offset[0] + place * p.x_row_stride) * Bytes;
-  char* const to = p.out + row * p.columns * Bytes;
+  const T* const from = static_cast<const T*>(p.x) + offset[0] + place * p.x_row_stride;
+  T* const to = static_cast<T*>(p.out) + row * p.columns;
   const int64_t there = place < p.x_rows ? p.x_columns : 0;
-  for (int64_t i = lane; i < p.columns; i += lanes) {
-    Unit<Bytes> unit = {};
-    if (i < there) unit = load_unit<Bytes>(from + i * Bytes);
-    store_unit<Bytes>(to + i * Bytes, unit);
+  // The row begins inside of its first vector.
+  const int64_t begin = lane * kSize - misalignment(to) / static_cast<int>(sizeof(T));
+  for (int64_t first = begin; first < p.columns; first += kParts * kSize * lanes) {
+    Packed<T> piece[kParts];
+    OPDOCK_UNROLL
+    for (int i = 0; i < kParts; ++i) {
+      const int64_t column = first + i * kSize * lanes;
+      if (column < p.columns) piece[i] = load_part(from + column, {column, there});
+    }
+    OPDOCK_UNROLL
+    for (int i = 0; i < kParts; ++i) {
+      const int64_t column = first + i * kSize * lanes;
+      if (column < p.columns) store_part(to + column, {column, p.columns}, piece[i]);
+    }
   }
 }
 

@@ -7,15 +7,16 @@
 namespace pad_rows {
 
 inline constexpr int kThreads = 128;  // of a block, which has one row of the result or several
+inline constexpr int kParts = 4;      // vectors of 16 bytes that a thread loads before it stores
 
 struct Params {
-  const char* x;
-  char* out;
+  const void* x;
+  void* out;
   // Of the result, and of x, which begin at the same place.
-  long long rows, columns;  // columns and strides in units
+  long long rows, columns;  // columns and strides in elements of the kernel
   long long x_rows, x_columns;
   long long x_row_stride;
-  opdock::Rows<1> matrices;  // where those of x are, in units
+  opdock::Rows<1> matrices;  // where those of x are
   int lane_bits;             // the logarithm of the threads that a row has
 };
 
