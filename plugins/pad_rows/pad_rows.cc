@@ -96,13 +96,18 @@ void run(Call& call, Results results, Tensor x, int64_t, int64_t) {
       copy_rows(params, element_bytes, begin, end);
     });
   }
-  const int64_t vectors = (params.columns * (is_halves ? 2 : 4) + 15) / 16;
-  while (1 << params.lane_bits < std::min<int64_t>(kThreads, vectors)) ++params.lane_bits;
-  const int64_t in_block = kThreads >> params.lane_bits, blocks = (rows + in_block - 1) / in_block;
-  if (blocks > 0x7fffffff)
+  // A row that does not begin and end with a vector touches one more than it is long.
+  const int64_t bytes = params.columns * (is_halves ? 2 : 4);
+  const bool is_whole = (reinterpret_cast<uintptr_t>(params.out) | uintptr_t(bytes)) % 16 == 0;
+  params.slots = is_whole ? bytes / 16 : (bytes + 15) / 16 + 1;
+  constexpr int64_t kInBlock = kThreads * kParts;
+  int64_t vectors = 0;
+  if (__builtin_mul_overflow(rows, params.slots, &vectors) || vectors > 0x7fffffff * kInBlock)
     throw Error(OPDOCK_UNSUPPORTED,
-                concat("argument 'x': found matrices of ", rows, " rows in all, wanted at most ",
-                       in_block * 0x7fffffff, "; pass fewer at a time"));
+                concat("argument 'x': found matrices of ", rows, " rows in all, of ", params.slots,
+                       " vectors, wanted at most ", 0x7fffffff * kInBlock,
+                       " vectors; pass fewer at a time"));
+  const int64_t blocks = (vectors + kInBlock - 1) / kInBlock;
   opdock::Launch how = {blocks, kThreads};
   how.flags = opdock::detail::turn_flags(call, blocks, kThreads);
   call.launch(kPadRows(is_halves ? opdock::dtype_of<opdock::half>() : opdock::dtype_of<float>()),

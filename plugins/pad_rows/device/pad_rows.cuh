@@ -11,41 +11,49 @@ namespace pad_rows {
 using namespace opdock;
 
 // A division of 32 bits is the quicker one: a thread has little else to do.
-OPDOCK_DEVICE int64_t matrix_of(int64_t row, int64_t rows) {
-  if (static_cast<uint64_t>(row | rows) >> 32 != 0) return row / rows;
-  return static_cast<uint32_t>(row) / static_cast<uint32_t>(rows);
+OPDOCK_DEVICE int64_t quotient(int64_t number, int64_t by) {
+  if (static_cast<uint64_t>(number | by) >> 32 != 0) return number / by;
+  return static_cast<uint32_t>(number) / static_cast<uint32_t>(by);
 }
 
-// T: whatever has as many bits. A thread has kParts vectors of its row of the result at a time.
+// A vector of the result.
+template <class T>
+struct Target {
+  T* to = nullptr;  // NULL: it is not there
+  Part part;
+
+  // That has so many before it, of p.slots a row; and what it is copied from.
+  OPDOCK_DEVICE Packed<T> load(const Params& p, int64_t number) {
+    const int64_t row = quotient(number, p.slots);
+    if (row >= p.matrices.count * p.rows) return {};
+    T* const begin = static_cast<T*>(p.out) + row * p.columns;
+    // The row begins inside of its first vector.
+    const int64_t column = (number - row * p.slots) * vector_size<T> -
+                           misalignment(begin) / static_cast<int>(sizeof(T));
+    if (column >= p.columns) return {};
+    to = begin + column;
+    part = {column, p.columns};
+    const int64_t matrix = quotient(row, p.rows), place = row - matrix * p.rows;
+    long long offset[1];
+    p.matrices.locate(matrix, offset);
+    const T* const from = static_cast<const T*>(p.x) + offset[0] + place * p.x_row_stride;
+    return load_part(from + column, {column, place < p.x_rows ? p.x_columns : 0});
+  }
+};
+
+// T: whatever has as many bits. A thread has kParts vectors, a block apart.
 template <class T>
 OPDOCK_KERNEL(kThreads)
 pad_rows(Params p) {
-  constexpr int kSize = vector_size<T>;
   launch_turn();
-  const int lanes = 1 << p.lane_bits, lane = thread_index() & (lanes - 1);
-  const int64_t row = block_index() * (kThreads >> p.lane_bits) + (thread_index() >> p.lane_bits);
-  if (row >= p.matrices.count * p.rows) return;
-  const int64_t matrix = matrix_of(row, p.rows), place = row - matrix * p.rows;
-  long long offset[1];
-  p.matrices.locate(matrix, offset);
-  const T* const from = static_cast<const T*>(p.x) + offset[0] + place * p.x_row_stride;
-  T* const to = static_cast<T*>(p.out) + row * p.columns;
-  const int64_t there = place < p.x_rows ? p.x_columns : 0;
-  // The row begins inside of its first vector.
-  const int64_t begin = lane * kSize - misalignment(to) / static_cast<int>(sizeof(T));
-  for (int64_t first = begin; first < p.columns; first += kParts * kSize * lanes) {
-    Packed<T> piece[kParts];
-    OPDOCK_UNROLL
-    for (int i = 0; i < kParts; ++i) {
-      const int64_t column = first + i * kSize * lanes;
-      if (column < p.columns) piece[i] = load_part(from + column, {column, there});
-    }
-    OPDOCK_UNROLL
-    for (int i = 0; i < kParts; ++i) {
-      const int64_t column = first + i * kSize * lanes;
-      if (column < p.columns) store_part(to + column, {column, p.columns}, piece[i]);
-    }
-  }
+  const int64_t first = block_index() * (kParts * kThreads) + thread_index();
+  Target<T> target[kParts];
+  Packed<T> piece[kParts];
+  OPDOCK_UNROLL
+  for (int i = 0; i < kParts; ++i) piece[i] = target[i].load(p, first + i * kThreads);
+  OPDOCK_UNROLL
+  for (int i = 0; i < kParts; ++i)
+    if (target[i].to != nullptr) store_part(target[i].to, target[i].part, piece[i]);
 }
 
 }  // namespace pad_rows

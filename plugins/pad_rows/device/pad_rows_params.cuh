@@ -6,7 +6,7 @@
 
 namespace pad_rows {
 
-inline constexpr int kThreads = 128;  // of a block, which has one row of the result or several
+inline constexpr int kThreads = 128;  // of a block
 inline constexpr int kParts = 4;      // vectors of 16 bytes that a thread loads before it stores
 
 struct Params {
@@ -17,7 +17,7 @@ struct Params {
   long long x_rows, x_columns;
   long long x_row_stride;
   opdock::Rows<1> matrices;  // where those of x are
-  int lane_bits;             // the logarithm of the threads that a row has
+  long long slots;           // vectors that a row of the result touches, at most
 };
 
 }  // namespace pad_rows

@@ -66,21 +66,13 @@ OPDOCK_DEVICE void load_row(const E* row, const Pieces& at, float (&to)[Size]) {
   }
 }
 
-template <typename E, bool Interleaved, int Size>
-OPDOCK_DEVICE void load_rows(const Params& p, int64_t row, const Pieces& at, float (&cos)[Size],
-                             float (&sin)[Size]) {
-  load_row<Interleaved>(static_cast<const E*>(p.cos) + times(row, p.cos_row), at, cos);
-  load_row<Interleaved>(static_cast<const E*>(p.sin) + times(row, p.sin_row), at, sin);
-}
-
-// Of a row that the tables have.
 template <typename T, bool Interleaved, int Size>
-OPDOCK_DEVICE void load_tables(const Params& p, int64_t row, const Pieces& at, float (&cos)[Size],
-                               float (&sin)[Size]) {
+OPDOCK_DEVICE void load_table(const Params& p, const void* table, int64_t offset, const Pieces& at,
+                              float (&to)[Size]) {
   if (sizeof(T) == 4 || !p.narrow_tables) {
-    load_rows<float, Interleaved>(p, row, at, cos, sin);
+    load_row<Interleaved>(static_cast<const float*>(table) + offset, at, to);
   } else {
-    load_rows<T, Interleaved>(p, row, at, cos, sin);
+    load_row<Interleaved>(static_cast<const T*>(table) + offset, at, to);
   }
 }
 
@@ -146,7 +138,8 @@ OPDOCK_DEVICE void rotate_group(const Params& p, const Group<T>& group, int64_t 
   }
   float cos[kSize], sin[kSize];
   if (p.has_row(row)) {
-    load_tables<T, Interleaved>(p, row, at, cos, sin);
+    load_table<T, Interleaved>(p, p.cos, times(row, p.cos_row), at, cos);
+    load_table<T, Interleaved>(p, p.sin, times(row, p.sin_row), at, sin);
   } else {
     OPDOCK_UNROLL
     for (int j = 0; j < kSize; ++j) cos[j] = sin[j] = infinity() - infinity();
