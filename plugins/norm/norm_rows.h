@@ -72,7 +72,15 @@ inline constexpr opdock::RowKernels kNorm = {
     OPDOCK_KERNEL_FAMILY("layernorm::block_rows", opdock::RowTypes, opdock::KernelNumbers<2, 4, 8>,
                          opdock::RowEdges),
     OPDOCK_KERNEL_FAMILY("layernorm::long_rows", opdock::RowTypes)};
+// rms_norm reduces a row once: threads with more of it are faster (on an H100,
+// docs/performance.md).
+inline constexpr opdock::RowWay kRmsRows[] = {{2, 256}, {8, 0}};
+inline constexpr opdock::RowKernels kRmsNorm = {1, kRmsRows, kNorm.narrow_rows, kNorm.block_rows,
+                                                kNorm.long_rows};
 // Of 16 bits.
+inline constexpr opdock::RowWay kNarrowRmsRows[] = {{2, 128}, {8, 0}};
+inline constexpr opdock::RowKernels kNarrowRmsNorm = {1, kNarrowRmsRows, kNorm.narrow_rows,
+                                                      kNorm.block_rows, kNorm.long_rows};
 inline constexpr opdock::RowKernels kNarrowNorm = {1, opdock::kWideRows, kNorm.narrow_rows,
                                                    kNorm.block_rows, kNorm.long_rows};
 inline constexpr opdock::RowKernels kOddNorm = {1, opdock::kOddRows, kNorm.narrow_rows,
@@ -108,8 +116,9 @@ inline void launch_norm(const Call& call, const NormTask& of, Params* params) {
   const bool is_narrow = of.x.dtype().bytes() == 2;
   if (of.input_bias) return is_narrow ? launch(kNarrowAddBiasNorm) : launch(kAddBiasNorm);
   if (of.residual) return is_narrow ? launch(kNarrowAddNorm) : launch(kAddNorm);
-  if (!is_narrow) return launch(kNorm);
-  fit == opdock::RowFit::kPlain ? launch(kNarrowNorm) : launch(kOddNorm);
+  if (!is_narrow) return of.centred ? launch(kNorm) : launch(kRmsNorm);
+  if (fit != opdock::RowFit::kPlain) return launch(kOddNorm);
+  of.centred ? launch(kNarrowNorm) : launch(kNarrowRmsNorm);
 }
 
 }  // namespace layernorm

@@ -44,7 +44,7 @@ constexpr RowWay kReadRows[] = {{2, 128}, {8, 4096}, {0, 0}};
 // Of two tensors that are held.
 constexpr RowWay kLightPairs[] = {{2, 1024}, {4, 4096}, {8, 8192}, {4, 0}};
 // Of 16-bit elements, beside which others are read.
-constexpr RowWay kWidePairs[] = {{2, 1024}, {4, 0}};
+constexpr RowWay kWidePairs[] = {{2, 128}, {4, 0}};
 
 // The last template argument of narrow_rows and block_rows (row_team.cuh).
 using RowEdges = KernelNumbers<0, 1>;
