@@ -19,6 +19,7 @@ using opdock::detail::concat;
 
 constexpr auto kPadRows =
     OPDOCK_KERNEL_FAMILY("pad_rows::pad_rows", opdock::KernelTypes<float, opdock::half>);
+constexpr uint32_t kShortRows = OPDOCK_KERNEL_INDEX("pad_rows::short_rows");
 constexpr int64_t kGrainBytes = 64 << 10;  // that a thread of the CPU is worth waking for
 
 void check_size(const char* name, int64_t found, int64_t least) {
@@ -64,6 +65,25 @@ Params make_params(Tensor x, Tensor out, int64_t parts) {
   return params;
 }
 
+// Whether short_rows does; then in vectors of so many elements.
+bool use_vectors(int64_t element_bytes, Params* params) {
+  const int64_t elements = 16 / element_bytes, vectors = params->columns / elements;
+  long long* const sizes[] = {&params->columns, &params->x_columns, &params->x_row_stride};
+  auto& strides = params->matrices.stride;
+  long long all = 0;
+  for (const long long* size : sizes) all |= *size;
+  for (int i = 0; i < params->matrices.ndim; ++i) all |= strides[0][i];
+  const uintptr_t addresses =
+      reinterpret_cast<uintptr_t>(params->x) | reinterpret_cast<uintptr_t>(params->out);
+  if (addresses % 16 != 0 || all % elements != 0 || vectors > kThreads ||
+      (vectors & (vectors - 1)) != 0)
+    return false;
+  for (long long* size : sizes) *size /= elements;
+  for (int i = 0; i < params->matrices.ndim; ++i) strides[0][i] /= elements;
+  while (1 << params->lane_bits < vectors) ++params->lane_bits;
+  return true;
+}
+
 void copy_rows(const Params& p, int64_t element_bytes, int64_t begin, int64_t end) {
   const size_t bytes = static_cast<size_t>(p.columns * element_bytes);
   const size_t x_bytes = static_cast<size_t>(p.x_columns * element_bytes);
@@ -96,22 +116,23 @@ void run(Call& call, Results results, Tensor x, int64_t, int64_t) {
       copy_rows(params, element_bytes, begin, end);
     });
   }
-  // A row that does not begin and end with a vector touches one more than it is long.
   const int64_t bytes = params.columns * (is_halves ? 2 : 4);
   const bool is_whole = (reinterpret_cast<uintptr_t>(params.out) | uintptr_t(bytes)) % 16 == 0;
+  // A row that does not begin and end with a vector touches one more than it is long.
   params.slots = is_whole ? bytes / 16 : (bytes + 15) / 16 + 1;
-  constexpr int64_t kInBlock = kThreads * kParts;
+  const bool is_short = use_vectors(is_halves ? 2 : 4, &params);
+  const int64_t in_block = is_short ? kThreads : kThreads * kParts;
   int64_t vectors = 0;
-  if (__builtin_mul_overflow(rows, params.slots, &vectors) || vectors > 0x7fffffff * kInBlock)
+  if (__builtin_mul_overflow(rows, params.slots, &vectors) || vectors > 0x7fffffff * in_block)
     throw Error(OPDOCK_UNSUPPORTED,
                 concat("argument 'x': found matrices of ", rows, " rows in all, of ", params.slots,
-                       " vectors, wanted at most ", 0x7fffffff * kInBlock,
+                       " vectors, wanted at most ", 0x7fffffff * in_block,
                        " vectors; pass fewer at a time"));
-  const int64_t blocks = (vectors + kInBlock - 1) / kInBlock;
+  const int64_t blocks = (vectors + in_block - 1) / in_block;
   opdock::Launch how = {blocks, kThreads};
   how.flags = opdock::detail::turn_flags(call, blocks, kThreads);
-  call.launch(kPadRows(is_halves ? opdock::dtype_of<opdock::half>() : opdock::dtype_of<float>()),
-              how, params);
+  const auto dtype = is_halves ? opdock::dtype_of<opdock::half>() : opdock::dtype_of<float>();
+  call.launch(is_short ? kShortRows : kPadRows(dtype), how, params);
 }
 
 }  // namespace

@@ -56,4 +56,20 @@ pad_rows(Params p) {
     if (target[i].to != nullptr) store_part(target[i].to, target[i].part, piece[i]);
 }
 
+// Short rows of whole vectors, which all sizes count: as many threads as a row has vectors find
+// their place together, with fewer divisions and no edges.
+OPDOCK_KERNEL(kThreads) short_rows(Params p) {
+  launch_turn();
+  const int lane = thread_index() & ((1 << p.lane_bits) - 1);
+  const int64_t row = block_index() * (kThreads >> p.lane_bits) + (thread_index() >> p.lane_bits);
+  if (row >= p.matrices.count * p.rows) return;
+  const int64_t matrix = quotient(row, p.rows), place = row - matrix * p.rows;
+  long long offset[1];
+  p.matrices.locate(matrix, offset);
+  Bytes16 vector = {};
+  if (place < p.x_rows && lane < p.x_columns)
+    vector = load16(static_cast<const Bytes16*>(p.x) + offset[0] + place * p.x_row_stride + lane);
+  store16(static_cast<Bytes16*>(p.out) + row * p.columns + lane, vector);
+}
+
 }  // namespace pad_rows

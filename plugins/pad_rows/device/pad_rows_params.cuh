@@ -13,11 +13,12 @@ struct Params {
   const void* x;
   void* out;
   // Of the result, and of x, which begin at the same place.
-  long long rows, columns;  // columns and strides in elements of the kernel
+  long long rows, columns;  // columns and strides in elements of the kernel, or in vectors
   long long x_rows, x_columns;
   long long x_row_stride;
   opdock::Rows<1> matrices;  // where those of x are
   long long slots;           // vectors that a row of the result touches, at most
+  int lane_bits;             // of short rows: the logarithm of their vectors
 };
 
 }  // namespace pad_rows
