@@ -126,7 +126,7 @@ OPDOCK_DEVICE Group<T> find_group(const Params& p, int number, const Params::Pla
 }
 
 template <int Heads, typename T, typename Piece, bool Interleaved>
-OPDOCK_DEVICE void rotate_group(const Params& p, const Group<T>& group, int64_t row,
+OPDOCK_DEVICE void rotate_group(const Params& p, const Group<T>& group, const Params::Place& place,
                                 const Pieces& at) {
   constexpr int kSize = Piece::kSize;
   Piece x[Heads][2];
@@ -137,6 +137,7 @@ OPDOCK_DEVICE void rotate_group(const Params& p, const Group<T>& group, int64_t 
     load_piece(group.in + times(h, group.in_step) + at.second, &x[h][1]);
   }
   float cos[kSize], sin[kSize];
+  const int64_t row = p.position(place);
   if (p.has_row(row)) {
     load_table<T, Interleaved>(p, p.cos, times(row, p.cos_row), at, cos);
     load_table<T, Interleaved>(p, p.sin, times(row, p.sin_row), at, sin);
@@ -181,17 +182,18 @@ OPDOCK_DEVICE void copy_group(const Group<T>& group, const Pieces& at, int end) 
 
 // Pieces of a head lie side by side in neighbouring threads, whichever are pairs.
 template <int Heads, typename T, typename Piece>
-OPDOCK_DEVICE void rotate_slot(const Params& p, const Group<T>& group, int64_t row, int slot) {
+OPDOCK_DEVICE void rotate_slot(const Params& p, const Group<T>& group, const Params::Place& place,
+                               int slot) {
   constexpr int kSize = Piece::kSize;
   const int rotated = static_cast<int>(p.rotated), copied = static_cast<int>(p.copied);
   const int pairs = rotated / (2 * kSize);
   if (slot < pairs) {
     Pieces at = {slot * kSize, rotated / 2 + slot * kSize};
     if (!p.interleaved) {
-      rotate_group<Heads, T, Piece, false>(p, group, row, at);
+      rotate_group<Heads, T, Piece, false>(p, group, place, at);
     } else {
       if (kSize == 1) at = {2 * slot, 2 * slot + 1};
-      rotate_group<Heads, T, Piece, true>(p, group, row, at);
+      rotate_group<Heads, T, Piece, true>(p, group, place, at);
     }
     return;
   }
@@ -214,7 +216,7 @@ OPDOCK_DEVICE void rotate_simple(const Params& p, int token, int number) {
                  times(token, is_k ? p.k.out_token : p.q.out_token) +
                  times(head, is_k ? p.k.out_head : p.q.out_head);
   const int first = thread_index() * vector_size<T>;
-  rotate_group<1, T, Packed<T>, Interleaved>(p, {in, out, 0, 0, 1}, p.position({0, token}),
+  rotate_group<1, T, Packed<T>, Interleaved>(p, {in, out, 0, 0, 1}, {0, token},
                                              {first, first + static_cast<int>(p.rotated) / 2});
 }
 
@@ -233,6 +235,7 @@ rotate(Params p) {
   }
   const int token = token_block * block_threads_z() + thread_index_z();
   const int number = head_block * block_threads_y() + thread_index_y();
+  const int slot = block_index_z() * block_threads() + thread_index();
   if (token >= static_cast<int>(p.tokens) || number >= static_cast<int>(p.groups)) return;
   if (Heads == 1 && p.is_simple) {
     if (p.interleaved) {
@@ -242,14 +245,12 @@ rotate(Params p) {
     }
     return;
   }
-  const int slot = block_index_z() * block_threads() + thread_index();
   const Params::Place place = p.place(token);
   const Group<T> group = find_group<Heads, T>(p, number, place);
-  const int64_t row = p.position(place);
   if (p.by_vectors) {
-    rotate_slot<Heads, T, Packed<T>>(p, group, row, slot);
+    rotate_slot<Heads, T, Packed<T>>(p, group, place, slot);
   } else {
-    rotate_slot<Heads, T, Single<T>>(p, group, row, slot);
+    rotate_slot<Heads, T, Single<T>>(p, group, place, slot);
   }
 }
 
