@@ -10,7 +10,6 @@ namespace {
 constexpr int64_t kTileSize = 64;
 constexpr uint32_t kBlockThreads = 256;  // as the kernels have it
 constexpr int64_t kMostBlocks = INT32_MAX;
-constexpr int64_t kColumns = 8;  // of a thread that finishes sums, as the kernel has it
 
 opdock_status launch_own(GpuCall* gpu, OwnKernel which, int64_t blocks, void* const* args,
                          uint32_t num_args, uint32_t flags = 0) {
@@ -64,7 +63,8 @@ opdock_status finish_sums(GpuCall* gpu, const Product& p, const Operand& sums) {
                is_aligned(p.finish.bias, 4 * bytes_of(p.finish.bias_element)));
   void* args[] = {&product, &from, &d, &fours};
   // A warp for each part of each row of one matrix; the kernel goes on from there.
-  const int64_t part = facts.warp_size * kColumns, warps = kBlockThreads / facts.warp_size;
+  const int64_t part = int64_t{facts.warp_size} * kFinishColumns,
+                warps = kBlockThreads / facts.warp_size;
   const int64_t count = (p.n + part - 1) / part * p.m;
   const int64_t blocks = std::min<int64_t>((count + warps - 1) / warps, 1 << 20);
   const bool is_early = gpu->call()->device.type == OPDOCK_CUDA && facts.arch_major >= 9 &&

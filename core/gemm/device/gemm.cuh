@@ -169,9 +169,8 @@ OPDOCK_KERNEL(kThreads) multiply_integers(Product p, void* d) {
                 reinterpret_cast<int (*)[kTile]>(right));
 }
 
-// What a thread finishes of a row: kColumns columns, of those before `end`; a warp's threads have
-// them in turns. Fours: each four lie side by side, aligned, and are all there or none.
-inline constexpr int kColumns = 8;
+// What a thread finishes of a row: kFinishColumns of the columns before `end`; a warp's threads
+// have them in turns. Fours: each four lie side by side, aligned, and are all there or none.
 template <bool Fours>
 struct Columns {
   static constexpr int kGroup = Fours ? 4 : 1;
@@ -182,7 +181,7 @@ struct Columns {
   template <class Body>
   OPDOCK_DEVICE void for_each(const Body& body) const {
     OPDOCK_UNROLL
-    for (int j = 0; j < kColumns; j += kGroup)
+    for (int j = 0; j < kFinishColumns; j += kGroup)
       if (first + j * warp_width() < end) body(j, first + j * warp_width());
   }
 };
@@ -196,7 +195,7 @@ union Group {
 // than the numbers.
 template <class T, bool Fours>
 OPDOCK_DEVICE void load_columns(const Columns<Fours>& columns, const void* row,
-                                float (&value)[kColumns]) {
+                                float (&value)[kFinishColumns]) {
   constexpr int kGroup = Columns<Fours>::kGroup;
   columns.for_each([&](int j, int64_t column) {
     Group<kGroup, T> group;
@@ -208,7 +207,7 @@ OPDOCK_DEVICE void load_columns(const Columns<Fours>& columns, const void* row,
 // at: of the row's first number.
 template <bool Fours>
 OPDOCK_DEVICE void load_columns(const Columns<Fours>& columns, const void* data, int element,
-                                int64_t at, float (&value)[kColumns]) {
+                                int64_t at, float (&value)[kFinishColumns]) {
   const void* const row = static_cast<const char*>(data) + at * bytes_of(element);
   if (element == kFloat32) return load_columns<float>(columns, row, value);
   if (element == kFloat16) return load_columns<half>(columns, row, value);
@@ -220,7 +219,7 @@ OPDOCK_DEVICE void load_columns(const Columns<Fours>& columns, const void* data,
 
 template <class T, bool Fours>
 OPDOCK_DEVICE void store_columns(const Columns<Fours>& columns, void* row,
-                                 const float (&value)[kColumns]) {
+                                 const float (&value)[kFinishColumns]) {
   constexpr int kGroup = Columns<Fours>::kGroup;
   columns.for_each([&](int j, int64_t column) {
     Group<kGroup, T> group;
@@ -231,7 +230,7 @@ OPDOCK_DEVICE void store_columns(const Columns<Fours>& columns, void* row,
 }
 template <bool Fours>
 OPDOCK_DEVICE void store_columns(const Columns<Fours>& columns, void* data, int element, int64_t at,
-                                 const float (&value)[kColumns]) {
+                                 const float (&value)[kFinishColumns]) {
   void* const row = static_cast<char*>(data) + at * bytes_of(element);
   if (element == kFloat32) return store_columns<float>(columns, row, value);
   if (element == kFloat16) return store_columns<half>(columns, row, value);
@@ -244,9 +243,9 @@ OPDOCK_DEVICE void store_columns(const Columns<Fours>& columns, void* data, int 
 // As put() does, of several numbers of a row.
 template <bool Fours>
 OPDOCK_DEVICE void put_columns(const Product& p, void* d, int64_t batch, int64_t row,
-                               const Columns<Fours>& columns, float (&value)[kColumns]) {
+                               const Columns<Fours>& columns, float (&value)[kFinishColumns]) {
   const Finish& how = p.finish;
-  float bias[kColumns] = {}, c[kColumns] = {};
+  float bias[kFinishColumns] = {}, c[kFinishColumns] = {};
   if (how.bias_element != kNoElement) load_columns(columns, how.bias, how.bias_element, 0, bias);
   if (how.c.data != nullptr)
     load_columns(columns, how.c.data, how.c.element,
@@ -254,7 +253,7 @@ OPDOCK_DEVICE void put_columns(const Product& p, void* d, int64_t batch, int64_t
   const float scale = scale_of(p.d, 0);
   const auto finish_by = [&](auto activation) {
     OPDOCK_UNROLL
-    for (int j = 0; j < kColumns; ++j)
+    for (int j = 0; j < kFinishColumns; ++j)
       value[j] =
           scale * finish<Math>(activation(), how.residual, value[j], bias[j], how.beta * c[j]);
   };
@@ -277,10 +276,10 @@ OPDOCK_DEVICE void put_columns(const Product& p, void* d, int64_t batch, int64_t
   store_columns(columns, d, p.d.element, batch * p.d.batch_stride + row * p.d.row_stride, value);
 }
 
-// A warp has kColumns columns a thread of one row at a time.
+// A warp has kFinishColumns columns a thread of one row at a time.
 template <bool Fours>
 OPDOCK_DEVICE void finish_rows(const Product& p, const Operand& sums, void* d) {
-  constexpr int kWarp = warp_width(), kPart = kWarp * kColumns, kWarps = kThreads / kWarp;
+  constexpr int kWarp = warp_width(), kPart = kWarp * kFinishColumns, kWarps = kThreads / kWarp;
   const int lane = thread_index() % kWarp, warp = thread_index() / kWarp;
   const int64_t across = (p.n + kPart - 1) / kPart, parts = across * p.m * p.batch;
   for (int64_t i = block_index() * kWarps + warp; i < parts; i += grid_blocks() * kWarps) {
@@ -289,7 +288,7 @@ OPDOCK_DEVICE void finish_rows(const Product& p, const Operand& sums, void* d) {
     const int64_t batch = p.batch == 1 ? 0 : rows / p.m, row = rows - batch * p.m;
     const int64_t first = (i - rows * across) * kPart + lane * Columns<Fours>::kGroup;
     const Columns<Fours> columns = {first, p.n};
-    float value[kColumns] = {};
+    float value[kFinishColumns] = {};
     load_columns(columns, sums.data, sums.element,
                  batch * sums.batch_stride + row * sums.row_stride, value);
     const float scale = p.finish.alpha * scale_of(p.a, row);
@@ -300,7 +299,8 @@ OPDOCK_DEVICE void finish_rows(const Product& p, const Operand& sums, void* d) {
   }
 }
 
-// What a library has left to be done to its sums. fours: whether Columns<true> do.
+// What a library has left to be done to its sums, which may be D's own elements. p.a and p.b have
+// their scales alone. fours: whether Columns<true> do.
 OPDOCK_KERNEL(kThreads) finish_sums(Product p, Operand sums, void* d, int fours) {
   launch_turn();
   if (fours) return finish_rows<true>(p, sums, d);

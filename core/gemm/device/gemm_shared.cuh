@@ -21,6 +21,9 @@ enum Element : int {
 
 enum Activation : int { kNone, kRelu, kGelu, kGeluTanh, kSilu };  // OPDOCK_GEMM_NONE, …
 
+// Columns of a row for each thread of a GPU that finishes a library's sums.
+inline constexpr int kFinishColumns = 8;
+
 OPDOCK_HOST_DEVICE constexpr int bytes_of(int element) {
   return element == kFloat32 || element == kInt32      ? 4
          : element == kFloat16 || element == kBfloat16 ? 2

@@ -1,4 +1,4 @@
-// Copies matrices into larger ones, by vectors of 16 bytes of these.
+// Copies matrices into larger ones, by vectors of 16 bytes of the larger ones.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
