@@ -15,6 +15,8 @@ using Sizes = opdock::KernelNumbers<64, 128, 256>;
 constexpr auto kDecode =
     OPDOCK_KERNEL_FAMILY("attention::decode", Halves, Sizes, opdock::KernelNumbers<0, 1, 2>);
 constexpr auto kPrompt = OPDOCK_KERNEL_FAMILY("attention::prompt", opdock::RowTypes, Sizes);
+constexpr auto kPromptByColumns =
+    OPDOCK_KERNEL_FAMILY("attention::prompt_by_columns", Halves, Sizes);
 constexpr auto kPlain = OPDOCK_KERNEL_FAMILY("attention::plain", opdock::RowTypes, Sizes,
                                              opdock::KernelNumbers<1, 2, 4, 8>);
 constexpr auto kColumns = OPDOCK_KERNEL_FAMILY("attention::columns", opdock::RowTypes, Sizes);
@@ -46,9 +48,9 @@ bool columns_fit_vectors(Tensor k, const Params& p) {
 }
 
 // Of shared memory: two stages of keys and values.
-int64_t prompt_bytes(int size, opdock::Dtype dtype) {
+int64_t prompt_bytes(int size, opdock::Dtype dtype, const Params& p) {
   const int bytes = static_cast<int>(dtype.bytes());
-  return 2 * prompt_keys(bytes) * (key_stride(size, bytes) + value_stride(size, bytes)) * bytes;
+  return int64_t{2} * prompt_stage(size, bytes, p.key_element != 1) * bytes;
 }
 
 }  // namespace
@@ -73,14 +75,17 @@ Choice choose(const Plan& plan, Tensor q, Tensor k, Tensor v, const Params& p) {
   const bool is_float = q.dtype().bytes() == 4;
   const int64_t rows = int64_t{p.queries} * p.group;
   choice.size = p.size <= 64 ? 64 : p.size <= 128 ? 128 : 256;
-  if (by_columns) {
+  const bool is_prompt =
+      has_matrices && p.cache == kSame && rows > kMostDecodeRows &&
+      p.queries > kMostDecodeQueries &&
+      (by_columns ? !is_float && fits_vectors({q}) : !is_float || p.size <= 128) &&
+      prompt_bytes(choice.size, q.dtype(), p) <= plan.facts().max_shared_bytes;
+  if (is_prompt) {
+    choice.kernel = by_columns ? Kernel::kPromptByColumns : Kernel::kPrompt;
+    choice.rows = prompt_threads(static_cast<int>(q.dtype().bytes())) / 2;
+  } else if (by_columns) {
     choice.kernel = choice.by_vectors ? Kernel::kColumns : Kernel::kPlain;
     choice.rows = choice.by_vectors || rows == 1 ? 1 : plain_rows(choice.size);
-  } else if (has_matrices && p.cache == kSame && rows > kMostDecodeRows &&
-             p.queries > kMostDecodeQueries && (!is_float || p.size <= 128) &&
-             prompt_bytes(choice.size, q.dtype()) <= plan.facts().max_shared_bytes) {
-    choice.kernel = Kernel::kPrompt;
-    choice.rows = prompt_threads(static_cast<int>(q.dtype().bytes())) / 2;
   } else if (has_matrices && !is_float && (p.cache == kSame || p.size <= 128)) {
     choice.kernel = Kernel::kDecode;
     choice.rows = kDecodeRows;
@@ -91,7 +96,7 @@ Choice choose(const Plan& plan, Tensor q, Tensor k, Tensor v, const Params& p) {
   }
   choice.row_tiles = static_cast<int>(divide_up(rows, choice.rows));
   choice.splits = 1;
-  if (choice.kernel != Kernel::kPrompt) {
+  if (!is_prompt) {
     const int64_t blocks = q.size(0) * (p.heads / p.group) * choice.row_tiles;
     const int64_t seen = std::max<int64_t>(
         1, p.window > 0 ? std::min<int64_t>(p.keys, int64_t{p.window} + p.queries) : p.keys);
@@ -145,8 +150,10 @@ void launch(Call& call, const Choice& choice, Tensor q, Tensor out, Params* p) {
     const int64_t floats = kWarps * (2 * kDecodeRows + rows * choice.size);
     start(kDecode(dtype, choice.size, p->cache), blocks, kDecodeThreads, 4 * floats, *p);
   } else {
-    start(kPrompt(dtype, choice.size), blocks, prompt_threads(static_cast<int>(dtype.bytes())),
-          prompt_bytes(choice.size, dtype), *p);
+    const uint32_t kernel = choice.kernel == Kernel::kPrompt ? kPrompt(dtype, choice.size)
+                                                             : kPromptByColumns(dtype, choice.size);
+    start(kernel, blocks, prompt_threads(static_cast<int>(dtype.bytes())),
+          prompt_bytes(choice.size, dtype, *p), *p);
   }
   if (choice.splits == 1) return;
   start(kMerge(dtype), int64_t{p->queries} * p->group, kMergeThreads, 0, *p, choice.size,

@@ -9,7 +9,7 @@
 
 namespace attention {
 
-enum class Kernel { kDecode, kPrompt, kPlain, kColumns };
+enum class Kernel { kDecode, kPrompt, kPromptByColumns, kPlain, kColumns };
 
 struct Choice {
   Kernel kernel;

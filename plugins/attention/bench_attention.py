@@ -118,10 +118,13 @@ def int8(q, k):
 
 
 def checked_calls(dtype):
-    """What sanitizer.py calls too: tokens over caches, split and whole, and prompts."""
-    for shape in ((2, 1, 8, 2, 1000, 128), (1, 1, 3, 3, 77, 64), (1, 130, 4, 2, 130, 64)):
+    """What sanitizer.py calls too: tokens over caches, split and whole, and prompts; of each with
+    keys by columns too."""
+    for shape in ((2, 1, 8, 2, 1000, 128), (1, 1, 3, 3, 77, 64), (1, 130, 4, 2, 136, 64)):
         q, k, v = tensors(shape, dtype, "cuda")
+        by_columns = k.permute(0, 2, 3, 1).contiguous().permute(0, 3, 1, 2)
         yield both(q, k, v)["opdock"]
+        yield both(q, by_columns, v)["opdock"]
         if dtype != torch.float32:
             yield int8(q, k)
 

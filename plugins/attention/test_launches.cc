@@ -121,6 +121,46 @@ TEST(AttentionLaunches, KeysByColumns) {
       }
 }
 
+// Prompts by tensor cores too, of 16 bits, if all of it has whole vectors and shared memory has
+// room.
+TEST(AttentionLaunches, PromptsOfKeysByColumns) {
+  static const Op attention("attention", "attention");
+  const auto kernel = [](Type type, const RecordedGpu& gpu, int64_t queries, int64_t size,
+                         int64_t keys, int odd = 0) {
+    Array q(type, {2, queries, 8, size}, {}, odd), out(type, q.shape()),
+        v(type, {2, keys, 4, size});
+    Array k(type, v.shape(), {4 * size * keys, 1, size * keys, keys});
+    std::vector<Launch> launches;
+    const Result result =
+        attention.record({q.value(), k.value(), v.value(), none(), none(), none(), none(), none(),
+                          none(), none(), boolean(true), integer(0)},
+                         {&out}, gpu, &launches);
+    EXPECT_EQ(result.status, OPDOCK_OK) << result.text;
+    const Launch& launch = launches.at(0);
+    EXPECT_LE(launch.how.shared_bytes, gpu.max_shared_bytes) << launch.kernel;
+    const std::string name = launch.kernel.substr(0, launch.kernel.find('<'));
+    if (name == "attention::prompt_by_columns") {
+      EXPECT_EQ(launch.how.grid[0], (queries * 2 + 63) / 64) << "of 64 rows";
+    }
+    return name;
+  };
+  const std::string prompt = "attention::prompt_by_columns", columns = "attention::columns";
+  for (const Type type : {Type::kFloat16, Type::kBFloat16}) {
+    for (const int64_t size : {64, 128, 256}) {
+      EXPECT_EQ(kernel(type, kHopper, 9, size, 1024), prompt);
+      EXPECT_EQ(kernel(type, kHopper, 300, size, 1024), prompt);
+      EXPECT_EQ(kernel(type, kHopper, 8, size, 1024), columns) << "16 rows";
+      EXPECT_EQ(kernel(type, kHopper, 300, size, 1024, 1), columns) << "misaligned queries";
+      EXPECT_EQ(kernel(type, kHopper, 300, size, 1023), "attention::plain");
+      for (const RecordedGpu& gpu : {kTuring, kAmd})
+        EXPECT_EQ(kernel(type, gpu, 300, size, 1024), columns);
+    }
+    EXPECT_EQ(kernel(type, kAda, 300, 128, 1024), prompt);
+    EXPECT_EQ(kernel(type, kAda, 300, 256, 1024), columns) << "no room in shared memory";
+  }
+  EXPECT_EQ(kernel(Type::kFloat32, kHopper, 300, 64, 1024), columns);
+}
+
 // As many parts of the keys as there is room for at once, each of 256 keys and more.
 TEST(AttentionLaunches, FewBlocksSplitTheKeys) {
   for (const Type type : kTypes)

@@ -146,7 +146,7 @@ def einsum_sec_sm_ecm(numbers, shape):
 def _quantized(numbers, outputs, inputs):
     """int8 [outputs, inputs], float32 [GROUPS, 1] for as many rows each, and it in float64."""
     q = (numbers(outputs, inputs).float() * 40).clamp(-127, 127).to(torch.int8)
-    scale = (numbers(GROUPS, 1).float().abs() + 0.5) * 0.025 * inputs**-0.5
+    scale = (numbers(GROUPS, 1).float().abs().clamp(max=1) + 1) / 80 * inputs**-0.5
     whole = q.double() * scale.double().repeat_interleave(outputs // GROUPS, 0)
     return q, scale, whole
 

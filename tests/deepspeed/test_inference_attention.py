@@ -230,11 +230,14 @@ def test_what_does_not_fit_is_refused(device, random):
 
 @pytest.mark.parametrize(
     "triangular, new, length",
-    [(True, NONE, 5), (False, NONE, 5), (True, torch.zeros(2, 5, 64), 5), (False, NONE, 1)],
+    [
+        *((True, NONE, 5), (False, NONE, 5), (True, torch.zeros(2, 5, 64), 5), (False, NONE, 1)),
+        *((True, NONE, 24), (False, NONE, 24), (True, NONE, 21)),
+    ],
 )
 def test_softmax_context_int8(triangular, new, length, random):
     """float16 in spite of its name; norm_factor is the scale, not its square."""
-    heads, size, tokens = 4, 16, 5 if length > 1 else 40
+    heads, size, tokens = 4, 16, length if length > 1 else 40
     q = random((2, heads, length, size), "fp16")
     k, v = (random((2, heads, tokens, size), "fp16") for _ in range(2))
     shape = (2, tokens, heads * size)
@@ -247,6 +250,6 @@ def test_softmax_context_int8(triangular, new, length, random):
     assert keys is arguments[1] and values is arguments[4]
     scores = exact(q) @ exact(k).transpose(2, 3) * 0.25
     if triangular and new is NONE:
-        scores = scores.masked_fill(~torch.ones(5, 5).tril().bool(), -math.inf)
+        scores = scores.masked_fill(~torch.ones(length, length).tril().bool(), -math.inf)
     e = torch.exp(scores - scores.amax(-1, keepdim=True))
     assert_attention_close(out, e / e.sum(-1, keepdim=True) @ exact(v), v, "fp16")

@@ -102,5 +102,26 @@ OPDOCK_HOST_DEVICE constexpr int key_stride(int size, int bytes) {
 OPDOCK_HOST_DEVICE constexpr int value_stride(int size, int bytes) {
   return size + 16 / bytes;
 }
+// Where row `row` begins in shared memory, with 16 elements of 2 bytes more after each `each` rows:
+// then lanes that read together at rows `each` apart read from different banks.
+OPDOCK_HOST_DEVICE constexpr int spread_row(int row, int stride, int each) {
+  return row * stride + row / each * 16;
+}
+// Rows of a head's elements, of prompt_keys(2) keys each, if keys lie by columns; and their values.
+OPDOCK_HOST_DEVICE constexpr int column_at(int element) {
+  return spread_row(element, prompt_keys(2), 8);
+}
+OPDOCK_HOST_DEVICE constexpr int column_value_at(int key, int size) {
+  return spread_row(key, value_stride(size, 2), 16);
+}
+// A stage of shared memory, in elements: keys, and from prompt_values_at() on their values.
+OPDOCK_HOST_DEVICE constexpr int prompt_values_at(int size, int bytes, bool by_columns) {
+  return by_columns ? column_at(size) : prompt_keys(bytes) * key_stride(size, bytes);
+}
+OPDOCK_HOST_DEVICE constexpr int prompt_stage(int size, int bytes, bool by_columns) {
+  return prompt_values_at(size, bytes, by_columns) +
+         (by_columns ? column_value_at(prompt_keys(2), size)
+                     : prompt_keys(bytes) * value_stride(size, bytes));
+}
 
 }  // namespace attention

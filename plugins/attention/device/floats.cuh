@@ -10,11 +10,8 @@
 
 namespace attention {
 
-template <class T, int Size>
-struct Tile;
-
 template <int Size>
-struct Tile<float, Size> : Place, TileRows<Size> {
+struct Tile<float, Size, false> : Place, TileRows<Size> {
   using TileRows<Size>::out;
 
   static constexpr int kKeys = prompt_keys(sizeof(float));

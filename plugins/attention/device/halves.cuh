@@ -7,7 +7,7 @@
 namespace attention {
 
 template <class T, int Size>
-struct Tile : Lane<T, Size, kSame>, TileRows<Size> {
+struct Tile<T, Size, false> : Lane<T, Size, kSame>, TileRows<Size> {
   using Of = Lane<T, Size, kSame>;
   using Of::g, Of::t;
   using TileRows<Size>::out;
@@ -84,7 +84,7 @@ struct Tile : Lane<T, Size, kSame>, TileRows<Size> {
     }
   }
 
- private:
+ protected:
   // Adds the values of sixteen keys by their weights. v[i]: of value value_of(i).
   OPDOCK_DEVICE void add_values(const float (&low)[4], const float (&high)[4],
                                 const Bytes16 (&v)[4][Of::kValueVectors]) {

@@ -3,17 +3,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "column_halves.cuh"
 #include "floats.cuh"
-#include "halves.cuh"
 
 namespace attention {
 
-// A stage of shared memory, of its keys and their values.
-template <class T, int Size>
-constexpr int prompt_stage =
-    prompt_keys(sizeof(T)) * (key_stride(Size, sizeof(T)) + value_stride(Size, sizeof(T)));
-
-template <class T, int Size>
+// ByColumns: values of keys that lie so, of which some may come before the block's.
+template <class T, int Size, bool ByColumns = false>
 OPDOCK_DEVICE void copy_rows(const Params& p, const Block& block, const Heads& from, int first,
                              int stride, T* to) {
   constexpr int kKeys = prompt_keys(sizeof(T));
@@ -23,20 +19,36 @@ OPDOCK_DEVICE void copy_rows(const Params& p, const Block& block, const Heads& f
   for (int i = 0; i < kKeys * kVectors / prompt_threads(sizeof(T)); ++i) {
     const int at = i * prompt_threads(sizeof(T)) + thread_index();
     const int row = at / kVectors, element = at % kVectors * kEach;
-    const int key = first + row < block.end ? first + row : block.end - 1;
-    copy_async16(to + row * stride + element,
+    int key = first + row < block.end ? first + row : block.end - 1;
+    if (ByColumns && key < block.first) key = block.first;
+    copy_async16(to + (ByColumns ? column_value_at(row, Size) : row * stride) + element,
                  data + key * from.token + (element < p.size ? element : 0));
   }
 }
 
+// Keys that lie by columns; there are whole vectors of them.
 template <class T, int Size>
+OPDOCK_DEVICE void copy_columns(const Params& p, const Block& block, int first, T* to) {
+  constexpr int kVectors = prompt_keys(sizeof(T)) / 8;
+  const T* const data = static_cast<const T*>(p.k.data) + p.k.at(block.batch, 0, block.head);
+  OPDOCK_UNROLL
+  for (int i = 0; i < Size * kVectors / prompt_threads(sizeof(T)); ++i) {
+    const int at = i * prompt_threads(sizeof(T)) + thread_index();
+    const int element = at / kVectors, own = at % kVectors * 8;
+    const int key = first + own < p.keys ? first + own : 0;
+    copy_async16(to + column_at(element) + own,
+                 data + (element < p.size ? element : 0) * p.key_element + key);
+  }
+}
+
+template <class T, int Size, bool ByColumns>
 OPDOCK_DEVICE void prompt_rows(const Params& p) {
   // Where later queries see more keys, they begin.
   const int index = static_cast<int>(block_index());
   const int number = p.causal ? p.row_tiles - 1 - index : index;
   constexpr int kRows = prompt_threads(sizeof(T)) / 2;
   const Block block(p, number, kRows, 0);
-  Tile<T, Size> tile;
+  Tile<T, Size, ByColumns> tile;
   const int warp = thread_index() / 32;
   const int first_row = warp * kStep;
   const Row rows[2] = {Row(p, block, first_row + tile.g), Row(p, block, first_row + tile.g + 8)};
@@ -50,22 +62,30 @@ OPDOCK_DEVICE void prompt_rows(const Params& p) {
 
   T* const shared = dynamic_shared<T>();
   constexpr int kKeys = prompt_keys(sizeof(T));
-  constexpr int kValuesAt = kKeys * key_stride(Size, sizeof(T));
+  constexpr int kBytes = sizeof(T);
+  constexpr int kValuesAt = prompt_values_at(Size, kBytes, ByColumns);
+  constexpr int kStage = prompt_stage(Size, kBytes, ByColumns);
   int stage = 0;
   const auto copy = [&](int first, int to) {
-    T* const keys = shared + to * prompt_stage<T, Size>;
-    copy_rows<T, Size>(p, block, p.k, first, key_stride(Size, sizeof(T)), keys);
-    copy_rows<T, Size>(p, block, p.v, first, value_stride(Size, sizeof(T)), keys + kValuesAt);
+    T* const keys = shared + to * kStage;
+    T* const values = keys + kValuesAt;
+    if constexpr (ByColumns) {
+      copy_columns<T, Size>(p, block, first, keys);
+    } else {
+      copy_rows<T, Size>(p, block, p.k, first, key_stride(Size, kBytes), keys);
+    }
+    copy_rows<T, Size, ByColumns>(p, block, p.v, first, value_stride(Size, kBytes), values);
   };
-  if (block.first < block.end) copy(block.first, 0);
+  const int first_key = ByColumns ? block.first / 8 * 8 : block.first;  // where a vector begins
+  if (first_key < block.end) copy(first_key, 0);
   copy_async_commit();
-  for (int key = block.first; key < block.end; key += kKeys) {
+  for (int key = first_key; key < block.end; key += kKeys) {
     if (key + kKeys < block.end) copy(key + kKeys, stage ^ 1);
     copy_async_commit();
     copy_async_wait<1>();
     block_barrier();
     if (key < some_end && key + kKeys > some_first) {
-      const T* const keys = shared + stage * prompt_stage<T, Size>;
+      const T* const keys = shared + stage * kStage;
       const T* const values = keys + kValuesAt;
       float score[kKeys / 8][4] = {};
       tile.multiply_keys(keys, score);
@@ -96,9 +116,20 @@ OPDOCK_KERNEL_BLOCKS(prompt_threads(sizeof(T)), 1)
 prompt(Params p) {
   launch_turn();
   if constexpr (kHasMatrices) {
-    prompt_rows<T, Size>(p);
+    prompt_rows<T, Size, false>(p);
   } else {
     trap();  // the host chooses another kernel
+  }
+}
+
+template <class T, int Size>
+OPDOCK_KERNEL_BLOCKS(prompt_threads(sizeof(T)), 1)
+prompt_by_columns(Params p) {
+  launch_turn();
+  if constexpr (kHasMatrices) {
+    prompt_rows<T, Size, true>(p);
+  } else {
+    trap();  // as above
   }
 }
 

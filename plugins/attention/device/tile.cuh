@@ -112,6 +112,10 @@ OPDOCK_DEVICE void make_scores(const Of& of, const Params& p, const Block& block
   }
 }
 
+// Sixteen rows of a warp, of keys in rows or, of 16-bit elements, by columns.
+template <class T, int Size, bool ByColumns = false>
+struct Tile;
+
 // Sixteen rows: what has been found of them so far.
 template <int Size>
 struct TileRows {

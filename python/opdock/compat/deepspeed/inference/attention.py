@@ -1,6 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Attention with keys and values that are kept, and attention over those of the caller."""
 
+import functools
+
+import torch
+
 from opdock.compat.deepspeed.inference import _ops, workspace
 from opdock.compat.deepspeed.inference._checks import (
     check,
@@ -15,8 +19,9 @@ from opdock.compat.deepspeed.inference.padding import check_heads
 from opdock.compat.deepspeed.inference.rotary import check_rotary, pairing, tables
 from opdock.compat.deepspeed.inference.softmax import alibi_over_scores, mask_over_scores
 
-# So many queries read the keys of softmax_context_int8 as they lie; for more they are copied.
-_QUERIES_BY_COLUMNS = 2
+# Up to so many queries of softmax_context_int8 read its keys as they lie, and on GPUs with tensor
+# cores more than the second number (plugins/attention); for others the keys are copied.
+_FEW_BY_COLUMNS, _MANY_BY_COLUMNS = 2, 16
 _FORMS = {14: "DeepSpeed 0.7.7", 19: "0.19.8"}
 
 
@@ -140,6 +145,12 @@ def _put(query, key, value, places, start):
     return query
 
 
+@functools.lru_cache
+def _has_matrices(device):
+    """Whether attention's prompts are computed by tensor cores there."""
+    return torch.version.hip is None and torch.cuda.get_device_capability(device) >= (8, 0)
+
+
 @without_gradients
 def softmax_context_int8(
     at,
@@ -176,7 +187,8 @@ def softmax_context_int8(
         refuse(at, "prev_key", found, f"[{batch}, {keys}, {width}] of both", "check prev_value too")
     by_head = query.contiguous().view(batch, heads, length, size)
     key = prev_key.contiguous().view(batch, heads, size, keys).transpose(2, 3)
-    if length > _QUERIES_BY_COLUMNS:
+    whole = query.is_cuda and size % 8 == 0 and keys % 8 == 0 and _has_matrices(query.device)
+    if length > _FEW_BY_COLUMNS and not (whole and length > _MANY_BY_COLUMNS):
         key = key.contiguous()
     value = prev_value.contiguous().view(batch, heads, keys, size)
     causal = bool(triangular) and (new_value is None or new_value.dim() <= 1)
