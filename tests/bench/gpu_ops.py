@@ -112,6 +112,10 @@ class Run:
         self.results = []
 
 
+def is_wanted(op, patterns):
+    return any(fnmatch.fnmatch(op, pattern) for pattern in patterns.split(","))
+
+
 def time_shape(run, modules, packages, wanted, shape, dtype):
     """All ops of one shape and dtype."""
     torch._dynamo.reset()  # each shape and dtype compiled for itself, none over the limit
@@ -120,7 +124,7 @@ def time_shape(run, modules, packages, wanted, shape, dtype):
     run.time("copy", case, "torch", 2 * size, lambda: copy_of(2 * size))
     for module in modules:
         for op, whose, tensors, function in module.candidates(x):
-            if fnmatch.fnmatch(op, wanted):
+            if is_wanted(op, wanted):
                 for who, make in with_peers(packages, op, x, {whose: function}):
                     run.time(op, case, who, tensors * size, make)
 
@@ -132,7 +136,7 @@ def time_extra(run, modules, packages, wanted, shapes, dtype):
             getattr(torch, dtype)
         ):
             shape, *rest = case.split()
-            if (shapes and shape not in shapes) or not fnmatch.fnmatch(op, wanted):
+            if (shapes and shape not in shapes) or not is_wanted(op, wanted):
                 continue
             torch._dynamo.reset()
             case = f"{case} {dtype}"
@@ -145,7 +149,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--record", metavar="FILE")
     parser.add_argument("--all", action="store_true", help="all shapes, and the extra cases")
-    parser.add_argument("--ops", metavar="PATTERN", default="*", help="as file names: 'add_*'")
+    parser.add_argument("--ops", metavar="PATTERN,…", default="*", help="as file names: 'add_*'")
     parser.add_argument("--dtypes", metavar="DTYPE,…", help="of " + ", ".join(DTYPES))
     parser.add_argument("--shapes", metavar="SHAPE,…", help="as 8192x8192; also of extra cases")
     arguments = parser.parse_args()
