@@ -8,6 +8,7 @@
 #include "chain/chain.h"
 #include "chain/chain_report.h"
 #include "schema/dtype.h"
+#include "schema/op_flags.h"
 #include "schema/shape_rule.h"
 
 namespace opdock {
@@ -54,10 +55,12 @@ opdock_status run(const opdock_call* call, const opdock_value* args, uint32_t nu
   return op.runner->run(op.context, op.handle, call, args, num_args, results, num_results);
 }
 
-// The declaration that has the schema wanted: its shape rules, and its file if it may be run.
+// The declaration that has the schema wanted: its shape rules, whether outputs may be arguments,
+// and its file if it may be run.
 struct Declaration {
   std::vector<std::string> shape_rules;
-  std::string file;  // reference.py, absolute; empty: none
+  uint32_t in_place = 0;  // OPDOCK_OP_IN_PLACE, or 0
+  std::string file;       // reference.py, absolute; empty: none
   int device_arg = -1;
 };
 
@@ -69,6 +72,7 @@ Declaration find_declaration(const Catalog& catalog, const Wanted& wanted) {
       if (op.name != wanted.op || op.schema != wanted.schema) continue;
       if (!has_rules) {
         found.shape_rules = op.shape;
+        found.in_place = op.flag_bits & OPDOCK_OP_IN_PLACE;
         found.device_arg = static_cast<int>(op.device_arg_index);
         has_rules = true;
       }
@@ -83,6 +87,7 @@ Declaration find_declaration(const Catalog& catalog, const Wanted& wanted) {
     for (const OpClaim& claim : candidate->file.note->ops) {
       if (has_rules || claim.name != wanted.op || claim.digest != wanted.digest) continue;
       found.shape_rules = claim.shape_rules;
+      found.in_place = op_flag_bits(claim.flags) & OPDOCK_OP_IN_PLACE;
       has_rules = true;
     }
   }
@@ -105,8 +110,8 @@ std::optional<Reason> make_op(const Wanted& wanted, const Declaration& declarati
   std::unique_ptr<ReferenceOp> made = std::make_unique<ReferenceOp>();
   made->rules = *std::move(rules);
   made->op.struct_size = sizeof made->op;
-  made->op.flags =
-      OPDOCK_OP_THREAD_SAFE | OPDOCK_OP_MAY_BLOCK | OPDOCK_OP_MAY_ALLOCATE | OPDOCK_OP_HOST_SYNC;
+  made->op.flags = OPDOCK_OP_THREAD_SAFE | OPDOCK_OP_MAY_BLOCK | OPDOCK_OP_MAY_ALLOCATE |
+                   OPDOCK_OP_HOST_SYNC | declaration.in_place;
   made->draws =
       std::any_of(schema->params.begin(), schema->params.end(),
                   [](const SchemaParam& param) { return param.type.tag == OPDOCK_TAG_GENERATOR; });

@@ -179,6 +179,23 @@ def _on_stream(device, stream):
     return torch.cuda.stream(torch.cuda.ExternalStream(stream, device=index))
 
 
+def _storages(values):
+    """Where the memory of the tensors among a reference's arguments begins."""
+    for value in values:
+        if isinstance(value, list):
+            yield from _storages(value)
+        elif hasattr(value, "untyped_storage"):
+            yield value.untyped_storage().data_ptr()
+
+
+def _apart(found, arguments):
+    """What a reference has returned, with copies of views of its arguments: an output may be an
+    argument, and is written while others are still to be read."""
+    if isinstance(found, (list, tuple)):
+        return [_apart(one, arguments) for one in found]
+    return found.clone() if not arguments.isdisjoint(_storages([found])) else found
+
+
 def _write(number, result, capsule):
     """Copies a tensor that a reference has returned to where it is wanted."""
     import torch
@@ -214,7 +231,8 @@ def run(reference, values, outputs, device, stream, random):
         found = reference.call(*positional, **named)
         if len(reference.returned) == 1:
             found = (found,)
-        results = zip(found or (), reference.returned, outputs, strict=True)
+        found = _apart(found or (), set(_storages([*positional, *named.values()])))
+        results = zip(found, reference.returned, outputs, strict=True)
         for number, (result, index, output) in enumerate(results):
             is_number = isinstance(result, (bool, int, float))
             numbers.append(result if is_number else None)

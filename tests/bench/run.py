@@ -62,7 +62,8 @@ def main():
             subprocess.run([sys.executable, str(HERE / f"{program}.py")], check=True)
         return
     target = HERE / "records" / f"{arguments.record}.jsonl" if arguments.record else None
-    no_benches = ("run", "record", "table", "chart", "plot", "peers", "timing", "ncu")
+    no_benches = ("run", "record", "table", "chart", "lines", "plot", "peers", "timing", "ncu")
+    no_benches += ("test_record",)
     no_benches += ("gpt2", "gpt2_loops", "gpt2_torch", "gpt2_peers")  # of gpt2_decode
     no_benches += ("inference_calls", "inference_products", "inference_table")
     programs = sorted(p for p in HERE.glob("*.py") if p.stem not in no_benches)

@@ -84,11 +84,13 @@ PEERS = {
 
 
 def newest(path):
-    """The newest result of each case and peer, in the order of the file."""
+    """The newest result of each case and peer, in the order of the file; the copies of each run."""
     results = {}
     for row in record.read(path):
-        results.pop((row["bench"], row["name"], row.get("peer")), None)
-        results[row["bench"], row["name"], row.get("peer")] = row
+        run = json.dumps(row["where"]) if record.is_copy(row) else None
+        case = (row["bench"], row["name"], row.get("peer"), run)
+        results.pop(case, None)
+        results[case] = row
     return list(results.values())
 
 

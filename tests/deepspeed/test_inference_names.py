@@ -64,23 +64,20 @@ def test_the_page_lists_each_function():
 
 
 CODE = """
-import sys, time, torch
+import sys, torch
 before = set(sys.modules)
-begin = time.perf_counter()
 from opdock.compat.deepspeed import InferenceBuilder
 module = InferenceBuilder().load()
-took = time.perf_counter() - begin
 assert module.__name__ == "opdock.compat.deepspeed.inference", module
 assert "deepspeed" not in sys.modules and "numpy" not in set(sys.modules) - before
 x, bias = torch.ones(2, 3, 8), torch.ones(8)
 assert module.bias_add_fp32(x, bias) is x and (x == 2).all()
-print(took)
 """
 
 
-def test_the_builder_loads_it_at_once():
-    """50 ms are asked for, in a new process with torch; five times that may a busy machine take."""
-    assert min(float(run_python(CODE).stdout) for _ in range(3)) < 0.25
+def test_the_builder_loads_it_without_deepspeed():
+    """In a new process with torch. How long it takes measures tests/bench/builder_load.py."""
+    run_python(CODE)
 
 
 def test_a_missing_plugin_is_named(tmp_path):

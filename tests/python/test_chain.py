@@ -317,6 +317,33 @@ def test_the_reference_takes_torch_tensors_too(room, torch):
     assert done.err == ""
 
 
+def test_the_reference_writes_in_place_where_the_op_may(room, torch):
+    """Each output may be an argument, also where the reference returns its arguments."""
+    made = room.add()
+    toml = (made / "plugin.toml").read_text().replace('["thread-safe"]', '["in-place"]')
+    toml += """
+[[op]]
+schema = "swapped(Tensor x, Tensor y) -> (Tensor, Tensor)"
+doc = "(y, x). x, y: float32, contiguous, of one shape."
+shape = ["like y", "like x"]
+devices = ["cpu"]
+dtypes = ["float32"]
+flags = ["in-place"]
+"""
+    (made / "plugin.toml").write_text(toml)
+    swapped = "def swapped(x, y):\n    return y, x.view(-1)\n"
+    (made / "reference.py").write_text(REFERENCE + swapped)
+    done = room.without_tools(
+        "import json, torch, opdock\n"
+        "x, y = torch.arange(3.0), torch.ones(3)\n"
+        "assert opdock.ops.triple(x, out=x) is x\n"
+        "opdock.ops.swapped(x, y, out=(x, y))\n"
+        "print(json.dumps([x.tolist(), y.tolist()]))",
+        OPDOCK_FALLBACK="silent",
+    )
+    assert done.json == [[1, 1, 1], [0, 3, 6]]
+
+
 def test_a_reference_draws_by_the_generator_that_it_is_given(room, torch):
     shutil.copytree(TREE / "plugins" / "dropout", room.top / "plugins" / "dropout")
     code = """\

@@ -22,8 +22,8 @@ from opdock._author import soft
 
 # Kernels for tensor cores, of which those for AMD's GPUs are empty, and one for clusters: nothing
 # launches them there.
-FOR_NVIDIA_ONLY = {"attention::decode", "attention::prompt", "linear::int8_few"}
-FOR_NVIDIA_ONLY |= {"layernorm::backward::loop_slices"}
+FOR_NVIDIA_ONLY = {"attention::decode", "attention::prompt", "attention::prompt_by_columns"}
+FOR_NVIDIA_ONLY |= {"linear::int8_few", "layernorm::backward::loop_slices"}
 
 ROOT = Path(__file__).resolve().parents[3]
 sys.path.insert(0, str(ROOT / "tests" / "support"))
