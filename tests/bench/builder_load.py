@@ -54,8 +54,12 @@ def from_source():
     """The same of the plugins' sources, with a cache of its own; not below /tmp, where one is
     refused."""
     with tempfile.TemporaryDirectory(prefix="builder-load-", dir=BUILD) as folder:
-        settings = {"OPDOCK_PLUGIN_PATH": str(TREE / "plugins"), "OPDOCK_CACHE_DIR": folder}
-        return once("opdock.compat.deepspeed", OPDOCK_FALLBACK="error", **settings)
+        settings = {"OPDOCK_PLUGIN_PATH": str(TREE / "plugins"), "OPDOCK_ADD_PLUGIN_PATH": ""}
+        settings |= {"OPDOCK_CACHE_DIR": folder, "OPDOCK_FALLBACK": "error"}
+        times = once("opdock.compat.deepspeed", **settings)
+        if not list(Path(folder).rglob("*.so")):
+            raise RuntimeError(f"found no plugin that was built in {folder}")
+        return times
 
 
 def main():
