@@ -1,6 +1,7 @@
 // pad_rows: checks its arguments, copies on the CPU, and launches the kernel.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <opdock/row_op.hpp>
 
@@ -76,11 +77,11 @@ bool use_vectors(int64_t element_bytes, Params* params) {
   const uintptr_t addresses =
       reinterpret_cast<uintptr_t>(params->x) | reinterpret_cast<uintptr_t>(params->out);
   if (addresses % 16 != 0 || all % elements != 0 || vectors > kThreads ||
-      (vectors & (vectors - 1)) != 0)
+      !std::has_single_bit(static_cast<uint64_t>(vectors)))
     return false;
   for (long long* size : sizes) *size /= elements;
   for (int i = 0; i < params->matrices.ndim; ++i) strides[0][i] /= elements;
-  while (1 << params->lane_bits < vectors) ++params->lane_bits;
+  params->lane_bits = std::countr_zero(static_cast<uint64_t>(vectors));
   return true;
 }
 

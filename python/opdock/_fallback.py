@@ -188,12 +188,12 @@ def _storages(values):
             yield value.untyped_storage().data_ptr()
 
 
-def _apart(found, arguments):
-    """What a reference has returned, with copies of views of its arguments: an output may be an
-    argument, and is written while others are still to be read."""
-    if isinstance(found, (list, tuple)):
-        return [_apart(one, arguments) for one in found]
-    return found.clone() if not arguments.isdisjoint(_storages([found])) else found
+def _apart(result, arguments):
+    """A result of a reference, or a copy of it if it is a view of an argument: an output may be an
+    argument, and is written while other results are still to be read."""
+    if isinstance(result, list):
+        return [_apart(one, arguments) for one in result]
+    return result if arguments.isdisjoint(_storages([result])) else result.clone()
 
 
 def _write(number, result, capsule):
@@ -231,7 +231,11 @@ def run(reference, values, outputs, device, stream, random):
         found = reference.call(*positional, **named)
         if len(reference.returned) == 1:
             found = (found,)
-        found = _apart(found or (), set(_storages([*positional, *named.values()])))
+        arguments = set(_storages([*positional, *named.values()]))
+        found = [
+            _apart(result, arguments) if index < 0 else result
+            for result, index in zip(found or (), reference.returned, strict=True)
+        ]
         results = zip(found, reference.returned, outputs, strict=True)
         for number, (result, index, output) in enumerate(results):
             is_number = isinstance(result, (bool, int, float))

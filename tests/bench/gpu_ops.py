@@ -113,6 +113,7 @@ class Run:
 
 
 def is_wanted(op, patterns):
+    """Whether an op's name fits one of the patterns, which commas separate."""
     return any(fnmatch.fnmatch(op, pattern) for pattern in patterns.split(","))
 
 

@@ -17,6 +17,7 @@ from inference_cases import (
 
 import opdock
 from opdock.compat.deepspeed import inference
+from opdock.compat.deepspeed.inference import attention
 
 __all__ = ["random"]
 
@@ -253,3 +254,23 @@ def test_softmax_context_int8(triangular, new, length, random):
         scores = scores.masked_fill(~torch.ones(length, length).tril().bool(), -math.inf)
     e = torch.exp(scores - scores.amax(-1, keepdim=True))
     assert_attention_close(out, e / e.sum(-1, keepdim=True) @ exact(v), v, "fp16")
+
+
+@pytest.mark.parametrize(
+    "which, by_columns",
+    [
+        ({"queries": 2, "keys": 33, "dtype": torch.float32, "has_matrices": False}, True),
+        ({"queries": 3}, False),
+        ({"queries": 16}, False),
+        ({"queries": 17}, True),
+        ({"keys": 1023}, False),
+        ({"size": 36}, False),
+        ({"size": 136}, False),
+        ({"dtype": torch.float32}, False),
+        ({"dtype": torch.bfloat16}, True),
+        ({"has_matrices": False}, False),
+    ],
+)
+def test_keys_are_copied_unless_attention_is_fast_over_columns(which, by_columns):
+    prompt = {"queries": 128, "keys": 1024, "size": 128, "dtype": torch.float16}
+    assert attention._read_by_columns(**{**prompt, "has_matrices": True, **which}) == by_columns

@@ -44,13 +44,10 @@ def launched(record):
 
 def executed(counts, functions):
     """{function: how often it was launched} of kernels' functions, "softmax::any_rows", whose
-    mangled names have each of their identifiers."""
+    mangled names have their identifiers, each behind its length."""
+    mangled = {f: "".join(f"{len(part)}{part}" for part in f.split("::")) for f in functions}
     return {
-        function: sum(
-            count
-            for name, count in counts.items()
-            if all(part in name for part in function.split("::"))
-        )
+        function: sum(count for name, count in counts.items() if mangled[function] in name)
         for function in sorted(functions)
     }
 

@@ -19,9 +19,6 @@ from opdock.compat.deepspeed.inference.padding import check_heads
 from opdock.compat.deepspeed.inference.rotary import check_rotary, pairing, tables
 from opdock.compat.deepspeed.inference.softmax import alibi_over_scores, mask_over_scores
 
-# Up to so many queries of softmax_context_int8 read its keys as they lie, and on GPUs with tensor
-# cores more than the second number (plugins/attention); for others the keys are copied.
-_FEW_BY_COLUMNS, _MANY_BY_COLUMNS = 2, 16
 _FORMS = {14: "DeepSpeed 0.7.7", 19: "0.19.8"}
 
 
@@ -148,7 +145,19 @@ def _put(query, key, value, places, start):
 @functools.lru_cache
 def _has_matrices(device):
     """Whether attention's prompts are computed by tensor cores there."""
-    return torch.version.hip is None and torch.cuda.get_device_capability(device) >= (8, 0)
+    if device.type != "cuda" or torch.version.hip is not None:
+        return False
+    return torch.cuda.get_device_capability(device) >= (8, 0)
+
+
+def _read_by_columns(queries, keys, size, dtype, has_matrices):
+    """Whether attention (plugins/attention) is fast over keys as softmax_context_int8 has them, by
+    columns: of few queries, and of prompts that tensor cores compute so, in shared memory that
+    each GPU with such has. For others the keys are copied first."""
+    if queries <= 2:
+        return True
+    is_whole = size % 8 == 0 and keys % 8 == 0
+    return has_matrices and queries > 16 and dtype.itemsize == 2 and size <= 128 and is_whole
 
 
 @without_gradients
@@ -187,8 +196,7 @@ def softmax_context_int8(
         refuse(at, "prev_key", found, f"[{batch}, {keys}, {width}] of both", "check prev_value too")
     by_head = query.contiguous().view(batch, heads, length, size)
     key = prev_key.contiguous().view(batch, heads, size, keys).transpose(2, 3)
-    whole = query.is_cuda and size % 8 == 0 and keys % 8 == 0 and _has_matrices(query.device)
-    if length > _FEW_BY_COLUMNS and not (whole and length > _MANY_BY_COLUMNS):
+    if not _read_by_columns(length, keys, size, query.dtype, _has_matrices(query.device)):
         key = key.contiguous()
     value = prev_value.contiguous().view(batch, heads, keys, size)
     causal = bool(triangular) and (new_value is None or new_value.dim() <= 1)
