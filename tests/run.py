@@ -2,19 +2,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs the tests of a build folder and closes with one line over all suites.
 
-    tests/run.py BUILD_FOLDER [SUITE…]
-    tests/run.py --needs BUILD_FOLDER [SUITE…]
+    tests/run.py [--nightly] BUILD_FOLDER [SUITE…]
+    tests/run.py --needs [--nightly] BUILD_FOLDER [SUITE…]
 
-The second form only prints what has to be built for these tests, as targets of ninja.
+The second form only prints what has to be built for these tests, as targets of ninja. --nightly: also the
+tests of the suite nightly, and the long form of others (OPDOCK_TEST_NIGHTLY is set).
 
 Meson runs everything. GoogleTest programs report their cases to Meson; pytest runs write JUnit
 files into BUILD_FOLDER/test-results. Both are read here, so that a skip or a failure is counted and
-named as a case. A test program that reports no cases counts as one. The exit status is 1 if a case
-failed or if none ran.
+named as a case. A test program that reports no cases counts as one. The slowest programs and cases
+are named with their CPU time. The exit status is 1 if a case failed or if none ran.
 """
 
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -23,16 +25,24 @@ from collections import Counter, defaultdict
 from pathlib import Path
 
 
-def needs(folder, suites):
+SLOWEST = 30  # programs and cases that are named with their time
+
+
+MEASURE = Path(__file__).resolve().with_name("measure.py")
+
+
+def introspect(folder, what):
+    """What Meson says of its targets or tests."""
+    return json.loads((folder / "meson-info" / f"intro-{what}.json").read_text())
+
+
+def needs(folder, suites, nightly):
     """The files, relative to the folder, that the tests of the suites (of all, without any) use."""
-
-    def read(what):
-        return json.loads((folder / "meson-info" / f"intro-{what}.json").read_text())
-
-    files = {target["id"]: target["filename"] for target in read("targets")}
+    files = {target["id"]: target["filename"] for target in introspect(folder, "targets")}
     used = set()
-    for test in read("tests"):
-        if not suites or {name.split(":")[-1] for name in test["suite"]} & set(suites):
+    for test in introspect(folder, "tests"):
+        of = {name.split(":")[-1] for name in test["suite"]}
+        if (not suites or of & set(suites)) and (nightly or "nightly" not in of):
             used.update(file for target in test["depends"] for file in files[target])
     return sorted(os.path.relpath(file, folder) for file in used)
 
@@ -42,16 +52,38 @@ def needs(folder, suites):
 ASAN_OPTIONS = "halt_on_error=1:abort_on_error=1:print_summary=1:intercept_tls_get_addr=0"
 
 
-def run_meson(folder, suites):
+def run_meson(folder, suites, nightly):
     """Runs `meson test`; returns its exit status. The output of failing programs is shown."""
     command = [sys.executable, "-m", "mesonbuild.mesonmain", "test", "-C", str(folder)]
     # One more than cores: tests wait too, for processes that hang and for each other.
     command += ["--print-errorlogs", "--no-stdsplit", f"--num-processes={os.cpu_count() + 1}"]
+    # Machines differ by a factor of three, and tests by what runs beside them.
+    command += ["--timeout-multiplier=5"]
+    command += [f"--wrapper={shlex.join([sys.executable, '-IS', str(MEASURE)])}"]
     for suite in suites:
         command += ["--suite", suite]
     environment = {"ASAN_OPTIONS": ASAN_OPTIONS, **os.environ}
+    if nightly:
+        environment["OPDOCK_TEST_NIGHTLY"] = "1"
+    else:
+        command += ["--no-suite", "nightly"]
     environment["OPDOCK_TEST_RESULTS"] = str(folder / "test-results")
     return subprocess.run(command, env=environment).returncode
+
+
+def programs(folder, path):
+    """Yields (test's name, CPU seconds, wall seconds) of what measure.py noted."""
+    tests = introspect(folder, "tests")
+    for line in path.read_text().splitlines() if path.exists() else []:
+        run = json.loads(line)
+        for test in tests:
+            command, wanted = test["cmd"], test["env"].items()
+            settings = {name: value for name, value in wanted if name.startswith("OPDOCK_")}
+            if run["argv"][: len(command)] == command and settings.items() <= run["env"].items():
+                yield test["name"], run["cpu"], run["wall"]
+                break
+        else:
+            yield " ".join(run["argv"]), run["cpu"], run["wall"]
 
 
 def reason(element, case):
@@ -62,8 +94,22 @@ def reason(element, case):
     return " ".join(text.split())
 
 
+def seconds(case):
+    """(CPU seconds, or None where only the wall's are known; wall seconds) of a <testcase>."""
+    cpu = case.find("properties/property[@name='cpu']")
+    return cpu is not None and float(cpu.get("value")) or None, float(case.get("time") or 0)
+
+
+def print_slowest(title, rows):
+    """rows: (name, CPU seconds or None, wall seconds)."""
+    rows.sort(key=lambda row: row[2] if row[1] is None else row[1], reverse=True)
+    print(f"{title}: CPU s, wall s")
+    for name, cpu, wall in rows[:SLOWEST]:
+        print(f"{'-' if cpu is None else format(cpu, '.1f'):>8} {wall:7.1f}  {name}")
+
+
 def cases(path):
-    """Yields (name, outcome, reason) for each test case of a JUnit file."""
+    """Yields (name, outcome, reason, seconds()) for each test case of a JUnit file."""
     for suite in ElementTree.parse(path).getroot().iter("testsuite"):
         for case in suite.findall("testcase"):
             # Meson puts the program's name on the suite, pytest the module's on the case.
@@ -71,32 +117,31 @@ def cases(path):
             failure = next((e for e in case if e.tag in ("failure", "error")), None)
             skipped = case.find("skipped")
             if failure is not None:
-                yield name, "failed", reason(failure, case)
+                yield name, "failed", reason(failure, case), seconds(case)
             elif skipped is not None or case.get("result") == "suppressed":
-                yield (
-                    name,
-                    "skipped",
-                    reason(skipped, case) if skipped is not None else "disabled",
-                )
+                why = reason(skipped, case) if skipped is not None else "disabled"
+                yield name, "skipped", why, seconds(case)
             else:
-                yield name, "passed", ""
+                yield name, "passed", "", seconds(case)
 
 
 def main():
-    if sys.argv[1:2] == ["--needs"] and len(sys.argv) > 2:
-        for file in needs(Path(sys.argv[2]).resolve(), sys.argv[3:]):
+    options = [word for word in sys.argv[1:] if word.startswith("-")]
+    words = [word for word in sys.argv[1:] if not word.startswith("-")]
+    if not words or set(options) - {"--needs", "--nightly"}:
+        sys.exit("usage: tests/run.py [--needs] [--nightly] BUILD_FOLDER [SUITE…]")
+    folder, suites, nightly = Path(words[0]).resolve(), words[1:], "--nightly" in options
+    if "--needs" in options:
+        for file in needs(folder, suites, nightly):
             print(file)
         return
-    if len(sys.argv) < 2:
-        sys.exit("usage: tests/run.py [--needs] BUILD_FOLDER [SUITE…]")
-    folder = Path(sys.argv[1]).resolve()
     results = folder / "test-results"
     shutil.rmtree(results, ignore_errors=True)
     results.mkdir(parents=True)
     meson_report = folder / "meson-logs" / "testlog.junit.xml"
     meson_report.unlink(missing_ok=True)
 
-    status = run_meson(folder, sys.argv[2:])
+    status = run_meson(folder, suites, nightly)
 
     reports = sorted(results.glob("*.xml"))
     # A pytest run is one case to Meson and many in its own file: the file speaks for it.
@@ -107,15 +152,17 @@ def main():
         for case in cases(meson_report):
             if case[0].split(".")[-1].split(" - ")[0] not in detailed:
                 found.append(case)
-    counts = Counter(outcome for _, outcome, _ in found)
+    print_slowest("The slowest programs", list(programs(folder, results / "programs")))
+    print_slowest("The slowest cases", [(name, *spent) for name, _, _, spent in found])
+    counts = Counter(outcome for _, outcome, _, _ in found)
     skips = defaultdict(list)
-    for name, outcome, why in found:
+    for name, outcome, why, _ in found:
         if outcome == "skipped":
             skips[name.rsplit(".", 1)[0], why].append(name)
     # A parametrised test that wants a GPU is hundreds of cases with one reason.
     for (group, why), names in skips.items():
         print(f"skipped: {names[0] if len(names) == 1 else f'{group} ({len(names)} cases)'}: {why}")
-    for name, outcome, why in found:
+    for name, outcome, why, _ in found:
         if outcome == "failed":
             print(f"failed: {name}: {why}")
     if status != 0 and not counts["failed"]:

@@ -11,10 +11,32 @@ import sys
 
 import pytest
 
+
+class CpuTime:
+    """Notes for each case the CPU time of this process and of children that have ended, fixtures' too."""
+
+    def __init__(self):
+        self.begin = 0.0
+
+    @staticmethod
+    def used():
+        return sum(os.times()[:4])
+
+    def pytest_runtest_logstart(self):
+        self.begin = self.used()
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_teardown(self, item):
+        result = yield
+        item.user_properties.append(("cpu", f"{self.used() - self.begin:.2f}"))
+        return result
+
+
 name, arguments = sys.argv[1], sys.argv[2:]
 # JAX would take three quarters of the GPU's memory, which other tests of the process need.
 os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
 results = os.environ.get("OPDOCK_TEST_RESULTS")
 if results:
     arguments += [f"--junitxml={results}/{name}.xml"]
-sys.exit(pytest.main(["-q", "-p", "no:cacheprovider", "-rs", *arguments]))
+options = ["-q", "-p", "no:cacheprovider", "-rs", *arguments]
+sys.exit(pytest.main(options, plugins=[CpuTime()]))

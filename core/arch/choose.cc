@@ -72,7 +72,8 @@ class CudaChooser {
     const bool is_below = std::erase_if(list->targets, [&](const CudaTarget& target) {
                             return target.number < inputs_.least;
                           }) > 0;
-    const bool has_word = list->native || list->all || list->all_major || list->by_default;
+    const bool has_word = list->native || list->automatic || list->all || list->all_major ||
+                          list->by_default;
     if (is_below && list->targets.empty() && !has_word)
       return refuse_below(fmt::format("{} = \"{}\"", source.name, source.text));
     if (!check(*list, source)) return false;
@@ -96,6 +97,8 @@ class CudaChooser {
     if (list->by_default) take_default();
     if (list->all) take_all(known_);
     if (list->all_major) take_all(first_of_majors(known_));
+    choice_.nothing = list->automatic && gpus_.empty() && choice_.targets.empty() && !list->native;
+    if (list->automatic && !gpus_.empty() && !take_native(source.name, false)) return false;
     return !list->native || take_native(source.name + " = \"" + source.text + "\"", true);
   }
 

@@ -10,6 +10,7 @@
 //   the visible GPUs decide unasked, the same without that PTX: another GPU makes another build.
 //   A GPU that is newer than the compiler gets PTX of the newest architecture that the compiler
 //   knows below it, with a notice.
+// - `auto`: the visible GPUs' own architectures, without PTX; nothing where no GPU is visible.
 // - `all`: every architecture the compiler knows, and PTX of the first of its newest major;
 //   `all-major`: the first of each major, and the same PTX (as nvcc's -arch=all, all-major).
 // - The default: of the architectures the compiler knows from 7.5 on the lowest with PTX (for what
@@ -62,6 +63,7 @@ struct CudaArchInputs {
 
 struct CudaArchChoice {
   std::vector<CudaTarget> targets;  // in order, merged; empty if nothing decides (no compiler)
+  bool nothing = false;             // "auto" alone, and no GPU is visible: nothing is wanted
   std::string origin;               // "--archs", "the visible GPUs", "the default of NVRTC 12.9"
   std::vector<Reason> notices;  // arch-uncovered: GPUs that the result will not run on; arch-ptx
   std::string text() const { return to_text(targets); }

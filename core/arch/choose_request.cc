@@ -47,7 +47,7 @@ std::optional<ArchRequest> request_cuda_archs(const std::vector<ArchSource>& sou
     if (!is_given(source)) continue;
     const std::optional<CudaList> list = parse_cuda_list(source.text, source.name, reason);
     if (!list) return std::nullopt;
-    by_gpus = list->native;
+    by_gpus = list->native || list->automatic;
     written = list->targets;
     if (list->all) words += "all;";
     if (list->all_major) words += "all-major;";
@@ -55,6 +55,7 @@ std::optional<ArchRequest> request_cuda_archs(const std::vector<ArchSource>& sou
     // What is left can be chosen without a compiler.
     std::string rest = to_text(list->targets);
     if (list->native) rest += rest.empty() ? "native" : ";native";
+    if (list->automatic) rest += rest.empty() ? "auto" : ";auto";
     if (rest.empty()) return ArchRequest{words.substr(0, words.size() - 1), source.name, {}, {}};
     inputs.sources = {{source.name, rest}};
     break;

@@ -21,8 +21,8 @@ std::optional<RocmArchChoice> choose_rocm_archs(const RocmArchInputs& inputs, Re
     const std::optional<RocmList> list = parse_rocm_list(source.text, source.name, reason);
     if (!list) return std::nullopt;
     choice.targets = list->targets;
-    native = list->native;
-    if (native && gpus.empty()) {
+    native = list->native || list->automatic;
+    if (list->native && gpus.empty()) {
       *reason =
           make_reason(Code::kBuildArch,
                       fmt::format("{} = \"{}\", and no visible AMD GPU", source.name, source.text),

@@ -13,7 +13,7 @@ namespace {
 constexpr std::string_view kPtx = "+PTX";
 constexpr char kWantedCuda[] =
     "numbers such as 8.0, 9.0a, 10.0f or 12.0+PTX, PyTorch's names from Kepler to Blackwell, "
-    "native, all, all-major or default, separated by ';', ',' or spaces";
+    "native, auto, all, all-major or default, separated by ';', ',' or spaces";
 
 // PyTorch's names. Each means what torch.utils.cpp_extension of torch 2.13 takes it for; a test
 // compares them with the torch that is installed.
@@ -80,7 +80,7 @@ std::string guess(std::string_view word) {
   }
   for (const Name& name : kNames)
     if (lower(name.name) == rest) return std::string(name.name) + end;
-  for (const char* item : {"native", "all", "all-major", "default"})
+  for (const char* item : {"native", "auto", "all", "all-major", "default"})
     if (rest == item) return item;
   if (rest == "all_major" || rest == "major") return "all-major";
   for (const std::string_view prefix : {"sm_", "compute_", "sm"}) {
@@ -116,6 +116,7 @@ class Parser {
  private:
   bool take(std::string_view word) {
     if (word == "native") return list_.native = true;
+    if (word == "auto") return list_.automatic = true;
     if (word == "all") return list_.all = true;
     if (word == "all-major") return list_.all_major = true;
     if (word == "default") return list_.by_default = true;

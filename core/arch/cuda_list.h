@@ -7,6 +7,7 @@
 //   name  = Kepler … Blackwell, "NAME+Tegra" and "Kepler+Tesla", with PyTorch's meanings
 //   word  = "native" | "all" | "all-major"  with nvcc's meanings
 //         | "default"                       what the compiler's age suggests (core/arch/choose.h)
+//         | "auto"                          the GPUs that programs here see, perhaps none
 //
 // Items are a set: written twice, in another order or with PTX once, they mean the same. The list
 // that comes out is in ascending order, of one number the plain one first, then `a`, then `f`.
@@ -41,7 +42,8 @@ std::string to_text(const std::vector<CudaTarget>& targets);
 // A list as it was written: the words depend on the machine and the compiler (core/arch/choose.h).
 struct CudaList {
   std::vector<CudaTarget> targets;
-  bool native = false;      // the GPUs that programs here see
+  bool native = false;      // the GPUs that programs here see; an error where there are none
+  bool automatic = false;   // "auto": the same, without PTX; nothing where there are none
   bool all = false;         // all that the compiler knows, and PTX of the newest
   bool by_default = false;  // "default"
   bool all_major = false;  // the first of each major that the compiler knows, and PTX of the newest

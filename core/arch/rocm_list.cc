@@ -13,8 +13,8 @@ namespace opdock {
 namespace {
 
 constexpr char kWantedRocm[] =
-    "processors such as gfx90a, gfx90a:xnack+, gfx1030 or gfx9-4-generic, or native, separated by "
-    "';', ',' or spaces";
+    "processors such as gfx90a, gfx90a:xnack+, gfx1030 or gfx9-4-generic, native or auto, separated "
+    "by ';', ',' or spaces";
 
 // "gfx90a", "gfx1030", "gfx9-4-generic".
 bool is_processor(std::string_view text) {
@@ -35,7 +35,7 @@ std::string advice(std::string_view word) {
   std::string small(word);
   for (char& c : small)
     if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-  if (small == "native") return "write native";
+  if (small == "native" || small == "auto") return "write " + small;
   if (small == "all" || small == "all-major")
     return "name the processors: the HIP compilers have no such word";
   const size_t colon = std::min(small.find(':'), small.size());
@@ -71,8 +71,8 @@ std::optional<RocmList> parse_rocm_list(std::string_view text, std::string_view 
   bool any = false;
   while (scanner.next(&word)) {
     any = true;
-    if (word == "native") {
-      list.native = true;
+    if (word == "native" || word == "auto") {
+      (word == "native" ? list.native : list.automatic) = true;
       continue;
     }
     const std::optional<GfxArch> arch = parse_gfx_arch(word);

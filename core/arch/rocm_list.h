@@ -2,7 +2,7 @@
 // PYTORCH_ROCM_ARCH.
 //
 //   list = item { separator item }              separators: ';' ',' space, tab, newline
-//   item = processor { ":" feature } | "native"
+//   item = processor { ":" feature } | "native" | "auto"
 //   processor = "gfx" hexadecimal digits, or a generic one: gfx942  gfx90a  gfx9-4-generic
 //   feature = ("sramecc" | "xnack") ("+" | "-")   if not named, the image is good for both settings
 //
@@ -23,7 +23,8 @@ namespace opdock {
 
 struct RocmList {
   std::vector<std::string> targets;  // target IDs: "gfx90a:sramecc+:xnack-"
-  bool native = false;               // the AMD GPUs that programs here see
+  bool native = false;               // the AMD GPUs that programs here see, of which there must be one
+  bool automatic = false;            // "auto": the same, but there may be none
 };
 
 // `origin` as in parse_cuda_list; errors likewise (arch-list-invalid).

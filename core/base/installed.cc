@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <optional>
 
+#include "base/configured.h"
 #include "base/mutex.h"
 
 namespace opdock {
@@ -57,7 +58,7 @@ std::string Installed::program(const std::string& name) const {
     const std::string path = root + folder + name;
     if (access(path.c_str(), X_OK) == 0) return path;
   }
-  const std::string configured = std::string(OPDOCK_LIBEXECDIR "/") + name;
+  const std::string configured = std::string(kConfiguredLibexecDir) + "/" + name;
   return access(configured.c_str(), X_OK) == 0 ? configured : std::string();
 }
 
@@ -67,7 +68,7 @@ Installed find_installed(const std::string& libdir) {
     found.data = resolved(libdir + "/../share/opdock");
     if (found.data.empty()) found.data = resolved(libdir + "/../../share/opdock");
   }
-  if (found.data.empty()) found.data = resolved(OPDOCK_DATADIR);
+  if (found.data.empty()) found.data = resolved(kConfiguredDataDir);
   if (found.data.empty()) return found;
   found.root = parent(parent(found.data));
   found.include = if_there(found.root + "/include", "opdock/plugin.h");

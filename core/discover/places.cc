@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "base/configured.h"
 #include "base/installed.h"
 
 namespace opdock {
@@ -59,7 +60,7 @@ std::vector<Place> search_places(const SearchOptions& options) {
   if (!environment.data_home.empty()) add_default(environment.data_home + "/opdock/plugins");
   add_list(options.package_path, "package_path", false, &places);
   add_default("/etc/opdock/plugins.d");
-  add_default(OPDOCK_PLUGINDIR);
+  add_default(kConfiguredPluginDir);
   // A relocated prefix, or a wheel: the plugins lie where the library lies.
   const std::string folder = own_folder();
   if (!folder.empty()) add_default(folder + "/opdock/plugins");

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <initializer_list>
 
+#include "base/configured.h"
 #include "base/installed.h"
 
 namespace opdock {
@@ -17,7 +18,7 @@ std::string find_helper() {
   for (const std::string& path :
        {folder + "/opdock-probe", folder + "/facts/opdock-probe",
         folder + "/../libexec/opdock/opdock-probe", folder + "/../../libexec/opdock/opdock-probe",
-        std::string(OPDOCK_LIBEXECDIR "/opdock-probe")}) {
+        kConfiguredLibexecDir + std::string("/opdock-probe")}) {
     if (access(path.c_str(), X_OK) == 0) return path;
   }
   return {};

@@ -22,13 +22,14 @@ int refuse(const std::string& text) {
   return 1;
 }
 
-// The machine that builds decides only where the list says "native".
+// The machine that builds decides only where the list says "native" or "auto".
 std::vector<Gpu> gpus_for(const std::string& list) {
   Reason reason{};
   const std::optional<CudaList> cuda = parse_cuda_list(list, "", &reason);
   const std::optional<RocmList> rocm = parse_rocm_list(list, "", &reason);
-  return (cuda && cuda->native) || (rocm && rocm->native) ? probe_machine().gpus
-                                                          : std::vector<Gpu>();
+  const bool by_machine = (cuda && (cuda->native || cuda->automatic)) ||
+                          (rocm && (rocm->native || rocm->automatic));
+  return by_machine ? probe_machine().gpus : std::vector<Gpu>();
 }
 
 }  // namespace
@@ -49,7 +50,12 @@ std::optional<Reason> nvcc_archs(const ArchLists& lists, const std::string& nvcc
   known.name = nvcc;
   inputs.compilers.push_back(std::move(known));
   Reason reason{};
-  const std::optional<CudaArchChoice> choice = choose_cuda_archs(inputs, &reason);
+  std::optional<CudaArchChoice> choice = choose_cuda_archs(inputs, &reason);
+  if (choice && choice->targets.empty()) {
+    // "auto" without a GPU. nvcc's code is not compiled at first use, so it has to be made now.
+    inputs.sources.clear();
+    choice = choose_cuda_archs(inputs, &reason);
+  }
   if (!choice) return reason;
   *out = gencode_arguments(choice->targets);
   return std::nullopt;

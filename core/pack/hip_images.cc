@@ -63,10 +63,10 @@ bool choose_archs(const std::string& list, std::vector<std::string>* archs,
   RocmArchInputs inputs;
   inputs.sources = {{"--hip-archs", list}};
   Reason reason{};
-  // The machine that packs decides only where the list says "native".
+  // The machine that packs decides only where the list says "native" or "auto".
   if (list.find_first_not_of(" \t\r\n") == list.npos) return true;
   const std::optional<RocmList> parsed = parse_rocm_list(list, "--hip-archs", &reason);
-  if (parsed && parsed->native) inputs.gpus = probe_machine().gpus;
+  if (parsed && (parsed->native || parsed->automatic)) inputs.gpus = probe_machine().gpus;
   const std::optional<RocmArchChoice> choice = choose_rocm_archs(inputs, &reason);
   if (choice) {
     *archs = choice->targets;

@@ -52,8 +52,12 @@ class Packer {
     wanted.sources = {{"--cuda-archs", options_.cuda_archs}};
     wanted.least = manifest_.build.least_cuda;
     Reason reason{};
-    if (const std::optional<CudaArchChoice> choice = choose_cuda_archs(wanted, &reason);
-        !choice && reason.code != Code::kBuildArch)
+    // The machine that packs decides only for these words: a package must not depend on its GPU.
+    const std::optional<CudaList> list =
+        parse_cuda_list(options_.cuda_archs, "--cuda-archs", &reason);
+    if (list && (list->native || list->automatic)) wanted.gpus = probe_machine().gpus;
+    const std::optional<CudaArchChoice> choice = choose_cuda_archs(wanted, &reason);
+    if (!choice && reason.code != Code::kBuildArch)
       errors->push_back(reason.code == Code::kArchListInvalid
                             ? to_text(reason)
                             : "opdock-pack: error: " + to_line(reason));
@@ -61,7 +65,8 @@ class Packer {
 
     std::vector<std::string> searched;
     std::vector<std::string> problems;
-    const bool with_cuda = !options_.no_cuda && manifest_.is_for(Backend::kCuda);
+    const bool with_cuda = !options_.no_cuda && manifest_.is_for(Backend::kCuda) &&
+                           !(choice && choice->nothing);
     if (with_cuda) {
       request.compilers =
           open_nvrtcs(nvrtc_candidates(options_.nvrtc_search, &searched), &problems);
@@ -92,11 +97,7 @@ class Packer {
     for (const Nvrtc* compiler : compilers)
       wanted.compilers.push_back(archs_of_nvrtc(compiler->version(), compiler->archs()));
     wanted.gpu_numbers = gpu_numbers_of(options_.gpu_archs);
-    // The machine that packs decides only for "native": a package must not depend on its GPU.
     Reason reason{};
-    const std::optional<CudaList> list =
-        parse_cuda_list(options_.cuda_archs, "--cuda-archs", &reason);
-    if (list && list->native) wanted.gpus = probe_machine().gpus;
     const std::optional<CudaArchChoice> choice = choose_cuda_archs(wanted, &reason);
     if (!choice) {
       errors->push_back(fmt::format("opdock-pack: error: {}: {} Compilers are in {}.",

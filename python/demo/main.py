@@ -32,7 +32,7 @@ SENTENCES = [
 ]
 PAGES = sorted((Path(__file__).resolve().parents[2] / "docs").glob("*.md"))[:6]
 WARM_UP = 3
-SECONDS = 20  # after so many no more runs begin, once there are ten
+SECONDS = 3  # after so many no more runs begin, once there are ten
 BAR = 1e-5  # the largest difference of an embedding's element in fp32
 
 

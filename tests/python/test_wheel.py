@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The wheel: built, installed into a clean virtual environment, checked and called from there.
 
-Slow (a whole build): meson test --suite wheel. OPDOCK_TEST_WHEEL names a wheel that is there
-already.
+It is built from this build's objects: meson test --suite wheel. OPDOCK_TEST_WHEEL names a wheel that
+is there already.
 """
 
 import fcntl
@@ -71,20 +71,28 @@ def needs_trusted_place(folder):
             pytest.skip(f"everybody can write {place}: plugins below it are not trusted")
 
 
+def begin_build_folder(build, place):
+    """Fills the wheel's build folder with a copy of this build, whose objects are the wheel's too: the
+    commands that make them are the same where both folders lie equally far from the source."""
+    shutil.rmtree(place, ignore_errors=True)
+    place.mkdir()
+    for name in ("core", "plugins", "python", "meson-info", "meson-private"):
+        shutil.copytree(build / name, place / name, symlinks=True)
+    for name in (".ninja_log", ".ninja_deps", "build.ninja"):
+        shutil.copy2(build / name, place)
+
+
 def build_wheel(folder):
     """The wheel, built into `folder` from this source; everything compiled is kept for the next."""
     if not os.environ.get("OPDOCK_TEST_WHEEL_BUILD"):
-        pytest.skip("builds everything once more: meson test --suite wheel")
+        pytest.skip("links and packs everything once more: meson test --suite wheel")
     pytest.importorskip("mesonpy", reason="meson-python is not installed")
     build = Path(os.environ["OPDOCK_BUILD_DIR"])
-    # For time nothing is optimised, and the images are those that ./dev gives its build folder,
-    # which keeps them; other tests run meanwhile.
-    options = ("cuda-archs=7.5+PTX;9.0", f"image-cache={build / 'images'}", "optimization=0")
-    settings = {
-        "build-dir": str(build / "wheel"),
-        "setup-args": [f"-D{option}" for option in options],
-        "compile-args": ["-j2"],
-    }
+    place = build.with_name(build.name + "-wheel")
+    if not (place / "wheel.begun").exists():
+        begin_build_folder(build, place)
+        (place / "wheel.begun").touch()
+    settings = {"build-dir": str(place), "compile-args": ["-j2"]}
     # As pip calls it. Its own --config-settings, before 23.1, keeps of several setup-args the last.
     program = "import json, sys, mesonpy; mesonpy.build_wheel(*json.loads(sys.argv[1]))"
     run(sys.executable, "-c", program, json.dumps([str(folder), settings]), cwd=ROOT)

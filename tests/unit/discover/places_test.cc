@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/configured.h"
 #include "base/utf8.h"
 
 namespace opdock {
@@ -53,7 +54,7 @@ TEST(Places, ComeInTheDocumentedOrder) {
                                            "/home/data/opdock/plugins",
                                            "/package",
                                            "/etc/opdock/plugins.d",
-                                           OPDOCK_PLUGINDIR};
+                                           kConfiguredPluginDir};
   ASSERT_GE(found.size(), wanted.size());
   EXPECT_EQ(std::vector<std::string>(found.begin(), found.begin() + 6), wanted);
 }
