@@ -24,27 +24,28 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))  # for row_cases
 collect_ignore_glob = [] if torch else ["*/test_*.py"]
 
 
-def pairwise(items):
-    """Of the cases of one test those that, on each device, have each two values of two parameters together
-    at least once, which shows nearly as much as all combinations of three and more."""
-    groups = defaultdict(list)
-    for item in items:
-        indices = dict(item.callspec.indices) if hasattr(item, "callspec") else {}
-        groups[indices.pop("device", None)].append(
-            (item, set(itertools.combinations(sorted(indices.items()), 2)))
-        )
+def covered(item, ways):
+    """What a case shows: each value of a parameter, and with ways=2 each two values of two parameters together.
+    On a software GPU the kernels for both 16-bit dtypes, which are instances of one template, are one there."""
+    values = dict(item.callspec.indices) if hasattr(item, "callspec") else {}
+    values.pop("device", None)
+    shown = {(value,) for value in values.items()}
+    if os.environ.get("OPDOCK_SOFTGPU") and "dtype" in values:
+        values["dtype"] = item.callspec.params["dtype"].itemsize
+    return shown | (set(itertools.combinations(sorted(values.items()), 2)) if ways == 2 else set())
+
+
+def fewest(items, ways):
+    """Of the cases of one test on one device some that show all that all of them show."""
+    cases = [(item, covered(item, ways)) for item in items]
+    random.Random(items[0].nodeid).shuffle(cases)  # ties: not always the first value
+    missing = set().union(*(shown for _, shown in cases))
     taken = set()
-    for cases in groups.values():
-        if all(len(pairs) < 2 for _, pairs in cases):  # two parameters: all combinations are pairs
-            taken.update(item for item, _ in cases)
-            continue
-        random.Random(items[0].nodeid).shuffle(cases)  # ties: not the first value of each parameter
-        uncovered = set().union(*(pairs for _, pairs in cases))
-        while uncovered:
-            item, pairs = max(cases, key=lambda case: len(case[1] & uncovered))
-            taken.add(item)
-            uncovered -= pairs
-    return taken
+    while missing:
+        item, shown = max(cases, key=lambda case: len(case[1] & missing))
+        taken.add(item)
+        missing -= shown
+    return taken or set(items)
 
 
 def sample(items, most, seed):
@@ -60,14 +61,17 @@ def sample(items, most, seed):
 
 
 def pytest_collection_modifyitems(items):
-    """Pairs of parameters' values, all combinations if OPDOCK_TEST_NIGHTLY is set. OPDOCK_TEST_SAMPLE="MOST
-    SEED [PLUGIN…]": of these MOST of each plugin's tests, but all of the plugins that are named."""
+    """Each two values of two parameters together, or with OPDOCK_TEST_WAYS=1 each value; all combinations if
+    OPDOCK_TEST_NIGHTLY is set. OPDOCK_TEST_SAMPLE="MOST SEED [PLUGIN…]": of these MOST of each plugin's tests,
+    but all of the plugins that are named."""
     taken = set(items)
     if "OPDOCK_TEST_NIGHTLY" not in os.environ:
         tests = defaultdict(list)
         for item in items:
-            tests[item.nodeid.split("[")[0]].append(item)
-        taken = set().union(*map(pairwise, tests.values()))
+            device = item.callspec.params.get("device") if hasattr(item, "callspec") else None
+            tests[item.nodeid.split("[")[0], device].append(item)
+        ways = int(os.environ.get("OPDOCK_TEST_WAYS", 2))
+        taken = set().union(*(fewest(cases, ways) for cases in tests.values()))
     if "OPDOCK_TEST_SAMPLE" in os.environ:
         most, seed, *whole = os.environ["OPDOCK_TEST_SAMPLE"].split()
         plugins = defaultdict(list)

@@ -1,15 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the tests of opdock.compat.deepspeed share."""
 
+import functools
 import importlib.util
 import os
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
 
 import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
+from programs import Programs  # noqa: E402 (the line above says where it is)
 
 from opdock.testing import cuda  # noqa: E402, F401 (a fixture; it needs torch)
 
@@ -83,16 +88,27 @@ def toolkit(tmp_path, monkeypatch):
     _versions._tools.cache_clear()
 
 
-def run_python(code, *arguments, check=True, **environment):
-    """Runs code in a Python of its own; the CompletedProcess, with texts."""
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code), *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        env={**os.environ, **environment},
-        check=False,
-    )
+@functools.cache
+def programs(prelude, **environment):
+    """A server of programs that begin with the prelude; it ends with this process, whose pipe it reads."""
+    return Programs(prelude, {**os.environ, **environment})
+
+
+def run_python(code, *arguments, check=True, prelude="import torch", start=(), **environment):
+    """Runs code in a Python of its own; the CompletedProcess, with texts. What begins with the prelude is forked
+    from a process that has run it, with the variables `start`; prelude=None: a new Python."""
+    code, environment = textwrap.dedent(code), {**os.environ, **environment}
+    if prelude is None:
+        done = subprocess.run(
+            [sys.executable, "-c", code, *map(str, arguments)],
+            capture_output=True,
+            text=True,
+            timeout=600,
+            env=environment,
+            check=False,
+        )
+    else:
+        done = programs(prelude, **dict(start)).run(code, environment, *arguments)
     if check:
         assert done.returncode == 0, done.stdout + done.stderr
     return done

@@ -26,11 +26,14 @@ pytestmark = [
     ),
 ]
 
-BEGIN = """
-import copy, sys, torch, transformers
+PRELUDE = """
+import torch, transformers
 from opdock.compat import deepspeed as compat
 compat.install()
 import deepspeed
+"""
+BEGIN = """
+import copy, sys, torch, transformers, deepspeed
 torch.manual_seed(0)
 dtype, device = getattr(torch, sys.argv[1]), sys.argv[2]
 ends = {"vocab_size": 500, "bos_token_id": 0, "eos_token_id": None, "pad_token_id": 0}
@@ -72,8 +75,9 @@ MODELS = {
 
 def run(code, dtype, device):
     path = os.pathsep.join([*map(str, PACKAGES), os.environ.get("PYTHONPATH", "")])
-    environment = {"DS_ACCELERATOR": device, "DS_SKIP_CUDA_CHECK": "1"}
-    run_python(BEGIN + code, dtype, device, PYTHONPATH=path, **environment)
+    environment = {"DS_ACCELERATOR": device, "DS_SKIP_CUDA_CHECK": "1", "PYTHONPATH": path}
+    start = tuple(environment.items())
+    run_python(BEGIN + code, dtype, device, prelude=PRELUDE, start=start, **environment)
 
 
 def each_dtype(**errors):

@@ -5,7 +5,6 @@ once and a device that failed stays so."""
 import dataclasses
 import json
 import os
-import subprocess
 import sys
 import tempfile
 import textwrap
@@ -17,6 +16,7 @@ from opdock._author import soft as software
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "support"))
 import tree_plugins
+from programs import Programs
 
 BUILD = Path(os.environ["OPDOCK_BUILD_DIR"])
 TOOLS = BUILD / "libexec" / "opdock"
@@ -93,14 +93,11 @@ def needs_images(member, compiler):
 
 @pytest.fixture(scope="session")
 def programs(code, tmp_path_factory):
-    """programs.py, with the loader's variables that every program has."""
+    """The programs' server, with the loader's variables that every program has."""
     scratch = tmp_path_factory.mktemp("torch")
     env = software.environment(os.environ, TOOLS / "softgpu", code, [], scratch)
-    words = [sys.executable, Path(__file__).with_name("programs.py")]
-    with subprocess.Popen(
-        words, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as process:
-        yield process
+    with Programs("import torch; torch.set_num_threads(1)", env) as programs:
+        yield programs
 
 
 @pytest.fixture
@@ -124,21 +121,17 @@ def soft(tmp_path, code, programs):
             "OPDOCK_SOFTGPU_RECORD": str(record),
             **dict(variables),
         }
-        out, err = scratch / "out", scratch / "err"
-        text = PROLOGUE + textwrap.dedent(program)
-        asked = {"text": text, "env": env, "out": str(out), "err": str(err)}
-        print(json.dumps(asked), file=programs.stdin, flush=True)
-        status, stderr = int(programs.stdout.readline()), err.read_text()
+        done = programs.run(PROLOGUE + textwrap.dedent(program), env)
         if check:
-            assert status == 0, stderr
+            assert done.returncode == 0, done.stderr
         shown = {}
-        for line in out.read_text().splitlines():
+        for line in done.stdout.splitlines():
             shown.update(json.loads(line))
 
         def lines(path):
             return [json.loads(x) for x in path.read_text().splitlines()] if path.exists() else []
 
         texts = [line["finding"] for line in lines(findings)]
-        return Done(status, shown, stderr, texts, lines(record))
+        return Done(done.returncode, shown, done.stderr, texts, lines(record))
 
     return run

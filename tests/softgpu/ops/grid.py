@@ -84,6 +84,8 @@ def main():
         }
         words = [sys.executable, ROOT / "tests" / "run_pytest.py", name]
         words += ["--import-mode=importlib", *(ROOT / "plugins" / plugin for plugin in plugins)]
+        if backend == "rocm":
+            env["OPDOCK_TEST_WAYS"] = "1"  # the same source as for CUDA, in warps of another width
         if most:
             env["OPDOCK_TEST_SAMPLE"] = f"{most[0]} {seed} {' '.join(most[1:])}"
         status = subprocess.run(words, env=env).returncode

@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Python programs, each in a process of its own that starts in milliseconds: it is forked from one that has
+imported torch already, which takes longer than most programs.
+
+    with Programs("import torch", environment) as programs:
+        done = programs.run("print(1)", environment)
+
+The server (this file as a program) has the prelude as its argument. Standard input has a program a line, as
+JSON: {"text", "arguments", "env", "out", "err"}, the last two files to be written. The answer is a line with the
+exit status, negative for a signal.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+LIMIT = 600  # seconds
+
+
+class Programs:
+    """The server's side that tests see. prelude: what all programs begin with, which must start no threads."""
+
+    def __init__(self, prelude, environment):
+        words = [sys.executable, __file__, prelude]
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+        self.server = subprocess.Popen(words, env=environment, text=True, **pipes)
+
+    def run(self, text, environment, *arguments):
+        """The CompletedProcess, with texts. The loader's variables are the server's."""
+        with tempfile.TemporaryDirectory() as folder:
+            out, err = Path(folder) / "out", Path(folder) / "err"
+            asked = {"text": text, "arguments": list(map(str, arguments)), "env": dict(environment)}
+            asked |= {"out": str(out), "err": str(err)}
+            print(json.dumps(asked), file=self.server.stdin, flush=True)
+            status = int(self.server.stdout.readline())
+            return subprocess.CompletedProcess(text, status, out.read_text(), err.read_text())
+
+    def close(self):
+        self.server.stdin.close()
+        self.server.wait()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+
+def become(program):
+    os.environ.clear()
+    os.environ.update(program["env"])
+    for fd, path, flags in (
+        (0, os.devnull, os.O_RDONLY),
+        (1, program["out"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC),
+        (2, program["err"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC),
+    ):
+        os.dup2(os.open(path, flags), fd)
+    # As of `python -c`: the current folder, PYTHONPATH, and what was there without it.
+    folders = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
+    sys.path[:] = ["", *folders, *OWN_PATH]
+    sys.argv[:] = ["-c", *program["arguments"]]
+    signal.alarm(LIMIT)
+
+
+def serve():
+    """Returns, in each child, the text to run; in the parent None, at the end."""
+    for line in sys.stdin:
+        program = json.loads(line)
+        child = os.fork()
+        if child == 0:
+            become(program)
+            return program["text"]
+        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+    return None
+
+
+# At the top, so that a program's end is the interpreter's, with all that runs then.
+if __name__ == "__main__":
+    given = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    OWN_PATH = [path for path in sys.path[1:] if path not in given]
+    exec(compile(sys.argv[1], "<prelude>", "exec"), {"__name__": "__main__"})
+    text = serve()
+    if text is not None:
+        exec(compile(text, "<string>", "exec"), {"__name__": "__main__"})
