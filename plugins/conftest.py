@@ -31,7 +31,8 @@ def covered(item, ways):
     values.pop("device", None)
     shown = {(value,) for value in values.items()}
     if os.environ.get("OPDOCK_SOFTGPU") and "dtype" in values:
-        values["dtype"] = item.callspec.params["dtype"].itemsize
+        dtype = item.callspec.params["dtype"]
+        values["dtype"] = dtype.itemsize if isinstance(dtype, torch.dtype) else values["dtype"]
     return shown | (set(itertools.combinations(sorted(values.items()), 2)) if ways == 2 else set())
 
 
