@@ -97,8 +97,10 @@ class CudaChooser {
     if (list->by_default) take_default();
     if (list->all) take_all(known_);
     if (list->all_major) take_all(first_of_majors(known_));
-    choice_.nothing = list->automatic && gpus_.empty() && choice_.targets.empty() && !list->native;
-    if (list->automatic && !gpus_.empty() && !take_native(source.name, false)) return false;
+    if (list->automatic) {
+      for (const Gpu& gpu : gpus_) take_gpu(number_of(gpu), false);
+      choice_.nothing = choice_.targets.empty() && !list->native;
+    }
     return !list->native || take_native(source.name + " = \"" + source.text + "\"", true);
   }
 

@@ -63,7 +63,7 @@ struct CudaArchInputs {
 
 struct CudaArchChoice {
   std::vector<CudaTarget> targets;  // in order, merged; empty if nothing decides (no compiler)
-  bool nothing = false;             // "auto" alone, and no GPU is visible: nothing is wanted
+  bool nothing = false;             // "auto" alone, and no GPU here that can be compiled for
   std::string origin;               // "--archs", "the visible GPUs", "the default of NVRTC 12.9"
   std::vector<Reason> notices;  // arch-uncovered: GPUs that the result will not run on; arch-ptx
   std::string text() const { return to_text(targets); }

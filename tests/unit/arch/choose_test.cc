@@ -161,6 +161,22 @@ TEST(CudaArchs, NativeIsTheGpusWithPtxOfTheNewest) {
   EXPECT_NE(out.reason.found.find("no visible NVIDIA GPU"), std::string::npos);
 }
 
+TEST(CudaArchs, AutoIsWhatIsHereAndPerhapsNothing) {
+  EXPECT_EQ(chosen("auto", {90, 80, 90}, nvrtc12()), "8.0;9.0");
+  EXPECT_EQ(chosen("auto;9.0+PTX", {}, nvrtc12()), "9.0+PTX");
+  EXPECT_EQ(chosen("auto;9.0+PTX", {90}, nvrtc12()), "9.0+PTX");
+  EXPECT_EQ(chosen("auto", {}, nvrtc12()), "");
+  EXPECT_EQ(chosen("auto", {52}, nvrtc13()), "") << "one that no compiler here knows";
+  CudaArchInputs inputs;
+  Reason reason{};
+  for (const char* list : {"auto", "auto;9.0", "", "default"}) {
+    inputs.sources = {{"--archs", list}};
+    const std::optional<CudaArchChoice> choice = choose_cuda_archs(inputs, &reason);
+    ASSERT_TRUE(choice) << list;
+    EXPECT_EQ(choice->nothing, std::string(list) == "auto") << list;
+  }
+}
+
 TEST(CudaArchs, AGpuNewerThanTheCompilerGetsPtx) {
   for (const char* list : {"native", ""}) {
     const Outcome out = choose({{"--archs", list}}, {80, 130}, {nvrtc12()});
@@ -239,6 +255,8 @@ TEST(CudaArchs, TheRequestOfABuildAsksNoCompiler) {
       {"default", 90, "default"},
       {"native", 90, "9.0+PTX"},
       {"all,native", 90, "all;9.0+PTX"},
+      {"auto", 90, "9.0"},
+      {"auto", 0, ""},
       {"", 90, "9.0"},
       {"", 0, ""},
       {"3.5;99.0", 0, "3.5;99.0"},
@@ -336,6 +354,9 @@ TEST(RocmArchs, SourcesAndGpus) {
   EXPECT_EQ(choose("native;gfx90a:xnack-", gpus).text, "gfx90a:xnack-");
   EXPECT_EQ(choose("gfx90a:xnack+", gpus).notices.size(), 1u);
   EXPECT_EQ(choose("native", {}).reason.code, Code::kBuildArch);
+  EXPECT_EQ(choose("auto", gpus).text, choose("native", gpus).text);
+  EXPECT_EQ(choose("auto", {}).text, "");
+  EXPECT_EQ(choose("auto;gfx906", {}).text, "gfx906");
   EXPECT_EQ(choose("90a", gpus).reason.code, Code::kArchListInvalid);
   environment.variables.clear();
   EXPECT_EQ(choose("", gpus).text, "gfx90a");
