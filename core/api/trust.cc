@@ -2,8 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "trust/trust.h"
 
+#include <fcntl.h>
+#include <sys/stat.h>
+
 #include <string>
 
+#include "base/fd.h"
+#include "base/files.h"
 #include "chain/report.h"
 #include "chain/runtime.h"
 #include "opdock/opdock.h"
@@ -19,10 +24,16 @@ Report list_consents(const SearchEnvironment& environment) {
           {"reasons", to_json(trust.notices())}};
 }
 
-// Whether the folder, by the name given, may be used now, and what still speaks against it.
+// Whether the folder or file, by the name given, may be used now, and what still speaks against it.
 Report state_of(const std::string& folder, const SearchEnvironment& environment) {
   Trust trust(environment);
-  const TrustedPath trusted = trust.check_path(folder);
+  TrustedPath trusted = trust.check_path(folder);
+  Fd file;
+  struct stat status{};
+  if (!trusted.reason && !trusted.has_consent &&
+      open_file(folder, O_RDONLY | O_NONBLOCK, 0, &file) == 0 && fstat(file.get(), &status) == 0 &&
+      S_ISREG(status.st_mode))
+    trusted.reason = trust.check_file(file.get(), status, folder);
   std::vector<Reason> reasons;
   if (trusted.reason) reasons.push_back(*trusted.reason);
   return {{"folder", folder},
@@ -40,14 +51,15 @@ opdock_status opdock_trust_json(const char* action, const char* folder, char** o
   return report(
       [&]() -> Report {
         const std::string what = action == nullptr ? "" : action;
-        const bool lists = what == "list", adds = what == "add";
-        if (!lists && !adds && what != "remove") {
+        const bool lists = what == "list", adds = what == "add", checks = what == "check";
+        if (!lists && !adds && !checks && what != "remove") {
           throw Error(OPDOCK_INVALID_ARGUMENT,
-                      "action: found \"" + what + "\", wanted add, remove or list");
+                      "action: found \"" + what + "\", wanted add, remove, check or list");
         }
         if (!lists) need(folder, "folder", "an absolute path");
         const SearchEnvironment environment = read_search_environment();
         if (lists) return list_consents(environment);
+        if (checks) return state_of(folder, environment);
         const Status done =
             adds ? record_consent(folder, environment) : withdraw_consent(folder, environment);
         if (!done.ok()) throw Error(done.status, done.text);

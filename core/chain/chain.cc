@@ -2,7 +2,9 @@
 #include "chain/chain.h"
 
 #include <algorithm>
+#include <optional>
 
+#include "compat/verdict.h"
 #include "schema/dtype.h"
 
 namespace opdock {
@@ -43,6 +45,15 @@ class Run {
   }
 
   ChainRecord run() {
+    // Nothing that would be loaded, compiled or built could be used.
+    if (std::optional<Reason> without = reason_without_gpu(); without && !record_.dry) {
+      ChainStep& step = record_.steps.emplace_back();
+      step.kind = ChainStep::Kind::kBinary;
+      step.outcome = ChainStep::Outcome::kFailed;
+      step.text = "none is tried";
+      step.reasons.push_back({"", "", *std::move(without)});
+      return std::move(record_);
+    }
     const bool source_first = runtime_->settings().build.value == "always";
     if (source_first) take(ChainStep::Kind::kBuild);
     take(ChainStep::Kind::kBinary);
@@ -53,6 +64,12 @@ class Run {
   }
 
  private:
+  std::optional<Reason> reason_without_gpu() const {
+    const int32_t type = wanted_.device.type;
+    if (type != OPDOCK_CUDA && type != OPDOCK_ROCM) return std::nullopt;
+    return reason_without(static_cast<Backend>(type), *runtime_->machine());
+  }
+
   void take(ChainStep::Kind kind) {
     if (record_.cancelled) return;
     if (record_.serves()) {

@@ -20,6 +20,8 @@ namespace fs = std::filesystem;
 
 constexpr const char* kBefore = R"(
 import sys
+if sys.path[:1] == [""]:
+    del sys.path[0]  # what lies in the current folder is no package of this program's
 try:
     import opdock
 except ImportError as error:

@@ -45,23 +45,6 @@ DeviceVerdict judge_gpu(const FileFacts& file, const Gpu& gpu, const MachineFact
   return verdict;
 }
 
-DeviceVerdict without_gpu(Backend backend, const MachineFacts& machine) {
-  const bool cuda = backend == Backend::kCuda;
-  const std::string vendor = cuda ? "CUDA" : "ROCm";
-  const std::optional<Version>& driver = cuda ? machine.cuda_driver : machine.rocm;
-  const std::string& problem = cuda ? machine.cuda_problem : machine.rocm_problem;
-  DeviceVerdict verdict{backend, -1, State::kRejected, -1, {}};
-  if (driver) {
-    verdict.reasons.push_back(make_reason(
-        Code::kNoGpu, problem.empty() ? "no visible " + vendor + " GPU" : problem, "a GPU"));
-  } else {
-    verdict.reasons.push_back(make_reason(Code::kNoDriver,
-                                          problem.empty() ? "no " + vendor + " driver" : problem,
-                                          "a " + vendor + " driver"));
-  }
-  return verdict;
-}
-
 // Which GPU has which index is not known: where their answers differ, none can be given.
 void doubt_order(std::vector<DeviceVerdict>* verdicts, const MachineFacts& machine) {
   const bool same = std::all_of(
@@ -88,7 +71,8 @@ std::vector<DeviceVerdict> judge_backend(Backend backend, const FileFacts& file,
   for (const Gpu& gpu : machine.gpus) {
     if (gpu.backend == backend) verdicts.push_back(judge_gpu(file, gpu, machine));
   }
-  if (verdicts.empty()) return {without_gpu(backend, machine)};
+  if (std::optional<Reason> without = reason_without(backend, machine))
+    return {{backend, -1, State::kRejected, -1, {*std::move(without)}}};
   if (backend == Backend::kCuda && machine.gpu_order_uncertain) doubt_order(&verdicts, machine);
   return verdicts;
 }
@@ -133,6 +117,21 @@ bool is_without_gpu(const DeviceVerdict& device) {
 }
 
 }  // namespace
+
+std::optional<Reason> reason_without(Backend backend, const MachineFacts& machine) {
+  for (const Gpu& gpu : machine.gpus)
+    if (gpu.backend == backend) return std::nullopt;
+  const bool cuda = backend == Backend::kCuda;
+  const std::string vendor = cuda ? "CUDA" : "ROCm";
+  const std::optional<Version>& driver = cuda ? machine.cuda_driver : machine.rocm;
+  const std::string& problem = cuda ? machine.cuda_problem : machine.rocm_problem;
+  if (driver) {
+    return make_reason(Code::kNoGpu, problem.empty() ? "no visible " + vendor + " GPU" : problem,
+                       "a GPU");
+  }
+  return make_reason(Code::kNoDriver, problem.empty() ? "no " + vendor + " driver" : problem,
+                     "a " + vendor + " driver");
+}
 
 State worst(const std::vector<Reason>& reasons) {
   State state = State::kUsable;

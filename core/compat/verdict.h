@@ -45,6 +45,9 @@ enum class Role {
 // Pure: no file, no device, no environment is consulted.
 Verdict judge(const FileFacts& file, const MachineFacts& machine, Role role = Role::kPlugin);
 
+// no-driver or no-gpu if the machine has no GPU of that backend, which is not the CPU.
+std::optional<Reason> reason_without(Backend backend, const MachineFacts& machine);
+
 // arch-below-least if the GPU is an NVIDIA one below the least architecture that a plugin is for
 // (10 * major + minor; 0: any will do).
 std::optional<Reason> judge_least(int least, const Gpu& gpu);

@@ -15,6 +15,7 @@ import sys
 import warnings
 from pathlib import Path
 
+from opdock import _opdock
 from opdock._errors import FallbackWarning, UnsupportedError
 from opdock._names import DTYPES
 
@@ -23,11 +24,20 @@ _HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
 
 @functools.cache
-def _packaged():
-    """The reference files that came with Opdock: in the package, or in the build tree it is in."""
+def packaged():
+    """The reference files that came with Opdock, in the package or in the build tree it is in:
+    {path: why it must not be run, as others could have written it, or None}."""
     here = Path(__file__).resolve().parent
-    folders = [here / "references", here.parents[1] / "share" / "opdock" / "plugins-src"]
-    return [path for folder in folders for path in sorted(folder.glob("*/reference.py"))]
+    folders = [here / "references"]
+    if (here.parents[1] / "core" / "cli" / "opdock").is_file():
+        folders.append(here.parents[1] / "share" / "opdock" / "plugins-src")
+    paths = [path for folder in folders for path in sorted(folder.glob("*/reference.py"))]
+    return {path: _why_untrusted(path) for path in paths}
+
+
+def _why_untrusted(path):
+    report = json.loads(_opdock.trust_json("check", str(path)))
+    return None if report["trusted"] else report["reasons"][0]["text"]
 
 
 def _defines(path, op):
@@ -40,7 +50,8 @@ def _defines(path, op):
 
 
 def _find(op, file):
-    files = [file] if file is not None else _packaged()
+    own = [path for path, why in packaged().items() if why is None]
+    files = own if file is None else [file]
     return next((path for path in files if _defines(path, op)), None)
 
 

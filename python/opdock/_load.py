@@ -37,11 +37,7 @@ def load(name, device=None):
     call. Raises NotFoundError if nothing has that name, IncompatibleError if only plugins that do
     not fit this machine do: its `reasons` say why.
     """
-    if not isinstance(name, str):
-        raise ArgumentError(
-            f"load(): argument 'name': found an object of type {type(name).__name__}, wanted a str "
-            "such as 'softmax'"
-        )
+    _names.text("load", "name", name, "a str such as 'softmax'")
     try:
         found = function(name)
         functions = [found]

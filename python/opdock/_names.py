@@ -2,7 +2,10 @@
 """Names of dtypes and devices: from what users write to DLPack's numbers."""
 
 import functools
+import os
 import sys
+
+from opdock._errors import ArgumentError, InvalidArgumentError
 
 _INT, _UINT, _FLOAT, _BFLOAT, _COMPLEX, _BOOL = 0, 1, 2, 4, 5, 6
 
@@ -69,8 +72,9 @@ def _torch_device(kind, index):
 
 def device(thing):
     """(DLPack device type, index) of a torch.device, a text such as "cuda:1", or such a pair."""
-    if isinstance(thing, tuple) and len(thing) == 2:
-        return int(thing[0]), int(thing[1])
+    if isinstance(thing, tuple):
+        whole = len(thing) == 2 and all(isinstance(number, int) for number in thing)
+        return (int(thing[0]), int(thing[1])) if whole else None
     if isinstance(thing, str):
         kind, colon, number = thing.partition(":")
         if colon and not number.isdigit():
@@ -84,6 +88,29 @@ def device(thing):
     if kind == "cpu":
         return 1, 0
     return _torch_device(kind, index) if kind in _DEVICE_TYPES else None
+
+
+def text(function, argument, value, wanted="a str"):
+    """The value, if it is a str that libopdock can take whole. Raises ArgumentError for what is no
+    str, InvalidArgumentError for one with a NUL."""
+    if not isinstance(value, str):
+        raise ArgumentError(
+            f"{function}(): argument {argument!r}: found an object of type {type(value).__name__}, "
+            f"wanted {wanted}"
+        )
+    if "\0" in value:
+        raise InvalidArgumentError(
+            f"{function}(): argument {argument!r}: found {value!r}, wanted {wanted} without NUL "
+            "characters; remove them"
+        )
+    return value
+
+
+def path(function, argument, value):
+    """The path as a str. Raises as text() does."""
+    if isinstance(value, os.PathLike):
+        value = os.fspath(value)
+    return text(function, argument, value, "a path: a str or an os.PathLike of one")
 
 
 def suggestion(name, known):

@@ -2,37 +2,25 @@
 """The plugins' references: plain PyTorch implementations that tests compare kernels with."""
 
 import importlib.util
-import os
-from pathlib import Path
 
+from opdock import _names
 from opdock._errors import NotFoundError
-
-
-def _folders():
-    """Where references lie: in an installed package, and in a source tree beside its build."""
-    here = Path(__file__).resolve().parent
-    yield here / "references"
-    build = os.environ.get("OPDOCK_BUILD_DIR")
-    roots = [Path(build).parent] if build else []
-    for root in [*roots, *here.parents]:
-        if (root / "meson.build").is_file() and (root / "plugins").is_dir():
-            yield root / "plugins"
-
-
-def _files():
-    for folder in _folders():
-        yield from sorted(folder.glob("*/reference.py"))
+from opdock._fallback import packaged
 
 
 def reference(name):
     """The reference of an op: a Python function with the op's parameters.
 
-    Plugins keep it in `reference.py` beside their sources, as a function named like the op. Raises
-    NotFoundError with the places looked at.
+    Plugins keep it in `reference.py` beside their sources, as a function named like the op. Those
+    of the package count, and where it lies in the tree that it was built in, those of that tree;
+    what others can write is not run. Raises NotFoundError with the places looked at.
     """
+    _names.text("reference", "name", name, "a str such as 'softmax'")
     looked_at = []
-    for path in _files():
-        looked_at.append(str(path))
+    for path, why in packaged().items():
+        looked_at.append(str(path) if why is None else f"{path} (not run: {why})")
+        if why is not None:
+            continue
         spec = importlib.util.spec_from_file_location(
             f"opdock._references.{path.parent.name}", path
         )

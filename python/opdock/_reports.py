@@ -4,8 +4,8 @@
 import os
 import sys
 
-from opdock import _opdock
-from opdock._errors import InvalidArgumentError
+from opdock import _names, _opdock
+from opdock._errors import ArgumentError, InvalidArgumentError
 from opdock._runtime import default, package_folders, parse
 
 
@@ -40,7 +40,8 @@ def inspect(
     "summary"}. Raises NotFoundError if there is no such file or package, and InvalidArgumentError
     for a machine that cannot be.
     """
-    gpus = [gpu] if isinstance(gpu, str) else list(gpu or ())
+    several = gpu if isinstance(gpu, (list, tuple)) else [gpu] if gpu else []
+    gpus = [_text("gpu", one) for one in several]
     texts = {
         "driver": driver,
         "cuda": cuda,
@@ -55,7 +56,7 @@ def inspect(
         machine["gpus"] = gpus
     if what is None:
         return _survey({"environment": True, **machine})
-    what = os.fspath(what)
+    what = _names.path("inspect", "what", what)
     exists = os.path.exists(what)
     if not exists and os.sep not in what:
         return _survey({"packages": [what], **machine})
@@ -74,14 +75,17 @@ def inspect_diff(a, b):
 
     Raises NotFoundError if there is no such file.
     """
-    return parse(default().inspect_diff_json(os.fspath(a), os.fspath(b)))
+    paths = [_names.path("inspect_diff", name, path) for name, path in (("a", a), ("b", b))]
+    return parse(default().inspect_diff_json(*paths))
 
 
 def _text(name, value):
     """A version as a text: 570 is as good as "570", but 2.30 is not "2.30"."""
     if isinstance(value, (str, int)) and not isinstance(value, bool):
-        return str(value)
-    raise TypeError(f'{name}: found {value!r}, wanted a text such as "2.28"')
+        return _names.text("inspect", name, str(value))
+    raise ArgumentError(
+        f"inspect(): argument {name!r}: found {value!r}, wanted a text such as '2.28'"
+    )
 
 
 def _survey(request):
@@ -98,7 +102,7 @@ def _survey(request):
 
 def explain(name):
     """How an op or a plugin is, or is not, resolved: every candidate, best first, with reasons."""
-    return parse(default().explain_json(name))
+    return parse(default().explain_json(_names.text("explain", "name", name)))
 
 
 def doctor():
@@ -121,4 +125,4 @@ def codes():
 
 def trust(folder):
     """Records this user's consent to load plugins from the folder."""
-    _opdock.trust(os.path.abspath(folder))
+    _opdock.trust(os.path.abspath(_names.path("trust", "folder", folder)))

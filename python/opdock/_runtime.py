@@ -6,7 +6,7 @@ import sys
 import threading
 import warnings
 
-from opdock import _opdock
+from opdock import _names, _opdock
 
 _lock = threading.Lock()
 _default = None
@@ -30,25 +30,52 @@ def parse(text):
     return json.loads(text)
 
 
+def _package_folders(name):
+    """The folders of the package of that name, without importing it or its parents."""
+    places = None
+    parents = name.split(".")
+    for count in range(1, len(parents) + 1):
+        full = ".".join(parents[:count])
+        loaded = sys.modules.get(full)
+        if loaded is not None:
+            places = getattr(loaded, "__path__", None)
+        else:
+            spec = _find_spec(full, places)
+            below = getattr(spec, "submodule_search_locations", None)
+            if spec is None and places is not None:
+                # Folders without __init__.py, which finders tell of a parent that is imported only.
+                inner = [os.path.join(place, full.rpartition(".")[2]) for place in places]
+                below = [folder for folder in inner if os.path.isdir(folder)] or None
+            places = below
+        if places is None:
+            return []
+    return list(places)
+
+
+def _find_spec(name, places):
+    """What Python's finders say of a module in these folders, or None."""
+    for finder in sys.meta_path:
+        find = getattr(finder, "find_spec", None)
+        try:
+            spec = None if find is None else find(name, places, None)
+        except (ImportError, KeyError, ValueError):
+            spec = None
+        if spec is not None:
+            return spec
+    return None
+
+
 def package_folders():
     """Folders of plugins that installed Python packages announce, in a stable order.
 
     A package announces one by an entry point of the group "opdock.plugins" whose value is the
-    package in whose folder the plugin files lie. The package itself is not imported (its parents
-    are, if it is a subpackage).
+    package in whose folder the plugin files lie. Neither it nor its parents are imported.
     """
-    from importlib import metadata, util
+    from importlib import metadata
 
     folders = []
     for entry in sorted(metadata.entry_points(group="opdock.plugins"), key=lambda e: e.value):
-        try:
-            spec = util.find_spec(entry.value)
-        except (ImportError, ValueError):
-            spec = None
-        found = [
-            os.path.abspath(folder)
-            for folder in getattr(spec, "submodule_search_locations", None) or ()
-        ]
+        found = [os.path.abspath(folder) for folder in _package_folders(entry.value)]
         if not found:
             warnings.warn(
                 f"entry point {entry.name!r} of the group opdock.plugins names {entry.value!r}, "
@@ -136,6 +163,9 @@ def configure(*, build=None, jit=None, fallback=None):
     from opdock import ops
 
     given = {"build": build, "jit": jit, "fallback": fallback}
+    for name, value in given.items():
+        if value is not None:
+            _names.text("configure", name, value, "a str or None")
     _opdock.Runtime(plugin_path=":", **given)  # refuses what is none
     with _lock:
         _policies = given

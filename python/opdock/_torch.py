@@ -2,6 +2,7 @@
 """What the extension module asks torch about. Imported only once a torch tensor has been seen."""
 
 import os
+import sys
 import threading
 
 import torch
@@ -40,6 +41,79 @@ def samples():
         return []
 
 
+def tracked_key():
+    """The bit of a key set that tensors made in inference mode lack, as an int; 0: not known."""
+    try:
+        from torch.utils._python_dispatch import _disable_current_modes
+
+        bit = torch._C.DispatchKeySet(torch._C.DispatchKey.ADInplaceOrView).raw_repr()
+        with _disable_current_modes(), torch.inference_mode(False):
+            plain = torch.empty(1, device="cpu")
+            with torch.inference_mode():
+                inference = torch.empty(1, device="cpu")
+        found = [bool(torch._C._dispatch_keys(x).raw_repr() & bit) for x in (plain, inference)]
+        return bit if found == [True, False] else 0
+    except (AttributeError, ImportError, RuntimeError, TypeError):
+        return 0
+
+
+def recording_keys(read):
+    """The keys, as bits of an int, of which torch includes one in a thread that records; 0: not
+    known.
+
+    read: gives the thread's included keys and the excluded ones as the extension reads them, which
+    must change as torch is told to change them.
+    """
+    try:
+        included = torch._C._dispatch_tls_is_dispatch_key_included
+        excluded = torch._C._dispatch_tls_is_dispatch_key_excluded
+        bits = 0
+        for name in ("Tracer", "Python", "PreDispatch"):
+            key = torch._C._dispatch_key_parse(name)
+            alone = torch._C.DispatchKeySet(key)
+            bit = alone.raw_repr()
+
+            def agrees(key=key, bit=bit):
+                words = [bool(word & bit) for word in read()]
+                return words == [included(key), excluded(key)]
+
+            states = [agrees()]
+            with torch._C._IncludeDispatchKeyGuard(key):
+                states += [agrees(), included(key)]
+            with torch._C._ExcludeDispatchKeyGuard(alone):
+                states += [agrees(), excluded(key)]
+            if bit.bit_count() != 1 or not all(states):
+                return 0
+            bits |= bit
+        return bits
+    except (AttributeError, RuntimeError, TypeError):
+        return 0
+
+
+def recorder():
+    """What of torch's records the operators of this thread now, as a name, or None."""
+    if torch.jit.is_tracing():
+        tracer = torch._C._dispatch_key_parse("Tracer")
+        # Within an operator of its own nothing is traced.
+        if not torch._C._dispatch_tls_is_dispatch_key_excluded(tracer):
+            return "torch.jit.trace"
+    # Where a proxy mode is active, its module has been imported.
+    proxies = sys.modules.get("torch.fx.experimental.proxy_tensor")
+    if proxies is not None and proxies.get_proxy_mode() is not None:
+        return "make_fx (a proxy mode)"
+    return None
+
+
+def has_own_function(kind):
+    """Whether a type of tensors has a __torch_function__ of its own, and not the disabled one."""
+    for base in kind.__mro__:
+        if base in torch.Tensor.__mro__:
+            return False
+        if "__torch_function__" in vars(base):
+            return vars(base)["__torch_function__"] is not torch._C._disabled_torch_function_impl
+    return False
+
+
 def _functional(tensor):
     return torch._is_functional_tensor(tensor)
 
@@ -68,6 +142,16 @@ def refusal(tensor):
         if is_odd(tensor):
             return f"found a torch tensor with {what}, wanted plain dense memory; {advice}"
     return None
+
+
+def write_refusal(tensor):
+    """Why a tensor must not be written here, or None: torch's own rule for in-place operators."""
+    if not tensor.is_inference() or torch.is_inference_mode_enabled():
+        return None
+    return (
+        "found a tensor that was made in inference mode, wanted one of outside of it, as it is to "
+        "be written; pass x.clone(), or call under torch.inference_mode()"
+    )
 
 
 #: Held while a GPU's generator is read and moved on, which torch offers as two calls.

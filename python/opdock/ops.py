@@ -12,7 +12,7 @@ def __getattr__(name):
 
     if name == "__all__":
         return __dir__()
-    if name.startswith("__"):
+    if name.startswith("__") or not name.isidentifier():
         raise AttributeError(name)
     try:
         return function(name)

@@ -13,6 +13,7 @@
 #include "returned.h"
 #include "streams.h"
 #include "tensor.h"
+#include "torch_recording.h"
 
 namespace opdock::python {
 
@@ -415,6 +416,7 @@ PyObject* call_function(PyObject* self, PyObject* const* args, size_t flagged_co
       objects = take_others(info, frame, args, count, names, done, values, &out);
       if (objects == nullptr) return nullptr;
     }
+    if (!check_recording(frame, info.name)) return nullptr;
     PyObject* result = nullptr;
     if (out != nullptr) {
       result = run_with_out(info, frame, values, objects, out);

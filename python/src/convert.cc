@@ -245,7 +245,7 @@ bool to_bits(PyObject* object, uint64_t* out) {
   if (number != nullptr) *out = PyLong_AsUnsignedLongLongMask(number);
   Py_XDECREF(number);
   if (PyErr_Occurred() == nullptr) return true;
-  PyErr_Clear();
+  clear_error();
   return false;
 }
 

@@ -11,6 +11,7 @@ namespace opdock::python {
 namespace {
 
 bool refuse_export(const Where& where, PyObject* object) {
+  if (is_passed_on()) return false;
   // Keeps the library's own exception as the cause.
   PyObject *type = nullptr, *value = nullptr, *trace = nullptr;
   PyErr_Fetch(&type, &value, &trace);

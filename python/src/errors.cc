@@ -20,7 +20,17 @@ PyObject* find_exception(const char* name) {
 
 }  // namespace
 
+bool is_passed_on() {
+  return PyErr_Occurred() != nullptr && (PyErr_ExceptionMatches(PyExc_Exception) == 0 ||
+                                         PyErr_ExceptionMatches(PyExc_MemoryError) != 0);
+}
+
+void clear_error() {
+  if (!is_passed_on()) PyErr_Clear();
+}
+
 void raise(const char* exception, const std::string& message) {
+  if (is_passed_on()) return;
   PyObject *type = nullptr, *cause = nullptr, *trace = nullptr;
   PyErr_Fetch(&type, &cause, &trace);
   if (type != nullptr) PyErr_NormalizeException(&type, &cause, &trace);

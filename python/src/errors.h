@@ -15,10 +15,17 @@ inline constexpr const char* kArgumentError = "ArgumentError";                //
 inline constexpr const char* kInvalidArgumentError = "InvalidArgumentError";  // a ValueError
 inline constexpr const char* kInternalError = "InternalError";
 
-// Each sets the Python error; an error that was set before becomes its __cause__. The GIL is held.
+// Each sets the Python error; an error that was set before becomes its __cause__, or stays the
+// error if it is passed on. The GIL is held.
 void raise(const char* exception, const std::string& message);
 // The exception that stands for `status`, with libopdock's text.
 void raise_status(opdock_status status, const char* text);
+
+// Whether the Python error that is set must reach the program as it is: what is no Exception, such
+// as KeyboardInterrupt, and MemoryError. raise() leaves such a one in place.
+bool is_passed_on();
+// Clears the error that is set, unless it is passed on.
+void clear_error();
 
 // The text of the Python error that is set, its first line only, and its type's name; clears it.
 std::string take_error_text();

@@ -35,6 +35,7 @@ inline NumpyDtype& dtype_slot(const PyObject* descriptor) {
 struct TorchPlain {
   TorchProbe at;
   uint64_t keys[2];
+  uint64_t tracked;  // the key that tensors made in inference mode lack; 0: not known
 };
 extern TorchPlain torch_plain;
 
@@ -108,7 +109,7 @@ inline void note_cpu_tensor(Frame& frame, PyObject* object, const TypeEntry& ent
 }
 
 [[gnu::noinline]] inline bool fast_torch(Frame& frame, PyObject* object, const TypeEntry& entry,
-                                         opdock_value* out) {
+                                         bool written, opdock_value* out) {
   const auto word = [](const void* base, ptrdiff_t offset) {
     uint64_t value;
     std::memcpy(&value, static_cast<const char*>(base) + offset, sizeof value);
@@ -118,7 +119,7 @@ inline void note_cpu_tensor(Frame& frame, PyObject* object, const TypeEntry& ent
   const void* impl = reinterpret_cast<const void*>(word(object, torch_plain.at.impl));
   const uint64_t keys = word(impl, torch_plain.at.keys);
   if ((keys != torch_plain.keys[0] && keys != torch_plain.keys[1]) ||
-      word(impl, torch_plain.at.grad) != 0) {
+      word(impl, torch_plain.at.grad) != 0 || (written && (keys & torch_plain.tracked) == 0)) {
     return false;
   }
   opdock_tensor* tensor = frame.take<opdock_tensor>(1);
@@ -133,6 +134,7 @@ inline void note_cpu_tensor(Frame& frame, PyObject* object, const TypeEntry& ent
     return false;
   }
   *out = {OPDOCK_TAG_TENSOR, 0, {.tensor = tensor}};
+  frame.has_torch = true;
   if (device != OPDOCK_CPU) {
     note_tensor(frame, object, entry, true, tensor->device);
     return true;
@@ -145,7 +147,8 @@ inline void note_cpu_tensor(Frame& frame, PyObject* object, const TypeEntry& ent
   return true;
 }
 
-// As convert_tensor; false: not handled, no error set.
+// As convert_tensor; false: not handled, no error set. Once all arguments are converted,
+// check_recording() must follow.
 [[gnu::always_inline]] inline bool fast_tensor(Frame& frame, PyObject* object, bool written,
                                                opdock_value* out) {
   PyTypeObject* type = Py_TYPE(object);
@@ -153,7 +156,7 @@ inline void note_cpu_tensor(Frame& frame, PyObject* object, const TypeEntry& ent
   if (slot.type != type) return false;
   const TypeEntry& entry = *slot.entry;
   if (entry.kind == ArrayKind::kNumpy) return fast_numpy(frame, object, entry, written, out);
-  return entry.kind == ArrayKind::kTorch && fast_torch(frame, object, entry, out);
+  return entry.kind == ArrayKind::kTorch && fast_torch(frame, object, entry, written, out);
 }
 
 }  // namespace opdock::python

@@ -93,6 +93,7 @@ class Frame {
   Import* imports = nullptr;
   PyObject* torch_generator = nullptr;  // a generator argument that is torch's; borrowed
   bool has_generator = false;           // an argument is a generator
+  bool has_torch = false;               // an argument is a torch tensor, taken the short way
   uint64_t cpu_bytes = 0;               // of the largest tensor on the CPU
 
   opdock_device device = {OPDOCK_CPU, 0};  // of `model`

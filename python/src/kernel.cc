@@ -13,6 +13,7 @@
 #include "opdock/types.hpp"
 #include "streams.h"
 #include "tensor.h"
+#include "torch_recording.h"
 
 namespace opdock::python {
 
@@ -179,7 +180,8 @@ PyObject* launch(KernelInfo& kernel, Frame& frame, PyObject* const* args, size_t
   PyObject* const* own = args + 2;
   const uint32_t count = static_cast<uint32_t>(given - 2);
   opdock_value* values = frame.take<opdock_value>(count + 1);
-  if (!take_arrays(kernel, frame, own, count, values)) return nullptr;
+  if (!take_arrays(kernel, frame, own, count, values) || !check_recording(frame, kernel.name))
+    return nullptr;
   int32_t device = kernel.device;
   if (device < 0 && frame.gpu.type != OPDOCK_CPU) device = frame.gpu.index;
   if (device < 0) {

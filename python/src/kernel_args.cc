@@ -132,7 +132,7 @@ bool pack_buffer(Frame& frame, const KernelInfo& kernel, const KernelTarget& tar
                  PyObject* object, void** slot) {
   Py_buffer view;
   if (PyObject_GetBuffer(object, &view, PyBUF_C_CONTIGUOUS) != 0) {
-    PyErr_Clear();
+    clear_error();
     return refuse(kArgumentError, kernel, index,
                   "found an object of type " + type_name(object) +
                       ", wanted an array on the GPU, a number, None, or bytes of a struct");

@@ -12,7 +12,7 @@ bool read_number(const KernelInfo& kernel, const char* what, PyObject* object, u
   int overflow = 0;
   const long long value = PyLong_AsLongLongAndOverflow(object, &overflow);
   if (PyErr_Occurred() != nullptr) {
-    PyErr_Clear();
+    clear_error();
     return refuse(
         kArgumentError, kernel,
         std::string(what) + ": found an object of type " + type_name(object) + ", wanted an int");

@@ -20,6 +20,7 @@
 #include "results.h"
 #include "tensor.h"
 #include "torch_probe.h"
+#include "torch_recording.h"
 
 namespace py = pybind11;
 
@@ -211,6 +212,14 @@ PYBIND11_MODULE(_opdock, module) {
   module.def("trust", [](const std::string& folder) {
     check([&](char* error, uint32_t size) { return opdock_trust(folder.c_str(), error, size); });
   });
+  module.def(
+      "trust_json",
+      [](const std::string& action, const std::string& path) {
+        return json([&](char** out, char* error, uint32_t size) {
+          return opdock_trust_json(action.c_str(), path.c_str(), out, error, size);
+        });
+      },
+      py::arg("action"), py::arg("path"));
   module.def("note_library", [](const std::string& library, const std::string& version) {
     check([&](char* error, uint32_t size) {
       return opdock_note_library(library.c_str(), version.c_str(), error, size);
@@ -221,6 +230,7 @@ PYBIND11_MODULE(_opdock, module) {
     const TorchProbe found = torch_probe_result();
     return py::make_tuple(found.impl, found.keys, found.grad);
   });
+  module.def("_torch_recording_keys", [] { return torch_recording_keys; });
   module.def("_cancelled", [] {  // for tests: what libopdock asks while it works
     opdock_options options = {};
     set_hooks(&options);

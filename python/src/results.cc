@@ -25,6 +25,7 @@ bool allocate_by_exchange(const Frame& frame, const opdock_output& output, Resul
   const DlpackExchange& api = *frame.model_entry->api;
   if (api.allocate(&prototype, &result->managed, &problem, keep_message) != 0) {
     result->managed = nullptr;
+    if (is_passed_on()) return false;
     if (PyErr_Occurred() != nullptr) problem = take_error_text();
     raise("OutOfMemoryError", "found no memory for a result (" + problem + ")");
     return false;

@@ -6,6 +6,7 @@
 
 #include <string_view>
 
+#include "errors.h"
 #include "opdock/types.hpp"
 
 namespace opdock::python {
@@ -99,7 +100,8 @@ bool stream_address(PyObject* object, void** out) {
     Py_DECREF(pair);
   } else {
     for (const char* name : {"cuda_stream", "ptr"}) {  // torch, CuPy
-      PyErr_Clear();
+      clear_error();
+      if (PyErr_Occurred() != nullptr) return false;
       number = PyObject_GetAttrString(object, name);
       if (number != nullptr) break;
     }
@@ -108,7 +110,7 @@ bool stream_address(PyObject* object, void** out) {
   if (is_number) *out = PyLong_AsVoidPtr(number);
   Py_XDECREF(number);
   const bool ok = is_number && PyErr_Occurred() == nullptr;
-  PyErr_Clear();
+  clear_error();
   return ok;
 }
 

@@ -143,6 +143,7 @@ PyObject* watch(PyTypeObject* type) {
 bool exchange_to_tensor(Frame&, const Where& where, PyObject* object, const TypeEntry& entry,
                         opdock_tensor* out) {
   if (entry.api->borrow(object, out) == 0) return true;
+  if (is_passed_on()) return false;
   return refuse(kInvalidArgumentError, where,
                 "found an object of type " + type_name(object) +
                     " that its library cannot export (" + take_error_text() +
@@ -263,11 +264,11 @@ bool convert_tensor(Frame& frame, const Where& where, PyObject* object, bool wri
   switch (entry->kind) {
     case ArrayKind::kTorch:
       if (entry->api == nullptr) {  // torch before 2.9
-        if (!torch_to_tensor(frame, where, object, *entry, nullptr)) return false;
+        if (!torch_to_tensor(frame, where, object, *entry, written, nullptr)) return false;
         return convert_dlpack(frame, where, object, *entry, written, out);
       }
       tensor = frame.take<opdock_tensor>(1);
-      if (!torch_to_tensor(frame, where, object, *entry, tensor)) return false;
+      if (!torch_to_tensor(frame, where, object, *entry, written, tensor)) return false;
       break;
     case ArrayKind::kNumpy:
       tensor = frame.take<opdock_tensor>(1);

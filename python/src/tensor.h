@@ -57,7 +57,7 @@ bool finish_streams(Frame& frame);
 // ---- per library; each is called by the two above
 
 bool torch_to_tensor(Frame& frame, const Where& where, PyObject* object, const TypeEntry& entry,
-                     opdock_tensor* out);
+                     bool written, opdock_tensor* out);
 // Learns where this torch keeps what its exchange call does not show. False on a Python error.
 bool torch_calibrate();
 // Why a subclass of torch.Tensor cannot be taken, or empty.

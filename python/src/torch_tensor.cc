@@ -15,6 +15,7 @@
 #include "fast_tensor.h"
 #include "tensor.h"
 #include "torch_probe.h"
+#include "torch_recording.h"
 
 namespace py = pybind11;
 
@@ -29,10 +30,13 @@ constexpr size_t kObjectWords = 4;  // of the Python object, from its head on
 
 struct Probe {
   bool done = false;
+  uint64_t tracked = 0;         // the key that tensors made in inference mode lack; 0: not known
   ptrdiff_t impl = -1;          // byte offset of the TensorImpl's address in the Python object
   ptrdiff_t keys = -1;          // byte offset of the key set in the TensorImpl
   ptrdiff_t grad = -1;          // byte offset of the autograd data's address in the TensorImpl
   PyObject* refusal = nullptr;  // opdock._torch.refusal
+  PyObject* write_refusal = nullptr;
+  PyObject* has_own_function = nullptr;
   PyObject* is_grad_enabled = nullptr;
   PyObject* forward_names = nullptr;  // torch.autograd.forward_ad's __dict__
   PyObject* tensor_dispatch = nullptr;
@@ -60,7 +64,7 @@ const void* impl_of(PyObject* object) {
 void tell_fast_path() {
   torch_plain = {};
   if (probe.impl < 0 || probe.keys < 0 || probe.grad < 0 || num_accepted == 0) return;
-  torch_plain = {{probe.impl, probe.keys, probe.grad}, {accepted[0], accepted[0]}};
+  torch_plain = {{probe.impl, probe.keys, probe.grad}, {accepted[0], accepted[0]}, probe.tracked};
   if (num_accepted > 1) torch_plain.keys[1] = accepted[1];
 }
 
@@ -109,14 +113,14 @@ void search(const std::vector<Sample>& samples) {
   });
 }
 
-bool ask_refusal(const Where& where, PyObject* object, bool* plain) {
-  PyObject* text = PyObject_CallOneArg(probe.refusal, object);
+// What a function of opdock._torch has against the tensor: nothing (None), or a text.
+bool ask_refusal(PyObject* function, const Where& where, PyObject* object) {
+  PyObject* text = PyObject_CallOneArg(function, object);
   if (text == nullptr) {
     return refuse(kInvalidArgumentError, where, "found a tensor that torch cannot describe");
   }
-  *plain = text == Py_None;
   bool ok = true;
-  if (!*plain) {
+  if (text != Py_None) {
     const char* chars = PyUnicode_AsUTF8(text);
     ok = refuse(kInvalidArgumentError, where, chars == nullptr ? "found an odd tensor" : chars);
   }
@@ -125,8 +129,7 @@ bool ask_refusal(const Where& where, PyObject* object, bool* plain) {
 }
 
 bool check_keys_slowly(const Where& where, PyObject* object, uint64_t keys, bool remember) {
-  bool plain = false;
-  if (!ask_refusal(where, object, &plain)) return false;
+  if (!ask_refusal(probe.refusal, where, object)) return false;
   if (remember) {
     accepted[num_accepted < kAccepted ? num_accepted++ : kAccepted - 1] = keys;
     tell_fast_path();
@@ -141,6 +144,13 @@ bool check_keys(const Where& where, PyObject* object) {
     if (accepted[i] == keys) return true;
   }
   return check_keys_slowly(where, object, keys, true);
+}
+
+// Torch itself writes into a tensor that was made in inference mode only there.
+bool check_may_write(const Where& where, PyObject* object) {
+  const bool is_known = probe.keys >= 0 && probe.tracked != 0;
+  if (is_known && (word(impl_of(object), probe.keys) & probe.tracked) != 0) return true;
+  return ask_refusal(probe.write_refusal, where, object);
 }
 
 // Whether the tensor takes part in reverse or forward differentiation right now: 1, 0, -1 on error.
@@ -194,7 +204,14 @@ bool torch_calibrate() {
                          sample[2].cast<uint64_t>(), sample[3].cast<std::optional<bool>>()});
     }
     search(samples);
-    probe.refusal = py::object(helper.attr("refusal")).release().ptr();
+    probe.tracked = helper.attr("tracked_key")().cast<uint64_t>();
+    find_torch_recording();
+    const auto take = [](const py::handle& from, const char* name) {
+      return py::object(from.attr(name)).release().ptr();
+    };
+    probe.refusal = take(helper, "refusal");
+    probe.write_refusal = take(helper, "write_refusal");
+    probe.has_own_function = take(helper, "has_own_function");
     probe.is_grad_enabled = py::object(torch.attr("is_grad_enabled")).release().ptr();
     probe.tensor_dispatch =
         py::object(torch.attr("Tensor").attr("__torch_dispatch__")).release().ptr();
@@ -220,18 +237,29 @@ std::string torch_subclass_refusal(PyTypeObject* type) {
   PyErr_Clear();
   const bool own = dispatch != nullptr && dispatch != probe.tensor_dispatch;
   Py_XDECREF(dispatch);
-  if (!own) return "";
+  if (own) {
+    return std::string("found a ") + type->tp_name +
+           ", a tensor subclass that handles operators itself (fake, wrapped or distributed), "
+           "wanted a plain torch.Tensor; pass the real tensor it stands for";
+  }
+  PyObject* answer = PyObject_CallOneArg(probe.has_own_function, reinterpret_cast<PyObject*>(type));
+  PyErr_Clear();
+  Py_XDECREF(answer);
+  if (answer != Py_True) return "";
   return std::string("found a ") + type->tp_name +
-         ", a tensor subclass that handles operators itself (fake, wrapped or distributed), wanted "
-         "a "
-         "plain torch.Tensor; pass the real tensor it stands for";
+         ", a tensor subclass whose __torch_function__ may give its data another meaning, wanted a "
+         "plain torch.Tensor; pass the real tensor it stands for, or, for the data as they lie, "
+         "x.as_subclass(torch.Tensor)";
 }
 
 bool torch_to_tensor(Frame&, const Where& where, PyObject* object, const TypeEntry& entry,
-                     opdock_tensor* out) {
+                     bool written, opdock_tensor* out) {
   if (!check_keys(where, object) || !check_gradients(where, object)) return false;
+  if (written && !check_may_write(where, object)) return false;
+  if (torch_may_record() && torch_records(where.function)) return false;
   if (out == nullptr) return true;
   if (entry.api->borrow != nullptr && entry.api->borrow(object, out) == 0) return true;
+  if (is_passed_on()) return false;
   return refuse(kInvalidArgumentError, where,
                 "found a tensor that torch cannot export (" + take_error_text() +
                     "), wanted a dense tensor in memory");
@@ -247,7 +275,13 @@ bool torch_probe_set(const TorchProbe& found) {
   probe.keys = found.keys;
   probe.grad = found.grad;
   tell_fast_path();
-  return true;
+  try {
+    found.keys < 0 ? forget_torch_recording() : find_torch_recording();
+    return true;
+  } catch (py::error_already_set& error) {
+    error.restore();
+    return false;
+  }
 }
 
 }  // namespace opdock::python

@@ -72,6 +72,23 @@ class NotImplementedBuilder(OpBuilder):
     "uses.py": """
 from deepspeed.ops.op_builder import InferenceBuilder
 """,
+    "model_implementations/__init__.py": "",
+    "model_implementations/transformers/__init__.py": "",
+    "model_implementations/transformers/ds_transformer.py": """
+import torch
+class DeepSpeedTransformerInference(torch.nn.Module):
+    layer_id = 0
+    def __init__(self, config):
+        super().__init__()
+        self.config = config
+        config.layer_id = DeepSpeedTransformerInference.layer_id
+        DeepSpeedTransformerInference.layer_id += 1
+    def forward(self, call):
+        return call(self.config.layer_id)
+class Other(DeepSpeedTransformerInference):
+    def forward(self, call):
+        return call(self.config.layer_id)
+""",
     "git_version_info.py": """
 installed_ops = {"async_io": False, "fused_adam": False, "fused_lamb": False}
 """,

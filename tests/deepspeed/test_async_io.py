@@ -123,6 +123,40 @@ def test_no_file_is_an_error_with_its_name(handle, tmp_path):
     assert handle.wait() == 0
 
 
+@pytest.mark.parametrize("wrong", [None, 1.5, True, object(), ["x"]])
+def test_what_is_no_path_is_refused(handle, tmp_path, monkeypatch, wrong):
+    """No file of that name is made, as str() would name it."""
+    monkeypatch.chdir(tmp_path)
+    x = some_bytes(16)
+    for name, more in (
+        ("read", (False,)),
+        ("write", (False,)),
+        ("pread", (False, True)),
+        ("pwrite", (False, True)),
+        ("sync_pread", ()),
+        ("sync_pwrite", ()),
+        ("async_pread", ()),
+        ("async_pwrite", ()),
+    ):
+        with pytest.raises(opdock.ArgumentError, match=rf"^{name}\(\): argument 'filename'"):
+            getattr(handle, name)(x, wrong, *more)
+    with pytest.raises(opdock.ArgumentError, match=r"sync_pwrite\(\): argument 'buffer'"):
+        handle.sync_pwrite(wrong, "x")
+    with pytest.raises(opdock.InvalidArgumentError, match=r"'filename': found 'a\\x00b'"):
+        handle.sync_pwrite(x, "a\0b")
+    if wrong is not True:
+        with pytest.raises(opdock.ArgumentError, match="'file_offset'"):
+            handle.sync_pwrite(x, "x", wrong)
+    assert os.listdir(tmp_path) == [] and handle.wait() == 0
+
+
+@pytest.mark.parametrize("kind", [str, os.fsencode, lambda path: path])
+def test_each_kind_of_path(handle, tmp_path, kind):
+    x, path = some_bytes(16), tmp_path / "x\u00e9"
+    handle.sync_pwrite(x, kind(path))
+    assert path.read_bytes() == x.numpy().tobytes()
+
+
 def test_a_file_that_is_too_short_is_an_error(handle, tmp_path):
     """DeepSpeed prints it, and reads what is not there."""
     path = tmp_path / "short"

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from conftest import run_python
 
 COMMAND = Path(os.environ.get("OPDOCK_BUILD_DIR", ".")) / "core" / "cli" / "opdock"
 
@@ -35,6 +36,25 @@ def test_a_line_for_each_op(compat):
     assert "MAX_JOBS=2: how many compilers run at once" in lines
     ignored = "TORCH_EXTENSIONS_DIR=/tmp/torch_extensions: no effect: "
     assert any(line.startswith(ignored) for line in lines)
+
+
+def test_it_says_whether_pythons_start_reads_the_variable(compat, monkeypatch, tmp_path):
+    """And so does the program itself, once: its children would not know."""
+    from opdock.compat.deepspeed import _report
+
+    monkeypatch.setattr(_report.site, "getsitepackages", lambda: [str(tmp_path)])
+    monkeypatch.setattr(_report.site, "ENABLE_USER_SITE", False)
+    found = _report.report()
+    assert found["start_hook"] is None
+    assert "found no opdock_deepspeed.pth" in _report.says_without_hook()
+    hook = tmp_path / "opdock_deepspeed.pth"
+    hook.touch()
+    assert _report.report()["start_hook"] == str(hook) and not _report.says_without_hook()
+    program = "import site; site.getsitepackages = lambda: [{!r}]; import opdock"
+    for folder, count in ((tmp_path / "none", 1), (tmp_path, 0)):
+        code = program.format(str(folder))
+        said = run_python(code, OPDOCK_DEEPSPEED="1", PYTHONNOUSERSITE="1").stderr
+        assert said.count("in no process that they start") == count, said
 
 
 def test_as_one_object(compat):

@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """What stays between calls: the counter, the caches, results that somebody holds, threads."""
 
+import collections
 import contextlib
+import gc
 import threading
 import types
+import weakref
 
 import pytest
 import torch
@@ -12,7 +15,7 @@ from inference_cases import exact, random
 
 import opdock
 from opdock.compat.deepspeed import inference
-from opdock.compat.deepspeed.inference import workspace
+from opdock.compat.deepspeed.inference import arenas, workspace
 
 __all__ = ["random"]
 CASE = Case("fp32")
@@ -76,6 +79,86 @@ def test_layers_out_of_order_are_refused(random):
         opdock.InvalidArgumentError, match="found 5 tokens in layer 0, wanted the 6"
     ):
         CASE.call(one, layer=0, layers=2)
+
+
+@pytest.mark.parametrize("count, reached", [(2, 1), (3, 1), (3, 2)])
+def test_after_half_a_prompt_the_sequence_before_is_over(random, count, reached):
+    """An exception between layers: the others still have the sequence before."""
+    allocate(layers=count)
+    layers(random((2, 8, CASE.width)), count)
+    layers(random((2, 1, CASE.width)), count)
+    prompt, one = random((2, 5, CASE.width)), random((2, 1, CASE.width))
+    for layer in range(reached):
+        CASE.call(prompt + layer, layer=layer, layers=count)
+    for layer in range(reached):
+        CASE.call(one, layer=layer, layers=count)
+    with pytest.raises(
+        opdock.InvalidArgumentError, match=f"the sequence before in layer {reached}, wanted this"
+    ):
+        CASE.call(one, layer=reached, layers=count)
+    with pytest.raises(opdock.InvalidArgumentError, match="no completed prompt|sequence before"):
+        inference.repeat_kv_cache_fp32(1, 2)
+    oracles = [Oracle(CASE) for _ in range(count)]
+    for step in (5, 1, 1):
+        layers(random((2, step, CASE.width)), count, oracles)
+
+
+def test_a_prompt_that_is_refused_ends_the_sequence_before_too(random):
+    layers(random((2, 5, CASE.width)))
+    with pytest.raises(opdock.InvalidArgumentError, match="found 17 tokens"):
+        layers(random((2, 17, CASE.width)))
+    with pytest.raises(opdock.InvalidArgumentError):
+        layers(random((2, 1, CASE.width)))
+    allocate(tokens=32)
+    with pytest.raises(opdock.InvalidArgumentError, match="the sequence before in layer 0"):
+        layers(random((2, 1, CASE.width)))
+    oracles = [Oracle(CASE), Oracle(CASE)]
+    for step in (5, 1):
+        layers(random((2, step, CASE.width)), 2, oracles)
+
+
+def test_a_prompt_may_be_computed_again(random):
+    """Of some layers or of all: the last one counts."""
+    prompt = random((2, 5, CASE.width))
+    oracles = [Oracle(CASE), Oracle(CASE)]
+    CASE.call(random((2, 7, CASE.width)), layer=0, layers=2)
+    layers(prompt, 2, oracles)
+    layers(prompt, 2, oracles)
+    layers(random((2, 1, CASE.width)), 2, oracles)
+
+
+def test_a_model_has_keys_and_values_of_its_own(random):
+    """Two in turns in one thread, also of other numbers of layers than the calls say."""
+    models = [arenas.Model(), arenas.Model()]
+    models[0].last_layer, models[1].last_layer = 1, 2
+    oracles = [[Oracle(CASE) for _ in range(count)] for count in (2, 3)]
+    for step in (6, 1, 1):
+        for model, own in zip(models, oracles, strict=True):
+            qkv = random((2, step, CASE.width))
+            with arenas.serving(model):
+                for i, oracle in enumerate(own):
+                    oracle.check(CASE.call(qkv + i, layer=i, layers=7)[0], qkv + i)
+    with arenas.serving(models[0]):
+        allocate(tokens=8)
+        with pytest.raises(opdock.InvalidArgumentError, match="wanted at most 8"):
+            layers(random((2, 1, CASE.width)))
+            layers(random((2, 1, CASE.width)))
+    assert arenas.shared.latest.tokens == 16
+    inference.reset_cache()
+    assert all(one.tokens == 1 for model in models for one in model.here())
+    inference.release_workspace()
+    assert not any(one.caches for one in arenas.all_here())
+
+
+def test_a_model_that_is_gone_leaves_nothing(random):
+    model = arenas.Model()
+    with arenas.serving(model):
+        layers(random((2, 5, CASE.width)))
+        kept = weakref.ref(model.here()[-1].caches[0])
+    assert kept() is not None
+    del model
+    gc.collect()
+    assert kept() is None
 
 
 def test_reset_cache(random):
@@ -154,7 +237,7 @@ def test_an_external_cache_keeps_nothing(random):
 def test_release_and_retake(device, random):
     layers(random((2, 5, CASE.width)))
     assert inference.release_workspace() is None
-    assert not workspace.arena(torch.device(device)).caches
+    assert not arenas.shared.arena(torch.device(device)).caches
     assert inference.retake_workspace() is True
     oracles = [Oracle(CASE), Oracle(CASE)]
     for step in (5, 1):
@@ -162,8 +245,8 @@ def test_release_and_retake(device, random):
 
 
 def test_nothing_was_allocated(device, random, monkeypatch):
-    monkeypatch.setattr(workspace, "_latest", None)
-    monkeypatch.setattr(workspace.arena(torch.device(device)), "own_plan", None)
+    monkeypatch.setattr(arenas.shared, "latest", None)
+    monkeypatch.setattr(arenas.shared.arena(torch.device(device)), "own_plan", None)
     with pytest.raises(opdock.InvalidArgumentError, match="call allocate_workspace_fp32"):
         CASE.call(random((2, 5, CASE.width)))
     assert inference.retake_workspace() is True
@@ -205,7 +288,7 @@ class Gpu:
         }
         for name, function in made.items():
             monkeypatch.setattr(torch.cuda, name, function)
-        monkeypatch.setattr(workspace, "_of_streams", {})
+        monkeypatch.setattr(arenas.shared, "_of_streams", collections.OrderedDict())
 
     def current_stream(self, device):
         return types.SimpleNamespace(device_index=device.index, cuda_stream=self.stream)
@@ -215,16 +298,29 @@ def test_each_stream_of_a_gpu_has_its_arena(monkeypatch):
     """One for each device and stream, whichever thread asks."""
     gpu = Gpu(monkeypatch, 1 << 30)
     device, other = torch.device("cuda", 1), torch.device("cuda", 0)
-    first = workspace.arena(device)
+    first = arenas.shared.arena(device)
     gpu.stream = 77
-    second = workspace.arena(device)
-    assert len({id(first), id(second), id(workspace.arena(other))}) == 3
+    second = arenas.shared.arena(device)
+    assert len({id(first), id(second), id(arenas.shared.arena(other))}) == 3
     gpu.stream = 0
     found = []
-    thread = threading.Thread(target=lambda: found.append(workspace.arena(device)))
+    thread = threading.Thread(target=lambda: found.append(arenas.shared.arena(device)))
     thread.start()
     thread.join()
-    assert found == [first] and workspace.arena(torch.device("cpu")) not in (first, second)
+    assert found == [first] and arenas.shared.arena(torch.device("cpu")) not in (first, second)
+
+
+def test_streams_that_nobody_uses_are_forgotten(monkeypatch):
+    """A program's own streams come and go, and nothing tells that one has gone."""
+    gpu = Gpu(monkeypatch, 1 << 30)
+    device = torch.device("cuda", 1)
+    used = arenas.shared.arena(device)
+    for address in range(1, 2000):
+        gpu.stream = address
+        arenas.shared.arena(device)
+        gpu.stream = 0
+        assert arenas.shared.arena(device) is used
+    assert len(arenas.shared._of_streams) <= 256
 
 
 def test_a_gpus_memory_says_how_many_tokens_there_are(monkeypatch):
@@ -234,13 +330,13 @@ def test_a_gpus_memory_says_how_many_tokens_there_are(monkeypatch):
     gpu = Gpu(monkeypatch, free)
     allocate(tokens=16)
     device = torch.device("cuda", 1)
-    assert workspace.arena(device).plan.tokens == 16
+    assert arenas.shared.arena(device).plan.tokens == 16
     allocate(tokens=1000)
-    assert workspace.arena(device).plan.tokens == 100
+    assert arenas.shared.arena(device).plan.tokens == 100
     allocate(tokens=1000, external=True)
-    assert workspace.arena(device).plan.tokens == 1000
+    assert arenas.shared.arena(device).plan.tokens == 1000
     gpu.stream = 5
-    assert workspace.arena(device).plan.tokens == 1000
+    assert arenas.shared.arena(device).plan.tokens == 1000
     with pytest.raises(opdock.OutOfMemoryError, match="memory for 100 tokens, wanted"):
         allocate(tokens=1000, least=101)
 
@@ -250,8 +346,8 @@ def test_the_cpu_beside_a_gpu(monkeypatch):
     allocate(tokens=5)
     Gpu(monkeypatch, (500 << 20) - (2 << 20) + 100 * 2048)
     allocate(tokens=200)
-    assert workspace.arena(torch.device("cpu")).plan.tokens == 200
-    assert workspace.arena(torch.device("cuda", 1)).plan.tokens == 100
+    assert arenas.shared.arena(torch.device("cpu")).plan.tokens == 200
+    assert arenas.shared.arena(torch.device("cuda", 1)).plan.tokens == 100
 
 
 def test_each_thread_has_its_sequence(device, random):

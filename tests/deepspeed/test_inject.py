@@ -116,6 +116,34 @@ for shape in ((2, 7), (3, 20), (1, 2)):
     )
 
 
+def test_two_models_in_turns(device):
+    """Token by token in one thread: each goes on with its own sequence."""
+    run(
+        f"""
+models = [spread({MODELS["gpt2"]}) for _ in range(2)]
+prompts = [torch.randint(1, 500, (1, length), device=device) for length in (9, 6)]
+with torch.no_grad():
+    wanted = [
+        model.generate(prompt, max_new_tokens=6, do_sample=False)
+        for model, prompt in zip(models, prompts)
+    ]
+    engines = [inject(model) for model in models]
+    found, pasts = list(prompts), [None, None]
+    for _ in range(6):
+        for i, engine in enumerate(engines):
+            inputs = engine.module.prepare_inputs_for_generation(
+                found[i], past_key_values=pasts[i], use_cache=True,
+                attention_mask=torch.ones_like(found[i]))
+            out = engine.module(**inputs)
+            pasts[i] = out.past_key_values
+            found[i] = torch.cat([found[i], out.logits[:, -1:].argmax(-1)], 1)
+assert all(map(torch.equal, found, wanted)), (found, wanted)
+""",
+        "float32",
+        device,
+    )
+
+
 def test_an_encoder(device):
     """BERT, whose GELU eager computes by tanh here as DeepSpeed does; with rows of padding."""
     run(

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import textwrap
+import threading
 
 import pytest
 import small_deepspeed
@@ -88,6 +89,102 @@ def test_uninstall_takes_everything_back(python):
     )
 
 
+def test_uninstall_takes_the_rest_back_where_one_change_raises(python):
+    python(
+        """
+        import deepspeed.ops.op_builder.builder as builder
+        from opdock.compat.deepspeed import _install
+        before = dict(vars(builder.OpBuilder))
+        compat.install()
+        def fails(): raise OSError("mine")
+        _install._undo.insert(len(_install._undo) // 2, fails)
+        try:
+            compat.uninstall()
+            raise AssertionError("nothing was raised")
+        except OSError as error:
+            assert str(error) == "mine"
+        assert dict(vars(builder.OpBuilder)) == before and not compat.installed()
+        compat.uninstall()
+        compat.install()
+        compat.uninstall()
+        assert dict(vars(builder.OpBuilder)) == before
+        """
+    )
+
+
+def test_threads_that_install_and_uninstall(python):
+    """Whatever they do at once, the last uninstall() leaves nothing behind."""
+    python(
+        """
+        import random, threading
+        import deepspeed.ops.op_builder.builder as builder
+        import deepspeed.git_version_info as info
+        from deepspeed.ops.op_builder import AsyncIOBuilder
+        kinds = [builder.OpBuilder, builder.CUDAOpBuilder, AsyncIOBuilder]
+        def state():
+            return [dict(vars(kind)) for kind in kinds], dict(info.installed_ops)
+        before, errors = state(), []
+        sys.setswitchinterval(1e-6)
+        def work(functions):
+            for function in functions:
+                try:
+                    function()
+                except BaseException as error:
+                    errors.append(error)
+        for seed in range(12):
+            chosen = random.Random(seed)
+            threads = [threading.Thread(target=work, args=(
+                [chosen.choice([compat.install, compat.uninstall]) for _ in range(4)],))
+                for _ in range(6)]
+            for thread in threads: thread.start()
+            for thread in threads: thread.join()
+            compat.uninstall()
+            assert state() == before, seed
+        assert not errors, errors
+        """
+    )
+
+
+@pytest.mark.parametrize("after", [False, True])
+def test_layers_know_their_model(python, after):
+    """DeepSpeed numbers the layers of each model from 0. Also layers that raise, and of a class
+    that has a forward() of its own."""
+    name = "deepspeed.model_implementations.transformers.ds_transformer"
+    python(
+        f"import {name}\ncompat.install()" if after else "compat.install()",
+        f"""
+import types, weakref
+from {name} import DeepSpeedTransformerInference as Layer, Other
+from opdock.compat.deepspeed.inference import arenas
+def model(kind, count):
+    Layer.layer_id = 0
+    return [kind(types.SimpleNamespace()) for _ in range(count)]
+def where(number):
+    return arenas.current(), number
+first, second = model(Layer, 2), model(Other, 3)
+for layers in (first, second, first):
+    found = [layer(where) for layer in layers]
+    assert {{number for _, number in found}} == set(range(len(layers)))
+    assert len({{id(one) for one, _ in found}}) == 1 and found[0][0] is not arenas.shared
+    assert found[0][0].last_layer == len(layers) - 1
+assert first[0](where)[0] is not second[0](where)[0]
+def fails(number): raise OSError
+try:
+    first[0](fails)
+except OSError:
+    assert arenas.current() is arenas.shared
+gone = weakref.ref(first[0](where)[0])
+del first, layers, found
+import gc; gc.collect()
+assert gone() is None
+compat.uninstall()
+assert "__call__" not in vars(Layer) and Layer.__init__.__name__ == "__init__"
+assert not hasattr(Layer.__init__, "__wrapped__")
+assert second[0](where)[0] is arenas.shared
+""",
+    )
+
+
 def test_no_file_of_theirs_changes(python, tmp_path):
     def contents():
         return {path: path.read_bytes() for path in tmp_path.rglob("*.py")}
@@ -136,6 +233,16 @@ def test_pythons_start_reads_the_variable(python, tmp_path):
     """
     for value, wanted in (("1", "True"), ("0", "False"), ("", "False")):
         assert run_python(code, OPDOCK_DEEPSPEED=value).stdout.strip() == wanted
+    # Where Python ignores the environment, so does its start.
+    (folder / "opdock.py").write_text("")
+    for option, wanted in (("-s", "True"), ("-I", "False"), ("-E", "False")):
+        done = subprocess.run(
+            [sys.executable, option, "-c", textwrap.dedent(code)],
+            capture_output=True,
+            text=True,
+            env={**os.environ, "OPDOCK_DEEPSPEED": "1"},
+        )
+        assert done.stdout.strip() == wanted, done.stderr
 
 
 def test_a_users_builder_on_deepspeeds_base_is_built_by_opdock(python, tmp_path):
@@ -210,6 +317,45 @@ def test_torchs_lock_of_a_dead_process_is_no_lock(tmp_path):
         tmp_path,
     )
     assert done.returncode == 0
+
+
+def test_torchs_lock_counts_while_its_process_lives(tmp_path):
+    """A process without Opdock builds in the same folder, or comes while Opdock builds."""
+    from torch.utils.file_baton import FileBaton
+
+    from opdock.compat.deepspeed._own import KernelBaton
+
+    lock = str(tmp_path / "lock")
+    theirs, mine = FileBaton(lock), KernelBaton(lock, 0.01)
+    assert theirs.try_acquire()
+    assert not mine.try_acquire()
+    waited = threading.Event()
+    thread = threading.Thread(target=lambda: (mine.wait(), waited.set()))
+    thread.start()
+    assert not waited.wait(0.2)
+    theirs.release()
+    thread.join(60)
+    assert waited.is_set()
+    assert mine.try_acquire() and not FileBaton(lock).try_acquire()
+    child = os.fork()
+    if child == 0:
+        os._exit(KernelBaton(lock).try_acquire())
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    mine.release()
+    assert theirs.try_acquire()
+    theirs.release()
+    assert os.listdir(tmp_path) == ["lock.opdock"]
+
+
+@pytest.mark.parametrize("name", ["lock", "lock.opdock"])
+def test_a_link_in_a_locks_place_makes_no_file(tmp_path, name):
+    from opdock.compat.deepspeed._own import KernelBaton
+
+    victim = tmp_path / "victim"
+    (tmp_path / name).symlink_to(victim)
+    with pytest.raises(OSError, match=name):
+        KernelBaton(str(tmp_path / "lock")).try_acquire()
+    assert not victim.exists()
 
 
 def test_the_lock_ends_with_its_process(tmp_path):

@@ -97,6 +97,33 @@ def test_built_once_and_again_when_a_header_changes(folder, cache):
     assert load(folder, **cache)[0] == 202
 
 
+def test_what_others_have_written_or_cut_is_not_loaded(folder, cache, tmp_path):
+    """Between its build and its import the file is checked as a plugin is before it is loaded."""
+    _, path = load(folder, **cache)
+    code = """
+        import os, sys, torch, opdock
+        from opdock.compat.deepspeed._build import Built, load
+        path, whole = sys.argv[1], open(sys.argv[1], "rb").read()
+        def refused():
+            try:
+                load(Built(path, "value_op", {}))
+            except opdock.IncompatibleError as error:
+                return error.reasons[0]["code"]
+        assert refused() is None
+        os.chmod(path, 0o777)
+        print(refused())
+        os.chmod(path, 0o755)
+        with open(path + "2", "wb") as file:
+            file.write(whole[: len(whole) // 2])
+        path += "2"
+        print(refused())
+    """
+    copy = tmp_path / "value_op.so"
+    shutil.copyfile(path, copy)
+    done = run_python(code, copy)
+    assert done.stdout.split() == ["untrusted-writable", "elf-truncated"]
+
+
 def test_no_file_beside_the_sources_and_none_left_behind(folder, cache, tmp_path):
     temporary = tmp_path / "temporary"
     temporary.mkdir()

@@ -84,6 +84,17 @@ def test_what_does_not_fit_is_refused():
         cpu_adam.zenflow_adam_submit(steps.at, 0, 1, *[[1.0]] * 5, [1])
     with pytest.raises(opdock.InvalidArgumentError, match="found 1025, wanted at most 1024"):
         cpu_adam.zenflow_adam_ctrl_init(steps.at, 1025)
+    with pytest.raises(opdock.InvalidArgumentError, match="'now_state': found 2"):
+        steps.submit(2, 1)
+    for call in (
+        lambda at: cpu_adam.zenflow_adam_ctrl_init(at, 1),
+        lambda at: cpu_adam.zenflow_adam_submit(at, 0, 1, *[[1.0]] * 5, [1]),
+        lambda at: cpu_adam.zenflow_adam_wait(at, 0.0),
+        cpu_adam.zenflow_adam_ctrl_exit,
+    ):
+        for wrong in (0, -8, None, steps.at + 1, "x"):
+            with pytest.raises(opdock.InvalidArgumentError, match=r"\w+\(\).*'control_ptr'"):
+                call(wrong)
     cpu_adam.create_adam(8)
     handle = cpu_adam.zenflow_adam_create(8, [])
     with pytest.raises(opdock.InvalidArgumentError, match="'grad1': found shape .3,."):

@@ -108,6 +108,48 @@ def test_the_exporters_error_is_the_cause(ops):
     assert isinstance(caught.value.__cause__, BufferError)
 
 
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit, MemoryError, GeneratorExit])
+def test_what_is_no_failure_of_the_array_passes_as_it_is(ops, kind):
+    """Ctrl-C in a library that waits for its device, the end of the program, memory."""
+
+    class Raises:
+        def __dlpack__(self, **_):
+            raise kind("mine")
+
+        def __dlpack_device__(self):
+            return 1, 0
+
+    class RaisesEverywhere(Raises):
+        def __dlpack_device__(self):
+            raise kind("mine")
+
+        def __index__(self):
+            raise kind("mine")
+
+        def __cuda_stream__(self):
+            raise kind("mine")
+
+        __float__ = __index__
+
+    class Number:
+        __index__ = __float__ = RaisesEverywhere.__index__
+
+    x = np.ones(2, np.float32)
+    for call in (
+        lambda: ops.noop(Raises()),
+        lambda: ops.noop(RaisesEverywhere()),
+        lambda: ops.py_draw(x, Number()),
+        lambda: ops.py_draw(x, 1, generator=Number()),
+        lambda: ops.py_draw(x, 1, generator=(1, Number())),
+        lambda: opdock.Generator(Number()),
+        lambda: opdock.manual_seed(Number()),
+        lambda: ops.py_add_(x, by=Number()),
+    ):
+        with pytest.raises(kind, match="mine") as caught:
+            call()
+        assert type(caught.value) is kind
+
+
 def test_a_used_capsule_is_refused(ops):
     capsule = np.zeros(3).__dlpack__(max_version=(1, 0))
     thing = broken(capsule=capsule)

@@ -89,6 +89,30 @@ def test_a_version_is_no_fraction(path):
         opdock.inspect(path, glibc=2.30)
 
 
+def test_arguments_that_are_no_texts(path, tmp_path):
+    """Refused by name; a NUL would cut them, and what is said of them."""
+    calls = {
+        "inspect": (lambda x: opdock.inspect(x), "'what'"),
+        "inspect_diff": (lambda x: opdock.inspect_diff(path, x), "'b'"),
+        "explain": (opdock.explain, "'name'"),
+        "load": (opdock.load, "'name'"),
+        "trust": (opdock.trust, "'folder'"),
+        "configure": (lambda x: opdock.configure(build=x), "'build'"),
+    }
+    for function, (call, argument) in calls.items():
+        for wrong in (b"/bin/true", ["/bin/true"], 3, object()):
+            with pytest.raises(opdock.ArgumentError, match=rf"{function}\(\).*{argument}"):
+                call(wrong)
+        with pytest.raises(opdock.InvalidArgumentError, match=r"found 'py_copy\\x00b'"):
+            call("py_copy\0b")
+    for machine in ({"gpu": [3.0]}, {"gpu": 3.5}, {"glibc": []}, {"driver": True}):
+        with pytest.raises(opdock.ArgumentError, match=next(iter(machine))):
+            opdock.inspect(path, **machine)
+    for device in (("cpu", 0), (1,), object(), 1.5, "cuda:x"):
+        with pytest.raises(opdock.ArgumentError, match="'device'"):
+            opdock.load("py_copy", device=device)
+
+
 @pytest.mark.parametrize(
     "request_text, told",
     [

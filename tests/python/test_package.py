@@ -155,6 +155,27 @@ def test_a_device_nobody_serves():
         opdock.load("py_copy", device="cuda:0")
 
 
+@pytest.mark.parametrize("device", ["cuda:0", "rocm:0"])
+def test_without_a_driver_nothing_is_tried(device, tmp_path):
+    """One reason, and neither a compiler nor a build: what they made could not be used."""
+    if any(gpu["backend"] == device[:4] for gpu in opdock.doctor()["machine"]["gpus"]):
+        pytest.skip(f"there is a GPU for {device}")
+    program = f"""
+import json, sys, opdock
+events = []
+sys.addaudithook(lambda name, args: events.append(name))
+try:
+    opdock.load("softmax", device={device!r})
+except opdock.IncompatibleError as error:
+    print(json.dumps([str(error), [reason["code"] for reason in error.reasons]]))
+"""
+    environment = {"OPDOCK_CACHE_DIR": str(tmp_path / "cache"), "OPDOCK_BUILD": "auto"}
+    text, codes = json.loads(run(program, **environment))
+    assert codes in (["no-driver"], ["no-gpu"]), text
+    assert text.count("driver") <= 3 and "build" not in text, text
+    assert not list(tmp_path.glob("cache/**/*.so"))
+
+
 def test_rejected_plugins_tell_their_reasons(tmp_path):
     """Half a plugin: the exception has the record that opdock.plugins() shows."""
     path = next(p["path"] for p in opdock.plugins() if p["name"] == "pytests")
@@ -352,6 +373,27 @@ print([p["path"] for p in opdock.plugins() if p["name"] == "pytests"])
     assert str(package / "mine.so") in found
 
 
+def test_an_announced_subpackage_is_found_without_its_parents(tmp_path):
+    """Also through a folder without __init__.py between them."""
+    top = announce(tmp_path, "parent", "mine = parent.space.kernels\n", "raise SystemExit(3)")
+    package = top / "space" / "kernels"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text("raise SystemExit(4)")
+    program = """
+import sys, warnings
+warnings.simplefilter("error")
+from opdock._runtime import package_folders
+print([f for f in package_folders() if f.startswith(sys.argv[1])], "parent" in sys.modules)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program, tmp_path],
+        capture_output=True,
+        text=True,
+        env=environment_with(tmp_path),
+    )
+    assert done.stdout.strip() == f"{[str(package)]} False", done.stderr
+
+
 def test_the_console_script_shows_announced_plugins(tmp_path):
     """`opdock list` and `python -m opdock list` know what Python packages announce."""
     from opdock import cli
@@ -448,6 +490,54 @@ def test_references_are_found():
             assert callable(opdock.reference(op)), op
     with pytest.raises(opdock.NotFoundError, match="no_such_op.*reference.py"):
         opdock.reference("no_such_op")
+
+
+def test_a_project_around_the_package_is_not_its_own(tmp_path):
+    """References of a Meson project that somebody has a virtual environment in are not run."""
+    pytest.importorskip("torch", reason="torch is not installed")
+    package = Path(opdock.__file__).parent
+    site = tmp_path / "venv" / "lib" / "site-packages"
+    shutil.copytree(package, site / "opdock")
+    (tmp_path / "meson.build").touch()
+    for folder in (
+        tmp_path / "plugins" / "other",
+        tmp_path / "venv/share/opdock/plugins-src/other",
+    ):
+        folder.mkdir(parents=True)
+        (folder / "reference.py").write_text("print('run')\ndef softmax(x): return 666\n")
+    own = site / "opdock" / "references" / "mine"
+    own.mkdir(parents=True)
+    (own / "reference.py").write_text("def mine(x): return 7\ndef others(x): return 8\n")
+    program = """
+import opdock, os
+print(opdock.reference("mine")(1))
+for name in ("softmax", "mine"):
+    try:
+        print(opdock.reference(name)(1))
+    except opdock.NotFoundError as error:
+        print("none", "not run" in str(error))
+    from opdock import _fallback
+    _fallback.packaged.cache_clear()
+    os.chmod(os.path.dirname(opdock.__file__) + "/references", 0o777)
+"""
+    libraries = Path(os.environ["OPDOCK_BUILD_DIR"]) / "core"
+    found = run(program, PYTHONPATH=str(site), LD_LIBRARY_PATH=str(libraries))
+    assert found.splitlines() == ["7", "none False", "none True"]
+
+
+def test_a_folder_named_opdock_is_not_the_package(tmp_path):
+    """Where the command starts Python, the current folder is none to import from."""
+    command = Path(os.environ["OPDOCK_BUILD_DIR"]) / "core" / "cli" / "opdock"
+    (tmp_path / "opdock").mkdir()
+    (tmp_path / "opdock" / "__init__.py").write_text("raise SystemExit('the wrong one')")
+    done = subprocess.run(
+        [command, "doctor", "--deepspeed", "--json"],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env=os.environ | {"OPDOCK_PYTHON": sys.executable},
+    )
+    assert "the wrong one" not in done.stderr and json.loads(done.stdout)["ops"], done.stderr
 
 
 def test_the_command_is_found():

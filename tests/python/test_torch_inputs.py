@@ -87,6 +87,21 @@ class _Wrapper(torch.Tensor):
         return function(*args, **(kwargs or {}))
 
 
+class _Scaled(torch.Tensor):
+    """data * scale is what it stands for, by __torch_function__ alone."""
+
+    scale = 100.0
+
+    @classmethod
+    def __torch_function__(cls, function, types, args=(), kwargs=None):
+        plain = [a.as_subclass(torch.Tensor) * a.scale if isinstance(a, cls) else a for a in args]
+        return function(*plain, **(kwargs or {}))
+
+
+class _StillScaled(_Scaled):
+    """Inherits it."""
+
+
 TRAPS = {
     "conjugate": (_conjugate, "conjugate bit", "resolve_conj"),
     "negative": (lambda: _conjugate().imag, "negative bit", "resolve_neg"),
@@ -107,6 +122,12 @@ TRAPS = {
     ),
     "fake": (_fake, "FakeTensor", "plain torch.Tensor"),
     "wrapper": (lambda: torch.ones(2).as_subclass(_Wrapper), "Wrapper", "plain torch.Tensor"),
+    "meaning": (lambda: torch.ones(2).as_subclass(_Scaled), "another meaning", "as_subclass"),
+    "inherited meaning": (
+        lambda: torch.ones(2).as_subclass(_StillScaled),
+        "another meaning",
+        "as_subclass",
+    ),
     "jagged": (_jagged, "NestedTensor", "plain torch.Tensor"),
     "sparse": (lambda: torch.eye(2).to_sparse(), "sparse", "to_dense"),
     "compressed": (lambda: torch.eye(2).to_sparse_csr(), "sparse", "to_dense"),
@@ -156,6 +177,104 @@ def test_transforms_are_refused(ops, probe, transform):
 
     with pytest.raises(opdock.OpdockError, match="argument 'x'"):
         getattr(torch.func, transform)(loss)(torch.ones(2, 2))
+
+
+def _added(call):
+    def function(a):
+        return a + call(a)
+
+    return function
+
+
+def _trace(function, x):
+    return torch.jit.trace(function, (x,), check_trace=False)
+
+
+def _real_proxies(function, x):
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    return make_fx(function, tracing_mode="real")(x)
+
+
+def _dispatched_proxies(function, x):
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    return make_fx(function, tracing_mode="real", pre_dispatch=True)(x)
+
+
+RECORDERS = {
+    "trace": (_trace, "torch.jit.trace"),
+    "make_fx": (_real_proxies, "make_fx"),
+    "make_fx before dispatch": (_dispatched_proxies, "make_fx"),
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("recorder", RECORDERS)
+def test_recording_is_refused(ops, probe, recorder):
+    """Else the record would have the results of its example as constants."""
+    record, name = RECORDERS[recorder]
+    calls = {
+        "by position": lambda a: ops.py_copy(a),
+        "by name": lambda a: ops.py_copy(x=a),
+        "in place": lambda a: (ops.py_add_(a), a + 1)[1],
+        "into a tensor": lambda a: ops.py_copy(np.ones(2, np.float32), out=a),
+        "in a list": lambda a: ops.py_show(np.ones(2, np.float32), xs=[a]),
+    }
+    for call in calls.values():
+        with pytest.raises(opdock.InvalidArgumentError, match=rf"py_\w+\(\).*{name}"):
+            record(_added(call), torch.ones(2))
+    assert ops.py_copy(torch.ones(2)).tolist() == [1, 1]
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("recorder", ["trace", "make_fx"])
+def test_what_is_called_beside_a_record(ops, probe, recorder):
+    """An operator of torch's that calls it, as the refusal advises, and another thread."""
+    found = []
+
+    @torch.library.custom_op("pytests::copy_of", mutates_args=())
+    def copy_of(x: torch.Tensor) -> torch.Tensor:
+        return ops.py_copy(x)
+
+    @copy_of.register_fake
+    def _(x):
+        return torch.empty_like(x)
+
+    def function(a):
+        thread = threading.Thread(target=lambda: found.append(ops.py_copy(torch.ones(1)).item()))
+        thread.start()
+        thread.join()
+        return a + copy_of(a)
+
+    made = RECORDERS[recorder][0](function, torch.ones(2))
+    assert made(torch.full((2,), 3.0)).tolist() == [6, 6] and found == [1]
+
+
+def test_how_a_record_is_noticed_is_known_here():
+    """Without asking torch in each call."""
+    from opdock import _opdock
+
+    opdock.ops.noop(torch.ones(1))
+    assert _opdock._torch_recording_keys().bit_count() == 3
+
+
+def test_a_tensor_of_inference_mode_is_written_only_there(ops, probe):
+    """As torch's own in-place operators refuse it."""
+    with torch.inference_mode():
+        x, theirs = torch.zeros(2), torch.zeros(2)
+    with pytest.raises(RuntimeError, match="[Ii]nference"):
+        theirs.add_(1)
+    for call in (lambda: ops.py_add_(x), lambda: ops.py_copy(torch.ones(2), out=x)):
+        for _ in range(2):
+            with pytest.raises(opdock.InvalidArgumentError, match="inference mode.*clone"):
+                call()
+    assert x.tolist() == [0, 0] and ops.py_copy(x).tolist() == [0, 0]
+    y = torch.zeros(2)
+    with torch.inference_mode():
+        ops.py_add_(x)
+        ops.py_add_(y)
+    assert x.tolist() == y.tolist() == [1, 1]
 
 
 def test_forward_mode_is_refused(ops, probe):

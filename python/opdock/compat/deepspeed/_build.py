@@ -10,6 +10,7 @@ import importlib.util
 import json
 import tempfile
 
+from opdock import _opdock
 from opdock._errors import IncompatibleError
 from opdock._runtime import default, parse
 from opdock.compat.deepspeed import _environment
@@ -60,8 +61,30 @@ def build(builder, module=None):
     return Built(report["path"], wanted.module, report)
 
 
+def _is_fatal(reason):
+    """Whether loading the file would end the process; what the dynamic linker refuses it says."""
+    return reason["stage"] in ("trust", "file") or reason["code"] in ("cpu-arch", "cpu-level")
+
+
+def _check(built):
+    """That others cannot have written the file and that it is whole and for this processor, as
+    Opdock's loader wants of a plugin."""
+    reasons = parse(_opdock.trust_json("check", built.path))["reasons"]
+    reasons = reasons or parse(default().inspect_json(built.path))["reasons"]
+    against = [one for one in reasons if one["severity"] == "reject" and _is_fatal(one)]
+    if against:
+        error = IncompatibleError(
+            f"{built.module}: {built.path} was built and is not loaded: {against[0]['code']}: "
+            f"{against[0]['text']}"
+        )
+        error.reasons = against
+        raise error
+
+
 def load(built):
-    """Imports the file. Raises ImportError as Python's own import does."""
+    """Imports the file. Raises IncompatibleError for one that others could have written or that
+    does not fit this machine, ImportError as Python's own import does."""
+    _check(built)
     import torch  # noqa: F401  (its libraries are what the module's symbols are found in)
 
     loader = importlib.machinery.ExtensionFileLoader(built.module, built.path)

@@ -5,7 +5,9 @@ Methods of DeepSpeed's own builder classes are replaced, so that it does not mat
 or made which builder before. Classes that come later are met by the base's __init_subclass__.
 """
 
+import contextlib
 import functools
+import importlib
 import importlib.machinery
 import os
 import re
@@ -23,8 +25,11 @@ from opdock.compat.deepspeed._verdict import SERVED, Verdict, module_of, verdict
 _PACKAGES = ("deepspeed.ops.op_builder", "op_builder")
 _BASES = tuple(f"{package}.builder" for package in _PACKAGES)
 _VERSIONS = "deepspeed.git_version_info"
+_LAYERS = "deepspeed.model_implementations.transformers.ds_transformer"
 
-_lock = threading.Lock()
+# Of all below, and of DeepSpeed's classes: held while they are changed, and while that is taken
+# back. A change may lead to another one, as to a class that is defined.
+_lock = threading.RLock()
 _finder = None
 _undo = []  # functions that take back one change each, in their order
 _excluded = frozenset()
@@ -33,7 +38,7 @@ _excluded = frozenset()
 def _renew_lock():
     """A forked child has no thread to release what another one held."""
     global _lock
-    _lock = threading.Lock()
+    _lock = threading.RLock()
 
 
 os.register_at_fork(after_in_child=_renew_lock)
@@ -111,7 +116,7 @@ _REPLACED = {
 
 
 def _replace(kind):
-    """Puts our methods in place of those that the class itself defines."""
+    """Puts our methods in place of those that the class itself defines. Under the lock."""
     for name, ours in _REPLACED.items():
         original = vars(kind).get(name)
         if not callable(original) or hasattr(original, "_opdock_original"):
@@ -145,19 +150,18 @@ def _patch_base(module):
             if _finder is not None:
                 _replace(cls)
 
-    with _lock:
-        for kind in _all_below(base):
-            _replace(kind)
-        base.__init_subclass__ = classmethod(meet)
-        # Under CUDA 13 theirs names architectures that nvcc no longer has.
-        theirs = getattr(module, "get_default_compute_capabilities", None)
-        if theirs is not None:
-            module.get_default_compute_capabilities = default_list
-            _undo.append(lambda: setattr(module, "get_default_compute_capabilities", theirs))
-        if before is None:
-            _undo.append(lambda: delattr(base, "__init_subclass__"))
-        else:
-            _undo.append(lambda: setattr(base, "__init_subclass__", before))
+    for kind in _all_below(base):
+        _replace(kind)
+    base.__init_subclass__ = classmethod(meet)
+    if before is None:
+        _undo.append(lambda: delattr(base, "__init_subclass__"))
+    else:
+        _undo.append(lambda: setattr(base, "__init_subclass__", before))
+    # Under CUDA 13 theirs names architectures that nvcc no longer has.
+    theirs = getattr(module, "get_default_compute_capabilities", None)
+    if theirs is not None:
+        module.get_default_compute_capabilities = default_list
+        _undo.append(lambda: setattr(module, "get_default_compute_capabilities", theirs))
 
 
 def _patch_versions(module):
@@ -184,6 +188,15 @@ def _patch_package(module):
         _undo.append(functools.partial(_swap, class_name, ours, theirs))
 
 
+def _patch_layers(module):
+    """Each injected model has a workspace of its own."""
+    from opdock.compat.deepspeed import _models
+
+    name = "transformer_inference"
+    if name not in _excluded and name not in _environment.excluded() and verdict(name).serves:
+        _undo.append(_models.patch(module))
+
+
 def _swap(class_name, old, new):
     """`new` for `old` under that name, in each module of DeepSpeed's."""
     for name, module in list(sys.modules.items()):
@@ -195,14 +208,15 @@ _PATCHES = {
     **dict.fromkeys(_BASES, _patch_base),
     _PACKAGES[0]: _patch_package,
     _VERSIONS: _patch_versions,
+    _LAYERS: _patch_layers,
 }
 
 
 class _Loader:
     """The module's own loader, and the patch behind it."""
 
-    def __init__(self, loader, patch):
-        self._loader, self._patch = loader, patch
+    def __init__(self, loader):
+        self._loader = loader
 
     def __getattr__(self, name):
         return getattr(self._loader, name)
@@ -212,7 +226,9 @@ class _Loader:
 
     def exec_module(self, module):
         self._loader.exec_module(module)
-        _try(self._patch, module)
+        with _lock:
+            if _finder is not None:  # else uninstall() was faster
+                _patch(module)
 
 
 class _Finder:
@@ -223,19 +239,30 @@ class _Finder:
             return None
         spec = importlib.machinery.PathFinder.find_spec(name, path, target)
         if spec is not None and spec.loader is not None:
-            spec.loader = _Loader(spec.loader, _PATCHES[name])
+            spec.loader = _Loader(spec.loader)
         return spec
 
 
-def _try(patch, module):
-    """A DeepSpeed of another shape is imported as it is, and a line says so."""
+_patched = set()  # names of modules
+
+
+def _patch(module):
+    """Changes one of DeepSpeed's modules, once. One of another shape stays as it is, and a line
+    says so. Under the lock."""
+    if module.__name__ in _patched:
+        return
+    _patched.add(module.__name__)
     try:
-        patch(module)
+        _PATCHES[module.__name__](module)
     except Exception as error:
         say(
             f"{module.__name__} is not as Opdock knows it, and stays as it is: "
             f"{type(error).__name__}: {error}; DeepSpeed's own builders serve"
         )
+
+
+def _is_being_imported(module):
+    return getattr(getattr(module, "__spec__", None), "_initializing", False)
 
 
 def install(exclude=()):
@@ -251,23 +278,41 @@ def install(exclude=()):
         _finder = _Finder()
         _excluded = frozenset([exclude] if isinstance(exclude, str) else exclude)
         sys.meta_path.insert(0, _finder)
-    for name, patch in _PATCHES.items():
-        if name in sys.modules:
-            _try(patch, sys.modules[name])
+        there = [name for name in _PATCHES if name in sys.modules]
+        half = [name for name in there if _is_being_imported(sys.modules[name])]
+        for name in there:
+            if name not in half:
+                _patch(sys.modules[name])
+    for name in half:  # by another thread, which may need the lock
+        with contextlib.suppress(ImportError):
+            module = importlib.import_module(name)
+            with _lock:
+                if _finder is not None:
+                    _patch(module)
 
 
 def uninstall():
-    """Takes back what install() has done. Modules that were loaded stay as they are."""
+    """Takes back what install() has done. Modules that were loaded stay as they are.
+
+    All of it is taken back, also if something of DeepSpeed's raises on the way; that error is
+    raised then. Any thread.
+    """
     global _finder, _excluded
+    errors = []
     with _lock:
-        if _finder is None:
+        if _finder is None and not _undo:
             return
         if _finder in sys.meta_path:
             sys.meta_path.remove(_finder)
         _finder, _excluded = None, frozenset()
-        undo, _undo[:] = list(_undo), []
-    for change in reversed(undo):
-        change()
+        _patched.clear()
+        while _undo:
+            try:
+                _undo.pop()()
+            except Exception as error:
+                errors.append(error)
+    if errors:
+        raise errors[0]
 
 
 def installed():
@@ -280,5 +325,9 @@ def install_if_asked():
     text = os.environ.get("OPDOCK_DEEPSPEED", "").strip()
     if text == "1":
         install()
+        from opdock.compat.deepspeed._report import says_without_hook
+
+        if says_without_hook():
+            say_once("hook", says_without_hook())
     elif text not in ("", "0"):
         say_once("asked", f"OPDOCK_DEEPSPEED={text} is not used: found neither 0 nor 1")

@@ -3,7 +3,9 @@
 
 import importlib.metadata
 import json
+import os
 import platform
+import site
 import sys
 
 from opdock.compat.deepspeed import _environment, _versions
@@ -16,10 +18,33 @@ def _version(package):
         return None
 
 
+def _start_hook():
+    """The .pth file by which this Python's start reads OPDOCK_DEEPSPEED, or None without one."""
+    folders = site.getsitepackages()
+    if site.ENABLE_USER_SITE:
+        folders = [*folders, site.getusersitepackages()]
+    paths = [os.path.join(folder, "opdock_deepspeed.pth") for folder in folders]
+    return next(filter(os.path.isfile, paths), None)
+
+
+def says_without_hook():
+    """What is to be said where OPDOCK_DEEPSPEED=1 counts in programs that import opdock only; an
+    empty text where Python's start reads it."""
+    if _start_hook() is not None:
+        return ""
+    return (
+        "OPDOCK_DEEPSPEED=1 counts only in programs that import opdock, and in no process that "
+        f"they start: found no opdock_deepspeed.pth in {sys.prefix}'s site folders, wanted it "
+        "there, as Python reads no .pth file of a folder on PYTHONPATH; install the package (pip "
+        "install), or import opdock in each program"
+    )
+
+
 def report():
     """A dict: "ops" ({"name", "builder", "served", "by", "reasons"} each), "environment"
     ({"variable", "value", "text", "counts"}), "versions", "installed" (whether install() is in
-    effect). Loads and builds nothing, and imports neither torch nor DeepSpeed."""
+    effect), "start_hook" (the file by which Python's start reads OPDOCK_DEEPSPEED, or None). Loads
+    and builds nothing, and imports neither torch nor DeepSpeed."""
     from opdock.compat.deepspeed._install import installed
     from opdock.compat.deepspeed._ops import ALL_OPS
 
@@ -52,6 +77,7 @@ def report():
             "rocm": ".".join(map(str, _versions.installed_rocm_version())),
         },
         "installed": installed(),
+        "start_hook": _start_hook(),
     }
 
 
@@ -65,6 +91,8 @@ def _print(found):
     for row in found["environment"]:
         counts = "" if row["counts"] else "no effect: "
         print(f"{row['variable']}={row['value']}: {counts}{row['text']}")
+    if found["start_hook"] is None:
+        print(says_without_hook())
     if not found["installed"]:
         print(
             "DeepSpeed uses them with OPDOCK_DEEPSPEED=1, or after opdock.compat.deepspeed."

@@ -51,7 +51,14 @@ class _Adam:
 _made = {}  # a handle -> _Adam
 
 
-def _control(control_ptr):
+def _control(function, control_ptr):
+    """The block at that address, which cannot be checked any further."""
+    is_address = isinstance(control_ptr, int) and control_ptr > 0 and control_ptr % 8 == 0
+    if not is_address:
+        raise InvalidArgumentError(
+            f"{function}(): argument 'control_ptr': found {control_ptr!r}, wanted the address of "
+            "zenflow_adam_ctrl_size() bytes of shared memory; pass a tensor's data_ptr()"
+        )
     return _Control.from_address(control_ptr)
 
 
@@ -126,7 +133,7 @@ def zenflow_adam_ctrl_init(control_ptr, num_groups):
             f"zenflow_adam_ctrl_init(): argument 'num_groups': found {num_groups}, wanted at most "
             f"{_MOST_GROUPS}; join parameters to fewer groups"
         )
-    control = _control(control_ptr)
+    control = _control("zenflow_adam_ctrl_init", control_ptr)
     control.groups, control.command = num_groups, _STEP
     for name in ("ready", "done"):
         _libc.sem_init(_semaphore(control, name), 1, 0)
@@ -140,7 +147,11 @@ def zenflow_adam_submit(
     Then lists with a number for each group. Returns at once; zenflow_adam_wait() says that it is
     done, and the next one may be submitted.
     """
-    control = _control(control_ptr)
+    control = _control("zenflow_adam_submit", control_ptr)
+    if now_state not in (0, 1):
+        raise InvalidArgumentError(
+            f"zenflow_adam_submit(): argument 'now_state': found {now_state!r}, wanted 0 or 1"
+        )
     columns = (lr, beta1, beta2, eps, weight_decay)
     if any(len(column) != control.groups for column in (*columns, bias_correction)):
         raise InvalidArgumentError(
@@ -159,19 +170,20 @@ def zenflow_adam_wait(control_ptr, timeout_s):
     """True when a step that was submitted is done, False after timeout_s seconds without one."""
     seconds, part = divmod(time.time() + timeout_s, 1)
     deadline = _Time(int(seconds), int(part * 1e9))
-    return _wait(_control(control_ptr), "done", ctypes.byref(deadline))
+    return _wait(_control("zenflow_adam_wait", control_ptr), "done", ctypes.byref(deadline))
 
 
 def zenflow_adam_ctrl_exit(control_ptr):
     """Ends the other process's zenflow_adam_run_worker()."""
-    control = _control(control_ptr)
+    control = _control("zenflow_adam_ctrl_exit", control_ptr)
     control.command = _EXIT
     _libc.sem_post(_semaphore(control, "ready"))
 
 
 def zenflow_adam_run_worker(handle, control_ptr):
     """Takes the steps that the other process submits, until it says that there are no more."""
-    adam, control = _of("zenflow_adam_run_worker", handle), _control(control_ptr)
+    adam = _of("zenflow_adam_run_worker", handle)
+    control = _control("zenflow_adam_run_worker", control_ptr)
     cores = os.sched_getaffinity(0).intersection(adam.cores)
     if cores:
         os.sched_setaffinity(0, cores)  # of this thread, and of those that it starts

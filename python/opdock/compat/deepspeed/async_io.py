@@ -6,13 +6,16 @@ it cannot use) is an exception here, opdock.IoError among them. Files begin and 
 a number of bytes need not be a multiple of the threads.
 """
 
+import operator
+import os
 import threading
 import weakref
 
 import torch
 
 import opdock
-from opdock._errors import IoError
+from opdock import _names
+from opdock._errors import ArgumentError, IoError
 
 _locked = {}  # address -> bytes, of living tensors of new_cpu_locked_tensor()
 _ALIGNMENT = 512
@@ -36,15 +39,34 @@ def _is_locked(tensor):
     return any(begin <= address < begin + size for begin, size in list(_locked.items()))
 
 
-def _path(file):
+def _refuse(function, argument, found, wanted):
+    raise ArgumentError(
+        f"{function}(): argument {argument!r}: found an object of type {type(found).__name__}, "
+        f"wanted {wanted}"
+    )
+
+
+def _whole(function, argument, number):
+    try:
+        return operator.index(number)
+    except TypeError:
+        _refuse(function, argument, number, "a whole number")
+
+
+def _path(function, file):
     """A file's name; of an open one by its number."""
-    return f"/proc/self/fd/{file}" if isinstance(file, int) else str(file)
+    if isinstance(file, int) and not isinstance(file, bool):
+        return f"/proc/self/fd/{file}"
+    if not isinstance(file, (str, bytes, os.PathLike)):
+        wanted = "a path (a str, bytes or an os.PathLike) or the number of an open file"
+        _refuse(function, "filename", file, wanted)
+    return _names.text(function, "filename", os.fsdecode(file), "a path")
 
 
-def _same_bytes(tensor, file, offset):
+def _same_bytes(tensor, path, offset):
     """Whether the file has the tensor's bytes from `offset` on, as Python reads it."""
     view = tensor.detach().cpu().contiguous().view(-1).view(torch.uint8)
-    with open(_path(file), "rb") as stream:
+    with open(path, "rb") as stream:
         stream.seek(offset)
         return stream.read(view.numel()) == view.numpy().tobytes()
 
@@ -52,17 +74,17 @@ def _same_bytes(tensor, file, offset):
 class _Transfer:
     """A transfer that wait() has to finish: what the plugin reads or writes, and what for."""
 
-    def __init__(self, is_read, buffer, memory, file, offset, validate):
+    def __init__(self, is_read, buffer, memory, path, offset, validate):
         self.is_read, self.buffer, self.memory = is_read, buffer, memory
-        self.file, self.offset, self.validate = file, offset, validate
+        self.path, self.offset, self.validate = path, offset, validate
 
     def finish(self):
         if self.is_read and self.memory is not self.buffer:
             with torch.no_grad():
                 self.buffer.copy_(self.memory)
-        if self.validate and not _same_bytes(self.memory, self.file, self.offset):
+        if self.validate and not _same_bytes(self.memory, self.path, self.offset):
             raise IoError(
-                f"{_path(self.file)}: found other bytes than the buffer's from byte {self.offset} "
+                f"{self.path}: found other bytes than the buffer's from byte {self.offset} "
                 "on, wanted the same; the file was changed meanwhile, or the storage is faulty"
             )
 
@@ -83,19 +105,17 @@ class aio_handle:
         overlap_events=False,
         intra_op_parallelism=1,
     ):
-        self._settings = (
-            int(block_size),
-            int(queue_depth),
-            bool(single_submit),
-            bool(overlap_events),
-            int(intra_op_parallelism),
-        )
+        block_size = _whole("aio_handle", "block_size", block_size)
+        queue_depth = _whole("aio_handle", "queue_depth", queue_depth)
+        threads = _whole("aio_handle", "intra_op_parallelism", intra_op_parallelism)
+        flags = bool(single_submit), bool(overlap_events)
+        self._settings = (block_size, queue_depth, *flags, threads)
         self._handle = opdock.ops.aio_open(
-            int(block_size),
-            int(queue_depth),
-            threads=int(intra_op_parallelism),
-            single_submit=bool(single_submit),
-            overlap_events=bool(overlap_events),
+            block_size,
+            queue_depth,
+            threads=threads,
+            single_submit=flags[0],
+            overlap_events=flags[1],
         )
         self._lock = threading.Lock()  # of _pending
         self._pending = []
@@ -128,41 +148,45 @@ class aio_handle:
 
     def read(self, buffer, filename, validate, file_offset=0):
         """Reads as many bytes as `buffer` has into it. Returns 0 when they are there."""
-        self._submit(True, buffer, filename, validate, file_offset)
+        self._submit("read", True, buffer, filename, validate, file_offset)
         self.wait()
         return 0
 
     def write(self, buffer, filename, validate, file_offset=0):
         """Writes the buffer's bytes. Returns 0 when the file has them."""
-        self._submit(False, buffer, filename, validate, file_offset)
+        self._submit("write", False, buffer, filename, validate, file_offset)
         self.wait()
         return 0
 
     def pread(self, buffer, filename, validate, asynchronous, file_offset=0):
         """As read(); asynchronous: returns 0 at once, wait() waits. Else what wait() returns."""
-        self._submit(True, buffer, filename, validate, file_offset)
+        self._submit("pread", True, buffer, filename, validate, file_offset)
         return 0 if asynchronous else self.wait()
 
     def pwrite(self, buffer, filename, validate, asynchronous, file_offset=0):
         """As write(); asynchronous: returns 0 at once, wait() waits. Else what wait() returns."""
-        self._submit(False, buffer, filename, validate, file_offset)
+        self._submit("pwrite", False, buffer, filename, validate, file_offset)
         return 0 if asynchronous else self.wait()
 
     def sync_pread(self, buffer, filename, file_offset=0):
         """pread() that waits."""
-        return self.pread(buffer, filename, False, False, file_offset)
+        self._submit("sync_pread", True, buffer, filename, False, file_offset)
+        return self.wait()
 
     def sync_pwrite(self, buffer, filename, file_offset=0):
         """pwrite() that waits."""
-        return self.pwrite(buffer, filename, False, False, file_offset)
+        self._submit("sync_pwrite", False, buffer, filename, False, file_offset)
+        return self.wait()
 
     def async_pread(self, buffer, filename, file_offset=0):
         """pread() that does not wait. The buffer is not to be used before wait()."""
-        return self.pread(buffer, filename, False, True, file_offset)
+        self._submit("async_pread", True, buffer, filename, False, file_offset)
+        return 0
 
     def async_pwrite(self, buffer, filename, file_offset=0):
         """pwrite() that does not wait. filename: also the number of an open file."""
-        return self.pwrite(buffer, filename, False, True, file_offset)
+        self._submit("async_pwrite", False, buffer, filename, False, file_offset)
+        return 0
 
     def wait(self):
         """Waits for everything submitted before, and returns the number of transfers; 0 for none.
@@ -188,16 +212,19 @@ class aio_handle:
         """Whether the plugin moves the buffer's bytes without a copy in between."""
         return buffer.device.type == "cpu" and (_is_locked(buffer) or buffer.is_pinned())
 
-    def _submit(self, is_read, buffer, file, validate, offset):
+    def _submit(self, function, is_read, buffer, file, validate, offset):
+        if not isinstance(buffer, torch.Tensor):
+            _refuse(function, "buffer", buffer, "a torch.Tensor")
+        path, offset = _path(function, file), _whole(function, "file_offset", offset)
         memory = buffer
         if buffer.device.type != "cpu":
             memory = _locked_tensor(buffer.numel(), buffer.dtype).view(buffer.shape)
             if not is_read:
                 memory.copy_(buffer.detach())
-        transfer = _Transfer(is_read, buffer, memory, file, int(offset), bool(validate))
+        transfer = _Transfer(is_read, buffer, memory, path, offset, bool(validate))
         submit = opdock.ops.aio_submit_read if is_read else opdock.ops.aio_submit_write
         with self._lock:
-            submit(self._handle, memory.detach(), _path(file), int(offset))
+            submit(self._handle, memory.detach(), path, offset)
             self._pending.append(transfer)
 
 

@@ -12,8 +12,6 @@ on the CPU. Functions may be called from any thread. docs/deepspeed.md lists wha
 DeepSpeed's. Errors are opdock.InvalidArgumentError and opdock.ArgumentError.
 """
 
-import functools
-
 import torch
 
 from opdock.compat.deepspeed.inference import (
@@ -28,6 +26,7 @@ from opdock.compat.deepspeed.inference import (
     softmax,
     workspace,
 )
+from opdock.compat.deepspeed.inference._arguments import named
 from opdock.compat.deepspeed.inference._checks import DTYPES, Caller
 
 #: functions of which there is one for each dtype: softmax_fp32, softmax_fp16, softmax_bf16, …
@@ -79,13 +78,6 @@ _FOR_INT8 = {
 }
 
 
-def _named(function, name, dtype):
-    """The function as one of that name: its first argument says who is called."""
-    named = functools.partial(function, Caller(name, dtype))
-    named.__name__, named.__doc__ = name, function.__doc__
-    return named
-
-
 def _all_functions():
     made = {
         "reset_cache": workspace.reset_cache,
@@ -94,11 +86,11 @@ def _all_functions():
     }
     for stem, function in _FOR_EACH_DTYPE.items():
         for suffix, dtype in DTYPES.items():
-            made[f"{stem}_{suffix}"] = _named(function, f"{stem}_{suffix}", dtype)
+            made[f"{stem}_{suffix}"] = named(function, Caller(f"{stem}_{suffix}", dtype))
     for name, function in _FOR_ANY_DTYPE.items():
-        made[name] = _named(function, name, None)
+        made[name] = named(function, Caller(name, None))
     for stem, function in _FOR_INT8.items():
-        made[f"{stem}_int8"] = _named(function, f"{stem}_int8", torch.float16)
+        made[f"{stem}_int8"] = named(function, Caller(f"{stem}_int8", torch.float16))
     return made
 
 

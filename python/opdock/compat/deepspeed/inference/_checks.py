@@ -43,6 +43,14 @@ def refuse(at, argument, found, wanted, remedy):
     )
 
 
+def refuse_type(at, argument, found, wanted, cause=None):
+    """Raises ArgumentError about an argument that is none of what the function takes."""
+    raise ArgumentError(
+        f"{at.name}(): argument {argument!r}: found an object of type {type(found).__name__}, "
+        f"wanted {wanted}; pass one"
+    ) from cause
+
+
 def refuse_count(at, count, forms):
     """Raises ArgumentError about the number of arguments. forms: {number: whose form it is}."""
     wanted = ", ".join(f"{number} ({whose})" for number, whose in forms.items())

@@ -5,7 +5,7 @@ import functools
 
 import torch
 
-from opdock.compat.deepspeed.inference import _ops, workspace
+from opdock.compat.deepspeed.inference import _ops, arenas
 from opdock.compat.deepspeed.inference._checks import (
     check,
     check_dims,
@@ -36,7 +36,14 @@ def _window(at, local_attention, window_size, causal, queries):
 
 @without_gradients
 def softmax_context(
-    at, query_key_value, attn_mask, rotary_dim, rotate_half, rotate_every_two, heads, *arguments
+    at,
+    query_key_value: torch.Tensor,
+    attn_mask: torch.Tensor | None,
+    rotary_dim: int,
+    rotate_half: bool,
+    rotate_every_two: bool,
+    heads: int,
+    *arguments,
 ):
     """[attention's output [batch, sequence, heads * size], keys, values], of one layer.
 
@@ -80,7 +87,7 @@ def softmax_context(
     by_head = rows(query_key_value).view(batch, length, heads + 2 * key_heads, size)
     new = by_head.split_with_sizes((heads, key_heads, key_heads), 2)
 
-    arena = workspace.arena(query_key_value.device)
+    arena = arenas.current().arena(query_key_value.device)
     if length == 1 and token_idx is not None:
         arena.tokens = int(token_idx)
     prompt = length > 1 or arena.tokens <= 1 or (mask is not None and mask.shape[-1] == 1)
@@ -103,9 +110,31 @@ def softmax_context(
         arena.tokens = tokens = _of_prompt(at, token_idx, length)
         keys, values = keys.narrow(1, 0, tokens), values.narrow(1, 0, tokens)
     cache.tokens = tokens
-    if layer == layers - 1:
-        arena.tokens = tokens + 1
+    arena.end(layer, layers)
     return [out.view(batch, length, heads * size), keys.transpose(1, 2), values.transpose(1, 2)]
+
+
+_REST = {
+    "norm_factor": float,
+    "triangular": bool,
+    "local_attention": bool,
+    "window_size": int,
+    "no_masking": bool,
+    "layer_id": int,
+    "num_layers": int,
+    "alibi": torch.Tensor | None,
+}
+softmax_context.more = {
+    8: _REST,
+    13: {
+        "num_kv": int,
+        **_REST,
+        "rope_theta": float,
+        "is_prompt": bool,
+        "token_idx": int | None,
+        "position_ids": torch.Tensor | None,
+    },
+}
 
 
 def _of_prompt(at, token_idx, length):
@@ -163,19 +192,19 @@ def _read_by_columns(queries, keys, size, dtype, has_matrices):
 @without_gradients
 def softmax_context_int8(
     at,
-    query,
-    prev_key,
-    new_key,
-    attn_mask,
-    prev_value,
-    new_value,
-    heads,
-    norm_factor,
-    merging,
-    triangular,
-    local_attention,
-    window_size,
-    no_masking,
+    query: torch.Tensor,
+    prev_key: torch.Tensor,
+    new_key: torch.Tensor | None,
+    attn_mask: torch.Tensor | None,
+    prev_value: torch.Tensor,
+    new_value: torch.Tensor | None,
+    heads: int,
+    norm_factor: float,
+    merging: bool,
+    triangular: bool,
+    local_attention: bool,
+    window_size: int,
+    no_masking: bool,
 ):
     """[attention's output [batch, heads, sequence, size], prev_key, prev_value]; float16.
 

@@ -5,6 +5,8 @@ Where DeepSpeed writes into an argument, so do these: a tensor without gaps is c
 returned; of another one a changed copy is returned. All run on the current stream.
 """
 
+import torch
+
 from opdock.compat.deepspeed.inference import _ops
 from opdock.compat.deepspeed.inference._checks import (
     check,
@@ -23,25 +25,25 @@ def _with_bias(op, at, input, bias):
 
 
 @without_gradients
-def bias_add(at, input, bias):
+def bias_add(at, input: torch.Tensor, bias: torch.Tensor):
     """input + bias, in place. input: [..., C]; bias: [C]."""
     return _with_bias(_ops.bias_add, at, input, bias)
 
 
 @without_gradients
-def bias_relu(at, input, bias):
+def bias_relu(at, input: torch.Tensor, bias: torch.Tensor):
     """max(input + bias, 0), in place. input: [..., C]; bias: [C]."""
     return _with_bias(_ops.bias_relu, at, input, bias)
 
 
 @without_gradients
-def bias_gelu(at, input, bias):
+def bias_gelu(at, input: torch.Tensor, bias: torch.Tensor):
     """GELU, by its formula with tanh, of input + bias, in place. input: [..., C]; bias: [C]."""
     return _with_bias(_ops.bias_gelu, at, input, bias)
 
 
 @without_gradients
-def bias_geglu(at, activation, bias):
+def bias_geglu(at, activation: torch.Tensor, bias: torch.Tensor | None):
     """(a + bias[:C]) * gelu(g + bias[C:]), by erf. activation: [..., 2 C], a and g; a new tensor.
 
     bias: [2 C], or None.
@@ -51,7 +53,7 @@ def bias_geglu(at, activation, bias):
 
 
 @without_gradients
-def gated_activation(at, activation, bias, actFun):
+def gated_activation(at, activation: torch.Tensor, bias: torch.Tensor | None, actFun: int):
     """bias_geglu(), or the same with SiLU. actFun: 3 is GELU, 4 is SiLU. A new tensor."""
     check(at, activation=activation, bias=bias)
     if actFun not in (GATED_GELU, GATED_SILU):
@@ -66,7 +68,7 @@ def _flat(bias):
 
 
 @without_gradients
-def bias_residual(at, input, residual, bias):
+def bias_residual(at, input: torch.Tensor, residual: torch.Tensor, bias: torch.Tensor | None):
     """input + residual + bias, in place of input. bias: [C]; one element or None: no bias."""
     check(at, input=input, residual=residual)
     if bias is not None and bias.numel() <= 1:
@@ -79,15 +81,15 @@ def bias_residual(at, input, residual, bias):
 @without_gradients
 def residual_add_bias(
     at,
-    hidden_state,
-    residual,
-    attention_output,
-    attention_bias,
-    final_bias,
-    mp_size,
-    mlp_after_attn,
-    add_bias,
-    preln,
+    hidden_state: torch.Tensor,
+    residual: torch.Tensor,
+    attention_output: torch.Tensor,
+    attention_bias: torch.Tensor | None,
+    final_bias: torch.Tensor | None,
+    mp_size: float,
+    mlp_after_attn: bool,
+    add_bias: bool,
+    preln: bool,
 ):
     """Adds up the branches of a layer, in place of residual, which is returned. All [..., H].
 
@@ -118,7 +120,7 @@ def residual_add_bias(
 
 
 @without_gradients
-def vector_add(at, a, b, gamma):
+def vector_add(at, a: torch.Tensor, b: torch.Tensor, gamma: float):
     """gamma * a + b, in place of a, which is returned. Of any shape, without gaps."""
     check(at, a=a, b=b)
     if not a.is_contiguous():
@@ -128,7 +130,7 @@ def vector_add(at, a, b, gamma):
 
 
 @without_gradients
-def moe_res_matmul(at, moe_res, coef, output):
+def moe_res_matmul(at, moe_res: torch.Tensor, coef: torch.Tensor, output: torch.Tensor):
     """output * coef[H:] + moe_res * coef[:H], in place of output, which is returned.
 
     moe_res, output: [..., H]; coef: 2 H numbers, one for each column and tensor.

@@ -55,7 +55,9 @@ def _linear(at, input, weight, q_scale, q_int8, transposed, bias=None):
 
 
 @without_gradients
-def vector_matmul(at, input, weight, async_op=False, *arguments):
+def vector_matmul(
+    at, input: torch.Tensor, weight: torch.Tensor, async_op: bool = False, *arguments
+):
     """input times weight. Then q_scale, q_int8 (0.7.7), and transposed_mode (0.19.8).
 
     async_op has no effect: the product runs on the current stream.
@@ -71,8 +73,23 @@ def vector_matmul(at, input, weight, async_op=False, *arguments):
     return _linear(at, input, weight, q_scale, q_int8, transposed)
 
 
+vector_matmul.more = {
+    2: {"q_scale": torch.Tensor | None, "q_int8": bool},
+    3: {"q_scale": torch.Tensor | None, "q_int8": bool, "transposed_mode": bool},
+}
+
+
 @without_gradients
-def linear_layer(at, input, weight, bias, add_bias, do_flash_attn, num_heads, *arguments):
+def linear_layer(
+    at,
+    input: torch.Tensor,
+    weight: torch.Tensor,
+    bias: torch.Tensor | None,
+    add_bias: bool,
+    do_flash_attn: bool,
+    num_heads: int,
+    *arguments,
+):
     """input times weight, + bias if add_bias. 0.19.8 then passes transposed_mode and rope_theta.
 
     do_flash_attn: the result, queries, keys and values side by side, comes as [3, batch, heads,
@@ -93,6 +110,9 @@ def linear_layer(at, input, weight, bias, add_bias, do_flash_attn, num_heads, *a
     return _ops.pad_rows(by_head, out.shape[1], columns)
 
 
+linear_layer.more = {2: {"transposed_mode": bool, "rope_theta": float}}
+
+
 def _normed(at, input, weight, scale, bias, gamma, beta, epsilon, transposed, norm):
     return list(
         _ops.norm_linear(
@@ -108,7 +128,18 @@ def _normed(at, input, weight, scale, bias, gamma, beta, epsilon, transposed, no
 
 
 @without_gradients
-def qkv_gemm(at, input, weight, q_scale, bias, gamma, beta, epsilon, add_bias, *arguments):
+def qkv_gemm(
+    at,
+    input: torch.Tensor,
+    weight: torch.Tensor,
+    q_scale: torch.Tensor | None,
+    bias: torch.Tensor | None,
+    gamma: torch.Tensor | None,
+    beta: torch.Tensor | None,
+    epsilon: float,
+    add_bias: bool,
+    *arguments,
+):
     """[n times weight, + bias if add_bias; n], where n is the layer norm of input.
 
     Then q_int8, transposed_mode (0.19.8), or num_layers, external_cache, mp_size, rank, q_int8
@@ -127,8 +158,29 @@ def qkv_gemm(at, input, weight, q_scale, bias, gamma, beta, epsilon, add_bias, *
     return _normed(at, input, weight, scale, bias, gamma, beta, epsilon, transposed, "layer")
 
 
+qkv_gemm.more = {
+    2: {"q_int8": bool, "transposed_mode": bool},
+    5: {
+        "num_layers": int,
+        "external_cache": bool,
+        "mp_size": int,
+        "rank": int,
+        "q_int8": bool,
+    },
+}
+
+
 @without_gradients
-def rms_qkv_gemm(at, input, weight, q_scale, gamma, epsilon, q_int8, transposed_mode):
+def rms_qkv_gemm(
+    at,
+    input: torch.Tensor,
+    weight: torch.Tensor,
+    q_scale: torch.Tensor | None,
+    gamma: torch.Tensor | None,
+    epsilon: float,
+    q_int8: bool,
+    transposed_mode: bool,
+):
     """[n times weight, n], where n is the RMS norm of input."""
     check(at, input=input, gamma=gamma)
     scale = weight_scale(at, "weight", weight, q_scale, q_int8, input)
@@ -137,7 +189,7 @@ def rms_qkv_gemm(at, input, weight, q_scale, gamma, epsilon, q_int8, transposed_
 
 
 @without_gradients
-def einsum_sec_sm_ecm(at, Q, W):
+def einsum_sec_sm_ecm(at, Q: torch.Tensor, W: torch.Tensor):
     """[e, c, m]: the sum over s of Q [s, e, c] times W [s, m]."""
     check(at, Q=Q, W=W)
     check_dims(at, "Q", Q, 3)

@@ -22,7 +22,7 @@ from opdock.compat.deepspeed.inference.norms import norm_of_sum
 
 
 @without_gradients
-def dequantize(at, weight, qscale, groups):
+def dequantize(at, weight: torch.Tensor, qscale: torch.Tensor, groups: int):
     """weight, int8 [rows, columns], times its groups' scales, in the function's dtype. New.
 
     qscale: float32, of which the first `groups` numbers count; a group is rows / groups rows.
@@ -81,13 +81,31 @@ def _product(at, input, weight, q_scale, groups, bias=None, activation="none", m
 
 
 @without_gradients
-def linear_layer_int8(at, input, weight, bias, q_scale, groups):
+def linear_layer_int8(
+    at,
+    input: torch.Tensor,
+    weight: torch.Tensor,
+    bias: torch.Tensor | None,
+    q_scale: torch.Tensor,
+    groups: int,
+):
     """input times weight + bias."""
     return _product(at, input, weight, q_scale, groups, bias)
 
 
 @without_gradients
-def qkv_gemm_int8(at, input, weight, bias, gamma, beta, epsilon, q_scale, groups, add_bias):
+def qkv_gemm_int8(
+    at,
+    input: torch.Tensor,
+    weight: torch.Tensor,
+    bias: torch.Tensor | None,
+    gamma: torch.Tensor | None,
+    beta: torch.Tensor | None,
+    epsilon: float,
+    q_scale: torch.Tensor,
+    groups: int,
+    add_bias: bool,
+):
     """The layer norm of input times weight, + bias if add_bias."""
     check(at, input=input, gamma=gamma, beta=beta)
     normed = _ops.layer_norm(rows(input), gamma, beta, eps=float(epsilon))
@@ -97,17 +115,17 @@ def qkv_gemm_int8(at, input, weight, bias, gamma, beta, epsilon, q_scale, groups
 @without_gradients
 def mlp_gemm_int8(
     at,
-    input,
-    residual,
-    input_bias,
-    weight,
-    bias,
-    gamma,
-    beta,
-    epsilon,
-    q_scale,
-    groups,
-    preLayerNorm,
+    input: torch.Tensor,
+    residual: torch.Tensor,
+    input_bias: torch.Tensor | None,
+    weight: torch.Tensor,
+    bias: torch.Tensor | None,
+    gamma: torch.Tensor | None,
+    beta: torch.Tensor | None,
+    epsilon: float,
+    q_scale: torch.Tensor,
+    groups: int,
+    preLayerNorm: bool,
 ):
     """[gelu(n times weight + bias), s if preLayerNorm, else n], where s is input + residual +
     input_bias and n its layer norm; GELU by tanh."""
@@ -118,7 +136,7 @@ def mlp_gemm_int8(
 
 
 @without_gradients
-def vector_matmul_int8(at, input, weight, *arguments):
+def vector_matmul_int8(at, input: torch.Tensor, weight: torch.Tensor, *arguments):
     """input times weight. Then q_scale, groups, merge_count (0.7.7), or as vector_matmul() with
     async_op, q_scale, q_int8 and transposed_mode (0.19.8).
 
@@ -133,8 +151,14 @@ def vector_matmul_int8(at, input, weight, *arguments):
     refuse_count(at, len(arguments) + 2, {5: "DeepSpeed 0.7.7", 6: "0.19.8"})
 
 
+vector_matmul_int8.more = {
+    3: {"q_scale": torch.Tensor, "groups": int, "merge_count": int},
+    4: {"async_op": bool, **vector_matmul.more[3]},
+}
+
+
 @without_gradients
-def fused_gemm_gelu_int8(at, input, weight, *arguments):
+def fused_gemm_gelu_int8(at, input: torch.Tensor, weight: torch.Tensor, *arguments):
     """gelu(input times weight + bias). Then bias, epsilon, q_scale, groups, preLayerNorm (0.7.7),
     or as fused_gemm_gelu() with weight_scale, bias, weight_out, weight_out_scale, q_int8 and
     transposed_mode (0.19.8). epsilon and preLayerNorm have no effect."""
@@ -144,3 +168,15 @@ def fused_gemm_gelu_int8(at, input, weight, *arguments):
     if len(arguments) == 6:
         return fused_gemm_gelu(at, input, weight, *arguments)
     refuse_count(at, len(arguments) + 2, {7: "DeepSpeed 0.7.7", 8: "0.19.8"})
+
+
+fused_gemm_gelu_int8.more = {
+    5: {
+        "bias": torch.Tensor | None,
+        "epsilon": float,
+        "q_scale": torch.Tensor,
+        "groups": int,
+        "preLayerNorm": bool,
+    },
+    6: fused_gemm_gelu.more[6],
+}

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The two products of an MLP, with the norm before them. New tensors; weights as in gemms.py."""
 
+import torch
+
 from opdock.compat.deepspeed.inference import _ops
 from opdock.compat.deepspeed.inference._checks import (
     check,
@@ -42,21 +44,21 @@ def _weights(at, input, weight, weight_out, q_scale, q_scale1, q_int8):
 @without_gradients
 def mlp_gemm(
     at,
-    input,
-    residual,
-    input_bias,
-    weight_interm,
-    weight_out,
-    bias,
-    gamma,
-    beta,
-    epsilon,
-    preLayerNorm,
-    mlp_after_attn,
-    q_scale,
-    q_scale1,
-    q_int8,
-    activation_type,
+    input: torch.Tensor | None,
+    residual: torch.Tensor,
+    input_bias: torch.Tensor | None,
+    weight_interm: torch.Tensor,
+    weight_out: torch.Tensor,
+    bias: torch.Tensor | None,
+    gamma: torch.Tensor | None,
+    beta: torch.Tensor | None,
+    epsilon: float,
+    preLayerNorm: bool,
+    mlp_after_attn: bool,
+    q_scale: torch.Tensor | None,
+    q_scale1: torch.Tensor | None,
+    q_int8: bool,
+    activation_type: int,
     *arguments,
 ):
     """[act(n times weight_interm + bias) times weight_out, n]. 0.19.8 adds transposed_mode.
@@ -92,20 +94,23 @@ def mlp_gemm(
     return [out, normed]
 
 
+mlp_gemm.more = {1: {"transposed_mode": bool}}
+
+
 @without_gradients
 def rms_mlp_gemm(
     at,
-    input,
-    residual,
-    weight_interm,
-    weight_out,
-    gamma,
-    epsilon,
-    q_scale,
-    q_scale1,
-    q_int8,
-    activation_type,
-    transposed_mode,
+    input: torch.Tensor,
+    residual: torch.Tensor,
+    weight_interm: torch.Tensor,
+    weight_out: torch.Tensor,
+    gamma: torch.Tensor | None,
+    epsilon: float,
+    q_scale: torch.Tensor | None,
+    q_scale1: torch.Tensor | None,
+    q_int8: bool,
+    activation_type: int,
+    transposed_mode: bool,
 ):
     """[act(n times weight_interm) times weight_out, s], where s is input + residual and n its RMS
     norm. activation_type: as for mlp_gemm(). residual stays as it is.
@@ -131,7 +136,7 @@ _GELU_FORMS = {10: "DeepSpeed 0.7.7", 8: "0.19.8", 7: "their MoE layer"}
 
 
 @without_gradients
-def fused_gemm_gelu(at, input, weight, *arguments):
+def fused_gemm_gelu(at, input: torch.Tensor, weight: torch.Tensor, *arguments):
     """gelu(input times weight + bias) times weight_out, with GELU by tanh.
 
     Then weight_scale, bias, weight_out, weight_out_scale, and q_int8, transposed_mode (0.19.8) or
@@ -158,3 +163,16 @@ def fused_gemm_gelu(at, input, weight, *arguments):
         transposed=bool(transposed or q_int8),
         **_weights(at, input, weight, weight_out, scale, scale_out, q_int8),
     )
+
+
+_WEIGHTS = {
+    "weight_scale": torch.Tensor | None,
+    "bias": torch.Tensor | None,
+    "weight_out": torch.Tensor,
+    "weight_out_scale": torch.Tensor | None,
+}
+fused_gemm_gelu.more = {
+    5: {"bias": torch.Tensor | None, "weight_out": torch.Tensor},
+    6: {**_WEIGHTS, "q_int8": bool, "transposed_mode": bool},
+    8: {**_WEIGHTS, "epsilon": float, "preLayerNorm": bool, "q_int8": bool, "async_op": bool},
+}

@@ -1,12 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Layer norm and RMS norm, alone and with the sum before them. All results are new tensors."""
 
+import torch
+
 from opdock.compat.deepspeed.inference import _ops
 from opdock.compat.deepspeed.inference._checks import check, rows, without_gradients
 
 
 @without_gradients
-def layer_norm(at, input, gamma, beta, epsilon):
+def layer_norm(
+    at, input: torch.Tensor, gamma: torch.Tensor | None, beta: torch.Tensor | None, epsilon: float
+):
     """(input - mean) / sqrt(variance + epsilon) * gamma + beta along the last dimension."""
     check(at, input=input, gamma=gamma, beta=beta)
     return _ops.layer_norm(rows(input), gamma, beta, eps=float(epsilon))
@@ -23,28 +27,46 @@ def norm_of_sum(input, bias, residual, gamma, beta, epsilon, with_sum=True):
 
 
 @without_gradients
-def layer_norm_residual(at, input, bias, residual, gamma, beta, epsilon):
+def layer_norm_residual(
+    at,
+    input: torch.Tensor,
+    bias: torch.Tensor | None,
+    residual: torch.Tensor,
+    gamma: torch.Tensor | None,
+    beta: torch.Tensor | None,
+    epsilon: float,
+):
     """The layer norm of input + residual + bias, whose sum is rounded to the dtype before."""
     check(at, input=input, bias=bias, residual=residual, gamma=gamma, beta=beta)
     return norm_of_sum(input, bias, residual, gamma, beta, epsilon, with_sum=False)[0]
 
 
 @without_gradients
-def layer_norm_residual_store(at, input, bias, residual, gamma, beta, epsilon):
+def layer_norm_residual_store(
+    at,
+    input: torch.Tensor,
+    bias: torch.Tensor | None,
+    residual: torch.Tensor,
+    gamma: torch.Tensor | None,
+    beta: torch.Tensor | None,
+    epsilon: float,
+):
     """[layer_norm_residual(), the sum before it]."""
     check(at, input=input, bias=bias, residual=residual, gamma=gamma, beta=beta)
     return list(norm_of_sum(input, bias, residual, gamma, beta, epsilon))
 
 
 @without_gradients
-def rms_norm(at, input, gamma, epsilon):
+def rms_norm(at, input: torch.Tensor, gamma: torch.Tensor | None, epsilon: float):
     """input / sqrt(mean(input * input) + epsilon) * gamma along the last dimension."""
     check(at, input=input, gamma=gamma)
     return _ops.rms_norm(rows(input), gamma, eps=float(epsilon))
 
 
 @without_gradients
-def pre_rms_norm(at, input, residual, gamma, epsilon):
+def pre_rms_norm(
+    at, input: torch.Tensor, residual: torch.Tensor, gamma: torch.Tensor | None, epsilon: float
+):
     """[rms_norm of input + residual, that sum]; the sum is rounded to the dtype before."""
     check(at, input=input, residual=residual, gamma=gamma)
     return list(_ops.add_rms_norm(rows(input), rows(residual), gamma, eps=float(epsilon)))

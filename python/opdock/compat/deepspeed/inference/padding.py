@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Heads of sizes that DeepSpeed's attention kernels take: with zeros behind. New tensors."""
 
+import torch
+
 from opdock.compat.deepspeed.inference import _ops
 from opdock.compat.deepspeed.inference._checks import (
     check,
@@ -30,7 +32,7 @@ def _keys(at, argument, tensor, keys):
 
 
 @without_gradients
-def add_padding(at, query, key, value):
+def add_padding(at, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor):
     """[query, key, value] with heads padded to 32, 64 or 128 elements, and 128 keys and values.
 
     query, key, value: [batch, heads, sequence, size].
@@ -49,7 +51,9 @@ def add_padding(at, query, key, value):
 
 
 @without_gradients
-def pad_transform(at, query, key, value, heads, add_padding):
+def pad_transform(
+    at, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, heads: int, add_padding: bool
+):
     """[query, key, value] as [batch, heads, sequence, size], from [batch, sequence, heads * size].
 
     add_padding: padded as add_padding() does.

@@ -92,3 +92,16 @@ def apply_rotary_pos_emb(at, *arguments):
     by_head = [tensor.unflatten(-1, (-1, size)) for tensor in (query, key)]
     _ops.rope(*by_head, cos, sin, interleaved=interleaved, out=tuple(by_head))
     return [query, key]
+
+
+apply_rotary_pos_emb.more = {
+    7: {
+        "mixed_query": torch.Tensor,
+        "key_layer": torch.Tensor,
+        "rotary_dim": int,
+        "offset": int,
+        "num_heads": int,
+        "rotate_half": bool,
+        "rope_theta": float,
+    }
+}

@@ -83,7 +83,7 @@ def _sum(terms, shape):
 
 
 @without_gradients
-def softmax(at, attn_scores, attn_mask, *arguments):
+def softmax(at, attn_scores: torch.Tensor, attn_mask: torch.Tensor | None, *arguments):
     """softmax(attn_scores * layer_scale + alibi + attn_mask) along the last dimension, in place.
 
     Then alibi, triangular, recompute, local_attention, window_size, async_op, layer_scale,
@@ -121,3 +121,17 @@ def softmax(at, attn_scores, attn_mask, *arguments):
         wanted = "[batch, heads, queries, keys]"
         refuse(at, "attn_scores", found, wanted, "reshape it, or pass neither of these")
     return _ops.softmax(out, scale=float(layer_scale), mask=mask, causal=causal, out=out)
+
+
+_FLAGS = {"triangular": bool, "recompute": bool, "local_attention": bool, "window_size": int}
+_FLAGS["async_op"] = bool
+softmax.more = {
+    5: _FLAGS,
+    9: {
+        "alibi": torch.Tensor | None,
+        **_FLAGS,
+        "layer_scale": float,
+        "head_offset": int,
+        "mp_size": int,
+    },
+}
