@@ -237,7 +237,12 @@ void declare_trust(CLI::App* app, Arguments* args) {
       add(app, args, "trust", "Allow plugins from a folder that others could have written");
   CLI::Option* dir = trust->add_option("DIR", args->subject, "The folder that holds the plugins");
   dir->type_name("FOLDER");
-  trust->add_flag("--remove", args->removes, "Take the consent for DIR back")->needs(dir);
+  CLI::Option* remove =
+      trust->add_flag("--remove", args->removes, "Take the consent for DIR back")->needs(dir);
+  trust->add_flag("--force", args->forces,
+                  "Also / and folders that everybody may write: code of everybody's may run then")
+      ->needs(dir)
+      ->excludes(remove);
   trust->add_flag("--list", args->lists, "List the folders that were trusted instead")
       ->excludes(dir);
 }

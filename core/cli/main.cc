@@ -83,7 +83,10 @@ int dispatch(const Arguments& args) {
     if (args.subject.empty() && !args.lists) {
       throw Usage{"no DIR", "a folder, or --list for those that are trusted", "", "", ""};
     }
-    const char* const action = args.lists ? "list" : args.removes ? "remove" : "add";
+    const char* const action = args.lists     ? "list"
+                               : args.removes ? "remove"
+                               : args.forces  ? "force"
+                                              : "add";
     return opdock::cli::trust_command(action, args.subject, args.json);
   }
   if (command == "test" || command == "bench") {

@@ -255,7 +255,8 @@ OPDOCK_EXPORT opdock_status opdock_take_reasons_json(char** out, char* error, ui
 OPDOCK_EXPORT void opdock_free(void* memory);
 
 /* The user's consent to load plugins from `folder` (an absolute path) and what really lies below
- * it, kept in the user's own configuration. action: "add", "remove" or "list" (folder: NULL).
+ * it, kept in the user's own configuration. action: "add", "remove" or "list" (folder: NULL); or
+ * "force": "add" that also takes "/" and folders that everybody may write, which "add" refuses.
  * *out: {"folder", "consent" (it covers the folder now), "trusted" (plugins in it may be used, as
  * far as its place goes), "reasons"}, or {"file", "trusted" (paths), "reasons"} for "list". A link
  * is trusted where both its own place and its target's are. OPDOCK_INVALID_ARGUMENT for another
