@@ -172,7 +172,7 @@ void declare_inspect(CLI::App* app, Arguments* args) {
   word(inspect->add_option("--cpu", values->cpu, "... with processors of this level"),
        {"x86-64-v1", "x86-64-v2", "x86-64-v3", "x86-64-v4"});
   CLI::Option* html = inspect->add_option("--html", values->html, "Write a page too");
-  checked(html, "FILE", [=](const std::string& text) { check_can_be_made("--html", text); });
+  checked(html, "FILE", [=](const std::string& text) { check_page("--html", text); });
 }
 
 void declare_run(CLI::App* app, Arguments* args) {
