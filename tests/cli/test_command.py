@@ -63,8 +63,10 @@ def test_list_shows_a_path_that_is_missing(opdock):
 
 def test_list_writes_control_characters_as_text(opdock, folder):
     shutil.copy(CASES / "good_b.so", folder / "\033[31mred\n.so")
+    shutil.copy(CASES / "good_b.so", folder / "x\u202eos.\u200b.so")
     result = opdock("list", "--plugin-path", folder)
     assert "\033" not in result.out and "\\x1b[31mred\\x0a.so" in result.out
+    assert "\u202e" not in result.out and "x\\u202eos.\\u200b.so" in result.out
 
 
 # ---- inspect

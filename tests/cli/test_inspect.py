@@ -397,7 +397,7 @@ class Page(html.parser.HTMLParser):
 
 
 def test_the_page_has_the_matrix_and_nothing_from_elsewhere(opdock, tmp_path, made):
-    wheel(tmp_path, {"foo/x.so": made(80)}, name="<b>evil&")
+    wheel(tmp_path, {"foo/x.so": made(80)}, name="<b>evil&\u202e")
     (tmp_path / "made" / "x.so").unlink()
     target = tmp_path / "page.html"
     target.write_text("")  # as mktemp leaves it
@@ -406,7 +406,8 @@ def test_the_page_has_the_matrix_and_nothing_from_elsewhere(opdock, tmp_path, ma
     assert result.status == 1
     text = target.read_text()
     page = Page(text)
-    assert page.open == [] and "<b>evil&" in page.text and "<b>evil" not in text
+    assert page.open == [] and "<b>evil&\\u202e" in page.text and "<b>evil" not in text
+    assert "\u202e" not in text + result.out and "<b>evil&\\u202e" in result.out
     assert "native sm_80" in page.text and "arch-mismatch" in page.text
     assert {tag for tag, _ in page.tags} & {"script", "link", "img", "iframe", "a"} == set()
     for _, attributes in page.tags:
