@@ -39,8 +39,8 @@ int install_command(const std::string& path, bool json);
 int trust_command(const std::string& action, const std::string& folder, bool json);
 int help_command(const struct Arguments& args);
 int completion_command(const std::string& shell);  // "bash", "zsh", "fish"
-// action: ls, gc, clear, verify, export or import; file: of the last two.
-int cache_command(const std::string& action, const std::string& file, bool json);
+// action: ls, gc, clear, verify, export or import; file: of the last two; trust: of the last.
+int cache_command(const std::string& action, const std::string& file, bool trust, bool json);
 
 struct RunOptions {
   std::string plugin_path;

@@ -319,10 +319,12 @@ void declare_cache(CLI::App* app, Arguments* args) {
   checked(made, "FILE", [=](const std::string& text) {
     check_can_be_made(made->get_name(), text);
   })->required();
-  existing(add(cache, args, "import", "Take over what export wrote")
-               ->add_option("FILE", args->subject, "A tar file that export wrote"),
-           "FILE", "one that `opdock cache export` wrote")
+  CLI::App* import = add(cache, args, "import", "Take over what export wrote");
+  existing(import->add_option("FILE", args->subject, "A tar file that export wrote"), "FILE",
+           "one that `opdock cache export` wrote")
       ->required();
+  import->add_flag("--trust", args->trusts,
+                   "Also code, which will run as if it had been built here: vouch for who made it");
 }
 
 void declare_help(CLI::App* app, Arguments* args) {

@@ -101,7 +101,7 @@ int dispatch(const Arguments& args) {
     return opdock::cli::new_command(fresh);
   }
   if (command == "cache") {
-    return opdock::cli::cache_command(args.command.back(), args.subject, args.json);
+    return opdock::cli::cache_command(args.command.back(), args.subject, args.trusts, args.json);
   }
   if (command == "explain" && args.codes) return opdock::cli::codes_command(args.json);
   if (command == "explain") {

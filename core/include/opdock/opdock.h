@@ -184,7 +184,9 @@ OPDOCK_EXPORT opdock_status opdock_doctor_json(opdock_runtime* runtime, char** o
 /* The cache of what was compiled and built. action: "ls" (what is in it), "verify" (the same, with
  * every byte checked and damaged entries set aside), "gc" (remove the least recently used entries
  * beyond OPDOCK_CACHE_MAX_BYTES, and the leftovers of dead processes), "clear", "export" or
- * "import" (file: the archive; else NULL). *out: an object, see docs/cache.md.
+ * "import", which refuses an archive with compiled code (anybody can make one), or
+ * "import-trusted", for an archive of whoever may run code here (file: the archive; else NULL).
+ * *out: an object, see docs/cache.md.
  * OPDOCK_INVALID_ARGUMENT for another action or an invalid setting; OPDOCK_INCOMPATIBLE if the
  * folder, the file or its file system cannot be used. May block on files. */
 OPDOCK_EXPORT opdock_status opdock_cache_json(const char* action, const char* file, char** out,

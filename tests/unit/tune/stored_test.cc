@@ -174,7 +174,7 @@ TEST_F(Stored, MovesWithTheCacheToAnotherMachine) {
   EXPECT_EQ(exported.entries, 1u);
   cache::clear(layout());
   cache::Imported imported;
-  ASSERT_TRUE(cache::import_entries(layout(), folder_.path("a.tar"), &imported, &reasons_));
+  ASSERT_TRUE(cache::import_entries(layout(), folder_.path("a.tar"), false, &imported, &reasons_));
   EXPECT_EQ(read(), (TunedChoices{{3, 1}}));
 }
 
