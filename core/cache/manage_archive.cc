@@ -82,7 +82,7 @@ bool extract(Reading* reading, TarHead head, const TarFile& inner) {
   reading->error = make_folders(parent_of(path));
   if (reading->error == 0) {
     reading->error =
-        open_file(path, O_WRONLY | O_CREAT | O_EXCL, inner.is_executable ? 0700 : 0600, &file);
+        open_file(path, O_WRONLY | O_CREAT | O_EXCL, inner.is_executable ? 0755 : 0644, &file);
   }
   if (reading->error == EEXIST || reading->error == ENOTDIR) {
     reading->error = 0;
