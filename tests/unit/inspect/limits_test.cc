@@ -8,8 +8,12 @@
 
 #include <atomic>
 #include <cstdlib>
+#include <cstring>
 #include <fstream>
+#include <map>
 #include <new>
+#include <optional>
+#include <vector>
 
 #include "base/fd.h"
 #include "inspect/survey.h"
@@ -157,7 +161,7 @@ TEST(Limits, TablesInHolesAreDamageAndCostNoMemory) {
     entries.insert(entries.end(), rest.begin(), rest.end());
     return entries;
   };
-  object(folder, "buckets.so", size, with({{DT_GNU_HASH, 8192}}), words({1 << 28, 1, 0, 6}));
+  object(folder, "buckets.so", size, with({{DT_GNU_HASH, 8192}}), words({1 << 27, 1, 0, 6}));
   object(folder, "chains.so", size, with({{DT_GNU_HASH, 8192}}), words({1, 1, 0, 6, 1}));
   object(folder, "symbols.so", size, with({{DT_HASH, 8192}}), words({1, 32 << 20}));
   object(folder, "names.so", size,
