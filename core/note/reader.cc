@@ -12,7 +12,7 @@ namespace {
 
 constexpr size_t kAtOnce = 8 << 20;  // between two looks at whether to go on
 constexpr uint64_t kSmallTable = 16 << 20;
-thread_local ReadWatch* watch = nullptr;
+thread_local ReadWatch* the_watch = nullptr;
 
 // Headers, notes and dynamic tables of a usual plugin lie in its first 12 KiB.
 constexpr size_t kHeadBytes = 12288;
@@ -21,16 +21,16 @@ constexpr size_t kWindowBytes = 4096;
 }  // namespace
 
 ReadWatch::ReadWatch(std::function<void()> check)
-    : check_(std::move(check)), outer_(std::exchange(watch, this)) {}
+    : check_(std::move(check)), outer_(std::exchange(the_watch, this)) {}
 
 ReadWatch::~ReadWatch() {
-  watch = outer_;
+  the_watch = outer_;
 }
 
 void ReadWatch::count(size_t bytes) {
-  if (watch == nullptr || (watch->bytes_ += bytes) < kAtOnce) return;
-  watch->bytes_ = 0;
-  watch->check_();
+  if (the_watch == nullptr || (the_watch->bytes_ += bytes) < kAtOnce) return;
+  the_watch->bytes_ = 0;
+  the_watch->check_();
 }
 
 uint64_t FileReader::next_data(uint64_t offset) const {
