@@ -92,10 +92,9 @@ opdock_status opdock_cache_json(const char* action, const char* file, char** out
         const std::string what = action == nullptr ? "" : action,
                           path = file == nullptr ? "" : file;
         if (!is_action(what)) {
-          throw Error(
-              OPDOCK_INVALID_ARGUMENT,
-              "action: found \"" + what +
-                  "\", wanted ls, gc, clear, verify, export, import or import-trusted");
+          throw Error(OPDOCK_INVALID_ARGUMENT,
+                      "action: found \"" + what +
+                          "\", wanted ls, gc, clear, verify, export, import or import-trusted");
         }
         if (path.empty() && (what == "export" || what.starts_with("import"))) {
           throw Error(OPDOCK_INVALID_ARGUMENT, "file: found none, wanted the path of an archive");

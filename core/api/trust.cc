@@ -40,8 +40,7 @@ opdock_status opdock_trust_json(const char* action, const char* folder, char** o
   return report(
       [&]() -> Report {
         const std::string what = action == nullptr ? "" : action;
-        const bool lists = what == "list", forces = what == "force",
-                   adds = what == "add" || forces;
+        const bool lists = what == "list", forces = what == "force", adds = what == "add" || forces;
         if (!lists && !adds && what != "remove") {
           throw Error(OPDOCK_INVALID_ARGUMENT,
                       "action: found \"" + what + "\", wanted add, force, remove or list");
@@ -49,9 +48,8 @@ opdock_status opdock_trust_json(const char* action, const char* folder, char** o
         if (!lists) need(folder, "folder", "an absolute path");
         const SearchEnvironment environment = read_search_environment();
         if (lists) return list_consents(environment);
-        const Status done =
-            adds ? record_consent(folder, environment, forces)
-                 : withdraw_consent(folder, environment);
+        const Status done = adds ? record_consent(folder, environment, forces)
+                                 : withdraw_consent(folder, environment);
         if (!done.ok()) throw Error(done.status, done.text);
         return state_of(folder, environment);
       },

@@ -36,13 +36,13 @@ uint32_t code_point(std::string_view sequence) {
 
 // Source: Unicode 15, the general categories Cc, Cf, Zl and Zp, and the block of tags.
 bool is_hidden(uint32_t code) {
-  constexpr uint32_t kRanges[][2] = {
-      {0, 0x1F},          {0x7F, 0x9F},       {0xAD, 0xAD},       {0x600, 0x605},
-      {0x61C, 0x61C},     {0x6DD, 0x6DD},     {0x70F, 0x70F},     {0x890, 0x891},
-      {0x8E2, 0x8E2},     {0x180E, 0x180E},   {0x200B, 0x200F},   {0x2028, 0x202E},
-      {0x2060, 0x206F},   {0xFEFF, 0xFEFF},   {0xFFF9, 0xFFFB},   {0x110BD, 0x110BD},
-      {0x110CD, 0x110CD}, {0x13430, 0x1343F}, {0x1BCA0, 0x1BCA3}, {0x1D173, 0x1D17A},
-      {0xE0000, 0xE0FFF}};
+  constexpr uint32_t kRanges[][2] = {{0, 0x1F},          {0x7F, 0x9F},       {0xAD, 0xAD},
+                                     {0x600, 0x605},     {0x61C, 0x61C},     {0x6DD, 0x6DD},
+                                     {0x70F, 0x70F},     {0x890, 0x891},     {0x8E2, 0x8E2},
+                                     {0x180E, 0x180E},   {0x200B, 0x200F},   {0x2028, 0x202E},
+                                     {0x2060, 0x206F},   {0xFEFF, 0xFEFF},   {0xFFF9, 0xFFFB},
+                                     {0x110BD, 0x110BD}, {0x110CD, 0x110CD}, {0x13430, 0x1343F},
+                                     {0x1BCA0, 0x1BCA3}, {0x1D173, 0x1D17A}, {0xE0000, 0xE0FFF}};
   return std::any_of(std::begin(kRanges), std::end(kRanges),
                      [code](const auto& range) { return code >= range[0] && code <= range[1]; });
 }
@@ -58,7 +58,7 @@ std::string escape(std::string_view text, IsHidden hidden) {
     if (length != 0 && !hidden(code)) {
       escaped += one;
     } else {
-      escaped += code < 0x100 ? fmt::format("\\x{:02x}", code)
+      escaped += code < 0x100     ? fmt::format("\\x{:02x}", code)
                  : code < 0x10000 ? fmt::format("\\u{:04x}", code)
                                   : fmt::format("\\U{:08x}", code);
     }

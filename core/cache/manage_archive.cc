@@ -219,9 +219,9 @@ bool import_entries(const Layout& layout, const std::string& file, bool trust, I
     add_reason(reasons, Code::kCacheWrite, staging + ": " + error_text(reading.error),
                "a cache that can be written");
   }
-  const auto with_code = std::count_if(
-      reading.variants.begin(), reading.variants.end(),
-      [](const std::string& variant) { return !variant.starts_with("v1/tuning/"); });
+  const auto with_code =
+      std::count_if(reading.variants.begin(), reading.variants.end(),
+                    [](const std::string& variant) { return !variant.starts_with("v1/tuning/"); });
   if (is_good && with_code != 0 && !trust) {
     is_good = false;
     add_reason(reasons, Code::kCacheUntrusted,

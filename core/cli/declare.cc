@@ -239,8 +239,9 @@ void declare_trust(CLI::App* app, Arguments* args) {
   dir->type_name("FOLDER");
   CLI::Option* remove =
       trust->add_flag("--remove", args->removes, "Take the consent for DIR back")->needs(dir);
-  trust->add_flag("--force", args->forces,
-                  "Also / and folders that everybody may write: code of everybody's may run then")
+  trust
+      ->add_flag("--force", args->forces,
+                 "Also / and folders that everybody may write: code of everybody's may run then")
       ->needs(dir)
       ->excludes(remove);
   trust->add_flag("--list", args->lists, "List the folders that were trusted instead")

@@ -114,8 +114,7 @@ RocState* roc_state(GpuCall* gpu, Reason* why) {
   void* handle = nullptr;
   if (const RocResult made = api->create_handle(&handle); made != kRocSuccess) {
     roc_missing.store(true, std::memory_order_relaxed);
-    *why = make_reason(Code::kGemmLibraryUnfit,
-                       "rocblas_create_handle: " + name_of(*api, made),
+    *why = make_reason(Code::kGemmLibraryUnfit, "rocblas_create_handle: " + name_of(*api, made),
                        "a rocBLAS that works with this GPU");
     return nullptr;
   }

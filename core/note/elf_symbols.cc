@@ -127,7 +127,8 @@ SymbolTable SymbolTable::read(const ElfFile& elf, const Dynamic& dynamic) {
   if (dynamic.symbols == 0 || (dynamic.gnu_hash == 0 && dynamic.hash == 0)) return table;
   const auto malformed = [&](const char* what) {
     if (!elf.defects->has(Code::kElfTruncated)) {
-      elf.defects->add(Code::kElfMalformed, what, "one whose bytes are there, inside their segment");
+      elf.defects->add(Code::kElfMalformed, what,
+                       "one whose bytes are there, inside their segment");
     }
     return SymbolTable();
   };

@@ -61,8 +61,7 @@ bool FileReader::read_exactly(uint64_t offset, void* out, size_t bytes) {
   }
   uint8_t* to = static_cast<uint8_t*>(out);
   while (bytes > 0) {
-    const ssize_t got =
-        ::pread(fd_, to, std::min(bytes, kAtOnce), static_cast<off_t>(offset));
+    const ssize_t got = ::pread(fd_, to, std::min(bytes, kAtOnce), static_cast<off_t>(offset));
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) {
       error_ = errno;

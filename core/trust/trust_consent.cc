@@ -119,8 +119,7 @@ void Trust::read_consents(const SearchEnvironment& environment) {
   }
 }
 
-Status record_consent(const std::string& folder, const SearchEnvironment& environment,
-                      bool force) {
+Status record_consent(const std::string& folder, const SearchEnvironment& environment, bool force) {
   std::string path;
   if (Status none = find_list(environment, &path); !none.ok()) return none;
   if (folder.empty() || folder.front() != '/') {

@@ -200,7 +200,7 @@ def interrupted():
 
 def test_ctrl_c_ends_a_wait_and_not_the_io(file, interrupted):
     """Some gigabytes of zeros are not read within the moment until the wait looks for signals."""
-    handle = opdock.ops.aio_open(4096, threads=1, backend="threads")
+    handles = [opdock.ops.aio_open(4096, threads=1, backend="threads")]
     with open(file, "wb") as hole:
         hole.truncate(64 << 20)
     x = np.empty(64 << 20, np.uint8)
@@ -208,21 +208,19 @@ def test_ctrl_c_ends_a_wait_and_not_the_io(file, interrupted):
 
     def submit():
         for _ in range(40):
-            opdock.ops.aio_submit_read(handle, x, file)
+            opdock.ops.aio_submit_read(handles[0], x, file)
         last[:] = 1
-        return opdock.ops.aio_submit_read(handle, last, file)
+        return opdock.ops.aio_submit_read(handles[0], last, file)
 
     ticket = submit()
-    assert interrupted(lambda: opdock.ops.aio_wait(handle, ticket))
+    assert interrupted(lambda: opdock.ops.aio_wait(handles[0], ticket))
     assert last[0] == 1
-    assert interrupted(lambda: opdock.ops.aio_wait_all(handle))
+    assert interrupted(lambda: opdock.ops.aio_wait_all(handles[0]))
     assert last[0] == 1
-    opdock.ops.aio_wait(handle, ticket)
+    opdock.ops.aio_wait(handles[0], ticket)
     assert last[0] == 0
-    assert opdock.ops.aio_wait_all(handle) == 40
+    assert opdock.ops.aio_wait_all(handles[0]) == 40
     submit()
-    handles = [handle]
-    del handle
     assert interrupted(handles.clear)
     assert last[0] == 1
 

@@ -151,8 +151,7 @@ TEST(Place, WhatWasBuiltKeepsItsMode) {
     const std::string made = *cache->make_folder(nullptr);
     write(made + "/axpy.so", "code");
     ASSERT_EQ(chmod((made + "/axpy.so").c_str(), mode), 0);
-    const auto entry =
-        cache->publish_folder(plugin_request(), maker(), made, {"axpy.so"}, nullptr);
+    const auto entry = cache->publish_folder(plugin_request(), maker(), made, {"axpy.so"}, nullptr);
     ASSERT_NE(entry, nullptr);
     struct stat status{};
     ASSERT_EQ(stat((entry->folder() + "/axpy.so").c_str(), &status), 0);

@@ -131,7 +131,8 @@ TEST(Cancel, EndsACallThatAsks) {
   EXPECT_EQ(f.invoke({}), OPDOCK_CANCELLED);
   EXPECT_NE(std::string(f.error).find("stopped on request"), std::string::npos) << f.error;
   EXPECT_EQ(f.resolver.asked, 4);
-  const auto* table = static_cast<const opdock_cancel*>(host_table()->get_extension("opdock.cancel/1"));
+  const auto* table =
+      static_cast<const opdock_cancel*>(host_table()->get_extension("opdock.cancel/1"));
   EXPECT_EQ(table->is_cancelled(nullptr), 0);
 }
 

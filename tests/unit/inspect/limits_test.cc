@@ -55,7 +55,10 @@ using Entries = std::vector<std::pair<int64_t, uint64_t>>;
 std::string object(const opdock_test::TemporaryFolder& folder, const std::string& name,
                    uint64_t size, Entries entries, const std::string& at_two_pages = "") {
   Elf64_Ehdr head{};
-  std::memcpy(head.e_ident, "\x7f""ELF\2\1\1", 7);
+  std::memcpy(head.e_ident,
+              "\x7f"
+              "ELF\2\1\1",
+              7);
   head.e_type = ET_DYN;
 #ifdef __aarch64__
   head.e_machine = EM_AARCH64;
@@ -94,8 +97,11 @@ std::string words(const std::vector<uint32_t>& all) {
 // A hash table at 8 KiB whose filter has so many MiB, as DT_GNU_HASH.
 std::string filter(const opdock_test::TemporaryFolder& folder, const std::string& name,
                    uint32_t mib) {
-  const Entries entries = {{DT_GNU_HASH, 8192}, {DT_STRTAB, 0x1800}, {DT_SYMTAB, 0x1900},
-                           {DT_STRSZ, 16},      {DT_SYMENT, 24}};
+  const Entries entries = {{DT_GNU_HASH, 8192},
+                           {DT_STRTAB, 0x1800},
+                           {DT_SYMTAB, 0x1900},
+                           {DT_STRSZ, 16},
+                           {DT_SYMENT, 24}};
   return object(folder, name, (mib + 1) * kMiB, entries, words({1, 1, mib << 17, 6}));
 }
 
@@ -165,7 +171,10 @@ TEST(Limits, TablesInHolesAreDamageAndCostNoMemory) {
   object(folder, "chains.so", size, with({{DT_GNU_HASH, 8192}}), words({1, 1, 0, 6, 1}));
   object(folder, "symbols.so", size, with({{DT_HASH, 8192}}), words({1, 32 << 20}));
   object(folder, "names.so", size,
-         {{DT_HASH, 8192}, {DT_STRTAB, 0x3000}, {DT_SYMTAB, 0x1900}, {DT_STRSZ, 1000 * kMiB},
+         {{DT_HASH, 8192},
+          {DT_STRTAB, 0x3000},
+          {DT_SYMTAB, 0x1900},
+          {DT_STRSZ, 1000 * kMiB},
           {DT_SYMENT, 24}},
          words({1, 1, 0, 0}));
   const LittleMemory little(48 * kMiB);
@@ -179,10 +188,12 @@ TEST(Limits, HolesAreNotRead) {
   const opdock_test::TemporaryFolder folder;
   const uint64_t size = 4096 * kMiB;
   const uint64_t relocations = 2048 * kMiB / sizeof(Elf64_Rela) * sizeof(Elf64_Rela);
-  const std::string path =
-      object(folder, "x.so", size,
-             {{DT_STRTAB, 0x3000}, {DT_STRSZ, 16}, {DT_RELA, 0x4000}, {DT_RELASZ, relocations},
-              {DT_RELAENT, sizeof(Elf64_Rela)}});
+  const std::string path = object(folder, "x.so", size,
+                                  {{DT_STRTAB, 0x3000},
+                                   {DT_STRSZ, 16},
+                                   {DT_RELA, 0x4000},
+                                   {DT_RELASZ, relocations},
+                                   {DT_RELAENT, sizeof(Elf64_Rela)}});
   const std::optional<uint64_t> before = bytes_read();
   if (!before || !has_holes(path, size)) GTEST_SKIP() << "holes, or what is read, are not shown";
   survey_of(path);

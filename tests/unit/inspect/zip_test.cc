@@ -176,7 +176,8 @@ TEST(Zip, BelievesNo64BitNumber) {
                       {end + 48, "beyond its own end"},
                       {locator + 8, "no 64-bit directory record at"}};
   for (const Lie& lie : lies) {
-    for (const uint64_t value : {UINT64_MAX, UINT64_MAX - 7, uint64_t{1} << 63, uint64_t{1} << 40}) {
+    for (const uint64_t value :
+         {UINT64_MAX, UINT64_MAX - 7, uint64_t{1} << 63, uint64_t{1} << 40}) {
       std::string bytes = good;
       std::memcpy(&bytes[lie.at], &value, sizeof value);
       Archive archive(bytes);
