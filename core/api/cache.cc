@@ -69,12 +69,13 @@ std::optional<Report> act(const std::string& action, const Layout& layout, uint6
     return Report{{"exported", done.entries}, {"bytes", done.bytes}, {"left_out", done.left_out}};
   }
   cache::Imported done;
-  if (!cache::import_entries(layout, file, &done, reasons)) return std::nullopt;
+  const bool trust = action == "import-trusted";
+  if (!cache::import_entries(layout, file, trust, &done, reasons)) return std::nullopt;
   return Report{{"imported", done.entries}, {"present", done.present}};
 }
 
 bool is_action(const std::string& action) {
-  for (const char* known : {"ls", "gc", "clear", "verify", "export", "import"}) {
+  for (const char* known : {"ls", "gc", "clear", "verify", "export", "import", "import-trusted"}) {
     if (action == known) return true;
   }
   return false;
@@ -91,11 +92,11 @@ opdock_status opdock_cache_json(const char* action, const char* file, char** out
         const std::string what = action == nullptr ? "" : action,
                           path = file == nullptr ? "" : file;
         if (!is_action(what)) {
-          throw Error(
-              OPDOCK_INVALID_ARGUMENT,
-              "action: found \"" + what + "\", wanted ls, gc, clear, verify, export or import");
+          throw Error(OPDOCK_INVALID_ARGUMENT,
+                      "action: found \"" + what +
+                          "\", wanted ls, gc, clear, verify, export, import or import-trusted");
         }
-        if (path.empty() && (what == "export" || what == "import")) {
+        if (path.empty() && (what == "export" || what.starts_with("import"))) {
           throw Error(OPDOCK_INVALID_ARGUMENT, "file: found none, wanted the path of an archive");
         }
         std::vector<Reason> reasons;

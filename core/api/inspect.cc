@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <atomic>
 
+#include "api/stoppable_reading.h"
 #include "chain/hooks.h"
 #include "chain/report.h"
 #include "chain/runtime.h"
@@ -50,6 +51,7 @@ opdock_status opdock_inspect_diff_json(opdock_runtime* runtime, const char* a, c
         opdock::need(runtime, "runtime");
         opdock::need(a, "a", "a path");
         opdock::need(b, "b", "a path");
+        const opdock::StoppableReading reading(runtime->hooks());
         return opdock::to_json(opdock::compare(opdock::facts_at(a), opdock::facts_at(b)));
       },
       out, {error, error_size});

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "api/stoppable_reading.h"
 #include "chain/chain_report.h"
 #include "chain/report.h"
 #include "chain/resolver.h"
@@ -49,6 +50,7 @@ opdock_status opdock_inspect_json(opdock_runtime* runtime, const char* path, cha
               errno == EACCES ? OPDOCK_INVALID_ARGUMENT : OPDOCK_NOT_FOUND,
               std::string(path) + ": " + std::strerror(errno) + "; correct the path");
         }
+        const opdock::StoppableReading reading(runtime->hooks());
         opdock::Candidate candidate =
             *opdock::examine(path, *runtime->machine(), opdock::Depth::kInspect);
         if (candidate.file.is_elf && !opdock::is_plugin(candidate.file)) {

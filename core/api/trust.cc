@@ -51,17 +51,19 @@ opdock_status opdock_trust_json(const char* action, const char* folder, char** o
   return report(
       [&]() -> Report {
         const std::string what = action == nullptr ? "" : action;
-        const bool lists = what == "list", adds = what == "add", checks = what == "check";
+        const bool lists = what == "list", checks = what == "check", forces = what == "force";
+        const bool adds = what == "add" || forces;
         if (!lists && !adds && !checks && what != "remove") {
           throw Error(OPDOCK_INVALID_ARGUMENT,
-                      "action: found \"" + what + "\", wanted add, remove, check or list");
+                      "action: found \"" + what +
+                          "\", wanted add, force, remove, check or list");
         }
         if (!lists) need(folder, "folder", "an absolute path");
         const SearchEnvironment environment = read_search_environment();
         if (lists) return list_consents(environment);
         if (checks) return state_of(folder, environment);
-        const Status done =
-            adds ? record_consent(folder, environment) : withdraw_consent(folder, environment);
+        const Status done = adds ? record_consent(folder, environment, forces)
+                                 : withdraw_consent(folder, environment);
         if (!done.ok()) throw Error(done.status, done.text);
         return state_of(folder, environment);
       },

@@ -54,8 +54,10 @@ struct Imported {
   size_t present = 0;  // were there already, and stay as they are
 };
 // Takes over what export wrote. Everything is checked before anything is taken over: on a file that
-// was cut, changed, or names anything but entries (cache-archive, cache-newer), nothing is.
-bool import_entries(const Layout& layout, const std::string& file, Imported* result,
+// was cut, changed, or names anything but entries (cache-archive, cache-newer), nothing is. Nor is
+// it where entries have code, which runs as it is once it is in the cache, unless `trust`
+// (cache-untrusted).
+bool import_entries(const Layout& layout, const std::string& file, bool trust, Imported* result,
                     std::vector<Reason>* reasons);
 
 }  // namespace opdock::cache

@@ -82,7 +82,7 @@ bool extract(Reading* reading, TarHead head, const TarFile& inner) {
   reading->error = make_folders(parent_of(path));
   if (reading->error == 0) {
     reading->error =
-        open_file(path, O_WRONLY | O_CREAT | O_EXCL, inner.is_executable ? 0700 : 0600, &file);
+        open_file(path, O_WRONLY | O_CREAT | O_EXCL, inner.is_executable ? 0755 : 0644, &file);
   }
   if (reading->error == EEXIST || reading->error == ENOTDIR) {
     reading->error = 0;
@@ -182,7 +182,7 @@ bool export_entries(const Layout& layout, const std::string& file, Exported* res
   return false;
 }
 
-bool import_entries(const Layout& layout, const std::string& file, Imported* result,
+bool import_entries(const Layout& layout, const std::string& file, bool trust, Imported* result,
                     std::vector<Reason>* reasons) {
   Fd in;
   struct stat status{};
@@ -218,6 +218,15 @@ bool import_entries(const Layout& layout, const std::string& file, Imported* res
   } else if (reading.error != 0) {
     add_reason(reasons, Code::kCacheWrite, staging + ": " + error_text(reading.error),
                "a cache that can be written");
+  }
+  const auto with_code =
+      std::count_if(reading.variants.begin(), reading.variants.end(),
+                    [](const std::string& variant) { return !variant.starts_with("v1/tuning/"); });
+  if (is_good && with_code != 0 && !trust) {
+    is_good = false;
+    add_reason(reasons, Code::kCacheUntrusted,
+               fmt::format("{} with the code of {} entries", file, with_code),
+               "a file without code, or word that its maker is trusted");
   }
   if (is_good) is_good = place_all(layout, reading, result, reasons);
   remove_tree(staging);

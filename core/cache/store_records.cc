@@ -77,6 +77,7 @@ int64_t modified_ns(const std::string& path) {
 
 std::string shortened(const std::string& text) {
   constexpr size_t kMost = 80;
+  if (text.empty()) return "nothing";
   return text.size() <= kMost ? text : text.substr(0, kMost) + "…";
 }
 

@@ -48,7 +48,7 @@ bool make_header(const std::string& name, uint64_t size, bool is_executable, Hea
   }
   if (size >= uint64_t{1} << 33) return false;
   put(header->name, sizeof header->name, name.substr(split));
-  put(header->mode, 8, is_executable ? "0000700" : "0000600");
+  put(header->mode, 8, is_executable ? "0000755" : "0000644");
   put(header->uid, 8, "0000000");
   put(header->gid, 8, "0000000");
   put(header->size, 12, fmt::format("{:011o}", size));

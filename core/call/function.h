@@ -41,6 +41,8 @@ class Resolver {
   virtual void end_of_call() {}
   // The thread begins or ceases to wait for another one that is at work.
   virtual void waiting(bool begins) { (void)begins; }
+  // Whether the program wants the call that this thread is in to end. Runs the program's code.
+  virtual bool cancelled() { return false; }
   // The op's documentation; "" if it cannot be had. Loads the best provider if need be.
   virtual std::string doc(const opdock_function& function) = 0;
   // The generator that ops on `device` draw from if they are given none; NULL if there is none. Any

@@ -37,6 +37,7 @@ class FunctionTable : public Resolver {
   bool give_up(const opdock_function& function, Target* target) override;
   void end_of_call() override;
   void waiting(bool begins) override;
+  bool cancelled() override;
   opdock_generator* generator(opdock_device device) override { return generators_.of(device); }
   void log(int32_t level, const char* message) override { runtime_->log(level, message); }
   uint32_t threads() const override { return runtime_->num_threads(); }

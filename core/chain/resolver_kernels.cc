@@ -140,4 +140,9 @@ void FunctionTable::waiting(bool begins) {
   if (hooks.waiting != nullptr) hooks.waiting(hooks.context, begins ? 1 : 0);
 }
 
+bool FunctionTable::cancelled() {
+  const Hooks& hooks = runtime_->hooks();
+  return hooks.cancelled != nullptr && hooks.cancelled(hooks.context) != 0;
+}
+
 }  // namespace opdock

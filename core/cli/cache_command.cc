@@ -100,11 +100,12 @@ void print_result(const std::string& action, const std::string& file, const Repo
 
 }  // namespace
 
-int cache_command(const std::string& action, const std::string& file, bool json) {
+int cache_command(const std::string& action, const std::string& file, bool trust, bool json) {
   const std::string path =
       file.empty() ? file : std::filesystem::absolute(file).lexically_normal().string();
   const Report report = read_report([&](char** out, char* error, uint32_t size) {
-    return opdock_cache_json(action.c_str(), path.c_str(), out, error, size);
+    const char* const asked = trust ? "import-trusted" : action.c_str();
+    return opdock_cache_json(asked, path.c_str(), out, error, size);
   });
   if (json) {
     print_json(report);

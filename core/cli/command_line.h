@@ -17,6 +17,8 @@ struct Arguments {
   bool all = false;
   bool codes = false;
   bool removes = false;
+  bool forces = false;
+  bool trusts = false;
   bool lists = false;
   std::string plugin_path;
   std::string subject;             // the one thing that the command is about: a file, an op, a code

@@ -35,12 +35,13 @@ int show_command(const std::string& plugin_path, const std::string& op, bool jso
 bool explain_code(const std::string& name, bool json);
 // A shared object, or a source plugin, which is built first.
 int install_command(const std::string& path, bool json);
-// action: add, remove or list; folder: of the first two, relative to the current one or absolute.
+// action: add, force, remove or list; folder: of all but the last, relative to the current one or
+// absolute.
 int trust_command(const std::string& action, const std::string& folder, bool json);
 int help_command(const struct Arguments& args);
 int completion_command(const std::string& shell);  // "bash", "zsh", "fish"
-// action: ls, gc, clear, verify, export or import; file: of the last two.
-int cache_command(const std::string& action, const std::string& file, bool json);
+// action: ls, gc, clear, verify, export or import; file: of the last two; trust: of the last.
+int cache_command(const std::string& action, const std::string& file, bool trust, bool json);
 
 struct RunOptions {
   std::string plugin_path;

@@ -172,7 +172,7 @@ void declare_inspect(CLI::App* app, Arguments* args) {
   word(inspect->add_option("--cpu", values->cpu, "... with processors of this level"),
        {"x86-64-v1", "x86-64-v2", "x86-64-v3", "x86-64-v4"});
   CLI::Option* html = inspect->add_option("--html", values->html, "Write a page too");
-  checked(html, "FILE", [=](const std::string& text) { check_can_be_made("--html", text); });
+  checked(html, "FILE", [=](const std::string& text) { check_page("--html", text); });
 }
 
 void declare_run(CLI::App* app, Arguments* args) {
@@ -237,7 +237,13 @@ void declare_trust(CLI::App* app, Arguments* args) {
       add(app, args, "trust", "Allow plugins from a folder that others could have written");
   CLI::Option* dir = trust->add_option("DIR", args->subject, "The folder that holds the plugins");
   dir->type_name("FOLDER");
-  trust->add_flag("--remove", args->removes, "Take the consent for DIR back")->needs(dir);
+  CLI::Option* remove =
+      trust->add_flag("--remove", args->removes, "Take the consent for DIR back")->needs(dir);
+  trust
+      ->add_flag("--force", args->forces,
+                 "Also / and folders that everybody may write: code of everybody's may run then")
+      ->needs(dir)
+      ->excludes(remove);
   trust->add_flag("--list", args->lists, "List the folders that were trusted instead")
       ->excludes(dir);
 }
@@ -314,10 +320,12 @@ void declare_cache(CLI::App* app, Arguments* args) {
   checked(made, "FILE", [=](const std::string& text) {
     check_can_be_made(made->get_name(), text);
   })->required();
-  existing(add(cache, args, "import", "Take over what export wrote")
-               ->add_option("FILE", args->subject, "A tar file that export wrote"),
-           "FILE", "one that `opdock cache export` wrote")
+  CLI::App* import = add(cache, args, "import", "Take over what export wrote");
+  existing(import->add_option("FILE", args->subject, "A tar file that export wrote"), "FILE",
+           "one that `opdock cache export` wrote")
       ->required();
+  import->add_flag("--trust", args->trusts,
+                   "Also code, which will run as if it had been built here: vouch for who made it");
 }
 
 void declare_help(CLI::App* app, Arguments* args) {

@@ -25,7 +25,9 @@ constexpr const char* kHead = R"(<!DOCTYPE html>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
-<title>opdock inspect</title>
+)";
+
+constexpr const char* kStyle = R"(
 <style>
 :root { color-scheme: light dark; --text: #1c1e21; --page: #ffffff; --line: #d5d9de; --dim: #5c646d;
         --good: #14713a; --bad: #b3261e; --unsure: #8a5a00; --row: #f4f6f8; }
@@ -177,7 +179,7 @@ std::string skipped_list(const Report& skipped) {
 
 std::string survey_page(const Report& report) {
   const Report& machine = report.at("machine");
-  std::string page = kHead;
+  std::string page = std::string(kHead) + kPageTitle + kStyle;
   page +=
       fmt::format("<h1>Will the native code run?</h1>\n<p>{} {}</p>\n",
                   machine.at("described").get<bool>() ? "Judged for" : "Judged on this machine:",

@@ -83,7 +83,10 @@ int dispatch(const Arguments& args) {
     if (args.subject.empty() && !args.lists) {
       throw Usage{"no DIR", "a folder, or --list for those that are trusted", "", "", ""};
     }
-    const char* const action = args.lists ? "list" : args.removes ? "remove" : "add";
+    const char* const action = args.lists     ? "list"
+                               : args.removes ? "remove"
+                               : args.forces  ? "force"
+                                              : "add";
     return opdock::cli::trust_command(action, args.subject, args.json);
   }
   if (command == "test" || command == "bench") {
@@ -98,7 +101,7 @@ int dispatch(const Arguments& args) {
     return opdock::cli::new_command(fresh);
   }
   if (command == "cache") {
-    return opdock::cli::cache_command(args.command.back(), args.subject, args.json);
+    return opdock::cli::cache_command(args.command.back(), args.subject, args.trusts, args.json);
   }
   if (command == "explain" && args.codes) return opdock::cli::codes_command(args.json);
   if (command == "explain") {

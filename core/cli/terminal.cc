@@ -56,25 +56,6 @@ std::string styled(std::string_view text, Style style) {
   return escape_of(style) + std::string(text) + "\033[0m";
 }
 
-std::string printable(std::string_view text) {
-  std::string safe;
-  for (size_t i = 0; i < text.size(); ++i) {
-    const uint8_t byte = static_cast<uint8_t>(text[i]);
-    // U+0080 to U+009F, two bytes in UTF-8, are control characters too.
-    const bool is_c1 = byte == 0xC2 && i + 1 < text.size() &&
-                       static_cast<uint8_t>(text[i + 1]) >= 0x80 &&
-                       static_cast<uint8_t>(text[i + 1]) < 0xA0;
-    if (byte >= 0x20 && byte != 0x7F && !is_c1) {
-      safe += text[i];
-      continue;
-    }
-    char hex[8];
-    std::snprintf(hex, sizeof hex, "\\x%02x", is_c1 ? static_cast<uint8_t>(text[++i]) : byte);
-    safe += hex;
-  }
-  return safe;
-}
-
 size_t columns(std::string_view text) {
   return static_cast<size_t>(std::count_if(
       text.begin(), text.end(), [](char c) { return (static_cast<uint8_t>(c) & 0xC0) != 0x80; }));

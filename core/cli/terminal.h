@@ -6,6 +6,8 @@
 #include <string_view>
 #include <vector>
 
+#include "base/utf8.h"  // printable(): names and messages come from files of anybody
+
 namespace opdock::cli {
 
 enum class Style { kPlain, kBold, kDim, kGood, kBad, kUnsure };
@@ -20,10 +22,6 @@ const Terminal& terminal();
 
 // `text` in a style; unchanged without colours.
 std::string styled(std::string_view text, Style style);
-
-// Names and messages come from files: control characters are written as \xNN, so that none can
-// move the cursor or change the colours.
-std::string printable(std::string_view text);
 
 // Columns that a UTF-8 text takes, one for each character.
 size_t columns(std::string_view text);

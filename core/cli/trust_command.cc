@@ -27,7 +27,8 @@ int trust_command(const std::string& action, const std::string& folder, bool jso
   const Report report = read_report([&](char** out, char* error, uint32_t size) {
     return opdock_trust_json(action.c_str(), path.c_str(), out, error, size);
   });
-  const bool is_good = action != "add" || report.at("trusted").get<bool>();
+  const bool adds = action == "add" || action == "force";
+  const bool is_good = !adds || report.at("trusted").get<bool>();
   if (json) {
     print_json(report);
     return is_good ? kGood : kUnfit;

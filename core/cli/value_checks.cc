@@ -9,10 +9,12 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 
 #include "base/near_names.h"
 #include "base/texts.h"
 #include "fmt/format.h"
+#include "inspect_text.h"
 #include "report_text.h"
 #include "usage.h"
 
@@ -90,6 +92,24 @@ void check_can_be_made(const std::string& option, const std::string& path) {
   const size_t slash = path.rfind('/');
   if (slash == path.npos || slash == 0) return;
   check_exists(option, "a folder to write the file in", path.substr(0, slash));
+}
+
+void check_page(const std::string& option, const std::string& path) {
+  check_can_be_made(option, path);
+  std::error_code error;
+  const std::filesystem::file_status there = std::filesystem::status(path, error);
+  if (there.type() == std::filesystem::file_type::not_found) return;
+  if (std::filesystem::is_regular_file(there)) {
+    std::string head(1024, '\0');
+    std::ifstream file(path);
+    file.read(head.data(), static_cast<std::streamsize>(head.size()));
+    head.resize(static_cast<size_t>(file.gcount()));
+    if (head.empty() && file.eof()) return;
+    if (head.starts_with("<!DOCTYPE html>") && head.find(kPageTitle) != head.npos) return;
+  }
+  throw Usage{quoted(path) + ", which is no page that opdock wrote",
+              "a new file, or such a page to replace",
+              "what is to be inspected does not follow --html", option, ""};
 }
 
 void check_op_name(const std::string& text) {

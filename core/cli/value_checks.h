@@ -21,6 +21,8 @@ void check_exists(const std::string& option, const std::string& wanted, const st
 void check_source_plugin(const std::string& option, const std::string& path);
 void check_paths(const std::string& option, const std::string& paths);  // with colons between
 void check_can_be_made(const std::string& option, const std::string& path);
+// Where a page of `inspect --html` may be written: nothing, or such a page, is there.
+void check_page(const std::string& option, const std::string& path);
 void check_op_name(const std::string& text);  // no argument of the op in its place
 
 }  // namespace opdock::cli

@@ -220,7 +220,9 @@ class LtPlan {
                                                  &found);
     api_.cublasLtMatmulPreferenceDestroy(preference);
     if (done != kSuccess) return done;
-    if (found < 1 || best.state != kSuccess) return kNotSupported;
+    // More workspace than was offered would be written beyond its end.
+    const bool is_usable = best.state == kSuccess && best.workspace_bytes <= key.most_workspace;
+    if (found < 1 || !is_usable) return kNotSupported;
     algo_ = best.algo;
     workspace_bytes = best.workspace_bytes;
     return kSuccess;

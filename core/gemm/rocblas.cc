@@ -90,6 +90,11 @@ Status open_rocblas(void** out) {
           "loader looks"};
 }
 
+std::string name_of(const RocApi& api, RocResult result) {
+  const char* const name = api.status_to_string(result);
+  return (name == nullptr ? "an unknown status" : name) + (" (" + std::to_string(result) + ")");
+}
+
 RocState* roc_state(GpuCall* gpu, Reason* why) {
   const int32_t device = gpu->call()->device.index;
   RocState*& slot = ThreadStates<RocState>::of(device);
@@ -109,8 +114,7 @@ RocState* roc_state(GpuCall* gpu, Reason* why) {
   void* handle = nullptr;
   if (const RocResult made = api->create_handle(&handle); made != kRocSuccess) {
     roc_missing.store(true, std::memory_order_relaxed);
-    *why = make_reason(Code::kGemmLibraryUnfit,
-                       "rocblas_create_handle: " + std::string(api->status_to_string(made)),
+    *why = make_reason(Code::kGemmLibraryUnfit, "rocblas_create_handle: " + name_of(*api, made),
                        "a rocBLAS that works with this GPU");
     return nullptr;
   }
@@ -175,9 +179,7 @@ Done run_rocblas(GpuCall* gpu, const Product& p, uint32_t flags, void* workspace
         integers ? kRocI32 : kRocF32, kRocAlgoStandard, 0, 0);
   }
   if (done == kRocSuccess || done == kRocDegraded) return Done::kDone;
-  const std::string found =
-      "rocblas_gemm_strided_batched_ex: " + std::string(api.status_to_string(done)) + " (" +
-      std::to_string(done) + ")";
+  const std::string found = "rocblas_gemm_strided_batched_ex: " + name_of(api, done);
   if (done == kRocNotImplemented || done == kRocInvalidSize || done == kRocInvalidValue) {
     *why = make_reason(Code::kGemmDeclined, found, "an algorithm for the product");
     return Done::kDeclined;

@@ -7,6 +7,7 @@
 #include <condition_variable>
 #include <map>
 #include <mutex>
+#include <new>
 #include <set>
 #include <system_error>
 #include <thread>
@@ -14,6 +15,7 @@
 #include "base/texts.h"
 #include "fmt/format.h"
 #include "inspect/targets.h"
+#include "note/reader.h"
 #include "opdock/types.hpp"
 
 namespace opdock {
@@ -69,9 +71,18 @@ Report report_of(InspectedFile inspected, const std::string& path, bool whole) {
   return report;
 }
 
-SurveyedFile survey_one(const PackageTarget& target, const PackageFile& member, Linkers* linkers,
-                        const Survey& survey, bool whole) {
-  InspectedFile inspected = inspect_file(*target.files, member.path, survey.around, linkers);
+// Of a file that needs more memory than there is.
+InspectedFile without_memory(const std::string& path) {
+  InspectedFile inspected;
+  inspected.file.path = path;
+  inspected.verdict.state = State::kUndecided;
+  inspected.verdict.reasons = {make_reason(Code::kFileMemory, "no memory to read its tables into",
+                                           "as much as its symbols and strings take")};
+  return inspected;
+}
+
+SurveyedFile surveyed(InspectedFile inspected, const PackageFile& member, const Survey& survey,
+                      bool whole) {
   SurveyedFile file;
   file.path = member.path;
   file.name = member.name;
@@ -81,6 +92,16 @@ SurveyedFile survey_one(const PackageTarget& target, const PackageFile& member, 
   for (const Gpu& gpu : survey.gpus) file.gpus.push_back(cell_of(inspected, gpu));
   file.report = report_of(std::move(inspected), member.path, whole);
   return file;
+}
+
+SurveyedFile survey_one(const PackageTarget& target, const PackageFile& member, Linkers* linkers,
+                        const Survey& survey, bool whole) {
+  try {
+    return surveyed(inspect_file(*target.files, member.path, survey.around, linkers), member,
+                    survey, whole);
+  } catch (const std::bad_alloc&) {
+    return surveyed(without_memory(member.path), member, survey, whole);
+  }
 }
 
 // All files of all packages, judged on as many threads as there are cores. The caller's thread
@@ -126,6 +147,10 @@ class Crew {
   };
 
   void work() {
+    struct Stopped {};
+    const ReadWatch watch([this] {
+      if (stopped_) throw Stopped();
+    });
     for (size_t i = next_++; i < tasks_.size() && !stopped_; i = next_++) {
       const PackageTarget& target = targets_.list[tasks_[i].package];
       try {
@@ -136,7 +161,7 @@ class Crew {
         ++done_;
       } catch (...) {
         const std::lock_guard lock(mutex_);
-        if (!error_) error_ = std::current_exception();
+        if (!stopped_) error_ = std::current_exception();
         stopped_ = true;
       }
     }
@@ -292,7 +317,7 @@ Survey survey(const SurveyRequest& request, const MachineFacts& here, Progress* 
   result.num_pure = targets.num_pure;
   for (PackageTarget& target : targets.list) result.packages.push_back(std::move(target.package));
   if (!Crew(targets, request.whole, &result, progress).run()) {
-    throw Error(OPDOCK_CANCELLED, "inspecting was stopped on request; ask again: it starts anew");
+    throw Error(OPDOCK_CANCELLED, kInspectStopped);
   }
   for (SurveyedPackage& package : result.packages) conclude(result.gpus, &package);
   std::sort(result.packages.begin(), result.packages.end(),

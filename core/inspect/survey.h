@@ -65,11 +65,14 @@ struct Survey {
   double seconds = 0;
 };
 
+inline constexpr const char* kInspectStopped =
+    "inspecting was stopped on request; ask again: it starts anew";
+
 // Finds the files and judges them on as many threads as there are cores; `here` is this machine.
 // Throws Error for a request that cannot be: OPDOCK_NOT_FOUND for a package that is not installed,
 // OPDOCK_INVALID_ARGUMENT for a path that does not exist or a machine that cannot be described,
 // OPDOCK_CANCELLED if `progress` says so. Blocks on files, and starts a Python where it has to ask
-// for its folders.
+// for its folders. A file that there is no memory for is undecided (file-memory).
 Survey survey(const SurveyRequest& request, const MachineFacts& here, Progress* progress);
 
 }  // namespace opdock

@@ -180,7 +180,9 @@ std::optional<Manifest> look_at_manifest(const std::filesystem::path& path,
     read_tables(root, &manifest, &found, &op_found);
   } catch (const toml::parse_error& problem) {
     const toml::source_position& at = problem.source().begin;
-    found = {{{at.line, at.column}, fmt::format("no TOML ({})", problem.description()), "TOML"}};
+    found = {{{at.line, at.column},
+              fmt::format("no TOML ({})", problem.description()),
+              "lines such as `name = \"softmax\"`, and text in quotes"}};
   }
   const bool is_readable = found.empty();
   found.insert(found.end(), op_found.begin(), op_found.end());

@@ -35,6 +35,9 @@ void scan(const ElfFile& elf, const Extent& extent, bool named, uint64_t* budget
     while (i + kStep <= piece.size() && !has_magic(piece.data() + i)) i += kStep;
     at = std::max(at, piece_at + i);
     if (i + kStep > piece.size()) {
+      const uint64_t data = elf.reader->next_data(at);  // what lies in a hole is zeros
+      if (data >= extent.end()) return;
+      at += (data - at) / kStep * kStep;
       piece.resize(static_cast<size_t>(std::min<uint64_t>(kPiece, extent.end() - at)));
       piece_at = at;
       if (!elf.reader->read_exactly(at, piece.data(), piece.size())) return;

@@ -91,6 +91,14 @@ bool visit_relocations(const ElfFile& elf, const Dynamic& dynamic, Visit visit) 
     const std::optional<uint64_t> offset = elf.to_offset(address, size);
     if (!offset) return false;
     for (uint64_t at = 0; at < count; at += pieces.size()) {
+      // In a hole all are zeros, which say nothing: one stands for them.
+      const uint64_t begin = *offset + at * sizeof(Elf64_Rela);
+      const uint64_t skipped = (elf.reader->next_data(begin) - begin) / sizeof(Elf64_Rela);
+      if (skipped > 1) {
+        if (visit(Elf64_Rela{})) return true;
+        at += skipped;
+        if (at >= count) break;
+      }
       pieces.resize(static_cast<size_t>(std::min<uint64_t>(kAtOnce, count - at)));
       if (!elf.reader->read(*offset + at * sizeof(Elf64_Rela), pieces.data(),
                             pieces.size() * sizeof(Elf64_Rela))) {

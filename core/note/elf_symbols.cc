@@ -18,8 +18,9 @@ bool read_words(const ElfFile& elf, uint64_t offset, uint64_t count, std::vector
                 More more) {
   while (words->size() < count) {
     const size_t have = words->size();
-    const uint64_t more_words = std::max(have, kFirstWords);
-    words->resize(have + static_cast<size_t>(std::min<uint64_t>(more_words, count - have)));
+    const uint64_t more_words = std::min<uint64_t>(std::max(have, kFirstWords), count - have);
+    if (!elf.reader->holds(offset + have * 4, more_words * 4)) return false;
+    words->resize(have + static_cast<size_t>(more_words));
     if (!elf.reader->read(offset + have * 4, words->data() + have, (words->size() - have) * 4)) {
       return false;
     }
@@ -48,7 +49,8 @@ std::optional<GnuHash> read_gnu_hash(const ElfFile& elf, const Dynamic& dynamic)
   if (!table || table->size < sizeof head || !elf.reader->read(table->offset, &head)) return {};
   const uint64_t buckets_at = sizeof head + uint64_t{head.bloom_words} * 8;
   const uint64_t chains_at = buckets_at + uint64_t{head.buckets} * 4;
-  if (chains_at > table->size || chains_at > kMaxTableBytes || head.buckets == 0) {
+  if (chains_at > table->size || chains_at > kMaxTableBytes || head.buckets == 0 ||
+      !elf.reader->holds(table->offset + sizeof head, uint64_t{head.bloom_words} * 8)) {
     return std::nullopt;
   }
   GnuHash hash;
@@ -125,7 +127,8 @@ SymbolTable SymbolTable::read(const ElfFile& elf, const Dynamic& dynamic) {
   if (dynamic.symbols == 0 || (dynamic.gnu_hash == 0 && dynamic.hash == 0)) return table;
   const auto malformed = [&](const char* what) {
     if (!elf.defects->has(Code::kElfTruncated)) {
-      elf.defects->add(Code::kElfMalformed, what, "one whose parts lie inside their segment");
+      elf.defects->add(Code::kElfMalformed, what,
+                       "one whose bytes are there, inside their segment");
     }
     return SymbolTable();
   };
@@ -153,14 +156,16 @@ SymbolTable SymbolTable::read(const ElfFile& elf, const Dynamic& dynamic) {
     const uint64_t at = extent->offset + sizeof head;
     if (!read_words(elf, at, head[0], &table.buckets_, all) ||
         !read_words(elf, at + uint64_t{head[0]} * 4, head[1], &table.chains_, all)) {
-      return SymbolTable();
+      return malformed("a damaged hash table");
     }
     count = head[1];
   }
   const std::optional<Extent> extent = elf.rest_of_segment(dynamic.symbols);
   if (extent && is_guess) count = std::min(count, extent->size / sizeof(Elf64_Sym));
   if (!extent || count > std::min(extent->size, kMaxTableBytes) / sizeof(Elf64_Sym) ||
-      dynamic.names.size > kMaxTableBytes) {
+      dynamic.names.size > kMaxTableBytes ||
+      !elf.reader->holds(extent->offset, count * sizeof(Elf64_Sym)) ||
+      !elf.reader->holds(dynamic.names.offset, dynamic.names.size)) {
     return malformed("a damaged symbol table");
   }
   table.symbols_.resize(static_cast<size_t>(count));
@@ -181,7 +186,8 @@ SymbolTable SymbolTable::read(const ElfFile& elf, const Dynamic& dynamic) {
   if (dynamic.symbol_versions != 0) {
     const std::optional<Extent> versions = elf.rest_of_segment(dynamic.symbol_versions);
     if (versions && is_guess) count = std::min(count, versions->size / 2);
-    if (!versions || versions->size / 2 < count) return malformed("a damaged version table");
+    if (!versions || versions->size / 2 < count || !elf.reader->holds(versions->offset, count * 2))
+      return malformed("a damaged version table");
     table.symbols_.resize(static_cast<size_t>(count));
     table.indices_.resize(static_cast<size_t>(count));
     if (!elf.reader->read(versions->offset, table.indices_.data(), table.indices_.size() * 2)) {

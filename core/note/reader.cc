@@ -5,15 +5,53 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <utility>
 
 namespace opdock {
 namespace {
+
+constexpr size_t kAtOnce = 8 << 20;  // between two looks at whether to go on
+constexpr uint64_t kSmallTable = 16 << 20;
+thread_local ReadWatch* the_watch = nullptr;
 
 // Headers, notes and dynamic tables of a usual plugin lie in its first 12 KiB.
 constexpr size_t kHeadBytes = 12288;
 constexpr size_t kWindowBytes = 4096;
 
 }  // namespace
+
+ReadWatch::ReadWatch(std::function<void()> check)
+    : check_(std::move(check)), outer_(std::exchange(the_watch, this)) {}
+
+ReadWatch::~ReadWatch() {
+  the_watch = outer_;
+}
+
+void ReadWatch::count(size_t bytes) {
+  if (the_watch == nullptr || (the_watch->bytes_ += bytes) < kAtOnce) return;
+  the_watch->bytes_ = 0;
+  the_watch->check_();
+}
+
+uint64_t FileReader::next_data(uint64_t offset) const {
+  if (offset >= size_) return size_;
+  const off_t found = lseek(fd_, static_cast<off_t>(offset), SEEK_DATA);
+  if (found < 0) return errno == ENXIO ? size_ : offset;  // others: it cannot be told
+  return std::clamp(static_cast<uint64_t>(found), offset, size_);
+}
+
+bool FileReader::holds(uint64_t offset, uint64_t bytes) const {
+  if (bytes <= kSmallTable) return true;
+  const uint64_t end = offset + bytes;
+  uint64_t held = 0;
+  for (uint64_t at = next_data(offset); at < end;) {
+    const off_t hole = lseek(fd_, static_cast<off_t>(at), SEEK_HOLE);
+    const uint64_t behind = hole < 0 ? end : std::clamp(static_cast<uint64_t>(hole), at + 1, end);
+    held += behind - at;
+    at = next_data(behind);
+  }
+  return held >= bytes / 2;
+}
 
 bool FileReader::read_exactly(uint64_t offset, void* out, size_t bytes) {
   if (!contains(offset, bytes)) return false;
@@ -23,7 +61,7 @@ bool FileReader::read_exactly(uint64_t offset, void* out, size_t bytes) {
   }
   uint8_t* to = static_cast<uint8_t*>(out);
   while (bytes > 0) {
-    const ssize_t got = ::pread(fd_, to, bytes, static_cast<off_t>(offset));
+    const ssize_t got = ::pread(fd_, to, std::min(bytes, kAtOnce), static_cast<off_t>(offset));
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) {
       error_ = errno;
@@ -36,6 +74,7 @@ bool FileReader::read_exactly(uint64_t offset, void* out, size_t bytes) {
     to += got;
     offset += static_cast<uint64_t>(got);
     bytes -= static_cast<size_t>(got);
+    ReadWatch::count(static_cast<size_t>(got));
   }
   return true;
 }

@@ -4,11 +4,29 @@
 
 #include <cstdint>
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <string>
 #include <type_traits>
 
 namespace opdock {
+
+// As long as it lives, reading on this thread calls check() every few MiB: what throws there ends
+// the reading.
+class ReadWatch {
+ public:
+  explicit ReadWatch(std::function<void()> check);
+  ~ReadWatch();
+  ReadWatch(const ReadWatch&) = delete;
+  ReadWatch& operator=(const ReadWatch&) = delete;
+
+  static void count(size_t bytes);  // that were read
+
+ private:
+  std::function<void()> check_;
+  size_t bytes_ = 0;
+  ReadWatch* outer_;
+};
 
 // Reads inside [0, size) of `fd` (the caller's, kept open). The head of the file is kept, and so is
 // the neighbourhood of the last read behind it: a plugin is checked with a handful of system calls.
@@ -34,6 +52,12 @@ class FileReader {
     static_assert(std::is_trivially_copyable_v<T>);
     return read(offset, out, sizeof(T));
   }
+
+  // The first byte at or behind `offset` that lies in no hole of the file; size() if there is none.
+  uint64_t next_data(uint64_t offset) const;
+  // Whether at least half of these bytes lie in no hole. A file that takes a few KiB of disk can
+  // have tables of gigabytes in holes, which no tool makes. What is small counts as held.
+  bool holds(uint64_t offset, uint64_t bytes) const;
 
   // A NUL-terminated text of at most `limit` bytes that begins at `offset` and ends before `end`.
   bool read_text(uint64_t offset, uint64_t end, size_t limit, std::string* out);

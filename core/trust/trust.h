@@ -86,9 +86,11 @@ class Trust {
 // The file that holds the user's consents, one absolute path a line; empty if there is no home.
 std::string consent_file(const SearchEnvironment& environment);
 
-// Adds `folder`, links resolved, to the user's consents; a second time changes nothing.
-// OPDOCK_INVALID_ARGUMENT: the argument is at fault; OPDOCK_INTERNAL: the list is.
-Status record_consent(const std::string& folder, const SearchEnvironment& environment);
+// Adds `folder`, links resolved, to the user's consents; a second time changes nothing. Without
+// `force` the root folder and folders that everybody may write are refused: anybody could add code
+// to them. OPDOCK_INVALID_ARGUMENT: the argument is at fault; OPDOCK_INTERNAL: the list is.
+Status record_consent(const std::string& folder, const SearchEnvironment& environment,
+                      bool force = false);
 
 // Takes `folder` from them, by the name it is listed under or one that leads to it. One that is not
 // listed is the argument's fault.

@@ -119,7 +119,7 @@ void Trust::read_consents(const SearchEnvironment& environment) {
   }
 }
 
-Status record_consent(const std::string& folder, const SearchEnvironment& environment) {
+Status record_consent(const std::string& folder, const SearchEnvironment& environment, bool force) {
   std::string path;
   if (Status none = find_list(environment, &path); !none.ok()) return none;
   if (folder.empty() || folder.front() != '/') {
@@ -134,6 +134,14 @@ Status record_consent(const std::string& folder, const SearchEnvironment& enviro
   }
   if (real.find('\n') != std::string::npos) {
     return refused("found a folder with a line break in its name; rename it");
+  }
+  const bool is_open = (status.st_mode & S_IWOTH) != 0;
+  if (!force && (real == "/" || is_open)) {
+    return refused(fmt::format(
+        "found {}, {}, wanted a folder that only those you trust may write; name the plugins' own "
+        "folder, or add --force to run code of {}",
+        real, is_open ? "which everybody may write" : "which holds every folder of this machine",
+        is_open ? "everybody's" : "everybody's, from /tmp too"));
   }
   return rewrite(path, environment, [&](std::vector<std::string>* folders) {
     if (std::find(folders->begin(), folders->end(), real) != folders->end()) return false;

@@ -38,9 +38,10 @@ auto translate(const Body& body) {
   try {
     return body();
   } catch (const Error& error) {
-    const opdock_status status = error.kind() == Error::Kind::kArgument ? OPDOCK_INVALID_ARGUMENT
-                                 : error.kind() == Error::Kind::kSystem ? OPDOCK_IO_ERROR
-                                                                        : OPDOCK_UNSUPPORTED;
+    const opdock_status status = error.kind() == Error::Kind::kArgument  ? OPDOCK_INVALID_ARGUMENT
+                                 : error.kind() == Error::Kind::kSystem  ? OPDOCK_IO_ERROR
+                                 : error.kind() == Error::Kind::kStopped ? OPDOCK_CANCELLED
+                                                                         : OPDOCK_UNSUPPORTED;
     throw opdock::Error(status, error.what());
   }
 }
@@ -169,14 +170,16 @@ void plan_wait(Plan&, HandleArgument, int64_t ticket) {
   require(ticket >= 0, "ticket", std::to_string(ticket), "what a submitting op has returned");
 }
 
-void run_wait(Call&, Results, HandleArgument handle, int64_t ticket) {
-  translate([&] { handle->engine.wait(static_cast<uint64_t>(ticket)); });
+void run_wait(Call& call, Results, HandleArgument handle, int64_t ticket) {
+  const auto stop = [&] { return call.is_cancelled(); };
+  translate([&] { handle->engine.wait(static_cast<uint64_t>(ticket), stop); });
 }
 
 void plan_wait_all(Plan&, HandleArgument) {}
 
-void run_wait_all(Call&, Results results, HandleArgument handle) {
-  results.set(0, static_cast<int64_t>(translate([&] { return handle->engine.wait_all(); })));
+void run_wait_all(Call& call, Results results, HandleArgument handle) {
+  const auto stop = [&] { return call.is_cancelled(); };
+  results.set(0, static_cast<int64_t>(translate([&] { return handle->engine.wait_all(stop); })));
 }
 
 }  // namespace

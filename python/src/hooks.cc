@@ -272,6 +272,10 @@ void set_hooks(opdock_options* options) {
   options->references = &kReferences;
 }
 
+bool is_interrupted() {
+  return cancelled(nullptr) != 0;
+}
+
 bool raise_kept_error() {
   if (kept.type == nullptr) return false;
   const KeptError error = std::exchange(kept, {});

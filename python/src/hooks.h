@@ -14,6 +14,9 @@ void set_hooks(opdock_options* options);
 // An exception that Python code called by a hook raised on this thread: raised again here, where
 // the call that led to the hook has come back. False if there is none. The GIL is held.
 bool raise_kept_error();
+// Whether a signal's handler has raised an error, which is kept for this thread and raised once the
+// interpreter goes on. With the GIL.
+bool is_interrupted();
 
 // Puts what opdock_take_reasons_json says into `reasons` of the exception that is set.
 void add_reasons();

@@ -1,7 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "object.h"
 
+#include <unistd.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <system_error>
+#include <thread>
+
 #include "gil.h"
+#include "hooks.h"
 #include "opdock/types.hpp"
 
 namespace opdock::python {
@@ -19,11 +29,60 @@ opdock_object* object_of(PyObject* self) {
   return reinterpret_cast<ObjectObject*>(self)->object;
 }
 
-void object_destroy(PyObject* self) {
-  if (opdock_object* object = object_of(self)) {
-    // The last one may wait for threads of the plugin, which may be waiting for the GIL.
+// Shared by the thread that releases an object and the one that waits for it.
+struct Releasing {
+  std::mutex mutex;
+  std::condition_variable ended;
+  bool has_ended = false;
+
+  bool wait(std::chrono::milliseconds most) {
+    std::unique_lock lock(mutex);
+    return ended.wait_for(lock, most, [this] { return has_ended; });
+  }
+};
+
+// The thread that releases `object`; one that is no thread if there is none to be had.
+std::thread start_releasing(opdock_object* object, const std::shared_ptr<Releasing>& state) {
+  try {
+    return std::thread([object, state] {
+      object->release(object);
+      const std::lock_guard lock(state->mutex);
+      state->has_ended = true;
+      state->ended.notify_all();
+    });
+  } catch (const std::system_error&) {
+    return {};
+  }
+}
+
+// Gives a reference back. For the last one that may wait for I/O, and for threads that want the
+// GIL. Signals come to the main thread alone: another one waits there, and goes on after Ctrl-C.
+void release_object(opdock_object* object) {
+  constexpr std::chrono::milliseconds kPause(50);
+  const bool is_main = gettid() == getpid();
+  const auto state = std::make_shared<Releasing>();
+  std::thread helper = is_main ? start_releasing(object, state) : std::thread();
+  if (!helper.joinable()) {
     const GilRelease release;
     object->release(object);
+    return;
+  }
+  for (;;) {
+    {
+      const GilRelease release;
+      if (state->wait(kPause)) return helper.join();
+    }
+    if (is_interrupted()) return helper.detach();
+  }
+}
+
+void object_destroy(PyObject* self) {
+  if (opdock_object* object = object_of(self)) {
+    // An object may go while an exception is on its way.
+    PyObject *type = nullptr, *value = nullptr, *trace = nullptr;
+    PyErr_Fetch(&type, &value, &trace);
+    release_object(object);
+    PyErr_Restore(type, value, trace);
   }
   PyTypeObject* type = Py_TYPE(self);
   type->tp_free(self);

@@ -184,6 +184,34 @@ TEST_P(LifeTest, ACallbackMaySubmitButNotWait) {
   EXPECT_EQ(chain.refusals, "yes yes yes yes yes yes yes yes yes yes yes yes ");
 }
 
+// A request ends when its callback has returned: until then there is something to wait for.
+TEST_P(LifeTest, WaitingStopsOnRequestAndTheIoGoesOn) {
+  folder.write("file", "12345678");
+  char memory[8] = {};
+  sem_t may_end;
+  sem_init(&may_end, 0, 0);
+  Engine engine(options_of(GetParam()));
+  Request read = read_of(path(), 0, memory, 8);
+  read.context = &may_end;
+  read.done = [](void* context) { sem_wait(static_cast<sem_t*>(context)); };
+  const uint64_t ticket = engine.submit(read), other = engine.submit(read);
+  int asked = 0;
+  const auto stop = [&] { return ++asked == 2; };
+  const std::string told = "waiting was stopped on request; the I/O goes on";
+  EXPECT_EQ(error_of([&] { engine.wait(ticket, stop); }, Error::Kind::kStopped), told);
+  EXPECT_EQ(asked, 2);
+  asked = 0;
+  EXPECT_EQ(error_of([&] { engine.wait_all(stop); }, Error::Kind::kStopped), told);
+  EXPECT_EQ(asked, 2);
+  sem_post(&may_end);
+  sem_post(&may_end);
+  engine.wait(ticket, [] { return false; });
+  EXPECT_EQ(std::string(memory, 8), "12345678");
+  EXPECT_EQ(engine.wait_all([] { return false; }), 1u);
+  EXPECT_NE(error_of([&] { engine.wait(other); }, Error::Kind::kArgument), "");
+  sem_destroy(&may_end);
+}
+
 TEST_P(LifeTest, DestructionWaitsForWhatWasSubmitted) {
   const size_t files = open_files(), running = threads(), rings = mapped_rings();
   const std::string bytes = random_bytes(300'000, 2);

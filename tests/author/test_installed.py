@@ -27,6 +27,29 @@ def test_a_moved_tree_starts(prefix, tmp_path):
     assert [Path(line.split()[2]).resolve() for line in found] == [library.resolve()]
 
 
+def test_pkg_config_knows_where_the_tree_lies(prefix):
+    """The staged prefix is not the one that the build was configured for."""
+    if shutil.which("pkg-config") is None:
+        pytest.skip("no pkg-config")
+    advice = "configure an older build folder once more with -Dpkgconfig.relocatable=true"
+    variables = {
+        "opdock": ["prefix", "libdir"],
+        "opdock-plugin": ["prefix", "pack", "device_dir", "plugin_build", "version_script"],
+    }
+    for name, wanted in variables.items():
+        folder = next(prefix.rglob(f"{name}.pc")).parent
+
+        def ask(*words, name=name, folder=folder):
+            return run_well("pkg-config", *words, name, PKG_CONFIG_PATH=folder).split()
+
+        places = [place for one in wanted for place in ask(f"--variable={one}")]
+        places += [word[2:] for word in ask("--cflags", "--libs") if word[:2] in ("-I", "-L")]
+        assert len(places) > len(wanted)
+        for place in places:
+            found = Path(place).resolve()
+            assert found.is_relative_to(prefix) and found.exists(), (place, advice)
+
+
 def runs(folder, **more):
     """Both programs compute by the plugin of the build tree."""
     for name in ("softmax_c", "softmax_cpp"):

@@ -71,6 +71,14 @@ def test_build_makes_a_plugin_once(opdock, plugin):
     inspected = opdock("inspect", report["path"], "--json")
     assert inspected.status == 0 and inspected.json["ops"] == ["doubled"]
     assert "is there already" in opdock("build", plugin).out
+    # Its code comes into another cache only where its maker is trusted.
+    archive, other = plugin.parent / "all.tar", plugin.parent / "other"
+    other.mkdir(mode=0o700)
+    assert opdock("cache", "export", archive).status == 0
+    refused = opdock("cache", "import", archive, OPDOCK_CACHE_DIR=str(other))
+    assert refused.status == 1 and "cache-untrusted" in refused.err and "--trust" in refused.err
+    taken = opdock("cache", "import", "--trust", archive, "--json", OPDOCK_CACHE_DIR=str(other))
+    assert taken.status == 0 and taken.json["imported"] == 1
 
 
 @needs_tools

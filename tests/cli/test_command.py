@@ -63,8 +63,10 @@ def test_list_shows_a_path_that_is_missing(opdock):
 
 def test_list_writes_control_characters_as_text(opdock, folder):
     shutil.copy(CASES / "good_b.so", folder / "\033[31mred\n.so")
+    shutil.copy(CASES / "good_b.so", folder / "x\u202eos.\u200b.so")
     result = opdock("list", "--plugin-path", folder)
     assert "\033" not in result.out and "\\x1b[31mred\\x0a.so" in result.out
+    assert "\u202e" not in result.out and "x\\u202eos.\\u200b.so" in result.out
 
 
 # ---- inspect
@@ -424,7 +426,10 @@ def test_trust_lets_a_folder_that_others_can_write_be_used(opdock, tmp_path):
     variables = {"XDG_DATA_HOME": str(data)}
     before = by_name(opdock("list", "--json", **variables).json)["good.so"]
     assert before["reasons"][0]["code"] in ("untrusted-writable", "untrusted-owner")
-    assert opdock("trust", plugins, **variables).status == 0
+    refused = opdock("trust", plugins, **variables)
+    assert refused.status == 2 and "everybody may write" in refused.err
+    assert by_name(opdock("list", "--json", **variables).json)["good.so"]["usable"] is False
+    assert opdock("trust", "--force", plugins, **variables).status == 0
     after = by_name(opdock("list", "--json", **variables).json)["good.so"]
     assert after["usable"] is True
     recorded = tmp_path / "home" / ".config" / "opdock" / "trusted"
@@ -462,7 +467,17 @@ def test_trust_of_a_folder_that_is_gone_is_taken_back_by_any_name(opdock, tmp_pa
     assert opdock("trust", "--list", "--json").json["trusted"] == []
 
 
-@pytest.mark.parametrize("arguments", [[], ["--remove"], ["--list", "/tmp"]])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["--remove"],
+        ["--list", "/tmp"],
+        ["--force"],
+        ["--force", "--remove", "/tmp"],
+        ["/"],
+    ],
+)
 def test_trust_wants_one_thing(opdock, arguments):
     result = opdock("trust", *arguments)
     assert result.status == 2 and result.err and not result.out
@@ -477,7 +492,7 @@ def test_trust_of_a_link_that_others_can_turn_says_so(opdock, tmp_path):
     result = opdock("trust", way / "link")
     assert result.status == 1 and f"{way} with mode 0777" in result.out
     assert opdock("trust", plugins).status == 0
-    assert opdock("trust", way).status == 0
+    assert opdock("trust", "--force", way).status == 0
     assert opdock("trust", way / "link").status == 0
 
 

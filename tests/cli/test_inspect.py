@@ -397,29 +397,53 @@ class Page(html.parser.HTMLParser):
 
 
 def test_the_page_has_the_matrix_and_nothing_from_elsewhere(opdock, tmp_path, made):
-    wheel(tmp_path, {"foo/x.so": made(80)}, name="<b>evil&")
+    wheel(tmp_path, {"foo/x.so": made(80)}, name="<b>evil&\u202e")
     (tmp_path / "made" / "x.so").unlink()
     target = tmp_path / "page.html"
-    target.write_text("old")
+    target.write_text("")  # as mktemp leaves it
     words = ["--gpu", "sm_80", "--gpu", "sm_90", "--driver", "570"]
     result = opdock("inspect", tmp_path, *words, "--html", target)
     assert result.status == 1
     text = target.read_text()
     page = Page(text)
-    assert page.open == [] and "<b>evil&" in page.text and "<b>evil" not in text
+    assert page.open == [] and "<b>evil&\\u202e" in page.text and "<b>evil" not in text
+    assert "\u202e" not in text + result.out and "<b>evil&\\u202e" in result.out
     assert "native sm_80" in page.text and "arch-mismatch" in page.text
     assert {tag for tag, _ in page.tags} & {"script", "link", "img", "iframe", "a"} == set()
     for _, attributes in page.tags:
         assert not {"src", "href", "onclick", "style"} & attributes.keys()
     assert "prefers-color-scheme" in text and "http://" not in text and "url(" not in text
     assert sorted(p.name for p in tmp_path.iterdir() if "page" in p.name) == ["page.html"]
+    target.write_text(text + "<!-- the run before -->")
+    assert opdock("inspect", tmp_path, *words, "--html", target).status == 1
+    assert target.read_text().endswith("</html>\n")
+
+
+def test_a_page_replaces_nothing_but_a_page(opdock, tmp_path, made):
+    """What is meant as a further file to inspect stays, and so does what else was there."""
+    library = tmp_path / "made" / "x.so"
+    made()
+    path = wheel(tmp_path, {"foo/x.so": made()})
+    text = tmp_path / "notes.html"
+    text.write_text("<!DOCTYPE html>\n<title>notes</title>\n")
+    (tmp_path / "link.html").symlink_to(text)
+    os.mkfifo(tmp_path / "fifo")
+    kept = {file: file.read_bytes() for file in (library, path, text)}
+    for target in (*kept, tmp_path / "link.html", tmp_path / "fifo", tmp_path):
+        result = opdock("inspect", "--html", target, library)
+        assert result.status == 2 and result.out == "", target
+        assert f'"{target}", which is no page that opdock wrote' in result.err
+    assert {file: file.read_bytes() for file in kept} == kept
+    assert (tmp_path / "fifo").is_fifo()
 
 
 def test_a_page_that_cannot_be_written_leaves_nothing(opdock, tmp_path, made):
     path = wheel(tmp_path, {"foo/x.so": made()})
     (tmp_path / "page").mkdir()
     result = opdock("inspect", path, "--html", tmp_path / "page")
-    assert result.status == 1 and "page" in result.err
+    assert result.status == 2 and "page" in result.err
+    result = opdock("inspect", path, "--html", "/proc/self/page")
+    assert result.status == 1 and "/proc/self/page" in result.err
     assert [p.name for p in tmp_path.iterdir() if p.name.startswith("page")] == ["page"]
 
 

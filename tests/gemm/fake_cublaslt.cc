@@ -3,7 +3,8 @@
 // NVIDIA's reference, not taken from the code that is tested.
 //
 // FAKE_CUBLASLT, words apart: create=N, heuristic=N, matmul=N return that status instead;
-// workspace=N is what algorithms need, while they are offered at least that much.
+// workspace=N is what algorithms need, while they are offered at least that much; greedy=N
+// whatever they are offered.
 // FAKE_CUBLASLT_RECORD: a file that gets a line for each create, heuristic and matmul.
 // SPDX-License-Identifier: Apache-2.0
 #include <dlfcn.h>
@@ -237,6 +238,8 @@ EXPORT int cublasLtMatmulAlgoGetHeuristic(Handle* handle, Desc* desc, Matrix* a,
   found->algo.magic = kMagic;
   const auto needs = static_cast<uint64_t>(setting("workspace", 0));
   found->algo.workspace = found->workspace = needs <= preference->workspace ? needs : 0;
+  if (const auto greedy = static_cast<uint64_t>(setting("greedy", 0)); greedy != 0)
+    found->algo.workspace = found->workspace = greedy;
   for (int i = 0; i < 4; ++i) {
     const auto alignment = preference->numbers.find(5 + i);
     found->algo.alignments[i] = alignment == preference->numbers.end() ? 256 : alignment->second;

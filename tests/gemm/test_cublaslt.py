@@ -84,6 +84,7 @@ WARNING = "products of matrices are computed by plain kernels, which are slow: "
         (EMPTY, "", "gemm-library-unfit", "a libcublasLt without cublasLtGetVersion"),
         (FAKE, "create=1", "gemm-library-unfit", "CUBLAS_STATUS_NOT_INITIALIZED (1)"),
         (FAKE, "heuristic=15", "gemm-declined", "CUBLAS_STATUS_NOT_SUPPORTED (15)"),
+        (FAKE, "greedy=99999999", "gemm-declined", "CUBLAS_STATUS_NOT_SUPPORTED (15)"),
         (FAKE, "matmul=15", "gemm-declined", "CUBLAS_STATUS_NOT_SUPPORTED (15)"),
     ],
 )

@@ -157,14 +157,23 @@ OPDOCK_EXPORT opdock_status opdock_inspect_json(opdock_runtime* runtime, const c
  * object with any of "paths" (shared objects, programs, wheels, folders, virtual environments),
  * "packages" (names of installed packages), "environment" (true: all that are installed), "sites"
  * (where packages are installed; without it the Python of $VIRTUAL_ENV or PATH is asked, which
- * starts a process), and the machine, if it is not this one: "gpus" (texts such as "sm_100"),
- * "driver", "cuda", "glibc", "libstdcxx", "arch", "cpu", "rocm" (texts; docs/inspect.md). Writes
+ * starts a process), "with" (names of installed packages that are imported before), and the
+ * machine, if it is not this one: "gpus" (texts such as "sm_100"), "driver", "cuda", "glibc",
+ * "libstdcxx", "arch", "cpu", "rocm" (texts; docs/inspect.md). Writes
  * {"machine", "packages", "skipped", "reasons", "summary"}. Needs no trust. OPDOCK_NOT_FOUND for a
  * package that is not installed, OPDOCK_INVALID_ARGUMENT for a path that does not exist and for a
  * request that cannot be. Reads files on as many threads as there are cores; opdock_options' hooks
  * are called on the caller's thread. */
 OPDOCK_EXPORT opdock_status opdock_survey_json(opdock_runtime* runtime, const char* request,
                                                char** out, char* error, uint32_t error_size);
+/* From now on the runtime's reports on plugins (list, explain) are those of another machine: what
+ * would it do? machine: a JSON object with any of "gpus" (texts such as "sm_100"), "driver", "cuda"
+ * and "rocm" (texts), as in opdock_survey_json; the rest of the machine is this one. GPUs that
+ * would be served by compiling a plugin's source count as served. Such a runtime loads nothing.
+ * Call it before any other function with the runtime. OPDOCK_INVALID_ARGUMENT for a machine that
+ * cannot be. */
+OPDOCK_EXPORT opdock_status opdock_runtime_describe(opdock_runtime* runtime, const char* machine,
+                                                    char* error, uint32_t error_size);
 /* What differs between the files `a` and `b`, such as two builds of one library: architectures,
  * toolkits, libraries and symbol versions needed, symbols, sizes. Either may be a wheel's member:
  * "foo.whl/foo/x.so". Writes {"equal", "a", "b", …}, docs/inspect.md. OPDOCK_NOT_FOUND if there is
@@ -184,7 +193,9 @@ OPDOCK_EXPORT opdock_status opdock_doctor_json(opdock_runtime* runtime, char** o
 /* The cache of what was compiled and built. action: "ls" (what is in it), "verify" (the same, with
  * every byte checked and damaged entries set aside), "gc" (remove the least recently used entries
  * beyond OPDOCK_CACHE_MAX_BYTES, and the leftovers of dead processes), "clear", "export" or
- * "import" (file: the archive; else NULL). *out: an object, see docs/cache.md.
+ * "import", which refuses an archive with compiled code (anybody can make one), or
+ * "import-trusted", for an archive of whoever may run code here (file: the archive; else NULL).
+ * *out: an object, see docs/cache.md.
  * OPDOCK_INVALID_ARGUMENT for another action or an invalid setting; OPDOCK_INCOMPATIBLE if the
  * folder, the file or its file system cannot be used. May block on files. */
 OPDOCK_EXPORT opdock_status opdock_cache_json(const char* action, const char* file, char** out,
@@ -256,7 +267,8 @@ OPDOCK_EXPORT void opdock_free(void* memory);
 
 /* The user's consent to load plugins from `folder` (an absolute path) and what really lies below
  * it, kept in the user's own configuration. action: "add", "remove", "check", which changes nothing
- * and takes a file too, or "list" (folder: NULL).
+ * and takes a file too, or "list" (folder: NULL); or "force": "add" that also takes "/" and folders
+ * that everybody may write, which "add" refuses.
  * *out: {"folder", "consent" (it covers the folder now), "trusted" (plugins in it may be used, as
  * far as its place goes), "reasons"}, or {"file", "trusted" (paths), "reasons"} for "list". A link
  * is trusted where both its own place and its target's are. OPDOCK_INVALID_ARGUMENT for another
@@ -464,6 +476,10 @@ typedef struct opdock_call_options {
   void* workspace;
   uint64_t workspace_bytes;
   const opdock_keeper* keeper; /* NULL: ops may keep nothing */
+  /* Nonzero: products of float32 may round to TF32 what they multiply. Asked on the calling thread,
+   * at most once while a call is planned and once while it runs, and only by a product of float32
+   * on an NVIDIA GPU; a program that always allows it returns 1. NULL: they may not. */
+  int32_t (*allows_tf32)(void);
 } opdock_call_options;
 
 /* Seeds the runtime's own generators, one for each device, from which ops draw that are given no

@@ -372,6 +372,18 @@ typedef struct opdock_tuning {
   int32_t (*choice)(const opdock_call* call, uint64_t question, uint32_t count);
 } opdock_tuning;
 
+/* Extension "opdock.cancel/1": whether the program wants a call that waits to end. */
+#define OPDOCK_CANCEL_1 "opdock.cancel/1"
+typedef struct opdock_cancel {
+  uint32_t struct_size;
+  uint32_t reserved;
+  /* Nonzero: yes, as after Ctrl-C (opdock_options.cancelled). run of an op with
+   * OPDOCK_OP_MAY_BLOCK asks about every 50 ms while it waits, on the thread of the call and with
+   * no lock held, as the program's own code runs here; it then returns OPDOCK_CANCELLED. What the
+   * call has begun and needs its arguments no longer may go on. */
+  int32_t (*is_cancelled)(const opdock_call* call);
+} opdock_cancel;
+
 /* --------------------------------------------------------------------------------- the plugin */
 
 /* A tensor that plan asks the host to make. The host makes it contiguous: the last dimension's
@@ -501,7 +513,7 @@ OPDOCK_EXPORT const opdock_plugin* OPDOCK_ENTRY(void);
  *        its own minor of major 0. A launch must reach through num_args, an object through release.
  *        Removed: OPDOCK_CALL_…, opdock_generator.device_offset. Note version 2: the image table is
  *        found through the dynamic symbol opdock_images_v0. opdock.tuning/1. Parameters may share a
- *        gradient ("x & y"). opdock.gemm/1 (gemm.h). */
+ *        gradient ("x & y"). opdock.gemm/1 (gemm.h). opdock.cancel/1. */
 
 #ifdef __cplusplus
 }

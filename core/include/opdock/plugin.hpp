@@ -436,6 +436,12 @@ class Call : public CallBase {
     if (context.error) std::rethrow_exception(context.error);
   }
 
+  // Whether the program wants the call to end: see opdock_cancel. For an op that may block.
+  bool is_cancelled() const {
+    const opdock_cancel* table = extension<opdock_cancel>(OPDOCK_CANCEL_1);
+    return table != nullptr && table->is_cancelled(call_) != 0;
+  }
+
   // Keeps the memory of an argument until the returned object is destroyed, on any thread, also
   // after the call. The op has the flag `retains`.
   Retained retain(Tensor argument) const {

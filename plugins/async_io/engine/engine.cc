@@ -3,8 +3,9 @@
 
 #include <signal.h>
 
-#include <iterator>
+#include <chrono>
 #include <string>
+#include <vector>
 
 #include "core.h"
 #include "pages.h"
@@ -127,7 +128,27 @@ std::string leave(Core* core, Place place) {
   return error;
 }
 
-void wait_for(Core* core, uint64_t ticket) {
+// With the mutex held and the job counted among those waited for: blocks until it has ended.
+// False: stop() wanted it so before.
+bool await(Core* core, const Job& job, std::unique_lock<std::mutex>* lock,
+           const std::function<bool()>& stop) {
+  constexpr std::chrono::milliseconds kPause(50);
+  const auto has_ended = [&] { return job.has_ended; };
+  if (!stop) core->ended.value.wait(*lock, has_ended);
+  while (!job.has_ended && !core->ended.value.wait_for(*lock, kPause, has_ended)) {
+    lock->unlock();
+    const bool is_over = stop();
+    lock->lock();
+    if (is_over && !job.has_ended) return false;
+  }
+  return true;
+}
+
+[[noreturn]] void throw_stopped() {
+  throw Error(Error::Kind::kStopped, "waiting was stopped on request; the I/O goes on");
+}
+
+void wait_for(Core* core, uint64_t ticket, const std::function<bool()>& stop) {
   std::string error;
   {
     std::unique_lock lock(core->mutex);
@@ -138,7 +159,10 @@ void wait_for(Core* core, uint64_t ticket) {
                       ", wanted one that submit has given and nobody has waited for yet");
     Job* job = place->second.get();
     ++job->waiters;
-    core->ended.value.wait(lock, [&] { return job->has_ended; });
+    if (!await(core, *job, &lock, stop)) {
+      --job->waiters;
+      throw_stopped();
+    }
     error = leave(core, place);
   }
   if (!error.empty()) throw Error(Error::Kind::kSystem, error);
@@ -170,41 +194,38 @@ uint64_t Engine::submit(const Request& request) {
   return enqueue(core_, request, false);
 }
 
-void Engine::wait(uint64_t ticket) {
+void Engine::wait(uint64_t ticket, const std::function<bool()>& stop) {
   check_may_wait(*core_);
-  wait_for(core_, ticket);
+  wait_for(core_, ticket, stop);
 }
 
-size_t Engine::wait_all() {
+size_t Engine::wait_all(const std::function<bool()>& stop) {
   check_may_wait(*core_);
-  size_t count = 0;
   std::string error;
+  std::vector<Place> all;
   {
     std::unique_lock lock(core_->mutex);
-    const uint64_t newest = core_->last_ticket;
+    for (Place place = core_->jobs.begin(); place != core_->jobs.end(); ++place)
+      if (!place->second->is_run) all.push_back(place);
     // What is counted as waited for stays in the map until it is left.
-    for (const auto& [ticket, job] : core_->jobs)
-      if (!job->is_run) ++job->waiters;
-    Place place = core_->jobs.begin();
-    while (place != core_->jobs.end() && place->first <= newest) {
-      const Job* job = place->second.get();
-      if (!job->is_run) core_->ended.value.wait(lock, [&] { return job->has_ended; });
-      const Place next = std::next(place);
-      if (!job->is_run) {
-        const std::string text = leave(core_, place);
-        if (error.empty()) error = text;
-        ++count;
-      }
-      place = next;
+    for (const Place place : all) ++place->second->waiters;
+    for (const Place place : all) {
+      if (await(core_, *place->second, &lock, stop)) continue;
+      for (const Place kept : all) --kept->second->waiters;
+      throw_stopped();
+    }
+    for (const Place place : all) {
+      const std::string text = leave(core_, place);
+      if (error.empty()) error = text;
     }
   }
   if (!error.empty()) throw Error(Error::Kind::kSystem, error);
-  return count;
+  return all.size();
 }
 
 void Engine::run(const Request& request) {
   check_may_wait(*core_);
-  wait_for(core_, enqueue(core_, request, true));
+  wait_for(core_, enqueue(core_, request, true), {});
 }
 
 const Options& Engine::options() const {

@@ -19,6 +19,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <stdexcept>
 #include <string>
 
@@ -30,6 +31,7 @@ class Error : public std::runtime_error {
     kArgument,  // the caller's mistake: an option, a request, a ticket
     kSystem,    // what a file or the kernel answered
     kUnusable,  // the engine cannot be used from here: after a fork, or in a callback
+    kStopped,   // the caller wanted to wait no longer
   };
   Error(Kind kind, const std::string& text) : std::runtime_error(text), kind_(kind) {}
   Kind kind() const { return kind_; }
@@ -116,12 +118,15 @@ class Engine {
   // Blocks until the request has ended; throws kSystem if it failed, and kArgument for a ticket
   // that was never given or has been waited for. Threads that wait for one at once all get its
   // outcome.
-  void wait(uint64_t ticket);
+  //
+  // Both waits call stop(), if there is one, about every 50 ms and with nothing locked. Once it is
+  // true they throw kStopped: the I/O goes on, and what was waited for can be waited for again.
+  void wait(uint64_t ticket, const std::function<bool()>& stop = {});
 
   // Blocks until every request submitted before, and not yet waited for, has ended: those of other
   // threads too, whose tickets are then gone unless they wait already. Returns their number, or
   // throws kSystem for the one of those that failed which was submitted first.
-  size_t wait_all();
+  size_t wait_all(const std::function<bool()>& stop = {});
 
   // Like submit and wait in one, out of wait_all's sight.
   void run(const Request& request);

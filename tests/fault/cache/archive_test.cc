@@ -44,7 +44,7 @@ class Archive : public ::testing::Test {
     write(to.path("in.tar"), bytes);
     Imported done;
     std::vector<Reason> reasons;
-    ASSERT_FALSE(import_entries(layout(to), to.path("in.tar"), &done, &reasons)) << what;
+    ASSERT_FALSE(import_entries(layout(to), to.path("in.tar"), true, &done, &reasons)) << what;
     ASSERT_EQ(reasons.size(), 1u) << what << text(reasons);
     ASSERT_EQ(reasons[0].code, code) << what << text(reasons);
     ASSERT_EQ(done.entries, 0u);
@@ -80,12 +80,12 @@ TEST_F(Archive, WorksElsewhereAndTwice) {
   CacheFolder to;
   Imported done;
   std::vector<Reason> reasons;
-  ASSERT_TRUE(import_entries(layout(to), file_, &done, &reasons)) << text(reasons);
+  ASSERT_TRUE(import_entries(layout(to), file_, true, &done, &reasons)) << text(reasons);
   EXPECT_EQ(done.entries, 3u);
   EXPECT_EQ(done.present, 0u);
   expect_next_attempt_right(to);
   done = {};
-  ASSERT_TRUE(import_entries(layout(to), file_, &done, &reasons)) << text(reasons);
+  ASSERT_TRUE(import_entries(layout(to), file_, true, &done, &reasons)) << text(reasons);
   EXPECT_EQ(done.entries, 0u);
   EXPECT_EQ(done.present, 3u);
   // Read-only from then on.
@@ -94,6 +94,21 @@ TEST_F(Archive, WorksElsewhereAndTwice) {
   EXPECT_EQ(to.open()->find(plugin_request(), nullptr, &reasons).size(), 1u);
   disarm();
   EXPECT_TRUE(reasons.empty()) << text(reasons);
+}
+
+// Its digests agree with themselves whoever made it.
+TEST_F(Archive, CodeIsTakenFromTrustedMakersAlone) {
+  CacheFolder to;
+  Imported done;
+  std::vector<Reason> reasons;
+  EXPECT_FALSE(import_entries(layout(to), file_, false, &done, &reasons));
+  ASSERT_EQ(reasons.size(), 1u) << text(reasons);
+  EXPECT_EQ(reasons[0].code, Code::kCacheUntrusted);
+  EXPECT_NE(reasons[0].found.find("of 3 entries"), std::string::npos) << text(reasons);
+  EXPECT_NE(reasons[0].advice.find("--trust"), std::string::npos);
+  EXPECT_EQ(done.entries, 0u);
+  EXPECT_TRUE(list_entries(layout(to), false).empty());
+  EXPECT_TRUE(to.temp().empty());
 }
 
 TEST_F(Archive, AnyTarReadsIt) {
@@ -135,7 +150,7 @@ TEST_F(Archive, FlippedBytesAreNoticed) {
     write(to.path("in.tar"), bytes);
     Imported done;
     std::vector<Reason> reasons;
-    if (import_entries(layout(to), to.path("in.tar"), &done, &reasons)) {
+    if (import_entries(layout(to), to.path("in.tar"), true, &done, &reasons)) {
       ASSERT_EQ(bytes_[at], '\0') << at;
       for (const cache::Listed& listed : list_entries(layout(to), true)) {
         ASSERT_EQ(listed.state, cache::OpenedEntry::kGood) << at;
@@ -209,7 +224,7 @@ TEST_F(Archive, ADamagedEntryGivesWay) {
   write(publish_plugin(to.open().get(), nullptr)->folder() + "/axpy.so", "damaged");
   Imported done;
   std::vector<Reason> reasons;
-  ASSERT_TRUE(import_entries(layout(to), file_, &done, &reasons)) << text(reasons);
+  ASSERT_TRUE(import_entries(layout(to), file_, true, &done, &reasons)) << text(reasons);
   EXPECT_EQ(done.entries, 3u);
   expect_next_attempt_right(to);
 }
@@ -223,7 +238,7 @@ TEST_P(ArchiveFault, ImportOnAFullDisk) {
     Imported done;
     std::vector<Reason> reasons;
     arm(to.path("cache"), {function, 2, Fault::kFail, GetParam()});
-    const bool is_good = import_entries(layout(to), to.path("in.tar"), &done, &reasons);
+    const bool is_good = import_entries(layout(to), to.path("in.tar"), true, &done, &reasons);
     disarm();
     EXPECT_TRUE(is_good || has(reasons, Code::kCacheWrite)) << function << text(reasons);
     EXPECT_TRUE(to.temp().empty()) << function;

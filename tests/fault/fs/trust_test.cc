@@ -190,6 +190,15 @@ const FolderRow kFolderRows[] = {
      "way/link"},
 };
 
+// Records consent for the folder: by force where everybody may write it, and only then.
+void expect_consent(const std::string& folder, const SearchEnvironment& environment) {
+  const bool is_open = (fs::status(folder).permissions() & fs::perms::others_write) != fs::perms{};
+  const Status done = record_consent(folder, environment);
+  EXPECT_EQ(done.text.find("--force") != std::string::npos, is_open) << done.text;
+  EXPECT_EQ(done.status, is_open ? OPDOCK_INVALID_ARGUMENT : OPDOCK_OK);
+  EXPECT_EQ(record_consent(folder, environment, true).text, "");
+}
+
 class SpoiltFolder : public ::testing::TestWithParam<FolderRow> {};
 
 TEST_P(SpoiltFolder, LoadsNothingWithoutConsent) {
@@ -211,11 +220,10 @@ TEST_P(SpoiltFolder, LoadsNothingWithoutConsent) {
   expect_good_still_loads(options);
   // `opdock trust` settles it; for a link, of both the place where it leads and its own.
   options.environment.config_home = home.path();
-  EXPECT_EQ(record_consent(place, options.environment).text, "");
+  expect_consent(place, options.environment);
   if (fs::is_symlink(place)) {
     EXPECT_EQ(at(*find(options), place + "/good.so")->verdict.state, State::kRejected);
-    const std::string around = fs::path(place).parent_path();
-    EXPECT_EQ(record_consent(around, options.environment).text, "");
+    expect_consent(fs::path(place).parent_path(), options.environment);
   }
   EXPECT_EQ(at(*find(options), place + "/good.so")->verdict.state, State::kUsable);
 }
@@ -371,7 +379,7 @@ TEST_F(Consent, CoversALinksTargetAndNotWhereALinkLeads) {
   EXPECT_TRUE(is_open(source()));
   // The folder where it leads, and that alone.
   ASSERT_EQ(withdraw_consent(plugins_.path("own"), environment_).text, "");
-  ASSERT_EQ(record(plugins_.path("open")), "");
+  expect_consent(plugins_.path("open"), environment_);
   EXPECT_EQ(link().state, State::kUsable);
   EXPECT_FALSE(is_open(source()));
   // Now the link's own folder is the open one.
@@ -410,6 +418,17 @@ TEST_F(Consent, RefusesWhatIsNoFolder) {
     EXPECT_NE(record(path), "") << path;
     EXPECT_EQ(status_, OPDOCK_INVALID_ARGUMENT);
   }
+}
+
+// Every plugin in every folder, /tmp included, would be trusted.
+TEST_F(Consent, RefusesTheWholeMachineUnlessForced) {
+  for (const char* const root : {"/", "//.", "/proc/../"}) {
+    EXPECT_NE(record(root).find("found /, "), std::string::npos) << root;
+    EXPECT_EQ(status_, OPDOCK_INVALID_ARGUMENT);
+  }
+  EXPECT_FALSE(fs::exists(consent_file(environment_)));
+  EXPECT_EQ(record_consent("/", environment_, true).text, "");
+  EXPECT_TRUE(counts(plugins_.path()));
 }
 
 TEST_F(Consent, NeedsAHome) {

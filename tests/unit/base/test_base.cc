@@ -7,6 +7,7 @@
 #include "base/reason.h"
 #include "base/sentence.h"
 #include "base/sha256.h"
+#include "base/utf8.h"
 #include "base/version.h"
 
 namespace opdock {
@@ -145,6 +146,29 @@ TEST(Reason, GoesThroughALine) {
   EXPECT_EQ(read->found, "errors:");
   EXPECT_FALSE(parse_line("no-such-code: found x, wanted y"));
   EXPECT_FALSE(parse_line("abi-major: wanted y"));
+}
+
+// ---- what a terminal shows
+
+TEST(Printable, KeepsWhatIsSeen) {
+  for (const char* text : {"", "libx.so.0", "\xc3\xa9t\xc3\xa9", "\xd9\x85\xd8\xb1", "\xe6\x96\x87",
+                           "\xf0\x9f\x98\x80", "\\x1b", "\xc2\xa0"}) {
+    EXPECT_EQ(printable(text), text);
+  }
+}
+
+TEST(Printable, EscapesWhatTurnsALineAroundOrHides) {
+  const std::pair<const char*, const char*> kRows[] = {
+      {"\x1b[31m\n\x7f", "\\x1b[31m\\x0a\\x7f"},
+      {"\xc2\x9b", "\\x9b"},                           // CSI as one character
+      {"x\xe2\x80\xaeos.", "x\\u202eos."},             // right-to-left override
+      {"\xe2\x81\xa6\xe2\x81\xa9", "\\u2066\\u2069"},  // isolates
+      {"\xe2\x80\x8b\xe2\x80\x8f", "\\u200b\\u200f"},  // of no width, right-to-left mark
+      {"\xe2\x80\xa8", "\\u2028"},                     // line separator
+      {"\xef\xbb\xbf", "\\ufeff"},
+      {"\xf3\xa0\x81\x81", "\\U000e0041"},     // a tag
+      {"a\xff\xe2\x80", "a\\xff\\xe2\\x80"}};  // no UTF-8
+  for (const auto& [text, shown] : kRows) EXPECT_EQ(printable(text), shown);
 }
 
 }  // namespace

@@ -197,6 +197,8 @@ TEST(Changes, AreTold) {
             Texts{"source axpy.cc changed"});
   EXPECT_EQ(changes({{"option 3", "-O2"}}, {{"option 3", "-O3"}}),
             Texts{"option 3: found -O3, was -O2"});
+  EXPECT_EQ(changes({{"archs", ""}}, {{"archs", "default"}}),
+            Texts{"archs: found default, was nothing"});
   EXPECT_EQ(changes({}, {{"header x.h", a}}), Texts{"header x.h was added"});
   EXPECT_EQ(changes({{"header x.h", a}}, {}), Texts{"header x.h was removed"});
   EXPECT_EQ(changes({{"a", "1"}, {"b", "2"}}, {{"b", "2"}, {"a", "1"}}),

@@ -1,4 +1,4 @@
-// Arguments that an op keeps after the call.
+// Arguments that an op keeps after the call, and calls that are to end early.
 // SPDX-License-Identifier: Apache-2.0
 #include "call/retain.h"
 
@@ -104,6 +104,36 @@ TEST(Retain, SaysWhyItCannot) {
   EXPECT_EQ(call(0, &keeper.options), OPDOCK_OUT_OF_MEMORY);
   EXPECT_NE(std::string(call.f.error).find("cannot keep"), std::string::npos) << call.f.error;
   EXPECT_EQ(keeper.kept, 0);
+}
+
+// ---- a call that waits asks whether it is to end
+
+opdock_status run_waiting(const opdock_call* call, const opdock_value*, uint32_t, opdock_value*,
+                          uint32_t) {
+  const auto* table = static_cast<const opdock_cancel*>(call->host->get_extension(OPDOCK_CANCEL_1));
+  for (int i = 0; i < 3; ++i) {
+    if (table->is_cancelled(call) == 0) continue;
+    return call->host->set_error(call, OPDOCK_CANCELLED, "stopped on request");
+  }
+  return OPDOCK_OK;
+}
+
+TEST(Cancel, EndsACallThatAsks) {
+  static const opdock_op op = [] {
+    opdock_op o = make_op("wait() -> ()", OPDOCK_OP_THREAD_SAFE | OPDOCK_OP_MAY_BLOCK);
+    o.run = run_waiting;
+    return o;
+  }();
+  TestFunction f(&op);
+  EXPECT_EQ(f.invoke({}), OPDOCK_OK) << f.error;
+  EXPECT_EQ(f.resolver.asked, 3);
+  f.resolver.wants_end = true;
+  EXPECT_EQ(f.invoke({}), OPDOCK_CANCELLED);
+  EXPECT_NE(std::string(f.error).find("stopped on request"), std::string::npos) << f.error;
+  EXPECT_EQ(f.resolver.asked, 4);
+  const auto* table =
+      static_cast<const opdock_cancel*>(host_table()->get_extension("opdock.cancel/1"));
+  EXPECT_EQ(table->is_cancelled(nullptr), 0);
 }
 
 }  // namespace

@@ -179,12 +179,17 @@ class TestResolver : public Resolver {
     logged += std::to_string(level) + " " + message;
   }
   uint32_t threads() const override { return 4; }
+  bool cancelled() override {
+    ++asked;
+    return wants_end;
+  }
 
   std::vector<opdock_dtype> dtypes;
   Driver* driver = nullptr;
   Kernels* kernels = nullptr;
   Tuning* tuning = nullptr;
-  std::atomic<int> resolved{0};
+  std::atomic<int> resolved{0}, asked{0};
+  bool wants_end = false;
   std::string logged;
 
  private:

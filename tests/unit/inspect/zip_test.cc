@@ -6,6 +6,8 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include <cstring>
+
 #include "base/fd.h"
 #include "support/temporary_folder.h"
 #include "support/zip_builder.h"
@@ -152,6 +154,44 @@ TEST(Zip, RefusesMembersThatAreNotWhatTheDirectorySays) {
     ASSERT_EQ(archive.entries.size(), 1u) << archive.problem;
     EXPECT_EQ(archive.read_only(), "");
     EXPECT_EQ(archive.problem, one.problem);
+  }
+}
+
+// Each number of the 64-bit headers is replaced by ones that a sum or a shift would wrap.
+TEST(Zip, BelievesNo64BitNumber) {
+  const ZipMember member = {.name = "x", .bytes = "abcdefg", .deflated = true, .zip64 = true};
+  const std::string good = zip_of({member}, {.zip64 = true});
+  ASSERT_EQ(Archive(good).read_only(), member.bytes);
+  const size_t extra = good.find("x\1", good.find("PK\1\2")) + 1;  // id, length, then three numbers
+  const size_t end = good.find("PK\6\6"), locator = good.find("PK\6\7");
+  struct Lie {
+    size_t at;
+    const char* problem;  // part of it
+  };
+  const Lie lies[] = {{extra + 4, "above the limit of"},
+                      {extra + 12, "beyond where members end"},
+                      {extra + 20, "no header of the member at"},
+                      {end + 32, "above the limit of"},
+                      {end + 40, "beyond its own end"},
+                      {end + 48, "beyond its own end"},
+                      {locator + 8, "no 64-bit directory record at"}};
+  for (const Lie& lie : lies) {
+    for (const uint64_t value :
+         {UINT64_MAX, UINT64_MAX - 7, uint64_t{1} << 63, uint64_t{1} << 40}) {
+      std::string bytes = good;
+      std::memcpy(&bytes[lie.at], &value, sizeof value);
+      Archive archive(bytes);
+      EXPECT_EQ(archive.read_only(), "") << lie.at << " " << value;
+      EXPECT_NE(archive.problem.find(lie.problem), std::string::npos)
+          << lie.at << " " << value << ": " << archive.problem;
+    }
+  }
+  for (const uint16_t length : {0, 8, 16, 23, 25, 0xffff}) {
+    std::string bytes = good;
+    std::memcpy(&bytes[extra + 2], &length, sizeof length);
+    Archive archive(bytes);
+    EXPECT_TRUE(archive.entries.empty()) << length;
+    EXPECT_NE(archive.problem.find("without its 64-bit sizes"), std::string::npos) << length;
   }
 }
 

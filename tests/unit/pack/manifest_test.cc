@@ -134,6 +134,7 @@ TEST(Manifest, EachMistakeIsNamedWithItsLineAndColumn) {
       {">=2.11,<3", "~=2.11", "16:9", "~=2.11"},
       {">=2.11,<3", ">=2.11+cu121", "16:9", ">=2.11+cu121"},
       {"[requires]", "[requires", "15:10", "no TOML"},
+      {"name = \"axpy\"", "name = axpy", "1:", "wanted lines such as `name = \"softmax\"`"},
       {"name = \"axpy\"\n", "name = \"axpy\"\nname = \"axpy\"\n", "2:", "no TOML"},
   };
   for (const Edit& row : rows) {

@@ -3,6 +3,8 @@
 #include "tune/stored.h"
 
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <thread>
 
@@ -98,6 +100,27 @@ TEST_F(Stored, LosesNothingWhenSeveralStoreAtOnce) {
   EXPECT_EQ(read().size(), 8u);
 }
 
+TEST_F(Stored, LosesNothingWhenProcessesStoreAtOnce) {
+  std::vector<pid_t> children;
+  for (uint64_t i = 0; i < 4; ++i) {
+    children.push_back(fork());
+    if (children.back() != 0) continue;
+    bool is_good = true;
+    for (uint64_t k = 0; k < 5 && is_good; ++k) {
+      std::vector<TunedResult> now;
+      std::vector<Reason> reasons;
+      is_good = store_tuned(folder_.open().get(), kScope, {result(8 * i + k, 1)}, &now, &reasons);
+    }
+    _exit(is_good ? 0 : 1);
+  }
+  for (const pid_t child : children) {
+    int status = -1;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    EXPECT_EQ(status, 0);
+  }
+  EXPECT_EQ(read().size(), 20u);
+}
+
 TEST_F(Stored, IsSetAsideIfItIsDamaged) {
   store({result(3, 1)});
   std::string bytes = opdock::testing::read(file());
@@ -174,7 +197,7 @@ TEST_F(Stored, MovesWithTheCacheToAnotherMachine) {
   EXPECT_EQ(exported.entries, 1u);
   cache::clear(layout());
   cache::Imported imported;
-  ASSERT_TRUE(cache::import_entries(layout(), folder_.path("a.tar"), &imported, &reasons_));
+  ASSERT_TRUE(cache::import_entries(layout(), folder_.path("a.tar"), false, &imported, &reasons_));
   EXPECT_EQ(read(), (TunedChoices{{3, 1}}));
 }
 

@@ -1,0 +1,27 @@
+// Reading files for a program that may stop it, and whose other threads run meanwhile.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "chain/hooks.h"
+#include "inspect/survey.h"
+#include "note/reader.h"
+#include "opdock/types.hpp"
+
+namespace opdock {
+
+// As long as it lives, reading on this thread ends with Error (OPDOCK_CANCELLED) once the program's
+// hook says so.
+class StoppableReading {
+ public:
+  explicit StoppableReading(const Hooks& hooks)
+      : waiting_(hooks), progress_(hooks), watch_([this] {
+          if (progress_.cancelled()) throw Error(OPDOCK_CANCELLED, kInspectStopped);
+        }) {}
+
+ private:
+  Waiting waiting_;
+  HookedProgress progress_;
+  ReadWatch watch_;
+};
+
+}  // namespace opdock

@@ -1,0 +1,12 @@
+// Whether the program wants a call that waits to end: extension "opdock.cancel/1".
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "opdock/plugin.h"
+
+namespace opdock {
+
+// The extension's table; static.
+const opdock_cancel* cancel_extension();
+
+}  // namespace opdock
