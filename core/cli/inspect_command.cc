@@ -37,10 +37,11 @@ bool is_one_file(const InspectCommand& command) {
   return stat(command.paths.front().c_str(), &status) != 0 || !S_ISDIR(status.st_mode);
 }
 
-// Of the machine, if one is described.
+// Of the machine, if one is described, and of what is loaded before.
 Report request_of(const InspectCommand& command) {
   Report request = Report::object();
   if (!command.gpus.empty()) request["gpus"] = command.gpus;
+  if (!command.with.empty()) request["with"] = command.with;
   const std::pair<const char*, const std::string*> kTexts[] = {
       {"driver", &command.driver}, {"cuda", &command.cuda},           {"rocm", &command.rocm},
       {"glibc", &command.glibc},   {"libstdcxx", &command.libstdcxx}, {"arch", &command.arch},

@@ -74,6 +74,23 @@ bool Files::is_folder(const std::string& path) const {
   return stat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode);
 }
 
+std::string Files::other_kind(const std::string& path) const {
+  struct stat status{};
+  if (stat(path.c_str(), &status) != 0) return "";
+  switch (status.st_mode & S_IFMT) {
+    case S_IFREG:
+      return "";
+    case S_IFDIR:
+      return "a folder";
+    case S_IFIFO:
+      return "a FIFO, at which the loader would wait for ever";
+    case S_IFSOCK:
+      return "a socket";
+    default:
+      return "a device";
+  }
+}
+
 std::string plain_path(const std::string& path) {
   std::error_code failed;
   const std::filesystem::path whole = std::filesystem::absolute(path, failed);

@@ -40,6 +40,8 @@ class Files {
   // What open() would say of it, without the cost of unpacking; nullopt: there is no regular file.
   virtual std::optional<FileIdentity> identify(const std::string& path) const;
   virtual bool is_folder(const std::string& path) const;
+  // "a folder", "a FIFO", …: what is there instead of a regular file; empty: nothing.
+  virtual std::string other_kind(const std::string& path) const;
 };
 
 // The reason for a failed open or stat of `path`.

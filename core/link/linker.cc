@@ -132,12 +132,13 @@ bool lacks_versions(const LinkNode& provider, const WantedSymbol& wanted, const 
   return !library->symbols.has_versions() && provider.is_called(std::string(wanted.library));
 }
 
-// Which of the library's undefined symbols a relocation refers to, sorted; all if it cannot be
-// read.
+// Which of the symbols that the library itself does not provide a relocation refers to, sorted; all
+// if it cannot be read.
 std::vector<uint32_t> relocated_in(const LinkNode& node, const Files& files) {
   std::vector<uint32_t> all;
   node.library->symbols.for_each_wanted(
       [&](const WantedSymbol& wanted) { all.push_back(wanted.index); });
+  for (const WantedSymbol& own : node.library->symbols.unreachable()) all.push_back(own.index);
   const std::optional<OpenFile> file = files.open(node.path);
   if (!file) return all;
   FileReader reader(file->fd.get(), file->size);
@@ -224,6 +225,9 @@ void Linker::check_symbols(const LinkGraph& graph, const LinkNode& node, LinkFac
       absent.push_back(wanted);
     }
   });
+  for (const WantedSymbol& own : library->symbols.unreachable()) {
+    if (!own.weak && graph.provider(own) == nullptr) absent.push_back(own);
+  }
   if (!absent.empty()) {  // the loader looks up no others
     const std::vector<uint32_t> relocated = relocated_of(node);
     std::erase_if(absent, [&](const WantedSymbol& symbol) {

@@ -137,11 +137,11 @@ bool is_passed_over(const Library& library, uint16_t machine) {
   return library.is_other_class || library.machine != machine;
 }
 
-std::shared_ptr<const Library> folder_there(const std::string& path) {
+std::shared_ptr<const Library> no_file_there(const std::string& path, std::string kind) {
   Library library;
   library.path = path;
   library.machine = kThisMachine;
-  library.refusal = make_reason(Code::kNotRegular, "a folder", "a shared object");
+  library.refusal = make_reason(Code::kNotRegular, std::move(kind), "a shared object");
   return std::make_shared<const Library>(std::move(library));
 }
 
@@ -178,7 +178,11 @@ std::optional<FoundLibrary> LibrarySearch::at(const std::string& path) {
     }
   }
   std::shared_ptr<const Library> library = LibraryPool::shared().get(path, *files_);
-  if (library == nullptr && files_->is_folder(path)) library = folder_there(path);
+  if (library == nullptr) {
+    if (std::string kind = files_->other_kind(path); !kind.empty()) {
+      library = no_file_there(path, std::move(kind));
+    }
+  }
   if (library != nullptr && is_passed_over(*library, places_.machine)) library = nullptr;
   const std::lock_guard lock(mutex_);
   // Another thread may have read it meanwhile: all go by the one that came first.

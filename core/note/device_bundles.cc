@@ -24,8 +24,12 @@ void end_at(uint64_t at, std::vector<DeviceImage>* images) {
   }
 }
 
+struct Budgets {
+  uint64_t bundles = kDecompressionBudget, cubins = kCubinBudget;
+};
+
 // `named`: the section is said to hold containers, so one that cannot be read is a defect.
-void scan(const ElfFile& elf, const Extent& extent, bool named, uint64_t* budget,
+void scan(const ElfFile& elf, const Extent& extent, bool named, Budgets* budgets,
           std::vector<DeviceImage>* images) {
   std::vector<uint8_t> piece;
   uint64_t piece_at = 0;
@@ -45,8 +49,9 @@ void scan(const ElfFile& elf, const Extent& extent, bool named, uint64_t* budget
     }
     uint64_t end = at;
     std::vector<DeviceImage> found;
-    const bool good = read_fatbin(elf.reader, at, extent.end(), &found, &end) ||
-                      read_hip_bundle(elf.reader, at, extent.end(), budget, &found, &end);
+    const bool good =
+        read_fatbin(elf.reader, at, extent.end(), &budgets->cubins, &found, &end) ||
+        read_hip_bundle(elf.reader, at, extent.end(), &budgets->bundles, &found, &end);
     if (good || named) {
       end_at(at, images);
       images->insert(images->end(), found.begin(), found.end());
@@ -64,20 +69,20 @@ void scan(const ElfFile& elf, const Extent& extent, bool named, uint64_t* budget
 
 void find_device_bundles(const ElfFile& elf, bool by_name_alone, std::vector<DeviceImage>* images) {
   bool any = false;
-  uint64_t budget = kDecompressionBudget;
+  Budgets budgets;
   for (const Section& section : read_sections(elf)) {
     // What the device linker has read: the driver never sees it.
     const bool is_input = section.name == "__nv_relfatbin";
     if (section.name != ".nv_fatbin" && section.name != ".hip_fatbin" && !is_input) continue;
     any = true;
     if (is_input) continue;
-    scan(elf, section.extent, true, &budget, images);
+    scan(elf, section.extent, true, &budgets, images);
   }
   if (any || by_name_alone) return;
   for (const Elf64_Phdr& segment : elf.segments) {
     if (segment.p_type != PT_LOAD || segment.p_offset > elf.reader->size()) continue;
     const uint64_t room = elf.reader->size() - segment.p_offset;
-    scan(elf, {segment.p_offset, std::min(segment.p_filesz, room)}, false, &budget, images);
+    scan(elf, {segment.p_offset, std::min(segment.p_filesz, room)}, false, &budgets, images);
   }
 }
 

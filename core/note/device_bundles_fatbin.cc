@@ -1,7 +1,9 @@
 // nvcc's fat binary: a head, then entries, each with its own head. Learnt from nvcc 13.0's output.
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <iterator>
 
+#include "note/compressed_cubin.h"
 #include "note/device_bundles.h"
 #include "note/image_identity.h"
 
@@ -45,11 +47,25 @@ Version release_of_ptx(unsigned major, unsigned minor) {
   if (major == 7 && minor <= 8) return {11, minor};
   if (major == 8 && minor <= 5) return {12, minor};
   if (major == 8 && minor <= 8) return {12, minor + 1};  // 12.6 wrote 8.5 as 12.5 did
-  if (major == 9 && minor <= 1) return {13, minor};
+  if (major == 9 && minor <= 5) return {13, minor};
   return {};
 }
 
-DeviceImage image_of(FileReader* reader, const FatbinEntry& entry, uint64_t payload) {
+std::optional<ImageIdentity> identity_of(FileReader* reader, const FatbinEntry& entry,
+                                         const DeviceImage& image, uint64_t* budget) {
+  std::string problem;
+  if (!image.compressed) {
+    return identify_image(reader, image.kind, image.offset, image.size, &problem);
+  }
+  if (image.kind != ImageKind::kCubin) return std::nullopt;  // its entry says all
+  const bool is_zstd = (entry.flags & kZstd) != 0;
+  return identify_compressed_cubin(reader,
+                                   is_zstd ? CubinCompression::kZstd : CubinCompression::kLz4,
+                                   image.offset, image.size, budget);
+}
+
+DeviceImage image_of(FileReader* reader, const FatbinEntry& entry, uint64_t payload,
+                     uint64_t* budget) {
   DeviceImage image{};
   image.backend = Backend::kCuda;
   image.kind = entry.kind == kPtx ? ImageKind::kPtx : ImageKind::kCubin;
@@ -63,10 +79,7 @@ DeviceImage image_of(FileReader* reader, const FatbinEntry& entry, uint64_t payl
   image.arch = claimed;
   // The version in a PTX entry's head is that of its ISA; a cubin's says nothing of its toolkit.
   if (image.kind == ImageKind::kPtx) image.toolkit = release_of_ptx(entry.major, entry.minor);
-  if (image.compressed) return image;
-  std::string problem;
-  const std::optional<ImageIdentity> shown =
-      identify_image(reader, image.kind, image.offset, image.size, &problem);
+  const std::optional<ImageIdentity> shown = identity_of(reader, entry, image, budget);
   if (!shown) return image;
   if (!shown->toolkit.empty()) image.toolkit = shown->toolkit;
   const bool only_suffix_differs =
@@ -78,10 +91,21 @@ DeviceImage image_of(FileReader* reader, const FatbinEntry& entry, uint64_t payl
   return image;
 }
 
+// PTX whose ISA is newer than the list above needs no newer driver than what its compiler is of:
+// that shows in the cubins that were made with it.
+void complete_ptx(size_t first, std::vector<DeviceImage>* images) {
+  Version newest;
+  for (size_t i = first; i < images->size(); ++i) newest = std::max(newest, (*images)[i].toolkit);
+  for (size_t i = first; i < images->size(); ++i) {
+    DeviceImage& image = (*images)[i];
+    if (image.kind == ImageKind::kPtx && image.toolkit.empty()) image.toolkit = newest;
+  }
+}
+
 }  // namespace
 
-bool read_fatbin(FileReader* reader, uint64_t at, uint64_t limit, std::vector<DeviceImage>* images,
-                 uint64_t* end) {
+bool read_fatbin(FileReader* reader, uint64_t at, uint64_t limit, uint64_t* budget,
+                 std::vector<DeviceImage>* images, uint64_t* end) {
   FatbinHead head;
   if (limit < sizeof head || at > limit - sizeof head || !reader->read(at, &head) ||
       head.magic != kFatbinMagic || head.head_size < sizeof head || head.head_size > limit - at ||
@@ -90,6 +114,7 @@ bool read_fatbin(FileReader* reader, uint64_t at, uint64_t limit, std::vector<De
   }
   uint64_t next = at + head.head_size;
   *end = next + head.size;
+  const size_t first = images->size();
   while (*end - next >= sizeof(FatbinEntry)) {
     FatbinEntry entry;
     if (!reader->read(next, &entry)) return false;
@@ -98,10 +123,11 @@ bool read_fatbin(FileReader* reader, uint64_t at, uint64_t limit, std::vector<De
       return false;
     }
     if (entry.kind == kPtx || entry.kind == kCubin) {  // others: link-time code, debug data
-      images->push_back(image_of(reader, entry, next + entry.head_size));
+      images->push_back(image_of(reader, entry, next + entry.head_size, budget));
     }
     next += entry.head_size + entry.size;
   }
+  complete_ptx(first, images);
   return true;
 }
 

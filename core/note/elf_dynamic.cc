@@ -10,6 +10,7 @@ constexpr uint64_t kMaxDynamicBytes = 1 << 20;
 constexpr size_t kMaxNameBytes = 1 << 20;      // a RUNPATH names a folder for each needed package
 constexpr uint64_t kMaxNamesBytes = 16 << 20;  // read in all: many names may end in one long text
 constexpr unsigned kMaxVersions = 65536;
+constexpr int64_t kRelrSize = 35, kRelr = 36, kRelrEntry = 37;  // DT_RELR…, which headers may lack
 
 // The entries up to DT_NULL; empty and a defect if they cannot be read.
 std::vector<Elf64_Dyn> read_entries(const ElfFile& elf) {
@@ -68,7 +69,7 @@ constexpr struct {
 } kTables[] = {
     {DT_RELA, DT_RELASZ, "relocations"},
     {DT_JMPREL, DT_PLTRELSZ, "PLT relocations"},
-    {36 /* DT_RELR */, 35 /* DT_RELRSZ */, "relative relocations"},
+    {kRelr, kRelrSize, "relative relocations"},
     {DT_INIT_ARRAY, DT_INIT_ARRAYSZ, "constructors"},
     {DT_FINI_ARRAY, DT_FINI_ARRAYSZ, "destructors"},
     {DT_STRTAB, DT_STRSZ, "string table"},
@@ -247,9 +248,15 @@ std::optional<Dynamic> read_dynamic(const ElfFile& elf) {
   }
   dynamic.relocations = {std::pair{value(DT_RELA), value(DT_RELASZ)},
                          std::pair{value(DT_JMPREL), value(DT_PLTRELSZ)}};
+  if (values.has(kRelr) && value(kRelrEntry) != sizeof(uint64_t)) {
+    elf.defects->add(Code::kElfMalformed,
+                     "relative relocations of " + std::to_string(value(kRelrEntry)) + " bytes",
+                     std::to_string(sizeof(uint64_t)));
+  }
+  dynamic.relative_table = {value(kRelr), value(kRelrSize)};
   dynamic.static_tls = (value(DT_FLAGS) & DF_STATIC_TLS) != 0;
   dynamic.executable = (value(DT_FLAGS_1) & DF_1_PIE) != 0;
-  dynamic.relative = values.has(36 /* DT_RELR */);
+  dynamic.relative = values.has(kRelr);
   dynamic.no_default_folders = (value(DT_FLAGS_1) & DF_1_NODEFLIB) != 0;
   dynamic.no_open = (value(DT_FLAGS_1) & DF_1_NOOPEN) != 0;
   if (dynamic.executable) {

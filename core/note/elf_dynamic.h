@@ -45,8 +45,9 @@ struct Dynamic {
   uint64_t symbol_versions = 0;  // DT_VERSYM: address
   // DT_RELA and DT_JMPREL: {address, bytes}, 0 where absent.
   std::array<std::pair<uint64_t, uint64_t>, 2> relocations{};
-  uint64_t num_relative = 0;      // of them, the first ones of DT_RELA: DT_RELACOUNT
-  bool text_relocations = false;  // DT_TEXTREL: segments are made writable for them
+  std::pair<uint64_t, uint64_t> relative_table;  // DT_RELR: likewise
+  uint64_t num_relative = 0;                     // of them, the first ones of DT_RELA: DT_RELACOUNT
+  bool text_relocations = false;                 // DT_TEXTREL: segments are made writable for them
 };
 
 // The hash of DT_HASH and of symbol versions. Source: System V ABI, "Hash Table".

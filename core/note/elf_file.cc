@@ -3,10 +3,12 @@
 #include "note/elf_file.h"
 
 #include <gnu/libc-version.h>
+#include <sys/sysinfo.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
+#include <fstream>
 
 #include "base/version.h"
 #include "note/file_kind.h"
@@ -106,11 +108,12 @@ bool check_header(ElfFile* elf) {
   if (abi != ELFOSABI_SYSV && abi != ELFOSABI_GNU) {
     defects.add(Code::kElfAbi, "OS ABI " + std::to_string(abi), "0 (System V) or 3 (GNU)");
   }
-  // glibc 2.36 takes these, though linkers write 0.
-  constexpr unsigned kMostAbiVersion = 4;
+  // What glibc takes; linkers write 0.
+  const unsigned most_version = abi == ELFOSABI_GNU ? 3 : 0;
   const unsigned version = header.e_ident[EI_ABIVERSION];
-  if (version > kMostAbiVersion) {
-    defects.add(Code::kElfAbi, "ABI version " + std::to_string(version), "at most 4");
+  if (version > most_version) {
+    defects.add(Code::kElfAbi, "ABI version " + std::to_string(version),
+                "at most " + std::to_string(most_version) + " for that OS ABI");
   }
   if (std::any_of(header.e_ident + EI_PAD, header.e_ident + EI_NIDENT,
                   [](unsigned char byte) { return byte != 0; })) {
@@ -172,6 +175,18 @@ bool has_lenient_loader() {
   return is_lenient;
 }
 
+// What the kernel gives a process at once: no more than it has in all, unless it promises anything.
+uint64_t most_memory() {
+  static const uint64_t most = [] {
+    std::ifstream overcommit("/proc/sys/vm/overcommit_memory");
+    struct sysinfo here{};
+    const bool promises_all = overcommit.get() == '1';
+    if (promises_all || sysinfo(&here) != 0) return kAddressLimit;
+    return (uint64_t{here.totalram} + here.totalswap) * here.mem_unit;
+  }();
+  return most;
+}
+
 void check_load(ElfFile* elf, size_t index, const Elf64_Phdr* previous) {
   Defects& defects = *elf->defects;
   const Elf64_Phdr& load = elf->segments[index];
@@ -193,6 +208,10 @@ void check_load(ElfFile* elf, size_t index, const Elf64_Phdr* previous) {
                 name + " at address " + hex(load.p_vaddr) + " with " + hex(load.p_memsz) + " bytes",
                 "addresses below " + hex(kAddressLimit));
     return;
+  }
+  if ((load.p_flags & PF_W) != 0 && load.p_memsz > most_memory()) {
+    defects.add(Code::kElfMalformed, name + " with " + hex(load.p_memsz) + " bytes in memory",
+                "at most the " + hex(most_memory()) + " of this machine");
   }
   // What the loader here asks of p_align: 0 means 1 by definition.
   const uint64_t alignment = has_lenient_loader() ? kSmallestPage : load.p_align;

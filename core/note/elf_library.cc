@@ -2,6 +2,7 @@
 #include "note/elf_library.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <set>
 
@@ -112,6 +113,61 @@ bool visit_relocations(const ElfFile& elf, const Dynamic& dynamic, Visit visit) 
   return true;
 }
 
+// Whether the loader may write a word there.
+bool can_be_relocated(const ElfFile& elf, const Dynamic& dynamic, uint64_t at) {
+  return std::any_of(elf.segments.begin(), elf.segments.end(), [&](const Elf64_Phdr& segment) {
+    return segment.p_type == PT_LOAD && at >= segment.p_vaddr &&
+           at - segment.p_vaddr < segment.p_memsz &&
+           ((segment.p_flags & PF_W) != 0 || dynamic.text_relocations);
+  });
+}
+
+bool is_code(const ElfFile& elf, uint64_t at) {
+  return std::any_of(elf.segments.begin(), elf.segments.end(), [&](const Elf64_Phdr& segment) {
+    return segment.p_type == PT_LOAD && (segment.p_flags & PF_X) != 0 && at >= segment.p_vaddr &&
+           at - segment.p_vaddr < segment.p_filesz;
+  });
+}
+
+// DT_RELR: an even entry is an address, an odd one a map of the 63 words behind what came before.
+void check_relative_table(const ElfFile& elf, const Dynamic& dynamic) {
+  constexpr uint64_t kWord = sizeof(uint64_t), kWords = 63, kAtOnce = 4096;
+  const auto [address, size] = dynamic.relative_table;
+  const std::optional<uint64_t> offset = elf.to_offset(address, size);
+  if (!offset) return;  // check_tables has reported it
+  std::vector<uint64_t> entries;
+  uint64_t next = 0;
+  for (uint64_t at = 0; at < size / kWord; at += entries.size()) {
+    entries.resize(static_cast<size_t>(std::min(kAtOnce, size / kWord - at)));
+    if (!elf.reader->read(*offset + at * kWord, entries.data(), entries.size() * kWord)) return;
+    for (const uint64_t entry : entries) {
+      const bool is_map = (entry & 1) != 0;
+      const uint64_t map = is_map ? entry >> 1 : 1, from = is_map ? next : entry;
+      next = from + kWord * (is_map ? kWords : 1);
+      if (map == 0) continue;
+      const uint64_t first = from + kWord * static_cast<unsigned>(std::countr_zero(map));
+      const uint64_t last = from + kWord * (63u - static_cast<unsigned>(std::countl_zero(map)));
+      if (can_be_relocated(elf, dynamic, first) && can_be_relocated(elf, dynamic, last)) continue;
+      elf.defects->add(Code::kElfMalformed,
+                       "relative relocations of addresses " + hex(first) + " to " + hex(last),
+                       "addresses in a segment that is loaded and can be written");
+      return;
+    }
+  }
+}
+
+// A function that picks another one is run while the loader binds symbols to it.
+void check_indirect(const ElfFile& elf, const SymbolTable& symbols) {
+  if (elf.header.e_machine != kThisMachine) return;
+  symbols.for_each([&](const Elf64_Sym& symbol, std::string_view name) {
+    if (ELF64_ST_TYPE(symbol.st_info) != STT_GNU_IFUNC || symbol.st_shndx == SHN_UNDEF) return;
+    if (is_code(elf, symbol.st_value)) return;
+    elf.defects->add(Code::kElfMalformed,
+                     "the indirect function " + std::string(name) + " at " + hex(symbol.st_value),
+                     "an address of code");
+  });
+}
+
 void read_static_tls(const ElfFile& elf, Library* library) {
   bool wants_tls = library->tls_size != 0;
   library->symbols.for_each_wanted(
@@ -157,11 +213,13 @@ Library read_library(const ElfFile& elf, Dynamic dynamic, const std::string& pat
     library.tls_align = std::max<uint64_t>(1, segment.p_align);
   }
   read_static_tls(elf, &library);
+  check_indirect(elf, library.symbols);
   return library;
 }
 
 void check_relocations(const ElfFile& elf, const Dynamic& dynamic) {
   if (elf.header.e_machine != kThisMachine) return;
+  if (dynamic.relative) check_relative_table(elf, dynamic);
   const std::optional<Extent> symbols = elf.rest_of_segment(dynamic.symbols);
   const uint64_t most_symbols = symbols ? symbols->size / sizeof(Elf64_Sym) : 0;
   uint64_t num_relative = dynamic.num_relative;
@@ -187,14 +245,15 @@ void check_relocations(const ElfFile& elf, const Dynamic& dynamic) {
       return malformed("a relocation for symbol " + std::to_string(symbol),
                        "one in the symbol table");
     }
+    const uint32_t indirect =
+        elf.header.e_machine == EM_X86_64 ? R_X86_64_IRELATIVE : R_AARCH64_IRELATIVE;
+    const auto resolver = static_cast<uint64_t>(relocation.r_addend);
+    if (type == indirect && !is_code(elf, resolver)) {
+      return malformed("a function that picks another one at address " + hex(resolver),
+                       "an address of code");
+    }
     const uint64_t at = relocation.r_offset;
-    const bool inside =
-        std::any_of(elf.segments.begin(), elf.segments.end(), [&](const Elf64_Phdr& segment) {
-          return segment.p_type == PT_LOAD && at >= segment.p_vaddr &&
-                 at - segment.p_vaddr < segment.p_memsz &&
-                 ((segment.p_flags & PF_W) != 0 || dynamic.text_relocations);
-        });
-    if (inside || type == 0) return false;
+    if (type == 0 || can_be_relocated(elf, dynamic, at)) return false;
     return malformed("a relocation of address " + hex(at),
                      "an address in a segment that is loaded and can be written");
   });

@@ -2,6 +2,7 @@
 #include "note/elf_symbols.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 
 namespace opdock {
@@ -49,7 +50,9 @@ std::optional<GnuHash> read_gnu_hash(const ElfFile& elf, const Dynamic& dynamic)
   if (!table || table->size < sizeof head || !elf.reader->read(table->offset, &head)) return {};
   const uint64_t buckets_at = sizeof head + uint64_t{head.bloom_words} * 8;
   const uint64_t chains_at = buckets_at + uint64_t{head.buckets} * 4;
+  const bool is_power_of_two = std::has_single_bit(head.bloom_words);
   if (chains_at > table->size || chains_at > kMaxTableBytes || head.buckets == 0 ||
+      !is_power_of_two ||
       !elf.reader->holds(table->offset + sizeof head, uint64_t{head.bloom_words} * 8)) {
     return std::nullopt;
   }
@@ -93,6 +96,20 @@ std::optional<GnuHash> read_gnu_hash(const ElfFile& elf, const Dynamic& dynamic)
   return hash;
 }
 
+// Whether each chain of DT_HASH comes to its end: else the loader would search it for ever.
+bool ends_everywhere(const std::vector<uint32_t>& buckets, const std::vector<uint32_t>& chains) {
+  std::vector<uint32_t> seen(chains.size(), 0);  // 1 + the bucket whose chain came by last
+  for (size_t i = 0; i < buckets.size(); ++i) {
+    const auto mark = static_cast<uint32_t>(i + 1);
+    for (uint32_t at = buckets[i]; at != STN_UNDEF; at = chains[at]) {
+      if (at >= chains.size() || seen[at] == mark) return false;
+      if (seen[at] != 0) break;  // another bucket's chain, which ends
+      seen[at] = mark;
+    }
+  }
+  return true;
+}
+
 bool is_bindable(const Elf64_Sym& symbol) {
   const unsigned type = ELF64_ST_TYPE(symbol.st_info), binding = ELF64_ST_BIND(symbol.st_info);
   if (symbol.st_shndx == SHN_UNDEF || binding == STB_LOCAL) return false;
@@ -124,11 +141,11 @@ SymbolTable SymbolTable::read(const ElfFile& elf, const Dynamic& dynamic) {
   if (dynamic.definitions != 0) {
     table.definitions_ = by_index(read_version_definitions(elf, dynamic));
   }
-  if (dynamic.symbols == 0 || (dynamic.gnu_hash == 0 && dynamic.hash == 0)) return table;
-  const auto malformed = [&](const char* what) {
+  if (dynamic.symbols == 0) return table;
+  const auto malformed = [&](const char* what,
+                             const char* wanted = "one whose bytes are there, inside their segment") {
     if (!elf.defects->has(Code::kElfTruncated)) {
-      elf.defects->add(Code::kElfMalformed, what,
-                       "one whose bytes are there, inside their segment");
+      elf.defects->add(Code::kElfMalformed, what, wanted);
     }
     return SymbolTable();
   };
@@ -145,6 +162,11 @@ SymbolTable SymbolTable::read(const ElfFile& elf, const Dynamic& dynamic) {
     table.bloom_shift_ = hash->shift;
     count = hash->count;
     is_guess = hash->is_guess;
+  } else if (dynamic.hash == 0) {
+    // Nobody finds its symbols, not even the file itself; how many there are is said nowhere.
+    if (dynamic.symbols_end == 0) return table;
+    count = (dynamic.symbols_end - dynamic.symbols) / sizeof(Elf64_Sym);
+    is_guess = true;
   } else {
     const std::optional<Extent> extent = elf.rest_of_segment(dynamic.hash);
     uint32_t head[2];  // buckets, chains; there are as many chains as symbols
@@ -159,6 +181,10 @@ SymbolTable SymbolTable::read(const ElfFile& elf, const Dynamic& dynamic) {
       return malformed("a damaged hash table");
     }
     count = head[1];
+    if (!ends_everywhere(table.buckets_, table.chains_)) {
+      return malformed("a hash table with a chain that runs in a circle or out of it",
+                       "chains that end");
+    }
   }
   const std::optional<Extent> extent = elf.rest_of_segment(dynamic.symbols);
   if (extent && is_guess) count = std::min(count, extent->size / sizeof(Elf64_Sym));
@@ -197,8 +223,38 @@ SymbolTable SymbolTable::read(const ElfFile& elf, const Dynamic& dynamic) {
       if (need.index >= table.needs_.size()) table.needs_.resize(need.index + size_t{1});
       table.needs_[need.index] = {need.name_at, need.library_at, need.hidden};
     }
+    if (!is_guess && !table.has_known_indices()) {
+      return malformed("a symbol of a version that the file neither has nor needs",
+                       "a version that is in its tables");
+    }
   }
   return table;
+}
+
+// The loader takes an index for a place in an array that is as long as the greatest that is named.
+bool SymbolTable::has_known_indices() const {
+  const size_t count = std::max({needs_.size(), definitions_.size(), size_t{kFirstVersion}});
+  for (size_t i = 1; i < symbols_.size(); ++i) {
+    const bool is_local = ELF64_ST_BIND(symbols_[i].st_info) == STB_LOCAL;
+    if (!is_local && (indices_[i] & kVersionIndex) >= count) return false;
+  }
+  return true;
+}
+
+std::vector<WantedSymbol> SymbolTable::unreachable() const {
+  std::vector<WantedSymbol> found;
+  for (size_t i = 1; i < symbols_.size(); ++i) {
+    const Elf64_Sym& symbol = symbols_[i];
+    if (is_own(symbol) || !is_bindable(symbol)) continue;
+    WantedSymbol own;
+    own.name = text_at(symbol.st_name);
+    own.index = static_cast<uint32_t>(i);
+    own.weak = ELF64_ST_BIND(symbol.st_info) == STB_WEAK;
+    const uint16_t version = indices_.empty() ? 0 : indices_[i] & kVersionIndex;
+    if (version < definitions_.size()) own.version = definitions_[version].name;
+    if (!defines(own, gnu_hash(own.name))) found.push_back(own);
+  }
+  return found;
 }
 
 std::string_view SymbolTable::text_at(uint32_t offset) const {

@@ -30,8 +30,8 @@ uint32_t gnu_hash(std::string_view name);
 // Immutable after reading, so any number of threads may look up.
 class SymbolTable {
  public:
-  // Without a hash table, or with a damaged one, the table is empty; what is wrong becomes a defect
-  // of elf.
+  // With a damaged hash table the table is empty; what is wrong becomes a defect of elf. Without
+  // one nothing in it is found, and how many symbols there are is guessed.
   static SymbolTable read(const ElfFile& elf, const Dynamic& dynamic);
 
   // Whether the loader would bind `wanted` to a definition in this file; hash: gnu_hash of its
@@ -53,6 +53,10 @@ class SymbolTable {
 
   // The symbol at that index as a reference; nullopt: it is none.
   std::optional<WantedSymbol> wanted_at(uint32_t index) const;
+
+  // Definitions that the hash table does not lead to. A relocation of the file's own that refers to
+  // one looks for it elsewhere. Looks at all symbols.
+  std::vector<WantedSymbol> unreachable() const;
 
   // Whether the file defines any symbol versions, and whether this one. A file without any
   // satisfies every need for a version.
@@ -81,6 +85,7 @@ class SymbolTable {
   bool search_gnu(const WantedSymbol& wanted, uint32_t hash) const;
   bool search_sysv(const WantedSymbol& wanted) const;
   std::string_view text_at(uint32_t offset) const;  // of the string table
+  bool has_known_indices() const;
 
   std::vector<Elf64_Sym> symbols_;
   std::string names_;                           // the whole string table

@@ -41,31 +41,10 @@ Version release_of(const std::string& text) {
   return Version::parse(text.substr(begin, end - begin)).value_or(Version());
 }
 
-// .note.nv.tkinfo: {version, x, x, name, tool, release, build, options}, offsets of texts from the
-// 24th byte; the options hold "-arch sm_90a".
-void read_toolkit_note(const std::vector<uint8_t>& bytes, const std::string& base,
-                       ImageIdentity* identity) {
-  constexpr size_t kOwnerAt = 12, kDescriptorAt = 24;  // behind "NVIDIA Corp"
-  constexpr uint32_t kTypeToolkit = 2000;
-  if (get_u32(bytes, 0) != 12 || get_u32(bytes, 8) != kTypeToolkit) return;
-  if (get_text(bytes, kOwnerAt) != "NVIDIA Corp") return;
-  const size_t texts = kDescriptorAt + 24;
-  const std::string release = get_text(bytes, texts + uint64_t{get_u32(bytes, kDescriptorAt + 12)});
-  const std::string options = get_text(bytes, texts + uint64_t{get_u32(bytes, kDescriptorAt + 20)});
-  if (const Version version = release_of(release); !version.empty()) identity->toolkit = version;
-  const size_t at = options.find(base);
-  if (at == std::string::npos) return;
-  const char next = at + base.size() < options.size() ? options[at + base.size()] : ' ';
-  if (next != ' ' && next != 'a' && next != 'f') return;
-  identity->suffix_shown = true;
-  if (next != ' ') identity->arch = base + next;
-}
-
 // Looks for .note.nv.tkinfo by type, not name. Whatever is damaged here shows nothing: the driver
 // decides about the rest of a cubin.
 void read_cubin_notes(FileReader* reader, uint64_t offset, uint64_t size, const Elf64_Ehdr& header,
-                      const std::string& base, ImageIdentity* identity) {
-  constexpr uint64_t kMaxNote = 4096;
+                      ImageIdentity* identity) {
   const uint64_t bytes = uint64_t{header.e_shnum} * sizeof(Elf64_Shdr);
   if (header.e_shentsize != sizeof(Elf64_Shdr) || header.e_shoff > size ||
       bytes > size - header.e_shoff) {
@@ -76,13 +55,13 @@ void read_cubin_notes(FileReader* reader, uint64_t offset, uint64_t size, const 
   unsigned looked_at = 0;
   for (const Elf64_Shdr& section : sections) {
     if (section.sh_type != SHT_NOTE || section.sh_offset > size ||
-        section.sh_size > size - section.sh_offset || section.sh_size > kMaxNote) {
+        section.sh_size > size - section.sh_offset || section.sh_size > kMaxToolkitNote) {
       continue;
     }
     if (++looked_at > 16) return;
     std::vector<uint8_t> note(section.sh_size);
     if (!reader->read_exactly(offset + section.sh_offset, note.data(), note.size())) return;
-    read_toolkit_note(note, base, identity);
+    read_toolkit_note(note, identity);
     if (identity->suffix_shown) return;
   }
 }
@@ -107,23 +86,10 @@ std::optional<ImageIdentity> identify_cubin(FileReader* reader, uint64_t offset,
   if (!read_elf_header(reader, offset, size, kMachineCuda, "cubin", &header, problem)) {
     return std::nullopt;
   }
-  ImageIdentity identity;
-  const unsigned char abi = header.e_ident[EI_OSABI];
-  if (abi != kOldCubinAbi && abi != kNewCubinAbi) return identity;  // a layout yet to come
-  const bool old = abi == kOldCubinAbi;
-  const unsigned number = old ? header.e_flags & 0xff : (header.e_flags >> 8) & 0xff;
-  const bool accelerated = (header.e_flags & (old ? 0x800u : 0x8u)) != 0;
-  if (number < 10) {
-    *problem = "a cubin for architecture " + std::to_string(number);
-    return std::nullopt;
+  std::optional<ImageIdentity> identity = identify_cubin_header(header, problem);
+  if (identity && !identity->arch.empty() && identity->toolkit.empty()) {
+    read_cubin_notes(reader, offset, size, header, &*identity);
   }
-  const std::string base = cuda_arch(ImageKind::kCubin, number, "");
-  identity.arch = accelerated ? base + 'a' : base;
-  identity.suffix_shown = accelerated || old || number < 90;
-  if (old && header.e_version >= 30) {
-    identity.toolkit = Version{header.e_version / 10, header.e_version % 10};
-  }
-  if (!old) read_cubin_notes(reader, offset, size, header, base, &identity);
   return identity;
 }
 
@@ -203,6 +169,52 @@ std::optional<ImageIdentity> identify_code_object(FileReader* reader, uint64_t o
 }
 
 }  // namespace
+
+std::optional<ImageIdentity> identify_cubin_header(const Elf64_Ehdr& header, std::string* problem) {
+  if (std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 || header.e_ident[EI_CLASS] != ELFCLASS64 ||
+      header.e_machine != kMachineCuda) {
+    *problem = "bytes that are no cubin";
+    return std::nullopt;
+  }
+  ImageIdentity identity;
+  const unsigned char abi = header.e_ident[EI_OSABI];
+  if (abi != kOldCubinAbi && abi != kNewCubinAbi) return identity;  // a layout yet to come
+  const bool old = abi == kOldCubinAbi;
+  const unsigned number = old ? header.e_flags & 0xff : (header.e_flags >> 8) & 0xff;
+  const bool accelerated = (header.e_flags & (old ? 0x800u : 0x8u)) != 0;
+  if (number < 10) {
+    *problem = "a cubin for architecture " + std::to_string(number);
+    return std::nullopt;
+  }
+  identity.arch = cuda_arch(ImageKind::kCubin, number, accelerated ? "a" : "");
+  identity.suffix_shown = accelerated || old || number < 90;
+  if (old && header.e_version >= 30) {
+    identity.toolkit = Version{header.e_version / 10, header.e_version % 10};
+  }
+  return identity;
+}
+
+// .note.nv.tkinfo: {version, x, x, name, tool, release, build, options}, offsets of texts from the
+// 24th byte; the options hold "-arch sm_90a".
+void read_toolkit_note(const std::vector<uint8_t>& bytes, ImageIdentity* identity) {
+  constexpr size_t kOwnerAt = 12, kDescriptorAt = 24;
+  if (get_u32(bytes, 0) != sizeof kToolkitNoteOwner || get_u32(bytes, 8) != kToolkitNoteType) {
+    return;
+  }
+  if (get_text(bytes, kOwnerAt) != kToolkitNoteOwner) return;
+  const size_t texts = kDescriptorAt + 24;
+  const std::string release = get_text(bytes, texts + uint64_t{get_u32(bytes, kDescriptorAt + 12)});
+  const std::string options = get_text(bytes, texts + uint64_t{get_u32(bytes, kDescriptorAt + 20)});
+  if (const Version version = release_of(release); !version.empty()) identity->toolkit = version;
+  std::string base = identity->arch;
+  if (base.ends_with('a') || base.ends_with('f')) base.pop_back();
+  const size_t at = options.find(base);
+  if (base.empty() || at == std::string::npos) return;
+  const char next = at + base.size() < options.size() ? options[at + base.size()] : ' ';
+  if (next != ' ' && next != 'a' && next != 'f') return;
+  identity->suffix_shown = true;
+  if (next != ' ') identity->arch = base + next;
+}
 
 std::string cuda_arch(ImageKind kind, unsigned number, std::string_view suffix) {
   return (kind == ImageKind::kPtx ? "compute_" : "sm_") + std::to_string(number) +

@@ -32,6 +32,7 @@ PHRASES = {
         "ELF load command",
         "object file has no",
         "cannot read file data",
+        "cannot map zero-fill pages",
         "unexpected reloc type",
         "unexpected PLT reloc",
         "Inconsistency detected by ld.so",

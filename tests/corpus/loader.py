@@ -52,16 +52,16 @@ class Loader:
         subprocess.run(["cc", "-O1", "-o", self.plain[0], str(source), "-ldl"], check=True)
         self.python = [sys._base_executable, "-I", "-S", "-c", IN_PYTHON]
 
-    def ask(self, path, cwd, python=False, home=None):
-        """The Answer for one file; `cwd` is the child's folder."""
+    def ask(self, path, cwd, python=False, home=None, seconds=SECONDS):
+        """The Answer for one file, waited for so long; `cwd` is the child's folder."""
         command = self.python if python else self.plain
-        done, said = self.run(command, path, cwd, home or cwd, {})
+        done, said = self.run(command, path, cwd, home or cwd, {}, seconds)
         if said == "loaded":
             return Answer("loaded")
         if said.startswith("refused "):
             return Answer("refused", said[8:])
         if done is None or done.returncode == -signal.SIGALRM:
-            return Answer("no-answer", f"no answer within {SECONDS} s")
+            return Answer("no-answer", f"no answer within {seconds} s")
         text = done.stderr.strip()[-300:]
         if done.returncode < 0:
             text = f"{signal.Signals(-done.returncode).name} {text}".strip()
@@ -75,7 +75,7 @@ class Loader:
             return Answer("in-constructor", text)
         return Answer("killed", text)
 
-    def run(self, command, path, cwd, home, variables):
+    def run(self, command, path, cwd, home, variables, seconds=SECONDS):
         """(finished process or None where time ran out, what it answered)."""
         environment = {"PATH": "/usr/bin:/bin", "HOME": str(home), **variables}
         # A file of its own: what the library's own code prints cannot mix with it.
@@ -90,7 +90,7 @@ class Loader:
                     text=True,
                     errors="replace",
                     stdin=subprocess.DEVNULL,
-                    timeout=SECONDS,
+                    timeout=seconds,
                     pass_fds=[answer.fileno()],
                     check=False,
                 )

@@ -12,6 +12,8 @@ from pathlib import Path
 from box import Box
 from causes import deciding, explains
 from loader import Loader
+from made_binding import CASES as BINDING
+from made_binding import HANGING
 from made_case import Unmade
 from made_damage import CASES as DAMAGE
 from made_graph import graph
@@ -22,27 +24,32 @@ from made_tls import CASES as TLS
 from made_versions import CASES as VERSIONS
 from opdock_inspect import Inspector
 
-CASES = {**SYMBOLS, **TLS, **VERSIONS, **SEARCH, **DAMAGE, **PYTHON}
+CASES = {**SYMBOLS, **TLS, **VERSIONS, **SEARCH, **DAMAGE, **BINDING, **PYTHON}
 for _seed in range(40):
     CASES[f"graph-{_seed}"] = lambda box, seed=_seed: graph(box, seed)
 
 
-def compare(build, folder, loader, inspect, python=False):
+def compare(build, folder, loader, inspect, python=False, hangs=None):
     """(what was found of a builder's file, both sides' words). What: "right"; "wrong": the verdict
     is not what the loader does; "undecided"; "other cause": rejected, but not for the loader's
     reason.
 
-    `folder` becomes the builder's Box; `python`: the loader is asked in a process of Python. Raises
-    Unmade where this machine cannot make the file.
+    `folder` becomes the builder's Box; `python`: the loader is asked in a process of Python;
+    `hangs`: it never answers, and the file should be rejected for this code. Raises Unmade where
+    this machine cannot make the file.
     """
     (folder / "cwd").mkdir(parents=True)
     path = build(Box(folder))
-    answer = loader.ask(path, folder / "cwd", python=python)
+    answer = loader.ask(path, folder / "cwd", python=python, **({"seconds": 1} if hangs else {}))
     report = inspect(path, folder / "cwd")
     said = report["verdict"]
     reasons = "; ".join(f"{r['code']}: {r['text']}" for r in report["reasons"])
     words = f"loader {answer.outcome} {answer.text} | opdock {said} {reasons}"
     words = words.replace(str(folder), "").replace("\n", " ")
+    if hangs:
+        codes = [reason["code"] for reason in deciding(report)]
+        is_right = answer.outcome == "no-answer" and said == "rejected" and codes[:1] == [hangs]
+        return ("right" if is_right else "wrong"), words
     if answer.loads is None:
         raise RuntimeError(f"the loader gave no answer: {words}")
     if said == "undecided":
@@ -56,7 +63,9 @@ def compare(build, folder, loader, inspect, python=False):
 
 def compare_case(case, folder, loader, inspect):
     """compare() of a case by its name."""
-    return compare(CASES[case], folder, loader, inspect, python=case in PYTHON)
+    return compare(
+        CASES[case], folder, loader, inspect, python=case in PYTHON, hangs=HANGING.get(case)
+    )
 
 
 def main(command, cases):

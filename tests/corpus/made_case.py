@@ -15,3 +15,28 @@ def table():
         return build
 
     return cases, case
+
+
+def both_of(cases, code, *words):
+    """A decorator for edits of a library that the compiler makes of `code`: adds two cases of each,
+    the library opened itself, and as what another file needs."""
+
+    def both(build):
+        name = build.__name__.replace("_", "-")
+
+        def alone(box):
+            box.lib("a.so", code, *words)
+            build(box, box.folder / "a.so")
+            return box.folder / "a.so"
+
+        def needed(box):
+            box.lib("libb.so", code, *words)
+            path = box.lib("a.so", "", needs=["libb.so"], runpath="$ORIGIN")
+            build(box, box.folder / "libb.so")
+            return path
+
+        cases[name] = alone
+        cases[name + "-in-dependency"] = needed
+        return build
+
+    return both

@@ -18,7 +18,7 @@ from elf_edit import (
     PT_GNU_RELRO,
     PT_LOAD,
 )
-from made_case import table
+from made_case import both_of, table
 
 CASES, _case = table()
 
@@ -28,24 +28,7 @@ CODE = (
 )
 
 
-def both(build):
-    """Two cases of one edit of a library: opened itself, and as what another file needs."""
-    name = build.__name__.replace("_", "-")
-
-    def alone(box):
-        box.lib("a.so", CODE)
-        build(box, box.folder / "a.so")
-        return box.folder / "a.so"
-
-    def needed(box):
-        box.lib("libb.so", CODE)
-        path = box.lib("a.so", "", needs=["libb.so"], runpath="$ORIGIN")
-        build(box, box.folder / "libb.so")
-        return path
-
-    CASES[name] = alone
-    CASES[name + "-in-dependency"] = needed
-    return build
+both = both_of(CASES, CODE)
 
 
 @both
@@ -174,6 +157,7 @@ for _name, _edit in {
     "osabi-gnu": put("B", 7, 3),
     "osabi-freebsd": put("B", 7, 9),
     "abi-version": put("B", 8, 9),
+    "abi-version-1": put("B", 8, 1),
     "ident-padding": put("B", 9, 1),
     "type-core": put("H", 16, 4),
     "other-machine": put("H", 18, 243),

@@ -183,8 +183,9 @@ TEST(Fatbin, IsLookedForInJudgingWhereTheTableHasNoImage) {
 
 TEST(Fatbin, PtxTellsTheReleaseThatItsIsaCameWith) {
   const std::tuple<uint16_t, uint16_t, const char*> rows[] = {
-      {6, 5, "10.2"}, {7, 0, "11.0"}, {7, 8, "11.8"}, {8, 0, "12.0"}, {8, 5, "12.5"},
-      {8, 6, "12.7"}, {8, 8, "12.9"}, {9, 0, "13.0"}, {99, 0, ""},    {1, 8, ""}};
+      {6, 5, "10.2"}, {7, 0, "11.0"}, {7, 8, "11.8"}, {8, 0, "12.0"},
+      {8, 5, "12.5"}, {8, 6, "12.7"}, {8, 8, "12.9"}, {9, 0, "13.0"},
+      {9, 4, "13.4"}, {99, 0, ""},    {1, 8, ""}};
   for (const auto& [major, minor, release] : rows) {
     Bytes entry = fatbin_entry(1, 75, kZstd, Bytes("pressed"));
     entry.u16(24, minor).u16(26, major);
@@ -194,12 +195,154 @@ TEST(Fatbin, PtxTellsTheReleaseThatItsIsaCameWith) {
   }
 }
 
+// ---- compressed cubins
+
+// LZ4's format written out: all literals.
+Bytes lz4_literals(const std::string& bytes) {
+  Bytes b;
+  size_t rest = bytes.size();
+  b.u8(0, static_cast<uint8_t>(std::min<size_t>(rest, 15) << 4));
+  if (rest >= 15) {
+    for (rest -= 15; rest >= 255; rest -= 255) b.u8(b.size(), 255);
+    b.u8(b.size(), static_cast<uint8_t>(rest));
+  }
+  return b.text(b.size(), bytes);
+}
+
+// Literals, then `zeros` (at least 19) by references to the byte before, then literals.
+Bytes lz4_with_zeros(const std::string& before, size_t zeros, const std::string& behind) {
+  Bytes b = lz4_literals(before + '\0');
+  b.u8(0, b.data[0] | 15).u16(b.size(), 1);
+  size_t rest = zeros - 1 - 4 - 15;
+  for (; rest >= 255; rest -= 255) b.u8(b.size(), 255);
+  b.u8(b.size(), static_cast<uint8_t>(rest));
+  b.add(lz4_literals(behind));
+  return b;
+}
+
+std::string text_of(const Bytes& bytes) {
+  return {bytes.data.begin(), bytes.data.end()};
+}
+
+// A newer cubin whose note lies behind `filler`, as it lies behind the symbols of large ones.
+std::string cubin_with_late_note(const std::string& filler) {
+  const std::string near = text_of(new_cubin(90, "-arch sm_90 -m 64", "13.0"));
+  return near.substr(0, 64) + filler + near.substr(64);
+}
+
+// Bytes that compress little.
+std::string noise(size_t count) {
+  std::string bytes;
+  uint32_t state = 1;
+  for (; bytes.size() < count; state = state * 1664525 + 1013904223) {
+    bytes.push_back(static_cast<char>(state >> 24));
+  }
+  return bytes;
+}
+
+TEST(Fatbin, ACompressedCubinShowsItsToolkit) {
+  const Bytes newer = new_cubin(90, "-arch sm_90 -m 64", "13.0");
+  constexpr size_t kFar = 3 << 20;
+  const Bytes late(cubin_with_late_note(noise(kFar)));
+  const std::string zeros = cubin_with_late_note(std::string(kFar, '\0'));
+  const Bytes late_lz4 = lz4_with_zeros(zeros.substr(0, 64), kFar, zeros.substr(64 + kFar));
+  struct {
+    const char* name;
+    uint64_t flags;
+    Bytes payload;
+    const char* toolkit;
+  } const rows[] = {
+      {"zstd", kZstd, compress(Compression::kZstd, newer), "13.0"},
+      {"LZ4", kLz4, lz4_literals(text_of(newer)), "13.0"},
+      {"zstd, behind 3 MiB", kZstd, compress(Compression::kZstd, late), "13.0"},
+      {"LZ4, behind 3 MiB", kLz4, late_lz4, "13.0"},
+      {"the older layout", kLz4, lz4_literals(text_of(old_cubin(90, false, 118))), "11.8"},
+      {"without a note", kZstd, compress(Compression::kZstd, new_cubin(90, "", "")), ""},
+      {"another method than its flag says", kLz4, compress(Compression::kZstd, newer), ""},
+  };
+  for (const auto& row : rows) {
+    const FileFacts facts = inspect(fatbin({fatbin_entry(2, 90, row.flags, row.payload)}));
+    EXPECT_EQ(shown(facts), "sm_90*") << row.name;
+    ASSERT_EQ(facts.images.size(), 1u) << row.name;
+    EXPECT_EQ(facts.images[0].toolkit.text(), row.toolkit) << row.name;
+    EXPECT_TRUE(facts.reasons.empty()) << row.name;
+  }
+}
+
+TEST(Fatbin, ACompressedCubinOutranksTheContainer) {
+  const Bytes older = compress(Compression::kZstd, old_cubin(80));
+  EXPECT_EQ(shown(inspect(fatbin({fatbin_entry(2, 90, kZstd, older)}))), "sm_80(sm_90)*");
+  const Bytes specific = compress(Compression::kZstd, new_cubin(90, "-arch sm_90a", "13.0"));
+  EXPECT_EQ(shown(inspect(fatbin({fatbin_entry(2, 90, kZstd | kSuffixA, specific)}))), "sm_90a*");
+}
+
+// Few bytes that become very many, in one cubin and in many.
+TEST(Fatbin, CompressedCubinsHaveABudget) {
+  const std::string head = text_of(new_cubin(90, "", "")).substr(0, 64);
+  const std::string note = text_of(new_cubin(90, "-arch sm_90 -m 64", "13.0")).substr(64);
+  const auto toolkit_of = [](const Bytes& payload, uint64_t* budget) {
+    Bytes bytes = fatbin({fatbin_entry(2, 90, kLz4, payload)});
+    std::vector<DeviceImage> images;
+    read_bytes(bytes, [&](FileReader* reader, size_t size) {
+      uint64_t end = 0;
+      EXPECT_TRUE(read_fatbin(reader, 0, size, budget, &images, &end));
+    });
+    return images.at(0).toolkit.text();
+  };
+  const Bytes payload = lz4_with_zeros(head, 1 << 20, note);
+  uint64_t budget = kCubinBudget;
+  EXPECT_EQ(toolkit_of(payload, &budget), "13.0");
+  EXPECT_GE(kCubinBudget - budget, uint64_t{1} << 20);
+  EXPECT_LE(kCubinBudget - budget, uint64_t{1} << 21);
+  budget = 1 << 19;
+  EXPECT_EQ(toolkit_of(payload, &budget), "");
+  EXPECT_EQ(budget, 0u);
+  // 4 GiB of zeros by zstd's blocks that repeat a byte: more than 256 times what it is.
+  Bytes frame;
+  frame.u32(0, 0xfd2fb528).u8(4, 0).u8(5, 7 << 3).put(6, head.size() << 3, 3).text(9, head);
+  for (int i = 0; i < 32768; ++i)
+    frame.put(frame.size(), (128 << 10) << 3 | 2, 3).u8(frame.size(), 0);
+  std::vector<DeviceImage> images;
+  budget = kCubinBudget;
+  read_bytes(fatbin({fatbin_entry(2, 90, kZstd, frame)}), [&](FileReader* reader, size_t size) {
+    uint64_t end = 0;
+    EXPECT_TRUE(read_fatbin(reader, 0, size, &budget, &images, &end));
+  });
+  EXPECT_LE(kCubinBudget - budget, 256 * frame.size() + (64 << 10));
+}
+
+// A release that the list of ISA versions does not have yet.
+TEST(Fatbin, PtxOfANewIsaIsOfItsNeighboursToolkit) {
+  Bytes ptx_entry = fatbin_entry(1, 90, kZstd, Bytes("pressed"));
+  ptx_entry.u16(24, 0).u16(26, 99);
+  const Bytes cubin = compress(Compression::kZstd, new_cubin(90, "-arch sm_90", "14.2"));
+  const FileFacts facts = inspect(fatbin({ptx_entry, fatbin_entry(2, 90, kZstd, cubin)}));
+  EXPECT_EQ(shown(facts), "compute_90* sm_90*");
+  EXPECT_EQ(facts.images.at(0).toolkit.text(), "14.2");
+}
+
+TEST(Fatbin, CompressedCubinsSurviveDamage) {
+  const std::string text = text_of(new_cubin(90, "-arch sm_90a -m 64", "13.0"));
+  const Bytes lz4 = lz4_with_zeros(text.substr(0, 64), 100, text.substr(64));
+  for (const Bytes& entry :
+       {fatbin_entry(2, 90, kLz4, lz4),
+        fatbin_entry(2, 90, kZstd, compress(Compression::kZstd, Bytes(text)))}) {
+    const Bytes good = fatbin({entry});
+    read_damaged(good, good.size(), [](FileReader* reader, size_t size) {
+      std::vector<DeviceImage> images;
+      uint64_t end = 0, budget = kCubinBudget;
+      const bool whole = read_fatbin(reader, 0, size, &budget, &images, &end);
+      return (whole ? "whole " : "damaged ") + within(images, end, size);
+    });
+  }
+}
+
 TEST(Fatbin, SurvivesDamage) {
   const Bytes good = fatbin({plain_cubin(80), fatbin_entry(1, 75, 0, ptx("sm_75"))});
   read_damaged(good, good.size(), [](FileReader* reader, size_t size) {
     std::vector<DeviceImage> images;
-    uint64_t end = 0;
-    const bool whole = read_fatbin(reader, 0, size, &images, &end);
+    uint64_t end = 0, budget = kCubinBudget;
+    const bool whole = read_fatbin(reader, 0, size, &budget, &images, &end);
     return (whole ? "whole " : "damaged ") + within(images, end, size);
   });
 }
