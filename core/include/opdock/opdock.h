@@ -463,6 +463,10 @@ typedef struct opdock_call_options {
   void* workspace;
   uint64_t workspace_bytes;
   const opdock_keeper* keeper; /* NULL: ops may keep nothing */
+  /* Nonzero: products of float32 may round to TF32 what they multiply. Asked on the calling thread,
+   * at most once while a call is planned and once while it runs, and only by a product of float32
+   * on an NVIDIA GPU; a program that always allows it returns 1. NULL: they may not. */
+  int32_t (*allows_tf32)(void);
 } opdock_call_options;
 
 /* Seeds the runtime's own generators, one for each device, from which ops draw that are given no
