@@ -79,6 +79,18 @@ def is_copy(row):
     return row["bench"] == "gpu_ops" and row["name"].startswith("copy ")
 
 
+def newest(rows):
+    """The newest result of each case and peer, in the order of the file; the copies of each run.
+    Results of one run share their "where"."""
+    found = {}
+    for row in rows:
+        run = id(row["where"]) if is_copy(row) else None
+        case = row["bench"], row.get("name"), row.get("peer"), run
+        found.pop(case, None)
+        found[case] = row
+    return list(found.values())
+
+
 def prune(path):
     """Rewrites a file without the results that later ones of the same case and peer have replaced,
     of which the pages show nothing: the repository's history has them."""
