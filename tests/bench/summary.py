@@ -101,7 +101,8 @@ def group_of(bench, name):
         return f"{words[0]}, a small launch", " ".join(words[1:])
     if bench == "gemm":
         at = next(i for i, word in enumerate(words) if word.count("x") == 2)
-        return f"product {' '.join(words[:at])}, {' '.join(words[at + 1 :])}", words[at]
+        what = f"{' '.join(words[:at])}, {' '.join(words[at + 1 :])}"
+        return what if words[0] == "linear" else f"product {what}", words[at]
     if bench == "inference":
         return f"DeepSpeed's functions, {words[-1]}", " ".join(words[:-1])
     return name, ""

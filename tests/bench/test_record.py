@@ -9,6 +9,7 @@ import pytest
 import record
 import summary
 import table
+import timing
 
 
 def test_each_result_is_read_with_where_it_was_measured(tmp_path, monkeypatch):
@@ -21,6 +22,31 @@ def test_each_result_is_read_with_where_it_was_measured(tmp_path, monkeypatch):
         {"bench": "ops", "name": "b", "us": 1.5, "where": {"commit": "one"}},
         {"bench": "ops", "where": {"commit": "two"}},
     ]
+
+
+def test_what_a_process_appends_in_turns_is_one_run(tmp_path, monkeypatch):
+    monkeypatch.setattr(record, "environment", lambda: {"commit": "one"})
+    file, other = tmp_path / "gpu.jsonl", tmp_path / "cpu.jsonl"
+    for path in (file, other, file):
+        record.append(path, "ops", [{"name": "a"}])
+    first, second = record.read(file)
+    assert first["where"] is second["where"] and file.read_text().count("where") == 1
+    record._written.clear()  # as in another process
+    record.append(file, "ops", [{"name": "a"}])
+    assert file.read_text().count("where") == 2
+
+
+def test_a_case_that_has_the_copy_of_another_op_before_it_is_kept(tmp_path, monkeypatch):
+    """Two ops of one shape move different numbers of bytes, and have a copy each."""
+    rows = [
+        gpu_row(f"{op} 8x8 x", peer, rate)
+        for op, rate in (("copy", 100), ("loss", 90), ("copy", 50), ("gradient", 45))
+        for peer in (["torch"] if op == "copy" else ["opdock", "torch"])
+    ]
+    file = tmp_path / "gpu.jsonl"
+    recorded(file, monkeypatch, "one", "gpu_ops", *rows)
+    text = table.tables("gpu", record.newest(record.read(file)))
+    assert "| loss 8x8 x | 100 | 90.0% |" in text and "| gradient 8x8 x | 50 | 90.0% |" in text
 
 
 def test_what_was_measured_again_is_dropped_but_not_the_copies_beside_the_rest(
@@ -196,3 +222,37 @@ def test_what_readme_says_of_a_bare_system(tmp_path, monkeypatch):
     said = bare.sentence(record.read(file))
     assert "demo` took 2.2 minutes" in said and "test` 12 minutes" in said
     assert "second `./dev demo` 9 seconds" in said
+
+
+class FakeGpu:
+    """torch.cuda as timing.events_of() uses it: what is enqueued later than the GPU sleeps, in
+    cycles, finds it awake."""
+
+    def __init__(self, host_cycles):
+        self.host_cycles, self.slept = host_cycles, []
+        self.cuda = self
+
+    def _sleep(self, cycles):
+        self.slept.append(cycles)
+
+    def synchronize(self):
+        pass
+
+    def Event(self, enable_timing):  # noqa: N802 (torch's name)
+        return self
+
+    def query(self):
+        return self.slept[-1] < self.host_cycles
+
+    def elapsed_time(self, _):
+        return 0.5
+
+
+@pytest.mark.parametrize(
+    "host_cycles, sleeps, is_ahead", [(1e6, 1, True), (3e7, 2, True), (2e8, 3, True), (1e9, 3, False)]
+)
+def test_whether_the_gpu_slept_long_enough_is_known_after_each_sleep(host_cycles, sleeps, is_ahead):
+    gpu = FakeGpu(host_cycles)
+    times = timing.events_of(gpu, lambda i, pair: None, 4)
+    assert times == [500.0] * 4
+    assert (len(gpu.slept), times.is_ahead) == (sleeps, is_ahead)
