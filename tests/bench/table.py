@@ -42,7 +42,8 @@ time divided by Opdock's, the median of the cases and the worst of them. Below 1
 
 ## All results
 
-Of gpu_ops: bytes a second beside those of a device copy of as many bytes. `of peer`: the median
+Of gpu_ops: bytes a second beside those of a device copy of as many bytes; * where the device had to
+wait for the host within what was timed (`host` in other tables). `of peer`: the median
 time divided by that of the row named after the ×; below 1 opdock is faster. `least`, `median`,
 `most`: the peer's time divided by opdock's, over all cases; above 1 opdock is faster. Of inference,
 `wrong`: Opdock's results by the tolerances of the tests here, DeepSpeed's by those of its own, and
@@ -120,7 +121,8 @@ def by_case(rows):
         elif case in copies and row["gb_per_s"] < 2 * copies[case]:
             found = cases.setdefault(row["name"], {"name": row["name"], "where": row["where"]})
             found["copy GB/s"] = round(copies[case])
-            found[row["peer"]] = f"{row['gb_per_s'] / copies[case]:.1%}"
+            star = "*" if row.get("host") else ""
+            found[row["peer"]] = f"{row['gb_per_s'] / copies[case]:.1%}{star}"
     return list(cases.values())
 
 
