@@ -11,8 +11,8 @@ OWN, BEHIND, GRID, TEXT = "#2f6f4f", "#c2571a", "#d5dade", "#24292f"
 def ranges(title, rows):
     """SVG text: a line for each row, from the least to the most, with a mark at the median.
 
-    rows: [(what, least, median, most, text)], ratios: a peer's time divided by Opdock's. The axis is
-    logarithmic. What lies left of 1, where the peer is faster, has another colour.
+    rows: [(what, least, median, most, text)], ratios: a peer's time divided by Opdock's. The axis
+    is logarithmic. What lies left of 1, where the peer is faster, has another colour.
     """
     low = min(0.5, *(least for _, least, *_ in rows))
     high = max(2.0, *(most for _, _, _, most, _ in rows))
@@ -53,8 +53,8 @@ def ranges(title, rows):
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{bottom + 24}" '
         f'font-family="sans-serif" font-size="12" fill="{TEXT}">'
     )
-    about = "the fastest peer's time divided by Opdock's: median of the cases, and from the worst to "
-    about += "the best; logarithmic axis"
+    about = "the fastest peer's time divided by Opdock's: median of the cases, and from the worst "
+    about += "to the best; logarithmic axis"
     lines = [head, f'<rect width="{WIDTH}" height="{bottom + 24}" fill="white"/>']
     lines.append(f'<text x="16" y="22" font-size="15">{escape(title)}</text>')
     lines.append(f'<text x="16" y="40">{escape(about)}</text>')

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Greedy decoding with GPT-2 small on a GPU: Opdock's ops in a CUDA graph, PyTorch, DeepSpeed, vLLM.
+"""Greedy decoding with GPT-2 small on a GPU: Opdock's ops in a graph, PyTorch, DeepSpeed, vLLM.
 
 Random weights; a prompt, and tokens after it. Opdock's step is one graph that is replayed, and of
 PyTorch's one candidate is; the prompt is in no graph. Before anything is timed, the logits of all

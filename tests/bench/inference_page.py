@@ -10,19 +10,19 @@ import textwrap
 from collections import Counter
 from typing import NamedTuple
 
-WITHIN = "all elements within DeepSpeed's tolerances"
+WITHIN = "within DeepSpeed's tolerances"
 PRODUCTS = {"vector_matmul", "linear_layer", "linear_layer by head", "qkv_gemm", "rms_qkv_gemm"}
 PRODUCTS |= {"mlp_gemm", "rms_mlp_gemm", "fused_gemm_gelu", "einsum_sec_sm_ecm"}
 ATTENTION = {"softmax_context", "softmax_context rotary"}
 #: why DeepSpeed's results are outside: (the functions, dtypes or all, what to say)
 EXCUSES = [
-    (PRODUCTS, {"fp32"}, "products of float32, which it rounds to TF32"),
-    (ATTENTION, {"fp32"}, "attention of float32, whose products it rounds to TF32"),
-    ({"bias_residual"}, None, "`bias_residual`, which returns its input unchanged"),
-    ({"add_padding", "pad_transform"}, {"fp32"}, "padding of float32, by kernels that are empty"),
-    ({"apply_rotary_pos_emb"}, None, "`apply_rotary_pos_emb`, which reads other memory"),
-    ({"vector_matmul int8"}, {"fp32"}, "`vector_matmul` by int8 weights in float32"),
-    ({"dequantize"}, {"fp32", "bf16"}, "`dequantize`, whose results are float16 for every name"),
+    (PRODUCTS, {"fp32"}, "products of float32, rounded to TF32"),
+    (ATTENTION, {"fp32"}, "attention of float32, its products in TF32"),
+    ({"bias_residual"}, None, "`bias_residual`, which returns its input"),
+    ({"add_padding", "pad_transform"}, {"fp32"}, "padding of float32, by empty kernels"),
+    ({"apply_rotary_pos_emb"}, None, "`apply_rotary_pos_emb`, of other memory"),
+    ({"vector_matmul int8"}, {"fp32"}, "`vector_matmul int8` in fp32"),
+    ({"dequantize"}, {"fp32", "bf16"}, "`dequantize`, float16 under every name"),
 ]
 SLOWER = 1.02  # what is said to take longer, and not only by a clock's luck
 
@@ -66,31 +66,31 @@ def group(pair):
 
 
 def _elements(of):
-    """How many of the elements are outside, as "20.2% to 42.5%"; empty if the records do not say."""
+    """How many of the elements are outside, as "20.2%–42.5%"; "" if no record says it."""
     texts = [pair.theirs.get("found", "") for pair in of]
     shares = [float(s) for text in texts for s in re.findall(r"([\d.]+)% of the elements", text)]
     low, high = f"{min(shares, default=0)}%", f"{max(shares, default=0)}%"
-    return "" if not shares else low if low == high else f"{low} to {high}"
+    return "" if not shares else low if low == high else f"{low}–{high}"
 
 
 def counts(of):
     """[calls, slower, by more than 2%, the worst one] as texts."""
     worst = max(of, key=lambda pair: pair.ratio)
     slower = sum(pair.ratio > 1 for pair in of), sum(pair.ratio > SLOWER for pair in of)
-    return [*map(str, (len(of), *slower)), f"{worst.ratio:.2f} × (`{worst.name}`)"]
+    return [*map(str, (len(of), *slower)), f"{worst.ratio:.2f} (`{worst.name}`)"]
 
 
 def table(of):
     """Lines of Markdown: a row for each group and one for all; TF32's do not count among these."""
-    head = ["DeepSpeed's results", "elements outside", "calls", "slower", "by more than 2%", "worst"]
-    text = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    text = ["| DeepSpeed's results | outside | calls | slower | by more than 2% | worst |"]
+    text.append("|" + "---|" * 6)
     plain = [pair for pair in of if pair.dtype != "tf32"]
     groups = {}
     for pair in sorted(plain, key=lambda pair: not pair.theirs["right"]):
         groups.setdefault(group(pair), []).append(pair)
     groups["**all**"] = plain
     if rounded := [pair for pair in of if pair.dtype == "tf32"]:
-        groups["beside: float32, rounded to TF32 in both"] = rounded
+        groups["beside: rounded to TF32 in both"] = rounded
     for what, some in groups.items():
         cells = [what, _elements(some) if what not in (WITHIN, "**all**") else "", *counts(some)]
         text.append("| " + " | ".join(cells) + " |")
@@ -119,7 +119,7 @@ def ranges(of):
             functions.setdefault(pair.function, []).append(pair.ratio)
     medians = sorted(functions, key=lambda name: sorted(functions[name])[len(functions[name]) // 2])
     found = [f"`{n}` {min(functions[n]):.2f} to {max(functions[n]):.2f}" for n in medians[:5]]
-    return "Of DeepSpeed's time, in 16-bit dtypes, the five furthest ahead: " + ", ".join(found) + "."
+    return f"Of DeepSpeed's time, in 16-bit dtypes, the five furthest ahead: {', '.join(found)}."
 
 
 def made(rows):

@@ -146,8 +146,11 @@ def groups(rows):
 
     for bench in ("gpu_ops", *TIMES):
         own = [row for row in rows if row["bench"] == bench]
-        of_bench = other_times(own, bench) if bench in TIMES else dict(sorted(gpu_times(own).items()))
-        for name, of in of_bench.items():
+        if bench in TIMES:
+            of_bench = other_times(own, bench).items()
+        else:
+            of_bench = sorted(gpu_times(own).items())
+        for name, of in of_bench:
             if "opdock" not in of or len(of) == 1:
                 continue
             what, case = group_of(bench, name)

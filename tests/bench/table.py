@@ -133,8 +133,8 @@ def cpu_behind(rows):
     text = f"Of {len(rows)} cases torch is faster in {len(behind)}"
     if behind:
         worst = min(ratios, key=ratios.get)
-        text += f": its time is {min(ratios.values()):.2f} to {max(ratios.values()):.3f} of Opdock's, "
-        text += f"the worst of {worst}"
+        low, high = min(ratios.values()), max(ratios.values())
+        text += f": its time is {low:.2f} to {high:.3f} of Opdock's, the worst of {worst}"
     return [textwrap.fill(text + ".", 110, break_on_hyphens=False) + "\n"]
 
 

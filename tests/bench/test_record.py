@@ -150,7 +150,8 @@ def test_launches_are_compared_with_launches_of_the_same_arrays():
 
 
 def call(name, whose, us, right=True, found="20.0% of the elements are wrong"):
-    return {"name": name, "peer": whose, "us": us, "right": right} | ({} if right else {"found": found})
+    row = {"name": name, "peer": whose, "us": us, "right": right}
+    return row if right else row | {"found": found}
 
 
 def test_every_call_beside_deepspeed_counts(tmp_path, monkeypatch):
@@ -160,22 +161,23 @@ def test_every_call_beside_deepspeed_counts(tmp_path, monkeypatch):
         call("softmax 1x1 fp16", "opdock", 1.0), call("softmax 1x1 fp16", "DeepSpeed", 2.0),
         call("rms_norm 1x1 fp16", "opdock", 1.05), call("rms_norm 1x1 fp16", "DeepSpeed", 1.0),
         call("rms_norm 1x2 fp16", "opdock", 1.01), call("rms_norm 1x2 fp16", "DeepSpeed", 1.0),
-        call("mlp_gemm 1x1 fp32", "opdock", 7.0), call("mlp_gemm 1x1 fp32", "DeepSpeed", 1.0, False),
+        call("mlp_gemm 1x1 fp32", "opdock", 7.0),
+        call("mlp_gemm 1x1 fp32", "DeepSpeed", 1.0, False),
         call("mlp_gemm 1x1 tf32", "opdock", 1.0), call("mlp_gemm 1x1 tf32", "DeepSpeed", 1.1),
         call("bias_add 1x1 fp32", "opdock", 1.0),
     )  # fmt: skip
     text = inference_page.made(record.newest(record.read(file)))
     lines = [line for line in text.splitlines() if line.startswith("|")][2:]
     assert [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines] == [
-        [inference_page.WITHIN, "", "3", "2", "1", "1.05 × (`rms_norm 1x1 fp16`)"],
+        [inference_page.WITHIN, "", "3", "2", "1", "1.05 (`rms_norm 1x1 fp16`)"],
         [
-            "products of float32, which it rounds to TF32", "20.0%", "1", "1", "1",
-            "7.00 × (`mlp_gemm 1x1 fp32`)",
+            "products of float32, rounded to TF32", "20.0%", "1", "1", "1",
+            "7.00 (`mlp_gemm 1x1 fp32`)",
         ],
-        ["**all**", "", "4", "3", "2", "7.00 × (`mlp_gemm 1x1 fp32`)"],
+        ["**all**", "", "4", "3", "2", "7.00 (`mlp_gemm 1x1 fp32`)"],
         [
-            "beside: float32, rounded to TF32 in both", "", "1", "0", "0",
-            "0.91 × (`mlp_gemm 1x1 tf32`)",
+            "beside: rounded to TF32 in both", "", "1", "0", "0",
+            "0.91 (`mlp_gemm 1x1 tf32`)",
         ],
     ]  # fmt: skip
     assert "the 1 that take more than 2% longer, 1.05 to 1.05 times as long: `rms_norm` (1)" in (
@@ -186,7 +188,8 @@ def test_every_call_beside_deepspeed_counts(tmp_path, monkeypatch):
 def test_the_worst_case_on_the_cpu_is_named(tmp_path, monkeypatch):
     file = tmp_path / "cpu.jsonl"
     rows = [
-        {"name": f"{op} 8x8 float32, 1 thread", "opdock_us": 1, "torch_us": r, "torch_over_opdock": r}
+        {"name": f"{op} 8x8 float32, 1 thread", "opdock_us": 1, "torch_us": r}
+        | {"torch_over_opdock": r}
         for op, r in (("norm", 1.5), ("silu", 0.7456), ("add", 0.9876))
     ]
     recorded(file, monkeypatch, "one", "cpu_ops", *rows)
@@ -249,7 +252,8 @@ class FakeGpu:
 
 
 @pytest.mark.parametrize(
-    "host_cycles, sleeps, is_ahead", [(1e6, 1, True), (3e7, 2, True), (2e8, 3, True), (1e9, 3, False)]
+    "host_cycles, sleeps, is_ahead",
+    [(1e6, 1, True), (3e7, 2, True), (2e8, 3, True), (1e9, 3, False)],
 )
 def test_whether_the_gpu_slept_long_enough_is_known_after_each_sleep(host_cycles, sleeps, is_ahead):
     gpu = FakeGpu(host_cycles)
