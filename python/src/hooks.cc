@@ -263,6 +263,8 @@ opdock_status run_reference(void*, void* reference, const opdock_call* call,
   return with_gil(run, OPDOCK_CANCELLED);
 }
 
+std::atomic<bool> tf32_option;
+
 const opdock_references kReferences = {sizeof(opdock_references), 0, has_reference, open_reference,
                                        run_reference};
 
@@ -288,8 +290,6 @@ int32_t torch_allows_tf32() {
   };
   return with_gil(ask, 0);
 }
-
-std::atomic<bool> tf32_option;
 
 int32_t option_allows_tf32() {
   return tf32_option.load(std::memory_order_relaxed) ? 1 : 0;
