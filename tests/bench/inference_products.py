@@ -8,7 +8,8 @@ the first is called: the counter of tokens stays, and each call computes the sam
 import functools
 
 import torch
-from inference_bounds import attention, close, product as summed
+from inference_bounds import attention, close
+from inference_bounds import product as summed
 from inference_calls import (
     CACHED,
     EPS,
@@ -60,7 +61,7 @@ def linear_layer(numbers, shape, by_head=False):
         return [out.unflatten(-1, (3, shape.heads, shape.size)).permute(2, 0, 3, 1, 4)]
 
     arguments = (x, w, bias, True, by_head, shape.heads, True, 10000.0)
-    bounds = (summed(2, shape.hidden),) * (3 if by_head else 1)
+    bounds = (summed(2, shape.hidden),)
     return Call(numbers.named("linear_layer"), arguments, wanted, bounds)
 
 
