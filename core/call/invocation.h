@@ -62,7 +62,7 @@ struct Invocation {
   bool has_text = false;
   enum class Asked : uint8_t { kUnknown, kNo, kYes };
   Asked capture = Asked::kUnknown;
-  Asked tf32 = Asked::kUnknown;  // what how.allows_tf32 has answered
+  Asked tf32 = Asked::kUnknown;              // what how.allows_tf32 has answered
   uint32_t tensors;                          // fresh ones, of all results
   std::array<uint32_t, kMaxReturns> counts;  // of each result, if the function's are variable
   opdock_generator random;                   // what call.generator points at

@@ -15,8 +15,8 @@ void set_hooks(opdock_options* options);
 // the call that led to the hook has come back. False if there is none. The GIL is held.
 bool raise_kept_error();
 
-// opdock_call_options.allows_tf32: of calls with torch's tensors, what torch allows its own products
-// of float32; of others what allow_tf32() has said last.
+// opdock_call_options.allows_tf32: of calls with torch's tensors, what torch allows its own
+// products of float32; of others what allow_tf32() has said last.
 int32_t torch_allows_tf32();
 int32_t option_allows_tf32();
 void allow_tf32(bool allowed);

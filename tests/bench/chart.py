@@ -29,9 +29,7 @@ def ranges(title, rows):
     body = []
     for number, (what, least, median, most, text) in enumerate(rows):
         y = TOP + number * ROW
-        body.append(
-            f'<text x="{LEFT - 8}" y="{y + 11}" text-anchor="end">{escape(what)}</text>'
-        )
+        body.append(f'<text x="{LEFT - 8}" y="{y + 11}" text-anchor="end">{escape(what)}</text>')
         if most >= 1:
             body.append(bar(max(least, 1), most, y + 4, OWN))
         if least < 1:

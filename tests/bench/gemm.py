@@ -74,8 +74,8 @@ def linear(shape, dtype, _):
             "torch": lambda function=function: function(F.linear(x, w, bias)),
         }
         if fused is not None:
-            cases[f"linear {name}"]["torch._addmm_activation"] = (
-                lambda fused=fused: torch._addmm_activation(bias, x, turned, **fused)
+            cases[f"linear {name}"]["torch._addmm_activation"] = lambda fused=fused: (
+                torch._addmm_activation(bias, x, turned, **fused)
             )
     return cases
 

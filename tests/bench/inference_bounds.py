@@ -13,7 +13,7 @@ from pathlib import Path
 import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "deepspeed"))
-from inference_cases import ACTIVATED, BOUNDS, WEIGHTS  # noqa: E402 (the line above finds it)
+from inference_cases import ACTIVATED, BOUNDS, WEIGHTS
 
 SUMMED = 96
 

@@ -180,9 +180,7 @@ def moe_res_matmul(numbers, shape):
 def layer_norm_call(numbers, shape):
     x, gamma, beta = numbers(*shape.rows), numbers(shape.hidden), numbers(shape.hidden)
     arguments = (x, gamma, beta, EPS)
-    return Call(
-        "layer_norm", arguments, lambda: [layer_norm(x.double(), gamma, beta)], (close(2),)
-    )
+    return Call("layer_norm", arguments, lambda: [layer_norm(x.double(), gamma, beta)], (close(2),))
 
 
 def _residual_norm(function, both, numbers, shape):

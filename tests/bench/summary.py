@@ -206,9 +206,7 @@ def group_table(found):
         who = Counter(case.fastest for case in cases).most_common()
         peers = ", ".join(f"{name} {count}" for name, count in who)
         median = statistics.median(case.ratio for case in cases)
-        text.append(
-            f"| {what} | {len(cases)} | {peers} | {median:.2f} | {worst_text(cases)} |"
-        )
+        text.append(f"| {what} | {len(cases)} | {peers} | {median:.2f} | {worst_text(cases)} |")
     return [*text, ""]
 
 

@@ -241,7 +241,7 @@ class FakeGpu:
     def synchronize(self):
         pass
 
-    def Event(self, enable_timing):  # noqa: N802 (torch's name)
+    def Event(self, enable_timing):
         return self
 
     def query(self):
