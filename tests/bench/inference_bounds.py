@@ -32,6 +32,18 @@ def close(times=1.0, activated=None):
     return bound
 
 
+def norm_of_sum(share):
+    """A norm of a sum that was rounded before, held against the norm of the exact one. share():
+    magnitudes of the sum's part in each element. In float32 a sum of three has three roundings."""
+
+    def bound(wanted, suffix, on_gpu):
+        dtype = {"fp16": torch.float16, "bf16": torch.bfloat16}.get(suffix, torch.float32)
+        rounding = torch.finfo(dtype).eps / 2 * (3 if dtype == torch.float32 else 1.01)
+        return close(2)(wanted, suffix, on_gpu) + rounding * share()
+
+    return bound
+
+
 def attention(values, times=5.0):
     """Weighted means of `values`. Of float32 rounded to TF32 the weights and values are so too."""
 

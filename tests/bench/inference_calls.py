@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
-from inference_bounds import close
+from inference_bounds import close, norm_of_sum
 
 DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
 NONE = torch.empty(1)  # how DeepSpeed passes "no mask", "no alibi", "no scale"
@@ -187,12 +187,18 @@ def _residual_norm(function, both, numbers, shape):
     x, residual = numbers(*shape.rows), numbers(*shape.rows)
     bias, gamma, beta = (numbers(shape.hidden) for _ in range(3))
 
-    def wanted():
-        total = x.double() + residual.double() + bias.double()
-        return [layer_norm(total, gamma, beta), *([total] if both else [])]
+    def total():
+        return x.double() + residual.double() + bias.double()
 
-    # The norm is of the rounded sum, and held against that of the exact one.
-    return Call(function, (x, bias, residual, gamma, beta, EPS), wanted, (close(5), close(2)))
+    def wanted():
+        return [layer_norm(total(), gamma, beta), *([total()] if both else [])]
+
+    def share():
+        variance = total().var(-1, unbiased=False, keepdim=True)
+        return (total() * gamma.double()).abs() * torch.rsqrt(variance + EPS)
+
+    bounds = (norm_of_sum(share), close(2))
+    return Call(function, (x, bias, residual, gamma, beta, EPS), wanted, bounds)
 
 
 def layer_norm_residual(numbers, shape):
@@ -215,7 +221,8 @@ def pre_rms_norm(numbers, shape):
         total = x.double() + residual.double()
         return [rms_norm(total, gamma), total]
 
-    return Call("pre_rms_norm", (x, residual, gamma, EPS), wanted, (close(5), close()))
+    bounds = (norm_of_sum(lambda: wanted()[0].abs()), close())
+    return Call("pre_rms_norm", (x, residual, gamma, EPS), wanted, bounds)
 
 
 def softmax(numbers, shape):
