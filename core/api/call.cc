@@ -23,7 +23,7 @@ bool has_room_for(const T* owner, const M* member) {
 }
 
 constexpr opdock_call_options kNoOptions{sizeof kNoOptions, 0, nullptr, nullptr,
-                                         nullptr,           0, nullptr};
+                                         nullptr,           0, nullptr, nullptr};
 
 [[gnu::cold, gnu::noinline]] void read_short_options(const opdock_call_options* from,
                                                      opdock_call_options* to) {
@@ -36,6 +36,7 @@ constexpr opdock_call_options kNoOptions{sizeof kNoOptions, 0, nullptr, nullptr,
     to->workspace_bytes = from->workspace_bytes;
   }
   if (has_room_for(from, &from->keeper)) to->keeper = from->keeper;
+  if (has_room_for(from, &from->allows_tf32)) to->allows_tf32 = from->allows_tf32;
 }
 
 // The caller's options, whatever the size of its declaration; `room` for those of a shorter one.

@@ -28,6 +28,17 @@ opdock_status enter_gemm(Invocation& in, const char* function, Phase phase,
   return problem.ok() ? OPDOCK_OK : in.fail(problem.status, problem.text);
 }
 
+// The product's flags, and of float32 on an NVIDIA GPU what the call's options allow.
+uint32_t flags_of(Invocation& in, const opdock_gemm& what, const Product& p) {
+  if (p.a.element != gemm::kFloat32 || in.call.device.type != OPDOCK_CUDA ||
+      in.how.allows_tf32 == nullptr) {
+    return what.flags;
+  }
+  using Asked = Invocation::Asked;
+  if (in.tf32 == Asked::kUnknown) in.tf32 = in.how.allows_tf32() != 0 ? Asked::kYes : Asked::kNo;
+  return in.tf32 == Asked::kYes ? what.flags | OPDOCK_GEMM_TF32 : what.flags;
+}
+
 // The library's own kernels on each device, once they have been made.
 std::atomic<Kernels*> own_kernels_of[2][kMaxDevices];
 
@@ -68,7 +79,7 @@ opdock_status plan_gemm(Invocation& in, const opdock_gemm* what, uint64_t* works
   const opdock_status entered = enter_gemm(in, "plan", Phase::kPlan, &what, &room, &p);
   if (entered != OPDOCK_OK) return entered;
   const bool on_cpu = in.target->driver == nullptr || gemm::is_empty(p);
-  *workspace_bytes = on_cpu ? 0 : gemm::workspace_on_gpu(&in.call, p, what->flags);
+  *workspace_bytes = on_cpu ? 0 : gemm::workspace_on_gpu(&in.call, p, flags_of(in, *what, p));
   return OPDOCK_OK;
 }
 
@@ -94,7 +105,7 @@ opdock_status run_gemm(Invocation& in, const opdock_gemm* what, void* workspace,
   if (gemm::is_empty(p)) return OPDOCK_OK;
   if (in.target->driver != nullptr) {
     HostGpuCall gpu(&in);
-    return gemm::run_on_gpu(&gpu, p, what->flags, workspace, workspace_bytes);
+    return gemm::run_on_gpu(&gpu, p, flags_of(in, *what, p), workspace, workspace_bytes);
   }
   gemm::run_on_cpu(&in.call, p);
   return OPDOCK_OK;

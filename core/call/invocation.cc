@@ -13,15 +13,15 @@ opdock_status Invocation::fail(opdock_status status, std::string_view text) {
 }
 
 opdock_status Invocation::is_capturing(bool* out) {
-  if (capture == Capture::kUnknown) {
+  if (capture == Asked::kUnknown) {
     bool found = false;
     if (target->driver != nullptr) {
       const Status done = target->driver->is_capturing(call.stream, &found);
       if (!done.ok()) return fail(done.status, done.text);
     }
-    capture = found ? Capture::kYes : Capture::kNo;
+    capture = found ? Asked::kYes : Asked::kNo;
   }
-  *out = capture == Capture::kYes;
+  *out = capture == Asked::kYes;
   return OPDOCK_OK;
 }
 

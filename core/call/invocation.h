@@ -60,7 +60,9 @@ struct Invocation {
   const opdock_value* args = nullptr;  // of run
   Phase phase;
   bool has_text = false;
-  enum class Capture : uint8_t { kUnknown, kNo, kYes } capture = Capture::kUnknown;
+  enum class Asked : uint8_t { kUnknown, kNo, kYes };
+  Asked capture = Asked::kUnknown;
+  Asked tf32 = Asked::kUnknown;              // what how.allows_tf32 has answered
   uint32_t tensors;                          // fresh ones, of all results
   std::array<uint32_t, kMaxReturns> counts;  // of each result, if the function's are variable
   opdock_generator random;                   // what call.generator points at

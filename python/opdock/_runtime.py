@@ -151,13 +151,15 @@ def manual_seed(seed):
     default().manual_seed(seed)
 
 
-def configure(*, build=None, jit=None, fallback=None):
+def configure(*, build=None, jit=None, fallback=None, tf32=False):
     """Decides what is done where no compatible plugin is there, for this process.
 
     build: "auto", "never", or "always" (source plugins are built and preferred). jit: "auto" or
     "never". fallback: "warn", "error" or "silent". None: what the environment (OPDOCK_BUILD,
     OPDOCK_JIT, OPDOCK_FALLBACK) or a configuration file says. Functions looked up before keep the
-    policies they were made with. Any thread. Raises InvalidArgumentError for any other text.
+    policies they were made with. tf32: whether products of float32 on NVIDIA's GPUs may round to
+    TF32 what they multiply; of torch's tensors torch.backends.cuda.matmul.allow_tf32 says that
+    instead. Any thread. Raises InvalidArgumentError for any other text.
     """
     global _default, _policies
     from opdock import ops
@@ -167,6 +169,7 @@ def configure(*, build=None, jit=None, fallback=None):
         if value is not None:
             _names.text("configure", name, value, "a str or None")
     _opdock.Runtime(plugin_path=":", **given)  # refuses what is none
+    _opdock._allow_tf32(tf32)
     with _lock:
         _policies = given
         _default = None

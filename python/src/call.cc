@@ -6,6 +6,7 @@
 #include "function.h"
 #include "generator.h"
 #include "gil.h"
+#include "hooks.h"
 #include "imports.h"
 #include "keep.h"
 #include "opdock/types.hpp"
@@ -28,19 +29,33 @@ bool releases_gil(const FunctionInfo& info, const Frame& frame) {
   return info.may_block || (frame.device.type == OPDOCK_CPU && frame.cpu_bytes >= kReleaseBytes);
 }
 
+bool is_torchs(const TypeEntry* entry) {
+  return entry != nullptr && entry->kind == ArrayKind::kTorch;
+}
+
+// On a GPU's default stream; [true]: of torch's tensors.
+constexpr opdock_call_options options_on(int32_t (*allows_tf32)(void)) {
+  return {sizeof(opdock_call_options), 0, nullptr, nullptr, nullptr, 0, nullptr, allows_tf32};
+}
+constexpr opdock_call_options kOnDefaultStream[2] = {options_on(option_allows_tf32),
+                                                     options_on(torch_allows_tf32)};
+
 struct Call {
   Call(const FunctionInfo& op, Frame& room, const opdock_value* args, PyObject* const* given)
       : info(op), frame(room), values(args), objects(given) {
     error[0] = '\0';
     if (room.stream != nullptr || op.retains) [[unlikely]]
       set_options();
+    else if (room.gpu.type != OPDOCK_CPU)
+      options = &kOnDefaultStream[is_torchs(room.model_entry)];
   }
   Call(const Call&) = delete;
   Call& operator=(const Call&) = delete;
 
   opdock_call_options& set_options() {
-    if (options == nullptr) {
-      with_options = {sizeof with_options, 0, frame.stream, nullptr, nullptr, 0, nullptr};
+    if (options != &with_options) {
+      with_options = kOnDefaultStream[is_torchs(frame.model_entry)];
+      with_options.stream = frame.stream;
       options = &with_options;
     }
     if (info.retains) {
@@ -150,8 +165,7 @@ bool plan_call(Call& call, uint32_t tensors, opdock_plan* plan) {
 bool takes_torchs_workspace(const Frame& frame) {
   const TypeEntry *const model = frame.model_entry, *const stream = frame.stream_entry;
   return frame.gpu.type != OPDOCK_CPU && Device(frame.device) == Device(frame.gpu) &&
-         model != nullptr && model->kind == ArrayKind::kTorch && model->api != nullptr &&
-         stream != nullptr && stream->kind == ArrayKind::kTorch;
+         is_torchs(model) && model->api != nullptr && is_torchs(stream);
 }
 
 // For such a call; without memory of torch's the host looks for some.

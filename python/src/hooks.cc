@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "hooks.h"
 
+#include <atomic>
 #include <cstdio>
 #include <cstring>
 #include <string>
@@ -11,6 +12,7 @@
 #include "errors.h"
 #include "function.h"
 #include "gil.h"
+#include "imports.h"
 
 namespace opdock::python {
 
@@ -261,6 +263,8 @@ opdock_status run_reference(void*, void* reference, const opdock_call* call,
   return with_gil(run, OPDOCK_CANCELLED);
 }
 
+std::atomic<bool> tf32_option;
+
 const opdock_references kReferences = {sizeof(opdock_references), 0, has_reference, open_reference,
                                        run_reference};
 
@@ -274,6 +278,29 @@ void set_hooks(opdock_options* options) {
 
 bool is_interrupted() {
   return cancelled(nullptr) != 0;
+}
+
+int32_t torch_allows_tf32() {
+  // What torch.backends.cuda.matmul.allow_tf32 reads, without its Python code. torch raises where
+  // its old and its new settings contradict each other: then nothing is allowed here.
+  const auto ask = [] {
+    static PyObject* slot = nullptr;
+    PyObject* ask = imported("torch._C", "_get_cublas_allow_tf32", &slot);
+    PyObject* answer = ask == nullptr ? nullptr : PyObject_CallNoArgs(ask);
+    const int32_t allowed = answer == Py_True ? 1 : 0;
+    Py_XDECREF(answer);
+    PyErr_Clear();
+    return allowed;
+  };
+  return with_gil(ask, 0);
+}
+
+int32_t option_allows_tf32() {
+  return tf32_option.load(std::memory_order_relaxed) ? 1 : 0;
+}
+
+void allow_tf32(bool allowed) {
+  tf32_option.store(allowed, std::memory_order_relaxed);
 }
 
 bool raise_kept_error() {

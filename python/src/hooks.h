@@ -18,6 +18,12 @@ bool raise_kept_error();
 // interpreter goes on. With the GIL.
 bool is_interrupted();
 
+// opdock_call_options.allows_tf32: of calls with torch's tensors, what torch allows its own
+// products of float32; of others what allow_tf32() has said last.
+int32_t torch_allows_tf32();
+int32_t option_allows_tf32();
+void allow_tf32(bool allowed);
+
 // Puts what opdock_take_reasons_json says into `reasons` of the exception that is set.
 void add_reasons();
 

@@ -225,6 +225,8 @@ PYBIND11_MODULE(_opdock, module) {
       return opdock_note_library(library.c_str(), version.c_str(), error, size);
     });
   });
+  module.def("_allow_tf32", &allow_tf32, py::arg("allowed"));
+  module.def("_torch_allows_tf32", [] { return torch_allows_tf32() != 0; });
   module.def("version", [] { return std::string(opdock_version()); });
   module.def("_torch_probe", [] {
     const TorchProbe found = torch_probe_result();

@@ -118,7 +118,13 @@ def main():
             lambda text: older(
                 text,
                 # opdock_plan: as the first draft had it.
-                ["opdock_call_options", "opdock_options", "opdock_generator", *["opdock_plan"] * 2],
+                # opdock_call_options: without what keeps arguments.
+                [
+                    *["opdock_call_options"] * 2,
+                    "opdock_options",
+                    "opdock_generator",
+                    *["opdock_plan"] * 2,
+                ],
             ),
         ),
         "no-init": headers(

@@ -1,59 +1,59 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A bar chart of Opdock beside its peers, as SVG text."""
+"""A chart of Opdock beside the fastest peers, as SVG text."""
 
 import math
 from xml.sax.saxutils import escape
 
-WIDTH, BAR, GAP, LEFT, RIGHT, TOP = 860, 15, 10, 390, 70, 54
-OWN, PEER, GRID, TEXT = "#2f6f4f", "#9aa5b1", "#d5dade", "#24292f"
+WIDTH, ROW, LEFT, PLOT, TOP = 1100, 19, 330, 320, 54
+OWN, BEHIND, GRID, TEXT = "#2f6f4f", "#c2571a", "#d5dade", "#24292f"
 
 
-def bars(title, comparisons):
-    """SVG text: one group of bars for each comparison.
+def ranges(title, rows):
+    """SVG text: a line for each row, from the least to the most, with a mark at the median.
 
-    comparisons: [(what, {name: time, …})], Opdock's time first, of one unit within a comparison.
-    A bar's length is the time divided by Opdock's, on a logarithmic axis: a peer's bar to the right
-    of 1 means that Opdock is faster.
+    rows: [(what, least, median, most, text)], ratios: a peer's time divided by Opdock's. The axis
+    is logarithmic. What lies left of 1, where the peer is faster, has another colour.
     """
-    ratios = [t / next(iter(times.values())) for _, times in comparisons for t in times.values()]
-    low = min(0.5, 2.0 ** math.floor(math.log2(min(ratios))))
-    high = max(2.0, max(ratios) * 1.2)
+    low = min(0.5, *(least for _, least, *_ in rows))
+    high = max(2.0, *(most for _, _, _, most, _ in rows))
 
     def x(ratio):
-        share = math.log(ratio / low) / math.log(high / low)
-        return LEFT + (WIDTH - LEFT - RIGHT) * share
+        return LEFT + PLOT * math.log(ratio / low) / math.log(high / low)
 
-    body, y = [], TOP
-    for what, times in comparisons:
-        own = next(iter(times.values()))
-        for number, (name, time) in enumerate(times.items()):
-            label = f"{what}: {name}" if number == 0 else name
-            ratio = time / own
-            begin, end = sorted((x(1.0), x(ratio)))
-            color = OWN if number == 0 else PEER
-            mark = x(1.0) - 3 if number == 0 else begin
-            body += [
-                f'<text x="{LEFT - 8}" y="{y + 12}" text-anchor="end">{escape(label)}</text>',
-                f'<rect x="{mark:.1f}" y="{y}" width="{max(end - begin, 6):.1f}" height="{BAR}" '
-                f'fill="{color}"/>',
-                f'<text x="{max(end, mark + 6) + 5:.1f}" y="{y + 12}">{ratio:.2g}</text>',
-            ]
-            y += BAR + 3
-        y += GAP
-    ticks = [10.0**power for power in range(math.ceil(math.log10(low)), 6) if 10.0**power <= high]
+    def bar(begin, end, y, colour):
+        return (
+            f'<rect x="{x(begin) - 1:.1f}" y="{y}" width="{x(end) - x(begin) + 2:.1f}" height="7" '
+            f'fill="{colour}"/>'
+        )
+
+    body = []
+    for number, (what, least, median, most, text) in enumerate(rows):
+        y = TOP + number * ROW
+        body.append(f'<text x="{LEFT - 8}" y="{y + 11}" text-anchor="end">{escape(what)}</text>')
+        if most >= 1:
+            body.append(bar(max(least, 1), most, y + 4, OWN))
+        if least < 1:
+            body.append(bar(least, min(most, 1), y + 4, BEHIND))
+        body.append(
+            f'<rect x="{x(median) - 1.5:.1f}" y="{y + 1}" width="3" height="13" fill="{TEXT}"/>'
+        )
+        body.append(f'<text x="{LEFT + PLOT + 12}" y="{y + 11}">{escape(text)}</text>')
+    bottom = TOP + len(rows) * ROW
     grid = []
-    for tick in ticks:
-        color = TEXT if tick == 1 else GRID
-        grid += [
-            f'<line x1="{x(tick):.1f}" x2="{x(tick):.1f}" y1="{TOP - 6}" y2="{y}" '
-            f'stroke="{color}"/>',
-            f'<text x="{x(tick):.1f}" y="{y + 14}" text-anchor="middle">{tick:g}×</text>',
-        ]
+    for tick in (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50):
+        if low <= tick <= high:
+            grid += [
+                f'<line x1="{x(tick):.1f}" x2="{x(tick):.1f}" y1="{TOP - 6}" y2="{bottom}" '
+                f'stroke="{TEXT if tick == 1 else GRID}"/>',
+                f'<text x="{x(tick):.1f}" y="{bottom + 14}" text-anchor="middle">{tick:g}×</text>',
+            ]
     head = (
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{y + 24}" '
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{bottom + 24}" '
         f'font-family="sans-serif" font-size="12" fill="{TEXT}">'
     )
-    lines = [head, f'<rect width="{WIDTH}" height="{y + 24}" fill="white"/>']
+    about = "the fastest peer's time divided by Opdock's: median of the cases, and from the worst "
+    about += "to the best; logarithmic axis"
+    lines = [head, f'<rect width="{WIDTH}" height="{bottom + 24}" fill="white"/>']
     lines.append(f'<text x="16" y="22" font-size="15">{escape(title)}</text>')
-    lines.append('<text x="16" y="40">time divided by Opdock\'s; logarithmic axis</text>')
+    lines.append(f'<text x="16" y="40">{escape(about)}</text>')
     return "\n".join([*lines, *grid, *body, "</svg>"]) + "\n"

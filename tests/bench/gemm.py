@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Products of matrices by opdock.gemm/1 beside torch.matmul, on a GPU.
+"""Products of matrices beside PyTorch's, on a GPU: the op `linear`, and opdock.gemm/1 beneath it.
 
-Both write into the same tensor, d = a b' as of a linear layer, or d = a b: torch.matmul with out=,
-with a bias torch.addmm. With --tf32 both may round float32. Device: the median of CUDA events
-around each call, taken in turns, with a cold L2. Host: a call among 256, the waits outside. The op
-is that of the tests' plugin, build/tests/gemm.
+linear is what programs call, with a fresh result, beside torch's linear and its activation, which
+are two calls, and beside torch._addmm_activation, which has ReLU and tanh's GELU in the product. Of
+the extension both write into the same tensor, d = a b' or d = a b: torch.matmul with out=, with a
+bias torch.addmm; the op is that of the tests' plugin, build/tests/gemm. With --tf32 both may round
+float32. Device: the median of CUDA events around each call, taken in turns, with a cold L2. Host: a
+call among 256, the waits outside.
 """
 
 import argparse
@@ -13,9 +15,11 @@ import random
 import statistics
 from pathlib import Path
 
+import peers
 import record
 import timing
 import torch
+import torch.nn.functional as F
 
 BUILD = Path(os.environ.get("OPDOCK_BUILD_DIR", Path(__file__).resolve().parents[2] / "build"))
 os.environ["OPDOCK_ADD_PLUGIN_PATH"] = str(BUILD / "tests" / "gemm")
@@ -34,13 +38,50 @@ SHAPES = [
     (2048, 2048, 2048),
     (4096, 4096, 4096),
     (4096, 11008, 4096),
+    (512, 11008, 4096),
+    (512, 4096, 11008),
     (8192, 8192, 8192),
 ]
 GELU_TANH = 3
 
 
-def candidates(shape, dtype, tf32):
-    """{case: {whose: function}}."""
+def linear(shape, dtype, _):
+    """{case: {whose: function}} of the op and of what PyTorch has for it."""
+    m, n, k = shape
+    make = {"device": "cuda", "dtype": dtype}
+    x, w, bias = (torch.randn(s, **make) for s in ((m, k), (n, k), (n,)))
+    w *= k**-0.5
+    turned = w.mT
+    cases = {
+        "linear": {
+            "opdock": lambda: opdock.ops.linear(x, w),
+            "torch": lambda: F.linear(x, w),
+        },
+        "linear + bias": {
+            "opdock": lambda: opdock.ops.linear(x, w, bias),
+            "torch": lambda: F.linear(x, w, bias),
+        },
+    }
+    activations = {
+        "relu": (torch.relu, {"use_gelu": False}),
+        "gelu_tanh": (lambda y: F.gelu(y, approximate="tanh"), {"use_gelu": True}),
+        "gelu": (F.gelu, None),
+        "silu": (F.silu, None),
+    }
+    for name, (function, fused) in activations.items():
+        cases[f"linear {name}"] = {
+            "opdock": lambda name=name: opdock.ops.linear(x, w, bias, activation=name),
+            "torch": lambda function=function: function(F.linear(x, w, bias)),
+        }
+        if fused is not None:
+            cases[f"linear {name}"]["torch._addmm_activation"] = lambda fused=fused: (
+                torch._addmm_activation(bias, x, turned, **fused)
+            )
+    return cases
+
+
+def extension(shape, dtype, tf32):
+    """{case: {whose: function}} of opdock.gemm/1."""
     m, n, k = shape
     a = torch.randn(m, k, device="cuda", dtype=dtype)
     b, bt = (torch.randn(s, device="cuda", dtype=dtype) for s in ((k, n), (n, k)))
@@ -71,9 +112,12 @@ def candidates(shape, dtype, tf32):
     }
 
 
+CASES = {"linear": linear, "extension": extension}
+
+
 def device_us(functions, repeats):
-    """{whose: median µs on the device}, in turns of a random order, as each second pair of events
-    may be further apart (timing.middle)."""
+    """({whose: median µs on the device}, whether the device alone was timed), in turns of a random
+    order, as each second pair of events may be further apart (timing.middle)."""
     flush = torch.empty(256 << 20, dtype=torch.uint8, device="cuda")
     for function in functions.values():
         for _ in range(5):
@@ -89,9 +133,37 @@ def device_us(functions, repeats):
         pair[1].record()
 
     times = {whose: [] for whose in functions}
-    for i, took in enumerate(timing.events_of(torch, launch, len(turns))):
+    taken = timing.events_of(torch, launch, len(turns))
+    for i, took in enumerate(taken):
         times[turns[i]].append((i, took))
-    return {whose: timing.middle(of) for whose, of in times.items()}
+    return {whose: timing.middle(of) for whose, of in times.items()}, taken.is_ahead
+
+
+def measured(title, functions, repeats):
+    """What to record of one case, printed too. What this torch does not have is skipped."""
+    for whose in [whose for whose in functions if whose not in ("opdock", "torch")]:
+        try:
+            functions[whose]()
+        except Exception as error:
+            print(f"  skipped: {whose} {title}: {peers.first_line(error)}")
+            del functions[whose]
+    on_device, is_ahead = device_us(functions, repeats)
+    # The host's time of a product that the device outlasts is the queue's.
+    small = on_device["torch"] < 20
+    on_host = timing.interleaved(torch, functions, 5) if small else {}
+    results = []
+    for whose in functions:
+        result = {"name": title, "peer": whose, "us": round(on_device[whose], 2)}
+        if small:
+            result["host_us"] = round(statistics.median(on_host[whose]), 2)
+        results.append(result if is_ahead else result | {"host": True})
+    best = min(us for whose, us in on_device.items() if whose != "opdock")
+    each = "  ".join(f"{whose} {us:9.2f} us" for whose, us in on_device.items())
+    host = "  ".join(f"{w} {statistics.median(t):.2f}" for w, t in on_host.items())
+    late = "" if is_ahead else "  with the host's time"
+    ratio = on_device["opdock"] / best
+    print(f"{title:<48} {each}  {ratio:5.3f}x  host us: {host or '-'}{late}", flush=True)
+    return results
 
 
 def main():
@@ -99,6 +171,7 @@ def main():
     parser.add_argument("--record", metavar="FILE")
     parser.add_argument("--dtypes", default="bfloat16,float16,float32")
     parser.add_argument("--shapes", metavar="MxNxK,…", help="without it all")
+    parser.add_argument("--cases", choices=CASES, help="without it both")
     parser.add_argument("--tf32", action="store_true")
     parser.add_argument("--repeats", type=int, default=100)
     arguments = parser.parse_args()
@@ -106,28 +179,18 @@ def main():
     shapes = SHAPES
     if arguments.shapes:
         shapes = [tuple(map(int, s.split("x"))) for s in arguments.shapes.split(",")]
+    if not torch.cuda.is_available():
+        print("  skipped: found no CUDA GPU")
+        return
     results = []
     for name in arguments.dtypes.split(","):
         for shape in shapes:
-            for case, functions in candidates(shape, getattr(torch, name), arguments.tf32).items():
-                on_device = device_us(functions, arguments.repeats)
-                # The host's time of a product that the device outlasts is the queue's.
-                small = on_device["torch"] < 20
-                on_host = timing.interleaved(torch, functions, 5) if small else {}
-                title = f"{case} {'x'.join(map(str, shape))} {name}"
-                title += " tf32" if arguments.tf32 and name == "float32" else ""
-                for whose in functions:
-                    result = {"name": title, "peer": whose, "us": round(on_device[whose], 2)}
-                    if small:
-                        result["host_us"] = round(statistics.median(on_host[whose]), 2)
-                    results.append(result)
-                ratio = on_device["opdock"] / on_device["torch"]
-                host = "  ".join(f"{w} {statistics.median(t):.2f}" for w, t in on_host.items())
-                print(
-                    f"{title:<48} opdock {on_device['opdock']:9.2f} us  torch "
-                    f"{on_device['torch']:9.2f} us  {ratio:5.3f}x  host us: {host or '-'}",
-                    flush=True,
-                )
+            for kind in [arguments.cases] if arguments.cases else CASES:
+                made = CASES[kind](shape, getattr(torch, name), arguments.tf32)
+                for case, functions in made.items():
+                    title = f"{case} {'x'.join(map(str, shape))} {name}"
+                    title += " tf32" if arguments.tf32 and name == "float32" else ""
+                    results += measured(title, functions, arguments.repeats)
     if arguments.record:
         record.append(arguments.record, "gemm", results)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Greedy decoding with GPT-2 small on a GPU: Opdock's ops in a CUDA graph, PyTorch, DeepSpeed.
+"""Greedy decoding with GPT-2 small on a GPU: Opdock's ops in a graph, PyTorch, DeepSpeed, vLLM.
 
 Random weights; a prompt, and tokens after it. Opdock's step is one graph that is replayed, and of
 PyTorch's one candidate is; the prompt is in no graph. Before anything is timed, the logits of all
@@ -132,12 +132,12 @@ def plain(weights, sizes, ids, new, places, compilers):
         yield name, loop
 
 
-def package(name, make, ids, new, tokens):
-    """{name: Generate} of the model that make() makes; {} and one line where that cannot be used.
-    Says how many tokens are those of `tokens`: behind a tie all others differ."""
+def package(name, make, ids, tokens):
+    """{name: Generate} of the function that make() makes; {} and one line where that cannot be
+    used. Says how many tokens are those of `tokens`: behind a tie all others differ."""
     try:
-        function = gpt2_peers.generating(make(), ids, new)
-        found = function()[:, ids.shape[1] :]
+        function = make()
+        found = function()[:, ids.shape[1] :].to(tokens.device)
         if found.shape != tokens.shape:
             raise RuntimeError(
                 f"found {tuple(found.shape)} tokens, wanted {tuple(tokens.shape)}; look at what "
@@ -149,6 +149,23 @@ def package(name, make, ids, new, tokens):
         return {}
     print(f"  {name:<28} {same} of {tokens.numel()} tokens those of opdock", flush=True)
     return {name: Generate(function)}
+
+
+def deepspeed(weights, sizes, ids, new, places):
+    """{"DeepSpeed": Loop} by its layers; {} and one line where they cannot be used. Logits that
+    are further off than Opdock's may be are said, and no reason not to time it."""
+    try:
+        from gpt2_deepspeed import DeepSpeedGPT2
+
+        model = DeepSpeedGPT2(weights, sizes, len(ids), places)
+        loop = Loop(model, model.step, ids, new)
+        check("DeepSpeed", loop, weights, sizes)
+    except ArithmeticError as error:
+        print(f"  timed all the same: {peers.first_line(error)}", flush=True)
+    except Exception as error:  # not installed, or not to be compiled
+        print(f"  skipped: DeepSpeed: {peers.first_line(error)}", flush=True)
+        return {}
+    return {"DeepSpeed": loop}
 
 
 def show(name, batch, new, medians, own):
@@ -166,8 +183,8 @@ def show(name, batch, new, medians, own):
 
 
 def run_batch(arguments, sizes, weights, batch):
-    """All of one batch size but DeepSpeed. Returns (the results to record, a function that times
-    DeepSpeed and returns its own)."""
+    """All of one batch size but DeepSpeed and vLLM. Returns (the results to record, a function that
+    times these two and returns theirs)."""
     length, new = arguments.prompt, arguments.new
     places = -(-(length + new) // 64) * 64
     device, dtype = weights["wte"].device, arguments.dtype
@@ -184,19 +201,24 @@ def run_batch(arguments, sizes, weights, batch):
     def transformers_model():
         return gpt2_peers.transformers_model(weights, sizes)
 
-    whose |= package("transformers", transformers_model, ids, new, tokens)
+    def generating():
+        return gpt2_peers.generating(transformers_model(), ids, new)
+
+    whose |= package("transformers", generating, ids, tokens)
     medians = timed(whose, arguments.runs)
     own = medians["opdock"][0]
 
-    def time_deepspeed():
-        def make():
-            return gpt2_peers.deepspeed_model(transformers_model(), weights["wte"].dtype, places)
+    def vllm():
+        return gpt2_peers.vllm_generating(transformers_model(), ids, new, places)
 
-        print(f"  {name}, DeepSpeed", flush=True)
-        found = package("DeepSpeed", make, ids, new, tokens)
+    def time_others():
+        print(f"  {name}, others", flush=True)
+        found = {} if arguments.no_deepspeed else deepspeed(weights, sizes, ids, new, places)
+        if ids.is_cuda:
+            found |= package("vLLM", vllm, ids, tokens)
         return show(name, batch, new, timed(found, arguments.runs), own)
 
-    return show(name, batch, new, medians, own), time_deepspeed
+    return show(name, batch, new, medians, own), time_others
 
 
 def main():
@@ -210,6 +232,7 @@ def main():
     parser.add_argument("--layers", type=int, default=gpt2.Sizes.layers, help="fewer: to try it")
     parser.add_argument("--runs", type=int, default=7)
     parser.add_argument("--no-compile", action="store_true", help="without torch.compile, minutes")
+    parser.add_argument("--no-deepspeed", action="store_true", help="whose kernels are compiled")
     parser.add_argument("--profile", action="store_true", help="show what a step launches")
     arguments = parser.parse_args()
     batches = [int(rows) for rows in arguments.batch.split(",")]
@@ -231,13 +254,12 @@ def main():
     later = []
     with torch.no_grad():
         for batch in batches:
-            results, time_deepspeed = run_batch(arguments, sizes, weights, batch)
+            results, time_others = run_batch(arguments, sizes, weights, batch)
             keep(arguments.record, results)
-            later.append(time_deepspeed)
+            later.append(time_others)
         # Last: after a call that does not get far, memory of others may have been written.
-        if arguments.device == "cuda":
-            for time_deepspeed in later:
-                keep(arguments.record, time_deepspeed())
+        for time_others in later:
+            keep(arguments.record, time_others())
 
 
 def keep(file, results):

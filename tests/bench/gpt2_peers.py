@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """GPT-2 by other packages, with the weights of gpt2.random_weights(): transformers' generate(), and
-DeepSpeed's kernels injected into its model."""
+vLLM. DeepSpeed's layers: gpt2_deepspeed.py."""
 
-import copy
+import tempfile
 
 import torch
 from gpt2 import EPS
@@ -66,20 +66,25 @@ def generating(model, ids, new):
     return generate
 
 
-def deepspeed_model(model, dtype, places):
-    """The model with DeepSpeed's inference kernels, which it compiles on first use, by nvcc."""
-    import deepspeed
+def vllm_generating(model, ids, new, places):
+    """The same by vLLM, which reads the model from a folder. Raises ImportError without vLLM."""
+    from vllm import LLM, SamplingParams
 
-    engine = deepspeed.init_inference(
-        copy.deepcopy(model),
-        dtype=dtype,
-        replace_with_kernel_inject=True,
-        max_out_tokens=places,
-    )
-    kinds = {type(module).__name__ for module in engine.module.modules()}
-    if not any(kind.startswith("DeepSpeed") for kind in kinds):
-        raise RuntimeError(
-            "found no layer replaced by DeepSpeed, wanted its GPT-2 layer; use a transformers "
-            "whose layers it knows, as 4.35.2"
+    with tempfile.TemporaryDirectory(prefix="gpt2-") as folder:
+        model.save_pretrained(folder)
+        engine = LLM(
+            model=folder,
+            skip_tokenizer_init=True,
+            dtype=str(model.dtype).removeprefix("torch."),
+            max_model_len=places,
+            gpu_memory_utilization=0.5,
+            enable_prefix_caching=False,  # else the prompt is computed in the first run alone
         )
-    return engine
+    how = SamplingParams(temperature=0, max_tokens=new, ignore_eos=True, detokenize=False)
+    prompts = [{"prompt_token_ids": row} for row in ids.tolist()]
+
+    def generate():
+        done = engine.generate(prompts, how, use_tqdm=False)
+        return torch.tensor([[*row.prompt_token_ids, *row.outputs[0].token_ids] for row in done])
+
+    return generate

@@ -4,7 +4,8 @@
 What is timed of a plugin say candidates(x) and extra_cases(dtype) of its bench_*.py; to PyTorch's
 functions those of torch.compile are added, and of other packages what peers.py has. Bytes are those
 the op must move: each input read once, each output written once. GB/s is bytes over the median time
-of one call, by CUDA events around each call, which finds nothing of its data in the L2.
+of one call, by CUDA events around each call, which finds nothing of its data in the L2. Recorded
+with "host" is what the device had to wait for the host in.
 """
 
 import argparse
@@ -34,9 +35,10 @@ MORE = [
 DTYPES = ["float32", "bfloat16", "float16"]
 
 
-def median_ms(function, repeats=50, before=lambda: None):
-    """Median time of one call on the current stream with a cold L2, in milliseconds. before: what
-    each call needs to have been done, outside of the time."""
+def timed_ms(function, repeats=50, before=lambda: None):
+    """(median time of one call on the current stream with a cold L2, in milliseconds; whether the
+    device alone was timed, as timing.Times says it). before: what each call needs to have been
+    done, outside of the time."""
     for _ in range(5):
         before()
         function()
@@ -49,7 +51,8 @@ def median_ms(function, repeats=50, before=lambda: None):
         function()
         pair[1].record()
 
-    return timing.middle(list(enumerate(timing.events_of(torch, launch, repeats)))) / 1000
+    times = timing.events_of(torch, launch, repeats)
+    return timing.middle(list(enumerate(times))) / 1000, times.is_ahead
 
 
 def benches():
@@ -70,13 +73,15 @@ def copy_of(moved):
     return lambda: target.copy_(source)
 
 
-def with_peers(packages, op, x, functions):
-    """(whose, function that makes what to time) of {whose: function} and of its peers."""
+def with_peers(packages, op, x, functions, compilers=peers.MODES):
+    """(whose, function that makes what to time) of {whose: function} and of its peers. What torch
+    has two ways for ("torch, no mask") is compiled from both."""
     for whose, function in functions.items():
         yield whose, lambda function=function: function
-        if whose == "torch":
-            for compiler, compiled in peers.compiled(op, function).items():
-                yield compiler, lambda compiled=compiled: compiled
+        if whose.startswith("torch"):
+            for compiler, compiled in peers.compiled(op, function, compilers).items():
+                name = compiler + whose.removeprefix("torch")
+                yield name, lambda compiled=compiled: compiled
         if whose == "opdock":
             yield from peers.makers(packages, op, x).items()
 
@@ -84,8 +89,8 @@ def with_peers(packages, op, x, functions):
 class Run:
     """Times functions, prints and keeps their rates. file: to append records to, or None."""
 
-    def __init__(self, file):
-        self.file = file
+    def __init__(self, file, compilers=peers.MODES):
+        self.file, self.compilers = file, compilers
         self.results = []
         self.copy = 0.0  # of the case that is timed
 
@@ -93,16 +98,19 @@ class Run:
         """One function, of an op that moves so many bytes. What peers cannot do is skipped."""
         name = f"{op} {case}"
         try:
-            rate = moved / median_ms(make()) / 1e6
+            ms, is_ahead = timed_ms(make())
         except Exception as error:
             if whose in ("opdock", "torch"):
                 raise
             print(f"  skipped: {whose} {name}: {peers.first_line(error)}")
             return
+        rate = moved / ms / 1e6
         if op == "copy":
             self.copy = rate
-        print(f"  {name:<48} {whose:<14} {rate:7.0f} GB/s {rate / self.copy:6.1%} of copy")
-        self.results.append({"name": name, "peer": whose, "gb_per_s": round(rate, 1), "l2": "cold"})
+        share = f"{rate / self.copy:6.1%} of copy" + ("" if is_ahead else ", with the host's time")
+        print(f"  {name:<48} {whose:<18} {rate:7.0f} GB/s {share}")
+        row = {"name": name, "peer": whose, "gb_per_s": round(rate, 1), "l2": "cold"}
+        self.results.append(row if is_ahead else row | {"host": True})
 
     def write(self):
         """Records what was timed since the last time: a run that is ended keeps what it has. Copies
@@ -126,7 +134,7 @@ def time_shape(run, modules, packages, wanted, shape, dtype):
     for module in modules:
         for op, whose, tensors, function in module.candidates(x):
             if is_wanted(op, wanted):
-                for who, make in with_peers(packages, op, x, {whose: function}):
+                for who, make in with_peers(packages, op, x, {whose: function}, run.compilers):
                     run.time(op, case, who, tensors * size, make)
 
 
@@ -142,7 +150,8 @@ def time_extra(run, modules, packages, wanted, shapes, dtype):
             torch._dynamo.reset()
             case = f"{case} {dtype}"
             run.time("copy", case, "torch", moved, lambda moved=moved: copy_of(moved))
-            for whose, make in with_peers(packages, " ".join([op, *rest]), x, functions):
+            name = " ".join([op, *rest])
+            for whose, make in with_peers(packages, name, x, functions, run.compilers):
                 run.time(op, case, whose, moved, make)
 
 
@@ -153,16 +162,26 @@ def main():
     parser.add_argument("--ops", metavar="PATTERN,…", default="*", help="as file names: 'add_*'")
     parser.add_argument("--dtypes", metavar="DTYPE,…", help="of " + ", ".join(DTYPES))
     parser.add_argument("--shapes", metavar="SHAPE,…", help="as 8192x8192; also of extra cases")
+    parser.add_argument(
+        "--compilers",
+        metavar="NAME,…",
+        default=",".join(peers.MODES),
+        help='those of torch.compile that are timed: "torch.compile", "torch.compile max"; "" none',
+    )
     arguments = parser.parse_args()
     dtypes = arguments.dtypes.split(",") if arguments.dtypes else DTYPES
     shapes = arguments.shapes.split(",") if arguments.shapes else None
+    compilers = tuple(filter(None, arguments.compilers.split(",")))
+    if set(compilers) - set(peers.MODES):
+        wanted = ", ".join(peers.MODES)
+        parser.error(f"found --compilers {arguments.compilers}, wanted some of {wanted}")
     if set(dtypes) - set(DTYPES):
         parser.error(f"found --dtypes {arguments.dtypes}, wanted some of {', '.join(DTYPES)}")
     if not torch.cuda.is_available():
         print("  skipped: found no CUDA GPU")
         return
     modules, packages = list(benches()), peers.available()
-    run = Run(arguments.record)
+    run = Run(arguments.record, compilers)
     plain = [s for s in shapes if s.count("x") == 1] if shapes else SHAPES
     for shape in plain + MORE if arguments.all and not shapes else plain:
         for dtype in dtypes:

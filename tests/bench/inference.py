@@ -3,8 +3,11 @@
 
 Both are given the same arguments, at shapes of layers of 768 and 4096 elements. Of each: the median
 time of a call between two events with a cold L2; the largest error against float64, relative to the
-largest element; and whether all elements are within the tolerances of DeepSpeed's tests. What is
-written in place is copied before the error is computed; timed are calls in place in both.
+largest element; and whether all elements are right: Opdock's within the bounds of the tests here
+(inference_bounds.py), of which the largest part that is used is recorded, DeepSpeed's within those
+of its own tests. What is written in place is copied before the error is computed; timed are calls
+in place in both. --tf32: products of float32 alone, which Opdock may round as DeepSpeed does; both
+are then held to what DeepSpeed allows float16.
 
 DeepSpeed's module is compiled by its InferenceBuilder. Functions are called in a process of their
 own: if it ends, or a call breaks the CUDA context, that is a result, and another process goes on
@@ -26,6 +29,8 @@ import time
 from pathlib import Path
 
 import gpu_ops
+import inference_bounds
+import inference_page
 import peers
 import record
 import torch
@@ -42,7 +47,9 @@ SHAPES = {
 }
 #: (rtol, atol) of DeepSpeed's own tests
 TOLERANCES = {"fp32": (5e-4, 5e-5), "fp16": (3e-2, 2e-3), "bf16": (4.8e-1, 3.2e-2)}
+TOLERANCES["tf32"] = TOLERANCES["fp16"]
 PAIRS = [(label, suffix) for label in CALLS for suffix in DTYPES]  # in this order: risky ones last
+ROUNDED = [(label, "tf32") for label in CALLS if label in inference_page.PRODUCTS]
 REPEATS = 40
 STUCK = 60  # seconds after which a call does not come back
 LIMIT = 240  # seconds for all, DeepSpeed's compilation included
@@ -84,38 +91,48 @@ def wait(device):
 
 
 def time_us(function, before, device):
-    """Median microseconds of a call."""
+    """(median microseconds of a call, whether the device alone was timed)."""
     if device == "cuda":
-        return gpu_ops.median_ms(function, REPEATS, before) * 1e3
+        ms, is_ahead = gpu_ops.timed_ms(function, REPEATS, before)
+        return ms * 1e3, is_ahead
     times = []
     for _ in range(5):
         before()
         start = time.perf_counter()
         function()
         times.append(time.perf_counter() - start)
-    return statistics.median(times) * 1e6
+    return statistics.median(times) * 1e6, True
 
 
-def compare(found, wanted, suffix):
-    """{"error"?, "right", "found"?}: of all results that `wanted` has. NaN is an error of 1e9, as
-    JSON has none."""
+def compare(found, wanted, suffix, bounds=None):
+    """{"error"?, "of_bound"?, "right", "found"?}: of all results that `wanted` has. bounds: of
+    inference_bounds.py; without them right is what DeepSpeed's tests take for it. NaN is an error
+    of 1e9, as JSON has none."""
     found = list(found) if isinstance(found, (list, tuple)) else [found]
     rtol, atol = TOLERANCES[suffix]
-    errors, problems = [], []
-    for one, exact in zip(found, wanted, strict=True):
+    dtype = DTYPES["fp32" if suffix == "tf32" else suffix]
+    errors, problems, used = [], [], []
+    for number, (one, exact) in enumerate(zip(found, wanted, strict=True)):
         if exact is None:
             continue
         if one.shape != exact.shape:
             problems.append(f"shape {tuple(one.shape)}, wanted {tuple(exact.shape)}")
-        elif one.dtype != DTYPES[suffix]:
-            problems.append(f"{one.dtype}, wanted {DTYPES[suffix]}")
+        elif one.dtype != dtype:
+            problems.append(f"{one.dtype}, wanted {dtype}")
         else:
             difference = (one.double() - exact).abs()
-            wrong = ~(difference <= atol + rtol * exact.abs())  # NaN is wrong
-            if wrong.any():
-                problems.append(f"{wrong.double().mean().item():.1%} of the elements are wrong")
             errors.append((difference.max() / exact.abs().max()).nan_to_num(1e9).item())
+            if bounds is None:
+                wrong = ~(difference <= atol + rtol * exact.abs())  # NaN is wrong
+                share = wrong.double().mean().item()
+                problems += [f"{share:.1%} of the elements are wrong"] if share else []
+            else:
+                bound = bounds[number](exact, suffix, one.is_cuda)
+                used.append(min(1e9, inference_bounds.worst(one, exact, bound)))
     result = {"error": float(f"{max(errors):.2g}")} if errors else {}
+    if used:
+        result["of_bound"] = float(f"{max(used):.2g}")
+        problems += [f"{max(used):.3g} times the bound of the tests"] if max(used) > 1 else []
     if problems:
         return {**result, "right": False, "found": "; ".join(dict.fromkeys(problems))}
     return {**result, "right": True}
@@ -126,7 +143,7 @@ def measure(module, call, shape, suffix, device, wanted):
     if not hasattr(module, call.function):
         return {"right": False, "found": f"there is no {call.function}"}
     function = getattr(module, call.function)
-    allocate = getattr(module, f"allocate_workspace_{suffix}")
+    allocate = getattr(module, f"allocate_workspace_{'fp32' if suffix == 'tf32' else suffix}")
     tokens = max(shape.tokens, CACHED) + 64
     # rank 1: DeepSpeed's prints a table otherwise.
     workspace = (shape.hidden, shape.heads, shape.tokens, shape.batch, LAYERS)
@@ -136,17 +153,18 @@ def measure(module, call, shape, suffix, device, wanted):
         call.once(module)
     before = (lambda: call.before(module)) if call.before else (lambda: None)
     before()
-    result = compare(function(*call.fresh()), wanted, suffix)
+    bounds = call.bounds if module is inference else None
+    result = compare(function(*call.fresh()), wanted, suffix, bounds)
     wait(device)
     arguments = call.fresh()
-    us = time_us(lambda: function(*arguments), before, device)
+    us, is_ahead = time_us(lambda: function(*arguments), before, device)
     wait(device)
-    return {"us": round(us, 2), **result}
+    return {"us": round(us, 2), **result, **({} if is_ahead else {"host": True})}
 
 
 def case(label, suffix, shape, device, modules, write):
     """Measures one function at one shape by all modules. Returns False if the process must end."""
-    call = CALLS[label](Numbers(suffix, device), shape)
+    call = CALLS[label](Numbers("fp32" if suffix == "tf32" else suffix, device), shape)
     if call is None:
         return True
     wanted = call.wanted()
@@ -172,8 +190,11 @@ def case(label, suffix, shape, device, modules, write):
     return True
 
 
-def child(path, first, until, device, out):
-    """All cases from PAIRS[first] on, as JSON lines: what is begun, and results."""
+def child(path, first, until, device, out, rounded):
+    """All cases from the pair `first` on, as JSON lines: what is begun, and results. rounded: of
+    ROUNDED, else of PAIRS."""
+    pairs = ROUNDED if rounded else PAIRS
+    torch.backends.cuda.matmul.allow_tf32 = rounded
     modules = {"opdock": inference}
     if path:
         modules["DeepSpeed"] = load(path)
@@ -182,8 +203,8 @@ def child(path, first, until, device, out):
         def write(what):
             file.write(json.dumps(what) + "\n")
 
-        for number in range(first, len(PAIRS)):
-            label, suffix = PAIRS[number]
+        for number in range(first, len(pairs)):
+            label, suffix = pairs[number]
             write({"pair": number})
             turns = [modules]
             if label in RISKY:  # ours at all shapes first, before something of it is written over
@@ -201,10 +222,10 @@ def child(path, first, until, device, out):
                 torch.cuda.empty_cache()  # DeepSpeed takes memory beside torch's
 
 
-def run_child(path, first, until, device):
+def run_child(path, first, until, device, rounded):
     """(results, the next pair, what went wrong or "") of one child."""
     with tempfile.NamedTemporaryFile("r") as file:
-        options = [path or "", str(first), str(until), device, file.name]
+        options = [path or "", str(first), str(until), device, file.name, "tf32" * rounded]
         done = subprocess.run(
             [sys.executable, __file__, "--child", *options],
             stderr=subprocess.PIPE,
@@ -215,7 +236,7 @@ def run_child(path, first, until, device):
         lines = [json.loads(line) for line in file]
     results = [line for line in lines if "name" in line]
     if done.returncode == 0:
-        return results, len(PAIRS), ""
+        return results, None, ""
     said = [line for line in done.stderr.splitlines() if line.strip()] or ["nothing was said"]
     pairs, begun = ([line[key] for line in lines if key in line] for key in ("pair", "begun"))
     if not begun or time.time() > until:
@@ -237,12 +258,13 @@ def show(row):
 
 def main():
     if sys.argv[1:2] == ["--child"]:
-        path, first, until, device, out = sys.argv[2:]
-        child(path, int(first), float(until), device, out)
+        path, first, until, device, out, rounded = sys.argv[2:]
+        child(path, int(first), float(until), device, out, bool(rounded))
         return
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--record", metavar="FILE")
     parser.add_argument("--device", choices=SHAPES, default="cuda", help="cpu: small, ours alone")
+    parser.add_argument("--tf32", action="store_true", help="products of float32, so rounded")
     arguments = parser.parse_args()
     path, until = None, time.time() + LIMIT
     if arguments.device == "cuda":
@@ -252,8 +274,8 @@ def main():
         path, problem = build()
         print(f"  DeepSpeed's module: {path or 'skipped: ' + problem}", flush=True)
     results, first, problem = [], 0, ""
-    while first is not None and first < len(PAIRS):
-        found, first, problem = run_child(path, first, until, arguments.device)
+    while first is not None and first < len(ROUNDED if arguments.tf32 else PAIRS):
+        found, first, problem = run_child(path, first, until, arguments.device, arguments.tf32)
         for row in found:
             show(row)
         results += found

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
+from inference_bounds import close, norm_of_sum
 
 DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
 NONE = torch.empty(1)  # how DeepSpeed passes "no mask", "no alibi", "no scale"
@@ -45,12 +46,14 @@ class Shape(NamedTuple):
 
 
 class Call(NamedTuple):
-    """One call. wanted: makes the results in float64. changed: the arguments that are written to.
-    once, before: called with the module, before all calls and before each; not timed."""
+    """One call. wanted: makes the results in float64; bounds: of inference_bounds.py, how far each
+    may be off. changed: the arguments that are written to. once, before: called with the module,
+    before all calls and before each; not timed."""
 
     function: str
     arguments: tuple
     wanted: Callable
+    bounds: tuple = (close(),)
     changed: tuple = ()
     once: Callable | None = None
     before: Callable | None = None
@@ -101,7 +104,9 @@ def bias_add(numbers, shape):
 def bias_gelu(numbers, shape):
     call = bias_add(numbers, shape)
     return call._replace(
-        function=numbers.named("bias_gelu"), wanted=lambda: [gelu(call.wanted()[0])]
+        function=numbers.named("bias_gelu"),
+        wanted=lambda: [gelu(call.wanted()[0])],
+        bounds=(close(activated=lambda: call.wanted()[0]),),
     )
 
 
@@ -115,11 +120,15 @@ def bias_relu(numbers, shape):
 def _gated(number, activation, numbers, shape):
     x, bias = numbers(*shape.rows[:2], 8 * shape.hidden), numbers(8 * shape.hidden)
 
+    def halves():
+        return (x.double() + bias.double()).chunk(2, -1)
+
     def wanted():
-        hidden, gate = (x.double() + bias.double()).chunk(2, -1)
+        hidden, gate = halves()
         return [hidden * activation(gate)]
 
-    return Call("gated_activation", (x, bias, number), wanted)
+    bounds = (close(activated=lambda: halves()[0] * halves()[1]),)
+    return Call("gated_activation", (x, bias, number), wanted, bounds)
 
 
 def gated_gelu(numbers, shape):
@@ -148,6 +157,7 @@ def residual_add_bias(numbers, shape):
         numbers.named("residual_add_bias"),
         (*added, 1, True, True, True),
         lambda: [sum(t.double() for t in added)],
+        bounds=(close(2),),
         changed=(1,),
     )
 
@@ -169,18 +179,26 @@ def moe_res_matmul(numbers, shape):
 
 def layer_norm_call(numbers, shape):
     x, gamma, beta = numbers(*shape.rows), numbers(shape.hidden), numbers(shape.hidden)
-    return Call("layer_norm", (x, gamma, beta, EPS), lambda: [layer_norm(x.double(), gamma, beta)])
+    arguments = (x, gamma, beta, EPS)
+    return Call("layer_norm", arguments, lambda: [layer_norm(x.double(), gamma, beta)], (close(2),))
 
 
 def _residual_norm(function, both, numbers, shape):
     x, residual = numbers(*shape.rows), numbers(*shape.rows)
     bias, gamma, beta = (numbers(shape.hidden) for _ in range(3))
 
-    def wanted():
-        total = x.double() + residual.double() + bias.double()
-        return [layer_norm(total, gamma, beta), *([total] if both else [])]
+    def total():
+        return x.double() + residual.double() + bias.double()
 
-    return Call(function, (x, bias, residual, gamma, beta, EPS), wanted)
+    def wanted():
+        return [layer_norm(total(), gamma, beta), *([total()] if both else [])]
+
+    def share():
+        variance = total().var(-1, unbiased=False, keepdim=True)
+        return (total() * gamma.double()).abs() * torch.rsqrt(variance + EPS)
+
+    bounds = (norm_of_sum(share), close(2))
+    return Call(function, (x, bias, residual, gamma, beta, EPS), wanted, bounds)
 
 
 def layer_norm_residual(numbers, shape):
@@ -193,7 +211,7 @@ def layer_norm_residual_store(numbers, shape):
 
 def rms_norm_call(numbers, shape):
     x, gamma = numbers(*shape.rows), numbers(shape.hidden)
-    return Call("rms_norm", (x, gamma, EPS), lambda: [rms_norm(x.double(), gamma)])
+    return Call("rms_norm", (x, gamma, EPS), lambda: [rms_norm(x.double(), gamma)], (close(2),))
 
 
 def pre_rms_norm(numbers, shape):
@@ -203,7 +221,8 @@ def pre_rms_norm(numbers, shape):
         total = x.double() + residual.double()
         return [rms_norm(total, gamma), total]
 
-    return Call("pre_rms_norm", (x, residual, gamma, EPS), wanted)
+    bounds = (norm_of_sum(lambda: wanted()[0].abs()), close())
+    return Call("pre_rms_norm", (x, residual, gamma, EPS), wanted, bounds)
 
 
 def softmax(numbers, shape):
@@ -220,7 +239,8 @@ def softmax(numbers, shape):
         return [torch.softmax(scores, -1)]
 
     options = (NONE, causal, True, False, 1, False, 0.125, 0, 1)
-    return Call(numbers.named("softmax"), (x, mask, *options), wanted, changed=(0,))
+    arguments = (x, mask, *options)
+    return Call(numbers.named("softmax"), arguments, wanted, (close(2),), changed=(0,))
 
 
 def rotary(x, first=0, theta=10000.0):
@@ -243,7 +263,11 @@ def apply_rotary_pos_emb(numbers, shape):
 
     arguments = (query, key, shape.size, first, shape.heads, True, 10000.0)
     return Call(
-        "apply_rotary_pos_emb", arguments, lambda: [turned(query), turned(key)], changed=(0, 1)
+        "apply_rotary_pos_emb",
+        arguments,
+        lambda: [turned(query), turned(key)],
+        (close(2),) * 2,
+        changed=(0, 1),
     )
 
 
@@ -263,7 +287,7 @@ def _padding(numbers, shape, function, by_head, *more):
         ]
 
     given = tensors if by_head else [t.transpose(1, 2).flatten(2).contiguous() for t in tensors]
-    return Call(numbers.named(function), (*given, *more), wanted)
+    return Call(numbers.named(function), (*given, *more), wanted, (close(),) * 3)
 
 
 def add_padding(numbers, shape):

@@ -8,6 +8,8 @@ the first is called: the counter of tokens stays, and each call computes the sam
 import functools
 
 import torch
+from inference_bounds import attention, close
+from inference_bounds import product as summed
 from inference_calls import (
     CACHED,
     EPS,
@@ -44,7 +46,8 @@ def product(x, w):
 def vector_matmul(numbers, shape):
     x, w = numbers(*shape.rows), weight(numbers, shape.hidden, shape.hidden)
     arguments = (x, w, False, NONE, False, True)
-    return Call(numbers.named("vector_matmul"), arguments, lambda: [product(x, w)])
+    bounds = (summed(2, shape.hidden),)
+    return Call(numbers.named("vector_matmul"), arguments, lambda: [product(x, w)], bounds)
 
 
 def linear_layer(numbers, shape, by_head=False):
@@ -58,7 +61,8 @@ def linear_layer(numbers, shape, by_head=False):
         return [out.unflatten(-1, (3, shape.heads, shape.size)).permute(2, 0, 3, 1, 4)]
 
     arguments = (x, w, bias, True, by_head, shape.heads, True, 10000.0)
-    return Call(numbers.named("linear_layer"), arguments, wanted)
+    bounds = (summed(2, shape.hidden),)
+    return Call(numbers.named("linear_layer"), arguments, wanted, bounds)
 
 
 def qkv_gemm(numbers, shape):
@@ -70,7 +74,8 @@ def qkv_gemm(numbers, shape):
         return [product(numbers.rounded(norm), w) + bias.double(), norm]
 
     arguments = (x, w, NONE, bias, gamma, beta, EPS, True, False, True)
-    return Call(numbers.named("qkv_gemm"), arguments, wanted)
+    bounds = (summed(4, shape.hidden), close(2))
+    return Call(numbers.named("qkv_gemm"), arguments, wanted, bounds)
 
 
 def rms_qkv_gemm(numbers, shape):
@@ -81,7 +86,8 @@ def rms_qkv_gemm(numbers, shape):
         norm = rms_norm(x.double(), gamma)
         return [product(numbers.rounded(norm), w), norm]
 
-    return Call(numbers.named("rms_qkv_gemm"), (x, w, NONE, gamma, EPS, False, True), wanted)
+    arguments, bounds = (x, w, NONE, gamma, EPS, False, True), (summed(4, shape.hidden), close(2))
+    return Call(numbers.named("rms_qkv_gemm"), arguments, wanted, bounds)
 
 
 def mlp_gemm(numbers, shape):
@@ -98,7 +104,8 @@ def mlp_gemm(numbers, shape):
         return [product(numbers.rounded(inner), w_out), norm]
 
     head = (x, residual, input_bias, w, w_out, bias, gamma, beta, EPS, True, True)
-    return Call(numbers.named("mlp_gemm"), (*head, NONE, NONE, False, 1, True), wanted)
+    arguments, bounds = (*head, NONE, NONE, False, 1, True), (summed(6, 4 * h), summed(2, 1))
+    return Call(numbers.named("mlp_gemm"), arguments, wanted, bounds)
 
 
 def rms_mlp_gemm(numbers, shape):
@@ -115,7 +122,8 @@ def rms_mlp_gemm(numbers, shape):
         return [product(numbers.rounded(between), w_out), total]
 
     arguments = (x, residual, w, w_out, gamma, EPS, NONE, NONE, False, 4, True)
-    return Call(numbers.named("rms_mlp_gemm"), arguments, wanted, changed=(1,))
+    bounds = (summed(6, inner), close())
+    return Call(numbers.named("rms_mlp_gemm"), arguments, wanted, bounds, changed=(1,))
 
 
 def fused_gemm_gelu(numbers, shape):
@@ -128,7 +136,7 @@ def fused_gemm_gelu(numbers, shape):
         return [product(numbers.rounded(inner), w_out)]
 
     arguments = (x, w, NONE, bias, w_out, NONE, False, True)
-    return Call(numbers.named("fused_gemm_gelu"), arguments, wanted)
+    return Call(numbers.named("fused_gemm_gelu"), arguments, wanted, (summed(4, 4 * h),))
 
 
 def einsum_sec_sm_ecm(numbers, shape):
@@ -140,6 +148,7 @@ def einsum_sec_sm_ecm(numbers, shape):
         numbers.named("einsum_sec_sm_ecm"),
         (q, w),
         lambda: [torch.einsum("sec,sm->ecm", q.double(), w.double())],
+        (summed(2, tokens),),
     )
 
 
@@ -158,7 +167,9 @@ def vector_matmul_int8(numbers, shape):
     x = numbers(*shape.rows)
     q, scale, whole = _quantized(numbers, shape.hidden, shape.hidden)
     arguments = (x, q, False, scale, True, True)
-    return Call(numbers.named("vector_matmul"), arguments, lambda: [x.double() @ whole.t()])
+    bounds = (summed(4, shape.hidden),)
+    function = numbers.named("vector_matmul")
+    return Call(function, arguments, lambda: [x.double() @ whole.t()], bounds)
 
 
 def dequantize(numbers, shape):
@@ -209,7 +220,9 @@ def softmax_context(numbers, shape, rotated=False):
         out = _attention(q[:, :, -shape.tokens :], k, v, shape.size**-0.5)
         return [out.transpose(1, 2).flatten(2), k, v]
 
-    return Call(function, _context_arguments(qkv, shape, rotated, 0), wanted, once=once)
+    values = _by_head(qkv if prompt is None else torch.cat([prompt, qkv], 1), shape)[2]
+    bounds = (attention(values), close(2), close(2))
+    return Call(function, _context_arguments(qkv, shape, rotated, 0), wanted, bounds, once=once)
 
 
 def softmax_context_int8(numbers, shape):
@@ -228,7 +241,7 @@ def softmax_context_int8(numbers, shape):
     def wanted():
         return [_attention(q.double(), k.double(), v.double(), scale), None, None]
 
-    return Call("softmax_context_int8", arguments, wanted)
+    return Call("softmax_context_int8", arguments, wanted, (attention(v), None, None))
 
 
 def repeat_kv_cache(numbers, shape):
@@ -246,7 +259,8 @@ def repeat_kv_cache(numbers, shape):
         _, k, v = (t.expand(shape.batch, -1, -1, -1) for t in _by_head(qkv, shape))
         return [k, v] * LAYERS
 
-    return Call(numbers.named("repeat_kv_cache"), (1, shape.batch), wanted, before=before)
+    bounds = (close(),) * 2 * LAYERS
+    return Call(numbers.named("repeat_kv_cache"), (1, shape.batch), wanted, bounds, before=before)
 
 
 CALLS = {

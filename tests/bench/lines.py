@@ -12,6 +12,7 @@ COLOURS = {
     "opdock": OWN,
     "torch": "#c2571a",
     "torch.compile": "#3b6fb6",
+    "torch.compile max": "#17a2b8",
     "Liger": "#8a5fb0",
     "quack": "#b8860b",
     "FlashInfer": "#c0392b",

@@ -221,11 +221,15 @@ def first_line(error):
     return f"{type(error).__name__}: {lines[0][:160] if lines else ''}"
 
 
-def compiled(op, function):
-    """{"torch.compile": PyTorch's function for this op, compiled in the default mode}, or {}."""
+#: torch.compile's modes by the names that they are recorded under
+MODES = {"torch.compile": None, "torch.compile max": "max-autotune-no-cudagraphs"}
+
+
+def compiled(op, function, compilers=tuple(MODES)):
+    """{name of MODES: PyTorch's function for this op, compiled so}, or {}."""
     if op in NOT_COMPILED or op.endswith("_backward"):
         return {}
-    return {"torch.compile": torch.compile(function, dynamic=False)}
+    return {name: torch.compile(function, dynamic=False, mode=MODES[name]) for name in compilers}
 
 
 def makers(packages, op, x):

@@ -12,13 +12,14 @@ import textwrap
 from pathlib import Path
 
 import lines
+import marks
 import record
 
 HERE = Path(__file__).resolve().parent
 RECORDS = HERE / "records" / "h100.jsonl"
 LIMITS_RECORDS = HERE / "records" / "h200.jsonl"
 PAGE = HERE.parents[1] / "docs" / "performance.md"
-BEGIN, END = "<!-- made by tests/bench/plot.py -->", "<!-- end -->"
+BEGIN = "<!-- made by tests/bench/plot.py -->"
 
 DTYPES = ["float32", "bfloat16", "float16"]
 GOAL = 0.97  # of the copy
@@ -186,11 +187,7 @@ def main():
         if own:
             title = f"{name} on {gpu}: share of a device copy's bytes a second, by row length"
             written[PAGE.with_name(f"performance-{name}.svg")] = svg(title, own)
-    before, begin, rest = PAGE.read_text().partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not end:
-        sys.exit(f"{PAGE}: found no {BEGIN} before {END}, between which the tables stand; add both")
-    written[PAGE] = f"{before}{begin}\n\n{made(shares)}\n{end}{after}"
+    written[PAGE] = marks.filled(PAGE, BEGIN, made(shares))
     for path, content in written.items():
         if "--check" not in sys.argv[1:]:
             path.write_text(content)

@@ -67,16 +67,37 @@ def read(path):
     return results
 
 
+_written = {}  # {path: what append() wrote last: where, and how long the file was then}
+
+
 def append(path, bench, results):
-    """Appends one JSON line per result, {"bench", …result}, and before them where that is."""
+    """Appends one JSON line per result, {"bench", …result}, and before them where that is, unless
+    this process has written the file's last lines: they are one run."""
+    where = environment()
+    size = os.path.getsize(path) if os.path.exists(path) else 0
+    lines = [{"bench": bench, **row} for row in results]
+    if _written.get(str(path)) != (where, size):
+        lines.insert(0, {"where": where})
     with open(path, "a") as file:
-        for line in [{"where": environment()}, *({"bench": bench, **row} for row in results)]:
+        for line in lines:
             file.write(json.dumps(line) + "\n")
+    _written[str(path)] = where, os.path.getsize(path)
 
 
 def is_copy(row):
     """Whether it is what others of its run are compared with (gpu_ops): it stays as they do."""
     return row["bench"] == "gpu_ops" and row["name"].startswith("copy ")
+
+
+def newest(rows):
+    """The newest result of each case and peer, in the order of the file, and all copies: each is
+    for what follows it in its run. Results of one run share their "where"."""
+    found = {}
+    for number, row in enumerate(rows):
+        case = row["bench"], row.get("name"), row.get("peer"), is_copy(row) and number
+        found.pop(case, None)
+        found[case] = row
+    return list(found.values())
 
 
 def prune(path):

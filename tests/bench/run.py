@@ -63,12 +63,17 @@ def main():
         return
     target = HERE / "records" / f"{arguments.record}.jsonl" if arguments.record else None
     no_benches = ("run", "record", "table", "chart", "lines", "plot", "peers", "timing", "ncu")
-    no_benches += ("test_record",)
-    no_benches += ("gpt2", "gpt2_loops", "gpt2_torch", "gpt2_peers")  # of gpt2_decode
+    no_benches += ("test_record", "summary", "marks", "inference_page", "inference_bounds")
+    no_benches += ("gpt2", "gpt2_loops", "gpt2_torch", "gpt2_peers", "gpt2_deepspeed")
     no_benches += ("inference_calls", "inference_products", "inference_table")
     programs = sorted(p for p in HERE.glob("*.py") if p.stem not in no_benches)
     programs += sorted(p for p in BUILT.glob("*_bench") if p.is_file())
-    chosen = [p for p in programs if not arguments.benches or p.stem in arguments.benches]
+    by_name = ("bare",)  # takes too long to be run with all others
+    chosen = [
+        p
+        for p in programs
+        if p.stem in arguments.benches or (not arguments.benches and p.stem not in by_name)
+    ]
     unknown = set(arguments.benches) - {p.stem for p in programs}
     if unknown:
         names = ", ".join(p.stem for p in programs)

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes docs/benchmarks.md and its charts from the records: the newest of each case.
+"""Writes docs/benchmarks.md, its charts, and what other pages say of the records: the newest of
+each case.
 
 tests/bench/table.py [--check]     --check: exit with 1 if a file is not what this would write
 """
@@ -11,63 +12,43 @@ import sys
 import textwrap
 from pathlib import Path
 
+import bare
 import chart
+import inference_page
 import inference_table
+import marks
 import record
+import summary
 
 HERE = Path(__file__).resolve().parent
 PAGE = HERE.parents[1] / "docs" / "benchmarks.md"
+DEEPSPEED = PAGE.with_name("deepspeed.md")
+README = HERE.parents[1] / "README.md"
+BEGIN = "<!-- made by tests/bench/table.py -->"
 
 HEAD = """\
 # Benchmarks
 
 Made by `tests/bench/table.py` from `tests/bench/records/`, which `./dev bench --record NAME`
-writes. Each bench is one run on one machine; opdock and its peers were measured in the same run.
+writes. Of each case and peer the newest record counts. The cases of a table may come from several
+runs, at the commits that are named; of one case Opdock and its peers were measured in one run, or,
+where the summary says so, in two of one machine, each beside a device copy.
+
+Each row of the summary is an op, or another thing that was measured, with the peer that is the
+fastest of torch, torch.compile, Liger, quack, FlashInfer, DeepSpeed and others in each case: its
+time divided by Opdock's, the median of the cases and the worst of them. Below 1 Opdock is slower.
 
 {summary}
 
 ## All results
 
-Of gpu_ops: bytes a second beside those of a device copy of as many bytes. `of peer`: the median
+Of gpu_ops: bytes a second beside those of a device copy of as many bytes; * where the device had to
+wait for the host within what was timed (`host` in other tables). `of peer`: the median
 time divided by that of the row named after the ×; below 1 opdock is faster. `least`, `median`,
-`most`: the peer's time divided by opdock's, over all cases; above 1 opdock is faster.
+`most`: the peer's time divided by opdock's, over all cases; above 1 opdock is faster. Of inference,
+`wrong`: Opdock's results by the tolerances of the tests here, DeepSpeed's by those of its own, and
+`slower`: calls that take longer than DeepSpeed's, of all that ran in both, whatever their results.
 """
-
-# What the summary and the charts show: (what, bench, member, {who: row's name}), Opdock first. Of a
-# row that names its peer, the name alone is not enough: (name, peer).
-NOOP, COMPILE = ("python_noop", "median_ns"), ("compile", "median_ms")
-SUMMARY = [
-    ("no-op call from Python, torch tensor", *NOOP, {
-        "opdock": "opdock noop, torch",
-        "tvm-ffi": "tvm-ffi noop, torch",
-        "pybind11 extension": "pybind11 extension noop, torch",
-    }),
-    ("no-op call from Python, NumPy array", *NOOP, {
-        "opdock": "opdock noop, NumPy",
-        "tvm-ffi": "tvm-ffi noop, NumPy",
-    }),
-    ("softmax of 4x8 with a fresh result", *NOOP, {
-        "opdock": "opdock softmax 4x8 with a fresh result, torch",
-        "torch": "torch.softmax 4x8",
-    }),
-    ("launch of a CUDA kernel from Python", "compile", "median_us", {
-        "opdock": "opdock kernel, launch",
-        "CuPy": "cupy.RawKernel, launch",
-        "torch": "torch.cuda._compile_kernel, launch",
-    }),
-    ("compiling a second CUDA kernel", *COMPILE, {
-        "opdock": "opdock.compile, second",
-        "CuPy": "cupy.RawKernel, second",
-        "torch": "torch.cuda._compile_kernel, second",
-    }),
-    ("first use of a C++ op that is source", "first_use", "median_ms", {
-        "opdock": "opdock source plugin, first use",
-        "tvm-ffi": "tvm-ffi load_inline, first use",
-        "torch": "torch cpp_extension.load_inline, first use",
-    }),
-]  # fmt: skip
-# And of each op that gpu_ops measured these.
-GPU_CASES = ["8192x8192 bfloat16", "65536x1024 float32"]
 
 # What a row of the Python benches is compared with, where it was measured too.
 PEERS = {
@@ -81,17 +62,6 @@ PEERS = {
     "opdock noop with one launch": ["bare cuLaunchKernel, C"],
     "opdock softmax 8x64": ["torch.softmax 8x64"],
 }
-
-
-def newest(path):
-    """The newest result of each case and peer, in the order of the file; the copies of each run."""
-    results = {}
-    for row in record.read(path):
-        run = json.dumps(row["where"]) if record.is_copy(row) else None
-        case = (row["bench"], row["name"], row.get("peer"), run)
-        results.pop(case, None)
-        results[case] = row
-    return list(results.values())
 
 
 def place(where):
@@ -151,24 +121,39 @@ def by_case(rows):
         elif case in copies and row["gb_per_s"] < 2 * copies[case]:
             found = cases.setdefault(row["name"], {"name": row["name"], "where": row["where"]})
             found["copy GB/s"] = round(copies[case])
-            found[row["peer"]] = f"{row['gb_per_s'] / copies[case]:.1%}"
+            star = "*" if row.get("host") else ""
+            found[row["peer"]] = f"{row['gb_per_s'] / copies[case]:.1%}{star}"
     return list(cases.values())
 
 
+def cpu_behind(rows):
+    """Lines on the cases of cpu_ops in which torch is faster."""
+    behind = [row for row in rows if row["torch_over_opdock"] < 1]
+    ratios = {row["name"]: row["torch_over_opdock"] for row in behind}
+    text = f"Of {len(rows)} cases torch is faster in {len(behind)}"
+    if behind:
+        worst = min(ratios, key=ratios.get)
+        low, high = min(ratios.values()), max(ratios.values())
+        text += f": its time is {low:.2f} to {high:.3f} of Opdock's, the worst of {worst}"
+    return [textwrap.fill(text + ".", 110, break_on_hyphens=False) + "\n"]
+
+
+# What stands before a bench's table.
+ABOUT = {"cpu_ops": cpu_behind}
 # Benches with more rows than a page is for.
 SHORTER = {"cpu_ops": by_op, "gpu_ops": by_case, "inference": inference_table.by_function}
 
 
-def tables(path):
+def tables(name, rows):
     """Markdown of one records file: of each bench a table for each of its runs."""
     runs = {}
-    for row in newest(path):
+    for row in rows:
         runs.setdefault(row["bench"], {}).setdefault(json.dumps(row["where"]), []).append(row)
-    text = [f"## {path.stem}\n"]
+    text = [f"## {name}\n"]
     for bench, of_bench in runs.items():
         text.append(f"### {bench}\n")
         for rows in of_bench.values():
-            text += table(SHORTER.get(bench, list)(rows))
+            text += ABOUT.get(bench, lambda _: [])(rows) + table(SHORTER.get(bench, list)(rows))
     return "\n".join(text)
 
 
@@ -186,55 +171,21 @@ def table(rows):
     return [*text, ""]
 
 
-def gpu_ops(rows):
-    """What the summary shows of gpu_ops, as SUMMARY."""
-    own = [row for row in rows if row["bench"] == "gpu_ops" and row["peer"] == "opdock"]
-    for op in dict.fromkeys(row["name"].split()[0] for row in own):
-        for case in (f"{op} {case}" for case in GPU_CASES):
-            whose = ("opdock", "torch", "torch.compile")
-            yield case, "gpu_ops", "gb_per_s", {who: (case, who) for who in whose}
-
-
-def comparisons(rows):
-    """[(what, member, {who: value})] of the summary, as far as Opdock and a peer were measured."""
-    found = []
-    by_name = {(row["bench"], row["name"], row.get("peer")): row for row in rows}
-    for what, bench, member, names in [*SUMMARY, *gpu_ops(rows)]:
-        values = {}
-        for who, name in names.items():
-            name, peer = name if isinstance(name, tuple) else (name, None)
-            row = by_name.get((bench, name, peer))
-            if row and member in row:
-                values[who] = row[member]
-        if "opdock" in values and len(values) > 1:
-            found.append((what, member, values))
-    return found
-
-
-def times(member, values):
-    """Values as times, or, of a rate, as what is proportional to one."""
-    return {who: 1 / v if member == "gb_per_s" else v for who, v in values.items()}
-
-
-def summary(path, rows):
-    """(Markdown, SVG) of one records file's comparisons, or None if it has none of them."""
-    found = comparisons(rows)
-    if not found:
+def of_file(path, rows):
+    """(Markdown, SVG) of one records file's summary, or None if nothing in it has a peer."""
+    single, groups = summary.singles(rows), summary.groups(rows)
+    if not single and not groups:
         return None
-    units = {"median_ns": "ns", "median_us": "µs", "median_ms": "ms", "gb_per_s": "GB/s"}
-    text = [f"### {place(rows[-1]['where']).split(';')[0]}\n"]
-    text += ["| | Opdock | peers, and their time divided by Opdock's |", "|---|---|---|"]
-    for what, member, values in found:
-        taken = times(member, values)
-        shown = {who: f"{v:,.{0 if v >= 100 else 1}f} {units[member]}" for who, v in values.items()}
-        peers = [
-            f"{who} {shown[who]} ({taken[who] / taken['opdock']:.2f}×)" for who in list(values)[1:]
-        ]
-        text.append(f"| {what} | {shown['opdock']} | {', '.join(peers)} |")
-    text.append(f"\n![Opdock beside its peers](benchmarks-{path.stem}.svg)\n")
-    title = f"Opdock beside its peers: {place(rows[-1]['where']).split(',')[0]}"
-    chart_rows = [(what, times(member, values)) for what, member, values in found]
-    return "\n".join(text), chart.bars(title, chart_rows)
+    whose = place(rows[-1]["where"]).split(";")[0]
+    about = f"Measured {summary.measured(rows)}."
+    if apart := summary.apart(rows):
+        about += f" In {apart} cases of gpu_ops a peer was measured in another run than Opdock."
+    about = textwrap.fill(about, 110, break_on_hyphens=False)
+    text = [f"### {whose}\n", about + "\n"]
+    text += summary.single_table(single) + summary.group_table(groups)
+    text.append(f"![Opdock beside the fastest peers](benchmarks-{path.stem}.svg)\n")
+    title = f"Opdock beside the fastest peers: {whose.split(',')[0]}"
+    return "\n".join(text), chart.ranges(title, summary.ranges(rows))
 
 
 def main():
@@ -244,23 +195,29 @@ def main():
             record.prune(path)
     names = {row["name"] for path in files for row in record.read(path)}
     wanted = {name for row, peers in PEERS.items() for name in (row, *peers)}
-    for _, _, _, rows in SUMMARY:
-        wanted |= {name[0] if isinstance(name, tuple) else name for name in rows.values()}
+    for _, _, _, rows in summary.SINGLE:
+        wanted |= set(rows.values())
     if wanted - names:
         sys.exit(f"found no record of {sorted(wanted - names)}; rename it here as the bench does")
+    rows = {path: record.newest(record.read(path)) for path in files}
     written, summaries = {}, []
     for path in files:
-        made = summary(path, newest(path))
+        made = of_file(path, rows[path])
         if made:
             summaries.append(made[0])
             written[PAGE.with_name(f"benchmarks-{path.stem}.svg")] = made[1]
     head = HEAD.format(summary="\n".join(summaries).rstrip())
-    written[PAGE] = "\n".join([head, *map(tables, files)])
+    written[PAGE] = "\n".join([head, *(tables(path.stem, rows[path]) for path in files)])
+    made = [inference_page.made(of_file) for of_file in rows.values()]
+    written[DEEPSPEED] = marks.filled(DEEPSPEED, BEGIN, "\n".join(filter(None, made)))
+    times = bare.sentence([row for of_file in rows.values() for row in of_file])
+    times = textwrap.fill(times, 110, break_on_hyphens=False, break_long_words=False)
+    written[README] = marks.filled(README, BEGIN, times + "\n")
     for path, content in written.items():
         if "--check" not in sys.argv[1:]:
             path.write_text(content)
         elif not path.exists() or path.read_text() != content:
-            sys.exit(f"{path} is out of date")
+            sys.exit(f"{path} is out of date; run ./dev bench --plot")
 
 
 if __name__ == "__main__":

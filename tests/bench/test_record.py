@@ -1,8 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Records: what is read is what was appended, with where it was measured; and shown of them."""
 
+import re
+
+import bare
+import inference_page
+import pytest
 import record
+import summary
 import table
+import timing
 
 
 def test_each_result_is_read_with_where_it_was_measured(tmp_path, monkeypatch):
@@ -15,6 +22,31 @@ def test_each_result_is_read_with_where_it_was_measured(tmp_path, monkeypatch):
         {"bench": "ops", "name": "b", "us": 1.5, "where": {"commit": "one"}},
         {"bench": "ops", "where": {"commit": "two"}},
     ]
+
+
+def test_what_a_process_appends_in_turns_is_one_run(tmp_path, monkeypatch):
+    monkeypatch.setattr(record, "environment", lambda: {"commit": "one"})
+    file, other = tmp_path / "gpu.jsonl", tmp_path / "cpu.jsonl"
+    for path in (file, other, file):
+        record.append(path, "ops", [{"name": "a"}])
+    first, second = record.read(file)
+    assert first["where"] is second["where"] and file.read_text().count("where") == 1
+    record._written.clear()  # as in another process
+    record.append(file, "ops", [{"name": "a"}])
+    assert file.read_text().count("where") == 2
+
+
+def test_a_case_that_has_the_copy_of_another_op_before_it_is_kept(tmp_path, monkeypatch):
+    """Two ops of one shape move different numbers of bytes, and have a copy each."""
+    rows = [
+        gpu_row(f"{op} 8x8 x", peer, rate)
+        for op, rate in (("copy", 100), ("loss", 90), ("copy", 50), ("gradient", 45))
+        for peer in (["torch"] if op == "copy" else ["opdock", "torch"])
+    ]
+    file = tmp_path / "gpu.jsonl"
+    recorded(file, monkeypatch, "one", "gpu_ops", *rows)
+    text = table.tables("gpu", record.newest(record.read(file)))
+    assert "| loss 8x8 x | 100 | 90.0% |" in text and "| gradient 8x8 x | 50 | 90.0% |" in text
 
 
 def test_what_was_measured_again_is_dropped_but_not_the_copies_beside_the_rest(
@@ -53,6 +85,178 @@ def test_a_case_is_shown_beside_the_copy_of_its_own_run(tmp_path, monkeypatch):
         rates = {"copy 1x2": copy, f"{op} 1x2": 40}
         rows = [{"name": name, "peer": "opdock", "gb_per_s": rates[name]} for name in rates]
         record.append(file, "gpu_ops", rows)
-    text = table.tables(file)
+    text = table.tables("gpu", record.newest(record.read(file)))
     assert "| softmax 1x2 | 100 | 40.0% |" in text
     assert "| norm 1x2 | 50 | 80.0% |" in text
+
+
+WHERE = {"gpu": "a GPU", "cpu": "a", "cores": 2, "python": "3", "date": "today"}
+WHERE |= {"driver": "1", "versions": {"deepspeed": "0", "torch": "2"}}
+
+
+def recorded(file, monkeypatch, commit, bench, *rows):
+    monkeypatch.setattr(record, "environment", lambda: WHERE | {"commit": commit})
+    record.append(file, bench, rows)
+
+
+def gpu_row(name, peer, rate):
+    return {"name": name, "peer": peer, "gb_per_s": rate}
+
+
+def test_the_summary_has_the_fastest_peer_of_each_case_and_the_worst_case(tmp_path, monkeypatch):
+    file = tmp_path / "gpu.jsonl"
+    first, second = [f"{{}} {shape} float32" for shape in ("8x8", "9x9")]
+    recorded(
+        file, monkeypatch, "one", "gpu_ops",
+        gpu_row(first.format("copy"), "torch", 100),
+        gpu_row(first.format("softmax"), "opdock", 90),
+        gpu_row(first.format("softmax"), "torch", 30),
+        gpu_row(first.format("softmax"), "Liger", 45),
+        gpu_row(second.format("copy"), "torch", 200),
+        gpu_row(second.format("softmax"), "opdock", 100),
+        gpu_row(second.format("softmax"), "quack", 125),
+        gpu_row(second.format("softmax"), "DeepSpeed", 400),  # has moved nothing
+    )  # fmt: skip
+    found = summary.groups(record.newest(record.read(file)))
+    assert {what: [(c.fastest, c.ratio) for c in cases] for what, cases in found.items()} == {
+        "softmax": [("Liger", 2.0), ("quack", 0.8)]
+    }
+    (line,) = summary.group_table(found)[2:-1]
+    assert line == "| softmax | 2 | Liger 1, quack 1 | 1.40 | 0.80 (quack, 9x9 float32) |"
+
+
+def test_peers_of_another_run_count_beside_their_own_copy_or_not_at_all(tmp_path, monkeypatch):
+    file = tmp_path / "gpu.jsonl"
+    copy, softmax = "copy 8x8 float32", "softmax 8x8 float32"
+    recorded(
+        file, monkeypatch, "one", "gpu_ops", gpu_row(copy, "torch", 100),
+        gpu_row(softmax, "quack", 50),
+    )  # fmt: skip
+    recorded(
+        file, monkeypatch, "two", "gpu_ops", gpu_row(copy, "torch", 200),
+        gpu_row(softmax, "opdock", 200),
+    )  # fmt: skip
+    for whose, us in (("torch", 1.0), ("opdock", 2.0)):
+        recorded(file, monkeypatch, whose, "gemm", {"name": "a b 1x1x1 x", "peer": whose, "us": us})
+    rows = record.newest(record.read(file))
+    assert [case.ratio for case in summary.groups(rows)["softmax"]] == [2.0]
+    assert list(summary.groups(rows)) == ["softmax"] and summary.apart(rows) == 1
+
+
+def test_launches_are_compared_with_launches_of_the_same_arrays():
+    for what, _, _, names in summary.SINGLE:
+        if "launch" in what:
+            assert ("CuPy" in names) == ("CuPy" in what) == ("CuPy" in names["opdock"])
+
+
+def call(name, whose, us, right=True, found="20.0% of the elements are wrong"):
+    row = {"name": name, "peer": whose, "us": us, "right": right}
+    return row if right else row | {"found": found}
+
+
+def test_every_call_beside_deepspeed_counts(tmp_path, monkeypatch):
+    file = tmp_path / "gpu.jsonl"
+    recorded(
+        file, monkeypatch, "one", "inference",
+        call("softmax 1x1 fp16", "opdock", 1.0), call("softmax 1x1 fp16", "DeepSpeed", 2.0),
+        call("rms_norm 1x1 fp16", "opdock", 1.05), call("rms_norm 1x1 fp16", "DeepSpeed", 1.0),
+        call("rms_norm 1x2 fp16", "opdock", 1.01), call("rms_norm 1x2 fp16", "DeepSpeed", 1.0),
+        call("mlp_gemm 1x1 fp32", "opdock", 7.0),
+        call("mlp_gemm 1x1 fp32", "DeepSpeed", 1.0, False),
+        call("mlp_gemm 1x1 tf32", "opdock", 1.0), call("mlp_gemm 1x1 tf32", "DeepSpeed", 1.1),
+        call("bias_add 1x1 fp32", "opdock", 1.0),
+    )  # fmt: skip
+    text = inference_page.made(record.newest(record.read(file)))
+    lines = [line for line in text.splitlines() if line.startswith("|")][2:]
+    assert [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines] == [
+        [inference_page.WITHIN, "", "3", "2", "1", "1.05 (`rms_norm 1x1 fp16`)"],
+        [
+            "products of float32, rounded to TF32", "20.0%", "1", "1", "1",
+            "7.00 (`mlp_gemm 1x1 fp32`)",
+        ],
+        ["**all**", "", "4", "3", "2", "7.00 (`mlp_gemm 1x1 fp32`)"],
+        [
+            "beside: rounded to TF32 in both", "", "1", "0", "0",
+            "0.91 (`mlp_gemm 1x1 tf32`)",
+        ],
+    ]  # fmt: skip
+    assert "the 1 that take more than 2% longer, 1.05 to 1.05 times as long: `rms_norm` (1)" in (
+        " ".join(text.split())
+    )
+
+
+def test_the_worst_case_on_the_cpu_is_named(tmp_path, monkeypatch):
+    file = tmp_path / "cpu.jsonl"
+    rows = [
+        {"name": f"{op} 8x8 float32, 1 thread", "opdock_us": 1, "torch_us": r}
+        | {"torch_over_opdock": r}
+        for op, r in (("norm", 1.5), ("silu", 0.7456), ("add", 0.9876))
+    ]
+    recorded(file, monkeypatch, "one", "cpu_ops", *rows)
+    text = " ".join(table.tables("cpu", record.read(file)).split())
+    assert (
+        "Of 3 cases torch is faster in 2: its time is 0.75 to 0.988 of Opdock's, the worst of silu "
+        "8x8 float32, 1 thread." in text
+    )
+
+
+@pytest.mark.parametrize("page", [table.README, table.DEEPSPEED])
+def test_a_figure_that_is_typed_is_noticed(page, tmp_path, monkeypatch):
+    """As table.py --check, which compares each page with what the records give."""
+    copy = tmp_path / page.name
+    text = page.read_text()
+    at = text.index(table.BEGIN) + len(table.BEGIN) + 12
+    copy.write_text(text[:at] + "9" + text[at:])
+    monkeypatch.setattr(table, page.stem.upper(), copy)
+    monkeypatch.setattr(table.sys, "argv", ["table.py", "--check"])
+    with pytest.raises(SystemExit, match=re.escape(f"{copy} is out of date")):
+        table.main()
+
+
+def test_what_readme_says_of_a_bare_system(tmp_path, monkeypatch):
+    log = "".join(
+        f"== {command}\nmuch\n== status 0 after {seconds} s: {command}\n"
+        for command, seconds in (("./dev demo", 130), ("./dev test", 700), ("./dev demo", 9))
+    )
+    file = tmp_path / "cores.jsonl"
+    assert "has not been recorded" in bare.sentence([])
+    assert len(bare.results(log.replace("0 after 700", "1 after 700"))) == 1
+    recorded(file, monkeypatch, "one", "bare", *bare.results(log))
+    said = bare.sentence(record.read(file))
+    assert "demo` took 2.2 minutes" in said and "test` 12 minutes" in said
+    assert "second `./dev demo` 9 seconds" in said
+
+
+class FakeGpu:
+    """torch.cuda as timing.events_of() uses it: what is enqueued later than the GPU sleeps, in
+    cycles, finds it awake."""
+
+    def __init__(self, host_cycles):
+        self.host_cycles, self.slept = host_cycles, []
+        self.cuda = self
+
+    def _sleep(self, cycles):
+        self.slept.append(cycles)
+
+    def synchronize(self):
+        pass
+
+    def Event(self, enable_timing):
+        return self
+
+    def query(self):
+        return self.slept[-1] < self.host_cycles
+
+    def elapsed_time(self, _):
+        return 0.5
+
+
+@pytest.mark.parametrize(
+    "host_cycles, sleeps, is_ahead",
+    [(1e6, 1, True), (3e7, 2, True), (2e8, 3, True), (1e9, 3, False)],
+)
+def test_whether_the_gpu_slept_long_enough_is_known_after_each_sleep(host_cycles, sleeps, is_ahead):
+    gpu = FakeGpu(host_cycles)
+    times = timing.events_of(gpu, lambda i, pair: None, 4)
+    assert times == [500.0] * 4
+    assert (len(gpu.slept), times.is_ahead) == (sleeps, is_ahead)

@@ -15,22 +15,32 @@ def middle(times):
     return statistics.fmean(statistics.median(part) for part in parts if part)
 
 
+class Times(list):
+    """µs of each pair of events. is_ahead: whether all had been enqueued when the first one began;
+    else what was timed is the host, or a wait for it, too."""
+
+    is_ahead = True
+
+
 def events_of(torch, launch, count):
-    """[µs of launch(i)'s pair of events, …] for i below count; launch(i, pair) records pair[0] and
+    """Times of launch(i)'s pair of events, for i below count; launch(i, pair) records pair[0] and
     pair[1] around what is timed. The GPU sleeps until all have been enqueued: else what is
-    timed is the host. If it woke up earlier, all are enqueued once more for a longer sleep. Not
-    more often: what waits for the GPU, or is more than the driver's queue holds, never is before.
+    timed is the host. If it woke up earlier, all are enqueued once more for a longer sleep. What
+    waits for the GPU, or is more than the driver's queue holds, is never enqueued before.
     """
-    for cycles in (20_000_000, 100_000_000):  # some 10 and 50 ms
+    times = Times()
+    for cycles in (20_000_000, 100_000_000, 400_000_000):  # some 10, 50 and 200 ms
         pairs = [[torch.cuda.Event(enable_timing=True) for _ in range(2)] for _ in range(count)]
         torch.cuda.synchronize()
         torch.cuda._sleep(cycles)
         for i, pair in enumerate(pairs):
             launch(i, pair)
-        if not pairs[0][0].query():
+        times.is_ahead = not pairs[0][0].query()
+        if times.is_ahead:
             break
     torch.cuda.synchronize()
-    return [start.elapsed_time(end) * 1000 for start, end in pairs]
+    times += [start.elapsed_time(end) * 1000 for start, end in pairs]
+    return times
 
 
 def interleaved(torch, functions, repeats, loops=None):

@@ -74,6 +74,28 @@ def test_less_workspace_than_plan_asked_for(run):
     assert [line.split()[-1] for line in lines if line.startswith("matmul")] == ["0"]
 
 
+def test_float32_is_rounded_to_tf32_where_it_may_be(tmp_path):
+    """By the plugin's flag or by the caller's option; torch's setting is for torch's tensors."""
+    program = """
+multiply()
+opdock.ops.test_gemm(*there, flags=1)
+opdock.configure(tf32=True)
+multiply()
+check()
+half = [to_gpu(x.half(), gpu) for x in (a, b, d)]
+gpu.synchronize()
+for array in half:
+    array.__class__ = cupy.ndarray
+opdock.ops.test_gemm(*half)
+opdock.configure()
+torch.backends.cuda.matmul.allow_tf32 = True
+multiply()
+check()
+"""
+    matmuls = [line for line in run_program(tmp_path, program) if line.startswith("matmul")]
+    assert [line.split()[2] for line in matmuls] == ["68", "77", "77", "68", "68"]
+
+
 WARNING = "products of matrices are computed by plain kernels, which are slow: "
 
 

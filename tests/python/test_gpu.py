@@ -50,6 +50,25 @@ def test_work_follows_the_current_stream(ops, cuda):
     assert close(cuda, y, new) and cuda.equal(y, z)
 
 
+def test_float32_is_rounded_to_tf32_where_torch_allows_it(ops, cuda):
+    if cuda.cuda.get_device_capability() < (8, 0):
+        pytest.skip("this GPU has no TF32")
+    x, w = cuda.randn(256, 512, device="cuda"), cuda.randn(128, 512, device="cuda")
+    wanted = x.double() @ w.double().t()
+    before, errors = cuda.backends.cuda.matmul.allow_tf32, {}
+    try:
+        for stream in (cuda.cuda.current_stream(), cuda.cuda.Stream()):
+            with cuda.cuda.stream(stream):
+                for allowed in (False, True, False):
+                    cuda.backends.cuda.matmul.allow_tf32 = allowed
+                    cuda.cuda.synchronize()
+                    error = (ops.linear(x, w).double() - wanted).abs().max().item()
+                    errors.setdefault(allowed, []).append(error)
+    finally:
+        cuda.backends.cuda.matmul.allow_tf32 = before
+    assert max(errors[False]) < 1e-3 < min(errors[True])
+
+
 def test_threads_each_on_a_stream(ops, cuda):
     wrong = []
 

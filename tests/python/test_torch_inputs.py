@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import opdock
+from opdock import _opdock
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
@@ -373,6 +374,27 @@ def test_threads_with_gradients_off_and_on(ops):
     for thread in threads:
         thread.join()
     assert wrong == []
+
+
+@pytest.mark.parametrize(
+    "setting, value, allowed",
+    [
+        ("allow_tf32", True, True),
+        ("allow_tf32", False, False),
+        ("precision", "high", True),
+        ("precision", "highest", False),
+    ],
+)
+def test_tf32_is_allowed_as_torch_allows_it(setting, value, allowed):
+    before = torch.get_float32_matmul_precision()
+    try:
+        if setting == "precision":
+            torch.set_float32_matmul_precision(value)
+        else:
+            torch.backends.cuda.matmul.allow_tf32 = value
+        assert _opdock._torch_allows_tf32() is allowed
+    finally:
+        torch.set_float32_matmul_precision(before)
 
 
 def test_numpy_and_torch_mix(ops):

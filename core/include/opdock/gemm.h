@@ -52,7 +52,9 @@ typedef struct opdock_gemm_matrix { /* frozen */
 #define OPDOCK_GEMM_SILU 4      /* x / (1 + exp(-x)) */
 
 /* Flags of a product. */
-#define OPDOCK_GEMM_TF32 1u          /* float32 may be rounded to TF32 before it is multiplied */
+/* float32 may be rounded to TF32 before it is multiplied. Without it too, where the caller allows
+ * it: opdock_call_options.allows_tf32. */
+#define OPDOCK_GEMM_TF32 1u
 #define OPDOCK_GEMM_DETERMINISTIC 2u /* the same bits for the same call, again and again */
 #define OPDOCK_GEMM_RESIDUAL 4u      /* beta * C is added after the activation */
 
