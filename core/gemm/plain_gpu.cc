@@ -46,15 +46,14 @@ bool has_vectors(const Product& p, const Operand& sums) {
   if (how.alpha != 1.0f || p.a.scale != nullptr || p.b.scale != nullptr || p.d.scale != nullptr)
     return false;
   const auto fits = [element](const Operand& matrix) {
-    return matrix.data == nullptr ||
-           (matrix.element == element && is_aligned(matrix.data, 16) &&
-            matrix.row_stride % 8 == 0 && matrix.batch_stride % 8 == 0);
+    return matrix.data == nullptr || (matrix.element == element && is_aligned(matrix.data, 16) &&
+                                      matrix.row_stride % 8 == 0 && matrix.batch_stride % 8 == 0);
   };
   if (how.bias_element != kNoElement && (how.bias_element != element || !is_aligned(how.bias, 16)))
     return false;
   int64_t vectors = 0;
-  const bool few = !__builtin_mul_overflow(p.m * (p.n / 8), p.batch, &vectors) &&
-                   vectors < int64_t{1} << 31;
+  const bool few =
+      !__builtin_mul_overflow(p.m * (p.n / 8), p.batch, &vectors) && vectors < int64_t{1} << 31;
   return few && p.n % 8 == 0 && fits(sums) && fits(p.d) && fits(how.c);
 }
 

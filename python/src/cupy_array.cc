@@ -94,8 +94,8 @@ bool is_current(opdock_device device) {
   PyObject* runtime = cupy_runtime();
   PyObject* number =
       runtime == nullptr ? nullptr : PyObject_CallMethodNoArgs(runtime, names().get_device);
-  const bool same = number != nullptr && PyLong_CheckExact(number) &&
-                    PyLong_AsLongLong(number) == device.index;
+  const bool same =
+      number != nullptr && PyLong_CheckExact(number) && PyLong_AsLongLong(number) == device.index;
   Py_XDECREF(number);
   PyErr_Clear();
   return same;

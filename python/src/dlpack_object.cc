@@ -29,10 +29,11 @@ bool refuse_export(const Where& where, PyObject* object) {
 // object.__dlpack__(max_version=(1, 3), stream=…); older libraries know no max_version.
 PyObject* call_dlpack(PyObject* object, PyObject* stream) {
   static PyObject* const method = PyUnicode_InternFromString("__dlpack__");
-  static PyObject* const version = Py_BuildValue("(II)", kDlpackVersion.major, kDlpackVersion.minor);
-  static PyObject* const names[] = {
-      nullptr, Py_BuildValue("(s)", "stream"), Py_BuildValue("(s)", "max_version"),
-      Py_BuildValue("(ss)", "max_version", "stream")};
+  static PyObject* const version =
+      Py_BuildValue("(II)", kDlpackVersion.major, kDlpackVersion.minor);
+  static PyObject* const names[] = {nullptr, Py_BuildValue("(s)", "stream"),
+                                    Py_BuildValue("(s)", "max_version"),
+                                    Py_BuildValue("(ss)", "max_version", "stream")};
   const int has_stream = stream != nullptr ? 1 : 0;
   PyObject* const args[] = {object, version, stream};
   PyObject* capsule = PyObject_VectorcallMethod(method, args, 1, names[2 + has_stream]);

@@ -339,7 +339,8 @@ bool import_foreign(Frame& frame, const TypeEntry* in_order) {
   for (Foreign* foreign = frame.foreign; foreign != nullptr; foreign = foreign->next) {
     // An array of the stream's own library is ordered by it; any other one is made to wait for the
     // stream, and, as its memory may be given away once the call returns, the stream for the host.
-    const bool own = foreign->entry == in_order;
+    const bool own = in_order != nullptr &&
+                     (foreign->entry == in_order || (in_order->is_cupy && foreign->entry->is_cupy));
     const Read read = own ? finish_cupy(frame, *foreign) : Read::kNotPlain;
     if (read == Read::kError) return false;
     if (read == Read::kDone) continue;

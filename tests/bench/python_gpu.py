@@ -78,7 +78,9 @@ def main():
     if not torch.cuda.is_available():
         print("  skipped: no CUDA GPU, or a torch without CUDA")
         return
-    names = {name: opdock.load(name, device="cuda:0") for name in ("noop", "noop_launch", "softmax")}
+    names = {
+        name: opdock.load(name, device="cuda:0") for name in ("noop", "noop_launch", "softmax")
+    }
     names |= {"torch": torch, "x": torch.ones(8, 64, device="cuda")}
     names |= {"tx": torch.ones(1024, device="cuda"), "ty": torch.ones(1024, device="cuda")}
     names["saxpy"] = opdock.compile(SAXPY).kernel("saxpy")
