@@ -43,7 +43,8 @@ const OpenMp* openmp() {
   OpenMp found;
   if (!look_up_symbol("GOMP_parallel", &found.parallel) ||
       !look_up_symbol("omp_get_max_threads", &found.max_threads) ||
-      !look_up_symbol("omp_get_thread_num", &found.thread_number) || began_as_fork()) {
+      !look_up_symbol("omp_get_thread_num", &found.thread_number) ||
+      !look_up_symbol("omp_get_num_threads", &found.num_threads) || began_as_fork()) {
     loads_searched.store(loads, std::memory_order_relaxed);
     return nullptr;
   }

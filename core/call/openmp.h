@@ -12,6 +12,7 @@ struct OpenMp {
   void (*parallel)(void (*body)(void* data), void* data, unsigned threads, unsigned flags);
   int (*max_threads)();    // of a region that this thread begins: OMP_NUM_THREADS, or what was set
   int (*thread_number)();  // inside of a region; the caller's is 0
+  int (*num_threads)();    // inside of a region: how many threads it has
 };
 
 // Null: there is none (yet), or this process is a fork, in which such threads may be gone for ever.

@@ -167,15 +167,56 @@ Pool& pool() {
   return *pool;
 }
 
+// Work of which each thread of an OpenMP region has one chunk; more, if there are fewer threads
+// than were asked for. No thread writes what another one reads.
+struct EvenJob {
+  const OpenMp* runtime;
+  void (*body)(void* context, uint64_t begin, uint64_t end);
+  void* context;
+  uint64_t count, chunk;
+};
+void work_evenly(void* what) {
+  const EvenJob& job = *static_cast<const EvenJob*>(what);
+  const uint64_t step = static_cast<uint64_t>(job.runtime->num_threads()) * job.chunk;
+  uint64_t begin = static_cast<uint64_t>(job.runtime->thread_number()) * job.chunk;
+  is_inside = true;
+  for (; begin < job.count; begin += step)
+    job.body(job.context, begin, begin + std::min(job.chunk, job.count - begin));
+  is_inside = false;
+}
+
 // What each thread of an OpenMP region runs.
 void work_in_region(void* job) {
   work_inside(static_cast<Job*>(job), static_cast<uint32_t>(openmp()->thread_number()));
 }
 
+// Grains of a thread, below which it takes longer to take over a part of another thread's, whose
+// data lies in that one's cache, than to wait for it.
+constexpr uint64_t kLeastShared = 16;
+
 uint32_t count_cores() {
   cpu_set_t set;
   if (sched_getaffinity(0, sizeof set, &set) == 0) return static_cast<uint32_t>(CPU_COUNT(&set));
   return std::max(1u, std::thread::hardware_concurrency());
+}
+
+// Chunks that threads take from each other. A function of its own, for a Job is large.
+[[gnu::noinline]] void share(const OpenMp* shared, uint32_t threads, uint64_t count, uint64_t chunk,
+                             void (*body)(void* context, uint64_t begin, uint64_t end),
+                             void* context) {
+  Job job(body, context, count, chunk, threads);
+  if (shared) {
+    shared->parallel(work_in_region, &job, job.participants, 0);
+    return;
+  }
+  Pool* workers = nullptr;
+  try {
+    workers = &pool();
+  } catch (const std::bad_alloc&) {
+    body(context, 0, count);
+    return;
+  }
+  workers->run(&job);
 }
 
 }  // namespace
@@ -199,27 +240,22 @@ void parallel_for(uint32_t threads, uint64_t count, uint64_t grain,
     return;
   }
   // Four chunks a thread even out unequal speeds; as many for each thread, where there is more than
-  // one each. Room above count keeps next from wrapping.
-  uint64_t pieces = std::min(count / grain, uint64_t{threads} * 4);
+  // one each. Of short work OpenMP's threads, which begin at once, have one each.
+  const bool even = shared && count / grain < threads * kLeastShared;
+  uint64_t pieces = std::min<uint64_t>(count / grain, even ? threads : uint64_t{threads} * 4);
   if (pieces > threads) pieces -= pieces % threads;
-  uint64_t chunk = (count - 1) / pieces + 1;
+  const uint64_t chunk = (count - 1) / pieces + 1;
+  // Room above count keeps a share's next chunk from wrapping.
   if (count > UINT64_MAX - chunk * (uint64_t{threads} + 1)) {
     body(context, 0, count);
     return;
   }
-  Job job(body, context, count, chunk, threads);
-  if (shared) {
-    shared->parallel(work_in_region, &job, job.participants, 0);
+  if (even) {
+    EvenJob job = {shared, body, context, count, chunk};
+    shared->parallel(work_evenly, &job, static_cast<unsigned>((count - 1) / chunk + 1), 0);
     return;
   }
-  Pool* workers = nullptr;
-  try {
-    workers = &pool();
-  } catch (const std::bad_alloc&) {
-    body(context, 0, count);
-    return;
-  }
-  workers->run(&job);
+  share(shared, threads, count, chunk, body, context);
 }
 
 namespace {

@@ -11,10 +11,17 @@
 namespace opdock::gemm {
 
 // The kernels of device/gemm.cuh, by number.
-enum OwnKernel : uint32_t { kMultiplyFloats, kMultiplyIntegers, kFinishSums, kOwnKernels };
-inline constexpr const char* kOwnNames[kOwnKernels] = {"opdock::gemm::multiply_floats",
-                                                       "opdock::gemm::multiply_integers",
-                                                       "opdock::gemm::finish_sums"};
+enum OwnKernel : uint32_t {
+  kMultiplyFloats,
+  kMultiplyIntegers,
+  kFinishSums,
+  kFinishHalves,
+  kFinishBfloats,
+  kOwnKernels
+};
+inline constexpr const char* kOwnNames[kOwnKernels] = {
+    "opdock::gemm::multiply_floats", "opdock::gemm::multiply_integers", "opdock::gemm::finish_sums",
+    "opdock::gemm::finish_vectors<opdock::half>", "opdock::gemm::finish_vectors<opdock::bfloat16>"};
 // Their headers' names and texts.
 struct OwnSource {
   const char* name;

@@ -37,6 +37,26 @@ bool has_fours(const Operand& matrix) {
          matrix.row_stride % 4 == 0 && matrix.batch_stride % 4 == 0;
 }
 
+// Whether the rows of D and of what is added to it are vectors of 16 bytes, of one 16-bit dtype, so
+// that finish_vectors() does them.
+bool has_vectors(const Product& p, const Operand& sums) {
+  const Finish& how = p.finish;
+  const int element = p.d.element;
+  if ((element != kFloat16 && element != kBfloat16) || sums.element != element) return false;
+  if (how.alpha != 1.0f || p.a.scale != nullptr || p.b.scale != nullptr || p.d.scale != nullptr)
+    return false;
+  const auto fits = [element](const Operand& matrix) {
+    return matrix.data == nullptr || (matrix.element == element && is_aligned(matrix.data, 16) &&
+                                      matrix.row_stride % 8 == 0 && matrix.batch_stride % 8 == 0);
+  };
+  if (how.bias_element != kNoElement && (how.bias_element != element || !is_aligned(how.bias, 16)))
+    return false;
+  int64_t vectors = 0;
+  const bool few =
+      !__builtin_mul_overflow(p.m * (p.n / 8), p.batch, &vectors) && vectors < int64_t{1} << 31;
+  return few && p.n % 8 == 0 && fits(sums) && fits(p.d) && fits(how.c);
+}
+
 }  // namespace
 
 const OwnSource kOwnSources[2] = {{"gemm_shared.cuh", kSharedText}, {"gemm.cuh", kKernelText}};
@@ -58,6 +78,16 @@ opdock_status finish_sums(GpuCall* gpu, const Product& p, const Operand& sums) {
   Product product = p;
   Operand from = sums;
   void* d = const_cast<void*>(p.d.data);
+  const auto early = [&](int64_t blocks) {
+    const bool can = gpu->call()->device.type == OPDOCK_CUDA && facts.arch_major >= 9;
+    return can && blocks <= kMostEarlyBlocks ? OPDOCK_LAUNCH_PROGRAMMATIC : 0;
+  };
+  if (has_vectors(p, sums)) {
+    void* args[] = {&product, &from, &d};
+    const int64_t blocks = (p.m * (p.n / 8) * p.batch + kBlockThreads - 1) / kBlockThreads;
+    return launch_own(gpu, p.d.element == kFloat16 ? kFinishHalves : kFinishBfloats, blocks, args,
+                      3, early(blocks));
+  }
   int fours = p.n % 4 == 0 && has_fours(sums) && has_fours(p.d) && has_fours(p.finish.c) &&
               (p.finish.bias_element == kNoElement ||
                is_aligned(p.finish.bias, 4 * bytes_of(p.finish.bias_element)));
@@ -67,9 +97,7 @@ opdock_status finish_sums(GpuCall* gpu, const Product& p, const Operand& sums) {
                 warps = kBlockThreads / facts.warp_size;
   const int64_t count = (p.n + part - 1) / part * p.m;
   const int64_t blocks = std::min<int64_t>((count + warps - 1) / warps, 1 << 20);
-  const bool is_early = gpu->call()->device.type == OPDOCK_CUDA && facts.arch_major >= 9 &&
-                        blocks <= kMostEarlyBlocks;
-  return launch_own(gpu, kFinishSums, blocks, args, 4, is_early ? OPDOCK_LAUNCH_PROGRAMMATIC : 0);
+  return launch_own(gpu, kFinishSums, blocks, args, 4, early(blocks));
 }
 
 }  // namespace opdock::gemm

@@ -74,6 +74,28 @@ TEST(ActivationLaunches, HaveBlocksForAllMultiprocessors) {
   }
 }
 
+// An H200 is told from an H100 by its memory; of AMD's GPUs and older ones nothing else is known.
+TEST(ActivationLaunches, HaveSmallBlocksOnAnH200) {
+  const Op silu("activation", "silu");
+  constexpr uint64_t kGigabyte = uint64_t{1} << 30;
+  const auto threads_on = [&](int32_t type, uint32_t arch_major, uint64_t memory_bytes) {
+    Array x(Type::kFloat16, {1 << 17, 8}), out(Type::kFloat16, {1 << 17, 8});
+    RecordedGpu gpu;
+    gpu.type = type;
+    gpu.arch_major = arch_major;
+    gpu.memory_bytes = memory_bytes;
+    std::vector<Launch> launches;
+    EXPECT_EQ(silu.record({x.value()}, {&out}, gpu, &launches).status, OPDOCK_OK);
+    EXPECT_EQ(launches.at(0).how.grid[0] * launches[0].how.block[0], 1u << 17);
+    return launches[0].how.block[0];
+  };
+  EXPECT_EQ(threads_on(OPDOCK_CUDA, 9, 80 * kGigabyte), 512u);
+  EXPECT_EQ(threads_on(OPDOCK_CUDA, 9, 96 * kGigabyte), 512u);
+  EXPECT_EQ(threads_on(OPDOCK_CUDA, 9, 140 * kGigabyte), 128u);
+  EXPECT_EQ(threads_on(OPDOCK_CUDA, 10, 180 * kGigabyte), 512u);
+  EXPECT_EQ(threads_on(OPDOCK_ROCM, 9, 192 * kGigabyte), 512u);
+}
+
 // A thread for each vector of all rows, also where rows end inside of one; where these are too
 // short for that, or x is misaligned, for each row's vectors, and for one more where rows begin
 // inside.

@@ -28,7 +28,7 @@ def from_dlpack_of(array):
 def empty_cupy(shape, dtype, model):
     """An uninitialised CuPy array from CuPy's own pool, on model's device and the current stream.
 
-    dtype: DLPack's (code, bits, lanes). Returns it and its address.
+    dtype: DLPack's (code, bits, lanes).
     """
     import cupy
 
@@ -36,5 +36,4 @@ def empty_cupy(shape, dtype, model):
     same = model.dtype.name == name
     kind = model.dtype if same else cupy.dtype({"bool": "bool_"}.get(name, name))
     with model.device:
-        array = cupy.empty(shape, kind)
-    return array, array.data.ptr
+        return cupy.empty(shape, kind)

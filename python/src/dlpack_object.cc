@@ -27,29 +27,21 @@ bool refuse_export(const Where& where, PyObject* object) {
                     "), wanted a dense array in memory");
 }
 
-// object.__dlpack__(stream=…, max_version=(1, 3)); older libraries know no max_version.
+// object.__dlpack__(max_version=(1, 3), stream=…); older libraries know no max_version.
 PyObject* call_dlpack(PyObject* object, PyObject* stream) {
-  PyObject* method = PyObject_GetAttrString(object, "__dlpack__");
-  PyObject* none = PyTuple_New(0);
-  PyObject* names = PyDict_New();
-  PyObject* version = Py_BuildValue("(II)", kDlpackVersion.major, kDlpackVersion.minor);
-  PyObject* capsule = nullptr;
-  if (method != nullptr && none != nullptr && names != nullptr && version != nullptr &&
-      (stream == nullptr || PyDict_SetItemString(names, "stream", stream) == 0) &&
-      PyDict_SetItemString(names, "max_version", version) == 0) {
-    capsule = PyObject_Call(method, none, names);
-    if (capsule == nullptr && PyErr_ExceptionMatches(PyExc_TypeError)) {
-      PyErr_Clear();
-      if (PyDict_DelItemString(names, "max_version") == 0) {
-        capsule = PyObject_Call(method, none, names);
-      }
-    }
-  }
-  Py_XDECREF(method);
-  Py_XDECREF(none);
-  Py_XDECREF(names);
-  Py_XDECREF(version);
-  return capsule;
+  static PyObject* const method = PyUnicode_InternFromString("__dlpack__");
+  static PyObject* const version =
+      Py_BuildValue("(II)", kDlpackVersion.major, kDlpackVersion.minor);
+  static PyObject* const names[] = {nullptr, Py_BuildValue("(s)", "stream"),
+                                    Py_BuildValue("(s)", "max_version"),
+                                    Py_BuildValue("(ss)", "max_version", "stream")};
+  const int has_stream = stream != nullptr ? 1 : 0;
+  PyObject* const args[] = {object, version, stream};
+  PyObject* capsule = PyObject_VectorcallMethod(method, args, 1, names[2 + has_stream]);
+  if (capsule != nullptr || PyErr_ExceptionMatches(PyExc_TypeError) == 0) return capsule;
+  PyErr_Clear();
+  PyObject* const older[] = {object, stream};
+  return PyObject_VectorcallMethod(method, older, 1, names[has_stream]);
 }
 
 template <typename Managed>
@@ -122,7 +114,8 @@ bool dlpack_to_tensor(Frame& frame, const Where& where, PyObject* object, PyObje
 }
 
 bool dlpack_device(const Where& where, PyObject* object, opdock_device* out) {
-  PyObject* pair = PyObject_CallMethod(object, "__dlpack_device__", nullptr);
+  static PyObject* const method = PyUnicode_InternFromString("__dlpack_device__");
+  PyObject* pair = PyObject_CallMethodNoArgs(object, method);
   if (pair == nullptr) return refuse_export(where, object);
   long type = -1, index = -1;
   if (PyTuple_Check(pair) && PyTuple_GET_SIZE(pair) == 2) {

@@ -32,6 +32,7 @@ struct Foreign {
   bool written;
   opdock_device device;
   opdock_value* value;
+  opdock_tensor* tensor;  // CuPy's: its address, for calls on CuPy's own stream; else NULL
 };
 
 // A tensor that an array has exported for this call, and what gives it back when it goes.
@@ -99,6 +100,7 @@ class Frame {
   opdock_device device = {OPDOCK_CPU, 0};  // of `model`
   opdock_device gpu = {OPDOCK_CPU, 0};     // of the first tensor on a GPU; type CPU: there is none
   bool wait = false;                       // the device must be done before the call returns
+  bool addresses = false;  // of arrays that are foreign nothing but their addresses is wanted
 
  private:
   struct Held {

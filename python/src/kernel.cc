@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <memory>
 
+#include "cupy_array.h"
 #include "errors.h"
 #include "fast_tensor.h"
 #include "gil.h"
@@ -126,12 +127,17 @@ bool check_devices(const KernelInfo& kernel, const opdock_value* values, uint32_
 
 bool choose_stream(const KernelInfo& kernel, Frame& frame, PyObject* given, int32_t device) {
   if (given != nullptr) {
-    const TypeEntry* owner = frame.stream_entry;
-    frame.stream_entry = nullptr;
     if (!read_stream(kernel, given, &frame.stream)) return false;
-    if (frame.gpu.type != OPDOCK_CPU && !finish_streams(frame)) return false;
+    const TypeEntry *const owner = frame.stream_entry, *in_order = nullptr;
+    const bool is_cupy = owner != nullptr && owner->is_cupy;
+    if (is_cupy) {
+      void* current = nullptr;
+      if (!cupy_current_stream(frame.gpu.index, &current)) return false;
+      if (current == frame.stream) in_order = owner;
+    }
+    if (!import_foreign(frame, in_order)) return false;
     // CuPy's arrays are the caller's to order by the stream that was given.
-    if (owner != nullptr && owner->is_cupy) frame.wait = false;
+    if (is_cupy) frame.wait = false;
     return true;
   }
   if (frame.gpu.type != OPDOCK_CPU) return finish_streams(frame);
@@ -180,6 +186,7 @@ PyObject* launch(KernelInfo& kernel, Frame& frame, PyObject* const* args, size_t
   PyObject* const* own = args + 2;
   const uint32_t count = static_cast<uint32_t>(given - 2);
   opdock_value* values = frame.take<opdock_value>(count + 1);
+  frame.addresses = true;
   if (!take_arrays(kernel, frame, own, count, values) || !check_recording(frame, kernel.name))
     return nullptr;
   int32_t device = kernel.device;

@@ -111,7 +111,7 @@ bool refuse_dtype(const Where& where, PyObject* descriptor) {
                     " float16…float64, complex, or one of ml_dtypes); convert it with .astype()");
 }
 
-// From now on fast_tensor() knows it.
+// From now on fast_tensor() and numpy_dtype() know it.
 void remember(PyObject* descriptor, opdock_dtype type) {
   NumpyDtype& slot = dtype_slot(descriptor);
   if (slot.descriptor == descriptor) return;
@@ -201,6 +201,24 @@ bool numpy_layout_holds() {
     known.store(holds, std::memory_order_relaxed);
   }
   return holds == 1;
+}
+
+bool numpy_dtype(PyObject* descriptor, opdock_dtype* type, uint8_t* shift) {
+  const NumpyDtype& slot = dtype_slot(descriptor);
+  if (slot.descriptor != descriptor) {
+    if (!numpy_layout_holds() ||
+        !PyObject_TypeCheck(descriptor,
+                            reinterpret_cast<PyTypeObject*>(Api::get().PyArrayDescr_Type_))) {
+      return false;
+    }
+    const Descriptor* const known = reinterpret_cast<const Descriptor*>(descriptor);
+    const opdock_dtype found = dtype_of(known);
+    if (found.bits == 0 || known->byteorder == '>') return false;
+    remember(descriptor, found);
+  }
+  *type = slot.type;
+  *shift = slot.shift;
+  return true;
 }
 
 namespace {

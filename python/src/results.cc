@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "cupy_array.h"
 #include "errors.h"
 #include "imports.h"
 
@@ -49,33 +50,20 @@ opdock_tensor tensor_of(Frame& frame, const opdock_output& output, void* data,
   return {data, device, output.ndim, output.dtype, const_cast<int64_t*>(output.shape), strides, 0};
 }
 
-// From CuPy's pool. Memory of the host's would be given back on the stream of the call, which may
-// have been destroyed before the array is.
+// Memory of the host's would be given back on the stream of the call, which may have been destroyed
+// before the array is.
 bool allocate_by_cupy(Frame& frame, const opdock_output& output, Result* result) {
-  PyObject* shape = PyTuple_New(output.ndim);
-  for (int32_t i = 0; shape != nullptr && i < output.ndim; ++i) {
-    PyTuple_SET_ITEM(shape, i, PyLong_FromLongLong(output.shape[i]));
-  }
-  static PyObject* slot = nullptr;
-  PyObject* empty_cupy = imported("opdock._import", "empty_cupy", &slot);
-  PyObject* made =
-      empty_cupy == nullptr || shape == nullptr
-          ? nullptr
-          : PyObject_CallFunction(empty_cupy, "O(iii)O", shape, int{output.dtype.code},
-                                  int{output.dtype.bits}, int{output.dtype.lanes}, frame.model);
-  Py_XDECREF(shape);
-  if (made == nullptr) return false;
-  result->object = Py_NewRef(PyTuple_GET_ITEM(made, 0));
-  void* data = PyLong_AsVoidPtr(PyTuple_GET_ITEM(made, 1));
-  Py_DECREF(made);
+  void* data = nullptr;
+  result->object = cupy_new(frame.model, output, frame.device, &data);
+  if (result->object == nullptr) return false;
   result->tensor = tensor_of(frame, output, data, frame.device);
-  if (output.alignment > 1 && reinterpret_cast<uintptr_t>(data) % output.alignment != 0) {
-    Py_CLEAR(result->object);
-    raise("UnsupportedError", "found memory of CuPy's that is not aligned to " +
-                                  std::to_string(output.alignment) +
-                                  " bytes, wanted by the op; pass torch tensors");
-  }
-  return PyErr_Occurred() == nullptr;
+  if (output.alignment <= 1 || reinterpret_cast<uintptr_t>(data) % output.alignment == 0)
+    return true;
+  Py_CLEAR(result->object);
+  raise("UnsupportedError", "found memory of CuPy's that is not aligned to " +
+                                std::to_string(output.alignment) +
+                                " bytes, wanted by the op; pass torch tensors");
+  return false;
 }
 
 // The library's own from_dlpack, for arrays of the type of `model`.

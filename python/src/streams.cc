@@ -114,18 +114,6 @@ bool stream_address(PyObject* object, void** out) {
   return ok;
 }
 
-bool cupy_current_stream(void** out) {
-  PyObject* cuda = PyImport_ImportModule("cupy.cuda");
-  PyObject* stream =
-      cuda == nullptr ? nullptr : PyObject_CallMethod(cuda, "get_current_stream", nullptr);
-  PyObject* address = stream == nullptr ? nullptr : PyObject_GetAttrString(stream, "ptr");
-  if (address != nullptr) *out = PyLong_AsVoidPtr(address);
-  Py_XDECREF(cuda);
-  Py_XDECREF(stream);
-  Py_XDECREF(address);
-  return PyErr_Occurred() == nullptr;
-}
-
 PyObject* protocol_stream(int32_t device_type, void* stream, bool own) {
   if (own) return PyLong_FromLong(-1);
   // CUDA's default stream is 1 in the protocol, where 0 is forbidden; ROCm's is 0.

@@ -18,9 +18,6 @@ bool stream_address(PyObject* object, void** out);
 inline constexpr const char* kWantedStream =
     "a stream of torch's, CuPy's or another with __cuda_stream__, or its address as an int";
 
-// The current stream of CuPy in this thread. False with a Python error set. Holds the GIL.
-bool cupy_current_stream(void** out);
-
 // The number by which __dlpack__(stream=…) knows `stream` (a CUstream or hipStream_t); -1, "do not
 // synchronise", if `own`. A new reference, or NULL with an error set.
 PyObject* protocol_stream(int32_t device_type, void* stream, bool own);

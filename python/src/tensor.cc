@@ -3,6 +3,7 @@
 
 #include <unordered_map>
 
+#include "cupy_array.h"
 #include "errors.h"
 #include "fast_tensor.h"
 #include "streams.h"
@@ -97,6 +98,7 @@ bool classify_new(PyTypeObject* type, TypeEntry* entry) {
     entry->kind = ArrayKind::kDlpack;
     PyObject* cupy = loaded_type("cupy", "ndarray");
     entry->is_cupy = is_subclass(type, cupy);
+    if (reinterpret_cast<PyObject*>(type) == cupy) entry->cupy_type = cupy_device_type();
     Py_XDECREF(cupy);
     entry->immutable = is_of_module(type, "jax") || is_of_module(type, "tensorflow");
   }
@@ -181,15 +183,39 @@ bool import_dlpack(Frame& frame, const Where& where, PyObject* object, const Typ
 bool convert_dlpack(Frame& frame, const Where& where, PyObject* object, const TypeEntry& entry,
                     bool written, opdock_value* out) {
   opdock_device device;
-  if (!dlpack_device(where, object, &device)) return false;
+  opdock_tensor* address = nullptr;
+  if (entry.cupy_type != OPDOCK_CPU) {
+    address = frame.take<opdock_tensor>(1);
+    const Read read = cupy_address(object, entry.cupy_type, address);
+    if (read == Read::kError) return false;
+    if (read == Read::kNotPlain) address = nullptr;
+  }
+  if (address != nullptr) {
+    device = address->device;
+  } else if (!dlpack_device(where, object, &device)) {
+    return false;
+  }
   note_tensor(frame, object, entry, entry.is_cupy, device);
   if (device.type == OPDOCK_CPU) {
     return import_dlpack(frame, where, object, entry, written, nullptr, out);
   }
   Foreign* foreign = frame.take<Foreign>(1);
-  *foreign = {frame.foreign, object, &entry, where, written, device, out};
+  *foreign = {frame.foreign, object, &entry, where, written, device, out, address};
   frame.foreign = foreign;
   return true;
+}
+
+// An array of CuPy's on its own stream. kNotPlain: it is for import_dlpack().
+Read finish_cupy(Frame& frame, const Foreign& foreign) {
+  opdock_tensor* const tensor = foreign.tensor;
+  if (tensor == nullptr) return Read::kNotPlain;
+  if (!frame.addresses) {
+    const Read read = cupy_layout(frame, foreign.object, tensor);
+    if (read != Read::kDone) return read;
+    if (!check_tensor(frame, foreign.where, tensor)) return Read::kError;
+  }
+  *foreign.value = {OPDOCK_TAG_TENSOR, 0, {.tensor = tensor}};
+  return Read::kDone;
 }
 
 }  // namespace
@@ -304,13 +330,21 @@ bool finish_streams(Frame& frame) {
     if (owner->api->current_stream(frame.gpu.type, frame.gpu.index, &frame.stream) != 0) {
       return false;
     }
-  } else if (owner != nullptr && !cupy_current_stream(&frame.stream)) {
+  } else if (owner != nullptr && !cupy_current_stream(frame.gpu.index, &frame.stream)) {
     return false;
   }
+  return import_foreign(frame, owner);
+}
+
+bool import_foreign(Frame& frame, const TypeEntry* in_order) {
   for (Foreign* foreign = frame.foreign; foreign != nullptr; foreign = foreign->next) {
     // An array of the stream's own library is ordered by it; any other one is made to wait for the
     // stream, and, as its memory may be given away once the call returns, the stream for the host.
-    const bool own = foreign->entry == owner;
+    const bool own = in_order != nullptr &&
+                     (foreign->entry == in_order || (in_order->is_cupy && foreign->entry->is_cupy));
+    const Read read = own ? finish_cupy(frame, *foreign) : Read::kNotPlain;
+    if (read == Read::kError) return false;
+    if (read == Read::kDone) continue;
     if (!own) frame.wait = true;
     PyObject* stream = protocol_stream(frame.gpu.type, frame.stream, own);
     if (stream == nullptr) return false;

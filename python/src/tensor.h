@@ -26,6 +26,7 @@ struct TypeEntry {
   PyObject* reference = nullptr;  // a weak one, which takes the entry away with the type
   ArrayKind kind = ArrayKind::kNone;
   bool is_cupy = false;
+  int32_t cupy_type = OPDOCK_CPU;       // of cupy.ndarray itself: the device type of its arrays
   bool borrows = false;                 // api->borrow may be called
   bool immutable = false;               // its library never writes into one, and relies on that
   const DlpackExchange* api = nullptr;  // kTorch (may be NULL there), kExchange
@@ -53,6 +54,8 @@ bool convert_tensor(Frame& frame, const Where& where, PyObject* object, bool wri
 
 // Finds the stream to work on and imports the arrays that were waiting for it.
 bool finish_streams(Frame& frame);
+// The second half of it. in_order: whose arrays are ordered by the stream; NULL: no library's.
+bool import_foreign(Frame& frame, const TypeEntry* in_order);
 
 // ---- per library; each is called by the two above
 
@@ -67,6 +70,9 @@ bool numpy_to_tensor(Frame& frame, const Where& where, PyObject* object, opdock_
                      bool* read_only);
 // Whether this NumPy's arrays are laid out as numpy_to_tensor reads them.
 bool numpy_layout_holds();
+// The dtype that an object of NumPy's means, whose elements take 1 << *shift bytes. False, and no
+// error set, if it is none that numpy_to_tensor() takes.
+bool numpy_dtype(PyObject* descriptor, opdock_dtype* type, uint8_t* shift);
 // A new, uninitialised array in C order; NULL with an error set. *data is its memory.
 PyObject* numpy_new(const opdock_output& output, void** data);
 

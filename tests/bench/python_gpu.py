@@ -3,13 +3,15 @@
 
 Microseconds a call, minimum and median of interleaved repeats; each repeat enqueues fewer launches
 than the driver's queue holds and waits for the device outside the measured time. The bare launches
-are a loop in C in the same process: from Python one would look dearer than it is.
+are a loop in C in the same process: from Python one would look dearer than it is. All others are
+statements in the loop of timeit. With CuPy's arrays beside CuPy's own launch of the same kernel.
 """
 
 import argparse
 import ctypes
 import os
 import statistics
+import timeit
 from pathlib import Path
 
 import record
@@ -35,6 +37,34 @@ def bare_launch():
     return launch
 
 
+SAXPY = """
+extern "C" __global__ void saxpy(int n, float a, const float* x, float* y) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n) y[i] += a * x[i];
+}
+"""
+
+
+def cupy_rows(names):
+    """{row: statement} of calls with CuPy's arrays, for which `names` gets what they need."""
+    try:
+        import cupy
+    except ImportError as error:
+        print(f"  skipped: cupy ({error})")
+        return {}
+    names |= {"raw": cupy.RawKernel(SAXPY, "saxpy"), "n": cupy.int32(1024), "a": cupy.float32(2)}
+    names |= {"cx": cupy.ones(1024, "f4"), "cy": cupy.ones(1024, "f4")}
+    names |= {"c": cupy.ones((8, 64), "f4"), "cupy_empty": cupy.empty}
+    return {
+        "cupy.RawKernel": "raw((4,), (256,), (n, a, cx, cy))",
+        "opdock kernel, CuPy arrays": "saxpy(4, 256, 1024, 2.0, cx, cy)",
+        "opdock noop, CuPy array": "noop(c)",
+        "opdock noop with one launch, CuPy array": "noop_launch(c)",
+        "opdock softmax 8x64, CuPy array": "softmax(c)",
+        "cupy.empty": "cupy_empty((8, 64), 'f4')",
+    }
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--record", metavar="FILE")
@@ -48,29 +78,35 @@ def main():
     if not torch.cuda.is_available():
         print("  skipped: no CUDA GPU, or a torch without CUDA")
         return
-    x = torch.ones(8, 64, device="cuda")
-    noop, noop_launch, softmax = (
-        opdock.load(name, device="cuda:0") for name in ("noop", "noop_launch", "softmax")
-    )
-    functions = {
-        "opdock noop": lambda: noop(x),
-        "opdock noop with one launch": lambda: noop_launch(x),
-        "opdock softmax 8x64": lambda: softmax(x),
-        "torch.softmax 8x64": lambda: torch.softmax(x, -1),
-        "torch add in place": lambda: x.add_(0),
+    names = {
+        name: opdock.load(name, device="cuda:0") for name in ("noop", "noop_launch", "softmax")
+    }
+    names |= {"torch": torch, "x": torch.ones(8, 64, device="cuda")}
+    names |= {"tx": torch.ones(1024, device="cuda"), "ty": torch.ones(1024, device="cuda")}
+    names["saxpy"] = opdock.compile(SAXPY).kernel("saxpy")
+    rows = {
+        "opdock noop": "noop(x)",
+        "opdock noop with one launch": "noop_launch(x)",
+        "opdock kernel": "saxpy(4, 256, 1024, 2.0, tx, ty)",
+        "opdock softmax 8x64": "softmax(x)",
+        "torch.softmax 8x64": "torch.softmax(x, -1)",
+        "torch add in place": "x.add_(0)",
     }
     try:
         import tvm_ffi
 
-        tvm_noop = tvm_ffi.get_global_func("testing.nop")
-        functions["tvm-ffi noop"] = lambda: tvm_noop(x)
+        names["tvm_noop"] = tvm_ffi.get_global_func("testing.nop")
+        rows["tvm-ffi noop"] = "tvm_noop(x)"
     except ImportError as error:
         print(f"  skipped: tvm-ffi ({error})")
-    for function in functions.values():
-        function()
+    rows |= cupy_rows(names)
+    loops = {row: timeit.Timer(statement, globals=names).timeit for row, statement in rows.items()}
+    for loop in loops.values():
+        loop(3)
     bare = bare_launch()
-    loops = {"bare cuLaunchKernel, C": bare} if bare else {}
-    times = interleaved(torch, functions, arguments.repeats, loops)
+    if bare:
+        loops = {"bare cuLaunchKernel, C": bare} | loops
+    times = interleaved(torch, {}, arguments.repeats, loops)
     results = []
     print(f"  {'µs a call':<40} {'minimum':>10} {'median':>10}")
     for name, all_times in times.items():
@@ -83,6 +119,11 @@ def main():
         )
         above = statistics.median(called - launched for called, launched in pairs)
         print(f"  opdock noop with one launch - bare launch: {above:.3f} µs (bar 0.6)")
+    if "cupy.RawKernel" in times:
+        ratio = statistics.median(times["opdock kernel, CuPy arrays"]) / statistics.median(
+            times["cupy.RawKernel"]
+        )
+        print(f"  opdock kernel, CuPy arrays / cupy.RawKernel: {ratio:.2f} (bar 1)")
     if arguments.record:
         record.append(arguments.record, "python_gpu", results)
 

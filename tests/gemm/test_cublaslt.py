@@ -48,6 +48,7 @@ def test_all_products(run):
     # 32-bit floats and integers, half, bfloat16, eight-bit floats.
     assert {line.split()[6] for line in matmuls} == {"0", "10", "2", "14", "28", "29"}
     assert any("finish_sums" in name for name in launched)
+    assert sum("finish_vectors" in name for name in launched) == 2  # of each dtype of 16 bits
 
 
 def test_what_the_library_does_not_do_a_plain_kernel_does(run):

@@ -211,6 +211,35 @@ def test_epilogues(device, dtype, activation, bias):
 
 
 @pytest.mark.parametrize("dtype", FLOATS[1:])
+@pytest.mark.parametrize("activation", range(5))
+def test_epilogues_of_whole_vectors(device, dtype, activation):
+    """Rows of 16 bytes times a number, which a kernel of their own finishes."""
+    how = {"activation": activation}
+    a, b, d = matrices(5, 24, 8, dtype, batch=(2,))
+    c, bias = random((2, 5, 24), dtype, 7), random((24,), dtype, 8)
+    check(device, a, b, d, roundings=2, **how)
+    check(device, a, b, d, c, roundings=3, bias=bias, beta=-0.75, **how)
+    check(device, a, b, d, c, roundings=3, bias=bias, beta=2.0, residual=True, **how)
+    # Rows with gaps, c's by a number that is not whole vectors.
+    wide = torch.full((5, 40), 99.0).to(dtype)[:, 8:32]
+    check(device, a[0], b[0], wide, random((5, 32), dtype, 9)[:, :24], roundings=2, **how)
+    check(device, a[0], b[0], wide, random((5, 27), dtype, 9)[:, :24], roundings=2, **how)
+
+
+@pytest.mark.parametrize("dtype", FLOATS[1:])
+@pytest.mark.parametrize("activation", [RELU, GELU, SILU])
+def test_epilogues_hide_no_nan_and_no_infinity(device, dtype, activation):
+    a, b, d = matrices(4, 16, 8, dtype)
+    a[1, 3], a[2] = float("nan"), 0.0
+    b[3] = b[3].abs() + 1
+    bias = torch.full((16,), float("inf")).to(dtype)
+    found = on(device, gemm)(a, b, d.clone(), activation=activation)
+    assert found[1].isnan().all() and found[[0, 2, 3]].isfinite().all()
+    found = on(device, gemm)(a, b, d.clone(), bias=bias, activation=activation)
+    assert found[1].isnan().all() and (found[[0, 2, 3]] == float("inf")).all()
+
+
+@pytest.mark.parametrize("dtype", FLOATS[1:])
 def test_a_bias_of_another_dtype(device, dtype):
     a, b, d = matrices(9, 24, 40, dtype)
     check(device, a, b, d, bias=random((24,), torch.float32, 8), roundings=2)

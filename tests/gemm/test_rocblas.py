@@ -35,6 +35,7 @@ def test_all_products(run):
     floats = {("150", "150"), ("150", "151"), ("151", "151"), ("168", "168"), ("168", "151")}
     assert asked == floats | {("160", "162")}
     assert any("finish_sums" in name for name in launched)  # each bias and activation
+    assert sum("finish_vectors" in name for name in launched) == 2  # of each dtype of 16 bits
     assert any("multiply_floats" in name for name in launched)  # eight-bit floats
 
 

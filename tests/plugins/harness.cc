@@ -455,6 +455,7 @@ Result Op::record(const std::vector<opdock_value>& args, const std::vector<Array
   facts.arch_major = gpu.arch_major;
   facts.warp_size = gpu.warp_size;
   facts.multiprocessors = gpu.multiprocessors;
+  facts.memory_bytes = gpu.memory_bytes;
   facts.max_shared_bytes = gpu.max_shared_bytes;
   Result result = plan(args, gpu.type, nullptr, outputs.size(), &facts);
   auto on_gpu = [&](opdock_call* call) {

@@ -83,6 +83,7 @@ struct RecordedGpu {
   uint32_t arch_major = 9;
   uint32_t multiprocessors = 132;
   uint32_t max_shared_bytes = 0;  // 0: no kernel gets dynamic shared memory
+  uint64_t memory_bytes = uint64_t{80} << 30;
 };
 
 // While one lives, every question of an op for its fastest way (opdock.tuning/1) is answered with

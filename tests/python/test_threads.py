@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which threads CPU ops run on: those of PyTorch's OpenMP where there is one, or the library's."""
 
+import ctypes
 import json
 import os
 import subprocess
@@ -80,3 +81,29 @@ def test_a_forked_child_uses_none_that_its_parent_had(late):
     used = "torch.softmax(x, -1)\n" if late else "import opdock\nworks()\n"
     child = "def in_child():\n    global opdock\n    import opdock\n    return works()\n"
     assert run(TORCH + used + child + "print(json.dumps(child(in_child)))") == 0
+
+
+@pytest.fixture
+def four_threads(torch):
+    before = torch.get_num_threads()
+    torch.set_num_threads(4)
+    yield torch
+    torch.set_num_threads(before)
+
+
+def test_short_work_is_one_chunk_for_each_thread(four_threads, ops):
+    """A chunk that another thread takes over lies in the first one's cache. Grains of one."""
+    for items, chunks in [(2, 2), (4, 4), (63, 4), (64, 16), (1000, 16)]:
+        numbers = ops.py_chunks_(four_threads.zeros(items)).int().unique(return_counts=True)
+        begins, sizes = (column.tolist() for column in numbers)
+        assert len(begins) == chunks, items
+        assert begins == [1 + sum(sizes[:i]) for i in range(chunks)]
+
+
+def test_fewer_threads_than_were_asked_for_do_all_of_it(four_threads, ops):
+    """Within a region of OpenMP's there is one."""
+    x = four_threads.zeros(2, 50)
+    number = ctypes.CDLL(None).omp_get_thread_num
+    work = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(lambda _: ops.py_chunks_(x[number()]))
+    ctypes.CDLL(None).GOMP_parallel(work, None, 2, 0)
+    assert [x[i].int().unique().tolist() for i in range(2)] == [[1, 14, 27, 40]] * 2

@@ -118,16 +118,37 @@ bool join_outputs(Elements<N>* elements, int64_t element_bytes) {
   return true;
 }
 
+namespace detail {
+
+// Threads of a large launch's blocks on GPUs of one compute capability with so much memory, which
+// tells HBM3e from HBM3. Measured; others have as many as an H100.
+struct ElementBlocks {
+  uint32_t arch_major, arch_minor;
+  uint64_t least_memory;
+  int64_t threads;
+};
+constexpr ElementBlocks kElementBlocks[] = {{9, 0, uint64_t{120} << 30, 128}};  // H200
+
+inline int64_t element_threads(const CallBase& call) {
+  const opdock_device_facts& facts = call.facts();
+  for (const ElementBlocks& kind : kElementBlocks)
+    if (call.is_cuda() && facts.arch_major == kind.arch_major &&
+        facts.arch_minor == kind.arch_minor && facts.memory_bytes >= kind.least_memory)
+      return kind.threads;
+  return kElementThreads;
+}
+
+}  // namespace detail
+
 // Launches a kernel that calls for_elements() or for_joined_elements(), on the call's stream.
 template <int N, class Params>
 void launch_elements(const Call& call, uint32_t kernel, const Elements<N>& elements,
                      const Params& params) {
   const int64_t threads =
       elements.vectors != 0 ? elements.vectors : elements.rows.count * elements.slots;
-  // Large blocks have the higher bandwidth. Those of small launches are to be on all
-  // multiprocessors.
+  // Those of small launches are to be on all multiprocessors.
   constexpr int64_t kLeast = 128;
-  int64_t size = kElementThreads;
+  int64_t size = detail::element_threads(call);
   while (size > kLeast && threads < call.facts().multiprocessors * size) size /= 2;
   const int64_t blocks = (threads + size - 1) / size;
   if (blocks > 0x7fffffff)

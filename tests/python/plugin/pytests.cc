@@ -75,6 +75,14 @@ void add_run(opdock::Call&, opdock::Results, opdock::Tensor x, double by) {
   add(x, 0, x.data<float>(), static_cast<float>(by));
 }
 
+void chunks_plan(opdock::Plan&, opdock::Tensor) {}
+void chunks_run(opdock::Call& call, opdock::Results, opdock::Tensor x) {
+  float* const data = x.data<float>();
+  call.parallel_for(x.numel(), 1, [data](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) data[i] += static_cast<float>(begin + 1);
+  });
+}
+
 using Tensors = opdock::List<opdock::Tensor>;
 using Ints = opdock::List<int64_t>;
 
@@ -233,6 +241,7 @@ OPDOCK_OP(py_draw_, draw_in_place_plan, nullptr, draw_in_place_run)
 OPDOCK_OP(py_copy, copy_plan, nullptr, copy_run)
 OPDOCK_OP(py_two, two_plan, nullptr, two_run)
 OPDOCK_OP(py_add_, add_plan, nullptr, add_run)
+OPDOCK_OP(py_chunks_, chunks_plan, nullptr, chunks_run)
 OPDOCK_OP(py_show, show_plan, nullptr, show_run)
 OPDOCK_OP(py_fail, fail_plan, nullptr, fail_run)
 OPDOCK_OP(py_meet, meet_plan, nullptr, meet_run)

@@ -164,6 +164,84 @@ def test_a_missing_dependency_of_a_side_stream_is_found(soft, arch, what):
     assert "stream" in done.findings[0], done.findings
 
 
+# With the attributes of cupy.ndarray, which are read in the place of __dlpack__.
+CUPY = (
+    SIDE
+    + """
+    import numpy
+    class ndarray(DeviceArray):
+        exports = 0
+        def __init__(self, shape, dtype):  # on the first GPU
+            self.owner = allocate_like(torch.empty(shape, dtype=getattr(torch, dtype.name)), gpu)
+            self.__dict__ |= self.owner.__dict__
+        dtype = property(lambda self: numpy.dtype(self.plain().dtype.__repr__()[6:]))
+        strides = property(lambda self: tuple(4 * s for s in self.plain().strides))
+        data = property(lambda self: types.SimpleNamespace(ptr=self.address, device_id=0))
+        def plain(self):
+            plain = object.__new__(DeviceArray)
+            plain.__dict__ = self.__dict__
+            return plain
+        def __dlpack__(self, **how):
+            ndarray.exports += 1
+            return self.plain().__dlpack__(**how)
+    cupy.ndarray, cupy.empty = ndarray, ndarray
+    cuda.runtime = types.SimpleNamespace(is_hip=device == "rocm", getDevice=lambda: 0)
+    def like(array):
+        array.__class__ = ndarray
+        return array
+    there, out = like(to_gpu(x, gpu, uses)), like(allocate_like(x, gpu))
+"""
+)
+
+
+def test_cupys_arrays_are_read_by_their_attributes(soft, arch):
+    """Also what is made for a result, an empty one, and one of rows that are apart; not one whose
+    strides are no elements, whose dtype is unknown, or whose class is another."""
+    done = soft(
+        CUPY
+        + """
+    found = softmax(there)
+    bad = [wrong(found.plain().to_host(), x), type(found) is ndarray]
+    wide = like(to_gpu(x, gpu, uses))
+    wide.__dict__.update(shape=(64, 1000))
+    bad.append(wrong(softmax(wide).plain().to_host(), x[:, :1000]))
+    empty = like(allocate_like(x[:0], gpu))
+    bad.append(softmax(empty).shape == (0, 1024))
+    exports = [ndarray.exports]
+    class Part(ndarray): pass
+    part = to_gpu(x, gpu, uses)
+    part.__class__ = Part
+    softmax(there, out=part)  # of another class
+    exports.append(ndarray.exports)
+    ndarray.strides = property(lambda self: (4095, 4))
+    bad.append(error(softmax, there, out=out))  # by __dlpack__, which says what they are
+    exports.append(ndarray.exports)
+    show(bad=bad, exports=exports)
+    """,
+        gpus=[{"arch": arch}],
+    )
+    assert done.shown["bad"] == [0, True, 0, True, None]
+    assert done.shown["exports"] == [0, 1, 3] and done.findings == []
+
+
+@pytest.mark.parametrize("what", [OP, KERNEL], ids=["op", "kernel"])
+def test_cupys_arrays_on_cupys_stream(soft, arch, what):
+    text = CUPY + what.replace("to_cpu(out)", "out.plain().to_host()")
+    text += "    show(exports=ndarray.exports)\n"
+    done = soft(text, gpus=[{"arch": arch}])
+    assert done.shown["wrong"] == 0 and done.shown["exports"] == 0 and done.findings == []
+    (launch,) = done.events("launch")
+    assert int(launch["stream"], 16) == done.shown["stream"]
+
+
+def test_cupys_arrays_are_ordered_with_another_stream(soft, arch):
+    """A kernel's stream that is not CuPy's current one waits, by __dlpack__."""
+    text = KERNEL.replace("stream=uses)", "stream=makes)", 1).replace("(uses)", "(makes)")
+    text = CUPY + text.replace("to_cpu(out)", "out.plain().to_host()")
+    done = soft(text + "    show(exports=ndarray.exports)\n", gpus=[{"arch": arch}])
+    assert done.shown["wrong"] == 0 and done.shown["exports"] == 2 and done.findings == []
+
+
 def test_captured_copies_and_launches_run_when_the_graph_does(soft, arch):
     """The driver's graphs, through the helpers of opdock.testing."""
     done = soft(
