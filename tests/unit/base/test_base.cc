@@ -70,7 +70,7 @@ TEST(Sha256, TakesPieces) {
 
 TEST(FieldHasher, KeepsFieldsApart) {
   const std::vector<std::vector<std::string>> lists = {
-      {}, {""}, {"", ""}, {"ab"}, {"a", "b"}, {"", "ab"}, {"ab", ""}, {"2:ab"}, {"a1:b"}};
+      {}, {""}, {"", ""}, {"ab"}, {"a", "b"}, {"", "ab"}, {"ab", ""}, {"2:ab"}, {"a1:b"}, {"a:b"}};
   std::set<Digest> digests;
   for (const auto& list : lists) {
     FieldHasher hasher;

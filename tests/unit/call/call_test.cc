@@ -4,10 +4,12 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <functional>
 #include <thread>
+#include <utility>
 
 #include "support.h"
 
@@ -78,6 +80,10 @@ TEST(Call, OutputsAreAlignedAsPlanned) {
   EXPECT_EQ(f.invoke({args[0]}, {a.tensor({3}, kF32, {1}, memory + 2)}), OPDOCK_INVALID_ARGUMENT);
   EXPECT_NE(std::string(f.error).find("found memory 8 bytes past a multiple of 8192"),
             std::string::npos)
+      << f.error;
+  EXPECT_EQ(f.invoke({args[0]}, {a.tensor({3}, kF32, {1}, memory + 1024)}),
+            OPDOCK_INVALID_ARGUMENT);
+  EXPECT_NE(std::string(f.error).find("4096 bytes past a multiple of 8192"), std::string::npos)
       << f.error;
   free_output(outputs[0]);
 }
@@ -191,6 +197,38 @@ TEST(Call, GivesRunWhatPlanAskedFor) {
   EXPECT_EQ(seen.call.workspace_bytes, 1000u);
   EXPECT_EQ(reinterpret_cast<uintptr_t>(seen.call.workspace) % 512, 0u);
   EXPECT_EQ(seen.state[7], 77u);
+}
+
+// Called once, while an op uses its workspace.
+std::function<void()> within;
+
+opdock_status plan_marks(const opdock_call*, const opdock_value*, uint32_t, opdock_plan* plan) {
+  plan->workspace_bytes = 64;
+  return OPDOCK_OK;
+}
+opdock_status run_marks(const opdock_call* call, const opdock_value*, uint32_t, opdock_value*,
+                        uint32_t) {
+  uint8_t* const own = static_cast<uint8_t*>(call->workspace);
+  const uint8_t mark = within ? 1 : 2;
+  std::memset(own, mark, 64);
+  if (const auto next = std::exchange(within, nullptr)) next();
+  return std::count(own, own + 64, mark) == 64 ? OPDOCK_OK : OPDOCK_INTERNAL;
+}
+
+// As a hook's code or a reference's may make one.
+TEST(Call, WithinACallHasAWorkspaceOfItsOwn) {
+  static const opdock_op op = [] {
+    opdock_op o = make_op("w(Tensor x) -> ()");
+    o.plan = plan_marks;
+    o.run = run_marks;
+    return o;
+  }();
+  TestFunction outer(&op), inner(&op);
+  A a;
+  const opdock_value x = A::value(a.tensor({2}));
+  within = [&] { EXPECT_EQ(inner.invoke({x}), OPDOCK_OK) << inner.error; };
+  EXPECT_EQ(outer.invoke({x}), OPDOCK_OK)
+      << outer.error << "; the call within wrote into its memory";
 }
 
 TEST(Call, UsesTheCallersWorkspace) {
