@@ -30,13 +30,21 @@ constexpr opdock::RowKernels kWhole = {
                          KernelNumbers<0>),
     opdock::NoKernels{}};
 
+// Of gradients that were expanded along their rows, as sum().backward() passes them.
+bool is_spread(Tensor grad) {
+  return grad.size(-1) > 1 && grad.stride(-1) == 0;
+}
+
 void plan(Plan& plan, Tensor grad, Tensor result, double, bool causal) {
   opdock::check_row_dtype(plan, result, "result");
   check(result, "result").ndim_at_least(causal ? 2 : 1);
   opdock::check_rows(result, "result");
   check(grad, "grad").same_dtype_as(result, "result").same_device_as(result, "result");
   check(grad, "grad").same_shape_as(result, "result");
-  opdock::check_rows(grad, "grad");
+  if (is_spread(grad))
+    check(grad, "grad").aligned(static_cast<uint64_t>(grad.dtype().bytes()));
+  else
+    opdock::check_rows(grad, "grad");
   plan.output(result.like());
 }
 
@@ -56,11 +64,14 @@ void run(Call& call, Results outputs, Tensor grad, Tensor result, double scale, 
   params.scale = static_cast<float>(scale);
   params.causal = causal;
   params.log = log;
+  params.spread = is_spread(grad);
   params.rows = opdock::make_rows<3>({grad, result, out});
   if (!call.is_cpu()) {
+    const void* const by_vectors = params.spread ? nullptr : params.grad;
     const opdock::RowFit fit = opdock::fit_of(params.rows, params.length, result.dtype().bytes(),
-                                              {params.grad, params.result, params.out}, {nullptr});
-    if (causal || !opdock::try_launch_rows(call, kWhole, result.dtype(), fit, &params))
+                                              {by_vectors, params.result, params.out}, {nullptr});
+    const bool is_usual = !causal && !params.spread;
+    if (!is_usual || !opdock::try_launch_rows(call, kWhole, result.dtype(), fit, &params))
       opdock::launch_rows(call, kAny, result.dtype(), fit, &params);
     return;
   }

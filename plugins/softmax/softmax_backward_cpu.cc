@@ -3,6 +3,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "opdock/simd.hpp"
 //
+#include <algorithm>
+
 #include "opdock/simd_exp.hpp"
 #include "opdock/simd_row.hpp"
 #include "softmax_cpu.h"
@@ -19,16 +21,23 @@ HWY_INLINE hn::VFromD<D> masked(D d) {
   return hn::Set(d, static_cast<hn::TFromD<D>>(-HUGE_VAL));
 }
 
+// Where a row's element i is; of a gradient that is one element for the row, enough copies of that.
+template <class H, class T>
+HWY_INLINE const T* at(const T* grad, int64_t i) {
+  return H::kSpread ? grad : grad + i;
+}
+constexpr int64_t kCopies = 256;  // elements of more than any vector
+
 // Of grad * result, or for the logarithm, of grad; over the n elements of a row.
-template <class C, bool IsLog, class T>
+template <class C, class H, class T>
 HWY_INLINE double sum_of_row(const T* grad, const T* result, int64_t n) {
   double sum = 0;
   for (int64_t begin = 0; begin < n; begin += simd::kRowBlock<C>) {
     const int64_t count = n - begin < simd::kRowBlock<C> ? n - begin : simd::kRowBlock<C>;
     simd::RowSum<C> added;
     simd::for_row<C>(count, [&](auto vector, auto slot, int64_t i) HWY_ATTR {
-      const auto g = vector.load(grad + begin + i), y = vector.load(result + begin + i);
-      if constexpr (IsLog)
+      const auto g = vector.load(at<H>(grad, begin + i)), y = vector.load(result + begin + i);
+      if constexpr (H::kLog)
         added.add(slot, hn::IfThenZeroElse(hn::Eq(y, masked(typename decltype(vector)::D())), g));
       else
         added.add_product(slot, g, y);
@@ -51,10 +60,10 @@ struct BackwardRow {
 // none then waits; others are asked for, as far as two rows are in the first cache together.
 enum class Next { kSum, kAsk, kNothing };
 
-// kScale: there is another scale than 1.
-template <bool Log, Next Before, bool Scale>
+// kScale: there may be another scale than 1. kSpread: a row's gradient is one element.
+template <bool Log, Next Before, bool Scale, bool Spread = false>
 struct How {
-  static constexpr bool kLog = Log, kScale = Scale;
+  static constexpr bool kLog = Log, kScale = Scale, kSpread = Spread;
   static constexpr Next kNext = Before;
 };
 
@@ -63,7 +72,7 @@ struct How {
 template <class H, class T, class C>
 HWY_INLINE void write_part(BackwardRow<T> row, int64_t begin, int64_t end, C sum, C scale,
                            int64_t to_grad, int64_t to_result) {
-  const T *const grad = row.grad + begin, *const result = row.result + begin;
+  const T *const grad = at<H>(row.grad, begin), *const result = row.result + begin;
   T* const out = row.out + begin;
   simd::for_row<C>(end - begin, [=](auto vector, auto slot, int64_t i) HWY_ATTR {
     const typename decltype(vector)::D d;
@@ -71,7 +80,7 @@ HWY_INLINE void write_part(BackwardRow<T> row, int64_t begin, int64_t end, C sum
       simd::ask_for<C>(slot, grad + to_grad + i);
       simd::ask_for<C>(slot, result + to_result + i);
     }
-    const auto g = vector.load(grad + i), y = vector.load(result + i);
+    const auto g = vector.load(at<H>(grad, i)), y = vector.load(result + i);
     auto slope = g;
     if constexpr (H::kLog) {
       const auto share = hn::Mul(simd::exp_times(d, y), hn::Set(d, sum));
@@ -91,14 +100,20 @@ void backward_rows(const BackwardJob& job, int64_t begin, int64_t end) {
   const int64_t length = p.length, queries = p.causal ? p.queries : 0;
   const C scale = static_cast<C>(job.scale);
   simd::RowCursor<decltype(p.rows), 3> cursor(p.rows, begin);
+  // Of this row's gradient, and of the next one's.
+  [[maybe_unused]] T copies[2][H::kSpread ? kCopies : 1];
   const auto take = [&](int64_t r) HWY_ATTR {
     const int64_t visible = queries > 0 ? r % queries + 1 + length - queries : length;
-    return BackwardRow<T>{static_cast<const T*>(p.grad) + cursor.offset(0),
-                          static_cast<const T*>(p.result) + cursor.offset(1),
+    const T* grad = static_cast<const T*>(p.grad) + cursor.offset(0);
+    if constexpr (H::kSpread) {
+      std::fill_n(copies[r % 2], kCopies, *grad);
+      grad = copies[r % 2];
+    }
+    return BackwardRow<T>{grad, static_cast<const T*>(p.result) + cursor.offset(1),
                           static_cast<T*>(p.out) + cursor.offset(2), visible < 0 ? 0 : visible};
   };
   const auto sum_of = [](BackwardRow<T> row) HWY_ATTR {
-    const double sum = sum_of_row<C, H::kLog>(row.grad, row.result, row.n);
+    const double sum = sum_of_row<C, H>(row.grad, row.result, row.n);
     return H::kLog ? sum / static_cast<double>(simd::kExpFactor<C>) : sum;
   };
   BackwardRow<T> row = take(begin);
@@ -141,6 +156,8 @@ void backward_by(const BackwardJob& job, int64_t begin, int64_t end) {
 
 template <bool Log, class T>
 void backward_of(const BackwardJob& job, int64_t begin, int64_t end) {
+  if (job.params.spread)
+    return backward_rows<How<Log, Next::kNothing, true, true>, T>(job, begin, end);
   const int64_t bytes = job.params.length * static_cast<int64_t>(sizeof(T));
   if (bytes < (sizeof(T) == 2 ? 2048 : 1024))
     return backward_by<Log, Next::kSum, T>(job, begin, end);

@@ -23,7 +23,9 @@ def theirs(op, grad, result):
     return getattr(torch, f"_{op}_backward_data")(grad, result, -1, result.dtype)
 
 
-def check(assert_close, device, op, grad, result, causal=False, scale=1.0, each=False):
+def check(
+    assert_close, device, op, grad, result, causal=False, scale=1.0, each=False, computed=COMPUTED
+):
     """each: in each way to launch it."""
     backward, options = getattr(opdock.ops, op + "_backward"), {"scale": scale, "causal": causal}
     if each:
@@ -45,7 +47,7 @@ def check(assert_close, device, op, grad, result, causal=False, scale=1.0, each=
     terms = part + share * part.sum(-1, keepdim=True)
     for found in ways:
         assert not found[~taking_part].any()
-        assert_close(found, oracle, COMPUTED, terms * abs(scale))
+        assert_close(found, oracle, computed, terms * abs(scale))
 
 
 def result_of(op, x):
@@ -73,6 +75,23 @@ def test_misaligned_and_padded_rows(assert_close, device, dtype, op, length):
         for wide in (0, 1):
             result = result_of(op, random((*grad.shape[:-1], length + wide), dtype, 2))
             check(assert_close, device, op, grad, result[..., wide:])
+
+
+@pytest.mark.parametrize("op", OPS)
+@pytest.mark.parametrize("length", [2, 33, 520, 4099])
+def test_expanded_gradients(assert_close, device, dtype, op, length):
+    """As sum().backward() has them for all elements, and sum(-1) for each row."""
+    result = result_of(op, random((3, 5, length), dtype, 3))
+    for shape in ((1, 1, 1), (3, 5, 1), (5, 1)):
+        grad = random(shape, dtype, 4, mean=0.5).expand(3, 5, length)
+        assert grad.stride(-1) == 0
+        for causal in (False, True):
+            # The roundings of a sum of equal numbers have one direction, and add up.
+            options = {"causal": causal, "scale": 0.7, "computed": 4 * COMPUTED}
+            check(assert_close, device, op, grad, result, **options)
+    backward = on(device, getattr(opdock.ops, op + "_backward"))
+    wanted, place = backward(grad, result), result.clone()
+    assert torch.equal(backward(grad, place, out=place), wanted)
 
 
 @pytest.mark.parametrize("op", OPS)

@@ -12,8 +12,8 @@ using namespace opdock;
 using opdock::exp;  // named, these win over the compiler's own
 using opdock::fma;
 
-// Causal: knows causal rows too.
-template <bool Causal>
+// Any: knows causal rows too, and gradients that are one element for all of a row.
+template <bool Any>
 struct Backward {
   using Params = BackwardParams;
   static constexpr int kTiles = 2;
@@ -25,16 +25,18 @@ struct Backward {
     p.rows.locate<Team::kPlain>(team.row(), offset);
     const T* const grads = static_cast<const T*>(p.grad) + offset[0];
     const T* const results = static_cast<const T*>(p.result) + offset[1];
-    team.take(grads, p.length);
+    const bool is_spread = Any && p.spread;
+    team.take(is_spread ? results : grads, p.length);
     int64_t open = p.length;
-    if (Causal && p.causal) open += query_of(team.row(), p.queries) + 1 - p.queries;
+    if (Any && p.causal) open += query_of(team.row(), p.queries) + 1 - p.queries;
     const auto load = [&](const T* row, T fill) {
-      if constexpr (Causal)
+      if constexpr (Any)
         return team.load(row, fill, open);
       else
         return team.load(row, fill);
     };
-    auto grad = load(grads, T{});
+    // What stands where nothing is read: all of the row.
+    auto grad = is_spread ? team.load(grads, team.first(grads), 0) : load(grads, T{});
     const auto result = load(results, p.log ? from_float<T>(-infinity()) : T{});
 
     // Of grad * result, or for the logarithm, of grad.

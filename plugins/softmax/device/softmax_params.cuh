@@ -38,7 +38,8 @@ struct BackwardParams {
   long long queries;   // causal: row r is query r % queries
   float scale;
   int causal;
-  int log;  // log_softmax
+  int log;     // log_softmax
+  int spread;  // a row's grad is one element, which stands for all of it
   opdock::RowShape shape;
   opdock::Rows<3> rows;  // grad, result, out
 };

@@ -16,8 +16,8 @@ from opdock.compat.deepspeed.inference._checks import refuse_type
 
 Tensor, MaybeTensor = torch.Tensor, torch.Tensor | None
 
-# What Python and torch raise for an argument that is none of what they work with. A RuntimeError may
-# have other causes, and is another error only where an argument is at fault.
+# What Python and torch raise for an argument that is none of what they work with. A RuntimeError
+# may have other causes, and is another error only where an argument is at fault.
 _BARE = (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
 
 
