@@ -71,6 +71,7 @@ int inspect_one(const InspectCommand& command, const Runtime& runtime) {
     request["paths"] = command.paths;
     request["whole"] = true;
     report = ask(runtime, request).at("packages").at(0).at("files").at(0);
+    name_gpus({command.gpus, "", "", ""}, &report);
   }
   command.json ? print_json(report) : print_file(report);
   return report.at("usable").get<bool>() ? kGood : kUnfit;
@@ -106,7 +107,8 @@ int inspect_command(const InspectCommand& command) {
   request["paths"] = command.paths;
   request["packages"] = command.packages;
   request["environment"] = command.environment;
-  const Report report = ask(runtime, request);
+  Report report = ask(runtime, request);
+  name_gpus({command.gpus, "", "", ""}, &report);
   if (!command.html.empty()) write_page(command.html, survey_page(report));
   command.json ? print_json(report) : print_survey(report);
   return report.at("summary").at("verdict") == "usable" ? kGood : kUnfit;

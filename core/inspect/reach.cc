@@ -183,10 +183,16 @@ class ImportWalk {
     return {bytes.begin(), bytes.end()};
   }
 
+  // Whether a module can be imported: what lies in a folder without sources is something's cargo.
+  bool is_in_package(const std::string& module) const {
+    const std::string outer(outer_module(module));
+    return outer.empty() || sources_.count(outer) != 0 || extensions_.count(outer) != 0;
+  }
+
   void add_all() {
     for (const auto& [module, index] : extensions_) {
       const std::string& name = target_.members[index].name;
-      if (!is_test(name) && !is_library_name(name)) add(index);
+      if (!is_test(name) && !is_library_name(name) && is_in_package(module)) add(index);
     }
     if (!target_.sources.empty() && !reach_.files.empty()) return;
     for (size_t i = 0; i < target_.members.size(); ++i) add(i);

@@ -12,8 +12,8 @@ namespace opdock {
 struct Reach {
   // Paths of members: the extension modules that importing the package's top-level modules imports,
   // and the files that sources on the way name. Where that leads to none, the imports in functions
-  // count too. Where these lead to none: all extension modules but tests; where there is none of
-  // these either, or no source: all members.
+  // count too. Where these lead to none: all extension modules in packages but tests; where there
+  // is none of these either, or no source: all members.
   std::set<std::string> files;
   bool is_exact = false;         // the import does lead to those
   bool loads_libraries = false;  // a source on the way opens libraries itself

@@ -146,6 +146,7 @@ def test_source_that_a_plugin_carries_counts_for_a_gpu_without_image(opdock):
     assert report["verdict"] == ("rejected" if least else "usable")
     assert least or "compiled-later" in codes(report["reasons"])
     assert "arch-mismatch" not in codes(report["reasons"])
+    assert [one["device"] for one in report["devices"]].count("sm_37") == 1
 
 
 # ---- libraries and processors

@@ -111,6 +111,7 @@ TEST(Reach, WithoutAnyAllModulesButTests) {
        {"foo/_test_core.so", ""},
        {"foo/tests/_x.so", ""},
        {"foo/libplugin.so", ""},
+       {"cargo/_ssl.so", ""},
        {"foo/tool", ""}});
   bool is_exact = true;
   EXPECT_EQ(lazy.reached(&is_exact), NameSet{"foo/core.so"});
