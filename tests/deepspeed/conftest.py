@@ -18,7 +18,9 @@ from programs import Programs  # noqa: E402 (the line above says where it is)
 
 from opdock.testing import cuda  # noqa: E402, F401 (a fixture; it needs torch)
 
-has_deepspeed = importlib.util.find_spec("deepspeed") is not None
+# A folder of that name, as the tests', is a namespace and has no origin.
+spec = importlib.util.find_spec("deepspeed")
+has_deepspeed = spec is not None and spec.origin is not None
 needs_deepspeed = pytest.mark.skipif(
     not has_deepspeed, reason="DeepSpeed is not installed (tests/requirements-nodeps.txt)"
 )
