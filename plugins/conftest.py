@@ -27,12 +27,12 @@ collect_ignore_glob = [] if torch else ["*/test_*.py"]
 def covered(item, ways):
     """What a case shows: each value of a parameter, and with ways=2 each two values of two parameters together.
     On a software GPU the kernels for both 16-bit dtypes, which are instances of one template, are one there."""
-    values = dict(item.callspec.indices) if hasattr(item, "callspec") else {}
-    values.pop("device", None)
+    given = item.callspec.params if hasattr(item, "callspec") else {}
+    values = {name: repr(value) for name, value in given.items() if name != "device"}
     shown = {(value,) for value in values.items()}
     if os.environ.get("OPDOCK_SOFTGPU") and "dtype" in values:
-        dtype = item.callspec.params["dtype"]
-        values["dtype"] = dtype.itemsize if isinstance(dtype, torch.dtype) else values["dtype"]
+        size = getattr(given["dtype"], "itemsize", None)
+        values["dtype"] = values["dtype"] if size is None else f"{size} bytes"
     return shown | (set(itertools.combinations(sorted(values.items()), 2)) if ways == 2 else set())
 
 
