@@ -31,8 +31,10 @@ def covered(item, ways):
     values = {name: repr(value) for name, value in given.items() if name != "device"}
     shown = {(value,) for value in values.items()}
     if os.environ.get("OPDOCK_SOFTGPU") and "dtype" in values:
-        size = getattr(given["dtype"], "itemsize", None)
-        values["dtype"] = values["dtype"] if size is None else f"{size} bytes"
+        dtype = given["dtype"]
+        dtype = getattr(torch, dtype, None) if isinstance(dtype, str) else dtype
+        if isinstance(dtype, torch.dtype):
+            values["dtype"] = f"{dtype.itemsize} bytes"
     return shown | (set(itertools.combinations(sorted(values.items()), 2)) if ways == 2 else set())
 
 
