@@ -143,22 +143,6 @@ TEST(Place, IsMadeForItsUserAlone) {
   }
 }
 
-// What is copied from the cache serves whom the compiler's own file would have served.
-TEST(Place, WhatWasBuiltKeepsItsMode) {
-  for (const mode_t mode : {0755, 0644, 0700, 0777, 0664}) {
-    CacheFolder folder;
-    const auto cache = folder.open();
-    const std::string made = *cache->make_folder(nullptr);
-    write(made + "/axpy.so", "code");
-    ASSERT_EQ(chmod((made + "/axpy.so").c_str(), mode), 0);
-    const auto entry = cache->publish_folder(plugin_request(), maker(), made, {"axpy.so"}, nullptr);
-    ASSERT_NE(entry, nullptr);
-    struct stat status{};
-    ASSERT_EQ(stat((entry->folder() + "/axpy.so").c_str(), &status), 0);
-    EXPECT_EQ(status.st_mode & 07777, mode & 0755u);
-  }
-}
-
 TEST(Place, InsideItSomethingElseIsAFile) {
   for (const char* name : {"", "/v1", "/v1/tmp", "/v1/kernels", "/v1/locks", "/v1/bad"}) {
     CacheFolder folder;

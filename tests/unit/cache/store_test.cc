@@ -113,22 +113,29 @@ TEST(Store, RefusesToPublishWhatIsNotInTheFolder) {
   EXPECT_TRUE(folder.temp().empty());
 }
 
-TEST(Store, KeepsWhoMayExecute) {
+// What is copied from the cache serves whom the compiler's own file would have served.
+TEST(Store, KeepsWhoMayReadAndExecute) {
   CacheFolder folder;
   const auto cache = folder.open();
   const auto made = cache->make_folder(nullptr);
   write(*made + "/axpy.so", kLibrary);
   write(*made + "/build.log", "log");
+  write(*made + "/own.so", kLibrary);
+  write(*made + "/open.so", kLibrary);
   std::filesystem::permissions(*made + "/axpy.so", std::filesystem::perms(0755));
   std::filesystem::permissions(*made + "/build.log", std::filesystem::perms(0644));
-  const auto entry =
-      cache->publish_folder(plugin_request(), maker(), *made, {"axpy.so", "build.log"}, nullptr);
+  std::filesystem::permissions(*made + "/own.so", std::filesystem::perms(0700));
+  std::filesystem::permissions(*made + "/open.so", std::filesystem::perms(0777));
+  const auto entry = cache->publish_folder(plugin_request(), maker(), *made,
+                                           {"axpy.so", "build.log", "own.so", "open.so"}, nullptr);
   ASSERT_NE(entry, nullptr);
   const auto mode = [&](const char* name) {
     return static_cast<int>(std::filesystem::status(entry->folder() + "/" + name).permissions());
   };
-  EXPECT_EQ(mode("axpy.so"), 0700);
-  EXPECT_EQ(mode("build.log"), 0600);
+  EXPECT_EQ(mode("axpy.so"), 0755);
+  EXPECT_EQ(mode("build.log"), 0644);
+  EXPECT_EQ(mode("own.so"), 0700);
+  EXPECT_EQ(mode("open.so"), 0755);
 }
 
 // ---- failures
