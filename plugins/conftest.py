@@ -8,6 +8,8 @@ import sys
 from collections import defaultdict
 from pathlib import Path
 
+import pytest
+
 try:
     import torch
 except ImportError:
@@ -35,6 +37,14 @@ def pytest_collection_modifyitems(items):
     for tests in plugins.values():
         drawn.update(random.Random(seed).sample(tests, min(most, len(tests))))
     items[:] = [item for item in items if item in drawn]
+
+
+@pytest.fixture
+def several_threads():
+    """Ops on the CPU share their work among four threads, as torch's; else they have its one."""
+    torch.set_num_threads(4)
+    yield
+    torch.set_num_threads(1)
 
 
 def pytest_collection_finish():
