@@ -9,6 +9,8 @@ import sys
 from collections import defaultdict
 from pathlib import Path
 
+import pytest
+
 try:
     import torch
 except ImportError:
@@ -85,6 +87,14 @@ def pytest_collection_modifyitems(items):
         for plugin, tests in plugins.items():
             taken.update(tests if plugin in whole else sample(tests, int(most), int(seed)))
     items[:] = [item for item in items if item in taken]
+
+
+@pytest.fixture
+def several_threads():
+    """Ops on the CPU share their work among four threads, as torch's; else they have its one."""
+    torch.set_num_threads(4)
+    yield
+    torch.set_num_threads(1)
 
 
 def pytest_collection_finish():

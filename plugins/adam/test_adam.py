@@ -181,6 +181,10 @@ def test_many_tensors(device, assert_close, count):
     check(device, "adamw_", state, assert_close)
 
 
+def test_threads_share_tensors(several_threads, assert_close):
+    check("cpu", "adamw_", State([50_001, 7, 30_000, 0, 20_003]), assert_close)
+
+
 def test_no_tensors(device):
     for state in (State([]), State([0, 0])):
         optimize(device, "adamw_", state)

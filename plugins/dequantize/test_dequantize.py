@@ -40,6 +40,12 @@ def test_groups_inside_of_vectors(device, result, group, groups):
     check(device, integers((groups * group,), group), random(groups, torch.float32, 1), result)
 
 
+@pytest.mark.parametrize("elements", [7, 50_001])
+def test_threads_begin_within_a_group(several_threads, elements):
+    groups = 300_000 // elements
+    check("cpu", integers((groups, elements)), random(groups, torch.float32), torch.float32)
+
+
 @pytest.mark.parametrize("result", DTYPES)
 @pytest.mark.parametrize("begin", [0, 1, 4, 8])
 def test_offset_by_some_elements(device, result, begin):

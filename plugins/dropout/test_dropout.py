@@ -115,7 +115,7 @@ def test_shapes(device, shape):
 
 
 @pytest.mark.parametrize("size", [70_001, 16_384 * 3])
-def test_many_elements(device, size):
+def test_many_elements(several_threads, device, size):
     """Several threads of the CPU, several blocks of a GPU."""
     check(device, values(size, torch.float16), 0.1, 5)
 

@@ -112,7 +112,7 @@ def test_large_heads(check, dtype, turned, interleaved):
     check(q, k, *tables(turned // 2), some_positions(3), interleaved)
 
 
-def test_many_tokens(check, dtype):
+def test_many_tokens(several_threads, check, dtype):
     q, k = heads(2000, dtype, 2, 1, 16)
     check(q, k, *tables(8), some_positions(2000))
     check(q[:, :1, :2], k[:, :, :2], *tables(1), some_positions(2000))

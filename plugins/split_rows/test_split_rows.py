@@ -77,7 +77,7 @@ def test_thousands_of_pieces():
     check("cpu", random_bits((20_000, 3), seed=5), [0, 1, 2, 3, 4] * 2000)
 
 
-def test_more_than_one_thread_copies(device):
+def test_more_than_one_thread_copies(several_threads, device):
     """On the CPU; on a GPU several blocks."""
     rows = 5000 if device == "cpu" else 150
     check(device, random_bits((rows, 1003), seed=6), [rows // 3, 0, 1, rows - rows // 3 - 1])

@@ -8,9 +8,11 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cerrno>
 #include <chrono>
 #include <thread>
 
+#include "cache/locks.h"
 #include "support.h"
 
 extern char** environ;
@@ -181,6 +183,21 @@ TEST(Lock, RemovedFromUnderItsHolderIsTakenAnew) {
 }
 
 // A forked child has a copy of every descriptor: it must not keep the lock alive.
+// Between opening and locking it, another process may have swept the file, and a third made it
+// anew.
+TEST(Lock, OfAFileThatWasSweptBeforeItWasLockedIsNone) {
+  CacheFolder folder;
+  const std::string path = folder.path("lock");
+  cache::LockFile first, second;
+  ASSERT_EQ(first.open(path), 0);
+  ASSERT_EQ(unlink(path.c_str()), 0);
+  ASSERT_EQ(second.open(path), 0);
+  EXPECT_EQ(first.try_lock(), ESTALE);
+  EXPECT_EQ(second.try_lock(), 0);
+  ASSERT_EQ(first.open(path), 0);
+  EXPECT_EQ(first.try_lock(), EWOULDBLOCK);
+}
+
 TEST(Lock, DiesWithItsHolderAlthoughAChildLivesOn) {
   CacheFolder folder;
   int pids[2];

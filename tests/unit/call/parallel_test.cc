@@ -147,6 +147,17 @@ TEST(Parallel, WorksInAForkedChild) {
     for (const std::atomic<int>& seen : marks.seen) {
       if (seen != 1) _exit(1);
     }
+    // With threads of its own: two must meet. Those that its parent had are not there.
+    alarm(20);
+    std::atomic<int> arrived{0};
+    parallel_for(
+        4, 2, 1,
+        [](void* data, uint64_t, uint64_t) {
+          std::atomic<int>& here = *static_cast<std::atomic<int>*>(data);
+          ++here;
+          while (here < 2) std::this_thread::yield();
+        },
+        &arrived);
     _exit(0);
   }
   int status = -1;

@@ -1,0 +1,29 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A plugin's own tests on one software GPU, with the plugin as it lies in the build folder.
+
+on_software_gpu.py ARCH FILE [PYTEST_ARGS…]      FILE: plugins/NAME/test_….py
+
+Also what the software GPU finds is a failure, as with `opdock test --device=soft`.
+"""
+
+import os
+import sys
+from pathlib import Path
+
+from opdock._author import commands, soft
+
+arch, file, *arguments = sys.argv[1:]
+build = Path(os.environ["OPDOCK_BUILD_DIR"])
+folder = Path(file).resolve().parent
+plugin = str(build / "plugins" / f"{folder.name}.so")
+tools = build / "libexec" / "opdock"
+options = {"arch": arch, "warp": 0, "seed": 1, "counters": False}
+options |= {"drivers": str(tools / "softgpu"), "code": str(tools / "opdock-soft-code")}
+report = commands.inspect(plugin)
+
+
+def run(more, env):
+    return commands.run("test", folder, [Path(file).resolve()], ["-x", *arguments, *more], env)
+
+
+sys.exit(soft.test(run, commands.environment(plugin, report), plugin, report, options))
