@@ -109,7 +109,7 @@ def test_all_goes_on_behind_one_that_fails(world):
 @pytest.mark.parametrize(
     ("words", "code", "found"),
     [
-        (["--archs", "8.0;sm_90"], "arch-list-invalid", '"sm_90"'),
+        (["--archs", "8.0;90"], "arch-list-invalid", '"90"'),
         (["--hip-archs", "90a"], "arch-list-invalid", '"90a"'),
         (["--archs", "8.0;8.9;10.0+PTX"], "build-arch", "8.9, 10.0+PTX in --archs"),
         (["--archs", "native"], "build-arch", "no visible NVIDIA GPU"),

@@ -114,7 +114,7 @@ def test_wrong_arguments_are_named(arguments):
 
 
 @pytest.mark.parametrize("device", [None, "cuda:0"])
-@pytest.mark.parametrize("arch", ["sm_foo", "9.0", "", "hopper", "gfx", "gfx90a:xnack"])
+@pytest.mark.parametrize("arch", ["sm_foo", "90", "", "hopper", "gfx", "gfx90a:xnack"])
 def test_what_is_no_architecture_is_refused_at_once(arch, device):
     with pytest.raises(opdock.InvalidArgumentError, match="wanted one such as") as caught:
         opdock.compile(PROGRAM, arch=arch, device=device)

@@ -61,7 +61,7 @@ def test_cuda(text, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "text", ["", "8", "80", "sm_80", "8.0b", "8.0a", "hopper", "8.0+ptx", "8.x", "+PTX", "8.0;;Foo"]
+    "text", ["", "8", "80", "8.0b", "8.0a", "hopper", "8.0+ptx", "8.x", "+PTX", "8.0;;Foo"]
 )
 def test_what_torch_refuses_is_refused(text, monkeypatch):
     monkeypatch.setattr(cpp_extension.torch.cuda, "device_count", lambda: 0)

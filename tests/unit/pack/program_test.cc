@@ -196,7 +196,7 @@ TEST(OpdockPack, AMisspeltListIsAnErrorWithoutAnyCompiler) {
   write_plugin(folder);
   std::string base = arguments(folder, "a");
   base.resize(base.find(" --cuda-archs"));
-  for (const char* list : {" --cuda-archs sm_80", " --hip-archs 90a"}) {
+  for (const char* list : {" --cuda-archs 80", " --hip-archs 90a"}) {
     const Outcome outcome = pack(folder, base + " --no-device" + list);
     EXPECT_EQ(outcome.status, 1);
     EXPECT_NE(outcome.text.find("arch-list-invalid"), std::string::npos) << outcome.text;
