@@ -7,6 +7,7 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include "base/utf8.h"
 #include "fmt/format.h"
@@ -26,6 +27,36 @@ constexpr size_t kMostKept = 64;
 constexpr uint64_t kMostKeptBytes = uint64_t{4} << 30;
 constexpr size_t kMostSkipped = 100;             // single members told about
 constexpr uint64_t kMostMetadata = 16ull << 20;  // bytes
+
+// The environment as installers lay it out, from its own folder on; which Python it has is open.
+constexpr std::string_view kSite = "/lib/python3/site-packages";
+
+// Where a member of that name is installed, or what lies at that path below the wheel's own:
+// "/lib/python3/site-packages/foo/x.so" of "foo/./x.so" and "foo-1.0.data/platlib/foo/x.so",
+// "/bin/tool" of "foo-1.0.data/scripts/tool". Empty: above the environment.
+std::string installed_place(std::string_view name) {
+  std::string place = std::string(kSite) + "/" + std::string(name);
+  const size_t slash = std::min(name.find('/'), name.size());
+  if (name.substr(0, slash).ends_with(".data")) {
+    static constexpr std::pair<std::string_view, std::string_view> kSchemes[] = {
+        {"/platlib/", kSite}, {"/purelib/", kSite}, {"/scripts/", "/bin"}, {"/data/", ""}};
+    for (const auto& [scheme, folder] : kSchemes) {
+      if (!name.substr(slash).starts_with(scheme)) continue;
+      place = std::string(folder) + "/" + std::string(name.substr(slash + scheme.size()));
+    }
+  }
+  place = plain_path("/environment" + place);
+  constexpr std::string_view kTop = "/environment/";
+  if (!place.starts_with(kTop)) return "";
+  place.erase(0, kTop.size() - 1);
+  // "lib/python3.11" is that of whichever Python it is installed for.
+  constexpr std::string_view kPython = "/lib/python3";
+  const size_t end = place.find('/', kPython.size());
+  if (place.starts_with(kPython) && end != place.npos) {
+    place.erase(kPython.size(), end - kPython.size());
+  }
+  return place;
+}
 
 Reason member_reason(const std::string& problem) {
   return make_reason(Code::kWheelMember, problem, "a member as wheels have them");
@@ -81,17 +112,9 @@ void Wheel::skip(const std::string& name, Reason reason) {
   }
 }
 
-// "foo-1.0.data/platlib/foo/x.so" is installed as "foo/x.so", and "foo/./x.so" too.
-std::string Wheel::place_of(const std::string& name) const {
-  std::string place = plain_path("/" + name).substr(1);
-  const size_t slash = place.find('/');
-  if (slash == place.npos || !std::string_view(place).substr(0, slash).ends_with(".data")) {
-    return place;
-  }
-  for (const std::string_view part : {"/platlib/", "/purelib/"}) {
-    if (place.compare(slash, part.size(), part) == 0) return place.substr(slash + part.size());
-  }
-  return place;
+std::string Wheel::path_below(const std::string& place, const std::string& name) const {
+  const bool is_in_site = place.starts_with(std::string(kSite) + "/");
+  return path_ + (is_in_site ? place.substr(kSite.size()) : "/" + name);
 }
 
 // What may be native code, and what says something of the package; the rest is passed over.
@@ -106,9 +129,14 @@ void Wheel::keep(ZipEntry entry) {
     return;
   }
   const NativeKind kind = native_kind(file_name_of(entry.name));
+  if (!entry.is_folder && entry.name.ends_with(".py")) {
+    sources_.push_back({path_below(installed_place(entry.name), entry.name), entry.name});
+    texts_.insert_or_assign(installed_place(entry.name), std::move(entry));
+    return;
+  }
   if (entry.is_folder || kind == NativeKind::kOther) return;
-  const std::string place = place_of(entry.name);
-  if (place.empty()) {
+  const std::string place = installed_place(entry.name);
+  if (place == kSite) {
     skip(entry.name, member_reason("a name that is the wheel's own folder"));
     return;
   }
@@ -187,7 +215,7 @@ void Wheel::list(std::vector<Reason>* reasons) {
       is_member = is_elf_magic(start);
     }
     if (is_member) {
-      members_.push_back({path_ + "/" + entry->first, member.name});
+      members_.push_back({path_below(entry->first, member.name), member.name});
       ++entry;
     } else {
       entry = entries_.erase(entry);
@@ -200,14 +228,15 @@ void Wheel::list(std::vector<Reason>* reasons) {
 }
 
 const ZipEntry* Wheel::find(const std::string& path) const {
-  const auto entry = entries_.find(path.substr(path_.size() + 1));
-  return entry == entries_.end() ? nullptr : &entry->second;
+  const std::string place = installed_place(std::string_view(path).substr(path_.size() + 1));
+  if (const auto entry = entries_.find(place); entry != entries_.end()) return &entry->second;
+  const auto text = texts_.find(place);
+  return text == texts_.end() ? nullptr : &text->second;
 }
 
 std::optional<FileIdentity> Wheel::identify(const std::string& path) const {
   if (!path.starts_with(path_ + "/")) return Files::identify(path);
-  const std::string plain = plain_path(path);
-  const ZipEntry* entry = plain.starts_with(path_ + "/") ? find(plain) : nullptr;
+  const ZipEntry* entry = find(path);
   if (entry == nullptr) return std::nullopt;
   return identity_of(*entry);
 }
@@ -221,11 +250,16 @@ FileIdentity Wheel::identity_of(const ZipEntry& entry) const {
 
 bool Wheel::is_folder(const std::string& path) const {
   if (!path.starts_with(path_ + "/")) return Files::is_folder(path);
-  const std::string plain = plain_path(path);
-  if (!plain.starts_with(path_ + "/")) return false;
-  const std::string below = plain.substr(path_.size() + 1) + "/";
+  const std::string place = installed_place(std::string_view(path).substr(path_.size() + 1));
+  if (place.empty()) return false;
+  const std::string below = place + "/";
   const auto first = entries_.lower_bound(below);
   return first != entries_.end() && first->first.starts_with(below);
+}
+
+std::string Wheel::other_kind(const std::string& path) const {
+  if (!path.starts_with(path_ + "/")) return Files::other_kind(path);
+  return is_folder(path) ? "a folder" : "";
 }
 
 std::optional<Fd> Wheel::unpacked(const ZipEntry& entry, std::string* problem) const {
@@ -256,8 +290,7 @@ std::optional<Fd> Wheel::unpacked(const ZipEntry& entry, std::string* problem) c
 
 std::optional<OpenFile> Wheel::open(const std::string& path, std::vector<Reason>* reasons) const {
   if (!path.starts_with(path_ + "/")) return Files::open(path, reasons);
-  const std::string plain = plain_path(path);
-  const ZipEntry* entry = plain.starts_with(path_ + "/") ? find(plain) : nullptr;
+  const ZipEntry* entry = find(path);
   if (entry == nullptr) {
     if (reasons != nullptr) {
       reasons->push_back(make_reason(Code::kPathMissing, path + ", which the wheel does not have",

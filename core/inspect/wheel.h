@@ -24,7 +24,9 @@ struct Skipped {
 
 // One member that may be native code.
 struct WheelMember {
-  std::string path;  // "/d/foo.whl/foo/x.so", or where else an installer puts it
+  // "/d/foo.whl/foo/x.so", also of foo-1.0.data/platlib/foo/x.so; what goes beside site-packages is
+  // called as in the wheel: "/d/foo.whl/foo-1.0.data/scripts/x".
+  std::string path;
   std::string name;  // as in the wheel: "foo/x.so"
 };
 
@@ -35,9 +37,11 @@ struct WheelName {
 };
 WheelName parse_wheel_name(const std::string& file_name);
 
-// Members are where an installer would put them: those below NAME.data/platlib and purelib lie
-// beside the others. A path below the wheel's is never looked for in the file system, and one that
-// leaves it by ".." is not there. All other paths are the file system's. Thread-safe.
+// Members are where an installer would put them: the wheel's folder is site-packages, in which
+// those below NAME.data/platlib and purelib lie beside the others; NAME.data/data is the
+// environment's own folder, three levels up, and NAME.data/scripts its bin. A path below the
+// wheel's is never looked for in the file system, and one that leaves the environment by ".." is
+// not there. All other paths are the file system's. Thread-safe.
 class Wheel : public Files {
  public:
   // path: absolute and plain. NULL and one more reason in *reasons if it cannot be read at all.
@@ -49,6 +53,7 @@ class Wheel : public Files {
                                std::vector<Reason>* reasons) const override;
   std::optional<FileIdentity> identify(const std::string& path) const override;
   bool is_folder(const std::string& path) const override;
+  std::string other_kind(const std::string& path) const override;
 
   const std::string& path() const { return path_; }
   const WheelName& name() const { return name_; }
@@ -56,6 +61,8 @@ class Wheel : public Files {
   const std::string& metadata() const { return metadata_; }
   // In the order of their paths: what has the name of a library, and ELF files without extension.
   const std::vector<WheelMember>& members() const { return members_; }
+  // Python's.
+  const std::vector<WheelMember>& sources() const { return sources_; }
   const std::vector<Skipped>& skipped() const { return skipped_; }
 
  private:
@@ -65,7 +72,9 @@ class Wheel : public Files {
   void keep(ZipEntry entry);
   void skip(const std::string& name, Reason reason);
   void check_overlaps();
-  std::string place_of(const std::string& name) const;
+  // WheelMember::path of what is installed at `place`.
+  std::string path_below(const std::string& place, const std::string& name) const;
+  // Of a path that begins with path_ + "/".
   const ZipEntry* find(const std::string& path) const;
   std::optional<Fd> unpacked(const ZipEntry& entry, std::string* problem) const;
   FileIdentity identity_of(const ZipEntry& entry) const;
@@ -75,8 +84,9 @@ class Wheel : public Files {
   Zip zip_;
   WheelName name_;
   std::string metadata_;
-  std::map<std::string, ZipEntry> entries_;  // by where they lie: "foo/x.so"
-  std::vector<WheelMember> members_;
+  std::map<std::string, ZipEntry> entries_;  // by installed_place()
+  std::map<std::string, ZipEntry> texts_;    // Python's sources, likewise
+  std::vector<WheelMember> members_, sources_;
   std::vector<Skipped> skipped_;
   // Large members that were unpacked, by their place in the directory: others of the wheel need the
   // same ones again.

@@ -91,9 +91,19 @@ std::optional<Zip> Zip::open(int fd, uint64_t size, std::string* problem) {
   if (*end >= kLocator64Bytes &&
       reader.read_exactly(*end - kLocator64Bytes, record, kLocator64Bytes) &&
       number<uint32_t>(record) == kLocator64Magic) {
-    const uint64_t at = number<uint64_t>(record + 8);
-    if (at > *end - kLocator64Bytes || *end - kLocator64Bytes - at < kEnd64Bytes ||
-        !reader.read_exactly(at, record, kEnd64Bytes) || number<uint32_t>(record) != kEnd64Magic) {
+    uint64_t at = number<uint64_t>(record + 8);
+    const auto is_there = [&] {
+      return at <= *end - kLocator64Bytes && *end - kLocator64Bytes - at >= kEnd64Bytes &&
+             reader.read_exactly(at, record, kEnd64Bytes) &&
+             number<uint32_t>(record) == kEnd64Magic;
+    };
+    // Where bytes stand before the archive it is not at its offset, but right before its locator.
+    bool is_found = is_there();
+    if (!is_found && *end - kLocator64Bytes >= kEnd64Bytes) {
+      at = *end - kLocator64Bytes - kEnd64Bytes;
+      is_found = is_there();
+    }
+    if (!is_found) {
       *problem = fmt::format("no 64-bit directory record at {:#x}, where its locator says", at);
       return std::nullopt;
     }
@@ -107,16 +117,13 @@ std::optional<Zip> Zip::open(int fd, uint64_t size, std::string* problem) {
     *problem = "one part of an archive in several";
   } else if (offset > limit || length > limit - offset) {
     *problem = fmt::format("a directory of {} bytes at {:#x}, beyond its own end", length, offset);
-  } else if (offset + length != limit) {
-    *problem = fmt::format("{} bytes that belong to nothing before the directory's end",
-                           limit - offset - length);
   } else if (count > kMostZipEntries) {
     *problem = fmt::format("{} members, above the limit of {}", count, kMostZipEntries);
   } else if (length > kMostZipDirectoryBytes) {
     *problem = fmt::format("a directory of {} bytes, above the limit of {}", length,
                            kMostZipDirectoryBytes);
   } else {
-    return Zip(fd, offset, length, count);
+    return Zip(fd, limit - offset - length, limit - length, length, count);
   }
   return std::nullopt;
 }
@@ -159,6 +166,7 @@ bool Zip::for_each(const std::function<bool(ZipEntry&& entry)>& take, std::strin
       *problem = fmt::format("entry {} of {} without its 64-bit sizes", i + 1, count_);
       return false;
     }
+    if (entry.header <= directory_) entry.header += begin_;
     const mode_t mode = made_by >> 8 == 3 ? attributes >> 16 : 0;  // 3: Unix
     entry.is_folder = entry.name.ends_with('/') || S_ISDIR(mode);
     entry.is_link = S_ISLNK(mode);

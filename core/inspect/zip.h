@@ -32,7 +32,9 @@ inline constexpr uint64_t kMostMemberBytes = uint64_t{16} << 30;
 inline constexpr uint64_t kFreeMemberBytes = uint64_t{64} << 20;
 inline constexpr uint64_t kMostRatio = 200;
 
-// Reads `fd`, a regular file of `size` bytes, which the caller keeps open. Thread-safe.
+// Reads `fd`, a regular file of `size` bytes, which the caller keeps open. Bytes may stand before
+// the archive, such as a program that unpacks it; its offsets then count from behind them.
+// Thread-safe.
 class Zip {
  public:
   // Finds the directory; nullopt and *problem ("found …, wanted …" without the words) if this is no
@@ -57,10 +59,15 @@ class Zip {
             std::string* problem) const;
 
  private:
-  Zip(int fd, uint64_t directory, uint64_t directory_size, uint64_t count)
-      : fd_(fd), directory_(directory), directory_size_(directory_size), count_(count) {}
+  Zip(int fd, uint64_t begin, uint64_t directory, uint64_t directory_size, uint64_t count)
+      : fd_(fd),
+        begin_(begin),
+        directory_(directory),
+        directory_size_(directory_size),
+        count_(count) {}
 
   int fd_;
+  uint64_t begin_;  // of the archive in the file
   uint64_t directory_, directory_size_, count_;
 };
 

@@ -25,7 +25,7 @@ import record
 from compare import examine
 from loader import Loader
 from opdock_inspect import Inspector
-from wheel import installed_path, native_files, unpack
+from wheel import SITE, installed_path, native_files, unpack
 
 HERE = Path(__file__).parent
 
@@ -70,7 +70,12 @@ def examine_group(group, folder, inspect, loader, pool):
     # A wheel alone is asked about as it is; together they are an environment's folder.
     site = folder / "site"
     members = inspect.members(group[0][1] if len(group) == 1 else site, empty) if owner else {}
-    members = {installed_path(name): report for name, report in members.items()}
+    members = {
+        installed_path(name)
+        if len(group) == 1
+        else str(Path(report["path"]).relative_to(site)): report
+        for name, report in members.items()
+    }
     jobs = {
         path: pool.submit(
             examine,
@@ -91,7 +96,7 @@ def examine_group(group, folder, inspect, loader, pool):
 def without_places(value, folder, wheels):
     """A result whose texts name files as they lie in the package, not on this machine."""
     if isinstance(value, str):
-        for place in (folder / "site", *wheels.values(), folder):
+        for place in (folder / "site" / SITE, folder / "site", *wheels.values(), folder):
             value = value.replace(f"{place}/", "")
         return value
     if isinstance(value, list):

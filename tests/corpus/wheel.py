@@ -10,16 +10,21 @@ NATIVE_NAMES = (".so", ".dll", ".pyd", ".dylib", ".a", ".o", ".lib", ".exe")
 MOST_BYTES = 12 << 30
 
 
+# Where an installer puts what is in a folder of NAME.data, from the environment's own folder on.
+SITE = "lib/python3/site-packages"
+SCHEMES = {"purelib": SITE, "platlib": SITE, "scripts": "bin", "data": "."}
+
+
 def installed_path(name):
-    """Where a wheel's member lies once installed: NAME.data/purelib and platlib go to the top."""
+    """Where a wheel's member lies once installed, from the environment's folder on."""
     parts = PurePosixPath(name).parts
-    if parts[0].endswith(".data") and parts[1:2] in (("purelib",), ("platlib",)):
-        parts = parts[2:]
-    return str(PurePosixPath(*parts))
+    if parts[0].endswith(".data") and parts[1] in SCHEMES:
+        return str(PurePosixPath(SCHEMES[parts[1]], *parts[2:]))
+    return str(PurePosixPath(SITE, *parts))
 
 
 def unpack(wheel, folder):
-    """Unpacks a wheel as an installer lays it out: NAME.data/purelib and platlib go to the top.
+    """Unpacks a wheel into an environment, as an installer lays it out.
 
     Members that would lie outside `folder` are refused (ValueError), links are written as files.
     """

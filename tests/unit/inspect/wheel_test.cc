@@ -86,6 +86,24 @@ TEST(Wheel, IsAFolderToWhoLooksForLibraries) {
   EXPECT_EQ(read.wheel->open(read.path + "/foo").has_value(), false);
 }
 
+// pip puts data beside lib and bin, and scripts into bin.
+TEST(Wheel, DataAndScriptsAreWhereInstallersPutThem) {
+  const Read read(Members{{.name = "foo/x.so", .bytes = "x"},
+                          {.name = "foo-1.2.data/scripts/tool", .bytes = kElf},
+                          {.name = "foo-1.2.data/data/lib/liby.so", .bytes = "y"},
+                          {.name = "foo-1.2.data/data/bin/other", .bytes = kElf}});
+  EXPECT_EQ(read.text("foo/../../../liby.so"), "y");
+  EXPECT_EQ(read.text("foo-1.2.data/scripts/../lib/liby.so"), "y");
+  EXPECT_EQ(read.text("foo-1.2.data/scripts/../lib/python3.9/site-packages/foo/x.so"), "x");
+  EXPECT_EQ(read.text("foo-1.2.data/scripts/other"), kElf);
+  EXPECT_EQ(read.text("foo-1.2.data/data/lib/liby.so"), "y");
+  EXPECT_TRUE(read.wheel->is_folder(read.path + "/foo-1.2.data/scripts/../lib"));
+  EXPECT_FALSE(read.wheel->open(read.path + "/foo/../../../../../lib/liby.so").has_value());
+  for (const WheelMember& member : read.wheel->members()) {
+    EXPECT_TRUE(read.wheel->identify(member.path).has_value()) << member.path;
+  }
+}
+
 TEST(Wheel, DotsAndDoubleSlashesAreNoOtherPlace) {
   const Read read(Members{{.name = "foo//./x.so", .bytes = "x"},
                           {.name = "foo/x.so", .bytes = "y"},

@@ -100,6 +100,23 @@ TEST(Zip, ReadsZip64AndComments) {
   }
 }
 
+// As in a program that unpacks itself: offsets count from where the archive begins, or from the
+// file's beginning.
+TEST(Zip, ReadsBehindOtherBytes) {
+  const std::string before = "#!/bin/sh\n" + std::string(5000, 'x');
+  for (const bool zip64 : {false, true}) {
+    const std::string alone =
+        zip_of({{.name = "x", .bytes = "one", .zip64 = zip64}, {.name = "y"}}, {.zip64 = zip64});
+    Archive archive(before + alone);
+    ASSERT_EQ(archive.entries.size(), 2u) << archive.problem;
+    EXPECT_EQ(archive.read(archive.entries[0]), "one") << archive.problem;
+  }
+  const auto begin = static_cast<int64_t>(before.size());
+  Archive counted(before + zip_of({{.name = "x", .bytes = "one", .header = begin}},
+                                  {.directory = begin + 30 + 1 + 3}));
+  EXPECT_EQ(counted.read_only(), "one") << counted.problem;
+}
+
 TEST(Zip, RefusesWhatIsNoWholeArchive) {
   const std::string good = zip_of({{.name = "x", .bytes = many(300)}});
   EXPECT_EQ(Archive("").problem, "no end of a zip archive's directory");
@@ -108,10 +125,9 @@ TEST(Zip, RefusesWhatIsNoWholeArchive) {
     const Archive cut(good.substr(0, size));
     EXPECT_NE(cut.problem, "") << size;
   }
-  EXPECT_EQ(Archive("x" + good).problem,
-            "1 bytes that belong to nothing before the directory's end");
-  EXPECT_EQ(Archive(zip_of({{.name = "x"}}, {.before = "abc", .directory = 0})).problem,
-            "34 bytes that belong to nothing before the directory's end");
+  Archive misplaced(zip_of({{.name = "x"}}, {.before = "abc", .directory = 0}));
+  EXPECT_EQ(misplaced.read_only(), "");
+  EXPECT_EQ(misplaced.problem, "no header of the member at 0x22");
   EXPECT_NE(Archive(zip_of({{.name = "x"}}, {.count = 2})).problem, "");
   EXPECT_EQ(Archive(zip_of({{.name = "x"}, {.name = "y"}}, {.count = 1})).problem,
             "more bytes in the directory than its entries have");
