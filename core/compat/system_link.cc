@@ -38,6 +38,8 @@ std::string advice_for(const std::string& library) {
       {"libpython", "use it from that Python, or install the library"},
       {"libamdhip64.so", "install ROCm of that version"},
       {"libhsa-runtime64.so", "install ROCm"},
+      {"libOpenCL.so", "install an OpenCL loader (Debian: apt install ocl-icd-libopencl1)"},
+      {"libGL.so", "install the vendor's OpenGL or Mesa's (Debian: apt install libgl1)"},
       {"libc.musl", "use the build for glibc: this one is for musl (Alpine)"},
   };
   for (const auto& [prefix, advice] : kAdvice) {
@@ -153,7 +155,8 @@ void judge_symbols(const FileFacts& file, const Problems& problems, Role role,
   }
   if (python != 0) {
     add(Code::kPythonNeeded, std::to_string(python) + " symbols of Python's interpreter",
-        "a process that is Python", {}, reasons);
+        "a process of " + (file.link.wanted_python.empty() ? "Python" : file.link.wanted_python),
+        {}, reasons);
   }
   if (names.empty()) return;
   // Where the interpreter is not known, neither is what else its process has.

@@ -4,8 +4,6 @@
 #include <algorithm>
 #include <mutex>
 
-#include "link/python.h"
-
 namespace opdock {
 namespace {
 
@@ -18,11 +16,12 @@ bool wants_python(const LinkFacts& facts) {
 }  // namespace
 
 Linkers::Linkers(const Surroundings& around, const Files& files,
-                 std::map<std::string, std::string> elsewhere, bool others_bring)
+                 std::map<std::string, std::string> elsewhere, bool others_bring, PythonNeed python)
     : around_(around),
       files_(files),
       elsewhere_(std::move(elsewhere)),
-      others_bring_(others_bring) {}
+      others_bring_(others_bring),
+      python_(std::move(python)) {}
 
 ProcessModel Linkers::model_of(const std::string& program) const {
   const MachineFacts& machine = around_.machine;
@@ -51,24 +50,30 @@ Linker& Linkers::in_program(const std::string& program) {
   return *linker;
 }
 
-std::string Linkers::python_for(const FileFacts& file) {
-  const std::string version = python_version_of(file.path);
-  const std::lock_guard lock(mutex_);
-  const auto known = pythons_.find(version);
-  if (known != pythons_.end()) return known->second;
-  return pythons_[version] = find_python(version, around_.python).value_or("");
+LinkFacts Linkers::link_in_python(const FileFacts& file) {
+  PythonNeed need = python_of_path(file.path.substr(file.path.rfind('/') + 1));
+  if (need == PythonNeed()) need = python_;
+  if (need == PythonNeed()) need = python_of_path(file.path);
+  std::string python;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto known = pythons_.find(need);
+    python = known != pythons_.end()
+                 ? known->second
+                 : pythons_[need] = find_python(need, around_.python).value_or("");
+  }
+  LinkFacts facts = in_program(python).link(file.library, file.path);
+  // Whether another Python would have what this one lacks is not known if none is named.
+  if (need.version.empty() && wants_python(facts)) facts.program.clear();
+  facts.wanted_python = need.text();
+  return facts;
 }
 
 LinkFacts Linkers::link(const FileFacts& file) {
   if (file.library == nullptr) return {};
-  const auto in = [&](const std::string& program) {
-    return in_program(program).link(file.library, file.path);
-  };
-  if (opdock::wants_python(*file.library)) return in(python_for(file));
-  LinkFacts facts = in("");
-  if (!wants_python(facts)) return facts;
-  const std::string python = python_for(file);
-  return python.empty() ? facts : in(python);
+  if (opdock::wants_python(*file.library)) return link_in_python(file);
+  LinkFacts facts = in_program("").link(file.library, file.path);
+  return wants_python(facts) ? link_in_python(file) : facts;
 }
 
 }  // namespace opdock

@@ -9,6 +9,7 @@
 #include "base/mutex.h"
 #include "facts/machine.h"
 #include "link/linker.h"
+#include "link/python.h"
 #include "note/file_facts.h"
 
 namespace opdock {
@@ -28,9 +29,10 @@ struct Surroundings {
 class Linkers {
  public:
   // around and files must outlive it. elsewhere: Linker's. others_bring: the package requires
-  // others, which are not here to be looked at and may bring what is missing.
+  // others, which are not here to be looked at and may bring what is missing. python: of the
+  // package's extension modules, where their own paths do not say it.
   Linkers(const Surroundings& around, const Files& files,
-          std::map<std::string, std::string> elsewhere, bool others_bring);
+          std::map<std::string, std::string> elsewhere, bool others_bring, PythonNeed python = {});
 
   // In a fresh C program, or in Python if it is an extension module.
   LinkFacts link(const FileFacts& file);
@@ -38,15 +40,16 @@ class Linkers {
  private:
   Linker& in_program(const std::string& program);  // its path; empty: a C program
   ProcessModel model_of(const std::string& program) const;
-  std::string python_for(const FileFacts& file);
+  LinkFacts link_in_python(const FileFacts& file);
 
   const Surroundings& around_;
   const Files& files_;
   const std::map<std::string, std::string> elsewhere_;
   const bool others_bring_;
+  const PythonNeed python_;
   Mutex mutex_;  // of what follows
   std::map<std::string, std::unique_ptr<Linker>> linkers_;
-  std::map<std::string, std::string> pythons_;  // by version; empty: none here
+  std::map<PythonNeed, std::string> pythons_;  // empty: none here
 };
 
 }  // namespace opdock

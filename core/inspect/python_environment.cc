@@ -21,10 +21,12 @@ namespace {
 constexpr std::chrono::seconds kDeadline{20};
 constexpr size_t kMostOutput = 1 << 20;
 
-// The version, then a folder a line. What is imported from archives has no native code.
+// The version, the program, then a folder a line. What is imported from archives has no native
+// code.
 constexpr const char* kQuestion =
     "import os, sys\n"
     "print('%d.%d.%d' % sys.version_info[:3])\n"
+    "print(os.path.realpath(sys.executable))\n"
     "[print(os.path.abspath(p)) for p in sys.path if p.endswith('-packages') and "
     "os.path.isdir(p)]\n";
 
@@ -69,14 +71,15 @@ std::optional<PythonEnvironment> active_python(std::string* problem) {
     lines.push_back(output.substr(begin, stop - begin));
     begin = stop + 1;
   }
-  if (!end.ok() || lines.empty()) {
+  if (!end.ok() || lines.size() < 2) {
     *problem = found.executable + " " + end.text() +
                " when it was asked for its folders, wanted an answer; repair it, or name the "
                "folder of its packages";
     return std::nullopt;
   }
   found.version = lines.front();
-  found.sites.assign(lines.begin() + 1, lines.end());
+  found.executable = lines[1];  // what was found may be a script that starts it
+  found.sites.assign(lines.begin() + 2, lines.end());
   return found;
 }
 

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstring>
 #include <deque>
+#include <filesystem>
 #include <set>
 
 #include "base/loaded_objects.h"
@@ -177,7 +178,9 @@ std::optional<ProcessModel> started_program(const std::string& path, int cpu_lev
   if (program == nullptr || program->machine != kThisMachine) return std::nullopt;
   std::vector<LoadedLibrary> ignored;
   ProcessModel process = model_here(cpu_level, &ignored);
-  const Needer needer(path, program->dynamic, nullptr);
+  std::error_code failed;  // $ORIGIN is where the program itself lies, not a link to it
+  const std::filesystem::path real = std::filesystem::canonical(path, failed);
+  const Needer needer(failed ? path : real.string(), program->dynamic, nullptr);
   process.places.program = needer;
   process.program = path;
   process.loaded.push_back({{}, path, true, false});

@@ -4,8 +4,13 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <sstream>
+#include <string_view>
 #include <vector>
 
+#include "base/files.h"
 #include "link/library_pool.h"
 #include "link/search.h"
 
@@ -18,13 +23,62 @@ bool is_digit(char c) {
   return c >= '0' && c <= '9';
 }
 
-// "3.11" of "python3.11" or "libpython3.11.so.1.0"; empty where it is not there.
+// "3.11" of "python3.11" or "libpython3.11.so.1.0", "3.13t" of "python3.13t"; empty where it is not
+// there.
 std::string version_in(const std::string& name) {
   const size_t at = name.find("python3.");
   if (at == name.npos) return {};
   size_t end = at + 8;
   while (end < name.size() && is_digit(name[end])) ++end;
-  return end == at + 8 ? std::string() : name.substr(at + 6, end - at - 6);
+  if (end == at + 8) return {};
+  if (end < name.size() && name[end] == 't') ++end;
+  return name.substr(at + 6, end - at - 6);
+}
+
+// "3.13t" of the digits "313t"; empty for others.
+std::string version_of_digits(std::string_view digits) {
+  const bool is_free = digits.ends_with('t');
+  const std::string_view minor =
+      digits.substr(std::min<size_t>(1, digits.size()), digits.size() - (is_free ? 2 : 1));
+  if (!digits.starts_with('3') || minor.empty() ||
+      minor.find_first_not_of("0123456789") != minor.npos) {
+    return {};
+  }
+  return "3." + std::string(minor) + (is_free ? "t" : "");
+}
+
+int minor_of(const std::string& version) {
+  return version.size() < 3 ? 0 : std::atoi(version.c_str() + 2);
+}
+
+bool fits_need(const std::string& version, const PythonNeed& need) {
+  if (version.empty()) return false;
+  if (need.version.empty()) return true;
+  if (!need.or_newer) return version == need.version;
+  return !version.ends_with('t') && minor_of(version) >= minor_of(need.version);
+}
+
+// Where pyenv keeps the interpreters that the scripts in `folder` start: first those that it would
+// choose, by its variable and its file.
+std::vector<std::string> behind_shims(const std::string& folder) {
+  constexpr std::string_view kShims = "/shims";
+  if (!folder.ends_with(kShims)) return {};
+  const std::string root = folder.substr(0, folder.size() - kShims.size());
+  std::vector<std::string> names;
+  if (list_folder(root + "/versions", &names) != 0) return {};
+  std::sort(names.rbegin(), names.rend());
+  const char* const variable = ::secure_getenv("PYENV_VERSION");
+  std::ifstream file(root + "/version");
+  std::string chosen((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  if (variable != nullptr) chosen = variable;
+  std::replace(chosen.begin(), chosen.end(), ':', '\n');
+  std::vector<std::string> folders;
+  std::istringstream lines(chosen);
+  for (std::string name; lines >> name;) {
+    if (name.find('/') == name.npos) folders.push_back(root + "/versions/" + name + "/bin");
+  }
+  for (const std::string& name : names) folders.push_back(root + "/versions/" + name + "/bin");
+  return folders;
 }
 
 // The version of a program, by its own name or by the library that is most of it; empty: it is no
@@ -42,7 +96,7 @@ std::string version_of(const std::string& path) {
   return {};
 }
 
-std::vector<std::string> candidates(const std::string& version, const std::string& preferred) {
+std::vector<std::string> candidates(const PythonNeed& need, const std::string& preferred) {
   std::vector<std::string> paths;
   if (!preferred.empty()) paths.push_back(preferred);
   std::vector<std::string> folders;
@@ -56,9 +110,18 @@ std::vector<std::string> candidates(const std::string& version, const std::strin
     rest.erase(0, end + 1);
   }
   folders.push_back("/usr/bin");
-  for (const std::string& folder : folders) {
-    if (!version.empty()) paths.push_back(folder + "/python" + version);
+  const auto look_in = [&](const std::string& folder) {
+    if (!need.version.empty() && !need.or_newer) paths.push_back(folder + "/python" + need.version);
     paths.push_back(folder + "/python3");
+    constexpr int kMostLater = 20;
+    const int least = minor_of(need.version);
+    for (int minor = least; need.or_newer && minor <= least + kMostLater; ++minor) {
+      paths.push_back(folder + "/python3." + std::to_string(minor));
+    }
+  };
+  for (const std::string& folder : folders) {
+    look_in(folder);
+    for (const std::string& behind : behind_shims(folder)) look_in(behind);
   }
   return paths;
 }
@@ -78,20 +141,54 @@ bool wants_python(const Library& library) {
   return wants;
 }
 
-std::string python_version_of(const std::string& path) {
-  constexpr std::string_view kTag = ".cpython-3";
-  const size_t at = path.find(kTag, path.rfind('/') + 1);
-  if (at == path.npos) return {};
-  size_t end = at + kTag.size();
-  while (end < path.size() && is_digit(path[end])) ++end;
-  const std::string minor = path.substr(at + kTag.size(), end - at - kTag.size());
-  return minor.empty() ? std::string() : "3." + minor;
+std::string PythonNeed::text() const {
+  if (is_another) return "another Python than CPython";
+  if (version.empty()) return "Python";
+  const bool is_free = version.ends_with('t');
+  return "Python " + version.substr(0, version.size() - (is_free ? 1 : 0)) +
+         (is_free ? " without its lock" : "") + (or_newer ? " or newer" : "");
 }
 
-std::optional<std::string> find_python(const std::string& version, const std::string& preferred) {
-  for (const std::string& path : candidates(version, preferred)) {
-    const std::string own = version_of(path);
-    if (!own.empty() && (version.empty() || own == version)) return path;
+PythonNeed python_of_path(const std::string& path) {
+  const std::string name = path.substr(path.rfind('/') + 1);
+  for (const char* other : {".pypy", ".graalpy"}) {
+    if (name.find(other) != name.npos) return {.is_another = true};
+  }
+  constexpr std::string_view kTag = ".cpython-";
+  if (const size_t at = name.find(kTag); at != name.npos) {
+    const size_t begin = at + kTag.size();
+    return {.version =
+                version_of_digits(name.substr(begin, name.find_first_of("-.", begin) - begin))};
+  }
+  for (const char* packages : {"/site-packages/", "/dist-packages/"}) {
+    const size_t end = path.find(packages);
+    if (end == path.npos) continue;
+    const size_t begin = path.rfind('/', end - 1) + 1;
+    return {.version = version_in(path.substr(begin, end - begin))};
+  }
+  return {};
+}
+
+PythonNeed python_of_tags(const std::string& python, const std::string& abi) {
+  PythonNeed need;
+  std::istringstream tags(python);
+  for (std::string tag; std::getline(tags, tag, '.');) {
+    if (tag.starts_with("pp") || tag.starts_with("graalpy")) need.is_another = true;
+    if (!tag.starts_with("cp")) continue;
+    const bool is_free = abi == tag + "t";
+    const std::string version = version_of_digits(tag.substr(2) + (is_free ? "t" : ""));
+    const bool is_less = need.version.empty() || minor_of(version) < minor_of(need.version);
+    if (!version.empty() && is_less) need.version = version;
+  }
+  need.is_another = need.is_another && need.version.empty();
+  need.or_newer = !need.version.empty() && (abi == "abi3" || abi == "none");
+  return need;
+}
+
+std::optional<std::string> find_python(const PythonNeed& need, const std::string& preferred) {
+  if (need.is_another) return std::nullopt;
+  for (const std::string& path : candidates(need, preferred)) {
+    if (fits_need(version_of(path), need)) return path;
   }
   return std::nullopt;
 }

@@ -34,8 +34,9 @@ struct LinkProblem {
 
 // What became of the file's dependencies (core/link).
 struct LinkFacts {
-  bool is_resolved = false;  // otherwise nothing was looked at: another machine's file, or no file
-  std::string program;       // the interpreter whose process was assumed; empty: none
+  bool is_resolved = false;   // otherwise nothing was looked at: another machine's file, or no file
+  std::string program;        // the interpreter whose process was assumed; empty: none
+  std::string wanted_python;  // "Python 3.11 or newer": what it should be; empty: it is no module
   std::vector<LinkProblem> problems;
   std::vector<std::string> libraries;  // paths of all that would be loaded with it, in their order
   // Static TLS that would be taken, its greatest alignment, and what is left, in bytes.
