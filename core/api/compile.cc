@@ -9,6 +9,7 @@
 #include "api/module.h"
 #include "base/mutex.h"
 #include "chain/report.h"
+#include "facts/arch.h"
 #include "jit/nvrtc_files.h"
 #include "jit/packed.h"
 #include "jit/request.h"
@@ -70,7 +71,10 @@ Status refuse_within(const opdock_module& module) {
 // The backend, the driver and the architecture.
 Status choose_target(const opdock_compile_options& given, opdock_module* module) {
   CompileRequest& request = module->request;
-  if (given.arch != nullptr) request.arch = given.arch;
+  if (given.arch != nullptr) {
+    const std::optional<CudaArch> named = parse_cuda_gpu(given.arch);  // "9.0a" is sm_90a
+    request.arch = named ? to_text(*named) : given.arch;
+  }
   if (given.device.type == 0 && given.arch != nullptr) {
     request.backend = request.arch.starts_with("gfx") ? Backend::kRocm : Backend::kCuda;
     return {};

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "arch/list_scanner.h"
+#include "facts/arch.h"
 
 namespace opdock {
 namespace {
@@ -126,13 +127,22 @@ class Parser {
       if (rest == name.name) return take_name(name, ptx);
     CudaTarget target;
     target.ptx = ptx;
-    target.suffix = take_suffix(&rest);
+    const std::optional<CudaArch> named =
+        rest.starts_with("sm_") ? parse_cuda_gpu(rest) : std::nullopt;
+    const std::string number =
+        named ? fmt::format("{}.{}", named->major, named->minor) : std::string();
+    target.suffix = named ? named->suffix : take_suffix(&rest);
+    if (named) rest = number;
     target.number = parse_number(rest);
     if (target.number == 0) return refuse(word);
     // CUDA C++ Programming Guide, "Feature Set Compiler Targets": architecture-specific sets exist
     // from 9.0 on, family-specific ones from 10.0 on.
-    if (target.suffix == 'a' && target.number < 90) return refuse_suffix(word, rest, "9.0");
-    if (target.suffix == 'f' && target.number < 100) return refuse_suffix(word, rest, "10.0");
+    if (target.suffix == 'a' && target.number < 90) {
+      return refuse_suffix(word, target.suffix, rest, "9.0");
+    }
+    if (target.suffix == 'f' && target.number < 100) {
+      return refuse_suffix(word, target.suffix, rest, "10.0");
+    }
     merge(target, &list_.targets);
     return true;
   }
@@ -153,10 +163,10 @@ class Parser {
     return false;
   }
 
-  bool refuse_suffix(std::string_view word, std::string_view number, const char* first) {
+  bool refuse_suffix(std::string_view word, char suffix, std::string_view number,
+                     const char* first) {
     *reason_ = scanner_.invalid(
-        word,
-        fmt::format("the suffix {} on architectures from {} on only", word[number.size()], first),
+        word, fmt::format("the suffix {} on architectures from {} on only", suffix, first),
         fmt::format("write {}", number));
     return false;
   }

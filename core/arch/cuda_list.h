@@ -4,6 +4,7 @@
 //   list  = item { separator item }         separators: ';' ',' space, tab, newline
 //   item  = (number | name) ["+PTX"] | word
 //   number = MAJOR "." MINOR ["a" | "f"]    8.0   9.0a   10.0f   12.0+PTX
+//          | "sm_" DIGITS ["a" | "f"]       sm_90a, the same as 9.0a
 //   name  = Kepler … Blackwell, "NAME+Tegra" and "Kepler+Tesla", with PyTorch's meanings
 //   word  = "native" | "all" | "all-major"  with nvcc's meanings
 //         | "default"                       what the compiler's age suggests (core/arch/choose.h)

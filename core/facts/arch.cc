@@ -31,6 +31,19 @@ std::optional<CudaArch> parse_cuda_arch(std::string_view text) {
   return arch;
 }
 
+std::optional<CudaArch> parse_cuda_gpu(std::string_view text) {
+  const size_t point = text.find('.');
+  if (point == text.npos) {
+    const std::optional<CudaArch> arch = parse_cuda_arch(text);
+    return arch && !arch->is_virtual ? arch : std::nullopt;
+  }
+  // One digit behind the point, and perhaps a suffix.
+  const std::string_view minor = text.substr(point + 1);
+  const bool has_suffix = minor.ends_with('a') || minor.ends_with('f');
+  if (minor.size() != (has_suffix ? 2u : 1u) || point == 0 || point > 2) return std::nullopt;
+  return parse_cuda_arch("sm_" + std::string(text.substr(0, point)) + std::string(minor));
+}
+
 std::string to_text(const CudaArch& arch) {
   std::string text = arch.is_virtual ? "compute_" : "sm_";
   text += std::to_string(arch.major) + std::to_string(arch.minor);

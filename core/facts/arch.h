@@ -20,6 +20,8 @@ struct CudaArch {
 // compute_NN[af]: nullopt.
 std::optional<CudaArch> parse_cuda_arch(std::string_view text);
 std::string to_text(const CudaArch& arch);
+// A GPU as people name it: "sm_90a", or as its compute capability, "9.0a". PTX's names are none.
+std::optional<CudaArch> parse_cuda_gpu(std::string_view text);
 
 // Whether a compute capability belongs to the Tegra line of integrated GPUs, whose cubins do not
 // move to or from other GPUs. NVIDIA publishes no rule, so this is a list: Jetson Nano, TX2,

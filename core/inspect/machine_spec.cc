@@ -56,10 +56,11 @@ int cpu_level(const std::string& text) {
   return level >= 1 && level <= 4 ? level : 0;
 }
 
-// "sm_90": GPUs are of an architecture without a suffix; "sm_90a" is understood as one of them.
+// "sm_90", "9.0": GPUs are of an architecture without a suffix; "sm_90a" is understood as one of
+// them.
 std::optional<Gpu> parse_gpu(const std::string& text) {
   Gpu gpu{};
-  if (const std::optional<CudaArch> cuda = parse_cuda_arch(text); cuda && !cuda->is_virtual) {
+  if (const std::optional<CudaArch> cuda = parse_cuda_gpu(text)) {
     gpu.backend = Backend::kCuda;
     gpu.arch = to_text(CudaArch{false, cuda->major, cuda->minor, '\0'});
     gpu.major = cuda->major;
@@ -130,7 +131,7 @@ std::optional<SpecProblem> check_spec(const MachineSpec& spec) {
   for (const std::string& gpu : spec.gpus) {
     if (parse_gpu(gpu)) continue;
     const bool is_ptx = gpu.starts_with("compute_");
-    return SpecProblem{"gpu", quote(gpu), "an architecture such as sm_100 or gfx90a:xnack-",
+    return SpecProblem{"gpu", quote(gpu), "an architecture such as sm_100, 10.0 or gfx90a:xnack-",
                        is_ptx ? "name the GPU's own: sm_" + gpu.substr(8) : ""};
   }
   if (!spec.driver.empty() && !spec.cuda.empty()) {

@@ -76,6 +76,7 @@ def test_the_options_are_those_there_are(opdock):
         (["--device=soft", "--arch=sm_x"], "sm_x"),
         (["--device=soft", "--arch=tpu"], '"tpu"'),
         (["--device=soft", "--arch=gfx90a", "--warp=32"], "whose warps have 64"),
+        (["--device=soft", "--arch=9.0", "--warp=64"], "for sm_90, whose warps have 32"),
     ],
 )
 def test_what_contradicts_itself_is_refused_before_anything_is_built(

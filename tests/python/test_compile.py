@@ -80,6 +80,7 @@ def test_errors_show_the_compilers_log_with_the_users_lines(nvrtc):
         opdock.compile(PROGRAM, kernels=["saxpy"], arch="sm_9000")
     # The next one is right.
     assert opdock.compile(PROGRAM, kernels=["saxpy"], arch="sm_90").image
+    assert opdock.compile(PROGRAM, kernels=["saxpy"], arch="9.0").arch == "sm_90"
 
 
 def test_headers_options_and_the_vocabulary(nvrtc):

@@ -156,18 +156,18 @@ def claimed_archs(report, archs):
 def wanted_archs(options):
     """The architectures to test; raises ValueError with what is wrong."""
     if options["arch"]:
-        kind = kind_of(options["arch"])
+        arch = re.sub(r"^(\d{1,2})\.(\d)$", r"sm_\1\2", options["arch"])  # "9.0" is sm_90
+        kind = kind_of(arch)
         if kind is None:
             raise ValueError(
-                f'found the architecture "{options["arch"]}", wanted one such as sm_90, gfx1030 or '
-                "gfx90a"
+                f'found the architecture "{arch}", wanted one such as sm_90, 9.0, gfx1030 or gfx90a'
             )
         if options["warp"] not in (0, kind[1]):
             raise ValueError(
-                f"found --warp={options['warp']} for {options['arch']}, whose warps have {kind[1]} "
+                f"found --warp={options['warp']} for {arch}, whose warps have {kind[1]} "
                 "threads; leave one of the two out"
             )
-        return [options["arch"]]
+        return [arch]
     return [a for a, (_, warp) in KINDS.items() if options["warp"] in (0, warp)]
 
 

@@ -257,7 +257,7 @@ TEST(CudaArchs, TheRequestOfABuildAsksNoCompiler) {
   EXPECT_EQ(request_cuda_archs({{"X", "9.0a"}}, {cuda_gpu(80)}, 0, &reason)->notices.size(), 1u);
   EXPECT_FALSE(request_cuda_archs({{"X", "native"}}, {}, 0, &reason));
   EXPECT_EQ(reason.code, Code::kBuildArch);
-  EXPECT_FALSE(request_cuda_archs({{"X", "sm_80"}}, {}, 0, &reason));
+  EXPECT_FALSE(request_cuda_archs({{"X", "sm80"}}, {}, 0, &reason));
   EXPECT_EQ(reason.code, Code::kArchListInvalid);
 }
 

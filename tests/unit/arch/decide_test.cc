@@ -109,7 +109,7 @@ TEST_F(Decide, OnlyForDevicesThatThePluginHas) {
 }
 
 TEST_F(Decide, WhatCannotBeReadIsRefused) {
-  EXPECT_EQ(decide("sm_80"), "refused");
+  EXPECT_EQ(decide("sm80"), "refused");
   EXPECT_EQ(reasons_.at(0).code, Code::kArchListInvalid);
   EXPECT_EQ(decide("", "90a"), "refused");
   EXPECT_NE(reasons_.at(0).found.find("--hip-archs"), std::string::npos);

@@ -52,6 +52,18 @@ TEST(MachineSpec, TakesGpusInTheirOrder) {
   EXPECT_EQ(facts.symbol_versions.at("GLIBC").text(), "2.36");
 }
 
+TEST(MachineSpec, TakesComputeCapabilitiesToo) {
+  const MachineFacts facts = described({.gpus = {"9.0", "10.3a", "12.1"}});
+  ASSERT_EQ(facts.gpus.size(), 3u);
+  EXPECT_EQ(facts.gpus[0].arch, "sm_90");
+  EXPECT_EQ(facts.gpus[1].arch, "sm_103");
+  EXPECT_EQ(facts.gpus[2].arch, "sm_121");
+  for (const char* text :
+       {"9", "9.", ".0", "9.00", "9.0b", "90.", "123.4", "compute_9.0", "-9.0"}) {
+    EXPECT_TRUE(check_spec({.gpus = {text}}).has_value()) << text;
+  }
+}
+
 // NVIDIA's table, line by line.
 TEST(MachineSpec, KnowsWhichCudaADriverSupports) {
   const std::pair<const char*, const char*> kRows[] = {
