@@ -101,13 +101,14 @@ std::string reasons_list(const Report& reasons) {
   if (reasons.empty()) return "";
   std::string list = "<ul>";
   for (const Report& reason : reasons) {
-    const std::string severity = text_of(reason, "severity");
-    list +=
-        fmt::format("<li><code class=\"{}\">{}</code>: {}<br><span class=\"dim\">→ {}</span></li>",
-                    severity == "reject"      ? "bad"
-                    : severity == "undecided" ? "unsure"
-                                              : "dim",
-                    member(reason, "code"), member(reason, "text"), member(reason, "advice"));
+    const std::string severity = text_of(reason, "severity"), advice = member(reason, "advice");
+    const bool is_told = !advice.empty() && advice != "nothing to do";
+    list += fmt::format("<li><code class=\"{}\">{}</code>: {}{}</li>",
+                        severity == "reject"      ? "bad"
+                        : severity == "undecided" ? "unsure"
+                                                  : "dim",
+                        member(reason, "code"), member(reason, "text"),
+                        is_told ? "<br><span class=\"dim\">→ " + advice + "</span>" : "");
   }
   return list + "</ul>";
 }

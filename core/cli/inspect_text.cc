@@ -83,9 +83,8 @@ void print_cause(const Report& package) {
   const Report& cause = package.at("cause");
   if (cause.is_null()) return;
   const Report& files = package.at("files");
-  const auto bad = std::count_if(files.begin(), files.end(), [](const Report& file) {
-    return file.at("verdict") != "usable" && file.at("counts").get<bool>();
-  });
+  const auto bad = std::count_if(files.begin(), files.end(),
+                                 [](const Report& file) { return file.at("adds") != "usable"; });
   if (const std::string file = text_of(cause, "file"); !file.empty()) {
     const std::string of =
         files.size() > 1 ? fmt::format("{} of {} files, first ", bad, files.size()) : "";
@@ -131,13 +130,14 @@ void print_changes(const Report& report, const char* member, const char* label) 
 std::string gpu_title(const Report& gpu) {
   std::vector<std::string> names;
   for (const Report& device : gpu.at("devices")) names.push_back(device.get<std::string>());
+  if (names.empty()) return printable(gpu.at("arch").get<std::string>());  // a described one
   return printable(fmt::format("{} ({})", gpu.at("arch").get<std::string>(), join_some(names, 2)));
 }
 
 std::string gpu_text(const Report& cell) {
   const std::string code = text_of(cell, "code"), image = text_of(cell, "image");
   if (code == "native") return image.empty() ? "native" : "native " + image;
-  if (code == "ptx") return "PTX (JIT) " + image;
+  if (code == "ptx") return image.empty() ? "compiled later" : "PTX (JIT) " + image;
   if (code == "undecided") return "unsure";
   return code == "none" ? "none" : "-";
 }

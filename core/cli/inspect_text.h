@@ -16,7 +16,8 @@ void print_survey(const Report& report);
 // What opdock_inspect_diff_json found.
 void print_diff(const Report& report);
 
-// "sm_90 (cuda:0, cuda:1)": a GPU of the machine, for a column's head.
+// "sm_90 (cuda:0, cuda:1)": a GPU of the machine, for a column's head; a described one has no
+// number.
 std::string gpu_title(const Report& gpu);
 // "native sm_90", "PTX (JIT)", "none", "unsure", "-": how a package fares on a GPU.
 std::string gpu_text(const Report& cell);

@@ -108,8 +108,11 @@ std::vector<Distribution> read_distributions(const std::string& site) {
     const std::string record = is_wheel ? read_text(folder + "/RECORD") : "";
     for_each_line(record, [&](std::string_view line) {
       const std::string path = first_field(line);
-      if (path.empty() || native_kind(file_name_of(path)) == NativeKind::kOther) return;
-      one.files.push_back(plain_path(path.front() == '/' ? path : site + "/" + path));
+      const bool is_source = path.ends_with(".py");
+      const bool is_other = native_kind(file_name_of(path)) == NativeKind::kOther;
+      if (path.empty() || (is_other && !is_source)) return;
+      (is_source ? one.sources : one.files)
+          .push_back(plain_path(path.front() == '/' ? path : site + "/" + path));
     });
     if (record.empty()) read_tops(folder, &one);
     found.push_back(std::move(one));

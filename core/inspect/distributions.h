@@ -13,6 +13,7 @@ struct Distribution {
   std::string site;           // the folder it is installed in, absolute
   // Files that may be native code by their names, absolute, from its RECORD.
   std::vector<std::string> files;
+  std::vector<std::string> sources;  // Python's, likewise
   // Where nothing is recorded: its top-level folders and modules, absolute.
   std::vector<std::string> tops;
   std::vector<std::string> requirements;  // names, normalised, of what it always requires

@@ -44,6 +44,47 @@ bool is_plugin(const FileFacts& file) {
          });
 }
 
+State load_state(const std::vector<Reason>& reasons) {
+  std::vector<Reason> others;
+  std::copy_if(reasons.begin(), reasons.end(), std::back_inserter(others),
+               [](const Reason& reason) { return info(reason.code).stage != "device"; });
+  return worst(others);
+}
+
+State gpu_state(const FileFacts& file, const Verdict& verdict, bool described) {
+  const bool is_library = !is_plugin(file);
+  State best = State::kRejected, all = State::kUsable;
+  bool any = false;
+  for (const DeviceVerdict& device : verdict.devices) {
+    const bool is_without_gpu = device.backend != Backend::kCpu && device.index < 0;
+    if (is_library && is_without_gpu) continue;
+    any = true;
+    best = std::min(best, device.state);
+    if (device.index >= 0) all = std::max(all, device.state);
+  }
+  if (!any) return State::kUsable;
+  return described ? std::max(best, all) : best;
+}
+
+void count_compilation(const FileFacts& file, bool described, Verdict* verdict) {
+  bool any = false;
+  for (DeviceVerdict& device : verdict->devices) {
+    if (device.index < 0 || !has_code(device.reasons, Code::kSourceOnly)) continue;
+    any = true;
+    for (const Reason& taken : device.reasons) {
+      std::erase_if(verdict->reasons, [&](const Reason& one) {
+        return one.code == taken.code && one.found == taken.found && one.wanted == taken.wanted;
+      });
+    }
+    device.state = State::kUsable;
+    device.reasons = {make_reason(Code::kCompiledLater, "device source", "an image of its own")};
+  }
+  if (!any) return;
+  verdict->reasons.push_back(
+      make_reason(Code::kCompiledLater, "device source", "an image of its own"));
+  verdict->state = std::max(load_state(verdict->reasons), gpu_state(file, *verdict, described));
+}
+
 Verdict judge_native(FileFacts* file, const Surroundings& around, Linkers* linkers) {
   file->link = linkers->link(*file);
   Verdict verdict = judge(*file, around.machine, Role::kLibrary);
@@ -80,6 +121,7 @@ InspectedFile inspect_file(const Files& files, const std::string& path, const Su
     inspected.file.link = linkers->link(inspected.file);
     inspected.verdict = judge(inspected.file, around.machine);
     if (around.described) hold_to_all_gpus(&inspected.verdict);
+    count_compilation(inspected.file, around.described, &inspected.verdict);
   } else {
     inspected.verdict = judge_native(&inspected.file, around, linkers);
   }

@@ -28,4 +28,14 @@ bool is_plugin(const FileFacts& file);
 // Judges a file that is no plugin, as a library or a program; sets file->link.
 Verdict judge_native(FileFacts* file, const Surroundings& around, Linkers* linkers);
 
+// The two parts of a verdict, of which the worse is its state: whether the file loads, by the
+// reasons of all stages but "device"; and how its GPU code fares. described: each GPU has to be
+// served.
+State load_state(const std::vector<Reason>& reasons);
+State gpu_state(const FileFacts& file, const Verdict& verdict, bool described);
+
+// A GPU that has no image but the plugin's source is served once that is compiled for it: changes
+// such devices of the verdict, and its reasons and state.
+void count_compilation(const FileFacts& file, bool described, Verdict* verdict);
+
 }  // namespace opdock

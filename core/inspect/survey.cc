@@ -13,6 +13,8 @@
 
 #include "base/texts.h"
 #include "fmt/format.h"
+#include "inspect/conclude.h"
+#include "inspect/distributions.h"
 #include "inspect/targets.h"
 #include "opdock/types.hpp"
 
@@ -47,7 +49,7 @@ GpuCell cell_of(const InspectedFile& inspected, const Gpu& gpu) {
     const bool is_ptx =
         device.image >= 0 && images.at(static_cast<size_t>(device.image)).kind == ImageKind::kPtx;
     cell.state = device.state == State::kUndecided ? GpuState::kUndecided
-                 : is_ptx                          ? GpuState::kPtx
+                 : is_ptx || device.image < 0      ? GpuState::kPtx  // from the plugin's source
                                                    : GpuState::kNative;
     return cell;
   }
@@ -78,6 +80,15 @@ SurveyedFile survey_one(const PackageTarget& target, const PackageFile& member, 
   file.size = inspected.file.size;
   file.state = inspected.verdict.state;
   file.reasons = inspected.verdict.reasons;
+  file.load_state = load_state(file.reasons);
+  file.gpu_state = gpu_state(inspected.file, inspected.verdict, survey.around.described);
+  for (const std::string& path : inspected.file.link.libraries) {
+    file.loads.push_back(plain_path(path));
+  }
+  for (const LinkProblem& problem : inspected.file.link.problems) {
+    if (problem.kind == LinkProblem::Kind::kElsewhere) file.elsewhere.push_back(problem.where);
+    if (problem.kind == LinkProblem::Kind::kUnknown) file.unknown.push_back(problem.name);
+  }
   for (const Gpu& gpu : survey.gpus) file.gpus.push_back(cell_of(inspected, gpu));
   file.report = report_of(std::move(inspected), member.path, whole);
   return file;
@@ -161,33 +172,43 @@ class Crew {
   void add_linkers() {
     std::map<std::string, std::string> libraries;
     for (const PackageTarget& target : targets_.list) {
-      if (!is_wheel(target)) add_libraries(target, &libraries);
+      if (wheel_of(target) == nullptr) add_libraries(target, &libraries);
     }
+    add_before(&libraries);
     static const Files& real = *new Files;
     const auto installed =
         std::make_shared<Linkers>(survey_->around, real, std::move(libraries), false);
     for (size_t i = 0; i < targets_.list.size(); ++i) {
       const PackageTarget& target = targets_.list[i];
-      if (!is_wheel(target)) {
+      const Wheel* const wheel = wheel_of(target);
+      if (wheel == nullptr) {
         linkers_.push_back(installed);
         continue;
       }
       std::map<std::string, std::string> own;
       add_libraries(target, &own);
+      add_before(&own);
       const bool others_bring = !survey_->packages[i].requirements.empty();
       linkers_.push_back(
-          std::make_shared<Linkers>(survey_->around, *target.files, std::move(own), others_bring));
+          std::make_shared<Linkers>(survey_->around, *target.files, std::move(own), others_bring,
+                                    python_of_tags(wheel->name().python, wheel->name().abi)));
     }
   }
 
-  static bool is_wheel(const PackageTarget& target) {
-    return dynamic_cast<const Wheel*>(target.files.get()) != nullptr;
+  static const Wheel* wheel_of(const PackageTarget& target) {
+    return dynamic_cast<const Wheel*>(target.files.get());
   }
 
   static void add_libraries(const PackageTarget& target,
                             std::map<std::string, std::string>* libraries) {
     for (const PackageFile& member : target.members) {
       libraries->emplace(member.path.substr(member.path.rfind('/') + 1), member.path);
+    }
+  }
+
+  void add_before(std::map<std::string, std::string>* libraries) const {
+    for (const std::string& path : targets_.before) {
+      libraries->emplace(path.substr(path.rfind('/') + 1), path);
     }
   }
 
@@ -206,51 +227,44 @@ class Crew {
   std::exception_ptr error_;
 };
 
-bool has_gpu_code(const SurveyedFile& file) {
-  return !file.report.at("cuda_archs").empty() || !file.report.at("hip_archs").empty();
-}
-
-// Whether it has code for a kind of GPU that is there, whatever that is worth.
-bool is_for_these_gpus(const SurveyedFile& file) {
-  return std::any_of(file.gpus.begin(), file.gpus.end(),
-                     [](const GpuCell& cell) { return cell.state != GpuState::kNoCode; });
-}
-
-// A library loads where its GPUs are missing; a package whose GPU code is all for others is no use.
-Reason other_vendor_reason(const std::vector<SurveyedFile>& files, const std::vector<Gpu>& gpus) {
-  std::set<std::string> built_for;
-  for (const SurveyedFile& file : files) {
-    for (const char* member : {"cuda_archs", "hip_archs"}) {
-      for (const Report& arch : file.report.at(member)) built_for.insert(arch.get<std::string>());
+// What a package requires, and what that requires in turn: places in `packages`.
+std::set<size_t> closure_of(size_t package, const std::vector<SurveyedPackage>& packages) {
+  std::multimap<std::string, size_t> by_name;
+  for (size_t i = 0; i < packages.size(); ++i) by_name.emplace(normal_name(packages[i].name), i);
+  std::set<size_t> found = {package};
+  std::vector<size_t> open = {package};
+  while (!open.empty()) {
+    const std::vector<std::string>& names = packages[open.back()].requirements;
+    open.pop_back();
+    for (const std::string& name : names) {
+      for (auto [at, end] = by_name.equal_range(name); at != end; ++at) {
+        if (found.insert(at->second).second) open.push_back(at->second);
+      }
     }
   }
-  Reason reason =
-      make_reason(Code::kNoImages,
-                  "GPU code for " + join_some({built_for.begin(), built_for.end()}, 3) + " only",
-                  "code for " + gpus.front().arch);
-  reason.advice = "get the package that is built for this kind of GPU";
-  return reason;
+  return found;
 }
 
-void conclude(const std::vector<Gpu>& gpus, SurveyedPackage* package) {
-  std::sort(package->files.begin(), package->files.end(),
-            [](const SurveyedFile& a, const SurveyedFile& b) {
-              return a.state != b.state ? a.state > b.state : a.path < b.path;
-            });
-  // Packages for several vendors load the library that fits.
-  const auto& files = package->files;
-  const bool has_own = std::any_of(files.begin(), files.end(), is_for_these_gpus);
-  if (!gpus.empty() && !has_own && std::any_of(files.begin(), files.end(), has_gpu_code)) {
-    package->reasons.push_back(other_vendor_reason(files, gpus));
+// Packages' verdicts, from those of their files.
+void conclude_all(const Targets& targets, Survey* survey) {
+  std::map<std::string, size_t> owners;  // of files
+  for (size_t i = 0; i < targets.list.size(); ++i) {
+    for (const PackageFile& member : targets.list[i].members) owners.emplace(member.path, i);
   }
-  package->state = worst(package->reasons);
-  package->gpus.resize(gpus.size());
-  for (SurveyedFile& file : package->files) {
-    file.counts = !has_own || !has_gpu_code(file) || is_for_these_gpus(file);
-    if (file.counts) package->state = std::max(package->state, file.state);
-    for (size_t i = 0; i < gpus.size(); ++i) {
-      if (file.gpus[i].state > package->gpus[i].state) package->gpus[i] = file.gpus[i];
-    }
+  const std::set<std::string> before(targets.before.begin(), targets.before.end());
+  for (size_t i = 0; i < targets.list.size(); ++i) {
+    SurveyedPackage& package = survey->packages[i];
+    const std::set<size_t> required = closure_of(i, survey->packages);
+    const bool is_whole = package.kind == "wheel" || package.kind == "package";
+    PackageContext context;
+    if (is_whole) context.reach = find_reach(targets.list[i]);
+    context.described = survey->around.described;
+    context.is_loaded_before = [&](const std::string& path) {
+      const auto owner = owners.find(path);
+      return before.count(path) != 0 ||
+             (owner != owners.end() && owner->second != i && required.count(owner->second) != 0);
+    };
+    conclude(survey->gpus, context, &package);
   }
 }
 
@@ -272,13 +286,17 @@ std::string_view to_text(GpuState state) {
   return "";
 }
 
-Survey survey(const SurveyRequest& request, const MachineFacts& here, Progress* progress) {
-  const auto begin = std::chrono::steady_clock::now();
-  if (const std::optional<SpecProblem> problem = check_spec(request.machine)) {
+void check_machine(const MachineSpec& machine) {
+  if (const std::optional<SpecProblem> problem = check_spec(machine)) {
     throw Error(OPDOCK_INVALID_ARGUMENT,
                 problem->name + ": found " + problem->found + ", wanted " + problem->wanted +
                     (problem->advice.empty() ? "" : "; ") + problem->advice);
   }
+}
+
+Survey survey(const SurveyRequest& request, const MachineFacts& here, Progress* progress) {
+  const auto begin = std::chrono::steady_clock::now();
+  check_machine(request.machine);
   Survey result;
   result.around.machine = described_machine(request.machine, here);
   result.around.described = request.machine.is_given();
@@ -288,13 +306,14 @@ Survey survey(const SurveyRequest& request, const MachineFacts& here, Progress* 
   }
   result.gpus = different_gpus(result.around.machine);
   Targets targets = find_targets(request, progress);
+  if (result.around.python.empty()) result.around.python = targets.python;
   result.skipped = std::move(targets.skipped);
   result.num_pure = targets.num_pure;
   for (PackageTarget& target : targets.list) result.packages.push_back(std::move(target.package));
   if (!Crew(targets, request.whole, &result, progress).run()) {
     throw Error(OPDOCK_CANCELLED, "inspecting was stopped on request; ask again: it starts anew");
   }
-  for (SurveyedPackage& package : result.packages) conclude(result.gpus, &package);
+  conclude_all(targets, &result);
   std::sort(result.packages.begin(), result.packages.end(),
             [](const SurveyedPackage& a, const SurveyedPackage& b) {
               if (a.state != b.state) return a.state > b.state;

@@ -18,6 +18,7 @@ struct SurveyRequest {
   std::vector<std::string> paths;     // shared objects, wheels, folders, virtual environments
   std::vector<std::string> packages;  // names of installed packages
   bool environment = false;           // every package that is installed
+  std::vector<std::string> with;      // installed packages that are imported before
   // Where packages are installed; empty: where the active Python has them, which is asked.
   std::vector<std::string> sites;
   MachineSpec machine;
@@ -37,11 +38,18 @@ struct SurveyedFile {
   std::string path;
   std::string name;  // within the package
   uint64_t size = 0;
-  State state = State::kRejected;
+  // The worse of whether it loads and of how its GPU code fares.
+  State state = State::kRejected, load_state = State::kRejected, gpu_state = State::kUsable;
   std::vector<Reason> reasons;
-  std::vector<GpuCell> gpus;  // one for each of Survey::gpus
-  bool counts = true;         // false: for GPUs of another vendor, beside what is for those here
-  Report report;              // as of one file; what may be long only on request
+  std::vector<GpuCell> gpus;           // one for each of Survey::gpus
+  std::vector<std::string> loads;      // paths of the libraries that it brings with it
+  std::vector<std::string> elsewhere;  // of these those where the loader does not look
+  std::vector<std::string> unknown;    // names of libraries that other packages may bring
+  // What it adds to the package's verdict; counts: false where it adds nothing, because importing
+  // the package does not load it, or because another file does its work here.
+  State share = State::kUsable;
+  bool counts = true;
+  Report report;  // as of one file; what may be long only on request
 };
 
 struct SurveyedPackage {
@@ -51,7 +59,7 @@ struct SurveyedPackage {
   std::vector<std::string> requirements;
   std::vector<SurveyedFile> files;  // the worst first
   std::vector<Reason> reasons;      // of the package as a whole
-  State state = State::kUsable;     // the worst of those that count
+  State state = State::kUsable;     // the worst of what its files add
   std::vector<GpuCell> gpus;        // likewise
 };
 
@@ -64,6 +72,9 @@ struct Survey {
   uint64_t num_pure = 0;        // installed packages without native code, which are not listed
   double seconds = 0;
 };
+
+// Throws Error (OPDOCK_INVALID_ARGUMENT) for a machine that cannot be.
+void check_machine(const MachineSpec& machine);
 
 // Finds the files and judges them on as many threads as there are cores; `here` is this machine.
 // Throws Error for a request that cannot be: OPDOCK_NOT_FOUND for a package that is not installed,

@@ -35,6 +35,7 @@ Report machine_json(const Survey& survey) {
     Report one = {{"arch", gpu.arch}, {"name", nullable(gpu.name)}};
     one["devices"] = Report::array();
     for (const Gpu& same : machine.gpus) {
+      if (survey.around.described) break;  // no program sees it
       if (same.backend == gpu.backend && same.arch == gpu.arch) {
         one["devices"].push_back(device_of(same));
       }
@@ -93,7 +94,7 @@ Report cause_json(const SurveyedPackage& package) {
   };
   look_through(package.reasons, "");
   for (const SurveyedFile& one : package.files) {
-    if (one.counts && one.state == package.state) look_through(one.reasons, one.name);
+    if (one.counts && one.share == package.state) look_through(one.reasons, one.name);
   }
   if (cause == nullptr || package.state == State::kUsable) return nullptr;
   Report json = to_json(*cause);
@@ -118,6 +119,7 @@ Report package_json(SurveyedPackage* package, const std::vector<Gpu>& gpus) {
   for (SurveyedFile& file : package->files) {
     file.report["file"] = file.name;
     file.report["counts"] = file.counts;
+    file.report["adds"] = to_text(file.counts ? file.share : State::kUsable);
     file.report["gpus"] = cells_json(file.gpus, gpus);
     json["files"].push_back(std::move(file.report));
   }
@@ -192,6 +194,33 @@ Report to_json(const FileDiff& diff) {
   return json;
 }
 
+MachineSpec read_gpu_machine(const char* text) {
+  const Report json = Report::parse(text, nullptr, false);
+  MachineSpec machine;
+  const std::pair<const char*, std::string*> kTexts[] = {
+      {"driver", &machine.driver}, {"cuda", &machine.cuda}, {"rocm", &machine.rocm}};
+  bool is_known = json.is_object();
+  const Report members = is_known ? json : Report::object();
+  for (const auto& [name, value] : members.items()) {
+    const auto* member = std::find_if(std::begin(kTexts), std::end(kTexts),
+                                      [&](const auto& one) { return name == one.first; });
+    if (name == "gpus") {
+      machine.gpus = texts_of(name, value);
+    } else if (member != std::end(kTexts) && value.is_string()) {
+      *member->second = value.get<std::string>();
+    } else {
+      is_known = false;
+    }
+  }
+  if (!is_known) {
+    throw Error(OPDOCK_INVALID_ARGUMENT, "machine: found " + json.dump() +
+                                             ", wanted a JSON object of gpus (a list of texts), "
+                                             "driver, cuda or rocm (texts)");
+  }
+  check_machine(machine);
+  return machine;
+}
+
 SurveyRequest read_request(const char* text) {
   const Report json = Report::parse(text, nullptr, false);
   if (!json.is_object()) {
@@ -207,6 +236,7 @@ SurveyRequest read_request(const char* text) {
       {"rocm", &machine.rocm}};
   const std::pair<const char*, Texts*> kLists[] = {{"paths", &request.paths},
                                                    {"packages", &request.packages},
+                                                   {"with", &request.with},
                                                    {"sites", &request.sites},
                                                    {"gpus", &machine.gpus}};
   for (const auto& [name, value] : json.items()) {
@@ -222,7 +252,7 @@ SurveyRequest read_request(const char* text) {
     } else {
       throw Error(OPDOCK_INVALID_ARGUMENT,
                   "request: found \"" + name + "\": " + value.dump() +
-                      ", wanted paths, packages, sites or gpus (lists of texts), environment "
+                      ", wanted paths, packages, with, sites or gpus (lists of texts), environment "
                       "or whole (true or false), driver, cuda, glibc, libstdcxx, arch, cpu or rocm "
                       "(texts)");
     }

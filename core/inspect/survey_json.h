@@ -14,4 +14,8 @@ Report to_json(const FileDiff& diff);
 // The request that a JSON text makes. Throws Error (OPDOCK_INVALID_ARGUMENT) for anything else.
 SurveyRequest read_request(const char* text);
 
+// The GPUs, driver, CUDA and ROCm of a JSON text. Throws Error (OPDOCK_INVALID_ARGUMENT) for
+// anything else, and for a machine that cannot be.
+MachineSpec read_gpu_machine(const char* text);
+
 }  // namespace opdock

@@ -41,7 +41,8 @@ class Search {
 
   Targets run() {
     for (const std::string& path : request_.paths) add_path(plain_path(path));
-    if (request_.environment || !request_.packages.empty()) add_packages();
+    const bool needs_sites = !request_.packages.empty() || !request_.with.empty();
+    if (request_.environment || needs_sites) add_packages();
     return std::move(targets_);
   }
 
@@ -53,6 +54,7 @@ class Search {
   void add_sites(const std::vector<std::string>& sites);
   void add_packages();
   void add_distribution(const Distribution& distribution, bool named);
+  void add_before(const std::vector<Distribution>& all, std::vector<std::string> names);
   void add_found(const std::string& folder, std::vector<std::string> natives);
   void move_skipped(std::vector<Skipped> skipped) {
     std::move(skipped.begin(), skipped.end(), std::back_inserter(targets_.skipped));
@@ -81,8 +83,12 @@ void Search::add_wheel(const std::string& path) {
   Distribution about;
   if (wheel != nullptr) {
     read_metadata(wheel->metadata(), &about);
+    target.site = path;
     for (const WheelMember& member : wheel->members()) {
       target.members.push_back({member.path, member.name});
+    }
+    for (const WheelMember& source : wheel->sources()) {
+      target.sources.push_back({source.path, source.name});
     }
     bool has_foreign = false;
     for (const Skipped& skipped : wheel->skipped()) {
@@ -110,6 +116,11 @@ void Search::add_file(const std::string& path) {
   PackageTarget& target = add("file", std::string(file_name_of(path)), path);
   target.files = files_at(path);
   target.members.push_back({path, target.package.name});
+  if (const auto* wheel = dynamic_cast<const Wheel*>(target.files.get())) {
+    Distribution about;
+    read_metadata(wheel->metadata(), &about);
+    target.package.requirements = std::move(about.requirements);
+  }
 }
 
 void Search::add_path(const std::string& path) {
@@ -176,6 +187,27 @@ void Search::add_distribution(const Distribution& distribution, bool named) {
         is_below(path, distribution.site) ? path.substr(distribution.site.size() + 1) : path;
     target.members.push_back({std::move(path), std::move(name)});
   }
+  target.site = distribution.site;
+  for (const std::string& path : distribution.sources) {
+    if (!is_below(path, distribution.site)) continue;
+    target.sources.push_back({path, path.substr(distribution.site.size() + 1)});
+  }
+}
+
+// The libraries of the packages of those names, and of all that they require.
+void Search::add_before(const std::vector<Distribution>& all, std::vector<std::string> names) {
+  std::set<std::string> seen;
+  while (!names.empty()) {
+    const std::string name = normal_name(names.back());
+    names.pop_back();
+    if (!seen.insert(name).second) continue;
+    for (const Distribution& one : all) {
+      if (normal_name(one.name) != name) continue;
+      std::vector<std::string> natives = files_of(one);
+      std::move(natives.begin(), natives.end(), std::back_inserter(targets_.before));
+      names.insert(names.end(), one.requirements.begin(), one.requirements.end());
+    }
+  }
 }
 
 // Everything in folders of packages: by the packages, and what none has by its top folder.
@@ -239,6 +271,25 @@ void Search::add_folder(const std::string& path) {
   }
 }
 
+// `option` is what asked for it.
+const Distribution& find_named(const std::string& option, const std::string& name,
+                               const std::vector<Distribution>& all,
+                               const std::vector<std::string>& sites) {
+  const std::string wanted = normal_name(name);
+  std::vector<std::string> names;
+  for (const Distribution& one : all) {
+    if (normal_name(one.name) == wanted) return one;
+    names.push_back(normal_name(one.name));
+  }
+  const std::vector<std::string> near = near_names(wanted, names);
+  throw Error(OPDOCK_NOT_FOUND,
+              option + ": found no \"" + name + "\" in " +
+                  (sites.empty() ? "a Python without folders of packages" : join(sites)) +
+                  ", wanted an installed package; " +
+                  (near.empty() ? "install it, or name its wheel or folder"
+                                : "did you mean " + join_or(near) + "?"));
+}
+
 void Search::add_packages() {
   std::vector<std::string> sites = request_.sites;
   if (sites.empty()) {
@@ -246,34 +297,22 @@ void Search::add_packages() {
     const std::optional<PythonEnvironment> python = active_python(&problem);
     if (!python) throw Error(OPDOCK_NOT_FOUND, problem);
     sites = python->sites;
+    targets_.python = python->executable;
   }
-  if (request_.environment) {
-    add_sites(sites);
-    return;
-  }
+  if (request_.environment) add_sites(sites);
+  if (request_.packages.empty() && request_.with.empty()) return;
   std::vector<Distribution> all;
   for (const std::string& site : sites) {
     for (Distribution& one : read_distributions(plain_path(site))) all.push_back(std::move(one));
   }
+  std::vector<std::string> before = request_.with;
+  for (const std::string& name : request_.with) find_named("with", name, all, sites);
   for (const std::string& name : request_.packages) {
-    const std::string wanted = normal_name(name);
-    const auto found = std::find_if(all.begin(), all.end(), [&](const Distribution& one) {
-      return normal_name(one.name) == wanted;
-    });
-    if (found != all.end()) {
-      add_distribution(*found, true);
-      continue;
-    }
-    std::vector<std::string> names;
-    for (const Distribution& one : all) names.push_back(normal_name(one.name));
-    const std::vector<std::string> near = near_names(wanted, names);
-    throw Error(OPDOCK_NOT_FOUND,
-                "package: found no \"" + name + "\" in " +
-                    (sites.empty() ? "a Python without folders of packages" : join(sites)) +
-                    ", wanted an installed package; " +
-                    (near.empty() ? "install it, or name its wheel or folder"
-                                  : "did you mean " + join_or(near) + "?"));
+    const Distribution& one = find_named("package", name, all, sites);
+    before.insert(before.end(), one.requirements.begin(), one.requirements.end());
+    if (!request_.environment) add_distribution(one, true);
   }
+  add_before(all, std::move(before));
 }
 
 }  // namespace

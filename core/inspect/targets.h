@@ -18,12 +18,18 @@ struct PackageFile {
 struct PackageTarget {
   SurveyedPackage package;  // without files
   std::shared_ptr<const Files> files;
+  std::string site;  // the folder of packages that it is in; of a wheel the wheel's own path
   std::vector<PackageFile> members;
+  std::vector<PackageFile> sources;  // Python's; of wheels and installed packages
 };
 
 struct Targets {
   std::vector<PackageTarget> list;
+  // Libraries of other packages that are loaded before those: of SurveyRequest::with, and of what a
+  // named package requires.
+  std::vector<std::string> before;
   std::vector<Skipped> skipped;
+  std::string python;  // the interpreter that was asked where its packages are; empty: none was
   uint64_t num_pure = 0;
 };
 

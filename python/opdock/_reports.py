@@ -28,12 +28,14 @@ def inspect(
     libstdcxx=None,
     arch=None,
     cpu=None,
+    with_=(),
 ):
     """Whether native code will run, and if not, why. Nothing of it is executed.
 
     what: a path, or the name of an installed package; None: every package that this interpreter
     would import. gpu: "sm_100", "gfx90a", or a list of such; driver: "570"; glibc: "2.28"; …: a
-    machine to judge for instead of this one (docs/inspect.md).
+    machine to judge for instead of this one (docs/inspect.md). with_: names of installed packages
+    that count as imported before, such as ["torch"].
 
     One shared object, plugin or not, comes to its ELF facts, GPU images, note and verdict; a wheel,
     a folder, a virtual environment and a package to {"machine", "packages", "skipped", "reasons",
@@ -53,6 +55,8 @@ def inspect(
     machine = {name: _text(name, value) for name, value in texts.items() if value is not None}
     if gpus:
         machine["gpus"] = gpus
+    if with_:
+        machine["with"] = [with_] if isinstance(with_, str) else list(with_)
     if what is None:
         return _survey({"environment": True, **machine})
     what = os.fspath(what)

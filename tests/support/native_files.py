@@ -64,7 +64,7 @@ def wheel(path, files, *, name=None, version="1.0", requires=()):
     return path
 
 
-def install(site, name, files, *, version="1.0", record=True):
+def install(site, name, files, *, version="1.0", record=True, requires=()):
     """A package as an installer leaves it in the folder `site`."""
     lines = []
     for member, content in files.items():
@@ -74,7 +74,9 @@ def install(site, name, files, *, version="1.0", record=True):
         lines.append(f"{member},,")
     info = site / f"{name}-{version}.dist-info"
     info.mkdir(parents=True)
-    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+    lines_of_metadata = ["Metadata-Version: 2.1", f"Name: {name}", f"Version: {version}"]
+    lines_of_metadata += [f"Requires-Dist: {one}" for one in requires]
+    (info / "METADATA").write_text("\n".join(lines_of_metadata) + "\n")
     if record:
         (info / "RECORD").write_text("\n".join(lines) + "\n")
     else:
