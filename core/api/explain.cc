@@ -8,6 +8,7 @@
 #include "chain/known_ops.h"
 #include "chain/resolver.h"
 #include "discover/order.h"
+#include "inspect/inspect_file.h"
 #include "schema/dtype.h"
 
 namespace opdock {
@@ -63,6 +64,14 @@ Report op_json(const OpDecl& op) {
 
 }  // namespace
 
+Candidate counted(const Candidate& candidate, const opdock_runtime& runtime) {
+  Candidate copy = candidate;
+  if (runtime.is_described() && copy.file.note) {
+    count_compilation(copy.file, false, &copy.verdict);
+  }
+  return copy;
+}
+
 Report explanation(opdock_runtime* runtime, const std::string& name) {
   const std::shared_ptr<const Catalog> catalog = runtime->catalog();
   std::vector<CandidatePtr> candidates = catalog->providers(name);
@@ -87,7 +96,8 @@ Report explanation(opdock_runtime* runtime, const std::string& name) {
   json["usable"] = false;
   json["chosen"] = Report::object();
   json["candidates"] = Report::array();
-  for (const CandidatePtr& candidate : candidates) {
+  for (const CandidatePtr& found_one : candidates) {
+    const auto candidate = std::make_shared<const Candidate>(counted(*found_one, *runtime));
     if (candidate->verdict.state == State::kUsable) json["usable"] = true;
     json["candidates"].push_back(summary(*candidate));
     if (const OpClaim* op = is_op ? claim_of(*candidate, op_of(name)) : nullptr) {

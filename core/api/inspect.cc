@@ -43,6 +43,17 @@ opdock_status opdock_survey_json(opdock_runtime* runtime, const char* request, c
       out, {error, error_size});
 }
 
+opdock_status opdock_runtime_describe(opdock_runtime* runtime, const char* machine, char* error,
+                                      uint32_t error_size) {
+  return opdock::guarded({error, error_size}, [&] {
+    opdock::need(runtime, "runtime");
+    opdock::need(machine, "machine", "a JSON object");
+    const opdock::MachineSpec spec = opdock::read_gpu_machine(machine);
+    runtime->describe(opdock::described_machine(spec, opdock::probe_machine()));
+    return OPDOCK_OK;
+  });
+}
+
 opdock_status opdock_inspect_diff_json(opdock_runtime* runtime, const char* a, const char* b,
                                        char** out, char* error, uint32_t error_size) {
   return opdock::report(

@@ -26,7 +26,7 @@ opdock_status opdock_list_json(opdock_runtime* runtime, int32_t rescan, char** o
         Report json;
         json["plugins"] = Report::array();
         for (const std::shared_ptr<const opdock::Candidate>& candidate : catalog->candidates()) {
-          json["plugins"].push_back(opdock::summary(*candidate));
+          json["plugins"].push_back(opdock::summary(opdock::counted(*candidate, *runtime)));
         }
         for (const std::shared_ptr<const opdock::SourcePlugin>& source : catalog->sources()) {
           json["plugins"].push_back(opdock::summary(*source));

@@ -202,6 +202,11 @@ std::vector<opdock_dtype> dtypes_of(const OpClaim& claim, std::vector<Reason>* r
 Target* load_target(const std::shared_ptr<const Candidate>& candidate, const Wanted& wanted,
                     opdock_runtime* runtime, bool compile, Progress* progress,
                     std::vector<Reason>* reasons) {
+  if (runtime->is_described()) {
+    reasons->push_back(make_reason(
+        Code::kRequestFailed, "a runtime for a machine that is described", "one for this machine"));
+    return nullptr;
+  }
   std::shared_ptr<const Candidate> fit = candidate;
   if (candidate->verdict.state == State::kRejected) {
     // Only for want of an image, which is about to be made.

@@ -21,6 +21,10 @@ Report to_json(const std::vector<Reason>& reasons);
 // "cpu", "cuda:0"; "cuda" where no such GPU is here.
 std::string device_name(const DeviceVerdict& device);
 
+// The candidate; for a machine that is described with what run-time compilation adds to its
+// verdict.
+Candidate counted(const Candidate& candidate, const opdock_runtime& runtime);  // (explain.cc)
+
 // One plugin as `opdock list` shows it.
 Report summary(const Candidate& candidate);
 // One source plugin, likewise: "verdict" is "buildable" where nothing speaks against a build.

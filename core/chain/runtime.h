@@ -3,6 +3,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -31,6 +32,11 @@ struct opdock_runtime {
   std::shared_ptr<const opdock::Catalog> catalog(bool rescan = false);
   // The facts that the current catalogue was, or will be, judged on.
   std::shared_ptr<const opdock::MachineFacts> machine();
+
+  // From now on plugins are judged for that machine instead of this one; nothing can be loaded
+  // then.
+  void describe(opdock::MachineFacts machine);
+  bool is_described() const { return is_described_; }
 
   // What was compiled and built before; opened by the first caller. Never NULL: one that cannot be
   // used misses, and its reason is appended each time.
@@ -65,6 +71,7 @@ struct opdock_runtime {
   opdock::Mutex looked_;  // of the two below
   std::shared_ptr<const opdock::MachineFacts> machine_;
   std::shared_ptr<const opdock::Catalog> catalog_;
+  std::atomic<bool> is_described_{false};
   opdock::Turn opening_;  // of the two below
   std::unique_ptr<opdock::Cache> cache_;
   std::vector<opdock::Reason> cache_reasons_;

@@ -22,6 +22,7 @@ struct Arguments {
   std::string subject;             // the one thing that the command is about: a file, an op, a code
   std::vector<std::string> words;  // of `help`: the command to describe
   bool manual = false;             // of `help`: all of it, as a manual page
+  GpuMachine machine;              // of list and explain
   InspectCommand inspect;
   RunOptions run;
   BuildCommand build;

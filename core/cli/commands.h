@@ -11,12 +11,18 @@
 
 namespace opdock::cli {
 
-int list_command(const std::string& plugin_path, bool json, bool all);
+// What plugins are judged for instead of this machine; nothing given: this one.
+struct GpuMachine {
+  std::vector<std::string> gpus;  // "sm_100", "9.0", "gfx90a"
+  std::string driver, cuda, rocm;
+};
+int list_command(const std::string& plugin_path, const GpuMachine& machine, bool json, bool all);
 
 struct InspectCommand {
   std::vector<std::string> paths;     // shared objects, wheels, folders, virtual environments
   std::vector<std::string> packages;  // names of installed packages
   bool environment = false;           // all of them
+  std::vector<std::string> with;      // installed packages that are imported before
   bool diff = false;                  // what differs between two files instead
   // The machine, if it is not this one; as in the request of opdock_survey_json.
   std::vector<std::string> gpus;
@@ -25,7 +31,8 @@ struct InspectCommand {
   bool json = false;
 };
 int inspect_command(const InspectCommand& command);
-int explain_command(const std::string& plugin_path, const std::string& name, bool json);
+int explain_command(const std::string& plugin_path, const GpuMachine& machine,
+                    const std::string& name, bool json);
 int codes_command(bool json);
 int doctor_command(const std::string& plugin_path, bool json);
 // The same of DeepSpeed's ops: becomes Python, as author_command does.

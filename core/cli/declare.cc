@@ -88,27 +88,6 @@ CLI::App* add(CLI::App* app, Arguments* args, const char* name, const char* text
   return command;
 }
 
-void declare_reports(CLI::App* app, Arguments* args) {
-  CLI::App* list = add(app, args, "list", "List every plugin found, with its verdict");
-  list->add_flag("--all", args->all, "Show the notices and devices' reasons of usable plugins too");
-  add_plugin_path(list, args);
-  CLI::App* show = add(app, args, "show", "Show an op: signature, documentation, devices, dtypes");
-  show->add_option("OP", args->subject, "An op, or PLUGIN/OP")->type_name("NAME")->required();
-  add_plugin_path(show, args);
-  CLI::App* explain =
-      add(app, args, "explain",
-          "Say which plugin serves an op, and why no other does; what a code means");
-  explain->add_option("NAME", args->subject, "An op, a plugin, PLUGIN/OP, or a reason's code")
-      ->type_name("NAME");
-  explain->add_flag("--codes", args->codes, "List every reason code instead");
-  add_plugin_path(explain, args);
-  CLI::App* doctor =
-      add(app, args, "doctor", "Say what this machine has, and what is missing for what");
-  doctor->add_flag("--deepspeed", args->deepspeed,
-                   "Say which of DeepSpeed's ops Opdock serves instead (from the Python package)");
-  add_plugin_path(doctor, args);
-}
-
 // What of a machine that is described cannot be is known before anything is looked at.
 CLI::Option* part_of_machine(CLI::Option* option, const char* shown,
                              std::string MachineSpec::* member) {
@@ -126,6 +105,48 @@ CLI::Option* part_of_machine(CLI::Option* option, const char* shown,
                   is_empty ? "" : problem->advice, option->get_name(), ""};
     }
   });
+}
+
+// The GPUs and drivers of another machine than this one.
+void add_gpu_machine(CLI::App* command, std::vector<std::string>* gpus, std::string* driver,
+                     std::string* cuda, std::string* rocm) {
+  part_of_machine(command->add_option("--gpu", *gpus,
+                                      "Judge for this GPU instead of those here; may be repeated"),
+                  "ARCH", nullptr)
+      ->allow_extra_args(false);
+  CLI::Option* release = part_of_machine(
+      command->add_option("--driver", *driver, "... with this release of NVIDIA's driver"),
+      "RELEASE", &MachineSpec::driver);
+  part_of_machine(
+      command->add_option("--cuda", *cuda, "... or with a driver that supports this CUDA version"),
+      "VERSION", &MachineSpec::cuda)
+      ->excludes(release);
+  part_of_machine(command->add_option("--rocm", *rocm, "... with this ROCm"), "VERSION",
+                  &MachineSpec::rocm);
+}
+
+void declare_reports(CLI::App* app, Arguments* args) {
+  CLI::App* list = add(app, args, "list", "List every plugin found, with its verdict");
+  list->add_flag("--all", args->all, "Show the notices and devices' reasons of usable plugins too");
+  GpuMachine* machine = &args->machine;
+  add_gpu_machine(list, &machine->gpus, &machine->driver, &machine->cuda, &machine->rocm);
+  add_plugin_path(list, args);
+  CLI::App* show = add(app, args, "show", "Show an op: signature, documentation, devices, dtypes");
+  show->add_option("OP", args->subject, "An op, or PLUGIN/OP")->type_name("NAME")->required();
+  add_plugin_path(show, args);
+  CLI::App* explain =
+      add(app, args, "explain",
+          "Say which plugin serves an op, and why no other does; what a code means");
+  explain->add_option("NAME", args->subject, "An op, a plugin, PLUGIN/OP, or a reason's code")
+      ->type_name("NAME");
+  explain->add_flag("--codes", args->codes, "List every reason code instead");
+  add_gpu_machine(explain, &machine->gpus, &machine->driver, &machine->cuda, &machine->rocm);
+  add_plugin_path(explain, args);
+  CLI::App* doctor =
+      add(app, args, "doctor", "Say what this machine has, and what is missing for what");
+  doctor->add_flag("--deepspeed", args->deepspeed,
+                   "Say which of DeepSpeed's ops Opdock serves instead (from the Python package)");
+  add_plugin_path(doctor, args);
 }
 
 void declare_inspect(CLI::App* app, Arguments* args) {
@@ -147,21 +168,16 @@ void declare_inspect(CLI::App* app, Arguments* args) {
       ->allow_extra_args(false);
   inspect->add_flag("--environment", values->environment,
                     "All installed packages of the active Python");
+  inspect
+      ->add_option(
+          "--with", values->with,
+          "Judge as if this installed package, and what it requires, were imported before;\n"
+          "may be repeated")
+      ->type_name("NAME")
+      ->allow_extra_args(false);
   inspect->add_flag("--diff", values->diff,
                     "Instead: what differs between two files, such as two builds of a library");
-  part_of_machine(inspect->add_option("--gpu", values->gpus,
-                                      "Judge for this GPU instead of those here; may be repeated"),
-                  "ARCH", nullptr)
-      ->allow_extra_args(false);
-  CLI::Option* driver = part_of_machine(
-      inspect->add_option("--driver", values->driver, "... with this release of NVIDIA's driver"),
-      "RELEASE", &MachineSpec::driver);
-  part_of_machine(inspect->add_option("--cuda", values->cuda,
-                                      "... or with a driver that supports this CUDA version"),
-                  "VERSION", &MachineSpec::cuda)
-      ->excludes(driver);
-  part_of_machine(inspect->add_option("--rocm", values->rocm, "... with this ROCm"), "VERSION",
-                  &MachineSpec::rocm);
+  add_gpu_machine(inspect, &values->gpus, &values->driver, &values->cuda, &values->rocm);
   part_of_machine(inspect->add_option("--glibc", values->glibc, "... with this GNU C library"),
                   "VERSION", &MachineSpec::glibc);
   part_of_machine(inspect->add_option("--libstdcxx", values->libstdcxx,

@@ -48,12 +48,15 @@ void print_code(const Report& code, size_t indent) {
 
 }  // namespace
 
-int explain_command(const std::string& plugin_path, const std::string& name, bool json) {
+int explain_command(const std::string& plugin_path, const GpuMachine& machine,
+                    const std::string& name, bool json) {
   if (explain_code(name, json)) return kGood;
   const Runtime runtime(plugin_path);
-  const Report report = read_report([&](char** out, char* error, uint32_t size) {
+  describe(runtime, machine);
+  Report report = read_report([&](char** out, char* error, uint32_t size) {
     return opdock_explain_json(runtime.get(), name.c_str(), out, error, size);
   });
+  name_gpus(machine, &report);
   const int status = report.at("usable").get<bool>() ? kGood : kUnfit;
   if (json) {
     print_json(report);

@@ -37,10 +37,11 @@ bool is_one_file(const InspectCommand& command) {
   return stat(command.paths.front().c_str(), &status) != 0 || !S_ISDIR(status.st_mode);
 }
 
-// Of the machine, if one is described.
+// Of the machine, if one is described, and of what is loaded before.
 Report request_of(const InspectCommand& command) {
   Report request = Report::object();
   if (!command.gpus.empty()) request["gpus"] = command.gpus;
+  if (!command.with.empty()) request["with"] = command.with;
   const std::pair<const char*, const std::string*> kTexts[] = {
       {"driver", &command.driver}, {"cuda", &command.cuda},           {"rocm", &command.rocm},
       {"glibc", &command.glibc},   {"libstdcxx", &command.libstdcxx}, {"arch", &command.arch},
@@ -70,6 +71,7 @@ int inspect_one(const InspectCommand& command, const Runtime& runtime) {
     request["paths"] = command.paths;
     request["whole"] = true;
     report = ask(runtime, request).at("packages").at(0).at("files").at(0);
+    name_gpus({command.gpus, "", "", ""}, &report);
   }
   command.json ? print_json(report) : print_file(report);
   return report.at("usable").get<bool>() ? kGood : kUnfit;
@@ -105,7 +107,8 @@ int inspect_command(const InspectCommand& command) {
   request["paths"] = command.paths;
   request["packages"] = command.packages;
   request["environment"] = command.environment;
-  const Report report = ask(runtime, request);
+  Report report = ask(runtime, request);
+  name_gpus({command.gpus, "", "", ""}, &report);
   if (!command.html.empty()) write_page(command.html, survey_page(report));
   command.json ? print_json(report) : print_survey(report);
   return report.at("summary").at("verdict") == "usable" ? kGood : kUnfit;

@@ -6,11 +6,13 @@
 
 namespace opdock::cli {
 
-int list_command(const std::string& plugin_path, bool json, bool all) {
+int list_command(const std::string& plugin_path, const GpuMachine& machine, bool json, bool all) {
   const Runtime runtime(plugin_path);
-  const Report report = read_report([&](char** out, char* error, uint32_t size) {
+  describe(runtime, machine);
+  Report report = read_report([&](char** out, char* error, uint32_t size) {
     return opdock_list_json(runtime.get(), 0, out, error, size);
   });
+  name_gpus(machine, &report);
   if (json) {
     print_json(report);
     return kGood;

@@ -59,7 +59,8 @@ int dispatch(const Arguments& args) {
     return opdock::cli::kGood;
   }
   if (command == "completion") return opdock::cli::completion_command(args.subject);
-  if (command == "list") return opdock::cli::list_command(args.plugin_path, args.json, args.all);
+  if (command == "list")
+    return opdock::cli::list_command(args.plugin_path, args.machine, args.json, args.all);
   if (command == "inspect") {
     opdock::cli::InspectCommand inspect = args.inspect;
     inspect.json = args.json;
@@ -106,7 +107,7 @@ int dispatch(const Arguments& args) {
       throw Usage{"no NAME", "an op, a plugin or a reason's code, or --codes for all of these", "",
                   "", ""};
     }
-    return opdock::cli::explain_command(args.plugin_path, args.subject, args.json);
+    return opdock::cli::explain_command(args.plugin_path, args.machine, args.subject, args.json);
   }
   opdock::cli::RunOptions run = args.run;
   run.plugin_path = args.plugin_path;

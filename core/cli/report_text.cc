@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "report_text.h"
 
+#include <algorithm>
 #include <cstdio>
 
 #include "base/texts.h"
@@ -13,6 +14,11 @@ std::string archs_text(const Report& plugin) {
   std::vector<std::string> archs = plugin.at("cuda_archs").get<std::vector<std::string>>();
   for (const Report& arch : plugin.at("hip_archs")) archs.push_back(arch.get<std::string>());
   return printable(join(archs, " "));
+}
+
+bool has_reason(const Report& reasons, const char* code) {
+  return std::any_of(reasons.begin(), reasons.end(),
+                     [&](const Report& reason) { return reason.at("code") == code; });
 }
 
 std::vector<Cell> plugin_row(const Report& plugin) {
@@ -54,7 +60,11 @@ std::string devices_text(const Report& plugin) {
   for (const Report& device : plugin.at("devices")) {
     std::string part = text_of(device, "device");
     if (device.at("verdict") == "usable") {
-      if (device.at("image").is_string()) part += " (" + text_of(device, "image") + ")";
+      if (device.at("image").is_string()) {
+        part += " (" + text_of(device, "image") + ")";
+      } else if (has_reason(device.at("reasons"), "compiled-later")) {
+        part += " (compiled when first used)";
+      }
     } else {
       const Report& reasons = device.at("reasons");
       part += ": " + (reasons.empty() ? text_of(device, "verdict") : text_of(reasons[0], "code"));
@@ -81,7 +91,8 @@ void print_reason(const Report& reason, size_t indent) {
                                                              : Style::kDim;
   block.replace(indent, code.size(), styled(code, style));
   print(block);
-  if (const std::string advice = text_of(reason, "advice"); !advice.empty()) {
+  const std::string advice = text_of(reason, "advice");
+  if (!advice.empty() && advice != "nothing to do") {
     print(paragraph("-> " + advice, indent + 2));
   }
 }

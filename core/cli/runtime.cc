@@ -3,6 +3,10 @@
 
 #include <array>
 #include <cstdlib>
+#include <map>
+#include <utility>
+
+#include "commands.h"
 
 namespace opdock::cli {
 
@@ -33,6 +37,48 @@ Runtime::Runtime(const opdock_options& options) {
 
 Runtime::~Runtime() {
   opdock_runtime_destroy(runtime_);
+}
+
+void describe(const Runtime& runtime, const GpuMachine& machine) {
+  Report request = Report::object();
+  if (!machine.gpus.empty()) request["gpus"] = machine.gpus;
+  if (!machine.driver.empty()) request["driver"] = machine.driver;
+  if (!machine.cuda.empty()) request["cuda"] = machine.cuda;
+  if (!machine.rocm.empty()) request["rocm"] = machine.rocm;
+  if (request.empty()) return;
+  check([&](char* error, uint32_t size) {
+    return opdock_runtime_describe(runtime.get(), request.dump().c_str(), error, size);
+  });
+}
+
+void name_gpus(const GpuMachine& machine, Report* report) {
+  std::map<std::string, std::string> names;
+  int numbers[2] = {0, 0};
+  for (const std::string& gpu : machine.gpus) {
+    const bool is_amd = gpu.starts_with("gfx");
+    names[(is_amd ? "rocm:" : "cuda:") + std::to_string(numbers[is_amd]++)] = gpu;
+  }
+  const std::function<void(Report*)> visit = [&](Report* part) {
+    if (part->is_string()) return;
+    for (auto& [key, value] : part->items()) {
+      const bool is_device = key == "device" && value.is_string();
+      const auto name = is_device ? names.find(value.get<std::string>()) : names.end();
+      if (name != names.end()) {
+        value = name->second;
+      } else if (value.is_structured()) {
+        visit(&value);
+      }
+    }
+  };
+  if (names.empty()) return;
+  visit(report);
+  if (!report->contains("chosen")) return;
+  Report chosen = Report::object();
+  for (const auto& [device, path] : report->at("chosen").items()) {
+    const auto name = names.find(device);
+    chosen[name == names.end() ? device : name->second] = path;
+  }
+  report->at("chosen") = std::move(chosen);
 }
 
 Report read_report(

@@ -13,6 +13,8 @@ namespace opdock::cli {
 
 using Report = nlohmann::ordered_json;
 
+struct GpuMachine;
+
 // A failed call of opdock.h: its status and text.
 struct Failure {
   opdock_status status;
@@ -35,6 +37,11 @@ class Runtime {
  private:
   opdock_runtime* runtime_ = nullptr;
 };
+
+// Lets the runtime judge for that machine, if it says anything.
+void describe(const Runtime& runtime, const GpuMachine& machine);
+// In a report on a machine that is described: its GPUs are called as they were given, not "cuda:0".
+void name_gpus(const GpuMachine& machine, Report* report);
 
 // Calls a function of opdock.h that takes an error buffer; throws Failure unless it returns OK.
 void check(const std::function<opdock_status(char* error, uint32_t error_size)>& call);

@@ -45,6 +45,7 @@ def codes(reasons):
     "gpu, driver, code, image, cause",
     [
         ("sm_90", "570", "native", "sm_90", None),
+        ("9.0", "570", "native", "sm_90", None),
         ("sm_86", "570", "native", "sm_80", None),
         ("sm_70", "570", "none", None, "arch-mismatch"),
         ("sm_100", "570", "none", None, "arch-mismatch"),
@@ -59,7 +60,8 @@ def test_a_wheel_for_some_architectures(opdock, tmp_path, made, gpu, driver, cod
     package = only(result.json)
     assert (package["name"], package["version"], package["kind"]) == ("foo", "2.5", "wheel")
     assert package["cuda_archs"] == ["sm_80", "sm_90"]
-    assert package["gpus"] == [{"arch": gpu, "code": code, "image": image}]
+    arch = "sm_90" if gpu == "9.0" else gpu
+    assert package["gpus"] == [{"arch": arch, "code": code, "image": image}]
     assert result.status == (0 if cause is None else 1)
     assert (package["cause"] or {}).get("code") == cause
     text = opdock("inspect", path, *words)
@@ -71,7 +73,8 @@ def test_a_wheel_for_some_architectures(opdock, tmp_path, made, gpu, driver, cod
 def test_each_gpu_that_is_described_counts(opdock, tmp_path, made):
     path = wheel(tmp_path, {"foo/x.so": made(80)})
     good = opdock("inspect", path, "--gpu", "sm_80", "--gpu", "sm_86", "--driver", "570")
-    assert good.status == 0 and "sm_86 (cuda:1)" in good.out
+    assert good.status == 0 and "sm_86" in good.out
+    assert "cuda:" not in good.out  # no program sees a GPU that is described
     both = opdock("inspect", path, "--gpu", "sm_80", "--gpu", "sm_90", "--driver", "570")
     assert both.status == 1 and "native sm_80" in both.out and "none" in both.out
 
@@ -130,6 +133,20 @@ def test_images_of_a_plugin_are_judged_for_each_of_its_gpus(opdock):
     files = {file["file"]: file for file in only(report)["files"]}
     found = [(cell["code"], cell["image"]) for cell in files["softmax.so"]["gpus"]]
     assert found == [("native", arch) for arch in cubins]
+
+
+def test_source_that_a_plugin_carries_counts_for_a_gpu_without_image(opdock):
+    """It is compiled when the GPU first asks for it."""
+    images = opdock("inspect", PLUGINS / "softmax.so", "--json").json["images"]
+    if not any(image["kind"] == "source" for image in images):
+        pytest.skip("the plugins were built without device source")
+    words = ["--gpu", "sm_37", "--cuda", "99.0"]  # no image is for so old a GPU
+    report = opdock("inspect", PLUGINS / "softmax.so", *words, "--json").json
+    least = "arch-below-least" in codes(report["reasons"])
+    assert report["verdict"] == ("rejected" if least else "usable")
+    assert least or "compiled-later" in codes(report["reasons"])
+    assert "arch-mismatch" not in codes(report["reasons"])
+    assert [one["device"] for one in report["devices"]].count("sm_37") == 1
 
 
 # ---- libraries and processors

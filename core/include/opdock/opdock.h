@@ -157,14 +157,23 @@ OPDOCK_EXPORT opdock_status opdock_inspect_json(opdock_runtime* runtime, const c
  * object with any of "paths" (shared objects, programs, wheels, folders, virtual environments),
  * "packages" (names of installed packages), "environment" (true: all that are installed), "sites"
  * (where packages are installed; without it the Python of $VIRTUAL_ENV or PATH is asked, which
- * starts a process), and the machine, if it is not this one: "gpus" (texts such as "sm_100"),
- * "driver", "cuda", "glibc", "libstdcxx", "arch", "cpu", "rocm" (texts; docs/inspect.md). Writes
+ * starts a process), "with" (names of installed packages that are imported before), and the
+ * machine, if it is not this one: "gpus" (texts such as "sm_100"), "driver", "cuda", "glibc",
+ * "libstdcxx", "arch", "cpu", "rocm" (texts; docs/inspect.md). Writes
  * {"machine", "packages", "skipped", "reasons", "summary"}. Needs no trust. OPDOCK_NOT_FOUND for a
  * package that is not installed, OPDOCK_INVALID_ARGUMENT for a path that does not exist and for a
  * request that cannot be. Reads files on as many threads as there are cores; opdock_options' hooks
  * are called on the caller's thread. */
 OPDOCK_EXPORT opdock_status opdock_survey_json(opdock_runtime* runtime, const char* request,
                                                char** out, char* error, uint32_t error_size);
+/* From now on the runtime's reports on plugins (list, explain) are those of another machine: what
+ * would it do? machine: a JSON object with any of "gpus" (texts such as "sm_100"), "driver", "cuda"
+ * and "rocm" (texts), as in opdock_survey_json; the rest of the machine is this one. GPUs that
+ * would be served by compiling a plugin's source count as served. Such a runtime loads nothing.
+ * Call it before any other function with the runtime. OPDOCK_INVALID_ARGUMENT for a machine that
+ * cannot be. */
+OPDOCK_EXPORT opdock_status opdock_runtime_describe(opdock_runtime* runtime, const char* machine,
+                                                    char* error, uint32_t error_size);
 /* What differs between the files `a` and `b`, such as two builds of one library: architectures,
  * toolkits, libraries and symbol versions needed, symbols, sizes. Either may be a wheel's member:
  * "foo.whl/foo/x.so". Writes {"equal", "a", "b", …}, docs/inspect.md. OPDOCK_NOT_FOUND if there is
