@@ -17,18 +17,18 @@ import record
 ROOT = Path(__file__).resolve().parents[2]
 COMMANDS = ["./dev demo", "./dev test", "./dev demo"]
 NAMES = ["first ./dev demo", "first ./dev test", "second ./dev demo"]
-ENDED = re.compile(r"^== status (\d+) after (\d+) s: (.*)$", re.MULTILINE)
+ENDED = re.compile(r"^== status (\d+) after (\d+) s, (\d+) CPU s: (.*)$", re.MULTILINE)
 
 
 def results(text):
     """[{"name", "wall_s"}, …] of the commands that have succeeded, as far as they are COMMANDS."""
     found = []
-    for (status, seconds, command), name, wanted in zip(
+    for (status, seconds, cpu, command), name, wanted in zip(
         ENDED.findall(text), NAMES, COMMANDS, strict=False
     ):
         if status != "0" or command != wanted:
             break
-        found.append({"name": name, "wall_s": int(seconds)})
+        found.append({"name": name, "wall_s": int(seconds), "cpu_s": int(cpu)})
     return found
 
 

@@ -215,7 +215,7 @@ def test_a_figure_that_is_typed_is_noticed(page, tmp_path, monkeypatch):
 
 def test_what_readme_says_of_a_bare_system(tmp_path, monkeypatch):
     log = "".join(
-        f"== {command}\nmuch\n== status 0 after {seconds} s: {command}\n"
+        f"== {command}\nmuch\n== status 0 after {seconds} s, {3 * seconds} CPU s: {command}\n"
         for command, seconds in (("./dev demo", 130), ("./dev test", 700), ("./dev demo", 9))
     )
     file = tmp_path / "cores.jsonl"
