@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "report_text.h"
 
+#include <algorithm>
 #include <cstdio>
 
 #include "base/texts.h"
@@ -13,6 +14,26 @@ std::string archs_text(const Report& plugin) {
   std::vector<std::string> archs = plugin.at("cuda_archs").get<std::vector<std::string>>();
   for (const Report& arch : plugin.at("hip_archs")) archs.push_back(arch.get<std::string>());
   return printable(join(archs, " "));
+}
+
+const std::vector<Cell> kPluginHead = {{"PLUGIN", Style::kDim},
+                                       {"VERSION", Style::kDim},
+                                       {"VERDICT", Style::kDim},
+                                       {"DEVICES", Style::kDim}};
+
+bool is_fit(const std::string& verdict) {
+  return verdict == "usable" || verdict == "buildable";
+}
+
+// "abi-major, note-json": why it is not usable.
+std::string codes_text(const Report& plugin) {
+  std::vector<std::string> codes;
+  for (const Report& reason : plugin.at("reasons")) {
+    const std::string code = text_of(reason, "code");
+    if (reason.at("severity") == "notice") continue;
+    if (std::find(codes.begin(), codes.end(), code) == codes.end()) codes.push_back(code);
+  }
+  return codes.empty() ? "-" : join(codes, ", ");
 }
 
 std::vector<Cell> plugin_row(const Report& plugin) {
@@ -53,7 +74,7 @@ std::string devices_text(const Report& plugin) {
   std::vector<std::string> parts;
   for (const Report& device : plugin.at("devices")) {
     std::string part = text_of(device, "device");
-    if (device.at("verdict") == "usable") {
+    if (is_fit(text_of(device, "verdict"))) {
       if (device.at("image").is_string()) part += " (" + text_of(device, "image") + ")";
     } else {
       const Report& reasons = device.at("reasons");
@@ -92,12 +113,18 @@ void print_reasons(const Report& reasons, size_t indent, bool all) {
   }
 }
 
+void print_plugin_lines(const Report& plugins) {
+  std::vector<std::vector<Cell>> rows = {kPluginHead};
+  for (const Report& plugin : plugins) {
+    rows.push_back(plugin_row(plugin));
+    if (!is_fit(text_of(plugin, "verdict"))) rows.back().back() = {codes_text(plugin)};
+  }
+  print(table(rows));
+}
+
 // The rows aligned, and under each one its path, architectures and reasons.
 void print_plugins(const Report& plugins, bool all) {
-  std::vector<std::vector<Cell>> rows = {{{"PLUGIN", Style::kDim},
-                                          {"VERSION", Style::kDim},
-                                          {"VERDICT", Style::kDim},
-                                          {"DEVICES", Style::kDim}}};
+  std::vector<std::vector<Cell>> rows = {kPluginHead};
   for (const Report& plugin : plugins) rows.push_back(plugin_row(plugin));
   const std::string text = table(rows);
   size_t begin = text.find('\n') + 1;
@@ -110,8 +137,7 @@ void print_plugins(const Report& plugins, bool all) {
     const std::string archs = archs_text(plugin);
     if (!archs.empty()) print(styled(paragraph("built for " + archs, 2), Style::kDim));
     const std::string verdict = text_of(plugin, "verdict");
-    if (all || (verdict != "usable" && verdict != "buildable"))
-      print_reasons(plugin.at("reasons"), 4, all);
+    if (all || !is_fit(verdict)) print_reasons(plugin.at("reasons"), 4, all);
   }
 }
 
