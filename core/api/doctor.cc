@@ -217,7 +217,7 @@ Report diagnosis(const Catalog& catalog, const MachineFacts& machine, const Sear
   checks.push_back(check("plugins", usable > 0, fmt::format("{} usable of {} files", usable, all),
                          "calling ops",
                          all == 0 ? "install some, or name their folder in OPDOCK_PLUGIN_PATH"
-                                  : "`opdock list` has each one's reasons"));
+                                  : "`opdock list --details` has each one's reasons"));
   // Only where this process has loaded some: the command's own has not.
   if (opened_files() != 0) {
     const std::vector<Reason> overwritten = overwritten_files();

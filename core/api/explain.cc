@@ -128,7 +128,11 @@ Report explanation(opdock_runtime* runtime, const std::string& name) {
   json["policy"] = to_json(runtime->settings());
   const std::vector<std::string> known = known_ops(*catalog);
   json["known_ops"] = known;
-  json["near_ops"] = found ? std::vector<std::string>() : near_names(name, known);
+  std::vector<std::string> names = known_plugins(*catalog);
+  names.insert(names.end(), known.begin(), known.end());
+  std::sort(names.begin(), names.end());
+  names.erase(std::unique(names.begin(), names.end()), names.end());
+  json["near_ops"] = found ? std::vector<std::string>() : near_names(name, names);
   return json;
 }
 

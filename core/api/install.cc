@@ -1,4 +1,4 @@
-// The function of opdock.h that puts a plugin into the user's own folder.
+// The functions of opdock.h that put a plugin into the user's own folder, and remove it.
 // SPDX-License-Identifier: Apache-2.0
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -6,6 +6,7 @@
 
 #include <cerrno>
 #include <cstdio>
+#include <filesystem>
 #include <vector>
 
 #include "base/files.h"
@@ -67,34 +68,81 @@ void copy(const std::string& from, const std::string& to) {
   }
 }
 
-// The version that lies at `target`; empty: nothing does. Throws for what must not be replaced.
-std::string version_there(opdock_runtime* runtime, const std::string& target,
-                          const std::string& name) {
+struct Options {
+  std::string folder;
+  bool force = false;
+};
+
+Options read_options(const char* text) {
+  Options options;
+  if (text == nullptr || *text == '\0') return options;
+  const Report json = Report::parse(text, nullptr, false);
+  if (!json.is_object()) {
+    throw Error(OPDOCK_INVALID_ARGUMENT,
+                "options: found no JSON object, wanted one such as {\"force\": true}");
+  }
+  for (const auto& [name, value] : json.items()) {
+    if (name == "folder" && value.is_string()) {
+      options.folder = value.get<std::string>();
+    } else if (name == "force" && value.is_boolean()) {
+      options.force = value.get<bool>();
+    } else {
+      throw Error(OPDOCK_INVALID_ARGUMENT,
+                  fmt::format("options: found \"{}\": {}, wanted folder (a text) or force (true or "
+                              "false)",
+                              name, value.dump()));
+    }
+  }
+  return options;
+}
+
+// The user's own plugin folder.
+std::string own_folder_of(const SearchEnvironment& environment, const char* command) {
+  if (environment.secure) {
+    throw Error(
+        OPDOCK_INVALID_ARGUMENT,
+        fmt::format("found a program with raised privileges, wanted a user's program, which "
+                    "has a home with plugins; run `opdock {}` as the user",
+                    command));
+  }
+  if (environment.data_home.empty()) {
+    throw Error(OPDOCK_INVALID_ARGUMENT,
+                "found no home folder for plugins, wanted one; set HOME or XDG_DATA_HOME");
+  }
+  return environment.data_home + "/opdock/plugins";
+}
+
+std::string absolute_path(const std::string& path) {
+  std::error_code error;
+  return std::filesystem::absolute(path, error).lexically_normal().string();
+}
+
+bool is_there(const std::string& path) {
   struct stat status{};
-  if (lstat(target.c_str(), &status) != 0) return {};
+  return lstat(path.c_str(), &status) == 0;
+}
+
+// The version that lies at `target`; empty: nothing does. For what is not this plugin throws
+// `advice`, or, if that is NULL, returns an empty text.
+std::string version_there(opdock_runtime* runtime, const std::string& target,
+                          const std::string& name, const char* advice) {
+  if (!is_there(target)) return {};
   const std::shared_ptr<const Candidate> there =
       examine(target, *runtime->machine(), Depth::kJudge);
   const std::optional<Note>& note = there->file.note;
   if (!note || note->name != name) {
+    if (advice == nullptr) return {};
     throw Error(OPDOCK_INVALID_ARGUMENT,
-                fmt::format("found {}, which {}, in the place of plugin {}; move it away first",
-                            target, note ? "holds plugin " + note->name : "holds no plugin", name));
+                fmt::format("found {}, which {}, in the place of plugin {}; {}", target,
+                            note ? "holds plugin " + note->name : "holds no plugin", name, advice));
   }
   return note->version.text();
 }
 
-Report install(opdock_runtime* runtime, const std::string& path) {
+Report install(opdock_runtime* runtime, const std::string& path, const Options& options) {
   const SearchEnvironment& environment = runtime->search().environment;
-  if (environment.secure) {
-    throw Error(OPDOCK_INVALID_ARGUMENT,
-                "found a program with raised privileges, wanted a user's program, which has a home "
-                "to install into; run `opdock install` as the user");
-  }
-  if (environment.data_home.empty()) {
-    throw Error(OPDOCK_INVALID_ARGUMENT,
-                "found no home folder to install into, wanted one; set HOME or XDG_DATA_HOME");
-  }
-  const std::string folder = environment.data_home + "/opdock/plugins";
+  const std::string folder = options.folder.empty() ? own_folder_of(environment, "install")
+                                                    : absolute_path(options.folder);
   if (const int error = make_folders(folder); error != 0) {
     throw system_error("make", folder, error);
   }
@@ -107,10 +155,12 @@ Report install(opdock_runtime* runtime, const std::string& path) {
   json["path"] = nullptr;
   json["replaced"] = nullptr;
   json["found"] = false;
-  if (examined->verdict.state == State::kRejected) return json;
+  const bool is_rejected = examined->verdict.state == State::kRejected;
+  if (!examined->file.note || (is_rejected && !options.force)) return json;
   const std::string& name = examined->file.note->name;
   const std::string target = folder + "/" + name + ".so";
-  const std::string before = version_there(runtime, target, name);
+  const char* const advice = options.force ? nullptr : "move it away first, or use --force";
+  const std::string before = version_there(runtime, target, name, advice);
   if (rename(copied.path().c_str(), target.c_str()) != 0) {
     throw system_error("put a plugin in the place of", target, errno);
   }
@@ -126,16 +176,52 @@ Report install(opdock_runtime* runtime, const std::string& path) {
   return json;
 }
 
+Report uninstall(opdock_runtime* runtime, const std::string& name) {
+  const std::string folder = own_folder_of(runtime->search().environment, "uninstall");
+  const std::string target = folder + "/" + name + ".so";
+  if (name.find('/') != name.npos || !is_there(target)) {
+    throw Error(
+        OPDOCK_NOT_FOUND,
+        fmt::format("found no plugin \"{}\" in {}, wanted one that `opdock install` has put "
+                    "there; `opdock list --details {}` shows where it is",
+                    name, folder, name));
+  }
+  Report json;
+  json["name"] = name;
+  json["version"] = version_there(runtime, target, name, "remove it yourself if it is yours");
+  json["path"] = target;
+  if (unlink(target.c_str()) != 0) throw system_error("remove", target, errno);
+  sync_folder(folder);
+  json["path_left"] = nullptr;
+  const std::shared_ptr<const Catalog> catalog = runtime->catalog(true);
+  for (const std::shared_ptr<const Candidate>& found : catalog->candidates()) {
+    if (found->file.note && found->file.note->name == name && json["path_left"].is_null())
+      json["path_left"] = found->path;
+  }
+  return json;
+}
+
 }  // namespace
 }  // namespace opdock
 
-opdock_status opdock_install_json(opdock_runtime* runtime, const char* path, char** out,
-                                  char* error, uint32_t error_size) {
+opdock_status opdock_uninstall_json(opdock_runtime* runtime, const char* name, char** out,
+                                    char* error, uint32_t error_size) {
+  return opdock::report(
+      [&] {
+        opdock::need(runtime, "runtime");
+        opdock::need(name, "name", "a plugin's");
+        return opdock::uninstall(runtime, name);
+      },
+      out, {error, error_size});
+}
+
+opdock_status opdock_install_json(opdock_runtime* runtime, const char* path, const char* options,
+                                  char** out, char* error, uint32_t error_size) {
   return opdock::report(
       [&] {
         opdock::need(runtime, "runtime");
         opdock::need(path, "path", "a file");
-        return opdock::install(runtime, path);
+        return opdock::install(runtime, path, opdock::read_options(options));
       },
       out, {error, error_size});
 }

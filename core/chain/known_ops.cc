@@ -20,4 +20,15 @@ std::vector<std::string> known_ops(const Catalog& catalog) {
   return {names.begin(), names.end()};
 }
 
+std::vector<std::string> known_plugins(const Catalog& catalog) {
+  std::set<std::string> names;
+  for (const std::shared_ptr<const Candidate>& candidate : catalog.candidates()) {
+    if (candidate->file.note) names.insert(candidate->file.note->name);
+  }
+  for (const std::shared_ptr<const SourcePlugin>& source : catalog.sources()) {
+    if (source->manifest) names.insert(source->manifest->name);
+  }
+  return {names.begin(), names.end()};
+}
+
 }  // namespace opdock

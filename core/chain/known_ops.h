@@ -11,5 +11,7 @@ namespace opdock {
 
 // All op names of the catalogue's plugins, sources too, sorted, each once.
 std::vector<std::string> known_ops(const Catalog& catalog);
+// All names of plugins, likewise.
+std::vector<std::string> known_plugins(const Catalog& catalog);
 
 }  // namespace opdock

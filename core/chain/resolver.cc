@@ -73,6 +73,11 @@ Status FunctionTable::get(const std::string& name, opdock_function** out) {
     for (const std::string& one : near_names(name, known)) {
       near += (near.empty() ? "; did you mean " : " or ") + one;
     }
+    if (near.empty()) {
+      for (const std::string& one : near_names(name, known_plugins(*catalog))) {
+        near += (near.empty() ? "; did you mean an op of the plugin " : " or ") + one;
+      }
+    }
     const char* const advice =
         known.empty() ? "No plugin was found at all: `opdock doctor` shows where they are searched"
                       : "`opdock list` shows what there is, OPDOCK_PLUGIN_PATH says where to look";

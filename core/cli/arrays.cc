@@ -10,6 +10,7 @@
 #include "fmt/ranges.h"
 #include "nlohmann/json.hpp"
 #include "opdock/types.hpp"
+#include "schema/dtype.h"
 #include "usage.h"
 
 namespace opdock::cli {
@@ -220,7 +221,9 @@ opdock_dtype parse_dtype_name(std::string_view name) {
     if (name == dtype.name()) return dtype;
     known += (known.empty() ? "" : ", ") + dtype.name();
   }
-  throw Usage{fmt::format("dtype \"{}\"", name), "one of " + known, "", "", ""};
+  const std::string meant = meant_dtype(name);
+  throw Usage{fmt::format("dtype \"{}\"", name), "one of " + known,
+              meant.empty() ? "" : fmt::format("did you mean {}?", meant), "", ""};
 }
 
 std::string dtype_name(opdock_dtype dtype) {

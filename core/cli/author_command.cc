@@ -1,10 +1,11 @@
-// opdock test, opdock bench: both are written in Python, in the package's module
+// opdock test, bench and wheel: all are written in Python, in the package's module
 // opdock._author.commands.
 // SPDX-License-Identifier: Apache-2.0
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "commands.h"
+#include "fmt/format.h"
 #include "own_files.h"
 #include "python_program.h"
 
@@ -20,7 +21,16 @@ sys.exit(commands.main(sys.argv[1:]))
 
 // What opdock/_author/soft.py wants to know, as JSON.
 std::string soft_options(const AuthorCommand& command) {
-  const std::string program = own_files().program("opdock-soft-code");
+  const Installed own = own_files();
+  const std::string program = own.program("opdock-soft-code");
+  std::error_code error;
+  if (program.empty() && fs::exists(fs::path(own.root) / "build.ninja", error)) {
+    throw Failure{OPDOCK_NOT_FOUND,
+                  fmt::format("test: found no software GPU in the build folder {0}, wanted "
+                              "libexec/opdock/opdock-soft-code; run `./dev opdock test "
+                              "--device=soft …`, which builds it, or `ninja -C {0} softgpu`",
+                              own.root)};
+  }
   if (program.empty())
     throw Failure{
         OPDOCK_NOT_FOUND,
@@ -56,6 +66,10 @@ int author_command(const AuthorCommand& command) {
   if (has_path) words.push_back(command.path);
   if (command.what == "test" && command.device == "soft") {
     words.push_back("--soft=" + soft_options(command));
+  }
+  if (command.what == "wheel") {
+    words.insert(words.end(),
+                 {command.out.empty() ? "." : command.out, command.cuda_archs, command.hip_archs});
   }
   words.insert(words.end(), command.arguments.begin(), command.arguments.end());
   run_python(command.what, kProgram, std::move(words));

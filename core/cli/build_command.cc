@@ -1,8 +1,11 @@
 // opdock build: source plugins, and the kernels that plugins carry as source, ahead of time.
 // SPDX-License-Identifier: Apache-2.0
+#include <unistd.h>
+
 #include <algorithm>
 #include <csignal>
 #include <cstdio>
+#include <filesystem>
 
 #include "commands.h"
 #include "opdock/compile.h"
@@ -68,6 +71,31 @@ std::string for_archs(const Report& report) {
   return text;
 }
 
+// Puts a copy of what was built there, by rename: a process that has loaded what it replaces keeps
+// that. Does nothing for what was not built. The report gets the copy's path as "copy".
+void copy_out(const BuildCommand& command, Report* report) {
+  if (command.out.empty() || !report->at("path").is_string()) return;
+  namespace fs = std::filesystem;
+  std::error_code error;
+  fs::path to = command.out;
+  if (command.all || fs::is_directory(to, error) || !to.has_filename()) {
+    fs::create_directories(to, error);
+    to /= report->at("plugin").get<std::string>() + ".so";
+  }
+  to = fs::absolute(to, error).lexically_normal();
+  const fs::path fresh = to.string() + "." + std::to_string(getpid());
+  fs::copy_file(report->at("path").get<std::string>(), fresh, fs::copy_options::overwrite_existing,
+                error);
+  if (!error) fs::rename(fresh, to, error);
+  if (error) {
+    const std::string problem = error.message();
+    fs::remove(fresh, error);
+    throw Failure{OPDOCK_INTERNAL, "build: --out: cannot write " + to.string() + ": " + problem +
+                                       "; name a folder that you may write"};
+  }
+  (*report)["copy"] = to.string();
+}
+
 // What became of one plugin.
 void print_plugin(const Report& report) {
   const std::string outcome = text_of(report, "outcome");
@@ -88,6 +116,9 @@ void print_plugin(const Report& report) {
   }
   const bool good = report.at("path").is_string();
   if (good) std::fputs(paragraph(text_of(report, "path"), 2).c_str(), stdout);
+  if (report.contains("copy")) {
+    std::fputs(paragraph("copied to " + text_of(report, "copy"), 2).c_str(), stdout);
+  }
   if (report.contains("changed")) {
     for (const Report& change : report.at("changed"))
       std::fputs(
@@ -119,11 +150,13 @@ void print_next(const Report& report, const Runtime& runtime) {
     if (plugin.at("name") == report.at("plugin") && plugin.at("verdict") != "rejected") return;
   }
   std::printf("Next: opdock install %s, or --plugin-path %s with each command\n",
-              text_of(report, "folder").c_str(), text_of(report, "path").c_str());
+              text_of(report, "folder").c_str(),
+              text_of(report, report.contains("copy") ? "copy" : "path").c_str());
 }
 
 int build_one(const BuildCommand& command, const Runtime& runtime) {
-  const Report report = report_of(command, runtime);
+  Report report = report_of(command, runtime);
+  copy_out(command, &report);
   const bool good = report.at("path").is_string();
   if (command.json) {
     print_json(report);
@@ -135,11 +168,12 @@ int build_one(const BuildCommand& command, const Runtime& runtime) {
 }
 
 int build_all(const BuildCommand& command, const Runtime& runtime) {
-  const Report report = read_report([&](char** out, char* error, uint32_t size) {
+  Report report = read_report([&](char** out, char* error, uint32_t size) {
     return opdock_build_json(runtime.get(), nullptr, options_of(command).dump().c_str(), out, error,
                              size);
   });
-  const Report& plugins = report.at("plugins");
+  Report& plugins = report.at("plugins");
+  for (Report& plugin : plugins) copy_out(command, &plugin);
   const Report& against = report.at("reasons");
   size_t counts[4] = {};
   constexpr const char* kOutcomes[] = {"built", "cached", "skipped", "failed"};

@@ -44,12 +44,6 @@ CLI::App* find_command(CLI::App* app, const Words& words, Words* path) {
   return app;
 }
 
-// 'x=[1, 2]' in quotes if a shell would read more into it.
-std::string shell_word(const std::string& word) {
-  const bool is_plain = word.find_first_of(" \t[](){}*?;&|<>$`\"'\\#~!") == word.npos;
-  return is_plain || word.find('\'') != word.npos ? word : fmt::format("'{}'", word);
-}
-
 // What is left over: neither an option of the command nor an argument that it takes.
 Usage unexpected(const CLI::App& command, const Words& path, const std::string& word) {
   Usage usage{quoted(word), "", "", "", join(path, " ")};
@@ -63,9 +57,6 @@ Usage unexpected(const CLI::App& command, const Words& path, const std::string& 
     const std::string name = word.substr(0, word.find('='));
     usage.wanted = "one of " + join_or(names);
     usage.advice = guess(name, names);
-  } else if (path.front() == "run" && word.find('=') != word.npos) {
-    usage.wanted = "--arg before it";
-    usage.advice = fmt::format("write --arg {}", shell_word(word));
   } else {
     usage.wanted = "no further argument";
   }

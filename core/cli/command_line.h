@@ -14,7 +14,6 @@ struct Arguments {
   std::vector<std::string> command;  // {"cache", "gc"}; {}: nothing but `opdock`
   bool json = false;
   bool deepspeed = false;  // of doctor
-  bool all = false;
   bool codes = false;
   bool removes = false;
   bool forces = false;
@@ -25,9 +24,11 @@ struct Arguments {
   std::vector<std::string> words;  // of `help`: the command to describe
   bool manual = false;             // of `help`: all of it, as a manual page
   GpuMachine machine;              // of list and explain
+  ListCommand list;
   InspectCommand inspect;
   RunOptions run;
   BuildCommand build;
+  InstallCommand install;
   NewCommand fresh;
   AuthorCommand author;
 };

@@ -16,7 +16,18 @@ struct GpuMachine {
   std::vector<std::string> gpus;  // "sm_100", "9.0", "gfx90a"
   std::string driver, cuda, rocm;
 };
-int list_command(const std::string& plugin_path, const GpuMachine& machine, bool json, bool all);
+
+struct ListCommand {
+  std::string plugin_path;
+  std::vector<std::string> names;  // of plugins or ops, perhaps with * and ?; none: all plugins
+  std::string verdict;             // only those with this one; empty: any
+  std::string device;              // only those that serve it: "cpu", "cuda", "rocm"; empty: any
+  GpuMachine machine;
+  bool details = false;  // paths, architectures and reasons too
+  bool all = false;      // and the notices
+  bool json = false;
+};
+int list_command(const ListCommand& command);
 
 struct InspectCommand {
   std::vector<std::string> paths;     // shared objects, wheels, folders, virtual environments
@@ -40,8 +51,15 @@ int deepspeed_doctor_command(const std::string& plugin_path, bool json);
 int show_command(const std::string& plugin_path, const std::string& op, bool json);
 // A reason code; returns false, and prints nothing, if there is none of that name.
 bool explain_code(const std::string& name, bool json);
-// A shared object, or a source plugin, which is built first.
-int install_command(const std::string& path, bool json);
+struct InstallCommand {
+  std::string path;    // a shared object, or a source plugin, which is built first
+  std::string folder;  // empty: the user's own
+  bool force = false;  // in the place of any file, and what this machine rejects
+  bool json = false;
+};
+int install_command(const InstallCommand& command);
+// The plugin `name` from the user's own folder.
+int uninstall_command(const std::string& name, bool json);
 // action: add, force, remove or list; folder: of all but the last, relative to the current one or
 // absolute.
 int trust_command(const std::string& action, const std::string& folder, bool json);
@@ -54,6 +72,7 @@ struct RunOptions {
   std::string plugin_path;
   std::string op;
   std::vector<std::string> arguments;  // "name=VALUE"
+  std::vector<std::string> words;      // more of them, which stood without --arg
   std::string device = "cpu";
   uint64_t seed = 0;
   bool json = false;
@@ -62,6 +81,7 @@ int run_command(const RunOptions& options);
 
 struct BuildCommand {
   std::string path;         // a folder with a plugin.toml, or that file; empty: all or jit
+  std::string out;          // a folder, or the name of a file there, for a copy; empty: none
   bool all = false;         // every source plugin that is found
   bool jit = false;         // compile what plugins carry as device source instead
   std::string plugin_path;  // where `all` and `jit` look instead of the default places
@@ -86,9 +106,11 @@ struct NewCommand {
 int new_command(const NewCommand& command);
 
 struct AuthorCommand {
-  std::string what;                    // "test" or "bench"
+  std::string what;                    // "test", "bench" or "wheel"
   std::string path;                    // a plugin's folder
   std::vector<std::string> arguments;  // for pytest or the benches
+  // Of `wheel`: as `build` has them; the folder that the wheel is written to.
+  std::string cuda_archs, hip_archs, out;
   // Of `bench`: measure ways of launching, on `device` or all; forget what was measured. Then the
   // path and the arguments are folders or names of plugins, perhaps none.
   bool tune = false;

@@ -14,8 +14,8 @@ namespace {
 constexpr const char* kFooter =
     "Exit status: 0 good; 1 what was asked about cannot be used; 2 the command line, a variable\n"
     "or a setting is invalid; 130 stopped by Ctrl-C.\n"
-    "Plugins are searched in $OPDOCK_PLUGIN_PATH if set, else in the user's, the system's and\n"
-    "Opdock's own folders; `opdock doctor` shows which.";
+    "Plugins are searched in $OPDOCK_PLUGIN_PATH if set, else in the folders of the user, of\n"
+    "Python packages, of the system and of Opdock; `opdock doctor` shows which.";
 
 constexpr const char* kBuildFooter =
     "Which architectures count, most important first: --archs and --hip-archs;\n"
@@ -68,17 +68,16 @@ CLI::Option* existing(CLI::Option* option, const char* shown, const char* wanted
                  [=](const std::string& text) { check_exists(option->get_name(), wanted, text); });
 }
 
-CLI::Option* source_plugin(CLI::Option* option) {
-  return checked(option, "PATH",
-                 [=](const std::string& text) { check_source_plugin(option->get_name(), text); });
-}
-
 void add_plugin_path(CLI::App* command, Arguments* args) {
   CLI::Option* option =
       command->add_option("--plugin-path", args->plugin_path,
                           "Folders or files to use instead of the default places, colon-separated");
   checked(option, "PATHS", [=](const std::string& text) { check_paths(option->get_name(), text); });
 }
+
+// What it means main.cc looks up (plugin_names.h).
+constexpr const char* kSourceText =
+    "A folder with a plugin.toml, or the name of a source plugin that is found";
 
 // ---- the subcommands
 
@@ -126,8 +125,16 @@ void add_gpu_machine(CLI::App* command, std::vector<std::string>* gpus, std::str
 }
 
 void declare_reports(CLI::App* app, Arguments* args) {
-  CLI::App* list = add(app, args, "list", "List every plugin found, with its verdict");
-  list->add_flag("--all", args->all, "Show the notices and devices' reasons of usable plugins too");
+  CLI::App* list = add(app, args, "list", "List the plugins that are found, with their verdicts");
+  list->add_option("NAME", args->list.names, "Of plugins or ops, such as softmax or '*norm*'")
+      ->type_name("NAME");
+  word(list->add_option("--verdict", args->list.verdict, "Only those with this verdict"),
+       {"usable", "buildable", "undecided", "rejected"});
+  word(list->add_option("--device", args->list.device, "Only those that are usable on it"),
+       {"cpu", "cuda", "rocm"});
+  list->add_flag("--details", args->list.details, "Show paths, architectures and reasons too");
+  list->add_flag("--all", args->list.all,
+                 "... and the notices and devices' reasons of usable plugins");
   GpuMachine* machine = &args->machine;
   add_gpu_machine(list, &machine->gpus, &machine->driver, &machine->cuda, &machine->rocm);
   add_plugin_path(list, args);
@@ -158,6 +165,7 @@ void declare_inspect(CLI::App* app, Arguments* args) {
   checked(inspect->add_option("PATH", values->paths,
                               "Shared objects, programs, wheels, folders, virtual environments"),
           "PATH", [](const std::string& text) {
+            if (may_be_name(text)) return;
             // A wheel's member is known once the wheel is read.
             const size_t member = text.find(".whl/");
             check_exists("PATH", "a shared object, a wheel or a folder",
@@ -195,9 +203,11 @@ void declare_run(CLI::App* app, Arguments* args) {
   CLI::App* run = add(app, args, "run", "Run an op on small inputs and print the result");
   CLI::Option* op = run->add_option("OP", args->run.op, "An op, or PLUGIN/OP");
   checked(op, "NAME", check_op_name)->required();
-  run->add_option("--arg", args->run.arguments,
-                  "NAME=VALUE: a number, text, True, None, [1,2,3], or randn(4,8), zeros(…),\n"
+  run->add_option("NAME=VALUE", args->run.words,
+                  "Arguments: a number, text, True, None, [1,2,3], or randn(4,8), zeros(…),\n"
                   "ones(…), arange(…); tensors may end in :DTYPE")
+      ->type_name("NAME=VALUE");
+  run->add_option("--arg", args->run.arguments, "The same as an option")
       ->type_name("NAME=VALUE")
       ->take_all();
   run->add_option("--device", args->run.device, "cpu, cuda:0 or rocm:0")
@@ -212,7 +222,7 @@ void declare_build(CLI::App* app, Arguments* args) {
   BuildCommand* values = &args->build;
   CLI::App* build = add(app, args, "build", "Build source plugins into the cache, ahead of time");
   build->footer(kBuildFooter);
-  source_plugin(build->add_option("PATH", values->path, "A folder with a plugin.toml"));
+  build->add_option("PATH", values->path, kSourceText)->type_name("PATH");
   build->add_flag("--all", values->all, "Instead of PATH: every source plugin that is found");
   build->add_flag("--jit", values->jit,
                   "Instead of building: compile the device source that binary plugins carry, as\n"
@@ -227,6 +237,10 @@ void declare_build(CLI::App* app, Arguments* args) {
       ->add_option("--hip-archs", values->hip_archs,
                    "AMD architectures, as in PYTORCH_ROCM_ARCH: \"gfx90a;gfx1030\"")
       ->type_name("LIST");
+  build
+      ->add_option("--out", values->out,
+                   "Put a copy of the result there: into a folder, or as this file")
+      ->type_name("PATH");
   build->add_flag("--debug", values->debug, "Without optimisation, with debug information");
   build->add_flag("--retry", values->retry, "Even if these inputs failed to build before");
   number(build->add_option("--jobs", values->jobs,
@@ -242,10 +256,19 @@ void declare_build(CLI::App* app, Arguments* args) {
 void declare_install(CLI::App* app, Arguments* args) {
   CLI::App* install =
       add(app, args, "install", "Check a plugin and put it into the user's own plugin folder");
-  source_plugin(
-      install->add_option("PATH", args->subject,
-                          "A shared object; or a folder with a plugin.toml, which is built first"))
+  install
+      ->add_option("PATH", args->install.path,
+                   "A shared object; or a folder with a plugin.toml, or the name of a source\n"
+                   "plugin, which is built first")
+      ->type_name("PATH")
       ->required();
+  install->add_option("--to", args->install.folder, "Into this folder instead")
+      ->type_name("FOLDER");
+  install->add_flag("--force", args->install.force,
+                    "In the place of any other file, and what this machine rejects");
+  CLI::App* uninstall =
+      add(app, args, "uninstall", "Remove a plugin from the user's own plugin folder");
+  uninstall->add_option("NAME", args->subject, "Of the plugin")->type_name("NAME")->required();
 }
 
 void declare_trust(CLI::App* app, Arguments* args) {
@@ -278,8 +301,7 @@ void declare_author(CLI::App* app, Arguments* args) {
       ->type_name("FOLDER");
   CLI::App* test =
       app->add_subcommand("test", "Build a source plugin and run its test_*.py by pytest");
-  source_plugin(test->add_option("PATH", args->author.path, "A folder with a plugin.toml"))
-      ->required();
+  test->add_option("PATH", args->author.path, kSourceText)->type_name("PATH")->required();
   test->add_option("ARGS", args->author.arguments, "Further arguments of pytest, after --")
       ->type_name("ARGS");
   CLI::Option* soft = word(
@@ -302,12 +324,24 @@ void declare_author(CLI::App* app, Arguments* args) {
       ->needs(soft);
 }
 
+void declare_wheel(CLI::App* app, Arguments* args) {
+  CLI::App* wheel = app->add_subcommand(
+      "wheel", "Build a source plugin and pack it as a Python package that Opdock finds");
+  wheel->add_option("PATH", args->author.path, kSourceText)->type_name("PATH")->required();
+  wheel->add_option("--out", args->author.out, "Where the wheel goes; default: here")
+      ->type_name("FOLDER");
+  wheel->add_option("--archs", args->author.cuda_archs, "CUDA architectures, as of build")
+      ->type_name("LIST");
+  wheel->add_option("--hip-archs", args->author.hip_archs, "AMD architectures, as of build")
+      ->type_name("LIST");
+}
+
 void declare_bench(CLI::App* app, Arguments* args) {
   CLI::App* bench =
       app->add_subcommand("bench", "Build a source plugin and run its bench_*.py, or tune plugins");
   bench->footer(kBenchFooter);
   // What it may be depends on the options: main.cc checks it.
-  bench->add_option("PATH", args->author.path, "A folder with a plugin.toml")->type_name("PATH");
+  bench->add_option("PATH", args->author.path, kSourceText)->type_name("PATH");
   bench
       ->add_option("ARGS", args->author.arguments,
                    "Arguments of the benches, after --; more PLUGINS")
@@ -370,6 +404,7 @@ void declare(CLI::App* app, Arguments* args) {
   declare_cache(app, args);
   declare_author(app, args);
   declare_bench(app, args);
+  declare_wheel(app, args);
   declare_help(app, args);
 }
 

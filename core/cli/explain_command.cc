@@ -8,6 +8,9 @@
 namespace opdock::cli {
 namespace {
 
+// More than a reader looks through.
+constexpr size_t kMostOpsNamed = 10;
+
 // "cpu: binary plugin: …", the steps of one device, each with its reasons.
 void print_chain(const Report& chain) {
   for (const Report& record : chain) {
@@ -65,11 +68,13 @@ int explain_command(const std::string& plugin_path, const GpuMachine& machine,
   if (report.at("candidates").empty()) {
     const std::vector<std::string> known = report.at("known_ops").get<std::vector<std::string>>();
     const std::vector<std::string> near = report.at("near_ops").get<std::vector<std::string>>();
-    const std::string guess =
-        near.empty() ? "" : fmt::format("did you mean {}? ", join(near, " or "));
-    complain(fmt::format("found no plugin or op named \"{}\"; {}{}", name, guess,
-                         known.empty() ? "no plugin was found at all: see `opdock doctor`"
-                                       : fmt::format("known ops: {}", join(known, ", "))));
+    complain(fmt::format("found no plugin or op named \"{}\"; {}", name,
+                         known.empty()   ? "no plugin was found at all: see `opdock doctor`"
+                         : !near.empty() ? fmt::format("did you mean {}?", join_or(near))
+                         : known.size() > kMostOpsNamed
+                             ? "`opdock list` shows the plugins, `opdock list --details "
+                               "NAME` what one has"
+                             : fmt::format("known ops: {}", join(known, ", "))));
     return status;
   }
   for (const auto& [device, path] : report.at("chosen").items()) {

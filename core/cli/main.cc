@@ -8,6 +8,7 @@
 
 #include "command_line.h"
 #include "errors.h"
+#include "plugin_names.h"
 #include "report_text.h"
 #include "value_checks.h"
 
@@ -29,11 +30,12 @@ void check_build(const opdock::cli::BuildCommand& build) {
     throw Usage{found.empty() ? "nothing to build" : found, "one of PATH, --all and --jit", "", "",
                 ""};
   }
-  if (build.jit && (build.debug || build.retry || build.timeout > 0)) {
+  if (build.jit && (build.debug || build.retry || build.timeout > 0 || !build.out.empty())) {
     add(build.debug, "--debug");
     add(build.retry, "--retry");
     add(build.timeout > 0, "--timeout");
-    throw Usage{found, "none of --debug, --retry and --timeout with --jit", "", "", ""};
+    add(!build.out.empty(), "--out");
+    throw Usage{found, "none of --debug, --retry, --timeout and --out with --jit", "", "", ""};
   }
 }
 
@@ -41,7 +43,6 @@ void check_build(const opdock::cli::BuildCommand& build) {
 void check_bench(const opdock::cli::AuthorCommand& bench) {
   if (!bench.tune && !bench.forget) {
     if (bench.path.empty()) throw Usage{"no PATH", "PATH: a folder with a plugin.toml", "", "", ""};
-    opdock::cli::check_source_plugin("PATH", bench.path);
     return;
   }
   std::vector<std::string> plugins = bench.arguments;
@@ -59,16 +60,28 @@ int dispatch(const Arguments& args) {
     return opdock::cli::kGood;
   }
   if (command == "completion") return opdock::cli::completion_command(args.subject);
-  if (command == "list")
-    return opdock::cli::list_command(args.plugin_path, args.machine, args.json, args.all);
+  if (command == "list") {
+    opdock::cli::ListCommand list = args.list;
+    list.json = args.json;
+    list.plugin_path = args.plugin_path;
+    list.machine = args.machine;
+    return opdock::cli::list_command(list);
+  }
   if (command == "inspect") {
     opdock::cli::InspectCommand inspect = args.inspect;
     inspect.json = args.json;
+    for (std::string& path : inspect.paths) path = opdock::cli::file_named(path);
     return opdock::cli::inspect_command(inspect);
   }
   if (command == "show")
     return opdock::cli::show_command(args.plugin_path, args.subject, args.json);
-  if (command == "install") return opdock::cli::install_command(args.subject, args.json);
+  if (command == "install") {
+    opdock::cli::InstallCommand install = args.install;
+    install.json = args.json;
+    install.path = opdock::cli::plugin_named(install.path, "");
+    return opdock::cli::install_command(install);
+  }
+  if (command == "uninstall") return opdock::cli::uninstall_command(args.subject, args.json);
   if (command == "doctor") {
     return args.deepspeed ? opdock::cli::deepspeed_doctor_command(args.plugin_path, args.json)
                           : opdock::cli::doctor_command(args.plugin_path, args.json);
@@ -78,6 +91,9 @@ int dispatch(const Arguments& args) {
     build.json = args.json;
     build.plugin_path = args.plugin_path;
     check_build(build);
+    if (!build.path.empty()) {
+      build.path = opdock::cli::source_named(build.path, args.plugin_path);
+    }
     return opdock::cli::build_command(build);
   }
   if (command == "trust") {
@@ -90,10 +106,13 @@ int dispatch(const Arguments& args) {
                                               : "add";
     return opdock::cli::trust_command(action, args.subject, args.json);
   }
-  if (command == "test" || command == "bench") {
+  if (command == "test" || command == "bench" || command == "wheel") {
     opdock::cli::AuthorCommand author = args.author;
     author.what = command;
     if (command == "bench") check_bench(author);
+    if (!author.tune && !author.forget) {
+      author.path = opdock::cli::source_named(author.path, "");
+    }
     return opdock::cli::author_command(author);
   }
   if (command == "new") {

@@ -44,10 +44,14 @@ std::string package_folder() {
 
 }  // namespace
 
+std::string python_program() {
+  const char* chosen = std::getenv("OPDOCK_PYTHON");  // the package's own script sets it
+  return chosen != nullptr && *chosen != '\0' ? chosen : "python3";
+}
+
 void run_python(const std::string& what, const std::string& program,
                 std::vector<std::string> arguments) {
-  const char* chosen = std::getenv("OPDOCK_PYTHON");  // the package's own script sets it
-  const std::string python = chosen != nullptr && *chosen != '\0' ? chosen : "python3";
+  const std::string python = python_program();
   if (const std::string folder = package_folder(); !folder.empty()) {
     const char* others = std::getenv("PYTHONPATH");
     const std::string all = others != nullptr && *others != '\0' ? folder + ":" + others : folder;

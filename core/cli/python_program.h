@@ -7,7 +7,10 @@
 
 namespace opdock::cli {
 
-// Becomes Python ($OPDOCK_PYTHON, else python3) and runs `program`, whose sys.argv[1:] are the
+// $OPDOCK_PYTHON, else "python3", which is looked for in PATH.
+std::string python_program();
+
+// Becomes Python (python_program()) and runs `program`, whose sys.argv[1:] are the
 // arguments; this command's own package is imported. what: the command, for messages. Throws
 // Failure if there is no Python.
 [[noreturn]] void run_python(const std::string& what, const std::string& program,

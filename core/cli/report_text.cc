@@ -21,6 +21,26 @@ bool has_reason(const Report& reasons, const char* code) {
                      [&](const Report& reason) { return reason.at("code") == code; });
 }
 
+const std::vector<Cell> kPluginHead = {{"PLUGIN", Style::kDim},
+                                       {"VERSION", Style::kDim},
+                                       {"VERDICT", Style::kDim},
+                                       {"DEVICES", Style::kDim}};
+
+bool is_fit(const std::string& verdict) {
+  return verdict == "usable" || verdict == "buildable";
+}
+
+// "abi-major, note-json": why it is not usable.
+std::string codes_text(const Report& plugin) {
+  std::vector<std::string> codes;
+  for (const Report& reason : plugin.at("reasons")) {
+    const std::string code = text_of(reason, "code");
+    if (reason.at("severity") == "notice") continue;
+    if (std::find(codes.begin(), codes.end(), code) == codes.end()) codes.push_back(code);
+  }
+  return codes.empty() ? "-" : join(codes, ", ");
+}
+
 std::vector<Cell> plugin_row(const Report& plugin) {
   const std::string verdict = text_of(plugin, "verdict");
   return {{name_of(plugin), Style::kBold},
@@ -59,7 +79,7 @@ std::string devices_text(const Report& plugin) {
   std::vector<std::string> parts;
   for (const Report& device : plugin.at("devices")) {
     std::string part = text_of(device, "device");
-    if (device.at("verdict") == "usable") {
+    if (is_fit(text_of(device, "verdict"))) {
       if (device.at("image").is_string()) {
         part += " (" + text_of(device, "image") + ")";
       } else if (has_reason(device.at("reasons"), "compiled-later")) {
@@ -103,12 +123,18 @@ void print_reasons(const Report& reasons, size_t indent, bool all) {
   }
 }
 
+void print_plugin_lines(const Report& plugins) {
+  std::vector<std::vector<Cell>> rows = {kPluginHead};
+  for (const Report& plugin : plugins) {
+    rows.push_back(plugin_row(plugin));
+    if (!is_fit(text_of(plugin, "verdict"))) rows.back().back() = {codes_text(plugin)};
+  }
+  print(table(rows));
+}
+
 // The rows aligned, and under each one its path, architectures and reasons.
 void print_plugins(const Report& plugins, bool all) {
-  std::vector<std::vector<Cell>> rows = {{{"PLUGIN", Style::kDim},
-                                          {"VERSION", Style::kDim},
-                                          {"VERDICT", Style::kDim},
-                                          {"DEVICES", Style::kDim}}};
+  std::vector<std::vector<Cell>> rows = {kPluginHead};
   for (const Report& plugin : plugins) rows.push_back(plugin_row(plugin));
   const std::string text = table(rows);
   size_t begin = text.find('\n') + 1;
@@ -121,8 +147,7 @@ void print_plugins(const Report& plugins, bool all) {
     const std::string archs = archs_text(plugin);
     if (!archs.empty()) print(styled(paragraph("built for " + archs, 2), Style::kDim));
     const std::string verdict = text_of(plugin, "verdict");
-    if (all || (verdict != "usable" && verdict != "buildable"))
-      print_reasons(plugin.at("reasons"), 4, all);
+    if (all || !is_fit(verdict)) print_reasons(plugin.at("reasons"), 4, all);
   }
 }
 

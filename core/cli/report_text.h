@@ -30,6 +30,8 @@ void print_reason(const Report& reason, size_t indent);
 // all: notices too.
 void print_reasons(const Report& reasons, size_t indent, bool all);
 
+// A line each; of those that are not usable the reasons' codes instead of devices.
+void print_plugin_lines(const Report& plugins);
 // The rows aligned, and under each one its path, architectures and reasons; with `all` those of
 // usable plugins too.
 void print_plugins(const Report& plugins, bool all);

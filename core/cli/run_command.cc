@@ -23,7 +23,7 @@ const opdock_param& find_parameter(const Parameters& parameters, const std::stri
     if (name == parameters.data[i].name) return parameters.data[i];
   }
   throw Usage{fmt::format("no parameter \"{}\"", name), "one of the op's",
-              fmt::format("the op is {}", schema), "--arg", ""};
+              fmt::format("the op is {}", schema), "arguments", ""};
 }
 
 opdock_device device_of(const RunOptions& options) {
@@ -115,11 +115,13 @@ int run_command(const RunOptions& options) {
   ValueMaker maker(device, options.seed);
   std::vector<std::string> names;
   std::vector<opdock_value> named;
-  for (const std::string& argument : options.arguments) {
+  std::vector<std::string> arguments = options.arguments;
+  arguments.insert(arguments.end(), options.words.begin(), options.words.end());
+  for (const std::string& argument : arguments) {
     const size_t equals = argument.find('=');
     if (equals == std::string::npos) {
       throw Usage{fmt::format("\"{}\"", argument), "NAME=VALUE",
-                  fmt::format("the op is {}", schema), "--arg", ""};
+                  fmt::format("the op is {}", schema), "arguments", ""};
     }
     names.push_back(argument.substr(0, equals));
     named.push_back(maker.make(find_parameter(parameters, names.back(), schema),

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime.h"
 
+#include <sys/auxv.h>
+
 #include <array>
 #include <cstdlib>
 #include <map>
 #include <utility>
 
 #include "commands.h"
+#include "python_packages.h"
 
 namespace opdock::cli {
 
@@ -22,8 +25,14 @@ opdock_options default_options(const std::string& plugin_path) {
   opdock_options options{};
   options.struct_size = sizeof options;
   if (!plugin_path.empty()) options.plugin_path = plugin_path.c_str();
-  // The Python package's console script says here where other packages announce plugins.
+  // The Python package's console script has said where other packages announce plugins; else
+  // Python is asked, if anybody looks there.
   options.package_path = secure_getenv("OPDOCK_PACKAGE_PATH");
+  if (options.package_path == nullptr && plugin_path.empty() &&
+      std::getenv("OPDOCK_PLUGIN_PATH") == nullptr && getauxval(AT_SECURE) == 0) {
+    static const std::string folders = package_folders();
+    options.package_path = folders.c_str();
+  }
   return options;
 }
 

@@ -64,6 +64,10 @@ void check_exists(const std::string& option, const std::string& wanted, const st
               option, ""};
 }
 
+bool may_be_name(const std::string& text) {
+  return !text.empty() && text.find('/') == text.npos && look(text) != 0;
+}
+
 void check_source_plugin(const std::string& option, const std::string& path) {
   check_exists(option, "a plugin", path);
   std::error_code error;
@@ -115,7 +119,7 @@ void check_page(const std::string& option, const std::string& path) {
 void check_op_name(const std::string& text) {
   if (text.find('=') == text.npos) return;
   throw Usage{quoted(text), "the op's name first, then its arguments",
-              fmt::format("write `opdock run OP --arg '{}'`", text), "OP", ""};
+              fmt::format("write `opdock run OP '{}'`", text), "OP", ""};
 }
 
 }  // namespace opdock::cli

@@ -17,6 +17,8 @@ void check_number(const std::string& option, uint64_t least, uint64_t most,
 void check_seconds(const std::string& option, const std::string& or_else, const std::string& text);
 // wanted: what should be there, such as "a shared object".
 void check_exists(const std::string& option, const std::string& wanted, const std::string& path);
+// Whether it may be a plugin's name: it has no slash, and nothing of that name is here.
+bool may_be_name(const std::string& text);
 // A file, or a folder with a plugin.toml.
 void check_source_plugin(const std::string& option, const std::string& path);
 void check_paths(const std::string& option, const std::string& paths);  // with colons between

@@ -132,6 +132,11 @@ class OpChecker {
 
 }  // namespace
 
+// " (did you mean "float16"?)", or nothing.
+static std::string meant(const std::string& name) {
+  return name.empty() ? "" : fmt::format(" (did you mean \"{}\"?)", name);
+}
+
 OpDecl read_op(const toml::table& toml, size_t number, std::vector<Mistake>* mistakes) {
   TomlTable table(toml, fmt::format("[[op]] {}", number), mistakes);
   table.only({"schema", "doc", "shape", "devices", "dtypes", "flags", "device-arg", "elsewhere",
@@ -147,7 +152,8 @@ OpDecl read_op(const toml::table& toml, size_t number, std::vector<Mistake>* mis
   for (const std::string& dtype : op.dtypes)
     if (!parse_dtype(dtype))
       table.mistake("dtypes", table.place("dtypes", dtype), fmt::format("\"{}\"", dtype),
-                    "names such as float32, float16, bfloat16, int64, bool, float8_e4m3fn");
+                    "names such as float32, float16, bfloat16, int64, bool, float8_e4m3fn" +
+                        meant(meant_dtype(dtype)));
   table.check_once("dtypes", op.dtypes);
   op.flags = table.texts("flags", false);
   op.flag_bits = op_flag_bits(op.flags);

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "schema/dtype.h"
 
+#include <cctype>
 #include <charconv>
+#include <utility>
 
+#include "base/near_names.h"
 #include "opdock/types.hpp"
 
 namespace opdock {
@@ -23,6 +26,28 @@ std::optional<opdock_dtype> parse_dtype(std::string_view text) {
     return opdock_dtype{known.code, known.bits, lanes};
   }
   return std::nullopt;
+}
+
+std::string meant_dtype(std::string_view text) {
+  constexpr std::pair<std::string_view, const char*> kOtherNames[] = {
+      {"half", "float16"},       {"fp16", "float16"},     {"f16", "float16"},
+      {"bf16", "bfloat16"},      {"float", "float32"},    {"single", "float32"},
+      {"fp32", "float32"},       {"f32", "float32"},      {"double", "float64"},
+      {"fp64", "float64"},       {"f64", "float64"},      {"fp8", "float8_e4m3fn"},
+      {"e4m3", "float8_e4m3fn"}, {"e5m2", "float8_e5m2"}, {"byte", "uint8"},
+      {"char", "int8"},          {"i8", "int8"},          {"u8", "uint8"},
+      {"short", "int16"},        {"int", "int32"},        {"i32", "int32"},
+      {"long", "int64"},         {"i64", "int64"},        {"boolean", "bool"},
+  };
+  std::string word(text.substr(text.rfind('.') + 1));  // "torch.float16"
+  for (char& c : word) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  for (const auto& [other, name] : kOtherNames) {
+    if (word == other) return name;
+  }
+  std::vector<std::string> names;
+  for (const detail::DtypeName& known : detail::kDtypeNames) names.emplace_back(known.name);
+  const std::vector<std::string> near = near_names(word, names);
+  return near.empty() ? "" : near.front();
 }
 
 std::string to_text(opdock_device device) {

@@ -21,6 +21,9 @@ inline bool same(opdock_device a, opdock_device b) {
 // without a name is "dtype code 9 bits 8 lanes 1".
 std::string to_text(opdock_dtype dtype);
 std::optional<opdock_dtype> parse_dtype(std::string_view text);
+// The name of a dtype that another name of it, or a misspelt one, means: "float16" for "fp16",
+// "half" and "flaot16"; empty: none.
+std::string meant_dtype(std::string_view text);
 
 // "cpu", "cuda:0", "rocm:1", "device type 3 index 0".
 std::string to_text(opdock_device device);

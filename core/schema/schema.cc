@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "base/near_names.h"
 #include "base/sha256.h"
 #include "opdock/plugin.h"
 #include "schema/defaults.h"
@@ -25,6 +26,14 @@ constexpr TypeName kTypes[] = {
 };
 constexpr std::string_view kTypeList =
     "one of Tensor, int, float, bool, str, complex, ScalarType, Device, Stream, Generator, Object";
+
+// " (did you mean Tensor?)", or nothing.
+std::string meant_type(std::string_view word) {
+  std::vector<std::string> names;
+  for (const TypeName& type : kTypes) names.emplace_back(type.name);
+  const std::vector<std::string> near = near_names(std::string(word), names);
+  return near.empty() ? "" : " (did you mean " + near.front() + "?)";
+}
 
 // Parameters are passed by name from Python, so none may be one of its keywords.
 constexpr std::string_view kPythonKeywords[] = {
@@ -122,7 +131,9 @@ class SchemaParser {
     for (const TypeName& known : kTypes) {
       if (known.name == name) type.tag = known.tag;
     }
-    if (type.tag == OPDOCK_TAG_NONE) in_.fail("a type: " + std::string(kTypeList), start);
+    if (type.tag == OPDOCK_TAG_NONE) {
+      in_.fail("a type: " + std::string(kTypeList) + meant_type(name), start);
+    }
     if (type.tag == OPDOCK_TAG_OBJECT) {
       type.object = parse_object();
     } else {

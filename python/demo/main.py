@@ -49,7 +49,9 @@ def show_plugins():
     folder = dropin.make(Path(os.environ["OPDOCK_BUILD_DIR"]) / "demo-plugins", absent)
     paths = [p for p in (os.environ.get("OPDOCK_ADD_PLUGIN_PATH"), str(folder)) if p]
     environment = dict(os.environ, OPDOCK_ADD_PLUGIN_PATH=":".join(paths))
-    listed = subprocess.run(["opdock", "list"], env=environment, check=False).returncode
+    listed = subprocess.run(
+        ["opdock", "list", "--details"], env=environment, check=False
+    ).returncode
     if listed not in (0, 1):
         sys.exit(f"`opdock list` ended with status {listed}")
 

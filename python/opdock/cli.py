@@ -25,9 +25,7 @@ def main():
     # Packages that announce plugins do so to Python only: the command gets their folders.
     from opdock._runtime import package_folders
 
-    folders = package_folders()
-    if folders:
-        os.environ.setdefault("OPDOCK_PACKAGE_PATH", ":".join(folders))
+    os.environ.setdefault("OPDOCK_PACKAGE_PATH", ":".join(package_folders()))
     os.environ.setdefault("OPDOCK_PYTHON", sys.executable)  # for `opdock test` and `opdock bench`
     os.execv(path, [str(path), *sys.argv[1:]])
 

@@ -40,6 +40,12 @@ __all__ = [
 ]
 __all__ += ["reference", "to_cpu"]
 
+#: pytest shows the test's own lines, not those of what it calls here.
+__tracebackhide__ = True
+
+# A kind of device that failed for good, and the test in which it did.
+_lost = {}
+
 # Half a unit in the last place: the rounding of the result alone.
 HALF_ULP = {"float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8, "float64": 2.0**-53}
 
@@ -48,8 +54,28 @@ def pytest_configure(config):
     config.addinivalue_line("markers", "gpu: needs a CUDA GPU that torch reaches")
 
 
+def _is_lost(kind):
+    """Whether every further call on the device fails, as after an access outside of its memory."""
+    try:
+        torch.cuda.synchronize() if torch_has(kind) else driver.gpu(kind).synchronize()
+    except RuntimeError:
+        return True
+    return False
+
+
+def pytest_exception_interact(node, call, report):
+    """What fails for good fails once: the tests on it that follow are not run."""
+    arguments = getattr(node, "funcargs", {})
+    kind = arguments.get("device") or arguments.get("cuda")
+    is_new = isinstance(kind, str) and kind in driver.DEVICE_TYPES and kind not in _lost
+    if is_new and _is_lost(kind):
+        _lost[kind] = node.name
+
+
 def _why_not(name):
     """Why nothing can be run on this device; None if it can."""
+    if name in _lost:
+        return f"not run: {name} was lost in {_lost[name]}"
     claimed = os.environ.get("OPDOCK_TEST_DEVICES")  # of the plugin that `opdock test` built
     if claimed is not None and name not in claimed.split(","):
         return f"the plugin has no ops for {name}"

@@ -120,7 +120,7 @@ class Runtime {
   }
   std::string install(const std::string& path) const {
     return json([&](char** out, char* error, uint32_t size) {
-      return opdock_install_json(handle_, path.c_str(), out, error, size);
+      return opdock_install_json(handle_, path.c_str(), nullptr, out, error, size);
     });
   }
   opdock_runtime* handle() const { return handle_; }

@@ -3,6 +3,7 @@
 
 import json
 import os
+import re
 import shutil
 import sys
 
@@ -145,6 +146,102 @@ def test_a_failing_build_is_told_in_its_own_words(author, folder, tmp_path):
         "the whole log is /a/log",
     ]
     assert (tmp_path / "log").read_text() == f"build build --retry --json {folder}\n"
+
+
+def test_a_wheel_is_installed_and_found(author, built, folder, tmp_path):
+    plugin = built / "made_cpu.so"
+    done = author("wheel", plugin, folder, tmp_path / "dist", "8.0", "")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert (tmp_path / "log").read_text() == f"build build --retry --json --archs=8.0 {folder}\n"
+    [wheel] = (tmp_path / "dist").iterdir()
+    machine = os.uname().machine
+    assert re.fullmatch(
+        rf"opdock_plugin_made_cpu-0\.1\.0-py3-none-manylinux_2_\d+_{machine}\.whl", wheel.name
+    )
+    bytes_before = wheel.read_bytes()
+    assert author("wheel", plugin, folder, tmp_path / "dist", "", "").returncode == 0
+    assert wheel.read_bytes() == bytes_before, "the same plugin makes the same bytes"
+    site = tmp_path / "site"
+    words = ["-m", "pip", "install", "-q", "--no-index", "--no-deps", "--target", site, wheel]
+    done = run(sys.executable, *words)
+    assert done.returncode == 0, done.stderr
+    found = run(COMMAND, "list", "--json", PYTHONPATH=site, OPDOCK_PYTHON=sys.executable)
+    installed = site / "opdock_plugin_made_cpu" / "made_cpu.so"
+    assert str(installed) in [one["path"] for one in json.loads(found.stdout)["plugins"]]
+    assert installed.read_bytes() == plugin.read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("needed", "versions", "tag"),
+    [
+        ([], [], "manylinux_2_17"),
+        (["libc.so.6", "libm.so.6"], ["GLIBC_2.2.5", "GLIBC_2.4"], "manylinux_2_17"),
+        (["libc.so.6", "ld-linux-x86-64.so.2"], ["GLIBC_2.34", "GLIBC_2.3"], "manylinux_2_34"),
+        (["libstdc++.so.6"], ["GLIBC_2.14", "GLIBCXX_3.4.22"], "manylinux_2_24"),
+        (["libstdc++.so.6"], ["GLIBCXX_3.4.30", "CXXABI_1.3.8"], "manylinux_2_35"),
+        (["libstdc++.so.6"], ["GLIBCXX_3.4", "CXXABI_1.3.13"], "manylinux_2_34"),
+        (["libgcc_s.so.1"], ["GCC_3.0", "GCC_4.2.0"], "manylinux_2_17"),
+        (["libstdc++.so.6"], ["GLIBCXX_3.4.99"], "linux"),
+        (["libc.so.6"], ["OTHER_1.0"], "linux"),
+        (["libcudart.so.12"], ["GLIBC_2.14"], "linux"),
+        (["libcrypt.so.1"], ["GLIBC_2.14"], "linux"),
+    ],
+)
+def test_the_platform_tag_is_the_oldest_that_has_all_symbols(needed, versions, tag):
+    from opdock._author.wheel import platform_tag
+
+    report = {"machine": 62, "needed": needed, "symbol_versions": versions}
+    found, problem = platform_tag(report)
+    assert found == f"{tag}_x86_64" and (problem is None) == (tag != "linux")
+    assert platform_tag({**report, "machine": 183})[0] == f"{tag}_aarch64"
+
+
+def test_after_a_lost_device_the_rest_is_not_run(tmp_path):
+    """One failure; what follows on that device says so, and the CPU's tests go on."""
+    (tmp_path / "test_it.py").write_text(
+        "import pytest\n"
+        "from opdock._author import driver\n"
+        "lost = False\n"
+        "class Gpu:\n"
+        "    def synchronize(self):\n"
+        "        if lost: raise driver.GpuError('cuCtxSynchronize', 700, 'CUDA_ERROR')\n"
+        "driver.gpu = lambda kind, index=0: Gpu()\n"
+        "driver.count = lambda kind: (1, '')\n"
+        "@pytest.mark.parametrize('number', range(4))\n"
+        "def test(device, number):\n"
+        "    global lost\n"
+        "    lost = lost or (device, number) == ('cuda', 2)\n"
+        "    assert number not in (1, 2), 'wrong'\n"
+    )
+    results = tmp_path / "junit.xml"
+    words = [sys.executable, "-m", "pytest", "-q", "-rs", "-p", "opdock.testing"]
+    words += ["-p", "no:cacheprovider", f"--junitxml={results}", tmp_path / "test_it.py"]
+    done = run(*words, OPDOCK_TEST_DEVICES="cpu,cuda", OPDOCK_SOFTGPU="{}")
+    told = re.search(r"SKIPPED \[1\].*: not run: cuda was lost in test\[(.*)\]", done.stdout)
+    assert told and "2" in told[1] and "cuda" in told[1], done.stdout
+    from opdock._author.soft import counted
+
+    assert counted(results) == {"passed": 3, "failed": 4, "skipped": 0, "not run": 1}
+
+
+def test_the_lines_of_our_helpers_are_not_shown(tmp_path):
+    (tmp_path / "test_it.py").write_text(
+        "import torch\n"
+        "from opdock.testing import assert_close, on\n"
+        "def op(x): raise ValueError('of the op')\n"
+        "def test_on(): on('cuda', op)(torch.ones(0))\n"
+        "def test_close(assert_close):\n"
+        "    assert_close(torch.ones(1), torch.zeros(1).double(), 0.1)\n"
+        "from opdock._author import on_device\n"
+        "class Mover:\n"
+        "    def move(self, x, fresh): return x\n"
+        "    def reading(self, tensors, what): return __import__('contextlib').nullcontext()\n"
+        "on_device._mover = lambda device, tensors: Mover()\n"
+    )
+    words = [sys.executable, "-m", "pytest", "-q", "-p", "opdock.testing", tmp_path / "test_it.py"]
+    done = run(*words, "-p", "no:cacheprovider", cwd=tmp_path)
+    assert "2 failed" in done.stdout and "of the op" in done.stdout, done.stdout
+    assert "testing.py" not in done.stdout and "on_device.py" not in done.stdout, done.stdout
 
 
 def test_the_command_hands_over_to_python(opdock, tmp_path):

@@ -39,8 +39,8 @@ def no_compilers(tmp_path):
 
 FOUR = [
     *("plugin.toml", '"0.1.0"', '"0.1.0-rc1"'),
-    *("plugin.toml", "Tensor x", "Tensr x"),
-    *("plugin.toml", '"bfloat16"', '"bfloat"'),
+    *("plugin.toml", "Tensor x", "tensor x"),
+    *("plugin.toml", '"bfloat16"', '"fp16"'),
     *("plugin.toml", "deterministic", "determinstic"),
 ]
 PLACES = ["2:11", "8:16", "12:33", "13:25"]
@@ -57,7 +57,10 @@ def test_each_mistake_in_the_declaration_is_a_line_with_its_place(opdock, mine, 
     ]
     assert advice.startswith("  -> correct the line")
     assert '"version": "0.1.0-rc1", wanted dotted numbers' in lines[0]
-    assert "'Tensr' at position 5" in lines[1] and "wanted a type" in lines[1]
+    assert "'tensor' at position 5" in lines[1] and "wanted a type" in lines[1]
+    assert lines[1].endswith("(did you mean Tensor?)")
+    assert '"fp16", wanted names such as' in lines[2]
+    assert lines[2].endswith('(did you mean "float16"?)')
     assert lines[3].endswith('(did you mean "deterministic"?)')
     report = json.loads(opdock("build", "--json", "mine", PATH=no_compilers).stdout)
     assert [reason["code"] for reason in report["reasons"]] == ["manifest-invalid"] * 4

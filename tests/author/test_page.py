@@ -73,6 +73,54 @@ def test_what_a_build_needs_is_read_as_shown(opdock, tmp_path):
     assert set(known) == {line.split(" ")[0].split(".")[0] for line in block.splitlines()[1:]}
 
 
+VOCABULARY = (SOURCE / "docs" / "vocabulary.md").read_text()
+DEVICE = SOURCE / "core/device/opdock"
+
+
+def declared(*names):
+    """{name: [signature]} of the device functions of these headers, as the page writes them."""
+    found = {}
+    for name in names:
+        text = re.sub(r"//.*", "", (DEVICE / name).read_text())
+        text = re.sub(r"namespace detail \{.*?\n\}", "", text, flags=re.DOTALL)
+        for match in re.finditer(
+            r"^OPDOCK_DEVICE (?:constexpr )?([\w<>*& ]+?[ *&])(\w+(?:<\w+>)?)(\([^{;]*?\)) \{",
+            text,
+            re.M,
+        ):
+            signature = " ".join(f"{match[1].strip()} {match[2]}{match[3]}".split())
+            found.setdefault(match[2].split("<")[0], []).append(signature)
+    return found
+
+
+def name_of(signature):
+    return re.search(r"(\w+)(?:<\w+>)?\(", signature)[1]
+
+
+def test_the_vocabulary_has_every_function_with_its_signature():
+    headers = ["target_soft.cuh", "dtype.cuh", "vector.cuh", "warp.cuh", "reduce.cuh"]
+    headers += ["atomic.cuh", "copy_async.cuh"]
+    functions = declared(*headers)
+    assert len(functions) > 60, functions
+    tables = VOCABULARY.partition("\n## Declarations\n")[2]
+    listed = [s for s in re.findall(r"^\| `(.*?)` \|", tables, re.MULTILINE) if "(" in s]
+    named = {name_of(signature) for signature in listed}
+    assert functions.keys() - named - set(re.findall(r"`(\w+)\(\)`", tables)) == {"soft_atomic"}
+    target = (DEVICE / "target_soft.cuh").read_text()
+    macros = re.findall(r"^#define (OPDOCK_\w+\(.*?\))", target, re.MULTILINE)
+    plain = {re.sub(r"<\w+>\(", "(", s) for many in functions.values() for s in many}
+    for signature in listed:
+        name = name_of(signature)
+        if name.startswith("OPDOCK_"):
+            assert signature in macros or name == "OPDOCK_HOST_DEVICE"
+        elif re.search(r"\bT\b", signature):  # of several types
+            assert (
+                name in functions or f"OPDOCK_ATOMIC({name}," in (DEVICE / "atomic.cuh").read_text()
+            )
+        else:
+            assert re.sub(r"<\w+>\(", "(", signature) in plain, signature
+
+
 ON_DEMAND = (SOURCE / "docs" / "build-on-demand.md").read_text()
 
 

@@ -3,10 +3,11 @@
 
 import os
 import re
+import shutil
 import subprocess
 
 import pytest
-from conftest import BUILD, SOURCE, needs_private_build
+from conftest import BUILD, COMMAND, SOURCE, needs_private_build, run
 
 TEXT = (SOURCE / "docs" / "testing-kernels.md").read_text()
 STAND_INS = BUILD / "libexec" / "opdock" / "softgpu"
@@ -87,6 +88,19 @@ def test_what_contradicts_itself_is_refused_before_anything_is_built(
     done = opdock("test", *words, SOURCE / "plugins" / "noop")
     assert done.returncode == 1 and problem in done.stderr, done.stderr
     assert "building" not in done.stderr
+
+
+def test_a_build_tree_without_it_says_how_to_build_it(opdock, tmp_path):
+    """The command alone, in a folder like a build tree's without the software GPU."""
+    (tmp_path / "share/opdock").mkdir(parents=True)
+    (tmp_path / "core/cli").mkdir(parents=True)
+    (tmp_path / "build.ninja").write_text("")
+    alone = shutil.copy(COMMAND, tmp_path / "core/cli/opdock")
+    done = run(
+        alone, "test", "--device=soft", SOURCE / "plugins/noop", LD_LIBRARY_PATH=BUILD / "core"
+    )
+    assert done.returncode == 1 and f"`ninja -C {tmp_path} softgpu`" in done.stderr, done.stderr
+    assert "./dev opdock test --device=soft" in done.stderr
 
 
 def test_options_that_want_a_software_gpu_are_refused_without_one(opdock):

@@ -92,6 +92,20 @@ def test_what_leaves_no_choice_is_said(tuned):
     assert done.returncode == 0 and "no call on cpu leaves a choice" in done.stdout
 
 
+def test_what_asks_nothing_on_the_cpu_is_passed_over_at_once(tuned, tmp_path):
+    """After one call with the smallest shape: nothing of the other shapes is made or called."""
+    (tuned.source / "bench_ways.py").write_text(
+        "import opdock, torch\n"
+        "SHAPES, DTYPES = [(1 << 20,), (2,), (1 << 10, 1 << 10)], [torch.float32]\n"
+        "def candidates(x):\n"
+        f"    with open({str(tmp_path / 'log')!r}, 'a') as log: print(*x.shape, file=log)\n"
+        "    yield 'ways', 'opdock', 1, lambda: opdock.ops.ways(x, 0)\n"
+    )
+    done = tuned("--tune", "ways", "--device", "cpu")
+    assert done.returncode == 0 and "ways: no call on cpu leaves a choice" in done.stdout
+    assert (tmp_path / "log").read_text() == "2\n"
+
+
 def test_a_plugin_that_nobody_finds_is_built(tuned, tmp_path):
     """The stand-in for `opdock build` names the built plugin."""
     command = tmp_path / "opdock-stand-in"

@@ -82,6 +82,25 @@ def test_build_makes_a_plugin_once(opdock, plugin):
 
 
 @needs_tools
+def test_build_takes_a_name_and_puts_a_copy_where_it_is_wanted(opdock, plugin, tmp_path):
+    found = {"OPDOCK_PLUGIN_PATH": str(tmp_path)}
+    assert not (tmp_path / "home/doubled").exists()
+    (tmp_path / "out").mkdir()
+    built = opdock("build", plugin, "--out", "out")
+    assert built.status == 0 and f"copied to {tmp_path}/out/doubled.so" in built.out, built.out
+    assert f"--plugin-path {tmp_path}/out/doubled.so with each" in built.out
+    plugin.rename(tmp_path / "elsewhere")  # so that the name is no path
+    report = opdock("build", "doubled", "--out", "mine.so", "--json", **found).json
+    assert report["copy"] == str(tmp_path / "mine.so")
+    copies = [tmp_path / "out/doubled.so", tmp_path / "mine.so"]
+    assert all(copy.read_bytes() == pathlib.Path(report["path"]).read_bytes() for copy in copies)
+    every = opdock("build", "--all", "--out", "all", "--plugin-path", tmp_path)
+    assert every.status == 0 and sorted(os.listdir(tmp_path / "all")) == ["doubled.so"]
+    failed = opdock("build", "doubled", "--out", "mine.so/x", **found)
+    assert failed.status == 1 and "--out: cannot write" in failed.err
+
+
+@needs_tools
 def test_build_shows_the_error_and_remembers_it(opdock, plugin):
     source = plugin / "doubled.c"
     source.write_text(SOURCE + "int f(void) { return nothing; }\n")

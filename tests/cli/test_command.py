@@ -42,9 +42,50 @@ def test_list_says_why_each_other_is_not_usable(opdock, folder):
     assert plugins["text.so"]["name"] is None and plugins["text.so"]["usable"] is False
 
 
-def test_list_is_a_table_with_reason_and_advice(opdock, folder):
-    result = opdock("list", "--plugin-path", folder)
-    assert result.status == 0
+def test_list_prints_a_line_a_plugin(opdock, folder):
+    """Of those that are not usable the reasons' codes."""
+    lines = opdock("list", "--plugin-path", folder).out.splitlines()
+    assert [line.split() for line in lines[:4]] == [
+        ["PLUGIN", "VERSION", "VERDICT", "DEVICES"],
+        ["good", "1.0", "usable", "cpu"],
+        ["note_major", "1.0", "rejected", "abi-major"],
+        ["text.so", "-", "rejected", "not-elf"],
+    ]
+    assert lines[4:] == ["", "1 of 3 usable; `opdock list --details` says why the others are not"]
+
+
+@pytest.mark.parametrize(
+    "words, names",
+    [
+        (["good"], ["good"]),
+        (["go*", "text.so"], ["good", None]),
+        (["--verdict", "rejected"], ["note_major", None]),
+        (["--verdict", "rejected", "*_m*"], ["note_major"]),
+        (["--device", "cpu"], ["good"]),
+        (["--device", "rocm"], []),
+    ],
+)
+def test_list_takes_names_and_filters(opdock, folder, words, names):
+    report = opdock("list", "--json", "--plugin-path", folder, *words).json
+    assert [plugin["name"] for plugin in report["plugins"]] == names
+    shown = opdock("list", "--plugin-path", folder, *words).out
+    assert shown.count(".so") == names.count(None) and ("PLUGIN" in shown) == bool(names)
+
+
+def test_list_takes_the_name_of_an_op(opdock):
+    report = opdock("list", "--json", "layer_norm", OPDOCK_PLUGIN_PATH=str(PLUGINS)).json
+    assert {plugin["name"] for plugin in report["plugins"]} == {"norm"}
+
+
+def test_list_of_an_unknown_name_guesses(opdock, folder):
+    result = opdock("list", "goood", "good", "--plugin-path", folder)
+    assert result.status == 1 and result.out == ""
+    assert 'found no plugin or op named "goood"; did you mean good?' in result.err
+
+
+def test_list_with_details_has_reason_and_advice(opdock, folder):
+    result = opdock("list", "--details", "--plugin-path", folder)
+    assert result.status == 0 and str(folder / "good.so") in result.out
     assert "abi-major: found ABI 7.3, wanted ABI 0.3" in result.out
     assert "-> rebuild the plugin" in result.out
     assert "1 of 3 usable" in result.out
@@ -56,6 +97,27 @@ def test_list_of_nothing_says_where_to_look(opdock):
     assert result.status == 0 and "opdock doctor" in result.out
 
 
+def test_plugins_of_python_packages_are_found_without_importing_them(opdock, tmp_path):
+    """By entry points, also of a subpackage; what another environment or no package has is not."""
+    site = tmp_path / "site"
+    for name, value in (("first", "first.below"), ("lost", "nowhere"), ("first-1", "first.two")):
+        info = site / f"{name.replace('-', '_')}-1.0.dist-info"
+        info.mkdir(parents=True)
+        other = "[console_scripts]\nx = first:x\n"
+        (info / "entry_points.txt").write_text(f"{other}[opdock.plugins]\nmine = {value}\n{other}")
+    (site / "first" / "below").mkdir(parents=True)
+    for folder in (site / "first", site / "first" / "below"):
+        (folder / "__init__.py").write_text("raise SystemExit('imported')\n")
+    shutil.copy(CASES / "good.so", site / "first" / "below")
+    variables = {"PYTHONPATH": str(site), "OPDOCK_PYTHON": sys.executable}
+    found = by_name(opdock("list", "--json", **variables).json)["good.so"]
+    assert found["origin"] == "package_path" and found["path"].startswith(str(site))
+    hidden = {**variables, "OPDOCK_PLUGIN_PATH": str(CASES / "note_major.so")}
+    assert list(by_name(opdock("list", "--json", **hidden).json)) == ["note_major.so"]
+    for python in (str(tmp_path / "none"), "/bin/false"):
+        assert opdock("list", OPDOCK_PYTHON=python, PYTHONPATH=str(site)).status == 0
+
+
 def test_list_shows_a_path_that_is_missing(opdock):
     result = opdock("list", "--json", OPDOCK_PLUGIN_PATH="/nowhere/at/all")
     assert [p["reasons"][0]["code"] for p in result.json["plugins"]] == ["path-missing"]
@@ -64,7 +126,7 @@ def test_list_shows_a_path_that_is_missing(opdock):
 def test_list_writes_control_characters_as_text(opdock, folder):
     shutil.copy(CASES / "good_b.so", folder / "\033[31mred\n.so")
     shutil.copy(CASES / "good_b.so", folder / "x\u202eos.\u200b.so")
-    result = opdock("list", "--plugin-path", folder)
+    result = opdock("list", "--details", "--plugin-path", folder)
     assert "\033" not in result.out and "\\x1b[31mred\\x0a.so" in result.out
     assert "\u202e" not in result.out and "x\\u202eos.\\u200b.so" in result.out
 
@@ -138,6 +200,23 @@ def test_explain_of_what_only_an_unfit_plugin_has_is_unfit(opdock, folder):
 def test_explain_of_an_unknown_name_lists_the_known_ops(opdock, folder):
     result = opdock("explain", "nothing", "--plugin-path", folder)
     assert result.status == 1 and "known ops: good" in result.err
+
+
+def test_explain_of_an_unknown_name_among_many_lists_none(opdock):
+    """A name that is near is all that is said; else where the names are."""
+    many = {"OPDOCK_PLUGIN_PATH": str(PLUGINS)}
+    told = opdock("explain", "sofmax", **many).err
+    assert "did you mean softmax" in told and told.count("\n") == 1
+    assert "adam" not in told and "known ops" not in told
+    told = opdock("explain", "qqqqqq", **many).err
+    assert "`opdock list`" in told and "adam" not in told
+
+
+def test_the_name_of_a_plugin_is_guessed_too(opdock):
+    many = {"OPDOCK_PLUGIN_PATH": str(PLUGINS)}
+    assert "did you mean norm?" in opdock("explain", "norms", **many).err
+    for command in ("show", "run"):
+        assert "did you mean an op of the plugin norm?" in opdock(command, "norms", **many).err
 
 
 def test_a_misspelt_op_is_guessed(opdock, folder):
@@ -509,7 +588,7 @@ def test_trust_of_what_is_no_folder_is_bad_usage(opdock, what):
     "arguments",
     [
         ["nonsense"],
-        ["list", "extra"],
+        ["doctor", "extra"],
         ["list", "--nonsense"],
         ["inspect"],
         ["trust"],
@@ -573,6 +652,12 @@ def test_run_prints_the_result(opdock):
     assert result.out == "float32 (2, 2)\n[[0.5, 0.5],\n [0.5, 0.5]]\n"
 
 
+def test_run_takes_arguments_as_they_are_meant(opdock):
+    result = run_op(opdock, "softmax", "x=[[0, 0]]", "--arg", "scale=0.5", "--json")
+    assert result.json["results"][0]["values"] == [0.5, 0.5], result.err
+    assert run_op(opdock, "softmax", "x=[[0, 0]]", "scale=0.5", "--json").out == result.out
+
+
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64"])
 def test_run_takes_other_dtypes(opdock, dtype):
     result = run_op(opdock, "softmax", "--arg", f"x=zeros(2,4):{dtype}", "--json")
@@ -596,6 +681,9 @@ def test_run_gives_the_same_numbers_for_the_same_seed(opdock):
         (["softmax", "--arg", "x=randn(-1)"], 2, "a size"),
         (["softmax", "--arg", "x=randn(999999999)"], 2, "16 Mi"),
         (["softmax", "--arg", "x=randn(2):float33"], 2, "float33"),
+        (["softmax", "x=randn(2):fp16"], 2, "did you mean float16?"),
+        (["softmax", "x=randn(2):torch.bfloat"], 2, "did you mean bfloat16?"),
+        (["softmax", "x"], 2, 'found "x", wanted NAME=VALUE'),
         (["softmax", "--arg", "x=[1]", "--arg", "scale=big"], 2, "scale"),
         (["softmax", "--arg", "x=[1]", "--arg", "causal=yes"], 2, "True or False"),
     ],

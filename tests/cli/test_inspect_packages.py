@@ -211,6 +211,10 @@ def test_list_and_explain_for_another_machine(opdock):
         assert later or devices[name]["image"] is not None
     text = opdock("list", *words)
     assert text.status == 0 and "cuda:0" not in text.out
+    for kind, gpu in (("cuda", "12.9"), ("rocm", "gfx90a")):  # of a kind, whatever they are called
+        one = opdock("list", "softmax", "--device", kind, *words, "--json").json["plugins"]
+        assert [plugin["name"] for plugin in one] == ["softmax"]
+        assert gpu in [device["device"] for device in one[0]["devices"]]
     explained = opdock("explain", "softmax", *words, "--json")
     assert explained.status == 0
     chain = {record["device"]: record for record in explained.json["chain"]}

@@ -74,6 +74,44 @@ def test_another_file_in_its_place_stays(opdock, place):
     assert opdock("install", CASES / "good.so").status == 2
 
 
+def test_force_replaces_another_file_and_installs_what_is_rejected(opdock, place):
+    place.mkdir(parents=True)
+    (place / "good.so").write_text("mine")
+    assert opdock("install", "--force", CASES / "good.so").status == 0
+    assert (place / "good.so").read_bytes() == (CASES / "good.so").read_bytes()
+    result = opdock("install", "--force", CASES / "note_major.so")
+    assert result.status == 0 and "abi-major" in result.out
+    assert names(place) == ["good.so", "note_major.so"]
+
+
+def test_what_is_no_plugin_is_not_installed_by_force_either(opdock, place, folder):
+    result = opdock("install", "--force", folder / "text.so")
+    assert result.status == 1 and "was not installed" in result.out and names(place) == []
+
+
+def test_another_folder_to_install_to(opdock, place, tmp_path):
+    result = opdock("install", CASES / "good.so", "--to", "other/plugins")
+    assert result.status == 0 and "by --plugin-path" in result.out
+    assert names(tmp_path / "other/plugins") == ["good.so"] and not place.exists()
+    run = opdock("list", "good", "--plugin-path", tmp_path / "other/plugins", "--json")
+    assert run.json["plugins"][0]["usable"] is True
+
+
+def test_uninstall_removes_what_install_put_there(opdock, place, tmp_path):
+    assert opdock("install", CASES / "good.so").status == 0
+    result = opdock("uninstall", "good", OPDOCK_ADD_PLUGIN_PATH=str(CASES / "good_v2.so"))
+    assert result.status == 0 and "good 1.0 was removed" in result.out, result.err
+    assert f"Another one is found: {CASES / 'good_v2.so'}" in result.out
+    assert names(place) == []
+    again = opdock("uninstall", "good", "--json")
+    assert again.status == 1 and "good.so" not in again.out and "`opdock install`" in again.err
+    # Nothing but plugins of that name, and nothing elsewhere.
+    (place / "mine.so").write_text("mine")
+    assert opdock("uninstall", "mine").status == 2 and names(place) == ["mine.so"]
+    (place.parent / "good.so").write_bytes((CASES / "good.so").read_bytes())
+    assert opdock("uninstall", "../good").status == 1 and (place.parent / "good.so").exists()
+
+
 def test_a_link_is_followed(opdock, place, tmp_path):
     (tmp_path / "link.so").symlink_to(CASES / "good.so")
     assert opdock("install", tmp_path / "link.so").status == 0

@@ -15,8 +15,8 @@ from test_command import REASON_KEYS
 
 DOCS = pathlib.Path(__file__).parents[2] / "docs"
 COMMANDS = [
-    *("list", "inspect", "show", "explain", "doctor", "run", "build", "install", "trust", "cache"),
-    *("new", "test", "bench", "help", "completion"),
+    *("list", "inspect", "show", "explain", "doctor", "run", "build", "install", "uninstall"),
+    *("trust", "cache", "new", "test", "bench", "wheel", "help", "completion"),
 ]
 ACTIONS = ["ls", "gc", "clear", "verify", "export", "import"]
 
@@ -66,8 +66,7 @@ def test_the_version_is_printed(opdock):
         (["new", "x", "--kind", "devic"], "did you mean device?"),
         (["completion", "bsh"], "did you mean bash?"),
         (["--json", "list"], "a command first"),
-        (["run", "good", "x=[1, 2]"], "write --arg 'x=[1, 2]'"),
-        (["run", "x=1", "good"], "--arg 'x=1'"),
+        (["run", "x=1", "good"], "write `opdock run OP 'x=1'`"),
         (["explain"], "a reason's code"),
     ],
 )
@@ -97,7 +96,7 @@ def test_numbers_that_cannot_be_are_refused_in_words(opdock, source, words, told
 @pytest.mark.parametrize(
     "words, command",
     [
-        (["list", "extra"], "list"),
+        (["doctor", "extra"], "doctor"),
         (["inspect"], "inspect"),
         (["run", "good", "--device", "tpu"], "run"),
         (["run", "--seed", "x", "good"], "run"),
@@ -123,7 +122,7 @@ def test_bad_usage_points_to_the_help_of_the_command(opdock, tmp_path, words, co
 @pytest.mark.parametrize(
     "words",
     [
-        *(["build"], ["test"], ["bench"], ["inspect"], ["install"], ["trust"]),
+        *(["build"], ["test"], ["bench"], ["wheel"], ["inspect"], ["install"], ["trust"]),
         *(["cache", "import"], ["list", "--plugin-path"], ["doctor", "--plugin-path"]),
         *(["explain", "good", "--plugin-path"], ["show", "good", "--plugin-path"]),
         *(["run", "good", "--plugin-path"], ["build", "--all", "--plugin-path"]),
@@ -139,6 +138,24 @@ def test_a_path_that_is_not_there_is_bad_usage_everywhere(opdock, words):
 def test_one_missing_path_of_several_is_named(opdock, folder):
     result = opdock("list", "--plugin-path", f"{folder}:/nowhere")
     assert result.status == 2 and "/nowhere" in result.err and str(folder) not in result.err
+
+
+@pytest.mark.parametrize("kind", ["build", "test", "bench", "wheel", "install", "inspect"])
+def test_a_name_that_is_neither_here_nor_found(opdock, source, folder, kind):
+    """Where a path is taken, a plugin's name is; one that is near is offered."""
+    found = {"OPDOCK_PLUGIN_PATH": f"{folder}:{source}"}
+    near = "good" if kind in ("inspect", "install") else "doubled"
+    for name, told in ((f"{near}x", f"did you mean {near}?"), ("qqqqqq", "`opdock list` shows")):
+        result = opdock(kind, name, **found)
+        assert result.status == 2 and result.out == "", result.out
+        assert f'"{name}": No such file or plugin' in result.err and told in result.err
+
+
+def test_inspect_takes_the_name_of_a_plugin(opdock, folder, tmp_path):
+    found = {"OPDOCK_PLUGIN_PATH": str(folder)}
+    assert opdock("inspect", "good", "--json", **found).json["path"] == str(folder / "good.so")
+    (tmp_path / "good").write_text("what lies here comes first")
+    assert opdock("inspect", "good", "--json", **found).json["path"] == "good"
 
 
 @pytest.mark.parametrize("kind", ["build", "test", "bench", "install"])

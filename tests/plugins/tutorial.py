@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Follows a page literally: writes its files, builds them, runs its Python.
+"""Follows pages literally: writes their files, builds them, runs their Python.
 
     tutorial.py MARKDOWN FILES RUNS WORK_FOLDER SOURCE_ROOT MESON OPDOCK_PACK [MESON_OPTION…]
 
-FILES and RUNS are how many blocks of each kind the page has, so that a misspelt head is noticed.
+MARKDOWN is a page, or several with commas between, which are followed one after the other. FILES
+and RUNS are how many blocks of each kind they have, so that a misspelt head is noticed.
 
 A code block whose first line is "```LANGUAGE PATH" is the file PATH; "```python run" is run after
 the plugins have been built from the files so far. Everything happens in WORK_FOLDER, with the
@@ -50,7 +51,7 @@ def build():
 
 
 prepare()
-text = Path(markdown).read_text()
+text = "".join(Path(page).read_text() for page in markdown.split(","))
 blocks = re.findall(r"^```(\w+) (\S+)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
 ran = written = 0
 for _language, name, body in blocks:

@@ -395,17 +395,21 @@ print([f for f in package_folders() if f.startswith(sys.argv[1])], "parent" in s
 
 
 def test_the_console_script_shows_announced_plugins(tmp_path):
-    """`opdock list` and `python -m opdock list` know what Python packages announce."""
+    """`opdock list`, the command alone, and `python -m opdock list` know what packages announce."""
     from opdock import cli
 
     assert cli.command() is not None
     package = announce(tmp_path, "announced", "mine = announced\n")
     environment = environment_with(tmp_path)
     program = "from opdock.cli import main; import sys; sys.argv[1:] = ['list', '--json']; main()"
-    for arguments in (["-m", "opdock", "list", "--json"], ["-c", program]):
-        done = subprocess.run(
-            [sys.executable, *arguments], capture_output=True, text=True, env=environment
-        )
+    alone = {**environment, "OPDOCK_PYTHON": sys.executable}
+    alone.pop("OPDOCK_PACKAGE_PATH", None)
+    for words, variables in (
+        ([sys.executable, "-m", "opdock", "list", "--json"], environment),
+        ([sys.executable, "-c", program], environment),
+        ([str(cli.command()), "list", "--json"], alone),
+    ):
+        done = subprocess.run(words, capture_output=True, text=True, env=variables)
         plugins = json.loads(done.stdout)["plugins"]
         assert str(package / "mine.so") in [plugin["path"] for plugin in plugins]
 

@@ -8,19 +8,23 @@ namespace opdock {
 
 struct half {  // IEEE binary16
   uint16_t bits;
+  OPDOCK_DEVICE explicit operator float() const { return half_bits_to_float(bits); }
 };
 struct bfloat16 {
   uint16_t bits;
+  OPDOCK_DEVICE explicit operator float() const {
+    return bits_float(static_cast<uint32_t>(bits) << 16);
+  }
 };
 
 OPDOCK_DEVICE float to_float(float value) {
   return value;
 }
 OPDOCK_DEVICE float to_float(half value) {
-  return half_bits_to_float(value.bits);
+  return static_cast<float>(value);
 }
 OPDOCK_DEVICE float to_float(bfloat16 value) {
-  return bits_float(static_cast<uint32_t>(value.bits) << 16);
+  return static_cast<float>(value);
 }
 
 // Rounds to nearest, ties to even.

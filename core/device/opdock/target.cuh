@@ -40,6 +40,18 @@ using int32_t = int;
 using int64_t = long long;
 using uint64_t = unsigned long long;
 
+}  // namespace opdock
+// hipRTC has them, NVRTC does not. Elsewhere they are <cstdint>'s.
+#if defined(__CUDACC_RTC__)
+using opdock::int32_t;
+using opdock::int64_t;
+using opdock::uint16_t;
+using opdock::uint32_t;
+using opdock::uint64_t;
+using opdock::uint8_t;
+#endif
+namespace opdock {
+
 // Threads that execute together: 32 on NVIDIA GPUs and AMD's RDNA, 64 on CDNA. A parameter of the
 // target, never to be assumed.
 OPDOCK_DEVICE constexpr int warp_width() {
@@ -255,12 +267,17 @@ OPDOCK_DEVICE void bfloat16_pair_to_floats(uint32_t pair, float* low, float* hig
 #define OPDOCK_HAS_PAIRS 0
 #endif
 
+// Templates, so that these names are not ambiguous after `using namespace opdock`: the compiler has
+// functions of its own under them, which are no templates and then come first.
+
 // e^x to about 2 ulp; 0 for -infinity.
-OPDOCK_DEVICE float exp(float x) {
+template <class T>
+OPDOCK_DEVICE float exp(T x) {
   return expf(x);
 }
 // 2^x to 2 ulp, subnormal results flushed to 0.
-OPDOCK_DEVICE float exp2(float x) {
+template <class T>
+OPDOCK_DEVICE float exp2(T x) {
 #if OPDOCK_HIP
   return exp2f(x);
 #else
@@ -270,14 +287,17 @@ OPDOCK_DEVICE float exp2(float x) {
 #endif
 }
 // e^x - 1 to 1 ulp.
-OPDOCK_DEVICE float expm1(float x) {
+template <class T>
+OPDOCK_DEVICE float expm1(T x) {
   return expm1f(x);
 }
 // The natural logarithm to 1 ulp.
-OPDOCK_DEVICE float log(float x) {
+template <class T>
+OPDOCK_DEVICE float log(T x) {
   return logf(x);
 }
-OPDOCK_DEVICE float sqrt(float x) {
+template <class T>
+OPDOCK_DEVICE float sqrt(T x) {
   return sqrtf(x);
 }
 // 1 / x to 1 ulp, subnormal results flushed to 0.
@@ -291,18 +311,22 @@ OPDOCK_DEVICE float rcp(float x) {
 #endif
 }
 // The hyperbolic tangent to 2 ulp.
-OPDOCK_DEVICE float tanh(float x) {
+template <class T>
+OPDOCK_DEVICE float tanh(T x) {
   return tanhf(x);
 }
 // The error function to 2 ulp.
-OPDOCK_DEVICE float erf(float x) {
+template <class T>
+OPDOCK_DEVICE float erf(T x) {
   return erff(x);
 }
-OPDOCK_DEVICE float rsqrt(float x) {
+template <class T>
+OPDOCK_DEVICE float rsqrt(T x) {
   return rsqrtf(x);
 }
 // The larger; the other one if one is NaN.
-OPDOCK_DEVICE float max(float a, float b) {
+template <class T, class U>
+OPDOCK_DEVICE float max(T a, U b) {
   return fmaxf(a, b);
 }
 // The larger; NaN if one is.
@@ -315,13 +339,16 @@ OPDOCK_DEVICE float max_or_nan(float a, float b) {
   return a < b || b != b ? b : a;
 #endif
 }
-OPDOCK_DEVICE float min(float a, float b) {
+template <class T, class U>
+OPDOCK_DEVICE float min(T a, U b) {
   return fminf(a, b);
 }
-OPDOCK_DEVICE float abs(float x) {
+template <class T>
+OPDOCK_DEVICE float abs(T x) {
   return fabsf(x);
 }
-OPDOCK_DEVICE float fma(float a, float b, float c) {
+template <class T, class U, class V>
+OPDOCK_DEVICE float fma(T a, U b, V c) {
   return fmaf(a, b, c);
 }
 OPDOCK_DEVICE float infinity() {

@@ -33,6 +33,15 @@ using int32_t = int;
 using int64_t = long long;
 using uint64_t = unsigned long long;
 
+}  // namespace opdock
+using opdock::int32_t;
+using opdock::int64_t;
+using opdock::uint16_t;
+using opdock::uint32_t;
+using opdock::uint64_t;
+using opdock::uint8_t;
+namespace opdock {
+
 OPDOCK_DEVICE constexpr int warp_width() {
   return OPDOCK_SOFT_WARP;
 }

@@ -241,16 +241,27 @@ OPDOCK_EXPORT opdock_status opdock_codes_json(char** out, char* error, uint32_t 
 OPDOCK_EXPORT opdock_status opdock_build_json(opdock_runtime* runtime, const char* path,
                                               const char* options, char** out, char* error,
                                               uint32_t error_size);
-/* Copies the shared object `path` into the user's own plugin folder, as NAME.so by its note's name,
- * if this machine does not reject it. A reader finds either the previous plugin or the new one,
- * complete; a process that has loaded the old one keeps it. The path is consent. May block on
- * files. Writes what opdock_list_json has of the installed plugin, and "path" (null: it is
- * rejected, "reasons" say why, and nothing was changed), "replaced" (the version that it replaces,
- * or null) and "found" (whether the search finds it there: OPDOCK_PLUGIN_PATH may lead elsewhere).
- * OPDOCK_INVALID_ARGUMENT for a path that is not a readable regular file, without a home folder,
- * and if another plugin's file has the name; OPDOCK_INTERNAL if it cannot be written. */
+/* Copies the shared object `path` into a plugin folder, as NAME.so by its note's name, if this
+ * machine does not reject it. options: NULL, or an object as JSON that may have "folder" (else it
+ * is the user's own; it is made if it is not there) and "force" (true: what this machine rejects is
+ * installed too, if it is a plugin, and any file of that name is replaced). A reader finds either
+ * the previous plugin or the new one, complete; a process that has loaded the old one keeps it. The
+ * path is consent. May block on files. Writes what opdock_list_json has of the installed plugin,
+ * and "path" (null: it is rejected, "reasons" say why, and nothing was changed), "replaced" (the
+ * version that it replaces, or null) and "found" (whether the search finds it there:
+ * OPDOCK_PLUGIN_PATH may lead elsewhere). OPDOCK_INVALID_ARGUMENT for a path that is not a readable
+ * regular file, for other options, without a home folder, and if another plugin's file has the
+ * name; OPDOCK_INTERNAL if it cannot be written. */
 OPDOCK_EXPORT opdock_status opdock_install_json(opdock_runtime* runtime, const char* path,
-                                                char** out, char* error, uint32_t error_size);
+                                                const char* options, char** out, char* error,
+                                                uint32_t error_size);
+/* Removes the plugin `name` from the user's own plugin folder; a process that has loaded it keeps
+ * it. Writes {"name", "version" and "path" of what was removed, "path_left" (a plugin of that name
+ * that the search finds still, or null)}. OPDOCK_NOT_FOUND if no such plugin is installed there,
+ * OPDOCK_INVALID_ARGUMENT without a home folder and for a file of that name that is another's,
+ * OPDOCK_INTERNAL if it cannot be removed. */
+OPDOCK_EXPORT opdock_status opdock_uninstall_json(opdock_runtime* runtime, const char* name,
+                                                  char** out, char* error, uint32_t error_size);
 /* Tells the library that `library` ("torch", "python") is in this process in `version`
  * ("2.13.0+cpu"), if the caller knows the version and the library cannot find it out; verdicts on
  * plugins that declare the library use it from the next scan on. OPDOCK_INVALID_ARGUMENT for a

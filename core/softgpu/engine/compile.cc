@@ -13,6 +13,7 @@
 #include <sstream>
 
 #include "base/sha256.h"
+#include "cuda_words.h"
 #include "embedded.h"
 #include "process.h"
 
@@ -189,7 +190,12 @@ bool build(const KernelSource& source, const std::vector<std::string>& cxx, cons
     erase_all(&output, at + "include/");
     erase_all(&output, at + "program/");
     erase_all(&output, "/softgpu/");
-    *problem = "the device source does not compile for the software GPU:\n" + output;
+    const std::string words = explain_cuda_words(source, output);
+    *problem = words.empty()
+                   ? "the device source does not compile for the software GPU:\n" + output
+                   : "the device source does not compile for the software GPU, which has the "
+                     "vocabulary of opdock/device.cuh (docs/vocabulary.md):\n" +
+                         words;
     return false;
   }
   return true;

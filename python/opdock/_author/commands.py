@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`opdock test PATH` and `opdock bench PATH`: build a source plugin, then run what its author wrote
-beside it, with that plugin alone on the search path. The command starts this with its own path.
+beside it, with that plugin alone on the search path. `opdock wheel PATH` packs it. The command
+starts this with its own path.
 """
 
 import importlib.util
@@ -111,6 +112,21 @@ def run(kind, folder, files, arguments, env):
     return max(statuses, key=abs)
 
 
+def make_wheel(command, folder, out, cuda_archs, hip_archs):
+    """Returns the exit status. out: a folder; the lists: of `opdock build`, or empty."""
+    from opdock._author import wheel
+
+    lists = {"--archs": cuda_archs, "--hip-archs": hip_archs}
+    plugin = build(command, folder, [f"{name}={archs}" for name, archs in lists.items() if archs])
+    if plugin is None:
+        return 1
+    try:
+        wheel.write(plugin, inspect(plugin), out)
+    except OSError as error:
+        raise Problem(f"cannot write the wheel to {out}: {error}; name another folder") from None
+    return 0
+
+
 def test_on_soft(folder, files, arguments, command, options):
     """`opdock test --device=soft`: returns the exit status."""
     from opdock._author import soft
@@ -144,13 +160,16 @@ def tune_or_forget(command, kind, words):
 def main(words):
     """words: the command's path, "test" or "bench", the plugin's folder, perhaps --soft=JSON (the
     command's core/cli/author_command.cc writes it), arguments of pytest or of the benches; or the
-    path, "tune", a device or "", and plugins; or the path, "forget" and plugins. Returns the exit
-    status: 0 good, 1 not, 2 bad usage."""
+    path, "wheel" and the arguments of make_wheel(); or the path, "tune", a device or "", and
+    plugins; or the path, "forget" and plugins. Returns the exit status: 0 good, 1 not, 2 bad
+    usage."""
     command, kind, *rest = words
     try:
         if kind in ("tune", "forget"):
             return tune_or_forget(command, kind, rest)
         path, *arguments = rest
+        if kind == "wheel":
+            return make_wheel(command, Path(path), *arguments)
         folder, files = find_files(kind, Path(path))
         check_packages(kind)
         if arguments and arguments[0].startswith("--soft="):

@@ -10,6 +10,8 @@ import torch
 from opdock._author import driver
 from opdock._names import DTYPES
 
+__tracebackhide__ = True  # of pytest: the line of the test is what matters
+
 _ALIGNMENT = 256  # of what the driver allocates; a tensor's address keeps its rest
 
 

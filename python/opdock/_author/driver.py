@@ -10,6 +10,8 @@ import ctypes
 import functools
 from ctypes import byref, c_char_p, c_int, c_size_t, c_uint, c_void_p
 
+__tracebackhide__ = True  # of pytest: the line of the test is what matters
+
 #: DLPack's numbers.
 DEVICE_TYPES = {"cuda": 2, "rocm": 10}
 _LIBRARIES = {

@@ -9,6 +9,7 @@ answer for all.
 
 import contextlib
 import importlib.util
+import math
 import statistics
 import sys
 import time
@@ -127,10 +128,11 @@ def listed(module, name, usual, device):
     return found.get(device, usual[device]) if isinstance(found, dict) else found
 
 
-def situations_of(module, device, skipped):
-    """(text, function) for each op, shape and dtype on the device."""
+def situations_of(module, device, skipped, smallest=False):
+    """(text, function) for each op, shape and dtype on the device. smallest: the one shape."""
     kind = device.partition(":")[0]
-    for shape in listed(module, "SHAPES", SHAPES, kind):
+    shapes = listed(module, "SHAPES", SHAPES, kind)
+    for shape in [min(shapes, key=math.prod)] if smallest and shapes else shapes:
         for dtype in listed(module, "DTYPES", DTYPES, kind):
             text = f"{'x'.join(map(str, shape))} {str(dtype).removeprefix('torch.')} {device}"
             try:
@@ -140,6 +142,16 @@ def situations_of(module, device, skipped):
                         yield f"{op} {text}", function
             except (RuntimeError, TypeError, NotImplementedError) as error:
                 skipped.append((text, error))
+
+
+def asks_on_cpu(modules):
+    """Whether a call on the CPU asks for a way, by one of each op and dtype."""
+    for module in modules:
+        for _, function in situations_of(module, "cpu", [], smallest=True):
+            with contextlib.suppress(OpdockError):
+                if questions_of(function):
+                    return True
+    return False
 
 
 def answers_of(text, function, device, progress):
@@ -244,7 +256,7 @@ def main(words):
         )
         return 1
     here = devices()
-    wanted = [only] if only else here
+    wanted = [only] if only else list(here)
     if only and only.partition(":")[0] not in here:
         print(
             f"opdock: bench: --device: found {only}, wanted one that the plugin has ops for and "
@@ -253,6 +265,13 @@ def main(words):
         )
         return 1
     skipped = []
+    if "cpu" in wanted and not asks_on_cpu(modules):
+        print(
+            f"{name}: no call on cpu leaves a choice: its ops have one way there (docs/tuning.md)"
+        )
+        wanted.remove("cpu")
+        if not wanted:
+            return 0
     found = measure(modules, wanted, Progress(), skipped)
     for text, error in skipped:
         print(f"skipped {text}: {str(error).splitlines()[0]}")

@@ -10,6 +10,8 @@ import torch
 
 from opdock._author import driver
 
+__tracebackhide__ = True  # of pytest: the line of the test is what matters
+
 
 def is_soft():
     """Whether the driver libraries are the software GPU's stand-ins."""
@@ -177,7 +179,6 @@ def on(device, op):
         return op
 
     def call(*args, **keywords):
-        __tracebackhide__ = True  # of pytest: the line of the test is what matters
         mover = _mover(device, list(_tensors([*args, *keywords.values()])))
         moved = {}  # by id, so that one tensor given twice stays one
 

@@ -79,13 +79,17 @@ def code_folder():
 
 
 def counted(path):
-    """{"passed": …, "failed": …, "skipped": …} of a JUnit file."""
-    counts = {"passed": 0, "failed": 0, "skipped": 0}
+    """{"passed": …, "failed": …, "skipped": …, "not run": …} of a JUnit file."""
+    counts = {"passed": 0, "failed": 0, "skipped": 0, "not run": 0}
     if path.exists():
         for case in ElementTree.parse(path).getroot().iter("testcase"):
-            tags = {child.tag for child in case}
-            outcome = "failed" if tags & {"failure", "error"} else "passed"
-            counts["skipped" if outcome == "passed" and "skipped" in tags else outcome] += 1
+            tags = {child.tag: child.get("message", "") for child in case}
+            if tags.keys() & {"failure", "error"}:
+                counts["failed"] += 1
+            elif "skipped" in tags:
+                counts["not run" if tags["skipped"].startswith("not run: ") else "skipped"] += 1
+            else:
+                counts["passed"] += 1
     return counts
 
 
@@ -140,7 +144,7 @@ def run_one(run, base, report, arch, progress, options, code):
         if options["counters"]:
             print_counters(counters)
     parts = [f"{count} {what}" for what, count in counts.items() if count or what == "passed"]
-    parts += [f"{found} findings"] if found else []
+    parts += [f"{found} finding{'s' if found > 1 else ''}"] if found else []
     good = status == 0 and found == 0 and counts["passed"] > 0
     if status == 0 and not counts["passed"]:
         parts.append("nothing ran")

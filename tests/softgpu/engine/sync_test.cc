@@ -265,6 +265,35 @@ TEST(Compile, SaysWhatTheCompilerSaid) {
   expect_finding(problem, {"/nonexistent.so"});
 }
 
+TEST(Compile, SaysWhatToWriteForCudasNames) {
+  KernelSource source;
+  source.program_name = "mine.cuh";
+  source.program =
+      "#include \"opdock/device.cuh\"\n"
+      "// atomicMax in a comment, \"\n"
+      "const char* text = \"__ldg /* in a text\";\n"
+      "__global__ void mine(float* y) {\n"
+      "  __shared__ float sums[32];\n"
+      "  /* two\n lines */ y[threadIdx.x] = sums[threadIdx.x] + opdock::exp(y[0]);\n"
+      "}\n";
+  source.headers = headers_with({});
+  source.kernels = {"mine"};
+  std::string problem;
+  EXPECT_EQ(compile_kernels(source, KERNEL_FOLDER, &problem), "");
+  EXPECT_EQ(problem.substr(problem.find('\n') + 1),
+            "mine.cuh:4: __global__ is CUDA's; write OPDOCK_KERNEL(max_threads) instead of "
+            "\"__global__ void\"\n"
+            "mine.cuh:5: __shared__ is CUDA's; write OPDOCK_SHARED(type, name, count), or "
+            "dynamic_shared<T>()\n"
+            "mine.cuh:7: threadIdx is CUDA's; write thread_index(), thread_index_y(), "
+            "thread_index_z()\n");
+  // What is the compiler's to say is not hidden behind a name that it has not complained of.
+  source.program = "#include \"opdock/device.cuh\"\nOPDOCK_KERNEL(1) mine() { nonsense(); }\n";
+  source.headers.emplace_back("mine.h", "#define MINE __syncthreads()\n");
+  EXPECT_EQ(compile_kernels(source, KERNEL_FOLDER, &problem), "");
+  expect_finding(problem, {"mine.cuh:2", "nonsense"});
+}
+
 TEST(Compile, TakesTheOptionsThatMeanSomething) {
   KernelSource source;
   source.program =

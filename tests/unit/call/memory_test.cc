@@ -154,7 +154,11 @@ constexpr Function kFunctions[] = {
      }},
     {"install",
      [](opdock_runtime*, char* error, uint32_t size) {
-       return opdock_install_json(nullptr, nullptr, &report, error, size);
+       return opdock_install_json(nullptr, nullptr, nullptr, &report, error, size);
+     }},
+    {"uninstall",
+     [](opdock_runtime*, char* error, uint32_t size) {
+       return opdock_uninstall_json(nullptr, nullptr, &report, error, size);
      }},
     {"build",
      [](opdock_runtime* runtime, char* error, uint32_t size) {

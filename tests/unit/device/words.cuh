@@ -4,7 +4,7 @@
 
 #include "opdock/device.cuh"
 using namespace opdock;
-OPDOCK_KERNEL(128) words(float* f, int* i, opdock::uint32_t* u, opdock::uint64_t* l) {
+OPDOCK_KERNEL(128) words(float* f, int* i, uint32_t* u, uint64_t* l, const bfloat16* b) {
   OPDOCK_SHARED(float, shared, 1024);
   const int t = thread_index_z() + block_threads_z() +
                 static_cast<int>(block_index_z() + grid_blocks_y() + grid_blocks_z());
@@ -36,8 +36,11 @@ OPDOCK_KERNEL(128) words(float* f, int* i, opdock::uint32_t* u, opdock::uint64_t
   store_unit<1>(i + 8, load_unit<1>(i + 9));
   store_unit<16>(f + 8, load_unit<16>(f + 12));
   u[2] = funnel_right(u[0], u[1], 8);
-  f[4] = opdock::log(f[3]) + opdock::expm1(f[7]);
-  f[5] = opdock::rcp(f[4]) + opdock::erf(f[5]) + opdock::tanh(f[6]);
+  // Not ambiguous with the compiler's own functions and types.
+  f[4] = log(f[3]) + expm1(f[7]) + exp(f[8]) + exp2(f[9]) + sqrt(f[10]) + rsqrt(f[11]);
+  f[5] = rcp(f[4]) + erf(f[5]) + tanh(f[6]) + max(f[1], f[2]) + min(f[3], f[4]) + abs(f[5]);
+  f[6] = fma(f[1], f[2], f[3]) + float(b[0]) + float(opdock::half{uint16_t(u[5])});
+  for (int64_t k = 12; k < int64_t(i[7]); ++k) f[k] = to_float(b[k]);
   l[1] = multiply_high(l[2], l[3]);
   if (f[3] > 1) trap();
 }
