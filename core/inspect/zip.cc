@@ -91,20 +91,26 @@ std::optional<Zip> Zip::open(int fd, uint64_t size, std::string* problem) {
   if (*end >= kLocator64Bytes &&
       reader.read_exactly(*end - kLocator64Bytes, record, kLocator64Bytes) &&
       number<uint32_t>(record) == kLocator64Magic) {
-    uint64_t at = number<uint64_t>(record + 8);
+    const uint64_t said = number<uint64_t>(record + 8);
+    uint64_t at = said;
     const auto is_there = [&] {
       return at <= *end - kLocator64Bytes && *end - kLocator64Bytes - at >= kEnd64Bytes &&
              reader.read_exactly(at, record, kEnd64Bytes) &&
              number<uint32_t>(record) == kEnd64Magic;
     };
-    // Where bytes stand before the archive it is not at its offset, but right before its locator.
+    // Where bytes stand before the archive it is right before its locator, as far behind its offset
+    // as the directory, which ends where it begins, is behind its own.
+    const auto ends_at_offset = [&] {
+      const uint64_t bytes = number<uint64_t>(record + 40), begin = number<uint64_t>(record + 48);
+      return begin <= said && bytes == said - begin;
+    };
     bool is_found = is_there();
     if (!is_found && *end - kLocator64Bytes >= kEnd64Bytes) {
       at = *end - kLocator64Bytes - kEnd64Bytes;
-      is_found = is_there();
+      is_found = said < at && is_there() && ends_at_offset();
     }
     if (!is_found) {
-      *problem = fmt::format("no 64-bit directory record at {:#x}, where its locator says", at);
+      *problem = fmt::format("no 64-bit directory record at {:#x}, where its locator says", said);
       return std::nullopt;
     }
     is_one_part = number<uint32_t>(record + 16) == 0 && number<uint32_t>(record + 20) == 0;

@@ -7,13 +7,23 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 
+#include "support/described_gpu.h"
 #include "world.h"
 
 namespace opdock::testing {
 namespace {
 
 namespace fs = std::filesystem;
+
+// Of the whole program: who looks first in a process decides which GPUs there are.
+class WithGpu : public ::testing::Environment {
+  void SetUp() override { gpu_.emplace(); }
+  void TearDown() override { gpu_.reset(); }
+  std::optional<opdock_test::DescribedGpu> gpu_;
+};
+[[maybe_unused]] const auto* const with_gpu = ::testing::AddGlobalTestEnvironment(new WithGpu);
 
 class FaultWorld : public World {
  public:
@@ -230,6 +240,19 @@ TEST_F(Fault, AnotherDeviceIsNotServed) {
     EXPECT_TRUE(refused.has("device-not-served")) << refused.reasons.dump(2);
     EXPECT_EQ(resolve(runtime.get(), op).status, OPDOCK_OK);
   }
+}
+
+TEST_F(Fault, WithoutAGpuOfTheKindNothingIsTriedAndOneReasonIsGiven) {
+  const std::string toml = add_source("good") + "/plugin.toml";
+  std::string text = opdock_test::contents(toml);
+  text.replace(text.find("[\"cpu\"]"), 7, "[\"cpu\", \"cuda\"]");
+  std::ofstream(toml) << text;
+  const Outcome refused = resolve(runtime().get(), "good", {OPDOCK_CUDA, 0});
+  EXPECT_EQ(refused.status, OPDOCK_INCOMPATIBLE);
+  EXPECT_NE(refused.text.find("none is tried"), std::string::npos) << refused.text;
+  ASSERT_EQ(refused.reasons.size(), 1u) << refused.reasons.dump(2);
+  EXPECT_TRUE(refused.has("no-driver") || refused.has("no-gpu")) << refused.reasons.dump(2);
+  EXPECT_EQ(builds(), 0u);
 }
 
 TEST_F(Fault, ASourceWithAnotherSchemaDoesNotStandInForTheBinary) {

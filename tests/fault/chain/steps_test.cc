@@ -229,9 +229,9 @@ TEST_F(Steps, AMissingDriverIsToldInPlainWords) {
   Program program;
   program.has_runner = true;
   program.references["good"] = OPDOCK_OK;
-  const Outcome refused = resolve(runtime(&program).get(), "good", {OPDOCK_CUDA, 63});
+  const Outcome refused = resolve(runtime(&program).get(), "good", {OPDOCK_ROCM, 63});
   ASSERT_EQ(refused.status, OPDOCK_INCOMPATIBLE) << refused.text;
-  EXPECT_NE(refused.text.find("nothing here runs it on cuda:63:\n"), std::string::npos);
+  EXPECT_NE(refused.text.find("nothing here runs it on rocm:63:\n"), std::string::npos);
   EXPECT_TRUE(refused.has("driver-failed")) << refused.text;
   EXPECT_EQ(refused.text.find("found found"), std::string::npos) << refused.text;
 }

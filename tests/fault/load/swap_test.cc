@@ -25,6 +25,17 @@ void run_once(std::function<void()>* what) {
   if (const std::function<void()> now = std::exchange(*what, nullptr)) now();
 }
 
+int open_and_run(int folder, const char* name, int flags, mode_t mode) {
+  static const auto real =
+      reinterpret_cast<int (*)(int, const char*, int, ...)>(dlsym(RTLD_NEXT, "openat"));
+  const bool is_it = std::strcmp(name, "p.so") == 0;
+  const bool only_looks = (flags & O_PATH) != 0;
+  if (is_it && !only_looks) run_once(&once_looked_at);
+  const int fd = real(folder, name, flags, mode);
+  if (is_it && only_looks) run_once(&once_looked_at);
+  return fd;
+}
+
 }  // namespace
 
 // In place of libc's, for the code under test too, which is linked into this program.
@@ -37,18 +48,21 @@ void* dlopen(const char* path, int flags) {
 }
 
 int openat(int folder, const char* name, int flags, ...) {
-  static const auto real =
-      reinterpret_cast<int (*)(int, const char*, int, ...)>(dlsym(RTLD_NEXT, "openat"));
   va_list list;
   va_start(list, flags);
   const mode_t mode = (flags & (O_CREAT | O_TMPFILE)) != 0 ? va_arg(list, mode_t) : 0;
   va_end(list);
-  const bool is_it = std::strcmp(name, "p.so") == 0;
-  const bool only_looks = (flags & O_PATH) != 0;
-  if (is_it && !only_looks) run_once(&once_looked_at);
-  const int fd = real(folder, name, flags, mode);
-  if (is_it && only_looks) run_once(&once_looked_at);
-  return fd;
+  return open_and_run(folder, name, flags, mode);
+}
+
+// What _FORTIFY_SOURCE, which Ubuntu's compilers set, makes of calls whose flags are no constant.
+int checked_openat(int folder, const char* name, int flags) __asm__("__openat_2");
+int checked_openat64(int folder, const char* name, int flags) __asm__("__openat64_2");
+int checked_openat(int folder, const char* name, int flags) {
+  return open_and_run(folder, name, flags, 0);
+}
+int checked_openat64(int folder, const char* name, int flags) {
+  return open_and_run(folder, name, flags, 0);
 }
 
 }  // extern "C"

@@ -95,7 +95,7 @@ std::string words(const std::vector<uint32_t>& all) {
   return {reinterpret_cast<const char*>(all.data()), all.size() * sizeof all[0]};
 }
 
-// A hash table at 8 KiB whose filter has so many MiB, as DT_GNU_HASH.
+// A hash table at 8 KiB whose filter has so many MiB, a power of two, as DT_GNU_HASH.
 std::string filter(const opdock_test::TemporaryFolder& folder, const std::string& name,
                    uint32_t mib) {
   const Entries entries = {{DT_GNU_HASH, 8192},
@@ -150,7 +150,7 @@ std::optional<uint64_t> bytes_read() {
 
 TEST(Limits, AFileWithoutMemoryForItIsUndecidedAndTheOthersAreJudged) {
   const opdock_test::TemporaryFolder folder;
-  filter(folder, "large.so", 12);
+  filter(folder, "large.so", 16);
   object(folder, "small.so", 64 << 10, {{DT_STRTAB, 0x1800}, {DT_STRSZ, 16}});
   const LittleMemory little(8 * kMiB);
   const Survey found = survey_of(folder.path().string());
@@ -162,7 +162,7 @@ TEST(Limits, AFileWithoutMemoryForItIsUndecidedAndTheOthersAreJudged) {
 
 TEST(Limits, TablesInHolesAreDamageAndCostNoMemory) {
   const opdock_test::TemporaryFolder folder;
-  if (!has_holes(filter(folder, "filter.so", 1023), 1024 * kMiB)) {
+  if (!has_holes(filter(folder, "filter.so", 512), 513 * kMiB)) {
     GTEST_SKIP() << "the file system of " << folder.path() << " shows no holes";
   }
   const uint64_t size = 1025 * kMiB;
@@ -171,8 +171,8 @@ TEST(Limits, TablesInHolesAreDamageAndCostNoMemory) {
     entries.insert(entries.end(), rest.begin(), rest.end());
     return entries;
   };
-  object(folder, "buckets.so", size, with({{DT_GNU_HASH, 8192}}), words({1 << 27, 1, 0, 6}));
-  object(folder, "chains.so", size, with({{DT_GNU_HASH, 8192}}), words({1, 1, 0, 6, 1}));
+  object(folder, "buckets.so", size, with({{DT_GNU_HASH, 8192}}), words({1 << 27, 1, 1, 6}));
+  object(folder, "chains.so", size, with({{DT_GNU_HASH, 8192}}), words({1, 1, 1, 6, 0, 0, 1}));
   object(folder, "symbols.so", size, with({{DT_HASH, 8192}}), words({1, 32 << 20}));
   object(folder, "names.so", size,
          {{DT_HASH, 8192},

@@ -202,6 +202,13 @@ TEST(Zip, BelievesNo64BitNumber) {
           << lie.at << " " << value << ": " << archive.problem;
     }
   }
+  // Bytes that stand before an archive move its directory too.
+  std::string early = good;
+  early[locator + 8] = static_cast<char>(early[locator + 8] - 5);
+  EXPECT_NE(Archive(early).problem.find("no 64-bit directory record at"), std::string::npos);
+  early = "12345" + good;
+  early[end + 5 + 48] = static_cast<char>(early[end + 5 + 48] + 3);
+  EXPECT_NE(Archive(early).problem.find("no 64-bit directory record at"), std::string::npos);
   for (const uint16_t length : {0, 8, 16, 23, 25, 0xffff}) {
     std::string bytes = good;
     std::memcpy(&bytes[extra + 2], &length, sizeof length);
