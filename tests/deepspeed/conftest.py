@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the tests of opdock.compat.deepspeed share."""
 
+import atexit
 import functools
 import importlib.util
 import os
@@ -92,9 +93,10 @@ def toolkit(tmp_path, monkeypatch):
 
 @functools.cache
 def programs(prelude, **environment):
-    """A server of programs that begin with the prelude; it ends with this process, whose pipe it
-    reads."""
-    return Programs(prelude, {**os.environ, **environment})
+    """A server of programs that begin with the prelude, until this process ends."""
+    made = Programs(prelude, {**os.environ, **environment})
+    atexit.register(made.close)  # waited for, it counts in this process's CPU time
+    return made
 
 
 def run_python(code, *arguments, check=True, prelude="import torch", start=(), **environment):
