@@ -35,11 +35,18 @@ def run(code):
     return json.loads(done.stdout)
 
 
+# One row is one thread's. The look for GPUs has been before, in which a driver may start a thread.
+LOOKED = """
+import numpy
+opdock.ops.softmax(numpy.ones((1, 8), "float32"))
+"""
+
+
 def counts(code):
     """[threads that the code's two halves add, …], halves divided by a line `---`."""
     first, second = code.split("---")
     return run(
-        f"{first}\nbegun = tasks()\nworks()\nmiddle = tasks()\n{second}\n"
+        f"{first}{LOOKED}begun = tasks()\nworks()\nmiddle = tasks()\n{second}\n"
         "print(json.dumps([len(middle - begun), len(tasks() - middle)]))"
     )
 
