@@ -27,8 +27,9 @@ collect_ignore_glob = [] if torch else ["*/test_*.py"]
 
 
 def covered(item, ways):
-    """What a case shows: each value of a parameter, and with ways=2 each two values of two parameters together.
-    On a software GPU the kernels for both 16-bit dtypes, which are instances of one template, are one there."""
+    """What a case shows: each value of a parameter, and with ways=2 each two values of two
+    parameters together. On a software GPU the kernels for both 16-bit dtypes, which are instances
+    of one template, are one there."""
     given = item.callspec.params if hasattr(item, "callspec") else {}
     values = {name: repr(value) for name, value in given.items() if name != "device"}
     shown = {(value,) for value in values.items()}
@@ -66,9 +67,9 @@ def sample(items, most, seed):
 
 
 def pytest_collection_modifyitems(items):
-    """Each two values of two parameters together, or with OPDOCK_TEST_WAYS=1 each value; all combinations if
-    OPDOCK_TEST_NIGHTLY is set. OPDOCK_TEST_SAMPLE="MOST SEED [PLUGIN…]": of these MOST of each plugin's tests,
-    but all of the plugins that are named."""
+    """Each two values of two parameters together, or with OPDOCK_TEST_WAYS=1 each value; all
+    combinations if OPDOCK_TEST_NIGHTLY is set. OPDOCK_TEST_SAMPLE="MOST SEED [PLUGIN…]": of these
+    MOST of each plugin's tests, but all of the plugins that are named."""
     taken = set(items)
     if "OPDOCK_TEST_NIGHTLY" not in os.environ:
         tests = defaultdict(list)

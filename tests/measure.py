@@ -3,8 +3,9 @@
 
     measure.py PROGRAM ARGS…
 
-Meson's wrapper in tests/run.py, which reads the line of JSON that this appends to test-results/programs:
-{"argv", "env" (Opdock's variables, by which tests of one program differ), "cpu" and "wall" (seconds)}.
+Meson's wrapper in tests/run.py, which reads the line of JSON that this appends to
+test-results/programs: {"argv", "env" (Opdock's variables, by which tests of one program differ),
+"cpu" and "wall" (seconds)}.
 """
 
 import json

@@ -5,8 +5,8 @@
     tests/run.py [--nightly] BUILD_FOLDER [SUITE…]
     tests/run.py --needs [--nightly] BUILD_FOLDER [SUITE…]
 
-The second form only prints what has to be built for these tests, as targets of ninja. --nightly: also the
-tests of the suite nightly, and the long form of others (OPDOCK_TEST_NIGHTLY is set).
+The second form only prints what has to be built for these tests, as targets of ninja. --nightly:
+also the tests of the suite nightly, and the long form of others (OPDOCK_TEST_NIGHTLY is set).
 
 Meson runs everything. GoogleTest programs report their cases to Meson; pytest runs write JUnit
 files into BUILD_FOLDER/test-results. Both are read here, so that a skip or a failure is counted and
@@ -23,7 +23,6 @@ import sys
 import xml.etree.ElementTree as ElementTree
 from collections import Counter, defaultdict
 from pathlib import Path
-
 
 SLOWEST = 30  # programs and cases that are named with their time
 

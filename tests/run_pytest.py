@@ -13,7 +13,8 @@ import pytest
 
 
 class CpuTime:
-    """Notes for each case the CPU time of this process and of children that have ended, fixtures' too."""
+    """Notes for each case the CPU time of this process and of children that have ended, fixtures'
+    too."""
 
     def __init__(self):
         self.begin = 0.0

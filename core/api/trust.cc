@@ -55,8 +55,7 @@ opdock_status opdock_trust_json(const char* action, const char* folder, char** o
         const bool adds = what == "add" || forces;
         if (!lists && !adds && !checks && what != "remove") {
           throw Error(OPDOCK_INVALID_ARGUMENT,
-                      "action: found \"" + what +
-                          "\", wanted add, force, remove, check or list");
+                      "action: found \"" + what + "\", wanted add, force, remove, check or list");
         }
         if (!lists) need(folder, "folder", "an absolute path");
         const SearchEnvironment environment = read_search_environment();

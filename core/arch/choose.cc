@@ -72,8 +72,8 @@ class CudaChooser {
     const bool is_below = std::erase_if(list->targets, [&](const CudaTarget& target) {
                             return target.number < inputs_.least;
                           }) > 0;
-    const bool has_word = list->native || list->automatic || list->all || list->all_major ||
-                          list->by_default;
+    const bool has_word =
+        list->native || list->automatic || list->all || list->all_major || list->by_default;
     if (is_below && list->targets.empty() && !has_word)
       return refuse_below(fmt::format("{} = \"{}\"", source.name, source.text));
     if (!check(*list, source)) return false;

@@ -13,7 +13,8 @@ namespace opdock {
 namespace {
 
 constexpr char kWantedRocm[] =
-    "processors such as gfx90a, gfx90a:xnack+, gfx1030 or gfx9-4-generic, native or auto, separated "
+    "processors such as gfx90a, gfx90a:xnack+, gfx1030 or gfx9-4-generic, native or auto, "
+    "separated "
     "by ';', ',' or spaces";
 
 // "gfx90a", "gfx1030", "gfx9-4-generic".

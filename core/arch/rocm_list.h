@@ -23,8 +23,8 @@ namespace opdock {
 
 struct RocmList {
   std::vector<std::string> targets;  // target IDs: "gfx90a:sramecc+:xnack-"
-  bool native = false;               // the AMD GPUs that programs here see, of which there must be one
-  bool automatic = false;            // "auto": the same, but there may be none
+  bool native = false;     // the AMD GPUs that programs here see, of which there must be one
+  bool automatic = false;  // "auto": the same, but there may be none
 };
 
 // `origin` as in parse_cuda_list; errors likewise (arch-list-invalid).

@@ -143,7 +143,8 @@ SymbolTable SymbolTable::read(const ElfFile& elf, const Dynamic& dynamic) {
   }
   if (dynamic.symbols == 0) return table;
   const auto malformed = [&](const char* what,
-                             const char* wanted = "one whose bytes are there, inside their segment") {
+                             const char* wanted =
+                                 "one whose bytes are there, inside their segment") {
     if (!elf.defects->has(Code::kElfTruncated)) {
       elf.defects->add(Code::kElfMalformed, what, wanted);
     }

@@ -27,8 +27,8 @@ std::vector<Gpu> gpus_for(const std::string& list) {
   Reason reason{};
   const std::optional<CudaList> cuda = parse_cuda_list(list, "", &reason);
   const std::optional<RocmList> rocm = parse_rocm_list(list, "", &reason);
-  const bool by_machine = (cuda && (cuda->native || cuda->automatic)) ||
-                          (rocm && (rocm->native || rocm->automatic));
+  const bool by_machine =
+      (cuda && (cuda->native || cuda->automatic)) || (rocm && (rocm->native || rocm->automatic));
   return by_machine ? probe_machine().gpus : std::vector<Gpu>();
 }
 

@@ -65,8 +65,8 @@ class Packer {
 
     std::vector<std::string> searched;
     std::vector<std::string> problems;
-    const bool with_cuda = !options_.no_cuda && manifest_.is_for(Backend::kCuda) &&
-                           !(choice && choice->nothing);
+    const bool with_cuda =
+        !options_.no_cuda && manifest_.is_for(Backend::kCuda) && !(choice && choice->nothing);
     if (with_cuda) {
       request.compilers =
           open_nvrtcs(nvrtc_candidates(options_.nvrtc_search, &searched), &problems);

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the tests of opdock.compat.deepspeed share."""
 
+import atexit
 import functools
 import importlib.util
 import os
@@ -92,13 +93,16 @@ def toolkit(tmp_path, monkeypatch):
 
 @functools.cache
 def programs(prelude, **environment):
-    """A server of programs that begin with the prelude; it ends with this process, whose pipe it reads."""
-    return Programs(prelude, {**os.environ, **environment})
+    """A server of programs that begin with the prelude, until this process ends."""
+    made = Programs(prelude, {**os.environ, **environment})
+    atexit.register(made.close)  # waited for, it counts in this process's CPU time
+    return made
 
 
 def run_python(code, *arguments, check=True, prelude="import torch", start=(), **environment):
-    """Runs code in a Python of its own; the CompletedProcess, with texts. What begins with the prelude is forked
-    from a process that has run it, with the variables `start`; prelude=None: a new Python."""
+    """Runs code in a Python of its own; the CompletedProcess, with texts. What begins with the
+    prelude is forked from a process that has run it, with the variables `start`; prelude=None: a
+    new Python."""
     code, environment = textwrap.dedent(code), {**os.environ, **environment}
     if prelude is None:
         done = subprocess.run(

@@ -105,7 +105,8 @@ def test_importing_imports_no_torch_loads_no_plugin_and_starts_nothing():
         assert "torch" not in sys.modules
         maps = open("/proc/self/maps").read()
         assert "/adam.so" not in maps and "/async_io.so" not in maps
-        """
+        """,
+        prelude=None,
     )
 
 

@@ -53,7 +53,7 @@ def test_it_says_whether_pythons_start_reads_the_variable(compat, monkeypatch, t
     program = "import site; site.getsitepackages = lambda: [{!r}]; import opdock"
     for folder, count in ((tmp_path / "none", 1), (tmp_path, 0)):
         code = program.format(str(folder))
-        said = run_python(code, OPDOCK_DEEPSPEED="1", PYTHONNOUSERSITE="1").stderr
+        said = run_python(code, prelude=None, OPDOCK_DEEPSPEED="1", PYTHONNOUSERSITE="1").stderr
         assert said.count("in no process that they start") == count, said
 
 

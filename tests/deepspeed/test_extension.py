@@ -129,6 +129,7 @@ def test_an_op_whose_plugin_cannot_be_built_fails_the_installation(project, sour
     (source / "adam.cc").write_text("#error this is wrong\n")
     done = build(project, check=False)
     assert done.returncode != 0 and "IncompatibleError: cpu_adam" in done.stderr, done.stderr
+    assert "this is wrong" in done.stderr.partition("IncompatibleError: cpu_adam")[2], done.stderr
     assert not source.with_suffix(".so").exists()
 
 

@@ -8,7 +8,7 @@ import torch
 from attention_cases import Case, Oracle
 
 from opdock.compat.deepspeed import inference
-from opdock.compat.deepspeed.inference import workspace
+from opdock.compat.deepspeed.inference import arenas
 
 LAYERS = 2
 CASES = {
@@ -78,13 +78,13 @@ def test_two_streams_have_sequences_of_their_own():
                 found = step(case, qkv)
             stream.synchronize()
             check(oracles[i], found, qkv)
-    arenas = []
+    used = []
     for stream in streams:
         with torch.cuda.stream(stream):
-            arenas.append(workspace.arena(torch.device("cuda")))
-    assert arenas[0] is not arenas[1]
-    assert [arena.tokens for arena in arenas] == [9, 13]
-    held = [{cache.both.data_ptr() for cache in arena.caches.values()} for arena in arenas]
+            used.append(arenas.shared.arena(torch.device("cuda")))
+    assert used[0] is not used[1]
+    assert [arena.tokens for arena in used] == [9, 13]
+    held = [{cache.both.data_ptr() for cache in arena.caches.values()} for arena in used]
     assert len(held[0] | held[1]) == 2 * LAYERS
 
 

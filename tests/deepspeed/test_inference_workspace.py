@@ -150,11 +150,11 @@ def test_a_model_has_keys_and_values_of_its_own(random):
     assert not any(one.caches for one in arenas.all_here())
 
 
-def test_a_model_that_is_gone_leaves_nothing(random):
+def test_a_model_that_is_gone_leaves_nothing(device, random):
     model = arenas.Model()
     with arenas.serving(model):
         layers(random((2, 5, CASE.width)))
-        kept = weakref.ref(model.here()[-1].caches[0])
+        kept = weakref.ref(model.arena(torch.device(device)).caches[0])
     assert kept() is not None
     del model
     gc.collect()

@@ -31,7 +31,8 @@ import sys
 assert "opdock.compat.deepspeed.cpu_adam" in sys.modules
 """
     code = code.replace("INSTALL", INSTALL) if after else INSTALL + code.replace("INSTALL", "")
-    run_python(code, **QUIET)
+    # install() also comes before torch is imported.
+    run_python(code, prelude="import torch" if after else None, **QUIET)
 
 
 def test_rollback_of_a_subgroup():

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The wheel: built, installed into a clean virtual environment, checked and called from there.
 
-It is built from this build's objects: meson test --suite wheel. OPDOCK_TEST_WHEEL names a wheel that
-is there already.
+It is built from this build's objects: meson test --suite wheel. OPDOCK_TEST_WHEEL names a wheel
+that is there already.
 """
 
 import fcntl
@@ -72,8 +72,8 @@ def needs_trusted_place(folder):
 
 
 def begin_build_folder(build, place):
-    """Fills the wheel's build folder with a copy of this build, whose objects are the wheel's too: the
-    commands that make them are the same where both folders lie equally far from the source."""
+    """Fills the wheel's build folder with a copy of this build, whose objects are the wheel's too:
+    the commands that make them are the same where both folders lie equally far from the source."""
     shutil.rmtree(place, ignore_errors=True)
     place.mkdir()
     for name in ("core", "plugins", "python", "meson-info", "meson-private"):

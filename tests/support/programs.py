@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Python programs, each in a process of its own that starts in milliseconds: it is forked from one that has
-imported torch already, which takes longer than most programs.
+"""Python programs, each in a process of its own that starts in milliseconds: it is forked from one
+that has imported torch already, which takes longer than most programs.
 
     with Programs("import torch", environment) as programs:
         done = programs.run("print(1)", environment)
 
-The server (this file as a program) has the prelude as its argument. Standard input has a program a line, as
-JSON: {"text", "arguments", "env", "out", "err"}, the last two files to be written. The answer is a line with the
-exit status, negative for a signal.
+The server (this file as a program) has the prelude as its argument. Standard input has a program a
+line, as JSON: {"text", "arguments", "env", "out", "err"}, the last two files to be written. The
+answer is a line with the exit status, negative for a signal.
 """
 
 import json
@@ -22,7 +22,8 @@ LIMIT = 600  # seconds
 
 
 class Programs:
-    """The server's side that tests see. prelude: what all programs begin with, which must start no threads."""
+    """The server's side that tests see. prelude: what all programs begin with, which must start no
+    threads."""
 
     def __init__(self, prelude, environment):
         words = [sys.executable, __file__, prelude]

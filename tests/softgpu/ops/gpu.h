@@ -11,7 +11,8 @@ using namespace softgpu_test;
 
 inline constexpr int kNotReady = 600;  // of both drivers
 
-// Tests take an architecture as their parameter: warps of 32 and 64 threads, both drivers. The last one, nightly.
+// Tests take an architecture as their parameter: warps of 32 and 64 threads, both drivers. The last
+// one, nightly.
 inline auto every_arch() {
   return testing::Values("sm_90", "gfx90a", "gfx1030");
 }

@@ -33,12 +33,14 @@ def _options(archs):
     return json.dumps(options)
 
 
-def _refuse(name, report, written):
+def refuse(name, report, original=str):
+    """Raises IncompatibleError for a build's report, with its reasons; original(text): as they are
+    shown."""
     lines = []
     for reason in report["reasons"]:
         if reason["severity"] != "notice":
             advice = f"\n    -> {reason['advice']}" if reason["advice"] else ""
-            lines.append("  " + written.original(f"{reason['code']}: {reason['text']}{advice}"))
+            lines.append("  " + original(f"{reason['code']}: {reason['text']}{advice}"))
     log = f"\n  the whole log is {report['log']}" if report.get("log") else ""
     error = IncompatibleError(f"{name} could not be built:\n" + "\n".join(lines) + log)
     error.reasons = report["reasons"]
@@ -57,7 +59,7 @@ def build(builder, module=None):
         written = write(wanted, folder)
         report = parse(default().build_json(folder, _options(wanted.archs)))
         if report["path"] is None:
-            _refuse(builder.name, report, written)
+            refuse(builder.name, report, written.original)
     return Built(report["path"], wanted.module, report)
 
 

@@ -127,14 +127,18 @@ def _build_plugins(name):
 
 
 def _build_plugin(name, op):
+    from opdock.compat.deepspeed._build import refuse
     from opdock.compat.deepspeed._served import plugin_folder
     from opdock.compat.deepspeed._verdict import verdict
 
-    found, folder = verdict(name), plugin_folder(op)
-    report = parse(default().build_json(folder)) if folder is not None else {"path": None}
-    if report["path"] is None:
+    folder = plugin_folder(op)
+    if folder is None:
+        found = verdict(name)
         error = IncompatibleError(f"{name}: {found.text}")
-        error.reasons = report.get("reasons", found.reasons)
+        error.reasons = found.reasons
         raise error
+    report = parse(default().build_json(folder))
+    if report["path"] is None:
+        refuse(name, report)
     if report["built"]:
         say(f"{name}: its plugin was built: {report['path']}")
