@@ -203,7 +203,7 @@ void declare_run(CLI::App* app, Arguments* args) {
   CLI::App* run = add(app, args, "run", "Run an op on small inputs and print the result");
   CLI::Option* op = run->add_option("OP", args->run.op, "An op, or PLUGIN/OP");
   checked(op, "NAME", check_op_name)->required();
-  run->add_option("NAME=VALUE", args->run.words,
+  run->add_option("ARGUMENT", args->run.words,
                   "Arguments: a number, text, True, None, [1,2,3], or randn(4,8), zeros(…),\n"
                   "ones(…), arange(…); tensors may end in :DTYPE")
       ->type_name("NAME=VALUE");
