@@ -107,8 +107,11 @@ def test_each_kind_of_extension_is_installed(project):
 
 @pytest.fixture
 def source(project, monkeypatch):
-    """The plugin's source where a user has plugins; no other one is found."""
+    """The plugin's source where a user has plugins; no other one is found, nor what was built
+    before."""
     monkeypatch.delenv("OPDOCK_PLUGIN_PATH", raising=False)
+    (project / "cache").mkdir(mode=0o700)
+    monkeypatch.setenv("OPDOCK_CACHE_DIR", str(project / "cache"))
     monkeypatch.setenv("XDG_DATA_HOME", str(project / "data"))
     (project / "setup.py").write_text(SETUP_OF_ONE)
     folder = project / "data" / "opdock" / "plugins" / "adam"
