@@ -6,6 +6,7 @@
 #include <cstring>
 #include <exception>
 
+#include "base/texts.h"
 #include "command_line.h"
 #include "errors.h"
 #include "plugin_names.h"
