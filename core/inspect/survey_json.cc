@@ -202,8 +202,9 @@ MachineSpec read_gpu_machine(const char* text) {
   bool is_known = json.is_object();
   const Report members = is_known ? json : Report::object();
   for (const auto& [name, value] : members.items()) {
+    const std::string& wanted = name;  // clang 15 captures no structured binding
     const auto* member = std::find_if(std::begin(kTexts), std::end(kTexts),
-                                      [&](const auto& one) { return name == one.first; });
+                                      [&](const auto& one) { return wanted == one.first; });
     if (name == "gpus") {
       machine.gpus = texts_of(name, value);
     } else if (member != std::end(kTexts) && value.is_string()) {
