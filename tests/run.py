@@ -137,8 +137,10 @@ def main():
     results = folder / "test-results"
     shutil.rmtree(results, ignore_errors=True)
     results.mkdir(parents=True)
-    meson_report = folder / "meson-logs" / "testlog.junit.xml"
-    meson_report.unlink(missing_ok=True)
+    # Meson names its logs by the wrapper too: testlog-python.junit.xml.
+    meson_logs = folder / "meson-logs"
+    for report in meson_logs.glob("testlog*.junit.xml"):
+        report.unlink()
 
     status = run_meson(folder, suites, nightly)
 
@@ -146,9 +148,9 @@ def main():
     # A pytest run is one case to Meson and many in its own file: the file speaks for it.
     detailed = {report.stem for report in reports}
     found = [case for report in reports for case in cases(report)]
-    if meson_report.exists():
+    for report in meson_logs.glob("testlog*.junit.xml"):
         # Meson names a case "opdock.NAME - PROJECT:SUITE"; older releases leave out the suite.
-        for case in cases(meson_report):
+        for case in cases(report):
             if case[0].split(".")[-1].split(" - ")[0] not in detailed:
                 found.append(case)
     print_slowest("The slowest programs", list(programs(folder, results / "programs")))
@@ -165,7 +167,7 @@ def main():
         if outcome == "failed":
             print(f"failed: {name}: {why}")
     if status != 0 and not counts["failed"]:
-        print(f"failed: meson test ended with status {status}; see {folder}/meson-logs/testlog.txt")
+        print(f"failed: meson test ended with status {status}; see {meson_logs}")
         counts["failed"] += 1
     print(f"{counts['passed']} passed, {counts['failed']} failed, {counts['skipped']} skipped")
     sys.exit(1 if counts["failed"] or not counts["passed"] else 0)
