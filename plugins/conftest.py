@@ -55,7 +55,8 @@ def fewest(items, ways):
 
 
 def sample(items, most, seed):
-    """`most` of the items, drawn by the seed: as many of each test, or all of it."""
+    """`most` of the items, drawn by the seed, but at least one of each test: as many of each test,
+    or all of it."""
     tests = defaultdict(list)
     for item in items:
         tests[item.nodeid.split("[")[0]].append(item)
@@ -63,7 +64,7 @@ def sample(items, most, seed):
     for cases in tests.values():
         draw.shuffle(cases)
     rounds = itertools.zip_longest(*tests.values())
-    return [item for cases in rounds for item in cases if item is not None][:most]
+    return [item for cases in rounds for item in cases if item is not None][: max(most, len(tests))]
 
 
 def pytest_collection_modifyitems(items):

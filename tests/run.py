@@ -96,7 +96,7 @@ def reason(element, case):
 def seconds(case):
     """(CPU seconds, or None where only the wall's are known; wall seconds) of a <testcase>."""
     cpu = case.find("properties/property[@name='cpu']")
-    return cpu is not None and float(cpu.get("value")) or None, float(case.get("time") or 0)
+    return None if cpu is None else float(cpu.get("value")), float(case.get("time") or 0)
 
 
 def print_slowest(title, rows):
@@ -148,7 +148,8 @@ def main():
     # A pytest run is one case to Meson and many in its own file: the file speaks for it.
     detailed = {report.stem for report in reports}
     found = [case for report in reports for case in cases(report)]
-    for report in meson_logs.glob("testlog*.junit.xml"):
+    meson_reports = sorted(meson_logs.glob("testlog*.junit.xml"))
+    for report in meson_reports:
         # Meson names a case "opdock.NAME - PROJECT:SUITE"; older releases leave out the suite.
         for case in cases(report):
             if case[0].split(".")[-1].split(" - ")[0] not in detailed:
@@ -166,6 +167,9 @@ def main():
     for name, outcome, why, _ in found:
         if outcome == "failed":
             print(f"failed: {name}: {why}")
+    if not meson_reports:
+        print(f"failed: found no report of Meson's in {meson_logs}, wanted testlog*.junit.xml")
+        counts["failed"] += 1
     if status != 0 and not counts["failed"]:
         print(f"failed: meson test ended with status {status}; see {meson_logs}")
         counts["failed"] += 1

@@ -9,8 +9,8 @@
 
 namespace opdock {
 
-// As long as it lives, reading on this thread ends with Error (OPDOCK_CANCELLED) once the program's
-// hook says so.
+// While an object of this class lives, reading files on this thread ends with Error
+// (OPDOCK_CANCELLED) once the program's hook says so.
 class StoppableReading {
  public:
   explicit StoppableReading(const Hooks& hooks)

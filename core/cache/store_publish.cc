@@ -53,7 +53,7 @@ int settle_file(const std::string& folder, const std::string& name, EntryFile* o
   struct stat status{};
   if (fstat(fd.get(), &status) != 0) return errno;
   if (!S_ISREG(status.st_mode)) return EISDIR;
-  // As a compiler left it, by the umask, so that a copy of it serves others too.
+  // The file keeps the mode that the umask gave it, so that a copy of it serves others too.
   if (fchmod(fd.get(), (status.st_mode & 0755) | 0600) != 0) return errno;
   if (const int error = sync_file(fd.get())) return error;
   out->name = name;

@@ -11,7 +11,7 @@
 
 namespace opdock::cli {
 
-// What plugins are judged for instead of this machine; nothing given: this one.
+// The machine that plugins are judged for. Empty members: this machine.
 struct GpuMachine {
   std::vector<std::string> gpus;  // "sm_100", "9.0", "gfx90a"
   std::string driver, cuda, rocm;
@@ -109,7 +109,7 @@ struct AuthorCommand {
   std::string what;                    // "test", "bench" or "wheel"
   std::string path;                    // a plugin's folder
   std::vector<std::string> arguments;  // for pytest or the benches
-  // Of `wheel`: as `build` has them; the folder that the wheel is written to.
+  // For `wheel`: the architectures, as for `build`, and the folder that the wheel is written to.
   std::string cuda_archs, hip_archs, out;
   // Of `bench`: measure ways of launching, on `device` or all; forget what was measured. Then the
   // path and the arguments are folders or names of plugins, perhaps none.

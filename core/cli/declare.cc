@@ -75,7 +75,7 @@ void add_plugin_path(CLI::App* command, Arguments* args) {
   checked(option, "PATHS", [=](const std::string& text) { check_paths(option->get_name(), text); });
 }
 
-// What it means main.cc looks up (plugin_names.h).
+// The help of an argument SOURCE. main.cc looks up which folder a name means (plugin_names.h).
 constexpr const char* kSourceText =
     "A folder with a plugin.toml, or the name of a source plugin that is found";
 

@@ -37,7 +37,7 @@ bool is_one_file(const InspectCommand& command) {
   return stat(command.paths.front().c_str(), &status) != 0 || !S_ISDIR(status.st_mode);
 }
 
-// Of the machine, if one is described, and of what is loaded before.
+// The request's JSON: the described machine, if there is one, and what is loaded before.
 Report request_of(const InspectCommand& command) {
   Report request = Report::object();
   if (!command.gpus.empty()) request["gpus"] = command.gpus;

@@ -26,7 +26,7 @@ std::string machine_text(const Report& machine);
 // "3 of 5 packages usable, 1 undecided, 1 rejected; …"
 std::string counts_text(const Report& report);
 
-// By which a file is known to be such a page.
+// The line by which check_page() knows that a file is a page of `inspect --html`.
 inline constexpr const char* kPageTitle = "<title>opdock inspect</title>";
 // The whole page, with nothing in it that is loaded from elsewhere.
 std::string survey_page(const Report& report);

@@ -13,7 +13,7 @@ namespace opdock::cli {
 
 // The folder of a source plugin.
 std::string source_named(const std::string& text, const std::string& plugin_path);
-// The same, else the file of a binary plugin.
+// The folder of a source plugin as above; if there is none, the file of a binary plugin.
 std::string plugin_named(const std::string& text, const std::string& plugin_path);
 // The file of a binary plugin.
 std::string file_named(const std::string& text);

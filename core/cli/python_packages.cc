@@ -63,7 +63,7 @@ if values:
                 print(folder)
 )";
 
-// What the descriptor gives until its end; empty if that takes too long.
+// Reads the descriptor to its end; returns an empty text if that takes longer than kDeadline.
 std::string read_all(int fd) {
   const auto end = std::chrono::steady_clock::now() + kDeadline;
   std::string text;

@@ -23,7 +23,7 @@ bool may_be_name(const std::string& text);
 void check_source_plugin(const std::string& option, const std::string& path);
 void check_paths(const std::string& option, const std::string& paths);  // with colons between
 void check_can_be_made(const std::string& option, const std::string& path);
-// Where a page of `inspect --html` may be written: nothing, or such a page, is there.
+// Refuses a path at which another file than a page of `inspect --html` lies.
 void check_page(const std::string& option, const std::string& path);
 void check_op_name(const std::string& text);  // no argument of the op in its place
 

@@ -1,4 +1,4 @@
-// What packages bring for those that require them.
+// The libraries that a package finds because it requires other packages, which bring them.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <cctype>

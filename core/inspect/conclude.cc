@@ -129,7 +129,7 @@ class Conclusion {
     file->report["reasons"] = to_json(file->reasons);
   }
 
-  // What the file adds, if it does not have to share with others.
+  // Decides what the file adds to the package's verdict where no other file does the same work.
   void weigh(SurveyedFile* file) {
     // Packages for several vendors load the library that fits.
     const bool is_for_others = has_own_ && has_gpu_code(*file) && !is_for_these_gpus(*file);
@@ -146,7 +146,8 @@ class Conclusion {
                                                 : State::kUsable;
   }
 
-  // Of files that do the same work the best is what is loaded, for each GPU its own.
+  // Files that do the same work: the package loads the best of them, and another one on another
+  // GPU.
   void choose(std::vector<SurveyedFile*> files) {
     if (has_own_) {
       std::erase_if(files, [](SurveyedFile* file) {

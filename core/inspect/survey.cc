@@ -73,7 +73,7 @@ Report report_of(InspectedFile inspected, const std::string& path, bool whole) {
   return report;
 }
 
-// Of a file that needs more memory than there is.
+// The result for a file that needs more memory than there is.
 InspectedFile without_memory(const std::string& path) {
   InspectedFile inspected;
   inspected.file.path = path;

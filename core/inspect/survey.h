@@ -45,8 +45,8 @@ struct SurveyedFile {
   std::vector<std::string> loads;      // paths of the libraries that it brings with it
   std::vector<std::string> elsewhere;  // of these those where the loader does not look
   std::vector<std::string> unknown;    // names of libraries that other packages may bring
-  // What it adds to the package's verdict; counts: false where it adds nothing, because importing
-  // the package does not load it, or because another file does its work here.
+  // share: what the file adds to the package's verdict. counts: false if it adds nothing, as
+  // importing the package does not load it, or because another file does its work here.
   State share = State::kUsable;
   bool counts = true;
   Report report;  // as of one file; what may be long only on request

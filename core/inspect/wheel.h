@@ -74,7 +74,7 @@ class Wheel : public Files {
   void check_overlaps();
   // WheelMember::path of what is installed at `place`.
   std::string path_below(const std::string& place, const std::string& name) const;
-  // Of a path that begins with path_ + "/".
+  // The member that a path below path_ + "/" means; NULL: there is none.
   const ZipEntry* find(const std::string& path) const;
   std::optional<Fd> unpacked(const ZipEntry& entry, std::string* problem) const;
   FileIdentity identity_of(const ZipEntry& entry) const;

@@ -146,7 +146,7 @@ class Lz4 : public Decompressor {
     input_.skip(count);
     literals_ -= count;
   }
-  // What is copied may reach into what the copy itself makes.
+  // Source and target may overlap: a match may begin in bytes that it writes itself.
   void copy_match(size_t room, std::vector<uint8_t>* out) {
     const size_t count = static_cast<size_t>(std::min<uint64_t>(match_, room));
     const size_t at = out->size();

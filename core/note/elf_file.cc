@@ -108,7 +108,7 @@ bool check_header(ElfFile* elf) {
   if (abi != ELFOSABI_SYSV && abi != ELFOSABI_GNU) {
     defects.add(Code::kElfAbi, "OS ABI " + std::to_string(abi), "0 (System V) or 3 (GNU)");
   }
-  // What glibc takes; linkers write 0.
+  // glibc loads ABI versions up to this one; linkers write 0.
   const unsigned most_version = abi == ELFOSABI_GNU ? 3 : 0;
   const unsigned version = header.e_ident[EI_ABIVERSION];
   if (version > most_version) {

@@ -92,7 +92,7 @@ bool visit_relocations(const ElfFile& elf, const Dynamic& dynamic, Visit visit) 
     const std::optional<uint64_t> offset = elf.to_offset(address, size);
     if (!offset) return false;
     for (uint64_t at = 0; at < count; at += pieces.size()) {
-      // In a hole all are zeros, which say nothing: one stands for them.
+      // Entries in a hole of the file are zeros, which say nothing: one is read for all of them.
       const uint64_t begin = *offset + at * sizeof(Elf64_Rela);
       const uint64_t skipped = (elf.reader->next_data(begin) - begin) / sizeof(Elf64_Rela);
       if (skipped > 1) {

@@ -30,7 +30,7 @@ constexpr opdock::RowKernels kWhole = {
                          KernelNumbers<0>),
     opdock::NoKernels{}};
 
-// Of gradients that were expanded along their rows, as sum().backward() passes them.
+// Whether the gradient was expanded along its rows, as sum().backward() passes it.
 bool is_spread(Tensor grad) {
   return grad.size(-1) > 1 && grad.stride(-1) == 0;
 }

@@ -100,7 +100,7 @@ void backward_rows(const BackwardJob& job, int64_t begin, int64_t end) {
   const int64_t length = p.length, queries = p.causal ? p.queries : 0;
   const C scale = static_cast<C>(job.scale);
   simd::RowCursor<decltype(p.rows), 3> cursor(p.rows, begin);
-  // Of this row's gradient, and of the next one's.
+  // Copies of this row's gradient, and of the next row's.
   [[maybe_unused]] T copies[2][H::kSpread ? kCopies : 1];
   const auto take = [&](int64_t r) HWY_ATTR {
     const int64_t visible = queries > 0 ? r % queries + 1 + length - queries : length;

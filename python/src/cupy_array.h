@@ -13,7 +13,7 @@ namespace opdock::python {
 // The device type of CuPy's arrays, OPDOCK_CUDA or OPDOCK_ROCM; OPDOCK_CPU if it does not say.
 int32_t cupy_device_type();
 
-// What came of reading attributes.
+// The outcome of reading an array's attributes.
 enum class Read { kDone, kNotPlain, kError };  // kError: with a Python error set
 
 // Fills in data and device of a tensor without dimensions. type: cupy_device_type().

@@ -147,8 +147,8 @@ inline void note_cpu_tensor(Frame& frame, PyObject* object, const TypeEntry& ent
   return true;
 }
 
-// As convert_tensor; false: not handled, no error set. Once all arguments are converted,
-// check_recording() must follow.
+// Does what convert_tensor does; returns false, without an error, for what it cannot. Once all
+// arguments are converted, check_recording() must follow.
 [[gnu::always_inline]] inline bool fast_tensor(Frame& frame, PyObject* object, bool written,
                                                opdock_value* out) {
   PyTypeObject* type = Py_TYPE(object);

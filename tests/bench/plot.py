@@ -58,7 +58,7 @@ def newest(records):
         op, case = row["name"].split(" ", 1)
         if op == "copy":
             copies[case] = row["gb_per_s"]
-        # What is twice as fast as a copy has moved nothing: DeepSpeed's norms of 32768 columns.
+        # A peer twice as fast as a copy has moved nothing: DeepSpeed's norms of 32768 columns.
         elif case in copies and op not in LEFT_OUT and row["gb_per_s"] < 2 * copies[case]:
             shares[row["name"], row["peer"]] = Share(row, copies[case])
     return sorted(shares.values(), key=lambda share: " " in share.op)

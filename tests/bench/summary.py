@@ -45,7 +45,7 @@ SINGLE = [
 ]  # fmt: skip
 UNITS = {"median_ns": "ns", "median_us": "µs", "median_ms": "ms"}
 
-# Of benches with rows of peers: what is in proportion to the time of one. Of gpu_ops gpu_times().
+# A number in proportion to a row's time, for benches with rows of peers; gpu_times() has gpu_ops'.
 TIMES = {
     "small_launches": lambda row: row["event_us"],
     "gemm": lambda row: row["us"],

@@ -125,7 +125,7 @@ def test_a_sibling_that_is_required_is_loaded_before(opdock, tmp_path, made, env
     assert (result.status, verdicts) == (0, {"foo": "usable", "bar": "usable"})
     for words in (["--environment"], ["--package", "foo"]):
         assert opdock("inspect", *words, VIRTUAL_ENV=str(root)).status == 0
-    # Of one that nobody requires it is not known whether it is loaded first.
+    # Nobody requires this package, so nothing says whether it is loaded first.
     install(site, "other", {"other.so": made["lacks"]})
     result = opdock("inspect", root, "--json")
     verdicts = {package["name"]: package["verdict"] for package in result.json["packages"]}

@@ -330,7 +330,8 @@ OPDOCK_DEVICE void activate_quickly(int activation, float (&x)[vector_size<T>]) 
   }
 }
 
-// As finish_sums(), of numbers of 16 bits that lie in whole vectors of 16 bytes: one of D a thread.
+// Does what finish_sums() does for 16-bit numbers in whole vectors of 16 bytes: each thread has one
+// vector of D.
 // alpha is 1 and there are no scales; all are of dtype T; there are fewer than 2^31 vectors.
 template <class T>
 OPDOCK_KERNEL(kThreads)

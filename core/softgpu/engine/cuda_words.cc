@@ -89,7 +89,7 @@ size_t skip(std::string_view text, size_t at) {
   return text.size();
 }
 
-// What nobody else would call anything: told even where the compiler has not come so far.
+// Names that nobody but CUDA uses: they are reported even if the compiler has stopped before them.
 bool is_only_cudas(std::string_view word) {
   return word.starts_with("__") || word.starts_with("atomic") || word.ends_with("Idx") ||
          word.ends_with("Dim");

@@ -119,7 +119,7 @@ uint64_t enqueue(Core* core, const Request& request, bool is_run) {
 
 using Place = std::map<uint64_t, std::unique_ptr<Job>>::iterator;
 
-// With the mutex held and the job counted among those waited for: its error's text, if it has
+// Ends one wait for the job, with the mutex held; returns the text of the job's error, if it has
 // failed.
 std::string leave(Core* core, Place place) {
   Job* job = place->second.get();

@@ -17,7 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Of the whole program: who looks first in a process decides which GPUs there are.
+// One GPU for the whole program: the first look in a process decides which GPUs there are.
 class WithGpu : public ::testing::Environment {
   void SetUp() override { gpu_.emplace(); }
   void TearDown() override { gpu_.reset(); }

@@ -55,7 +55,7 @@ int openat(int folder, const char* name, int flags, ...) {
   return open_and_run(folder, name, flags, mode);
 }
 
-// What _FORTIFY_SOURCE, which Ubuntu's compilers set, makes of calls whose flags are no constant.
+// _FORTIFY_SOURCE, which Ubuntu's compilers set, calls these if openat's flags are no constant.
 int checked_openat(int folder, const char* name, int flags) __asm__("__openat_2");
 int checked_openat64(int folder, const char* name, int flags) __asm__("__openat64_2");
 int checked_openat(int folder, const char* name, int flags) {

@@ -287,7 +287,7 @@ TEST(Compile, SaysWhatToWriteForCudasNames) {
             "dynamic_shared<T>()\n"
             "mine.cuh:7: threadIdx is CUDA's; write thread_index(), thread_index_y(), "
             "thread_index_z()\n");
-  // What is the compiler's to say is not hidden behind a name that it has not complained of.
+  // The compiler's own message stays, although a header has one of CUDA's names in a macro.
   source.program = "#include \"opdock/device.cuh\"\nOPDOCK_KERNEL(1) mine() { nonsense(); }\n";
   source.headers.emplace_back("mine.h", "#define MINE __syncthreads()\n");
   EXPECT_EQ(compile_kernels(source, KERNEL_FOLDER, &problem), "");

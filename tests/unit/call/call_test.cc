@@ -215,7 +215,7 @@ opdock_status run_marks(const opdock_call* call, const opdock_value*, uint32_t, 
   return std::count(own, own + 64, mark) == 64 ? OPDOCK_OK : OPDOCK_INTERNAL;
 }
 
-// As a hook's code or a reference's may make one.
+// The code of a hook or of a reference may make such a call.
 TEST(Call, WithinACallHasAWorkspaceOfItsOwn) {
   static const opdock_op op = [] {
     opdock_op o = make_op("w(Tensor x) -> ()");

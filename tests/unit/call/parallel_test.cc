@@ -147,7 +147,7 @@ TEST(Parallel, WorksInAForkedChild) {
     for (const std::atomic<int>& seen : marks.seen) {
       if (seen != 1) _exit(1);
     }
-    // With threads of its own: two must meet. Those that its parent had are not there.
+    // The child needs threads of its own, since its parent's are not there: two must meet.
     alarm(20);
     std::atomic<int> arrived{0};
     parallel_for(

@@ -92,7 +92,7 @@ TEST_F(FoundPython, BehindPyenvsShims) {
   add("pyenv/versions/3.82.0/bin/python3.82");
   EXPECT_EQ(find({.version = "3.81"}, in("pyenv/shims")), "pyenv/versions/3.81.4/bin/python3.81");
   EXPECT_EQ(find({.version = "3.82"}, in("pyenv/shims")), "pyenv/versions/3.82.0/bin/python3.82");
-  // What the file names comes first where any will do.
+  // The interpreter that pyenv's version file names comes first if any will do.
   std::filesystem::create_symlink("python3.81", in("pyenv/versions/3.81.4/bin/python3"));
   std::filesystem::create_symlink("python3.82", in("pyenv/versions/3.82.0/bin/python3"));
   folder.write("pyenv/version", "3.81.4\n");

@@ -27,8 +27,8 @@ _BASES = tuple(f"{package}.builder" for package in _PACKAGES)
 _VERSIONS = "deepspeed.git_version_info"
 _LAYERS = "deepspeed.model_implementations.transformers.ds_transformer"
 
-# Of all below, and of DeepSpeed's classes: held while they are changed, and while that is taken
-# back. A change may lead to another one, as to a class that is defined.
+# Guards the variables below and DeepSpeed's classes: whoever changes them, or takes a change back,
+# holds it. A change may lead to another one, as to a class that is defined.
 _lock = threading.RLock()
 _finder = None
 _undo = []  # functions that take back one change each, in their order
