@@ -284,7 +284,8 @@ def test_with_the_builder(opdock, tmp_path, kind):
     done = opdock("test", "mine")
     assert done.returncode == 0 and " passed" in done.stdout, done.stdout + done.stderr
     done = opdock("bench", "mine")
-    assert done.returncode == 0 and "mine 1000 " in done.stdout, done.stdout + done.stderr
+    assert done.returncode == 0 and "mine 1000000 " in done.stdout, done.stdout + done.stderr
+    assert all(line.count(" us") == 2 for line in done.stdout.splitlines() if "mine " in line)
     (tmp_path / "mine" / "mine.cc").write_text("this is no C++\n")
     done = opdock("test", "mine")
     assert done.returncode == 1 and "mine.cc:1" in done.stderr

@@ -39,7 +39,7 @@ def run(tmp_path):
 
 
 def test_all_products(run):
-    _, lines, launched = run()
+    _, lines, launched = run(OPDOCK_TEST_NIGHTLY="1")  # all dtypes with all shapes
     assert lines.count("create") == 1  # of one thread on one device
     matmuls = [line for line in lines if line.startswith("matmul")]
     # Sums of float32, of TF32, of integers; plain and GELU, each with a bias and without.
@@ -136,7 +136,7 @@ def run_program(tmp_path, program):
     """The lines that the stand-in wrote."""
     record = tmp_path / "asked"
     done, found, _ = test_soft.run_on(
-        tmp_path, "sm_90", ["-c", test_soft.SIDE + program], OPDOCK_GEMM=str(FAKE),
+        tmp_path, "sm_90", test_soft.SIDE + program, OPDOCK_GEMM=str(FAKE),
         FAKE_CUBLASLT_RECORD=str(record),
     )  # fmt: skip
     assert done.returncode == 0 and found == "", done.stderr + found

@@ -2,9 +2,10 @@
 """test_gemm.py on software GPUs with warps of 32 and of 64 threads: the plain kernels, compiled by
 the real run-time compilers and executed on the CPU."""
 
+import atexit
+import functools
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -12,12 +13,25 @@ import pytest
 
 from opdock._author import soft
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
+from programs import Programs
+
 BUILD = Path(os.environ["OPDOCK_BUILD_DIR"])
 TOOLS = BUILD / "libexec" / "opdock"
+PYTEST = "import pytest, sys\nsys.exit(pytest.main(sys.argv[1:]))"
 
 
-def run_on(tmp_path, arch, words, **variables):
-    """The process of Python's `words`; what the software GPU found; the names of the kernels it
+@functools.cache
+def programs():
+    """The server of all programs, which has torch and pytest and finds the stand-in drivers."""
+    env = soft.environment(os.environ, TOOLS / "softgpu", "", [], "")
+    made = Programs("import pytest, torch; torch.set_num_threads(1)", env)
+    atexit.register(made.close)
+    return made
+
+
+def run_on(tmp_path, arch, text, *arguments, **variables):
+    """The finished Python program; what the software GPU found; the names of the kernels that it
     launched."""
     findings, record = tmp_path / "findings", tmp_path / "record"
     for path in (findings, record):
@@ -34,9 +48,7 @@ def run_on(tmp_path, arch, words, **variables):
         "OPDOCK_FALLBACK": "error",
         **variables,
     }
-    done = subprocess.run(
-        [sys.executable, *words], env=env, capture_output=True, text=True, timeout=300
-    )
+    done = programs().run(text, env, *arguments)
     if "jit-no-compiler" in done.stdout + done.stderr:
         pytest.skip(f"no run-time compiler for {arch} is here")
     found = findings.read_text() if findings.exists() else ""
@@ -46,9 +58,9 @@ def run_on(tmp_path, arch, words, **variables):
 
 
 def run_tests(tmp_path, arch, choice=(), **variables):
-    words = ["-m", "pytest", "-q", "-p", "opdock.testing", "-p", "no:cacheprovider"]
+    words = ["-q", "-p", "opdock.testing", "-p", "no:cacheprovider"]
     words += [Path(__file__).with_name("test_gemm.py"), *choice]
-    return run_on(tmp_path, arch, words, **variables)
+    return run_on(tmp_path, arch, PYTEST, *words, **variables)
 
 
 # Arrays on a software GPU, and the stream that ops on them get (tests/softgpu/ops/test_devices.py).
@@ -96,5 +108,5 @@ def test_plain_kernels(tmp_path, arch):
 
 @pytest.mark.parametrize("arch", ["sm_90", "gfx90a"])
 def test_a_captured_product_runs_when_its_graph_does(tmp_path, arch):
-    done, found, _ = run_on(tmp_path, arch, ["-c", SIDE + CAPTURE], OPDOCK_GEMM="plain")
+    done, found, _ = run_on(tmp_path, arch, SIDE + CAPTURE, OPDOCK_GEMM="plain")
     assert done.returncode == 0 and found == "", done.stderr + found

@@ -161,7 +161,7 @@ import random, sys, threading, numpy, opdock
 sys.setswitchinterval(1e-6)
 x, errors = numpy.ones(3, "float32"), set()
 def loop():
-    for _ in range(40):
+    for _ in range(15):
         try:
             opdock.configure(build=random.choice(["never", "auto"]))
             opdock.ops.noop(x)
