@@ -11,17 +11,17 @@
 namespace opdock {
 namespace {
 
-// The C library at hand may be older than the kernel.
+// Defined here because the C library's headers may be older than the running kernel.
 constexpr unsigned kProcessGroup = 1u << 2;            // PIDFD_SIGNAL_PROCESS_GROUP
 constexpr idtype_t kPidfd = static_cast<idtype_t>(3);  // P_PIDFD
-constexpr long kSendSignal = 424, kOpenPidfd = 434;    // on every architecture
+constexpr long kSendSignal = 424, kOpenPidfd = 434;    // the same on every architecture
 
 }  // namespace
 
 Child::Child(pid_t pid) : pid_(pid), fd_(static_cast<int>(syscall(kOpenPidfd, pid, 0))) {
   siginfo_t info;
   if (fd_ < 0 || wait(WNOHANG | WNOWAIT, &info) || errno != EINVAL) return;
-  close(std::exchange(fd_, -1));  // a kernel that opens them and cannot wait for them
+  close(std::exchange(fd_, -1));  // the kernel opens pidfds but cannot wait for them
 }
 
 Child::~Child() {
@@ -67,7 +67,7 @@ void Child::signal(int number) {
 void Child::signal_group(int number) {
   siginfo_t info;
   const bool sent = fd_ >= 0 && syscall(kSendSignal, fd_, number, nullptr, kProcessGroup) == 0;
-  // An unreaped child keeps its number from being used again.
+  // A child that is not reaped yet keeps its process ID from being reused.
   if (!sent && wait(WNOHANG | WNOWAIT, &info)) kill(-pid_, number);
 }
 

@@ -1,4 +1,4 @@
-// A child process, held so that no signal meant for it reaches another.
+// A handle to a child process that never signals or waits for the wrong process.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -12,13 +12,14 @@ namespace opdock {
 // How a child ended.
 struct ChildEnd {
   bool by_signal = false;
-  int number = 0;  // the signal, or the exit status
+  int number = 0;  // the signal number or the exit status
 };
 
-// A process number is used again once somebody has reaped its process, and a host program may reap
-// all children: by a thread of its own, or by ignoring SIGCHLD. So a child is signalled and waited
-// for by its pidfd; where the kernel has none (before 5.4), by its number, and signalled only while
-// this process can still wait for it. One thread; not for a forked child of this process.
+// Once a child has been reaped, the kernel may reuse its process ID, and a host program may reap
+// all children, in a thread of its own or by ignoring SIGCHLD. So this class signals and waits
+// through a pidfd. On kernels without pidfds (before 5.4) it uses the process ID, and signals only
+// while this process can still wait for the child. Use it from one thread, and not in a forked
+// child of this process.
 class Child {
  public:
   Child() = default;
@@ -28,24 +29,25 @@ class Child {
   Child(Child&& other) noexcept;
   Child& operator=(Child&& other) noexcept;
 
-  // False once it was reaped.
+  // False once the child was reaped.
   explicit operator bool() const { return pid_ > 0; }
 
-  // Nothing happens if it has ended.
+  // Sends a signal; does nothing if the child has ended.
   void signal(int number);
-  // For all of the process group that has its number, also when the child itself has ended. Where
-  // somebody else has reaped it, kernels before 6.9 cannot tell whose group that is: then nothing
-  // happens.
+  // Signals the whole process group whose ID is the child's, even when the child itself has ended.
+  // If somebody else has reaped the child, kernels before 6.9 cannot tell whether the group is
+  // still the same one, so nothing is sent.
   void signal_group(int number);
-  // Returns when it has ended, without reaping it.
+  // Waits until the child has ended, without reaping it.
   void await_end();
-  // Reaps it if it has ended. False: it runs. *end: none if somebody else has reaped it.
+  // Reaps the child if it has ended; returns false if it still runs. *end is empty if somebody else
+  // has reaped it.
   bool try_reap(std::optional<ChildEnd>* end);
-  // The same, waiting for its end.
+  // Waits until the child has ended and reaps it; empty if somebody else has reaped it.
   std::optional<ChildEnd> reap();
 
  private:
-  // waitid() for it. False: it is no child of this process any more.
+  // Calls waitid() for the child. Returns false if it is no longer a child of this process.
   bool wait(int options, siginfo_t* info) const;
   void forget();
 

@@ -1,5 +1,6 @@
-// Folders that the build was configured with (`meson setup --prefix`), the last places to look. A
-// library of their own: all other objects are the same for a prefix, a wheel and the build tree.
+// Folders that the build was configured with (`meson setup --prefix`); they are searched last. They
+// are compiled into a library of their own, so that all other objects are identical for a prefix, a
+// wheel and the build tree.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -7,7 +7,7 @@
 
 namespace opdock {
 
-// An open file; closed on destruction.
+// Owns an open file descriptor and closes it on destruction.
 class Fd {
  public:
   Fd() = default;

@@ -1,4 +1,4 @@
-// Writing beyond the limit of file sizes (ulimit -f) without the end of the process.
+// A guard that keeps a write beyond the file size limit (ulimit -f) from ending the process.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -8,8 +8,8 @@
 
 namespace opdock {
 
-// While this lives, a write of this thread beyond RLIMIT_FSIZE fails with EFBIG and nothing else
-// happens, whatever the program has made of SIGXFSZ: by default that ends it.
+// While a guard lives, a write of this thread beyond RLIMIT_FSIZE only fails with EFBIG, whatever
+// the program does on SIGXFSZ, which ends the process by default.
 class NoFileSizeSignal {
  public:
   NoFileSizeSignal() {
@@ -21,7 +21,8 @@ class NoFileSizeSignal {
     pthread_sigmask(SIG_BLOCK, &signal_, &before_);
   }
   ~NoFileSizeSignal() {
-    // The kernel sends it to the thread that writes; one that came before is not ours to take.
+    // The kernel sends SIGXFSZ to the thread that writes. A signal that was pending before is not
+    // consumed: it belongs to the program.
     const timespec at_once{};
     while (!was_pending_ && sigtimedwait(&signal_, nullptr, &at_once) > 0) {
     }

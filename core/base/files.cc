@@ -67,7 +67,7 @@ int read_all(int fd, uint64_t most, std::vector<uint8_t>* out) {
     const ssize_t got = pread(fd, out->data() + at, out->size() - at, static_cast<off_t>(at));
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) return errno;
-    if (got == 0) break;  // cut meanwhile: the digest will tell
+    if (got == 0) break;  // truncated meanwhile: the caller's digest check fails
     at += static_cast<size_t>(got);
   }
   out->resize(at);
@@ -75,11 +75,11 @@ int read_all(int fd, uint64_t most, std::vector<uint8_t>* out) {
 }
 
 std::optional<std::string> read_file(const std::string& path) {
-  // O_NONBLOCK: a FIFO cannot hold the caller up.
+  // With O_NONBLOCK a FIFO cannot block the caller.
   const Fd file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
   struct stat status{};
   if (!file || fstat(file.get(), &status) != 0 || !S_ISREG(status.st_mode)) return std::nullopt;
-  // Those of /proc and /sys have other sizes than they say.
+  // Files in /proc and /sys have other sizes than st_size says, so this reads until the end.
   std::string text(static_cast<size_t>(status.st_size) + 1, '\0');
   size_t size = 0;
   for (;;) {
@@ -102,7 +102,8 @@ int sync_file(int fd) {
 }
 
 int sync_folder(const std::string& path) {
-  const Fd fd(open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));  // the root may be a link
+  // No O_NOFOLLOW: the path, such as the cache's root, may be a link.
+  const Fd fd(open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!fd) return errno;
   const int error = sync_file(fd.get());
   return error == EINVAL || error == ENOTSUP ? 0 : error;
@@ -116,7 +117,7 @@ int make_folders(const std::string& path, std::vector<std::string>* changed) {
     if (error == 0 && mkdir(path.c_str(), 0700) != 0) error = errno;
   }
   if (error == 0 && changed != nullptr) changed->push_back(parent_of(path));
-  // Some systems answer EROFS or EACCES also for a folder that is there.
+  // Some systems answer EROFS or EACCES even for a folder that exists.
   struct stat status{};
   if (error == 0 || stat(path.c_str(), &status) != 0) return error;
   return S_ISDIR(status.st_mode) ? 0 : ENOTDIR;
@@ -133,7 +134,8 @@ int rename_new(const std::string& from, const std::string& to) {
       return 0;
     }
     if (errno != EPERM && errno != EOPNOTSUPP && errno != ENOSYS && errno != EMLINK) return errno;
-    // Neither: a rename, which replaces. What it would replace is the same thing made twice.
+    // The file system has neither RENAME_NOREPLACE nor hard links, so a plain rename follows this
+    // check. If `to` appears in between, it is replaced, by a second copy of the same content.
     if (lstat(to.c_str(), &status) == 0) return EEXIST;
   }
   if (rename(from.c_str(), to.c_str()) == 0) return 0;

@@ -11,7 +11,7 @@ bool began_as_fork() {
   std::ifstream file("/proc/self/stat");
   std::string text;
   std::getline(file, text);
-  const size_t name_end = text.rfind(')');  // the name may hold spaces
+  const size_t name_end = text.rfind(')');  // the process name may hold spaces and parentheses
   unsigned long flags = 0;
   char state = 0;
   int parent, group, session, terminal, foreground;

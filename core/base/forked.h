@@ -1,11 +1,11 @@
-// Whether threads that libraries count on may be gone: they do not survive a fork.
+// Tells whether threads that libraries rely on may be missing, because they do not survive a fork.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 namespace opdock {
 
-// Whether this process began as a fork and has executed no program since: PF_FORKNOEXEC among the
-// flags in /proc/self/stat (proc(5)). True where that cannot be read.
+// Returns whether this process began as a fork and has not called exec since: the flag
+// PF_FORKNOEXEC in /proc/self/stat (proc(5)). Returns true where that file cannot be read.
 bool began_as_fork();
 
 }  // namespace opdock

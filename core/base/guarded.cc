@@ -42,7 +42,7 @@ opdock_status caught(const ErrorBuffer& error) noexcept {
     return error.fail(OPDOCK_OUT_OF_MEMORY, "no host memory is left; free some and try again");
   } catch (const std::exception& problem) {
     return error.fail(OPDOCK_INTERNAL, problem.what());
-  } catch (...) {  // a program's or a plugin's own
+  } catch (...) {  // a type that the program or a plugin defines
     return error.fail(OPDOCK_INTERNAL, "found an exception of a type unknown here, wanted none");
   }
 }

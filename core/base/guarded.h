@@ -1,4 +1,4 @@
-// The edge of the C interface: what goes wrong inside becomes a status and a text, and no exception
+// Turns exceptions and errors into a status and a text at the C interface, so that no exception
 // crosses it.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
@@ -13,29 +13,30 @@
 
 namespace opdock {
 
-// Where the caller of a C function wants the text of an error; data may be NULL, then it is
-// dropped.
+// The caller's buffer for the text of an error. If data is NULL, the text is dropped.
 struct ErrorBuffer {
   char* data = nullptr;
   uint32_t size = 0;
 
-  // Copies the parts one after another, cut at the buffer's end on a character's boundary.
+  // Concatenates the parts and truncates at the buffer's end, without splitting a UTF-8 character.
   void write(std::string_view first, std::string_view second = {},
              std::string_view third = {}) const;
-  // The same; returns the status.
+  // Writes the text and returns the status.
   opdock_status fail(opdock_status status, std::string_view text) const {
     write(text);
     return status;
   }
 };
 
-// What the exception that is being handled comes to: opdock::Error has its own status and text.
+// Translates the exception that is being handled into a status and a text. An opdock::Error brings
+// its own.
 [[gnu::cold]] opdock_status caught(const ErrorBuffer& error) noexcept;
-// The same in words, of what a plugin's function threw: "an exception: …".
+// Describes the exception that is being handled, as "an exception: …". For what a plugin's function
+// threw.
 std::string text_of_exception();
 
-// Runs body(), whatever it throws. It returns a Status, or an opdock_status for whose text it has
-// taken care itself.
+// Runs body() and catches everything that it throws. body() returns a Status, or an opdock_status
+// if it has written the text itself.
 template <class F>
 [[gnu::always_inline]] inline opdock_status guarded(const ErrorBuffer& error, F&& body) noexcept {
   try {
@@ -50,7 +51,7 @@ template <class F>
   }
 }
 
-// A pointer the caller has to pass is NULL.
+// Reports that a required pointer argument is NULL. what: the argument that was wanted.
 [[gnu::cold]] opdock_status missing(const ErrorBuffer& error, const char* what);
 
 }  // namespace opdock

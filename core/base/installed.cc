@@ -13,7 +13,8 @@
 namespace opdock {
 namespace {
 
-// Not base/files' functions: the command is built from this file without the rest of the library.
+// Repeats a function of base/files, because the command compiles this file without the rest of the
+// library.
 std::string resolved(const std::string& path) {
   char* const real = realpath(path.c_str(), nullptr);
   if (real == nullptr) return {};

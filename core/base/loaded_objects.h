@@ -1,4 +1,4 @@
-// What is loaded into this process.
+// Queries about the shared objects that are loaded into this process.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -11,14 +11,16 @@
 
 namespace opdock {
 
-// dl_iterate_phdr, during which no thread forks: in a child glibc (seen with 2.36) would leave the
-// lock that it takes held for ever. visit: must not fork, load anything or wait for another thread.
+// Calls dl_iterate_phdr and keeps all threads from forking meanwhile: otherwise the lock that it
+// takes would stay locked for ever in the child (seen with glibc 2.36). visit must not fork, load
+// anything or wait for another thread.
 inline int visit_loaded_objects(int (*visit)(dl_phdr_info*, size_t, void*), void* context) {
   const NoFork whole;
   return dl_iterate_phdr(visit, context);
 }
 
-// The path of a loaded library whose file's name begins so; empty: there is none.
+// Returns the path of a loaded library whose file name starts with `beginning`, or "" if there is
+// none.
 inline std::string loaded_library(std::string_view beginning) {
   struct Search {
     std::string_view beginning;

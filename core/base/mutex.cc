@@ -8,9 +8,9 @@
 namespace opdock {
 namespace {
 
-std::mutex one_fork;                  // held while the process is forked
-std::atomic<uint32_t> sections{0};    // threads between begin() and end()
-std::atomic<uint32_t> is_forking{0};  // new sections wait
+std::mutex one_fork;                  // held from before_fork() to after_fork()
+std::atomic<uint32_t> sections{0};    // number of threads between begin() and end()
+std::atomic<uint32_t> is_forking{0};  // 1 while a fork is pending: new sections wait
 std::atomic<uint32_t> number_of_forks{0};
 thread_local uint32_t depth = 0;
 

@@ -1,10 +1,11 @@
-// Locks that a fork does not break. A forked child has one thread; what another one held would stay
-// locked for ever, and what it was writing would stay half written. So the library has two kinds:
-//   Mutex  for a few lines on memory: a fork waits until no thread is in such a section. No driver,
-//          no plugin and no hook of the program is touched while one is held. Files are opened only
-//          where a fork must not come in between (cache/locks.cc), or read once, under NoFork:
-//          small ones that were installed with the library.
-//   Turn   (base/turn.h) for work that takes time or runs foreign code: no fork waits for it.
+// Fork-aware locks. A forked child has only one thread: a lock that another thread held would stay
+// locked for ever, and the data that it was writing would stay half written. So the library has two
+// kinds of locks:
+//   Mutex  protects a few lines of work on memory: a fork waits until no thread is in such a
+//          section. While one is held, no driver, plugin or hook of the program is called. Files are
+//          opened in such a section only where a fork must not come in between (cache/locks.cc), or
+//          for small files that were installed with the library and are read once, under NoFork.
+//   Turn   (base/turn.h) protects work that takes time or runs foreign code: no fork waits for it.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -13,7 +14,8 @@
 
 namespace opdock {
 
-// While it lives, no thread of this process forks; one that wants to waits. May be nested.
+// While one lives, no thread of this process forks; a thread that calls fork() waits. May be
+// nested.
 class NoFork {
  public:
   NoFork() { begin(); }
@@ -40,8 +42,9 @@ class Mutex {
   std::mutex mutex_;
 };
 
-// How many forks lie between this process and the one that loaded the library. Work that remembers
-// it and finds another was begun in a parent, whose threads and child processes are not this one's.
+// Returns the number of forks between the process that loaded the library and this one. Work that
+// has stored another number was begun in a parent process, and that process owns its threads and
+// children.
 uint32_t forks();
 
 }  // namespace opdock

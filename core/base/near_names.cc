@@ -8,15 +8,15 @@
 namespace opdock {
 namespace {
 
-constexpr size_t kMostLetters = 128;  // of a name that is worth a comparison
-constexpr size_t kFewestLetters = 4;  // of a name that is meant where more stands around it
+constexpr size_t kMostLetters = 128;  // longer names are not compared
+constexpr size_t kFewestLetters = 4;  // shorter names are not searched for inside `name`
 
 std::string lower(std::string text) {
   for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
   return text;
 }
 
-// Damerau's distance, each place edited at most once (optimal string alignment).
+// Damerau-Levenshtein distance that edits each place at most once (optimal string alignment).
 size_t distance(const std::string& a, const std::string& b) {
   std::vector<std::vector<size_t>> cost(a.size() + 1, std::vector<size_t>(b.size() + 1));
   for (size_t i = 0; i <= a.size(); ++i) cost[i][0] = i;

@@ -6,11 +6,11 @@
 namespace opdock {
 namespace {
 
-// {found} and {wanted} stand for the reason's own; NULL: "found {found}, wanted {wanted}", for two
-// things that can be compared.
+// Returns the template of a code's sentence, in which {found} and {wanted} stand for the reason's
+// fields. NULL means "found {found}, wanted {wanted}", for two things that can be compared.
 const char* form_of(Code code) {
   switch (code) {
-    // What was found says it all.
+    // For these, `found` is already a complete statement.
     case Code::kPathMissing:
     case Code::kPathUnreadable:
     case Code::kLinkBroken:
@@ -100,7 +100,7 @@ std::string replaced(std::string text, std::string_view mark, std::string_view v
   return text;
 }
 
-// With a capital letter and a full stop.
+// Adds a capital letter and a full stop.
 std::string as_sentence(std::string text) {
   if (text.empty()) return text;
   if (text.front() >= 'a' && text.front() <= 'z') text.front() += 'A' - 'a';
@@ -118,7 +118,7 @@ std::string sentence(const Reason& reason) {
     form = has_lines ? "{found}" : "found {found}";
     if (!reason.wanted.empty()) form += has_lines ? "\nwanted {wanted}" : ", wanted {wanted}";
   }
-  // What is wanted first: what was found may hold anything, the other mark too.
+  // {wanted} is replaced first, because `found` may hold any text, even "{wanted}".
   return replaced(replaced(std::move(form), "{wanted}", reason.wanted), "{found}", reason.found);
 }
 

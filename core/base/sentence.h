@@ -1,4 +1,4 @@
-// What a reason says to people.
+// Formats a reason as text for people.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -10,15 +10,15 @@
 
 namespace opdock {
 
-// A reason without its code, its advice and a full stop: "found ABI 1.0, wanted ABI 0.x", "no CUDA
-// driver: libcuda.so.1 was not found". What was found may have several lines, such as a compiler's;
-// they are kept. to_text adds code and advice. No field of a reason holds what this makes of
-// another.
+// Returns a reason without its code, its advice and a full stop: "found ABI 1.0, wanted ABI 0.x",
+// "no CUDA driver: libcuda.so.1 was not found". `found` may have several lines, such as a
+// compiler's; they are kept. to_text adds code and advice. Do not put the result into a field of
+// another reason.
 std::string sentence(const Reason& reason);
 
-// "abi-major: found ABI 1.0, wanted 0.x; rebuild the plugin": what opdock-pack reports to the build
-// that started it, always in this form. Further lines of what was found follow; parse_line does not
-// see them.
+// Formats a reason as "abi-major: found ABI 1.0, wanted 0.x; rebuild the plugin". opdock-pack
+// always uses this form to report errors to the build that started it. Further lines of `found`
+// follow; parse_line ignores them.
 std::string to_line(const Reason& reason);
 std::optional<Reason> parse_line(std::string_view line);
 

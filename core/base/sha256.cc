@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The low-level functions pull two small objects out of libcrypto.a; EVP would pull all of it.
+// The low-level SHA256_* functions pull two small objects out of libcrypto.a; EVP would pull in all
+// of it.
 #define OPENSSL_SUPPRESS_DEPRECATED
 #include "base/sha256.h"
 

@@ -1,4 +1,4 @@
-// SHA-256 (FIPS 180-4), by OpenSSL's libcrypto.
+// SHA-256 (FIPS 180-4), computed by OpenSSL's libcrypto.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -16,10 +16,10 @@ using Digest = std::array<uint8_t, 32>;
 Digest sha256(std::span<const uint8_t> bytes);
 Digest sha256(std::string_view text);
 
-// Lower-case hexadecimal digits, two a byte.
+// Returns lower-case hexadecimal digits, two per byte.
 std::string to_hex(std::span<const uint8_t> bytes);
 
-// The same for bytes that come in pieces.
+// Computes SHA-256 incrementally.
 class Sha256 {
  public:
   Sha256();
@@ -27,14 +27,14 @@ class Sha256 {
   Sha256(const Sha256&) = delete;
   Sha256& operator=(const Sha256&) = delete;
   void add(std::span<const uint8_t> bytes);
-  Digest finish();  // once
+  Digest finish();  // call it only once
 
  private:
   struct State;
   std::unique_ptr<State> state_;
 };
 
-// A digest over fields that cannot run into each other: each goes in with its length before it.
+// Hashes a list of fields unambiguously: the length of each field is hashed before the field.
 class FieldHasher {
  public:
   FieldHasher& add(std::string_view field);

@@ -17,8 +17,9 @@ extern char** environ;
 namespace opdock {
 namespace {
 
-// Above every number that a program is given: what is to be given away is moved there first, where
-// none of it is overwritten. A host may have closed 0 to 2.
+// Greater than every descriptor that a program gets in `files`. All descriptors are first
+// duplicated to numbers from here on, so that no dup2 overwrites one that is still needed: a host
+// may have closed 0 to 2.
 constexpr int kOutOfTheWay = 10;
 
 std::vector<char*> pointers(const std::vector<std::string>& texts) {

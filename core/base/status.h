@@ -1,4 +1,4 @@
-// How something went that may fail for one reason, which is reported.
+// The result of an operation that fails for a single reason.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -8,8 +8,8 @@
 
 namespace opdock {
 
-// OPDOCK_OK, or a status and a text that says what was found, what was wanted and what to do. Where
-// several reasons make up a story, they are collected in a std::vector<Reason> instead.
+// OPDOCK_OK, or a status and a text that says what was found, what was wanted and what to do.
+// Operations that collect several reasons fill a std::vector<Reason> instead.
 struct Status {
   opdock_status status = OPDOCK_OK;
   std::string text;

@@ -18,15 +18,16 @@ namespace opdock {
 namespace {
 
 constexpr uint32_t kAwaited = 1u << 31;
-constexpr uint32_t kGone = kAwaited - 1;  // a holder that is in no process
-constexpr timespec kPoll{0, 50'000'000};  // between two questions whether to go on waiting
+constexpr uint32_t kGone = kAwaited - 1;  // set by give_back_as_left(); no thread has this number
+constexpr timespec kPoll{0, 50'000'000};  // how often a waiting thread asks `stop`
 
 std::atomic<uint32_t> next_thread{1};
-// The threads that a forked child has: the one that forked, and those from `first_here` on.
+// The threads that exist in a forked child: the one that forked, and those numbered from
+// `first_here` on.
 std::atomic<uint32_t> first_here{1}, forked_here{0};
 thread_local uint32_t own_number = 0;
 
-// Who waits for whom: for the holder of a turn, or for a helper to come to its end.
+// An edge of the wait-for graph: a thread waits for the holder of a turn, or for a helper to end.
 struct Wait {
   uint32_t waiter;
   const std::atomic<uint32_t>* holder;
@@ -38,7 +39,8 @@ struct Waits {
 };
 Waits& waits = *new Waits;
 
-// The mutex is held. `steps` ends it however the holders change meanwhile.
+// Returns whether thread `who` is `whom` or waits for it, directly or through others. The mutex is
+// held. `steps` bounds the recursion, however the holders change meanwhile.
 bool waits_for(uint32_t who, uint32_t whom, size_t steps) {
   if (who == whom) return true;
   if (who == 0 || steps == 0) return false;
@@ -65,7 +67,7 @@ void end_wait(uint32_t waiter, const std::atomic<uint32_t>* word, uint32_t helpe
 }
 
 void forget_waits() {
-  waits.all.clear();  // no thread that waits is left
+  waits.all.clear();  // the child has no thread that waits
   forked_here.store(own_number);
   first_here.store(next_thread.load());
 }
@@ -84,7 +86,7 @@ void wake_all(std::atomic<uint32_t>* word) {
 }  // namespace
 
 uint32_t Turn::this_thread() {
-  // After two thousand million threads the numbers begin again.
+  // The numbers wrap around after two thousand million threads.
   while (own_number == 0 || own_number == kGone) own_number = next_thread.fetch_add(1) & ~kAwaited;
   return own_number;
 }
@@ -114,7 +116,8 @@ Turn::Took Turn::take(const std::function<bool()>& stop) {
 }
 
 void Turn::give_back() {
-  // The turn may be gone as soon as it is free: waking sleepers at its address does no harm.
+  // Another thread may destroy the turn as soon as it is free. Waking sleepers at its old address
+  // is harmless.
   std::atomic<uint32_t>* const word = &holder_;
   if ((holder_.exchange(0, std::memory_order_release) & kAwaited) != 0) wake_all(word);
 }

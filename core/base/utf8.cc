@@ -25,7 +25,7 @@ size_t sequence_length(std::string_view text) {
   return length;
 }
 
-// The code point of a sequence that sequence_length() has measured.
+// Returns the code point of a sequence that sequence_length() has accepted.
 uint32_t code_point(std::string_view sequence) {
   const uint8_t lead = static_cast<uint8_t>(sequence.front());
   if (sequence.size() == 1) return lead;

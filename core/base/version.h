@@ -16,7 +16,8 @@ class Version {
   Version() = default;
   Version(std::initializer_list<uint32_t> parts) : parts_(parts) {}
 
-  // Digits and dots, at most 8 numbers; "2.13.0+cpu" is read up to the '+'. Anything else: nullopt.
+  // Parses digits and dots, at most 8 numbers; "2.13.0+cpu" is read up to the '+'. Returns nullopt
+  // for anything else.
   static std::optional<Version> parse(std::string_view text);
 
   uint32_t major() const { return part(0); }
@@ -25,7 +26,7 @@ class Version {
   bool empty() const { return parts_.empty(); }
   std::string text() const;
 
-  // Missing numbers count as 0: 12 == 12.0.
+  // Missing numbers count as 0, so 12 == 12.0.
   friend std::strong_ordering operator<=>(const Version& a, const Version& b);
   friend bool operator==(const Version& a, const Version& b) { return (a <=> b) == 0; }
 
