@@ -18,7 +18,8 @@ bool read_at(int fd, uint64_t offset, void* out, size_t size) {
   return pread(fd, out, size, static_cast<off_t>(offset)) == static_cast<ssize_t>(size);
 }
 
-// The descriptor of the note "GNU", NT_GNU_BUILD_ID among the notes of a segment.
+// Returns the descriptor of the note with owner "GNU" and type NT_GNU_BUILD_ID in a segment's
+// notes.
 std::string build_id_among(const std::vector<uint8_t>& notes) {
   size_t at = 0;
   while (at + sizeof(Elf64_Nhdr) <= notes.size()) {

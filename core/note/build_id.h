@@ -1,4 +1,4 @@
-// The build-id that a linker gives an ELF file.
+// Reads the build-id that a linker writes into an ELF file.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -6,8 +6,8 @@
 
 namespace opdock {
 
-// In hexadecimal; "" if the open file has none, or is no ELF file of 64 bits. Any ELF file's, also
-// an executable's: nothing else of it is checked.
+// Returns the build-id in hexadecimal, or "" if the open file has none or is not a 64-bit ELF file.
+// Works for any ELF file, also for an executable; nothing else in the file is checked.
 std::string build_id(int fd);
 
 }  // namespace opdock

@@ -13,19 +13,20 @@
 namespace opdock {
 namespace {
 
-constexpr size_t kStepBytes = 64 << 10;  // decompressed at once
-constexpr size_t kHistory = 64 << 10;    // how far back LZ4 refers
+constexpr size_t kStepBytes = 64 << 10;  // decompressed per step
+constexpr size_t kHistory = 64 << 10;    // the greatest distance of an LZ4 back reference
 constexpr size_t kInputBytes = 16384;
-constexpr uint64_t kCubinRatio = 256;  // LZ4 cannot exceed it; zstd of real cubins reaches 20
+// LZ4 cannot exceed this ratio; real cubins compressed by zstd reach 20.
+constexpr uint64_t kCubinRatio = 256;
 constexpr int kMostWindowLog = 27;
 
-// The compressed bytes, piece by piece.
+// Reads the compressed bytes in pieces.
 class CubinInput {
  public:
   CubinInput(FileReader* reader, uint64_t offset, uint64_t size)
       : reader_(reader), next_(offset), left_(size) {}
 
-  // Makes at least one byte available; false: there is none.
+  // Makes at least one byte available. Returns false at the end, or if reading failed.
   bool fill() {
     if (at_ < piece_.size()) return true;
     piece_.resize(static_cast<size_t>(std::min<uint64_t>(kInputBytes, left_)));
@@ -58,8 +59,9 @@ class CubinInput {
 class Decompressor {
  public:
   virtual ~Decompressor() = default;
-  // Appends up to kStepBytes bytes to *out, which ends with the kHistory bytes that came before, or
-  // all of them. False if nothing more comes, because the bytes end or are damaged.
+  // Appends up to kStepBytes bytes to *out. The caller keeps at least the last kHistory bytes of
+  // earlier output in *out, or all if there were fewer. Returns false if no more bytes come,
+  // because the input ends or is damaged.
   virtual bool step(std::vector<uint8_t>* out) = 0;
 };
 
@@ -72,7 +74,7 @@ class Zstd : public Decompressor {
   bool step(std::vector<uint8_t>* out) override {
     const size_t had = out->size();
     while (!is_over_ && stream_ != nullptr && out->size() == had) {
-      const bool is_last = !input_.fill();  // what the stream holds back may still come
+      const bool is_last = !input_.fill();  // the stream may still hold output
       ZSTD_inBuffer in{input_.data(), input_.size(), 0};
       out->resize(had + kStepBytes);
       ZSTD_outBuffer to{out->data() + had, kStepBytes, 0};
@@ -93,8 +95,8 @@ class Zstd : public Decompressor {
   bool is_over_ = false;
 };
 
-// The block format: sequences of literals and of a reference to bytes that came before. Source:
-// "LZ4 Block Format Description".
+// The LZ4 block format: a series of sequences, each of literal bytes and a back reference to
+// earlier output. Source: "LZ4 Block Format Description".
 class Lz4 : public Decompressor {
  public:
   explicit Lz4(CubinInput input) : input_(std::move(input)) {}
@@ -113,7 +115,7 @@ class Lz4 : public Decompressor {
   }
 
  private:
-  // A length of four bits, with more bytes behind it where they are all ones.
+  // Reads a length: four bits, followed by more bytes if all four are ones.
   bool read_length(unsigned bits, uint64_t* length) {
     *length = bits;
     uint8_t more = bits == 15 ? 255 : 0;
@@ -130,7 +132,8 @@ class Lz4 : public Decompressor {
   bool read_match(const std::vector<uint8_t>& out) {
     is_token_next_ = true;
     uint8_t low = 0, high = 0;
-    if (!input_.take(&low) || !input_.take(&high)) return false;  // the last sequence has none
+    // The last sequence has no back reference.
+    if (!input_.take(&low) || !input_.take(&high)) return false;
     distance_ = static_cast<size_t>(low | high << 8);
     constexpr uint64_t kLeastMatch = 4;
     if (distance_ == 0 || distance_ > out.size() || !read_length(token_ & 15, &match_)) {
@@ -146,7 +149,7 @@ class Lz4 : public Decompressor {
     input_.skip(count);
     literals_ -= count;
   }
-  // Source and target may overlap: a match may begin in bytes that it writes itself.
+  // Copies byte by byte, because a match may overlap the bytes that it writes.
   void copy_match(size_t room, std::vector<uint8_t>* out) {
     const size_t count = static_cast<size_t>(std::min<uint64_t>(match_, room));
     const size_t at = out->size();
@@ -157,15 +160,15 @@ class Lz4 : public Decompressor {
 
   CubinInput input_;
   uint8_t token_ = 0;
-  uint64_t literals_ = 0, match_ = 0;  // still to be copied
+  uint64_t literals_ = 0, match_ = 0;  // how many bytes are still to be copied
   size_t distance_ = 0;
   bool is_token_next_ = true, is_over_ = false;
 };
 
-// Looks for the note of the toolkit in the bytes as they come.
+// Searches the decompressed stream for the note that names the toolkit.
 class NoteSearch {
  public:
-  // True: the search is over, found or not needed. `bytes`: all since the last forget().
+  // Returns true if the note was found. `bytes`: all bytes since the last forget().
   bool look(const std::vector<uint8_t>& bytes, bool is_end, ImageIdentity* identity) {
     constexpr size_t kHead = sizeof(Elf64_Nhdr), kOwner = sizeof kToolkitNoteOwner;
     while (bytes.size() >= next_ + kHead + kOwner) {
@@ -192,10 +195,11 @@ class NoteSearch {
     return false;
   }
   size_t next() const { return next_; }
-  void forget(size_t count) { next_ -= count; }  // of the first bytes
+  // Tells that the first `count` bytes were dropped.
+  void forget(size_t count) { next_ -= count; }
 
  private:
-  size_t next_ = 0;  // where the first note may begin that was not looked at
+  size_t next_ = 0;  // where the next note to be examined may begin
 };
 
 }  // namespace

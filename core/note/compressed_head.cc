@@ -12,7 +12,8 @@ namespace {
 
 constexpr uint64_t kMostDecompressed = 1 << 20;
 constexpr size_t kCompressedPiece = 16384;
-// What clang writes at most, and zstd's own default. Memory is touched only as far as is written.
+// The largest window that clang writes, and zstd's own default. Only as much memory as is written
+// is touched.
 constexpr int kWindowLog = 27;
 
 enum class StreamStep { kGood, kEnd, kDamaged, kLimit };
@@ -36,7 +37,7 @@ struct CompressedHead::Stream {
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;
 
-  // Takes from `in` and gives to `out`, both from their `pos` on.
+  // Consumes from `in` and appends to `out`, both starting at their `pos`.
   StreamStep step(ZSTD_inBuffer* in, ZSTD_outBuffer* out) {
     if (method == Method::kZstd) {
       const size_t result = ZSTD_decompressStream(zstd, out, in);
@@ -106,7 +107,8 @@ bool CompressedHead::decompress(size_t wanted) {
   }
   bytes_.resize(out.pos);
   if (out.pos == wanted) return true;
-  at_limit_ = step == StreamStep::kLimit || step == StreamStep::kGood;  // kGood: unreadable
+  // After kGood, the file could not be read.
+  at_limit_ = step == StreamStep::kLimit || step == StreamStep::kGood;
   stream_.reset();
   return false;
 }

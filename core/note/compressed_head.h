@@ -1,4 +1,4 @@
-// The beginning of what was compressed, decompressed no further than somebody asks for.
+// Decompresses the beginning of compressed data, only as far as it is read.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -10,16 +10,18 @@
 
 namespace opdock {
 
-// The first MiB, at most, of what the `size` bytes at `offset` of the reader's file (the caller's)
-// decompress to. Never throws for what they hold. Not thread-safe.
+// Gives access to the first bytes, at most 1 MiB, that the `size` bytes at `offset` of the reader's
+// file decompress to. The caller owns the reader. Never throws because of the file's contents. Not
+// thread-safe.
 class CompressedHead {
  public:
   enum class Method { kZlib, kZstd };
   CompressedHead(FileReader* reader, Method method, uint64_t offset, uint64_t size);
   ~CompressedHead();
 
-  // Copies out `bytes` at `at` of the decompressed bytes. False if they cannot be had: because the
-  // compressed bytes are damaged or end, unless at_limit(): then nothing is known against them.
+  // Copies `bytes` decompressed bytes from position `at`. Returns false if they are not available:
+  // because the compressed bytes are damaged or end or, if at_limit(), for a reason that says
+  // nothing about them: a limit was reached, memory was short, or the file could not be read.
   bool read(uint64_t at, void* out, size_t bytes);
   bool at_limit() const { return at_limit_; }
   size_t num_decompressed() const { return bytes_.size(); }
@@ -30,7 +32,8 @@ class CompressedHead {
   bool take_piece();
 
   FileReader* reader_;
-  uint64_t next_, left_;  // of the compressed bytes: where the next piece begins, and what is left
+  // The offset of the next compressed piece, and the number of compressed bytes from there on.
+  uint64_t next_, left_;
   std::vector<uint8_t> piece_, bytes_;
   std::unique_ptr<Stream> stream_;
   bool at_limit_ = false;

@@ -7,7 +7,7 @@
 namespace opdock {
 namespace {
 
-constexpr uint64_t kStep = 8;  // containers are aligned to 8 bytes at least
+constexpr uint64_t kStep = 8;  // containers are aligned to at least 8 bytes
 constexpr size_t kPiece = 1 << 20;
 constexpr size_t kMaxBundled = 65536;
 
@@ -16,7 +16,8 @@ bool has_magic(const uint8_t* bytes) {
          std::memcmp(bytes, kCompressedBundleMagic, 4) == 0;
 }
 
-// A compressed bundle that does not say where it ends does so before the next container.
+// Ends the compressed bundles that do not state their size at `at`, where the next container
+// begins.
 void end_at(uint64_t at, std::vector<DeviceImage>* images) {
   for (auto image = images->rbegin(); image != images->rend(); ++image) {
     if (!image->compressed || image->offset >= at || image->size <= at - image->offset) return;
@@ -28,7 +29,7 @@ struct Budgets {
   uint64_t bundles = kDecompressionBudget, cubins = kCubinBudget;
 };
 
-// `named`: the section is said to hold containers, so one that cannot be read is a defect.
+// `named`: the section's name says that it holds containers, so an unreadable one is a defect.
 void scan(const ElfFile& elf, const Extent& extent, bool named, Budgets* budgets,
           std::vector<DeviceImage>* images) {
   std::vector<uint8_t> piece;
@@ -39,7 +40,7 @@ void scan(const ElfFile& elf, const Extent& extent, bool named, Budgets* budgets
     while (i + kStep <= piece.size() && !has_magic(piece.data() + i)) i += kStep;
     at = std::max(at, piece_at + i);
     if (i + kStep > piece.size()) {
-      const uint64_t data = elf.reader->next_data(at);  // what lies in a hole is zeros
+      const uint64_t data = elf.reader->next_data(at);  // a hole reads as zeros
       if (data >= extent.end()) return;
       at += (data - at) / kStep * kStep;
       piece.resize(static_cast<size_t>(std::min<uint64_t>(kPiece, extent.end() - at)));
@@ -71,7 +72,7 @@ void find_device_bundles(const ElfFile& elf, bool by_name_alone, std::vector<Dev
   bool any = false;
   Budgets budgets;
   for (const Section& section : read_sections(elf)) {
-    // What the device linker has read: the driver never sees it.
+    // The device linker's input: the driver never sees it.
     const bool is_input = section.name == "__nv_relfatbin";
     if (section.name != ".nv_fatbin" && section.name != ".hip_fatbin" && !is_input) continue;
     any = true;

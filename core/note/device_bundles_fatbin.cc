@@ -1,4 +1,5 @@
-// nvcc's fat binary: a head, then entries, each with its own head. Learnt from nvcc 13.0's output.
+// Parses nvcc's fat binary: a head, then entries, each with its own head. The layout was learnt
+// from nvcc 13.0's output.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <iterator>
@@ -14,14 +15,14 @@ struct FatbinHead {
   uint32_t magic;
   uint16_t version;
   uint16_t head_size;
-  uint64_t size;  // of the entries behind the head
+  uint64_t size;  // of the entries, which follow the head
 };
 
 struct FatbinEntry {
   uint16_t kind;
   uint16_t version;
   uint32_t head_size;
-  uint64_t size;             // in the file, padded
+  uint64_t size;             // in the file, with padding
   uint32_t compressed_size;  // 0: not compressed
   uint32_t options_offset;
   uint16_t minor;
@@ -39,14 +40,14 @@ constexpr uint16_t kPtx = 1, kCubin = 2;
 constexpr uint64_t kLz4 = 0x2000, kZstd = 0x8000;
 constexpr uint64_t kAcceleratedArch = 1u << 20, kFamilyArch = 1u << 21;
 
-// The first CUDA release whose tools write, and whose drivers read, this version of the PTX ISA.
-// Source: NVIDIA, "PTX ISA", release notes. Empty for versions it does not list yet.
+// Returns the first CUDA release whose tools write, and whose drivers read, this version of the PTX
+// ISA. Source: NVIDIA, "PTX ISA", release notes. Empty for versions that they do not list yet.
 Version release_of_ptx(unsigned major, unsigned minor) {
   static constexpr unsigned kOfSix[][2] = {{9, 0}, {9, 1}, {9, 2}, {10, 0}, {10, 1}, {10, 2}};
   if (major == 6 && minor < std::size(kOfSix)) return {kOfSix[minor][0], kOfSix[minor][1]};
   if (major == 7 && minor <= 8) return {11, minor};
   if (major == 8 && minor <= 5) return {12, minor};
-  if (major == 8 && minor <= 8) return {12, minor + 1};  // 12.6 wrote 8.5 as 12.5 did
+  if (major == 8 && minor <= 8) return {12, minor + 1};  // CUDA 12.6 writes 8.5, as 12.5 did
   if (major == 9 && minor <= 5) return {13, minor};
   return {};
 }
@@ -57,7 +58,7 @@ std::optional<ImageIdentity> identity_of(FileReader* reader, const FatbinEntry& 
   if (!image.compressed) {
     return identify_image(reader, image.kind, image.offset, image.size, &problem);
   }
-  if (image.kind != ImageKind::kCubin) return std::nullopt;  // its entry says all
+  if (image.kind != ImageKind::kCubin) return std::nullopt;  // the entry's head says everything
   const bool is_zstd = (entry.flags & kZstd) != 0;
   return identify_compressed_cubin(reader,
                                    is_zstd ? CubinCompression::kZstd : CubinCompression::kLz4,
@@ -77,7 +78,7 @@ DeviceImage image_of(FileReader* reader, const FatbinEntry& entry, uint64_t payl
   if ((entry.flags & kAcceleratedArch) != 0) suffix = "a";
   const std::string claimed = cuda_arch(image.kind, entry.arch, suffix);
   image.arch = claimed;
-  // The version in a PTX entry's head is that of its ISA; a cubin's says nothing of its toolkit.
+  // A PTX entry's head holds the version of its ISA; a cubin's does not tell the toolkit.
   if (image.kind == ImageKind::kPtx) image.toolkit = release_of_ptx(entry.major, entry.minor);
   const std::optional<ImageIdentity> shown = identity_of(reader, entry, image, budget);
   if (!shown) return image;
@@ -91,8 +92,8 @@ DeviceImage image_of(FileReader* reader, const FatbinEntry& entry, uint64_t payl
   return image;
 }
 
-// PTX whose ISA is newer than the list above needs no newer driver than what its compiler is of:
-// that shows in the cubins that were made with it.
+// Fills in the toolkit of PTX whose ISA is newer than release_of_ptx() knows. Such PTX needs no
+// newer driver than its compiler's release, which the cubins made along with it show.
 void complete_ptx(size_t first, std::vector<DeviceImage>* images) {
   Version newest;
   for (size_t i = first; i < images->size(); ++i) newest = std::max(newest, (*images)[i].toolkit);
@@ -122,7 +123,7 @@ bool read_fatbin(FileReader* reader, uint64_t at, uint64_t limit, uint64_t* budg
         entry.size > *end - next - entry.head_size || entry.compressed_size > entry.size) {
       return false;
     }
-    if (entry.kind == kPtx || entry.kind == kCubin) {  // others: link-time code, debug data
+    if (entry.kind == kPtx || entry.kind == kCubin) {  // other kinds: link-time code, debug data
       images->push_back(image_of(reader, entry, next + entry.head_size, budget));
     }
     next += entry.head_size + entry.size;

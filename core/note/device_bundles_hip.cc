@@ -1,4 +1,4 @@
-// HIP's offload bundles, plain (__CLANG_OFFLOAD_BUNDLE__) and compressed (CCOB).
+// Parses HIP's offload bundles, plain (__CLANG_OFFLOAD_BUNDLE__) and compressed (CCOB).
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <cstring>
@@ -17,21 +17,23 @@ constexpr uint64_t kBundleAlignment = 4096;
 
 struct BundleEntry {
   uint64_t offset, size;  // in the plain bundle
-  std::string arch;       // empty for the host's
+  std::string arch;       // empty for the host's entry
 };
 
-// Copies bytes of the plain bundle out; false if they cannot be had.
+// Copies bytes of the plain bundle to `out`; returns false if they are not available.
 using ReadBytes = std::function<bool(uint64_t at, void* out, size_t bytes)>;
 
-// "gfx90a:xnack-" of "hipv4-amdgcn-amd-amdhsa--gfx90a:xnack-"; empty for the host's entry.
+// Returns "gfx90a:xnack-" for "hipv4-amdgcn-amd-amdhsa--gfx90a:xnack-", and "" for the host's
+// entry.
 std::string arch_of(const std::string& target) {
   const size_t at = target.find("amdgcn");
   const size_t gfx = at == std::string::npos ? at : target.find("gfx", at);
   return gfx == std::string::npos ? std::string() : target.substr(gfx);
 }
 
-// The table of a plain bundle of `size` bytes; *end is where it or its last image ends. False if
-// it is damaged or cannot be read: the entries before that are there.
+// Reads the table of a plain bundle of `size` bytes. *end is the end of the table or of its last
+// image, whichever is later. Returns false if the table is damaged or cannot be read; the entries
+// before that are kept.
 bool read_entries(const ReadBytes& read, uint64_t size, std::vector<BundleEntry>* entries,
                   uint64_t* end) {
   uint64_t count = 0;
@@ -94,15 +96,17 @@ bool read_plain(FileReader* reader, uint64_t at, uint64_t limit, std::vector<Dev
   return good;
 }
 
-// The numbers behind the magic, each little-endian and without padding:
-// version, method (16 bits each); then, of 32 bits each in versions 1 and 2, of 64 in version 3,
-// the size of all this (not in version 1) and that of the plain bundle; then a hash (64 bits).
+// The header of a compressed bundle. After the magic it has these little-endian numbers, without
+// padding: version and method (16 bits each); the size of the whole compressed bundle (not in
+// version 1) and the size of the plain bundle (each 32 bits in versions 1 and 2, 64 bits in version
+// 3); and a hash (64 bits).
 struct CompressedBundle {
   uint16_t version = 0, method = 0;
   uint64_t head_size = 0, size = 0, plain_size = 0;
 };
 
-// False if it is damaged. Of a version yet to come nothing more is known: head_size is 0 then.
+// Returns false if the header is damaged. For a version newer than 3, only the version and the
+// method are read, and head_size stays 0.
 bool read_compressed_head(FileReader* reader, uint64_t at, uint64_t limit,
                           CompressedBundle* bundle) {
   uint64_t next = at + sizeof kCompressedBundleMagic - 1;
@@ -113,7 +117,7 @@ bool read_compressed_head(FileReader* reader, uint64_t at, uint64_t limit,
     return true;
   };
   if (!take(&bundle->version, 2) || !take(&bundle->method, 2)) return false;
-  constexpr unsigned kMostVersions = 255;  // beyond it, other bytes that begin with the magic
+  constexpr unsigned kMostVersions = 255;  // greater: other data that begins with the magic
   if (bundle->version < 1 || bundle->version > kMostVersions) return false;
   bundle->size = limit - at;
   if (bundle->version > 3) return true;
@@ -125,14 +129,15 @@ bool read_compressed_head(FileReader* reader, uint64_t at, uint64_t limit,
   return bundle->size >= bundle->head_size && bundle->size <= limit - at;
 }
 
-// The table of what was compressed. Its code objects are not looked at: they may be anywhere in
-// megabytes, so that an image's architecture is what the table says.
+// Reads the table of a compressed bundle. Its code objects are not examined, since they may be
+// anywhere in megabytes of data: an image's architecture is what the table says.
 bool read_compressed(FileReader* reader, uint64_t at, uint64_t limit, uint64_t* budget,
                      std::vector<DeviceImage>* images, uint64_t* end) {
   CompressedBundle bundle;
   if (!read_compressed_head(reader, at, limit, &bundle)) return false;
-  // Where a bundle does not say where it ends, the next one is what ends it: clang puts each at the
-  // beginning of a page, and the magic that was compressed may be seen as it is before that.
+  // A bundle that does not state its size ends where the next one begins. clang aligns each bundle
+  // to a page, so the search goes on one page later. It must not go on earlier: the magic of the
+  // plain bundle may appear uncompressed in the first compressed bytes.
   const bool says_end = bundle.version == 2 || bundle.version == 3;
   *end = says_end ? at + bundle.size : std::min(at + kBundleAlignment, limit);
   const auto add = [&](const std::string& arch) {
@@ -156,7 +161,7 @@ bool read_compressed(FileReader* reader, uint64_t at, uint64_t limit, uint64_t* 
   const bool is_bundle =
       read(0, magic, sizeof magic) && std::memcmp(magic, kBundleMagic, sizeof magic) == 0;
   const bool good = is_bundle && read_entries(read, bundle.plain_size, &entries, &plain_end);
-  constexpr uint64_t kLeastCost = 4096;  // a stream's set-up, and its first block
+  constexpr uint64_t kLeastCost = 4096;  // the cost of setting up a stream, and its first block
   *budget -= std::min(*budget, std::max<uint64_t>(kLeastCost, head.num_decompressed()));
   if (!good) {
     add("");

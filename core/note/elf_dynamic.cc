@@ -7,12 +7,13 @@ namespace opdock {
 namespace {
 
 constexpr uint64_t kMaxDynamicBytes = 1 << 20;
-constexpr size_t kMaxNameBytes = 1 << 20;      // a RUNPATH names a folder for each needed package
-constexpr uint64_t kMaxNamesBytes = 16 << 20;  // read in all: many names may end in one long text
+constexpr size_t kMaxNameBytes = 1 << 20;  // a RUNPATH may name a folder for each needed package
+// The sum over all names: many may share the end of one long text.
+constexpr uint64_t kMaxNamesBytes = 16 << 20;
 constexpr unsigned kMaxVersions = 65536;
-constexpr int64_t kRelrSize = 35, kRelr = 36, kRelrEntry = 37;  // DT_RELR…, which headers may lack
+constexpr int64_t kRelrSize = 35, kRelr = 36, kRelrEntry = 37;  // DT_RELR…, which <elf.h> may lack
 
-// The entries up to DT_NULL; empty and a defect if they cannot be read.
+// Returns the entries before DT_NULL; if they cannot be read, adds a defect and returns none.
 std::vector<Elf64_Dyn> read_entries(const ElfFile& elf) {
   Defects& defects = *elf.defects;
   const Elf64_Phdr* dynamic = nullptr;
@@ -40,7 +41,7 @@ std::vector<Elf64_Dyn> read_entries(const ElfFile& elf) {
                 "at most " + std::to_string(kMaxDynamicBytes));
     return {};
   }
-  // The loader goes by the address; tools go by the offset.
+  // The loader uses the address, tools use the offset.
   if (elf.to_offset(dynamic->p_vaddr, dynamic->p_filesz) != dynamic->p_offset) {
     defects.add(Code::kElfMalformed,
                 "a dynamic section at offset " + hex(dynamic->p_offset) + " and address " +
@@ -62,7 +63,8 @@ std::vector<Elf64_Dyn> read_entries(const ElfFile& elf) {
   return entries;
 }
 
-// What the loader follows blindly while it relocates and initialises: {address tag, size tag}.
+// Tables whose addresses the loader uses unchecked while it relocates and initialises: {address
+// tag, size tag}.
 constexpr struct {
   int64_t address, size;
   const char* name;
@@ -83,7 +85,7 @@ constexpr struct {
     {DT_FINI, 0, "fini function"},
 };
 
-// The values of the tags that stand once; of one that stands twice the last counts.
+// The values of the tags that occur once. If such a tag occurs twice, the last one counts.
 class DynamicValues {
  public:
   explicit DynamicValues(const std::vector<Elf64_Dyn>& entries) : entries_(entries) {}
@@ -99,7 +101,7 @@ class DynamicValues {
 };
 
 void check_tables(const ElfFile& elf, const DynamicValues& values) {
-  if (elf.defects->has(Code::kElfTruncated)) return;  // the cause is known
+  if (elf.defects->has(Code::kElfTruncated)) return;  // already reported
   for (const auto& table : kTables) {
     const std::optional<uint64_t> address = values.find(table.address);
     if (!address) continue;
@@ -144,7 +146,8 @@ class DynamicReader {
     return text;
   }
 
-  // DT_VERNEED: a chain of libraries, each with a chain of versions, linked by forward distances.
+  // Reads DT_VERNEED: a linked list of libraries, each with a linked list of versions. The links
+  // are forward distances in bytes.
   void read_versions(uint64_t address, uint64_t count) {
     const std::optional<Extent> table = elf_.rest_of_segment(address);
     if (!table) return;  // check_tables has reported it
@@ -263,7 +266,7 @@ std::optional<Dynamic> read_dynamic(const ElfFile& elf) {
     elf.defects->add(Code::kElfType, "a position-independent executable",
                      "a shared object (ET_DYN without DF_1_PIE)");
   }
-  // glibc passes over tables that it does not know: the file would be loaded, and not relocated.
+  // glibc ignores tables that it does not know: the file would be loaded without being relocated.
   constexpr int64_t kAndroidTables[] = {0x6000000f, 0x60000011, 0x6fffe000};
   for (const int64_t tag : kAndroidTables) {
     if (!values.has(tag)) continue;
@@ -303,7 +306,7 @@ std::vector<VersionDefinition> read_version_definitions(const ElfFile& elf,
   uint64_t at = 0;
   for (uint64_t i = 0; i < count; ++i) {
     Elf64_Verdef definition;
-    Elf64_Verdaux own;  // the first of its names; others are its parents'
+    Elf64_Verdaux own;  // the first of its names; the others are the names of its parents
     if (at > table->size || sizeof definition > table->size - at ||
         !elf.reader->read(table->offset + at, &definition)) {
       break;

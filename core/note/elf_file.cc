@@ -1,4 +1,4 @@
-// The ELF header and the program headers.
+// Reads the ELF header and the program headers.
 // SPDX-License-Identifier: Apache-2.0
 #include "note/elf_file.h"
 
@@ -18,17 +18,19 @@
 namespace opdock {
 namespace {
 
-// User space ends here on x86-64 and aarch64 alike (47 or 48 bits); also keeps sums from wrapping.
+// The end of user space on x86-64 and aarch64 (47 or 48 bits); the limit also prevents sums from
+// wrapping.
 constexpr uint64_t kAddressLimit = uint64_t{1} << 48;
 constexpr uint64_t kSmallestPage = 4096;
-constexpr unsigned kMaxSegments = 1024;  // real ones have about ten
+constexpr unsigned kMaxSegments = 1024;  // real files have about ten
 
-// What a verdict wants, as a whole: what a file of another kind is not.
+// Describes the files that a verdict is about, for messages about files of other kinds.
 std::string wanted_file() {
   return "a 64-bit little-endian " + machine_name(kThisMachine) + " file";
 }
 
-// A file of another class or byte order: its header's beginning is laid out alike.
+// Describes a file of another class or byte order; the first fields of its header have the same
+// layout.
 void name_foreign(ElfFile* elf, const unsigned char* identity) {
   struct {
     uint16_t type, machine;
@@ -82,7 +84,7 @@ bool check_identity(ElfFile* elf, bool* is_elf) {
   return false;
 }
 
-// A GPU's code alone is an ELF file as well.
+// Recognises a bare cubin or code object, which is also an ELF file, and adds a defect.
 bool is_gpu_code(ElfFile* elf) {
   const bool is_cuda = elf->header.e_machine == EM_CUDA;
   if (!is_cuda && elf->header.e_machine != EM_AMDGPU) return false;
@@ -97,7 +99,7 @@ bool is_gpu_code(ElfFile* elf) {
   return true;
 }
 
-// False if the rest of the file is not laid out for loading.
+// Returns false if the rest of the file is not laid out for loading.
 bool check_header(ElfFile* elf) {
   Defects& defects = *elf->defects;
   const Elf64_Ehdr& header = elf->header;
@@ -108,7 +110,7 @@ bool check_header(ElfFile* elf) {
   if (abi != ELFOSABI_SYSV && abi != ELFOSABI_GNU) {
     defects.add(Code::kElfAbi, "OS ABI " + std::to_string(abi), "0 (System V) or 3 (GNU)");
   }
-  // glibc loads ABI versions up to this one; linkers write 0.
+  // The greatest ABI version that glibc loads; linkers write 0.
   const unsigned most_version = abi == ELFOSABI_GNU ? 3 : 0;
   const unsigned version = header.e_ident[EI_ABIVERSION];
   if (version > most_version) {
@@ -156,17 +158,18 @@ bool read_segments(ElfFile* elf) {
   return elf->reader->read(header.e_phoff, elf->segments.data(), bytes);
 }
 
-// Whether all that is mapped of a PT_LOAD is inside a file of `size` bytes. Of a segment that has
-// none there a loader maps nothing but the page that it begins within, and clears its rest.
+// Returns whether all bytes that are mapped for a PT_LOAD lie inside a file of `size` bytes. For a
+// segment without bytes in the file, the loader maps only the file page in which the segment
+// begins, and clears the rest of that page.
 bool is_inside(const Elf64_Phdr& load, uint64_t size) {
   if (load.p_filesz != 0) return load.p_offset <= size && load.p_filesz <= size - load.p_offset;
   const uint64_t page = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
   return load.p_vaddr % page == 0 || load.p_offset - load.p_offset % page < size;
 }
 
-// From 2.35 on glibc's loader asks only that address and offset agree modulo the page size. Older
-// ones want p_align to be a multiple of it, and them to agree modulo p_align, which tools that
-// rewrite a file with large alignments do not always keep.
+// Since 2.35, glibc's loader requires only that address and offset agree modulo the page size.
+// Older loaders require p_align to be a multiple of the page size, and the two to agree modulo
+// p_align; tools that rewrite a file with large alignments do not always keep that.
 bool has_lenient_loader() {
   static const bool is_lenient = [] {
     const std::optional<Version> version = Version::parse(gnu_get_libc_version());
@@ -175,7 +178,8 @@ bool has_lenient_loader() {
   return is_lenient;
 }
 
-// What the kernel gives a process at once: no more than it has in all, unless it promises anything.
+// Returns the most memory that the kernel lets a process map at once: all RAM and swap, or any
+// amount where vm.overcommit_memory is 1.
 uint64_t most_memory() {
   static const uint64_t most = [] {
     std::ifstream overcommit("/proc/sys/vm/overcommit_memory");
@@ -213,7 +217,7 @@ void check_load(ElfFile* elf, size_t index, const Elf64_Phdr* previous) {
     defects.add(Code::kElfMalformed, name + " with " + hex(load.p_memsz) + " bytes in memory",
                 "at most the " + hex(most_memory()) + " of this machine");
   }
-  // What the loader here asks of p_align: 0 means 1 by definition.
+  // The alignment that this machine's loader requires. A p_align of 0 means 1 by definition.
   const uint64_t alignment = has_lenient_loader() ? kSmallestPage : load.p_align;
   if ((load.p_align & (load.p_align - 1)) != 0 || alignment == 0 ||
       alignment % kSmallestPage != 0) {
@@ -232,7 +236,8 @@ void check_load(ElfFile* elf, size_t index, const Elf64_Phdr* previous) {
   }
 }
 
-// The loader takes the right to write from these pages; elsewhere that fails, or hits others.
+// The loader makes these pages (PT_GNU_RELRO) read-only; outside the file's own segments that
+// fails, or affects other memory.
 void check_read_only(const ElfFile& elf, const Elf64_Phdr& segment) {
   const bool inside =
       std::any_of(elf.segments.begin(), elf.segments.end(), [&](const Elf64_Phdr& load) {
@@ -263,8 +268,8 @@ void check_segments(ElfFile* elf) {
   }
 }
 
-// Linkers put the section headers last: if they are beyond the end, the end is missing. A loader
-// does not read them, so it loads the file if all that is in segments is there.
+// Linkers put the section headers last, so headers beyond the end of the file show that the end is
+// missing. The loader does not read them: it loads the file if all segments are complete.
 void check_end(ElfFile* elf) {
   const Elf64_Ehdr& header = elf->header;
   const uint64_t bytes = uint64_t{header.e_shnum} * header.e_shentsize;

@@ -16,14 +16,14 @@ constexpr uint32_t kPropertySegment = 0x6474e553;
 constexpr uint32_t kCpuLevelNeeded = 0xc0008002;  // GNU_PROPERTY_X86_ISA_1_NEEDED
 constexpr uint64_t kMaxPropertyBytes = 65536;
 
-// The level of the highest bit: 1 baseline, 2 v2, 4 v3, 8 v4.
+// Returns the level of the highest bit: bit 0 is the baseline, 1 is v2, 2 is v3, 3 is v4.
 int level_of(uint32_t bits) {
   int level = 0;
   for (; bits != 0; bits >>= 1) ++level;
   return level;
 }
 
-// The properties in one descriptor: type, size, and data padded to 8 bytes.
+// Reads the properties in one descriptor: each has a type, a size, and data padded to 8 bytes.
 int level_in(const uint8_t* at, size_t size) {
   int level = 0;
   while (size >= 8) {
@@ -41,7 +41,7 @@ int level_in(const uint8_t* at, size_t size) {
   return level;
 }
 
-// Source: "System V ABI, AMD64 supplement", section on program properties.
+// Source: "System V ABI, AMD64 supplement", the section on program properties.
 int read_cpu_level(const ElfFile& elf) {
   if (elf.header.e_machine != EM_X86_64) return 0;
   const Elf64_Phdr* found = nullptr;
@@ -67,8 +67,8 @@ int read_cpu_level(const ElfFile& elf) {
   return level;
 }
 
-// Those that may stand in a shared object. Sources: "System V ABI, AMD64 supplement" and "ELF for
-// the Arm 64-bit Architecture", tables of relocations.
+// Returns whether a relocation of this type may occur in a shared object. Sources: the tables of
+// relocations in "System V ABI, AMD64 supplement" and "ELF for the Arm 64-bit Architecture".
 bool is_known_relocation(uint16_t machine, uint32_t type) {
   if (machine == EM_X86_64) {
     return type <= R_X86_64_RELATIVE || type == R_X86_64_32 ||
@@ -81,7 +81,8 @@ bool is_known_relocation(uint16_t machine, uint32_t type) {
          (type >= R_AARCH64_COPY && type <= R_AARCH64_IRELATIVE);
 }
 
-// Visits each relocation, until `visit` answers true. False if one cannot be read.
+// Calls `visit` for each relocation until it returns true. Returns false if a relocation cannot be
+// read.
 template <typename Visit>
 bool visit_relocations(const ElfFile& elf, const Dynamic& dynamic, Visit visit) {
   constexpr size_t kAtOnce = 4096;
@@ -92,7 +93,7 @@ bool visit_relocations(const ElfFile& elf, const Dynamic& dynamic, Visit visit) 
     const std::optional<uint64_t> offset = elf.to_offset(address, size);
     if (!offset) return false;
     for (uint64_t at = 0; at < count; at += pieces.size()) {
-      // Entries in a hole of the file are zeros, which say nothing: one is read for all of them.
+      // Entries in a hole of the file are zeros, which carry no information: one stands for all.
       const uint64_t begin = *offset + at * sizeof(Elf64_Rela);
       const uint64_t skipped = (elf.reader->next_data(begin) - begin) / sizeof(Elf64_Rela);
       if (skipped > 1) {
@@ -113,7 +114,7 @@ bool visit_relocations(const ElfFile& elf, const Dynamic& dynamic, Visit visit) 
   return true;
 }
 
-// Whether the loader may write a word there.
+// Returns whether the loader may write a word at that address.
 bool can_be_relocated(const ElfFile& elf, const Dynamic& dynamic, uint64_t at) {
   return std::any_of(elf.segments.begin(), elf.segments.end(), [&](const Elf64_Phdr& segment) {
     return segment.p_type == PT_LOAD && at >= segment.p_vaddr &&
@@ -129,7 +130,8 @@ bool is_code(const ElfFile& elf, uint64_t at) {
   });
 }
 
-// DT_RELR: an even entry is an address, an odd one a map of the 63 words behind what came before.
+// DT_RELR: an even entry is an address; an odd one is a bitmap of the 63 words that follow the
+// words covered so far.
 void check_relative_table(const ElfFile& elf, const Dynamic& dynamic) {
   constexpr uint64_t kWord = sizeof(uint64_t), kWords = 63, kAtOnce = 4096;
   const auto [address, size] = dynamic.relative_table;
@@ -156,7 +158,8 @@ void check_relative_table(const ElfFile& elf, const Dynamic& dynamic) {
   }
 }
 
-// A function that picks another one is run while the loader binds symbols to it.
+// Checks indirect functions (STT_GNU_IFUNC): the loader runs them while it binds symbols, so their
+// addresses must be code.
 void check_indirect(const ElfFile& elf, const SymbolTable& symbols) {
   if (elf.header.e_machine != kThisMachine) return;
   symbols.for_each([&](const Elf64_Sym& symbol, std::string_view name) {

@@ -1,4 +1,4 @@
-// What the dynamic loader goes by in a shared object, read once.
+// The properties of a shared object that the dynamic loader uses, read once.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -12,37 +12,38 @@
 
 namespace opdock {
 
-// Immutable once read, so threads share it.
+// Immutable after reading, so threads may share it.
 struct Library {
-  std::string path;  // under which it was opened
+  std::string path;  // the path under which it was opened
   uint16_t machine = 0;
   bool is_elf = false;
-  bool is_other_class = false;  // 32 bits: the loader looks on in the next folder
+  bool is_other_class = false;  // 32 bits: the loader goes on to the next folder
   Dynamic dynamic;
   SymbolTable symbols;
-  uint64_t tls_size = 0, tls_align = 1;  // PT_TLS, in memory
-  // Which TLS blocks must lie at fixed offsets: its own, and those of the libraries that define
-  // these symbols. What DF_STATIC_TLS says does not count.
+  uint64_t tls_size = 0, tls_align = 1;  // PT_TLS: size and alignment in memory
+  // Whether its own TLS block must have a fixed offset (static TLS), and the symbols whose defining
+  // libraries must have theirs fixed. Derived from the relocations, not from DF_STATIC_TLS.
   bool fixes_own_tls = false;
   std::vector<uint32_t> fixes_tls_of;
-  int cpu_level = 0;  // x86-64's level that its GNU property says is needed; 0: none is named
-  // What the loader refuses the file for, or would crash at: it is damaged, or no library at all.
+  int cpu_level = 0;  // the x86-64 level that its GNU property requires; 0: none is named
+  // Why the loader refuses the file or would crash: it is damaged, or not a shared object.
   std::optional<Reason> refusal;
 };
 
-// Where no program header says it, the C library's default: yes, but on aarch64.
+// Returns whether the file asks for an executable stack. Without PT_GNU_STACK the C library's
+// default counts: yes, except on aarch64.
 bool wants_executable_stack(const ElfFile& elf);
 
-// Reads what is behind the headers, which `elf` has; `dynamic` is what read_dynamic(elf) said.
-// Defects are added to those of elf; refusal stays empty.
+// Reads everything after the headers, which are already in `elf`; `dynamic` comes from
+// read_dynamic(elf). Adds defects to those of elf; leaves `refusal` empty.
 Library read_library(const ElfFile& elf, Dynamic dynamic, const std::string& path);
 
-// Adds a defect where the loader would crash: a relocation that it does not know, or that writes
-// outside the file's memory. Reads every relocation.
+// Adds a defect where the loader would crash: for a relocation that it does not know, or that
+// writes outside the file's memory. Reads every relocation.
 void check_relocations(const ElfFile& elf, const Dynamic& dynamic);
 
-// Which of the symbols at `indices` the file's relocations refer to: the loader looks up no others.
-// All of them where the relocations cannot be read.
+// Returns those of the symbols at `indices` that the file's relocations refer to: the loader looks
+// up no others. Returns all of them if the relocations cannot be read.
 std::vector<uint32_t> relocated_symbols(const ElfFile& elf, const Dynamic& dynamic,
                                         const std::vector<uint32_t>& indices);
 

@@ -7,10 +7,10 @@
 namespace opdock {
 namespace {
 
-// Of all PT_NOTE segments together; usual ones have a few hundred.
+// Limit for all PT_NOTE segments together; usual ones have a few hundred bytes.
 constexpr uint64_t kMaxSearchedBytes = 4 << 20;
 
-// Opdock's note, by its header.
+// The header of an Opdock note, and where it is.
 struct Header {
   Elf64_Nhdr note;
   uint64_t offset;   // in the file
@@ -20,8 +20,9 @@ struct Header {
 };
 
 // Appends the headers of Opdock's notes in `bytes`, the part of `segment` that is inside the file,
-// up to two in all. Looks at every multiple of 4 bytes: no loader minds notes of other owners with
-// wrong sizes or another alignment than their segment's, so from note to note one may go astray.
+// up to two in all. Examines every multiple of 4 bytes instead of walking from note to note:
+// loaders ignore notes of other owners whose size or alignment is wrong, which would mislead such a
+// walk.
 void search_segment(const Elf64_Phdr& segment, const std::vector<uint8_t>& bytes,
                     std::vector<Header>* found) {
   constexpr size_t kHeaderBytes = sizeof(Elf64_Nhdr) + sizeof kNoteOwner;
@@ -61,7 +62,8 @@ std::vector<Header> search_segments(const ElfFile& elf) {
 }
 
 void report_missing(const ElfFile& elf) {
-  if (elf.defects->has(Code::kElfTruncated)) return;  // what is cut off may have been the note
+  // The note may have been in the part that is cut off.
+  if (elf.defects->has(Code::kElfTruncated)) return;
   const std::vector<Section> sections = read_sections(elf);
   const auto section = std::find_if(sections.begin(), sections.end(),
                                     [](const Section& one) { return one.name == ".note.opdock"; });
@@ -83,8 +85,9 @@ void report_missing(const ElfFile& elf) {
   }
 }
 
-// The descriptor's distance from the header: behind the name, padded to the segment's alignment or,
-// as tools merge notes of both kinds, the other one, if only there a head of this version stands.
+// Returns the distance from the note's header to its descriptor. The descriptor follows the name,
+// padded to the segment's alignment. Tools that merge notes of both alignments may have used the
+// other one, which counts if a head of this version is only there.
 uint64_t descriptor_distance(const ElfFile& elf, const Header& header) {
   const auto distance = [](uint64_t alignment) {
     return (sizeof(Elf64_Nhdr) + sizeof kNoteOwner + alignment - 1) / alignment * alignment;

@@ -1,4 +1,4 @@
-// Finding the Opdock note by PT_NOTE.
+// Finds the Opdock note through the PT_NOTE segments.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -11,12 +11,12 @@ namespace opdock {
 
 struct FoundNote {
   Note note;
-  uint64_t address = 0;  // virtual, of the head
+  uint64_t address = 0;  // the virtual address of the note's descriptor
 };
 
-// Searches the PT_NOTE segments. What is wrong with Opdock's own note becomes a defect: no note,
-// two notes, sizes that run out of the segment, a descriptor that read_note refuses, one that is
-// not loaded. Other notes do not matter.
+// Searches the PT_NOTE segments. Adds a defect if there is no Opdock note, or two, if its sizes
+// exceed the segment, if read_note refuses its descriptor, or if it is not loaded into memory.
+// Ignores notes of other owners.
 std::optional<FoundNote> find_note(const ElfFile& elf);
 
 }  // namespace opdock

@@ -10,10 +10,10 @@ namespace {
 
 constexpr uint64_t kMaxTableBytes = uint64_t{1} << 30;  // the largest libraries have some 100 MB
 constexpr size_t kMaxName = 65536;                      // mangled names reach thousands of bytes
-constexpr size_t kFirstWords = 64;                      // read at once; then as many as there are
-constexpr uint16_t kFirstVersion = 2;                   // 0: local, 1: global without a version
+constexpr size_t kFirstWords = 64;  // words in the first read; each further read doubles the total
+constexpr uint16_t kFirstVersion = 2;  // 0: local, 1: global without a version
 
-// Appends `count` words at `offset` in pieces; stops early when more() returns false.
+// Appends `count` words at `offset`, in several reads; stops early when more() returns false.
 template <typename More>
 bool read_words(const ElfFile& elf, uint64_t offset, uint64_t count, std::vector<uint32_t>* words,
                 More more) {
@@ -38,7 +38,7 @@ struct GnuHash {
   std::vector<uint64_t> bloom;
   std::vector<uint32_t> buckets, chains;
   uint32_t first = 0, shift = 0;
-  uint64_t count = 0;  // of symbols: the highest bucket's chain ends at the last one
+  uint64_t count = 0;  // number of symbols: the chain of the highest bucket ends at the last symbol
   bool is_guess = false;
 };
 
@@ -71,8 +71,8 @@ std::optional<GnuHash> read_gnu_hash(const ElfFile& elf, const Dynamic& dynamic)
                                });
   if (!read) return std::nullopt;
   if (highest == 0) {
-    // Nothing is defined, so nothing is hashed, and GNU ld writes 1 for `first`: only the next
-    // table's place bounds the undefined symbols.
+    // Nothing is defined, so nothing is hashed, and GNU ld writes 1 for `first`. Only the address
+    // of the next table bounds the number of undefined symbols.
     hash.count = head.first;
     if (head.first <= 1 && dynamic.symbols_end != 0) {
       hash.count = (dynamic.symbols_end - dynamic.symbols) / sizeof(Elf64_Sym);
@@ -96,14 +96,14 @@ std::optional<GnuHash> read_gnu_hash(const ElfFile& elf, const Dynamic& dynamic)
   return hash;
 }
 
-// Whether each chain of DT_HASH comes to its end: else the loader would search it for ever.
+// Returns whether each chain of DT_HASH ends; otherwise the loader would search it for ever.
 bool ends_everywhere(const std::vector<uint32_t>& buckets, const std::vector<uint32_t>& chains) {
-  std::vector<uint32_t> seen(chains.size(), 0);  // 1 + the bucket whose chain came by last
+  std::vector<uint32_t> seen(chains.size(), 0);  // 1 + the bucket that reached it last
   for (size_t i = 0; i < buckets.size(); ++i) {
     const auto mark = static_cast<uint32_t>(i + 1);
     for (uint32_t at = buckets[i]; at != STN_UNDEF; at = chains[at]) {
       if (at >= chains.size() || seen[at] == mark) return false;
-      if (seen[at] != 0) break;  // another bucket's chain, which ends
+      if (seen[at] != 0) break;  // reached by another bucket's chain, which ends
       seen[at] = mark;
     }
   }
@@ -117,7 +117,7 @@ bool is_bindable(const Elf64_Sym& symbol) {
   return type <= STT_FUNC || type == STT_COMMON || type == STT_TLS || type == STT_GNU_IFUNC;
 }
 
-// Puts each item at its index; indices are 15 bits wide.
+// Moves each item to the position of its index; indices are 15 bits wide.
 template <typename T>
 std::vector<T> by_index(const std::vector<T>& items) {
   std::vector<T> table;
@@ -130,7 +130,8 @@ std::vector<T> by_index(const std::vector<T>& items) {
 
 }  // namespace
 
-uint32_t gnu_hash(std::string_view name) {  // the hash of DT_GNU_HASH, Bernstein's
+// The hash of DT_GNU_HASH is Bernstein's.
+uint32_t gnu_hash(std::string_view name) {
   uint32_t hash = 5381;
   for (const unsigned char c : name) hash = hash * 33 + c;
   return hash;
@@ -164,13 +165,14 @@ SymbolTable SymbolTable::read(const ElfFile& elf, const Dynamic& dynamic) {
     count = hash->count;
     is_guess = hash->is_guess;
   } else if (dynamic.hash == 0) {
-    // Nobody finds its symbols, not even the file itself; how many there are is said nowhere.
+    // No lookup finds its symbols, not even one from the file itself, and their number is not
+    // recorded.
     if (dynamic.symbols_end == 0) return table;
     count = (dynamic.symbols_end - dynamic.symbols) / sizeof(Elf64_Sym);
     is_guess = true;
   } else {
     const std::optional<Extent> extent = elf.rest_of_segment(dynamic.hash);
-    uint32_t head[2];  // buckets, chains; there are as many chains as symbols
+    uint32_t head[2];  // number of buckets and of chains; the latter is the number of symbols
     if (!extent || extent->size < sizeof head || !elf.reader->read(extent->offset, &head) ||
         sizeof head + (uint64_t{head[0]} + head[1]) * 4 > std::min(extent->size, kMaxTableBytes)) {
       return malformed("a damaged hash table");
@@ -232,7 +234,8 @@ SymbolTable SymbolTable::read(const ElfFile& elf, const Dynamic& dynamic) {
   return table;
 }
 
-// The loader takes an index for a place in an array that is as long as the greatest that is named.
+// The loader uses a version's index unchecked in an array that is as long as the greatest index
+// that the file defines or needs.
 bool SymbolTable::has_known_indices() const {
   const size_t count = std::max({needs_.size(), definitions_.size(), size_t{kFirstVersion}});
   for (size_t i = 1; i < symbols_.size(); ++i) {
@@ -296,7 +299,8 @@ SymbolTable::Match SymbolTable::match(uint32_t index, const WantedSymbol& wanted
   const uint16_t version = indices_[index] & kVersionIndex;
   const bool hidden = (indices_[index] & kVersionHidden) != 0;
   if (wanted.version.empty()) {
-    // Linked before the library had versions: its first version, or the only one there is.
+    // The reference was linked before the library had versions: it binds to the library's first
+    // version, or to the only version that exists.
     if (version <= kFirstVersion) return Match::kYes;
     return hidden ? Match::kNo : Match::kOnlyOne;
   }
@@ -332,7 +336,7 @@ bool SymbolTable::search_sysv(const WantedSymbol& wanted) const {
   if (buckets_.empty()) return false;
   unsigned versions = 0;
   uint32_t at = buckets_[sysv_hash(wanted.name) % buckets_.size()];
-  // A damaged chain may run in a circle.
+  // A damaged chain may form a cycle.
   for (size_t steps = 0; at != STN_UNDEF && at < chains_.size() && steps < chains_.size();
        ++steps, at = chains_[at]) {
     const Match found = match(at, wanted);

@@ -15,7 +15,7 @@
 namespace opdock {
 namespace {
 
-// *table: the image table's symbol, if it is there.
+// *table: set to the image table's symbol if the file has one.
 void take_symbols(const Library& library, Depth depth, FileFacts* facts,
                   std::optional<Elf64_Sym>* table) {
   library.symbols.for_each([&](const Elf64_Sym& symbol, std::string_view name) {
@@ -43,8 +43,8 @@ void check_claims(const ElfFile& elf, const Note& note, FileFacts* facts) {
   }
 }
 
-// True if the note lists a GPU that Opdock's table has no image for: the device code, if there is
-// any, was then embedded by another tool.
+// Returns true if the note lists a GPU for which Opdock's table has no image: device code for it,
+// if there is any, was embedded by another tool.
 bool lacks_images(const Note& note, const std::vector<DeviceImage>& images) {
   return std::any_of(note.devices.begin(), note.devices.end(), [&](Backend backend) {
     return backend != Backend::kCpu &&
@@ -68,7 +68,7 @@ void read_elf(const ElfFile& elf, Depth depth, FileFacts* facts) {
     facts->runpath = dynamic->runpath;
     facts->static_tls = dynamic->static_tls;
     if (depth == Depth::kInspect) check_relocations(elf, *dynamic);
-    // Only a plugin's symbols matter to a verdict; other libraries may have a hundred thousand.
+    // A verdict needs only a plugin's symbols; other libraries may have a hundred thousand.
     if (found || depth == Depth::kInspect) {
       auto library =
           std::make_shared<const Library>(read_library(elf, *std::move(dynamic), facts->path));
@@ -83,7 +83,8 @@ void read_elf(const ElfFile& elf, Depth depth, FileFacts* facts) {
     read_image_table(elf, table, depth == Depth::kInspect, facts);
   }
   if (depth == Depth::kInspect || (facts->note && lacks_images(*facts->note, facts->images))) {
-    // Source serves any GPU: where it is, a whole file is not searched for what is seldom there.
+    // Source serves any GPU. So if there is source, only the usual sections are searched for other
+    // tools' images, which such a plugin seldom has, and not the whole file.
     const bool has_source =
         std::any_of(facts->images.begin(), facts->images.end(),
                     [](const DeviceImage& image) { return image.kind == ImageKind::kSource; });

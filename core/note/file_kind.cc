@@ -83,7 +83,8 @@ std::string windows_machine(uint64_t machine) {
   }
 }
 
-// A DLL or program has its header behind a DOS program's; an object file begins with it.
+// Recognises Windows files. A DLL or program has its header after a DOS program's; an object file
+// begins with it.
 std::optional<FileKind> windows_kind(FileReader* reader, std::string_view head) {
   char pe[24];
   const std::string_view header(pe, sizeof pe);
@@ -126,7 +127,7 @@ std::string mach_o_machine(uint64_t cpu) {
 std::optional<FileKind> mac_kind(std::string_view head) {
   const uint64_t big = number_at(head, 0, 4, true);
   if (big == 0xcafebabe || big == 0xcafebabf) {
-    constexpr uint64_t kMostMachines = 44;  // a Java class has a version there, 45 or more
+    constexpr uint64_t kMostMachines = 44;  // a Java class has its version here, 45 or more
     const uint64_t count = number_at(head, 4, 4, true);
     if (count > kMostMachines) return FileKind{"a Java class", ""};
     std::string names;
@@ -151,7 +152,7 @@ std::optional<FileKind> mac_kind(std::string_view head) {
 
 std::optional<FileKind> zip_kind(FileReader* reader, std::string_view head) {
   if (!head.starts_with("PK\3\4") && !head.starts_with("PK\5\6")) return std::nullopt;
-  // The list of names is at the end, and a wheel's own come last.
+  // The list of names is at the end of the file, and a wheel's .dist-info files come last in it.
   constexpr uint64_t kTail = 16384;
   std::string tail(static_cast<size_t>(std::min(reader->size(), kTail)), '\0');
   if (reader->read_exactly(reader->size() - tail.size(), tail.data(), tail.size()) &&
@@ -168,14 +169,15 @@ bool is_text(std::string_view head, bool is_whole) {
     return byte == 0x7f || (byte < 0x20 && (byte < '\t' || byte > '\r') && byte != 0x1b);
   };
   if (std::any_of(head.begin(), head.end(), is_control)) return false;
-  // The last character may be cut.
+  // The last character of a partial text may be incomplete.
   for (size_t cut = 0; cut <= (is_whole ? 0u : 3u) && cut <= head.size(); ++cut) {
     if (is_utf8(head.substr(0, head.size() - cut))) return true;
   }
   return false;
 }
 
-// The first line as far as it is plain ASCII, for a message: it comes from outside.
+// Returns the first line up to a character that is not plain ASCII, for a message: the text comes
+// from outside.
 std::string shown_line(std::string_view text) {
   constexpr size_t kMostShown = 48;
   const auto is_plain = [](char c) { return c >= ' ' && c <= '~'; };
@@ -229,7 +231,7 @@ FileKind text_kind(FileReader* reader, std::string_view text) {
   return {line.empty() ? "a text file" : "a text file that begins with \"" + line + "\"", ""};
 }
 
-// Of bytes that are all zero as far as `head` goes.
+// Describes a file whose first `seen` bytes are all zero.
 FileKind zeros_kind(FileReader* reader, size_t seen) {
   constexpr uint64_t kMostRead = 1 << 20;
   std::string bytes(static_cast<size_t>(std::min(reader->size(), kMostRead)), '\0');

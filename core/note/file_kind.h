@@ -1,4 +1,4 @@
-// What a file is that is no ELF file, as far as its first bytes show it.
+// Describes a file that is not ELF by its first bytes.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -10,10 +10,11 @@ namespace opdock {
 
 struct FileKind {
   std::string found;   // "a static archive (ar)", "a Windows DLL (PE, x86-64)"
-  std::string advice;  // what to do about it; empty where there is nothing special to say
+  std::string advice;  // what the user should do; empty if there is nothing special to say
 };
 
-// Of a file of one byte at least that does not begin as ELF files do. A few small reads.
+// Describes a file of at least one byte that does not begin with the ELF magic. Does a few small
+// reads.
 FileKind file_kind(FileReader* reader);
 
 }  // namespace opdock

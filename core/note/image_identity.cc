@@ -12,10 +12,11 @@ namespace {
 
 constexpr uint16_t kMachineCuda = 190, kMachineAmdgpu = 224;
 
-// Cubins come in two layouts. Up to CUDA 12 (and Hopper): the architecture in the lowest byte of
-// e_flags, bit 11 for suffix `a`, the toolkit in e_version. Newer ones: the second byte and bit 3;
-// CUDA 13 sets that bit for no image, so there the suffix shows in .note.nv.tkinfo only.
-// Learnt from the cubins of NVRTC 12.9 and nvcc 13.0.
+// Cubins have one of two layouts. Up to CUDA 12 (and Hopper), the lowest byte of e_flags is the
+// architecture, bit 11 means suffix `a`, and e_version is the toolkit. In the newer layout, the
+// second byte of e_flags is the architecture, and bit 3 means suffix `a`; but CUDA 13 sets that bit
+// for no image, so its suffix shows only in .note.nv.tkinfo. Learnt from the cubins of NVRTC 12.9
+// and nvcc 13.0.
 constexpr unsigned char kOldCubinAbi = 0x33, kNewCubinAbi = 0x41;
 
 uint32_t get_u32(const std::vector<uint8_t>& bytes, size_t at) {
@@ -24,7 +25,7 @@ uint32_t get_u32(const std::vector<uint8_t>& bytes, size_t at) {
   return value;
 }
 
-// The NUL-terminated text at `at`, empty if it does not end.
+// Returns the NUL-terminated text at `at`, or "" if it has no end.
 std::string get_text(const std::vector<uint8_t>& bytes, uint64_t at) {
   if (at >= bytes.size()) return {};
   const auto begin = bytes.begin() + static_cast<ptrdiff_t>(at);
@@ -32,7 +33,7 @@ std::string get_text(const std::vector<uint8_t>& bytes, uint64_t at) {
   return end == bytes.end() ? std::string() : std::string(begin, end);
 }
 
-// "13.0" behind "release " in "Cuda compilation tools, release 13.0, V13.0.88".
+// Returns "13.0", which follows "release " in "Cuda compilation tools, release 13.0, V13.0.88".
 Version release_of(const std::string& text) {
   const size_t at = text.find("release ");
   if (at == std::string::npos) return {};
@@ -41,8 +42,8 @@ Version release_of(const std::string& text) {
   return Version::parse(text.substr(begin, end - begin)).value_or(Version());
 }
 
-// Looks for .note.nv.tkinfo by type, not name. Whatever is damaged here shows nothing: the driver
-// decides about the rest of a cubin.
+// Finds .note.nv.tkinfo by its type, not by its name. Ignores damaged parts: the driver judges the
+// rest of a cubin.
 void read_cubin_notes(FileReader* reader, uint64_t offset, uint64_t size, const Elf64_Ehdr& header,
                       ImageIdentity* identity) {
   const uint64_t bytes = uint64_t{header.e_shnum} * sizeof(Elf64_Shdr);
@@ -93,7 +94,7 @@ std::optional<ImageIdentity> identify_cubin(FileReader* reader, uint64_t offset,
   return identity;
 }
 
-// The word behind a directive such as ".target" at the beginning of a line.
+// Returns the word after a directive such as ".target" at the beginning of a line.
 std::string directive(const std::string& text, const std::string& name) {
   size_t at = 0;
   while ((at = text.find(name, at)) != std::string::npos) {
@@ -110,7 +111,7 @@ std::string directive(const std::string& text, const std::string& name) {
 
 std::optional<ImageIdentity> identify_ptx(FileReader* reader, uint64_t offset, uint64_t size,
                                           std::string* problem) {
-  // Comments may stand before the directives; NVRTC's take some 200 bytes.
+  // Comments may precede the directives; NVRTC's take some 200 bytes.
   constexpr uint64_t kLooked = 2048;
   std::string text(static_cast<size_t>(std::min(size, kLooked)), '\0');
   if (!reader->read_exactly(offset, text.data(), text.size())) text.clear();
@@ -127,8 +128,8 @@ std::optional<ImageIdentity> identify_ptx(FileReader* reader, uint64_t offset, u
   return ImageIdentity{"compute_" + number, true, {}};
 }
 
-// EF_AMDGPU_MACH of LLVM's ELF.h. A number that is not here shows nothing, so that the list may
-// lack the newest.
+// Names for EF_AMDGPU_MACH in LLVM's ELF.h. A number that is not listed leaves the architecture
+// unknown, so the list may lack the newest.
 std::string gfx_name(unsigned mach) {
   static constexpr struct {
     unsigned mach;
@@ -157,7 +158,8 @@ std::optional<ImageIdentity> identify_code_object(FileReader* reader, uint64_t o
   ImageIdentity identity;
   identity.arch = gfx_name(header.e_flags & 0xff);
   if (identity.arch.empty()) return identity;
-  // Code object version 4 and later: two bits each; 1 any, 2 off, 3 on. Before: one bit each, on.
+  // Code object version 4 and later have two bits per feature: 1 any, 2 off, 3 on. Earlier versions
+  // have one bit: 1 on.
   const bool two_bits = header.e_ident[EI_ABIVERSION] >= 2;
   const auto add = [&](const char* feature, unsigned two, bool one) {
     if (two_bits ? two == 3 : one) identity.arch += std::string(":") + feature + "+";
@@ -178,7 +180,7 @@ std::optional<ImageIdentity> identify_cubin_header(const Elf64_Ehdr& header, std
   }
   ImageIdentity identity;
   const unsigned char abi = header.e_ident[EI_OSABI];
-  if (abi != kOldCubinAbi && abi != kNewCubinAbi) return identity;  // a layout yet to come
+  if (abi != kOldCubinAbi && abi != kNewCubinAbi) return identity;  // a newer layout
   const bool old = abi == kOldCubinAbi;
   const unsigned number = old ? header.e_flags & 0xff : (header.e_flags >> 8) & 0xff;
   const bool accelerated = (header.e_flags & (old ? 0x800u : 0x8u)) != 0;
@@ -194,8 +196,9 @@ std::optional<ImageIdentity> identify_cubin_header(const Elf64_Ehdr& header, std
   return identity;
 }
 
-// .note.nv.tkinfo: {version, x, x, name, tool, release, build, options}, offsets of texts from the
-// 24th byte; the options hold "-arch sm_90a".
+// .note.nv.tkinfo holds six 32-bit words: {version, name, tool, release, build, options}. All but
+// the version are offsets of texts from the descriptor's 24th byte; the options contain "-arch
+// sm_90a".
 void read_toolkit_note(const std::vector<uint8_t>& bytes, ImageIdentity* identity) {
   constexpr size_t kOwnerAt = 12, kDescriptorAt = 24;
   if (get_u32(bytes, 0) != sizeof kToolkitNoteOwner || get_u32(bytes, 8) != kToolkitNoteType) {

@@ -20,7 +20,7 @@ struct Table {
   std::vector<ImageEntry> entries;
 };
 
-// What is wrong with the head of a table of `size` bytes; nullopt: nothing.
+// Returns what is wrong with the head of a table of `size` bytes; nullopt: nothing.
 std::optional<Reason> head_problem(const ImageTableHead& head, uint64_t size) {
   const auto problem = [](std::string found, std::string wanted) {
     return make_reason(Code::kImageTable, std::move(found), std::move(wanted));
@@ -49,10 +49,11 @@ void bad_table(const ElfFile& elf, std::string found, std::string wanted) {
   elf.defects->add(Code::kImageTable, std::move(found), std::move(wanted));
 }
 
-// Where the symbol says that the table is. size 0, and a defect, if it cannot be there.
+// Returns the place that the symbol gives; if the table cannot be there, adds a defect and returns
+// size 0.
 ImageTablePlace place_of(const ElfFile& elf, const Elf64_Sym& symbol) {
   const unsigned type = ELF64_ST_TYPE(symbol.st_info);
-  // dlsym would call a function to find out the address of one of type STT_GNU_IFUNC.
+  // dlsym would call a symbol of type STT_GNU_IFUNC to find out the table's address.
   if (type != STT_OBJECT || symbol.st_shndx == SHN_ABS) {
     bad_table(elf,
               std::string(OPDOCK_IMAGES_NAME) + " as a symbol of type " + std::to_string(type) +
@@ -71,7 +72,7 @@ ImageTablePlace place_of(const ElfFile& elf, const Elf64_Sym& symbol) {
 }
 
 std::optional<Table> read_entries(const ElfFile& elf, const ImageTablePlace& place) {
-  ImageTableHead table_head{};  // stays so if it cannot be read
+  ImageTableHead table_head{};  // stays zero if it cannot be read
   if (place.size >= sizeof table_head) elf.reader->read(place.offset, &table_head);
   if (std::optional<Reason> problem = head_problem(table_head, place.size)) {
     bad_table(elf, problem->found + " at " + hex(place.offset), problem->wanted);
@@ -101,7 +102,7 @@ bool inside(const Extent& table, uint64_t offset, uint64_t size) {
   return offset <= table.size && size <= table.size - offset;
 }
 
-// The names are pairs of NUL-terminated texts that fill their part of the table.
+// Checks that the names are pairs of NUL-terminated texts that fill their part of the table.
 bool check_names(const ElfFile& elf, const Table& table, const ImageEntry& entry) {
   if (entry.names_size == 0) return true;
   if (!inside(table.extent, entry.names_offset, entry.names_size)) return false;
@@ -115,7 +116,7 @@ bool check_names(const ElfFile& elf, const Table& table, const ImageEntry& entry
   return names.back() == '\0' && std::count(names.begin(), names.end(), '\0') % 2 == 0;
 }
 
-// Checks what the entry alone, and the table around it, must fulfil.
+// Checks the entry by itself and against the table's bounds, and fills in *image.
 bool check_entry(const ElfFile& elf, const Table& table, size_t index, DeviceImage* image) {
   const ImageEntry& entry = table.entries[index];
   const std::string name = "image " + std::to_string(index);
@@ -166,8 +167,8 @@ bool has_suffix(const std::string& arch) {
   return !arch.empty() && (arch.back() == 'a' || arch.back() == 'f');
 }
 
-// Compares the claimed architecture with what the image shows. What the image does not show, a
-// cubin's suffix or all of a new kind's architecture, is taken from the claim.
+// Compares the claimed architecture with the one that the image shows. Takes from the claim what
+// the image does not show: a cubin's suffix, or the whole architecture of an unknown kind of image.
 void settle_arch(const ElfFile& elf, size_t index, DeviceImage* image) {
   const std::string claimed = image->claimed_arch;
   std::string problem;
@@ -207,7 +208,7 @@ void check_overlaps(const ElfFile& elf, const Table& table) {
   std::sort(extents.begin(), extents.end(),
             [](const Extent& a, const Extent& b) { return a.offset < b.offset; });
   for (size_t i = 1; i < extents.size(); ++i) {
-    // Both lie inside the table (check_entry), so the sums do not wrap.
+    // Both are inside the table (check_entry), so the sums do not wrap.
     if (extents[i].offset < extents[i - 1].end()) {
       bad_table(elf, "two images that overlap at " + hex(extents[i].offset), "separate ones");
       return;
@@ -281,7 +282,8 @@ void read_image_table(const ElfFile& elf, const std::optional<Elf64_Sym>& symbol
   const NoteHead& head = facts->note->head;
   const std::vector<ImageClaim>& claims = facts->note->images;
   if (!symbol) {
-    // Another ABI's symbol has another name; of a file that is cut it may be what is missing.
+    // A missing symbol is no defect if the plugin is of another ABI, whose symbol has another name,
+    // or if the file is truncated, since the symbol may be in the missing part.
     if (!claims.empty() && is_callable_abi(head.abi_major, head.abi_minor) &&
         !elf.defects->has(Code::kElfTruncated)) {
       elf.defects->add(Code::kClaimImages, "no dynamic symbol " OPDOCK_IMAGES_NAME,

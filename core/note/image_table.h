@@ -1,4 +1,5 @@
-// Opdock's table of device images, checked against the file, the images themselves and the note.
+// Reads Opdock's table of device images and checks it against the file, the images themselves and
+// the note.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -12,14 +13,14 @@
 
 namespace opdock {
 
-// Sets facts->image_table and appends the table's images to facts->images; reads facts->note, which
-// is there. `symbol`: OPDOCK_IMAGES_NAME. Defects: image-table, claim-arch, claim-images, and with
-// `check_digests` claim-digest (which reads every image whole).
+// Sets facts->image_table and appends the table's images to facts->images. facts->note must be set.
+// `symbol`: the dynamic symbol OPDOCK_IMAGES_NAME. Adds the defects image-table, claim-arch and
+// claim-images, and with `check_digests` claim-digest, for which it reads every image completely.
 void read_image_table(const ElfFile& elf, const std::optional<Elf64_Sym>& symbol,
                       bool check_digests, FileFacts* facts);
 
-// The entries of a table that lies in memory. False, and *problem (image-table), if its head does
-// not say where they are; what they point at is not looked at.
+// Reads the entries of a table in memory. Returns false and sets *problem (image-table) if the
+// table's head does not describe them properly. The data that the entries refer to is not checked.
 bool read_image_entries(std::span<const uint8_t> table, std::vector<ImageEntry>* entries,
                         Reason* problem);
 

@@ -8,7 +8,7 @@
 namespace opdock {
 namespace {
 
-// Builds the tree from the parser's events and refuses what the parser itself would accept.
+// Builds the tree from the parser's events, and refuses texts that the parser itself would accept.
 class TreeBuilder : public nlohmann::json_sax<nlohmann::json> {
  public:
   explicit TreeBuilder(std::string* problem) : problem_(problem) {}
@@ -35,7 +35,7 @@ class TreeBuilder : public nlohmann::json_sax<nlohmann::json> {
   }
   bool string(string_t& value) override {
     if (has_nul(value)) return refuse("a string with a NUL character");
-    place(Json::Type::kString)->text = value;  // a copy: the parser goes on with its buffer
+    place(Json::Type::kString)->text = value;  // a copy: the parser reuses its buffer
     return true;
   }
   bool binary(binary_t&) override { return refuse("binary data"); }
@@ -60,7 +60,7 @@ class TreeBuilder : public nlohmann::json_sax<nlohmann::json> {
   }
   bool parse_error(std::size_t position, const std::string& last,
                    const nlohmann::detail::exception&) override {
-    // `last` may hold bytes that are not UTF-8: only its printable part may reach a report.
+    // `last` may hold bytes that are not UTF-8, so a report shows only its printable part.
     std::string shown;
     for (const char c : last.substr(0, 24)) shown += c >= 0x20 && c < 0x7f ? c : '?';
     return refuse("invalid JSON at byte " + std::to_string(position) + ", near \"" + shown + "\"");
@@ -86,7 +86,7 @@ class TreeBuilder : public nlohmann::json_sax<nlohmann::json> {
     Json* const value = place(type);
     value->items.reserve(4);
     if (type == Json::Type::kObject) value->keys.reserve(8);
-    stack_.push_back(value);  // an item stays put while its children are being added
+    stack_.push_back(value);  // the item does not move while its children are added
     return true;
   }
 
@@ -130,7 +130,8 @@ std::optional<Json> parse_json(std::string_view text, std::string* problem) {
     *problem = "a byte order mark";
     return std::nullopt;
   }
-  if (const size_t nul = text.find('\0'); nul != text.npos) {  // it would take that for the end
+  // The parser would take a NUL for the end of the text.
+  if (const size_t nul = text.find('\0'); nul != text.npos) {
     *problem = "a NUL byte at " + std::to_string(nul);
     return std::nullopt;
   }

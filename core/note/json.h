@@ -1,4 +1,4 @@
-// Strict JSON (RFC 8259) for small texts from anybody.
+// Parses strict JSON (RFC 8259) from small untrusted texts.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -17,20 +17,20 @@ struct Json {
   int64_t integer = 0;
   double real = 0;
   std::string text;
-  std::vector<std::string> keys;  // of an object: as many as items, in the text's order
-  std::vector<Json> items;        // of an array or object
+  std::vector<std::string> keys;  // an object's keys, as many as items, in the order of the text
+  std::vector<Json> items;        // the values of an array or object
 
-  // The member named `key`, or NULL; on anything but an object NULL.
+  // Returns the member named `key`; NULL if there is none, or if this is not an object.
   const Json* find(std::string_view key) const;
 };
 
-std::string_view to_text(Json::Type type);  // "null", "true or false", "integer", …
+std::string_view to_text(Json::Type type);  // "null", "true or false", "an integer", …
 
 inline constexpr size_t kMaxJsonDepth = 16;
 
-// Parses the whole of `text`. Refused, with the position in *problem: anything but one value,
+// Parses the whole of `text`. Refuses, with the position in *problem, anything but one value,
 // trailing bytes, invalid UTF-8, a byte order mark, duplicate keys, more than kMaxJsonDepth levels,
-// NUL characters in strings, and numbers that neither int64 nor double holds.
+// NUL characters in strings, and numbers that fit neither int64 nor double.
 std::optional<Json> parse_json(std::string_view text, std::string* problem);
 
 }  // namespace opdock

@@ -1,4 +1,4 @@
-// What the dynamic loader would meet when it loads a file.
+// What the dynamic loader would find when it loads a file.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -9,21 +9,24 @@
 
 namespace opdock {
 
-// One thing that keeps the loader from loading the file, in the order in which it would stumble.
+// A problem that keeps the loader from loading the file. Problems are in the order in which the
+// loader would meet them.
 struct LinkProblem {
   enum class Kind {
-    kMissing,    // name: a library that is nowhere
-    kElsewhere,  // name: a library; where: a file that the loader does not look at
+    kMissing,    // name: a library that was found nowhere
+    kElsewhere,  // name: a library; where: a file in a place that the loader does not search
     kUnknown,    // name: a library that a described machine may or may not have
-    kRefused,    // name, where: a library that is there and no use; detail: why
-    kVersion,    // name: a symbol version; library: whose; where: what is there instead of it
-    kUnmarked,   // relative relocations (DT_RELR) without the need for glibc's mark for them
-    kCpuLevel,   // level: of x86-64, that `where` needs
-    kTls,        // the block for static TLS is too small; detail: the libraries
-    kSymbol,     // name: a symbol that nothing defines; version: the one that is asked for
+    kRefused,    // name, where: a library that exists and is unusable; detail: why
+    // name: a symbol version; library, where: its library, by name and by path; detail: the newest
+    // version with the same prefix that this library has, if any.
+    kVersion,
+    kUnmarked,  // the file has DT_RELR but does not require GLIBC_ABI_DT_RELR
+    kCpuLevel,  // level: the x86-64 level that `where` needs
+    kTls,       // the space for static TLS is too small; detail: the libraries
+    kSymbol,    // name: a symbol that nothing defines; version: the required one
   };
   Kind kind;
-  std::string needed_by;  // the dependency whose need it is; empty: the file's own
+  std::string needed_by;  // the dependency that has the problem; empty: the file itself
   std::string name;
   std::string version;
   std::string library;
@@ -32,14 +35,18 @@ struct LinkProblem {
   int level = 0;
 };
 
-// What became of the file's dependencies (core/link).
+// The result of resolving the file's dependencies (core/link).
 struct LinkFacts {
-  bool is_resolved = false;   // otherwise nothing was looked at: another machine's file, or no file
+  // False if nothing was examined: the file is for another machine, or there is no file.
+  bool is_resolved = false;
   std::string program;        // the interpreter whose process was assumed; empty: none
-  std::string wanted_python;  // "Python 3.11 or newer": what it should be; empty: it is no module
+  std::string wanted_python;  // the interpreter it needs, "Python 3.11 or newer"; empty: not an
+                              // extension module
   std::vector<LinkProblem> problems;
-  std::vector<std::string> libraries;  // paths of all that would be loaded with it, in their order
-  // Static TLS that would be taken, its greatest alignment, and what is left, in bytes.
+  // Paths of all libraries that would be loaded with it, in load order.
+  std::vector<std::string> libraries;
+  // In bytes: the static TLS that would be used, its greatest alignment, the greatest alignment
+  // that the process allows, and the static TLS that is left.
   uint64_t tls_wanted = 0, tls_align = 1, tls_most_align = 64;
   std::optional<int64_t> tls_left;
 };

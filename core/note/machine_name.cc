@@ -4,10 +4,10 @@
 namespace opdock {
 namespace {
 
-// Numbers and what stands behind them: the System V ABI's list of machines, as in <elf.h>.
+// Machine numbers and names, from the System V ABI's list of machines, as in <elf.h>.
 constexpr struct {
   uint16_t machine;
-  const char *name_64, *name_32;  // of little-endian files, where the machine has both
+  const char *name_64, *name_32;  // the little-endian names, if the machine has both byte orders
 } kMachines[] = {
     {2, "sparc", "sparc"},
     {3, "i386", "i386"},
@@ -38,7 +38,7 @@ constexpr struct {
     {0x9026, "alpha", "alpha"},
 };
 
-// Of those whose name says the byte order, and whose files are big-endian too.
+// Machines whose name tells the byte order, and which have big-endian files too.
 constexpr struct {
   uint16_t machine;
   const char *name_64, *name_32;

@@ -1,4 +1,4 @@
-// What people call the processors that ELF files are made for.
+// Names the processors that ELF files are made for.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -17,8 +17,9 @@ inline constexpr uint16_t kThisMachine = EM_AARCH64;
 #error "Opdock runs on x86-64 and aarch64"
 #endif
 
-// "x86-64" of an ELF header's e_machine; of a 32-bit or big-endian file its own name where it has
-// one: "riscv32", "ppc64". "ELF machine 999" for a number without a name here.
+// Returns the name for an ELF header's e_machine, such as "x86-64". For a 32-bit or big-endian
+// file, returns that variant's own name if it has one: "riscv32", "ppc64". Returns "ELF machine
+// 999" for a number that is not in this table.
 std::string machine_name(uint16_t machine, bool is_64_bit = true, bool is_big_endian = false);
 
 }  // namespace opdock

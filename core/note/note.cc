@@ -1,4 +1,4 @@
-// Names of backends and image kinds, and the note's head.
+// Converts backends and image kinds from and to text, and reads the note's head.
 // SPDX-License-Identifier: Apache-2.0
 #include "note/note.h"
 
@@ -93,7 +93,7 @@ std::optional<Note> read_note(std::span<const uint8_t> descriptor, std::vector<R
         Code::kNoteMalformed, "a head size of " + std::to_string(head.head_size),
         std::to_string(sizeof(NoteHead)) + " up to the note's size, " + std::to_string(size));
   }
-  if (head.flags != 0) {  // a flag may change what the rest means, so an unknown one is refused
+  if (head.flags != 0) {  // a flag may change the meaning of the rest
     return refuse(Code::kNoteVersion, "note flags " + std::to_string(head.flags), "none set");
   }
   const size_t room = size - head.head_size;
@@ -112,8 +112,8 @@ std::optional<Note> read_note(std::span<const uint8_t> descriptor, std::vector<R
                               head.json_size);
   std::vector<Reason> problems;
   const bool good = read_note_json(json, &note, &problems);
-  // Another ABI may have other members: its one reason, abi-major, is enough (compat gives it),
-  // and whatever could be read helps to say which plugin it is.
+  // A note of another ABI may have other members. One reason, abi-major (which core/compat adds),
+  // is enough for it, and the members that could be read help to identify the plugin.
   if (good || !is_callable_abi(head.abi_major, head.abi_minor)) return note;
   reasons->insert(reasons->end(), problems.begin(), problems.end());
   return std::nullopt;

@@ -24,7 +24,7 @@ bool is_digest(std::string_view text) {
          });
 }
 
-// What is found may be anything, of any length.
+// Quotes a value for a message and shortens it: it may be anything, of any length.
 std::string quote(std::string_view text) {
   constexpr size_t kShown = 80;
   if (text.size() <= kShown) return '"' + std::string(text) + '"';
@@ -33,13 +33,14 @@ std::string quote(std::string_view text) {
   return '"' + std::string(text.substr(0, cut)) + "…\"";
 }
 
-// Reads members and collects what is wrong with them. Paths such as "ops[0].schema" name them.
+// Reads members and collects their defects, which name the member by a path such as
+// "ops[0].schema".
 class Fields {
  public:
   explicit Fields(std::vector<Reason>* reasons) : reasons_(reasons) {}
 
   void refuse(Code code, std::string found, std::string wanted) {
-    constexpr size_t kMost = 32;  // nobody reads the thousandth defect of one note
+    constexpr size_t kMost = 32;  // limits the defects of one note to what people read
     if (++refused_ > kMost) return;
     reasons_->push_back(make_reason(code, std::move(found), std::move(wanted)));
   }
@@ -47,7 +48,8 @@ class Fields {
     refuse(Code::kNoteField, path + ": " + quote(value), std::move(wanted));
   }
 
-  // The member if it is there and of `type`; else NULL, and a reason unless it may be absent.
+  // Returns the member if it exists and has `type`; otherwise NULL, with a reason unless it may be
+  // absent.
   const Json* get(const Json& object, const char* key, Type type, const std::string& in,
                   bool required) {
     const Json* member = object.find(key);
@@ -55,7 +57,7 @@ class Fields {
       if (required) refuse(Code::kNoteField, "no member " + in + key, std::string(to_text(type)));
       return nullptr;
     }
-    // The path is put together only where it is needed: most members are fine.
+    // The path is built only when it is needed, because most members are valid.
     return member->type == type || of_type(*member, type, in + key) ? member : nullptr;
   }
   bool of_type(const Json& value, Type type, const std::string& path) {

@@ -1,4 +1,4 @@
-// The members of the note's JSON, read and checked.
+// Reads and checks the members of the note's JSON.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -9,8 +9,8 @@
 
 namespace opdock {
 
-// Fills everything but note->head. False, with reasons (note-json, note-field, claim-digest), if
-// something is wrong; then what could be read is filled in.
+// Fills in everything but note->head. If something is wrong, returns false, with reasons
+// (note-json, note-field, claim-digest), and fills in what could be read.
 bool read_note_json(std::string_view json, Note* note, std::vector<Reason>* reasons);
 
 }  // namespace opdock

@@ -1,4 +1,4 @@
-// The note's JSON, written.
+// Writes the note's JSON.
 // SPDX-License-Identifier: Apache-2.0
 #include <nlohmann/json.hpp>
 

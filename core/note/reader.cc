@@ -10,11 +10,11 @@
 namespace opdock {
 namespace {
 
-constexpr size_t kAtOnce = 8 << 20;  // between two looks at whether to go on
+constexpr size_t kAtOnce = 8 << 20;  // bytes between two calls of check()
 constexpr uint64_t kSmallTable = 16 << 20;
 thread_local ReadWatch* the_watch = nullptr;
 
-// Headers, notes and dynamic tables of a usual plugin lie in its first 12 KiB.
+// The headers, notes and dynamic tables of a typical plugin are in its first 12 KiB.
 constexpr size_t kHeadBytes = 12288;
 constexpr size_t kWindowBytes = 4096;
 
@@ -36,7 +36,8 @@ void ReadWatch::count(size_t bytes) {
 uint64_t FileReader::next_data(uint64_t offset) const {
   if (offset >= size_) return size_;
   const off_t found = lseek(fd_, static_cast<off_t>(offset), SEEK_DATA);
-  if (found < 0) return errno == ENXIO ? size_ : offset;  // others: it cannot be told
+  // After other errors: the file system cannot tell, so everything counts as data.
+  if (found < 0) return errno == ENXIO ? size_ : offset;
   return std::clamp(static_cast<uint64_t>(found), offset, size_);
 }
 
@@ -81,7 +82,7 @@ bool FileReader::read_exactly(uint64_t offset, void* out, size_t bytes) {
 
 bool FileReader::fill(Window* window, uint64_t offset, size_t bytes) {
   bytes = static_cast<size_t>(std::min<uint64_t>(bytes, size_ - offset));
-  window->size = 0;  // so that the read does not look into the window that it fills
+  window->size = 0;  // keeps read_exactly() from using the window while it is filled
   std::unique_ptr<uint8_t[]> fresh = std::make_unique_for_overwrite<uint8_t[]>(bytes);
   if (!read_exactly(offset, fresh.get(), bytes)) return false;
   window->offset = offset;

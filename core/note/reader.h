@@ -1,4 +1,5 @@
-// Bounded reads from an open file. No mapping: a file that shrinks under us must not kill us.
+// Bounded reads from an open file. The file is not mapped, since a mapped file that shrinks would
+// crash the process.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -11,8 +12,8 @@
 
 namespace opdock {
 
-// As long as it lives, reading on this thread calls check() every few MiB: what throws there ends
-// the reading.
+// While one lives, reads on this thread call check() every few MiB. An exception that check()
+// throws ends the reading.
 class ReadWatch {
  public:
   explicit ReadWatch(std::function<void()> check);
@@ -20,7 +21,8 @@ class ReadWatch {
   ReadWatch(const ReadWatch&) = delete;
   ReadWatch& operator=(const ReadWatch&) = delete;
 
-  static void count(size_t bytes);  // that were read
+  // Reports that `bytes` were read.
+  static void count(size_t bytes);
 
  private:
   std::function<void()> check_;
@@ -28,9 +30,9 @@ class ReadWatch {
   ReadWatch* outer_;
 };
 
-// Reads inside [0, size) of `fd` (the caller's, kept open). The head of the file is kept, and so is
-// the neighbourhood of the last read behind it: a plugin is checked with a handful of system calls.
-// Not thread-safe.
+// Reads within [0, size) of `fd`, which the caller keeps open and closes. Caches the beginning of
+// the file and the surroundings of the last read after it, so that a plugin is checked with a
+// handful of system calls. Not thread-safe.
 class FileReader {
  public:
   FileReader(int fd, uint64_t size) : fd_(fd), size_(size) {}
@@ -41,10 +43,10 @@ class FileReader {
     return offset <= size_ && bytes <= size_ - offset;
   }
 
-  // Copies bytes out. False if they are not inside the file, or if reading failed (then
-  // error_number() or changed() says why).
+  // Copies bytes to `out`. Returns false if they are not inside the file, or if reading failed
+  // (then error_number() or changed() says why).
   bool read(uint64_t offset, void* out, size_t bytes);
-  // The same without reading ahead: for single reads far apart.
+  // Does the same without reading ahead, for single reads that are far apart.
   bool read_exactly(uint64_t offset, void* out, size_t bytes);
 
   template <typename T>
@@ -53,16 +55,19 @@ class FileReader {
     return read(offset, out, sizeof(T));
   }
 
-  // The first byte at or behind `offset` that lies in no hole of the file; size() if there is none.
+  // Returns the first offset at or after `offset` that is not in a hole of the file; size() if
+  // there is none.
   uint64_t next_data(uint64_t offset) const;
-  // Whether at least half of these bytes lie in no hole. A file that takes a few KiB of disk can
-  // have tables of gigabytes in holes, which no tool makes. What is small counts as held.
+  // Returns whether at least half of these bytes are outside holes. A file that takes a few KiB of
+  // disk can have tables of gigabytes in holes, which no real tool writes. A small range always
+  // counts as held.
   bool holds(uint64_t offset, uint64_t bytes) const;
 
-  // A NUL-terminated text of at most `limit` bytes that begins at `offset` and ends before `end`.
+  // Reads a NUL-terminated text of at most `limit` bytes that begins at `offset` and ends before
+  // `end`.
   bool read_text(uint64_t offset, uint64_t end, size_t limit, std::string* out);
 
-  // The file gave fewer bytes than its size promised: it shrank while being read.
+  // Returns whether the file had fewer bytes than its size promised: it shrank while it was read.
   bool changed() const { return changed_; }
   int error_number() const { return error_; }  // errno of a failed read, or 0
 
