@@ -47,7 +47,7 @@ Reason open_reason(int error, const std::string& path) {
 
 std::optional<OpenFile> Files::open(const std::string& path, std::vector<Reason>* reasons) const {
   struct stat status{};
-  // Asked before it is opened: opening a device can have effects, and a FIFO would be waited for.
+  // stat() comes first, because opening a device can have effects, and opening a FIFO could block.
   int error = stat(path.c_str(), &status) == 0 ? 0 : errno;
   if (error == 0 && !S_ISREG(status.st_mode)) error = ENXIO;
   Fd fd;

@@ -1,5 +1,5 @@
-// Where the bytes of files come from: the file system, or a wheel whose members are read as if they
-// lay in a folder of its name.
+// Reads files from the file system, or from a wheel whose members appear as files in a folder with
+// the wheel's name.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -18,37 +18,38 @@ struct FileIdentity {
   uint64_t device = 0;
   uint64_t inode = 0;
   int64_t mtime_ns = 0;
-  uint64_t part = 0;  // of a wheel: 1 + the member's place in its directory; else 0
+  uint64_t part = 0;  // for a wheel's member 1 + its index in the wheel's directory; otherwise 0
   uint64_t size = 0;
   auto operator<=>(const FileIdentity&) const = default;
 };
 
 struct OpenFile {
-  Fd fd;  // a regular file, read with pread from 0 on
+  Fd fd;  // a regular file, read with pread from offset 0
   uint64_t size = 0;
   FileIdentity identity;
 };
 
-// The file system. Every member may be called from any thread.
+// The file system. Any thread may call any member.
 class Files {
  public:
   virtual ~Files() = default;
-  // Opens a regular file for reading, links followed; nullopt and, unless it is NULL, one more
-  // reason in *reasons if there is none or it cannot be read.
+  // Opens a regular file for reading, following links. If there is none or it cannot be read,
+  // returns nullopt and, unless reasons is NULL, appends a reason to *reasons.
   virtual std::optional<OpenFile> open(const std::string& path, std::vector<Reason>* reasons) const;
   std::optional<OpenFile> open(const std::string& path) const { return open(path, nullptr); }
-  // What open() would say of it, without the cost of unpacking; nullopt: there is no regular file.
+  // Returns the identity that open() would give, without the cost of unpacking; nullopt: there is
+  // no regular file.
   virtual std::optional<FileIdentity> identify(const std::string& path) const;
   virtual bool is_folder(const std::string& path) const;
-  // "a folder", "a FIFO", …: what is there instead of a regular file; empty: nothing.
+  // Returns what is at the path instead of a regular file, "a folder", "a FIFO", …; empty: nothing.
   virtual std::string other_kind(const std::string& path) const;
 };
 
-// The reason for a failed open or stat of `path`.
+// Returns the reason for a failed open or stat of `path`.
 Reason open_reason(int error, const std::string& path);
 
-// An absolute path without ".", ".." and double slashes, by its text alone: "/a/b/../c" is "/a/c".
-// A relative one is taken from the current folder.
+// Returns an absolute path without ".", ".." and double slashes, changing only the text:
+// "/a/b/../c" becomes "/a/c". A relative path is taken from the current folder.
 std::string plain_path(const std::string& path);
 
 }  // namespace opdock

@@ -71,7 +71,7 @@ LinkNode* LinkGraph::add(FoundLibrary found, const std::string& name, const Link
   return &node;
 }
 
-// False, and a problem, if the loader refuses the library that `name` led to.
+// Returns false and adds a problem if the loader refuses the library that was found for `name`.
 bool LinkGraph::check(const LinkNode& node, const std::string& name, const LinkNode& by,
                       LinkFacts* facts) const {
   const Library& library = *node.library;
@@ -129,7 +129,7 @@ LinkNode* LinkGraph::find_or_open(const std::string& name, const LinkNode& by, b
     return known->is_refused ? nullptr : known;
   }
   LinkNode* const node = add(*std::move(found), name, by);
-  LinkFacts ignored;  // what may be absent may be damaged too
+  LinkFacts ignored;  // an auxiliary library may also be damaged
   node->is_refused = !check(*node, name, by, may_be_absent ? &ignored : facts);
   return node->is_refused ? nullptr : node;
 }
@@ -155,7 +155,7 @@ void LinkGraph::resolve(LinkFacts* facts) {
     }
     const auto need = [&](const std::vector<std::string>& names, bool may_be_absent) {
       for (const std::string& name : names) {
-        if (name.empty()) continue;  // the loader takes it for the program
+        if (name.empty()) continue;  // the loader takes an empty name for the program
         if (LinkNode* found = find_or_open(name, node, may_be_absent, facts)) enter(found);
       }
     };

@@ -1,4 +1,4 @@
-// The libraries that one file brings into a process, in the order in which symbols are looked up.
+// The libraries that loading one file brings into a process, in the order of symbol lookup.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -12,22 +12,24 @@
 
 namespace opdock {
 
-// For one file and one thread.
+// A graph is for one file and one thread.
 class LinkGraph {
  public:
   LinkGraph(Linker* linker, std::shared_ptr<const Library> file, const std::string& path);
 
-  // Walks the needs, breadth first, as the loader maps them. Appends what is missing or refused.
+  // Walks the needed libraries breadth first, in the order in which the loader maps them. Appends a
+  // problem for each that is missing or refused.
   void resolve(LinkFacts* facts);
 
-  // The library that is called `name`, in the graph or in the process; NULL: none.
+  // Returns the library that is called `name`, in the graph or in the process; NULL: none.
   const LinkNode* find(const std::string& name) const;
-  // Which library the loader binds `wanted` to; NULL: none whose symbols are known.
+  // Returns the library to which the loader binds `wanted`; NULL: none among those with known
+  // symbols.
   const LinkNode* provider(const WantedSymbol& wanted) const;
-  // Those that would be loaded, the file itself first.
+  // The libraries that would be loaded, the file itself first.
   const std::vector<const LinkNode*>& fresh() const { return fresh_; }
   bool has(const Library* library) const;
-  // True if a library is there whose symbols nobody knows: a described machine's.
+  // True if the graph has a library whose symbols are unknown, on a described machine.
   bool has_unknown() const { return has_unknown_; }
   const ProcessModel& process() const { return linker_->process(); }
   const Files& files() const { return linker_->search().files(); }
@@ -43,15 +45,15 @@ class LinkGraph {
              LinkFacts* facts) const;
 
   Linker* linker_;
-  std::deque<LinkNode> nodes_;  // fresh ones
+  std::deque<LinkNode> nodes_;  // those that would be loaded
   std::vector<LinkNode*> scope_;
-  // What is searched for symbols, read: the process's global libraries, then the scope's.
+  // The libraries that are searched for symbols: the process's global ones, then those of scope_.
   std::vector<std::pair<const LinkNode*, const Library*>> searched_;
   std::vector<const LinkNode*> fresh_;
   bool has_unknown_ = false;
 };
 
-// Whether this process binds the symbol without any further library.
+// Returns whether this process can bind the symbol without loading any further library.
 bool is_bound_here(const WantedSymbol& wanted);
 
 }  // namespace opdock

@@ -9,10 +9,12 @@
 namespace opdock {
 namespace {
 
-// Of symbol tables. Beyond it the pool lets all go: who uses one keeps it.
+// Limit for the symbol tables in memory. Beyond it the pool drops all libraries; those in use stay
+// alive.
 constexpr size_t kMostBytes = 48 << 20;
 
-// Of relocations that are read of a dependency; a few hundred kilobytes are usual.
+// Limit for the bytes of a dependency's relocations that are checked; a few hundred kilobytes are
+// usual.
 constexpr uint64_t kMostRelocations = 4 << 20;
 
 Library read(const OpenFile& file, const std::string& path) {
@@ -32,8 +34,9 @@ Library read(const OpenFile& file, const std::string& path) {
   for (const auto& [address, size] : library.dynamic.relocations) relocations += size;
   if (relocations <= kMostRelocations) check_relocations(elf, library.dynamic);
   library.path = path;
-  // What the loader passes over while it searches: 32 bits, or another machine's in its own byte
-  // order. Any other file it refuses, as if it were this machine's.
+  // While it searches, the loader skips files of 32 bits and little-endian files of another
+  // machine. It refuses any other unsuitable file, which is therefore treated as one of this
+  // machine.
   library.is_elf = has_identity;
   library.is_other_class = has_identity && identity[EI_CLASS] != ELFCLASS64;
   const bool has_machine =
@@ -50,7 +53,7 @@ Library read(const OpenFile& file, const std::string& path) {
 }  // namespace
 
 LibraryPool& LibraryPool::shared() {
-  static LibraryPool& pool = *new LibraryPool;  // never destroyed: threads may still ask
+  static LibraryPool& pool = *new LibraryPool;  // never destroyed: threads may still use it
   return pool;
 }
 
@@ -71,7 +74,7 @@ std::shared_ptr<const Library> LibraryPool::get(const std::string& path, const F
 }
 
 void LibraryPool::put(const FileIdentity& identity, std::shared_ptr<const Library> library) {
-  std::vector<std::shared_ptr<const Library>> dropped;  // freed after the lock
+  std::vector<std::shared_ptr<const Library>> dropped;  // freed after the lock is released
   const std::lock_guard lock(mutex_);
   if (bytes_ > kMostBytes) {
     for (auto& [id, known] : libraries_) dropped.push_back(std::move(known.kept));

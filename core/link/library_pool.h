@@ -1,4 +1,4 @@
-// Libraries by what they are: each is read once, as long as the file stays the same.
+// Caches libraries by file identity: each is read once, as long as its file does not change.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -15,20 +15,20 @@ namespace opdock {
 // Thread-safe.
 class LibraryPool {
  public:
-  // One for the process.
+  // Returns the pool of this process.
   static LibraryPool& shared();
 
-  // The file at `path`; NULL if there is none that can be read. A file that is no library of this
-  // machine is one too: what is wrong with it stands in its refusal.
+  // Returns the library at `path`, or NULL if there is no file that can be read. A file that is not
+  // a library of this machine is returned too: its `refusal` says what is wrong.
   std::shared_ptr<const Library> get(const std::string& path, const Files& files);
-  // What somebody has read already.
+  // Adds a library that somebody has already read.
   void put(const FileIdentity& identity, std::shared_ptr<const Library> library);
 
  private:
   Mutex mutex_;
   struct Known {
-    std::shared_ptr<const Library> kept;      // NULL: the pool has let it go
-    std::weak_ptr<const Library> remembered;  // while somebody else has it
+    std::shared_ptr<const Library> kept;      // NULL: the pool has dropped it
+    std::weak_ptr<const Library> remembered;  // valid while somebody else uses the library
   };
   std::map<FileIdentity, Known> libraries_;
   size_t bytes_ = 0;

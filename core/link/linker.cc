@@ -11,7 +11,7 @@
 namespace opdock {
 namespace {
 
-// How many symbols of one dependency are named.
+// The limit of missing symbols that are reported for one dependency.
 constexpr size_t kMostSymbols = 100;
 
 uint64_t round_up(uint64_t value, uint64_t alignment) {
@@ -27,7 +27,8 @@ std::string owner(const LinkNode& node) {
   return node.is_root ? std::string() : node.path;
 }
 
-// "GLIBC_2.36" of "GLIBC_2.99": the newest of the same family that the library defines.
+// Returns "GLIBC_2.36" for "GLIBC_2.99": the newest version with the same prefix that the library
+// defines.
 std::string newest_like(const std::string& wanted, const Library& library) {
   const std::string prefix = wanted.substr(0, wanted.rfind('_') + 1);
   std::string newest;
@@ -42,9 +43,11 @@ std::string newest_like(const std::string& wanted, const Library& library) {
   return newest;
 }
 
-// A described machine's libraries are known by the versions that they have.
+// Returns whether a described machine's libraries have this version; only their newest versions are
+// known.
 bool assumed_has(std::string wanted, const ProcessModel& process) {
-  // glibc's marks have names instead of numbers. Source: glibc's release notes.
+  // glibc's marks have names instead of numbers. The versions that introduced them are from glibc's
+  // release notes.
   if (wanted == "GLIBC_ABI_DT_RELR") wanted = "GLIBC_2.36";
   if (wanted == "GLIBC_ABI_GNU2_TLS") wanted = "GLIBC_2.42";
   const size_t underscore = wanted.rfind('_');
@@ -71,8 +74,8 @@ void check_versions(const LinkGraph& graph, const LinkNode& node, LinkFacts* fac
                         {},
                         0};
     if (provider == nullptr) {
-      // The loader takes it for granted that such a library is needed too, and gives up if not.
-      if (is_needed(need.library, node)) continue;  // it is missing, and has been reported
+      // The loader assumes that such a library is also needed (DT_NEEDED), and fails if it is not.
+      if (is_needed(need.library, node)) continue;  // it is missing, which has been reported
       problem.library += ", which is not needed,";
       facts->problems.push_back(std::move(problem));
       continue;
@@ -83,7 +86,7 @@ void check_versions(const LinkGraph& graph, const LinkNode& node, LinkFacts* fac
       if (assumed_has(need.version, graph.process())) continue;
     } else {
       if (library->refusal && !provider->is_loaded) continue;
-      if (!library->symbols.has_definitions()) continue;  // satisfies every need
+      if (!library->symbols.has_definitions()) continue;  // satisfies every required version
       if (library->symbols.defines_version(need.version)) continue;
       problem.detail = newest_like(need.version, *library);
     }
@@ -91,7 +94,8 @@ void check_versions(const LinkGraph& graph, const LinkNode& node, LinkFacts* fac
   }
 }
 
-// glibc refuses relative relocations of a file that does not ask for them by version.
+// glibc refuses relative relocations (DT_RELR) in a file that does not require the version that
+// marks them.
 void check_mark(const LinkGraph& graph, const LinkNode& node, LinkFacts* facts) {
   constexpr std::string_view kMark = "GLIBC_ABI_DT_RELR";
   const Dynamic& dynamic = node.library->dynamic;
@@ -126,14 +130,14 @@ void check_tls(const LinkGraph& graph, LinkFacts* facts) {
   facts->tls_most_align = graph.process().tls_align;
 }
 
-// glibc gives up where the very library that a version is asked of has no tables of versions.
+// glibc fails if the library of which a version is required has no version tables.
 bool lacks_versions(const LinkNode& provider, const WantedSymbol& wanted, const Files& files) {
   const Library* const library = provider.read(files);
   return !library->symbols.has_versions() && provider.is_called(std::string(wanted.library));
 }
 
-// Which of the symbols that the library itself does not provide a relocation refers to, sorted; all
-// if it cannot be read.
+// Returns those of the symbols that the library itself does not provide to which a relocation
+// refers, sorted. Returns all of them if the file cannot be read.
 std::vector<uint32_t> relocated_in(const LinkNode& node, const Files& files) {
   std::vector<uint32_t> all;
   node.library->symbols.for_each_wanted(
@@ -179,7 +183,8 @@ const std::string* Linker::elsewhere(const std::string& name) const {
   return found == elsewhere_.end() ? nullptr : &found->second;
 }
 
-// A library whose symbols were all found before, in libraries that are here too.
+// Returns whether all symbols of the library were found before, in libraries that this graph has
+// too.
 bool Linker::is_known_complete(const LinkNode& node, const LinkGraph& graph) {
   const std::lock_guard lock(mutex_);
   const auto known = complete_.find(node.library);
@@ -205,7 +210,7 @@ void Linker::check_symbols(const LinkGraph& graph, const LinkNode& node, LinkFac
   if (is_known_complete(node, graph)) return;
   std::vector<WantedSymbol> absent;
   std::set<LibraryPtr> providers;
-  bool needs_root = node.is_root;  // the file itself may be gone before this Linker is
+  bool needs_root = node.is_root;  // the file may be freed before this Linker
   library->symbols.for_each_wanted([&](const WantedSymbol& wanted) {
     if (wanted.weak) return;
     if (const LinkNode* provider = graph.provider(wanted)) {
@@ -228,7 +233,7 @@ void Linker::check_symbols(const LinkGraph& graph, const LinkNode& node, LinkFac
   for (const WantedSymbol& own : library->symbols.unreachable()) {
     if (!own.weak && graph.provider(own) == nullptr) absent.push_back(own);
   }
-  if (!absent.empty()) {  // the loader looks up no others
+  if (!absent.empty()) {  // the loader looks up only these
     const std::vector<uint32_t> relocated = relocated_of(node);
     std::erase_if(absent, [&](const WantedSymbol& symbol) {
       return !std::binary_search(relocated.begin(), relocated.end(), symbol.index);
@@ -273,7 +278,7 @@ LinkFacts Linker::link(const std::shared_ptr<const Library>& file, const std::st
         {LinkProblem::Kind::kCpuLevel, owner(*node), {}, {}, {}, node->path, {}, level});
   }
   check_tls(graph, &facts);
-  // What is missing may be what would have brought the symbols.
+  // A library that is missing might define the missing symbols.
   if (has_kind(facts, LinkProblem::Kind::kMissing) ||
       has_kind(facts, LinkProblem::Kind::kRefused) || graph.has_unknown()) {
     return facts;

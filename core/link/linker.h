@@ -1,4 +1,4 @@
-// What the dynamic loader would do with a file in one process, found out without loading anything.
+// Determines what the dynamic loader would do with a file in one process, without loading anything.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -18,23 +18,24 @@ namespace opdock {
 
 class LinkGraph;
 
-// For one scan: it remembers what lies where, and what the process has loaded. Thread-safe.
+// Use one Linker per scan: it caches the locations of files and the libraries that the process has
+// loaded. Thread-safe.
 class Linker {
  public:
-  // files: must outlive it. elsewhere: libraries that lie where the loader does not look but that
-  // something may load first (other packages of an environment): paths by name.
+  // files: must outlive this object. elsewhere: paths, by name, of libraries in places that the
+  // loader does not search, but which something may load first (other packages of an environment).
   Linker(ProcessModel process, const Files* files,
          std::map<std::string, std::string> elsewhere = {});
 
-  // Resolves the file's whole dependency graph and every symbol and version that is bound on the
-  // way. Nothing for a file that is no library of the process's machine.
+  // Resolves the file's whole dependency graph, and every symbol and version that is bound on the
+  // way. Returns empty facts for a file that is not a library of the process's machine.
   LinkFacts link(const std::shared_ptr<const Library>& file, const std::string& path);
 
   const ProcessModel& process() const { return process_; }
   LibrarySearch& search() { return search_; }
-  // What the process has under that name; NULL: nothing.
+  // Returns the library that the process has under that name; NULL: none.
   LinkNode* loaded_as(const std::string& name) const;
-  // Those whose symbols serve every library, in the order in which they are asked.
+  // The libraries whose symbols all libraries can use, in lookup order.
   const std::vector<const LinkNode*>& globals() const { return globals_; }
   const std::string* elsewhere(const std::string& name) const;
 
@@ -49,11 +50,12 @@ class Linker {
   std::deque<LinkNode> loaded_;
   std::unordered_map<std::string, LinkNode*> by_name_;
   std::vector<const LinkNode*> globals_;
-  Mutex mutex_;  // of what follows
-  // Libraries whose symbols were all found, and where. Kept, so that no other gets their address.
+  Mutex mutex_;  // protects the following members
+  // Libraries whose symbols were all found, and the libraries that define them. The pointers keep
+  // both alive, so that no other library gets the same address.
   using LibraryPtr = std::shared_ptr<const Library>;
   std::map<LibraryPtr, std::vector<LibraryPtr>> complete_;
-  // Of libraries that lack symbols, the undefined ones that relocations refer to.
+  // For libraries that lack symbols: the undefined symbols that relocations refer to.
   std::map<LibraryPtr, std::vector<uint32_t>> relocated_;
 };
 

@@ -16,11 +16,12 @@
 namespace opdock {
 namespace {
 
-// The layout that glibc has written since 2.1: a head, entries, texts; offsets from the head.
+// The layout that glibc has written since 2.1: a head, entries, texts. Offsets count from the head.
 constexpr std::string_view kMagic = "glibc-ld.so.cache1.1";
 constexpr size_t kCacheHeadBytes = 48, kCacheEntryBytes = 24;
-// Since 2.33 the head says where a directory of extensions is; the second lists names of hwcaps,
-// and an entry's upper word with this bit has the number of one.
+// Since 2.33 the head has the offset of a directory of extensions. The extension with the tag 1
+// lists names of hwcaps. If an entry's upper word has this bit, the lower word is the index of a
+// name.
 constexpr uint32_t kExtensionMagic = 0xeaa42174, kHwcapsTag = 1;
 constexpr uint32_t kExtensionBit = 0x40000000, kExtensionMask = 0xfffffc00;
 
@@ -36,7 +37,7 @@ std::string get_text(std::span<const uint8_t> bytes, uint64_t at) {
   return {begin, std::find(begin, bytes.end(), 0)};
 }
 
-// The offsets of the names of hwcaps, which each are a u32; empty where there are none.
+// Returns the offsets of the names of hwcaps, each a u32; empty if there are none.
 std::span<const uint8_t> find_hwcaps(std::span<const uint8_t> bytes, size_t base) {
   const auto part = [&](uint64_t at, uint64_t size) {
     return at > bytes.size() || size > bytes.size() - at
@@ -68,7 +69,7 @@ KnownCache& known_cache = *new KnownCache;
 LoaderCache parse_loader_cache(std::span<const uint8_t> bytes, uint16_t machine) {
   LoaderCache cache;
   const auto found = std::search(bytes.begin(), bytes.end(), kMagic.begin(), kMagic.end());
-  const size_t base = static_cast<size_t>(found - bytes.begin());  // an older part may precede it
+  const size_t base = static_cast<size_t>(found - bytes.begin());  // an older layout may precede it
   if (bytes.size() < kCacheHeadBytes || base > bytes.size() - kCacheHeadBytes) return cache;
   const uint64_t count = get_u32(bytes, base + kMagic.size());
   if (count > (bytes.size() - base - kCacheHeadBytes) / kCacheEntryBytes) return cache;

@@ -1,4 +1,4 @@
-// One library in a process: there already, or loaded with the file that is asked about.
+// A library in a process: it is there already, or it would be loaded with the file in question.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -13,13 +13,13 @@
 namespace opdock {
 
 struct LinkNode {
-  std::string path;                // empty: in no file
-  std::vector<std::string> names;  // under which it was asked for, and its soname
+  std::string path;                // empty: it is not in a file
+  std::vector<std::string> names;  // the names by which it was needed, and its soname
   bool is_root = false, is_loaded = false, is_global = false;
-  bool is_assumed = false;  // nobody knows its symbols
-  bool is_refused = false;  // it is there, and the loader does not take it
+  bool is_assumed = false;  // its symbols are unknown
+  bool is_refused = false;  // it exists, but the loader refuses it
   Needer needer;
-  // Of a loaded one: read when first looked at; NULL if that cannot be done.
+  // For a loaded library: read at the first use; NULL if it cannot be read.
   mutable std::shared_ptr<const Library> library;
   mutable std::once_flag once;
 

@@ -15,8 +15,9 @@
 namespace opdock {
 namespace {
 
-// The loader has relocated some of these addresses in place and left others as offsets, depending
-// on its version; an offset is below the load address.
+// Returns the soname of a loaded object, or NULL. Depending on its version, the loader has
+// relocated some addresses in the dynamic section and left others as offsets; an offset is less
+// than the load address.
 const char* soname_of(const dl_phdr_info& object) {
   const char* strings = nullptr;
   uint64_t soname = 0;
@@ -39,7 +40,7 @@ const char* soname_of(const dl_phdr_info& object) {
 
 struct Visit {
   std::vector<LoadedLibrary> libraries;
-  uintptr_t tls_begin = UINTPTR_MAX, tls_end = 0;  // of this thread, in the static block
+  uintptr_t tls_begin = UINTPTR_MAX, tls_end = 0;  // TLS of this thread in the static block
   size_t tls_block = 0;                            // the static block's size
 };
 
@@ -59,16 +60,16 @@ int visit_object(dl_phdr_info* object, size_t, void* context) {
     }
   }
   const std::string path = object->dlpi_name == nullptr ? "" : object->dlpi_name;
-  if (path.empty()) return 0;  // the program: others need it by no name
+  if (path.empty()) return 0;  // the program: no library needs it by name
   LoadedLibrary library{{path}, path, false, false};
   if (const char* soname = soname_of(*object)) library.names.emplace_back(soname);
-  if (path.find('/') == std::string::npos) library.path.clear();  // the kernel's, in no file
+  if (path.find('/') == std::string::npos) library.path.clear();  // the vDSO, which is in no file
   visit->libraries.push_back(std::move(library));
   return 0;
 }
 
-// The static TLS block's size and alignment, which the loader tells to libraries of its own family.
-// Sanitizers go by this function too.
+// Returns the size and the alignment of the static TLS block from a private function of the loader,
+// which sanitizers use too.
 bool static_tls_block(size_t* size, size_t* align) {
   using Get = void(size_t*, size_t*);
   const auto get = reinterpret_cast<Get*>(::dlsym(RTLD_DEFAULT, "_dl_get_tls_static_info"));
@@ -80,7 +81,7 @@ bool static_tls_block(size_t* size, size_t* align) {
 std::optional<int64_t> tls_left(const Visit& visit) {
   if (visit.tls_block == 0 || visit.tls_end == 0) return std::nullopt;
 #if defined(__x86_64__)
-  // The blocks lie below the thread pointer, the thread's descriptor above it.
+  // The TLS blocks are below the thread pointer, the thread's descriptor is above it.
   const auto* descriptor =
       static_cast<const uint32_t*>(::dlsym(RTLD_DEFAULT, "_thread_db_sizeof_pthread"));
   if (descriptor == nullptr) return std::nullopt;
@@ -97,12 +98,13 @@ void add_tls(const Visit& visit, size_t align, ProcessModel* process) {
   if (align != 0) process->tls_align = align;
 }
 
-// What a process begins with: those of `needed` and what they need in turn.
+// Adds the libraries that a process begins with: `needed` and everything that those need.
 void start_with(const std::vector<std::string>& needed, const Needer& program,
                 ProcessModel* process) {
   static const Files& files = *new Files;
   LibrarySearch search(process->places, &files);
-  process->loaded.push_back({{"linux-vdso.so.1"}, {}, false, false});  // the kernel's, in no file
+  // The vDSO, which is in no file.
+  process->loaded.push_back({{"linux-vdso.so.1"}, {}, false, false});
   std::deque<Needer> needers = {program};
   std::vector<std::pair<std::string, const Needer*>> queue;
   for (const std::string& name : needed) queue.emplace_back(name, &needers.front());
@@ -178,7 +180,8 @@ std::optional<ProcessModel> started_program(const std::string& path, int cpu_lev
   if (program == nullptr || program->machine != kThisMachine) return std::nullopt;
   std::vector<LoadedLibrary> ignored;
   ProcessModel process = model_here(cpu_level, &ignored);
-  std::error_code failed;  // $ORIGIN is where the program itself lies, not a link to it
+  // $ORIGIN is the folder of the program itself, not of a link to it.
+  std::error_code failed;
   const std::filesystem::path real = std::filesystem::canonical(path, failed);
   const Needer needer(failed ? path : real.string(), program->dynamic, nullptr);
   process.places.program = needer;

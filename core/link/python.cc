@@ -23,8 +23,8 @@ bool is_digit(char c) {
   return c >= '0' && c <= '9';
 }
 
-// "3.11" of "python3.11" or "libpython3.11.so.1.0", "3.13t" of "python3.13t"; empty where it is not
-// there.
+// Returns "3.11" for "python3.11" or "libpython3.11.so.1.0", "3.13t" for "python3.13t", and "" for
+// other names.
 std::string version_in(const std::string& name) {
   const size_t at = name.find("python3.");
   if (at == name.npos) return {};
@@ -35,7 +35,7 @@ std::string version_in(const std::string& name) {
   return name.substr(at + 6, end - at - 6);
 }
 
-// "3.13t" of the digits "313t"; empty for others.
+// Returns "3.13t" for the digits "313t", and "" for other texts.
 std::string version_of_digits(std::string_view digits) {
   const bool is_free = digits.ends_with('t');
   const std::string_view minor =
@@ -58,8 +58,8 @@ bool fits_need(const std::string& version, const PythonNeed& need) {
   return !version.ends_with('t') && minor_of(version) >= minor_of(need.version);
 }
 
-// Where pyenv keeps the interpreters that the scripts in `folder` start: first those that it would
-// choose, by its variable and its file.
+// Returns the folders of the interpreters that pyenv's shims in `folder` start. Those that pyenv
+// would choose, by its variable or its file, come first.
 std::vector<std::string> behind_shims(const std::string& folder) {
   constexpr std::string_view kShims = "/shims";
   if (!folder.ends_with(kShims)) return {};
@@ -81,8 +81,8 @@ std::vector<std::string> behind_shims(const std::string& folder) {
   return folders;
 }
 
-// The version of a program, by its own name or by the library that is most of it; empty: it is no
-// interpreter, but a script that starts one, say.
+// Returns a Python interpreter's version, from the program's name or its libpython; "" if it is
+// none, such as a script that starts one.
 std::string version_of(const std::string& path) {
   const auto program = LibraryPool::shared().get(path, Files());
   if (program == nullptr || program->machine != kThisMachine) return {};

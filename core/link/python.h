@@ -1,4 +1,4 @@
-// Extension modules: which interpreter's process they are for.
+// Finds out which Python interpreter an extension module is for.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -10,33 +10,34 @@
 
 namespace opdock {
 
-// "PyList_New", "_Py_Dealloc".
+// Returns whether the name is in Python's C API: "PyList_New", "_Py_Dealloc".
 inline bool is_python_symbol(std::string_view name) {
   return name.starts_with("Py") || name.starts_with("_Py");
 }
 
-// Whether the library wants symbols of the interpreter that none of the libraries it names has.
+// Returns whether the library wants symbols of the interpreter and names no libpython that has
+// them.
 bool wants_python(const Library& library);
 
-// Which interpreters a file is for.
+// The Python interpreters that a file is for.
 struct PythonNeed {
-  std::string version = {};  // "3.11"; "3.13t": the free-threaded one; empty: not known
+  std::string version = {};  // "3.11"; "3.13t": free-threaded; empty: unknown
   bool or_newer = false;     // the stable ABI: that version and all later ones
-  bool is_another = false;   // PyPy, GraalPy: none is looked for
+  bool is_another = false;   // PyPy, GraalPy: none is searched for
   std::string text() const;  // "Python 3.11 or newer"
   auto operator<=>(const PythonNeed&) const = default;
 };
 
-// What a file's name says, "x.cpython-311-x86_64-linux-gnu.so", or the folder of packages that it
-// is in, ".../lib/python3.11/site-packages/…". Of "x.abi3.so" and "x.so" nothing is known by the
-// name.
+// Returns the version from a file's name, "x.cpython-311-x86_64-linux-gnu.so", or from the packages
+// folder that contains it, ".../lib/python3.11/site-packages/…". The names "x.abi3.so" and "x.so"
+// tell nothing.
 PythonNeed python_of_path(const std::string& path);
-// What a wheel's tags say: "cp39" and "abi3"; "py3" says nothing.
+// Returns the version from a wheel's tags, such as "cp39" and "abi3"; "py3" tells nothing.
 PythonNeed python_of_tags(const std::string& python, const std::string& abi);
 
-// The path of an interpreter's program of those, or of any CPython 3 where no version is known:
-// `preferred` (empty: none) if it fits, that of $VIRTUAL_ENV, then those in PATH, where pyenv's
-// shims stand for the interpreters behind them. nullopt: none here.
+// Returns the path of an interpreter that fits, or of any CPython 3 if no version is known; nullopt
+// if there is none. The order is: `preferred` (empty: none), that of $VIRTUAL_ENV, those in PATH
+// (with pyenv's interpreters in place of its shims), and those in /usr/bin.
 std::optional<std::string> find_python(const PythonNeed& need, const std::string& preferred);
 
 }  // namespace opdock

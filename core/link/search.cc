@@ -23,13 +23,14 @@ std::vector<std::string> split(const std::string& paths, const char* separators)
     const size_t end = std::min(paths.find_first_of(separators, begin), paths.size());
     std::string part = paths.substr(begin, end - begin);
     while (part.size() > 1 && part.back() == '/') part.pop_back();
-    parts.push_back(part.empty() ? "." : std::move(part));  // empty: the working folder
+    // An empty part means the working folder.
+    parts.push_back(part.empty() ? "." : std::move(part));
     begin = end + 1;
   }
   return parts;
 }
 
-// Puts `value` for "$TOKEN" and "${TOKEN}".
+// Replaces "$TOKEN" and "${TOKEN}" by `value`.
 void replace_token(std::string* text, const std::string& token, const std::string& value) {
   for (const std::string& spelling : {"${" + token + "}", "$" + token}) {
     size_t at = 0;
@@ -40,7 +41,8 @@ void replace_token(std::string* text, const std::string& token, const std::strin
   }
 }
 
-// The loader reads it once, when the process starts: what setenv did since does not count.
+// Returns LD_LIBRARY_PATH as it was when the process started: the loader reads it only then, so
+// later calls of setenv have no effect.
 std::vector<std::string> started_with_library_path() {
   constexpr std::string_view kName = "LD_LIBRARY_PATH=";
   if (::getauxval(AT_SECURE) != 0) return {};
@@ -55,8 +57,9 @@ std::vector<std::string> started_with_library_path() {
   return {};
 }
 
-// The folders that the loader was built with, the only ones that it does not tell by name: what it
-// searches for the C library, which has no RUNPATH, less what is known to come from elsewhere.
+// Returns the folders that were built into the loader. The loader does not name them separately:
+// they are the folders that it searches for the C library, which has no RUNPATH, except those that
+// are known to come from elsewhere.
 std::vector<std::string> built_in_folders(const std::vector<std::string>& known) {
   std::vector<std::string> folders;
   void* const handle = ::dlopen("libc.so.6", RTLD_LAZY | RTLD_NOLOAD);
@@ -80,7 +83,7 @@ std::vector<std::string> built_in_folders(const std::vector<std::string>& known)
   return {"/lib" + triplet, "/usr/lib" + triplet, "/lib64", "/usr/lib64", "/lib", "/usr/lib"};
 }
 
-// What lies behind $LIB: the system's folder for 64-bit libraries, below / and /usr.
+// Returns the value of $LIB: the system's folder for 64-bit libraries, relative to / and /usr.
 std::string lib_token_of(const std::vector<std::string>& system_folders) {
   for (const std::string& folder : system_folders) {
     if (folder.starts_with("/lib/") || folder == "/lib64") return folder.substr(1);
@@ -106,8 +109,9 @@ SearchPlaces make_places() {
   return places;
 }
 
-// The variants of libraries for better processors, best first. Before 2.37 glibc also looked into
-// folders named after the features: every combination of these, the first word weighing most.
+// Adds the subfolders for library variants for newer processors, best first. Before 2.37, glibc
+// also searched folders named after processor features: every combination of the words below,
+// ordered like binary numbers whose highest bit is the first word.
 void add_subfolders(int cpu_level, SearchPlaces* places) {
   places->platform_token = kThisMachine == EM_X86_64 ? "x86_64" : "aarch64";
   const Version glibc = Version::parse(gnu_get_libc_version()).value_or(Version{2, 40});
@@ -185,7 +189,7 @@ std::optional<FoundLibrary> LibrarySearch::at(const std::string& path) {
   }
   if (library != nullptr && is_passed_over(*library, places_.machine)) library = nullptr;
   const std::lock_guard lock(mutex_);
-  // Another thread may have read it meanwhile: all go by the one that came first.
+  // Another thread may have read it meanwhile; all threads use the result that came first.
   library = files_at_.try_emplace(path, std::move(library)).first->second;
   if (library == nullptr) return std::nullopt;
   return FoundLibrary{path, std::move(library)};
@@ -256,7 +260,7 @@ std::optional<FoundLibrary> LibrarySearch::find_in_system(const std::string& nam
 }
 
 std::optional<FoundLibrary> LibrarySearch::find(const std::string& name, const Needer& needer) {
-  if (name.empty()) return std::nullopt;  // dlopen would take it for the program itself
+  if (name.empty()) return std::nullopt;  // dlopen would take it for the program
   if (name.find('/') != std::string::npos) return at(expand(name, needer.folder));
   if (!needer.has_runpath) {
     for (const Needer* by = &needer; by != nullptr; by = by->parent) {
@@ -290,7 +294,7 @@ std::optional<std::string> loaded_under(const std::string& name) {
 std::optional<std::string> find_library(const std::string& name) {
   static const Files& files = *new Files;
   SearchPlaces places = places_here(0);
-  // What is found is opened by its path, so what the variable says now counts.
+  // The caller opens the library by its path, so the variable's current value counts.
   const char* const folders = ::secure_getenv("LD_LIBRARY_PATH");
   places.library_path = split(folders == nullptr ? "" : folders, ":;");
   LibrarySearch search(std::move(places), &files);

@@ -1,4 +1,4 @@
-// Finding libraries the way the dynamic loader does, without loading any.
+// Finds libraries in the way of the dynamic loader, without loading any.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -19,7 +19,7 @@ namespace opdock {
 
 std::string folder_of(const std::string& path);
 
-// What a library's place depends on, of the file that needs it.
+// Properties of the file that needs a library, on which the search depends.
 struct Needer {
   Needer() = default;
   Needer(const std::string& path, const Dynamic& dynamic, const Needer* loaded_by)
@@ -32,24 +32,26 @@ struct Needer {
   std::string folder;  // for $ORIGIN
   std::string rpath, runpath;
   bool has_runpath = false, no_default_folders = false;
-  const Needer* parent = nullptr;  // who loaded this file: RPATHs are inherited
+  const Needer* parent = nullptr;  // the file that loaded this one: RPATHs are inherited
 };
 
-// Where the loader of one process looks.
+// The places that the loader of one process searches.
 struct SearchPlaces {
   uint16_t machine = kThisMachine;
-  int cpu_level = 0;  // x86-64: 2 to 4; 0: the loader does not ask
-  // In each folder these come first, in this order: "glibc-hwcaps/x86-64-v3", "haswell".
+  int cpu_level = 0;  // x86-64: 2 to 4; 0: the loader does not check it
+  // Subfolders that are searched first in each folder, in this order: "glibc-hwcaps/x86-64-v3",
+  // "haswell".
   std::vector<std::string> subfolders;
-  std::vector<std::string> library_path;  // LD_LIBRARY_PATH, as the process was started with
+  std::vector<std::string> library_path;  // LD_LIBRARY_PATH at the start of the process
   std::vector<std::string> system_folders;
-  bool has_cache = false;                    // this machine's ld.so.cache, read when first needed
-  std::shared_ptr<const LoaderCache> cache;  // or this one
-  std::string lib_token = "lib64", platform_token;  // what $LIB and $PLATFORM stand for
-  Needer program;                                   // whose RPATH is the last to be inherited
+  bool has_cache = false;  // uses this machine's ld.so.cache, read when first needed
+  std::shared_ptr<const LoaderCache> cache;         // uses this cache instead
+  std::string lib_token = "lib64", platform_token;  // the values of $LIB and $PLATFORM
+  Needer program;                                   // its RPATH is inherited last
 };
 
-// Those of this process, or of a process that it starts. cpu_level: MachineFacts::cpu_level.
+// Returns the places for this process or for one that it starts. cpu_level:
+// MachineFacts::cpu_level.
 SearchPlaces places_here(int cpu_level);
 
 struct FoundLibrary {
@@ -57,7 +59,7 @@ struct FoundLibrary {
   std::shared_ptr<const Library> library;  // never NULL
 };
 
-// One process's search. Remembers what lies where, so it is for one scan. Thread-safe.
+// The search of one process. Caches what it finds, so use one object per scan. Thread-safe.
 class LibrarySearch {
  public:
   LibrarySearch(SearchPlaces places, const Files* files)
@@ -66,9 +68,9 @@ class LibrarySearch {
   const SearchPlaces& places() const { return places_; }
   const Files& files() const { return *files_; }
 
-  // The library that `name`, a NEEDED entry or an argument of dlopen, leads to. Order: RPATHs,
+  // Finds the library for `name`, a NEEDED entry or an argument of dlopen. Order: RPATHs,
   // LD_LIBRARY_PATH, RUNPATH, /etc/ld.so.cache, the system's folders, each with its glibc-hwcaps.
-  // Libraries for other machines are passed over; any other file ends the search, whatever it is.
+  // Skips libraries for other machines; any other file ends the search, whatever it is.
   std::optional<FoundLibrary> find(const std::string& name, const Needer& needer);
 
  private:
@@ -82,18 +84,19 @@ class LibrarySearch {
 
   const SearchPlaces places_;
   const Files* files_;
-  Mutex mutex_;  // of what follows
+  Mutex mutex_;  // protects the following members
   std::map<std::string, std::shared_ptr<const Library>> files_at_;
-  std::map<std::string, std::vector<std::string>> subfolders_;  // of the folders seen
+  std::map<std::string, std::vector<std::string>> subfolders_;  // of the folders searched so far
 };
 
-// The path of what this process's loader has under that name, by an alias too; nullopt: nothing. A
-// name with a slash is not asked about: the loader would open what lies there, a FIFO without end.
+// Returns the path of the library that this process's loader has under that name, also by an alias;
+// nullopt: none. Names with a slash are not looked up: the loader would open that file, and a FIFO
+// would block for ever.
 std::optional<std::string> loaded_under(const std::string& name);
 
-// Where a library of that name or path is, for who then opens it by its path: searched for as
-// dlopen would, with LD_LIBRARY_PATH as it is now, and at last what the process has loaded.
-// nullopt: nowhere. Thread-safe.
+// Returns the path of a library of that name or path, for a caller that opens it by the path.
+// Searches as dlopen does, with the current LD_LIBRARY_PATH, and finally among the libraries of
+// this process. nullopt: not found. Thread-safe.
 std::optional<std::string> find_library(const std::string& name);
 
 }  // namespace opdock
