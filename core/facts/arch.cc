@@ -37,7 +37,7 @@ std::optional<CudaArch> parse_cuda_gpu(std::string_view text) {
     const std::optional<CudaArch> arch = parse_cuda_arch(text);
     return arch && !arch->is_virtual ? arch : std::nullopt;
   }
-  // One digit behind the point, and perhaps a suffix.
+  // One digit follows the point, and perhaps a suffix.
   const std::string_view minor = text.substr(point + 1);
   const bool has_suffix = minor.ends_with('a') || minor.ends_with('f');
   if (minor.size() != (has_suffix ? 2u : 1u) || point == 0 || point > 2) return std::nullopt;

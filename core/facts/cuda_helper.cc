@@ -27,7 +27,7 @@ struct Output {
   std::string problem;
 };
 
-// Reads until the helper closes its end, or the deadline.
+// Reads until the helper closes its end of the pipe, or until the deadline.
 void read_all(int fd, Clock::time_point deadline, Output* output) {
   char buffer[4096];
   for (;;) {
@@ -48,10 +48,11 @@ void read_all(int fd, Clock::time_point deadline, Output* output) {
   }
 }
 
-// Starts the helper; *answer is where what it writes is read, unchanged and *problem if it cannot
-// be.
+// Starts the helper and sets *answer to the descriptor from which its output is read. On failure
+// sets *problem and leaves *answer unchanged.
 Child start_helper(const Environment& environment, int* answer, std::string* problem) {
-  const NoFork whole;  // a forked child would keep open what shows the end by being closed
+  // A forked child would keep the pipe open, and its closing shows that the helper has ended.
+  const NoFork whole;
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) {
     *problem = std::string("pipe: ") + std::strerror(errno);
@@ -76,7 +77,7 @@ Output run_helper(const Environment& environment) {
   if (answer < 0) return output;
   const Fd closed(answer);
   read_all(answer, Clock::now() + environment.helper_deadline, &output);
-  // It has closed its output, or has hung: either way it has nothing more to say.
+  // The helper has closed its output or hangs: it will write nothing more.
   helper.signal(SIGKILL);
   helper.reap();
   return output;
@@ -88,7 +89,7 @@ void use_answer(const nlohmann::json& answer, MachineFacts* facts) {
     const uint32_t cuda = answer["cuda"].get<uint32_t>();
     facts->cuda_driver = Version{cuda / 1000, cuda % 1000 / 10};
   }
-  // The driver itself has applied the visibility variables and its order.
+  // The driver itself has already applied the visibility variables and its order.
   for (const nlohmann::json& device : answer.at("devices")) {
     Gpu gpu{};
     gpu.backend = Backend::kCuda;

@@ -1,5 +1,5 @@
-// CUDA facts where NVML is missing or broken (WSL, Jetson): a short-lived process initialises the
-// driver, so that this one stays fit for fork.
+// Gets CUDA facts where NVML is missing or broken (WSL, Jetson). A short-lived process initialises
+// the driver, so that this process can still fork.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -9,8 +9,8 @@
 namespace opdock {
 
 // Runs environment.helper once, waits for at most environment.helper_deadline, and fills in the
-// CUDA members of `facts`. A helper that is missing, fails, prints nonsense or hangs (it is killed)
-// is named in facts->cuda_problem.
+// CUDA members of `facts`. If the helper is missing, fails, prints nonsense or hangs (then it is
+// killed), facts->cuda_problem says so.
 void ask_cuda_helper(const Environment& environment, MachineFacts* facts);
 
 }  // namespace opdock

@@ -14,7 +14,7 @@ namespace {
 
 std::string find_helper() {
   const std::string& folder = own_folder();
-  // Beside the library (a wheel), in its build tree, in its prefix, where it was configured to be.
+  // Next to the library (a wheel), in its build tree, in its prefix, in the configured folder.
   for (const std::string& path :
        {folder + "/opdock-probe", folder + "/facts/opdock-probe",
         folder + "/../libexec/opdock/opdock-probe", folder + "/../../libexec/opdock/opdock-probe",
@@ -34,7 +34,7 @@ Environment current_environment() {
         "HSA_XNACK", "HSA_OVERRIDE_GFX_VERSION", "TORCH_CUDA_ARCH_LIST", "PYTORCH_ROCM_ARCH"}) {
     if (const char* value = std::getenv(name)) environment.variables[name] = value;
   }
-  // Where to look for files is not the caller's to say in a privileged program.
+  // In a privileged program the caller must not choose where files are searched.
   for (const char* name :
        {"PATH", "VIRTUAL_ENV", "CONDA_PREFIX", "CUDA_HOME", "CUDA_PATH", "ROCM_PATH", "HOME"}) {
     if (const char* value = secure_getenv(name)) environment.variables[name] = value;

@@ -1,5 +1,4 @@
-// Where the probes look. Everything outside this process that they consult is named here, so that
-// tests can put their own in its place.
+// Names everything outside this process that the probes consult, so that tests can replace it.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -12,16 +11,16 @@ namespace opdock {
 
 struct Environment {
   std::string nvml = "libnvidia-ml.so.1";  // a name or path for dlopen
-  std::string cuda = "libcuda.so.1";       // only looked for, never initialised
+  std::string cuda = "libcuda.so.1";       // only searched for, never initialised
   std::string helper;                      // opdock-probe's path; empty: none installed
   std::chrono::milliseconds helper_deadline{10000};
-  // Where KFD's class/kfd and its devices kfd and dri are; below $OPDOCK_KFD if that is set, for
-  // containers that see them elsewhere, and for tests.
+  // The roots of KFD's class/kfd and of its devices kfd and dri. If $OPDOCK_KFD is set, they are
+  // below it: for containers that have them in another place, and for tests.
   std::string sysfs = "/sys";
   std::string dev = "/dev";
-  std::string opt = "/opt";  // where rocm, rocm-6.2.0, … are
-  std::string root;          // before /usr where tools are looked for; empty: the real one
-  // CUDA_VISIBLE_DEVICES, PATH and the like; one that is not set is absent.
+  std::string opt = "/opt";  // the folder of rocm, rocm-6.2.0, …
+  std::string root;          // prefix of /usr where tools are searched; empty: the real root
+  // The values of CUDA_VISIBLE_DEVICES, PATH and others; a variable that is not set is absent.
   std::map<std::string, std::string> variables;
 
   std::optional<std::string> variable(const std::string& name) const {
@@ -31,8 +30,8 @@ struct Environment {
   }
 };
 
-// This process's own: its variables as they are now, and the helper that belongs to this library.
-// In a privileged program (AT_SECURE) the variables that name folders are left out.
+// Returns this process's environment: the current variables, and the helper that belongs to this
+// library. In a privileged program (AT_SECURE), variables that name folders are left out.
 Environment current_environment();
 
 }  // namespace opdock

@@ -36,11 +36,11 @@ F* find(const std::string& path, const char* symbol) {
   void* const library = dlopen(path.c_str(), RTLD_LAZY | RTLD_NOLOAD);
   if (!library) return nullptr;
   F* const function = reinterpret_cast<F*>(dlsym(library, symbol));
-  dlclose(library);  // gives back only the reference taken here
+  dlclose(library);  // releases only the reference taken here
   return function;
 }
 
-// A constant of the runtime library; asking for it does not touch the driver.
+// The version is a constant of the runtime library; asking for it does not touch the driver.
 std::optional<Version> cudart_version(const std::string& path) {
   auto* const get = find<int(int*)>(path, "cudaRuntimeGetVersion");
   int version = 0;
@@ -48,7 +48,7 @@ std::optional<Version> cudart_version(const std::string& path) {
   return Version{static_cast<uint32_t>(version / 1000), static_cast<uint32_t>(version % 1000 / 10)};
 }
 
-// libtorch's stable interface gives major, minor and patch in the top three bytes.
+// libtorch's stable interface returns major, minor and patch in the top three bytes.
 std::optional<Version> torch_version(const std::string& path) {
   auto* const get = find<uint64_t()>(path, "aoti_torch_abi_version");
   if (!get) return std::nullopt;
@@ -68,7 +68,8 @@ std::optional<Version> python_version() {
 
 bool note_in_process(const std::string& library, const std::string& version) {
   std::string_view text = version;
-  // "2.14.0a0+git1234", "2.13.0rc1": the numbers before the first letter.
+  // For versions such as "2.14.0a0+git1234" and "2.13.0rc1", the numbers before the first letter
+  // count.
   text = text.substr(0, text.find_first_not_of("0123456789."));
   const std::optional<Version> parsed = Version::parse(text);
   if (!parsed || library.empty()) return false;

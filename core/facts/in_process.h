@@ -1,4 +1,4 @@
-// Libraries in this process that a plugin may declare.
+// Records the versions of libraries in this process that a plugin may require.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -6,10 +6,10 @@
 
 namespace opdock {
 
-// Records that `library` ("torch", "python") is in this process in `version` ("2.13.0+cpu"), where
-// the caller knows that better than can be found out: Python knows torch.__version__. A later call
-// for the same library replaces an earlier one. False if the version cannot be read: nothing is
-// recorded then. Thread-safe.
+// Records that `library` ("torch", "python") is in this process in `version` ("2.13.0+cpu"). For
+// callers that know more than a probe finds out: Python knows torch.__version__. A later call for
+// the same library replaces an earlier one. Returns false if the version cannot be parsed; then
+// nothing is recorded. Thread-safe.
 bool note_in_process(const std::string& library, const std::string& version);
 
 }  // namespace opdock

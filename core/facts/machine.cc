@@ -13,7 +13,7 @@ struct Known {
   Turn turn;
   std::unique_ptr<const MachineFacts> facts;
 };
-Known& known = *new Known;  // never destroyed: threads may still ask while the process ends
+Known& known = *new Known;  // never destroyed: threads may still use it while the process ends
 
 }  // namespace
 

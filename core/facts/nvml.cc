@@ -11,7 +11,7 @@
 namespace opdock {
 namespace {
 
-// NVML's C interface as its reference manual gives it; the header is not needed.
+// NVML's C interface as in its reference manual; the header is not needed.
 using Device = void*;
 struct Memory {
   unsigned long long total, free, used;
@@ -41,7 +41,7 @@ bool find(void* library, const char* name, F** out) {
   return *out != nullptr;
 }
 
-// The name of the first function that is missing, or NULL.
+// Returns the name of the first function that is missing, or NULL.
 const char* bind(void* library, Nvml* nvml) {
   if (!find(library, "nvmlInit_v2", &nvml->init)) return "nvmlInit_v2";
   if (!find(library, "nvmlShutdown", &nvml->shutdown)) return "nvmlShutdown";
@@ -79,15 +79,15 @@ void add_instances(const Nvml& nvml, Device device, int parent, NvmlFacts* facts
   if (nvml.max_instances(device, &count) != kSuccess) return;
   for (unsigned i = 0; i < count; ++i) {
     Device instance = nullptr;
-    if (nvml.instance(device, i, &instance) != kSuccess) continue;  // an empty slot
+    if (nvml.instance(device, i, &instance) != kSuccess) continue;  // an unused slot
     Memory memory{};
     nvml.memory(instance, &memory);
     facts->instances.push_back({text_of(nvml.uuid, instance), parent, memory.total});
   }
 }
 
-// One GPU that cannot be asked (fallen off the bus, or no permission) is named and left out: CUDA
-// does not see it either.
+// Leaves out a GPU that does not answer (it has fallen off the bus, or there is no permission), and
+// reports it as the problem: CUDA does not see it either.
 void add_gpu(const Nvml& nvml, unsigned index, bool with_instances, NvmlFacts* facts) {
   Device device = nullptr;
   Gpu gpu{};
@@ -113,8 +113,8 @@ void add_gpu(const Nvml& nvml, unsigned index, bool with_instances, NvmlFacts* f
 
 NvmlFacts ask_nvml(const std::string& library, bool with_instances) {
   NvmlFacts facts;
-  // NVML locks itself. A child of a process that was forked while a thread was in there would wait
-  // for ever: it does not go in.
+  // NVML has a lock of its own. In a child that was forked while another thread was inside NVML,
+  // calling it would block for ever, so such a child does not.
   static Turn asking;
   const Turn::Took took = asking.take();
   if (took == Turn::Took::kLeft) asking.give_back_as_left();
@@ -124,7 +124,8 @@ NvmlFacts ask_nvml(const std::string& library, bool with_instances) {
     return facts;
   }
   const Taken turn(&asking, std::adopt_lock);
-  // Never closed: other code in the process may use it, and its unloading is not tested by anyone.
+  // The library is never closed: other code in the process may use it, and nobody tests unloading
+  // it.
   void* const handle = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (!handle) {
     facts.problem = library + " is not installed";

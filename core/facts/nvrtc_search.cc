@@ -12,11 +12,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A library of the toolkit.
+// A library of the CUDA Toolkit.
 struct ToolkitLibrary {
-  const char* prefix;                // of its files, before the major version
-  const char* wheel;                 // its folder in wheels for CUDA 12
-  std::array<const char*, 2> names;  // what is left to ld.so
+  const char* prefix;                // of its file names, before the major version
+  const char* wheel;                 // its folder in the wheels for CUDA 12
+  std::array<const char*, 2> names;  // the names that the loader is asked for
 };
 constexpr ToolkitLibrary kNvrtc = {
     "libnvrtc.so.", "cuda_nvrtc", {"libnvrtc.so.12", "libnvrtc.so.13"}};
@@ -29,12 +29,13 @@ class ToolkitSearch {
                 std::vector<std::string>* searched, std::vector<std::string>* tested)
       : library_(library), found_(found), searched_(searched), tested_(tested) {}
 
-  // Notes that what is in the folder, or whether it is there, counted.
+  // Records that the result depends on the folder's contents, or on whether it exists.
   void note(const fs::path& folder) {
     if (tested_ != nullptr) tested_->push_back(folder.string());
   }
 
-  // Takes every libNAME.so.MAJOR… in the folder; libnvrtc.alt.so and the builtins are not it.
+  // Adds every libNAME.so.MAJOR… in the folder. The prefix excludes libnvrtc.alt.so and the
+  // builtins.
   void folder(const fs::path& folder) {
     note(folder);
     std::error_code failed;
@@ -65,7 +66,7 @@ class ToolkitSearch {
     for (const fs::path& toolkit : toolkits) folder(toolkit / "lib");
   }
 
-  // PREFIX/lib/python3.*/{site,dist}-packages
+  // Searches PREFIX/lib/python3.*/{site,dist}-packages.
   void python_prefix(const fs::path& prefix) {
     note(prefix / "lib");
     std::error_code failed;
@@ -119,8 +120,8 @@ std::vector<std::string> candidates(const ToolkitLibrary& library,
     search.python_prefix(prefix);
     search.toolkit(prefix);
   }
-  // The Python that the user's PATH finds first. An entry that is empty or relative would name
-  // another one in every working directory.
+  // The Python that PATH finds first. Empty and relative entries are skipped: they would mean
+  // another folder in every working directory.
   std::string path = variable("PATH");
   for (size_t begin = 0; begin < path.size();) {
     size_t end = std::min(path.find(':', begin), path.size());
@@ -141,7 +142,7 @@ std::vector<std::string> candidates(const ToolkitLibrary& library,
   for (const char* name : {"CUDA_HOME", "CUDA_PATH"})
     if (std::string root = variable(name); !root.empty()) search.toolkit(root);
   search.toolkit(environment.root + "/usr/local/cuda");
-  // What remains is up to ld.so: LD_LIBRARY_PATH, ld.so.conf.
+  // The loader finds the rest: LD_LIBRARY_PATH, ld.so.conf.
   for (const char* name : library.names) found.push_back(name);
   if (searched) {
     std::sort(looked.begin(), looked.end());

@@ -1,4 +1,4 @@
-// opdock-probe: initialises the CUDA driver in a process of its own and prints what it finds as one
+// opdock-probe initialises the CUDA driver in a process of its own and prints what it finds as one
 // JSON object: {"cuda": 13000, "devices": [{"name", "uuid", "major", "minor", "memory"}],
 // "problem"}. The only argument is the driver library to open.
 // SPDX-License-Identifier: Apache-2.0
@@ -18,7 +18,7 @@ struct Uuid {
   unsigned char bytes[16];
 };
 
-// The driver's C interface as its reference manual gives it; the header is not needed.
+// The driver's C interface as in its reference manual; the header is not needed.
 struct Cuda {
   int (*init)(unsigned) = nullptr;
   int (*driver_version)(int*) = nullptr;
@@ -112,11 +112,12 @@ json ask(const char* library) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  // A driver that hangs must not outlive who asked: a terminal's Ctrl-C does not come here.
+  // This process must die with its parent even if the driver hangs: a Ctrl-C in the terminal does
+  // not reach it.
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   const json answer = ask(argc > 1 ? argv[1] : "libcuda.so.1");
   const std::string text =
-      answer.dump(-1, ' ', false, json::error_handler_t::replace);  // a name may be no UTF-8
+      answer.dump(-1, ' ', false, json::error_handler_t::replace);  // a name may not be valid UTF-8
   std::fwrite(text.data(), 1, text.size(), stdout);
   return std::fflush(stdout) == 0 ? 0 : 1;
 }

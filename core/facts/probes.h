@@ -1,5 +1,5 @@
 // The single probes behind probe_machine(). Each fills in its members of `facts`, never fails, and
-// names what it did not find. Thread-safe unless said otherwise.
+// records in `facts` what it did not find. Thread-safe unless stated otherwise.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -8,25 +8,25 @@
 
 namespace opdock {
 
-// CPU architecture, level and features of this machine; the ELF machine of this process.
+// Finds the CPU's architecture, level and features, and the ELF machine of this process.
 void probe_cpu(MachineFacts* facts);
 
-// Symbol versions of the C library, libstdc++ and libgcc that a plugin will be bound to: those in
-// this process, or, of one that is not in it, those that the loader would find (LD_LIBRARY_PATH,
-// ld.so.cache, the default folders).
+// Finds the symbol versions of the C library, libstdc++ and libgcc that a plugin will be bound to.
+// Examines those in this process or, if one is not loaded, the one that the loader would find
+// (LD_LIBRARY_PATH, ld.so.cache, the default folders).
 void probe_symbol_versions(MachineFacts* facts);
 
-// CUDA driver and visible GPUs, through NVML, or where that is missing or broken through the
-// helper.
+// Finds the CUDA driver and the visible GPUs through NVML or, where that is missing or broken,
+// through the helper.
 void probe_cuda(const Environment& environment, MachineFacts* facts);
 
-// AMD GPUs from KFD's sysfs, ROCm's version from its installation.
+// Finds AMD GPUs in KFD's sysfs, and ROCm's version in its installation.
 void probe_rocm(const Environment& environment, MachineFacts* facts);
 
-// Libraries in this process: python, torch, cudart.
+// Finds the libraries python, torch and cudart in this process.
 void probe_in_process(MachineFacts* facts);
 
-// All of them but probe_in_process; nothing is cached.
+// Runs all of them except probe_in_process; caches nothing.
 MachineFacts probe_machine(const Environment& environment);
 
 }  // namespace opdock

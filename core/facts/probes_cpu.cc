@@ -1,4 +1,5 @@
-// CPU levels. Source: "x86-64 psABI", micro-architecture levels; Intel and AMD manuals for CPUID.
+// Finds the CPU's level and features. Sources: "x86-64 psABI", micro-architecture levels; Intel's
+// and AMD's manuals for CPUID.
 // SPDX-License-Identifier: Apache-2.0
 #include <elf.h>
 #include <sys/utsname.h>
@@ -36,7 +37,7 @@ bool bit(uint32_t word, int index) {
   return (word >> index & 1) != 0;
 }
 
-// The register states that the operating system saves; only readable if it has set OSXSAVE.
+// Returns the register states that the operating system saves; readable only if it has set OSXSAVE.
 uint64_t saved_states(bool osxsave) {
   if (!osxsave) return 0;
   uint32_t low = 0, high = 0;
@@ -44,7 +45,7 @@ uint64_t saved_states(bool osxsave) {
   return static_cast<uint64_t>(high) << 32 | low;
 }
 
-// The processor's own text of three times 16 bytes, with spaces on either side.
+// Returns the processor's own name: three times 16 bytes, with spaces trimmed on both sides.
 std::string probe_model() {
   if (cpuid(0x80000000u).eax < 0x80000004u) return {};
   char text[3 * sizeof(Registers) + 1] = "";
@@ -100,15 +101,16 @@ void probe_level(MachineFacts* facts) {
 
 #elif defined(__aarch64__)
 
-// The main identification register, "midr 0x00000000413fd0c1": processors have no text.
+// Returns the main identification register, "midr 0x00000000413fd0c1": these processors have no
+// name.
 std::string probe_model() {
   std::ifstream file("/sys/devices/system/cpu/cpu0/regs/identification/midr_el1");
   std::string number;
   return file >> number ? "midr " + number : std::string();
 }
 
-// Bits of AT_HWCAP and AT_HWCAP2 as Linux numbers them ("ARM64 ELF hwcaps"): a header's older copy
-// may lack the names.
+// Bits of AT_HWCAP and AT_HWCAP2 by Linux's numbers ("ARM64 ELF hwcaps"), because older headers may
+// lack their names.
 void probe_level(MachineFacts* facts) {
   const unsigned long hwcap = getauxval(AT_HWCAP), hwcap2 = getauxval(AT_HWCAP2);
   const auto add = [&](unsigned long word, int bit, const char* name) {
@@ -141,7 +143,7 @@ void probe_cpu(MachineFacts* facts) {
   if (uname(&name) == 0) facts->cpu_arch = name.machine;
 #if defined(__x86_64__)
   facts->elf_machine = EM_X86_64;
-  facts->cpu_arch = "x86_64";  // uname may speak of the kernel's personality
+  facts->cpu_arch = "x86_64";  // uname may report the kernel's personality
 #elif defined(__aarch64__)
   facts->elf_machine = EM_AARCH64;
   facts->cpu_arch = "aarch64";

@@ -1,4 +1,4 @@
-// The CUDA driver and the GPUs that programs see.
+// Finds the CUDA driver and the GPUs that programs see.
 // SPDX-License-Identifier: Apache-2.0
 #include <dlfcn.h>
 
@@ -25,7 +25,7 @@ void renumber(std::vector<Gpu>* gpus) {
   for (size_t i = 0; i < gpus->size(); ++i) (*gpus)[i].index = static_cast<int>(i);
 }
 
-// One instance at most: CUDA shows a process no more than one MIG instance.
+// Returns at most one instance: CUDA shows a process no more than one MIG instance.
 std::vector<Gpu> choose_instance(const VisibleDevices& visible, const NvmlFacts& nvml,
                                  std::string* problem) {
   std::vector<std::string> uuids;
@@ -40,7 +40,7 @@ std::vector<Gpu> choose_instance(const VisibleDevices& visible, const NvmlFacts&
   return {gpu};
 }
 
-// Puts CUDA_VISIBLE_DEVICES over NVML's list.
+// Applies CUDA_VISIBLE_DEVICES to NVML's list.
 void choose_gpus(const std::string& list, const NvmlFacts& nvml, bool order_known,
                  MachineFacts* facts) {
   const VisibleDevices visible = parse_visible_devices(list, static_cast<int>(nvml.gpus.size()));
@@ -48,7 +48,7 @@ void choose_gpus(const std::string& list, const NvmlFacts& nvml, bool order_know
   if (!visible.tokens.empty() && visible.tokens.front().uuid.starts_with("MIG-")) {
     facts->gpus = choose_instance(visible, nvml, &problem);
   } else if (visible.by_number && !order_known && !visible.tokens.empty()) {
-    // Which GPUs the numbers mean is not known: any of them may be visible.
+    // It is unknown which GPUs the numbers mean, so all are listed: any may be visible.
     facts->gpus = nvml.gpus;
     facts->gpu_order_uncertain = true;
   } else {
@@ -67,7 +67,8 @@ void use_nvml(const NvmlFacts& nvml, const Environment& environment, MachineFact
   facts->cuda_driver = nvml.cuda;
   facts->cuda_driver_release = nvml.release;
   facts->cuda_problem = nvml.problem;
-  // NVML lists by PCI bus id, CUDA by its own guess of speed unless the environment says otherwise.
+  // NVML orders GPUs by PCI bus id, CUDA by its own estimate of their speed unless
+  // CUDA_DEVICE_ORDER says otherwise.
   const bool order_known = environment.variable("CUDA_DEVICE_ORDER") == "PCI_BUS_ID" ||
                            nvml.gpus.size() < 2 || all_alike(nvml.gpus);
   if (const std::optional<std::string> list = environment.variable("CUDA_VISIBLE_DEVICES")) {
@@ -80,7 +81,7 @@ void use_nvml(const NvmlFacts& nvml, const Environment& environment, MachineFact
   if (facts->gpus.empty() && facts->cuda_problem.empty()) facts->cuda_problem = "no NVIDIA GPU";
 }
 
-// Opening the library initialises nothing; the helper does that in its own process.
+// Opening the library initialises nothing; the helper initialises it in its own process.
 bool cuda_library_exists(const std::string& name) {
   return dlopen(name.c_str(), RTLD_LAZY | RTLD_LOCAL) != nullptr;
 }

@@ -1,4 +1,4 @@
-// AMD GPUs as the kernel's KFD describes them under /sys/class/kfd, and ROCm's version.
+// Finds AMD GPUs, as the kernel's KFD describes them under /sys/class/kfd, and ROCm's version.
 // SPDX-License-Identifier: Apache-2.0
 #include <dirent.h>
 #include <unistd.h>
@@ -25,7 +25,7 @@ std::string read_line(const std::string& path) {
   return text;
 }
 
-// "name value" lines.
+// Reads lines of the form "name value".
 std::map<std::string, uint64_t> read_properties(const std::string& path) {
   std::map<std::string, uint64_t> properties;
   std::ifstream file(path);
@@ -35,7 +35,8 @@ std::map<std::string, uint64_t> read_properties(const std::string& path) {
   return properties;
 }
 
-// Names of a folder's entries; numbers in numeric order, the rest bytewise after them.
+// Returns the names of a folder's entries, shorter ones first and bytewise among equal lengths, so
+// that numbers are in numeric order.
 std::vector<std::string> entries(const std::string& folder) {
   std::vector<std::string> names;
   if (DIR* const stream = opendir(folder.c_str())) {
@@ -50,7 +51,8 @@ std::vector<std::string> entries(const std::string& folder) {
   return names;
 }
 
-// 90010 is 9.0.10, gfx90a: major in decimal, minor and stepping one hexadecimal digit each.
+// Returns "gfx90a" for 90010, which means 9.0.10: the major number is decimal, minor and stepping
+// are one hexadecimal digit each.
 std::string processor_name(uint64_t version) {
   static constexpr char kDigits[] = "0123456789abcdef";
   std::string name = "gfx" + std::to_string(version / 10000);
@@ -59,9 +61,9 @@ std::string processor_name(uint64_t version) {
   return name;
 }
 
-// LLVM's target ID wants the flags of processors that have them, so that images which state one can
-// be compared. SRAM ECC is bit 26 of KFD's capability word; XNACK is chosen per process, off unless
-// HSA_XNACK asks for it.
+// Returns LLVM's target ID, with the flags that the processor has, so that images which state a
+// flag can be compared. SRAM ECC is bit 26 of KFD's capability word. XNACK is chosen per process:
+// off unless HSA_XNACK asks for it.
 std::string target_id(const std::string& processor, uint64_t capability,
                       const Environment& environment) {
   static constexpr std::string_view kEcc[] = {"gfx906", "gfx908", "gfx90a", "gfx940",
@@ -90,14 +92,15 @@ std::string uuid_text(uint64_t unique_id) {
   return unique_id == 0 ? std::string() : fmt::format("GPU-{:016x}", unique_id);
 }
 
-// A container may see every node of the machine and be given only some of the GPUs.
+// A container may see every node of the machine although only some of the GPUs are given to it.
 bool may_use(uint64_t render_minor, const Environment& environment) {
   if (render_minor == 0) return true;
   const std::string path = environment.dev + "/dri/renderD" + std::to_string(render_minor);
   return access(path.c_str(), R_OK | W_OK) == 0;
 }
 
-// "10.3.0" as KFD writes it, 100300: what ROCr is set to take every GPU for. 0: nothing it reads.
+// Returns HSA_OVERRIDE_GFX_VERSION, with which ROCr treats every GPU as that version, in KFD's
+// form: 100300 for "10.3.0". 0 if it is not set, or is a text that ROCr does not read.
 uint64_t overriding_version(const Environment& environment) {
   const std::string text = environment.variable("HSA_OVERRIDE_GFX_VERSION").value_or("");
   unsigned major = 0, minor = 0, stepping = 0;
@@ -154,7 +157,8 @@ void choose(const char* variable, const Environment& environment, std::vector<Gp
   if (!why.empty()) *problem = std::string(variable) + "=" + *list + ": " + why;
 }
 
-// "6.2.0-66" from /opt/rocm/.info/version, else from the newest /opt/rocm-*.
+// Returns the version in /opt/rocm/.info/version, such as "6.2.0-66", or else that of the newest
+// /opt/rocm-*.
 std::optional<Version> rocm_version(const std::string& opt) {
   std::optional<Version> newest;
   for (const std::string& folder : entries(opt)) {
@@ -184,7 +188,8 @@ void probe_rocm(const Environment& environment, MachineFacts* facts) {
   }
   std::vector<Gpu> gpus = list_gpus(nodes, environment, &facts->rocm_problem);
   choose("ROCR_VISIBLE_DEVICES", environment, &gpus, &facts->rocm_problem);
-  // HIP's own list counts what ROCr left; without it HIP reads CUDA's name for it.
+  // HIP's own list refers to the GPUs that ROCr left. If that list is not set, HIP reads
+  // CUDA_VISIBLE_DEVICES.
   const bool hip = environment.variable("HIP_VISIBLE_DEVICES").has_value();
   choose(hip ? "HIP_VISIBLE_DEVICES" : "CUDA_VISIBLE_DEVICES", environment, &gpus,
          &facts->rocm_problem);

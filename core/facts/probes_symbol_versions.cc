@@ -1,5 +1,6 @@
-// The newest symbol versions of the run-time libraries that a plugin will be bound to, from their
-// DT_VERDEF: those in this process, or else those that the loader would bring in with the plugin.
+// Finds the newest symbol versions of the run-time libraries that a plugin will be bound to, in
+// their DT_VERDEF. The libraries are those in this process, or else those that the loader would
+// load with the plugin.
 // SPDX-License-Identifier: Apache-2.0
 #include <gnu/libc-version.h>
 
@@ -12,10 +13,10 @@
 namespace opdock {
 namespace {
 
-// By the beginnings of their files' names, which may go on: libstdc++.so.6.0.30.
+// The beginnings of the libraries' file names; a name may continue, as in libstdc++.so.6.0.30.
 constexpr std::string_view kLibraries[] = {"libstdc++.so.6", "libgcc_s.so.1", "libc.so.6"};
 
-// Which of kLibraries a path is; empty if none.
+// Returns which of kLibraries the path is; empty if none.
 std::string_view runtime_library(std::string_view path) {
   const std::string_view name = path.substr(path.rfind('/') + 1);
   for (std::string_view library : kLibraries) {
@@ -24,7 +25,7 @@ std::string_view runtime_library(std::string_view path) {
   return {};
 }
 
-// "GLIBCXX_3.4.30": its prefix's newest version so far.
+// Records a version such as "GLIBCXX_3.4.30" if it is the newest with its prefix so far.
 void remember(std::string_view name, std::map<std::string, Version>* newest) {
   const size_t underscore = name.rfind('_');
   if (underscore == name.npos) return;
@@ -42,7 +43,7 @@ void probe_symbol_versions(MachineFacts* facts) {
     const std::string_view name = runtime_library(library.path);
     if (!name.empty()) loaded.try_emplace(name, library.path);
   }
-  // A program may have a library linked into itself, or do without it: a plugin then brings the one
+  // A program may have the library linked statically, or not use it: then the plugin brings the one
   // that the loader finds.
   for (std::string_view name : kLibraries) {
     std::string& path = loaded[name];
@@ -53,7 +54,7 @@ void probe_symbol_versions(MachineFacts* facts) {
       remember(version.name, &facts->symbol_versions);
     }
   }
-  // The C library says its own version, also where it is linked under another name.
+  // The C library reports its own version, even where it is linked under another name.
   if (const std::optional<Version> version = Version::parse(gnu_get_libc_version())) {
     facts->symbol_versions["GLIBC"] = *version;
   }

@@ -16,8 +16,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// version.json is in the toolkit's folder, above bin; where it was left out, a header has it
-// major and minor: "#define CUDA_VERSION 13000".
+// Returns the toolkit's version from version.json in its folder, the parent of bin. Where that file
+// is missing, a header has major and minor: "#define CUDA_VERSION 13000".
 std::string cuda_version(const std::string& nvcc) {
   const fs::path folder = fs::path(resolve_links(nvcc)).parent_path().parent_path();
   const nlohmann::json json =
@@ -60,7 +60,7 @@ Tool nvcc_tool(const ToolSearch& search) {
   return tool;
 }
 
-// "5.2.21153" of lines like "HIP_VERSION_MAJOR=5": what distributions' packages have.
+// Returns "5.2.21153" from lines like "HIP_VERSION_MAJOR=5", which distributions' packages have.
 std::string hip_version(const std::string& text) {
   std::string version;
   for (const char* part : {"HIP_VERSION_MAJOR=", "HIP_VERSION_MINOR=", "HIP_VERSION_PATCH="}) {
@@ -90,7 +90,7 @@ Tool find_compiler(const ToolSearch& search, const char* name, const char* packa
   if (!tool.path.empty()) {
     const fs::path real = resolve_links(tool.path);
     tool.version = number_at_end(real.filename().string());
-    // Or in the folder's name: /usr/lib/llvm-14/bin/clang
+    // Otherwise the folder's name may have the version: /usr/lib/llvm-14/bin/clang.
     if (tool.version.empty()) {
       tool.version = number_at_end(real.parent_path().parent_path().filename().string());
     }
@@ -130,15 +130,15 @@ Tool find_torch(const ToolSearch& search) {
   return tool;
 }
 
-// Where the loader would find `library`, a path or a name; empty if nowhere. Under another root
-// only paths are looked for, since the loader knows no other root.
+// Returns the path at which the loader would find `library`, a path or a name; empty if nowhere.
+// With another root only paths are searched, since the loader knows no other root.
 std::string find_loadable(const std::string& library, const Environment& environment) {
   const bool is_path = library.find('/') != std::string::npos;
   if (!is_path && !environment.root.empty()) return {};
   return find_library(library).value_or("");
 }
 
-// The first library of that name in `folders`, the newest in each folder.
+// Finds the first library of that name in `folders`, the newest in each folder.
 void find_in_folders(const std::vector<fs::path>& folders, const std::string& prefix, Tool* tool) {
   for (const fs::path& folder : folders) {
     for (const std::string& name : names_in(folder, prefix)) {
@@ -150,7 +150,7 @@ void find_in_folders(const std::vector<fs::path>& folders, const std::string& pr
   }
 }
 
-// What opdock-pack would use: the first of its candidates that is there.
+// Finds the NVRTC that opdock-pack would use: the first of its candidates that exists.
 Tool find_nvrtc(const ToolSearch& search, const Environment& environment) {
   Tool tool{"nvrtc", "packing CUDA kernels into plugins", "", "",
             "pip install nvidia-cuda-nvrtc-cu12, or the CUDA Toolkit"};
@@ -160,7 +160,7 @@ Tool find_nvrtc(const ToolSearch& search, const Environment& environment) {
   }
   if (tool.path.empty()) return tool;
   tool.version = number_at_end(resolve_links(tool.path));
-  // A wheel's file name has the major alone; the package's metadata has the rest.
+  // A wheel's file name has only the major number; the package's metadata has the full version.
   if (tool.path.find("-packages/nvidia/") == std::string::npos) return tool;
   for (const std::string& package :
        {"nvidia_cuda_nvrtc_cu" + tool.version, std::string("nvidia_cuda_nvrtc")}) {
@@ -186,7 +186,7 @@ Tool find_hiprtc(const ToolSearch& search) {
   for (const fs::path& rocm : search.rocm_folders()) folders.push_back(rocm / "lib");
   for (const fs::path& folder : search.library_folders()) folders.push_back(folder);
   find_in_folders(folders, "libhiprtc.so.", &tool);
-  // Up to ROCm 5 it is part of HIP's run-time library.
+  // Up to ROCm 5, hipRTC is part of HIP's run-time library.
   if (tool.path.empty()) find_in_folders(folders, "libamdhip64.so.5", &tool);
   return tool;
 }

@@ -1,4 +1,4 @@
-// Which compilers, build tools and drivers' libraries are here, found without running or loading
+// Finds compilers, build tools and drivers' libraries on this machine, without running or loading
 // any of them.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
@@ -13,18 +13,19 @@ namespace opdock {
 struct Tool {
   std::string name;     // "libcuda", "nvml", "nvcc", "hipcc", "g++", "clang++", "meson", "ninja",
                         // "python", "torch", "nvrtc", "hiprtc"
-  std::string purpose;  // what it is needed for: "compiling CUDA kernels by hand"
+  std::string purpose;  // its use: "compiling CUDA kernels by hand"
   std::string path;     // empty: not found
-  std::string version;  // as far as a file or a name shows it: "12", "13.0.88"; empty: unknown
-  std::string package;  // what brings it, where it is missing: "apt install ninja-build"
+  std::string version;  // if a file or a name shows it: "12", "13.0.88"; empty: unknown
+  std::string package;  // how to install it: "apt install ninja-build"
 };
 
-// All of them in a fixed order, found or not. Looks in PATH, the virtual or conda environment,
-// CUDA_HOME, ROCM_PATH and the usual system folders; for libraries also where the loader looks.
-// Several milliseconds; thread-safe.
+// Returns all tools in a fixed order, found or not. Searches PATH, the virtual or conda
+// environment, CUDA_HOME, ROCM_PATH and the usual system folders, and for libraries also the
+// loader's places. Takes several milliseconds. Thread-safe.
 std::vector<Tool> find_tools(const Environment& environment);
 
-// The path of one of "nvcc" and "hipcc", as find_tools() has it, without looking for the others.
+// Returns the path of "nvcc" or "hipcc" as find_tools() does, without searching for the other
+// tools.
 std::string find_gpu_tool(const std::string& name, const Environment& environment);
 
 }  // namespace opdock

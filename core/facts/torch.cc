@@ -13,7 +13,8 @@
 namespace opdock {
 namespace {
 
-// The package's folder of the libtorch in this process: …/torch of …/torch/lib/libtorch_cpu.so.
+// Sets the package's folder from the libtorch in this process: …/torch for
+// …/torch/lib/libtorch_cpu.so.
 int visit_torch(dl_phdr_info* library, size_t, void* context) {
   const std::string_view path = library->dlpi_name ? library->dlpi_name : "";
   if (!path.ends_with("/libtorch_cpu.so")) return 0;

@@ -1,4 +1,4 @@
-// The variables that hide and reorder GPUs: CUDA_VISIBLE_DEVICES, ROCR_VISIBLE_DEVICES, …
+// Parses the variables that hide and reorder GPUs: CUDA_VISIBLE_DEVICES, ROCR_VISIBLE_DEVICES, …
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -8,7 +8,7 @@
 
 namespace opdock {
 
-// What the list names: device number `ordinal`, or the device whose UUID begins with `uuid`.
+// An entry of the list: device number `ordinal`, or the device whose UUID begins with `uuid`.
 struct VisibleToken {
   int ordinal = -1;  // -1: named by UUID
   std::string uuid;  // "GPU-8932f937", "MIG-…"
@@ -17,16 +17,17 @@ struct VisibleToken {
 struct VisibleDevices {
   std::vector<VisibleToken> tokens;  // in the list's order, up to the first invalid one
   std::string problem;               // why the list ended early, for people; empty if it did not
-  bool by_number = true;             // the first token decides: numbers or UUIDs
+  // Whether the first token is a number; all others must be of the same kind.
+  bool by_number = true;
 };
 
-// Reads such a list as the CUDA driver does: numbers may carry trailing text ("1st" is 1); a number
-// that is negative or not below `count`, or a token of another kind than the first, ends the list;
-// a repeated token makes it empty. An empty list hides everything.
+// Parses such a list as the CUDA driver does. Numbers may have trailing text ("1st" is 1). A number
+// that is negative or not less than `count`, or a token of another kind than the first, ends the
+// list. A repeated token makes it empty. An empty list hides every GPU.
 VisibleDevices parse_visible_devices(std::string_view list, int count);
 
-// Indices into `uuids` that the tokens choose, in their order. A UUID prefix that fits none or
-// several ends the list; a device chosen twice makes it empty.
+// Returns the indices into `uuids` that the tokens choose, in their order. A UUID prefix that fits
+// no device or several ends the list; a device that is chosen twice makes it empty.
 std::vector<int> choose_visible(const VisibleDevices& visible,
                                 const std::vector<std::string>& uuids, std::string* problem);
 
