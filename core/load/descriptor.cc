@@ -14,7 +14,8 @@
 namespace opdock {
 namespace {
 
-// Everything an op must have: the first draft's members. Later ones are optional.
+// The sizes up to the last required member: the first draft's members are required, later ones are
+// optional.
 constexpr uint32_t kOpSize = offsetof(opdock_op, run) + sizeof(opdock_op::run);
 constexpr uint32_t kPluginSize = offsetof(opdock_plugin, ops) + sizeof(opdock_plugin::ops);
 
@@ -132,8 +133,8 @@ class Checker {
 
   void compare_arguments(const opdock_op& op, const OpClaim& claim, const std::string& where) {
     const std::optional<Schema> schema = parse_schema(op.schema, nullptr);
-    if (!schema) return;  // reported where the op is asked for
-    // A note that names none means the first tensor.
+    if (!schema) return;  // reported when the op is requested
+    // If the note names no device_arg, it is the first tensor.
     const bool is_named = !claim.device_arg.empty();
     const int deciding = is_named ? schema->find(claim.device_arg) : schema->first_tensor();
     if ((is_named && deciding < 0) ||

@@ -1,4 +1,4 @@
-// Comparing what a plugin says at run time with what its note said.
+// Compares a plugin's run-time descriptor with its note.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -11,7 +11,7 @@
 namespace opdock {
 
 // Checks the descriptor against the ABI (struct sizes, members that must not be NULL) and against
-// the note. Appends reasons; true if there are none. Reads only what lies inside struct_size.
+// the note. Appends reasons; returns true if there are none. Reads only members inside struct_size.
 bool check_descriptor(const opdock_plugin& descriptor, const Note& note,
                       std::vector<Reason>* reasons);
 

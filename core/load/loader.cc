@@ -19,14 +19,14 @@
 namespace opdock {
 namespace {
 
-// One file content's place in the registry. Whoever loads it has the turn, so a second thread that
-// wants the same plugin waits and one that wants another does not.
+// The registry's entry for one file content. The thread that loads it holds the turn, so a second
+// thread that wants the same plugin waits, and one that wants another plugin does not.
 struct Slot {
-  Turn turn;  // of what follows
+  Turn turn;  // protects the following members
   bool is_done = false;
   std::unique_ptr<LoadedPlugin> plugin;
   std::vector<Reason> reasons;
-  Lacking lacking;  // after a failure: what was missing
+  Lacking lacking;  // after a failure: what the file lacked
 };
 
 using StampKey = std::tuple<uint64_t, uint64_t, uint64_t, int64_t, int64_t>;
@@ -46,7 +46,7 @@ std::shared_ptr<Slot> slot_of(const FileStamp& stamp) {
   return slot;
 }
 
-// A reason that the next try may not meet: nothing is wrong with the content itself.
+// Returns whether the next attempt may succeed: nothing is wrong with the content itself.
 bool is_passing(const std::vector<Reason>& reasons) {
   for (const Reason& reason : reasons) {
     if (reason.code == Code::kFileChanged) return true;
@@ -98,7 +98,7 @@ std::unique_ptr<LoadedPlugin> load_now(const std::shared_ptr<const Candidate>& c
   const Note& note = *candidate->file.note;
   void* handle = open_candidate(*candidate, reasons);
   if (handle == nullptr) return nullptr;
-  // What is in memory is compared before any function of the plugin is called.
+  // The mapped memory is checked before any function of the plugin is called.
   const std::span<const uint8_t> images = mapped_images(handle, candidate->file, reasons);
   if (!reasons->empty()) return nullptr;
   check_image_table(images, note, reasons);
@@ -129,7 +129,7 @@ const LoadedPlugin* load(const std::shared_ptr<const Candidate>& candidate, cons
     std::vector<Reason> why;
     std::unique_ptr<LoadedPlugin> plugin;
     if (turn.was_left()) {
-      // The loader has it half mapped, or its constructors and init have half run.
+      // The loader has half mapped the file, or its constructors or init have half run.
       why.push_back(left_by_fork(candidate->path + " loaded, or no thread opening it"));
     } else {
       plugin = load_now(candidate, host, &why);

@@ -16,7 +16,7 @@
 namespace opdock {
 namespace {
 
-// The segments of one object; `base` is what its addresses are relative to.
+// The segments of one object; their addresses are relative to `base`.
 struct Segments {
   ElfW(Addr) base = 0;
   const ElfW(Phdr) * headers = nullptr;
@@ -46,7 +46,7 @@ Segments segments_of(void* handle) {
   return search.found;
 }
 
-// True if [address, address + size) is mapped by one PT_LOAD segment.
+// Returns true if one PT_LOAD segment maps [address, address + size).
 bool is_mapped(const Segments& segments, uint64_t address, uint64_t size) {
   for (size_t i = 0; i < segments.count; ++i) {
     const ElfW(Phdr) & segment = segments.headers[i];
@@ -80,7 +80,7 @@ std::span<const uint8_t> mapped_images(void* handle, const FileFacts& file,
   }
   const ImageTablePlace& table = file.image_table;
   if (table.size == 0) return {};
-  // The symbol is this object's own if it lies where the file has it.
+  // The symbol is this object's own if its address is the one that the file states.
   const uint64_t address = segments.base + table.address;
   if (reinterpret_cast<uint64_t>(dlsym(handle, OPDOCK_IMAGES_NAME)) != address ||
       !is_mapped(segments, address, table.size)) {

@@ -25,7 +25,7 @@
 namespace opdock {
 namespace {
 
-// The file of a candidate, open; closed at the end.
+// A candidate's file, which is open while this object lives.
 class CheckedFile {
  public:
   explicit CheckedFile(const Candidate& candidate)
@@ -38,7 +38,7 @@ class CheckedFile {
   CheckedFile(const CheckedFile&) = delete;
   CheckedFile& operator=(const CheckedFile&) = delete;
 
-  // Whether it is still the file that the verdict is about; a reason if not.
+  // Returns whether it is still the file that was judged; adds a reason if not.
   bool check(std::vector<Reason>* reasons) const {
     struct stat status{};
     const bool is_open = fd_ >= 0;
@@ -61,7 +61,7 @@ class CheckedFile {
   int error_;
 };
 
-// The files opened so far, by device and inode, as they were then.
+// The files that were opened so far, by device and inode, with their stamps at that time.
 struct OpenedFile {
   FileStamp stamp;
   std::string path;
@@ -82,7 +82,8 @@ Reason overwritten(const std::string& path) {
           "restart the program; replace plugins by rename"};
 }
 
-// Overwritten in place while mapped, a file has neither its old content nor its new one: refused.
+// Refuses a file that was overwritten in place while it was mapped: memory has neither its old
+// content nor its new one.
 bool is_overwritten(const Candidate& candidate, std::vector<Reason>* reasons) {
   const FileStamp& stamp = candidate.stamp;
   const std::lock_guard lock(opened.mutex);
@@ -98,7 +99,7 @@ void remember(const Candidate& candidate) {
   opened.files.try_emplace({stamp.device, stamp.inode}, OpenedFile{stamp, candidate.path});
 }
 
-// An object in this process, by its place and name.
+// Adds an object of this process to a digest, by its address and name.
 int add_object(dl_phdr_info* object, size_t, void* digest) {
   uint64_t& value = *static_cast<uint64_t*>(digest);
   const auto add = [&](uint64_t word) { value = (value ^ word) * 1099511628211u; };  // FNV-1a
@@ -109,15 +110,16 @@ int add_object(dl_phdr_info* object, size_t, void* digest) {
   return 0;
 }
 
-// Which objects are in this process. glibc counts those that were ever added, too, but one that is
-// refused counts there.
+// Returns a digest of the objects in this process. glibc has a counter of objects that were ever
+// added, but it also counts those that were refused.
 uint64_t objects_here() {
   uint64_t digest = 14695981039346656037u;
   visit_loaded_objects(add_object, &digest);
   return digest;
 }
 
-// "at::detail" of "x.so: undefined symbol: at::detail, version V"; empty: none.
+// Returns "at::detail" for "x.so: undefined symbol: at::detail, version V"; "" if there is no
+// symbol.
 std::string undefined_symbol(const std::string& message) {
   constexpr std::string_view kWords = "undefined symbol: ";
   const size_t at = message.find(kWords);
@@ -126,8 +128,8 @@ std::string undefined_symbol(const std::string& message) {
   return rest.substr(0, rest.find_first_of(" ,\n"));
 }
 
-// `path` with a random row of "./" and ".//" before the file's name: the same file, spelled as
-// nobody in this process has spelled it before.
+// Returns `path` with a random series of "./" and ".//" before the file's name: the same file, in a
+// spelling that nobody in this process has used.
 std::string fresh_spelling(const std::string& path) {
   const size_t name = path.rfind('/') + 1;
   std::string text = path.substr(0, name);
@@ -136,14 +138,14 @@ std::string fresh_spelling(const std::string& path) {
   return text + path.substr(name);
 }
 
-// True if the loader has an object for this spelling or, failing that, for the file's inode.
+// Returns true if the loader has an object for this spelling or else for the file's inode.
 bool is_loaded(const std::string& path) {
   void* loaded = dlopen(path.c_str(), RTLD_LAZY | RTLD_NOLOAD);
-  if (loaded != nullptr) dlclose(loaded);  // gives back only the reference just taken
+  if (loaded != nullptr) dlclose(loaded);  // releases only the reference that was just taken
   return loaded != nullptr;
 }
 
-// The loader takes $ORIGIN from the path that it is given.
+// The loader derives $ORIGIN from the path that it is given.
 bool needs_origin(const FileFacts& file) {
   const auto names_it = [](const std::string& text) {
     return text.find("$ORIGIN") != text.npos || text.find("${ORIGIN}") != text.npos;
@@ -152,15 +154,15 @@ bool needs_origin(const FileFacts& file) {
          std::any_of(file.needed.begin(), file.needed.end(), names_it);
 }
 
-// The texts that rename_object has replaced: they stay, as others may be reading them.
+// The texts that rename_object has replaced. They are kept, since other code may be reading them.
 struct OldNames {
   Mutex mutex;
   std::vector<char*> all;
 };
 OldNames& old_names = *new OldNames;
 
-// Debuggers, and the plugin itself by dladdr, ask the loader where an object is: its own path, not
-// the descriptor's that it was opened by.
+// Gives the object its own path instead of the path of the descriptor that it was opened by.
+// Debuggers, and the plugin itself through dladdr, ask the loader for it.
 void rename_object(void* handle, const std::string& opened, const std::string& path) {
   link_map* object = nullptr;
   if (dlinfo(handle, RTLD_DI_LINKMAP, &object) != 0 || object->l_name != opened) return;
@@ -177,7 +179,7 @@ void* open_candidate(const Candidate& candidate, std::vector<Reason>* reasons) {
   std::string path = needs_origin(candidate.file) ? "" : descriptor_path(file.fd());
   const bool is_by_descriptor = !path.empty();
   if (is_by_descriptor) {
-    path = fresh_spelling(path);  // numbers of descriptors come again
+    path = fresh_spelling(path);  // descriptor numbers are reused
   } else {
     path = is_loaded(candidate.path) ? fresh_spelling(candidate.path) : candidate.path;
   }
@@ -193,7 +195,8 @@ void* open_candidate(const Candidate& candidate, std::vector<Reason>* reasons) {
     return nullptr;
   }
   remember(candidate);
-  // Stays open in any case: its constructors have run, and may have left pointers into it.
+  // On failure the object stays open: its constructors have run, and may have left pointers into
+  // it.
   if (is_by_descriptor) {
     rename_object(handle, path, candidate.path);
     return file.check(reasons) ? handle : nullptr;
@@ -243,7 +246,7 @@ Reason loader_reason(const std::string& message, const std::string& path) {
   const Reason plain = make_reason(Code::kLoadFailed, message, "a file that the loader accepts");
   struct Row {
     const char* pattern;
-    const char* advice;  // {0} is the pattern's first group
+    const char* advice;  // {0} is the first group of the pattern
   };
   static const Row kRows[] = {
       {"^([^[:space:]]+): cannot open shared object file: No such file",
@@ -263,7 +266,7 @@ Reason loader_reason(const std::string& message, const std::string& path) {
   for (const Row& row : kRows) {
     regex_t pattern;
     regmatch_t match[2];
-    if (regcomp(&pattern, row.pattern, REG_EXTENDED) != 0) continue;  // out of memory
+    if (regcomp(&pattern, row.pattern, REG_EXTENDED) != 0) continue;  // no memory
     const bool found = regexec(&pattern, message.c_str(), 2, match, 0) == 0;
     regfree(&pattern);
     if (!found) continue;

@@ -1,4 +1,4 @@
-// Opening a shared object so that the file that was checked is the one that gets mapped.
+// Opens a shared object in such a way that the file that was checked is the one that is mapped.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -11,39 +11,41 @@
 
 namespace opdock {
 
-// dlopen(RTLD_NOW | RTLD_LOCAL) of the candidate's file. NULL and reasons (file-changed,
-// load-failed) on failure. Runs the object's constructors.
+// Calls dlopen(RTLD_NOW | RTLD_LOCAL) for the candidate's file. On failure returns NULL and appends
+// reasons (file-changed, load-failed). Runs the object's constructors.
 //
-// The file is opened, compared with what was checked, and loaded by that descriptor, so that
-// nothing of another file runs, whatever the path leads to by then. Only an object that asks for
-// libraries relative to $ORIGIN is loaded by its path, which is compared again afterwards.
+// The file is opened, compared with the one that was checked, and loaded through that descriptor.
+// So no code of another file runs, whatever the path leads to by then. Only an object that needs
+// libraries relative to $ORIGIN is loaded by its path; then the path is compared again afterwards.
 //
-// glibc knows a loaded object by every spelling of its path that was used, and by device and inode.
-// A file that replaced a loaded one by rename has a new inode, so only the spelling can bring back
-// the old object: then the path is spelled anew, with "./" and ".//" before the file's name.
+// glibc identifies a loaded object by every spelling of its path that was used, and by device and
+// inode. A file that replaced a loaded one by rename has a new inode, so only the spelling could
+// return the old object. Therefore the path gets a new spelling, with "./" and ".//" before the
+// file's name.
 void* open_candidate(const Candidate& candidate, std::vector<Reason>* reasons);
 
-// What a file lacked that the loader refused, and whether it may be there by now: a library that
-// was not found, or, as other objects were loaded or made global since, a symbol. The loader runs
-// nothing of a file that it refuses, so asking again does no harm.
+// Records what a file lacked when the loader refused it, and tells whether that may be available
+// now: a library that was not found, or a symbol, if other objects were loaded or made global
+// since. The loader runs no code of a file that it refuses, so another attempt does no harm.
 class Lacking {
  public:
-  Lacking() = default;  // nothing: asking again would meet the same
+  Lacking() = default;  // lacks nothing: another attempt would fail in the same way
   explicit Lacking(const std::vector<Reason>& reasons);
   bool may_be_there() const;
 
  private:
   bool is_something_ = false, is_file_ = false;
   std::string symbol_;
-  uint64_t objects_ = 0;  // that were in this process
+  uint64_t objects_ = 0;  // a digest of the objects that were in this process
 };
 
-// The files that are loaded in this process and have been overwritten in place since, by path: it
-// has parts of both contents in memory. Looks at the files alone. And how many are loaded.
+// overwritten_files returns a reason for each file that is loaded in this process and was
+// overwritten in place since then: memory has parts of both contents. It only examines the files.
+// opened_files returns how many files were loaded.
 std::vector<Reason> overwritten_files();
 size_t opened_files();
 
-// The reason behind a text of dlerror.
+// Translates a text of dlerror into a reason.
 Reason loader_reason(const std::string& message, const std::string& path);
 
 }  // namespace opdock
