@@ -1,4 +1,4 @@
-// The order among plugins that provide one op.
+// Sorts the plugins that provide one op.
 // SPDX-License-Identifier: Apache-2.0
 #include "discover/catalog.h"
 
@@ -27,7 +27,7 @@ bool is_better(const Candidate& a, const Candidate& b) {
 
 namespace {
 
-// What of `all` provides op `name` ("op" or "plugin/op"), best first.
+// Returns the elements of `all` that provide op `name` ("op" or "plugin/op"), best first.
 template <class T>
 std::vector<std::shared_ptr<const T>> best_first(const std::vector<std::shared_ptr<const T>>& all,
                                                  const std::string& name) {

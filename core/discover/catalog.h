@@ -1,4 +1,4 @@
-// The catalogue: every plugin file that discovery found, in order, with its verdict.
+// The catalogue: every plugin file that discovery found, in search order, with its verdict.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -17,8 +17,8 @@
 
 namespace opdock {
 
-// What identifies a file's content without reading it: the file that was checked must be the file
-// that is loaded.
+// Identifies a file's content without reading it. Used to ensure that the file that is loaded is
+// the one that was checked.
 struct FileStamp {
   uint64_t device = 0;
   uint64_t inode = 0;
@@ -30,39 +30,41 @@ struct FileStamp {
 
 struct Candidate {
   std::string path;    // absolute
-  std::string origin;  // which search place: "OPDOCK_PLUGIN_PATH", "/etc/opdock/plugins.d", …
+  std::string origin;  // the search place: "OPDOCK_PLUGIN_PATH", "/etc/opdock/plugins.d", …
   size_t rank = 0;     // position in the search order; smaller is earlier
   FileStamp stamp;
-  FileFacts file;   // empty if the file could not be read or is not trusted enough to matter
-  Verdict verdict;  // state and all reasons, those of discovery and trust included
+  FileFacts file;   // empty if the file was rejected before it was read
+  Verdict verdict;  // state and all reasons, including those of discovery and trust
 };
 
-// A folder with a plugin.toml: what can be built where no binary fits.
+// A folder with a plugin.toml, which can be built if no binary fits.
 struct SourcePlugin {
-  std::string folder;        // absolute
-  std::string origin;        // which search place
-  size_t rank = 0;           // position in the search order, among the source plugins
-  bool needs_trust = false;  // its place was not named: trust is checked again before a build
+  std::string folder;  // absolute
+  std::string origin;  // the search place
+  size_t rank = 0;     // position in the search order of source plugins
+  // The user did not name its place, so trust is checked again before a build.
+  bool needs_trust = false;
   std::shared_ptr<const Manifest> manifest;  // NULL: plugin.toml cannot be read
-  State state = State::kUsable;              // kUsable: it may be built; kRejected: it may not
-  std::vector<Reason> reasons;               // all, notices too
-  // How each device it is for would fare: rejected where it is not on this machine.
+  State state = State::kUsable;              // kUsable: may be built; kRejected: must not be built
+  std::vector<Reason> reasons;               // all reasons, also notices
+  // The verdict for each device that it supports: rejected if this machine does not have the
+  // device.
   std::vector<DeviceVerdict> devices;
 };
 
-// Immutable once built; its readers share it while a newer one is being made.
+// Immutable once built; readers share it while a newer one is made.
 class Catalog {
  public:
   const std::vector<std::shared_ptr<const Candidate>>& candidates() const { return candidates_; }
-  // Every source plugin found, in the order of the search.
+  // All source plugins that were found, in search order.
   const std::vector<std::shared_ptr<const SourcePlugin>>& sources() const { return sources_; }
-  // What is to be said of the search itself and not of one file: variables that were ignored.
+  // Messages about the search itself and not about one file, such as ignored variables.
   const std::vector<Reason>& notices() const { return notices_; }
 
-  // The candidates whose note has op `name`, best first: usable before undecided before rejected,
-  // then the newer plugin version, then the smaller rank. `name` may be "plugin/op".
+  // Returns the candidates whose note has op `name`, best first: usable before undecided before
+  // rejected, then the newer plugin version, then the smaller rank. `name` may be "plugin/op".
   std::vector<std::shared_ptr<const Candidate>> providers(const std::string& name) const;
-  // The source plugins that declare op `name`, best first, by the same rules.
+  // Returns the source plugins that declare op `name`, best first by the same rules.
   std::vector<std::shared_ptr<const SourcePlugin>> source_providers(const std::string& name) const;
 
  private:
@@ -79,11 +81,11 @@ struct SearchOptions {
   SearchEnvironment environment;
 };
 
-// Walks the search places (docs/concepts.md has the order), judges each file on the machine given,
-// and returns the catalogue. Loads nothing. Several threads read files.
+// Walks the search places (docs/concepts.md has their order), judges each file for the given
+// machine, and returns the catalogue. Loads nothing. Reads files in several threads.
 std::shared_ptr<const Catalog> discover(const SearchOptions& options, const MachineFacts& machine);
 
-// One file by explicit path, which is consent: no trust check.
+// Judges one file by its explicit path. The explicit path is consent, so there is no trust check.
 std::shared_ptr<const Candidate> examine(const std::string& path, const MachineFacts& machine,
                                          Depth depth);
 

@@ -21,12 +21,12 @@
 namespace opdock {
 namespace {
 
-constexpr size_t kFilesPerThread = 32;  // below this, starting a thread costs more than it saves
+constexpr size_t kFilesPerThread = 32;  // with fewer files, a thread costs more than it saves
 constexpr size_t kMaxThreads = 16;
 
 }  // namespace
 
-// One file to look at, or what is already known of it.
+// A file to examine, or its result if that is already known.
 struct DiscoveryTask {
   DiscoveryTask(FileSite where, std::string its_path, const Place* its_place)
       : site(std::move(where)), path(std::move(its_path)), place(its_place) {}
@@ -34,11 +34,12 @@ struct DiscoveryTask {
   FileSite site;
   std::string path;
   const Place* place;
-  TrustedPath trusted;  // of its folder, or of a place that is a file, if that counts
+  TrustedPath trusted;  // the trust in its folder or, if the place is a file, in the file; unused
+                        // where consent was given
   std::shared_ptr<Candidate> done;
 };
 
-// Builds one catalogue; the only writer of Catalog.
+// Builds one catalogue; no other class writes to Catalog.
 class Discovery {
  public:
   Discovery(const SearchOptions& options, const MachineFacts& machine)
@@ -85,8 +86,9 @@ class Discovery {
   const Files files_;
   Linker linker_;
   std::vector<Place> places_;
-  std::vector<Fd> folders_;  // every file in one is opened relative to it, not swapped meanwhile
-  std::set<std::pair<uint64_t, uint64_t>> visited_;  // folders, by device and inode
+  std::vector<Fd> folders_;  // open while files are read relative to them, so that no folder is
+                             // swapped meanwhile
+  std::set<std::pair<uint64_t, uint64_t>> visited_;  // the folders visited, by device and inode
   std::set<std::pair<uint64_t, uint64_t>> source_folders_;
   std::vector<DiscoveryTask> tasks_;
   std::vector<SourcePlugin> sources_;
@@ -135,7 +137,7 @@ void Discovery::visit_folder(const Place& place, int fd) {
     add_done(place, open_reason(errno, place.path));
     return;
   }
-  // The same folder again, under the same or another name, can bring nothing new.
+  // The same folder again, under the same or another name, has nothing new.
   if (!visited_.emplace(status.st_dev, status.st_ino).second) return;
   const TrustedPath trusted = place.consent ? TrustedPath() : trust_.check_path(place.path);
   int problem = 0;
@@ -155,7 +157,7 @@ void Discovery::visit_folder(const Place& place, int fd) {
 
 void Discovery::visit_source(const Place& place, const std::string& folder) {
   struct stat status{};
-  // Named twice, or reached by a link beside it: the first counts.
+  // The folder was named twice, or a link leads to it: the first occurrence counts.
   if (stat(folder.c_str(), &status) == 0 &&
       !source_folders_.emplace(status.st_dev, status.st_ino).second) {
     return;
@@ -183,7 +185,7 @@ void Discovery::look_at_all() {
     try {
       helpers.emplace_back(work);
     } catch (const std::system_error&) {
-      break;  // no more threads to be had: this one does the work
+      break;  // no more threads available: this thread does the work
     }
   }
   work();

@@ -21,12 +21,12 @@ bool matches_any(const std::optional<std::string>& globs, const std::string& nam
   return false;
 }
 
-// Notices come last: they decide nothing.
+// Adds a notice at the end, since notices do not change the verdict.
 void notice(Candidate* candidate, Code code, std::string found, std::string wanted) {
   candidate->verdict.reasons.push_back(make_reason(code, std::move(found), std::move(wanted)));
 }
 
-// An op, named by the candidate's note, on one kind of device.
+// An op of the candidate's note, on one kind of device.
 using Service = std::pair<std::string_view, Backend>;
 
 std::vector<Service> services(const Candidate& candidate) {

@@ -1,4 +1,4 @@
-// What follows from looking at all candidates together: switched off, duplicate, superseded.
+// Adds the reasons that depend on all candidates together: deselected, duplicate, superseded.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -13,15 +13,15 @@ namespace opdock {
 
 using Candidates = std::vector<std::shared_ptr<Candidate>>;
 
-// Each takes the candidates in their order and adds reasons to their verdicts.
+// Each of these takes the candidates in search order and adds reasons to their verdicts.
 void mark_deselected(const SearchEnvironment& environment, const Candidates& candidates);
 void mark_duplicates(const Candidates& candidates);
 void mark_superseded(const Candidates& candidates);
 
-// The reason for which the variables switch a plugin of this name off, if they do.
+// Returns the reason if the environment variables switch off a plugin of this name.
 std::optional<Reason> deselection(const SearchEnvironment& environment, const std::string& name);
 
-// Adds a reason that rejects the candidate, before those it has.
+// Rejects the candidate and puts the reason before its other reasons.
 void reject(Candidate* candidate, Reason reason);
 
 }  // namespace opdock

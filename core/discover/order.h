@@ -1,4 +1,4 @@
-// The order among plugins that provide one op.
+// Defines the order of the plugins that provide one op.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -8,13 +8,14 @@
 
 namespace opdock {
 
-// True if the candidate's note has op `op`, and `plugin` is empty or its name.
+// Returns true if the candidate's note has op `op`, and `plugin` is empty or the plugin's name.
 bool provides(const Candidate& candidate, const std::string& plugin, const std::string& op);
 
-// usable before undecided before rejected, then the newer version, then the smaller rank.
+// Returns whether `a` comes before `b`: usable before undecided before rejected, then the newer
+// version, then the smaller rank.
 bool is_better(const Candidate& a, const Candidate& b);
 
-// The same for source plugins.
+// The same rules for source plugins.
 bool provides(const SourcePlugin& source, const std::string& plugin, const std::string& op);
 bool is_better(const SourcePlugin& a, const SourcePlugin& b);
 

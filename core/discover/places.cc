@@ -61,10 +61,10 @@ std::vector<Place> search_places(const SearchOptions& options) {
   add_list(options.package_path, "package_path", false, &places);
   add_default("/etc/opdock/plugins.d");
   add_default(kConfiguredPluginDir);
-  // A relocated prefix, or a wheel: the plugins lie where the library lies.
+  // In a relocated prefix or a wheel, the plugins are next to the library.
   const std::string folder = own_folder();
   if (!folder.empty()) add_default(folder + "/opdock/plugins");
-  // Last: what the installation can build.
+  // The source plugins of the installation come last.
   if (!installed().plugin_sources.empty()) add_default(installed().plugin_sources);
   return places;
 }

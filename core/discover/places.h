@@ -1,4 +1,4 @@
-// Where plugins are searched, in order.
+// Lists the places where plugins are searched, in order.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -11,16 +11,17 @@
 namespace opdock {
 
 struct Place {
-  std::string path;         // absolute: a folder, or one file
-  std::string origin;       // what named it: "OPDOCK_PLUGIN_PATH", or the path of a default place
-  bool consent = false;     // the user named this very path: no trust check
+  std::string path;    // absolute: a folder, or one file
+  std::string origin;  // what named the place: "OPDOCK_PLUGIN_PATH", or the path of a default place
+  bool consent = false;     // the user named exactly this path: no trust check
   bool must_exist = false;  // its absence is reported
 };
 
-// The places of docs/concepts.md in their order. Touches no file but this library's own.
+// Returns the places that docs/concepts.md lists, in its order. Accesses no files but those of this
+// library's installation.
 std::vector<Place> search_places(const SearchOptions& options);
 
-// The pieces of a colon-separated list; empty ones are dropped.
+// Splits a colon-separated list and drops empty entries.
 std::vector<std::string> split_list(std::string_view list);
 
 }  // namespace opdock

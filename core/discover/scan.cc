@@ -31,10 +31,10 @@ std::string kind_of(mode_t mode) {
   return "a special file";
 }
 
-// Looks at the file before it is opened for reading, which can have effects on a device. A link is
-// opened by what was looked at, not by its name, which may lead to a device by now; only who may
-// make devices can put one in the place of a regular file. An invalid Fd and a reason if that
-// fails.
+// Opens a regular file. Checks its kind first, because opening a device can have effects. A link is
+// opened through the descriptor of its checked target and not by its name, which may lead to a
+// device by then. If it is no link, only a user who may create devices could replace the regular
+// file by one. Returns an invalid Fd and sets *refusal on failure.
 Fd open_regular(const FileSite& site, const std::string& path, struct stat* status, bool* is_link,
                 std::optional<Reason>* refusal) {
   constexpr int kFlags = O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY;
@@ -69,7 +69,7 @@ Fd open_regular(const FileSite& site, const std::string& path, struct stat* stat
                             fmt::format("{}, {}", path, kind_of(status->st_mode)), kWantedFile));
 }
 
-// Puts the reasons found before reading in front and lets a rejecting one decide.
+// Puts the reasons that were found before reading first; one that rejects changes the verdict.
 void prepend(std::vector<Reason> reasons, Verdict* verdict) {
   for (const Reason& reason : reasons) {
     if (info(reason.code).severity == Severity::kReject) verdict->state = State::kRejected;
@@ -89,7 +89,8 @@ FileStamp stamp_of(const struct stat& status) {
 }
 
 std::string descriptor_path(int fd) {
-  // By number, not by "self": a debugger that gets the path looks from another process.
+  // The path has the process's number and not "self", since a debugger uses it from another
+  // process.
   std::array<char, 32> self{};
   if (readlink("/proc/self", self.data(), self.size() - 1) <= 0) return {};
   return fmt::format("/proc/{}/fd/{}", self.data(), fd);
@@ -136,7 +137,7 @@ Candidate look_at(const FileSite& site, std::string path, std::string origin, Tr
   }
   candidate.file = read_file_facts(fd, candidate.stamp.size, candidate.path, depth);
   candidate.file.link = linker->link(candidate.file.library, candidate.path);
-  if (depth == Depth::kJudge) candidate.file.library.reset();  // nobody asks any more
+  if (depth == Depth::kJudge) candidate.file.library.reset();  // not needed any more
   if (fstat(fd, &status) != 0 || stamp_of(status) != candidate.stamp) {
     reasons.push_back(make_reason(Code::kFileChanged, candidate.path + ", written to meanwhile",
                                   "the same size and times before and after reading"));
@@ -172,7 +173,7 @@ std::vector<FileSite> list_folder(int folder_fd, std::vector<std::string>* folde
   }
   *problem = errno;
   closedir(folder);
-  // std::string compares as unsigned bytes: the order does not depend on the locale.
+  // std::string compares unsigned bytes, so the order does not depend on the locale.
   std::sort(sites.begin(), sites.end(),
             [](const FileSite& a, const FileSite& b) { return a.name < b.name; });
   std::sort(folders->begin(), folders->end());

@@ -1,4 +1,4 @@
-// Looking at one file that may be a plugin, and listing the files of one folder.
+// Examines one file that may be a plugin, and lists the files of one folder.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -15,28 +15,28 @@ namespace opdock {
 
 FileStamp stamp_of(const struct stat& status);
 
-// Leads to the very file that `fd` is open on, in this process and for as long as it is; empty
+// Returns a path to the file that `fd` has open, which is valid while this process has it open; ""
 // where /proc is not mounted.
 std::string descriptor_path(int fd);
 
-// Where to find a file: `name` relative to the open folder `folder_fd`, or AT_FDCWD and a path.
+// The location of a file: `name` relative to the open folder `folder_fd`, or AT_FDCWD and a path.
 struct FileSite {
   int folder_fd;
   std::string name;
 };
 
-// Opens, reads and judges one file. `trust` is NULL for an explicit path; else `trusted` is its
-// answer for the file's folder. Every problem is a reason in the verdict. Thread-safe.
+// Opens, reads and judges one file. `trust` is NULL for an explicit path; otherwise `trusted` is
+// its result for the file's folder. Every problem becomes a reason in the verdict. Thread-safe.
 Candidate look_at(const FileSite& site, std::string path, std::string origin, Trust* trust,
                   const TrustedPath& trusted, const MachineFacts& machine, Linker* linker,
                   Depth depth);
 
-// A candidate that is rejected before anything of it is read.
+// Returns a candidate that is rejected before any of its contents are read.
 Candidate rejected(std::string path, std::string origin, Reason reason);
 
-// The names in an open folder that end in ".so", and, in `folders`, those of the folders in it that
-// have a plugin.toml; both in bytewise order. `problem` is set to an errno if the listing broke
-// off.
+// Returns the names in an open folder that end in ".so". *folders receives the names of the
+// subfolders that have a plugin.toml. Both are in bytewise order. *problem: an errno if the listing
+// failed or was incomplete, else 0.
 std::vector<FileSite> list_folder(int folder_fd, std::vector<std::string>* folders, int* problem);
 
 }  // namespace opdock

@@ -22,17 +22,17 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr uint64_t kMostBytes = 1 << 20;  // of a plugin.toml: it is written by hand
-constexpr size_t kMostFiles = 10000;      // in a plugin's folder: a build copies and hashes them
-constexpr size_t kMostMistakes = 20;      // in one plugin.toml that are reported
+constexpr uint64_t kMostBytes = 1 << 20;  // of a plugin.toml, which is written by hand
+constexpr size_t kMostFiles = 10000;  // in a plugin's folder, since a build copies and hashes them
+constexpr size_t kMostMistakes = 20;  // reported for one plugin.toml
 
 void reject(SourcePlugin* source, Reason reason) {
   source->state = State::kRejected;
   source->reasons.push_back(std::move(reason));
 }
 
-// What the declared devices would be judged as, if the plugin were built for this machine: only
-// what is not there at all speaks against them.
+// Judges the declared devices as if the plugin were built for this machine: a device is rejected
+// only if the machine does not have it.
 std::vector<DeviceVerdict> judge_devices(const Manifest& manifest, const MachineFacts& machine) {
   FileFacts file;
   file.note.emplace();
@@ -95,7 +95,7 @@ std::optional<Reason> check_source_tree(const std::string& folder, Trust* trust)
     }
     const std::string path = at->path().string();
     struct stat status{};
-    if (lstat(path.c_str(), &status) != 0) continue;  // gone meanwhile: the build will miss it
+    if (lstat(path.c_str(), &status) != 0) continue;  // removed meanwhile: the build will report it
     const bool is_link = S_ISLNK(status.st_mode);
     const TrustedPath trusted = is_link ? trust->check_path(path) : to_folder;
     if (trusted.reason) return trusted.reason;

@@ -1,4 +1,4 @@
-// Source plugins: folders with a plugin.toml, which the host can build.
+// Finds source plugins: folders with a plugin.toml, which the host can build.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -13,20 +13,22 @@ namespace opdock {
 
 inline constexpr char kManifestName[] = "plugin.toml";
 
-// True if the folder has an entry of that name, whatever it is. `name` is relative to folder_fd.
+// Returns true if the folder has an entry of that name (kManifestName), of any kind. `name` is the
+// folder, relative to folder_fd.
 bool is_source_folder(int folder_fd, const std::string& name);
 
-// Reads and judges one source plugin: its plugin.toml, the op's schemas, whether a device it is
-// for is here, and, if `trust` is given, who can write the folder and everything in it. Every
-// problem is a reason. Starts nothing. Thread-safe.
+// Reads and judges one source plugin: its plugin.toml, the op's schemas, whether this machine has a
+// device that it supports, and, if `trust` is not NULL, who can write the folder and everything in
+// it. Every problem becomes a reason. Starts no process. Thread-safe.
 SourcePlugin look_at_source(std::string folder, std::string origin, Trust* trust,
                             const MachineFacts& machine);
 
-// The first thing that makes building from `folder` untrusted: what is above it, the folder, or
-// anything below it. To be checked again just before a build.
+// Returns the first reason that makes building from `folder` untrusted: a folder above it, the
+// folder itself, or anything below it. Called again just before a build.
 std::optional<Reason> check_source_tree(const std::string& folder, Trust* trust);
 
-// Deselected by name, and found in two places: as marks.h does for files.
+// Marks the plugins that are deselected by name or found in two places, like marks.h for files.
+// Also rejects all of them in a privileged program (AT_SECURE).
 void mark_sources(const SearchEnvironment& environment, std::vector<SourcePlugin>* sources);
 
 }  // namespace opdock
