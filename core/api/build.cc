@@ -20,7 +20,8 @@
 namespace opdock {
 namespace {
 
-// The members of `text` that BuildOptions has. Fails for anything else.
+// Reads the JSON object `text` into *options. Fails for an unknown member or a value of a wrong
+// type.
 Status read_options(const char* text, BuildOptions* options) {
   if (text == nullptr || *text == '\0') return {};
   const Report json = Report::parse(text, nullptr, false);
@@ -57,7 +58,7 @@ Status read_options(const char* text, BuildOptions* options) {
   return {};
 }
 
-// The plugin.toml that `path` is, or is the folder of.
+// Returns the plugin.toml for `path`, which names the file itself or its folder.
 std::filesystem::path manifest_at(const std::string& path) {
   namespace fs = std::filesystem;
   std::error_code failed;
@@ -65,8 +66,8 @@ std::filesystem::path manifest_at(const std::string& path) {
   return (fs::is_directory(file, failed) ? file / "plugin.toml" : file).lexically_normal();
 }
 
-// Read even where no plugin has a device that it would count for: a misspelt list is never passed
-// over.
+// Parses the lists even if no plugin has a device for them, so that a misspelt list is always
+// reported.
 bool check_lists(const BuildOptions& wanted, std::vector<Reason>* reasons) {
   Reason reason{};
   const auto is_given = [](const std::string& list) {
@@ -86,7 +87,7 @@ class BuildJob {
   BuildJob(opdock_runtime* runtime, const Manifest& manifest, const BuildOptions& wanted)
       : runtime_(runtime), manifest_(manifest), wanted_(wanted), options_(wanted) {}
 
-  // False, with a reason in the report: nothing can be started.
+  // Decides the architectures. Returns false, with a reason in the report, if no build can start.
   bool decide() {
     const Settings& settings = runtime_->settings();
     const ArchSettings lists{settings.cuda_archs.value, settings.cuda_archs.place,
@@ -95,7 +96,7 @@ class BuildJob {
            decide_archs(manifest_, lists, *runtime_->machine(), true, &options_, &reasons_);
   }
 
-  // Architectures that the compilers here do not know.
+  // Returns the reasons about architectures that the compilers here do not know.
   std::vector<Reason> unknown_archs() const {
     std::vector<Reason> against = check_build(manifest_, options_);
     std::erase_if(against, [](const Reason& reason) { return reason.code != Code::kBuildArch; });
@@ -141,7 +142,8 @@ class BuildJob {
     return is_not_asked_for() ? "skipped" : "failed";
   }
 
-  // This kind of GPU is neither listed nor here, and all that is missing is its compiler.
+  // Returns whether only a compiler is missing, for a kind of GPU that the request does not list
+  // and this machine does not have.
   bool is_not_asked_for() const {
     const std::shared_ptr<const MachineFacts> machine = runtime_->machine();
     const auto sees = [&](Backend backend) {
@@ -170,7 +172,7 @@ class BuildJob {
   std::vector<Reason> reasons_;
 };
 
-// A folder that is not built at all.
+// Returns the report for a folder that is not built.
 Report passed_over(const SourcePlugin& source, bool skipped, const std::vector<Reason>& reasons) {
   Report json;
   json["plugin"] = source.manifest ? Report(source.manifest->name) : Report();
@@ -198,12 +200,12 @@ Report build_all(opdock_runtime* runtime, const BuildOptions& wanted) {
   struct Item {
     std::shared_ptr<const SourcePlugin> source;
     BuildOptions wanted;
-    std::unique_ptr<BuildJob> job;  // NULL: passed over
+    std::unique_ptr<BuildJob> job;  // NULL: not built
     bool skipped = false;
-    bool is_refused = false;  // nothing can be started, as the job's reasons say
+    bool is_refused = false;  // no build can start; the job's reasons say why
   };
   std::vector<Item> items;
-  // Held: a rescan replaces the runtime's.
+  // Keep the catalogue alive: a rescan replaces the runtime's.
   const std::shared_ptr<const Catalog> catalog = runtime->catalog();
   for (const auto& source : catalog->sources()) {
     Item& item = items.emplace_back(Item{source, wanted, nullptr});
@@ -212,7 +214,7 @@ Report build_all(opdock_runtime* runtime, const BuildOptions& wanted) {
     if (is_again || source->state == State::kRejected) continue;
     item.wanted.trusted = !source->needs_trust;
   }
-  // What cannot be compiled for is reported before the first compiler starts.
+  // Report architectures that cannot be compiled for before the first compiler starts.
   std::vector<Reason> against;
   const auto refuse = [&](const Reason& reason) {
     const bool is_known = std::any_of(against.begin(), against.end(), [&](const Reason& other) {
@@ -225,7 +227,7 @@ Report build_all(opdock_runtime* runtime, const BuildOptions& wanted) {
       if (item.skipped || item.source->state == State::kRejected) continue;
       item.job = std::make_unique<BuildJob>(runtime, *item.source->manifest, item.wanted);
       if (!item.job->decide()) {
-        // A list that is not for this one plugin says nothing of the others.
+        // A list below this plugin's lowest architecture may still suit the other plugins.
         item.is_refused = item.job->reason().code == Code::kArchBelowLeast;
         if (!item.is_refused) refuse(item.job->reason());
       } else {

@@ -1,4 +1,4 @@
-// opdock.h's report on the cache, and what can be done to it.
+// The function of opdock.h that lists, verifies, collects, clears, exports and imports the cache.
 // SPDX-License-Identifier: Apache-2.0
 #include "cache/manage.h"
 #include "chain/report.h"
@@ -45,7 +45,7 @@ Report list(const Layout& layout, bool verify) {
   return json;
 }
 
-// nullopt: failed, for `reasons`.
+// Performs the action. Returns nullopt on failure, with the causes in `reasons`.
 std::optional<Report> act(const std::string& action, const Layout& layout, uint64_t max_bytes,
                           const std::string& file, std::vector<Reason>* reasons) {
   if (action == "ls" || action == "verify") return list(layout, action == "verify");

@@ -39,7 +39,7 @@ constexpr opdock_call_options kNoOptions{sizeof kNoOptions, 0, nullptr, nullptr,
   if (has_room_for(from, &from->allows_tf32)) to->allows_tf32 = from->allows_tf32;
 }
 
-// The caller's options, whatever the size of its declaration; `room` for those of a shorter one.
+// Returns the caller's options. Options with a smaller struct_size are completed in `room`.
 inline const opdock_call_options& read_options(const opdock_call_options* from,
                                                opdock_call_options* room) {
   if (from == nullptr) return kNoOptions;
@@ -49,19 +49,20 @@ inline const opdock_call_options& read_options(const opdock_call_options* from,
   return *room;
 }
 
-// The least that a plan of a caller has: what the first draft had.
+// The smallest struct_size accepted for a caller's plan: that of the first draft of the interface.
 constexpr size_t kLeastPlan = offsetof(opdock_plan, state) + sizeof(opdock_plan::state);
 
 bool readable(const opdock_plan* plan) {
   return plan != nullptr && plan->struct_size >= kLeastPlan;
 }
 
-// A caller's plan of another size as one of the host's: the op must see what the host knows of it.
+// Copies a caller's plan of another size into one of the host's size, because the op must see every
+// member that the host knows.
 opdock_plan of_own_size(const opdock_plan& from) {
   opdock_plan own{};
   std::memcpy(&own, &from, std::min<size_t>(from.struct_size, sizeof own));
   own.struct_size = sizeof own;
-  // Whoever has no room for the flag may have planned over shapes.
+  // A plan without the member `flags` may have been made over shapes without data.
   if (!OPDOCK_HAS(&from, opdock_plan, flags)) own.flags = OPDOCK_PLAN_OF_SHAPES;
   return own;
 }
@@ -73,7 +74,7 @@ opdock_plan of_own_size(const opdock_plan& from) {
   return status;
 }
 
-// Room for what plan answers: on the stack, unless lists make it long.
+// Room for the outputs that an op's plan function fills in: on the stack, unless lists need more.
 class PlannedOutputs {
  public:
   opdock_output* for_tensors(uint32_t count) {
@@ -87,7 +88,7 @@ class PlannedOutputs {
   std::unique_ptr<opdock_output[]> many_;
 };
 
-// Plans, checks and runs. may_lack: results that are OPDOCK_TAG_NONE are allocated.
+// Plans, checks and runs. may_lack: results may be OPDOCK_TAG_NONE and are allocated then.
 [[gnu::noinline]] opdock_status invoke_in_full(Invocation* in, const opdock_value* args,
                                                uint32_t num_args, opdock_value* results,
                                                uint32_t num_results, bool may_lack,
@@ -132,8 +133,9 @@ class PlannedOutputs {
                 "plan first");
 }
 
-// After a failure on `target`: the same call on what the chain has further, as long as it fails for
-// want of a kernel that cannot be made. call(&target) makes it anew and says on which target.
+// After a failure on `target`: retries with the chain's next provider, as long as the call fails
+// because a kernel cannot be compiled. call(&target) makes the call again and sets the target that
+// it used.
 template <class Call>
 [[gnu::cold, gnu::noinline]] opdock_status call_further(const opdock_function& function,
                                                         Target* target, opdock_status status,
@@ -142,7 +144,8 @@ template <class Call>
     Resolver* resolver;
     ~End() { resolver->end_of_call(); }
   } const end{function.resolver()};
-  // Each turn gives up one provider; the limit is for those that other threads bring back.
+  // Each pass gives up one provider. The limit is needed because other threads may bring providers
+  // back.
   for (int turn = 0; turn < 8; ++turn) {
     if (status != OPDOCK_INCOMPATIBLE || target == nullptr) break;
     if (!function.resolver()->give_up(function, target)) break;
@@ -152,7 +155,7 @@ template <class Call>
   return status;
 }
 
-// The quick look first; what it does not take is checked in full.
+// Tries the quick check first; arguments that it does not accept are checked in full.
 inline Target* accept_or_check(const opdock_function& function, const opdock_value* args,
                                uint32_t num_args, bool planning, opdock_status* status,
                                const ErrorBuffer& error) {
@@ -171,7 +174,7 @@ inline Target* accept_or_check(const opdock_function& function, const opdock_val
   return status;
 }
 
-// Notes it in the plan if an argument had no data.
+// Sets OPDOCK_PLAN_OF_SHAPES in the plan if an argument had no data.
 [[gnu::noinline]] void mark_shapes(const opdock_function& function, const opdock_value* args,
                                    opdock_plan* plan) {
   if (!OPDOCK_HAS(plan, opdock_plan, flags)) return;
@@ -181,7 +184,7 @@ inline Target* accept_or_check(const opdock_function& function, const opdock_val
   if (!real) plan->flags |= OPDOCK_PLAN_OF_SHAPES;
 }
 
-// The whole call, on what serves it now. *on: that.
+// Makes the whole call on the provider that serves it now, and sets *on to that target.
 opdock_status invoke_anew(const opdock_function& function, const opdock_call_options& how,
                           const opdock_value* args, uint32_t num_args, opdock_value* results,
                           uint32_t num_results, bool may_lack, Target** on,
@@ -193,14 +196,16 @@ opdock_status invoke_anew(const opdock_function& function, const opdock_call_opt
   return invoke_in_full(&in, args, num_args, results, num_results, may_lack, error);
 }
 
-// For another provider than the one whose plan says how large the caller's workspace is.
+// Returns the options without the caller's workspace, whose size comes from another provider's
+// plan.
 opdock_call_options with_hosts_workspace(opdock_call_options options) {
   options.workspace = nullptr;
   return options;
 }
 
-// Room for fewer tensors than there are is an error that says how many. A program whose plan has no
-// member `room` has seen to it that there is enough, where the schema says how many there are.
+// Checks that the plan has room for every result tensor; the error says how many there are. A
+// program whose plan has no member `room` is trusted to have enough if the schema fixes their
+// number.
 opdock_status check_room(Invocation* in, const opdock_value* args, opdock_plan* plan,
                          const ErrorBuffer& error) {
   const opdock_function& function = in->function;
@@ -243,9 +248,10 @@ opdock_status opdock_prepare(opdock_function* function, opdock_device device, ch
   });
 }
 
-// Their own try instead of guarded(): a body of its own is not optimised with them.
-// gnu::hot: for their branches to cold functions g++ makes these small rather than fast otherwise,
-// and clears a plan by `rep stos`, which takes longer than all the rest.
+// These functions have their own try block, because the body of a lambda for guarded() would not be
+// optimised together with them. They are gnu::hot because g++ otherwise optimises functions that
+// branch to cold ones for size rather than speed, and clears a plan with `rep stos`, which takes
+// longer than everything else they do.
 [[gnu::hot]] opdock_status opdock_plan_call(opdock_function* function,
                                             const opdock_call_options* options,
                                             const opdock_value* args, uint32_t num_args,
@@ -297,7 +303,7 @@ opdock_status opdock_prepare(opdock_function* function, opdock_device device, ch
     opdock_status status = OPDOCK_OK;
     Target* target = nullptr;
     if ((plan->flags & OPDOCK_PLAN_OF_SHAPES) != 0) [[unlikely]] {
-      // The op has not seen where the data lies.
+      // The op has not seen the data's addresses yet, so it must plan again.
       status =
           invoke_anew(*function, how, args, num_args, results, num_results, false, &target, error);
     } else {
@@ -323,7 +329,7 @@ opdock_status opdock_prepare(opdock_function* function, opdock_device device, ch
     }
     if (status != OPDOCK_INCOMPATIBLE) [[likely]]
       return status;
-    // Another provider's plan is its own, also where it comes to the same outputs.
+    // Replan: plans are not portable between providers, even if they describe the same outputs.
     return call_further(*function, target, status, [&](Target** on) {
       return invoke_anew(*function, with_hosts_workspace(how), args, num_args, results, num_results,
                          false, on, error);

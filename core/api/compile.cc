@@ -1,4 +1,4 @@
-// The functions of compile.h for a program.
+// The functions of compile.h that compile a program and return its kernels and image.
 // SPDX-License-Identifier: Apache-2.0
 #include "opdock/compile.h"
 
@@ -26,7 +26,7 @@ bool uses_vocabulary(const CompileRequest& request) {
   });
 }
 
-// Fails if a member is NULL that must not be.
+// Fails if a required member is NULL.
 Status read_options(const opdock_compile_options& given, CompileRequest* out) {
   if (given.source == nullptr) return null_argument("options.source");
   out->program = given.source;
@@ -61,14 +61,14 @@ Status read_options(const opdock_compile_options& given, CompileRequest* out) {
   return {};
 }
 
-// A hook of the module's compilation asks for the module.
+// Refuses a hook that runs during the module's compilation and asks for the same module.
 Status refuse_within(const opdock_module& module) {
   last_compile_reasons().assign(1, within_itself(module.request.name + " to be compiled"));
   return {OPDOCK_INVALID_ARGUMENT,
           module.request.name + ": " + to_text(last_compile_reasons().front())};
 }
 
-// The backend, the driver and the architecture.
+// Chooses the backend, the driver and the architecture.
 Status choose_target(const opdock_compile_options& given, opdock_module* module) {
   CompileRequest& request = module->request;
   if (given.arch != nullptr) {
@@ -126,7 +126,7 @@ opdock_status opdock_compile(opdock_runtime* runtime, const opdock_compile_optio
     module->runtime = runtime;
     Status done = read_options(*options, &module->request);
     if (done.ok()) done = choose_target(*options, module.get());
-    std::vector<Reason> wrong;  // known already, where without kernels nothing is compiled yet
+    std::vector<Reason> wrong;  // checked now, as without kernels nothing is compiled yet
     if (done.ok() && !check_request(module->request, &wrong)) {
       done = module->fail_for(std::move(wrong));
     }

@@ -1,4 +1,5 @@
-// What this machine has, what is missing, and what each missing thing is for.
+// Implements `opdock doctor`: reports what this machine has, what is missing, and what each missing
+// item is needed for.
 // SPDX-License-Identifier: Apache-2.0
 #include <unistd.h>
 
@@ -19,7 +20,8 @@
 namespace opdock {
 namespace {
 
-// One line of the diagnosis. A thing that is missing is no error: it limits what can be done.
+// Returns one line of the diagnosis. A missing item is not an error: it only limits what can be
+// done.
 Report check(const char* name, bool is_ok, const std::string& found, const char* used_for,
              const std::string& advice) {
   return {{"name", name},
@@ -37,7 +39,7 @@ std::string tool_text(const Tool& tool) {
   return tool.version.empty() ? tool.path : fmt::format("{} ({})", tool.version, tool.path);
 }
 
-// What doctor calls a tool.
+// Returns the label that `opdock doctor` shows for a tool.
 const char* label_of(const std::string& name) {
   const NoFork whole;
   static const std::map<std::string, const char*> labels = {
@@ -54,7 +56,7 @@ Report check_tool(const Tool& tool) {
                "install it: " + tool.package);
 }
 
-// One compiler of the two is enough.
+// Returns one line for both compilers, because one of the two is enough.
 Report check_compilers(const std::vector<Tool>& tools) {
   std::vector<std::string> found, packages;
   std::string purpose;
@@ -143,7 +145,7 @@ Report ways_json(const MachineFacts& machine) {
   return list;
 }
 
-// Where something is set: "OPDOCK_BUILD, /etc/opdock/config.toml:3".
+// Returns the places that set something: "OPDOCK_BUILD, /etc/opdock/config.toml:3".
 std::string places_text(const Settings& settings) {
   std::vector<std::string> places;
   for (const Setting* setting : {&settings.build, &settings.jit, &settings.fallback,
@@ -218,7 +220,8 @@ Report diagnosis(const Catalog& catalog, const MachineFacts& machine, const Sear
                          "calling ops",
                          all == 0 ? "install some, or name their folder in OPDOCK_PLUGIN_PATH"
                                   : "`opdock list --details` has each one's reasons"));
-  // Only where this process has loaded some: the command's own has not.
+  // This line appears only if this process has loaded plugins; the `opdock` command's own process
+  // never has.
   if (opened_files() != 0) {
     const std::vector<Reason> overwritten = overwritten_files();
     const size_t count = opened_files();

@@ -1,4 +1,4 @@
-// How an op or a plugin is resolved, for `opdock explain`.
+// Explains how an op or a plugin is resolved, for `opdock explain`.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <set>
@@ -23,8 +23,8 @@ void sort_best_first(List* list) {
                    [](const auto& a, const auto& b) { return is_better(*a, *b); });
 }
 
-// The devices of this machine that a provider is for; the CPU in any case, where the reference can
-// always stand in.
+// Returns the devices of this machine that some provider is for. The CPU is always included,
+// because the reference can stand in there.
 std::vector<opdock_device> devices_of(const std::vector<CandidatePtr>& candidates,
                                       const std::vector<SourcePtr>& sources) {
   std::set<std::pair<int32_t, int32_t>> found = {{OPDOCK_CPU, 0}};
@@ -40,7 +40,7 @@ std::vector<opdock_device> devices_of(const std::vector<CandidatePtr>& candidate
   return devices;
 }
 
-// The op's name of "op" or "plugin/op".
+// Returns the op's name from "op" or "plugin/op".
 std::string op_of(const std::string& name) {
   return name.substr(name.rfind('/') + 1);
 }
@@ -49,7 +49,8 @@ Report text_or_null(const std::string& text) {
   return text.empty() ? Report(nullptr) : Report(text);
 }
 
-// What a plugin says of the op; the documentation is in a binary's code, not in its note.
+// Returns what a plugin declares of the op. A binary has its documentation in its code, not in its
+// note, so "doc" is null.
 Report op_json(const OpClaim& op) {
   return {{"schema", op.schema},      {"doc", nullptr},          {"devices", op.devices},
           {"dtypes", op.dtypes},      {"shape", op.shape_rules}, {"flags", op.flags},

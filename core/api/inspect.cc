@@ -1,4 +1,4 @@
-// The functions of opdock.h that look at native code, whosever it is.
+// The functions of opdock.h that inspect native code, whether or not it belongs to a plugin.
 // SPDX-License-Identifier: Apache-2.0
 #include <atomic>
 
@@ -13,7 +13,7 @@
 namespace opdock {
 namespace {
 
-// Throws Error if there is no such file.
+// Returns the file's facts. Throws Error if there is no such file.
 FileFacts facts_at(const char* named) {
   const std::string path = plain_path(named);
   std::vector<Reason> reasons;
@@ -35,7 +35,8 @@ opdock_status opdock_survey_json(opdock_runtime* runtime, const char* request, c
         opdock::need(runtime, "runtime");
         opdock::need(request, "request", "a JSON object");
         const opdock::SurveyRequest wanted = opdock::read_request(request);
-        // A line on a terminal only: elsewhere the survey is over before anybody reads it.
+        // Show progress only on a terminal: elsewhere the survey is over before anybody reads the
+        // line.
         std::atomic<bool> is_announced{true};
         opdock::HookedProgress progress(runtime->hooks(), &is_announced);
         const opdock::Waiting waiting(runtime->hooks());

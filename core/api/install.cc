@@ -1,4 +1,4 @@
-// The functions of opdock.h that put a plugin into the user's own folder, and remove it.
+// The functions of opdock.h that install a plugin into the user's own folder, and remove it.
 // SPDX-License-Identifier: Apache-2.0
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -122,8 +122,8 @@ bool is_there(const std::string& path) {
   return lstat(path.c_str(), &status) == 0;
 }
 
-// The version that lies at `target`; empty: nothing does. For what is not this plugin throws
-// `advice`, or, if that is NULL, returns an empty text.
+// Returns the version of the plugin at `target`, or an empty text if there is no file. If the file
+// is not this plugin, throws an error with `advice` or, if that is NULL, returns an empty text.
 std::string version_there(opdock_runtime* runtime, const std::string& target,
                           const std::string& name, const char* advice) {
   if (!is_there(target)) return {};
@@ -146,7 +146,7 @@ Report install(opdock_runtime* runtime, const std::string& path, const Options& 
   if (const int error = make_folders(folder); error != 0) {
     throw system_error("make", folder, error);
   }
-  // What is checked is the copy, where it is going to lie: libraries are found relative to it.
+  // Check the copy in its final folder, because libraries are found relative to the file.
   const TemporaryFile copied(folder + "/." + unique_name());
   copy(path, copied.path());
   const std::shared_ptr<const Candidate> examined =

@@ -1,4 +1,4 @@
-// The functions of compile.h for a kernel: what it takes, and launching it.
+// The functions of compile.h that describe a kernel's parameters and launch it.
 // SPDX-License-Identifier: Apache-2.0
 #include "call/launch.h"
 
@@ -12,7 +12,7 @@ using namespace opdock;
 
 namespace {
 
-// The kernel has come from it, so it is there.
+// Returns the kernel's driver, which is open because it has loaded the kernel.
 Driver* driver_of(const opdock_kernel& kernel) {
   static std::atomic<Driver*> cuda{nullptr}, rocm{nullptr};
   const bool is_cuda = kernel.device.type == OPDOCK_CUDA;
@@ -67,7 +67,7 @@ opdock_status opdock_launch_kernel(opdock_kernel* kernel, void* stream, const op
     done = driver->launch(kernel->function, stream, *full);
     driver->leave(previous);
     if (done.ok()) return OPDOCK_OK;
-    // Here it is the program that gave the arguments, not a plugin.
+    // Blame the arguments for an internal error: they came from the program, not from a plugin.
     return refuse(done.status == OPDOCK_INTERNAL ? OPDOCK_INVALID_ARGUMENT : done.status,
                   done.text);
   });

@@ -42,8 +42,8 @@ class LoadedModule {
     return known == kernels_.end() ? nullptr : known->second.get();
   }
   static LoadedModule& all;
-  Turn turn_;  // of what follows
-  // An image that is loaded is held by its kernels: its address is not used again.
+  Turn turn_;  // guards what follows
+  // An image's address identifies it: kernels keep their image alive, so its address is not reused.
   std::map<std::pair<const CompiledImage*, int32_t>, std::unique_ptr<Kernels>> kernels_;
 };
 
@@ -106,11 +106,11 @@ Status opdock_module::fail_for(std::vector<Reason> reasons) {
 Status opdock_module::compile() {
   std::vector<Reason> reasons;
   const Waiting waiting(runtime->hooks());
-  std::atomic<bool> announced{true};  // the caller knows: no line in a log about it
+  std::atomic<bool> announced{true};  // no log line: the caller knows of the compilation
   HookedProgress progress(runtime->hooks(), &announced);
   JitContext context = jit_context(runtime, &progress, &reasons);
-  // Without a device nothing of this process is needed, and it may be about to fork: NVRTC 13
-  // initialises the CUDA driver where it compiles.
+  // Without a device, compile in a worker process: NVRTC 13 initialises the CUDA driver in the
+  // process in which it compiles, and this process may be about to fork.
   context.in_worker = driver == nullptr;
   CompiledImagePtr made = compile_image(request, context, &reasons);
   if (const auto ptx = made == nullptr ? for_newer_gpu(request, context, &reasons) : std::nullopt)
@@ -126,9 +126,9 @@ void opdock_module::put(CompiledImagePtr made) {
   image.swap(made);
 }
 
-// What to compile instead where the GPU is newer than every compiler; `reasons`, why it could not
-// be compiled for itself, are settled then. An architecture that the caller named is never
-// replaced.
+// Returns what to compile instead if the GPU is newer than every compiler, and then clears
+// `reasons`, which say why the GPU's own architecture could not be compiled. An architecture that
+// the caller named is never replaced.
 std::optional<CompileRequest> opdock_module::for_newer_gpu(const CompileRequest& failed,
                                                            const JitContext& context,
                                                            std::vector<Reason>* reasons) const {

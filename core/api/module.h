@@ -16,23 +16,23 @@
 
 struct opdock_module {
   opdock_runtime* runtime = nullptr;
-  opdock::CompileRequest request;  // with the kernels that were named beforehand
+  opdock::CompileRequest request;  // has the kernels that were named beforehand
   opdock_device device{};
-  opdock::Driver* driver = nullptr;  // NULL: an image alone
-  bool arch_is_gpus = false;         // the caller named no architecture: it is the device's own
-  opdock::Turn turn;                 // of what follows; who calls compile() or find() has it
-  opdock::CompiledImagePtr image;    // of the kernels named beforehand
+  opdock::Driver* driver = nullptr;  // NULL: only an image is wanted
+  bool arch_is_gpus = false;         // the caller named no architecture, so it is the device's own
+  opdock::Turn turn;                 // guards what follows; callers of compile() and find() hold it
+  opdock::CompiledImagePtr image;    // has the kernels named beforehand
   std::map<std::string, opdock_kernel*, std::less<>> kernels;
 
-  // Makes `image`. A failure's reasons are kept for this thread.
+  // Compiles `image`. On failure keeps the reasons for this thread.
   opdock::Status compile();
-  // One that was not named beforehand gets an image of its own.
+  // Finds a kernel. One that was not named beforehand is compiled into an image of its own.
   opdock::Status find(const std::string& name, opdock_kernel** out);
-  // What `reasons` come to; keeps them for this thread.
+  // Turns `reasons` into a status, and keeps them for this thread.
   opdock::Status fail_for(std::vector<opdock::Reason> reasons);
 
  private:
-  // In a turn that a fork may leave in the middle: `image` is the former one or the new one.
+  // Replaces `image` without a fork in the middle: a child sees either the old or the new image.
   void put(opdock::CompiledImagePtr made);
   std::optional<opdock::CompileRequest> for_newer_gpu(const opdock::CompileRequest& failed,
                                                       const opdock::JitContext& context,
@@ -41,7 +41,7 @@ struct opdock_module {
 
 namespace opdock {
 
-// Why this thread's last compilation failed.
+// Returns the reasons why this thread's last compilation failed.
 std::vector<Reason>& last_compile_reasons();
 
 Status null_argument(const char* name);

@@ -1,4 +1,4 @@
-// The functions of opdock.h that report, and trust.
+// The functions of opdock.h that list, inspect, explain and diagnose, and opdock_free.
 // SPDX-License-Identifier: Apache-2.0
 #include <sys/stat.h>
 #include <unistd.h>

@@ -1,4 +1,4 @@
-// The functions of opdock.h that make a runtime, and what its answers are called.
+// The functions of opdock.h that create and destroy a runtime and name the version and statuses.
 // SPDX-License-Identifier: Apache-2.0
 #include "chain/runtime.h"
 

@@ -1,4 +1,4 @@
-// Reading files for a program that may stop it, and whose other threads run meanwhile.
+// Lets a program cancel the reading of files, and run its other threads meanwhile.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -9,8 +9,8 @@
 
 namespace opdock {
 
-// While an object of this class lives, reading files on this thread ends with Error
-// (OPDOCK_CANCELLED) once the program's hook says so.
+// While an object of this class lives, reading files on this thread throws Error (OPDOCK_CANCELLED)
+// once the program's `cancelled` hook returns true.
 class StoppableReading {
  public:
   explicit StoppableReading(const Hooks& hooks)

@@ -1,4 +1,4 @@
-// What the user vouched for: recorded, taken back, listed.
+// The functions of opdock.h that record, withdraw, check and list the user's trust in plugins.
 // SPDX-License-Identifier: Apache-2.0
 #include "trust/trust.h"
 
@@ -24,7 +24,8 @@ Report list_consents(const SearchEnvironment& environment) {
           {"reasons", to_json(trust.notices())}};
 }
 
-// Whether the folder or file, by the name given, may be used now, and what still speaks against it.
+// Reports whether the folder or file of this name may be used now, and the reason against it, if
+// any.
 Report state_of(const std::string& folder, const SearchEnvironment& environment) {
   Trust trust(environment);
   TrustedPath trusted = trust.check_path(folder);

@@ -1,4 +1,4 @@
-// opdock.h's function for measuring which way to launch an op is the fastest.
+// The function of opdock.h that measures which way of launching an op is the fastest.
 // SPDX-License-Identifier: Apache-2.0
 #include <charconv>
 
@@ -22,7 +22,7 @@ Report parse(const char* request) {
   return json;
 }
 
-// The member of a type that `is` accepts.
+// Returns the member `name`; refuses the request if `is` does not accept its type.
 const Report& member(const Report& object, const char* name, bool (Report::*is)() const noexcept,
                      const char* wanted) {
   const auto found = object.is_object() ? object.find(name) : object.end();

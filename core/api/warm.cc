@@ -1,4 +1,4 @@
-// Compiling what plugins carry as source ahead of time, many images at once.
+// Compiles the source that plugins carry ahead of time, many images at once.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <optional>
@@ -30,7 +30,8 @@ struct Target {
   std::string arch;
 };
 
-// The run-time compilers here. Asked in a process of its own, as all is compiled in others.
+// Returns the run-time compilers of this machine. A separate process asks them, just as all
+// compilation runs in other processes.
 std::vector<NvrtcKnowledge> nvrtcs_found() {
   BuildTools tools;
   tools.pack = installed().program("opdock-pack");
@@ -46,8 +47,8 @@ std::vector<CompilerArchs> archs_found() {
   return known;
 }
 
-// What the chain would ask for on this GPU (ptx_for_newer_gpu): its own architecture, or, where it
-// is newer than every compiler, PTX of the newest that one of them knows.
+// Returns the architecture that the chain would ask for on this GPU (ptx_for_newer_gpu): the GPU's
+// own or, if the GPU is newer than every compiler, PTX of the newest that one of them knows.
 std::string arch_for(const Gpu& gpu, const std::vector<NvrtcKnowledge>& compilers,
                      const std::optional<Version>& driver) {
   if (gpu.backend != Backend::kCuda) return exact_arch(gpu);
@@ -74,8 +75,8 @@ std::vector<Target> visible_targets(const MachineFacts& machine) {
   return targets;
 }
 
-// A list in the grammar of docs/architectures.md, both kinds of GPU in one: "8.0;9.0a gfx90a".
-// Throws Error, also for what no compiler here knows.
+// Parses a list in the grammar of docs/architectures.md, with both kinds of GPU in one list:
+// "8.0;9.0a gfx90a". Throws Error, also for an architecture that no compiler here knows.
 std::vector<Target> listed_targets(const std::string& list, const MachineFacts& machine) {
   std::vector<Target> targets;
   const auto add = [&](Backend backend, const std::string& arch) {
@@ -106,7 +107,8 @@ std::vector<Target> listed_targets(const std::string& list, const MachineFacts& 
       gpu.major = one.number / 10;
       gpu.minor = one.number % 10;
       add(Backend::kCuda, exact_arch(gpu));
-      // What GPUs ask for that are newer than the compilers, if this is the newest that they know.
+      // GPUs newer than the compilers ask for this PTX, if this is the newest architecture that the
+      // compilers know.
       if (one.ptx) add(Backend::kCuda, "compute_" + std::to_string(one.number));
     }
   }
@@ -120,8 +122,8 @@ std::vector<Target> listed_targets(const std::string& list, const MachineFacts& 
   return targets;
 }
 
-// What a file that may be looked into carries. The table is where the file's facts say that its
-// images are.
+// Reads the image table of a file that may_read() accepts. The right table is the one whose images
+// lie where the file's facts say.
 bool read_rows(const FileFacts& facts, std::string* bytes, std::vector<ImageRow>* rows) {
   *bytes = read_file(facts.path).value_or("");
   const std::string magic(kImageMagic, sizeof kImageMagic);
@@ -139,7 +141,7 @@ bool read_rows(const FileFacts& facts, std::string* bytes, std::vector<ImageRow>
   return false;
 }
 
-// Whether the file is trusted and whole, whatever this machine lacks to run it.
+// Returns whether the file is trusted and intact, regardless of what this machine lacks to run it.
 bool may_read(const Candidate& candidate) {
   if (!candidate.file.note) return false;
   return std::none_of(candidate.verdict.reasons.begin(), candidate.verdict.reasons.end(),
@@ -157,8 +159,8 @@ Report warm(opdock_runtime* runtime, const char* archs, uint32_t jobs) {
       archs == nullptr ? visible_targets(*machine) : listed_targets(archs, *machine);
   if (targets.empty()) throw Error(OPDOCK_INVALID_ARGUMENT, kNoGpu);
   std::vector<CompileRequest> requests;
-  std::vector<std::string> plugins;  // of each request
-  // Held: a rescan replaces the runtime's.
+  std::vector<std::string> plugins;  // the plugin of each request
+  // Keep the catalogue alive: a rescan replaces the runtime's.
   const std::shared_ptr<const Catalog> catalog = runtime->catalog();
   for (const auto& candidate : catalog->candidates()) {
     std::string bytes;
@@ -166,13 +168,13 @@ Report warm(opdock_runtime* runtime, const char* archs, uint32_t jobs) {
     if (!may_read(*candidate) || !read_rows(candidate->file, &bytes, &rows)) continue;
     const Note& note = *candidate->file.note;
     for (const Target& target : targets) {
-      // Source serves the GPUs that the ops name.
+      // A plugin's source serves only the kinds of GPU that its ops name.
       if (std::find(note.devices.begin(), note.devices.end(), target.backend) == note.devices.end())
         continue;
       const std::optional<CudaArch> arch = parse_cuda_arch(target.arch);
       if (arch && 10 * arch->major + arch->minor < note.least_cuda) continue;
       CompileRequest request;
-      std::vector<Reason> ignored;  // nothing to compile
+      std::vector<Reason> ignored;  // the file has nothing to compile
       if (!packed_request(note.name + " " + note.version.text(), rows, target.backend, target.arch,
                           &request, &ignored)) {
         continue;
@@ -185,7 +187,7 @@ Report warm(opdock_runtime* runtime, const char* archs, uint32_t jobs) {
   }
   std::vector<Reason> notices;
   const Waiting waiting(runtime->hooks());
-  std::atomic<bool> announced{true};  // the report says it all
+  std::atomic<bool> announced{true};  // no log line: the report says everything
   HookedProgress progress(runtime->hooks(), &announced);
   const JitContext context = jit_context(runtime, &progress, &notices);
   std::vector<Report> done(requests.size());
