@@ -1,4 +1,4 @@
-// The architectures of a build, decided from everything that may say so.
+// Decides a build's architectures from the command line, environment, configuration and machine.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -16,13 +16,13 @@ struct ArchSettings {
   std::string hip, hip_place;
 };
 
-// Replaces options->cuda_archs and hip_archs, which hold what the command line said (or nothing),
-// by the request's lists: by the order of docs/architectures.md, for the devices that the plugin's
-// ops have. No compiler is started, so that a machine without one comes to the same request. Where
-// nothing decides, `ahead_of_time` takes the compiler's default and a first use no images. Sets the
-// lists' origins and gpu_archs, and ahead of time must_run_here where GPUs of this machine decide.
-// False and a reason for a list that cannot be read or used; notices (arch-uncovered) are appended
-// too.
+// Replaces options->cuda_archs and hip_archs, which hold the command line's lists (or nothing), by
+// the lists to request. The order of docs/architectures.md decides, and only the devices that the
+// plugin's ops have count. No compiler is started, so a machine without one comes to the same
+// request. If nothing decides, `ahead_of_time` requests the compiler's default and a first use
+// requests no images. Sets the lists' origins and gpu_archs and, ahead of time, must_run_here if
+// GPUs of this machine decide. Returns false and a reason for a list that cannot be read or used.
+// Notices (arch-uncovered) are appended to `reasons` too.
 bool decide_archs(const Manifest& manifest, const ArchSettings& settings,
                   const MachineFacts& machine, bool ahead_of_time, BuildOptions* options,
                   std::vector<Reason>* reasons);

@@ -26,8 +26,8 @@ void add_reasons(const Candidate& candidate, const std::vector<Reason>& reasons,
   }
 }
 
-// Whether the program asked to stop, or a hook of the work needs what is being made: then nothing
-// more is tried, and the next call begins anew.
+// Returns whether the program asked to stop, or a hook called by the work needs the work's result.
+// Nothing more is tried then, and the next call starts again.
 bool was_cancelled(const ChainStep& step) {
   return std::any_of(step.reasons.begin(), step.reasons.end(), [](const StepReason& one) {
     return one.reason.code == Code::kCancelled || one.reason.code == Code::kWithinItself;
@@ -45,7 +45,7 @@ class Run {
   }
 
   ChainRecord run() {
-    // Nothing that would be loaded, compiled or built could be used.
+    // Try nothing without such a GPU: whatever was loaded, compiled or built could not be used.
     if (std::optional<Reason> without = reason_without_gpu(); without && !record_.dry) {
       ChainStep& step = record_.steps.emplace_back();
       step.kind = ChainStep::Kind::kBinary;
@@ -133,7 +133,8 @@ class Run {
         step.outcome = ChainStep::Outcome::kUsed;
         step.text = "the device code of " + describe(*candidate) + ", compiled for " +
                     to_text(wanted_.device);
-        // It serves; that it is PTX for an older GPU, or no longer is, is reported all the same.
+        // The step serves, but it is still reported that it uses PTX for an older GPU, or no longer
+        // does.
         std::erase_if(reasons, [](const Reason& reason) {
           return reason.code != Code::kArchPtx && reason.code != Code::kArchKnown;
         });

@@ -1,6 +1,6 @@
-// The chain: a binary plugin, a run-time compiled device part, a build from source, the reference.
-// Steps are tried in this order until one serves; each leaves its reasons. docs/build-on-demand.md
-// describes it for users.
+// The chain that finds code for an op: a binary plugin, a run-time compiled device part, a build
+// from source, the reference. Steps are tried in this order until one serves, and each records its
+// reasons. docs/build-on-demand.md describes the chain for users.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -18,10 +18,10 @@
 
 namespace opdock {
 
-// A reason, and whose it is.
+// A reason and the plugin that it is about.
 struct StepReason {
-  std::string plugin;  // "softmax 0.1.0"; empty: no plugin's in particular
-  std::string path;    // of its file or folder
+  std::string plugin;  // "softmax 0.1.0"; empty: about no particular plugin
+  std::string path;    // of the plugin's file or folder
   Reason reason;
 };
 
@@ -30,14 +30,14 @@ struct ChainStep {
   enum class Outcome { kUsed, kFailed, kSkipped, kNotNeeded };
   Kind kind;
   Outcome outcome = Outcome::kNotNeeded;
-  std::string text;                  // what was done, or why nothing was, for people
+  std::string text;                  // for people: what was done, or why nothing was
   std::vector<StepReason> reasons;   // why each plugin that was tried does not serve
-  std::vector<std::string> changed;  // what differs from what the cache had before
+  std::vector<std::string> changed;  // what differs from the builds in the cache
 };
 std::string_view to_text(ChainStep::Kind kind);        // "binary", "jit", "build", "reference"
 std::string_view to_text(ChainStep::Outcome outcome);  // "used", "failed", "skipped", "not-needed"
 
-// What became of an op on a device; with `dry`, what would.
+// How an op was resolved on a device or, with `dry`, how it would be.
 struct ChainRecord {
   opdock_device device{};
   bool dry = false;
@@ -50,14 +50,14 @@ struct ChainRecord {
   std::vector<Reason> reasons() const;
 };
 
-// What is looked for.
+// The op and the device that the chain looks for.
 struct Wanted {
-  std::string name;  // as the caller gave it: "op" or "plugin/op"
+  std::string name;  // the name as the caller gave it: "op" or "plugin/op"
   std::string op;
   std::string schema;
-  std::string digest;  // of the schema; plugins with another one do not serve
+  std::string digest;  // the schema's; plugins with another digest do not serve
   opdock_device device{};
-  std::vector<uint8_t> arg_devices;  // as Declared has them; plugins with others do not serve
+  std::vector<uint8_t> arg_devices;  // as in Declared; plugins with others do not serve
 };
 
 // Takes the steps for one op on one device. function: NULL for a dry run, which loads, compiles,
@@ -65,36 +65,37 @@ struct Wanted {
 ChainRecord run_chain(opdock_runtime* runtime, const Wanted& wanted,
                       const opdock_function* function, HookedProgress* progress);
 
-// ---- parts of it
+// ---- parts of the chain
 
-// What the candidate's note says of the op; NULL if it is none of its ops.
+// Returns what the candidate's note declares of the op, or NULL if the op is not in the note.
 const OpClaim* claim_of(const Candidate& candidate, const std::string& op);
-// Whether it explains a refusal: notices do not.
+// Returns whether the reason explains a refusal; a notice does not.
 bool is_serious(const Reason& reason);
-// The reasons that speak against a candidate for what is wanted, without loading it.
+// Returns the reasons against a candidate for what is wanted, without loading it.
 std::vector<Reason> reasons_against(const Candidate& candidate, const Wanted& wanted);
-// Whether the host part fits this machine and the file carries source for the device.
+// Returns whether the host part fits this machine and the file carries source for the device.
 bool can_compile(const Candidate& candidate, const Wanted& wanted);
-// What stands before `reason`'s in a story.
+// Adds to `reason` the plugin's name and path, which precede it in a story.
 StepReason reason_of(const Candidate& candidate, Reason reason);
 StepReason reason_of(const SourcePlugin& source, Reason reason);
-// Why nothing may be compiled ("OPDOCK_JIT=never"); empty: it may.
+// Returns why run-time compilation is not allowed ("OPDOCK_JIT=never"); empty if it is.
 std::string jit_denied(opdock_runtime* runtime);
 
-// The candidate's op, loaded, with its kernels if the device is a GPU. compile: make the image by
-// the run-time compiler instead of taking one from the file. NULL and reasons.
+// Loads the candidate and returns its op, with its kernels if the device is a GPU. compile: compile
+// the image at run time instead of taking one from the file. Returns NULL and reasons on failure.
 Target* load_target(const std::shared_ptr<const Candidate>& candidate, const Wanted& wanted,
                     opdock_runtime* runtime, bool compile, Progress* progress,
                     std::vector<Reason>* reasons);
 
-// The build step: source plugins, from the cache or built now.
+// Takes the build step: source plugins, from the cache or built now.
 void take_build_step(opdock_runtime* runtime, const Wanted& wanted, bool dry,
                      HookedProgress* progress, ChainRecord* record);
 
-// The last step. The steps before are in `record`.
+// Takes the last step, the reference. The earlier steps are in `record`.
 void take_reference_step(opdock_runtime* runtime, const Wanted& wanted,
                          const opdock_function* function, ChainRecord* record);
-// Whether the last step might serve: without it, and without plugins, there is no function.
+// Returns whether the last step might serve. If it cannot, and no plugin serves, there is no
+// function.
 bool has_reference(opdock_runtime* runtime, const Wanted& wanted);
 
 }  // namespace opdock

@@ -20,7 +20,8 @@ bool same_reason(const Reason& a, const Reason& b) {
   return a.code == b.code && a.found == b.found && a.wanted == b.wanted;
 }
 
-// Against the file as a whole: a verdict repeats the devices' reasons among its own.
+// Returns the reasons against the file as a whole, without the devices' reasons, which a verdict
+// repeats among its own.
 std::vector<Reason> reasons_against_file(const Verdict& verdict) {
   std::vector<Reason> left;
   for (const Reason& reason : verdict.reasons) {
@@ -43,7 +44,7 @@ const DeviceVerdict* verdict_for(const Verdict& verdict, opdock_device device) {
   return nullptr;
 }
 
-// Reasons that hold whatever images the file has.
+// Returns the reasons that hold regardless of the file's images.
 std::vector<Reason> reasons_against_host_part(const Candidate& candidate, const Wanted& wanted) {
   std::vector<Reason> reasons = reasons_against_file(candidate.verdict);
   if (const DeviceVerdict* device = verdict_for(candidate.verdict, wanted.device)) {
@@ -96,7 +97,7 @@ std::vector<Reason> reasons_against(const Candidate& candidate, const Wanted& wa
     return {make_reason(Code::kNoGpu, to_text(wanted.device) + ", which is not on this machine",
                         "a device that is")};
   }
-  // What is undecided is tried.
+  // An undecided device is tried.
   if (device->state == State::kRejected) add_serious(device->reasons, &reasons);
   return reasons;
 }

@@ -23,7 +23,7 @@ namespace {
 using SourcePtr = std::shared_ptr<const SourcePlugin>;
 using EntryPtr = std::shared_ptr<CacheEntry>;
 
-// What was loaded out of the cache is not evicted while this process lives.
+// The cache entries that plugins were loaded from. They are not evicted while this process lives.
 struct Held {
   Mutex mutex;
   std::set<EntryPtr> entries;
@@ -48,8 +48,8 @@ std::string describe(const SourcePlugin& source) {
   return source.manifest->name + " " + source.manifest->version + " (" + source.folder + ")";
 }
 
-// Notices of discovery say nothing here; those of the cache and of the build do: that there is no
-// usable cache, that a failure is remembered.
+// Returns whether the reason helps to explain a failure. Notices of discovery do not; those of the
+// cache, the run-time compiler and the build do: no usable cache, a remembered failure.
 bool explains_failure(const Reason& reason) {
   const CodeInfo& code = info(reason.code);
   return code.severity != Severity::kNotice || code.stage == "cache" || code.stage == "jit" ||
@@ -93,7 +93,7 @@ class BuildStep {
   }
 
  private:
-  // True: it serves (dry: it would).
+  // Returns true if the plugin serves or, in a dry run, would serve.
   bool try_source(const SourcePlugin& source, std::vector<Reason>* reasons) {
     if (source.state == State::kRejected) {
       reasons->insert(reasons->end(), source.reasons.begin(), source.reasons.end());
@@ -112,15 +112,15 @@ class BuildStep {
     BuildOptions options;
     options.trusted = !source.needs_trust;
     options.must_run_here = wanted_.device.type != OPDOCK_CPU;
-    // What a first use waits for has this machine's level alone.
+    // A first use waits for the build, so it compiles only for this machine's CPU level.
     if (has_simd_sources(*source.manifest)) options.cpu_level = runtime_->machine()->cpu_level;
     if (!decide(source, runtime_, false, &options, reasons)) return false;
     const std::optional<CacheRequest> request = read_request(source, options, cache, reasons);
     if (!request) return false;
     if (find_built(source, options, *request, cache, reasons)) return true;
-    // Where no GPU is here, `opdock build` makes images for the compilers' default architectures,
-    // and always code for all levels of x86-64; a first use does not. What it has built serves
-    // here.
+    // Also accept what `opdock build` has built. It always compiles for all levels of x86-64 and,
+    // without a GPU here, makes images for the compilers' default architectures; a first use does
+    // neither.
     std::vector<BuildOptions> others;
     if (options.cpu_level != 0) others.emplace_back(options).cpu_level = 0;
     BuildOptions ahead = options;
@@ -156,7 +156,7 @@ class BuildStep {
   bool find_built(const SourcePlugin& source, const BuildOptions& options,
                   const CacheRequest& request, Cache* cache, std::vector<Reason>* reasons) {
     std::vector<EntryPtr> entries = cache->find(request, nullptr, reasons);
-    // What was made for the GPU itself, before PTX that stands in for it.
+    // Prefer images made for the GPU itself to PTX that stands in for them.
     std::stable_partition(entries.begin(), entries.end(),
                           [](const EntryPtr& entry) { return !has_stand_in(*entry); });
     const bool may_build = runtime_->settings().build.value != "never";
@@ -184,8 +184,9 @@ class BuildStep {
     return true;
   }
 
-  // PTX that was to be replaced is better than nothing where the newer compiler fails; that is not
-  // tried again until a compiler changes, unless what failed may pass.
+  // Uses the PTX that was to be replaced, as it is better than nothing if the newer compiler fails.
+  // The replacement is not tried again until a compiler changes, unless the failure may be
+  // temporary.
   bool use_outdone(const SourcePlugin& source, const BuildOptions& options, Cache* cache,
                    std::vector<Reason>* reasons) {
     const bool may_pass = std::any_of(reasons->begin(), reasons->end(), [](const Reason& reason) {
@@ -222,7 +223,7 @@ class BuildStep {
     return reasons->empty();
   }
 
-  // Checks what was built as any plugin is checked, and loads it.
+  // Checks the built file as any plugin is checked, and loads it.
   bool use(const SourcePlugin& source, const EntryPtr& entry, const std::string& path,
            std::vector<Reason>* reasons) {
     const std::shared_ptr<const Candidate> candidate =
@@ -248,7 +249,7 @@ class BuildStep {
     return record_->target != nullptr;
   }
 
-  // What is known beforehand: whether the tools are here.
+  // Returns what is known before a build: whether its tools are installed.
   bool may_build(const SourcePlugin& source, const BuildOptions& options,
                  std::vector<Reason>* reasons) {
     if (runtime_->search().environment.secure) {
@@ -286,7 +287,7 @@ class BuildStep {
     step_.text = fmt::format("{}, {} by {}", describe(source),
                              result.built ? fmt::format("built in {:.1f} s", seconds) : "built",
                              result.entry->maker().text);
-    // It serves; what may not go together is reported all the same.
+    // The plugin serves, but combinations that may be incompatible are still reported.
     for (const Reason& warning : result.warnings)
       step_.reasons.push_back(reason_of(source, warning));
     return true;
@@ -298,7 +299,7 @@ class BuildStep {
   HookedProgress* progress_;
   ChainRecord* record_;
   ChainStep step_{};
-  std::vector<EntryPtr> outdone_;  // of the source: a compiler is here that makes better
+  std::vector<EntryPtr> outdone_;  // the source's entries that a newer compiler here can improve
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// What serves once it is loaded: a binary plugin's op with its kernels on a device.
+// Loads a binary plugin's op with its kernels on a device.
 // SPDX-License-Identifier: Apache-2.0
 #include <map>
 #include <tuple>
@@ -29,9 +29,9 @@ const opdock_op* op_of(const LoadedPlugin& plugin, const OpClaim& claim) {
   return nullptr;
 }
 
-// As its driver describes it, which knows what the machine's facts may not: which GPU has which
-// number, and whether this process has XNACK. False and a reason if the driver does not answer, or
-// the plugin is not for such a GPU.
+// Describes the GPU as its driver does, which knows what the machine's facts may not: which GPU has
+// which number, and whether this process has XNACK. Returns false and a reason if the driver does
+// not answer or the plugin is not for such a GPU.
 bool describe_gpu(const LoadedPlugin& plugin, Driver* driver, opdock_device device,
                   const MachineFacts& machine, Gpu* gpu, std::vector<Reason>* reasons) {
   for (const Gpu& known : machine.gpus) {
@@ -55,9 +55,9 @@ bool describe_gpu(const LoadedPlugin& plugin, Driver* driver, opdock_device devi
   return !below;
 }
 
-// The kernels of each plugin on each device: those of an image that it brings, and those that are
-// compiled from its source. They stay until the process ends. They are made without a lock: of two
-// that are made at once, the first counts.
+// The kernels of each plugin on each device: those of an image in the plugin, and those compiled
+// from its source. They stay until the process ends. They are made without a lock: if two threads
+// make the same kernels at once, the first result is kept.
 class KernelRegistry {
  public:
   enum class Origin { kImage, kSource };
@@ -84,7 +84,7 @@ class KernelRegistry {
 KernelRegistry& kernel_registry = *new KernelRegistry;
 using Origin = KernelRegistry::Origin;
 
-// With the numbers by which the plugin asks for them.
+// Gives the kernels the numbers by which the plugin asks for them.
 std::unique_ptr<Kernels> numbered(const LoadedPlugin& plugin, std::unique_ptr<Kernels> kernels) {
   if (OPDOCK_HAS(plugin.descriptor, opdock_plugin, num_kernels)) {
     kernels->number(plugin.descriptor->kernels, plugin.descriptor->num_kernels);
@@ -131,7 +131,7 @@ Kernels* kernels_of(const LoadedPlugin& plugin, opdock_device device, Driver* dr
   if (!describe_gpu(plugin, driver, device, machine, &gpu, reasons)) return nullptr;
   int best = best_image(images, gpu, machine, reasons);
   if (best < 0) return nullptr;
-  // load() has seen to it that the note lists as many images as the table.
+  // load() has checked that the note lists as many images as the table.
   const ImageRow& row = rows[static_cast<size_t>(best)];
   if (!check_image(row.bytes, plugin.candidate->file.note->images[row.index], reasons)) {
     return nullptr;
@@ -140,7 +140,7 @@ Kernels* kernels_of(const LoadedPlugin& plugin, opdock_device device, Driver* dr
                               numbered(plugin, std::make_unique<Kernels>(driver, device, row)));
 }
 
-// The same from the source that the plugin carries, compiled for exactly this GPU.
+// Returns the kernels compiled for exactly this GPU from the source that the plugin carries.
 Kernels* compiled_kernels(const LoadedPlugin& plugin, const Wanted& wanted, Driver* driver,
                           opdock_runtime* runtime, Progress* progress,
                           std::vector<Reason>* reasons) {
@@ -164,8 +164,8 @@ Kernels* compiled_kernels(const LoadedPlugin& plugin, const Wanted& wanted, Driv
   return kernel_registry.keep(key, numbered(plugin, std::move(made)));
 }
 
-// What its ops on the device get as answers: what was measured before, or nothing. What is wrong
-// with the cache is told where it matters more.
+// Returns the tuning choices for the plugin's ops on the device: those measured earlier, or none.
+// Problems with the cache itself are reported elsewhere, where they matter more.
 Tuning* tuning_of(const LoadedPlugin& plugin, opdock_device device,
                   const opdock_device_facts& facts, Driver* driver, opdock_runtime* runtime,
                   std::vector<Reason>* reasons) {
@@ -209,7 +209,7 @@ Target* load_target(const std::shared_ptr<const Candidate>& candidate, const Wan
   }
   std::shared_ptr<const Candidate> fit = candidate;
   if (candidate->verdict.state == State::kRejected) {
-    // Only for want of an image, which is about to be made.
+    // The file lacks only an image, which is about to be compiled.
     std::shared_ptr<Candidate> copy = std::make_shared<Candidate>(*candidate);
     copy->verdict.state = State::kUndecided;
     fit = std::move(copy);

@@ -14,7 +14,8 @@
 namespace opdock {
 namespace {
 
-// An op whose run is the program's reference. The descriptor stands first: its address leads back.
+// An op whose run function is the program's reference. The descriptor is the first member, so that
+// op_of() can cast its address back.
 struct ReferenceOp {
   opdock_op op{};
   Schema schema;
@@ -44,7 +45,8 @@ opdock_status plan(const opdock_call* call, const opdock_value* args, uint32_t n
     }
     if (!is_good) return call->host->set_error(call, OPDOCK_INVALID_ARGUMENT, problem.c_str());
   }
-  // A block, whose place in the sequence seeds the numbers that the program draws by itself.
+  // Reserve one block of random numbers. Its place in the generator's sequence seeds the numbers
+  // that the program draws itself.
   if (op.draws) plan->random_numbers = 4;
   return OPDOCK_OK;
 }
@@ -55,8 +57,8 @@ opdock_status run(const opdock_call* call, const opdock_value* args, uint32_t nu
   return op.runner->run(op.context, op.handle, call, args, num_args, results, num_results);
 }
 
-// The declaration that has the schema wanted: its shape rules, whether outputs may be arguments,
-// and its file if it may be run.
+// The declaration with the wanted schema: its shape rules, whether outputs may be arguments, and
+// its reference file if that may be run.
 struct Declaration {
   std::vector<std::string> shape_rules;
   uint32_t in_place = 0;  // OPDOCK_OP_IN_PLACE, or 0
@@ -76,7 +78,7 @@ Declaration find_declaration(const Catalog& catalog, const Wanted& wanted) {
         found.device_arg = static_cast<int>(op.device_arg_index);
         has_rules = true;
       }
-      // What may not be built may not be run either.
+      // If a plugin may not be built, its reference may not be run either.
       if (found.file.empty() && source->state == State::kUsable &&
           !source->manifest->reference.empty()) {
         found.file = source->folder + "/" + source->manifest->reference;
@@ -98,7 +100,7 @@ Reason unusable(std::string found) {
   return make_reason(Code::kReferenceUnusable, std::move(found), "a reference that can be run");
 }
 
-// Or why there is none.
+// Makes *out, or returns the reason why it cannot.
 std::optional<Reason> make_op(const Wanted& wanted, const Declaration& declaration,
                               const Hooks& hooks, std::unique_ptr<ReferenceOp>* out) {
   Reason error{};
@@ -131,7 +133,7 @@ std::optional<Reason> make_op(const Wanted& wanted, const Declaration& declarati
   return std::nullopt;
 }
 
-// The device that it would run on, as a target needs it.
+// The facts and the driver of the device that the reference would run on.
 struct AskedDevice {
   const opdock_device_facts* facts = cpu_facts();
   Driver* driver = nullptr;
@@ -145,7 +147,8 @@ std::optional<Reason> find_place(opdock_device device, AskedDevice* place) {
   return make_reason(Code::kDriverFailed, done.text, "a device that answers");
 }
 
-// The reference's file that would be used; nullopt: there is none.
+// Returns the file of the reference to use; empty: one that the program has without this file;
+// nullopt: none.
 std::optional<std::string> find_file(const Hooks& hooks, const std::string& op,
                                      const std::string& declared) {
   const opdock_references& runner = *hooks.references;

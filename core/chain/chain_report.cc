@@ -8,7 +8,7 @@
 namespace opdock {
 namespace {
 
-// A pointer, so that threads that never fail pay nothing and the end of a thread frees it.
+// This is a pointer so that threads that never fail pay nothing, and the end of a thread frees it.
 thread_local std::unique_ptr<Report> kept;
 
 Report or_null(const std::string& text) {

@@ -15,10 +15,10 @@ Report to_json(const StepReason& reason);
 Report to_json(const ChainRecord& record);
 // All reasons of all steps, each with "step".
 Report flat_reasons(const ChainRecord& record);
-// What a runner of references gets: the record with "op" and "warn".
+// Returns what a runner of references gets: the record with "op" and "warn".
 std::string reference_report(const ChainRecord& record, const std::string& op, bool warn);
 
-// opdock_take_reasons_json's, of this thread.
+// Store and take this thread's reasons for opdock_take_reasons_json.
 void keep_reasons(Report reasons);
 Report take_reasons();
 

@@ -1,4 +1,4 @@
-// What a runtime lets a compilation use.
+// Collects what a compilation may use of a runtime.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -10,11 +10,12 @@
 
 namespace opdock {
 
-// The runtime's cache, policy and driver version; `progress` may be NULL. Reasons: of the cache.
+// Returns the runtime's cache, policy and driver version; `progress` may be NULL. Problems of the
+// cache are appended to `reasons`.
 JitContext jit_context(opdock_runtime* runtime, Progress* progress, std::vector<Reason>* reasons);
 
 class Kernels;
-// Whether the call that this thread is in has given these kernels up; why is then appended.
+// Returns whether this thread's current call has given these kernels up; if so, appends why.
 bool is_given_up(const Kernels* kernels, std::vector<Reason>* reasons);
 
 }  // namespace opdock

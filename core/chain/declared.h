@@ -1,4 +1,4 @@
-// What a note or a plugin.toml declares of an op, parsed.
+// Parses what a note or a plugin.toml declares of an op.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -14,12 +14,12 @@
 
 namespace opdock {
 
-// ops: of the op's plugin, itself included. nullopt, and *error, if a shape rule, a gradient or a
-// name in it is wrong.
+// Parses the declaration of `op`. ops: all ops of its plugin, itself included. Returns nullopt, and
+// *error, if a shape rule, a gradient or a name in it is wrong.
 std::optional<Declared> declared_of(const OpClaim& op, std::span<const OpClaim> ops, Reason* error);
 
-// Where the tensors of each of the schema's parameters lie, OPDOCK_ON_…; none: all where the op
-// runs.
+// Returns where the tensors of each of the schema's parameters lie, OPDOCK_ON_…; empty if all are
+// where the op runs.
 std::vector<uint8_t> arg_devices_of(const OpClaim& op, const Schema& schema);
 
 }  // namespace opdock

@@ -24,7 +24,7 @@ void Generators::seed(uint64_t seed) {
   seed_ = seed;
   is_seeded_ = true;
   for (auto& [device, generator] : all_) {
-    // Calls of other threads read both without the lock.
+    // Calls on other threads read both members without the lock.
     __atomic_store_n(&generator.seed, seed, __ATOMIC_RELAXED);
     __atomic_store_n(&generator.offset, 0, __ATOMIC_RELAXED);
   }

@@ -1,4 +1,4 @@
-// The generators of random numbers that a runtime has for ops that are given none, one a device.
+// A runtime's random number generators, one per device, for ops that are given none.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -11,12 +11,12 @@
 
 namespace opdock {
 
-// Any thread. Each generator belongs to this; calls advance its offset atomically.
+// Thread-safe. Owns the generators; calls advance a generator's offset atomically.
 class Generators {
  public:
-  // Makes it when it is first needed.
+  // Returns the device's generator, which is made when first needed.
   opdock_generator* of(opdock_device device);
-  // All begin anew with this seed, those that are made later too.
+  // Restarts all generators with this seed; generators made later start with it too.
   void seed(uint64_t seed);
 
  private:

@@ -13,7 +13,7 @@ namespace {
 
 constexpr size_t kBarCells = 16;
 
-// Cut to what fits into one line: a line that wraps cannot be overwritten.
+// Returns the text, cut to fit into one line: a line that wraps cannot be overwritten.
 std::string one_line(std::string_view text, double fraction) {
   winsize size{};
   const bool known = ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 20;
@@ -25,7 +25,8 @@ std::string one_line(std::string_view text, double fraction) {
     room -= bar.size();
   }
   std::string line = "opdock: " + std::string(text.substr(0, text.find('\n')));
-  // Bytes count for columns: too many for other alphabets, which only cuts earlier.
+  // Each byte counts as a column. Other alphabets have fewer columns, so their text is only cut
+  // earlier.
   while (line.size() > room) line.pop_back();
   while (!line.empty() && (static_cast<uint8_t>(line.back()) & 0xC0) == 0xC0) line.pop_back();
   return line + bar;

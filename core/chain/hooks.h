@@ -1,4 +1,4 @@
-// The program's hooks of long work, and what stands in for those it does not give.
+// The program's hooks for long work, and the defaults for hooks that the program does not set.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -21,23 +21,25 @@ struct Hooks {
   void (*waiting)(void* context, int32_t begins) = nullptr;
   const opdock_references* references = nullptr;
 
-  static Hooks of(const opdock_options* options);  // which may be NULL
+  static Hooks of(const opdock_options* options);  // options may be NULL
 };
 
-// One piece of work as it is shown to the program or, without a hook, on the terminal: a line on
-// stderr that overwrites itself and is gone at the end; where stderr is no terminal, a line at the
-// beginning and one at the end. Nothing is printed before the first step. In a child that was
-// forked by a hook it says nothing more, and that the work is to stop: it is the parent's.
+// Shows one piece of work to the program or, without a hook, on the terminal: a line on stderr that
+// overwrites itself and is gone at the end. If stderr is not a terminal, there is one line at the
+// beginning and one at the end. Nothing is printed before the first step. In a child that a hook
+// has forked, nothing more is printed and cancelled() returns true, because the work is the
+// parent's.
 class HookedProgress : public Progress {
  public:
-  // announced: if not NULL, the line at the beginning is left out where stderr is no terminal and
-  // *announced is true; writing it sets that. For many short pieces of work of one kind.
+  // announced: if not NULL, and stderr is not a terminal, the line at the beginning is left out if
+  // *announced is true; writing it sets *announced. This is for many short pieces of work of one
+  // kind.
   explicit HookedProgress(const Hooks& hooks, std::atomic<bool>* announced = nullptr);
   ~HookedProgress() override;  // finish("")
 
   void step(std::string_view text, double fraction) override;
   bool cancelled() override;
-  // Says how it ended ("built softmax in 2.1 s"), once, if anything was said before.
+  // Says how the work ended ("built softmax in 2.1 s"), once, if anything was shown before.
   void finish(std::string_view text);
 
  private:
@@ -47,11 +49,11 @@ class HookedProgress : public Progress {
   bool is_parents() const { return forks() != forks_; }
 
   const uint32_t forks_ = forks();
-  Turn telling_;  // the hooks are called one at a time
+  Turn telling_;  // serialises calls of the hooks
   bool begun_ = false;
 };
 
-// This thread will be busy for a while, as long as this lives.
+// Tells the program, while it lives, that this thread is busy for a while.
 class Waiting {
  public:
   explicit Waiting(const Hooks& hooks) : hooks_(hooks) {

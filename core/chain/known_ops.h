@@ -1,4 +1,4 @@
-// The ops that there are.
+// Names of all ops and plugins in the catalogue.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -9,9 +9,10 @@
 
 namespace opdock {
 
-// All op names of the catalogue's plugins, sources too, sorted, each once.
+// Returns the names of all ops of the catalogue's plugins, source plugins included, sorted and
+// without duplicates.
 std::vector<std::string> known_ops(const Catalog& catalog);
-// All names of plugins, likewise.
+// Returns the names of all plugins, likewise.
 std::vector<std::string> known_plugins(const Catalog& catalog);
 
 }  // namespace opdock

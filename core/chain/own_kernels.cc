@@ -1,4 +1,4 @@
-// The kernels of the library's own (core/gemm), compiled for a device when they are first needed.
+// Compiles the library's own kernels (core/gemm) for a device when they are first needed.
 // SPDX-License-Identifier: Apache-2.0
 #include <atomic>
 #include <map>
@@ -16,9 +16,9 @@
 namespace opdock {
 namespace {
 
-// One a process: what is loaded on a device is all runtimes'.
+// There is one table per process: all runtimes share what is loaded on a device.
 struct OwnKernelsTable {
-  Turn turn;  // of what follows
+  Turn turn;  // guards what follows
   std::map<std::pair<int32_t, int32_t>, std::unique_ptr<Kernels>> all;
   std::atomic<bool> announced{false};
 };

@@ -15,7 +15,7 @@
 namespace opdock {
 namespace {
 
-// Architectures of the images, in the order of their numbers: sm_75 before sm_100.
+// Returns the architectures of the images in the order of their numbers: sm_75 before sm_100.
 std::vector<std::string> architectures(const FileFacts& file, Backend backend) {
   const auto key = [](const std::string& arch) {
     const size_t digit = std::min(arch.find_first_of("0123456789"), arch.size());
@@ -30,7 +30,7 @@ std::vector<std::string> architectures(const FileFacts& file, Backend backend) {
       found.push_back(image.arch);
     }
   }
-  // The PTX comes last: it is what newer GPUs fall back on.
+  // PTX comes last, because newer GPUs fall back on it.
   std::sort(found.begin(), found.end(), [&](const std::string& a, const std::string& b) {
     const bool a_is_ptx = a.starts_with("compute_"), b_is_ptx = b.starts_with("compute_");
     return a_is_ptx != b_is_ptx ? b_is_ptx : key(a) < key(b);
@@ -61,7 +61,7 @@ Report image_json(const DeviceImage& image) {
   return json;
 }
 
-// The file's own symbols that nothing defines.
+// Returns the file's own symbols that nothing defines.
 std::vector<std::string> unresolved_of(const FileFacts& file) {
   std::vector<std::string> names;
   for (const LinkProblem& problem : file.link.problems) {
@@ -106,7 +106,7 @@ Report summary(const Candidate& candidate) {
   json["usable"] = candidate.verdict.state == State::kUsable;
   json["verdict"] = to_text(candidate.verdict.state);
   json["devices"] = Report::array();
-  // Without a note nothing is known of what the file would run on.
+  // Without a note, the devices that the file would run on are unknown.
   for (const DeviceVerdict& device : candidate.verdict.devices) {
     if (!note) break;
     json["devices"].push_back(device_json(device, candidate.file));

@@ -18,7 +18,7 @@ using SourcePtr = std::shared_ptr<const SourcePlugin>;
 
 Mutex& making_tables = *new Mutex;
 
-// Every provider's reasons, as a record of why there is no function at all.
+// Returns every provider's reasons, as a record of why there is no function at all.
 ChainRecord refusals(const std::vector<CandidatePtr>& candidates,
                      const std::vector<SourcePtr>& sources) {
   ChainRecord record;
@@ -112,7 +112,8 @@ std::shared_ptr<FunctionTable::Resolution> FunctionTable::resolution(const std::
   return slot;
 }
 
-// NULL: cancelled while another thread was at it. A record with within-itself: it was this thread.
+// Takes the chain's steps, or waits for the thread that does. Returns NULL if cancelled while it
+// waited, and a record with within-itself if this thread would wait for itself.
 std::shared_ptr<const ChainRecord> FunctionTable::attempt(Resolution* slot,
                                                           const opdock_function& function,
                                                           opdock_device device) {
@@ -135,7 +136,7 @@ std::shared_ptr<const ChainRecord> FunctionTable::attempt(Resolution* slot,
     record.steps.back().reasons.push_back({"", "", why});
     return std::make_shared<const ChainRecord>(std::move(record));
   }
-  // What another one found meanwhile holds for us, unless it was stopped: then we take over.
+  // Use what another thread found meanwhile, unless it was stopped; then this thread takes over.
   const std::shared_ptr<const ChainRecord> latest = slot->latest();
   if (latest != nullptr && !latest->cancelled && (latest != before || latest->target != nullptr)) {
     return latest;

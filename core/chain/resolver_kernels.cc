@@ -1,4 +1,4 @@
-// Kernels that are compiled when a plugin asks for them: the resolver's part in it.
+// The resolver's part in compiling kernels when a plugin asks for them.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <atomic>
@@ -24,7 +24,7 @@ opdock_status call_status(const std::vector<Reason>& reasons) {
   return OPDOCK_INCOMPATIBLE;
 }
 
-// What the call that this thread is in could not make.
+// Kernels that this thread's current call could not compile.
 struct Failed {
   Kernels* kernels;
   std::vector<Reason> reasons;
@@ -38,7 +38,7 @@ struct Announced {
 };
 Announced& announced = *new Announced;
 
-// Whether stderr has a line already that kernels of this plugin are compiled.
+// Returns the flag that stderr already has a line saying that kernels of this plugin are compiled.
 std::atomic<bool>* announced_of(const std::string& plugin) {
   const std::lock_guard lock(announced.mutex);
   return &announced.all[plugin];

@@ -1,4 +1,4 @@
-// What is known of an op before anything of it is loaded: its schema, and what its plugins declare.
+// Finds an op's schema and what its plugins declare; only the documentation loads a plugin.
 // SPDX-License-Identifier: Apache-2.0
 #include "call/host.h"
 #include "chain/declared.h"
@@ -25,8 +25,8 @@ const OpDecl* declaration_of(const SourcePlugin& source, const std::string& op) 
   return nullptr;
 }
 
-// Whether the candidate serves the op on some device of this machine, as it is or once its device
-// code is compiled.
+// Returns whether the candidate serves the op on some device of this machine, as it is or once its
+// device code is compiled.
 bool may_serve(const Candidate& candidate, Wanted wanted) {
   if (candidate.verdict.state != State::kRejected) return true;
   for (const DeviceVerdict& device : candidate.verdict.devices) {
@@ -74,13 +74,13 @@ Status FunctionTable::wanted(const std::string& name, Wanted* out) {
   const bool source_first = runtime_->settings().build.value == "always";
   if (source_first && from_source(false)) return {};
   if (from_binary(false) || from_source(false)) return {};
-  // Nothing here can serve, but it is known what the op is: the reference may.
+  // No plugin here can serve, but the op is known, so the reference may serve.
   if ((from_binary(true) || from_source(true)) && has_reference(runtime_, wanted)) return {};
   return none;
 }
 
 Declared FunctionTable::declared(const Wanted& wanted) {
-  // What a caller has to be ready for, whichever of them serves.
+  // Flags that a caller has to be ready for, whichever provider serves.
   constexpr uint32_t kAny =
       OPDOCK_OP_MAY_BLOCK | OPDOCK_OP_HOST_SYNC | OPDOCK_OP_RANDOM | OPDOCK_OP_RETAINS;
   const std::shared_ptr<const Catalog> catalog = runtime_->catalog();

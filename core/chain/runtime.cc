@@ -65,7 +65,7 @@ void opdock_runtime::describe(opdock::MachineFacts machine) {
   catalog_ = nullptr;
 }
 
-// The turn is taken.
+// The caller holds looking_.
 std::shared_ptr<const opdock::MachineFacts> opdock_runtime::look_at_machine() {
   if (is_described_) return machine_;
   auto machine = std::make_shared<const opdock::MachineFacts>(opdock::probe_machine());
@@ -87,7 +87,8 @@ std::shared_ptr<const opdock::Catalog> opdock_runtime::catalog(bool rescan) {
     const std::lock_guard lock(looked_);
     catalog_ = found;
   }
-  // The log is the program's code, which may ask for what was just found.
+  // Log after the lock is released: the log is the program's code, which may ask for what was just
+  // found.
   for (const opdock::Reason& reason : found->notices()) {
     log(kWarning, opdock::to_text(reason).c_str());
   }

@@ -27,19 +27,19 @@ struct opdock_runtime {
   opdock_runtime(const opdock_runtime&) = delete;
   opdock_runtime& operator=(const opdock_runtime&) = delete;
 
-  // Every plugin found, judged on machine(). Built by the first caller while others wait; with
-  // `rescan`, probed and built anew. Catalogues handed out before stay valid.
+  // Returns every plugin found, judged on machine(). The first caller builds the catalogue while
+  // others wait; with `rescan`, the machine is probed and the catalogue built again. Catalogues
+  // handed out before stay valid.
   std::shared_ptr<const opdock::Catalog> catalog(bool rescan = false);
-  // The facts that the current catalogue was, or will be, judged on.
+  // Returns the facts that the current catalogue was, or will be, judged on.
   std::shared_ptr<const opdock::MachineFacts> machine();
 
-  // From now on plugins are judged for that machine instead of this one; nothing can be loaded
-  // then.
+  // Judges plugins for that machine instead of this one from now on; nothing can be loaded then.
   void describe(opdock::MachineFacts machine);
   bool is_described() const { return is_described_; }
 
-  // What was compiled and built before; opened by the first caller. Never NULL: one that cannot be
-  // used misses, and its reason is appended each time.
+  // Returns the cache of what was compiled and built before, which the first caller opens. Never
+  // NULL: a cache that cannot be used always misses, and its reason is appended each time.
   opdock::Cache* cache(std::vector<opdock::Reason>* reasons);
 
   // Hands a line to the program's log, or to stderr (warnings and errors only). level: 0 debug,
@@ -49,11 +49,11 @@ struct opdock_runtime {
   uint32_t num_threads() const { return num_threads_; }  // 0: the number of usable cores
   const opdock::SearchOptions& search() const { return search_; }
   const opdock::Settings& settings() const { return settings_; }
-  // What is wrong with them, place by place; not empty only with OPDOCK_OPTIONS_DIAGNOSE.
+  // Problems of the settings, one text per place; not empty only with OPDOCK_OPTIONS_DIAGNOSE.
   const std::vector<std::string>& setting_problems() const { return setting_problems_; }
   const opdock::Hooks& hooks() const { return hooks_; }
 
-  // What function_table() keeps per runtime; destroyed with it. It guards it by its own lock.
+  // The function_table() of this runtime, guarded by its own lock and destroyed with the runtime.
   std::shared_ptr<void> functions;
 
  private:
@@ -67,19 +67,19 @@ struct opdock_runtime {
   void* log_context_ = nullptr;
   uint32_t num_threads_ = 0;
 
-  opdock::Turn looking_;  // of the thread that looks at the machine and the folders
-  opdock::Mutex looked_;  // of the two below
+  opdock::Turn looking_;  // held by the thread that looks at the machine and the folders
+  opdock::Mutex looked_;  // guards the two below
   std::shared_ptr<const opdock::MachineFacts> machine_;
   std::shared_ptr<const opdock::Catalog> catalog_;
   std::atomic<bool> is_described_{false};
-  opdock::Turn opening_;  // of the two below
+  opdock::Turn opening_;  // guards the two below
   std::unique_ptr<opdock::Cache> cache_;
   std::vector<opdock::Reason> cache_reasons_;
 };
 
 namespace opdock {
 
-// Throws Error for what would go by settings that cannot be.
+// Throws Error if the settings are invalid. Called before anything that depends on them.
 void check_settings(const opdock_runtime& runtime);
 
 }  // namespace opdock

@@ -20,7 +20,7 @@ namespace opdock {
 namespace {
 
 struct Policy {
-  const char* name;  // in configuration files, and the options' member
+  const char* name;  // in configuration files and in the options
   const char* variable;
   Setting Settings::* setting;
   std::optional<std::string> SearchEnvironment::* given;
@@ -54,8 +54,8 @@ void set_policy(const Policy& policy, const std::string& value, const std::strin
   settings->*policy.setting = {value, place};
 }
 
-// The text of a regular file that no other user could have written; an absent file is "". Fails if
-// it is there and cannot be used.
+// Reads the text of a regular file that no other user could have written; an absent file gives "".
+// Fails if the file exists and cannot be used.
 Status read_config(const std::string& path, const SearchEnvironment& environment,
                    std::string* text) {
   constexpr uint64_t kMostBytes = 1 << 20;

@@ -103,11 +103,11 @@ class WayJudge {
     return way;
   }
 
-  // What every build takes.
+  // Judges what every build needs.
   Way source() {
     Way way{kSource, "", {}, {}};
     tools_ = find_build_tools(Languages{}, &way.reasons);
-    // Without it no program is started, so none can report its version.
+    // Without opdock-guard no program is started, so none can report its version.
     const bool can_ask = !tools_.guard.empty();
     compiler_ = ask_compiler(tools_);
     if (!tools_.cpp.empty()) {
@@ -139,8 +139,8 @@ class WayJudge {
     return way;
   }
 
-  // Puts the compiler of a language into tools_, as a build would find it. False, and the reason
-  // with the code `missing`, if there is none.
+  // Puts the compiler of a language into tools_, found as a build would find it. Returns false, and
+  // the reason with the code `missing`, if there is none.
   bool find_compiler(bool Languages::* language, std::string BuildTools::* path, Code missing,
                      Way* way) {
     Languages languages;
@@ -156,7 +156,7 @@ class WayJudge {
     Way way{"building with nvcc", "", {}, blocked_};
     if (!find_compiler(&Languages::cuda, &BuildTools::nvcc, Code::kBuildNoNvcc, &way)) return way;
     NvccFacts facts = ask_nvcc(tools_);
-    // What its files say, where it was not run.
+    // If nvcc was not run, use the version that its files state.
     if (tools_.guard.empty()) facts.version = version_of("nvcc");
     nvcc_ = facts.version;
     way.found = named("nvcc", facts.version);
@@ -192,7 +192,7 @@ class WayJudge {
     return way;
   }
 
-  // Only of use, and only checked, where both are here.
+  // Libtorch matters, and is checked, only if both PyTorch and nvcc are here.
   Way libtorch() const {
     const Tool& torch = tool("torch");
     Way way{"linking libtorch with nvcc", "", {}, {}};

@@ -1,4 +1,4 @@
-// The ways an op can come about on this machine, and what speaks against each.
+// The ways in which an op can become available on this machine, and what speaks against each.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -13,15 +13,15 @@ namespace opdock {
 struct Way {
   std::string name;             // "binary plugins", "building from source", …
   std::string found;            // what it would use: "g++ 12.2.0, Meson 1.12.0"; may be empty
-  std::vector<Reason> reasons;  // what is missing, or does not go together
+  std::vector<Reason> reasons;  // what is missing or incompatible
   std::string needs;            // another way that must be ready too and is not; else empty
   // "ready"; "not ready" if a reason rejects or `needs` names one; "unsure" if a reason leaves it
   // undecided.
   std::string verdict() const;
 };
 
-// By the rules that building itself goes by. Starts the tools to ask for their versions (once in a
-// process), so it takes a second the first time; loads no compiler. Thread-safe.
+// Judges the ways by the same rules as building. Starts the tools to ask for their versions (once
+// per process), so the first call takes a second; loads no compiler. Thread-safe.
 std::vector<Way> find_ways(const MachineFacts& machine);
 
 }  // namespace opdock
