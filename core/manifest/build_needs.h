@@ -1,4 +1,4 @@
-// What a build takes beyond the sources: plugin.toml's table [build].
+// What a build needs besides its sources, as declared in plugin.toml's table [build].
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -11,27 +11,27 @@ namespace opdock {
 
 struct LinkedLibrary {
   std::string name;            // "openblas", "m"
-  bool by_pkg_config = false;  // pkg-config is asked for its arguments; else it is -lNAME
+  bool by_pkg_config = false;  // pkg-config gives its arguments; else it is -lNAME
 };
 
 struct BuildNeeds {
-  std::vector<std::string> include;  // folders inside the plugin's own
+  std::vector<std::string> include;  // folders inside the plugin's folder
   std::vector<std::string> defines;  // "NAME" or "NAME=VALUE"
-  // Arguments by whom they are for: "c" and "cxx", the host part's sources in that language; "gcc"
-  // and "clang", both languages where that is its compiler; "nvcc"; "hipcc".
+  // Arguments by the compiler that they are for: "c" and "cxx", the host part's sources in that
+  // language; "gcc" and "clang", both languages if that is the host compiler; "nvcc"; "hipcc".
   std::map<std::string, std::vector<std::string>> flags;
   std::vector<LinkedLibrary> libraries;  // in the order in which they are linked
   int least_cuda = 0;                    // 10 * major + minor: 80; 0: any will do
 
-  // "openblas" and the like: what pkg-config is asked for.
+  // Returns the names, such as "openblas", that pkg-config is asked for.
   std::vector<std::string> packages() const;
-  // "m" and the like: what the linker is to find by itself.
+  // Returns the names, such as "m", that the linker is to find by itself.
   std::vector<std::string> plain_libraries() const;
 };
 
-// What lies in and below the include folders, in the order of the names, relative to the plugin's
-// `folder`; folders with '/' at their end. Of links to folders what they lead to is left out. At
-// most `most` of them.
+// Returns the files and folders in and below the include folders, sorted by name and relative to
+// the plugin's `folder`; folders end with '/'. Links to folders are neither listed nor followed.
+// Returns at most `most` names.
 std::vector<std::string> files_of_includes(const BuildNeeds& needs,
                                            const std::filesystem::path& folder, size_t most);
 

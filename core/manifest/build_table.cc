@@ -23,7 +23,7 @@ bool has_only(std::string_view text, const std::string& allowed) {
   return text.find_first_not_of(allowed) == text.npos;
 }
 
-// Arguments and defines are handed on a line each.
+// Returns whether the text is one line, because arguments and defines are handed on one per line.
 bool is_one_line(std::string_view text) {
   return std::all_of(text.begin(), text.end(),
                      [](char c) { return static_cast<unsigned char>(c) >= ' ' && c != 0x7f; });
@@ -35,8 +35,8 @@ struct Refused {
   std::string_view wanted;
 };
 
-// The note would claim another processor, or the list of architectures another GPU, than the code
-// is for.
+// Arguments that are refused, because the code would be for another processor than the note claims,
+// or for another GPU than the list of architectures claims.
 constexpr char kLevels[] =
     "what every processor of this kind can run; code for newer ones goes into simd_sources";
 constexpr char kArchs[] = "the architectures in the list that the build is asked for (--archs)";
@@ -175,8 +175,9 @@ class Reader {
       table_.mistake("least-cuda-arch", place, "no op for it", "one with \"cuda\" in \"devices\"");
   }
 
-  // As in lists of architectures, or as compilers call it. A suffix is none: what is for exactly
-  // one architecture has no later one. 0: neither.
+  // Returns the number of an architecture, spelt as in lists of architectures or as compilers spell
+  // it; 0 for anything else. A suffix is refused, because code for exactly one architecture runs on
+  // no later one.
   static int number_of(const std::string& text) {
     if (const std::optional<CudaArch> arch = parse_cuda_arch(text))
       return arch->suffix == '\0' && !arch->is_virtual ? 10 * arch->major + arch->minor : 0;

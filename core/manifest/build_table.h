@@ -1,4 +1,4 @@
-// The table [build] of plugin.toml.
+// Reads the table [build] of plugin.toml.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -9,7 +9,7 @@
 
 namespace opdock {
 
-// manifest: with its sources and ops, against which the table is checked.
+// Checks the table against the sources and ops that `manifest` already has.
 BuildNeeds read_build(const toml::table& toml, const Manifest& manifest,
                       std::vector<Mistake>* mistakes);
 

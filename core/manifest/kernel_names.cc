@@ -10,7 +10,7 @@
 namespace opdock {
 namespace {
 
-// A stretch of a name: one text, or a list's elements.
+// A part of a name: a single text, or the elements of a list.
 using Choices = std::vector<std::string>;
 
 class KernelNameParser {
@@ -38,7 +38,7 @@ class KernelNameParser {
     return std::nullopt;
   }
 
-  // The character next to text_[at] that is no space: before it, or at it and after.
+  // Return the nearest character that is not a space: before text_[at], or from text_[at] on.
   char before(size_t at) const {
     while (at > 0 && text_[at - 1] == ' ') --at;
     return at > 0 ? text_[at - 1] : '\0';
@@ -48,13 +48,13 @@ class KernelNameParser {
     return at < text_.size() ? text_[at] : '\0';
   }
 
-  // The list that begins with the brace at `open`; *end: behind it.
+  // Parses the list that begins with the brace at `open`; *end: the offset behind it.
   std::optional<Choices> list(size_t open, size_t* end) {
     constexpr char kWhole[] = "the list to be a whole template argument, such as {float, double}";
     if (before(open) != '<' && before(open) != ',')
       return wrong(open, "a list within a word", kWhole);
     Choices elements;
-    int depth = 0;  // of the brackets within an element
+    int depth = 0;  // nesting of brackets within an element
     size_t begin = open + 1;
     for (size_t at = begin; at < text_.size(); ++at) {
       const char c = text_[at];

@@ -1,4 +1,5 @@
-// Kernel names as plugin.toml has them: a template argument may be a list, {float, opdock::half}.
+// Expands plugin.toml's kernel names, where a template argument may be a list, {float,
+// opdock::half}.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -12,7 +13,7 @@
 
 namespace opdock {
 
-// The names of a plugin's kernels, after expansion.
+// The maximum number of a plugin's kernel names, after expansion.
 inline constexpr size_t kMostKernels = 1024;
 
 struct KernelNameMistake {
@@ -20,14 +21,15 @@ struct KernelNameMistake {
   std::string found, wanted;
 };
 
-// The names that `text` stands for: the text itself, or, where template arguments are lists, one
-// name for each combination, in the order of nested loops: the last list's elements alternate
-// fastest. At most `most` names; nullopt and *mistake otherwise.
+// Returns the names that `text` stands for: the text itself or, if template arguments are lists,
+// one name for each combination, in the order of nested loops (the last list's elements change
+// fastest). Returns at most `most` names; nullopt and *mistake if there are more or the text is
+// wrong.
 std::optional<std::vector<std::string>> expand_kernel_name(std::string_view text, size_t most,
                                                            KernelNameMistake* mistake);
 
-// [device]'s list "kernels", each name expanded in its place. Reports a name that is there twice.
-// file: plugin.toml's bytes.
+// Reads [device]'s list "kernels" and expands each name in its place. Reports a name that occurs
+// twice. file: plugin.toml's bytes.
 std::vector<std::string> read_kernel_names(TomlTable* device, const std::string& file);
 
 }  // namespace opdock

@@ -28,13 +28,14 @@ static bool is_identifier(std::string_view text) {
   return text[0] < '0' || text[0] > '9';
 }
 
-// A file that can be read. It is not read here: declared files may be large.
+// Returns whether the file can be opened. It is not read here: declared files may be large.
 static bool is_readable(const std::filesystem::path& path) {
   std::error_code failed;
   return std::filesystem::is_regular_file(path, failed) && std::ifstream(path).is_open();
 }
 
-// Paths stay inside the plugin's folder: they are copied with it when it is built on demand.
+// Checks that files are readable and inside the plugin's folder, because they are copied with it
+// when it is built on demand.
 static void check_files(TomlTable* table, std::string_view key, const Manifest& manifest,
                         const std::vector<std::string>& files) {
   for (const std::string& file : files) {
@@ -107,7 +108,7 @@ static void read_head(TomlTable* table, Manifest* manifest) {
     check_files(table, "reference", *manifest, {manifest->reference});
 }
 
-// A member that must be a table, or null with a mistake.
+// Returns a member that must be a table, or NULL. Any other type is a mistake.
 static const toml::table* sub_table(const toml::table& root, const char* key, TomlTable* head) {
   const toml::node* node = root.get(key);
   if (!node) return nullptr;
@@ -115,7 +116,7 @@ static const toml::table* sub_table(const toml::table& root, const char* key, To
   return node->as_table();
 }
 
-// What is quoted from the file may hold line ends.
+// Escapes control characters, because text quoted from the file may hold line breaks.
 static std::string one_line(std::string_view text) {
   std::string line;
   for (const char c : text) {
@@ -125,7 +126,7 @@ static std::string one_line(std::string_view text) {
   return line;
 }
 
-// *mistakes: those that are found without the schemas; *op_mistakes: the others.
+// *mistakes gets the mistakes that are found without the schemas, *op_mistakes the others.
 static void read_tables(const toml::table& root, Manifest* manifest, std::vector<Mistake>* mistakes,
                         std::vector<Mistake>* op_mistakes) {
   TomlTable head(root, "", mistakes);

@@ -1,4 +1,4 @@
-// The part of plugin.toml that the call path defines too: schemas and shape rules.
+// Reads the [[op]] tables; their schemas and shape rules follow core/schema, as the call path does.
 // SPDX-License-Identifier: Apache-2.0
 #include "manifest/ops.h"
 
@@ -132,7 +132,7 @@ class OpChecker {
 
 }  // namespace
 
-// " (did you mean "float16"?)", or nothing.
+// Returns " (did you mean "float16"?)", or an empty text.
 static std::string meant(const std::string& name) {
   return name.empty() ? "" : fmt::format(" (did you mean \"{}\"?)", name);
 }
@@ -181,7 +181,7 @@ void check_gradients(const toml::table& toml, const Manifest& manifest, size_t n
   std::vector<Schema> schemas;
   for (const OpDecl& one : manifest.ops) {
     std::optional<Schema> schema = parse_schema(one.schema, nullptr);
-    if (!schema) return;  // which has been reported
+    if (!schema) return;  // already reported
     schemas.push_back(*std::move(schema));
   }
   TomlTable table(toml, fmt::format("op \"{}\"", op.name), mistakes);

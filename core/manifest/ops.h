@@ -1,4 +1,4 @@
-// The [[op]] tables of plugin.toml.
+// Reads and checks the [[op]] tables of plugin.toml.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -10,12 +10,12 @@
 
 namespace opdock {
 
-// Op `number`, from 1, except what check_op() fills in.
+// Reads op `number`, from 1, except for what check_op() fills in.
 OpDecl read_op(const toml::table& toml, size_t number, std::vector<Mistake>* mistakes);
 
-// Checks the schema and what depends on it, its shape rules and device argument, of the last of
-// `manifest`'s ops, which was read from `toml`; makes the schema canonical. An op of a name that an
-// earlier one has is a mistake. read_op() has already reported what is missing.
+// Checks the last of `manifest`'s ops, which was read from `toml`: its schema and what depends on
+// it, such as shape rules and the device argument. Makes the schema canonical. It is a mistake if
+// an earlier op has the same name. read_op() has already reported what is missing.
 void check_op(const toml::table& toml, Manifest* manifest, std::vector<Mistake>* mistakes);
 
 // Checks the gradients of op `number` (from 0), once all ops have their schemas.

@@ -33,8 +33,8 @@ TextPlace place_in(const std::string& file, TextPlace begin, std::string_view te
     if (at != file.npos) ++at;
   }
   if (at == file.npos) return begin;
-  // Columns count characters: what stands before the text in its line is in ASCII, or the text is
-  // not found. Its quote is not part of it.
+  // Columns count characters, so the text is found only if everything before it in its line is
+  // ASCII. The text does not include its opening quote.
   at += begin.column;
   if (at > file.size() || file.compare(at, text.size(), text) != 0) return begin;
   return {begin.line, begin.column + 1 + static_cast<uint32_t>(offset)};
