@@ -1,4 +1,4 @@
-// Constants in declarations: defaults of parameters, and what a gradient's op is given.
+// Reads constants in declarations: parameters' defaults, and arguments of a gradient's op.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -9,10 +9,10 @@
 
 namespace opdock {
 
-// Reads a constant of `type`, None too where that is optional; what is wrong is left in `in`.
+// Reads a constant of `type`, or None if the type is optional. An error is recorded in `in`.
 SchemaDefault parse_default(Scanner* in, const SchemaType& type);
 
-// As schemas spell it: "1.0", "None", "[1, 2]".
+// Returns the constant as schemas spell it: "1.0", "None", "[1, 2]".
 std::string to_text(const SchemaDefault& value);
 
 }  // namespace opdock

@@ -17,18 +17,18 @@ inline bool same(opdock_device a, opdock_device b) {
   return a.type == b.type && a.index == b.index;
 }
 
-// "float32", "bfloat16", "uint8", "float8_e4m3fn", "float4_e2m1fn_x2" for two lanes; a dtype
-// without a name is "dtype code 9 bits 8 lanes 1".
+// Returns "float32", "bfloat16", "uint8", "float8_e4m3fn"; "float4_e2m1fn_x2" for two lanes; "dtype
+// code 9 bits 8 lanes 1" for a dtype without a name.
 std::string to_text(opdock_dtype dtype);
 std::optional<opdock_dtype> parse_dtype(std::string_view text);
-// The name of a dtype that another name of it, or a misspelt one, means: "float16" for "fp16",
-// "half" and "flaot16"; empty: none.
+// Returns the name of the dtype that another or misspelt name means: "float16" for "fp16", "half"
+// and "flaot16". Empty if there is none.
 std::string meant_dtype(std::string_view text);
 
-// "cpu", "cuda:0", "rocm:1", "device type 3 index 0".
+// Returns "cpu", "cuda:0", "rocm:1", "device type 3 index 0".
 std::string to_text(opdock_device device);
 
-// What a value of this tag is called: "a tensor", "an int", "None".
+// Returns what messages call a value of this tag: "a tensor", "an int", "None".
 std::string_view tag_text(uint32_t tag);
 
 }  // namespace opdock

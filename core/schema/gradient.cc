@@ -37,7 +37,7 @@ class GradientParser {
   Reason reason() const { return make_reason(Code::kSchemaInvalid, in_.found(), in_.wanted()); }
 
  private:
-  // "x, weight", and "x & residual", which have one gradient.
+  // Parses "x, weight", and "x & residual", two parameters that share one gradient.
   void parse_params() {
     bool more = true;
     while (more) {
@@ -85,7 +85,7 @@ class GradientParser {
     check_results(start);
   }
 
-  // "value", or "name=value".
+  // Parses "value" or "name=value".
   void parse_arg(size_t* position) {
     in_.peek();
     const size_t start = in_.position();
@@ -127,7 +127,7 @@ class GradientParser {
     arg.constant = parse_default(&in_, wanted.type);
     return arg;
   }
-  // grads[0], results[1].
+  // Parses what follows the first word of grads[0] or results[1].
   GradientArg parse_indexed(uint32_t kind, const SchemaParam& wanted, size_t start) {
     GradientArg arg;
     arg.kind = kind;
@@ -151,7 +151,7 @@ class GradientParser {
     if (kind == OPDOCK_GRADIENT_INCOMING) {
       if (type.tag != OPDOCK_TAG_TENSOR)
         in_.fail("the gradient of a result that is a tensor", start);
-      type.optional = false;  // where there is none, zeros stand for it
+      type.optional = false;  // zeros stand for a missing gradient
     }
     check_type(type, wanted, start);
     return arg;
@@ -177,7 +177,7 @@ class GradientParser {
     }
   }
 
-  // The op's results are the gradients, one for one.
+  // Checks that each result of the op is the gradient of its parameters.
   void check_results(size_t start) {
     bool fits = op_->returns.size() == results_;
     for (size_t i = 0; fits && i < gradient_.params.size(); ++i) {
@@ -201,7 +201,7 @@ class GradientParser {
   std::span<const Schema> ops_;
   const Schema* op_ = nullptr;
   std::vector<bool> given_;
-  uint32_t results_ = 0;  // that the parameters take
+  uint32_t results_ = 0;  // number of results that the parameters take
   Gradient gradient_;
 };
 

@@ -14,26 +14,26 @@
 
 namespace opdock {
 
-// What the gradient's op gets for one of its parameters.
+// The argument that the gradient's op gets for one of its parameters.
 struct GradientArg {
   uint32_t kind = 0;   // OPDOCK_GRADIENT_…
-  uint32_t index = 0;  // of the parameter, the result, or the result whose gradient comes in
+  uint32_t index = 0;  // of the parameter, the result, or the result of the incoming gradient
   SchemaDefault constant;
 };
 
 // The gradient of one or several parameters.
 struct Gradient {
   std::vector<uint32_t> params;
-  std::vector<uint32_t> results;  // of `op`: which one is the gradient of each of `params`
-  std::string op;                 // empty: they have none,
-  std::string why;                // for this reason
+  std::vector<uint32_t> results;  // for each of `params`, the result of `op` that is its gradient
+  std::string op;                 // empty: the parameters have no gradient
+  std::string why;                // the reason, if there is no gradient
   std::vector<GradientArg> args;  // one for each parameter of `op`
 };
 
-// Parses the declarations of an op and checks them against `schema`, its own, and `ops`, those of
-// all ops of its plugin: names, types, and that every tensor parameter has a gradient or a reason
-// for having none. On failure returns nullopt and sets *error (Code::kSchemaInvalid) and, if given,
-// *at to the declaration's number.
+// Parses an op's declarations and checks them against `schema`, the op's own, and `ops`, the
+// schemas of all ops of its plugin: names, types, and that every tensor parameter has a gradient or
+// a reason for having none. On failure returns nullopt and sets *error (Code::kSchemaInvalid) and,
+// if given, *at to the declaration's number.
 std::optional<std::vector<Gradient>> parse_gradients(std::span<const std::string> texts,
                                                      const Schema& schema,
                                                      std::span<const Schema> ops, Reason* error,

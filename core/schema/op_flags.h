@@ -23,7 +23,7 @@ inline constexpr OpFlag kOpFlags[] = {
     {"retains", OPDOCK_OP_RETAINS},
 };
 
-// The bits of those names that are known.
+// Returns the bits of all known names.
 inline uint32_t op_flag_bits(std::span<const std::string> names) {
   uint32_t bits = 0;
   for (const std::string& name : names) {

@@ -1,4 +1,4 @@
-// Reading small grammars (schemas, shape rules) character by character, with errors that say where.
+// Reads small grammars (schemas, shape rules) character by character, with errors that say where.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -18,11 +18,11 @@ class Scanner {
   bool failed() const { return failed_; }
   size_t position() const { return at_; }
   void rewind(size_t position) { at_ = position; }
-  // "'Tensor(a)' at position 7 of "…"" and what would have been right there.
+  // Say what the error found, "'Tensor(a)' at position 7 of "…"", and what it wanted there.
   const std::string& found() const { return found_; }
   const std::string& wanted() const { return wanted_; }
 
-  // Records an error at `position` (default: here).
+  // Records an error at `position` (default: the current one).
   bool fail(std::string wanted, size_t position = std::string_view::npos) {
     if (failed_) return false;
     failed_ = true;
@@ -42,7 +42,7 @@ class Scanner {
     skip_space();
     return at_ >= text_.size();
   }
-  // Takes `token` if it stands here; a token of letters must be a whole word.
+  // Takes `token` if it comes next; a token of letters must be a whole word.
   bool take(std::string_view token) {
     if (failed_) return false;
     skip_space();
@@ -55,7 +55,7 @@ class Scanner {
   bool expect(std::string_view token) {
     return take(token) || fail("'" + std::string(token) + "'");
   }
-  // An identifier: a letter or '_', then letters, digits and '_'. Empty if none stands here.
+  // Takes an identifier: a letter or '_', then letters, digits and '_'. Empty if none comes next.
   std::string_view word() {
     if (failed_) return {};
     skip_space();
@@ -66,7 +66,7 @@ class Scanner {
     at_ = end;
     return found;
   }
-  // What is left, without spaces around it; takes it.
+  // Takes and returns the rest, without spaces around it.
   std::string_view rest() {
     skip_space();
     std::string_view found = failed_ ? std::string_view() : text_.substr(at_);
@@ -74,7 +74,7 @@ class Scanner {
     at_ = text_.size();
     return found;
   }
-  // The characters of a number: sign, digits, '.', exponent. Empty if none stands here.
+  // Takes the characters of a number: sign, digits, '.', exponent. Empty if none comes next.
   std::string_view number() {
     if (failed_) return {};
     skip_space();
@@ -92,7 +92,8 @@ class Scanner {
     at_ = end;
     return found;
   }
-  // A text in double quotes, with \" and \\ for those two. nullopt: none stands here.
+  // Takes a text in double quotes, with \" and \\ for those two characters. nullopt if none comes
+  // next.
   std::optional<std::string> quoted() {
     if (peek() != '"') return std::nullopt;
     size_t start = at_++;

@@ -27,7 +27,7 @@ constexpr TypeName kTypes[] = {
 constexpr std::string_view kTypeList =
     "one of Tensor, int, float, bool, str, complex, ScalarType, Device, Stream, Generator, Object";
 
-// " (did you mean Tensor?)", or nothing.
+// Returns " (did you mean Tensor?)", or an empty text.
 std::string meant_type(std::string_view word) {
   std::vector<std::string> names;
   for (const TypeName& type : kTypes) names.emplace_back(type.name);
@@ -62,7 +62,7 @@ class SchemaParser {
   }
 
   Reason reason() const { return make_reason(Code::kSchemaInvalid, in_.found(), in_.wanted()); }
-  // Of the error.
+  // Returns the position of the error.
   size_t position() const { return in_.position(); }
 
  private:
@@ -159,7 +159,7 @@ class SchemaParser {
     return type;
   }
 
-  // "(aio_handle)" after Object.
+  // Parses "(aio_handle)" after Object.
   std::string parse_object() {
     in_.expect("(");
     std::string name;
@@ -173,7 +173,7 @@ class SchemaParser {
     return name;
   }
 
-  // "(a!)" after Tensor.
+  // Parses "(a!)" after Tensor.
   char parse_alias(bool allowed) {
     in_.peek();
     size_t start = in_.position();
@@ -229,7 +229,7 @@ class SchemaParser {
     if (!in_.failed()) schema_.returns.push_back(std::move(result));
   }
 
-  // The parameter whose tensor is returned.
+  // Finds the parameter whose tensor is returned.
   void find_returned(SchemaReturn* result, size_t start) {
     for (size_t i = 0; i < schema_.params.size(); ++i) {
       const SchemaType& type = schema_.params[i].type;

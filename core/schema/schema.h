@@ -18,7 +18,7 @@ namespace opdock {
 inline constexpr size_t kMaxParams = 64;
 inline constexpr size_t kMaxReturns = 32;
 
-// A type: `tag` is OPDOCK_TAG_TENSOR, OPDOCK_TAG_FLOAT, … ; of the elements for a list.
+// A type. `tag` is OPDOCK_TAG_TENSOR, OPDOCK_TAG_FLOAT, …; for a list it is that of the elements.
 struct SchemaType {
   uint32_t tag = 0;
   bool list = false;
@@ -49,7 +49,8 @@ struct SchemaReturn {
   SchemaType type;
   int param = -1;  // index of the parameter that is returned (the one with this alias); -1: none
 
-  // Made by the call: a Tensor, Tensor? or Tensor[]. Each has a shape rule.
+  // Returns whether the call makes the result: a Tensor, Tensor? or Tensor[]. Each of them has a
+  // shape rule.
   bool is_fresh_tensor() const { return type.tag == OPDOCK_TAG_TENSOR && type.alias == 0; }
 };
 
@@ -58,26 +59,28 @@ struct Schema {
   std::vector<SchemaParam> params;
   std::vector<SchemaReturn> returns;
 
-  // The canonical text: one spelling for one meaning, so that its digest identifies the schema.
+  // Returns the canonical text: one spelling for one meaning, so that its digest identifies the
+  // schema.
   std::string text() const;
-  // SHA-256 of text(), 64 hexadecimal digits.
+  // Returns the SHA-256 of text(), 64 hexadecimal digits.
   std::string digest() const;
-  // Results with is_fresh_tensor().
+  // Returns the number of results with is_fresh_tensor().
   size_t fresh_results() const;
-  // Whether one of them is optional or a list: only arguments tell how many tensors there are.
+  // Returns whether one of those results is optional or a list, so that only the arguments tell how
+  // many tensors there are.
   bool is_variable() const;
-  // Index of the parameter, or -1.
+  // Returns the index of the parameter, or -1.
   int find(std::string_view param) const;
-  // Index of the first parameter of type Tensor, Tensor? or a list of them; -1: there is none.
+  // Returns the index of the first parameter of type Tensor, Tensor? or a list of them, or -1.
   int first_tensor() const;
 };
 
-// Parses a schema. On failure returns nullopt and sets *error (Code::kSchemaInvalid) with what
-// stands at which position (in bytes, from 0) and what is allowed there, and *at, if given, to that
+// Parses a schema. On failure returns nullopt, sets *error (Code::kSchemaInvalid) to what is at
+// which position (in bytes, from 0) and what is allowed there, and sets *at, if given, to that
 // position.
 std::optional<Schema> parse_schema(std::string_view text, Reason* error, size_t* at = nullptr);
 
-// The spelling of a type without alias: "Tensor?[]", "ScalarType". For messages.
+// Returns the spelling of a type: "Tensor?[]", "ScalarType", "Tensor(a!)".
 std::string to_text(const SchemaType& type);
 
 }  // namespace opdock

@@ -1,4 +1,4 @@
-// Parsing shape rules.
+// Parses shape rules.
 // SPDX-License-Identifier: Apache-2.0
 #include "schema/shape_rule.h"
 
@@ -12,10 +12,10 @@
 namespace opdock {
 namespace {
 
-// An argument that is a tensor: a parameter, or an element of one that is a list.
+// An argument that is a tensor: a parameter or, if it is a list, one of its elements.
 struct TensorRef {
   int32_t param = -1;
-  int32_t element = -1;  // a node
+  int32_t element = -1;  // the node that gives the element's number; -1: none
 };
 
 class ShapeRuleParser {
@@ -70,7 +70,7 @@ class ShapeRuleParser {
   }
   bool is_tensor(int32_t param) const { return type_of(param).tag == OPDOCK_TAG_TENSOR; }
 
-  // "… for i in range(…)" stands behind what uses i: its name is looked for first.
+  // Finds the name i of "… for i in range(…)", which comes after the parts that use it.
   void find_loop() {
     if (!result_.type.list) return;
     const std::string_view text = parts_->text;
@@ -122,7 +122,7 @@ class ShapeRuleParser {
     if (in_.take(",")) parse_dtype(shape);
   }
 
-  // x, or xs[i].
+  // Parses x or xs[i].
   TensorRef parse_tensor() {
     in_.peek();
     const size_t start = in_.position();
@@ -130,7 +130,7 @@ class ShapeRuleParser {
     if (index < 0 || !is_tensor(index)) in_.fail("a tensor parameter", start);
     return in_.failed() ? TensorRef{} : TensorRef{index, parse_element(index, 1)};
   }
-  // "[i]" behind a list; -1 behind anything else.
+  // Parses "[i]" after a list; returns -1 after anything else.
   int32_t parse_element(int32_t param, int depth) {
     if (!type_of(param).list) return -1;
     in_.expect("[");
@@ -148,7 +148,7 @@ class ShapeRuleParser {
     }
   }
 
-  // x.shape, x.shape[1:], x.shape[:-1], or an expression.
+  // Parses x.shape, x.shape[1:], x.shape[:-1], or an expression.
   opdock_dim parse_item() {
     in_.peek();
     const size_t start = in_.position();
@@ -185,7 +185,7 @@ class ShapeRuleParser {
     return value;
   }
 
-  // "sum if condition else sum", or a sum.
+  // Parses "sum if condition else sum", or a sum.
   int32_t parse_choice(int depth) {
     const int32_t value = parse_sum(depth);
     if (!in_.take("if")) return value;
@@ -193,7 +193,7 @@ class ShapeRuleParser {
     in_.expect("else");
     return add(OPDOCK_EXPR_CHOOSE, value, parse_sum(depth), condition);
   }
-  // A bool, or whether an optional argument is there.
+  // Parses a bool parameter, or an optional one, which is a condition on whether it is given.
   int32_t parse_condition() {
     const bool is_not = in_.take("not");
     in_.peek();
@@ -284,7 +284,7 @@ class ShapeRuleParser {
     return node;
   }
 
-  // x.shape[0], x.ndim, n, sizes[i].
+  // Parses x.shape[0], x.ndim, n or sizes[i].
   int32_t parse_argument(std::string_view name, size_t start, int depth) {
     const int32_t index = schema_.find(name);
     if (index < 0) in_.fail("a parameter of the schema", start);
@@ -334,7 +334,7 @@ class ShapeRuleParser {
   Scanner in_;
   const Schema& schema_;
   const SchemaReturn& result_;
-  std::string_view loop_;  // the name that stands for the element's number
+  std::string_view loop_;  // the name of the element's number
   std::shared_ptr<ShapeRule::Parts> parts_ = std::make_shared<ShapeRule::Parts>();
 };
 

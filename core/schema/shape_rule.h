@@ -1,6 +1,6 @@
-// Shape rules: what the fresh tensors of an op's results look like, as an expression over its
-// arguments that needs no plugin code, so that symbolic shapes can be put through it. docs/abi.md
-// has the grammar.
+// Shape rules give the dtype and shape of the fresh tensors in an op's results, as expressions over
+// its arguments. They need no plugin code, so that symbolic shapes can be put through them.
+// docs/abi.md has the grammar.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -17,13 +17,14 @@
 
 namespace opdock {
 
-// A parsed rule. Copies share what it is made of.
+// A parsed rule. Copies share its parts.
 class ShapeRule {
  public:
   struct Parts;  // what the public struct points at
   explicit ShapeRule(std::shared_ptr<const Parts> parts);
 
-  // As programs see it (opdock_result.shape_rule); lives as long as any copy.
+  // Returns the rule as programs see it (opdock_result.shape_rule); valid as long as any copy
+  // lives.
   const opdock_shape_rule& view() const { return *view_; }
 
  private:
@@ -31,30 +32,30 @@ class ShapeRule {
   const opdock_shape_rule* view_;
 };
 
-// Parses the rule of `result`, one of the schema's with fresh tensors. On failure returns nullopt
-// and sets *error.
+// Parses the rule of `result`, one of the schema's results with fresh tensors. On failure returns
+// nullopt and sets *error.
 std::optional<ShapeRule> parse_shape_rule(std::string_view text, const Schema& schema,
                                           const SchemaReturn& result, Reason* error);
 
-// All rules of the schema's results, in order; nullopt and *error if one is wrong or their number
-// is.
+// Parses all rules of the schema's results, in order. Returns nullopt and sets *error if one of
+// them is wrong or their number is.
 std::optional<std::vector<ShapeRule>> parse_shape_rules(std::span<const std::string> texts,
                                                         const Schema& schema, Reason* error);
 
-// How many fresh tensors the rule gives for these arguments (all parameters, in the schema's
-// order): one; none or one of a Tensor?; as many as it has of a Tensor[]. False, and *problem says
-// why.
+// Counts the fresh tensors that the rule gives for these arguments (all parameters, in the schema's
+// order): one for a Tensor; none or one for a Tensor?; as many as a Tensor[] has. On failure
+// returns false, and *problem says why.
 bool count_tensors(const ShapeRule& rule, const Schema& schema, std::span<const opdock_value> args,
                    uint32_t* count, std::string* problem);
 
-// The tensor number `index` of those: its dtype and shape. Without a dtype clause the dtype is that
-// of "like x", or of the first tensor argument. False, and *problem says why: a tensor that is
-// None, a dimension that does not exist, a division by zero, overflow, a negative size, too many
-// dimensions.
+// Computes the dtype and shape of tensor number `index`, counted from 0. Without a dtype clause the
+// dtype is that of "like x", or of the first tensor argument. On failure returns false, and
+// *problem says why: a tensor that is None, a dimension that does not exist, a division by zero,
+// overflow, a negative size, too many dimensions.
 bool evaluate(const ShapeRule& rule, const Schema& schema, std::span<const opdock_value> args,
               uint32_t index, opdock_output* out, std::string* problem);
 
-// The most tensors that one result may have.
+// The maximum number of tensors in one result.
 inline constexpr uint32_t kMaxTensors = 1u << 20;
 
 }  // namespace opdock

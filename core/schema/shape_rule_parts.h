@@ -1,4 +1,4 @@
-// What a parsed shape rule is made of.
+// The parts of a parsed shape rule.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

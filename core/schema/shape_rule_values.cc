@@ -1,4 +1,4 @@
-// What a shape rule gives for the arguments of a call.
+// Evaluates a shape rule for the arguments of a call.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
@@ -61,7 +61,8 @@ class Evaluator {
   }
   const opdock_expr& node(int32_t number) const { return rule_.exprs[number]; }
 
-  // The argument, or the element of it that `element` (a node, or -1) says.
+  // Returns the argument or, if `element` is a node and not -1, the element whose number the node
+  // gives.
   const opdock_value* argument(int32_t param, int32_t element) {
     const opdock_value& whole = args_[static_cast<size_t>(param)];
     if (element < 0) return &whole;
