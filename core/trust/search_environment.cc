@@ -17,14 +17,15 @@ constexpr const char* kVariables[] = {"OPDOCK_PLUGIN_PATH",    "OPDOCK_ADD_PLUGI
                                       "OPDOCK_FALLBACK",       "OPDOCK_CACHE_DIR",
                                       "OPDOCK_CACHE_MAX_BYTES"};
 
-// Set but empty counts as unset, as the XDG specification has it.
+// Returns the variable's value. An empty value counts as unset, as in the XDG specification.
 std::optional<std::string> nonempty_variable(const char* name) {
   const char* value = std::getenv(name);
   if (value == nullptr || *value == '\0') return std::nullopt;
   return value;
 }
 
-// An XDG base folder: the variable if it is an absolute path, else the default below the home.
+// Returns an XDG base folder: the variable if it is an absolute path, else the default below the
+// home.
 std::string base_folder(const char* name, const std::string& home, const char* fallback,
                         std::vector<Reason>* ignored) {
   const std::optional<std::string> value = nonempty_variable(name);

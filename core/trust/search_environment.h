@@ -1,4 +1,4 @@
-// The environment variables by which plugins are searched and trusted.
+// Reads the environment variables that affect how plugins are searched and trusted.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -15,7 +15,7 @@ namespace opdock {
 struct SearchEnvironment {
   bool secure = false;
   std::optional<std::string> plugin_path;      // OPDOCK_PLUGIN_PATH: replaces the default places
-  std::optional<std::string> add_plugin_path;  // OPDOCK_ADD_PLUGIN_PATH: searched before them
+  std::optional<std::string> add_plugin_path;  // OPDOCK_ADD_PLUGIN_PATH: searched before the others
   std::optional<std::string> select;           // OPDOCK_PLUGINS_SELECT: globs, colon-separated
   std::optional<std::string> disable;          // OPDOCK_PLUGINS_DISABLE
   std::optional<std::string> build;            // OPDOCK_BUILD

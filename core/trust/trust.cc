@@ -18,10 +18,10 @@
 namespace opdock {
 namespace {
 
-constexpr int kMaxLinks = 40;  // what the kernel follows
+constexpr int kMaxLinks = 40;  // as many as the kernel follows
 
 struct Account {
-  std::string name;  // empty if the number has none
+  std::string name;  // empty if the user number has no name
   gid_t group = static_cast<gid_t>(-1);
 };
 
@@ -40,7 +40,7 @@ std::string describe(uid_t user) {
   return name.empty() ? fmt::format("user {}", user) : fmt::format("user {} ({})", name, user);
 }
 
-// A group that carries the user's name, is the user's primary one and has no other member.
+// Returns whether the group has the user's name, is the user's primary one and has no other member.
 bool is_private_group(gid_t group, uid_t user) {
   const Account owner = account(user);
   if (owner.name.empty() || owner.group != group) return false;
@@ -57,7 +57,7 @@ bool is_private_group(gid_t group, uid_t user) {
   return true;
 }
 
-// With an access list, the group bits of the mode are its mask: others may be named in it.
+// If there is an access list, the mode's group bits are its mask: other users may be named in it.
 bool has_access_list(int fd, const std::string& path) {
   constexpr const char* kList = "system.posix_acl_access";
   const ssize_t size =
@@ -107,7 +107,7 @@ std::optional<Reason> Trust::check_owner_and_mode(const struct stat& status,
         make_reason(Code::kUntrustedWritable,
                     fmt::format("{} with mode {:04o}: everybody can write it", path, mode),
                     "no write permission for others");
-    if ((mode & S_ISVTX) != 0) {  // a shared folder such as /tmp is to stay as it is
+    if ((mode & S_ISVTX) != 0) {  // a shared folder such as /tmp must keep its mode
       reason.advice =
           "move the plugin, or the virtual environment that it is in, to a folder that only you "
           "can write, such as one in your home; or run `opdock trust FOLDER` on the plugin's own "
@@ -134,7 +134,7 @@ Trust::Folder Trust::check_folder(const std::string& path) {
   }
   struct stat status{};
   Folder folder;
-  // A folder that cannot be looked at cannot be passed either: opening the file says so.
+  // A folder that cannot be examined cannot be passed through either; opening the file reports it.
   if (stat(path.c_str(), &status) == 0) {
     folder.reason = check_owner_and_mode(status, path, -1);
     folder.is_sticky = is_owner(status.st_uid) && (status.st_mode & S_ISVTX) != 0;
@@ -144,8 +144,8 @@ Trust::Folder Trust::check_folder(const std::string& path) {
   return folder;
 }
 
-// Why what `folder` has under the name `path` could be another user's. Of a sticky folder only its
-// owner and the entry's can rename or remove an entry.
+// Returns why the entry `path` of `folder` could be another user's. In a sticky folder, only its
+// owner and the entry's owner can rename or remove an entry.
 std::optional<Reason> Trust::check_entry(const std::string& folder, const std::string& path,
                                          const struct stat& status) {
   const Folder around = check_folder(folder);
@@ -157,14 +157,14 @@ std::optional<Reason> Trust::check_entry(const std::string& folder, const std::s
                      fmt::format("an owner that is root or {}", describe(owners_.back())));
 }
 
-// True if the user vouched for the folder, or for one that it lies in.
+// Returns whether the user vouched for the folder, or for one that contains it.
 bool Trust::covers(const std::string& real) const {
   return std::any_of(consents_.begin(), consents_.end(), [&](const std::string& consent) {
     return real == consent || real.starts_with(consent + "/") || consent == "/";
   });
 }
 
-// What is looked up in `level`, given what speaks against that itself.
+// Judges an entry of `level`. own: what speaks against the entry itself.
 TrustedPath Trust::check_end(const Level& level, std::optional<Reason> own) const {
   if (covers(level.path)) return {std::nullopt, true};
   return {level.reason ? level.reason : std::move(own), false};

@@ -32,7 +32,7 @@ Status refused(std::string text) {
   return {OPDOCK_INVALID_ARGUMENT, std::move(text)};
 }
 
-// Where the list is, or why this user has none.
+// Finds the list's path, or says why this user has none.
 Status find_list(const SearchEnvironment& environment, std::string* path) {
   if (environment.secure) {
     return failed(
@@ -43,7 +43,8 @@ Status find_list(const SearchEnvironment& environment, std::string* path) {
   return failed("there is no home folder to record it in; set HOME or XDG_CONFIG_HOME");
 }
 
-// Replaces the list at `path` by what `change` makes of it, which is false if it changes nothing.
+// Replaces the list at `path` by what `change` makes of it. `change` returns false if it changes
+// nothing.
 Status rewrite(const std::string& path, const SearchEnvironment& environment,
                const std::function<bool(std::vector<std::string>*)>& change) {
   const std::string home = path.substr(0, path.rfind('/'));
@@ -153,7 +154,7 @@ Status record_consent(const std::string& folder, const SearchEnvironment& enviro
 Status withdraw_consent(const std::string& folder, const SearchEnvironment& environment) {
   std::string path;
   if (Status none = find_list(environment, &path); !none.ok()) return none;
-  // What is gone, or leads elsewhere now, is known by the name that it is listed under.
+  // A folder that is gone, or a link that leads elsewhere now, is found by its listed name.
   const std::string real = real_path(folder);
   std::string listed = folder;
   if (real.empty()) listed = std::filesystem::path(folder).lexically_normal().string();
