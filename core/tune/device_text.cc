@@ -6,7 +6,7 @@
 namespace opdock {
 namespace {
 
-// Of the driver, which knows which GPU has which number; the machine's facts may not.
+// Asks the driver, which knows which GPU has which number; the machine's facts may not.
 std::string gpu_name(Driver* driver, int index) {
   char name[256] = "";
   if (driver->backend() == Backend::kCuda) {

@@ -1,4 +1,4 @@
-// What a device is called where measured choices are kept for it.
+// Describes a device in the text under which measured choices are kept for it.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -9,9 +9,9 @@
 
 namespace opdock {
 
-// Devices of one text are taken to be fast in the same ways: "NVIDIA H200, sm_90, 132
-// multiprocessors"; of the CPU its model and level. driver: of the device, whose facts were read;
-// NULL for the CPU. Empty if the device does not tell.
+// Returns "NVIDIA H200, sm_90, 132 multiprocessors"; for the CPU, its model and level. The same
+// choices are taken to be the fastest on all devices with the same text. driver: the device's,
+// whose facts were read; NULL for the CPU. Empty if the device does not answer.
 std::string device_text(Driver* driver, opdock_device device, const opdock_device_facts& facts,
                         const MachineFacts& machine);
 

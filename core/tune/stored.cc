@@ -16,12 +16,12 @@ namespace {
 
 using nlohmann::ordered_json;
 
-constexpr int kFormat = 1;  // of the text in an entry
+constexpr int kFormat = 1;  // version of the text in an entry
 constexpr const char* kBlob = "choices";
-constexpr int64_t kFarFuture = int64_t{1} << 40;  // nothing is too new to be removed
+constexpr int64_t kFarFuture = int64_t{1} << 40;  // no entry is too new to be removed
 
 CacheMaker maker() {
-  return {"opdock bench --tune", "0e7d0c4a"};  // one variant a request: a new one replaces it
+  return {"opdock bench --tune", "0e7d0c4a"};  // one variant per request: a new one replaces it
 }
 
 CacheRequest request_of(const TuningScope& scope) {
@@ -47,7 +47,7 @@ std::string text_of(const std::vector<TunedResult>& results) {
       1, ' ', false, ordered_json::error_handler_t::replace);
 }
 
-// nullopt: no text that text_of() of this format writes.
+// Returns nullopt if the text is not what text_of() of this format writes.
 std::optional<std::vector<TunedResult>> parse(std::span<const uint8_t> text) {
   std::vector<TunedResult> results;
   try {
@@ -125,7 +125,7 @@ bool store_tuned(Cache* cache, const TuningScope& scope, const std::vector<Tuned
                  std::vector<TunedResult>* now, std::vector<Reason>* reasons) {
   const CacheRequest request = request_of(scope);
   std::unique_ptr<CacheLock> lock;
-  do {  // until it is ours, whatever others store meanwhile
+  do {  // until this thread may store, whatever others store meanwhile
     lock = cache->lock(request, maker(), nullptr, reasons);
     if (lock == nullptr) return false;
   } while (!lock->is_turn());
