@@ -12,7 +12,7 @@
 namespace opdock {
 namespace {
 
-constexpr int kOldestByDefault = 75;  // what the device vocabulary is written for
+constexpr int kOldestByDefault = 75;  // the device vocabulary is written for 7.5 and later
 
 std::string dotted(int number) {
   return fmt::format("{}.{}", number / 10, number % 10);
@@ -23,7 +23,7 @@ bool runs(ImageKind kind, const std::string& arch, const Gpu& gpu) {
   image.backend = Backend::kCuda;
   image.kind = kind;
   image.arch = arch;
-  // Without a toolkit in it the rule can check the architecture only.
+  // Without a toolkit in the image, the rule can check only the architecture.
   const std::optional<Code> problem = fit_cuda(image, gpu, MachineFacts()).problem;
   return !problem || *problem == Code::kToolkitUnknown;
 }
@@ -104,7 +104,7 @@ class CudaChooser {
     return !list->native || take_native(source.name + " = \"" + source.text + "\"", true);
   }
 
-  // All that no compiler knows, in one message.
+  // Refuses all architectures that no compiler knows, in one message.
   bool check(const CudaList& list, const ArchSource& source) {
     if (inputs_.compilers.empty()) return true;
     std::string unknown, way_out;
@@ -123,7 +123,7 @@ class CudaChooser {
     return false;
   }
 
-  // What serves such a GPU best with this compiler.
+  // Returns advice on what serves such a GPU best with this compiler.
   std::string instead_of(const CudaTarget& target) const {
     if (known_.empty()) return "install a CUDA compiler that knows it";
     if (target.suffix != '\0' && any_knows(inputs_.compilers, plain(target.number)))
@@ -140,7 +140,7 @@ class CudaChooser {
         dotted(below), dotted(target.number));
   }
 
-  // 0: none.
+  // Returns the newest known architecture up to `number`; 0 if there is none.
   int newest_up_to(int number) const {
     int found = 0;
     for (const int known : known_)
@@ -160,7 +160,7 @@ class CudaChooser {
     merge(plain(first_of_majors(known_).back(), true), &choice_.targets);
   }
 
-  // `asked`: who wants the GPUs' architectures. `with_ptx`: PTX of the newest too.
+  // asked: what asks for the GPUs' architectures, for messages. with_ptx: PTX of the newest too.
   bool take_native(const std::string& asked, bool with_ptx) {
     const std::vector<Gpu> visible = gpus_of(inputs_.gpus, Backend::kCuda);
     if (gpus_.empty() && !visible.empty())
@@ -183,7 +183,7 @@ class CudaChooser {
            std::find(numbers.begin(), numbers.end(), target.number) != numbers.end();
   }
 
-  // A GPU's own architecture, or PTX of the newest below it that a compiler knows.
+  // Takes a GPU's own architecture, or PTX of the newest one below it that a compiler knows.
   void take_gpu(int number, bool with_ptx) {
     if (inputs_.compilers.empty() || any_knows(inputs_.compilers, plain(number))) {
       merge(plain(number, with_ptx), &choice_.targets);
@@ -205,7 +205,7 @@ class CudaChooser {
     choice_.notices.push_back(std::move(notice));
   }
 
-  // Always false.
+  // Always returns false.
   bool refuse_too_old(const std::string& asked) {
     const CudaTarget oldest = plain(*too_old_.begin());
     *reason_ =
@@ -220,7 +220,7 @@ class CudaChooser {
                        dotted(inputs_.least));
   }
 
-  // Always false.
+  // Always returns false.
   bool refuse_below(std::string found) {
     *reason_ = make_reason(Code::kArchBelowLeast, std::move(found), least_text());
     reason_->advice = fmt::format("ask for {} or a later architecture", dotted(inputs_.least));
@@ -269,9 +269,9 @@ class CudaChooser {
 
   const CudaArchInputs& inputs_;
   Reason* reason_;
-  std::vector<Gpu> gpus_;   // none below the least
-  std::vector<int> known_;  // ascending; likewise
-  std::set<int> too_old_;   // of visible GPUs
+  std::vector<Gpu> gpus_;   // without those below the least architecture
+  std::vector<int> known_;  // ascending; without those below the least architecture
+  std::set<int> too_old_;   // visible GPUs that are older than all known_
   CudaArchChoice choice_;
 };
 

@@ -1,4 +1,4 @@
-// What both choices of architectures, CUDA's and AMD's, do with their inputs.
+// Helpers for the inputs of both choices of architectures, CUDA's and AMD's.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -8,7 +8,7 @@
 
 namespace opdock {
 
-// Whether somebody wrote anything there.
+// Returns whether somebody wrote anything in this list.
 inline bool is_given(const ArchSource& source) {
   return source.text.find_first_not_of(" \t\r\n") != std::string::npos;
 }

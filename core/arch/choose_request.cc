@@ -1,5 +1,5 @@
-// Where lists of architectures come from, and what of them a build's request holds, which no
-// compiler is asked for.
+// Finds where lists of architectures come from, and makes the list in a build's request, for which
+// no compiler is asked.
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
@@ -41,7 +41,7 @@ std::optional<ArchRequest> request_cuda_archs(const std::vector<ArchSource>& sou
   inputs.gpus = gpus;
   inputs.least = least;
   std::string words;
-  bool by_gpus = true;  // unless a list decides
+  bool by_gpus = true;  // false if a list decides
   std::vector<CudaTarget> written;
   for (const ArchSource& source : sources) {
     if (!is_given(source)) continue;
@@ -52,7 +52,7 @@ std::optional<ArchRequest> request_cuda_archs(const std::vector<ArchSource>& sou
     if (list->all) words += "all;";
     if (list->all_major) words += "all-major;";
     if (list->by_default) words += "default;";
-    // What is left can be chosen without a compiler.
+    // The rest can be chosen without a compiler.
     std::string rest = to_text(list->targets);
     if (list->native) rest += rest.empty() ? "native" : ";native";
     if (list->automatic) rest += rest.empty() ? "auto" : ";auto";

@@ -26,7 +26,7 @@ CompilerArchs archs_of_nvcc(const Version& version, std::string_view help) {
     const size_t end = std::min(help.find_first_not_of(kNameCharacters, at), help.size());
     const std::optional<CudaArch> arch = parse_cuda_arch(help.substr(at, end - at));
     if (!arch) continue;
-    // In --help only quoted names are values; others stand in explanations.
+    // In --help only quoted names are values; other names are in explanations.
     const bool is_value = at > 0 && help[at - 1] == '\'';
     quoted += is_value;
     CudaTarget target;

@@ -16,8 +16,8 @@ constexpr char kWantedCuda[] =
     "numbers such as 8.0, 9.0a, 10.0f or 12.0+PTX, PyTorch's names from Kepler to Blackwell, "
     "native, auto, all, all-major or default, separated by ';', ',' or spaces";
 
-// PyTorch's names. Each means what torch.utils.cpp_extension of torch 2.13 takes it for; a test
-// compares them with the torch that is installed.
+// PyTorch's names. Each has the meaning that torch.utils.cpp_extension of torch 2.13 gives it; a
+// test compares them with the installed torch.
 struct Name {
   std::string_view name, list;
 };
@@ -56,7 +56,7 @@ char take_suffix(std::string_view* text) {
   return suffix;
 }
 
-// "12.1" is 121: one or two digits, a point, one digit. 0: it is not that.
+// Parses "12.1" as 121: one or two digits, a point, one digit. Returns 0 for anything else.
 int parse_number(std::string_view text) {
   const size_t point = text.find('.');
   if (point == text.npos || point < 1 || point > 2 || text.size() != point + 2) return 0;
@@ -69,8 +69,8 @@ int parse_number(std::string_view text) {
   return number;
 }
 
-// What somebody who wrote `word` probably meant: "sm_90a" and "90a" are 9.0a, "hopper" Hopper,
-// "8.0+ptx" 8.0+PTX. Empty: no idea.
+// Returns what the writer of `word` probably meant: 9.0a for "sm_90a" and "90a", Hopper for
+// "hopper", 8.0+PTX for "8.0+ptx". Empty if nothing is close.
 std::string guess(std::string_view word) {
   const std::string small = lower(word);
   std::string_view rest = small;
@@ -148,7 +148,7 @@ class Parser {
     return true;
   }
 
-  // "Ampere+PTX" asks for PTX of the newest, which most names have anyway.
+  // Adds a name's targets. "Ampere+PTX" asks for PTX of the newest, which most names have anyway.
   bool take_name(const Name& name, bool ptx) {
     Reason unused{};
     std::vector<CudaTarget> targets = parse_cuda_list(name.list, name.name, &unused)->targets;
@@ -177,7 +177,7 @@ class Parser {
   CudaList list_;
 };
 
-// NUL < 'a' < 'f'.
+// Orders by number, then by suffix: NUL < 'a' < 'f'.
 bool before(const CudaTarget& a, const CudaTarget& b) {
   return a.number != b.number ? a.number < b.number : a.suffix < b.suffix;
 }

@@ -1,4 +1,4 @@
-// A list of CUDA architectures as people write it, in the grammar of PyTorch's
+// Parses a list of CUDA architectures as people write it, in the grammar of PyTorch's
 // TORCH_CUDA_ARCH_LIST.
 //
 //   list  = item { separator item }         separators: ';' ',' space, tab, newline
@@ -10,8 +10,9 @@
 //         | "default"                       what the compiler's age suggests (core/arch/choose.h)
 //         | "auto"                          the GPUs that programs here see, perhaps none
 //
-// Items are a set: written twice, in another order or with PTX once, they mean the same. The list
-// that comes out is in ascending order, of one number the plain one first, then `a`, then `f`.
+// Items are a set: repetition and order do not matter, and PTX counts if one copy of an item has
+// it. The resulting list is in ascending order; for one number the plain item comes first, then
+// `a`, then `f`.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -24,7 +25,7 @@
 
 namespace opdock {
 
-// What to compile for: a cubin, and PTX too if asked for.
+// An architecture to compile for: a cubin, and PTX too if asked for.
 struct CudaTarget {
   int number = 0;               // 10 * major + minor: 75, 90, 120
   char suffix = '\0';           // 'a' (exactly this architecture), 'f' (its family) or NUL
@@ -34,25 +35,26 @@ struct CudaTarget {
   std::string compute() const;  // "compute_90a"
 };
 
-// Adds one to a list in the order that the head of this file describes; PTX is kept if either has
-// it.
+// Adds a target to a list in the order that the top of this file describes; PTX is kept if either
+// target has it.
 void merge(const CudaTarget& target, std::vector<CudaTarget>* targets);
-// "8.0;9.0a+PTX"
+// Returns "8.0;9.0a+PTX".
 std::string to_text(const std::vector<CudaTarget>& targets);
 
-// A list as it was written: the words depend on the machine and the compiler (core/arch/choose.h).
+// A list as it was written. The meaning of its words depends on the machine and the compiler
+// (core/arch/choose.h).
 struct CudaList {
   std::vector<CudaTarget> targets;
-  bool native = false;      // the GPUs that programs here see; an error where there are none
-  bool automatic = false;   // "auto": the same, without PTX; nothing where there are none
+  bool native = false;      // the GPUs that programs here see; an error if there are none
+  bool automatic = false;   // "auto": the same, without PTX; nothing if there are none
   bool all = false;         // all that the compiler knows, and PTX of the newest
   bool by_default = false;  // "default"
   bool all_major = false;  // the first of each major that the compiler knows, and PTX of the newest
 };
 
-// `origin` is where the text comes from, for the message: "--archs", "TORCH_CUDA_ARCH_LIST". An
-// error is nullopt and *reason (arch-list-invalid) with the word, its position, and what it should
-// be. A text with no item is an error too.
+// Parses a list. `origin` is where the text comes from, for the message: "--archs",
+// "TORCH_CUDA_ARCH_LIST". On an error returns nullopt and sets *reason (arch-list-invalid) with the
+// word, its position, and what it should be. A text without items is an error too.
 std::optional<CudaList> parse_cuda_list(std::string_view text, std::string_view origin,
                                         Reason* reason);
 

@@ -8,8 +8,8 @@
 namespace opdock {
 namespace {
 
-// The newest major that a preprocessor condition which refuses newer values of `macro` accepts:
-// "__GNUC__ > 15" is 15, "(__clang_major__ >= 21) || …" is 20. 0: it has no such part.
+// Returns the newest major that a preprocessor condition accepts if it refuses newer values of
+// `macro`: 15 for "__GNUC__ > 15", 20 for "(__clang_major__ >= 21) || …". 0 if it has no such part.
 uint32_t newest_accepted(std::string_view condition, std::string_view macro) {
   for (size_t at = condition.find(macro); at != condition.npos;
        at = condition.find(macro, at + 1)) {

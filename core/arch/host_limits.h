@@ -1,4 +1,4 @@
-// Which host compilers an nvcc accepts.
+// Determines which host compilers an nvcc accepts.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -16,13 +16,13 @@ struct HostLimits {
   std::string source;  // for people: the file, or NVIDIA's guide
 };
 
-// What nvcc's own check says: its include/crt/host_config.h, which every translation unit includes.
-// `path` is only named. nullopt if the text has no such check.
+// Reads nvcc's own check, in its include/crt/host_config.h, which every translation unit includes.
+// `path` is only named as the source. Returns nullopt if the text has no such check.
 std::optional<HostLimits> read_host_limits(std::string_view host_config, std::string path);
 
-// Where that file cannot be read. Source: NVIDIA, "CUDA Installation Guide for Linux", Host
-// Compiler Support Policy, of releases 11.0 to 13.0. Of others: nullopt, for this table cannot know
-// them.
+// Returns the documented limits, for use if that file cannot be read. Source: NVIDIA, "CUDA
+// Installation Guide for Linux", Host Compiler Support Policy, of releases 11.0 to 13.0. Returns
+// nullopt for other releases, which this table cannot know.
 std::optional<HostLimits> documented_host_limits(const Version& toolkit);
 
 }  // namespace opdock

@@ -5,7 +5,8 @@
 
 namespace opdock {
 
-// Text of a variable may be anything; what a terminal would act on is not repeated to it.
+// Quotes a variable's text, which may be anything. Characters that a terminal would act on are
+// escaped.
 static std::string quoted(std::string_view text) {
   constexpr size_t kLongest = 120;
   std::string out = "\"";

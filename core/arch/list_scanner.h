@@ -1,4 +1,4 @@
-// The words of a list of architectures, with their positions, and the error that names one.
+// Splits a list of architectures into words with positions, and makes the errors that name them.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -13,7 +13,7 @@ class ListScanner {
  public:
   ListScanner(std::string_view text, std::string_view origin) : text_(text), origin_(origin) {}
 
-  // The next word, or false at the end.
+  // Finds the next word. Returns false at the end.
   bool next(std::string_view* word) {
     constexpr std::string_view kSeparators = ";, \t\r\n";
     begin_ = text_.find_first_not_of(kSeparators, end_);
@@ -24,9 +24,10 @@ class ListScanner {
     return true;
   }
 
-  // arch-list-invalid at the last word given. `advice` completes the kind's own, and may be empty.
+  // Returns arch-list-invalid for the last word found. `advice` replaces the code's own if not
+  // empty.
   Reason invalid(std::string_view word, std::string wanted, std::string advice) const;
-  // The same of a list without any word.
+  // Returns the same error for a list without any word.
   Reason empty(std::string wanted) const;
 
  private:

@@ -1,4 +1,4 @@
-// Where the toolkit of an nvcc is, and the libraries in it.
+// Finds an nvcc's toolkit and the library folders in it.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -8,12 +8,12 @@
 
 namespace opdock {
 
-// By the toolkit's own word, for nvcc may be a script that calls the real one. dryrun: what
-// `nvcc --dryrun -c -x cu /dev/null` prints. Empty: it does not say.
+// Returns the toolkit's folder as nvcc itself reports it, because `nvcc` may be a script that calls
+// the real one. dryrun: what `nvcc --dryrun -c -x cu /dev/null` prints. Empty if that does not say.
 std::string toolkit_of(std::string_view dryrun);
 
-// The folders of that toolkit that are there and may have libraries for this machine, the likelier
-// first.
+// Returns the existing folders of that toolkit that may have libraries for this machine, the
+// likeliest first.
 std::vector<std::string> library_folders(const std::string& toolkit);
 
 }  // namespace opdock

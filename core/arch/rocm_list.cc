@@ -17,7 +17,7 @@ constexpr char kWantedRocm[] =
     "separated "
     "by ';', ',' or spaces";
 
-// "gfx90a", "gfx1030", "gfx9-4-generic".
+// Returns whether the text is a processor: "gfx90a", "gfx1030", "gfx9-4-generic".
 bool is_processor(std::string_view text) {
   if (!text.starts_with("gfx")) return false;
   text.remove_prefix(3);
@@ -31,7 +31,7 @@ bool is_processor(std::string_view text) {
          text.find_first_not_of("0123456789abcdef") == text.npos;
 }
 
-// Where there is a mistake, what to do about it; empty: none is known.
+// Returns what to do about a wrong word; empty if that is unknown.
 std::string advice(std::string_view word) {
   std::string small(word);
   for (char& c : small)
@@ -47,7 +47,7 @@ std::string advice(std::string_view word) {
   return {};
 }
 
-// Each feature at most once, which parse_gfx_arch does not mind.
+// Returns whether a feature occurs twice, which parse_gfx_arch() accepts.
 bool has_repeated_feature(std::string_view word) {
   for (const std::string_view feature : {":sramecc", ":xnack"})
     if (word.find(feature) != word.rfind(feature)) return true;
@@ -67,7 +67,7 @@ std::optional<RocmList> parse_rocm_list(std::string_view text, std::string_view 
                                         Reason* reason) {
   ListScanner scanner(text, origin);
   RocmList list;
-  std::map<std::string, GfxArch> first;  // of each processor
+  std::map<std::string, GfxArch> first;  // each processor's first item
   std::string_view word;
   bool any = false;
   while (scanner.next(&word)) {

@@ -14,7 +14,7 @@ Reason with_advice(Code code, std::string found, std::string wanted, std::string
   return reason;
 }
 
-// "13.0.88" is 13.0: what compatibility goes by.
+// Reduces "13.0.88" to 13.0, the part that decides compatibility.
 Version release_of(const Version& version) {
   return Version{version.major(), version.minor()};
 }
@@ -76,7 +76,7 @@ std::optional<Reason> check_torch(const Version& toolkit, const TorchFacts& torc
   const char* library = links == Links::kTorch ? "libtorch" : "libcudart";
   const Version wanted = release_of(toolkit);
   if (!torch.cuda) {
-    // Beside a PyTorch without CUDA there is no second libcudart to agree with.
+    // A PyTorch without CUDA brings no second libcudart that would have to agree.
     if (links == Links::kCudart) return std::nullopt;
     return with_advice(
         Code::kToolkitTorch, fmt::format("PyTorch {} without CUDA", torch.version.text()),

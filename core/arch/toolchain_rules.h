@@ -1,8 +1,8 @@
-// Which versions go together: toolkit, driver, PyTorch, host compiler, build tools.
+// Rules for which versions are compatible: toolkit, driver, PyTorch, host compiler, build tools.
 //
-// Every rule is a pure function of versions. It answers nullopt where nothing speaks against them,
-// also where a version is not known and nothing can be said. Versions count as far as a rule says.
-// Sources are named at each rule.
+// Every rule is a pure function of versions. It returns nullopt if nothing speaks against them, and
+// also if a version is unknown and nothing can be said. Each rule states which parts of a version
+// count. Sources are named at each rule.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -24,21 +24,22 @@ struct CudaDriver {
   std::string release;          // of the kernel's driver, "535.104.05"; empty if unknown
 };
 
-// Whether images of `kind` (kCubin or kPtx) that `toolkit` makes run with this driver.
-// A cubin wants a driver of the toolkit's major or a later one; the minor does not matter since
-// CUDA 11 (before: a driver of the toolkit's version). Source: NVIDIA, "CUDA Compatibility", Minor
+// Checks whether images of `kind` (kCubin or kPtx) that `toolkit` makes run with this driver.
+// A cubin needs a driver of the toolkit's major or a later one; since CUDA 11 the minor does not
+// matter (before: a driver of the toolkit's version). Source: NVIDIA, "CUDA Compatibility", Minor
 // Version Compatibility.
-// PTX wants a driver of the toolkit's version, major and minor, because the driver must know the
+// PTX needs a driver of the toolkit's version, major and minor, because the driver must know the
 // version of the PTX instruction set. Source: same, Limitations.
-// libcuda counts, not the kernel's driver: the forward-compatibility package (cuda-compat-…) brings
-// a newer libcuda for an older kernel's driver on data-centre GPUs. Source: same, Forward
-// Compatibility. Without a driver there is nothing against it: code can be compiled for other
-// machines.
+// The version of libcuda counts, not that of the kernel's driver: the forward-compatibility package
+// (cuda-compat-…) brings a newer libcuda for an older kernel's driver on data-centre GPUs. Source:
+// same, Forward Compatibility. Without a driver there is no objection, because code can be compiled
+// for other machines.
 std::optional<Reason> check_driver(const Version& toolkit, ImageKind kind,
                                    const CudaDriver& driver);
 
-// Whether libcuda is newer than the kernel's driver brings by itself, that is from cuda-compat.
-// Source: NVIDIA, "CUDA Toolkit Release Notes", table of minimum driver versions.
+// Returns whether libcuda is newer than the one that the kernel's driver brings, which means that
+// it comes from cuda-compat. Source: NVIDIA, "CUDA Toolkit Release Notes", table of minimum driver
+// versions.
 bool has_forward_compatibility(const CudaDriver& driver);
 
 // ---- CUDA toolkit against PyTorch
@@ -47,14 +48,14 @@ enum class Links { kNothing, kCudart, kTorch };  // kCudart: the shared libcudar
 
 struct TorchFacts {
   Version version;              // 2.13.0; empty: no PyTorch
-  std::optional<Version> cuda;  // that it was built for; nullopt: none
+  std::optional<Version> cuda;  // that PyTorch was built for; nullopt: none
 };
 
-// Only a plugin that links libcudart or libtorch shares one with PyTorch; then CUDA's major must be
-// the same, and since CUDA 11 the minor may differ (Source: "CUDA Compatibility", Minor Version
-// Compatibility: libraries of one major are binary compatible). A plugin that links neither, as
-// Opdock's own and all with a static cudart, works beside any PyTorch: streams, memory and contexts
-// are the driver's. (DeepSpeed refuses 12.1 against 11.8 for every op.)
+// Only a plugin that links libcudart or libtorch shares one with PyTorch. Then CUDA's major must be
+// the same; since CUDA 11 the minor may differ (Source: "CUDA Compatibility", Minor Version
+// Compatibility: libraries of one major are binary compatible). A plugin that links neither, such
+// as Opdock's own and all with a static cudart, works with any PyTorch, because streams, memory and
+// contexts belong to the driver. (DeepSpeed refuses 12.1 against 11.8 for every op.)
 std::optional<Reason> check_torch(const Version& toolkit, const TorchFacts& torch, Links links);
 
 // ---- host compilers
@@ -64,14 +65,14 @@ struct HostCompiler {
   Version version;   // empty: unknown
 };
 
-// As nvcc's own check of -ccbin. tool-unknown if the compiler's version is not known.
+// Follows nvcc's own check of -ccbin. Returns tool-unknown if the compiler's version is unknown.
 std::optional<Reason> check_host_compiler(const Version& toolkit,
                                           const std::optional<HostLimits>& limits,
                                           const HostCompiler& compiler);
 
 // ---- minimum versions
 
-// The oldest that does what Opdock asks of it; tools not named here: none.
+// Returns the oldest version that does what Opdock needs; nullopt for tools not listed here.
 //   meson    1.1     meson.build's meson_version
 //   ninja    1.8.2   Meson's own minimum (mesonbuild/environment.py, detect_ninja)
 //   g++      10      -std=c++20 (GCC manual, C++ Standards Support)
@@ -80,7 +81,7 @@ std::optional<Reason> check_host_compiler(const Version& toolkit,
 //   nvcc     11.0    the oldest whose images the host's rules cover
 std::optional<Version> oldest_usable(const std::string& tool);
 
-// tool-too-old, or tool-unknown for an empty version.
+// Returns tool-too-old, or tool-unknown for an empty version.
 std::optional<Reason> check_tool(const std::string& tool, const Version& version);
 
 // .cu files that include plugin.hpp need C++20, which nvcc knows since CUDA 12.0 (release notes).
@@ -89,8 +90,8 @@ std::optional<Reason> check_cuda_standard(const Version& nvcc, int standard);
 
 // ---- ROCm
 
-// hipcc against the run-time libraries (libamdhip64), whose file names carry the major version.
-// Source: AMD, "ROCm Compatibility"; HIP's versioning (major versions break the ABI).
+// Checks hipcc against the run-time libraries (libamdhip64), whose file names carry the major
+// version. Source: AMD, "ROCm Compatibility"; HIP's versioning (major versions break the ABI).
 std::optional<Reason> check_rocm(const Version& hipcc, const std::optional<Version>& runtime);
 
 }  // namespace opdock
