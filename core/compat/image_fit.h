@@ -1,4 +1,4 @@
-// Whether one device image runs on one GPU, by the vendors' rules of binary compatibility.
+// Decides whether a device image runs on a GPU, by the vendors' rules of binary compatibility.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -12,19 +12,19 @@
 namespace opdock {
 
 struct ImageFit {
-  // What keeps the image from running (or from being known to run); nullopt: it runs.
+  // The problem that keeps the image from running (or from being known to run); nullopt: it runs.
   std::optional<Code> problem;
   // Greater is better, compared number by number; meaningful if the image may run.
   std::array<int, 4> rank{};
 };
 
-// Cubin and PTX. Sources: NVIDIA, "CUDA C++ Programming Guide", sections on binary, PTX and
+// Judges cubin and PTX. Sources: NVIDIA, "CUDA C++ Programming Guide", sections on binary, PTX and
 // family-specific compatibility; "CUDA Compatibility", minor version compatibility; "CUDA for
 // Tegra".
 ImageFit fit_cuda(const DeviceImage& image, const Gpu& gpu, const MachineFacts& machine);
 
-// Code objects. Source: LLVM, "User Guide for AMDGPU Backend", sections Target ID and Generic
-// Processors.
+// Judges code objects. Source: LLVM, "User Guide for AMDGPU Backend", sections Target ID and
+// Generic Processors.
 ImageFit fit_rocm(const DeviceImage& image, const Gpu& gpu);
 
 }  // namespace opdock

@@ -1,4 +1,4 @@
-// Cubins and PTX against an NVIDIA GPU and its driver.
+// Judges cubins and PTX against an NVIDIA GPU and its driver.
 // SPDX-License-Identifier: Apache-2.0
 #include "compat/image_fit.h"
 #include "facts/arch.h"
@@ -10,8 +10,9 @@ bool same_arch(const CudaArch& arch, const Gpu& gpu) {
   return arch.major == gpu.major && arch.minor == gpu.minor;
 }
 
-// Same major, minor not above: how cubins move to later GPUs, and what a family is. sm_100f thus
-// runs on 10.0 and 10.3, sm_120f on 12.0 and 12.1; 10.1 lies between but is Tegra, another line.
+// Returns whether the majors are equal and the image's minor is not above the GPU's. By this rule
+// cubins run on later GPUs, and it defines a family: sm_100f runs on 10.0 and 10.3, sm_120f on 12.0
+// and 12.1. 10.1 lies between them but is Tegra, another line.
 bool same_generation(const CudaArch& arch, const Gpu& gpu) {
   return arch.major == gpu.major && arch.minor <= gpu.minor;
 }
@@ -34,7 +35,7 @@ std::optional<Code> ptx_arch_problem(const CudaArch& arch, const Gpu& gpu) {
   if (arch.suffix == 'f' && (!same_generation(arch, gpu) || crosses_tegra(arch, gpu))) {
     return Code::kArchSpecific;
   }
-  // PTX moves to every later GPU, Tegra or not.
+  // PTX runs on every later GPU, Tegra or not.
   if (arch.major > gpu.major || (arch.major == gpu.major && arch.minor > gpu.minor)) {
     return Code::kArchMismatch;
   }
@@ -53,8 +54,8 @@ std::optional<Code> toolkit_problem(ImageKind kind, const Version& toolkit,
   return std::nullopt;
 }
 
-// Exact architecture before family before lower minor before PTX; among exact ones the more
-// specific, which may use more instructions.
+// Ranks images in this order: exact architecture, family, lower minor, PTX. Among exact ones the
+// more specific is first, because it may use more instructions.
 std::array<int, 4> rank(const CudaArch& arch, const DeviceImage& image, const Gpu& gpu) {
   const int specific = arch.suffix == 'a' ? 2 : arch.suffix == 'f' ? 1 : 0;
   int group = 0;  // PTX
@@ -75,7 +76,7 @@ ImageFit fit_cuda(const DeviceImage& image, const Gpu& gpu, const MachineFacts& 
   }
   std::optional<Code> problem =
       image.kind == ImageKind::kPtx ? ptx_arch_problem(*arch, gpu) : cubin_arch_problem(*arch, gpu);
-  // The toolkit is asked only where the architecture fits: a newer driver would not help the rest.
+  // The toolkit is checked only if the architecture fits: otherwise a newer driver would not help.
   if (!problem) problem = toolkit_problem(image.kind, image.toolkit, machine.cuda_driver);
   return {problem, rank(*arch, image, gpu)};
 }

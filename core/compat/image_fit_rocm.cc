@@ -1,4 +1,4 @@
-// Code objects against an AMD GPU.
+// Judges code objects against an AMD GPU.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <string_view>
@@ -44,7 +44,7 @@ bool processor_fits(const GfxArch& image, const GfxArch& gpu) {
   return false;
 }
 
-// A flag that the image does not state fits either setting; one it states must be the GPU's.
+// A flag that the image does not state fits either setting; one that it states must be the GPU's.
 bool feature_fits(const std::optional<bool>& image, const std::optional<bool>& gpu) {
   return !image || image == gpu;
 }

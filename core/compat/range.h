@@ -12,9 +12,9 @@ namespace opdock {
 
 class VersionRange {
  public:
-  // Comma-separated comparisons, all of which must hold: == != >= <= > < and a version, blanks
-  // ignored; "==2.11.*" and "!=2.11.*" compare the numbers given. Empty text: any version. Anything
-  // else: nullopt.
+  // Parses comma-separated comparisons, all of which must hold: == != >= <= > < and a version;
+  // blanks are ignored. "==2.11.*" and "!=2.11.*" compare only the stated numbers. An empty text
+  // allows any version. Returns nullopt for anything else.
   static std::optional<VersionRange> parse(std::string_view text);
 
   bool contains(const Version& version) const;

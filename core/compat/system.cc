@@ -9,12 +9,13 @@
 namespace opdock {
 namespace {
 
-// Whether something already explains why no note could be read: a damaged file or a damaged note.
+// Returns whether a reason already explains why no note was read: a damaged file or a damaged note.
 bool note_explained(const std::vector<Reason>& reasons) {
   return std::any_of(reasons.begin(), reasons.end(), [](const Reason& reason) {
     const CodeInfo& code = info(reason.code);
     if (code.stage == "note") return true;
-    // This judges a readable file; the others mean that it is none to look for a note in.
+    // kElfAbi judges a readable file; the other codes mean that the file cannot be searched for a
+    // note.
     const bool readable = reason.code == Code::kElfAbi;
     return code.stage == "file" && code.severity == Severity::kReject && !readable;
   });
@@ -42,7 +43,7 @@ void judge_system(const FileFacts& file, const MachineFacts& machine, Role role,
   if (has_code(*reasons, Code::kElfClass) || has_code(*reasons, Code::kElfMachine)) return;
   const bool is_cut_off = file.machine == 0 && has_code(*reasons, Code::kElfTruncated);
   if (file.is_elf && file.machine != machine.elf_machine && !is_cut_off) {
-    // What else it needs means nothing here, nor what else it is.
+    // On this machine no other problem of the file matters.
     std::erase_if(*reasons, [](const Reason& reason) {
       return reason.code == Code::kNoteMissing || reason.code == Code::kElfType ||
              reason.code == Code::kElfMalformed;

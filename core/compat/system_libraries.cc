@@ -1,4 +1,4 @@
-// Libraries that the note declares, with the versions it accepts.
+// Judges the libraries that the note declares against the versions that the note accepts.
 // SPDX-License-Identifier: Apache-2.0
 #include <string_view>
 #include <utility>

@@ -1,4 +1,4 @@
-// What the dynamic loader would stumble over, as reasons.
+// Reports what would make the dynamic loader fail, as reasons.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <map>
@@ -14,9 +14,10 @@ namespace {
 using Kind = LinkProblem::Kind;
 using Problems = std::vector<const LinkProblem*>;
 
-// How exactly the space for static TLS is known: the loader aligns blocks and counts its own.
+// The uncertainty of the space for static TLS: the loader aligns blocks and counts its own.
 constexpr int64_t kTlsMargin = 64;
-// Where it cannot be read: glibc keeps about as much by default, and part of it may be in use.
+// Used if the space cannot be read: glibc keeps about as much by default, and part of it may be in
+// use.
 constexpr int64_t kAssumedTls = 1664, kAssumedMargin = 1024;
 
 std::string with_needer(const std::string& name, const LinkProblem& problem) {
@@ -27,7 +28,7 @@ std::string level_text(int level) {
   return "x86-64-v" + std::to_string(level);
 }
 
-// What to do about a library that is missing, by the beginning of its name.
+// Returns what to do about a missing library, by the beginning of its name.
 std::string advice_for(const std::string& library) {
   static constexpr std::pair<std::string_view, const char*> kAdvice[] = {
       {"libcuda.so", "install NVIDIA's driver"},
@@ -55,7 +56,7 @@ void add(Code code, std::string found, std::string wanted, const std::string& ad
   reasons->push_back(std::move(reason));
 }
 
-// By the version's family.
+// Returns the code for the version's family.
 Code version_code(const std::string& version) {
   if (version.starts_with("GLIBC_")) return Code::kGlibcVersion;
   if (version.starts_with("GLIBCXX_") || version.starts_with("CXXABI_")) {
@@ -64,7 +65,7 @@ Code version_code(const std::string& version) {
   return Code::kSymbolVersion;
 }
 
-// One reason for all libraries of a kind.
+// Adds one reason for all libraries of a kind.
 void judge_absent(const Problems& problems, Code code, const std::string& before,
                   const std::string& wanted, std::vector<Reason>* reasons) {
   if (problems.empty()) return;
@@ -85,7 +86,8 @@ void judge_refused(const LinkProblem& problem, std::vector<Reason>* reasons) {
       own ? "a library that programs may open" : "a library that the loader takes", {}, reasons);
 }
 
-// For each library the newest version of each family that it lacks; one reason tells enough.
+// Adds one reason per family of versions. The problems have, for each library, the newest version
+// of each family that it lacks.
 void judge_versions(const Problems& problems, std::vector<Reason>* reasons) {
   std::vector<Code> told;
   for (const LinkProblem* problem : problems) {
@@ -159,7 +161,7 @@ void judge_symbols(const FileFacts& file, const Problems& problems, Role role,
         {}, reasons);
   }
   if (names.empty()) return;
-  // Where the interpreter is not known, neither is what else its process has.
+  // If the interpreter is unknown, so is what else its process has.
   const bool is_known = role == Role::kLibrary && python == 0;
   add(is_known ? Code::kSymbolsUndefined : Code::kSymbolsUnresolved, join_some(names, 5),
       "a definition in a library that the file needs", {}, reasons);
@@ -169,7 +171,7 @@ void judge_symbols(const FileFacts& file, const Problems& problems, Role role,
 
 void judge_link(const FileFacts& file, const MachineFacts& machine, Role role,
                 std::vector<Reason>* reasons) {
-  // Another architecture's libraries are not those of this machine.
+  // The libraries of another architecture are not those of this machine.
   if (file.machine != machine.elf_machine) return;
   std::map<Kind, Problems> problems;
   for (const LinkProblem& problem : file.link.problems) {
@@ -177,7 +179,7 @@ void judge_link(const FileFacts& file, const MachineFacts& machine, Role role,
     if (is_absent && file.note && is_declared(problem.name, *file.note)) continue;
     problems[problem.kind].push_back(&problem);
   }
-  // Libraries are opened one after another: the first that fails is the one that the loader names.
+  // Libraries are opened one after another, so the loader names the first that fails.
   const auto first = std::find_if(
       file.link.problems.begin(), file.link.problems.end(), [](const LinkProblem& problem) {
         return problem.kind == Kind::kMissing || problem.kind == Kind::kRefused;

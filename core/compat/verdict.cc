@@ -8,7 +8,7 @@
 namespace opdock {
 namespace {
 
-// What the note claims; for a file without one, what its images show.
+// Returns the backends that the note claims or, without any, those of the images.
 std::vector<Backend> backends_of(const FileFacts& file) {
   std::vector<Backend> backends;
   const auto add = [&](Backend backend) {
@@ -34,7 +34,7 @@ DeviceVerdict judge_gpu(const FileFacts& file, const Gpu& gpu, const MachineFact
     return verdict;
   }
   // Without any device part the plugin launches no kernel of its own: it copies memory, or calls a
-  // library of the host. That is legal, but seldom what was meant, so a notice says it.
+  // library of the host. That is legal but seldom intended, so a notice says it.
   if (file.images.empty()) {
     verdict.reasons.push_back(make_reason(Code::kNoKernels, "no device image of any kind",
                                           "none, for ops that launch no kernels of their own"));
@@ -45,7 +45,7 @@ DeviceVerdict judge_gpu(const FileFacts& file, const Gpu& gpu, const MachineFact
   return verdict;
 }
 
-// Which GPU has which index is not known: where their answers differ, none can be given.
+// It is unknown which GPU has which index: if the GPUs' verdicts differ, none can be given.
 void doubt_order(std::vector<DeviceVerdict>* verdicts, const MachineFacts& machine) {
   const bool same = std::all_of(
       verdicts->begin(), verdicts->end(),
@@ -81,7 +81,7 @@ bool equal(const Reason& a, const Reason& b) {
   return a.code == b.code && a.found == b.found && a.wanted == b.wanted;
 }
 
-// Eight equal GPUs give one reason, not eight.
+// Adds only reasons that are not there yet: eight equal GPUs give one reason, not eight.
 void add_new(const std::vector<Reason>& more, std::vector<Reason>* reasons) {
   for (const Reason& reason : more) {
     if (std::none_of(reasons->begin(), reasons->end(),
@@ -104,7 +104,7 @@ State combine(const std::vector<Reason>& file_reasons, const std::vector<DeviceV
   return file == State::kUsable && any(State::kUsable) ? State::kUsable : State::kUndecided;
 }
 
-// Whether it is plain already that the file is no plugin for this machine.
+// Returns whether it is already clear that the file is no plugin for this machine.
 bool is_foreign(const std::vector<Reason>& reasons) {
   return std::any_of(reasons.begin(), reasons.end(), [](const Reason& reason) {
     return reason.code == Code::kNotElf || reason.code == Code::kElfClass ||
@@ -168,7 +168,7 @@ Verdict judge(const FileFacts& file, const MachineFacts& machine, Role role) {
       verdict.devices.push_back(std::move(device));
     }
   }
-  // A library loads without a GPU too; what its device code is worth there nobody asks.
+  // A library also loads without a GPU, and its device code is ignored then.
   std::vector<DeviceVerdict> asked = verdict.devices;
   if (role == Role::kLibrary) std::erase_if(asked, is_without_gpu);
   verdict.state = combine(verdict.reasons, asked);

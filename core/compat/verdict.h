@@ -1,4 +1,5 @@
-// Judging: a pure function of what the plugin claims, what the file is, and what the machine has.
+// Judges a file: a pure function of what the plugin claims, what the file is, and what the machine
+// has.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -15,10 +16,10 @@ namespace opdock {
 enum class State { kUsable, kUndecided, kRejected };
 std::string_view to_text(State state);  // "usable", "undecided", "rejected"
 
-// What the reasons come to: kRejected if one rejects, kUndecided if one leaves undecided.
+// Returns kRejected if a reason rejects, kUndecided if one leaves it undecided, else kUsable.
 State worst(const std::vector<Reason>& reasons);
 
-// How one device type, and on GPUs each GPU, fares.
+// The verdict for one device type or, for GPUs, for each GPU.
 struct DeviceVerdict {
   Backend backend;
   int index = -1;  // the GPU, or -1 for the CPU and for a backend with no GPU here
@@ -36,26 +37,27 @@ struct Verdict {
   std::vector<DeviceVerdict> devices;
 };
 
-// What the file is asked to be.
+// The role that the file is judged for.
 enum class Role {
-  kPlugin,   // what is no plugin is rejected
+  kPlugin,   // a file that is no plugin is rejected
   kLibrary,  // any native code: whether it loads, and on which GPUs its device code runs
 };
 
-// Pure: no file, no device, no environment is consulted.
+// Pure: consults no file, device or environment.
 Verdict judge(const FileFacts& file, const MachineFacts& machine, Role role = Role::kPlugin);
 
-// no-driver or no-gpu if the machine has no GPU of that backend, which is not the CPU.
+// Returns no-driver or no-gpu if the machine has no GPU of that backend, which must not be the CPU.
 std::optional<Reason> reason_without(Backend backend, const MachineFacts& machine);
 
-// arch-below-least if the GPU is an NVIDIA one below the least architecture that a plugin is for
-// (10 * major + minor; 0: any will do).
+// Returns arch-below-least if the GPU is an NVIDIA one below the plugin's least architecture (10 *
+// major + minor; 0: no limit).
 std::optional<Reason> judge_least(int least, const Gpu& gpu);
 
-// Of the images that run on `gpu` the best: exact cubin before family, before lower minor, before
-// PTX (JIT-compiled by the driver), newer toolkit first among equals. -1 and reasons if none does.
-// An image that may or may not run (its toolkit is not recorded) is the answer only where no other
-// is, with its reason, so that a caller may try it. PTX as the answer adds the notice ptx-only.
+// Returns the best image that runs on `gpu`: exact cubin before family, before lower minor, before
+// PTX (JIT-compiled by the driver); among equals the newer toolkit is first. Returns -1 and reasons
+// if none runs. An image that may or may not run (its toolkit is not recorded) is returned, with
+// its reason, only if no other runs, so that a caller may try it. If PTX is returned, the notice
+// ptx-only is added.
 int best_image(const std::vector<DeviceImage>& images, const Gpu& gpu, const MachineFacts& machine,
                std::vector<Reason>* reasons);
 

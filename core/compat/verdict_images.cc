@@ -1,4 +1,4 @@
-// The best image for a GPU, and why each other one is no use there.
+// Finds the best image for a GPU, and the reasons why the other images do not run there.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <map>
@@ -21,7 +21,7 @@ std::string made_by(const DeviceImage& image) {
   return name_of(image) + " (toolkit " + image.toolkit.text() + ")";
 }
 
-// "sm_80 to sm_86, or PTX of at most compute_86", in the GPU's own terms.
+// Returns "sm_80 to sm_86, or PTX of at most compute_86", in the GPU's own terms.
 std::string what_runs_on(const Gpu& gpu) {
   if (gpu.backend == Backend::kRocm) return gpu.arch;
   const std::string number = std::to_string(gpu.major) + std::to_string(gpu.minor);
@@ -35,7 +35,7 @@ std::string driver_text(const MachineFacts& machine) {
   return "a driver for CUDA " + machine.cuda_driver->text();
 }
 
-// One reason for all images that fail for `code`.
+// Returns one reason for all images that fail with `code`.
 Reason reason_for(Code code, const std::vector<const DeviceImage*>& images, const Gpu& gpu,
                   const MachineFacts& machine) {
   std::vector<std::string> names, toolkits;
@@ -91,7 +91,7 @@ int best_image(const std::vector<DeviceImage>& images, const Gpu& gpu, const Mac
   std::string source;
   for (size_t i = 0; i < images.size(); ++i) {
     const DeviceImage& image = images[i];
-    if (image.kind == ImageKind::kSource) {  // one vocabulary for all GPUs
+    if (image.kind == ImageKind::kSource) {  // source serves GPUs of all backends
       source = image.arch;
       continue;
     }
@@ -119,7 +119,7 @@ int best_image(const std::vector<DeviceImage>& images, const Gpu& gpu, const Mac
     return best;
   }
   for (const auto& [code, failed] : problems) {
-    // What is wrong with other images does not count against one that may run.
+    // Problems of other images do not count against one that may run.
     if (best_undecided >= 0 && info(code).severity != Severity::kUndecided) continue;
     reasons->push_back(reason_for(code, failed, gpu, machine));
   }
