@@ -22,9 +22,9 @@ constexpr size_t kManySlots = 256;
 // ---- one maker per request and process
 
 struct ImageSlot {
-  Turn turn;  // of whoever makes it; the table's mutex is of what follows
+  Turn turn;  // held by the thread that makes the image; the table's mutex guards what follows
   uint64_t round = 0;
-  bool failed = false;  // the last round; `reasons` say why
+  bool failed = false;  // in the last round; `reasons` say why
   std::vector<Reason> reasons;
   std::weak_ptr<const CompiledImage> image;
 };
@@ -35,7 +35,7 @@ struct Table {
 };
 Table& table = *new Table;
 
-// The mutex is held.
+// The caller holds the table's mutex.
 std::shared_ptr<ImageSlot> slot_of(const std::string& key) {
   if (table.slots.size() > kManySlots) {
     std::erase_if(table.slots, [](const auto& one) {
@@ -47,7 +47,8 @@ std::shared_ptr<ImageSlot> slot_of(const std::string& key) {
   return slot;
 }
 
-// Everything that distinguishes results in this process; the driver decides which compiler is used.
+// Hashes everything that distinguishes results in this process; the driver decides which compiler
+// is used.
 std::string identity(const CacheRequest& request, const JitContext& context) {
   FieldHasher hasher;
   for (const CacheField& field : request.fields) hasher.add(field.name).add(field.value);
@@ -78,13 +79,13 @@ CompiledImagePtr once(const CompileRequest& request, const JitContext& context,
   lock.lock();
   have = slot->image.lock();
   if (have != nullptr && have.get() != refused) return have;
-  if (slot->round != before && slot->failed) {  // what the one before found holds for us
+  if (slot->round != before && slot->failed) {  // the previous round's failure holds here too
     reasons->insert(reasons->end(), slot->reasons.begin(), slot->reasons.end());
     return nullptr;
   }
   lock.unlock();
 
-  // Ends the round however it ends: others wait for it.
+  // Ends the round on every path, because other threads wait for it.
   struct Round {
     ImageSlot& slot;
     std::vector<Reason> reasons;
@@ -144,7 +145,7 @@ bool can_make(const std::vector<CompileRequest>& requests, const JitContext& con
 std::optional<CompileRequest> ptx_for_newer_gpu(const CompileRequest& request,
                                                 const JitContext& context, Reason* why) {
   if (request.backend != Backend::kCuda || output_kind(request) != ImageKind::kCubin) return {};
-  if (getauxval(AT_SECURE) != 0) return {};  // no compiler is opened there
+  if (getauxval(AT_SECURE) != 0) return {};  // a privileged program opens no compiler
   const std::optional<CudaArch> arch = parse_cuda_arch(request.arch);
   if (!arch) return {};
   const int number = arch->major * 10 + arch->minor;
@@ -154,7 +155,7 @@ std::optional<CompileRequest> ptx_for_newer_gpu(const CompileRequest& request,
   CompileRequest ptx = request;
   int best = 0;
   std::string maker;
-  ptx.arch = "compute_" + std::to_string(number);  // which of them the driver takes PTX of
+  ptx.arch = "compute_" + std::to_string(number);  // finds compilers whose PTX the driver takes
   for (const auto& toolchain : find_toolchains(ptx, context, &ignored)) {
     const int newest = toolchain->newest_up_to(number);
     if (newest <= best) continue;

@@ -1,4 +1,4 @@
-// Many images at a time, each made in a process of its own.
+// Makes many images at a time, each in a process of its own.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <atomic>
@@ -20,7 +20,7 @@ namespace {
 // How often the program is asked whether to stop.
 constexpr std::chrono::milliseconds kAskAgain{50};
 
-// One piece of work by several threads: once one of them gets the answer to stop, all stop.
+// Progress of work that several threads share: once one of them is told to stop, all stop.
 class SharedProgress : public Progress {
  public:
   explicit SharedProgress(Progress* progress) : progress_(progress) {}
@@ -36,7 +36,7 @@ class SharedProgress : public Progress {
 
  private:
   Progress* progress_;
-  Turn turn_;  // the program's hooks are called one at a time
+  Turn turn_;  // serialises calls of the program's hooks
   std::atomic<bool> stop_{false};
 };
 
@@ -51,7 +51,7 @@ void compile_all(
   if (context.progress != nullptr) own.progress = &shared;
   std::atomic<size_t> next{0};
   std::mutex telling;
-  // Whether a hook has forked and come back in the child, where the other threads are not.
+  // Whether a hook has forked and returned in the child, which does not have the other threads.
   const auto is_child = [began = forks()] { return forks() != began; };
   const auto work = [&] {
     for (size_t i = next++; i < requests.size(); i = next++) {
@@ -87,14 +87,14 @@ void compile_all(
   for (size_t i = 0; i < count; ++i) {
     try {
       threads->emplace_back(help);
-    } catch (const std::system_error&) {  // no more threads to be had: those that are will do
+    } catch (const std::system_error&) {  // no more threads available: those that started will do
       const std::lock_guard lock(ending);
       running -= count - i;
       break;
     }
   }
   if (threads->empty()) return work();
-  // The program may answer only the thread that it called from.
+  // Keep asking on this thread: the program may answer only the thread that called compile_all().
   std::unique_lock lock(ending);
   while (running != 0) {
     {

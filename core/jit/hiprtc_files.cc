@@ -13,12 +13,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// libhiprtc.so.6, or what it was part of before.
+// Returns whether this is libhiprtc.so.6, or the library that hipRTC was part of before.
 bool is_hiprtc(const std::string& name) {
   return name.starts_with("libhiprtc.so.") || name.starts_with("libamdhip64.so.5");
 }
 
-// "5.2" of libamdhip64.so.5.2.21153.
+// Returns "5.2" for libamdhip64.so.5.2.21153.
 Version hiprtc_version(const fs::path& real) {
   const std::string name = real.filename().string();
   const size_t at = name.find(".so.");

@@ -1,4 +1,4 @@
-// Which hipRTC libraries are here, going by their files. None is opened in this process.
+// Finds the hipRTC libraries of this machine by their files. None is opened in this process.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -13,11 +13,12 @@ namespace opdock {
 struct HiprtcFile {
   std::string path;  // absolute
   Version version;   // 5.2, from the file's name
-  std::string id;    // as of an NvrtcFile
+  std::string id;    // as in NvrtcFile
 };
 
-// The newest first: in $ROCM_PATH, /opt/rocm, /opt/rocm-*, and where the loader looks. Up to ROCm 5
-// hipRTC is a part of libamdhip64.so.5. *searched gets the folders, for messages.
+// Returns the libraries, the newest first: in $ROCM_PATH, /opt/rocm, /opt/rocm-*, and where the
+// loader looks. Up to ROCm 5 hipRTC is a part of libamdhip64.so.5. *searched gets the folders, for
+// messages.
 std::vector<HiprtcFile> find_hiprtc_files(const Environment& environment,
                                           std::vector<std::string>* searched);
 

@@ -11,7 +11,7 @@
 namespace opdock {
 namespace {
 
-constexpr size_t kMostLog = 8192;  // of a compiler's messages that a reason quotes
+constexpr size_t kMostLog = 8192;  // bytes of a compiler's messages that a reason quotes
 
 std::string text_of(const CacheEntry& entry, std::string_view blob) {
   std::span<const uint8_t> bytes;
@@ -19,7 +19,8 @@ std::string text_of(const CacheEntry& entry, std::string_view blob) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-// Fails, and *out is NULL, if the entry is not what the request's image would be.
+// Makes an image of a cache entry. Fails, and *out is NULL, if the entry is not what the request's
+// image would be.
 Status image_of(const std::shared_ptr<CacheEntry>& entry, const CompileRequest& request,
                 CompiledImagePtr* out) {
   *out = nullptr;
@@ -80,7 +81,7 @@ CompiledImagePtr ImageMaker::make(bool anew, std::vector<Reason>* reasons) {
     if (!allowed) continue;
     if (toolchain->open(request_.arch, &why)) return compile(toolchain.get(), anew, reasons);
   }
-  // No compiler can be used: what another one has made will do.
+  // No compiler can be used, so an image by another compiler will do.
   while (!entries_.empty()) {
     if (CompiledImagePtr image = take(0, reasons)) return image;
   }
@@ -132,7 +133,7 @@ CompiledImagePtr ImageMaker::take(size_t index, std::vector<Reason>* reasons) {
     const bool ptx = image->kind == ImageKind::kPtx;
     const bool fits = ptx ? image->toolkit <= *context_.cuda_driver
                           : image->toolkit.major() <= context_.cuda_driver->major();
-    if (!fits) return nullptr;  // of use on another machine that shares the cache
+    if (!fits) return nullptr;  // still useful on another machine that shares the cache
   }
   return image;
 }
@@ -152,7 +153,8 @@ CompiledImagePtr ImageMaker::compile(Toolchain* toolchain, bool anew,
     lock = cache()->lock(cached_, toolchain->maker(), context_.progress, reasons);
     if (lock == nullptr && gives_up(std::span(*reasons).subspan(before))) return nullptr;
     is_turn = lock == nullptr || lock->is_turn();
-    // Whoever held it may have made it; what came while this one waited has been made anew.
+    // The lock's former holder may have made the image. With `anew`, an image that appeared while
+    // this thread waited is a new one, and will do.
     if (lock != nullptr && (!anew || !is_turn)) {
       entries_ = cache()->find(cached_, &toolchain->maker(), reasons);
       if (CompiledImagePtr image = cached_by(toolchain->maker(), reasons)) return image;

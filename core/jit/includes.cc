@@ -27,7 +27,7 @@ class Walk {
     for (const SourceText& header : embedded) embedded_[header.name] = header.text;
   }
 
-  // `from`: the folder of the file that `text` is; empty for what is embedded.
+  // Follows the includes of `text`. from: the folder of the file with this text; empty if embedded.
   void follow(std::string_view text, const std::string& from) {
     for (const Include& include : includes_of(text)) {
       if (include.computed) {
@@ -50,7 +50,7 @@ class Walk {
       if (take(folder, include.name)) return;
     }
     if (!toolkit_.empty() && !take(toolkit_, include.name)) {
-      take(toolkit_ + "/cccl", include.name);  // where CUDA 13 keeps these
+      take(toolkit_ + "/cccl", include.name);  // CUDA 13 keeps these headers there
     }
   }
 
@@ -81,7 +81,8 @@ void sort(std::vector<OutsideHeader>* headers) {
   });
 }
 
-// The value of "--name=value", "--name" "value", "-Nvalue" at options[*i]; moves *i over it.
+// Returns the value of "--name=value", "--name" "value", "-Nvalue" at options[*i]; moves *i past
+// it.
 std::optional<std::string> value_of(const std::vector<std::string>& options, size_t* i,
                                     std::string_view name, bool joined) {
   const std::string& option = options[*i];

@@ -1,4 +1,4 @@
-// The headers outside a program that it may read, found by following its #include lines.
+// Finds the headers outside a program that it may read, by following its #include lines.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -10,14 +10,14 @@
 
 namespace opdock {
 
-// What an #include line names.
+// The file that an #include line names.
 struct Include {
   std::string name;
   bool quoted = false;    // "name", not <name>
-  bool computed = false;  // by a macro: no name
+  bool computed = false;  // by a macro, so there is no name
 };
 
-// The #include lines of a text. Those in comments count too: a name too many does no harm.
+// Returns the #include lines of a text. Those in comments count too: an extra name does no harm.
 std::vector<Include> includes_of(std::string_view text);
 
 struct OutsideHeader {
@@ -28,18 +28,18 @@ struct OutsideHeader {
 struct OutsideHeaders {
   std::vector<OutsideHeader> named;    // in the folders that options name, sorted by name
   std::vector<OutsideHeader> toolkit;  // in the toolkit's folder, sorted by name
-  // An #include whose file is named by a macro: what it reads is not known.
+  // An #include names its file by a macro, so what it reads is unknown.
   bool uncertain = false;
 };
 
-// Follows every #include of `text` and `embedded`, also those that a condition leaves out, through
+// Follows every #include of `text` and `embedded`, even those that a condition excludes, through
 // `folders` in order and then `toolkit` (may be empty). Embedded headers come before all folders.
-// Files that are nowhere are passed over: the compiler reports them if it needs them.
+// Files that exist nowhere are skipped: the compiler reports them if it needs them.
 OutsideHeaders outside_headers(std::string_view text, const std::vector<SourceText>& embedded,
                                const std::vector<std::string>& folders, const std::string& toolkit);
 
-// The folders that -I, --include-path and the like name among `options`, and the files that
-// --pre-include names.
+// The folders that -I and --include-path name among `options`, and the files that --pre-include and
+// -include name.
 struct IncludeOptions {
   std::vector<std::string> folders, files;
 };

@@ -15,7 +15,7 @@
 namespace opdock {
 namespace {
 
-// What a compiler is given where only the names of the sources are known.
+// Returns the program or, if only the names of its sources are known, a text that includes them.
 std::string program_of(const CompileRequest& request) {
   if (!request.program.empty()) return request.program;
   std::string text;
@@ -30,13 +30,13 @@ std::set<std::string> kernels_of(const CompileRequest& request) {
 std::string image_digest(ImageKind kind, std::span<const uint8_t> image) {
   Sha256 hash;
   hash.add(image);
-  // As a driver gets it: with a NUL at its end, as no length is passed.
+  // PTX is hashed as a driver gets it: with a NUL at its end, because no length is passed.
   const uint8_t end = 0;
   if (kind == ImageKind::kPtx && (image.empty() || image.back() != end)) hash.add({&end, 1});
   return to_hex(hash.finish());
 }
 
-// A source may hold bytes that are no UTF-8, in a comment, say.
+// A source may hold bytes that are not UTF-8, for example in a comment; they are replaced.
 std::string text_of(const nlohmann::json& json) {
   return json.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
@@ -83,7 +83,7 @@ void keep_source(const std::string& folder, const CompileRequest& request, Image
   const std::string digest = source_digest(request);
   const nlohmann::json entry = {
       {"backend", to_text(request.backend)}, {"arch", request.arch}, {"source", digest}};
-  // The source first: whoever finds the image's file finds what it names.
+  // Write the source first, so that whoever finds the image's file finds the source that it names.
   int error = make_folders(folder);
   if (error == 0) error = replace_file(folder + "/source-" + digest + ".json", text_of(source));
   if (error == 0)

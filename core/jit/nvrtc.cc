@@ -12,7 +12,8 @@
 
 namespace opdock {
 
-// NVRTC's C interface, as its documentation has it; the toolkit's header need not be installed.
+// NVRTC's C interface, declared as its documentation has it; the toolkit's header need not be
+// installed.
 extern "C" {
 typedef int NvrtcResult;
 typedef struct NvrtcProgramImpl* NvrtcProgram;
@@ -39,7 +40,7 @@ struct Nvrtc::Functions {
   NvrtcResult (*cubin)(NvrtcProgram program, char* cubin);
   NvrtcResult (*ptx_size)(NvrtcProgram program, size_t* size);
   NvrtcResult (*ptx)(NvrtcProgram program, char* ptx);
-  // Since 12.8: asked now and then; 1 stops the compilation.
+  // Since 12.8: NVRTC calls the callback now and then; a result of 1 stops the compilation.
   NvrtcResult (*set_flow_callback)(NvrtcProgram program, int (*callback)(void*, void*),
                                    void* payload);
 };
@@ -50,8 +51,8 @@ static void find(void* library, const char* name, Function* out, std::string* mi
   if (!*out && missing->empty()) *missing = name;
 }
 
-// libnvrtc opens its builtins by bare name; that only succeeds where the loader's path or a library
-// loaded before has them.
+// Opens the builtins library first. libnvrtc opens it by its bare name, which succeeds only if it
+// is in the loader's path or already loaded.
 static void open_builtins(const std::filesystem::path& library) {
   std::error_code failed;
   std::filesystem::path real = std::filesystem::canonical(library, failed);
@@ -108,7 +109,7 @@ const Nvrtc* Nvrtc::open(const std::string& path, std::string* problem) {
     return nullptr;
   }
   std::sort(archs.begin(), archs.end());
-  // Kept for the whole process, and where a leak checker sees it.
+  // Kept for the whole process, in a place that a leak checker sees.
   const NoFork whole;
   static Mutex& mutex = *new Mutex;
   static std::vector<const Nvrtc*>* opened = new std::vector<const Nvrtc*>;
@@ -126,7 +127,8 @@ bool Nvrtc::knows(int arch) const {
   return std::binary_search(archs_.begin(), archs_.end(), arch);
 }
 
-// What NVRTC asks while it compiles. The answer is kept: the program may give it only once.
+// The state for NVRTC's question whether to stop. The answer is kept, because the program may give
+// it only once.
 struct Flow {
   Progress* progress;
   bool stopped = false;
@@ -146,14 +148,14 @@ static bool names_standard(const std::vector<std::string>& options) {
 
 std::vector<std::string> own_options(const CompileJob& job) {
   std::vector<std::string> options;
-  // A plugin's lambdas are for the device, as all else there. Of other programs it would change
-  // what errors say.
+  // A plugin's lambdas are for the device, like everything else there. For other programs this
+  // option would change what errors say.
   if (job.program.empty()) options.push_back("--device-as-default-execution-space");
   if (!names_standard(job.options)) options.push_back("--std=c++17");
   return options;
 }
 
-// Name expressions are parsed in a file of the compiler's own, before the program.
+// The compiler parses name expressions in a file of its own, before the program.
 constexpr std::string_view kNameFile = "__nv_name_map(";
 
 static bool blames_names_only(const std::string& log) {
@@ -169,7 +171,8 @@ static bool blames_names_only(const std::string& log) {
   return any;
 }
 
-// Without what a faulty program makes of names: its own faults are the cause.
+// Removes the errors that a faulty program causes in name expressions: its own faults are the
+// cause.
 static std::string without_names(const std::string& log) {
   std::string kept;
   for (size_t at = 0; at < log.size();) {
@@ -266,7 +269,7 @@ std::vector<const Nvrtc*> open_nvrtcs(const std::vector<std::string>& candidates
     std::string problem;
     const Nvrtc* compiler = Nvrtc::open(path, &problem);
     if (!compiler) {
-      // The loader's names are guesses: that they lead nowhere is no problem.
+      // The loader's names are guesses, so it is no problem if they lead nowhere.
       if (!by_name) problems->push_back(problem);
       continue;
     }

@@ -47,7 +47,8 @@ class File {
   int fd_;
 };
 
-// "12.9" of libnvrtc-builtins.so.12.9 beside the library; else what its own name says.
+// Returns "12.9" for libnvrtc-builtins.so.12.9 next to the library, else what the library's name
+// says.
 Version nvrtc_version(const fs::path& library) {
   static constexpr std::string_view kBuiltins = "libnvrtc-builtins.so.";
   static constexpr std::string_view kLibrary = "libnvrtc.so.";
@@ -67,7 +68,8 @@ Version nvrtc_version(const fs::path& library) {
   return best.empty() ? named : Version{best.major(), best.minor()};
 }
 
-// The headers that come with the library: beside its lib folder, or in the wheel next to its own.
+// Returns the headers that belong to the library: next to its lib folder, or in the cuda_runtime
+// wheel next to its own.
 std::string include_of(const fs::path& library) {
   const fs::path lib = library.parent_path();
   std::error_code failed;
@@ -81,7 +83,7 @@ std::string include_of(const fs::path& library) {
   return {};
 }
 
-// Where the loader finds a library of which it is given the name alone.
+// Adds the places where the loader finds a library that is given only by name.
 void add_loader_places(std::vector<std::string>* out) {
   for (const char* place : {"/etc/ld.so.cache", "/lib", "/usr/lib", "/lib64", "/usr/lib64",
                             "/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu"})

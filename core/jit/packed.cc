@@ -11,7 +11,7 @@
 namespace opdock {
 namespace {
 
-// Statuses that say nothing against the image.
+// Returns whether the status is the device's fault and says nothing against the image.
 bool blames_device(opdock_status status) {
   return status == OPDOCK_DEVICE_LOST || status == OPDOCK_OUT_OF_MEMORY;
 }
@@ -46,7 +46,7 @@ class Entered {
   Status status_;
 };
 
-// Loads it and looks its first kernel up: what is damaged or for another GPU shows here.
+// Loads the image and looks up its first kernel, which fails if it is damaged or for another GPU.
 Status try_image(const CompiledImage& image, Driver* driver, int index, ModuleHandle* module) {
   Status done = driver->load(index, image.bytes, module);
   if (!done.ok()) return done;
@@ -56,7 +56,8 @@ Status try_image(const CompiledImage& image, Driver* driver, int index, ModuleHa
   return driver->find(*module, names.front().second.c_str(), &function);
 }
 
-// That a compiler is here for an architecture for which PTX stood in before. Said once.
+// Returns the notice that a compiler now knows an architecture for which PTX stood in before. The
+// notice is given once.
 std::optional<Reason> newly_known(const CompileRequest& request, const std::string& memo,
                                   const JitContext& context) {
   if (context.cache == nullptr) return std::nullopt;
@@ -93,7 +94,7 @@ bool packed_request(const std::string& plugin, std::span<const ImageRow> rows, B
       for (const auto& [kernel, _] : names) out->kernels.push_back(kernel);
     }
   }
-  // Packed by an older tool: the compiled images name the kernels.
+  // If an older tool packed the plugin, the compiled images name the kernels.
   for (const ImageRow& row : rows) {
     if (!out->kernels.empty()) break;
     if (row.kind == ImageKind::kSource || !read_names(row.names, &names)) continue;
@@ -227,8 +228,8 @@ std::unique_ptr<CompiledKernels> jit_kernels(const std::string& plugin,
   const Backend backend = static_cast<Backend>(device.type);
   if (!packed_request(plugin, rows, backend, exact_arch(gpu), &request, reasons)) return nullptr;
   std::vector<Reason> why;
-  // What stood in for this architecture, for this plugin; so that a notice can say when it no
-  // longer has to.
+  // Remembers what stood in for this architecture in this plugin, so that a notice can say when it
+  // no longer has to.
   const std::string memo = "stand-in " + plugin + " " + request.arch;
   if (can_make(kernel_requests(request), context, &why)) {
     if (std::optional<Reason> notice = newly_known(request, memo, context))

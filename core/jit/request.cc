@@ -11,7 +11,7 @@
 namespace opdock {
 namespace {
 
-// Options that Opdock sets itself, by what they begin with.
+// The beginnings of options that Opdock sets itself.
 constexpr std::string_view kOwnOptions[] = {"--gpu-architecture", "-arch", "--offload-arch"};
 
 bool refuse(std::vector<Reason>* reasons, Code code, std::string found, std::string wanted,
@@ -25,7 +25,7 @@ bool is_arch(const CompileRequest& request) {
                                            : parse_cuda_arch(request.arch).has_value();
 }
 
-// What the driver's version changes: whether it knows the PTX.
+// Returns the driver's version if it matters, that is, decides whether the driver knows the PTX.
 std::string driver_field(const CompileRequest& request, const JitContext& context) {
   if (output_kind(request) != ImageKind::kPtx || !context.cuda_driver) return {};
   return context.cuda_driver->text();
@@ -92,7 +92,7 @@ CacheRequest cache_request(const CompileRequest& request, const JitContext& cont
     out.fields.push_back({std::move(name), std::move(value)});
   };
   const auto text = [](const std::string& contents) { return to_hex(sha256(contents)); };
-  add("entry", "1");  // of what an entry holds
+  add("entry", "1");  // version of an entry's contents
   add("opdock", OPDOCK_VERSION);
   add("backend", std::string(to_text(request.backend)));
   add("arch", request.arch);
@@ -105,7 +105,7 @@ CacheRequest cache_request(const CompileRequest& request, const JitContext& cont
             [](const SourceText* a, const SourceText* b) { return a->name < b->name; });
   for (const SourceText* header : headers) add("header " + header->name, text(header->text));
   for (const SourceText& header : outside) add("outside header " + header.name, header.text);
-  // Where a folder is does not matter, only what is in it.
+  // Only a folder's contents matter, not where it is.
   const IncludeOptions includes = include_options(request.options);
   const std::set<std::string> folders(includes.folders.begin(), includes.folders.end());
   size_t number = 0;

@@ -17,9 +17,9 @@ namespace opdock {
 namespace {
 
 struct Opening {
-  Turn turn;  // of what follows
+  Turn turn;  // guards what follows
   const Nvrtc* compiler = nullptr;
-  std::string problem;  // one that stays
+  std::string problem;  // a permanent one
 };
 struct Openings {
   Mutex mutex;
@@ -27,7 +27,7 @@ struct Openings {
 };
 Openings& openings = *new Openings;
 
-// Opened libraries stay open until the process ends, each once. *out: NULL if it cannot be opened.
+// Opens a library once; it stays open until the process ends. *out: NULL if it cannot be opened.
 Status open_nvrtc(const std::string& path, const Nvrtc** out) {
   *out = nullptr;
   std::shared_ptr<Opening> opening;
@@ -46,7 +46,8 @@ Status open_nvrtc(const std::string& path, const Nvrtc** out) {
   }
   std::string problem = opening->problem;
   if (problem.empty() && opening->compiler == nullptr) {
-    // One that fails may be repaired while the process lives: the next request tries again.
+    // A library that fails may be repaired while the process lives, so the next request tries
+    // again.
     problem = library_problem(path);
     if (problem.empty()) opening->compiler = Nvrtc::open(path, &problem);
   }
@@ -66,7 +67,7 @@ class NvrtcToolchain : public Toolchain {
       : file_(file), kind_(output_kind(request)), driver_(context.cuda_driver), context_(context) {
     version_ = file.version;
     maker_.text = "NVRTC " + file.version.text();
-    // The toolkit's headers are a part of the compiler, as far as the program reads them.
+    // The toolkit's headers are a part of the compiler, if the program reads them.
     const OutsideHeaders outside = outside_of(request, file.include);
     FieldHasher hasher;
     hasher.add(file.id);
@@ -93,7 +94,7 @@ class NvrtcToolchain : public Toolchain {
       reasons->push_back(std::move(reason));
       return false;
     }
-    // What its file name left open.
+    // Check the library's own version: the file name may not have told it.
     if (!runs_on(compiler_->version(), kind_, driver_)) {
       reasons->push_back(too_new(compiler_->version()));
       return false;
@@ -118,7 +119,7 @@ class NvrtcToolchain : public Toolchain {
       own.options.push_back("--include-path=" + include_);
       own.options.push_back("--include-path=" + include_ + "/cccl");
     }
-    // A forked child has inherited what another thread may have left locked in NVRTC.
+    // A forked child has inherited NVRTC's locks, which another thread may have held.
     const bool is_child = forks() != 0 && !(context_.worker + compile_worker_path()).empty();
     if (context_.in_worker || is_child)
       return compile_in_worker(context_, Backend::kCuda, file_.path, own, reasons);
@@ -147,9 +148,9 @@ class NvrtcToolchain : public Toolchain {
   const JitContext& context_;
 };
 
-// What is on the machine, looked for again where nothing was found before.
+// The NVRTCs on the machine, searched again if none was found before or compiler_folders() changed.
 struct MachineNvrtcs {
-  Turn turn;  // of what follows
+  Turn turn;  // guards what follows
   std::vector<NvrtcFile> found;
   std::vector<std::string> folders;
 };

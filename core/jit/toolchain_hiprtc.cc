@@ -1,4 +1,4 @@
-// hipRTC, which runs in processes of its own only.
+// hipRTC as a toolchain. It runs only in processes of its own.
 // SPDX-License-Identifier: Apache-2.0
 #include <map>
 #include <mutex>
@@ -10,8 +10,8 @@
 namespace opdock {
 namespace {
 
-// What a hipRTC is known to take, by its id and the architecture: asking takes a process. Only
-// answers are kept, no failures to get one.
+// Remembers what a hipRTC takes, by its id and the architecture, because asking takes a process.
+// Only answers are kept, not failures to get one.
 class KnownArchs {
  public:
   bool find(const std::string& key, std::string* others) {
@@ -46,7 +46,7 @@ class HiprtcToolchain : public Toolchain {
       return false;
     }
     const std::string key = file_.id + " " + arch;
-    std::string others;  // that it knows instead; empty: it knows this one, or does not tell
+    std::string others;  // known ones; empty: it knows this one, or does not tell
     if (!known_archs.find(key, &others)) {
       CompileJob question;
       question.arch = arch;

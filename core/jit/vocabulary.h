@@ -1,4 +1,4 @@
-// The device vocabulary that is installed beside this library: what "opdock/device.cuh" includes.
+// The device vocabulary that is installed with this library: what "opdock/device.cuh" includes.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -8,7 +8,7 @@
 
 namespace opdock {
 
-// Its headers, read once; none where it is not installed.
+// Returns the vocabulary's headers, read once; empty if they are not installed.
 const std::vector<SourceText>& vocabulary();
 
 }  // namespace opdock

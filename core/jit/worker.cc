@@ -22,7 +22,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr std::chrono::milliseconds kWorkerPoll{50};
-constexpr size_t kMostWords = 4096;  // of stderr, the end
+constexpr size_t kMostWords = 4096;  // bytes of stderr that are kept, from its end
 
 std::string text_of(const ChildEnd& end) {
   if (end.by_signal) {
@@ -50,7 +50,7 @@ Status CompileWorker::start() {
     return Status{OPDOCK_INTERNAL, what + ": " + std::strerror(error)};
   };
   if (program_.empty()) return {OPDOCK_INTERNAL, "no opdock-compile where Opdock is installed"};
-  const NoFork whole;  // a forked child would keep open what shows the end by being closed
+  const NoFork whole;  // a forked child would keep the socket open, whose closing shows the end
   int ends[2], words[2];
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
     return failed("socketpair", errno);
@@ -74,7 +74,7 @@ void CompileWorker::end() {
   if (socket_ < 0) return;
   close(socket_);
   close(errors_);
-  // In a child that a hook has forked and come back in, it is the parent's process.
+  // In a child that a hook has forked, and in which the hook returned, the worker is the parent's.
   if (forks() == forks_) {
     child_.signal(SIGKILL);
     child_.reap();
@@ -160,7 +160,7 @@ bool CompileWorker::compile(const worker::Request& request, std::chrono::millise
       }
     }
     if (closed) {
-      // It has closed its end, so it is ending, unless it only pretends to.
+      // The worker has closed its end, so it should be ending, unless it only pretends to.
       std::optional<ChildEnd> ended;
       for (int i = 0; i < 50 && !child_.try_reap(&ended); ++i) usleep(10000);
       read_words();

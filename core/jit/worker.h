@@ -1,5 +1,6 @@
-// Compiling in a process of its own: a compiler that aborts, hangs or floods costs a reason, never
-// this process. hipRTC runs only so, as it aborts for architectures that it does not know.
+// Compiles in a separate process: a compiler that aborts, hangs or floods its output costs a
+// reason, never this process. hipRTC runs only so, because it aborts for architectures that it does
+// not know.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -15,19 +16,19 @@
 
 namespace opdock {
 
-// One opdock-compile. Not thread-safe; different workers may be used by different threads.
+// One opdock-compile process. Not thread-safe; different workers may be used by different threads.
 class CompileWorker {
  public:
-  // program: its path; empty: the installed one.
+  // program: the path of opdock-compile; empty: the installed one.
   explicit CompileWorker(const std::string& program);
   CompileWorker(const CompileWorker&) = delete;
   CompileWorker& operator=(const CompileWorker&) = delete;
   ~CompileWorker();  // ends the process
 
-  // Starts the process if there is none, and compiles. False and a reason (jit-worker) if it could
-  // not be started, died, did not answer within `deadline` or answered nonsense; it is ended then,
-  // and the next call starts another. Ended also when `progress` (may be NULL) says to stop; the
-  // result's fault is kCancelled then.
+  // Starts the process if there is none, and compiles. Returns false and a reason (jit-worker) if
+  // the process could not be started, died, did not answer within `deadline` or answered nonsense;
+  // it is killed then, and the next call starts another. It is also killed when `progress` (may be
+  // NULL) says to stop; the result's fault is kCancelled then.
   bool compile(const worker::Request& request, std::chrono::milliseconds deadline,
                Progress* progress, CompileResult* result, std::vector<Reason>* reasons);
 
@@ -35,18 +36,18 @@ class CompileWorker {
   Status start();
   void end();
   void read_words();
-  // The last lines that it wrote to stderr, for messages.
+  // Returns the last lines that the worker wrote to stderr, for messages.
   std::string last_words() const;
 
   std::string program_;
   Child child_;
   const uint32_t forks_ = forks();
-  int socket_ = -1;  // its stdin and stdout
-  int errors_ = -1;  // its stderr
+  int socket_ = -1;  // the worker's stdin and stdout
+  int errors_ = -1;  // the worker's stderr
   std::string words_;
 };
 
-// The path of opdock-compile; empty: it is not installed.
+// Returns the path of opdock-compile; empty if it is not installed.
 std::string compile_worker_path();
 
 }  // namespace opdock

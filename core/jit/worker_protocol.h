@@ -1,4 +1,4 @@
-// What opdock-compile is asked and answers: messages of length-prefixed texts over a socket.
+// The requests to and answers of opdock-compile: messages of length-prefixed texts over a socket.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -13,7 +13,7 @@
 
 namespace opdock::worker {
 
-// A message: magic, number of texts, and each with its length before it; little-endian.
+// A message is a Head, and then each text with its length before it; little-endian.
 inline constexpr uint32_t kMagic = 0x314a504f;         // "OPJ1"
 inline constexpr uint64_t kMaxMessage = 256ull << 20;  // more is nonsense, or an attack
 inline constexpr uint32_t kMaxTexts = 1u << 20;
@@ -55,7 +55,8 @@ inline std::optional<std::vector<std::string>> decode(const Head& head, const st
   return texts;
 }
 
-// Reads texts one after the other; at the end, or at a number that is none, everything fails.
+// Reads texts one after another. ok() is false once a read went past the end or a text was no
+// number.
 class Texts {
  public:
   explicit Texts(const std::vector<std::string>& texts) : texts_(texts) {}
@@ -94,8 +95,9 @@ struct Request {
   CompileJob job;
 };
 
-// A job without a program asks whether hipRTC knows its architecture. Answered with fault kArch and
-// the names of those that it knows in the log; with ok if it does, or if that cannot be found out.
+// A job without a program asks whether hipRTC knows its architecture. If not, the answer has the
+// fault kArch and the names of the known ones in the log. It is ok if hipRTC knows the
+// architecture, or if that cannot be found out.
 inline bool asks_for_arch(const Request& request) {
   return request.backend == Backend::kRocm && request.job.program.empty() &&
          request.job.sources.empty();

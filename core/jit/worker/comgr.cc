@@ -10,7 +10,7 @@
 namespace opdock {
 namespace {
 
-// The C interface as amd_comgr.h of version 2 has it.
+// The C interface, declared as in amd_comgr.h of version 2.
 struct ActionInfo {
   uint64_t handle;
 };

@@ -7,7 +7,7 @@
 namespace opdock {
 namespace {
 
-// The C interface as the reference has it.
+// The C interface, declared as hipRTC's reference has it.
 extern "C" {
 typedef int HiprtcResult;
 typedef struct HiprtcProgramImpl* HiprtcProgram;
@@ -57,7 +57,8 @@ bool open_functions(const std::string& path, HiprtcFunctions* f, std::string* pr
   return false;
 }
 
-// The compiler works on copies in a folder of its own: messages name the user's files again.
+// Restores the user's file names in messages, because the compiler works on copies in a folder of
+// its own.
 std::string with_own_names(const std::string& log, const std::string& program_name) {
   regex_t copy;
   if (regcomp(&copy, "/[^[:space:]:]*/comgr-[^/[:space:]]*/(input/CompileSource|include/)",
@@ -84,7 +85,8 @@ CompileFault fault_of(HiprtcResult code, const std::string& log, const CompileJo
   }
   if (code == kNoSuchName) return CompileFault::kKernel;
   if (code != kCompilation) return CompileFault::kCompiler;
-  // Names become variables at the end of the program. Errors in these lines alone blame the names.
+  // Names become variables at the end of the program. If all errors are in these lines, the names
+  // are to blame.
   bool names = false;
   std::string last;  // file and line of such an error: it may be the first of several
   for (size_t at = 0; at < log.size();) {
@@ -125,7 +127,7 @@ CompileResult compile_with_hiprtc(const std::string& path, const CompileJob& job
     result.log = with_own_names(result.log, job.program_name);
     result.fault = fault_of(code, result.log, job);
     result.log += std::string(step) + " for " + job.arch + ": " + f.error_string(code) + "\n";
-    return result;  // the process ends soon: nothing is destroyed on this way
+    return result;  // the process ends soon: nothing is destroyed on this path
   };
   HiprtcResult code = f.create(&program, main.c_str(), job.program_name.c_str(),
                                static_cast<int>(texts.size()), texts.data(), names.data());

@@ -1,4 +1,4 @@
-// hipRTC, AMD's run-time compiler. Used in opdock-compile only: 5.2 aborts the process for
+// hipRTC, AMD's run-time compiler. Only opdock-compile uses it: hipRTC 5.2 aborts the process for
 // architectures that it does not know.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
@@ -9,8 +9,8 @@
 
 namespace opdock {
 
-// Compiles with the library at `path` (libhiprtc.so.N, or libamdhip64.so.5, which has it too) for
-// job.arch, such as "gfx90a:xnack-", into a code object.
+// Compiles with the library at `path` (libhiprtc.so.N, or libamdhip64.so.5, which contains hipRTC)
+// for job.arch, such as "gfx90a:xnack-", into a code object.
 CompileResult compile_with_hiprtc(const std::string& path, const CompileJob& job);
 
 }  // namespace opdock

@@ -1,5 +1,5 @@
-// opdock-compile: compiles what it is asked for on its stdin, in a process of its own, until stdin
-// ends. core/jit/worker_protocol.h has the messages; stdin and stdout are one socket.
+// opdock-compile: compiles the requests that it reads from stdin, as a separate process, until
+// stdin ends. core/jit/worker_protocol.h has the messages; stdin and stdout are one socket.
 // SPDX-License-Identifier: Apache-2.0
 #include <fcntl.h>
 #include <poll.h>
@@ -32,7 +32,7 @@ bool read_all(int fd, void* out, size_t size) {
   return true;
 }
 
-// Ends this process when the host is gone, also in the middle of a compilation.
+// Ends this process when the host is gone, even in the middle of a compilation.
 void watch(int host) {
   for (;;) {
     pollfd watched{host, POLLRDHUP, 0};
@@ -65,7 +65,7 @@ CompileResult compile(const worker::Request& request) {
 }  // namespace
 
 int main() {
-  // What the compiler prints must not run into the answers.
+  // The compiler's output must not mix with the answers.
   const int host = fcntl(1, F_DUPFD_CLOEXEC, 3);
   const int nothing = open("/dev/null", O_RDONLY | O_CLOEXEC);
   if (host < 0 || nothing < 0 || dup2(nothing, 0) < 0 || dup2(2, 1) < 0) return 2;
@@ -81,6 +81,6 @@ int main() {
     if (write_all(host, worker::encode(compile(*request))) != 0) break;
     std::fflush(nullptr);
   }
-  // Compilers' own destructors at exit are known to crash.
+  // Compilers' own destructors are known to crash at exit.
   _exit(0);
 }
