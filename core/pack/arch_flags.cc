@@ -22,7 +22,8 @@ int refuse(const std::string& text) {
   return 1;
 }
 
-// The machine that builds decides only where the list says "native" or "auto".
+// Returns this machine's GPUs if the list says "native" or "auto". Otherwise the machine that
+// builds must not decide.
 std::vector<Gpu> gpus_for(const std::string& list) {
   Reason reason{};
   const std::optional<CudaList> cuda = parse_cuda_list(list, "", &reason);
@@ -52,7 +53,7 @@ std::optional<Reason> nvcc_archs(const ArchLists& lists, const std::string& nvcc
   Reason reason{};
   std::optional<CudaArchChoice> choice = choose_cuda_archs(inputs, &reason);
   if (choice && choice->targets.empty()) {
-    // "auto" without a GPU. nvcc's code is not compiled at first use, so it has to be made now.
+    // "auto" without a GPU: nvcc's code is not compiled at first use, so it has to be made now.
     inputs.sources.clear();
     choice = choose_cuda_archs(inputs, &reason);
   }

@@ -25,13 +25,13 @@ std::string first_line(const std::string& text) {
 std::string needs_header(const Manifest& manifest) {
   const BuildNeeds& needs = manifest.build;
   std::string text = "// Written by opdock-pack from plugin.toml: what [build] says.\n";
-  // An empty line behind each: a value may end in a backslash.
+  // An empty line follows each define: a value may end in a backslash.
   for (const std::string& define : needs.defines) {
     const size_t end = std::min(define.find('='), define.size());
     const std::string value = end == define.size() ? "1" : define.substr(end + 1);
     text += fmt::format("#define {} {}\n\n", define.substr(0, end), value);
   }
-  // In brackets for the same reason.
+  // The texts are in brackets, because they may end in a backslash too.
   for (const std::string& folder : needs.include) text += fmt::format("// include [{}]\n", folder);
   for (const auto& [compiler, flags] : needs.flags)
     for (const std::string& flag : flags) text += fmt::format("// {} [{}]\n", compiler, flag);

@@ -6,7 +6,7 @@
 namespace opdock::pack {
 namespace {
 
-// In single quotes for a POSIX shell.
+// Puts the text in single quotes for a POSIX shell.
 std::string quoted(const std::string& text) {
   std::string out = "'";
   for (const char c : text) out += c == '\'' ? "'\\''" : std::string(1, c);

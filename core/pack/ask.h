@@ -1,4 +1,4 @@
-// What another program says.
+// Runs another program and returns what it prints.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -8,7 +8,7 @@
 namespace opdock::pack {
 
 struct Answer {
-  bool ok = false;   // it ended with status 0
+  bool ok = false;   // the program ended with status 0
   std::string text;  // standard output and error, at most a megabyte
 };
 

@@ -7,7 +7,8 @@
 
 namespace opdock::pack {
 
-// All of them take three-digit octal escapes, and C's trigraphs need two question marks.
+// C, C++ and GNU as all take three-digit octal escapes. C's trigraphs need two question marks, so
+// these are escaped too.
 std::string literal(std::string_view text) {
   std::string out = "\"";
   for (char c : text) {
@@ -20,7 +21,8 @@ std::string literal(std::string_view text) {
   return out + "\"";
 }
 
-// "static TYPE NAME[] = {…};", or nothing for no items. What refers to it: its name, or "NULL".
+// Writes "static const TYPE NAME[] = {…};", or nothing for no items. Returns what refers to the
+// array: its name, or "NULL".
 static std::string array_source(const std::string& type, const std::string& name,
                                 const std::vector<std::string>& items, std::string* out) {
   if (items.empty()) return "NULL";

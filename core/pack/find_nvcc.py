@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Prints the nvcc that this tree's own build uses, by the rule of core/facts/tools.cc.
 
-$CUDACXX; the toolkits in $CUDA_HOME, $CUDA_PATH, $CONDA_PREFIX and /usr/local; PATH; the Python
-environment's wheels, if they hold all that a .cu file takes. Prints nothing where there is none.
+The order is $CUDACXX; the toolkits in $CUDA_HOME, $CUDA_PATH, $CONDA_PREFIX and /usr/local; PATH;
+the Python environment's wheels, if they have everything that a .cu file needs. Prints nothing if
+there is none.
 """
 
 import os
@@ -11,7 +12,7 @@ import re
 import shutil
 import sys
 
-# What the packages nvidia-cuda-cccl (include/nv or include/cccl) and nvidia-cuda-runtime bring.
+# Files of the packages nvidia-cuda-cccl (include/nv or include/cccl) and nvidia-cuda-runtime.
 WHEEL_NEEDS = [
     ["include/nv/target", "include/cccl/nv/target"],
     ["include/cuda_runtime.h"],
@@ -20,7 +21,7 @@ WHEEL_NEEDS = [
 
 
 def newest_first(folders):
-    """Folders by the numbers in their names: cuda-13.0 before cuda-12.9."""
+    """Sorts folders by the numbers in their names: cuda-13.0 before cuda-12.9."""
     return sorted(folders, key=lambda path: [int(n) for n in re.findall(r"\d+", path.name)])[::-1]
 
 
@@ -43,7 +44,7 @@ def is_whole(wheel):
 
 
 def find_nvcc(folders=sys.path):
-    """The program's path, or None. folders: where Python keeps packages."""
+    """Returns the program's path, or None. folders: where Python keeps packages."""
     if given := os.environ.get("CUDACXX"):
         return shutil.which(given)
     for toolkit in toolkits():

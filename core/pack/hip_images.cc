@@ -38,7 +38,8 @@ Image image_of(const CompiledImage& compiled) {
   return image;
 }
 
-// Reasons of a compiler that was not used say nothing where another one's messages do.
+// Returns the error for an architecture. A compiler's messages replace the reasons of compilers
+// that were not used.
 std::string error_of(const ImageRequest& request, const std::string& arch,
                      const std::vector<Reason>& reasons) {
   std::string text;
@@ -57,13 +58,13 @@ std::string error_of(const ImageRequest& request, const std::string& arch,
 
 constexpr char kPackages[] = "the Debian package libamdhip64-5, or AMD's ROCm with ROCM_PATH set";
 
-// True, perhaps without any.
+// Chooses the architectures. Returns true even if there are none.
 bool choose_archs(const std::string& list, std::vector<std::string>* archs,
                   std::vector<std::string>* errors) {
   RocmArchInputs inputs;
   inputs.sources = {{"--hip-archs", list}};
   Reason reason{};
-  // The machine that packs decides only where the list says "native" or "auto".
+  // The machine that packs decides only if the list says "native" or "auto".
   if (list.find_first_not_of(" \t\r\n") == list.npos) return true;
   const std::optional<RocmList> parsed = parse_rocm_list(list, "--hip-archs", &reason);
   if (parsed && (parsed->native || parsed->automatic)) inputs.gpus = probe_machine().gpus;
@@ -93,7 +94,7 @@ bool find_hip_compilers(const HipOptions& options, ImageRequest* request,
   const std::string text =
       fmt::format("{}: found no hipRTC, so no code objects for {} are packed; wanted {}.",
                   request->manifest->name, to_text(request->hip_archs), kPackages);
-  // ROCm that is installed later changes one of these folders and so repeats this step.
+  // If ROCm is installed later, one of these folders changes, and so this step is repeated.
   for (const std::string& folder : searched)
     if (std::filesystem::is_directory(folder)) depends->push_back(folder);
   if (options.require) {
@@ -127,7 +128,7 @@ std::vector<Image> make_hip_images(const ImageRequest& request, std::vector<std:
   for (const std::string& problem : problems)
     if (!problem.empty()) errors->push_back(problem);
   if (!errors->empty()) return {};
-  // Warnings are the same for every architecture.
+  // Warnings are the same for every architecture, so only the first are printed.
   if (!logs.empty() && !logs.front().empty()) std::fprintf(stderr, "%s\n", logs.front().c_str());
   return images;
 }

@@ -20,7 +20,8 @@ CacheRequest request_of(const CompileJob& job) {
   request.kernels = job.kernels;
   request.arch = job.arch;
   CacheRequest cached = cache_request(request, JitContext(), {});
-  // Not what run-time compilation makes: there may be PTX beside the cubin.
+  // Keep these entries apart from run-time compilation's: there may be PTX in addition to the
+  // cubin.
   cached.fields.push_back({"packed", job.with_ptx ? "with PTX" : "alone"});
   for (const std::string& option : own_options(job)) cached.fields.push_back({"own", option});
   return cached;
@@ -80,7 +81,7 @@ void ImageCache::keep(const CompileJob& job, const Nvrtc& compiler,
   }
   std::vector<CacheBlob> blobs = {blob_of("image", result.image), {"names", names}};
   if (job.with_ptx) blobs.push_back(blob_of("ptx", result.ptx));
-  // That it cannot be kept costs time alone, the next time.
+  // If the result cannot be kept, only time is lost, the next time.
   std::vector<Reason> reasons;
   cache_->publish_blobs(request_of(job), maker_of(compiler), blobs, &reasons);
 }

@@ -1,5 +1,5 @@
-// Device images that were made before, in a folder as the cache of run-time compilation has them:
-// who packs the same sources for the same architectures again compiles nothing.
+// Keeps device images that were made before, in a folder laid out like the run-time compilation
+// cache: packing the same sources for the same architectures again compiles nothing.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -14,14 +14,14 @@ namespace opdock::pack {
 
 class ImageCache {
  public:
-  // folder: absolute, and made if need be. One that cannot be used, of which a notice goes to
-  // standard error, has and keeps nothing.
+  // folder: absolute, and made if necessary. A folder that cannot be used gives a notice on
+  // standard error, and then has and keeps nothing.
   explicit ImageCache(const std::string& folder);
 
-  // What this compiler has made of the job; nothing if that is not there.
+  // Returns what this compiler has made of the job; nullopt if the cache does not have it.
   std::optional<CompileResult> find(const CompileJob& job, const Nvrtc& compiler) const;
   void keep(const CompileJob& job, const Nvrtc& compiler, const CompileResult& result) const;
-  // For what is compiled as run-time compilation does it.
+  // Returns the cache itself, for images that are compiled as at run time.
   Cache* cache() const { return cache_.get(); }
 
  private:

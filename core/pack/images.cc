@@ -83,14 +83,14 @@ class Compilation {
     job_.kernels = request.manifest->device->kernels;
   }
 
-  // Adds the cubin, and keeps PTX where the list has +PTX. Of a suffixed architecture that is the
-  // plain one's, since its own would run nowhere else.
+  // Adds the cubin, and keeps PTX if the list has +PTX. For a suffixed architecture it is PTX of
+  // the plain one, because its own would run nowhere else.
   void compile(const CudaTarget& target) {
     const bool is_plain = target.suffix == '\0';
     job_.with_ptx = target.ptx && is_plain;
     const std::optional<CompileResult> result = compile_for(target, target.sm());
     if (!result) return;
-    // Warnings are the same for every architecture.
+    // Warnings are the same for every architecture, so only the first are printed.
     if (images_->empty() && !result->log.empty()) std::fprintf(stderr, "%s\n", result->log.c_str());
     images_->push_back(image_of(*result, result->image, ImageKind::kCubin, target.sm()));
     if (!target.ptx) return;
@@ -98,7 +98,7 @@ class Compilation {
     if (is_plain) ptx = image_of(*result, result->ptx, ImageKind::kPtx, target.compute());
   }
 
-  // Adds the PTX, after all cubins; compiles what did not come with one.
+  // Adds the PTX, after all cubins; compiles PTX that did not come with a cubin.
   void add_ptx() {
     job_.with_ptx = false;
     for (auto& [number, ptx] : ptx_) {
@@ -113,7 +113,7 @@ class Compilation {
   }
 
  private:
-  // Adds to the constructor's `errors`.
+  // Adds errors to the constructor's `errors`.
   std::optional<CompileResult> compile_for(const CudaTarget& target, const std::string& arch) {
     std::vector<const Nvrtc*> able;
     for (const Nvrtc* compiler : request_.compilers) {
@@ -154,7 +154,7 @@ class Compilation {
   std::vector<Image>* images_;
   std::vector<std::string>* errors_;
   CompileJob job_;
-  const Nvrtc* compiler_ = nullptr;  // who has compiled last
+  const Nvrtc* compiler_ = nullptr;  // the compiler that was used last
   std::map<int, Image> ptx_;         // by architecture; without bytes: yet to be compiled
 };
 
@@ -166,15 +166,15 @@ std::vector<Image> make_images(const ImageRequest& request, std::vector<std::str
     Compilation compilation(request, &images, errors);
     for (const CudaTarget& target : request.archs) {
       compilation.compile(target);
-      if (!errors->empty()) return images;  // the other architectures would say the same
+      if (!errors->empty()) return images;  // the other architectures would give the same errors
     }
     compilation.add_ptx();
     if (!errors->empty()) return images;
   }
   for (Image& image : make_hip_images(request, errors)) images.push_back(std::move(image));
   if (!errors->empty()) return images;
-  // The source goes in always, with the vocabulary it was written against, so that an image for a
-  // GPU that is not among these can be made later. Its kernels have no lowered names yet.
+  // The source is always packed, with the vocabulary that it was written against, so that an image
+  // for a GPU that is not among these can be made later. Its kernels have no lowered names yet.
   for (const SourceText& source : request.sources) {
     Image image;
     image.backend = request.manifest->is_for(Backend::kCuda) ? Backend::kCuda : Backend::kRocm;

@@ -1,4 +1,4 @@
-// The device images of a plugin: compiled by NVRTC and hipRTC, and the source itself.
+// Makes the device images of a plugin: compiled by NVRTC and hipRTC, and the source itself.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -19,15 +19,15 @@ namespace opdock::pack {
 struct Image {
   Backend backend = Backend::kCuda;
   ImageKind kind = ImageKind::kSource;
-  std::string arch;  // for source the name that #include spells
+  std::string arch;  // for source: the name as #include spells it
   Version toolkit;
   std::string bytes;
   std::vector<std::pair<std::string, std::string>> names;  // name expression, name in the image
 };
 
-// The device sources under the names that they include each other by: the plugin's listed files by
-// file name, and every *.cuh below `vocabulary` (core/device) by its path there, "opdock/…". Also
-// gives the files read, for the depfile. Problems as in read_manifest.
+// Returns the device sources under the names by which they include each other: the plugin's listed
+// files by file name, and every *.cuh below `vocabulary` (core/device) by its path there,
+// "opdock/…". *files gets the files read, for the depfile. Problems are as in read_manifest().
 std::vector<SourceText> read_device_sources(const Manifest& manifest,
                                             const std::filesystem::path& vocabulary,
                                             std::vector<std::filesystem::path>* files,
@@ -44,19 +44,19 @@ struct ImageRequest {
   const ImageCache* cache = nullptr;    // NULL: everything is compiled
 };
 
-// Compiles for each architecture with the oldest compiler that knows it, adds PTX for those with
-// +PTX (of a suffixed one that of the plain architecture, since the other would run nowhere else),
+// Compiles for each architecture with the oldest compiler that knows it. Adds PTX for those with
+// +PTX (for a suffixed one, PTX of the plain architecture, because its own would run nowhere else),
 // then the code objects (hip_images.h), and packs the sources. Errors are the compiler's messages.
 std::vector<Image> make_images(const ImageRequest& request, std::vector<std::string>* errors);
 
-// Where OPDOCK_JIT_KEEP is set: keeps the source of each compiled image in its folder (jit/keep.h).
-// What cannot be written is said on stderr and stops nothing.
+// If OPDOCK_JIT_KEEP is set, keeps the source of each compiled image in its folder (jit/keep.h). A
+// file that cannot be written gives a notice on stderr and stops nothing.
 void keep_sources(const ImageRequest& request, const std::vector<Image>& images);
 
-// The image table with its images, ready to be placed in the file at a multiple of 64 bytes.
+// Returns the image table with its images, to be placed in the file at a multiple of 64 bytes.
 std::string image_table(const std::vector<Image>& images);
 
-// What the note says of them, in the table's order.
+// Returns what the note says of the images, in the table's order.
 std::vector<ImageClaim> image_claims(const std::vector<Image>& images);
 
 }  // namespace opdock::pack

@@ -1,4 +1,4 @@
-// opdock-pack: from plugin.toml to the files that make a shared object a plugin, and to its
+// opdock-pack: makes from plugin.toml the files that make a shared object a plugin, and its
 // compilers' arguments.
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
@@ -18,10 +18,10 @@ namespace {
 struct Command {
   PackOptions pack;
   PrepareOptions prepare;
-  // Instead of packing, the first of these that is given:
+  // Modes other than packing. If several are given, the first of these is run.
   bool known_archs = false;
   std::string folder_of_plugins;
-  std::string source, output, arguments;  // to be compiled
+  std::string source, output, arguments;  // of --compile
   bool is_prepare = false;
   std::string ops_header;
   bool no_device = false, require_device = false;

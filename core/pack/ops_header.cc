@@ -10,8 +10,8 @@
 namespace opdock::pack {
 namespace {
 
-// As plugin.hpp's table has them. complex: "std::complex<double>", or what stands for it where
-// <complex> may not have been included; any_object: the same of an Object<T>.
+// Returns the C++ type, as in plugin.hpp's table. complex: "std::complex<double>", or its
+// substitute if <complex> may not have been included. any_object: likewise for an Object<T>.
 std::string cpp_type(const SchemaType& type, const char* complex, const char* any_object) {
   std::string text;
   switch (type.tag) {
@@ -54,7 +54,7 @@ std::string cpp_type(const SchemaType& type, const char* complex, const char* an
   return text;
 }
 
-// Of plan or of run: a static_assert on its type, the template parameter `found`.
+// Returns a static_assert on the type of plan or run, which is the template parameter `found`.
 std::string check(const std::string& phase, const std::string& found, const std::string& first,
                   const Schema& schema, const std::string& place) {
   std::string types = first, parameters = first;

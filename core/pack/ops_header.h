@@ -1,4 +1,4 @@
-// The generated header by which OPDOCK_OP holds a plugin's functions to its plugin.toml.
+// Generates the header by which OPDOCK_OP checks a plugin's functions against its plugin.toml.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -8,10 +8,10 @@
 
 namespace opdock::pack {
 
-// C++17, for opdock/plugin.hpp, which includes it where OPDOCK_OPS_H names it: for each op a
-// function that refuses, at compile time, a plan or run whose parameters are not the schema's. The
-// messages name the op, the schema with its place, and the signature wanted in C++ types. And the
-// kernels' names, in the declared order, for opdock/kernel_names.hpp.
+// Returns C++17 source for opdock/plugin.hpp, which includes it if OPDOCK_OPS_H names it. For each
+// op it has a function that refuses, at compile time, a plan or run whose parameters are not the
+// schema's. The messages name the op, the schema with its place, and the wanted signature in C++
+// types. It also has the kernels' names, in the declared order, for opdock/kernel_names.hpp.
 std::string ops_header(const Manifest& manifest);
 
 }  // namespace opdock::pack

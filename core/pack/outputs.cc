@@ -16,7 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// make's syntax: a space in a name is escaped.
+// Escapes a name in make's syntax, in which a space or '#' needs a backslash.
 std::string escaped(const fs::path& path) {
   std::string out;
   for (char c : path.string()) {
@@ -26,10 +26,11 @@ std::string escaped(const fs::path& path) {
   return out;
 }
 
-// Makes the file and the folders above it, with the rights that the user's mask leaves. errno.
+// Writes the file, after making the folders above it, with the rights that the user's mask leaves.
+// Returns 0 or an errno value.
 int put(const fs::path& path, const std::string& bytes) {
   std::error_code failed;
-  fs::create_directories(path.parent_path(), failed);  // what is wrong there, opening meets again
+  fs::create_directories(path.parent_path(), failed);  // opening reports the same problem
   Fd file(open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
   if (file.get() < 0) return errno == ENOENT && failed ? failed.value() : errno;
   if (const int error = write_all(file.get(), bytes)) return error;

@@ -21,7 +21,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Of a build's sources there may not be more either.
+// A build's sources have the same limit.
 constexpr size_t kMostFilesOfIncludes = 10000;
 
 constexpr char kNvrtcPackages[] =
@@ -47,7 +47,7 @@ class Packer {
     ImageRequest request;
     request.manifest = &manifest_;
     request.sources = read_device_sources(manifest_, options_.include, &depends_, errors);
-    // A misspelt list is an error even where there is nothing to compile with.
+    // A misspelt list is an error even if there is nothing to compile with.
     CudaArchInputs wanted;
     wanted.sources = {{"--cuda-archs", options_.cuda_archs}};
     wanted.least = manifest_.build.least_cuda;
@@ -91,7 +91,7 @@ class Packer {
     return !request.compilers.empty() || report_missing_compiler(searched, problems, errors);
   }
 
-  // Refuses what no compiler knows before anything is compiled.
+  // Refuses architectures that no compiler knows, before anything is compiled.
   bool choose_archs(CudaArchInputs wanted, const std::vector<const Nvrtc*>& compilers,
                     std::vector<CudaTarget>* archs, std::vector<std::string>* errors) {
     for (const Nvrtc* compiler : compilers)
@@ -108,7 +108,7 @@ class Packer {
     return true;
   }
 
-  // One notice, or one error if device code is required.
+  // Reports one notice, or one error if device code is required.
   bool report_missing_compiler(const std::vector<std::string>& searched,
                                const std::vector<std::string>& problems,
                                std::vector<std::string>* errors) {
@@ -116,7 +116,7 @@ class Packer {
         fmt::format("{}: found no NVRTC, so no images for CUDA are packed; wanted {}.",
                     manifest_.name, kNvrtcPackages);
     for (const std::string& problem : problems) text += "\n  " + problem;
-    // A package that is installed later changes one of these folders and so repeats this step.
+    // If a package is installed later, one of these folders changes, and so this step is repeated.
     for (const std::string& folder : searched) depends_.push_back(folder);
     if (options_.require_cuda) {
       errors->push_back(fmt::format("opdock-pack: error: {}", text));
@@ -126,7 +126,7 @@ class Packer {
     return true;
   }
 
-  // What the host part is made from, as far as plugin.toml says.
+  // Returns the files that the host part is made from, according to plugin.toml.
   std::vector<std::string> host_files() const {
     std::vector<std::string> files = manifest_.sources;
     for (std::string& name :

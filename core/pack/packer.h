@@ -1,4 +1,4 @@
-// The files that make a shared object a plugin: descriptor, note, device images.
+// Makes the files that make a shared object a plugin: descriptor, note, device images.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -12,7 +12,7 @@ namespace opdock::pack {
 struct PackOptions {
   std::string toml;
   std::string out_dir = ".";
-  std::string prefix;  // of the files' names
+  std::string prefix;  // put before the files' names
   std::string depfile;
   std::string cuda_archs;  // empty: the default of the compilers here
   std::string gpu_archs;
@@ -32,7 +32,8 @@ struct PackOptions {
   HipOptions hip;
 };
 
-// Writes entry.c, note.S and images.bin. The program's exit status; errors go to standard error.
+// Writes entry.c, note.S and images.bin. Returns the program's exit status; errors go to standard
+// error.
 int run_packer(const PackOptions& options);
 
 }  // namespace opdock::pack

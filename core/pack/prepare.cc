@@ -54,7 +54,7 @@ class Preparation {
     return (fs::path(options_.out_dir) / (options_.prefix + name)).string();
   }
 
-  // The arguments that all compilers get: needs.h and the folders.
+  // Returns the arguments that all compilers get: needs.h and the folders.
   Arguments common() const {
     Arguments arguments = {"-include", path("needs.h")};
     for (const std::string& folder : manifest_.build.include)
@@ -75,7 +75,8 @@ class Preparation {
     return arguments;
   }
 
-  // Of what pkg-config says they know the folders and defines alone.
+  // Returns the arguments of the kernels' compilers. From pkg-config they take only folders and
+  // defines.
   Arguments kernels() const {
     Arguments arguments = {"-I" + options_.headers, "-I" + options_.device_headers};
     append(common(), &arguments);
@@ -90,7 +91,7 @@ class Preparation {
     lists.least_cuda = manifest_.build.least_cuda;
     Arguments archs;
     if (std::optional<Reason> reason = nvcc_archs(lists, options_.nvcc, &archs)) return reason;
-    // -objtemp: the names of temporary files, which end up in the object, without process numbers.
+    // -objtemp: the names of temporary files, which end up in the object, have no process numbers.
     nvcc_ = {options_.nvcc, "-std=c++20", "-O3",
              "-objtemp",    "-ccbin",     options_.host_compiler,
              "-cudart",     "static",     "-Xcompiler=-fPIC,-fvisibility=hidden"};
@@ -122,7 +123,7 @@ class Preparation {
   }
 
   int write() const {
-    // Without sources in C the descriptor is all that is compiled as such.
+    // Without C sources, only the descriptor is compiled as C.
     const bool has_c = std::any_of(manifest_.sources.begin(), manifest_.sources.end(),
                                    [](const std::string& name) { return name.ends_with(".c"); });
     const std::pair<const char*, std::string> files[] = {

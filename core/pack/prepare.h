@@ -1,5 +1,5 @@
-// What plugins/meson.build compiles and links a plugin with: headers and files of arguments, made
-// before anything is compiled.
+// Makes the headers and files of arguments with which plugins/meson.build compiles and links a
+// plugin, before anything is compiled.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -12,10 +12,10 @@ namespace opdock::pack {
 struct PrepareOptions {
   std::string toml;
   std::string out_dir = ".";
-  std::string prefix;  // of the files' names
+  std::string prefix;  // put before the files' names
   std::string depfile;
-  std::string compiler_id;     // of the host part's: "gcc", "clang"
-  std::string host_compiler;   // its program, for nvcc
+  std::string compiler_id;     // of the host part's compiler: "gcc", "clang"
+  std::string host_compiler;   // the host part's C++ compiler, for nvcc
   std::string nvcc, hipcc;     // programs; empty: the plugin has no such sources
   std::string headers;         // the folder of opdock/plugin.h
   std::string device_headers;  // the folder of opdock/device.cuh
@@ -23,18 +23,18 @@ struct PrepareOptions {
 };
 
 // Writes ops.h, by which OPDOCK_OP checks functions; needs.h, which every source includes first;
-// c.args and cxx.args, for the host part's compiler, and link.args, as "@FILE"; nvcc.args and
-// hipcc.args, for run_compiler(). Asks pkg-config and nvcc. The program's exit status; errors go to
-// standard error.
+// c.args and cxx.args, for the host part's compiler, and link.args, to be used as "@FILE";
+// nvcc.args and hipcc.args, for run_compiler(). Asks pkg-config and nvcc. Returns the program's
+// exit status; errors go to standard error.
 int prepare(const PrepareOptions& options);
 
-// Compiles a .cu or .hip file: becomes the compiler that the file of arguments begins with. Returns
-// only if it cannot: the exit status, with an error.
+// Compiles a .cu or .hip file: replaces this process by the compiler that the file of arguments
+// begins with. Returns only if that fails: the exit status, after an error.
 int run_compiler(const std::string& arguments, const std::string& source, const std::string& output,
                  const std::string& depfile);
 
-// Writes the names of the folders in this one that are plugins' (with a plugin.toml and a
-// meson.build) to standard output, a line each, in their order.
+// Writes the names of the folders in `folder` that are plugins' (with a plugin.toml and a
+// meson.build) to standard output, one per line, in their order.
 int list_plugins(const std::string& folder);
 
 }  // namespace opdock::pack
