@@ -6,9 +6,10 @@
 namespace opdock {
 namespace {
 
-// A tensor with memory, shape and strides, elements of at most 16 bytes, and sizes and strides from
-// 0 to 2^27: over 16 dimensions its bytes from first to last stay below 2^62, so only the number of
-// elements, which strides of 0 let grow, may overflow. Its device is not looked at.
+// Returns whether `x` has memory, shape and strides, elements of at most 16 bytes, and non-negative
+// sizes and strides below 2^27. Over 16 dimensions the bytes from its first to its last element
+// then stay below 2^62, so only the number of elements, which strides of 0 let grow, may overflow.
+// Does not look at its device.
 inline bool is_plain(const opdock_tensor& x) {
   const int64_t* const shape = x.shape;
   const int64_t* const strides = x.strides;

@@ -1,6 +1,6 @@
-// The quick look at the arguments of a call: takes what nearly every call looks like in a few
-// instructions an argument. It gives no reasons: check_arguments() looks at what it does not take,
-// so nothing may be taken here that is refused there.
+// A fast check of the arguments of a call. It accepts nearly every call in a few instructions per
+// argument and gives no reasons. check_arguments() examines whatever it does not accept, so it must
+// accept nothing that check_arguments() refuses.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -10,7 +10,7 @@
 
 namespace opdock {
 
-// As check_arguments(), or NULL where that has to look.
+// Returns the target as check_arguments() does, or NULL if check_arguments() has to look.
 Target* accept_arguments(const opdock_function& function, const opdock_value* args,
                          uint32_t num_args);
 

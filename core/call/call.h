@@ -1,5 +1,6 @@
-// The parts of the call path that check and allocate; opdock_plan_call, opdock_run_planned and
-// opdock_invoke (core/api/call.cc) put them together with the phases (phases.h).
+// The parts of the call path that check arguments and outputs and that allocate outputs.
+// opdock_plan_call, opdock_run_planned and opdock_invoke (core/api/call.cc) combine them with the
+// phases (phases.h).
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -11,38 +12,40 @@
 
 namespace opdock {
 
-// The strides of a fresh tensor: contiguous, row-major. Those of an empty one do not matter, nor do
-// those of shapes that no memory has. `strides` has room for all dimensions. (call_outputs.cc)
+// Computes the strides of a fresh tensor: contiguous, row-major. The strides of an empty tensor do
+// not matter, nor do the strides of a shape too large for any memory. `strides` has room for all
+// dimensions. (call_outputs.cc)
 void set_strides(const opdock_output& output, int64_t* strides);
 
 // Checks every argument by itself and against the others, and finds the op's target on their
-// device. NULL, a status and a text if something is wrong. Shapes without data will do only for
-// planning. What they share with others is not looked at: check_sharing(). (call_arguments.cc)
+// device. Returns NULL with a status and a text if something is wrong. Accepts shapes without data
+// only when planning. Does not check whether the arguments share memory: check_sharing() does.
+// (call_arguments.cc)
 Target* check_arguments(const opdock_function& function, const opdock_value* args,
                         uint32_t num_args, bool planning, opdock_status* status,
                         const ErrorBuffer& error);
 
-// The same for arguments that were checked when the call was planned: looks only at what a plan
-// over shapes without data could not see. (call_arguments.cc)
+// Does what check_arguments() does for arguments that were already checked when the call was
+// planned: checks only what a plan over shapes without data could not see. (call_arguments.cc)
 Target* recheck_arguments(const opdock_function& function, const opdock_value* args,
                           uint32_t num_args, opdock_status* status, const ErrorBuffer& error);
 
-// The text for a plan that breaks the interface, or "". (call_outputs.cc)
+// Describes how a plan breaks the interface; "" if it does not. (call_outputs.cc)
 std::string plan_problem(const opdock_plan& plan);
 
-// Checks the caller's outputs against the plan and by themselves. may_lack: one that is NULL is the
-// host's to allocate. (call_outputs.cc)
+// Checks the caller's outputs by themselves and against the plan. may_lack: the host allocates an
+// output that is NULL. (call_outputs.cc)
 opdock_status check_outputs(const opdock_function& function, const Target& target,
                             const opdock_plan& plan, opdock_tensor* const* outputs,
                             uint32_t num_outputs, bool may_lack, const ErrorBuffer& error);
 
-// Checks, once they are checked by themselves, that outputs (those that are not NULL) and written
-// arguments share memory with nothing else of the call. (call_sharing.cc)
+// Checks that outputs (unless NULL) and written arguments do not share memory with any other tensor
+// of the call. All of them have already been checked by themselves. (call_sharing.cc)
 opdock_status check_sharing(const opdock_function& function, const Target& target,
                             const opdock_value* args, opdock_tensor* const* outputs,
                             uint32_t num_outputs, const ErrorBuffer& error);
 
-// An output as planned, in memory of the host's. (call_allocate.cc)
+// Allocates an output as planned, in memory that the host owns. (call_allocate.cc)
 Status allocate_output(const Target& target, void* stream, const opdock_output& layout,
                        opdock_tensor** out);
 void free_output(opdock_tensor* tensor);

@@ -1,4 +1,4 @@
-// Outputs that the host allocates.
+// Allocation of outputs by the host.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <cstdlib>
@@ -12,12 +12,12 @@
 namespace opdock {
 namespace {
 
-// The tensor stands first, so that its address is the block's.
+// The tensor is the first member, so that its address is the address of the whole struct.
 struct OwnedTensor {
   opdock_tensor tensor{};
   int64_t shape[OPDOCK_MAX_NDIM];
   int64_t strides[OPDOCK_MAX_NDIM];
-  void* memory = nullptr;  // the data lies in it
+  void* memory = nullptr;  // the allocation that contains the data
   Driver* driver = nullptr;
   void* stream = nullptr;
 };

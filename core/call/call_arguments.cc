@@ -1,4 +1,4 @@
-// Checks of the arguments of a call: everything about them that needs no knowledge of the op.
+// Checks of a call's arguments that need no knowledge of the op.
 // SPDX-License-Identifier: Apache-2.0
 #include "call/call.h"
 #include "call/places.h"
@@ -23,8 +23,9 @@ struct Refusal {
   }
 };
 
-// Tensors that the op writes may be written, each element by itself. That they share memory with no
-// other is checked before run: while planning there may be no memory yet.
+// Checks that the tensors that the op writes are writable and that no two elements of one of them
+// overlap. check_sharing() checks before run that they share memory with no other tensor: while
+// planning there may be no memory yet.
 [[gnu::noinline]] bool check_written(const opdock_function& function, const opdock_value* args,
                                      const Refusal& refuse) {
   const opdock_param* params = function.params();
@@ -43,7 +44,7 @@ struct Refusal {
   });
 }
 
-// The first tensor on the op's device: the others must lie on the same one, except those that are
+// The first tensor on the op's device. The others must lie on the same device, except the ones
 // declared to lie elsewhere.
 struct Anchor {
   const opdock_tensor* tensor = nullptr;
@@ -88,7 +89,8 @@ inline bool good_tensor(const opdock_value& value, uint32_t where, bool planning
   return same(x->device, anchor->tensor->device);
 }
 
-// An argument that is no plain tensor. False, and an error, if it does not fit.
+// Checks an argument that is not a plain tensor. Returns false and writes an error if it does not
+// fit.
 [[gnu::noinline]] bool check_other(const opdock_value& value, size_t at, bool planning,
                                    Anchor* anchor, const Refusal& refuse) {
   const opdock_param& param = refuse.function.params()[at];
@@ -110,7 +112,7 @@ inline bool good_tensor(const opdock_value& value, uint32_t where, bool planning
   return true;
 }
 
-// Where an op without a tensor argument runs: on the device it was given, else on the CPU.
+// Returns where an op without a tensor argument runs: on the device it was given, else on the CPU.
 opdock_device device_without_tensor(const opdock_value* args, uint32_t num_args) {
   for (uint32_t i = 0; i < num_args; ++i) {
     if (args[i].tag == OPDOCK_TAG_DEVICE) return args[i].as.device;
@@ -164,7 +166,7 @@ Target* check_arguments(const opdock_function& function, const opdock_value* arg
       anchor.tensor != nullptr ? anchor.tensor->device : device_without_tensor(args, num_args);
   Target* target = function.target(device, status, error);
   if (target == nullptr) return nullptr;
-  // The dtypes that the note lists are those of the deciding tensor.
+  // The note lists the dtypes of the deciding tensor.
   const size_t deciding = target->op->device_arg;
   if (deciding < count && args[deciding].tag == OPDOCK_TAG_TENSOR) {
     anchor = {args[deciding].as.tensor, place_of(deciding)};

@@ -1,4 +1,4 @@
-// Checks of what plan answered, and of the outputs that run will write.
+// Checks of the outputs that plan answered and of the outputs that run will write.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <bit>
@@ -48,7 +48,7 @@ std::string plan_problem(const opdock_plan& plan) {
   for (uint32_t i = 0; i < plan.num_outputs; ++i) {
     const opdock_output& output = plan.outputs[i];
     int64_t strides[OPDOCK_MAX_NDIM];
-    opdock_tensor x{};  // looked at like any other
+    opdock_tensor x{};  // a tensor of this layout, for check_tensor()
     x.device = {OPDOCK_CPU, 0};
     x.dtype = output.dtype;
     x.ndim = output.ndim;

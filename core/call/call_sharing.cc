@@ -1,4 +1,4 @@
-// The check that what a call writes shares memory with nothing else of it.
+// Checks that tensors that a call writes do not share memory with any other tensor of the call.
 // SPDX-License-Identifier: Apache-2.0
 #include <memory>
 #include <vector>
@@ -12,7 +12,7 @@ namespace {
 
 constexpr size_t kFewViews = 16;
 
-// "argument 'x'", "output 0": the view number `index`.
+// Returns the name of view number `index`: "argument 'x'", "output 0".
 std::string name_of_view(const opdock_function& function, const opdock_value* args,
                          uint32_t index) {
   uint32_t left = index;

@@ -1,4 +1,4 @@
-// Whether the program wants a call that waits to end: extension "opdock.cancel/1".
+// Lets an op that waits ask whether the program wants the call to end: extension "opdock.cancel/1".
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

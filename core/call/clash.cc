@@ -9,9 +9,9 @@
 namespace opdock {
 namespace {
 
-constexpr size_t kFewSpans = 16;  // compared each with each
+constexpr size_t kFewSpans = 16;  // up to this many, each is compared with every other
 
-// Where the elements of a view lie, on the line of addresses or round the circle of a row.
+// The extent of a view's elements: a range of addresses or, modulo a row's stride, of offsets.
 struct Span {
   uint64_t low, high;
   const View* view;
@@ -21,7 +21,7 @@ class Comparison {
  public:
   explicit Comparison(bool in_place) : in_place_(in_place) {}
 
-  // False if the two clash: then it is remembered.
+  // Returns false if the two clash, and remembers them.
   bool pass(const View& a, const View& b) {
     if (!views::overlap(a.extent, b.extent)) return true;
     const bool outputs = a.role == View::kOutput && b.role == View::kOutput;
@@ -48,7 +48,7 @@ bool pass_each(const View* all, size_t count, Comparison* comparison) {
   return true;
 }
 
-// Compares spans that overlap, unless both are read.
+// Compares the spans that overlap, unless both are only read.
 bool pass_spans(std::vector<Span>* spans, Comparison* comparison) {
   std::sort(spans->begin(), spans->end(),
             [](const Span& a, const Span& b) { return a.low < b.low; });
@@ -76,7 +76,7 @@ bool pass_spans(std::vector<Span>* spans, Comparison* comparison) {
   return true;
 }
 
-// The largest stride in bytes, and how often it is stepped over; 0 for a single element.
+// Returns the largest stride in bytes and how many steps it takes; 0 for a single element.
 views::detail::Multiples outermost(const opdock_tensor& x) {
   views::detail::Multiples outer{0, 0};
   for (int32_t i = 0; i < x.ndim; ++i) {
@@ -86,8 +86,8 @@ views::detail::Multiples outermost(const opdock_tensor& x) {
   return outer;
 }
 
-// Columns of one matrix all overlap one another's extents, but not within a row: then *spans gets
-// their places there. False if the views have no common row.
+// Interleaved columns of one matrix overlap as address ranges but not modulo the row's stride.
+// Fills *spans with the views' offsets within a row. Returns false if the views have no common row.
 bool fold(const View* all, size_t count, std::vector<Span>* spans) {
   uint64_t row = 0;
   for (size_t i = 0; i < count; ++i) row = std::max(row, outermost(*all[i].tensor).size);
@@ -104,7 +104,7 @@ bool fold(const View* all, size_t count, std::vector<Span>* spans) {
   return true;
 }
 
-// Views of which each overlaps the extent of one before it.
+// Compares views of which each, except the first, overlaps the extent of an earlier one.
 bool pass_cluster(const View* all, size_t count, Comparison* comparison) {
   if (count <= kFewSpans) return pass_each(all, count, comparison);
   std::vector<Span> spans;
@@ -117,13 +117,14 @@ bool pass_cluster(const View* all, size_t count, Comparison* comparison) {
   return pass_spans(&spans, comparison);
 }
 
-// A view's first byte, and where among the views it stands.
+// A view's first byte, and the view's index.
 struct Key {
   uint64_t low;
   uint32_t at;
 };
 
-// Sorted digit by digit where there are many: that takes the same few steps for each.
+// Sorts the views by their first byte. From kManyKeys views on it is a radix sort, whose time per
+// view is constant.
 std::vector<Key> by_address(const View* all, size_t count) {
   std::vector<Key> keys(count);
   uint64_t varying = 0;

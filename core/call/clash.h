@@ -1,4 +1,4 @@
-// Which of many tensors shares memory with one that is written.
+// Finds out which of many tensors shares memory with one that is written.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -10,9 +10,9 @@
 
 namespace opdock {
 
-// A tensor (checked) with elements and data, among others.
+// One of the tensors to compare. It has been checked, and it has elements and data.
 struct View {
-  enum Role : uint32_t { kRead, kWritten, kOutput };  // kOutput is written too
+  enum Role : uint32_t { kRead, kWritten, kOutput };  // an output is written, too
 
   views::Extent extent;
   const opdock_tensor* tensor;
@@ -25,10 +25,10 @@ struct Clash {
   views::Overlap overlap;  // kShared or kUndecided
 };
 
-// A pair of the views that share memory of which at least one is written, or nullopt. in_place: a
-// view that is no output may be the very same as another one. In the order of addresses, so that
-// only those are compared whose extents overlap, and of many whose rows interleave those that do
-// within a row.
+// Finds two views that share memory and of which at least one is written; nullopt if there are
+// none. in_place: a view that is not an output may be identical to another one. Sorts the views by
+// address, so that it compares only views whose extents overlap and, among many views whose rows
+// interleave, only those that overlap within a row.
 std::optional<Clash> find_clash(const View* all, size_t count, bool in_place);
 
 }  // namespace opdock

@@ -1,4 +1,4 @@
-// What is declared of an op, as the structs that opdock_describe hands out.
+// Declarations of an op, in the form of the structs that opdock_describe hands out.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -15,7 +15,7 @@
 
 namespace opdock {
 
-// What is declared beside the schema, by the plugin that provides the op first.
+// Declarations of an op in addition to its schema, from the first plugin that provides the op.
 struct Declared {
   struct Device {
     int32_t type;  // OPDOCK_CPU, …
@@ -23,16 +23,17 @@ struct Declared {
   };
   uint32_t flags = 0;  // OPDOCK_OP_…
   uint32_t device_arg = 0;
-  std::vector<uint8_t> arg_devices;  // OPDOCK_ON_…, one a parameter; none: all on the op's device
-  std::vector<ShapeRule> rules;      // one for each result with fresh tensors, or none
+  // One OPDOCK_ON_… per parameter. Empty: all parameters are on the op's device.
+  std::vector<uint8_t> arg_devices;
+  std::vector<ShapeRule> rules;  // one for each result with fresh tensors, or none
   std::vector<Gradient> gradients;
   std::vector<Device> devices;
 };
 
-// Owns everything that info() points at. Not copied: the structs point into it.
+// Owns everything that info() points to. Not copyable, because the structs point into it.
 class Description {
  public:
-  // schema: outlives this.
+  // The schema must outlive this object.
   Description(const Schema& schema, Declared declared);
   Description(const Description&) = delete;
   Description& operator=(const Description&) = delete;
@@ -53,7 +54,7 @@ class Description {
   std::vector<opdock_result> results_;
   std::vector<opdock_device_support> devices_;
   std::vector<opdock_gradient> gradients_;
-  // What values point at; deques do not move their elements.
+  // The objects that values point to; deques do not move their elements.
   std::deque<std::vector<opdock_gradient_arg>> gradient_args_;
   std::deque<opdock_string> strings_;
   std::deque<std::array<double, 2>> complexes_;

@@ -16,7 +16,7 @@ namespace {
 uint32_t quick_tags_of(const opdock_param& param) {
   uint32_t tags = (param.flags & OPDOCK_PARAM_OPTIONAL) != 0 ? 1u << OPDOCK_TAG_NONE : 0;
   if ((param.flags & OPDOCK_PARAM_LIST) != 0) return tags;
-  switch (param.tag) {  // those of other tags have a pointer to look at
+  switch (param.tag) {  // values of other tags contain a pointer, which has to be checked
     case OPDOCK_TAG_BOOL:
     case OPDOCK_TAG_INT:
     case OPDOCK_TAG_FLOAT:

@@ -1,4 +1,4 @@
-// opdock_function: an op by name, before and after it is resolved on the devices it is called on.
+// opdock_function: an op by name, with the target that it was resolved to on each device.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -16,44 +16,48 @@
 
 namespace opdock {
 
-// Finds who provides a function on a device. Implemented over the catalogue, and by tests.
+// Finds the provider of a function on a device. The catalogue implements it, and so do tests.
 class Resolver {
  public:
   virtual ~Resolver() = default;
-  // May load, may block; any thread.
+  // Resolves a function on a device. May load plugins and may block; any thread.
   virtual Status resolve(const opdock_function& function, opdock_device device, Target** out) = 0;
-  // Makes kernels of `target` ready that are made on demand: `name`, or all if it is NULL. The
-  // device's context is current. May compile, may block; any thread.
+  // Makes ready the kernels of `target` that are compiled on demand: kernel `name`, or all of them
+  // if `name` is NULL. The device's context is current. May compile, may block; any thread.
   virtual Status make_kernels(const opdock_function&, Target*, const char* name) {
     (void)name;
-    return {};  // for a resolver that hands none out
+    return {};  // for a resolver without kernels on demand
   }
-  // The library's own kernels for products (gemm/gpu.h) on a device, by their numbers, all loaded.
-  // They are kept until the process ends. May compile, may block; any thread.
+  // Returns the library's own kernels for matrix products (gemm/gpu.h) on a device, by their
+  // numbers, all of them loaded. They are kept until the process ends. May compile, may block; any
+  // thread.
   virtual Status gemm_kernels(opdock_device device, Driver* driver, Kernels** out) {
     (void)device, (void)driver, (void)out;
     return {OPDOCK_INCOMPATIBLE, "kernels for products cannot be compiled here"};
   }
-  // A call on `target` failed with OPDOCK_INCOMPATIBLE. True: because its first kernel could not be
-  // made, and nothing was launched; resolve() passes this target over on this thread until
-  // end_of_call(), so that the call can be made again on what the chain has further.
+  // Called after a call on `target` failed with OPDOCK_INCOMPATIBLE. Returns true if the reason was
+  // that the target's first kernel could not be compiled, and nothing was launched. Until
+  // end_of_call(), resolve() then skips this target on this thread, so that the caller can retry
+  // the call with the next provider of the chain.
   virtual bool give_up(const opdock_function&, Target*) { return false; }
   virtual void end_of_call() {}
-  // The thread begins or ceases to wait for another one that is at work.
+  // Tells the resolver that this thread begins or ends waiting for another thread.
   virtual void waiting(bool begins) { (void)begins; }
-  // Whether the program wants the call that this thread is in to end. Runs the program's code.
+  // Returns whether the program wants the current call of this thread to end. Runs the program's
+  // code.
   virtual bool cancelled() { return false; }
-  // The op's documentation; "" if it cannot be had. Loads the best provider if need be.
+  // Returns the op's documentation; "" if it is not available. Loads the best provider if
+  // necessary.
   virtual std::string doc(const opdock_function& function) = 0;
-  // The generator that ops on `device` draw from if they are given none; NULL if there is none. Any
-  // thread; lives as long as the resolver.
+  // Returns the generator from which ops on `device` draw if the caller passes none; NULL if there
+  // is none. It lives as long as the resolver. Any thread.
   virtual opdock_generator* generator(opdock_device device) {
     (void)device;
     return nullptr;
   }
-  // A plugin's line for the program's log. Any thread.
+  // Writes a plugin's line to the program's log. Any thread.
   virtual void log(int32_t level, const char* message);
-  // How many threads share the work of an op on the CPU; 0: as many as there are cores.
+  // Returns how many threads share the work of a CPU op; 0 means one per core.
   virtual uint32_t threads() const { return 0; }
 };
 
@@ -61,11 +65,12 @@ inline constexpr int32_t kMaxDevices = 64;  // of one type
 
 }  // namespace opdock
 
-// Any thread. Immutable but for the slots, each set by the first call on its device, until
-// forget().
+// Usable from any thread. Immutable except for the slots: the first call on a device sets that
+// device's slot, and forget() clears it.
 struct opdock_function {
  public:
-  // name: as it was asked for, "softmax" or "plugin/softmax". The resolver outlives it.
+  // name: as the caller asked for it, "softmax" or "plugin/softmax". The resolver must outlive this
+  // object.
   opdock_function(std::string name, opdock::Schema schema, opdock::Resolver* resolver,
                   opdock::Declared declared = {});
   opdock_function(const opdock_function&) = delete;
@@ -84,29 +89,33 @@ struct opdock_function {
   const opdock_result* results() const { return info().results; }
   uint32_t num_results() const { return num_results_; }
   bool writes() const { return writes_; }  // into a Tensor(a!) parameter
-  // Results with fresh tensors. If none of them is variable, as many tensors as there are of these.
+  // Number of results with fresh tensors. If none of them is variable, it is the number of tensors,
+  // too.
   uint32_t fresh() const { return fresh_; }
   bool is_variable() const { return is_variable_; }
-  // Every result is one fresh tensor: what is planned is what is returned.
+  // True if every result is one fresh tensor, so that the planned outputs are the results.
   bool returns_tensors() const { return returns_tensors_; }
 
-  // For a quick look at arguments: bit t of element i says that a value of tag t fits parameter i
-  // whatever it holds (accept.h looks into tensors and bools). No bits where the op writes.
+  // Tags for the fast check of arguments (accept.h): bit t of element i is set if any value of tag
+  // t fits parameter i; accept.h still looks into tensors and bools. No bits are set if the op
+  // writes into an argument or if one of its parameters may lie elsewhere than on the op's device.
   const uint32_t* quick_tags() const { return quick_tags_.data(); }
 
-  // The target on `device` if a call has resolved it already, else NULL.
+  // Returns the target on `device` if a call has already resolved it, else NULL.
   opdock::Target* known_target(opdock_device device) const {
     if (device.type == OPDOCK_CPU && device.index == 0) return cpu_.load(std::memory_order_acquire);
     const std::atomic<opdock::Target*>* slot = this->slot(device);
     return slot == nullptr ? nullptr : slot->load(std::memory_order_acquire);
   }
-  // The target on `device`: one atomic read once it is resolved. NULL and an error otherwise.
+  // Returns the target on `device`: one atomic read once it is resolved. NULL and an error on
+  // failure.
   opdock::Target* target(opdock_device device, opdock_status* status,
                          const opdock::ErrorBuffer& error) const {
     opdock::Target* found = known_target(device);
     return found != nullptr ? found : resolve(device, status, error);
   }
-  // The next call on its device resolves anew, unless another thread has done so already.
+  // Clears the slot of the target's device, so that the next call there resolves again. Has no
+  // effect if another thread has already stored another target.
   void forget(opdock::Target* target) const {
     std::atomic<opdock::Target*>* known = slot(target->device);
     if (known != nullptr) known->compare_exchange_strong(target, nullptr);
@@ -140,31 +149,31 @@ struct opdock_function {
 
   mutable std::atomic<opdock::Target*> cpu_{nullptr};
   mutable std::array<std::atomic<opdock::Target*>, opdock::kMaxDevices> cuda_{}, rocm_{};
-  mutable opdock::Turn doc_turn_;  // of what follows
+  mutable opdock::Turn doc_turn_;  // guards the next two members
   mutable bool doc_known_ = false;
   mutable std::string doc_;
 };
 
 namespace opdock {
 
-// opdock_bind.
+// Implements opdock_bind.
 opdock_status bind(const opdock_function& function, const opdock_value* positional,
                    uint32_t num_positional, const char* const* names, const opdock_value* named,
                    uint32_t num_named, opdock_value* bound, const ErrorBuffer& error);
 
-// Whether `value` fits parameter `param` as it is: by tag, and its list's elements by theirs. Does
-// not look into tensors.
+// Returns whether `value` fits parameter `param` without conversion: compares its tag, and for a
+// list the tags of the elements. Does not look into tensors.
 bool fits(const opdock_value& value, const opdock_param& param);
 
-// Whether an object has every member through `release`: what the host reads of it, and calls.
+// Returns whether an object's struct extends through `release`, the last member that the host uses.
 inline bool is_whole(const opdock_object& object) {
   return OPDOCK_HAS(&object, opdock_object, release);
 }
 
-// "a float", "an object of type aio_handle": what messages call a value.
+// Names a value for messages: "a float", "an object of type aio_handle".
 std::string name_of(const opdock_value& value);
 
-// "found a float, wanted an int; …" for a value that does not fit.
+// Describes why a value does not fit: "found a float, wanted an int; …".
 std::string misfit(const opdock_value& value, const opdock_param& param, const SchemaType& type);
 
 }  // namespace opdock

@@ -1,4 +1,4 @@
-// Putting arguments into the schema's order.
+// Binds positional and named arguments to the parameters, in the schema's order.
 // SPDX-License-Identifier: Apache-2.0
 #include <cstddef>
 #include <cstring>
@@ -37,7 +37,8 @@ bool is_short_object(const opdock_value& value) {
   return value.tag == OPDOCK_TAG_OBJECT && !is_whole(*value.as.object);
 }
 
-// One that ends early, or of another type than the schema names.
+// Returns whether the value is an object whose struct is too short, or whose type is not the
+// schema's.
 bool is_bad_object(const opdock_value& value, const opdock_param& param) {
   if (value.tag != OPDOCK_TAG_OBJECT || param.tag != OPDOCK_TAG_OBJECT) return false;
   if (is_short_object(value)) return true;
@@ -45,7 +46,7 @@ bool is_bad_object(const opdock_value& value, const opdock_param& param) {
   return type == nullptr || std::strcmp(type, param.object_type) != 0;
 }
 
-// The element at fault, or -1.
+// Returns the index of the first element that does not fit, or -1.
 int64_t misfit_element(const opdock_value& value, const opdock_param& param) {
   const opdock_list& list = *value.as.list;
   for (uint64_t i = 0; i < list.count; ++i) {
@@ -60,7 +61,7 @@ int64_t misfit_element(const opdock_value& value, const opdock_param& param) {
   return -1;
 }
 
-// The op's parameters by name, for a message.
+// Lists the names of the op's parameters, for a message.
 std::string names_of(const opdock_function& function) {
   std::string text;
   for (uint32_t i = 0; i < function.num_params(); ++i) {
@@ -76,7 +77,8 @@ opdock_status refuse_argument(const opdock_function& function, const ErrorBuffer
   return OPDOCK_INVALID_ARGUMENT;
 }
 
-// An int where a float is wanted becomes one, as in Python. Everything else must fit.
+// Stores one argument. Converts an int to a float where a float is wanted, as in Python; everything
+// else must fit.
 opdock_status place(const opdock_function& function, size_t index, const opdock_value& value,
                     opdock_value* bound, const ErrorBuffer& error) {
   const opdock_param& param = function.params()[index];
@@ -147,7 +149,7 @@ opdock_status bind(const opdock_function& function, const opdock_value* position
                    uint32_t num_named, opdock_value* bound, const ErrorBuffer& error) {
   const opdock_param* params = function.params();
   const size_t count = function.num_params();
-  uint64_t given = 0;  // a bit a parameter; kMaxParams is 64
+  uint64_t given = 0;  // one bit per parameter; kMaxParams is 64
   if (num_positional > count) {
     return refuse_argument(function, error,
                            "found " + std::to_string(num_positional) +
@@ -167,7 +169,8 @@ opdock_status bind(const opdock_function& function, const opdock_value* position
   }
   for (uint32_t k = 0; k < num_named; ++k) {
     size_t at = 0;
-    while (at < count && params[at].name != names[k]) ++at;  // names handed out earlier
+    // Fast path: the caller passes the pointer to the parameter's own name.
+    while (at < count && params[at].name != names[k]) ++at;
     if (at == count) {
       at = 0;
       while (at < count && std::strcmp(params[at].name, names[k]) != 0) ++at;

@@ -14,7 +14,8 @@ namespace {
 
 using gemm::Product;
 
-// What all three begin with: the struct is read and checked, the call comes from the right phase.
+// Begins all three functions: checks that the call comes from the right phase, then reads and
+// checks the struct.
 opdock_status enter_gemm(Invocation& in, const char* function, Phase phase,
                          const opdock_gemm** what, opdock_gemm* room, Product* out) {
   if (in.phase != phase) {
@@ -28,7 +29,8 @@ opdock_status enter_gemm(Invocation& in, const char* function, Phase phase,
   return problem.ok() ? OPDOCK_OK : in.fail(problem.status, problem.text);
 }
 
-// The product's flags, and of float32 on an NVIDIA GPU what the call's options allow.
+// Returns the product's flags. For float32 on an NVIDIA GPU it adds TF32 if the call's options
+// allow it.
 uint32_t flags_of(Invocation& in, const opdock_gemm& what, const Product& p) {
   if (p.a.element != gemm::kFloat32 || in.call.device.type != OPDOCK_CUDA ||
       in.how.allows_tf32 == nullptr) {
@@ -39,7 +41,7 @@ uint32_t flags_of(Invocation& in, const opdock_gemm& what, const Product& p) {
   return in.tf32 == Asked::kYes ? what.flags | OPDOCK_GEMM_TF32 : what.flags;
 }
 
-// The library's own kernels on each device, once they have been made.
+// The library's own kernels for each device, once they are loaded.
 std::atomic<Kernels*> own_kernels_of[2][kMaxDevices];
 
 class HostGpuCall : public gemm::GpuCall {

@@ -1,4 +1,4 @@
-// Products of matrices for plugins: extension "opdock.gemm/1".
+// Matrix products for plugins: extension "opdock.gemm/1".
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

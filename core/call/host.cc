@@ -27,9 +27,10 @@ Invocation& invocation(const opdock_call* call) {
   return *static_cast<Invocation*>(call->host_data);
 }
 
-// All that plugins get here is noexcept: an exception would unwind their frames.
+// All functions that plugins get from this file are noexcept: an exception would unwind the
+// plugin's stack frames.
 
-// With a call it goes where its runtime's messages go.
+// Logs a message: with a call to the log of the call's runtime, without one to stderr.
 void host_log(const opdock_call* call, int32_t level, const char* message) noexcept {
   if (message == nullptr) return;
   guarded({}, [&] {

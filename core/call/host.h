@@ -8,7 +8,7 @@
 
 namespace opdock {
 
-// One for the process, static: plugins keep it.
+// One table for the whole process; static, because plugins keep the pointer.
 extern const opdock_host host_functions;
 inline const opdock_host* host_table() {
   return &host_functions;

@@ -13,8 +13,8 @@ opdock_status unfit(const opdock_function& function, const ErrorBuffer& error,
   return OPDOCK_INVALID_ARGUMENT;
 }
 
-// The arguments fit the schema and their tensors have shapes, and there is a rule for each result
-// with fresh tensors.
+// Checks that the arguments fit the schema, that their tensors have valid shapes, and that there is
+// one rule for each result with fresh tensors.
 opdock_status check(const opdock_function& function, std::span<const opdock_value> args,
                     const ErrorBuffer& error) {
   if (args.size() != function.num_params()) {
@@ -33,7 +33,7 @@ opdock_status check(const opdock_function& function, std::span<const opdock_valu
   std::string problem;
   each_tensor(function, args.data(), [&](ArgumentPlace place, const opdock_value& value) {
     const opdock_tensor* x = value.as.tensor;
-    // No rule looks at data.
+    // OPDOCK_VALUE_NO_DATA, because no rule looks at data.
     const TensorProblem found = check_tensor(x, OPDOCK_VALUE_NO_DATA);
     if (found == TensorProblem::kNone) return true;
     problem = name_of(function, place) + ": " + describe(found, x);

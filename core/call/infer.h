@@ -1,4 +1,4 @@
-// Results by their shape rules, without a plugin.
+// Computes the shapes and dtypes of an op's results from its shape rules, without a plugin.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -10,11 +10,11 @@
 
 namespace opdock {
 
-// opdock_count_results.
+// Implements opdock_count_results.
 opdock_status count_tensors(const opdock_function& function, std::span<const opdock_value> args,
                             uint32_t* counts, const ErrorBuffer& error);
 
-// opdock_infer_results.
+// Implements opdock_infer_results.
 opdock_status infer(const opdock_function& function, std::span<const opdock_value> args,
                     std::span<opdock_output> outputs, const ErrorBuffer& error);
 

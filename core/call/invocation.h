@@ -1,4 +1,4 @@
-// One call of an op, as the host table's functions find it again through opdock_call.host_data.
+// One call of an op. The host table's functions find it through opdock_call.host_data.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -16,10 +16,10 @@ namespace opdock {
 
 enum class Phase : uint8_t { kPlan, kPrepare, kRun };
 
-// Lives on the stack of the thread that calls, through the phases of one call. Not copied:
-// call.host_data points at it.
+// Lives on the calling thread's stack through all phases of one call. Not copyable, because
+// call.host_data points to it.
 struct Invocation {
-  // options: the caller's, which outlive this.
+  // The options belong to the caller and must outlive this object.
   Invocation(const opdock_function& what, Target* on, const opdock_call_options& options,
              Phase when, const ErrorBuffer& error)
       : call(on->call),
@@ -38,16 +38,16 @@ struct Invocation {
 
   // Writes "op: text" to the caller's buffer and returns the status.
   opdock_status fail(opdock_status status, std::string_view text);
-  // What a plugin's function returned: an unknown status becomes OPDOCK_INTERNAL, and a failure
-  // without a text gets one.
+  // Handles the status that a plugin's function returned: replaces an unknown status by
+  // OPDOCK_INTERNAL, and adds a text to a failure without one.
   opdock_status finish(opdock_status status, const char* function) {
     return status == OPDOCK_OK ? status : finish_failed(status, function);
   }
-  // Whether the stream is being captured into a graph: asked of the driver once a call, and only
-  // where something depends on it. On the CPU it never is.
+  // Finds out whether the stream is being captured into a graph. Asks the driver at most once per
+  // call, and only if something depends on the answer. Always false on the CPU.
   opdock_status is_capturing(bool* out);
 
-  // How many fresh tensors result `i` of the schema has.
+  // Returns how many fresh tensors result `i` of the schema has.
   uint32_t tensors_of(uint32_t i) const {
     if (function.is_variable()) return counts[i];
     return function.schema().returns[i].is_fresh_tensor() ? 1 : 0;
@@ -57,23 +57,25 @@ struct Invocation {
   const opdock_function& function;
   Target* target;
   const opdock_call_options& how;
-  const opdock_value* args = nullptr;  // of run
+  const opdock_value* args = nullptr;  // the arguments of run
   Phase phase;
   bool has_text = false;
   enum class Asked : uint8_t { kUnknown, kNo, kYes };
   Asked capture = Asked::kUnknown;
-  Asked tf32 = Asked::kUnknown;              // what how.allows_tf32 has answered
-  uint32_t tensors;                          // fresh ones, of all results
-  std::array<uint32_t, kMaxReturns> counts;  // of each result, if the function's are variable
-  opdock_generator random;                   // what call.generator points at
-  std::vector<void*>* extra = nullptr;  // host->workspace's, from the first one to release_extra()
+  Asked tf32 = Asked::kUnknown;              // cached answer of how.allows_tf32
+  uint32_t tensors;                          // number of fresh tensors of all results
+  std::array<uint32_t, kMaxReturns> counts;  // tensors per result, if the function is variable
+  opdock_generator random;                   // call.generator points to it
+  // Memory from host->workspace. NULL before the first allocation and after release_extra().
+  std::vector<void*>* extra = nullptr;
   void release_extra();
 
  private:
   opdock_status finish_failed(opdock_status status, const char* function);
 };
 
-// What a function that a plugin calls answers: guarded(), with the op's name before the text.
+// Runs the body of a function that a plugin calls, as guarded() does, but puts the op's name before
+// the error's text.
 template <class F>
 [[gnu::always_inline]] inline opdock_status answer(Invocation& in, F&& body) noexcept {
   try {
@@ -85,7 +87,7 @@ template <class F>
   }
 }
 
-// Counts the fresh tensors of the results of a function that is_variable(), by the op's shape
+// Counts the fresh tensors of each result of a function that is_variable(), with the op's shape
 // rules.
 opdock_status count_results(Invocation* in, const opdock_value* args);
 

@@ -19,7 +19,7 @@ std::string quoted(const char* name) {
   return "\"" + std::string(name) + "\"";
 }
 
-// FNV-1a: names are short, and few.
+// FNV-1a, because names are short and few.
 uint64_t hash(std::string_view text) {
   uint64_t value = 14695981039346656037u;
   for (char c : text) value = (value ^ static_cast<unsigned char>(c)) * 1099511628211u;
@@ -140,7 +140,7 @@ const char* Kernels::name_of(uint32_t index) const {
 Status Kernels::find(uint32_t index, opdock_kernel** out, bool may_load) {
   if (index < numbered_.size() && numbered_[index].entry != nullptr) [[likely]]
     return take(numbered_[index].entry, out, may_load);
-  // The plugin's descriptor lists it, so plugin.toml does.
+  // The plugin's descriptor lists this name, so plugin.toml already lists it.
   if (index < numbered_.size())
     return refuse_unknown(quoted(numbered_[index].name), "build the plugin again");
   return refuse_unknown("number " + std::to_string(index), kListIt);

@@ -1,4 +1,4 @@
-// The device image of a plugin on one device, and its kernels.
+// A plugin's device image on one device, and the kernels in it.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -16,7 +16,7 @@
 #include "note/note.h"
 #include "opdock/plugin.h"
 
-// What host->kernel() hands out.
+// The kernel that host->kernel() hands out.
 struct opdock_kernel {
   opdock::FunctionHandle function = nullptr;
   opdock_device device{};
@@ -25,23 +25,24 @@ struct opdock_kernel {
 
 namespace opdock {
 
-// One row of the image table, as mapped.
+// One row of the mapped image table.
 struct ImageRow {
   Backend backend;
   ImageKind kind;
   std::string arch;
   Version toolkit;
   std::span<const uint8_t> bytes;
-  std::span<const uint8_t> names;  // pairs of NUL-terminated texts
-  uint32_t index = 0;              // its place in the table, and in the note's list
+  std::span<const uint8_t> names;  // pairs of NUL-terminated strings
+  uint32_t index = 0;              // position in the table, and in the note's list
 };
 
-// Reads an image table (core/note/note.h has the format). False and *problem if it is damaged.
+// Reads an image table (core/note/note.h describes the format). Returns false and sets *problem if
+// the table is damaged.
 bool read_mapped_table(std::span<const uint8_t> table, std::vector<ImageRow>* rows,
                        std::string* problem);
 
-// The kernels of a plugin on one device: loaded on first use, kept until the process ends.
-// Thread-safe; finding a kernel a second time takes no lock.
+// The kernels of a plugin on one device. They are loaded on first use and kept until the process
+// ends. Thread-safe; finding a kernel again takes no lock.
 class Kernels {
   struct Entry {
     std::string_view source_name;
@@ -52,10 +53,10 @@ class Kernels {
 
  public:
   virtual ~Kernels() = default;
-  // A device for which the plugin brings no image: find() gives OPDOCK_NOT_FOUND with `problem`.
+  // For a device for which the plugin has no image: find() returns OPDOCK_NOT_FOUND with `problem`.
   explicit Kernels(std::string problem) : problem_(std::move(problem)) {}
   Kernels(Driver* driver, opdock_device device, const ImageRow& row);
-  // The same for an image that is loaded already; `owner` keeps what `row` points at.
+  // For an image that is already loaded; `owner` keeps alive what `row` points to.
   Kernels(Driver* driver, opdock_device device, const ImageRow& row, ModuleHandle loaded,
           std::shared_ptr<const void> owner)
       : Kernels(driver, device, row) {
@@ -63,12 +64,12 @@ class Kernels {
     owner_ = std::move(owner);
   }
 
-  // Numbers the kernels as the plugin's descriptor lists them. Once, before anybody asks.
+  // Numbers the kernels in the order of the plugin's descriptor. Called once, before any look-up.
   void number(const char* const* names, uint32_t count);
-  // The name of kernel `index`; NULL: there is no such number.
+  // Returns the name of kernel number `index`, or NULL if there is no such kernel.
   const char* name_of(uint32_t index) const;
 
-  // The kernel that has this number, if it is loaded.
+  // Returns whether kernel number `index` is loaded, and stores it in *out if so.
   bool is_ready(uint32_t index, opdock_kernel** out) const {
     if (index >= numbered_.size()) return false;
     Entry* const entry = numbered_[index].entry;
@@ -76,27 +77,28 @@ class Kernels {
     *out = &entry->kernel;
     return true;
   }
-  // The kernel that has this number. On first use loads the image: the device's
-  // context must be current. may_load: false while a stream is being captured; what is not loaded
-  // is OPDOCK_UNSUPPORTED then. OPDOCK_OK and *out of NULL: the kernel is one that is made when it
-  // is asked for and has not been; Resolver::make_kernels makes it.
+  // Finds kernel number `index`. The first use loads the image, and the device's context must be
+  // current then. may_load: false while a stream is being captured; a kernel that is not loaded
+  // then gives OPDOCK_UNSUPPORTED. OPDOCK_OK with a *out of NULL means that the kernel is compiled
+  // on demand and has not been compiled yet; Resolver::make_kernels compiles it.
   Status find(uint32_t index, opdock_kernel** out, bool may_load = true);
-  // The same by its source-level name.
+  // Does the same for a kernel's name in the source.
   Status find(const char* name, opdock_kernel** out, bool may_load = true);
-  // Loads the image if that has not happened; nothing where kernels are made on demand.
+  // Loads the image if it is not loaded yet. Does nothing if kernels are compiled on demand.
   Status load();
 
  protected:
-  // Kernels that have no image until put() hands them over. description: for messages.
+  // For kernels that are compiled on demand: each has no image until put() hands it over.
+  // description: for messages.
   Kernels(opdock_device device, const std::vector<std::string>& names, std::string description);
   opdock_device device() const { return device_; }
-  // Whether there is no such name, or it has been handed over.
+  // Returns whether put() has handed over this kernel, or no kernel has this name.
   bool is_settled(std::string_view name) const;
-  // Hands over the kernel of a known name; of several only the first counts.
+  // Hands over the kernel of a known name. Only the first call for a name has an effect.
   void put(std::string_view name, const opdock_kernel& kernel);
 
  private:
-  // pairs: names in the source and in the image, which outlive this.
+  // pairs: names in the source and in the image. The strings must outlive this object.
   void index(const std::vector<std::pair<const char*, const char*>>& pairs);
   Entry* lookup(std::string_view name) const;
   Status take(Entry* entry, opdock_kernel** out, bool may_load);
@@ -110,9 +112,9 @@ class Kernels {
   opdock_device device_{};
   std::string description_;  // "the sm_90 cubin", for messages
   bool on_demand_ = false;
-  std::vector<std::string> names_;  // on demand: what the entries point at
+  std::vector<std::string> names_;  // on demand: the entries point to these
   std::span<const uint8_t> image_;
-  std::string ptx_;  // PTX goes to the driver as a NUL-terminated text
+  std::string ptx_;  // copy with a NUL at its end, which the driver requires of PTX
   std::unique_ptr<Entry[]> entries_;
   size_t count_ = 0;
   struct Numbered {
@@ -120,7 +122,9 @@ class Kernels {
     Entry* entry;  // NULL: the image has no such kernel
   };
   std::vector<Numbered> numbered_;
-  std::vector<uint32_t> slots_;  // open addressing: index + 1 of an entry; a power of two of them
+  // Hash table with open addressing; its size is a power of two. A slot holds an entry's index + 1,
+  // or 0.
+  std::vector<uint32_t> slots_;
   std::mutex mutex_;
   ModuleHandle module_ = nullptr;
   std::shared_ptr<const void> owner_;

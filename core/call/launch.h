@@ -1,5 +1,5 @@
-// What is checked of a launch, whether a plugin (opdock_host.launch) or a program
-// (opdock_launch_kernel) asks for it.
+// Checks of a launch that a plugin (opdock_host.launch) or a program (opdock_launch_kernel)
+// requests.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -13,8 +13,8 @@
 
 namespace opdock {
 
-// The launch as this host declares it: `launch` itself, or a copy in *room. NULL, and *problem
-// ("found …, wanted …; what to do"), if it cannot be launched.
+// Returns the launch in the layout of this host's opdock_launch: `launch` itself, or a copy in
+// *room. Returns NULL and sets *problem ("found …, wanted …; what to do") if it cannot be launched.
 inline const opdock_launch* read_launch(const opdock_kernel* kernel, const opdock_launch* launch,
                                         opdock_launch* room, std::string* problem) {
   if (kernel == nullptr || launch == nullptr) {

@@ -1,4 +1,4 @@
-// Aligned memory of a call's device: for outputs and workspaces.
+// Aligned memory on a call's device, for outputs and workspaces.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -9,13 +9,14 @@
 
 namespace opdock {
 
-constexpr uint64_t kAlignment = 256;  // unless more is wanted; drivers align to it
+constexpr uint64_t kAlignment = 256;  // default; drivers align to it
 
-// At a multiple of `alignment`, a power of two; std::free gives it back. NULL: there is none.
+// Allocates host memory at a multiple of `alignment`, a power of two. std::free releases it.
+// Returns NULL on failure.
 void* allocate_on_host(uint64_t bytes, uint64_t alignment);
 
-// Stream-ordered memory of the target's GPU: *memory is what is given back, *aligned lies inside it
-// at a multiple of `alignment`, a power of two.
+// Allocates stream-ordered memory on the target's GPU. The caller releases *memory; *aligned lies
+// inside it at a multiple of `alignment`, a power of two.
 Status allocate_on_device(const Target& target, void* stream, uint64_t bytes, uint64_t alignment,
                           void** memory, void** aligned);
 

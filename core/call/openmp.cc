@@ -18,7 +18,7 @@ bool look_up_symbol(const char* name, Function** function) {
   return *function != nullptr;
 }
 
-// How many objects this process has loaded so far, those since unloaded included.
+// Returns how many objects this process has loaded so far, including the ones unloaded since.
 unsigned long long count_loads() {
   unsigned long long loads = 0;
   visit_loaded_objects(
@@ -31,7 +31,8 @@ unsigned long long count_loads() {
 }
 
 std::atomic<const OpenMp*> the_runtime{nullptr};
-std::atomic<unsigned long long> loads_searched{0};  // there is none before something else is loaded
+// The number of loads at the last search that failed. Searching again is useless until it changes.
+std::atomic<unsigned long long> loads_searched{0};
 
 }  // namespace
 
@@ -48,7 +49,8 @@ const OpenMp* openmp() {
     loads_searched.store(loads, std::memory_order_relaxed);
     return nullptr;
   }
-  static const OpenMp table = found;  // by the first thread to come here; the others find the same
+  // The first thread initializes it; the others find the same functions.
+  static const OpenMp table = found;
   the_runtime.store(&table, std::memory_order_release);
   return &table;
 }

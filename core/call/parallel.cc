@@ -19,16 +19,18 @@
 namespace opdock {
 namespace {
 
-// A participant's part of the chunks, on a cache line of its own.
+// A participant's share of the chunks, on its own cache line.
 struct alignas(64) Share {
   std::atomic<uint64_t> next;
   uint64_t end;
 };
 
-// One parallel_for. Lives on its caller's stack; workers hold it only while `users` counts them.
+// One parallel_for. Lives on its caller's stack; a worker accesses it only while it is counted in
+// `users`.
 //
-// Each participant begins with a share of its own, the same in every call with these counts: what
-// it wrote in one call lies in its core's cache in the next. Then it takes what others have left.
+// Each participant begins with its own share, which is the same in every call with these counts, so
+// that its core's cache still holds what it wrote in the previous call. Afterwards it takes chunks
+// that the others have left.
 class Job {
  public:
   Job(void (*body)(void* context, uint64_t begin, uint64_t end), void* context, uint64_t count,
@@ -48,7 +50,7 @@ class Job {
     }
   }
 
-  // Takes chunks until none is left. The caller's number is 0.
+  // Takes chunks until none is left. The caller is participant 0.
   void work(uint32_t participant) {
     for (uint32_t i = 0; i < num_shares_; ++i) {
       Share& share = shares_[(participant + i) % num_shares_];
@@ -77,7 +79,7 @@ class Job {
   Share shares_[kMostShares];
 };
 
-// True in a worker and in a caller while it works: nested calls run alone.
+// True in a worker, and in a caller while it works: nested calls run on the calling thread only.
 thread_local bool is_inside = false;
 
 void work_inside(Job* job, uint32_t participant) {
@@ -88,7 +90,7 @@ void work_inside(Job* job, uint32_t participant) {
 
 class Pool {
  public:
-  // Without memory for it the caller works alone.
+  // Runs a job. If memory runs out, only the calling thread works on it.
   void run(Job* job) {
     try {
       std::lock_guard lock(mutex_);
@@ -106,7 +108,8 @@ class Pool {
   }
 
  private:
-  // Starts workers up to `wanted`; where the system refuses a thread or memory, fewer do the work.
+  // Starts workers until there are `wanted`. If the system refuses a thread or memory, fewer
+  // workers do the work.
   void start(uint32_t wanted) {
     while (workers_ < wanted) {
       try {
@@ -131,8 +134,8 @@ class Pool {
     }
   }
 
-  // The first job that another worker may join. The workers are those of the largest job so far: a
-  // smaller one is not for all of them.
+  // Returns the first job that another worker may join. There are as many workers as the largest
+  // job so far needed, and a smaller job must not use all of them.
   Job* next_job() const {
     for (Job* job : jobs_) {
       if (job->users + 1 < job->participants && !job->exhausted()) return job;
@@ -149,8 +152,8 @@ class Pool {
 
 std::atomic<Pool*> current_pool{nullptr};
 
-// A forked child has none of the workers and may have inherited a locked mutex: it starts anew. The
-// old pool is left as it is.
+// A forked child has none of the workers and may have inherited a locked mutex, so it makes a new
+// pool. The old pool is leaked.
 void forget_pool() {
   current_pool.store(nullptr, std::memory_order_relaxed);
   is_inside = false;
@@ -167,8 +170,8 @@ Pool& pool() {
   return *pool;
 }
 
-// Work of which each thread of an OpenMP region has one chunk; more, if there are fewer threads
-// than were asked for. No thread writes what another one reads.
+// Work in which each thread of an OpenMP region has one chunk, or more if the region has fewer
+// threads than were requested. No thread writes what another one reads.
 struct EvenJob {
   const OpenMp* runtime;
   void (*body)(void* context, uint64_t begin, uint64_t end);
@@ -185,13 +188,13 @@ void work_evenly(void* what) {
   is_inside = false;
 }
 
-// What each thread of an OpenMP region runs.
+// The body of each thread of an OpenMP region.
 void work_in_region(void* job) {
   work_inside(static_cast<Job*>(job), static_cast<uint32_t>(openmp()->thread_number()));
 }
 
-// Grains of a thread, below which it takes longer to take over a part of another thread's, whose
-// data lies in that one's cache, than to wait for it.
+// Grains per thread below which threads do not take over each other's chunks: taking over a chunk,
+// whose data lies in the other thread's cache, takes longer than waiting for that thread.
 constexpr uint64_t kLeastShared = 16;
 
 uint32_t count_cores() {
@@ -200,7 +203,7 @@ uint32_t count_cores() {
   return std::max(1u, std::thread::hardware_concurrency());
 }
 
-// Chunks that threads take from each other. A function of its own, for a Job is large.
+// Runs chunks that threads take from each other. Not inlined, because a Job is large.
 [[gnu::noinline]] void share(const OpenMp* shared, uint32_t threads, uint64_t count, uint64_t chunk,
                              void (*body)(void* context, uint64_t begin, uint64_t end),
                              void* context) {
@@ -239,13 +242,14 @@ void parallel_for(uint32_t threads, uint64_t count, uint64_t grain,
     body(context, 0, count);
     return;
   }
-  // Four chunks a thread even out unequal speeds; as many for each thread, where there is more than
-  // one each. Of short work OpenMP's threads, which begin at once, have one each.
+  // Four chunks per thread even out unequal speeds. Every thread gets the same number of chunks if
+  // there is more than one for each. In short work each of OpenMP's threads, which start
+  // immediately, gets one chunk.
   const bool even = shared && count / grain < threads * kLeastShared;
   uint64_t pieces = std::min<uint64_t>(count / grain, even ? threads : uint64_t{threads} * 4);
   if (pieces > threads) pieces -= pieces % threads;
   const uint64_t chunk = (count - 1) / pieces + 1;
-  // Room above count keeps a share's next chunk from wrapping.
+  // A thread may advance by up to `threads` chunks past `count`; that position must not overflow.
   if (count > UINT64_MAX - chunk * (uint64_t{threads} + 1)) {
     body(context, 0, count);
     return;
@@ -260,7 +264,7 @@ void parallel_for(uint32_t threads, uint64_t count, uint64_t grain,
 
 namespace {
 
-// noexcept: without all of its chunks the op's result would be wrong.
+// noexcept: if a chunk failed, the op's result would be wrong.
 void parallel_for_call(const opdock_call* call, uint64_t count, uint64_t grain,
                        void (*body)(void* context, uint64_t begin, uint64_t end),
                        void* context) noexcept {

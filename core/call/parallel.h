@@ -8,12 +8,13 @@
 
 namespace opdock {
 
-// The cores that this process may use, as it was when it was first asked. Any thread.
+// Returns the number of cores that this process may use, as of the first call. Any thread.
 uint32_t cpu_cores();
 
-// opdock_parallel.parallel_for by `threads` threads, the caller's own included; 0: as many as
-// OpenMP's runtime would use (call/openmp.h), or without one as there are usable cores. The threads
-// are that runtime's, or workers that start on first use, and again in a forked child.
+// Implements opdock_parallel.parallel_for with `threads` threads, including the caller. 0: as many
+// as OpenMP's runtime would use (call/openmp.h), or one per usable core if there is no such
+// runtime. The threads are the runtime's, or workers that start on first use, and again in a forked
+// child.
 void parallel_for(uint32_t threads, uint64_t count, uint64_t grain,
                   void (*body)(void* context, uint64_t begin, uint64_t end), void* context);
 

@@ -12,7 +12,7 @@
 namespace opdock {
 namespace {
 
-// A turn of an op for a scope; NULL: none is needed, which costs a test.
+// Holds a lock of an op for a scope. A NULL lock means that none is needed, which costs one test.
 class OpTurn {
  public:
   explicit OpTurn(Turn* turn) : turn_(turn) {}
@@ -32,8 +32,9 @@ class OpTurn {
   }
 
  private:
-  // Whoever is at work may be compiling, and may need what this thread holds (Python's GIL, for a
-  // hook of the program): it is given up while waiting.
+  // Waits for the lock. Its holder may be compiling, and may need a lock that this thread holds
+  // (Python's GIL, for a hook of the program), so the resolver releases that lock while this thread
+  // waits.
   opdock_status wait(Invocation* in) {
     in->function.resolver()->waiting(true);
     const Turn::Took took = turn_->take();
@@ -45,7 +46,7 @@ class OpTurn {
                       to_text(within_itself("the call of this op on " +
                                             to_text(in->target->device) + " to end")));
     }
-    turn_->give_back_as_left();  // what the op was writing is half written
+    turn_->give_back_as_left();  // the op's data may be half written
     return in->fail(OPDOCK_UNSUPPORTED,
                     to_text(left_by_fork("nobody in this op, which takes one thread at a time")));
   }
@@ -54,7 +55,7 @@ class OpTurn {
   bool taken_ = false;
 };
 
-// The serial turn is taken and the context entered.
+// The caller holds the serial lock and has entered the context.
 opdock_status prepare_once(Invocation* in) {
   Target* target = in->target;
   OpTurn turn(&target->preparing);
@@ -84,7 +85,7 @@ opdock_status prepare_once(Invocation* in) {
   return OPDOCK_OK;
 }
 
-// An op that may not be captured is refused where it would be.
+// Refuses the call if the stream is being captured; for ops that are not capture-safe.
 opdock_status refuse_capture(Invocation* in) {
   bool is_capturing = false;
   const opdock_status status = in->is_capturing(&is_capturing);
@@ -103,7 +104,7 @@ bool same_output(const opdock_output& a, const opdock_output& b) {
          std::equal(a.shape, a.shape + a.ndim, b.shape);
 }
 
-// Compares what plan answered with the op's shape rules.
+// Compares plan's outputs with the op's shape rules.
 opdock_status check_rules(Invocation* in, const opdock_value* args, const opdock_plan& plan) {
   const Schema& schema = in->function.schema();
   uint32_t output = 0;
@@ -167,7 +168,9 @@ opdock_status check_plan(Invocation* in, const opdock_value* args, const opdock_
   uint32_t left = to_check.load(std::memory_order_relaxed);
   if (left == 0) [[likely]]
     return OPDOCK_OK;
-  if (left != UINT32_MAX) {  // those are all; of two threads at once one may not be counted
+  // UINT32_MAX means that every plan is checked. If two threads decrement at once, one of the
+  // decrements may be lost.
+  if (left != UINT32_MAX) {
     to_check.compare_exchange_strong(left, left - 1, std::memory_order_relaxed);
   }
   return check_rules(in, args, plan);
@@ -175,7 +178,7 @@ opdock_status check_plan(Invocation* in, const opdock_value* args, const opdock_
 
 opdock_status prepare_target(Invocation* in) {
   if (in->target->kernels != nullptr) {
-    // First of all, so that the op's own prepare finds what it asks for.
+    // Kernels come first, so that the op's own prepare finds the ones it asks for.
     Status made = in->target->kernels->load();
     if (made.ok()) {
       made = in->function.resolver()->make_kernels(in->function, in->target, nullptr);

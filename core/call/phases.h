@@ -1,5 +1,5 @@
-// The phases of a call: what is done around op->plan, op->prepare and op->run. The usual way, a
-// thread-safe op on the CPU that is prepared, is inline; everything else is in phases.cc.
+// The phases of a call: what the host does around op->plan, op->prepare and op->run. The common
+// path, a thread-safe and prepared op on the CPU, is inline; everything else is in phases.cc.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -10,7 +10,7 @@
 
 namespace opdock {
 
-// Makes the stream's context current for a scope; nothing on the CPU.
+// Makes the stream's context current for a scope; does nothing on the CPU.
 class Context {
  public:
   explicit Context(const Target& target) : target_(target) {}
@@ -33,11 +33,12 @@ class Context {
 };
 
 void clear_outputs(opdock_output* outputs, uint32_t count);
-// op->plan, of an op that is not thread-safe.
+// Calls op->plan of an op that is not thread-safe.
 opdock_status plan_serially(Invocation* in, const opdock_value* args, uint32_t num_args,
                             opdock_plan* plan);
-// Whether what plan answered may be used: it is sound in itself, and in the first calls it is what
-// the op's shape rules give. OPDOCK_INTERNAL and a text if not.
+// Checks whether the host may use what plan answered: it must be valid in itself, and in the first
+// calls it must equal the result of the op's shape rules. Otherwise returns OPDOCK_INTERNAL and
+// writes a text.
 opdock_status check_plan(Invocation* in, const opdock_value* args, const opdock_plan& plan);
 
 // Plans into *plan, whose struct_size is the host's and whose outputs have room for in->tensors.
@@ -69,15 +70,16 @@ opdock_status check_plan(Invocation* in, const opdock_value* args, const opdock_
   return check_plan(in, args, *plan);
 }
 
-// Makes all kernels ready and prepares the op on the invocation's device, as far as that has not
-// happened: nothing is left to compile or load. The context is entered. Takes the op's lock.
+// Loads or compiles all kernels and prepares the op on the invocation's device, unless that has
+// been done; afterwards nothing is left to compile or load. The caller has entered the context.
+// Takes the op's lock.
 opdock_status prepare_target(Invocation* in);
 
-// The whole of run: lock, capture, random numbers, preparation, workspace.
+// Does everything that run may need: lock, capture check, random numbers, preparation, workspace.
 opdock_status run_in_full(Invocation* in, const opdock_plan& plan, const opdock_value* args,
                           uint32_t num_args, opdock_value* results, uint32_t num_results);
 
-// What op->run returned, while the context is still current.
+// Handles the status that op->run returned. The context must still be current.
 inline opdock_status ended(Invocation* in, opdock_status status) {
   status = in->finish(status, "run");
   if (in->extra != nullptr) [[unlikely]]
@@ -85,13 +87,13 @@ inline opdock_status ended(Invocation* in, opdock_status status) {
   return status;
 }
 
-// Runs what was planned. The context is entered, the results are checked.
+// Runs what was planned. The caller has entered the context and checked the results.
 [[gnu::always_inline]] inline opdock_status run_once(Invocation* in, const opdock_plan& plan,
                                                      const opdock_value* args, uint32_t num_args,
                                                      opdock_value* results, uint32_t num_results) {
   in->phase = Phase::kRun;
   in->args = args;
-  in->has_text = false;  // plan may have left one and gone on
+  in->has_text = false;  // plan may have written an error's text and then succeeded
   in->call.state = plan.state;
   if (!in->target->runs_directly.load(std::memory_order_acquire) ||
       (plan.workspace_bytes | plan.random_numbers) != 0) {

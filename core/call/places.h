@@ -1,4 +1,4 @@
-// The tensors among the arguments of a call, and what they are called in messages.
+// Visits the tensors among the arguments of a call, and names them for messages.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -10,10 +10,10 @@
 
 namespace opdock {
 
-// A parameter, or an element of the list that is its argument.
+// A parameter, or an element of the list passed for it.
 struct ArgumentPlace {
   uint32_t param;
-  int32_t element = -1;  // none: the argument itself
+  int32_t element = -1;  // -1: the argument itself
 };
 
 inline ArgumentPlace place_of(size_t param) {
@@ -23,15 +23,15 @@ inline ArgumentPlace place_of(size_t param, uint64_t element) {
   return {static_cast<uint32_t>(param), static_cast<int32_t>(element)};
 }
 
-// "argument 'x'", "element 1 of argument 'xs'": what messages call it.
+// Names an argument for messages: "argument 'x'", "element 1 of argument 'xs'".
 inline std::string name_of(const opdock_function& function, ArgumentPlace place) {
   std::string name;
   if (place.element >= 0) name = "element " + std::to_string(place.element) + " of ";
   return name + "argument '" + function.schema().params[place.param].name + "'";
 }
 
-// Visits every tensor of the arguments (which fit their parameters) with its place, in order;
-// f(place, value) returns false to stop.
+// Visits every tensor of the arguments in order, with its place. The arguments must fit their
+// parameters. f(place, value) returns false to stop.
 template <class F>
 bool each_tensor(const opdock_function& function, const opdock_value* args, F&& f) {
   const opdock_param* params = function.params();

@@ -16,7 +16,7 @@ opdock_generator* argument(const opdock_function& function, const opdock_value* 
   return nullptr;
 }
 
-// Advances the offset, whoever else does so at the same time; wraps round after 2^64 numbers.
+// Advances the offset atomically, as several threads may do at once; it wraps around at 2^64.
 uint64_t reserve(opdock_generator* generator, uint64_t count) {
   return __atomic_fetch_add(&generator->offset, count, __ATOMIC_RELAXED);
 }

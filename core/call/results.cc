@@ -10,7 +10,8 @@
 namespace opdock {
 namespace {
 
-// A list of tensors of the host's. The list stands first, so that its address is the whole's.
+// A list of tensors that the host owns. The list is the first member, so that its address is the
+// address of the whole struct.
 struct OwnedList {
   opdock_list list{};
   std::unique_ptr<opdock_value[]> items;
@@ -66,7 +67,7 @@ opdock_status ResultSet::refuse(uint32_t i, const std::string& text) {
   return in_.fail(OPDOCK_INVALID_ARGUMENT, "result " + std::to_string(i) + ": " + text);
 }
 
-// The caller's value of a result with `n` fresh tensors, into to[0 … n).
+// Reads the caller's value of result `i`, which has `n` fresh tensors, into to[0 … n).
 opdock_status ResultSet::take_one(uint32_t i, bool may_lack, opdock_tensor** to) {
   const opdock_value& value = callers_[i];
   const uint32_t n = in_.tensors_of(i);
@@ -182,11 +183,11 @@ opdock_value* ResultSet::for_run(const opdock_value* args) {
     const bool is_made = (made_ >> i & 1) != 0;
     if (result.param >= 0) {
       own_[i] = args[result.param];
-      own_[i].flags &= ~OPDOCK_VALUE_OWNED;  // whoever holds the argument frees it, once
+      own_[i].flags &= ~OPDOCK_VALUE_OWNED;  // only the argument's holder frees it
     } else if (result.tag != OPDOCK_TAG_TENSOR) {
       own_[i] = {};
     } else if (!is_made) {
-      own_[i] = callers_[i];  // with its flags: it may be what an earlier call has allocated
+      own_[i] = callers_[i];  // keeps its flags, because an earlier call may have allocated it
     }
   }
   return own_;

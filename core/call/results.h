@@ -1,5 +1,5 @@
-// The results of one call: the values that the caller hands in and gets back, the fresh tensors
-// among them, and what the op's run sees.
+// The results of one call: the values that the caller passes in and gets back, the fresh tensors
+// among them, and the values that the op's run sees.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -11,8 +11,8 @@
 
 namespace opdock {
 
-// Lives on the stack of the thread that calls, between plan and the end of run. What it has made
-// and not handed over goes with it.
+// Lives on the calling thread's stack from plan to the end of run. Its destructor releases whatever
+// it has made and not handed over.
 class ResultSet {
  public:
   ResultSet(Invocation* in, opdock_value* callers, uint32_t count)
@@ -24,17 +24,19 @@ class ResultSet {
   ResultSet(const ResultSet&) = delete;
   ResultSet& operator=(const ResultSet&) = delete;
 
-  // Takes the caller's values apart and checks them against the plan. may_lack: what is
-  // OPDOCK_TAG_NONE is to be allocated.
+  // Splits the caller's values into tensors and checks them against the plan. may_lack: the host
+  // allocates the values that are OPDOCK_TAG_NONE.
   opdock_status take(const opdock_plan& plan, bool may_lack, const ErrorBuffer& error);
-  // The fresh tensors of all results, as opdock_plan.outputs has them; NULL: not allocated yet.
+  // The fresh tensors of all results, in the order of opdock_plan.outputs; NULL if not yet
+  // allocated.
   opdock_tensor* const* tensors() const { return tensors_; }
 
-  // Allocates those that lack; the context is entered.
+  // Allocates the missing tensors. The caller has entered the context.
   opdock_status allocate(const opdock_plan& plan, const ErrorBuffer& error);
-  // What run is to see.
+  // Returns the values that run gets.
   opdock_value* for_run(const opdock_value* args);
-  // After run: checks what it has set, and gives all to the caller if `status` is good.
+  // After run: checks the values that run has set, and gives all results to the caller if `status`
+  // is OPDOCK_OK.
   opdock_status hand_over(opdock_status status);
 
  private:
@@ -45,15 +47,15 @@ class ResultSet {
   Invocation& in_;
   opdock_value* callers_;
   uint32_t count_;
-  bool has_made_ = false;  // an allocation, a list or an object is ours
+  bool has_made_ = false;  // this object still owns an allocation, a list or an object
   opdock_tensor** tensors_ = few_;
   std::unique_ptr<opdock_tensor*[]> many_;
   opdock_tensor* few_[kMaxReturns];
-  opdock_value own_[kMaxReturns];  // of run; filled in by allocate() and for_run()
-  uint32_t made_ = 0;              // a bit a result: own_ holds what is ours
+  opdock_value own_[kMaxReturns];  // the values for run; filled in by allocate() and for_run()
+  uint32_t made_ = 0;              // bit i: this object owns the value in own_[i]
 };
 
-// opdock_value_free.
+// Implements opdock_value_free.
 void free_value(opdock_value* value);
 
 }  // namespace opdock

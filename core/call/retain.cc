@@ -8,7 +8,8 @@
 #include "call/invocation.h"
 #include "call/places.h"
 
-// What an op holds: what the program kept for it, and who takes it back.
+// The reference that an op holds: the handle of the program's keeper, and the function to release
+// it.
 struct opdock_retained {
   void* kept;
   void (*release)(void* kept);

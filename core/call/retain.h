@@ -1,4 +1,4 @@
-// Arguments that an op keeps after run has returned: extension "opdock.retain/1".
+// Lets an op keep arguments after run has returned: extension "opdock.retain/1".
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -18,16 +18,16 @@
 namespace opdock {
 namespace {
 
-// Never destroyed: calls may still run while static objects are.
+// Never destroyed: calls may still run while static objects are being destroyed.
 struct Targets {
   Mutex mutex;
   std::map<std::tuple<const opdock_op*, int32_t, int32_t>, std::unique_ptr<Target>> targets;
-  std::map<const opdock_op*, std::unique_ptr<Turn>> serial;  // one an op, not one a device
+  std::map<const opdock_op*, std::unique_ptr<Turn>> serial;  // one per op, for all devices
 };
 Targets& targets_here = *new Targets;
 
-// A plan that departs from the rules departs in the first calls already, if the arguments are of
-// the kinds that the op is used with. `opdock test` has all of them checked.
+// An op whose plans break its rules does so in its first calls already, if their arguments are of
+// the kinds that the op is normally used with. `opdock test` has all plans checked.
 uint32_t plans_to_check() {
   constexpr uint32_t kFirst = 8;
   const char* asked = secure_getenv("OPDOCK_CHECK_PLANS");

@@ -1,4 +1,4 @@
-// What the host checks of every tensor, quickly; the texts are made only when something is wrong.
+// The checks that the host makes of every tensor. They are fast; texts are made only on errors.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -13,18 +13,19 @@ using views::element_bytes;
 
 enum class TensorProblem : uint8_t {
   kNone,
-  kNull,        // no tensor behind the pointer
+  kNull,        // the pointer to the tensor is NULL
   kDimensions,  // ndim below 0 or above OPDOCK_MAX_NDIM
   kNoShape,     // shape NULL with ndim > 0
   kNoStrides,   // strides NULL with ndim > 0
   kDtype,       // no bits or no lanes
   kSize,        // a negative size
-  kTooLarge,    // 2^63 or more elements, or bytes between the first and the last
-  kNoData,      // data NULL with elements
-  kDevice,      // no device type of this interface, or a negative index
+  kTooLarge,    // 2^63 or more bytes, of all elements or from the first to the last
+  kNoData,      // data is NULL, but there are elements
+  kDevice,      // a device type that this interface does not have, or a negative index
 };
 
-// The tensor by itself. flags: of its opdock_value; with OPDOCK_VALUE_NO_DATA data may be NULL.
+// Checks one tensor by itself. flags: of its opdock_value; OPDOCK_VALUE_NO_DATA allows data of
+// NULL.
 inline TensorProblem check_tensor(const opdock_tensor* tensor, uint32_t flags) {
   if (tensor == nullptr) return TensorProblem::kNull;
   const opdock_tensor& x = *tensor;
@@ -58,18 +59,18 @@ inline TensorProblem check_tensor(const opdock_tensor* tensor, uint32_t flags) {
   return TensorProblem::kNone;
 }
 
-// "found …, wanted …; what to do", for a problem that check_tensor gave.
+// Describes a problem that check_tensor() found: "found …, wanted …; what to do".
 std::string describe(TensorProblem problem, const opdock_tensor* tensor);
 
-// Same memory, shape and strides.
+// Returns whether both tensors have the same memory, dtype, shape and strides.
 bool same_view(const opdock_tensor& a, const opdock_tensor& b);
 
-// "found strides … for shape …, by which several elements share an address", for a tensor (checked)
-// that is to be written and in which that is so; else "". Where it takes too long to decide the
-// text says so.
+// Checks a tensor that is to be written, and that check_tensor() has accepted. Returns "found
+// strides … for shape …, by which several elements share an address" if they do, else "". If
+// deciding takes too long, the text says so.
 std::string self_overlap(int32_t ndim, const int64_t* shape, const int64_t* strides);
 
-// "[2, 3]".
+// Formats sizes or strides: "[2, 3]".
 std::string shape_text(int32_t ndim, const int64_t* values);
 
 }  // namespace opdock

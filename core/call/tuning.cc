@@ -11,24 +11,25 @@
 
 namespace opdock {
 
-// Never destroyed: calls may still run while static objects are.
+// Never destroyed: calls may still run while static objects are being destroyed.
 struct Tunings {
   Mutex mutex;
   std::map<TuningScope, std::unique_ptr<Tuning>> all;
   bool is_measuring = false;
-  std::optional<int32_t> choice;     // what is answered to
-  std::optional<uint64_t> question;  // this one, or to all
-  std::map<std::tuple<const Tuning*, std::string, uint64_t>, uint32_t> asked;  // how many ways
+  std::optional<int32_t> choice;     // the answer while choices are measured
+  std::optional<uint64_t> question;  // the question that gets this answer; none: all questions
+  std::map<std::tuple<const Tuning*, std::string, uint64_t>, uint32_t> asked;  // number of choices
 
-  // The mutex is held.
+  // The caller holds the mutex.
   void publish_all() {
     for (const auto& [scope, tuning] : all) tuning->publish(is_measuring);
   }
-  // What to answer while ways are measured, if it is not what is stored.
+  // Records a question that was asked while choices are measured. Returns the answer that replaces
+  // the stored one, if any.
   std::optional<int32_t> record(const Tuning* tuning, const std::string& op, uint64_t asked_one,
                                 uint32_t count) {
     const std::lock_guard lock(mutex);
-    if (!is_measuring) return {};  // the table was read before that ended
+    if (!is_measuring) return {};  // measuring ended after the caller had read the table
     asked[{tuning, op, asked_one}] = count;
     return !question || *question == asked_one ? choice : std::nullopt;
   }
@@ -71,11 +72,11 @@ int32_t Tuning::look_up(const Table& table, const opdock_call* call, uint64_t qu
       return OPDOCK_OK;
     });
   }
-  // What was stored for a plugin that numbered its ways otherwise must break no call.
+  // An answer that was stored for a plugin with other numbers must not break the call.
   return found >= 0 && static_cast<uint32_t>(found) < count ? found : -1;
 }
 
-// The mutex of Tunings is held.
+// The caller holds the mutex of Tunings.
 void Tuning::publish(bool is_measuring) {
   std::unique_ptr<Table> table;
   if (is_measuring || !choices_.empty()) {
@@ -87,7 +88,7 @@ void Tuning::publish(bool is_measuring) {
       while (table->slots[at].choice >= 0) at = (at + 1) & (table->slots.size() - 1);
       table->slots[at] = {question, choice};
     }
-    tables_.push_back(nullptr);  // first, as this may throw
+    tables_.push_back(nullptr);  // first, because it may throw
   }
   table_.store(table.get(), std::memory_order_release);
   if (table != nullptr) tables_.back() = std::move(table);

@@ -1,4 +1,5 @@
-// Which way to launch an op was measured to be the fastest: extension "opdock.tuning/1".
+// Tells a plugin which of several ways to launch an op was measured to be the fastest: extension
+// "opdock.tuning/1".
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -16,7 +17,7 @@
 
 namespace opdock {
 
-// What measured choices hold for: one build of a plugin on one kind of device.
+// Measured choices are valid for one build of a plugin on one kind of device.
 struct TuningScope {
   std::string plugin;
   std::string version;
@@ -27,13 +28,14 @@ struct TuningScope {
 
 using TunedChoices = std::vector<std::pair<uint64_t, int32_t>>;  // question, choice
 
-// What a plugin's ops on a device get as answers. Lives until the process ends; any thread.
+// The answers for a plugin's ops on one device. Lives until the process ends; any thread.
 class Tuning {
  public:
   explicit Tuning(TuningScope scope) : scope_(std::move(scope)) {}
   const TuningScope& scope() const { return scope_; }
 
-  // -1: nothing is known, or what is known is no number below count.
+  // Returns the fastest choice. -1: nothing was measured, or the stored choice is not below
+  // `count`.
   int32_t choice(const opdock_call* call, uint64_t question, uint32_t count) const {
     const Table* const table = table_.load(std::memory_order_acquire);
     return table == nullptr ? -1 : look_up(*table, call, question, count);
@@ -41,7 +43,8 @@ class Tuning {
 
  private:
   friend struct Tunings;
-  // Never changed once it is published. Open addressing, a power of two of slots, one of them free.
+  // A hash table with open addressing, never changed once it is published. The number of slots is a
+  // power of two, and at least one slot is free.
   struct Table {
     struct Slot {
       uint64_t question;
@@ -62,30 +65,33 @@ class Tuning {
   const TuningScope scope_;
   std::atomic<const Table*> table_{nullptr};
   TunedChoices choices_;
-  // Those before are kept, as calls may be reading them; measuring alone makes new ones.
+  // Former tables are kept, because calls may still be reading them. Only measuring and retune()
+  // add new ones.
   std::vector<std::unique_ptr<const Table>> tables_;
 };
 
-// The one of the scope, for every runtime of the process; NULL if none has been made.
+// Returns the tuning of a scope, which all runtimes of the process share; NULL if there is none
+// yet.
 Tuning* find_tuning(const TuningScope& scope);
-// The same, made with `known` by the first caller.
+// Does the same, but creates the tuning with `known` if there is none yet.
 Tuning* intern_tuning(const TuningScope& scope, const TunedChoices& known);
-// Has the scope's calls of this process go by other choices from now on. Nothing if none has been
-// loaded that the scope is about.
+// Replaces the choices for the scope's calls in this process from now on. Has no effect if the
+// scope has no tuning yet.
 void retune(const TuningScope& scope, const TunedChoices& choices);
 
-// A question that was asked while ways were measured.
+// A question that an op asked while choices were measured.
 struct AskedQuestion {
   TuningScope scope;
   std::string op;
   uint64_t question;
-  uint32_t count;  // of the ways
+  uint32_t count;  // number of choices
 };
-// From now on all questions of this process are recorded. With a choice, also -1, `question`, or
-// without one every question, is answered with it; the others as they are without.
+// Records all questions of this process from now on. If `choice` is given (-1 included), it becomes
+// the answer to `question`, or without a `question` to every question; other questions are answered
+// as usual.
 void measure_ways(std::optional<uint64_t> question, std::optional<int32_t> choice);
 void stop_measuring();
-// Those that were asked since this was last called, each once, in the order of their numbers.
+// Returns the questions asked since the last call, each once, sorted by scope, op and number.
 std::vector<AskedQuestion> take_asked();
 
 // The extension's table; static.

@@ -9,9 +9,9 @@
 namespace opdock {
 namespace {
 
-constexpr uint64_t kKeepBytes = uint64_t{64} << 20;  // a thread keeps a buffer of at most this size
+constexpr uint64_t kKeepBytes = uint64_t{64} << 20;  // a thread keeps no larger buffer
 
-// A thread's buffer, kept from call to call.
+// A thread's buffer, reused from call to call.
 struct Scratch {
   void* memory = nullptr;
   uint64_t bytes = 0;

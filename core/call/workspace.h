@@ -1,4 +1,4 @@
-// Scratch memory for one run: the caller's, a thread's own buffer on the CPU, or stream-ordered
+// Workspace for one run: the caller's memory, a thread's own buffer on the CPU, or stream-ordered
 // device memory.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
@@ -9,7 +9,7 @@
 
 namespace opdock {
 
-// Gives call.workspace to an invocation and takes it back when it goes out of scope.
+// Sets an invocation's call.workspace, and releases the memory at the end of the scope.
 class Workspace {
  public:
   explicit Workspace(Invocation* invocation) : in_(*invocation) {}
@@ -19,7 +19,7 @@ class Workspace {
   Workspace(const Workspace&) = delete;
   Workspace& operator=(const Workspace&) = delete;
 
-  // bytes > 0. given: the caller's memory of given_bytes, or NULL for the host's.
+  // bytes > 0. given: the caller's memory of given_bytes, or NULL to let the host allocate.
   opdock_status acquire(uint64_t bytes, uint64_t alignment, void* given, uint64_t given_bytes);
 
  private:
