@@ -19,15 +19,16 @@ struct Name {
   const char* symbol;
   bool has_long;
 };
-// SciPy's builds, which NumPy's wheels bring, have names of their own.
+// SciPy's builds of OpenBLAS, which NumPy's wheels contain, rename their symbols.
 constexpr Name kNames[] = {
     {"scipy_sgemm_64_", true}, {"scipy_sgemm_", false}, {"sgemm_64_", true}, {"sgemm_", false}};
 
-// Parts of file names, the best first: torch's own shares its threads with Opdock.
+// Beginnings of file names, in order of preference. The BLAS in libtorch_cpu comes first because it
+// shares its threads with Opdock.
 constexpr std::string_view kParts[] = {"libtorch_cpu.", "libmkl_rt.", "libscipy_openblas",
                                        "libopenblas",   "libblis",    "libnvpl_blas_lp64",
                                        "libarmpl",      "libblas."};
-// What the loader finds if the process has none.
+// Names to give to the loader if the process has loaded no BLAS.
 constexpr const char* kSystem[] = {"libmkl_rt.so.2", "libopenblas.so.0", "libblis.so.4",
                                    "libblas.so.3"};
 
@@ -74,8 +75,8 @@ bool find(const std::vector<std::string>& paths, Blas* out) {
   return false;
 }
 
-// OpenMP's threads are not there after a fork, and its runtime does not notice (GNU's waits for
-// them for ever); OpenBLAS with threads of its own starts them again.
+// OpenMP's threads no longer exist after a fork, and its runtime does not notice (GNU's waits for
+// them forever). An OpenBLAS with its own threads restarts them.
 bool survives_fork(const Blas& blas) {
   return blas.path.find("libscipy_openblas") != std::string::npos;
 }
@@ -97,7 +98,7 @@ const Blas* find_blas(Reason* why) {
     if (loads_searched.load(std::memory_order_relaxed) != loaded.loads) {
       Blas found;
       if (find(loaded.paths, &found)) {
-        static const Blas blas = found;  // by the first thread to come here
+        static const Blas blas = found;  // the first thread initializes it
         the_blas.store(known = &blas, std::memory_order_release);
       } else {
         loads_searched.store(loaded_objects().loads, std::memory_order_relaxed);

@@ -1,4 +1,5 @@
-// A BLAS on the CPU: what the process has loaded already (NumPy's, torch's), or the system's.
+// Finds a BLAS for the CPU: one that the process has already loaded (NumPy's, torch's), or the
+// system's.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -9,8 +10,9 @@
 
 namespace opdock::gemm {
 
-// The Fortran routine SGEMM. Its integers are passed by address: one of 64 bits is also right for a
-// library whose own have 32, as machines here are little-endian, if the number fits.
+// The Fortran routine SGEMM. Its integers are passed by address. The address of a 64-bit integer
+// also works for a library with 32-bit integers if the number fits, because the supported machines
+// are little-endian.
 using Sgemm = void (*)(const char* transpose_a, const char* transpose_b, const int64_t* m,
                        const int64_t* n, const int64_t* k, const float* alpha, const float* a,
                        const int64_t* lda, const float* b, const int64_t* ldb, const float* beta,
@@ -18,12 +20,13 @@ using Sgemm = void (*)(const char* transpose_a, const char* transpose_b, const i
 
 struct Blas {
   Sgemm sgemm = nullptr;
-  bool has_long = false;  // its integers have 64 bits
+  bool has_long = false;  // the library's integers have 64 bits
   std::string path;
 };
 
-// The library, or NULL and *why (gemm-library-missing). Looks again once the process has loaded
-// something more. After a fork only a library whose threads survive it. Any thread.
+// Returns the library, or NULL and *why (gemm-library-missing, gemm-library-unfit). Searches again
+// after the process has loaded another object. In a forked process it returns only a library whose
+// threads survive a fork. Any thread.
 const Blas* find_blas(Reason* why);
 
 }  // namespace opdock::gemm

@@ -11,10 +11,10 @@
 namespace opdock::gemm {
 namespace {
 
-// A thread is worth waking for some ten microseconds of work.
+// Waking a thread pays off for about ten microseconds of work or more.
 constexpr uint64_t kGrainElements = 1 << 14;
 
-// body(p, begin, end) on the call's threads.
+// Runs body(p, begin, end) on the call's threads.
 void share(const opdock_call* call, const Product& p, uint64_t count, uint64_t grain,
            void (*body)(const Product& p, uint64_t begin, uint64_t end)) {
   struct Context {
@@ -40,11 +40,11 @@ void share_rows(const opdock_call* call, const Product& p,
 
 bool suits_blas(const Product& p) {
   if (p.a.element != kFloat32 || p.a.scale != nullptr || p.b.scale != nullptr) return false;
-  // The product would write over C before it is needed.
+  // The residual is added after the product, which would overwrite C if C is D itself.
   return !(p.finish.residual && is_in_place(p));
 }
 
-// Whether the library's integers hold the sizes and strides.
+// Returns whether the library's integers can hold the strides.
 bool fits(const Blas& blas, const Product& p) {
   return blas.has_long || std::max({stride_of(p.a), stride_of(p.b), stride_of(p.d)}) <= INT32_MAX;
 }
@@ -52,7 +52,7 @@ bool fits(const Blas& blas, const Product& p) {
 void run_blas(const opdock_call* call, const Blas& blas, const Product& p) {
   const bool adds_c = has_c(p) && !p.finish.residual;
   if (adds_c && !is_in_place(p)) share_rows(call, p, copy_rows);
-  // Row-major is column-major transposed: D' = op(B)' op(A)'.
+  // A row-major matrix is the transpose of a column-major one: D' = op(B)' op(A)'.
   const auto transpose = [](const Operand& x) { return x.transposed ? "T" : "N"; };
   const int64_t m = p.m, n = p.n, k = p.k;
   const int64_t lda = stride_of(p.a), ldb = stride_of(p.b), ldd = stride_of(p.d);

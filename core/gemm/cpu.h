@@ -1,4 +1,4 @@
-// Products on the CPU.
+// Matrix products on the CPU.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -6,8 +6,9 @@
 
 namespace opdock::gemm {
 
-// By a BLAS where it has the dtype, else by our own loop on the call's threads; that a BLAS is
-// missing goes to the call's log, once in a process. Blocks until it is done.
+// Uses a BLAS if it supports the dtype, else Opdock's own loop on the call's threads. Writes a
+// warning to the call's log, once per process, if no BLAS is found. Returns when the product is
+// complete.
 void run_on_cpu(const opdock_call* call, const Product& p);
 
 }  // namespace opdock::gemm

@@ -17,16 +17,17 @@ namespace {
 
 using namespace cublaslt;
 
-constexpr size_t kMostPlans = 4096;  // of a thread on a device; all are dropped then
+constexpr size_t kMostPlans = 4096;  // per thread and device; at this number all plans are dropped
 constexpr uint32_t kMostAlignment = 256;
 
-// What distinguishes products whose algorithms may differ. Compared and hashed as bytes: no gaps.
+// Distinguishes products whose algorithms may differ. Compared and hashed as bytes, so it must have
+// no padding.
 struct Key {
   int64_t m, n, k, batch;
   int64_t strides[4];  // of a, b, c, d
   int64_t batch_strides[4];
   uint64_t most_workspace;
-  uint16_t alignments[5];  // of their addresses, and of the bias's
+  uint16_t alignments[5];  // of the operands' addresses, and of the bias's
   uint8_t elements[5];
   uint8_t flags;  // TF32
   uint8_t activation;
@@ -50,14 +51,14 @@ struct KeyHash {
   }
 };
 
-// An address that is not known yet is a fresh result's, which is aligned well.
+// An address that is not known yet (NULL) is assumed to be well aligned, as fresh results are.
 uint16_t alignment_of(const void* address) {
   const auto bits = reinterpret_cast<uintptr_t>(address) | kMostAlignment;
   return static_cast<uint16_t>(bits & ~(bits - 1));
 }
 
 uint64_t most_workspace(const opdock_device_facts& facts) {
-  return facts.arch_major >= 9 ? 32u << 20 : 4u << 20;  // what NVIDIA recommends
+  return facts.arch_major >= 9 ? 32u << 20 : 4u << 20;  // NVIDIA's recommendation
 }
 
 Key key_of(const Product& p, uint32_t flags, uint64_t workspace) {
@@ -105,9 +106,9 @@ int type_of(int element) {
   }
 }
 
-// Descriptors and the algorithm for a key. The library is column-major, so it gets the operands
-// swapped: D' = op(B)' op(A)'. With the order ROW instead it has no bias along a row, and fewer
-// algorithms.
+// The descriptors and the algorithm for a key. The library is column-major, so it gets the operands
+// swapped: D' = op(B)' op(A)'. With the order ROW instead, the library has no bias along a row and
+// fewer algorithms.
 class LtPlan {
  public:
   explicit LtPlan(const Api& api) : api_(api) {}
@@ -119,13 +120,13 @@ class LtPlan {
   LtPlan(const LtPlan&) = delete;
   LtPlan& operator=(const LtPlan&) = delete;
 
-  // An unusable one is kept too: `result` says why.
+  // A plan that cannot be used is kept, too; `result` says why.
   void make(Handle handle, const Product& p, const Key& key) {
     result = describe(p, key);
     if (result == kSuccess) result = choose(handle, key);
   }
 
-  // Addresses are the call's; all else is in the descriptors.
+  // Only the addresses come from the call; everything else is in the descriptors.
   Result enqueue(Handle handle, const Product& p, void* workspace, LtStream stream) {
     Result done = set_addresses(p);
     if (done != kSuccess) return done;
@@ -157,7 +158,8 @@ class LtPlan {
     if (done == kSuccess && p.d.scale != nullptr) done = set(kDScalePointer, p.d.scale);
     return done;
   }
-  // rows, columns: as stored.
+  // rows, columns: of the matrix in the product; a transposed matrix is stored with the two
+  // swapped.
   Result add(int which, const Operand& x, int64_t rows, int64_t columns, int64_t batch) {
     if (x.transposed) std::swap(rows, columns);
     Result done = api_.cublasLtMatrixLayoutCreate(&layouts_[which], type_of(x.element),
@@ -220,7 +222,7 @@ class LtPlan {
                                                  &found);
     api_.cublasLtMatmulPreferenceDestroy(preference);
     if (done != kSuccess) return done;
-    // More workspace than was offered would be written beyond its end.
+    // An algorithm that needs more workspace than offered would write beyond the end of it.
     const bool is_usable = best.state == kSuccess && best.workspace_bytes <= key.most_workspace;
     if (found < 1 || !is_usable) return kNotSupported;
     algo_ = best.algo;
@@ -234,7 +236,7 @@ class LtPlan {
   Algo algo_{};
 };
 
-// A handle on a device, used by one thread at a time, and what has been chosen with it.
+// A library handle for a device, used by one thread at a time, with the plans made for it.
 class LtState {
  public:
   LtState(const Api& api, Handle handle) : api_(api), handle_(handle) {}
@@ -281,7 +283,8 @@ LtState* lt_state(GpuCall* gpu, Reason* why) {
   return slot = new LtState(*api, handle);
 }
 
-// The library does not do such products; anything else is a failure.
+// Returns whether the result means that the library does not support such products. Any other
+// result is a failure.
 bool declines(Result result) {
   return result == kNotSupported || result == kInvalidValue || result == kArchMismatch;
 }

@@ -1,4 +1,4 @@
-// Products by cuBLASLt.
+// Matrix products by cuBLASLt.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -9,11 +9,12 @@
 
 namespace opdock::gemm {
 
-// What it may need of workspace beside the sums: what is known of the product, else the most.
+// Returns how much workspace the library needs in addition to the sums: the size that this thread's
+// plan for the product needs, or the maximum if there is no plan yet.
 uint64_t cublaslt_workspace(const opdock_call* call, const Product& p, uint32_t flags);
 
-// Opens the library and makes this thread's handle for the device. False and *why: none can be
-// used.
+// Opens the library and creates this thread's handle for the device. Returns false and sets *why if
+// the library cannot be used.
 bool prepare_cublaslt(GpuCall* gpu, Reason* why);
 
 Done run_cublaslt(GpuCall* gpu, const Product& p, uint32_t flags, void* workspace,

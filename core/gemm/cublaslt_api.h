@@ -1,5 +1,5 @@
 // The part of cuBLASLt that Opdock uses, declared here so that building needs no toolkit. Names and
-// numbers are those of the cuBLAS reference; tests/gemm compares them with NVIDIA's header.
+// values are from the cuBLAS reference; tests/gemm compares them with NVIDIA's header.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -51,7 +51,7 @@ inline constexpr int kDScalePointer = 20;
 // cublasLtEpilogue_t
 inline constexpr uint32_t kEpilogueDefault = 1;
 inline constexpr uint32_t kEpilogueBias = 4;
-inline constexpr uint32_t kEpilogueGelu = 32;  // by tanh
+inline constexpr uint32_t kEpilogueGelu = 32;  // tanh approximation
 
 // cublasLtMatrixLayoutAttribute_t, CUBLASLT_MATRIX_LAYOUT_…
 inline constexpr int kBatchCount = 5;
@@ -65,8 +65,8 @@ inline constexpr int kMinAlignmentBBytes = 6;
 inline constexpr int kMinAlignmentCBytes = 7;
 inline constexpr int kMinAlignmentDBytes = 8;
 
-// cublasLtReductionScheme_t: the one that adds the parts of a sum up in float and in one order
-// (…COMPUTE_TYPE); …OUTPUT_TYPE rounds each part, …INPLACE has no order.
+// cublasLtReductionScheme_t: …COMPUTE_TYPE adds the parts of a sum in float and in a fixed order;
+// …OUTPUT_TYPE rounds each part, and …INPLACE has no fixed order.
 inline constexpr uint32_t kReductionInFloat = 2;
 
 struct Algo {  // cublasLtMatmulAlgo_t

@@ -40,7 +40,7 @@ void fill(ApiSymbols* symbols, Api* api) {
   symbols->need("cublasLtMatmulPreferenceSetAttribute", &api->cublasLtMatmulPreferenceSetAttribute);
 }
 
-// "libcublasLt.so.12.9.1" is of CUDA 12.
+// Returns 12 for "libcublasLt.so.12.9.1", which belongs to CUDA 12.
 uint32_t major_of(const std::string& path) {
   const size_t at = path.rfind(kPrefix);
   if (at == std::string::npos) return 0;
@@ -54,7 +54,8 @@ uint32_t driver_major(Driver* driver) {
   return get != nullptr && get(&version) == 0 ? static_cast<uint32_t>(version / 1000) : 0;
 }
 
-// Status.status: OPDOCK_NOT_FOUND for missing, else unfit.
+// The returned status is OPDOCK_NOT_FOUND if there is no library, and another error if none is
+// usable.
 Status open(Driver* driver, void** out) {
   const std::string& named = gemm::wanted_library();
   if (!named.empty()) {

@@ -1,4 +1,4 @@
-// cuBLASLt, opened at run time.
+// Finds cuBLASLt at run time and opens it.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -8,13 +8,15 @@
 
 namespace opdock::cublaslt {
 
-// The library that the process has loaded already, else the newest that the driver takes of those
-// in wheels, conda, CUDA_HOME and the system; OPDOCK_GEMM may name one. NULL and *why
-// (gemm-library-missing, gemm-library-unfit). The first call decides. Any thread; may block.
+// Returns the functions of the library that the process has already loaded. If there is none, opens
+// the newest one that the driver supports among those in wheels, conda, CUDA_HOME and the system.
+// OPDOCK_GEMM can name a library instead. Returns NULL and sets *why (gemm-library-missing,
+// gemm-library-unfit) on failure. The first call decides for the whole process. Any thread; may
+// block.
 const Api* open_library(Driver* driver, Reason* why);
 
-// Whether it has been found that there is none, or that it does not work here: nothing is planned
-// for it any more.
+// Returns whether an earlier attempt found no library, or one that does not work here. No product
+// is planned for the library after that.
 bool is_known_missing();
 void give_up();
 

@@ -13,7 +13,7 @@
 namespace opdock::gemm {
 namespace {
 
-// What was said so far, of each code.
+// Whether the warning of each code has been logged.
 std::atomic<bool> said_missing{false}, said_unfit{false}, said_declined{false};
 
 std::atomic<bool>* said_of(Code code) {
@@ -35,7 +35,7 @@ void split_for(const opdock_call* call, const Product& p, Split* split) {
   split_product(p, is_amd(call) ? kRocblas : kCublaslt, split);
 }
 
-// Which of our own kernels does the whole product.
+// Returns which of Opdock's own kernels computes the whole product.
 OwnKernel plain_kernel(const Product& p) {
   return is_integer(p) ? kMultiplyIntegers : kMultiplyFloats;
 }

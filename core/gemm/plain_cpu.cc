@@ -10,7 +10,7 @@
 namespace opdock::gemm {
 namespace {
 
-// A tile's sums and its parts of A and B: 80 KiB of the thread's stack.
+// A tile's sums and its parts of A and B take 80 KiB of the thread's stack.
 constexpr int kRows = 64, kColumns = 64, kDepth = 128;
 constexpr int kLanes = 4, kBlockRows = 4, kBlockColumns = 2 * kLanes;
 
@@ -24,7 +24,7 @@ struct Math {
   static float exp(float x) { return std::exp(x); }
 };
 
-// `count` elements from element `at` on, `stride` apart, as T.
+// Loads `count` elements as T, from element `at` on and `stride` apart.
 template <class T>
 void load(const void* data, int element, int64_t at, int64_t stride, int64_t count, T* out) {
   const auto each = [&](auto&& convert, auto* typed) {
@@ -78,7 +78,8 @@ float scale_of(const Operand& operand, int64_t index) {
   return operand.scale[operand.scales ? index : 0];
 }
 
-// Sums of one row of D, from column `first` on, that alpha has multiplied; C counts if with_c.
+// Finishes the sums of one row of D from column `first` on. They are already multiplied by alpha.
+// Adds C only if with_c.
 void finish_row(const Product& p, int64_t batch, int64_t row, int64_t first, int64_t count,
                 const float* sums, bool with_c) {
   const Finish& how = p.finish;
@@ -105,7 +106,7 @@ struct Tile {
   alignas(64) T a[kRows][kDepth];
   alignas(64) T b[kDepth][kColumns];
 
-  // Rows and columns beyond the product are zeros, so that all blocks are whole.
+  // Rows and columns beyond the product are filled with zeros, so that all blocks are complete.
   void take_a(const Product& p, int64_t batch, int64_t row, int64_t k, int64_t rows,
               int64_t depth) {
     const int64_t at = batch * p.a.batch_stride + row * p.a.row_stride + k * p.a.column_stride;

@@ -1,4 +1,5 @@
-// Products on the CPU by a loop of our own: for what no BLAS computes, or where there is none.
+// Matrix products on the CPU by Opdock's own loop, for products that no BLAS computes, or if there
+// is no BLAS.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -8,16 +9,16 @@
 
 namespace opdock::gemm {
 
-// How many tiles D has. They are independent of each other; each element's sum is made in one
-// order, whoever computes its tile.
+// Returns how many tiles D has. Tiles are independent of each other. The order of the terms in each
+// element's sum is fixed, whichever thread computes its tile.
 uint64_t count_tiles(const Product& p);
 void multiply_tiles(const Product& p, uint64_t begin, uint64_t end);
 
-// Rows of all matrices of the batch, counted through: D's float32 sums become its results. alpha is
-// in them already, and C unless it is a residual.
+// Turns D's float32 sums into its results. Rows are numbered through all matrices of the batch. The
+// sums already include alpha, and also C unless it is a residual.
 void finish_rows(const Product& p, uint64_t begin, uint64_t end);
 
-// C into D, of the same dtype float32, rows as above.
+// Copies rows of C to D, both of dtype float32. Rows are numbered as in finish_rows().
 void copy_rows(const Product& p, uint64_t begin, uint64_t end);
 
 }  // namespace opdock::gemm

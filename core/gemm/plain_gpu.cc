@@ -8,7 +8,7 @@ namespace opdock::gemm {
 namespace {
 
 constexpr int64_t kTileSize = 64;
-constexpr uint32_t kBlockThreads = 256;  // as the kernels have it
+constexpr uint32_t kBlockThreads = 256;  // the kernels' kThreads
 constexpr int64_t kMostBlocks = INT32_MAX;
 
 opdock_status launch_own(GpuCall* gpu, OwnKernel which, int64_t blocks, void* const* args,
@@ -31,14 +31,15 @@ opdock_status launch_own(GpuCall* gpu, OwnKernel which, int64_t blocks, void* co
 bool is_aligned(const void* data, int64_t bytes) {
   return reinterpret_cast<uintptr_t>(data) % static_cast<uintptr_t>(bytes) == 0;
 }
-// Whether each four elements of rows that are a multiple of four long may be loaded at once.
+// Returns whether groups of four elements can be loaded at once, if the rows' length is a multiple
+// of four.
 bool has_fours(const Operand& matrix) {
   return is_aligned(matrix.data, int64_t{4} * bytes_of(matrix.element)) &&
          matrix.row_stride % 4 == 0 && matrix.batch_stride % 4 == 0;
 }
 
-// Whether the rows of D and of what is added to it are vectors of 16 bytes, of one 16-bit dtype, so
-// that finish_vectors() does them.
+// Returns whether the rows of D and of everything added to it consist of 16-byte vectors of one
+// 16-bit dtype, so that finish_vectors() can be used.
 bool has_vectors(const Product& p, const Operand& sums) {
   const Finish& how = p.finish;
   const int element = p.d.element;
@@ -64,7 +65,8 @@ const OwnSource kOwnSources[2] = {{"gemm_shared.cuh", kSharedText}, {"gemm.cuh",
 opdock_status multiply_plainly(GpuCall* gpu, const Product& p) {
   const int64_t across = (p.n + kTileSize - 1) / kTileSize,
                 down = (p.m + kTileSize - 1) / kTileSize;
-  // Two sizes of at most 2^31 - 1 by tiles of 64 fit; with the batch they may not.
+  // The number of tiles in one matrix fits, because both sizes are at most 2^31 - 1 and tiles are
+  // 64 wide; multiplied by the batch it may not fit.
   int64_t blocks = 0;
   if (__builtin_mul_overflow(across * down, p.batch, &blocks)) blocks = kMostBlocks;
   Product product = p;
@@ -92,7 +94,8 @@ opdock_status finish_sums(GpuCall* gpu, const Product& p, const Operand& sums) {
               (p.finish.bias_element == kNoElement ||
                is_aligned(p.finish.bias, 4 * bytes_of(p.finish.bias_element)));
   void* args[] = {&product, &from, &d, &fours};
-  // A warp for each part of each row of one matrix; the kernel goes on from there.
+  // One warp for each part of each row of one matrix; a loop in the kernel covers the other
+  // matrices.
   const int64_t part = int64_t{facts.warp_size} * kFinishColumns,
                 warps = kBlockThreads / facts.warp_size;
   const int64_t count = (p.n + part - 1) / part * p.m;

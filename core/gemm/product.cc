@@ -48,7 +48,7 @@ Status check_size(const char* name, int64_t size) {
                 "0 to 2^31 - 1", "divide the product");
 }
 
-// rows, columns: of the matrix as stored.
+// rows, columns: of the matrix in the product; a transposed matrix is stored with the two swapped.
 Status read_matrix(const char* name, const opdock_gemm_matrix& matrix, int64_t rows,
                    int64_t columns, int64_t batch, Operand* out) {
   const bool transposed = (matrix.flags & OPDOCK_GEMM_TRANSPOSED) != 0;
@@ -62,7 +62,7 @@ Status read_matrix(const char* name, const opdock_gemm_matrix& matrix, int64_t r
     return refuse(OPDOCK_INVALID_ARGUMENT, name,
                   "batch_stride " + std::to_string(matrix.batch_stride), "0 or more", "correct it");
   }
-  // Of a single row the stride does not matter, and libraries refuse one that is too small.
+  // The stride of a single row does not matter, but libraries refuse one that is too small.
   const int64_t stride = std::max<int64_t>({matrix.stride, columns, 1});
   *out = {matrix.data,
           matrix.scale,
@@ -128,7 +128,8 @@ Status check_product(const opdock_gemm& what, Product* out) {
   p.finish.bias_element = kNoElement;
   if (what.bias_dtype.bits != 0) {
     p.finish.bias_element = element_of(what.bias_dtype);
-    if (p.finish.bias_element == kNoElement) p.finish.bias_element = kInt8;  // refused below
+    // An unknown dtype: check_dtypes() refuses kInt8.
+    if (p.finish.bias_element == kNoElement) p.finish.bias_element = kInt8;
   }
   Status bad = read_matrix("a", what.a, p.m, p.k, p.batch, &p.a);
   if (bad.ok()) bad = read_matrix("b", what.b, p.k, p.n, p.batch, &p.b);
@@ -146,7 +147,7 @@ Status check_product(const opdock_gemm& what, Product* out) {
                   "int32 with a factor, C, a bias, an activation or scales",
                   "alpha 1 and nothing else", "ask for a float dtype");
   }
-  // The rows that results are written to must not lie over each other.
+  // The rows that results are written to must not overlap.
   if (p.batch > 1 && !is_empty(p) && p.d.batch_stride < (p.m - 1) * p.d.row_stride + p.n &&
       !(p.d.batch_stride >= p.n && p.d.row_stride >= p.batch * p.d.batch_stride)) {
     return refuse(OPDOCK_INVALID_ARGUMENT, "d",

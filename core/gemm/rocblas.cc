@@ -17,7 +17,7 @@
 namespace opdock::gemm {
 namespace {
 
-// rocBLAS's names and numbers, as its reference has them.
+// Names and values of the rocBLAS reference.
 using RocResult = int;  // rocblas_status
 constexpr RocResult kRocSuccess = 0, kRocNotImplemented = 2, kRocInvalidSize = 4, kRocDegraded = 7,
                     kRocInvalidValue = 11;
@@ -152,7 +152,7 @@ Done run_rocblas(GpuCall* gpu, const Product& p, uint32_t flags, void* workspace
   RocState* const state = roc_state(gpu, why);
   if (state == nullptr) return Done::kDeclined;
   const RocApi& api = state->api;
-  RocResult done = kRocInvalidSize;  // its strides have 32 bits
+  RocResult done = kRocInvalidSize;  // rocBLAS's strides have 32 bits
   if (std::max({stride_of(p.a), stride_of(p.b), stride_of(c), stride_of(p.d)}) <= INT32_MAX) {
     done = api.set_stream(state->handle, gpu->call()->stream);
     if (done == kRocSuccess) done = api.set_workspace(state->handle, workspace, workspace_bytes);
@@ -166,7 +166,7 @@ Done run_rocblas(GpuCall* gpu, const Product& p, uint32_t flags, void* workspace
     const bool integers = is_integer(p);
     const int32_t one = 1, zero = 0;
     const auto stride = [](const Operand& x) { return static_cast<int32_t>(stride_of(x)); };
-    // Column-major, as BLAS is: D' = op(B)' op(A)'.
+    // rocBLAS is column-major, as BLAS is: D' = op(B)' op(A)'.
     done = api.gemm(
         state->handle, p.b.transposed ? kRocOpTranspose : kRocOpNone,
         p.a.transposed ? kRocOpTranspose : kRocOpNone, static_cast<int32_t>(p.n),

@@ -1,4 +1,4 @@
-// Which library serves products, as the user wants it, and what is said where none does.
+// Reads which library the user wants for matrix products, and warns once if no library can be used.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -10,14 +10,14 @@
 
 namespace opdock::gemm {
 
-// OPDOCK_GEMM: "plain" for kernels of our own, or the path of a library; empty: what is found.
-// Read once; empty in a privileged program.
+// Returns OPDOCK_GEMM: "plain" for Opdock's own kernels, or the path of a library. Empty: use
+// whichever library is found. Read once; always empty in a privileged program.
 const std::string& wanted_library();
 inline bool prefers_plain() {
   return wanted_library() == "plain";
 }
 
-// That plain kernels serve, and why: to the call's log as a warning, once for each `said`.
+// Logs a warning that plain kernels are used, and why; only once for each `said`.
 void say_once(const opdock_call* call, std::atomic<bool>* said, const Reason& why);
 
 }  // namespace opdock::gemm

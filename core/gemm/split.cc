@@ -11,19 +11,19 @@ bool has_vector(const Operand& x) {
   return x.scale != nullptr && x.scales;
 }
 
-// What libraries take as a bias of eight-bit products differs between them.
+// Libraries accept different biases for products of eight-bit floats.
 bool takes_bias(const Product& p) {
   return p.finish.bias_element == p.d.element && !(has_eight_bits(p.a) && p.d.element == kFloat32);
 }
 
-// Whether the library does the whole of it.
+// Returns whether the library can compute the whole product, including everything after the sums.
 bool is_whole(const Product& p, const LibraryCan& can) {
   const Finish& how = p.finish;
   const bool activates = how.activation != kNone, has_bias = how.bias_element != kNoElement;
   if (how.residual || has_vector(p.a) || has_vector(p.b)) return false;
   if (activates || has_bias) {
     if (!can.epilogues) return false;
-    // Its GELU is approximate: good enough for 16 bits only.
+    // The library's GELU is approximate, which is accurate enough only for 16 bits.
     if (activates && (how.activation != kGeluTanh || p.d.element == kFloat32)) return false;
     if (has_bias && !takes_bias(p)) return false;
   }
@@ -45,7 +45,7 @@ void split_product(const Product& p, const LibraryCan& can, Split* out) {
   out->library = p;
   const bool eights = has_eight_bits(p.a);
   if (!eights && !is_integer(p) && (p.a.scale != nullptr || p.b.scale != nullptr))
-    out->by_library = false;  // nobody does that but for quantised ones
+    out->by_library = false;  // libraries scale only quantised products
   if (eights && !can.eights) out->by_library = false;
   if (!out->by_library || p.d.element == kInt32) return;
   if (!is_integer(p) && is_whole(p, can)) return;
@@ -54,7 +54,9 @@ void split_product(const Product& p, const LibraryCan& can, Split* out) {
   out->rest = p;
   Product& library = out->library;
   drop_finish(&library);
-  // Sums of integers; results of eight bits, or C that D would be written over, come last.
+  // The library's sums go to the workspace if D cannot hold them (sums of integers, results of
+  // eight bits), if scales per row or column follow, or if they would overwrite a residual C that
+  // is D itself.
   out->in_workspace = is_integer(p) || has_eight_bits(p.d) || has_vector(p.a) || has_vector(p.b) ||
                       (p.finish.residual && is_in_place(p));
   if (out->in_workspace) {

@@ -1,4 +1,4 @@
-// How a product is divided between a library and our own kernels.
+// Divides a product between a library and Opdock's own kernels.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -7,23 +7,23 @@
 namespace opdock::gemm {
 
 struct Split {
-  bool by_library = false;    // else all by plain kernels
-  bool in_workspace = false;  // the library's sums lie there, not in D
-  bool finishes = false;      // our own kernel has something left to do
-  Product library;            // what the library does; d.data NULL if in_workspace
-  Product rest;               // what finish_sums() does; a and b for their scales alone
-  Operand sums;               // where it finds the sums; data NULL if in_workspace
+  bool by_library = false;    // false: plain kernels compute everything
+  bool in_workspace = false;  // the library stores its sums in the workspace, not in D
+  bool finishes = false;      // Opdock's own kernel has to finish the sums
+  Product library;            // the library's part; d.data is NULL if in_workspace
+  Product rest;               // the part of finish_sums(); a and b only for their scales
+  Operand sums;               // where finish_sums() finds the sums; data is NULL if in_workspace
 };
 
-// What a library does in one go.
+// The abilities of a library in a single call.
 struct LibraryCan {
-  bool epilogues;  // bias in D's dtype, GELU by tanh of 16 bits
-  bool eights;     // eight-bit floats with a scale each, D's too
+  bool epilogues;  // a bias in D's dtype, and GELU by tanh for 16 bits
+  bool eights;     // eight-bit floats with one scale each, also for D
 };
 
 void split_product(const Product& p, const LibraryCan& can, Split* out);
 
-// Bytes of sums in the workspace, a multiple of 256; 0 unless in_workspace.
+// Returns the bytes of sums in the workspace, a multiple of 256; 0 unless in_workspace.
 uint64_t bytes_of_sums(const Split& split);
 
 }  // namespace opdock::gemm

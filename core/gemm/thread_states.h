@@ -1,5 +1,5 @@
-// What a library's handle on a device needs: one for each thread, left to the next one when it
-// ends.
+// A library's state on a device, such as its handle. Each thread has its own; when the thread ends,
+// the next thread that needs one reuses it.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -11,15 +11,15 @@
 
 namespace opdock::gemm {
 
-// States are never destroyed: at the process's end the driver may be gone before them.
+// States are never destroyed: when the process ends, the driver may be unloaded first.
 template <class State>
 class ThreadStates {
  public:
   static constexpr int32_t kMostDevices = 64;
 
-  // This thread's state on a device: NULL until it is set.
+  // Returns this thread's state on a device; NULL until it is set.
   static State*& of(int32_t device) { return mine_.states[static_cast<size_t>(device)]; }
-  // One that a thread which has ended left; NULL: there is none.
+  // Takes over a state that a thread left when it ended; NULL if there is none.
   static State* take_left(int32_t device) {
     const std::lock_guard lock(left_.mutex);
     auto& free = left_.states[static_cast<size_t>(device)];

@@ -1,5 +1,6 @@
-// Products on any GPU, where no library serves: correct for all dtypes, strides and epilogues, and
-// slow. And what a library leaves to be done to its sums. Compiled by the host when it is needed.
+// Kernels for matrix products on any GPU when no library can be used: correct for all dtypes,
+// strides and epilogues, but slow. Other kernels here finish the sums that a library has computed.
+// The host compiles this file at run time, when a kernel is needed.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -11,8 +12,8 @@
 
 namespace opdock::gemm {
 
-// Rows and columns of D for a block, and how much of the sums is in shared memory at once. A thread
-// has 4 x 4 elements, 16 apart.
+// kTile: rows and columns of D per block. kDepth: terms of the sums that are in shared memory at
+// once. A thread computes 4 x 4 elements, which are 16 apart.
 inline constexpr int kTile = 64, kDepth = 16, kSide = 16, kEach = 4, kThreads = kSide * kSide;
 
 struct Math {
@@ -79,7 +80,8 @@ OPDOCK_DEVICE float scale_of(const Operand& operand, int64_t index) {
   return operand.scale == nullptr ? 1.0f : operand.scale[operand.scales ? index : 0];
 }
 
-// A result of its sum, which alpha and the scales of A and B have multiplied already.
+// Stores one result, computed from its sum. The sum is already multiplied by alpha and by the
+// scales of A and B.
 OPDOCK_DEVICE void put(const Product& p, void* d, int64_t batch, int64_t row, int64_t column,
                        float value) {
   const Finish& how = p.finish;
@@ -94,8 +96,9 @@ OPDOCK_DEVICE void put(const Product& p, void* d, int64_t batch, int64_t row, in
               value * scale_of(p.d, 0));
 }
 
-// The part of `operand` that a tile needs next, to shared[depth][row or column]; zeros beyond its
-// end. across: its rows (of B its columns), `stride` apart; along: the sum's direction.
+// Loads the next part of `operand` that a tile needs into shared[depth][row or column], with zeros
+// beyond the operand's end. stride: distance between its rows (for B: its columns). along: distance
+// between successive terms of a sum.
 template <class T>
 OPDOCK_DEVICE void take(const Operand& operand, int64_t at, int64_t stride, int64_t along,
                         int64_t across_left, int64_t along_left, T (*shared)[kTile]) {
@@ -119,7 +122,7 @@ OPDOCK_DEVICE void multiply(const Product& p, void* d, T (*left)[kTile], T (*rig
     const int64_t row = tile / across % down * kTile, column = tile % across * kTile;
     const int64_t a = batch * p.a.batch_stride + row * p.a.row_stride;
     const int64_t b = batch * p.b.batch_stride + column * p.b.column_stride;
-    const bool has_any = row + y < p.m && column + x < p.n;  // at the matrices' ends
+    const bool has_any = row + y < p.m && column + x < p.n;  // false for threads past the end of D
     T sums[kEach][kEach] = {};
     for (int64_t k = 0; k < p.k; k += kDepth) {
       take<T>(p.a, a + k * p.a.column_stride, p.a.row_stride, p.a.column_stride, p.m - row, p.k - k,
@@ -170,15 +173,16 @@ OPDOCK_KERNEL(kThreads) multiply_integers(Product p, void* d) {
                 reinterpret_cast<int (*)[kTile]>(right));
 }
 
-// What a thread finishes of a row: kFinishColumns of the columns before `end`; a warp's threads
-// have them in turns. Fours: each four lie side by side, aligned, and are all there or none.
+// The columns of a row that one thread finishes: kFinishColumns of those before `end`, interleaved
+// with the columns of the warp's other threads. Fours: columns come in aligned groups of four
+// contiguous elements, and a group is either complete or absent.
 template <bool Fours>
 struct Columns {
   static constexpr int kGroup = Fours ? 4 : 1;
   int64_t first, end;
 
-  // Calls body(j, column) for each group that is there: numbers j, … of a thread's, columns column,
-  // … of the row.
+  // Calls body(j, column) for each group before `end`: it holds the thread's values from number j
+  // on, and the row's elements from `column` on.
   template <class Body>
   OPDOCK_DEVICE void for_each(const Body& body) const {
     OPDOCK_UNROLL
@@ -192,8 +196,8 @@ union Group {
   T at[Count];
 };
 
-// What is the same for all columns is decided once and outside: otherwise the branches take longer
-// than the numbers.
+// Everything that is the same for all columns is decided once, outside the loop: otherwise the
+// branches take longer than the arithmetic.
 template <class T, bool Fours>
 OPDOCK_DEVICE void load_columns(const Columns<Fours>& columns, const void* row,
                                 float (&value)[kFinishColumns]) {
@@ -205,7 +209,7 @@ OPDOCK_DEVICE void load_columns(const Columns<Fours>& columns, const void* row,
     for (int i = 0; i < kGroup; ++i) value[j + i] = to_float(group.at[i]);
   });
 }
-// at: of the row's first number.
+// at: offset of the row's first element.
 template <bool Fours>
 OPDOCK_DEVICE void load_columns(const Columns<Fours>& columns, const void* data, int element,
                                 int64_t at, float (&value)[kFinishColumns]) {
@@ -241,7 +245,7 @@ OPDOCK_DEVICE void store_columns(const Columns<Fours>& columns, void* data, int 
   });
 }
 
-// As put() does, of several numbers of a row.
+// Does what put() does, for several elements of a row.
 template <bool Fours>
 OPDOCK_DEVICE void put_columns(const Product& p, void* d, int64_t batch, int64_t row,
                                const Columns<Fours>& columns, float (&value)[kFinishColumns]) {
@@ -277,7 +281,7 @@ OPDOCK_DEVICE void put_columns(const Product& p, void* d, int64_t batch, int64_t
   store_columns(columns, d, p.d.element, batch * p.d.batch_stride + row * p.d.row_stride, value);
 }
 
-// A warp has kFinishColumns columns a thread of one row at a time.
+// Each warp finishes one part of a row at a time, with kFinishColumns columns per thread.
 template <bool Fours>
 OPDOCK_DEVICE void finish_rows(const Product& p, const Operand& sums, void* d) {
   constexpr int kWarp = warp_width(), kPart = kWarp * kFinishColumns, kWarps = kThreads / kWarp;
@@ -300,16 +304,16 @@ OPDOCK_DEVICE void finish_rows(const Product& p, const Operand& sums, void* d) {
   }
 }
 
-// What a library has left to be done to its sums, which may be D's own elements. p.a and p.b have
-// their scales alone. fours: whether Columns<true> do.
+// Finishes the sums that a library has computed, which may be stored in D itself. p.a and p.b are
+// used only for their scales. fours: whether Columns<true> can be used.
 OPDOCK_KERNEL(kThreads) finish_sums(Product p, Operand sums, void* d, int fours) {
   launch_turn();
   if (fours) return finish_rows<true>(p, sums, d);
   finish_rows<false>(p, sums, d);
 }
 
-// Each x becomes its activation, in the few instructions that memory leaves time for: no switch,
-// which becomes a jump through a table.
+// Applies the activation to each x, in the few instructions that memory bandwidth leaves time for.
+// There is no switch, because it would be compiled to a jump table.
 template <class T>
 OPDOCK_DEVICE void activate_quickly(int activation, float (&x)[vector_size<T>]) {
   using Quick = ActivationMath<T>;
@@ -330,9 +334,9 @@ OPDOCK_DEVICE void activate_quickly(int activation, float (&x)[vector_size<T>]) 
   }
 }
 
-// Does what finish_sums() does for 16-bit numbers in whole vectors of 16 bytes: each thread has one
-// vector of D.
-// alpha is 1 and there are no scales; all are of dtype T; there are fewer than 2^31 vectors.
+// Does what finish_sums() does for 16-bit numbers in complete vectors of 16 bytes: each thread
+// computes one vector of D. alpha is 1, there are no scales, all operands have dtype T, and there
+// are fewer than 2^31 vectors.
 template <class T>
 OPDOCK_KERNEL(kThreads)
 finish_vectors(Product p, Operand sums, void* d) {

@@ -1,5 +1,5 @@
-// What the CPU's product and the GPU's kernel have in common: element types by number, eight-bit
-// floats, and what happens to a sum before it is stored.
+// Code that the CPU's product and the GPU's kernels share: numbers of element types, eight-bit
+// floats, and the operations on a sum before it is stored.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -7,7 +7,7 @@
 
 namespace opdock::gemm {
 
-// Element types, as kernels get them.
+// Element types, by the numbers that kernels get.
 enum Element : int {
   kFloat32 = 0,
   kFloat16 = 1,
@@ -21,7 +21,7 @@ enum Element : int {
 
 enum Activation : int { kNone, kRelu, kGelu, kGeluTanh, kSilu };  // OPDOCK_GEMM_NONE, …
 
-// Columns of a row for each thread of a GPU that finishes a library's sums.
+// Columns of a row per GPU thread in the kernel that finishes a library's sums.
 inline constexpr int kFinishColumns = 8;
 
 OPDOCK_HOST_DEVICE constexpr int bytes_of(int element) {
@@ -33,22 +33,22 @@ OPDOCK_HOST_DEVICE constexpr int bytes_of(int element) {
 // A batch of matrices with strides in elements.
 struct Operand {
   const void* data;
-  const float* scale;  // NULL: 1
+  const float* scale;  // NULL: the scale is 1
   long long row_stride;
   long long column_stride;
   long long batch_stride;
   int element;
-  int scales;      // scale has a number for each row (of B: column)
-  int transposed;  // what is stored
+  int scales;      // scale has one number for each row (for B: for each column)
+  int transposed;  // stored transposed
 };
 
-// What becomes of the sums of a product.
+// The operations on the sums of a product before they are stored.
 struct Finish {
-  Operand c;  // data NULL: none
+  Operand c;  // data is NULL if there is no C
   const void* bias;
   int bias_element;
   int activation;
-  int residual;  // C comes after the activation
+  int residual;  // C is added after the activation
   float alpha;
   float beta;
 };
@@ -59,12 +59,13 @@ struct Product {
   long long m, n, k, batch;
 };
 
-// The bits of an eight-bit float as a float, whose bits `from_bits` takes.
+// Converts an eight-bit float, given by its bits, to a float. from_bits: makes a float from its
+// bits.
 template <class FromBits>
 OPDOCK_HOST_DEVICE float e4m3_to_float(unsigned bits, FromBits from_bits) {
   const unsigned sign = (bits & 0x80u) << 24, rest = bits & 0x7fu;
   if (rest == 0x7fu) return from_bits(sign | 0x7fc00000u);
-  // 2^120 moves the exponent's bias, and normalises what is subnormal.
+  // Multiplying by 2^120 corrects the exponent's bias and normalises subnormal numbers.
   return from_bits(sign | rest << 20) * from_bits(0x7b800000u);
 }
 template <class FromBits>
@@ -74,14 +75,16 @@ OPDOCK_HOST_DEVICE float e5m2_to_float(unsigned bits, FromBits from_bits) {
   return from_bits(sign | rest << 21) * from_bits(0x77800000u);
 }
 
-// Rounds to nearest, ties to even; what is too large becomes the largest number, as cuBLASLt has
-// it. digits: of the fraction; bias: of the exponent; largest: its bits; nan: likewise.
+// Converts the bits of a float to an eight-bit float. Rounds to nearest, ties to even; a number
+// that is too large becomes the largest finite number, as in cuBLASLt. digits: bits of the
+// fraction; bias: of the exponent; largest, nan: the bits of the largest number and of a NaN.
 OPDOCK_HOST_DEVICE unsigned float_to_eight(unsigned bits, int digits, int bias, unsigned largest,
                                            unsigned nan) {
   const unsigned sign = bits >> 24 & 0x80u, magnitude = bits & 0x7fffffffu;
   if (magnitude > 0x7f800000u) return sign | nan;
   const int exponent = static_cast<int>(magnitude >> 23) - 127;
-  // How many bits of the 24-bit significand are dropped; more below the least normal number.
+  // Number of bits of the 24-bit significand to drop; more for a number below the smallest normal
+  // one.
   int drop = 23 - digits;
   if (exponent < 1 - bias) drop += 1 - bias - exponent;
   if (drop > 24) return sign;
@@ -90,7 +93,7 @@ OPDOCK_HOST_DEVICE unsigned float_to_eight(unsigned bits, int digits, int bias, 
   unsigned kept = significand >> drop;
   const unsigned rest = significand & ((half << 1) - 1);
   if (rest > half || (rest == half && (kept & 1u) != 0)) ++kept;
-  // A carry out of the fraction goes on into the exponent.
+  // A carry out of the fraction increments the exponent.
   const unsigned result =
       exponent < 1 - bias ? kept : kept + (static_cast<unsigned>(exponent + bias - 1) << digits);
   return sign | (result > largest ? largest : result);
@@ -102,7 +105,7 @@ OPDOCK_HOST_DEVICE unsigned float_to_e5m2(unsigned bits) {
   return float_to_eight(bits, 2, 15, 0x7bu, 0x7fu);
 }
 
-// Math: erf, tanh and exp of a float.
+// Math: provides erf, tanh and exp for a float.
 template <class Math>
 OPDOCK_HOST_DEVICE float activate(int activation, float x) {
   switch (activation) {
@@ -119,7 +122,8 @@ OPDOCK_HOST_DEVICE float activate(int activation, float x) {
   }
 }
 
-// D's number, before its own scale, of a sum that alpha and the scales have multiplied.
+// Returns an element of D, before D's own scale is applied, from a sum that is already multiplied
+// by alpha and the scales.
 template <class Math>
 OPDOCK_HOST_DEVICE float finish(int activation, bool residual, float value, float bias, float c) {
   value += bias + (residual ? 0.0f : c);
