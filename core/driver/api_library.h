@@ -1,4 +1,5 @@
-// A driver's library, opened once in a process, and the table of functions that is filled from it.
+// A shared library, such as a driver's, that is opened once per process, and the table of functions
+// that is filled from it.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -13,13 +14,12 @@
 
 namespace opdock {
 
-// Looks functions up for a table, and notes the first that is missing of those it cannot be
-// without.
+// Looks up functions for a table, and remembers the first required one that is missing.
 class ApiSymbols {
  public:
   explicit ApiSymbols(void* library) : library_(library) {}
 
-  // False and NULL if there is none of that name.
+  // Returns false and sets *out to NULL if the library has no such function.
   template <class F>
   bool get(const char* name, F* out) {
     *out = reinterpret_cast<F>(dlsym(library_, name));
@@ -29,25 +29,26 @@ class ApiSymbols {
   void need(const char* name, F* out) {
     if (!get(name, out) && missing_ == nullptr) missing_ = name;
   }
-  const char* missing() const { return missing_; }  // NULL: none
+  const char* missing() const { return missing_; }  // NULL if none is missing
 
  private:
   void* library_;
   const char* missing_ = nullptr;
 };
 
-// Api: a struct of function pointers. Never destroyed and never closed. Thread-safe.
+// Api: a struct of function pointers. Never destroyed, and the library is never closed.
+// Thread-safe.
 template <class Api>
 class ApiLibrary {
  public:
-  // *out: the table, or NULL; the first call decides. open(&library) opens the library;
-  // fill(&symbols, &api) fills the table in; too_old(name) says what it means that `name` is
-  // missing.
+  // Sets *out to the table, or to NULL on failure; the first call decides. open(&library) opens the
+  // library, fill(&symbols, &api) fills in the table, and too_old(name) returns the error's text if
+  // function `name` is missing.
   template <class Open, class Fill, class TooOld>
   Status get(const Open& open, const Fill& fill, const TooOld& too_old, const Api** out) {
     *out = nullptr;
     const Taken turn(&turn_);
-    if (!turn) {  // the library's own constructors ask
+    if (!turn) {  // a constructor of the library itself calls get()
       return {OPDOCK_INCOMPATIBLE, to_text(within_itself("the driver's library opened"))};
     }
     if (!tried_) {
@@ -76,11 +77,11 @@ class ApiLibrary {
     return opened_;
   }
 
-  // After get() has given the table.
+  // Call only after get() has succeeded.
   void* symbol(const char* name) const { return dlsym(library_, name); }
 
  private:
-  Turn turn_;  // of what follows
+  Turn turn_;  // guards the next members
   bool tried_ = false;
   void* library_ = nullptr;
   Api api_{};

@@ -1,5 +1,5 @@
 // The part of the CUDA driver interface that Opdock uses, declared here so that building needs no
-// toolkit. Names and numbers are those of the CUDA Driver API reference.
+// toolkit. Names and values are from the CUDA Driver API reference.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -18,7 +18,7 @@ using Stream = void*;      // CUstream
 using Library = void*;     // CUlibrary
 using Module = void*;      // CUmodule
 using Kernel = void*;      // CUkernel
-using Function = void*;    // CUfunction; launches take a CUkernel in its place
+using Function = void*;    // CUfunction; launches also accept a CUkernel
 using Pointer = uint64_t;  // CUdeviceptr
 
 inline constexpr Result kSuccess = 0;
@@ -37,8 +37,8 @@ enum Attribute : int {  // CUdevice_attribute
   kMemoryPoolsSupported = 115,
 };
 enum FunctionAttribute : int {  // CUfunction_attribute
-  kFunctionSharedBytes = 1,     // static
-  kFunctionPtxVersion = 5,      // of the architecture that it was compiled for: 90
+  kFunctionSharedBytes = 1,     // static shared memory
+  kFunctionPtxVersion = 5,      // architecture that the code was compiled for, such as 90
   kFunctionMaxDynamicShared = 8,
 };
 
@@ -67,7 +67,7 @@ struct LaunchConfig {  // CUlaunchConfig
 };
 static_assert(offsetof(LaunchConfig, stream) == 32 && sizeof(LaunchConfig) == 56);
 
-// libcuda.so.1's functions. Those marked optional are NULL in drivers that lack them.
+// Functions of libcuda.so.1. The optional ones are NULL in drivers that lack them.
 struct Api {
   Result (*cuInit)(unsigned);
   Result (*cuDriverGetVersion)(int*);
@@ -105,21 +105,23 @@ struct Api {
   Result (*cuFuncGetParamInfo)(Function, size_t, size_t*, size_t*);
   Result (*cuGetProcAddress)(const char*, void**, int, uint64_t, int*);
 
-  // Whether images are loaded once for all contexts (CUDA 12.0).
+  // Returns whether images can be loaded once for all contexts (CUDA 12.0).
   bool has_libraries() const {
     return cuLibraryLoadData != nullptr && cuLibraryGetKernel != nullptr &&
            cuKernelGetFunction != nullptr && cuKernelSetAttribute != nullptr;
   }
 };
 
-// Opens libcuda.so.1 on the first call and remembers the outcome. *out: NULL if it is not there or
-// lacks a function. Calls none of its functions. Thread-safe.
+// Opens libcuda.so.1 on the first call and remembers the outcome. *out is NULL if the library is
+// not there or lacks a function. Does not call any of its functions. Thread-safe.
 Status open_api(const Api** out);
 
-// The library's own symbol, or NULL; "cuMemAlloc" gives the function as CUDA 12.0 declares it.
+// Returns the library's own symbol, or NULL; "cuMemAlloc" gives the function as CUDA 12.0 declares
+// it.
 void* find_symbol(const Api& api, const char* name);
 
-// What a result of `function` means: OPDOCK_OK for success; a text with the driver's own name.
+// Converts a result of `function` to a status: OPDOCK_OK for success, else a status and a text with
+// the driver's own name of the error.
 Status status_of(const Api& api, Result result, const char* function);
 
 }  // namespace opdock::cuda

@@ -1,4 +1,4 @@
-// The CUDA driver behind the Driver interface.
+// Implements the Driver interface with the CUDA driver.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <array>
@@ -16,9 +16,9 @@ namespace opdock {
 namespace cuda {
 namespace {
 
-// Behind a ModuleHandle.
+// The object that a ModuleHandle points to.
 struct LoadedImage {
-  Library library = nullptr;  // or
+  Library library = nullptr;  // if the driver has libraries, else `module` is set
   Module module = nullptr;
   int index = 0;
   std::mutex mutex;
@@ -30,7 +30,7 @@ struct Gpu : GpuEntry {
   std::atomic<Context> primary{nullptr};
 };
 
-// What enter() answers if the right context was current already.
+// enter() sets *previous to this if the right context was already current.
 char unchanged_mark;
 void* const kUnchanged = &unchanged_mark;
 
@@ -50,7 +50,7 @@ class CudaDriver : public GpuDriver<Gpu> {
     if (result != kSuccess) return status_of(api_, result, "cuCtxGetCurrent");
     Context wanted = nullptr;
     if (is_handle(stream)) {
-      // Streams of green contexts have no CUcontext of their own: theirs is the primary one.
+      // A stream of a green context has no CUcontext of its own: use the primary context.
       result = api_.cuStreamGetCtx(stream, &wanted);
       if (result == kNotSupported) {
         wanted = nullptr;
@@ -86,7 +86,7 @@ class CudaDriver : public GpuDriver<Gpu> {
                                                    0, nullptr, nullptr, 0);
       if (result != kSuccess) return status_of(api_, result, "cuLibraryLoadData");
     } else {
-      // PTX may fail to compile: the driver's log says where.
+      // If PTX fails to compile, the driver's log says where.
       std::array<char, 4096> log{};
       int options[] = {5, 6};  // CU_JIT_ERROR_LOG_BUFFER, …_SIZE_BYTES
       void* values[] = {log.data(), reinterpret_cast<void*>(log.size() - 1)};
@@ -98,7 +98,7 @@ class CudaDriver : public GpuDriver<Gpu> {
         return failed;
       }
     }
-    *out = loaded.release();  // stays loaded
+    *out = loaded.release();  // the image stays loaded
     return {};
   }
 
@@ -119,7 +119,8 @@ class CudaDriver : public GpuDriver<Gpu> {
       if (result != kSuccess) return status_of(api_, result, "cuModuleGetFunction");
       in_context = function;
     }
-    // With lazy loading a first launch would load, which a capture forbids.
+    // With lazy loading the first launch would load the kernel, which is forbidden during a
+    // capture.
     if (api_.cuFuncLoad != nullptr) {
       const Result result = api_.cuFuncLoad(in_context);
       if (result != kSuccess) return status_of(api_, result, "cuFuncLoad");
@@ -237,7 +238,7 @@ class CudaDriver : public GpuDriver<Gpu> {
     return {};
   }
 
-  // The device's primary context, kept until the process ends.
+  // Retains the device's primary context until the process ends.
   Status retain(Gpu* gpu, Context* out) {
     std::lock_guard lock(gpu->mutex);
     *out = gpu->primary.load(std::memory_order_relaxed);

@@ -17,7 +17,7 @@ void read_params(const Api& api, Function function, LoadedKernel* kernel) {
     result = api.cuFuncGetParamInfo(function, i, &offset, &size);
     if (result == kSuccess) kernel->param_sizes.push_back(static_cast<uint32_t>(size));
   }
-  // Behind the last one the index is invalid.
+  // The driver reports an invalid value for the index after the last parameter.
   if (result != kInvalidValue && kernel->param_sizes.empty()) return;
   kernel->num_params = static_cast<uint32_t>(kernel->param_sizes.size());
 }
@@ -34,7 +34,7 @@ Status raise_shared(const Api& api, LoadedKernel* kernel, uint32_t bytes) {
   if (uint64_t{bytes} + kernel->static_shared > kernel->max_shared) {
     return too_much_shared_memory(bytes, kernel->max_shared, kernel->static_shared);
   }
-  // One at a time: a smaller request must not lower what a larger one has raised.
+  // One thread at a time: a smaller request must not lower the limit that a larger one has raised.
   static std::mutex& mutex = *new std::mutex;
   const std::lock_guard lock(mutex);
   if (bytes <= kernel->shared_limit.load(std::memory_order_relaxed)) return {};

@@ -1,4 +1,4 @@
-// What CUDA's driver and HIP's have in common.
+// The code that the CUDA and the HIP driver have in common.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -9,21 +9,22 @@
 
 namespace opdock {
 
-// The legacy default stream and the per-thread one: numbers instead of handles, CUDA's and HIP's
-// (6.1) alike.
+// The legacy default stream and the per-thread default stream. They are numbers instead of handles,
+// the same in CUDA and in HIP (6.1).
 inline void* const kStreamLegacy = reinterpret_cast<void*>(1);
 inline void* const kStreamPerThread = reinterpret_cast<void*>(2);
 
-// Not one of the default streams, which belong to whatever context, or device, is current.
+// Returns whether `stream` is none of the default streams, which belong to the context or device
+// that is current.
 inline bool is_handle(void* stream) {
   return stream != nullptr && stream != kStreamLegacy && stream != kStreamPerThread;
 }
-// Which of all streams cannot be captured.
+// Returns whether `stream` is the legacy default stream, the only one that cannot be captured.
 inline bool is_legacy(void* stream) {
   return stream == nullptr || stream == kStreamLegacy;
 }
 
-// Gpu: derived from GpuEntry.
+// Gpu: a struct derived from GpuEntry.
 template <class Gpu>
 class GpuDriver : public Driver {
  public:
@@ -69,10 +70,10 @@ class GpuDriver : public Driver {
   }
 
  protected:
-  // As of GpuTable.
+  // type, driver: see GpuTable.
   GpuDriver(const char* type, const char* driver) : gpus_(type, driver) {}
 
-  // Fills in what there is to know of a GPU; called once for each.
+  // Fills in what the driver reports about a GPU; called once for each GPU.
   virtual Status learn(int index, Gpu* gpu) = 0;
 
   Status find_gpu(int index, Gpu** out) {
@@ -82,8 +83,8 @@ class GpuDriver : public Driver {
   GpuTable<Gpu> gpus_;
 
  private:
-  // The driver's own calls: of memory, in the stream's order where the GPU has pools for that, and
-  // whether a stream is being captured, 0: it is not.
+  // The driver's own calls. take() and give() allocate and free memory, in stream order if the GPU
+  // has memory pools. ask_capturing() sets *capturing to 0 if the stream is not being captured.
   virtual Status take(const Gpu& gpu, void* stream, uint64_t bytes, void** out) = 0;
   virtual Status give(const Gpu& gpu, void* stream, void* memory) = 0;
   virtual Status ask_capturing(void* stream, int* capturing) = 0;

@@ -1,4 +1,5 @@
-// The GPUs of one driver, each learnt about on first use, and whether this process may use them.
+// The GPUs of one driver. Each GPU is queried on first use. The table refuses processes that must
+// not use the driver: children forked after its initialisation.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -15,26 +16,26 @@ namespace opdock {
 
 inline constexpr int kMaxGpus = 64;
 
-// What a table knows of any GPU; a driver's own adds to it. What is set is never changed. Its
-// mutex, and every other one that a driver's calls are made under, is a plain one: a forked child
-// is refused before it comes to any.
+// The facts that a table stores about any GPU; a driver's own struct adds to them. Members that
+// have been set never change. This mutex, like every other mutex that is held during a driver's
+// call, is a std::mutex and not fork-aware: a forked child is refused before it could lock one.
 struct GpuEntry {
   std::mutex mutex;
   std::atomic<bool> known{false};
   opdock_device_facts facts{};
-  bool has_pools = false;  // of memory, in the order of a stream
+  bool has_pools = false;  // stream-ordered memory pools
   std::string arch;
 };
 
-// One a driver, never destroyed. Thread-safe. Gpu: derived from GpuEntry.
+// There is one table per driver, never destroyed. Thread-safe. Gpu: a struct derived from GpuEntry.
 template <class Gpu>
 class GpuTable {
  public:
-  // type: "cuda"; driver: "the CUDA driver", for messages.
+  // For messages. type: "cuda"; driver: "the CUDA driver".
   GpuTable(const char* type, const char* driver) : type_(type), driver_(driver) {}
 
-  // The GPU, known: two atomic reads after the first time. learn(index, gpu) fills it in; its mutex
-  // is held. The text of its failure is preceded by the GPU's name.
+  // Returns a GPU that has been queried; two atomic reads after the first time. learn(index, gpu)
+  // queries it, with its mutex held. If learn() fails, the GPU's name is put before the text.
   template <class Learn>
   Status find(int index, Gpu** out, const Learn& learn) {
     if (const int64_t at = touched_at_.load(std::memory_order_relaxed); at >= 0 && at != forks()) {
@@ -53,7 +54,8 @@ class GpuTable {
     *out = &gpu;
     if (gpu.known.load(std::memory_order_acquire)) return {};
     int64_t nobody = -1;
-    touched_at_.compare_exchange_strong(nobody, forks());  // before a lock that a fork could find
+    // Set before the lock is taken, so that a child forked while it is held is refused.
+    touched_at_.compare_exchange_strong(nobody, forks());
     const std::lock_guard lock(gpu.mutex);
     if (gpu.known.load(std::memory_order_relaxed)) return {};
     Status done = learn(index, &gpu);
@@ -65,13 +67,13 @@ class GpuTable {
     return done;
   }
 
-  // Initialises the driver by start(), once; a child that is forked later, or while start() runs,
-  // may not use it.
+  // Initialises the driver once, with start(). A child that is forked later, or while start() runs,
+  // must not use the driver.
   template <class Start>
   Status initialise(const Start& start) {
     const std::lock_guard lock(mutex_);
     if (initialised_) return {};
-    touched_at_.store(forks());  // another thread's failure may have taken it back
+    touched_at_.store(forks());  // another thread's failed start() may have reset it
     Status done = start();
     initialised_ = done.ok();
     if (!initialised_) touched_at_.store(-1);
@@ -79,7 +81,7 @@ class GpuTable {
   }
 
  private:
-  // How many forks there had been when the driver was first asked for a GPU; -1: it has not been.
+  // The value of forks() when the driver was first asked for a GPU; -1 if it has not been.
   std::atomic<int64_t> touched_at_{-1};
   bool initialised_ = false;
   const char* type_;

@@ -1,6 +1,6 @@
 // The part of AMD's HIP runtime that Opdock uses, declared here so that building needs no ROCm.
-// Names and numbers are those of the HIP API reference; HIP 5.2 to 7 agree on all of them, except
-// where a comment says otherwise.
+// Names and values are from the HIP API reference; HIP 5.2 to 7 agree on all of them, except where
+// a comment says otherwise.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -28,14 +28,14 @@ enum Attribute : int {  // hipDeviceAttribute_t
   kMemoryPoolsSupported = 88,
 };
 
-// hipDeviceProp_t, of which only the target ID is read. HIP 6 gave it another layout and its
-// function another symbol; libraries of HIP 6 keep the former under the former symbol.
-inline constexpr size_t kPropertiesBytes = 4096;   // more than any layout has
+// hipDeviceProp_t, of which only the target ID is read. HIP 6 changed its layout and gave the
+// function that fills it a new symbol; libraries of HIP 6 keep the old layout under the old symbol.
+inline constexpr size_t kPropertiesBytes = 4096;   // larger than any layout
 inline constexpr size_t kTargetIdBytes = 256;      // gcnArchName, "gfx90a:sramecc+:xnack-"
 inline constexpr size_t kTargetIdAt = 1160;        // hipGetDevicePropertiesR0600
 inline constexpr size_t kTargetIdAtBefore6 = 396;  // hipGetDeviceProperties
 
-// The library's functions. Those marked optional are NULL in versions that lack them.
+// The library's functions. The optional ones are NULL in versions that lack them.
 struct Api {
   Result (*hipInit)(unsigned);
   const char* (*hipGetErrorName)(Result);
@@ -66,18 +66,19 @@ struct Api {
   Result (*hipFreeAsync)(void*, Stream);
 };
 
-// Opens the library (hip_library.h) on the first call and remembers the outcome. *out: NULL if it
-// is not there or lacks a function. Calls none of its functions. Thread-safe.
+// Opens the library (hip_library.h) on the first call and remembers the outcome. *out is NULL if
+// the library is not there or lacks a function. Does not call any of its functions. Thread-safe.
 Status open_api(const Api** out);
 
-// The library's own symbol, or NULL.
+// Returns the library's own symbol, or NULL.
 void* find_symbol(const char* name);
 
-// The target ID of device `index` as HIP reports it; "" and *result if it fails.
+// Returns the target ID of device `index` as HIP reports it; "" if that fails, see *result.
 std::string target_id(const Api& api, int index, Result* result);
 
-// What a result of `function` means: OPDOCK_OK for success; a text with HIP's own name for it. A
-// failure is taken off HIP's record of this thread, where others would take it for theirs.
+// Converts a result of `function` to a status: OPDOCK_OK for success, else a status and a text with
+// HIP's own name of the error. Also clears HIP's last error of this thread, so that other code does
+// not take it for its own.
 Status status_of(const Api& api, Result result, const char* function);
 
 }  // namespace opdock::hip

@@ -1,4 +1,4 @@
-// AMD's HIP runtime behind the Driver interface.
+// Implements the Driver interface with AMD's HIP runtime.
 // SPDX-License-Identifier: Apache-2.0
 #include <deque>
 #include <map>
@@ -15,26 +15,27 @@ namespace opdock {
 namespace hip {
 namespace {
 
-// Behind a FunctionHandle.
+// The object that a FunctionHandle points to.
 struct LoadedKernel {
   Function function = nullptr;
-  const KernelMetadata* metadata = nullptr;  // NULL: not known
+  const KernelMetadata* metadata = nullptr;  // NULL if unknown
   uint32_t static_shared = 0;
-  uint32_t max_shared = 0;  // of a block, static and dynamic
+  uint32_t max_shared = 0;  // per block, static and dynamic
 };
 
-// Behind a ModuleHandle.
+// The object that a ModuleHandle points to.
 struct LoadedImage {
   Module module = nullptr;
   int index = 0;
-  std::map<std::string, KernelMetadata> metadata;  // by the kernels' names
+  std::map<std::string, KernelMetadata> metadata;  // by kernel name
   std::mutex mutex;
   std::deque<LoadedKernel> kernels;
 };
 
 using Gpu = GpuEntry;
 
-// What enter() answers if the right device was current already; else the other one's number + 1.
+// enter() sets *previous to this if the right device was already current, else to the previous
+// device's index + 1.
 void* const kUnchanged = nullptr;
 
 class HipDriver : public GpuDriver<Gpu> {
@@ -73,7 +74,7 @@ class HipDriver : public GpuDriver<Gpu> {
     loaded->metadata = read_kernel_metadata(image);
     const Result result = api_.hipModuleLoadData(&loaded->module, image.data());
     if (result != kSuccess) return status_of(api_, result, "hipModuleLoadData");
-    *out = loaded.release();  // stays loaded
+    *out = loaded.release();  // the image stays loaded
     return {};
   }
 
@@ -117,7 +118,8 @@ class HipDriver : public GpuDriver<Gpu> {
               "launch(): found clusters of blocks, wanted none, as AMD's GPUs have none; launch "
               "without them"};
     }
-    // A programmatic launch may begin early; beginning after the kernel before it is as correct.
+    // OPDOCK_LAUNCH_PROGRAMMATIC is ignored: it allows a kernel to begin early, and beginning after
+    // the previous kernel is also correct.
     void** args = const_cast<void**>(how.args);
     if ((how.flags & OPDOCK_LAUNCH_COOPERATIVE) != 0) {
       if (api_.hipModuleLaunchCooperativeKernel == nullptr) {
@@ -158,7 +160,7 @@ class HipDriver : public GpuDriver<Gpu> {
     return status_of(api_, api_.hipStreamIsCapturing(stream, capturing), "hipStreamIsCapturing");
   }
 
-  // Kernels lie on one device: a stream of another one would launch what is not there.
+  // A kernel is loaded on one device, so a launch on another device's stream would not find it.
   Status check_stream(int index, Stream stream) {
     int owner = 0;
     const Result result = api_.hipStreamGetDevice(stream, &owner);
@@ -204,7 +206,7 @@ class HipDriver : public GpuDriver<Gpu> {
     }
     facts.arch_major = version->major;
     facts.arch_minor = version->minor;
-    int pools = 0;  // libraries that do not know the attribute refuse it
+    int pools = 0;  // libraries that do not know the attribute return an error
     gpu->has_pools = api_.hipMallocAsync != nullptr && api_.hipFreeAsync != nullptr &&
                      api_.hipDeviceGetAttribute(&pools, kMemoryPoolsSupported, index) == kSuccess &&
                      pools != 0;

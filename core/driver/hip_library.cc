@@ -18,8 +18,8 @@ constexpr const char* kNames[] = {"libamdhip64.so.7", "libamdhip64.so.6", "libam
 }  // namespace
 
 std::string loaded_library() {
-  // "libamdhip64.so.6.2.41133", and "libamdhip64-3d4e5f.so.6" of wheels that rename what they
-  // bring.
+  // "libamdhip64.so.6.2.41133", or "libamdhip64-3d4e5f.so.6" from a wheel that renames its
+  // libraries.
   std::string path = opdock::loaded_library("libamdhip64.so");
   return path.empty() ? opdock::loaded_library("libamdhip64-") : path;
 }
@@ -47,7 +47,7 @@ Status open_library(void** out) {
     if (is_path && access(candidate.c_str(), F_OK) != 0) continue;
     *out = dlopen(candidate.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (*out != nullptr) return {};
-    // Of the names, that one says it that is not simply absent.
+    // Prefer the message of a library that exists but cannot be loaded.
     const char* text = dlerror();
     const std::string now = text == nullptr ? candidate : text;
     if (is_path || why.empty() || now.find("No such file") == now.npos) why = now;

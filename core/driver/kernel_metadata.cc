@@ -27,7 +27,7 @@ std::span<const uint8_t> part(std::span<const uint8_t> bytes, uint64_t at, uint6
   return bytes.subspan(at, size);
 }
 
-// The metadata among a segment's notes; empty if it is not there.
+// Returns the metadata among a segment's notes; empty if there is none.
 std::span<const uint8_t> find_metadata(std::span<const uint8_t> notes) {
   uint64_t at = 0;
   for (Elf64_Nhdr note; read_at(notes, at, &note);) {
@@ -61,13 +61,14 @@ std::span<const uint8_t> metadata_of(std::span<const uint8_t> image) {
 
 const json& none = *new json;
 
-// The value of a map's member, or null.
+// Returns the value of a map's member, or null.
 const json& member(const json& object, const char* name) {
   const auto found = object.is_object() ? object.find(name) : object.end();
   return object.is_object() && found != object.end() ? *found : none;
 }
 
-// False if the description is not as expected. What the compiler adds for its own use is hidden.
+// Returns false if the description is not as expected. Skips hidden arguments, which the compiler
+// adds for its own use.
 bool read_sizes(const json& kernel, std::vector<uint32_t>* sizes) {
   const json& args = member(kernel, ".args");
   if (args.is_null()) return true;

@@ -1,4 +1,4 @@
-// What an AMD code object says of its kernels.
+// Reads the kernels' metadata in an AMD code object.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -11,12 +11,12 @@
 namespace opdock {
 
 struct KernelMetadata {
-  std::vector<uint32_t> params;  // the sizes of those that a launch gives, in bytes
+  std::vector<uint32_t> params;  // sizes in bytes of the parameters that a launch passes
   uint32_t static_shared = 0;    // bytes
 };
 
-// By the kernels' names in the image. Empty where `image` is no single code object or shows none:
-// an offload bundle, or a damaged one, which is left to the driver to refuse. Source: LLVM, "User
+// Returns the metadata by the kernels' names in the image. It is empty if `image` is not a single
+// code object (an offload bundle) or is damaged, which the driver will refuse. Source: LLVM, "User
 // Guide for AMDGPU Backend", code object metadata.
 std::map<std::string, KernelMetadata> read_kernel_metadata(std::span<const uint8_t> image);
 
