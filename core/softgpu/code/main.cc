@@ -1,6 +1,7 @@
 // opdock-soft-code PLUGIN… DIR: fills a code folder of the software GPU with the sources that
-// binary plugins carry beside their images, as OPDOCK_JIT_KEEP does for what is being compiled.
-// Nothing of a plugin is executed. Exit status: 0 good, 1 a plugin whose images have no source.
+// binary plugins contain next to their images, in the same form as OPDOCK_JIT_KEEP does for sources
+// being compiled. Executes nothing of a plugin. Exit status: 0 on success, 1 if a plugin cannot be
+// read or an image has no source, 2 on wrong usage.
 // SPDX-License-Identifier: Apache-2.0
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -20,8 +21,8 @@ namespace {
 
 using namespace opdock;
 
-// The bytes of the plugin's image table; empty: it has none. False and reasons for what is no
-// plugin.
+// Reads the bytes of the plugin's image table, which are empty if it has none. Returns false with
+// reasons if the file is not a plugin.
 bool read_table(int fd, uint64_t size, const std::string& path, std::string* name,
                 std::vector<uint8_t>* table, std::vector<Reason>* reasons) {
   FileFacts facts = read_file_facts(fd, size, path, Depth::kJudge);
@@ -35,7 +36,8 @@ bool read_table(int fd, uint64_t size, const std::string& path, std::string* nam
   return reader.read_exactly(facts.image_table.offset, table->data(), table->size());
 }
 
-// How many images are in the folder now; -1 and reasons if not all are.
+// Returns how many images are in the folder now; -1 with reasons if one of them could not be
+// stored.
 int keep_all(const std::string& plugin, const std::vector<uint8_t>& table,
              const std::string& folder, std::vector<Reason>* reasons) {
   std::vector<ImageRow> rows;

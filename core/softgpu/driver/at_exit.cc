@@ -31,7 +31,7 @@ void write_finding(const std::string& text) {
   }
 }
 
-// A device that failed can release nothing, so what it held is not counted.
+// A device that failed cannot release memory, so its memory is not reported.
 void report_leaks() {
   for (const auto& [address, memory] : state().memory) {
     if (memory.in_graph || (memory.context && memory.context->failed != kSuccess)) continue;
@@ -45,7 +45,8 @@ void report_leaks() {
   }
 }
 
-// Not for a process that launched nothing, which may share the file with one that did.
+// Writes nothing for a process that launched nothing, because it may share the file with one that
+// did.
 void write_counters() {
   nlohmann::ordered_json list = nlohmann::ordered_json::array();
   for (const Counters& kernel : counters()) {
@@ -73,10 +74,10 @@ void write_counters() {
 }
 
 void finish() {
-  if (state().init_pid != getpid()) return;  // a child that forked has no streams
+  if (state().init_pid != getpid()) return;  // a forked child has no streams
   Lock lock = lock_state();
   wait_for_context(&lock, nullptr);
-  stop_threads(&lock);  // whoever looks at the process now finds it at rest
+  stop_threads(&lock);  // from here on the process has no stream threads
   if (config().leaks) report_leaks();
   if (!config().counters.empty()) write_counters();
 }
@@ -90,7 +91,7 @@ void finish_at_exit() {
 void write_findings() {
   static size_t written = 0;
   const std::vector<std::string> all = findings();
-  if (written > all.size()) written = 0;  // they were cleared
+  if (written > all.size()) written = 0;  // the engine's list was cleared
   for (; written < all.size(); ++written) write_finding(all[written]);
 }
 

@@ -1,4 +1,4 @@
-// The end of the process, and what is written then and before.
+// The work at the end of the process, and the findings that are written before or then.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -6,13 +6,14 @@
 
 namespace softgpu {
 
-// At exit: waits for the streams' work, reports leaks, writes the counters.
+// Registers the work for the process's exit: waits for the streams, reports leaks, writes the
+// counters.
 void finish_at_exit();
 
 // Appends the engine's findings since the last call to the configured file. The mutex must be held.
 void write_findings();
 
-// A finding of the driver's own: to stderr and the file. The mutex must be held.
+// Reports a finding of the driver itself, on stderr and in the file. The mutex must be held.
 void report_finding(const std::string& text);
 
 }  // namespace softgpu

@@ -8,7 +8,7 @@
 namespace softgpu {
 namespace {
 
-// Where kernels are only recorded, tests go on with the capture.
+// If kernels are only recorded, the capture stays valid, so that tests can continue it.
 Result unsupported(Capture* capture) {
   if (config().executes()) capture->invalid = true;
   return kCaptureUnsupported;

@@ -1,4 +1,5 @@
-// Stream capture: what it forbids, and graphs as a list of commands in the order of their capture.
+// Stream capture: the calls that it forbids, and graphs as a list of commands in the order of
+// capture.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -8,10 +9,10 @@
 
 namespace softgpu {
 
-// Given up under the state's mutex.
+// Must be released under the state's mutex.
 struct Commands {
   std::vector<Work> nodes;
-  std::vector<void*> memory;  // allocated while they were captured; lives as long as they do
+  std::vector<void*> memory;  // allocated during the capture; freed with the commands
   ~Commands();
 };
 
@@ -21,35 +22,36 @@ struct Graph {
 
 struct Capture {
   std::shared_ptr<Commands> commands = std::make_shared<Commands>();
-  int mode = 0;  // 0: unsafe calls of any thread are forbidden, 1: of this one, 2: of none
+  int mode = 0;  // unsafe calls are forbidden for 0: all threads, 1: this thread, 2: none
   std::thread::id thread;
-  std::vector<Stream*> streams;  // the first began it, the others waited for it
+  std::vector<Stream*> streams;  // the first one began the capture, the others joined it
   bool invalid = false;
 };
 
-// Of all these the mutex must be held.
+// The mutex must be held for all functions below.
 
 Result begin_capture(const std::shared_ptr<Stream>& stream, int mode);
-// *graph is NULL if the capture was invalid.
+// Ends a capture; *graph is NULL if the capture was invalid.
 Result finish_capture(Stream* stream, Graph** graph);
-// Without a graph: its streams capture no more.
+// Ends a capture without a graph: its streams stop capturing.
 void end_capture(Capture* capture);
-// Makes `stream` part of a capture that it waits for.
+// Adds `stream` to a capture that it waits for.
 Result join_capture(Stream* stream, const std::shared_ptr<Capture>& capture);
 
 Result add_node(Capture* capture, Work work);
 
-// A call that may not be made while a stream captures: kCaptureUnsupported then.
+// Checks a call that is forbidden while a stream is being captured; returns kCaptureUnsupported
+// then.
 Result forbid_in_capture();
-// As above for a call that asks about `stream`.
+// Does the same for a call that concerns `stream`.
 Result forbid_in_capture_of(const Stream& stream);
-// A command of the legacy stream would depend on what is captured.
+// Checks that a command of the legacy stream would not depend on captured commands.
 Result check_implicit(Stream* stream);
 
-// An instance: a graph with a handle of its own that shares the list.
+// Creates an instance: a graph with its own handle that shares the list of commands.
 Result instantiate(Graph* graph, Graph** instance);
 Result destroy_graph(Graph* graph);
-// Gives the graph's commands to the stream, in order; they keep the list.
+// Submits the graph's commands to the stream in order. The submitted commands keep the list alive.
 Result launch_graph(Stream* stream, Graph* graph);
 
 }  // namespace softgpu

@@ -15,7 +15,7 @@ namespace {
 
 using nlohmann::json;
 
-// One image's kernels, or why there are none.
+// The kernels of one image, or why there are none.
 struct Code {
   std::mutex mutex;
   bool tried = false;
@@ -29,7 +29,7 @@ json read_json(const std::string& path) {
   return json::parse(file);
 }
 
-// 900 for "sm_90a", "compute_90"; 0 for AMD's.
+// Returns 900 for "sm_90a" and "compute_90"; 0 for an AMD architecture.
 uint32_t number_of(const std::string& arch) {
   const size_t digits = arch.find('_');
   return digits == arch.npos ? 0 : 10 * static_cast<uint32_t>(std::stoul(arch.substr(digits + 1)));
@@ -43,7 +43,7 @@ KernelSource source_of(const std::string& sha256, const Gpu& gpu) {
   KernelSource source;
   source.program = from.at("program");
   source.program_name = from.value("program_name", source.program_name);
-  const json headers = from.value("headers", json::object());  // items() refers to it
+  const json headers = from.value("headers", json::object());  // must outlive items()
   for (const auto& [name, text] : headers.items()) {
     source.headers.emplace_back(name, text.get<std::string>());
   }
@@ -91,7 +91,7 @@ const Kernel* find_kernel(const Image& image, const std::string& name, const Gpu
                            image.arch() + " is not executed: ";
   const std::string where = "; the folder \"code\" names the source of each image";
   std::fprintf(stderr, "softgpu: %s%s%s\n", what.c_str(), why.c_str(), where.c_str());
-  // A compiler's messages are on stderr alone.
+  // The compiler's messages go only to stderr.
   explain(kNotFound, what + why.substr(0, why.find('\n')) + where);
   return nullptr;
 }

@@ -1,4 +1,4 @@
-// AMD's code objects: ELF with a note in msgpack that describes the kernels.
+// Reads AMD's code objects: ELF files with a note in msgpack that describes the kernels.
 // SPDX-License-Identifier: Apache-2.0
 #include <elf.h>
 
@@ -14,7 +14,7 @@ namespace {
 constexpr uint16_t kMachineAmdgpu = 224;
 constexpr uint32_t kMetadata = 32;  // NT_AMDGPU_METADATA
 
-// EF_AMDGPU_MACH, the lowest byte of e_flags.
+// Values of EF_AMDGPU_MACH, the lowest byte of e_flags.
 constexpr struct {
   unsigned number;
   const char* name;
@@ -26,7 +26,8 @@ constexpr struct {
     {0x4c, "gfx942"},  {0x4e, "gfx1201"}, {0x4f, "gfx950"},
 };
 
-// From code object version 4 on (ELF ABI version 2) two bits: 2 off, 3 on; before, one bit: on.
+// Reads a target ID's feature. Code object version 4 and later (ELF ABI version 2) use two bits: 2
+// is off, 3 is on. Older versions use one bit: 1 is on.
 char feature(const Elf64_Ehdr& header, unsigned shift, unsigned old_bit) {
   if (header.e_ident[EI_ABIVERSION] < 2) return (header.e_flags & old_bit) != 0 ? '+' : '\0';
   const unsigned bits = header.e_flags >> shift & 3;
@@ -40,7 +41,7 @@ void read_kernel(const nlohmann::json& from, Image* image) {
   kernel.static_shared = from.value(".group_segment_fixed_size", 0u);
   for (const nlohmann::json& argument : from.value(".args", nlohmann::json::array())) {
     const std::string kind = argument.value(".value_kind", "");
-    if (kind.starts_with("hidden_")) continue;  // not the caller's
+    if (kind.starts_with("hidden_")) continue;  // the caller does not pass these
     kernel.parameters.push_back({argument.at(".offset"), argument.at(".size")});
   }
   image->kernels[from.at(".name").get<std::string>()] = kernel;
@@ -99,7 +100,7 @@ Result read_code_object(const char* base, Image* image) {
       if (section.sh_type == SHT_NOTE) read_notes(base + section.sh_offset, section.sh_size, image);
     }
   } catch (const nlohmann::json::exception&) {
-    return kInvalidImage;  // a note that does not say what it should
+    return kInvalidImage;  // a note without the expected members
   }
   return kSuccess;
 }

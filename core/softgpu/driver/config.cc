@@ -39,8 +39,8 @@ std::string default_uuid(const Gpu& gpu) {
   return text;
 }
 
-// "gfx90a:sramecc+:xnack-" has the major 9, minor 0 and stepping a. Waves are of 64 lanes up to
-// gfx9.
+// Reads an architecture such as "gfx90a:sramecc+:xnack-": major 9, minor 0, stepping a. Waves have
+// 64 lanes up to gfx9.
 void read_amd_arch(const std::string& arch, Gpu* gpu) {
   const std::string processor = arch.substr(3, arch.find(':') - 3);
   if (processor.size() < 3) refuse("arch \"" + arch + "\" is not gfxNNN");
@@ -48,7 +48,7 @@ void read_amd_arch(const std::string& arch, Gpu* gpu) {
   gpu->major = std::stoi(processor.substr(0, processor.size() - 2));
   gpu->minor = std::stoi(processor.substr(processor.size() - 2, 1), nullptr, 16);
   gpu->warp_size = gpu->major < 10 ? 64 : 32;
-  // A target ID states the features that its processor has.
+  // HIP's target ID states every feature that the processor has; adds those that `arch` leaves out.
   static constexpr std::string_view kEcc[] = {"906", "908", "90a", "940", "941", "942", "950"};
   const bool ecc = std::find(std::begin(kEcc), std::end(kEcc), processor) != std::end(kEcc);
   if (ecc && arch.find(":sramecc") == arch.npos) gpu->arch += ":sramecc+";
@@ -68,8 +68,8 @@ void read_arch(const std::string& arch, Gpu* gpu) {
   gpu->minor = number % 10;
 }
 
-// {"arch": "sm_90"} and, where wanted, name, uuid, memory, integrated, multiprocessors, attributes,
-// mig.
+// Reads {"arch": "sm_90"} with the optional members name, uuid, memory, integrated,
+// multiprocessors, attributes and mig.
 Gpu gpu_from(const json& from, size_t index) {
   Gpu gpu;
   const std::string arch = from.at("arch").get<std::string>();
@@ -80,7 +80,7 @@ Gpu gpu_from(const json& from, size_t index) {
   gpu.uuid = from.value("uuid", default_uuid(gpu));
   gpu.memory = from.value("memory", uint64_t{16} << 30);
   gpu.integrated = from.value("integrated", false);
-  const json attributes = from.value("attributes", json::object());  // items() refers to it
+  const json attributes = from.value("attributes", json::object());  // must outlive items()
   for (const auto& [attribute, value] : attributes.items()) {
     gpu.attributes[std::stoi(attribute)] = value.get<int>();
   }
@@ -144,7 +144,8 @@ std::vector<Gpu> in_cuda_order() {
   return gpus;
 }
 
-// Enough of the driver's rules for tests: numbers or whole UUIDs, the first one unknown ends it.
+// Implements as much of the driver's rules as tests need: numbers or complete UUIDs; the list ends
+// at the first unknown one.
 std::vector<Gpu> chosen_by(const char* name, const std::vector<Gpu>& all) {
   const char* const variable = std::getenv(name);
   if (!variable) return all;

@@ -1,4 +1,4 @@
-// Cubins: NVIDIA's ELF.
+// Reads cubins, NVIDIA's ELF files.
 // SPDX-License-Identifier: Apache-2.0
 #include <elf.h>
 
@@ -17,9 +17,9 @@ const Elf64_Shdr* sections_of(const char* base, const Elf64_Ehdr& header) {
   return reinterpret_cast<const Elf64_Shdr*>(base + header.e_shoff);
 }
 
-// .nv.info.<kernel>: records {u8 format, u8 attribute, u16 size or value}; format 4 has `size`
-// bytes behind it. Attribute 0x17 is one parameter: u32 index, u16 ordinal, u16 offset, u32 whose
-// upper 14 bits are the size; 0x05 is the launch bound: u32 x, y, z.
+// Reads .nv.info.<kernel>, which consists of records {u8 format, u8 attribute, u16 size or value}.
+// A record of format 4 is followed by `size` bytes. Attribute 0x17 is one parameter: u32 index, u16
+// ordinal, u16 offset, u32 whose upper 14 bits are the size; 0x05 is the launch bound: u32 x, y, z.
 KernelFacts facts_of(const char* info, uint64_t size) {
   constexpr unsigned kParameter = 0x17, kMaxThreads = 0x05;
   KernelFacts kernel;
@@ -51,8 +51,8 @@ KernelFacts facts_of(const char* info, uint64_t size) {
   return kernel;
 }
 
-// .nv.shared.<kernel> fills no bytes of the file; its size is the kernel's static shared memory,
-// from sm_90 on behind 1 KiB of the system's.
+// Reads the sizes of .nv.shared.<kernel>, a section without bytes in the file. Its size is the
+// kernel's static shared memory; from sm_90 on, 1 KiB that the system reserves is included.
 void read_static_shared(const char* names, const Elf64_Shdr* sections, int count, Image* image) {
   constexpr std::string_view kShared = ".nv.shared.";
   const uint64_t systems = image->major >= 9 ? 1024 : 0;
@@ -60,7 +60,7 @@ void read_static_shared(const char* names, const Elf64_Shdr* sections, int count
     const std::string_view name = names + sections[i].sh_name;
     if (!name.starts_with(kShared)) continue;
     const auto kernel = image->kernels.find(std::string(name.substr(kShared.size())));
-    if (kernel == image->kernels.end()) continue;  // the system's own
+    if (kernel == image->kernels.end()) continue;  // a section that the system reserves
     kernel->second.static_shared =
         static_cast<uint32_t>(std::max(sections[i].sh_size, systems) - systems);
   }
@@ -87,9 +87,10 @@ void read_kernels(const char* base, const Elf64_Ehdr& header, Image* image) {
 
 }  // namespace
 
-// The older layout (ELF ABI 7) keeps the architecture in the lowest byte of e_flags and marks `a`
-// by bit 11; the newer one (ABI 8) in the second byte, `a` by bit 3. CUDA 12.9 writes the newer one
-// for Blackwell only, so below 10.0 it shows that CUDA 13 made the image.
+// The older layout (ELF ABI 7) keeps the architecture in the lowest byte of e_flags and marks the
+// suffix `a` by bit 11; the newer one (ABI 8) keeps it in the second byte and marks `a` by bit 3.
+// CUDA 12.9 writes the newer layout only for Blackwell, so below 10.0 it means that CUDA 13 made
+// the image.
 Result read_cubin(const char* base, Image* image) {
   Elf64_Ehdr header;
   std::memcpy(&header, base, sizeof header);

@@ -1,4 +1,4 @@
-// Primary contexts and the current one.
+// Primary contexts and the current context.
 // SPDX-License-Identifier: Apache-2.0
 #include "capture.h"
 #include "cuda.h"

@@ -1,4 +1,4 @@
-// Copies and fills.
+// CUDA's copies and fills.
 // SPDX-License-Identifier: Apache-2.0
 #include "cuda.h"
 #include "memory.h"
@@ -16,12 +16,12 @@ Copy to_host(void* to, CUdeviceptr from, size_t bytes) {
 Copy on_device(CUdeviceptr to, CUdeviceptr from, size_t bytes) {
   return {pointer(to), Side::kDevice, pointer(from), Side::kDevice, bytes};
 }
-// Unified addresses: the sides are seen from them.
+// For calls with unified addresses: the addresses tell which side is the device.
 Copy anywhere(CUdeviceptr to, CUdeviceptr from, size_t bytes) {
   return {pointer(to), Side::kUnknown, pointer(from), Side::kUnknown, bytes};
 }
 
-// The synchronous calls work on the current context's default stream.
+// For synchronous calls, which use the current context's default stream.
 CUresult copy_now(const char* function, const Copy& copy) {
   CUcontext context = nullptr;
   if (const CUresult error = enter_with_context(function, &context)) return error;
@@ -82,7 +82,7 @@ SOFTGPU_API CUresult cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t byte
   return copy_on("cuMemcpyAsync", stream, anywhere(to, from, bytes));
 }
 
-// Filling waits for nothing, as the driver's does for device memory.
+// Fills return without waiting, as the driver's do for device memory.
 SOFTGPU_API CUresult cuMemsetD8_v2(CUdeviceptr to, unsigned char value, size_t count) {
   return fill_on("cuMemsetD8_v2", nullptr, to, value, 1, count);
 }

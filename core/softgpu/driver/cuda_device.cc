@@ -1,4 +1,4 @@
-// Initialisation and devices.
+// CUDA's initialisation and devices.
 // SPDX-License-Identifier: Apache-2.0
 #include <unistd.h>
 
@@ -17,7 +17,7 @@ struct Attribute {
   int id, value;
 };
 
-// Of a mid-sized GPU; a configuration replaces what matters to it.
+// Attributes of a mid-sized GPU, which a configuration can override.
 constexpr Attribute kDefaults[] = {
     {1, 1024},        // MAX_THREADS_PER_BLOCK
     {2, 1024},        // MAX_BLOCK_DIM_X
@@ -139,7 +139,7 @@ SOFTGPU_API CUresult cuDeviceGetUuid_v2(CUuuid* uuid, CUdevice device) {
   if (const CUresult error = enter("cuDeviceGetUuid_v2")) return error;
   if (const CUresult error = check_device(device)) return error;
   std::string digits;
-  for (const char c : gpu(device).uuid.substr(4)) {  // behind "GPU-"
+  for (const char c : gpu(device).uuid.substr(4)) {  // skips "GPU-"
     if (c != '-') digits += c;
   }
   digits.resize(32, '0');
@@ -161,9 +161,9 @@ SOFTGPU_API CUresult cuDeviceTotalMem_v2(size_t* bytes, CUdevice device) {
   return CUDA_SUCCESS;
 }
 
-// Tables of functions without documentation, of which there are none. NVRTC 13 reads the size of
-// two without asking whether it got them: those are there, and empty. The CUDA runtime reports the
-// refusal.
+// Returns undocumented tables of functions, of which the stand-in provides none. NVRTC 13 reads the
+// size of two tables without checking whether it got them, so these two exist, but are empty. For
+// other tables the CUDA runtime reports the error.
 SOFTGPU_API CUresult cuGetExportTable(const void** table, const void* id) {
   static const size_t kEmpty[8] = {sizeof(size_t)};
   static constexpr unsigned char kNvrtcs[2][16] = {

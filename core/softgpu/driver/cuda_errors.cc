@@ -1,4 +1,4 @@
-// Result codes' names and texts, as the driver's own.
+// The names and texts of CUDA's result codes, the same as the driver's own.
 // SPDX-License-Identifier: Apache-2.0
 #include "cuda.h"
 #include "reason.h"

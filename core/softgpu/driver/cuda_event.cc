@@ -1,4 +1,4 @@
-// Events.
+// CUDA's events.
 // SPDX-License-Identifier: Apache-2.0
 #include "cuda.h"
 #include "event.h"

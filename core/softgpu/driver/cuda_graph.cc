@@ -1,4 +1,4 @@
-// Capture, and graphs of what was captured.
+// CUDA's stream capture, and graphs of captured commands.
 // SPDX-License-Identifier: Apache-2.0
 #include "capture.h"
 #include "cuda.h"
@@ -21,7 +21,8 @@ SOFTGPU_API CUresult cuStreamEndCapture(CUstream handle, CUgraph* graph) {
   return finish_capture(stream.get(), graph);
 }
 
-// An instance is the same list: nothing changes a graph after its capture.
+// An instance shares the graph's list of commands, because nothing changes a graph after its
+// capture.
 SOFTGPU_API CUresult cuGraphInstantiateWithFlags(CUgraphExec* instance, CUgraph graph,
                                                  unsigned long long) {
   CUcontext context = nullptr;

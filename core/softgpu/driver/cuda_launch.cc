@@ -1,4 +1,4 @@
-// Launches, and what is known of functions.
+// CUDA's launches, and attributes of functions.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
@@ -71,7 +71,8 @@ CUresult set_attribute(CUfunction function, int attribute, int value, const Gpu&
   return CUDA_SUCCESS;
 }
 
-// The GPU that a function is asked about: its module's, else the current context's, else the first.
+// Returns the GPU that a query about a function refers to: its module's, else the current
+// context's, else the first.
 const Gpu& gpu_of(const Function& function) {
   if (function.module) return *function.module->context->gpu;
   return current_context() ? *current_context()->gpu : visible_gpus().front();

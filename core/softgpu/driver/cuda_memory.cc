@@ -1,4 +1,4 @@
-// Device and pinned memory, and what is known of an address.
+// CUDA's device memory and pinned memory, and queries about an address.
 // SPDX-License-Identifier: Apache-2.0
 #include "cuda.h"
 #include "memory.h"
@@ -42,7 +42,8 @@ SOFTGPU_API CUresult cuMemFreeAsync(CUdeviceptr memory, CUstream handle) {
   return free_ordered(stream.get(), pointer(memory));
 }
 
-// No driver's: what this thread launches next has no business to write to these ranges.
+// Exists only here, not in any driver: the kernels that this thread launches next must not write to
+// these ranges.
 SOFTGPU_API CUresult cuSoftReadOnly(const CUdeviceptr* addresses, const uint64_t* bytes,
                                     unsigned count, const char* what) {
   return set_read_only(reinterpret_cast<const void* const*>(addresses), bytes, count, what);

@@ -1,4 +1,4 @@
-// Modules and libraries.
+// CUDA's modules and libraries.
 // SPDX-License-Identifier: Apache-2.0
 #include "cuda.h"
 #include "module.h"

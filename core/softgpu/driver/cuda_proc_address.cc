@@ -1,4 +1,5 @@
-// cuGetProcAddress: names without their _v2, as a driver of the configured version knows them.
+// cuGetProcAddress: finds functions by names without _v2, if a driver of the configured version has
+// them.
 // SPDX-License-Identifier: Apache-2.0
 #include <dlfcn.h>
 
@@ -15,7 +16,7 @@ struct Introduced {
   int cuda_version;
 };
 
-// Only what is newer than CUDA 11.0, the oldest driver that tests ask for.
+// Lists only functions newer than CUDA 11.0, the oldest driver that tests use.
 constexpr Introduced kIntroduced[] = {
     {"cuMemAllocAsync", 11020},     {"cuMemFreeAsync", 11020},     {"cuGetProcAddress", 11030},
     {"cuDeviceGetUuid_v2", 11040},  {"cuLaunchKernelEx", 11060},   {"cuLibraryLoadData", 12000},

@@ -1,4 +1,4 @@
-// Streams.
+// CUDA's streams.
 // SPDX-License-Identifier: Apache-2.0
 #include "capture.h"
 #include "cuda.h"

@@ -1,5 +1,5 @@
-// The CUDA driver's types and result codes, as its reference manual gives them; no toolkit is
-// needed to build the stand-in.
+// The CUDA driver's types and result codes, as in its reference manual, so that building the
+// stand-in needs no toolkit.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -30,7 +30,7 @@ struct CUuuid {
   unsigned char bytes[16];
 };
 
-// Handles of the stand-in.
+// Handles point to the stand-in's own structs.
 namespace softgpu {
 struct DeviceContext;
 struct Stream;
@@ -46,8 +46,8 @@ using CUevent = softgpu::Event*;
 using CUmodule = softgpu::LoadedModule*;
 using CUlibrary = softgpu::LoadedLibrary*;
 using CUfunction = softgpu::Function*;
-using CUkernel = softgpu::Function*;  // as the driver: launches take either
-using CUgraph = softgpu::Graph*;      // a graph and an instantiated one are the same
+using CUkernel = softgpu::Function*;  // as in the driver, launches accept either
+using CUgraph = softgpu::Graph*;      // a graph and its instance have the same type
 using CUgraphExec = softgpu::Graph*;
 
 struct ClusterDimension {

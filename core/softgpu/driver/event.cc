@@ -6,7 +6,7 @@
 namespace softgpu {
 namespace {
 
-// What keeps a caller from asking about an event; kSuccess if nothing does.
+// Returns the error that a query about the event has to return; kSuccess if there is none.
 Result check(const Event* event) {
   const auto found = state().events.find(const_cast<Event*>(event));
   if (found == state().events.end()) return kInvalidHandle;

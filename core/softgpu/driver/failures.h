@@ -1,4 +1,4 @@
-// The failures that the configuration asks for.
+// Injects the failures that the configuration asks for.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -6,8 +6,8 @@
 
 namespace softgpu {
 
-// Counts this call of `function` and gives the rule that strikes it, or NULL. A rule that hangs
-// never returns; one that crashes aborts. Thread-safe.
+// Counts this call of `function` and returns the rule that makes it fail, or NULL. Does not return
+// if the rule hangs, and aborts if the rule crashes. Thread-safe.
 const Failure* strike(const char* function);
 
 }  // namespace softgpu

@@ -1,5 +1,5 @@
-// What the files of libamdhip64.so share. Types and numbers are those of the HIP API reference; the
-// result codes that matter are CUDA's numbers (result.h).
+// Declarations that the files of libamdhip64.so share. Types and values are from the HIP API
+// reference; the result codes that matter have CUDA's numbers (result.h).
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -8,18 +8,20 @@
 
 namespace softgpu::hip {
 
-// The device that this thread has chosen; 0 until it does.
+// The device that this thread has selected; 0 by default.
 int& current_device();
 
-// Initialises HIP if need be, then enter(). Every function but a few begins so.
+// Initialises HIP if necessary, then calls enter(). Nearly every function begins with it.
 Result enter_hip(const char* function);
-// The device's context; kInvalidDevice if there is none.
+// Finds the device's context; kInvalidDevice if there is none.
 Result find_context(int device, DeviceContext** context);
 
-// What each function returns goes through here: hipGetLastError() returns the last failure.
+// Stores a function's result for hipGetLastError(), which returns the last failure. Every function
+// returns its failures through it.
 Result remember(Result result);
 
-// body(context) for the current device, without the mutex. Fails as a device does after a fault.
+// Calls body(context) for the current device, without the mutex. Fails with the device's error
+// after a fault.
 template <typename Body>
 Result on_device(const char* function, const Body& body) {
   DeviceContext* context = nullptr;
@@ -29,7 +31,7 @@ Result on_device(const char* function, const Body& body) {
   return remember(result == kSuccess ? body(context) : result);
 }
 
-// body(context, lock), under the mutex.
+// Calls body(context, lock) under the mutex.
 template <typename Body>
 Result on_locked_device(const char* function, const Body& body) {
   return on_device(function, [&](DeviceContext* context) {
@@ -38,7 +40,7 @@ Result on_locked_device(const char* function, const Body& body) {
   });
 }
 
-// body(stream, lock) for the stream behind a handle, whose device need not be the current one.
+// Calls body(stream, lock) for the stream of a handle, whose device need not be the current one.
 template <typename Body>
 Result on_stream(const char* function, Stream* handle, const Body& body) {
   Result result = enter_hip(function);

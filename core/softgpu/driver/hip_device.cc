@@ -12,7 +12,7 @@ using namespace softgpu::hip;
 
 namespace {
 
-// hipDeviceAttribute_t; HIP 5.2 to 7 agree on these.
+// hipDeviceAttribute_t; HIP 5.2 to 7 agree on these values.
 enum Attribute : int {
   kAsyncEngines = 2,
   kCanMapHostMemory = 3,
@@ -46,7 +46,7 @@ enum Attribute : int {
   kSharedPerMultiprocessor = 10002,
 };
 
-// False for an attribute that is not known here.
+// Returns false if the attribute is not known here.
 bool attribute_of(const Gpu& gpu, int device, int attribute, int* value) {
   const auto configured = gpu.attributes.find(attribute);
   if (configured != gpu.attributes.end()) {
@@ -133,7 +133,7 @@ bool attribute_of(const Gpu& gpu, int device, int attribute, int* value) {
   return true;
 }
 
-// For calls about a device that need not be the current one.
+// Calls body(gpu) for a device that need not be the current one.
 template <typename Body>
 Result about(const char* function, int device, const Body& body) {
   DeviceContext* context = nullptr;
@@ -218,7 +218,8 @@ SOFTGPU_API Result hipDeviceGetName(char* name, int size, int device) {
 
 SOFTGPU_API Result hipDeviceGetUuid(char (*uuid)[16], int device) {
   return about("hipDeviceGetUuid", device, [&](const Gpu& gpu) {
-    std::memcpy(uuid, gpu.uuid.substr(4).append(16, '0').data(), 16);  // as HIP: its digits
+    // As in HIP, the bytes are the UUID's digits.
+    std::memcpy(uuid, gpu.uuid.substr(4).append(16, '0').data(), 16);
     return kSuccess;
   });
 }

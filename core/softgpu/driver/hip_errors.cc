@@ -1,4 +1,4 @@
-// HIP's result codes: names, texts, and the last one of each thread.
+// HIP's result codes: their names and texts, and each thread's last failure.
 // SPDX-License-Identifier: Apache-2.0
 #include "hip.h"
 #include "reason.h"
@@ -60,7 +60,8 @@ Result& last_error() {
 
 }  // namespace
 
-// HIP has no code for a misaligned address, nor for what only functions of streams may not call.
+// HIP has no code for a misaligned address, for a call that host functions of streams must not
+// make, or for an invalid cluster size.
 Result softgpu::hip::remember(Result result) {
   if (result == kMisalignedAddress) result = kLaunchFailed;
   if (result == kNotPermitted) result = kNotSupported;

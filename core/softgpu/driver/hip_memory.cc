@@ -39,7 +39,7 @@ Result fill_on(const char* function, Stream* handle, void* to, uint32_t value, u
   });
 }
 
-// hipMemset and its like wait, for device memory too.
+// hipMemset and its variants wait for completion, also for device memory.
 Result fill_now(const char* function, void* to, uint32_t value, unsigned size, size_t count) {
   return on_stream(function, nullptr,
                    [&](const std::shared_ptr<Stream>& stream, Lock* lock) -> Result {
@@ -53,7 +53,8 @@ Result fill_now(const char* function, void* to, uint32_t value, unsigned size, s
 
 }  // namespace
 
-// No driver's: what this thread launches next has no business to write to these ranges.
+// Exists only here, not in any driver: the kernels that this thread launches next must not write to
+// these ranges.
 SOFTGPU_API Result hipSoftReadOnly(const void* const* addresses, const uint64_t* bytes,
                                    unsigned count, const char* what) {
   return set_read_only(addresses, bytes, count, what);
@@ -127,7 +128,7 @@ SOFTGPU_API Result hipMemcpyAsync(void* to, const void* from, size_t bytes, int 
   return copy_on("hipMemcpyAsync", stream, copy_of(to, from, bytes, kind));
 }
 
-// Copies in the stream's order and waits for it.
+// Copies in stream order and waits for the copy.
 SOFTGPU_API Result hipMemcpyWithStream(void* to, const void* from, size_t bytes, int kind,
                                        Stream* handle) {
   return on_stream("hipMemcpyWithStream", handle,

@@ -9,7 +9,7 @@ using namespace softgpu::hip;
 
 namespace {
 
-// The launch takes the mutex itself, since it may compile.
+// launch_kernel() locks the mutex itself, because it may compile.
 Result launch(const char* name, Function* function, const LaunchRequest& request) {
   std::shared_ptr<Stream> stream;
   const Result found =

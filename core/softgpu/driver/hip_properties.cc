@@ -57,7 +57,7 @@ Result get_properties(const char* function, const Layout& layout, void* properti
 
 }  // namespace softgpu::hip
 
-// Under this name the layout of HIP 5, in libraries of HIP 6 and 7 too.
+// Under this name, libraries of HIP 6 and 7 also use the layout of HIP 5.
 SOFTGPU_API softgpu::Result hipGetDeviceProperties(void* properties, int device) {
   return softgpu::hip::get_properties("hipGetDeviceProperties", softgpu::hip::kBefore6, properties,
                                       device);

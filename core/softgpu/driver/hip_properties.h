@@ -1,4 +1,4 @@
-// hipDeviceProp_t, which has two layouts.
+// Fills in hipDeviceProp_t, which has two layouts.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -8,7 +8,7 @@
 
 namespace softgpu::hip {
 
-// Where the members lie that are filled in; the rest is zero.
+// Offsets of the members that are filled in; the others are zero.
 struct Layout {
   size_t size;
   size_t name, memory, shared, registers, warp_size, threads, block, grid, major, minor,
@@ -21,7 +21,7 @@ inline constexpr Layout kSince6 = {1472, 0,   288, 296, 304, 308, 320,  324, 336
 
 void fill_properties(const Gpu& gpu, int device, const Layout& layout, void* properties);
 
-// hipGetDeviceProperties of a layout.
+// Implements hipGetDeviceProperties for a layout.
 int get_properties(const char* function, const Layout& layout, void* properties, int device);
 
 }  // namespace softgpu::hip

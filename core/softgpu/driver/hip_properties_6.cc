@@ -1,4 +1,4 @@
-// What HIP 5 lacks.
+// The function of HIP 6 that HIP 5 lacks.
 // SPDX-License-Identifier: Apache-2.0
 #include "hip.h"
 #include "hip_properties.h"

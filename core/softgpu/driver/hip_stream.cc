@@ -43,7 +43,7 @@ SOFTGPU_API Result hipDeviceGetStreamPriorityRange(int* least, int* greatest) {
   });
 }
 
-// Of a handle, also after a fault of the device.
+// Works on the handle only, so it also succeeds after a fault of the device.
 SOFTGPU_API Result hipStreamDestroy(Stream* stream) {
   if (const Result error = enter_hip("hipStreamDestroy")) return remember(error);
   const Lock lock = lock_state();

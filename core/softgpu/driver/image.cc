@@ -22,7 +22,8 @@ uint32_t size_of_type(const std::string& type) {
   return 1;
 }
 
-// Each at a multiple of its alignment, which is its type's unless it says otherwise.
+// Reads the parameters of a kernel. Each is at a multiple of its alignment, which is its type's
+// unless the text states another.
 std::vector<Parameter> ptx_parameters(const std::string& list) {
   static const std::regex pattern(
       R"(\.param\s+(?:\.align\s+(\d+)\s+)?\.(\w+)\s+(?:\.ptr\s+[^\s,]*\s+(?:\.align\s+\d+\s+)?)?\w+(?:\[(\d+)\])?)");
@@ -42,7 +43,7 @@ std::vector<Parameter> ptx_parameters(const std::string& list) {
   return parameters;
 }
 
-// The text of the body that opens at or after `at`, by its braces.
+// Returns the text of the body that opens at or after `at`, up to its closing brace.
 std::string_view body_at(const std::string& text, size_t at) {
   const size_t begin = text.find('{', at);
   if (begin == text.npos) return {};
@@ -54,8 +55,8 @@ std::string_view body_at(const std::string& text, size_t at) {
   return {};
 }
 
-// Static shared variables by name: those of the file and of the kernels alike, whose names differ.
-// Dynamic ones have no size.
+// Returns the sizes of the static shared variables of the file and of its kernels by name; the
+// names do not clash. Dynamic ones have no size.
 std::map<std::string, uint32_t> ptx_shared(const std::string& text) {
   static const std::regex pattern(
       R"(\.shared\s+(?:\.align\s+\d+\s+)?\.(\w+)\s+([\w$]+)(?:\[(\d+)\])?\s*;)");
@@ -102,8 +103,9 @@ Result read_ptx(const std::string& text, Image* image) {
   return kSuccess;
 }
 
-// The newest PTX ISA that a driver knows: 7.0 came with CUDA 11.0, 8.0 with 12.0, 9.0 with 13.0,
-// and one minor with each minor, except that 12.6 brought none.
+// Returns whether the driver is too old for the PTX ISA. PTX 7.0 came with CUDA 11.0, 8.0 with
+// 12.0, 9.0 with 13.0, and one minor version with each minor version, except that 12.6 brought
+// none.
 bool ptx_too_new(const Image& image, int cuda_version) {
   int minor = cuda_version % 1000 / 10;
   if (cuda_version >= 12060 && cuda_version < 13000) --minor;
@@ -115,7 +117,7 @@ bool is_tegra(int arch) {
   return arch == 53 || arch == 62 || arch == 72 || arch == 87 || arch == 101 || arch == 110;
 }
 
-// A code object runs on its own processor only, and where it states a feature, only with that.
+// A code object runs only on its own processor and, if it states a feature, only with that setting.
 Result check_code_object(const Image& image, const Gpu& gpu) {
   const auto fits = [&](const char* feature, char wanted) {
     const size_t at = gpu.arch.find(feature);
@@ -127,7 +129,7 @@ Result check_code_object(const Image& image, const Gpu& gpu) {
                                                                                 : kNoBinaryForGpu;
 }
 
-// Where a driver compiles, too much static shared memory is an error of its compiler.
+// The driver compiles PTX, and its compiler refuses too much static shared memory.
 Result check_ptx_shared(const Image& image, const Gpu& gpu) {
   const uint32_t most = most_static_shared(image, gpu);
   for (const auto& [name, kernel] : image.kernels) {

@@ -11,7 +11,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int kFirstRender = 128;
-constexpr uint64_t kSramEcc = uint64_t{1} << 26;  // of the capability word
+constexpr uint64_t kSramEcc = uint64_t{1} << 26;  // in the capability word
 
 void write(const fs::path& path, const std::string& text) {
   fs::create_directories(path.parent_path());
@@ -19,7 +19,7 @@ void write(const fs::path& path, const std::string& text) {
   if (!(file << text)) throw std::runtime_error("cannot write " + path.string());
 }
 
-// 90010 for gfx90a: 9, 0 and 10.
+// Returns 90010 for gfx90a: major 9, minor 0, stepping 10.
 uint64_t target_version(const Gpu& gpu) {
   const std::string processor = gpu.arch.substr(0, gpu.arch.find(':'));
   const int stepping = std::stoi(processor.substr(processor.size() - 1), nullptr, 16);

@@ -1,4 +1,4 @@
-// The files in which KFD describes AMD GPUs, for facts that are probed without HIP.
+// The files in which KFD describes AMD GPUs; facts about GPUs are read from them without HIP.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -9,8 +9,8 @@
 
 namespace softgpu {
 
-// Writes FOLDER/sys/class/kfd/… and FOLDER/dev, as OPDOCK_KFD=FOLDER wants them. Throws
-// std::filesystem::filesystem_error or std::runtime_error where they cannot be written.
+// Writes FOLDER/sys/class/kfd/… and FOLDER/dev, in the form that OPDOCK_KFD=FOLDER expects. Throws
+// std::filesystem::filesystem_error or std::runtime_error if that fails.
 void write_kfd(const std::vector<Gpu>& gpus, const std::string& folder);
 
 }  // namespace softgpu

@@ -1,4 +1,4 @@
-// softgpu-kfd FOLDER: writes there what KFD would tell of OPDOCK_SOFTGPU's AMD GPUs.
+// softgpu-kfd FOLDER: writes into FOLDER what KFD would report about OPDOCK_SOFTGPU's AMD GPUs.
 // SPDX-License-Identifier: Apache-2.0
 #include <cstdio>
 #include <exception>

@@ -12,7 +12,7 @@ namespace {
 
 using Arguments = std::vector<std::vector<uint8_t>>;
 
-// One buffer with all arguments: {1, buffer, 2, &size, end}.
+// Finds the buffer with all arguments in a list {1, buffer, 2, &size, end}.
 const uint8_t* packed_arguments(void** extra) {
   constexpr uintptr_t kBuffer = 1, kSize = 2;
   const uint8_t* buffer = nullptr;
@@ -27,7 +27,7 @@ const uint8_t* packed_arguments(void** extra) {
   return buffer;
 }
 
-// A copy of each argument; false if there are none though the kernel has parameters.
+// Copies each argument. Returns false if there are none although the kernel has parameters.
 bool copy_arguments(const std::vector<Parameter>& parameters, const LaunchRequest& request,
                     Arguments* out) {
   const uint8_t* const packed = packed_arguments(request.extra);
@@ -50,7 +50,7 @@ std::string hex_bytes(const std::vector<uint8_t>& bytes) {
   return text;
 }
 
-// Null where the image does not tell the sizes.
+// Returns null if the image does not tell the parameters' sizes.
 nlohmann::json recorded_arguments(const Function& function, const LaunchRequest& request) {
   Arguments arguments;
   if (function.facts.parameters.empty() || !request.arguments) return nullptr;
@@ -60,7 +60,8 @@ nlohmann::json recorded_arguments(const Function& function, const LaunchRequest&
   return list;
 }
 
-// As compilers lay them out: each at a multiple of its alignment, which its size alone decides.
+// Computes the parameters' offsets as compilers do: each is a multiple of the alignment, which
+// follows from the size.
 std::vector<Parameter> laid_out(const std::vector<uint32_t>& sizes) {
   std::vector<Parameter> parameters;
   uint32_t offset = 0;
@@ -73,7 +74,7 @@ std::vector<Parameter> laid_out(const std::vector<uint32_t>& sizes) {
   return parameters;
 }
 
-// The library that is executed must be what the image was made of.
+// The executed library must be made from the same source as the image.
 bool same_parameters(const std::vector<Parameter>& parameters, const Kernel& kernel) {
   const bool same = std::equal(
       parameters.begin(), parameters.end(), kernel.param_sizes.begin(), kernel.param_sizes.end(),
@@ -88,15 +89,15 @@ bool same_parameters(const std::vector<Parameter>& parameters, const Kernel& ker
   return same;
 }
 
-// The function belongs to the stream's device, and its image fits it; a kernel of a library is
-// bound to the device now.
+// Checks that the function belongs to the stream's device and that its image fits the device. A
+// kernel of a library has no device of its own.
 Result check_function(const Function& function, const DeviceContext& context) {
   const DeviceContext* const own = function.module ? function.module->context : nullptr;
   if (own && own != &context) return kInvalidHandle;
   return check_image(*function.image, *context.gpu);
 }
 
-// What may be an address, wherever it lies in a parameter.
+// Returns all values in the arguments that may be addresses, at any position in a parameter.
 std::vector<uintptr_t> addresses_in(const Arguments& arguments) {
   std::vector<uintptr_t> all;
   for (const std::vector<uint8_t>& argument : arguments) {
@@ -158,7 +159,7 @@ Result launch_kernel(const std::shared_ptr<Stream>& stream, Function* function,
                       {"args", recorded_arguments(*function, request)}});
   }
   if (!config().executes()) return kSuccess;
-  const Kernel* const kernel = code_of(function, gpu);  // may compile: without the mutex
+  const Kernel* const kernel = code_of(function, gpu);  // without the mutex, because it may compile
   if (!kernel) return kNotFound;
   if (const Result error = check_kernel(*kernel, *function, request, gpu)) return error;
   std::vector<Parameter> parameters;

@@ -1,4 +1,4 @@
-// What a launch may ask for, and which limit it breaks.
+// The limits of launches, and the reasons for refusing one.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
@@ -16,7 +16,8 @@ uint64_t product(const uint32_t (&sizes)[3]) {
   return uint64_t{sizes[0]} * sizes[1] * sizes[2];
 }
 
-// Static and dynamic shared memory together; more than usual only where it was asked for.
+// Checks static and dynamic shared memory together. More than the default is allowed only if the
+// kernel's limit was raised.
 Result check_shared(const Function& function, uint32_t dynamic, const Gpu& gpu) {
   const uint64_t own = function.facts.static_shared;
   const auto raised = function.attributes.find(kMaxDynamicShared);
@@ -32,7 +33,7 @@ Result check_shared(const Function& function, uint32_t dynamic, const Gpu& gpu) 
   return kInvalidValue;
 }
 
-// Says which limit `asked` breaks.
+// Explains which limit `asked` exceeds, and returns `result`.
 Result refuse(Result result, const std::string& what, uint64_t asked, uint64_t most,
               const std::string& whose) {
   explain(result, what + " " + std::to_string(asked) + ": " +
@@ -80,7 +81,7 @@ Limits limits_of(const Gpu& gpu) {
                          : gpu.major >= 9 && gpu.major < 12 ? 228
                                                             : 100;
     limits.shared_per_multiprocessor = kib * 1024;
-    limits.shared_per_block_optin = (kib - 1) * 1024;  // one is the system's
+    limits.shared_per_block_optin = (kib - 1) * 1024;  // the system reserves 1 KiB
   }
   configured(8, &limits.shared_per_block);
   configured(97, &limits.shared_per_block_optin);

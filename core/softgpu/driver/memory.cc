@@ -10,7 +10,7 @@
 namespace softgpu {
 namespace {
 
-constexpr uint64_t kAlignment = 256;  // the drivers'
+constexpr uint64_t kAlignment = 256;  // the same as the drivers'
 
 uintptr_t address_of(const void* memory) {
   return reinterpret_cast<uintptr_t>(memory);
@@ -20,13 +20,13 @@ void* host_memory(uint64_t bytes) {
   return std::aligned_alloc(kAlignment, (bytes + kAlignment - 1) / kAlignment * kAlignment);
 }
 
-// "cuMemAlloc_v2 (its allocation 3)"
+// Makes a text such as "cuMemAlloc_v2 (its allocation 3)".
 std::string numbered(const char* maker) {
   static std::map<std::string, uint64_t>& calls = *new std::map<std::string, uint64_t>;
   return std::string(maker) + " (its allocation " + std::to_string(++calls[maker]) + ")";
 }
 
-// Whether the device has so much, after what will be freed is freed.
+// Returns whether the device has this much memory, if necessary after waiting for pending frees.
 bool fits(Lock* lock, DeviceContext* context, uint64_t bytes) {
   const auto has = [&] { return bytes <= context->gpu->memory - context->used; };
   if (!has() && config().executes()) wait_for_context(lock, context);
@@ -40,8 +40,8 @@ void remember(DeviceContext* context, void* memory, Memory facts) {
   state().memory[address_of(memory)] = std::move(facts);
 }
 
-// Ordered memory stays known while its last commands may touch it, so that the engine, which knows
-// when it was freed, checks those.
+// Stream-ordered memory that is freed stays known here, because the last commands may still access
+// it. The engine, which knows when it was freed, checks their accesses.
 struct Freed {
   uintptr_t begin;
   uint64_t size;
@@ -146,7 +146,7 @@ Result allocate_ordered(Lock* lock, Stream* stream, uint64_t bytes, const char* 
     *out = config().executes() ? allocate(context->gpu->index, bytes) : host_memory(bytes);
     if (*out) stream->capture->commands->memory.push_back(*out);
   } else if (config().executes()) {
-    // The address is known now, and from which command on it may be touched.
+    // The address and the first command that may access the memory are known now.
     Operation operation;
     if (const Result error = submit_mark(stream, "an allocation", &operation)) return error;
     *out = allocate(operation, bytes);
@@ -167,7 +167,7 @@ Result free_memory(Lock* lock, void* memory, bool pinned) {
   if (config().executes()) {
     wait_for_context(lock, pinned ? nullptr : found->second.context);
     found = state().memory.find(address_of(memory));
-    if (found == state().memory.end()) return kInvalidValue;  // another thread was faster
+    if (found == state().memory.end()) return kInvalidValue;  // another thread has freed it
     if (found->second.context->failed != kSuccess) return found->second.context->failed;
   }
   const bool host = pinned || !config().executes();
@@ -190,7 +190,7 @@ Result free_ordered(Stream* stream, void* memory) {
     std::free(memory);
     return kSuccess;
   }
-  if (stream->capture) return kInvalidValue;  // each launch of the graph would free it
+  if (stream->capture) return kInvalidValue;  // every launch of the graph would free it
   DeviceContext* const owner = found->second.context;
   const uint64_t bytes = found->second.size;
   const Action action = [=](const Operation& operation) {

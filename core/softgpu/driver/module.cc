@@ -11,7 +11,8 @@ nlohmann::json describe(const Image& image) {
   return {{"arch", image.arch()}, {"size", image.size}, {"sha256", image.sha256}};
 }
 
-// The kernel of that name, made on first use. NULL if the image has none.
+// Returns the kernel with this name, creating its Function on first use; NULL if the image has
+// none.
 Function* kernel_in(const Image& image, const std::string& name,
                     std::map<std::string, std::unique_ptr<Function>>* made) {
   const auto known = made->find(name);
@@ -49,7 +50,7 @@ Result load_library(const void* image, LoadedLibrary** out) {
   auto library = std::make_shared<LoadedLibrary>();
   Result result = read_image(image, false, &library->image);
   if (result == kSuccess) {
-    // Bound to no device yet: it is enough that one of them could run it.
+    // A library is not bound to a device yet: it is enough that one GPU could run it.
     for (const Gpu& gpu : visible_gpus()) {
       result = check_image(library->image, gpu);
       if (result == kSuccess) break;

@@ -1,4 +1,4 @@
-// Modules and libraries: images loaded, kernels looked up.
+// Modules and libraries: loads images and finds their kernels.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -13,36 +13,38 @@ struct Function {
   KernelFacts facts;
   LoadedModule* module = nullptr;            // NULL for a kernel of a library
   LoadedLibrary* library = nullptr;          // NULL for a function of a module
-  std::map<int, int> attributes;             // cuFuncSetAttribute's
-  std::atomic<const Kernel*> code{nullptr};  // what is executed, once it was looked for
+  std::map<int, int> attributes;             // set by cuFuncSetAttribute
+  std::atomic<const Kernel*> code{nullptr};  // the executed kernel, once it has been found
 };
 
 struct LoadedModule {
   Image image;
   DeviceContext* context = nullptr;
-  LoadedLibrary* library = nullptr;  // whose module this is, or NULL
+  LoadedLibrary* library = nullptr;  // the library that this module belongs to, or NULL
   std::map<std::string, std::unique_ptr<Function>> functions;
 };
 
 struct LoadedLibrary {
   Image image;
-  std::map<int, std::unique_ptr<LoadedModule>> modules;  // by device, made on demand
+  std::map<int, std::unique_ptr<LoadedModule>> modules;  // by device, created on demand
   std::map<std::string, std::unique_ptr<Function>> kernels;
 };
 
-// Both take the mutex.
+// These two lock the mutex themselves.
 Result load_module(DeviceContext* context, const void* image, LoadedModule** out);
 Result load_library(const void* image, LoadedLibrary** out);
 
-// The mutex must be held.
+// The mutex must be held for the following functions.
 Result find_function(LoadedModule* module, const char* name, Function** out);
 Result find_library_kernel(LoadedLibrary* library, const char* name, Function** out);
-// The same without a record; NULL if there is none.
+// Does the same without a record; NULL if there is none.
 Function* function_in(LoadedModule* module, const std::string& name);
-// The library's module on the context's device: made, and checked against it, on first use.
+// Finds the library's module on the context's device. On first use, checks the image against the
+// device and creates the module.
 Result find_module(LoadedLibrary* library, DeviceContext* context, LoadedModule** out);
 
-// Without the mutex: what is executed for the function on `gpu`; NULL as find_kernel().
+// Returns the executed kernel of the function on `gpu`; NULL on failure, as find_kernel(). The
+// caller must not hold the mutex.
 const Kernel* code_of(Function* function, const Gpu& gpu);
 
 }  // namespace softgpu

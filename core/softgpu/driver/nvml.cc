@@ -1,4 +1,4 @@
-// libnvidia-ml.so.1, as far as facts about GPUs need it.
+// libnvidia-ml.so.1: the functions that Opdock's facts about GPUs need.
 // SPDX-License-Identifier: Apache-2.0
 #include <cstring>
 #include <deque>
@@ -18,7 +18,7 @@ constexpr int kSuccess = 0, kUninitialized = 1, kInvalidArgument = 2, kNotSuppor
 
 int initialized = 0;
 
-// A handle: a GPU, or one of its MIG instances.
+// The object that a handle points to: a GPU, or one of its MIG instances.
 struct Device {
   const softgpu::Gpu* gpu;
   const softgpu::MigInstance* instance;
@@ -28,7 +28,7 @@ struct Memory {
   unsigned long long total, free, used;
 };
 
-// Handles live as long as the process, like NVML's own.
+// Handles stay valid until the process ends, as NVML's own do.
 Device* make_handle(const softgpu::Gpu* gpu, const softgpu::MigInstance* instance) {
   static std::mutex mutex;
   static std::deque<Device>& handles = *new std::deque<Device>;
@@ -49,7 +49,8 @@ int copy(const std::string& from, char* to, unsigned size) {
 
 }  // namespace
 
-// Under a lock, as the real one: a process that is forked meanwhile cannot use it any more.
+// Locks a mutex, as the real NVML does: a process that is forked meanwhile cannot use NVML any
+// more.
 SOFTGPU_API int nvmlInit_v2() {
   static std::mutex initializing;
   const std::lock_guard lock(initializing);

@@ -1,5 +1,5 @@
-// Commands that are not done, asked by the engine when a kernel or copy reads what nothing has
-// written yet.
+// Finds unfinished commands for the engine, when a kernel or copy reads memory that has not been
+// written.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -7,8 +7,8 @@
 
 namespace softgpu {
 
-// What they are: those of other streams that may write to the allocation at `address` and are in no
-// order with `reader`. Takes the mutex.
+// Names the unfinished commands of other streams that may write to the allocation at `address` and
+// that are not ordered with `reader`. Locks the mutex.
 std::vector<std::string> pending_writes_of(const Operation& reader, uintptr_t address);
 
 }  // namespace softgpu

@@ -1,4 +1,4 @@
-// Why a call of the driver failed, beyond its code.
+// Reasons for a failed call of the driver, in addition to its code.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -8,12 +8,14 @@
 
 namespace softgpu {
 
-// What the drivers answer of a code, cuGetErrorString() and hipGetErrorString(), has the reason
-// as well to the thread whose last call failed so. enter() forgets it.
+// explain() stores the reason for this thread's failure: cuGetErrorString() and hipGetErrorString()
+// then append it to the text of that code. enter() calls forget_reason(), so it is lost at the next
+// call.
 void explain(Result result, const std::string& reason);
 void forget_reason();
 
-// `text`, with the reason if there is one for `result`. Lives as long as the process.
+// Returns `text`, followed by the reason if this thread has one for `result`. Valid until the
+// process ends.
 const char* explained(Result result, const char* text);
 
 }  // namespace softgpu

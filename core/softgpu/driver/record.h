@@ -1,4 +1,4 @@
-// What happened, one JSON object a line, appended to the file that OPDOCK_SOFTGPU_RECORD names.
+// Records events, one JSON object per line, in the file that OPDOCK_SOFTGPU_RECORD names.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -6,11 +6,11 @@
 
 namespace softgpu {
 
-// Adds "pid" and writes the line with one write(), so that lines of several processes do not mix.
-// Without the variable nothing is written.
+// Adds "pid" and appends the line with one write(), so that lines of several processes do not mix.
+// Writes nothing if the variable is not set.
 void record(const char* event, nlohmann::json members);
 
-// Pointers and streams as text: "0x7f…".
+// Formats a pointer or a stream's handle: "0x7f…".
 std::string handle_text(const void* handle);
 
 }  // namespace softgpu

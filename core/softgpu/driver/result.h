@@ -1,5 +1,5 @@
-// Result codes of the core. CUDA's and HIP's numbers agree for all of these, so that both front
-// ends hand them on.
+// Result codes of the core. CUDA and HIP use the same numbers for all of these, so that both front
+// ends return them unchanged.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

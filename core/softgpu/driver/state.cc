@@ -15,7 +15,7 @@ State& state() {
 }
 
 Result initialise(std::deque<DeviceContext>* contexts, const std::vector<Gpu>& gpus) {
-  // Before the mutex, which a thread of the parent may have held at the fork.
+  // Checked without the mutex, which a thread of the parent may have held at the fork.
   const int initialised_by = state().init_pid;
   if (initialised_by != 0 && initialised_by != getpid()) return kNotInitialized;
   if (gpus.empty()) return kNoDevice;

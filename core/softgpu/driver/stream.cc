@@ -33,8 +33,8 @@ void finish(const Command* command) {
   command->done->when = std::chrono::steady_clock::now();
 }
 
-// Executes one command without the mutex, under which what it held is given up. After a fault the
-// device does nothing more.
+// Executes a command without the mutex, and destroys its action with the mutex held. After a fault
+// the device's later commands do nothing.
 void execute_command(Lock* lock, DeviceContext* context, Command* command) {
   if (command->action) {
     Action action = std::move(command->action);
@@ -63,7 +63,7 @@ void work(std::shared_ptr<Stream> stream) {
                                    : is_ready(stream->queue.front());
     });
     if (stream->queue.empty()) break;
-    Command& command = stream->queue.front();  // stays put: only this thread takes from the front
+    Command& command = stream->queue.front();  // not moved: only this thread removes from the front
     execute_command(&lock, stream->context, &command);
     stream->queue.pop_front();
     state().progress.notify_all();
@@ -76,7 +76,8 @@ void work(std::shared_ptr<Stream> stream) {
   state().progress.notify_all();
 }
 
-// What has put itself there gives up the mutex, which is held, before anybody else gets it.
+// Joins without blocking: a thread adds itself to `ended` while it holds the mutex, which this
+// thread holds now, and does not lock it again.
 void join_ended() {
   for (std::thread& thread : state().ended) thread.join();
   state().ended.clear();
@@ -97,7 +98,7 @@ void after_stream(Command* command, Clock* clock, const Stream& other) {
   join(clock, other.clock);
 }
 
-// The stream; with the legacy stream all those that it would wait for.
+// Returns the stream and, if it is the legacy stream, all streams that it would wait for.
 std::vector<std::shared_ptr<Stream>> with_blocking(Stream* stream) {
   std::vector<std::shared_ptr<Stream>> streams = {stream->shared_from_this()};
   if (!stream->legacy) return streams;
@@ -108,7 +109,7 @@ std::vector<std::shared_ptr<Stream>> with_blocking(Stream* stream) {
   return streams;
 }
 
-// What a command of a stream must wait for besides the stream itself.
+// Adds what a command must wait for in addition to the earlier commands of its own stream.
 void order(Stream* stream, Command* command) {
   DeviceContext* const context = stream->context;
   if (stream->legacy) {
@@ -121,7 +122,7 @@ void order(Stream* stream, Command* command) {
   join(&stream->clock, state().host);
 }
 
-// Numbered, with its place in the order, and not yet in the queue.
+// Creates a command with its number and its place in the order, but does not add it to the queue.
 Command next_command(Stream* stream, const std::string& what) {
   Command command;
   order(stream, &command);
@@ -138,8 +139,9 @@ Command next_command(Stream* stream, const std::string& what) {
   return command;
 }
 
-// A programmatic launch right behind another kernel, which may itself have begun early, is in no
-// order with those until it waits; but for what the host knows to be done.
+// A programmatic launch directly after another kernel is not ordered with that kernel until it
+// waits, nor with the kernels that the other one may itself have overlapped. Kernels that the host
+// knows to be complete are ordered before it.
 void number_kernel(Stream* stream, bool programmatic, Operation* operation) {
   const Clock& host = state().host;
   const uint64_t done = stream->number < host.size() ? host[stream->number] : 0;
@@ -152,7 +154,7 @@ void number_kernel(Stream* stream, bool programmatic, Operation* operation) {
   stream->kernel_early = operation->early;
 }
 
-// A thread's default streams, one a context; they end with the thread.
+// A thread's default streams, one per context; they are closed when the thread ends.
 struct ThreadStreams {
   std::map<DeviceContext*, std::shared_ptr<Stream>> streams;
   ~ThreadStreams() {

@@ -1,4 +1,4 @@
-// What is checked at each load and store of a kernel.
+// The checks of each load and store of a kernel.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <cstring>
@@ -27,7 +27,7 @@ void Runner::access(Lane* lane, const Access& access) {
   }
 }
 
-// `part`: of the access, what lies in one page.
+// part: the bytes of the access that lie in one page.
 void Runner::access_part(Lane* lane, const Access& access, const Access& part) {
   if (!arena_.contains(part.address)) {
     if (!access.write && may_read(part.address, part.bytes)) return;
@@ -45,7 +45,7 @@ void Runner::access_part(Lane* lane, const Access& access, const Access& part) {
   } else if (part.write && read_only_at(part)) {
     good = found(FindingKind::kReadOnly, part, 0, 0, false);
   } else {
-    // The shared memory of a cluster's blocks is only touched by the thread that executes them.
+    // Shared memory needs no lock: only the thread that executes the cluster's blocks touches it.
     const PageLock lock(global ? &page : nullptr);
     good = access_cells(lane, &page, offset, part);
   }
@@ -64,7 +64,7 @@ bool Runner::access_cells(Lane* lane, Page* page, uint32_t offset, const Access&
   Cell before;
   for (size_t i = first; i <= last; ++i) {
     Cell& cell = cells[i];
-    // What has the same history as its neighbour had is found the same, and has the same future.
+    // A cell with the same history as its left neighbour gets the same result.
     if (i > first && cell == before) {
       cell = cells[i - 1];
       continue;
@@ -85,7 +85,7 @@ void Runner::count(Lane* lane, const Access& access, bool global) {
                                 access.pc, kind, access.address, access.bytes);
 }
 
-// What says that the memory is only to be read; NULL: nothing.
+// Returns the range that makes this memory read-only; NULL if there is none.
 const ReadOnly* Runner::read_only_at(const Access& access) const {
   for (const ReadOnly& range : state_->read_only)
     if (access.address < range.begin + range.bytes && range.begin < access.address + access.bytes)
@@ -93,7 +93,8 @@ const ReadOnly* Runner::read_only_at(const Access& access) const {
   return nullptr;
 }
 
-// Memory outside of the arena that a kernel reads rightly: its constants and its parameters.
+// Returns whether this is memory outside the arena that a kernel may read: its constants and
+// parameters.
 bool Runner::may_read(uintptr_t address, uint64_t bytes) const {
   if (state_->library->contains(address)) return true;
   for (const std::vector<uint8_t>& arg : state_->launch->args) {
@@ -103,7 +104,8 @@ bool Runner::may_read(uintptr_t address, uint64_t bytes) const {
   return false;
 }
 
-// Its own block's, or that of a block of the cluster that has not ended.
+// Returns whether this is shared memory of the lane's own block, or of another block of the cluster
+// that has not ended.
 bool Runner::owns_shared(const Lane* lane, uintptr_t address) const {
   if (address - lane->block->shared_begin < kBlockShared) return true;
   for (size_t i = 0; i < cluster_size_; ++i)
@@ -145,14 +147,15 @@ bool same_warp(uint32_t thread, uint32_t other, uint32_t width) {
   return ((thread ^ other) & ~(width - 1)) == 0;
 }
 
-// Whether two threads of one block, of which `stamp` is one, are not ordered by a barrier.
+// Returns whether `stamp` belongs to another thread of the block and no barrier orders it before
+// `own`.
 bool concurrent(Stamp stamp, Stamp own, uint32_t width) {
   const uint32_t thread = thread_of(stamp), mine = thread_of(own);
   if (thread == mine || block_epoch_of(stamp) != block_epoch_of(own)) return false;
   return !same_warp(thread, mine, width) || warp_epoch_of(stamp) == warp_epoch_of(own);
 }
 
-// The same for those who have read, of which `stamp` is the last.
+// Does the same for all threads that have read a cell; `stamp` is the last one.
 bool concurrent_readers(Stamp stamp, Stamp own, uint32_t width) {
   if (block_epoch_of(stamp) != block_epoch_of(own)) return false;
   if (stamp & kManyWarps) return true;
@@ -179,8 +182,8 @@ Stamp with_reader(Stamp readers, Stamp own, uint32_t width, bool atomic) {
 
 }  // namespace
 
-// Whether whoever this was belongs to an operation that was over when the launch began, or for
-// which the thread has waited.
+// Returns whether the stamp's operation was complete when the launch began, or this thread has
+// waited for it.
 bool Runner::ordered_before_launch(const Lane* lane, Stamp stamp) {
   const uint32_t chunk = run_of(stamp) >> 8;
   if (ordered_chunks_[chunk % 64] == chunk) return true;
@@ -191,17 +194,18 @@ bool Runner::ordered_before_launch(const Lane* lane, Stamp stamp) {
   return true;
 }
 
-// Whether it was another block of this launch, and nothing orders what it did before now.
+// Returns whether the stamp belongs to another block of this launch and nothing orders it before
+// now.
 bool Runner::other_block(const Lane* lane, const Past& past) {
   const uint64_t block = state_->record->block_of(run_of(past.stamp));
   if (block == lane->block->number) return false;
-  // A cluster's barrier gives its blocks new runs.
+  // A cluster's barrier gives its blocks new runs, so the old run's accesses are ordered before it.
   for (size_t i = 0; i < cluster_size_; ++i)
     if (blocks_[i].number == block && blocks_[i].run != run_of(past.stamp)) return false;
   return !covers(lane, past, false);
 }
 
-// Whether the thread was handed it; `taken`: but for a fence.
+// Returns whether the access was handed over to the thread. taken: ignores that a fence is missing.
 bool Runner::covers(const Lane* lane, const Past& past, bool taken) {
   std::vector<const IdSet*> sets;
   for (const Knowledge* each : lane->block->knowledge.of(lane->number, warp_of(lane)))
@@ -229,7 +233,7 @@ bool Runner::check_read(Lane* lane, Cell* cell, const Access& access) {
   const uint32_t width = width_;
   const Stamp write = cell->write;
   if (write == 0) return found(FindingKind::kUninitialised, access, 0, 0, false);
-  if ((write ^ own) >> kThreadShift != 0) {  // not this thread
+  if ((write ^ own) >> kThreadShift != 0) {  // another thread's write
     if (run_of(write) == run_of(own)) {
       if (concurrent(write, own, width) && !(access.atomic && (write & kAtomic)))
         return found(FindingKind::kRace, access, write, cell->write_site, true);

@@ -9,13 +9,13 @@
 namespace softgpu {
 namespace {
 
-// What cudaMalloc promises; no more, so that nobody relies on more.
+// cudaMalloc's alignment, and no more, so that nobody relies on more.
 constexpr uint64_t kAlignment = 256;
 constexpr size_t kKeptReleased = 4096;
 
 struct Known {
   Allocation allocation;
-  uint64_t order = 0;  // of allocation, or of release
+  uint64_t order = 0;  // of the allocation or of the release
 };
 
 struct Table {
@@ -27,11 +27,11 @@ struct Table {
 };
 
 Table& table() {
-  static auto* const all = new Table;  // outlives whatever still runs
+  static auto* const all = new Table;  // never destroyed, because other code may still run at exit
   return *all;
 }
 
-// How far the address lies outside of it.
+// Returns how far the address is outside the allocation.
 uint64_t distance(const Allocation& allocation, uintptr_t address) {
   if (address < allocation.begin) return allocation.begin - address;
   if (address < allocation.begin + allocation.bytes) return 0;
@@ -55,7 +55,7 @@ void consider(const std::map<uintptr_t, Known>& all, uintptr_t address, bool rel
 }  // namespace
 
 void* allocate(int device, uint64_t bytes) {
-  // An offset that is a multiple of 256 and of nothing larger.
+  // The address is a multiple of 256, but of no larger power of two.
   const uintptr_t pages = take_addresses(bytes + kAlignment);
   if (!pages) return nullptr;
   const uintptr_t begin = pages + kAlignment;
@@ -63,7 +63,7 @@ void* allocate(int device, uint64_t bytes) {
   Table& all = table();
   const std::lock_guard<std::mutex> lock(all.mutex);
   all.live[begin] = {{begin, bytes, device}, all.count++};
-  // The addresses may have been somebody's before.
+  // These addresses may have belonged to released allocations.
   for (auto at = all.released.lower_bound(begin > kPageBytes ? begin - kPageBytes : 0);
        at != all.released.end() && at->first < begin + bytes;) {
     all.released_order.erase(at->second.order);

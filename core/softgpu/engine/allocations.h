@@ -1,4 +1,4 @@
-// The allocations of global memory, also those that are released.
+// The allocations of global memory, including released ones.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -13,7 +13,7 @@ struct Nearest {
   bool found = false;
   bool released = false;
 };
-// The allocation in which `address` lies or to which it is closest.
+// Returns the allocation that contains `address` or is closest to it.
 Nearest nearest_allocation(uintptr_t address);
 
 }  // namespace softgpu

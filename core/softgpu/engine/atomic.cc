@@ -43,7 +43,8 @@ uint64_t change(T* at, AtomicOp op, uint64_t value, uint64_t expected) {
 
 uint64_t Runner::atomic(Lane* lane, AtomicOp op, uintptr_t address, unsigned bytes, uint64_t value,
                         uint64_t expected, const void* pc) {
-  // Whoever waits for another thread by atomic operations lets it run, and orders vary.
+  // Suspends the thread at random: a thread that waits for another one by atomic operations has to
+  // let it run, and the order of threads varies.
   if (random_.below(4) == 0) {
     push(lane);
     suspend(lane);
@@ -69,7 +70,7 @@ uint64_t Runner::atomic(Lane* lane, AtomicOp op, uintptr_t address, unsigned byt
 void Runner::notice_spin(Lane* lane, uintptr_t address, uint64_t value) {
   Spin& spin = lane->spin;
   if (spin.address != address || spin.value != value) spin = {address, value, 0};
-  // Whoever is waited for may need this processor.
+  // The thread that this one waits for may need the processor.
   if (++spin.count % 1024 == 0 && state_->workers > 1)
     std::this_thread::sleep_for(std::chrono::microseconds(100));
 }

@@ -1,4 +1,4 @@
-// Where threads wait for each other.
+// The places where threads wait for each other: barriers and operations of a warp.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
@@ -7,7 +7,8 @@
 
 namespace softgpu {
 
-// One source line can have become several instructions; threads at any of them are at one place.
+// A source line can be compiled to several instructions; threads at any of them are at the same
+// place.
 bool Runner::same_place(const void* a, const void* b) {
   if (a == b) return true;
   const KernelLibrary& library = *state_->library;
@@ -46,7 +47,8 @@ void Runner::release_block(Block* block) {
   push_all(order_.data(), order_.size());
 }
 
-// What one thread has waited for is there for all that meet it at a barrier.
+// If one thread has waited for the earlier operations, so have all threads that meet it at a
+// barrier.
 void Runner::pass_waited(Block* block) {
   const auto waited = [](const Lane* lane) { return lane->waited; };
   if (state_->operation->early == 0 ||
@@ -105,7 +107,7 @@ uint64_t Runner::warp(Lane* lane, WarpOp op, uint64_t value, int argument, const
   return lane->warp_result;
 }
 
-// All lanes of the warp are here, in one operation.
+// Completes an operation that all lanes of the warp have reached.
 void Runner::finish_warp(Warp* warp, Lane** lanes) {
   warp->waiting = 0;
   if (BlockCounting* counting = lanes[0]->block->counting.get())
@@ -148,7 +150,7 @@ void Runner::finish_warp(Warp* warp, Lane** lanes) {
     if (from < count) {
       lane->warp_result = lanes[from]->warp_value;
       lane->warp_argument = 0;
-    } else {  // passed to the lane when it goes on
+    } else {  // the lane reports it when it continues
       lane->warp_op = WarpOp::kShuffle;
       lane->warp_argument = ~from;
     }
@@ -159,21 +161,21 @@ void Runner::finish_warp(Warp* warp, Lane** lanes) {
     for (int i = 0; i < count; ++i) refresh_stamp(lanes[i]);
   }
   order_.assign(lanes, lanes + count);
-  // Mostly the same warp goes on, whose stacks the CPU has at hand; now and then all others come
-  // first, so that none waits for ever for another warp, and orders vary.
+  // Usually the same warp continues, because its stacks are in the CPU's cache. Sometimes all other
+  // threads run first, so that no warp waits forever for another one, and the order varies.
   if (random_.below(8) == 0)
     push_all(order_.data(), order_.size());
   else
     push_first(order_.data(), order_.size());
 }
 
-// No thread can go on: somebody waits for one that will not come.
+// Finds the reason why no thread can continue: one waits for another that will not come.
 Finding Runner::find_stuck() {
   Finding finding;
   for (size_t i = 0; i < cluster_size_; ++i) {
     for (Lane* lane : blocks_[i].lanes) {
       if (lane->state == LaneState::kDone) continue;
-      // What a warp does together is the narrower circle.
+      // A lane that waits for its warp explains more than one that waits at a barrier.
       if (finding.lane && lane->state != LaneState::kInWarp) continue;
       finding.lane = lane;
       finding.pc = lane->pc;

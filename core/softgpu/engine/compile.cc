@@ -22,10 +22,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Counts changes of this file that change what is made of a source.
+// The version of this file's recipe: increment it when the library that is made from a source
+// changes.
 constexpr const char* kRecipe = "7";
 
-// The words of CXX, or the first compiler in PATH.
+// Returns the words of CXX, or the first compiler found in PATH.
 std::vector<std::string> compiler() {
   std::vector<std::string> words;
   if (const char* cxx = std::getenv("CXX")) {
@@ -44,7 +45,7 @@ bool is_clang(std::vector<std::string> cxx) {
   return run_program(cxx, &version) && version.find("clang") != version.npos;
 }
 
-// The device compiler's options that mean the same to a C++ compiler.
+// Returns the device compiler's options that mean the same to a C++ compiler.
 std::vector<std::string> usable_options(const std::vector<std::string>& options) {
   std::vector<std::string> out;
   for (size_t i = 0; i < options.size(); ++i) {
@@ -57,14 +58,14 @@ std::vector<std::string> usable_options(const std::vector<std::string>& options)
       out.push_back(option);
     } else if (option.rfind("-std=", 0) == 0 || option.rfind("--std=", 0) == 0) {
       const std::string standard = option.substr(option.find('=') + 1);
-      // What describes the kernels is C++17.
+      // The code that describes the kernels needs C++17.
       if (standard == "c++20" || standard == "c++23") out.push_back("-std=" + standard);
     }
   }
   return out;
 }
 
-// What is compiled: the program, and after it the table of its kernels.
+// Returns the text to compile: the program, followed by the table of its kernels.
 std::string with_table(const KernelSource& source, const std::string& program) {
   std::string text = "#include \"softgpu/device_calls.h\"\n#include \"" + program + "\"\n";
   text +=
@@ -102,7 +103,7 @@ std::string name_of(const KernelSource& source, const std::vector<std::string>& 
   for (const std::string& kernel : source.kernels) hash.add("-k").add(kernel);
   hash.add(std::to_string(source.warp_size)).add(std::to_string(source.arch));
   for (const std::string& word : cxx) hash.add("-c").add(word);
-  // Another compiler under the same name is another size or date.
+  // A different compiler under the same name has a different size or date.
   std::error_code failed;
   const fs::path program = cxx[0].find('/') == cxx[0].npos ? find_program(cxx[0]) : cxx[0];
   hash.add(std::to_string(fs::file_size(program, failed)));
@@ -110,7 +111,7 @@ std::string name_of(const KernelSource& source, const std::vector<std::string>& 
   return opdock::to_hex(hash.finish()).substr(0, 32);
 }
 
-// A header's name must stay below the folder into which it is written.
+// Returns whether a header's name stays below the folder that it is written to.
 bool safe_name(const std::string& name) {
   const fs::path path(name);
   if (name.empty() || path.is_absolute()) return false;
@@ -126,7 +127,8 @@ void erase_all(std::string* text, const std::string& what) {
 
 bool build(const KernelSource& source, const std::vector<std::string>& cxx, const fs::path& work,
            std::string* problem) {
-  // The engine's own come last: what another version has packed must not stand for them.
+  // The engine's own headers come last, so that they replace copies of another version among the
+  // source's.
   std::vector<std::pair<std::string, std::string>> files = source.headers;
   files.emplace_back("softgpu/module.h", kModuleText);
   files.emplace_back("softgpu/device_calls.h", kDeviceCallsText);
@@ -137,7 +139,7 @@ bool build(const KernelSource& source, const std::vector<std::string>& cxx, cons
       return false;
     }
   }
-  // In a folder of its own: it may have the name of a header.
+  // The program has its own folder, because it may have the same name as a header.
   const fs::path name = safe_name(source.program_name) ? fs::path(source.program_name)
                                                        : fs::path(source.program_name).filename();
   const fs::path program = work / "program" / name;
@@ -148,8 +150,8 @@ bool build(const KernelSource& source, const std::vector<std::string>& cxx, cons
     return false;
   }
   const std::string at = work.string() + "/";
-  // Debug information and messages name files as #include does (source_lines.cc), and hold nothing
-  // but lines and functions. DWARF 4, since not every addr2line reads clang's DWARF 5 right.
+  // Debug information and messages name files as #include does (source_lines.cc). -g1: only lines
+  // and functions. DWARF 4, because not every addr2line reads clang's DWARF 5 correctly.
   std::vector<std::string> common = cxx;
   for (const char* option : {"-x", "c++", "-c", "-std=c++17", "-Og", "-gdwarf-4", "-g1", "-fPIC",
                              "-fno-exceptions", "-fno-rtti", "-w"})
@@ -159,8 +161,8 @@ bool build(const KernelSource& source, const std::vector<std::string>& cxx, cons
     common.push_back("-ffile-prefix-map=" + at + folder + "=/softgpu");
   std::vector<std::string> kernels = common;
   for (const std::string& option : usable_options(source.options)) kernels.push_back(option);
-  // clang leaves out reads where a write of the same follows. GCC looks for garbage again and
-  // again, in a tenth of its time, and finds little.
+  // By default clang does not instrument a read that is followed by a write of the same address.
+  // GCC spends a tenth of its time on garbage collections that free little.
   if (is_clang(cxx))
     for (const char* option : {"-mllvm", "-tsan-instrument-read-before-write"})
       kernels.push_back(option);

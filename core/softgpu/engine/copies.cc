@@ -1,4 +1,4 @@
-// Copies and fills, which the host executes, with the checks that kernels have.
+// Copies and fills. The host executes them, with the same checks as for kernels.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <cstring>
@@ -11,7 +11,7 @@
 namespace softgpu {
 namespace {
 
-// One operation's view of memory, like one thread's.
+// Checks the accesses of one operation, as for one thread of a kernel.
 class HostAccess {
  public:
   explicit HostAccess(const Operation& operation)
@@ -19,7 +19,7 @@ class HostAccess {
         record_(record_operation(operation, 1)),
         own_(static_cast<Stamp>(record_->first_run) << 32) {}
 
-  // Whether the bytes may be read or written; afterwards they are marked so.
+  // Checks whether the bytes may be read or written, and then marks them as read or written.
   bool range(const void* memory, uint64_t bytes, bool write) {
     if (bytes == 0) return true;
     const uintptr_t begin = reinterpret_cast<uintptr_t>(memory);
@@ -129,7 +129,8 @@ class HostAccess {
 
 void* allocate(const Operation& operation, uint64_t bytes) {
   void* const memory = allocate(operation.device, bytes);
-  // As if the operation read it all: whoever writes first is ordered after it.
+  // The memory counts as read by the operation, so a write that is not ordered after it is a
+  // finding.
   if (memory) HostAccess(operation).claim(memory, bytes);
   return memory;
 }
@@ -138,7 +139,7 @@ bool release(const Operation& operation, void* memory) {
   Allocation allocation;
   const uintptr_t begin = reinterpret_cast<uintptr_t>(memory);
   if (!find_allocation(begin, 0, &allocation) || allocation.begin != begin) return false;
-  // As if it wrote it all.
+  // Counts as a write of all bytes.
   return HostAccess(operation).range(memory, allocation.bytes, true) && release(memory);
 }
 

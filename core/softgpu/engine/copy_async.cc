@@ -1,5 +1,5 @@
-// Copies that arrive only when somebody waits for them. What they will write counts as
-// uninitialised until then.
+// Asynchronous copies, which arrive only when a thread waits for them. Until then their destination
+// counts as uninitialised.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <cstring>
@@ -65,14 +65,14 @@ void Runner::copy_wait(Lane* lane, unsigned left) {
     const AsyncCopy copy = copies[i];
     if (!arrives(copy)) continue;
     Access arrival = part(copy.to, true, copy.pc);
-    arrival.counted = false;  // it was when the copy started
+    arrival.counted = false;  // it was counted when the copy started
     access(lane, arrival);
     std::memcpy(reinterpret_cast<void*>(copy.to), reinterpret_cast<const void*>(copy.from), kBytes);
   }
   copies.erase(std::remove_if(copies.begin(), copies.end(), arrives), copies.end());
 }
 
-// A copy into these bytes of shared memory that has not arrived.
+// Returns a copy to these bytes of shared memory that has not arrived yet, or NULL.
 const AsyncCopy* Runner::copy_under_way(uintptr_t address, uint64_t bytes) const {
   for (const auto& [lane, copies] : copies_)
     for (const AsyncCopy& copy : copies)

@@ -73,7 +73,7 @@ void BlockCounting::count(const Request& request) {
     return;
   }
   ++(load ? counts_.shared_load_requests : counts_.shared_store_requests);
-  // All banks together give 128 bytes at a time, so wide accesses and wide warps go in parts.
+  // The banks together deliver 128 bytes at a time, so wide accesses and wide warps are split.
   const uint64_t together = std::clamp<uint64_t>(kBanks * kBankBytes / request.bytes, 1, kBanks);
   for (uint64_t first = 0; first < warp_size_; first += together) {
     std::vector<uint64_t> words;

@@ -1,5 +1,5 @@
-// What a launch costs, counted as a GPU's own counters do. The lanes of a warp that execute the
-// same instruction the same time round (each its nth visit there) make one request.
+// Counts what a launch costs, as a GPU's own counters do. The lanes of a warp that execute the same
+// instruction make one request if it is each lane's nth visit to that instruction, with the same n.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -22,17 +22,17 @@ class BlockCounting {
               uint64_t bytes);
   void warp_operation(bool barrier) { counts_.shuffles += !barrier; }
   void barrier() { ++counts_.barriers; }
-  // What the block cost; to be called when it is done.
+  // Returns the block's counters. Call it when the block is done.
   const Counters& end();
 
  private:
   struct Request {
     RequestKind kind = RequestKind::kGlobalLoad;
-    uint64_t bytes = 0;                              // of each lane
+    uint64_t bytes = 0;                              // per lane
     std::vector<std::pair<uint32_t, uintptr_t>> at;  // lane, address
   };
   struct Warp {
-    // Of each lane: how often it has come by an instruction.
+    // For each lane, how often it has executed an instruction.
     std::vector<std::unordered_map<const void*, uint32_t>> visits;
     std::unordered_map<uint64_t, Request> open;
   };
@@ -43,9 +43,9 @@ class BlockCounting {
   Counters counts_;
 };
 
-// sum += part, but for the name.
+// sum += part, except for the name.
 void add_counters(Counters* sum, const Counters& part);
-// Adds to what counters() gives for this kernel.
+// Adds to the totals of this kernel, which counters() returns.
 void publish_counters(const Counters& launch);
 
 }  // namespace softgpu

@@ -9,7 +9,7 @@
 namespace softgpu {
 namespace {
 
-// What to write instead; docs/vocabulary.md lists it.
+// CUDA's names and the vocabulary's replacements; docs/vocabulary.md lists them.
 const std::map<std::string_view, const char*> kWords = {
     {"__global__", "OPDOCK_KERNEL(max_threads) instead of \"__global__ void\""},
     {"__launch_bounds__", "OPDOCK_KERNEL(max_threads)"},
@@ -70,7 +70,8 @@ bool is_letter(char c) {
   return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_';
 }
 
-// Past the comment or literal that begins at `at`, which is not empty; `at` itself if none does.
+// Returns the end of the comment or literal that begins at `at`, or `at` if none begins there. `at`
+// must be less than the size of the text.
 size_t skip(std::string_view text, size_t at) {
   const auto behind = [&](std::string_view end, size_t from) {
     const size_t found = text.find(end, from);
@@ -89,7 +90,8 @@ size_t skip(std::string_view text, size_t at) {
   return text.size();
 }
 
-// Names that nobody but CUDA uses: they are reported even if the compiler has stopped before them.
+// Returns whether only CUDA uses this name. Such names are reported even if the compiler stopped
+// before it reached them.
 bool is_only_cudas(std::string_view word) {
   return word.starts_with("__") || word.starts_with("atomic") || word.ends_with("Idx") ||
          word.ends_with("Dim");
@@ -98,7 +100,7 @@ bool is_only_cudas(std::string_view word) {
 struct Search {
   const std::string& output;
   std::set<std::string_view> told{};
-  bool is_complained_of = false;  // any of them
+  bool is_complained_of = false;  // the compiler's output contains one of the names
   std::string lines{};
 
   void look(const std::string& name, std::string_view text) {

@@ -1,4 +1,4 @@
-// CUDA's own names in device source, which no other compiler knows.
+// Explains errors about CUDA's own names in device source, which no other compiler knows.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -8,8 +8,8 @@
 
 namespace softgpu {
 
-// Of the names of CUDA in the source a line each with the first place, and what the vocabulary has
-// instead. Empty if the compiler's `output` complains of none.
+// Returns one line per CUDA name in the source, with its first place and the vocabulary's
+// replacement. Empty if the compiler's `output` mentions none of them.
 std::string explain_cuda_words(const KernelSource& source, const std::string& output);
 
 }  // namespace softgpu

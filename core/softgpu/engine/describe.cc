@@ -1,4 +1,4 @@
-// The text of a finding in a kernel.
+// Makes the text of a finding in a kernel.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
@@ -108,7 +108,8 @@ const char* place_of(LaneState state) {
   return "";
 }
 
-// "threads 0 to 31 wait at the barrier at x.cuh:3", a line for each stretch of threads alike.
+// Returns lines such as "threads 0 to 31 wait at the barrier at x.cuh:3", one for each range of
+// threads in the same state.
 std::string waiting_lines(const Block& block, const KernelLibrary& library) {
   std::string text;
   size_t lines = 0;
@@ -130,7 +131,7 @@ std::string waiting_lines(const Block& block, const KernelLibrary& library) {
   return text;
 }
 
-// Where in the block's shared memory, if it is there.
+// Describes where in the block's shared memory an address is; "" if it is not there.
 std::string describe_shared(const Block& block, uintptr_t address, const KernelLibrary& library) {
   if (address - block.shared_begin >= kBlockShared) return "";
   const SharedArray* best = nullptr;
@@ -151,7 +152,7 @@ std::string describe_shared(const Block& block, uintptr_t address, const KernelL
 
 }  // namespace
 
-// What to know of a finding beyond where it was, and what to do.
+// Returns the lines with further facts about a finding, and with what to do.
 std::string Runner::advice() const {
   switch (finding_.kind) {
     case FindingKind::kBlockRace:

@@ -1,6 +1,6 @@
-// The only code of a kernel library that is not the plugin's: it hands every load, store and call
-// of the vocabulary on to the engine. Compiled without -fsanitize=thread and linked into each
-// library.
+// The only code of a kernel library that is not the plugin's: it passes every load, every store and
+// every call of the vocabulary to the engine. Compiled without -fsanitize=thread and linked into
+// each library.
 // SPDX-License-Identifier: Apache-2.0
 #include "softgpu/device_calls.h"
 
@@ -16,7 +16,7 @@ namespace {
 
 using softgpu::this_lane;
 
-// The thread's own registers and local memory are nobody else's business.
+// Accesses to the thread's own registers and local memory are not reported.
 inline __attribute__((always_inline)) bool own(const void* address) {
   const Word frame = reinterpret_cast<Word>(__builtin_frame_address(0));
   return ((reinterpret_cast<Word>(address) ^ frame) & ~(softgpu::kLaneBytes - 1)) == 0;
@@ -24,7 +24,7 @@ inline __attribute__((always_inline)) bool own(const void* address) {
 
 }  // namespace
 
-// What the compiler calls before each load and store under -fsanitize=thread.
+// The compiler calls these before each load and store under -fsanitize=thread.
 #define ACCESSES(N)                                                                                \
   HIDDEN void __tsan_read##N(void* address) {                                                      \
     if (!own(address)) softgpu_hooks->access(this_lane(), address, N, 0, PC);                      \
@@ -71,33 +71,34 @@ HIDDEN void __tsan_func_entry(void*) {}
 HIDDEN void __tsan_func_exit() {}
 HIDDEN void __tsan_init() {}
 
-// What the compiler calls in each stretch of code without a branch under
-// -fsanitize-coverage=trace-pc; also where the engine asks a library for its kernels, before it
-// sets the hooks.
+// The compiler calls this in each stretch of code without a branch under
+// -fsanitize-coverage=trace-pc. The hooks are NULL while the engine asks a library for its kernels.
 HIDDEN void __sanitizer_cov_trace_pc() {
   if (softgpu_hooks && --*this_lane()->steps_left == 0)
     softgpu_hooks->out_of_steps(this_lane(), PC);
 }
 
-// What it calls before a floating-point number becomes an integer that cannot hold it, under
-// -fsanitize=float-cast-overflow.
+// The compiler calls this before it converts a floating-point number to an integer that cannot hold
+// it, under -fsanitize=float-cast-overflow.
 HIDDEN void __ubsan_handle_float_cast_overflow(void*, Word) {
   softgpu_hooks->bad_conversion(this_lane(), PC);
 }
 
-// What it calls before a division that a CPU would trap at, under -fsanitize=integer-divide-by-zero
-// and signed-integer-overflow. `right`: the divisor, or its address if it has more than 64 bits.
+// The compiler calls this before a division that would trap on a CPU, under
+// -fsanitize=integer-divide-by-zero and signed-integer-overflow. `right`: the divisor, or its
+// address if it has more than 64 bits.
 HIDDEN void __ubsan_handle_divrem_overflow(void*, Word, Word right) {
   softgpu_hooks->bad_division(this_lane(), right == 0, PC);
 }
-// Of other numbers a GPU wraps, as -fwrapv has the CPU do; not every clang leaves these out then.
+// Other integer operations wrap on a GPU, as they do on the CPU with -fwrapv. Some versions of
+// clang still call these functions then.
 HIDDEN void __ubsan_handle_add_overflow(void*, Word, Word) {}
 HIDDEN void __ubsan_handle_sub_overflow(void*, Word, Word) {}
 HIDDEN void __ubsan_handle_mul_overflow(void*, Word, Word) {}
 HIDDEN void __ubsan_handle_negate_overflow(void*, Word) {}
 
-// Copies of whole objects, which the compiler leaves to the C library. The loops are volatile so
-// that it does not make the same calls of them.
+// Copies of whole objects, which the compiler leaves to the C library. The loops are volatile, so
+// that the compiler does not turn them into calls of the same functions.
 namespace {
 
 void* copy_bytes(void* to, const void* from, Word bytes, bool backwards) {
@@ -178,7 +179,7 @@ unsigned long long softgpu_atomic(softgpu::AtomicOp op, void* address, unsigned 
                                   unsigned long long value, unsigned long long expected) {
   return softgpu_hooks->atomic(this_lane(), op, address, bytes, value, expected, PC);
 }
-// Not left to the compiler, which makes smaller accesses of it where it can.
+// Defined here, because the compiler would split the copy into smaller accesses where it can.
 void softgpu_move16(void* to, const void* from) {
   if (!own(from)) softgpu_hooks->access(this_lane(), from, 16, 0, PC);
   if (!own(to)) softgpu_hooks->access(this_lane(), to, 16, softgpu::kWrite, PC);

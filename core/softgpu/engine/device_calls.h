@@ -1,5 +1,5 @@
-// What the vocabulary (opdock/target_soft.cuh) calls, and the table of a library's kernels. Part of
-// each compiled kernel library; the definitions are in device_calls.cc.
+// The functions that the vocabulary (opdock/target_soft.cuh) calls, and the table of a library's
+// kernels. Part of each compiled kernel library; the functions are defined in device_calls.cc.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -15,7 +15,7 @@ void* softgpu_dynamic_shared();
 void* softgpu_cluster_shared(const void* address, unsigned rank);
 unsigned long long softgpu_atomic(softgpu::AtomicOp op, void* address, unsigned bytes,
                                   unsigned long long value, unsigned long long expected);
-// 16 bytes by one instruction.
+// Moves 16 bytes by one instruction.
 void softgpu_move16(void* to, const void* from);
 void softgpu_fence();
 void softgpu_copy_async(void* to, const void* from);
@@ -64,7 +64,7 @@ template <class... Params, void (*function)(Params...)>
 struct KernelOf<void (*)(Params...), function> {
   static constexpr unsigned sizes[sizeof...(Params) + 1] = {sizeof(Params)..., 0};
   static constexpr ParamKind kinds[sizeof...(Params) + 1] = {KindOf<Params>::value...};
-  // Not watched: reading the arguments out of the launch is the engine's doing, not the kernel's.
+  // Not instrumented: the engine, not the kernel, reads the arguments of the launch.
   template <int... Is>
   __attribute__((noinline, no_sanitize("thread"))) static void call(void* const* params,
                                                                     Indices<Is...>) {

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes a header with the text of files, each a `const char NAME[]`: embed.py OUT NAME=FILE…."""
+"""Writes a header that holds files as text: embed.py OUT NAME=FILE….
+
+Each FILE becomes a `const char NAME[]`.
+"""
 
 import sys
 

@@ -17,8 +17,8 @@
 #include <sanitizer/common_interface_defs.h>
 #endif
 
-// softgpu_switch(void** save, void* to): pushes what a call preserves, leaves the stack pointer in
-// *save, takes `to` and pops the same from there.
+// softgpu_switch(void** save, void* to): pushes the registers that a call preserves, stores the
+// stack pointer in *save, sets it to `to` and pops the same registers from there.
 #if defined(__x86_64__)
 asm(R"(
 .text
@@ -44,8 +44,8 @@ softgpu_switch:
   ret
 .size softgpu_switch, .-softgpu_switch
 )");
-static constexpr size_t kReturnWord = 6;  // where the entry's address goes
-static constexpr size_t kFrameWords = 8;  // then the stack is aligned as at a function's begin
+static constexpr size_t kReturnWord = 6;  // index of the entry's address
+static constexpr size_t kFrameWords = 8;  // aligns the stack as at the start of a function
 #elif defined(__aarch64__)
 asm(R"(
 .text

@@ -1,4 +1,4 @@
-// Fibers: stacks of their own between which one OS thread goes back and forth.
+// Fibers: several stacks that one OS thread switches between.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -6,27 +6,27 @@
 
 namespace softgpu {
 
-// Where a fiber, or the thread that runs fibers, is while another one runs.
+// The saved state of a fiber, or of the thread that runs fibers, while another one runs.
 struct Context {
   void* stack_pointer = nullptr;
-  const void* stack = nullptr;  // its lowest byte; of a thread: learned at the first switch
+  const void* stack = nullptr;  // lowest byte; for a thread: set at the first switch
   size_t stack_bytes = 0;
-  void* sanitizer = nullptr;  // AddressSanitizer's state of it
+  void* sanitizer = nullptr;  // AddressSanitizer's state for it
 };
 
-// The next switch to `context` calls `entry` on that stack; `entry` never returns.
+// Makes the next switch to `context` call `entry` on this stack; `entry` must never return.
 void prepare_fiber(Context* context, void* stack, size_t bytes, void (*entry)());
 
-// Returns when somebody switches back to `from`. The thread's own context is `from` before it is
-// ever `to`.
+// Switches to `to`, and returns when another fiber switches back to `from`. The thread's own
+// context must be `from` before it is first used as `to`.
 void switch_fiber(Context* from, Context* to);
-// The same, but nobody comes back to `from`.
+// Does the same, but no fiber switches back to `from`.
 [[noreturn]] void leave_fiber(Context* from, Context* to);
 
-// The first thing that an entry does. `previous`: who switched here.
+// Must be called first by an entry. `previous`: the context that switched to it.
 void enter_fiber(Context* previous);
 
-// Forgets what a fiber that will not go on has on its stack.
+// Tells AddressSanitizer to forget the stack of a fiber that will not continue.
 void forget_fiber(const Context& context);
 
 }  // namespace softgpu

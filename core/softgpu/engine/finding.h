@@ -1,4 +1,4 @@
-// A fault of a kernel or a copy, and its text.
+// A finding in a kernel or a copy, and its text.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -15,34 +15,34 @@ struct OperationRecord;
 
 enum class FindingKind : uint8_t {
   kNone,
-  kOutside,  // of any memory that the thread may access so
+  kOutside,  // of all memory that the thread may access in this way
   kMisaligned,
   kUninitialised,
-  kRace,             // with `other`, of the same block
-  kBlockRace,        // of another block
-  kNotFenced,        // of another block, which has handed it over but for a fence of the thread
-  kDifferentValues,  // as `other` wrote
-  kUnordered,        // against `other`, of another operation
-  kEarly,            // of an operation that a programmatic launch has not waited for
+  kRace,             // with `other`, a thread of the same block
+  kBlockRace,        // with a thread of another block
+  kNotFenced,        // another block handed it over, but the thread's own fence is missing
+  kDifferentValues,  // than `other` wrote
+  kUnordered,        // with `other`, which belongs to another operation
+  kEarly,            // with an operation that a programmatic launch has not waited for
   kReadOnly,
   kOtherDevice,
-  kBarrier,       // not reached by all
-  kBarrierSites,  // at different places
-  kWarp,          // likewise for what a warp does together
+  kBarrier,       // not all threads reach it
+  kBarrierSites,  // threads reach it at different places
+  kWarp,          // the same two for operations of a warp
   kWarpSites,
   kNoSuchLane,
   kTooMuchShared,
   kTrap,
-  kEndless,  // a block that goes on and on
-  kSpin,     // the same, by atomic operations that change nothing
+  kEndless,  // a block that does not end
+  kSpin,     // the same, in atomic operations that change nothing
   kConversion,
   kDivideByZero,
   kDivideOverflow,
-  kNoSuchBlock,  // in the cluster
-  kNotShared,    // an address that should be in shared memory
+  kNoSuchBlock,  // of the cluster
+  kNotShared,    // the address is not in shared memory, as it must be
 };
 
-// Noted by the thread that it befalls; described when that has stopped.
+// Recorded by the thread in which it occurs, and described after that thread has stopped.
 struct Finding {
   FindingKind kind = FindingKind::kNone;
   Lane* lane = nullptr;
@@ -54,20 +54,22 @@ struct Finding {
   Stamp other = 0;
   uint32_t other_site = 0;
   bool other_write = false;
-  int number = 0;  // kNoSuchLane, kNoSuchBlock: which
+  int number = 0;  // for kNoSuchLane and kNoSuchBlock: the lane or block
 };
 
 Fault fault_of(const Finding& finding);
 
-// Where an address of global memory lies: "0x… is 4 bytes after the end of an allocation of …".
+// Describes where an address of global memory lies: "0x… is 4 bytes after the end of an allocation
+// of …".
 std::string describe_memory(uintptr_t address, uint64_t bytes);
-// Who `stamp` was: "thread (3, 0, 0) of block (1, 0, 0), softmax.cuh:120".
+// Describes which thread `stamp` belongs to: "thread (3, 0, 0) of block (1, 0, 0),
+// softmax.cuh:120".
 std::string describe_stamp(Stamp stamp, uint32_t site, const OperationRecord* here);
 
-// ask_pending_writes()'s answer; none before that was called.
+// Calls the function that ask_pending_writes() has set; returns nothing before that.
 std::vector<std::string> pending_writes(const Operation& reader, uintptr_t address);
 
-// Prints it and keeps it for findings(), and `fault` for last_fault().
+// Prints the text and keeps it for findings(), and keeps `fault` for last_fault().
 void report(const std::string& text, Fault fault);
 
 }  // namespace softgpu

@@ -4,7 +4,8 @@
 namespace softgpu {
 namespace {
 
-// Whether `past`, of the same block, comes before the fence: by the program's order or a barrier's.
+// Returns whether `past`, of the same block, comes before the fence in program order or by a
+// barrier.
 bool comes_before(const Past& past, const Fence& fence, uint32_t width) {
   if (past.fences >= fence.number) return false;
   const Stamp a = past.stamp, b = fence.stamp;
@@ -14,7 +15,7 @@ bool comes_before(const Past& past, const Fence& fence, uint32_t width) {
   return thread_of(a) / width == thread_of(b) / width && warp_epoch_of(a) < warp_epoch_of(b);
 }
 
-// Later fences stand for the earlier ones, between which and them a barrier was.
+// Later fences replace earlier ones, because a barrier lies between them.
 void replace_fences(Knowledge* all, const Fences& later) {
   if (!later.empty()) all->fenced = std::make_shared<const Fences>(later);
 }
@@ -97,7 +98,7 @@ bool Handover::covers(const std::vector<const IdSet*>& sets, uint64_t block, con
     const bool has =
         std::any_of(sets.begin(), sets.end(), [&](const IdSet* set) { return set->has(each.id); });
     if (!has) continue;
-    if (past.stamp & kAtomic) return true;  // it may be the very one that announced
+    if (past.stamp & kAtomic) return true;  // it may itself be the operation that announced
     for (const Fence& fence : *each.fences)
       if (comes_before(past, fence, width)) return true;
   }

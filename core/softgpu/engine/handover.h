@@ -1,5 +1,5 @@
-// How blocks of one launch hand data to each other: written, fenced, announced by an atomic
-// operation; taken by an atomic operation at the same place, fenced, read.
+// How blocks of one launch hand over data. One block writes, fences, and announces by an atomic
+// operation; another block takes by an atomic operation at the same address, fences, and reads.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -15,17 +15,18 @@
 
 namespace softgpu {
 
-// A fence of a thread: where it stood, and how many its block had then had with this one.
+// A fence of a thread: its place, and the number of fences that its block has executed, including
+// it.
 struct Fence {
   Stamp stamp = 0;
   uint32_t number = 0;
 };
 using Fences = std::vector<Fence>;
 
-// An access to memory that another block comes across.
+// An earlier access to memory that another block now accesses.
 struct Past {
   Stamp stamp = 0;
-  uint32_t fences = 0;  // that its block had had before
+  uint32_t fences = 0;  // that its block had executed before
 };
 
 class IdSet {
@@ -47,42 +48,45 @@ class IdSet {
   std::vector<uint64_t> words_;
 };
 
-// What a thread has of the others, and gives them, since the last barrier; what all threads of a
-// warp or block have since theirs.
+// The knowledge that a thread has received from other threads and passes on, since the last
+// barrier. For a warp or a block: the knowledge of all its threads, since its own barriers.
 struct Knowledge {
-  IdSet taken;                           // announced where it has done an atomic operation
-  IdSet known;                           // and a fence has followed
-  std::shared_ptr<const Fences> fenced;  // its own last ones
+  IdSet taken;                           // announcements at the addresses of its atomic operations
+  IdSet known;                           // taken ones that a fence has followed
+  std::shared_ptr<const Fences> fenced;  // its own latest fences
 
-  // What comes from a barrier's threads; their fences are later than those of before.
+  // Adds the knowledge of a thread that passes a barrier. The caller replaces the fences, because
+  // the threads' fences are later than the ones before.
   void join(const Knowledge& other) {
     taken.add(other.taken);
     known.add(other.known);
   }
 };
 
-// The knowledge of a block, of its warps and of its threads: only of those that have any.
+// The knowledge of a block, of its warps and of its threads. Warps and threads without any have no
+// entry.
 struct BlockKnowledge {
   Knowledge block;
   std::map<uint32_t, Knowledge> warps, lanes;
-  uint32_t fences = 0;  // so far, of any thread
+  uint32_t fences = 0;  // number of fences so far, of all threads
 
   void fence(uint32_t lane, uint32_t warp, Stamp stamp);
   void pass_warp_barrier(uint32_t warp, uint32_t first, uint32_t count);
   void pass_block_barrier();
-  // From the narrowest circle to the widest.
+  // Returns the thread's knowledge, then its warp's, then its block's.
   std::vector<const Knowledge*> of(uint32_t lane, uint32_t warp) const;
 };
 
-// What was announced where. Thread-safe.
+// The announcements at each address. Thread-safe.
 class Handover {
  public:
-  // An atomic operation of a thread of `block` that has `knowledge` is about to be done: announces
-  // what it has fenced and what it knows, so that who comes after it finds that.
+  // Called before an atomic operation of a thread of `block` that has `knowledge`. Announces what
+  // the thread has fenced and what it knows, for later atomic operations at the address.
   void announce(uintptr_t address, uint64_t block, const std::vector<const Knowledge*>& knowledge);
-  // After one was done: what was announced there; false if nothing was.
+  // Called after an atomic operation. Returns the announcements at the address; false if there are
+  // none.
   bool take(uintptr_t address, IdSet* taken);
-  // Whether one of the sets has an announcement of `block` that `past` comes before.
+  // Returns whether one of the sets contains an announcement of `block` that `past` comes before.
   bool covers(const std::vector<const IdSet*>& sets, uint64_t block, const Past& past,
               uint32_t width);
 

@@ -1,4 +1,4 @@
-// The functions that a kernel library calls.
+// The functions that kernel libraries call.
 // SPDX-License-Identifier: Apache-2.0
 #include "library.h"
 #include "runner.h"
@@ -35,7 +35,7 @@ void* shared(LaneView* view, const void* site, Word bytes, Word alignment, const
 
 void* dynamic_shared(LaneView* view) {
   const Block& block = *of(view)->block;
-  // Without any, its first byte is already out of bounds.
+  // If there is no dynamic shared memory, its first byte is already out of bounds.
   return reinterpret_cast<void*>(block.dynamic_shared.bytes ? block.dynamic_shared.begin
                                                             : block.shared_begin);
 }

@@ -1,4 +1,4 @@
-// A block while it is executed: its threads, its warps, its shared memory.
+// A block during its execution: its threads, its warps and its shared memory.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -18,11 +18,12 @@ class Runner;
 struct Block;
 struct Warp;
 
-// Where a thread of a block is.
+// The state of a thread of a block.
 enum class LaneState : uint8_t { kReady, kAtBlockBarrier, kAtClusterBarrier, kInWarp, kDone };
 
-// A store that overwrites what another block or thread wrote in the same launch, where nothing
-// orders the two: a fault if it changes the value. Looked at when the thread comes by next.
+// A store that overwrites a value of another block or thread in the same launch without being
+// ordered after it. It is a finding only if it changes the value, which is checked at the thread's
+// next call.
 struct PendingStore {
   uintptr_t address = 0;
   uint32_t bytes = 0;  // 0: none
@@ -33,14 +34,14 @@ struct PendingStore {
   const void* pc = nullptr;
 };
 
-// Atomic operations in a row at one place that found there what the last one had left.
+// Successive atomic operations of a thread at one address that found the same value there.
 struct Spin {
   uintptr_t address = 0;
   uint64_t value = 0;
   uint32_t count = 0;
 };
 
-// Near the end of a fiber's memory (module.h).
+// A thread of a block. Stored near the end of its fiber's memory (module.h).
 struct Lane {
   LaneView view;
   Runner* runner;
@@ -48,14 +49,15 @@ struct Lane {
   Warp* warp;
   uint32_t number;  // in the block
   LaneState state;
-  Stamp stamp;     // of what it does now
-  const void* pc;  // where it waits
+  Stamp stamp;     // of its current accesses
+  const void* pc;  // the place where it waits
   WarpOp warp_op;
   int warp_argument;
   uint64_t warp_value;
   uint64_t warp_result;
-  unsigned copy_groups;  // that it has committed
-  bool waited;           // for the launch before, or a barrier after one that has
+  unsigned copy_groups;  // number of groups that it has committed
+  // The thread has waited for the previous launch, or has passed a barrier with one that had.
+  bool waited;
   Spin spin;
   PendingStore pending;
   Context context;
@@ -64,8 +66,8 @@ static_assert(sizeof(Lane) <= kLaneRoom);
 
 struct Warp {
   uint32_t first = 0, count = 0;  // its lanes, by their number in the block
-  uint32_t waiting = 0;           // in the same operation
-  uint32_t epoch = 0;             // barriers that it has passed since the block's last one
+  uint32_t waiting = 0;           // lanes waiting in the same operation
+  uint32_t epoch = 0;  // barriers that the warp has passed since the block's last barrier
 };
 
 struct SharedArray {
@@ -73,7 +75,7 @@ struct SharedArray {
   uintptr_t begin = 0;
   uint64_t bytes = 0;
   uint64_t alignment = 0;
-  const void* pc = nullptr;  // where it is declared
+  const void* pc = nullptr;  // its declaration
 };
 
 struct Block {
@@ -81,16 +83,16 @@ struct Block {
   uint64_t number = 0;  // in the grid, x running fastest
   uint32_t run = 0;
   uint32_t epoch = 0;
-  uint32_t waiting = 0;  // at the barrier
+  uint32_t waiting = 0;  // threads at the barrier
   uint32_t done = 0;
   std::vector<Lane*> lanes;
   std::vector<Warp> warps;
-  uintptr_t shared_begin = 0;  // its own piece of the arena
-  uint64_t shared_used = 0;    // of it, from the begin
+  uintptr_t shared_begin = 0;  // its own part of the arena
+  uint64_t shared_used = 0;    // bytes of it in use, from its start
   uint64_t static_bytes = 0;
   SharedArray dynamic_shared;
   std::vector<SharedArray> arrays;
-  std::unique_ptr<BlockCounting> counting;  // null: nobody asked
+  std::unique_ptr<BlockCounting> counting;  // null if counters are off
   BlockKnowledge knowledge;
 };
 

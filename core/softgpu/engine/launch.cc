@@ -1,4 +1,4 @@
-// A launch: its blocks given to several threads.
+// Executes a launch by distributing its blocks to several threads.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <atomic>
@@ -17,7 +17,7 @@
 namespace softgpu {
 namespace {
 
-// Less is not worth another thread's start.
+// With fewer threads in the grid, starting another worker is not worth it.
 constexpr uint64_t kThreadsForHelp = 4096;
 
 std::mutex runners_mutex;
@@ -40,7 +40,7 @@ void keep_runner(std::unique_ptr<Runner> runner) {
   idle_runners().push_back(std::move(runner));
 }
 
-// What cannot be executed at all; empty if it can.
+// Returns why a launch cannot be executed at all; empty if it can.
 std::string problem_of(const Launch& launch) {
   if (!launch.kernel || !launch.kernel->library) return "has no kernel";
   uint64_t blocks = 1, threads = 1, cluster = 1;
@@ -68,13 +68,13 @@ std::string problem_of(const Launch& launch) {
   return "";
 }
 
-// Memory that the kernel has by pointers to const and by nothing else.
+// Returns the memory that the kernel gets only by pointers to const.
 std::vector<ReadOnly> constant_memory(const KernelEntry& entry, const Launch& launch) {
   std::set<uintptr_t> written;  // begins of allocations
   std::vector<ReadOnly> constant;
   for (size_t i = 0; i < launch.args.size(); ++i) {
     const ParamKind kind = entry.param_kinds[i];
-    if (kind == ParamKind::kPointers) return {};  // nobody knows where those lead
+    if (kind == ParamKind::kPointers) return {};  // their targets are unknown
     const std::vector<uint8_t>& bytes = launch.args[i];
     for (size_t at = 0; at + sizeof(uintptr_t) <= bytes.size(); at += sizeof(uintptr_t)) {
       uintptr_t address = 0;

@@ -44,7 +44,8 @@ std::shared_ptr<KernelLibrary> Libraries::open(const std::string& path, std::str
     return nullptr;
   }
   library->module_ = module;
-  // Before it has hooks, for its own code knows where a kernel lies.
+  // Must happen before the hooks are set: function() runs code of the library to find the kernel's
+  // address.
   for (unsigned i = 0; i < module->kernel_count; ++i) {
     Dl_info info;
     const void* const function = module->kernels[i].function();
@@ -52,7 +53,7 @@ std::shared_ptr<KernelLibrary> Libraries::open(const std::string& path, std::str
     library->names_.emplace_back(known ? info.dli_sname : "");
   }
   *module->hooks = &kHooks;
-  // Where it lies, from its first to its last segment.
+  // Finds the library's range of addresses, from its first to its last segment.
   link_map* map = nullptr;
   if (dlinfo(library->handle_, RTLD_DI_LINKMAP, &map) != 0) {
     *problem = dlerror();

@@ -1,4 +1,4 @@
-// A kernel library that is opened.
+// An opened kernel library.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -16,14 +16,14 @@ class KernelLibrary {
   KernelLibrary(const KernelLibrary&) = delete;
   KernelLibrary& operator=(const KernelLibrary&) = delete;
 
-  // Whether an address is one of its own: code and constants.
+  // Returns whether an address lies in the library: code and constants.
   bool contains(uintptr_t address) const { return address - begin_ < bytes_; }
   uint32_t site_of(const void* pc) const {
     return static_cast<uint32_t>(reinterpret_cast<uintptr_t>(pc) - begin_);
   }
   const std::string& path() const { return path_; }
   const Module& module() const { return *module_; }
-  // Of its kernels, as the image has them: mangled; empty where the loader does not know.
+  // The kernels' mangled names, as in the image; empty if the loader does not know the name.
   const std::vector<std::string>& names() const { return names_; }
 
  private:
@@ -37,9 +37,10 @@ class KernelLibrary {
   uintptr_t begin_ = 0, bytes_ = 0;
 };
 
-// Where the source of a call or access lies whose return address is `site` bytes from the begin of
-// the library: "softmax.cuh:83 in …", from the innermost line of the kernel outwards, without the
-// vocabulary's own if there are others. Asks addr2line or llvm-symbolizer; without one says so.
+// The source lines of a call or access, whose return address is `site` bytes from the start of the
+// library: "softmax.cuh:83 in …", from the innermost line of the kernel outwards, without the
+// vocabulary's own lines if there are others. Runs addr2line or llvm-symbolizer, and says so if
+// neither is installed.
 struct SourceLines {
   std::string place;                 // "softmax.cuh:83", or the address
   std::vector<std::string> callers;  // "softmax.cuh:120 in softmax::any_rows<float>(Params)"
@@ -49,7 +50,7 @@ struct SourceLines {
 };
 SourceLines source_lines(const KernelLibrary& library, uint32_t site);
 
-// The engine's side of the table (hooks.cc).
+// The engine's functions for libraries (hooks.cc).
 extern const Hooks kHooks;
 
 }  // namespace softgpu

@@ -17,7 +17,7 @@ void* reserve(uint64_t bytes) {
   return at == MAP_FAILED ? nullptr : at;
 }
 
-// As much as the machine has addresses for: memory is used only where it is touched.
+// Reserves as many addresses as the machine allows: memory is used only where it is touched.
 Arena reserve_arena() {
   for (uint64_t bytes = uint64_t{1} << 40; bytes >= uint64_t{1} << 30; bytes >>= 1) {
     Arena arena;
@@ -42,9 +42,9 @@ Arena reserve_arena() {
 }
 
 std::mutex addresses_mutex;
-uint64_t next_address = kPageBytes;  // from the arena's begin
+uint64_t next_address = kPageBytes;  // offset from the arena's start
 
-// What spans [begin, begin + bytes), page by page.
+// Calls what(page, address) for each page that [begin, begin + bytes) spans.
 template <typename F>
 void each_page(uintptr_t begin, uint64_t bytes, F what) {
   const uintptr_t base = arena().begin;
@@ -65,7 +65,8 @@ uintptr_t take_addresses(uint64_t bytes) {
   const Arena& all = arena();
   if (size > all.bytes - 2 * kPageBytes) return 0;
   const std::lock_guard<std::mutex> lock(addresses_mutex);
-  // Round and round; what is still in use is jumped over.
+  // Continues after the last range that was handed out and wraps around. Skips pages that are in
+  // use.
   uint64_t at = next_address;
   bool wrapped = false;
   for (;;) {
@@ -83,7 +84,7 @@ uintptr_t take_addresses(uint64_t bytes) {
     if (free >= size) break;
     at += free + 2 * kPageBytes;
   }
-  next_address = at + size + kPageBytes;  // one page that is nobody's
+  next_address = at + size + kPageBytes;  // leaves one unused page as a guard
   return all.begin + at;
 }
 
@@ -117,14 +118,15 @@ void give_back_pages(uintptr_t begin, uint64_t bytes) {
 
 void refine(Page* page, Cell* cells, uint32_t offset, uint64_t bytes) {
   const unsigned shift = page->cell_shift;
-  unsigned finer = 4;  // as many bytes as a vector has: four times fewer cells than for elements
+  // A cell for the 16 bytes of a vector: four times fewer cells than with one per element.
+  unsigned finer = 4;
   while (finer && ((offset | bytes) & ((1u << finer) - 1))) --finer;
   if (finer >= shift) return;
   if (shift == kPageShift) {
     for (size_t i = page->begin >> finer; static_cast<int>(i << finer) < page->end; ++i)
       cells[i] = page->whole;
   } else {
-    // From the end, since the cells lie denser before.
+    // Backwards, because the coarser cells lie closer together at lower indices.
     const unsigned times = shift - finer;
     for (size_t i = (size_t{page->end} - 1) >> finer;; --i) {
       cells[i] = cells[i >> times];

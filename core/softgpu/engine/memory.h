@@ -1,6 +1,6 @@
-// Device memory and its shadow. All of it, global and shared, lies in one reserved range of
-// addresses; each page of 4 KiB says what it is, and has cells that remember of each few bytes who
-// wrote and who read them last.
+// Device memory and its shadow. All global and shared memory lies in one reserved range of
+// addresses. Each page of 4 KiB has a kind, and has cells that remember for each few bytes which
+// thread wrote and which one read them last.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -12,8 +12,8 @@
 
 namespace softgpu {
 
-// Who accessed memory: the run (operations.h) of a block, its thread, and how many barriers it had
-// passed. 0: nobody, the memory is uninitialised.
+// Identifies an access to memory: the run (operations.h) of a block, the thread, and how many
+// barriers it had passed. 0: no access; the memory is uninitialised.
 using Stamp = uint64_t;
 constexpr unsigned kThreadShift = 22;      // 10 bits
 constexpr unsigned kBlockEpochShift = 12;  // 10 bits
@@ -41,9 +41,9 @@ inline uint32_t warp_epoch_of(Stamp stamp) {
 struct Cell {
   Stamp write = 0;
   Stamp read = 0;
-  uint32_t write_site = 0;  // the instruction after it, from the kernel library's begin
+  uint32_t write_site = 0;  // offset of the next instruction from the kernel library's start
   uint32_t read_site = 0;
-  uint32_t write_fences = 0;  // that the block had had before (handover.h)
+  uint32_t write_fences = 0;  // number of fences that the block had executed before (handover.h)
   uint32_t read_fences = 0;
 
   bool operator==(const Cell&) const = default;
@@ -56,7 +56,7 @@ enum class PageKind : uint8_t { kNone, kGlobal, kShared, kReleased };
 
 struct Page {
   std::atomic<uint8_t> lock;
-  uint8_t cell_shift;  // a cell is for so many bytes: 2^0 to 2^4, or 2^12, and then it is `whole`
+  uint8_t cell_shift;  // a cell covers 2^0 to 2^4 bytes; 2^12: only `whole` is used
   PageKind kind;
   uint8_t device;
   uint16_t begin, end;  // the bytes that belong to an allocation
@@ -64,12 +64,12 @@ struct Page {
 };
 static_assert(sizeof(Page) == 40);
 
-// Cells are written under the page's lock: blocks run on several threads. NULL: no lock.
+// Cells are written under the page's lock, because blocks run on several threads. NULL: no lock.
 class PageLock {
  public:
   explicit PageLock(Page* page) : page_(page) {
     for (int turns = 0; page_ && page_->lock.exchange(1, std::memory_order_acquire); ++turns)
-      if (turns > 100) sched_yield();  // whoever has it may wait for this core
+      if (turns > 100) sched_yield();  // the thread that holds the lock may need this core
   }
   ~PageLock() {
     if (page_) page_->lock.store(0, std::memory_order_release);
@@ -85,29 +85,30 @@ struct Arena {
   uintptr_t begin = 0;
   uint64_t bytes = 0;
   Page* pages = nullptr;
-  Cell* cells = nullptr;  // room for one a byte
+  Cell* cells = nullptr;  // room for one cell per byte
 
   bool contains(uintptr_t address) const { return address - begin < bytes; }
   Page& page(uintptr_t address) const { return pages[(address - begin) >> kPageShift]; }
-  // The cells of the page in which `address` lies.
+  // Returns the cells of the page that contains `address`.
   Cell* cells_of(uintptr_t address) const {
     return cells + ((address - begin) & ~(uintptr_t{kPageBytes} - 1));
   }
 };
-// Reserved on first use.
+// Returns the arena, which is reserved on first use.
 const Arena& arena();
 
-// Makes the page's cells so small that [offset, offset + bytes) is made of whole ones. Under its
-// lock.
+// Makes the page's cells so small that [offset, offset + bytes) consists of whole cells. The page
+// must be locked.
 void refine(Page* page, Cell* cells, uint32_t offset, uint64_t bytes);
 
-// Addresses for `bytes` bytes from a page's begin on, not used before or long ago. 0: none left.
+// Returns unused addresses for `bytes` bytes, at the start of a page. They have not been used
+// before, or not recently. 0: none are left.
 uintptr_t take_addresses(uint64_t bytes);
-// The pages become an allocation of [begin, begin + bytes), uninitialised.
+// Makes the pages an allocation of [begin, begin + bytes), which is uninitialised.
 void open_pages(uintptr_t begin, uint64_t bytes, PageKind kind, int device);
-// They become kNone or kReleased.
+// Makes the pages kNone or kReleased.
 void close_pages(uintptr_t begin, uint64_t bytes, PageKind kind);
-// What is in closed pages is given back to the machine.
+// Returns the memory of closed pages to the system.
 void give_back_pages(uintptr_t begin, uint64_t bytes);
 
 }  // namespace softgpu

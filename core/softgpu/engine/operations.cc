@@ -11,7 +11,7 @@
 namespace softgpu {
 namespace {
 
-// Runs are given out by chunks of 256, each of one operation.
+// Runs are handed out in chunks of 256; each chunk belongs to one operation.
 constexpr unsigned kChunkShift = 8;
 constexpr uint64_t kChunks = uint64_t{1} << (32 - kChunkShift);
 
@@ -19,7 +19,7 @@ std::mutex mutex;
 uint64_t next_chunk = 1;
 
 std::deque<OperationRecord>& records() {
-  static auto* const all = new std::deque<OperationRecord>;  // outlives whatever still runs
+  static auto* const all = new std::deque<OperationRecord>;  // never destroyed: used at exit
   return *all;
 }
 

@@ -16,7 +16,8 @@ extern char** environ;
 namespace softgpu {
 namespace {
 
-// The stand-in drivers and a sanitizer's runtime are no business of what is run.
+// Returns the environment without LD_PRELOAD: child processes must not load the stand-in drivers or
+// a sanitizer's runtime.
 std::vector<std::string> environment() {
   std::vector<std::string> out;
   for (char** at = environ; *at; ++at)
@@ -30,7 +31,7 @@ std::string find_program(const std::string& name) {
   const char* const path = std::getenv("PATH");
   std::istringstream folders(path ? path : "/usr/bin:/bin");
   for (std::string folder; std::getline(folders, folder, ':');) {
-    // Else it would be another program in every working directory.
+    // A relative folder would mean a different program in every working directory.
     if (!folder.starts_with('/')) continue;
     const std::string file = folder + "/" + name;
     if (access(file.c_str(), X_OK) == 0) return file;

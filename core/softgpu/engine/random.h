@@ -1,4 +1,4 @@
-// The order of blocks and threads: the same on every machine for the same seed.
+// Random numbers for the order of blocks and threads: the same on every machine for the same seed.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -29,7 +29,7 @@ class Random {
   uint64_t state_;
 };
 
-// One seed made of two.
+// Combines two seeds into one.
 inline uint64_t mix(uint64_t a, uint64_t b) {
   Random random(a ^ (b * 0xd6e8feb86659fd93u));
   return random.next();

@@ -14,9 +14,9 @@ namespace softgpu {
 namespace {
 
 constexpr size_t kChunkLanes = 1024;
-constexpr size_t kGuard = 4096;  // the page that catches overflows
+constexpr size_t kGuard = 4096;  // a page without access, which catches overflows
 
-// Memory for kChunkLanes fibers. An overflowing stack runs into a page without access.
+// Maps memory for kChunkLanes fibers. A stack that overflows runs into a page without access.
 char* map_chunk() {
   const size_t bytes = kChunkLanes * kLaneBytes;
   void* const at = mmap(nullptr, bytes + kLaneBytes, PROT_READ | PROT_WRITE,
@@ -181,7 +181,7 @@ void Runner::push_all(Lane** lanes, size_t count) {
   for (size_t i = 0; i < count; ++i) push(lanes[i]);
 }
 
-// The next to run, in any order.
+// Makes the lanes the next ones to run, in any order.
 void Runner::push_first(Lane** lanes, size_t count) {
   random_.shuffle(lanes, count);
   for (size_t i = 0; i < count; ++i) {
@@ -192,7 +192,7 @@ void Runner::push_first(Lane** lanes, size_t count) {
   ready_count_ += count;
 }
 
-// Takes the first of those that are ready, and has the CPU fetch the stack of the one after it.
+// Removes the first ready lane, and prefetches the stack of the one after it.
 Lane* Runner::next_ready() {
   Lane* const next = ready_[ready_begin_];
   if (++ready_begin_ == ready_.size()) ready_begin_ = 0;
@@ -259,8 +259,8 @@ void Runner::refresh_stamp(Lane* lane) {
                 static_cast<Stamp>(lane->warp->epoch) << kWarpEpochShift;
 }
 
-// The stamp's epochs are used up: as another run, the block starts from 0. What it did before
-// counts as ordered before.
+// Gives the block another run, in which its epochs start from 0 again, because the stamp's epochs
+// are used up. Accesses of the former run count as ordered before.
 void Runner::renumber(Block* block) {
   block->run = further_run(state_->record, block->number);
   block->epoch = 0;

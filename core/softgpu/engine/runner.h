@@ -1,5 +1,5 @@
-// Executes one block, or the blocks of one cluster, on the calling thread: its threads take turns
-// as fibers, in an order that a seed decides.
+// Executes one block, or the blocks of one cluster, on the calling thread. The threads of the
+// blocks are fibers that run in turn, in an order that a seed decides.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -20,24 +20,25 @@
 
 namespace softgpu {
 
-// A launch while it is executed, by one runner or several.
+// A launch during its execution by one or several runners.
 struct LaunchState {
   const Operation* operation = nullptr;
   const Launch* launch = nullptr;
   OperationRecord* record = nullptr;
   KernelLibrary* library = nullptr;
   void (*run)(void* const*) = nullptr;
-  std::vector<void*> params;  // into launch->args
-  uint64_t seed = 0;          // of this launch
+  std::vector<void*> params;  // pointers into launch->args
+  uint64_t seed = 0;          // for this launch
   uint64_t clusters = 0;
-  std::vector<uint32_t> order;  // in which they run
+  std::vector<uint32_t> order;  // the order in which clusters run
   std::atomic<uint64_t> next{0};
   std::atomic<bool> stop{false};  // there was a finding
   Handover handover;
   bool counting = false;
   unsigned workers = 1;
-  uint64_t steps = 0;               // Settings::steps
-  std::vector<ReadOnly> read_only;  // the operation's, and what the kernel has as const alone
+  uint64_t steps = 0;  // Settings::steps
+  // The operation's ranges, and memory that the kernel gets only as const.
+  std::vector<ReadOnly> read_only;
   std::mutex counters_mutex;
   Counters counters;
 };
@@ -48,12 +49,12 @@ struct Access {
   uint64_t bytes = 0;
   bool write = false;
   bool atomic = false;
-  bool aligned = false;  // must be, to its size
-  bool counted = true;   // among the requests of its warp
+  bool aligned = false;  // must be aligned to its size
+  bool counted = true;   // as a request of its warp
   const void* pc = nullptr;
 };
 
-// A copy that has not arrived.
+// An asynchronous copy that has not arrived.
 struct AsyncCopy {
   uintptr_t to = 0, from = 0;
   const void* pc = nullptr;
@@ -61,7 +62,7 @@ struct AsyncCopy {
   unsigned group = 0;
 };
 
-constexpr uint64_t kBlockShared = uint64_t{2} << 20;  // of addresses, for each block that runs
+constexpr uint64_t kBlockShared = uint64_t{2} << 20;  // bytes of addresses per running block
 
 class Runner {
  public:
@@ -70,13 +71,14 @@ class Runner {
   Runner(const Runner&) = delete;
   Runner& operator=(const Runner&) = delete;
 
-  // Executes the cluster with this number; false with finding() if something was found.
+  // Executes the cluster with this number. Returns false if there was a finding, which finding()
+  // returns.
   bool run_cluster(LaunchState* state, uint64_t cluster);
   const Finding& finding() const { return finding_; }
-  // The lines of a report that say where and in whose hands it happened.
+  // Returns the text of a report about the finding.
   std::string describe() const;
 
-  // ---- what the threads' calls come down to; called on a fiber
+  // ---- implementations of the hooks; called on a fiber
 
   void block_barrier(Lane* lane, const void* pc);
   void cluster_barrier(Lane* lane, const void* pc);
@@ -86,18 +88,18 @@ class Runner {
   uint64_t atomic(Lane* lane, AtomicOp op, uintptr_t address, unsigned bytes, uint64_t value,
                   uint64_t expected, const void* pc);
   void fence(Lane* lane);
-  // All that the operations before it on its stream have done is there from now on.
+  // From now on the results of all earlier operations of the stream are available to the thread.
   void launch_wait(Lane* lane);
-  // The block has used up its steps.
+  // Reports that the block has used up its steps.
   [[noreturn]] void out_of_steps(Lane* lane, const void* pc);
   void copy_async(Lane* lane, uintptr_t to, uintptr_t from, const void* pc);
   void copy_commit(Lane* lane);
   void copy_wait(Lane* lane, unsigned left);
-  // Every load and store; fails where it may not be.
+  // Checks every load and store; fails if it is not allowed.
   void access(Lane* lane, const Access& access);
-  // Looks at what the thread's last store did, if it is waited for.
+  // Checks the thread's pending store, if there is one.
   void settle(Lane* lane);
-  // The thread that calls goes no further.
+  // Reports a finding; the calling thread does not continue.
   [[noreturn]] void fail(Lane* lane, const Finding& finding);
 
   LaunchState* state() { return state_; }
@@ -111,7 +113,7 @@ class Runner {
   void push_all(Lane** lanes, size_t count);
   void push_first(Lane** lanes, size_t count);
   Lane* next_ready();
-  void suspend(Lane* lane);  // until somebody pushes it
+  void suspend(Lane* lane);  // until another thread pushes it
   void lane_done(Lane* lane);
   void release_block(Block* block);
   void finish_warp(Warp* warp, Lane** lanes);
@@ -129,9 +131,9 @@ class Runner {
   bool check_write(Lane* lane, Cell* cell, const Access& access);
   bool check_read(Lane* lane, Cell* cell, const Access& access);
   bool found(FindingKind kind, const Access& access, Stamp other, uint32_t site, bool other_write);
-  // Against what another operation did.
+  // Makes a finding about an access of another operation.
   bool found_unordered(const Access& access, Stamp other, uint32_t site, bool other_write);
-  // Against what another block did, which `lane` was not handed.
+  // Makes a finding about an access of another block that was not handed over to `lane`.
   bool found_between_blocks(const Lane* lane, const Access& access, const Past& past, uint32_t site,
                             bool other_write);
   void await_value(Lane* lane, const Access& access, FindingKind kind, const Cell& cell);
@@ -143,18 +145,18 @@ class Runner {
   void pass_waited(Block* block);
   const ReadOnly* read_only_at(const Access& access) const;
   std::string advice() const;
-  // The array of `block` that is declared at a site; null if it has not come by there.
+  // Returns the array of `block` that is declared at a site; null if the block has not reached it.
   static SharedArray* array_of(Block* block, const void* site);
   const AsyncCopy* copy_under_way(uintptr_t address, uint64_t bytes) const;
 
   LaunchState* state_ = nullptr;
-  const OperationRecord* record_ = nullptr;  // the state's; no two launches have the same
+  const OperationRecord* record_ = nullptr;  // the state's; every launch has its own
   const Arena& arena_ = arena();
   uint32_t width_ = 32;        // of a warp
-  std::vector<char*> chunks_;  // memory of fibers, kChunkLanes each
+  std::vector<char*> chunks_;  // memory for kChunkLanes fibers each
   size_t lanes_ = 0, cluster_size_ = 0;
   std::vector<Block> blocks_;
-  std::vector<Lane*> ready_;  // a ring
+  std::vector<Lane*> ready_;  // a ring buffer
   size_t ready_begin_ = 0, ready_count_ = 0;
   std::vector<Lane*> order_;  // scratch
   Context main_;
@@ -164,7 +166,7 @@ class Runner {
   size_t at_cluster_barrier_ = 0;
   uint64_t steps_left_ = 0;
   std::unordered_map<const Lane*, std::vector<AsyncCopy>> copies_;
-  uint32_t ordered_chunks_[64] = {};  // of runs that were found to be ordered before the launch
+  uint32_t ordered_chunks_[64] = {};  // chunks of runs ordered before the launch
 };
 
 }  // namespace softgpu

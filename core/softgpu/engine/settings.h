@@ -1,4 +1,4 @@
-// What configure() said.
+// The settings that configure() has set.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -7,7 +7,7 @@
 namespace softgpu {
 
 Settings current_settings();
-// Counts launches whose streams do not; starts anew with configure().
+// Numbers the launches that have no number in a stream; configure() restarts the count.
 uint64_t next_launch_number();
 
 }  // namespace softgpu

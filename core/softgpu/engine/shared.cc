@@ -1,5 +1,4 @@
-// Shared memory of a block: each array has pages of its own, and after them pages that are
-// nobody's.
+// Shared memory of a block. Each array has its own pages, followed by an unused page as a guard.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
@@ -9,7 +8,7 @@
 namespace softgpu {
 namespace {
 
-// No more aligned than it must be, so that code which relies on more is found out.
+// The address has only the alignment that is required, so that code that relies on more is found.
 SharedArray take_array(Block* block, uint64_t bytes, uint64_t alignment) {
   SharedArray array;
   array.begin = block->shared_begin + block->shared_used + alignment;
@@ -63,7 +62,7 @@ void* Runner::cluster_shared(Lane* lane, const void* address, unsigned rank, con
     if (at < array.begin || at >= array.begin + array.bytes || rank >= cluster_size_) continue;
     Block* const other = &blocks_[rank];
     SharedArray* theirs = array_of(other, array.site);
-    // The other block has not come by there yet.
+    // The other block has not reached the declaration yet.
     if (!theirs) {
       take_array(other, array.bytes, array.alignment);
       theirs = &other->arrays.back();

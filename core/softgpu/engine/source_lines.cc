@@ -12,7 +12,7 @@
 namespace softgpu {
 namespace {
 
-// "FUNCTION at /softgpu/FILE:LINE (discriminator 2)", also behind "(inlined by) ".
+// Parses "FUNCTION at /softgpu/FILE:LINE (discriminator 2)", also after "(inlined by) ".
 bool parse_frame(std::string line, std::string* function, std::string* place) {
   const std::string inlined = "(inlined by) ";
   if (const size_t at = line.find(inlined); at != line.npos) line.erase(0, at + inlined.size());
@@ -28,7 +28,7 @@ bool parse_frame(std::string line, std::string* function, std::string* place) {
 
 SourceLines ask(const KernelLibrary& library, uint32_t site) {
   char address[32];
-  // The site is where the call returns to.
+  // The site is the return address, so the call is before it.
   std::snprintf(address, sizeof(address), "0x%x", site - 1);
   SourceLines lines;
   lines.place = "address " + std::string(address) + " of " + library.path();
@@ -45,7 +45,7 @@ SourceLines ask(const KernelLibrary& library, uint32_t site) {
   words.push_back(address);
   run_program(words, &output);
   std::istringstream text(output);
-  std::string inner;  // where in the vocabulary
+  std::string inner;  // the place in the vocabulary
   bool first = true;
   for (std::string line; std::getline(text, line);) {
     std::string function, place;
